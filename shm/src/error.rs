@@ -1,0 +1,116 @@
+//! The one error type of the library: every variant names what happened and what the caller can do.
+//!
+//! It lives in the lowest crate because ranks must agree on it word for word: the first poison value of a
+//! group is decoded to the same variant everywhere.
+
+use std::time::Duration;
+
+/// What a collective, or joining a group, can fail with.
+///
+/// Every variant has a stable code ([`Error::code`]) for scripts and for the C interface.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A rank of the group died, executed another program, or left the group while others still needed it.
+    #[error("rank {rank} (pid {pid} on {host}) died during {during}; the group cannot continue, restart the job")]
+    PeerDied {
+        /// The rank that is gone.
+        rank: usize,
+        /// Its process id, as it announced it.
+        pid: u32,
+        /// The node it ran on.
+        host: String,
+        /// The operation in which it was missed, for example `allreduce 17`.
+        during: String,
+    },
+    /// A deadline that was set (`EARLYBIRD_TIMEOUT`) expired while living ranks were still missing.
+    #[error("after {after:?} rank(s) {missing:?} had not arrived at {during}; raise or remove EARLYBIRD_TIMEOUT, or see what delays them")]
+    Timeout {
+        /// The ranks that had not arrived, ascending; only the first of them where another rank reported it.
+        missing: Vec<usize>,
+        /// The deadline that was in force.
+        after: Duration,
+        /// The operation that was waiting.
+        during: String,
+    },
+    /// Two ranks made different calls where the same one was expected.
+    #[error("ranks {rank_a} and {rank_b} made different calls: {call_a} against {call_b}; all ranks must make the same calls in the same order")]
+    Mismatch {
+        /// One of the ranks.
+        rank_a: usize,
+        /// The call that `rank_a` made.
+        call_a: String,
+        /// A rank that made another call.
+        rank_b: usize,
+        /// The call that `rank_b` made.
+        call_b: String,
+    },
+    /// The group failed before for a reason that another rank reported.
+    #[error("the group was poisoned: {cause}")]
+    Poisoned {
+        /// What the reporting rank said.
+        cause: String,
+    },
+    /// Memory that the call needs could not be reserved. Nothing was written.
+    #[error("{needed} bytes of shared memory are needed and {free} are free; {hint}")]
+    NoSpace {
+        /// Bytes that the call needs.
+        needed: u64,
+        /// Bytes that were free.
+        free: u64,
+        /// What to set or to free.
+        hint: String,
+    },
+    /// The handle was inherited through `fork`; the child is not a member of the group.
+    #[error("this communicator was inherited through fork; only the process that joined may use it, join again in the child")]
+    Forked,
+    /// What was asked for is not available here.
+    #[error("{what} is not supported; {hint}")]
+    Unsupported {
+        /// What was asked for.
+        what: String,
+        /// What to do instead.
+        hint: String,
+    },
+    /// The caller gave something that cannot be used.
+    #[error("{message}")]
+    Usage {
+        /// What was given, what was expected, what to do.
+        message: String,
+    },
+    /// The operating system refused something.
+    #[error("{context}: {reason}")]
+    System {
+        /// What was attempted, with the path or object.
+        context: String,
+        /// The system's own words.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// Stable code of the variant, for scripts and foreign callers.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Error::PeerDied { .. } => "EB_PEER_DIED",
+            Error::Timeout { .. } => "EB_TIMEOUT",
+            Error::Mismatch { .. } => "EB_MISMATCH",
+            Error::Poisoned { .. } => "EB_POISONED",
+            Error::NoSpace { .. } => "EB_NO_SPACE",
+            Error::Forked => "EB_FORKED",
+            Error::Unsupported { .. } => "EB_UNSUPPORTED",
+            Error::Usage { .. } => "EB_USAGE",
+            Error::System { .. } => "EB_SYSTEM",
+        }
+    }
+
+    /// A [`Error::Usage`] from a sentence.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Error::Usage { message: message.into() }
+    }
+
+    /// A [`Error::System`] from what was attempted and the system's answer.
+    pub fn system(context: impl Into<String>, reason: impl ToString) -> Self {
+        Error::System { context: context.into(), reason: reason.to_string() }
+    }
+}

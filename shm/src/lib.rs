@@ -1,0 +1,7 @@
+//! The node layer of earlybird: processes of one node reduce through shared memory, early arrivals working.
+
+pub mod error;
+pub mod op;
+
+pub use error::Error;
+pub use op::{DType, Element, FoldOrder, Op};
