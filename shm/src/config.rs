@@ -1,0 +1,120 @@
+//! The choices a user makes for a whole group, as plain data: which algorithm, which way of waiting.
+//!
+//! They live in the node layer because their discriminants travel in words that ranks share.
+
+use crate::Error;
+use std::fmt;
+use std::str::FromStr;
+
+/// How the ranks of a node carry out one operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+pub enum Algorithm {
+    /// The library chooses, from size, ranks and the arrivals seen recently.
+    #[default]
+    Auto = 0,
+    /// Every rank deposits and every rank folds all in rank order: tiny messages, few ranks.
+    Flat = 1,
+    /// The first arriver folds deposits as they come, the last one finishes: small and medium messages.
+    Leader = 2,
+    /// Every arriver folds its data into shared accumulators, chunk by chunk: medium and large messages.
+    Chain = 3,
+    /// Baseline: rank 0 waits for all, then folds.
+    StaticLeader = 4,
+    /// Baseline: rank 0 folds whatever has been deposited while it waits for the others.
+    StaticLeaderEarly = 5,
+}
+
+/// What a waiting rank does with its processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+pub enum WaitPreset {
+    /// Does not sleep below 10 ms: shortest tail, most processor time.
+    Latency = 0,
+    /// Spins and yields for a bounded time, then sleeps.
+    #[default]
+    Balanced = 1,
+    /// Sleeps almost at once: least processor time.
+    Power = 2,
+}
+
+/// `FromStr`, `Display`, `ALL`, `name` and `from_code` of a choice, from one list of its names.
+macro_rules! named_choice {
+    ($type:ident, $what:literal, $count:literal, $($variant:ident => $name:literal),*) => {
+        impl $type {
+            /// Every value, in discriminant order.
+            pub const ALL: [$type; $count] = [$($type::$variant),*];
+
+            /// The name that users write and reports print.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($type::$variant => $name,)*
+                }
+            }
+
+            /// The value with this discriminant, or `None` if there is none (a word written by another version).
+            pub const fn from_code(code: u8) -> Option<Self> {
+                $(if code == $type::$variant as u8 {
+                    return Some($type::$variant);
+                })*
+                None
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = Error;
+
+            /// Exactly one of the names; anything else is [`Error::Usage`] listing them.
+            fn from_str(given: &str) -> Result<Self, Error> {
+                Self::ALL.into_iter().find(|choice| choice.name() == given).ok_or_else(|| {
+                    let valid = Self::ALL.map(Self::name).join(", ");
+                    Error::usage(format!(concat!($what, " {:?} is not known; use one of: {}"), given, valid))
+                })
+            }
+        }
+    };
+}
+
+named_choice!(Algorithm, "algorithm", 6,
+    Auto => "auto", Flat => "flat", Leader => "leader", Chain => "chain",
+    StaticLeader => "static-leader", StaticLeaderEarly => "static-leader-early");
+named_choice!(WaitPreset, "waiting preset", 3, Latency => "latency", Balanced => "balanced", Power => "power");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_codes_lead_back_to_the_value() {
+        for (code, algorithm) in Algorithm::ALL.into_iter().enumerate() {
+            assert_eq!(algorithm as usize, code);
+            assert_eq!(Algorithm::from_code(code as u8), Some(algorithm));
+            assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
+        }
+        for (code, wait) in WaitPreset::ALL.into_iter().enumerate() {
+            assert_eq!(wait as usize, code);
+            assert_eq!(WaitPreset::from_code(code as u8), Some(wait));
+            assert_eq!(wait.to_string().parse(), Ok(wait));
+        }
+        assert_eq!(Algorithm::from_code(6), None);
+        assert_eq!(WaitPreset::from_code(3), None);
+    }
+
+    #[test]
+    fn an_unknown_name_is_refused_with_the_list() {
+        for given in ["", "Flat", "flat ", "static_leader", "slices"] {
+            let Err(Error::Usage { message }) = given.parse::<Algorithm>() else { panic!("{given:?} was accepted") };
+            for algorithm in Algorithm::ALL {
+                assert!(message.contains(algorithm.name()), "{message}");
+            }
+        }
+        let Err(Error::Usage { message }) = "fast".parse::<WaitPreset>() else { panic!("accepted") };
+        assert!(message.contains("\"fast\"") && message.contains("latency, balanced, power"), "{message}");
+    }
+}
