@@ -3,7 +3,11 @@
 pub mod config;
 pub mod error;
 pub mod kernels;
+#[cfg(earlybird_loom)]
+pub mod model;
 pub mod op;
+pub mod protocol;
+pub mod sync;
 
 pub use config::{Algorithm, WaitPreset};
 pub use error::Error;
