@@ -2,6 +2,8 @@
 
 pub mod error;
 pub mod op;
+#[cfg(not(earlybird_loom))]
+pub mod segment;
 
 pub use error::Error;
 pub use op::{DType, Element, FoldOrder, Op};
