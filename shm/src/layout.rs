@@ -129,28 +129,20 @@ mod tests {
     fn nothing_overlaps_and_everything_is_aligned() {
         for ranks in [1, 2, 3, 64, MAX_RANKS] {
             let l = Layout::new(ranks);
-            let (mut spans, mut add) = (Vec::new(), |at: usize, len: usize| spans.push((at, at + len)));
-            let mut spans = {
-                for slot in 0..SLOTS {
-                    add(l.arrival(slot), 128);
-                    add(l.event(slot), 128);
-                    for rank in 0..ranks {
-                        add(l.line(slot, rank), 256);
-                    }
-                }
-                for area in 0..AREAS {
-                    add(l.fold_word(area), 128);
-                    add(l.folded(area), 128);
-                    for chunk in 0..CHUNKS {
-                        add(l.chunk(area, chunk), 128);
-                    }
-                    add(l.accumulator(area), ACCUMULATOR_BYTES);
-                    for rank in 0..ranks {
-                        add(l.deposit(area, rank), DEPOSIT_BYTES);
-                    }
-                }
-                spans
-            };
+            let mut spans = Vec::new();
+            let mut add = |at: usize, len: usize| spans.push((at, at + len));
+            for slot in 0..SLOTS {
+                add(l.arrival(slot), 128);
+                add(l.event(slot), 128);
+                (0..ranks).for_each(|rank| add(l.line(slot, rank), 256));
+            }
+            for area in 0..AREAS {
+                add(l.fold_word(area), 128);
+                add(l.folded(area), 128);
+                (0..CHUNKS).for_each(|chunk| add(l.chunk(area, chunk), 128));
+                add(l.accumulator(area), ACCUMULATOR_BYTES);
+                (0..ranks).for_each(|rank| add(l.deposit(area, rank), DEPOSIT_BYTES));
+            }
             spans.sort_unstable();
             assert!(spans.windows(2).all(|w| w[0].1 <= w[1].0), "{ranks} ranks");
             assert!(spans.iter().all(|s| s.0 % 128 == 0 && s.1 <= l.bytes()), "{ranks} ranks");

@@ -22,5 +22,6 @@ pub mod sync;
 pub use config::{Algorithm, WaitPreset};
 pub use error::Error;
 #[cfg(not(earlybird_loom))]
-pub use node::{JoinOptions, NodeComm};
+pub use node::{How, JoinOptions, NodeComm};
 pub use op::{DType, Element, FoldOrder, Op};
+pub use protocol::Report;

@@ -176,10 +176,8 @@ impl Board for Mapped {
     }
 
     fn futex_wait(&self, word: &AtomicU32, expected: u32, timeout_ns: u64) {
-        let timeout = Timespec {
-            tv_sec: (timeout_ns / 1_000_000_000) as i64,
-            tv_nsec: (timeout_ns % 1_000_000_000) as i64,
-        };
+        let timeout =
+            Timespec { tv_sec: (timeout_ns / 1_000_000_000) as i64, tv_nsec: (timeout_ns % 1_000_000_000) as i64 };
         // Woken, timed out, interrupted, changed before sleeping: the caller looks again in every case.
         let _ = futex::wait(word, futex::Flags::empty(), expected, Some(&timeout));
     }

@@ -36,6 +36,15 @@ pub struct JoinOptions {
     pub arena_max_bytes: Option<u64>,
 }
 
+/// How one call is to be carried out. All ranks must say the same: ranks that differ get [`Error::Mismatch`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct How {
+    /// The algorithm, or `Auto`.
+    pub algorithm: Algorithm,
+    /// The order of folding.
+    pub order: FoldOrder,
+}
+
 /// This process as a member of the group of its node.
 ///
 /// Every rank makes the same calls in the same order. Two threads that call into one group at once get an error, not
@@ -53,8 +62,6 @@ pub struct NodeComm {
 #[derive(Debug)]
 struct State {
     member: Member<Mapped>,
-    algorithm: Algorithm,
-    order: FoldOrder,
     last: Option<Report>,
 }
 
@@ -114,8 +121,8 @@ impl NodeComm {
             mean_wait_ns: 0,
         };
         let member = Member::new(Mapped::new(segment)?, patience);
-        let state = State { member, algorithm: Algorithm::Auto, order: FoldOrder::default(), last: None };
-        Ok(NodeComm { state: Mutex::new(state), rank, size, cpus, thresholds, windows })
+        let state = Mutex::new(State { member, last: None });
+        Ok(NodeComm { state, rank, size, cpus, thresholds, windows })
     }
 
     /// This process's number, from 0.
@@ -133,17 +140,13 @@ impl NodeComm {
         self.cpus
     }
 
-    /// Chooses the algorithm of the calls that follow. All ranks must choose the same: ranks that differ get
-    /// [`Error::Mismatch`] at their next call.
-    pub fn set_algorithm(&self, algorithm: Algorithm) -> Result<(), Error> {
-        self.lock()?.algorithm = algorithm;
-        Ok(())
-    }
-
-    /// Chooses the folding order of the calls that follow, the same on all ranks.
-    pub fn set_order(&self, order: FoldOrder) -> Result<(), Error> {
-        self.lock()?.order = order;
-        Ok(())
+    /// How `auto` chooses in this group, in words.
+    pub fn describe_choice(&self) -> String {
+        let t = self.thresholds;
+        format!(
+            "auto: flat to {} B, leader to {} B, then chain (leader where the rank order shows)",
+            t.flat_bytes, t.leader_bytes
+        )
     }
 
     /// What ran in the last operation that this rank completed.
@@ -159,27 +162,27 @@ impl NodeComm {
     /// # Errors
     /// [`Error::Usage`] when the lengths differ or another thread is in a call; the group's one error otherwise. After
     /// an error `recv` holds nothing of use.
-    pub fn all_reduce_into<T: Element>(&self, send: &[T], recv: &mut [T], op: Op) -> Result<(), Error> {
-        self.reduce(Collective::AllReduce, op, &Buffers::apart(send, recv)?)
+    pub fn all_reduce_into<T: Element>(&self, send: &[T], recv: &mut [T], op: Op, how: How) -> Result<(), Error> {
+        self.reduce(Collective::AllReduce, op, &Buffers::apart(send, recv)?, how)
     }
 
     /// Reduces `buf` of all ranks into `buf` of every rank. After an error `buf` holds nothing of use.
     ///
     /// # Errors
     /// As [`NodeComm::all_reduce_into`].
-    pub fn all_reduce_in_place<T: Element>(&self, buf: &mut [T], op: Op) -> Result<(), Error> {
-        self.reduce(Collective::AllReduce, op, &Buffers::in_place(buf))
+    pub fn all_reduce_in_place<T: Element>(&self, buf: &mut [T], op: Op, how: How) -> Result<(), Error> {
+        self.reduce(Collective::AllReduce, op, &Buffers::in_place(buf), how)
     }
 
     /// Returns when every rank has called it.
     ///
     /// # Errors
     /// As [`NodeComm::all_reduce_into`].
-    pub fn barrier(&self) -> Result<(), Error> {
-        self.reduce(Collective::Barrier, Op::Sum, &Buffers::in_place::<u64>(&mut []))
+    pub fn barrier(&self, how: How) -> Result<(), Error> {
+        self.reduce(Collective::Barrier, Op::Sum, &Buffers::in_place::<u64>(&mut []), how)
     }
 
-    fn reduce(&self, collective: Collective, op: Op, buffers: &Buffers<'_>) -> Result<(), Error> {
+    fn reduce(&self, collective: Collective, op: Op, buffers: &Buffers<'_>, how: How) -> Result<(), Error> {
         let mut state = self.lock()?;
         let (count, dtype) = (buffers.count(), buffers.dtype());
         let element_bytes = dtype.size();
@@ -190,10 +193,10 @@ impl NodeComm {
         }
         let exact = !matches!((dtype, op), (DType::F32 | DType::F64, Op::Sum | Op::Product));
         // Every operator here is commutative bit for bit, so two ranks cannot tell the orders apart.
-        let by_rank = state.order == FoldOrder::Rank && !exact && self.size > 2;
-        let algorithm = self.thresholds.choose(state.algorithm, count * element_bytes, by_rank);
+        let by_rank = how.order == FoldOrder::Rank && !exact && self.size > 2;
+        let algorithm = self.thresholds.choose(how.algorithm, count * element_bytes, by_rank);
         let flat = algorithm == Algorithm::Flat;
-        let signature = Signature::new(collective, dtype, op, state.order, state.algorithm, flat, count);
+        let signature = Signature::new(collective, dtype, op, how.order, how.algorithm, flat, count);
         let window = match algorithm {
             Algorithm::Chain => self.windows.accumulator,
             _ => self.windows.deposit,
@@ -280,9 +283,7 @@ impl NodeComm {
     fn missing(&self, member: &Member<Mapped>, poison: PoisonWord, named: usize) -> Vec<usize> {
         let slot = (poison.epoch() % protocol::board::SLOTS as u64) as usize;
         let entered = |r: usize| member.board.line(slot, r).entered.load(Ordering::Relaxed);
-        (0..self.size)
-            .filter(|&r| r == named || !protocol::word::has_entered(entered(r), poison.epoch()))
-            .collect()
+        (0..self.size).filter(|&r| r == named || !protocol::word::has_entered(entered(r), poison.epoch())).collect()
     }
 }
 

@@ -383,7 +383,7 @@ mod tests {
         insert(&mut known, 4..6);
         insert(&mut known, 8..9);
         assert_eq!(missing(&known, &(0..10)), vec![0..4, 6..8, 9..10]);
-        assert_eq!(missing(&known, &(4..6)), vec![]);
+        assert!(missing(&known, &(4..6)).is_empty());
         assert_eq!(missing(&known, &(5..9)), vec![6..8]);
         insert(&mut known, 6..8);
         assert_eq!(known, vec![4..9]);
