@@ -24,7 +24,9 @@ pub enum Error {
         during: String,
     },
     /// A deadline that was set (`EARLYBIRD_TIMEOUT`) expired while living ranks were still missing.
-    #[error("after {after:?} rank(s) {missing:?} had not arrived at {during}; raise or remove EARLYBIRD_TIMEOUT, or see what delays them")]
+    #[error(
+        "after {after:?} rank(s) {missing:?} had not arrived at {during}; raise or remove EARLYBIRD_TIMEOUT, or see what delays them"
+    )]
     Timeout {
         /// The ranks that had not arrived, ascending; only the first of them where another rank reported it.
         missing: Vec<usize>,
@@ -34,7 +36,9 @@ pub enum Error {
         during: String,
     },
     /// Two ranks made different calls where the same one was expected.
-    #[error("ranks {rank_a} and {rank_b} made different calls: {call_a} against {call_b}; all ranks must make the same calls in the same order")]
+    #[error(
+        "ranks {rank_a} and {rank_b} made different calls: {call_a} against {call_b}; all ranks must make the same calls in the same order"
+    )]
     Mismatch {
         /// One of the ranks.
         rank_a: usize,
@@ -62,7 +66,9 @@ pub enum Error {
         hint: String,
     },
     /// The handle was inherited through `fork`; the child is not a member of the group.
-    #[error("this communicator was inherited through fork; only the process that joined may use it, join again in the child")]
+    #[error(
+        "this communicator was inherited through fork; only the process that joined may use it, join again in the child"
+    )]
     Forked,
     /// What was asked for is not available here.
     #[error("{what} is not supported; {hint}")]
