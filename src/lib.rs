@@ -4,3 +4,4 @@ pub use earlybird_shm::{Algorithm, DType, Element, Error, FoldOrder, Op, WaitPre
 
 #[cfg(feature = "cli")]
 pub mod launch;
+pub mod pattern;

@@ -2,6 +2,9 @@
 //!
 //! Exit codes of every command: 0 ok, 1 the checked thing failed, 2 usage (`run` passes its ranks' codes on).
 
+mod bench;
+mod demo;
+mod lineup;
 mod run;
 
 use clap::{Parser, Subcommand};
@@ -24,6 +27,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Bench(Box<bench::BenchArgs>),
+    Demo(demo::DemoArgs),
     Run(run::RunArgs),
 }
 
@@ -34,6 +39,8 @@ pub fn main() -> ExitCode {
         return launch::exec::become_rank(args);
     }
     match Arguments::parse().command {
+        Command::Bench(args) => bench::run(&args),
+        Command::Demo(args) => demo::run(&args),
         Command::Run(args) => run::run(&args),
     }
 }
@@ -70,4 +77,10 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 fn parse_ranks(text: &str) -> Result<usize, String> {
     let ranks = text.parse().ok().filter(|ranks| (1..=launch::MAX_RANKS).contains(ranks));
     ranks.ok_or_else(|| format!("{text:?} is not a number of ranks from 1 to {}", launch::MAX_RANKS))
+}
+
+/// Writes to standard output; a reader that has gone is an error, not a panic.
+fn print(text: &str) -> Result<(), Error> {
+    std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes())
+        .map_err(|error| Error::system("write to standard output", error))
 }
