@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod error;
+pub mod kernels;
 pub mod op;
 
 pub use config::{Algorithm, WaitPreset};

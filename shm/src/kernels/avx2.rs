@@ -1,0 +1,193 @@
+//! Vectors of 32 bytes for processors with AVX2.
+//!
+//! AVX2 lacks some 64-bit integer instructions; those are built from 32-bit multiplies and signed comparisons.
+#![allow(unsafe_code)]
+
+use super::vector::Vector;
+use std::arch::x86_64::*;
+
+/// Reads 8 masks of 4 bytes from `8 - n`: the first `n` are all ones.
+static FIRST_OF_4_BYTES: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
+
+/// All ones in the first `n` words of 4 bytes.
+///
+/// # Safety
+/// AVX2 is present and `n <= 8`.
+#[inline(always)]
+unsafe fn first_words(n: usize) -> __m256i {
+    debug_assert!(n <= 8);
+    // SAFETY: 8 - n ..= 15 - n lies within the 16 masks.
+    unsafe { _mm256_loadu_si256(FIRST_OF_4_BYTES.as_ptr().add(8 - n).cast()) }
+}
+
+/// The low 64 bits of each product: low x low plus both cross products, shifted.
+///
+/// # Safety
+/// AVX2 is present.
+#[inline(always)]
+unsafe fn multiply_64(a: __m256i, b: __m256i) -> __m256i {
+    // SAFETY: AVX2 is present.
+    unsafe {
+        let cross = _mm256_mullo_epi32(a, _mm256_shuffle_epi32::<0b10_11_00_01>(b));
+        let high = _mm256_slli_epi64::<32>(_mm256_add_epi32(cross, _mm256_srli_epi64::<32>(cross)));
+        _mm256_add_epi64(_mm256_mul_epu32(a, b), high)
+    }
+}
+
+/// All ones where `a > b`, for lanes of 64 bits; `flip` is xored into both first (the sign bit for unsigned).
+///
+/// # Safety
+/// AVX2 is present.
+#[inline(always)]
+unsafe fn greater_64(a: __m256i, b: __m256i, flip: i64) -> __m256i {
+    // SAFETY: AVX2 is present.
+    unsafe {
+        let flip = _mm256_set1_epi64x(flip);
+        _mm256_cmpgt_epi64(_mm256_xor_si256(a, flip), _mm256_xor_si256(b, flip))
+    }
+}
+
+/// One vector type: its register, its element, and its four operators as expressions in `a` and `b`.
+macro_rules! vector {
+    ($name:ident, $element:ty, |$a:ident, $b:ident| $sum:expr, $product:expr, $min:expr, $max:expr) => {
+        #[derive(Clone, Copy)]
+        pub(super) struct $name(__m256i);
+
+        // SAFETY: whole vectors are loaded and stored unaligned; masked ones touch only the lanes of the mask.
+        unsafe impl Vector for $name {
+            const LANES: usize = 32 / size_of::<$element>();
+            const ELEMENT_BYTES: usize = size_of::<$element>();
+
+            #[inline(always)]
+            unsafe fn load(from: *const u8) -> Self {
+                // SAFETY: the caller may read 32 bytes and has AVX2.
+                unsafe { $name(_mm256_loadu_si256(from.cast())) }
+            }
+            #[inline(always)]
+            unsafe fn store(self, to: *mut u8) {
+                // SAFETY: the caller may write 32 bytes and has AVX2.
+                unsafe { _mm256_storeu_si256(to.cast(), self.0) }
+            }
+            #[inline(always)]
+            unsafe fn load_first(from: *const u8, n: usize) -> Self {
+                // SAFETY: the mask covers the n elements that the caller may read; AVX2 is present.
+                unsafe { $name(_mm256_maskload_epi32(from.cast(), first_words(n * size_of::<$element>() / 4))) }
+            }
+            #[inline(always)]
+            unsafe fn store_first(self, to: *mut u8, n: usize) {
+                // SAFETY: the mask covers the n elements that the caller may write; AVX2 is present.
+                unsafe { _mm256_maskstore_epi32(to.cast(), first_words(n * size_of::<$element>() / 4), self.0) }
+            }
+            vector!(@ sum, |$a, $b| $sum);
+            vector!(@ product, |$a, $b| $product);
+            vector!(@ min, |$a, $b| $min);
+            vector!(@ max, |$a, $b| $max);
+        }
+    };
+    (@ $method:ident, |$a:ident, $b:ident| $result:expr) => {
+        #[inline(always)]
+        unsafe fn $method(self, right: Self) -> Self {
+            let ($a, $b) = (self.0, right.0);
+            // SAFETY: the caller has AVX2.
+            Self(unsafe { $result })
+        }
+    };
+}
+
+vector!(
+    I32,
+    i32,
+    |a, b| _mm256_add_epi32(a, b),
+    _mm256_mullo_epi32(a, b),
+    _mm256_min_epi32(a, b),
+    _mm256_max_epi32(a, b)
+);
+vector!(
+    U32,
+    u32,
+    |a, b| _mm256_add_epi32(a, b),
+    _mm256_mullo_epi32(a, b),
+    _mm256_min_epu32(a, b),
+    _mm256_max_epu32(a, b)
+);
+vector!(
+    I64,
+    i64,
+    |a, b| _mm256_add_epi64(a, b),
+    multiply_64(a, b),
+    _mm256_blendv_epi8(a, b, greater_64(a, b, 0)),
+    _mm256_blendv_epi8(b, a, greater_64(a, b, 0))
+);
+vector!(
+    U64,
+    u64,
+    |a, b| _mm256_add_epi64(a, b),
+    multiply_64(a, b),
+    _mm256_blendv_epi8(a, b, greater_64(a, b, i64::MIN)),
+    _mm256_blendv_epi8(b, a, greater_64(a, b, i64::MIN))
+);
+
+/// Float operators of one width, on registers that travel as integers.
+///
+/// The machine's minimum returns its second operand for equal values, so both orders differ only for +0 and -0:
+/// OR keeps that sign (minimum), AND drops it (maximum).
+macro_rules! floats {
+    ($width:ident, $to:ident, $back:ident, $quiet_nan:expr, $add:ident, $mul:ident, $minimum:ident, $maximum:ident,
+     $or:ident, $and:ident, $compare:ident, $blend:ident) => {
+        mod $width {
+            use std::arch::x86_64::*;
+
+            macro_rules! operator {
+                ($name:ident, |$a:ident, $b:ident| $value:expr, $left:expr, $right:expr) => {
+                    /// # Safety
+                    /// AVX2 is present.
+                    #[inline(always)]
+                    pub(super) unsafe fn $name(a: __m256i, b: __m256i) -> __m256i {
+                        // SAFETY: AVX2 is present.
+                        unsafe {
+                            let ($a, $b) = ($to(a), $to(b));
+                            let value = $value;
+                            let unordered = $compare::<_CMP_UNORD_Q>($left(value, $a), $right(value, $b));
+                            $back($blend(value, $quiet_nan, unordered))
+                        }
+                    }
+                };
+            }
+            // A sum or product is canonical by its own NaN, a minimum or maximum by those of its operands.
+            operator!(sum, |a, b| $add(a, b), |v, _| v, |v, _| v);
+            operator!(product, |a, b| $mul(a, b), |v, _| v, |v, _| v);
+            operator!(min, |a, b| $or($minimum(a, b), $minimum(b, a)), |_, a| a, |_, b| b);
+            operator!(max, |a, b| $and($maximum(a, b), $maximum(b, a)), |_, a| a, |_, b| b);
+        }
+    };
+}
+floats!(
+    single,
+    _mm256_castsi256_ps,
+    _mm256_castps_si256,
+    _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc0_0000)),
+    _mm256_add_ps,
+    _mm256_mul_ps,
+    _mm256_min_ps,
+    _mm256_max_ps,
+    _mm256_or_ps,
+    _mm256_and_ps,
+    _mm256_cmp_ps,
+    _mm256_blendv_ps
+);
+floats!(
+    double,
+    _mm256_castsi256_pd,
+    _mm256_castpd_si256,
+    _mm256_castsi256_pd(_mm256_set1_epi64x(0x7ff8_0000_0000_0000)),
+    _mm256_add_pd,
+    _mm256_mul_pd,
+    _mm256_min_pd,
+    _mm256_max_pd,
+    _mm256_or_pd,
+    _mm256_and_pd,
+    _mm256_cmp_pd,
+    _mm256_blendv_pd
+);
+vector!(F32, f32, |a, b| single::sum(a, b), single::product(a, b), single::min(a, b), single::max(a, b));
+vector!(F64, f64, |a, b| double::sum(a, b), double::product(a, b), double::min(a, b), double::max(a, b));

@@ -1,0 +1,156 @@
+//! Vectors of 64 bytes for processors with AVX-512 F, VL, DQ and BW.
+#![allow(unsafe_code)]
+
+use super::vector::Vector;
+use std::arch::x86_64::*;
+
+/// One vector type: its register, its element, its masked load and store, and its four operators.
+macro_rules! vector {
+    ($name:ident, $element:ty, $mask:ty, $masked_load:ident, $masked_store:ident, |$a:ident, $b:ident|
+     $sum:expr, $product:expr, $min:expr, $max:expr) => {
+        #[derive(Clone, Copy)]
+        pub(super) struct $name(__m512i);
+
+        // SAFETY: whole vectors are loaded and stored unaligned; masked ones touch only the lanes of the mask.
+        unsafe impl Vector for $name {
+            const LANES: usize = 64 / size_of::<$element>();
+            const ELEMENT_BYTES: usize = size_of::<$element>();
+
+            #[inline(always)]
+            unsafe fn load(from: *const u8) -> Self {
+                // SAFETY: the caller may read 64 bytes and has AVX-512.
+                unsafe { $name(_mm512_loadu_si512(from.cast())) }
+            }
+            #[inline(always)]
+            unsafe fn store(self, to: *mut u8) {
+                // SAFETY: the caller may write 64 bytes and has AVX-512.
+                unsafe { _mm512_storeu_si512(to.cast(), self.0) }
+            }
+            #[inline(always)]
+            unsafe fn load_first(from: *const u8, n: usize) -> Self {
+                debug_assert!(n < Self::LANES);
+                // SAFETY: the mask covers the n elements that the caller may read; AVX-512 is present.
+                unsafe { $name($masked_load(((1u32 << n) - 1) as $mask, from.cast())) }
+            }
+            #[inline(always)]
+            unsafe fn store_first(self, to: *mut u8, n: usize) {
+                debug_assert!(n < Self::LANES);
+                // SAFETY: the mask covers the n elements that the caller may write; AVX-512 is present.
+                unsafe { $masked_store(to.cast(), ((1u32 << n) - 1) as $mask, self.0) }
+            }
+            vector!(@ sum, |$a, $b| $sum);
+            vector!(@ product, |$a, $b| $product);
+            vector!(@ min, |$a, $b| $min);
+            vector!(@ max, |$a, $b| $max);
+        }
+    };
+    (@ $method:ident, |$a:ident, $b:ident| $result:expr) => {
+        #[inline(always)]
+        unsafe fn $method(self, right: Self) -> Self {
+            let ($a, $b) = (self.0, right.0);
+            // SAFETY: the caller has AVX-512.
+            Self(unsafe { $result })
+        }
+    };
+}
+
+macro_rules! words_of_4_bytes {
+    ($name:ident, $element:ty, $($rest:tt)*) => {
+        vector!($name, $element, __mmask16, _mm512_maskz_loadu_epi32, _mm512_mask_storeu_epi32, $($rest)*);
+    };
+}
+macro_rules! words_of_8_bytes {
+    ($name:ident, $element:ty, $($rest:tt)*) => {
+        vector!($name, $element, __mmask8, _mm512_maskz_loadu_epi64, _mm512_mask_storeu_epi64, $($rest)*);
+    };
+}
+words_of_4_bytes!(
+    I32,
+    i32,
+    |a, b| _mm512_add_epi32(a, b),
+    _mm512_mullo_epi32(a, b),
+    _mm512_min_epi32(a, b),
+    _mm512_max_epi32(a, b)
+);
+words_of_4_bytes!(
+    U32,
+    u32,
+    |a, b| _mm512_add_epi32(a, b),
+    _mm512_mullo_epi32(a, b),
+    _mm512_min_epu32(a, b),
+    _mm512_max_epu32(a, b)
+);
+words_of_8_bytes!(
+    I64,
+    i64,
+    |a, b| _mm512_add_epi64(a, b),
+    _mm512_mullo_epi64(a, b),
+    _mm512_min_epi64(a, b),
+    _mm512_max_epi64(a, b)
+);
+words_of_8_bytes!(
+    U64,
+    u64,
+    |a, b| _mm512_add_epi64(a, b),
+    _mm512_mullo_epi64(a, b),
+    _mm512_min_epu64(a, b),
+    _mm512_max_epu64(a, b)
+);
+
+/// Float operators of one width, on registers that travel as integers.
+///
+/// The range instruction orders -0 below +0; 4 and 5 ask it for minimum and maximum with the sign of the result.
+macro_rules! floats {
+    ($width:ident, $to:ident, $back:ident, $quiet_nan:expr, $add:ident, $mul:ident, $range:ident, $compare:ident,
+     $replace:ident) => {
+        mod $width {
+            use std::arch::x86_64::*;
+
+            macro_rules! operator {
+                ($name:ident, |$a:ident, $b:ident| $value:expr, $left:expr, $right:expr) => {
+                    /// # Safety
+                    /// AVX-512 F and DQ are present.
+                    #[inline(always)]
+                    pub(super) unsafe fn $name(a: __m512i, b: __m512i) -> __m512i {
+                        // SAFETY: AVX-512 F and DQ are present.
+                        unsafe {
+                            let ($a, $b) = ($to(a), $to(b));
+                            let value = $value;
+                            let unordered = $compare::<_CMP_UNORD_Q>($left(value, $a), $right(value, $b));
+                            $back($replace(value, unordered, $quiet_nan))
+                        }
+                    }
+                };
+            }
+            // A sum or product is canonical by its own NaN, a minimum or maximum by those of its operands.
+            operator!(sum, |a, b| $add(a, b), |v, _| v, |v, _| v);
+            operator!(product, |a, b| $mul(a, b), |v, _| v, |v, _| v);
+            operator!(min, |a, b| $range::<4>(a, b), |_, a| a, |_, b| b);
+            operator!(max, |a, b| $range::<5>(a, b), |_, a| a, |_, b| b);
+        }
+    };
+}
+floats!(
+    single,
+    _mm512_castsi512_ps,
+    _mm512_castps_si512,
+    _mm512_castsi512_ps(_mm512_set1_epi32(0x7fc0_0000)),
+    _mm512_add_ps,
+    _mm512_mul_ps,
+    _mm512_range_ps,
+    _mm512_cmp_ps_mask,
+    _mm512_mask_mov_ps
+);
+floats!(
+    double,
+    _mm512_castsi512_pd,
+    _mm512_castpd_si512,
+    _mm512_castsi512_pd(_mm512_set1_epi64(0x7ff8_0000_0000_0000)),
+    _mm512_add_pd,
+    _mm512_mul_pd,
+    _mm512_range_pd,
+    _mm512_cmp_pd_mask,
+    _mm512_mask_mov_pd
+);
+words_of_4_bytes!(F32, f32, |a, b| single::sum(a, b), single::product(a, b), single::min(a, b), single::max(a, b));
+words_of_8_bytes!(F64, f64, |a, b| double::sum(a, b), double::product(a, b), double::min(a, b), double::max(a, b));

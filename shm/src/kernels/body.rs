@@ -1,0 +1,213 @@
+//! The loops of the kernels, written once and compiled once per instruction-set level.
+//!
+//! A block is loaded whole before it is stored, so the destination may be one of the sources and no run-time
+//! overlap check is needed. Blocks are counted from element 0, never from an aligned address: which instructions
+//! treat element `i` depends on `i` and the count alone. Everything is `inline(always)`, because only what is
+//! inlined into the functions of a level is compiled for its instruction set.
+#![allow(unsafe_code)]
+
+use super::vector::{Operator, Vector};
+use std::marker::PhantomData;
+
+/// Vectors loaded before the first of them is stored, per turn of the main loop.
+const UNROLL: usize = 4;
+
+/// How much of a vector is in the buffers.
+trait Part<V: Vector>: Copy {
+    /// # Safety
+    /// The part is readable at `from`, and the features of the level are present.
+    unsafe fn load(self, from: *const u8) -> V;
+    /// # Safety
+    /// The part is writable at `to`, and the features of the level are present.
+    unsafe fn store(self, to: *mut u8, vector: V);
+}
+
+#[derive(Clone, Copy)]
+struct Whole;
+impl<V: Vector> Part<V> for Whole {
+    #[inline(always)]
+    unsafe fn load(self, from: *const u8) -> V {
+        // SAFETY: the caller's contract.
+        unsafe { V::load(from) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8, vector: V) {
+        // SAFETY: the caller's contract.
+        unsafe { vector.store(to) }
+    }
+}
+
+/// The first elements only, fewer than a vector has.
+#[derive(Clone, Copy)]
+struct First(usize);
+impl<V: Vector> Part<V> for First {
+    #[inline(always)]
+    unsafe fn load(self, from: *const u8) -> V {
+        // SAFETY: the caller's contract.
+        unsafe { V::load_first(from, self.0) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8, vector: V) {
+        // SAFETY: the caller's contract.
+        unsafe { vector.store_first(to, self.0) }
+    }
+}
+
+/// `K` vectors that follow each other.
+///
+/// # Safety
+/// They are readable, and the features of the level are present.
+#[inline(always)]
+unsafe fn load<V: Vector, P: Part<V>, const K: usize>(from: *const u8, part: P) -> [V; K] {
+    // SAFETY: the caller's contract; K is 1 wherever the part is not whole.
+    unsafe {
+        let mut block = [part.load(from); K];
+        let mut k = 1;
+        while k < K {
+            block[k] = part.load(from.add(k * V::LANES * V::ELEMENT_BYTES));
+            k += 1;
+        }
+        block
+    }
+}
+
+/// # Safety
+/// As [`load`], for writing.
+#[inline(always)]
+unsafe fn store<V: Vector, P: Part<V>, const K: usize>(to: *mut u8, part: P, block: [V; K]) {
+    let mut k = 0;
+    while k < K {
+        // SAFETY: the caller's contract.
+        unsafe { part.store(to.add(k * V::LANES * V::ELEMENT_BYTES), block[k]) };
+        k += 1;
+    }
+}
+
+/// # Safety
+/// The features of the level are present.
+#[inline(always)]
+unsafe fn combine<V: Vector, F: Operator, const K: usize>(mut left: [V; K], right: [V; K]) -> [V; K] {
+    let mut k = 0;
+    while k < K {
+        // SAFETY: the caller's contract.
+        left[k] = unsafe { F::apply(left[k], right[k]) };
+        k += 1;
+    }
+    left
+}
+
+/// What a kernel does with the `K` vectors that lie `at` bytes into its buffers.
+trait Step<V: Vector> {
+    /// # Safety
+    /// They lie within all buffers, and the features of the level are present.
+    unsafe fn step<P: Part<V>, const K: usize>(&self, at: usize, part: P);
+}
+
+/// Runs `step` over `count` elements: [`UNROLL`] vectors a turn, then single ones, then what is left of one.
+///
+/// # Safety
+/// Every buffer of the step holds `count` elements, and the features of the level are present.
+#[inline(always)]
+unsafe fn run<V: Vector>(step: impl Step<V>, count: usize) {
+    let vector_bytes = V::LANES * V::ELEMENT_BYTES;
+    let bytes = count * V::ELEMENT_BYTES;
+    let mut at = 0;
+    while bytes - at >= UNROLL * vector_bytes {
+        // SAFETY: UNROLL vectors at `at` end within `bytes`, which the caller owns in every buffer.
+        unsafe { step.step::<_, UNROLL>(at, Whole) };
+        at += UNROLL * vector_bytes;
+    }
+    while bytes - at >= vector_bytes {
+        // SAFETY: one vector at `at` ends within `bytes`.
+        unsafe { step.step::<_, 1>(at, Whole) };
+        at += vector_bytes;
+    }
+    if at < bytes {
+        // SAFETY: the elements between `at` and `bytes`, fewer than a vector.
+        unsafe { step.step::<_, 1>(at, First((bytes - at) / V::ELEMENT_BYTES)) };
+    }
+}
+
+struct One<F>(*mut u8, *const u8, *const u8, PhantomData<F>);
+impl<V: Vector, F: Operator> Step<V> for One<F> {
+    #[inline(always)]
+    unsafe fn step<P: Part<V>, const K: usize>(&self, at: usize, part: P) {
+        let One(dst, a, b, _) = *self;
+        // SAFETY: the contract of the trait.
+        unsafe {
+            let block = combine::<V, F, K>(load(a.add(at), part), load(b.add(at), part));
+            store(dst.add(at), part, block);
+        }
+    }
+}
+
+struct Both<F>(*mut u8, *mut u8, *const u8, *const u8, PhantomData<F>);
+impl<V: Vector, F: Operator> Step<V> for Both<F> {
+    #[inline(always)]
+    unsafe fn step<P: Part<V>, const K: usize>(&self, at: usize, part: P) {
+        let Both(dst, dst2, a, b, _) = *self;
+        // SAFETY: the contract of the trait.
+        unsafe {
+            let block = combine::<V, F, K>(load(a.add(at), part), load(b.add(at), part));
+            store(dst.add(at), part, block);
+            store(dst2.add(at), part, block);
+        }
+    }
+}
+
+struct All<'a, F>(*mut u8, *const u8, &'a [*const u8], PhantomData<F>);
+impl<V: Vector, F: Operator> Step<V> for All<'_, F> {
+    #[inline(always)]
+    unsafe fn step<P: Part<V>, const K: usize>(&self, at: usize, part: P) {
+        let All(dst, first, rest, _) = *self;
+        // SAFETY: the contract of the trait.
+        unsafe {
+            let mut block: [V; K] = load(first.add(at), part);
+            for source in rest {
+                block = combine::<V, F, K>(block, load(source.add(at), part));
+            }
+            store(dst.add(at), part, block);
+        }
+    }
+}
+
+/// # Safety
+/// As [`Kernels::fold`](super::Kernels::fold), with the features of the level.
+#[inline(always)]
+pub(super) unsafe fn fold<V: Vector, F: Operator>(dst: *mut u8, a: *const u8, b: *const u8, count: usize) {
+    // SAFETY: the caller's contract.
+    unsafe { run::<V>(One::<F>(dst, a, b, PhantomData), count) }
+}
+
+/// # Safety
+/// As [`Kernels::fold_both`](super::Kernels::fold_both), with the features of the level.
+#[inline(always)]
+pub(super) unsafe fn fold_both<V: Vector, F: Operator>(
+    dst: *mut u8,
+    dst2: *mut u8,
+    a: *const u8,
+    b: *const u8,
+    count: usize,
+) {
+    // SAFETY: the caller's contract.
+    unsafe { run::<V>(Both::<F>(dst, dst2, a, b, PhantomData), count) }
+}
+
+/// # Safety
+/// As [`Kernels::fold_all`](super::Kernels::fold_all), with the features of the level.
+#[inline(always)]
+pub(super) unsafe fn fold_all<V: Vector, F: Operator>(
+    dst: *mut u8,
+    sources: *const *const u8,
+    source_count: usize,
+    count: usize,
+) {
+    if source_count == 0 {
+        return;
+    }
+    // SAFETY: the caller gives `source_count` initialised pointers that nobody writes, and owns the buffers.
+    unsafe {
+        let rest = std::slice::from_raw_parts(sources.add(1), source_count - 1);
+        run::<V>(All::<F>(dst, *sources, rest, PhantomData), count)
+    }
+}

@@ -1,0 +1,167 @@
+//! The arithmetic of a reduction: `dst[i] = a[i] op b[i]` on raw bytes, vectorised, chosen at run time.
+//!
+//! Type-erased on purpose: the protocol moves bytes and looks the functions up once per call. Every level of the
+//! instruction set gives the same bits for every address, so ranks on different processors agree.
+//! One assumption is left to the process: the floating-point control word (rounding, flush-to-zero) is the default.
+#![allow(unsafe_code)]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod body;
+mod portable;
+#[cfg(test)]
+mod tests;
+mod vector;
+
+use crate::{DType, Op};
+use std::sync::OnceLock;
+use vector::{Max, Min, Operator, Product, Sum, Vector};
+
+/// Signature of [`Kernels::fold`].
+pub type FoldFn = unsafe fn(dst: *mut u8, a: *const u8, b: *const u8, count: usize);
+/// Signature of [`Kernels::fold_both`].
+pub type FoldBothFn = unsafe fn(dst: *mut u8, dst2: *mut u8, a: *const u8, b: *const u8, count: usize);
+/// Signature of [`Kernels::fold_all`].
+pub type FoldAllFn = unsafe fn(dst: *mut u8, sources: *const *const u8, source_count: usize, count: usize);
+
+/// The functions for one element type and operator. `count` is in elements; addresses need no alignment.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernels {
+    /// `dst[i] = a[i] op b[i]`, `a` being the left operand.
+    ///
+    /// Safety: all three buffers hold `count` elements and nobody else writes them (or reads `dst`) meanwhile;
+    /// `dst` equals `a`, equals `b`, or is disjoint from them. `a` and `b` may overlap each other.
+    pub fold: FoldFn,
+    /// The same result into two destinations, in one pass.
+    ///
+    /// Safety: as [`Kernels::fold`]; `dst2` is disjoint from `dst` and equals `a` or `b` or is disjoint from them.
+    pub fold_both: FoldBothFn,
+    /// `dst[i] = (s0[i] op s1[i]) op s2[i] ...`: the bits of repeated [`Kernels::fold`], in one pass.
+    /// One source is copied as it is; with no source nothing happens.
+    ///
+    /// Safety: `sources` points to `source_count` pointers to `count` elements each; `dst` equals any number of
+    /// the sources or is disjoint from them, and from the pointer array; nobody else writes meanwhile.
+    pub fold_all: FoldAllFn,
+}
+
+/// Instruction sets that the kernels are compiled for, ascending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Level {
+    /// What every processor of the architecture has.
+    Portable = 0,
+    /// x86-64 with AVX2.
+    Avx2 = 1,
+    /// x86-64 with AVX-512 F, VL, DQ and BW.
+    Avx512 = 2,
+}
+
+impl Level {
+    /// Every level, ascending.
+    pub const ALL: [Level; 3] = [Level::Portable, Level::Avx2, Level::Avx512];
+
+    /// Name as printed in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Level::Portable => "portable",
+            Level::Avx2 => "avx2",
+            Level::Avx512 => "avx512",
+        }
+    }
+
+    /// Whether this processor (and its operating system) can run the level.
+    pub fn available(self) -> bool {
+        match self {
+            Level::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => is_x86_feature_detected!("avx2"),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512bw")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => false,
+        }
+    }
+
+    /// The highest level available here; decided once.
+    pub fn detected() -> Level {
+        static DETECTED: OnceLock<Level> = OnceLock::new();
+        *DETECTED.get_or_init(|| Level::ALL.into_iter().rev().find(|l| l.available()).unwrap_or(Level::Portable))
+    }
+}
+
+/// The kernels of the best level of this processor. A table lookup: a few nanoseconds.
+pub fn kernels(dtype: DType, op: Op) -> Kernels {
+    table(Level::detected())[dtype as usize - 1][op as usize - 1]
+}
+
+/// The kernels of one level, or `None` where the processor lacks it: for tests and benchmarks.
+pub fn kernels_at(level: Level, dtype: DType, op: Op) -> Option<Kernels> {
+    level.available().then(|| table(level)[dtype as usize - 1][op as usize - 1])
+}
+
+/// Copies `bytes` bytes; the addresses need no alignment.
+///
+/// # Safety
+/// `src` is readable and `dst` writable for `bytes`, nobody else writes meanwhile, and the two are disjoint.
+#[inline]
+pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
+    // SAFETY: the contract of this function.
+    unsafe { std::ptr::copy_nonoverlapping(src, dst, bytes) }
+}
+
+/// By discriminants, minus one, of the type and of the operator.
+type Table = [[Kernels; Op::ALL.len()]; DType::ALL.len()];
+
+fn table(level: Level) -> &'static Table {
+    match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => &AVX512,
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => &AVX2,
+        _ => &PORTABLE,
+    }
+}
+
+/// One table per level: the loops compiled for its instruction set.
+macro_rules! level {
+    ($table:ident, $vectors:ident $(, $features:literal)?) => {
+        static $table: Table = {
+            $(#[target_feature(enable = $features)])?
+            unsafe fn fold<V: Vector, F: Operator>(d: *mut u8, a: *const u8, b: *const u8, n: usize) {
+                // SAFETY: the contract of `Kernels::fold`; the features are enabled here.
+                unsafe { body::fold::<V, F>(d, a, b, n) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn both<V: Vector, F: Operator>(d: *mut u8, d2: *mut u8, a: *const u8, b: *const u8, n: usize) {
+                // SAFETY: the contract of `Kernels::fold_both`; the features are enabled here.
+                unsafe { body::fold_both::<V, F>(d, d2, a, b, n) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn all<V: Vector, F: Operator>(d: *mut u8, s: *const *const u8, m: usize, n: usize) {
+                // SAFETY: the contract of `Kernels::fold_all`; the features are enabled here.
+                unsafe { body::fold_all::<V, F>(d, s, m, n) }
+            }
+            const fn entry<V: Vector, F: Operator>() -> Kernels {
+                Kernels { fold: fold::<V, F>, fold_both: both::<V, F>, fold_all: all::<V, F> }
+            }
+            const fn row<V: Vector>() -> [Kernels; Op::ALL.len()] {
+                [entry::<V, Sum>(), entry::<V, Product>(), entry::<V, Min>(), entry::<V, Max>()]
+            }
+            use $vectors::{F32, F64, I32, I64, U32, U64};
+            [row::<I32>(), row::<I64>(), row::<U32>(), row::<U64>(), row::<F32>(), row::<F64>()]
+        };
+    };
+}
+
+level!(PORTABLE, portable);
+#[cfg(target_arch = "x86_64")]
+level!(AVX2, avx2, "avx2");
+#[cfg(target_arch = "x86_64")]
+level!(AVX512, avx512, "avx512f,avx512vl,avx512dq,avx512bw");
