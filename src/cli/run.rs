@@ -32,11 +32,11 @@ pub struct RunArgs {
     bind: BindChoice,
 
     /// End the job after this many seconds
-    #[arg(long, value_name = "S", value_parser = parse_seconds)]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = parse_seconds)]
     timeout: Option<Duration>,
 
     /// What the other ranks get after the first failure, in seconds, before they are told to end
-    #[arg(long, value_name = "S", default_value = "5", value_parser = parse_seconds)]
+    #[arg(long, value_name = "S", default_value = "5", allow_negative_numbers = true, value_parser = parse_seconds)]
     grace: Duration,
 
     /// Mark every line of output with its rank

@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use earlybird::launch::{self, Job, Outcome};
 use earlybird::pattern::Pattern;
 use earlybird::units::parse_size;
-use earlybird::{Algorithm, DType, Error, FoldOrder, WaitPreset};
+use earlybird::{Algorithm, Config, DType, Error, FoldOrder, WaitPreset};
 use report::Format;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub struct BenchArgs {
     nodes: Option<String>,
 
     /// Message sizes in bytes, with Ki, Mi or Gi [default: 8,64,425,1Ki,4Ki,16Ki,64Ki,256Ki,1Mi]
-    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = parse_bytes)]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = parse_size)]
     sizes: Option<Vec<u64>>,
 
     /// Arrival patterns: balanced, random, first-late, last-late, one-late, ascending
@@ -54,11 +54,11 @@ pub struct BenchArgs {
     algorithms: Option<Vec<Algorithm>>,
 
     /// Full delay as a multiple of the balanced latency of static-leader
-    #[arg(long, value_name = "X", default_value_t = 10.0, value_parser = parse_mif, conflicts_with = "delay")]
+    #[arg(long, value_name = "X", default_value_t = 10.0, allow_negative_numbers = true, value_parser = parse_mif, conflicts_with = "delay")]
     mif: f64,
 
     /// Full delay in seconds instead
-    #[arg(long, value_name = "S", value_parser = parse_seconds)]
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = parse_seconds)]
     delay: Option<Duration>,
 
     /// Late ranks use processor time instead of sleeping
@@ -151,6 +151,8 @@ pub fn run(args: &BenchArgs) -> ExitCode {
 
 /// Starts this command again as ranks. An exit by a rank's failure is 1: what failed is the thing measured.
 fn start(args: &BenchArgs) -> Result<u8, Error> {
+    // Each rank reads its environment too; a mistake in it is better said once, and before anything is started.
+    Config::from_env()?;
     let processors = launch::allowed_cpus()?.len();
     let mut again: Vec<_> = std::env::args_os().skip(1).collect();
     again.extend(["--worker".into(), processors.to_string().into()]);
@@ -228,10 +230,6 @@ fn parse_algorithm(text: &str) -> Result<Algorithm, Error> {
         plan if plan.starts_with("plan:") => Err(not_built(plan)),
         _ => text.parse(),
     }
-}
-
-fn parse_bytes(text: &str) -> Result<u64, Error> {
-    parse_size(text)
 }
 
 fn parse_dtype(text: &str) -> Result<DType, String> {

@@ -22,7 +22,8 @@ pub struct Row {
     pub cpu_us_mean: f64,
     pub wrong: u64,
     pub nodes: usize,
-    pub mif: f64,
+    /// Nothing where the delay was given instead.
+    pub mif: Option<f64>,
     pub delay_us: f64,
     pub order: &'static str,
     pub buffers: &'static str,
@@ -175,7 +176,7 @@ mod tests {
             cpu_us_mean: 1.0,
             wrong: 0,
             nodes: 1,
-            mif: 10.0,
+            mif: Some(10.0),
             delay_us: 5.0,
             order: "arrival",
             buffers: "private",

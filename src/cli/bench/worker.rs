@@ -6,7 +6,7 @@ use super::stats::{Sample, Samples, quantile};
 use super::{BenchArgs, Operation};
 use crate::cli::lineup::{Lineup, burn, now_ns, thread_cpu_ns};
 use earlybird::pattern::Pattern;
-use earlybird::{Algorithm, Communicator, Config, DType, Error, FoldOrder, Identity, Op};
+use earlybird::{Algorithm, Communicator, Config, DType, Error, FoldOrder, Identity, Op, SizeTable};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +36,12 @@ fn measure_all<T: Value>(args: &BenchArgs, processors: usize) -> Result<u8, Erro
     let identity = Identity::detect()?;
     let config = Config { order: args.order(), ..Config::from_env()? };
     let config = Config { wait: args.wait.unwrap_or(config.wait), ..config };
-    let plain = Config { algorithm: Algorithm::Auto, order: FoldOrder::Arrival, ..config.clone() };
+    let plain = Config {
+        algorithm: Algorithm::Auto,
+        allreduce: SizeTable::default(),
+        order: FoldOrder::Arrival,
+        ..config.clone()
+    };
     let comm = Communicator::connect(config, identity.clone())?;
     let lineup = Lineup::connect(plain, identity, processors)?;
 
@@ -46,7 +51,9 @@ fn measure_all<T: Value>(args: &BenchArgs, processors: usize) -> Result<u8, Erro
     let mut bench = Bench::<T> { args, comm, lineup, calls: 0, send: Vec::new(), receive: Vec::new() };
     for &bytes in args.sizes() {
         bench.resize(bytes)?;
-        let base_us = bench.balanced_us()?;
+        // The balanced time is needed only where a delay follows from it.
+        let needs_base = args.delay.is_none() && args.patterns.iter().any(|&pattern| pattern != Pattern::Balanced);
+        let base_us = if needs_base { bench.balanced_us()? } else { 0.0 };
         for &pattern in &args.patterns {
             let delay_us = match args.delay {
                 _ if pattern == Pattern::Balanced => 0.0,
@@ -158,7 +165,7 @@ impl<T: Value> Bench<'_, T> {
                     Operation::Barrier => samples.left_too_early(),
                 },
                 nodes: 1,
-                mif: self.args.mif,
+                mif: self.args.delay.is_none().then_some(self.args.mif),
                 delay_us: rounded(delay_us),
                 order: match self.args.order() {
                     _ if !carries_data => "-",

@@ -38,7 +38,7 @@ pub struct DemoArgs {
     steps: u32,
 
     /// How late the late rank is, in seconds
-    #[arg(long, value_name = "S", default_value = "0.005", value_parser = parse_seconds)]
+    #[arg(long, value_name = "S", default_value = "0.005", allow_negative_numbers = true, value_parser = parse_seconds)]
     delay: Duration,
 
     /// Where the picture of arrivals and exits goes
@@ -63,6 +63,12 @@ pub fn run(args: &DemoArgs) -> ExitCode {
 }
 
 fn start(args: &DemoArgs) -> Result<u8, Error> {
+    // Mistakes are better said once, and before anything is started.
+    Config::from_env()?;
+    let directory = args.svg.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
+        return Err(Error::usage(format!("--svg: {} is not a directory; create it first", directory.display())));
+    }
     let processors = launch::allowed_cpus()?.len();
     let mut again: Vec<_> = std::env::args_os().skip(1).collect();
     again.extend(["--worker".into(), processors.to_string().into()]);

@@ -1,69 +1,14 @@
 //! `earlybird run` seen from outside: exit codes, signals, grace, timeout, marks, and that nothing is left running.
 
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use crate::{Scratch, earlybird, is_gone, pid_in, text, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
-
-/// How long a test waits for something that must happen before it fails. Far above what is needed: never a measurement.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-fn earlybird(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_earlybird"));
-    command.args(args).stdin(Stdio::null());
-    command
-}
+use std::process::{Child, Output, Stdio};
 
 /// Runs `script` in a shell once per rank.
 fn run_script(options: &[&str], script: &str) -> Output {
     let args = [&["run"], options, &["--", "sh", "-c", script]].concat();
     earlybird(&args).output().expect("start earlybird")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// A directory of its own for each test, removed at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("earlybird-cli-run-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("create a scratch directory");
-        Scratch(path)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain for: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// The process id that a rank has written, once it has written the whole line.
-fn pid_in(file: &Path) -> Option<Pid> {
-    let line = std::fs::read_to_string(file).ok()?;
-    Pid::from_raw(line.strip_suffix('\n')?.parse().ok()?)
-}
-
-/// Gone, or a zombie that its new parent has not collected yet.
-fn is_gone(pid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    test_kill_process(pid).is_err() || stat.is_ok_and(|stat| stat.contains(") Z "))
 }
 
 fn start_with_pid_files(scratch: &Scratch, options: &[&str], script: &str, files: &[&str]) -> (Child, Vec<Pid>) {
@@ -247,7 +192,7 @@ fn usage_errors_exit_with_2_and_say_what_to_do() {
         (&["run", "-n", "2", "--nodes", "2", "--", "true"], "not built yet"),
         (&["run", "-n", "2", "--bind", "socket", "--", "true"], "core, none"),
         (&["run", "-n", "2", "--timeout", "soon", "--", "true"], "number of seconds"),
-        (&["run", "-n", "2", "--timeout", "-1", "--", "true"], "timeout"),
+        (&["run", "-n", "2", "--timeout", "-1", "--", "true"], "from 0 upwards"),
         (&["ran"], "run"),
         (&["__exec", "1"], "internal"),
     ] {
