@@ -4,6 +4,9 @@
 mod communicator;
 mod config;
 mod identity;
+#[cfg(feature = "cli")]
+pub mod launch;
+pub mod pattern;
 mod size_table;
 pub mod units;
 
