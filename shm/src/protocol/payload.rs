@@ -121,6 +121,12 @@ impl Call<'_> {
         unsafe { kernels::copy(self.result(pieces, i), shared, pieces.bytes(i)) }
     }
 
+    /// `result = first op second`, both in shared memory.
+    pub(super) fn take_sum(&self, first: *const u8, second: *const u8, pieces: &Pieces, i: usize) {
+        // SAFETY: B, S, P; the destination is private, the operands are shared.
+        unsafe { (self.kernels.fold)(self.result(pieces, i), first, second, pieces.len(i)) }
+    }
+
     /// `result = result op shared`.
     pub(super) fn take_fold(&self, shared: *const u8, pieces: &Pieces, i: usize) {
         let result = self.result(pieces, i);
