@@ -1,4 +1,4 @@
-//! The mappings: the control segment by name, the arena as a sealed memfd, and the page that tells a forked child.
+//! The mappings: the control segment by name and the arena as a sealed memfd.
 //!
 //! Every raw pointer of the segment comes from here, and every length is checked here before it becomes a pointer.
 #![allow(unsafe_code)]
@@ -6,7 +6,7 @@
 use std::ops::{Deref, Range};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
@@ -332,44 +332,6 @@ fn insert(known: &mut Vec<Range<usize>>, range: Range<usize>) {
         }
     }
     *known = joined;
-}
-
-/// Tells a forked child from the process that attached: a private page that the kernel hands to children zeroed.
-pub(crate) struct ForkFlag {
-    page: Option<MmapRaw>,
-    pid: u32,
-}
-
-impl ForkFlag {
-    pub fn new() -> Result<ForkFlag, Error> {
-        let pid = std::process::id();
-        let page_bytes = rustix::param::page_size();
-        let page = MmapOptions::new().len(page_bytes).map_anon().map_err(|e| Error::system("mapping a page", e))?;
-        let page = MmapRaw::from(page);
-        // SAFETY: the range is exactly the private anonymous mapping just made; the advice changes only what a child
-        // of fork sees.
-        let advised =
-            unsafe { rustix::mm::madvise(page.as_mut_ptr().cast(), page_bytes, rustix::mm::Advice::LinuxWipeOnFork) };
-        // kernels before 4.14 refuse; the pid is asked instead
-        let flag = ForkFlag { page: advised.is_ok().then_some(page), pid };
-        if let Some(word) = flag.word() {
-            word.store(1, Ordering::Relaxed);
-        }
-        Ok(flag)
-    }
-
-    fn word(&self) -> Option<&AtomicU64> {
-        // SAFETY: the page is mapped as long as `self` lives, aligned, and touched as an atomic only.
-        self.page.as_ref().map(|page| unsafe { AtomicU64::from_ptr(page.as_mut_ptr().cast()) })
-    }
-
-    /// One load.
-    pub fn is_child(&self) -> bool {
-        match self.word() {
-            Some(word) => word.load(Ordering::Relaxed) == 0,
-            None => std::process::id() != self.pid,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -23,7 +23,8 @@ pub use control::{CONTROL_BYTES, Control, DETAIL_WORDS, Line, MAX_RANKS};
 pub use meeting::sweep;
 
 use crate::Error;
-use map::{Arena, ControlMap, ForkFlag};
+use map::{Arena, ControlMap};
+use roll::ForkFlag;
 
 /// What a process says to join a group.
 #[derive(Debug, Clone)]

@@ -5,9 +5,14 @@
 //! reaped it) and when `exec` closes the descriptor, and it stays while the process is stopped. One query costs well
 //! under a microsecond and needs no descriptor per peer. Its one trap: closing *any* descriptor of the file drops all
 //! locks that the process has on it, so a file that carries locks is opened once per process.
+//!
+//! Here too: who is at the other end of a socket, and whether we are still the process that attached.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
 
 use crate::Error;
 
@@ -78,4 +83,42 @@ pub(crate) fn peer_uid(socket: &impl AsFd) -> std::io::Result<u32> {
         )
     };
     if result == 0 { Ok(credentials.uid) } else { Err(std::io::Error::last_os_error()) }
+}
+
+/// Tells a forked child from the process that attached: a private page that the kernel hands to children zeroed.
+pub(crate) struct ForkFlag {
+    page: Option<MmapRaw>,
+    pid: u32,
+}
+
+impl ForkFlag {
+    pub fn new() -> Result<ForkFlag, Error> {
+        let pid = std::process::id();
+        let page_bytes = rustix::param::page_size();
+        let page = MmapOptions::new().len(page_bytes).map_anon().map_err(|e| Error::system("mapping a page", e))?;
+        let page = MmapRaw::from(page);
+        // SAFETY: the range is exactly the private anonymous mapping just made; the advice changes only what a child
+        // of fork sees.
+        let advised =
+            unsafe { rustix::mm::madvise(page.as_mut_ptr().cast(), page_bytes, rustix::mm::Advice::LinuxWipeOnFork) };
+        // kernels before 4.14 refuse; the pid is asked instead
+        let flag = ForkFlag { page: advised.is_ok().then_some(page), pid };
+        if let Some(word) = flag.word() {
+            word.store(1, Ordering::Relaxed);
+        }
+        Ok(flag)
+    }
+
+    fn word(&self) -> Option<&AtomicU64> {
+        // SAFETY: the page is mapped as long as `self` lives, aligned, and touched as an atomic only.
+        self.page.as_ref().map(|page| unsafe { AtomicU64::from_ptr(page.as_mut_ptr().cast()) })
+    }
+
+    /// One load.
+    pub fn is_child(&self) -> bool {
+        match self.word() {
+            Some(word) => word.load(Ordering::Relaxed) == 0,
+            None => std::process::id() != self.pid,
+        }
+    }
 }

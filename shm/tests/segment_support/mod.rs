@@ -224,6 +224,12 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Segmen
             options.timeout = Some(Duration::from_millis(number(1) as u64));
             "ok".into()
         }
+        "list" => {
+            let mut names: Vec<String> =
+                std::fs::read_dir(words[1]).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            format!("{names:?}")
+        }
         "rank" => {
             options.rank = number(1);
             "ok".into()
