@@ -37,12 +37,12 @@ fn a_killed_rank_is_seen_before_it_is_reaped() {
     let scratch = Scratch::new();
     let (mut ranks, control) = met(&scratch, 3);
     ranks[2].kill();
-    for rank in 0..2 {
-        wait_until("the death", || ranks[rank].ask("alive 2") == "false");
-        assert_eq!(ranks[rank].ask("state 2"), "Gone");
-        assert_eq!(ranks[rank].ask("left 2"), "false");
-        assert_eq!(ranks[rank].ask("alive 0"), "true");
-        assert_eq!(ranks[rank].ask("alive 1"), "true");
+    for rank in ranks.iter_mut().take(2) {
+        wait_until("the death", || rank.ask("alive 2") == "false");
+        assert_eq!(rank.ask("state 2"), "Gone");
+        assert_eq!(rank.ask("left 2"), "false");
+        assert_eq!(rank.ask("alive 0"), "true");
+        assert_eq!(rank.ask("alive 1"), "true");
     }
     // still a zombie: nobody has waited for it
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", ranks[2].pid())).unwrap();
@@ -176,8 +176,8 @@ fn a_timeout_is_the_same_for_all_and_leaves_nothing() {
     ranks[0].wait_claimed(0);
     // rank 1 would wait for ever, but not after rank 0 has given up
     ranks[1].tell("attach");
-    for rank in 0..2 {
-        let answer = ranks[rank].answer();
+    for rank in ranks.iter_mut().take(2) {
+        let answer = rank.answer();
         assert!(answer.starts_with("EB_TIMEOUT after 500ms rank(s) ["), "{answer}");
         assert!(answer.contains("2] had not arrived"), "{answer}");
     }

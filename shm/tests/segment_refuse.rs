@@ -131,8 +131,9 @@ fn other_sizes_and_arenas() {
 
 /// A control segment of a living but stopped rank 0 of 2, to be spoiled.
 struct Spoiled {
-    scratch: Scratch,
+    // killed before the directory is swept
     _first: Rank,
+    scratch: Scratch,
     original: Vec<u8>,
 }
 
@@ -152,7 +153,7 @@ impl Spoiled {
         });
         let original = std::fs::read(scratch.control_path()).unwrap();
         assert_eq!(original.len(), CONTROL_BYTES);
-        Spoiled { scratch, _first: first, original }
+        Spoiled { _first: first, scratch, original }
     }
 
     /// What a second rank answers when the segment holds `bytes`.
@@ -183,7 +184,6 @@ fn other_builds_and_foreign_segments() {
 
 #[test]
 fn noise_in_the_control_segment_is_an_error_and_nothing_worse() {
-    let spoiled = Spoiled::new();
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
     let mut noise = || {
         seed ^= seed << 13;
@@ -192,6 +192,7 @@ fn noise_in_the_control_segment_is_an_error_and_nothing_worse() {
         seed
     };
     for round in 0..12 {
+        let spoiled = Spoiled::new();
         let mut bytes = spoiled.original.clone();
         // what is checked first stays, so that the noise gets further
         for at in (40..CONTROL_BYTES).step_by(8) {

@@ -52,6 +52,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        let _ = earlybird_shm::segment::sweep(Some(&self.meet()));
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -63,7 +64,7 @@ pub fn options(dir: &Path, key: &str, rank: usize, size: usize) -> AttachOptions
         key: key.into(),
         dir: Some(dir.into()),
         arena_bytes: ARENA,
-        policy: core::array::from_fn(|i| (rank * 100 + i) as u64),
+        policy: core::array::from_fn(|i| rank.wrapping_mul(100).wrapping_add(i) as u64),
         timeout: None,
     }
 }
