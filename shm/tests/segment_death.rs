@@ -4,7 +4,7 @@ mod segment_support;
 
 use earlybird_shm::segment::sweep;
 use rustix::process::Signal;
-use segment_support::{Rank, Scratch, attach_all, serve_as_rank, team, wait_until};
+use segment_support::{Rank, Scratch, attach_all, serve_as_rank, team, wait_until, while_traced};
 
 #[test]
 fn rank_process() {
@@ -148,6 +148,56 @@ fn a_stopped_rank_is_stopped_and_not_dead() {
     ranks[1].signal(Signal::CONT);
     wait_until("the continuation", || ranks[0].ask("state 1") == "Running");
     assert_eq!(ranks[1].ask("alive 0"), "true");
+}
+
+#[test]
+fn a_rank_under_a_debugger_is_traced_and_not_dead() {
+    let scratch = Scratch::new();
+    let (mut ranks, _) = met(&scratch, 2);
+    let (first, second) = ranks.split_at_mut(1);
+    let traced = while_traced(second[0].pid(), || {
+        wait_until("the trace", || first[0].ask("state 1") == "Traced");
+        assert_eq!(first[0].ask("alive 1"), "true");
+    });
+    if !traced {
+        println!("SKIPPED: this process may not trace another");
+        return;
+    }
+    assert_eq!(second[0].ask("alive 0"), "true");
+    assert_eq!(first[0].ask("state 1"), "Running");
+}
+
+/// Whatever moment a rank is killed at, the others are told, and the next group of that key can meet.
+#[test]
+fn killed_at_any_moment_of_attach() {
+    let scratch = Scratch::new();
+    for round in 0..40_u64 {
+        let mut ranks = team(&scratch.meet(), "job", 4);
+        ranks.iter_mut().for_each(|rank| assert_eq!(rank.ask("timeout-ms 1000"), "ok"));
+        let victim = (round % 4) as usize;
+        ranks[victim].tell("attach");
+        for (rank, process) in ranks.iter_mut().enumerate() {
+            if rank != victim {
+                process.tell("attach");
+            }
+        }
+        // a moment, not a duration: which step it hits is left to chance
+        std::thread::sleep(std::time::Duration::from_micros(round * 25));
+        ranks[victim].kill();
+        for (rank, process) in ranks.iter_mut().enumerate() {
+            if rank != victim {
+                let answer = process.answer();
+                let died = format!("EB_PEER_DIED rank {victim} ");
+                // killed before its claim, it was never there; killed after everybody's, it met them
+                let known = answer == "ok" || answer.starts_with(&died) || answer.starts_with("EB_TIMEOUT");
+                assert!(known, "round {round}, rank {rank}: {answer:?}");
+            }
+        }
+        drop(ranks);
+        sweep(Some(&scratch.meet())).unwrap();
+        assert_eq!(scratch.files(), Vec::<String>::new(), "round {round}");
+    }
+    attach_all(&mut team(&scratch.meet(), "job", 2));
 }
 
 #[test]

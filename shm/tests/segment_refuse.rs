@@ -308,3 +308,45 @@ fn the_default_directory_comes_and_goes() {
     assert_eq!(rank.ask("list /dev/shm"), "[]");
     assert_eq!(rank.ask("write 0 5"), "ok");
 }
+
+/// A control group with a memory limit: the wish is refused by us, and the process lives to tell.
+#[test]
+fn a_memory_limit_of_the_control_group_is_respected() {
+    let own = std::process::id();
+    let (group, limit) = match Path::new("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists() {
+        true => (format!("/sys/fs/cgroup/memory/ebtest-{own}"), "memory.limit_in_bytes"),
+        false => (format!("/sys/fs/cgroup/ebtest-{own}"), "memory.max"),
+    };
+    let group = Path::new(&group);
+    let ready = std::fs::create_dir(group).is_ok() && std::fs::write(group.join(limit), "268435456").is_ok();
+    if !ready {
+        let _ = std::fs::remove_dir(group);
+        println!("SKIPPED: this user cannot make a control group with a memory limit");
+        return;
+    }
+    let scratch = Scratch::new();
+    let mut rank = Rank::spawn(&scratch.meet(), "job", 0, 1);
+    let moved = std::fs::write(group.join("cgroup.procs"), rank.pid().to_string());
+    let answers =
+        [format!("arena {}", 1 << 30), "attach".into(), format!("reserve 0 {}", 512 << 20), "reserve 0 1048576".into()]
+            .map(|command| rank.ask(&command));
+    drop(rank);
+    segment_support::wait_until("the end of the group", || std::fs::remove_dir(group).is_ok());
+    moved.unwrap();
+    assert_eq!([&answers[0], &answers[1], &answers[3]], ["ok"; 3]);
+    let free: u64 = answers[2].split(' ').nth(9).and_then(|word| word.parse().ok()).unwrap_or(0);
+    assert!(answers[2].starts_with("EB_NO_SPACE 536870912 bytes") && (1..=268435456).contains(&free), "{}", answers[2]);
+}
+
+#[test]
+fn a_file_size_limit_is_an_error_and_not_a_signal() {
+    for (limit, needed) in [(4096, CONTROL_BYTES), (CONTROL_BYTES, ARENA)] {
+        let scratch = Scratch::new();
+        let mut rank = Rank::spawn(&scratch.meet(), "job", 0, 1);
+        assert_eq!(rank.ask(&format!("file-limit {limit}")), "ok");
+        let answer = rank.ask("attach");
+        assert!(answer.starts_with(&format!("EB_NO_SPACE {needed} bytes")), "{answer}");
+        assert!(answer.contains("ulimit -f"), "{answer}");
+        assert_eq!(scratch.files(), Vec::<String>::new());
+    }
+}

@@ -35,6 +35,7 @@ unsafe impl Sync for ControlMap {}
 impl ControlMap {
     /// Creates the named segment, zeroed and with its memory reserved. Fails when the name is taken.
     pub fn create(name: &str) -> Result<ControlMap, Error> {
+        check_file_limit(CONTROL_BYTES)?;
         let mut shmem = ShmemConf::new().os_id(name).size(CONTROL_BYTES).create().map_err(|e| refused(name, e))?;
         // its drop would unlink the name, which here is the meeting's business: a name may outlive its creator
         shmem.set_owner(false);
@@ -113,6 +114,20 @@ fn refused(name: &str, error: ShmemError) -> Error {
     Error::system(format!("mapping the control segment /dev/shm{name}"), error)
 }
 
+/// Giving a file a size beyond `ulimit -f` is answered by a deadly signal, so it is asked before.
+fn check_file_limit(bytes: usize) -> Result<(), Error> {
+    match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
+        Some(limit) if limit < bytes as u64 => Err(Error::NoSpace {
+            needed: bytes as u64,
+            free: limit,
+            hint:
+                "the file size limit of this process is too low (ulimit -f); raise it or set EARLYBIRD_ARENA_MAX lower"
+                    .into(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// A [`Error::NoSpace`] with the free bytes of the file system that `file` is on.
 pub(crate) fn no_space(file: &impl AsFd, needed: u64, hint: &str) -> Error {
     let free = rustix::fs::fstatvfs(file).map_or(0, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
@@ -132,6 +147,7 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlag
 impl Arena {
     /// A new arena of `bytes` (a multiple of the page) that takes no memory yet.
     pub fn create(bytes: usize) -> Result<Arena, Error> {
+        check_file_limit(bytes)?;
         let base = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = match rustix::fs::memfd_create("earlybird-arena", base | MemfdFlags::NOEXEC_SEAL) {
             // kernels before 6.3 do not know the flag

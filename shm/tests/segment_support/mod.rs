@@ -164,6 +164,20 @@ fn signal(pid: u32, which: Signal) {
     let _ = kill_process(Pid::from_raw(pid as i32).unwrap(), which);
 }
 
+/// Holds a process as a debugger does while `look` runs; false where this user may not.
+pub fn while_traced(pid: u32, look: impl FnOnce()) -> bool {
+    let none = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: these requests take no memory of ours; at worst they fail.
+    let attached = unsafe { libc::ptrace(libc::PTRACE_ATTACH, pid as libc::pid_t, none, none) };
+    if attached != 0 {
+        return false;
+    }
+    look();
+    // SAFETY: as above.
+    unsafe { libc::ptrace(libc::PTRACE_DETACH, pid as libc::pid_t, none, none) };
+    true
+}
+
 /// Waits for something that must happen; the limit only turns a hang into a failure.
 pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
     for _ in 0..6000 {
@@ -225,16 +239,23 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Segmen
             options.timeout = Some(Duration::from_millis(number(1) as u64));
             "ok".into()
         }
+        "pin" => {
+            let mut cpus = rustix::thread::CpuSet::new();
+            cpus.set(number(1));
+            rustix::thread::sched_setaffinity(None, &cpus).map_or_else(|e| e.to_string(), |()| "ok".into())
+        }
+        "file-limit" => {
+            let limit = rustix::process::Rlimit { current: Some(number(1) as u64), maximum: None };
+            let what = rustix::process::Resource::Fsize;
+            rustix::process::setrlimit(what, limit).map_or_else(|e| e.to_string(), |()| "ok".into())
+        }
         "list" => {
             let mut names: Vec<String> =
                 std::fs::read_dir(words[1]).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
             names.sort();
             format!("{names:?}")
         }
-        "rank" => {
-            options.rank = number(1);
-            "ok".into()
-        }
+        "rank-ready" => "ok".into(),
         "exit" | "drop" => {
             *segment = None;
             "ok".into()
@@ -267,6 +288,11 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Segmen
                     }
                 }
                 "fork" => fork(segment),
+                "alive-ns" => {
+                    let started = std::time::Instant::now();
+                    let alive = (0..10_000).filter(|_| segment.is_alive(number(1))).count();
+                    format!("{alive} {}", started.elapsed().as_nanos() / 10_000)
+                }
                 _ => format!("unknown command {other}"),
             }
         }
