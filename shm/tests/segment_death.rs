@@ -171,9 +171,9 @@ fn a_rank_under_a_debugger_is_traced_and_not_dead() {
 #[test]
 fn killed_at_any_moment_of_attach() {
     let scratch = Scratch::new();
-    for round in 0..40_u64 {
+    for round in 0..24_u64 {
         let mut ranks = team(&scratch.meet(), "job", 4);
-        ranks.iter_mut().for_each(|rank| assert_eq!(rank.ask("timeout-ms 1000"), "ok"));
+        ranks.iter_mut().for_each(|rank| assert_eq!(rank.ask("timeout-ms 500"), "ok"));
         let victim = (round % 4) as usize;
         ranks[victim].tell("attach");
         for (rank, process) in ranks.iter_mut().enumerate() {
@@ -182,7 +182,7 @@ fn killed_at_any_moment_of_attach() {
             }
         }
         // a moment, not a duration: which step it hits is left to chance
-        std::thread::sleep(std::time::Duration::from_micros(round * 25));
+        std::thread::sleep(std::time::Duration::from_micros(round * 40));
         ranks[victim].kill();
         for (rank, process) in ranks.iter_mut().enumerate() {
             if rank != victim {
@@ -207,6 +207,17 @@ fn a_forked_child_is_not_a_member_and_its_end_is_nobodys_death() {
     assert_eq!(ranks[1].ask("fork"), "parent false child true");
     assert_eq!(ranks[0].ask("alive 1"), "true");
     assert_eq!(ranks[0].ask("left 1"), "false");
+}
+
+#[test]
+fn a_rank_is_dead_even_if_its_child_lives_on() {
+    let scratch = Scratch::new();
+    let (mut ranks, _) = met(&scratch, 2);
+    let child = ranks[1].ask("fork-stay");
+    ranks[1].kill();
+    wait_until("the death", || ranks[0].ask("alive 1") == "false");
+    let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
+    assert!(!stat.contains(") Z "), "{stat}");
 }
 
 #[test]

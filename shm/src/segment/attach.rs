@@ -336,7 +336,9 @@ impl Joining<'_> {
         if control.state(rank) == FREE {
             return format!("rank {rank}, not started or elsewhere");
         }
-        let state = match process::stat(&pid.to_string()) {
+        let visible = control.entries[rank].pid_namespace.load(Relaxed) == self.me.pid_namespace;
+        let stat = if visible { process::stat(&pid.to_string()) } else { None };
+        let state = match stat {
             Some(('T', _)) => "stopped",
             Some(('t', _)) => "held by a debugger",
             Some(('D', _)) => "waiting for disk",

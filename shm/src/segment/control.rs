@@ -158,8 +158,8 @@ impl Control {
         let Some(entry) = self.entries.get(rank) else { return };
         entry.state.store(state, core::sync::atomic::Ordering::Release);
         self.header.bell.fetch_add(1, AcqRel);
-        let attached = if state == ATTACHED { self.header.attached.fetch_add(1, AcqRel) as usize + 1 } else { 0 };
-        if attached >= size {
+        let before = if state == ATTACHED { u64::from(self.header.attached.fetch_add(1, AcqRel)) } else { 0 };
+        if before + 1 >= size as u64 {
             self.wake();
         }
     }

@@ -288,6 +288,7 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Segmen
                     }
                 }
                 "fork" => fork(segment),
+                "fork-stay" => fork_and_stay(),
                 "alive-ns" => {
                     let started = std::time::Instant::now();
                     let alive = (0..10_000).filter(|_| segment.is_alive(number(1))).count();
@@ -303,6 +304,21 @@ fn arena_word(segment: &Segment, index: usize) -> &AtomicU64 {
     assert!((index + 1) * 8 <= segment.arena_len());
     // SAFETY: inside the mapping, aligned, atomic, and the segment outlives the reference.
     unsafe { AtomicU64::from_ptr(segment.arena().add(index * 8).cast()) }
+}
+
+/// Leaves a child that lives, with all inherited descriptors, until the test closes the command pipe.
+fn fork_and_stay() -> String {
+    // SAFETY: the child makes system calls only, and exits without returning.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let mut byte = [0u8; 1];
+        // SAFETY: one byte into a buffer of one byte; then the child ends without destructors.
+        unsafe {
+            libc::read(0, byte.as_mut_ptr().cast(), 1);
+            libc::_exit(0);
+        }
+    }
+    pid.to_string()
 }
 
 /// What parent and child see after a fork: is it a child, and does the parent's rank live in the child's eyes.
