@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use super::control::{ATTACHED, CLAIMED, CONTROL_BYTES, FREE, Failure, LAYOUT_VERSION, MAGIC, MAX_RANKS};
 use super::handover::{self, Door, Guest};
 use super::map::{Arena, ControlMap};
-use super::meeting::{Found, Meeting, Token};
+use super::meeting::{self, Found, Meeting, Token};
 use super::patience::Patience;
 use super::process::{self, Identity};
 use super::{AttachOptions, roll};
@@ -39,7 +39,13 @@ pub(super) fn attach(options: &AttachOptions) -> Result<Attached, Error> {
         let meeting = Meeting::enter(options.dir.as_deref(), &options.key, &mut patience)?;
         let mut joining = Joining { options, arena_bytes, me, meeting, claimed: false };
         match joining.join(&mut patience) {
-            Ok(Some(attached)) => return Ok(attached),
+            Ok(Some(attached)) => {
+                if attached.control.header.creator.load(Relaxed) == options.rank as u64 {
+                    // keys differ from job to job: what a job that died while it met has left, only another one's start finds
+                    let _ = meeting::sweep(options.dir.as_deref());
+                }
+                return Ok(attached);
+            }
             Ok(None) => {}
             Err(error) => {
                 joining.meeting.abandon(options.rank, joining.claimed, &mut Patience::short());
