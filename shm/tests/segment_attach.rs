@@ -1,4 +1,5 @@
 //! Groups that meet: every size sees one arena, different keys do not mix, nothing stays behind.
+#![cfg(not(earlybird_loom))]
 
 mod segment_support;
 

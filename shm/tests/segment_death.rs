@@ -1,4 +1,5 @@
 //! Ranks that die, stop, fork or turn into another program: what the others see and what stays behind.
+#![cfg(not(earlybird_loom))]
 
 mod segment_support;
 

@@ -1,4 +1,5 @@
 //! What attach must refuse: strangers' directories, other builds, other sizes, ranks given twice, memory that is not there.
+#![cfg(not(earlybird_loom))]
 
 mod segment_support;
 
