@@ -1,6 +1,7 @@
 //! Collective operations that know processes never arrive together.
 #![forbid(unsafe_code)]
 
+mod communicator;
 mod config;
 mod identity;
 #[cfg(feature = "cli")]
@@ -9,6 +10,7 @@ pub mod pattern;
 mod size_table;
 pub mod units;
 
+pub use communicator::{CallReport, Communicator};
 pub use config::Config;
 pub use earlybird_shm::{Algorithm, DType, Element, Error, FoldOrder, Op, WaitPreset};
 pub use identity::{Identity, Launcher};

@@ -13,7 +13,7 @@ use super::lineup::Lineup;
 use super::{fail, own_binary, parse_seconds, print};
 use clap::Args;
 use data::{FEATURES, Wines};
-use earlybird::launch::{self, Job, Outcome, say};
+use earlybird::launch::{Job, Outcome, say};
 use earlybird::{Algorithm, Communicator, Config, Error, FoldOrder, Identity};
 use indicatif::{ProgressBar, ProgressStyle};
 use model::Model;
@@ -45,9 +45,9 @@ pub struct DemoArgs {
     #[arg(long, value_name = "FILE", default_value = "earlybird-demo.svg")]
     svg: PathBuf,
 
-    /// Makes this process a rank; the number of processors of the job
-    #[arg(long, hide = true, value_name = "PROCESSORS")]
-    worker: Option<usize>,
+    /// Makes this process a rank of the job
+    #[arg(long, hide = true)]
+    worker: bool,
 }
 
 /// The algorithms that are compared, the classical one first.
@@ -56,8 +56,8 @@ const ALGORITHMS: [Algorithm; 2] = [Algorithm::StaticLeader, Algorithm::Auto];
 /// Runs the demonstration, or one rank of it.
 pub fn run(args: &DemoArgs) -> ExitCode {
     let code = match args.worker {
-        Some(processors) => work(args, processors),
-        None => start(args),
+        true => work(args),
+        false => start(args),
     };
     code.map_or_else(|error| fail("demo", &error), ExitCode::from)
 }
@@ -69,9 +69,8 @@ fn start(args: &DemoArgs) -> Result<u8, Error> {
     if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
         return Err(Error::usage(format!("--svg: {} is not a directory; create it first", directory.display())));
     }
-    let processors = launch::allowed_cpus()?.len();
     let mut again: Vec<_> = std::env::args_os().skip(1).collect();
-    again.extend(["--worker".into(), processors.to_string().into()]);
+    again.push("--worker".into());
     let binary = own_binary()?;
     let job = Job::new("earlybird demo", binary.clone(), args.ranks as usize, binary.into(), again);
     Ok(match job.run()? {
@@ -82,17 +81,17 @@ fn start(args: &DemoArgs) -> Result<u8, Error> {
 }
 
 /// One rank; rank 0 reports.
-fn work(args: &DemoArgs, processors: usize) -> Result<u8, Error> {
+fn work(args: &DemoArgs) -> Result<u8, Error> {
     let wines = Wines::load();
     let identity = Identity::detect()?;
     let config = Config { order: FoldOrder::Rank, ..Config::from_env()? };
     let comm = Communicator::connect(config.clone(), identity.clone())?;
-    let lineup = Lineup::connect(config, identity, processors)?;
+    let lineup = Lineup::connect(config, identity)?;
     let rank = comm.rank();
     let steps = args.steps as usize;
     let before = Model::new(wines.classes);
     if rank == 0 {
-        print(&introduction(args, &wines, &before, processors))?;
+        print(&introduction(args, &wines, &before, comm.allowed_cpus()))?;
     }
     let progress = progress_bar(rank, steps * ALGORITHMS.len());
     let mut runs = Vec::new();

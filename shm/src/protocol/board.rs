@@ -1,0 +1,125 @@
+//! What the protocol needs from the world: shared words, payload places, sleep, and news of the peers.
+//!
+//! Two boards exist: the mapped segment that ships, and the heap of loom cells on which the same protocol lines are
+//! model-checked. The protocol itself never sees an address.
+
+use super::lines::{DETAILS, EventLine, RankLine, RankSet};
+use super::step::Step;
+use crate::Error;
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// Operation slots in the ring: operation `e` uses slot `e % SLOTS`. A model has one, so that every second operation
+/// reuses what the first one used.
+pub const SLOTS: usize = if cfg!(earlybird_loom) { 1 } else { 8 };
+
+/// Payload areas: operation `e` uses area `e % AREAS`. Few, because each is as large as a message.
+pub const AREAS: usize = if cfg!(earlybird_loom) { 1 } else { 2 };
+
+/// Accumulator chunks of one operation at most.
+pub const CHUNKS: usize = if cfg!(earlybird_loom) { 64 } else { 256 };
+
+/// A place for payload in shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Beside the mark in `rank`'s line of `slot`; [`super::lines::INLINE_BYTES`] long.
+    Inline {
+        /// Operation slot.
+        slot: usize,
+        /// Owner.
+        rank: usize,
+    },
+    /// Piece `piece` of `rank`'s deposit in `area`, `offset` bytes into the deposit.
+    Deposit {
+        /// Payload area.
+        area: usize,
+        /// Owner.
+        rank: usize,
+        /// Piece number.
+        piece: usize,
+        /// Bytes before the piece.
+        offset: usize,
+    },
+    /// Chunk `chunk` of the accumulator of `area`, `offset` bytes into it.
+    Accumulator {
+        /// Payload area.
+        area: usize,
+        /// Chunk number.
+        chunk: usize,
+        /// Bytes before the chunk.
+        offset: usize,
+    },
+}
+
+/// What an operation needs in an area before it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Need {
+    /// Bytes of the accumulator.
+    pub accumulator: usize,
+    /// Bytes of every rank's deposit.
+    pub deposit: usize,
+}
+
+/// The shared state of a group as one rank sees it.
+pub trait Board {
+    /// Ranks in the group.
+    fn ranks(&self) -> usize;
+    /// This rank.
+    fn rank(&self) -> usize;
+
+    /// The group's one error, 0 while healthy.
+    fn poison(&self) -> &AtomicU64;
+    /// "Every operation up to this one is left by `rank`". Writer: `rank`.
+    fn left(&self, rank: usize) -> &AtomicU64;
+    /// Details of an error that `rank` reported. Writer: `rank`, before it poisons.
+    fn details(&self, rank: usize) -> &[AtomicU64; DETAILS];
+
+    /// The arrival word of `slot`.
+    fn arrival(&self, slot: usize) -> &AtomicU64;
+    /// Where the operation in `slot` sleeps.
+    fn event(&self, slot: usize) -> &EventLine;
+    /// `rank`'s line of `slot`.
+    fn line(&self, slot: usize, rank: usize) -> &RankLine;
+    /// The fold word of `area` as a whole (`leader`).
+    fn fold_word(&self, area: usize) -> &AtomicU64;
+    /// The ranks already folded in `area` (`leader`).
+    fn folded(&self, area: usize) -> &RankSet;
+    /// The fold word of one chunk of `area`.
+    fn chunk(&self, area: usize, chunk: usize) -> &AtomicU64;
+
+    /// Reads payload: the protocol has ordered it after its writer.
+    fn read<R>(&self, at: Place, f: impl FnOnce(*const u8) -> R) -> R;
+    /// Writes payload: the protocol has made this rank its only user.
+    fn write<R>(&self, at: Place, f: impl FnOnce(*mut u8) -> R) -> R;
+    /// Reserves and pre-faults what `need` names in `area`; cheap when it was done before.
+    fn reserve(&self, area: usize, need: Need) -> Result<(), Error>;
+
+    /// Sleeps until woken, while `word` holds `expected`, or for `timeout_ns`.
+    fn futex_wait(&self, word: &AtomicU32, expected: u32, timeout_ns: u64);
+    /// Wakes every sleeper on `word`.
+    fn futex_wake(&self, word: &AtomicU32);
+    /// Tells a model that a polled word changed; nothing in shipping code.
+    fn changed(&self);
+    /// Blocks until some polled word has changed, unless `look` succeeds.
+    #[cfg(earlybird_loom)]
+    fn park_until_changed(&self, look: &mut dyn FnMut() -> bool);
+    /// Whether this model has faults or mismatches to inspect the peers for.
+    #[cfg(earlybird_loom)]
+    fn inspects(&self) -> bool;
+
+    /// Whether `rank` has died, executed another program, or left the group for good.
+    fn is_gone(&self, rank: usize) -> bool;
+    /// Whether `rank` lives but cannot run: stopped by a signal or a debugger.
+    fn is_held(&self, rank: usize) -> bool;
+    /// Prints, once per operation, who is late and in which state.
+    fn warn_late(&self, operation: u64, waited_s: u64, missing: &[usize]);
+    /// Monotonic nanoseconds, the same clock on all ranks.
+    fn now_ns(&self) -> u64;
+    /// The CPU this rank runs on.
+    fn cpu(&self) -> u32;
+    /// Gives the CPU away once.
+    fn give_way(&self);
+    /// Sleeps without a wake-up, for words nobody is obliged to announce.
+    fn nap(&self, ns: u64);
+    /// A protocol step was reached (fault injection).
+    fn step(&self, step: Step);
+}

@@ -1,0 +1,170 @@
+//! A call as one rank makes it: its signature, its buffers, its geometry.
+
+use crate::config::Algorithm;
+use crate::kernels::Kernels;
+use crate::op::{DType, FoldOrder, Op};
+use std::marker::PhantomData;
+
+/// The collective. The discriminant is part of the signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Collective {
+    /// Every rank gets the reduction of all contributions.
+    AllReduce = 1,
+    /// Every rank learns that all have arrived.
+    Barrier = 2,
+}
+
+/// What ranks must agree on, in two words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signature {
+    /// `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | lane 8 | 0 16`.
+    pub kind: u64,
+    /// Elements.
+    pub count: u64,
+}
+
+impl Signature {
+    /// Packs.
+    pub fn new(
+        collective: Collective,
+        dtype: DType,
+        op: Op,
+        order: FoldOrder,
+        algorithm: Algorithm,
+        flat_lane: bool,
+        count: usize,
+    ) -> Self {
+        let kind = [collective as u8, dtype as u8, op as u8, order as u8, algorithm as u8, u8::from(flat_lane), 0, 0];
+        Signature { kind: u64::from_le_bytes(kind), count: count as u64 }
+    }
+
+    /// 32 bits that differ for different calls but for one in four thousand million.
+    #[inline]
+    pub fn hash(self) -> u32 {
+        let mixed = (self.kind ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xff51_afd7_ed55_8ccd)
+            ^ self.count.wrapping_add(0x2545_f491_4f6c_dd1d).wrapping_mul(0xc4ce_b9fe_1a85_ec53).rotate_left(29);
+        ((mixed.wrapping_mul(0x9fb2_1c65_1e98_df25)) >> 32) as u32
+    }
+
+    /// The call in words, for error messages. Unknown codes are printed as numbers.
+    pub fn describe(self) -> String {
+        let b = self.kind.to_le_bytes();
+        let name = |known: Option<&str>, code: u8| known.map_or(format!("#{code}"), str::to_owned);
+        let collective = name([None, Some("allreduce"), Some("barrier")].get(b[0] as usize).copied().flatten(), b[0]);
+        if b[0] == Collective::Barrier as u8 {
+            return collective;
+        }
+        let dtype = name(DType::ALL.iter().find(|d| **d as u8 == b[1]).map(|d| d.name()), b[1]);
+        let op = name(Op::ALL.iter().find(|o| **o as u8 == b[2]).map(|o| o.name()), b[2]);
+        let order = name([Some("arrival"), Some("rank")].get(b[3] as usize).copied().flatten(), b[3]);
+        let algorithm = Algorithm::ALL.iter().find(|a| **a as u8 == b[4]).map(|a| a.to_string());
+        let algorithm = name(algorithm.as_deref(), b[4]);
+        format!("{collective} of {} x {dtype}, {op}, {order} order, algorithm {algorithm}", self.count)
+    }
+}
+
+/// One operation of one rank: a whole call, or one segment of a call larger than an area.
+///
+/// The buffers are private memory of this rank; only `payload.rs` touches them.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    /// What all ranks must have called.
+    pub signature: Signature,
+    /// Its hash.
+    pub hash: u32,
+    /// Elements of this operation.
+    pub count: usize,
+    /// Bytes per element.
+    pub element_bytes: usize,
+    /// The arithmetic.
+    pub kernels: Kernels,
+    pub(super) send: *const u8,
+    pub(super) recv: *mut u8,
+    /// Whether contributions must be folded by rank: false where the order cannot be seen in the bits.
+    pub by_rank: bool,
+    /// The algorithm to run: what the first arriver proposes, or `Flat` in the ticketless lane.
+    pub algorithm: Algorithm,
+    pub(super) borrowed: PhantomData<&'a mut [u8]>,
+}
+
+/// How a payload is cut into chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pieces {
+    /// Elements of every chunk but the last.
+    pub elements: usize,
+    /// Number of chunks, at least 1.
+    pub number: usize,
+    /// Elements in all.
+    pub count: usize,
+    /// Bytes per element.
+    pub element_bytes: usize,
+}
+
+impl Pieces {
+    /// Cuts `count` elements into at most `most` pieces of about `target_bytes`; piece borders are multiples of 64
+    /// bytes so that no two ranks write one cache line.
+    pub fn cut(count: usize, element_bytes: usize, target_bytes: usize, most: usize) -> Self {
+        let line = 64 / element_bytes;
+        let elements = (target_bytes / element_bytes).max(count.div_ceil(most)).max(1).next_multiple_of(line);
+        Pieces { elements, number: count.div_ceil(elements).max(1), count, element_bytes }
+    }
+
+    /// The payload of `call` in one piece.
+    pub fn whole(call: &Call<'_>) -> Self {
+        Pieces { elements: call.count.max(1), number: 1, count: call.count, element_bytes: call.element_bytes }
+    }
+
+    /// Bytes before piece `i`.
+    pub fn offset(&self, i: usize) -> usize {
+        i * self.elements * self.element_bytes
+    }
+
+    /// Bytes of piece `i`.
+    pub fn bytes(&self, i: usize) -> usize {
+        self.len(i) * self.element_bytes
+    }
+
+    /// Elements of piece `i`.
+    pub fn len(&self, i: usize) -> usize {
+        self.elements.min(self.count - (i * self.elements).min(self.count))
+    }
+}
+
+#[cfg(all(test, not(earlybird_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_every_element_once() {
+        for element_bytes in [4, 8] {
+            for count in [0, 1, 15, 16, 17, 1000, 100_003, 1 << 20] {
+                for target in [64, 4096, 65_536] {
+                    for most in [1, 2, 256] {
+                        let p = Pieces::cut(count, element_bytes, target, most);
+                        assert!(p.number >= 1 && p.number <= most.max(1), "{p:?}");
+                        assert_eq!((0..p.number).map(|i| p.len(i)).sum::<usize>(), count, "{p:?}");
+                        assert!((0..p.number).all(|i| p.offset(i).is_multiple_of(64)));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn different_calls_have_different_signatures() {
+        let base =
+            Signature::new(Collective::AllReduce, DType::F32, Op::Sum, FoldOrder::Rank, Algorithm::Auto, true, 9);
+        let others = [
+            Signature { count: 10, ..base },
+            Signature::new(Collective::AllReduce, DType::F64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, true, 9),
+            Signature::new(Collective::AllReduce, DType::F32, Op::Max, FoldOrder::Rank, Algorithm::Auto, true, 9),
+            Signature::new(Collective::Barrier, DType::F32, Op::Sum, FoldOrder::Rank, Algorithm::Auto, true, 9),
+        ];
+        for o in others {
+            assert_ne!(o.hash(), base.hash());
+            assert_ne!(o.hash() & 0xffff, base.hash() & 0xffff);
+        }
+        assert_eq!(base.describe(), "allreduce of 9 x f32, sum, rank order, algorithm auto");
+    }
+}

@@ -1,0 +1,114 @@
+//! `chain`: every arriver folds its private data into shared accumulators, chunk by chunk, in arrival order.
+//!
+//! Whoever finds a chunk empty stores, all others add; the contribution that completes a chunk publishes it. Ranks
+//! that arrive together start at rotated chunks and skip busy ones, so a balanced arrival folds in parallel and a
+//! staggered one is Algorithm 2 of Parsons and Pai (2015), where the last arriver finds all but its own data folded.
+//! Cost after the last arrival: one pass over the message plus one chunk.
+//!
+//! The fold word is a try-lock: a rank holds at most one and never waits while it holds one.
+
+use super::board::{Board, CHUNKS, Need, Place};
+use super::call::Pieces;
+use super::operation::{Operation, Stop};
+use super::publish::Done;
+use super::step::Step;
+use super::wait::Wake;
+use super::word::{FoldState, FoldWord};
+use crate::sync::{Ordering, SyncPoint};
+
+/// Where the rank with this place starts: rotated, so that coinciding arrivals meet different chunks.
+fn start(place: usize, ranks: usize, pieces: &Pieces) -> usize {
+    place * pieces.number / ranks
+}
+
+pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize) -> Result<(), Stop> {
+    let (call, ranks) = (op.call, op.ranks);
+    let bytes = call.count * call.element_bytes;
+    let pieces = Pieces::cut(call.count, call.element_bytes, chunk_bytes(bytes), CHUNKS);
+    op.reserve(Need { accumulator: bytes, deposit: 0 })?;
+    // By rank, every chunk goes through the ranks in the same order: no rotation, or ranks would wait for each other.
+    let (first, last) =
+        if call.by_rank { (0, 0) } else { (start(place, ranks, &pieces), start(ranks - 1, ranks, &pieces)) };
+    let (mut folded, mut copied) = (Done::default(), Done::default());
+    let mut left = pieces.number;
+    while left > 0 {
+        let mut found = false;
+        for i in (first..pieces.number).chain(0..first) {
+            if folded.has(i) {
+                continue;
+            }
+            if let Some(completed) = try_fold(op, &pieces, i) {
+                folded.insert(i);
+                if completed {
+                    copied.insert(i);
+                }
+                left -= 1;
+                found = true;
+            }
+        }
+        if left > 0 && !found {
+            let (area, epoch, me, by_rank) = (op.area, op.epoch, op.me, call.by_rank);
+            // By rank the wait can be as long as the lower ranks are late, and they announce it; otherwise the chunk
+            // is busy and its holder is folding.
+            let wake = if by_rank { Wake::Event } else { Wake::Poll };
+            op.wait(wake, |board| {
+                (0..pieces.number)
+                    .any(|i| !folded.has(i) && may_fold(board, area, i, epoch, ranks, me, by_rank).is_some())
+                    .then_some(())
+            })?;
+        }
+    }
+    op.copy_out(&pieces, last, &copied)
+}
+
+/// Chunk sizes by message size: at least two chunks from 16 KiB on, none larger than 64 KiB until there are 256.
+fn chunk_bytes(bytes: usize) -> usize {
+    let least = if cfg!(earlybird_loom) { 64 } else { 8 * 1024 };
+    (bytes / 8).clamp(least, 64 * 1024)
+}
+
+/// Contributions already in chunk `i`, if this rank may add its own now, with the word to swap.
+fn may_fold<B: Board>(
+    board: &B,
+    area: usize,
+    i: usize,
+    epoch: u64,
+    ranks: usize,
+    me: usize,
+    by_rank: bool,
+) -> Option<(FoldWord, usize)> {
+    let word = FoldWord(board.chunk(area, i).load(Ordering::Relaxed));
+    let count = match word.state(epoch, ranks) {
+        FoldState::Empty => 0,
+        FoldState::Open { count } => count,
+        FoldState::Busy { .. } | FoldState::Final => return None,
+    };
+    (!by_rank || count == me).then_some((word, count))
+}
+
+/// Adds this rank's part of chunk `i` if nobody else is at it; `Some(true)` if that completed the chunk.
+fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> Option<bool> {
+    let (board, call, area, epoch, me, ranks) = (op.board, op.call, op.area, op.epoch, op.me, op.ranks);
+    let (word, count) = may_fold(board, area, i, epoch, ranks, me, call.by_rank)?;
+    let chunk = board.chunk(area, i);
+    let busy = FoldWord::busy(epoch, me, count).0;
+    chunk.compare_exchange(word.0, busy, SyncPoint::ClaimAcquire.order(), Ordering::Relaxed).ok()?;
+    board.changed();
+    board.step(Step::Claimed);
+    let completes = count + 1 == ranks;
+    board.write(Place::Accumulator { area, chunk: i, offset: pieces.offset(i) }, |sum| match count {
+        0 => call.give(sum, pieces, i),
+        _ if completes => call.add_mine_and_take(sum, pieces, i),
+        _ => call.add_mine(sum, pieces, i),
+    });
+    board.step(Step::Folded);
+    chunk.store(FoldWord::open(epoch, me, count + 1).0, SyncPoint::ChunkRelease.order());
+    board.changed();
+    if completes {
+        board.step(Step::Published);
+    }
+    if completes || call.by_rank {
+        op.wake();
+    }
+    Some(completes)
+}

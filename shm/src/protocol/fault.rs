@@ -1,0 +1,114 @@
+//! The group's one error: the first poison value stands for ever, and every rank reads its error from it.
+
+use super::board::{Board, SLOTS};
+use super::operation::{Operation, Stop};
+use super::word::{self, Cause, PoisonWord};
+use crate::sync::{Ordering, SyncPoint};
+
+/// After this long in one wait, living late ranks are named in a warning.
+pub const WARN_AFTER_NS: u64 = 10_000_000_000;
+
+/// What a wait remembers between two inspections of the peers.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// When the peers were inspected last.
+    inspected_ns: u64,
+    /// Time that does not count against the deadline because a missing rank was stopped or traced.
+    suspended_ns: u64,
+    warned: bool,
+}
+
+impl<B: Board> Operation<'_, B> {
+    /// Looks at every rank that has not left this operation: a different call, a death, a deadline, a late rank.
+    #[cold]
+    pub(super) fn inspect(&mut self, watch: &mut Watch, begun_ns: u64) -> Result<(), Stop> {
+        let now_ns = self.board.now_ns();
+        let since_ns = now_ns - watch.inspected_ns.max(begun_ns);
+        watch.inspected_ns = now_ns;
+        let mut missing = Vec::new();
+        for rank in (0..self.ranks).filter(|r| *r != self.me) {
+            if self.has_left(rank) {
+                continue;
+            }
+            let entered = self.board.line(self.slot, rank).entered.load(SyncPoint::CallAcquire.order());
+            let here = word::has_entered(entered, self.epoch);
+            if here && self.has_entered_myself() && entered != word::entered(self.epoch, self.call.hash) {
+                return Err(self.mismatch(rank));
+            }
+            // A dead rank writes nothing more: what it had left is read after its death was seen.
+            if self.board.is_gone(rank) && !self.has_left(rank) {
+                return Err(self.raise(Cause::PeerDied, &[rank as u64]));
+            }
+            if !here {
+                missing.push(rank);
+            }
+        }
+        if let Some(timeout_ns) = self.patience.timeout_ns {
+            if missing.iter().any(|r| self.board.is_held(*r)) {
+                watch.suspended_ns += since_ns;
+            }
+            if now_ns - begun_ns > timeout_ns + watch.suspended_ns {
+                let first = missing.first().copied().unwrap_or(self.me);
+                return Err(self.raise(Cause::Timeout, &[first as u64, timeout_ns]));
+            }
+        }
+        if !watch.warned && now_ns - begun_ns > WARN_AFTER_NS {
+            watch.warned = true;
+            self.board.warn_late(self.epoch, (now_ns - begun_ns) / 1_000_000_000, &missing);
+        }
+        Ok(())
+    }
+
+    fn has_left(&self, rank: usize) -> bool {
+        self.board.left(rank).load(SyncPoint::LeftAcquire.order()) >= self.epoch
+    }
+
+    fn has_entered_myself(&self) -> bool {
+        let mine = self.board.line(self.slot, self.me).entered.load(Ordering::Relaxed);
+        word::has_entered(mine, self.epoch)
+    }
+
+    /// Fails the group because `other`, which has entered this operation, made another call.
+    #[cold]
+    pub(super) fn mismatch(&mut self, other: usize) -> Stop {
+        // Its description was stored before its mark of entry, which an Acquire load has seen.
+        let theirs = &self.board.line(self.slot, other).call;
+        let (kind, count) = (theirs[0].load(Ordering::Relaxed), theirs[1].load(Ordering::Relaxed));
+        let mine = self.call.signature;
+        self.raise(Cause::Mismatch, &[other as u64, kind, count, mine.kind, mine.count])
+    }
+
+    #[cold]
+    pub(super) fn no_space(&mut self, needed: u64, free: u64) -> Stop {
+        self.raise(Cause::NoSpace, &[needed, free])
+    }
+
+    #[cold]
+    pub(super) fn corrupt(&mut self) -> Stop {
+        self.raise(Cause::Corrupt, &[])
+    }
+
+    /// Fails the group, unless it has failed already, and returns the error that stands. Wakes every sleeper.
+    #[cold]
+    pub(super) fn raise(&mut self, cause: Cause, details: &[u64]) -> Stop {
+        let board = self.board;
+        for (word, value) in board.details(self.me).iter().zip(details) {
+            word.store(*value, Ordering::Relaxed);
+        }
+        let poison = PoisonWord::new(cause, self.me, self.epoch);
+        let stands = match board.poison().compare_exchange(
+            0,
+            poison.0,
+            SyncPoint::PoisonRelease.order(),
+            SyncPoint::PoisonAcquire.order(),
+        ) {
+            Ok(_) => poison,
+            Err(earlier) => PoisonWord(earlier),
+        };
+        board.changed();
+        for slot in 0..SLOTS {
+            self.wake_slot(slot);
+        }
+        Stop(stands)
+    }
+}

@@ -1,0 +1,109 @@
+//! `flat`: every rank deposits, every rank folds all deposits in rank order. No ticket, no leader.
+//!
+//! Cost on one node: one line transfer after the last deposit; `ranks * bytes` read and folded by every rank. Up to
+//! [`INLINE_BYTES`] travel beside the mark of entry, in one line for one to five words. The bits are equal on all
+//! ranks because each runs the same instructions over the same operands in rank order and NaNs are canonical.
+
+use super::board::{Board, Need, Place};
+use super::call::Pieces;
+use super::lines::INLINE_BYTES;
+use super::operation::{Operation, Stop};
+use super::step::Step;
+use super::wait::Wake;
+use super::word;
+use crate::sync::SyncPoint;
+
+/// Bytes after which a deposit too large for the line announces its progress.
+const PIECE_BYTES: usize = 8 * 1024;
+
+pub(super) fn run<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
+    if op.call.count * op.call.element_bytes <= INLINE_BYTES { inline(op) } else { deposited(op) }
+}
+
+/// The payload travels beside the mark.
+fn inline<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
+    let (board, call, epoch, slot, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.me, op.ranks);
+    let mark = word::entered(epoch, call.hash);
+    let place = |rank| Place::Inline { slot, rank };
+    let whole = Pieces::whole(call);
+    board.write(place(me), |line| call.give(line, &whole, 0));
+    board.line(slot, me).entered.store(mark, SyncPoint::DepositRelease.order());
+    board.changed();
+    board.step(Step::Entered);
+    if op.sleepers(slot) && (0..ranks).all(|r| entered(board, slot, r, epoch).is_some()) {
+        op.rouse(slot);
+    }
+    for rank in (0..ranks).filter(|r| *r != me) {
+        // The mark is the flag of the payload: comparing it whole checks the signature for free.
+        if op.wait(Wake::Event, |board| entered(board, slot, rank, epoch))? != mark {
+            return Err(op.mismatch(rank));
+        }
+    }
+    board.read(place(0), |first| call.take(first, &whole, 0));
+    for rank in 1..ranks {
+        board.read(place(rank), |next| call.take_fold(next, &whole, 0));
+    }
+    Ok(())
+}
+
+/// What `rank` marked on entering operation `epoch`, once it has.
+#[inline]
+fn entered<B: Board>(board: &B, slot: usize, rank: usize, epoch: u64) -> Option<u64> {
+    let mark = board.line(slot, rank).entered.load(SyncPoint::DepositAcquire.order());
+    word::has_entered(mark, epoch).then_some(mark)
+}
+
+/// The payload travels through deposits in the arena, piece by piece.
+fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
+    let (board, call, epoch, slot, area, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.area, op.me, op.ranks);
+    let pieces = Pieces::cut(call.count, call.element_bytes, PIECE_BYTES, u16::MAX as usize);
+    let line = board.line(slot, me);
+    line.entered.store(word::entered(epoch, call.hash), SyncPoint::CallRelease.order());
+    board.changed();
+    board.step(Step::Entered);
+    op.until_all_left(super::board::AREAS)?;
+    op.reserve(Need { accumulator: 0, deposit: call.count * call.element_bytes })?;
+    let place = |rank, i| Place::Deposit { area, rank, piece: i, offset: pieces.offset(i) };
+    for i in 0..pieces.number {
+        board.write(place(me, i), |deposit| call.give(deposit, &pieces, i));
+        line.deposited.store(word::deposited(epoch, i + 1), SyncPoint::DepositRelease.order());
+        board.changed();
+    }
+    board.step(Step::Deposited);
+    op.wake_if_all_deposited(pieces.number, 0);
+    for i in 0..pieces.number {
+        for rank in 0..ranks {
+            if rank != me {
+                op.until_deposited(rank, i + 1)?;
+            }
+            board.read(place(rank, i), |deposit| match rank {
+                0 => call.take(deposit, &pieces, i),
+                _ => call.take_fold(deposit, &pieces, i),
+            });
+        }
+    }
+    Ok(())
+}
+
+impl<B: Board> Operation<'_, B> {
+    /// Waits until `pieces` pieces of `rank`'s deposit lie ready.
+    pub(super) fn until_deposited(&mut self, rank: usize, pieces: usize) -> Result<(), Stop> {
+        let (slot, epoch) = (self.slot, self.epoch);
+        self.wait(Wake::Event, |board| has_deposited(board, slot, rank, epoch, pieces).then_some(()))
+    }
+
+    /// Wakes the sleepers if this rank's was the last deposit of ranks `from..`: whoever stores last sees all others.
+    pub(super) fn wake_if_all_deposited(&self, pieces: usize, from: usize) {
+        let (board, slot, epoch) = (self.board, self.slot, self.epoch);
+        if self.sleepers(slot) && (from..self.ranks).all(|r| has_deposited(board, slot, r, epoch, pieces)) {
+            self.rouse(slot);
+        }
+    }
+}
+
+/// Whether `pieces` pieces of `rank`'s deposit for operation `epoch` lie ready.
+#[inline]
+pub(super) fn has_deposited<B: Board>(board: &B, slot: usize, rank: usize, epoch: u64, pieces: usize) -> bool {
+    let word = board.line(slot, rank).deposited.load(SyncPoint::DepositAcquire.order());
+    word::has_deposited(word, epoch, pieces)
+}

@@ -1,0 +1,100 @@
+//! The lines ranks share: who writes each, and where each lies. 128 bytes apart, so that no two writers meet.
+
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// Payload bytes that fit beside the mark in a rank's own line.
+pub const INLINE_BYTES: usize = 104;
+
+/// Words of a rank's error details.
+pub const DETAILS: usize = 8;
+
+/// Where ranks of one operation sleep and are woken.
+///
+/// Writers: every rank of the operation, by read-modify-write only.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct EventLine {
+    /// Changes at every wake-up; the futex word.
+    pub event: AtomicU32,
+    /// Ranks that sleep or are about to.
+    pub sleepers: AtomicU32,
+}
+
+/// One rank's part of one operation slot. Writer: that rank.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct RankLine {
+    /// `word::entered`: the mark of entry, and in `flat` the flag of the payload beside it.
+    pub entered: AtomicU64,
+    /// The call's signature, described in full.
+    pub call: [AtomicU64; 2],
+    /// Up to [`INLINE_BYTES`] of payload, ordered by `entered`.
+    #[cfg(not(earlybird_loom))]
+    pub payload: [AtomicU64; INLINE_BYTES / 8],
+    /// `word::deposited`: how much of the deposit in the arena lies ready.
+    pub deposited: AtomicU64,
+    /// 1 + the CPU on which this rank waits; 0 while it does not.
+    pub waiting: AtomicU32,
+    /// Its place in the arrival order; only meaningful in the ticketed lane.
+    pub place: AtomicU32,
+    /// When it arrived, nanoseconds of the monotonic clock.
+    pub arrived_ns: AtomicU64,
+    /// When it left, nanoseconds of the monotonic clock.
+    pub left_ns: AtomicU64,
+    #[cfg(not(earlybird_loom))]
+    _reserved: [u64; 12],
+}
+
+/// A multi-writer word alone on its line.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct WordLine(pub AtomicU64);
+
+/// The ranks whose deposits are in the accumulator, a bit each. Writer: whoever holds the fold word.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct RankSet(pub [AtomicU64; 16]);
+
+#[cfg(not(earlybird_loom))]
+const _: () = {
+    assert!(size_of::<EventLine>() == 128);
+    assert!(size_of::<RankLine>() == 256);
+    assert!(core::mem::offset_of!(RankLine, payload) == 24);
+    assert!(core::mem::offset_of!(RankLine, deposited) == 128);
+    assert!(size_of::<WordLine>() == 128);
+    assert!(size_of::<RankSet>() == 128);
+};
+
+#[cfg(earlybird_loom)]
+mod modelled {
+    use super::*;
+
+    impl Default for EventLine {
+        fn default() -> Self {
+            EventLine { event: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
+        }
+    }
+    impl Default for RankLine {
+        fn default() -> Self {
+            RankLine {
+                entered: AtomicU64::new(0),
+                call: [AtomicU64::new(0), AtomicU64::new(0)],
+                deposited: AtomicU64::new(0),
+                waiting: AtomicU32::new(0),
+                place: AtomicU32::new(0),
+                arrived_ns: AtomicU64::new(0),
+                left_ns: AtomicU64::new(0),
+            }
+        }
+    }
+    impl Default for WordLine {
+        fn default() -> Self {
+            WordLine(AtomicU64::new(0))
+        }
+    }
+    impl Default for RankSet {
+        fn default() -> Self {
+            RankSet(std::array::from_fn(|_| AtomicU64::new(0)))
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The node protocol: how the ranks of one node carry out an operation through shared words. See `docs/protocol.md`.
+//!
+//! ```text
+//! arrive -> decide -> fold (flat, leader, chain, static_leader) -> publish -> leave
+//! ```
+//!
+//! Rules, cited by number elsewhere:
+//!
+//! 1. Words only move forward; nothing is reset. A word of another epoch means "nothing yet".
+//! 2. Written by several ranks, by read-modify-write only: the arrival word, the fold words (a rank that holds one
+//!    busy may store), the sleepers and event words, the poison word. Every other line has one writer.
+//! 3. A rank writes memory of operation `e` only when all have left the operation that used that memory before:
+//!    `e - SLOTS` for a slot's lines, `e - AREAS` for an area.
+//! 4. A rank never waits while it holds a fold word busy.
+//! 5. A wait looks at completion first, at the poison word second, and when slow at the peers it waits for.
+//! 6. No decision outside the arrival word depends on observed times.
+//! 7. Bounds come from the agreed signature; nothing read from shared memory is used as an index unchecked.
+
+mod arrive;
+pub mod board;
+pub mod call;
+mod chain;
+pub mod decide;
+mod fault;
+mod flat;
+mod leader;
+pub mod lines;
+mod operation;
+pub mod payload;
+mod publish;
+mod static_leader;
+pub mod step;
+mod wait;
+pub mod word;
+
+pub use operation::{Member, Report, Stop};
+pub use wait::Patience;

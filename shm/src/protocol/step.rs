@@ -1,0 +1,68 @@
+//! The steps of an operation by name: where a fault can be injected, and what a trace will record.
+
+use std::str::FromStr;
+
+/// A point of the protocol that a rank passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum Step {
+    /// In the call, nothing shared written yet.
+    Begin,
+    /// The mark of entry stands in its own line.
+    Entered,
+    /// It holds a place in the arrival order.
+    Arrived,
+    /// Its payload lies in its own deposit.
+    Deposited,
+    /// It holds a fold word and has not folded yet.
+    Claimed,
+    /// It has folded and not yet released the fold word.
+    Folded,
+    /// The result is published, sleepers are not yet woken.
+    Published,
+    /// The result is copied out, the operation not yet left.
+    Copied,
+    /// The operation is left.
+    Left,
+}
+
+impl Step {
+    /// Every step, in running order.
+    pub const ALL: [Step; 9] = [
+        Step::Begin,
+        Step::Entered,
+        Step::Arrived,
+        Step::Deposited,
+        Step::Claimed,
+        Step::Folded,
+        Step::Published,
+        Step::Copied,
+        Step::Left,
+    ];
+
+    /// Lower-case name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Step::Begin => "begin",
+            Step::Entered => "entered",
+            Step::Arrived => "arrived",
+            Step::Deposited => "deposited",
+            Step::Claimed => "claimed",
+            Step::Folded => "folded",
+            Step::Published => "published",
+            Step::Copied => "copied",
+            Step::Left => "left",
+        }
+    }
+}
+
+impl FromStr for Step {
+    type Err = crate::Error;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        Step::ALL.into_iter().find(|step| step.name() == s).ok_or_else(|| {
+            let names: Vec<_> = Step::ALL.iter().map(|s| s.name()).collect();
+            crate::Error::usage(format!("{s:?} is not a protocol step; expected one of {}", names.join(", ")))
+        })
+    }
+}

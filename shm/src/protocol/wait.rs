@@ -1,0 +1,229 @@
+//! Waiting: look at completion first, at the poison word second, at the peers when it takes long.
+//!
+//! Ranks that have a CPU each spin, then yield, then sleep. Where ranks outnumber CPUs nobody spins: they yield for a
+//! bounded time that follows from their own recent waits, then sleep on the slot's event word. Sleeping and waking are
+//! an event count: the publisher pays one fence and one load when nobody sleeps.
+
+use super::board::Board;
+use super::operation::{Operation, Stop};
+use super::word::PoisonWord;
+use crate::config::WaitPreset;
+use crate::sync::{Ordering, SyncPoint};
+
+/// Whether somebody is obliged to announce the change that is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// The changer calls `wake`: the waiter may sleep on the slot's event word.
+    Event,
+    /// Nobody announces it, because it follows soon from what has begun: the waiter polls, napping when it takes long.
+    Poll,
+}
+
+/// How a rank waits, and what it has learnt about its waits.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// The preset in force.
+    pub preset: WaitPreset,
+    /// Whether ranks outnumber the CPUs they may use.
+    pub oversubscribed: bool,
+    /// Deadline of one wait; `None` waits for ever (deaths are noticed all the same).
+    pub timeout_ns: Option<u64>,
+    /// Running mean of this rank's own long waits.
+    pub mean_wait_ns: u64,
+}
+
+/// A sleeper looks up at least this often, so that deaths and stops are noticed.
+#[cfg(not(earlybird_loom))]
+const SLEEP_NS: u64 = 50_000_000;
+
+#[cfg(not(earlybird_loom))]
+mod pace {
+    use super::{Patience, WaitPreset, Wake};
+
+    /// Looks without any pause, then with one, while every rank has a CPU of its own: about 2 and 60 us.
+    pub const TIGHT_LOOKS: u32 = 400;
+    pub const PAUSED_LOOKS: u32 = 1500;
+    /// First inspection of the peers, and the longest interval between two.
+    pub const INSPECT_FIRST_NS: u64 = 1_000_000;
+    pub const INSPECT_MOST_NS: u64 = 100_000_000;
+
+    /// What to do next in a wait that lasts.
+    pub enum Next {
+        Yield,
+        Sleep,
+    }
+
+    impl Patience {
+        /// How long to yield before sleeping.
+        fn yield_ns(&self) -> u64 {
+            match (self.preset, self.oversubscribed) {
+                (WaitPreset::Latency, _) => 10_000_000,
+                (WaitPreset::Balanced, false) => 1_000_000,
+                (WaitPreset::Balanced, true) if self.mean_wait_ns > 1_000_000 => 4_000,
+                (WaitPreset::Balanced, true) => (4 * self.mean_wait_ns).clamp(50_000, 1_000_000),
+                (WaitPreset::Power, _) => 4_000,
+            }
+        }
+
+        pub(super) fn next(&self, waited_ns: u64) -> Next {
+            if waited_ns < self.yield_ns() { Next::Yield } else { Next::Sleep }
+        }
+
+        /// Naps of a poll that takes long: an eighth of the wait so far, from 50 us to 1 ms.
+        pub(super) fn nap_ns(waited_ns: u64) -> u64 {
+            (waited_ns / 8).clamp(50_000, 1_000_000)
+        }
+
+        pub(super) fn learn(&mut self, wake: Wake, waited_ns: u64) {
+            if wake == Wake::Event {
+                self.mean_wait_ns = (7 * self.mean_wait_ns + waited_ns) / 8;
+            }
+        }
+    }
+}
+
+impl<B: Board> Operation<'_, B> {
+    /// Waits until `look` finds what it wants.
+    ///
+    /// `look` may be called any number of times; it is asked once more after the group has failed, so an operation
+    /// that did complete is reported as complete.
+    #[inline]
+    pub(super) fn wait<T>(&mut self, wake: Wake, mut look: impl FnMut(&B) -> Option<T>) -> Result<T, Stop> {
+        match look(self.board) {
+            Some(found) => Ok(found),
+            None => self.wait_on(wake, &mut look),
+        }
+    }
+
+    #[cfg(not(earlybird_loom))]
+    fn wait_on<T>(&mut self, wake: Wake, look: &mut impl FnMut(&B) -> Option<T>) -> Result<T, Stop> {
+        if !self.patience.oversubscribed {
+            for round in 0..pace::TIGHT_LOOKS + pace::PAUSED_LOOKS {
+                if round > pace::TIGHT_LOOKS {
+                    core::hint::spin_loop();
+                }
+                if let Some(found) = look(self.board) {
+                    return Ok(found);
+                }
+            }
+        }
+        self.wait_long(wake, look)
+    }
+
+    #[cfg(not(earlybird_loom))]
+    #[cold]
+    fn wait_long<T>(&mut self, wake: Wake, look: &mut impl FnMut(&B) -> Option<T>) -> Result<T, Stop> {
+        let board = self.board;
+        let begun_ns = board.now_ns();
+        let mut watch = super::fault::Watch::default();
+        let mut inspect_ns = pace::INSPECT_FIRST_NS;
+        let waiting = &board.line(self.slot, self.me).waiting;
+        waiting.store(board.cpu() + 1, Ordering::Relaxed);
+        let result = loop {
+            if let Some(found) = look(board) {
+                break Ok(found);
+            }
+            if let Some(stop) = self.poisoned() {
+                break look(board).ok_or(stop);
+            }
+            let waited_ns = board.now_ns() - begun_ns;
+            match self.patience.next(waited_ns) {
+                pace::Next::Yield => board.give_way(),
+                pace::Next::Sleep if wake == Wake::Event => {
+                    if let Some(found) = self.sleep(look) {
+                        break Ok(found);
+                    }
+                    waiting.store(board.cpu() + 1, Ordering::Relaxed);
+                }
+                pace::Next::Sleep => board.nap(Patience::nap_ns(waited_ns)),
+            }
+            if waited_ns >= inspect_ns {
+                inspect_ns = waited_ns + (waited_ns / 2).clamp(pace::INSPECT_FIRST_NS, pace::INSPECT_MOST_NS);
+                if let Err(stop) = self.inspect(&mut watch, begun_ns) {
+                    break look(board).ok_or(stop);
+                }
+            }
+        };
+        waiting.store(0, Ordering::Relaxed);
+        self.patience.learn(wake, board.now_ns() - begun_ns);
+        result
+    }
+
+    /// The modelled wait parks at once: loom's scheduler can neither spin nor tell time.
+    #[cfg(earlybird_loom)]
+    fn wait_on<T>(&mut self, wake: Wake, look: &mut impl FnMut(&B) -> Option<T>) -> Result<T, Stop> {
+        let board = self.board;
+        let mut watch = super::fault::Watch::default();
+        loop {
+            if let Some(found) = look(board) {
+                return Ok(found);
+            }
+            if let Some(stop) = self.poisoned() {
+                return look(board).ok_or(stop);
+            }
+            if board.inspects()
+                && let Err(stop) = self.inspect(&mut watch, 0)
+            {
+                return look(board).ok_or(stop);
+            }
+            match wake {
+                Wake::Event => {
+                    if let Some(found) = self.sleep(look) {
+                        return Ok(found);
+                    }
+                }
+                Wake::Poll => board.park_until_changed(&mut || look(board).is_some()),
+            }
+        }
+    }
+
+    fn poisoned(&self) -> Option<Stop> {
+        let poison = self.board.poison().load(SyncPoint::PoisonAcquire.order());
+        (poison != 0).then_some(Stop(PoisonWord(poison)))
+    }
+
+    /// Sleeps once on the slot's event word, unless `look` succeeds after this rank was counted as a sleeper.
+    fn sleep<T>(&mut self, look: &mut impl FnMut(&B) -> Option<T>) -> Option<T> {
+        #[cfg(earlybird_loom)]
+        const SLEEP_NS: u64 = 0;
+        let line = self.board.event(self.slot);
+        let seen = line.event.load(Ordering::Relaxed);
+        line.sleepers.fetch_add(1, Ordering::Relaxed);
+        // Pairs with PublisherFence: either the publisher sees this sleeper, or this look sees what it published.
+        SyncPoint::SleeperFence.fence();
+        let mut found = look(self.board);
+        if found.is_none() && self.poisoned().is_none() {
+            self.board.futex_wait(&line.event, seen, SLEEP_NS);
+            found = look(self.board);
+        }
+        line.sleepers.fetch_sub(1, Ordering::Relaxed);
+        found
+    }
+
+    /// Wakes whoever sleeps in this operation; called after the change they wait for was stored.
+    #[inline]
+    pub(super) fn wake(&self) {
+        self.wake_slot(self.slot);
+    }
+
+    #[inline]
+    pub(super) fn wake_slot(&self, slot: usize) {
+        if self.sleepers(slot) {
+            self.rouse(slot);
+        }
+    }
+
+    /// Whether somebody sleeps in `slot`, as seen after everything stored before.
+    #[inline]
+    pub(super) fn sleepers(&self, slot: usize) -> bool {
+        SyncPoint::PublisherFence.fence();
+        self.board.event(slot).sleepers.load(Ordering::Relaxed) > 0
+    }
+
+    #[cold]
+    pub(super) fn rouse(&self, slot: usize) {
+        let line = self.board.event(slot);
+        line.event.fetch_add(1, Ordering::Relaxed);
+        self.board.futex_wake(&line.event);
+    }
+}

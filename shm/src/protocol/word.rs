@@ -1,0 +1,211 @@
+//! The multi-writer words as plain values: packing and pure transitions, no atomics.
+
+/// Ranks on a node that the fields are made for.
+pub const MAX_RANKS: usize = 1023;
+
+const fn field(word: u64, low: u32, bits: u32) -> u64 {
+    (word >> low) & ((1 << bits) - 1)
+}
+
+/// The word in which ranks arrive: `epoch 20 | signature 16 | plan 8 | leader 10 | count 10`.
+///
+/// Twenty epoch bits suffice because every rank knows the word's previous value exactly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArrivalWord(pub u64);
+
+impl ArrivalWord {
+    /// What the first arriver installs: its plan, its name, and itself as the only one there.
+    pub fn first(epoch: u64, signature: u32, plan: u8, leader: usize) -> Self {
+        ArrivalWord(
+            (epoch & 0xf_ffff) << 44
+                | u64::from(signature & 0xffff) << 28
+                | u64::from(plan) << 20
+                | (leader as u64) << 10
+                | 1,
+        )
+    }
+    /// Whether the word belongs to operation `epoch`.
+    pub fn is_of(self, epoch: u64) -> bool {
+        field(self.0, 44, 20) == epoch & 0xf_ffff
+    }
+    /// The low 16 bits of the first arriver's signature.
+    pub fn signature(self) -> u32 {
+        field(self.0, 28, 16) as u32
+    }
+    /// The plan the first arriver chose.
+    pub fn plan(self) -> u8 {
+        field(self.0, 20, 8) as u8
+    }
+    /// The first arriver.
+    pub fn leader(self) -> usize {
+        field(self.0, 10, 10) as usize
+    }
+    /// How many ranks have arrived.
+    pub fn count(self) -> usize {
+        field(self.0, 0, 10) as usize
+    }
+    /// The value once all `ranks` have arrived: what the next user of the slot expects.
+    pub fn full(self, ranks: usize) -> Self {
+        ArrivalWord(self.0 & !0x3ff | ranks as u64)
+    }
+}
+
+/// The state of a fold: `epoch 43 | busy 1 | holder 10 | count 10`.
+///
+/// It guards one accumulator chunk in `chain`, the whole accumulator in `leader`. Nothing is ever reset: a word of
+/// another epoch means empty. Epochs are compared for equality, never for order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FoldWord(pub u64);
+
+/// What a [`FoldWord`] means to operation `epoch` of `ranks` ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FoldState {
+    /// Nobody has folded anything yet.
+    Empty,
+    /// `holder` is folding; the word is a try-lock, nobody waits while holding one.
+    Busy {
+        /// The rank that holds it.
+        holder: usize,
+    },
+    /// `count` contributions are in, nobody is folding.
+    Open {
+        /// Contributions folded so far.
+        count: usize,
+    },
+    /// All contributions are in.
+    Final,
+}
+
+impl FoldWord {
+    /// Claimed by `holder` with `count` contributions already in.
+    pub fn busy(epoch: u64, holder: usize, count: usize) -> Self {
+        FoldWord(epoch << 21 | 1 << 20 | (holder as u64) << 10 | count as u64)
+    }
+    /// Free with `count` contributions in.
+    pub fn open(epoch: u64, holder: usize, count: usize) -> Self {
+        FoldWord(epoch << 21 | (holder as u64) << 10 | count as u64)
+    }
+    /// Reads the word as operation `epoch` of `ranks` ranks.
+    pub fn state(self, epoch: u64, ranks: usize) -> FoldState {
+        if self.0 >> 21 != epoch & ((1 << 43) - 1) {
+            FoldState::Empty
+        } else if field(self.0, 20, 1) == 1 {
+            FoldState::Busy { holder: field(self.0, 10, 10) as usize }
+        } else if field(self.0, 0, 10) as usize == ranks {
+            FoldState::Final
+        } else {
+            FoldState::Open { count: field(self.0, 0, 10) as usize }
+        }
+    }
+}
+
+/// `epoch 32 | signature 32`: a rank's mark that it entered an operation, at the same place for every algorithm.
+pub fn entered(epoch: u64, signature: u32) -> u64 {
+    (epoch & 0xffff_ffff) << 32 | u64::from(signature)
+}
+
+/// Whether `word` says that its rank entered operation `epoch`, whatever its signature.
+pub fn has_entered(word: u64, epoch: u64) -> bool {
+    word >> 32 == epoch & 0xffff_ffff
+}
+
+/// `epoch 48 | pieces 16`: how many pieces of its payload a rank has deposited.
+pub fn deposited(epoch: u64, pieces: usize) -> u64 {
+    epoch << 16 | pieces as u64
+}
+
+/// Whether `word` says that at least `pieces` pieces of operation `epoch` lie ready.
+pub fn has_deposited(word: u64, epoch: u64, pieces: usize) -> bool {
+    word >> 16 == epoch & ((1 << 48) - 1) && (word & 0xffff) as usize >= pieces
+}
+
+/// Why a group failed, as stored in the poison word. Zero is "healthy".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Cause {
+    /// A rank died or left while it was needed; detail 0 is the rank.
+    PeerDied = 1,
+    /// A deadline expired; detail 0 is the first missing rank, detail 1 the deadline in nanoseconds.
+    Timeout = 2,
+    /// Two calls differ; details: other rank, its call (2 words), the reporter's call (2 words).
+    Mismatch = 3,
+    /// Memory could not be reserved; details: bytes needed, bytes free.
+    NoSpace = 4,
+    /// A shared word held what no healthy rank writes.
+    Corrupt = 5,
+}
+
+/// The group's one error: `cause 8 | reporter 16 | epoch 40`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoisonWord(pub u64);
+
+impl PoisonWord {
+    /// Packs; never zero, since every cause is at least 1.
+    pub fn new(cause: Cause, reporter: usize, epoch: u64) -> Self {
+        PoisonWord((cause as u64) << 56 | (reporter as u64) << 40 | epoch & ((1 << 40) - 1))
+    }
+    /// The cause; an unknown code reads as `Corrupt`.
+    pub fn cause(self) -> Cause {
+        match self.0 >> 56 {
+            1 => Cause::PeerDied,
+            2 => Cause::Timeout,
+            3 => Cause::Mismatch,
+            4 => Cause::NoSpace,
+            _ => Cause::Corrupt,
+        }
+    }
+    /// The rank whose detail words describe the error.
+    pub fn reporter(self) -> usize {
+        field(self.0, 40, 16) as usize
+    }
+    /// The operation in which it was raised.
+    pub fn epoch(self) -> u64 {
+        field(self.0, 0, 40)
+    }
+}
+
+#[cfg(all(test, not(earlybird_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrival_fields_do_not_touch_each_other() {
+        for epoch in [0, 1, 0xf_fffe, 0xf_ffff, 0x10_0000, u64::MAX] {
+            for leader in [0, 1, MAX_RANKS] {
+                let w = ArrivalWord::first(epoch, 0xdead_beef, 255, leader);
+                assert!(w.is_of(epoch) && !w.is_of(epoch.wrapping_add(1)));
+                assert_eq!((w.signature(), w.plan(), w.leader(), w.count()), (0xbeef, 255, leader, 1));
+                let full = w.full(MAX_RANKS);
+                assert_eq!((full.count(), full.leader(), full.plan()), (MAX_RANKS, leader, 255));
+                assert_eq!(ArrivalWord(w.0 + 1022).0, full.0, "1023 arrivals must not carry into the leader");
+            }
+        }
+    }
+
+    #[test]
+    fn a_fold_word_of_another_epoch_is_empty() {
+        for epoch in [1, 2, (1 << 43) - 1, 1 << 43] {
+            let w = FoldWord::open(epoch, 3, 4);
+            assert_eq!(w.state(epoch, 4), FoldState::Final);
+            assert_eq!(w.state(epoch, 5), FoldState::Open { count: 4 });
+            assert_eq!(w.state(epoch + 1, 4), FoldState::Empty);
+            assert_eq!(w.state(epoch + (1 << 42), 4), FoldState::Empty);
+            assert_eq!(FoldWord::busy(epoch, 7, 4).state(epoch, 4), FoldState::Busy { holder: 7 });
+        }
+    }
+
+    #[test]
+    fn marks_compare_by_equality_of_epochs() {
+        assert!(has_entered(entered(u64::from(u32::MAX) + 5, 9), 4));
+        assert!(!has_entered(entered(5, 9), 4));
+        assert!(has_deposited(deposited(7, 3), 7, 3) && has_deposited(deposited(7, 3), 7, 2));
+        assert!(!has_deposited(deposited(7, 3), 7, 4) && !has_deposited(deposited(8, 3), 7, 1));
+    }
+
+    #[test]
+    fn poison_round_trips() {
+        let w = PoisonWord::new(Cause::Mismatch, MAX_RANKS, (1 << 40) + 7);
+        assert_eq!((w.cause(), w.reporter(), w.epoch()), (Cause::Mismatch, MAX_RANKS, 7));
+        assert_eq!(PoisonWord(0xff << 56).cause(), Cause::Corrupt);
+    }
+}

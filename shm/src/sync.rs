@@ -1,0 +1,112 @@
+//! The one door to atomics: shipping code gets the machine's, a model gets loom's.
+//!
+//! Every access that orders other memory names its [`SyncPoint`]; the orderings stand here and nowhere else. A model
+//! run may weaken exactly one of them (`EARLYBIRD_WEAKEN=ChunkRelease`), which is how each is shown to be needed:
+//! see `shm/tests/loom_twins.rs`.
+
+#[cfg(not(earlybird_loom))]
+pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+#[cfg(earlybird_loom)]
+pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Every end of a synchronizes-with edge of the node protocol.
+///
+/// | release end | acquire end | what it carries |
+/// | --- | --- | --- |
+/// | `DepositRelease` | `DepositAcquire` | a rank's payload in its own line or deposit, to whoever folds it |
+/// | `ChunkRelease` | `ClaimAcquire` | an accumulator chunk, from one folder to the next |
+/// | `ChunkRelease` | `FinalAcquire` | a finished chunk, to whoever copies it out |
+/// | `LeftRelease` | `LeftAcquire` | "I touch nothing of this operation any more", to the next user of its memory |
+/// | `CallRelease` | `CallAcquire` | the description of a call, to whoever reports a mismatch |
+/// | `PoisonRelease` | `PoisonAcquire` | the details of the group's one error |
+/// | `PublisherFence` | `SleeperFence` | whichever comes second sees the other: no lost wake-up |
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum SyncPoint {
+    DepositRelease,
+    DepositAcquire,
+    ChunkRelease,
+    ClaimAcquire,
+    FinalAcquire,
+    LeftRelease,
+    LeftAcquire,
+    CallRelease,
+    CallAcquire,
+    PoisonRelease,
+    PoisonAcquire,
+    PublisherFence,
+    SleeperFence,
+}
+
+impl SyncPoint {
+    /// Every point; the twins test walks this list, so a new point without a twin does not pass.
+    pub const ALL: [SyncPoint; 13] = [
+        SyncPoint::DepositRelease,
+        SyncPoint::DepositAcquire,
+        SyncPoint::ChunkRelease,
+        SyncPoint::ClaimAcquire,
+        SyncPoint::FinalAcquire,
+        SyncPoint::LeftRelease,
+        SyncPoint::LeftAcquire,
+        SyncPoint::CallRelease,
+        SyncPoint::CallAcquire,
+        SyncPoint::PoisonRelease,
+        SyncPoint::PoisonAcquire,
+        SyncPoint::PublisherFence,
+        SyncPoint::SleeperFence,
+    ];
+
+    /// The ordering that ships.
+    #[inline(always)]
+    const fn shipped(self) -> Ordering {
+        match self {
+            SyncPoint::DepositRelease
+            | SyncPoint::ChunkRelease
+            | SyncPoint::LeftRelease
+            | SyncPoint::CallRelease
+            | SyncPoint::PoisonRelease => Ordering::Release,
+            SyncPoint::DepositAcquire
+            | SyncPoint::ClaimAcquire
+            | SyncPoint::FinalAcquire
+            | SyncPoint::LeftAcquire
+            | SyncPoint::CallAcquire
+            | SyncPoint::PoisonAcquire => Ordering::Acquire,
+            SyncPoint::PublisherFence | SyncPoint::SleeperFence => Ordering::SeqCst,
+        }
+    }
+
+    /// The ordering of the access at this point.
+    #[cfg(not(earlybird_loom))]
+    #[inline(always)]
+    pub const fn order(self) -> Ordering {
+        self.shipped()
+    }
+
+    /// Executes the fence of this point.
+    #[cfg(not(earlybird_loom))]
+    #[inline(always)]
+    pub fn fence(self) {
+        fence(self.shipped());
+    }
+
+    /// The ordering of the access at this point: relaxed in the one twin that weakens it.
+    #[cfg(earlybird_loom)]
+    pub fn order(self) -> Ordering {
+        if self.weakened() { Ordering::Relaxed } else { self.shipped() }
+    }
+
+    /// Executes the fence of this point: nothing in the one twin that weakens it.
+    #[cfg(earlybird_loom)]
+    pub fn fence(self) {
+        if !self.weakened() {
+            fence(self.shipped());
+        }
+    }
+
+    #[cfg(earlybird_loom)]
+    fn weakened(self) -> bool {
+        use std::sync::OnceLock;
+        static WEAK: OnceLock<Option<String>> = OnceLock::new();
+        WEAK.get_or_init(|| std::env::var("EARLYBIRD_WEAKEN").ok()).as_deref() == Some(&format!("{self:?}"))
+    }
+}
