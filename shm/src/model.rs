@@ -225,6 +225,7 @@ impl Board for Heap {
     fn cpu(&self) -> u32 {
         0
     }
+    fn prepare_line(&self, _slot: usize) {}
     fn give_way(&self) {}
     fn nap(&self, _ns: u64) {}
     fn step(&self, step: Step) {

@@ -116,6 +116,9 @@ pub trait Board {
     fn now_ns(&self) -> u64;
     /// The CPU this rank runs on.
     fn cpu(&self) -> u32;
+    /// Fetches this rank's own line of `slot` for writing: the ranks that read it last hold copies, and taking it back
+    /// costs as much as the whole small-message call.
+    fn prepare_line(&self, slot: usize);
     /// Gives the CPU away once.
     fn give_way(&self);
     /// Sleeps without a wake-up, for words nobody is obliged to announce.

@@ -3,6 +3,10 @@
 //! Cost on one node: one line transfer after the last deposit; `ranks * bytes` read and folded by every rank. Up to
 //! [`INLINE_BYTES`] travel beside the mark of entry, in one line for one to five words. The bits are equal on all
 //! ranks because each runs the same instructions over the same operands in rank order and NaNs are canonical.
+//!
+//! Whoever has seen every deposit wakes the sleepers, after its own fold: a fence between its deposit and its first
+//! look would put the drain of the store buffer on the path of ranks that do not sleep. The last rank to deposit is
+//! among those who see all, and by its fence either it sees a sleeper or the sleeper's last look sees what it saw.
 
 use super::board::{Board, Need, Place};
 use super::call::Pieces;
@@ -25,24 +29,25 @@ fn inline<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, epoch, slot, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.me, op.ranks);
     let mark = word::entered(epoch, call.hash);
     let place = |rank| Place::Inline { slot, rank };
-    let whole = Pieces::whole(call);
-    board.write(place(me), |line| call.give(line, &whole, 0));
+    board.write(place(me), |line| call.give_few(line));
     board.line(slot, me).entered.store(mark, SyncPoint::DepositRelease.order());
     board.changed();
     board.step(Step::Entered);
-    if op.sleepers(slot) && (0..ranks).all(|r| entered(board, slot, r, epoch).is_some()) {
-        op.rouse(slot);
-    }
     for rank in (0..ranks).filter(|r| *r != me) {
         // The mark is the flag of the payload: comparing it whole checks the signature for free.
         if op.wait(Wake::Event, |board| entered(board, slot, rank, epoch))? != mark {
             return Err(op.mismatch(rank));
         }
     }
-    board.read(place(0), |first| call.take(first, &whole, 0));
-    for rank in 1..ranks {
-        board.read(place(rank), |next| call.take_fold(next, &whole, 0));
+    match me {
+        0 => board.read(place(1), |second| call.take_few(None, Some(second))),
+        1 => board.read(place(0), |first| call.take_few(Some(first), None)),
+        _ => board.read(place(0), |first| board.read(place(1), |second| call.take_few(Some(first), Some(second)))),
     }
+    for rank in 2..ranks {
+        board.read(place(rank), |next| call.take_fold_few(next));
+    }
+    op.wake();
     Ok(())
 }
 
@@ -70,7 +75,6 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
         board.changed();
     }
     board.step(Step::Deposited);
-    op.wake_if_all_deposited(pieces.number, 0);
     for i in 0..pieces.number {
         for rank in 0..ranks {
             if rank != me {
@@ -82,6 +86,7 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
             });
         }
     }
+    op.wake();
     Ok(())
 }
 

@@ -115,6 +115,9 @@ impl<B: Board> Member<B> {
         }
         board.step(Step::Copied);
         op.leave();
+        // Everybody contributed to this operation, so everybody had left the one before.
+        self.all_left = self.all_left.max(epoch - 1);
+        board.prepare_line(((epoch + 1) % SLOTS as u64) as usize);
         Ok(report)
     }
 }
