@@ -101,6 +101,31 @@ pub fn kernels(dtype: DType, op: Op) -> Kernels {
     table(Level::detected())[dtype as usize - 1][op as usize - 1]
 }
 
+/// The fold for a few elements: the same bits without wide vectors, whose loads would wait for a neighbour's narrow
+/// stores to reach the cache and which some processors must wake up first.
+pub fn fold_few(dtype: DType, op: Op) -> FoldFn {
+    PORTABLE[dtype as usize - 1][op as usize - 1].fold
+}
+
+/// Copies a few elements of 4 or 8 bytes without a call.
+///
+/// # Safety
+/// As [`copy`]; `bytes` is a multiple of 4.
+#[inline(always)]
+pub unsafe fn copy_few(dst: *mut u8, src: *const u8, bytes: usize) {
+    let mut at = 0;
+    // SAFETY: all accesses lie in `0..bytes`, which the contract makes readable and writable.
+    unsafe {
+        while at + 8 <= bytes {
+            dst.add(at).cast::<u64>().write_unaligned(src.add(at).cast::<u64>().read_unaligned());
+            at += 8;
+        }
+        if at < bytes {
+            dst.add(at).cast::<u32>().write_unaligned(src.add(at).cast::<u32>().read_unaligned());
+        }
+    }
+}
+
 /// The kernels of one level, or `None` where the processor lacks it: for tests and benchmarks.
 pub fn kernels_at(level: Level, dtype: DType, op: Op) -> Option<Kernels> {
     level.available().then(|| table(level)[dtype as usize - 1][op as usize - 1])

@@ -29,8 +29,7 @@ fn inline<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, epoch, slot, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.me, op.ranks);
     let mark = word::entered(epoch, call.hash);
     let place = |rank| Place::Inline { slot, rank };
-    let whole = Pieces::whole(call);
-    board.write(place(me), |line| call.give(line, &whole, 0));
+    board.write(place(me), |line| call.give_few(line));
     board.line(slot, me).entered.store(mark, SyncPoint::DepositRelease.order());
     board.changed();
     board.step(Step::Entered);
@@ -40,9 +39,13 @@ fn inline<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
             return Err(op.mismatch(rank));
         }
     }
-    board.read(place(0), |first| board.read(place(1), |second| call.take_sum(first, second, &whole, 0)));
+    match me {
+        0 => board.read(place(1), |second| call.take_few(None, Some(second))),
+        1 => board.read(place(0), |first| call.take_few(Some(first), None)),
+        _ => board.read(place(0), |first| board.read(place(1), |second| call.take_few(Some(first), Some(second)))),
+    }
     for rank in 2..ranks {
-        board.read(place(rank), |next| call.take_fold(next, &whole, 0));
+        board.read(place(rank), |next| call.take_fold_few(next));
     }
     op.wake();
     Ok(())

@@ -10,11 +10,10 @@
 //! * **P (piece)**: `i < pieces.number` and `pieces` cuts exactly this call, so piece `i` lies inside both buffers.
 #![allow(unsafe_code)]
 
-use super::call::{Call, Pieces, Signature};
+use super::call::{Call, Pieces, Prepared};
 use crate::Error;
-use crate::config::Algorithm;
-use crate::kernels::{self, kernels};
-use crate::op::{DType, Element, Op};
+use crate::kernels;
+use crate::op::{DType, Element};
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -70,29 +69,25 @@ impl<'a> Buffers<'a> {
     }
 
     /// The part `elements` of the call as one operation.
-    pub fn call(
-        &self,
-        elements: Range<usize>,
-        signature: Signature,
-        op: Op,
-        by_rank: bool,
-        algorithm: Algorithm,
-    ) -> Call<'_> {
+    #[inline]
+    pub fn call(&self, elements: Range<usize>, prepared: &Prepared) -> Call<'_> {
         assert!(elements.start <= elements.end && elements.end <= self.count, "{elements:?} of {}", self.count);
+        assert!(self.dtype == prepared.dtype, "a call prepared for {:?}", prepared.dtype);
         let element_bytes = self.dtype.size();
         let offset = elements.start * element_bytes;
         // SAFETY: B: the offset lies inside both buffers by the check above.
         let (send, recv) = unsafe { (self.send.add(offset), self.recv.add(offset)) };
         Call {
-            signature,
-            hash: signature.hash(),
+            signature: prepared.signature,
+            hash: prepared.hash,
             count: elements.len(),
             element_bytes,
-            kernels: kernels(self.dtype, op),
+            kernels: prepared.kernels,
+            fold_few: prepared.fold_few,
             send,
             recv,
-            by_rank,
-            algorithm,
+            by_rank: prepared.by_rank,
+            algorithm: prepared.algorithm,
             borrowed: PhantomData,
         }
     }
@@ -121,10 +116,26 @@ impl Call<'_> {
         unsafe { kernels::copy(self.result(pieces, i), shared, pieces.bytes(i)) }
     }
 
-    /// `result = first op second`, both in shared memory.
-    pub(super) fn take_sum(&self, first: *const u8, second: *const u8, pieces: &Pieces, i: usize) {
-        // SAFETY: B, S, P; the destination is private, the operands are shared.
-        unsafe { (self.kernels.fold)(self.result(pieces, i), first, second, pieces.len(i)) }
+    /// `shared = mine`, for a payload that fits in a line.
+    #[inline(always)]
+    pub(super) fn give_few(&self, shared: *mut u8) {
+        // SAFETY: B, S: the place holds the whole payload; element sizes are 4 and 8.
+        unsafe { kernels::copy_few(shared, self.send, self.count * self.element_bytes) }
+    }
+
+    /// `result = first op second`, for payloads that fit in a line; `None` stands for this rank's own, which is read
+    /// from the private buffer: its line may still be on the way here.
+    #[inline(always)]
+    pub(super) fn take_few(&self, first: Option<*const u8>, second: Option<*const u8>) {
+        // SAFETY: B, S; the result equals the private operand or is disjoint from both.
+        unsafe { (self.fold_few)(self.recv, first.unwrap_or(self.send), second.unwrap_or(self.send), self.count) }
+    }
+
+    /// `result = result op shared`, for a payload that fits in a line.
+    #[inline(always)]
+    pub(super) fn take_fold_few(&self, shared: *const u8) {
+        // SAFETY: B, S; the destination equals the left operand.
+        unsafe { (self.fold_few)(self.recv, self.recv, shared, self.count) }
     }
 
     /// `result = result op shared`.
