@@ -5,8 +5,8 @@ mod common;
 #[path = "common/data.rs"]
 mod data;
 
-use common::{Job, Player};
-use data::{Sample, contribution, hash, mix, reference, same_bits};
+use common::{Job, Player, mix};
+use data::{Sample, contribution, hash, reference, same_bits};
 use earlybird::{Algorithm, Communicator, FoldOrder, Op};
 use std::time::Duration;
 

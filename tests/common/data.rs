@@ -1,5 +1,6 @@
 //! Contributions and the sequential reference that every result is checked against.
 
+use crate::common::mix;
 use earlybird::{Element, Op};
 
 /// An element type with contributions of known reductions.
@@ -80,14 +81,6 @@ macro_rules! floats {
     )*};
 }
 floats!(f32 => 0x7fc0_0000, f64 => 0x7ff8_0000_0000_0000);
-
-/// A well-mixed number from a seed (splitmix64).
-pub fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
 
 /// The contribution of `rank` to call `seed`.
 pub fn contribution<T: Sample>(seed: u64, rank: usize, count: usize, op: Op, exact: bool) -> Vec<T> {

@@ -55,6 +55,14 @@ impl Player {
     }
 }
 
+/// A well-mixed number from a seed (splitmix64).
+pub fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
 /// What the `#[ignore]`d test `rank` of every test binary calls: plays the role this process was started for.
 pub fn play(roles: &[Role]) {
     let Ok(role) = std::env::var(ROLE) else { return };

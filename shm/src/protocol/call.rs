@@ -196,8 +196,7 @@ mod tests {
 
     #[test]
     fn different_calls_have_different_signatures() {
-        let base =
-            Signature::new(Collective::AllReduce, DType::F32, Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9);
+        let base = Signature::new(Collective::AllReduce, DType::F32, Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9);
         let others = [
             Signature { count: 10, ..base },
             base.in_lane(true),
