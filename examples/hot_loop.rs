@@ -6,7 +6,7 @@ use std::time::Instant;
 
 fn main() -> Result<(), earlybird::Error> {
     let comm = Communicator::from_env()?;
-    let calls = 2_000_000u32;
+    let calls = std::env::args().nth(1).map_or(2_000_000u32, |n| n.parse().expect("calls"));
     let mut x = [1.0f64];
     let begun = Instant::now();
     for _ in 0..calls {

@@ -116,6 +116,31 @@ pub fn kernels(dtype: DType, op: Op) -> Kernels {
     table(Level::detected())[dtype as usize - 1][op as usize - 1]
 }
 
+/// The fold for a few elements: the same bits without wide vectors, whose loads would wait for a neighbour's narrow
+/// stores to reach the cache and which some processors must wake up first.
+pub fn fold_few(dtype: DType, op: Op) -> FoldFn {
+    FEW[dtype as usize - 1][op as usize - 1]
+}
+
+/// Copies a few elements of 4 or 8 bytes without a call.
+///
+/// # Safety
+/// As [`copy`]; `bytes` is a multiple of 4.
+#[inline(always)]
+pub unsafe fn copy_few(dst: *mut u8, src: *const u8, bytes: usize) {
+    let mut at = 0;
+    // SAFETY: all accesses lie in `0..bytes`, which the contract makes readable and writable.
+    unsafe {
+        while at + 8 <= bytes {
+            dst.add(at).cast::<u64>().write_unaligned(src.add(at).cast::<u64>().read_unaligned());
+            at += 8;
+        }
+        if at < bytes {
+            dst.add(at).cast::<u32>().write_unaligned(src.add(at).cast::<u32>().read_unaligned());
+        }
+    }
+}
+
 /// The kernels of one level, or `None` where the processor lacks it: for tests and benchmarks.
 pub fn kernels_at(level: Level, dtype: DType, op: Op) -> Option<Kernels> {
     level.available().then(|| table(level)[dtype as usize - 1][op as usize - 1])
@@ -198,6 +223,30 @@ macro_rules! level {
 }
 
 level!(PORTABLE, portable);
+
+/// One element at a time.
+static FEW: [[FoldFn; Op::ALL.len()]; DType::ALL.len()] = {
+    unsafe fn few<V: Vector, F: Operator>(dst: *mut u8, a: *const u8, b: *const u8, count: usize) {
+        for i in 0..count {
+            let at = i * V::ELEMENT_BYTES;
+            // SAFETY: the contract of `Kernels::fold`; the vector has one element and no special features.
+            unsafe { F::apply(V::load(a.add(at)), V::load(b.add(at))).store(dst.add(at)) }
+        }
+    }
+    const fn row<V: Vector>() -> [FoldFn; Op::ALL.len()] {
+        assert!(V::LANES == 1);
+        [few::<V, Sum>, few::<V, Product>, few::<V, Min>, few::<V, Max>]
+    }
+    use portable::Lanes;
+    [
+        row::<Lanes<i32, 1>>(),
+        row::<Lanes<i64, 1>>(),
+        row::<Lanes<u32, 1>>(),
+        row::<Lanes<u64, 1>>(),
+        row::<Lanes<f32, 1>>(),
+        row::<Lanes<f64, 1>>(),
+    ]
+};
 #[cfg(target_arch = "x86_64")]
 level!(AVX2, avx2, "avx2");
 #[cfg(target_arch = "x86_64")]
