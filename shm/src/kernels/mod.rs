@@ -25,6 +25,8 @@ pub type FoldFn = unsafe fn(dst: *mut u8, a: *const u8, b: *const u8, count: usi
 pub type FoldBothFn = unsafe fn(dst: *mut u8, dst2: *mut u8, a: *const u8, b: *const u8, count: usize);
 /// Signature of [`Kernels::fold_all`].
 pub type FoldAllFn = unsafe fn(dst: *mut u8, sources: *const *const u8, source_count: usize, count: usize);
+/// Signature of [`Kernels::copy_streaming`].
+pub type CopyFn = unsafe fn(dst: *mut u8, src: *const u8, count: usize);
 
 /// The functions for one element type and operator. `count` is in elements; addresses need no alignment.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +46,19 @@ pub struct Kernels {
     /// Safety: `sources` points to `source_count` pointers to `count` elements each; `dst` equals any number of
     /// the sources or is disjoint from them, and from the pointer array; nobody else writes meanwhile.
     pub fold_all: FoldAllFn,
+    /// As [`Kernels::fold`] with the same bits, `dst` written past the caches: for results that are larger than the
+    /// cache and not a source. Ordinary stores first read the lines that they replace.
+    ///
+    /// Safety: as [`Kernels::fold`].
+    pub fold_streaming: FoldFn,
+    /// As [`Kernels::fold_both`] with the same bits, `dst2` written past the caches.
+    ///
+    /// Safety: as [`Kernels::fold_both`].
+    pub fold_both_streaming: FoldBothFn,
+    /// `dst[i] = src[i]`, `dst` written past the caches.
+    ///
+    /// Safety: both buffers hold `count` elements and are disjoint; nobody else writes them meanwhile.
+    pub copy_streaming: CopyFn,
 }
 
 /// Instruction sets that the kernels are compiled for, ascending.
@@ -173,8 +188,30 @@ macro_rules! level {
                 // SAFETY: the contract of `Kernels::fold_all`; the features are enabled here.
                 unsafe { body::fold_all::<V, F>(d, s, m, n) }
             }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn fold_s<V: Vector, F: Operator>(d: *mut u8, a: *const u8, b: *const u8, n: usize) {
+                // SAFETY: the contract of `Kernels::fold_streaming`; the features are enabled here.
+                unsafe { body::fold_streaming::<V, F>(d, a, b, n) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn both_s<V: Vector, F: Operator>(d: *mut u8, d2: *mut u8, a: *const u8, b: *const u8, n: usize) {
+                // SAFETY: the contract of `Kernels::fold_both_streaming`; the features are enabled here.
+                unsafe { body::fold_both_streaming::<V, F>(d, d2, a, b, n) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn copy_s<V: Vector>(d: *mut u8, s: *const u8, n: usize) {
+                // SAFETY: the contract of `Kernels::copy_streaming`; the features are enabled here.
+                unsafe { body::copy_streaming::<V>(d, s, n) }
+            }
             const fn entry<V: Vector, F: Operator>() -> Kernels {
-                Kernels { fold: fold::<V, F>, fold_both: both::<V, F>, fold_all: all::<V, F> }
+                Kernels {
+                    fold: fold::<V, F>,
+                    fold_both: both::<V, F>,
+                    fold_all: all::<V, F>,
+                    fold_streaming: fold_s::<V, F>,
+                    fold_both_streaming: both_s::<V, F>,
+                    copy_streaming: copy_s::<V>,
+                }
             }
             const fn row<V: Vector>() -> [Kernels; Op::ALL.len()] {
                 [entry::<V, Sum>(), entry::<V, Product>(), entry::<V, Min>(), entry::<V, Max>()]

@@ -93,6 +93,13 @@ macro_rules! lanes {
                 unsafe { to.cast::<[$t; W]>().write_unaligned(self.0) }
             }
             #[inline(always)]
+            unsafe fn stream(self, to: *mut u8) {
+                // SAFETY: LANES elements are writable.
+                unsafe { self.store(to) }
+            }
+            #[inline(always)]
+            unsafe fn fence() {}
+            #[inline(always)]
             unsafe fn load_first(from: *const u8, n: usize) -> Self {
                 let mut lanes = [<$t>::default(); W];
                 for (i, lane) in lanes.iter_mut().enumerate().take(n) {

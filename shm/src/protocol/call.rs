@@ -118,6 +118,8 @@ pub struct Call<'a> {
     pub(super) element_bytes: usize,
     pub(super) send: *const u8,
     pub(super) recv: *mut u8,
+    /// Whether the result is written past the caches.
+    pub(super) past_caches: bool,
     pub(super) borrowed: PhantomData<&'a mut [u8]>,
 }
 
