@@ -73,11 +73,13 @@ impl Mapped {
         &self.segment
     }
 
+    #[inline(always)]
     fn at<T>(&self, offset: usize) -> &T {
         // SAFETY: M, L, A: callers pass an offset of `Layout` for a line of type T.
         unsafe { &*self.segment.arena().add(offset).cast::<T>() }
     }
 
+    #[inline(always)]
     fn place(&self, at: Place) -> *mut u8 {
         let (offset, within, room) = match at {
             Place::Inline { slot, rank } => {

@@ -191,13 +191,18 @@ impl NodeComm {
         if state.prepared.is_none_or(|(last, _)| last != asked) {
             state.prepared = Some((asked, self.prepare(asked, buffers, op, how)));
         }
-        match state.prepared {
-            Some((_, prepared)) if self.size > 1 => self.run(&mut state, collective, buffers, &prepared),
-            _ => {
-                buffers.copy();
-                state.last = Some(Report { epoch: 0, algorithm: Algorithm::Flat, place: None });
+        let State { member, prepared: Some((_, prepared)), last } = &mut *state else { unreachable!("prepared above") };
+        if self.size == 1 {
+            buffers.copy();
+            *last = Some(Report { epoch: 0, algorithm: Algorithm::Flat, place: None });
+            return Ok(());
+        }
+        match self.run(member, buffers, prepared) {
+            Ok(report) => {
+                *last = Some(report);
                 Ok(())
             }
+            Err(stop) => Err(self.error_of(member, stop, collective)),
         }
     }
 
@@ -212,37 +217,30 @@ impl NodeComm {
         Prepared::new(asked.in_lane(algorithm == Algorithm::Flat), dtype, op, by_rank, algorithm)
     }
 
+    /// Runs the call as one operation, or as several where it is larger than the windows of the arena.
     #[inline]
-    fn run(
-        &self,
-        state: &mut State,
-        collective: Collective,
-        buffers: &Buffers<'_>,
-        prepared: &Prepared,
-    ) -> Result<(), Error> {
-        let count = buffers.count();
+    fn run(&self, member: &mut Member<Mapped>, buffers: &Buffers<'_>, prepared: &Prepared) -> Result<Report, Stop> {
+        let (count, element_bytes) = (buffers.count(), buffers.dtype().size());
         let window_bytes = match prepared.algorithm() {
             Algorithm::Chain => self.windows.accumulator,
             _ => self.windows.deposit,
         };
-        let mut done = 0;
-        let mut part = count;
-        if count * buffers.dtype().size() > window_bytes {
-            part = window_bytes / buffers.dtype().size();
+        if count * element_bytes <= window_bytes {
+            return member.run(&buffers.call(0..count, prepared));
         }
+        let part = window_bytes / element_bytes;
+        let mut done = 0;
         loop {
             let until = (done + part).min(count);
-            match state.member.run(&buffers.call(done..until, prepared)) {
-                Ok(report) => state.last = Some(report),
-                Err(stop) => return Err(self.error_of(&state.member, stop, collective)),
+            let report = member.run(&buffers.call(done..until, prepared))?;
+            if until == count {
+                return Ok(report);
             }
             done = until;
-            if done == count {
-                return Ok(());
-            }
         }
     }
 
+    #[inline]
     fn lock(&self) -> Result<std::sync::MutexGuard<'_, State>, Error> {
         let state = match self.state.try_lock() {
             Ok(state) => state,

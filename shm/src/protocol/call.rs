@@ -110,25 +110,37 @@ impl Prepared {
 /// The buffers are private memory of this rank; only `payload.rs` touches them.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
-    /// What all ranks must have called.
-    pub signature: Signature,
-    /// Its hash.
-    pub hash: u32,
+    /// What all parts of the call have in common.
+    pub(super) prepared: &'a Prepared,
     /// Elements of this operation.
-    pub count: usize,
+    pub(super) count: usize,
     /// Bytes per element.
-    pub element_bytes: usize,
-    /// The arithmetic.
-    pub kernels: Kernels,
-    /// The arithmetic for payloads that fit in a line.
-    pub(super) fold_few: FoldFn,
+    pub(super) element_bytes: usize,
     pub(super) send: *const u8,
     pub(super) recv: *mut u8,
-    /// Whether contributions must be folded by rank: false where the order cannot be seen in the bits.
-    pub by_rank: bool,
-    /// The algorithm to run: what the first arriver proposes, or `Flat` in the ticketless lane.
-    pub algorithm: Algorithm,
+    /// Whether the result is written past the caches.
+    pub(super) past_caches: bool,
     pub(super) borrowed: PhantomData<&'a mut [u8]>,
+}
+
+impl Call<'_> {
+    /// Bytes of the payload.
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        self.count * self.element_bytes
+    }
+
+    /// The hash of the signature.
+    #[inline]
+    pub(super) fn hash(&self) -> u32 {
+        self.prepared.hash
+    }
+
+    /// Whether contributions must be folded by rank: false where the order cannot be seen in the bits.
+    #[inline]
+    pub(super) fn by_rank(&self) -> bool {
+        self.prepared.by_rank
+    }
 }
 
 /// How a payload is cut into chunks.

@@ -23,12 +23,12 @@ fn start(place: usize, ranks: usize, pieces: &Pieces) -> usize {
 
 pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize) -> Result<(), Stop> {
     let (call, ranks) = (op.call, op.ranks);
-    let bytes = call.count * call.element_bytes;
+    let bytes = call.bytes();
     let pieces = Pieces::cut(call.count, call.element_bytes, chunk_bytes(bytes), CHUNKS);
     op.reserve(Need { accumulator: bytes, deposit: 0 })?;
     // By rank, every chunk goes through the ranks in the same order: no rotation, or ranks would wait for each other.
     let (first, last) =
-        if call.by_rank { (0, 0) } else { (start(place, ranks, &pieces), start(ranks - 1, ranks, &pieces)) };
+        if call.by_rank() { (0, 0) } else { (start(place, ranks, &pieces), start(ranks - 1, ranks, &pieces)) };
     let (mut folded, mut copied) = (Done::default(), Done::default());
     let mut left = pieces.number;
     while left > 0 {
@@ -47,7 +47,7 @@ pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize) -> Result<(
             }
         }
         if left > 0 && !found {
-            let (area, epoch, me, by_rank) = (op.area, op.epoch, op.me, call.by_rank);
+            let (area, epoch, me, by_rank) = (op.area, op.epoch, op.me, call.by_rank());
             // By rank the wait can be as long as the lower ranks are late, and they announce it; otherwise the chunk
             // is busy and its holder is folding.
             let wake = if by_rank { Wake::Event } else { Wake::Poll };
@@ -89,7 +89,7 @@ fn may_fold<B: Board>(
 /// Adds this rank's part of chunk `i` if nobody else is at it; `Some(true)` if that completed the chunk.
 fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> Option<bool> {
     let (board, call, area, epoch, me, ranks) = (op.board, op.call, op.area, op.epoch, op.me, op.ranks);
-    let (word, count) = may_fold(board, area, i, epoch, ranks, me, call.by_rank)?;
+    let (word, count) = may_fold(board, area, i, epoch, ranks, me, call.by_rank())?;
     let chunk = board.chunk(area, i);
     let busy = FoldWord::busy(epoch, me, count).0;
     chunk.compare_exchange(word.0, busy, SyncPoint::ClaimAcquire.order(), Ordering::Relaxed).ok()?;
@@ -107,7 +107,7 @@ fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> O
     if completes {
         board.step(Step::Published);
     }
-    if completes || call.by_rank {
+    if completes || call.by_rank() {
         op.wake();
     }
     Some(completes)

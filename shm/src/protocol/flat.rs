@@ -21,13 +21,13 @@ use crate::sync::SyncPoint;
 const PIECE_BYTES: usize = 8 * 1024;
 
 pub(super) fn run<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
-    if op.call.count * op.call.element_bytes <= INLINE_BYTES { inline(op) } else { deposited(op) }
+    if op.call.bytes() <= INLINE_BYTES { inline(op) } else { deposited(op) }
 }
 
 /// The payload travels beside the mark.
 fn inline<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, epoch, slot, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.me, op.ranks);
-    let mark = word::entered(epoch, call.hash);
+    let mark = word::entered(epoch, call.hash());
     let place = |rank| Place::Inline { slot, rank };
     board.write(place(me), |line| call.give_few(line));
     board.line(slot, me).entered.store(mark, SyncPoint::DepositRelease.order());
@@ -63,11 +63,11 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, epoch, slot, area, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.area, op.me, op.ranks);
     let pieces = Pieces::cut(call.count, call.element_bytes, PIECE_BYTES, u16::MAX as usize);
     let line = board.line(slot, me);
-    line.entered.store(word::entered(epoch, call.hash), SyncPoint::CallRelease.order());
+    line.entered.store(word::entered(epoch, call.hash()), SyncPoint::CallRelease.order());
     board.changed();
     board.step(Step::Entered);
     op.until_all_left(super::board::AREAS)?;
-    op.reserve(Need { accumulator: 0, deposit: call.count * call.element_bytes })?;
+    op.reserve(Need { accumulator: 0, deposit: call.bytes() })?;
     let place = |rank, i| Place::Deposit { area, rank, piece: i, offset: pieces.offset(i) };
     for i in 0..pieces.number {
         board.write(place(me, i), |deposit| call.give(deposit, &pieces, i));
