@@ -21,7 +21,7 @@ static double expected(MPI_Op op, int i)
 }
 #define CHECK(type, name)                                                                                             \
     do {                                                                                                              \
-        static const int counts[] = { 0, 1, 2, 17, 1000, 100000 };                                                    \
+        static const int counts[] = { 0, 1, 2, 17, 1000, 300000 };                                                    \
         MPI_Op ops[] = { MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX };                                                       \
         for (int c = 0; c < 6; c++)                                                                                   \
             for (int o = 0; o < 4; o++)                                                                               \

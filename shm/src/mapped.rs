@@ -222,6 +222,13 @@ impl Board for Mapped {
         prefetch_for_writing(line.cast());
         prefetch_for_writing(line.cast::<u8>().wrapping_add(64));
     }
+    #[inline]
+    fn hand_on(&self, at: Place, bytes: usize) {
+        let from = self.place(at);
+        for offset in (0..bytes).step_by(64) {
+            demote(from.wrapping_add(offset));
+        }
+    }
     fn give_way(&self) {
         rustix::thread::sched_yield();
     }
@@ -246,6 +253,18 @@ fn prefetch_for_writing(address: *const u8) {
     // SAFETY: PREFETCHW never faults and has no architectural effect; processors without it execute it as a no-op.
     unsafe {
         core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// Moves the cache line at `address` to a cache that other cores reach faster. A hint: no architectural effect.
+#[inline(always)]
+fn demote(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: CLDEMOTE never faults; processors without it execute its encoding as a no-op.
+    unsafe {
+        core::arch::asm!("cldemote [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;

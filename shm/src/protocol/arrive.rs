@@ -52,6 +52,12 @@ impl<B: Board> Operation<'_, B> {
         }
     }
 
+    /// Whether every rank has taken its place by now. A hint: nothing is ordered by it.
+    pub(super) fn all_arrived(&self) -> bool {
+        let word = ArrivalWord(self.board.arrival(self.slot).load(Ordering::Relaxed));
+        word.is_of(self.epoch) && word.count() == self.ranks
+    }
+
     /// The first arriver made another call: reports both. Nothing is counted and no payload is touched.
     fn disagree_with<T>(&mut self, leader: usize) -> Result<T, Stop> {
         let (slot, epoch) = (self.slot, self.epoch);

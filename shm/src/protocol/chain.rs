@@ -16,6 +16,10 @@ use super::wait::Wake;
 use super::word::{FoldState, FoldWord};
 use crate::sync::{Ordering, SyncPoint};
 
+/// Largest message whose chunks an early rank hands on: 16 KiB to 256 KiB gain 7 to 17 % of the tail under one late
+/// rank, 1 MiB loses as much, with 2 MiB of cache per core.
+const HAND_ON_BYTES: usize = 512 * 1024;
+
 /// Where the rank with this place starts: rotated, so that coinciding arrivals meet different chunks.
 fn start(place: usize, ranks: usize, pieces: &Pieces) -> usize {
     place * pieces.number / ranks
@@ -63,7 +67,7 @@ pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize) -> Result<(
 
 /// Chunk sizes by message size: at least two chunks from 16 KiB on, none larger than 64 KiB until there are 256.
 fn chunk_bytes(bytes: usize) -> usize {
-    let least = if cfg!(earlybird_loom) { 64 } else { 8 * 1024 };
+    let least = if cfg!(earlybird_loom) { 64 } else { 4 * 1024 };
     (bytes / 8).clamp(least, 64 * 1024)
 }
 
@@ -96,7 +100,8 @@ fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> O
     board.changed();
     board.step(Step::Claimed);
     let completes = count + 1 == ranks;
-    board.write(Place::Accumulator { area, chunk: i, offset: pieces.offset(i) }, |sum| match count {
+    let at = Place::Accumulator { area, chunk: i, offset: pieces.offset(i) };
+    board.write(at, |sum| match count {
         0 => call.give(sum, pieces, i),
         _ if completes => call.add_mine_and_take(sum, pieces, i),
         _ => call.add_mine(sum, pieces, i),
@@ -106,6 +111,10 @@ fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> O
     board.changed();
     if completes {
         board.step(Step::Published);
+    } else if call.bytes() <= HAND_ON_BYTES && !op.patience.oversubscribed && !op.all_arrived() {
+        // An early rank has time, and the last one's fold is bound by fetching what lies in other cores' caches. Not
+        // under the hands of ranks that are here: they would fetch it twice.
+        board.hand_on(at, pieces.bytes(i));
     }
     if completes || call.by_rank() {
         op.wake();

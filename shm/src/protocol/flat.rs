@@ -75,6 +75,12 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
         board.changed();
     }
     board.step(Step::Deposited);
+    if !op.patience.oversubscribed && (0..ranks).any(|r| entered(board, slot, r, epoch).is_none()) {
+        // Somebody is still away, so there is time: see `chain`.
+        for i in 0..pieces.number {
+            board.hand_on(place(me, i), pieces.bytes(i));
+        }
+    }
     for i in 0..pieces.number {
         for rank in 0..ranks {
             if rank != me {
