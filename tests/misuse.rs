@@ -47,19 +47,21 @@ fn wait_for(name: &str) {
     }
 }
 
-/// One call of a script: `barrier`, or `type:count:op:order:algorithm`.
+/// One call of a script: `barrier:order:algorithm`, or `type:count:op:order:algorithm`.
 fn call(comm: &Communicator, text: &str) -> Result<(), Error> {
-    if text == "barrier" {
-        return comm.barrier();
-    }
     let parts: Vec<&str> = text.split(':').collect();
-    let [dtype, count, op, order, algorithm] = parts[..] else { panic!("{text:?}") };
-    let op = Op::ALL.into_iter().find(|o| o.name() == op).unwrap();
+    let [what @ .., order, algorithm] = &parts[..] else { panic!("{text:?}") };
     comm.set_algorithm(algorithm.parse().unwrap())?;
-    comm.set_order(if order == "rank" { FoldOrder::Rank } else { FoldOrder::Arrival })?;
+    comm.set_order(if *order == "rank" { FoldOrder::Rank } else { FoldOrder::Arrival })?;
+    let [dtype, count, op] = what else {
+        assert_eq!(what, ["barrier"]);
+        return comm.barrier();
+    };
+    let op = Op::ALL.into_iter().find(|o| o.name() == *op).unwrap();
     let count = count.parse().unwrap();
-    match DType::ALL.into_iter().find(|d| d.name() == dtype).unwrap() {
+    match DType::ALL.into_iter().find(|d| d.name() == *dtype).unwrap() {
         DType::I32 => reduce(comm, vec![1i32; count], op),
+        DType::U64 => reduce(comm, vec![1u64; count], op),
         DType::F32 => reduce(comm, vec![1f32; count], op),
         DType::F64 => reduce(comm, vec![1f64; count], op),
         other => panic!("{other:?} is not used here"),
@@ -98,7 +100,8 @@ fn describe(text: &str) -> String {
         [dtype, count, op, order, algorithm] => {
             format!("allreduce of {count} x {dtype}, {op}, {order} order, algorithm {algorithm}")
         }
-        _ => text.to_owned(),
+        [barrier, order, algorithm] => format!("{barrier}, {order} order, algorithm {algorithm}"),
+        _ => panic!("{text:?}"),
     }
 }
 
@@ -125,9 +128,11 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("f32:100:sum:arrival:auto", "f32:16384:sum:arrival:auto"),
     ("f32:16384:sum:arrival:auto", "f32:100:sum:arrival:auto"),
     ("f32:2:sum:arrival:auto", "f32:16384:sum:arrival:auto"),
-    ("barrier", "f32:4:sum:arrival:auto"),
-    ("barrier", "f32:0:sum:arrival:auto"),
-    ("f32:50000:sum:arrival:chain", "barrier"),
+    ("barrier:arrival:auto", "f32:4:sum:arrival:auto"),
+    ("barrier:arrival:auto", "u64:0:sum:arrival:auto"),
+    ("f32:50000:sum:arrival:chain", "barrier:arrival:chain"),
+    ("barrier:arrival:leader", "barrier:arrival:chain"),
+    ("barrier:arrival:leader", "barrier:rank:leader"),
 ];
 
 /// Every rank gets the same sentence with both calls.
