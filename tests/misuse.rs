@@ -18,6 +18,7 @@ fn rank() {
         ("deadline", deadline),
         ("leaver", leaver),
         ("join", join),
+        ("absent", absent),
     ]);
 }
 
@@ -85,9 +86,7 @@ fn scripts(player: &Player) {
     for text in player.args()[1 + comm.rank()].split(' ') {
         if !tell(player, "call", call(&comm, text)) {
             tell(player, "again", comm.barrier());
-            // Nobody leaves before all have learnt of the mistake: leaving is another error.
-            raise(&format!("done-{}", comm.rank()));
-            (0..comm.size()).for_each(|rank| wait_for(&format!("done-{rank}")));
+            // Leaving at once must not become the others' error.
             return;
         }
     }
@@ -374,6 +373,27 @@ fn settings_that_cannot_be_are_refused_by_every_rank() {
     ] {
         for said in Job::new("join", 3).var(name, value).run() {
             assert!(said[0].starts_with("join EB_USAGE") && said[0].contains(text), "{said:?}");
+        }
+    }
+}
+
+fn absent(player: &Player) {
+    if player.arg::<usize>(0) == std::env::var("EARLYBIRD_RANK").unwrap().parse().unwrap() {
+        (0..3).filter(|rank| *rank != player.arg(0)).for_each(|rank| wait_for(&format!("failed-{rank}")));
+    } else {
+        let rank = std::env::var("EARLYBIRD_RANK").unwrap();
+        tell(player, "join", Communicator::from_env().map(drop));
+        raise(&format!("failed-{rank}"));
+    }
+}
+
+#[test]
+fn a_deadline_names_a_rank_that_never_joins() {
+    for absent in [0, 2] {
+        let job = Job::new("absent", 3).arg(absent).var("EARLYBIRD_TIMEOUT", "0.5");
+        for (rank, said) in job.run().into_iter().enumerate().filter(|(rank, _)| *rank != absent) {
+            let named = format!("join EB_TIMEOUT after 500ms rank(s) [{absent}] had not arrived");
+            assert!(said[0].starts_with(&named), "rank {rank}: {said:?}");
         }
     }
 }
