@@ -304,7 +304,10 @@ fn sixty_four_ranks_on_few_processors() {
 #[test]
 fn slots_and_areas_are_used_again() {
     for ranks in [2, 3, 7] {
-        all_said(Job::new("interleaved", ranks).arg(600).run(), "calls 600");
+        for wait in earlybird::WaitPreset::ALL {
+            let job = Job::new("interleaved", ranks).arg(600).var("EARLYBIRD_WAIT", wait);
+            all_said(job.run(), "calls 600");
+        }
     }
 }
 

@@ -25,7 +25,7 @@ const SAID: &str = "TEST_SAID";
 const PARENT: &str = "TEST_PARENT";
 
 /// How a job hangs: generous, since it only turns a hang into a failure.
-const WATCHDOG: Duration = Duration::from_secs(120);
+const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// A part for a rank to play.
 pub type Role = (&'static str, fn(&Player));
@@ -240,6 +240,11 @@ impl Running {
             let stat = std::fs::read_to_string(&path).unwrap();
             stat[stat.rfind(')').unwrap()..].starts_with(") T")
         });
+    }
+
+    /// Makes the file beside the meeting directory that ranks wait for under this name.
+    pub fn raise(&self, flag: &str) {
+        std::fs::write(self.scratch.meet().with_extension(flag), "").unwrap();
     }
 
     /// Waits until these ranks have ended.

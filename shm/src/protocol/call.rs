@@ -61,15 +61,15 @@ impl Signature {
         let b = self.kind.to_le_bytes();
         let name = |known: Option<&str>, code: u8| known.map_or(format!("#{code}"), str::to_owned);
         let collective = name([None, Some("allreduce"), Some("barrier")].get(b[0] as usize).copied().flatten(), b[0]);
+        let order = name([Some("arrival"), Some("rank")].get(b[3] as usize).copied().flatten(), b[3]);
+        let algorithm = Algorithm::ALL.iter().find(|a| **a as u8 == b[4]).map(|a| a.to_string());
+        let how = format!("{order} order, algorithm {}", name(algorithm.as_deref(), b[4]));
         if b[0] == Collective::Barrier as u8 {
-            return collective;
+            return format!("{collective}, {how}");
         }
         let dtype = name(DType::ALL.iter().find(|d| **d as u8 == b[1]).map(|d| d.name()), b[1]);
         let op = name(Op::ALL.iter().find(|o| **o as u8 == b[2]).map(|o| o.name()), b[2]);
-        let order = name([Some("arrival"), Some("rank")].get(b[3] as usize).copied().flatten(), b[3]);
-        let algorithm = Algorithm::ALL.iter().find(|a| **a as u8 == b[4]).map(|a| a.to_string());
-        let algorithm = name(algorithm.as_deref(), b[4]);
-        format!("{collective} of {} x {dtype}, {op}, {order} order, algorithm {algorithm}", self.count)
+        format!("{collective} of {} x {dtype}, {op}, {how}", self.count)
     }
 }
 
@@ -221,5 +221,6 @@ mod tests {
             assert_ne!(o.hash() & 0xffff, base.hash() & 0xffff);
         }
         assert_eq!(base.describe(), "allreduce of 9 x f32, sum, rank order, algorithm auto");
+        assert_eq!(others[4].describe(), "barrier, rank order, algorithm auto");
     }
 }

@@ -8,13 +8,17 @@ use crate::sync::{Ordering, SyncPoint};
 /// After this long in one wait, living late ranks are named in a warning.
 pub const WARN_AFTER_NS: u64 = 10_000_000_000;
 
+/// The most that counts against a deadline between two inspections, which are at most 150 ms apart while this rank runs:
+/// after a longer gap this rank was itself stopped, and learns nothing from the clock about the others.
+const COUNTED_MOST_NS: u64 = 250_000_000;
+
 /// What a wait remembers between two inspections of the peers.
 #[derive(Debug, Default)]
 pub struct Watch {
     /// When the peers were inspected last.
     inspected_ns: u64,
-    /// Time that does not count against the deadline because a missing rank was stopped or traced.
-    suspended_ns: u64,
+    /// Time that counts against the deadline.
+    waited_ns: u64,
     warned: bool,
 }
 
@@ -23,9 +27,9 @@ impl<B: Board> Operation<'_, B> {
     #[cold]
     pub(super) fn inspect(&mut self, watch: &mut Watch, begun_ns: u64) -> Result<(), Stop> {
         let now_ns = self.board.now_ns();
-        let since_ns = now_ns - watch.inspected_ns.max(begun_ns);
+        let since_ns = (now_ns - watch.inspected_ns.max(begun_ns)).min(COUNTED_MOST_NS);
         watch.inspected_ns = now_ns;
-        let mut missing = Vec::new();
+        let (mut missing, mut lingers, mut held) = (Vec::new(), None, false);
         for rank in (0..self.ranks).filter(|r| *r != self.me) {
             if self.has_left(rank) {
                 continue;
@@ -39,16 +43,17 @@ impl<B: Board> Operation<'_, B> {
             if self.board.is_gone(rank) && !self.has_left(rank) {
                 return Err(self.raise(Cause::PeerDied, &[rank as u64]));
             }
-            if !here {
-                missing.push(rank);
+            // Also one that has arrived can be stopped, with a part of the work in its hands.
+            held |= self.patience.timeout_ns.is_some() && self.board.is_held(rank);
+            match here {
+                true => lingers = lingers.or(Some(rank)),
+                false => missing.push(rank),
             }
         }
         if let Some(timeout_ns) = self.patience.timeout_ns {
-            if missing.iter().any(|r| self.board.is_held(*r)) {
-                watch.suspended_ns += since_ns;
-            }
-            if now_ns - begun_ns > timeout_ns + watch.suspended_ns {
-                let first = missing.first().copied().unwrap_or(self.me);
+            watch.waited_ns += if held { 0 } else { since_ns };
+            if watch.waited_ns > timeout_ns {
+                let first = missing.first().copied().or(lingers).unwrap_or(self.me);
                 return Err(self.raise(Cause::Timeout, &[first as u64, timeout_ns]));
             }
         }

@@ -61,7 +61,7 @@ fn entered<B: Board>(board: &B, slot: usize, rank: usize, epoch: u64) -> Option<
 /// The payload travels through deposits in the arena, piece by piece.
 fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, epoch, slot, area, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.area, op.me, op.ranks);
-    let pieces = Pieces::cut(call.count, call.element_bytes, PIECE_BYTES, u16::MAX as usize);
+    let pieces = Pieces::cut(call.count, call.element_bytes, PIECE_BYTES, word::MAX_PIECES);
     let line = board.line(slot, me);
     line.entered.store(word::entered(epoch, call.hash()), SyncPoint::CallRelease.order());
     board.changed();
@@ -71,7 +71,7 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let place = |rank, i| Place::Deposit { area, rank, piece: i, offset: pieces.offset(i) };
     for i in 0..pieces.number {
         board.write(place(me, i), |deposit| call.give(deposit, &pieces, i));
-        line.deposited.store(word::deposited(epoch, i + 1), SyncPoint::DepositRelease.order());
+        line.deposited.store(word::deposited(epoch, call.hash(), i + 1), SyncPoint::DepositRelease.order());
         board.changed();
     }
     board.step(Step::Deposited);
@@ -99,22 +99,30 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
 impl<B: Board> Operation<'_, B> {
     /// Waits until `pieces` pieces of `rank`'s deposit lie ready.
     pub(super) fn until_deposited(&mut self, rank: usize, pieces: usize) -> Result<(), Stop> {
-        let (slot, epoch) = (self.slot, self.epoch);
-        self.wait(Wake::Event, |board| has_deposited(board, slot, rank, epoch, pieces).then_some(()))
+        let (slot, epoch, hash) = (self.slot, self.epoch, self.call.hash());
+        self.wait(Wake::Event, |board| has_deposited(board, slot, rank, epoch, hash, pieces).then_some(()))
     }
 
     /// Wakes the sleepers if this rank's was the last deposit of ranks `from..`: whoever stores last sees all others.
     pub(super) fn wake_if_all_deposited(&self, pieces: usize, from: usize) {
-        let (board, slot, epoch) = (self.board, self.slot, self.epoch);
-        if self.sleepers(slot) && (from..self.ranks).all(|r| has_deposited(board, slot, r, epoch, pieces)) {
+        let (board, slot, epoch, hash) = (self.board, self.slot, self.epoch, self.call.hash());
+        if self.sleepers(slot) && (from..self.ranks).all(|r| has_deposited(board, slot, r, epoch, hash, pieces)) {
             self.rouse(slot);
         }
     }
 }
 
-/// Whether `pieces` pieces of `rank`'s deposit for operation `epoch` lie ready.
+/// Whether `pieces` pieces of `rank`'s deposit for operation `epoch` lie ready; a deposit for another call counts as none,
+/// and the wait for it ends with the mismatch.
 #[inline]
-pub(super) fn has_deposited<B: Board>(board: &B, slot: usize, rank: usize, epoch: u64, pieces: usize) -> bool {
+pub(super) fn has_deposited<B: Board>(
+    board: &B,
+    slot: usize,
+    rank: usize,
+    epoch: u64,
+    hash: u32,
+    pieces: usize,
+) -> bool {
     let word = board.line(slot, rank).deposited.load(SyncPoint::DepositAcquire.order());
-    word::has_deposited(word, epoch, pieces)
+    word::has_deposited(word, epoch, hash, pieces)
 }

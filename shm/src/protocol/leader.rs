@@ -51,7 +51,7 @@ impl<B: Board> Operation<'_, B> {
             let at = Place::Deposit { area, rank: me, piece: i, offset: pieces.offset(i) };
             board.write(at, |deposit| call.give(deposit, pieces, i));
         }
-        let mark = word::deposited(self.epoch, WHOLE);
+        let mark = word::deposited(self.epoch, self.call.hash(), WHOLE);
         board.line(self.slot, me).deposited.store(mark, SyncPoint::DepositRelease.order());
         board.changed();
         board.step(Step::Deposited);
@@ -59,8 +59,8 @@ impl<B: Board> Operation<'_, B> {
 
     /// Folds what is there until somebody has folded everything; whether this rank published and has the result.
     fn fold_until_final(&mut self, pieces: &Pieces, mut mine: bool, is_last: bool) -> Result<bool, Stop> {
-        let (area, slot, epoch, me, ranks, by_rank) =
-            (self.area, self.slot, self.epoch, self.me, self.ranks, self.call.by_rank());
+        let (area, slot, epoch, me, ranks) = (self.area, self.slot, self.epoch, self.me, self.ranks);
+        let (by_rank, hash) = (self.call.by_rank(), self.call.hash());
         loop {
             // The last arriver waits for ranks that have arrived and are depositing; the first one may be finished for.
             let wake = if is_last || mine { Wake::Poll } else { Wake::Event };
@@ -74,7 +74,7 @@ impl<B: Board> Operation<'_, B> {
                     FoldState::Empty => 0,
                     FoldState::Open { count } => count,
                 };
-                let there = |r: usize| has_deposited(board, slot, r, epoch, WHOLE);
+                let there = |r: usize| has_deposited(board, slot, r, epoch, hash, WHOLE);
                 let work = match by_rank {
                     true => (mine && count == me) || there(count),
                     // The set of folded ranks is of this operation once something has been folded.
@@ -111,13 +111,14 @@ impl<B: Board> Operation<'_, B> {
     /// Lists in `ready`, in folding order, the ranks that can be folded now. Holder of the fold word only.
     fn collect(&mut self, count: usize, mine: bool) {
         let (board, slot, area, epoch, me) = (self.board, self.slot, self.area, self.epoch, self.me);
+        let hash = self.call.hash();
         if count == 0 {
             for word in &board.folded(area).0[..self.ranks.div_ceil(64)] {
                 word.store(0, Ordering::Relaxed);
             }
         }
         self.ready.clear();
-        let there = |r: &usize| (*r == me && mine) || has_deposited(board, slot, *r, epoch, WHOLE);
+        let there = |r: &usize| (*r == me && mine) || has_deposited(board, slot, *r, epoch, hash, WHOLE);
         if self.call.by_rank() {
             self.ready.extend((count..self.ranks).take_while(there));
         } else {
@@ -160,7 +161,7 @@ impl<B: Board> Operation<'_, B> {
 
     fn deposited_myself(&self) -> bool {
         let mine = self.board.line(self.slot, self.me).deposited.load(Ordering::Relaxed);
-        word::has_deposited(mine, self.epoch, WHOLE)
+        word::has_deposited(mine, self.epoch, self.call.hash(), WHOLE)
     }
 }
 

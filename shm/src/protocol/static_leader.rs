@@ -21,7 +21,7 @@ pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, early: bool) -> Result<()
         return op.copy_out(&pieces, 0, &Done::default());
     }
     let mut pending: Vec<usize> = Vec::new();
-    let (slot, epoch, ranks) = (op.slot, op.epoch, op.ranks);
+    let (slot, epoch, hash, ranks) = (op.slot, op.epoch, op.call.hash(), op.ranks);
     if !early {
         for rank in 1..ranks {
             op.until_deposited(rank, 1)?;
@@ -37,7 +37,7 @@ pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, early: bool) -> Result<()
     let mut count = op.fold_ready(&pieces, 0);
     while !pending.is_empty() {
         let by_rank = op.call.by_rank();
-        let there = |board: &B, r: usize| has_deposited(board, slot, r, epoch, 1);
+        let there = |board: &B, r: usize| has_deposited(board, slot, r, epoch, hash, 1);
         op.wait(Wake::Event, |board| {
             let mut candidates = pending.iter().take(if by_rank { 1 } else { ranks });
             candidates.any(|r| there(board, *r)).then_some(())

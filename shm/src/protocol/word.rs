@@ -109,14 +109,20 @@ pub fn has_entered(word: u64, epoch: u64) -> bool {
     word >> 32 == epoch & 0xffff_ffff
 }
 
-/// `epoch 48 | pieces 16`: how many pieces of its payload a rank has deposited.
-pub fn deposited(epoch: u64, pieces: usize) -> u64 {
-    epoch << 16 | pieces as u64
+/// Pieces that a deposit is cut into at most.
+pub const MAX_PIECES: usize = 0xff;
+
+/// `epoch 40 | signature 16 | pieces 8`: how many pieces of its payload a rank has deposited, for which call.
+///
+/// The signature keeps a deposit made in one lane, or for another count, from being folded in the other: a rank of the
+/// ticketless lane has shown its call to no arrival word.
+pub fn deposited(epoch: u64, signature: u32, pieces: usize) -> u64 {
+    epoch << 24 | u64::from(signature & 0xffff) << 8 | pieces as u64
 }
 
-/// Whether `word` says that at least `pieces` pieces of operation `epoch` lie ready.
-pub fn has_deposited(word: u64, epoch: u64, pieces: usize) -> bool {
-    word >> 16 == epoch & ((1 << 48) - 1) && (word & 0xffff) as usize >= pieces
+/// Whether `word` says that at least `pieces` pieces of operation `epoch` lie ready, of a call with this signature.
+pub fn has_deposited(word: u64, epoch: u64, signature: u32, pieces: usize) -> bool {
+    word >> 8 == deposited(epoch, signature, 0) >> 8 && (word & 0xff) as usize >= pieces
 }
 
 /// Why a group failed, as stored in the poison word. Zero is "healthy".
@@ -198,8 +204,13 @@ mod tests {
     fn marks_compare_by_equality_of_epochs() {
         assert!(has_entered(entered(u64::from(u32::MAX) + 5, 9), 4));
         assert!(!has_entered(entered(5, 9), 4));
-        assert!(has_deposited(deposited(7, 3), 7, 3) && has_deposited(deposited(7, 3), 7, 2));
-        assert!(!has_deposited(deposited(7, 3), 7, 4) && !has_deposited(deposited(8, 3), 7, 1));
+        for epoch in [7, (1 << 40) + 7] {
+            let word = deposited(epoch, 0xdead_beef, MAX_PIECES);
+            assert!(has_deposited(word, 7, 0xdead_beef, MAX_PIECES) && has_deposited(word, 7, 0xdead_beef, 1));
+            assert!(!has_deposited(word, 8, 0xdead_beef, 1), "another operation");
+            assert!(!has_deposited(word, 7, 0xdead_beee, 1), "another call");
+        }
+        assert!(!has_deposited(deposited(7, 1, 3), 7, 1, 4), "too few");
     }
 
     #[test]

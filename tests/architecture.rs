@@ -1,0 +1,283 @@
+//! What the sources promise about themselves: where unsafe code is, how long files are, who depends on whom.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Longest file of the library, in lines.
+const LONGEST: usize = 450;
+
+/// A Rust source: its path from the root of the repository, and its text.
+type Source = (String, String);
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// Every Rust source below these directories.
+fn sources(directories: &[&str]) -> Vec<Source> {
+    fn walk(directory: &Path, found: &mut Vec<Source>) {
+        let Ok(entries) = std::fs::read_dir(directory) else { return };
+        for entry in entries.map(Result::unwrap) {
+            let path = entry.path();
+            if entry.file_type().unwrap().is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let name = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+                found.push((name, std::fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    directories.iter().for_each(|d| walk(&root().join(d), &mut found));
+    found.sort();
+    found
+}
+
+/// Members of the workspace, the root as the empty path, from `members = [...]`.
+fn members() -> Vec<String> {
+    let manifest = read("Cargo.toml");
+    let list = manifest.split_once("members = [").unwrap().1.split_once(']').unwrap().0;
+    let names = list.split(',').map(|n| n.trim().trim_matches('"').to_owned()).filter(|n| !n.is_empty());
+    std::iter::once(String::new()).chain(names).collect()
+}
+
+fn every_source() -> Vec<Source> {
+    let kinds = ["src", "tests", "benches", "examples", "build.rs"];
+    let directories: Vec<String> = members().iter().flat_map(|m| kinds.map(|k| join(m, k))).collect();
+    sources(&directories.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn join(member: &str, path: &str) -> String {
+    if member.is_empty() { path.to_owned() } else { format!("{member}/{path}") }
+}
+
+/// The code of a source, line by line, without comments and without what stands in quotes.
+fn code(text: &str) -> Vec<String> {
+    let strip = |line: &str| {
+        let (mut out, mut quoted, mut escaped) = (String::new(), false, false);
+        let mut rest = line.chars().peekable();
+        while let Some(c) = rest.next() {
+            match c {
+                _ if escaped => escaped = false,
+                '\\' if quoted => escaped = true,
+                '"' => quoted = !quoted,
+                '/' if !quoted && rest.peek() == Some(&'/') => break,
+                _ if !quoted => out.push(c),
+                _ => {}
+            }
+        }
+        out
+    };
+    text.lines().map(strip).collect()
+}
+
+/// Whether `word` stands in `line` as a word of its own.
+fn has_word(line: &str, word: &str) -> bool {
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        !line[..at].chars().next_back().is_some_and(part) && !line[at + word.len()..].chars().next().is_some_and(part)
+    })
+}
+
+/// Paths in backticks in the first column of the tables of a document.
+fn listed(document: &str) -> BTreeSet<String> {
+    let cells = document.lines().filter_map(|line| line.trim().strip_prefix('|')?.split('|').next());
+    let paths = cells.filter_map(|cell| cell.trim().strip_prefix('`')?.strip_suffix('`'));
+    paths.filter(|path| path.ends_with(".rs")).map(str::to_owned).collect()
+}
+
+/// Complaints about unsafe code: not listed, listed in vain, or without leave from its file or its module.
+fn unsafe_complaints(sources: &[Source], document: &str) -> Vec<String> {
+    let listed = listed(document);
+    let mut complaints = Vec::new();
+    let mut found = BTreeSet::new();
+    let allows = |text: &str| text.contains("allow(unsafe_code");
+    for (path, text) in sources {
+        if code(text).iter().any(|line| line.contains("allow(clippy::undocumented_unsafe_blocks")) {
+            complaints.push(format!("{path} lets unsafe blocks go without a SAFETY comment"));
+        }
+        if !code(text).iter().any(|line| has_word(line, "unsafe")) {
+            continue;
+        }
+        found.insert(path.clone());
+        let module = path.rsplit_once('/').map(|(directory, _)| format!("{directory}/mod.rs"));
+        let leave = sources.iter().any(|(p, t)| Some(p) == module.as_ref() && allows(t));
+        if !allows(text) && !leave {
+            complaints.push(format!("{path} has unsafe code without allow(unsafe_code)"));
+        }
+    }
+    complaints.extend(found.difference(&listed).map(|p| format!("{p} has unsafe code and is not in docs/unsafe.md")));
+    complaints.extend(listed.difference(&found).map(|p| format!("{p} is in docs/unsafe.md and has no unsafe code")));
+    complaints
+}
+
+/// Manifests that do not take over the lints which deny unsafe code and undocumented unsafe blocks.
+fn lint_complaints(manifests: &[(String, String)]) -> Vec<String> {
+    let denies = |text: &str, lint: &str| text.lines().any(|line| line.trim() == format!("{lint} = \"deny\""));
+    let mut complaints = Vec::new();
+    for lint in ["unsafe_code", "undocumented_unsafe_blocks", "missing_safety_doc"] {
+        if !manifests.first().is_some_and(|(_, text)| denies(text, lint)) {
+            complaints.push(format!("the workspace does not deny {lint}"));
+        }
+    }
+    for (name, text) in manifests {
+        if !text.contains("[lints]\nworkspace = true") {
+            complaints.push(format!("{name} does not take over the lints of the workspace"));
+        }
+    }
+    complaints
+}
+
+fn length_complaints(sources: &[Source]) -> Vec<String> {
+    let long = sources.iter().filter(|(_, text)| text.lines().count() > LONGEST);
+    long.map(|(path, text)| format!("{path} has {} lines, more than {LONGEST}", text.lines().count())).collect()
+}
+
+/// Which names no source below a directory may use, and why.
+const BOUNDARIES: &[(&str, &[&str], &str)] = &[
+    ("shm/src/", &["earlybird_hier", "earlybird"], "the node layer knows nothing above it"),
+    (
+        "shm/src/protocol/",
+        &["segment::", "mapped::", "node::", "layout::", "rustix", "libc", "memmap2"],
+        "the protocol sees places and words, never addresses or the system",
+    ),
+    ("shm/src/protocol/", &["sync::atomic"], "atomics come through crate::sync, so that they can be modelled"),
+    ("shm/src/segment/", &["protocol::", "mapped::", "node::"], "the segment knows no protocol"),
+    ("shm/src/kernels/", &["protocol::", "segment::", "mapped::", "node::"], "kernels are arithmetic only"),
+    ("hier/src/", &["earlybird"], "schedules know no communicator"),
+    (
+        "hier/src/",
+        &["segment::", "mapped::", "layout::", "protocol::", "kernels::", "sync::atomic"],
+        "schedules use no internals of the node layer",
+    ),
+    (
+        "src/",
+        &["segment::", "mapped::", "layout::", "protocol::", "kernels::"],
+        "the handle uses the node layer's face",
+    ),
+];
+
+/// Uses across a boundary. Modules count by their path (`segment::`), crates by their name.
+fn boundary_complaints(sources: &[Source]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (below, forbidden, why) in BOUNDARIES {
+        for (path, text) in sources.iter().filter(|(path, _)| path.starts_with(below)) {
+            for (number, line) in code(text).iter().enumerate() {
+                for name in forbidden.iter() {
+                    let used = match name.strip_suffix("::") {
+                        Some(module) => crosses(line, module),
+                        None if name.contains("::") => line.contains(name),
+                        None => line.contains(&format!("{name}::")) && has_word(line, name),
+                    };
+                    if used {
+                        complaints.push(format!("{path}:{}: {name}: {why}", number + 1));
+                    }
+                }
+            }
+        }
+    }
+    complaints
+}
+
+/// Whether a line of code reaches into `module` of the node layer's root.
+fn crosses(line: &str, module: &str) -> bool {
+    ["crate", "earlybird_shm"].iter().any(|from| {
+        let direct = line.contains(&format!("{from}::{module}::")) || line.contains(&format!("{from}::{module};"));
+        let group = line.split_once(&format!("{from}::{{")).is_some_and(|(_, list)| has_word(list, module));
+        direct || group
+    })
+}
+
+fn none(complaints: Vec<String>) {
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+}
+
+#[test]
+fn unsafe_code_is_where_the_list_says_and_nowhere_else() {
+    let sources = every_source();
+    assert!(sources.len() > 60, "only {} sources were found", sources.len());
+    none(unsafe_complaints(&sources, &read("docs/unsafe.md")));
+}
+
+#[test]
+fn every_member_denies_unsafe_code_without_leave_and_without_reasons() {
+    let manifests: Vec<_> = members().iter().map(|m| join(m, "Cargo.toml")).map(|m| (m.clone(), read(&m))).collect();
+    none(lint_complaints(&manifests));
+}
+
+#[test]
+fn files_are_short() {
+    let directories: Vec<String> = members().iter().map(|m| join(m, "src")).collect();
+    let sources = sources(&directories.iter().map(String::as_str).collect::<Vec<_>>());
+    none(length_complaints(&sources));
+}
+
+#[test]
+fn nobody_reaches_across_a_boundary() {
+    let sources = every_source();
+    for (below, ..) in BOUNDARIES {
+        assert!(sources.iter().any(|(path, _)| path.starts_with(below)), "{below} has no sources: stale boundary");
+    }
+    none(boundary_complaints(&sources));
+}
+
+fn source(path: &str, text: &str) -> Source {
+    (path.to_owned(), text.to_owned())
+}
+
+#[test]
+fn the_checks_refuse_bad_samples() {
+    let list = "| file | why |\n|---|---|\n| `shm/src/a.rs` | it maps |\n";
+    let good = source("shm/src/a.rs", "#![allow(unsafe_code)]\nfn f() { unsafe { g() } }\n");
+    assert!(unsafe_complaints(std::slice::from_ref(&good), list).is_empty());
+    for (sources, expected) in [
+        (vec![], "has no unsafe code"),
+        (vec![good.clone(), source("src/b.rs", "#![allow(unsafe_code)]\nunsafe impl Send for B {}")], "is not in docs"),
+        (vec![source("shm/src/a.rs", "fn f() { unsafe { g() } }")], "without allow(unsafe_code)"),
+        (vec![good.clone(), source("b.rs", "#![allow(clippy::undocumented_unsafe_blocks)]")], "SAFETY"),
+    ] {
+        let complaints = unsafe_complaints(&sources, list);
+        assert!(complaints.len() == 1 && complaints[0].contains(expected), "{complaints:?}");
+    }
+    let words = source("src/c.rs", "// unsafe\nlet a = \"unsafe { \\\" unsafe\"; // unsafe\n#![forbid(unsafe_code)]");
+    assert!(unsafe_complaints(&[good, words], list).is_empty());
+
+    assert_eq!(length_complaints(&[source("src/a.rs", &"\n".repeat(LONGEST))]).len(), 0);
+    assert_eq!(length_complaints(&[source("src/a.rs", &"\n".repeat(LONGEST + 1))]).len(), 1);
+
+    let workspace = "unsafe_code = \"deny\"\nundocumented_unsafe_blocks = \"deny\"\nmissing_safety_doc = \"deny\"\n";
+    let member = "[lints]\nworkspace = true\n";
+    let manifests = |a: &str, b: &str| lint_complaints(&[source("Cargo.toml", a), source("shm/Cargo.toml", b)]);
+    assert_eq!(manifests(&format!("{workspace}{member}"), member), Vec::<String>::new());
+    assert_eq!(manifests(&format!("{workspace}{member}"), "").len(), 1);
+    assert_eq!(manifests(&format!("{}{member}", workspace.replacen("deny", "warn", 1)), member).len(), 1);
+
+    for (path, line) in [
+        ("shm/src/protocol/flat.rs", "use crate::segment::Segment;"),
+        ("shm/src/protocol/flat.rs", "use crate::{Error, mapped::Mapped};"),
+        ("shm/src/protocol/flat.rs", "use std::sync::atomic::AtomicU64;"),
+        ("shm/src/protocol/flat.rs", "    core::sync::atomic::fence(Ordering::SeqCst);"),
+        ("shm/src/protocol/wait.rs", "rustix::thread::sched_yield();"),
+        ("shm/src/segment/map.rs", "use crate::protocol::board::Board;"),
+        ("shm/src/node.rs", "use earlybird_hier::Plan;"),
+        ("shm/src/node.rs", "earlybird::Config::default()"),
+        ("shm/src/kernels/body.rs", "use crate::node;"),
+        ("hier/src/plan.rs", "use earlybird_shm::layout::Layout;"),
+        ("src/communicator.rs", "use earlybird_shm::segment::Segment;"),
+    ] {
+        let complaints = boundary_complaints(&[source(path, line)]);
+        assert_eq!(complaints.len(), 1, "{path}: {line}: {complaints:?}");
+    }
+    for (path, line) in [
+        ("shm/src/protocol/flat.rs", "use crate::sync::{Ordering, SyncPoint}; // not std::sync::atomic"),
+        ("shm/src/node.rs", "use crate::segment::Segment;"),
+        ("hier/src/plan.rs", "use earlybird_shm::{DType, Error, Op};"),
+        ("src/communicator.rs", "use earlybird_shm::{How, JoinOptions, NodeComm};"),
+    ] {
+        assert!(boundary_complaints(&[source(path, line)]).is_empty(), "{path}: {line}");
+    }
+}
