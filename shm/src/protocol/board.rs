@@ -59,6 +59,18 @@ pub struct Need {
     pub deposit: usize,
 }
 
+/// Phases of a modelled wait.
+#[cfg(earlybird_loom)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watch {
+    /// Reads from here on are watched.
+    Start,
+    /// Reads from here on are not; those before still are.
+    Hold,
+    /// Nothing is watched.
+    Stop,
+}
+
 /// The shared state of a group as one rank sees it.
 pub trait Board {
     /// Ranks in the group.
@@ -99,9 +111,12 @@ pub trait Board {
     fn futex_wake(&self, word: &AtomicU32);
     /// Tells a model that a polled word changed; nothing in shipping code.
     fn changed(&self);
-    /// Blocks until some polled word has changed, unless `look` succeeds.
+    /// Says which reads a blocked rank is to be woken for.
     #[cfg(earlybird_loom)]
-    fn park_until_changed(&self, look: &mut dyn FnMut() -> bool);
+    fn watch(&self, watch: Watch);
+    /// Blocks until a watched word changes; returns at once if one has, or was read while it was old.
+    #[cfg(earlybird_loom)]
+    fn park(&self);
     /// Whether this model has faults or mismatches to inspect the peers for.
     #[cfg(earlybird_loom)]
     fn inspects(&self) -> bool;

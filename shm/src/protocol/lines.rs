@@ -50,10 +50,13 @@ pub struct RankLine {
 #[derive(Debug)]
 pub struct WordLine(pub AtomicU64);
 
+/// Words of a set with a bit for every rank; a model has few ranks.
+const SET_WORDS: usize = if cfg!(earlybird_loom) { 1 } else { 16 };
+
 /// The ranks whose deposits are in the accumulator, a bit each. Writer: whoever holds the fold word.
 #[repr(C, align(128))]
 #[derive(Debug)]
-pub struct RankSet(pub [AtomicU64; 16]);
+pub struct RankSet(pub [AtomicU64; SET_WORDS]);
 
 #[cfg(not(earlybird_loom))]
 const _: () = {

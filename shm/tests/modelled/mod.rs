@@ -96,7 +96,7 @@ impl Scenario {
     fn run_rank(&self, group: &Group, rank: usize) -> End {
         let dies = self.death.filter(|d| d.0 == rank).map(|d| (d.1, d.2));
         let patience =
-            Patience { preset: WaitPreset::Balanced, oversubscribed: true, timeout_ns: None, mean_wait_ns: 0 };
+            Patience { preset: WaitPreset::Balanced, oversubscribed: false, timeout_ns: None, mean_wait_ns: 0 };
         let mut member = Member::new(group.board(rank, dies), patience);
         for epoch in 1..=self.epochs {
             let send: Vec<u64> = (0..self.words).map(|w| Self::value(rank, epoch, w)).collect();
@@ -150,14 +150,6 @@ pub fn explore(name: &str, bound: Bound, scenario: Scenario) {
 
 /// Explores `scenario` and gives the ends of all ranks of each execution to `check`.
 pub fn explore_to(name: &str, bound: Bound, scenario: Scenario, check: fn(&[End])) {
-    std::panic::set_hook(Box::new({
-        let usual = std::panic::take_hook();
-        move |info| {
-            if !info.payload().is::<Died>() {
-                usual(info)
-            }
-        }
-    }));
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = bound.0;
     builder.max_branches = 50_000;
