@@ -1,3 +1,30 @@
 //! Collective operations that know processes never arrive together.
 #![forbid(unsafe_code)]
-pub use earlybird_shm::{DType, Element, Error, FoldOrder, Op};
+
+mod communicator;
+mod config;
+mod identity;
+#[cfg(feature = "cli")]
+pub mod launch;
+pub mod pattern;
+mod size_table;
+pub mod units;
+
+pub use communicator::{CallReport, Communicator};
+pub use config::Config;
+pub use earlybird_shm::{Algorithm, DType, Element, Error, FoldOrder, Op, WaitPreset};
+pub use identity::{Identity, Launcher};
+pub use size_table::SizeTable;
+
+#[cfg(test)]
+mod test_support {
+    use crate::Error;
+
+    /// The sentence of a usage error; anything else fails the test.
+    pub fn usage<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
+        match result {
+            Err(Error::Usage { message }) => message,
+            other => panic!("expected a usage error, got {other:?}"),
+        }
+    }
+}

@@ -2,13 +2,26 @@
 
 pub mod config;
 pub mod error;
+#[cfg(all(feature = "fault", not(earlybird_loom)))]
+mod fault;
 pub mod kernels;
+#[cfg(not(earlybird_loom))]
+pub mod layout;
+#[cfg(not(earlybird_loom))]
+mod mapped;
 #[cfg(earlybird_loom)]
 pub mod model;
+#[cfg(not(earlybird_loom))]
+pub mod node;
 pub mod op;
 pub mod protocol;
+#[cfg(not(earlybird_loom))]
+pub mod segment;
 pub mod sync;
 
 pub use config::{Algorithm, WaitPreset};
 pub use error::Error;
+#[cfg(not(earlybird_loom))]
+pub use node::{How, JoinOptions, NodeComm};
 pub use op::{DType, Element, FoldOrder, Op};
+pub use protocol::Report;

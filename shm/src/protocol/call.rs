@@ -3,6 +3,7 @@
 use crate::config::Algorithm;
 use crate::kernels::Kernels;
 use crate::op::{DType, FoldOrder, Op};
+use std::marker::PhantomData;
 
 /// The collective. The discriminant is part of the signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +68,7 @@ impl Signature {
 ///
 /// The buffers are private memory of this rank; only `payload.rs` touches them.
 #[derive(Debug, Clone, Copy)]
-pub struct Call {
+pub struct Call<'a> {
     /// What all ranks must have called.
     pub signature: Signature,
     /// Its hash.
@@ -84,6 +85,7 @@ pub struct Call {
     pub by_rank: bool,
     /// The algorithm to run: what the first arriver proposes, or `Flat` in the ticketless lane.
     pub algorithm: Algorithm,
+    pub(super) borrowed: PhantomData<&'a mut [u8]>,
 }
 
 /// How a payload is cut into chunks.
@@ -109,7 +111,7 @@ impl Pieces {
     }
 
     /// The payload of `call` in one piece.
-    pub fn whole(call: &Call) -> Self {
+    pub fn whole(call: &Call<'_>) -> Self {
         Pieces { elements: call.count.max(1), number: 1, count: call.count, element_bytes: call.element_bytes }
     }
 

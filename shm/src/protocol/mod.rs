@@ -26,7 +26,7 @@ mod flat;
 mod leader;
 pub mod lines;
 mod operation;
-mod payload;
+pub mod payload;
 mod publish;
 mod static_leader;
 pub mod step;

@@ -42,7 +42,7 @@ pub struct Member<B> {
 /// One operation in progress.
 pub struct Operation<'a, B> {
     pub(super) board: &'a B,
-    pub(super) call: &'a Call,
+    pub(super) call: &'a Call<'a>,
     pub(super) epoch: u64,
     pub(super) slot: usize,
     pub(super) area: usize,
@@ -67,7 +67,7 @@ impl<B: Board> Member<B> {
     }
 
     /// Runs one operation: arrive, decide, fold, publish, leave.
-    pub fn run(&mut self, call: &Call) -> Result<Report, Stop> {
+    pub fn run(&mut self, call: &Call<'_>) -> Result<Report, Stop> {
         self.epoch += 1;
         let (board, epoch) = (&self.board, self.epoch);
         let slot = (epoch % SLOTS as u64) as usize;

@@ -57,7 +57,7 @@ mod pace {
 
     impl Patience {
         /// How long to yield before sleeping.
-        pub fn yield_ns(&self) -> u64 {
+        fn yield_ns(&self) -> u64 {
             match (self.preset, self.oversubscribed) {
                 (WaitPreset::Latency, _) => 10_000_000,
                 (WaitPreset::Balanced, false) => 1_000_000,
@@ -67,16 +67,16 @@ mod pace {
             }
         }
 
-        pub fn next(&self, waited_ns: u64) -> Next {
+        pub(super) fn next(&self, waited_ns: u64) -> Next {
             if waited_ns < self.yield_ns() { Next::Yield } else { Next::Sleep }
         }
 
         /// Naps of a poll that takes long: an eighth of the wait so far, from 50 us to 1 ms.
-        pub fn nap_ns(waited_ns: u64) -> u64 {
+        pub(super) fn nap_ns(waited_ns: u64) -> u64 {
             (waited_ns / 8).clamp(50_000, 1_000_000)
         }
 
-        pub fn learn(&mut self, wake: Wake, waited_ns: u64) {
+        pub(super) fn learn(&mut self, wake: Wake, waited_ns: u64) {
             if wake == Wake::Event {
                 self.mean_wait_ns = (7 * self.mean_wait_ns + waited_ns) / 8;
             }

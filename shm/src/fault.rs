@@ -1,0 +1,67 @@
+//! Fault injection for tests (feature `fault`): a rank dies or stops at a named protocol step.
+//!
+//! `EARLYBIRD_FAULT=rank:step:n:what`, with `what` one of `kill`, `stop`, `exit`, `exec`: when `rank` reaches `step`
+//! for the n-th time. Not compiled into anything that ships.
+
+use crate::Error;
+use crate::protocol::step::Step;
+use rustix::process::{Signal, getpid, kill_process};
+use std::cell::Cell;
+use std::os::unix::process::CommandExt;
+
+#[derive(Debug, Clone, Copy)]
+enum What {
+    Kill,
+    Stop,
+    Exit,
+    Exec,
+}
+
+/// What this rank was told to do, and where.
+#[derive(Debug)]
+pub struct Fault {
+    step: Step,
+    countdown: Cell<usize>,
+    what: What,
+}
+
+impl Fault {
+    /// Reads `EARLYBIRD_FAULT`; `None` where it names another rank or is not set.
+    pub fn from_env(rank: usize) -> Result<Option<Fault>, Error> {
+        let Ok(text) = std::env::var("EARLYBIRD_FAULT") else { return Ok(None) };
+        let bad = || Error::usage(format!("EARLYBIRD_FAULT={text:?}: expected rank:step:n:kill|stop|exit|exec"));
+        let [who, step, nth, what] = text.split(':').collect::<Vec<_>>()[..] else { return Err(bad()) };
+        let fault = Fault {
+            step: step.parse()?,
+            countdown: Cell::new(nth.parse().ok().filter(|n| *n > 0).ok_or_else(bad)?),
+            what: match what {
+                "kill" => What::Kill,
+                "stop" => What::Stop,
+                "exit" => What::Exit,
+                "exec" => What::Exec,
+                _ => return Err(bad()),
+            },
+        };
+        Ok((who.parse::<usize>().map_err(|_| bad())? == rank).then_some(fault))
+    }
+
+    /// Acts if this is the place.
+    pub fn reached(&self, step: Step) {
+        if step != self.step || self.countdown.get() == 0 {
+            return;
+        }
+        self.countdown.set(self.countdown.get() - 1);
+        if self.countdown.get() > 0 {
+            return;
+        }
+        match self.what {
+            What::Kill => drop(kill_process(getpid(), Signal::KILL)),
+            What::Stop => drop(kill_process(getpid(), Signal::STOP)),
+            What::Exit => std::process::exit(0),
+            What::Exec => {
+                let error = std::process::Command::new("sleep").arg("2").exec();
+                panic!("exec of sleep failed: {error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! Joining a group: meet, claim, receive the arena, wait for everybody, leave no trace.
+//!
+//! Per rank, in this order, each step before the next becomes visible:
+//! 1. under the lock of the rendezvous file: create or open the control segment, take the lock on byte `rank` of the
+//!    rendezvous file, fill the entry, state `CLAIMED`;
+//! 2. receive and map the arena, take the lock on byte `rank` of the arena, state `ATTACHED`;
+//! 3. wait until all are `ATTACHED` (or have already said `BYE`); then the names are removed, by whoever is first.
+//!
+//! A rank that fails after step 1 says `GAVE_UP`, which ends the others' wait. A death is seen by the lock of step 1,
+//! which is kept until step 3 is over: at any time a rank that is not dead holds one of the two locks.
+
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::time::{Duration, Instant};
+
+use super::control::{ATTACHED, CLAIMED, CONTROL_BYTES, FREE, GAVE_UP, LAYOUT_VERSION, MAGIC, MAX_RANKS};
+use super::handover::{self, Door, Guest};
+use super::map::{Arena, ControlMap};
+use super::meeting::{Found, Meeting, Token};
+use super::patience::Patience;
+use super::process::{self, Identity};
+use super::{AttachOptions, roll};
+use crate::Error;
+
+/// How often a waiting rank looks whether the others are alive. A scan is one system call per rank.
+const ROLL_CALL_EVERY: Duration = Duration::from_millis(200);
+
+pub(super) struct Attached {
+    pub control: ControlMap,
+    pub arena: Arena,
+    pub me: Identity,
+}
+
+pub(super) fn attach(options: &AttachOptions) -> Result<Attached, Error> {
+    let arena_bytes = check(options)?;
+    let me = Identity::own();
+    let mut patience = Patience::new(options.timeout);
+    loop {
+        let meeting = Meeting::enter(options.dir.as_deref(), &options.key, &mut patience)?;
+        let mut joining = Joining { options, arena_bytes, me, meeting, claimed: false };
+        match joining.join(&mut patience) {
+            Ok(Some(attached)) => return Ok(attached),
+            Ok(None) => {}
+            Err(error) => {
+                joining.meeting.abandon(options.rank, joining.claimed, &mut Patience::short());
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// Refuses what cannot work and returns the bytes of the arena in whole pages.
+fn check(options: &AttachOptions) -> Result<usize, Error> {
+    let AttachOptions { rank, size, key, arena_bytes, .. } = options;
+    if !(1..=MAX_RANKS).contains(size) {
+        return Err(Error::usage(format!("{size} ranks on one node were asked for; 1 to {MAX_RANKS} are possible")));
+    }
+    if rank >= size {
+        return Err(Error::usage(format!("rank {rank} does not exist in a group of {size} ranks (0 to {})", size - 1)));
+    }
+    if key.is_empty() {
+        return Err(Error::usage(
+            "the key of the group is empty; give all ranks of a job the same name (EARLYBIRD_JOB)",
+        ));
+    }
+    if *arena_bytes == 0 {
+        return Err(Error::usage("an arena of 0 bytes was asked for; set EARLYBIRD_ARENA_MAX to at least one page"));
+    }
+    arena_bytes
+        .checked_next_multiple_of(rustix::param::page_size())
+        .filter(|bytes| *bytes <= isize::MAX as usize)
+        .ok_or_else(|| {
+            Error::usage(format!(
+                "an arena of {arena_bytes} bytes is beyond the address space; lower EARLYBIRD_ARENA_MAX"
+            ))
+        })
+}
+
+struct Joining<'a> {
+    options: &'a AttachOptions,
+    arena_bytes: usize,
+    me: Identity,
+    meeting: Meeting,
+    claimed: bool,
+}
+
+impl Joining<'_> {
+    /// `None` when the file found was a leftover, now removed, and the meeting must be entered anew.
+    fn join(&mut self, patience: &mut Patience) -> Result<Option<Attached>, Error> {
+        let (token, control, created) = match self.meeting.look()? {
+            Found::Stale(token) => {
+                self.meeting.remove(token);
+                return Ok(None);
+            }
+            Found::Fresh => {
+                let (token, control, arena, door) = self.create()?;
+                (token, control, Some((arena, door)))
+            }
+            Found::Live(token) => {
+                let control = self.open(token)?;
+                if control.is_complete(self.options.size) {
+                    // they have met and are just removing their traces
+                    self.meeting.remove(Some(token));
+                    return Ok(None);
+                }
+                self.join_living(&control)?;
+                (token, control, None)
+            }
+        };
+        self.meeting.unlock();
+        match self.attach_and_wait(token, &control, created, patience) {
+            Ok(arena) => Ok(Some(Attached { control, arena, me: self.me })),
+            Err(error) => {
+                // over already for everybody, or for us alone: then the others must not wait for us
+                if !control.is_complete(self.options.size) {
+                    if let Error::Timeout { after, .. } = &error {
+                        control.entries[self.options.rank].detail[0].store(after.as_millis().max(1) as u64, Relaxed);
+                    }
+                    control.announce(self.options.rank, GAVE_UP, self.options.size);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn create(&mut self) -> Result<(Token, ControlMap, Arena, Option<Door>), Error> {
+        let token = self.meeting.found_group()?;
+        let control = ControlMap::create(&token.control_name())?;
+        let arena = Arena::create(self.arena_bytes)?;
+        let (dir, path) = self.meeting.dir();
+        // without a socket (some file systems have none) the others go through /proc
+        let door = Door::open(dir, path, &token.door_name()).ok();
+        let header = &control.header;
+        header.layout_version.store(LAYOUT_VERSION, Relaxed);
+        header.control_bytes.store(CONTROL_BYTES as u64, Relaxed);
+        header.size.store(self.options.size as u64, Relaxed);
+        header.arena_bytes.store(self.arena_bytes as u64, Relaxed);
+        header.creator.store(self.options.rank as u64, Relaxed);
+        header.arena_fd.store(arena.fd().as_raw_fd() as u64, Relaxed);
+        self.claim(&control)?;
+        header.magic.store(MAGIC, Release);
+        Ok((token, control, arena, door))
+    }
+
+    fn open(&self, token: Token) -> Result<ControlMap, Error> {
+        let name = token.control_name();
+        let Some(control) = ControlMap::open(&name)? else {
+            return Err(Error::Unsupported {
+                what: format!("a group whose ranks share {} but not /dev/shm", self.meeting.path().display()),
+                hint: "give the containers of one node a common /dev/shm (--ipc=host), or each its own EARLYBIRD_DIR"
+                    .into(),
+            });
+        };
+        let (magic, version) = (control.header.magic.load(Acquire), control.header.layout_version.load(Relaxed));
+        let bytes = control.header.control_bytes.load(Relaxed);
+        if magic != MAGIC || version != LAYOUT_VERSION || bytes != CONTROL_BYTES as u64 {
+            return Err(Error::usage(format!(
+                "/dev/shm{name} has magic {magic:#x}, layout {version}, {bytes} bytes where {MAGIC:#x}, {LAYOUT_VERSION}, \
+                 {CONTROL_BYTES} are expected; all ranks must run the same build of earlybird"
+            )));
+        }
+        Ok(control)
+    }
+
+    /// Checks that this rank belongs to the group that is meeting, and that nobody of it has died; then claims.
+    fn join_living(&mut self, control: &ControlMap) -> Result<(), Error> {
+        let (rank, size) = (self.options.rank, self.options.size);
+        let their_size = control.header.size.load(Relaxed);
+        if their_size != size as u64 {
+            return Err(Error::usage(format!(
+                "rank {rank} was told of {size} ranks on this node, the ranks already here of {their_size}; all ranks of a \
+                 job must agree (EARLYBIRD_SIZE), different jobs need different keys (EARLYBIRD_JOB)"
+            )));
+        }
+        if control.state(rank) != FREE {
+            let pid = control.entries[rank].pid.load(Relaxed);
+            let same = self.is_me(control, rank);
+            if same || (control.state(rank) != GAVE_UP && roll::holder(self.meeting.file(), rank, 1).is_some()) {
+                return Err(Error::usage(format!(
+                    "rank {rank} of this group is already taken by process {pid}, which is alive; every rank must be given \
+                     once (EARLYBIRD_RANK), different jobs need different keys (EARLYBIRD_JOB)"
+                )));
+            }
+        }
+        if let Some(other) = (0..size).find(|&other| control.state(other) != FREE && self.is_me(control, other)) {
+            return Err(Error::usage(format!(
+                "this process has already joined as rank {other} and cannot be rank {rank} too; one process is one rank"
+            )));
+        }
+        if let Some(dead) = self.find_dead(control) {
+            return Err(self.died(control, dead));
+        }
+        let their_arena = control.header.arena_bytes.load(Relaxed);
+        if their_arena != self.arena_bytes as u64 {
+            // this rank will not come: the others need not wait for it
+            control.entries[rank].pid.store(u64::from(self.me.pid), Relaxed);
+            control.announce(rank, GAVE_UP, size);
+            return Err(Error::usage(format!(
+                "rank {rank} asks for an arena of {} bytes, the ranks already here have one of {their_arena}; \
+                 EARLYBIRD_ARENA_MAX must be the same on all ranks",
+                self.arena_bytes
+            )));
+        }
+        self.claim(control)
+    }
+
+    fn claim(&mut self, control: &ControlMap) -> Result<(), Error> {
+        let rank = self.options.rank;
+        if !roll::try_take(self.meeting.file(), rank)? {
+            return Err(Error::usage(format!("rank {rank} of this group is already taken by another process")));
+        }
+        self.claimed = true;
+        let entry = &control.entries[rank];
+        entry.pid.store(u64::from(self.me.pid), Relaxed);
+        entry.pid_namespace.store(self.me.pid_namespace, Relaxed);
+        entry.start_ticks.store(self.me.start_ticks, Relaxed);
+        for (word, bits) in entry.affinity.iter().zip(process::affinity()) {
+            word.store(bits, Relaxed);
+        }
+        if rank == 0 {
+            for (word, value) in control.policy.iter().zip(self.options.policy) {
+                word.store(value, Relaxed);
+            }
+        }
+        control.announce(rank, CLAIMED, self.options.size);
+        Ok(())
+    }
+
+    fn attach_and_wait(
+        &self,
+        token: Token,
+        control: &ControlMap,
+        created: Option<(Arena, Option<Door>)>,
+        patience: &mut Patience,
+    ) -> Result<Arena, Error> {
+        let (rank, size) = (self.options.rank, self.options.size);
+        let (arena, mut door, guest) = match created {
+            Some((arena, door)) => (arena, door, None),
+            None => {
+                let (arena, guest) = self.receive(token, control, patience)?;
+                (arena, None, guest)
+            }
+        };
+        if !roll::try_take(&arena.fd(), rank)? {
+            return Err(Error::usage(format!("rank {rank} of this group is already taken by another process")));
+        }
+        control.announce(rank, ATTACHED, size);
+        drop(guest);
+        let mut called = Instant::now();
+        while !control.is_complete(size) {
+            let bell = control.header.bell.load(Acquire);
+            self.check_progress(control, patience, &mut called)?;
+            if control.is_complete(size) {
+                break;
+            }
+            match &mut door {
+                Some(door) => door.serve(&arena.fd(), Duration::from_millis(20)),
+                None => {
+                    let wait = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+                    // whatever ends the sleep, the words are looked at again
+                    let _ = rustix::thread::futex::wait(
+                        &control.header.bell,
+                        rustix::thread::futex::Flags::empty(),
+                        bell,
+                        Some(&wait),
+                    );
+                }
+            }
+        }
+        self.meeting.finish(token, patience)?;
+        Ok(arena)
+    }
+
+    fn receive(
+        &self,
+        token: Token,
+        control: &ControlMap,
+        patience: &mut Patience,
+    ) -> Result<(Arena, Option<Guest>), Error> {
+        let (dir, path) = self.meeting.dir();
+        let by_socket = Guest::knock(dir, path, &token.door_name()).and_then(|guest| {
+            let mut called = Instant::now();
+            loop {
+                if let Some(file) = guest.receive(Duration::from_millis(50))? {
+                    return Ok(Ok((file, guest)));
+                }
+                if let Err(error) = self.check_progress(control, patience, &mut called) {
+                    return Ok(Err(error));
+                }
+            }
+        });
+        let socket_error = match by_socket {
+            Ok(Ok((file, guest))) => return Ok((Arena::adopt(file, self.arena_bytes)?, Some(guest))),
+            Ok(Err(error)) => return Err(error),
+            Err(error) => error,
+        };
+        // a creator that died closes its socket: say that, and not how the descriptor failed to come
+        if let Some(dead) = self.find_dead(control) {
+            return Err(self.died(control, dead));
+        }
+        let creator = control.header.creator.load(Relaxed) as usize;
+        let pid = control.entries.get(creator).map_or(0, |entry| entry.pid.load(Relaxed) as u32);
+        match handover::through_proc(pid, control.header.arena_fd.load(Relaxed)) {
+            Ok(file) => Ok((Arena::adopt(file, self.arena_bytes)?, None)),
+            Err(proc_error) => Err(Error::system(
+                format!(
+                    "receiving the arena from rank {creator} (process {pid}); over the socket: {socket_error}; through /proc"
+                ),
+                proc_error,
+            )),
+        }
+    }
+
+    /// One look around of a waiting rank: the dead, those who gave up, the time.
+    fn check_progress(&self, control: &ControlMap, patience: &mut Patience, called: &mut Instant) -> Result<(), Error> {
+        let size = self.options.size;
+        let gave_up = (0..size).find(|&rank| control.state(rank) == GAVE_UP);
+        let mut dead = gave_up;
+        if dead.is_none() && called.elapsed() >= ROLL_CALL_EVERY {
+            *called = Instant::now();
+            dead = self.find_dead(control);
+        }
+        let missing = || (0..size).filter(|&rank| matches!(control.state(rank), FREE | CLAIMED)).collect::<Vec<_>>();
+        if let Some(dead) = dead {
+            let waited_ms = control.entries[dead].detail[0].load(Relaxed);
+            if gave_up.is_some() && waited_ms != 0 {
+                // its patience was over before ours: the same error for the same reason
+                let after = Duration::from_millis(waited_ms);
+                return Err(Error::Timeout { missing: missing(), after, during: "attach".into() });
+            }
+            return Err(self.died(control, dead));
+        }
+        let who = || {
+            let names: Vec<String> = missing().into_iter().map(|rank| self.describe(control, rank)).collect();
+            format!("attach ({} of {size} are there; missing: {})", size - names.len(), names.join(", "))
+        };
+        let first_to_warn = || control.header.warned.compare_exchange(0, 1, AcqRel, Relaxed).is_ok();
+        patience.check(who, missing, first_to_warn)
+    }
+
+    fn describe(&self, control: &ControlMap, rank: usize) -> String {
+        let pid = control.entries[rank].pid.load(Relaxed);
+        if control.state(rank) == FREE {
+            return format!("rank {rank}, not started or elsewhere");
+        }
+        let state = match process::stat(&pid.to_string()) {
+            Some(('T', _)) => "stopped",
+            Some(('t', _)) => "held by a debugger",
+            Some(('D', _)) => "waiting for disk",
+            _ => "alive",
+        };
+        format!("rank {rank}, pid {pid}, {state}")
+    }
+
+    /// A rank that claimed its place and is gone while others still need it.
+    fn find_dead(&self, control: &ControlMap) -> Option<usize> {
+        let dead = (0..self.options.size).find(|&rank| {
+            rank != self.options.rank
+                && match control.state(rank) {
+                    FREE => false,
+                    GAVE_UP => true,
+                    _ => roll::holder(self.meeting.file(), rank, 1).is_none(),
+                }
+        })?;
+        // a rank that saw everybody attached may have gone its way since the states were read
+        (!control.is_complete(self.options.size)).then_some(dead)
+    }
+
+    fn died(&self, control: &ControlMap, rank: usize) -> Error {
+        Error::PeerDied {
+            rank,
+            pid: control.entries[rank].pid.load(Relaxed) as u32,
+            host: process::host_name(),
+            during: "attach".into(),
+        }
+    }
+
+    /// Whether the entry of `rank` was written by this very process.
+    fn is_me(&self, control: &ControlMap, rank: usize) -> bool {
+        let entry = &control.entries[rank];
+        let theirs = Identity {
+            pid: entry.pid.load(Relaxed) as u32,
+            pid_namespace: entry.pid_namespace.load(Relaxed),
+            start_ticks: entry.start_ticks.load(Relaxed),
+        };
+        theirs == self.me
+    }
+}

@@ -1,0 +1,257 @@
+//! How the processes of one node meet, share memory and see each other die.
+//!
+//! [`Segment::attach`] brings the ranks of one group together. What they share afterwards are a small control segment
+//! ([`Control`]: errors, progress) and one arena, a large address range of which only reserved parts take memory.
+//! `docs/segment.md` tells the life cycle and what is left where when somebody is killed.
+
+mod attach;
+mod control;
+mod handover;
+mod limits;
+mod map;
+mod meeting;
+mod patience;
+mod process;
+mod roll;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
+
+pub use control::{CONTROL_BYTES, Control, DETAIL_WORDS, Line, MAX_RANKS};
+pub use meeting::sweep;
+
+use crate::Error;
+use map::{Arena, ControlMap, ForkFlag};
+
+/// What a process says to join a group.
+#[derive(Debug, Clone)]
+pub struct AttachOptions {
+    /// This process's number on the node, from 0.
+    pub rank: usize,
+    /// Number of ranks on the node, 1 to [`MAX_RANKS`].
+    pub size: usize,
+    /// Names the group: equal on its ranks, different for any other group of this user on this node.
+    pub key: String,
+    /// Where to meet (`EARLYBIRD_DIR`); `/dev/shm/earlybird-<uid>` if not given. Mode 0700, created if absent. The
+    /// default directory is removed when it is empty, a given one is left.
+    pub dir: Option<PathBuf>,
+    /// Bytes of address range for payload, rounded up to whole pages; equal on all ranks. Takes no memory until reserved.
+    pub arena_bytes: usize,
+    /// Settings that must be equal on all ranks; those of rank 0 are everybody's.
+    pub policy: [u64; 32],
+    /// How long to wait for the others; `None` for ever (a death ends the wait in any case).
+    pub timeout: Option<Duration>,
+}
+
+/// Another rank's process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Its process id as it sees it itself; 0 for a rank that does not exist.
+    pub pid: u32,
+    /// The node.
+    pub host: String,
+}
+
+/// What a rank's process is doing, as far as the operating system shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerState {
+    /// Running, runnable or asleep; also when its state cannot be seen from here (another container).
+    Running,
+    /// In a system call that cannot be interrupted, usually for a disk or a network file system.
+    Disk,
+    /// Stopped by a signal (SIGSTOP, SIGTSTP).
+    Stopped,
+    /// Held by a debugger.
+    Traced,
+    /// Dead, executing another program, or not a member any more.
+    Gone,
+}
+
+impl std::fmt::Display for PeerState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            PeerState::Running => "running",
+            PeerState::Disk => "waiting for a disk",
+            PeerState::Stopped => "stopped",
+            PeerState::Traced => "held by a debugger",
+            PeerState::Gone => "gone",
+        })
+    }
+}
+
+/// This process's membership in a group. Dropping it says good-bye to the others.
+pub struct Segment {
+    rank: usize,
+    size: usize,
+    policy: [u64; 32],
+    allowed_cpus: usize,
+    host: String,
+    me: process::Identity,
+    fork: ForkFlag,
+    control: ControlMap,
+    arena: Arena,
+}
+
+impl Segment {
+    /// Joins the group and returns when all its ranks have. Nothing is left in the file system then.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for options that cannot be or disagree with the others', [`Error::PeerDied`] when a rank dies or
+    /// gives up meanwhile, [`Error::Timeout`] when one was set, [`Error::NoSpace`] when /dev/shm is full,
+    /// [`Error::Unsupported`] and [`Error::System`] when the system refuses. The group cannot be completed then; the
+    /// same key can be used again as soon as all have returned.
+    pub fn attach(options: &AttachOptions) -> Result<Segment, Error> {
+        let fork = ForkFlag::new()?;
+        let attach::Attached { control, arena, me } = attach::attach(options)?;
+        let policy = core::array::from_fn(|i| control.policy[i].load(Relaxed));
+        let allowed_cpus = allowed_cpus(&control, options.size);
+        Ok(Segment {
+            rank: options.rank,
+            size: options.size,
+            policy,
+            allowed_cpus,
+            host: process::host_name(),
+            me,
+            fork,
+            control,
+            arena,
+        })
+    }
+
+    /// This process's number on the node.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Number of ranks on the node.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Rank 0's settings.
+    pub fn policy(&self) -> [u64; 32] {
+        self.policy
+    }
+
+    /// The shared control words.
+    pub fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// Start of the arena, page-aligned, [`Segment::arena_len`] bytes, mapped until the segment is dropped.
+    ///
+    /// Other processes write to it at any time: access it through atomics, or under a protocol that excludes races.
+    /// Touching a part that was not [reserved](Segment::reserve) takes memory too, but without being refused in time.
+    pub fn arena(&self) -> *mut u8 {
+        self.arena.as_ptr()
+    }
+
+    /// Bytes of the arena's address range.
+    pub fn arena_len(&self) -> usize {
+        self.arena.len()
+    }
+
+    /// Reserves memory for a byte range of the arena, in whole pages. What this process reserved before costs nothing.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] when the node or a control group has not enough memory left; [`Error::Usage`] for a range
+    /// outside the arena.
+    pub fn reserve(&self, bytes: Range<usize>) -> Result<(), Error> {
+        self.arena.reserve(bytes)
+    }
+
+    /// Makes the pages of a byte range present and writable, so that no page fault comes later. Contents stay.
+    pub fn populate_write(&self, bytes: Range<usize>) -> Result<(), Error> {
+        self.arena.populate(bytes, true)
+    }
+
+    /// Makes the pages of a byte range present for reading. Parts nobody reserved take memory as well.
+    pub fn populate_read(&self, bytes: Range<usize>) -> Result<(), Error> {
+        self.arena.populate(bytes, false)
+    }
+
+    /// Who rank `rank` is.
+    pub fn peer(&self, rank: usize) -> Peer {
+        let pid = self.control.entries.get(rank).filter(|_| rank < self.size).map_or(0, |e| e.pid.load(Relaxed) as u32);
+        Peer { pid, host: self.host.clone() }
+    }
+
+    /// Whether the rank's process lives and has not left: one system call, below 1 us. A stopped process is alive.
+    pub fn is_alive(&self, rank: usize) -> bool {
+        rank < self.size && (rank == self.rank || roll::holder(&self.arena.fd(), rank, 1).is_some())
+    }
+
+    /// Whether the rank has left in order; ask this before taking one that is not alive for dead.
+    pub fn has_left(&self, rank: usize) -> bool {
+        rank < self.size && self.control.state(rank) == control::BYE
+    }
+
+    /// What the rank's process is doing.
+    pub fn state(&self, rank: usize) -> PeerState {
+        if !self.is_alive(rank) {
+            return PeerState::Gone;
+        }
+        let entry = &self.control.entries[rank];
+        if entry.pid_namespace.load(Relaxed) != self.me.pid_namespace {
+            return PeerState::Running;
+        }
+        match process::stat(&entry.pid.load(Relaxed).to_string()) {
+            Some((letter, start)) if start == entry.start_ticks.load(Relaxed) => match letter {
+                'D' => PeerState::Disk,
+                'T' => PeerState::Stopped,
+                't' => PeerState::Traced,
+                // the first thread of a process that lives on in others is shown as a zombie
+                _ if self.is_alive(rank) => PeerState::Running,
+                _ => PeerState::Gone,
+            },
+            // hidden from us, or it died between the two looks
+            _ if self.is_alive(rank) => PeerState::Running,
+            _ => PeerState::Gone,
+        }
+    }
+
+    /// CPUs that the ranks together may use: all their affinity masks, not more than the control group's quota grants.
+    pub fn allowed_cpus(&self) -> usize {
+        self.allowed_cpus
+    }
+
+    /// Whether this is a child made by fork, which is not a member. One load.
+    pub fn is_forked_child(&self) -> bool {
+        self.fork.is_child()
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        if !self.is_forked_child() {
+            // before the locks go with the descriptor, so that nobody takes the leave for a death
+            self.control.entries[self.rank].state.store(control::BYE, Release);
+        }
+    }
+}
+
+impl std::fmt::Debug for Segment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Segment").field("rank", &self.rank).field("size", &self.size).finish_non_exhaustive()
+    }
+}
+
+fn allowed_cpus(control: &Control, size: usize) -> usize {
+    let mut union = [0u64; 16];
+    for entry in &control.entries[..size] {
+        // attached was seen with Acquire; the masks were written before
+        debug_assert!(entry.state.load(Acquire) >= control::ATTACHED);
+        for (word, mask) in union.iter_mut().zip(&entry.affinity) {
+            *word |= mask.load(Relaxed);
+        }
+    }
+    let cpus = union.iter().map(|word| word.count_ones() as usize).sum::<usize>().max(1);
+    limits::cpu_quota(Path::new("/")).map_or(cpus, |quota| cpus.min(quota))
+}
+
+const _: fn() = || {
+    fn shared<T: Send + Sync>() {}
+    shared::<Segment>();
+};

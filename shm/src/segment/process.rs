@@ -1,0 +1,74 @@
+//! What /proc and the scheduler say about a process: its identity, its state, the CPUs it may use.
+
+use std::os::linux::fs::MetadataExt;
+
+/// Distinguishes a process from every other one on this machine, past and present, in whatever pid namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub pid: u32,
+    pub pid_namespace: u64,
+    pub start_ticks: u64,
+}
+
+impl Identity {
+    /// Of the calling process. Without /proc only the pid is known.
+    pub fn own() -> Identity {
+        let pid = std::process::id();
+        let pid_namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.st_ino());
+        let start_ticks = stat("self").map_or(0, |(_, start)| start);
+        Identity { pid, pid_namespace, start_ticks }
+    }
+}
+
+/// State letter and start time of a process, `process` being a pid or `self`.
+pub(crate) fn stat(process: &str) -> Option<(char, u64)> {
+    parse_stat(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+}
+
+fn parse_stat(line: &str) -> Option<(char, u64)> {
+    // the program name is in parentheses and may itself hold blanks and parentheses
+    let mut fields = line[line.rfind(')')? + 1..].split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    // the state is field 3, the start time field 22
+    let start = fields.nth(18)?.parse().ok()?;
+    Some((state, start))
+}
+
+/// CPUs the calling thread may run on, as 1024 bits.
+pub(crate) fn affinity() -> [u64; 16] {
+    let mut mask = [0; 16];
+    match rustix::thread::sched_getaffinity(None) {
+        Ok(set) => (0..1024).filter(|&cpu| set.is_set(cpu)).for_each(|cpu| mask[cpu / 64] |= 1 << (cpu % 64)),
+        // more CPUs than the mask holds: the number is right, which ones they are is not known
+        Err(_) => {
+            let count = std::thread::available_parallelism().map_or(1, |n| n.get()).min(1024);
+            (0..count).for_each(|cpu| mask[cpu / 64] |= 1 << (cpu % 64));
+        }
+    }
+    mask
+}
+
+/// Name of this node.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_name_with_parentheses_does_not_shift_the_fields() {
+        let line = "42 (a ) b) T 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 777 20 21";
+        assert_eq!(parse_stat(line), Some(('T', 777)));
+        assert_eq!(parse_stat("42 (cut) R 1 2"), None);
+        assert_eq!(parse_stat(""), None);
+    }
+
+    #[test]
+    fn the_calling_process_is_running() {
+        assert_eq!(stat("self").map(|(state, _)| state), Some('R'));
+        assert_eq!(Identity::own(), Identity::own());
+        assert!(affinity().iter().any(|word| *word != 0));
+    }
+}

@@ -1,0 +1,287 @@
+//! Ranks as real processes: the test binary runs itself again, and the parent tells each child line by line what to do.
+//!
+//! Every child has a watchdog, so a hang ends as a failed test and never as a hung one, and is killed and reaped when
+//! its handle is dropped.
+#![allow(unsafe_code, dead_code)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use earlybird_shm::segment::{AttachOptions, Segment};
+use rustix::process::{Pid, Signal, kill_process};
+
+const ROLE: &str = "EARLYBIRD_TEST_RANK";
+const WATCHDOG: Duration = Duration::from_secs(60);
+pub const ARENA: usize = 1 << 20;
+
+/// A directory of one test that goes away with it.
+pub struct Scratch(pub PathBuf);
+
+impl Scratch {
+    pub fn new() -> Scratch {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("ebtest-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = Path::new("/dev/shm").join(name);
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).unwrap();
+        Scratch(path)
+    }
+
+    pub fn meet(&self) -> PathBuf {
+        self.0.join("meet")
+    }
+
+    pub fn files(&self) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(self.meet()) else { return Vec::new() };
+        let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// The control segment that the only rendezvous file names.
+    pub fn control_path(&self) -> PathBuf {
+        let name = self.files().into_iter().find(|name| name.starts_with("meet-")).expect("a rendezvous file");
+        let text = std::fs::read_to_string(self.meet().join(name)).unwrap();
+        Path::new("/dev/shm").join(format!("earlybird-{}", text.split(' ').nth(2).unwrap()))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn options(dir: &Path, key: &str, rank: usize, size: usize) -> AttachOptions {
+    AttachOptions {
+        rank,
+        size,
+        key: key.into(),
+        dir: Some(dir.into()),
+        arena_bytes: ARENA,
+        policy: core::array::from_fn(|i| (rank * 100 + i) as u64),
+        timeout: None,
+    }
+}
+
+/// A child process that will be rank `rank`.
+pub struct Rank {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    watchdog: Option<(mpsc::Sender<()>, std::thread::JoinHandle<()>)>,
+}
+
+impl Rank {
+    /// Starts the process; it waits for its first command.
+    pub fn spawn(dir: &Path, key: &str, rank: usize, size: usize) -> Rank {
+        Rank::spawn_by(Command::new(std::env::current_exe().unwrap()), dir, key, rank, size)
+    }
+
+    pub fn spawn_by(mut command: Command, dir: &Path, key: &str, rank: usize, size: usize) -> Rank {
+        let mut child = command
+            .args(["--exact", "rank_process", "--nocapture", "--quiet", "--test-threads=1"])
+            .env(ROLE, format!("{key} {rank} {size} {}", dir.display()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let pid = child.id();
+        let (cancel, cancelled) = mpsc::channel();
+        let guard = std::thread::spawn(move || {
+            if cancelled.recv_timeout(WATCHDOG) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprintln!("watchdog: killing rank process {pid}");
+                signal(pid, Signal::KILL);
+            }
+        });
+        Rank { child, input, output, watchdog: Some((cancel, guard)) }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn tell(&mut self, command: &str) {
+        writeln!(self.input, "{command}").unwrap();
+    }
+
+    /// The next answer; empty when the process is gone.
+    pub fn answer(&mut self) -> String {
+        loop {
+            let mut line = String::new();
+            if self.output.read_line(&mut line).unwrap() == 0 {
+                return String::new();
+            }
+            // the test harness of the child talks too
+            if let Some(at) = line.find("> ") {
+                return line[at + 2..].trim_end().to_owned();
+            }
+        }
+    }
+
+    pub fn ask(&mut self, command: &str) -> String {
+        self.tell(command);
+        self.answer()
+    }
+
+    pub fn signal(&self, which: Signal) {
+        signal(self.pid(), which);
+    }
+
+    /// Kills without reaping: the process stays a zombie until the handle is dropped.
+    pub fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    /// Waits until the process has its lock as `rank` on some file, that is, until it has claimed its place.
+    pub fn wait_claimed(&self, rank: usize) {
+        let wanted = format!(" {} ", self.pid());
+        wait_until("the claim of a rank", || {
+            let locks = std::fs::read_to_string("/proc/locks").unwrap();
+            locks.lines().any(|line| line.contains(&wanted) && line.ends_with(&format!(" {rank} {rank}")))
+        });
+    }
+}
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        if let Some((cancel, guard)) = self.watchdog.take() {
+            drop(cancel);
+            let _ = guard.join();
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn signal(pid: u32, which: Signal) {
+    let _ = kill_process(Pid::from_raw(pid as i32).unwrap(), which);
+}
+
+/// Waits for something that must happen; the limit only turns a hang into a failure.
+pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
+    for _ in 0..6000 {
+        if happened() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("{what} did not happen");
+}
+
+pub fn team(dir: &Path, key: &str, size: usize) -> Vec<Rank> {
+    (0..size).map(|rank| Rank::spawn(dir, key, rank, size)).collect()
+}
+
+pub fn attach_all(ranks: &mut [Rank]) {
+    ranks.iter_mut().for_each(|rank| rank.tell("attach"));
+    for rank in ranks {
+        assert_eq!(rank.answer(), "ok");
+    }
+}
+
+/// What every test binary's `rank_process` runs: nothing, unless it was started as a rank.
+pub fn serve_as_rank() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let mut words = role.splitn(4, ' ');
+    let mut word = || words.next().unwrap();
+    let (key, rank, size) = (word(), word().parse().unwrap(), word().parse().unwrap());
+    let mut options = options(Path::new(word()), key, rank, size);
+    let mut segment: Option<Segment> = None;
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        println!("> {}", obey(&words, &mut options, &mut segment));
+        if words[0] == "exit" {
+            // the harness of this child must not print a verdict over a segment that is still attached
+            std::process::exit(0);
+        }
+    }
+}
+
+fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Segment>) -> String {
+    let number = |at: usize| words[at].parse::<usize>().unwrap();
+    let outcome = |result: Result<(), earlybird_shm::Error>| match result {
+        Ok(()) => "ok".to_owned(),
+        Err(error) => format!("{} {error}", error.code()),
+    };
+    match words[0] {
+        "attach" => outcome(Segment::attach(options).map(|joined| *segment = Some(joined))),
+        "arena" => {
+            options.arena_bytes = number(1);
+            "ok".into()
+        }
+        "default-dir" => {
+            options.dir = None;
+            "ok".into()
+        }
+        "timeout-ms" => {
+            options.timeout = Some(Duration::from_millis(number(1) as u64));
+            "ok".into()
+        }
+        "rank" => {
+            options.rank = number(1);
+            "ok".into()
+        }
+        "exit" | "drop" => {
+            *segment = None;
+            "ok".into()
+        }
+        "exec" => {
+            println!("> ok");
+            let error = std::os::unix::process::CommandExt::exec(Command::new("sleep").arg("60").stdout(Stdio::null()));
+            format!("exec failed: {error}")
+        }
+        other => {
+            let segment = segment.as_ref().expect("attached");
+            match other {
+                "write" => {
+                    arena_word(segment, number(1)).store(number(2) as u64, Ordering::Release);
+                    "ok".into()
+                }
+                "read" => arena_word(segment, number(1)).load(Ordering::Acquire).to_string(),
+                "policy" => format!("{:?}", &segment.policy()[..2]),
+                "alive" => segment.is_alive(number(1)).to_string(),
+                "left" => segment.has_left(number(1)).to_string(),
+                "state" => format!("{:?}", segment.state(number(1))),
+                "peer" => segment.peer(number(1)).pid.to_string(),
+                "cpus" => segment.allowed_cpus().to_string(),
+                "reserve" => outcome(segment.reserve(number(1)..number(2))),
+                "poison" => {
+                    let poison = &segment.control().poison;
+                    match poison.compare_exchange(0, number(1) as u64, Ordering::AcqRel, Ordering::Acquire) {
+                        Ok(_) => "first".into(),
+                        Err(earlier) => earlier.to_string(),
+                    }
+                }
+                "fork" => fork(segment),
+                _ => format!("unknown command {other}"),
+            }
+        }
+    }
+}
+
+fn arena_word(segment: &Segment, index: usize) -> &AtomicU64 {
+    assert!((index + 1) * 8 <= segment.arena_len());
+    // SAFETY: inside the mapping, aligned, atomic, and the segment outlives the reference.
+    unsafe { AtomicU64::from_ptr(segment.arena().add(index * 8).cast()) }
+}
+
+/// What parent and child see after a fork: is it a child, and does the parent's rank live in the child's eyes.
+fn fork(segment: &Segment) -> String {
+    // SAFETY: the child makes system calls and returns from none of its frames: it allocates nothing and exits.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let seen = i32::from(segment.is_forked_child());
+        // SAFETY: ends the child without running destructors or exit handlers.
+        unsafe { libc::_exit(seen) };
+    }
+    let pid = Pid::from_raw(pid).expect("fork");
+    let status = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap().unwrap().1;
+    format!("parent {} child {}", segment.is_forked_child(), status.exit_status() == Some(1))
+}

@@ -1,0 +1,114 @@
+//! What is sent and what must come back: values that add up exactly in any order, and a check of every element.
+//!
+//! The values are small integers, so that sums of 1024 ranks are exact in every type and a fold in any order gives the
+//! same bits. They differ by rank, element and call, so that a lost, doubled, misplaced or old contribution shows.
+
+use earlybird::pattern::mix;
+use earlybird::{Element, Error};
+
+/// Values repeat after this many elements. A prime, so that no offset by lines, chunks or slices goes unseen.
+const PERIOD: usize = 61;
+
+/// An element type that can hold the values.
+pub trait Value: Element {
+    /// The type's own form of a small integer.
+    fn from_small(value: u16) -> Self;
+}
+
+macro_rules! values {
+    ($($type:ty),*) => {$(
+        impl Value for $type {
+            fn from_small(value: u16) -> Self {
+                value.into()
+            }
+        }
+    )*};
+}
+values!(i32, i64, u32, u64, f32, f64);
+
+/// 1 to 16: what `rank` sends at the `index`th place of the period in this call.
+fn contribution(rank: usize, index: usize, call: u64) -> u16 {
+    (mix(mix(call) ^ ((rank as u64) << 32 | index as u64)) & 15) as u16 + 1
+}
+
+/// A buffer of `count` elements.
+///
+/// # Errors
+/// [`Error::NoSpace`] if the system does not give the memory.
+pub fn buffer<T: Value>(count: usize) -> Result<Vec<T>, Error> {
+    let mut buffer = Vec::new();
+    buffer.try_reserve_exact(count).map_err(|_| Error::NoSpace {
+        needed: count as u64 * T::DTYPE.size() as u64,
+        free: 0,
+        hint: "private memory for the buffers was refused; use smaller --sizes".into(),
+    })?;
+    buffer.resize(count, T::from_small(0));
+    Ok(buffer)
+}
+
+/// Writes what `rank` sends in this call.
+pub fn fill<T: Value>(send: &mut [T], rank: usize, call: u64) {
+    let period: [T; PERIOD] = std::array::from_fn(|index| T::from_small(contribution(rank, index, call)));
+    for part in send.chunks_mut(PERIOD) {
+        part.copy_from_slice(&period[..part.len()]);
+    }
+}
+
+/// Elements of `received` that are not the sum over all ranks.
+pub fn count_wrong<T: Value>(received: &[T], ranks: usize, call: u64) -> usize {
+    let sum = |index| (0..ranks).map(|rank| contribution(rank, index, call)).sum();
+    let expected: [T; PERIOD] = std::array::from_fn(|index| T::from_small(sum(index)));
+    let wrong = |part: &[T]| part.iter().zip(&expected).filter(|(seen, wanted)| seen != wanted).count();
+    received.chunks(PERIOD).map(wrong).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a correct allreduce gives.
+    fn reduced(count: usize, ranks: usize, call: u64) -> Vec<f32> {
+        let mut total = vec![0.0; count];
+        for rank in 0..ranks {
+            let mut send = vec![0.0f32; count];
+            fill(&mut send, rank, call);
+            total.iter_mut().zip(&send).for_each(|(total, sent)| *total += sent);
+        }
+        total
+    }
+
+    #[test]
+    fn a_correct_result_passes() {
+        for (count, ranks) in [(1, 1), (60, 2), (1000, 5), (61, 1024)] {
+            assert_eq!(count_wrong(&reduced(count, ranks, 9), ranks, 9), 0);
+        }
+    }
+
+    #[test]
+    fn one_wrong_element_is_counted() {
+        for index in [0, 60, 61, 999] {
+            let mut result = reduced(1000, 4, 9);
+            result[index] += 1.0;
+            assert_eq!(count_wrong(&result, 4, 9), 1);
+        }
+    }
+
+    #[test]
+    fn old_misplaced_missing_and_doubled_contributions_show() {
+        let mostly = |wrong: usize| assert!(wrong > 500, "{wrong} of 1000");
+        mostly(count_wrong(&reduced(1000, 4, 8), 4, 9));
+        mostly(count_wrong(&reduced(1000, 3, 9), 4, 9));
+        for shift in [1, 16, 32, 64, 512, 1024] {
+            mostly(count_wrong(&reduced(1000 + shift, 4, 9)[shift..], 4, 9));
+        }
+        let mut doubled = vec![0.0f32; 1000];
+        fill(&mut doubled, 0, 9);
+        let result: Vec<f32> = reduced(1000, 4, 9).iter().zip(&doubled).map(|(a, b)| a + b).collect();
+        assert_eq!(count_wrong(&result, 4, 9), 1000);
+    }
+
+    #[test]
+    fn memory_that_does_not_exist_is_an_error() {
+        assert_eq!(buffer::<f64>(usize::MAX / 16).unwrap_err().code(), "EB_NO_SPACE");
+    }
+}

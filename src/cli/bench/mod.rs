@@ -1,0 +1,243 @@
+//! `earlybird bench`: a collective under controlled arrival patterns, algorithms interleaved, every result checked.
+//!
+//! The parent starts the ranks, which are this program again with one more argument; rank 0 of them reports.
+
+mod data;
+mod report;
+mod stats;
+mod worker;
+
+use super::{fail, not_built, own_binary, parse_ranks, parse_seconds};
+use clap::{Args, ValueEnum};
+use earlybird::launch::{self, Job, Outcome};
+use earlybird::pattern::Pattern;
+use earlybird::units::parse_size;
+use earlybird::{Algorithm, Config, DType, Error, FoldOrder, WaitPreset};
+use report::Format;
+use std::process::ExitCode;
+use std::time::Duration;
+
+pub use stats::{Sample, Samples, quantile};
+
+/// Measure a collective under controlled arrival patterns
+///
+/// For every size and pattern all algorithms are measured in turn, call by call, so that they meet the same
+/// conditions. Before every call the send buffer is rewritten, the ranks line up on a second communicator and agree on
+/// an instant; each waits for its delay after it, stamps its arrival, calls, stamps its exit and checks every element.
+///
+/// tail = last exit - last arrival; latency = last exit - first arrival. The full delay is --mif times the balanced
+/// latency of static-leader for the size (at most 50 ms), or --delay. Exit code 1 if any result was wrong.
+#[derive(Args)]
+pub struct BenchArgs {
+    /// allreduce or barrier
+    #[arg(value_name = "OP", value_parser = parse_op)]
+    op: Operation,
+
+    /// Number of ranks
+    #[arg(long, value_name = "P", value_parser = parse_ranks)]
+    ranks: usize,
+
+    /// Virtual nodes (not built yet)
+    #[arg(long, value_name = "N")]
+    nodes: Option<String>,
+
+    /// Message sizes in bytes, with Ki, Mi or Gi [default: 8,64,425,1Ki,4Ki,16Ki,64Ki,256Ki,1Mi]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = parse_size)]
+    sizes: Option<Vec<u64>>,
+
+    /// Arrival patterns: balanced, random, first-late, last-late, one-late, ascending
+    #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "balanced,random,one-late")]
+    patterns: Vec<Pattern>,
+
+    /// Algorithms: auto, flat, leader, chain, static-leader, static-leader-early [default: all]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = parse_algorithm)]
+    algorithms: Option<Vec<Algorithm>>,
+
+    /// Full delay as a multiple of the balanced latency of static-leader
+    #[arg(long, value_name = "X", default_value_t = 10.0, allow_negative_numbers = true, value_parser = parse_mif, conflicts_with = "delay")]
+    mif: f64,
+
+    /// Full delay in seconds instead
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = parse_seconds)]
+    delay: Option<Duration>,
+
+    /// Late ranks use processor time instead of sleeping
+    #[arg(long)]
+    burn: bool,
+
+    /// Order of folding: arrival or rank [default: arrival]
+    #[arg(long, value_enum)]
+    order: Option<OrderChoice>,
+
+    /// Where the buffers are: private (alloc is not built yet)
+    #[arg(long, value_enum, default_value_t = BuffersChoice::Private)]
+    buffers: BuffersChoice,
+
+    /// Calls per row [default: as many as fit into 0.3 s, at least 10, at most 1000]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    iterations: Option<u32>,
+
+    /// Chooses the draws of random and one-late
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    seed: u64,
+
+    /// How rows are written
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+
+    /// How ranks wait: latency, balanced or power [default: EARLYBIRD_WAIT, else balanced]
+    #[arg(long)]
+    wait: Option<WaitPreset>,
+
+    /// Element type: i32, i64, u32, u64, f32 or f64 [default: f32]
+    #[arg(long, value_parser = parse_dtype)]
+    dtype: Option<DType>,
+
+    /// Write a page with plots (not built yet)
+    #[arg(long, value_name = "FILE")]
+    html: Option<String>,
+
+    /// Check the results against stated expectations (not built yet; results are always checked for correctness)
+    #[arg(long)]
+    check: bool,
+
+    /// A published study's settings (not built yet)
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+
+    /// Makes this process a rank; the number of processors of the job
+    #[arg(long, hide = true, value_name = "PROCESSORS")]
+    worker: Option<usize>,
+}
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    Allreduce,
+    Barrier,
+}
+
+impl Operation {
+    const fn name(self) -> &'static str {
+        match self {
+            Operation::Allreduce => "allreduce",
+            Operation::Barrier => "barrier",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum OrderChoice {
+    Arrival,
+    Rank,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum BuffersChoice {
+    Private,
+    Alloc,
+}
+
+const DEFAULT_SIZES: [u64; 9] = [8, 64, 425, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+
+/// Runs the benchmark, or one rank of it.
+pub fn run(args: &BenchArgs) -> ExitCode {
+    let code = args.refuse_what_is_not_built().and_then(|()| match args.worker {
+        Some(processors) => worker::work(args, processors),
+        None => start(args),
+    });
+    code.map_or_else(|error| fail("bench", &error), ExitCode::from)
+}
+
+/// Starts this command again as ranks. An exit by a rank's failure is 1: what failed is the thing measured.
+fn start(args: &BenchArgs) -> Result<u8, Error> {
+    // Each rank reads its environment too; a mistake in it is better said once, and before anything is started.
+    Config::from_env()?;
+    let processors = launch::allowed_cpus()?.len();
+    let mut again: Vec<_> = std::env::args_os().skip(1).collect();
+    again.extend(["--worker".into(), processors.to_string().into()]);
+    let binary = own_binary()?;
+    let job = Job::new("earlybird bench", binary.clone(), args.ranks, binary.into(), again);
+    Ok(match job.run()? {
+        Outcome::Success => 0,
+        Outcome::Failed { .. } => 1,
+        outcome => outcome.exit_code(),
+    })
+}
+
+impl BenchArgs {
+    fn refuse_what_is_not_built(&self) -> Result<(), Error> {
+        let asked = [
+            (self.nodes.is_some(), "--nodes (virtual nodes)"),
+            (self.buffers == BuffersChoice::Alloc, "--buffers alloc"),
+            (self.html.is_some(), "--html"),
+            (self.check, "--check"),
+            (self.preset.is_some(), "--preset"),
+        ];
+        if let Some((_, what)) = asked.iter().find(|(asked, _)| *asked) {
+            return Err(not_built(what));
+        }
+        let pointless = [
+            (self.sizes.is_some(), "--sizes"),
+            (self.dtype.is_some(), "--dtype"),
+            (self.order.is_some(), "--order"),
+            (self.algorithms.is_some(), "--algorithms"),
+        ];
+        match pointless.iter().find(|(given, _)| *given && self.op == Operation::Barrier) {
+            Some((_, option)) => Err(Error::usage(format!("a barrier carries no data; leave out {option}"))),
+            None => Ok(()),
+        }
+    }
+
+    fn sizes(&self) -> &[u64] {
+        match self.op {
+            Operation::Allreduce => self.sizes.as_deref().unwrap_or(&DEFAULT_SIZES),
+            Operation::Barrier => &[0],
+        }
+    }
+
+    fn algorithms(&self) -> &[Algorithm] {
+        match self.op {
+            Operation::Allreduce => self.algorithms.as_deref().unwrap_or(&Algorithm::ALL),
+            Operation::Barrier => &[Algorithm::Auto],
+        }
+    }
+
+    fn order(&self) -> FoldOrder {
+        match self.order {
+            Some(OrderChoice::Rank) => FoldOrder::Rank,
+            Some(OrderChoice::Arrival) | None => FoldOrder::Arrival,
+        }
+    }
+
+    fn dtype(&self) -> DType {
+        self.dtype.unwrap_or(DType::F32)
+    }
+}
+
+fn parse_op(text: &str) -> Result<Operation, String> {
+    match text {
+        "allreduce" => Ok(Operation::Allreduce),
+        "barrier" => Ok(Operation::Barrier),
+        "reduce" | "broadcast" | "allgather" | "reduce-scatter" => Err(not_built(text).to_string()),
+        _ => Err("the operations that can be measured are: allreduce, barrier".into()),
+    }
+}
+
+fn parse_algorithm(text: &str) -> Result<Algorithm, Error> {
+    match text {
+        "slices" | "mpi" => Err(not_built(text)),
+        plan if plan.starts_with("plan:") => Err(not_built(plan)),
+        _ => text.parse(),
+    }
+}
+
+fn parse_dtype(text: &str) -> Result<DType, String> {
+    let valid = || DType::ALL.map(DType::name).join(", ");
+    DType::ALL.into_iter().find(|dtype| dtype.name() == text).ok_or_else(|| format!("use one of: {}", valid()))
+}
+
+fn parse_mif(text: &str) -> Result<f64, String> {
+    let mif = text.parse().ok().filter(|mif: &f64| mif.is_finite() && *mif >= 0.0);
+    mif.ok_or_else(|| "give a multiple from 0 upwards, for example 10".into())
+}

@@ -1,0 +1,217 @@
+//! Rows of the result, as CSV (line by line while the run goes on), JSON or a table.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use earlybird::{Algorithm, Error};
+use serde::Serialize;
+use std::io::stdout;
+
+/// One line of the result. Field names and their order are the CSV's header.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    pub op: &'static str,
+    pub ranks: usize,
+    pub bytes: u64,
+    pub dtype: &'static str,
+    pub pattern: &'static str,
+    pub algorithm: &'static str,
+    pub iterations: usize,
+    pub tail_us_median: f64,
+    pub tail_us_p99: f64,
+    pub latency_us_median: f64,
+    pub call_us_mean: f64,
+    pub cpu_us_mean: f64,
+    pub wrong: u64,
+    pub nodes: usize,
+    /// Nothing where the delay was given instead.
+    pub mif: Option<f64>,
+    pub delay_us: f64,
+    pub order: &'static str,
+    pub buffers: &'static str,
+    pub chosen: String,
+}
+
+/// How rows are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For reading, with what was lost against static-leader.
+    Table,
+    /// One line per row, written as soon as it is known.
+    Csv,
+    /// One array of objects.
+    Json,
+}
+
+/// Takes rows and writes them to standard output.
+pub struct Report {
+    format: Format,
+    rows: Vec<Row>,
+    csv: csv::Writer<std::io::Stdout>,
+}
+
+impl Report {
+    pub fn new(format: Format) -> Report {
+        Report { format, rows: Vec::new(), csv: csv::Writer::from_writer(stdout()) }
+    }
+
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// [`Error::System`] if standard output cannot be written.
+    pub fn add(&mut self, row: Row) -> Result<(), Error> {
+        if self.format == Format::Csv {
+            self.csv.serialize(&row).map_err(cannot_write)?;
+            self.csv.flush().map_err(cannot_write)?;
+        }
+        self.rows.push(row);
+        Ok(())
+    }
+
+    /// Writes what has not been written yet and returns the number of wrong results.
+    ///
+    /// # Errors
+    /// [`Error::System`] if standard output cannot be written.
+    pub fn finish(self) -> Result<u64, Error> {
+        let text = match self.format {
+            Format::Csv => String::new(),
+            Format::Json => serde_json::to_string_pretty(&self.rows).map_err(cannot_write)? + "\n",
+            Format::Table => table(&self.rows) + &losses(&self.rows),
+        };
+        crate::cli::print(&text)?;
+        Ok(self.rows.iter().map(|row| row.wrong).sum())
+    }
+}
+
+fn cannot_write(error: impl ToString) -> Error {
+    Error::system("write the result", error)
+}
+
+/// The tail relative to that of static-leader in the same cell, if that was measured.
+fn ratio(row: &Row, rows: &[Row]) -> Option<f64> {
+    let same_cell = |other: &&Row| other.bytes == row.bytes && other.pattern == row.pattern;
+    let baseline = rows.iter().filter(same_cell).find(|other| other.algorithm == Algorithm::StaticLeader.name())?;
+    Some(row.tail_us_median / baseline.tail_us_median)
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header([
+        "bytes",
+        "pattern",
+        "delay us",
+        "algorithm",
+        "chosen",
+        "calls",
+        "tail us",
+        "p99",
+        "latency us",
+        "call us",
+        "cpu us",
+        "tail vs static-leader",
+        "wrong",
+    ]);
+    for row in rows {
+        let relative = ratio(row, rows).map_or("-".into(), |ratio| format!("{ratio:.2}x"));
+        table.add_row([
+            row.bytes.to_string(),
+            row.pattern.into(),
+            format!("{:.1}", row.delay_us),
+            row.algorithm.into(),
+            row.chosen.clone(),
+            row.iterations.to_string(),
+            format!("{:.2}", row.tail_us_median),
+            format!("{:.2}", row.tail_us_p99),
+            format!("{:.2}", row.latency_us_median),
+            format!("{:.2}", row.call_us_mean),
+            format!("{:.2}", row.cpu_us_mean),
+            relative,
+            row.wrong.to_string(),
+        ]);
+    }
+    for index in [0, 2, 5, 6, 7, 8, 9, 10, 11, 12] {
+        table.column_mut(index).expect("the table has 13 columns").set_cell_alignment(CellAlignment::Right);
+    }
+    let first = rows.first().map_or(String::new(), |row| {
+        format!("{} on {} ranks, elements {}, fold order {}\n", row.op, row.ranks, row.dtype, row.order)
+    });
+    let words = "tail = last exit - last arrival, latency = last exit - first arrival (medians, p99 of the tail); \
+                 call, cpu = mean time and processor time per rank and call\n";
+    format!("{first}{table}\n{words}")
+}
+
+/// Where an algorithm is behind the baseline, worst first, so that nobody has to look for it.
+fn losses(rows: &[Row]) -> String {
+    let mut lost: Vec<(f64, &Row)> =
+        rows.iter().filter_map(|row| Some((ratio(row, rows)?, row))).filter(|(ratio, _)| *ratio >= 1.005).collect();
+    lost.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let compared = rows.iter().filter(|row| row.algorithm != Algorithm::StaticLeader.name());
+    let compared = compared.filter(|row| ratio(row, rows).is_some()).count();
+    if compared == 0 {
+        return String::new();
+    }
+    let mut text = format!("longer tail than static-leader in {} of {compared} comparisons\n", lost.len());
+    for (ratio, row) in lost {
+        text += &format!("  {ratio:.2}x  {:>9} bytes  {:<10} {}\n", row.bytes, row.pattern, row.algorithm);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(bytes: u64, algorithm: &'static str, tail_us_median: f64) -> Row {
+        Row {
+            op: "allreduce",
+            ranks: 2,
+            bytes,
+            dtype: "f32",
+            pattern: "random",
+            algorithm,
+            iterations: 10,
+            tail_us_median,
+            tail_us_p99: 9.0,
+            latency_us_median: 3.0,
+            call_us_mean: 2.0,
+            cpu_us_mean: 1.0,
+            wrong: 0,
+            nodes: 1,
+            mif: Some(10.0),
+            delay_us: 5.0,
+            order: "arrival",
+            buffers: "private",
+            chosen: algorithm.into(),
+        }
+    }
+
+    #[test]
+    fn the_header_is_the_public_one() {
+        let mut csv = csv::Writer::from_writer(Vec::new());
+        csv.serialize(row(8, "flat", 1.5)).expect("serialize");
+        let text = String::from_utf8(csv.into_inner().expect("flush")).expect("utf-8");
+        let header = "op,ranks,bytes,dtype,pattern,algorithm,iterations,tail_us_median,tail_us_p99,latency_us_median,\
+                      call_us_mean,cpu_us_mean,wrong,nodes,mif,delay_us,order,buffers,chosen";
+        let values = "allreduce,2,8,f32,random,flat,10,1.5,9.0,3.0,2.0,1.0,0,1,10.0,5.0,arrival,private,flat";
+        assert_eq!(text, format!("{header}\n{values}\n"));
+    }
+
+    #[test]
+    fn losses_are_named_worst_first() {
+        let rows = [
+            row(8, "static-leader", 2.0),
+            row(8, "flat", 1.0),
+            row(8, "chain", 3.0),
+            row(64, "static-leader", 1.0),
+            row(64, "flat", 4.0),
+            row(425, "flat", 9.0),
+        ];
+        let text = losses(&rows);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "longer tail than static-leader in 2 of 3 comparisons");
+        assert!(lines[1].contains("4.00x") && lines[1].contains("64 bytes"), "{text}");
+        assert!(lines[2].contains("1.50x") && lines[2].contains("chain"), "{text}");
+        assert_eq!(lines.len(), 3);
+        assert!(table(&rows).contains("0.50x"));
+        assert_eq!(losses(&rows[5..]), "");
+    }
+}

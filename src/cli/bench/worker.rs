@@ -1,0 +1,253 @@
+//! One rank of a benchmark: lines up, comes late as told, calls, stamps, checks.
+
+use super::data::{self, Value};
+use super::report::{Report, Row};
+use super::stats::{Sample, Samples, quantile};
+use super::{BenchArgs, Operation};
+use crate::cli::lineup::{Lineup, burn, now_ns, thread_cpu_ns};
+use earlybird::pattern::Pattern;
+use earlybird::{Algorithm, Communicator, Config, DType, Error, FoldOrder, Identity, Op, SizeTable};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Calls of each algorithm before those that count.
+const WARM_UP: u64 = 3;
+/// Balanced calls of static-leader that the delay is taken from.
+const PILOT: u64 = 15;
+/// A delay that follows from a measured time is never longer.
+const DELAY_CAP: Duration = Duration::from_millis(50);
+/// What the calls of one row may take together, when their number is left to us.
+const ROW_BUDGET: Duration = Duration::from_millis(300);
+
+/// Measures everything that was asked for; the exit code of this rank.
+pub fn work(args: &BenchArgs, processors: usize) -> Result<u8, Error> {
+    match args.dtype() {
+        DType::I32 => measure_all::<i32>(args, processors),
+        DType::I64 => measure_all::<i64>(args, processors),
+        DType::U32 => measure_all::<u32>(args, processors),
+        DType::U64 => measure_all::<u64>(args, processors),
+        DType::F32 => measure_all::<f32>(args, processors),
+        DType::F64 => measure_all::<f64>(args, processors),
+    }
+}
+
+fn measure_all<T: Value>(args: &BenchArgs, processors: usize) -> Result<u8, Error> {
+    let identity = Identity::detect()?;
+    let config = Config { order: args.order(), ..Config::from_env()? };
+    let config = Config { wait: args.wait.unwrap_or(config.wait), ..config };
+    let plain = Config {
+        algorithm: Algorithm::Auto,
+        allreduce: SizeTable::default(),
+        order: FoldOrder::Arrival,
+        ..config.clone()
+    };
+    let comm = Communicator::connect(config, identity.clone())?;
+    let lineup = Lineup::connect(plain, identity, processors)?;
+
+    let mut report = (comm.rank() == 0).then(|| Report::new(args.format));
+    let rows = args.sizes().len() * args.patterns.len() * args.algorithms().len();
+    let progress = progress_bar(comm.rank(), rows as u64);
+    let mut bench = Bench::<T> { args, comm, lineup, calls: 0, send: Vec::new(), receive: Vec::new() };
+    for &bytes in args.sizes() {
+        bench.resize(bytes)?;
+        // The balanced time is needed only where a delay follows from it.
+        let needs_base = args.delay.is_none() && args.patterns.iter().any(|&pattern| pattern != Pattern::Balanced);
+        let base_us = if needs_base { bench.balanced_us()? } else { 0.0 };
+        for &pattern in &args.patterns {
+            let delay_us = match args.delay {
+                _ if pattern == Pattern::Balanced => 0.0,
+                Some(delay) => delay.as_secs_f64() * 1e6,
+                None => (args.mif * base_us).min(DELAY_CAP.as_secs_f64() * 1e6),
+            };
+            progress.set_message(format!("{bytes} bytes, {pattern}"));
+            for row in bench.cell(bytes, pattern, delay_us)? {
+                progress.inc(1);
+                if let Some(report) = &mut report {
+                    progress.suspend(|| report.add(row))?;
+                }
+            }
+        }
+    }
+    progress.finish_and_clear();
+    let wrong = report.map_or(Ok(0), Report::finish)?;
+    if wrong > 0 {
+        earlybird::launch::say(format_args!("earlybird bench: {wrong} wrong results; see the column `wrong`"));
+    }
+    Ok(u8::from(wrong > 0))
+}
+
+fn progress_bar(rank: usize, rows: u64) -> ProgressBar {
+    if rank != 0 {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} rows, {eta} left: {msg}");
+    ProgressBar::new(rows).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+struct Bench<'a, T> {
+    args: &'a BenchArgs,
+    comm: Communicator,
+    lineup: Lineup,
+    /// Calls so far, the same on all ranks: makes the data of every call different.
+    calls: u64,
+    send: Vec<T>,
+    receive: Vec<T>,
+}
+
+/// What the calls of one algorithm in one cell gave.
+#[derive(Default)]
+struct Record {
+    words: Vec<i64>,
+    /// How often each algorithm was the one that ran.
+    chosen: BTreeMap<&'static str, usize>,
+}
+
+impl<T: Value> Bench<'_, T> {
+    fn resize(&mut self, bytes: u64) -> Result<(), Error> {
+        let elements = usize::try_from(bytes).unwrap_or(usize::MAX) / T::DTYPE.size();
+        self.send = data::buffer(elements.max(1))?;
+        self.receive = data::buffer(elements.max(1))?;
+        Ok(())
+    }
+
+    /// Median latency of static-leader when all arrive together, in microseconds; the same value on all ranks.
+    fn balanced_us(&mut self) -> Result<f64, Error> {
+        let mut record = Record::default();
+        for iteration in 0..WARM_UP + PILOT {
+            if iteration == WARM_UP {
+                record = Record::default();
+            }
+            self.call(Algorithm::StaticLeader, Pattern::Balanced, iteration, 0.0, &mut record)?;
+        }
+        Ok(quantile(&self.collect(&record)?.latencies_us(), 0.5))
+    }
+
+    /// All algorithms under one pattern, taking turns call by call, each round beginning with another one.
+    fn cell(&mut self, bytes: u64, pattern: Pattern, delay_us: f64) -> Result<Vec<Row>, Error> {
+        let algorithms = self.args.algorithms();
+        let mut records: Vec<Record> = Vec::new();
+        let start_ns = now_ns();
+        self.rounds(&mut records, pattern, 0..WARM_UP, delay_us)?;
+        let iterations = match self.args.iterations {
+            Some(iterations) => u64::from(iterations),
+            None => {
+                let round_ns = self.lineup.max(now_ns() - start_ns)? as f64 / WARM_UP as f64;
+                let budget_ns = ROW_BUDGET.as_nanos() as f64 * algorithms.len() as f64;
+                (budget_ns / round_ns).clamp(10.0, 1000.0) as u64
+            }
+        };
+        self.rounds(&mut records, pattern, 0..iterations, delay_us)?;
+
+        let carries_data = self.args.op == Operation::Allreduce;
+        let mut rows = Vec::new();
+        for (&algorithm, record) in algorithms.iter().zip(&records) {
+            let samples = self.collect(record)?;
+            let tails_us = samples.tails_us();
+            let mut chosen: Vec<_> = record.chosen.iter().collect();
+            chosen.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+            let chosen: Vec<&str> = chosen.into_iter().map(|(name, _)| *name).collect();
+            rows.push(Row {
+                op: self.args.op.name(),
+                ranks: self.comm.size(),
+                bytes,
+                dtype: if carries_data { T::DTYPE.name() } else { "-" },
+                pattern: pattern.name(),
+                algorithm: algorithm.name(),
+                iterations: tails_us.len(),
+                tail_us_median: rounded(quantile(&tails_us, 0.5)),
+                tail_us_p99: rounded(quantile(&tails_us, 0.99)),
+                latency_us_median: rounded(quantile(&samples.latencies_us(), 0.5)),
+                call_us_mean: rounded(samples.call_us_mean()),
+                cpu_us_mean: rounded(samples.cpu_us_mean()),
+                wrong: match self.args.op {
+                    Operation::Allreduce => samples.wrong(),
+                    Operation::Barrier => samples.left_too_early(),
+                },
+                nodes: 1,
+                mif: self.args.delay.is_none().then_some(self.args.mif),
+                delay_us: rounded(delay_us),
+                order: match self.args.order() {
+                    _ if !carries_data => "-",
+                    FoldOrder::Arrival => "arrival",
+                    FoldOrder::Rank => "rank",
+                },
+                buffers: "private",
+                chosen: chosen.join("+"),
+            });
+        }
+        Ok(rows)
+    }
+
+    /// Rounds of calls, one of each algorithm; earlier records are dropped.
+    fn rounds(
+        &mut self,
+        records: &mut Vec<Record>,
+        pattern: Pattern,
+        iterations: std::ops::Range<u64>,
+        delay_us: f64,
+    ) -> Result<(), Error> {
+        let algorithms = self.args.algorithms();
+        *records = algorithms.iter().map(|_| Record::default()).collect();
+        for iteration in iterations {
+            for turn in 0..algorithms.len() {
+                let index = (turn + iteration as usize) % algorithms.len();
+                self.call(algorithms[index], pattern, iteration, delay_us, &mut records[index])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One measured call.
+    fn call(
+        &mut self,
+        algorithm: Algorithm,
+        pattern: Pattern,
+        iteration: u64,
+        delay_us: f64,
+        record: &mut Record,
+    ) -> Result<(), Error> {
+        let (rank, size) = (self.comm.rank(), self.comm.size());
+        self.comm.set_algorithm(algorithm)?;
+        self.calls += 1;
+        if self.args.op == Operation::Allreduce {
+            data::fill(&mut self.send, rank, self.calls);
+        }
+        let delay_ns = (delay_us * 1e3 * pattern.fraction(size, rank, iteration, self.args.seed)) as i64;
+        let start_ns = self.lineup.agree_on_start_ns()?;
+        if self.args.burn {
+            self.lineup.wait_until(start_ns);
+            burn(delay_ns);
+        } else {
+            self.lineup.wait_until(start_ns + delay_ns);
+        }
+
+        let cpu_before_ns = thread_cpu_ns();
+        let arrival_ns = now_ns();
+        match self.args.op {
+            Operation::Allreduce => self.comm.all_reduce_into(&self.send, &mut self.receive, Op::Sum)?,
+            Operation::Barrier => self.comm.barrier()?,
+        }
+        let exit_ns = now_ns();
+        let cpu_ns = thread_cpu_ns() - cpu_before_ns;
+
+        let wrong = match self.args.op {
+            Operation::Allreduce => data::count_wrong(&self.receive, size, self.calls) as i64,
+            Operation::Barrier => 0,
+        };
+        record.words.extend(Sample { arrival_ns, exit_ns, cpu_ns, wrong }.to_words());
+        if let Some(call) = self.comm.last_call() {
+            *record.chosen.entry(call.algorithm.name()).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    fn collect(&self, record: &Record) -> Result<Samples, Error> {
+        Samples::from_words(&self.lineup.gather(&record.words)?, self.comm.size())
+    }
+}
+
+/// To a nanosecond: the stamps know no more.
+fn rounded(us: f64) -> f64 {
+    (us * 1e3).round() / 1e3
+}

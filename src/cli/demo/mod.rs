@@ -1,0 +1,189 @@
+//! `earlybird demo`: processes train a small model together while one of them is always late.
+//!
+//! It shows what the library is for on real data: the time per step and the tail with the classical algorithm and with
+//! the library's own choice, and that the result is, bit for bit, that of one process.
+
+mod data;
+mod model;
+mod plot;
+mod train;
+
+use super::bench::quantile;
+use super::lineup::Lineup;
+use super::{fail, own_binary, parse_seconds, print};
+use clap::Args;
+use data::{FEATURES, Wines};
+use earlybird::launch::{self, Job, Outcome, say};
+use earlybird::{Algorithm, Communicator, Config, Error, FoldOrder, Identity};
+use indicatif::{ProgressBar, ProgressStyle};
+use model::Model;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use train::Run;
+
+/// Train a small model with several processes, one always late
+///
+/// Trains twice, with static-leader and with auto, in rank order; in every step another rank is late. Shows time per
+/// step and tail, compares the parameters of every rank bit for bit with a training in one process, and draws arrivals
+/// and exits. Exit code 1 if any parameter differs.
+#[derive(Args)]
+pub struct DemoArgs {
+    /// Number of processes
+    #[arg(long, value_name = "P", default_value = "4", value_parser = clap::value_parser!(u32).range(2..=64))]
+    ranks: u32,
+
+    /// Steps of each training
+    #[arg(long, value_name = "K", default_value = "200", value_parser = clap::value_parser!(u32).range(16..=100_000))]
+    steps: u32,
+
+    /// How late the late rank is, in seconds
+    #[arg(long, value_name = "S", default_value = "0.005", allow_negative_numbers = true, value_parser = parse_seconds)]
+    delay: Duration,
+
+    /// Where the picture of arrivals and exits goes
+    #[arg(long, value_name = "FILE", default_value = "earlybird-demo.svg")]
+    svg: PathBuf,
+
+    /// Makes this process a rank; the number of processors of the job
+    #[arg(long, hide = true, value_name = "PROCESSORS")]
+    worker: Option<usize>,
+}
+
+/// The algorithms that are compared, the classical one first.
+const ALGORITHMS: [Algorithm; 2] = [Algorithm::StaticLeader, Algorithm::Auto];
+
+/// Runs the demonstration, or one rank of it.
+pub fn run(args: &DemoArgs) -> ExitCode {
+    let code = match args.worker {
+        Some(processors) => work(args, processors),
+        None => start(args),
+    };
+    code.map_or_else(|error| fail("demo", &error), ExitCode::from)
+}
+
+fn start(args: &DemoArgs) -> Result<u8, Error> {
+    // Mistakes are better said once, and before anything is started.
+    Config::from_env()?;
+    let directory = args.svg.parent().filter(|parent| !parent.as_os_str().is_empty());
+    if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
+        return Err(Error::usage(format!("--svg: {} is not a directory; create it first", directory.display())));
+    }
+    let processors = launch::allowed_cpus()?.len();
+    let mut again: Vec<_> = std::env::args_os().skip(1).collect();
+    again.extend(["--worker".into(), processors.to_string().into()]);
+    let binary = own_binary()?;
+    let job = Job::new("earlybird demo", binary.clone(), args.ranks as usize, binary.into(), again);
+    Ok(match job.run()? {
+        Outcome::Success => 0,
+        Outcome::Failed { .. } => 1,
+        outcome => outcome.exit_code(),
+    })
+}
+
+/// One rank; rank 0 reports.
+fn work(args: &DemoArgs, processors: usize) -> Result<u8, Error> {
+    let wines = Wines::load();
+    let identity = Identity::detect()?;
+    let config = Config { order: FoldOrder::Rank, ..Config::from_env()? };
+    let comm = Communicator::connect(config.clone(), identity.clone())?;
+    let lineup = Lineup::connect(config, identity, processors)?;
+    let rank = comm.rank();
+    let steps = args.steps as usize;
+    let before = Model::new(wines.classes);
+    if rank == 0 {
+        print(&introduction(args, &wines, &before, processors))?;
+    }
+    let progress = progress_bar(rank, steps * ALGORITHMS.len());
+    let mut runs = Vec::new();
+    for algorithm in ALGORITHMS {
+        progress.set_message(algorithm.name());
+        runs.push(train::train(&comm, &lineup, &wines, algorithm, steps, args.delay, || progress.inc(1))?);
+    }
+    progress.finish_and_clear();
+    drop((comm, lineup));
+    if rank == 0 { report(args, &wines, &before, &runs) } else { Ok(0) }
+}
+
+fn progress_bar(rank: usize, steps: usize) -> ProgressBar {
+    if rank != 0 {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} step {pos}/{len}, {msg}");
+    ProgressBar::new(steps as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// What is about to happen, on which data.
+fn introduction(args: &DemoArgs, wines: &Wines, model: &Model, processors: usize) -> String {
+    let (ranks, steps, delay_ms) = (args.ranks, args.steps, args.delay.as_secs_f64() * 1e3);
+    let (learned, held_out, classes) = (wines.training.len(), wines.held_out.len(), wines.classes);
+    let count = model.parameters().len();
+    let bytes = size_of_val(model.parameters());
+    format!(
+        "{ranks} processes on {processors} processors train a small classifier together.\n\
+         In every step one of them, in turn, comes {delay_ms} ms late.\n\n\
+         data      quality of red wine in {classes} classes from {FEATURES} measurements: {learned} wines to learn \
+         from, {held_out} held out\n          {}\n\
+         model     {FEATURES}-{}-{classes}: {count} parameters of f32, one allreduce of {bytes} bytes per step, \
+         folded in rank order\n\
+         training  {steps} steps of gradient descent over all wines, once with each algorithm\n\n",
+        data::SOURCE,
+        model::HIDDEN,
+    )
+}
+
+/// Prints the figures, checks the parameters, draws.
+fn report(args: &DemoArgs, wines: &Wines, before: &Model, runs: &[Run]) -> Result<u8, Error> {
+    print(&figures(runs))?;
+    for (what, examples) in [("learned", &wines.training), ("held out", &wines.held_out)] {
+        let (start, end) = (before.quality(examples), runs[1].model.quality(examples));
+        let (right_before, right_after) = (start.accuracy * 100.0, end.accuracy * 100.0);
+        print(&format!(
+            "{what:<10}loss {:.3} -> {:.3}, right {right_before:.1} % -> {right_after:.1} %\n",
+            start.loss, end.loss
+        ))?;
+    }
+    let alone = train::train_alone(wines, args.ranks as usize, args.steps as usize);
+    let mut differing = 0;
+    for run in runs {
+        let ranks = train::ranks_that_differ(run, &alone);
+        let algorithm = run.algorithm;
+        if ranks.is_empty() {
+            print(&format!(
+                "bits      {algorithm}: the parameters of all ranks equal those of one process, bit for bit\n"
+            ))?;
+        } else {
+            say(format_args!(
+                "earlybird demo: {algorithm}: the parameters of rank(s) {ranks:?} differ from those of one process"
+            ));
+            differing += 1;
+        }
+    }
+    plot::draw(&args.svg, runs, args.ranks as usize, args.delay)?;
+    print(&format!("picture   {}\n", args.svg.display()))?;
+    Ok(u8::from(differing > 0))
+}
+
+/// Time per step and tail of each run, and how they compare.
+fn figures(runs: &[Run]) -> String {
+    let mut text =
+        format!("{:<24}{:>14}{:>14}{:>14}{:>14}\n", "algorithm", "step ms", "tail us", "tail p99 us", "cpu us/call");
+    let mut tails_us = Vec::new();
+    for run in runs {
+        let chosen = run.chosen.iter().copied().collect::<Vec<_>>().join("+");
+        let name = match run.algorithm.name() {
+            name if name == chosen || chosen.is_empty() => name.to_owned(),
+            name => format!("{name} ({chosen})"),
+        };
+        let tails = run.samples.tails_us();
+        let (median_us, p99_us) = (quantile(&tails, 0.5), quantile(&tails, 0.99));
+        let step_ms = quantile(&run.samples.steps_us(), 0.5) / 1e3;
+        let cpu_us = run.samples.cpu_us_mean();
+        text += &format!("{name:<24}{step_ms:>14.3}{median_us:>14.1}{p99_us:>14.1}{cpu_us:>14.1}\n");
+        tails_us.push(median_us);
+    }
+    let ratio = tails_us[1] / tails_us[0];
+    let verdict = if ratio < 1.0 { "shorter" } else { "not shorter" };
+    text + "step = last exit to last exit, tail = last arrival to last exit (medians over the steps)\n\n"
+        + &format!("tail      of auto is {ratio:.2} times that of static-leader: {verdict}\n")
+}

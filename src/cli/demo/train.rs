@@ -1,0 +1,118 @@
+//! Data-parallel training: every rank computes the gradient of its shard, allreduce adds them up, all take the same
+//! step. And the same in one process, which is what the parallel result is held against.
+
+use super::data::{Example, Wines};
+use super::model::Model;
+use crate::cli::bench::{Sample, Samples};
+use crate::cli::lineup::{Lineup, now_ns, thread_cpu_ns};
+use earlybird::{Algorithm, Communicator, Error, Op};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The rank that comes late in a step: they take turns.
+pub fn late_rank(step: usize, ranks: usize) -> usize {
+    step % ranks
+}
+
+/// What one training run gave.
+pub struct Run {
+    /// The algorithm that was asked for.
+    pub algorithm: Algorithm,
+    /// The algorithms that ran.
+    pub chosen: BTreeSet<&'static str>,
+    /// Arrivals and exits of every rank in every step.
+    pub samples: Samples,
+    /// The model of this rank after the last step.
+    pub model: Model,
+    /// The parameters of every rank after the last step, as bits.
+    pub parameter_bits: Vec<Vec<u32>>,
+}
+
+/// Trains with one algorithm; collective. `after_step` is called when a step is done.
+///
+/// # Errors
+/// What the collectives fail with.
+pub fn train(
+    comm: &Communicator,
+    lineup: &Lineup,
+    wines: &Wines,
+    algorithm: Algorithm,
+    steps: usize,
+    delay: Duration,
+    after_step: impl Fn(),
+) -> Result<Run, Error> {
+    let (rank, ranks) = (comm.rank(), comm.size());
+    comm.set_algorithm(algorithm)?;
+    let shard: Vec<Example> = wines.shard(rank, ranks);
+    let mut model = Model::new(wines.classes);
+    let mut words = Vec::new();
+    let mut chosen = BTreeSet::new();
+    lineup.wait_until(lineup.agree_on_start_ns()?);
+    for step in 0..steps {
+        let mut gradient = model.gradient(&shard);
+        if late_rank(step, ranks) == rank {
+            std::thread::sleep(delay);
+        }
+        let cpu_before_ns = thread_cpu_ns();
+        let arrival_ns = now_ns();
+        comm.all_reduce_in_place(&mut gradient, Op::Sum)?;
+        let exit_ns = now_ns();
+        let cpu_ns = thread_cpu_ns() - cpu_before_ns;
+        words.extend(Sample { arrival_ns, exit_ns, cpu_ns, wrong: 0 }.to_words());
+        chosen.extend(comm.last_call().map(|call| call.algorithm.name()));
+        model.step(&gradient, wines.training.len());
+        after_step();
+    }
+    let samples = Samples::from_words(&lineup.gather(&words)?, ranks)?;
+    let bits: Vec<i64> = model.parameters().iter().map(|value| i64::from(value.to_bits())).collect();
+    let parameter_bits =
+        lineup.gather(&bits)?.chunks(bits.len()).map(|rank| rank.iter().map(|&bits| bits as u32).collect()).collect();
+    Ok(Run { algorithm, chosen, samples, model, parameter_bits })
+}
+
+/// The same training in this process alone: the gradients of the same shards, added in rank order.
+pub fn train_alone(wines: &Wines, ranks: usize, steps: usize) -> Model {
+    let shards: Vec<Vec<Example>> = (0..ranks).map(|rank| wines.shard(rank, ranks)).collect();
+    let mut model = Model::new(wines.classes);
+    for _ in 0..steps {
+        let mut gradients = shards.iter().map(|shard| model.gradient(shard));
+        let mut total = gradients.next().expect("there is at least one rank");
+        for gradient in gradients {
+            total.iter_mut().zip(&gradient).for_each(|(total, value)| *total += value);
+        }
+        model.step(&total, wines.training.len());
+    }
+    model
+}
+
+/// Ranks whose parameters are not those of the model, bit for bit.
+pub fn ranks_that_differ(run: &Run, model: &Model) -> Vec<usize> {
+    let wanted: Vec<u32> = model.parameters().iter().map(|value| value.to_bits()).collect();
+    (0..run.parameter_bits.len()).filter(|&rank| run.parameter_bits[rank] != wanted).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_bit_in_one_rank_is_a_difference() {
+        let wines = Wines::load();
+        let model = train_alone(&wines, 2, 1);
+        let bits: Vec<u32> = model.parameters().iter().map(|value| value.to_bits()).collect();
+        let samples = Samples::from_words(&[0; 4 * Sample::WORDS], 2).expect("whole samples");
+        let parameter_bits = vec![bits.clone(), bits];
+        let algorithm = Algorithm::Auto;
+        let mut run = Run { algorithm, chosen: BTreeSet::new(), samples, model: model.clone(), parameter_bits };
+        assert_eq!(ranks_that_differ(&run, &model), [0; 0]);
+        run.parameter_bits[1][100] ^= 1;
+        assert_eq!(ranks_that_differ(&run, &model), [1]);
+    }
+
+    #[test]
+    fn another_order_of_folding_gives_other_bits() {
+        // Otherwise the comparison would show nothing.
+        let wines = Wines::load();
+        assert_ne!(train_alone(&wines, 4, 5).parameters(), train_alone(&wines, 3, 5).parameters());
+    }
+}

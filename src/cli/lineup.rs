@@ -1,0 +1,105 @@
+//! Lines ranks up at one instant and collects what they saw: the part that `bench` and `demo` share.
+//!
+//! Stamps are CLOCK_MONOTONIC, which all processes of a node read alike. Lining up and collecting use a communicator
+//! of their own, so that the measured one sees nothing but the measured calls.
+
+use earlybird::{Communicator, Config, Error, Identity, Op};
+use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use std::num::NonZeroU64;
+
+/// A rank spins for the last part of a wait, because a sleep ends late by about this much.
+const SPIN_NS: i64 = 50_000;
+
+/// Nanoseconds of the clock that all ranks share.
+pub fn now_ns() -> i64 {
+    read(ClockId::Monotonic)
+}
+
+/// Processor time that this thread has used, in nanoseconds.
+pub fn thread_cpu_ns() -> i64 {
+    read(ClockId::ThreadCPUTime)
+}
+
+fn read(clock: ClockId) -> i64 {
+    let time = clock_gettime(clock);
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+/// The second communicator of a measured group.
+pub struct Lineup {
+    comm: Communicator,
+    spin_ns: i64,
+    lead_ns: i64,
+}
+
+impl Lineup {
+    /// Joins under the name of the measured group with `-lineup` added. Collective. `processors` is how many the job
+    /// may use; a bound rank cannot find that out by itself.
+    ///
+    /// # Errors
+    /// What [`Communicator::connect`] fails with.
+    pub fn connect(config: Config, mut identity: Identity, processors: usize) -> Result<Lineup, Error> {
+        // Sleeps end within microseconds instead of the default 50; refused only by old kernels, then stamps show it.
+        let _ = set_current_timer_slack(NonZeroU64::new(1));
+        identity.key.push_str("-lineup");
+        let comm = Communicator::connect(config, identity)?;
+        let crowded = comm.size() > processors;
+        // Who shares a processor must not spin while others compute; and the last rank to be lined up may have to wait
+        // until all others have been scheduled once.
+        let spin_ns = if crowded { 0 } else { SPIN_NS };
+        let lead_ns = 60_000 + spin_ns + if crowded { 100_000 + 30_000 * comm.size() as i64 } else { 30_000 };
+        Ok(Lineup { comm, spin_ns, lead_ns })
+    }
+
+    /// Waits for all ranks and agrees on an instant shortly after the last of them came.
+    ///
+    /// # Errors
+    /// What the collective fails with.
+    pub fn agree_on_start_ns(&self) -> Result<i64, Error> {
+        Ok(self.max(now_ns() + self.lead_ns)?.max(0))
+    }
+
+    /// The largest of all ranks' values.
+    ///
+    /// # Errors
+    /// What the collective fails with.
+    pub fn max(&self, value: i64) -> Result<i64, Error> {
+        let mut values = [value];
+        self.comm.all_reduce_in_place(&mut values, Op::Max)?;
+        Ok(values[0])
+    }
+
+    /// Sleeps, and spins where every rank has a processor, until `at_ns`.
+    pub fn wait_until(&self, at_ns: i64) {
+        let sleep_until_ns = at_ns - self.spin_ns;
+        while now_ns() < sleep_until_ns {
+            let until = Timespec { tv_sec: sleep_until_ns / 1_000_000_000, tv_nsec: sleep_until_ns % 1_000_000_000 };
+            // Interrupted sleeps are taken up again by the loop.
+            let _ = clock_nanosleep_absolute(ClockId::Monotonic, &until);
+        }
+        while now_ns() < at_ns {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Every rank's `mine`, which has the same length on all, in rank order.
+    ///
+    /// # Errors
+    /// What the collective fails with.
+    pub fn gather(&self, mine: &[i64]) -> Result<Vec<i64>, Error> {
+        let mut all = vec![0; mine.len() * self.comm.size()];
+        let first = self.comm.rank() * mine.len();
+        all[first..first + mine.len()].copy_from_slice(mine);
+        self.comm.all_reduce_in_place(&mut all, Op::Sum)?;
+        Ok(all)
+    }
+}
+
+/// Uses up `cpu_ns` of this thread's processor time, as a computing rank does.
+pub fn burn(cpu_ns: i64) {
+    let until = thread_cpu_ns() + cpu_ns;
+    while thread_cpu_ns() < until {
+        std::hint::spin_loop();
+    }
+}

@@ -1,0 +1,86 @@
+//! Arguments to commands, one file per command.
+//!
+//! Exit codes of every command: 0 ok, 1 the checked thing failed, 2 usage (`run` passes its ranks' codes on).
+
+mod bench;
+mod demo;
+mod lineup;
+mod run;
+
+use clap::{Parser, Subcommand};
+use earlybird::Error;
+use earlybird::launch;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Exit code of a request that cannot be carried out as it stands.
+const EXIT_USAGE: u8 = 2;
+
+/// Collective operations that know processes never arrive together.
+#[derive(Parser)]
+#[command(name = "earlybird", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Bench(Box<bench::BenchArgs>),
+    Demo(demo::DemoArgs),
+    Run(run::RunArgs),
+}
+
+/// Reads the arguments and carries out the command.
+pub fn main() -> ExitCode {
+    let mut args = std::env::args_os();
+    if args.nth(1).is_some_and(|command| command == launch::exec::COMMAND) {
+        return launch::exec::become_rank(args);
+    }
+    match Arguments::parse().command {
+        Command::Bench(args) => bench::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Run(args) => run::run(&args),
+    }
+}
+
+/// Prints what went wrong and gives the exit code that belongs to it.
+fn fail(command: &str, error: &Error) -> ExitCode {
+    launch::say(format_args!("earlybird {command}: {error}"));
+    match error {
+        Error::Usage { .. } | Error::Unsupported { .. } => ExitCode::from(EXIT_USAGE),
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// What is named on the command line but not part of this version: refused, never ignored.
+fn not_built(what: &str) -> Error {
+    Error::Unsupported {
+        what: what.into(),
+        hint: "it is not built yet in this version of earlybird; leave it out".into(),
+    }
+}
+
+/// This program, for starting it once per rank.
+fn own_binary() -> Result<PathBuf, Error> {
+    std::env::current_exe().map_err(|error| Error::system("find the earlybird binary", error))
+}
+
+/// A time in seconds, zero excluded where it makes no sense is up to the caller.
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is not a number of seconds, for example 0.5"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text} s is not a time; give seconds from 0 upwards"))
+}
+
+/// A number of ranks that one node can hold.
+fn parse_ranks(text: &str) -> Result<usize, String> {
+    let ranks = text.parse().ok().filter(|ranks| (1..=launch::MAX_RANKS).contains(ranks));
+    ranks.ok_or_else(|| format!("{text:?} is not a number of ranks from 1 to {}", launch::MAX_RANKS))
+}
+
+/// Writes to standard output; a reader that has gone is an error, not a panic.
+fn print(text: &str) -> Result<(), Error> {
+    std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes())
+        .map_err(|error| Error::system("write to standard output", error))
+}

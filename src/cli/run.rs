@@ -1,0 +1,79 @@
+//! `earlybird run`: starts a program once per rank on this node.
+
+use super::{fail, not_built, own_binary, parse_ranks, parse_seconds};
+use clap::{Args, ValueEnum};
+use earlybird::Error;
+use earlybird::launch::{Bind, Job};
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Start a program once per rank on this node
+///
+/// Every rank finds EARLYBIRD_RANK, EARLYBIRD_SIZE and EARLYBIRD_JOB in its environment. Rank 0 inherits standard
+/// input. After the first failure the other ranks get --grace to print their errors, then TERM, 2 s later KILL. A signal to
+/// the launcher (ctrl-C, TERM, HUP) is passed on; the second one kills. Whatever a rank leaves in its process group is
+/// killed with it, and no rank outlives the launcher.
+///
+/// Exit code: 0, or that of the first rank that failed (128 + signal for a signal), 124 when --timeout ended the job,
+/// 128 + signal when the launcher got one.
+#[derive(Args)]
+pub struct RunArgs {
+    /// Number of ranks
+    #[arg(short = 'n', long = "ranks", value_name = "P", value_parser = parse_ranks)]
+    ranks: usize,
+
+    /// Virtual nodes (not built yet)
+    #[arg(long, value_name = "N|5,3,1")]
+    nodes: Option<String>,
+
+    /// Where ranks run: rank r on the (r mod n)th of the n allowed processors, or anywhere
+    #[arg(long, value_enum, default_value_t = BindChoice::Core)]
+    bind: BindChoice,
+
+    /// End the job after this many seconds
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = parse_seconds)]
+    timeout: Option<Duration>,
+
+    /// What the other ranks get after the first failure, in seconds, before they are told to end
+    #[arg(long, value_name = "S", default_value = "5", allow_negative_numbers = true, value_parser = parse_seconds)]
+    grace: Duration,
+
+    /// Mark every line of output with its rank
+    #[arg(long)]
+    prefix: bool,
+
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum BindChoice {
+    Core,
+    None,
+}
+
+/// Runs the job; the exit code is the job's.
+pub fn run(args: &RunArgs) -> ExitCode {
+    match start(args) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => fail("run", &error),
+    }
+}
+
+fn start(args: &RunArgs) -> Result<u8, Error> {
+    if args.nodes.is_some() {
+        return Err(not_built("--nodes (virtual nodes)"));
+    }
+    let (program, rest) = args.command.split_first().expect("the argument parser requires a program");
+    let mut job = Job::new("earlybird run", own_binary()?, args.ranks, program.clone(), rest.to_vec());
+    job.bind = match args.bind {
+        BindChoice::Core => Bind::Core,
+        BindChoice::None => Bind::None,
+    };
+    job.timeout = args.timeout;
+    job.grace = args.grace;
+    job.prefix = args.prefix;
+    Ok(job.run()?.exit_code())
+}

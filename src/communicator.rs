@@ -1,0 +1,184 @@
+//! The handle a user holds: joining a job, and its collectives under the names rsmpi users know.
+
+use crate::{Algorithm, Config, Element, Error, FoldOrder, Identity, Op, SizeTable};
+use earlybird_shm::{How, JoinOptions, NodeComm};
+use std::sync::{RwLock, RwLockReadGuard};
+
+/// The processes of one job.
+///
+/// All ranks make the same calls in the same order. The handle may be shared between threads, but one call at a time:
+/// a second thread inside a call gets [`Error::Usage`]. Dropping the handle leaves the job; do it on every rank after
+/// the last call.
+///
+/// ```
+/// // Started by `earlybird run`, mpirun, srun or torchrun this joins the others; here it is a job of one.
+/// let comm = earlybird::Communicator::from_env()?;
+/// let mut gradient = [1.0f32, 2.0];
+/// comm.all_reduce_in_place(&mut gradient, earlybird::Op::Sum)?;
+/// assert_eq!(gradient, [1.0, 2.0]);
+/// # Ok::<(), earlybird::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Communicator {
+    node: NodeComm,
+    identity: Identity,
+    choice: RwLock<Choice>,
+}
+
+#[derive(Debug, Clone)]
+struct Choice {
+    algorithm: Algorithm,
+    by_size: SizeTable,
+    order: FoldOrder,
+}
+
+/// What ran in a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallReport {
+    /// Number of the operation in this communicator, from 1; 0 in a job of one rank, which shares nothing.
+    pub operation: u64,
+    /// The algorithm that ran: never `Auto`.
+    pub algorithm: Algorithm,
+    /// This rank's place in the arrival order, from 0; `None` where the algorithm takes none.
+    pub place: Option<usize>,
+}
+
+impl Communicator {
+    /// Joins the job that this process was started in, as the environment says.
+    ///
+    /// Returns when all ranks have joined: some milliseconds after the last one came.
+    ///
+    /// # Errors
+    /// As [`Config::from_env`], [`Identity::detect`] and [`Communicator::connect`].
+    pub fn from_env() -> Result<Communicator, Error> {
+        Communicator::connect(Config::from_env()?, Identity::detect()?)
+    }
+
+    /// Joins the job `identity` with `config`.
+    ///
+    /// # Errors
+    /// [`Error::PeerDied`] when a rank dies meanwhile, [`Error::Timeout`] when a deadline was set and ranks are
+    /// missing, [`Error::NoSpace`] when shared memory is full, [`Error::Usage`] for settings that cannot be.
+    pub fn connect(config: Config, identity: Identity) -> Result<Communicator, Error> {
+        let node = NodeComm::join(&JoinOptions {
+            rank: identity.rank,
+            size: identity.size,
+            key: identity.key.clone(),
+            dir: config.dir,
+            wait: config.wait,
+            timeout: config.timeout,
+            arena_max_bytes: config.arena_max_bytes,
+        })?;
+        if config.verbose && identity.rank == 0 {
+            eprintln!(
+                "earlybird: {} rank(s) started by {:?} on {} CPU(s): {} waiting{}; {}; algorithm {}, {:?} order",
+                node.size(),
+                identity.launcher,
+                node.allowed_cpus(),
+                config.wait,
+                if node.size() > node.allowed_cpus() { ", never spinning" } else { "" },
+                node.describe_choice(),
+                config.algorithm,
+                config.order,
+            );
+        }
+        let choice = Choice { algorithm: config.algorithm, by_size: config.allreduce, order: config.order };
+        Ok(Communicator { node, identity, choice: RwLock::new(choice) })
+    }
+
+    /// This process's number, from 0.
+    pub fn rank(&self) -> usize {
+        self.node.rank()
+    }
+
+    /// Ranks in the job.
+    pub fn size(&self) -> usize {
+        self.node.size()
+    }
+
+    /// How this process was found to belong to its job.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// CPUs that the ranks together may use. With more ranks than that, a waiting rank never spins.
+    pub fn allowed_cpus(&self) -> usize {
+        self.node.allowed_cpus()
+    }
+
+    /// Chooses the algorithm of the calls that follow, whatever their size; `Auto` hands the choice back to the
+    /// library. All ranks must choose the same, or their next call is a [`Error::Mismatch`].
+    ///
+    /// # Errors
+    /// None today; a `Result` because later algorithms have restrictions.
+    pub fn set_algorithm(&self, algorithm: Algorithm) -> Result<(), Error> {
+        let mut choice = self.choice.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        choice.algorithm = algorithm;
+        choice.by_size = SizeTable::default();
+        Ok(())
+    }
+
+    /// Chooses the order of folding of the calls that follow, the same on all ranks.
+    ///
+    /// # Errors
+    /// As [`Communicator::set_algorithm`].
+    pub fn set_order(&self, order: FoldOrder) -> Result<(), Error> {
+        self.choice.write().unwrap_or_else(|poisoned| poisoned.into_inner()).order = order;
+        Ok(())
+    }
+
+    /// What ran in the last operation that this rank completed.
+    pub fn last_call(&self) -> Option<CallReport> {
+        self.node.last_call().map(|report| CallReport {
+            operation: report.epoch,
+            algorithm: report.algorithm,
+            place: report.place,
+        })
+    }
+
+    /// Reduces `send` of all ranks, element by element, into `recv` of every rank; the bits are equal on all ranks.
+    ///
+    /// Any count, 0 included. `recv` must be as long as `send`; after an error its contents are of no use. Integers
+    /// wrap; for NaNs and zeros see [`Op`].
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for unequal lengths or a second thread; [`Error::PeerDied`], [`Error::Mismatch`],
+    /// [`Error::Timeout`], [`Error::NoSpace`]: every rank still in the call gets the same one, a rank that has
+    /// completed the call gets it at its next.
+    pub fn all_reduce_into<T: Element>(&self, send: &[T], recv: &mut [T], op: Op) -> Result<(), Error> {
+        let how = self.how(size_of_val(send));
+        self.node.all_reduce_into(send, recv, op, how)
+    }
+
+    /// Reduces `buf` of all ranks into `buf` of every rank. As [`Communicator::all_reduce_into`] with one buffer.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_into`].
+    pub fn all_reduce_in_place<T: Element>(&self, buf: &mut [T], op: Op) -> Result<(), Error> {
+        let how = self.how(size_of_val(buf));
+        self.node.all_reduce_in_place(buf, op, how)
+    }
+
+    /// Returns when every rank has called it.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_into`].
+    pub fn barrier(&self) -> Result<(), Error> {
+        let choice = self.choice();
+        self.node.barrier(How { algorithm: choice.algorithm, order: choice.order })
+    }
+
+    fn choice(&self) -> RwLockReadGuard<'_, Choice> {
+        self.choice.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    #[inline]
+    fn how(&self, bytes: usize) -> How {
+        let choice = self.choice();
+        let algorithm = match choice.by_size.algorithm_for(bytes as u64) {
+            Algorithm::Auto => choice.algorithm,
+            listed => listed,
+        };
+        How { algorithm, order: choice.order }
+    }
+}

@@ -1,0 +1,293 @@
+//! What a user sets for a job: every `EARLYBIRD_` variable is read here, and none is ever ignored.
+//!
+//! An unknown variable, an unknown value and a variable whose part does not exist yet are errors, because a
+//! setting that silently does nothing is worse than a refusal.
+
+use crate::size_table::SizeTable;
+use crate::units::parse_size;
+use crate::{Algorithm, Error, FoldOrder, WaitPreset};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The choices for one communicator. [`Config::default`] is what an empty environment gives.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Config {
+    /// How the ranks of a node carry out an operation (`EARLYBIRD_ALGORITHM`, default `auto`).
+    pub algorithm: Algorithm,
+    /// The algorithm of an allreduce by message size (`EARLYBIRD_ALLREDUCE`); it goes before `algorithm`.
+    pub allreduce: SizeTable,
+    /// The order of folding (`EARLYBIRD_ORDER`, default `arrival`).
+    pub order: FoldOrder,
+    /// What a waiting rank does with its processor (`EARLYBIRD_WAIT`, default `balanced`).
+    pub wait: WaitPreset,
+    /// How long a call may wait for living ranks (`EARLYBIRD_TIMEOUT`, seconds; default `none`: for ever).
+    pub timeout: Option<Duration>,
+    /// The most shared memory that this rank may reserve for payload, in bytes (`EARLYBIRD_ARENA_MAX`).
+    pub arena_max_bytes: Option<u64>,
+    /// The directory in which ranks meet (`EARLYBIRD_DIR`, absolute; default: one of the user in /dev/shm).
+    pub dir: Option<PathBuf>,
+    /// Whether to say on standard error what was chosen and why (`EARLYBIRD_VERBOSE`, default `off`).
+    pub verbose: bool,
+}
+
+/// What becomes of a variable.
+enum Use {
+    /// [`Config`] reads it.
+    Config(fn(&mut Config, &str) -> Result<(), Error>),
+    /// Another part reads it.
+    Elsewhere,
+    /// The part it belongs to does not exist yet; what to do instead.
+    Later(&'static str),
+}
+
+const PREFIX: &str = "EARLYBIRD_";
+const ONE_OPERATION: &str = "only allreduce is carried out so far, its table is EARLYBIRD_ALLREDUCE; unset it";
+
+/// Every variable, by its name without the prefix.
+static KNOWN: &[(&str, Use)] = &[
+    ("RANK", Use::Elsewhere),
+    ("SIZE", Use::Elsewhere),
+    ("JOB", Use::Elsewhere),
+    ("ALGORITHM", Use::Config(|config, value| value.parse().map(|v| config.algorithm = v))),
+    ("ALLREDUCE", Use::Config(|config, value| value.parse().map(|v| config.allreduce = v))),
+    ("ORDER", Use::Config(order)),
+    ("CONSISTENCY", Use::Config(consistency)),
+    ("WAIT", Use::Config(|config, value| value.parse().map(|v| config.wait = v))),
+    ("TIMEOUT", Use::Config(timeout)),
+    ("ARENA_MAX", Use::Config(|config, value| parse_size(value).map(|v| config.arena_max_bytes = Some(v)))),
+    ("DIR", Use::Config(dir)),
+    ("VERBOSE", Use::Config(verbose)),
+    ("RANKS_PER_NODE", Use::Later("all ranks form one node so far; unset it")),
+    ("TUNE", Use::Later("choose with EARLYBIRD_ALGORITHM or EARLYBIRD_ALLREDUCE and unset it")),
+    ("EXCHANGE", Use::Later("operations stay within one node so far; unset it")),
+    ("TRACE", Use::Later("no trace is written so far; unset it")),
+    ("INTERPOSE", Use::Later("leave the interposer out of LD_PRELOAD instead, and unset it")),
+    ("REDUCE", Use::Later(ONE_OPERATION)),
+    ("BROADCAST", Use::Later(ONE_OPERATION)),
+    ("BARRIER", Use::Later(ONE_OPERATION)),
+    ("ALLGATHER", Use::Later(ONE_OPERATION)),
+    ("REDUCE_SCATTER", Use::Later(ONE_OPERATION)),
+    #[cfg(feature = "fault")]
+    ("FAULT", Use::Elsewhere),
+];
+
+impl Config {
+    /// The configuration that the environment of this process asks for.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for an unknown `EARLYBIRD_` variable or value, listing the valid ones;
+    /// [`Error::Unsupported`] for a variable whose part does not exist yet, saying what to do.
+    pub fn from_env() -> Result<Config, Error> {
+        let mut vars = Vec::new();
+        for (name, value) in std::env::vars_os() {
+            if !name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
+                continue;
+            }
+            let readable = name.into_string().ok().zip(value.into_string().ok());
+            vars.push(readable.ok_or_else(|| {
+                Error::usage(format!("an environment variable whose name begins with {PREFIX} is not valid UTF-8"))
+            })?);
+        }
+        Config::from_vars(vars)
+    }
+
+    /// As [`Config::from_env`], from these variables; names without our prefix are passed over.
+    ///
+    /// # Errors
+    /// As [`Config::from_env`].
+    pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<Config, Error> {
+        let mut config = Config::default();
+        for (name, value) in vars {
+            let Some(short) = name.strip_prefix(PREFIX) else { continue };
+            match KNOWN.iter().find(|(known, _)| *known == short).map(|(_, then)| then) {
+                Some(Use::Config(set)) => set(&mut config, &value).map_err(|error| in_variable(&name, error))?,
+                Some(Use::Elsewhere) => {}
+                Some(Use::Later(hint)) => {
+                    return Err(Error::Unsupported { what: format!("{name}={value:?}"), hint: (*hint).into() });
+                }
+                None => return Err(unknown(&name)),
+            }
+        }
+        Ok(config)
+    }
+
+    /// The algorithm asked for an allreduce of `bytes` bytes: its size table first, then the general choice.
+    pub fn algorithm_for(&self, bytes: u64) -> Algorithm {
+        match self.allreduce.algorithm_for(bytes) {
+            Algorithm::Auto => self.algorithm,
+            chosen => chosen,
+        }
+    }
+}
+
+/// Puts the name of the variable before what is wrong with its value.
+fn in_variable(name: &str, error: Error) -> Error {
+    match error {
+        Error::Usage { message } => Error::usage(format!("{name}: {message}")),
+        other => other,
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    let valid: Vec<String> =
+        KNOWN.iter().filter(|(_, then)| !matches!(then, Use::Later(_))).map(|(n, _)| format!("{PREFIX}{n}")).collect();
+    Error::usage(format!("environment variable {name} is not known; unset it, or use one of: {}", valid.join(", ")))
+}
+
+fn unknown_value(value: &str, valid: &str) -> Error {
+    Error::usage(format!("{value:?} is not known; use one of: {valid}"))
+}
+
+fn order(config: &mut Config, value: &str) -> Result<(), Error> {
+    config.order = match value {
+        "arrival" => FoldOrder::Arrival,
+        "rank" => FoldOrder::Rank,
+        _ => return Err(unknown_value(value, "arrival, rank")),
+    };
+    Ok(())
+}
+
+/// Identical bits on all ranks are what every algorithm gives, so asking for them changes nothing.
+fn consistency(_: &mut Config, value: &str) -> Result<(), Error> {
+    match value {
+        "identical" => Ok(()),
+        "per-rank" => Err(Error::Unsupported {
+            what: format!("{PREFIX}CONSISTENCY=per-rank"),
+            hint: "every algorithm gives identical bits so far; unset it".into(),
+        }),
+        _ => Err(unknown_value(value, "identical, per-rank")),
+    }
+}
+
+fn timeout(config: &mut Config, value: &str) -> Result<(), Error> {
+    let refuse = || Error::usage(format!("{value:?} is neither a positive number of seconds nor none"));
+    config.timeout = match value {
+        "none" => None,
+        _ if !value.bytes().all(|b| b.is_ascii_digit() || b == b'.') => return Err(refuse()),
+        _ => {
+            let seconds = value.parse().map_err(|_| refuse())?;
+            let after = Duration::try_from_secs_f64(seconds).map_err(|_| refuse())?;
+            Some(after).filter(|after| !after.is_zero()).ok_or_else(refuse)?.into()
+        }
+    };
+    Ok(())
+}
+
+/// Absolute, because ranks may stand in different directories and must still meet.
+fn dir(config: &mut Config, value: &str) -> Result<(), Error> {
+    let path = PathBuf::from(value);
+    if !path.is_absolute() {
+        return Err(Error::usage(format!("{value:?} is not an absolute path")));
+    }
+    config.dir = Some(path);
+    Ok(())
+}
+
+fn verbose(config: &mut Config, value: &str) -> Result<(), Error> {
+    config.verbose = match value {
+        "1" | "on" => true,
+        "0" | "off" => false,
+        _ => return Err(unknown_value(value, "on, off, 1, 0")),
+    };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::usage;
+
+    fn with(vars: &[(&str, &str)]) -> Result<Config, Error> {
+        Config::from_vars(vars.iter().map(|(name, value)| (name.to_string(), value.to_string())))
+    }
+
+    #[test]
+    fn nothing_set_is_the_default() {
+        let config = with(&[("PATH", "/bin"), ("EARLY", "x"), ("EARLYBIRD", "x")]).unwrap();
+        assert_eq!(config, Config::default());
+        assert_eq!((config.order, config.wait, config.timeout), (FoldOrder::Arrival, WaitPreset::Balanced, None));
+    }
+
+    #[test]
+    fn every_variable_reaches_its_field() {
+        let config = with(&[
+            ("EARLYBIRD_RANK", "read elsewhere"),
+            ("EARLYBIRD_ALGORITHM", "chain"),
+            ("EARLYBIRD_ALLREDUCE", "flat:0-100"),
+            ("EARLYBIRD_ORDER", "rank"),
+            ("EARLYBIRD_CONSISTENCY", "identical"),
+            ("EARLYBIRD_WAIT", "power"),
+            ("EARLYBIRD_TIMEOUT", "2.5"),
+            ("EARLYBIRD_ARENA_MAX", "3Mi"),
+            ("EARLYBIRD_DIR", "/run/user/1"),
+            ("EARLYBIRD_VERBOSE", "on"),
+        ])
+        .unwrap();
+        let expected = Config {
+            algorithm: Algorithm::Chain,
+            allreduce: "flat:0-100".parse().unwrap(),
+            order: FoldOrder::Rank,
+            wait: WaitPreset::Power,
+            timeout: Some(Duration::from_millis(2500)),
+            arena_max_bytes: Some(3 << 20),
+            dir: Some("/run/user/1".into()),
+            verbose: true,
+        };
+        assert_eq!(config, expected);
+        assert_eq!([config.algorithm_for(100), config.algorithm_for(101)], [Algorithm::Flat, Algorithm::Chain]);
+        assert_eq!(with(&[("EARLYBIRD_TIMEOUT", "none")]).unwrap().timeout, None);
+        assert!(!with(&[("EARLYBIRD_VERBOSE", "0")]).unwrap().verbose);
+    }
+
+    #[test]
+    fn an_unknown_variable_is_refused_with_the_list() {
+        for name in ["EARLYBIRD_", "EARLYBIRD_ALGORITM", "EARLYBIRD_order", "EARLYBIRD_ORDER "] {
+            let message = usage(with(&[(name, "arrival")]));
+            assert!(
+                message.contains(name) && message.contains("EARLYBIRD_ALGORITHM, EARLYBIRD_ALLREDUCE"),
+                "{message}"
+            );
+            assert!(!message.contains("EARLYBIRD_TUNE"), "{message}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_value_is_refused_with_its_variable_and_the_valid_ones() {
+        for (name, value, valid) in [
+            ("EARLYBIRD_ALGORITHM", "fast", "static-leader-early"),
+            ("EARLYBIRD_ALLREDUCE", "fast:0-", "static-leader-early"),
+            ("EARLYBIRD_ORDER", "Rank", "arrival, rank"),
+            ("EARLYBIRD_CONSISTENCY", "", "identical, per-rank"),
+            ("EARLYBIRD_WAIT", "busy", "latency, balanced, power"),
+            ("EARLYBIRD_ARENA_MAX", "1KB", "Ki, Mi or Gi"),
+            ("EARLYBIRD_DIR", "relative/path", "absolute"),
+            ("EARLYBIRD_DIR", "", "absolute"),
+            ("EARLYBIRD_VERBOSE", "yes", "on, off, 1, 0"),
+        ] {
+            let message = usage(with(&[(name, value)]));
+            assert!(message.starts_with(name) && message.contains(valid), "{message}");
+        }
+        for value in ["", "0", "0.0", "-1", "+1", "nan", "inf", "1e3", "1s", "1.2.3", ".", "99999999999999999999"] {
+            let message = usage(with(&[("EARLYBIRD_TIMEOUT", value)]));
+            assert!(message.contains("EARLYBIRD_TIMEOUT") && message.contains("seconds"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_variable_of_a_part_that_does_not_exist_is_refused_with_what_to_do() {
+        let later = KNOWN.iter().filter(|(_, then)| matches!(then, Use::Later(_))).map(|(name, _)| *name);
+        for (name, value) in later.map(|name| (name, "1")).chain([("CONSISTENCY", "per-rank")]) {
+            match with(&[(&format!("EARLYBIRD_{name}"), value)]) {
+                Err(Error::Unsupported { what, hint }) => {
+                    assert!(what.contains(name) && hint.contains("unset it"), "{what}; {hint}")
+                }
+                other => panic!("{name} gave {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_fault_variable_is_known_to_builds_with_faults_only() {
+        assert_eq!(with(&[("EARLYBIRD_FAULT", "x")]).is_ok(), cfg!(feature = "fault"));
+    }
+}

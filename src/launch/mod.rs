@@ -1,0 +1,198 @@
+//! Starts the ranks of a job on this node and stays with them until the last one is gone.
+//!
+//! One piece for `run`, `bench`, `demo` and the tests, so that binding, signals, deadlines and cleaning up behave
+//! the same everywhere. Ranks are started through a small wrapper (see [`exec`]) that ties their life to the
+//! launcher's; the launcher itself waits in one poll over process descriptors (see [`supervise`]), so it never
+//! signals a process id that the system may have given to somebody else.
+
+pub mod exec;
+mod prefix;
+mod supervise;
+
+use crate::Error;
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::thread::{CpuSet, sched_getaffinity};
+use std::ffi::OsString;
+use std::io::{IsTerminal, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// Ranks per node that the layouts of the node layer are made for.
+pub const MAX_RANKS: usize = 1024;
+
+/// Exit code of a job that ran out of time, as that of timeout(1): scripts can tell it from a failing rank.
+pub const EXIT_TIMED_OUT: u8 = 124;
+
+/// Where ranks may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Bind {
+    /// Rank r on the (r mod n)th of the n processors that the launcher is allowed to use.
+    #[default]
+    Core,
+    /// Wherever the launcher may.
+    None,
+}
+
+/// A job: one program, started once per rank.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// How messages of the launcher begin, for example `earlybird run`.
+    pub name: String,
+    /// Number of ranks, 1 to [`MAX_RANKS`].
+    pub ranks: usize,
+    /// What every rank executes, looked up in `PATH` as a shell does.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+    /// The `earlybird` binary, whose hidden command `__exec` becomes the rank.
+    pub wrapper: PathBuf,
+    /// Where ranks may run.
+    pub bind: Bind,
+    /// Ends the job after this long; `None` waits for ever.
+    pub timeout: Option<Duration>,
+    /// What the other ranks get after the first failure, to print what they have to say.
+    pub grace: Duration,
+    /// Marks every line that a rank writes with its number.
+    pub prefix: bool,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every rank exited with 0.
+    Success,
+    /// The first rank that failed, and how.
+    Failed {
+        /// The rank.
+        rank: usize,
+        /// Its exit code or signal.
+        status: ExitStatus,
+    },
+    /// [`Job::timeout`] expired.
+    TimedOut,
+    /// The launcher was told to stop by this signal, and passed it on.
+    Interrupted {
+        /// Number of the signal.
+        signal: i32,
+    },
+}
+
+impl Outcome {
+    /// Exit code for a shell: that of the failing rank, 128 + signal for a signal, [`EXIT_TIMED_OUT`].
+    pub fn exit_code(&self) -> u8 {
+        match *self {
+            Outcome::Success => 0,
+            Outcome::Failed { status, .. } => match (status.code(), status.signal()) {
+                (Some(code), _) => code as u8,
+                (None, Some(signal)) => 128 + signal as u8,
+                (None, None) => 1,
+            },
+            Outcome::TimedOut => EXIT_TIMED_OUT,
+            Outcome::Interrupted { signal } => 128 + signal as u8,
+        }
+    }
+}
+
+impl Job {
+    /// A job with the defaults of `earlybird run`: bound, no timeout, 5 s of grace, no marks.
+    pub fn new(name: &str, wrapper: PathBuf, ranks: usize, program: OsString, args: Vec<OsString>) -> Job {
+        let grace = Duration::from_secs(5);
+        Job { name: name.into(), ranks, program, args, wrapper, bind: Bind::Core, timeout: None, grace, prefix: false }
+    }
+
+    /// Starts all ranks and returns when the last one is gone. Takes over the handling of SIGINT, SIGTERM and SIGHUP
+    /// of this process.
+    ///
+    /// Rank 0 inherits standard input, the others read from /dev/null. Whatever a rank leaves behind in its process
+    /// group is killed once the rank has ended.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a number of ranks out of range, [`Error::System`] when a rank cannot be started (those
+    /// already started are killed).
+    pub fn run(&self) -> Result<Outcome, Error> {
+        if !(1..=MAX_RANKS).contains(&self.ranks) {
+            return Err(Error::usage(format!("{} ranks were asked for; use 1 to {MAX_RANKS}", self.ranks)));
+        }
+        let signals = supervise::Signals::listen()?;
+        let cpus = match self.bind {
+            Bind::Core => allowed_cpus()?,
+            Bind::None => Vec::new(),
+        };
+        let key = random_key()?;
+        let mut ranks = supervise::Ranks::default();
+        let mut readers = prefix::Readers::default();
+        for rank in 0..self.ranks {
+            let cpu = if cpus.is_empty() { None } else { Some(cpus[rank % cpus.len()]) };
+            let mut rank_process = self.start(rank, cpu, &key)?;
+            if self.prefix {
+                readers.add(rank, &mut rank_process.child);
+            }
+            ranks.push(rank_process);
+        }
+        let outcome = supervise::until_all_ended(self, &mut ranks, &signals);
+        readers.finish();
+        outcome
+    }
+
+    fn start(&self, rank: usize, cpu: Option<usize>, key: &str) -> Result<supervise::Rank, Error> {
+        let mut command = Command::new(&self.wrapper);
+        command
+            .arg(exec::COMMAND)
+            .arg(getpid().as_raw_nonzero().to_string())
+            .arg(cpu.map_or("-".into(), |cpu| cpu.to_string()))
+            .arg(&self.program)
+            .args(&self.args)
+            .env("EARLYBIRD_RANK", rank.to_string())
+            .env("EARLYBIRD_SIZE", self.ranks.to_string())
+            .env("EARLYBIRD_JOB", key);
+        // A group of its own lets us end what the rank started, and keeps the terminal's ctrl-C from reaching the
+        // ranks beside the signal that we pass on. Only a member of the terminal's foreground group may read from it.
+        let own_group = rank != 0 || !std::io::stdin().is_terminal();
+        if own_group {
+            command.process_group(0);
+        }
+        if rank != 0 {
+            command.stdin(Stdio::null());
+        }
+        if self.prefix {
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        }
+        let mut child = command
+            .spawn()
+            .map_err(|error| Error::system(format!("start rank {rank} through {}", self.wrapper.display()), error))?;
+        match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+            Ok(pidfd) => Ok(supervise::Rank { rank, child, pidfd, own_group, status: None }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(Error::system(format!("watch rank {rank} (pidfd_open, Linux 5.3 or newer)"), error))
+            }
+        }
+    }
+}
+
+/// The processors that this process may run on, ascending.
+///
+/// # Errors
+/// [`Error::System`] if the affinity cannot be read.
+pub fn allowed_cpus() -> Result<Vec<usize>, Error> {
+    let set = sched_getaffinity(None).map_err(|error| Error::system("read the allowed processors", error))?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+}
+
+/// 128 random bits in hexadecimal: the name under which the ranks of one job meet.
+fn random_key() -> Result<String, Error> {
+    let mut bytes = [0u8; 16];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut bytes))
+        .map_err(|error| Error::system("read /dev/urandom", error))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Writes one line to standard error in one piece, so that lines of several processes do not mix.
+pub fn say(line: std::fmt::Arguments<'_>) {
+    // With standard error gone there is nobody to tell.
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{line}\n").as_bytes());
+}

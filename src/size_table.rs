@@ -1,0 +1,105 @@
+//! The algorithm of an operation by message size, as users write it: `leader:0-4Ki,chain:64Ki-`.
+
+use crate::units::parse_size;
+use crate::{Algorithm, Error};
+use std::str::FromStr;
+
+/// Ranges of message sizes with the algorithm asked for in each; `auto` everywhere else.
+///
+/// Written as `ALGORITHM:FIRST-LAST`, comma separated, both ends included, sizes as in
+/// [`parse_size`](crate::units::parse_size); without `LAST` the range has no end.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SizeTable {
+    /// First byte count, last byte count, choice; ascending and disjoint.
+    ranges: Vec<(u64, u64, Algorithm)>,
+}
+
+impl SizeTable {
+    /// The algorithm asked for a message of `bytes` bytes; [`Algorithm::Auto`] where nothing was.
+    pub fn algorithm_for(&self, bytes: u64) -> Algorithm {
+        let found = self.ranges.iter().find(|(first, last, _)| (*first..=*last).contains(&bytes));
+        found.map_or(Algorithm::Auto, |(.., algorithm)| *algorithm)
+    }
+}
+
+impl FromStr for SizeTable {
+    type Err = Error;
+
+    /// [`Error::Usage`] for an entry of another form, an unknown algorithm, a reversed range, or an overlap.
+    fn from_str(given: &str) -> Result<Self, Error> {
+        let mut ranges = Vec::new();
+        for entry in given.split(',') {
+            let parts = entry.split_once(':').and_then(|(name, range)| Some((name, range.split_once('-')?)));
+            let Some((name, (first, last))) = parts else {
+                return Err(Error::usage(format!(
+                    "{entry:?} is not of the form ALGORITHM:FIRST-LAST (or ALGORITHM:FIRST- without end), such as leader:0-4Ki"
+                )));
+            };
+            let algorithm: Algorithm = name.parse()?;
+            let first = parse_size(first)?;
+            let last = if last.is_empty() { u64::MAX } else { parse_size(last)? };
+            if first > last {
+                return Err(Error::usage(format!("the range of {entry:?} ends before it begins")));
+            }
+            ranges.push((first, last, algorithm, entry));
+        }
+        ranges.sort_by_key(|range| range.0);
+        for pair in ranges.windows(2) {
+            if pair[1].0 <= pair[0].1 {
+                return Err(Error::usage(format!(
+                    "{:?} and {:?} both cover {} bytes; the ranges include both their ends and must not overlap",
+                    pair[0].3, pair[1].3, pair[1].0
+                )));
+            }
+        }
+        Ok(SizeTable {
+            ranges: ranges.into_iter().map(|(first, last, algorithm, _)| (first, last, algorithm)).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::usage;
+
+    #[test]
+    fn ranges_include_both_ends_and_holes_are_auto() {
+        let table: SizeTable = "chain:64Ki-,leader:1-4Ki,flat:0-0".parse().unwrap();
+        for (bytes, algorithm) in [
+            (0, Algorithm::Flat),
+            (1, Algorithm::Leader),
+            (4096, Algorithm::Leader),
+            (4097, Algorithm::Auto),
+            (65535, Algorithm::Auto),
+            (65536, Algorithm::Chain),
+            (u64::MAX, Algorithm::Chain),
+        ] {
+            assert_eq!(table.algorithm_for(bytes), algorithm, "{bytes}");
+        }
+        assert_eq!(SizeTable::default().algorithm_for(1), Algorithm::Auto);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for (given, says) in [
+            ("", "form"),
+            ("leader", "form"),
+            ("leader:4Ki", "form"),
+            ("leader:0-1,", "form"),
+            ("leader:0-1;chain:2-", "size"),
+            ("fast:0-1", "static-leader-early"),
+            (" leader:0-1", "not known"),
+            ("leader:-1", "size"),
+            ("leader:0-1KB", "size"),
+            ("leader:0-inf", "size"),
+            ("leader:5-4", "ends before"),
+            ("leader:0-4Ki,chain:4Ki-", "both cover 4096 bytes"),
+            ("chain:10-,leader:20-30", "both cover 20 bytes"),
+            ("chain:0-,leader:0-", "both cover 0 bytes"),
+        ] {
+            let message = usage(given.parse::<SizeTable>());
+            assert!(message.contains(says), "{given}: {message}");
+        }
+    }
+}

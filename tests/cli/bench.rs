@@ -1,0 +1,179 @@
+//! `earlybird bench`: what is printed is what was asked for, results are right, and nothing outlives a run.
+
+use crate::{children_of, earlybird, is_gone, text, wait_until};
+use earlybird::Algorithm;
+use rustix::process::{Pid, Signal, kill_process};
+use std::process::Stdio;
+
+const HEADER: &str = "op,ranks,bytes,dtype,pattern,algorithm,iterations,tail_us_median,tail_us_p99,latency_us_median,\
+                      call_us_mean,cpu_us_mean,wrong,nodes,mif,delay_us,order,buffers,chosen";
+
+/// Runs a benchmark that must succeed and returns its lines, cut into columns, without the header.
+fn rows(args: &str) -> Vec<Vec<String>> {
+    let args: Vec<&str> = args.split(' ').collect();
+    let output = earlybird(&args).output().expect("start earlybird");
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
+    let stdout = text(&output.stdout);
+    let mut lines = stdout.lines();
+    assert_eq!(lines.next(), Some(HEADER));
+    lines.map(|line| line.split(',').map(str::to_owned).collect()).collect()
+}
+
+fn column<'a>(row: &'a [String], name: &str) -> &'a str {
+    &row[HEADER.split(',').position(|column| column == name).expect("a column of the header")]
+}
+
+#[test]
+fn every_size_pattern_and_algorithm_has_its_row() {
+    let names = Algorithm::ALL.map(Algorithm::name);
+    let args = format!(
+        "bench allreduce --ranks 3 --sizes 0,6,1Ki --patterns balanced,one-late --algorithms {} --iterations 4 --format csv",
+        names.join(",")
+    );
+    let rows = rows(&args);
+    assert_eq!(rows.len(), 3 * 2 * names.len());
+    let mut row = rows.iter();
+    for bytes in ["0", "6", "1024"] {
+        for pattern in ["balanced", "one-late"] {
+            for algorithm in names {
+                let row = row.next().expect("counted above");
+                let fixed = ["op", "ranks", "bytes", "dtype", "pattern", "algorithm", "iterations", "wrong", "nodes"];
+                let wanted = ["allreduce", "3", bytes, "f32", pattern, algorithm, "4", "0", "1"];
+                assert_eq!(fixed.map(|name| column(row, name)), wanted);
+                assert_eq!(["order", "buffers"].map(|name| column(row, name)), ["arrival", "private"]);
+                let chosen = column(row, "chosen");
+                assert!(if algorithm == "auto" { chosen != "auto" } else { chosen == algorithm }, "{row:?}");
+                let number = |name: &str| column(row, name).parse::<f64>().expect("a number");
+                assert!(number("tail_us_median") <= number("tail_us_p99"), "{row:?}");
+                assert!(number("tail_us_median") <= number("latency_us_median"), "{row:?}");
+                assert_eq!(number("delay_us") == 0.0, pattern == "balanced", "{row:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_type_adds_up_in_both_orders() {
+    for dtype in earlybird::DType::ALL {
+        for order in ["arrival", "rank"] {
+            let args = format!(
+                "bench allreduce --ranks 2 --sizes 425 --patterns random --delay 0.0001 --algorithms auto --iterations 3 \
+                 --dtype {} --order {order} --burn --wait power --format csv",
+                dtype.name()
+            );
+            let rows = rows(&args);
+            assert_eq!(rows.len(), 1);
+            let seen = ["dtype", "order", "wrong", "mif", "delay_us"].map(|name| column(&rows[0], name));
+            assert_eq!(seen, [dtype.name(), order, "0", "", "100.0"]);
+        }
+    }
+}
+
+#[test]
+fn a_barrier_is_measured_and_lets_nobody_through_early() {
+    let rows = rows("bench barrier --ranks 3 --patterns last-late,ascending --delay 0.002 --iterations 5 --format csv");
+    assert_eq!(rows.len(), 2);
+    for row in &rows {
+        assert_eq!(
+            ["op", "bytes", "dtype", "wrong", "order"].map(|name| column(row, name)),
+            ["barrier", "0", "-", "0", "-"]
+        );
+        // The first to arrive waits for the last: a lower bound that holds however slow the machine is.
+        assert!(column(row, "latency_us_median").parse::<f64>().expect("a number") > 1000.0, "{row:?}");
+    }
+}
+
+#[test]
+fn json_and_table_carry_the_same_rows() {
+    let args = [
+        "bench",
+        "allreduce",
+        "--ranks",
+        "2",
+        "--sizes",
+        "8",
+        "--iterations",
+        "3",
+        "--algorithms",
+        "flat,static-leader",
+    ];
+    let json = earlybird(&[&args[..], &["--format", "json"]].concat()).output().expect("start");
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("json");
+    let rows = json.as_array().expect("an array");
+    assert_eq!(rows.len(), 6);
+    for row in rows {
+        let keys = row.as_object().expect("an object");
+        assert_eq!(keys.len(), HEADER.split(',').count());
+        assert!(HEADER.split(',').all(|column| keys.contains_key(column)));
+    }
+    let table = text(&earlybird(&args).output().expect("start").stdout);
+    assert_eq!(table.lines().filter(|line| line.contains("one-late") && line.contains(" flat ")).count(), 1, "{table}");
+    assert!(table.contains("longer tail than static-leader in"), "{table}");
+}
+
+/// A benchmark that would take hours, once its ranks are there.
+fn endless() -> (std::process::Child, Vec<Pid>) {
+    let args = ["bench", "allreduce", "--ranks", "3", "--sizes", "64", "--iterations", "1000000", "--delay", "0.01"];
+    let launcher = earlybird(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("start");
+    let pid = Pid::from_child(&launcher);
+    wait_until("three ranks", || children_of(pid).len() == 3);
+    (launcher, children_of(pid))
+}
+
+#[test]
+fn a_killed_benchmark_leaves_no_ranks() {
+    let (mut launcher, ranks) = endless();
+    launcher.kill().expect("kill");
+    launcher.wait().expect("wait");
+    wait_until("the ranks to be gone", || ranks.iter().all(|&rank| is_gone(rank)));
+
+    let (mut launcher, ranks) = endless();
+    kill_process(Pid::from_child(&launcher), Signal::INT).expect("interrupt");
+    assert_eq!(launcher.wait().expect("wait").code(), Some(128 + 2));
+    assert!(ranks.iter().all(|&rank| is_gone(rank)));
+}
+
+#[test]
+fn a_killed_rank_ends_the_benchmark_with_1() {
+    let (mut launcher, ranks) = endless();
+    kill_process(ranks[1], Signal::KILL).expect("kill a rank");
+    assert_eq!(launcher.wait().expect("wait").code(), Some(1));
+    assert!(ranks.iter().all(|&rank| is_gone(rank)));
+}
+
+#[test]
+fn usage_errors_exit_with_2_and_list_what_is_valid() {
+    for (args, part) in [
+        ("bench allreduce", "--ranks"),
+        ("bench scan --ranks 2", "allreduce, barrier"),
+        ("bench reduce --ranks 2", "not built yet"),
+        ("bench allreduce --ranks 2 --sizes 8K", "whole bytes"),
+        ("bench allreduce --ranks 2 --patterns late", "one-late"),
+        ("bench allreduce --ranks 2 --algorithms fast", "static-leader-early"),
+        ("bench allreduce --ranks 2 --algorithms slices", "not built yet"),
+        ("bench allreduce --ranks 2 --algorithms mpi", "not built yet"),
+        ("bench allreduce --ranks 2 --algorithms plan:ring", "not built yet"),
+        ("bench allreduce --ranks 2 --nodes 2", "not built yet"),
+        ("bench allreduce --ranks 2 --buffers alloc", "not built yet"),
+        ("bench allreduce --ranks 2 --html x", "not built yet"),
+        ("bench allreduce --ranks 2 --check", "not built yet"),
+        ("bench allreduce --ranks 2 --preset alizadeh", "not built yet"),
+        ("bench allreduce --ranks 2 --dtype f16", "f32, f64"),
+        ("bench allreduce --ranks 2 --order late", "arrival, rank"),
+        ("bench allreduce --ranks 2 --wait lazy", "latency, balanced, power"),
+        ("bench allreduce --ranks 2 --format xml", "table, csv, json"),
+        ("bench allreduce --ranks 2 --iterations 0", "1..=1000000"),
+        ("bench allreduce --ranks 2 --mif -1", "from 0 upwards"),
+        ("bench allreduce --ranks 2 --mif 3 --delay 1", "cannot be used with"),
+        ("bench barrier --ranks 2 --sizes 8", "leave out --sizes"),
+    ] {
+        let args: Vec<&str> = args.split(' ').collect();
+        let output = earlybird(&args).output().expect("start earlybird");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(text(&output.stderr).contains(part), "{args:?}: {}", text(&output.stderr));
+    }
+    let mut mistaken = earlybird(&["bench", "allreduce", "--ranks", "2"]);
+    let output = mistaken.env("EARLYBIRD_WIAT", "power").output().expect("start");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(text(&output.stderr).matches("EARLYBIRD_WIAT").count(), 1, "said once: {}", text(&output.stderr));
+}

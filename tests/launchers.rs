@@ -1,0 +1,72 @@
+//! Identities under the launchers that are installed here: each starts this test binary again as its ranks.
+
+use earlybird::Identity;
+use std::collections::BTreeSet;
+use std::process::Command;
+
+/// What the ranks do; prints nothing but one line of identity.
+#[test]
+#[ignore = "run by the other tests as a rank of a launcher"]
+fn rank_prints_its_identity() {
+    let identity = Identity::detect().unwrap();
+    println!("\nidentity {} {} {} {:?}", identity.rank, identity.size, identity.key, identity.launcher);
+}
+
+/// Ranks, keys and launcher names of the ranks that this command starts; `None` if the launcher is not installed.
+fn identities(launcher: &[&str], wrapped: bool) -> Option<(BTreeSet<String>, BTreeSet<String>, BTreeSet<String>)> {
+    let mut command = Command::new(launcher[0]);
+    // A launcher around this test must not be taken for that of the ranks.
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_none_or(|n| ["PMI", "OMPI", "EARLYBIRD_"].iter().any(|prefix| n.starts_with(prefix))) {
+            command.env_remove(name);
+        }
+    }
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1").args(&launcher[1..]);
+    let own = std::env::current_exe().unwrap();
+    if wrapped {
+        // The last command keeps the shell from replacing itself by the program.
+        command.args(["sh", "-c", "\"$0\" \"$@\"; exit $?"]);
+    }
+    command.arg(own).args(["--ignored", "--exact", "rank_prints_its_identity", "--nocapture"]);
+    let output = match command.output() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            eprintln!("{} is not installed: not tested", launcher[0]);
+            return None;
+        }
+        other => other.unwrap(),
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{launcher:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    let lines: Vec<Vec<&str>> =
+        text.lines().filter_map(|l| l.strip_prefix("identity ")).map(|l| l.split(' ').collect()).collect();
+    assert!(lines.iter().all(|l| l.len() == 4), "{text}");
+    let column = |f: &dyn Fn(&Vec<&str>) -> String| lines.iter().map(f).collect();
+    Some((column(&|l| format!("{}/{}", l[0], l[1])), column(&|l| l[2].into()), column(&|l| l[3].into())))
+}
+
+fn check(launcher: &[&str], expected: &str) {
+    let mut seen = BTreeSet::new();
+    for wrapped in [false, true, false] {
+        let Some((ranks, keys, names)) = identities(launcher, wrapped) else { return };
+        assert_eq!(ranks.into_iter().collect::<Vec<_>>(), ["0/3", "1/3", "2/3"], "{launcher:?}");
+        assert_eq!(keys.len(), 1, "{launcher:?}, wrapped in a shell: {wrapped}: {keys:?}");
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), [expected]);
+        assert!(seen.insert(keys), "two jobs of {launcher:?} had the same key");
+    }
+}
+
+#[test]
+fn open_mpi() {
+    check(&["mpirun.openmpi", "--oversubscribe", "-np", "3"], "OpenMpi");
+}
+
+#[test]
+fn mpich() {
+    check(&["mpirun.mpich", "-np", "3"], "Pmi");
+}
+
+#[test]
+fn the_comparison_notices_ranks_without_a_launcher() {
+    let started_apart = std::panic::catch_unwind(|| check(&["env", "-u", "RANK"], "Alone"));
+    assert!(started_apart.is_err(), "one rank alone passed for three");
+}
