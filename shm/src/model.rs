@@ -18,7 +18,7 @@ use std::rc::Rc;
 /// Pieces of payload that a model may use per deposit or accumulator.
 const PIECES: usize = 2;
 
-/// Words of one piece: 64 bytes, or a line's worth beside the mark.
+/// Words of one piece: a line's worth beside the mark, or the 64 bytes of a modelled chunk.
 const WORDS: usize = INLINE_BYTES / 8;
 
 type Cell = UnsafeCell<[u64; WORDS]>;
@@ -177,7 +177,8 @@ impl Board for Heap {
     fn write<R>(&self, at: Place, f: impl FnOnce(*mut u8) -> R) -> R {
         self.cell(at).with_mut(|p| f(p.cast()))
     }
-    fn reserve(&self, _area: usize, _need: Need) -> Result<(), Error> {
+    fn reserve(&self, _area: usize, need: Need) -> Result<(), Error> {
+        assert!(need.accumulator.max(need.deposit) <= PIECES * 64, "a model has {PIECES} pieces of 64 bytes: {need:?}");
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 
 mod modelled;
 
+use earlybird_shm::Algorithm;
 use earlybird_shm::Algorithm::{Chain, Flat, Leader, StaticLeader, StaticLeaderEarly};
 use modelled::{Bound, Scenario, explore};
 
@@ -16,7 +17,7 @@ fn flat_2() {
 }
 #[test]
 fn flat_deposits_2() {
-    explore("flat with deposits, 2 ranks, reuse", Bound::preemptions(3), Scenario::new(Flat, 2, 32).epochs(2));
+    explore("flat with deposits, 2 ranks, reuse", Bound::preemptions(3), Scenario::new(Flat, 2, 16).epochs(2));
 }
 #[test]
 fn flat_3() {
@@ -40,7 +41,7 @@ fn chain_2() {
 }
 #[test]
 fn chain_chunks_2() {
-    explore("chain, 2 chunks, 2 ranks, reuse", Bound::preemptions(2), Scenario::new(Chain, 2, 32).epochs(2));
+    explore("chain, 2 chunks, 2 ranks, reuse", Bound::preemptions(2), Scenario::new(Chain, 2, 16).epochs(2));
 }
 #[test]
 fn chain_3() {
@@ -57,4 +58,16 @@ fn static_leader_2() {
 #[test]
 fn static_leader_early_3() {
     explore("static-leader-early, 3 ranks", Bound::preemptions(1), Scenario::new(StaticLeaderEarly, 3, 1).epochs(1));
+}
+
+#[test]
+fn exp() {
+    let a = std::env::var("EXP").unwrap();
+    let v: Vec<&str> = a.split(',').collect();
+    let alg = Algorithm::ALL.into_iter().find(|x| x.to_string() == v[0]).unwrap();
+    let mut s = Scenario::new(alg, v[1].parse().unwrap(), v[2].parse().unwrap()).epochs(v[3].parse().unwrap());
+    if v.len() > 4 {
+        s = s.by_rank();
+    }
+    explore(&a, Bound::NONE, s);
 }

@@ -14,7 +14,7 @@ use super::word;
 use crate::sync::SyncPoint;
 
 /// Bytes after which a deposit too large for the line announces its progress.
-const PIECE_BYTES: usize = 8 * 1024;
+const PIECE_BYTES: usize = if cfg!(earlybird_loom) { 64 } else { 8 * 1024 };
 
 pub(super) fn run<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     if op.call.count * op.call.element_bytes <= INLINE_BYTES { inline(op) } else { deposited(op) }

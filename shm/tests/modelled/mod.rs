@@ -1,8 +1,8 @@
 //! Runs one scenario under loom, counts the executions, and says whether the exploration ended by itself.
 
-use earlybird_shm::kernels::kernels;
 use earlybird_shm::model::{Died, Group};
-use earlybird_shm::protocol::call::{Call, Collective, Signature};
+use earlybird_shm::protocol::call::{Collective, Signature};
+use earlybird_shm::protocol::payload::Buffers;
 use earlybird_shm::protocol::step::Step;
 use earlybird_shm::protocol::word::PoisonWord;
 use earlybird_shm::protocol::{Member, Patience};
@@ -107,20 +107,8 @@ impl Scenario {
             let order = if self.by_rank { FoldOrder::Rank } else { FoldOrder::Arrival };
             let signature =
                 Signature::new(Collective::AllReduce, DType::U64, op, order, Algorithm::Auto, flat, self.words);
-            // SAFETY: both buffers live and stay untouched until `run` returns; they do not overlap.
-            #[allow(unsafe_code)]
-            let call = unsafe {
-                Call::new(
-                    signature,
-                    self.words,
-                    8,
-                    kernels(DType::U64, Op::Sum),
-                    send.as_ptr().cast(),
-                    recv.as_mut_ptr().cast(),
-                    self.by_rank,
-                    algorithm,
-                )
-            };
+            let buffers = Buffers::apart(&send, &mut recv).expect("buffers of one length");
+            let call = buffers.call(0..self.words, signature, Op::Sum, self.by_rank, algorithm);
             match catch_unwind(AssertUnwindSafe(|| member.run(&call))) {
                 Ok(Ok(report)) => {
                     assert_eq!(report.epoch, epoch as u64);
@@ -151,6 +139,7 @@ pub fn explore(name: &str, bound: Bound, scenario: Scenario) {
 /// Explores `scenario` and gives the ends of all ranks of each execution to `check`.
 pub fn explore_to(name: &str, bound: Bound, scenario: Scenario, check: fn(&[End])) {
     let mut builder = loom::model::Builder::new();
+    let bound = Bound(std::env::var("EXP_BOUND").map_or(bound.0, |b| b.parse().ok()));
     builder.preemption_bound = bound.0;
     builder.max_branches = 50_000;
     // No time or permutation limit: loom would end silently green at either.
