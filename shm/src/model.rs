@@ -194,6 +194,7 @@ impl Board for Heap {
     fn watch(&self, watch: Watch) {
         match watch {
             Watch::Start => words::start(self.rank),
+            Watch::Inspect => words::inspect(self.rank),
             Watch::Hold => words::hold(self.rank),
             Watch::Stop => words::stop(self.rank),
         }

@@ -33,22 +33,9 @@ macro_rules! tests {
 }
 for_every_model!(tests);
 
-#[test]
-#[ignore = "the long run: minutes per model"]
-fn long_run() {
-    let only = std::env::var("EARLYBIRD_MODEL").ok();
-    let chosen: Vec<_> = MODELS.iter().filter(|m| only.as_ref().is_none_or(|name| m.name == *name)).collect();
-    assert!(!chosen.is_empty(), "EARLYBIRD_MODEL={only:?} names no model");
-    for model in chosen {
-        if let Some(bound) = model.long {
-            run(model.title, bound, (model.scenario)());
-        }
-    }
-}
-
 /// Every rank dies at every step of an operation, in every place in the arrival order the bound allows. The steps at
 /// which each rank did die must be those it can reach.
-fn deaths(algorithm: Algorithm, ranks: usize, words: usize, bound: Bound, reachable: fn(usize) -> &'static [Step]) {
+fn deaths(algorithm: Algorithm, ranks: usize, words: usize, bound: Bound, reachable: Reachable) {
     let begun = Instant::now();
     let mut all = Tally { executions: 0, died: 0, failed: 0 };
     for rank in 0..ranks {
@@ -70,60 +57,54 @@ fn deaths(algorithm: Algorithm, ranks: usize, words: usize, bound: Bound, reacha
         let expected: BTreeSet<_> = reachable(rank).iter().map(|s| s.name()).collect();
         assert_eq!(reached, expected, "{algorithm}: where rank {rank} of {ranks} died");
     }
-    let title = format!("deaths, {algorithm}, {ranks} ranks, {words} words ({} deaths, {} failures)", all.died, all.failed);
+    let title =
+        format!("deaths, {algorithm}, {ranks} ranks, {words} words ({} deaths, {} failures)", all.died, all.failed);
     report(&title, bound, &all, begun);
 }
 
+/// A rank can die only where it passes.
+type Reachable = fn(usize) -> &'static [Step];
+
 use Step::{Arrived, Begin, Claimed, Copied, Deposited, Entered, Folded, Left, Published};
 
-#[test]
-fn deaths_flat_2() {
-    deaths(Flat, 2, 1, Some(2), |_| &[Begin, Entered, Copied, Left]);
-}
-#[test]
-fn deaths_flat_pieces_2() {
-    deaths(Flat, 2, 16, Some(2), |_| &[Begin, Entered, Deposited, Copied, Left]);
-}
-#[test]
-fn deaths_flat_3() {
-    deaths(Flat, 3, 1, Some(1), |_| &[Begin, Entered, Copied, Left]);
-}
-#[test]
-fn deaths_leader_2() {
-    deaths(Leader, 2, 1, Some(2), |_| &[Begin, Entered, Arrived, Claimed, Folded, Published, Copied, Left]);
-}
-#[test]
-fn deaths_leader_3() {
-    deaths(Leader, 3, 1, Some(1), |_| &Step::ALL);
-}
-#[test]
-fn deaths_chain_2() {
-    deaths(Chain, 2, 1, Some(2), |_| &[Begin, Entered, Arrived, Claimed, Folded, Published, Copied, Left]);
-}
-#[test]
-fn deaths_chain_pieces_2() {
-    deaths(Chain, 2, 16, Some(1), |_| &[Begin, Entered, Arrived, Claimed, Folded, Published, Copied, Left]);
-}
-#[test]
-fn deaths_chain_3() {
-    deaths(Chain, 3, 1, Some(1), |_| &[Begin, Entered, Arrived, Claimed, Folded, Published, Copied, Left]);
-}
-
+const FLAT: Reachable = |_| &[Begin, Entered, Copied, Left];
+const FLAT_PIECES: Reachable = |_| &[Begin, Entered, Deposited, Copied, Left];
+/// The first and the last arriver fold, which is everybody where there are two; only the others deposit.
+const TWO_FOLDERS: Reachable = |_| &[Begin, Entered, Arrived, Claimed, Folded, Published, Copied, Left];
+const EVERY_ROLE: Reachable = |_| &Step::ALL;
 /// Only rank 0 folds, only the others deposit.
-fn static_roles(rank: usize) -> &'static [Step] {
-    match rank {
-        0 => &[Begin, Entered, Arrived, Published, Copied, Left],
-        _ => &[Begin, Entered, Arrived, Deposited, Copied, Left],
-    }
+const STATIC: Reachable = |rank| match rank {
+    0 => &[Begin, Entered, Arrived, Published, Copied, Left],
+    _ => &[Begin, Entered, Arrived, Deposited, Copied, Left],
+};
+
+macro_rules! death_tests {
+    ($($name:ident: $algorithm:expr, $ranks:literal, $words:literal, $bound:literal, $long:literal, $reachable:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                deaths($algorithm, $ranks, $words, Some($bound), $reachable);
+            }
+        )*
+
+        /// Name and model of every death test, to the bound of the long run.
+        const LONG_DEATHS: &[(&str, fn())] =
+            &[$((stringify!($name), || deaths($algorithm, $ranks, $words, Some($long), $reachable)),)*];
+    };
 }
 
-#[test]
-fn deaths_static_leader_2() {
-    deaths(StaticLeader, 2, 1, Some(2), static_roles);
-}
-#[test]
-fn deaths_static_leader_early_3() {
-    deaths(StaticLeaderEarly, 3, 1, Some(1), static_roles);
+// name: algorithm, ranks, words, preemptions, preemptions in the long run, where a rank can die
+death_tests! {
+    deaths_flat_2: Flat, 2, 1, 2, 3, FLAT;
+    deaths_flat_pieces_2: Flat, 2, 16, 2, 3, FLAT_PIECES;
+    deaths_flat_3: Flat, 3, 1, 1, 2, FLAT;
+    deaths_leader_2: Leader, 2, 1, 2, 3, TWO_FOLDERS;
+    deaths_leader_3: Leader, 3, 1, 1, 2, EVERY_ROLE;
+    deaths_chain_2: Chain, 2, 1, 2, 3, TWO_FOLDERS;
+    deaths_chain_pieces_2: Chain, 2, 16, 1, 2, TWO_FOLDERS;
+    deaths_chain_3: Chain, 3, 1, 1, 2, TWO_FOLDERS;
+    deaths_static_leader_2: StaticLeader, 2, 1, 2, 3, STATIC;
+    deaths_static_leader_early_3: StaticLeaderEarly, 3, 1, 1, 2, STATIC;
 }
 
 /// A rank that dies between two operations fails the second one, never the first.
@@ -132,8 +113,7 @@ fn deaths_between_operations() {
     let begun = Instant::now();
     let mut all = Tally { executions: 0, died: 0, failed: 0 };
     for algorithm in [Flat, Leader, Chain, StaticLeader] {
-        for step in [Left, Begin] {
-            let nth = if step == Left { 1 } else { 2 };
+        for (step, nth) in [(Left, 1), (Begin, 2)] {
             let tally = explore(Some(2), Scenario::new(algorithm, 2, 1).epochs(2).dies(1, step, nth));
             assert_eq!(tally.died, tally.executions, "{algorithm}: {step:?} is always reached");
             assert_eq!(tally.failed, tally.executions, "{algorithm}: the second operation needs every rank");
@@ -141,4 +121,23 @@ fn deaths_between_operations() {
         }
     }
     report("deaths between two operations, 2 ranks", Some(2), &all, begun);
+}
+
+#[test]
+#[ignore = "the long run: minutes per model"]
+fn long_run() {
+    let only = std::env::var("EARLYBIRD_MODEL").ok();
+    let wanted = |name: &str| only.as_ref().is_none_or(|o| o == name);
+    let mut found = false;
+    for model in MODELS.iter().filter(|m| wanted(m.name)) {
+        found = true;
+        if let Some(bound) = model.long {
+            run(model.title, bound, (model.scenario)());
+        }
+    }
+    for (_, deaths) in LONG_DEATHS.iter().filter(|(name, _)| wanted(name)) {
+        found = true;
+        deaths();
+    }
+    assert!(found, "EARLYBIRD_MODEL={only:?} names no model");
 }

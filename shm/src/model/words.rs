@@ -32,6 +32,8 @@ struct Watch {
     touched: bool,
     /// Whether recorded reads give the newest value.
     newest: bool,
+    /// Whether the next watch reads newest values from its start.
+    again: bool,
     /// Blocked: `Some(true)` where a futex wake-up also wakes.
     blocked: Option<bool>,
 }
@@ -60,7 +62,7 @@ pub(super) fn enter(rank: usize) {
     let thread = loom::thread::current();
     WATCHES.with_borrow_mut(|all| {
         all[rank] =
-            Some(Watch { thread, words: Vec::new(), recording: false, touched: false, newest: false, blocked: None });
+            Some(Watch { thread, words: Vec::new(), recording: false, touched: false, newest: false, again: false, blocked: None });
     });
 }
 
@@ -68,8 +70,13 @@ pub(super) fn enter(rank: usize) {
 pub(super) fn start(rank: usize) {
     with(rank, |w| {
         w.words.clear();
-        (w.recording, w.touched) = (true, false);
+        (w.recording, w.touched, w.newest, w.again) = (true, false, w.again, false);
     });
+}
+
+/// Reads newest values from here on.
+pub(super) fn inspect(rank: usize) {
+    with(rank, |w| w.newest = true);
 }
 
 /// Adds no more words to the watch.
@@ -81,7 +88,7 @@ pub(super) fn hold(rank: usize) {
 pub(super) fn stop(rank: usize) {
     with(rank, |w| {
         w.words.clear();
-        (w.recording, w.touched, w.newest) = (false, false, false);
+        (w.recording, w.touched, w.newest, w.again) = (false, false, false, false);
     });
 }
 
@@ -90,7 +97,7 @@ pub(super) fn stop(rank: usize) {
 pub(super) fn block(rank: usize, futex: bool) {
     let blocks = with(rank, |w| {
         w.recording = false;
-        w.newest = w.touched;
+        w.again = w.touched;
         w.blocked = (!w.touched).then_some(futex);
         !w.touched
     });

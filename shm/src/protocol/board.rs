@@ -65,7 +65,9 @@ pub struct Need {
 pub enum Watch {
     /// Reads from here on are watched.
     Start,
-    /// Reads from here on are not; those before still are.
+    /// So are these, and they give the newest values: peers are inspected after a while, when stores are visible.
+    Inspect,
+    /// Reads from here on are not watched; those before still are.
     Hold,
     /// Nothing is watched.
     Stop,

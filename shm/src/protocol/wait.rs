@@ -179,6 +179,7 @@ impl<B: Board> Operation<'_, B> {
                 if wake == Wake::Event {
                     board.watch(Watch::Start);
                 }
+                board.watch(Watch::Inspect);
                 if let Err(stop) = self.inspect(&mut watch, 0) {
                     return look(board).ok_or(stop);
                 }
