@@ -61,8 +61,15 @@ pub(super) fn enter(rank: usize) {
     RUNNING.set(rank);
     let thread = loom::thread::current();
     WATCHES.with_borrow_mut(|all| {
-        all[rank] =
-            Some(Watch { thread, words: Vec::new(), recording: false, touched: false, newest: false, again: false, blocked: None });
+        all[rank] = Some(Watch {
+            thread,
+            words: Vec::new(),
+            recording: false,
+            touched: false,
+            newest: false,
+            again: false,
+            blocked: None,
+        });
     });
 }
 
