@@ -76,7 +76,7 @@ impl Group {
             inspects,
             poison: WordLine::default(),
             left: lines(ranks),
-            details: (0..ranks).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect(),
+            details: (0..ranks).map(|_| std::array::from_fn(|_| AtomicU64::promised(0))).collect(),
             arrivals: lines(SLOTS),
             events: lines(SLOTS),
             lines: lines(SLOTS * ranks),

@@ -81,7 +81,7 @@ mod modelled {
         fn default() -> Self {
             RankLine {
                 entered: AtomicU64::new(0),
-                call: [AtomicU64::new(0), AtomicU64::new(0)],
+                call: [AtomicU64::promised(0), AtomicU64::promised(0)],
                 deposited: AtomicU64::new(0),
                 waiting: AtomicU32::new(0),
                 place: AtomicU32::new(0),
