@@ -14,6 +14,7 @@ pub struct Model {
     /// Bound of every run.
     pub bound: Bound,
     /// Bound of the long run, where that looks further.
+    #[allow(dead_code)]
     pub long: Option<Bound>,
     /// The ranks and their calls.
     pub scenario: fn() -> Scenario,
