@@ -2,7 +2,7 @@
 
 use crate::{Algorithm, Config, Element, Error, FoldOrder, Identity, Op, SizeTable};
 use earlybird_shm::{How, JoinOptions, NodeComm};
-use std::sync::{RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 /// The processes of one job.
 ///
@@ -22,14 +22,11 @@ use std::sync::{RwLock, RwLockReadGuard};
 pub struct Communicator {
     node: NodeComm,
     identity: Identity,
-    choice: RwLock<Choice>,
-}
-
-#[derive(Debug, Clone)]
-struct Choice {
-    algorithm: Algorithm,
+    /// The table of `EARLYBIRD_ALLREDUCE`, in force until the user chooses otherwise.
     by_size: SizeTable,
-    order: FoldOrder,
+    use_table: AtomicBool,
+    algorithm: AtomicU8,
+    by_rank: AtomicBool,
 }
 
 /// What ran in a call.
@@ -82,8 +79,14 @@ impl Communicator {
                 config.order,
             );
         }
-        let choice = Choice { algorithm: config.algorithm, by_size: config.allreduce, order: config.order };
-        Ok(Communicator { node, identity, choice: RwLock::new(choice) })
+        Ok(Communicator {
+            node,
+            identity,
+            use_table: AtomicBool::new(config.allreduce != SizeTable::default()),
+            by_size: config.allreduce,
+            algorithm: AtomicU8::new(config.algorithm as u8),
+            by_rank: AtomicBool::new(config.order == FoldOrder::Rank),
+        })
     }
 
     /// This process's number, from 0.
@@ -112,9 +115,8 @@ impl Communicator {
     /// # Errors
     /// None today; a `Result` because later algorithms have restrictions.
     pub fn set_algorithm(&self, algorithm: Algorithm) -> Result<(), Error> {
-        let mut choice = self.choice.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        choice.algorithm = algorithm;
-        choice.by_size = SizeTable::default();
+        self.algorithm.store(algorithm as u8, Relaxed);
+        self.use_table.store(false, Relaxed);
         Ok(())
     }
 
@@ -123,7 +125,7 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::set_algorithm`].
     pub fn set_order(&self, order: FoldOrder) -> Result<(), Error> {
-        self.choice.write().unwrap_or_else(|poisoned| poisoned.into_inner()).order = order;
+        self.by_rank.store(order == FoldOrder::Rank, Relaxed);
         Ok(())
     }
 
@@ -164,21 +166,21 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
     pub fn barrier(&self) -> Result<(), Error> {
-        let choice = self.choice();
-        self.node.barrier(How { algorithm: choice.algorithm, order: choice.order })
+        self.node.barrier(self.how(0))
     }
 
-    fn choice(&self) -> RwLockReadGuard<'_, Choice> {
-        self.choice.read().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
+    /// How a call of `bytes` is carried out. Relaxed: the choice is the calling thread's own or was handed over with
+    /// the handle.
     #[inline]
     fn how(&self, bytes: usize) -> How {
-        let choice = self.choice();
-        let algorithm = match choice.by_size.algorithm_for(bytes as u64) {
-            Algorithm::Auto => choice.algorithm,
-            listed => listed,
-        };
-        How { algorithm, order: choice.order }
+        let order = if self.by_rank.load(Relaxed) { FoldOrder::Rank } else { FoldOrder::Arrival };
+        let mut algorithm = Algorithm::from_code(self.algorithm.load(Relaxed)).unwrap_or_default();
+        if self.use_table.load(Relaxed) {
+            match self.by_size.algorithm_for(bytes as u64) {
+                Algorithm::Auto => {}
+                listed => algorithm = listed,
+            }
+        }
+        How { algorithm, order }
     }
 }

@@ -51,24 +51,35 @@ fn add2(c: &mut Criterion) {
 
 /// The other forms, on the best level, for `f32` sums: in place, two destinations, several sources, a plain copy.
 fn forms(c: &mut Criterion) {
-    let Kernels { fold, fold_both, fold_all } = kernels(DType::F32, Op::Sum);
+    let Kernels { fold, fold_both, fold_all, fold_streaming, fold_both_streaming, copy_streaming } =
+        kernels(DType::F32, Op::Sum);
     for bytes in SIZES {
         let mut pages: Vec<Pages> = (0..9).map(|_| Pages::new(bytes)).collect();
         let p: Vec<*mut u8> = pages.iter_mut().map(Pages::pointer).collect();
         let count = bytes / 4;
         let mut group = c.benchmark_group(format!("forms/{bytes}"));
         group.throughput(Throughput::Bytes(bytes as u64));
-        // SAFETY (all four): nine disjoint buffers of `bytes` bytes, kept alive by `pages`; dst is a source or apart.
+        // SAFETY (all): nine disjoint buffers of `bytes` bytes, kept alive by `pages`; dst is a source or apart.
         // SAFETY: see above.
         group.bench_function("in-place", |x| x.iter(|| unsafe { fold(p[0], p[0], p[1], black_box(count)) }));
         // SAFETY: see above.
-        group.bench_function("both", |x| x.iter(|| unsafe { fold_both(p[0], p[1], p[2], p[3], black_box(count)) }));
+        group.bench_function("both", |x| x.iter(|| unsafe { fold_both(p[0], p[1], p[0], p[2], black_box(count)) }));
         group.bench_function("eight-sources", |x| {
             // SAFETY: see above.
             x.iter(|| unsafe { fold_all(p[0], p[1..].as_ptr().cast(), 8, black_box(count)) })
         });
         // SAFETY: see above.
         group.bench_function("copy", |x| x.iter(|| unsafe { copy(p[0], p[1], black_box(bytes)) }));
+        group.bench_function("streaming", |x| {
+            // SAFETY: see above.
+            x.iter(|| unsafe { fold_streaming(p[0], p[1], p[2], black_box(count)) })
+        });
+        group.bench_function("both-streaming", |x| {
+            // SAFETY: see above; the first destination is the first source, as in the chain.
+            x.iter(|| unsafe { fold_both_streaming(p[0], p[1], p[0], p[2], black_box(count)) })
+        });
+        // SAFETY: see above.
+        group.bench_function("copy-streaming", |x| x.iter(|| unsafe { copy_streaming(p[0], p[1], black_box(count)) }));
         group.finish();
     }
 }

@@ -73,11 +73,13 @@ impl Mapped {
         &self.segment
     }
 
+    #[inline(always)]
     fn at<T>(&self, offset: usize) -> &T {
         // SAFETY: M, L, A: callers pass an offset of `Layout` for a line of type T.
         unsafe { &*self.segment.arena().add(offset).cast::<T>() }
     }
 
+    #[inline(always)]
     fn place(&self, at: Place) -> *mut u8 {
         let (offset, within, room) = match at {
             Place::Inline { slot, rank } => {
@@ -214,6 +216,19 @@ impl Board for Mapped {
     fn cpu(&self) -> u32 {
         rustix::thread::sched_getcpu() as u32
     }
+    #[inline]
+    fn prepare_line(&self, slot: usize) {
+        let line = core::ptr::from_ref(self.line(slot, self.rank()));
+        prefetch_for_writing(line.cast());
+        prefetch_for_writing(line.cast::<u8>().wrapping_add(64));
+    }
+    #[inline]
+    fn hand_on(&self, at: Place, bytes: usize) {
+        let from = self.place(at);
+        for offset in (0..bytes).step_by(64) {
+            demote(from.wrapping_add(offset));
+        }
+    }
     fn give_way(&self) {
         rustix::thread::sched_yield();
     }
@@ -229,4 +244,28 @@ impl Board for Mapped {
         #[cfg(not(feature = "fault"))]
         let _ = step;
     }
+}
+
+/// Asks for the cache line at `address` in a writable state. A hint: it reads and writes nothing.
+#[inline(always)]
+fn prefetch_for_writing(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: PREFETCHW never faults and has no architectural effect; processors without it execute it as a no-op.
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// Moves the cache line at `address` to a cache that other cores reach faster. A hint: no architectural effect.
+#[inline(always)]
+fn demote(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: CLDEMOTE never faults; processors without it execute its encoding as a no-op.
+    unsafe {
+        core::arch::asm!("cldemote [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }

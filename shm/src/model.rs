@@ -219,6 +219,8 @@ impl Board for Heap {
     fn cpu(&self) -> u32 {
         0
     }
+    fn prepare_line(&self, _slot: usize) {}
+    fn hand_on(&self, _at: Place, _bytes: usize) {}
     fn give_way(&self) {}
     fn nap(&self, _ns: u64) {}
     fn step(&self, step: Step) {

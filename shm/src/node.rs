@@ -5,7 +5,7 @@ use crate::layout::{Layout, Windows};
 use crate::mapped::Mapped;
 use crate::op::{DType, Element, FoldOrder, Op};
 use crate::protocol::board::Board;
-use crate::protocol::call::{Collective, Signature};
+use crate::protocol::call::{Collective, Prepared, Signature};
 use crate::protocol::decide::Thresholds;
 use crate::protocol::payload::Buffers;
 use crate::protocol::word::{Cause, PoisonWord};
@@ -62,6 +62,8 @@ pub struct NodeComm {
 #[derive(Debug)]
 struct State {
     member: Member<Mapped>,
+    /// The last call's arguments and what follows from them.
+    prepared: Option<(Signature, Prepared)>,
     last: Option<Report>,
 }
 
@@ -121,7 +123,7 @@ impl NodeComm {
             mean_wait_ns: 0,
         };
         let member = Member::new(Mapped::new(segment)?, patience);
-        let state = Mutex::new(State { member, last: None });
+        let state = Mutex::new(State { member, prepared: None, last: None });
         Ok(NodeComm { state, rank, size, cpus, thresholds, windows })
     }
 
@@ -182,40 +184,63 @@ impl NodeComm {
         self.reduce(Collective::Barrier, Op::Sum, &Buffers::in_place::<u64>(&mut []), how)
     }
 
+    #[inline]
     fn reduce(&self, collective: Collective, op: Op, buffers: &Buffers<'_>, how: How) -> Result<(), Error> {
         let mut state = self.lock()?;
-        let (count, dtype) = (buffers.count(), buffers.dtype());
-        let element_bytes = dtype.size();
+        let asked = Signature::new(collective, buffers.dtype(), op, how.order, how.algorithm, buffers.count());
+        if state.prepared.is_none_or(|(last, _)| last != asked) {
+            state.prepared = Some((asked, self.prepare(asked, buffers, op, how)));
+        }
+        let State { member, prepared: Some((_, prepared)), last } = &mut *state else { unreachable!("prepared above") };
         if self.size == 1 {
             buffers.copy();
-            state.last = Some(Report { epoch: 0, algorithm: Algorithm::Flat, place: None });
+            *last = Some(Report { epoch: 0, algorithm: Algorithm::Flat, place: None });
             return Ok(());
         }
-        let exact = !matches!((dtype, op), (DType::F32 | DType::F64, Op::Sum | Op::Product));
-        // Every operator here is commutative bit for bit, so two ranks cannot tell the orders apart.
-        let by_rank = how.order == FoldOrder::Rank && !exact && self.size > 2;
-        let algorithm = self.thresholds.choose(how.algorithm, count * element_bytes, by_rank);
-        let flat = algorithm == Algorithm::Flat;
-        let signature = Signature::new(collective, dtype, op, how.order, how.algorithm, flat, count);
-        let window = match algorithm {
-            Algorithm::Chain => self.windows.accumulator,
-            _ => self.windows.deposit,
-        } / element_bytes;
-        let mut done = 0;
-        loop {
-            let part = (count - done).min(window);
-            let call = buffers.call(done..done + part, signature, op, by_rank, algorithm);
-            match state.member.run(&call) {
-                Ok(report) => state.last = Some(report),
-                Err(stop) => return Err(self.error_of(&state.member, stop, collective)),
+        match self.run(member, buffers, prepared) {
+            Ok(report) => {
+                *last = Some(report);
+                Ok(())
             }
-            done += part;
-            if done == count {
-                return Ok(());
-            }
+            Err(stop) => Err(self.error_of(member, stop, collective)),
         }
     }
 
+    /// Works out what follows from the arguments of a call.
+    #[cold]
+    fn prepare(&self, asked: Signature, buffers: &Buffers<'_>, op: Op, how: How) -> Prepared {
+        let (count, dtype) = (buffers.count(), buffers.dtype());
+        let exact = !matches!((dtype, op), (DType::F32 | DType::F64, Op::Sum | Op::Product));
+        // Every operator here is commutative bit for bit, so two ranks cannot tell the orders apart.
+        let by_rank = how.order == FoldOrder::Rank && !exact && self.size > 2;
+        let algorithm = self.thresholds.choose(how.algorithm, count * dtype.size(), by_rank);
+        Prepared::new(asked.in_lane(algorithm == Algorithm::Flat), dtype, op, by_rank, algorithm)
+    }
+
+    /// Runs the call as one operation, or as several where it is larger than the windows of the arena.
+    #[inline]
+    fn run(&self, member: &mut Member<Mapped>, buffers: &Buffers<'_>, prepared: &Prepared) -> Result<Report, Stop> {
+        let (count, element_bytes) = (buffers.count(), buffers.dtype().size());
+        let window_bytes = match prepared.algorithm() {
+            Algorithm::Chain => self.windows.accumulator,
+            _ => self.windows.deposit,
+        };
+        if count * element_bytes <= window_bytes {
+            return member.run(&buffers.call(0..count, prepared));
+        }
+        let part = window_bytes / element_bytes;
+        let mut done = 0;
+        loop {
+            let until = (done + part).min(count);
+            let report = member.run(&buffers.call(done..until, prepared))?;
+            if until == count {
+                return Ok(report);
+            }
+            done = until;
+        }
+    }
+
+    #[inline]
     fn lock(&self) -> Result<std::sync::MutexGuard<'_, State>, Error> {
         let state = match self.state.try_lock() {
             Ok(state) => state,

@@ -1,8 +1,12 @@
 //! Groups that meet: every size sees one arena, different keys do not mix, nothing stays behind.
+#![cfg(not(earlybird_loom))]
 
 mod segment_support;
 
-use segment_support::{Rank, Scratch, attach_all, serve_as_rank, team};
+use std::process::Command;
+use std::time::Instant;
+
+use segment_support::{Rank, Scratch, attach_all, serve_as_rank, team, wait_until};
 
 #[test]
 fn rank_process() {
@@ -61,4 +65,123 @@ fn eight_ranks() {
 #[test]
 fn sixty_four_ranks() {
     meet(64);
+}
+
+#[test]
+fn a_long_path_does_not_hinder_the_socket() {
+    let scratch = Scratch::new();
+    let long = scratch.0.join("x".repeat(200));
+    attach_all(&mut team(&long, "job", 3));
+    assert_eq!(std::fs::read_dir(long).unwrap().count(), 0);
+}
+
+#[test]
+fn without_a_socket_the_arena_comes_through_proc() {
+    let scratch = Scratch::new();
+    let mut ranks = team(&scratch.meet(), "job", 2);
+    ranks[0].tell("attach");
+    ranks[0].wait_claimed(0);
+    let mut door = None;
+    wait_until("the socket", || {
+        door = scratch.files().into_iter().find(|name| name.starts_with("door-"));
+        door.is_some()
+    });
+    std::fs::remove_file(scratch.meet().join(door.unwrap())).unwrap();
+    ranks[1].tell("attach");
+    assert_eq!((ranks[0].answer(), ranks[1].answer()), ("ok".into(), "ok".into()));
+    assert_eq!(ranks[0].ask("write 3 33"), "ok");
+    assert_eq!(ranks[1].ask("read 3"), "33");
+    assert_eq!(scratch.files(), Vec::<String>::new());
+}
+
+/// Containers that share the file systems but not the process ids: both ranks are process 1 in their own eyes.
+#[test]
+fn ranks_in_pid_namespaces_of_their_own() {
+    let namespaced = || {
+        let mut command = Command::new("unshare");
+        command.args(["-p", "-f", "--kill-child", "--mount-proc"]);
+        command
+    };
+    if !namespaced().arg("true").output().is_ok_and(|run| run.status.success()) {
+        println!("SKIPPED: this user cannot make pid namespaces");
+        return;
+    }
+    let scratch = Scratch::new();
+    let dir = scratch.meet();
+    let mut ranks: Vec<Rank> = (0..2)
+        .map(|rank| {
+            let mut command = namespaced();
+            command.arg(std::env::current_exe().unwrap());
+            Rank::spawn_by(command, &dir, "job", rank, 2)
+        })
+        .collect();
+    attach_all(&mut ranks);
+    for (rank, process) in ranks.iter_mut().enumerate() {
+        let other = 1 - rank;
+        assert_eq!(process.ask(&format!("peer {other}")), "1");
+        assert_eq!(process.ask(&format!("alive {other}")), "true");
+        assert_eq!(process.ask(&format!("state {other}")), "Running");
+    }
+    assert_eq!(ranks[0].ask("write 0 9"), "ok");
+    assert_eq!(ranks[1].ask("read 0"), "9");
+    ranks[1].kill();
+    wait_until("the death", || ranks[0].ask("alive 1") == "false");
+    assert_eq!(ranks[0].ask("state 1"), "Gone");
+}
+
+#[test]
+fn the_cpus_of_all_ranks_are_counted_once() {
+    let cpus = rustix::thread::sched_getaffinity(None).unwrap();
+    let usable: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| cpus.is_set(cpu)).collect();
+    let count = |pins: [usize; 2]| {
+        let scratch = Scratch::new();
+        let mut ranks = team(&scratch.meet(), "job", 2);
+        for (process, pin) in ranks.iter_mut().zip(pins) {
+            assert_eq!(process.ask(&format!("pin {pin}")), "ok");
+        }
+        attach_all(&mut ranks);
+        let counts = [ranks[0].ask("cpus"), ranks[1].ask("cpus")];
+        assert_eq!(counts[0], counts[1]);
+        counts[0].parse::<usize>().unwrap()
+    };
+    assert_eq!(count([usable[0], usable[0]]), 1);
+    if let Some(&second) = usable.get(1) {
+        // a quota of the control group may allow less than the masks do
+        assert!((1..=2).contains(&count([usable[0], second])));
+    }
+}
+
+/// Prints the figures of docs/segment.md; asserts no time. `cargo test --release --test segment_attach -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement, not a check"]
+fn measure() {
+    const REPEATS: usize = 11;
+    for size in [2, 8, 64] {
+        let mut attach_us: Vec<u128> = (0..REPEATS)
+            .map(|_| {
+                let scratch = Scratch::new();
+                let mut ranks = team(&scratch.meet(), "job", size);
+                // every process is up and waits for its command
+                ranks.iter_mut().for_each(|rank| assert_eq!(rank.ask("rank-ready"), "ok"));
+                let started = Instant::now();
+                attach_all(&mut ranks);
+                started.elapsed().as_micros()
+            })
+            .collect();
+        attach_us.sort();
+        println!(
+            "{size} ranks: attach {} us median, {} to {} us",
+            attach_us[REPEATS / 2],
+            attach_us[0],
+            attach_us[REPEATS - 1]
+        );
+    }
+    let scratch = Scratch::new();
+    let mut ranks = team(&scratch.meet(), "job", 2);
+    attach_all(&mut ranks);
+    println!("is_alive of a living rank (alive of 10000, ns each): {}", ranks[0].ask("alive-ns 1"));
+    let killed = Instant::now();
+    ranks[1].kill();
+    wait_until("the death", || ranks[0].ask("alive 1") == "false");
+    println!("seen dead {} us after the kill, asked over a pipe every 5 ms", killed.elapsed().as_micros());
 }

@@ -34,17 +34,16 @@ pub struct Lineup {
 }
 
 impl Lineup {
-    /// Joins under the name of the measured group with `-lineup` added. Collective. `processors` is how many the job
-    /// may use; a bound rank cannot find that out by itself.
+    /// Joins under the name of the measured group with `-lineup` added. Collective.
     ///
     /// # Errors
     /// What [`Communicator::connect`] fails with.
-    pub fn connect(config: Config, mut identity: Identity, processors: usize) -> Result<Lineup, Error> {
+    pub fn connect(config: Config, mut identity: Identity) -> Result<Lineup, Error> {
         // Sleeps end within microseconds instead of the default 50; refused only by old kernels, then stamps show it.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         identity.key.push_str("-lineup");
         let comm = Communicator::connect(config, identity)?;
-        let crowded = comm.size() > processors;
+        let crowded = comm.size() > comm.allowed_cpus();
         // Who shares a processor must not spin while others compute; and the last rank to be lined up may have to wait
         // until all others have been scheduled once.
         let spin_ns = if crowded { 0 } else { SPIN_NS };

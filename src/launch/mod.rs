@@ -1,8 +1,8 @@
 //! Starts the ranks of a job on this node and stays with them until the last one is gone.
 //!
 //! One piece for `run`, `bench`, `demo` and the tests, so that binding, signals, deadlines and cleaning up behave
-//! the same everywhere. Ranks are started through a small wrapper (see [`exec`]) that ties their life to the
-//! launcher's; the launcher itself waits in one poll over process descriptors (see [`supervise`]), so it never
+//! the same everywhere. Ranks are started through a small wrapper (module `exec`) that ties their life to the
+//! launcher's; the launcher itself waits in one poll over process descriptors (module `supervise`), so it never
 //! signals a process id that the system may have given to somebody else.
 
 pub mod exec;
@@ -10,7 +10,7 @@ mod prefix;
 mod supervise;
 
 use crate::Error;
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, getpid, getrlimit, pidfd_open, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read};
@@ -115,6 +115,7 @@ impl Job {
         if !(1..=MAX_RANKS).contains(&self.ranks) {
             return Err(Error::usage(format!("{} ranks were asked for; use 1 to {MAX_RANKS}", self.ranks)));
         }
+        allow_descriptors(3 * self.ranks as u64 + 64);
         let signals = supervise::Signals::listen()?;
         let cpus = match self.bind {
             Bind::Core => allowed_cpus()?,
@@ -180,6 +181,17 @@ impl Job {
 pub fn allowed_cpus() -> Result<Vec<usize>, Error> {
     let set = sched_getaffinity(None).map_err(|error| Error::system("read the allowed processors", error))?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+}
+
+/// Raises the soft limit on open files towards `count`, as far as the hard limit allows: every rank needs a process
+/// descriptor and, marked, two pipes. Where that is not enough, starting a rank says so.
+fn allow_descriptors(count: u64) {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|soft| soft < count) {
+        limit.current = Some(limit.maximum.map_or(count, |hard| hard.min(count)));
+        // A refusal changes nothing.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
 }
 
 /// 128 random bits in hexadecimal: the name under which the ranks of one job meet.

@@ -53,12 +53,15 @@ impl Readers {
     }
 }
 
+/// What is kept of a line before it is written; a longer one is broken.
+const LINE_BYTES: u64 = 64 << 10;
+
 /// Copies line by line; a last line without an end gets one. One write per line keeps lines whole.
 fn copy_lines<W: Write>(rank: usize, from: impl Read, to: fn() -> W) -> std::io::Result<()> {
     let mut from = BufReader::new(from);
     let mut line = format!("[{rank}] ").into_bytes();
     let mark = line.len();
-    while from.read_until(b'\n', &mut line)? > 0 {
+    while from.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
         if line.last() != Some(&b'\n') {
             line.push(b'\n');
         }

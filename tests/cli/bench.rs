@@ -71,8 +71,10 @@ fn every_type_adds_up_in_both_orders() {
 
 #[test]
 fn a_barrier_is_measured_and_lets_nobody_through_early() {
-    let rows = rows("bench barrier --ranks 3 --patterns last-late,ascending --delay 0.002 --iterations 5 --format csv");
-    assert_eq!(rows.len(), 2);
+    let rows = rows(
+        "bench barrier --ranks 3 --patterns last-late,ascending --algorithms auto,static-leader --delay 0.002 --iterations 5 --format csv",
+    );
+    assert_eq!(rows.len(), 4);
     for row in &rows {
         assert_eq!(
             ["op", "bytes", "dtype", "wrong", "order"].map(|name| column(row, name)),

@@ -107,6 +107,14 @@ fn marks_are_put_on_whole_lines_of_both_streams() {
 }
 
 #[test]
+fn a_line_without_an_end_is_broken_and_marked() {
+    let output = run_script(&["-n", "1", "--prefix"], "head -c 100000 /dev/zero | tr '\\0' x");
+    let stdout = text(&output.stdout);
+    let lengths: Vec<usize> = stdout.lines().map(|line| line.strip_prefix("[0] ").expect("marked").len()).collect();
+    assert_eq!(lengths, [65536, 100000 - 65536]);
+}
+
+#[test]
 fn only_rank_0_reads_standard_input() {
     let mut launcher = earlybird(&["run", "-n", "2", "--", "sh", "-c", "echo $EARLYBIRD_RANK:$(cat)"]);
     let mut launcher = launcher.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("start");

@@ -69,6 +69,16 @@ macro_rules! vector {
                 unsafe { _mm256_storeu_si256(to.cast(), self.0) }
             }
             #[inline(always)]
+            unsafe fn stream(self, to: *mut u8) {
+                // SAFETY: the caller may write 32 bytes, the address is a multiple of that; AVX2 is present.
+                unsafe { _mm256_stream_si256(to.cast(), self.0) }
+            }
+            #[inline(always)]
+            unsafe fn fence() {
+                // SAFETY: AVX2 includes SSE.
+                unsafe { _mm_sfence() }
+            }
+            #[inline(always)]
             unsafe fn load_first(from: *const u8, n: usize) -> Self {
                 // SAFETY: the mask covers the n elements that the caller may read; AVX2 is present.
                 unsafe { $name(_mm256_maskload_epi32(from.cast(), first_words(n * size_of::<$element>() / 4))) }

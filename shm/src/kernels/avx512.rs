@@ -27,6 +27,16 @@ macro_rules! vector {
                 unsafe { _mm512_storeu_si512(to.cast(), self.0) }
             }
             #[inline(always)]
+            unsafe fn stream(self, to: *mut u8) {
+                // SAFETY: the caller may write 64 bytes, the address is a multiple of that; AVX-512 is present.
+                unsafe { _mm512_stream_si512(to.cast(), self.0) }
+            }
+            #[inline(always)]
+            unsafe fn fence() {
+                // SAFETY: AVX-512 includes SSE.
+                unsafe { _mm_sfence() }
+            }
+            #[inline(always)]
             unsafe fn load_first(from: *const u8, n: usize) -> Self {
                 debug_assert!(n < Self::LANES);
                 // SAFETY: the mask covers the n elements that the caller may read; AVX-512 is present.

@@ -22,6 +22,7 @@ trait Part<V: Vector>: Copy {
     unsafe fn store(self, to: *mut u8, vector: V);
 }
 
+/// Whole vectors, stored by the ordinary way.
 #[derive(Clone, Copy)]
 struct Whole;
 impl<V: Vector> Part<V> for Whole {
@@ -34,6 +35,22 @@ impl<V: Vector> Part<V> for Whole {
     unsafe fn store(self, to: *mut u8, vector: V) {
         // SAFETY: the caller's contract.
         unsafe { vector.store(to) }
+    }
+}
+
+/// Whole vectors, stored past the caches: for an address that the vector's size divides.
+#[derive(Clone, Copy)]
+struct Streamed;
+impl<V: Vector> Part<V> for Streamed {
+    #[inline(always)]
+    unsafe fn load(self, from: *const u8) -> V {
+        // SAFETY: the caller's contract.
+        unsafe { V::load(from) }
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut u8, vector: V) {
+        // SAFETY: the caller's contract; `run_streaming` aligned the address.
+        unsafe { vector.stream(to) }
     }
 }
 
@@ -98,9 +115,11 @@ unsafe fn combine<V: Vector, F: Operator, const K: usize>(mut left: [V; K], righ
 
 /// What a kernel does with the `K` vectors that lie `at` bytes into its buffers.
 trait Step<V: Vector> {
+    /// `last` is how the last destination is written, `part` everything else.
+    ///
     /// # Safety
     /// They lie within all buffers, and the features of the level are present.
-    unsafe fn step<P: Part<V>, const K: usize>(&self, at: usize, part: P);
+    unsafe fn step<P: Part<V>, L: Part<V>, const K: usize>(&self, at: usize, part: P, last: L);
 }
 
 /// Runs `step` over `count` elements: [`UNROLL`] vectors a turn, then single ones, then what is left of one.
@@ -109,34 +128,61 @@ trait Step<V: Vector> {
 /// Every buffer of the step holds `count` elements, and the features of the level are present.
 #[inline(always)]
 unsafe fn run<V: Vector>(step: impl Step<V>, count: usize) {
-    let vector_bytes = V::LANES * V::ELEMENT_BYTES;
+    // SAFETY: the caller's contract; ordinary stores need no alignment.
+    unsafe { range::<V, Whole>(&step, 0, count * V::ELEMENT_BYTES, Whole) }
+}
+
+/// As [`run`], the last destination written past the caches from its first vector boundary on.
+///
+/// # Safety
+/// As [`run`]; `last` is the last destination.
+#[inline(always)]
+unsafe fn run_streaming<V: Vector>(step: impl Step<V>, last: *mut u8, count: usize) {
     let bytes = count * V::ELEMENT_BYTES;
-    let mut at = 0;
-    while bytes - at >= UNROLL * vector_bytes {
-        // SAFETY: UNROLL vectors at `at` end within `bytes`, which the caller owns in every buffer.
-        unsafe { step.step::<_, UNROLL>(at, Whole) };
+    let head = (last as usize).wrapping_neg() % (V::LANES * V::ELEMENT_BYTES);
+    if head >= bytes || !head.is_multiple_of(V::ELEMENT_BYTES) {
+        // SAFETY: the caller's contract.
+        return unsafe { range::<V, Whole>(&step, 0, bytes, Whole) };
+    }
+    // SAFETY: the two ranges lie within the buffers, and at `head` the last destination is aligned.
+    unsafe {
+        range::<V, Whole>(&step, 0, head, Whole);
+        range::<V, Streamed>(&step, head, bytes, Streamed);
+        V::fence();
+    }
+}
+
+/// # Safety
+/// As [`run`], for the bytes from `at` to `end`; `last` suits the address of the last destination.
+#[inline(always)]
+unsafe fn range<V: Vector, L: Part<V>>(step: &impl Step<V>, mut at: usize, end: usize, last: L) {
+    let vector_bytes = V::LANES * V::ELEMENT_BYTES;
+    while end - at >= UNROLL * vector_bytes {
+        // SAFETY: UNROLL vectors at `at` end at or before `end`.
+        unsafe { step.step::<_, _, UNROLL>(at, Whole, last) };
         at += UNROLL * vector_bytes;
     }
-    while bytes - at >= vector_bytes {
-        // SAFETY: one vector at `at` ends within `bytes`.
-        unsafe { step.step::<_, 1>(at, Whole) };
+    while end - at >= vector_bytes {
+        // SAFETY: one vector at `at` ends at or before `end`.
+        unsafe { step.step::<_, _, 1>(at, Whole, last) };
         at += vector_bytes;
     }
-    if at < bytes {
-        // SAFETY: the elements between `at` and `bytes`, fewer than a vector.
-        unsafe { step.step::<_, 1>(at, First((bytes - at) / V::ELEMENT_BYTES)) };
+    if at < end {
+        let rest = First((end - at) / V::ELEMENT_BYTES);
+        // SAFETY: the elements between `at` and `end`, fewer than a vector.
+        unsafe { step.step::<_, _, 1>(at, rest, rest) };
     }
 }
 
 struct One<F>(*mut u8, *const u8, *const u8, PhantomData<F>);
 impl<V: Vector, F: Operator> Step<V> for One<F> {
     #[inline(always)]
-    unsafe fn step<P: Part<V>, const K: usize>(&self, at: usize, part: P) {
+    unsafe fn step<P: Part<V>, L: Part<V>, const K: usize>(&self, at: usize, part: P, last: L) {
         let One(dst, a, b, _) = *self;
         // SAFETY: the contract of the trait.
         unsafe {
             let block = combine::<V, F, K>(load(a.add(at), part), load(b.add(at), part));
-            store(dst.add(at), part, block);
+            store(dst.add(at), last, block);
         }
     }
 }
@@ -144,13 +190,13 @@ impl<V: Vector, F: Operator> Step<V> for One<F> {
 struct Both<F>(*mut u8, *mut u8, *const u8, *const u8, PhantomData<F>);
 impl<V: Vector, F: Operator> Step<V> for Both<F> {
     #[inline(always)]
-    unsafe fn step<P: Part<V>, const K: usize>(&self, at: usize, part: P) {
+    unsafe fn step<P: Part<V>, L: Part<V>, const K: usize>(&self, at: usize, part: P, last: L) {
         let Both(dst, dst2, a, b, _) = *self;
         // SAFETY: the contract of the trait.
         unsafe {
             let block = combine::<V, F, K>(load(a.add(at), part), load(b.add(at), part));
             store(dst.add(at), part, block);
-            store(dst2.add(at), part, block);
+            store(dst2.add(at), last, block);
         }
     }
 }
@@ -158,7 +204,7 @@ impl<V: Vector, F: Operator> Step<V> for Both<F> {
 struct All<'a, F>(*mut u8, *const u8, &'a [*const u8], PhantomData<F>);
 impl<V: Vector, F: Operator> Step<V> for All<'_, F> {
     #[inline(always)]
-    unsafe fn step<P: Part<V>, const K: usize>(&self, at: usize, part: P) {
+    unsafe fn step<P: Part<V>, L: Part<V>, const K: usize>(&self, at: usize, part: P, last: L) {
         let All(dst, first, rest, _) = *self;
         // SAFETY: the contract of the trait.
         unsafe {
@@ -166,8 +212,17 @@ impl<V: Vector, F: Operator> Step<V> for All<'_, F> {
             for source in rest {
                 block = combine::<V, F, K>(block, load(source.add(at), part));
             }
-            store(dst.add(at), part, block);
+            store(dst.add(at), last, block);
         }
+    }
+}
+
+struct Move(*mut u8, *const u8);
+impl<V: Vector> Step<V> for Move {
+    #[inline(always)]
+    unsafe fn step<P: Part<V>, L: Part<V>, const K: usize>(&self, at: usize, part: P, last: L) {
+        // SAFETY: the contract of the trait.
+        unsafe { store(self.0.add(at), last, load::<V, P, K>(self.1.add(at), part)) }
     }
 }
 
@@ -210,4 +265,34 @@ pub(super) unsafe fn fold_all<V: Vector, F: Operator>(
         let rest = std::slice::from_raw_parts(sources.add(1), source_count - 1);
         run::<V>(All::<F>(dst, *sources, rest, PhantomData), count)
     }
+}
+
+/// # Safety
+/// As [`Kernels::fold_streaming`](super::Kernels::fold_streaming), with the features of the level.
+#[inline(always)]
+pub(super) unsafe fn fold_streaming<V: Vector, F: Operator>(dst: *mut u8, a: *const u8, b: *const u8, count: usize) {
+    // SAFETY: the caller's contract.
+    unsafe { run_streaming::<V>(One::<F>(dst, a, b, PhantomData), dst, count) }
+}
+
+/// # Safety
+/// As [`Kernels::fold_both_streaming`](super::Kernels::fold_both_streaming), with the features of the level.
+#[inline(always)]
+pub(super) unsafe fn fold_both_streaming<V: Vector, F: Operator>(
+    dst: *mut u8,
+    dst2: *mut u8,
+    a: *const u8,
+    b: *const u8,
+    count: usize,
+) {
+    // SAFETY: the caller's contract.
+    unsafe { run_streaming::<V>(Both::<F>(dst, dst2, a, b, PhantomData), dst2, count) }
+}
+
+/// # Safety
+/// As [`Kernels::copy_streaming`](super::Kernels::copy_streaming), with the features of the level.
+#[inline(always)]
+pub(super) unsafe fn copy_streaming<V: Vector>(dst: *mut u8, src: *const u8, count: usize) {
+    // SAFETY: the caller's contract.
+    unsafe { run_streaming::<V>(Move(dst, src), dst, count) }
 }

@@ -25,6 +25,8 @@ pub type FoldFn = unsafe fn(dst: *mut u8, a: *const u8, b: *const u8, count: usi
 pub type FoldBothFn = unsafe fn(dst: *mut u8, dst2: *mut u8, a: *const u8, b: *const u8, count: usize);
 /// Signature of [`Kernels::fold_all`].
 pub type FoldAllFn = unsafe fn(dst: *mut u8, sources: *const *const u8, source_count: usize, count: usize);
+/// Signature of [`Kernels::copy_streaming`].
+pub type CopyFn = unsafe fn(dst: *mut u8, src: *const u8, count: usize);
 
 /// The functions for one element type and operator. `count` is in elements; addresses need no alignment.
 #[derive(Clone, Copy, Debug)]
@@ -44,6 +46,19 @@ pub struct Kernels {
     /// Safety: `sources` points to `source_count` pointers to `count` elements each; `dst` equals any number of
     /// the sources or is disjoint from them, and from the pointer array; nobody else writes meanwhile.
     pub fold_all: FoldAllFn,
+    /// As [`Kernels::fold`] with the same bits, `dst` written past the caches: for results that are larger than the
+    /// cache and not a source. Ordinary stores first read the lines that they replace.
+    ///
+    /// Safety: as [`Kernels::fold`].
+    pub fold_streaming: FoldFn,
+    /// As [`Kernels::fold_both`] with the same bits, `dst2` written past the caches.
+    ///
+    /// Safety: as [`Kernels::fold_both`].
+    pub fold_both_streaming: FoldBothFn,
+    /// `dst[i] = src[i]`, `dst` written past the caches.
+    ///
+    /// Safety: both buffers hold `count` elements and are disjoint; nobody else writes them meanwhile.
+    pub copy_streaming: CopyFn,
 }
 
 /// Instruction sets that the kernels are compiled for, ascending.
@@ -101,6 +116,31 @@ pub fn kernels(dtype: DType, op: Op) -> Kernels {
     table(Level::detected())[dtype as usize - 1][op as usize - 1]
 }
 
+/// The fold for a few elements: the same bits without wide vectors, whose loads would wait for a neighbour's narrow
+/// stores to reach the cache and which some processors must wake up first.
+pub fn fold_few(dtype: DType, op: Op) -> FoldFn {
+    FEW[dtype as usize - 1][op as usize - 1]
+}
+
+/// Copies a few elements of 4 or 8 bytes without a call.
+///
+/// # Safety
+/// As [`copy`]; `bytes` is a multiple of 4.
+#[inline(always)]
+pub unsafe fn copy_few(dst: *mut u8, src: *const u8, bytes: usize) {
+    let mut at = 0;
+    // SAFETY: all accesses lie in `0..bytes`, which the contract makes readable and writable.
+    unsafe {
+        while at + 8 <= bytes {
+            dst.add(at).cast::<u64>().write_unaligned(src.add(at).cast::<u64>().read_unaligned());
+            at += 8;
+        }
+        if at < bytes {
+            dst.add(at).cast::<u32>().write_unaligned(src.add(at).cast::<u32>().read_unaligned());
+        }
+    }
+}
+
 /// The kernels of one level, or `None` where the processor lacks it: for tests and benchmarks.
 pub fn kernels_at(level: Level, dtype: DType, op: Op) -> Option<Kernels> {
     level.available().then(|| table(level)[dtype as usize - 1][op as usize - 1])
@@ -148,8 +188,30 @@ macro_rules! level {
                 // SAFETY: the contract of `Kernels::fold_all`; the features are enabled here.
                 unsafe { body::fold_all::<V, F>(d, s, m, n) }
             }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn fold_s<V: Vector, F: Operator>(d: *mut u8, a: *const u8, b: *const u8, n: usize) {
+                // SAFETY: the contract of `Kernels::fold_streaming`; the features are enabled here.
+                unsafe { body::fold_streaming::<V, F>(d, a, b, n) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn both_s<V: Vector, F: Operator>(d: *mut u8, d2: *mut u8, a: *const u8, b: *const u8, n: usize) {
+                // SAFETY: the contract of `Kernels::fold_both_streaming`; the features are enabled here.
+                unsafe { body::fold_both_streaming::<V, F>(d, d2, a, b, n) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn copy_s<V: Vector>(d: *mut u8, s: *const u8, n: usize) {
+                // SAFETY: the contract of `Kernels::copy_streaming`; the features are enabled here.
+                unsafe { body::copy_streaming::<V>(d, s, n) }
+            }
             const fn entry<V: Vector, F: Operator>() -> Kernels {
-                Kernels { fold: fold::<V, F>, fold_both: both::<V, F>, fold_all: all::<V, F> }
+                Kernels {
+                    fold: fold::<V, F>,
+                    fold_both: both::<V, F>,
+                    fold_all: all::<V, F>,
+                    fold_streaming: fold_s::<V, F>,
+                    fold_both_streaming: both_s::<V, F>,
+                    copy_streaming: copy_s::<V>,
+                }
             }
             const fn row<V: Vector>() -> [Kernels; Op::ALL.len()] {
                 [entry::<V, Sum>(), entry::<V, Product>(), entry::<V, Min>(), entry::<V, Max>()]
@@ -161,6 +223,30 @@ macro_rules! level {
 }
 
 level!(PORTABLE, portable);
+
+/// One element at a time.
+static FEW: [[FoldFn; Op::ALL.len()]; DType::ALL.len()] = {
+    unsafe fn few<V: Vector, F: Operator>(dst: *mut u8, a: *const u8, b: *const u8, count: usize) {
+        for i in 0..count {
+            let at = i * V::ELEMENT_BYTES;
+            // SAFETY: the contract of `Kernels::fold`; the vector has one element and no special features.
+            unsafe { F::apply(V::load(a.add(at)), V::load(b.add(at))).store(dst.add(at)) }
+        }
+    }
+    const fn row<V: Vector>() -> [FoldFn; Op::ALL.len()] {
+        assert!(V::LANES == 1);
+        [few::<V, Sum>, few::<V, Product>, few::<V, Min>, few::<V, Max>]
+    }
+    use portable::Lanes;
+    [
+        row::<Lanes<i32, 1>>(),
+        row::<Lanes<i64, 1>>(),
+        row::<Lanes<u32, 1>>(),
+        row::<Lanes<u64, 1>>(),
+        row::<Lanes<f32, 1>>(),
+        row::<Lanes<f64, 1>>(),
+    ]
+};
 #[cfg(target_arch = "x86_64")]
 level!(AVX2, avx2, "avx2");
 #[cfg(target_arch = "x86_64")]

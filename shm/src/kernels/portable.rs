@@ -4,8 +4,6 @@
 
 use super::vector::Vector;
 
-const VECTOR_BYTES: usize = 16;
-
 /// The operators on one element, without branches so that the compiler can vectorise them.
 trait Scalar: Copy + Default {
     fn sum(self, right: Self) -> Self;
@@ -80,23 +78,30 @@ pub(super) struct Lanes<T, const W: usize>([T; W]);
 macro_rules! lanes {
     ($t:ty) => {
         // SAFETY: the loads and stores below touch exactly LANES, or `n`, elements, unaligned.
-        unsafe impl Vector for Lanes<$t, { VECTOR_BYTES / size_of::<$t>() }> {
-            const LANES: usize = VECTOR_BYTES / size_of::<$t>();
+        unsafe impl<const W: usize> Vector for Lanes<$t, W> {
+            const LANES: usize = W;
             const ELEMENT_BYTES: usize = size_of::<$t>();
 
             #[inline(always)]
             unsafe fn load(from: *const u8) -> Self {
                 // SAFETY: LANES elements are readable; any bits are a value.
-                Lanes(unsafe { from.cast::<[$t; VECTOR_BYTES / size_of::<$t>()]>().read_unaligned() })
+                Lanes(unsafe { from.cast::<[$t; W]>().read_unaligned() })
             }
             #[inline(always)]
             unsafe fn store(self, to: *mut u8) {
                 // SAFETY: LANES elements are writable.
-                unsafe { to.cast::<[$t; VECTOR_BYTES / size_of::<$t>()]>().write_unaligned(self.0) }
+                unsafe { to.cast::<[$t; W]>().write_unaligned(self.0) }
             }
             #[inline(always)]
+            unsafe fn stream(self, to: *mut u8) {
+                // SAFETY: LANES elements are writable.
+                unsafe { self.store(to) }
+            }
+            #[inline(always)]
+            unsafe fn fence() {}
+            #[inline(always)]
             unsafe fn load_first(from: *const u8, n: usize) -> Self {
-                let mut lanes = [<$t>::default(); VECTOR_BYTES / size_of::<$t>()];
+                let mut lanes = [<$t>::default(); W];
                 for (i, lane) in lanes.iter_mut().enumerate().take(n) {
                     // SAFETY: the first n elements are readable; any bits are a value.
                     *lane = unsafe { from.cast::<$t>().add(i).read_unaligned() };

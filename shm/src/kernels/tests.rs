@@ -138,7 +138,13 @@ fn check_kernels(kernels: Kernels, level: Level, dtype: DType, op: Op, a: &[u64]
     let context =
         |form: &str| format!("{form} {} {} {} count {count} at {offsets:?}", level.name(), dtype.name(), op.name());
     // Per form: whether dst is a or b, whether dst2 is a or b ('-' neither).
-    for (dst_is, dst2_is) in [('-', '-'), ('a', '-'), ('b', '-'), ('-', 'b'), ('-', 'a'), ('a', 'b'), ('b', 'a')] {
+    let forms = [('-', '-'), ('a', '-'), ('b', '-'), ('-', 'b'), ('-', 'a'), ('a', 'b'), ('b', 'a')];
+    let ordinary = (kernels.fold, kernels.fold_both, "ordinary");
+    let streaming = (kernels.fold_streaming, kernels.fold_both_streaming, "streaming");
+    for ((dst_is, dst2_is), (fold, fold_both, stores)) in
+        forms.into_iter().flat_map(|f| [(f, ordinary), (f, streaming)])
+    {
+        let context = |form: &str| context(&format!("{form} {dst_is}{dst2_is} {stores}"));
         let (mut d, mut d2, mut x, mut y) = fresh();
         let (pa, pb) = (x.pointer(), y.pointer());
         let choose = |is, own| {
@@ -152,7 +158,7 @@ fn check_kernels(kernels: Kernels, level: Level, dtype: DType, op: Op, a: &[u64]
         };
         let (pd, pd2) = (choose(dst_is, d.pointer()), choose(dst2_is, d2.pointer()));
         // SAFETY: the buffers hold `count` elements, and dst and dst2 are each a source or disjoint.
-        unsafe { (kernels.fold_both)(pd, pd2, pa, pb, count) };
+        unsafe { fold_both(pd, pd2, pa, pb, count) };
         let result = |is, own: &Buffer| match is {
             'a' => x.elements(count),
             'b' => y.elements(count),
@@ -173,7 +179,7 @@ fn check_kernels(kernels: Kernels, level: Level, dtype: DType, op: Op, a: &[u64]
             d.pointer()
         };
         // SAFETY: the buffers hold `count` elements, and dst is a source or disjoint.
-        unsafe { (kernels.fold)(pd, pa, pb, count) };
+        unsafe { fold(pd, pa, pb, count) };
         let result = if dst_is == 'a' {
             &x
         } else if dst_is == 'b' {
@@ -313,6 +319,25 @@ fn copy_moves_exactly_the_bytes_asked_for() {
         let start = (from.start, to.start);
         assert_eq!(to.bytes[start.1..][..bytes], from.bytes[start.0..][..bytes]);
         assert!(to.bytes[start.1 + bytes..start.1 + 800].iter().all(|b| *b == 0));
+    }
+}
+
+#[test]
+fn a_streaming_copy_moves_exactly_the_elements_asked_for() {
+    for level in levels() {
+        for dtype in DType::ALL {
+            let kernels = kernels_at(level, dtype, Op::Sum).expect("an available level");
+            for count in COUNTS {
+                for offset in 0..64 {
+                    let source = elements(dtype, count, 9);
+                    let (mut from, mut to) =
+                        (Buffer::new(dtype, &source, 3), Buffer::new(dtype, &vec![0; count], offset));
+                    // SAFETY: both hold `count` elements and are different allocations.
+                    unsafe { (kernels.copy_streaming)(to.pointer(), from.pointer(), count) };
+                    assert_eq!(to.elements(count), source, "{level:?} {dtype:?} {count} at {offset}");
+                }
+            }
+        }
     }
 }
 

@@ -11,7 +11,8 @@
 ///
 /// # Safety
 /// Every method must be called with the level's features present. `load` and `store` touch exactly
-/// `LANES` elements at an address of any alignment, `load_first` and `store_first` exactly the first `n < LANES`.
+/// `LANES` elements at an address of any alignment, `load_first` and `store_first` exactly the first `n < LANES`,
+/// `stream` exactly `LANES` elements at an address that the vector's size divides.
 pub(super) unsafe trait Vector: Copy {
     /// Elements per vector.
     const LANES: usize;
@@ -20,6 +21,10 @@ pub(super) unsafe trait Vector: Copy {
 
     unsafe fn load(from: *const u8) -> Self;
     unsafe fn store(self, to: *mut u8);
+    /// Stores past the caches, where the level can; [`fence`](Vector::fence) orders it.
+    unsafe fn stream(self, to: *mut u8);
+    /// Orders streamed stores before everything that follows.
+    unsafe fn fence();
     unsafe fn load_first(from: *const u8, n: usize) -> Self;
     unsafe fn store_first(self, to: *mut u8, n: usize);
 

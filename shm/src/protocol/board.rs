@@ -133,6 +133,11 @@ pub trait Board {
     fn now_ns(&self) -> u64;
     /// The CPU this rank runs on.
     fn cpu(&self) -> u32;
+    /// Fetches this rank's own line of `slot` for writing: the ranks that read it last hold copies, and taking it back
+    /// costs as much as the whole small-message call.
+    fn prepare_line(&self, slot: usize);
+    /// Moves `bytes` at `at`, just written here and next read elsewhere, out of this core's own cache. A hint.
+    fn hand_on(&self, at: Place, bytes: usize);
     /// Gives the CPU away once.
     fn give_way(&self);
     /// Sleeps without a wake-up, for words nobody is obliged to announce.

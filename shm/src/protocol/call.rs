@@ -1,7 +1,7 @@
 //! A call as one rank makes it: its signature, its buffers, its geometry.
 
 use crate::config::Algorithm;
-use crate::kernels::Kernels;
+use crate::kernels::{self, FoldFn, Kernels};
 use crate::op::{DType, FoldOrder, Op};
 use std::marker::PhantomData;
 
@@ -25,18 +25,27 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Packs.
+    /// Packs; the lane is added by [`Signature::in_lane`] once it is known.
+    #[inline]
     pub fn new(
         collective: Collective,
         dtype: DType,
         op: Op,
         order: FoldOrder,
         algorithm: Algorithm,
-        flat_lane: bool,
         count: usize,
     ) -> Self {
-        let kind = [collective as u8, dtype as u8, op as u8, order as u8, algorithm as u8, u8::from(flat_lane), 0, 0];
-        Signature { kind: u64::from_le_bytes(kind), count: count as u64 }
+        let kind = collective as u64
+            | (dtype as u64) << 8
+            | (op as u64) << 16
+            | (order as u64) << 24
+            | (algorithm as u64) << 32;
+        Signature { kind, count: count as u64 }
+    }
+
+    /// The same call in the ticketless lane, or in the ticketed one.
+    pub fn in_lane(self, flat: bool) -> Self {
+        Signature { kind: self.kind & !(0xff << 40) | u64::from(flat) << 40, ..self }
     }
 
     /// 32 bits that differ for different calls but for one in four thousand million.
@@ -64,28 +73,74 @@ impl Signature {
     }
 }
 
+/// What follows from a call's arguments alone; kept from one call to the next, since calls repeat.
+#[derive(Debug, Clone, Copy)]
+pub struct Prepared {
+    pub(super) signature: Signature,
+    pub(super) hash: u32,
+    pub(super) dtype: DType,
+    pub(super) kernels: Kernels,
+    pub(super) fold_few: FoldFn,
+    pub(super) by_rank: bool,
+    pub(super) algorithm: Algorithm,
+}
+
+impl Prepared {
+    /// A call of `signature` on elements of `dtype`. `by_rank` where the order of folding shows in the bits and must
+    /// be by rank; `algorithm` is what to run, or to propose in the ticketed lane, never `Auto`.
+    pub fn new(signature: Signature, dtype: DType, op: Op, by_rank: bool, algorithm: Algorithm) -> Self {
+        let hash = signature.hash();
+        let (kernels, fold_few) = (kernels::kernels(dtype, op), kernels::fold_few(dtype, op));
+        Prepared { signature, hash, dtype, kernels, fold_few, by_rank, algorithm }
+    }
+
+    /// What all ranks must have called.
+    pub fn signature(&self) -> Signature {
+        self.signature
+    }
+
+    /// The algorithm to run or to propose.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+}
+
 /// One operation of one rank: a whole call, or one segment of a call larger than an area.
 ///
 /// The buffers are private memory of this rank; only `payload.rs` touches them.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
-    /// What all ranks must have called.
-    pub signature: Signature,
-    /// Its hash.
-    pub hash: u32,
+    /// What all parts of the call have in common.
+    pub(super) prepared: &'a Prepared,
     /// Elements of this operation.
-    pub count: usize,
+    pub(super) count: usize,
     /// Bytes per element.
-    pub element_bytes: usize,
-    /// The arithmetic.
-    pub kernels: Kernels,
+    pub(super) element_bytes: usize,
     pub(super) send: *const u8,
     pub(super) recv: *mut u8,
-    /// Whether contributions must be folded by rank: false where the order cannot be seen in the bits.
-    pub by_rank: bool,
-    /// The algorithm to run: what the first arriver proposes, or `Flat` in the ticketless lane.
-    pub algorithm: Algorithm,
+    /// Whether the result is written past the caches.
+    pub(super) past_caches: bool,
     pub(super) borrowed: PhantomData<&'a mut [u8]>,
+}
+
+impl Call<'_> {
+    /// Bytes of the payload.
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        self.count * self.element_bytes
+    }
+
+    /// The hash of the signature.
+    #[inline]
+    pub(super) fn hash(&self) -> u32 {
+        self.prepared.hash
+    }
+
+    /// Whether contributions must be folded by rank: false where the order cannot be seen in the bits.
+    #[inline]
+    pub(super) fn by_rank(&self) -> bool {
+        self.prepared.by_rank
+    }
 }
 
 /// How a payload is cut into chunks.
@@ -153,13 +208,13 @@ mod tests {
 
     #[test]
     fn different_calls_have_different_signatures() {
-        let base =
-            Signature::new(Collective::AllReduce, DType::F32, Op::Sum, FoldOrder::Rank, Algorithm::Auto, true, 9);
+        let base = Signature::new(Collective::AllReduce, DType::F32, Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9);
         let others = [
             Signature { count: 10, ..base },
-            Signature::new(Collective::AllReduce, DType::F64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, true, 9),
-            Signature::new(Collective::AllReduce, DType::F32, Op::Max, FoldOrder::Rank, Algorithm::Auto, true, 9),
-            Signature::new(Collective::Barrier, DType::F32, Op::Sum, FoldOrder::Rank, Algorithm::Auto, true, 9),
+            base.in_lane(true),
+            Signature::new(Collective::AllReduce, DType::F64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
+            Signature::new(Collective::AllReduce, DType::F32, Op::Max, FoldOrder::Rank, Algorithm::Auto, 9),
+            Signature::new(Collective::Barrier, DType::F32, Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
         ];
         for o in others {
             assert_ne!(o.hash(), base.hash());

@@ -19,8 +19,8 @@ impl Thresholds {
     /// Defaults for `ranks` ranks: measured, `docs/measurements.md` has the crossings.
     pub fn default_for(ranks: usize) -> Self {
         match ranks {
-            0..=2 => Thresholds { flat_bytes: 32 * 1024, leader_bytes: 0 },
-            3..=8 => Thresholds { flat_bytes: 4 * 1024, leader_bytes: 0 },
+            0..=2 => Thresholds { flat_bytes: 8 * 1024, leader_bytes: 0 },
+            3..=8 => Thresholds { flat_bytes: 2 * 1024, leader_bytes: 0 },
             _ => Thresholds { flat_bytes: 512, leader_bytes: 0 },
         }
     }

@@ -32,7 +32,7 @@ impl<B: Board> Operation<'_, B> {
             }
             let entered = self.board.line(self.slot, rank).entered.load(SyncPoint::CallAcquire.order());
             let here = word::has_entered(entered, self.epoch);
-            if here && self.has_entered_myself() && entered != word::entered(self.epoch, self.call.hash) {
+            if here && self.has_entered_myself() && entered != word::entered(self.epoch, self.call.hash()) {
                 return Err(self.mismatch(rank));
             }
             // A dead rank writes nothing more: what it had left is read after its death was seen.
@@ -74,7 +74,7 @@ impl<B: Board> Operation<'_, B> {
         // Its description was stored before its mark of entry, which an Acquire load has seen.
         let theirs = &self.board.line(self.slot, other).call;
         let (kind, count) = (theirs[0].load(Ordering::Relaxed), theirs[1].load(Ordering::Relaxed));
-        let mine = self.call.signature;
+        let mine = self.call.prepared.signature;
         self.raise(Cause::Mismatch, &[other as u64, kind, count, mine.kind, mine.count])
     }
 

@@ -3,6 +3,10 @@
 //! Cost on one node: one line transfer after the last deposit; `ranks * bytes` read and folded by every rank. Up to
 //! [`INLINE_BYTES`] travel beside the mark of entry, in one line for one to five words. The bits are equal on all
 //! ranks because each runs the same instructions over the same operands in rank order and NaNs are canonical.
+//!
+//! Whoever has seen every deposit wakes the sleepers, after its own fold: a fence between its deposit and its first
+//! look would put the drain of the store buffer on the path of ranks that do not sleep. The last rank to deposit is
+//! among those who see all, and by its fence either it sees a sleeper or the sleeper's last look sees what it saw.
 
 use super::board::{Board, Need, Place};
 use super::call::Pieces;
@@ -17,32 +21,33 @@ use crate::sync::{Ordering, SyncPoint};
 const PIECE_BYTES: usize = if cfg!(earlybird_loom) { 64 } else { 8 * 1024 };
 
 pub(super) fn run<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
-    if op.call.count * op.call.element_bytes <= INLINE_BYTES { inline(op) } else { deposited(op) }
+    if op.call.bytes() <= INLINE_BYTES { inline(op) } else { deposited(op) }
 }
 
 /// The payload travels beside the mark.
 fn inline<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, epoch, slot, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.me, op.ranks);
-    let mark = word::entered(epoch, call.hash);
+    let mark = word::entered(epoch, call.hash());
     let place = |rank| Place::Inline { slot, rank };
-    let whole = Pieces::whole(call);
-    board.write(place(me), |line| call.give(line, &whole, 0));
+    board.write(place(me), |line| call.give_few(line));
     board.line(slot, me).entered.store(mark, SyncPoint::DepositRelease.order());
     board.changed();
     board.step(Step::Entered);
-    if op.sleepers(slot) && (0..ranks).all(|r| entered(board, slot, r, epoch).is_some()) {
-        op.rouse(slot);
-    }
     for rank in (0..ranks).filter(|r| *r != me) {
         // The mark is the flag of the payload: comparing it whole checks the signature for free.
         if op.wait(Wake::Event, |board| entered(board, slot, rank, epoch))? != mark {
             return Err(op.mismatch(rank));
         }
     }
-    board.read(place(0), |first| call.take(first, &whole, 0));
-    for rank in 1..ranks {
-        board.read(place(rank), |next| call.take_fold(next, &whole, 0));
+    match me {
+        0 => board.read(place(1), |second| call.take_few(None, Some(second))),
+        1 => board.read(place(0), |first| call.take_few(Some(first), None)),
+        _ => board.read(place(0), |first| board.read(place(1), |second| call.take_few(Some(first), Some(second)))),
     }
+    for rank in 2..ranks {
+        board.read(place(rank), |next| call.take_fold_few(next));
+    }
+    op.wake();
     Ok(())
 }
 
@@ -58,12 +63,12 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, epoch, slot, area, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.area, op.me, op.ranks);
     let pieces = Pieces::cut(call.count, call.element_bytes, PIECE_BYTES, u16::MAX as usize);
     let line = board.line(slot, me);
-    let mark = word::entered(epoch, call.hash);
+    let mark = word::entered(epoch, call.hash());
     line.entered.store(mark, SyncPoint::CallRelease.order());
     board.changed();
     board.step(Step::Entered);
     op.until_all_left(super::board::AREAS)?;
-    op.reserve(Need { accumulator: 0, deposit: call.count * call.element_bytes })?;
+    op.reserve(Need { accumulator: 0, deposit: call.bytes() })?;
     let place = |rank, i| Place::Deposit { area, rank, piece: i, offset: pieces.offset(i) };
     for i in 0..pieces.number {
         board.write(place(me, i), |deposit| call.give(deposit, &pieces, i));
@@ -71,7 +76,12 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
         board.changed();
     }
     board.step(Step::Deposited);
-    op.wake_if_all_deposited(pieces.number, 0);
+    if !op.patience.oversubscribed && (0..ranks).any(|r| entered(board, slot, r, epoch).is_none()) {
+        // Somebody is still away, so there is time: see `chain`.
+        for i in 0..pieces.number {
+            board.hand_on(place(me, i), pieces.bytes(i));
+        }
+    }
     for i in 0..pieces.number {
         for rank in 0..ranks {
             if rank != me {
@@ -87,6 +97,7 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
             });
         }
     }
+    op.wake();
     Ok(())
 }
 

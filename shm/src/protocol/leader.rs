@@ -28,12 +28,12 @@ pub(super) fn pieces<B: Board>(op: &Operation<'_, B>) -> Pieces {
 }
 
 pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize) -> Result<(), Stop> {
-    let bytes = op.call.count * op.call.element_bytes;
+    let bytes = op.call.bytes();
     op.reserve(Need { accumulator: bytes, deposit: bytes })?;
     let pieces = pieces(op);
     let is_last = place + 1 == op.ranks;
     let is_first = place == 0;
-    let folds_mine = is_last || (is_first && !op.call.by_rank);
+    let folds_mine = is_last || (is_first && !op.call.by_rank());
     if !folds_mine {
         op.deposit(&pieces);
     }
@@ -60,7 +60,7 @@ impl<B: Board> Operation<'_, B> {
     /// Folds what is there until somebody has folded everything; whether this rank published and has the result.
     fn fold_until_final(&mut self, pieces: &Pieces, mut mine: bool, is_last: bool) -> Result<bool, Stop> {
         let (area, slot, epoch, me, ranks, by_rank) =
-            (self.area, self.slot, self.epoch, self.me, self.ranks, self.call.by_rank);
+            (self.area, self.slot, self.epoch, self.me, self.ranks, self.call.by_rank());
         loop {
             // The last arriver waits for ranks that have arrived and are depositing; the first one may be finished for.
             let wake = if is_last || mine { Wake::Poll } else { Wake::Event };
@@ -118,7 +118,7 @@ impl<B: Board> Operation<'_, B> {
         }
         self.ready.clear();
         let there = |r: &usize| (*r == me && mine) || has_deposited(board, slot, *r, epoch, WHOLE);
-        if self.call.by_rank {
+        if self.call.by_rank() {
             self.ready.extend((count..self.ranks).take_while(there));
         } else {
             self.ready.extend((0..self.ranks).filter(|r| !folded(board, area, *r) && there(r)));

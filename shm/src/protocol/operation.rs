@@ -90,14 +90,14 @@ impl<B: Board> Member<B> {
         board.step(Step::Begin);
         op.until_all_left(SLOTS)?;
         let line = board.line(slot, op.me);
-        line.call[0].store(call.signature.kind, Ordering::Relaxed);
-        line.call[1].store(call.signature.count, Ordering::Relaxed);
+        line.call[0].store(call.prepared.signature.kind, Ordering::Relaxed);
+        line.call[1].store(call.prepared.signature.count, Ordering::Relaxed);
         let mut report = Report { epoch, algorithm: Algorithm::Flat, place: None };
-        if call.algorithm == Algorithm::Flat {
+        if call.prepared.algorithm == Algorithm::Flat {
             flat::run(&mut op)?;
         } else {
             line.arrived_ns.store(board.now_ns(), Ordering::Relaxed);
-            line.entered.store(word::entered(epoch, call.hash), SyncPoint::CallRelease.order());
+            line.entered.store(word::entered(epoch, call.hash()), SyncPoint::CallRelease.order());
             board.changed();
             board.step(Step::Entered);
             let arrival = op.arrive(&mut self.arrivals[slot])?;
@@ -115,6 +115,9 @@ impl<B: Board> Member<B> {
         }
         board.step(Step::Copied);
         op.leave();
+        // Everybody contributed to this operation, so everybody had left the one before.
+        self.all_left = self.all_left.max(epoch - 1);
+        board.prepare_line(((epoch + 1) % SLOTS as u64) as usize);
         Ok(report)
     }
 }
@@ -157,7 +160,7 @@ impl<B: Board> Operation<'_, B> {
     /// waiter sits on this one, gives the CPU away once.
     fn leave(&mut self) {
         let line = self.board.line(self.slot, self.me);
-        if self.call.algorithm != Algorithm::Flat {
+        if self.call.prepared.algorithm != Algorithm::Flat {
             line.left_ns.store(self.board.now_ns(), Ordering::Relaxed);
         }
         let yields = self.patience.oversubscribed && self.somebody_waits_here();

@@ -10,13 +10,16 @@
 //! * **P (piece)**: `i < pieces.number` and `pieces` cuts exactly this call, so piece `i` lies inside both buffers.
 #![allow(unsafe_code)]
 
-use super::call::{Call, Pieces, Signature};
+use super::call::{Call, Pieces, Prepared};
 use crate::Error;
-use crate::config::Algorithm;
-use crate::kernels::{self, kernels};
-use crate::op::{DType, Element, Op};
+use crate::kernels;
+use crate::op::{DType, Element};
 use std::marker::PhantomData;
 use std::ops::Range;
+
+/// Bytes of a whole message from which its result no longer fits in a core's cache beside the operands, and is
+/// written past the caches: slower at 256 KiB, faster from 1 MiB, with 2 MiB of cache per core.
+const PAST_CACHES_MIN_BYTES: usize = 1 << 20;
 
 /// The private buffers of one user call, borrowed for as long as it runs.
 #[derive(Debug)]
@@ -70,31 +73,16 @@ impl<'a> Buffers<'a> {
     }
 
     /// The part `elements` of the call as one operation.
-    pub fn call(
-        &self,
-        elements: Range<usize>,
-        signature: Signature,
-        op: Op,
-        by_rank: bool,
-        algorithm: Algorithm,
-    ) -> Call<'_> {
+    #[inline]
+    pub fn call<'b>(&'b self, elements: Range<usize>, prepared: &'b Prepared) -> Call<'b> {
         assert!(elements.start <= elements.end && elements.end <= self.count, "{elements:?} of {}", self.count);
+        assert!(self.dtype == prepared.dtype, "a call prepared for {:?}", prepared.dtype);
         let element_bytes = self.dtype.size();
         let offset = elements.start * element_bytes;
         // SAFETY: B: the offset lies inside both buffers by the check above.
         let (send, recv) = unsafe { (self.send.add(offset), self.recv.add(offset)) };
-        Call {
-            signature,
-            hash: signature.hash(),
-            count: elements.len(),
-            element_bytes,
-            kernels: kernels(self.dtype, op),
-            send,
-            recv,
-            by_rank,
-            algorithm,
-            borrowed: PhantomData,
-        }
+        let past_caches = self.count * element_bytes >= PAST_CACHES_MIN_BYTES && self.send != self.recv;
+        Call { prepared, count: elements.len(), element_bytes, send, recv, past_caches, borrowed: PhantomData }
     }
 }
 
@@ -117,34 +105,66 @@ impl Call<'_> {
 
     /// `result = shared`.
     pub(super) fn take(&self, shared: *const u8, pieces: &Pieces, i: usize) {
+        let result = self.result(pieces, i);
         // SAFETY: B, S, P; private and shared memory do not overlap.
-        unsafe { kernels::copy(self.result(pieces, i), shared, pieces.bytes(i)) }
+        unsafe {
+            match self.past_caches {
+                true => (self.prepared.kernels.copy_streaming)(result, shared, pieces.len(i)),
+                false => kernels::copy(result, shared, pieces.bytes(i)),
+            }
+        }
+    }
+
+    /// `shared = mine`, for a payload that fits in a line.
+    #[inline(always)]
+    pub(super) fn give_few(&self, shared: *mut u8) {
+        // SAFETY: B, S: the place holds the whole payload; element sizes are 4 and 8.
+        unsafe { kernels::copy_few(shared, self.send, self.bytes()) }
+    }
+
+    /// `result = first op second`, for payloads that fit in a line; `None` stands for this rank's own, which is read
+    /// from the private buffer: its line may still be on the way here.
+    #[inline(always)]
+    pub(super) fn take_few(&self, first: Option<*const u8>, second: Option<*const u8>) {
+        // SAFETY: B, S; the result equals the private operand or is disjoint from both.
+        unsafe {
+            (self.prepared.fold_few)(self.recv, first.unwrap_or(self.send), second.unwrap_or(self.send), self.count)
+        }
+    }
+
+    /// `result = result op shared`, for a payload that fits in a line.
+    #[inline(always)]
+    pub(super) fn take_fold_few(&self, shared: *const u8) {
+        // SAFETY: B, S; the destination equals the left operand.
+        unsafe { (self.prepared.fold_few)(self.recv, self.recv, shared, self.count) }
     }
 
     /// `result = result op shared`.
     pub(super) fn take_fold(&self, shared: *const u8, pieces: &Pieces, i: usize) {
         let result = self.result(pieces, i);
         // SAFETY: B, S, P; the destination equals the left operand.
-        unsafe { (self.kernels.fold)(result, result, shared, pieces.len(i)) }
+        unsafe { (self.prepared.kernels.fold)(result, result, shared, pieces.len(i)) }
     }
 
     /// `shared = shared op mine`.
     pub(super) fn add_mine(&self, shared: *mut u8, pieces: &Pieces, i: usize) {
         // SAFETY: B, S, P; the destination equals the left operand.
-        unsafe { (self.kernels.fold)(shared, shared, self.mine(pieces, i), pieces.len(i)) }
+        unsafe { (self.prepared.kernels.fold)(shared, shared, self.mine(pieces, i), pieces.len(i)) }
     }
 
     /// `result = shared = shared op mine`.
     pub(super) fn add_mine_and_take(&self, shared: *mut u8, pieces: &Pieces, i: usize) {
         let (mine, result) = (self.mine(pieces, i), self.result(pieces, i));
+        let kernels = &self.prepared.kernels;
+        let fold_both = if self.past_caches { kernels.fold_both_streaming } else { kernels.fold_both };
         // SAFETY: B, S, P; the second destination equals the right operand or is disjoint from everything.
-        unsafe { (self.kernels.fold_both)(shared, result, shared, mine, pieces.len(i)) }
+        unsafe { fold_both(shared, result, shared, mine, pieces.len(i)) }
     }
 
     /// `sum = sum op shared`, both in shared memory.
     pub(super) fn add(&self, sum: *mut u8, shared: *const u8, pieces: &Pieces, i: usize) {
         // SAFETY: S for both places, which differ; P.
-        unsafe { (self.kernels.fold)(sum, sum, shared, pieces.len(i)) }
+        unsafe { (self.prepared.kernels.fold)(sum, sum, shared, pieces.len(i)) }
     }
 
     /// `sum = shared`, both in shared memory.

@@ -12,7 +12,7 @@ use super::publish::Done;
 use super::wait::Wake;
 
 pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, early: bool) -> Result<(), Stop> {
-    let bytes = op.call.count * op.call.element_bytes;
+    let bytes = op.call.bytes();
     op.reserve(Need { accumulator: bytes, deposit: bytes })?;
     let pieces = leader::pieces(op);
     if op.me != 0 {
@@ -36,7 +36,7 @@ pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, early: bool) -> Result<()
     op.ready.push(0);
     let mut count = op.fold_ready(&pieces, 0);
     while !pending.is_empty() {
-        let by_rank = op.call.by_rank;
+        let by_rank = op.call.by_rank();
         let there = |board: &B, r: usize| has_deposited(board, slot, r, epoch, 1);
         op.wait(Wake::Event, |board| {
             let mut candidates = pending.iter().take(if by_rank { 1 } else { ranks });

@@ -6,17 +6,17 @@
 //! 2. receive and map the arena, take the lock on byte `rank` of the arena, state `ATTACHED`;
 //! 3. wait until all are `ATTACHED` (or have already said `BYE`); then the names are removed, by whoever is first.
 //!
-//! A rank that fails after step 1 says `GAVE_UP`, which ends the others' wait. A death is seen by the lock of step 1,
+//! The first failure is written into the control segment and ends everybody's wait with the same error. A death is seen by the lock of step 1,
 //! which is kept until step 3 is over: at any time a rank that is not dead holds one of the two locks.
 
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
-use super::control::{ATTACHED, CLAIMED, CONTROL_BYTES, FREE, GAVE_UP, LAYOUT_VERSION, MAGIC, MAX_RANKS};
+use super::control::{ATTACHED, CLAIMED, CONTROL_BYTES, FREE, Failure, LAYOUT_VERSION, MAGIC, MAX_RANKS};
 use super::handover::{self, Door, Guest};
 use super::map::{Arena, ControlMap};
-use super::meeting::{Found, Meeting, Token};
+use super::meeting::{self, Found, Meeting, Token};
 use super::patience::Patience;
 use super::process::{self, Identity};
 use super::{AttachOptions, roll};
@@ -39,7 +39,13 @@ pub(super) fn attach(options: &AttachOptions) -> Result<Attached, Error> {
         let meeting = Meeting::enter(options.dir.as_deref(), &options.key, &mut patience)?;
         let mut joining = Joining { options, arena_bytes, me, meeting, claimed: false };
         match joining.join(&mut patience) {
-            Ok(Some(attached)) => return Ok(attached),
+            Ok(Some(attached)) => {
+                if attached.control.header.creator.load(Relaxed) == options.rank as u64 {
+                    // keys differ from job to job: what a job that died while it met has left, only another one's start finds
+                    let _ = meeting::sweep(options.dir.as_deref());
+                }
+                return Ok(attached);
+            }
             Ok(None) => {}
             Err(error) => {
                 joining.meeting.abandon(options.rank, joining.claimed, &mut Patience::short());
@@ -111,12 +117,9 @@ impl Joining<'_> {
         match self.attach_and_wait(token, &control, created, patience) {
             Ok(arena) => Ok(Some(Attached { control, arena, me: self.me })),
             Err(error) => {
-                // over already for everybody, or for us alone: then the others must not wait for us
+                // whatever it was, nobody need wait for this rank
                 if !control.is_complete(self.options.size) {
-                    if let Error::Timeout { after, .. } = &error {
-                        control.entries[self.options.rank].detail[0].store(after.as_millis().max(1) as u64, Relaxed);
-                    }
-                    control.announce(self.options.rank, GAVE_UP, self.options.size);
+                    control.fail(Failure::Lost(self.options.rank));
                 }
                 Err(error)
             }
@@ -175,7 +178,7 @@ impl Joining<'_> {
         if control.state(rank) != FREE {
             let pid = control.entries[rank].pid.load(Relaxed);
             let same = self.is_me(control, rank);
-            if same || (control.state(rank) != GAVE_UP && roll::holder(self.meeting.file(), rank, 1).is_some()) {
+            if same || roll::holder(self.meeting.file(), rank, 1).is_some() {
                 return Err(Error::usage(format!(
                     "rank {rank} of this group is already taken by process {pid}, which is alive; every rank must be given \
                      once (EARLYBIRD_RANK), different jobs need different keys (EARLYBIRD_JOB)"
@@ -187,14 +190,12 @@ impl Joining<'_> {
                 "this process has already joined as rank {other} and cannot be rank {rank} too; one process is one rank"
             )));
         }
-        if let Some(dead) = self.find_dead(control) {
-            return Err(self.died(control, dead));
-        }
+        self.call_roll(control)?;
         let their_arena = control.header.arena_bytes.load(Relaxed);
         if their_arena != self.arena_bytes as u64 {
             // this rank will not come: the others need not wait for it
             control.entries[rank].pid.store(u64::from(self.me.pid), Relaxed);
-            control.announce(rank, GAVE_UP, size);
+            control.fail(Failure::Lost(rank));
             return Err(Error::usage(format!(
                 "rank {rank} asks for an arena of {} bytes, the ranks already here have one of {their_arena}; \
                  EARLYBIRD_ARENA_MAX must be the same on all ranks",
@@ -295,9 +296,7 @@ impl Joining<'_> {
             Err(error) => error,
         };
         // a creator that died closes its socket: say that, and not how the descriptor failed to come
-        if let Some(dead) = self.find_dead(control) {
-            return Err(self.died(control, dead));
-        }
+        self.call_roll(control)?;
         let creator = control.header.creator.load(Relaxed) as usize;
         let pid = control.entries.get(creator).map_or(0, |entry| entry.pid.load(Relaxed) as u32);
         match handover::through_proc(pid, control.header.arena_fd.load(Relaxed)) {
@@ -311,31 +310,31 @@ impl Joining<'_> {
         }
     }
 
-    /// One look around of a waiting rank: the dead, those who gave up, the time.
+    /// One look around of a waiting rank: failures, the dead, the time.
     fn check_progress(&self, control: &ControlMap, patience: &mut Patience, called: &mut Instant) -> Result<(), Error> {
-        let size = self.options.size;
-        let gave_up = (0..size).find(|&rank| control.state(rank) == GAVE_UP);
-        let mut dead = gave_up;
-        if dead.is_none() && called.elapsed() >= ROLL_CALL_EVERY {
+        if let Some(why) = control.failure() {
+            return Err(self.failed(control, why));
+        }
+        if called.elapsed() >= ROLL_CALL_EVERY {
             *called = Instant::now();
-            dead = self.find_dead(control);
+            self.call_roll(control)?;
         }
-        let missing = || (0..size).filter(|&rank| matches!(control.state(rank), FREE | CLAIMED)).collect::<Vec<_>>();
-        if let Some(dead) = dead {
-            let waited_ms = control.entries[dead].detail[0].load(Relaxed);
-            if gave_up.is_some() && waited_ms != 0 {
-                // its patience was over before ours: the same error for the same reason
-                let after = Duration::from_millis(waited_ms);
-                return Err(Error::Timeout { missing: missing(), after, during: "attach".into() });
-            }
-            return Err(self.died(control, dead));
-        }
+        let missing = || self.missing(control);
         let who = || {
             let names: Vec<String> = missing().into_iter().map(|rank| self.describe(control, rank)).collect();
-            format!("attach ({} of {size} are there; missing: {})", size - names.len(), names.join(", "))
+            format!("attach ({} ranks expected; missing: {})", self.options.size, names.join(", "))
         };
         let first_to_warn = || control.header.warned.compare_exchange(0, 1, AcqRel, Relaxed).is_ok();
-        patience.check(who, missing, first_to_warn)
+        patience.check(who, missing, first_to_warn).map_err(|error| match error {
+            Error::Timeout { after, .. } => {
+                self.failed(control, control.fail(Failure::TimedOut(after.as_millis() as u64)))
+            }
+            other => other,
+        })
+    }
+
+    fn missing(&self, control: &ControlMap) -> Vec<usize> {
+        (0..self.options.size).filter(|&rank| matches!(control.state(rank), FREE | CLAIMED)).collect()
     }
 
     fn describe(&self, control: &ControlMap, rank: usize) -> String {
@@ -343,7 +342,9 @@ impl Joining<'_> {
         if control.state(rank) == FREE {
             return format!("rank {rank}, not started or elsewhere");
         }
-        let state = match process::stat(&pid.to_string()) {
+        let visible = control.entries[rank].pid_namespace.load(Relaxed) == self.me.pid_namespace;
+        let stat = if visible { process::stat(&pid.to_string()) } else { None };
+        let state = match stat {
             Some(('T', _)) => "stopped",
             Some(('t', _)) => "held by a debugger",
             Some(('D', _)) => "waiting for disk",
@@ -352,26 +353,34 @@ impl Joining<'_> {
         format!("rank {rank}, pid {pid}, {state}")
     }
 
-    /// A rank that claimed its place and is gone while others still need it.
-    fn find_dead(&self, control: &ControlMap) -> Option<usize> {
-        let dead = (0..self.options.size).find(|&rank| {
-            rank != self.options.rank
-                && match control.state(rank) {
-                    FREE => false,
-                    GAVE_UP => true,
-                    _ => roll::holder(self.meeting.file(), rank, 1).is_none(),
-                }
-        })?;
-        // a rank that saw everybody attached may have gone its way since the states were read
-        (!control.is_complete(self.options.size)).then_some(dead)
+    /// Fails when the group has failed, or when a rank that claimed its place is gone while others still need it.
+    fn call_roll(&self, control: &ControlMap) -> Result<(), Error> {
+        if let Some(why) = control.failure() {
+            return Err(self.failed(control, why));
+        }
+        let gone = (0..self.options.size).find(|&rank| {
+            let counts = rank != self.options.rank || !self.claimed;
+            counts && control.state(rank) != FREE && roll::holder(self.meeting.file(), rank, 1).is_none()
+        });
+        match gone {
+            // a rank that saw everybody attached may have gone its way since the states were read
+            Some(rank) if !control.is_complete(self.options.size) => {
+                Err(self.failed(control, control.fail(Failure::Lost(rank))))
+            }
+            _ => Ok(()),
+        }
     }
 
-    fn died(&self, control: &ControlMap, rank: usize) -> Error {
-        Error::PeerDied {
-            rank,
-            pid: control.entries[rank].pid.load(Relaxed) as u32,
-            host: process::host_name(),
-            during: "attach".into(),
+    fn failed(&self, control: &ControlMap, why: Failure) -> Error {
+        let during = "attach".to_owned();
+        match why {
+            Failure::Lost(rank) => {
+                let pid = control.entries[rank].pid.load(Relaxed) as u32;
+                Error::PeerDied { rank, pid, host: process::host_name(), during }
+            }
+            Failure::TimedOut(after_ms) => {
+                Error::Timeout { missing: self.missing(control), after: Duration::from_millis(after_ms), during }
+            }
         }
     }
 

@@ -33,8 +33,37 @@ pub(crate) const CLAIMED: u64 = 1;
 pub(crate) const ATTACHED: u64 = 2;
 /// The rank left in order after everybody had attached.
 pub(crate) const BYE: u64 = 3;
-/// The rank could not attach; the group can never be complete.
-pub(crate) const GAVE_UP: u64 = 4;
+
+/// Why a group could not come together: the first to find out is believed by all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// This rank died, or could not join.
+    Lost(usize),
+    /// Somebody's timeout of so many milliseconds was over.
+    TimedOut(u64),
+}
+
+impl Failure {
+    const TIMED_OUT: u64 = 1 << 56;
+    const LOST: u64 = 2 << 56;
+
+    fn to_word(self) -> u64 {
+        match self {
+            Failure::TimedOut(after_ms) => Failure::TIMED_OUT | after_ms.min(Failure::TIMED_OUT - 1),
+            Failure::Lost(rank) => Failure::LOST | rank as u64,
+        }
+    }
+
+    fn from_word(word: u64) -> Option<Failure> {
+        let value = word & (Failure::TIMED_OUT - 1);
+        match word - value {
+            0 => None,
+            Failure::TIMED_OUT => Some(Failure::TimedOut(value)),
+            // whatever else stands there, the group is lost; a rank that does not exist names none
+            _ => Some(Failure::Lost(value.min(MAX_RANKS as u64 - 1) as usize)),
+        }
+    }
+}
 
 /// One word on a cache line pair of its own: a writer disturbs nobody, the adjacent-line prefetcher included.
 #[repr(C, align(128))]
@@ -59,6 +88,8 @@ pub(crate) struct Header {
     pub creator: AtomicU64,
     /// Descriptor number of the arena in the creator, for peers that cannot reach its socket.
     pub arena_fd: AtomicU64,
+    /// Why the group cannot come together ([`Failure`]), 0 while it can. Written once, by compare-and-swap from 0.
+    pub failure: AtomicU64,
     /// 1 once a rank has warned about late ranks, so that only one does.
     pub warned: AtomicU64,
     pub bell: AtomicU32,
@@ -127,10 +158,40 @@ impl Control {
         let Some(entry) = self.entries.get(rank) else { return };
         entry.state.store(state, core::sync::atomic::Ordering::Release);
         self.header.bell.fetch_add(1, AcqRel);
-        let attached = if state == ATTACHED { self.header.attached.fetch_add(1, AcqRel) as usize + 1 } else { 0 };
-        if state == GAVE_UP || attached >= size {
-            let _ =
-                rustix::thread::futex::wake(&self.header.bell, rustix::thread::futex::Flags::empty(), i32::MAX as u32);
+        let before = if state == ATTACHED { u64::from(self.header.attached.fetch_add(1, AcqRel)) } else { 0 };
+        if before + 1 >= size as u64 {
+            self.wake();
         }
+    }
+
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        Failure::from_word(self.header.failure.load(Acquire))
+    }
+
+    /// Ends everybody's attach and returns the reason that counts: the first one given.
+    pub(crate) fn fail(&self, why: Failure) -> Failure {
+        let _ = self.header.failure.compare_exchange(0, why.to_word(), AcqRel, Acquire);
+        self.header.bell.fetch_add(1, AcqRel);
+        self.wake();
+        self.failure().unwrap_or(why)
+    }
+
+    fn wake(&self) {
+        let everybody = i32::MAX as u32;
+        let _ = rustix::thread::futex::wake(&self.header.bell, rustix::thread::futex::Flags::empty(), everybody);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_survives_its_word() {
+        for failure in [Failure::Lost(0), Failure::Lost(1022), Failure::TimedOut(0), Failure::TimedOut(1 << 40)] {
+            assert_eq!(Failure::from_word(failure.to_word()), Some(failure));
+        }
+        assert_eq!(Failure::from_word(0), None);
+        assert_eq!(Failure::from_word(u64::MAX), Some(Failure::Lost(MAX_RANKS - 1)));
     }
 }

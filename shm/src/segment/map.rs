@@ -1,4 +1,4 @@
-//! The mappings: the control segment by name, the arena as a sealed memfd, and the page that tells a forked child.
+//! The mappings: the control segment by name and the arena as a sealed memfd.
 //!
 //! Every raw pointer of the segment comes from here, and every length is checked here before it becomes a pointer.
 #![allow(unsafe_code)]
@@ -6,7 +6,7 @@
 use std::ops::{Deref, Range};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
@@ -35,6 +35,7 @@ unsafe impl Sync for ControlMap {}
 impl ControlMap {
     /// Creates the named segment, zeroed and with its memory reserved. Fails when the name is taken.
     pub fn create(name: &str) -> Result<ControlMap, Error> {
+        check_file_limit(CONTROL_BYTES)?;
         let mut shmem = ShmemConf::new().os_id(name).size(CONTROL_BYTES).create().map_err(|e| refused(name, e))?;
         // its drop would unlink the name, which here is the meeting's business: a name may outlive its creator
         shmem.set_owner(false);
@@ -113,6 +114,20 @@ fn refused(name: &str, error: ShmemError) -> Error {
     Error::system(format!("mapping the control segment /dev/shm{name}"), error)
 }
 
+/// Giving a file a size beyond `ulimit -f` is answered by a deadly signal, so it is asked before.
+fn check_file_limit(bytes: usize) -> Result<(), Error> {
+    match rustix::process::getrlimit(rustix::process::Resource::Fsize).current {
+        Some(limit) if limit < bytes as u64 => Err(Error::NoSpace {
+            needed: bytes as u64,
+            free: limit,
+            hint:
+                "the file size limit of this process is too low (ulimit -f); raise it or set EARLYBIRD_ARENA_MAX lower"
+                    .into(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// A [`Error::NoSpace`] with the free bytes of the file system that `file` is on.
 pub(crate) fn no_space(file: &impl AsFd, needed: u64, hint: &str) -> Error {
     let free = rustix::fs::fstatvfs(file).map_or(0, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
@@ -132,6 +147,7 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlag
 impl Arena {
     /// A new arena of `bytes` (a multiple of the page) that takes no memory yet.
     pub fn create(bytes: usize) -> Result<Arena, Error> {
+        check_file_limit(bytes)?;
         let base = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = match rustix::fs::memfd_create("earlybird-arena", base | MemfdFlags::NOEXEC_SEAL) {
             // kernels before 6.3 do not know the flag
@@ -332,44 +348,6 @@ fn insert(known: &mut Vec<Range<usize>>, range: Range<usize>) {
         }
     }
     *known = joined;
-}
-
-/// Tells a forked child from the process that attached: a private page that the kernel hands to children zeroed.
-pub(crate) struct ForkFlag {
-    page: Option<MmapRaw>,
-    pid: u32,
-}
-
-impl ForkFlag {
-    pub fn new() -> Result<ForkFlag, Error> {
-        let pid = std::process::id();
-        let page_bytes = rustix::param::page_size();
-        let page = MmapOptions::new().len(page_bytes).map_anon().map_err(|e| Error::system("mapping a page", e))?;
-        let page = MmapRaw::from(page);
-        // SAFETY: the range is exactly the private anonymous mapping just made; the advice changes only what a child
-        // of fork sees.
-        let advised =
-            unsafe { rustix::mm::madvise(page.as_mut_ptr().cast(), page_bytes, rustix::mm::Advice::LinuxWipeOnFork) };
-        // kernels before 4.14 refuse; the pid is asked instead
-        let flag = ForkFlag { page: advised.is_ok().then_some(page), pid };
-        if let Some(word) = flag.word() {
-            word.store(1, Ordering::Relaxed);
-        }
-        Ok(flag)
-    }
-
-    fn word(&self) -> Option<&AtomicU64> {
-        // SAFETY: the page is mapped as long as `self` lives, aligned, and touched as an atomic only.
-        self.page.as_ref().map(|page| unsafe { AtomicU64::from_ptr(page.as_mut_ptr().cast()) })
-    }
-
-    /// One load.
-    pub fn is_child(&self) -> bool {
-        match self.word() {
-            Some(word) => word.load(Ordering::Relaxed) == 0,
-            None => std::process::id() != self.pid,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -28,27 +28,29 @@ const PREFIX: &str = "meet-";
 const NOTE_BYTES: usize = 12 + 32 + 6;
 
 /// The rendezvous files that this process has open: opening one twice would lose its locks when either is closed.
-static OPEN: Mutex<Vec<(u32, PathBuf)>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
-struct Entered(PathBuf);
+/// Process, device and inode of the directory (which may have several paths), name of the file.
+type Entry = (u32, u64, u64, String);
+
+struct Entered(Entry);
 
 impl Entered {
-    fn new(path: PathBuf) -> Option<Entered> {
-        let me = (std::process::id(), path);
+    fn new(directory: &Directory, name: &str) -> Option<Entered> {
+        let me = (std::process::id(), directory.device, directory.inode, name.to_owned());
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if open.contains(&me) {
             return None;
         }
         open.push(me.clone());
-        Some(Entered(me.1))
+        Some(Entered(me))
     }
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        let me = std::process::id();
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        open.retain(|(pid, path)| *pid != me || *path != self.0);
+        open.retain(|entry| *entry != self.0);
     }
 }
 
@@ -89,6 +91,8 @@ pub(crate) enum Found {
 struct Directory {
     fd: OwnedFd,
     path: PathBuf,
+    device: u64,
+    inode: u64,
     /// Ours to remove when empty: the default one is, one that the user named is not.
     removable: bool,
 }
@@ -125,7 +129,7 @@ impl Directory {
         if meta.st_mode & 0o077 != 0 {
             return Err(refuse(format!("has mode {:04o} and is open to others", meta.st_mode & 0o7777)));
         }
-        Ok(Directory { fd, path, removable })
+        Ok(Directory { fd, path, device: meta.st_dev, inode: meta.st_ino, removable })
     }
 
     fn remove_if_empty(&self) {
@@ -152,7 +156,7 @@ impl Meeting {
         loop {
             let directory = Directory::open(dir)?;
             let path = directory.path.join(&name);
-            let Some(entered) = Entered::new(path.clone()) else {
+            let Some(entered) = Entered::new(&directory, &name) else {
                 return Err(Error::usage(format!(
                     "another thread of process {} is joining the group {key:?} right now; one process is one rank, join once",
                     std::process::id()
@@ -325,8 +329,8 @@ pub fn sweep(dir: Option<&Path>) -> Result<Vec<PathBuf>, Error> {
         .collect();
     let mut removed = Vec::new();
     for name in names {
-        let Some(entered) = Entered::new(path.join(&name)) else { continue };
         let directory = Directory::open(dir)?;
+        let Some(entered) = Entered::new(&directory, &name) else { continue };
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let Ok(file) = rustix::fs::openat(&directory.fd, &name, flags, Mode::empty()) else { continue };
         let meeting = Meeting { dir: directory, name, file, _entered: entered };

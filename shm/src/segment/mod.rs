@@ -16,14 +16,15 @@ mod roll;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
 
 pub use control::{CONTROL_BYTES, Control, DETAIL_WORDS, Line, MAX_RANKS};
 pub use meeting::sweep;
 
 use crate::Error;
-use map::{Arena, ControlMap, ForkFlag};
+use map::{Arena, ControlMap};
+use roll::ForkFlag;
 
 /// What a process says to join a group.
 #[derive(Debug, Clone)]
@@ -241,8 +242,7 @@ impl std::fmt::Debug for Segment {
 fn allowed_cpus(control: &Control, size: usize) -> usize {
     let mut union = [0u64; 16];
     for entry in &control.entries[..size] {
-        // attached was seen with Acquire; the masks were written before
-        debug_assert!(entry.state.load(Acquire) >= control::ATTACHED);
+        // every state was read with Acquire when the group was seen complete; the masks were written before
         for (word, mask) in union.iter_mut().zip(&entry.affinity) {
             *word |= mask.load(Relaxed);
         }

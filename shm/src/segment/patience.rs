@@ -37,7 +37,7 @@ impl Patience {
         if !self.warned && waited >= WARN_AFTER {
             self.warned = true;
             if may_warn() {
-                eprintln!("earlybird: waiting for {} s at {}", WARN_AFTER.as_secs(), waiting_for());
+                eprintln!("earlybird: still waiting after {} s: {}", WARN_AFTER.as_secs(), waiting_for());
             }
         }
         Ok(())
@@ -54,5 +54,27 @@ mod tests {
         let error = patience.check(|| "attach".into(), || vec![3], || false).unwrap_err();
         assert_eq!(error, Error::Timeout { missing: vec![3], after: Duration::ZERO, during: "attach".into() });
         assert!(Patience::new(None).check(|| "attach".into(), Vec::new, || true).is_ok());
+    }
+
+    #[test]
+    fn one_warning_is_enough() {
+        let Some(since) = Instant::now().checked_sub(WARN_AFTER) else { return };
+        let mut patience = Patience { since, timeout: None, warned: false };
+        let mut asked = 0;
+        for _ in 0..3 {
+            patience
+                .check(
+                    || "attach".into(),
+                    Vec::new,
+                    || {
+                        asked += 1;
+                        false
+                    },
+                )
+                .unwrap();
+        }
+        assert_eq!(asked, 1);
+        let mut early = Patience::new(None);
+        early.check(|| "attach".into(), Vec::new, || panic!("too early to warn")).unwrap();
     }
 }

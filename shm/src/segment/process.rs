@@ -66,8 +66,10 @@ mod tests {
     }
 
     #[test]
-    fn the_calling_process_is_running() {
-        assert_eq!(stat("self").map(|(state, _)| state), Some('R'));
+    fn the_calling_process_is_known() {
+        // the letter is that of the first thread, which may be waiting for this one
+        assert!(matches!(stat("self"), Some(('R' | 'S', _))));
+        assert_eq!(stat("0"), None);
         assert_eq!(Identity::own(), Identity::own());
         assert!(affinity().iter().any(|word| *word != 0));
     }

@@ -5,9 +5,14 @@
 //! reaped it) and when `exec` closes the descriptor, and it stays while the process is stopped. One query costs well
 //! under a microsecond and needs no descriptor per peer. Its one trap: closing *any* descriptor of the file drops all
 //! locks that the process has on it, so a file that carries locks is opened once per process.
+//!
+//! Here too: who is at the other end of a socket, and whether we are still the process that attached.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
 
 use crate::Error;
 
@@ -78,4 +83,100 @@ pub(crate) fn peer_uid(socket: &impl AsFd) -> std::io::Result<u32> {
         )
     };
     if result == 0 { Ok(credentials.uid) } else { Err(std::io::Error::last_os_error()) }
+}
+
+/// Tells a forked child from the process that attached: a private page that the kernel hands to children zeroed.
+pub(crate) struct ForkFlag {
+    page: Option<MmapRaw>,
+    pid: u32,
+}
+
+impl ForkFlag {
+    pub fn new() -> Result<ForkFlag, Error> {
+        let pid = std::process::id();
+        let page_bytes = rustix::param::page_size();
+        let page = MmapOptions::new().len(page_bytes).map_anon().map_err(|e| Error::system("mapping a page", e))?;
+        let page = MmapRaw::from(page);
+        // SAFETY: the range is exactly the private anonymous mapping just made; the advice changes only what a child
+        // of fork sees.
+        let advised =
+            unsafe { rustix::mm::madvise(page.as_mut_ptr().cast(), page_bytes, rustix::mm::Advice::LinuxWipeOnFork) };
+        // kernels before 4.14 refuse; the pid is asked instead
+        let flag = ForkFlag { page: advised.is_ok().then_some(page), pid };
+        if let Some(word) = flag.word() {
+            word.store(1, Ordering::Relaxed);
+        }
+        Ok(flag)
+    }
+
+    fn word(&self) -> Option<&AtomicU64> {
+        // SAFETY: the page is mapped as long as `self` lives, aligned, and touched as an atomic only.
+        self.page.as_ref().map(|page| unsafe { AtomicU64::from_ptr(page.as_mut_ptr().cast()) })
+    }
+
+    /// One load.
+    pub fn is_child(&self) -> bool {
+        match self.word() {
+            Some(word) => word.load(Ordering::Relaxed) == 0,
+            None => std::process::id() != self.pid,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::handover::{Door, Guest};
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
+
+    #[test]
+    fn the_door_stays_shut_to_other_users() {
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIPPED: only root can play another user");
+            return;
+        }
+        let path = std::env::temp_dir().join(format!("earlybird-door-{}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let dir = std::fs::File::open(&path).unwrap().into();
+        let mut door = Door::open(&dir, &path, "door").unwrap();
+        std::fs::set_permissions(path.join("door"), std::fs::Permissions::from_mode(0o777)).unwrap();
+        let secret = std::fs::File::open("/dev/null").unwrap();
+
+        let own = Guest::knock(&dir, &path, "door").unwrap();
+        door.serve(&secret, Duration::from_secs(10));
+        assert!(matches!(own.receive(Duration::from_secs(10)), Ok(Some(_))));
+
+        let address = path.join("door");
+        let stranger = std::thread::spawn(move || {
+            // SAFETY: the bare system call changes the user of this thread only, which ends with this closure.
+            let changed = unsafe { libc::syscall(libc::SYS_setresuid, -1, 12345, -1) };
+            assert_eq!(changed, 0);
+            let socket = std::os::unix::net::UnixStream::connect(address).unwrap();
+            (peer_uid(&socket).unwrap(), socket)
+        });
+        let (server_uid, socket) = stranger.join().unwrap();
+        assert_eq!(server_uid, 0);
+        door.serve(&secret, Duration::from_secs(10));
+        // closed without a byte
+        assert_eq!(std::io::Read::read(&mut &socket, &mut [0; 8]).unwrap(), 0);
+        std::fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn locks_of_this_process_are_its_own() {
+        let file = rustix::fs::memfd_create("t", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        assert_eq!(try_take(&file, 7), Ok(true));
+        assert_eq!(try_take(&file, 7), Ok(true));
+        // the query is about others only
+        assert_eq!(holder(&file, 0, 1023), None);
+    }
+
+    #[test]
+    fn the_process_that_made_the_flag_is_no_child() {
+        let flag = ForkFlag::new().unwrap();
+        assert!(!flag.is_child());
+        assert!(ForkFlag { page: None, pid: flag.pid + 1 }.is_child());
+    }
 }

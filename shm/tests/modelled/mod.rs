@@ -5,7 +5,7 @@
 pub mod models;
 
 use earlybird_shm::model::{Died, Group};
-use earlybird_shm::protocol::call::{Collective, Signature};
+use earlybird_shm::protocol::call::{Collective, Prepared, Signature};
 use earlybird_shm::protocol::payload::Buffers;
 use earlybird_shm::protocol::step::Step;
 use earlybird_shm::protocol::word::{Cause, PoisonWord};
@@ -112,7 +112,7 @@ impl Scenario {
         let op = if self.stranger == Some(rank) && epoch == self.epochs { Op::Max } else { Op::Sum };
         let order = if self.by_rank { FoldOrder::Rank } else { FoldOrder::Arrival };
         let flat = self.algorithms[rank] == Algorithm::Flat;
-        Signature::new(Collective::AllReduce, DType::U64, op, order, Algorithm::Auto, flat, self.words)
+        Signature::new(Collective::AllReduce, DType::U64, op, order, Algorithm::Auto, self.words).in_lane(flat)
     }
 
     fn run_rank(&self, group: &Group, rank: usize) -> (End, Vec<Algorithm>) {
@@ -126,7 +126,8 @@ impl Scenario {
             let mut recv = vec![0u64; self.words];
             let buffers = Buffers::apart(&send, &mut recv).expect("buffers of one length");
             let signature = self.signature(rank, epoch);
-            let call = buffers.call(0..self.words, signature, Op::Sum, self.by_rank, self.algorithms[rank]);
+            let prepared = Prepared::new(signature, DType::U64, Op::Sum, self.by_rank, self.algorithms[rank]);
+            let call = buffers.call(0..self.words, &prepared);
             match catch_unwind(AssertUnwindSafe(|| member.run(&call))) {
                 Ok(Ok(report)) => {
                     assert_eq!(report.epoch, epoch as u64);

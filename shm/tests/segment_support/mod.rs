@@ -52,6 +52,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        let _ = earlybird_shm::segment::sweep(Some(&self.meet()));
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -63,7 +64,7 @@ pub fn options(dir: &Path, key: &str, rank: usize, size: usize) -> AttachOptions
         key: key.into(),
         dir: Some(dir.into()),
         arena_bytes: ARENA,
-        policy: core::array::from_fn(|i| (rank * 100 + i) as u64),
+        policy: core::array::from_fn(|i| rank.wrapping_mul(100).wrapping_add(i) as u64),
         timeout: None,
     }
 }
@@ -163,6 +164,20 @@ fn signal(pid: u32, which: Signal) {
     let _ = kill_process(Pid::from_raw(pid as i32).unwrap(), which);
 }
 
+/// Holds a process as a debugger does while `look` runs; false where this user may not.
+pub fn while_traced(pid: u32, look: impl FnOnce()) -> bool {
+    let none = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: these requests take no memory of ours; at worst they fail.
+    let attached = unsafe { libc::ptrace(libc::PTRACE_ATTACH, pid as libc::pid_t, none, none) };
+    if attached != 0 {
+        return false;
+    }
+    look();
+    // SAFETY: as above.
+    unsafe { libc::ptrace(libc::PTRACE_DETACH, pid as libc::pid_t, none, none) };
+    true
+}
+
 /// Waits for something that must happen; the limit only turns a hang into a failure.
 pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
     for _ in 0..6000 {
@@ -224,10 +239,23 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Segmen
             options.timeout = Some(Duration::from_millis(number(1) as u64));
             "ok".into()
         }
-        "rank" => {
-            options.rank = number(1);
-            "ok".into()
+        "pin" => {
+            let mut cpus = rustix::thread::CpuSet::new();
+            cpus.set(number(1));
+            rustix::thread::sched_setaffinity(None, &cpus).map_or_else(|e| e.to_string(), |()| "ok".into())
         }
+        "file-limit" => {
+            let limit = rustix::process::Rlimit { current: Some(number(1) as u64), maximum: None };
+            let what = rustix::process::Resource::Fsize;
+            rustix::process::setrlimit(what, limit).map_or_else(|e| e.to_string(), |()| "ok".into())
+        }
+        "list" => {
+            let mut names: Vec<String> =
+                std::fs::read_dir(words[1]).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            format!("{names:?}")
+        }
+        "rank-ready" => "ok".into(),
         "exit" | "drop" => {
             *segment = None;
             "ok".into()
@@ -260,6 +288,12 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Segmen
                     }
                 }
                 "fork" => fork(segment),
+                "fork-stay" => fork_and_stay(),
+                "alive-ns" => {
+                    let started = std::time::Instant::now();
+                    let alive = (0..10_000).filter(|_| segment.is_alive(number(1))).count();
+                    format!("{alive} {}", started.elapsed().as_nanos() / 10_000)
+                }
                 _ => format!("unknown command {other}"),
             }
         }
@@ -270,6 +304,21 @@ fn arena_word(segment: &Segment, index: usize) -> &AtomicU64 {
     assert!((index + 1) * 8 <= segment.arena_len());
     // SAFETY: inside the mapping, aligned, atomic, and the segment outlives the reference.
     unsafe { AtomicU64::from_ptr(segment.arena().add(index * 8).cast()) }
+}
+
+/// Leaves a child that lives, with all inherited descriptors, until the test closes the command pipe.
+fn fork_and_stay() -> String {
+    // SAFETY: the child makes system calls only, and exits without returning.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let mut byte = [0u8; 1];
+        // SAFETY: one byte into a buffer of one byte; then the child ends without destructors.
+        unsafe {
+            libc::read(0, byte.as_mut_ptr().cast(), 1);
+            libc::_exit(0);
+        }
+    }
+    pid.to_string()
 }
 
 /// What parent and child see after a fork: is it a child, and does the parent's rank live in the child's eyes.

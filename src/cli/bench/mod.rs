@@ -9,7 +9,7 @@ mod worker;
 
 use super::{fail, not_built, own_binary, parse_ranks, parse_seconds};
 use clap::{Args, ValueEnum};
-use earlybird::launch::{self, Job, Outcome};
+use earlybird::launch::{Job, Outcome};
 use earlybird::pattern::Pattern;
 use earlybird::units::parse_size;
 use earlybird::{Algorithm, Config, DType, Error, FoldOrder, WaitPreset};
@@ -105,9 +105,9 @@ pub struct BenchArgs {
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
 
-    /// Makes this process a rank; the number of processors of the job
-    #[arg(long, hide = true, value_name = "PROCESSORS")]
-    worker: Option<usize>,
+    /// Makes this process a rank of the job
+    #[arg(long, hide = true)]
+    worker: bool,
 }
 
 /// What is measured.
@@ -143,8 +143,8 @@ const DEFAULT_SIZES: [u64; 9] = [8, 64, 425, 1 << 10, 4 << 10, 16 << 10, 64 << 1
 /// Runs the benchmark, or one rank of it.
 pub fn run(args: &BenchArgs) -> ExitCode {
     let code = args.refuse_what_is_not_built().and_then(|()| match args.worker {
-        Some(processors) => worker::work(args, processors),
-        None => start(args),
+        true => worker::work(args),
+        false => start(args),
     });
     code.map_or_else(|error| fail("bench", &error), ExitCode::from)
 }
@@ -153,9 +153,8 @@ pub fn run(args: &BenchArgs) -> ExitCode {
 fn start(args: &BenchArgs) -> Result<u8, Error> {
     // Each rank reads its environment too; a mistake in it is better said once, and before anything is started.
     Config::from_env()?;
-    let processors = launch::allowed_cpus()?.len();
     let mut again: Vec<_> = std::env::args_os().skip(1).collect();
-    again.extend(["--worker".into(), processors.to_string().into()]);
+    again.push("--worker".into());
     let binary = own_binary()?;
     let job = Job::new("earlybird bench", binary.clone(), args.ranks, binary.into(), again);
     Ok(match job.run()? {
@@ -177,12 +176,8 @@ impl BenchArgs {
         if let Some((_, what)) = asked.iter().find(|(asked, _)| *asked) {
             return Err(not_built(what));
         }
-        let pointless = [
-            (self.sizes.is_some(), "--sizes"),
-            (self.dtype.is_some(), "--dtype"),
-            (self.order.is_some(), "--order"),
-            (self.algorithms.is_some(), "--algorithms"),
-        ];
+        let pointless =
+            [(self.sizes.is_some(), "--sizes"), (self.dtype.is_some(), "--dtype"), (self.order.is_some(), "--order")];
         match pointless.iter().find(|(given, _)| *given && self.op == Operation::Barrier) {
             Some((_, option)) => Err(Error::usage(format!("a barrier carries no data; leave out {option}"))),
             None => Ok(()),
@@ -197,10 +192,7 @@ impl BenchArgs {
     }
 
     fn algorithms(&self) -> &[Algorithm] {
-        match self.op {
-            Operation::Allreduce => self.algorithms.as_deref().unwrap_or(&Algorithm::ALL),
-            Operation::Barrier => &[Algorithm::Auto],
-        }
+        self.algorithms.as_deref().unwrap_or(&Algorithm::ALL)
     }
 
     fn order(&self) -> FoldOrder {

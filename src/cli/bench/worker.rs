@@ -21,18 +21,18 @@ const DELAY_CAP: Duration = Duration::from_millis(50);
 const ROW_BUDGET: Duration = Duration::from_millis(300);
 
 /// Measures everything that was asked for; the exit code of this rank.
-pub fn work(args: &BenchArgs, processors: usize) -> Result<u8, Error> {
+pub fn work(args: &BenchArgs) -> Result<u8, Error> {
     match args.dtype() {
-        DType::I32 => measure_all::<i32>(args, processors),
-        DType::I64 => measure_all::<i64>(args, processors),
-        DType::U32 => measure_all::<u32>(args, processors),
-        DType::U64 => measure_all::<u64>(args, processors),
-        DType::F32 => measure_all::<f32>(args, processors),
-        DType::F64 => measure_all::<f64>(args, processors),
+        DType::I32 => measure_all::<i32>(args),
+        DType::I64 => measure_all::<i64>(args),
+        DType::U32 => measure_all::<u32>(args),
+        DType::U64 => measure_all::<u64>(args),
+        DType::F32 => measure_all::<f32>(args),
+        DType::F64 => measure_all::<f64>(args),
     }
 }
 
-fn measure_all<T: Value>(args: &BenchArgs, processors: usize) -> Result<u8, Error> {
+fn measure_all<T: Value>(args: &BenchArgs) -> Result<u8, Error> {
     let identity = Identity::detect()?;
     let config = Config { order: args.order(), ..Config::from_env()? };
     let config = Config { wait: args.wait.unwrap_or(config.wait), ..config };
@@ -43,7 +43,7 @@ fn measure_all<T: Value>(args: &BenchArgs, processors: usize) -> Result<u8, Erro
         ..config.clone()
     };
     let comm = Communicator::connect(config, identity.clone())?;
-    let lineup = Lineup::connect(plain, identity, processors)?;
+    let lineup = Lineup::connect(plain, identity)?;
 
     let mut report = (comm.rank() == 0).then(|| Report::new(args.format));
     let rows = args.sizes().len() * args.patterns.len() * args.algorithms().len();

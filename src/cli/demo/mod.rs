@@ -13,8 +13,8 @@ use super::lineup::Lineup;
 use super::{fail, own_binary, parse_seconds, print};
 use clap::Args;
 use data::{FEATURES, Wines};
-use earlybird::launch::{self, Job, Outcome, say};
-use earlybird::{Algorithm, Communicator, Config, Error, FoldOrder, Identity};
+use earlybird::launch::{Job, Outcome, say};
+use earlybird::{Algorithm, Communicator, Config, Error, FoldOrder, Identity, WaitPreset};
 use indicatif::{ProgressBar, ProgressStyle};
 use model::Model;
 use std::path::PathBuf;
@@ -45,9 +45,9 @@ pub struct DemoArgs {
     #[arg(long, value_name = "FILE", default_value = "earlybird-demo.svg")]
     svg: PathBuf,
 
-    /// Makes this process a rank; the number of processors of the job
-    #[arg(long, hide = true, value_name = "PROCESSORS")]
-    worker: Option<usize>,
+    /// Makes this process a rank of the job
+    #[arg(long, hide = true)]
+    worker: bool,
 }
 
 /// The algorithms that are compared, the classical one first.
@@ -56,8 +56,8 @@ const ALGORITHMS: [Algorithm; 2] = [Algorithm::StaticLeader, Algorithm::Auto];
 /// Runs the demonstration, or one rank of it.
 pub fn run(args: &DemoArgs) -> ExitCode {
     let code = match args.worker {
-        Some(processors) => work(args, processors),
-        None => start(args),
+        true => work(args),
+        false => start(args),
     };
     code.map_or_else(|error| fail("demo", &error), ExitCode::from)
 }
@@ -69,9 +69,8 @@ fn start(args: &DemoArgs) -> Result<u8, Error> {
     if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
         return Err(Error::usage(format!("--svg: {} is not a directory; create it first", directory.display())));
     }
-    let processors = launch::allowed_cpus()?.len();
     let mut again: Vec<_> = std::env::args_os().skip(1).collect();
-    again.extend(["--worker".into(), processors.to_string().into()]);
+    again.push("--worker".into());
     let binary = own_binary()?;
     let job = Job::new("earlybird demo", binary.clone(), args.ranks as usize, binary.into(), again);
     Ok(match job.run()? {
@@ -82,17 +81,18 @@ fn start(args: &DemoArgs) -> Result<u8, Error> {
 }
 
 /// One rank; rank 0 reports.
-fn work(args: &DemoArgs, processors: usize) -> Result<u8, Error> {
+fn work(args: &DemoArgs) -> Result<u8, Error> {
     let wines = Wines::load();
     let identity = Identity::detect()?;
     let config = Config { order: FoldOrder::Rank, ..Config::from_env()? };
+    let wait = config.wait;
     let comm = Communicator::connect(config.clone(), identity.clone())?;
-    let lineup = Lineup::connect(config, identity, processors)?;
+    let lineup = Lineup::connect(config, identity)?;
     let rank = comm.rank();
     let steps = args.steps as usize;
     let before = Model::new(wines.classes);
     if rank == 0 {
-        print(&introduction(args, &wines, &before, processors))?;
+        print(&introduction(args, &wines, &before, comm.allowed_cpus(), wait))?;
     }
     let progress = progress_bar(rank, steps * ALGORITHMS.len());
     let mut runs = Vec::new();
@@ -101,8 +101,9 @@ fn work(args: &DemoArgs, processors: usize) -> Result<u8, Error> {
         runs.push(train::train(&comm, &lineup, &wines, algorithm, steps, args.delay, || progress.inc(1))?);
     }
     progress.finish_and_clear();
+    let processors = comm.allowed_cpus();
     drop((comm, lineup));
-    if rank == 0 { report(args, &wines, &before, &runs) } else { Ok(0) }
+    if rank == 0 { report(args, processors, &wines, &before, &runs) } else { Ok(0) }
 }
 
 fn progress_bar(rank: usize, steps: usize) -> ProgressBar {
@@ -114,7 +115,7 @@ fn progress_bar(rank: usize, steps: usize) -> ProgressBar {
 }
 
 /// What is about to happen, on which data.
-fn introduction(args: &DemoArgs, wines: &Wines, model: &Model, processors: usize) -> String {
+fn introduction(args: &DemoArgs, wines: &Wines, model: &Model, processors: usize, wait: WaitPreset) -> String {
     let (ranks, steps, delay_ms) = (args.ranks, args.steps, args.delay.as_secs_f64() * 1e3);
     let (learned, held_out, classes) = (wines.training.len(), wines.held_out.len(), wines.classes);
     let count = model.parameters().len();
@@ -126,15 +127,25 @@ fn introduction(args: &DemoArgs, wines: &Wines, model: &Model, processors: usize
          from, {held_out} held out\n          {}\n\
          model     {FEATURES}-{}-{classes}: {count} parameters of f32, one allreduce of {bytes} bytes per step, \
          folded in rank order\n\
-         training  {steps} steps of gradient descent over all wines, once with each algorithm\n\n",
+         training  {steps} steps of gradient descent over all wines, once with each algorithm\n\
+         waiting   {wait}\n\n",
         data::SOURCE,
         model::HIDDEN,
     )
 }
 
 /// Prints the figures, checks the parameters, draws.
-fn report(args: &DemoArgs, wines: &Wines, before: &Model, runs: &[Run]) -> Result<u8, Error> {
+fn report(args: &DemoArgs, processors: usize, wines: &Wines, before: &Model, runs: &[Run]) -> Result<u8, Error> {
     print(&figures(runs))?;
+    if args.ranks as usize > processors {
+        let gradient_us = quantile(&runs[1].gradients_us, 0.5);
+        print(&format!(
+            "note      {} processes share {processors} processors: a rank that has left goes on computing, and one that \
+             shares its\n          processor leaves after it, so the tail holds gradients of others ({gradient_us:.0} us \
+             each)\n          with any algorithm\n",
+            args.ranks
+        ))?;
+    }
     for (what, examples) in [("learned", &wines.training), ("held out", &wines.held_out)] {
         let (start, end) = (before.quality(examples), runs[1].model.quality(examples));
         let (right_before, right_after) = (start.accuracy * 100.0, end.accuracy * 100.0);
@@ -168,7 +179,7 @@ fn report(args: &DemoArgs, wines: &Wines, before: &Model, runs: &[Run]) -> Resul
 fn figures(runs: &[Run]) -> String {
     let mut text =
         format!("{:<24}{:>14}{:>14}{:>14}{:>14}\n", "algorithm", "step ms", "tail us", "tail p99 us", "cpu us/call");
-    let mut tails_us = Vec::new();
+    let (mut tails_us, mut steps_ms) = (Vec::new(), Vec::new());
     for run in runs {
         let chosen = run.chosen.iter().copied().collect::<Vec<_>>().join("+");
         let name = match run.algorithm.name() {
@@ -181,9 +192,14 @@ fn figures(runs: &[Run]) -> String {
         let cpu_us = run.samples.cpu_us_mean();
         text += &format!("{name:<24}{step_ms:>14.3}{median_us:>14.1}{p99_us:>14.1}{cpu_us:>14.1}\n");
         tails_us.push(median_us);
+        steps_ms.push(step_ms);
     }
-    let ratio = tails_us[1] / tails_us[0];
-    let verdict = if ratio < 1.0 { "shorter" } else { "not shorter" };
+    let compare = |what: &str, figures: &[f64]| {
+        let ratio = figures[1] / figures[0];
+        let verdict = if ratio < 1.0 { "shorter" } else { "not shorter" };
+        format!("{what:<10}of auto is {ratio:.2} times that of static-leader: {verdict}\n")
+    };
     text + "step = last exit to last exit, tail = last arrival to last exit (medians over the steps)\n\n"
-        + &format!("tail      of auto is {ratio:.2} times that of static-leader: {verdict}\n")
+        + &compare("tail", &tails_us)
+        + &compare("step", &steps_ms)
 }

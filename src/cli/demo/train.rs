@@ -14,6 +14,9 @@ pub fn late_rank(step: usize, ranks: usize) -> usize {
     step % ranks
 }
 
+/// Calls before the first step.
+const WARM_UP: usize = 3;
+
 /// What one training run gave.
 pub struct Run {
     /// The algorithm that was asked for.
@@ -22,6 +25,8 @@ pub struct Run {
     pub chosen: BTreeSet<&'static str>,
     /// Arrivals and exits of every rank in every step.
     pub samples: Samples,
+    /// Processor time of this rank's gradient in every step.
+    pub gradients_us: Vec<f64>,
     /// The model of this rank after the last step.
     pub model: Model,
     /// The parameters of every rank after the last step, as bits.
@@ -45,11 +50,17 @@ pub fn train(
     comm.set_algorithm(algorithm)?;
     let shard: Vec<Example> = wines.shard(rank, ranks);
     let mut model = Model::new(wines.classes);
-    let mut words = Vec::new();
+    let (mut words, mut gradients_us) = (Vec::new(), Vec::new());
     let mut chosen = BTreeSet::new();
+    // The first calls of a kind reserve memory; they are no part of a step's time, nor of the model.
+    for _ in 0..WARM_UP {
+        comm.all_reduce_in_place(&mut model.gradient(&shard), Op::Sum)?;
+    }
     lineup.wait_until(lineup.agree_on_start_ns()?);
     for step in 0..steps {
+        let before_ns = thread_cpu_ns();
         let mut gradient = model.gradient(&shard);
+        gradients_us.push((thread_cpu_ns() - before_ns) as f64 / 1e3);
         if late_rank(step, ranks) == rank {
             std::thread::sleep(delay);
         }
@@ -67,7 +78,7 @@ pub fn train(
     let bits: Vec<i64> = model.parameters().iter().map(|value| i64::from(value.to_bits())).collect();
     let parameter_bits =
         lineup.gather(&bits)?.chunks(bits.len()).map(|rank| rank.iter().map(|&bits| bits as u32).collect()).collect();
-    Ok(Run { algorithm, chosen, samples, model, parameter_bits })
+    Ok(Run { algorithm, chosen, samples, gradients_us, model, parameter_bits })
 }
 
 /// The same training in this process alone: the gradients of the same shards, added in rank order.
@@ -103,7 +114,8 @@ mod tests {
         let samples = Samples::from_words(&[0; 4 * Sample::WORDS], 2).expect("whole samples");
         let parameter_bits = vec![bits.clone(), bits];
         let algorithm = Algorithm::Auto;
-        let mut run = Run { algorithm, chosen: BTreeSet::new(), samples, model: model.clone(), parameter_bits };
+        let (chosen, gradients_us) = (BTreeSet::new(), Vec::new());
+        let mut run = Run { algorithm, chosen, samples, gradients_us, model: model.clone(), parameter_bits };
         assert_eq!(ranks_that_differ(&run, &model), [0; 0]);
         run.parameter_bits[1][100] ^= 1;
         assert_eq!(ranks_that_differ(&run, &model), [1]);

@@ -1,0 +1,41 @@
+//! Back-to-back small all-reduces on 2 and 4 ranks: nanoseconds per call, the floor of the small-message path.
+//!
+//! `cargo bench --bench hot_loop`. To count instructions, build it (`cargo bench --bench hot_loop --no-run`) and run
+//! `cargo run --release -- run -n 2 -- valgrind --tool=callgrind target/release/deps/hot_loop-... 20000`.
+
+use earlybird::launch::{Job, Outcome};
+use earlybird::{Communicator, Error, Op};
+use std::time::Instant;
+
+fn rank(calls: u32) -> Result<(), Error> {
+    let comm = Communicator::from_env()?;
+    for count in [1usize, 8, 64] {
+        let mut x = vec![1.0f64; count];
+        let begun = Instant::now();
+        for _ in 0..calls {
+            x.fill(1.0);
+            comm.all_reduce_in_place(&mut x, Op::Sum)?;
+        }
+        let ns = begun.elapsed().as_nanos() as f64 / f64::from(calls);
+        assert!(x.iter().all(|v| *v == comm.size() as f64));
+        if comm.rank() == 0 {
+            println!("{} ranks, {:>4} B: {ns:8.1} ns per call", comm.size(), count * 8);
+        }
+    }
+    Ok(())
+}
+
+fn main() -> Result<(), Error> {
+    let calls = std::env::args().skip(1).find_map(|a| a.parse().ok()).unwrap_or(200_000);
+    if std::env::var_os("EARLYBIRD_RANK").is_some() {
+        return rank(calls);
+    }
+    let own = std::env::current_exe().map_err(|e| Error::system("finding this program", e))?;
+    for ranks in [2, 4] {
+        let wrapper = env!("CARGO_BIN_EXE_earlybird").into();
+        let job = Job::new("hot_loop", wrapper, ranks, own.clone().into(), vec![calls.to_string().into()]);
+        let outcome = job.run()?;
+        assert_eq!(outcome, Outcome::Success);
+    }
+    Ok(())
+}

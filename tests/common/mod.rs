@@ -1,0 +1,309 @@
+//! Jobs of real processes for the tests: a test starts its own binary again, once per rank, with a role to play.
+//!
+//! A watchdog ends a job that hangs and fails its test with everything the ranks printed. Ranks are tied to the test
+//! that started them, live in process groups of their own and are killed with them, so no test leaves a process, and
+//! every job meets in a directory of its own, so no test leaves a file.
+#![allow(dead_code)]
+
+mod scratch;
+
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getppid, kill_process, kill_process_group, set_parent_process_death_signal,
+    waitid,
+};
+use scratch::Scratch;
+use std::io::Write;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+const ROLE: &str = "TEST_ROLE";
+const ARGS: &str = "TEST_ARGS";
+const SAID: &str = "TEST_SAID";
+const PARENT: &str = "TEST_PARENT";
+
+/// How a job hangs: generous, since it only turns a hang into a failure.
+const WATCHDOG: Duration = Duration::from_secs(120);
+
+/// A part for a rank to play.
+pub type Role = (&'static str, fn(&Player));
+
+/// What a rank knows of its role.
+pub struct Player {
+    args: Vec<String>,
+    said: PathBuf,
+}
+
+impl Player {
+    /// Argument `i` of the job.
+    pub fn arg<T: FromStr>(&self, i: usize) -> T {
+        let text = self.args.get(i).unwrap_or_else(|| panic!("argument {i} of {:?}", self.args));
+        text.parse().unwrap_or_else(|_| panic!("argument {i} of {:?} is of another type", self.args))
+    }
+
+    /// All arguments.
+    pub fn args(&self) -> &[String] {
+        &self.args
+    }
+
+    /// Tells the test something, at once and as one line.
+    pub fn say(&self, line: impl std::fmt::Display) {
+        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(&self.said).unwrap();
+        file.write_all(format!("{}\n", line.to_string().replace('\n', " ")).as_bytes()).unwrap();
+    }
+}
+
+/// A well-mixed number from a seed (splitmix64).
+pub fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// What the `#[ignore]`d test `rank` of every test binary calls: plays the role this process was started for.
+pub fn play(roles: &[Role]) {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
+    let parent = std::env::var(PARENT).unwrap();
+    assert_eq!(getppid().map(|p| p.as_raw_nonzero().to_string()), Some(parent), "the test is gone");
+    let args = std::env::var(ARGS).unwrap();
+    let player = Player {
+        args: args.split('\u{1f}').filter(|a| !a.is_empty()).map(str::to_owned).collect(),
+        said: std::env::var_os(SAID).unwrap().into(),
+    };
+    let (_, play) = roles.iter().find(|(name, _)| *name == role).unwrap_or_else(|| panic!("no role {role}"));
+    play(&player);
+}
+
+/// A job to start.
+pub struct Job {
+    role: &'static str,
+    ranks: usize,
+    args: Vec<String>,
+    vars: Vec<(String, String)>,
+    watchdog: Duration,
+}
+
+impl Job {
+    pub fn new(role: &'static str, ranks: usize) -> Job {
+        Job { role, ranks, args: Vec::new(), vars: Vec::new(), watchdog: WATCHDOG }
+    }
+
+    pub fn arg(mut self, arg: impl ToString) -> Job {
+        self.args.push(arg.to_string());
+        self
+    }
+
+    pub fn var(mut self, name: &str, value: impl ToString) -> Job {
+        self.vars.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    pub fn watchdog(mut self, limit: Duration) -> Job {
+        self.watchdog = limit;
+        self
+    }
+
+    /// Starts every rank.
+    pub fn start(self) -> Running {
+        let scratch = Scratch::new();
+        let mut running = Running { ranks: Vec::new(), scratch, began: Instant::now(), watchdog: self.watchdog };
+        for rank in 0..self.ranks {
+            let log = std::fs::File::create(running.scratch.log(rank)).unwrap();
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            for (name, _) in std::env::vars_os() {
+                if name.to_string_lossy().starts_with("EARLYBIRD_") {
+                    command.env_remove(name);
+                }
+            }
+            command
+                .args(["--exact", "rank", "--ignored", "--nocapture", "--test-threads=1", "--quiet"])
+                .env("EARLYBIRD_RANK", rank.to_string())
+                .env("EARLYBIRD_SIZE", self.ranks.to_string())
+                .env("EARLYBIRD_JOB", running.scratch.key())
+                .env("EARLYBIRD_DIR", running.scratch.meet())
+                .env(ROLE, self.role)
+                .env(ARGS, self.args.join("\u{1f}"))
+                .env(SAID, running.scratch.said(rank))
+                .env(PARENT, std::process::id().to_string())
+                .envs(self.vars.iter().map(|(n, v)| (n, v)))
+                .stdin(Stdio::null())
+                .stdout(log.try_clone().unwrap())
+                .stderr(log)
+                .process_group(0);
+            running.ranks.push(Process { child: command.spawn().unwrap(), ended: None });
+        }
+        running
+    }
+
+    /// Runs the job; every rank must end well. What each said.
+    pub fn run(self) -> Vec<Vec<String>> {
+        let running = self.start();
+        let ends = running.join();
+        let bad = ends.iter().any(|end| !end.status.success());
+        assert!(!bad, "a rank failed\n{}", ends.iter().map(End::to_string).collect::<String>());
+        ends.into_iter().map(|end| end.said).collect()
+    }
+}
+
+struct Process {
+    child: Child,
+    ended: Option<ExitStatus>,
+}
+
+impl Process {
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Whether it has ended; what it left in its group is killed before its id can be given to somebody else.
+    fn has_ended(&mut self) -> bool {
+        if self.ended.is_none() {
+            let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+            if waitid(WaitId::Pid(self.pid()), look).unwrap().is_some() {
+                self.end();
+            }
+        }
+        self.ended.is_some()
+    }
+
+    fn end(&mut self) {
+        if self.ended.is_none() {
+            let _ = kill_process_group(self.pid(), Signal::KILL);
+            self.ended = Some(self.child.wait().unwrap());
+        }
+    }
+}
+
+/// How a rank ended.
+#[derive(Debug)]
+pub struct End {
+    pub rank: usize,
+    pub pid: u32,
+    pub status: ExitStatus,
+    pub said: Vec<String>,
+    pub log: String,
+}
+
+impl End {
+    pub fn was_killed(&self) -> bool {
+        self.status.signal() == Some(Signal::KILL.as_raw())
+    }
+
+    /// What follows `key` and a blank on the first line that begins with it.
+    pub fn heard(&self, key: &str) -> Option<&str> {
+        self.said.iter().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))
+    }
+}
+
+impl std::fmt::Display for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "rank {} {}: said {:?}, printed:\n{}", self.rank, self.status, self.said, self.log)
+    }
+}
+
+/// A job under way. Dropping it kills what is left of it.
+pub struct Running {
+    ranks: Vec<Process>,
+    scratch: Scratch,
+    began: Instant,
+    watchdog: Duration,
+}
+
+impl Running {
+    pub fn pid(&self, rank: usize) -> u32 {
+        self.ranks[rank].child.id()
+    }
+
+    /// Sends a signal to a rank that has not been waited for.
+    pub fn signal(&self, rank: usize, signal: Signal) {
+        assert!(self.ranks[rank].ended.is_none(), "rank {rank} has ended");
+        kill_process(self.ranks[rank].pid(), signal).unwrap();
+    }
+
+    /// Waits until `rank` has said a line that begins with `text`.
+    pub fn wait_for(&mut self, rank: usize, text: &str) {
+        self.wait_until(&format!("word of rank {rank}: {text}"), |job| {
+            let heard = job.scratch.lines(rank).iter().any(|line| line.starts_with(text));
+            assert!(heard || !job.ranks[rank].has_ended(), "rank {rank} ended without saying {text:?}\n{}", job.tell());
+            heard
+        });
+    }
+
+    /// Waits until the system shows `rank` as stopped.
+    pub fn wait_stopped(&mut self, rank: usize) {
+        let path = format!("/proc/{}/stat", self.pid(rank));
+        self.wait_until(&format!("stop of rank {rank}"), |_| {
+            let stat = std::fs::read_to_string(&path).unwrap();
+            stat[stat.rfind(')').unwrap()..].starts_with(") T")
+        });
+    }
+
+    /// Waits until these ranks have ended.
+    pub fn wait_ended(&mut self, ranks: &[usize]) {
+        self.wait_until(&format!("end of ranks {ranks:?}"), |job| {
+            // Each is asked, so that none stays a zombie while another is waited for.
+            ranks.iter().filter(|r| !job.ranks[**r].has_ended()).count() == 0
+        });
+    }
+
+    /// Waits until every rank has ended, and checks that the job left nothing behind.
+    pub fn join(mut self) -> Vec<End> {
+        self.wait_ended(&(0..self.ranks.len()).collect::<Vec<_>>());
+        let ends = self.ends();
+        self.scratch.must_be_clean();
+        ends
+    }
+
+    /// Kills every rank at once; `swept` says that some may still have been meeting, whose names the next job removes.
+    pub fn kill_all(mut self, swept: bool) {
+        for process in &self.ranks {
+            if process.ended.is_none() {
+                let _ = kill_process(process.pid(), Signal::KILL);
+            }
+        }
+        self.wait_ended(&(0..self.ranks.len()).collect::<Vec<_>>());
+        if swept {
+            earlybird_shm::segment::sweep(Some(&self.scratch.meet())).unwrap();
+        }
+        self.scratch.must_be_clean();
+    }
+
+    fn wait_until(&mut self, what: &str, mut happened: impl FnMut(&mut Running) -> bool) {
+        while !happened(self) {
+            if self.began.elapsed() > self.watchdog {
+                let states = self.tell();
+                panic!("no {what} within {:?}: the job hangs\n{states}", self.watchdog);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn ends(&mut self) -> Vec<End> {
+        let ranks = self.ranks.iter_mut().enumerate();
+        ranks
+            .map(|(rank, process)| {
+                process.end();
+                let (pid, status) = (process.child.id(), process.ended.unwrap());
+                let log = std::fs::read_to_string(self.scratch.log(rank)).unwrap_or_default();
+                End { rank, pid, status, said: self.scratch.lines(rank), log }
+            })
+            .collect()
+    }
+
+    /// Ends the job and tells all about it.
+    fn tell(&mut self) -> String {
+        let alive: Vec<usize> = (0..self.ranks.len()).filter(|r| !self.ranks[*r].has_ended()).collect();
+        let ends = self.ends();
+        format!("alive until now: {alive:?}\n{}", ends.iter().map(End::to_string).collect::<String>())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.ranks.iter_mut().for_each(Process::end);
+    }
+}
