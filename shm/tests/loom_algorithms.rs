@@ -2,7 +2,7 @@
 //!
 //! What each model covers, its bound and its size stand in `docs/models.md`, with the commands. The long run looks
 //! further: `--ignored --test-threads 1`.
-#![cfg(earlybird_loom)]
+#![cfg(all(earlybird_loom, not(earlybird_loom_ring)))]
 
 mod modelled;
 

@@ -8,12 +8,15 @@ use super::step::Step;
 use crate::Error;
 use crate::sync::{AtomicU32, AtomicU64};
 
-/// Operation slots in the ring: operation `e` uses slot `e % SLOTS`. A model has one, so that every second operation
-/// reuses what the first one used.
-pub const SLOTS: usize = if cfg!(earlybird_loom) { 1 } else { 8 };
+/// Operation slots in the ring: operation `e` uses slot `e % SLOTS`. A model has one, so that every
+/// operation reuses what the one before used.
+pub const SLOTS: usize = if cfg!(earlybird_loom) { MODELLED } else { 8 };
 
 /// Payload areas: operation `e` uses area `e % AREAS`. Few, because each is as large as a message.
-pub const AREAS: usize = if cfg!(earlybird_loom) { 1 } else { 2 };
+pub const AREAS: usize = if cfg!(earlybird_loom) { MODELLED } else { 2 };
+
+/// Slots and areas of a model; two in `shm/tests/loom_ring.rs`.
+const MODELLED: usize = if cfg!(earlybird_loom_ring) { 2 } else { 1 };
 
 /// Accumulator chunks of one operation at most.
 pub const CHUNKS: usize = if cfg!(earlybird_loom) { 64 } else { 256 };
