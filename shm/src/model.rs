@@ -1,22 +1,24 @@
 //! A board of loom cells: the shipping protocol, run by loom under every interleaving it can find.
 //!
-//! Waiting parks on a modelled futex (a mutex and a condition variable with the value check under the lock), because
-//! loom's scheduler can neither spin nor tell time. The clock, the liveness oracle and the counters below are plain
-//! atomics that loom does not see: they order nothing.
+//! Words are atomics that a waiting rank can block on ([`words`]), payload lies in loom cells, which refuse every
+//! access that the protocol has not ordered. A futex is the check of its word and the blocking in one step, as the
+//! kernel promises. A death is a word of its own, stored by the dead and seen sooner or later by the others.
+
+pub mod words;
 
 use crate::Error;
-use crate::protocol::board::{AREAS, Board, Need, Place, SLOTS};
+use crate::protocol::board::{AREAS, Board, Need, Place, SLOTS, Watch};
 use crate::protocol::lines::{DETAILS, EventLine, INLINE_BYTES, RankLine, RankSet, WordLine};
 use crate::protocol::step::Step;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use loom::cell::UnsafeCell;
-use loom::sync::{Arc, Condvar, Mutex};
-use std::sync::atomic::{AtomicBool as StdBool, AtomicUsize as StdUsize, Ordering::SeqCst};
+use std::cell::Cell as StdCell;
+use std::rc::Rc;
 
 /// Pieces of payload that a model may use per deposit or accumulator.
 const PIECES: usize = 2;
 
-/// Words of one piece: 64 bytes, or a line's worth beside the mark.
+/// Words of one piece: a line's worth beside the mark, or the 64 bytes of a modelled chunk.
 const WORDS: usize = INLINE_BYTES / 8;
 
 type Cell = UnsafeCell<[u64; WORDS]>;
@@ -44,39 +46,37 @@ struct Shared {
     inline: Vec<Cell>,
     deposits: Vec<Cell>,
     accumulators: Vec<Cell>,
-    /// Bumped by every change of a polled word.
-    version: AtomicU64,
-    parked: StdUsize,
-    lock: Mutex<()>,
-    changed: Condvar,
-    gone: Vec<StdBool>,
+    /// 1 for a rank that has died.
+    gone: Vec<WordLine>,
+    /// Where every `left` looks done: the twin that forgets to wait before it reuses memory.
+    forgets_left: Option<WordLine>,
 }
 
 /// One rank's handle on the modelled board.
-#[derive(Clone)]
 pub struct Heap {
-    shared: Arc<Shared>,
+    shared: Rc<Shared>,
     rank: usize,
     /// Die (unwind) on reaching this step for the n-th time.
     dies: Option<(Step, usize)>,
-    reached: std::rc::Rc<std::cell::Cell<usize>>,
+    reached: StdCell<usize>,
 }
 
 /// What a modelled rank throws when it dies.
 pub struct Died;
 
 /// The boards of a group of `ranks`; `inspects` where the model has deaths or mismatches.
-pub struct Group(Arc<Shared>);
+pub struct Group(Rc<Shared>);
 
 impl Group {
     /// A fresh group, as after attach.
     pub fn new(ranks: usize, inspects: bool) -> Self {
-        Group(Arc::new(Shared {
+        words::reset(ranks);
+        Group(Rc::new(Shared {
             ranks,
             inspects,
             poison: WordLine::default(),
             left: lines(ranks),
-            details: (0..ranks).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect(),
+            details: (0..ranks).map(|_| std::array::from_fn(|_| AtomicU64::promised(0))).collect(),
             arrivals: lines(SLOTS),
             events: lines(SLOTS),
             lines: lines(SLOTS * ranks),
@@ -86,12 +86,17 @@ impl Group {
             inline: cells(SLOTS * ranks),
             deposits: cells(AREAS * ranks * PIECES),
             accumulators: cells(AREAS * PIECES),
-            version: AtomicU64::new(0),
-            parked: StdUsize::new(0),
-            lock: Mutex::new(()),
-            changed: Condvar::new(),
-            gone: (0..ranks).map(|_| StdBool::new(false)).collect(),
+            gone: lines(ranks),
+            forgets_left: None,
         }))
+    }
+
+    /// The same, in a group whose ranks forget to wait until the memory they reuse has been left.
+    pub fn forgetful(ranks: usize) -> Self {
+        let Group(shared) = Self::new(ranks, false);
+        let mut shared = Rc::into_inner(shared).expect("a fresh group has one owner");
+        shared.forgets_left = Some(WordLine(AtomicU64::new(u64::MAX - 1)));
+        Group(Rc::new(shared))
     }
 
     /// A copy to move into another thread.
@@ -99,8 +104,10 @@ impl Group {
         Group(self.0.clone())
     }
 
-    /// The board of `rank`, which dies on reaching `dies.0` for the `dies.1`-th time (from 1).
+    /// The board of `rank`, in the thread that is this rank from here on. It dies on reaching `dies.0` for the
+    /// `dies.1`-th time (from 1).
     pub fn board(&self, rank: usize, dies: Option<(Step, usize)>) -> Heap {
+        words::enter(rank);
         Heap { shared: self.0.clone(), rank, dies, reached: Default::default() }
     }
 
@@ -109,11 +116,9 @@ impl Group {
         std::array::from_fn(|i| self.0.details[reporter][i].load(Ordering::Relaxed))
     }
 
-    /// The rank is dead from now on: every sleeper looks up, as after a time-out.
+    /// The rank is dead from now on. Whoever learns of it has seen all that the rank did, as the kernel promises.
     pub fn bury(&self, rank: usize) {
-        self.0.gone[rank].store(true, SeqCst);
-        let _guard = self.0.lock.lock().unwrap();
-        self.0.changed.notify_all();
+        self.0.gone[rank].0.store(1, Ordering::Release);
     }
 }
 
@@ -125,10 +130,6 @@ impl Heap {
             Place::Deposit { area, rank, piece, .. } => &s.deposits[(area * s.ranks + rank) * PIECES + piece],
             Place::Accumulator { area, chunk, .. } => &s.accumulators[area * PIECES + chunk],
         }
-    }
-
-    fn somebody_died(&self) -> bool {
-        self.shared.gone.iter().any(|g| g.load(SeqCst))
     }
 }
 
@@ -143,7 +144,10 @@ impl Board for Heap {
         &self.shared.poison.0
     }
     fn left(&self, rank: usize) -> &AtomicU64 {
-        &self.shared.left[rank].0
+        match &self.shared.forgets_left {
+            Some(done) if rank != self.rank => &done.0,
+            _ => &self.shared.left[rank].0,
+        }
     }
     fn details(&self, rank: usize) -> &[AtomicU64; DETAILS] {
         &self.shared.details[rank]
@@ -173,47 +177,37 @@ impl Board for Heap {
     fn write<R>(&self, at: Place, f: impl FnOnce(*mut u8) -> R) -> R {
         self.cell(at).with_mut(|p| f(p.cast()))
     }
-    fn reserve(&self, _area: usize, _need: Need) -> Result<(), Error> {
+    fn reserve(&self, _area: usize, need: Need) -> Result<(), Error> {
+        assert!(need.accumulator.max(need.deposit) <= PIECES * 64, "a model has {PIECES} pieces of 64 bytes: {need:?}");
         Ok(())
     }
 
     fn futex_wait(&self, word: &AtomicU32, expected: u32, _timeout_ns: u64) {
-        let guard = self.shared.lock.lock().unwrap();
-        if word.load(Ordering::Relaxed) == expected && !self.somebody_died() {
-            drop(self.shared.changed.wait(guard).unwrap());
+        if word.load_newest(Ordering::Relaxed) == expected {
+            words::block(self.rank, true);
         }
     }
     fn futex_wake(&self, _word: &AtomicU32) {
-        let _guard = self.shared.lock.lock().unwrap();
-        self.shared.changed.notify_all();
+        words::wake();
     }
-    fn changed(&self) {
-        // Release only: a rank that announces a change learns nothing from it.
-        self.shared.version.fetch_add(1, Ordering::Release);
-        if self.shared.parked.load(SeqCst) > 0 {
-            let _guard = self.shared.lock.lock().unwrap();
-            self.shared.changed.notify_all();
+    fn changed(&self) {}
+    fn watch(&self, watch: Watch) {
+        match watch {
+            Watch::Start => words::start(self.rank),
+            Watch::Inspect => words::inspect(self.rank),
+            Watch::Hold => words::hold(self.rank),
+            Watch::Stop => words::stop(self.rank),
         }
     }
-    fn park_until_changed(&self, look: &mut dyn FnMut() -> bool) {
-        let guard = self.shared.lock.lock().unwrap();
-        self.shared.parked.fetch_add(1, SeqCst);
-        // Everything announced so far is visible from here on, as it would be after a while on a machine.
-        self.shared.version.fetch_add(0, Ordering::Acquire);
-        let guard = if look() || self.somebody_died() || self.shared.poison.0.load(Ordering::Relaxed) != 0 {
-            guard
-        } else {
-            self.shared.changed.wait(guard).unwrap()
-        };
-        self.shared.parked.fetch_sub(1, SeqCst);
-        drop(guard);
+    fn park(&self) {
+        words::block(self.rank, false);
     }
     fn inspects(&self) -> bool {
         self.shared.inspects
     }
 
     fn is_gone(&self, rank: usize) -> bool {
-        self.shared.gone[rank].load(SeqCst)
+        self.shared.gone[rank].0.load(Ordering::Acquire) != 0
     }
     fn is_held(&self, _rank: usize) -> bool {
         false
@@ -235,7 +229,7 @@ impl Board for Heap {
         {
             self.reached.set(self.reached.get() + 1);
             if self.reached.get() == at {
-                std::panic::panic_any(Died);
+                std::panic::resume_unwind(Box::new(Died));
             }
         }
     }

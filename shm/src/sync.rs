@@ -4,58 +4,49 @@
 //! run may weaken exactly one of them (`EARLYBIRD_WEAKEN=ChunkRelease`), which is how each is shown to be needed:
 //! see `shm/tests/loom_twins.rs`.
 
+#[cfg(earlybird_loom)]
+pub use crate::model::words::{AtomicU32, AtomicU64};
 #[cfg(not(earlybird_loom))]
 pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(earlybird_loom)]
-pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+pub use loom::sync::atomic::{Ordering, fence};
 
-/// Every end of a synchronizes-with edge of the node protocol.
-///
-/// | release end | acquire end | what it carries |
-/// | --- | --- | --- |
-/// | `DepositRelease` | `DepositAcquire` | a rank's payload in its own line or deposit, to whoever folds it |
-/// | `ChunkRelease` | `ClaimAcquire` | an accumulator chunk, from one folder to the next |
-/// | `ChunkRelease` | `FinalAcquire` | a finished chunk, to whoever copies it out |
-/// | `LeftRelease` | `LeftAcquire` | "I touch nothing of this operation any more", to the next user of its memory |
-/// | `CallRelease` | `CallAcquire` | the description of a call, to whoever reports a mismatch |
-/// | `PoisonRelease` | `PoisonAcquire` | the details of the group's one error |
-/// | `PublisherFence` | `SleeperFence` | whichever comes second sees the other: no lost wake-up |
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum SyncPoint {
-    DepositRelease,
-    DepositAcquire,
-    ChunkRelease,
-    ClaimAcquire,
-    FinalAcquire,
-    LeftRelease,
-    LeftAcquire,
-    CallRelease,
-    CallAcquire,
-    PoisonRelease,
-    PoisonAcquire,
-    PublisherFence,
-    SleeperFence,
+// One list makes the enum and `ALL`: no point can be missing from the twins' walk.
+macro_rules! sync_points {
+    ($(#[$doc:meta])* $($point:ident)*) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[allow(missing_docs)]
+        pub enum SyncPoint { $($point,)* }
+
+        impl SyncPoint {
+            /// Every point; the twins test walks this list, so a new point without a twin does not pass.
+            pub const ALL: &'static [SyncPoint] = &[$(SyncPoint::$point,)*];
+        }
+    };
+}
+
+sync_points! {
+    /// Every end of a synchronizes-with edge of the node protocol.
+    ///
+    /// | release end | acquire end | what it carries |
+    /// | --- | --- | --- |
+    /// | `DepositRelease` | `DepositAcquire` | a rank's payload in its own line or deposit, to whoever folds it |
+    /// | `ChunkRelease` | `ClaimAcquire` | an accumulator chunk, from one folder to the next |
+    /// | `ChunkRelease` | `FinalAcquire` | a finished chunk, to whoever copies it out |
+    /// | `LeftRelease` | `LeftAcquire` | "I touch nothing of this operation any more", to the next user of its memory |
+    /// | `CallRelease` | `CallAcquire` | the description of a call, to whoever reports a mismatch |
+    /// | `PoisonRelease` | `PoisonAcquire` | the details of the group's one error |
+    /// | `PublisherFence` | `SleeperFence` | whichever comes second sees the other: no lost wake-up |
+    DepositRelease DepositAcquire
+    ChunkRelease ClaimAcquire FinalAcquire
+    LeftRelease LeftAcquire
+    CallRelease CallAcquire
+    PoisonRelease PoisonAcquire
+    PublisherFence SleeperFence
 }
 
 impl SyncPoint {
-    /// Every point; the twins test walks this list, so a new point without a twin does not pass.
-    pub const ALL: [SyncPoint; 13] = [
-        SyncPoint::DepositRelease,
-        SyncPoint::DepositAcquire,
-        SyncPoint::ChunkRelease,
-        SyncPoint::ClaimAcquire,
-        SyncPoint::FinalAcquire,
-        SyncPoint::LeftRelease,
-        SyncPoint::LeftAcquire,
-        SyncPoint::CallRelease,
-        SyncPoint::CallAcquire,
-        SyncPoint::PoisonRelease,
-        SyncPoint::PoisonAcquire,
-        SyncPoint::PublisherFence,
-        SyncPoint::SleeperFence,
-    ];
-
     /// The ordering that ships.
     #[inline(always)]
     const fn shipped(self) -> Ordering {
@@ -106,7 +97,15 @@ impl SyncPoint {
     #[cfg(earlybird_loom)]
     fn weakened(self) -> bool {
         use std::sync::OnceLock;
-        static WEAK: OnceLock<Option<String>> = OnceLock::new();
-        WEAK.get_or_init(|| std::env::var("EARLYBIRD_WEAKEN").ok()).as_deref() == Some(&format!("{self:?}"))
+        static WEAK: OnceLock<Option<SyncPoint>> = OnceLock::new();
+        let weak = WEAK.get_or_init(|| {
+            let name = std::env::var_os("EARLYBIRD_WEAKEN")?;
+            let point = SyncPoint::ALL.iter().copied().find(|p| *name == *format!("{p:?}"));
+            // A name with a typing error would weaken nothing, and the twin would pass for the wrong reason.
+            Some(point.unwrap_or_else(|| {
+                panic!("EARLYBIRD_WEAKEN={name:?} is not a sync point; expected one of {:?}", SyncPoint::ALL)
+            }))
+        });
+        *weak == Some(self)
     }
 }

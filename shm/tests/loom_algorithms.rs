@@ -1,60 +1,136 @@
-//! Every algorithm of the shipping protocol under loom: two operations in one slot and one area, so that the second
-//! reuses all memory of the first.
+//! Every algorithm of the shipping protocol under loom, in health, with different calls, and with deaths.
 //!
-//! `EARLYBIRD_WEAKEN` names one sync point to weaken: the twins run these same models in processes of their own and
-//! expect them to fail.
-#![cfg(earlybird_loom)]
+//! What each model covers, its bound and its size stand in `docs/models.md`, with the commands. The long run looks
+//! further: `--ignored --test-threads 1`.
+#![cfg(all(earlybird_loom, not(earlybird_loom_ring)))]
 
 mod modelled;
 
-use earlybird_shm::Algorithm::{Chain, Flat, Leader, StaticLeader, StaticLeaderEarly};
-use modelled::{Bound, Scenario, explore};
+use earlybird_shm::Algorithm::{self, Chain, Flat, Leader, StaticLeader, StaticLeaderEarly};
+use earlybird_shm::protocol::step::Step;
+use modelled::models::{MODELS, for_every_model, model};
+use modelled::{Bound, Scenario, Tally, explore, report, run};
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+macro_rules! tests {
+    ($($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                let model = model(stringify!($name));
+                run(model.title, model.bound, (model.scenario)());
+            }
+        )*
+
+        #[test]
+        fn no_model_is_forgotten() {
+            let tested = [$(stringify!($name)),*];
+            let listed: Vec<_> = MODELS.iter().map(|m| m.name).collect();
+            assert_eq!(tested.as_slice(), listed, "models without a test, or the other way round");
+        }
+    };
+}
+for_every_model!(tests);
+
+/// Every rank dies at every step of an operation, in every place in the arrival order the bound allows. The steps at
+/// which some rank did die must be `reachable`, so that every role has died.
+fn deaths(algorithm: Algorithm, ranks: usize, words: usize, bound: Bound, reachable: &[Step]) {
+    let begun = Instant::now();
+    let mut all = Tally { executions: 0, died: 0, failed: 0 };
+    let mut reached = BTreeSet::new();
+    for rank in 0..ranks {
+        for step in Step::ALL {
+            let tally = explore(bound, Scenario::new(algorithm, ranks, words).dies(rank, step, 1));
+            if tally.died > 0 {
+                reached.insert(step.name());
+            }
+            match step {
+                Step::Left => assert_eq!(tally.failed, 0, "{algorithm}: rank {rank} died after it had left"),
+                Step::Begin => assert!(tally.failed > 0, "{algorithm}: nobody missed rank {rank}"),
+                _ => {}
+            }
+            all.executions += tally.executions;
+            all.died += tally.died;
+            all.failed += tally.failed;
+        }
+    }
+    let expected: BTreeSet<_> = reachable.iter().map(|s| s.name()).collect();
+    assert_eq!(reached, expected, "{algorithm}: where ranks died");
+    let title =
+        format!("deaths, {algorithm}, {ranks} ranks, {words} words ({} deaths, {} failures)", all.died, all.failed);
+    report(&title, bound, &all, begun);
+}
+
+use Step::{Arrived, Begin, Claimed, Copied, Deposited, Entered, Folded, Left, Published};
+
+const FLAT: &[Step] = &[Begin, Entered, Copied, Left];
+const FLAT_PIECES: &[Step] = &[Begin, Entered, Deposited, Copied, Left];
+/// The first and the last arriver fold, which is everybody where there are two; only the others deposit.
+const FOLDERS: &[Step] = &[Begin, Entered, Arrived, Claimed, Folded, Published, Copied, Left];
+/// Rank 0 folds without claiming, the others deposit.
+const STATIC: &[Step] = &[Begin, Entered, Arrived, Deposited, Published, Copied, Left];
+
+macro_rules! death_tests {
+    ($($name:ident: $algorithm:expr, $ranks:literal, $words:literal, $bound:literal, $long:literal, $reachable:expr;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                deaths($algorithm, $ranks, $words, Some($bound), $reachable);
+            }
+        )*
+
+        /// Name and model of every death test, to the bound of the long run.
+        const LONG_DEATHS: &[(&str, fn())] =
+            &[$((stringify!($name), || deaths($algorithm, $ranks, $words, Some($long), $reachable)),)*];
+    };
+}
+
+// name: algorithm, ranks, words, preemptions, preemptions in the long run, where a rank can die
+death_tests! {
+    deaths_flat_2: Flat, 2, 1, 2, 3, FLAT;
+    deaths_flat_pieces_2: Flat, 2, 16, 2, 3, FLAT_PIECES;
+    deaths_flat_3: Flat, 3, 1, 1, 2, FLAT;
+    deaths_leader_2: Leader, 2, 1, 2, 3, FOLDERS;
+    deaths_leader_3: Leader, 3, 1, 0, 1, &Step::ALL;
+    deaths_chain_2: Chain, 2, 1, 2, 3, FOLDERS;
+    deaths_chain_pieces_2: Chain, 2, 16, 1, 2, FOLDERS;
+    deaths_chain_3: Chain, 3, 1, 0, 1, FOLDERS;
+    deaths_static_leader_2: StaticLeader, 2, 1, 2, 3, STATIC;
+    deaths_static_leader_early_3: StaticLeaderEarly, 3, 1, 0, 1, STATIC;
+}
+
+/// A rank that dies between two operations fails the second one, never the first.
+#[test]
+fn deaths_between_operations() {
+    let begun = Instant::now();
+    let mut all = Tally { executions: 0, died: 0, failed: 0 };
+    for algorithm in [Flat, Leader, Chain, StaticLeader] {
+        for (step, nth) in [(Left, 1), (Begin, 2)] {
+            let tally = explore(Some(2), Scenario::new(algorithm, 2, 1).epochs(2).dies(1, step, nth));
+            assert_eq!(tally.died, tally.executions, "{algorithm}: {step:?} is always reached");
+            assert_eq!(tally.failed, tally.executions, "{algorithm}: the second operation needs every rank");
+            all.executions += tally.executions;
+        }
+    }
+    report("deaths between two operations, 2 ranks", Some(2), &all, begun);
+}
 
 #[test]
-fn flat_2() {
-    explore("flat, 2 ranks, reuse", Bound::NONE, Scenario::new(Flat, 2, 1).epochs(2));
-}
-#[test]
-fn flat_deposits_2() {
-    explore("flat with deposits, 2 ranks, reuse", Bound::preemptions(3), Scenario::new(Flat, 2, 32).epochs(2));
-}
-#[test]
-fn flat_3() {
-    explore("flat, 3 ranks", Bound::preemptions(2), Scenario::new(Flat, 3, 1).epochs(2));
-}
-#[test]
-fn leader_2() {
-    explore("leader, 2 ranks, reuse", Bound::preemptions(3), Scenario::new(Leader, 2, 1).epochs(2));
-}
-#[test]
-fn leader_3() {
-    explore("leader, 3 ranks", Bound::preemptions(1), Scenario::new(Leader, 3, 1).epochs(1));
-}
-#[test]
-fn leader_by_rank_3() {
-    explore("leader by rank, 3 ranks", Bound::preemptions(1), Scenario::new(Leader, 3, 1).epochs(1).by_rank());
-}
-#[test]
-fn chain_2() {
-    explore("chain, 1 chunk, 2 ranks, reuse", Bound::preemptions(3), Scenario::new(Chain, 2, 1).epochs(2));
-}
-#[test]
-fn chain_chunks_2() {
-    explore("chain, 2 chunks, 2 ranks, reuse", Bound::preemptions(2), Scenario::new(Chain, 2, 32).epochs(2));
-}
-#[test]
-fn chain_3() {
-    explore("chain, 1 chunk, 3 ranks", Bound::preemptions(2), Scenario::new(Chain, 3, 1).epochs(1));
-}
-#[test]
-fn chain_by_rank_3() {
-    explore("chain by rank, 1 chunk, 3 ranks", Bound::preemptions(1), Scenario::new(Chain, 3, 1).epochs(1).by_rank());
-}
-#[test]
-fn static_leader_2() {
-    explore("static-leader, 2 ranks, reuse", Bound::preemptions(3), Scenario::new(StaticLeader, 2, 1).epochs(2));
-}
-#[test]
-fn static_leader_early_3() {
-    explore("static-leader-early, 3 ranks", Bound::preemptions(1), Scenario::new(StaticLeaderEarly, 3, 1).epochs(1));
+#[ignore = "the long run: minutes per model"]
+fn long_run() {
+    let only = std::env::var("EARLYBIRD_MODEL").ok();
+    let wanted = |name: &str| only.as_ref().is_none_or(|o| o == name);
+    let mut found = false;
+    for model in MODELS.iter().filter(|m| wanted(m.name)) {
+        found = true;
+        if let Some(bound) = model.long {
+            run(model.title, bound, (model.scenario)());
+        }
+    }
+    for (_, deaths) in LONG_DEATHS.iter().filter(|(name, _)| wanted(name)) {
+        found = true;
+        deaths();
+    }
+    assert!(found, "EARLYBIRD_MODEL={only:?} names no model");
 }

@@ -8,12 +8,15 @@ use super::step::Step;
 use crate::Error;
 use crate::sync::{AtomicU32, AtomicU64};
 
-/// Operation slots in the ring: operation `e` uses slot `e % SLOTS`. A model has one, so that every second operation
-/// reuses what the first one used.
-pub const SLOTS: usize = if cfg!(earlybird_loom) { 1 } else { 8 };
+/// Operation slots in the ring: operation `e` uses slot `e % SLOTS`. A model has one, so that every
+/// operation reuses what the one before used.
+pub const SLOTS: usize = if cfg!(earlybird_loom) { MODELLED } else { 8 };
 
 /// Payload areas: operation `e` uses area `e % AREAS`. Few, because each is as large as a message.
-pub const AREAS: usize = if cfg!(earlybird_loom) { 1 } else { 2 };
+pub const AREAS: usize = if cfg!(earlybird_loom) { MODELLED } else { 2 };
+
+/// Slots and areas of a model; two in `shm/tests/loom_ring.rs`.
+const MODELLED: usize = if cfg!(earlybird_loom_ring) { 2 } else { 1 };
 
 /// Accumulator chunks of one operation at most.
 pub const CHUNKS: usize = if cfg!(earlybird_loom) { 64 } else { 256 };
@@ -59,6 +62,20 @@ pub struct Need {
     pub deposit: usize,
 }
 
+/// Phases of a modelled wait.
+#[cfg(earlybird_loom)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watch {
+    /// Reads from here on are watched.
+    Start,
+    /// So are these, and they give the newest values: peers are inspected after a while, when stores are visible.
+    Inspect,
+    /// Reads from here on are not watched; those before still are.
+    Hold,
+    /// Nothing is watched.
+    Stop,
+}
+
 /// The shared state of a group as one rank sees it.
 pub trait Board {
     /// Ranks in the group.
@@ -99,9 +116,12 @@ pub trait Board {
     fn futex_wake(&self, word: &AtomicU32);
     /// Tells a model that a polled word changed; nothing in shipping code.
     fn changed(&self);
-    /// Blocks until some polled word has changed, unless `look` succeeds.
+    /// Says which reads a blocked rank is to be woken for.
     #[cfg(earlybird_loom)]
-    fn park_until_changed(&self, look: &mut dyn FnMut() -> bool);
+    fn watch(&self, watch: Watch);
+    /// Blocks until a watched word changes; returns at once if one has, or was read while it was old.
+    #[cfg(earlybird_loom)]
+    fn park(&self);
     /// Whether this model has faults or mismatches to inspect the peers for.
     #[cfg(earlybird_loom)]
     fn inspects(&self) -> bool;

@@ -97,6 +97,11 @@ impl<B: Board> Operation<'_, B> {
     #[cold]
     pub(super) fn raise(&mut self, cause: Cause, details: &[u64]) -> Stop {
         let board = self.board;
+        let earlier = board.poison().load(SyncPoint::PoisonAcquire.order());
+        if earlier != 0 {
+            // The error may be this rank's own, found twice: its details are being read and must not change.
+            return Stop(PoisonWord(earlier));
+        }
         for (word, value) in board.details(self.me).iter().zip(details) {
             word.store(*value, Ordering::Relaxed);
         }

@@ -15,10 +15,10 @@ use super::operation::{Operation, Stop};
 use super::step::Step;
 use super::wait::Wake;
 use super::word;
-use crate::sync::SyncPoint;
+use crate::sync::{Ordering, SyncPoint};
 
 /// Bytes after which a deposit too large for the line announces its progress.
-const PIECE_BYTES: usize = 8 * 1024;
+const PIECE_BYTES: usize = if cfg!(earlybird_loom) { 64 } else { 8 * 1024 };
 
 pub(super) fn run<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     if op.call.bytes() <= INLINE_BYTES { inline(op) } else { deposited(op) }
@@ -63,7 +63,8 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, epoch, slot, area, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.area, op.me, op.ranks);
     let pieces = Pieces::cut(call.count, call.element_bytes, PIECE_BYTES, word::MAX_PIECES);
     let line = board.line(slot, me);
-    line.entered.store(word::entered(epoch, call.hash()), SyncPoint::CallRelease.order());
+    let mark = word::entered(epoch, call.hash());
+    line.entered.store(mark, SyncPoint::CallRelease.order());
     board.changed();
     board.step(Step::Entered);
     op.until_all_left(super::board::AREAS)?;
@@ -85,6 +86,10 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
         for rank in 0..ranks {
             if rank != me {
                 op.until_deposited(rank, i + 1)?;
+                // The mark was stored before the deposit that has been seen. Nobody may fold another call's payload.
+                if i == 0 && board.line(slot, rank).entered.load(Ordering::Relaxed) != mark {
+                    return Err(op.mismatch(rank));
+                }
             }
             board.read(place(rank, i), |deposit| match rank {
                 0 => call.take(deposit, &pieces, i),

@@ -18,7 +18,7 @@ use super::word::{self, FoldState, FoldWord};
 use crate::sync::{Ordering, SyncPoint};
 
 /// Bytes published at a time.
-const CHUNK_BYTES: usize = 16 * 1024;
+const CHUNK_BYTES: usize = if cfg!(earlybird_loom) { 64 } else { 16 * 1024 };
 
 /// Deposits travel whole: one piece.
 const WHOLE: usize = 1;

@@ -50,10 +50,13 @@ pub struct RankLine {
 #[derive(Debug)]
 pub struct WordLine(pub AtomicU64);
 
+/// Words of a set with a bit for every rank; a model has few ranks.
+const SET_WORDS: usize = if cfg!(earlybird_loom) { 1 } else { 16 };
+
 /// The ranks whose deposits are in the accumulator, a bit each. Writer: whoever holds the fold word.
 #[repr(C, align(128))]
 #[derive(Debug)]
-pub struct RankSet(pub [AtomicU64; 16]);
+pub struct RankSet(pub [AtomicU64; SET_WORDS]);
 
 #[cfg(not(earlybird_loom))]
 const _: () = {
@@ -78,7 +81,7 @@ mod modelled {
         fn default() -> Self {
             RankLine {
                 entered: AtomicU64::new(0),
-                call: [AtomicU64::new(0), AtomicU64::new(0)],
+                call: [AtomicU64::promised(0), AtomicU64::promised(0)],
                 deposited: AtomicU64::new(0),
                 waiting: AtomicU32::new(0),
                 place: AtomicU32::new(0),

@@ -5,6 +5,8 @@
 //! an event count: the publisher pays one fence and one load when nobody sleeps.
 
 use super::board::Board;
+#[cfg(earlybird_loom)]
+use super::board::Watch;
 use super::operation::{Operation, Stop};
 use super::word::PoisonWord;
 use crate::config::WaitPreset;
@@ -89,10 +91,11 @@ impl<B: Board> Operation<'_, B> {
     /// that did complete is reported as complete.
     #[inline]
     pub(super) fn wait<T>(&mut self, wake: Wake, mut look: impl FnMut(&B) -> Option<T>) -> Result<T, Stop> {
-        match look(self.board) {
-            Some(found) => Ok(found),
-            None => self.wait_on(wake, &mut look),
+        #[cfg(not(earlybird_loom))]
+        if let Some(found) = look(self.board) {
+            return Ok(found);
         }
+        self.wait_on(wake, &mut look)
     }
 
     #[cfg(not(earlybird_loom))]
@@ -149,30 +152,46 @@ impl<B: Board> Operation<'_, B> {
         result
     }
 
-    /// The modelled wait parks at once: loom's scheduler can neither spin nor tell time.
+    /// The modelled wait blocks at once: loom's scheduler can neither spin nor tell time.
     #[cfg(earlybird_loom)]
     fn wait_on<T>(&mut self, wake: Wake, look: &mut impl FnMut(&B) -> Option<T>) -> Result<T, Stop> {
+        let result = self.wait_watching(wake, look);
+        self.board.watch(Watch::Stop);
+        result
+    }
+
+    #[cfg(earlybird_loom)]
+    fn wait_watching<T>(&mut self, wake: Wake, look: &mut impl FnMut(&B) -> Option<T>) -> Result<T, Stop> {
         let board = self.board;
         let mut watch = super::fault::Watch::default();
         loop {
+            if wake == Wake::Poll {
+                board.watch(Watch::Start);
+            }
             if let Some(found) = look(board) {
                 return Ok(found);
             }
             if let Some(stop) = self.poisoned() {
                 return look(board).ok_or(stop);
             }
-            if board.inspects()
-                && let Err(stop) = self.inspect(&mut watch, 0)
-            {
-                return look(board).ok_or(stop);
+            if board.inspects() {
+                // A sleeper looks up now and then: what it inspects the peers for wakes it, what it waits for must not.
+                if wake == Wake::Event {
+                    board.watch(Watch::Start);
+                }
+                board.watch(Watch::Inspect);
+                if let Err(stop) = self.inspect(&mut watch, 0) {
+                    return look(board).ok_or(stop);
+                }
             }
             match wake {
                 Wake::Event => {
+                    board.watch(Watch::Hold);
                     if let Some(found) = self.sleep(look) {
                         return Ok(found);
                     }
                 }
-                Wake::Poll => board.park_until_changed(&mut || look(board).is_some()),
+                Wake::Poll => board.park(),
             }
         }
     }

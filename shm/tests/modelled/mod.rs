@@ -1,41 +1,35 @@
-//! Runs one scenario under loom, counts the executions, and says whether the exploration ended by itself.
+//! Runs one scenario under loom, counts the executions, and says how far the exploration went.
+//!
+//! The models themselves stand in `models.rs`; two test binaries share both files.
 
-use earlybird_shm::kernels::kernels;
+pub mod models;
+
 use earlybird_shm::model::{Died, Group};
-use earlybird_shm::protocol::call::{Call, Collective, Signature};
+use earlybird_shm::protocol::call::{Collective, Prepared, Signature};
+use earlybird_shm::protocol::payload::Buffers;
 use earlybird_shm::protocol::step::Step;
-use earlybird_shm::protocol::word::PoisonWord;
+use earlybird_shm::protocol::word::{Cause, PoisonWord};
 use earlybird_shm::protocol::{Member, Patience};
 use earlybird_shm::{Algorithm, DType, FoldOrder, Op, WaitPreset};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
-/// How far loom looks.
-#[derive(Clone, Copy)]
-pub struct Bound(Option<usize>);
-
-impl Bound {
-    /// Every interleaving.
-    pub const NONE: Bound = Bound(None);
-    /// Every interleaving with at most `n` preemptions.
-    pub const fn preemptions(n: usize) -> Self {
-        Bound(Some(n))
-    }
-}
+/// How far loom looks: every interleaving, or every one with at most so many preemptions.
+pub type Bound = Option<usize>;
 
 /// One group, some operations.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Scenario {
     algorithms: Vec<Algorithm>,
     ranks: usize,
     words: usize,
     epochs: usize,
     by_rank: bool,
-    /// (rank, step, n-th time): that rank dies there.
     death: Option<(usize, Step, usize)>,
-    /// This rank makes another call in the last operation.
     stranger: Option<usize>,
+    forgetful: bool,
 }
 
 /// How one rank's run ended.
@@ -49,9 +43,20 @@ pub enum End {
     Died,
 }
 
+/// What the executions of one exploration came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tally {
+    /// Executions in all.
+    pub executions: usize,
+    /// Those in which a rank died.
+    pub died: usize,
+    /// Those in which a rank that did not die saw the group fail.
+    pub failed: usize,
+}
+
 #[allow(dead_code)]
 impl Scenario {
-    /// `ranks` ranks sum `words` 64-bit words with `algorithm`.
+    /// `ranks` ranks sum `words` 64-bit words with `algorithm`, once.
     pub fn new(algorithm: Algorithm, ranks: usize, words: usize) -> Self {
         Scenario {
             algorithms: vec![algorithm; ranks],
@@ -61,27 +66,37 @@ impl Scenario {
             by_rank: false,
             death: None,
             stranger: None,
+            forgetful: false,
         }
     }
+    /// `n` operations, each in the memory of the one before.
     pub fn epochs(mut self, n: usize) -> Self {
         self.epochs = n;
         self
     }
+    /// Contributions are folded by rank.
     pub fn by_rank(mut self) -> Self {
         self.by_rank = true;
         self
     }
+    /// `rank` dies on reaching `step` for the `nth` time (from 1).
     pub fn dies(mut self, rank: usize, step: Step, nth: usize) -> Self {
         self.death = Some((rank, step, nth));
         self
     }
+    /// `rank` makes another call than the others in the last operation.
     pub fn stranger(mut self, rank: usize) -> Self {
         self.stranger = Some(rank);
         self
     }
-    /// `rank` proposes another algorithm than the others (for the same call).
+    /// `rank` proposes another algorithm than the others, for the same call.
     pub fn proposes(mut self, rank: usize, algorithm: Algorithm) -> Self {
         self.algorithms[rank] = algorithm;
+        self
+    }
+    /// A wrong protocol: nobody waits until the memory of an operation has been left.
+    pub fn forgetful(mut self) -> Self {
+        self.forgetful = true;
         self
     }
 
@@ -93,95 +108,130 @@ impl Scenario {
         (0..self.ranks).map(|r| Self::value(r, epoch, word)).sum()
     }
 
-    fn run_rank(&self, group: &Group, rank: usize) -> End {
+    fn signature(&self, rank: usize, epoch: usize) -> Signature {
+        let op = if self.stranger == Some(rank) && epoch == self.epochs { Op::Max } else { Op::Sum };
+        let order = if self.by_rank { FoldOrder::Rank } else { FoldOrder::Arrival };
+        let flat = self.algorithms[rank] == Algorithm::Flat;
+        Signature::new(Collective::AllReduce, DType::U64, op, order, Algorithm::Auto, self.words).in_lane(flat)
+    }
+
+    fn run_rank(&self, group: &Group, rank: usize) -> (End, Vec<Algorithm>) {
         let dies = self.death.filter(|d| d.0 == rank).map(|d| (d.1, d.2));
         let patience =
-            Patience { preset: WaitPreset::Balanced, oversubscribed: true, timeout_ns: None, mean_wait_ns: 0 };
+            Patience { preset: WaitPreset::Balanced, oversubscribed: false, timeout_ns: None, mean_wait_ns: 0 };
         let mut member = Member::new(group.board(rank, dies), patience);
+        let mut ran = Vec::new();
         for epoch in 1..=self.epochs {
             let send: Vec<u64> = (0..self.words).map(|w| Self::value(rank, epoch, w)).collect();
             let mut recv = vec![0u64; self.words];
-            let algorithm = self.algorithms[rank];
-            let flat = algorithm == Algorithm::Flat;
-            let op = if self.stranger == Some(rank) && epoch == self.epochs { Op::Max } else { Op::Sum };
-            let order = if self.by_rank { FoldOrder::Rank } else { FoldOrder::Arrival };
-            let signature =
-                Signature::new(Collective::AllReduce, DType::U64, op, order, Algorithm::Auto, flat, self.words);
-            // SAFETY: both buffers live and stay untouched until `run` returns; they do not overlap.
-            #[allow(unsafe_code)]
-            let call = unsafe {
-                Call::new(
-                    signature,
-                    self.words,
-                    8,
-                    kernels(DType::U64, Op::Sum),
-                    send.as_ptr().cast(),
-                    recv.as_mut_ptr().cast(),
-                    self.by_rank,
-                    algorithm,
-                )
-            };
+            let buffers = Buffers::apart(&send, &mut recv).expect("buffers of one length");
+            let signature = self.signature(rank, epoch);
+            let prepared = Prepared::new(signature, DType::U64, Op::Sum, self.by_rank, self.algorithms[rank]);
+            let call = buffers.call(0..self.words, &prepared);
             match catch_unwind(AssertUnwindSafe(|| member.run(&call))) {
                 Ok(Ok(report)) => {
                     assert_eq!(report.epoch, epoch as u64);
+                    ran.push(report.algorithm);
                     for (w, got) in recv.iter().enumerate() {
                         assert_eq!(*got, self.expected(epoch, w), "wrong sum: rank {rank} epoch {epoch} word {w}");
                     }
                 }
-                Ok(Err(stop)) => return End::Failed(stop.0, group.details(stop.0.reporter())),
+                Ok(Err(stop)) => return (End::Failed(stop.0, group.details(stop.0.reporter())), ran),
                 Err(panic) if panic.is::<Died>() => {
                     group.bury(rank);
-                    return End::Died;
+                    return (End::Died, ran);
                 }
                 Err(panic) => resume_unwind(panic),
             }
         }
-        End::Fine
+        (End::Fine, ran)
+    }
+
+    /// What must hold after every execution.
+    fn check(&self, ends: &[End], ran: &[Vec<Algorithm>]) {
+        for epoch in 0..self.epochs {
+            let mut plans = ran.iter().filter_map(|r| r.get(epoch));
+            let first = plans.next();
+            assert!(plans.all(|p| Some(p) == first), "two plans: ranks ran {ran:?}");
+        }
+        let mut failures = ends.iter().filter_map(|e| match e {
+            End::Failed(poison, details) => Some((*poison, *details)),
+            _ => None,
+        });
+        let Some((poison, details)) = failures.next() else {
+            assert!(self.stranger.is_none(), "nobody noticed a different call: {ends:?}");
+            return;
+        };
+        assert!(failures.all(|f| f == (poison, details)), "two errors: {ends:?}");
+        match (self.stranger, self.death) {
+            (Some(stranger), _) => {
+                assert!(ends.iter().all(|e| matches!(e, End::Failed(..))), "somebody missed a mismatch: {ends:?}");
+                assert_eq!((poison.cause(), poison.epoch()), (Cause::Mismatch, self.epochs as u64), "wrong error");
+                let (reporter, other) = (poison.reporter(), details[0] as usize);
+                assert!((reporter == stranger) != (other == stranger), "wrong details: {details:?} by {reporter}");
+                let (theirs, mine) = (self.signature(other, self.epochs), self.signature(reporter, self.epochs));
+                let described = [other as u64, theirs.kind, theirs.count, mine.kind, mine.count];
+                assert_eq!(details, described, "wrong details: the call of rank {other} as rank {reporter} told it");
+            }
+            (None, Some((dead, step, nth))) => {
+                assert_eq!(poison.cause(), Cause::PeerDied, "wrong error: {ends:?}");
+                assert_eq!(details[0], dead as u64, "wrong details: {details:?} for the death of rank {dead}");
+                assert_eq!(ends[dead], End::Died, "a living rank was declared dead: {ends:?}");
+                let left = if step == Step::Left { nth } else { nth - 1 };
+                assert!(poison.epoch() > left as u64, "rank {dead} had left operation {}: {ends:?}", poison.epoch());
+            }
+            (None, None) => panic!("a healthy group failed: {ends:?}"),
+        }
     }
 }
 
-/// Explores `scenario`; every rank must end `Fine`.
-#[allow(dead_code)]
-pub fn explore(name: &str, bound: Bound, scenario: Scenario) {
-    explore_to(name, bound, scenario, |ends| {
-        assert!(ends.iter().all(|e| *e == End::Fine), "a healthy group failed: {ends:?}");
-    });
-}
-
-/// Explores `scenario` and gives the ends of all ranks of each execution to `check`.
-pub fn explore_to(name: &str, bound: Bound, scenario: Scenario, check: fn(&[End])) {
-    std::panic::set_hook(Box::new({
-        let usual = std::panic::take_hook();
-        move |info| {
-            if !info.payload().is::<Died>() {
-                usual(info)
-            }
-        }
-    }));
+/// Explores `scenario` and checks every execution.
+pub fn explore(bound: Bound, scenario: Scenario) -> Tally {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = bound.0;
-    builder.max_branches = 50_000;
-    // No time or permutation limit: loom would end silently green at either.
+    builder.preemption_bound = bound;
+    // Loom panics at this limit. At the two below it would end without a word, as if everything had been explored.
+    builder.max_branches = 20_000;
     builder.max_duration = None;
     builder.max_permutations = None;
-    let executions = Arc::new(AtomicUsize::new(0));
-    let counted = executions.clone();
+    let counts = Arc::new([const { AtomicUsize::new(0) }; 3]);
+    let counted = counts.clone();
     builder.check(move || {
-        counted.fetch_add(1, Ordering::SeqCst);
-        let group = Group::new(scenario.ranks, scenario.death.is_some() || scenario.stranger.is_some());
+        let inspects = scenario.death.is_some() || scenario.stranger.is_some();
+        let group =
+            if scenario.forgetful { Group::forgetful(scenario.ranks) } else { Group::new(scenario.ranks, inspects) };
         let threads: Vec<_> = (1..scenario.ranks)
             .map(|rank| {
                 let (group, scenario) = (group.share(), scenario.clone());
                 loom::thread::spawn(move || scenario.run_rank(&group, rank))
             })
             .collect();
-        let mut ends = vec![scenario.run_rank(&group, 0)];
-        ends.extend(threads.into_iter().map(|t| t.join().unwrap()));
-        check(&ends);
+        let mut runs = vec![scenario.run_rank(&group, 0)];
+        runs.extend(threads.into_iter().map(|t| t.join().unwrap()));
+        let (ends, ran): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
+        scenario.check(&ends, &ran);
+        counted[0].fetch_add(1, Ordering::Relaxed);
+        counted[1].fetch_add(usize::from(ends.contains(&End::Died)), Ordering::Relaxed);
+        counted[2].fetch_add(usize::from(ends.iter().any(|e| matches!(e, End::Failed(..)))), Ordering::Relaxed);
     });
-    let n = executions.load(Ordering::SeqCst);
-    assert!(n > 1, "{name}: the model ran {n} time(s): it explores nothing");
-    let reach =
-        bound.0.map_or("every interleaving".to_owned(), |p| format!("every interleaving with at most {p} preemptions"));
-    println!("loom: {name}: {n} executions, complete for {reach}");
+    let [executions, died, failed] = [0, 1, 2].map(|i| counts[i].load(Ordering::Relaxed));
+    Tally { executions, died, failed }
+}
+
+/// Explores `scenario` and prints how far.
+pub fn run(title: &str, bound: Bound, scenario: Scenario) {
+    let begun = Instant::now();
+    let tally = explore(bound, scenario);
+    assert!(tally.executions > 1, "{title}: the model ran {} time(s): it explores nothing", tally.executions);
+    report(title, bound, &tally, begun);
+}
+
+/// Prints one line for the table in `docs/models.md`.
+pub fn report(title: &str, bound: Bound, tally: &Tally, begun: Instant) {
+    let reach = match bound {
+        None => "every interleaving".to_owned(),
+        Some(1) => "every interleaving with at most 1 preemption".to_owned(),
+        Some(n) => format!("every interleaving with at most {n} preemptions"),
+    };
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("loom: {title}: {} executions, {seconds:.1} s, complete for {reach}", tally.executions);
 }

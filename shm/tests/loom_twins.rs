@@ -1,0 +1,232 @@
+//! Every model has a twin that must fail: one ordering weakened, or one rule of the protocol broken.
+//!
+//! A twin runs in a process of its own, since loom may abort when it finds a deadlock, and since the weakened point
+//! is named by the environment. The models themselves, unweakened, pass in `loom_algorithms.rs`.
+#![cfg(all(earlybird_loom, not(earlybird_loom_ring)))]
+
+mod modelled;
+
+use earlybird_shm::Algorithm::Chain;
+use earlybird_shm::sync::SyncPoint::{self, *};
+use modelled::models::{MODELS, model};
+use modelled::{Scenario, run};
+use std::process::Command;
+
+const RACE: &str = "Causality violation: Concurrent";
+const SLEEPS: &str = "deadlock; threads =";
+const TOLD: &str = "wrong details: the call of rank";
+const ERRORS: &str = "two errors: [Failed(";
+
+/// The point, the models in which it carries weight, and how each fails without it.
+const TWINS: &[(SyncPoint, &[&str], &str)] = &[
+    (DepositRelease, &["flat_2_once", "leader_3", "static_leader_2", "static_leader_early_3"], RACE),
+    (DepositAcquire, &["flat_2_once", "leader_3", "static_leader_2", "static_leader_early_3"], RACE),
+    (ChunkRelease, &["chain_2_once", "leader_2_once", "static_leader_2"], RACE),
+    (ClaimAcquire, &["chain_2_once", "chain_by_rank_3", "leader_2_once", "leader_by_rank_3"], RACE),
+    (FinalAcquire, &["chain_2_once", "leader_2_once", "static_leader_2"], RACE),
+    // Not in `flat`, where the fence of the wake-up stands between the last read and this store.
+    (LeftRelease, &["leader_2", "chain_2", "static_leader_early_2"], RACE),
+    (LeftAcquire, &["flat_2", "flat_pieces_2", "flat_3", "leader_2", "chain_2", "static_leader_early_2"], RACE),
+    (CallRelease, &["mismatch_chain_2", "mismatch_leader_2", "mismatch_flat_pieces_2", "mismatch_lanes_2"], TOLD),
+    (CallAcquire, &["mismatch_chain_2", "mismatch_leader_2", "mismatch_flat_pieces_2", "mismatch_lanes_2"], TOLD),
+    (PoisonRelease, &["mismatch_flat_2", "mismatch_chain_2"], ERRORS),
+    (PoisonAcquire, &["mismatch_flat_2", "mismatch_chain_2"], ERRORS),
+    (
+        PublisherFence,
+        &["flat_2_once", "flat_pieces_2_once", "leader_2_once", "chain_2_once", "static_leader_2"],
+        SLEEPS,
+    ),
+    (SleeperFence, &["flat_2_once", "flat_pieces_2_once", "leader_2_once", "chain_2_once", "static_leader_2"], SLEEPS),
+];
+
+/// What the process of a twin runs.
+#[test]
+#[ignore = "run by the tests below, each in a process of its own"]
+fn one_model() {
+    let name = std::env::var("EARLYBIRD_MODEL").expect("EARLYBIRD_MODEL names the model to run");
+    match name.as_str() {
+        "forgetful" => run("reuse without waiting", Some(3), Scenario::new(Chain, 2, 1).epochs(2).forgetful()),
+        "plan_with_place" => refuted::plan(true),
+        "plan_after_place" => refuted::plan(false),
+        "finder_stores" => refuted::store(true),
+        "first_arriver_stores" => refuted::store(false),
+        _ => run(model(&name).title, model(&name).bound, (model(&name).scenario)()),
+    }
+}
+
+/// Whether the model passed in a process of its own, and all it printed.
+fn try_model(name: &str, weakened: Option<&str>) -> (bool, String) {
+    let mut command = Command::new(std::env::current_exe().expect("the path of this test"));
+    command.args(["--ignored", "--exact", "one_model", "--nocapture", "--test-threads=1"]);
+    command.env("EARLYBIRD_MODEL", name).env_remove("EARLYBIRD_WEAKEN").env("RUST_BACKTRACE", "0");
+    if let Some(point) = weakened {
+        command.env("EARLYBIRD_WEAKEN", point);
+    }
+    let output = command.output().expect("a process for the model");
+    let said = [output.stdout, output.stderr].map(|b| String::from_utf8_lossy(&b).into_owned()).concat();
+    (output.status.success(), said)
+}
+
+fn must_fail(name: &str, weakened: Option<&str>, reason: &str) {
+    let (passed, said) = try_model(name, weakened);
+    assert!(!passed, "{name} without {weakened:?} passes: it proves nothing about it\n{said}");
+    assert!(said.contains(reason), "{name} without {weakened:?} fails, but not with {reason:?}:\n{said}");
+    println!("twin: {name} without {}: {reason}", weakened.unwrap_or("its rule"));
+}
+
+fn must_pass(name: &str) {
+    let (passed, said) = try_model(name, None);
+    assert!(passed && said.contains("complete for every interleaving"), "{name} does not pass:\n{said}");
+}
+
+#[test]
+fn every_sync_point_is_needed() {
+    for point in SyncPoint::ALL {
+        let twins: Vec<_> = TWINS.iter().filter(|t| t.0 == *point).collect();
+        assert!(twins.iter().any(|t| !t.1.is_empty()), "{point:?} has no twin: nothing shows that it is needed");
+        for (_, models, reason) in twins {
+            for name in *models {
+                must_fail(name, Some(&format!("{point:?}")), reason);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_twin_passes_when_nothing_is_weakened() {
+    // The others pass in `loom_algorithms.rs`; this one shows that a process of its own changes nothing.
+    must_pass("flat_2_once");
+    for (_, models, _) in TWINS {
+        assert!(models.iter().all(|name| MODELS.iter().any(|m| m.name == *name)), "unknown model in {models:?}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "it proves nothing about it")]
+fn a_twin_that_passes_is_refused() {
+    must_fail("flat_2_once", None, RACE);
+}
+
+#[test]
+#[should_panic(expected = "fails, but not with")]
+fn a_twin_that_fails_for_another_reason_is_refused() {
+    must_fail("flat_2_once", Some("DepositRelease"), SLEEPS);
+}
+
+#[test]
+fn an_unknown_point_is_refused() {
+    for name in ["ChunkRelese", "", "chunkrelease"] {
+        must_fail("flat_2_once", Some(name), "is not a sync point; expected one of");
+    }
+}
+
+#[test]
+fn memory_is_reused_only_when_it_was_left() {
+    must_fail("forgetful", None, RACE);
+}
+
+#[test]
+fn the_plan_travels_with_the_place() {
+    must_pass("plan_with_place");
+    must_fail("plan_after_place", None, "a place without a plan");
+}
+
+#[test]
+fn whoever_finds_a_chunk_empty_stores() {
+    must_pass("finder_stores");
+    must_fail("first_arriver_stores", None, "wrong sum");
+}
+
+/// Two designs that suggest themselves and are wrong, each beside the one that ships, in as few words as show it.
+mod refuted {
+    use super::modelled::{Tally, report};
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::sync::atomic::{AtomicU64, Ordering::*};
+    use std::sync::atomic::AtomicUsize;
+    use std::time::Instant;
+
+    fn check(title: &str, body: fn()) {
+        let (begun, count) = (Instant::now(), std::sync::Arc::new(AtomicUsize::new(0)));
+        let counted = count.clone();
+        loom::model::Builder::new().check(move || {
+            counted.fetch_add(1, Relaxed);
+            body();
+        });
+        let executions = count.load(Relaxed);
+        report(title, None, &Tally { executions, died: 0, failed: 0 }, begun);
+    }
+
+    /// The word is `plan 8 | count 8`; plan 0 is none.
+    fn arrive(word: &AtomicU64, plan: u64, with_place: bool) -> (u64, u64) {
+        let before = if with_place {
+            match word.compare_exchange(0, plan << 8 | 1, Relaxed, Relaxed) {
+                Ok(_) => return (0, plan),
+                Err(_) => word.fetch_add(1, Relaxed),
+            }
+        } else {
+            let before = word.fetch_add(1, Relaxed);
+            if before & 0xff == 0 {
+                word.fetch_or(plan << 8, Relaxed);
+                return (0, plan);
+            }
+            before
+        };
+        (before & 0xff, before >> 8)
+    }
+
+    fn two_arrive(with_place: bool) {
+        let word = Arc::new(AtomicU64::new(0));
+        let theirs = word.clone();
+        let other = loom::thread::spawn(move || arrive(&theirs, 2, with_place));
+        let (a, b) = (arrive(&word, 1, with_place), other.join().unwrap());
+        assert_ne!(a.0, b.0, "one place for two");
+        assert!(a.1 != 0 && b.1 != 0, "a place without a plan: {a:?} {b:?}");
+        assert_eq!(a.1, b.1, "two plans");
+    }
+
+    /// The first arriver's plan in the same access as its place, or in one after it.
+    pub fn plan(with_place: bool) {
+        check("arrival", if with_place { || two_arrive(true) } else { || two_arrive(false) });
+    }
+
+    /// A chunk word is the number of contributions, or `BUSY`.
+    const BUSY: u64 = 0xff;
+
+    fn fold(chunk: &AtomicU64, sum: &UnsafeCell<u64>, place: u64, finder_stores: bool) {
+        loop {
+            let count = chunk.load(Relaxed);
+            if count != BUSY && chunk.compare_exchange(count, BUSY, Acquire, Relaxed).is_ok() {
+                let stores = if finder_stores { count == 0 } else { place == 0 };
+                // SAFETY: this thread holds the chunk; loom refuses the access if that is not so.
+                #[allow(unsafe_code)]
+                sum.with_mut(|sum| unsafe { *sum = if stores { 0 } else { *sum } + (1 << place) });
+                chunk.store(count + 1, Release);
+                return;
+            }
+            loom::thread::yield_now();
+        }
+    }
+
+    fn two_fold(finder_stores: bool) {
+        // 100 is what the operation before left in the accumulator.
+        let shared = Arc::new((AtomicU64::new(0), AtomicU64::new(0), UnsafeCell::new(100)));
+        let run = move |s: &(AtomicU64, AtomicU64, UnsafeCell<u64>)| {
+            let place = s.0.fetch_add(1, Relaxed);
+            fold(&s.1, &s.2, place, finder_stores);
+        };
+        let theirs = shared.clone();
+        let other = loom::thread::spawn(move || run(&theirs));
+        run(&shared);
+        other.join().unwrap();
+        // SAFETY: both threads are done.
+        #[allow(unsafe_code)]
+        let sum = shared.2.with(|sum| unsafe { *sum });
+        assert_eq!(sum, 0b11, "wrong sum");
+    }
+
+    /// A chunk is stored to by whoever finds it empty, or by the first arriver.
+    pub fn store(finder_stores: bool) {
+        check("who stores", if finder_stores { || two_fold(true) } else { || two_fold(false) });
+    }
+}

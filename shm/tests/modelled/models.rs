@@ -1,0 +1,117 @@
+//! The models: every algorithm of the shipping protocol, small ones completely, larger ones to a stated bound.
+//!
+//! Two operations always share one slot and one area, so the second reuses all memory of the first.
+
+use super::{Bound, Scenario};
+use earlybird_shm::Algorithm::{Chain, Flat, Leader, StaticLeader, StaticLeaderEarly};
+
+/// A model by name.
+pub struct Model {
+    /// Name of its test.
+    pub name: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    /// Bound of every run.
+    pub bound: Bound,
+    /// Bound of the long run, where that looks further.
+    #[allow(dead_code)]
+    pub long: Option<Bound>,
+    /// The ranks and their calls.
+    pub scenario: fn() -> Scenario,
+}
+
+const ALL: Bound = None;
+const fn upto(preemptions: usize) -> Bound {
+    Some(preemptions)
+}
+
+/// Words that fill one piece, and two.
+const ONE: usize = 1;
+const TWO: usize = 16;
+
+/// Calls `$each!` with the names of all models.
+#[allow(unused_macros)]
+macro_rules! for_every_model {
+    ($each:ident) => {
+        $each! {
+            flat_2_once flat_2 flat_pieces_2_once flat_pieces_2 flat_3_once flat_3
+            leader_2_once leader_2 leader_pieces_2 leader_3 leader_by_rank_2 leader_by_rank_3
+            chain_2_once chain_2 chain_pieces_2 chain_3 chain_by_rank_2 chain_by_rank_3
+            static_leader_2 static_leader_3 static_leader_early_2 static_leader_early_3
+            static_leader_early_by_rank_3
+            two_plans_2 two_plans_3
+            mismatch_flat_2 mismatch_flat_pieces_2 mismatch_lanes_2 mismatch_leader_2 mismatch_chain_2
+            mismatch_chain_3
+        }
+    };
+}
+#[allow(unused_imports)]
+pub(crate) use for_every_model;
+
+/// The model of this name.
+pub fn model(name: &str) -> &'static Model {
+    MODELS.iter().find(|m| m.name == name).unwrap_or_else(|| panic!("no model is called {name:?}"))
+}
+
+macro_rules! models {
+    ($($name:ident: $title:literal, $bound:expr, $long:expr, $scenario:expr;)*) => {
+        /// Every model.
+        pub const MODELS: &[Model] = &[$(
+            Model { name: stringify!($name), title: $title, bound: $bound, long: $long, scenario: || $scenario },
+        )*];
+    };
+}
+
+models! {
+    flat_2_once: "flat, 2 ranks, once", ALL, None, Scenario::new(Flat, 2, ONE);
+    flat_2: "flat, 2 ranks, reuse", upto(4), Some(ALL), Scenario::new(Flat, 2, ONE).epochs(2);
+    flat_pieces_2_once: "flat with 2 deposited pieces, 2 ranks, once", ALL, None, Scenario::new(Flat, 2, TWO);
+    flat_pieces_2: "flat with 2 deposited pieces, 2 ranks, reuse", upto(3), Some(upto(4)),
+        Scenario::new(Flat, 2, TWO).epochs(2);
+    flat_3_once: "flat, 3 ranks, once", upto(2), Some(upto(3)), Scenario::new(Flat, 3, ONE);
+    flat_3: "flat, 3 ranks, reuse", upto(1), Some(upto(2)), Scenario::new(Flat, 3, ONE).epochs(2);
+
+    leader_2_once: "leader, 2 ranks, once", upto(4), Some(ALL), Scenario::new(Leader, 2, ONE);
+    leader_2: "leader, 2 ranks, reuse", upto(2), Some(upto(3)), Scenario::new(Leader, 2, ONE).epochs(2);
+    leader_pieces_2: "leader, 2 pieces, 2 ranks, once", upto(3), Some(upto(4)), Scenario::new(Leader, 2, TWO);
+    leader_3: "leader, 3 ranks, once", upto(1), Some(upto(2)), Scenario::new(Leader, 3, ONE);
+    leader_by_rank_2: "leader by rank, 2 ranks, reuse", upto(2), Some(upto(3)),
+        Scenario::new(Leader, 2, ONE).epochs(2).by_rank();
+    leader_by_rank_3: "leader by rank, 3 ranks, once", upto(1), Some(upto(2)), Scenario::new(Leader, 3, ONE).by_rank();
+
+    chain_2_once: "chain, 1 chunk, 2 ranks, once", ALL, None, Scenario::new(Chain, 2, ONE);
+    chain_2: "chain, 1 chunk, 2 ranks, reuse", upto(3), Some(upto(4)), Scenario::new(Chain, 2, ONE).epochs(2);
+    chain_pieces_2: "chain, 2 chunks, 2 ranks, once", upto(2), Some(upto(3)), Scenario::new(Chain, 2, TWO);
+    chain_3: "chain, 1 chunk, 3 ranks, once", upto(2), Some(upto(3)), Scenario::new(Chain, 3, ONE);
+    chain_by_rank_2: "chain by rank, 1 chunk, 2 ranks, reuse", upto(2), Some(upto(3)),
+        Scenario::new(Chain, 2, ONE).epochs(2).by_rank();
+    chain_by_rank_3: "chain by rank, 1 chunk, 3 ranks, once", upto(1), Some(upto(2)),
+        Scenario::new(Chain, 3, ONE).by_rank();
+
+    static_leader_2: "static-leader, 2 ranks, reuse", upto(3), Some(upto(4)),
+        Scenario::new(StaticLeader, 2, ONE).epochs(2);
+    static_leader_3: "static-leader, 3 ranks, once", upto(2), None, Scenario::new(StaticLeader, 3, ONE);
+    static_leader_early_2: "static-leader-early, 2 ranks, reuse", upto(3), Some(upto(4)),
+        Scenario::new(StaticLeaderEarly, 2, ONE).epochs(2);
+    static_leader_early_3: "static-leader-early, 3 ranks, once", upto(2), None,
+        Scenario::new(StaticLeaderEarly, 3, ONE);
+    static_leader_early_by_rank_3: "static-leader-early by rank, 3 ranks, once", upto(2), None,
+        Scenario::new(StaticLeaderEarly, 3, ONE).by_rank();
+
+    two_plans_2: "one proposes leader, one chain, 2 ranks, reuse", upto(2), Some(upto(3)),
+        Scenario::new(Leader, 2, ONE).proposes(1, Chain).epochs(2);
+    two_plans_3: "one proposes chain, two leader, 3 ranks, once", upto(1), Some(upto(2)),
+        Scenario::new(Leader, 3, ONE).proposes(1, Chain);
+
+    mismatch_flat_2: "different calls, flat, 2 ranks, once", ALL, None, Scenario::new(Flat, 2, ONE).stranger(1);
+    mismatch_flat_pieces_2: "different calls, flat with deposits, 2 ranks, second operation", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, TWO).epochs(2).stranger(1);
+    mismatch_lanes_2: "different calls, one flat and one chain, 2 ranks, once", upto(3), Some(ALL),
+        Scenario::new(Flat, 2, ONE).proposes(1, Chain).stranger(1);
+    mismatch_leader_2: "different calls, leader, 2 ranks, second operation", upto(2), Some(upto(3)),
+        Scenario::new(Leader, 2, ONE).epochs(2).stranger(1);
+    mismatch_chain_2: "different calls, chain, 2 ranks, second operation", upto(2), Some(upto(3)),
+        Scenario::new(Chain, 2, ONE).epochs(2).stranger(0);
+    mismatch_chain_3: "different calls, chain, 3 ranks, once", upto(1), Some(upto(2)),
+        Scenario::new(Chain, 3, ONE).stranger(2);
+}
