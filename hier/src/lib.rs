@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod admit;
+pub mod cost;
 pub mod error;
 pub mod plan;
 pub mod schedule;

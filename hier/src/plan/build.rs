@@ -1,6 +1,7 @@
 //! Writes plans: a message is given once and becomes the send of one rank and the receive of another.
 
 use super::{Action, Blocks, Contract, Order, Plan, Step, Timed};
+use std::collections::BTreeMap;
 
 /// Collects messages and local steps in any order and lays them out by rank and round.
 ///
@@ -17,7 +18,7 @@ impl PlanBuilder {
     pub fn new(algorithm: &str, ranks: usize, blocks: usize) -> Self {
         let plan = Plan {
             algorithm: algorithm.to_string(),
-            parameters: Vec::new(),
+            parameters: BTreeMap::new(),
             contract: Contract::Allreduce,
             root: 0,
             blocks,
@@ -44,7 +45,7 @@ impl PlanBuilder {
 
     /// Records a parameter for the header.
     pub fn parameter(&mut self, name: &str, value: impl ToString) -> &mut Self {
-        self.plan.parameters.push((name.to_string(), value.to_string()));
+        self.plan.parameters.insert(name.to_string(), value.to_string());
         self
     }
 
@@ -115,13 +116,17 @@ impl PlanBuilder {
         self.drafts[rank].push((round, 2, step));
     }
 
-    /// The plan. Steps of one rank, round and kind keep the order in which they were given.
+    /// The plan. Sends of one rank and round are ordered by receiver; other steps of one rank, round and kind, and
+    /// sends to the same receiver, keep the order in which they were given.
     pub fn finish(mut self) -> Plan {
         self.plan.programs = self
             .drafts
             .into_iter()
             .map(|mut drafts| {
-                drafts.sort_by_key(|(round, kind, _)| (*round, *kind));
+                drafts.sort_by_key(|(round, kind, step)| match step {
+                    Step::Send { to, .. } => (*round, *kind, *to),
+                    _ => (*round, *kind, 0),
+                });
                 drafts.into_iter().map(|(round, _, step)| Timed { round, step }).collect()
             })
             .collect();

@@ -125,7 +125,7 @@ impl Plan {
         items.sort_by_key(|(round, kind, _)| (*round, *kind));
         let document = Document {
             algorithm: self.algorithm.clone(),
-            parameters: self.parameters.iter().cloned().collect(),
+            parameters: self.parameters.clone(),
             contract: self.contract,
             root: self.root,
             ranks: self.ranks(),

@@ -11,6 +11,7 @@ mod json;
 mod matching;
 mod partition;
 mod step;
+mod svg;
 mod text;
 
 pub use build::PlanBuilder;
@@ -18,8 +19,10 @@ pub use count::Counters;
 pub use matching::{Message, Pair, pair};
 pub use partition::{elements_in, offset};
 pub use step::{Action, BlockRange, Blocks, Side, Step, Timed};
+pub use svg::svg;
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// What a plan promises about the ranks' buffers at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -109,8 +112,8 @@ impl std::fmt::Display for Order {
 pub struct Plan {
     /// Name of the schedule.
     pub algorithm: String,
-    /// The parameters that distinguish it from others of the same name, as (name, value).
-    pub parameters: Vec<(String, String)>,
+    /// The parameters that distinguish it from others of the same name.
+    pub parameters: BTreeMap<String, String>,
     /// What holds at the end.
     pub contract: Contract,
     /// The root, for contracts that have one; 0 otherwise.
