@@ -15,10 +15,12 @@
 #![forbid(unsafe_code)]
 
 pub mod admit;
+pub mod choose;
 pub mod cost;
 pub mod error;
 pub mod plan;
 pub mod schedule;
+pub mod topology;
 pub mod verify;
 
 pub use admit::{Consistency, OpTraits};

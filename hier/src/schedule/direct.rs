@@ -75,7 +75,7 @@ fn make(name: &str, params: &Params, contract: Contract, sizes: &[usize]) -> Res
 
 /// Prime factors of `n`, largest first, each merged into the largest group whose product stays within `target`; a
 /// prime above it stays alone. Groups come out in the order in which they were opened.
-pub(super) fn merge_primes(n: usize, target: usize) -> Vec<usize> {
+pub(crate) fn merge_primes(n: usize, target: usize) -> Vec<usize> {
     let mut groups: Vec<usize> = Vec::new();
     for p in primes(n).into_iter().rev() {
         match groups.iter_mut().filter(|g| **g * p <= target).max() {

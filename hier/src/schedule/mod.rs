@@ -33,6 +33,7 @@ mod slots;
 mod smp;
 mod surplus;
 
+pub(crate) use direct::merge_primes;
 pub(crate) use fold::steps_with_cap;
 pub use params::{Distance, Factor, GroupSpec, Params, Protocol, Rule};
 

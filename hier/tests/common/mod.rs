@@ -1,5 +1,8 @@
 //! What the tests of plans share: every parameter combination of every schedule for a number of ranks.
 
+// every test binary compiles this file and uses only a part of it
+#![allow(dead_code)]
+
 use earlybird_hier::plan::Contract;
 use earlybird_hier::schedule::{Distance, GroupSpec, Params, Protocol, Rule};
 
