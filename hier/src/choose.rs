@@ -160,8 +160,8 @@ fn visit(p: usize, mut see: impl FnMut(Candidate, Cost)) {
     for z in divisors(p) {
         for q in divisors(p / z) {
             let factors = [p / z / q, q, z];
-            // folds of q beside all of z; without q only z
-            let some = if q == 1 { 0..=0 } else { 1..=ceil_log2(q) };
+            // some folds of q, not all, beside all of z; without q only z
+            let some = if q == 1 { 0..1 } else { 1..ceil_log2(q) };
             for v in some {
                 let r = ceil_log2(z) + v;
                 if let Some(cost) = cost::butterfly(&factors, r).filter(|_| r > 0) {

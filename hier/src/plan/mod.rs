@@ -72,6 +72,15 @@ impl Contract {
     }
 }
 
+impl std::str::FromStr for Contract {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = || Contract::ALL.map(Contract::name).join(", ");
+        Contract::ALL.into_iter().find(|c| c.name() == text).ok_or_else(|| format!("`{text}`: expected {}", known()))
+    }
+}
+
 impl std::fmt::Display for Contract {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())

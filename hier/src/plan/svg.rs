@@ -81,7 +81,7 @@ impl Layout {
              <path d=\"M0,0 L6,3 L0,6 z\" fill=\"#1e8449\"/></marker></defs>\n\
              <text x=\"8\" y=\"18\" font-size=\"14\">{} {}, {} ranks, {} rounds</text>\n\
              <text x=\"8\" y=\"34\" font-size=\"11\">{} · <tspan fill=\"#c0392b\">reduce</tspan> · \
-             <tspan fill=\"#1e8449\">copy</tspan> · order {} · {}</text>\n",
+             <tspan fill=\"#1e8449\">copy</tspan> · operands {} · {}</text>\n",
             plan.algorithm,
             plan.contract,
             plan.ranks(),

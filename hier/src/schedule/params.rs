@@ -186,8 +186,35 @@ impl Params {
         Self { ranks, ..Self::default() }
     }
 
+    /// The parameters as arguments of the command line, such as `--ranks 7 --r 1`.
+    pub fn to_arguments(&self) -> String {
+        let word = |name: &str, value: Option<String>| value.map(|v| format!(" --{name} {v}")).unwrap_or_default();
+        let number = |name: &str, value: Option<usize>| word(name, value.map(|n| n.to_string()));
+        let distance = self.distance.map(|d| if d == Distance::Doubling { "doubling" } else { "halving" });
+        let rule = self.rule.map(|r| if r == Rule::Ceil { "ceil" } else { "cap" });
+        let parts = [
+            word("group", self.group.as_ref().map(GroupSpec::to_string)),
+            number("r", self.r),
+            number("rounds", self.rounds),
+            number("cap", self.cap),
+            word("protocol", self.protocol.map(|p| p.to_string())),
+            word("distance", distance.map(str::to_string)),
+            word("rule", rule.map(str::to_string)),
+            word("radices", self.radices.as_deref().map(list)),
+            number("target", self.target),
+            number("ports", self.ports),
+            number("segments", self.segments),
+            if self.keep_order { " --keep-order".to_string() } else { String::new() },
+            number("ranks-per-node", self.ranks_per_node),
+            word("order", self.order.as_deref().map(list)),
+            word("contract", self.contract.map(|c| c.to_string())),
+            number("root", self.root),
+        ];
+        format!("--ranks {}{}", self.ranks, parts.concat())
+    }
+
     /// The parameters that were given, by name.
-    pub(super) fn given(&self) -> Vec<&'static str> {
+    pub fn given(&self) -> Vec<&'static str> {
         let table = [
             ("group", self.group.is_some()),
             ("r", self.r.is_some()),
