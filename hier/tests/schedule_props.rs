@@ -65,6 +65,19 @@ fn many_ranks() {
 }
 
 #[test]
+fn every_number_of_split_dimensions() {
+    let names = ["elimination-3-2", "elimination-2-1", "odd-ring", "radix"];
+    for ranks in [6, 12, 24, 28, 30, 36, 40, 48, 56, 60] {
+        for name in names {
+            let with = |n| Params { protocol: Some(Protocol::Mixed(n)), ..Params::ranks(ranks) };
+            let possible = (0..).take_while(|n| schedule::build(name, &with(*n)).is_ok()).count();
+            assert!(possible >= 3, "{name} of {ranks} has {possible} forms");
+            all_good((0..possible).map(|n| (name, with(n))));
+        }
+    }
+}
+
+#[test]
 fn one_rank_does_nothing() {
     for (name, params) in common::cases(1, true) {
         let plan = verify(schedule::build(name, &params).unwrap()).unwrap();

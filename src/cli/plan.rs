@@ -18,6 +18,9 @@ use std::process::ExitCode;
 /// Candidates shown by `--best`.
 const SHOWN: usize = 10;
 
+/// Steps shown in a table; nobody reads more, and JSON has them all.
+const ROWS: usize = 20_000;
+
 /// Prints a schedule, verified: a table of rounds, a drawing, or JSON; or says which one would be fastest
 #[derive(Debug, Args)]
 pub struct PlanArgs {
@@ -265,9 +268,13 @@ fn table(plan: &Verified<Plan>, elements: Option<usize>, links: Option<&str>) ->
     let mut header = vec!["round", "from", "to", "buffers", "action", "blocks"];
     header.extend(elements.map(|_| "elements"));
     rows.set_header(header);
-    let mut last = None;
+    let (mut last, mut count) = (None, 0);
     let mut add = |round: i32, from: usize, to: String, buffers: (usize, usize), what: Action, blocks| {
         let buffers = format!("{} → {}", buffers.0, buffers.1);
+        count += 1;
+        if count > ROWS {
+            return;
+        }
         let shown = if last == Some(round) { String::new() } else { round.to_string() };
         last = Some(round);
         let mut row = vec![shown, from.to_string(), to, buffers, action(what).to_string()];
@@ -276,13 +283,15 @@ fn table(plan: &Verified<Plan>, elements: Option<usize>, links: Option<&str>) ->
         rows.add_row(row);
     };
     let messages = plan.messages()?;
+    let mut messages = messages.iter().peekable();
+    let mut rest: Vec<_> = plan.programs.iter().map(|program| program.iter().peekable()).collect();
     for round in -1..plan.rounds as i32 {
-        for m in messages.iter().filter(|m| m.round == round) {
+        while let Some(m) = messages.next_if(|m| m.round == round) {
             let Message { from, to, source, target, action, blocks, .. } = m;
             add(round, *from, to.to_string(), (*source, *target), *action, blocks);
         }
-        for (rank, program) in plan.programs.iter().enumerate() {
-            for timed in program.iter().filter(|t| t.round == round) {
+        for (rank, program) in rest.iter_mut().enumerate() {
+            while let Some(timed) = program.next_if(|t| t.round == round) {
                 let (source, target, blocks, what) = match &timed.step {
                     Step::Copy { source, target, blocks } => (source, target, blocks, Action::Copy),
                     Step::Reduce { source, target, blocks, side } => (source, target, blocks, Action::Reduce(*side)),
@@ -293,6 +302,9 @@ fn table(plan: &Verified<Plan>, elements: Option<usize>, links: Option<&str>) ->
         }
     }
     let _ = writeln!(out, "{rows}");
+    if count > ROWS {
+        let _ = writeln!(out, "{} steps more; --format json has all of them", count - ROWS);
+    }
     Ok(out)
 }
 

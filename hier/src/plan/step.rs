@@ -86,20 +86,6 @@ impl Blocks {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-
-    /// A block in both sets, if any.
-    pub fn first_common(&self, other: &Blocks) -> Option<usize> {
-        let (mut a, mut b) = (0, 0);
-        while a < self.0.len() && b < other.0.len() {
-            let (x, y) = (self.0[a], other.0[b]);
-            let low = x.first.max(y.first);
-            if low < x.end.min(y.end) {
-                return Some(low as usize);
-            }
-            if x.end <= y.end { a += 1 } else { b += 1 }
-        }
-        None
-    }
 }
 
 impl std::fmt::Display for Blocks {
