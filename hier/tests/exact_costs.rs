@@ -229,6 +229,73 @@ fn no_plan_sends_less_than_the_bound() {
 }
 
 #[test]
+fn the_bound_is_met_when_ranks_divide_the_vector() {
+    for p in 2..=33 {
+        let bandwidth = || Params { protocol: Some(Protocol::Bandwidth), ..Params::ranks(p) };
+        let cases = [
+            ("ring", Params::ranks(p)),
+            ("butterfly", Params::ranks(p)),
+            ("butterfly", Params { keep_order: true, ..Params::ranks(p) }),
+            ("butterfly", Params { cap: Some(2), ..Params::ranks(p) }),
+            ("cyclic-shift", Params { ports: Some(3), ..Params::ranks(p) }),
+            ("radix", bandwidth()),
+            ("direct", bandwidth()),
+            ("odd-ring", bandwidth()),
+        ];
+        for (name, params) in cases {
+            let plan = schedule::build(name, &params).unwrap();
+            assert_eq!(plan.max_elements_sent(3 * p), 2 * (p - 1) * 3, "{name} {params:?}");
+            assert_eq!(plan.max_elements_reduced(3 * p), (p - 1) * 3, "{name} {params:?}");
+            // otherwise the ring stays within one element of the bound
+            for m in [1, p - 1, p + 1, 5 * p + 2] {
+                let sent = plan.max_elements_sent(m);
+                assert!(name != "ring" || sent <= 2 * m - 2 * (m / p), "{m} elements over {p} ranks: {sent}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_two_phases_add_up() {
+    for p in 2..=33usize {
+        for name in ["ring", "butterfly", "cyclic-shift", "direct", "halving-doubling"] {
+            let protocol = (name == "direct").then_some(Protocol::Bandwidth);
+            let of = |contract| counters(name, Params { contract: Some(contract), protocol, ..Params::ranks(p) });
+            if name == "halving-doubling" && !p.is_power_of_two() {
+                continue;
+            }
+            let (down, up) = (of(Contract::ReduceScatter), of(Contract::Allgather));
+            let both = of(Contract::Allreduce);
+            assert_eq!((down.rounds, up.rounds), (both.rounds / 2, both.rounds / 2), "{name} {p}");
+            assert_eq!((down.max_blocks_sent, up.max_blocks_sent), (p - 1, p - 1), "{name} {p}");
+            assert_eq!((down.max_blocks_reduced, up.max_blocks_reduced), (p - 1, 0), "{name} {p}");
+        }
+        let levels = p.next_power_of_two().trailing_zeros() as usize;
+        let bruck = counters("bruck", Params::ranks(p));
+        assert_eq!((bruck.rounds, bruck.max_blocks_sent), (levels, p - 1));
+        assert_eq!(counters("dissemination", Params::ranks(p)).rounds, levels);
+        for contract in [Contract::Reduce, Contract::Broadcast] {
+            let params = Params { contract: Some(contract), root: Some(p / 2), ..Params::ranks(p) };
+            assert_eq!(counters("binomial", params.clone()).rounds, levels);
+            assert_eq!(counters("chain", Params { segments: Some(4), ..params }).rounds, p - 1 + 4 - 1);
+        }
+    }
+}
+
+#[test]
+fn two_levels_add_their_rounds() {
+    for p in 1..=40usize {
+        for per_node in 1..=9 {
+            let inside = 2 * per_node.min(p).next_power_of_two().trailing_zeros() as usize;
+            let nodes = p.div_ceil(per_node);
+            let rounds = |name| counters(name, Params { ranks_per_node: Some(per_node), ..Params::ranks(p) }).rounds;
+            assert_eq!(rounds("smp-binomial"), inside + cost::binomial(nodes).rounds, "{p} {per_node}");
+            assert_eq!(rounds("smp-butterfly"), inside + cost::halving_doubling(nodes).rounds, "{p} {per_node}");
+        }
+    }
+}
+
+#[test]
 fn spread_blocks_keep_intervals_balanced() {
     let plan = schedule::build("butterfly", &Params::ranks(12)).unwrap();
     assert_eq!((plan.max_elements_sent(100), plan.max_elements_reduced(100)), (184, 92));

@@ -28,30 +28,28 @@ impl Plan {
         let mut per_round = vec![(0usize, 0usize); self.rounds + 1];
         let mut counters = Counters { rounds: self.rounds, ..Counters::default() };
         for program in &self.programs {
-            let (mut sent, mut reduced) = (0, 0);
-            let mut here = vec![(0usize, 0usize); self.rounds + 1];
-            for timed in program {
-                let n = timed.step.blocks().len();
-                let Some(round) = here.get_mut((timed.round + 1) as usize) else { continue };
-                match timed.step {
-                    Step::Send { .. } => {
-                        sent += n;
-                        round.0 += n;
-                        counters.messages += 1;
-                        counters.max_message_blocks = counters.max_message_blocks.max(n);
+            let mut total = (0, 0);
+            for steps in program.chunk_by(|a, b| a.round == b.round) {
+                let mut here = (0, 0);
+                for timed in steps {
+                    let n = timed.step.blocks().len();
+                    match timed.step {
+                        Step::Send { .. } => {
+                            here.0 += n;
+                            counters.messages += 1;
+                            counters.max_message_blocks = counters.max_message_blocks.max(n);
+                        }
+                        Step::ReceiveReduce { .. } | Step::Reduce { .. } => here.1 += n,
+                        Step::Receive { .. } | Step::Copy { .. } => {}
                     }
-                    Step::ReceiveReduce { .. } | Step::Reduce { .. } => {
-                        reduced += n;
-                        round.1 += n;
-                    }
-                    Step::Receive { .. } | Step::Copy { .. } => {}
+                }
+                total = (total.0 + here.0, total.1 + here.1);
+                if let Some(most) = per_round.get_mut((steps[0].round + 1) as usize) {
+                    *most = (most.0.max(here.0), most.1.max(here.1));
                 }
             }
-            counters.max_blocks_sent = counters.max_blocks_sent.max(sent);
-            counters.max_blocks_reduced = counters.max_blocks_reduced.max(reduced);
-            for (total, mine) in per_round.iter_mut().zip(here) {
-                *total = (total.0.max(mine.0), total.1.max(mine.1));
-            }
+            counters.max_blocks_sent = counters.max_blocks_sent.max(total.0);
+            counters.max_blocks_reduced = counters.max_blocks_reduced.max(total.1);
         }
         counters.critical_blocks_sent = per_round.iter().map(|r| r.0).sum();
         counters.critical_blocks_reduced = per_round.iter().map(|r| r.1).sum();

@@ -156,9 +156,9 @@ impl Plan {
     pub fn from_json(text: &str) -> Result<Plan, PlanError> {
         let parse = |reason: String| PlanError::Parse { what: "plan JSON", reason };
         let d: Document = serde_json::from_str(text).map_err(|e| parse(e.to_string()))?;
-        // sizes drive allocations below; the steps cannot meaningfully exceed the text that carries them
-        if d.ranks > 1 << 20 || d.blocks > 1 << 24 || d.buffers > 1 << 16 || d.rounds > 1 << 24 {
-            return Err(parse(format!("{} ranks, {} blocks: larger than any plan we can hold", d.ranks, d.blocks)));
+        // these drive allocations: no plan has rounds without a step, and more ranks are not built either
+        if d.ranks > 1 << 16 || d.rounds > d.steps.len() {
+            return Err(parse(format!("{} ranks and {} rounds for {} steps", d.ranks, d.rounds, d.steps.len())));
         }
         let mut builder = PlanBuilder::new(&d.algorithm, d.ranks, d.blocks);
         for (name, value) in &d.parameters {

@@ -15,10 +15,12 @@ mod symbol;
 mod term;
 
 pub use symbol::Machine;
-pub use term::Terms;
 
 use crate::error::{Place, Violation};
 use crate::plan::{Contract, Pair, Plan, Step, pair};
+
+/// Most cells of symbolic state: 1 GiB.
+const MAX_CELLS: usize = 1 << 28;
 
 /// A value that passed the verifier. There is no other way to make one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +66,15 @@ pub(crate) fn well_formed(plan: &Plan) -> Result<(), Violation> {
     let (ranks, blocks) = (plan.ranks(), plan.blocks);
     if ranks == 0 || blocks == 0 || plan.ports == 0 {
         return header(format!("{ranks} ranks, {blocks} blocks, {} ports; each must be at least 1", plan.ports));
+    }
+    // the symbolic state has a cell per rank, buffer and block; every rank is looked at in every round
+    let cells = ranks.checked_mul(plan.buffers).and_then(|n| n.checked_mul(blocks));
+    let turns = ranks.checked_mul(plan.rounds);
+    if cells.is_none_or(|n| n > MAX_CELLS) || turns.is_none_or(|n| n > MAX_CELLS) {
+        let (buffers, rounds) = (plan.buffers, plan.rounds);
+        return header(format!(
+            "{ranks} ranks, {buffers} buffers, {blocks} blocks, {rounds} rounds: too large to verify"
+        ));
     }
     if plan.result >= plan.buffers {
         return header(format!("the result is buffer {} of {}", plan.result, plan.buffers));

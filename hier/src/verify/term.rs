@@ -26,7 +26,7 @@ struct Term {
 
 /// All terms of one run.
 #[derive(Debug)]
-pub struct Terms {
+pub(crate) struct Terms {
     ranks: u32,
     words: usize,
     idempotent: bool,
