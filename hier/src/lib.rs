@@ -18,6 +18,7 @@ pub mod admit;
 pub mod choose;
 pub mod cost;
 pub mod error;
+pub mod levels;
 pub mod plan;
 pub mod schedule;
 pub mod topology;

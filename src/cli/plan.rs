@@ -2,10 +2,12 @@
 //!
 //! Whatever is printed has passed the verifier. Exit code 0 ok, 1 the plan is refused, 2 the request makes no sense.
 
+mod best;
+
+use best::best;
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 use earlybird_hier::admit::{OpTraits, admit};
-use earlybird_hier::choose::{Choice, Model, ranking};
 use earlybird_hier::plan::{Action, Message, Side, Step, elements_in, svg};
 use earlybird_hier::schedule::{self, Distance, GroupSpec, Params, Protocol, Rule};
 use earlybird_hier::topology::Topology;
@@ -14,9 +16,6 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-
-/// Candidates shown by `--best`.
-const SHOWN: usize = 10;
 
 /// Steps shown in a table; nobody reads more, and JSON has them all.
 const ROWS: usize = 20_000;
@@ -109,6 +108,12 @@ pub struct PlanArgs {
     /// Seconds per port beyond the first, per round (default: alpha)
     #[arg(long, requires = "best", value_name = "SECONDS", value_parser = cost)]
     port_cost: Option<f64>,
+    /// Seconds per message inside a node of --ranks-per-node ranks; then alpha and beta are those between nodes
+    #[arg(long, requires_all = ["best", "ranks_per_node", "inside_beta"], value_name = "SECONDS", value_parser = cost)]
+    inside_alpha: Option<f64>,
+    /// Seconds per byte inside a node
+    #[arg(long, requires_all = ["best", "inside_alpha"], value_name = "SECONDS", value_parser = cost)]
+    inside_beta: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -316,74 +321,6 @@ fn action(action: Action) -> &'static str {
     }
 }
 
-fn best(args: &PlanArgs) -> Result<String, PlanError> {
-    let mut given = params(args).given();
-    given.extend(args.contract.map(|_| "contract"));
-    given.extend(args.root.map(|_| "root"));
-    given.extend(args.topology.as_ref().map(|_| "topology"));
-    given.extend(args.elements.map(|_| "elements"));
-    if let Some(parameter) = given.first() {
-        return Err(usage(parameter, "given", "nothing beside --best, which tries all of them"));
-    }
-    if args.ranks == 0 {
-        return Err(usage("ranks", 0, "at least 1"));
-    }
-    let (Some(bytes), Some(alpha), Some(beta), Some(gamma)) = (args.bytes, args.alpha, args.beta, args.gamma) else {
-        return Err(usage("best", "no costs", "--bytes, --alpha, --beta and --gamma"));
-    };
-    let mut model = Model::linear(alpha, beta, gamma);
-    model.port_s = args.port_cost.unwrap_or(alpha);
-    let consistency = args.consistency.unwrap_or_default();
-    // a sum of floating-point numbers, the common case: commutative, and it rounds
-    let op = OpTraits { commutative: true, exact: false };
-    let choices = ranking(args.ranks, bytes as f64, op, consistency, &model, SHOWN);
-    match args.format {
-        Format::Table => Ok(choices_table(args, bytes, &choices)),
-        Format::Json => Ok(choices_json(&choices)),
-        Format::Svg => Err(usage("format", "svg", "table or json with --best")),
-    }
-}
-
-fn command(choice: &Choice) -> String {
-    format!("earlybird plan {} {}", choice.algorithm, choice.params.to_arguments())
-}
-
-fn choices_table(args: &PlanArgs, bytes: u64, choices: &[Choice]) -> String {
-    let mut rows = Table::new();
-    rows.load_preset(presets::NOTHING);
-    rows.set_header(["predicted us", "rounds", "sent (of m)", "reduced (of m)", "ports", "command"]);
-    for choice in choices {
-        let c = &choice.cost;
-        let share = |blocks: usize| format!("{:.3}", blocks as f64 / c.blocks as f64);
-        rows.add_row([
-            format!("{:.1}", choice.seconds * 1e6),
-            c.rounds.to_string(),
-            share(c.sent),
-            share(c.reduced),
-            c.ports.to_string(),
-            command(choice),
-        ]);
-    }
-    format!("allreduce of {bytes} bytes over {} ranks, fastest first\n{rows}\n", args.ranks)
-}
-
-fn choices_json(choices: &[Choice]) -> String {
-    let entry = |choice: &Choice| {
-        let c = &choice.cost;
-        serde_json::json!({
-            "algorithm": choice.algorithm,
-            "command": command(choice),
-            "seconds": choice.seconds,
-            "rounds": c.rounds,
-            "blocks": c.blocks,
-            "critical_blocks_sent": c.sent,
-            "critical_blocks_reduced": c.reduced,
-            "ports": c.ports,
-        })
-    };
-    format!("{}\n", serde_json::Value::from(choices.iter().map(entry).collect::<Vec<_>>()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -417,13 +354,15 @@ mod tests {
         let line = "--best --ranks 48 --bytes 64Ki --alpha 3e-5 --beta 1e-8 --gamma 2e-10";
         let json: serde_json::Value = serde_json::from_str(&answer(&format!("{line} --format json")).unwrap()).unwrap();
         let entries = json.as_array().unwrap();
-        assert_eq!(entries.len(), SHOWN);
+        assert_eq!(entries.len(), best::SHOWN);
         for entry in entries {
             let command = entry["command"].as_str().unwrap().strip_prefix("earlybird plan ").unwrap();
             let shown = answer(&format!("{command} --consistency identical")).unwrap();
             assert!(shown.contains(&format!("\n{} rounds", entry["rounds"])), "{command}");
         }
         assert!(answer(line).unwrap().contains("fastest first"));
+        let levels = answer(&format!("{line} --ranks-per-node 8 --inside-alpha 5e-7 --inside-beta 1e-10")).unwrap();
+        assert!(levels.contains("two levels") && levels.contains("smp-butterfly"), "{levels}");
     }
 
     #[test]
@@ -439,6 +378,11 @@ mod tests {
             ("--best --ranks 4 --bytes 1 --alpha nan --beta 1 --gamma 1", "seconds"),
             ("--best --ranks 4 --bytes 1 --alpha 1 --beta 1 --gamma 1 --r 1", "tries all"),
             ("--best --ranks 0 --bytes 1 --alpha 1 --beta 1 --gamma 1", "at least 1"),
+            ("--best --ranks 4 --bytes 1 --alpha 1 --beta 1 --gamma 1 --ranks-per-node 2", "tries all"),
+            (
+                "--best --ranks 4 --bytes 1 --alpha 1 --beta 1 --gamma 1 --inside-alpha 1 --inside-beta 1",
+                "--ranks-per-node",
+            ),
             ("ring --ranks 4 --bytes 4", "--best"),
             ("ring --ranks 4 --r 1", "does not use r"),
             ("ring --ranks 4 --topology /nowhere/at/all", "cannot read"),
