@@ -1,0 +1,34 @@
+//! How long it takes to write a plan, to verify it, and to choose one.
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use earlybird_hier::admit::{Consistency, OpTraits};
+use earlybird_hier::choose::{Model, choose};
+use earlybird_hier::schedule::{self, Params};
+use earlybird_hier::verify::verify;
+use std::hint::black_box;
+
+fn plans(c: &mut Criterion) {
+    for (name, ranks) in
+        [("butterfly", 48), ("butterfly", 300), ("ring", 48), ("ring", 300), ("recursive-doubling", 300)]
+    {
+        let params = Params::ranks(ranks);
+        c.bench_function(&format!("build {name} {ranks}"), |b| b.iter(|| schedule::build(name, black_box(&params))));
+        let plan = schedule::build(name, &params).expect("defined for all ranks");
+        c.bench_function(&format!("verify {name} {ranks}"), |b| {
+            b.iter_batched(|| plan.clone(), verify, criterion::BatchSize::LargeInput);
+        });
+    }
+}
+
+fn choices(c: &mut Criterion) {
+    let model = Model::linear(3e-5, 1e-8, 2e-10);
+    let op = OpTraits { commutative: true, exact: true };
+    for ranks in [48, 127, 1024, 5040, 7560, 9973, 10_000] {
+        c.bench_function(&format!("choose {ranks}"), |b| {
+            b.iter(|| choose(black_box(ranks), 65536.0, op, Consistency::Identical, &model));
+        });
+    }
+}
+
+criterion_group!(benches, plans, choices);
+criterion_main!(benches);

@@ -1,0 +1,135 @@
+//! Writes plans: a message is given once and becomes the send of one rank and the receive of another.
+
+use super::{Action, Blocks, Contract, Order, Plan, Step, Timed};
+use std::collections::BTreeMap;
+
+/// Collects messages and local steps in any order and lays them out by rank and round.
+///
+/// Empty sets of blocks are dropped, buffers and rounds are counted, so a schedule states only what happens.
+#[derive(Debug)]
+pub struct PlanBuilder {
+    plan: Plan,
+    // per rank: (round, 0 send | 1 receive | 2 local, step)
+    drafts: Vec<Vec<(i32, u8, Step)>>,
+}
+
+impl PlanBuilder {
+    /// An empty allreduce plan, one port, claiming order and identical bits.
+    pub fn new(algorithm: &str, ranks: usize, blocks: usize) -> Self {
+        let plan = Plan {
+            algorithm: algorithm.to_string(),
+            parameters: BTreeMap::new(),
+            contract: Contract::Allreduce,
+            root: 0,
+            blocks,
+            buffers: 1,
+            result: 0,
+            rounds: 0,
+            ports: 1,
+            order: Order::Ordered,
+            consistent: true,
+            programs: Vec::new(),
+        };
+        Self { plan, drafts: vec![Vec::new(); ranks] }
+    }
+
+    /// Number of ranks.
+    pub fn ranks(&self) -> usize {
+        self.drafts.len()
+    }
+
+    /// Rounds used so far.
+    pub fn rounds(&self) -> usize {
+        self.plan.rounds
+    }
+
+    /// Records a parameter for the header.
+    pub fn parameter(&mut self, name: &str, value: impl ToString) -> &mut Self {
+        self.plan.parameters.insert(name.to_string(), value.to_string());
+        self
+    }
+
+    /// Sets the contract and its root.
+    pub fn contract(&mut self, contract: Contract, root: usize) -> &mut Self {
+        (self.plan.contract, self.plan.root) = (contract, root);
+        self
+    }
+
+    /// Sets the claims about operand order and identical bits.
+    pub fn claim(&mut self, order: Order, consistent: bool) -> &mut Self {
+        (self.plan.order, self.plan.consistent) = (order, consistent);
+        self
+    }
+
+    /// Sets the number of ports.
+    pub fn ports(&mut self, ports: usize) -> &mut Self {
+        self.plan.ports = ports;
+        self
+    }
+
+    /// Sets the buffer that ends as output.
+    pub fn result(&mut self, buffer: usize) -> &mut Self {
+        self.plan.result = buffer;
+        self.plan.buffers = self.plan.buffers.max(buffer + 1);
+        self
+    }
+
+    /// `from` sends blocks of its buffer `source`; `to` applies them to its buffer `target`.
+    #[allow(clippy::too_many_arguments)] // a message has that many parts
+    pub fn message(
+        &mut self,
+        round: usize,
+        from: usize,
+        to: usize,
+        source: usize,
+        target: usize,
+        blocks: Blocks,
+        action: Action,
+    ) {
+        if blocks.is_empty() {
+            return;
+        }
+        self.plan.rounds = self.plan.rounds.max(round + 1);
+        self.plan.buffers = self.plan.buffers.max(source.max(target) + 1);
+        let (from_rank, to_rank) = (from as u32, to as u32);
+        let receive = match action {
+            Action::Copy => Step::Receive { from: from_rank, buffer: target as u32, blocks: blocks.clone() },
+            Action::Reduce(side) => {
+                Step::ReceiveReduce { from: from_rank, buffer: target as u32, blocks: blocks.clone(), side }
+            }
+        };
+        self.drafts[from].push((round as i32, 0, Step::Send { to: to_rank, buffer: source as u32, blocks }));
+        self.drafts[to].push((round as i32, 1, receive));
+    }
+
+    /// A local step of `rank` at the end of `round` (-1: before round 0).
+    pub fn local(&mut self, round: i32, rank: usize, source: usize, target: usize, blocks: Blocks, action: Action) {
+        if blocks.is_empty() {
+            return;
+        }
+        self.plan.buffers = self.plan.buffers.max(source.max(target) + 1);
+        let (source, target) = (source as u32, target as u32);
+        let step = match action {
+            Action::Copy => Step::Copy { source, target, blocks },
+            Action::Reduce(side) => Step::Reduce { source, target, blocks, side },
+        };
+        self.drafts[rank].push((round, 2, step));
+    }
+
+    /// The plan. Sends of one rank and round are ordered by receiver; other steps of one rank, round and kind, and
+    /// sends to the same receiver, keep the order in which they were given.
+    pub fn finish(mut self) -> Plan {
+        self.plan.programs = self
+            .drafts
+            .into_iter()
+            .map(|mut drafts| {
+                drafts.sort_by_key(|(round, kind, step)| match step {
+                    Step::Send { to, .. } => (*round, *kind, *to),
+                    _ => (*round, *kind, 0),
+                });
+                drafts.into_iter().map(|(round, _, step)| Timed { round, step }).collect()
+            })
+            .collect();
+        self.plan
+    }
+}

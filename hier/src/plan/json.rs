@@ -1,0 +1,224 @@
+//! The plan's JSON form, for outside tools: a header, counters, and steps round by round.
+//!
+//! Within a round messages come first, ordered by receiver and then as the receiver applies them; local steps follow.
+//! Reading checks the header's counters against the steps and refuses unknown fields; it proves nothing else, so a
+//! plan that was read still has to be verified.
+
+use super::{Action, Blocks, Contract, Counters, Order, Plan, PlanBuilder, Side, Step};
+use crate::error::{PlanError, Violation};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    algorithm: String,
+    parameters: BTreeMap<String, String>,
+    contract: Contract,
+    root: usize,
+    ranks: usize,
+    blocks: usize,
+    buffers: usize,
+    result: usize,
+    rounds: usize,
+    ports: usize,
+    max_blocks_sent: usize,
+    max_blocks_reduced: usize,
+    critical_blocks_sent: usize,
+    critical_blocks_reduced: usize,
+    max_message_blocks: usize,
+    messages: usize,
+    order: Order,
+    consistent: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    elements: Option<Elements>,
+    steps: Vec<Item>,
+}
+
+/// Counts for a given vector length, on request.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Elements {
+    length: usize,
+    max_elements_sent: usize,
+    max_elements_reduced: usize,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Item {
+    Message(MessageItem),
+    Local(LocalItem),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MessageItem {
+    round: i32,
+    from: usize,
+    to: usize,
+    source: usize,
+    target: usize,
+    blocks: Blocks,
+    action: Verb,
+    side: Side,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LocalItem {
+    round: i32,
+    rank: usize,
+    source: usize,
+    target: usize,
+    blocks: Blocks,
+    action: Verb,
+    side: Side,
+}
+
+#[derive(Serialize, Deserialize, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum Verb {
+    Reduce,
+    Copy,
+}
+
+fn verb(action: Action) -> (Verb, Side) {
+    match action {
+        // a copy has no operand order; the field is always there so that readers need no special case
+        Action::Copy => (Verb::Copy, Side::Right),
+        Action::Reduce(side) => (Verb::Reduce, side),
+    }
+}
+
+fn action(verb: Verb, side: Side) -> Action {
+    match verb {
+        Verb::Copy => Action::Copy,
+        Verb::Reduce => Action::Reduce(side),
+    }
+}
+
+impl Plan {
+    /// The plan as JSON text; with `elements`, also the counts for vectors of that length.
+    pub fn to_json(&self, elements: Option<usize>) -> Result<String, Violation> {
+        let counters = self.counters();
+        let mut items: Vec<(i32, u8, Item)> = Vec::new();
+        for m in self.messages()? {
+            let (verb, side) = verb(m.action);
+            let (round, from, to, source, target, blocks) = (m.round, m.from, m.to, m.source, m.target, m.blocks);
+            let item = MessageItem { round, from, to, source, target, blocks, action: verb, side };
+            items.push((round, 0, Item::Message(item)));
+        }
+        for (rank, program) in self.programs.iter().enumerate() {
+            for timed in program {
+                let (source, target, blocks, act) = match &timed.step {
+                    Step::Copy { source, target, blocks } => (source, target, blocks, Action::Copy),
+                    Step::Reduce { source, target, blocks, side } => (source, target, blocks, Action::Reduce(*side)),
+                    Step::Send { .. } | Step::Receive { .. } | Step::ReceiveReduce { .. } => continue,
+                };
+                let (action, side) = verb(act);
+                let (source, target, blocks) = (*source as usize, *target as usize, blocks.clone());
+                let item = LocalItem { round: timed.round, rank, source, target, blocks, action, side };
+                items.push((timed.round, 1, Item::Local(item)));
+            }
+        }
+        items.sort_by_key(|(round, kind, _)| (*round, *kind));
+        let document = Document {
+            algorithm: self.algorithm.clone(),
+            parameters: self.parameters.clone(),
+            contract: self.contract,
+            root: self.root,
+            ranks: self.ranks(),
+            blocks: self.blocks,
+            buffers: self.buffers,
+            result: self.result,
+            rounds: self.rounds,
+            ports: self.ports,
+            max_blocks_sent: counters.max_blocks_sent,
+            max_blocks_reduced: counters.max_blocks_reduced,
+            critical_blocks_sent: counters.critical_blocks_sent,
+            critical_blocks_reduced: counters.critical_blocks_reduced,
+            max_message_blocks: counters.max_message_blocks,
+            messages: counters.messages,
+            order: self.order,
+            consistent: self.consistent,
+            elements: elements.map(|length| Elements {
+                length,
+                max_elements_sent: self.max_elements_sent(length),
+                max_elements_reduced: self.max_elements_reduced(length),
+            }),
+            steps: items.into_iter().map(|(_, _, item)| item).collect(),
+        };
+        Ok(serde_json::to_string(&document).expect("numbers, strings and lists always serialise"))
+    }
+
+    /// Reads a plan back. Counters in the text must be those of its steps.
+    pub fn from_json(text: &str) -> Result<Plan, PlanError> {
+        let parse = |reason: String| PlanError::Parse { what: "plan JSON", reason };
+        let d: Document = serde_json::from_str(text).map_err(|e| parse(e.to_string()))?;
+        // these drive allocations: no plan has rounds without a step, and more ranks are not built either
+        if d.ranks > 1 << 16 || d.rounds > d.steps.len() {
+            return Err(parse(format!("{} ranks and {} rounds for {} steps", d.ranks, d.rounds, d.steps.len())));
+        }
+        let mut builder = PlanBuilder::new(&d.algorithm, d.ranks, d.blocks);
+        for (name, value) in &d.parameters {
+            builder.parameter(name, value);
+        }
+        builder.contract(d.contract, d.root).claim(d.order, d.consistent).ports(d.ports);
+        for (i, item) in d.steps.into_iter().enumerate() {
+            let (round, ranks, buffers) = match &item {
+                Item::Message(m) => (m.round, [m.from, m.to], [m.source, m.target]),
+                Item::Local(l) => (l.round, [l.rank, l.rank], [l.source, l.target]),
+            };
+            let least = if matches!(item, Item::Message(_)) { 0 } else { -1 };
+            if round < least || round >= d.rounds as i32 {
+                return Err(parse(format!("steps[{i}]: round {round} of {}", d.rounds)));
+            }
+            if let Some(rank) = ranks.into_iter().find(|r| *r >= d.ranks) {
+                return Err(parse(format!("steps[{i}]: rank {rank} of {}", d.ranks)));
+            }
+            if let Some(buffer) = buffers.into_iter().find(|b| *b >= d.buffers) {
+                return Err(parse(format!("steps[{i}]: buffer {buffer} of {}", d.buffers)));
+            }
+            match item {
+                Item::Message(m) => {
+                    let what = action(m.action, m.side);
+                    builder.message(m.round as usize, m.from, m.to, m.source, m.target, m.blocks, what);
+                }
+                Item::Local(l) => {
+                    builder.local(l.round, l.rank, l.source, l.target, l.blocks, action(l.action, l.side))
+                }
+            }
+        }
+        let mut plan = builder.finish();
+        (plan.buffers, plan.rounds, plan.result) = (d.buffers, d.rounds, d.result);
+        crate::verify::well_formed(&plan)?;
+        let found = plan.counters();
+        let claimed = Counters {
+            rounds: d.rounds,
+            max_blocks_sent: d.max_blocks_sent,
+            max_blocks_reduced: d.max_blocks_reduced,
+            critical_blocks_sent: d.critical_blocks_sent,
+            critical_blocks_reduced: d.critical_blocks_reduced,
+            max_message_blocks: d.max_message_blocks,
+            messages: d.messages,
+        };
+        compare(&claimed, &found)?;
+        Ok(plan)
+    }
+}
+
+fn compare(claimed: &Counters, found: &Counters) -> Result<(), Violation> {
+    let table = [
+        ("max_blocks_sent", claimed.max_blocks_sent, found.max_blocks_sent),
+        ("max_blocks_reduced", claimed.max_blocks_reduced, found.max_blocks_reduced),
+        ("critical_blocks_sent", claimed.critical_blocks_sent, found.critical_blocks_sent),
+        ("critical_blocks_reduced", claimed.critical_blocks_reduced, found.critical_blocks_reduced),
+        ("max_message_blocks", claimed.max_message_blocks, found.max_message_blocks),
+        ("messages", claimed.messages, found.messages),
+    ];
+    match table.into_iter().find(|(_, a, b)| a != b) {
+        Some((name, a, b)) => Err(Violation::Counter { name, claimed: a as u64, found: b as u64 }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,108 @@
+//! Which receive takes which send: the k-th send from a to b meets the k-th receive of b from a.
+
+use super::{Action, Blocks, Plan, Step};
+use crate::error::{Place, Violation};
+
+/// A send and the receive that takes it, as (rank, index into its program).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pair {
+    /// The sending step.
+    pub send: (usize, usize),
+    /// The receiving step.
+    pub receive: (usize, usize),
+}
+
+/// A message as both ends see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Round.
+    pub round: i32,
+    /// Sending rank.
+    pub from: usize,
+    /// Receiving rank.
+    pub to: usize,
+    /// Buffer read at the sender.
+    pub source: usize,
+    /// Buffer written at the receiver.
+    pub target: usize,
+    /// Blocks carried.
+    pub blocks: Blocks,
+    /// What the receiver does with them.
+    pub action: Action,
+}
+
+/// Pairs all sends with all receives, in the order of (sender, receiver, position). Cost O(n log n) for n messages.
+pub fn pair(plan: &Plan) -> Result<Vec<Pair>, Violation> {
+    let (mut sends, mut receives) = (Vec::new(), Vec::new());
+    for (rank, program) in plan.programs.iter().enumerate() {
+        for (step, timed) in program.iter().enumerate() {
+            match &timed.step {
+                Step::Send { to, .. } => sends.push((rank, *to as usize, step)),
+                Step::Receive { from, .. } | Step::ReceiveReduce { from, .. } => {
+                    receives.push((*from as usize, rank, step));
+                }
+                Step::Copy { .. } | Step::Reduce { .. } => {}
+            }
+        }
+    }
+    sends.sort_unstable();
+    receives.sort_unstable();
+    let place = |rank: usize, step: usize| Place { rank, step, round: plan.programs[rank][step].round };
+    let lone_send = |(from, to, step): (usize, usize, usize)| Violation::Unmatched {
+        at: place(from, step),
+        kind: "send to",
+        peer: to,
+    };
+    let lone_receive = |(from, to, step): (usize, usize, usize)| Violation::Unmatched {
+        at: place(to, step),
+        kind: "receive from",
+        peer: from,
+    };
+    let mut pairs = Vec::with_capacity(sends.len());
+    for (i, send) in sends.iter().enumerate() {
+        let Some(receive) = receives.get(i) else { return Err(lone_send(*send)) };
+        match (send.0, send.1).cmp(&(receive.0, receive.1)) {
+            std::cmp::Ordering::Less => return Err(lone_send(*send)),
+            std::cmp::Ordering::Greater => return Err(lone_receive(*receive)),
+            std::cmp::Ordering::Equal => {
+                pairs.push(Pair { send: (send.0, send.2), receive: (receive.1, receive.2) });
+            }
+        }
+    }
+    match receives.get(sends.len()) {
+        Some(receive) => Err(lone_receive(*receive)),
+        None => Ok(pairs),
+    }
+}
+
+impl Plan {
+    /// All messages, by round, then receiver, then the order in which the receiver applies them.
+    pub fn messages(&self) -> Result<Vec<Message>, Violation> {
+        let mut pairs = pair(self)?;
+        pairs.sort_unstable_by_key(|p| (self.programs[p.receive.0][p.receive.1].round, p.receive));
+        let mut messages = Vec::with_capacity(pairs.len());
+        for p in pairs {
+            let receive = &self.programs[p.receive.0][p.receive.1];
+            let Step::Send { buffer: source, .. } = &self.programs[p.send.0][p.send.1].step else {
+                unreachable!("pair() puts sends on the sending side")
+            };
+            let (target, blocks, action) = match &receive.step {
+                Step::Receive { buffer, blocks, .. } => (*buffer, blocks, Action::Copy),
+                Step::ReceiveReduce { buffer, blocks, side, .. } => (*buffer, blocks, Action::Reduce(*side)),
+                Step::Send { .. } | Step::Copy { .. } | Step::Reduce { .. } => {
+                    unreachable!("pair() puts receives on the receiving side")
+                }
+            };
+            messages.push(Message {
+                round: receive.round,
+                from: p.send.0,
+                to: p.receive.0,
+                source: *source as usize,
+                target: target as usize,
+                blocks: blocks.clone(),
+                action,
+            });
+        }
+        Ok(messages)
+    }
+}

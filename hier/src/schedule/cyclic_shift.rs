@@ -1,0 +1,81 @@
+//! Cyclic shift with a factor per step: fewest bytes, several ports per round.
+//!
+//! A reduce-scatter step with factor f and window W sends slots [jW, (j+1)W) by jW for j = 1..f-1 in one round and
+//! leaves W slots. `ceil`: W = ⌈N/f⌉. `cap` (Bruck): W = product of the factors still to come, so the ragged step is
+//! the first. The allgather is the reverse. Blocks = P. Cost 2s rounds for s factors, 2(P-1)uβ, (P-1)uγ, up to f - 1
+//! ports. Defined for every P and factors whose product reaches P. Commutative, identical bits. Source: JO.
+
+use super::group::Group;
+use super::params::{Params, Rule, bad, list};
+use super::slots::{self, Shift};
+use crate::error::PlanError;
+use crate::plan::{Contract, Order, Plan, PlanBuilder};
+
+const NAME: &str = "cyclic-shift";
+
+pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+    let n = params.ranks;
+    let factors = factors(params)?;
+    let rule = params.rule.unwrap_or_default();
+    let group = Group::new(vec![n]);
+    let mut rounds = Vec::new();
+    let mut live = n;
+    for (i, f) in factors.iter().enumerate() {
+        let window = match rule {
+            Rule::Ceil => live.div_ceil(*f),
+            Rule::Cap => factors[i + 1..].iter().fold(1usize, |w, f| w.saturating_mul(*f)),
+        };
+        let piece = |j: usize| Shift { by: j * window, slots: (j * window..live.min((j + 1) * window)).collect() };
+        rounds.push((1..*f).take_while(|j| j * window < live).map(piece).collect::<Vec<_>>());
+        live = window;
+    }
+    if rounds.iter().any(Vec::is_empty) {
+        return Err(bad(NAME, "radices", list(&factors), format!("no factor more than needed for {n} ranks")));
+    }
+    let needed = rounds.iter().map(Vec::len).max().unwrap_or(1);
+    if let Some(ports) = params.ports.filter(|ports| *ports < needed) {
+        return Err(bad(NAME, "ports", ports, format!("at least {needed} for factors {}", list(&factors))));
+    }
+    let mut b = PlanBuilder::new(NAME, n, n);
+    b.contract(contract, 0).ports(needed).parameter("radices", list(&factors));
+    b.parameter("rule", if rule == Rule::Ceil { "ceil" } else { "cap" });
+    let claim = match (n, contract) {
+        (1, _) | (_, Contract::Allgather) => Order::Ordered,
+        (2, _) => Order::Rotated,
+        _ => Order::Commutative,
+    };
+    b.claim(claim, true);
+    let mut next = 0;
+    if contract != Contract::Allgather {
+        next = slots::scatter(&mut b, &group, &rounds, 0);
+    }
+    if contract != Contract::ReduceScatter {
+        slots::gather(&mut b, &group, &rounds, 0, next);
+    }
+    Ok(b.finish())
+}
+
+/// The given factors, or as many of ports + 1 (2 without ports) as are needed.
+fn factors(params: &Params) -> Result<Vec<usize>, PlanError> {
+    let n = params.ranks;
+    let factors = match (&params.radices, params.ports) {
+        (_, Some(0)) => return Err(bad(NAME, "ports", 0, "at least 1")),
+        (Some(radices), _) => radices.clone(),
+        (None, ports) => repeated(n, ports.unwrap_or(1).saturating_add(1)),
+    };
+    let product = factors.iter().fold(1usize, |p, f| p.saturating_mul(*f));
+    match factors.iter().all(|f| *f >= 2) && product >= n {
+        true => Ok(factors),
+        false => Err(bad(NAME, "radices", list(&factors), format!("factors of at least 2 whose product reaches {n}"))),
+    }
+}
+
+/// The fewest factors `f` whose product reaches `n`.
+pub(super) fn repeated(n: usize, f: usize) -> Vec<usize> {
+    let (mut factors, mut product) = (Vec::new(), 1usize);
+    while product < n {
+        factors.push(f);
+        product = product.saturating_mul(f);
+    }
+    factors
+}

@@ -1,0 +1,204 @@
+//! 3-to-2 and 2-to-1 elimination: any number of ranks, ordered, identical bits.
+//!
+//! 3-2: groups of equal standing pair up level by level; an odd number of groups starts with a triple, in which the
+//! third member hands its share to the first two and is eliminated. 2-1, for odd q: one triple, M quadruples in which
+//! one pair is eliminated, A pairs; from then on a plain butterfly of the largest power of two q' below q.
+//! The bandwidth form splits the data at every exchange and is undone step by step; the latency form sends it whole
+//! and serves eliminated ranks in one last round. `mixed:N`: factors of two first, the first N dimensions split.
+//!
+//! Cost for P = 2^k·q, q odd: latency L + [q>1] rounds and whole vectors on the critical path, L reductions;
+//! bandwidth 2L rounds, 2(1 - 2^-k) + 2^-k·2(3/2 - 1/q') of m sent, half of it reduced. Source: RS.
+
+use super::floor_log2;
+use super::frame::{self, Back, Dim, Folded, Line, Method, Region};
+use super::params::{Params, Protocol, bad};
+use crate::error::PlanError;
+use crate::plan::{Action, Blocks, Contract, Plan, PlanBuilder, Side};
+use std::collections::HashMap;
+
+pub(super) fn plan_3_2(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+    make("elimination-3-2", Method::Eliminate32, params, contract)
+}
+
+pub(super) fn plan_2_1(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+    make("elimination-2-1", Method::Eliminate21, params, contract)
+}
+
+fn make(name: &str, method: Method, params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+    let n = params.ranks;
+    let twos = n.trailing_zeros() as usize;
+    let odd = n >> twos;
+    let mut dims = vec![Dim { size: 2, method: Method::Eliminate32, bandwidth: false }; twos];
+    if odd > 1 {
+        dims.push(Dim { size: odd, method, bandwidth: false });
+    }
+    let protocol = params.protocol.unwrap_or_default();
+    split(name, &mut dims, protocol)?;
+    let blocks = frame::blocks(&dims);
+    let mut b = PlanBuilder::new(name, n, blocks);
+    b.contract(contract, 0).parameter("protocol", protocol);
+    frame::allreduce(&mut b, &dims, blocks);
+    Ok(b.finish())
+}
+
+/// Marks the dimensions that split.
+pub(super) fn split(name: &str, dims: &mut [Dim], protocol: Protocol) -> Result<(), PlanError> {
+    let count = match protocol {
+        Protocol::Latency => 0,
+        Protocol::Bandwidth => dims.len(),
+        Protocol::Mixed(n) if n <= dims.len() => n,
+        Protocol::Mixed(_) => {
+            let expected = format!("mixed:0 to mixed:{}, as there are {} dimensions", dims.len(), dims.len());
+            return Err(bad(name, "protocol", protocol, expected));
+        }
+    };
+    for dim in &mut dims[..count] {
+        dim.bandwidth = true;
+    }
+    Ok(())
+}
+
+/// The exchanges of one line while they are written.
+struct Writer<'a, 'b> {
+    b: &'a mut PlanBuilder,
+    line: &'b Line<'b>,
+    region: HashMap<usize, Region>,
+    // (round within the line, sender, receiver, blocks), to be undone
+    done: Vec<(usize, usize, usize, Blocks)>,
+    rounds: usize,
+}
+
+impl Writer<'_, '_> {
+    /// What is sent is the given part in the bandwidth form, the whole region otherwise.
+    fn send(&mut self, round: usize, from: usize, to: usize, part: Region, side: Side) {
+        let blocks = Blocks::range(part.0, part.1);
+        self.b.message(self.line.round + round, from, to, 0, 0, blocks.clone(), Action::Reduce(side));
+        self.rounds = self.rounds.max(round + 1);
+        self.done.push((round, from, to, blocks));
+    }
+
+    /// The two parts of a rank's region: halves in the bandwidth form, twice the whole otherwise.
+    fn halves(&self, rank: usize) -> (Region, Region) {
+        let (lo, hi) = self.region[&rank];
+        match self.line.bandwidth {
+            true => ((lo, (lo + hi) / 2), ((lo + hi) / 2, hi)),
+            false => ((lo, hi), (lo, hi)),
+        }
+    }
+
+    /// a, before b in rank order, keeps the first half, b the second.
+    fn pair(&mut self, round: usize, a: usize, b: usize) {
+        let (first, second) = self.halves(a);
+        self.send(round, a, b, second, Side::Left);
+        self.send(round, b, a, first, Side::Right);
+        self.region.insert(a, first);
+        self.region.insert(b, second);
+    }
+
+    /// p0, p1, p2 in rank order; p2 is eliminated.
+    fn triple(&mut self, round: usize, [p0, p1, p2]: [usize; 3]) {
+        let (first, second) = self.halves(p0);
+        self.send(round, p1, p2, first, Side::Left);
+        self.send(round, p2, p1, second, Side::Right);
+        self.send(round + 1, p0, p1, second, Side::Left);
+        self.send(round + 1, p2, p0, first, Side::Right);
+        self.region.insert(p0, first);
+        self.region.insert(p1, second);
+        self.region.remove(&p2);
+    }
+
+    fn finish(self) -> Folded {
+        let regions: Vec<Option<Region>> = self.line.ranks.iter().map(|r| self.region.get(r).copied()).collect();
+        let back = if self.line.bandwidth {
+            let last = self.rounds;
+            let undo = |(round, from, to, blocks)| Back { round: last - 1 - round, from: to, to: from, blocks };
+            self.done.into_iter().map(undo).collect()
+        } else {
+            // fewer ranks are eliminated than survive, so one round on one port serves them all
+            let (survivors, eliminated): (Vec<usize>, Vec<usize>) =
+                self.line.ranks.iter().partition(|r| self.region.contains_key(*r));
+            let whole = Blocks::range(self.line.region.0, self.line.region.1);
+            let serve = |(from, to): (&usize, &usize)| Back { round: 0, from: *from, to: *to, blocks: whole.clone() };
+            survivors.iter().zip(&eliminated).map(serve).collect()
+        };
+        Folded { rounds: self.rounds, regions, back }
+    }
+}
+
+fn writer<'a, 'b>(b: &'a mut PlanBuilder, line: &'b Line<'b>) -> Writer<'a, 'b> {
+    let region = line.ranks.iter().map(|r| (*r, line.region)).collect();
+    Writer { b, line, region, done: Vec::new(), rounds: 0 }
+}
+
+/// Groups of equal standing with the same regions member by member; `late` ones are one round behind.
+struct Standing {
+    members: Vec<usize>,
+    late: bool,
+}
+
+/// 3-2 elimination of a line of any length of at least 2.
+pub(super) fn fold_3_2(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
+    let mut w = writer(b, line);
+    let mut groups: Vec<Standing> = line.ranks.iter().map(|r| Standing { members: vec![*r], late: false }).collect();
+    for level in 0..floor_log2(line.ranks.len()) {
+        let mut next = Vec::new();
+        let mut rest = &groups[..];
+        if groups.len() % 2 == 1 {
+            let [g0, g1, g2] = [&groups[0], &groups[1], &groups[2]];
+            for j in 0..g0.members.len() {
+                w.triple(level, [g0.members[j], g1.members[j], g2.members[j]]);
+            }
+            next.push(Standing { members: [&g0.members[..], &g1.members].concat(), late: true });
+            rest = &groups[3..];
+        }
+        for pair in rest.chunks(2) {
+            let (a, c) = (&pair[0], &pair[1]);
+            let late = a.late || c.late;
+            for (x, y) in a.members.iter().zip(&c.members) {
+                w.pair(level + usize::from(late), *x, *y);
+            }
+            next.push(Standing { members: [&a.members[..], &c.members].concat(), late });
+        }
+        groups = next;
+    }
+    w.finish()
+}
+
+/// 2-1 elimination of a line of odd length of at least 3.
+pub(super) fn fold_2_1(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
+    let ranks = line.ranks;
+    let q = ranks.len();
+    let power = 1 << floor_log2(q);
+    let quadruples = (q - power - 1) / 2;
+    let mut w = writer(b, line);
+    w.triple(0, [ranks[0], ranks[1], ranks[2]]);
+    let mut groups = vec![vec![ranks[0], ranks[1]]];
+    let (fours, twos) = ranks[3..].split_at(4 * quadruples);
+    for four in fours.chunks(4) {
+        w.pair(0, four[0], four[1]);
+        w.pair(0, four[2], four[3]);
+        for (kept, given) in [(four[0], four[2]), (four[1], four[3])] {
+            let part = w.region[&given];
+            w.send(1, given, kept, part, Side::Right);
+            w.region.remove(&given);
+        }
+        groups.push(four[..2].to_vec());
+    }
+    for two in twos.chunks(2) {
+        w.pair(0, two[0], two[1]);
+        groups.push(two.to_vec());
+    }
+    let mut round = 2;
+    while groups.len() > 1 {
+        let mut next = Vec::new();
+        for pair in groups.chunks(2) {
+            for (x, y) in pair[0].iter().zip(&pair[1]) {
+                w.pair(round, *x, *y);
+            }
+            next.push(pair.concat());
+        }
+        groups = next;
+        round += 1;
+    }
+    w.finish()
+}

@@ -1,0 +1,50 @@
+//! Ring: reduce-scatter and allgather around a logical order of the ranks, neighbours only.
+//!
+//! Cost 2(P-1)α + 2(P-1)uβ + (P-1)uγ, blocks = P: the fewest bytes possible, the most rounds. Defined for every P and
+//! every order. Rotated in rank order (for another order: commutative), identical bits. On a tree of switches the
+//! depth-first order of the machines is free of contention.
+//! Source: PY section 4.1.
+
+use super::params::Params;
+use crate::error::PlanError;
+use crate::plan::{Action, Blocks, Contract, Order, Plan, PlanBuilder, Side};
+
+const NAME: &str = "ring";
+
+pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+    let order = params.order_or_ranks(NAME)?;
+    let n = params.ranks;
+    let mut b = PlanBuilder::new(NAME, n, n);
+    b.contract(contract, 0);
+    if params.order.is_some() {
+        b.parameter("order", super::params::list(&order));
+    }
+    let one_turn = (0..n).all(|i| order[(i + 1) % n] == (order[i] + 1) % n);
+    let claim = match (n, contract) {
+        (1, _) | (_, Contract::Allgather) => Order::Ordered,
+        _ if one_turn => Order::Rotated,
+        _ => Order::Commutative,
+    };
+    b.claim(claim, true);
+    // the segment that ends at position i is the block of the rank there
+    let segment = |i: usize| Blocks::range(order[i % n], order[i % n] + 1);
+    let mut round = 0;
+    if contract != Contract::Allgather {
+        for j in 1..n {
+            for i in 0..n {
+                let to = order[(i + 1) % n];
+                b.message(round, order[i], to, 0, 0, segment(i + n - j), Action::Reduce(Side::Left));
+            }
+            round += 1;
+        }
+    }
+    if contract != Contract::ReduceScatter {
+        for j in 0..n - 1 {
+            for i in 0..n {
+                b.message(round, order[i], order[(i + 1) % n], 0, 0, segment(i + n - j), Action::Copy);
+            }
+            round += 1;
+        }
+    }
+    Ok(b.finish())
+}

@@ -1,0 +1,398 @@
+//! `earlybird plan`: prints a schedule as a table of rounds, a drawing or JSON, or says which one would be fastest.
+//!
+//! Whatever is printed has passed the verifier. Exit code 0 ok, 1 the plan is refused, 2 the request makes no sense.
+
+mod best;
+
+use best::best;
+use clap::{Args, ValueEnum};
+use comfy_table::{Table, presets};
+use earlybird_hier::admit::{OpTraits, admit};
+use earlybird_hier::plan::{Action, Message, Side, Step, elements_in, svg};
+use earlybird_hier::schedule::{self, Distance, GroupSpec, Params, Protocol, Rule};
+use earlybird_hier::topology::Topology;
+use earlybird_hier::{Consistency, Contract, Plan, PlanError, Verified, verify};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Steps shown in a table; nobody reads more, and JSON has them all.
+const ROWS: usize = 20_000;
+
+/// Prints a schedule, verified: a table of rounds, a drawing, or JSON; or says which one would be fastest
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// The schedule: ring butterfly recursive-doubling halving-doubling elimination-3-2 elimination-2-1 odd-ring
+    /// cyclic-shift radix prefix census chain binomial rsg smp-binomial smp-butterfly dissemination bruck direct
+    #[arg(required_unless_present = "best", conflicts_with = "best")]
+    name: Option<String>,
+    /// Number of ranks
+    #[arg(long, value_name = "P")]
+    ranks: usize,
+    /// Group of a butterfly: cyclic, xor, or factors such as 4,3 (3r folds a factor as a ring)
+    #[arg(long)]
+    group: Option<GroupSpec>,
+    /// Latency-optimal steps of a butterfly
+    #[arg(long, conflicts_with = "rounds")]
+    r: Option<usize>,
+    /// Total rounds of a butterfly
+    #[arg(long, value_name = "K")]
+    rounds: Option<usize>,
+    /// Largest message of a butterfly, in blocks
+    #[arg(long, value_name = "BLOCKS")]
+    cap: Option<usize>,
+    /// latency, bandwidth, or mixed:N
+    #[arg(long)]
+    protocol: Option<Protocol>,
+    /// doubling (keeps rank order) or halving
+    #[arg(long)]
+    distance: Option<Distance>,
+    /// ceil or cap: where a cyclic shift is ragged
+    #[arg(long)]
+    rule: Option<Rule>,
+    /// Factors, in the order of use
+    #[arg(long, value_delimiter = ',', value_name = "F,F")]
+    radices: Option<Vec<usize>>,
+    /// Merge prime factors up to this size
+    #[arg(long, value_name = "F")]
+    target: Option<usize>,
+    /// Ranks a rank may send to in a round
+    #[arg(long, value_name = "K")]
+    ports: Option<usize>,
+    /// Segments of a chain
+    #[arg(long, value_name = "K")]
+    segments: Option<usize>,
+    /// Keep rank order
+    #[arg(long)]
+    keep_order: bool,
+    /// Consecutive ranks per node
+    #[arg(long, value_name = "K")]
+    ranks_per_node: Option<usize>,
+    /// Logical order, or order of arrival: position i holds the i-th rank given
+    #[arg(long, value_delimiter = ',', value_name = "R,R")]
+    order: Option<Vec<usize>>,
+    /// Tree of switches and machines (TOML): orders a ring, and counts what each link carries
+    #[arg(long, value_name = "FILE")]
+    topology: Option<PathBuf>,
+    /// allreduce, reduce, broadcast, allgather, reduce-scatter or barrier
+    #[arg(long)]
+    contract: Option<Contract>,
+    /// Root of a reduce or broadcast
+    #[arg(long, value_name = "R")]
+    root: Option<usize>,
+    /// Length of the vector: also count elements
+    #[arg(long, value_name = "M")]
+    elements: Option<usize>,
+    /// identical: refuse a plan whose results may differ in their last bits from rank to rank; per-rank: allow it
+    #[arg(long)]
+    consistency: Option<Consistency>,
+    /// table, svg or json
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+    /// Say which schedule is the fastest allreduce for the given costs
+    #[arg(long, requires_all = ["bytes", "alpha", "beta", "gamma"])]
+    best: bool,
+    /// Size of the vector in bytes (Ki, Mi, Gi)
+    #[arg(long, requires = "best", value_parser = bytes)]
+    bytes: Option<u64>,
+    /// Seconds per message
+    #[arg(long, requires = "best", value_name = "SECONDS", value_parser = cost)]
+    alpha: Option<f64>,
+    /// Seconds per byte sent
+    #[arg(long, requires = "best", value_name = "SECONDS", value_parser = cost)]
+    beta: Option<f64>,
+    /// Seconds per byte reduced
+    #[arg(long, requires = "best", value_name = "SECONDS", value_parser = cost)]
+    gamma: Option<f64>,
+    /// Seconds per port beyond the first, per round (default: alpha)
+    #[arg(long, requires = "best", value_name = "SECONDS", value_parser = cost)]
+    port_cost: Option<f64>,
+    /// Seconds per message inside a node of --ranks-per-node ranks; then alpha and beta are those between nodes
+    #[arg(long, requires_all = ["best", "ranks_per_node", "inside_beta"], value_name = "SECONDS", value_parser = cost)]
+    inside_alpha: Option<f64>,
+    /// Seconds per byte inside a node
+    #[arg(long, requires_all = ["best", "inside_alpha"], value_name = "SECONDS", value_parser = cost)]
+    inside_beta: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Table,
+    Svg,
+    Json,
+}
+
+/// Bytes as plain digits or with Ki, Mi, Gi.
+fn bytes(text: &str) -> Result<u64, String> {
+    let units = [("Ki", 10), ("Mi", 20), ("Gi", 30)];
+    let found = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
+    let (digits, shift) = found.unwrap_or((text, 0));
+    let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
+    number.ok_or_else(|| format!("`{text}`: expected bytes, such as 4096, 4Ki, 16Mi or 1Gi"))
+}
+
+/// A time in seconds, not negative.
+fn cost(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|x| x.is_finite() && *x >= 0.0);
+    number.ok_or_else(|| format!("`{text}`: expected seconds, such as 3e-5"))
+}
+
+/// Runs the command.
+pub fn run(args: &PlanArgs) -> ExitCode {
+    let answer = if args.best { best(args) } else { show(args) };
+    let text = match answer {
+        Ok(text) => text,
+        Err(error) => {
+            eprintln!("earlybird plan: {error}");
+            return match error {
+                PlanError::NotAdmitted { .. } | PlanError::Violation(_) => ExitCode::FAILURE,
+                _ => ExitCode::from(2),
+            };
+        }
+    };
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        // whoever reads may stop early, as `head` does
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("earlybird plan: cannot write the answer: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+fn usage(parameter: &'static str, given: impl ToString, expected: impl ToString) -> PlanError {
+    let (given, expected) = (given.to_string(), expected.to_string());
+    PlanError::Parameter { algorithm: "plan".to_string(), parameter, given, expected }
+}
+
+fn params(args: &PlanArgs) -> Params {
+    Params {
+        ranks: args.ranks,
+        group: args.group.clone(),
+        r: args.r,
+        rounds: args.rounds,
+        cap: args.cap,
+        protocol: args.protocol,
+        distance: args.distance,
+        rule: args.rule,
+        radices: args.radices.clone(),
+        target: args.target,
+        ports: args.ports,
+        segments: args.segments,
+        keep_order: args.keep_order,
+        ranks_per_node: args.ranks_per_node,
+        order: args.order.clone(),
+        contract: args.contract,
+        root: args.root,
+    }
+}
+
+fn show(args: &PlanArgs) -> Result<String, PlanError> {
+    let name = args.name.as_deref().unwrap_or_default();
+    let mut params = params(args);
+    let topology = args.topology.as_ref().map(|file| read_topology(file)).transpose()?;
+    if let (Some(tree), "ring", None) = (&topology, name, &params.order) {
+        params.order = Some(tree.depth_first_order()).filter(|order| order.len() == params.ranks);
+    }
+    let mut plan = verify::verify(schedule::build(name, &params)?)?;
+    if let Some(consistency) = args.consistency {
+        // the operator is not known here; rounding is what the option is about
+        plan = admit(plan, OpTraits { commutative: true, exact: false }, consistency)?;
+    }
+    let links = topology.map(|tree| links(&tree, &plan)).transpose()?;
+    match args.format {
+        Format::Table => table(&plan, args.elements, links.as_deref()),
+        Format::Json | Format::Svg => {
+            if let Some(links) = links {
+                eprintln!("{links}");
+            }
+            match (args.format, args.elements) {
+                (Format::Svg, Some(m)) => Err(usage("elements", m, "no elements with svg; it shows blocks")),
+                (Format::Svg, None) => svg(&plan),
+                (_, elements) => Ok(plan.to_json(elements)? + "\n"),
+            }
+        }
+    }
+}
+
+fn read_topology(file: &std::path::Path) -> Result<Topology, PlanError> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|e| PlanError::Parse { what: "topology", reason: format!("cannot read {}: {e}", file.display()) })?;
+    Topology::from_toml(&text)
+}
+
+fn links(tree: &Topology, plan: &Plan) -> Result<String, PlanError> {
+    let found = tree.contention(plan)?;
+    let load = found.load_blocks as f64 / plan.blocks as f64;
+    Ok(match found.at {
+        Some((round, link, up)) if found.most_messages > 1 => format!(
+            "links: {} messages at once on the link of {link} {} the root (round {round}); load {load:.2} vectors",
+            found.most_messages,
+            if up { "towards" } else { "away from" },
+        ),
+        _ => format!("links: free of contention; load {load:.2} vectors"),
+    })
+}
+
+fn table(plan: &Verified<Plan>, elements: Option<usize>, links: Option<&str>) -> Result<String, PlanError> {
+    let c = plan.counters();
+    let mut out = String::new();
+    let _ = writeln!(out, "{} {}, {} ranks, {} blocks", plan.algorithm, plan.contract, plan.ranks(), plan.blocks);
+    for (name, value) in &plan.parameters {
+        let _ = writeln!(out, "  {name}: {value}");
+    }
+    if plan.contract.has_root() {
+        let _ = writeln!(out, "  root: {}", plan.root);
+    }
+    let bits = if plan.consistent { "identical bits on all ranks" } else { "bits may differ between ranks" };
+    let _ = writeln!(out, "verified: operands {}, {bits}", plan.order);
+    let _ = writeln!(
+        out,
+        "{} rounds, {} messages, {} port(s), {} buffer(s)",
+        c.rounds, c.messages, plan.ports, plan.buffers
+    );
+    let _ = writeln!(
+        out,
+        "blocks sent by the busiest rank {}, reduced {}; on the critical path {} and {}; largest message {}",
+        c.max_blocks_sent,
+        c.max_blocks_reduced,
+        c.critical_blocks_sent,
+        c.critical_blocks_reduced,
+        c.max_message_blocks
+    );
+    if let Some(m) = elements {
+        let (sent, reduced) = (plan.max_elements_sent(m), plan.max_elements_reduced(m));
+        let _ = writeln!(out, "of {m} elements the busiest rank sends {sent} and reduces {reduced}");
+    }
+    if let Some(links) = links {
+        let _ = writeln!(out, "{links}");
+    }
+    let mut rows = Table::new();
+    rows.load_preset(presets::NOTHING);
+    let mut header = vec!["round", "from", "to", "buffers", "action", "blocks"];
+    header.extend(elements.map(|_| "elements"));
+    rows.set_header(header);
+    let (mut last, mut count) = (None, 0);
+    let mut add = |round: i32, from: usize, to: String, buffers: (usize, usize), what: Action, blocks| {
+        let buffers = format!("{} → {}", buffers.0, buffers.1);
+        count += 1;
+        if count > ROWS {
+            return;
+        }
+        let shown = if last == Some(round) { String::new() } else { round.to_string() };
+        last = Some(round);
+        let mut row = vec![shown, from.to_string(), to, buffers, action(what).to_string()];
+        row.push(format!("{blocks}"));
+        row.extend(elements.map(|m| elements_in(blocks, plan.blocks, m).to_string()));
+        rows.add_row(row);
+    };
+    let messages = plan.messages()?;
+    let mut messages = messages.iter().peekable();
+    let mut rest: Vec<_> = plan.programs.iter().map(|program| program.iter().peekable()).collect();
+    for round in -1..plan.rounds as i32 {
+        while let Some(m) = messages.next_if(|m| m.round == round) {
+            let Message { from, to, source, target, action, blocks, .. } = m;
+            add(round, *from, to.to_string(), (*source, *target), *action, blocks);
+        }
+        for (rank, program) in rest.iter_mut().enumerate() {
+            while let Some(timed) = program.next_if(|t| t.round == round) {
+                let (source, target, blocks, what) = match &timed.step {
+                    Step::Copy { source, target, blocks } => (source, target, blocks, Action::Copy),
+                    Step::Reduce { source, target, blocks, side } => (source, target, blocks, Action::Reduce(*side)),
+                    Step::Send { .. } | Step::Receive { .. } | Step::ReceiveReduce { .. } => continue,
+                };
+                add(round, rank, "itself".to_string(), (*source as usize, *target as usize), what, blocks);
+            }
+        }
+    }
+    let _ = writeln!(out, "{rows}");
+    if count > ROWS {
+        let _ = writeln!(out, "{} steps more; --format json has all of them", count - ROWS);
+    }
+    Ok(out)
+}
+
+fn action(action: Action) -> &'static str {
+    match action {
+        Action::Copy => "copy",
+        Action::Reduce(Side::Left) => "incoming ⊕ own",
+        Action::Reduce(Side::Right) => "own ⊕ incoming",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: PlanArgs,
+    }
+
+    fn answer(line: &str) -> Result<String, String> {
+        let args = Line::try_parse_from(format!("plan {line}").split(' ')).map_err(|e| e.to_string())?.args;
+        let answer = if args.best { best(&args) } else { show(&args) };
+        answer.map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn every_format_shows_the_plan() {
+        for r in [0, 1, 3] {
+            let text = answer(&format!("butterfly --ranks 7 --r {r} --elements 100")).unwrap();
+            assert!(text.contains("7 ranks") && text.contains(&format!("{} rounds", 6 - r)), "{text}");
+        }
+        assert!(answer("ring --ranks 3 --format svg").unwrap().starts_with("<svg"));
+        let json = answer("ring --ranks 3 --format json").unwrap();
+        assert_eq!(Plan::from_json(&json).unwrap().ranks(), 3);
+    }
+
+    #[test]
+    fn the_best_command_can_be_run() {
+        let line = "--best --ranks 48 --bytes 64Ki --alpha 3e-5 --beta 1e-8 --gamma 2e-10";
+        let json: serde_json::Value = serde_json::from_str(&answer(&format!("{line} --format json")).unwrap()).unwrap();
+        let entries = json.as_array().unwrap();
+        assert_eq!(entries.len(), best::SHOWN);
+        for entry in entries {
+            let command = entry["command"].as_str().unwrap().strip_prefix("earlybird plan ").unwrap();
+            let shown = answer(&format!("{command} --consistency identical")).unwrap();
+            assert!(shown.contains(&format!("\n{} rounds", entry["rounds"])), "{command}");
+        }
+        assert!(answer(line).unwrap().contains("fastest first"));
+        let levels = answer(&format!("{line} --ranks-per-node 8 --inside-alpha 5e-7 --inside-beta 1e-10")).unwrap();
+        assert!(levels.contains("two levels") && levels.contains("smp-butterfly"), "{levels}");
+    }
+
+    #[test]
+    fn requests_without_sense_are_refused() {
+        for (line, part) in [
+            ("--ranks 4", "required"),
+            ("ring", "--ranks"),
+            ("rong --ranks 4", "there is no algorithm"),
+            ("ring --ranks 4 --best --bytes 1 --alpha 1 --beta 1 --gamma 1", "cannot be used"),
+            ("--best --ranks 4 --bytes 1", "--alpha"),
+            ("--best --ranks 4 --bytes 1K --alpha 1 --beta 1 --gamma 1", "4Ki"),
+            ("--best --ranks 4 --bytes 1 --alpha -1 --beta 1 --gamma 1", "unexpected argument"),
+            ("--best --ranks 4 --bytes 1 --alpha nan --beta 1 --gamma 1", "seconds"),
+            ("--best --ranks 4 --bytes 1 --alpha 1 --beta 1 --gamma 1 --r 1", "tries all"),
+            ("--best --ranks 0 --bytes 1 --alpha 1 --beta 1 --gamma 1", "at least 1"),
+            ("--best --ranks 4 --bytes 1 --alpha 1 --beta 1 --gamma 1 --ranks-per-node 2", "tries all"),
+            (
+                "--best --ranks 4 --bytes 1 --alpha 1 --beta 1 --gamma 1 --inside-alpha 1 --inside-beta 1",
+                "--ranks-per-node",
+            ),
+            ("ring --ranks 4 --bytes 4", "--best"),
+            ("ring --ranks 4 --r 1", "does not use r"),
+            ("ring --ranks 4 --topology /nowhere/at/all", "cannot read"),
+            ("ring --ranks 4 --format svg --elements 5", "svg"),
+            ("census --ranks 7 --consistency identical", "not admitted"),
+            ("ring --ranks 4 --contract gather", "expected allreduce"),
+        ] {
+            let refused = answer(line).expect_err(line);
+            assert!(refused.contains(part), "{line}: {refused}");
+        }
+        assert!(answer("census --ranks 7 --consistency per-rank").is_ok());
+    }
+}

@@ -1,0 +1,106 @@
+//! `earlybird plan --best`: which allreduce is the fastest for given costs, and the commands that print the candidates.
+
+use super::{Format, PlanArgs, params, usage};
+use comfy_table::{Table, presets};
+use earlybird_hier::PlanError;
+use earlybird_hier::admit::OpTraits;
+use earlybird_hier::choose::{Choice, Model, ranking};
+use earlybird_hier::levels::{Levels, Predicted};
+
+/// Candidates shown.
+pub(super) const SHOWN: usize = 10;
+
+pub(super) fn best(args: &PlanArgs) -> Result<String, PlanError> {
+    let mut given = params(args).given();
+    let two_levels = args.inside_alpha.zip(args.inside_beta).zip(args.ranks_per_node);
+    given.retain(|name| *name != "ranks-per-node" || two_levels.is_none());
+    given.extend(args.contract.map(|_| "contract"));
+    given.extend(args.root.map(|_| "root"));
+    given.extend(args.topology.as_ref().map(|_| "topology"));
+    given.extend(args.elements.map(|_| "elements"));
+    if let Some(parameter) = given.first() {
+        return Err(usage(parameter, "given", "nothing beside --best, which tries all of them"));
+    }
+    if args.ranks == 0 {
+        return Err(usage("ranks", 0, "at least 1"));
+    }
+    let (Some(bytes), Some(alpha), Some(beta), Some(gamma)) = (args.bytes, args.alpha, args.beta, args.gamma) else {
+        return Err(usage("best", "no costs", "--bytes, --alpha, --beta and --gamma"));
+    };
+    let mut model = Model::linear(alpha, beta, gamma);
+    model.port_s = args.port_cost.unwrap_or(alpha);
+    let consistency = args.consistency.unwrap_or_default();
+    // a sum of floating-point numbers, the common case: commutative, and it rounds
+    let op = OpTraits { commutative: true, exact: false };
+    if let Some(((inside_alpha, inside_beta), ranks_per_node)) = two_levels {
+        let inside = Model::linear(inside_alpha, inside_beta, gamma);
+        let levels = Levels { ranks_per_node, inside, between: model };
+        let found = levels.ranking(args.ranks, bytes as f64, op, consistency)?;
+        return predictions(args, bytes, &found);
+    }
+    let choices = ranking(args.ranks, bytes as f64, op, consistency, &model, SHOWN);
+    match args.format {
+        Format::Table => Ok(choices_table(args, bytes, &choices)),
+        Format::Json => Ok(choices_json(&choices)),
+        Format::Svg => Err(usage("format", "svg", "table or json with --best")),
+    }
+}
+
+fn command(choice: &Choice) -> String {
+    format!("earlybird plan {} {}", choice.algorithm, choice.params.to_arguments())
+}
+
+fn choices_table(args: &PlanArgs, bytes: u64, choices: &[Choice]) -> String {
+    let mut rows = Table::new();
+    rows.load_preset(presets::NOTHING);
+    rows.set_header(["predicted us", "rounds", "sent (of m)", "reduced (of m)", "ports", "command"]);
+    for choice in choices {
+        let c = &choice.cost;
+        let share = |blocks: usize| format!("{:.3}", blocks as f64 / c.blocks as f64);
+        rows.add_row([
+            format!("{:.1}", choice.seconds * 1e6),
+            c.rounds.to_string(),
+            share(c.sent),
+            share(c.reduced),
+            c.ports.to_string(),
+            command(choice),
+        ]);
+    }
+    format!("allreduce of {bytes} bytes over {} ranks, fastest first\n{rows}\n", args.ranks)
+}
+
+fn predictions(args: &PlanArgs, bytes: u64, found: &[Predicted]) -> Result<String, PlanError> {
+    let command = |p: &Predicted| format!("earlybird plan {} {}", p.algorithm, p.params.to_arguments());
+    match args.format {
+        Format::Svg => Err(usage("format", "svg", "table or json with --best")),
+        Format::Json => {
+            let entry = |p: &Predicted| serde_json::json!({ "algorithm": p.algorithm, "command": command(p), "seconds": p.seconds });
+            Ok(format!("{}\n", serde_json::Value::from(found.iter().map(entry).collect::<Vec<_>>())))
+        }
+        Format::Table => {
+            let mut rows = Table::new();
+            rows.load_preset(presets::NOTHING).set_header(["predicted us", "command"]);
+            for p in found {
+                rows.add_row([format!("{:.1}", p.seconds * 1e6), command(p)]);
+            }
+            Ok(format!("allreduce of {bytes} bytes over {} ranks on two levels, fastest first\n{rows}\n", args.ranks))
+        }
+    }
+}
+
+fn choices_json(choices: &[Choice]) -> String {
+    let entry = |choice: &Choice| {
+        let c = &choice.cost;
+        serde_json::json!({
+            "algorithm": choice.algorithm,
+            "command": command(choice),
+            "seconds": choice.seconds,
+            "rounds": c.rounds,
+            "blocks": c.blocks,
+            "critical_blocks_sent": c.sent,
+            "critical_blocks_reduced": c.reduced,
+            "ports": c.ports,
+        })
+    };
+    format!("{}\n", serde_json::Value::from(choices.iter().map(entry).collect::<Vec<_>>()))
+}
