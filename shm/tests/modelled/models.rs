@@ -103,7 +103,7 @@ models! {
     two_plans_3: "one proposes chain, two leader, 3 ranks, once", upto(1), Some(upto(2)),
         Scenario::new(Leader, 3, ONE).proposes(1, Chain);
 
-    mismatch_flat_2: "different calls, flat, 2 ranks, once", ALL, None, Scenario::new(Flat, 2, ONE).stranger(1);
+    mismatch_flat_2: "different calls, flat, 2 ranks, once", upto(3), Some(ALL), Scenario::new(Flat, 2, ONE).stranger(1);
     mismatch_flat_pieces_2: "different calls, flat with deposits, 2 ranks, second operation", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, TWO).epochs(2).stranger(1);
     mismatch_lanes_2: "different calls, one flat and one chain, 2 ranks, once", upto(3), Some(ALL),
