@@ -186,8 +186,6 @@ impl Board for Mapped {
     fn futex_wake(&self, word: &AtomicU32) {
         let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
     }
-    #[inline(always)]
-    fn changed(&self) {}
 
     fn is_gone(&self, rank: usize) -> bool {
         !self.segment.is_alive(rank) || self.segment.has_left(rank)

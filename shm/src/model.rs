@@ -190,7 +190,6 @@ impl Board for Heap {
     fn futex_wake(&self, _word: &AtomicU32) {
         words::wake();
     }
-    fn changed(&self) {}
     fn watch(&self, watch: Watch) {
         match watch {
             Watch::Start => words::start(self.rank),

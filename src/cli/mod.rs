@@ -5,6 +5,7 @@
 mod bench;
 mod demo;
 mod lineup;
+mod plan;
 mod run;
 
 use clap::{Parser, Subcommand};
@@ -29,6 +30,7 @@ struct Arguments {
 enum Command {
     Bench(Box<bench::BenchArgs>),
     Demo(demo::DemoArgs),
+    Plan(Box<plan::PlanArgs>),
     Run(run::RunArgs),
 }
 
@@ -41,6 +43,7 @@ pub fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Bench(args) => bench::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Run(args) => run::run(&args),
     }
 }

@@ -30,7 +30,6 @@ impl<B: Board> Operation<'_, B> {
         match arrivals.compare_exchange(previous.0, first.0, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => {
                 *previous = first.full(self.ranks);
-                self.board.changed();
                 Ok(Arrival { place: 0, plan: proposal })
             }
             Err(found) => {
@@ -43,7 +42,6 @@ impl<B: Board> Operation<'_, B> {
                 }
                 let before = ArrivalWord(arrivals.fetch_add(1, Ordering::Relaxed));
                 *previous = before.full(self.ranks);
-                self.board.changed();
                 match Algorithm::from_code(before.plan()) {
                     Some(plan) => Ok(Arrival { place: before.count(), plan }),
                     None => Err(self.corrupt()),

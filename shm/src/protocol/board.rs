@@ -114,8 +114,6 @@ pub trait Board {
     fn futex_wait(&self, word: &AtomicU32, expected: u32, timeout_ns: u64);
     /// Wakes every sleeper on `word`.
     fn futex_wake(&self, word: &AtomicU32);
-    /// Tells a model that a polled word changed; nothing in shipping code.
-    fn changed(&self);
     /// Says which reads a blocked rank is to be woken for.
     #[cfg(earlybird_loom)]
     fn watch(&self, watch: Watch);

@@ -97,7 +97,6 @@ fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> O
     let chunk = board.chunk(area, i);
     let busy = FoldWord::busy(epoch, me, count).0;
     chunk.compare_exchange(word.0, busy, SyncPoint::ClaimAcquire.order(), Ordering::Relaxed).ok()?;
-    board.changed();
     board.step(Step::Claimed);
     let completes = count + 1 == ranks;
     let at = Place::Accumulator { area, chunk: i, offset: pieces.offset(i) };
@@ -108,7 +107,6 @@ fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> O
     });
     board.step(Step::Folded);
     chunk.store(FoldWord::open(epoch, me, count + 1).0, SyncPoint::ChunkRelease.order());
-    board.changed();
     if completes {
         board.step(Step::Published);
     } else if call.bytes() <= HAND_ON_BYTES && !op.patience.oversubscribed && !op.all_arrived() {

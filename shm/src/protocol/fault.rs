@@ -115,7 +115,6 @@ impl<B: Board> Operation<'_, B> {
             Ok(_) => poison,
             Err(earlier) => PoisonWord(earlier),
         };
-        board.changed();
         for slot in 0..SLOTS {
             self.wake_slot(slot);
         }

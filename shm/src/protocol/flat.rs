@@ -31,7 +31,6 @@ fn inline<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let place = |rank| Place::Inline { slot, rank };
     board.write(place(me), |line| call.give_few(line));
     board.line(slot, me).entered.store(mark, SyncPoint::DepositRelease.order());
-    board.changed();
     board.step(Step::Entered);
     for rank in (0..ranks).filter(|r| *r != me) {
         // The mark is the flag of the payload: comparing it whole checks the signature for free.
@@ -65,7 +64,6 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let line = board.line(slot, me);
     let mark = word::entered(epoch, call.hash());
     line.entered.store(mark, SyncPoint::CallRelease.order());
-    board.changed();
     board.step(Step::Entered);
     op.until_all_left(super::board::AREAS)?;
     op.reserve(Need { accumulator: 0, deposit: call.bytes() })?;
@@ -73,7 +71,6 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     for i in 0..pieces.number {
         board.write(place(me, i), |deposit| call.give(deposit, &pieces, i));
         line.deposited.store(word::deposited(epoch, call.hash(), i + 1), SyncPoint::DepositRelease.order());
-        board.changed();
     }
     board.step(Step::Deposited);
     if !op.patience.oversubscribed && (0..ranks).any(|r| entered(board, slot, r, epoch).is_none()) {

@@ -53,7 +53,6 @@ impl<B: Board> Operation<'_, B> {
         }
         let mark = word::deposited(self.epoch, self.call.hash(), WHOLE);
         board.line(self.slot, me).deposited.store(mark, SyncPoint::DepositRelease.order());
-        board.changed();
         board.step(Step::Deposited);
     }
 
@@ -93,7 +92,6 @@ impl<B: Board> Operation<'_, B> {
             if claimed.is_err() {
                 continue;
             }
-            self.board.changed();
             self.board.step(Step::Claimed);
             self.collect(count, mine);
             mine &= !self.ready.contains(&me);
@@ -101,7 +99,6 @@ impl<B: Board> Operation<'_, B> {
             self.board.step(Step::Folded);
             let open = FoldWord::open(epoch, me, count).0;
             self.board.fold_word(area).store(open, SyncPoint::ChunkRelease.order());
-            self.board.changed();
             if count == ranks {
                 return Ok(true);
             }

@@ -98,7 +98,6 @@ impl<B: Board> Member<B> {
         } else {
             line.arrived_ns.store(board.now_ns(), Ordering::Relaxed);
             line.entered.store(word::entered(epoch, call.hash()), SyncPoint::CallRelease.order());
-            board.changed();
             board.step(Step::Entered);
             let arrival = op.arrive(&mut self.arrivals[slot])?;
             (report.algorithm, report.place) = (arrival.plan, Some(arrival.place));
@@ -165,7 +164,6 @@ impl<B: Board> Operation<'_, B> {
         }
         let yields = self.patience.oversubscribed && self.somebody_waits_here();
         self.board.left(self.me).store(self.epoch, SyncPoint::LeftRelease.order());
-        self.board.changed();
         self.board.step(Step::Left);
         if yields {
             self.board.give_way();

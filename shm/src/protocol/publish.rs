@@ -27,7 +27,6 @@ impl<B: Board> Operation<'_, B> {
     pub(super) fn publish(&mut self, i: usize) {
         let word = FoldWord::open(self.epoch, self.me, self.ranks);
         self.board.chunk(self.area, i).store(word.0, SyncPoint::ChunkRelease.order());
-        self.board.changed();
         self.board.step(Step::Published);
         self.wake();
     }

@@ -65,8 +65,8 @@ macro_rules! models {
 models! {
     flat_2_once: "flat, 2 ranks, once", ALL, None, Scenario::new(Flat, 2, ONE);
     flat_2: "flat, 2 ranks, reuse", upto(4), Some(ALL), Scenario::new(Flat, 2, ONE).epochs(2);
-    flat_pieces_2_once: "flat with 2 deposited pieces, 2 ranks, once", ALL, None, Scenario::new(Flat, 2, TWO);
-    flat_pieces_2: "flat with 2 deposited pieces, 2 ranks, reuse", upto(3), Some(upto(4)),
+    flat_pieces_2_once: "flat with 2 deposited pieces, 2 ranks, once", upto(3), Some(upto(5)), Scenario::new(Flat, 2, TWO);
+    flat_pieces_2: "flat with 2 deposited pieces, 2 ranks, reuse", upto(1), Some(upto(2)),
         Scenario::new(Flat, 2, TWO).epochs(2);
     flat_3_once: "flat, 3 ranks, once", upto(2), Some(upto(3)), Scenario::new(Flat, 3, ONE);
     flat_3: "flat, 3 ranks, reuse", upto(1), Some(upto(2)), Scenario::new(Flat, 3, ONE).epochs(2);
@@ -103,8 +103,8 @@ models! {
     two_plans_3: "one proposes chain, two leader, 3 ranks, once", upto(1), Some(upto(2)),
         Scenario::new(Leader, 3, ONE).proposes(1, Chain);
 
-    mismatch_flat_2: "different calls, flat, 2 ranks, once", ALL, None, Scenario::new(Flat, 2, ONE).stranger(1);
-    mismatch_flat_pieces_2: "different calls, flat with deposits, 2 ranks, second operation", upto(2), Some(upto(3)),
+    mismatch_flat_2: "different calls, flat, 2 ranks, once", upto(3), Some(ALL), Scenario::new(Flat, 2, ONE).stranger(1);
+    mismatch_flat_pieces_2: "different calls, flat with deposits, 2 ranks, second operation", upto(1), Some(upto(2)),
         Scenario::new(Flat, 2, TWO).epochs(2).stranger(1);
     mismatch_lanes_2: "different calls, one flat and one chain, 2 ranks, once", upto(3), Some(ALL),
         Scenario::new(Flat, 2, ONE).proposes(1, Chain).stranger(1);
