@@ -15,7 +15,7 @@ use super::operation::{Operation, Stop};
 use super::step::Step;
 use super::wait::Wake;
 use super::word;
-use crate::sync::{Ordering, SyncPoint};
+use crate::sync::SyncPoint;
 
 /// Bytes after which a deposit too large for the line announces its progress.
 const PIECE_BYTES: usize = if cfg!(earlybird_loom) { 64 } else { 8 * 1024 };
@@ -62,8 +62,7 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, epoch, slot, area, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.area, op.me, op.ranks);
     let pieces = Pieces::cut(call.count, call.element_bytes, PIECE_BYTES, word::MAX_PIECES);
     let line = board.line(slot, me);
-    let mark = word::entered(epoch, call.hash());
-    line.entered.store(mark, SyncPoint::CallRelease.order());
+    line.entered.store(word::entered(epoch, call.hash()), SyncPoint::CallRelease.order());
     board.step(Step::Entered);
     op.until_all_left(super::board::AREAS)?;
     op.reserve(Need { accumulator: 0, deposit: call.bytes() })?;
@@ -73,7 +72,8 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
         line.deposited.store(word::deposited(epoch, call.hash(), i + 1), SyncPoint::DepositRelease.order());
     }
     board.step(Step::Deposited);
-    if !op.patience.oversubscribed && (0..ranks).any(|r| entered(board, slot, r, epoch).is_none()) {
+    let there = |r| has_deposited(board, slot, r, epoch, call.hash(), 1);
+    if !op.patience.oversubscribed && !(0..ranks).all(there) {
         // Somebody is still away, so there is time: see `chain`.
         for i in 0..pieces.number {
             board.hand_on(place(me, i), pieces.bytes(i));
@@ -83,10 +83,6 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
         for rank in 0..ranks {
             if rank != me {
                 op.until_deposited(rank, i + 1)?;
-                // The mark was stored before the deposit that has been seen. Nobody may fold another call's payload.
-                if i == 0 && board.line(slot, rank).entered.load(Ordering::Relaxed) != mark {
-                    return Err(op.mismatch(rank));
-                }
             }
             board.read(place(rank, i), |deposit| match rank {
                 0 => call.take(deposit, &pieces, i),
