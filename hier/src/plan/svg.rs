@@ -3,7 +3,8 @@
 //! Time runs to the right. Each column is a state, each line in it one buffer of a rank, each cell a block: white if
 //! undefined, darker the more ranks have contributed, green when it is what the contract wants. A frame says how the
 //! cell came by its value in the round before, a bar under it that it is sent in the round after; beside each arrow's
-//! start stand the blocks it carries. Plans of up to nine ranks name the contributors.
+//! start stand the blocks it carries. Plans of up to nine ranks name the contributors. A long plan goes on below, where
+//! the last state is repeated.
 
 use super::{Action, Blocks, Contract, Message, Plan, pair};
 use crate::error::PlanError;
@@ -16,6 +17,8 @@ const MAX_CELLS: usize = 200_000;
 const LINE_HEIGHT: usize = 14;
 const RANK_GAP: usize = 10;
 const ARROW_WIDTH: usize = 80;
+/// Rounds that would go beyond this width go on below.
+const WIDTH: usize = 1600;
 const LEFT: usize = 64;
 const TOP: usize = 74;
 /// Longest list of blocks written beside an arrow; the tooltip has all of it.
@@ -47,15 +50,20 @@ pub fn svg(plan: &Verified<Plan>) -> Result<String, PlanError> {
     }
     let messages = plan.messages()?;
     let rounds: Vec<&[Message]> = messages.chunk_by(|a, b| a.round == b.round).collect();
-    let drawing = Drawing::of(plan, &states, &messages);
+    let mut drawing = Drawing::of(plan, &states, &messages);
     let mut out = String::new();
     drawing.open(&mut out);
-    for (column, state) in states.iter().enumerate() {
-        let of = |round: i32| rounds.iter().find(|ms| ms[0].round == round).copied().unwrap_or_default();
-        let (arrived, sent) = (of(column as i32 - 1), of(column as i32));
-        let previous = column.checked_sub(1).map(|c| &states[c]);
-        drawing.state(&mut out, column, state, &frames(state, previous, arrived));
-        drawing.messages(&mut out, column, sent);
+    for band in 0..drawing.bands() {
+        let last = drawing.start(&mut out, band);
+        for column in drawing.first..=last {
+            let of = |round: i32| rounds.iter().find(|ms| ms[0].round == round).copied().unwrap_or_default();
+            let previous = column.checked_sub(1).map(|c| &states[c]);
+            let frames = frames(&states[column], previous, of(column as i32 - 1));
+            drawing.state(&mut out, column, &states[column], &frames);
+            if column < last {
+                drawing.messages(&mut out, column, of(column as i32));
+            }
+        }
     }
     out.push_str("</svg>\n");
     Ok(out)
@@ -94,6 +102,10 @@ struct Drawing<'a> {
     cell: usize,
     gutter: usize,
     column: usize,
+    rounds_per_band: usize,
+    // where the band being drawn starts
+    first: usize,
+    top: usize,
 }
 
 impl<'a> Drawing<'a> {
@@ -102,15 +114,33 @@ impl<'a> Drawing<'a> {
         let longest = states.iter().flat_map(|s| s.0.values()).map(|from| name(from, plan.ranks()).len()).max();
         let cell = if named { 6 * longest.unwrap_or(0) + 8 } else { 8 };
         let gutter = 6 + 5 * messages.iter().map(|m| label(&[&m.blocks]).chars().count()).max().unwrap_or(0);
-        Self { plan, named, cell, gutter, column: cell * plan.blocks + gutter + ARROW_WIDTH }
+        let column = cell * plan.blocks + gutter + ARROW_WIDTH;
+        let rounds_per_band = (WIDTH.saturating_sub(LEFT + cell * plan.blocks) / column).max(1);
+        Self { plan, named, cell, gutter, column, rounds_per_band, first: 0, top: TOP }
+    }
+
+    fn bands(&self) -> usize {
+        self.plan.rounds.div_ceil(self.rounds_per_band).max(1)
+    }
+
+    fn band_height(&self) -> usize {
+        self.plan.ranks() * (self.plan.buffers * LINE_HEIGHT + RANK_GAP) + 24
+    }
+
+    /// Starts a band, with its headings; the last of its states.
+    fn start(&mut self, out: &mut String, band: usize) -> usize {
+        (self.first, self.top) = (band * self.rounds_per_band, TOP + band * self.band_height());
+        let last = (self.first + self.rounds_per_band).min(self.plan.rounds);
+        self.headings(out, last);
+        last
     }
 
     fn y(&self, rank: usize, buffer: usize) -> usize {
-        TOP + rank * (self.plan.buffers * LINE_HEIGHT + RANK_GAP) + buffer * LINE_HEIGHT
+        self.top + rank * (self.plan.buffers * LINE_HEIGHT + RANK_GAP) + buffer * LINE_HEIGHT
     }
 
     fn x(&self, column: usize, block: usize) -> usize {
-        LEFT + column * self.column + block * self.cell
+        LEFT + (column - self.first) * self.column + block * self.cell
     }
 
     fn open(&self, out: &mut String) {
@@ -124,8 +154,8 @@ impl<'a> Drawing<'a> {
         let legend = "frame: reduced, copied, changed locally · bar: sent next · green: complete";
         // a letter of the headings takes 8 and 6.7 units at most
         let text = (8 * title.chars().count()).max(7 * facts.chars().count()).max(7 * legend.chars().count());
-        let width = (self.x(plan.rounds, plan.blocks) + 10).max(16 + text);
-        let height = self.y(plan.ranks(), 0) + 4;
+        let width = (self.x(self.rounds_per_band.min(plan.rounds), plan.blocks) + 10).max(16 + text);
+        let height = TOP + self.bands() * self.band_height() - 20;
         let _ = write!(
             out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
@@ -140,6 +170,11 @@ impl<'a> Drawing<'a> {
             escape(&title),
             escape(&facts),
         );
+    }
+
+    /// Names of ranks, buffers and rounds.
+    fn headings(&self, out: &mut String, last: usize) {
+        let plan = self.plan;
         for rank in 0..plan.ranks() {
             let _ = writeln!(out, "<text x=\"8\" y=\"{}\">rank {rank}</text>", self.y(rank, 0) + 10);
             for buffer in (0..plan.buffers).filter(|_| plan.buffers > 1) {
@@ -152,16 +187,16 @@ impl<'a> Drawing<'a> {
                 );
             }
         }
-        for round in 0..plan.rounds {
+        for round in self.first..last {
             let x = self.x(round, plan.blocks) + (self.gutter + ARROW_WIDTH) / 2;
-            let _ = writeln!(out, "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\">round {round}</text>", TOP - 6);
+            let _ = writeln!(out, "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\">round {round}</text>", self.top - 6);
         }
     }
 
     fn state(&self, out: &mut String, column: usize, state: &State, frames: &BTreeMap<Cell, &str>) {
         for block in (0..self.plan.blocks).filter(|_| self.named) {
             let x = self.x(column, block) + self.cell / 2;
-            let y = TOP - 4;
+            let y = self.top - 4;
             let _ = writeln!(
                 out,
                 "<text x=\"{x}\" y=\"{y}\" font-size=\"7\" text-anchor=\"middle\" fill=\"#777777\">{block}</text>"
