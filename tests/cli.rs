@@ -4,6 +4,8 @@
 mod bench;
 #[path = "cli/demo.rs"]
 mod demo;
+#[path = "cli/plan.rs"]
+mod plan;
 #[path = "cli/run.rs"]
 mod run;
 

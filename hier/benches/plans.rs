@@ -8,9 +8,14 @@ use earlybird_hier::verify::verify;
 use std::hint::black_box;
 
 fn plans(c: &mut Criterion) {
-    for (name, ranks) in
-        [("butterfly", 48), ("butterfly", 300), ("ring", 48), ("ring", 300), ("recursive-doubling", 300)]
-    {
+    for (name, ranks) in [
+        ("butterfly", 48),
+        ("butterfly", 300),
+        ("ring", 48),
+        ("ring", 300),
+        ("pre-reduced-ring", 48),
+        ("recursive-doubling", 300),
+    ] {
         let params = Params::ranks(ranks);
         c.bench_function(&format!("build {name} {ranks}"), |b| b.iter(|| schedule::build(name, black_box(&params))));
         let plan = schedule::build(name, &params).expect("defined for all ranks");

@@ -181,6 +181,23 @@ fn both_ways(p: usize, segments: usize) -> usize {
     (p - 2 + segments).saturating_sub(p)
 }
 
+/// Pre-reduced ring of `segments` with the last `late` ranks late; for p = 1 nothing is late.
+pub fn prereduced_ring(p: usize, segments: usize, late: usize) -> Cost {
+    if p == 1 {
+        return one_port(segments, 0, 0, 0);
+    }
+    let before = if p - late > 1 { p - late + segments - 2 } else { 0 };
+    let rounds = before + prereduced_ring_tail(p, segments, late);
+    // beyond p segments, results reach late ranks that still pass partial segments on: two segments on one link
+    let shared = if late > 1 && segments > p { late + segments - p - 2 } else { 0 };
+    one_port(segments, rounds, rounds + shared, before + segments + late - 1)
+}
+
+/// Rounds of a pre-reduced ring in which its late ranks take part, the last ones of the plan.
+pub fn prereduced_ring_tail(p: usize, segments: usize, late: usize) -> usize {
+    segments + late + p - 2
+}
+
 /// Binomial reduce and broadcast.
 pub fn binomial(p: usize) -> Cost {
     one_port(1, 2 * ceil_log2(p), 2 * ceil_log2(p), ceil_log2(p))

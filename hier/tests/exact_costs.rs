@@ -44,6 +44,13 @@ fn one_formula_per_schedule() {
             let params = Params { segments: Some(segments), ports: Some(ports), ..base() };
             same("chain", params, cost::chain(p, segments, ports));
         }
+        for segments in [1, 2, 5, p, p + 1, 2 * p] {
+            for late in [1, 2, p / 2, p.saturating_sub(2), p - 1] {
+                let given = (1..p).contains(&late).then_some(late);
+                let params = Params { segments: Some(segments), late: given, ..base() };
+                same("pre-reduced-ring", params, cost::prereduced_ring(p, segments, given.unwrap_or(1)));
+            }
+        }
     }
 }
 
@@ -299,4 +306,38 @@ fn two_levels_add_their_rounds() {
 fn spread_blocks_keep_intervals_balanced() {
     let plan = schedule::build("butterfly", &Params::ranks(12)).unwrap();
     assert_eq!((plan.max_elements_sent(100), plan.max_elements_reduced(100)), (184, 92));
+}
+
+#[test]
+fn late_ranks_of_a_pre_reduced_ring_act_last_and_hold_up_nobody_before() {
+    for p in 2..=33usize {
+        let order = common::shuffled(p);
+        for late in [1, 2, p / 2, p - 1].into_iter().filter(|late| (1..p).contains(late)) {
+            for segments in [1, 3, p, 4 * p] {
+                let params = Params {
+                    segments: Some(segments),
+                    late: Some(late),
+                    order: Some(order.clone()),
+                    ..Params::ranks(p)
+                };
+                let plan = schedule::build("pre-reduced-ring", &params).unwrap();
+                let tail = cost::prereduced_ring_tail(p, segments, late);
+                let start = (plan.rounds - tail) as i32;
+                let is_late = |rank: usize| order[p - late..].contains(&rank);
+                let messages = plan.messages().unwrap();
+                for m in &messages {
+                    assert!(m.round >= start || !(is_late(m.from) || is_late(m.to)), "{params:?}: {m:?}");
+                    let place = order.iter().position(|rank| *rank == m.from).unwrap();
+                    assert_eq!(m.to, order[(place + 1) % p], "only neighbours of the ring");
+                }
+                // before the late ranks act, every fold among the early ones is done
+                let done = messages.iter().filter(|m| m.round < start).count();
+                assert_eq!(done, segments * (p - late - 1), "{params:?}");
+                assert_eq!(messages.len(), 2 * segments * (p - 1));
+            }
+        }
+    }
+    // 8 ranks, one late: after its arrival a ring takes 14 rounds of 1/8, this one 39 of 1/32
+    let cost = cost::prereduced_ring(8, 32, 1);
+    assert_eq!((cost.rounds, cost.sent, cost.reduced, cost::prereduced_ring_tail(8, 32, 1)), (76, 76, 69, 39));
 }

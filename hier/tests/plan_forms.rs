@@ -110,10 +110,15 @@ fn drawings_show_every_message_and_every_complete_block() {
         let drawing = svg(&plan).unwrap();
         assert_eq!(drawing.matches("<line ").count(), plan.counters().messages);
         // the last state is complete in the result buffer of every rank
-        let complete = drawing.matches("0123456</text>").count();
+        let complete = drawing.matches("all</text>").count();
         assert!(complete >= 7 * 7, "{complete}");
+        assert!(drawing.matches("0, 1, 2, 3, 4, 5, 6</title>").count() >= complete, "tooltips name everybody");
         assert!(drawing.ends_with("</svg>\n"));
     }
+    // names may come from a file: they must not end the document's elements
+    let mut plan = schedule::build("ring", &Params::ranks(3)).unwrap();
+    plan.algorithm = "<a> & b".to_string();
+    assert!(svg(&verify(plan).unwrap()).unwrap().contains("&lt;a&gt; &amp; b allreduce"));
     let large = verify(schedule::build("ring", &Params::ranks(128)).unwrap()).unwrap();
     assert!(matches!(svg(&large), Err(PlanError::Parameter { parameter: "format", .. })));
 }

@@ -24,7 +24,8 @@ const ROWS: usize = 20_000;
 #[derive(Debug, Args)]
 pub struct PlanArgs {
     /// The schedule: ring butterfly recursive-doubling halving-doubling elimination-3-2 elimination-2-1 odd-ring
-    /// cyclic-shift radix prefix census chain binomial rsg smp-binomial smp-butterfly dissemination bruck direct
+    /// cyclic-shift radix prefix census chain pre-reduced-ring binomial rsg smp-binomial smp-butterfly dissemination bruck
+    /// direct
     #[arg(required_unless_present = "best", conflicts_with = "best")]
     name: Option<String>,
     /// Number of ranks
@@ -60,9 +61,12 @@ pub struct PlanArgs {
     /// Ranks a rank may send to in a round
     #[arg(long, value_name = "K")]
     ports: Option<usize>,
-    /// Segments of a chain
+    /// Segments of a chain or a pre-reduced ring
     #[arg(long, value_name = "K")]
     segments: Option<usize>,
+    /// How many of the last ranks of the order of arrival are late
+    #[arg(long, value_name = "K")]
+    late: Option<usize>,
     /// Keep rank order
     #[arg(long)]
     keep_order: bool,
@@ -180,6 +184,7 @@ fn params(args: &PlanArgs) -> Params {
         target: args.target,
         ports: args.ports,
         segments: args.segments,
+        late: args.late,
         keep_order: args.keep_order,
         ranks_per_node: args.ranks_per_node,
         order: args.order.clone(),

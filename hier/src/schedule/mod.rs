@@ -26,6 +26,7 @@ mod latency;
 mod odd_ring;
 mod params;
 mod prefix;
+mod prereduced_ring;
 mod recursive_doubling;
 mod ring;
 mod rsg;
@@ -121,6 +122,13 @@ pub const ALGORITHMS: &[Algorithm] = &[
         ["order", "segments", "ports"],
         [Allreduce, Reduce, Broadcast],
         chain::plan
+    ),
+    algorithm!(
+        "pre-reduced-ring",
+        "a ring for an order of arrival; the early ranks reduce before the late ones act",
+        ["order", "segments", "late"],
+        [Allreduce],
+        prereduced_ring::plan
     ),
     algorithm!("binomial", "trees", ["keep-order"], [Allreduce, Reduce, Broadcast], binomial::plan),
     algorithm!("rsg", "reduce-scatter, gather, broadcast", [], [Allreduce, Reduce], rsg::plan),

@@ -166,8 +166,10 @@ pub struct Params {
     pub target: Option<usize>,
     /// Ranks a rank may send to in a round.
     pub ports: Option<usize>,
-    /// Segments of a pipelined chain.
+    /// Segments of a pipelined chain or ring.
     pub segments: Option<usize>,
+    /// How many of the last ranks of an order of arrival are late.
+    pub late: Option<usize>,
     /// Use the variant that keeps rank order.
     pub keep_order: bool,
     /// Consecutive ranks per node.
@@ -204,6 +206,7 @@ impl Params {
             number("target", self.target),
             number("ports", self.ports),
             number("segments", self.segments),
+            number("late", self.late),
             if self.keep_order { " --keep-order".to_string() } else { String::new() },
             number("ranks-per-node", self.ranks_per_node),
             word("order", self.order.as_deref().map(list)),
@@ -227,6 +230,7 @@ impl Params {
             ("target", self.target.is_some()),
             ("ports", self.ports.is_some()),
             ("segments", self.segments.is_some()),
+            ("late", self.late.is_some()),
             ("keep-order", self.keep_order),
             ("ranks-per-node", self.ranks_per_node.is_some()),
             ("order", self.order.is_some()),

@@ -111,6 +111,15 @@ pub fn cases(n: usize, thorough: bool) -> Vec<Case> {
             all.push(("chain", Params { segments, ports, order: Some(shuffled(n)), ..base() }));
         }
     }
+    let lates: Vec<usize> =
+        if thorough { (1..n).collect() } else { (1..n).take(2).chain((1..n).rev().take(1)).collect() };
+    for late in std::iter::once(None).chain(lates.into_iter().map(Some)) {
+        for segments in [Some(1), Some(n + 2), None] {
+            all.push(("pre-reduced-ring", Params { segments, late, ..base() }));
+        }
+        let (segments, order) = (Some(5), Some(shuffled(n)));
+        all.push(("pre-reduced-ring", Params { segments, late, order, ..base() }));
+    }
     all.push(("rsg", base()));
     all.push(("rsg", Params { contract: Some(Contract::Reduce), ..base() }));
     for per_node in [1, 2, 3, 4, 8] {
