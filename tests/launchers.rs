@@ -2,7 +2,7 @@
 
 use earlybird::Identity;
 use std::collections::BTreeSet;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// What the ranks do; prints nothing but one line of identity.
 #[test]
@@ -28,15 +28,24 @@ fn identities(launcher: &[&str], wrapped: bool) -> Option<(BTreeSet<String>, BTr
         command.args(["sh", "-c", "\"$0\" \"$@\"; exit $?"]);
     }
     command.arg(own).args(["--ignored", "--exact", "rank_prints_its_identity", "--nocapture"]);
-    let output = match command.output() {
+    let mut started = match command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             eprintln!("{} is not installed: not tested", launcher[0]);
             return None;
         }
         other => other.unwrap(),
     };
+    // Kept open: MPICH's mpiexec passes an end of input on to ranks that may have ended, and dies of the broken pipe.
+    let input = started.stdin.take();
+    let output = started.wait_with_output().unwrap();
+    drop(input);
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{launcher:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{launcher:?}: {}: {text}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
     let lines: Vec<Vec<&str>> =
         text.lines().filter_map(|l| l.strip_prefix("identity ")).map(|l| l.split(' ').collect()).collect();
     assert!(lines.iter().all(|l| l.len() == 4), "{text}");

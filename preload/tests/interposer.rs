@@ -1,7 +1,7 @@
 //! The interposer under the MPI libraries that are installed here, with a C program compiled against each.
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Runs `world.c` on `ranks` ranks with the interposer; `None` if this MPI is not installed.
 fn run(flavour: &str, ranks: usize, mode: &str, vars: &[(&str, &str)]) -> Option<Output> {
@@ -26,7 +26,11 @@ fn run(flavour: &str, ranks: usize, mode: &str, vars: &[(&str, &str)]) -> Option
     }
     command.args(["-np", &ranks.to_string(), "env"]).arg(format!("LD_PRELOAD={}", library.display()));
     command.args(vars.iter().map(|(name, value)| format!("{name}={value}"))).arg(&program).arg(mode);
-    let output = command.output().unwrap();
+    let mut started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // Kept open: MPICH's mpiexec passes an end of input on to ranks that may have ended, and dies of the broken pipe.
+    let input = started.stdin.take();
+    let output = started.wait_with_output().unwrap();
+    drop(input);
     std::fs::remove_file(program).unwrap();
     Some(output)
 }
