@@ -2,14 +2,22 @@
 
 use earlybird::Identity;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What the ranks do; prints nothing but one line of identity.
+/// Names the directory in which each rank leaves its identity. Files, because launchers forward output in pieces and
+/// the lines of several ranks may be cut into each other.
+const IDENTITIES: &str = "LAUNCHERS_TEST_IDENTITIES";
+
+/// What the ranks do.
 #[test]
 #[ignore = "run by the other tests as a rank of a launcher"]
-fn rank_prints_its_identity() {
+fn rank_leaves_its_identity() {
     let identity = Identity::detect().unwrap();
-    println!("\nidentity {} {} {} {:?}", identity.rank, identity.size, identity.key, identity.launcher);
+    let line = format!("{} {} {} {:?}", identity.rank, identity.size, identity.key, identity.launcher);
+    let directory = PathBuf::from(std::env::var_os(IDENTITIES).expect("started by another test"));
+    std::fs::write(directory.join(std::process::id().to_string()), line).unwrap();
 }
 
 /// Ranks, keys and launcher names of the ranks that this command starts; `None` if the launcher is not installed.
@@ -27,10 +35,16 @@ fn identities(launcher: &[&str], wrapped: bool) -> Option<(BTreeSet<String>, BTr
         // The last command keeps the shell from replacing itself by the program.
         command.args(["sh", "-c", "\"$0\" \"$@\"; exit $?"]);
     }
-    command.arg(own).args(["--ignored", "--exact", "rank_prints_its_identity", "--nocapture"]);
+    static JOBS: AtomicUsize = AtomicUsize::new(0);
+    let name = format!("launchers.{}.{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
+    let directory = std::env::temp_dir().join(name);
+    std::fs::create_dir(&directory).unwrap();
+    command.env(IDENTITIES, &directory);
+    command.arg(own).args(["--ignored", "--exact", "rank_leaves_its_identity", "--nocapture"]);
     let mut started = match command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             eprintln!("{} is not installed: not tested", launcher[0]);
+            std::fs::remove_dir(&directory).unwrap();
             return None;
         }
         other => other.unwrap(),
@@ -39,16 +53,14 @@ fn identities(launcher: &[&str], wrapped: bool) -> Option<(BTreeSet<String>, BTr
     let input = started.stdin.take();
     let output = started.wait_with_output().unwrap();
     drop(input);
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success(),
-        "{launcher:?}: {}: {text}{}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let lines: Vec<Vec<&str>> =
-        text.lines().filter_map(|l| l.strip_prefix("identity ")).map(|l| l.split(' ').collect()).collect();
-    assert!(lines.iter().all(|l| l.len() == 4), "{text}");
+    let said = |stream: &[u8]| String::from_utf8_lossy(stream).into_owned();
+    let (out, err) = (said(&output.stdout), said(&output.stderr));
+    assert!(output.status.success(), "{launcher:?}: {}: {out}{err}", output.status);
+    let files = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+    let texts: Vec<String> = files.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    std::fs::remove_dir_all(&directory).unwrap();
+    let lines: Vec<Vec<&str>> = texts.iter().map(|text| text.split(' ').collect()).collect();
+    assert!(lines.iter().all(|l| l.len() == 4), "{texts:?}");
     let column = |f: &dyn Fn(&Vec<&str>) -> String| lines.iter().map(f).collect();
     Some((column(&|l| format!("{}/{}", l[0], l[1])), column(&|l| l[2].into()), column(&|l| l[3].into())))
 }
