@@ -146,13 +146,18 @@ fn in_short(error: &Error) -> String {
     }
 }
 
-/// Every survivor has met the death of `victim` in the call that the victim was in, or in the next.
+/// Every survivor has met the death of `victim` in the call that the victim was in, or in the next; where the victim had
+/// done its part of the very last call, there is no next one, and that call may have been completed without it.
 fn check_survivors(ends: &[End], victim: usize, what: &dyn Fn() -> String) {
     let all = || ends.iter().map(End::to_string).collect::<String>();
     let last_call: usize = ends[victim].said.iter().filter(|line| line.starts_with("call ")).count();
     let expected = format!("peer died: rank {victim} pid {}", ends[victim].pid);
     for end in ends.iter().filter(|end| end.rank != victim) {
         assert!(end.status.success() && end.said.last().is_some_and(|l| l == "end"), "{}\n{}", what(), all());
+        if last_call == CALLS && end.heard("error").is_none() {
+            assert_eq!(end.said.len(), CALLS + 1, "{}\n{}", what(), all());
+            continue;
+        }
         assert_eq!(end.heard("error"), Some(expected.as_str()), "{}\n{}", what(), all());
         assert_eq!(end.heard("again"), Some(expected.as_str()), "{}\n{}", what(), all());
         if last_call > 0 {
