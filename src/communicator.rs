@@ -176,10 +176,7 @@ impl Communicator {
         let order = if self.by_rank.load(Relaxed) { FoldOrder::Rank } else { FoldOrder::Arrival };
         let mut algorithm = Algorithm::from_code(self.algorithm.load(Relaxed)).unwrap_or_default();
         if self.use_table.load(Relaxed) {
-            match self.by_size.algorithm_for(bytes as u64) {
-                Algorithm::Auto => {}
-                listed => algorithm = listed,
-            }
+            algorithm = self.by_size.algorithm_or(bytes as u64, algorithm);
         }
         How { algorithm, order }
     }

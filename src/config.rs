@@ -113,10 +113,7 @@ impl Config {
 
     /// The algorithm asked for an allreduce of `bytes` bytes: its size table first, then the general choice.
     pub fn algorithm_for(&self, bytes: u64) -> Algorithm {
-        match self.allreduce.algorithm_for(bytes) {
-            Algorithm::Auto => self.algorithm,
-            chosen => chosen,
-        }
+        self.allreduce.algorithm_or(bytes, self.algorithm)
     }
 }
 

@@ -20,6 +20,14 @@ impl SizeTable {
         let found = self.ranges.iter().find(|(first, last, _)| (*first..=*last).contains(&bytes));
         found.map_or(Algorithm::Auto, |(.., algorithm)| *algorithm)
     }
+
+    /// The algorithm asked for a message of `bytes` bytes, `otherwise` where nothing was.
+    pub fn algorithm_or(&self, bytes: u64, otherwise: Algorithm) -> Algorithm {
+        match self.algorithm_for(bytes) {
+            Algorithm::Auto => otherwise,
+            listed => listed,
+        }
+    }
 }
 
 impl FromStr for SizeTable {

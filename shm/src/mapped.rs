@@ -24,6 +24,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 /// Memory is reserved in steps of at least this, doubling: few system calls while sizes grow.
 const LEAST_RESERVE_BYTES: usize = 64 * 1024;
 
+// The segment and the protocol do not know each other; here they must agree. The detail words agree by their type.
+const _: () = assert!(crate::segment::MAX_RANKS == crate::protocol::word::MAX_RANKS);
+
 /// One rank's view of the mapped segment.
 #[derive(Debug)]
 pub struct Mapped {
