@@ -263,8 +263,8 @@ fn the_checks_refuse_bad_samples() {
         ("shm/src/protocol/flat.rs", "    core::sync::atomic::fence(Ordering::SeqCst);"),
         ("shm/src/protocol/wait.rs", "rustix::thread::sched_yield();"),
         ("shm/src/segment/map.rs", "use crate::protocol::board::Board;"),
-        ("shm/src/node.rs", "use earlybird_hier::Plan;"),
-        ("shm/src/node.rs", "earlybird::Config::default()"),
+        ("shm/src/node/mod.rs", "use earlybird_hier::Plan;"),
+        ("shm/src/node/mod.rs", "earlybird::Config::default()"),
         ("shm/src/kernels/body.rs", "use crate::node;"),
         ("hier/src/plan.rs", "use earlybird_shm::layout::Layout;"),
         ("src/communicator.rs", "use earlybird_shm::segment::Segment;"),
@@ -274,7 +274,7 @@ fn the_checks_refuse_bad_samples() {
     }
     for (path, line) in [
         ("shm/src/protocol/flat.rs", "use crate::sync::{Ordering, SyncPoint}; // not std::sync::atomic"),
-        ("shm/src/node.rs", "use crate::segment::Segment;"),
+        ("shm/src/node/mod.rs", "use crate::segment::Segment;"),
         ("hier/src/plan.rs", "use earlybird_shm::{DType, Error, Op};"),
         ("src/communicator.rs", "use earlybird_shm::{How, JoinOptions, NodeComm};"),
     ] {

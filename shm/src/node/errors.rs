@@ -1,0 +1,70 @@
+//! The group's one error in words: what the poison word and the details beside it say, checked before it is used.
+
+use super::NodeComm;
+use crate::Error;
+use crate::mapped::Mapped;
+use crate::protocol::board::{Board, SLOTS};
+use crate::protocol::call::{Collective, Signature};
+use crate::protocol::word::{self, Cause, PoisonWord};
+use crate::protocol::{Member, Stop};
+use crate::sync::Ordering;
+use std::time::Duration;
+
+impl NodeComm {
+    /// The group's one error in words. What the words name is checked: a bad peer can make it wrong, not harmful.
+    pub(super) fn error_of(&self, member: &Member<Mapped>, stop: Stop, collective: Collective) -> Error {
+        let (board, poison) = (&member.board, stop.0);
+        if poison.reporter() >= self.size {
+            return Error::Poisoned { cause: format!("unreadable poison word {:#x}", poison.0) };
+        }
+        let detail = |i: usize| board.details(poison.reporter())[i].load(Ordering::Relaxed);
+        let during = || match member.epoch() == poison.epoch() {
+            true => format!("{} {}", name(collective), poison.epoch()),
+            false => format!("operation {}", poison.epoch()),
+        };
+        match poison.cause() {
+            Cause::PeerDied => {
+                let rank = (detail(0) as usize).min(self.size - 1);
+                let peer = board.segment().peer(rank);
+                Error::PeerDied { rank, pid: peer.pid, host: peer.host, during: during() }
+            }
+            Cause::Timeout => Error::Timeout {
+                missing: self.missing(member, poison, detail(0) as usize),
+                after: Duration::from_nanos(detail(1)),
+                during: during(),
+            },
+            Cause::Mismatch => Error::Mismatch {
+                rank_a: poison.reporter(),
+                call_a: Signature { kind: detail(3), count: detail(4) }.describe(),
+                rank_b: detail(0) as usize,
+                call_b: Signature { kind: detail(1), count: detail(2) }.describe(),
+            },
+            Cause::NoSpace => Error::NoSpace {
+                needed: detail(0),
+                free: detail(1),
+                hint: format!(
+                    "rank {} could not reserve it in {}; lower EARLYBIRD_ARENA_MAX or free memory",
+                    poison.reporter(),
+                    during()
+                ),
+            },
+            Cause::Corrupt => Error::Poisoned {
+                cause: format!("rank {} found a damaged shared word in {}", poison.reporter(), during()),
+            },
+        }
+    }
+
+    /// The ranks that had not entered the operation; at least the one the reporter named.
+    fn missing(&self, member: &Member<Mapped>, poison: PoisonWord, named: usize) -> Vec<usize> {
+        let slot = (poison.epoch() % SLOTS as u64) as usize;
+        let entered = |r: usize| member.board.line(slot, r).entered.load(Ordering::Relaxed);
+        (0..self.size).filter(|&r| r == named || !word::has_entered(entered(r), poison.epoch())).collect()
+    }
+}
+
+fn name(collective: Collective) -> &'static str {
+    match collective {
+        Collective::AllReduce => "allreduce",
+        Collective::Barrier => "barrier",
+    }
+}

@@ -1,0 +1,178 @@
+//! The collectives of one node as a caller sees them: checked arguments in, one named error out.
+
+mod errors;
+mod reductions;
+
+use crate::Error;
+use crate::config::{Algorithm, WaitPreset};
+use crate::layout::{Layout, Windows};
+use crate::mapped::Mapped;
+use crate::op::FoldOrder;
+use crate::protocol::call::{Prepared, Signature};
+use crate::protocol::decide::Thresholds;
+use crate::protocol::{Member, Patience, Report};
+use crate::segment::{AttachOptions, Segment};
+use std::path::PathBuf;
+use std::sync::{Mutex, TryLockError};
+use std::time::Duration;
+
+/// How to join the ranks of a node.
+#[derive(Debug, Clone, Default)]
+pub struct JoinOptions {
+    /// This process's number on the node, from 0.
+    pub rank: usize,
+    /// Ranks on the node.
+    pub size: usize,
+    /// Names the group: equal on its ranks, different for any other group of this user on this node.
+    pub key: String,
+    /// Where ranks meet; `None` for the default directory in /dev/shm.
+    pub dir: Option<PathBuf>,
+    /// What a waiting rank does with its CPU.
+    pub wait: WaitPreset,
+    /// Deadline of one wait; `None` waits for ever. Deaths are noticed all the same.
+    pub timeout: Option<Duration>,
+    /// Most shared memory the group may use, bytes; rank 0's counts. `None` for the library's cap.
+    pub arena_max_bytes: Option<u64>,
+}
+
+/// How one call is to be carried out. All ranks must say the same: ranks that differ get [`Error::Mismatch`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct How {
+    /// The algorithm, or `Auto`.
+    pub algorithm: Algorithm,
+    /// The order of folding.
+    pub order: FoldOrder,
+}
+
+/// This process as a member of the group of its node.
+///
+/// Every rank makes the same calls in the same order. Two threads that call into one group at once get an error, not
+/// a race. Dropping it leaves the group: ranks that still call get [`Error::PeerDied`].
+#[derive(Debug)]
+pub struct NodeComm {
+    state: Mutex<State>,
+    rank: usize,
+    size: usize,
+    cpus: usize,
+    thresholds: Thresholds,
+    windows: Windows,
+}
+
+#[derive(Debug)]
+struct State {
+    member: Member<Mapped>,
+    /// The last call's arguments and what follows from them.
+    prepared: Option<(Signature, Prepared)>,
+    last: Option<Report>,
+}
+
+/// Words of the group's policy: rank 0 writes them when the group forms.
+const POLICY_VERSION: usize = 0;
+const POLICY_WINDOW_ACCUMULATOR: usize = 1;
+const POLICY_WINDOW_DEPOSIT: usize = 2;
+const POLICY_FLAT_BYTES: usize = 3;
+const POLICY_LEADER_BYTES: usize = 4;
+
+impl NodeComm {
+    /// Joins and returns when all ranks have.
+    ///
+    /// # Errors
+    /// As [`Segment::attach`]; [`Error::NoSpace`] also when the lines of the group do not fit, [`Error::Usage`] when
+    /// rank 0's arena cap is too small for this many ranks.
+    pub fn join(options: &JoinOptions) -> Result<NodeComm, Error> {
+        let mut policy = [0u64; 32];
+        // A cap that is too small is written as windows of zero, so that every rank refuses and none is left waiting.
+        if let Some(w) = Windows::within(options.arena_max_bytes, options.size.max(1)) {
+            policy[POLICY_WINDOW_ACCUMULATOR] = w.accumulator as u64;
+            policy[POLICY_WINDOW_DEPOSIT] = w.deposit as u64;
+        }
+        let thresholds = Thresholds::default_for(options.size);
+        policy[POLICY_VERSION] = 1;
+        policy[POLICY_FLAT_BYTES] = thresholds.flat_bytes as u64;
+        policy[POLICY_LEADER_BYTES] = thresholds.leader_bytes as u64;
+        let segment = Segment::attach(&AttachOptions {
+            rank: options.rank,
+            size: options.size,
+            key: options.key.clone(),
+            dir: options.dir.clone(),
+            arena_bytes: Layout::new(options.size).bytes(),
+            policy,
+            timeout: options.timeout,
+        })?;
+        let policy = segment.policy();
+        let (rank, size, cpus) = (segment.rank(), segment.size(), segment.allowed_cpus());
+        let windows = Windows {
+            accumulator: policy[POLICY_WINDOW_ACCUMULATOR] as usize,
+            deposit: policy[POLICY_WINDOW_DEPOSIT] as usize,
+        };
+        if windows.deposit == 0 {
+            return Err(Error::usage(format!(
+                "the arena cap of rank 0 (EARLYBIRD_ARENA_MAX) is too small for {size} ranks; set at least {} bytes",
+                Windows::least_budget_bytes(size)
+            )));
+        }
+        let thresholds = Thresholds {
+            flat_bytes: policy[POLICY_FLAT_BYTES] as usize,
+            leader_bytes: policy[POLICY_LEADER_BYTES] as usize,
+        };
+        let patience = Patience {
+            preset: options.wait,
+            oversubscribed: size > cpus,
+            timeout_ns: options.timeout.map(|t| t.as_nanos() as u64),
+            mean_wait_ns: 0,
+        };
+        let member = Member::new(Mapped::new(segment)?, patience);
+        let state = Mutex::new(State { member, prepared: None, last: None });
+        Ok(NodeComm { state, rank, size, cpus, thresholds, windows })
+    }
+
+    /// This process's number, from 0.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Ranks in the group.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// CPUs that the ranks together may use; with fewer CPUs than ranks nobody spins.
+    pub fn allowed_cpus(&self) -> usize {
+        self.cpus
+    }
+
+    /// How `auto` chooses in this group, in words.
+    pub fn describe_choice(&self) -> String {
+        let t = self.thresholds;
+        format!(
+            "auto: flat to {} B, leader to {} B, then chain (leader where the rank order shows)",
+            t.flat_bytes, t.leader_bytes
+        )
+    }
+
+    /// What ran in the last operation that this rank completed.
+    pub fn last_call(&self) -> Option<Report> {
+        self.lock().ok().and_then(|state| state.last)
+    }
+
+    #[inline]
+    fn lock(&self) -> Result<std::sync::MutexGuard<'_, State>, Error> {
+        let state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::usage(
+                    "another thread of this process is inside a call of this communicator; \
+                     make one call at a time, or give each thread a communicator of its own",
+                ));
+            }
+            // A panic inside a call cannot leave the shared words broken, but this rank's place in the operation is lost.
+            Err(TryLockError::Poisoned(_)) => {
+                return Err(Error::Poisoned { cause: "an earlier call of this process panicked".into() });
+            }
+        };
+        match state.member.board.segment().is_forked_child() {
+            true => Err(Error::Forked),
+            false => Ok(state),
+        }
+    }
+}
