@@ -26,7 +26,10 @@ fn threads_conform() {
     for group in groups() {
         on_all(group, |mut t| conformance::all_to_all(&mut t).unwrap());
     }
-    on_all(Threads::group(2, ThreadsOptions::default()), |mut t| conformance::a_full_lane_refuses(&mut t).unwrap());
+    let barrier = std::sync::Barrier::new(3);
+    on_all(Threads::group(3, ThreadsOptions::default()), |mut t| {
+        conformance::a_full_lane_refuses(&mut t, || _ = barrier.wait()).unwrap();
+    });
 }
 
 #[test]

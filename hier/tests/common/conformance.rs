@@ -97,11 +97,12 @@ pub fn all_to_all<T: Transport>(transport: &mut T) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ranks 0 and 1 send to each other until they are refused and only then look; everything is there, and there is room
-/// again.
-pub fn a_full_lane_refuses<T: Transport>(transport: &mut T) -> Result<(), Failure> {
+/// Ranks 0 and 1 send to each other until they are refused and look only when both were; everything is there, and there
+/// is room again. Every rank passes `barrier` once.
+pub fn a_full_lane_refuses<T: Transport>(transport: &mut T, barrier: impl FnOnce()) -> Result<(), Failure> {
     let me = transport.rank();
     if me > 1 {
+        barrier();
         return Ok(());
     }
     let (peer, mut packets, mut passes) = (1 - me, 0, 0);
@@ -110,6 +111,7 @@ pub fn a_full_lane_refuses<T: Transport>(transport: &mut T) -> Result<(), Failur
         assert!(packets < 100_000, "a lane takes packets without end");
     }
     assert!(packets > 0, "a lane that takes nothing");
+    barrier();
     let mut received = 0;
     while received < packets {
         match receive(transport, peer, received)? {
