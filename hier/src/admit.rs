@@ -41,23 +41,35 @@ pub struct OpTraits {
 
 /// Passes the plan on if the operator may use it.
 pub fn admit(plan: Verified<Plan>, op: OpTraits, consistency: Consistency) -> Result<Verified<Plan>, PlanError> {
+    check(&plan.algorithm, plan.order, plan.consistent, op, consistency)?;
+    Ok(plan)
+}
+
+/// As [`admit`], of a plan's verified properties.
+pub(crate) fn check(
+    algorithm: &str,
+    order: Order,
+    consistent: bool,
+    op: OpTraits,
+    consistency: Consistency,
+) -> Result<(), PlanError> {
     let refuse = |reason: String, instead: &str| {
-        Err(PlanError::NotAdmitted { algorithm: plan.algorithm.clone(), reason, instead: instead.to_string() })
+        Err(PlanError::NotAdmitted { algorithm: algorithm.to_string(), reason, instead: instead.to_string() })
     };
-    if !op.commutative && plan.order != Order::Ordered {
-        let reason = format!("the operator does not commute and the plan's operand order is {}", plan.order);
+    if !op.commutative && order != Order::Ordered {
+        let reason = format!("the operator does not commute and the plan's operand order is {order}");
         return refuse(
             reason,
             "ordered plans are recursive-doubling, halving-doubling, elimination-3-2, elimination-2-1, odd-ring, \
              radix, direct, rsg, and chain or binomial in rank order",
         );
     }
-    if !op.exact && !plan.consistent && consistency == Consistency::Identical {
+    if !op.exact && !consistent && consistency == Consistency::Identical {
         return refuse(
             "the operator rounds and ranks would get results that differ in their last bits".to_string(),
             "choose consistency per-rank, or a plan with identical bits: butterfly with r = 0 or with r over factors \
              that are powers of two, recursive-doubling, elimination, direct",
         );
     }
-    Ok(plan)
+    Ok(())
 }

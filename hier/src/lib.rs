@@ -1,7 +1,7 @@
 //! The inter-node layer of earlybird: schedules as verified data.
 //!
 //! Reading order: [`plan`] (what a schedule is), one file of [`schedule`] (how one is made), [`verify`] (why it may
-//! be run). A schedule is a pure function from parameters to a [`Plan`]; [`verify::verify`] turns a plan into a
+//! be run), [`exec`] (how it is). A schedule is a pure function from parameters to a [`Plan`]; [`verify::verify`] turns a plan into a
 //! [`Verified`] one or says which step of which rank is wrong.
 //!
 //! ```
@@ -18,10 +18,12 @@ pub mod admit;
 pub mod choose;
 pub mod cost;
 pub mod error;
+pub mod exec;
 pub mod levels;
 pub mod plan;
 pub mod schedule;
 pub mod topology;
+pub mod transport;
 pub mod verify;
 
 pub use admit::{Consistency, OpTraits};

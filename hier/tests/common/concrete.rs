@@ -96,6 +96,15 @@ fn run(plan: &Plan) -> Option<Vec<Vec<Vec<Cell>>>> {
     wires.values().all(VecDeque::is_empty).then_some(state)
 }
 
+/// Per rank and block, the contributors in the order in which they are combined in the result; nothing if the plan
+/// cannot be run, or for a block that is undefined.
+#[allow(dead_code)]
+pub fn results(plan: &Plan) -> Option<Vec<Vec<Option<Vec<usize>>>>> {
+    let of_rank =
+        |buffers: Vec<Vec<Cell>>| buffers[plan.result].iter().map(|c| Some(c.as_ref()?.operands.clone())).collect();
+    Some(run(plan)?.into_iter().map(of_rank).collect())
+}
+
 /// True if the plan, run here, keeps its contract and its claims.
 pub fn keeps_its_promises(plan: &Plan) -> bool {
     let Some(state) = run(plan) else { return false };
