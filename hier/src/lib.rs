@@ -19,6 +19,7 @@ pub mod choose;
 pub mod cost;
 pub mod error;
 pub mod levels;
+pub mod model;
 pub mod plan;
 pub mod schedule;
 pub mod topology;
