@@ -1,29 +1,25 @@
-//! Costs of two levels: messages inside a node, and messages between nodes over one full-duplex link per node.
+//! Costs level by level: messages inside a node, between nodes, between racks, and so on.
 //!
-//! Closed forms do not say which messages cross a link, so plans are built and read. A round takes as long as its
-//! busiest rank or link: a rank's messages inside the node follow each other, the messages of a node to or from
-//! others share its link. Rounds do not overlap. With such a link, reducing inside the node first is what counts
-//! (PY section 5), whatever follows between nodes.
+//! Every group of ranks has one full-duplex link to the level around it. Closed forms do not say which messages cross
+//! a link, so plans are built and read. A round takes as long as its busiest rank or link: a rank's messages inside
+//! the innermost group follow each other, the messages of a group to or from others share its link, on every level they
+//! pass. Rounds do not overlap. With such links, reducing inside first is what counts (PY section 5), whatever follows.
 
 use crate::admit::{Consistency, OpTraits, admit};
-use crate::choose::{Model, ranking};
+use crate::choose::ranking;
 use crate::error::PlanError;
-use crate::plan::Plan;
-use crate::schedule::{self, Distance, Params};
+use crate::model::{Level, Model};
+use crate::plan::{Plan, Step};
+use crate::schedule::{self, Params};
 use crate::verify::verify;
 
-/// Flat candidates that are built and read beside the two-level ones.
+/// Flat candidates per level that are built and read beside the two-level ones.
 const FLAT: usize = 8;
 
-/// The two levels. Rank r is on node r / `ranks_per_node`.
+/// The levels of a machine, innermost first. Rank r is in group r / `ranks` of a level.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Levels {
-    /// Consecutive ranks per node, at least 1.
-    pub ranks_per_node: usize,
-    /// Messages and reductions inside a node.
-    pub inside: Model,
-    /// Messages between nodes; its reductions are not used.
-    pub between: Model,
+    levels: Vec<Level>,
 }
 
 /// A plan with its predicted time.
@@ -59,49 +55,90 @@ impl Load {
     }
 }
 
+/// What all ranks and links do in a round.
+struct Round<'a> {
+    levels: &'a [Level],
+    /// For each level the loads of those below it, out and in: ranks on the innermost, groups of the level inside else.
+    loads: Vec<Vec<[Load; 2]>>,
+    /// Seconds of reductions of each rank.
+    reducing: Vec<f64>,
+}
+
 impl Levels {
-    /// Predicted time of a plan over `bytes`. Cost: one pass over the messages. An error if they do not pair up or
-    /// there are no ranks per node.
-    pub fn predict_s(&self, plan: &Plan, bytes: f64) -> Result<f64, PlanError> {
-        if self.ranks_per_node == 0 {
-            return Err(PlanError::Parameter {
-                algorithm: plan.algorithm.clone(),
-                parameter: "ranks-per-node",
-                given: "0".to_string(),
-                expected: "at least 1".to_string(),
-            });
-        }
-        let unit = bytes / plan.blocks as f64;
-        let node = |rank: usize| rank / self.ranks_per_node;
-        let nodes = plan.ranks().div_ceil(self.ranks_per_node);
-        let mut seconds = 0.0;
-        for round in plan.messages()?.chunk_by(|a, b| a.round == b.round) {
-            let mut ranks = vec![[Load::default(); 2]; plan.ranks()];
-            let mut links = vec![[Load::default(); 2]; nodes];
-            for m in round {
-                let n = m.blocks.len();
-                if node(m.from) == node(m.to) {
-                    ranks[m.from][0].add(n);
-                    ranks[m.to][1].add(n);
-                } else {
-                    links[node(m.from)][0].add(n);
-                    links[node(m.to)][1].add(n);
+    /// Levels innermost first, as [`crate::model::levels_from_toml`] gives them. An error if there are none, if a level
+    /// but the last has no group size, or a size is no larger multiple of the one inside.
+    pub fn new(levels: Vec<Level>) -> Result<Self, PlanError> {
+        let wrong = |given: String, expected: &str| {
+            let expected = expected.to_string();
+            Err(PlanError::Parameter { algorithm: "levels".to_string(), parameter: "ranks-per-node", given, expected })
+        };
+        let mut inside = 1;
+        for (i, level) in levels.iter().enumerate() {
+            match level.ranks {
+                Some(0) => return wrong("0".to_string(), "at least 1"),
+                Some(n) if i + 1 < levels.len() && n.is_multiple_of(inside) => inside = n,
+                None if i + 1 == levels.len() => {}
+                given => {
+                    return wrong(format!("{given:?}"), "multiples of the level inside, and none on the last level");
                 }
             }
-            let inside = ranks.iter().flatten().map(|load| load.seconds(&self.inside, unit));
-            let between = links.iter().flatten().map(|load| {
-                // ranks of a node start their messages side by side; only the bytes queue on the link
-                let one = Load { messages: load.messages.min(1), ..*load };
-                one.seconds(&self.between, unit)
-            });
-            seconds += inside.chain(between).fold(0.0, f64::max);
         }
-        let reduced = plan.counters().critical_blocks_reduced as f64 * unit;
-        Ok(seconds + reduced * self.inside.gamma_s_per_byte)
+        if levels.is_empty() { wrong("no levels".to_string(), "at least one") } else { Ok(Self { levels }) }
     }
 
-    /// Two-level schedules and the flat ones that come first under either level's costs, all verified and admitted,
-    /// fastest first. Errors as [`schedule::build`].
+    /// Nodes of consecutive ranks. An error if there are no ranks per node.
+    pub fn two(ranks_per_node: usize, inside: Model, between: Model) -> Result<Self, PlanError> {
+        Self::new(vec![Level { ranks: Some(ranks_per_node), model: inside }, Level { ranks: None, model: between }])
+    }
+
+    /// The group of a rank on a level; one for all on the last.
+    fn group(&self, level: usize, rank: usize) -> usize {
+        self.levels[level].ranks.map_or(0, |n| rank / n)
+    }
+
+    /// The level on which a message passes: the innermost one with both ranks in one group.
+    fn crossing(&self, a: usize, b: usize) -> usize {
+        let joins = |level: &usize| self.group(*level, a) == self.group(*level, b);
+        (0..self.levels.len()).find(joins).unwrap_or(self.levels.len() - 1)
+    }
+
+    /// Predicted time of a plan over `bytes`. Cost: one pass over the messages and one over the steps. An error if
+    /// messages do not pair up.
+    pub fn predict_s(&self, plan: &Plan, bytes: f64) -> Result<f64, PlanError> {
+        let unit = bytes / plan.blocks as f64;
+        let messages = plan.messages()?;
+        let mut messages = messages.iter().peekable();
+        let mut steps: Vec<_> = plan.programs.iter().map(|program| program.iter().peekable()).collect();
+        let mut seconds = 0.0;
+        for round in -1..plan.rounds as i32 {
+            let mut now = Round::new(&self.levels, plan.ranks());
+            while let Some(m) = messages.next_if(|m| m.round == round) {
+                let crossing = self.crossing(m.from, m.to);
+                let passed = if crossing == 0 { 0..=0 } else { 1..=crossing };
+                for level in passed {
+                    let end = |rank| if level == 0 { rank } else { self.group(level - 1, rank) };
+                    now.loads[level][end(m.from)][0].add(m.blocks.len());
+                    now.loads[level][end(m.to)][1].add(m.blocks.len());
+                }
+            }
+            for (rank, program) in steps.iter_mut().enumerate() {
+                while let Some(timed) = program.next_if(|t| t.round == round) {
+                    let level = match &timed.step {
+                        Step::ReceiveReduce { from, .. } => self.crossing(*from as usize, rank),
+                        Step::Reduce { .. } => 0,
+                        Step::Send { .. } | Step::Receive { .. } | Step::Copy { .. } => continue,
+                    };
+                    let gamma = self.levels[level].model.gamma_s_per_byte;
+                    now.reducing[rank] += timed.step.blocks().len() as f64 * unit * gamma;
+                }
+            }
+            seconds += now.seconds(unit);
+        }
+        Ok(seconds)
+    }
+
+    /// Schedules for nodes of any of the levels, and the flat ones that come first under any level's costs, all
+    /// verified and admitted, fastest first. Errors as [`schedule::build`].
     pub fn ranking(
         &self,
         ranks: usize,
@@ -109,28 +146,52 @@ impl Levels {
         op: OpTraits,
         consistency: Consistency,
     ) -> Result<Vec<Predicted>, PlanError> {
-        let per_node = Some(self.ranks_per_node);
-        let mut tried: Vec<(&'static str, Params)> = ["smp-binomial", "smp-butterfly"]
-            .map(|name| (name, Params { ranks_per_node: per_node, ..Params::ranks(ranks) }))
-            .into();
+        let mut tried: Vec<(&'static str, Params)> = Vec::new();
+        for size in self.levels.iter().filter_map(|level| level.ranks) {
+            let params = || Params { ranks_per_node: Some(size), ..Params::ranks(ranks) };
+            tried.extend(["smp-binomial", "smp-butterfly"].map(|name| (name, params())));
+        }
         // distance doubling keeps most bytes inside nodes, which a closed form cannot know
-        let doubling = Params { distance: Some(Distance::Doubling), ..Params::ranks(ranks) };
+        let doubling = Params { distance: Some(schedule::Distance::Doubling), ..Params::ranks(ranks) };
         tried.push(("halving-doubling", doubling));
         tried.push(("ring", Params::ranks(ranks)));
-        for model in [&self.between, &self.inside] {
-            let flat = ranking(ranks, bytes, op, consistency, model, FLAT);
+        for level in &self.levels {
+            let flat = ranking(ranks, bytes, op, consistency, &level.model, FLAT);
             tried.extend(flat.into_iter().map(|choice| (choice.algorithm, choice.params)));
         }
         let mut found: Vec<Predicted> = Vec::new();
         for (algorithm, params) in tried {
+            if found.iter().any(|p| p.algorithm == algorithm && p.params == params) {
+                continue;
+            }
             let plan = verify(schedule::build(algorithm, &params)?)?;
             let Ok(plan) = admit(plan, op, consistency) else { continue };
             let seconds = self.predict_s(&plan, bytes)?;
-            if !found.iter().any(|p| p.algorithm == algorithm && p.params == params) {
-                found.push(Predicted { algorithm, params, seconds });
-            }
+            found.push(Predicted { algorithm, params, seconds });
         }
         found.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
         Ok(found)
+    }
+}
+
+impl<'a> Round<'a> {
+    fn new(levels: &'a [Level], ranks: usize) -> Self {
+        let groups = |level: &Level| level.ranks.map_or(1, |n| ranks.div_ceil(n));
+        let ends = std::iter::once(ranks).chain(levels.iter().map(groups));
+        let loads = ends.take(levels.len()).map(|n| vec![[Load::default(); 2]; n]).collect();
+        Self { levels, loads, reducing: vec![0.0; ranks] }
+    }
+
+    fn seconds(&self, unit: f64) -> f64 {
+        let mut longest = 0.0f64;
+        for (level, loads) in self.loads.iter().enumerate() {
+            for load in loads.iter().flatten() {
+                // ranks of a group start their messages side by side; only the bytes queue on its link
+                let messages = if level == 0 { load.messages } else { load.messages.min(1) };
+                let load = Load { messages, ..*load };
+                longest = longest.max(load.seconds(&self.levels[level].model, unit));
+            }
+        }
+        longest + self.reducing.iter().copied().fold(0.0, f64::max)
     }
 }

@@ -20,6 +20,7 @@ pub mod cost;
 pub mod error;
 pub mod exec;
 pub mod levels;
+pub mod model;
 pub mod plan;
 pub mod schedule;
 pub mod topology;

@@ -55,13 +55,14 @@ fn more_ranks() {
 
 #[test]
 fn many_ranks() {
-    // whole vectors from everybody to everybody need as many buffers as ranks: left out here
-    let feasible = |(name, params): &common::Case| match *name {
-        "direct" | "radix" => params.protocol == Some(Protocol::Bandwidth),
-        "odd-ring" => params.radices.is_none(),
-        _ => true,
-    };
-    all_good([127, 128, 255, 300].into_iter().flat_map(|ranks| common::cases(ranks, false)).filter(feasible));
+    all_good([127, 128, 255, 300].into_iter().flat_map(|ranks| common::cases(ranks, false)));
+}
+
+/// Every r, step count, cap, number of late ranks, and more lists of factors. `tests/long/run` runs it.
+#[test]
+#[ignore = "takes minutes"]
+fn long_run_of_every_parameter() {
+    all_good((18..=64).chain([127, 128, 255, 300]).flat_map(|ranks| common::cases(ranks, true)));
 }
 
 #[test]

@@ -95,11 +95,15 @@ pub struct PlanArgs {
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
     /// Say which schedule is the fastest allreduce for the given costs
-    #[arg(long, requires_all = ["bytes", "alpha", "beta", "gamma"])]
+    #[arg(long, requires = "bytes")]
     best: bool,
     /// Size of the vector in bytes (Ki, Mi, Gi)
     #[arg(long, requires = "best", value_parser = bytes)]
     bytes: Option<u64>,
+    /// Measured costs instead of alpha, beta and gamma, on one level or several (TOML, see docs/plans.md)
+    #[arg(long, requires = "best", value_name = "FILE",
+          conflicts_with_all = ["alpha", "beta", "gamma", "port_cost", "inside_alpha", "inside_beta"])]
+    times: Option<PathBuf>,
     /// Seconds per message
     #[arg(long, requires = "best", value_name = "SECONDS", value_parser = cost)]
     alpha: Option<f64>,
@@ -196,7 +200,7 @@ fn params(args: &PlanArgs) -> Params {
 fn show(args: &PlanArgs) -> Result<String, PlanError> {
     let name = args.name.as_deref().unwrap_or_default();
     let mut params = params(args);
-    let topology = args.topology.as_ref().map(|file| read_topology(file)).transpose()?;
+    let topology = args.topology.as_ref().map(|file| Topology::from_toml(&read(file, "topology")?)).transpose()?;
     if let (Some(tree), "ring", None) = (&topology, name, &params.order) {
         params.order = Some(tree.depth_first_order()).filter(|order| order.len() == params.ranks);
     }
@@ -221,10 +225,9 @@ fn show(args: &PlanArgs) -> Result<String, PlanError> {
     }
 }
 
-fn read_topology(file: &std::path::Path) -> Result<Topology, PlanError> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|e| PlanError::Parse { what: "topology", reason: format!("cannot read {}: {e}", file.display()) })?;
-    Topology::from_toml(&text)
+fn read(file: &std::path::Path, what: &'static str) -> Result<String, PlanError> {
+    let failed = |e| PlanError::Parse { what, reason: format!("cannot read {}: {e}", file.display()) };
+    std::fs::read_to_string(file).map_err(failed)
 }
 
 fn links(tree: &Topology, plan: &Plan) -> Result<String, PlanError> {
@@ -367,7 +370,7 @@ mod tests {
         }
         assert!(answer(line).unwrap().contains("fastest first"));
         let levels = answer(&format!("{line} --ranks-per-node 8 --inside-alpha 5e-7 --inside-beta 1e-10")).unwrap();
-        assert!(levels.contains("two levels") && levels.contains("smp-butterfly"), "{levels}");
+        assert!(levels.contains("level by level") && levels.contains("smp-butterfly"), "{levels}");
     }
 
     #[test]
@@ -377,7 +380,7 @@ mod tests {
             ("ring", "--ranks"),
             ("rong --ranks 4", "there is no algorithm"),
             ("ring --ranks 4 --best --bytes 1 --alpha 1 --beta 1 --gamma 1", "cannot be used"),
-            ("--best --ranks 4 --bytes 1", "--alpha"),
+            ("--best --ranks 4 --alpha 1", "--bytes"),
             ("--best --ranks 4 --bytes 1K --alpha 1 --beta 1 --gamma 1", "4Ki"),
             ("--best --ranks 4 --bytes 1 --alpha -1 --beta 1 --gamma 1", "unexpected argument"),
             ("--best --ranks 4 --bytes 1 --alpha nan --beta 1 --gamma 1", "seconds"),
@@ -388,6 +391,10 @@ mod tests {
                 "--best --ranks 4 --bytes 1 --alpha 1 --beta 1 --gamma 1 --inside-alpha 1 --inside-beta 1",
                 "--ranks-per-node",
             ),
+            ("--best --ranks 4 --bytes 1 --alpha 1", "--times FILE"),
+            ("--best --ranks 4 --bytes 1 --times /nowhere/at/all", "cannot read"),
+            ("--best --ranks 4 --bytes 1 --times x --alpha 1", "cannot be used"),
+            ("ring --ranks 4 --times x", "--best"),
             ("ring --ranks 4 --bytes 4", "--best"),
             ("ring --ranks 4 --r 1", "does not use r"),
             ("ring --ranks 4 --topology /nowhere/at/all", "cannot read"),

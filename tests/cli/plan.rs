@@ -185,6 +185,34 @@ fn the_fastest_one_is_first_and_can_be_asked_for() {
 }
 
 #[test]
+fn measured_times_decide_which_one_is_fastest() {
+    let folder = std::env::temp_dir().join(format!("earlybird-times-{}", std::process::id()));
+    std::fs::create_dir(&folder).expect("a folder");
+    let file = folder.join("times.toml");
+    let first = |toml: &str| {
+        std::fs::write(&file, toml).expect("write");
+        let found = json(&format!("--best --ranks 16 --bytes 8Ki --times {}", file.display()));
+        found.as_array().unwrap()[0].clone()
+    };
+    // the same costs as a formula and as a table
+    let formula = first("[[level]]\nalpha = 1e-6\nbeta = 1e-9\ngamma = 0.0\n");
+    let table = first("[[level]]\nmessages = [[0, 1e-6], [1000, 2e-6]]\ngamma = 0.0\n");
+    assert_eq!(formula["command"], table["command"]);
+    assert!((formula["seconds"].as_f64().unwrap() - table["seconds"].as_f64().unwrap()).abs() < 1e-12);
+    // where messages above 1 KiB are slow, more rounds of smaller ones win
+    let jump = first("[[level]]\nmessages = [[0, 1e-6], [1024, 1e-6], [1025, 1e-4]]\ngamma = 0.0\n");
+    assert!(jump["rounds"].as_u64() > table["rounds"].as_u64(), "{jump} {table}");
+    // free ports
+    let ports = first("[[level]]\nalpha = 1e-4\nbeta = 1e-12\ngamma = 0.0\nport = 0.0\n");
+    assert!(ports["ports"].as_u64() > Some(1), "{ports}");
+    // three levels
+    let level = |ranks: &str, alpha: &str| format!("[[level]]\n{ranks}alpha = {alpha}\nbeta = 1e-9\ngamma = 1e-10\n");
+    let levels = [("ranks = 4\n", "1e-7"), ("ranks = 8\n", "1e-6"), ("", "1e-5")].map(|(r, a)| level(r, a)).concat();
+    assert!(first(&levels)["command"].as_str().is_some());
+    std::fs::remove_dir_all(&folder).expect("remove");
+}
+
+#[test]
 fn the_order_of_arrival_decides_who_acts_last() {
     let plan = json("pre-reduced-ring --ranks 5 --order 3,0,1,4,2 --late 2 --segments 4");
     let first = |rank: u64| {
@@ -211,7 +239,8 @@ fn mistakes_are_usage_errors_that_say_what_could_be_said() {
         ("pre-reduced-ring --ranks 4 --segments 0", &["1 to"]),
         ("butterfly --ranks 6 --group 4,3", &["6"]),
         ("--best --ranks 4 --bytes 64K --alpha 1 --beta 1 --gamma 1", &["4Ki"]),
-        ("--best --ranks 4", &["--bytes", "--alpha", "--beta", "--gamma"]),
+        ("--best --ranks 4", &["--bytes"]),
+        ("--best --ranks 4 --bytes 64", &["--alpha", "--beta", "--gamma", "--times"]),
     ] {
         let (code, stdout, stderr) = plan(arguments);
         assert_eq!((code, stdout.as_str()), (Some(2), ""), "{arguments}: {stderr}");

@@ -7,6 +7,7 @@
 //! depend on it. Identical bits. A reduce ends at the last position, a broadcast starts at the first.
 //! Source: AL algorithm 2; Proficz, J. Supercomput. 2018 (sorted linear tree).
 
+use super::MAX_CELLS;
 use super::params::{Params, bad, list};
 use crate::error::PlanError;
 use crate::plan::{Action, Blocks, Contract, Order, Plan, PlanBuilder, Side};
@@ -16,8 +17,8 @@ const NAME: &str = "chain";
 pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
     let n = params.ranks;
     let segments = params.segments.unwrap_or(1);
-    if segments == 0 || segments.saturating_mul(n) > 1 << 20 {
-        return Err(bad(NAME, "segments", segments, format!("1 to {}", (1 << 20) / n)));
+    if segments == 0 || segments.saturating_mul(n) > MAX_CELLS {
+        return Err(bad(NAME, "segments", segments, format!("1 to {}", MAX_CELLS / n)));
     }
     let ports = params.ports.unwrap_or(1);
     let most = if contract == Contract::Allreduce { 2 } else { 1 };

@@ -71,7 +71,7 @@ fn factors(params: &Params) -> Result<Vec<usize>, PlanError> {
 }
 
 /// The fewest factors `f` whose product reaches `n`.
-pub(super) fn repeated(n: usize, f: usize) -> Vec<usize> {
+pub(crate) fn repeated(n: usize, f: usize) -> Vec<usize> {
     let (mut factors, mut product) = (Vec::new(), 1usize);
     while product < n {
         factors.push(f);

@@ -10,7 +10,7 @@ use super::params::Factor;
 use super::slots::Shift;
 
 /// Steps needed to fold `n` slots with at most `cap` per step.
-pub(crate) fn steps_with_cap(n: usize, cap: usize) -> usize {
+fn steps_with_cap(n: usize, cap: usize) -> usize {
     if n < 2 * cap {
         return ceil_log2(n);
     }
@@ -18,18 +18,14 @@ pub(crate) fn steps_with_cap(n: usize, cap: usize) -> usize {
     full + ceil_log2(n - full * cap)
 }
 
-/// Sizes of the shifts of a halving fold.
-fn halving(mut n: usize) -> Vec<usize> {
-    let mut sizes = Vec::new();
-    while n > 1 {
-        sizes.push(n / 2);
-        n -= n / 2;
-    }
-    sizes
+/// Sizes of the shifts of a fold of `n` slots by halves: ⌊N/2⌋ with N = n, ⌈n/2⌉, …
+pub(crate) fn halving_sizes(n: usize) -> impl Iterator<Item = usize> {
+    let live = std::iter::successors(Some(n), |n| Some(n.div_ceil(2)));
+    live.take_while(|n| *n > 1).map(|n| n / 2)
 }
 
 /// Sizes with at most `cap` slots per step.
-pub(super) fn capped(mut n: usize, cap: usize) -> Vec<usize> {
+pub(crate) fn capped(mut n: usize, cap: usize) -> Vec<usize> {
     let mut sizes = Vec::new();
     while n > 1 {
         let b = cap.min(n / 2);
@@ -40,10 +36,18 @@ pub(super) fn capped(mut n: usize, cap: usize) -> Vec<usize> {
 }
 
 /// Sizes for exactly `steps` steps, ⌈log₂ n⌉ ≤ steps ≤ n - 1, with the largest size as small as it can be.
-pub(super) fn exactly(mut n: usize, steps: usize) -> Vec<usize> {
+pub(crate) fn exactly(mut n: usize, steps: usize) -> Vec<usize> {
     let mut sizes = Vec::new();
     for left in (1..=steps).rev() {
-        let cap = (1..=n).find(|c| steps_with_cap(n, *c) <= left).unwrap_or(n);
+        // the smallest cap that leaves enough steps; a larger cap never takes more
+        let (mut cap, mut enough) = (1, n);
+        while cap < enough {
+            let middle = (cap + enough) / 2;
+            match steps_with_cap(n, middle) <= left {
+                true => enough = middle,
+                false => cap = middle + 1,
+            }
+        }
         let b = cap.min(n / 2).min(n - left);
         sizes.push(b);
         n -= b;
@@ -71,7 +75,7 @@ pub(super) fn cyclic(ranks: usize, sizes: &[usize]) -> Vec<Shift> {
 pub(super) fn product(group: &Group, factors: &[Factor]) -> Vec<Shift> {
     let mut shifts = Vec::new();
     for (j, factor) in factors.iter().enumerate() {
-        let sizes = if factor.ring { vec![1; factor.size - 1] } else { halving(factor.size) };
+        let sizes = if factor.ring { vec![1; factor.size - 1] } else { halving_sizes(factor.size).collect() };
         shifts.extend(shifts_of_digit(group, j, factor.size, &sizes));
     }
     shifts
@@ -95,6 +99,7 @@ mod tests {
         for n in 1..200 {
             for cap in 1..=n {
                 assert_eq!(capped(n, cap).len(), steps_with_cap(n, cap), "n {n} cap {cap}");
+                assert!(steps_with_cap(n, cap + 1) <= steps_with_cap(n, cap), "n {n} cap {cap}");
             }
         }
     }

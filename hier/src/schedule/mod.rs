@@ -34,8 +34,9 @@ mod slots;
 mod smp;
 mod surplus;
 
+pub(crate) use cyclic_shift::repeated;
 pub(crate) use direct::merge_primes;
-pub(crate) use fold::steps_with_cap;
+pub(crate) use fold::{capped as capped_sizes, exactly as exact_sizes, halving_sizes};
 pub use params::{Distance, Factor, GroupSpec, Params, Protocol, Rule};
 
 use crate::error::PlanError;
@@ -45,6 +46,9 @@ use params::bad;
 
 /// Most ranks a plan is built for. A ring over more would need gigabytes as a plan of all ranks.
 pub const MAX_RANKS: usize = 1024;
+
+/// Most segments times ranks of a pipelined schedule.
+pub(crate) const MAX_CELLS: usize = 1 << 20;
 
 /// A schedule's entry: what it is called, what it reads, what it can promise.
 #[derive(Debug, Clone, Copy)]

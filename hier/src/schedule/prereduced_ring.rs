@@ -20,19 +20,19 @@
 //! Source: Proficz, J. Supercomput. 2018, has the idea and the name; the schedule is our own formulation of it, because
 //! the published definition was not at hand, and its counts need not be those of the paper.
 
+use super::MAX_CELLS;
 use super::params::{Params, bad, list};
 use crate::error::PlanError;
 use crate::plan::{Action, Blocks, Contract, Order, Plan, PlanBuilder, Side};
 
 const NAME: &str = "pre-reduced-ring";
-const MOST_CELLS: usize = 1 << 20;
 
 pub(super) fn plan(params: &Params, _: Contract) -> Result<Plan, PlanError> {
     let n = params.ranks;
     let order = params.order_or_ranks(NAME)?;
-    let segments = params.segments.unwrap_or((2 * n).min(MOST_CELLS / n));
-    if segments == 0 || segments.saturating_mul(n) > MOST_CELLS {
-        return Err(bad(NAME, "segments", segments, format!("1 to {}", MOST_CELLS / n)));
+    let segments = params.segments.unwrap_or((2 * n).min(MAX_CELLS / n));
+    if segments == 0 || segments.saturating_mul(n) > MAX_CELLS {
+        return Err(bad(NAME, "segments", segments, format!("1 to {}", MAX_CELLS / n)));
     }
     let late = match params.late {
         Some(late) if n == 1 => return Err(bad(NAME, "late", late, "no late ranks, as there is only one rank")),

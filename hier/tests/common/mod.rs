@@ -3,6 +3,8 @@
 // every test binary compiles this file and uses only a part of it
 #![allow(dead_code)]
 
+pub mod counted;
+
 use earlybird_hier::plan::Contract;
 use earlybird_hier::schedule::{Distance, GroupSpec, Params, Protocol, Rule};
 

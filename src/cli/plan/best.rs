@@ -1,19 +1,19 @@
 //! `earlybird plan --best`: which allreduce is the fastest for given costs, and the commands that print the candidates.
 
-use super::{Format, PlanArgs, params, usage};
+use super::{Format, PlanArgs, params, read, usage};
 use comfy_table::{Table, presets};
 use earlybird_hier::PlanError;
 use earlybird_hier::admit::OpTraits;
-use earlybird_hier::choose::{Choice, Model, ranking};
+use earlybird_hier::choose::{Choice, ranking};
 use earlybird_hier::levels::{Levels, Predicted};
+use earlybird_hier::model::{Level, Model, levels_from_toml};
 
 /// Candidates shown.
 pub(super) const SHOWN: usize = 10;
 
 pub(super) fn best(args: &PlanArgs) -> Result<String, PlanError> {
     let mut given = params(args).given();
-    let two_levels = args.inside_alpha.zip(args.inside_beta).zip(args.ranks_per_node);
-    given.retain(|name| *name != "ranks-per-node" || two_levels.is_none());
+    given.retain(|name| *name != "ranks-per-node" || args.inside_alpha.is_none());
     given.extend(args.contract.map(|_| "contract"));
     given.extend(args.root.map(|_| "root"));
     given.extend(args.topology.as_ref().map(|_| "topology"));
@@ -24,26 +24,38 @@ pub(super) fn best(args: &PlanArgs) -> Result<String, PlanError> {
     if args.ranks == 0 {
         return Err(usage("ranks", 0, "at least 1"));
     }
-    let (Some(bytes), Some(alpha), Some(beta), Some(gamma)) = (args.bytes, args.alpha, args.beta, args.gamma) else {
-        return Err(usage("best", "no costs", "--bytes, --alpha, --beta and --gamma"));
-    };
-    let mut model = Model::linear(alpha, beta, gamma);
-    model.port_s = args.port_cost.unwrap_or(alpha);
+    let bytes = args.bytes.ok_or_else(|| usage("best", "no size", "--bytes"))?;
+    let levels = levels(args)?;
     let consistency = args.consistency.unwrap_or_default();
     // a sum of floating-point numbers, the common case: commutative, and it rounds
     let op = OpTraits { commutative: true, exact: false };
-    if let Some(((inside_alpha, inside_beta), ranks_per_node)) = two_levels {
-        let inside = Model::linear(inside_alpha, inside_beta, gamma);
-        let levels = Levels { ranks_per_node, inside, between: model };
-        let found = levels.ranking(args.ranks, bytes as f64, op, consistency)?;
+    let [Level { model, .. }] = &levels[..] else {
+        let found = Levels::new(levels)?.ranking(args.ranks, bytes as f64, op, consistency)?;
         return predictions(args, bytes, &found);
-    }
-    let choices = ranking(args.ranks, bytes as f64, op, consistency, &model, SHOWN);
+    };
+    let choices = ranking(args.ranks, bytes as f64, op, consistency, model, SHOWN);
     match args.format {
         Format::Table => Ok(choices_table(args, bytes, &choices)),
         Format::Json => Ok(choices_json(&choices)),
         Format::Svg => Err(usage("format", "svg", "table or json with --best")),
     }
+}
+
+/// The costs asked for, innermost level first.
+fn levels(args: &PlanArgs) -> Result<Vec<Level>, PlanError> {
+    if let Some(file) = &args.times {
+        return levels_from_toml(&read(file, "times")?);
+    }
+    let (Some(alpha), Some(beta), Some(gamma)) = (args.alpha, args.beta, args.gamma) else {
+        return Err(usage("best", "no costs", "--alpha, --beta and --gamma, or --times FILE"));
+    };
+    let mut model = Model::linear(alpha, beta, gamma);
+    model.port_s = args.port_cost.unwrap_or(alpha);
+    let outer = Level { ranks: None, model };
+    Ok(match (args.inside_alpha.zip(args.inside_beta), args.ranks_per_node) {
+        (Some((alpha, beta)), ranks) => vec![Level { ranks, model: Model::linear(alpha, beta, gamma) }, outer],
+        (None, _) => vec![outer],
+    })
 }
 
 fn command(choice: &Choice) -> String {
@@ -83,7 +95,7 @@ fn predictions(args: &PlanArgs, bytes: u64, found: &[Predicted]) -> Result<Strin
             for p in found {
                 rows.add_row([format!("{:.1}", p.seconds * 1e6), command(p)]);
             }
-            Ok(format!("allreduce of {bytes} bytes over {} ranks on two levels, fastest first\n{rows}\n", args.ranks))
+            Ok(format!("allreduce of {bytes} bytes over {} ranks level by level, fastest first\n{rows}\n", args.ranks))
         }
     }
 }
