@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! arrive -> decide -> fold (flat, leader, chain, static_leader) -> publish -> leave
+//! arrive -> exchange (geometry) -> leave
 //! ```
 //!
 //! Rules, cited by number elsewhere:
@@ -21,8 +22,10 @@ pub mod board;
 pub mod call;
 mod chain;
 pub mod decide;
+mod exchange;
 mod fault;
 mod flat;
+pub mod geometry;
 mod leader;
 pub mod lines;
 mod operation;

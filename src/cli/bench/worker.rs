@@ -6,7 +6,7 @@ use super::stats::{Sample, Samples, quantile};
 use super::{BenchArgs, Operation};
 use crate::cli::lineup::{Lineup, burn, now_ns, thread_cpu_ns};
 use earlybird::pattern::Pattern;
-use earlybird::{Algorithm, Communicator, Config, DType, Error, FoldOrder, Identity, Op, SizeTable};
+use earlybird::{Algorithm, Communicator, Config, DType, Error, FoldOrder, Identity, Op, Tables};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,12 +36,8 @@ fn measure_all<T: Value>(args: &BenchArgs) -> Result<u8, Error> {
     let identity = Identity::detect()?;
     let config = Config { order: args.order(), ..Config::from_env()? };
     let config = Config { wait: args.wait.unwrap_or(config.wait), ..config };
-    let plain = Config {
-        algorithm: Algorithm::Auto,
-        allreduce: SizeTable::default(),
-        order: FoldOrder::Arrival,
-        ..config.clone()
-    };
+    let plain =
+        Config { algorithm: Algorithm::Auto, tables: Tables::default(), order: FoldOrder::Arrival, ..config.clone() };
     let comm = Communicator::connect(config, identity.clone())?;
     let lineup = Lineup::connect(plain, identity)?;
 
