@@ -132,7 +132,8 @@ impl Signature {
     pub fn hash(self) -> u32 {
         let mixed = (self.kind ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xff51_afd7_ed55_8ccd)
             ^ self.count.wrapping_add(0x2545_f491_4f6c_dd1d).wrapping_mul(0xc4ce_b9fe_1a85_ec53).rotate_left(29);
-        ((mixed.wrapping_mul(0x9fb2_1c65_1e98_df25)) >> 32) as u32
+        // A product carries upwards only, and the root stands at the upper end.
+        ((mixed ^ mixed >> 32).wrapping_mul(0x9fb2_1c65_1e98_df25) >> 32) as u32
     }
 
     /// The call in words, for error messages. Unknown codes are printed as numbers.

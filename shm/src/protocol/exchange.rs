@@ -112,10 +112,12 @@ fn deposit<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, pieces: &Pieces, i: 
 fn collect<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<bool, Stop> {
     let (call, me, ranks) = (op.call, op.me, op.ranks);
     let own = in_turn(op, w);
-    if !own && w.exchange.depositors.has(me) && w.exchange.readers.has(me) {
-        if let Some((_, at, from)) = w.blocks(me).find(|(block, at, _)| *block == me && !at.is_empty()) {
-            call.keep_part(from, w.place_of(me), at.len());
-        }
+    let both = w.exchange.depositors.has(me) && w.exchange.readers.has(me);
+    if let Some((_, at, from)) = w.blocks(me).find(|(block, at, _)| *block == me && !at.is_empty())
+        && both
+        && !own
+    {
+        call.keep_part(from, w.place_of(me), at.len());
     }
     let mut sources = std::mem::take(&mut op.scratch.sources);
     sources.clear();

@@ -243,8 +243,9 @@ mod tests {
                 }
             }
         }
-        for (reader, result) in got.iter().enumerate() {
-            for (i, sources) in result.iter().enumerate() {
+        for (reader, result) in got.iter_mut().enumerate() {
+            for (i, sources) in result.iter_mut().enumerate() {
+                sources.sort_unstable();
                 let mut expected = Vec::new();
                 for depositor in (0..ranks).filter(|r| x.depositors.has(*r)) {
                     let from = if x.parts { x.start(reader) } else { 0 };
