@@ -12,7 +12,7 @@ pub mod units;
 
 pub use communicator::{CallReport, Communicator, Root};
 pub use config::{Config, Tables};
-pub use earlybird_shm::{Algorithm, DType, Element, Error, FoldOrder, Op, WaitPreset};
+pub use earlybird_shm::{Algorithm, Collective, DType, Element, Error, FoldOrder, Op, WaitPreset, algorithms};
 pub use identity::{Identity, Launcher};
 pub use size_table::SizeTable;
 

@@ -1,7 +1,7 @@
 //! The node protocol: how the ranks of one node carry out an operation through shared words. See `docs/protocol.md`.
 //!
 //! ```text
-//! arrive -> decide -> fold (flat, leader, chain, static_leader) -> publish -> leave
+//! arrive -> decide -> fold (flat, leader, chain, slices, static_leader) -> publish -> leave
 //! arrive -> exchange (geometry) -> leave
 //! ```
 //!
@@ -31,6 +31,7 @@ pub mod lines;
 mod operation;
 pub mod payload;
 mod publish;
+mod slices;
 mod static_leader;
 pub mod step;
 mod wait;

@@ -8,7 +8,7 @@ use super::exchange::Source;
 use super::step::Step;
 use super::wait::{Patience, Wake};
 use super::word::{self, ArrivalWord, PoisonWord};
-use super::{chain, exchange, flat, leader, static_leader};
+use super::{chain, exchange, flat, leader, slices, static_leader};
 use crate::config::Algorithm;
 use crate::sync::{Ordering, SyncPoint};
 
@@ -101,7 +101,8 @@ impl<B: Board> Member<B> {
             scratch: &mut self.scratch,
         };
         let poison = board.poison().load(SyncPoint::PoisonAcquire.order());
-        if poison != 0 {
+        // A group that has failed later than this may have completed this operation for this rank: its waits look.
+        if poison != 0 && PoisonWord(poison).epoch() <= epoch {
             return Err(Stop(PoisonWord(poison)));
         }
         board.step(Step::Begin);
@@ -154,6 +155,7 @@ impl<B: Board> Operation<'_, B> {
             Algorithm::Chain if collective == Collective::Broadcast => chain::broadcast(self)?,
             Algorithm::Chain => chain::run(self, place)?,
             Algorithm::Leader => leader::run(self, place)?,
+            Algorithm::Slices => slices::run(self)?,
             Algorithm::StaticLeader => static_leader::run(self, false)?,
             Algorithm::StaticLeaderEarly => static_leader::run(self, true)?,
             Algorithm::Auto | Algorithm::Flat => return Err(self.corrupt()),

@@ -235,6 +235,12 @@ impl Call<'_> {
         unsafe { (self.prepared.kernels.fold)(sum, sum, shared, pieces.len(i)) }
     }
 
+    /// `sum = first op second`, all in shared memory.
+    pub(super) fn add_two(&self, sum: *mut u8, first: *const u8, second: *const u8, pieces: &Pieces, i: usize) {
+        // SAFETY: S for the three places, which differ; P.
+        unsafe { (self.prepared.kernels.fold)(sum, first, second, pieces.len(i)) }
+    }
+
     /// `sum = shared`, both in shared memory.
     pub(super) fn start(&self, sum: *mut u8, shared: *const u8, pieces: &Pieces, i: usize) {
         // SAFETY: S for both places, which differ; P.
