@@ -6,6 +6,7 @@
 use crate::size_table::SizeTable;
 use crate::units::parse_size;
 use crate::{Algorithm, Error, FoldOrder, WaitPreset};
+use earlybird_shm::{Collective, algorithms};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,8 +15,9 @@ use std::time::Duration;
 pub struct Config {
     /// How the ranks of a node carry out an operation (`EARLYBIRD_ALGORITHM`, default `auto`).
     pub algorithm: Algorithm,
-    /// The algorithm of an allreduce by message size (`EARLYBIRD_ALLREDUCE`); it goes before `algorithm`.
-    pub allreduce: SizeTable,
+    /// The algorithms of single operations by message size (`EARLYBIRD_ALLREDUCE` and so on); they go before
+    /// `algorithm`.
+    pub tables: Tables,
     /// The order of folding (`EARLYBIRD_ORDER`, default `arrival`).
     pub order: FoldOrder,
     /// What a waiting rank does with its processor (`EARLYBIRD_WAIT`, default `balanced`).
@@ -30,6 +32,38 @@ pub struct Config {
     pub verbose: bool,
 }
 
+/// The algorithm by message size, for each operation that has a variable: bytes of a block, 0 for a barrier.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Tables {
+    /// `EARLYBIRD_ALLREDUCE`.
+    pub allreduce: SizeTable,
+    /// `EARLYBIRD_REDUCE`.
+    pub reduce: SizeTable,
+    /// `EARLYBIRD_BROADCAST`.
+    pub broadcast: SizeTable,
+    /// `EARLYBIRD_BARRIER`.
+    pub barrier: SizeTable,
+    /// `EARLYBIRD_ALLGATHER`.
+    pub allgather: SizeTable,
+    /// `EARLYBIRD_REDUCE_SCATTER`.
+    pub reduce_scatter: SizeTable,
+}
+
+impl Tables {
+    /// The table of `collective`, where it has one.
+    pub(crate) fn of(&self, collective: Collective) -> Option<&SizeTable> {
+        match collective {
+            Collective::AllReduce => Some(&self.allreduce),
+            Collective::Reduce => Some(&self.reduce),
+            Collective::Broadcast => Some(&self.broadcast),
+            Collective::Barrier => Some(&self.barrier),
+            Collective::AllGather => Some(&self.allgather),
+            Collective::ReduceScatter => Some(&self.reduce_scatter),
+            Collective::Gather | Collective::Scatter | Collective::AllToAll => None,
+        }
+    }
+}
+
 /// What becomes of a variable.
 enum Use {
     /// [`Config`] reads it.
@@ -41,7 +75,6 @@ enum Use {
 }
 
 const PREFIX: &str = "EARLYBIRD_";
-const ONE_OPERATION: &str = "only allreduce is carried out so far, its table is EARLYBIRD_ALLREDUCE; unset it";
 
 /// Every variable, by its name without the prefix.
 static KNOWN: &[(&str, Use)] = &[
@@ -49,7 +82,15 @@ static KNOWN: &[(&str, Use)] = &[
     ("SIZE", Use::Elsewhere),
     ("JOB", Use::Elsewhere),
     ("ALGORITHM", Use::Config(|config, value| value.parse().map(|v| config.algorithm = v))),
-    ("ALLREDUCE", Use::Config(|config, value| value.parse().map(|v| config.allreduce = v))),
+    ("ALLREDUCE", Use::Config(|config, value| table(Collective::AllReduce, value, &mut config.tables.allreduce))),
+    ("REDUCE", Use::Config(|config, value| table(Collective::Reduce, value, &mut config.tables.reduce))),
+    ("BROADCAST", Use::Config(|config, value| table(Collective::Broadcast, value, &mut config.tables.broadcast))),
+    ("BARRIER", Use::Config(|config, value| table(Collective::Barrier, value, &mut config.tables.barrier))),
+    ("ALLGATHER", Use::Config(|config, value| table(Collective::AllGather, value, &mut config.tables.allgather))),
+    (
+        "REDUCE_SCATTER",
+        Use::Config(|config, value| table(Collective::ReduceScatter, value, &mut config.tables.reduce_scatter)),
+    ),
     ("ORDER", Use::Config(order)),
     ("CONSISTENCY", Use::Config(consistency)),
     ("WAIT", Use::Config(|config, value| value.parse().map(|v| config.wait = v))),
@@ -62,11 +103,6 @@ static KNOWN: &[(&str, Use)] = &[
     ("EXCHANGE", Use::Later("operations stay within one node so far; unset it")),
     ("TRACE", Use::Later("no trace is written so far; unset it")),
     ("INTERPOSE", Use::Later("leave the interposer out of LD_PRELOAD instead, and unset it")),
-    ("REDUCE", Use::Later(ONE_OPERATION)),
-    ("BROADCAST", Use::Later(ONE_OPERATION)),
-    ("BARRIER", Use::Later(ONE_OPERATION)),
-    ("ALLGATHER", Use::Later(ONE_OPERATION)),
-    ("REDUCE_SCATTER", Use::Later(ONE_OPERATION)),
     #[cfg(feature = "fault")]
     ("FAULT", Use::Elsewhere),
 ];
@@ -113,7 +149,7 @@ impl Config {
 
     /// The algorithm asked for an allreduce of `bytes` bytes: its size table first, then the general choice.
     pub fn algorithm_for(&self, bytes: u64) -> Algorithm {
-        self.allreduce.algorithm_or(bytes, self.algorithm)
+        self.tables.allreduce.algorithm_or(bytes, self.algorithm)
     }
 }
 
@@ -133,6 +169,23 @@ fn unknown(name: &str) -> Error {
 
 fn unknown_value(value: &str, valid: &str) -> Error {
     Error::usage(format!("{value:?} is not known; use one of: {valid}"))
+}
+
+/// A size table of one operation: an algorithm that it does not have is refused, since nothing would come of it.
+fn table(collective: Collective, value: &str, table: &mut SizeTable) -> Result<(), Error> {
+    *table = value.parse()?;
+    let has = algorithms(collective);
+    match table.algorithms().find(|algorithm| *algorithm != Algorithm::Auto && !has.contains(algorithm)) {
+        None => Ok(()),
+        Some(other) => {
+            let valid: Vec<&str> = has.iter().map(|algorithm| algorithm.name()).collect();
+            Err(Error::usage(format!(
+                "{} is not carried out by {other}; use one of: auto, {}",
+                collective.name(),
+                valid.join(", ")
+            )))
+        }
+    }
 }
 
 fn order(config: &mut Config, value: &str) -> Result<(), Error> {
@@ -222,7 +275,7 @@ mod tests {
         .unwrap();
         let expected = Config {
             algorithm: Algorithm::Chain,
-            allreduce: "flat:0-100".parse().unwrap(),
+            tables: Tables { allreduce: "flat:0-100".parse().unwrap(), ..Tables::default() },
             order: FoldOrder::Rank,
             wait: WaitPreset::Power,
             timeout: Some(Duration::from_millis(2500)),

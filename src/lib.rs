@@ -10,9 +10,9 @@ pub mod pattern;
 mod size_table;
 pub mod units;
 
-pub use communicator::{CallReport, Communicator};
-pub use config::Config;
-pub use earlybird_shm::{Algorithm, DType, Element, Error, FoldOrder, Op, WaitPreset};
+pub use communicator::{CallReport, Communicator, Root};
+pub use config::{Config, Tables};
+pub use earlybird_shm::{Algorithm, Collective, DType, Element, Error, FoldOrder, Op, WaitPreset, algorithms};
 pub use identity::{Identity, Launcher};
 pub use size_table::SizeTable;
 

@@ -21,6 +21,11 @@ impl SizeTable {
         found.map_or(Algorithm::Auto, |(.., algorithm)| *algorithm)
     }
 
+    /// Every algorithm asked for.
+    pub fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
+        self.ranges.iter().map(|(.., algorithm)| *algorithm)
+    }
+
     /// The algorithm asked for a message of `bytes` bytes, `otherwise` where nothing was.
     pub fn algorithm_or(&self, bytes: u64, otherwise: Algorithm) -> Algorithm {
         match self.algorithm_for(bytes) {

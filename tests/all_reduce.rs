@@ -186,7 +186,7 @@ fn interleaved(player: &Player) {
     let ranks = caller.comm.size();
     for call in 0..player.arg::<u64>(0) {
         let random = mix(call ^ 0x5eed);
-        let algorithm = Algorithm::ALL[(random % 6) as usize];
+        let algorithm = Algorithm::ALL[(random % 7) as usize];
         let order = ORDERS[(random >> 8 & 1) as usize];
         let count = [0, 1, 4, 5, 60, 700, 9_000, 40_000][(random >> 16 & 7) as usize];
         caller.choose(algorithm, order);
@@ -216,7 +216,7 @@ fn barriers(player: &Player) {
     let mark =
         |r: usize| std::path::Path::new(&std::env::var("EARLYBIRD_DIR").unwrap()).with_extension(format!("at-{r}"));
     for round in 1..=60u64 {
-        caller.choose(Algorithm::ALL[(round % 6) as usize], ORDERS[(round / 6 % 2) as usize]);
+        caller.choose(Algorithm::ALL[(round % 7) as usize], ORDERS[(round / 7 % 2) as usize]);
         if mix(round * 8 + rank as u64).is_multiple_of(3) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -240,7 +240,7 @@ fn all_said(said: Vec<Vec<String>>, expected: &str) {
 }
 
 fn run_matrix(ranks: usize) {
-    let cases = 6 * 4 * 6 * 2 * 7 * 2;
+    let cases = 6 * 4 * 7 * 2 * 7 * 2;
     all_said(Job::new("matrix", ranks).run(), &format!("cases {cases}"));
     println!("{ranks} rank(s): {cases} cases, every element checked on every rank");
 }
@@ -272,7 +272,7 @@ fn every_combination_on_8_ranks() {
 
 #[test]
 fn rounded_values_have_the_same_bits_everywhere_and_in_every_run() {
-    let cases = 4 * 2 * 2 * 6 * 2 * 3;
+    let cases = 4 * 2 * 2 * 7 * 2 * 3;
     for ranks in [2, 3, 5, 8] {
         all_said(Job::new("rounded", ranks).run(), &format!("cases {cases}"));
         println!("{ranks} ranks: {cases} cases of rounded values");
@@ -297,7 +297,7 @@ fn calls_larger_than_the_windows_run_as_several_operations() {
 #[test]
 fn sixty_four_ranks_on_few_processors() {
     for ranks in [13, 64] {
-        all_said(Job::new("few", ranks).run(), &format!("cases {}", 2 * 6 * 2 * 2));
+        all_said(Job::new("few", ranks).run(), &format!("cases {}", 2 * 7 * 2 * 2));
     }
 }
 

@@ -27,7 +27,7 @@ const fn variant(name: &'static str, algorithm: Algorithm, order: FoldOrder, cou
     Variant { name, algorithm, order, count }
 }
 
-static VARIANTS: [Variant; 8] = [
+static VARIANTS: [Variant; 9] = [
     variant("flat in the line", Algorithm::Flat, FoldOrder::Arrival, 3),
     variant("flat by deposits", Algorithm::Flat, FoldOrder::Arrival, 5000),
     variant("leader", Algorithm::Leader, FoldOrder::Arrival, 5000),
@@ -36,6 +36,7 @@ static VARIANTS: [Variant; 8] = [
     variant("chain by rank", Algorithm::Chain, FoldOrder::Rank, 5000),
     variant("static leader", Algorithm::StaticLeader, FoldOrder::Arrival, 5000),
     variant("static leader, early", Algorithm::StaticLeaderEarly, FoldOrder::Arrival, 5000),
+    variant("slices", Algorithm::Slices, FoldOrder::Rank, 5000),
 ];
 
 /// Whether a rank passes a step in every operation.
@@ -56,6 +57,9 @@ fn passes(v: &Variant, step: Step, rank: usize) -> Passes {
         (Step::Begin | Step::Entered | Step::Copied | Step::Left, _) => Always,
         (Step::Arrived, algorithm) => is(algorithm != Algorithm::Flat),
         (Step::Deposited, Algorithm::Flat) => is(v.count > 5),
+        // Everybody deposits, and whoever is there folds.
+        (Step::Deposited, Algorithm::Slices) => Always,
+        (Step::Claimed | Step::Folded | Step::Published, Algorithm::Slices) => ByPlace,
         // Three ranks fold private data themselves.
         (Step::Deposited, Algorithm::Chain) => Never,
         (Step::Claimed | Step::Folded, Algorithm::Chain) => Always,
@@ -107,7 +111,7 @@ fn hammer(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     player.say("joined");
     for call in 1.. {
-        let v = VARIANTS[(mix(call) % 8) as usize];
+        let v = VARIANTS[mix(call) as usize % VARIANTS.len()];
         comm.set_algorithm(v.algorithm).unwrap();
         comm.set_order(v.order).unwrap();
         if !one_call(&comm, player, v.count, comm.size(), call as usize) {
@@ -311,6 +315,11 @@ fn killed_in_static_leader() {
 #[test]
 fn killed_in_static_leader_early() {
     killed_at_every_step(7);
+}
+
+#[test]
+fn killed_in_slices() {
+    killed_at_every_step(8);
 }
 
 /// Cases of `what` on steps that every rank passes.

@@ -23,6 +23,8 @@ pub enum Algorithm {
     StaticLeader = 4,
     /// Baseline: rank 0 folds whatever has been deposited while it waits for the others.
     StaticLeaderEarly = 5,
+    /// Every rank deposits, whoever is there folds chunk by chunk in rank order: large messages, same bits in every run.
+    Slices = 6,
 }
 
 /// What a waiting rank does with its processor.
@@ -81,9 +83,9 @@ macro_rules! named_choice {
     };
 }
 
-named_choice!(Algorithm, "algorithm", 6,
+named_choice!(Algorithm, "algorithm", 7,
     Auto => "auto", Flat => "flat", Leader => "leader", Chain => "chain",
-    StaticLeader => "static-leader", StaticLeaderEarly => "static-leader-early");
+    StaticLeader => "static-leader", StaticLeaderEarly => "static-leader-early", Slices => "slices");
 named_choice!(WaitPreset, "waiting preset", 3, Latency => "latency", Balanced => "balanced", Power => "power");
 
 #[cfg(test)]
@@ -102,13 +104,13 @@ mod tests {
             assert_eq!(WaitPreset::from_code(code as u8), Some(wait));
             assert_eq!(wait.to_string().parse(), Ok(wait));
         }
-        assert_eq!(Algorithm::from_code(6), None);
+        assert_eq!(Algorithm::from_code(7), None);
         assert_eq!(WaitPreset::from_code(3), None);
     }
 
     #[test]
     fn an_unknown_name_is_refused_with_the_list() {
-        for given in ["", "Flat", "flat ", "static_leader", "slices"] {
+        for given in ["", "Flat", "flat ", "static_leader", "slice"] {
             let Err(Error::Usage { message }) = given.parse::<Algorithm>() else { panic!("{given:?} was accepted") };
             for algorithm in Algorithm::ALL {
                 assert!(message.contains(algorithm.name()), "{message}");

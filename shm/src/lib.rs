@@ -25,3 +25,5 @@ pub use error::Error;
 pub use node::{How, JoinOptions, NodeComm};
 pub use op::{DType, Element, FoldOrder, Op};
 pub use protocol::Report;
+pub use protocol::call::Collective;
+pub use protocol::decide::algorithms;

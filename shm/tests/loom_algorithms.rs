@@ -6,7 +6,7 @@
 
 mod modelled;
 
-use earlybird_shm::Algorithm::{self, Chain, Flat, Leader, StaticLeader, StaticLeaderEarly};
+use earlybird_shm::Algorithm::{self, Chain, Flat, Leader, Slices, StaticLeader, StaticLeaderEarly};
 use earlybird_shm::protocol::step::Step;
 use modelled::models::{MODELS, for_every_model, model};
 use modelled::{Bound, Scenario, Tally, explore, report, run};
@@ -71,6 +71,9 @@ const FOLDERS: &[Step] = &[Begin, Entered, Arrived, Claimed, Folded, Published, 
 /// Rank 0 folds without claiming, the others deposit.
 const STATIC: &[Step] = &[Begin, Entered, Arrived, Deposited, Published, Copied, Left];
 
+/// Everybody deposits, and whoever sees all deposits first folds.
+const SLICES: &[Step] = &[Begin, Entered, Arrived, Deposited, Claimed, Folded, Published, Copied, Left];
+
 macro_rules! death_tests {
     ($($name:ident: $algorithm:expr, $ranks:literal, $words:literal, $bound:literal, $long:literal, $reachable:expr;)*) => {
         $(
@@ -96,6 +99,7 @@ death_tests! {
     deaths_chain_2: Chain, 2, 1, 2, 3, FOLDERS;
     deaths_chain_pieces_2: Chain, 2, 16, 1, 2, FOLDERS;
     deaths_chain_3: Chain, 3, 1, 0, 1, FOLDERS;
+    deaths_slices_2: Slices, 2, 1, 1, 2, SLICES;
     deaths_static_leader_2: StaticLeader, 2, 1, 2, 3, STATIC;
     deaths_static_leader_early_3: StaticLeaderEarly, 3, 1, 0, 1, STATIC;
 }

@@ -86,6 +86,27 @@ fn a_barrier_is_measured_and_lets_nobody_through_early() {
 }
 
 #[test]
+fn every_operation_is_measured_and_checked() {
+    for (op, algorithms) in [
+        ("reduce", "auto,flat,chain,static-leader,static-leader-early"),
+        ("broadcast", "auto,flat,chain"),
+        ("allgather", "auto,flat"),
+        ("reduce-scatter", "auto,flat"),
+    ] {
+        // Without a list, all that the operation has.
+        let rows = rows(&format!("bench {op} --ranks 3 --sizes 8,40Ki --patterns random --iterations 5 --format csv"));
+        let names: Vec<&str> = rows.iter().map(|row| column(row, "algorithm")).collect();
+        assert_eq!(names.join(","), format!("{algorithms},{algorithms}"));
+        for row in &rows {
+            assert_eq!(["op", "wrong", "dtype"].map(|name| column(row, name)), [op, "0", "f32"]);
+            let order = if op.starts_with("reduce") { "arrival" } else { "-" };
+            assert_eq!(column(row, "order"), order);
+            assert!(column(row, "call_us_mean").parse::<f64>().expect("a number") > 0.0, "{row:?}");
+        }
+    }
+}
+
+#[test]
 fn json_and_table_carry_the_same_rows() {
     let args = [
         "bench",
@@ -147,12 +168,13 @@ fn a_killed_rank_ends_the_benchmark_with_1() {
 fn usage_errors_exit_with_2_and_list_what_is_valid() {
     for (args, part) in [
         ("bench allreduce", "--ranks"),
-        ("bench scan --ranks 2", "allreduce, barrier"),
-        ("bench reduce --ranks 2", "not built yet"),
+        ("bench scan --ranks 2", "allreduce, reduce, broadcast, barrier"),
+        ("bench gather --ranks 2", "allgather, reduce-scatter"),
+        ("bench broadcast --ranks 2 --algorithms leader", "use auto, flat, chain"),
+        ("bench allgather --ranks 2 --order rank", "leave out --order"),
         ("bench allreduce --ranks 2 --sizes 8K", "whole bytes"),
         ("bench allreduce --ranks 2 --patterns late", "one-late"),
         ("bench allreduce --ranks 2 --algorithms fast", "static-leader-early"),
-        ("bench allreduce --ranks 2 --algorithms slices", "not built yet"),
         ("bench allreduce --ranks 2 --algorithms mpi", "not built yet"),
         ("bench allreduce --ranks 2 --algorithms plan:ring", "not built yet"),
         ("bench allreduce --ranks 2 --nodes 2", "not built yet"),

@@ -1,4 +1,5 @@
 //! Contributions and the sequential reference that every result is checked against.
+#![allow(dead_code)]
 
 use crate::common::mix;
 use earlybird::{Element, Op};

@@ -19,7 +19,7 @@ impl NodeComm {
         }
         let detail = |i: usize| board.details(poison.reporter())[i].load(Ordering::Relaxed);
         let during = || match member.epoch() == poison.epoch() {
-            true => format!("{} {}", name(collective), poison.epoch()),
+            true => format!("{} {}", collective.name(), poison.epoch()),
             false => format!("operation {}", poison.epoch()),
         };
         match poison.cause() {
@@ -33,12 +33,18 @@ impl NodeComm {
                 after: Duration::from_nanos(detail(1)),
                 during: during(),
             },
-            Cause::Mismatch => Error::Mismatch {
-                rank_a: poison.reporter(),
-                call_a: Signature { kind: detail(3), count: detail(4) }.describe(),
-                rank_b: detail(0) as usize,
-                call_b: Signature { kind: detail(1), count: detail(2) }.describe(),
-            },
+            Cause::Mismatch => {
+                let call_a = Signature { kind: detail(3), count: detail(4) };
+                let call_b = Signature { kind: detail(1), count: detail(2) };
+                // A root that needed nobody has gone on: the difference is found when it is met again.
+                let before = if call_a == call_b { " after a call that differed" } else { "" };
+                Error::Mismatch {
+                    rank_a: poison.reporter(),
+                    call_a: format!("{}{before}", call_a.describe()),
+                    rank_b: detail(0) as usize,
+                    call_b: format!("{}{before}", call_b.describe()),
+                }
+            }
             Cause::NoSpace => Error::NoSpace {
                 needed: detail(0),
                 free: detail(1),
@@ -59,12 +65,5 @@ impl NodeComm {
         let slot = (poison.epoch() % SLOTS as u64) as usize;
         let entered = |r: usize| member.board.line(slot, r).entered.load(Ordering::Relaxed);
         (0..self.size).filter(|&r| r == named || !word::has_entered(entered(r), poison.epoch())).collect()
-    }
-}
-
-fn name(collective: Collective) -> &'static str {
-    match collective {
-        Collective::AllReduce => "allreduce",
-        Collective::Barrier => "barrier",
     }
 }

@@ -1,7 +1,9 @@
 //! The collectives of one node as a caller sees them: checked arguments in, one named error out.
 
 mod errors;
+mod exchanges;
 mod reductions;
+mod run;
 
 use crate::Error;
 use crate::config::{Algorithm, WaitPreset};

@@ -1,13 +1,12 @@
-//! The reductions of a node: arguments checked and prepared, then run as one operation or as several.
+//! The reductions of a node and its barrier: arguments checked, results everywhere, at a root, or in parts.
 
-use super::{How, NodeComm, State};
+use super::run::Wish;
+use super::{How, NodeComm};
 use crate::Error;
-use crate::config::Algorithm;
-use crate::mapped::Mapped;
-use crate::op::{DType, Element, FoldOrder, Op};
-use crate::protocol::call::{Collective, Prepared, Signature};
+use crate::op::{Element, Op};
+use crate::protocol::call::Collective;
+use crate::protocol::geometry::Lens;
 use crate::protocol::payload::Buffers;
-use crate::protocol::{Member, Report, Stop};
 
 impl NodeComm {
     /// Reduces `send` of all ranks into `recv` of every rank.
@@ -19,7 +18,7 @@ impl NodeComm {
     /// [`Error::Usage`] when the lengths differ or another thread is in a call; the group's one error otherwise. After
     /// an error `recv` holds nothing of use.
     pub fn all_reduce_into<T: Element>(&self, send: &[T], recv: &mut [T], op: Op, how: How) -> Result<(), Error> {
-        self.reduce(Collective::AllReduce, op, &Buffers::apart(send, recv)?, how)
+        self.reduce(Collective::AllReduce, None, op, &Buffers::apart(send, recv)?, how)
     }
 
     /// Reduces `buf` of all ranks into `buf` of every rank. After an error `buf` holds nothing of use.
@@ -27,7 +26,7 @@ impl NodeComm {
     /// # Errors
     /// As [`NodeComm::all_reduce_into`].
     pub fn all_reduce_in_place<T: Element>(&self, buf: &mut [T], op: Op, how: How) -> Result<(), Error> {
-        self.reduce(Collective::AllReduce, op, &Buffers::in_place(buf), how)
+        self.reduce(Collective::AllReduce, None, op, &Buffers::in_place(buf), how)
     }
 
     /// Returns when every rank has called it.
@@ -35,62 +34,78 @@ impl NodeComm {
     /// # Errors
     /// As [`NodeComm::all_reduce_into`].
     pub fn barrier(&self, how: How) -> Result<(), Error> {
-        self.reduce(Collective::Barrier, Op::Sum, &Buffers::in_place::<u64>(&mut []), how)
+        self.reduce(Collective::Barrier, None, Op::Sum, &Buffers::in_place::<u64>(&mut []), how)
+    }
+
+    /// Gives `send` to the reduction at another rank, `root`, and leaves as soon as it is not needed any more.
+    ///
+    /// # Errors
+    /// As [`NodeComm::all_reduce_into`]; [`Error::Usage`] for a root that does not exist or is this rank.
+    pub fn reduce_into<T: Element>(&self, send: &[T], op: Op, root: usize, how: How) -> Result<(), Error> {
+        self.other_root(root, "reduce_into", "reduce_into_root")?;
+        self.reduce(Collective::Reduce, Some(root), op, &Buffers::both(send, &mut []), how)
+    }
+
+    /// Reduces `send` of all ranks into `recv` of this rank, the root.
+    ///
+    /// # Errors
+    /// As [`NodeComm::all_reduce_into`].
+    pub fn reduce_into_root<T: Element>(&self, send: &[T], recv: &mut [T], op: Op, how: How) -> Result<(), Error> {
+        self.reduce(Collective::Reduce, Some(self.rank), op, &Buffers::apart(send, recv)?, how)
+    }
+
+    /// Reduces `buf` of all ranks into `buf` of `root`; the others' is left as it is.
+    ///
+    /// # Errors
+    /// As [`NodeComm::all_reduce_into`]; [`Error::Usage`] for a root that does not exist.
+    pub fn reduce_in_place<T: Element>(&self, buf: &mut [T], op: Op, root: usize, how: How) -> Result<(), Error> {
+        self.check_root(root)?;
+        let buffers = if root == self.rank { Buffers::in_place(buf) } else { Buffers::both(buf, &mut []) };
+        self.reduce(Collective::Reduce, Some(root), op, &buffers, how)
+    }
+
+    /// Reduces `send` of all ranks, one block per rank in rank order, and gives every rank its block in `recv`.
+    ///
+    /// # Errors
+    /// As [`NodeComm::all_reduce_into`]; [`Error::Usage`] unless `send` is as long as `recv` times the ranks.
+    pub fn reduce_scatter_block_into<T: Element>(
+        &self,
+        send: &[T],
+        recv: &mut [T],
+        op: Op,
+        how: How,
+    ) -> Result<(), Error> {
+        let lens = Lens::Equal(recv.len());
+        self.exchange(Collective::ReduceScatter, op, None, lens, &Buffers::both(send, recv), how)
+    }
+
+    /// As [`NodeComm::reduce_scatter_block_into`] with blocks of different lengths: rank `r` gets `counts[r]` elements.
+    /// All ranks give the same `counts`.
+    ///
+    /// # Errors
+    /// As [`NodeComm::all_reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or the buffers.
+    pub fn reduce_scatter_varcount_into<T: Element>(
+        &self,
+        send: &[T],
+        recv: &mut [T],
+        counts: &[usize],
+        op: Op,
+        how: How,
+    ) -> Result<(), Error> {
+        let starts = self.starts(counts)?;
+        let lens = Lens::Each(counts, &starts);
+        self.exchange(Collective::ReduceScatter, op, None, lens, &Buffers::both(send, recv), how)
     }
 
     #[inline]
-    fn reduce(&self, collective: Collective, op: Op, buffers: &Buffers<'_>, how: How) -> Result<(), Error> {
-        let mut state = self.lock()?;
-        let asked = Signature::new(collective, buffers.dtype(), op, how.order, how.algorithm, buffers.count());
-        if state.prepared.is_none_or(|(last, _)| last != asked) {
-            state.prepared = Some((asked, self.prepare(asked, buffers, op, how)));
-        }
-        let State { member, prepared: Some((_, prepared)), last } = &mut *state else { unreachable!("prepared above") };
-        if self.size == 1 {
-            buffers.copy();
-            *last = Some(Report { epoch: 0, algorithm: Algorithm::Flat, place: None });
-            return Ok(());
-        }
-        match self.run(member, buffers, prepared) {
-            Ok(report) => {
-                *last = Some(report);
-                Ok(())
-            }
-            Err(stop) => Err(self.error_of(member, stop, collective)),
-        }
-    }
-
-    /// Works out what follows from the arguments of a call.
-    #[cold]
-    fn prepare(&self, asked: Signature, buffers: &Buffers<'_>, op: Op, how: How) -> Prepared {
-        let (count, dtype) = (buffers.count(), buffers.dtype());
-        let exact = !matches!((dtype, op), (DType::F32 | DType::F64, Op::Sum | Op::Product));
-        // Every operator here is commutative bit for bit, so two ranks cannot tell the orders apart.
-        let by_rank = how.order == FoldOrder::Rank && !exact && self.size > 2;
-        let algorithm = self.thresholds.choose(how.algorithm, count * dtype.size(), by_rank);
-        Prepared::new(asked.in_lane(algorithm == Algorithm::Flat), dtype, op, by_rank, algorithm)
-    }
-
-    /// Runs the call as one operation, or as several where it is larger than the windows of the arena.
-    #[inline]
-    fn run(&self, member: &mut Member<Mapped>, buffers: &Buffers<'_>, prepared: &Prepared) -> Result<Report, Stop> {
-        let (count, element_bytes) = (buffers.count(), buffers.dtype().size());
-        let window_bytes = match prepared.algorithm() {
-            Algorithm::Chain => self.windows.accumulator,
-            _ => self.windows.deposit,
-        };
-        if count * element_bytes <= window_bytes {
-            return member.run(&buffers.call(0..count, prepared));
-        }
-        let part = window_bytes / element_bytes;
-        let mut done = 0;
-        loop {
-            let until = (done + part).min(count);
-            let report = member.run(&buffers.call(done..until, prepared))?;
-            if until == count {
-                return Ok(report);
-            }
-            done = until;
-        }
+    fn reduce(
+        &self,
+        collective: Collective,
+        root: Option<usize>,
+        op: Op,
+        buffers: &Buffers<'_>,
+        how: How,
+    ) -> Result<(), Error> {
+        self.carry_out(&Wish { collective, op, root, lens: Lens::Equal(buffers.count()), how }, buffers)
     }
 }

@@ -25,7 +25,7 @@ impl<B: Board> Operation<'_, B> {
     /// At most two atomic operations and one cache-line transfer: a refused swap leaves the line here.
     pub(super) fn arrive(&mut self, previous: &mut ArrivalWord) -> Result<Arrival, Stop> {
         let proposal = self.call.prepared.algorithm;
-        let first = ArrivalWord::first(self.epoch, self.call.hash(), proposal as u8, self.me);
+        let first = ArrivalWord::first(self.epoch, self.hash, proposal as u8, self.me);
         let arrivals = self.board.arrival(self.slot);
         match arrivals.compare_exchange(previous.0, first.0, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => {
@@ -37,7 +37,7 @@ impl<B: Board> Operation<'_, B> {
                 if !found.is_of(self.epoch) || found.count() >= self.ranks || found.leader() >= self.ranks {
                     return Err(self.corrupt());
                 }
-                if found.signature() != self.call.hash() & 0xffff {
+                if found.signature() != self.hash & 0xffff {
                     return self.disagree_with(found.leader());
                 }
                 let before = ArrivalWord(arrivals.fetch_add(1, Ordering::Relaxed));

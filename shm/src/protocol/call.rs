@@ -1,5 +1,6 @@
 //! A call as one rank makes it: its signature, its buffers, its geometry.
 
+use super::geometry::Window;
 use crate::config::Algorithm;
 use crate::kernels::{self, FoldFn, Kernels};
 use crate::op::{DType, FoldOrder, Op};
@@ -13,16 +14,75 @@ pub enum Collective {
     AllReduce = 1,
     /// Every rank learns that all have arrived.
     Barrier = 2,
+    /// The root gets the reduction of all contributions.
+    Reduce = 3,
+    /// Every rank gets what the root has.
+    Broadcast = 4,
+    /// Every rank gets what every rank has.
+    AllGather = 5,
+    /// The root gets what every rank has.
+    Gather = 6,
+    /// Every rank gets its own part of what the root has.
+    Scatter = 7,
+    /// Every rank gets its own part of what every rank has.
+    AllToAll = 8,
+    /// Every rank gets its own part of the reduction of all contributions.
+    ReduceScatter = 9,
+}
+
+impl Collective {
+    /// Every collective, in discriminant order.
+    pub const ALL: [Collective; 9] = [
+        Collective::AllReduce,
+        Collective::Barrier,
+        Collective::Reduce,
+        Collective::Broadcast,
+        Collective::AllGather,
+        Collective::Gather,
+        Collective::Scatter,
+        Collective::AllToAll,
+        Collective::ReduceScatter,
+    ];
+
+    /// Name as printed in errors and reports (`allreduce`).
+    pub const fn name(self) -> &'static str {
+        match self {
+            Collective::AllReduce => "allreduce",
+            Collective::Barrier => "barrier",
+            Collective::Reduce => "reduce",
+            Collective::Broadcast => "broadcast",
+            Collective::AllGather => "allgather",
+            Collective::Gather => "gather",
+            Collective::Scatter => "scatter",
+            Collective::AllToAll => "alltoall",
+            Collective::ReduceScatter => "reduce-scatter",
+        }
+    }
+
+    /// Whether contributions are folded: then type, operator and order decide the result.
+    pub const fn folds(self) -> bool {
+        matches!(self, Collective::AllReduce | Collective::Reduce | Collective::ReduceScatter)
+    }
+
+    /// The collective with this discriminant.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Collective::ALL.into_iter().find(|c| *c as u8 == code)
+    }
 }
 
 /// What ranks must agree on, in two words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signature {
-    /// `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | lane 8 | 0 16`.
+    /// From the low end: `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | lane 1 | unequal 1 | 0 6 | root 16`,
+    /// the root plus one, 0 where there is none.
     pub kind: u64,
-    /// Elements.
+    /// Elements of a block; where blocks differ, `hash of their lengths 24 | elements of all 40`.
     pub count: u64,
 }
+
+const LANE: u64 = 1 << 40;
+const UNEQUAL: u64 = 1 << 41;
+const ROOT_SHIFT: u32 = 48;
 
 impl Signature {
     /// Packs; the lane is added by [`Signature::in_lane`] once it is known.
@@ -45,7 +105,26 @@ impl Signature {
 
     /// The same call in the ticketless lane, or in the ticketed one.
     pub fn in_lane(self, flat: bool) -> Self {
-        Signature { kind: self.kind & !(0xff << 40) | u64::from(flat) << 40, ..self }
+        Signature { kind: if flat { self.kind | LANE } else { self.kind & !LANE }, ..self }
+    }
+
+    /// The same call with this root.
+    pub fn rooted(self, root: usize) -> Self {
+        Signature { kind: self.kind & !(0xffff << ROOT_SHIFT) | (root as u64 + 1) << ROOT_SHIFT, ..self }
+    }
+
+    /// The same call on blocks of these lengths.
+    pub fn unequal(self, lens: &[usize]) -> Self {
+        let mix = |sum: u64, len: &usize| (sum ^ *len as u64).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(31);
+        let hash = lens.iter().fold(lens.len() as u64, mix);
+        let total = lens.iter().fold(0u64, |sum, len| sum.wrapping_add(*len as u64));
+        let count = hash >> 40 << 40 | total & ((1 << 40) - 1);
+        Signature { kind: self.kind | UNEQUAL, count }
+    }
+
+    /// The root, where the call has one.
+    pub fn root(self) -> Option<usize> {
+        (self.kind >> ROOT_SHIFT).checked_sub(1).map(|root| root as usize)
     }
 
     /// 32 bits that differ for different calls but for one in four thousand million.
@@ -53,24 +132,50 @@ impl Signature {
     pub fn hash(self) -> u32 {
         let mixed = (self.kind ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xff51_afd7_ed55_8ccd)
             ^ self.count.wrapping_add(0x2545_f491_4f6c_dd1d).wrapping_mul(0xc4ce_b9fe_1a85_ec53).rotate_left(29);
-        ((mixed.wrapping_mul(0x9fb2_1c65_1e98_df25)) >> 32) as u32
+        // A product carries upwards only, and the root stands at the upper end.
+        ((mixed ^ mixed >> 32).wrapping_mul(0x9fb2_1c65_1e98_df25) >> 32) as u32
     }
 
     /// The call in words, for error messages. Unknown codes are printed as numbers.
     pub fn describe(self) -> String {
         let b = self.kind.to_le_bytes();
         let name = |known: Option<&str>, code: u8| known.map_or(format!("#{code}"), str::to_owned);
-        let collective = name([None, Some("allreduce"), Some("barrier")].get(b[0] as usize).copied().flatten(), b[0]);
+        let known = Collective::from_code(b[0]);
+        let collective = name(known.map(Collective::name), b[0]);
         let order = name([Some("arrival"), Some("rank")].get(b[3] as usize).copied().flatten(), b[3]);
         let algorithm = Algorithm::ALL.iter().find(|a| **a as u8 == b[4]).map(|a| a.to_string());
-        let how = format!("{order} order, algorithm {}", name(algorithm.as_deref(), b[4]));
-        if b[0] == Collective::Barrier as u8 {
-            return format!("{collective}, {how}");
+        let algorithm = format!("algorithm {}", name(algorithm.as_deref(), b[4]));
+        if known == Some(Collective::Barrier) {
+            return format!("{collective}, {order} order, {algorithm}");
         }
         let dtype = name(DType::ALL.iter().find(|d| **d as u8 == b[1]).map(|d| d.name()), b[1]);
-        let op = name(Op::ALL.iter().find(|o| **o as u8 == b[2]).map(|o| o.name()), b[2]);
-        format!("{collective} of {} x {dtype}, {op}, {how}", self.count)
+        let elements = match self.kind & UNEQUAL != 0 {
+            false => format!("{} x {dtype}", self.count),
+            true => {
+                format!("{} x {dtype} in unequal parts (#{:06x})", self.count & ((1 << 40) - 1), self.count >> 40)
+            }
+        };
+        let root = self.root().map_or(String::new(), |root| format!(", root {root}"));
+        let fold = match known.is_some_and(|c| !c.folds()) {
+            true => String::new(),
+            false => {
+                let op = name(Op::ALL.iter().find(|o| **o as u8 == b[2]).map(|o| o.name()), b[2]);
+                format!(", {op}, {order} order")
+            }
+        };
+        format!("{collective} of {elements}{root}{fold}, {algorithm}")
     }
+}
+
+/// How a call meets the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lane {
+    /// `flat` of an allreduce or barrier: no ticket, everybody sees everybody.
+    Flat,
+    /// `flat` of every other operation: no ticket, each waits for those whose data it takes.
+    Exchange,
+    /// The arrival word decides the algorithm.
+    Ticketed,
 }
 
 /// What follows from a call's arguments alone; kept from one call to the next, since calls repeat.
@@ -83,6 +188,9 @@ pub struct Prepared {
     pub(super) fold_few: FoldFn,
     pub(super) by_rank: bool,
     pub(super) algorithm: Algorithm,
+    pub(super) collective: Collective,
+    pub(super) lane: Lane,
+    pub(super) root: Option<usize>,
 }
 
 impl Prepared {
@@ -91,12 +199,24 @@ impl Prepared {
     pub fn new(signature: Signature, dtype: DType, op: Op, by_rank: bool, algorithm: Algorithm) -> Self {
         let hash = signature.hash();
         let (kernels, fold_few) = (kernels::kernels(dtype, op), kernels::fold_few(dtype, op));
-        Prepared { signature, hash, dtype, kernels, fold_few, by_rank, algorithm }
+        let collective = Collective::from_code(signature.kind as u8).expect("a signature names its collective");
+        let lane = match (algorithm, collective) {
+            (Algorithm::Flat, Collective::AllReduce | Collective::Barrier) => Lane::Flat,
+            (Algorithm::Flat, _) => Lane::Exchange,
+            _ => Lane::Ticketed,
+        };
+        let root = signature.root();
+        Prepared { signature, hash, dtype, kernels, fold_few, by_rank, algorithm, collective, lane, root }
     }
 
     /// What all ranks must have called.
     pub fn signature(&self) -> Signature {
         self.signature
+    }
+
+    /// Whether the call runs window by window: see [`super::geometry`].
+    pub fn exchanges(&self) -> bool {
+        self.lane == Lane::Exchange
     }
 
     /// The algorithm to run or to propose.
@@ -118,6 +238,11 @@ pub struct Call<'a> {
     pub(super) element_bytes: usize,
     pub(super) send: *const u8,
     pub(super) recv: *mut u8,
+    /// Elements that may be read at `send` and written at `recv`; fewer than `count` where this rank gives or gets less.
+    pub(super) send_count: usize,
+    pub(super) recv_count: usize,
+    /// What of an exchange this operation carries.
+    pub(super) window: Option<&'a Window<'a>>,
     /// Whether the result is written past the caches.
     pub(super) past_caches: bool,
     pub(super) borrowed: PhantomData<&'a mut [u8]>,
@@ -130,16 +255,15 @@ impl Call<'_> {
         self.count * self.element_bytes
     }
 
-    /// The hash of the signature.
-    #[inline]
-    pub(super) fn hash(&self) -> u32 {
-        self.prepared.hash
-    }
-
     /// Whether contributions must be folded by rank: false where the order cannot be seen in the bits.
     #[inline]
     pub(super) fn by_rank(&self) -> bool {
         self.prepared.by_rank
+    }
+
+    /// Whether `rank` gets a result of this reduction.
+    pub(super) fn has_result(&self, rank: usize) -> bool {
+        self.prepared.root.is_none_or(|root| root == rank)
     }
 }
 
@@ -212,6 +336,11 @@ mod tests {
         let others = [
             Signature { count: 10, ..base },
             base.in_lane(true),
+            base.rooted(0),
+            base.rooted(1),
+            base.unequal(&[9]),
+            base.unequal(&[4, 5]),
+            base.unequal(&[5, 4]),
             Signature::new(Collective::AllReduce, DType::F64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
             Signature::new(Collective::AllReduce, DType::F32, Op::Max, FoldOrder::Rank, Algorithm::Auto, 9),
             Signature::new(Collective::Barrier, DType::F32, Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
@@ -221,6 +350,14 @@ mod tests {
             assert_ne!(o.hash() & 0xffff, base.hash() & 0xffff);
         }
         assert_eq!(base.describe(), "allreduce of 9 x f32, sum, rank order, algorithm auto");
-        assert_eq!(others[4].describe(), "barrier, rank order, algorithm auto");
+        assert_eq!(others[9].describe(), "barrier, rank order, algorithm auto");
+        for (i, a) in others.iter().enumerate() {
+            assert!(others[..i].iter().all(|b| a.hash() != b.hash()), "{a:?}");
+        }
+        assert_eq!((base.root(), base.rooted(0).root(), base.rooted(7).root()), (None, Some(0), Some(7)));
+        let sent = |collective| Signature::new(collective, DType::I32, Op::Sum, FoldOrder::Rank, Algorithm::Flat, 5);
+        assert_eq!(sent(Collective::Broadcast).rooted(3).describe(), "broadcast of 5 x i32, root 3, algorithm flat");
+        let unequal = sent(Collective::AllGather).unequal(&[2, 0, 7]).describe();
+        assert!(unequal.starts_with("allgather of 9 x i32 in unequal parts (#"), "{unequal}");
     }
 }

@@ -5,6 +5,8 @@
 //! staggered one is Algorithm 2 of Parsons and Pai (2015), where the last arriver finds all but its own data folded.
 //! Cost after the last arrival: one pass over the message plus one chunk.
 //!
+//! In a reduce only the root copies out; every other rank leaves when its own data is folded.
+//!
 //! The fold word is a try-lock: a rank holds at most one and never waits while it holds one.
 
 use super::board::{Board, CHUNKS, Need, Place};
@@ -62,7 +64,31 @@ pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize) -> Result<(
             })?;
         }
     }
-    op.copy_out(&pieces, last, &copied)
+    match call.has_result(op.me) {
+        true => op.copy_out(&pieces, last, &copied),
+        // Its part is in all chunks: nothing here is needed from it, and it needs nothing.
+        false => Ok(()),
+    }
+}
+
+/// A broadcast: the root stores chunk by chunk, the others copy each as it comes.
+pub(super) fn broadcast<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
+    let (board, call, area) = (op.board, op.call, op.area);
+    let bytes = call.bytes();
+    let pieces = Pieces::cut(call.count, call.element_bytes, chunk_bytes(bytes), CHUNKS);
+    op.reserve(Need { accumulator: bytes, deposit: 0 })?;
+    if call.prepared.root != Some(op.me) {
+        return op.copy_out(&pieces, 0, &Done::default());
+    }
+    for i in 0..pieces.number {
+        board.write(accumulator(area, &pieces, i), |chunk| call.give(chunk, &pieces, i));
+        op.publish(i);
+    }
+    Ok(())
+}
+
+fn accumulator(area: usize, pieces: &Pieces, i: usize) -> Place {
+    Place::Accumulator { area, chunk: i, offset: pieces.offset(i) }
 }
 
 /// Chunk sizes by message size: at least two chunks from 16 KiB on, none larger than 64 KiB until there are 256.
@@ -99,10 +125,10 @@ fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> O
     chunk.compare_exchange(word.0, busy, SyncPoint::ClaimAcquire.order(), Ordering::Relaxed).ok()?;
     board.step(Step::Claimed);
     let completes = count + 1 == ranks;
-    let at = Place::Accumulator { area, chunk: i, offset: pieces.offset(i) };
+    let at = accumulator(area, pieces, i);
     board.write(at, |sum| match count {
         0 => call.give(sum, pieces, i),
-        _ if completes => call.add_mine_and_take(sum, pieces, i),
+        _ if completes && call.has_result(me) => call.add_mine_and_take(sum, pieces, i),
         _ => call.add_mine(sum, pieces, i),
     });
     board.step(Step::Folded);

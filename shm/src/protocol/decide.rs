@@ -4,6 +4,7 @@
 //! waits in one lane would never meet a rank that waits in the other. Inside the ticketed lane the first arriver's
 //! proposal counts, since it travels in the arrival word.
 
+use super::call::Collective;
 use crate::config::Algorithm;
 
 /// Thresholds of `auto`, the same on all ranks: rank 0 writes them when the group forms.
@@ -13,6 +14,20 @@ pub struct Thresholds {
     pub flat_bytes: usize,
     /// Largest message that `leader` carries, bytes; above it `chain` runs (in arrival order).
     pub leader_bytes: usize,
+}
+
+/// Largest broadcast without a ticket, bytes: the root's own deposit instead of the accumulator.
+const BROADCAST_FLAT_BYTES: usize = 64 * 1024;
+
+/// The algorithms that carry out `collective`.
+pub const fn algorithms(collective: Collective) -> &'static [Algorithm] {
+    use Algorithm::{Chain, Flat, Leader, Slices, StaticLeader, StaticLeaderEarly};
+    match collective {
+        Collective::AllReduce | Collective::Barrier => &[Flat, Leader, Chain, Slices, StaticLeader, StaticLeaderEarly],
+        Collective::Reduce => &[Flat, Chain, StaticLeader, StaticLeaderEarly],
+        Collective::Broadcast => &[Flat, Chain],
+        _ => &[Flat],
+    }
 }
 
 impl Thresholds {
@@ -25,14 +40,21 @@ impl Thresholds {
         }
     }
 
-    /// The algorithm to run, or to propose, for a message of `bytes`.
-    pub fn choose(&self, wished: Algorithm, bytes: usize, by_rank: bool) -> Algorithm {
+    /// The algorithm to run, or to propose, for a `collective` with blocks of `bytes`.
+    pub fn choose(&self, collective: Collective, wished: Algorithm, bytes: usize, by_rank: bool) -> Algorithm {
+        let has = algorithms(collective);
         match wished {
-            Algorithm::Auto if bytes <= self.flat_bytes => Algorithm::Flat,
+            chosen if chosen != Algorithm::Auto && has.contains(&chosen) => chosen,
+            // What an operation does not have, it leaves to `auto`: a general wish is for those that have it.
+            _ if has.len() == 1 || bytes <= self.flat_bytes => Algorithm::Flat,
+            _ if collective == Collective::Broadcast => match bytes <= BROADCAST_FLAT_BYTES {
+                true => Algorithm::Flat,
+                false => Algorithm::Chain,
+            },
             // By rank a chain would stall behind a late low rank; deposits do not.
-            Algorithm::Auto if by_rank || bytes <= self.leader_bytes => Algorithm::Leader,
-            Algorithm::Auto => Algorithm::Chain,
-            chosen => chosen,
+            _ if by_rank && collective == Collective::Reduce => Algorithm::Flat,
+            _ if by_rank || bytes <= self.leader_bytes => Algorithm::Leader,
+            _ => Algorithm::Chain,
         }
     }
 }

@@ -31,13 +31,14 @@ impl<B: Board> Operation<'_, B> {
         watch.inspected_ns = now_ns;
         let (mut missing, mut lingers, mut held) = (Vec::new(), None, false);
         for rank in (0..self.ranks).filter(|r| *r != self.me) {
-            if self.has_left(rank) {
-                continue;
-            }
             let entered = self.board.line(self.slot, rank).entered.load(SyncPoint::CallAcquire.order());
             let here = word::has_entered(entered, self.epoch);
-            if here && self.has_entered_myself() && entered != word::entered(self.epoch, self.call.hash()) {
+            // Also of a rank that has left: as a root it may have needed nobody, and is waited for in vain.
+            if here && self.has_entered_myself() && entered != word::entered(self.epoch, self.hash) {
                 return Err(self.mismatch(rank));
+            }
+            if self.has_left(rank) {
+                continue;
             }
             // A dead rank writes nothing more: what it had left is read after its death was seen.
             if self.board.is_gone(rank) && !self.has_left(rank) {

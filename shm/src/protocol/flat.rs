@@ -27,7 +27,7 @@ pub(super) fn run<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
 /// The payload travels beside the mark.
 fn inline<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, epoch, slot, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.me, op.ranks);
-    let mark = word::entered(epoch, call.hash());
+    let mark = word::entered(epoch, op.hash);
     let place = |rank| Place::Inline { slot, rank };
     board.write(place(me), |line| call.give_few(line));
     board.line(slot, me).entered.store(mark, SyncPoint::DepositRelease.order());
@@ -60,19 +60,20 @@ fn entered<B: Board>(board: &B, slot: usize, rank: usize, epoch: u64) -> Option<
 /// The payload travels through deposits in the arena, piece by piece.
 fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, epoch, slot, area, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.area, op.me, op.ranks);
+    let hash = op.hash;
     let pieces = Pieces::cut(call.count, call.element_bytes, PIECE_BYTES, word::MAX_PIECES);
     let line = board.line(slot, me);
-    line.entered.store(word::entered(epoch, call.hash()), SyncPoint::CallRelease.order());
+    line.entered.store(word::entered(epoch, hash), SyncPoint::CallRelease.order());
     board.step(Step::Entered);
     op.until_all_left(super::board::AREAS)?;
     op.reserve(Need { accumulator: 0, deposit: call.bytes() })?;
     let place = |rank, i| Place::Deposit { area, rank, piece: i, offset: pieces.offset(i) };
     for i in 0..pieces.number {
         board.write(place(me, i), |deposit| call.give(deposit, &pieces, i));
-        line.deposited.store(word::deposited(epoch, call.hash(), i + 1), SyncPoint::DepositRelease.order());
+        line.deposited.store(word::deposited(epoch, hash, i + 1), SyncPoint::DepositRelease.order());
     }
     board.step(Step::Deposited);
-    let there = |r| has_deposited(board, slot, r, epoch, call.hash(), 1);
+    let there = |r| has_deposited(board, slot, r, epoch, hash, 1);
     if !op.patience.oversubscribed && !(0..ranks).all(there) {
         // Somebody is still away, so there is time: see `chain`.
         for i in 0..pieces.number {
@@ -97,14 +98,15 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
 impl<B: Board> Operation<'_, B> {
     /// Waits until `pieces` pieces of `rank`'s deposit lie ready.
     pub(super) fn until_deposited(&mut self, rank: usize, pieces: usize) -> Result<(), Stop> {
-        let (slot, epoch, hash) = (self.slot, self.epoch, self.call.hash());
+        let (slot, epoch, hash) = (self.slot, self.epoch, self.hash);
         self.wait(Wake::Event, |board| has_deposited(board, slot, rank, epoch, hash, pieces).then_some(()))
     }
 
-    /// Wakes the sleepers if this rank's was the last deposit of ranks `from..`: whoever stores last sees all others.
-    pub(super) fn wake_if_all_deposited(&self, pieces: usize, from: usize) {
-        let (board, slot, epoch, hash) = (self.board, self.slot, self.epoch, self.call.hash());
-        if self.sleepers(slot) && (from..self.ranks).all(|r| has_deposited(board, slot, r, epoch, hash, pieces)) {
+    /// Wakes the sleepers if this rank's was the last deposit but for `except`'s: whoever stores last sees all others.
+    pub(super) fn wake_if_all_deposited(&self, pieces: usize, except: usize) {
+        let (board, slot, epoch, hash) = (self.board, self.slot, self.epoch, self.hash);
+        let there = |r| r == except || has_deposited(board, slot, r, epoch, hash, pieces);
+        if self.sleepers(slot) && (0..self.ranks).all(there) {
             self.rouse(slot);
         }
     }

@@ -51,7 +51,7 @@ impl<B: Board> Operation<'_, B> {
             let at = Place::Deposit { area, rank: me, piece: i, offset: pieces.offset(i) };
             board.write(at, |deposit| call.give(deposit, pieces, i));
         }
-        let mark = word::deposited(self.epoch, self.call.hash(), WHOLE);
+        let mark = word::deposited(self.epoch, self.hash, WHOLE);
         board.line(self.slot, me).deposited.store(mark, SyncPoint::DepositRelease.order());
         board.step(Step::Deposited);
     }
@@ -59,7 +59,7 @@ impl<B: Board> Operation<'_, B> {
     /// Folds what is there until somebody has folded everything; whether this rank published and has the result.
     fn fold_until_final(&mut self, pieces: &Pieces, mut mine: bool, is_last: bool) -> Result<bool, Stop> {
         let (area, slot, epoch, me, ranks) = (self.area, self.slot, self.epoch, self.me, self.ranks);
-        let (by_rank, hash) = (self.call.by_rank(), self.call.hash());
+        let (by_rank, hash) = (self.call.by_rank(), self.hash);
         loop {
             // The last arriver waits for ranks that have arrived and are depositing; the first one may be finished for.
             let wake = if is_last || mine { Wake::Poll } else { Wake::Event };
@@ -94,7 +94,7 @@ impl<B: Board> Operation<'_, B> {
             }
             self.board.step(Step::Claimed);
             self.collect(count, mine);
-            mine &= !self.ready.contains(&me);
+            mine &= !self.scratch.ready.contains(&me);
             let count = self.fold_ready(pieces, count);
             self.board.step(Step::Folded);
             let open = FoldWord::open(epoch, me, count).0;
@@ -108,20 +108,20 @@ impl<B: Board> Operation<'_, B> {
     /// Lists in `ready`, in folding order, the ranks that can be folded now. Holder of the fold word only.
     fn collect(&mut self, count: usize, mine: bool) {
         let (board, slot, area, epoch, me) = (self.board, self.slot, self.area, self.epoch, self.me);
-        let hash = self.call.hash();
+        let hash = self.hash;
         if count == 0 {
             for word in &board.folded(area).0[..self.ranks.div_ceil(64)] {
                 word.store(0, Ordering::Relaxed);
             }
         }
-        self.ready.clear();
+        self.scratch.ready.clear();
         let there = |r: &usize| (*r == me && mine) || has_deposited(board, slot, *r, epoch, hash, WHOLE);
         if self.call.by_rank() {
-            self.ready.extend((count..self.ranks).take_while(there));
+            self.scratch.ready.extend((count..self.ranks).take_while(there));
         } else {
-            self.ready.extend((0..self.ranks).filter(|r| !folded(board, area, *r) && there(r)));
+            self.scratch.ready.extend((0..self.ranks).filter(|r| !folded(board, area, *r) && there(r)));
         }
-        for r in self.ready.iter() {
+        for r in self.scratch.ready.iter() {
             let word = &board.folded(area).0[r / 64];
             word.store(word.load(Ordering::Relaxed) | 1 << (r % 64), Ordering::Relaxed);
         }
@@ -131,11 +131,11 @@ impl<B: Board> Operation<'_, B> {
     /// that completes it. Returns the new count.
     pub(super) fn fold_ready(&mut self, pieces: &Pieces, count: usize) -> usize {
         let (board, call, area, me) = (self.board, self.call, self.area, self.me);
-        let total = count + self.ready.len();
+        let total = count + self.scratch.ready.len();
         for i in 0..pieces.number {
             let offset = pieces.offset(i);
             board.write(Place::Accumulator { area, chunk: i, offset }, |sum| {
-                for (k, &rank) in self.ready.iter().enumerate() {
+                for (k, &rank) in self.scratch.ready.iter().enumerate() {
                     let starts = count + k == 0;
                     if rank == me && !self.deposited_myself() {
                         if starts { call.give(sum, pieces, i) } else { call.add_mine(sum, pieces, i) }
@@ -158,7 +158,7 @@ impl<B: Board> Operation<'_, B> {
 
     fn deposited_myself(&self) -> bool {
         let mine = self.board.line(self.slot, self.me).deposited.load(Ordering::Relaxed);
-        word::has_deposited(mine, self.epoch, self.call.hash(), WHOLE)
+        word::has_deposited(mine, self.epoch, self.hash, WHOLE)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The node protocol: how the ranks of one node carry out an operation through shared words. See `docs/protocol.md`.
 //!
 //! ```text
-//! arrive -> decide -> fold (flat, leader, chain, static_leader) -> publish -> leave
+//! arrive -> decide -> fold (flat, leader, chain, slices, static_leader) -> publish -> leave
+//! arrive -> exchange (geometry) -> leave
 //! ```
 //!
 //! Rules, cited by number elsewhere:
@@ -21,13 +22,16 @@ pub mod board;
 pub mod call;
 mod chain;
 pub mod decide;
+mod exchange;
 mod fault;
 mod flat;
+pub mod geometry;
 mod leader;
 pub mod lines;
 mod operation;
 pub mod payload;
 mod publish;
+mod slices;
 mod static_leader;
 pub mod step;
 mod wait;

@@ -1,11 +1,14 @@
 //! One operation of one rank: the context every step works in, and the order of the steps.
 
+use super::arrive::Arrival;
 use super::board::{AREAS, Board, Need, SLOTS};
-use super::call::Call;
+use super::call::{Call, Collective, Lane};
+use super::decide;
+use super::exchange::Source;
 use super::step::Step;
 use super::wait::{Patience, Wake};
 use super::word::{self, ArrivalWord, PoisonWord};
-use super::{chain, flat, leader, static_leader};
+use super::{chain, exchange, flat, leader, slices, static_leader};
 use crate::config::Algorithm;
 use crate::sync::{Ordering, SyncPoint};
 
@@ -36,7 +39,19 @@ pub struct Member<B> {
     all_left: u64,
     /// Final value of each slot's arrival word at its last ticketed use.
     arrivals: [ArrivalWord; SLOTS],
-    ready: Vec<usize>,
+    /// What this rank called in operations that a rank may leave unseen by others. It goes into every later mark, so
+    /// that ranks whose calls differed there meet the difference at the latest in their next common operation.
+    history: u32,
+    scratch: Scratch,
+}
+
+/// Lists that folders and readers keep from one operation to the next: no allocation in the steady state.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// Ranks to fold now.
+    pub(super) ready: Vec<usize>,
+    /// Ranks to take from.
+    pub(super) sources: Vec<Source>,
 }
 
 /// One operation in progress.
@@ -48,17 +63,18 @@ pub struct Operation<'a, B> {
     pub(super) area: usize,
     pub(super) me: usize,
     pub(super) ranks: usize,
+    /// The call and what went before it, hashed: what marks and words of this operation carry.
+    pub(super) hash: u32,
     pub(super) patience: &'a mut Patience,
     all_left: &'a mut u64,
-    /// Scratch of the folders: no allocation in the steady state.
-    pub(super) ready: &'a mut Vec<usize>,
+    pub(super) scratch: &'a mut Scratch,
 }
 
 impl<B: Board> Member<B> {
     /// A rank that has just joined.
     pub fn new(board: B, patience: Patience) -> Self {
-        let ready = Vec::with_capacity(board.ranks());
-        Member { board, patience, epoch: 0, all_left: 0, arrivals: [ArrivalWord(0); SLOTS], ready }
+        let arrivals = [ArrivalWord(0); SLOTS];
+        Member { board, patience, epoch: 0, all_left: 0, arrivals, history: 0, scratch: Scratch::default() }
     }
 
     /// Operations begun so far.
@@ -79,12 +95,14 @@ impl<B: Board> Member<B> {
             area: (epoch % AREAS as u64) as usize,
             me: board.rank(),
             ranks: board.ranks(),
+            hash: call.prepared.hash ^ self.history,
             patience: &mut self.patience,
             all_left: &mut self.all_left,
-            ready: &mut self.ready,
+            scratch: &mut self.scratch,
         };
         let poison = board.poison().load(SyncPoint::PoisonAcquire.order());
-        if poison != 0 {
+        // A group that has failed later than this may have completed this operation for this rank: its waits look.
+        if poison != 0 && PoisonWord(poison).epoch() <= epoch {
             return Err(Stop(PoisonWord(poison)));
         }
         board.step(Step::Begin);
@@ -93,35 +111,62 @@ impl<B: Board> Member<B> {
         line.call[0].store(call.prepared.signature.kind, Ordering::Relaxed);
         line.call[1].store(call.prepared.signature.count, Ordering::Relaxed);
         let mut report = Report { epoch, algorithm: Algorithm::Flat, place: None };
-        if call.prepared.algorithm == Algorithm::Flat {
-            flat::run(&mut op)?;
-        } else {
-            line.arrived_ns.store(board.now_ns(), Ordering::Relaxed);
-            line.entered.store(word::entered(epoch, call.hash()), SyncPoint::CallRelease.order());
-            board.step(Step::Entered);
-            let arrival = op.arrive(&mut self.arrivals[slot])?;
-            (report.algorithm, report.place) = (arrival.plan, Some(arrival.place));
-            line.place.store(arrival.place as u32, Ordering::Relaxed);
-            board.step(Step::Arrived);
-            op.until_all_left(AREAS)?;
-            match arrival.plan {
-                Algorithm::Leader => leader::run(&mut op, arrival.place)?,
-                Algorithm::Chain => chain::run(&mut op, arrival.place)?,
-                Algorithm::StaticLeader => static_leader::run(&mut op, false)?,
-                Algorithm::StaticLeaderEarly => static_leader::run(&mut op, true)?,
-                Algorithm::Auto | Algorithm::Flat => return Err(op.corrupt()),
+        let heard_all = match call.prepared.lane {
+            Lane::Flat => {
+                flat::run(&mut op)?;
+                true
             }
-        }
+            Lane::Exchange => {
+                let window = call.window.expect("an exchange runs window by window");
+                self.history = self.history.rotate_left(7) ^ call.prepared.hash;
+                exchange::run(&mut op, window)?
+            }
+            Lane::Ticketed => op.ticketed(&mut self.arrivals[slot], &mut report)?,
+        };
         board.step(Step::Copied);
         op.leave();
-        // Everybody contributed to this operation, so everybody had left the one before.
-        self.all_left = self.all_left.max(epoch - 1);
+        if heard_all {
+            // Every rank has contributed to this operation, so every rank had left the one before.
+            self.all_left = self.all_left.max(epoch - 1);
+        }
         board.prepare_line(((epoch + 1) % SLOTS as u64) as usize);
         Ok(report)
     }
 }
 
 impl<B: Board> Operation<'_, B> {
+    /// Runs the algorithm that the first arriver chose; whether this rank has had something from every other one.
+    fn ticketed(&mut self, previous: &mut ArrivalWord, report: &mut Report) -> Result<bool, Stop> {
+        let (board, call) = (self.board, self.call);
+        let line = board.line(self.slot, self.me);
+        line.arrived_ns.store(board.now_ns(), Ordering::Relaxed);
+        line.entered.store(word::entered(self.epoch, self.hash), SyncPoint::CallRelease.order());
+        board.step(Step::Entered);
+        let Arrival { place, plan } = self.arrive(previous)?;
+        (report.algorithm, report.place) = (plan, Some(place));
+        line.place.store(place as u32, Ordering::Relaxed);
+        board.step(Step::Arrived);
+        self.until_all_left(AREAS)?;
+        let collective = call.prepared.collective;
+        if !decide::algorithms(collective).contains(&plan) {
+            return Err(self.corrupt());
+        }
+        match plan {
+            Algorithm::Chain if collective == Collective::Broadcast => chain::broadcast(self)?,
+            Algorithm::Chain => chain::run(self, place)?,
+            Algorithm::Leader => leader::run(self, place)?,
+            Algorithm::Slices => slices::run(self)?,
+            Algorithm::StaticLeader => static_leader::run(self, false)?,
+            Algorithm::StaticLeaderEarly => static_leader::run(self, true)?,
+            Algorithm::Auto | Algorithm::Flat => return Err(self.corrupt()),
+        }
+        Ok(match collective {
+            Collective::Broadcast => false,
+            // Who leaves a chain when its own part is folded has not met the ranks after it.
+            _ => call.has_result(self.me) || plan != Algorithm::Chain,
+        })
+    }
+
     /// Waits until every rank has left the operation that used this one's memory `back` operations ago.
     pub(super) fn until_all_left(&mut self, back: usize) -> Result<(), Stop> {
         let due = self.epoch.saturating_sub(back as u64);
@@ -159,7 +204,7 @@ impl<B: Board> Operation<'_, B> {
     /// waiter sits on this one, gives the CPU away once.
     fn leave(&mut self) {
         let line = self.board.line(self.slot, self.me);
-        if self.call.prepared.algorithm != Algorithm::Flat {
+        if self.call.prepared.lane == Lane::Ticketed {
             line.left_ns.store(self.board.now_ns(), Ordering::Relaxed);
         }
         let yields = self.patience.oversubscribed && self.somebody_waits_here();

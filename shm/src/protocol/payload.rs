@@ -2,8 +2,9 @@
 //!
 //! Invariants, relied on by every block here:
 //!
-//! * **B (buffers)**: `send` is readable and `recv` writable for the call's elements while the call lives, and they
-//!   are equal or disjoint: [`Buffers`] borrows them as slices and cuts calls only inside them.
+//! * **B (buffers)**: `send` is readable for `send_count` and `recv` writable for `recv_count` elements while the call
+//!   lives, and `send` lies inside `recv` or is disjoint from it: [`Buffers`] borrows them as slices and cuts calls only
+//!   inside them. Whole pieces are used only of calls that have both, equal or disjoint, or are checked here.
 //! * **S (shared place)**: the pointer argument comes from [`super::board::Board::read`] or `write` for a place that
 //!   holds at least piece `i`, and the protocol has ordered this access: promised by the algorithm files, shown by
 //!   the loom models.
@@ -11,6 +12,8 @@
 #![allow(unsafe_code)]
 
 use super::call::{Call, Pieces, Prepared};
+use super::geometry::Window;
+use super::lines::INLINE_BYTES;
 use crate::Error;
 use crate::kernels;
 use crate::op::{DType, Element};
@@ -27,6 +30,8 @@ pub struct Buffers<'a> {
     send: *const u8,
     recv: *mut u8,
     count: usize,
+    send_count: usize,
+    recv_count: usize,
     dtype: DType,
     borrowed: PhantomData<&'a mut [u8]>,
 }
@@ -44,17 +49,48 @@ impl<'a> Buffers<'a> {
                 recv.len()
             )));
         }
-        let (send, count) = (send.as_ptr().cast(), send.len());
-        Ok(Buffers { send, recv: recv.as_mut_ptr().cast(), count, dtype: T::DTYPE, borrowed: PhantomData })
+        Ok(Buffers::both(send, recv))
+    }
+
+    /// What is given and the place of what is got, each of its own length.
+    pub fn both<T: Element>(send: &'a [T], recv: &'a mut [T]) -> Self {
+        Buffers {
+            send: send.as_ptr().cast(),
+            recv: recv.as_mut_ptr().cast(),
+            count: send.len().max(recv.len()),
+            send_count: send.len(),
+            recv_count: recv.len(),
+            dtype: T::DTYPE,
+            borrowed: PhantomData,
+        }
+    }
+
+    /// What this rank gives lies at `own` in the place of what it gets.
+    pub fn own_part<T: Element>(buf: &'a mut [T], own: Range<usize>) -> Self {
+        assert!(own.start <= own.end && own.end <= buf.len(), "{own:?} of {}", buf.len());
+        let whole = Buffers::in_place(buf);
+        let send = whole.send.wrapping_add(own.start * size_of::<T>());
+        Buffers { send, send_count: own.len(), ..whole }
     }
 
     /// The result replaces the contribution.
     pub fn in_place<T: Element>(buf: &'a mut [T]) -> Self {
-        let recv = buf.as_mut_ptr().cast::<u8>();
-        Buffers { send: recv, recv, count: buf.len(), dtype: T::DTYPE, borrowed: PhantomData }
+        let (recv, count) = (buf.as_mut_ptr().cast::<u8>(), buf.len());
+        let (send_count, recv_count) = (count, count);
+        Buffers { send: recv, recv, count, send_count, recv_count, dtype: T::DTYPE, borrowed: PhantomData }
     }
 
-    /// Elements.
+    /// Elements that this rank gives.
+    pub fn send_count(&self) -> usize {
+        self.send_count
+    }
+
+    /// Elements that this rank gets.
+    pub fn recv_count(&self) -> usize {
+        self.recv_count
+    }
+
+    /// Elements of the longer buffer.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -64,35 +100,67 @@ impl<'a> Buffers<'a> {
         self.dtype
     }
 
-    /// The result of a group of one: the contribution.
+    /// The result of a group of one: what it gives. Every operation of one rank has it.
     pub fn copy(&self) {
         if !core::ptr::eq(self.send, self.recv) {
-            // SAFETY: B, and they are not equal.
-            unsafe { kernels::copy(self.recv, self.send, self.count * self.dtype.size()) }
+            // SAFETY: B, and they are not equal; the shorter length.
+            unsafe { kernels::copy(self.recv, self.send, self.send_count.min(self.recv_count) * self.dtype.size()) }
         }
     }
 
-    /// The part `elements` of the call as one operation.
+    /// The part `elements` of a reduction, barrier or broadcast as one operation.
     #[inline]
     pub fn call<'b>(&'b self, elements: Range<usize>, prepared: &'b Prepared) -> Call<'b> {
         assert!(elements.start <= elements.end && elements.end <= self.count, "{elements:?} of {}", self.count);
+        let count = elements.len();
+        let (skip, has) =
+            (elements.start * self.dtype.size(), |whole: usize| if whole == self.count { count } else { 0 });
+        let mut call = self.whole(prepared);
+        (call.count, call.send_count, call.recv_count) = (count, has(self.send_count), has(self.recv_count));
+        if call.send_count == count {
+            // SAFETY: B: the offset lies inside the buffer by the check above.
+            call.send = unsafe { call.send.add(skip) };
+        }
+        if call.recv_count == count {
+            // SAFETY: B, as above.
+            call.recv = unsafe { call.recv.add(skip) };
+        }
+        call
+    }
+
+    /// One window of an exchange.
+    pub fn window<'b>(&'b self, window: &'b Window<'b>, prepared: &'b Prepared) -> Call<'b> {
+        Call { window: Some(window), ..self.whole(prepared) }
+    }
+
+    #[inline]
+    fn whole<'b>(&'b self, prepared: &'b Prepared) -> Call<'b> {
         assert!(self.dtype == prepared.dtype, "a call prepared for {:?}", prepared.dtype);
         let element_bytes = self.dtype.size();
-        let offset = elements.start * element_bytes;
-        // SAFETY: B: the offset lies inside both buffers by the check above.
-        let (send, recv) = unsafe { (self.send.add(offset), self.recv.add(offset)) };
-        let past_caches = self.count * element_bytes >= PAST_CACHES_MIN_BYTES && self.send != self.recv;
-        Call { prepared, count: elements.len(), element_bytes, send, recv, past_caches, borrowed: PhantomData }
+        Call {
+            prepared,
+            count: self.count,
+            element_bytes,
+            send: self.send,
+            recv: self.recv,
+            send_count: self.send_count,
+            recv_count: self.recv_count,
+            window: None,
+            past_caches: self.count * element_bytes >= PAST_CACHES_MIN_BYTES && self.send != self.recv,
+            borrowed: PhantomData,
+        }
     }
 }
 
 impl Call<'_> {
     fn mine(&self, pieces: &Pieces, i: usize) -> *const u8 {
+        assert!(pieces.count <= self.send_count, "this rank gives nothing");
         // SAFETY: P: the offset lies inside the buffer, or the piece is empty and the offset 0.
         unsafe { self.send.add(pieces.offset(i)) }
     }
 
     fn result(&self, pieces: &Pieces, i: usize) -> *mut u8 {
+        assert!(pieces.count <= self.recv_count, "this rank has no result");
         // SAFETY: P, as above.
         unsafe { self.recv.add(pieces.offset(i)) }
     }
@@ -167,9 +235,57 @@ impl Call<'_> {
         unsafe { (self.prepared.kernels.fold)(sum, sum, shared, pieces.len(i)) }
     }
 
+    /// `sum = first op second`, all in shared memory.
+    pub(super) fn add_two(&self, sum: *mut u8, first: *const u8, second: *const u8, pieces: &Pieces, i: usize) {
+        // SAFETY: S for the three places, which differ; P.
+        unsafe { (self.prepared.kernels.fold)(sum, first, second, pieces.len(i)) }
+    }
+
     /// `sum = shared`, both in shared memory.
     pub(super) fn start(&self, sum: *mut u8, shared: *const u8, pieces: &Pieces, i: usize) {
         // SAFETY: S for both places, which differ; P.
         unsafe { kernels::copy(sum, shared, pieces.bytes(i)) }
+    }
+
+    /// `piece[within..] = mine[from..]`, `len` elements.
+    pub(super) fn give_part(&self, piece: *mut u8, within: usize, from: usize, len: usize) {
+        assert!(from <= self.send_count && len <= self.send_count - from, "{from}+{len} of {}", self.send_count);
+        let size = self.element_bytes;
+        // SAFETY: B by the check, S: the piece holds `within + len` elements.
+        unsafe { kernels::copy(piece.add(within * size), self.send.add(from * size), len * size) }
+    }
+
+    /// `result[to..] = piece[within..]`, `len` elements.
+    pub(super) fn take_part(&self, piece: *const u8, within: usize, to: usize, len: usize) {
+        let size = self.element_bytes;
+        // SAFETY: B by the check in `part`, S: the piece holds `within + len` elements.
+        unsafe { kernels::copy(self.part(to, len), piece.add(within * size), len * size) }
+    }
+
+    /// `result[to..] = result[to..] op piece[within..]`, `len` elements.
+    pub(super) fn fold_part(&self, piece: *const u8, within: usize, to: usize, len: usize) {
+        let result = self.part(to, len);
+        // SAFETY: B by the check in `part`, S; the destination equals the left operand.
+        unsafe {
+            let piece = piece.add(within * self.element_bytes);
+            match len * self.element_bytes <= INLINE_BYTES {
+                true => (self.prepared.fold_few)(result, result, piece, len),
+                false => (self.prepared.kernels.fold)(result, result, piece, len),
+            }
+        }
+    }
+
+    /// `result[to..] = mine[from..]`, `len` elements, both private.
+    pub(super) fn keep_part(&self, from: usize, to: usize, len: usize) {
+        assert!(from <= self.send_count && len <= self.send_count - from, "{from}+{len} of {}", self.send_count);
+        let (size, result) = (self.element_bytes, self.part(to, len));
+        // SAFETY: B by the checks; they may overlap where the contribution lies in the result.
+        unsafe { core::ptr::copy(self.send.add(from * size), result, len * size) }
+    }
+
+    fn part(&self, to: usize, len: usize) -> *mut u8 {
+        assert!(to <= self.recv_count && len <= self.recv_count - to, "{to}+{len} of {}", self.recv_count);
+        // SAFETY: B by the check.
+        unsafe { self.recv.add(to * self.element_bytes) }
     }
 }

@@ -24,7 +24,7 @@ impl Done {
 
 impl<B: Board> Operation<'_, B> {
     /// Declares chunk `i` final: its only folder has stored every contribution.
-    pub(super) fn publish(&mut self, i: usize) {
+    pub(super) fn publish(&self, i: usize) {
         let word = FoldWord::open(self.epoch, self.me, self.ranks);
         self.board.chunk(self.area, i).store(word.0, SyncPoint::ChunkRelease.order());
         self.board.step(Step::Published);

@@ -1,54 +1,52 @@
-//! `static-leader` and `static-leader-early`: the baselines. Rank 0 folds, whoever came first.
+//! `static-leader` and `static-leader-early`: the baselines. Rank 0, or the root, folds, whoever came first.
 //!
 //! `static-leader` waits for every deposit and then folds in rank order, as the shared-memory collectives of MVAPICH
 //! do; `static-leader-early` folds what is there while it waits. Both publish chunk by chunk like every other
-//! algorithm here, so that a comparison shows the effect of the arrival order and nothing else.
+//! algorithm here, so that a comparison shows the effect of the arrival order and nothing else. In a reduce the others
+//! stay until the root has folded, as they must where a leader reads its members' own buffers; that a copy in shared
+//! memory sets them free is what `flat` is for.
 
 use super::board::{Board, Need};
 use super::flat::has_deposited;
 use super::leader;
 use super::operation::{Operation, Stop};
-use super::publish::Done;
+use super::publish::{Done, is_final};
 use super::wait::Wake;
 
 pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, early: bool) -> Result<(), Stop> {
     let bytes = op.call.bytes();
     op.reserve(Need { accumulator: bytes, deposit: bytes })?;
     let pieces = leader::pieces(op);
-    if op.me != 0 {
+    let (slot, epoch, hash, ranks, area, me) = (op.slot, op.epoch, op.hash, op.ranks, op.area, op.me);
+    let leader = op.call.prepared.root.unwrap_or(0);
+    if me != leader {
         op.deposit(&pieces);
-        op.wake_if_all_deposited(1, 1);
-        return op.copy_out(&pieces, 0, &Done::default());
-    }
-    let mut pending: Vec<usize> = Vec::new();
-    let (slot, epoch, hash, ranks) = (op.slot, op.epoch, op.call.hash(), op.ranks);
-    if !early {
-        for rank in 1..ranks {
-            op.until_deposited(rank, 1)?;
+        op.wake_if_all_deposited(1, leader);
+        if op.call.has_result(me) {
+            return op.copy_out(&pieces, 0, &Done::default());
         }
-        op.ready.clear();
-        op.ready.extend(0..ranks);
-        op.fold_ready(&pieces, 0);
-        return Ok(());
+        // The leader publishes in order.
+        let last = pieces.number - 1;
+        return op.wait(Wake::Event, |board| is_final(board, area, last, epoch, ranks).then_some(()));
     }
-    pending.extend(1..ranks);
-    op.ready.clear();
-    op.ready.push(0);
-    let mut count = op.fold_ready(&pieces, 0);
+    let there = |board: &B, r: usize| r == me || has_deposited(board, slot, r, epoch, hash, 1);
+    let mut pending: Vec<usize> = (0..ranks).collect();
+    let mut count = 0;
     while !pending.is_empty() {
         let by_rank = op.call.by_rank();
-        let there = |board: &B, r: usize| has_deposited(board, slot, r, epoch, hash, 1);
         op.wait(Wake::Event, |board| {
-            let mut candidates = pending.iter().take(if by_rank { 1 } else { ranks });
-            candidates.any(|r| there(board, *r)).then_some(())
+            let mut candidates = pending.iter().take(if early && by_rank { 1 } else { ranks });
+            let enough =
+                if early { candidates.any(|r| there(board, *r)) } else { candidates.all(|r| there(board, *r)) };
+            enough.then_some(())
         })?;
-        op.ready.clear();
+        op.scratch.ready.clear();
         let mut blocked = false;
         pending.retain(|r| {
             let take = !blocked && there(op.board, *r);
             blocked |= by_rank && !take;
             if take {
-                op.ready.push(*r);
+                op.scratch.ready.push(*r);
             }
             !take
         });

@@ -122,7 +122,12 @@ pub fn deposited(epoch: u64, signature: u32, pieces: usize) -> u64 {
 
 /// Whether `word` says that at least `pieces` pieces of operation `epoch` lie ready, of a call with this signature.
 pub fn has_deposited(word: u64, epoch: u64, signature: u32, pieces: usize) -> bool {
-    word >> 8 == deposited(epoch, signature, 0) >> 8 && (word & 0xff) as usize >= pieces
+    self::pieces(word, epoch, signature) >= pieces
+}
+
+/// The pieces that lie ready, as `word` says, of operation `epoch` of a call with this signature.
+pub fn pieces(word: u64, epoch: u64, signature: u32) -> usize {
+    if word >> 8 == deposited(epoch, signature, 0) >> 8 { (word & 0xff) as usize } else { 0 }
 }
 
 /// Why a group failed, as stored in the poison word. Zero is "healthy".

@@ -6,6 +6,7 @@ pub mod models;
 
 use earlybird_shm::model::{Died, Group};
 use earlybird_shm::protocol::call::{Collective, Prepared, Signature};
+use earlybird_shm::protocol::geometry::{Exchange, Lens};
 use earlybird_shm::protocol::payload::Buffers;
 use earlybird_shm::protocol::step::Step;
 use earlybird_shm::protocol::word::{Cause, PoisonWord};
@@ -30,6 +31,7 @@ pub struct Scenario {
     death: Option<(usize, Step, usize)>,
     stranger: Option<usize>,
     forgetful: bool,
+    collective: Collective,
 }
 
 /// How one rank's run ended.
@@ -67,7 +69,13 @@ impl Scenario {
             death: None,
             stranger: None,
             forgetful: false,
+            collective: Collective::AllReduce,
         }
+    }
+    /// Another operation than an allreduce; the root is rank 0.
+    pub fn of(mut self, collective: Collective) -> Self {
+        self.collective = collective;
+        self
     }
     /// `n` operations, each in the memory of the one before.
     pub fn epochs(mut self, n: usize) -> Self {
@@ -104,15 +112,29 @@ impl Scenario {
         1 << (8 * rank) << epoch | (word as u64) << (40 + 4 * rank)
     }
 
-    fn expected(&self, epoch: usize, word: usize) -> u64 {
-        (0..self.ranks).map(|r| Self::value(r, epoch, word)).sum()
+    /// What `rank` must have at `word` of its result.
+    fn expected(&self, rank: usize, epoch: usize, word: usize) -> u64 {
+        let sum = |word| (0..self.ranks).map(|r| Self::value(r, epoch, word)).sum();
+        match self.collective {
+            Collective::Broadcast => Self::value(0, epoch, word),
+            Collective::AllGather | Collective::Gather => Self::value(word / self.words, epoch, word % self.words),
+            Collective::AllToAll => Self::value(word / self.words, epoch, rank * self.words + word % self.words),
+            Collective::Scatter => Self::value(0, epoch, rank * self.words + word),
+            Collective::ReduceScatter => sum(rank * self.words + word),
+            Collective::AllReduce | Collective::Barrier | Collective::Reduce => sum(word),
+        }
     }
 
     fn signature(&self, rank: usize, epoch: usize) -> Signature {
         let op = if self.stranger == Some(rank) && epoch == self.epochs { Op::Max } else { Op::Sum };
         let order = if self.by_rank { FoldOrder::Rank } else { FoldOrder::Arrival };
         let flat = self.algorithms[rank] == Algorithm::Flat;
-        Signature::new(Collective::AllReduce, DType::U64, op, order, Algorithm::Auto, self.words).in_lane(flat)
+        let call = Signature::new(self.collective, DType::U64, op, order, Algorithm::Auto, self.words).in_lane(flat);
+        let rooted = matches!(
+            self.collective,
+            Collective::Reduce | Collective::Broadcast | Collective::Gather | Collective::Scatter
+        );
+        if rooted { call.rooted(0) } else { call }
     }
 
     fn run_rank(&self, group: &Group, rank: usize) -> (End, Vec<Algorithm>) {
@@ -122,18 +144,35 @@ impl Scenario {
         let mut member = Member::new(group.board(rank, dies), patience);
         let mut ran = Vec::new();
         for epoch in 1..=self.epochs {
-            let send: Vec<u64> = (0..self.words).map(|w| Self::value(rank, epoch, w)).collect();
-            let mut recv = vec![0u64; self.words];
-            let buffers = Buffers::apart(&send, &mut recv).expect("buffers of one length");
+            let exchange = Exchange::new(self.collective, 0, self.ranks, Lens::Equal(self.words));
+            let send: Vec<u64> = (0..exchange.send_count(rank)).map(|w| Self::value(rank, epoch, w)).collect();
+            let mut recv = vec![0u64; exchange.recv_count(rank)];
+            let buffers = match (self.collective, rank) {
+                (Collective::Broadcast, 0) => {
+                    recv.copy_from_slice(&send);
+                    Buffers::in_place(&mut recv)
+                }
+                _ => Buffers::both(&send, &mut recv),
+            };
             let signature = self.signature(rank, epoch);
             let prepared = Prepared::new(signature, DType::U64, Op::Sum, self.by_rank, self.algorithms[rank]);
-            let call = buffers.call(0..self.words, &prepared);
+            let mut windows = exchange.windows(8, 128);
+            let window = windows.next().expect("an exchange has a window");
+            assert!(windows.next().is_none(), "a model is one operation per call");
+            let call = match prepared.exchanges() {
+                true => buffers.window(&window, &prepared),
+                false => buffers.call(0..self.words, &prepared),
+            };
             match catch_unwind(AssertUnwindSafe(|| member.run(&call))) {
                 Ok(Ok(report)) => {
                     assert_eq!(report.epoch, epoch as u64);
                     ran.push(report.algorithm);
                     for (w, got) in recv.iter().enumerate() {
-                        assert_eq!(*got, self.expected(epoch, w), "wrong sum: rank {rank} epoch {epoch} word {w}");
+                        assert_eq!(
+                            *got,
+                            self.expected(rank, epoch, w),
+                            "wrong sum: rank {rank} epoch {epoch} word {w}"
+                        );
                     }
                 }
                 Ok(Err(stop)) => return (End::Failed(stop.0, group.details(stop.0.reporter())), ran),

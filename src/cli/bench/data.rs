@@ -54,9 +54,9 @@ pub fn fill<T: Value>(send: &mut [T], rank: usize, call: u64) {
     }
 }
 
-/// Elements of `received` that are not the sum over all ranks.
-pub fn count_wrong<T: Value>(received: &[T], ranks: usize, call: u64) -> usize {
-    let sum = |index| (0..ranks).map(|rank| contribution(rank, index, call)).sum();
+/// Elements of `received` that are not the sum over `ranks`; `first` of the sent elements belongs to the first one.
+pub fn count_wrong<T: Value>(received: &[T], ranks: std::ops::Range<usize>, first: usize, call: u64) -> usize {
+    let sum = |index| ranks.clone().map(|rank| contribution(rank, (first + index) % PERIOD, call)).sum();
     let expected: [T; PERIOD] = std::array::from_fn(|index| T::from_small(sum(index)));
     let wrong = |part: &[T]| part.iter().zip(&expected).filter(|(seen, wanted)| seen != wanted).count();
     received.chunks(PERIOD).map(wrong).sum()
@@ -80,8 +80,19 @@ mod tests {
     #[test]
     fn a_correct_result_passes() {
         for (count, ranks) in [(1, 1), (60, 2), (1000, 5), (61, 1024)] {
-            assert_eq!(count_wrong(&reduced(count, ranks, 9), ranks, 9), 0);
+            assert_eq!(count_wrong(&reduced(count, ranks, 9), 0..ranks, 0, 9), 0);
         }
+    }
+
+    #[test]
+    fn a_part_is_checked_against_its_place() {
+        let sum = reduced(1000, 3, 9);
+        assert_eq!(count_wrong(&sum[100..300], 0..3, 100, 9), 0);
+        assert!(count_wrong(&sum[100..300], 0..3, 101, 9) > 100);
+        let mut sent = vec![0.0f32; 200];
+        fill(&mut sent, 2, 9);
+        assert_eq!(count_wrong(&sent, 2..3, 0, 9), 0);
+        assert!(count_wrong(&sent, 1..2, 0, 9) > 100);
     }
 
     #[test]
@@ -89,22 +100,22 @@ mod tests {
         for index in [0, 60, 61, 999] {
             let mut result = reduced(1000, 4, 9);
             result[index] += 1.0;
-            assert_eq!(count_wrong(&result, 4, 9), 1);
+            assert_eq!(count_wrong(&result, 0..4, 0, 9), 1);
         }
     }
 
     #[test]
     fn old_misplaced_missing_and_doubled_contributions_show() {
         let mostly = |wrong: usize| assert!(wrong > 500, "{wrong} of 1000");
-        mostly(count_wrong(&reduced(1000, 4, 8), 4, 9));
-        mostly(count_wrong(&reduced(1000, 3, 9), 4, 9));
+        mostly(count_wrong(&reduced(1000, 4, 8), 0..4, 0, 9));
+        mostly(count_wrong(&reduced(1000, 3, 9), 0..4, 0, 9));
         for shift in [1, 16, 32, 64, 512, 1024] {
-            mostly(count_wrong(&reduced(1000 + shift, 4, 9)[shift..], 4, 9));
+            mostly(count_wrong(&reduced(1000 + shift, 4, 9)[shift..], 0..4, 0, 9));
         }
         let mut doubled = vec![0.0f32; 1000];
         fill(&mut doubled, 0, 9);
         let result: Vec<f32> = reduced(1000, 4, 9).iter().zip(&doubled).map(|(a, b)| a + b).collect();
-        assert_eq!(count_wrong(&result, 4, 9), 1000);
+        assert_eq!(count_wrong(&result, 0..4, 0, 9), 1000);
     }
 
     #[test]

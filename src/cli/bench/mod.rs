@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use earlybird::launch::{Job, Outcome};
 use earlybird::pattern::Pattern;
 use earlybird::units::parse_size;
-use earlybird::{Algorithm, Config, DType, Error, FoldOrder, WaitPreset};
+use earlybird::{Algorithm, Collective, Config, DType, Error, FoldOrder, WaitPreset, algorithms};
 use report::Format;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -26,12 +26,14 @@ pub use stats::{Sample, Samples, quantile};
 /// an instant; each waits for its delay after it, stamps its arrival, calls, stamps its exit and checks every element.
 ///
 /// tail = last exit - last arrival; latency = last exit - first arrival. The full delay is --mif times the balanced
-/// latency of static-leader for the size (at most 50 ms), or --delay. Exit code 1 if any result was wrong.
+/// latency of static-leader for the size (at most 50 ms; of auto where the operation has no static-leader), or --delay.
+/// The root is rank 0; call_us_mean of a reduce is that of the others, which may leave early. Exit code 1 if any result
+/// was wrong.
 #[derive(Args)]
 pub struct BenchArgs {
-    /// allreduce or barrier
+    /// allreduce, reduce, broadcast, barrier, allgather or reduce-scatter
     #[arg(value_name = "OP", value_parser = parse_op)]
-    op: Operation,
+    op: Collective,
 
     /// Number of ranks
     #[arg(long, value_name = "P", value_parser = parse_ranks)]
@@ -41,7 +43,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N")]
     nodes: Option<String>,
 
-    /// Message sizes in bytes, with Ki, Mi or Gi [default: 8,64,425,1Ki,4Ki,16Ki,64Ki,256Ki,1Mi]
+    /// Message sizes in bytes, with Ki, Mi or Gi; of an allgather or reduce-scatter the block of one rank [default:
+    /// 8,64,425,1Ki,4Ki,16Ki,64Ki,256Ki,1Mi]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = parse_size)]
     sizes: Option<Vec<u64>>,
 
@@ -49,7 +52,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "balanced,random,one-late")]
     patterns: Vec<Pattern>,
 
-    /// Algorithms: auto, flat, leader, chain, static-leader, static-leader-early [default: all]
+    /// Algorithms: auto, flat, leader, chain, slices, static-leader, static-leader-early [default: all of the operation]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = parse_algorithm)]
     algorithms: Option<Vec<Algorithm>>,
 
@@ -110,22 +113,6 @@ pub struct BenchArgs {
     worker: bool,
 }
 
-/// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operation {
-    Allreduce,
-    Barrier,
-}
-
-impl Operation {
-    const fn name(self) -> &'static str {
-        match self {
-            Operation::Allreduce => "allreduce",
-            Operation::Barrier => "barrier",
-        }
-    }
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum OrderChoice {
     Arrival,
@@ -176,23 +163,34 @@ impl BenchArgs {
         if let Some((_, what)) = asked.iter().find(|(asked, _)| *asked) {
             return Err(not_built(what));
         }
-        let pointless =
-            [(self.sizes.is_some(), "--sizes"), (self.dtype.is_some(), "--dtype"), (self.order.is_some(), "--order")];
-        match pointless.iter().find(|(given, _)| *given && self.op == Operation::Barrier) {
-            Some((_, option)) => Err(Error::usage(format!("a barrier carries no data; leave out {option}"))),
+        let pointless = [
+            (self.op == Collective::Barrier && self.sizes.is_some(), "a barrier carries no data", "--sizes"),
+            (self.op == Collective::Barrier && self.dtype.is_some(), "a barrier carries no data", "--dtype"),
+            (!self.op.folds() && self.order.is_some(), "nothing is folded", "--order"),
+        ];
+        if let Some((_, why, option)) = pointless.iter().find(|(given, ..)| *given) {
+            return Err(Error::usage(format!("{}: {why}; leave out {option}", self.op.name())));
+        }
+        let has = every_algorithm(self.op);
+        match self.algorithms().into_iter().find(|algorithm| !has.contains(algorithm)) {
             None => Ok(()),
+            Some(other) => {
+                let valid: Vec<&str> = has.iter().map(|algorithm| algorithm.name()).collect();
+                let valid = valid.join(", ");
+                Err(Error::usage(format!("{} is not carried out by {other}; use {valid}", self.op.name())))
+            }
         }
     }
 
     fn sizes(&self) -> &[u64] {
         match self.op {
-            Operation::Allreduce => self.sizes.as_deref().unwrap_or(&DEFAULT_SIZES),
-            Operation::Barrier => &[0],
+            Collective::Barrier => &[0],
+            _ => self.sizes.as_deref().unwrap_or(&DEFAULT_SIZES),
         }
     }
 
-    fn algorithms(&self) -> &[Algorithm] {
-        self.algorithms.as_deref().unwrap_or(&Algorithm::ALL)
+    fn algorithms(&self) -> Vec<Algorithm> {
+        self.algorithms.clone().unwrap_or_else(|| every_algorithm(self.op))
     }
 
     fn order(&self) -> FoldOrder {
@@ -207,18 +205,30 @@ impl BenchArgs {
     }
 }
 
-fn parse_op(text: &str) -> Result<Operation, String> {
-    match text {
-        "allreduce" => Ok(Operation::Allreduce),
-        "barrier" => Ok(Operation::Barrier),
-        "reduce" | "broadcast" | "allgather" | "reduce-scatter" => Err(not_built(text).to_string()),
-        _ => Err("the operations that can be measured are: allreduce, barrier".into()),
-    }
+/// The operations that can be measured.
+const OPERATIONS: [Collective; 6] = [
+    Collective::AllReduce,
+    Collective::Reduce,
+    Collective::Broadcast,
+    Collective::Barrier,
+    Collective::AllGather,
+    Collective::ReduceScatter,
+];
+
+/// The library's own choice and all algorithms of `op`.
+fn every_algorithm(op: Collective) -> Vec<Algorithm> {
+    [Algorithm::Auto].iter().chain(algorithms(op)).copied().collect()
+}
+
+fn parse_op(text: &str) -> Result<Collective, String> {
+    OPERATIONS.into_iter().find(|op| op.name() == text).ok_or_else(|| {
+        format!("the operations that can be measured are: {}", OPERATIONS.map(Collective::name).join(", "))
+    })
 }
 
 fn parse_algorithm(text: &str) -> Result<Algorithm, Error> {
     match text {
-        "slices" | "mpi" => Err(not_built(text)),
+        "mpi" => Err(not_built(text)),
         plan if plan.starts_with("plan:") => Err(not_built(plan)),
         _ => text.parse(),
     }

@@ -73,14 +73,15 @@ impl Samples {
         &self.by_call
     }
 
-    /// Mean over ranks and calls of a rank's own time in the call, in microseconds.
-    pub fn call_us_mean(&self) -> f64 {
-        self.mean(|sample| micro(sample.exit_ns - sample.arrival_ns))
+    /// Mean over the ranks from `first` on and over calls of a rank's own time in the call, in microseconds; NaN
+    /// without such ranks.
+    pub fn call_us_mean(&self, first: usize) -> f64 {
+        self.mean(first, |sample| micro(sample.exit_ns - sample.arrival_ns))
     }
 
     /// Mean over ranks and calls of the processor time that a rank used in the call, in microseconds.
     pub fn cpu_us_mean(&self) -> f64 {
-        self.mean(|sample| micro(sample.cpu_ns))
+        self.mean(0, |sample| micro(sample.cpu_ns))
     }
 
     /// Wrong elements, over all ranks and calls.
@@ -95,9 +96,9 @@ impl Samples {
         self.by_call.iter().map(early).sum()
     }
 
-    fn mean(&self, of: impl Fn(&Sample) -> f64) -> f64 {
-        let count = self.by_call.iter().map(Vec::len).sum::<usize>();
-        self.by_call.iter().flatten().map(of).sum::<f64>() / count as f64
+    fn mean(&self, first: usize, of: impl Fn(&Sample) -> f64) -> f64 {
+        let samples = || self.by_call.iter().flat_map(|call| call.iter().skip(first));
+        samples().map(of).sum::<f64>() / samples().count() as f64
     }
 }
 
@@ -140,7 +141,8 @@ mod tests {
         assert_eq!(samples.tails_us(), [2.0, 4.5]);
         assert_eq!(samples.latencies_us(), [8.0, 5.0]);
         assert_eq!(samples.steps_us(), [16.0]);
-        assert_eq!(samples.call_us_mean(), (8.0 + 5.0 + 1.0 - 0.25) / 4.0);
+        assert_eq!(samples.call_us_mean(0), (8.0 + 5.0 + 1.0 - 0.25) / 4.0);
+        assert_eq!(samples.call_us_mean(1), (1.0 - 0.25) / 2.0);
         assert_eq!(samples.cpu_us_mean(), 2.5 / 4.0);
         assert_eq!(samples.wrong(), 3);
         assert_eq!(samples.left_too_early(), 1);

@@ -1,16 +1,20 @@
 //! One rank of a benchmark: lines up, comes late as told, calls, stamps, checks.
 
+use super::BenchArgs;
 use super::data::{self, Value};
 use super::report::{Report, Row};
 use super::stats::{Sample, Samples, quantile};
-use super::{BenchArgs, Operation};
 use crate::cli::lineup::{Lineup, burn, now_ns, thread_cpu_ns};
 use earlybird::pattern::Pattern;
-use earlybird::{Algorithm, Communicator, Config, DType, Error, FoldOrder, Identity, Op, SizeTable};
+use earlybird::{
+    Algorithm, Collective, Communicator, Config, DType, Error, FoldOrder, Identity, Op, Tables, algorithms,
+};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// The root of operations that have one.
+const ROOT: usize = 0;
 /// Calls of each algorithm before those that count.
 const WARM_UP: u64 = 3;
 /// Balanced calls of static-leader that the delay is taken from.
@@ -36,12 +40,8 @@ fn measure_all<T: Value>(args: &BenchArgs) -> Result<u8, Error> {
     let identity = Identity::detect()?;
     let config = Config { order: args.order(), ..Config::from_env()? };
     let config = Config { wait: args.wait.unwrap_or(config.wait), ..config };
-    let plain = Config {
-        algorithm: Algorithm::Auto,
-        allreduce: SizeTable::default(),
-        order: FoldOrder::Arrival,
-        ..config.clone()
-    };
+    let plain =
+        Config { algorithm: Algorithm::Auto, tables: Tables::default(), order: FoldOrder::Arrival, ..config.clone() };
     let comm = Communicator::connect(config, identity.clone())?;
     let lineup = Lineup::connect(plain, identity)?;
 
@@ -105,20 +105,28 @@ struct Record {
 
 impl<T: Value> Bench<'_, T> {
     fn resize(&mut self, bytes: u64) -> Result<(), Error> {
-        let elements = usize::try_from(bytes).unwrap_or(usize::MAX) / T::DTYPE.size();
-        self.send = data::buffer(elements.max(1))?;
-        self.receive = data::buffer(elements.max(1))?;
+        let elements = (usize::try_from(bytes).unwrap_or(usize::MAX) / T::DTYPE.size()).max(1);
+        let all = elements.saturating_mul(self.comm.size());
+        let (sent, received) = match self.args.op {
+            Collective::AllGather => (elements, all),
+            Collective::ReduceScatter => (all, elements),
+            _ => (elements, elements),
+        };
+        self.send = data::buffer(sent)?;
+        self.receive = data::buffer(received)?;
         Ok(())
     }
 
-    /// Median latency of static-leader when all arrive together, in microseconds; the same value on all ranks.
+    /// Median latency of static-leader (of auto, where the operation has no static-leader) when all arrive together, in microseconds; the same value on all ranks.
     fn balanced_us(&mut self) -> Result<f64, Error> {
+        let has = algorithms(self.args.op).contains(&Algorithm::StaticLeader);
+        let pilot = if has { Algorithm::StaticLeader } else { Algorithm::Auto };
         let mut record = Record::default();
         for iteration in 0..WARM_UP + PILOT {
             if iteration == WARM_UP {
                 record = Record::default();
             }
-            self.call(Algorithm::StaticLeader, Pattern::Balanced, iteration, 0.0, &mut record)?;
+            self.call(pilot, Pattern::Balanced, iteration, 0.0, &mut record)?;
         }
         Ok(quantile(&self.collect(&record)?.latencies_us(), 0.5))
     }
@@ -139,7 +147,7 @@ impl<T: Value> Bench<'_, T> {
         };
         self.rounds(&mut records, pattern, 0..iterations, delay_us)?;
 
-        let carries_data = self.args.op == Operation::Allreduce;
+        let carries_data = self.args.op != Collective::Barrier;
         let mut rows = Vec::new();
         for (&algorithm, record) in algorithms.iter().zip(&records) {
             let samples = self.collect(record)?;
@@ -158,17 +166,17 @@ impl<T: Value> Bench<'_, T> {
                 tail_us_median: rounded(quantile(&tails_us, 0.5)),
                 tail_us_p99: rounded(quantile(&tails_us, 0.99)),
                 latency_us_median: rounded(quantile(&samples.latencies_us(), 0.5)),
-                call_us_mean: rounded(samples.call_us_mean()),
+                call_us_mean: rounded(samples.call_us_mean(self.first_counted())),
                 cpu_us_mean: rounded(samples.cpu_us_mean()),
                 wrong: match self.args.op {
-                    Operation::Allreduce => samples.wrong(),
-                    Operation::Barrier => samples.left_too_early(),
+                    Collective::Barrier => samples.left_too_early(),
+                    _ => samples.wrong(),
                 },
                 nodes: 1,
                 mif: self.args.delay.is_none().then_some(self.args.mif),
                 delay_us: rounded(delay_us),
                 order: match self.args.order() {
-                    _ if !carries_data => "-",
+                    _ if !self.args.op.folds() => "-",
                     FoldOrder::Arrival => "arrival",
                     FoldOrder::Rank => "rank",
                 },
@@ -210,7 +218,7 @@ impl<T: Value> Bench<'_, T> {
         let (rank, size) = (self.comm.rank(), self.comm.size());
         self.comm.set_algorithm(algorithm)?;
         self.calls += 1;
-        if self.args.op == Operation::Allreduce {
+        if self.args.op != Collective::Barrier {
             data::fill(&mut self.send, rank, self.calls);
         }
         let delay_ns = (delay_us * 1e3 * pattern.fraction(size, rank, iteration, self.args.seed)) as i64;
@@ -224,22 +232,55 @@ impl<T: Value> Bench<'_, T> {
 
         let cpu_before_ns = thread_cpu_ns();
         let arrival_ns = now_ns();
-        match self.args.op {
-            Operation::Allreduce => self.comm.all_reduce_into(&self.send, &mut self.receive, Op::Sum)?,
-            Operation::Barrier => self.comm.barrier()?,
-        }
+        self.carry_out()?;
         let exit_ns = now_ns();
         let cpu_ns = thread_cpu_ns() - cpu_before_ns;
 
-        let wrong = match self.args.op {
-            Operation::Allreduce => data::count_wrong(&self.receive, size, self.calls) as i64,
-            Operation::Barrier => 0,
-        };
+        let wrong = self.wrong() as i64;
         record.words.extend(Sample { arrival_ns, exit_ns, cpu_ns, wrong }.to_words());
         if let Some(call) = self.comm.last_call() {
             *record.chosen.entry(call.algorithm.name()).or_default() += 1;
         }
         Ok(())
+    }
+
+    /// The first rank whose time in the call counts: that of a reduce's root is the others' lateness.
+    fn first_counted(&self) -> usize {
+        usize::from(self.args.op == Collective::Reduce && self.comm.size() > 1)
+    }
+
+    /// The call that is measured.
+    fn carry_out(&mut self) -> Result<(), Error> {
+        let (comm, root, send, receive) =
+            (&self.comm, self.comm.process_at_rank(ROOT), &mut self.send, &mut self.receive);
+        match self.args.op {
+            Collective::AllReduce => comm.all_reduce_into(send, receive, Op::Sum),
+            Collective::Reduce if comm.rank() == ROOT => root.reduce_into_root(send, receive, Op::Sum),
+            Collective::Reduce => root.reduce_into(send, Op::Sum),
+            Collective::Broadcast if comm.rank() == ROOT => root.broadcast_into(send),
+            Collective::Broadcast => root.broadcast_into(receive),
+            Collective::AllGather => comm.all_gather_into(send, receive),
+            Collective::ReduceScatter => comm.reduce_scatter_block_into(send, receive, Op::Sum),
+            Collective::Barrier => comm.barrier(),
+            Collective::Gather | Collective::Scatter | Collective::AllToAll => unreachable!("refused as OP"),
+        }
+    }
+
+    /// Elements of the last call's result that are wrong.
+    fn wrong(&self) -> usize {
+        let (rank, size, call) = (self.comm.rank(), self.comm.size(), self.calls);
+        let block = self.receive.len();
+        match self.args.op {
+            Collective::AllReduce => data::count_wrong(&self.receive, 0..size, 0, call),
+            Collective::Reduce if rank == ROOT => data::count_wrong(&self.receive, 0..size, 0, call),
+            Collective::Broadcast if rank != ROOT => data::count_wrong(&self.receive, ROOT..ROOT + 1, 0, call),
+            Collective::ReduceScatter => data::count_wrong(&self.receive, 0..size, rank * block, call),
+            Collective::AllGather => {
+                let blocks = self.receive.chunks(block / size).enumerate();
+                blocks.map(|(from, block)| data::count_wrong(block, from..from + 1, 0, call)).sum()
+            }
+            _ => 0,
+        }
     }
 
     fn collect(&self, record: &Record) -> Result<Samples, Error> {

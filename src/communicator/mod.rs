@@ -1,7 +1,14 @@
 //! The handle a user holds: joining a job, and its collectives under the names rsmpi users know.
 
-use crate::{Algorithm, Config, Element, Error, FoldOrder, Identity, Op, SizeTable};
-use earlybird_shm::{How, JoinOptions, NodeComm};
+mod exchanges;
+mod reductions;
+mod root;
+
+pub use root::Root;
+
+use crate::config::Tables;
+use crate::{Algorithm, Config, Error, FoldOrder, Identity};
+use earlybird_shm::{Collective, How, JoinOptions, NodeComm};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 /// The processes of one job.
@@ -22,9 +29,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 pub struct Communicator {
     node: NodeComm,
     identity: Identity,
-    /// The table of `EARLYBIRD_ALLREDUCE`, in force until the user chooses otherwise.
-    by_size: SizeTable,
-    use_table: AtomicBool,
+    /// The tables of `EARLYBIRD_ALLREDUCE` and its like, in force until the user chooses otherwise.
+    tables: Tables,
+    use_tables: AtomicBool,
     algorithm: AtomicU8,
     by_rank: AtomicBool,
 }
@@ -82,8 +89,8 @@ impl Communicator {
         Ok(Communicator {
             node,
             identity,
-            use_table: AtomicBool::new(config.allreduce != SizeTable::default()),
-            by_size: config.allreduce,
+            use_tables: AtomicBool::new(config.tables != Tables::default()),
+            tables: config.tables,
             algorithm: AtomicU8::new(config.algorithm as u8),
             by_rank: AtomicBool::new(config.order == FoldOrder::Rank),
         })
@@ -110,13 +117,14 @@ impl Communicator {
     }
 
     /// Chooses the algorithm of the calls that follow, whatever their size; `Auto` hands the choice back to the
-    /// library. All ranks must choose the same, or their next call is a [`Error::Mismatch`].
+    /// library. An operation that does not have the algorithm is left to the library: [`Communicator::last_call`] says
+    /// what ran. All ranks must choose the same, or their next call is a [`Error::Mismatch`].
     ///
     /// # Errors
     /// None today; a `Result` because later algorithms have restrictions.
     pub fn set_algorithm(&self, algorithm: Algorithm) -> Result<(), Error> {
         self.algorithm.store(algorithm as u8, Relaxed);
-        self.use_table.store(false, Relaxed);
+        self.use_tables.store(false, Relaxed);
         Ok(())
     }
 
@@ -138,45 +146,16 @@ impl Communicator {
         })
     }
 
-    /// Reduces `send` of all ranks, element by element, into `recv` of every rank; the bits are equal on all ranks.
-    ///
-    /// Any count, 0 included. `recv` must be as long as `send`; after an error its contents are of no use. Integers
-    /// wrap; for NaNs and zeros see [`Op`].
-    ///
-    /// # Errors
-    /// [`Error::Usage`] for unequal lengths or a second thread; [`Error::PeerDied`], [`Error::Mismatch`],
-    /// [`Error::Timeout`], [`Error::NoSpace`]: every rank still in the call gets the same one, a rank that has
-    /// completed the call gets it at its next.
-    pub fn all_reduce_into<T: Element>(&self, send: &[T], recv: &mut [T], op: Op) -> Result<(), Error> {
-        let how = self.how(size_of_val(send));
-        self.node.all_reduce_into(send, recv, op, how)
-    }
-
-    /// Reduces `buf` of all ranks into `buf` of every rank. As [`Communicator::all_reduce_into`] with one buffer.
-    ///
-    /// # Errors
-    /// As [`Communicator::all_reduce_into`].
-    pub fn all_reduce_in_place<T: Element>(&self, buf: &mut [T], op: Op) -> Result<(), Error> {
-        let how = self.how(size_of_val(buf));
-        self.node.all_reduce_in_place(buf, op, how)
-    }
-
-    /// Returns when every rank has called it.
-    ///
-    /// # Errors
-    /// As [`Communicator::all_reduce_into`].
-    pub fn barrier(&self) -> Result<(), Error> {
-        self.node.barrier(self.how(0))
-    }
-
-    /// How a call of `bytes` is carried out. Relaxed: the choice is the calling thread's own or was handed over with
-    /// the handle.
+    /// How a call with blocks of `bytes` is carried out. Relaxed: the choice is the calling thread's own or was handed
+    /// over with the handle.
     #[inline]
-    fn how(&self, bytes: usize) -> How {
+    fn how(&self, collective: Collective, bytes: usize) -> How {
         let order = if self.by_rank.load(Relaxed) { FoldOrder::Rank } else { FoldOrder::Arrival };
         let mut algorithm = Algorithm::from_code(self.algorithm.load(Relaxed)).unwrap_or_default();
-        if self.use_table.load(Relaxed) {
-            algorithm = self.by_size.algorithm_or(bytes as u64, algorithm);
+        if self.use_tables.load(Relaxed)
+            && let Some(table) = self.tables.of(collective)
+        {
+            algorithm = table.algorithm_or(bytes as u64, algorithm);
         }
         How { algorithm, order }
     }

@@ -1,0 +1,200 @@
+//! The exchanges of data: everybody deposits what others need and takes what it needs from each as it becomes ready.
+//!
+//! No ticket and no accumulator. Up to [`INLINE_BYTES`](super::lines::INLINE_BYTES) travel beside the mark of entry,
+//! larger deposits are announced piece by piece; memory is written by its owner only, so two ranks that believe to be
+//! the root do not meet. A rank waits for exactly those whose data it takes: the root of a broadcast and the others of a
+//! gather or reduce leave as soon as they have deposited. What runs here is told by data: [`super::geometry`].
+//!
+//! Posting (marking the entry and depositing) and collecting are apart: nothing is waited for in between.
+
+use super::board::{AREAS, Board, Need, Place};
+use super::call::Pieces;
+use super::geometry::{Who, Window};
+use super::operation::{Operation, Stop};
+use super::step::Step;
+use super::wait::Wake;
+use super::word;
+use crate::sync::SyncPoint;
+use std::ops::Range;
+
+/// Bytes after which a deposit announces its progress.
+const PIECE_BYTES: usize = if cfg!(earlybird_loom) { 64 } else { 8 * 1024 };
+
+/// What is still to be taken from one rank.
+#[derive(Debug, Clone)]
+pub(super) struct Source {
+    rank: usize,
+    /// Elements of its deposit that are left to take.
+    left: Range<usize>,
+    /// Where the next of them lies in the result.
+    to: usize,
+    /// How its deposit is cut.
+    pieces: Pieces,
+}
+
+/// Runs one window; whether this rank has had something from every other one.
+pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<bool, Stop> {
+    post(op, w)?;
+    collect(op, w)
+}
+
+/// Whether a fold needs this rank's own contribution in its turn: then it is taken from its deposit like all others,
+/// since the result may lie where the contribution did.
+fn in_turn<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> bool {
+    w.exchange.folds && op.call.by_rank() && w.exchange.readers.has(op.me)
+}
+
+/// How the deposit of `rank` is cut. Beside the mark it is one piece.
+fn pieces<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, rank: usize) -> Pieces {
+    let (count, element_bytes) = (w.deposit(rank), op.call.element_bytes);
+    match w.inline {
+        true => Pieces { elements: count.max(1), number: 1, count, element_bytes },
+        false => Pieces::cut(count, element_bytes, PIECE_BYTES, word::MAX_PIECES),
+    }
+}
+
+fn place<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, pieces: &Pieces, rank: usize, piece: usize) -> Place {
+    match w.inline {
+        true => Place::Inline { slot: op.slot, rank },
+        false => Place::Deposit { area: op.area, rank, piece, offset: pieces.offset(piece) },
+    }
+}
+
+/// Marks the entry and deposits what others need. The only wait is for the memory to be free.
+fn post<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<(), Stop> {
+    let (board, epoch, hash, me) = (op.board, op.epoch, op.hash, op.me);
+    let line = board.line(op.slot, me);
+    let mark = word::entered(epoch, hash);
+    let own = in_turn(op, w);
+    let gives = w.deposit(me) > 0 && (w.exchange.readers != Who::Only(me) || own);
+    let pieces = pieces(op, w, me);
+    if w.inline {
+        if gives {
+            deposit(op, w, &pieces, 0, own);
+        }
+        line.entered.store(mark, SyncPoint::DepositRelease.order());
+        board.step(Step::Entered);
+        op.wake();
+        return Ok(());
+    }
+    line.entered.store(mark, SyncPoint::CallRelease.order());
+    board.step(Step::Entered);
+    if gives {
+        op.until_all_left(AREAS)?;
+    }
+    op.reserve(Need { accumulator: 0, deposit: w.deposit_most() * op.call.element_bytes })?;
+    if gives {
+        for i in 0..pieces.number {
+            deposit(op, w, &pieces, i, own);
+            line.deposited.store(word::deposited(epoch, hash, i + 1), SyncPoint::DepositRelease.order());
+            op.wake();
+        }
+        board.step(Step::Deposited);
+    }
+    Ok(())
+}
+
+/// Writes piece `i` of this rank's deposit; without the block that only this rank takes, unless it is wanted too.
+fn deposit<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, pieces: &Pieces, i: usize, own: bool) {
+    let (call, me) = (op.call, op.me);
+    let first = i * pieces.elements;
+    op.board.write(place(op, w, pieces, me, i), |piece| {
+        for (block, at, from) in w.blocks(me) {
+            let (start, end) = (at.start.max(first), at.end.min(first + pieces.len(i)));
+            if start < end && (block != me || own || !w.exchange.parts) {
+                call.give_part(piece, start - first, from + (start - at.start), end - start);
+            }
+        }
+    });
+}
+
+/// Takes everything as it becomes ready.
+fn collect<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<bool, Stop> {
+    let (call, me, ranks) = (op.call, op.me, op.ranks);
+    let own = in_turn(op, w);
+    let both = w.exchange.depositors.has(me) && w.exchange.readers.has(me);
+    if let Some((_, at, from)) = w.blocks(me).find(|(block, at, _)| *block == me && !at.is_empty())
+        && both
+        && !own
+    {
+        call.keep_part(from, w.place_of(me), at.len());
+    }
+    let mut sources = std::mem::take(&mut op.scratch.sources);
+    sources.clear();
+    // Every reader begins with another rank; a fold by rank begins with the first.
+    let first = if own { 0 } else { me + 1 };
+    for rank in (first..ranks).chain(0..first).filter(|r| *r != me || own) {
+        let left = w.part(rank, me);
+        if !left.is_empty() {
+            sources.push(Source { rank, left, to: w.place_of(rank), pieces: pieces(op, w, rank) });
+        }
+    }
+    let heard_all = sources.iter().filter(|s| s.rank != me).count() + 1 == ranks;
+    let (slot, epoch, hash, inline) = (op.slot, op.epoch, op.hash, w.inline);
+    let mut starts = own;
+    while !sources.is_empty() {
+        let turns = if own { 1 } else { sources.len() };
+        op.wait(Wake::Event, |board| {
+            sources[..turns].iter().any(|s| ready(board, s, slot, epoch, hash, inline).is_some()).then_some(())
+        })?;
+        let mut i = 0;
+        while i < sources.len() && (i == 0 || !own) {
+            if let Some(until) = ready(op.board, &sources[i], slot, epoch, hash, inline) {
+                take(op, w, &mut sources[i], until, starts)?;
+            } else if own {
+                break;
+            }
+            if sources[i].left.is_empty() {
+                sources.remove(i);
+                starts = false;
+            } else {
+                i += 1;
+            }
+        }
+    }
+    op.scratch.sources = sources;
+    Ok(heard_all)
+}
+
+/// Up to which element more of `source` lies ready; the mark of another call is an answer too.
+#[inline]
+fn ready<B: Board>(board: &B, source: &Source, slot: usize, epoch: u64, hash: u32, inline: bool) -> Option<usize> {
+    let line = board.line(slot, source.rank);
+    if inline {
+        let mark = line.entered.load(SyncPoint::DepositAcquire.order());
+        return word::has_entered(mark, epoch).then_some(source.left.end);
+    }
+    let there = word::pieces(line.deposited.load(SyncPoint::DepositAcquire.order()), epoch, hash);
+    let until = source.left.end.min(there * source.pieces.elements);
+    (until > source.left.start).then_some(until)
+}
+
+/// Takes the elements of `source` up to `until`; `starts` where the fold begins with them.
+fn take<B: Board>(
+    op: &mut Operation<'_, B>,
+    w: &Window<'_>,
+    source: &mut Source,
+    until: usize,
+    starts: bool,
+) -> Result<(), Stop> {
+    let (board, call, pieces) = (op.board, op.call, source.pieces);
+    if w.inline {
+        // The mark is the flag of the payload: comparing it whole checks the signature for free.
+        let mark = board.line(op.slot, source.rank).entered.load(SyncPoint::DepositAcquire.order());
+        if mark != word::entered(op.epoch, op.hash) {
+            return Err(op.mismatch(source.rank));
+        }
+    }
+    while source.left.start < until {
+        let i = source.left.start / pieces.elements;
+        let within = source.left.start - i * pieces.elements;
+        let len = until.min(i * pieces.elements + pieces.len(i)) - source.left.start;
+        board.read(place(op, w, &pieces, source.rank, i), |piece| match w.exchange.folds && !starts {
+            true => call.fold_part(piece, within, source.to, len),
+            false => call.take_part(piece, within, source.to, len),
+        });
+        source.left.start += len;
+        source.to += len;
+    }
+    Ok(())
+}

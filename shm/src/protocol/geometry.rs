@@ -1,0 +1,284 @@
+//! Who deposits which elements and who reads which of them: the exchanges of data as data, without words or memory.
+//!
+//! Every operation here is one of two forms. *Whole*: a depositor gives one block, and every reader takes all of it
+//! (broadcast, gather, allgather, flat reduce). *Parts*: a depositor gives a block for each reader, and a reader takes
+//! its own (scatter, alltoall, reduce-scatter). Calls that are larger than a deposit run as several [`Window`]s.
+
+use super::call::Collective;
+use super::lines::INLINE_BYTES;
+use std::ops::Range;
+
+/// A set of ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    /// Every rank.
+    All,
+    /// This one.
+    Only(usize),
+}
+
+impl Who {
+    /// Whether `rank` is among them.
+    pub fn has(self, rank: usize) -> bool {
+        match self {
+            Who::All => true,
+            Who::Only(one) => one == rank,
+        }
+    }
+}
+
+/// Elements of the blocks, the same knowledge on all ranks.
+#[derive(Debug, Clone, Copy)]
+pub enum Lens<'a> {
+    /// Every block has this many.
+    Equal(usize),
+    /// The number of each block, and the sum of those before it; one more sum than blocks.
+    Each(&'a [usize], &'a [usize]),
+}
+
+/// An exchange among `ranks` ranks.
+#[derive(Debug, Clone, Copy)]
+pub struct Exchange<'a> {
+    ranks: usize,
+    /// Who has something to give.
+    pub depositors: Who,
+    /// Who takes.
+    pub readers: Who,
+    /// Whether every reader has a block of its own; otherwise all take the same.
+    pub parts: bool,
+    /// Whether a reader folds what it takes into one result; otherwise results lie one after the other.
+    pub folds: bool,
+    lens: Lens<'a>,
+}
+
+impl<'a> Exchange<'a> {
+    /// The exchange of `collective`; `root` where it has one. The blocks belong to the depositors, or to the readers
+    /// where each has its own.
+    pub fn new(collective: Collective, root: usize, ranks: usize, lens: Lens<'a>) -> Self {
+        let (depositors, readers, parts, folds) = match collective {
+            Collective::Broadcast => (Who::Only(root), Who::All, false, false),
+            Collective::Gather => (Who::All, Who::Only(root), false, false),
+            Collective::AllGather => (Who::All, Who::All, false, false),
+            Collective::Scatter => (Who::Only(root), Who::All, true, false),
+            Collective::AllToAll => (Who::All, Who::All, true, false),
+            Collective::ReduceScatter => (Who::All, Who::All, true, true),
+            Collective::Reduce => (Who::All, Who::Only(root), false, true),
+            Collective::AllReduce | Collective::Barrier => (Who::All, Who::All, false, true),
+        };
+        Exchange { ranks, depositors, readers, parts, folds, lens }
+    }
+
+    fn len(&self, block: usize) -> usize {
+        match self.lens {
+            Lens::Equal(len) => len,
+            Lens::Each(lens, _) => lens[block],
+        }
+    }
+
+    fn start(&self, block: usize) -> usize {
+        match self.lens {
+            Lens::Equal(len) => block * len,
+            Lens::Each(_, starts) => starts[block],
+        }
+    }
+
+    /// Elements of the largest block.
+    pub fn most(&self) -> usize {
+        match self.lens {
+            Lens::Equal(len) => len,
+            Lens::Each(lens, _) => lens.iter().copied().max().unwrap_or(0),
+        }
+    }
+
+    /// Elements of all blocks.
+    fn total(&self) -> usize {
+        self.start(self.ranks)
+    }
+
+    /// Elements that `rank` must give.
+    pub fn send_count(&self, rank: usize) -> usize {
+        match (self.depositors.has(rank), self.parts) {
+            (false, _) => 0,
+            (true, true) => self.total(),
+            (true, false) => self.len(rank),
+        }
+    }
+
+    /// Elements that `rank` gets.
+    pub fn recv_count(&self, rank: usize) -> usize {
+        match (self.readers.has(rank), self.joins()) {
+            (false, _) => 0,
+            (true, true) => self.total(),
+            (true, false) => self.len(rank),
+        }
+    }
+
+    /// Whether what comes from different ranks lies one after the other in the result.
+    fn joins(&self) -> bool {
+        self.depositors == Who::All && !self.folds
+    }
+
+    /// Where what `rank` gives lies in a reader's result.
+    pub fn place_of(&self, rank: usize) -> usize {
+        if self.joins() { self.start(rank) } else { 0 }
+    }
+
+    /// Cuts the call so that no deposit exceeds `window_bytes`; at least one window.
+    pub fn windows(&self, element_bytes: usize, window_bytes: usize) -> impl Iterator<Item = Window<'_>> {
+        let (blocks, most) = (if self.parts { self.ranks } else { 1 }, self.most());
+        // Few enough blocks in a deposit that each has room for a cache line's worth of elements.
+        let at_once = blocks.min((window_bytes / element_bytes.max(64)).max(1));
+        let stride_most = (window_bytes / element_bytes / at_once).max(1);
+        let inline = blocks * most * element_bytes <= INLINE_BYTES;
+        let groups = (0..blocks).step_by(at_once);
+        groups.flat_map(move |first| {
+            let positions = first..(first + at_once).min(blocks);
+            (0..most.max(1)).step_by(stride_most).map(move |from| {
+                let stride = stride_most.min(most - from.min(most));
+                Window { exchange: self, positions: (positions.start, positions.end), from, stride, inline }
+            })
+        })
+    }
+}
+
+/// What one operation carries of an exchange: of every block `stride` elements beginning with `from`, in the deposit
+/// one after the other. A depositor begins with the block of the rank after it, so that readers do not all wait for the
+/// same one, and ends with its own.
+#[derive(Debug, Clone, Copy)]
+pub struct Window<'a> {
+    /// The whole exchange.
+    pub exchange: &'a Exchange<'a>,
+    positions: (usize, usize),
+    from: usize,
+    stride: usize,
+    /// Whether every deposit fits beside the mark of entry.
+    pub inline: bool,
+}
+
+impl Window<'_> {
+    fn cut(&self, block: usize) -> usize {
+        self.stride.min(self.exchange.len(block).saturating_sub(self.from))
+    }
+
+    /// Elements of `rank`'s deposit, gaps and its own block included.
+    pub fn deposit(&self, rank: usize) -> usize {
+        match (self.exchange.depositors.has(rank), self.exchange.parts) {
+            (false, _) => 0,
+            (true, false) => self.cut(rank),
+            (true, true) => (self.positions.1 - self.positions.0) * self.stride,
+        }
+    }
+
+    /// Elements of the largest deposit.
+    pub fn deposit_most(&self) -> usize {
+        (self.positions.1 - self.positions.0) * self.stride
+    }
+
+    /// The elements of `depositor`'s deposit that are for `reader`; empty if there are none in this window.
+    pub fn part(&self, depositor: usize, reader: usize) -> Range<usize> {
+        let x = self.exchange;
+        if !x.depositors.has(depositor) || !x.readers.has(reader) {
+            return 0..0;
+        }
+        if !x.parts {
+            return 0..self.cut(depositor);
+        }
+        let position = (reader + x.ranks - depositor - 1) % x.ranks;
+        if position < self.positions.0 || position >= self.positions.1 {
+            return 0..0;
+        }
+        let first = (position - self.positions.0) * self.stride;
+        first..first + self.cut(reader)
+    }
+
+    /// The blocks in `rank`'s deposit: the reader they are for (`rank` itself where everybody reads the same), where
+    /// they lie in the deposit, and where they begin in `rank`'s send buffer.
+    pub fn blocks(&self, rank: usize) -> impl Iterator<Item = (usize, Range<usize>, usize)> {
+        let x = self.exchange;
+        (self.positions.0..self.positions.1).map(move |position| {
+            let first = (position - self.positions.0) * self.stride;
+            let block = if x.parts { (rank + 1 + position) % x.ranks } else { rank };
+            let start = if x.parts { x.start(block) } else { 0 };
+            (block, first..first + self.cut(block), start + self.from)
+        })
+    }
+
+    /// Where what `depositor` gives in this window begins in a reader's result.
+    pub fn place_of(&self, depositor: usize) -> usize {
+        self.exchange.place_of(depositor) + self.from
+    }
+}
+
+#[cfg(all(test, not(earlybird_loom)))]
+mod tests {
+    use super::*;
+
+    const COLLECTIVES: [Collective; 7] = [
+        Collective::Broadcast,
+        Collective::Gather,
+        Collective::AllGather,
+        Collective::Scatter,
+        Collective::AllToAll,
+        Collective::ReduceScatter,
+        Collective::Reduce,
+    ];
+
+    /// Plays all windows on plain vectors; every element a reader should get comes exactly once and from its place.
+    fn play(x: &Exchange<'_>, ranks: usize, window_bytes: usize) {
+        let mut got: Vec<Vec<Vec<(usize, usize)>>> = (0..ranks).map(|r| vec![vec![]; x.recv_count(r)]).collect();
+        for w in x.windows(8, window_bytes) {
+            assert!(w.deposit_most() * 8 <= window_bytes, "{w:?}");
+            for depositor in (0..ranks).filter(|r| x.depositors.has(*r)) {
+                let mut deposit = vec![None; w.deposit(depositor)];
+                for (_, at, from) in w.blocks(depositor) {
+                    for (i, slot) in at.enumerate() {
+                        assert!(deposit[slot].replace(from + i).is_none(), "{w:?}");
+                    }
+                }
+                for (reader, result) in got.iter_mut().enumerate() {
+                    for (i, at) in w.part(depositor, reader).enumerate() {
+                        let sent = deposit[at].expect("a reader takes what was written");
+                        result[w.place_of(depositor) + i].push((depositor, sent));
+                    }
+                }
+            }
+        }
+        for (reader, result) in got.iter_mut().enumerate() {
+            for (i, sources) in result.iter_mut().enumerate() {
+                sources.sort_unstable();
+                let mut expected = Vec::new();
+                for depositor in (0..ranks).filter(|r| x.depositors.has(*r)) {
+                    let from = if x.parts { x.start(reader) } else { 0 };
+                    let len = if x.parts { x.len(reader) } else { x.len(depositor) };
+                    let at = x.place_of(depositor);
+                    (at..at + len).contains(&i).then(|| expected.push((depositor, from + i - at)));
+                }
+                assert_eq!(sources, &expected, "{x:?} reader {reader} element {i}");
+                assert!(!expected.is_empty(), "{x:?} reader {reader} element {i} comes from nowhere");
+            }
+        }
+    }
+
+    #[test]
+    fn every_element_reaches_its_reader_once() {
+        for collective in COLLECTIVES {
+            for ranks in [1, 2, 3, 5, 9] {
+                let lens: Vec<usize> = (0..ranks).map(|r| [3, 0, 700, 1, 64][r % 5]).collect();
+                let starts: Vec<usize> = (0..=ranks).map(|r| lens[..r].iter().sum()).collect();
+                for root in [0, ranks - 1] {
+                    for window_bytes in [64, 512, 4096, 1 << 20] {
+                        for len in [0, 1, 13, 1000] {
+                            play(&Exchange::new(collective, root, ranks, Lens::Equal(len)), ranks, window_bytes);
+                        }
+                        let may_differ =
+                            !matches!(collective, Collective::Broadcast | Collective::AllToAll | Collective::Reduce);
+                        if may_differ {
+                            let lens = Lens::Each(&lens, &starts);
+                            play(&Exchange::new(collective, root, ranks, lens), ranks, window_bytes);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

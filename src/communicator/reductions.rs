@@ -1,0 +1,71 @@
+//! Reductions and the barrier of a communicator. Those with a root are methods of [`Root`](super::Root).
+
+use super::Communicator;
+use crate::{Element, Error, Op};
+use earlybird_shm::Collective;
+
+impl Communicator {
+    /// Reduces `send` of all ranks, element by element, into `recv` of every rank; the bits are equal on all ranks.
+    ///
+    /// Any count, 0 included. `recv` must be as long as `send`; after an error its contents are of no use. Integers
+    /// wrap; for NaNs and zeros see [`Op`].
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for unequal lengths or a second thread; [`Error::PeerDied`], [`Error::Mismatch`],
+    /// [`Error::Timeout`], [`Error::NoSpace`]: every rank still in the call gets the same one, a rank that has
+    /// completed the call gets it at its next.
+    pub fn all_reduce_into<T: Element>(&self, send: &[T], recv: &mut [T], op: Op) -> Result<(), Error> {
+        let how = self.how(Collective::AllReduce, size_of_val(send));
+        self.node.all_reduce_into(send, recv, op, how)
+    }
+
+    /// Reduces `buf` of all ranks into `buf` of every rank. As [`Communicator::all_reduce_into`] with one buffer.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_into`].
+    pub fn all_reduce_in_place<T: Element>(&self, buf: &mut [T], op: Op) -> Result<(), Error> {
+        let how = self.how(Collective::AllReduce, size_of_val(buf));
+        self.node.all_reduce_in_place(buf, op, how)
+    }
+
+    /// Returns when every rank has called it.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_into`].
+    pub fn barrier(&self) -> Result<(), Error> {
+        self.node.barrier(self.how(Collective::Barrier, 0))
+    }
+
+    /// Reduces `send` of all ranks, one block per rank in rank order, and gives every rank its own block in `recv`.
+    ///
+    /// `send` must be as long as `recv` times the ranks. Each rank folds its block as the others' come; cost after the
+    /// last arrival: one deposit of the late rank and a fold of one block.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_into`].
+    pub fn reduce_scatter_block_into<T: Element>(&self, send: &[T], recv: &mut [T], op: Op) -> Result<(), Error> {
+        let how = self.how(Collective::ReduceScatter, size_of_val(recv));
+        self.node.reduce_scatter_block_into(send, recv, op, how)
+    }
+
+    /// As [`Communicator::reduce_scatter_block_into`] with blocks of different lengths: rank `r` gets `counts[r]`
+    /// elements. All ranks give the same `counts`.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or the buffers.
+    pub fn reduce_scatter_varcount_into<T: Element>(
+        &self,
+        send: &[T],
+        recv: &mut [T],
+        counts: &[usize],
+        op: Op,
+    ) -> Result<(), Error> {
+        let how = self.how(Collective::ReduceScatter, largest::<T>(counts));
+        self.node.reduce_scatter_varcount_into(send, recv, counts, op, how)
+    }
+}
+
+/// Bytes of the largest of blocks with these counts: the same on all ranks.
+pub(super) fn largest<T>(counts: &[usize]) -> usize {
+    counts.iter().copied().max().unwrap_or(0).saturating_mul(size_of::<T>())
+}

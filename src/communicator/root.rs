@@ -1,0 +1,151 @@
+//! Operations with a root, under the names of rsmpi: `comm.process_at_rank(0).broadcast_into(&mut buf)`.
+
+use super::Communicator;
+use super::reductions::largest;
+use crate::{Element, Error, Op};
+use earlybird_shm::Collective;
+
+/// One rank of a communicator as the root of an operation.
+///
+/// All ranks make the same call with the same root, where the names differ the root the one that ends in `_root`. Ranks
+/// leave as soon as they are not needed: the root of a broadcast or scatter when its data is stored, the others of a
+/// reduce or gather when theirs is. A rank that has left meets an error of the operation at its next call.
+///
+/// ```
+/// let comm = earlybird::Communicator::from_env()?;
+/// let mut seeds = if comm.rank() == 0 { [3u64, 5, 8] } else { [0; 3] };
+/// comm.process_at_rank(0).broadcast_into(&mut seeds)?;
+/// assert_eq!(seeds, [3, 5, 8]);
+/// # Ok::<(), earlybird::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Root<'a> {
+    comm: &'a Communicator,
+    rank: usize,
+}
+
+impl Communicator {
+    /// The rank `rank` as the root of operations. One that does not exist is refused by the operation.
+    pub fn process_at_rank(&self, rank: usize) -> Root<'_> {
+        Root { comm: self, rank }
+    }
+}
+
+impl Root<'_> {
+    /// Its number.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Copies `buf` of the root to `buf` of every rank.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a root that does not exist; others as [`Communicator::all_reduce_into`].
+    pub fn broadcast_into<T: Element>(&self, buf: &mut [T]) -> Result<(), Error> {
+        let how = self.comm.how(Collective::Broadcast, size_of_val(buf));
+        self.comm.node.broadcast_into(buf, self.rank, how)
+    }
+
+    /// Gives `send` to the reduction at the root; for every rank but the root.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] on the root, or for one that does not exist; others as [`Communicator::all_reduce_into`].
+    pub fn reduce_into<T: Element>(&self, send: &[T], op: Op) -> Result<(), Error> {
+        let how = self.comm.how(Collective::Reduce, size_of_val(send));
+        self.comm.node.reduce_into(send, op, self.rank, how)
+    }
+
+    /// Reduces `send` of all ranks into `recv` of the root, which calls this.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] on another rank or for unequal lengths; others as [`Communicator::all_reduce_into`].
+    pub fn reduce_into_root<T: Element>(&self, send: &[T], recv: &mut [T], op: Op) -> Result<(), Error> {
+        self.must_be_here("reduce_into_root", "reduce_into")?;
+        let how = self.comm.how(Collective::Reduce, size_of_val(send));
+        self.comm.node.reduce_into_root(send, recv, op, how)
+    }
+
+    /// Reduces `buf` of all ranks into `buf` of the root; on the others it stays as it is. Every rank calls it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a root that does not exist; others as [`Communicator::all_reduce_into`].
+    pub fn reduce_in_place<T: Element>(&self, buf: &mut [T], op: Op) -> Result<(), Error> {
+        let how = self.comm.how(Collective::Reduce, size_of_val(buf));
+        self.comm.node.reduce_in_place(buf, op, self.rank, how)
+    }
+
+    /// Gives `send` to the root; for every rank but the root.
+    ///
+    /// # Errors
+    /// As [`Root::reduce_into`].
+    pub fn gather_into<T: Element>(&self, send: &[T]) -> Result<(), Error> {
+        let how = self.comm.how(Collective::Gather, size_of_val(send));
+        self.comm.node.gather_into(send, self.rank, how)
+    }
+
+    /// Copies `send` of every rank, in rank order, to `recv` of the root, which calls this. `recv` is as long as `send`
+    /// times the ranks.
+    ///
+    /// # Errors
+    /// As [`Root::reduce_into_root`].
+    pub fn gather_into_root<T: Element>(&self, send: &[T], recv: &mut [T]) -> Result<(), Error> {
+        self.must_be_here("gather_into_root", "gather_into")?;
+        let how = self.comm.how(Collective::Gather, size_of_val(send));
+        self.comm.node.gather_into_root(send, recv, how)
+    }
+
+    /// As [`Root::gather_into`] where rank `r` gives `counts[r]` elements; all ranks give the same `counts`.
+    ///
+    /// # Errors
+    /// As [`Root::reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `send`.
+    pub fn gather_varcount_into<T: Element>(&self, send: &[T], counts: &[usize]) -> Result<(), Error> {
+        let how = self.comm.how(Collective::Gather, largest::<T>(counts));
+        self.comm.node.gather_varcount_into(send, counts, self.rank, how)
+    }
+
+    /// As [`Root::gather_into_root`] where rank `r` gives `counts[r]` elements; all ranks give the same `counts`.
+    ///
+    /// # Errors
+    /// As [`Root::reduce_into_root`]; [`Error::Usage`] when `counts` does not fit the ranks or the buffers.
+    pub fn gather_varcount_into_root<T: Element>(
+        &self,
+        send: &[T],
+        recv: &mut [T],
+        counts: &[usize],
+    ) -> Result<(), Error> {
+        self.must_be_here("gather_varcount_into_root", "gather_varcount_into")?;
+        let how = self.comm.how(Collective::Gather, largest::<T>(counts));
+        self.comm.node.gather_varcount_into_root(send, recv, counts, how)
+    }
+
+    /// Gets this rank's block of what the root scatters; for every rank but the root.
+    ///
+    /// # Errors
+    /// As [`Root::reduce_into`].
+    pub fn scatter_into<T: Element>(&self, recv: &mut [T]) -> Result<(), Error> {
+        let how = self.comm.how(Collective::Scatter, size_of_val(recv));
+        self.comm.node.scatter_into(recv, self.rank, how)
+    }
+
+    /// Copies `send` of the root, which calls this, one block to each rank in rank order; its own block to `recv`.
+    /// `send` is as long as `recv` times the ranks.
+    ///
+    /// # Errors
+    /// As [`Root::reduce_into_root`].
+    pub fn scatter_into_root<T: Element>(&self, send: &[T], recv: &mut [T]) -> Result<(), Error> {
+        self.must_be_here("scatter_into_root", "scatter_into")?;
+        let how = self.comm.how(Collective::Scatter, size_of_val(recv));
+        self.comm.node.scatter_into_root(send, recv, how)
+    }
+
+    fn must_be_here(&self, called: &str, instead: &str) -> Result<(), Error> {
+        let here = self.comm.rank();
+        match self.rank == here {
+            true => Ok(()),
+            false => Err(Error::usage(format!(
+                "rank {here} called {called} where rank {} is the root; call {instead} on the others",
+                self.rank
+            ))),
+        }
+    }
+}
