@@ -61,14 +61,14 @@ pub(crate) fn check(
         return refuse(
             reason,
             "ordered plans are recursive-doubling, halving-doubling, elimination-3-2, elimination-2-1, odd-ring, \
-             radix, direct, rsg, and chain or binomial in rank order",
+             radix, direct, rsg, smp-binomial, smp-butterfly, and chain, pre-reduced-ring or binomial in rank order",
         );
     }
     if !op.exact && !consistent && consistency == Consistency::Identical {
         return refuse(
             "the operator rounds and ranks would get results that differ in their last bits".to_string(),
             "choose consistency per-rank, or a plan with identical bits: butterfly with r = 0 or with r over factors \
-             that are powers of two, recursive-doubling, elimination, direct",
+             that are powers of two, or any other schedule but census and prefix",
         );
     }
     Ok(())

@@ -199,6 +199,11 @@ fn params(args: &PlanArgs) -> Params {
 
 fn show(args: &PlanArgs) -> Result<String, PlanError> {
     let name = args.name.as_deref().unwrap_or_default();
+    // clap asks for nothing that excludes what is given, and --best excludes a name
+    let costs = [args.alpha, args.beta, args.gamma, args.port_cost, args.inside_alpha, args.inside_beta];
+    if args.bytes.is_some() || args.times.is_some() || costs.iter().any(Option::is_some) {
+        return Err(usage("best", name, "--best instead of a name beside sizes in bytes and costs"));
+    }
     let mut params = params(args);
     let topology = args.topology.as_ref().map(|file| Topology::from_toml(&read(file, "topology")?)).transpose()?;
     if let (Some(tree), "ring", None) = (&topology, name, &params.order) {

@@ -163,6 +163,13 @@ fn drawings_are_xml_with_an_arrow_for_each_message() {
         let arrows = document.descendants().filter(|n| n.has_tag_name(("http://www.w3.org/2000/svg", "line"))).count();
         assert_eq!(json(&arguments)["messages"], arrows, "{arguments}");
     }
+    // KZ's figures 4 to 6: the shifts of the rounds
+    for (r, shifts) in [(0, &[-3, -2, -1, 1, 2, 3][..]), (1, &[-3, -2, -1, 2, 3]), (3, &[-3, -2, -1])] {
+        let drawing = shown(&format!("butterfly --ranks 7 --r {r} --format svg"));
+        for (round, shift) in shifts.iter().enumerate() {
+            assert!(drawing.contains(&format!(">round {round}: ρ → ρ{shift:+}<")), "r = {r}, round {round}");
+        }
+    }
     // the check can fail
     let drawing = shown("ring --ranks 3 --format svg");
     assert!(roxmltree::Document::parse(drawing.trim_end().trim_end_matches("</svg>")).is_err());
@@ -239,6 +246,8 @@ fn mistakes_are_usage_errors_that_say_what_could_be_said() {
         ("pre-reduced-ring --ranks 4 --segments 0", &["1 to"]),
         ("butterfly --ranks 6 --group 4,3", &["6"]),
         ("--best --ranks 4 --bytes 64K --alpha 1 --beta 1 --gamma 1", &["4Ki"]),
+        ("ring --ranks 4 --bytes 4", &["--best"]),
+        ("ring --ranks 4 --alpha 4", &["--best"]),
         ("--best --ranks 4", &["--bytes"]),
         ("--best --ranks 4 --bytes 64", &["--alpha", "--beta", "--gamma", "--times"]),
     ] {

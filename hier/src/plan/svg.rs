@@ -50,13 +50,13 @@ pub fn svg(plan: &Verified<Plan>) -> Result<String, PlanError> {
     }
     let messages = plan.messages()?;
     let rounds: Vec<&[Message]> = messages.chunk_by(|a, b| a.round == b.round).collect();
+    let of = |round: i32| rounds.iter().find(|ms| ms[0].round == round).copied().unwrap_or_default();
     let mut drawing = Drawing::of(plan, &states, &messages);
     let mut out = String::new();
     drawing.open(&mut out);
     for band in 0..drawing.bands() {
-        let last = drawing.start(&mut out, band);
+        let last = drawing.start(&mut out, band, of);
         for column in drawing.first..=last {
-            let of = |round: i32| rounds.iter().find(|ms| ms[0].round == round).copied().unwrap_or_default();
             let previous = column.checked_sub(1).map(|c| &states[c]);
             let frames = frames(&states[column], previous, of(column as i32 - 1));
             drawing.state(&mut out, column, &states[column], &frames);
@@ -81,6 +81,14 @@ impl State {
         let lines = (0..plan.ranks()).flat_map(|rank| (0..plan.buffers).map(move |buffer| (rank, buffer)));
         Self(lines.flat_map(blocks).map(|c| (c, machine.contributors(c.0, c.1, c.2))).collect())
     }
+}
+
+/// By how much all messages of a round shift, if all ranks send by the same: the exponent in KZ's t^d.
+fn shift(ranks: usize, messages: &[Message]) -> Option<isize> {
+    let by = |m: &Message| (m.to + ranks - m.from) % ranks;
+    let first = by(messages.first()?);
+    let alike = messages.len() >= ranks && messages.iter().all(|m| by(m) == first);
+    alike.then_some(if 2 * first > ranks { first as isize - ranks as isize } else { first as isize })
 }
 
 /// How each cell that changed came by its value.
@@ -128,10 +136,10 @@ impl<'a> Drawing<'a> {
     }
 
     /// Starts a band, with its headings; the last of its states.
-    fn start(&mut self, out: &mut String, band: usize) -> usize {
+    fn start<'m>(&mut self, out: &mut String, band: usize, of: impl Fn(i32) -> &'m [Message]) -> usize {
         (self.first, self.top) = (band * self.rounds_per_band, TOP + band * self.band_height());
         let last = (self.first + self.rounds_per_band).min(self.plan.rounds);
-        self.headings(out, last);
+        self.headings(out, last, of);
         last
     }
 
@@ -151,7 +159,8 @@ impl<'a> Drawing<'a> {
         facts
             .push(if plan.consistent { "identical bits on all ranks" } else { "bits may differ between ranks" }.into());
         let facts = facts.join(" · ");
-        let legend = "frame: reduced, copied, changed locally · bar: sent next · green: complete";
+        let legend =
+            "frame: reduced, copied, changed locally · bar: sent next · green: complete · a..b: blocks a to b - 1";
         // a letter of the headings takes 8 and 6.7 units at most
         let text = (8 * title.chars().count()).max(7 * facts.chars().count()).max(7 * legend.chars().count());
         let width = (self.x(self.rounds_per_band.min(plan.rounds), plan.blocks) + 10).max(16 + text);
@@ -164,7 +173,7 @@ impl<'a> Drawing<'a> {
              <text x=\"8\" y=\"16\" font-size=\"13\">{}</text>\n<text x=\"8\" y=\"31\" font-size=\"11\">{}</text>\n\
              <text x=\"8\" y=\"45\" font-size=\"11\">frame: <tspan fill=\"{REDUCED}\">reduced</tspan>, \
              <tspan fill=\"{COPIED}\">copied</tspan>, <tspan fill=\"{LOCAL}\">changed locally</tspan> · bar: sent \
-             next · <tspan fill=\"#1e6b3a\">green</tspan>: complete</text>\n",
+             next · <tspan fill=\"#1e6b3a\">green</tspan>: complete · a..b: blocks a to b - 1</text>\n",
             marker("r", REDUCED),
             marker("c", COPIED),
             escape(&title),
@@ -172,8 +181,8 @@ impl<'a> Drawing<'a> {
         );
     }
 
-    /// Names of ranks, buffers and rounds.
-    fn headings(&self, out: &mut String, last: usize) {
+    /// Names of ranks, buffers and rounds; a round that looks the same from every rank ρ is named by its shift.
+    fn headings<'m>(&self, out: &mut String, last: usize, of: impl Fn(i32) -> &'m [Message]) {
         let plan = self.plan;
         for rank in 0..plan.ranks() {
             let _ = writeln!(out, "<text x=\"8\" y=\"{}\">rank {rank}</text>", self.y(rank, 0) + 10);
@@ -189,7 +198,9 @@ impl<'a> Drawing<'a> {
         }
         for round in self.first..last {
             let x = self.x(round, plan.blocks) + (self.gutter + ARROW_WIDTH) / 2;
-            let _ = writeln!(out, "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\">round {round}</text>", self.top - 6);
+            let shift = shift(plan.ranks(), of(round as i32)).map(|d| format!(": ρ → ρ{d:+}")).unwrap_or_default();
+            let y = self.top - 6;
+            let _ = writeln!(out, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">round {round}{shift}</text>");
         }
     }
 

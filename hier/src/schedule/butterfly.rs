@@ -3,11 +3,14 @@
 //! Ranks and blocks are group elements, blocks = P. The reduction folds the slots to slot 0, the distribution undoes
 //! it; the last r folds may be made latency-optimal instead (every rank keeps copies), which trades bytes for rounds.
 //!
-//! Cost on the cyclic group, s = ⌈P / 2^(L-r)⌉, E as in KZ: rounds 2L - r; for r < L
+//! Cost on the cyclic group, s = ⌈P / 2^(L-r)⌉, E of `cost::double_steps`: rounds 2L - r; for r < L
 //! 2(P-1) + (s-1)(L-1) blocks sent and (P-1) + (s-1)(L+E) reduced; for r = L, P·L sent and P·(L+E) reduced.
+//! Products of groups: `cost::butterfly`.
 //! `cap` bounds a message in blocks at more rounds, still 2(P-1) and P-1 blocks; `rounds` asks for a total between L
 //! and 2(P-1). `keep-order` folds at distances 1, 2, 4, …: rotated order instead of commutative.
-//! Bits are identical on all ranks if r = 0 or every factor touched by the last r folds is a power of two.
+//! Bits are identical on all ranks if r = 0 or every factor touched by the last r folds is a power of two; with
+//! `keep-order` only if r = 0, or r = 1 and P is a power of two. Restrictions: cap, rounds and keep-order on the cyclic
+//! group only; r > 0 without ring factors and for allreduce only.
 //! Source: KZ sections 5 to 9.
 
 use super::fold;

@@ -3,8 +3,8 @@
 //! In round j + h position h passes segment j to h + 1, which reduces it; the last position has the result and it goes
 //! back along the chain. Blocks = segments k. Cost: reduce or broadcast alone P - 1 + k - 1 rounds; allreduce
 //! 2(P-1+k-1) rounds on one port, 2(P-1) + k - 1 overlapped on two. A rank sends at most 2m and reduces m. Order is
-//! kept along the chain: ordered for rank order, otherwise commutative, so that with an order of arrival results
-//! depend on it. Identical bits. A reduce ends at the last position, a broadcast starts at the first.
+//! kept along the chain: ordered for rank order, rotated for rank order from another rank on, otherwise commutative, so
+//! that with an order of arrival results depend on it. Identical bits. A reduce ends at the last position, a broadcast starts at the first.
 //! Source: AL algorithm 2; Proficz, J. Supercomput. 2018 (sorted linear tree).
 
 use super::MAX_CELLS;

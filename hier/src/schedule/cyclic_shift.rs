@@ -56,13 +56,17 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
 }
 
 /// The given factors, or as many of ports + 1 (2 without ports) as are needed.
+pub(super) fn given_or_repeated(name: &str, params: &Params) -> Result<Vec<usize>, PlanError> {
+    match (&params.radices, params.ports) {
+        (_, Some(0)) => Err(bad(name, "ports", 0, "at least 1")),
+        (Some(radices), _) => Ok(radices.clone()),
+        (None, ports) => Ok(repeated(params.ranks, ports.unwrap_or(1).saturating_add(1))),
+    }
+}
+
 fn factors(params: &Params) -> Result<Vec<usize>, PlanError> {
     let n = params.ranks;
-    let factors = match (&params.radices, params.ports) {
-        (_, Some(0)) => return Err(bad(NAME, "ports", 0, "at least 1")),
-        (Some(radices), _) => radices.clone(),
-        (None, ports) => repeated(n, ports.unwrap_or(1).saturating_add(1)),
-    };
+    let factors = given_or_repeated(NAME, params)?;
     let product = factors.iter().fold(1usize, |p, f| p.saturating_mul(*f));
     match factors.iter().all(|f| *f >= 2) && product >= n {
         true => Ok(factors),

@@ -3,14 +3,15 @@
 //! S_l(ρ) is the reduction of the l ranks from ρ on. Windows w₀ = 1, w_{i+1} = w_i·f_i; step i makes S of length
 //! w_{i+1}, and of P mod w_{i+1} if needed later, from S of length w_i and P mod w_i. The piece of length w_i comes
 //! from ρ + j·w_i on port j. One block; rounds = number of factors; for factors 2 the vectors sent and reduced are
-//! L + #{0 ≤ i ≤ L-2 : bit i of P set and P mod 2^i ≠ 0}.
+//! L + #{0 ≤ i ≤ L-2 : bit i of P set and P mod 2^i ≠ 0}, for others see `cost::prefix`. Defined for every P and factors
+//! whose product reaches P with the last one only.
 //!
 //! Without `target` one cyclic line of all P with the given `radices` (default: ports + 1, repeated). With `target` P
 //! is split into primes, merged up to the target into direct exchanges; a larger prime becomes such a line.
 //! One line: rotated; beside other dimensions commutative; either way bits differ between ranks. Direct exchanges
 //! only: ordered, identical bits. Source: JO.
 
-use super::cyclic_shift::repeated;
+use super::cyclic_shift::{given_or_repeated, repeated};
 use super::direct::merge_primes;
 use super::frame::{self, Dim, Folded, Line, Method};
 use super::params::{Params, bad, list};
@@ -68,11 +69,7 @@ fn combined(params: &Params, target: usize) -> Result<Vec<Dim>, PlanError> {
 
 fn factors(params: &Params) -> Result<Vec<usize>, PlanError> {
     let n = params.ranks;
-    let factors = match (&params.radices, params.ports) {
-        (_, Some(0)) => return Err(bad(NAME, "ports", 0, "at least 1")),
-        (Some(radices), _) => radices.clone(),
-        (None, ports) => repeated(n, ports.unwrap_or(1).saturating_add(1)),
-    };
+    let factors = given_or_repeated(NAME, params)?;
     let before_last = factors.iter().rev().skip(1).fold(1usize, |p, f| p.saturating_mul(*f));
     let product = factors.iter().fold(1usize, |p, f| p.saturating_mul(*f));
     match factors.iter().all(|f| *f >= 2) && product >= n && (before_last < n || n == 1) {

@@ -17,8 +17,9 @@
 //!
 //! Defined for every P, order, 1 ≤ K < P and k·P ≤ 2²⁰. One port. Ordered in rank order, rotated from another rank on,
 //! otherwise commutative, so that results depend on the order of arrival. Identical bits.
-//! Source: Proficz, J. Supercomput. 2018, has the idea and the name; the schedule is our own formulation of it, because
-//! the published definition was not at hand, and its counts need not be those of the paper.
+//! Source: Proficz, J. Supercomput. 2018, has the idea and the name; the schedule is our own formulation of it. What is
+//! known of the published one (docs/plans.md) is a ring in the order of arrival over P segments, which start at early
+//! ranks ahead of time; in rounds, 2(P-1) are left after the last arrival there.
 
 use super::MAX_CELLS;
 use super::params::{Params, bad, list};

@@ -2,8 +2,9 @@
 //!
 //! Inside: binomial reduce to the node's first rank, and at the end binomial broadcast, ⌈log₂ ppn⌉ rounds each.
 //! Between: binomial reduce + broadcast (`smp-binomial`, one block) or halving + doubling with distance doubling
-//! (`smp-butterfly`, p₂ blocks of the number of nodes). The last node may have fewer ranks. Defined for every P and
-//! ranks per node. Ordered, identical bits. Source: PY section 5.
+//! (`smp-butterfly`, p₂ blocks of the number of nodes). The last node may have fewer ranks.
+//! Cost: 2⌈log₂ ppn⌉(α + mβ) + ⌈log₂ ppn⌉mγ and that of the schedule between the nodes. Defined for every P and ranks
+//! per node. Ordered, identical bits. Source: PY section 5.
 
 use super::params::{Distance, Params, bad};
 use super::surplus::Surplus;
