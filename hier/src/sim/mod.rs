@@ -10,6 +10,8 @@
 //! of one round of its rank ([`rounds`]); plans may be made a few rounds at a time. With a [`Network`], messages are
 //! flows that share ports and the links of a tree of switches by max-min fairness ([`flows`]).
 //!
+//! [`ThreePhase`] puts a node phase before and after a plan between nodes, in a pipeline of chunks.
+//!
 //! With all ranks arriving together, no jitter and no network, a plan in which all ranks do alike takes exactly what
 //! [`cost`](crate::cost) says; no plan takes longer.
 
@@ -20,11 +22,13 @@ mod network;
 mod noise;
 mod port;
 mod rounds;
+mod three_phase;
 mod turn;
 
 pub use costs::{Costs, Duplex, Machine, Partition};
 pub use network::Network;
 pub use noise::{Jitter, mix};
+pub use three_phase::{NodeFold, ThreePhase};
 
 use crate::error::{PlanError, Violation};
 use crate::plan::{Plan, pair};
@@ -118,7 +122,8 @@ pub fn simulate<'a>(
         Source::Whole(plan) => plan,
         Source::Lazy(lazy) => lazy.header(),
     };
-    let arrivals = checked(header.ranks(), machine, call)?;
+    checked_machine(machine, call)?;
+    let arrivals = times(header.ranks(), call.arrivals_s)?;
     match (source, network) {
         (Source::Lazy(_), Some(_)) => {
             Err(bad("network", "a plan made round by round", "a whole plan, as flows of several rounds meet"))
@@ -148,8 +153,8 @@ pub fn simulate<'a>(
     }
 }
 
-/// The arrivals, if the call and the machine make sense.
-fn checked(ranks: usize, machine: &Machine, call: &Call) -> Result<Vec<f64>, PlanError> {
+/// Refuses what is no cost, size or time.
+fn checked_machine(machine: &Machine, call: &Call) -> Result<(), PlanError> {
     let time = |seconds: f64| seconds.is_finite() && seconds >= 0.0;
     for costs in [&machine.inside, &machine.between] {
         if let Some((name, seconds)) = costs.wrong() {
@@ -168,12 +173,17 @@ fn checked(ranks: usize, machine: &Machine, call: &Call) -> Result<Vec<f64>, Pla
     if !time(call.jitter.mean_s) {
         return Err(bad("jitter", call.jitter.mean_s, "seconds, finite and not negative"));
     }
-    match call.arrivals_s {
+    Ok(())
+}
+
+/// One arrival for each rank; all 0 if none are given.
+fn times(ranks: usize, arrivals_s: &[f64]) -> Result<Vec<f64>, PlanError> {
+    match arrivals_s {
         [] => Ok(vec![0.0; ranks]),
         given if given.len() != ranks => {
             Err(bad("arrivals", format!("{} times", given.len()), format!("one time for each of {ranks} ranks")))
         }
-        given => match given.iter().find(|seconds| !time(**seconds)) {
+        given => match given.iter().find(|seconds| !(seconds.is_finite() && **seconds >= 0.0)) {
             Some(wrong) => Err(bad("arrivals", wrong, "seconds, finite and not negative")),
             None => Ok(given.to_vec()),
         },
