@@ -2,12 +2,15 @@
 
 use super::Measure;
 use super::figure::{Axis, Figure};
+use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 
-const SIZE: (u32, u32) = (1000, 640);
+const SIZE: (u32, u32) = (1240, 640);
+/// Width of the curves; the rest is for their names.
+const CURVES: u32 = 920;
 /// Colours that stay apart for most eyes (Okabe and Ito), then darker again.
-const COLOURS: [RGBColor; 10] = [
+const COLOURS: [RGBColor; 12] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -18,8 +21,11 @@ const COLOURS: [RGBColor; 10] = [
     RGBColor(120, 80, 160),
     RGBColor(150, 30, 30),
     RGBColor(110, 130, 20),
+    RGBColor(0, 60, 110),
+    RGBColor(240, 140, 130),
 ];
 
+type Drawing<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Failure = Box<dyn std::error::Error>;
 
 /// The picture. An error if there is nothing to draw.
@@ -28,24 +34,40 @@ pub fn svg(figure: &Figure) -> Result<String, Failure> {
     {
         let root = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
         root.fill(&WHITE)?;
+        let (root, names) = root.split_horizontally(CURVES);
+        key(&names, figure)?;
         let (low, high) = range(figure.points.iter().map(|p| p.y)).ok_or("no point has a time above 0")?;
-        let y = (low * 0.8..high * 1.25).log_scale();
         match figure.axis {
             Axis::Bytes => {
                 // a vector of no bytes stands at half a byte
-                let (low, high) = range(figure.points.iter().map(|p| p.x.max(0.5))).unwrap_or((1.0, 2.0));
-                chart(&root, figure, (low * 0.8..high * 1.25).log_scale().base(2.0), y)?;
+                let (first, last) = range(figure.points.iter().map(|p| p.x.max(0.5))).unwrap_or((1.0, 2.0));
+                times(&root, figure, (first * 0.8..last * 1.25).log_scale().base(2.0), low, high)?;
             }
             Axis::Ranks | Axis::Steps | Axis::Imbalance => {
-                let ends =
-                    figure.points.iter().map(|p| p.x).fold((f64::INFINITY, 0.0f64), |e, x| (e.0.min(x), e.1.max(x)));
-                let room = ((ends.1 - ends.0) * 0.02).max(0.1);
-                chart(&root, figure, ends.0 - room..ends.1 + room, y)?;
+                let (first, last) = figure.points.iter().map(|p| p.x).fold((f64::INFINITY, 0.0), ends);
+                let room = ((last - first) * 0.02).max(0.1);
+                times(&root, figure, first - room..last + room, low, high)?;
             }
         }
         root.present()?;
     }
     Ok(text)
+}
+
+fn ends(so_far: (f64, f64), x: f64) -> (f64, f64) {
+    (so_far.0.min(x), so_far.1.max(x))
+}
+
+/// A logarithmic axis of times, or an even one if they lie close together.
+fn times<X>(root: &Drawing, figure: &Figure, x: X, low: f64, high: f64) -> Result<(), Failure>
+where
+    X: AsRangedCoord<Value = f64>,
+    X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    match high / low > 10.0 {
+        true => chart(root, figure, x, (low * 0.8..high * 1.25).log_scale()),
+        false => chart(root, figure, x, low * 0.9..high * 1.05),
+    }
 }
 
 /// Smallest and largest of the positive values.
@@ -55,12 +77,7 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
         .fold(None, |ends: Option<(f64, f64)>, v| Some(ends.map_or((v, v), |(low, high)| (low.min(v), high.max(v)))))
 }
 
-fn chart<X, Y>(
-    root: &DrawingArea<SVGBackend, plotters::coord::Shift>,
-    figure: &Figure,
-    x: X,
-    y: Y,
-) -> Result<(), Failure>
+fn chart<X, Y>(root: &Drawing, figure: &Figure, x: X, y: Y) -> Result<(), Failure>
 where
     X: AsRangedCoord<Value = f64>,
     Y: AsRangedCoord<Value = f64>,
@@ -104,24 +121,26 @@ where
             .filter(|p| p.series == name && p.y > 0.0)
             .map(|p| (if bytes { p.x.max(0.5) } else { p.x }, p.y))
             .collect();
-        let colour = COLOURS[i % COLOURS.len()];
-        // later curves are thinner, so that one that lies below another is seen
-        let style = colour.stroke_width(if i == 0 { 4 } else { 2 });
-        chart
-            .draw_series(std::iter::once(PathElement::new(points.clone(), style)))?
-            .label(name)
-            .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 22, y)], style));
+        let style = style(i);
+        chart.draw_series(std::iter::once(PathElement::new(points.clone(), style)))?;
         let size = if points.len() > 40 { 2 } else { 3 };
-        chart.draw_series(points.iter().map(|&at| Circle::new(at, size, colour.filled())))?;
+        chart.draw_series(points.iter().map(|&at| Circle::new(at, size, style.color.filled())))?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.85))
-        .border_style(BLACK.mix(0.2))
-        .label_font(("sans-serif", 13))
-        .legend_area_size(30)
-        .draw()?;
+    Ok(())
+}
+
+/// Later curves are thinner, so that one that lies on another is seen.
+fn style(curve: usize) -> ShapeStyle {
+    COLOURS[curve % COLOURS.len()].stroke_width(if curve == 0 { 5 } else { 2 })
+}
+
+/// The names of the curves, beside them.
+fn key(area: &Drawing, figure: &Figure) -> Result<(), Failure> {
+    for (i, name) in figure.series().into_iter().enumerate() {
+        let y = 60 + 24 * i as i32;
+        area.draw(&PathElement::new(vec![(4, y), (32, y)], style(i)))?;
+        area.draw(&Text::new(name, (40, y - 7), ("sans-serif", 14)))?;
+    }
     Ok(())
 }
 

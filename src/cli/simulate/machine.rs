@@ -177,7 +177,13 @@ impl MachineArgs {
         };
         let built = Built { machine, network: None, tour: None };
         match &self.topology {
-            Some(shape) => built.on(&shape.tree(ranks)?, self.link_beta.unwrap_or(beta)),
+            Some(shape) => {
+                let tree = shape.tree(ranks)?;
+                if tree.ranks() != ranks {
+                    return Err(format!("the tree of --topology has {} ranks, --ranks asks for {ranks}", tree.ranks()));
+                }
+                built.on(&tree, self.link_beta.unwrap_or(beta))
+            }
             None => Ok(built),
         }
     }

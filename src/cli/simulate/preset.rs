@@ -179,17 +179,18 @@ fn switch_tree() -> Result<Figure, String> {
     Ok(figure("Ring against butterfly on 4 machines of 8 ranks at one switch".to_string(), Axis::Bytes, points))
 }
 
-/// 64 KiB between 8 nodes of 4 and of 32 ranks. Delays are multiples (MIF) of the balanced time of the hierarchy that
-/// waits for all before it folds; random lateness, the mean of 20 calls.
+/// 64 KiB between 8 nodes of 4 and of 32 ranks, each node with one link to a switch. Delays are multiples (MIF) of the
+/// balanced time of the hierarchy that waits for all before it folds; random lateness, the mean of 20 calls.
 fn imbalance(seed: u64) -> Result<Figure, String> {
     const NODES: usize = 8;
     const BYTES: u64 = 1 << 16;
     let algorithms = [
-        ("flat recursive doubling", "recursive-doubling"),
+        ("flat binomial", "binomial"),
+        ("flat rsg", "rsg"),
         ("flat halving-doubling", "halving-doubling"),
-        ("hierarchical, static leader", "three-phase:fold=static-leader:exchange=halving-doubling"),
-        ("hierarchical, first arriver leads", "three-phase:fold=leader:exchange=halving-doubling"),
-        ("hierarchical, chain", "three-phase:fold=chain:exchange=halving-doubling"),
+        ("static leader", "three-phase:fold=static-leader:exchange=halving-doubling"),
+        ("first arriver leads", "three-phase:fold=leader:exchange=halving-doubling"),
+        ("chain", "three-phase:fold=chain:exchange=halving-doubling"),
     ];
     let mut points = Vec::new();
     for per_node in [4, 32] {
@@ -199,15 +200,21 @@ fn imbalance(seed: u64) -> Result<Figure, String> {
             ranks_per_node: per_node,
             ..Machine::flat(Costs::linear(alpha, beta, gamma))
         };
-        let mut runner = Runner::new(NODES * per_node, Built { machine, network: None, tour: None });
-        let balanced_us = runner.row(&spec(algorithms[2].1)?, BYTES, BALANCED)?.time_us;
-        (runner.iterations, runner.seed, runner.measure) = (20, seed, Measure::Tail);
+        let ranks = NODES * per_node;
+        let tree = Topology::star(ranks, per_node).map_err(|error| error.to_string())?;
+        // of three phases only one rank per node uses the link, so that the link is its port
+        let hierarchical = Runner::new(ranks, Built { machine, network: None, tour: None });
+        let balanced_us = hierarchical.row(&spec(algorithms[3].1)?, BYTES, BALANCED)?.time_us;
         for (series, algorithm) in algorithms {
+            let mut runner = hierarchical.clone();
+            if !algorithm.starts_with("three-phase") {
+                runner = runner.on(&tree, beta)?;
+            }
+            (runner.iterations, runner.seed, runner.measure) = (20, seed, Measure::Tail);
             for mif in [0.0, 1.0, 10.0, 20.0, 50.0] {
                 let late = Lateness { pattern: Pattern::Random, delay_s: mif * balanced_us * 1e-6 };
                 let mut row = runner.row(&spec(algorithm)?, BYTES, late)?;
-                row.parameters =
-                    format!("{}{}mif={mif}", row.parameters, if row.parameters.is_empty() { "" } else { ";" });
+                row.parameters += &format!("{}mif={mif}", if row.parameters.is_empty() { "" } else { ";" });
                 points.push(point(&format!("{series}, {per_node} per node"), mif, row));
             }
         }

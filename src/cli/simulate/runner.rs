@@ -9,6 +9,7 @@ use earlybird_hier::admit::OpTraits;
 use earlybird_hier::choose::{Model, choose};
 use earlybird_hier::schedule::{self, LazyPlan, Params};
 use earlybird_hier::sim::{Call, Jitter, Source, ThreePhase, Timeline, simulate};
+use earlybird_hier::topology::Topology;
 use earlybird_hier::{Consistency, Plan, PlanError};
 
 /// Who arrives late, and by how much.
@@ -42,6 +43,11 @@ struct Mean {
 impl Runner {
     pub fn new(ranks: usize, built: Built) -> Self {
         Self { ranks, built, jitter_s: 0.0, seed: 1, iterations: 1, measure: Measure::Time }
+    }
+
+    /// The same ranks on a tree of switches.
+    pub fn on(self, tree: &Topology, link_s_per_byte: f64) -> Result<Self, String> {
+        Ok(Self { built: self.built.on(tree, link_s_per_byte)?, ..self })
     }
 
     /// Runs an algorithm on a vector of `bytes`.
@@ -150,7 +156,7 @@ impl Runner {
     fn make(&self, name: &str, params: &Params) -> Result<Made, PlanError> {
         match self.built.network {
             Some(_) => schedule::build(name, params).map(Made::Whole),
-            None => LazyPlan::new(name, params).map(Made::Lazy),
+            None => LazyPlan::new(name, params).map(|lazy| Made::Lazy(Box::new(lazy))),
         }
     }
 
@@ -186,14 +192,14 @@ impl Runner {
 /// A schedule for the way it is run.
 enum Made {
     Whole(Plan),
-    Lazy(LazyPlan),
+    Lazy(Box<LazyPlan>),
 }
 
 impl Made {
     fn source(&self) -> Source<'_> {
         match self {
             Made::Whole(plan) => plan.into(),
-            Made::Lazy(lazy) => lazy.into(),
+            Made::Lazy(lazy) => (&**lazy).into(),
         }
     }
 

@@ -139,8 +139,8 @@ fn presets_show_what_their_sources_say() {
     let late = Preset::Alizadeh.figure(1).unwrap();
     for per_node in [4, 32] {
         let at = |series: &str| y(&late, &format!("{series}, {per_node} per node"), 50.0);
-        assert!(at("hierarchical, first arriver leads") < at("hierarchical, static leader"));
-        assert!(at("hierarchical, first arriver leads") < at("flat recursive doubling"));
+        assert!(at("first arriver leads") < at("static leader") && at("chain") < at("static leader"));
+        assert!(at("first arriver leads") < at("flat binomial") && at("first arriver leads") < at("flat rsg"));
     }
 }
 
