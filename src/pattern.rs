@@ -5,6 +5,7 @@
 //! Arrival Patterns for MPI Collective Operations", 2008, and later work on imbalanced arrivals).
 
 use crate::Error;
+pub use earlybird_hier::sim::mix;
 use std::fmt;
 use std::str::FromStr;
 
@@ -86,15 +87,6 @@ impl FromStr for Pattern {
             Error::usage(format!("arrival pattern {given:?} is not known; use one of: {valid}"))
         })
     }
-}
-
-/// One step of the SplitMix64 generator (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators",
-/// OOPSLA 2014), here as a hash: every bit of the input reaches every bit of the result.
-pub fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 #[cfg(test)]

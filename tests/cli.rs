@@ -8,6 +8,8 @@ mod demo;
 mod plan;
 #[path = "cli/run.rs"]
 mod run;
+#[path = "cli/simulate.rs"]
+mod simulate;
 
 use rustix::process::{Pid, test_kill_process};
 use std::path::{Path, PathBuf};

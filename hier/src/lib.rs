@@ -23,6 +23,7 @@ pub mod levels;
 pub mod model;
 pub mod plan;
 pub mod schedule;
+pub mod sim;
 pub mod topology;
 pub mod transport;
 pub mod verify;

@@ -125,6 +125,58 @@ impl Topology {
         Ok(tree)
     }
 
+    /// One switch with machines of `ranks_per_machine` consecutive ranks; the last may have fewer.
+    pub fn star(ranks: usize, ranks_per_machine: usize) -> Result<Self, PlanError> {
+        Self::regular(ranks, ranks_per_machine, None)
+    }
+
+    /// A root over leaf switches of `machines_per_switch` machines of `ranks_per_machine` consecutive ranks; the last
+    /// switch and the last machine may have fewer.
+    pub fn tree(ranks: usize, ranks_per_machine: usize, machines_per_switch: usize) -> Result<Self, PlanError> {
+        Self::regular(ranks, ranks_per_machine, Some(machines_per_switch))
+    }
+
+    fn regular(ranks: usize, per_machine: usize, per_switch: Option<usize>) -> Result<Self, PlanError> {
+        if ranks == 0 || per_machine == 0 || per_switch == Some(0) {
+            let reason = "expected at least one rank, one rank per machine and one machine per switch".to_string();
+            return Err(PlanError::Parse { what: "topology", reason });
+        }
+        let machines = ranks.div_ceil(per_machine);
+        let switches = per_switch.map_or(0, |n| machines.div_ceil(n));
+        let mut tree =
+            Self { names: vec!["root".into()], parent: vec![None], ranks: vec![Vec::new()], machine_of: Vec::new() };
+        for switch in 0..switches {
+            tree.names.push(format!("switch{switch}"));
+            tree.parent.push(Some(0));
+            tree.ranks.push(Vec::new());
+        }
+        for machine in 0..machines {
+            let its = machine * per_machine..ranks.min((machine + 1) * per_machine);
+            tree.names.push(format!("machine{machine}"));
+            tree.parent.push(Some(per_switch.map_or(0, |n| 1 + machine / n)));
+            tree.machine_of.extend(its.clone().map(|_| 1 + switches + machine));
+            tree.ranks.push(its.collect());
+        }
+        Ok(tree)
+    }
+
+    /// Number of switches and machines.
+    pub fn nodes(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The node of a rank's machine, below [`Self::nodes`].
+    pub fn machine_of(&self, rank: usize) -> usize {
+        self.machine_of[rank]
+    }
+
+    /// The node and its ancestors without the root; each stands for its link to its parent.
+    pub fn path_to_root(&self, node: usize) -> Vec<usize> {
+        let mut path = self.to_root(node);
+        path.pop();
+        path
+    }
+
     /// Number of ranks.
     pub fn ranks(&self) -> usize {
         self.machine_of.len()

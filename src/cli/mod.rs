@@ -7,6 +7,7 @@ mod demo;
 mod lineup;
 mod plan;
 mod run;
+mod simulate;
 
 use clap::{Parser, Subcommand};
 use earlybird::Error;
@@ -32,6 +33,7 @@ enum Command {
     Demo(demo::DemoArgs),
     Plan(Box<plan::PlanArgs>),
     Run(run::RunArgs),
+    Simulate(Box<simulate::SimulateArgs>),
 }
 
 /// Reads the arguments and carries out the command.
@@ -45,6 +47,7 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
     }
 }
 

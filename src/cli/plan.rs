@@ -194,6 +194,7 @@ fn params(args: &PlanArgs) -> Params {
         order: args.order.clone(),
         contract: args.contract,
         root: args.root,
+        window: None,
     }
 }
 

@@ -11,6 +11,8 @@ pub struct PlanBuilder {
     plan: Plan,
     // per rank: (round, 0 send | 1 receive | 2 local, step)
     drafts: Vec<Vec<(i32, u8, Step)>>,
+    // rounds whose steps are kept
+    kept: (i32, i32),
 }
 
 impl PlanBuilder {
@@ -30,7 +32,31 @@ impl PlanBuilder {
             consistent: true,
             programs: Vec::new(),
         };
-        Self { plan, drafts: vec![Vec::new(); ranks] }
+        Self { plan, drafts: vec![Vec::new(); ranks], kept: (-1, i32::MAX) }
+    }
+
+    /// Keeps the steps of rounds `first..end` only; header, rounds and buffers are those of all.
+    pub fn keep(&mut self, first: i32, end: i32) -> &mut Self {
+        self.kept = (first, end);
+        self
+    }
+
+    /// Says that messages of a round between these buffers follow, and learns if they are kept. A schedule may spare
+    /// itself the making of those that are not.
+    pub fn announce(&mut self, round: usize, source: usize, target: usize) -> bool {
+        self.plan.rounds = self.plan.rounds.max(round + 1);
+        self.plan.buffers = self.plan.buffers.max(source.max(target) + 1);
+        self.keeps(round as i32)
+    }
+
+    /// As [`Self::announce`], for local steps at the end of `round`.
+    pub fn announce_local(&mut self, round: i32, source: usize, target: usize) -> bool {
+        self.plan.buffers = self.plan.buffers.max(source.max(target) + 1);
+        self.keeps(round)
+    }
+
+    fn keeps(&self, round: i32) -> bool {
+        (self.kept.0..self.kept.1).contains(&round)
     }
 
     /// Number of ranks.
@@ -89,8 +115,9 @@ impl PlanBuilder {
         if blocks.is_empty() {
             return;
         }
-        self.plan.rounds = self.plan.rounds.max(round + 1);
-        self.plan.buffers = self.plan.buffers.max(source.max(target) + 1);
+        if !self.announce(round, source, target) {
+            return;
+        }
         let (from_rank, to_rank) = (from as u32, to as u32);
         let receive = match action {
             Action::Copy => Step::Receive { from: from_rank, buffer: target as u32, blocks: blocks.clone() },
@@ -107,7 +134,9 @@ impl PlanBuilder {
         if blocks.is_empty() {
             return;
         }
-        self.plan.buffers = self.plan.buffers.max(source.max(target) + 1);
+        if !self.announce_local(round, source, target) {
+            return;
+        }
         let (source, target) = (source as u32, target as u32);
         let step = match action {
             Action::Copy => Step::Copy { source, target, blocks },

@@ -67,6 +67,20 @@ impl Blocks {
         Self(runs)
     }
 
+    /// The set of the blocks in the given half-open runs, in any order.
+    pub(crate) fn from_runs(mut given: Vec<(usize, usize)>) -> Self {
+        given.sort_unstable();
+        let mut runs: SmallVec<[BlockRange; 2]> = SmallVec::new();
+        for (first, end) in given.into_iter().filter(|(first, end)| first < end) {
+            let (first, end) = (first as u32, end as u32);
+            match runs.last_mut() {
+                Some(run) if run.end >= first => run.end = run.end.max(end),
+                _ => runs.push(BlockRange { first, end }),
+            }
+        }
+        Self(runs)
+    }
+
     /// The runs, ascending.
     pub fn runs(&self) -> &[BlockRange] {
         &self.0

@@ -18,7 +18,7 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
     if params.keep_order && contract != Contract::Reduce {
         return Err(bad(NAME, "keep-order", contract, "the contract reduce, the only one with a choice"));
     }
-    let mut b = PlanBuilder::new(NAME, n, 1);
+    let mut b = params.builder(NAME, n, 1);
     b.contract(contract, root);
     if params.keep_order {
         b.parameter("keep-order", true);

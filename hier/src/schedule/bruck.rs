@@ -5,11 +5,11 @@
 
 use super::params::Params;
 use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Plan, PlanBuilder};
+use crate::plan::{Action, Blocks, Contract, Plan};
 
 pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
     let n = params.ranks;
-    let mut b = PlanBuilder::new("bruck", n, n);
+    let mut b = params.builder("bruck", n, n);
     b.contract(contract, 0);
     for (round, window) in windows(n).into_iter().enumerate() {
         for rank in 0..n {

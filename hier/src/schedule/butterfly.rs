@@ -29,7 +29,7 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
     let factors = factors(&spec, ranks)?;
     let group = Group::new(factors.iter().map(|f| f.size).collect());
     let halving_only = factors.iter().all(|f| !f.ring);
-    let mut b = PlanBuilder::new(NAME, ranks, ranks);
+    let mut b = params.builder(NAME, ranks, ranks);
     b.contract(contract, 0).parameter("group", &spec);
     let cyclic = spec == GroupSpec::Cyclic;
     if !cyclic && (params.cap.is_some() || params.rounds.is_some() || params.keep_order) {

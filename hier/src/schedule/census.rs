@@ -7,7 +7,7 @@
 
 use super::params::Params;
 use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Order, Plan, PlanBuilder, Side};
+use crate::plan::{Action, Blocks, Contract, Order, Plan, Side};
 
 const OWN: usize = 0;
 const AFTER: usize = 1;
@@ -15,7 +15,7 @@ const BOTH: usize = 2;
 
 pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
     let n = params.ranks;
-    let mut b = PlanBuilder::new("census", n, 1);
+    let mut b = params.builder("census", n, 1);
     b.contract(contract, 0);
     b.claim(if n == 1 { Order::Ordered } else { Order::Rotated }, n <= 2);
     let all = || Blocks::range(0, 1);

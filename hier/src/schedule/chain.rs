@@ -10,7 +10,7 @@
 use super::MAX_CELLS;
 use super::params::{Params, bad, list};
 use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Order, Plan, PlanBuilder, Side};
+use crate::plan::{Action, Blocks, Contract, Order, Plan, Side};
 
 const NAME: &str = "chain";
 
@@ -26,7 +26,7 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
         return Err(bad(NAME, "ports", ports, format!("1 to {most} for {contract}; 2 overlap both directions")));
     }
     let order = positions(params, contract)?;
-    let mut b = PlanBuilder::new(NAME, n, segments);
+    let mut b = params.builder(NAME, n, segments);
     let root = match contract {
         Contract::Reduce => order[n - 1],
         Contract::Broadcast => order[0],

@@ -9,7 +9,7 @@ use super::group::Group;
 use super::params::{Params, Rule, bad, list};
 use super::slots::{self, Shift};
 use crate::error::PlanError;
-use crate::plan::{Contract, Order, Plan, PlanBuilder};
+use crate::plan::{Contract, Order, Plan};
 
 const NAME: &str = "cyclic-shift";
 
@@ -36,7 +36,7 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
     if let Some(ports) = params.ports.filter(|ports| *ports < needed) {
         return Err(bad(NAME, "ports", ports, format!("at least {needed} for factors {}", list(&factors))));
     }
-    let mut b = PlanBuilder::new(NAME, n, n);
+    let mut b = params.builder(NAME, n, n);
     b.contract(contract, 0).ports(needed).parameter("radices", list(&factors));
     b.parameter("rule", if rule == Rule::Ceil { "ceil" } else { "cap" });
     let claim = match (n, contract) {

@@ -44,7 +44,7 @@ pub(super) fn plan_direct(params: &Params, contract: Contract) -> Result<Plan, P
     if let Some(protocol) = params.protocol.filter(|p| *p != Protocol::Bandwidth) {
         return Err(bad(name, "protocol", protocol, format!("bandwidth for {contract}")));
     }
-    let mut b = PlanBuilder::new(name, n, n);
+    let mut b = params.builder(name, n, n);
     b.contract(contract, 0).ports(n.max(2) - 1);
     let ranks: Vec<usize> = (0..n).collect();
     let line = Line { ranks: &ranks, region: (0, n), bandwidth: true, round: 0 };
@@ -66,7 +66,7 @@ fn make(name: &str, params: &Params, contract: Contract, sizes: &[usize]) -> Res
     let protocol = params.protocol.unwrap_or_default();
     split(name, &mut dims, protocol)?;
     let blocks = frame::blocks(&dims);
-    let mut b = PlanBuilder::new(name, params.ranks, blocks);
+    let mut b = params.builder(name, params.ranks, blocks);
     b.contract(contract, 0).parameter("protocol", protocol).parameter("radices", list(sizes));
     b.ports(sizes.iter().max().map_or(1, |q| q - 1));
     frame::allreduce(&mut b, &dims, blocks);

@@ -6,11 +6,11 @@
 use super::ceil_log2;
 use super::params::Params;
 use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Order, Plan, PlanBuilder, Side};
+use crate::plan::{Action, Blocks, Contract, Order, Plan, Side};
 
 pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
     let n = params.ranks;
-    let mut b = PlanBuilder::new("dissemination", n, 1);
+    let mut b = params.builder("dissemination", n, 1);
     b.contract(contract, 0).claim(Order::Commutative, true);
     for k in 0..ceil_log2(n) {
         for rank in 0..n {

@@ -35,7 +35,7 @@ fn make(name: &str, method: Method, params: &Params, contract: Contract) -> Resu
     let protocol = params.protocol.unwrap_or_default();
     split(name, &mut dims, protocol)?;
     let blocks = frame::blocks(&dims);
-    let mut b = PlanBuilder::new(name, n, blocks);
+    let mut b = params.builder(name, n, blocks);
     b.contract(contract, 0).parameter("protocol", protocol);
     frame::allreduce(&mut b, &dims, blocks);
     Ok(b.finish())

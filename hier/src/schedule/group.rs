@@ -15,6 +15,15 @@ impl Group {
         self.factors.iter().product()
     }
 
+    pub(super) fn digits(&self) -> usize {
+        self.factors.len()
+    }
+
+    /// Number of values of digit `j`.
+    pub(super) fn factor(&self, j: usize) -> usize {
+        self.factors[j]
+    }
+
     /// Product of the factors after factor `j`: the weight of its digit.
     pub(super) fn weight(&self, j: usize) -> usize {
         self.factors[j + 1..].iter().product()

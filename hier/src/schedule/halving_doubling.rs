@@ -22,7 +22,7 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
     if contract != Contract::Allreduce && n != p2 {
         return Err(bad(NAME, "ranks", n, format!("a power of two for {contract}")));
     }
-    let mut b = PlanBuilder::new(NAME, n, p2);
+    let mut b = params.builder(NAME, n, p2);
     b.contract(contract, 0);
     b.parameter("distance", if distance == Distance::Doubling { "doubling" } else { "halving" });
     let keeps = distance == Distance::Doubling || contract == Contract::Allgather;

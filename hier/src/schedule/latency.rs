@@ -7,7 +7,8 @@
 //! unmerged one is copied away first; if an arriving value is used twice, it is received aside.
 
 use super::group::Group;
-use super::slots::{Shift, blocks};
+use super::slot_set::SlotSet;
+use super::slots::Shift;
 use crate::plan::{Action, PlanBuilder, Side};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -33,44 +34,46 @@ impl Types {
 
 /// The reduction phase: all folds, the slots of the last `r` copied. Returns the buffer of the results.
 pub(super) fn reduce(b: &mut PlanBuilder, group: &Group, folds: &[Shift], r: usize) -> usize {
-    let mut live: BTreeSet<usize> = (0..group.size()).collect();
-    for fold in &folds[..folds.len() - r] {
-        for k in &fold.slots {
-            live.remove(k);
-        }
+    let mut live = vec![true; group.size()];
+    for k in folds[..folds.len() - r].iter().flat_map(|fold| &fold.slots) {
+        live[*k] = false;
     }
-    let copies: Vec<usize> = live.into_iter().collect();
+    let copies = SlotSet::of((0..group.size()).filter(|k| live[*k]));
     let mut types = Types { known: HashMap::new(), buffer: BTreeMap::new() };
     let leaf = types.id(None);
     types.buffer.insert(leaf, 0);
-    let mut type_of: BTreeMap<usize, usize> = (0..group.size()).map(|k| (k, leaf)).collect();
+    let mut type_of = vec![Some(leaf); group.size()];
     for (step, fold) in folds.iter().enumerate() {
         type_of = one_fold(b, group, step, fold, &copies, &mut types, &type_of);
     }
-    types.buffer[&type_of[&0]]
+    types.buffer[&type_of[0].expect("slot 0 is never sent away")]
 }
 
+/// `type_of` has the type of every live slot.
 fn one_fold(
     b: &mut PlanBuilder,
     group: &Group,
     step: usize,
     fold: &Shift,
-    copies: &[usize],
+    copies: &SlotSet,
     types: &mut Types,
-    type_of: &BTreeMap<usize, usize>,
-) -> BTreeMap<usize, usize> {
-    let sent: BTreeSet<usize> = fold.slots.iter().copied().collect();
-    let mut next_type = BTreeMap::new();
+    type_of: &[Option<usize>],
+) -> Vec<Option<usize>> {
+    let mut sent = vec![false; group.size()];
+    for k in &fold.slots {
+        sent[*k] = true;
+    }
+    let mut next_type = vec![None; group.size()];
     // own type -> (the types made of it, each with the base slots where it is made)
     let mut made: BTreeMap<usize, BTreeMap<usize, Vec<usize>>> = BTreeMap::new();
-    for (k, own) in type_of.iter().filter(|(k, _)| !sent.contains(k)) {
-        let partner = group.add(*k, fold.by);
-        let new = match sent.contains(&partner) {
-            true => types.id(Some((*own, fold.by, type_of[&partner]))),
-            false => *own,
+    for (k, own) in type_of.iter().enumerate().filter_map(|(k, own)| Some((k, (*own)?))).filter(|(k, _)| !sent[*k]) {
+        let partner = group.add(k, fold.by);
+        let new = match type_of[partner].filter(|_| sent[partner]) {
+            Some(other) => types.id(Some((own, fold.by, other))),
+            None => own,
         };
-        next_type.insert(*k, new);
-        made.entry(*own).or_default().entry(new).or_default().push(*k);
+        next_type[k] = Some(new);
+        made.entry(own).or_default().entry(new).or_default().push(k);
     }
     // give every new type a buffer; a type that was merged first keeps the place of the old one
     let mut placed: BTreeMap<usize, usize> = BTreeMap::new();
@@ -85,45 +88,37 @@ fn one_fold(
         }
     }
     for (from, to, base_slots) in copied {
-        let slots = spread(group, &base_slots, copies);
-        for rank in 0..group.size() {
-            b.local(step as i32 - 1, rank, from, to, blocks(group, rank, slots.iter().copied()), Action::Copy);
-        }
+        let slots = SlotSet::of(base_slots).spread(group, copies);
+        local(b, group, step as i32 - 1, (from, to), &slots, Action::Copy);
     }
-    // every arriving (type, slot) and the buffers it is merged into
-    let mut uses: BTreeMap<usize, BTreeMap<usize, BTreeSet<usize>>> = BTreeMap::new();
+    // every arriving type, the buffers it is merged into, and the base slots that come for each
+    let mut uses: BTreeMap<usize, BTreeMap<usize, Vec<usize>>> = BTreeMap::new();
     for k in &fold.slots {
-        let target = placed[&next_type[&group.sub(*k, fold.by)]];
-        for c in copies {
-            let landing = group.sub(group.add(*k, *c), fold.by);
-            uses.entry(type_of[k]).or_default().entry(landing).or_default().insert(target);
+        if let (Some(arriving), Some(made)) = (type_of[*k], next_type[group.sub(*k, fold.by)]) {
+            uses.entry(arriving).or_default().entry(placed[&made]).or_default().push(*k);
         }
     }
     let mut taken: BTreeSet<usize> = placed.values().chain(types.buffer.values()).copied().collect();
-    for (arriving, landings) in uses {
+    for (arriving, targets) in uses {
         let source = types.buffer[&arriving];
-        let twice = landings.values().any(|targets| targets.len() > 1);
-        let mut by_target: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for (slot, targets) in &landings {
-            for target in targets {
-                by_target.entry(*target).or_default().push(*slot);
-            }
-        }
-        let message = |b: &mut PlanBuilder, target: usize, slots: &[usize], action: Action| {
-            for to in 0..group.size() {
-                let moved = blocks(group, to, slots.iter().copied());
-                b.message(step, group.add(to, fold.by), to, source, target, moved, action);
+        let landing = |slots: Vec<usize>| SlotSet::of(slots).spread(group, copies).minus(group, fold.by);
+        let by_target: BTreeMap<usize, SlotSet> =
+            targets.into_iter().map(|(target, slots)| (target, landing(slots))).collect();
+        let sets: Vec<SlotSet> = by_target.values().cloned().collect();
+        let twice = (0..sets.len()).any(|i| sets[..i].iter().any(|set| set.intersects(&sets[i])));
+        let message = |b: &mut PlanBuilder, target: usize, slots: &SlotSet, action: Action| {
+            if b.announce(step, source, target) {
+                for to in 0..group.size() {
+                    b.message(step, group.add(to, fold.by), to, source, target, slots.blocks(group, to), action);
+                }
             }
         };
         if twice {
             let aside = (0..).find(|x| !taken.contains(x)).expect("some number is free");
             taken.insert(aside);
-            message(b, aside, &landings.keys().copied().collect::<Vec<_>>(), Action::Copy);
+            message(b, aside, &SlotSet::union(&sets), Action::Copy);
             for (target, slots) in by_target {
-                for rank in 0..group.size() {
-                    let merged = blocks(group, rank, slots.iter().copied());
-                    b.local(step as i32, rank, aside, target, merged, Action::Reduce(Side::Right));
-                }
+                local(b, group, step as i32, (aside, target), &slots, Action::Reduce(Side::Right));
             }
         } else {
             for (target, slots) in by_target {
@@ -135,7 +130,11 @@ fn one_fold(
     next_type
 }
 
-/// All base slots shifted by all copies.
-fn spread(group: &Group, base_slots: &[usize], copies: &[usize]) -> BTreeSet<usize> {
-    base_slots.iter().flat_map(|k| copies.iter().map(|c| group.add(*k, *c))).collect()
+/// A local step of every rank.
+fn local(b: &mut PlanBuilder, group: &Group, round: i32, (from, to): (usize, usize), slots: &SlotSet, action: Action) {
+    if b.announce_local(round, from, to) {
+        for rank in 0..group.size() {
+            b.local(round, rank, from, to, slots.blocks(group, rank), action);
+        }
+    }
 }

@@ -23,6 +23,7 @@ mod frame;
 mod group;
 mod halving_doubling;
 mod latency;
+mod lazy;
 mod odd_ring;
 mod params;
 mod prefix;
@@ -30,6 +31,7 @@ mod prereduced_ring;
 mod recursive_doubling;
 mod ring;
 mod rsg;
+mod slot_set;
 mod slots;
 mod smp;
 mod surplus;
@@ -37,6 +39,7 @@ mod surplus;
 pub(crate) use cyclic_shift::repeated;
 pub(crate) use direct::merge_primes;
 pub(crate) use fold::{capped as capped_sizes, exactly as exact_sizes, halving_sizes};
+pub use lazy::{LazyPlan, MAX_LAZY_RANKS};
 pub use params::{Distance, Factor, GroupSpec, Params, Protocol, Rule};
 
 use crate::error::PlanError;
@@ -165,8 +168,16 @@ pub fn algorithm(name: &str) -> Result<&'static Algorithm, PlanError> {
 /// The plan of a schedule, not yet verified. Cost: linear in the number of steps of all ranks.
 pub fn build(name: &str, params: &Params) -> Result<Plan, PlanError> {
     let entry = algorithm(name)?;
-    if !(1..=MAX_RANKS).contains(&params.ranks) {
-        return Err(bad(name, "ranks", params.ranks, format!("1 to {MAX_RANKS}")));
+    lazy::whole(name, params)?;
+    let contract = checked(entry, params, MAX_RANKS)?;
+    (entry.make)(params, contract)
+}
+
+/// The contract to make a plan for, if the request makes sense.
+fn checked(entry: &Algorithm, params: &Params, most_ranks: usize) -> Result<Contract, PlanError> {
+    let name = entry.name;
+    if !(1..=most_ranks).contains(&params.ranks) {
+        return Err(bad(name, "ranks", params.ranks, format!("1 to {most_ranks}")));
     }
     if let Some(parameter) = params.given().into_iter().find(|p| !entry.uses.contains(p)) {
         let known = if entry.uses.is_empty() { "nothing but ranks".to_string() } else { entry.uses.join(", ") };
@@ -186,7 +197,7 @@ pub fn build(name: &str, params: &Params) -> Result<Plan, PlanError> {
         }
         _ => {}
     }
-    (entry.make)(params, contract)
+    Ok(contract)
 }
 
 /// ⌈log₂ n⌉; 0 for n ≤ 1.

@@ -31,7 +31,7 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
     let protocol = params.protocol.unwrap_or_default();
     split(NAME, &mut dims, protocol)?;
     let blocks = frame::blocks(&dims);
-    let mut b = PlanBuilder::new(NAME, n, blocks);
+    let mut b = params.builder(NAME, n, blocks);
     b.contract(contract, 0).parameter("protocol", protocol).parameter("radices", list(&sizes));
     frame::allreduce(&mut b, &dims, blocks);
     Ok(b.finish())

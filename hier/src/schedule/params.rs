@@ -1,7 +1,7 @@
 //! The parameters of all schedules, in one place, as the command line has them.
 
 use crate::error::PlanError;
-use crate::plan::Contract;
+use crate::plan::{Contract, PlanBuilder};
 use std::str::FromStr;
 
 /// A factor of a product group.
@@ -180,12 +180,23 @@ pub struct Params {
     pub contract: Option<Contract>,
     /// Root of a reduce or broadcast.
     pub root: Option<usize>,
+    /// Keep the steps of rounds `first..end` only; [`LazyPlan`](super::LazyPlan) sets it.
+    pub window: Option<(i32, i32)>,
 }
 
 impl Params {
     /// Defaults for `ranks` ranks.
     pub fn ranks(ranks: usize) -> Self {
         Self { ranks, ..Self::default() }
+    }
+
+    /// A builder that keeps what was asked for.
+    pub(super) fn builder(&self, algorithm: &str, ranks: usize, blocks: usize) -> PlanBuilder {
+        let mut builder = PlanBuilder::new(algorithm, ranks, blocks);
+        if let Some((first, end)) = self.window {
+            builder.keep(first, end);
+        }
+        builder
     }
 
     /// The parameters as arguments of the command line, such as `--ranks 7 --r 1`.

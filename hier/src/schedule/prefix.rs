@@ -22,7 +22,7 @@ const NAME: &str = "prefix";
 
 pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
     let n = params.ranks;
-    let mut b = PlanBuilder::new(NAME, n, 1);
+    let mut b = params.builder(NAME, n, 1);
     b.contract(contract, 0);
     let dims = match params.target {
         Some(target) => combined(params, target)?,

@@ -24,7 +24,7 @@
 use super::MAX_CELLS;
 use super::params::{Params, bad, list};
 use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Order, Plan, PlanBuilder, Side};
+use crate::plan::{Action, Blocks, Contract, Order, Plan, Side};
 
 const NAME: &str = "pre-reduced-ring";
 
@@ -43,7 +43,7 @@ pub(super) fn plan(params: &Params, _: Contract) -> Result<Plan, PlanError> {
         given => given.unwrap_or(1).min(n - 1),
     };
     let early = n - late;
-    let mut b = PlanBuilder::new(NAME, n, segments);
+    let mut b = params.builder(NAME, n, segments);
     b.parameter("segments", segments).parameter("late", late);
     if params.order.is_some() {
         b.parameter("order", list(&order));

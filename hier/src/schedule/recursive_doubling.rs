@@ -7,11 +7,11 @@ use super::floor_log2;
 use super::params::Params;
 use super::surplus::Surplus;
 use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Plan, PlanBuilder, Side};
+use crate::plan::{Action, Blocks, Contract, Plan, Side};
 
 pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
     let ranks: Vec<usize> = (0..params.ranks).collect();
-    let mut b = PlanBuilder::new("recursive-doubling", ranks.len(), 1);
+    let mut b = params.builder("recursive-doubling", ranks.len(), 1);
     b.contract(contract, 0);
     let surplus = Surplus::of(&ranks);
     let mut round = surplus.fold_in(&mut b, 1, 0);

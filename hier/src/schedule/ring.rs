@@ -7,14 +7,14 @@
 
 use super::params::Params;
 use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Order, Plan, PlanBuilder, Side};
+use crate::plan::{Action, Blocks, Contract, Order, Plan, Side};
 
 const NAME: &str = "ring";
 
 pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
     let order = params.order_or_ranks(NAME)?;
     let n = params.ranks;
-    let mut b = PlanBuilder::new(NAME, n, n);
+    let mut b = params.builder(NAME, n, n);
     b.contract(contract, 0);
     if params.order.is_some() {
         b.parameter("order", super::params::list(&order));

@@ -8,7 +8,7 @@
 use super::params::{Distance, Params, bad};
 use super::{binomial, floor_log2, halving_doubling::Exchange};
 use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Plan, PlanBuilder, Side};
+use crate::plan::{Action, Blocks, Contract, Plan, Side};
 
 const NAME: &str = "rsg";
 
@@ -19,7 +19,7 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
     }
     let p2 = 1 << floor_log2(n);
     let rem = n - p2;
-    let mut b = PlanBuilder::new(NAME, n, p2);
+    let mut b = params.builder(NAME, n, p2);
     b.contract(contract, 0);
     for i in 0..rem {
         b.message(0, 2 * i + 1, 2 * i, 0, 0, Blocks::range(0, p2), Action::Reduce(Side::Right));

@@ -5,7 +5,8 @@
 //! holds for all ranks.
 
 use super::group::Group;
-use crate::plan::{Action, Blocks, PlanBuilder, Side};
+use super::slot_set::SlotSet;
+use crate::plan::{Action, PlanBuilder, Side};
 
 /// Slots that every rank ρ sends to ρ - `by`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,21 +15,19 @@ pub(super) struct Shift {
     pub(super) slots: Vec<usize>,
 }
 
-/// The blocks of `slots` on a rank.
-pub(super) fn blocks(group: &Group, rank: usize, slots: impl IntoIterator<Item = usize>) -> Blocks {
-    Blocks::from_indices(slots.into_iter().map(|k| group.sub(rank, k)))
-}
-
 /// Reduce-scatter in buffer 0: in each round the listed shifts at once, their slots reduced where they land. Returns
 /// the round after the last.
 pub(super) fn scatter(b: &mut PlanBuilder, group: &Group, rounds: &[Vec<Shift>], first: usize) -> usize {
     for (i, shifts) in rounds.iter().enumerate() {
+        if !shifts.is_empty() && !b.announce(first + i, 0, 0) {
+            continue;
+        }
         for shift in shifts {
+            let moved = SlotSet::of(shift.slots.iter().copied());
             for rank in 0..group.size() {
                 let to = group.sub(rank, shift.by);
-                let moved = blocks(group, rank, shift.slots.iter().copied());
                 // what arrives comes from a higher rank (cyclically) and covers the ranks after the receiver's
-                b.message(first + i, rank, to, 0, 0, moved, Action::Reduce(Side::Right));
+                b.message(first + i, rank, to, 0, 0, moved.blocks(group, rank), Action::Reduce(Side::Right));
             }
         }
     }
@@ -38,11 +37,14 @@ pub(super) fn scatter(b: &mut PlanBuilder, group: &Group, rounds: &[Vec<Shift>],
 /// Allgather in `buffer`: the reverse of [`scatter`] with the same rounds, as copies.
 pub(super) fn gather(b: &mut PlanBuilder, group: &Group, rounds: &[Vec<Shift>], buffer: usize, first: usize) -> usize {
     for (i, shifts) in rounds.iter().rev().enumerate() {
+        if !shifts.is_empty() && !b.announce(first + i, buffer, buffer) {
+            continue;
+        }
         for shift in shifts {
+            let moved = SlotSet::of(shift.slots.iter().copied()).minus(group, shift.by);
             for rank in 0..group.size() {
                 let to = group.add(rank, shift.by);
-                let moved = blocks(group, rank, shift.slots.iter().map(|k| group.sub(*k, shift.by)));
-                b.message(first + i, rank, to, buffer, buffer, moved, Action::Copy);
+                b.message(first + i, rank, to, buffer, buffer, moved.blocks(group, rank), Action::Copy);
             }
         }
     }

@@ -58,7 +58,7 @@ fn two_levels(
     let nodes: Vec<&[usize]> = ranks.chunks(per_node).collect();
     let leaders: Vec<usize> = nodes.iter().map(|node| node[0]).collect();
     let blocks = blocks_for(nodes.len());
-    let mut b = PlanBuilder::new(name, ranks.len(), blocks);
+    let mut b = params.builder(name, ranks.len(), blocks);
     b.contract(contract, 0).parameter("ranks-per-node", per_node);
     for node in &nodes {
         binomial::reduce(&mut b, node, blocks, 0);

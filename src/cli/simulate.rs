@@ -1,0 +1,182 @@
+//! `earlybird simulate`: schedules in time on a machine that is described, not there.
+//!
+//! Exit code 0 ok, 2 the request makes no sense.
+
+mod draw;
+mod figure;
+mod machine;
+mod preset;
+mod runner;
+mod spec;
+
+use super::{EXIT_USAGE, fail, print};
+use clap::{Args, ValueEnum};
+use earlybird::Error;
+use earlybird::pattern::Pattern;
+use figure::{Axis, Figure, Point};
+use machine::MachineArgs;
+use preset::Preset;
+use runner::{Lateness, Runner};
+use spec::Spec;
+use std::process::ExitCode;
+
+/// Simulates schedules in time: a table, CSV or a drawing
+///
+/// A rank begins a round when it has finished its earlier rounds; there is no barrier between rounds. Without
+/// --topology only the ports of ranks are shared, and logarithmic schedules may have up to 131072 ranks.
+///
+/// An algorithm is a schedule of `earlybird plan`, with parameters after colons, `x` between numbers of a list:
+/// butterfly:r=3, cyclic-shift:radices=4x3, chain:segments=8:order=arrival, elimination-3-2:protocol=mixed-1.
+/// butterfly:r=best tries every r, butterfly:r=estimated takes the published estimate; `best` takes the schedule that
+/// the cost model thinks fastest. three-phase:fold=chain:chunks=4:exchange=ring reduces and publishes inside nodes of
+/// --ranks-per-node ranks (fold: static-leader, leader, chain, slices) and exchanges between them.
+#[derive(Debug, Args)]
+pub struct SimulateArgs {
+    /// What to simulate
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "A,B",
+        required_unless_present = "preset",
+        conflicts_with = "preset"
+    )]
+    algorithms: Vec<Spec>,
+    /// Numbers of ranks
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "P,..",
+        required_unless_present = "preset",
+        conflicts_with = "preset"
+    )]
+    ranks: Vec<usize>,
+    /// Sizes of the vector in bytes (Ki, Mi, Gi)
+    #[arg(long, value_delimiter = ',', value_name = "B,..", value_parser = size, required_unless_present = "preset", conflicts_with = "preset")]
+    bytes: Vec<u64>,
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// Who arrives how late: balanced, random, first-late, last-late, one-late, ascending
+    #[arg(long, value_delimiter = ',', value_name = "P,..", default_value = "balanced", conflicts_with = "preset")]
+    pattern: Vec<Pattern>,
+    /// The full delay of a late rank
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "preset")]
+    delay: Option<f64>,
+    /// Mean of a random delay of every message
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "0", conflicts_with = "preset")]
+    jitter: f64,
+    /// Chooses random delays
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Calls with their own random delays, whose mean is shown
+    #[arg(long, default_value_t = 1, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with = "preset")]
+    iterations: u32,
+    /// time: from 0, when the earliest rank may arrive, to the last exit; tail: from the last arrival to the last exit
+    #[arg(long, value_enum, default_value_t = Measure::Time, conflicts_with = "preset")]
+    measure: Measure,
+    /// A published figure or table: its algorithms, parameters and sizes
+    #[arg(long, value_enum)]
+    preset: Option<Preset>,
+    /// table, csv or svg
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    format: Format,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Table,
+    Csv,
+    Svg,
+}
+
+/// What is reported as the time of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Measure {
+    Time,
+    Tail,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    earlybird::units::parse_size(text).map_err(|error| error.to_string())
+}
+
+/// A time in seconds, not negative.
+fn seconds(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|x| x.is_finite() && *x >= 0.0);
+    number.ok_or_else(|| format!("`{text}`: expected seconds, such as 3e-5"))
+}
+
+/// Runs the command.
+pub fn run(args: &SimulateArgs) -> ExitCode {
+    match answer(args) {
+        Ok(text) => match print(&text) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail("simulate", &error),
+        },
+        Err(reason) => {
+            eprintln!("earlybird simulate: {reason}");
+            ExitCode::from(EXIT_USAGE)
+        }
+    }
+}
+
+fn answer(args: &SimulateArgs) -> Result<String, String> {
+    let figure = match args.preset {
+        Some(preset) => {
+            if let Some(given) = args.machine.given() {
+                return Err(format!("--preset brings its own machine; leave out --{given}"));
+            }
+            preset.figure(args.seed)?
+        }
+        None => sweep(args)?,
+    };
+    match args.format {
+        Format::Table => Ok(figure.table()),
+        Format::Csv => figure.csv().map_err(|error| error.to_string()),
+        Format::Svg => draw::svg(&figure).map_err(|error| Error::system("draw the picture", error).to_string()),
+    }
+}
+
+/// Every algorithm for every number of ranks, size and pattern.
+fn sweep(args: &SimulateArgs) -> Result<Figure, String> {
+    let delay_s = args.delay.unwrap_or(0.0);
+    if delay_s == 0.0 && args.pattern.iter().any(|pattern| *pattern != Pattern::Balanced) {
+        return Err("a pattern needs --delay, the seconds by which a late rank is late".to_string());
+    }
+    if delay_s > 0.0 && args.pattern.iter().all(|pattern| *pattern == Pattern::Balanced) {
+        return Err("--delay delays nobody in a balanced pattern; choose another with --pattern".to_string());
+    }
+    let axis = if args.bytes.len() == 1 && args.ranks.len() > 1 { Axis::Ranks } else { Axis::Bytes };
+    let mut points = Vec::new();
+    for &ranks in &args.ranks {
+        let mut runner = Runner::new(ranks, args.machine.build(ranks)?);
+        runner.jitter_s = args.jitter;
+        runner.seed = args.seed;
+        runner.iterations = args.iterations;
+        runner.measure = args.measure;
+        for &bytes in &args.bytes {
+            for spec in &args.algorithms {
+                for &pattern in &args.pattern {
+                    let row = runner.row(spec, bytes, Lateness { pattern, delay_s })?;
+                    let mut series = spec.to_string();
+                    if axis == Axis::Bytes && args.ranks.len() > 1 {
+                        series += &format!(", {ranks} ranks");
+                    }
+                    if args.pattern.len() > 1 {
+                        series += &format!(", {pattern}");
+                    }
+                    let x = if axis == Axis::Bytes { bytes as f64 } else { ranks as f64 };
+                    points.push(Point { series, x, y: row.time_us, row });
+                }
+            }
+        }
+    }
+    let title = match (&args.ranks[..], &args.bytes[..]) {
+        ([ranks], _) => format!("{ranks} ranks, simulated"),
+        (_, [bytes]) => format!("{bytes} bytes, simulated"),
+        _ => "simulated".to_string(),
+    };
+    Ok(Figure { title, axis, relative: false, points, measure: args.measure })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+//! What a simulation gives: points of curves, each with its row of the table.
+
+use super::Measure;
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+/// One line of the result. Field names and their order are the CSV's header.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    pub algorithm: String,
+    pub parameters: String,
+    pub ranks: usize,
+    pub bytes: u64,
+    pub pattern: &'static str,
+    pub time_us: f64,
+    pub rounds: usize,
+}
+
+/// What a curve is drawn over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Axis {
+    Bytes,
+    Ranks,
+    /// Latency-optimal steps of a butterfly.
+    Steps,
+    /// The delay as a multiple of the balanced time.
+    Imbalance,
+}
+
+/// A point of the curve `series`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    pub series: String,
+    pub x: f64,
+    pub y: f64,
+    pub row: Row,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    pub title: String,
+    pub axis: Axis,
+    /// y is a ratio, not microseconds.
+    pub relative: bool,
+    pub points: Vec<Point>,
+    pub measure: Measure,
+}
+
+impl Figure {
+    /// Names of the curves, in the order of their first points.
+    pub fn series(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for point in &self.points {
+            if !names.contains(&point.series.as_str()) {
+                names.push(&point.series);
+            }
+        }
+        names
+    }
+
+    /// Rows for a program.
+    pub fn csv(&self) -> Result<String, csv::Error> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        for point in &self.points {
+            writer.serialize(&point.row)?;
+        }
+        let bytes = writer.into_inner().map_err(|error| error.into_error())?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Rows for a reader.
+    pub fn table(&self) -> String {
+        let mut rows = Table::new();
+        let time = if self.measure == Measure::Tail { "tail us" } else { "time us" };
+        rows.load_preset(presets::NOTHING);
+        rows.set_header(["algorithm", "parameters", "ranks", "bytes", "pattern", time, "rounds"]);
+        for Point { row, .. } in &self.points {
+            rows.add_row([
+                row.algorithm.clone(),
+                row.parameters.clone(),
+                row.ranks.to_string(),
+                row.bytes.to_string(),
+                row.pattern.to_string(),
+                format!("{:.2}", row.time_us),
+                row.rounds.to_string(),
+            ]);
+        }
+        for column in [2, 3, 5, 6] {
+            if let Some(column) = rows.column_mut(column) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        format!("{}\n{rows}\n", self.title)
+    }
+}

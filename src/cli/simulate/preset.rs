@@ -1,0 +1,224 @@
+//! Published figures and tables, run again: algorithms, parameters and sizes in one place.
+//!
+//! Costs of the Kolmakov and Zhang presets are those of their table 2; the axes are ours where docs/simulator.md says
+//! so. What other presets assume about their machines is in their functions.
+
+use super::Measure;
+use super::figure::{Axis, Figure, Point, Row};
+use super::machine::Built;
+use super::runner::{BALANCED, Lateness, Runner};
+use super::spec::Spec;
+use clap::ValueEnum;
+use earlybird::pattern::Pattern;
+use earlybird_hier::sim::{Costs, Machine};
+use earlybird_hier::topology::Topology;
+
+/// α, β and γ of Kolmakov and Zhang's table 2.
+const TABLE_2: (f64, f64, f64) = (3e-5, 1e-8, 2e-10);
+/// α and β inside a node, for want of published ones.
+const INSIDE: (f64, f64) = (5e-7, 1e-10);
+/// Their number of processes: 2^7 - 1, the worst case of their formulas.
+const PROCESSES: usize = 127;
+/// The sizes whose step counts they discuss.
+const SIZES: [u64; 4] = [425, 9216, 1 << 16, 1 << 20];
+const CLASSICAL: [&str; 3] = ["ring", "recursive-doubling", "halving-doubling"];
+const ESTIMATED: &str = "butterfly:r=estimated";
+const BEST: &str = "butterfly:r=best";
+
+/// Which one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Preset {
+    /// Classical algorithms over the size, 127 ranks
+    #[value(name = "kolmakov-1")]
+    Kolmakov1,
+    /// Butterfly with estimated and with best r against classical algorithms, 127 ranks, small sizes
+    #[value(name = "kolmakov-7")]
+    Kolmakov7,
+    /// The same, medium sizes
+    #[value(name = "kolmakov-8")]
+    Kolmakov8,
+    /// The same, large sizes
+    #[value(name = "kolmakov-9")]
+    Kolmakov9,
+    /// Every r against the best one, 127 ranks, 425 B to 1 MiB
+    #[value(name = "kolmakov-10")]
+    Kolmakov10,
+    /// Estimated and best r against classical algorithms over the number of ranks, 425 B
+    #[value(name = "kolmakov-11")]
+    Kolmakov11,
+    /// The same, 9216 B
+    #[value(name = "kolmakov-12")]
+    Kolmakov12,
+    /// Odd numbers of ranks: eliminations, odd rings and the classic fold, both protocols
+    Rabenseifner,
+    /// Ring against butterfly on a tree of switches: 4 machines of 8 ranks
+    Patarasuk,
+    /// Flat against hierarchical under imbalance: 8 nodes of 4 and of 32 ranks
+    Alizadeh,
+}
+
+impl Preset {
+    /// Runs it.
+    pub fn figure(self, seed: u64) -> Result<Figure, String> {
+        let powers = |from: u32, to: u32| (from..=to).map(|k| 1u64 << k).collect::<Vec<_>>();
+        let with_ours = [&[ESTIMATED, BEST], &CLASSICAL[..]].concat();
+        let title = |text: &str| format!("Kolmakov and Zhang, {text}");
+        match self {
+            Preset::Kolmakov1 => over_bytes(title("classical algorithms, P = 127"), &CLASSICAL, &powers(3, 26)),
+            Preset::Kolmakov7 => over_bytes(title("small sizes, P = 127"), &with_ours, &powers(3, 12)),
+            Preset::Kolmakov8 => over_bytes(title("medium sizes, P = 127"), &with_ours, &powers(10, 18)),
+            Preset::Kolmakov9 => over_bytes(title("large sizes, P = 127"), &with_ours, &powers(16, 26)),
+            Preset::Kolmakov10 => every_step_count(title("every r against the best, P = 127")),
+            Preset::Kolmakov11 => over_ranks(title("425 bytes"), &with_ours, 425),
+            Preset::Kolmakov12 => over_ranks(title("9216 bytes"), &with_ours, 9216),
+            Preset::Rabenseifner => odd_factors(),
+            Preset::Patarasuk => switch_tree(),
+            Preset::Alizadeh => imbalance(seed),
+        }
+    }
+}
+
+fn table_2() -> Costs {
+    let (alpha, beta, gamma) = TABLE_2;
+    Costs::linear(alpha, beta, gamma)
+}
+
+fn spec(text: &str) -> Result<Spec, String> {
+    text.parse()
+}
+
+fn point(series: &str, x: f64, row: Row) -> Point {
+    Point { series: series.to_string(), x, y: row.time_us, row }
+}
+
+fn figure(title: String, axis: Axis, points: Vec<Point>) -> Figure {
+    Figure { title, axis, relative: false, points, measure: Measure::Time }
+}
+
+fn over_bytes(title: String, algorithms: &[&str], sizes: &[u64]) -> Result<Figure, String> {
+    let runner = Runner::new(PROCESSES, Built::flat(table_2()));
+    let mut points = Vec::new();
+    for algorithm in algorithms {
+        for bytes in sizes {
+            let row = runner.row(&spec(algorithm)?, *bytes, BALANCED)?;
+            points.push(point(algorithm, *bytes as f64, row));
+        }
+    }
+    Ok(figure(title, Axis::Bytes, points))
+}
+
+fn over_ranks(title: String, algorithms: &[&str], bytes: u64) -> Result<Figure, String> {
+    let mut points = Vec::new();
+    for algorithm in algorithms {
+        // a ring of that many short messages would only flatten the others
+        for ranks in (2..=160).filter(|_| *algorithm != "ring") {
+            let row = Runner::new(ranks, Built::flat(table_2())).row(&spec(algorithm)?, bytes, BALANCED)?;
+            points.push(point(algorithm, ranks as f64, row));
+        }
+    }
+    Ok(figure(title, Axis::Ranks, points))
+}
+
+fn every_step_count(title: String) -> Result<Figure, String> {
+    let runner = Runner::new(PROCESSES, Built::flat(table_2()));
+    let mut points = Vec::new();
+    for bytes in SIZES {
+        let best = runner.row(&spec(BEST)?, bytes, BALANCED)?.time_us;
+        for r in 0..=7 {
+            let row = runner.row(&spec(&format!("butterfly:r={r}"))?, bytes, BALANCED)?;
+            let y = row.time_us / best;
+            points.push(Point { y, ..point(&format!("{bytes} bytes"), f64::from(r), row) });
+        }
+    }
+    Ok(Figure { relative: true, ..figure(title, Axis::Steps, points) })
+}
+
+/// 8 bytes with whole vectors, 1 MiB with split ones; costs as in table 2 of Kolmakov and Zhang, for want of others.
+fn odd_factors() -> Result<Figure, String> {
+    let mut points = Vec::new();
+    for (bytes, protocol, classic) in [(8, "latency", "recursive-doubling"), (1 << 20, "bandwidth", "halving-doubling")]
+    {
+        for name in ["elimination-3-2", "elimination-2-1", "odd-ring", "classic fold"] {
+            let algorithm = match name {
+                "classic fold" => classic.to_string(),
+                _ => format!("{name}:protocol={protocol}"),
+            };
+            for ranks in 2..=33 {
+                let row = Runner::new(ranks, Built::flat(table_2())).row(&spec(&algorithm)?, bytes, BALANCED)?;
+                points.push(point(&format!("{name}, {protocol}"), ranks as f64, row));
+            }
+        }
+    }
+    Ok(figure("Rabenseifner, odd factors: 8 bytes (latency), 1 MiB (bandwidth)".to_string(), Axis::Ranks, points))
+}
+
+/// Links as fast as ports, messages inside a machine cheap, no reductions: what is compared is the network.
+fn switch_tree() -> Result<Figure, String> {
+    const RANKS: usize = 32;
+    let (alpha, beta, _) = TABLE_2;
+    let tree = Topology::star(RANKS, 8).map_err(|error| error.to_string())?;
+    let machine =
+        Machine { inside: Costs::linear(INSIDE.0, INSIDE.1, 0.0), ..Machine::flat(Costs::linear(alpha, beta, 0.0)) };
+    let runner = Runner::new(RANKS, Built { machine, network: None, tour: None }.on(&tree, beta)?);
+    // every machine in turn: neighbours in the ring are on different machines
+    let apart: Vec<String> = (0..RANKS).map(|i| (i % 4 * 8 + i / 4).to_string()).collect();
+    let mut points = Vec::new();
+    for (series, algorithm) in [
+        ("ring, depth first", "ring".to_string()),
+        ("ring, machines in turn", format!("ring:order={}", apart.join("x"))),
+        ("halving-doubling, near first", "halving-doubling:distance=doubling".to_string()),
+        ("halving-doubling, far first", "halving-doubling:distance=halving".to_string()),
+        ("butterfly", "butterfly".to_string()),
+        ("smp-binomial", "smp-binomial:ranks-per-node=8".to_string()),
+        ("smp-butterfly", "smp-butterfly:ranks-per-node=8".to_string()),
+    ] {
+        for bytes in (10..=26).step_by(2).map(|k| 1u64 << k) {
+            points.push(point(series, bytes as f64, runner.row(&spec(&algorithm)?, bytes, BALANCED)?));
+        }
+    }
+    Ok(figure("Ring against butterfly on 4 machines of 8 ranks at one switch".to_string(), Axis::Bytes, points))
+}
+
+/// 64 KiB between 8 nodes of 4 and of 32 ranks, each node with one link to a switch. Delays are multiples (MIF) of the
+/// balanced time of the hierarchy that waits for all before it folds; random lateness, the mean of 20 calls.
+fn imbalance(seed: u64) -> Result<Figure, String> {
+    const NODES: usize = 8;
+    const BYTES: u64 = 1 << 16;
+    let algorithms = [
+        ("flat binomial", "binomial"),
+        ("flat rsg", "rsg"),
+        ("flat halving-doubling", "halving-doubling"),
+        ("static leader", "three-phase:fold=static-leader:exchange=halving-doubling"),
+        ("first arriver leads", "three-phase:fold=leader:exchange=halving-doubling"),
+        ("chain", "three-phase:fold=chain:exchange=halving-doubling"),
+    ];
+    let mut points = Vec::new();
+    for per_node in [4, 32] {
+        let (alpha, beta, gamma) = TABLE_2;
+        let machine = Machine {
+            inside: Costs::linear(INSIDE.0, INSIDE.1, gamma),
+            ranks_per_node: per_node,
+            ..Machine::flat(Costs::linear(alpha, beta, gamma))
+        };
+        let ranks = NODES * per_node;
+        let tree = Topology::star(ranks, per_node).map_err(|error| error.to_string())?;
+        // of three phases only one rank per node uses the link, so that the link is its port
+        let hierarchical = Runner::new(ranks, Built { machine, network: None, tour: None });
+        let balanced_us = hierarchical.row(&spec(algorithms[3].1)?, BYTES, BALANCED)?.time_us;
+        for (series, algorithm) in algorithms {
+            let mut runner = hierarchical.clone();
+            if !algorithm.starts_with("three-phase") {
+                runner = runner.on(&tree, beta)?;
+            }
+            (runner.iterations, runner.seed, runner.measure) = (20, seed, Measure::Tail);
+            for mif in [0.0, 1.0, 10.0, 20.0, 50.0] {
+                let late = Lateness { pattern: Pattern::Random, delay_s: mif * balanced_us * 1e-6 };
+                let mut row = runner.row(&spec(algorithm)?, BYTES, late)?;
+                row.parameters += &format!("{}mif={mif}", if row.parameters.is_empty() { "" } else { ";" });
+                points.push(point(&format!("{series}, {per_node} per node"), mif, row));
+            }
+        }
+    }
+    let title = "Flat against hierarchical under imbalance, 8 nodes, 64 KiB: last arrival to last exit".to_string();
+    Ok(Figure { measure: Measure::Tail, ..figure(title, Axis::Imbalance, points) })
+}

@@ -1,0 +1,167 @@
+//! An algorithm as the command line names it: `NAME:KEY=VALUE:KEY=VALUE`.
+
+use earlybird_hier::schedule::{self, Params};
+use earlybird_hier::sim::NodeFold;
+use std::fmt;
+use std::str::FromStr;
+
+/// What is simulated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spec {
+    text: String,
+    pub what: What,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum What {
+    /// What the cost model thinks fastest.
+    Best,
+    Schedule(Schedule),
+    ThreePhase {
+        fold: NodeFold,
+        chunks: usize,
+        exchange: Schedule,
+    },
+}
+
+/// A schedule with parameters, some of which are known only when it runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Schedule {
+    pub name: String,
+    /// Without ranks.
+    pub params: Params,
+    pub steps: Steps,
+    /// The logical order is the order of arrival.
+    pub by_arrival: bool,
+}
+
+/// How the number of latency-optimal steps is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Steps {
+    Given,
+    /// By simulating every number.
+    Best,
+    /// By Kolmakov and Zhang's equation 37.
+    Estimated,
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl FromStr for Spec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.split(':');
+        let name = parts.next().unwrap_or_default();
+        let mut pairs = Vec::new();
+        for part in parts {
+            let pair = part.split_once('=').ok_or_else(|| format!("`{part}` in `{text}`: expected KEY=VALUE"))?;
+            pairs.push(pair);
+        }
+        let what = match name {
+            "best" => match pairs.first() {
+                Some((key, _)) => return Err(format!("best takes no parameters; leave out {key}")),
+                None => What::Best,
+            },
+            "three-phase" => three_phase(pairs)?,
+            name => What::Schedule(Schedule::new(name, &pairs)?),
+        };
+        Ok(Self { text: text.to_string(), what })
+    }
+}
+
+fn three_phase(pairs: Vec<(&str, &str)>) -> Result<What, String> {
+    let (mut fold, mut chunks, mut exchange) = (NodeFold::Leader, 1, "recursive-doubling");
+    let mut rest = Vec::new();
+    for (key, value) in pairs {
+        match key {
+            "fold" => fold = value.parse().map_err(|e| format!("fold={e}"))?,
+            "chunks" => chunks = number(key, value)?,
+            "exchange" => exchange = value,
+            _ => rest.push((key, value)),
+        }
+    }
+    if !(1..=1 << 16).contains(&chunks) {
+        return Err(format!("chunks={chunks}: expected 1 to 65536"));
+    }
+    let exchange = Schedule::new(exchange, &rest)?;
+    match exchange.by_arrival || exchange.steps != Steps::Given {
+        true => Err("an exchange between nodes takes r and order as numbers".to_string()),
+        false => Ok(What::ThreePhase { fold, chunks, exchange }),
+    }
+}
+
+fn number(key: &str, value: &str) -> Result<usize, String> {
+    value.parse().map_err(|_| format!("{key}={value}: expected a whole number"))
+}
+
+impl Schedule {
+    fn new(name: &str, pairs: &[(&str, &str)]) -> Result<Self, String> {
+        let entry = schedule::algorithm(name).map_err(|error| format!("{error} best three-phase"))?;
+        let mut params = Params::default();
+        let (mut steps, mut by_arrival) = (Steps::Given, false);
+        let list =
+            |key: &str, value: &str| value.split('x').map(|part| number(key, part)).collect::<Result<Vec<usize>, _>>();
+        for &(key, value) in pairs {
+            let wrong = |reason: String| format!("{key}={reason}");
+            match key {
+                "r" if value == "best" => steps = Steps::Best,
+                "r" if value == "estimated" => steps = Steps::Estimated,
+                "r" => params.r = Some(number(key, value)?),
+                "group" => params.group = Some(group(value).map_err(wrong)?),
+                "rounds" => params.rounds = Some(number(key, value)?),
+                "cap" => params.cap = Some(number(key, value)?),
+                "protocol" => params.protocol = Some(value.replace('-', ":").parse().map_err(wrong)?),
+                "distance" => params.distance = Some(value.parse().map_err(wrong)?),
+                "rule" => params.rule = Some(value.parse().map_err(wrong)?),
+                "radices" => params.radices = Some(list(key, value)?),
+                "target" => params.target = Some(number(key, value)?),
+                "ports" => params.ports = Some(number(key, value)?),
+                "segments" => params.segments = Some(number(key, value)?),
+                "late" => params.late = Some(number(key, value)?),
+                "keep-order" => {
+                    params.keep_order = value.parse().map_err(|_| wrong(format!("{value}: expected true or false")))?
+                }
+                "ranks-per-node" => params.ranks_per_node = Some(number(key, value)?),
+                "order" if value == "arrival" => by_arrival = true,
+                "order" => params.order = Some(list(key, value)?),
+                "contract" => params.contract = Some(value.parse().map_err(wrong)?),
+                "root" => params.root = Some(number(key, value)?),
+                _ => {
+                    let known = entry.uses.join(", ");
+                    return Err(format!("{name} does not know {key}; it uses: {known}, contract, root"));
+                }
+            }
+        }
+        if steps != Steps::Given && (name != "butterfly" || params.group.is_some()) {
+            return Err("r=best and r=estimated are for the butterfly on the cyclic group".to_string());
+        }
+        if by_arrival && !entry.uses.contains(&"order") {
+            return Err(format!("{name} has no order; ring, chain and pre-reduced-ring have one"));
+        }
+        Ok(Self { name: name.to_string(), params, steps, by_arrival })
+    }
+}
+
+fn group(text: &str) -> Result<schedule::GroupSpec, String> {
+    match text {
+        "xor" => text.parse(),
+        _ => text.replace('x', ",").parse(),
+    }
+}
+
+/// The estimate of Kolmakov and Zhang's equation 37, rounded to the nearest step count of 0 to L - 1, L = ⌈log₂ P⌉.
+pub fn estimated_steps(ranks: usize, bytes: f64, alpha_s: f64, beta_s: f64, gamma_s: f64) -> usize {
+    let levels = ranks.max(1).next_power_of_two().trailing_zeros() as usize;
+    if levels < 2 {
+        return 0;
+    }
+    let copies =
+        alpha_s * ranks as f64 / (bytes * (beta_s + 2.0 * gamma_s) * (levels - 1) as f64 * std::f64::consts::LN_2);
+    // a vector of no bytes, or bytes without cost, make it infinite: as few rounds as the equation knows
+    copies.log2().round().clamp(0.0, (levels - 1) as f64) as usize
+}
