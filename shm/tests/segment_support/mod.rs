@@ -7,16 +7,17 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use earlybird_shm::segment::{AttachOptions, Segment};
+use earlybird_shm::segment::{AttachOptions, Region, Segment};
 use rustix::process::{Pid, Signal, kill_process};
 
 const ROLE: &str = "EARLYBIRD_TEST_RANK";
 const WATCHDOG: Duration = Duration::from_secs(60);
-pub const ARENA: usize = 1 << 20;
+pub const REGION: usize = 1 << 20;
 
 /// A directory of one test that goes away with it.
 pub struct Scratch(pub PathBuf);
@@ -63,7 +64,7 @@ pub fn options(dir: &Path, key: &str, rank: usize, size: usize) -> AttachOptions
         size,
         key: key.into(),
         dir: Some(dir.into()),
-        arena_bytes: ARENA,
+        region_bytes: REGION,
         policy: core::array::from_fn(|i| rank.wrapping_mul(100).wrapping_add(i) as u64),
         timeout: None,
     }
@@ -200,6 +201,9 @@ pub fn attach_all(ranks: &mut [Rank]) {
     }
 }
 
+/// A rank's segment and the region that all ranks share.
+type Joined = (Arc<Segment>, Region);
+
 /// What every test binary's `rank_process` runs: nothing, unless it was started as a rank.
 pub fn serve_as_rank() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -207,7 +211,7 @@ pub fn serve_as_rank() {
     let mut word = || words.next().unwrap();
     let (key, rank, size) = (word(), word().parse().unwrap(), word().parse().unwrap());
     let mut options = options(Path::new(word()), key, rank, size);
-    let mut segment: Option<Segment> = None;
+    let mut segment: Option<Joined> = None;
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
         let words: Vec<&str> = line.split(' ').collect();
@@ -219,7 +223,7 @@ pub fn serve_as_rank() {
     }
 }
 
-fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Segment>) -> String {
+fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Joined>) -> String {
     let number = |at: usize| words[at].parse::<usize>().unwrap();
     let outcome = |result: Result<(), earlybird_shm::Error>| match result {
         Ok(()) => "ok".to_owned(),
@@ -228,7 +232,7 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Segmen
     match words[0] {
         "attach" => outcome(Segment::attach(options).map(|joined| *segment = Some(joined))),
         "arena" => {
-            options.arena_bytes = number(1);
+            options.region_bytes = number(1);
             "ok".into()
         }
         "default-dir" => {
@@ -266,27 +270,20 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Segmen
             format!("exec failed: {error}")
         }
         other => {
-            let segment = segment.as_ref().expect("attached");
+            let (segment, region) = segment.as_ref().expect("attached");
             match other {
                 "write" => {
-                    arena_word(segment, number(1)).store(number(2) as u64, Ordering::Release);
+                    region.word(number(1)).store(number(2) as u64, Ordering::Release);
                     "ok".into()
                 }
-                "read" => arena_word(segment, number(1)).load(Ordering::Acquire).to_string(),
+                "read" => region.word(number(1)).load(Ordering::Acquire).to_string(),
                 "policy" => format!("{:?}", &segment.policy()[..2]),
                 "alive" => segment.is_alive(number(1)).to_string(),
                 "left" => segment.has_left(number(1)).to_string(),
                 "state" => format!("{:?}", segment.state(number(1))),
                 "peer" => segment.peer(number(1)).pid.to_string(),
                 "cpus" => segment.allowed_cpus().to_string(),
-                "reserve" => outcome(segment.reserve(number(1)..number(2))),
-                "poison" => {
-                    let poison = &segment.control().poison;
-                    match poison.compare_exchange(0, number(1) as u64, Ordering::AcqRel, Ordering::Acquire) {
-                        Ok(_) => "first".into(),
-                        Err(earlier) => earlier.to_string(),
-                    }
-                }
+                "reserve" => outcome(region.reserve(number(1)..number(2))),
                 "fork" => fork(segment),
                 "fork-stay" => fork_and_stay(),
                 "alive-ns" => {
@@ -298,12 +295,6 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Segmen
             }
         }
     }
-}
-
-fn arena_word(segment: &Segment, index: usize) -> &AtomicU64 {
-    assert!((index + 1) * 8 <= segment.arena_len());
-    // SAFETY: inside the mapping, aligned, atomic, and the segment outlives the reference.
-    unsafe { AtomicU64::from_ptr(segment.arena().add(index * 8).cast()) }
 }
 
 /// Leaves a child that lives, with all inherited descriptors, until the test closes the command pipe.
