@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use earlybird_shm::segment::{AttachOptions, Region, Segment};
+use earlybird_shm::segment::{AttachOptions, Budget, Grant, Origin, Region, Segment, Wish};
 use rustix::process::{Pid, Signal, kill_process};
 
 const ROLE: &str = "EARLYBIRD_TEST_RANK";
@@ -284,6 +284,29 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Joined
                 "peer" => segment.peer(number(1)).pid.to_string(),
                 "cpus" => segment.allowed_cpus().to_string(),
                 "reserve" => outcome(region.reserve(number(1)..number(2))),
+                "taken" => segment.taken_bytes().to_string(),
+                "budget" => {
+                    segment.set_budget(Budget { total: number(1) as u64, base: number(2) as u64 });
+                    "ok".into()
+                }
+                "lend" => lend(segment, number(1) as u64, &words[2..]),
+                "let-go" => {
+                    segment.let_go(number(1), number(2) as u64);
+                    "ok".into()
+                }
+                "abandon" => {
+                    segment.abandon(ORIGIN);
+                    "ok".into()
+                }
+                "write-region" | "read-region" => match segment.region(number(1), REGION) {
+                    Ok(lent) if other == "read-region" => lent.word(number(2)).load(Ordering::Relaxed).to_string(),
+                    Ok(lent) => {
+                        lent.word(number(2)).store(number(3) as u64, Ordering::Relaxed);
+                        "ok".into()
+                    }
+                    Err(error) => error.code().into(),
+                },
+                "lock-pool" => lock_pool(),
                 "fork" => fork(segment),
                 "fork-stay" => fork_and_stay(),
                 "alive-ns" => {
@@ -295,6 +318,43 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Joined
             }
         }
     }
+}
+
+/// Where all loans of these tests come from.
+const ORIGIN: Origin = Origin { parent: Grant::BASE, serial: 7 };
+
+/// `least` bytes or more for each group, given as `0,1,5`; waits for the lock up to 300 ms.
+fn lend(segment: &Segment, least: u64, groups: &[&str]) -> String {
+    let wish = |group: &&str| Wish {
+        members: group.split(',').map(|rank| rank.parse().unwrap()).collect(),
+        lines: 8192,
+        least,
+        most: REGION as u64,
+    };
+    let wishes: Vec<Wish> = groups.iter().map(wish).collect();
+    match segment.lend(&wishes, ORIGIN, Some(Duration::from_millis(300)), || true) {
+        Ok(grants) => {
+            let grants = grants.expect("healthy");
+            let words: Vec<String> = grants.iter().map(|g| format!("{}:{}:{}", g.slot, g.id, g.bytes)).collect();
+            words.join(" ")
+        }
+        Err(error) => format!("{} {error}", error.code()),
+    }
+}
+
+/// Takes the lock on the table of regions for this process, as a rank has it that is stopped while it lends.
+fn lock_pool() -> String {
+    let arena = std::fs::read_dir("/proc/self/fd").unwrap().find_map(|entry| {
+        let path = entry.unwrap().path();
+        let target = std::fs::read_link(&path).ok()?;
+        target.to_str()?.contains("earlybird-arena").then(|| path.file_name()?.to_str()?.parse::<i32>().ok())?
+    });
+    // SAFETY: flock is a plain C structure of integers, for which all-zero is a value.
+    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+    (lock.l_type, lock.l_start, lock.l_len) = (libc::F_WRLCK as libc::c_short, 4096, 1);
+    // SAFETY: the arena's descriptor is open while the segment lives; the call takes a lock and touches no memory else.
+    let taken = unsafe { libc::fcntl(arena.expect("an arena"), libc::F_SETLK, &mut lock) };
+    if taken == 0 { "ok".into() } else { std::io::Error::last_os_error().to_string() }
 }
 
 /// Leaves a child that lives, with all inherited descriptors, until the test closes the command pipe.
