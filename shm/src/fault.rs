@@ -6,8 +6,8 @@
 use crate::Error;
 use crate::protocol::step::Step;
 use rustix::process::{Signal, getpid, kill_process};
-use std::cell::Cell;
 use std::os::unix::process::CommandExt;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 #[derive(Debug, Clone, Copy)]
 enum What {
@@ -21,7 +21,8 @@ enum What {
 #[derive(Debug)]
 pub struct Fault {
     step: Step,
-    countdown: Cell<usize>,
+    /// Counts over all groups of the process.
+    countdown: AtomicUsize,
     what: What,
 }
 
@@ -33,7 +34,7 @@ impl Fault {
         let [who, step, nth, what] = text.split(':').collect::<Vec<_>>()[..] else { return Err(bad()) };
         let fault = Fault {
             step: step.parse()?,
-            countdown: Cell::new(nth.parse().ok().filter(|n| *n > 0).ok_or_else(bad)?),
+            countdown: AtomicUsize::new(nth.parse().ok().filter(|n| *n > 0).ok_or_else(bad)?),
             what: match what {
                 "kill" => What::Kill,
                 "stop" => What::Stop,
@@ -47,11 +48,11 @@ impl Fault {
 
     /// Acts if this is the place.
     pub fn reached(&self, step: Step) {
-        if step != self.step || self.countdown.get() == 0 {
+        if step != self.step {
             return;
         }
-        self.countdown.set(self.countdown.get() - 1);
-        if self.countdown.get() > 0 {
+        // wraps beyond zero once the fault has struck, and is not met again
+        if self.countdown.fetch_sub(1, Relaxed) != 1 {
             return;
         }
         match self.what {

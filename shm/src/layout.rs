@@ -1,14 +1,14 @@
-//! Where things lie in the arena: pure arithmetic from the number of ranks, the same on every rank.
+//! Where things lie in a region of the arena: pure arithmetic from the number of ranks, the same on every rank.
 //!
 //! ```text
-//! arrival words | events | rank lines | fold words | folded sets | chunk words || payload of area 0 | area 1
+//! poison | member lines | arrival words | events | rank lines | fold words | folded sets | chunk words || payload of area 0 | area 1
 //!                                                                   payload = accumulator | a deposit per rank
 //! ```
 //!
-//! The arena is one sparse memory file: offsets are fixed, memory is taken only where something was reserved.
+//! The arena is a sparse memory file: offsets are fixed, memory is taken only where something was reserved.
 
 use crate::protocol::board::{AREAS, CHUNKS, SLOTS};
-use crate::protocol::lines::{EventLine, RankLine, RankSet, WordLine};
+use crate::protocol::lines::{EventLine, MemberLines, RankLine, RankSet, WordLine};
 
 /// Largest accumulator of an area, bytes.
 pub const ACCUMULATOR_BYTES: usize = 64 << 20;
@@ -19,10 +19,11 @@ pub const DEPOSIT_BYTES: usize = 1 << 20;
 /// Payload begins on a huge-page border, should the system ever back the arena with huge pages.
 const PAYLOAD_ALIGN: usize = 2 << 20;
 
-/// Offsets into the arena, in bytes.
+/// Offsets into a region, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     ranks: usize,
+    arrivals: usize,
     events: usize,
     lines: usize,
     fold_words: usize,
@@ -34,17 +35,18 @@ pub struct Layout {
 impl Layout {
     /// The layout of a group of `ranks`.
     pub fn new(ranks: usize) -> Self {
-        let events = SLOTS * size_of::<WordLine>();
+        let arrivals = size_of::<WordLine>() + ranks * size_of::<MemberLines>();
+        let events = arrivals + SLOTS * size_of::<WordLine>();
         let lines = events + SLOTS * size_of::<EventLine>();
         let fold_words = lines + SLOTS * ranks * size_of::<RankLine>();
         let folded = fold_words + AREAS * size_of::<WordLine>();
         let chunks = folded + AREAS * size_of::<RankSet>();
         let control_end = chunks + AREAS * CHUNKS * size_of::<WordLine>();
         let payload = control_end.next_multiple_of(PAYLOAD_ALIGN);
-        Layout { ranks, events, lines, fold_words, folded, chunks, payload }
+        Layout { ranks, arrivals, events, lines, fold_words, folded, chunks, payload }
     }
 
-    /// Bytes of the arena in all.
+    /// Bytes of the region in all.
     pub fn bytes(&self) -> usize {
         self.payload + AREAS * self.area_bytes()
     }
@@ -58,9 +60,17 @@ impl Layout {
         ACCUMULATOR_BYTES + self.ranks * DEPOSIT_BYTES
     }
 
+    /// The group's one error.
+    pub fn poison(&self) -> usize {
+        0
+    }
+    /// What `member` tells the others apart from any operation.
+    pub fn member(&self, member: usize) -> usize {
+        size_of::<WordLine>() + member * size_of::<MemberLines>()
+    }
     /// Arrival word of `slot`.
     pub fn arrival(&self, slot: usize) -> usize {
-        slot * size_of::<WordLine>()
+        self.arrivals + slot * size_of::<WordLine>()
     }
     /// Event line of `slot`.
     pub fn event(&self, slot: usize) -> usize {
@@ -102,16 +112,26 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Splits a budget of `budget_bytes` (`EARLYBIRD_ARENA_MAX`; `None` for the whole arena) between the areas.
-    /// `None` if it is too small to hold one page per rank and area.
-    pub fn within(budget_bytes: Option<u64>, ranks: usize) -> Option<Self> {
+    /// Splits what a group may reserve between the areas. `None` if it is too little to hold one page per rank and area.
+    pub fn within(budget_bytes: u64, ranks: usize) -> Option<Self> {
         let layout = Layout::new(ranks);
-        let budget = budget_bytes.map_or(layout.bytes(), |b| usize::try_from(b).unwrap_or(usize::MAX));
+        let budget = usize::try_from(budget_bytes).unwrap_or(usize::MAX);
         let per_area = budget.checked_sub(layout.control_bytes())? / AREAS;
         let page = |bytes: usize| bytes / 4096 * 4096;
         let deposit = page((per_area / 2 / ranks).min(DEPOSIT_BYTES));
         let accumulator = page(per_area.checked_sub(deposit * ranks)?.min(ACCUMULATOR_BYTES));
         (deposit > 0 && accumulator >= deposit).then_some(Windows { accumulator, deposit })
+    }
+
+    /// What all communicators of `ranks` ranks together may use where nothing is set: four times what one can use.
+    pub fn default_budget_bytes(ranks: usize) -> u64 {
+        4 * Layout::new(ranks).bytes() as u64
+    }
+
+    /// What the group of all ranks takes of a budget: all it can use, at most half, at least what it needs.
+    pub fn base_bytes(budget_bytes: u64, ranks: usize) -> u64 {
+        let half = (budget_bytes / 2).max(Self::least_budget_bytes(ranks)).min(budget_bytes);
+        half.min(Layout::new(ranks).bytes() as u64)
     }
 
     /// The smallest budget that [`Windows::within`] accepts.
@@ -131,6 +151,8 @@ mod tests {
             let l = Layout::new(ranks);
             let mut spans = Vec::new();
             let mut add = |at: usize, len: usize| spans.push((at, at + len));
+            add(l.poison(), 128);
+            (0..ranks).for_each(|rank| add(l.member(rank), 256));
             for slot in 0..SLOTS {
                 add(l.arrival(slot), 128);
                 add(l.event(slot), 128);
@@ -152,13 +174,19 @@ mod tests {
     #[test]
     fn windows_keep_the_budget_or_refuse() {
         for ranks in [1, 2, 8, 64, MAX_RANKS] {
-            let all = Windows::within(None, ranks).unwrap();
+            let all = Windows::within(Layout::new(ranks).bytes() as u64, ranks).unwrap();
             assert!(all.deposit > 64 * 1024, "{ranks} ranks: {all:?}");
             let least = Windows::least_budget_bytes(ranks);
-            assert!(Windows::within(Some(least), ranks).is_some(), "{ranks} ranks");
-            assert_eq!(Windows::within(Some(least - 1), ranks), None, "{ranks} ranks");
+            assert!(Windows::within(least, ranks).is_some(), "{ranks} ranks");
+            assert_eq!(Windows::within(least - 1, ranks), None, "{ranks} ranks");
+            // a budget that does for one group does for that of all ranks, and from twice that on leaves room for others
+            assert_eq!(Windows::base_bytes(least, ranks), least);
+            assert_eq!(Windows::base_bytes(least - 1, ranks), least - 1, "refused later, with what is needed");
+            assert_eq!(Windows::base_bytes(4 * least, ranks), 2 * least);
+            let (usual, whole) = (Windows::default_budget_bytes(ranks), Layout::new(ranks).bytes() as u64);
+            assert_eq!((Windows::base_bytes(usual, ranks), usual), (whole, 4 * whole));
             for budget in [least, least + 12_345, 64 << 20, 1 << 30] {
-                let Some(w) = Windows::within(Some(budget), ranks) else { continue };
+                let Some(w) = Windows::within(budget, ranks) else { continue };
                 let used = Layout::new(ranks).control_bytes() + AREAS * (w.accumulator + ranks * w.deposit);
                 assert!(used as u64 <= budget, "{ranks} ranks, {budget}: {w:?}");
             }

@@ -1,10 +1,10 @@
-//! The board that ships: the protocol's words and places in the mapped segment.
+//! The board that ships: the protocol's words and places in the region of a group.
 //!
 //! Invariants, relied on by every block here:
 //!
-//! * **M (mapping)**: the arena is mapped at `arena`, `Layout::bytes()` long, for as long as the segment lives, and
-//!   the segment lives as long as this board.
-//! * **L (layout)**: [`Layout`] puts every line inside the arena, aligned to 128 bytes and apart from all others
+//! * **M (mapping)**: the region is mapped at `base`, at least `Layout::bytes()` long, for as long as this board lives,
+//!   which owns it.
+//! * **L (layout)**: [`Layout`] puts every line inside the region, aligned to 128 bytes and apart from all others
 //!   (tested for 1 to 1023 ranks); slots, areas, chunks and ranks are checked or bounded here before use.
 //! * **A (atomics)**: lines consist of atomics only, for which every bit pattern is valid, so another process can
 //!   spoil values but not memory safety. The lines' memory is reserved before the board exists: no SIGBUS.
@@ -13,73 +13,130 @@
 use crate::Error;
 use crate::layout::{ACCUMULATOR_BYTES, DEPOSIT_BYTES, Layout};
 use crate::protocol::board::{AREAS, Board, CHUNKS, Need, Place, SLOTS};
-use crate::protocol::lines::{DETAILS, EventLine, RankLine, RankSet, WordLine};
+use crate::protocol::lines::{DETAILS, EventLine, MemberLines, RankLine, RankSet, WordLine};
 use crate::protocol::step::Step;
-use crate::segment::{PeerState, Segment};
+use crate::segment::{Peer, PeerState, Region, Segment};
 use rustix::thread::futex;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Memory is reserved in steps of at least this, doubling: few system calls while sizes grow.
 const LEAST_RESERVE_BYTES: usize = 64 * 1024;
 
-// The segment and the protocol do not know each other; here they must agree. The detail words agree by their type.
+// The segment and the protocol do not know each other; here they must agree.
 const _: () = assert!(crate::segment::MAX_RANKS == crate::protocol::word::MAX_RANKS);
 
-/// One rank's view of the mapped segment.
+/// The fault that a test asked for; nothing in what ships.
+#[cfg(feature = "fault")]
+type Injected = Option<Arc<crate::fault::Fault>>;
+#[cfg(not(feature = "fault"))]
+type Injected = Option<core::convert::Infallible>;
+
+/// Who is in a group, and which loan of the pool its region is.
+#[derive(Debug, Clone)]
+pub struct Seats {
+    /// The members by their rank in the group: each one's rank in the segment.
+    pub members: Arc<[usize]>,
+    /// This process's rank in the group.
+    pub me: usize,
+    /// Region and number of the loan; `None` for a group of one, which shares nothing.
+    pub loan: Option<(usize, u64)>,
+}
+
+/// One rank's view of the region of a group.
 #[derive(Debug)]
 pub struct Mapped {
-    segment: Segment,
+    base: *mut u8,
+    ranks: usize,
+    seats: Seats,
     layout: Layout,
     /// Per area: what is reserved and mapped so far.
     reserved: [Cell<Need>; AREAS],
-    #[cfg(feature = "fault")]
-    fault: Option<crate::fault::Fault>,
+    fault: Injected,
+    /// Unmapped when the board goes.
+    region: Region,
+    segment: Arc<Segment>,
 }
 
-// SAFETY: M: the arena pointer inside the segment is a plain address that no other handle of this process uses to
-// create references other than to atomics; moving the board between threads moves nothing in memory.
+// SAFETY: M: `base` is a plain address that no other handle of this process uses to create references other than to
+// atomics; moving the board between threads moves nothing in memory.
 unsafe impl Send for Mapped {}
 
 impl Mapped {
-    /// Reserves the lines and maps them.
+    /// Takes a seat in the group whose region this is: reserves the lines and makes them present.
     ///
     /// # Errors
     /// [`Error::NoSpace`] before anything is touched; whatever the system refuses.
-    pub fn new(segment: Segment) -> Result<Self, Error> {
-        let layout = Layout::new(segment.size());
-        if segment.arena_len() < layout.bytes() {
-            return Err(Error::usage(format!(
-                "the arena has {} bytes and the layout for {} ranks needs {}; all ranks must run one version",
-                segment.arena_len(),
-                segment.size(),
-                layout.bytes()
-            )));
-        }
-        segment.reserve(0..layout.control_bytes())?;
-        segment.populate_write(0..layout.control_bytes())?;
+    pub fn new(segment: Arc<Segment>, seats: Seats, region: Region) -> Result<Self, Error> {
         #[cfg(feature = "fault")]
-        let fault = crate::fault::Fault::from_env(segment.rank())?;
-        let reserved = Default::default();
-        Ok(Mapped {
-            segment,
-            layout,
-            reserved,
-            #[cfg(feature = "fault")]
-            fault,
-        })
+        let fault = crate::fault::Fault::from_env(segment.rank())?.map(Arc::new);
+        #[cfg(not(feature = "fault"))]
+        let fault = None;
+        Mapped::with(segment, seats, region, fault)
     }
 
-    /// The segment behind the board.
-    pub fn segment(&self) -> &Segment {
+    /// As [`Mapped::new`], for a group of some members of this one. An injected fault goes on counting.
+    ///
+    /// # Errors
+    /// As [`Mapped::new`].
+    pub fn new_part(&self, seats: Seats, region: Region) -> Result<Self, Error> {
+        #[cfg(feature = "fault")]
+        let fault = self.fault.clone();
+        #[cfg(not(feature = "fault"))]
+        let fault = self.fault;
+        Mapped::with(self.segment.clone(), seats, region, fault)
+    }
+
+    fn with(segment: Arc<Segment>, seats: Seats, region: Region, fault: Injected) -> Result<Self, Error> {
+        let ranks = seats.members.len();
+        let (base, layout, reserved) = (region.as_ptr(), Layout::new(ranks), Default::default());
+        let board = Mapped { base, ranks, seats, layout, reserved, fault, region, segment };
+        board.make_present()?;
+        Ok(board)
+    }
+
+    fn make_present(&self) -> Result<(), Error> {
+        if self.region.len() < self.layout.bytes() {
+            return Err(Error::usage(format!(
+                "the region has {} bytes and the layout for {} ranks needs {}; all ranks must run one version",
+                self.region.len(),
+                self.ranks,
+                self.layout.bytes()
+            )));
+        }
+        if self.seats.loan.is_none() {
+            return Ok(());
+        }
+        self.region.reserve(0..self.layout.control_bytes())?;
+        self.region.populate_write(0..self.layout.control_bytes())
+    }
+
+    /// The segment that the group is a part of.
+    pub fn segment(&self) -> &Arc<Segment> {
         &self.segment
+    }
+
+    /// Who is in the group.
+    pub fn seats(&self) -> &Seats {
+        &self.seats
+    }
+
+    /// Who the member `rank` of the group is.
+    pub fn peer(&self, rank: usize) -> Peer {
+        self.segment.peer(self.seats.members[rank])
+    }
+
+    fn member(&self, rank: usize) -> &MemberLines {
+        assert!(rank < self.ranks);
+        self.at(self.layout.member(rank))
     }
 
     #[inline(always)]
     fn at<T>(&self, offset: usize) -> &T {
         // SAFETY: M, L, A: callers pass an offset of `Layout` for a line of type T.
-        unsafe { &*self.segment.arena().add(offset).cast::<T>() }
+        unsafe { &*self.base.add(offset).cast::<T>() }
     }
 
     #[inline(always)]
@@ -93,26 +150,26 @@ impl Mapped {
         };
         assert!(within <= room, "place {at:?} lies outside its area");
         // SAFETY: M, L, and the check above.
-        unsafe { self.segment.arena().add(offset + within) }
+        unsafe { self.base.add(offset + within) }
     }
 }
 
 impl Board for Mapped {
     fn ranks(&self) -> usize {
-        self.segment.size()
+        self.ranks
     }
     fn rank(&self) -> usize {
-        self.segment.rank()
+        self.seats.me
     }
 
     fn poison(&self) -> &AtomicU64 {
-        &self.segment.control().poison
+        &self.at::<WordLine>(self.layout.poison()).0
     }
     fn left(&self, rank: usize) -> &AtomicU64 {
-        &self.segment.control().left[rank]
+        &self.member(rank).left.0
     }
     fn details(&self, rank: usize) -> &[AtomicU64; DETAILS] {
-        self.segment.control().detail(rank).expect("ranks are bounded by the size of the group")
+        &self.member(rank).details
     }
 
     #[inline]
@@ -125,7 +182,7 @@ impl Board for Mapped {
     }
     #[inline]
     fn line(&self, slot: usize, rank: usize) -> &RankLine {
-        assert!(rank < self.segment.size());
+        assert!(rank < self.ranks);
         self.at(self.layout.line(slot % SLOTS, rank))
     }
     fn fold_word(&self, area: usize) -> &AtomicU64 {
@@ -163,16 +220,16 @@ impl Board for Mapped {
         };
         if want.accumulator > have.accumulator {
             let at = self.layout.accumulator(area);
-            self.segment.reserve(at..at + want.accumulator)?;
-            self.segment.populate_write(at..at + want.accumulator)?;
+            self.region.reserve(at..at + want.accumulator)?;
+            self.region.populate_write(at..at + want.accumulator)?;
         }
         if want.deposit > have.deposit {
             for rank in 0..self.ranks() {
                 let at = self.layout.deposit(area, rank);
-                self.segment.reserve(at..at + want.deposit)?;
+                self.region.reserve(at..at + want.deposit)?;
                 match rank == self.rank() {
-                    true => self.segment.populate_write(at..at + want.deposit)?,
-                    false => self.segment.populate_read(at..at + want.deposit)?,
+                    true => self.region.populate_write(at..at + want.deposit)?,
+                    false => self.region.populate_read(at..at + want.deposit)?,
                 }
             }
         }
@@ -191,16 +248,16 @@ impl Board for Mapped {
     }
 
     fn is_gone(&self, rank: usize) -> bool {
-        !self.segment.is_alive(rank) || self.segment.has_left(rank)
+        self.member(rank).is_gone() || !self.segment.is_alive(self.seats.members[rank])
     }
     fn is_held(&self, rank: usize) -> bool {
-        matches!(self.segment.state(rank), PeerState::Stopped | PeerState::Traced)
+        matches!(self.segment.state(self.seats.members[rank]), PeerState::Stopped | PeerState::Traced)
     }
     fn warn_late(&self, operation: u64, waited_s: u64, missing: &[usize]) {
         let late: Vec<String> = missing
             .iter()
             .take(8)
-            .map(|&r| format!("rank {r} (pid {}, {})", self.segment.peer(r).pid, self.segment.state(r)))
+            .map(|&r| format!("rank {r} (pid {}, {})", self.peer(r).pid, self.segment.state(self.seats.members[r])))
             .collect();
         let more = if missing.len() > 8 { format!(" and {} more", missing.len() - 8) } else { String::new() };
         eprintln!(
@@ -244,6 +301,18 @@ impl Board for Mapped {
         }
         #[cfg(not(feature = "fault"))]
         let _ = step;
+    }
+}
+
+impl Drop for Mapped {
+    /// Says good-bye to the group, then lets go of its region. A forked child is no member and has nothing to say.
+    fn drop(&mut self) {
+        if let Some((slot, id)) = self.seats.loan
+            && !self.segment.is_forked_child()
+        {
+            self.member(self.seats.me).go();
+            self.segment.let_go(slot, id);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ pub mod words;
 
 use crate::Error;
 use crate::protocol::board::{AREAS, Board, Need, Place, SLOTS, Watch};
-use crate::protocol::lines::{DETAILS, EventLine, INLINE_BYTES, RankLine, RankSet, WordLine};
+use crate::protocol::lines::{DETAILS, EventLine, INLINE_BYTES, MemberLines, RankLine, RankSet, WordLine};
 use crate::protocol::step::Step;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use loom::cell::UnsafeCell;
@@ -35,8 +35,7 @@ struct Shared {
     ranks: usize,
     inspects: bool,
     poison: WordLine,
-    left: Vec<WordLine>,
-    details: Vec<[AtomicU64; DETAILS]>,
+    members: Vec<MemberLines>,
     arrivals: Vec<WordLine>,
     events: Vec<EventLine>,
     lines: Vec<RankLine>,
@@ -46,8 +45,6 @@ struct Shared {
     inline: Vec<Cell>,
     deposits: Vec<Cell>,
     accumulators: Vec<Cell>,
-    /// 1 for a rank that has died.
-    gone: Vec<WordLine>,
     /// Where every `left` looks done: the twin that forgets to wait before it reuses memory.
     forgets_left: Option<WordLine>,
 }
@@ -75,8 +72,7 @@ impl Group {
             ranks,
             inspects,
             poison: WordLine::default(),
-            left: lines(ranks),
-            details: (0..ranks).map(|_| std::array::from_fn(|_| AtomicU64::promised(0))).collect(),
+            members: lines(ranks),
             arrivals: lines(SLOTS),
             events: lines(SLOTS),
             lines: lines(SLOTS * ranks),
@@ -86,7 +82,6 @@ impl Group {
             inline: cells(SLOTS * ranks),
             deposits: cells(AREAS * ranks * PIECES),
             accumulators: cells(AREAS * PIECES),
-            gone: lines(ranks),
             forgets_left: None,
         }))
     }
@@ -113,12 +108,13 @@ impl Group {
 
     /// The first details that `reporter` left about an error.
     pub fn details(&self, reporter: usize) -> [u64; 5] {
-        std::array::from_fn(|i| self.0.details[reporter][i].load(Ordering::Relaxed))
+        std::array::from_fn(|i| self.0.members[reporter].details[i].load(Ordering::Relaxed))
     }
 
-    /// The rank is dead from now on. Whoever learns of it has seen all that the rank did, as the kernel promises.
+    /// The rank is dead from now on, or has let go of its handle, which looks the same to the others. Whoever learns of
+    /// it has seen all that the rank did: of a death the kernel promises as much.
     pub fn bury(&self, rank: usize) {
-        self.0.gone[rank].0.store(1, Ordering::Release);
+        self.0.members[rank].go();
     }
 }
 
@@ -146,11 +142,11 @@ impl Board for Heap {
     fn left(&self, rank: usize) -> &AtomicU64 {
         match &self.shared.forgets_left {
             Some(done) if rank != self.rank => &done.0,
-            _ => &self.shared.left[rank].0,
+            _ => &self.shared.members[rank].left.0,
         }
     }
     fn details(&self, rank: usize) -> &[AtomicU64; DETAILS] {
-        &self.shared.details[rank]
+        &self.shared.members[rank].details
     }
     fn arrival(&self, slot: usize) -> &AtomicU64 {
         &self.shared.arrivals[slot].0
@@ -206,7 +202,7 @@ impl Board for Heap {
     }
 
     fn is_gone(&self, rank: usize) -> bool {
-        self.shared.gone[rank].0.load(Ordering::Acquire) != 0
+        self.shared.members[rank].is_gone()
     }
     fn is_held(&self, _rank: usize) -> bool {
         false

@@ -35,12 +35,14 @@ sync_points! {
     /// | `ChunkRelease` | `ClaimAcquire` | an accumulator chunk, from one folder to the next |
     /// | `ChunkRelease` | `FinalAcquire` | a finished chunk, to whoever copies it out |
     /// | `LeftRelease` | `LeftAcquire` | "I touch nothing of this operation any more", to the next user of its memory |
+    /// | `GoneRelease` | `GoneAcquire` | the last operation that a member left before it went |
     /// | `CallRelease` | `CallAcquire` | the description of a call, to whoever reports a mismatch |
     /// | `PoisonRelease` | `PoisonAcquire` | the details of the group's one error |
     /// | `PublisherFence` | `SleeperFence` | whichever comes second sees the other: no lost wake-up |
     DepositRelease DepositAcquire
     ChunkRelease ClaimAcquire FinalAcquire
     LeftRelease LeftAcquire
+    GoneRelease GoneAcquire
     CallRelease CallAcquire
     PoisonRelease PoisonAcquire
     PublisherFence SleeperFence
@@ -54,12 +56,14 @@ impl SyncPoint {
             SyncPoint::DepositRelease
             | SyncPoint::ChunkRelease
             | SyncPoint::LeftRelease
+            | SyncPoint::GoneRelease
             | SyncPoint::CallRelease
             | SyncPoint::PoisonRelease => Ordering::Release,
             SyncPoint::DepositAcquire
             | SyncPoint::ClaimAcquire
             | SyncPoint::FinalAcquire
             | SyncPoint::LeftAcquire
+            | SyncPoint::GoneAcquire
             | SyncPoint::CallAcquire
             | SyncPoint::PoisonAcquire => Ordering::Acquire,
             SyncPoint::PublisherFence | SyncPoint::SleeperFence => Ordering::SeqCst,

@@ -16,6 +16,10 @@ const RACE: &str = "Causality violation: Concurrent";
 const SLEEPS: &str = "deadlock; threads =";
 const TOLD: &str = "wrong details: the call of rank";
 const ERRORS: &str = "two errors: [Failed(";
+const UNKNOWN: &str = "a member has gone and what it left is not known";
+
+/// A model of one edge alone, which the models of whole operations hide: they inspect the newest values.
+const GONE: &str = "gone_after_leaving";
 
 const DEPOSITS: &[&str] = &[
     "flat_2_once",
@@ -45,6 +49,8 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     // Where ranks leave early, nothing else keeps the next writer from the last reader.
     (LeftRelease, EARLY_LEAVERS, RACE),
     (LeftAcquire, EARLY_LEAVERS, RACE),
+    (GoneRelease, &[GONE], UNKNOWN),
+    (GoneAcquire, &[GONE], UNKNOWN),
     (CallRelease, &["mismatch_chain_2", "mismatch_leader_2", "mismatch_flat_pieces_2", "mismatch_lanes_2"], TOLD),
     (CallAcquire, &["mismatch_chain_2", "mismatch_leader_2", "mismatch_flat_pieces_2", "mismatch_lanes_2"], TOLD),
     (PoisonRelease, &["mismatch_flat_2", "mismatch_chain_2"], ERRORS),
@@ -64,6 +70,7 @@ fn one_model() {
     let name = std::env::var("EARLYBIRD_MODEL").expect("EARLYBIRD_MODEL names the model to run");
     match name.as_str() {
         "forgetful" => run("reuse without waiting", Some(3), Scenario::new(Chain, 2, 1).epochs(2).forgetful()),
+        GONE => gone::check(),
         "plan_with_place" => refuted::plan(true),
         "plan_after_place" => refuted::plan(false),
         "finder_stores" => refuted::store(true),
@@ -114,8 +121,10 @@ fn every_sync_point_is_needed() {
 fn a_twin_passes_when_nothing_is_weakened() {
     // The others pass in `loom_algorithms.rs`; this one shows that a process of its own changes nothing.
     must_pass("flat_2_once");
+    must_pass(GONE);
     for (_, models, _) in TWINS {
-        assert!(models.iter().all(|name| MODELS.iter().any(|m| m.name == *name)), "unknown model in {models:?}");
+        let known = |name: &&str| *name == GONE || MODELS.iter().any(|m| m.name == *name);
+        assert!(models.iter().all(known), "unknown model in {models:?}");
     }
 }
 
@@ -153,6 +162,44 @@ fn the_plan_travels_with_the_place() {
 fn whoever_finds_a_chunk_empty_stores() {
     must_pass("finder_stores");
     must_fail("first_arriver_stores", None, "wrong sum");
+}
+
+/// A member leaves its last operation and goes; whoever sees it gone must see what it left, or takes an operation that
+/// was complete for failed.
+mod gone {
+    use super::modelled::{Tally, report};
+    use super::{SyncPoint, UNKNOWN};
+    use earlybird_shm::model::Group;
+    use earlybird_shm::protocol::board::Board;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::time::Instant;
+
+    pub fn check() {
+        let (begun, counts) = (Instant::now(), Arc::new([const { AtomicUsize::new(0) }; 2]));
+        let counted = counts.clone();
+        loom::model::Builder::new().check(move || {
+            let group = Group::new(2, false);
+            let theirs = group.share();
+            let goes = loom::thread::spawn(move || {
+                theirs.board(1, None).left(1).store(1, SyncPoint::LeftRelease.order());
+                theirs.bury(1);
+            });
+            let board = group.board(0, None);
+            if board.is_gone(1) {
+                counted[1].fetch_add(1, Relaxed);
+                assert_eq!(board.left(1).load(SyncPoint::LeftAcquire.order()), 1, "{UNKNOWN}");
+            }
+            goes.join().unwrap();
+            counted[0].fetch_add(1, Relaxed);
+        });
+        let [executions, died] = [0, 1].map(|i| counts[i].load(Relaxed));
+        assert!(
+            died > 0 && died < executions,
+            "{died} of {executions} executions see it gone: the model shows nothing"
+        );
+        report("a member leaves and goes", None, &Tally { executions, died, failed: 0 }, begun);
+    }
 }
 
 /// Two designs that suggest themselves and are wrong, each beside the one that ships, in as few words as show it.

@@ -229,14 +229,6 @@ fn a_rank_is_dead_even_if_its_child_lives_on() {
 }
 
 #[test]
-fn the_first_poison_stays() {
-    let scratch = Scratch::new();
-    let (mut ranks, _) = met(&scratch, 2);
-    assert_eq!(ranks[1].ask("poison 7"), "first");
-    assert_eq!(ranks[0].ask("poison 8"), "7");
-}
-
-#[test]
 fn a_timeout_is_the_same_for_all_and_leaves_nothing() {
     let scratch = Scratch::new();
     let mut ranks = team(&scratch.meet(), "job", 3);

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::process::Command;
 
 use earlybird_shm::Error;
-use earlybird_shm::segment::{CONTROL_BYTES, MAX_RANKS, Segment};
+use earlybird_shm::segment::{CONTROL_BYTES, MAX_RANKS, POOL_BYTES, Segment};
 use rustix::process::Signal;
-use segment_support::{ARENA, Rank, Scratch, attach_all, options, serve_as_rank, team};
+use segment_support::{REGION, Rank, Scratch, attach_all, options, serve_as_rank, team};
 
 #[test]
 fn rank_process() {
@@ -61,8 +61,8 @@ fn numbers_that_cannot_be() {
         assert_eq!(Segment::attach(&options(&dir, "job", rank, size)).unwrap_err().code(), "EB_USAGE");
     }
     assert_eq!(Segment::attach(&options(&dir, "", 0, 1)).unwrap_err().code(), "EB_USAGE");
-    for arena_bytes in [0, usize::MAX, isize::MAX as usize] {
-        let wish = earlybird_shm::segment::AttachOptions { arena_bytes, ..options(&dir, "job", 0, 1) };
+    for region_bytes in [0, usize::MAX, isize::MAX as usize] {
+        let wish = earlybird_shm::segment::AttachOptions { region_bytes, ..options(&dir, "job", 0, 1) };
         assert_eq!(Segment::attach(&wish).unwrap_err().code(), "EB_USAGE");
     }
     assert_eq!(scratch.files(), Vec::<String>::new());
@@ -71,7 +71,7 @@ fn numbers_that_cannot_be() {
 #[test]
 fn an_address_space_that_is_too_small_is_said_and_leaves_nothing() {
     let scratch = Scratch::new();
-    let wish = earlybird_shm::segment::AttachOptions { arena_bytes: 1 << 60, ..options(&scratch.meet(), "job", 0, 1) };
+    let wish = earlybird_shm::segment::AttachOptions { region_bytes: 1 << 60, ..options(&scratch.meet(), "job", 0, 1) };
     let error = Segment::attach(&wish).unwrap_err();
     assert!(error.to_string().contains("EARLYBIRD_ARENA_MAX"), "{error}");
     assert_eq!(scratch.files(), Vec::<String>::new());
@@ -106,13 +106,13 @@ fn two_ranks_in_one_process() {
     // and the first thread's rank has not lost its place by it
     let mut second = Rank::spawn(&dir, "job", 1, 2);
     assert_eq!(second.ask("attach"), "ok");
-    let segment = other_thread.join().unwrap().unwrap();
+    let (segment, _region) = other_thread.join().unwrap().unwrap();
     assert!(segment.is_alive(0) && segment.is_alive(1));
     assert_eq!(second.ask("alive 0"), "true");
 }
 
 #[test]
-fn other_sizes_and_arenas() {
+fn other_sizes_and_regions() {
     let scratch = Scratch::new();
     let dir = scratch.meet();
     let mut first = Rank::spawn(&dir, "job", 0, 2);
@@ -121,9 +121,9 @@ fn other_sizes_and_arenas() {
     let answer = Rank::spawn(&dir, "job", 1, 3).ask("attach");
     assert!(answer.starts_with("EB_USAGE") && answer.contains("of 3 ranks") && answer.contains("of 2;"), "{answer}");
     let mut second = Rank::spawn(&dir, "job", 1, 2);
-    second.ask(&format!("arena {}", ARENA * 2));
+    second.ask(&format!("arena {}", REGION * 2));
     let answer = second.ask("attach");
-    assert!(answer.starts_with("EB_USAGE") && answer.contains("EARLYBIRD_ARENA_MAX"), "{answer}");
+    assert!(answer.starts_with("EB_USAGE") && answer.contains("the same build"), "{answer}");
     // a member that cannot join ends the others' wait
     let answer = first.answer();
     assert!(answer.starts_with(&format!("EB_PEER_DIED rank 1 (pid {}", second.pid())), "{answer}");
@@ -203,7 +203,7 @@ fn noise_in_the_control_segment_is_an_error_and_nothing_worse() {
         if round > 3 {
             // rank 1 free, rank 0 claimed: as far as the arena and the wait
             for (rank, state) in [(0, 1_u64), (1, 0)] {
-                let at = 512 + 128 * MAX_RANKS + 256 * rank + 24;
+                let at = 384 + 256 * rank + 24;
                 bytes[at..at + 8].copy_from_slice(&state.to_le_bytes());
             }
         }
@@ -341,7 +341,7 @@ fn a_memory_limit_of_the_control_group_is_respected() {
 
 #[test]
 fn a_file_size_limit_is_an_error_and_not_a_signal() {
-    for (limit, needed) in [(4096, CONTROL_BYTES), (CONTROL_BYTES, ARENA)] {
+    for (limit, needed) in [(4096, CONTROL_BYTES), (CONTROL_BYTES, POOL_BYTES + REGION)] {
         let scratch = Scratch::new();
         let mut rank = Rank::spawn(&scratch.meet(), "job", 0, 1);
         assert_eq!(rank.ask(&format!("file-limit {limit}")), "ok");
@@ -350,4 +350,12 @@ fn a_file_size_limit_is_an_error_and_not_a_signal() {
         assert!(answer.contains("ulimit -f"), "{answer}");
         assert_eq!(scratch.files(), Vec::<String>::new());
     }
+    // room for some regions is enough to begin with; who is free of the limit takes the arena as it is
+    let scratch = Scratch::new();
+    let mut ranks = team(&scratch.meet(), "job", 2);
+    assert_eq!(ranks[0].ask(&format!("file-limit {}", POOL_BYTES + 3 * REGION)), "ok");
+    ranks[0].tell("attach");
+    ranks[0].wait_claimed(0);
+    assert_eq!(ranks[1].ask("attach"), "ok");
+    assert_eq!(ranks[0].answer(), "ok");
 }

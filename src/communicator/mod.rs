@@ -3,6 +3,7 @@
 mod exchanges;
 mod reductions;
 mod root;
+mod split;
 
 pub use root::Root;
 
@@ -11,7 +12,7 @@ use crate::{Algorithm, Config, Error, FoldOrder, Identity};
 use earlybird_shm::{Collective, How, JoinOptions, NodeComm};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
-/// The processes of one job.
+/// The processes of one job, or some of them ([`Communicator::split`]).
 ///
 /// All ranks make the same calls in the same order. The handle may be shared between threads, but one call at a time:
 /// a second thread inside a call gets [`Error::Usage`]. Dropping the handle leaves the job; do it on every rank after
@@ -96,12 +97,12 @@ impl Communicator {
         })
     }
 
-    /// This process's number, from 0.
+    /// This process's number in this communicator, from 0.
     pub fn rank(&self) -> usize {
         self.node.rank()
     }
 
-    /// Ranks in the job.
+    /// Ranks in this communicator.
     pub fn size(&self) -> usize {
         self.node.size()
     }
@@ -111,7 +112,8 @@ impl Communicator {
         &self.identity
     }
 
-    /// CPUs that the ranks together may use. With more ranks than that, a waiting rank never spins.
+    /// CPUs that the ranks of the job together may use. With more ranks than that, a waiting rank never spins, in
+    /// whatever communicator: all ranks of a job run at the same time.
     pub fn allowed_cpus(&self) -> usize {
         self.node.allowed_cpus()
     }

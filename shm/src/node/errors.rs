@@ -7,6 +7,7 @@ use crate::protocol::board::{Board, SLOTS};
 use crate::protocol::call::{Collective, Signature};
 use crate::protocol::word::{self, Cause, PoisonWord};
 use crate::protocol::{Member, Stop};
+use crate::segment::Grant;
 use crate::sync::Ordering;
 use std::time::Duration;
 
@@ -18,14 +19,17 @@ impl NodeComm {
             return Error::Poisoned { cause: format!("unreadable poison word {:#x}", poison.0) };
         }
         let detail = |i: usize| board.details(poison.reporter())[i].load(Ordering::Relaxed);
-        let during = || match member.epoch() == poison.epoch() {
-            true => format!("{} {}", collective.name(), poison.epoch()),
-            false => format!("operation {}", poison.epoch()),
+        let during = || {
+            let operation = match member.epoch() == poison.epoch() {
+                true => collective.name(),
+                false => "operation",
+            };
+            format!("{operation} {}{}", poison.epoch(), self.whereabouts(member))
         };
         match poison.cause() {
             Cause::PeerDied => {
                 let rank = (detail(0) as usize).min(self.size - 1);
-                let peer = board.segment().peer(rank);
+                let peer = board.peer(rank);
                 Error::PeerDied { rank, pid: peer.pid, host: peer.host, during: during() }
             }
             Cause::Timeout => Error::Timeout {
@@ -57,6 +61,14 @@ impl NodeComm {
             Cause::Corrupt => Error::Poisoned {
                 cause: format!("rank {} found a damaged shared word in {}", poison.reporter(), during()),
             },
+        }
+    }
+
+    /// Which communicator it was, where it is not the one of the whole job.
+    fn whereabouts(&self, member: &Member<Mapped>) -> String {
+        match member.board.seats().loan {
+            Some((_, id)) if id != Grant::BASE => format!(" of sub-communicator {id} ({} ranks)", self.size),
+            _ => String::new(),
         }
     }
 

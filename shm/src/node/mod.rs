@@ -4,18 +4,20 @@ mod errors;
 mod exchanges;
 mod reductions;
 mod run;
+mod split;
 
 use crate::Error;
 use crate::config::{Algorithm, WaitPreset};
 use crate::layout::{Layout, Windows};
-use crate::mapped::Mapped;
+use crate::mapped::{Mapped, Seats};
 use crate::op::FoldOrder;
+use crate::protocol::board::Board;
 use crate::protocol::call::{Prepared, Signature};
 use crate::protocol::decide::Thresholds;
 use crate::protocol::{Member, Patience, Report};
-use crate::segment::{AttachOptions, Segment};
+use crate::segment::{AttachOptions, Budget, Grant, Segment};
 use std::path::PathBuf;
-use std::sync::{Mutex, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
 /// How to join the ranks of a node.
@@ -33,7 +35,8 @@ pub struct JoinOptions {
     pub wait: WaitPreset,
     /// Deadline of one wait; `None` waits for ever. Deaths are noticed all the same.
     pub timeout: Option<Duration>,
-    /// Most shared memory the group may use, bytes; rank 0's counts. `None` for the library's cap.
+    /// Most shared memory that the ranks may use, bytes, all communicators together; rank 0's counts. `None` for
+    /// [`Windows::default_budget_bytes`].
     pub arena_max_bytes: Option<u64>,
 }
 
@@ -58,6 +61,10 @@ pub struct NodeComm {
     cpus: usize,
     thresholds: Thresholds,
     windows: Windows,
+    seats: Seats,
+    budget_bytes: u64,
+    /// After `state`: the board lets go of its region before the segment is left.
+    segment: Arc<Segment>,
 }
 
 #[derive(Debug)]
@@ -74,6 +81,8 @@ const POLICY_WINDOW_ACCUMULATOR: usize = 1;
 const POLICY_WINDOW_DEPOSIT: usize = 2;
 const POLICY_FLAT_BYTES: usize = 3;
 const POLICY_LEADER_BYTES: usize = 4;
+const POLICY_BUDGET: usize = 5;
+const POLICY_BASE: usize = 6;
 
 impl NodeComm {
     /// Joins and returns when all ranks have.
@@ -84,7 +93,11 @@ impl NodeComm {
     pub fn join(options: &JoinOptions) -> Result<NodeComm, Error> {
         let mut policy = [0u64; 32];
         // A cap that is too small is written as windows of zero, so that every rank refuses and none is left waiting.
-        if let Some(w) = Windows::within(options.arena_max_bytes, options.size.max(1)) {
+        let ranks = options.size.max(1);
+        let total = options.arena_max_bytes.unwrap_or_else(|| Windows::default_budget_bytes(ranks));
+        let base = Windows::base_bytes(total, ranks);
+        (policy[POLICY_BUDGET], policy[POLICY_BASE]) = (total, base);
+        if let Some(w) = Windows::within(base, ranks) {
             policy[POLICY_WINDOW_ACCUMULATOR] = w.accumulator as u64;
             policy[POLICY_WINDOW_DEPOSIT] = w.deposit as u64;
         }
@@ -92,12 +105,12 @@ impl NodeComm {
         policy[POLICY_VERSION] = 1;
         policy[POLICY_FLAT_BYTES] = thresholds.flat_bytes as u64;
         policy[POLICY_LEADER_BYTES] = thresholds.leader_bytes as u64;
-        let segment = Segment::attach(&AttachOptions {
+        let (segment, region) = Segment::attach(&AttachOptions {
             rank: options.rank,
             size: options.size,
             key: options.key.clone(),
             dir: options.dir.clone(),
-            arena_bytes: Layout::new(options.size).bytes(),
+            region_bytes: Layout::new(options.size).bytes(),
             policy,
             timeout: options.timeout,
         })?;
@@ -123,9 +136,23 @@ impl NodeComm {
             timeout_ns: options.timeout.map(|t| t.as_nanos() as u64),
             mean_wait_ns: 0,
         };
-        let member = Member::new(Mapped::new(segment)?, patience);
+        segment.set_budget(Budget { total: policy[POLICY_BUDGET], base: policy[POLICY_BASE] });
+        let seats = Seats { members: (0..size).collect(), me: rank, loan: (size > 1).then_some((0, Grant::BASE)) };
+        let member = Member::new(Mapped::new(segment, seats, region)?, patience);
+        Ok(NodeComm::seated(member, cpus, thresholds, windows, policy[POLICY_BASE]))
+    }
+
+    fn seated(
+        member: Member<Mapped>,
+        cpus: usize,
+        thresholds: Thresholds,
+        windows: Windows,
+        budget_bytes: u64,
+    ) -> NodeComm {
+        let (rank, size) = (member.board.rank(), member.board.ranks());
+        let (seats, segment) = (member.board.seats().clone(), member.board.segment().clone());
         let state = Mutex::new(State { member, prepared: None, last: None });
-        Ok(NodeComm { state, rank, size, cpus, thresholds, windows })
+        NodeComm { state, rank, size, cpus, thresholds, windows, seats, budget_bytes, segment }
     }
 
     /// This process's number, from 0.
@@ -141,6 +168,21 @@ impl NodeComm {
     /// CPUs that the ranks together may use; with fewer CPUs than ranks nobody spins.
     pub fn allowed_cpus(&self) -> usize {
         self.cpus
+    }
+
+    /// The ranks of the group in order, each by its number in the job.
+    pub fn members(&self) -> &[usize] {
+        &self.seats.members
+    }
+
+    /// Bytes of shared memory that the group may take at most; 0 for a group of one, which shares nothing.
+    pub fn budget_bytes(&self) -> u64 {
+        self.seats.loan.map_or(0, |_| self.budget_bytes)
+    }
+
+    /// Bytes of shared memory that all groups of the node take now.
+    pub fn shared_memory_bytes(&self) -> u64 {
+        self.segment.taken_bytes()
     }
 
     /// How `auto` chooses in this group, in words.

@@ -40,12 +40,17 @@ impl NodeComm {
     /// Carries out a call whose buffers have the lengths that it needs.
     #[inline]
     pub(super) fn carry_out(&self, wish: &Wish<'_>, buffers: &Buffers<'_>) -> Result<(), Error> {
-        let mut state = self.lock()?;
+        self.carry_out_in(&mut *self.lock()?, wish, buffers)
+    }
+
+    /// The same for a caller that holds the handle already.
+    #[inline]
+    pub(super) fn carry_out_in(&self, state: &mut State, wish: &Wish<'_>, buffers: &Buffers<'_>) -> Result<(), Error> {
         let asked = wish.signature(buffers.dtype());
         if state.prepared.is_none_or(|(last, _)| last != asked) {
             state.prepared = Some((asked, self.prepare(asked, wish, buffers.dtype())));
         }
-        let State { member, prepared: Some((_, prepared)), last } = &mut *state else { unreachable!("prepared above") };
+        let State { member, prepared: Some((_, prepared)), last } = state else { unreachable!("prepared above") };
         if self.size == 1 {
             buffers.copy();
             *last = Some(Report { epoch: 0, algorithm: Algorithm::Flat, place: None });

@@ -28,11 +28,15 @@ pub enum Collective {
     AllToAll = 8,
     /// Every rank gets its own part of the reduction of all contributions.
     ReduceScatter = 9,
+    /// The ranks form groups: words of all are summed.
+    Split = 32,
+    /// The ranks form a second group of the same members: as `Split`.
+    Duplicate = 33,
 }
 
 impl Collective {
     /// Every collective, in discriminant order.
-    pub const ALL: [Collective; 9] = [
+    pub const ALL: [Collective; 11] = [
         Collective::AllReduce,
         Collective::Barrier,
         Collective::Reduce,
@@ -42,6 +46,8 @@ impl Collective {
         Collective::Scatter,
         Collective::AllToAll,
         Collective::ReduceScatter,
+        Collective::Split,
+        Collective::Duplicate,
     ];
 
     /// Name as printed in errors and reports (`allreduce`).
@@ -56,6 +62,8 @@ impl Collective {
             Collective::Scatter => "scatter",
             Collective::AllToAll => "alltoall",
             Collective::ReduceScatter => "reduce-scatter",
+            Collective::Split => "split",
+            Collective::Duplicate => "duplicate",
         }
     }
 
@@ -145,6 +153,9 @@ impl Signature {
         let order = name([Some("arrival"), Some("rank")].get(b[3] as usize).copied().flatten(), b[3]);
         let algorithm = Algorithm::ALL.iter().find(|a| **a as u8 == b[4]).map(|a| a.to_string());
         let algorithm = format!("algorithm {}", name(algorithm.as_deref(), b[4]));
+        if matches!(known, Some(Collective::Split | Collective::Duplicate)) {
+            return collective;
+        }
         if known == Some(Collective::Barrier) {
             return format!("{collective}, {order} order, {algorithm}");
         }
@@ -201,7 +212,10 @@ impl Prepared {
         let (kernels, fold_few) = (kernels::kernels(dtype, op), kernels::fold_few(dtype, op));
         let collective = Collective::from_code(signature.kind as u8).expect("a signature names its collective");
         let lane = match (algorithm, collective) {
-            (Algorithm::Flat, Collective::AllReduce | Collective::Barrier) => Lane::Flat,
+            (
+                Algorithm::Flat,
+                Collective::AllReduce | Collective::Barrier | Collective::Split | Collective::Duplicate,
+            ) => Lane::Flat,
             (Algorithm::Flat, _) => Lane::Exchange,
             _ => Lane::Ticketed,
         };

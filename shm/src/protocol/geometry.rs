@@ -63,7 +63,9 @@ impl<'a> Exchange<'a> {
             Collective::AllToAll => (Who::All, Who::All, true, false),
             Collective::ReduceScatter => (Who::All, Who::All, true, true),
             Collective::Reduce => (Who::All, Who::Only(root), false, true),
-            Collective::AllReduce | Collective::Barrier => (Who::All, Who::All, false, true),
+            Collective::AllReduce | Collective::Barrier | Collective::Split | Collective::Duplicate => {
+                (Who::All, Who::All, false, true)
+            }
         };
         Exchange { ranks, depositors, readers, parts, folds, lens }
     }

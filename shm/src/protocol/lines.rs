@@ -1,6 +1,6 @@
 //! The lines ranks share: who writes each, and where each lies. 128 bytes apart, so that no two writers meet.
 
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64, SyncPoint};
 
 /// Payload bytes that fit beside the mark in a rank's own line.
 pub const INLINE_BYTES: usize = 104;
@@ -45,6 +45,32 @@ pub struct RankLine {
     _reserved: [u64; 12],
 }
 
+/// What a member of a group tells the others apart from any operation. Writer: that member.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct MemberLines {
+    /// "Every operation up to this one is left"; alone on its line, since every operation writes it.
+    pub left: WordLine,
+    /// What the member says about an error that it reported.
+    pub details: [AtomicU64; DETAILS],
+    /// 1 once the member has let go of its handle.
+    pub gone: AtomicU64,
+    #[cfg(not(earlybird_loom))]
+    _reserved: [u64; 7],
+}
+
+impl MemberLines {
+    /// The member takes part in nothing any more; stored after the last operation it left.
+    pub fn go(&self) {
+        self.gone.store(1, SyncPoint::GoneRelease.order());
+    }
+
+    /// Whether the member has gone. Whoever learns of it also learns what the member had left.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(SyncPoint::GoneAcquire.order()) != 0
+    }
+}
+
 /// A multi-writer word alone on its line.
 #[repr(C, align(128))]
 #[derive(Debug)]
@@ -61,6 +87,8 @@ pub struct RankSet(pub [AtomicU64; SET_WORDS]);
 #[cfg(not(earlybird_loom))]
 const _: () = {
     assert!(size_of::<EventLine>() == 128);
+    assert!(size_of::<MemberLines>() == 256);
+    assert!(core::mem::offset_of!(MemberLines, details) == 128);
     assert!(size_of::<RankLine>() == 256);
     assert!(core::mem::offset_of!(RankLine, payload) == 24);
     assert!(core::mem::offset_of!(RankLine, deposited) == 128);
@@ -75,6 +103,15 @@ mod modelled {
     impl Default for EventLine {
         fn default() -> Self {
             EventLine { event: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
+        }
+    }
+    impl Default for MemberLines {
+        fn default() -> Self {
+            MemberLines {
+                left: WordLine::default(),
+                details: std::array::from_fn(|_| AtomicU64::promised(0)),
+                gone: AtomicU64::new(0),
+            }
         }
     }
     impl Default for RankLine {

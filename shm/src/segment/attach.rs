@@ -10,16 +10,19 @@
 //! which is kept until step 3 is over: at any time a rank that is not dead holds one of the two locks.
 
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
+use super::arena::{self, Arena};
 use super::control::{ATTACHED, CLAIMED, CONTROL_BYTES, FREE, Failure, LAYOUT_VERSION, MAGIC, MAX_RANKS};
+use super::control_map::ControlMap;
 use super::handover::{self, Door, Guest};
-use super::map::{Arena, ControlMap};
 use super::meeting::{self, Found, Meeting, Token};
 use super::patience::Patience;
+use super::pool::{MAX_REGIONS, POOL_BYTES};
 use super::process::{self, Identity};
-use super::{AttachOptions, roll};
+use super::{AttachOptions, Region, roll};
 use crate::Error;
 
 /// How often a waiting rank looks whether the others are alive. A scan is one system call per rank.
@@ -27,17 +30,21 @@ const ROLL_CALL_EVERY: Duration = Duration::from_millis(200);
 
 pub(super) struct Attached {
     pub control: ControlMap,
-    pub arena: Arena,
+    pub arena: Arc<Arena>,
+    /// The table of regions.
+    pub table: Region,
+    /// The region of the whole group.
+    pub base: Region,
     pub me: Identity,
 }
 
 pub(super) fn attach(options: &AttachOptions) -> Result<Attached, Error> {
-    let arena_bytes = check(options)?;
+    let region_bytes = check(options)?;
     let me = Identity::own();
     let mut patience = Patience::new(options.timeout);
     loop {
         let meeting = Meeting::enter(options.dir.as_deref(), &options.key, &mut patience)?;
-        let mut joining = Joining { options, arena_bytes, me, meeting, claimed: false };
+        let mut joining = Joining { options, region_bytes, me, meeting, claimed: false };
         match joining.join(&mut patience) {
             Ok(Some(attached)) => {
                 if attached.control.header.creator.load(Relaxed) == options.rank as u64 {
@@ -55,9 +62,9 @@ pub(super) fn attach(options: &AttachOptions) -> Result<Attached, Error> {
     }
 }
 
-/// Refuses what cannot work and returns the bytes of the arena in whole pages.
+/// Refuses what cannot work and returns the bytes of a region in whole pages.
 fn check(options: &AttachOptions) -> Result<usize, Error> {
-    let AttachOptions { rank, size, key, arena_bytes, .. } = options;
+    let AttachOptions { rank, size, key, region_bytes, .. } = options;
     if !(1..=MAX_RANKS).contains(size) {
         return Err(Error::usage(format!("{size} ranks on one node were asked for; 1 to {MAX_RANKS} are possible")));
     }
@@ -69,22 +76,22 @@ fn check(options: &AttachOptions) -> Result<usize, Error> {
             "the key of the group is empty; give all ranks of a job the same name (EARLYBIRD_JOB)",
         ));
     }
-    if *arena_bytes == 0 {
+    if *region_bytes == 0 {
         return Err(Error::usage("an arena of 0 bytes was asked for; set EARLYBIRD_ARENA_MAX to at least one page"));
     }
-    arena_bytes
+    region_bytes
         .checked_next_multiple_of(rustix::param::page_size())
-        .filter(|bytes| *bytes <= isize::MAX as usize)
+        .filter(|bytes| *bytes <= isize::MAX as usize / MAX_REGIONS)
         .ok_or_else(|| {
             Error::usage(format!(
-                "an arena of {arena_bytes} bytes is beyond the address space; lower EARLYBIRD_ARENA_MAX"
+                "an arena with regions of {region_bytes} bytes is beyond the address space; lower EARLYBIRD_ARENA_MAX"
             ))
         })
 }
 
 struct Joining<'a> {
     options: &'a AttachOptions,
-    arena_bytes: usize,
+    region_bytes: usize,
     me: Identity,
     meeting: Meeting,
     claimed: bool,
@@ -115,7 +122,7 @@ impl Joining<'_> {
         };
         self.meeting.unlock();
         match self.attach_and_wait(token, &control, created, patience) {
-            Ok(arena) => Ok(Some(Attached { control, arena, me: self.me })),
+            Ok((arena, table, base)) => Ok(Some(Attached { control, arena, table, base, me: self.me })),
             Err(error) => {
                 // whatever it was, nobody need wait for this rank
                 if !control.is_complete(self.options.size) {
@@ -129,7 +136,8 @@ impl Joining<'_> {
     fn create(&mut self) -> Result<(Token, ControlMap, Arena, Option<Door>), Error> {
         let token = self.meeting.found_group()?;
         let control = ControlMap::create(&token.control_name())?;
-        let arena = Arena::create(self.arena_bytes)?;
+        let regions = self.affordable_regions();
+        let arena = Arena::create(self.arena_bytes(regions))?;
         let (dir, path) = self.meeting.dir();
         // without a socket (some file systems have none) the others go through /proc
         let door = Door::open(dir, path, &token.door_name()).ok();
@@ -137,12 +145,24 @@ impl Joining<'_> {
         header.layout_version.store(LAYOUT_VERSION, Relaxed);
         header.control_bytes.store(CONTROL_BYTES as u64, Relaxed);
         header.size.store(self.options.size as u64, Relaxed);
-        header.arena_bytes.store(self.arena_bytes as u64, Relaxed);
+        header.region_bytes.store(self.region_bytes as u64, Relaxed);
+        header.regions.store(regions as u64, Relaxed);
         header.creator.store(self.options.rank as u64, Relaxed);
         header.arena_fd.store(arena.fd().as_raw_fd() as u64, Relaxed);
         self.claim(&control)?;
         header.magic.store(MAGIC, Release);
         Ok((token, control, arena, door))
+    }
+
+    /// Regions that `ulimit -f` leaves room for; at least one is asked for in any case.
+    fn affordable_regions(&self) -> usize {
+        let limit = arena::file_limit().map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        (limit.saturating_sub(POOL_BYTES) / self.region_bytes).clamp(1, MAX_REGIONS)
+    }
+
+    /// `check` keeps the largest arena within the address range.
+    fn arena_bytes(&self, regions: usize) -> usize {
+        POOL_BYTES + regions * self.region_bytes
     }
 
     fn open(&self, token: Token) -> Result<ControlMap, Error> {
@@ -191,15 +211,15 @@ impl Joining<'_> {
             )));
         }
         self.call_roll(control)?;
-        let their_arena = control.header.arena_bytes.load(Relaxed);
-        if their_arena != self.arena_bytes as u64 {
+        let theirs = control.header.region_bytes.load(Relaxed);
+        if theirs != self.region_bytes as u64 {
             // this rank will not come: the others need not wait for it
             control.entries[rank].pid.store(u64::from(self.me.pid), Relaxed);
             control.fail(Failure::Lost(rank));
             return Err(Error::usage(format!(
-                "rank {rank} asks for an arena of {} bytes, the ranks already here have one of {their_arena}; \
-                 EARLYBIRD_ARENA_MAX must be the same on all ranks",
-                self.arena_bytes
+                "rank {rank} asks for regions of {} bytes, the ranks already here have regions of {theirs}; \
+                 all ranks must run the same build of earlybird",
+                self.region_bytes
             )));
         }
         self.claim(control)
@@ -233,7 +253,7 @@ impl Joining<'_> {
         control: &ControlMap,
         created: Option<(Arena, Option<Door>)>,
         patience: &mut Patience,
-    ) -> Result<Arena, Error> {
+    ) -> Result<(Arc<Arena>, Region, Region), Error> {
         let (rank, size) = (self.options.rank, self.options.size);
         let (arena, mut door, guest) = match created {
             Some((arena, door)) => (arena, door, None),
@@ -242,6 +262,9 @@ impl Joining<'_> {
                 (arena, None, guest)
             }
         };
+        let arena = Arc::new(arena);
+        let table = Region::of(&arena, 0, POOL_BYTES)?;
+        let base = Region::of(&arena, POOL_BYTES, self.region_bytes)?;
         if !roll::try_take(&arena.fd(), rank)? {
             return Err(Error::usage(format!("rank {rank} of this group is already taken by another process")));
         }
@@ -269,7 +292,7 @@ impl Joining<'_> {
             }
         }
         self.meeting.finish(token, patience)?;
-        Ok(arena)
+        Ok((arena, table, base))
     }
 
     fn receive(
@@ -279,6 +302,13 @@ impl Joining<'_> {
         patience: &mut Patience,
     ) -> Result<(Arena, Option<Guest>), Error> {
         let (dir, path) = self.meeting.dir();
+        let regions = control.header.regions.load(Relaxed);
+        if !(1..=MAX_REGIONS as u64).contains(&regions) {
+            return Err(Error::usage(format!(
+                "the arena is announced with {regions} regions; 1 to {MAX_REGIONS} can be"
+            )));
+        }
+        let arena_bytes = self.arena_bytes(regions as usize);
         let by_socket = Guest::knock(dir, path, &token.door_name()).and_then(|guest| {
             let mut called = Instant::now();
             loop {
@@ -291,7 +321,7 @@ impl Joining<'_> {
             }
         });
         let socket_error = match by_socket {
-            Ok(Ok((file, guest))) => return Ok((Arena::adopt(file, self.arena_bytes)?, Some(guest))),
+            Ok(Ok((file, guest))) => return Ok((Arena::adopt(file, arena_bytes)?, Some(guest))),
             Ok(Err(error)) => return Err(error),
             Err(error) => error,
         };
@@ -300,7 +330,7 @@ impl Joining<'_> {
         let creator = control.header.creator.load(Relaxed) as usize;
         let pid = control.entries.get(creator).map_or(0, |entry| entry.pid.load(Relaxed) as u32);
         match handover::through_proc(pid, control.header.arena_fd.load(Relaxed)) {
-            Ok(file) => Ok((Arena::adopt(file, self.arena_bytes)?, None)),
+            Ok(file) => Ok((Arena::adopt(file, arena_bytes)?, None)),
             Err(proc_error) => Err(Error::system(
                 format!(
                     "receiving the arena from rank {creator} (process {pid}); over the socket: {socket_error}; through /proc"

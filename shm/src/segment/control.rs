@@ -1,4 +1,4 @@
-//! The layout of the control segment: who is here, who has left, what went wrong. Payload lives in the arena.
+//! The layout of the control segment: who is here, and what all agree on. Everything else lives in the arena.
 //!
 //! Everything is an atomic word in a `repr(C)` structure of fixed size, so a mapping of the right length can be read
 //! whatever a peer wrote into it: no offset, length or enumeration from shared memory is followed unchecked.
@@ -10,7 +10,6 @@
 //! 4. `bell` counts changes of states; it carries no information, only wakes those who wait at attach.
 
 use core::mem::{offset_of, size_of};
-use core::ops::Deref;
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire},
@@ -19,12 +18,9 @@ use core::sync::atomic::{
 /// Largest number of ranks on one node.
 pub const MAX_RANKS: usize = 1023;
 
-/// Words of detail that each rank may leave for the others, for example about the error it found.
-pub const DETAIL_WORDS: usize = 8;
-
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"earlybrd");
 /// Raised whenever the meaning or place of any word changes.
-pub(crate) const LAYOUT_VERSION: u64 = 1;
+pub(crate) const LAYOUT_VERSION: u64 = 2;
 
 pub(crate) const FREE: u64 = 0;
 /// The rank's process is known and holds its lock on the rendezvous file.
@@ -65,31 +61,23 @@ impl Failure {
     }
 }
 
-/// One word on a cache line pair of its own: a writer disturbs nobody, the adjacent-line prefetcher included.
-#[repr(C, align(128))]
-#[derive(Debug, Default)]
-pub struct Line(AtomicU64);
-
-impl Deref for Line {
-    type Target = AtomicU64;
-    fn deref(&self) -> &AtomicU64 {
-        &self.0
-    }
-}
-
 #[repr(C, align(128))]
 pub(crate) struct Header {
     pub magic: AtomicU64,
     pub layout_version: AtomicU64,
     pub control_bytes: AtomicU64,
     pub size: AtomicU64,
-    pub arena_bytes: AtomicU64,
+    pub region_bytes: AtomicU64,
     /// Rank that created the segment and hands out the arena.
     pub creator: AtomicU64,
     /// Descriptor number of the arena in the creator, for peers that cannot reach its socket.
     pub arena_fd: AtomicU64,
     /// Why the group cannot come together ([`Failure`]), 0 while it can. Written once, by compare-and-swap from 0.
     pub failure: AtomicU64,
+    /// Regions that the arena has room for: as many as the creator's `ulimit -f` allows.
+    pub regions: AtomicU64,
+    /// 1 once the table of regions is in use: a job that never splits does without.
+    pub pooled: AtomicU64,
     /// 1 once a rank has warned about late ranks, so that only one does.
     pub warned: AtomicU64,
     pub bell: AtomicU32,
@@ -104,8 +92,7 @@ pub(crate) struct Entry {
     /// Start time of the process in clock ticks since boot (field 22 of /proc/pid/stat).
     pub start_ticks: AtomicU64,
     pub state: AtomicU64,
-    pub detail: [AtomicU64; DETAIL_WORDS],
-    _unused: [AtomicU64; 4],
+    _unused: [AtomicU64; 12],
     /// CPUs this rank may run on, bit n of word n / 64.
     pub affinity: [AtomicU64; 16],
 }
@@ -115,10 +102,6 @@ pub(crate) struct Entry {
 pub struct Control {
     pub(crate) header: Header,
     pub(crate) policy: [AtomicU64; 32],
-    /// The group's first error, 0 while there is none. Written once, by compare-and-swap from 0.
-    pub poison: Line,
-    /// Per rank: every operation up to this number is over for the rank. Only the rank itself writes it.
-    pub left: [Line; MAX_RANKS],
     pub(crate) entries: [Entry; MAX_RANKS],
 }
 
@@ -126,24 +109,16 @@ pub struct Control {
 pub const CONTROL_BYTES: usize = size_of::<Control>();
 
 const _: () = {
-    assert!(size_of::<Line>() == 128);
     assert!(size_of::<Header>() == 128);
     assert!(size_of::<Entry>() == 256);
     assert!(offset_of!(Entry, affinity) == 128);
     assert!(offset_of!(Control, header) == 0);
     assert!(offset_of!(Control, policy) == 128);
-    assert!(offset_of!(Control, poison) == 384);
-    assert!(offset_of!(Control, left) == 512);
-    assert!(offset_of!(Control, entries) == 512 + 128 * MAX_RANKS);
-    assert!(CONTROL_BYTES == 512 + 384 * MAX_RANKS);
+    assert!(offset_of!(Control, entries) == 384);
+    assert!(CONTROL_BYTES == 384 + 256 * MAX_RANKS);
 };
 
 impl Control {
-    /// The words rank `rank` leaves for the others; `None` for a rank beyond [`MAX_RANKS`].
-    pub fn detail(&self, rank: usize) -> Option<&[AtomicU64; DETAIL_WORDS]> {
-        self.entries.get(rank).map(|entry| &entry.detail)
-    }
-
     pub(crate) fn state(&self, rank: usize) -> u64 {
         self.entries.get(rank).map_or(FREE, |entry| entry.state.load(Acquire))
     }

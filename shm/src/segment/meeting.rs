@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::control::MAX_RANKS;
-use super::map::no_space;
+use super::control_map::no_space;
 use super::patience::Patience;
 use super::roll;
 use crate::Error;

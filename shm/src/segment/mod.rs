@@ -1,29 +1,38 @@
 //! How the processes of one node meet, share memory and see each other die.
 //!
-//! [`Segment::attach`] brings the ranks of one group together. What they share afterwards are a small control segment
-//! ([`Control`]: errors, progress) and one arena, a large address range of which only reserved parts take memory.
+//! [`Segment::attach`] brings the ranks of a job together. What they share afterwards are a small control segment
+//! ([`Control`]: who is here) and one arena, a large sparse file of regions: the first belongs to all ranks, the others
+//! are lent to groups of them ([`Segment::lend`]).
 //! `docs/segment.md` tells the life cycle and what is left where when somebody is killed.
 
+mod arena;
 mod attach;
 mod control;
+mod control_map;
 mod handover;
 mod limits;
-mod map;
 mod meeting;
 mod patience;
+mod pool;
 mod process;
+mod region;
 mod roll;
+mod table;
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
 
-pub use control::{CONTROL_BYTES, Control, DETAIL_WORDS, Line, MAX_RANKS};
+pub use control::{CONTROL_BYTES, Control, MAX_RANKS};
 pub use meeting::sweep;
+use pool::Pool;
+pub use pool::{Budget, Claim, Grant, MAX_REGIONS, Origin, POOL_BYTES};
+pub use region::Region;
 
 use crate::Error;
-use map::{Arena, ControlMap};
+use arena::Arena;
+use control_map::ControlMap;
 use roll::ForkFlag;
 
 /// What a process says to join a group.
@@ -38,8 +47,9 @@ pub struct AttachOptions {
     /// Where to meet (`EARLYBIRD_DIR`); `/dev/shm/earlybird-<uid>` if not given. Mode 0700, created if absent. The
     /// default directory is removed when it is empty, a given one is left.
     pub dir: Option<PathBuf>,
-    /// Bytes of address range for payload, rounded up to whole pages; equal on all ranks. Takes no memory until reserved.
-    pub arena_bytes: usize,
+    /// Bytes of address range of each region, rounded up to whole pages; equal on all ranks. Takes no memory until
+    /// reserved. The arena holds [`MAX_REGIONS`] of them.
+    pub region_bytes: usize,
     /// Settings that must be equal on all ranks; those of rank 0 are everybody's.
     pub policy: [u64; 32],
     /// How long to wait for the others; `None` for ever (a death ends the wait in any case).
@@ -92,23 +102,26 @@ pub struct Segment {
     me: process::Identity,
     fork: ForkFlag,
     control: ControlMap,
-    arena: Arena,
+    arena: Arc<Arena>,
+    pool: Pool,
 }
 
 impl Segment {
-    /// Joins the group and returns when all its ranks have. Nothing is left in the file system then.
+    /// Joins the group and returns when all its ranks have, with the region that all of them share. Nothing is left in
+    /// the file system then.
     ///
     /// # Errors
     /// [`Error::Usage`] for options that cannot be or disagree with the others', [`Error::PeerDied`] when a rank dies or
     /// gives up meanwhile, [`Error::Timeout`] when one was set, [`Error::NoSpace`] when /dev/shm is full,
     /// [`Error::Unsupported`] and [`Error::System`] when the system refuses. The group cannot be completed then; the
     /// same key can be used again as soon as all have returned.
-    pub fn attach(options: &AttachOptions) -> Result<Segment, Error> {
+    pub fn attach(options: &AttachOptions) -> Result<(Arc<Segment>, Region), Error> {
         let fork = ForkFlag::new()?;
-        let attach::Attached { control, arena, me } = attach::attach(options)?;
+        let attach::Attached { control, arena, table, base, me } = attach::attach(options)?;
         let policy = core::array::from_fn(|i| control.policy[i].load(Relaxed));
         let allowed_cpus = allowed_cpus(&control, options.size);
-        Ok(Segment {
+        let pool = Pool::new(table, control.header.regions.load(Relaxed) as usize, base.len());
+        let segment = Segment {
             rank: options.rank,
             size: options.size,
             policy,
@@ -118,7 +131,9 @@ impl Segment {
             fork,
             control,
             arena,
-        })
+            pool,
+        };
+        Ok((Arc::new(segment), base))
     }
 
     /// This process's number on the node.
@@ -141,36 +156,9 @@ impl Segment {
         &self.control
     }
 
-    /// Start of the arena, page-aligned, [`Segment::arena_len`] bytes, mapped until the segment is dropped.
-    ///
-    /// Other processes write to it at any time: access it through atomics, or under a protocol that excludes races.
-    /// Touching a part that was not [reserved](Segment::reserve) takes memory too, but without being refused in time.
-    pub fn arena(&self) -> *mut u8 {
-        self.arena.as_ptr()
-    }
-
-    /// Bytes of the arena's address range.
-    pub fn arena_len(&self) -> usize {
-        self.arena.len()
-    }
-
-    /// Reserves memory for a byte range of the arena, in whole pages. What this process reserved before costs nothing.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`] when the node or a control group has not enough memory left; [`Error::Usage`] for a range
-    /// outside the arena.
-    pub fn reserve(&self, bytes: Range<usize>) -> Result<(), Error> {
-        self.arena.reserve(bytes)
-    }
-
-    /// Makes the pages of a byte range present and writable, so that no page fault comes later. Contents stay.
-    pub fn populate_write(&self, bytes: Range<usize>) -> Result<(), Error> {
-        self.arena.populate(bytes, true)
-    }
-
-    /// Makes the pages of a byte range present for reading. Parts nobody reserved take memory as well.
-    pub fn populate_read(&self, bytes: Range<usize>) -> Result<(), Error> {
-        self.arena.populate(bytes, false)
+    /// Bytes of memory that the arena takes now, on all ranks together.
+    pub fn taken_bytes(&self) -> u64 {
+        self.arena.taken_bytes()
     }
 
     /// Who rank `rank` is.

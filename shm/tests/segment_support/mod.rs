@@ -7,16 +7,17 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use earlybird_shm::segment::{AttachOptions, Segment};
+use earlybird_shm::segment::{AttachOptions, Budget, Grant, Origin, Region, Segment, Wish};
 use rustix::process::{Pid, Signal, kill_process};
 
 const ROLE: &str = "EARLYBIRD_TEST_RANK";
 const WATCHDOG: Duration = Duration::from_secs(60);
-pub const ARENA: usize = 1 << 20;
+pub const REGION: usize = 1 << 20;
 
 /// A directory of one test that goes away with it.
 pub struct Scratch(pub PathBuf);
@@ -63,7 +64,7 @@ pub fn options(dir: &Path, key: &str, rank: usize, size: usize) -> AttachOptions
         size,
         key: key.into(),
         dir: Some(dir.into()),
-        arena_bytes: ARENA,
+        region_bytes: REGION,
         policy: core::array::from_fn(|i| rank.wrapping_mul(100).wrapping_add(i) as u64),
         timeout: None,
     }
@@ -200,6 +201,9 @@ pub fn attach_all(ranks: &mut [Rank]) {
     }
 }
 
+/// A rank's segment and the region that all ranks share.
+type Joined = (Arc<Segment>, Region);
+
 /// What every test binary's `rank_process` runs: nothing, unless it was started as a rank.
 pub fn serve_as_rank() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -207,7 +211,7 @@ pub fn serve_as_rank() {
     let mut word = || words.next().unwrap();
     let (key, rank, size) = (word(), word().parse().unwrap(), word().parse().unwrap());
     let mut options = options(Path::new(word()), key, rank, size);
-    let mut segment: Option<Segment> = None;
+    let mut segment: Option<Joined> = None;
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
         let words: Vec<&str> = line.split(' ').collect();
@@ -219,7 +223,7 @@ pub fn serve_as_rank() {
     }
 }
 
-fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Segment>) -> String {
+fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Joined>) -> String {
     let number = |at: usize| words[at].parse::<usize>().unwrap();
     let outcome = |result: Result<(), earlybird_shm::Error>| match result {
         Ok(()) => "ok".to_owned(),
@@ -228,7 +232,7 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Segmen
     match words[0] {
         "attach" => outcome(Segment::attach(options).map(|joined| *segment = Some(joined))),
         "arena" => {
-            options.arena_bytes = number(1);
+            options.region_bytes = number(1);
             "ok".into()
         }
         "default-dir" => {
@@ -266,27 +270,43 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Segmen
             format!("exec failed: {error}")
         }
         other => {
-            let segment = segment.as_ref().expect("attached");
+            let (segment, region) = segment.as_ref().expect("attached");
             match other {
                 "write" => {
-                    arena_word(segment, number(1)).store(number(2) as u64, Ordering::Release);
+                    region.word(number(1)).store(number(2) as u64, Ordering::Release);
                     "ok".into()
                 }
-                "read" => arena_word(segment, number(1)).load(Ordering::Acquire).to_string(),
+                "read" => region.word(number(1)).load(Ordering::Acquire).to_string(),
                 "policy" => format!("{:?}", &segment.policy()[..2]),
                 "alive" => segment.is_alive(number(1)).to_string(),
                 "left" => segment.has_left(number(1)).to_string(),
                 "state" => format!("{:?}", segment.state(number(1))),
                 "peer" => segment.peer(number(1)).pid.to_string(),
                 "cpus" => segment.allowed_cpus().to_string(),
-                "reserve" => outcome(segment.reserve(number(1)..number(2))),
-                "poison" => {
-                    let poison = &segment.control().poison;
-                    match poison.compare_exchange(0, number(1) as u64, Ordering::AcqRel, Ordering::Acquire) {
-                        Ok(_) => "first".into(),
-                        Err(earlier) => earlier.to_string(),
-                    }
+                "reserve" => outcome(region.reserve(number(1)..number(2))),
+                "taken" => segment.taken_bytes().to_string(),
+                "budget" => {
+                    segment.set_budget(Budget { total: number(1) as u64, base: number(2) as u64 });
+                    "ok".into()
                 }
+                "lend" => lend(segment, number(1) as u64, &words[2..]),
+                "let-go" => {
+                    segment.let_go(number(1), number(2) as u64);
+                    "ok".into()
+                }
+                "abandon" => {
+                    segment.abandon(ORIGIN);
+                    "ok".into()
+                }
+                "write-region" | "read-region" => match segment.region(number(1), REGION) {
+                    Ok(lent) if other == "read-region" => lent.word(number(2)).load(Ordering::Relaxed).to_string(),
+                    Ok(lent) => {
+                        lent.word(number(2)).store(number(3) as u64, Ordering::Relaxed);
+                        "ok".into()
+                    }
+                    Err(error) => error.code().into(),
+                },
+                "lock-pool" => lock_pool(),
                 "fork" => fork(segment),
                 "fork-stay" => fork_and_stay(),
                 "alive-ns" => {
@@ -300,10 +320,41 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Segmen
     }
 }
 
-fn arena_word(segment: &Segment, index: usize) -> &AtomicU64 {
-    assert!((index + 1) * 8 <= segment.arena_len());
-    // SAFETY: inside the mapping, aligned, atomic, and the segment outlives the reference.
-    unsafe { AtomicU64::from_ptr(segment.arena().add(index * 8).cast()) }
+/// Where all loans of these tests come from.
+const ORIGIN: Origin = Origin { parent: Grant::BASE, serial: 7 };
+
+/// `least` bytes or more for each group, given as `0,1,5`; waits for the lock up to 300 ms.
+fn lend(segment: &Segment, least: u64, groups: &[&str]) -> String {
+    let wish = |group: &&str| Wish {
+        members: group.split(',').map(|rank| rank.parse().unwrap()).collect(),
+        lines: 8192,
+        least,
+        most: REGION as u64,
+    };
+    let wishes: Vec<Wish> = groups.iter().map(wish).collect();
+    match segment.lend(&wishes, ORIGIN, Some(Duration::from_millis(300)), || true) {
+        Ok(grants) => {
+            let grants = grants.expect("healthy");
+            let words: Vec<String> = grants.iter().map(|g| format!("{}:{}:{}", g.slot, g.id, g.bytes)).collect();
+            words.join(" ")
+        }
+        Err(error) => format!("{} {error}", error.code()),
+    }
+}
+
+/// Takes the lock on the table of regions for this process, as a rank has it that is stopped while it lends.
+fn lock_pool() -> String {
+    let arena = std::fs::read_dir("/proc/self/fd").unwrap().find_map(|entry| {
+        let path = entry.unwrap().path();
+        let target = std::fs::read_link(&path).ok()?;
+        target.to_str()?.contains("earlybird-arena").then(|| path.file_name()?.to_str()?.parse::<i32>().ok())?
+    });
+    // SAFETY: flock is a plain C structure of integers, for which all-zero is a value.
+    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
+    (lock.l_type, lock.l_start, lock.l_len) = (libc::F_WRLCK as libc::c_short, 4096, 1);
+    // SAFETY: the arena's descriptor is open while the segment lives; the call takes a lock and touches no memory else.
+    let taken = unsafe { libc::fcntl(arena.expect("an arena"), libc::F_SETLK, &mut lock) };
+    if taken == 0 { "ok".into() } else { std::io::Error::last_os_error().to_string() }
 }
 
 /// Leaves a child that lives, with all inherited descriptors, until the test closes the command pipe.

@@ -1,0 +1,294 @@
+//! Splitting a group: new groups of its members, each with a region and a part of the budget of its own.
+//!
+//! All members exchange what they want, rank 0 borrows the regions for all the new groups at once, everybody takes
+//! its seat, and all agree that everybody has one: a split succeeds on all members or fails with one error on all, and
+//! then nothing is lent and the group goes on. The exchanges are ordinary operations of the group, so a different call,
+//! a death and a deadline end a split as they end any call.
+
+use super::run::Wish;
+use super::{How, NodeComm, State};
+use crate::Error;
+use crate::layout::{Layout, Windows};
+use crate::mapped::{Mapped, Seats};
+use crate::op::Op;
+use crate::protocol::Member;
+use crate::protocol::board::Board;
+use crate::protocol::call::Collective;
+use crate::protocol::decide::Thresholds;
+use crate::protocol::geometry::Lens;
+use crate::protocol::payload::Buffers;
+use crate::segment::{Claim, Grant, Origin, Region};
+use crate::sync::SyncPoint;
+use std::time::Duration;
+
+/// Words of an error on its way to the others: kind, two numbers, text.
+const ERROR_WORDS: usize = 48;
+
+/// A place in a new group, and what the group may use.
+struct Seated {
+    member: Member<Mapped>,
+    windows: Windows,
+    bytes: u64,
+}
+
+impl NodeComm {
+    /// Forms groups of the ranks that give the same color, ordered by key, then by rank; a rank without a color gets
+    /// `None`. Called by all ranks. `docs/segment.md` says what a group costs.
+    ///
+    /// Ranks of different groups call independently of each other, and a group lives on when this handle is dropped.
+    /// Dropping a new handle tells that group's other ranks, which get [`Error::PeerDied`] if they still call.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] on all ranks when the budget or the memory for the new groups is used up; this group goes on.
+    /// The group's one error otherwise.
+    pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<NodeComm>, Error> {
+        self.divide(Collective::Split, color, key)
+    }
+
+    /// A second group of the same ranks in the same order, which does not disturb this one.
+    ///
+    /// # Errors
+    /// As [`NodeComm::split`].
+    pub fn duplicate(&self) -> Result<NodeComm, Error> {
+        let group = self.divide(Collective::Duplicate, Some(0), self.rank as i64)?;
+        group.ok_or_else(|| Error::Poisoned { cause: "a duplicate without its own rank".into() })
+    }
+
+    fn divide(&self, what: Collective, color: Option<u32>, key: i64) -> Result<Option<NodeComm>, Error> {
+        let mut state = self.lock()?;
+        let last = state.last;
+        let result = self.divide_in(&mut state, what, color, key);
+        // what ran inside is none of the caller's operations
+        state.last = last;
+        let Some(Seated { member, windows, bytes }) = result? else { return Ok(None) };
+        let thresholds = Thresholds::default_for(member.board.ranks());
+        Ok(Some(NodeComm::seated(member, self.cpus, thresholds, windows, bytes)))
+    }
+
+    fn divide_in(
+        &self,
+        state: &mut State,
+        what: Collective,
+        color: Option<u32>,
+        key: i64,
+    ) -> Result<Option<Seated>, Error> {
+        let (segment, seats) = (state.member.board.segment().clone(), state.member.board.seats());
+        let origin = Origin { parent: seats.loan.map_or(0, |(_, id)| id), serial: state.member.epoch() };
+        let result = self.form_groups(state, what, color, key, origin);
+        if self.size > 1 && result.is_err() {
+            // rank 0 may have come so far as to borrow for this rank, which was not told
+            segment.abandon(origin);
+        }
+        result
+    }
+
+    fn form_groups(
+        &self,
+        state: &mut State,
+        what: Collective,
+        color: Option<u32>,
+        key: i64,
+        origin: Origin,
+    ) -> Result<Option<Seated>, Error> {
+        let mut wanted = vec![0u64; 2 * self.size];
+        wanted[2 * self.rank] = color.map_or(0, |color| u64::from(color) + 1);
+        wanted[2 * self.rank + 1] = key as u64;
+        self.exchange(state, what, &mut wanted)?;
+        let groups = form(&wanted);
+        let mine = groups.iter().position(|group| group.contains(&self.rank));
+        // a group of one shares nothing: it needs no region
+        let sharing: Vec<usize> = (0..groups.len()).filter(|&g| groups[g].len() > 1).collect();
+        let grants = self.borrow(state, what, &groups, &sharing, origin)?;
+        let seated = mine.map(|g| {
+            let grant = sharing.iter().position(|&s| s == g).map(|i| grants[i]);
+            self.take_seat(state, &groups[g], grant)
+        });
+        let (seated, error) = match seated {
+            Some(Ok(seated)) => (Some(seated), None),
+            Some(Err(error)) => (None, Some(error)),
+            None => (None, None),
+        };
+        if !sharing.is_empty() {
+            self.agree(state, what, error.as_ref())?;
+        }
+        error.map_or(Ok(seated), Err)
+    }
+
+    /// Sums words over the group: each rank fills in its own and leaves the others zero.
+    fn exchange(&self, state: &mut State, what: Collective, words: &mut [u64]) -> Result<(), Error> {
+        let lens = Lens::Equal(words.len());
+        let wish = Wish { collective: what, op: Op::Sum, root: None, lens, how: How::default() };
+        self.carry_out_in(state, &wish, &Buffers::in_place(words))
+    }
+
+    /// Rank 0 borrows a region for each of the groups that need one; all learn which, or why not.
+    fn borrow(
+        &self,
+        state: &mut State,
+        what: Collective,
+        groups: &[Vec<usize>],
+        sharing: &[usize],
+        origin: Origin,
+    ) -> Result<Vec<Grant>, Error> {
+        if sharing.is_empty() {
+            return Ok(Vec::new());
+        }
+        let board = &state.member.board;
+        let (segment, seats) = (board.segment(), board.seats());
+        let mut told = vec![0u64; ERROR_WORDS + 3 * sharing.len()];
+        if self.rank == 0 {
+            let claim = |&g: &usize| {
+                let (ranks, layout) = (groups[g].len(), Layout::new(groups[g].len()));
+                Claim {
+                    members: groups[g].iter().map(|&rank| seats.members[rank]).collect(),
+                    lines: layout.control_bytes(),
+                    least: Windows::least_budget_bytes(ranks),
+                    most: layout.bytes() as u64,
+                }
+            };
+            let claims: Vec<Claim> = sharing.iter().map(claim).collect();
+            // a member that saw the group fail has looked for its loans already, and would miss one made after that
+            let healthy = || board.poison().load(SyncPoint::PoisonAcquire.order()) == 0;
+            match segment.lend(&claims, origin, self.timeout(state), healthy) {
+                Ok(Some(grants)) => {
+                    for (words, grant) in told[ERROR_WORDS..].chunks_mut(3).zip(grants) {
+                        words.copy_from_slice(&[grant.slot as u64, grant.id, grant.bytes]);
+                    }
+                }
+                // the exchange below ends with the group's own error
+                Ok(None) => {
+                    let cause = "it failed before it could be split".into();
+                    told[..ERROR_WORDS].copy_from_slice(&to_words(&Error::Poisoned { cause }));
+                }
+                Err(error) => told[..ERROR_WORDS].copy_from_slice(&to_words(&error)),
+            }
+        }
+        self.exchange(state, what, &mut told)?;
+        match from_words(&told[..ERROR_WORDS]) {
+            Some(error) => Err(error),
+            None => Ok(told[ERROR_WORDS..]
+                .chunks(3)
+                .map(|words| Grant { slot: words[0] as usize, id: words[1], bytes: words[2] })
+                .collect()),
+        }
+    }
+
+    /// This rank's place in its new group, with the lines of its region present.
+    fn take_seat(&self, state: &State, group: &[usize], grant: Option<Grant>) -> Result<Seated, Error> {
+        let board = &state.member.board;
+        let bytes = Layout::new(group.len()).bytes();
+        let me = group.iter().position(|&rank| rank == self.rank).unwrap_or(0);
+        let members = group.iter().map(|&rank| board.seats().members[rank]).collect();
+        let seats = Seats { members, me, loan: grant.map(|grant| (grant.slot, grant.id)) };
+        let region = match grant {
+            None => Region::private(bytes)?,
+            Some(grant) => board
+                .segment()
+                .region(grant.slot, bytes)
+                .inspect_err(|_| board.segment().let_go(grant.slot, grant.id))?,
+        };
+        let bytes = grant.map_or(bytes as u64, |grant| grant.bytes);
+        let windows = Windows::within(bytes, group.len());
+        let windows = windows.ok_or_else(|| Error::Poisoned { cause: "a loan that is too small".into() });
+        // from here on the board lets go of the loan
+        let board = board.new_part(seats, region)?;
+        let patience = crate::protocol::Patience { mean_wait_ns: 0, ..state.member.patience };
+        Ok(Seated { member: Member::new(board, patience), windows: windows?, bytes })
+    }
+
+    /// Fails on all ranks with the error of the first that has one.
+    fn agree(&self, state: &mut State, what: Collective, error: Option<&Error>) -> Result<(), Error> {
+        let mut failed = vec![0u64; self.size.div_ceil(64)];
+        failed[self.rank / 64] = u64::from(error.is_some()) << (self.rank % 64);
+        self.exchange(state, what, &mut failed)?;
+        let Some(first) = (0..self.size).find(|rank| failed[rank / 64] >> (rank % 64) & 1 == 1) else { return Ok(()) };
+        let mut told = [0; ERROR_WORDS];
+        if let Some(error) = error.filter(|_| first == self.rank) {
+            told = to_words(error);
+        }
+        self.exchange(state, what, &mut told)?;
+        Err(from_words(&told).unwrap_or_else(|| Error::Poisoned { cause: format!("rank {first} could not split") }))
+    }
+
+    fn timeout(&self, state: &State) -> Option<Duration> {
+        state.member.patience.timeout_ns.map(Duration::from_nanos)
+    }
+}
+
+/// The groups by color, each with its ranks by key and rank, from `color + 1, key` of every rank.
+fn form(wanted: &[u64]) -> Vec<Vec<usize>> {
+    let mut asked: Vec<(u64, i64, usize)> = wanted.chunks(2).enumerate().map(|(r, w)| (w[0], w[1] as i64, r)).collect();
+    asked.retain(|(color, ..)| *color != 0);
+    asked.sort_unstable();
+    asked.chunk_by(|a, b| a.0 == b.0).map(|group| group.iter().map(|(_, _, rank)| *rank).collect()).collect()
+}
+
+fn to_words(error: &Error) -> [u64; ERROR_WORDS] {
+    let mut words = [0; ERROR_WORDS];
+    let text = match error {
+        Error::NoSpace { needed, free, hint } => {
+            words[..3].copy_from_slice(&[1, *needed, *free]);
+            hint.clone()
+        }
+        Error::Timeout { missing, after, during } => {
+            let first = missing.first().map_or(u64::MAX, |rank| *rank as u64);
+            words[..3].copy_from_slice(&[2, first, after.as_nanos() as u64]);
+            during.clone()
+        }
+        other => {
+            words[0] = 3;
+            other.to_string()
+        }
+    };
+    for (word, bytes) in words[3..].iter_mut().zip(text.as_bytes().chunks(8)) {
+        let mut eight = [0; 8];
+        eight[..bytes.len()].copy_from_slice(bytes);
+        *word = u64::from_le_bytes(eight);
+    }
+    words
+}
+
+fn from_words(words: &[u64]) -> Option<Error> {
+    let bytes: Vec<u8> = words[3..].iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0).collect();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    match words[0] {
+        0 => None,
+        1 => Some(Error::NoSpace { needed: words[1], free: words[2], hint: text }),
+        2 => Some(Error::Timeout {
+            missing: usize::try_from(words[1]).into_iter().filter(|rank| *rank != usize::MAX).collect(),
+            after: Duration::from_nanos(words[2]),
+            during: text,
+        }),
+        _ => Some(Error::system("splitting a communicator", text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_ordered_by_key_then_by_rank() {
+        // color + 1 and key of ranks 0 to 5
+        let wanted = [2, 0, 1, 5, 0, 9, 2, -3i64 as u64, 1, 5, u64::from(u32::MAX) + 1, 7];
+        assert_eq!(form(&wanted), [vec![1, 4], vec![3, 0], vec![5]]);
+        assert!(form(&[0, 1, 0, 2]).is_empty());
+    }
+
+    #[test]
+    fn an_error_survives_its_words() {
+        let long = "x".repeat(1000);
+        for error in [
+            Error::NoSpace { needed: 7, free: u64::MAX, hint: "set it higher, \u{fc}".into() },
+            Error::Timeout { missing: vec![3], after: Duration::from_millis(5), during: "the table".into() },
+            Error::Timeout { missing: vec![], after: Duration::ZERO, during: String::new() },
+        ] {
+            assert_eq!(from_words(&to_words(&error)), Some(error));
+        }
+        assert_eq!(from_words(&[0; ERROR_WORDS]), None);
+        match from_words(&to_words(&Error::system("mapping", long))) {
+            Some(Error::System { reason, .. }) => assert!(reason.starts_with("mapping: xxx") && reason.len() == 360),
+            other => panic!("{other:?}"),
+        }
+    }
+}
