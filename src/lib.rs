@@ -12,7 +12,9 @@ pub mod units;
 
 pub use communicator::{CallReport, Communicator, Root};
 pub use config::{Config, Tables};
-pub use earlybird_shm::{Algorithm, Collective, DType, Element, Error, FoldOrder, Op, WaitPreset, algorithms};
+pub use earlybird_shm::{
+    Algorithm, Collective, DType, Element, Error, FoldOrder, Indexed, Op, UserOp, WaitPreset, algorithms,
+};
 pub use identity::{Identity, Launcher};
 pub use size_table::SizeTable;
 

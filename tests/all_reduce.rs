@@ -7,7 +7,9 @@ mod data;
 
 use common::{Job, Player, mix};
 use data::{Sample, contribution, hash, reference, same_bits};
-use earlybird::{Algorithm, Communicator, FoldOrder, Op};
+use earlybird::{Algorithm, Communicator, DType, FoldOrder, Indexed, Op};
+use half::{bf16, f16};
+use num_complex::Complex;
 use std::time::Duration;
 
 const ORDERS: [FoldOrder; 2] = [FoldOrder::Arrival, FoldOrder::Rank];
@@ -88,23 +90,50 @@ impl Caller {
         cases
     }
 
-    fn every_type(&mut self, op: Op, count: usize) -> usize {
-        self.every_way::<i32>(op, count)
-            + self.every_way::<i64>(op, count)
-            + self.every_way::<u32>(op, count)
-            + self.every_way::<u64>(op, count)
-            + self.every_way::<f32>(op, count)
-            + self.every_way::<f64>(op, count)
+    fn every_way_of(&mut self, dtype: DType, op: Op, count: usize) -> usize {
+        match dtype {
+            DType::I8 => self.every_way::<i8>(op, count),
+            DType::I16 => self.every_way::<i16>(op, count),
+            DType::I32 => self.every_way::<i32>(op, count),
+            DType::I64 => self.every_way::<i64>(op, count),
+            DType::U8 => self.every_way::<u8>(op, count),
+            DType::U16 => self.every_way::<u16>(op, count),
+            DType::U32 => self.every_way::<u32>(op, count),
+            DType::U64 => self.every_way::<u64>(op, count),
+            DType::F16 => self.every_way::<f16>(op, count),
+            DType::BF16 => self.every_way::<bf16>(op, count),
+            DType::F32 => self.every_way::<f32>(op, count),
+            DType::F64 => self.every_way::<f64>(op, count),
+            DType::ComplexF32 => self.every_way::<Complex<f32>>(op, count),
+            DType::ComplexF64 => self.every_way::<Complex<f64>>(op, count),
+            DType::Bool => self.every_way::<bool>(op, count),
+            DType::IndexedI32 => self.every_way::<Indexed<i32, i32>>(op, count),
+            DType::IndexedI64 => self.every_way::<Indexed<i64, i64>>(op, count),
+            DType::IndexedF32 => self.every_way::<Indexed<f32, i32>>(op, count),
+            DType::IndexedF64 => self.every_way::<Indexed<f64, i64>>(op, count),
+        }
     }
+}
+
+const LARGE: usize = 100_003;
+const LARGE_PART: usize = 5;
+
+/// Every pair of type and operator that exists.
+fn pairs() -> Vec<(DType, Op)> {
+    let all = DType::ALL.into_iter().flat_map(|dtype| Op::ALL.into_iter().map(move |op| (dtype, op)));
+    all.filter(|(dtype, op)| dtype.has(*op)).collect()
 }
 
 fn matrix(player: &Player) {
     let mut caller = Caller::join();
     let ranks = caller.comm.size();
     let mut cases = 0;
-    for count in [0, 1, ranks - 1, ranks, 37, 1000, 100_003] {
-        for op in Op::ALL {
-            cases += caller.every_type(op, count);
+    for count in [0, 1, ranks - 1, ranks, 37, 1000, LARGE] {
+        for (i, (dtype, op)) in pairs().into_iter().enumerate() {
+            // Of the large ones a part, another part for another number of ranks.
+            if count != LARGE || (i + ranks).is_multiple_of(LARGE_PART) {
+                cases += caller.every_way_of(dtype, op, count);
+            }
         }
     }
     player.say(format!("cases {cases}"));
@@ -115,9 +144,12 @@ fn rounded(player: &Player) {
     let mut caller = Caller::join();
     let mut cases = 0;
     for count in [1, 37, 1000, 20_011] {
-        for op in [Op::Sum, Op::Product] {
-            cases +=
-                rounded_every_way::<f32>(&mut caller, op, count) + rounded_every_way::<f64>(&mut caller, op, count);
+        for op in [Op::Sum, Op::Product, Op::Average] {
+            cases += rounded_every_way::<f32>(&mut caller, op, count)
+                + rounded_every_way::<f64>(&mut caller, op, count)
+                + rounded_every_way::<f16>(&mut caller, op, count)
+                + rounded_every_way::<bf16>(&mut caller, op, count)
+                + rounded_every_way::<Complex<f32>>(&mut caller, op, count);
         }
     }
     player.say(format!("cases {cases}"));
@@ -193,7 +225,7 @@ fn interleaved(player: &Player) {
         if random >> 40 & 7 == 0 {
             caller.comm.barrier().unwrap();
         }
-        let (rank, op) = (caller.comm.rank(), Op::ALL[(random >> 24 & 3) as usize]);
+        let (rank, op) = (caller.comm.rank(), [Op::Sum, Op::Product, Op::Min, Op::Max][(random >> 24 & 3) as usize]);
         let what = || format!("call {call}: {op:?} {algorithm} {order:?} {count}");
         match random >> 32 & 1 {
             0 => {
@@ -240,7 +272,9 @@ fn all_said(said: Vec<Vec<String>>, expected: &str) {
 }
 
 fn run_matrix(ranks: usize) {
-    let cases = 6 * 4 * 7 * 2 * 7 * 2;
+    let pairs = pairs().len();
+    let large = (0..pairs).filter(|i| (i + ranks).is_multiple_of(LARGE_PART)).count();
+    let cases = (pairs * 6 + large) * 7 * 2 * 2;
     all_said(Job::new("matrix", ranks).run(), &format!("cases {cases}"));
     println!("{ranks} rank(s): {cases} cases, every element checked on every rank");
 }
@@ -272,7 +306,7 @@ fn every_combination_on_8_ranks() {
 
 #[test]
 fn rounded_values_have_the_same_bits_everywhere_and_in_every_run() {
-    let cases = 4 * 2 * 2 * 7 * 2 * 3;
+    let cases = 4 * 3 * 5 * 7 * 2 * 3;
     for ranks in [2, 3, 5, 8] {
         all_said(Job::new("rounded", ranks).run(), &format!("cases {cases}"));
         println!("{ranks} ranks: {cases} cases of rounded values");

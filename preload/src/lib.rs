@@ -1,15 +1,16 @@
 //! `MPI_Allreduce` on `MPI_COMM_WORLD` through earlybird, by LD_PRELOAD: for tests and measurements.
 //!
-//! It carries sum, product, minimum and maximum of the 32- and 64-bit integers and floats; every other call goes to the
-//! MPI library. The communicator is made at the first call and left in `MPI_Finalize`. Results are reproducible
+//! It carries the predefined operators on the integers of 8 to 64 bits, floats, C's complex numbers and `_Bool`, and pairs
+//! of `int`; every other call goes to the MPI library. The communicator is made at the first call and left in `MPI_Finalize`. Results are reproducible
 //! (rank order) unless `EARLYBIRD_ORDER` says otherwise. An error ends the process with a message, because MPI
 //! programs rarely look at return codes. Open MPI's Fortran bindings bypass the C symbols and so this library.
 #![allow(unsafe_code)]
 
 mod mpi;
 
-use earlybird::{Communicator, Config, DType, Element, Error, FoldOrder, Identity, Op};
+use earlybird::{Communicator, Config, DType, Element, Error, FoldOrder, Identity, Indexed, Op};
 use mpi::{Handle, Mpi};
+use num_complex::Complex;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Mutex;
@@ -106,12 +107,23 @@ pub unsafe extern "C" fn MPI_Allreduce(
     // SAFETY: the buffers are what MPI demands of the caller.
     unsafe {
         match dtype {
+            DType::I8 => allreduce::<i8>(send, receive, count, op),
+            DType::I16 => allreduce::<i16>(send, receive, count, op),
             DType::I32 => allreduce::<i32>(send, receive, count, op),
             DType::I64 => allreduce::<i64>(send, receive, count, op),
+            // MPI has logical operators for its truths, and they are the same on bytes, whatever C put there.
+            DType::U8 | DType::Bool => allreduce::<u8>(send, receive, count, op),
+            DType::U16 => allreduce::<u16>(send, receive, count, op),
             DType::U32 => allreduce::<u32>(send, receive, count, op),
             DType::U64 => allreduce::<u64>(send, receive, count, op),
             DType::F32 => allreduce::<f32>(send, receive, count, op),
             DType::F64 => allreduce::<f64>(send, receive, count, op),
+            DType::ComplexF32 => allreduce::<Complex<f32>>(send, receive, count, op),
+            DType::ComplexF64 => allreduce::<Complex<f64>>(send, receive, count, op),
+            DType::IndexedI32 => allreduce::<Indexed<i32, i32>>(send, receive, count, op),
+            DType::F16 | DType::BF16 | DType::IndexedI64 | DType::IndexedF32 | DType::IndexedF64 => {
+                unreachable!("no MPI type is mapped to {dtype:?}")
+            }
         }
     }
     0 // MPI_SUCCESS

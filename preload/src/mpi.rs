@@ -22,12 +22,24 @@ pub struct Mpi {
     handle_bits: usize,
     world: Handle,
     types: Vec<(Handle, DType)>,
-    ops: [(Handle, Op); 4],
+    ops: Vec<(Handle, Op)>,
 }
 
 /// C type, Open MPI's symbol, MPICH's constant. Types of equal representation may be mixed between ranks, so all
 /// names of a representation are carried or none.
-const TYPES: [(DType, &CStr, Handle); 12] = [
+const TYPES: [(DType, &CStr, Handle); 24] = [
+    (DType::I8, c"ompi_mpi_signed_char", 0x4c00_0118),
+    (DType::I8, c"ompi_mpi_int8_t", 0x4c00_0137),
+    (DType::U8, c"ompi_mpi_unsigned_char", 0x4c00_0102),
+    (DType::U8, c"ompi_mpi_uint8_t", 0x4c00_013b),
+    (DType::I16, c"ompi_mpi_short", 0x4c00_0203),
+    (DType::I16, c"ompi_mpi_int16_t", 0x4c00_0238),
+    (DType::U16, c"ompi_mpi_unsigned_short", 0x4c00_0204),
+    (DType::U16, c"ompi_mpi_uint16_t", 0x4c00_023c),
+    (DType::Bool, c"ompi_mpi_c_bool", 0x4c00_013f),
+    (DType::ComplexF32, c"ompi_mpi_c_float_complex", 0x4c00_0840),
+    (DType::ComplexF64, c"ompi_mpi_c_double_complex", 0x4c00_1041),
+    (DType::IndexedI32, c"ompi_mpi_2int", 0x4c00_0816),
     (DType::F32, c"ompi_mpi_float", 0x4c00_040a),
     (DType::F64, c"ompi_mpi_double", 0x4c00_080b),
     (DType::I32, c"ompi_mpi_int", 0x4c00_0405),
@@ -41,11 +53,19 @@ const TYPES: [(DType, &CStr, Handle); 12] = [
     (DType::U64, c"ompi_mpi_unsigned_long_long", 0x4c00_0819),
     (DType::U64, c"ompi_mpi_uint64_t", 0x4c00_083e),
 ];
-const OPS: [(Op, &CStr, Handle); 4] = [
+const OPS: [(Op, &CStr, Handle); 12] = [
     (Op::Sum, c"ompi_mpi_op_sum", 0x5800_0003),
     (Op::Product, c"ompi_mpi_op_prod", 0x5800_0004),
     (Op::Min, c"ompi_mpi_op_min", 0x5800_0002),
     (Op::Max, c"ompi_mpi_op_max", 0x5800_0001),
+    (Op::LogicalAnd, c"ompi_mpi_op_land", 0x5800_0005),
+    (Op::BitAnd, c"ompi_mpi_op_band", 0x5800_0006),
+    (Op::LogicalOr, c"ompi_mpi_op_lor", 0x5800_0007),
+    (Op::BitOr, c"ompi_mpi_op_bor", 0x5800_0008),
+    (Op::LogicalXor, c"ompi_mpi_op_lxor", 0x5800_0009),
+    (Op::BitXor, c"ompi_mpi_op_bxor", 0x5800_000a),
+    (Op::MinIndex, c"ompi_mpi_op_minloc", 0x5800_000b),
+    (Op::MaxIndex, c"ompi_mpi_op_maxloc", 0x5800_000c),
 ];
 const _: () = assert!(size_of::<std::ffi::c_long>() == 8, "long is carried as a 64-bit type");
 
@@ -75,9 +95,9 @@ impl Mpi {
         for (dtype, name, constant) in TYPES {
             types.push((handle(name, constant)?, dtype));
         }
-        let mut ops = [(0, Op::Sum); 4];
-        for (slot, (op, name, constant)) in ops.iter_mut().zip(OPS) {
-            *slot = (handle(name, constant)?, op);
+        let mut ops = Vec::new();
+        for (op, name, constant) in OPS {
+            ops.push((handle(name, constant)?, op));
         }
         let (allreduce, finalize, initialized) =
             (next(c"PMPI_Allreduce")?, next(c"PMPI_Finalize")?, next(c"PMPI_Initialized")?);
@@ -103,7 +123,8 @@ impl Mpi {
     pub fn carried(&self, dtype: Handle, op: Handle, comm: Handle) -> Option<(DType, Op)> {
         let find_type = || self.types.iter().find(|(handle, _)| *handle == dtype & self.handle_bits);
         let find_op = || self.ops.iter().find(|(handle, _)| *handle == op & self.handle_bits);
-        (comm & self.handle_bits == self.world).then(|| Some((find_type()?.1, find_op()?.1)))?
+        let pair = (comm & self.handle_bits == self.world).then(|| Some((find_type()?.1, find_op()?.1)))??;
+        pair.0.has(pair.1).then_some(pair)
     }
 
     pub fn is_in_place(&self, send: *const c_void) -> bool {

@@ -1,6 +1,7 @@
 /* An MPI program for the interposer's test: "carried" makes every call that earlybird carries and checks each
  * element, "other" only calls that must reach the MPI library. Exit 0 if all results are right. */
 #include <mpi.h>
+#include <complex.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,8 +39,59 @@ static double expected(MPI_Op op, int i)
                 }                                                                                                     \
     } while (0)
 
+/* Bits and truths of integers; element i of rank r has few bits and some zeros. */
+static unsigned few(int r, int i) { return (r * 5 + i) % 4 ? (unsigned)(r * 7 + i) % 120 : 0; }
+static unsigned folded(int o, unsigned a, unsigned b)
+{
+    switch (o) {
+    case 0: return a & b;
+    case 1: return a | b;
+    case 2: return a ^ b;
+    case 3: return a && b;
+    case 4: return a || b;
+    default: return !a != !b;
+    }
+}
+#define CHECK_BITS(type, name, first)                                                                                 \
+    do {                                                                                                              \
+        MPI_Op ops[] = { MPI_BAND, MPI_BOR, MPI_BXOR, MPI_LAND, MPI_LOR, MPI_LXOR };                                  \
+        for (int o = first; o < 6; o++) {                                                                             \
+            type s[100], r[100];                                                                                      \
+            for (int i = 0; i < 100; i++) s[i] = (type)few(rank, i);                                                  \
+            MPI_Allreduce(s, r, 100, name, ops[o], MPI_COMM_WORLD);                                                   \
+            for (int i = 0; i < 100; i++) {                                                                           \
+                unsigned e = (unsigned)(type)few(0, i);                                                               \
+                for (int q = 1; q < size; q++) e = folded(o, e, (unsigned)(type)few(q, i));                           \
+                wrong += r[i] != (type)e;                                                                             \
+            }                                                                                                         \
+        }                                                                                                             \
+    } while (0)
+
 static void carried(void)
 {
+    CHECK(signed char, MPI_SIGNED_CHAR);
+    CHECK(unsigned char, MPI_UNSIGNED_CHAR);
+    CHECK(short, MPI_SHORT);
+    CHECK(unsigned short, MPI_UNSIGNED_SHORT);
+    CHECK(int8_t, MPI_INT8_T);
+    CHECK(uint8_t, MPI_UINT8_T);
+    CHECK(int16_t, MPI_INT16_T);
+    CHECK(uint16_t, MPI_UINT16_T);
+    CHECK_BITS(signed char, MPI_SIGNED_CHAR, 0);
+    CHECK_BITS(unsigned short, MPI_UNSIGNED_SHORT, 0);
+    CHECK_BITS(int, MPI_INT, 0);
+    CHECK_BITS(unsigned long, MPI_UNSIGNED_LONG, 0);
+    CHECK_BITS(_Bool, MPI_C_BOOL, 3);
+    float complex z = 1 + rank * I, sum;
+    MPI_Allreduce(&z, &sum, 1, MPI_C_FLOAT_COMPLEX, MPI_SUM, MPI_COMM_WORLD);
+    wrong += sum != size + size * (size - 1) / 2 * I;
+    double complex turn = I, turned;
+    MPI_Allreduce(&turn, &turned, 1, MPI_C_DOUBLE_COMPLEX, MPI_PROD, MPI_COMM_WORLD);
+    wrong += turned != (size == 2 ? -1 : -I);
+    struct { int value, index; } mine = { rank / 2, 10 + rank }, least, most;
+    MPI_Allreduce(&mine, &least, 1, MPI_2INT, MPI_MINLOC, MPI_COMM_WORLD);
+    MPI_Allreduce(&mine, &most, 1, MPI_2INT, MPI_MAXLOC, MPI_COMM_WORLD);
+    wrong += least.value != 0 || least.index != 10 || most.value != (size - 1) / 2 || most.index != 10 + (size - 1) / 2 * 2;
     CHECK(int, MPI_INT);
     CHECK(unsigned, MPI_UNSIGNED);
     CHECK(long, MPI_LONG);
@@ -54,15 +106,24 @@ static void carried(void)
     CHECK(double, MPI_DOUBLE);
 }
 
+static void unite(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+    (void)type;
+    for (int i = 0; i < *count; i++) ((int *)inout)[i] |= ((int *)in)[i];
+}
+
 static void other(void)
 {
     int bits = 1 << rank, all = 0, one = 7, copy = 0;
-    MPI_Allreduce(&bits, &all, 1, MPI_INT, MPI_BOR, MPI_COMM_WORLD);
+    MPI_Op union_of;
+    MPI_Op_create(unite, 1, &union_of);
+    MPI_Allreduce(&bits, &all, 1, MPI_INT, union_of, MPI_COMM_WORLD);
     wrong += all != (1 << size) - 1;
+    MPI_Op_free(&union_of);
     MPI_Allreduce(&one, &copy, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF);
     wrong += copy != 7;
-    signed char c = 1, sum = 0;
-    MPI_Allreduce(&c, &sum, 1, MPI_SIGNED_CHAR, MPI_SUM, MPI_COMM_WORLD);
+    long double c = 1, sum = 0;
+    MPI_Allreduce(&c, &sum, 1, MPI_LONG_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     wrong += sum != size;
     MPI_Comm dup;
     MPI_Comm_dup(MPI_COMM_WORLD, &dup);

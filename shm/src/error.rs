@@ -55,6 +55,16 @@ pub enum Error {
         /// What the reporting rank said.
         cause: String,
     },
+    /// A user's operator panicked while it folded; the group cannot continue.
+    #[error("the operator of rank {rank} panicked in {during}: {message}; the group cannot continue")]
+    OperatorPanicked {
+        /// The rank in which it panicked first.
+        rank: usize,
+        /// The operation, for example `allreduce 17`.
+        during: String,
+        /// The beginning of the panic's message: what fits into the words that ranks share, 56 bytes.
+        message: String,
+    },
     /// Memory that the call needs could not be reserved. Nothing was written.
     #[error("{needed} bytes of shared memory are needed and {free} are free; {hint}")]
     NoSpace {
@@ -102,6 +112,7 @@ impl Error {
             Error::Timeout { .. } => "EB_TIMEOUT",
             Error::Mismatch { .. } => "EB_MISMATCH",
             Error::Poisoned { .. } => "EB_POISONED",
+            Error::OperatorPanicked { .. } => "EB_OPERATOR_PANICKED",
             Error::NoSpace { .. } => "EB_NO_SPACE",
             Error::Forked => "EB_FORKED",
             Error::Unsupported { .. } => "EB_UNSUPPORTED",

@@ -18,12 +18,14 @@ pub mod protocol;
 #[cfg(not(earlybird_loom))]
 pub mod segment;
 pub mod sync;
+pub mod user_op;
 
 pub use config::{Algorithm, WaitPreset};
 pub use error::Error;
 #[cfg(not(earlybird_loom))]
 pub use node::{How, JoinOptions, NodeComm};
-pub use op::{DType, Element, FoldOrder, Op};
+pub use op::{DType, Element, FoldOrder, Indexed, Op};
 pub use protocol::Report;
 pub use protocol::call::Collective;
 pub use protocol::decide::algorithms;
+pub use user_op::UserOp;

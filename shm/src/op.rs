@@ -1,6 +1,9 @@
 //! Element types, operators and orders: the words of a call that every layer shares. Data only, no arithmetic.
 
-/// Scalar type of the elements of a buffer. The discriminant is part of the call signature.
+use crate::Error;
+use std::any::TypeId;
+
+/// Type of the elements of a buffer. The discriminant is part of the call signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -11,21 +14,57 @@ pub enum DType {
     U64 = 4,
     F32 = 5,
     F64 = 6,
+    I8 = 7,
+    I16 = 8,
+    U8 = 9,
+    U16 = 10,
+    F16 = 11,
+    BF16 = 12,
+    ComplexF32 = 13,
+    ComplexF64 = 14,
+    Bool = 15,
+    IndexedI32 = 16,
+    IndexedI64 = 17,
+    IndexedF32 = 18,
+    IndexedF64 = 19,
 }
 
-/// Reduction operator. The discriminant is part of the call signature.
+/// Reduction operator. The discriminant is part of the call signature. `docs/types.md` has the table of which types
+/// each exists for; any other pair is [`Error::Unsupported`].
 ///
 /// Integers wrap. A floating-point fold that yields a NaN yields the canonical quiet NaN, minimum and maximum
-/// propagate NaN and order -0 below +0, so every operator is commutative bit for bit; only floating-point sum and
-/// product depend on the order of folding.
+/// propagate NaN and order -0 below +0, so every operator is commutative bit for bit; only sum, product and average of
+/// floats and complex numbers depend on the order of folding. Half types are summed and multiplied in `f32` and
+/// rounded once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
-#[allow(missing_docs)]
 pub enum Op {
+    /// The sum.
     Sum = 1,
+    /// The product.
     Product = 2,
+    /// The smallest value.
     Min = 3,
+    /// The largest value.
     Max = 4,
+    /// The sum divided by the number of ranks, rounded once more; floats and complex numbers.
+    Average = 5,
+    /// Bitwise and.
+    BitAnd = 6,
+    /// Bitwise or.
+    BitOr = 7,
+    /// Bitwise exclusive or.
+    BitXor = 8,
+    /// Whether all are non-zero: 1 or 0, true or false.
+    LogicalAnd = 9,
+    /// Whether any is non-zero.
+    LogicalOr = 10,
+    /// Whether an odd number of them is non-zero.
+    LogicalXor = 11,
+    /// The smallest value and where it stands; the lowest index among equal values.
+    MinIndex = 12,
+    /// The largest value and where it stands; the lowest index among equal values.
+    MaxIndex = 13,
 }
 
 /// The order in which contributions are folded.
@@ -39,34 +78,140 @@ pub enum FoldOrder {
     Rank = 1,
 }
 
+/// What the arithmetic of a type is, where types share it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Family {
+    Integer,
+    Float,
+    Complex,
+    Bool,
+    Indexed,
+}
+
 impl DType {
     /// Every type, in discriminant order.
-    pub const ALL: [DType; 6] = [DType::I32, DType::I64, DType::U32, DType::U64, DType::F32, DType::F64];
+    pub const ALL: [DType; 19] = [
+        DType::I32,
+        DType::I64,
+        DType::U32,
+        DType::U64,
+        DType::F32,
+        DType::F64,
+        DType::I8,
+        DType::I16,
+        DType::U8,
+        DType::U16,
+        DType::F16,
+        DType::BF16,
+        DType::ComplexF32,
+        DType::ComplexF64,
+        DType::Bool,
+        DType::IndexedI32,
+        DType::IndexedI64,
+        DType::IndexedF32,
+        DType::IndexedF64,
+    ];
 
     /// Bytes of one element.
     pub const fn size(self) -> usize {
         match self {
+            DType::I8 | DType::U8 | DType::Bool => 1,
+            DType::I16 | DType::U16 | DType::F16 | DType::BF16 => 2,
             DType::I32 | DType::U32 | DType::F32 => 4,
             DType::I64 | DType::U64 | DType::F64 => 8,
+            DType::ComplexF32 | DType::IndexedI32 | DType::IndexedF32 => 8,
+            DType::ComplexF64 | DType::IndexedI64 | DType::IndexedF64 => 16,
         }
     }
 
     /// Name as printed in reports (`f32`).
     pub const fn name(self) -> &'static str {
         match self {
+            DType::I8 => "i8",
+            DType::I16 => "i16",
             DType::I32 => "i32",
             DType::I64 => "i64",
+            DType::U8 => "u8",
+            DType::U16 => "u16",
             DType::U32 => "u32",
             DType::U64 => "u64",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
             DType::F32 => "f32",
             DType::F64 => "f64",
+            DType::ComplexF32 => "complex-f32",
+            DType::ComplexF64 => "complex-f64",
+            DType::Bool => "bool",
+            DType::IndexedI32 => "indexed-i32",
+            DType::IndexedI64 => "indexed-i64",
+            DType::IndexedF32 => "indexed-f32",
+            DType::IndexedF64 => "indexed-f64",
         }
+    }
+
+    const fn family(self) -> Family {
+        match self {
+            DType::I8 | DType::I16 | DType::I32 | DType::I64 => Family::Integer,
+            DType::U8 | DType::U16 | DType::U32 | DType::U64 => Family::Integer,
+            DType::F16 | DType::BF16 | DType::F32 | DType::F64 => Family::Float,
+            DType::ComplexF32 | DType::ComplexF64 => Family::Complex,
+            DType::Bool => Family::Bool,
+            DType::IndexedI32 | DType::IndexedI64 | DType::IndexedF32 | DType::IndexedF64 => Family::Indexed,
+        }
+    }
+
+    /// Whether `op` exists for this type.
+    pub const fn has(self, op: Op) -> bool {
+        match op {
+            Op::Sum | Op::Product => matches!(self.family(), Family::Integer | Family::Float | Family::Complex),
+            Op::Min | Op::Max => matches!(self.family(), Family::Integer | Family::Float),
+            Op::Average => matches!(self.family(), Family::Float | Family::Complex),
+            Op::BitAnd | Op::BitOr | Op::BitXor => matches!(self.family(), Family::Integer | Family::Bool),
+            Op::LogicalAnd | Op::LogicalOr | Op::LogicalXor => matches!(self.family(), Family::Integer | Family::Bool),
+            Op::MinIndex | Op::MaxIndex => matches!(self.family(), Family::Indexed),
+        }
+    }
+
+    /// Whether the order of folding shows in the bits of this type under `op`.
+    pub const fn is_inexact(self, op: Op) -> bool {
+        matches!(self.family(), Family::Float | Family::Complex) && matches!(op, Op::Sum | Op::Product | Op::Average)
+    }
+
+    /// Nothing if `op` exists for this type.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`], naming the operators of the type and the types of the operator.
+    pub fn must_have(self, op: Op) -> Result<(), Error> {
+        if self.has(op) {
+            return Ok(());
+        }
+        let list = |names: Vec<&str>| names.join(", ");
+        let ops = list(Op::ALL.into_iter().filter(|o| self.has(*o)).map(Op::name).collect());
+        let types = list(DType::ALL.into_iter().filter(|d| d.has(op)).map(DType::name).collect());
+        Err(Error::Unsupported {
+            what: format!("the operator {} on {}", op.name(), self.name()),
+            hint: format!("{} has {ops}; {} exists for {types}", self.name(), op.name()),
+        })
     }
 }
 
 impl Op {
     /// Every operator, in discriminant order.
-    pub const ALL: [Op; 4] = [Op::Sum, Op::Product, Op::Min, Op::Max];
+    pub const ALL: [Op; 13] = [
+        Op::Sum,
+        Op::Product,
+        Op::Min,
+        Op::Max,
+        Op::Average,
+        Op::BitAnd,
+        Op::BitOr,
+        Op::BitXor,
+        Op::LogicalAnd,
+        Op::LogicalOr,
+        Op::LogicalXor,
+        Op::MinIndex,
+        Op::MaxIndex,
+    ];
 
     /// Name as printed in reports (`sum`).
     pub const fn name(self) -> &'static str {
@@ -75,26 +220,180 @@ impl Op {
             Op::Product => "product",
             Op::Min => "min",
             Op::Max => "max",
+            Op::Average => "average",
+            Op::BitAnd => "bit-and",
+            Op::BitOr => "bit-or",
+            Op::BitXor => "bit-xor",
+            Op::LogicalAnd => "logical-and",
+            Op::LogicalOr => "logical-or",
+            Op::LogicalXor => "logical-xor",
+            Op::MinIndex => "min-index",
+            Op::MaxIndex => "max-index",
         }
     }
+}
+
+/// The elements of a call: a built-in type, or plain data that only a user's operator understands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ElementType {
+    /// A type that the library can fold.
+    Built(DType),
+    /// A type of this many bytes.
+    User(usize),
+}
+
+/// The operator of a call: a built-in one, or a user's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operator {
+    /// One of the library's.
+    Built(Op),
+    /// A user's: whether its operands must stand in rank order, and the number by which its owner tells it apart.
+    User {
+        /// Not commutative.
+        ordered: bool,
+        /// Below [`Operator::TAGS`].
+        tag: u8,
+    },
+}
+
+impl From<DType> for ElementType {
+    fn from(dtype: DType) -> Self {
+        ElementType::Built(dtype)
+    }
+}
+
+impl From<Op> for Operator {
+    fn from(op: Op) -> Self {
+        Operator::Built(op)
+    }
+}
+
+impl ElementType {
+    /// Code of every user's type in a signature.
+    pub const USER: u8 = 0xff;
+
+    /// Bytes of one element.
+    #[inline]
+    pub const fn size(self) -> usize {
+        match self {
+            ElementType::Built(dtype) => dtype.size(),
+            ElementType::User(bytes) => bytes,
+        }
+    }
+
+    /// Its code in a signature.
+    #[inline]
+    pub const fn code(self) -> u8 {
+        match self {
+            ElementType::Built(dtype) => dtype as u8,
+            ElementType::User(_) => ElementType::USER,
+        }
+    }
+}
+
+impl Operator {
+    /// Numbers by which users can tell their operators apart.
+    pub const TAGS: u8 = 64;
+
+    /// Its code in a signature: users' have the highest bit set, the next one says "ordered", the rest is the tag.
+    #[inline]
+    pub const fn code(self) -> u8 {
+        match self {
+            Operator::Built(op) => op as u8,
+            Operator::User { ordered, tag } => 0x80 | (ordered as u8) << 6 | tag,
+        }
+    }
+
+    /// The operator with this code in words; `None` if there is none.
+    pub fn describe(code: u8) -> Option<String> {
+        if code & 0x80 == 0 {
+            return Op::ALL.iter().find(|op| **op as u8 == code).map(|op| op.name().to_owned());
+        }
+        let kind = if code & 0x40 == 0 { "commutative" } else { "ordered" };
+        Some(format!("a user's {kind} operator (tag {})", code & 0x3f))
+    }
+}
+
+/// A value and where it stands, for [`Op::MinIndex`] and [`Op::MaxIndex`]: MPI's pairs for `MINLOC` and `MAXLOC`.
+///
+/// The index is of the value's width, so that a pair has no padding: `Indexed<f32, i32>` is laid out as
+/// `MPI_FLOAT_INT`, `Indexed<i32, i32>` as `MPI_2INT`. Among values that are NaN the lowest index wins, and a NaN wins
+/// over every number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(C)]
+pub struct Indexed<V, I> {
+    /// What is compared.
+    pub value: V,
+    /// Where it stands: any number the caller likes, such as a rank or a position.
+    pub index: I,
 }
 
 mod sealed {
     pub trait Sealed {}
 }
 
-/// A type whose values can be reduced.
+/// A type whose values can be reduced by the operators of [`Op`].
 pub trait Element: Copy + Send + Sync + PartialEq + std::fmt::Debug + sealed::Sealed + 'static {
     /// Its tag.
     const DTYPE: DType;
 }
 
 macro_rules! elements {
-    ($($t:ty => $d:ident),*) => {$(
+    ($($t:ty => $d:ident),* $(,)?) => {
+        impl DType {
+            /// The tag of `T`, if the library knows the type.
+            pub fn of<T: 'static>() -> Option<DType> {
+                let known = [$((TypeId::of::<$t>(), DType::$d)),*];
+                known.into_iter().find(|(id, _)| *id == TypeId::of::<T>()).map(|(_, dtype)| dtype)
+            }
+        }
+        $(
         impl sealed::Sealed for $t {}
         impl Element for $t {
-            const DTYPE: DType = DType::$d;
+            const DTYPE: DType = {
+                assert!(size_of::<$t>() == DType::$d.size());
+                DType::$d
+            };
         }
-    )*};
+        )*
+    };
 }
-elements!(i32 => I32, i64 => I64, u32 => U32, u64 => U64, f32 => F32, f64 => F64);
+elements!(
+    i8 => I8, i16 => I16, i32 => I32, i64 => I64, u8 => U8, u16 => U16, u32 => U32, u64 => U64, f32 => F32, f64 => F64,
+    half::f16 => F16, half::bf16 => BF16, num_complex::Complex<f32> => ComplexF32,
+    num_complex::Complex<f64> => ComplexF64, bool => Bool, Indexed<i32, i32> => IndexedI32,
+    Indexed<i64, i64> => IndexedI64, Indexed<f32, i32> => IndexedF32, Indexed<f64, i64> => IndexedF64,
+);
+
+#[cfg(all(test, not(earlybird_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_names_are_different() {
+        for (i, dtype) in DType::ALL.into_iter().enumerate() {
+            assert_eq!(dtype as usize, i + 1);
+            assert!(DType::ALL[..i].iter().all(|other| other.name() != dtype.name()));
+        }
+        for (i, op) in Op::ALL.into_iter().enumerate() {
+            assert_eq!(op as usize, i + 1);
+            assert!(Op::ALL[..i].iter().all(|other| other.name() != op.name()));
+        }
+    }
+
+    #[test]
+    fn a_missing_pair_is_refused_with_what_exists() {
+        assert_eq!(DType::F32.must_have(Op::Sum), Ok(()));
+        let Err(Error::Unsupported { what, hint }) = DType::I32.must_have(Op::Average) else { panic!("accepted") };
+        assert_eq!(what, "the operator average on i32");
+        assert_eq!(
+            hint,
+            "i32 has sum, product, min, max, bit-and, bit-or, bit-xor, logical-and, logical-or, logical-xor; \
+             average exists for f32, f64, f16, bf16, complex-f32, complex-f64"
+        );
+        for dtype in DType::ALL {
+            assert!(Op::ALL.into_iter().any(|op| dtype.has(op)), "{dtype:?} has no operator");
+            assert!(Op::ALL.into_iter().any(|op| !dtype.has(op)), "{dtype:?} has all operators");
+        }
+    }
+}

@@ -2,7 +2,8 @@
 
 use super::Communicator;
 use crate::{Element, Error, Op};
-use earlybird_shm::Collective;
+use bytemuck::Pod;
+use earlybird_shm::{Collective, UserOp};
 
 impl Communicator {
     /// Reduces `send` of all ranks, element by element, into `recv` of every rank; the bits are equal on all ranks.
@@ -11,7 +12,8 @@ impl Communicator {
     /// wrap; for NaNs and zeros see [`Op`].
     ///
     /// # Errors
-    /// [`Error::Usage`] for unequal lengths or a second thread; [`Error::PeerDied`], [`Error::Mismatch`],
+    /// [`Error::Usage`] for unequal lengths or a second thread; [`Error::Unsupported`] where `op` does not exist for `T`
+    /// (on every rank, before anything is shared); [`Error::PeerDied`], [`Error::Mismatch`],
     /// [`Error::Timeout`], [`Error::NoSpace`]: every rank still in the call gets the same one, a rank that has
     /// completed the call gets it at its next.
     pub fn all_reduce_into<T: Element>(&self, send: &[T], recv: &mut [T], op: Op) -> Result<(), Error> {
@@ -26,6 +28,46 @@ impl Communicator {
     pub fn all_reduce_in_place<T: Element>(&self, buf: &mut [T], op: Op) -> Result<(), Error> {
         let how = self.how(Collective::AllReduce, size_of_val(buf));
         self.node.all_reduce_in_place(buf, op, how)
+    }
+
+    /// Reduces `send` of all ranks, element by element, into `recv` of every rank, by an operator and on a type of the
+    /// caller's. The bits are equal on all ranks if the operator gives equal bits for equal operands.
+    ///
+    /// ```
+    /// # let comm = earlybird::Communicator::from_env()?;
+    /// // Count, mean and squared distance of samples, merged pairwise.
+    /// let merge = earlybird::UserOp::commutative(|a: &[f64; 3], b: &[f64; 3]| {
+    ///     let (n, shift) = (a[0] + b[0], b[1] - a[1]);
+    ///     [n, (a[0] * a[1] + b[0] * b[1]) / n, a[2] + b[2] + shift * shift * a[0] * b[0] / n]
+    /// });
+    /// let mut moments = [[4.0, 2.5, 5.0]];
+    /// comm.all_reduce_in_place_with(&mut moments, &merge)?;
+    /// # assert_eq!(moments, [[4.0, 2.5, 5.0]]);
+    /// # Ok::<(), earlybird::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_into`]; [`Error::OperatorPanicked`] on every rank when the operator panics in one;
+    /// [`Error::Unsupported`] for an element larger than the arena's windows (1 MiB unless `EARLYBIRD_ARENA_MAX` makes
+    /// them smaller).
+    pub fn all_reduce_into_with<T, F>(&self, send: &[T], recv: &mut [T], op: &UserOp<T, F>) -> Result<(), Error>
+    where
+        T: Pod,
+        F: Fn(&T, &T) -> T + Sync,
+    {
+        self.node.all_reduce_into_with(send, recv, op, self.how(Collective::AllReduce, size_of_val(send)))
+    }
+
+    /// Reduces `buf` of all ranks into `buf` of every rank. As [`Communicator::all_reduce_into_with`] with one buffer.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_into_with`].
+    pub fn all_reduce_in_place_with<T, F>(&self, buf: &mut [T], op: &UserOp<T, F>) -> Result<(), Error>
+    where
+        T: Pod,
+        F: Fn(&T, &T) -> T + Sync,
+    {
+        self.node.all_reduce_in_place_with(buf, op, self.how(Collective::AllReduce, size_of_val(buf)))
     }
 
     /// Returns when every rank has called it.

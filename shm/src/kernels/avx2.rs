@@ -3,7 +3,8 @@
 //! AVX2 lacks some 64-bit integer instructions; those are built from 32-bit multiplies and signed comparisons.
 #![allow(unsafe_code)]
 
-use super::vector::Vector;
+use super::half::{BF16, F16, Half};
+use super::vector::{Divide, Max, Min, Operator, Product, Sum, Vector};
 use std::arch::x86_64::*;
 
 /// Reads 8 masks of 4 bytes from `8 - n`: the first `n` are all ones.
@@ -88,18 +89,20 @@ macro_rules! vector {
                 // SAFETY: the mask covers the n elements that the caller may write; AVX2 is present.
                 unsafe { _mm256_maskstore_epi32(to.cast(), first_words(n * size_of::<$element>() / 4), self.0) }
             }
-            vector!(@ sum, |$a, $b| $sum);
-            vector!(@ product, |$a, $b| $product);
-            vector!(@ min, |$a, $b| $min);
-            vector!(@ max, |$a, $b| $max);
         }
+        vector!(@ $name, Sum, |$a, $b| $sum);
+        vector!(@ $name, Product, |$a, $b| $product);
+        vector!(@ $name, Min, |$a, $b| $min);
+        vector!(@ $name, Max, |$a, $b| $max);
     };
-    (@ $method:ident, |$a:ident, $b:ident| $result:expr) => {
-        #[inline(always)]
-        unsafe fn $method(self, right: Self) -> Self {
-            let ($a, $b) = (self.0, right.0);
-            // SAFETY: the caller has AVX2.
-            Self(unsafe { $result })
+    (@ $name:ident, $operator:ident, |$a:ident, $b:ident| $result:expr) => {
+        impl Operator<$name> for $operator {
+            #[inline(always)]
+            unsafe fn apply(left: $name, right: $name) -> $name {
+                let ($a, $b) = (left.0, right.0);
+                // SAFETY: the caller has the level's features.
+                $name(unsafe { $result })
+            }
         }
     };
 }
@@ -201,3 +204,51 @@ floats!(
 );
 vector!(F32, f32, |a, b| single::sum(a, b), single::product(a, b), single::min(a, b), single::max(a, b));
 vector!(F64, f64, |a, b| double::sum(a, b), double::product(a, b), double::min(a, b), double::max(a, b));
+
+impl Operator<F32> for Divide {
+    #[inline(always)]
+    unsafe fn apply(left: F32, right: F32) -> F32 {
+        // SAFETY: the caller has AVX2.
+        F32(unsafe { _mm256_castps_si256(_mm256_div_ps(_mm256_castsi256_ps(left.0), _mm256_castsi256_ps(right.0))) })
+    }
+}
+
+impl Half<F32> for F16 {
+    #[inline(always)]
+    unsafe fn widen(from: *const u8) -> F32 {
+        // SAFETY: the caller may read 16 bytes and has F16C.
+        F32(unsafe { _mm256_castps_si256(_mm256_cvtph_ps(_mm_loadu_si128(from.cast()))) })
+    }
+    #[inline(always)]
+    unsafe fn narrow(vector: F32, to: *mut u8) {
+        // SAFETY: the caller may write 16 bytes and has AVX2 and F16C.
+        unsafe {
+            let value = _mm256_castsi256_ps(vector.0);
+            let quiet_nan = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fc0_0000));
+            let value = _mm256_blendv_ps(value, quiet_nan, _mm256_cmp_ps::<_CMP_UNORD_Q>(value, value));
+            _mm_storeu_si128(to.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(value));
+        }
+    }
+}
+
+impl Half<F32> for BF16 {
+    #[inline(always)]
+    unsafe fn widen(from: *const u8) -> F32 {
+        // SAFETY: the caller may read 16 bytes and has AVX2.
+        F32(unsafe { _mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()))) })
+    }
+    #[inline(always)]
+    unsafe fn narrow(vector: F32, to: *mut u8) {
+        // SAFETY: the caller may write 16 bytes and has AVX2.
+        unsafe {
+            let value = _mm256_castsi256_ps(vector.0);
+            let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(vector.0), _mm256_set1_epi32(1));
+            let rounded = _mm256_add_epi32(vector.0, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+            let nan = _mm256_castps_si256(_mm256_cmp_ps::<_CMP_UNORD_Q>(value, value));
+            let bits = _mm256_blendv_epi8(_mm256_srli_epi32::<16>(rounded), _mm256_set1_epi32(0x7fc0), nan);
+            // Packing works within halves of the register: the two results are put together.
+            let packed = _mm256_permute4x64_epi64::<0b10_00>(_mm256_packus_epi32(bits, bits));
+            _mm_storeu_si128(to.cast(), _mm256_castsi256_si128(packed));
+        }
+    }
+}

@@ -1,7 +1,8 @@
 //! Vectors of 64 bytes for processors with AVX-512 F, VL, DQ and BW.
 #![allow(unsafe_code)]
 
-use super::vector::Vector;
+use super::half::{BF16, F16, Half};
+use super::vector::{Divide, Max, Min, Operator, Product, Sum, Vector};
 use std::arch::x86_64::*;
 
 /// One vector type: its register, its element, its masked load and store, and its four operators.
@@ -48,18 +49,20 @@ macro_rules! vector {
                 // SAFETY: the mask covers the n elements that the caller may write; AVX-512 is present.
                 unsafe { $masked_store(to.cast(), ((1u32 << n) - 1) as $mask, self.0) }
             }
-            vector!(@ sum, |$a, $b| $sum);
-            vector!(@ product, |$a, $b| $product);
-            vector!(@ min, |$a, $b| $min);
-            vector!(@ max, |$a, $b| $max);
         }
+        vector!(@ $name, Sum, |$a, $b| $sum);
+        vector!(@ $name, Product, |$a, $b| $product);
+        vector!(@ $name, Min, |$a, $b| $min);
+        vector!(@ $name, Max, |$a, $b| $max);
     };
-    (@ $method:ident, |$a:ident, $b:ident| $result:expr) => {
-        #[inline(always)]
-        unsafe fn $method(self, right: Self) -> Self {
-            let ($a, $b) = (self.0, right.0);
-            // SAFETY: the caller has AVX-512.
-            Self(unsafe { $result })
+    (@ $name:ident, $operator:ident, |$a:ident, $b:ident| $result:expr) => {
+        impl Operator<$name> for $operator {
+            #[inline(always)]
+            unsafe fn apply(left: $name, right: $name) -> $name {
+                let ($a, $b) = (left.0, right.0);
+                // SAFETY: the caller has the level's features.
+                $name(unsafe { $result })
+            }
         }
     };
 }
@@ -164,3 +167,49 @@ floats!(
 );
 words_of_4_bytes!(F32, f32, |a, b| single::sum(a, b), single::product(a, b), single::min(a, b), single::max(a, b));
 words_of_8_bytes!(F64, f64, |a, b| double::sum(a, b), double::product(a, b), double::min(a, b), double::max(a, b));
+
+impl Operator<F32> for Divide {
+    #[inline(always)]
+    unsafe fn apply(left: F32, right: F32) -> F32 {
+        // SAFETY: the caller has AVX-512.
+        F32(unsafe { _mm512_castps_si512(_mm512_div_ps(_mm512_castsi512_ps(left.0), _mm512_castsi512_ps(right.0))) })
+    }
+}
+
+impl Half<F32> for F16 {
+    #[inline(always)]
+    unsafe fn widen(from: *const u8) -> F32 {
+        // SAFETY: the caller may read 32 bytes and has AVX-512.
+        F32(unsafe { _mm512_castps_si512(_mm512_cvtph_ps(_mm256_loadu_si256(from.cast()))) })
+    }
+    #[inline(always)]
+    unsafe fn narrow(vector: F32, to: *mut u8) {
+        // SAFETY: the caller may write 32 bytes and has AVX-512.
+        unsafe {
+            let value = _mm512_castsi512_ps(vector.0);
+            let halves = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(value);
+            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(value, value);
+            _mm256_storeu_si256(to.cast(), _mm256_mask_mov_epi16(halves, nan, _mm256_set1_epi16(0x7e00)));
+        }
+    }
+}
+
+impl Half<F32> for BF16 {
+    #[inline(always)]
+    unsafe fn widen(from: *const u8) -> F32 {
+        // SAFETY: the caller may read 32 bytes and has AVX-512.
+        F32(unsafe { _mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()))) })
+    }
+    #[inline(always)]
+    unsafe fn narrow(vector: F32, to: *mut u8) {
+        // SAFETY: the caller may write 32 bytes and has AVX-512.
+        unsafe {
+            let value = _mm512_castsi512_ps(vector.0);
+            let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(vector.0), _mm512_set1_epi32(1));
+            let rounded = _mm512_add_epi32(vector.0, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(value, value);
+            let bits = _mm512_mask_mov_epi32(_mm512_srli_epi32::<16>(rounded), nan, _mm512_set1_epi32(0x7fc0));
+            _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(bits));
+        }
+    }
+}

@@ -103,7 +103,7 @@ unsafe fn store<V: Vector, P: Part<V>, const K: usize>(to: *mut u8, part: P, blo
 /// # Safety
 /// The features of the level are present.
 #[inline(always)]
-unsafe fn combine<V: Vector, F: Operator, const K: usize>(mut left: [V; K], right: [V; K]) -> [V; K] {
+unsafe fn combine<V: Vector, F: Operator<V>, const K: usize>(mut left: [V; K], right: [V; K]) -> [V; K] {
     let mut k = 0;
     while k < K {
         // SAFETY: the caller's contract.
@@ -175,7 +175,7 @@ unsafe fn range<V: Vector, L: Part<V>>(step: &impl Step<V>, mut at: usize, end: 
 }
 
 struct One<F>(*mut u8, *const u8, *const u8, PhantomData<F>);
-impl<V: Vector, F: Operator> Step<V> for One<F> {
+impl<V: Vector, F: Operator<V>> Step<V> for One<F> {
     #[inline(always)]
     unsafe fn step<P: Part<V>, L: Part<V>, const K: usize>(&self, at: usize, part: P, last: L) {
         let One(dst, a, b, _) = *self;
@@ -188,7 +188,7 @@ impl<V: Vector, F: Operator> Step<V> for One<F> {
 }
 
 struct Both<F>(*mut u8, *mut u8, *const u8, *const u8, PhantomData<F>);
-impl<V: Vector, F: Operator> Step<V> for Both<F> {
+impl<V: Vector, F: Operator<V>> Step<V> for Both<F> {
     #[inline(always)]
     unsafe fn step<P: Part<V>, L: Part<V>, const K: usize>(&self, at: usize, part: P, last: L) {
         let Both(dst, dst2, a, b, _) = *self;
@@ -197,22 +197,6 @@ impl<V: Vector, F: Operator> Step<V> for Both<F> {
             let block = combine::<V, F, K>(load(a.add(at), part), load(b.add(at), part));
             store(dst.add(at), part, block);
             store(dst2.add(at), last, block);
-        }
-    }
-}
-
-struct All<'a, F>(*mut u8, *const u8, &'a [*const u8], PhantomData<F>);
-impl<V: Vector, F: Operator> Step<V> for All<'_, F> {
-    #[inline(always)]
-    unsafe fn step<P: Part<V>, L: Part<V>, const K: usize>(&self, at: usize, part: P, last: L) {
-        let All(dst, first, rest, _) = *self;
-        // SAFETY: the contract of the trait.
-        unsafe {
-            let mut block: [V; K] = load(first.add(at), part);
-            for source in rest {
-                block = combine::<V, F, K>(block, load(source.add(at), part));
-            }
-            store(dst.add(at), last, block);
         }
     }
 }
@@ -229,7 +213,7 @@ impl<V: Vector> Step<V> for Move {
 /// # Safety
 /// As [`Kernels::fold`](super::Kernels::fold), with the features of the level.
 #[inline(always)]
-pub(super) unsafe fn fold<V: Vector, F: Operator>(dst: *mut u8, a: *const u8, b: *const u8, count: usize) {
+pub(super) unsafe fn fold<V: Vector, F: Operator<V>>(dst: *mut u8, a: *const u8, b: *const u8, count: usize) {
     // SAFETY: the caller's contract.
     unsafe { run::<V>(One::<F>(dst, a, b, PhantomData), count) }
 }
@@ -237,7 +221,7 @@ pub(super) unsafe fn fold<V: Vector, F: Operator>(dst: *mut u8, a: *const u8, b:
 /// # Safety
 /// As [`Kernels::fold_both`](super::Kernels::fold_both), with the features of the level.
 #[inline(always)]
-pub(super) unsafe fn fold_both<V: Vector, F: Operator>(
+pub(super) unsafe fn fold_both<V: Vector, F: Operator<V>>(
     dst: *mut u8,
     dst2: *mut u8,
     a: *const u8,
@@ -249,36 +233,9 @@ pub(super) unsafe fn fold_both<V: Vector, F: Operator>(
 }
 
 /// # Safety
-/// As [`Kernels::fold_all`](super::Kernels::fold_all), with the features of the level.
-#[inline(always)]
-pub(super) unsafe fn fold_all<V: Vector, F: Operator>(
-    dst: *mut u8,
-    sources: *const *const u8,
-    source_count: usize,
-    count: usize,
-) {
-    if source_count == 0 {
-        return;
-    }
-    // SAFETY: the caller gives `source_count` initialised pointers that nobody writes, and owns the buffers.
-    unsafe {
-        let rest = std::slice::from_raw_parts(sources.add(1), source_count - 1);
-        run::<V>(All::<F>(dst, *sources, rest, PhantomData), count)
-    }
-}
-
-/// # Safety
-/// As [`Kernels::fold_streaming`](super::Kernels::fold_streaming), with the features of the level.
-#[inline(always)]
-pub(super) unsafe fn fold_streaming<V: Vector, F: Operator>(dst: *mut u8, a: *const u8, b: *const u8, count: usize) {
-    // SAFETY: the caller's contract.
-    unsafe { run_streaming::<V>(One::<F>(dst, a, b, PhantomData), dst, count) }
-}
-
-/// # Safety
 /// As [`Kernels::fold_both_streaming`](super::Kernels::fold_both_streaming), with the features of the level.
 #[inline(always)]
-pub(super) unsafe fn fold_both_streaming<V: Vector, F: Operator>(
+pub(super) unsafe fn fold_both_streaming<V: Vector, F: Operator<V>>(
     dst: *mut u8,
     dst2: *mut u8,
     a: *const u8,
@@ -290,9 +247,17 @@ pub(super) unsafe fn fold_both_streaming<V: Vector, F: Operator>(
 }
 
 /// # Safety
-/// As [`Kernels::copy_streaming`](super::Kernels::copy_streaming), with the features of the level.
+/// As [`copy_streaming`](super::copy_streaming), with the features of the level.
 #[inline(always)]
-pub(super) unsafe fn copy_streaming<V: Vector>(dst: *mut u8, src: *const u8, count: usize) {
-    // SAFETY: the caller's contract.
-    unsafe { run_streaming::<V>(Move(dst, src), dst, count) }
+pub(super) unsafe fn copy_streaming<V: Vector>(dst: *mut u8, src: *const u8, bytes: usize) {
+    let vector_bytes = V::LANES * V::ELEMENT_BYTES;
+    let head = ((dst as usize).wrapping_neg() % vector_bytes).min(bytes);
+    let end = head + (bytes - head) / vector_bytes * vector_bytes;
+    // SAFETY: the three ranges lie within the buffers, which are disjoint, and at `head` the destination is aligned.
+    unsafe {
+        core::ptr::copy_nonoverlapping(src, dst, head);
+        range::<V, Streamed>(&Move(dst, src), head, end, Streamed);
+        V::fence();
+        core::ptr::copy_nonoverlapping(src.add(end), dst.add(end), bytes - end);
+    }
 }

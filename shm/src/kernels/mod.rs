@@ -10,55 +10,64 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod body;
+mod generic;
+mod half;
+mod level;
 mod portable;
+mod scalar;
 #[cfg(test)]
 mod tests;
 mod vector;
 
 use crate::{DType, Op};
 use std::sync::OnceLock;
-use vector::{Max, Min, Operator, Product, Sum, Vector};
 
 /// Signature of [`Kernels::fold`].
 pub type FoldFn = unsafe fn(dst: *mut u8, a: *const u8, b: *const u8, count: usize);
 /// Signature of [`Kernels::fold_both`].
 pub type FoldBothFn = unsafe fn(dst: *mut u8, dst2: *mut u8, a: *const u8, b: *const u8, count: usize);
-/// Signature of [`Kernels::fold_all`].
-pub type FoldAllFn = unsafe fn(dst: *mut u8, sources: *const *const u8, source_count: usize, count: usize);
-/// Signature of [`Kernels::copy_streaming`].
-pub type CopyFn = unsafe fn(dst: *mut u8, src: *const u8, count: usize);
+/// Signature of [`Kernels::widen`].
+pub type WidenFn = unsafe fn(accumulator: *mut u8, src: *const u8, count: usize);
+/// Signature of [`Kernels::finish`].
+pub type FinishFn = unsafe fn(dst: *mut u8, accumulator: *const u8, count: usize, ranks: usize);
 
 /// The functions for one element type and operator. `count` is in elements; addresses need no alignment.
+///
+/// The result is built up in an *accumulator*, whose elements are wider than those of the message where `widen` is
+/// given. `None` stands for a plain copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernels {
-    /// `dst[i] = a[i] op b[i]`, `a` being the left operand.
+    /// Bytes of one element of an accumulator.
+    pub accumulator_bytes: usize,
+    /// `dst[i] = a[i] op b[i]`, `a` being the left operand. Where the accumulator is wider, `dst` and `a` are one
+    /// accumulator and `b` has elements of the message.
     ///
     /// Safety: all three buffers hold `count` elements and nobody else writes them (or reads `dst`) meanwhile;
-    /// `dst` equals `a`, equals `b`, or is disjoint from them. `a` and `b` may overlap each other.
+    /// `dst` equals `a`, equals `b`, or is disjoint from them. `a` and `b` may overlap each other unless `dst` is `a`.
     pub fold: FoldFn,
-    /// The same result into two destinations, in one pass.
+    /// `fold` for a few elements: the same bits without wide vectors, whose loads would wait for a neighbour's narrow
+    /// stores to reach the cache and which some processors must wake up first.
+    pub fold_few: FoldFn,
+    /// The same result into two destinations, in one pass; the second form writes `dst2` past the caches: for results
+    /// that are larger than the cache and not a source. Only where accumulator and result are the same.
     ///
     /// Safety: as [`Kernels::fold`]; `dst2` is disjoint from `dst` and equals `a` or `b` or is disjoint from them.
-    pub fold_both: FoldBothFn,
-    /// `dst[i] = (s0[i] op s1[i]) op s2[i] ...`: the bits of repeated [`Kernels::fold`], in one pass.
-    /// One source is copied as it is; with no source nothing happens.
-    ///
-    /// Safety: `sources` points to `source_count` pointers to `count` elements each; `dst` equals any number of
-    /// the sources or is disjoint from them, and from the pointer array; nobody else writes meanwhile.
-    pub fold_all: FoldAllFn,
-    /// As [`Kernels::fold`] with the same bits, `dst` written past the caches: for results that are larger than the
-    /// cache and not a source. Ordinary stores first read the lines that they replace.
-    ///
-    /// Safety: as [`Kernels::fold`].
-    pub fold_streaming: FoldFn,
-    /// As [`Kernels::fold_both`] with the same bits, `dst2` written past the caches.
-    ///
-    /// Safety: as [`Kernels::fold_both`].
-    pub fold_both_streaming: FoldBothFn,
-    /// `dst[i] = src[i]`, `dst` written past the caches.
+    pub fold_both: Option<[FoldBothFn; 2]>,
+    /// `accumulator[i] = src[i]`.
     ///
     /// Safety: both buffers hold `count` elements and are disjoint; nobody else writes them meanwhile.
-    pub copy_streaming: CopyFn,
+    pub widen: Option<WidenFn>,
+    /// `dst[i] = accumulator[i]` as the result of `ranks` contributions: rounded, divided.
+    ///
+    /// Safety: as [`Kernels::widen`].
+    pub finish: Option<FinishFn>,
+}
+
+impl Kernels {
+    /// A fold whose accumulator is of the type of the message.
+    fn plain(dtype: DType, fold: FoldFn) -> Self {
+        Kernels { accumulator_bytes: dtype.size(), fold, fold_few: fold, fold_both: None, widen: None, finish: None }
+    }
 }
 
 /// Instruction sets that the kernels are compiled for, ascending.
@@ -67,7 +76,7 @@ pub struct Kernels {
 pub enum Level {
     /// What every processor of the architecture has.
     Portable = 0,
-    /// x86-64 with AVX2.
+    /// x86-64 with AVX2 and F16C.
     Avx2 = 1,
     /// x86-64 with AVX-512 F, VL, DQ and BW.
     Avx512 = 2,
@@ -91,7 +100,7 @@ impl Level {
         match self {
             Level::Portable => true,
             #[cfg(target_arch = "x86_64")]
-            Level::Avx2 => is_x86_feature_detected!("avx2"),
+            Level::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c"),
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => {
                 is_x86_feature_detected!("avx512f")
@@ -111,39 +120,74 @@ impl Level {
     }
 }
 
-/// The kernels of the best level of this processor. A table lookup: a few nanoseconds.
-pub fn kernels(dtype: DType, op: Op) -> Kernels {
-    table(Level::detected())[dtype as usize - 1][op as usize - 1]
+/// The kernels of the best level of this processor, or `None` where the operator does not exist for the type:
+/// [`DType::has`]. A match: a few nanoseconds.
+pub fn kernels(dtype: DType, op: Op) -> Option<Kernels> {
+    kernels_at(Level::detected(), dtype, op)
 }
 
-/// The fold for a few elements: the same bits without wide vectors, whose loads would wait for a neighbour's narrow
-/// stores to reach the cache and which some processors must wake up first.
-pub fn fold_few(dtype: DType, op: Op) -> FoldFn {
-    FEW[dtype as usize - 1][op as usize - 1]
+/// The kernels of one level, or `None` where the processor lacks it or the pair does not exist: for tests and
+/// benchmarks.
+pub fn kernels_at(level: Level, dtype: DType, op: Op) -> Option<Kernels> {
+    if !level.available() {
+        return None;
+    }
+    let found = match level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx512 => level::find_avx512(dtype, op),
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 => level::find_avx2(dtype, op),
+        _ => level::find_portable(dtype, op),
+    }?;
+    let fold_few = match level::few(dtype, if op == Op::Average { Op::Sum } else { op }) {
+        Some(few) => few,
+        // A conversion by hand would cost more than the wide vectors.
+        None if found.widen.is_some() => found.fold,
+        None => level::find_portable(dtype, op)?.fold,
+    };
+    Some(Kernels { fold_few, ..found })
 }
 
-/// Copies a few elements of 4 or 8 bytes without a call.
+/// What a type must go through when it comes out of memory that other processes write: `None` where any bytes are a
+/// value.
+pub fn cleaning(dtype: DType) -> Option<FinishFn> {
+    if dtype == DType::Bool { kernels(dtype, Op::BitOr).and_then(|kernels| kernels.finish) } else { None }
+}
+
+/// Copies a few bytes without a call.
 ///
 /// # Safety
-/// As [`copy`]; `bytes` is a multiple of 4.
+/// As [`copy`].
 #[inline(always)]
 pub unsafe fn copy_few(dst: *mut u8, src: *const u8, bytes: usize) {
+    /// # Safety
+    /// The bytes of a `T` at `at` are readable and writable.
+    #[inline(always)]
+    unsafe fn word<T>(dst: *mut u8, src: *const u8, at: usize) {
+        // SAFETY: the contract of this function.
+        unsafe { dst.add(at).cast::<T>().write_unaligned(src.add(at).cast::<T>().read_unaligned()) }
+    }
     let mut at = 0;
     // SAFETY: all accesses lie in `0..bytes`, which the contract makes readable and writable.
     unsafe {
         while at + 8 <= bytes {
-            dst.add(at).cast::<u64>().write_unaligned(src.add(at).cast::<u64>().read_unaligned());
+            word::<u64>(dst, src, at);
             at += 8;
         }
         if at < bytes {
-            dst.add(at).cast::<u32>().write_unaligned(src.add(at).cast::<u32>().read_unaligned());
+            if bytes & 4 != 0 {
+                word::<u32>(dst, src, at);
+                at += 4;
+            }
+            if bytes & 2 != 0 {
+                word::<u16>(dst, src, at);
+                at += 2;
+            }
+            if bytes & 1 != 0 {
+                word::<u8>(dst, src, at);
+            }
         }
     }
-}
-
-/// The kernels of one level, or `None` where the processor lacks it: for tests and benchmarks.
-pub fn kernels_at(level: Level, dtype: DType, op: Op) -> Option<Kernels> {
-    level.available().then(|| table(level)[dtype as usize - 1][op as usize - 1])
 }
 
 /// Copies `bytes` bytes; the addresses need no alignment.
@@ -156,98 +200,20 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, bytes: usize) {
     unsafe { std::ptr::copy_nonoverlapping(src, dst, bytes) }
 }
 
-/// By discriminants, minus one, of the type and of the operator.
-type Table = [[Kernels; Op::ALL.len()]; DType::ALL.len()];
-
-fn table(level: Level) -> &'static Table {
-    match level {
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx512 => &AVX512,
-        #[cfg(target_arch = "x86_64")]
-        Level::Avx2 => &AVX2,
-        _ => &PORTABLE,
-    }
-}
-
-/// One table per level: the loops compiled for its instruction set.
-macro_rules! level {
-    ($table:ident, $vectors:ident $(, $features:literal)?) => {
-        static $table: Table = {
-            $(#[target_feature(enable = $features)])?
-            unsafe fn fold<V: Vector, F: Operator>(d: *mut u8, a: *const u8, b: *const u8, n: usize) {
-                // SAFETY: the contract of `Kernels::fold`; the features are enabled here.
-                unsafe { body::fold::<V, F>(d, a, b, n) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn both<V: Vector, F: Operator>(d: *mut u8, d2: *mut u8, a: *const u8, b: *const u8, n: usize) {
-                // SAFETY: the contract of `Kernels::fold_both`; the features are enabled here.
-                unsafe { body::fold_both::<V, F>(d, d2, a, b, n) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn all<V: Vector, F: Operator>(d: *mut u8, s: *const *const u8, m: usize, n: usize) {
-                // SAFETY: the contract of `Kernels::fold_all`; the features are enabled here.
-                unsafe { body::fold_all::<V, F>(d, s, m, n) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn fold_s<V: Vector, F: Operator>(d: *mut u8, a: *const u8, b: *const u8, n: usize) {
-                // SAFETY: the contract of `Kernels::fold_streaming`; the features are enabled here.
-                unsafe { body::fold_streaming::<V, F>(d, a, b, n) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn both_s<V: Vector, F: Operator>(d: *mut u8, d2: *mut u8, a: *const u8, b: *const u8, n: usize) {
-                // SAFETY: the contract of `Kernels::fold_both_streaming`; the features are enabled here.
-                unsafe { body::fold_both_streaming::<V, F>(d, d2, a, b, n) }
-            }
-            $(#[target_feature(enable = $features)])?
-            unsafe fn copy_s<V: Vector>(d: *mut u8, s: *const u8, n: usize) {
-                // SAFETY: the contract of `Kernels::copy_streaming`; the features are enabled here.
-                unsafe { body::copy_streaming::<V>(d, s, n) }
-            }
-            const fn entry<V: Vector, F: Operator>() -> Kernels {
-                Kernels {
-                    fold: fold::<V, F>,
-                    fold_both: both::<V, F>,
-                    fold_all: all::<V, F>,
-                    fold_streaming: fold_s::<V, F>,
-                    fold_both_streaming: both_s::<V, F>,
-                    copy_streaming: copy_s::<V>,
-                }
-            }
-            const fn row<V: Vector>() -> [Kernels; Op::ALL.len()] {
-                [entry::<V, Sum>(), entry::<V, Product>(), entry::<V, Min>(), entry::<V, Max>()]
-            }
-            use $vectors::{F32, F64, I32, I64, U32, U64};
-            [row::<I32>(), row::<I64>(), row::<U32>(), row::<U64>(), row::<F32>(), row::<F64>()]
-        };
-    };
-}
-
-level!(PORTABLE, portable);
-
-/// One element at a time.
-static FEW: [[FoldFn; Op::ALL.len()]; DType::ALL.len()] = {
-    unsafe fn few<V: Vector, F: Operator>(dst: *mut u8, a: *const u8, b: *const u8, count: usize) {
-        for i in 0..count {
-            let at = i * V::ELEMENT_BYTES;
-            // SAFETY: the contract of `Kernels::fold`; the vector has one element and no special features.
-            unsafe { F::apply(V::load(a.add(at)), V::load(b.add(at))).store(dst.add(at)) }
+/// As [`copy`], the destination written past the caches: for results that are larger than the cache. Ordinary stores
+/// first read the lines that they replace.
+///
+/// # Safety
+/// As [`copy`].
+pub unsafe fn copy_streaming(dst: *mut u8, src: *const u8, bytes: usize) {
+    // SAFETY: the contract of this function; the level was detected.
+    unsafe {
+        match Level::detected() {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => level::copy_avx512(dst, src, bytes),
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => level::copy_avx2(dst, src, bytes),
+            _ => level::copy_portable(dst, src, bytes),
         }
     }
-    const fn row<V: Vector>() -> [FoldFn; Op::ALL.len()] {
-        assert!(V::LANES == 1);
-        [few::<V, Sum>, few::<V, Product>, few::<V, Min>, few::<V, Max>]
-    }
-    use portable::Lanes;
-    [
-        row::<Lanes<i32, 1>>(),
-        row::<Lanes<i64, 1>>(),
-        row::<Lanes<u32, 1>>(),
-        row::<Lanes<u64, 1>>(),
-        row::<Lanes<f32, 1>>(),
-        row::<Lanes<f64, 1>>(),
-    ]
-};
-#[cfg(target_arch = "x86_64")]
-level!(AVX2, avx2, "avx2");
-#[cfg(target_arch = "x86_64")]
-level!(AVX512, avx512, "avx512f,avx512vl,avx512dq,avx512bw");
+}

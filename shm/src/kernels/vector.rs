@@ -1,4 +1,4 @@
-//! What the loops need from a vector of one element type at one instruction-set level, and the four operators.
+//! What the loops need from a vector of one element type at one instruction-set level, and the operators by name.
 //!
 //! The operators are commutative bit for bit, so that ranks which fold the same pair in either role agree:
 //! integers wrap, a float result that is a NaN is the one canonical quiet NaN, and minimum and maximum order
@@ -27,30 +27,23 @@ pub(super) unsafe trait Vector: Copy {
     unsafe fn fence();
     unsafe fn load_first(from: *const u8, n: usize) -> Self;
     unsafe fn store_first(self, to: *mut u8, n: usize);
-
-    unsafe fn sum(self, right: Self) -> Self;
-    unsafe fn product(self, right: Self) -> Self;
-    unsafe fn min(self, right: Self) -> Self;
-    unsafe fn max(self, right: Self) -> Self;
 }
 
-/// Which of the four; a type, so that each kernel is compiled for its operator.
-pub(super) trait Operator {
+/// An operator on vectors; a type, so that each kernel is compiled for its operator.
+pub(super) trait Operator<V> {
     /// # Safety
     /// The features of the vector's level are present.
-    unsafe fn apply<V: Vector>(left: V, right: V) -> V;
+    unsafe fn apply(left: V, right: V) -> V;
+}
+
+/// The same operator on one element: the definition.
+pub(super) trait Scalar<T> {
+    fn one(left: T, right: T) -> T;
 }
 
 macro_rules! operators {
-    ($($name:ident $method:ident),*) => {$(
+    ($($name:ident)*) => {$(
         pub(super) struct $name;
-        impl Operator for $name {
-            #[inline(always)]
-            unsafe fn apply<V: Vector>(left: V, right: V) -> V {
-                // SAFETY: the caller has the features of the level.
-                unsafe { left.$method(right) }
-            }
-        }
     )*};
 }
-operators!(Sum sum, Product product, Min min, Max max);
+operators!(Sum Product Divide Min Max BitAnd BitOr BitXor LogicalAnd LogicalOr LogicalXor MinIndex MaxIndex);

@@ -5,6 +5,7 @@ use crate::Error;
 use crate::mapped::Mapped;
 use crate::protocol::board::{Board, SLOTS};
 use crate::protocol::call::{Collective, Signature};
+use crate::protocol::lines::DETAILS;
 use crate::protocol::word::{self, Cause, PoisonWord};
 use crate::protocol::{Member, Stop};
 use crate::segment::Grant;
@@ -58,6 +59,12 @@ impl NodeComm {
                     during()
                 ),
             },
+            Cause::OperatorPanicked => {
+                let bytes: Vec<u8> = (1..DETAILS).flat_map(|i| detail(i).to_le_bytes()).collect();
+                let length = (detail(0) as usize).min(bytes.len());
+                let message = String::from_utf8_lossy(&bytes[..length]).trim_end_matches('\u{fffd}').to_owned();
+                Error::OperatorPanicked { rank: poison.reporter(), during: during(), message }
+            }
             Cause::Corrupt => Error::Poisoned {
                 cause: format!("rank {} found a damaged shared word in {}", poison.reporter(), during()),
             },

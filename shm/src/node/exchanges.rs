@@ -1,6 +1,6 @@
 //! The operations of a node that move data: arguments checked, from a root, to a root, or from all to all.
 
-use super::run::Wish;
+use super::run::{Folding, Wish};
 use super::{How, NodeComm};
 use crate::Error;
 use crate::op::{Element, Op};
@@ -17,7 +17,10 @@ impl NodeComm {
         self.check_root(root)?;
         let lens = Lens::Equal(buf.len());
         let buffers = if root == self.rank { Buffers::in_place(buf) } else { Buffers::both(&[], buf) };
-        self.carry_out(&Wish { collective: Collective::Broadcast, op: Op::Sum, root: Some(root), lens, how }, &buffers)
+        self.carry_out(
+            &Wish { collective: Collective::Broadcast, op: Folding::Built(Op::Sum), root: Some(root), lens, how },
+            &buffers,
+        )
     }
 
     /// Copies `send` of every rank, in rank order, to `recv` of every rank.
@@ -178,7 +181,7 @@ impl NodeComm {
                 expected[1]
             )));
         }
-        self.carry_out(&Wish { collective, op, root, lens, how }, buffers)
+        self.carry_out(&Wish { collective, op: Folding::Built(op), root, lens, how }, buffers)
     }
 
     pub(super) fn check_root(&self, root: usize) -> Result<(), Error> {

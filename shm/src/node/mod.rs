@@ -71,7 +71,7 @@ pub struct NodeComm {
 struct State {
     member: Member<Mapped>,
     /// The last call's arguments and what follows from them.
-    prepared: Option<(Signature, Prepared)>,
+    prepared: Option<(Signature, Prepared<'static>)>,
     last: Option<Report>,
 }
 

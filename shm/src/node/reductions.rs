@@ -1,12 +1,14 @@
 //! The reductions of a node and its barrier: arguments checked, results everywhere, at a root, or in parts.
 
-use super::run::Wish;
+use super::run::{Folding, Wish};
 use super::{How, NodeComm};
 use crate::Error;
 use crate::op::{Element, Op};
 use crate::protocol::call::Collective;
 use crate::protocol::geometry::Lens;
 use crate::protocol::payload::Buffers;
+use crate::user_op::UserOp;
+use bytemuck::Pod;
 
 impl NodeComm {
     /// Reduces `send` of all ranks into `recv` of every rank.
@@ -15,8 +17,8 @@ impl NodeComm {
     /// the algorithm files in [`crate::protocol`].
     ///
     /// # Errors
-    /// [`Error::Usage`] when the lengths differ or another thread is in a call; the group's one error otherwise. After
-    /// an error `recv` holds nothing of use.
+    /// [`Error::Usage`] when the lengths differ or another thread is in a call, [`Error::Unsupported`] when `op` does not
+    /// exist for `T`; the group's one error otherwise. After an error `recv` holds nothing of use.
     pub fn all_reduce_into<T: Element>(&self, send: &[T], recv: &mut [T], op: Op, how: How) -> Result<(), Error> {
         self.reduce(Collective::AllReduce, None, op, &Buffers::apart(send, recv)?, how)
     }
@@ -27,6 +29,46 @@ impl NodeComm {
     /// As [`NodeComm::all_reduce_into`].
     pub fn all_reduce_in_place<T: Element>(&self, buf: &mut [T], op: Op, how: How) -> Result<(), Error> {
         self.reduce(Collective::AllReduce, None, op, &Buffers::in_place(buf), how)
+    }
+
+    /// Reduces `send` of all ranks into `recv` of every rank by an operator of the caller's.
+    ///
+    /// # Errors
+    /// As [`NodeComm::all_reduce_into`]; [`Error::OperatorPanicked`] on every rank when the operator panics in one,
+    /// [`Error::Unsupported`] when an element is larger than the arena's windows.
+    pub fn all_reduce_into_with<T, F>(
+        &self,
+        send: &[T],
+        recv: &mut [T],
+        op: &UserOp<T, F>,
+        how: How,
+    ) -> Result<(), Error>
+    where
+        T: Pod,
+        F: Fn(&T, &T) -> T + Sync,
+    {
+        self.reduce_with(op, &Buffers::apart_of(send, recv)?, how)
+    }
+
+    /// Reduces `buf` of all ranks into `buf` of every rank by an operator of the caller's.
+    ///
+    /// # Errors
+    /// As [`NodeComm::all_reduce_into_with`].
+    pub fn all_reduce_in_place_with<T, F>(&self, buf: &mut [T], op: &UserOp<T, F>, how: How) -> Result<(), Error>
+    where
+        T: Pod,
+        F: Fn(&T, &T) -> T + Sync,
+    {
+        self.reduce_with(op, &Buffers::in_place_of(buf)?, how)
+    }
+
+    fn reduce_with<T, F>(&self, op: &UserOp<T, F>, buffers: &Buffers<'_>, how: How) -> Result<(), Error>
+    where
+        T: Pod,
+        F: Fn(&T, &T) -> T + Sync,
+    {
+        let (lens, op) = (Lens::Equal(buffers.count()), Folding::User(op, op.operator()));
+        self.carry_out(&Wish { collective: Collective::AllReduce, op, root: None, lens, how }, buffers)
     }
 
     /// Returns when every rank has called it.
@@ -106,6 +148,7 @@ impl NodeComm {
         buffers: &Buffers<'_>,
         how: How,
     ) -> Result<(), Error> {
+        let op = Folding::Built(op);
         self.carry_out(&Wish { collective, op, root, lens: Lens::Equal(buffers.count()), how }, buffers)
     }
 }

@@ -4,19 +4,37 @@ use super::{How, NodeComm, State};
 use crate::Error;
 use crate::config::Algorithm;
 use crate::mapped::Mapped;
-use crate::op::{DType, FoldOrder, Op};
-use crate::protocol::call::{Collective, Prepared, Signature};
+use crate::op::{ElementType, FoldOrder, Op, Operator};
+use crate::protocol::call::{Collective, Prepared, Signature, USER_SIZE_SHIFT};
 use crate::protocol::decide;
 use crate::protocol::geometry::{Exchange, Lens};
 use crate::protocol::payload::Buffers;
 use crate::protocol::{Member, Report, Stop};
+use crate::user_op::UserFold;
+
+/// By what a call folds.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Folding<'a> {
+    Built(Op),
+    /// A user's operator, and what it is in a signature.
+    User(&'a dyn UserFold, Operator),
+}
+
+impl Folding<'_> {
+    fn operator(&self) -> Operator {
+        match *self {
+            Folding::Built(op) => op.into(),
+            Folding::User(_, operator) => operator,
+        }
+    }
+}
 
 /// A call as the user makes it, but for its buffers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wish<'a> {
     pub collective: Collective,
     /// The operator, of a collective that folds.
-    pub op: Op,
+    pub op: Folding<'a>,
     pub root: Option<usize>,
     /// Elements of a block, or of each block.
     pub lens: Lens<'a>,
@@ -24,13 +42,14 @@ pub(super) struct Wish<'a> {
 }
 
 impl Wish<'_> {
-    fn signature(&self, dtype: DType) -> Signature {
+    fn signature(&self, element: ElementType) -> Signature {
         let folds = self.collective.folds() || self.collective == Collective::Barrier;
-        let (op, order) = if folds { (self.op, self.how.order) } else { (Op::Sum, FoldOrder::Arrival) };
+        let (op, order) =
+            if folds { (self.op.operator(), self.how.order) } else { (Op::Sum.into(), FoldOrder::Arrival) };
         let has = decide::algorithms(self.collective).contains(&self.how.algorithm);
         let algorithm = if has { self.how.algorithm } else { Algorithm::Auto };
         let count = if let Lens::Equal(count) = self.lens { count } else { 0 };
-        let asked = Signature::new(self.collective, dtype, op, order, algorithm, count);
+        let asked = Signature::new(self.collective, element, op, order, algorithm, count);
         let asked = if let Lens::Each(lens, _) = self.lens { asked.unequal(lens) } else { asked };
         self.root.map_or(asked, |root| asked.rooted(root))
     }
@@ -46,11 +65,18 @@ impl NodeComm {
     /// The same for a caller that holds the handle already.
     #[inline]
     pub(super) fn carry_out_in(&self, state: &mut State, wish: &Wish<'_>, buffers: &Buffers<'_>) -> Result<(), Error> {
-        let asked = wish.signature(buffers.dtype());
-        if state.prepared.is_none_or(|(last, _)| last != asked) {
-            state.prepared = Some((asked, self.prepare(asked, wish, buffers.dtype())));
-        }
-        let State { member, prepared: Some((_, prepared)), last } = state else { unreachable!("prepared above") };
+        let asked = wish.signature(buffers.element());
+        let State { member, prepared, last } = state;
+        let lent;
+        let prepared = match (wish.op, prepared) {
+            // What follows from its arguments is not kept, since the operator is only lent.
+            (Folding::User(operator, _), _) => {
+                lent = self.prepare_lent(asked, wish, buffers, operator)?;
+                &lent
+            }
+            (Folding::Built(_), Some((last, prepared))) if *last == asked => &*prepared,
+            (Folding::Built(op), kept) => &kept.insert((asked, self.prepare(asked, wish, buffers.element(), op)?)).1,
+        };
         if self.size == 1 {
             buffers.copy();
             *last = Some(Report { epoch: 0, algorithm: Algorithm::Flat, place: None });
@@ -70,29 +96,77 @@ impl NodeComm {
     }
 
     /// Works out what follows from the arguments of a call.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a pair of type and operator that does not exist.
     #[cold]
-    fn prepare(&self, asked: Signature, wish: &Wish<'_>, dtype: DType) -> Prepared {
-        let exact = !matches!((dtype, wish.op), (DType::F32 | DType::F64, Op::Sum | Op::Product));
-        // Every operator here is commutative bit for bit, so two ranks cannot tell the orders apart.
-        let by_rank = wish.collective.folds() && wish.how.order == FoldOrder::Rank && !exact && self.size > 2;
+    fn prepare(
+        &self,
+        asked: Signature,
+        wish: &Wish<'_>,
+        element: ElementType,
+        op: Op,
+    ) -> Result<Prepared<'static>, Error> {
+        let ElementType::Built(dtype) = element else { unreachable!("elements of a built-in operator") };
+        // Every other pair is commutative bit for bit, so two ranks cannot tell the orders apart.
+        let shows = wish.collective.folds() && dtype.is_inexact(op) && self.size > 2;
+        let by_rank = wish.how.order == FoldOrder::Rank && shows;
+        let algorithm = self.choose(wish, element, by_rank);
+        Prepared::new(asked.in_lane(algorithm == Algorithm::Flat), dtype, op, self.size, by_rank, algorithm)
+    }
+
+    /// The same for a user's operator.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for more elements than a signature can tell, [`Error::Unsupported`] for elements that no deposit
+    /// can hold.
+    #[cold]
+    fn prepare_lent<'a>(
+        &self,
+        asked: Signature,
+        wish: &Wish<'_>,
+        buffers: &Buffers<'_>,
+        operator: &'a dyn UserFold,
+    ) -> Result<Prepared<'a>, Error> {
+        let (element, count) = (buffers.element(), buffers.count());
+        if count as u64 >> USER_SIZE_SHIFT != 0 {
+            return Err(Error::usage(format!(
+                "{count} elements of a user's operator are too many; reduce them in parts"
+            )));
+        }
+        if element.size() > self.windows.deposit {
+            let (bytes, window) = (element.size(), self.windows.deposit);
+            return Err(Error::Unsupported {
+                what: format!("an element of {bytes} bytes in an arena with windows of {window}"),
+                hint: "raise EARLYBIRD_ARENA_MAX, or reduce the parts of the element".into(),
+            });
+        }
+        // Nobody can know whether the order of folding shows in a user's type.
+        let ordered = matches!(wish.op.operator(), Operator::User { ordered: true, .. });
+        let by_rank = ordered || wish.how.order == FoldOrder::Rank;
+        let algorithm = self.choose(wish, element, by_rank);
+        let signature = asked.in_lane(algorithm == Algorithm::Flat);
+        Ok(Prepared::with_user(signature, element, operator, self.size, by_rank, algorithm))
+    }
+
+    fn choose(&self, wish: &Wish<'_>, element: ElementType, by_rank: bool) -> Algorithm {
         let most = Exchange::new(wish.collective, wish.root.unwrap_or(0), self.size, wish.lens).most();
-        let bytes = most * dtype.size();
-        let algorithm = self.thresholds.choose(wish.collective, wish.how.algorithm, bytes, by_rank);
-        Prepared::new(asked.in_lane(algorithm == Algorithm::Flat), dtype, wish.op, by_rank, algorithm)
+        self.thresholds.choose(wish.collective, wish.how.algorithm, most * element.size(), by_rank)
     }
 
     /// Runs the call as one operation, or as several where it is larger than the windows of the arena.
     #[inline]
-    fn run(&self, member: &mut Member<Mapped>, buffers: &Buffers<'_>, prepared: &Prepared) -> Result<Report, Stop> {
-        let (count, element_bytes) = (buffers.count(), buffers.dtype().size());
+    fn run(&self, member: &mut Member<Mapped>, buffers: &Buffers<'_>, prepared: &Prepared<'_>) -> Result<Report, Stop> {
+        let count = buffers.count();
         let window_bytes = match prepared.algorithm() {
             Algorithm::Chain => self.windows.accumulator,
             _ => self.windows.deposit,
         };
-        if count * element_bytes <= window_bytes {
+        if count * prepared.accumulator_bytes() <= window_bytes {
             return member.run(&buffers.call(0..count, prepared));
         }
-        let part = window_bytes / element_bytes;
+        let accumulated = self.windows.accumulator / prepared.accumulator_bytes();
+        let part = accumulated.min(window_bytes / buffers.element().size());
         let mut done = 0;
         loop {
             let until = (done + part).min(count);
@@ -110,11 +184,11 @@ impl NodeComm {
         member: &mut Member<Mapped>,
         wish: &Wish<'_>,
         buffers: &Buffers<'_>,
-        prepared: &Prepared,
+        prepared: &Prepared<'_>,
     ) -> Result<Report, Stop> {
         let exchange = Exchange::new(wish.collective, wish.root.unwrap_or(0), self.size, wish.lens);
         let mut report = None;
-        for window in exchange.windows(buffers.dtype().size(), self.windows.deposit) {
+        for window in exchange.windows(buffers.element().size(), self.windows.deposit) {
             report = Some(member.run(&buffers.window(&window, prepared))?);
         }
         Ok(report.expect("an exchange has a window"))

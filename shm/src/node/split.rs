@@ -5,7 +5,7 @@
 //! then nothing is lent and the group goes on. The exchanges are ordinary operations of the group, so a different call,
 //! a death and a deadline end a split as they end any call.
 
-use super::run::Wish;
+use super::run::{Folding, Wish};
 use super::{How, NodeComm, State};
 use crate::Error;
 use crate::layout::{Layout, Windows};
@@ -117,7 +117,7 @@ impl NodeComm {
     /// Sums words over the group: each rank fills in its own and leaves the others zero.
     fn exchange(&self, state: &mut State, what: Collective, words: &mut [u64]) -> Result<(), Error> {
         let lens = Lens::Equal(words.len());
-        let wish = Wish { collective: what, op: Op::Sum, root: None, lens, how: How::default() };
+        let wish = Wish { collective: what, op: Folding::Built(Op::Sum), root: None, lens, how: How::default() };
         self.carry_out_in(state, &wish, &Buffers::in_place(words))
     }
 

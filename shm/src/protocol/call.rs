@@ -1,9 +1,11 @@
 //! A call as one rank makes it: its signature, its buffers, its geometry.
 
 use super::geometry::Window;
+use crate::Error;
 use crate::config::Algorithm;
-use crate::kernels::{self, FoldFn, Kernels};
-use crate::op::{DType, FoldOrder, Op};
+use crate::kernels::{self, FinishFn, FoldFn, Kernels};
+use crate::op::{DType, ElementType, FoldOrder, Op, Operator};
+use crate::user_op::UserFold;
 use std::marker::PhantomData;
 
 /// The collective. The discriminant is part of the signature.
@@ -84,7 +86,8 @@ pub struct Signature {
     /// From the low end: `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | lane 1 | unequal 1 | 0 6 | root 16`,
     /// the root plus one, 0 where there is none.
     pub kind: u64,
-    /// Elements of a block; where blocks differ, `hash of their lengths 24 | elements of all 40`.
+    /// Elements of a block; where blocks differ, `hash of their lengths 24 | elements of all 40`. The size of a user's
+    /// type is added above [`USER_SIZE_SHIFT`].
     pub count: u64,
 }
 
@@ -92,23 +95,31 @@ const LANE: u64 = 1 << 40;
 const UNEQUAL: u64 = 1 << 41;
 const ROOT_SHIFT: u32 = 48;
 
+/// Where the size of a user's type begins in [`Signature::count`]: no memory holds 2^40 elements of it.
+pub const USER_SIZE_SHIFT: u32 = 40;
+
 impl Signature {
     /// Packs; the lane is added by [`Signature::in_lane`] once it is known.
     #[inline]
     pub fn new(
         collective: Collective,
-        dtype: DType,
-        op: Op,
+        element: impl Into<ElementType>,
+        op: impl Into<Operator>,
         order: FoldOrder,
         algorithm: Algorithm,
         count: usize,
     ) -> Self {
+        let element = element.into();
         let kind = collective as u64
-            | (dtype as u64) << 8
-            | (op as u64) << 16
+            | u64::from(element.code()) << 8
+            | u64::from(op.into().code()) << 16
             | (order as u64) << 24
             | (algorithm as u64) << 32;
-        Signature { kind, count: count as u64 }
+        let user_size = match element {
+            ElementType::Built(_) => 0,
+            ElementType::User(bytes) => (bytes as u64) << USER_SIZE_SHIFT,
+        };
+        Signature { kind, count: count as u64 | user_size }
     }
 
     /// The same call in the ticketless lane, or in the ticketed one.
@@ -160,7 +171,9 @@ impl Signature {
             return format!("{collective}, {order} order, {algorithm}");
         }
         let dtype = name(DType::ALL.iter().find(|d| **d as u8 == b[1]).map(|d| d.name()), b[1]);
+        let below = self.count & ((1 << USER_SIZE_SHIFT) - 1);
         let elements = match self.kind & UNEQUAL != 0 {
+            _ if b[1] == ElementType::USER => format!("{below} x a type of {} bytes", self.count >> USER_SIZE_SHIFT),
             false => format!("{} x {dtype}", self.count),
             true => {
                 format!("{} x {dtype} in unequal parts (#{:06x})", self.count & ((1 << 40) - 1), self.count >> 40)
@@ -170,7 +183,7 @@ impl Signature {
         let fold = match known.is_some_and(|c| !c.folds()) {
             true => String::new(),
             false => {
-                let op = name(Op::ALL.iter().find(|o| **o as u8 == b[2]).map(|o| o.name()), b[2]);
+                let op = name(Operator::describe(b[2]).as_deref(), b[2]);
                 format!(", {op}, {order} order")
             }
         };
@@ -189,14 +202,29 @@ pub(super) enum Lane {
     Ticketed,
 }
 
+/// How contributions are folded.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Arithmetic<'a> {
+    /// By the library's kernels.
+    Built(Kernels),
+    /// By a user's operator, for as long as its owner lends it.
+    User(&'a dyn UserFold),
+    /// Not at all: data is moved, through this function where any bytes could be no value.
+    Moved(Option<FinishFn>),
+}
+
 /// What follows from a call's arguments alone; kept from one call to the next, since calls repeat.
 #[derive(Debug, Clone, Copy)]
-pub struct Prepared {
+pub struct Prepared<'a> {
     pub(super) signature: Signature,
     pub(super) hash: u32,
-    pub(super) dtype: DType,
-    pub(super) kernels: Kernels,
-    pub(super) fold_few: FoldFn,
+    pub(super) element: ElementType,
+    /// Bytes of one element of an accumulator.
+    pub(super) accumulator_bytes: usize,
+    pub(super) arithmetic: Arithmetic<'a>,
+    /// The fold of few elements, where the result is what it leaves: nothing is widened, rounded or divided.
+    pub(super) fold_few: Option<FoldFn>,
+    pub(super) ranks: usize,
     pub(super) by_rank: bool,
     pub(super) algorithm: Algorithm,
     pub(super) collective: Collective,
@@ -204,13 +232,60 @@ pub struct Prepared {
     pub(super) root: Option<usize>,
 }
 
-impl Prepared {
-    /// A call of `signature` on elements of `dtype`. `by_rank` where the order of folding shows in the bits and must
-    /// be by rank; `algorithm` is what to run, or to propose in the ticketed lane, never `Auto`.
-    pub fn new(signature: Signature, dtype: DType, op: Op, by_rank: bool, algorithm: Algorithm) -> Self {
-        let hash = signature.hash();
-        let (kernels, fold_few) = (kernels::kernels(dtype, op), kernels::fold_few(dtype, op));
-        let collective = Collective::from_code(signature.kind as u8).expect("a signature names its collective");
+impl<'a> Prepared<'a> {
+    /// A call of `signature` by `ranks` ranks on elements of `dtype`. `by_rank` where the order of folding shows in the
+    /// bits and must be by rank; `algorithm` is what to run, or to propose in the ticketed lane, never `Auto`.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the call folds and the operator does not exist for the type.
+    pub fn new(
+        signature: Signature,
+        dtype: DType,
+        op: Op,
+        ranks: usize,
+        by_rank: bool,
+        algorithm: Algorithm,
+    ) -> Result<Self, Error> {
+        let collective = Self::collective(signature);
+        if !collective.folds() && collective != Collective::Barrier {
+            let moved = Arithmetic::Moved(kernels::cleaning(dtype));
+            return Ok(Self::with(signature, dtype.into(), moved, ranks, by_rank, algorithm));
+        }
+        dtype.must_have(op)?;
+        let kernels = kernels::kernels(dtype, op).expect("every pair that exists has kernels: tested");
+        let is_plain = kernels.widen.is_none() && kernels.finish.is_none();
+        Ok(Prepared {
+            accumulator_bytes: kernels.accumulator_bytes,
+            fold_few: is_plain.then_some(kernels.fold_few),
+            ..Self::with(signature, dtype.into(), Arithmetic::Built(kernels), ranks, by_rank, algorithm)
+        })
+    }
+
+    /// A call of `signature` with a user's operator.
+    pub fn with_user(
+        signature: Signature,
+        element: ElementType,
+        operator: &'a dyn UserFold,
+        ranks: usize,
+        by_rank: bool,
+        algorithm: Algorithm,
+    ) -> Self {
+        Self::with(signature, element, Arithmetic::User(operator), ranks, by_rank, algorithm)
+    }
+
+    fn collective(signature: Signature) -> Collective {
+        Collective::from_code(signature.kind as u8).expect("a signature names its collective")
+    }
+
+    fn with(
+        signature: Signature,
+        element: ElementType,
+        arithmetic: Arithmetic<'a>,
+        ranks: usize,
+        by_rank: bool,
+        algorithm: Algorithm,
+    ) -> Self {
+        let collective = Self::collective(signature);
         let lane = match (algorithm, collective) {
             (
                 Algorithm::Flat,
@@ -219,8 +294,25 @@ impl Prepared {
             (Algorithm::Flat, _) => Lane::Exchange,
             _ => Lane::Ticketed,
         };
-        let root = signature.root();
-        Prepared { signature, hash, dtype, kernels, fold_few, by_rank, algorithm, collective, lane, root }
+        Prepared {
+            signature,
+            hash: signature.hash(),
+            element,
+            accumulator_bytes: element.size(),
+            arithmetic,
+            fold_few: None,
+            ranks,
+            by_rank,
+            algorithm,
+            collective,
+            lane,
+            root: signature.root(),
+        }
+    }
+
+    /// Bytes of one element of an accumulator.
+    pub fn accumulator_bytes(&self) -> usize {
+        self.accumulator_bytes
     }
 
     /// What all ranks must have called.
@@ -245,7 +337,7 @@ impl Prepared {
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
     /// What all parts of the call have in common.
-    pub(super) prepared: &'a Prepared,
+    pub(super) prepared: &'a Prepared<'a>,
     /// Elements of this operation.
     pub(super) count: usize,
     /// Bytes per element.
@@ -267,6 +359,12 @@ impl Call<'_> {
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         self.count * self.element_bytes
+    }
+
+    /// Bytes of an accumulator of the payload.
+    #[inline]
+    pub(super) fn accumulator_bytes(&self) -> usize {
+        self.count * self.prepared.accumulator_bytes
     }
 
     /// Whether contributions must be folded by rank: false where the order cannot be seen in the bits.
@@ -292,20 +390,36 @@ pub struct Pieces {
     pub count: usize,
     /// Bytes per element.
     pub element_bytes: usize,
+    /// Bytes per element of an accumulator.
+    pub accumulator_bytes: usize,
 }
 
 impl Pieces {
     /// Cuts `count` elements into at most `most` pieces of about `target_bytes`; piece borders are multiples of 64
     /// bytes so that no two ranks write one cache line.
     pub fn cut(count: usize, element_bytes: usize, target_bytes: usize, most: usize) -> Self {
-        let line = 64 / element_bytes;
+        // The least number of elements that fills whole lines: 64 / gcd(64, size).
+        let line = 64 >> element_bytes.trailing_zeros().min(6);
         let elements = (target_bytes / element_bytes).max(count.div_ceil(most)).max(1).next_multiple_of(line);
-        Pieces { elements, number: count.div_ceil(elements).max(1), count, element_bytes }
+        let number = count.div_ceil(elements).max(1);
+        Pieces { elements, number, count, element_bytes, accumulator_bytes: element_bytes }
+    }
+
+    /// The payload of `call`, cut likewise.
+    pub fn of(call: &Call<'_>, target_bytes: usize, most: usize) -> Self {
+        let cut = Self::cut(call.count, call.element_bytes, target_bytes, most);
+        Pieces { accumulator_bytes: call.prepared.accumulator_bytes, ..cut }
     }
 
     /// The payload of `call` in one piece.
     pub fn whole(call: &Call<'_>) -> Self {
-        Pieces { elements: call.count.max(1), number: 1, count: call.count, element_bytes: call.element_bytes }
+        Pieces {
+            elements: call.count.max(1),
+            number: 1,
+            count: call.count,
+            element_bytes: call.element_bytes,
+            accumulator_bytes: call.prepared.accumulator_bytes,
+        }
     }
 
     /// Bytes before piece `i`.
@@ -316,6 +430,16 @@ impl Pieces {
     /// Bytes of piece `i`.
     pub fn bytes(&self, i: usize) -> usize {
         self.len(i) * self.element_bytes
+    }
+
+    /// Bytes before piece `i` of an accumulator.
+    pub fn accumulator_offset(&self, i: usize) -> usize {
+        i * self.elements * self.accumulator_bytes
+    }
+
+    /// Bytes of piece `i` of an accumulator.
+    pub fn accumulator_piece_bytes(&self, i: usize) -> usize {
+        self.len(i) * self.accumulator_bytes
     }
 
     /// Elements of piece `i`.
@@ -330,7 +454,7 @@ mod tests {
 
     #[test]
     fn pieces_cover_every_element_once() {
-        for element_bytes in [4, 8] {
+        for element_bytes in [1, 2, 3, 4, 8, 12, 16, 24, 64, 100, 128, 1000, 4097] {
             for count in [0, 1, 15, 16, 17, 1000, 100_003, 1 << 20] {
                 for target in [64, 4096, 65_536] {
                     for most in [1, 2, 256] {
@@ -346,6 +470,10 @@ mod tests {
 
     #[test]
     fn different_calls_have_different_signatures() {
+        let user = |ordered, tag| {
+            let op = Operator::User { ordered, tag };
+            Signature::new(Collective::AllReduce, ElementType::User(24), op, FoldOrder::Rank, Algorithm::Auto, 9)
+        };
         let base = Signature::new(Collective::AllReduce, DType::F32, Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9);
         let others = [
             Signature { count: 10, ..base },
@@ -357,14 +485,23 @@ mod tests {
             base.unequal(&[5, 4]),
             Signature::new(Collective::AllReduce, DType::F64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
             Signature::new(Collective::AllReduce, DType::F32, Op::Max, FoldOrder::Rank, Algorithm::Auto, 9),
+            user(false, 0),
+            user(true, 0),
+            user(true, 1),
+            Signature::new(Collective::AllReduce, ElementType::User(4), Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
+            Signature::new(Collective::AllReduce, ElementType::User(8), Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
             Signature::new(Collective::Barrier, DType::F32, Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
         ];
         for o in others {
             assert_ne!(o.hash(), base.hash());
             assert_ne!(o.hash() & 0xffff, base.hash() & 0xffff);
         }
+        assert_eq!(
+            user(true, 63).describe(),
+            "allreduce of 9 x a type of 24 bytes, a user's ordered operator (tag 63), rank order, algorithm auto"
+        );
         assert_eq!(base.describe(), "allreduce of 9 x f32, sum, rank order, algorithm auto");
-        assert_eq!(others[9].describe(), "barrier, rank order, algorithm auto");
+        assert_eq!(others[14].describe(), "barrier, rank order, algorithm auto");
         for (i, a) in others.iter().enumerate() {
             assert!(others[..i].iter().all(|b| a.hash() != b.hash()), "{a:?}");
         }

@@ -29,9 +29,8 @@ fn start(place: usize, ranks: usize, pieces: &Pieces) -> usize {
 
 pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize) -> Result<(), Stop> {
     let (call, ranks) = (op.call, op.ranks);
-    let bytes = call.bytes();
-    let pieces = Pieces::cut(call.count, call.element_bytes, chunk_bytes(bytes), CHUNKS);
-    op.reserve(Need { accumulator: bytes, deposit: 0 })?;
+    let pieces = Pieces::of(call, chunk_bytes(call.bytes()), CHUNKS);
+    op.reserve(Need { accumulator: call.accumulator_bytes(), deposit: 0 })?;
     // By rank, every chunk goes through the ranks in the same order: no rotation, or ranks would wait for each other.
     let (first, last) =
         if call.by_rank() { (0, 0) } else { (start(place, ranks, &pieces), start(ranks - 1, ranks, &pieces)) };
@@ -74,9 +73,8 @@ pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize) -> Result<(
 /// A broadcast: the root stores chunk by chunk, the others copy each as it comes.
 pub(super) fn broadcast<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, area) = (op.board, op.call, op.area);
-    let bytes = call.bytes();
-    let pieces = Pieces::cut(call.count, call.element_bytes, chunk_bytes(bytes), CHUNKS);
-    op.reserve(Need { accumulator: bytes, deposit: 0 })?;
+    let pieces = Pieces::of(call, chunk_bytes(call.bytes()), CHUNKS);
+    op.reserve(Need { accumulator: call.accumulator_bytes(), deposit: 0 })?;
     if call.prepared.root != Some(op.me) {
         return op.copy_out(&pieces, 0, &Done::default());
     }
@@ -88,7 +86,7 @@ pub(super) fn broadcast<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop>
 }
 
 fn accumulator(area: usize, pieces: &Pieces, i: usize) -> Place {
-    Place::Accumulator { area, chunk: i, offset: pieces.offset(i) }
+    Place::Accumulator { area, chunk: i, offset: pieces.accumulator_offset(i) }
 }
 
 /// Chunk sizes by message size: at least two chunks from 16 KiB on, none larger than 64 KiB until there are 256.
@@ -127,7 +125,7 @@ fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> O
     let completes = count + 1 == ranks;
     let at = accumulator(area, pieces, i);
     board.write(at, |sum| match count {
-        0 => call.give(sum, pieces, i),
+        0 => call.begin(sum, pieces, i),
         _ if completes && call.has_result(me) => call.add_mine_and_take(sum, pieces, i),
         _ => call.add_mine(sum, pieces, i),
     });
@@ -138,7 +136,7 @@ fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> O
     } else if call.bytes() <= HAND_ON_BYTES && !op.patience.oversubscribed && !op.all_arrived() {
         // An early rank has time, and the last one's fold is bound by fetching what lies in other cores' caches. Not
         // under the hands of ranks that are here: they would fetch it twice.
-        board.hand_on(at, pieces.bytes(i));
+        board.hand_on(at, pieces.accumulator_piece_bytes(i));
     }
     if completes || call.by_rank() {
         op.wake();

@@ -44,11 +44,16 @@ fn in_turn<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> bool {
     w.exchange.folds && op.call.by_rank() && w.exchange.readers.has(op.me)
 }
 
+/// Whether what is folded needs an accumulator of its own.
+fn gathers<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> bool {
+    w.exchange.folds && op.call.prepared.fold_few.is_none()
+}
+
 /// How the deposit of `rank` is cut. Beside the mark it is one piece.
 fn pieces<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, rank: usize) -> Pieces {
     let (count, element_bytes) = (w.deposit(rank), op.call.element_bytes);
     match w.inline {
-        true => Pieces { elements: count.max(1), number: 1, count, element_bytes },
+        true => Pieces { elements: count.max(1), number: 1, count, element_bytes, accumulator_bytes: element_bytes },
         false => Pieces::cut(count, element_bytes, PIECE_BYTES, word::MAX_PIECES),
     }
 }
@@ -112,12 +117,17 @@ fn deposit<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, pieces: &Pieces, i: 
 fn collect<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<bool, Stop> {
     let (call, me, ranks) = (op.call, op.me, op.ranks);
     let own = in_turn(op, w);
+    let gathers = gathers(op, w);
+    let room = w.deposit_most() * call.prepared.accumulator_bytes;
     let both = w.exchange.depositors.has(me) && w.exchange.readers.has(me);
     if let Some((_, at, from)) = w.blocks(me).find(|(block, at, _)| *block == me && !at.is_empty())
         && both
         && !own
     {
-        call.keep_part(from, w.place_of(me), at.len());
+        match gathers {
+            true => call.gather_mine(op.scratch.accumulator(room), from, at.len()),
+            false => call.keep_part(from, w.place_of(me), at.len()),
+        }
     }
     let mut sources = std::mem::take(&mut op.scratch.sources);
     sources.clear();
@@ -153,6 +163,10 @@ fn collect<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<bool, 
         }
     }
     op.scratch.sources = sources;
+    let len = if gathers { w.part(me, me).len() } else { 0 };
+    if len > 0 {
+        call.take_gathered_part(op.scratch.accumulator(room), w.place_of(me), len);
+    }
     Ok(heard_all)
 }
 
@@ -189,10 +203,17 @@ fn take<B: Board>(
         let i = source.left.start / pieces.elements;
         let within = source.left.start - i * pieces.elements;
         let len = until.min(i * pieces.elements + pieces.len(i)) - source.left.start;
-        board.read(place(op, w, &pieces, source.rank, i), |piece| match w.exchange.folds && !starts {
-            true => call.fold_part(piece, within, source.to, len),
-            false => call.take_part(piece, within, source.to, len),
-        });
+        let at = place(op, w, &pieces, source.rank, i);
+        if gathers(op, w) {
+            let sum = op.scratch.accumulator(w.deposit_most() * call.prepared.accumulator_bytes);
+            let begins = source.to - w.place_of(op.me);
+            board.read(at, |piece| call.gather_part(sum, begins, starts, piece, within, len));
+        } else {
+            board.read(at, |piece| match w.exchange.folds && !starts {
+                true => call.fold_part(piece, within, source.to, len),
+                false => call.take_part(piece, within, source.to, len),
+            });
+        }
         source.left.start += len;
         source.to += len;
     }

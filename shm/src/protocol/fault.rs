@@ -1,9 +1,11 @@
 //! The group's one error: the first poison value stands for ever, and every rank reads its error from it.
 
 use super::board::{Board, SLOTS};
+use super::lines::DETAILS;
 use super::operation::{Operation, Stop};
 use super::word::{self, Cause, PoisonWord};
 use crate::sync::{Ordering, SyncPoint};
+use std::any::Any;
 
 /// After this long in one wait, living late ranks are named in a warning.
 pub const WARN_AFTER_NS: u64 = 10_000_000_000;
@@ -92,6 +94,21 @@ impl<B: Board> Operation<'_, B> {
     #[cold]
     pub(super) fn corrupt(&mut self) -> Stop {
         self.raise(Cause::Corrupt, &[])
+    }
+
+    /// Fails the group because the user's operator panicked here with `panic`.
+    #[cold]
+    pub(super) fn operator_panicked(&mut self, panic: &(dyn Any + Send)) -> Stop {
+        let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let text = text.unwrap_or("(not a text)").as_bytes();
+        let mut details = [0u64; DETAILS];
+        details[0] = text.len().min(8 * (DETAILS - 1)) as u64;
+        for (word, bytes) in details[1..].iter_mut().zip(text.chunks(8)) {
+            let mut padded = [0; 8];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            *word = u64::from_le_bytes(padded);
+        }
+        self.raise(Cause::OperatorPanicked, &details)
     }
 
     /// Fails the group, unless it has failed already, and returns the error that stands. Wakes every sleeper.

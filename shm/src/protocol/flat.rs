@@ -38,16 +38,43 @@ fn inline<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
             return Err(op.mismatch(rank));
         }
     }
+    let Some(fold) = call.prepared.fold_few else {
+        gather_inline(op);
+        op.wake();
+        return Ok(());
+    };
     match me {
-        0 => board.read(place(1), |second| call.take_few(None, Some(second))),
-        1 => board.read(place(0), |first| call.take_few(Some(first), None)),
-        _ => board.read(place(0), |first| board.read(place(1), |second| call.take_few(Some(first), Some(second)))),
+        0 => board.read(place(1), |second| call.take_few(fold, None, Some(second))),
+        1 => board.read(place(0), |first| call.take_few(fold, Some(first), None)),
+        _ => {
+            board.read(place(0), |first| board.read(place(1), |second| call.take_few(fold, Some(first), Some(second))))
+        }
     }
     for rank in 2..ranks {
-        board.read(place(rank), |next| call.take_fold_few(next));
+        board.read(place(rank), |next| call.take_fold_few(fold, next));
     }
     op.wake();
     Ok(())
+}
+
+/// Folds what lies in all lines where the result is not its own accumulator.
+#[cold]
+fn gather_inline<B: Board>(op: &mut Operation<'_, B>) {
+    let (board, call, slot, me) = (op.board, op.call, op.slot, op.me);
+    if call.count == 0 {
+        return;
+    }
+    let pieces = Pieces::whole(call);
+    let sum = op.scratch.accumulator(call.accumulator_bytes());
+    for rank in 0..op.ranks {
+        match rank == me {
+            true => call.gather(sum, rank == 0, None, &pieces, 0),
+            false => {
+                board.read(Place::Inline { slot, rank }, |from| call.gather(sum, rank == 0, Some(from), &pieces, 0))
+            }
+        }
+    }
+    call.take_gathered(sum, &pieces, 0);
 }
 
 /// What `rank` marked on entering operation `epoch`, once it has.
@@ -61,7 +88,7 @@ fn entered<B: Board>(board: &B, slot: usize, rank: usize, epoch: u64) -> Option<
 fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, epoch, slot, area, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.area, op.me, op.ranks);
     let hash = op.hash;
-    let pieces = Pieces::cut(call.count, call.element_bytes, PIECE_BYTES, word::MAX_PIECES);
+    let pieces = Pieces::of(call, PIECE_BYTES, word::MAX_PIECES);
     let line = board.line(slot, me);
     line.entered.store(word::entered(epoch, hash), SyncPoint::CallRelease.order());
     board.step(Step::Entered);
@@ -80,15 +107,24 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
             board.hand_on(place(me, i), pieces.bytes(i));
         }
     }
+    let gathers = call.prepared.fold_few.is_none();
     for i in 0..pieces.number {
         for rank in 0..ranks {
             if rank != me {
                 op.until_deposited(rank, i + 1)?;
             }
+            let sum = &mut *op.scratch;
             board.read(place(rank, i), |deposit| match rank {
-                0 => call.take(deposit, &pieces, i),
+                _ if gathers => {
+                    let sum = sum.accumulator(pieces.accumulator_piece_bytes(0));
+                    call.gather(sum, rank == 0, Some(deposit), &pieces, i);
+                }
+                0 => call.take_first(deposit, &pieces, i),
                 _ => call.take_fold(deposit, &pieces, i),
             });
+        }
+        if gathers {
+            call.take_gathered(op.scratch.accumulator(pieces.accumulator_piece_bytes(0)), &pieces, i);
         }
     }
     op.wake();

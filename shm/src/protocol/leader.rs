@@ -24,12 +24,11 @@ const CHUNK_BYTES: usize = if cfg!(earlybird_loom) { 64 } else { 16 * 1024 };
 const WHOLE: usize = 1;
 
 pub(super) fn pieces<B: Board>(op: &Operation<'_, B>) -> Pieces {
-    Pieces::cut(op.call.count, op.call.element_bytes, CHUNK_BYTES, CHUNKS)
+    Pieces::of(op.call, CHUNK_BYTES, CHUNKS)
 }
 
 pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize) -> Result<(), Stop> {
-    let bytes = op.call.bytes();
-    op.reserve(Need { accumulator: bytes, deposit: bytes })?;
+    op.reserve(Need { accumulator: op.call.accumulator_bytes(), deposit: op.call.bytes() })?;
     let pieces = pieces(op);
     let is_last = place + 1 == op.ranks;
     let is_first = place == 0;
@@ -134,11 +133,11 @@ impl<B: Board> Operation<'_, B> {
         let total = count + self.scratch.ready.len();
         for i in 0..pieces.number {
             let offset = pieces.offset(i);
-            board.write(Place::Accumulator { area, chunk: i, offset }, |sum| {
+            board.write(Place::Accumulator { area, chunk: i, offset: pieces.accumulator_offset(i) }, |sum| {
                 for (k, &rank) in self.scratch.ready.iter().enumerate() {
                     let starts = count + k == 0;
                     if rank == me && !self.deposited_myself() {
-                        if starts { call.give(sum, pieces, i) } else { call.add_mine(sum, pieces, i) }
+                        if starts { call.begin(sum, pieces, i) } else { call.add_mine(sum, pieces, i) }
                     } else {
                         board.read(Place::Deposit { area, rank, piece: i, offset }, |deposit| {
                             if starts { call.start(sum, deposit, pieces, i) } else { call.add(sum, deposit, pieces, i) }

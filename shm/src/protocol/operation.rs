@@ -2,7 +2,7 @@
 
 use super::arrive::Arrival;
 use super::board::{AREAS, Board, Need, SLOTS};
-use super::call::{Call, Collective, Lane};
+use super::call::{Arithmetic, Call, Collective, Lane};
 use super::decide;
 use super::exchange::Source;
 use super::step::Step;
@@ -11,6 +11,7 @@ use super::word::{self, ArrivalWord, PoisonWord};
 use super::{chain, exchange, flat, leader, slices, static_leader};
 use crate::config::Algorithm;
 use crate::sync::{Ordering, SyncPoint};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The group has failed: the operation ends with the error in this word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +53,19 @@ pub(super) struct Scratch {
     pub(super) ready: Vec<usize>,
     /// Ranks to take from.
     pub(super) sources: Vec<Source>,
+    /// A private accumulator, where the result cannot be its own.
+    accumulator: Vec<u64>,
+}
+
+impl Scratch {
+    /// A private accumulator of at least `bytes`; its contents stay from one use to the next.
+    pub(super) fn accumulator(&mut self, bytes: usize) -> &mut [u64] {
+        let words = bytes.div_ceil(8);
+        if self.accumulator.len() < words {
+            self.accumulator.resize(words, 0);
+        }
+        &mut self.accumulator[..words]
+    }
 }
 
 /// One operation in progress.
@@ -111,18 +125,13 @@ impl<B: Board> Member<B> {
         line.call[0].store(call.prepared.signature.kind, Ordering::Relaxed);
         line.call[1].store(call.prepared.signature.count, Ordering::Relaxed);
         let mut report = Report { epoch, algorithm: Algorithm::Flat, place: None };
-        let heard_all = match call.prepared.lane {
-            Lane::Flat => {
-                flat::run(&mut op)?;
-                true
-            }
-            Lane::Exchange => {
-                let window = call.window.expect("an exchange runs window by window");
-                self.history = self.history.rotate_left(7) ^ call.prepared.hash;
-                exchange::run(&mut op, window)?
-            }
-            Lane::Ticketed => op.ticketed(&mut self.arrivals[slot], &mut report)?,
+        let heard_all = match call.prepared.arithmetic {
+            Arithmetic::User(_) => op.run_guarded(&mut self.arrivals[slot], &mut report)?,
+            _ => op.run(&mut self.arrivals[slot], &mut report)?,
         };
+        if call.prepared.lane == Lane::Exchange {
+            self.history = self.history.rotate_left(7) ^ call.prepared.hash;
+        }
         board.step(Step::Copied);
         op.leave();
         if heard_all {
@@ -135,6 +144,29 @@ impl<B: Board> Member<B> {
 }
 
 impl<B: Board> Operation<'_, B> {
+    /// Runs the call in its lane; whether this rank has had something from every other one.
+    #[inline(always)]
+    fn run(&mut self, previous: &mut ArrivalWord, report: &mut Report) -> Result<bool, Stop> {
+        match self.call.prepared.lane {
+            Lane::Flat => flat::run(self).map(|()| true),
+            Lane::Exchange => {
+                let window = self.call.window.expect("an exchange runs window by window");
+                exchange::run(self, window)
+            }
+            Lane::Ticketed => self.ticketed(previous, report),
+        }
+    }
+
+    /// As [`Operation::run`], where a user's operator folds: a panic in it fails the group. A fold word that this rank
+    /// holds stays busy, and whoever waits for it finds the poison.
+    #[cold]
+    fn run_guarded(&mut self, previous: &mut ArrivalWord, report: &mut Report) -> Result<bool, Stop> {
+        match catch_unwind(AssertUnwindSafe(|| self.run(previous, report))) {
+            Ok(result) => result,
+            Err(panic) => Err(self.operator_panicked(&*panic)),
+        }
+    }
+
     /// Runs the algorithm that the first arriver chose; whether this rank has had something from every other one.
     fn ticketed(&mut self, previous: &mut ArrivalWord, report: &mut Report) -> Result<bool, Stop> {
         let (board, call) = (self.board, self.call);

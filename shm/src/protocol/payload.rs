@@ -11,18 +11,23 @@
 //! * **P (piece)**: `i < pieces.number` and `pieces` cuts exactly this call, so piece `i` lies inside both buffers.
 #![allow(unsafe_code)]
 
-use super::call::{Call, Pieces, Prepared};
+use super::call::{Arithmetic, Call, Pieces, Prepared};
 use super::geometry::Window;
 use super::lines::INLINE_BYTES;
 use crate::Error;
-use crate::kernels;
-use crate::op::{DType, Element};
+use crate::kernels::{self, FoldFn};
+use crate::op::{Element, ElementType};
+use crate::user_op::element_type;
+use bytemuck::Pod;
 use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Bytes of a whole message from which its result no longer fits in a core's cache beside the operands, and is
 /// written past the caches: slower at 256 KiB, faster from 1 MiB, with 2 MiB of cache per core.
 const PAST_CACHES_MIN_BYTES: usize = 1 << 20;
+
+/// Bytes of an accumulator that are folded and taken in turn where no kernel does both at once.
+const BLOCK_BYTES: usize = 8 << 10;
 
 /// The private buffers of one user call, borrowed for as long as it runs.
 #[derive(Debug)]
@@ -32,7 +37,7 @@ pub struct Buffers<'a> {
     count: usize,
     send_count: usize,
     recv_count: usize,
-    dtype: DType,
+    element: ElementType,
     borrowed: PhantomData<&'a mut [u8]>,
 }
 
@@ -42,6 +47,18 @@ impl<'a> Buffers<'a> {
     /// # Errors
     /// [`Error::Usage`] when their lengths differ.
     pub fn apart<T: Element>(send: &'a [T], recv: &'a mut [T]) -> Result<Self, Error> {
+        Self::of_one_length(send, recv, T::DTYPE.into())
+    }
+
+    /// As [`Buffers::apart`], for a user's operator.
+    ///
+    /// # Errors
+    /// Also [`Error::Usage`] and [`Error::Unsupported`] for elements of no size and of too many bytes.
+    pub fn apart_of<T: Pod>(send: &'a [T], recv: &'a mut [T]) -> Result<Self, Error> {
+        Self::of_one_length(send, recv, element_type::<T>()?)
+    }
+
+    fn of_one_length<T>(send: &'a [T], recv: &'a mut [T], element: ElementType) -> Result<Self, Error> {
         if send.len() != recv.len() {
             return Err(Error::usage(format!(
                 "the send buffer has {} elements and the receive buffer {}; give buffers of one length",
@@ -49,18 +66,22 @@ impl<'a> Buffers<'a> {
                 recv.len()
             )));
         }
-        Ok(Buffers::both(send, recv))
+        Ok(Buffers::two(send, recv, element))
     }
 
     /// What is given and the place of what is got, each of its own length.
     pub fn both<T: Element>(send: &'a [T], recv: &'a mut [T]) -> Self {
+        Self::two(send, recv, T::DTYPE.into())
+    }
+
+    fn two<T>(send: &'a [T], recv: &'a mut [T], element: ElementType) -> Self {
         Buffers {
             send: send.as_ptr().cast(),
             recv: recv.as_mut_ptr().cast(),
             count: send.len().max(recv.len()),
             send_count: send.len(),
             recv_count: recv.len(),
-            dtype: T::DTYPE,
+            element,
             borrowed: PhantomData,
         }
     }
@@ -75,9 +96,21 @@ impl<'a> Buffers<'a> {
 
     /// The result replaces the contribution.
     pub fn in_place<T: Element>(buf: &'a mut [T]) -> Self {
+        Self::one(buf, T::DTYPE.into())
+    }
+
+    /// As [`Buffers::in_place`], for a user's operator.
+    ///
+    /// # Errors
+    /// As [`Buffers::apart_of`].
+    pub fn in_place_of<T: Pod>(buf: &'a mut [T]) -> Result<Self, Error> {
+        Ok(Self::one(buf, element_type::<T>()?))
+    }
+
+    fn one<T>(buf: &'a mut [T], element: ElementType) -> Self {
         let (recv, count) = (buf.as_mut_ptr().cast::<u8>(), buf.len());
         let (send_count, recv_count) = (count, count);
-        Buffers { send: recv, recv, count, send_count, recv_count, dtype: T::DTYPE, borrowed: PhantomData }
+        Buffers { send: recv, recv, count, send_count, recv_count, element, borrowed: PhantomData }
     }
 
     /// Elements that this rank gives.
@@ -96,25 +129,25 @@ impl<'a> Buffers<'a> {
     }
 
     /// Their type.
-    pub fn dtype(&self) -> DType {
-        self.dtype
+    pub fn element(&self) -> ElementType {
+        self.element
     }
 
     /// The result of a group of one: what it gives. Every operation of one rank has it.
     pub fn copy(&self) {
         if !core::ptr::eq(self.send, self.recv) {
             // SAFETY: B, and they are not equal; the shorter length.
-            unsafe { kernels::copy(self.recv, self.send, self.send_count.min(self.recv_count) * self.dtype.size()) }
+            unsafe { kernels::copy(self.recv, self.send, self.send_count.min(self.recv_count) * self.element.size()) }
         }
     }
 
     /// The part `elements` of a reduction, barrier or broadcast as one operation.
     #[inline]
-    pub fn call<'b>(&'b self, elements: Range<usize>, prepared: &'b Prepared) -> Call<'b> {
+    pub fn call<'b>(&'b self, elements: Range<usize>, prepared: &'b Prepared<'b>) -> Call<'b> {
         assert!(elements.start <= elements.end && elements.end <= self.count, "{elements:?} of {}", self.count);
         let count = elements.len();
         let (skip, has) =
-            (elements.start * self.dtype.size(), |whole: usize| if whole == self.count { count } else { 0 });
+            (elements.start * self.element.size(), |whole: usize| if whole == self.count { count } else { 0 });
         let mut call = self.whole(prepared);
         (call.count, call.send_count, call.recv_count) = (count, has(self.send_count), has(self.recv_count));
         if call.send_count == count {
@@ -129,14 +162,14 @@ impl<'a> Buffers<'a> {
     }
 
     /// One window of an exchange.
-    pub fn window<'b>(&'b self, window: &'b Window<'b>, prepared: &'b Prepared) -> Call<'b> {
+    pub fn window<'b>(&'b self, window: &'b Window<'b>, prepared: &'b Prepared<'b>) -> Call<'b> {
         Call { window: Some(window), ..self.whole(prepared) }
     }
 
     #[inline]
-    fn whole<'b>(&'b self, prepared: &'b Prepared) -> Call<'b> {
-        assert!(self.dtype == prepared.dtype, "a call prepared for {:?}", prepared.dtype);
-        let element_bytes = self.dtype.size();
+    fn whole<'b>(&'b self, prepared: &'b Prepared<'b>) -> Call<'b> {
+        assert!(self.element == prepared.element, "a call prepared for {:?}", prepared.element);
+        let element_bytes = self.element.size();
         Call {
             prepared,
             count: self.count,
@@ -165,86 +198,180 @@ impl Call<'_> {
         unsafe { self.recv.add(pieces.offset(i)) }
     }
 
-    /// `shared = mine`.
-    pub(super) fn give(&self, shared: *mut u8, pieces: &Pieces, i: usize) {
-        // SAFETY: B, S, P; private and shared memory do not overlap.
-        unsafe { kernels::copy(shared, self.mine(pieces, i), pieces.bytes(i)) }
-    }
-
-    /// `result = shared`.
-    pub(super) fn take(&self, shared: *const u8, pieces: &Pieces, i: usize) {
-        let result = self.result(pieces, i);
-        // SAFETY: B, S, P; private and shared memory do not overlap.
+    /// `dst = a op b`, in elements of the accumulator where the operands are one.
+    ///
+    /// # Safety
+    /// As [`kernels::Kernels::fold`].
+    #[inline]
+    unsafe fn fold(&self, dst: *mut u8, a: *const u8, b: *const u8, count: usize) {
+        // SAFETY: the caller's contract; `Buffers::call` has compared the type of the elements.
         unsafe {
-            match self.past_caches {
-                true => (self.prepared.kernels.copy_streaming)(result, shared, pieces.len(i)),
-                false => kernels::copy(result, shared, pieces.bytes(i)),
+            match &self.prepared.arithmetic {
+                Arithmetic::Built(kernels) => (kernels.fold)(dst, a, b, count),
+                Arithmetic::User(operator) => operator.fold(dst, a, b, count),
+                Arithmetic::Moved(_) => unreachable!("a call that folds has an operator"),
             }
         }
     }
 
-    /// `shared = mine`, for a payload that fits in a line.
-    #[inline(always)]
-    pub(super) fn give_few(&self, shared: *mut u8) {
-        // SAFETY: B, S: the place holds the whole payload; element sizes are 4 and 8.
-        unsafe { kernels::copy_few(shared, self.send, self.bytes()) }
-    }
-
-    /// `result = first op second`, for payloads that fit in a line; `None` stands for this rank's own, which is read
-    /// from the private buffer: its line may still be on the way here.
-    #[inline(always)]
-    pub(super) fn take_few(&self, first: Option<*const u8>, second: Option<*const u8>) {
-        // SAFETY: B, S; the result equals the private operand or is disjoint from both.
+    /// `sum = src`, from elements of the message to those of an accumulator.
+    ///
+    /// # Safety
+    /// As [`kernels::Kernels::widen`].
+    unsafe fn widen(&self, sum: *mut u8, src: *const u8, count: usize) {
+        // SAFETY: the caller's contract.
         unsafe {
-            (self.prepared.fold_few)(self.recv, first.unwrap_or(self.send), second.unwrap_or(self.send), self.count)
+            match &self.prepared.arithmetic {
+                Arithmetic::Built(kernels::Kernels { widen: Some(widen), .. }) => widen(sum, src, count),
+                _ => kernels::copy(sum, src, count * self.element_bytes),
+            }
         }
     }
 
-    /// `result = result op shared`, for a payload that fits in a line.
-    #[inline(always)]
-    pub(super) fn take_fold_few(&self, shared: *const u8) {
-        // SAFETY: B, S; the destination equals the left operand.
-        unsafe { (self.prepared.fold_few)(self.recv, self.recv, shared, self.count) }
+    /// `dst = sum`, from elements of an accumulator to those of the result.
+    ///
+    /// # Safety
+    /// As [`kernels::Kernels::finish`].
+    unsafe fn finish(&self, dst: *mut u8, sum: *const u8, count: usize) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            match &self.prepared.arithmetic {
+                Arithmetic::Built(kernels::Kernels { finish: Some(finish), .. }) => {
+                    finish(dst, sum, count, self.prepared.ranks);
+                }
+                Arithmetic::Moved(Some(clean)) => clean(dst, sum, count, self.prepared.ranks),
+                _ if self.past_caches => kernels::copy_streaming(dst, sum, count * self.element_bytes),
+                _ => kernels::copy(dst, sum, count * self.element_bytes),
+            }
+        }
     }
 
-    /// `result = result op shared`.
-    pub(super) fn take_fold(&self, shared: *const u8, pieces: &Pieces, i: usize) {
+    /// `deposit = mine`.
+    pub(super) fn give(&self, deposit: *mut u8, pieces: &Pieces, i: usize) {
+        // SAFETY: B, S, P; private and shared memory do not overlap.
+        unsafe { kernels::copy(deposit, self.mine(pieces, i), pieces.bytes(i)) }
+    }
+
+    /// `deposit = mine`, for a payload that fits in a line.
+    #[inline(always)]
+    pub(super) fn give_few(&self, deposit: *mut u8) {
+        // SAFETY: B, S: the place holds the whole payload.
+        unsafe { kernels::copy_few(deposit, self.send, self.bytes()) }
+    }
+
+    /// `result = first op second`, for payloads that fit in a line; `None` stands for this rank's own, which is read
+    /// from the private buffer: its line may still be on the way here. `fold` is the call's `fold_few`.
+    #[inline(always)]
+    pub(super) fn take_few(&self, fold: FoldFn, first: Option<*const u8>, second: Option<*const u8>) {
+        // SAFETY: B, S; the result equals the private operand or is disjoint from both.
+        unsafe { fold(self.recv, first.unwrap_or(self.send), second.unwrap_or(self.send), self.count) }
+    }
+
+    /// `result = result op deposit`, for a payload that fits in a line.
+    #[inline(always)]
+    pub(super) fn take_fold_few(&self, fold: FoldFn, deposit: *const u8) {
+        // SAFETY: B, S; the destination equals the left operand.
+        unsafe { fold(self.recv, self.recv, deposit, self.count) }
+    }
+
+    /// `result = deposit`, where the result is its own accumulator.
+    pub(super) fn take_first(&self, deposit: *const u8, pieces: &Pieces, i: usize) {
+        // SAFETY: B, S, P; private and shared memory do not overlap.
+        unsafe { kernels::copy(self.result(pieces, i), deposit, pieces.bytes(i)) }
+    }
+
+    /// `result = result op deposit`, where the result is its own accumulator.
+    pub(super) fn take_fold(&self, deposit: *const u8, pieces: &Pieces, i: usize) {
         let result = self.result(pieces, i);
         // SAFETY: B, S, P; the destination equals the left operand.
-        unsafe { (self.prepared.kernels.fold)(result, result, shared, pieces.len(i)) }
+        unsafe { self.fold(result, result, deposit, pieces.len(i)) }
     }
 
-    /// `shared = shared op mine`.
-    pub(super) fn add_mine(&self, shared: *mut u8, pieces: &Pieces, i: usize) {
+    /// `sum = sum op deposit`, or `sum = deposit` if it `starts`, in a private accumulator of at least one piece; `None`
+    /// stands for this rank's own contribution.
+    pub(super) fn gather(&self, sum: &mut [u64], starts: bool, deposit: Option<*const u8>, pieces: &Pieces, i: usize) {
+        assert!(pieces.accumulator_piece_bytes(i) <= size_of_val(sum), "a private accumulator holds one piece");
+        let (sum, from) = (sum.as_mut_ptr().cast::<u8>(), deposit.unwrap_or(self.mine(pieces, i)));
+        // SAFETY: B, S, P, and the check above; `sum` is borrowed exclusively, so it is neither buffer nor place.
+        unsafe {
+            match starts {
+                true => self.widen(sum, from, pieces.len(i)),
+                false => self.fold(sum, sum, from, pieces.len(i)),
+            }
+        }
+    }
+
+    /// `result = sum`, from a private accumulator.
+    pub(super) fn take_gathered(&self, sum: &[u64], pieces: &Pieces, i: usize) {
+        assert!(pieces.accumulator_piece_bytes(i) <= size_of_val(sum), "a private accumulator holds one piece");
+        self.take(sum.as_ptr().cast(), pieces, i);
+    }
+
+    /// `result = sum`.
+    pub(super) fn take(&self, sum: *const u8, pieces: &Pieces, i: usize) {
+        // SAFETY: B, S, P; the result does not overlap the accumulator.
+        unsafe { self.finish(self.result(pieces, i), sum, pieces.len(i)) }
+    }
+
+    /// `sum = mine`.
+    pub(super) fn begin(&self, sum: *mut u8, pieces: &Pieces, i: usize) {
+        // SAFETY: B, S, P; private and shared memory do not overlap.
+        unsafe { self.widen(sum, self.mine(pieces, i), pieces.len(i)) }
+    }
+
+    /// `sum = sum op mine`.
+    pub(super) fn add_mine(&self, sum: *mut u8, pieces: &Pieces, i: usize) {
         // SAFETY: B, S, P; the destination equals the left operand.
-        unsafe { (self.prepared.kernels.fold)(shared, shared, self.mine(pieces, i), pieces.len(i)) }
+        unsafe { self.fold(sum, sum, self.mine(pieces, i), pieces.len(i)) }
     }
 
-    /// `result = shared = shared op mine`.
-    pub(super) fn add_mine_and_take(&self, shared: *mut u8, pieces: &Pieces, i: usize) {
-        let (mine, result) = (self.mine(pieces, i), self.result(pieces, i));
-        let kernels = &self.prepared.kernels;
-        let fold_both = if self.past_caches { kernels.fold_both_streaming } else { kernels.fold_both };
-        // SAFETY: B, S, P; the second destination equals the right operand or is disjoint from everything.
-        unsafe { fold_both(shared, result, shared, mine, pieces.len(i)) }
+    /// `result = sum = sum op mine`.
+    pub(super) fn add_mine_and_take(&self, sum: *mut u8, pieces: &Pieces, i: usize) {
+        let (mine, result, count) = (self.mine(pieces, i), self.result(pieces, i), pieces.len(i));
+        if let Arithmetic::Built(kernels::Kernels { fold_both: Some(fold_both), .. }) = &self.prepared.arithmetic {
+            let fold_both = fold_both[usize::from(self.past_caches)];
+            // SAFETY: B, S, P; the second destination equals the right operand or is disjoint from everything.
+            return unsafe { fold_both(sum, result, sum, mine, count) };
+        }
+        // Block by block, so that what is folded is still near when it is taken.
+        let block = (BLOCK_BYTES / pieces.accumulator_bytes).max(1);
+        for at in (0..count).step_by(block) {
+            let (n, bytes) = (block.min(count - at), at * self.element_bytes);
+            // SAFETY: B, S, P: elements `at..at + n` of the piece; a block of `mine` is read before it is overwritten
+            // where the result replaces it.
+            unsafe {
+                let sum = sum.add(at * pieces.accumulator_bytes);
+                self.fold(sum, sum, mine.add(bytes), n);
+                self.finish(result.add(bytes), sum, n);
+            }
+        }
     }
 
-    /// `sum = sum op shared`, both in shared memory.
-    pub(super) fn add(&self, sum: *mut u8, shared: *const u8, pieces: &Pieces, i: usize) {
+    /// `sum = sum op deposit`, both in shared memory.
+    pub(super) fn add(&self, sum: *mut u8, deposit: *const u8, pieces: &Pieces, i: usize) {
         // SAFETY: S for both places, which differ; P.
-        unsafe { (self.prepared.kernels.fold)(sum, sum, shared, pieces.len(i)) }
+        unsafe { self.fold(sum, sum, deposit, pieces.len(i)) }
+    }
+
+    /// `sum = deposit`, both in shared memory.
+    pub(super) fn start(&self, sum: *mut u8, deposit: *const u8, pieces: &Pieces, i: usize) {
+        // SAFETY: S for both places, which differ; P.
+        unsafe { self.widen(sum, deposit, pieces.len(i)) }
     }
 
     /// `sum = first op second`, all in shared memory.
     pub(super) fn add_two(&self, sum: *mut u8, first: *const u8, second: *const u8, pieces: &Pieces, i: usize) {
+        let len = pieces.len(i);
         // SAFETY: S for the three places, which differ; P.
-        unsafe { (self.prepared.kernels.fold)(sum, first, second, pieces.len(i)) }
-    }
-
-    /// `sum = shared`, both in shared memory.
-    pub(super) fn start(&self, sum: *mut u8, shared: *const u8, pieces: &Pieces, i: usize) {
-        // SAFETY: S for both places, which differ; P.
-        unsafe { kernels::copy(sum, shared, pieces.bytes(i)) }
+        unsafe {
+            match self.prepared.fold_few {
+                Some(_) => self.fold(sum, first, second, len),
+                None => {
+                    self.widen(sum, first, len);
+                    self.fold(sum, sum, second, len);
+                }
+            }
+        }
     }
 
     /// `piece[within..] = mine[from..]`, `len` elements.
@@ -257,22 +384,65 @@ impl Call<'_> {
 
     /// `result[to..] = piece[within..]`, `len` elements.
     pub(super) fn take_part(&self, piece: *const u8, within: usize, to: usize, len: usize) {
-        let size = self.element_bytes;
+        let (from, result) = (piece.wrapping_add(within * self.element_bytes), self.part(to, len));
         // SAFETY: B by the check in `part`, S: the piece holds `within + len` elements.
-        unsafe { kernels::copy(self.part(to, len), piece.add(within * size), len * size) }
+        unsafe {
+            match &self.prepared.arithmetic {
+                Arithmetic::Moved(Some(clean)) => clean(result, from, len, self.prepared.ranks),
+                _ => kernels::copy(result, from, len * self.element_bytes),
+            }
+        }
     }
 
-    /// `result[to..] = result[to..] op piece[within..]`, `len` elements.
+    /// `result[to..] = result[to..] op piece[within..]`, `len` elements, where the result is its own accumulator.
     pub(super) fn fold_part(&self, piece: *const u8, within: usize, to: usize, len: usize) {
         let result = self.part(to, len);
         // SAFETY: B by the check in `part`, S; the destination equals the left operand.
         unsafe {
             let piece = piece.add(within * self.element_bytes);
-            match len * self.element_bytes <= INLINE_BYTES {
-                true => (self.prepared.fold_few)(result, result, piece, len),
-                false => (self.prepared.kernels.fold)(result, result, piece, len),
+            match self.prepared.fold_few {
+                Some(fold) if len * self.element_bytes <= INLINE_BYTES => fold(result, result, piece, len),
+                _ => self.fold(result, result, piece, len),
             }
         }
+    }
+
+    /// `sum[at..] = sum[at..] op piece[within..]`, or `= piece[within..]` if it `starts`, `len` elements, in a private
+    /// accumulator.
+    pub(super) fn gather_part(
+        &self,
+        sum: &mut [u64],
+        at: usize,
+        starts: bool,
+        piece: *const u8,
+        within: usize,
+        len: usize,
+    ) {
+        let bytes = self.prepared.accumulator_bytes;
+        assert!((at + len) * bytes <= size_of_val(sum), "{at}+{len} of a private accumulator");
+        // SAFETY: the check above, S: the piece holds `within + len` elements; `sum` is borrowed exclusively.
+        unsafe {
+            let sum = sum.as_mut_ptr().cast::<u8>().add(at * bytes);
+            let piece = piece.add(within * self.element_bytes);
+            match starts {
+                true => self.widen(sum, piece, len),
+                false => self.fold(sum, sum, piece, len),
+            }
+        }
+    }
+
+    /// `sum[..] = mine[from..]`, `len` elements, in a private accumulator.
+    pub(super) fn gather_mine(&self, sum: &mut [u64], from: usize, len: usize) {
+        assert!(from <= self.send_count && len <= self.send_count - from, "{from}+{len} of {}", self.send_count);
+        // In B by the check above: what is gathered lies in this rank's contribution.
+        self.gather_part(sum, 0, true, self.send, from, len);
+    }
+
+    /// `result[to..] = sum[..]`, `len` elements, from a private accumulator.
+    pub(super) fn take_gathered_part(&self, sum: &[u64], to: usize, len: usize) {
+        assert!(len * self.prepared.accumulator_bytes <= size_of_val(sum), "{len} of a private accumulator");
+        // SAFETY: B by the check in `part`, the check above.
+        unsafe { self.finish(self.part(to, len), sum.as_ptr().cast(), len) }
     }
 
     /// `result[to..] = mine[from..]`, `len` elements, both private.

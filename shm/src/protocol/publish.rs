@@ -36,7 +36,7 @@ impl<B: Board> Operation<'_, B> {
         let (board, call, area, epoch, ranks) = (self.board, self.call, self.area, self.epoch, self.ranks);
         for i in (first..pieces.number).chain(0..first).filter(|i| !copied.has(*i)) {
             self.wait(Wake::Event, |board| is_final(board, area, i, epoch, ranks).then_some(()))?;
-            let at = Place::Accumulator { area, chunk: i, offset: pieces.offset(i) };
+            let at = Place::Accumulator { area, chunk: i, offset: pieces.accumulator_offset(i) };
             board.read(at, |sum| call.take(sum, pieces, i));
         }
         Ok(())

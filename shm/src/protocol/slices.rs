@@ -18,8 +18,7 @@ use super::word::{self, FoldState, FoldWord};
 use crate::sync::{Ordering, SyncPoint};
 
 pub(super) fn run<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
-    let bytes = op.call.bytes();
-    op.reserve(Need { accumulator: bytes, deposit: bytes })?;
+    op.reserve(Need { accumulator: op.call.accumulator_bytes(), deposit: op.call.bytes() })?;
     let pieces = pieces(op);
     post(op, &pieces);
     complete(op, &pieces)
@@ -29,7 +28,7 @@ pub(super) fn run<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
 pub(super) fn pieces<B: Board>(op: &Operation<'_, B>) -> Pieces {
     let least = if cfg!(earlybird_loom) { 64 } else { 4 * 1024 };
     let most = CHUNKS.min(word::MAX_PIECES);
-    Pieces::cut(op.call.count, op.call.element_bytes, (op.call.bytes() / 16).clamp(least, 32 * 1024), most)
+    Pieces::of(op.call, (op.call.bytes() / 16).clamp(least, 32 * 1024), most)
 }
 
 /// Deposits this rank's contribution, announced chunk by chunk.
@@ -88,7 +87,7 @@ fn deposit(area: usize, rank: usize, pieces: &Pieces, piece: usize) -> Place {
 }
 
 fn accumulator(area: usize, pieces: &Pieces, chunk: usize) -> Place {
-    Place::Accumulator { area, chunk, offset: pieces.offset(chunk) }
+    Place::Accumulator { area, chunk, offset: pieces.accumulator_offset(chunk) }
 }
 
 /// Pieces that every rank has deposited.

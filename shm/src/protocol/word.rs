@@ -144,6 +144,8 @@ pub enum Cause {
     NoSpace = 4,
     /// A shared word held what no healthy rank writes.
     Corrupt = 5,
+    /// A user's operator panicked; details: length of the message, its first bytes.
+    OperatorPanicked = 6,
 }
 
 /// The group's one error: `cause 8 | reporter 16 | epoch 40`.
@@ -162,6 +164,7 @@ impl PoisonWord {
             2 => Cause::Timeout,
             3 => Cause::Mismatch,
             4 => Cause::NoSpace,
+            6 => Cause::OperatorPanicked,
             _ => Cause::Corrupt,
         }
     }

@@ -155,7 +155,9 @@ impl Scenario {
                 _ => Buffers::both(&send, &mut recv),
             };
             let signature = self.signature(rank, epoch);
-            let prepared = Prepared::new(signature, DType::U64, Op::Sum, self.by_rank, self.algorithms[rank]);
+            let prepared =
+                Prepared::new(signature, DType::U64, Op::Sum, self.ranks, self.by_rank, self.algorithms[rank])
+                    .expect("u64 has a sum");
             let mut windows = exchange.windows(8, 128);
             let window = windows.next().expect("an exchange has a window");
             assert!(windows.next().is_none(), "a model is one operation per call");

@@ -1,30 +1,80 @@
 //! What is sent and what must come back: values that add up exactly in any order, and a check of every element.
 //!
-//! The values are small integers, so that sums of 1024 ranks are exact in every type and a fold in any order gives the
-//! same bits. They differ by rank, element and call, so that a lost, doubled, misplaced or old contribution shows.
+//! The values are small integers, so that sums of 1024 ranks are exact where they are folded and a fold in any order
+//! gives the same bits. They differ by rank, element and call, so that a lost, doubled, misplaced or old contribution shows.
 
 use earlybird::pattern::mix;
-use earlybird::{Element, Error};
+use earlybird::{Element, Error, Indexed, Op};
+use half::{bf16, f16};
+use num_complex::Complex;
 
 /// Values repeat after this many elements. A prime, so that no offset by lines, chunks or slices goes unseen.
 const PERIOD: usize = 61;
 
 /// An element type that can hold the values.
 pub trait Value: Element {
-    /// The type's own form of a small integer.
+    /// What is measured: the sum, where the type has one.
+    const OP: Op = Op::Sum;
+
+    /// The type's own form of a small integer: integers wrap, half types round.
     fn from_small(value: u16) -> Self;
+
+    /// The result of these contributions under [`Value::OP`].
+    fn reduced(contributions: impl Iterator<Item = u16>) -> Self {
+        Self::from_small(contributions.sum())
+    }
 }
 
 macro_rules! values {
-    ($($type:ty),*) => {$(
+    ($($type:ty: |$small:ident| $value:expr;)*) => {$(
         impl Value for $type {
-            fn from_small(value: u16) -> Self {
-                value.into()
+            fn from_small($small: u16) -> Self {
+                $value
             }
         }
     )*};
 }
-values!(i32, i64, u32, u64, f32, f64);
+values! {
+    i8: |small| small as i8;
+    i16: |small| small as i16;
+    i32: |small| small.into();
+    i64: |small| small.into();
+    u8: |small| small as u8;
+    u16: |small| small;
+    u32: |small| small.into();
+    u64: |small| small.into();
+    f16: |small| f16::from_f32(small.into());
+    bf16: |small| bf16::from_f32(small.into());
+    f32: |small| small.into();
+    f64: |small| small.into();
+    Complex<f32>: |small| Complex::new(small.into(), -f32::from(small));
+    Complex<f64>: |small| Complex::new(small.into(), -f64::from(small));
+}
+
+impl Value for bool {
+    const OP: Op = Op::LogicalXor;
+
+    /// Whether it is odd: then the sum is odd where an odd number of contributions is.
+    fn from_small(value: u16) -> Self {
+        value & 1 == 1
+    }
+}
+
+macro_rules! indexed {
+    ($($value:ty, $index:ty;)*) => {$(
+        impl Value for Indexed<$value, $index> {
+            const OP: Op = Op::MaxIndex;
+
+            fn from_small(value: u16) -> Self {
+                Indexed { value: value.into(), index: value.into() }
+            }
+            fn reduced(contributions: impl Iterator<Item = u16>) -> Self {
+                Self::from_small(contributions.max().unwrap_or(0))
+            }
+        }
+    )*};
+}
+indexed! { i32, i32; i64, i64; f32, i32; f64, i64; }
 
 /// 1 to 16: what `rank` sends at the `index`th place of the period in this call.
 fn contribution(rank: usize, index: usize, call: u64) -> u16 {
@@ -54,10 +104,10 @@ pub fn fill<T: Value>(send: &mut [T], rank: usize, call: u64) {
     }
 }
 
-/// Elements of `received` that are not the sum over `ranks`; `first` of the sent elements belongs to the first one.
+/// Elements of `received` that are not the reduction over `ranks`; `first` of the sent elements belongs to the first one.
 pub fn count_wrong<T: Value>(received: &[T], ranks: std::ops::Range<usize>, first: usize, call: u64) -> usize {
-    let sum = |index| ranks.clone().map(|rank| contribution(rank, (first + index) % PERIOD, call)).sum();
-    let expected: [T; PERIOD] = std::array::from_fn(|index| T::from_small(sum(index)));
+    let sent = |index| ranks.clone().map(move |rank| contribution(rank, (first + index) % PERIOD, call));
+    let expected: [T; PERIOD] = std::array::from_fn(|index| T::reduced(sent(index)));
     let wrong = |part: &[T]| part.iter().zip(&expected).filter(|(seen, wanted)| seen != wanted).count();
     received.chunks(PERIOD).map(wrong).sum()
 }

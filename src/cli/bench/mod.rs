@@ -92,7 +92,8 @@ pub struct BenchArgs {
     #[arg(long)]
     wait: Option<WaitPreset>,
 
-    /// Element type: i32, i64, u32, u64, f32 or f64 [default: f32]
+    /// Element type: i8 to i64, u8 to u64, f16, bf16, f32, f64, complex-f32, complex-f64, bool (logical-xor),
+    /// indexed-i32, -i64, -f32 or -f64 (max-index) [default: f32]
     #[arg(long, value_parser = parse_dtype)]
     dtype: Option<DType>,
 

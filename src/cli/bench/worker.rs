@@ -7,9 +7,10 @@ use super::stats::{Sample, Samples, quantile};
 use crate::cli::lineup::{Lineup, burn, now_ns, thread_cpu_ns};
 use earlybird::pattern::Pattern;
 use earlybird::{
-    Algorithm, Collective, Communicator, Config, DType, Error, FoldOrder, Identity, Op, Tables, algorithms,
+    Algorithm, Collective, Communicator, Config, DType, Error, FoldOrder, Identity, Indexed, Tables, algorithms,
 };
 use indicatif::{ProgressBar, ProgressStyle};
+use num_complex::Complex;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -33,6 +34,19 @@ pub fn work(args: &BenchArgs) -> Result<u8, Error> {
         DType::U64 => measure_all::<u64>(args),
         DType::F32 => measure_all::<f32>(args),
         DType::F64 => measure_all::<f64>(args),
+        DType::I8 => measure_all::<i8>(args),
+        DType::I16 => measure_all::<i16>(args),
+        DType::U8 => measure_all::<u8>(args),
+        DType::U16 => measure_all::<u16>(args),
+        DType::F16 => measure_all::<half::f16>(args),
+        DType::BF16 => measure_all::<half::bf16>(args),
+        DType::ComplexF32 => measure_all::<Complex<f32>>(args),
+        DType::ComplexF64 => measure_all::<Complex<f64>>(args),
+        DType::Bool => measure_all::<bool>(args),
+        DType::IndexedI32 => measure_all::<Indexed<i32, i32>>(args),
+        DType::IndexedI64 => measure_all::<Indexed<i64, i64>>(args),
+        DType::IndexedF32 => measure_all::<Indexed<f32, i32>>(args),
+        DType::IndexedF64 => measure_all::<Indexed<f64, i64>>(args),
     }
 }
 
@@ -254,13 +268,13 @@ impl<T: Value> Bench<'_, T> {
         let (comm, root, send, receive) =
             (&self.comm, self.comm.process_at_rank(ROOT), &mut self.send, &mut self.receive);
         match self.args.op {
-            Collective::AllReduce => comm.all_reduce_into(send, receive, Op::Sum),
-            Collective::Reduce if comm.rank() == ROOT => root.reduce_into_root(send, receive, Op::Sum),
-            Collective::Reduce => root.reduce_into(send, Op::Sum),
+            Collective::AllReduce => comm.all_reduce_into(send, receive, T::OP),
+            Collective::Reduce if comm.rank() == ROOT => root.reduce_into_root(send, receive, T::OP),
+            Collective::Reduce => root.reduce_into(send, T::OP),
             Collective::Broadcast if comm.rank() == ROOT => root.broadcast_into(send),
             Collective::Broadcast => root.broadcast_into(receive),
             Collective::AllGather => comm.all_gather_into(send, receive),
-            Collective::ReduceScatter => comm.reduce_scatter_block_into(send, receive, Op::Sum),
+            Collective::ReduceScatter => comm.reduce_scatter_block_into(send, receive, T::OP),
             Collective::Barrier => comm.barrier(),
             Collective::Gather | Collective::Scatter | Collective::AllToAll => unreachable!("refused as OP"),
         }

@@ -1,0 +1,121 @@
+//! Operators of users on plain data of theirs: what the library must know of one, and how it is called on raw bytes.
+//!
+//! Invariant **U**: `T: Pod`, so that any bytes are a value and a value is any bytes; elements are read and written at
+//! any alignment, each read before it is written.
+#![allow(unsafe_code)]
+
+use crate::Error;
+use crate::op::{DType, ElementType, Operator};
+use bytemuck::Pod;
+use std::fmt;
+use std::marker::PhantomData;
+
+/// An operator of the user's own: an associative function of two elements.
+///
+/// It must give the same bits for the same operands on every rank. A panic in it ends the group with
+/// [`Error::OperatorPanicked`] on every rank. It must not call the communicator that it works for.
+///
+/// ```
+/// use earlybird_shm::UserOp;
+/// let longest = UserOp::commutative(|a: &[u32; 2], b: &[u32; 2]| if a[0] >= b[0] { *a } else { *b });
+/// // Operands of an ordered operator stand in rank order, whatever the algorithm and the order of arrival.
+/// let product = UserOp::ordered(|a: &[f64; 4], b: &[f64; 4]| {
+///     [a[0] * b[0] + a[1] * b[2], a[0] * b[1] + a[1] * b[3], a[2] * b[0] + a[3] * b[2], a[2] * b[1] + a[3] * b[3]]
+/// });
+/// # let _ = (longest, product);
+/// ```
+#[derive(Clone, Copy)]
+pub struct UserOp<T, F> {
+    fold: F,
+    ordered: bool,
+    tag: u8,
+    elements: PhantomData<fn(T, T) -> T>,
+}
+
+impl<T, F> fmt::Debug for UserOp<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UserOp").field("ordered", &self.ordered).field("tag", &self.tag).finish_non_exhaustive()
+    }
+}
+
+impl<T: Pod, F: Fn(&T, &T) -> T + Sync> UserOp<T, F> {
+    /// An operator for which `f(a, b)` and `f(b, a)` are the same: operands are folded as they come, or by rank under
+    /// [`FoldOrder::Rank`](crate::FoldOrder::Rank).
+    pub fn commutative(f: F) -> Self {
+        UserOp { fold: f, ordered: false, tag: 0, elements: PhantomData }
+    }
+
+    /// An operator that is not commutative: operands are folded by rank, in every algorithm and order.
+    pub fn ordered(f: F) -> Self {
+        UserOp { fold: f, ordered: true, tag: 0, elements: PhantomData }
+    }
+
+    /// Marks the operator with a number from 0 to 63, compared between ranks: a rank that comes with another one is a
+    /// [`Error::Mismatch`]. Closures cannot be compared, so without marks two operators of one kind look alike.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a number above 63.
+    pub fn tagged(self, tag: u8) -> Result<Self, Error> {
+        if tag >= Operator::TAGS {
+            return Err(Error::usage(format!("the tag {tag} of an operator is not below {}", Operator::TAGS)));
+        }
+        Ok(UserOp { tag, ..self })
+    }
+
+    /// Whether operands must stand in rank order.
+    pub fn is_ordered(&self) -> bool {
+        self.ordered
+    }
+
+    /// What it is in a signature.
+    pub fn operator(&self) -> Operator {
+        Operator::User { ordered: self.ordered, tag: self.tag }
+    }
+}
+
+/// The type of the elements of a user's operator, as ranks compare it.
+///
+/// # Errors
+/// [`Error::Usage`] for a type without size, [`Error::Unsupported`] for one of 16 MiB or more.
+pub fn element_type<T: Pod>() -> Result<ElementType, Error> {
+    if let Some(dtype) = DType::of::<T>() {
+        return Ok(dtype.into());
+    }
+    match size_of::<T>() {
+        0 => Err(Error::usage(format!("{} has no size; there is nothing to reduce", std::any::type_name::<T>()))),
+        bytes if bytes >= 1 << 24 => Err(Error::Unsupported {
+            what: format!("an element of {bytes} bytes"),
+            hint: "elements must be smaller than 16 MiB; reduce its parts".into(),
+        }),
+        bytes => Ok(ElementType::User(bytes)),
+    }
+}
+
+/// An operator on elements that only it understands.
+pub trait UserFold: Sync {
+    /// `dst[i] = a[i] op b[i]`, `a` being the left operand.
+    ///
+    /// # Safety
+    /// All three buffers hold `count` elements of the operator's type, at any alignment; `dst` equals `a`, equals `b`,
+    /// or is disjoint from them; nobody else writes them meanwhile.
+    unsafe fn fold(&self, dst: *mut u8, a: *const u8, b: *const u8, count: usize);
+}
+
+impl fmt::Debug for dyn UserFold + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a user's operator")
+    }
+}
+
+impl<T: Pod, F: Fn(&T, &T) -> T + Sync> UserFold for UserOp<T, F> {
+    unsafe fn fold(&self, dst: *mut u8, a: *const u8, b: *const u8, count: usize) {
+        let (dst, a, b) = (dst.cast::<T>(), a.cast::<T>(), b.cast::<T>());
+        for i in 0..count {
+            // SAFETY: the contract of the trait, and U: the elements are copied out, folded, and the result copied in.
+            unsafe {
+                let folded = (self.fold)(&a.add(i).read_unaligned(), &b.add(i).read_unaligned());
+                dst.add(i).write_unaligned(folded);
+            }
+        }
+    }
+}
