@@ -93,7 +93,7 @@ impl NodeComm {
         let mut wanted = vec![0u64; 2 * self.size];
         wanted[2 * self.rank] = color.map_or(0, |color| u64::from(color) + 1);
         wanted[2 * self.rank + 1] = key as u64;
-        self.exchange(state, what, &mut wanted)?;
+        self.add_up(state, what, &mut wanted)?;
         let groups = form(&wanted);
         let mine = groups.iter().position(|group| group.contains(&self.rank));
         // a group of one shares nothing: it needs no region
@@ -115,7 +115,7 @@ impl NodeComm {
     }
 
     /// Sums words over the group: each rank fills in its own and leaves the others zero.
-    fn exchange(&self, state: &mut State, what: Collective, words: &mut [u64]) -> Result<(), Error> {
+    fn add_up(&self, state: &mut State, what: Collective, words: &mut [u64]) -> Result<(), Error> {
         let lens = Lens::Equal(words.len());
         let wish = Wish { collective: what, op: Folding::Built(Op::Sum), root: None, lens, how: How::default() };
         self.carry_out_in(state, &wish, &Buffers::in_place(words))
@@ -163,7 +163,7 @@ impl NodeComm {
                 Err(error) => told[..ERROR_WORDS].copy_from_slice(&to_words(&error)),
             }
         }
-        self.exchange(state, what, &mut told)?;
+        self.add_up(state, what, &mut told)?;
         match from_words(&told[..ERROR_WORDS]) {
             Some(error) => Err(error),
             None => Ok(told[ERROR_WORDS..]
@@ -200,13 +200,13 @@ impl NodeComm {
     fn agree(&self, state: &mut State, what: Collective, error: Option<&Error>) -> Result<(), Error> {
         let mut failed = vec![0u64; self.size.div_ceil(64)];
         failed[self.rank / 64] = u64::from(error.is_some()) << (self.rank % 64);
-        self.exchange(state, what, &mut failed)?;
+        self.add_up(state, what, &mut failed)?;
         let Some(first) = (0..self.size).find(|rank| failed[rank / 64] >> (rank % 64) & 1 == 1) else { return Ok(()) };
         let mut told = [0; ERROR_WORDS];
         if let Some(error) = error.filter(|_| first == self.rank) {
             told = to_words(error);
         }
-        self.exchange(state, what, &mut told)?;
+        self.add_up(state, what, &mut told)?;
         Err(from_words(&told).unwrap_or_else(|| Error::Poisoned { cause: format!("rank {first} could not split") }))
     }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use earlybird_shm::segment::{AttachOptions, Budget, Grant, Origin, Region, Segment, Wish};
+use earlybird_shm::segment::{AttachOptions, Budget, Claim, Grant, Origin, Region, Segment};
 use rustix::process::{Pid, Signal, kill_process};
 
 const ROLE: &str = "EARLYBIRD_TEST_RANK";
@@ -325,14 +325,14 @@ const ORIGIN: Origin = Origin { parent: Grant::BASE, serial: 7 };
 
 /// `least` bytes or more for each group, given as `0,1,5`; waits for the lock up to 300 ms.
 fn lend(segment: &Segment, least: u64, groups: &[&str]) -> String {
-    let wish = |group: &&str| Wish {
+    let claim = |group: &&str| Claim {
         members: group.split(',').map(|rank| rank.parse().unwrap()).collect(),
         lines: 8192,
         least,
         most: REGION as u64,
     };
-    let wishes: Vec<Wish> = groups.iter().map(wish).collect();
-    match segment.lend(&wishes, ORIGIN, Some(Duration::from_millis(300)), || true) {
+    let claims: Vec<Claim> = groups.iter().map(claim).collect();
+    match segment.lend(&claims, ORIGIN, Some(Duration::from_millis(300)), || true) {
         Ok(grants) => {
             let grants = grants.expect("healthy");
             let words: Vec<String> = grants.iter().map(|g| format!("{}:{}:{}", g.slot, g.id, g.bytes)).collect();
