@@ -74,6 +74,7 @@ const POLICY_WINDOW_ACCUMULATOR: usize = 1;
 const POLICY_WINDOW_DEPOSIT: usize = 2;
 const POLICY_FLAT_BYTES: usize = 3;
 const POLICY_LEADER_BYTES: usize = 4;
+const POLICY_SLICES_BYTES: usize = 5;
 
 impl NodeComm {
     /// Joins and returns when all ranks have.
@@ -92,6 +93,7 @@ impl NodeComm {
         policy[POLICY_VERSION] = 1;
         policy[POLICY_FLAT_BYTES] = thresholds.flat_bytes as u64;
         policy[POLICY_LEADER_BYTES] = thresholds.leader_bytes as u64;
+        policy[POLICY_SLICES_BYTES] = thresholds.slices_bytes as u64;
         let segment = Segment::attach(&AttachOptions {
             rank: options.rank,
             size: options.size,
@@ -116,6 +118,7 @@ impl NodeComm {
         let thresholds = Thresholds {
             flat_bytes: policy[POLICY_FLAT_BYTES] as usize,
             leader_bytes: policy[POLICY_LEADER_BYTES] as usize,
+            slices_bytes: policy[POLICY_SLICES_BYTES] as usize,
         };
         let patience = Patience {
             preset: options.wait,
@@ -147,8 +150,8 @@ impl NodeComm {
     pub fn describe_choice(&self) -> String {
         let t = self.thresholds;
         format!(
-            "auto: flat to {} B, leader to {} B, then chain (leader where the rank order shows)",
-            t.flat_bytes, t.leader_bytes
+            "auto: flat to {} B, leader to {} B, then chain (leader, from {} B slices, where the rank order shows)",
+            t.flat_bytes, t.leader_bytes, t.slices_bytes
         )
     }
 
