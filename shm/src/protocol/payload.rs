@@ -327,11 +327,25 @@ impl Call<'_> {
 
     /// `result = sum = sum op mine`.
     pub(super) fn add_mine_and_take(&self, sum: *mut u8, pieces: &Pieces, i: usize) {
-        let (mine, result, count) = (self.mine(pieces, i), self.result(pieces, i), pieces.len(i));
+        // SAFETY: B, S, P: `mine` is this rank's part of the piece.
+        unsafe { self.fold_and_take(sum, self.mine(pieces, i), pieces, i) }
+    }
+
+    /// `result = sum = sum op shared`, the last two in shared memory.
+    pub(super) fn add_and_take(&self, sum: *mut u8, shared: *const u8, pieces: &Pieces, i: usize) {
+        // SAFETY: B, S for both places, which differ; P.
+        unsafe { self.fold_and_take(sum, shared, pieces, i) }
+    }
+
+    /// # Safety
+    /// S for `sum`; `operand` holds the elements of the piece and is this rank's own part of it or disjoint from the
+    /// result.
+    unsafe fn fold_and_take(&self, sum: *mut u8, operand: *const u8, pieces: &Pieces, i: usize) {
+        let (result, count) = (self.result(pieces, i), pieces.len(i));
         if let Arithmetic::Built(kernels::Kernels { fold_both: Some(fold_both), .. }) = &self.prepared.arithmetic {
             let fold_both = fold_both[usize::from(self.past_caches)];
             // SAFETY: B, S, P; the second destination equals the right operand or is disjoint from everything.
-            return unsafe { fold_both(sum, result, sum, mine, count) };
+            return unsafe { fold_both(sum, result, sum, operand, count) };
         }
         // Block by block, so that what is folded is still near when it is taken.
         let block = (BLOCK_BYTES / pieces.accumulator_bytes).max(1);
@@ -341,7 +355,7 @@ impl Call<'_> {
             // where the result replaces it.
             unsafe {
                 let sum = sum.add(at * pieces.accumulator_bytes);
-                self.fold(sum, sum, mine.add(bytes), n);
+                self.fold(sum, sum, operand.add(bytes), n);
                 self.finish(result.add(bytes), sum, n);
             }
         }
@@ -357,14 +371,6 @@ impl Call<'_> {
     pub(super) fn start(&self, sum: *mut u8, deposit: *const u8, pieces: &Pieces, i: usize) {
         // SAFETY: S for both places, which differ; P.
         unsafe { self.widen(sum, deposit, pieces.len(i)) }
-    }
-
-    /// `result = sum = sum op shared`, the last two in shared memory.
-    pub(super) fn add_and_take(&self, sum: *mut u8, shared: *const u8, pieces: &Pieces, i: usize) {
-        let (result, kernels) = (self.result(pieces, i), &self.prepared.kernels);
-        let fold_both = if self.past_caches { kernels.fold_both_streaming } else { kernels.fold_both };
-        // SAFETY: B, S for both places, which differ; P; the second destination is private.
-        unsafe { fold_both(sum, result, sum, shared, pieces.len(i)) }
     }
 
     /// `sum = first op second`, all in shared memory.
