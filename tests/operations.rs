@@ -7,8 +7,10 @@ mod data;
 
 use common::{Job, Player, mix};
 use data::{Sample, contribution, reference, same_bits};
-use earlybird::{Algorithm, Communicator, FoldOrder, Op};
+use earlybird::{Algorithm, Communicator, FoldOrder, Indexed, Op};
 use earlybird_shm::{Collective, algorithms};
+use half::{bf16, f16};
+use num_complex::Complex;
 use std::time::Duration;
 
 const ORDERS: [FoldOrder; 2] = [FoldOrder::Arrival, FoldOrder::Rank];
@@ -194,6 +196,24 @@ impl Caller {
         same_bits(&recv, &expected, &|| what("alltoall in place", 0));
     }
 
+    /// One type of each size and kind of arithmetic, by one of its operators, another one for another count.
+    fn every_kind(&mut self, count: usize) {
+        use Op::*;
+        let pick = |ops: &[Op]| ops[count % ops.len()];
+        self.folds::<i8>(pick(&[Sum, BitXor, Max]), count, true);
+        self.folds::<u16>(pick(&[LogicalAnd, Product, BitOr]), count, true);
+        self.folds::<i32>(pick(&[BitAnd, Min, LogicalXor]), count, true);
+        self.folds::<f16>(pick(&[Sum, Average, Min, Product]), count, true);
+        self.folds::<bf16>(pick(&[Average, Max, Sum, Product]), count, true);
+        self.folds::<f64>(Average, count, true);
+        self.folds::<Complex<f32>>(pick(&[Sum, Average, Product]), count, true);
+        self.folds::<Complex<f64>>(pick(&[Product, Sum, Average]), count, true);
+        self.folds::<bool>(pick(&[LogicalXor, LogicalAnd, BitOr]), count, true);
+        self.folds::<Indexed<f32, i32>>(pick(&[MinIndex, MaxIndex]), count, true);
+        self.folds::<Indexed<i64, i64>>(pick(&[MaxIndex, MinIndex]), count, true);
+        self.folds::<f16>(pick(&[Product, Sum, Average]), count, false);
+    }
+
     fn every_type(&mut self, op: Op, count: usize) {
         self.folds::<i32>(op, count, true);
         self.folds::<i64>(op, count, true);
@@ -219,10 +239,15 @@ fn matrix(player: &Player) {
     for count in [0, 1, ranks - 1, ranks, 37, 1000, 100_003] {
         caller.moves::<u32>(count);
         caller.moves::<f64>(count);
-        for op in Op::ALL {
+        for op in [Op::Sum, Op::Product, Op::Min, Op::Max] {
             caller.every_type(op, count);
         }
         if count < 100_003 {
+            caller.moves::<i8>(count);
+            caller.moves::<bool>(count);
+            caller.moves::<f16>(count);
+            caller.moves::<Complex<f64>>(count);
+            caller.every_kind(count);
             for op in [Op::Sum, Op::Product] {
                 caller.folds::<f32>(op, count, false);
                 caller.folds::<f64>(op, count, false);
@@ -240,6 +265,9 @@ fn windows(player: &Player) {
         caller.moves::<f64>(count);
         caller.folds::<f32>(Op::Sum, count, true);
         caller.folds::<f64>(Op::Product, count, false);
+        caller.folds::<bf16>(Op::Average, count, true);
+        caller.folds::<Complex<f64>>(Op::Sum, count, true);
+        caller.folds::<bool>(Op::LogicalXor, count, true);
     }
     player.say(format!("cases {}", caller.cases));
 }
