@@ -290,7 +290,7 @@ fn a_death_is_an_error_where_the_dead_rank_belonged() {
 fn mismatch(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let mut buf = [1.0f32; 6];
-    let call = if comm.rank() == player.arg(0) { player.arg::<String>(2) } else { player.arg(1) };
+    let call = if comm.rank() == player.arg::<usize>(0) { player.arg::<String>(2) } else { player.arg(1) };
     let result = match call.as_str() {
         "split" => comm.split(Some(0), 0).map(drop),
         "duplicate" => comm.duplicate().map(drop),

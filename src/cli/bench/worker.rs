@@ -276,7 +276,11 @@ impl<T: Value> Bench<'_, T> {
             Collective::AllGather => comm.all_gather_into(send, receive),
             Collective::ReduceScatter => comm.reduce_scatter_block_into(send, receive, T::OP),
             Collective::Barrier => comm.barrier(),
-            Collective::Gather | Collective::Scatter | Collective::AllToAll => unreachable!("refused as OP"),
+            Collective::Gather
+            | Collective::Scatter
+            | Collective::AllToAll
+            | Collective::Split
+            | Collective::Duplicate => unreachable!("refused as OP"),
         }
     }
 
