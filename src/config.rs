@@ -308,6 +308,9 @@ mod tests {
         for (name, value, valid) in [
             ("EARLYBIRD_ALGORITHM", "fast", "static-leader-early"),
             ("EARLYBIRD_ALLREDUCE", "fast:0-", "static-leader-early"),
+            ("EARLYBIRD_BROADCAST", "chain:0-9,leader:10-", "use one of: auto, flat, chain"),
+            ("EARLYBIRD_ALLGATHER", "chain:0-", "allgather is not carried out by chain"),
+            ("EARLYBIRD_REDUCE", "slices:0-", "static-leader-early"),
             ("EARLYBIRD_ORDER", "Rank", "arrival, rank"),
             ("EARLYBIRD_CONSISTENCY", "", "identical, per-rank"),
             ("EARLYBIRD_WAIT", "busy", "latency, balanced, power"),

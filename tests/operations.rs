@@ -16,7 +16,7 @@ const ORDERS: [FoldOrder; 2] = [FoldOrder::Arrival, FoldOrder::Rank];
 #[test]
 #[ignore = "a rank of the jobs that the other tests start"]
 fn rank() {
-    common::play(&[("matrix", matrix), ("windows", windows), ("mixed", mixed)]);
+    common::play(&[("matrix", matrix), ("windows", windows), ("mixed", mixed), ("tables", tables)]);
 }
 
 /// One rank in one job.
@@ -303,6 +303,40 @@ fn mixed(player: &Player) {
         }
     }
     player.say(format!("calls {calls}"));
+}
+
+/// What ran for an operation on one element and on a thousand, without a choice by the program.
+fn tables(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let process = comm.process_at_rank(0);
+    let mut ran = Vec::new();
+    for count in [1, 1000] {
+        let mut buf = vec![0u32; count];
+        process.reduce_in_place(&mut buf, Op::Sum).unwrap();
+        ran.push(comm.last_call().unwrap().algorithm.name());
+        process.broadcast_into(&mut buf).unwrap();
+        ran.push(comm.last_call().unwrap().algorithm.name());
+        comm.barrier().unwrap();
+        ran.push(comm.last_call().unwrap().algorithm.name());
+        comm.all_reduce_in_place(&mut buf, Op::Sum).unwrap();
+        ran.push(comm.last_call().unwrap().algorithm.name());
+    }
+    player.say(ran.join(" "));
+}
+
+#[test]
+fn a_size_table_rules_its_own_operation() {
+    let job = || Job::new("tables", 2).var("EARLYBIRD_ALGORITHM", "leader");
+    let tables = job()
+        .var("EARLYBIRD_REDUCE", "chain:0-4,static-leader:4000-")
+        .var("EARLYBIRD_BROADCAST", "chain:0-")
+        .var("EARLYBIRD_BARRIER", "slices:0-0")
+        .run();
+    let expected = "chain chain slices leader static-leader chain slices leader";
+    assert!(tables.iter().all(|said| said == &[expected]), "{tables:?}");
+    // What an operation does not have is left to the library.
+    let general = job().run();
+    assert!(general.iter().all(|said| said == &["flat flat leader leader flat flat leader leader"]), "{general:?}");
 }
 
 fn run_matrix(ranks: usize) {

@@ -26,27 +26,46 @@ const DEPOSITS: &[&str] = &[
     "leader_3",
     "static_leader_2",
     "static_leader_early_3",
-    "slices_2",
+    "slices_pieces_2",
     "reduce_flat_2",
     "reduce_flat_pieces_2",
     "broadcast_2",
     "broadcast_pieces_2",
     "all_gather_pieces_2",
 ];
-const EARLY_LEAVERS: &[&str] =
-    &["reduce_chain_3", "reduce_flat_by_rank_3", "broadcast_2", "broadcast_pieces_2", "broadcast_chain_2"];
+/// In operations that ranks leave early, this edge alone keeps the next writer from the last reader.
+const EARLY_LEAVERS: &[&str] = &[
+    "reduce_chain_2",
+    "reduce_chain_3_directed",
+    "reduce_flat_2",
+    "reduce_flat_pieces_2",
+    "broadcast_2",
+    "broadcast_pieces_2",
+    "broadcast_chain_2",
+];
+const SLEEPERS: &[&str] = &[
+    "flat_2_once",
+    "flat_pieces_2_once",
+    "leader_2_once",
+    "chain_2_once",
+    "static_leader_2",
+    "slices_pieces_2",
+    "reduce_flat_2",
+    "reduce_chain_2",
+    "broadcast_2",
+    "broadcast_chain_2",
+];
 
 /// The point, the models in which it carries weight, and how each fails without it.
 const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (DepositRelease, DEPOSITS, RACE),
     (DepositAcquire, DEPOSITS, RACE),
-    (ChunkRelease, &["chain_2_once", "leader_2_once", "static_leader_2", "slices_2", "broadcast_chain_2"], RACE),
+    (ChunkRelease, &["chain_2_once", "leader_2_once", "static_leader_2", "slices_pieces_2", "broadcast_chain_2"], RACE),
     (ClaimAcquire, &["chain_2_once", "chain_by_rank_3", "leader_2_once", "leader_by_rank_3"], RACE),
-    (FinalAcquire, &["chain_2_once", "leader_2_once", "static_leader_2", "slices_2", "broadcast_chain_2"], RACE),
+    (FinalAcquire, &["chain_2_once", "leader_2_once", "static_leader_2", "slices_pieces_2", "broadcast_chain_2"], RACE),
     // Not in `flat`, where the fence of the wake-up stands between the last read and this store.
     (LeftRelease, &["leader_2", "chain_2", "static_leader_early_2"], RACE),
     (LeftAcquire, &["flat_2", "flat_pieces_2", "flat_3", "leader_2", "chain_2", "static_leader_early_2"], RACE),
-    // Where ranks leave early, nothing else keeps the next writer from the last reader.
     (LeftRelease, EARLY_LEAVERS, RACE),
     (LeftAcquire, EARLY_LEAVERS, RACE),
     (GoneRelease, &[GONE], UNKNOWN),
@@ -55,12 +74,8 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (CallAcquire, &["mismatch_chain_2", "mismatch_leader_2", "mismatch_flat_pieces_2", "mismatch_lanes_2"], TOLD),
     (PoisonRelease, &["mismatch_flat_2", "mismatch_chain_2"], ERRORS),
     (PoisonAcquire, &["mismatch_flat_2", "mismatch_chain_2"], ERRORS),
-    (
-        PublisherFence,
-        &["flat_2_once", "flat_pieces_2_once", "leader_2_once", "chain_2_once", "static_leader_2"],
-        SLEEPS,
-    ),
-    (SleeperFence, &["flat_2_once", "flat_pieces_2_once", "leader_2_once", "chain_2_once", "static_leader_2"], SLEEPS),
+    (PublisherFence, SLEEPERS, SLEEPS),
+    (SleeperFence, SLEEPERS, SLEEPS),
 ];
 
 /// What the process of a twin runs.

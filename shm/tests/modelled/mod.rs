@@ -32,6 +32,8 @@ pub struct Scenario {
     stranger: Option<usize>,
     forgetful: bool,
     collective: Collective,
+    /// Ranks that stop after so many operations, because they no longer matter to what is shown.
+    stops: Vec<(usize, usize)>,
 }
 
 /// How one rank's run ended.
@@ -70,7 +72,13 @@ impl Scenario {
             stranger: None,
             forgetful: false,
             collective: Collective::AllReduce,
+            stops: Vec::new(),
         }
+    }
+    /// `rank` stops after `epochs` operations. The others must not need it any more.
+    pub fn stops(mut self, rank: usize, epochs: usize) -> Self {
+        self.stops.push((rank, epochs));
+        self
     }
     /// Another operation than an allreduce; the root is rank 0.
     pub fn of(mut self, collective: Collective) -> Self {
@@ -143,7 +151,8 @@ impl Scenario {
             Patience { preset: WaitPreset::Balanced, oversubscribed: false, timeout_ns: None, mean_wait_ns: 0 };
         let mut member = Member::new(group.board(rank, dies), patience);
         let mut ran = Vec::new();
-        for epoch in 1..=self.epochs {
+        let epochs = self.stops.iter().find(|s| s.0 == rank).map_or(self.epochs, |s| s.1);
+        for epoch in 1..=epochs {
             let exchange = Exchange::new(self.collective, 0, self.ranks, Lens::Equal(self.words));
             let send: Vec<u64> = (0..exchange.send_count(rank)).map(|w| Self::value(rank, epoch, w)).collect();
             let mut recv = vec![0u64; exchange.recv_count(rank)];

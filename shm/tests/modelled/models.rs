@@ -44,7 +44,7 @@ macro_rules! for_every_model {
             mismatch_flat_2 mismatch_flat_pieces_2 mismatch_lanes_2 mismatch_leader_2 mismatch_chain_2
             mismatch_chain_3
             slices_2 slices_pieces_2 slices_3
-            reduce_chain_2 reduce_chain_3 reduce_flat_2 reduce_flat_pieces_2 reduce_flat_by_rank_3 reduce_static_leader_3
+            reduce_chain_2 reduce_chain_3 reduce_chain_3_directed reduce_flat_2 reduce_flat_pieces_2 reduce_flat_by_rank_3 reduce_static_leader_3
             broadcast_2 broadcast_pieces_2 broadcast_chain_2 broadcast_3
             gather_3 all_gather_2 all_gather_pieces_2 all_to_all_2 reduce_scatter_2
         }
@@ -120,18 +120,20 @@ models! {
     mismatch_chain_3: "different calls, chain, 3 ranks, once", upto(1), Some(upto(2)),
         Scenario::new(Chain, 3, ONE).stranger(2);
 
-    slices_2: "slices, 2 ranks, reuse", upto(2), Some(upto(3)), Scenario::new(Slices, 2, ONE).epochs(2);
+    slices_2: "slices, 2 ranks, reuse", upto(1), Some(upto(2)), Scenario::new(Slices, 2, ONE).epochs(2);
     slices_pieces_2: "slices, 2 chunks, 2 ranks, once", upto(2), Some(upto(3)), Scenario::new(Slices, 2, TWO);
     slices_3: "slices, 3 ranks, once", upto(1), Some(upto(2)), Scenario::new(Slices, 3, ONE);
 
-    reduce_chain_2: "reduce by chain, 2 ranks, reuse", upto(3), Some(upto(4)),
+    reduce_chain_2: "reduce by chain, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Chain, 2, ONE).of(Reduce).epochs(2);
     reduce_chain_3: "reduce by chain, 3 ranks, reuse", upto(0), Some(upto(1)),
         Scenario::new(Chain, 3, ONE).of(Reduce).epochs(2);
+    reduce_chain_3_directed: "reduce by chain, 3 ranks, reuse by one of them", upto(1), Some(upto(2)),
+        Scenario::new(Chain, 3, ONE).of(Reduce).epochs(2).stops(0, 1).stops(2, 1);
     reduce_flat_2: "reduce by flat, 2 ranks, reuse", upto(3), Some(ALL), Scenario::new(Flat, 2, ONE).of(Reduce).epochs(2);
     reduce_flat_pieces_2: "reduce by flat with 2 deposited pieces, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, TWO).of(Reduce).epochs(2);
-    reduce_flat_by_rank_3: "reduce by flat by rank, 3 ranks, reuse", upto(0), Some(upto(1)),
+    reduce_flat_by_rank_3: "reduce by flat by rank, 3 ranks, reuse", upto(1), Some(upto(2)),
         Scenario::new(Flat, 3, ONE).of(Reduce).by_rank().epochs(2);
     reduce_static_leader_3: "reduce by static-leader, 3 ranks, once", upto(1), Some(upto(2)),
         Scenario::new(StaticLeader, 3, ONE).of(Reduce);
@@ -141,10 +143,10 @@ models! {
         Scenario::new(Flat, 2, TWO).of(Broadcast).epochs(2);
     broadcast_chain_2: "broadcast of 2 chunks, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Chain, 2, TWO).of(Broadcast).epochs(2);
-    broadcast_3: "broadcast, 3 ranks, reuse", upto(0), Some(upto(1)),
+    broadcast_3: "broadcast, 3 ranks, reuse", upto(1), Some(upto(2)),
         Scenario::new(Flat, 3, ONE).of(Broadcast).epochs(2);
 
-    gather_3: "gather, 3 ranks, reuse", upto(0), Some(upto(1)), Scenario::new(Flat, 3, ONE).of(Gather).epochs(2);
+    gather_3: "gather, 3 ranks, reuse", upto(1), Some(upto(2)), Scenario::new(Flat, 3, ONE).of(Gather).epochs(2);
     all_gather_2: "allgather, 2 ranks, reuse", upto(3), Some(upto(4)), Scenario::new(Flat, 2, ONE).of(AllGather).epochs(2);
     all_gather_pieces_2: "allgather of 2 deposited pieces, 2 ranks, once", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, TWO).of(AllGather);
