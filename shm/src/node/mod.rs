@@ -83,6 +83,7 @@ const POLICY_FLAT_BYTES: usize = 3;
 const POLICY_LEADER_BYTES: usize = 4;
 const POLICY_BUDGET: usize = 5;
 const POLICY_BASE: usize = 6;
+const POLICY_SLICES_BYTES: usize = 7;
 
 impl NodeComm {
     /// Joins and returns when all ranks have.
@@ -105,6 +106,7 @@ impl NodeComm {
         policy[POLICY_VERSION] = 1;
         policy[POLICY_FLAT_BYTES] = thresholds.flat_bytes as u64;
         policy[POLICY_LEADER_BYTES] = thresholds.leader_bytes as u64;
+        policy[POLICY_SLICES_BYTES] = thresholds.slices_bytes as u64;
         let (segment, region) = Segment::attach(&AttachOptions {
             rank: options.rank,
             size: options.size,
@@ -129,6 +131,7 @@ impl NodeComm {
         let thresholds = Thresholds {
             flat_bytes: policy[POLICY_FLAT_BYTES] as usize,
             leader_bytes: policy[POLICY_LEADER_BYTES] as usize,
+            slices_bytes: policy[POLICY_SLICES_BYTES] as usize,
         };
         let patience = Patience {
             preset: options.wait,
@@ -189,8 +192,8 @@ impl NodeComm {
     pub fn describe_choice(&self) -> String {
         let t = self.thresholds;
         format!(
-            "auto: flat to {} B, leader to {} B, then chain (leader where the rank order shows)",
-            t.flat_bytes, t.leader_bytes
+            "auto: flat to {} B, leader to {} B, then chain (leader, from {} B slices, where the rank order shows)",
+            t.flat_bytes, t.leader_bytes, t.slices_bytes
         )
     }
 

@@ -14,6 +14,8 @@ pub struct Thresholds {
     pub flat_bytes: usize,
     /// Largest message that `leader` carries, bytes; above it `chain` runs (in arrival order).
     pub leader_bytes: usize,
+    /// Smallest allreduce by rank that `slices` carries, bytes; below it `leader` does.
+    pub slices_bytes: usize,
 }
 
 /// Largest broadcast without a ticket, bytes: the root's own deposit instead of the accumulator.
@@ -35,11 +37,13 @@ pub const fn algorithms(collective: Collective) -> &'static [Algorithm] {
 impl Thresholds {
     /// Defaults for `ranks` ranks: measured, `docs/measurements.md` has the crossings.
     pub fn default_for(ranks: usize) -> Self {
-        match ranks {
-            0..=2 => Thresholds { flat_bytes: 8 * 1024, leader_bytes: 0 },
-            3..=8 => Thresholds { flat_bytes: 2 * 1024, leader_bytes: 0 },
-            _ => Thresholds { flat_bytes: 512, leader_bytes: 0 },
-        }
+        let flat_bytes = match ranks {
+            0..=2 => 8 * 1024,
+            3..=8 => 2 * 1024,
+            _ => 512,
+        };
+        let slices_bytes = if ranks <= 4 { 512 * 1024 } else { 64 * 1024 };
+        Thresholds { flat_bytes, leader_bytes: 0, slices_bytes }
     }
 
     /// The algorithm to run, or to propose, for a `collective` with blocks of `bytes`.
@@ -55,6 +59,7 @@ impl Thresholds {
             },
             // By rank a chain would stall behind a late low rank; deposits do not.
             _ if by_rank && collective == Collective::Reduce => Algorithm::Flat,
+            _ if by_rank && bytes >= self.slices_bytes => Algorithm::Slices,
             _ if by_rank || bytes <= self.leader_bytes => Algorithm::Leader,
             _ => Algorithm::Chain,
         }

@@ -118,9 +118,14 @@ fn try_fold<B: Board>(op: &Operation<'_, B>, pieces: &Pieces, i: usize) -> bool 
             board.read(deposit(area, 1, pieces, i), |second| call.add_two(sum, first, second, pieces, i));
         });
         for rank in 2..ranks {
-            board.read(deposit(area, rank, pieces, i), |next| call.add(sum, next, pieces, i));
+            board.read(deposit(area, rank, pieces, i), |next| match rank + 1 == ranks {
+                true => call.add_and_take(sum, next, pieces, i),
+                false => call.add(sum, next, pieces, i),
+            });
         }
-        call.take(sum, pieces, i);
+        if ranks == 2 {
+            call.take(sum, pieces, i);
+        }
     });
     board.step(Step::Folded);
     op.publish(i);
