@@ -57,7 +57,6 @@ fn passes(v: &Variant, step: Step, rank: usize) -> Passes {
         (Step::Begin | Step::Entered | Step::Copied | Step::Left, _) => Always,
         (Step::Arrived, algorithm) => is(algorithm != Algorithm::Flat),
         (Step::Deposited, Algorithm::Flat) => is(v.count > 5),
-        // Everybody deposits, and whoever is there folds.
         (Step::Deposited, Algorithm::Slices) => Always,
         (Step::Claimed | Step::Folded | Step::Published, Algorithm::Slices) => ByPlace,
         // Three ranks fold private data themselves.

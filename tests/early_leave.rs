@@ -4,7 +4,9 @@
 
 mod common;
 
-use common::{End, Job, Player};
+#[cfg(feature = "fault")]
+use common::End;
+use common::{Job, Player};
 use earlybird::{Communicator, Error, Op};
 
 #[test]
