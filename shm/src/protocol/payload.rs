@@ -373,14 +373,6 @@ impl Call<'_> {
         unsafe { self.widen(sum, deposit, pieces.len(i)) }
     }
 
-    /// `result = sum = sum op shared`, the last two in shared memory.
-    pub(super) fn add_and_take(&self, sum: *mut u8, shared: *const u8, pieces: &Pieces, i: usize) {
-        let (result, kernels) = (self.result(pieces, i), &self.prepared.kernels);
-        let fold_both = if self.past_caches { kernels.fold_both_streaming } else { kernels.fold_both };
-        // SAFETY: B, S for both places, which differ; P; the second destination is private.
-        unsafe { fold_both(sum, result, sum, shared, pieces.len(i)) }
-    }
-
     /// `sum = first op second`, all in shared memory.
     pub(super) fn add_two(&self, sum: *mut u8, first: *const u8, second: *const u8, pieces: &Pieces, i: usize) {
         let len = pieces.len(i);
