@@ -1,6 +1,8 @@
 //! The simulator against closed forms, against itself in its two ways of running, and against small cases by hand.
 
 mod common;
+#[path = "common/random_plans.rs"]
+mod random_plans;
 
 use earlybird_hier::choose::Model;
 use earlybird_hier::cost::{self, Cost};
@@ -8,6 +10,8 @@ use earlybird_hier::plan::{Action, Blocks, Plan, PlanBuilder, Side};
 use earlybird_hier::schedule::{self, Distance, LazyPlan, Params, Protocol};
 use earlybird_hier::sim::{Call, Costs, Duplex, Jitter, Machine, Network, Partition, Timeline, mix, simulate};
 use earlybird_hier::topology::Topology;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 const ALPHA: f64 = 3e-5;
 const BETA: f64 = 1e-8;
@@ -296,5 +300,30 @@ fn what_makes_no_sense_is_refused() {
     broken.programs[0].remove(0);
     for network in [None, Some(&Network::new(&Topology::star(4, 1).unwrap(), 0.0).unwrap())] {
         assert!(refused(&broken, machine(), network, Call::of(1.0)).contains("no counterpart"));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// What the verifier accepts runs in time both ways, with exactly the plan's messages and nobody done too early.
+    #[test]
+    fn plans_nobody_designed_run_both_ways(plan in random_plans::plan(), seed in any::<u64>()) {
+        let plan = earlybird_hier::verify::verify(plan).expect("random plans are correct");
+        let network = Network::new(&Topology::star(plan.ranks(), 2).unwrap(), BETA).unwrap();
+        let arrivals = late(plan.ranks(), 1e-3, seed);
+        let call = Call { bytes: 1e5, arrivals_s: &arrivals, jitter: Jitter { mean_s: 1e-5, seed } };
+        let messages = plan.messages().unwrap();
+        let ends: BTreeSet<_> = messages.iter().map(|m| (m.round, m.from, m.to)).collect();
+        let blocks: usize = messages.iter().map(|m| m.blocks.len()).sum();
+        let last = arrivals.iter().copied().fold(0.0, f64::max);
+        for network in [None, Some(&network)] {
+            let found = simulate(&plan, &machine(), network, &call).unwrap();
+            prop_assert_eq!(found.messages as usize, ends.len());
+            prop_assert!(close(found.bytes + 1.0, 1.0 + blocks as f64 * 1e5 / plan.blocks as f64));
+            // every rank needs the data of the last one to arrive
+            let soonest = if plan.ranks() > 1 { last } else { 0.0 };
+            prop_assert!(found.exits_s.iter().all(|exit| *exit >= soonest && exit.is_finite()));
+        }
     }
 }
