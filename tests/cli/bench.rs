@@ -182,7 +182,7 @@ fn usage_errors_exit_with_2_and_list_what_is_valid() {
         ("bench allreduce --ranks 2 --html x", "not built yet"),
         ("bench allreduce --ranks 2 --check", "not built yet"),
         ("bench allreduce --ranks 2 --preset alizadeh", "not built yet"),
-        ("bench allreduce --ranks 2 --dtype f16", "f32, f64"),
+        ("bench allreduce --ranks 2 --dtype f8", "f32, f64"),
         ("bench allreduce --ranks 2 --order late", "arrival, rank"),
         ("bench allreduce --ranks 2 --wait lazy", "latency, balanced, power"),
         ("bench allreduce --ranks 2 --format xml", "table, csv, json"),

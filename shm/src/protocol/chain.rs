@@ -10,8 +10,8 @@
 //! The fold word is a try-lock: a rank holds at most one and never waits while it holds one.
 
 use super::board::{Board, CHUNKS, Need, Place};
-use super::call::Pieces;
 use super::operation::{Operation, Stop};
+use super::pieces::Pieces;
 use super::publish::Done;
 use super::step::Step;
 use super::wait::Wake;

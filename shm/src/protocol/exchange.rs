@@ -8,9 +8,9 @@
 //! Posting (marking the entry and depositing) and collecting are apart: nothing is waited for in between.
 
 use super::board::{AREAS, Board, Need, Place};
-use super::call::Pieces;
 use super::geometry::{Who, Window};
 use super::operation::{Operation, Stop};
+use super::pieces::Pieces;
 use super::step::Step;
 use super::wait::Wake;
 use super::word;

@@ -9,9 +9,9 @@
 //! among those who see all, and by its fence either it sees a sleeper or the sleeper's last look sees what it saw.
 
 use super::board::{Board, Need, Place};
-use super::call::Pieces;
 use super::lines::INLINE_BYTES;
 use super::operation::{Operation, Stop};
+use super::pieces::Pieces;
 use super::step::Step;
 use super::wait::Wake;
 use super::word;

@@ -8,9 +8,9 @@
 //! The first one deposits only when ranks must be folded in order, since it may sleep before its turn comes.
 
 use super::board::{Board, CHUNKS, Need, Place};
-use super::call::Pieces;
 use super::flat::has_deposited;
 use super::operation::{Operation, Stop};
+use super::pieces::Pieces;
 use super::publish::{Done, is_final};
 use super::step::Step;
 use super::wait::Wake;

@@ -30,6 +30,7 @@ mod leader;
 pub mod lines;
 mod operation;
 pub mod payload;
+pub mod pieces;
 mod publish;
 mod slices;
 mod static_leader;

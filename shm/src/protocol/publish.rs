@@ -1,8 +1,8 @@
 //! Publishing and copying out: the result becomes visible chunk by chunk as each becomes final.
 
 use super::board::{Board, CHUNKS, Place};
-use super::call::Pieces;
 use super::operation::{Operation, Stop};
+use super::pieces::Pieces;
 use super::step::Step;
 use super::wait::Wake;
 use super::word::{FoldState, FoldWord};

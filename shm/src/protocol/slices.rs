@@ -9,8 +9,8 @@
 //! from its rank, so others complete while it computes.
 
 use super::board::{Board, CHUNKS, Need, Place};
-use super::call::Pieces;
 use super::operation::{Operation, Stop};
+use super::pieces::Pieces;
 use super::publish::{Done, is_final};
 use super::step::Step;
 use super::wait::Wake;
