@@ -130,6 +130,8 @@ impl Scenario {
             Collective::Scatter => Self::value(0, epoch, rank * self.words + word),
             Collective::ReduceScatter => sum(rank * self.words + word),
             Collective::AllReduce | Collective::Barrier | Collective::Reduce => sum(word),
+            // They run an allreduce of the group's own words.
+            Collective::Split | Collective::Duplicate => unreachable!("not modelled by itself"),
         }
     }
 
