@@ -71,7 +71,8 @@ impl Collective {
 
     /// Whether contributions are folded: then type, operator and order decide the result.
     pub const fn folds(self) -> bool {
-        matches!(self, Collective::AllReduce | Collective::Reduce | Collective::ReduceScatter)
+        use Collective::{AllReduce, Duplicate, Reduce, ReduceScatter, Split};
+        matches!(self, AllReduce | Reduce | ReduceScatter | Split | Duplicate)
     }
 
     /// The collective with this discriminant.

@@ -307,11 +307,11 @@ mod tests {
     #[test]
     fn the_least_is_given_when_shares_do_not_fit_and_nothing_when_that_does_not() {
         // the first one's share and the least of the other are more than there is
-        let claims = [claim(1000, 4096, 1 << 40), claim(1, 90_000, 1 << 40)];
-        assert_eq!(shares(&claims, 103_000), Some(vec![12288, 90_000]));
-        assert_eq!(shares(&claims, 100_000), Some(vec![4096, 90_000]));
-        assert_eq!(shares(&claims, 94_096), Some(vec![4096, 90_000]));
-        assert_eq!(shares(&claims, 94_095), None);
+        let claims = [claim(1000, 4096, 1 << 40), claim(1, 190_000, 1 << 40)];
+        assert_eq!(shares(&claims, 205_000), Some(vec![12288, 190_000]));
+        assert_eq!(shares(&claims, 202_000), Some(vec![4096, 190_000]));
+        assert_eq!(shares(&claims, 194_096), Some(vec![4096, 190_000]));
+        assert_eq!(shares(&claims, 194_095), None);
         assert_eq!(shares(&[claim(1, u64::MAX, u64::MAX), claim(1, 2, 2)], u64::MAX), None);
     }
 
