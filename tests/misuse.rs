@@ -52,7 +52,7 @@ fn wait_for(name: &str) {
 fn call(comm: &Communicator, text: &str) -> Result<(), Error> {
     let parts: Vec<&str> = text.split(':').collect();
     let [what @ .., order, algorithm] = &parts[..] else { panic!("{text:?}") };
-    comm.set_algorithm(algorithm.parse().unwrap())?;
+    comm.set_algorithm(algorithm.parse::<earlybird::Choice>().unwrap())?;
     comm.set_order(if *order == "rank" { FoldOrder::Rank } else { FoldOrder::Arrival })?;
     let [dtype, count, op] = what else {
         assert_eq!(what, ["barrier"]);
@@ -378,8 +378,8 @@ fn settings_that_cannot_be_are_refused_by_every_rank() {
 }
 
 fn absent(player: &Player) {
-    if player.arg::<usize>(0) == std::env::var("EARLYBIRD_RANK").unwrap().parse().unwrap() {
-        (0..3).filter(|rank| *rank != player.arg(0)).for_each(|rank| wait_for(&format!("failed-{rank}")));
+    if player.arg::<usize>(0) == std::env::var("EARLYBIRD_RANK").unwrap().parse::<usize>().unwrap() {
+        (0..3).filter(|rank| *rank != player.arg::<i32>(0)).for_each(|rank| wait_for(&format!("failed-{rank}")));
     } else {
         let rank = std::env::var("EARLYBIRD_RANK").unwrap();
         tell(player, "join", Communicator::from_env().map(drop));

@@ -37,12 +37,16 @@ sync_points! {
     /// | `LeftRelease` | `LeftAcquire` | "I touch nothing of this operation any more", to the next user of its memory |
     /// | `CallRelease` | `CallAcquire` | the description of a call, to whoever reports a mismatch |
     /// | `PoisonRelease` | `PoisonAcquire` | the details of the group's one error |
+    /// | `PacketRelease` | `PacketAcquire` | a packet in a ring, to its consumer |
+    /// | `RoomRelease` | `RoomAcquire` | a slot of a ring that was read, to its producer |
     /// | `PublisherFence` | `SleeperFence` | whichever comes second sees the other: no lost wake-up |
     DepositRelease DepositAcquire
     ChunkRelease ClaimAcquire FinalAcquire
     LeftRelease LeftAcquire
     CallRelease CallAcquire
     PoisonRelease PoisonAcquire
+    PacketRelease PacketAcquire
+    RoomRelease RoomAcquire
     PublisherFence SleeperFence
 }
 
@@ -55,13 +59,17 @@ impl SyncPoint {
             | SyncPoint::ChunkRelease
             | SyncPoint::LeftRelease
             | SyncPoint::CallRelease
-            | SyncPoint::PoisonRelease => Ordering::Release,
+            | SyncPoint::PoisonRelease
+            | SyncPoint::PacketRelease
+            | SyncPoint::RoomRelease => Ordering::Release,
             SyncPoint::DepositAcquire
             | SyncPoint::ClaimAcquire
             | SyncPoint::FinalAcquire
             | SyncPoint::LeftAcquire
             | SyncPoint::CallAcquire
-            | SyncPoint::PoisonAcquire => Ordering::Acquire,
+            | SyncPoint::PoisonAcquire
+            | SyncPoint::PacketAcquire
+            | SyncPoint::RoomAcquire => Ordering::Acquire,
             SyncPoint::PublisherFence | SyncPoint::SleeperFence => Ordering::SeqCst,
         }
     }

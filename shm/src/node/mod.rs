@@ -2,6 +2,7 @@
 
 mod errors;
 mod exchanges;
+mod outside;
 mod reductions;
 mod run;
 
