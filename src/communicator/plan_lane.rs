@@ -121,8 +121,10 @@ impl Communicator {
         }
         let Some(plans) = plans else { unreachable!("joined above") };
         let result = call(plans);
-        *calls += u64::from(result.is_ok());
-        *last = result.is_ok().then_some(name);
+        if result.is_ok() {
+            *calls += 1;
+            *last = Some(name);
+        }
         if let Some(error) = plans.failed() {
             // Ranks that made another call are in an operation of the node.
             self.node.fail(error);

@@ -131,7 +131,7 @@ impl<T: Value> Bench<'_, T> {
             if iteration == WARM_UP {
                 record = Record::default();
             }
-            self.call(pilot, Pattern::Balanced, iteration, 0.0, &mut record)?;
+            self.call(Choice::Node(pilot), Pattern::Balanced, iteration, 0.0, &mut record)?;
         }
         Ok(quantile(&self.collect(&record)?.latencies_us(), 0.5))
     }
