@@ -5,7 +5,7 @@
 
 use crate::size_table::SizeTable;
 use crate::units::parse_size;
-use crate::{Algorithm, Error, FoldOrder, WaitPreset};
+use crate::{Algorithm, Choice, Error, FoldOrder, RanksPerNode, WaitPreset};
 use earlybird_shm::{Collective, algorithms};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
     /// How the ranks of a node carry out an operation (`EARLYBIRD_ALGORITHM`, default `auto`).
-    pub algorithm: Algorithm,
+    pub algorithm: Choice,
     /// The algorithms of single operations by message size (`EARLYBIRD_ALLREDUCE` and so on); they go before
     /// `algorithm`.
     pub tables: Tables,
@@ -30,6 +30,11 @@ pub struct Config {
     pub arena_max_bytes: Option<u64>,
     /// The directory in which ranks meet (`EARLYBIRD_DIR`, absolute; default: one of the user in /dev/shm).
     pub dir: Option<PathBuf>,
+    /// Virtual nodes (`EARLYBIRD_RANKS_PER_NODE`, such as `1`; default: all ranks are one node). Of nodes with several
+    /// ranks only one can be joined so far.
+    pub ranks_per_node: Option<RanksPerNode>,
+    /// The plan between nodes (`EARLYBIRD_EXCHANGE`, the name of a schedule; default `auto`: by size).
+    pub exchange: Option<Choice>,
     /// Whether to say on standard error what was chosen and why (`EARLYBIRD_VERBOSE`, default `off`).
     pub verbose: bool,
 }
@@ -101,9 +106,9 @@ static KNOWN: &[(&str, Use)] = &[
     ("ARENA_MAX", Use::Config(|config, value| parse_size(value).map(|v| config.arena_max_bytes = Some(v)))),
     ("DIR", Use::Config(dir)),
     ("VERBOSE", Use::Config(verbose)),
-    ("RANKS_PER_NODE", Use::Later("all ranks form one node so far; unset it")),
+    ("RANKS_PER_NODE", Use::Config(|config, value| value.parse().map(|v| config.ranks_per_node = Some(v)))),
+    ("EXCHANGE", Use::Config(exchange)),
     ("TUNE", Use::Later("choose with EARLYBIRD_ALGORITHM or EARLYBIRD_ALLREDUCE and unset it")),
-    ("EXCHANGE", Use::Later("operations stay within one node so far; unset it")),
     ("TRACE", Use::Later("no trace is written so far; unset it")),
     ("INTERPOSE", Use::Later("leave the interposer out of LD_PRELOAD instead, and unset it")),
     #[cfg(feature = "fault")]
@@ -151,8 +156,11 @@ impl Config {
     }
 
     /// The algorithm asked for an allreduce of `bytes` bytes: its size table first, then the general choice.
-    pub fn algorithm_for(&self, bytes: u64) -> Algorithm {
-        self.tables.allreduce.algorithm_or(bytes, self.algorithm)
+    pub fn algorithm_for(&self, bytes: u64) -> Choice {
+        match self.tables.allreduce.algorithm_for(bytes) {
+            Algorithm::Auto => self.algorithm,
+            listed => Choice::Node(listed),
+        }
     }
 }
 
@@ -196,6 +204,14 @@ fn order(config: &mut Config, value: &str) -> Result<(), Error> {
         "arrival" => FoldOrder::Arrival,
         "rank" => FoldOrder::Rank,
         _ => return Err(unknown_value(value, "arrival, rank")),
+    };
+    Ok(())
+}
+
+fn exchange(config: &mut Config, value: &str) -> Result<(), Error> {
+    config.exchange = match value {
+        "auto" => None,
+        _ => Some(format!("plan:{value}").parse()?),
     };
     Ok(())
 }
@@ -267,6 +283,8 @@ mod tests {
             ("EARLYBIRD_RANK", "read elsewhere"),
             ("EARLYBIRD_ALGORITHM", "chain"),
             ("EARLYBIRD_ALLREDUCE", "flat:0-100"),
+            ("EARLYBIRD_RANKS_PER_NODE", "1"),
+            ("EARLYBIRD_EXCHANGE", "rsg"),
             ("EARLYBIRD_ORDER", "rank"),
             ("EARLYBIRD_CONSISTENCY", "identical"),
             ("EARLYBIRD_WAIT", "power"),
@@ -277,8 +295,10 @@ mod tests {
         ])
         .unwrap();
         let expected = Config {
-            algorithm: Algorithm::Chain,
+            algorithm: Choice::Node(Algorithm::Chain),
             tables: Tables { allreduce: "flat:0-100".parse().unwrap(), ..Tables::default() },
+            ranks_per_node: Some("1".parse().unwrap()),
+            exchange: Some(Choice::Plan("rsg")),
             order: FoldOrder::Rank,
             wait: WaitPreset::Power,
             timeout: Some(Duration::from_millis(2500)),
@@ -287,7 +307,10 @@ mod tests {
             verbose: true,
         };
         assert_eq!(config, expected);
-        assert_eq!([config.algorithm_for(100), config.algorithm_for(101)], [Algorithm::Flat, Algorithm::Chain]);
+        assert_eq!(
+            [config.algorithm_for(100), config.algorithm_for(101)],
+            [Algorithm::Flat, Algorithm::Chain].map(Choice::Node)
+        );
         assert_eq!(with(&[("EARLYBIRD_TIMEOUT", "none")]).unwrap().timeout, None);
         assert!(!with(&[("EARLYBIRD_VERBOSE", "0")]).unwrap().verbose);
     }
@@ -312,6 +335,9 @@ mod tests {
             ("EARLYBIRD_BROADCAST", "chain:0-9,leader:10-", "use one of: auto, flat, chain"),
             ("EARLYBIRD_ALLGATHER", "chain:0-", "allgather is not carried out by chain"),
             ("EARLYBIRD_REDUCE", "slices:0-", "static-leader-early"),
+            ("EARLYBIRD_ALGORITHM", "plan:rings", "plan:ring, plan:butterfly"),
+            ("EARLYBIRD_EXCHANGE", "plan:ring", "plan:ring, plan:butterfly"),
+            ("EARLYBIRD_RANKS_PER_NODE", "0", "5,3,1"),
             ("EARLYBIRD_ORDER", "Rank", "arrival, rank"),
             ("EARLYBIRD_CONSISTENCY", "", "identical, per-rank"),
             ("EARLYBIRD_WAIT", "busy", "latency, balanced, power"),

@@ -1,21 +1,27 @@
 //! Collective operations that know processes never arrive together.
 #![forbid(unsafe_code)]
 
+mod choice;
 mod communicator;
 mod config;
 mod identity;
 #[cfg(feature = "cli")]
 pub mod launch;
+mod nodes;
 pub mod pattern;
+mod plans;
 mod size_table;
+pub mod transport;
 pub mod units;
 
+pub use choice::Choice;
 pub use communicator::{CallReport, Communicator, Root};
 pub use config::{Config, Tables};
 pub use earlybird_shm::{
     Algorithm, Collective, DType, Element, Error, FoldOrder, Indexed, Op, UserOp, WaitPreset, algorithms,
 };
 pub use identity::{Identity, Launcher};
+pub use nodes::RanksPerNode;
 pub use size_table::SizeTable;
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ fn call(comm: &Communicator, text: &str) -> Result<(), Error> {
         "reduce-slices" => "slices",
         _ => "auto",
     };
-    comm.set_algorithm(algorithm.parse().unwrap())?;
+    comm.set_algorithm(algorithm.parse::<earlybird::Algorithm>().unwrap())?;
     match operation.split('-').next().unwrap() {
         "reduce" if rank == root => {
             process.reduce_into_root(&send, &mut recv, Op::Sum)?;

@@ -52,7 +52,7 @@ fn wait_for(name: &str) {
 fn call(comm: &Communicator, text: &str) -> Result<(), Error> {
     let parts: Vec<&str> = text.split(':').collect();
     let [what @ .., order, algorithm] = &parts[..] else { panic!("{text:?}") };
-    comm.set_algorithm(algorithm.parse().unwrap())?;
+    comm.set_algorithm(algorithm.parse::<earlybird::Choice>().unwrap())?;
     comm.set_order(if *order == "rank" { FoldOrder::Rank } else { FoldOrder::Arrival })?;
     let [dtype, count, op] = what else {
         assert_eq!(what, ["barrier"]);

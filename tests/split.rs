@@ -326,7 +326,7 @@ fn settings(player: &Player) {
     check(&part, 5).unwrap();
     check(&comm, 5).unwrap();
     let ran = |comm: &Communicator| comm.last_call().unwrap().algorithm;
-    assert_eq!((ran(&part), ran(&comm)), (earlybird::Algorithm::Leader, earlybird::Algorithm::Chain));
+    assert_eq!((ran(&part), ran(&comm)), (earlybird::Algorithm::Leader.into(), earlybird::Algorithm::Chain.into()));
     assert_eq!((part.identity(), part.allowed_cpus()), (comm.identity(), comm.allowed_cpus()));
     player.say("done");
 }

@@ -1,5 +1,7 @@
 //! The node layer of earlybird: processes of one node reduce through shared memory, early arrivals working.
 
+#[cfg(not(earlybird_loom))]
+pub mod bytes;
 pub mod config;
 pub mod error;
 #[cfg(all(feature = "fault", not(earlybird_loom)))]
@@ -15,6 +17,7 @@ pub mod model;
 pub mod node;
 pub mod op;
 pub mod protocol;
+pub mod ring;
 #[cfg(not(earlybird_loom))]
 pub mod segment;
 pub mod sync;

@@ -4,6 +4,7 @@
 //! access that the protocol has not ordered. A futex is the check of its word and the blocking in one step, as the
 //! kernel promises. A death is a word of its own, stored by the dead and seen sooner or later by the others.
 
+pub mod rings;
 pub mod words;
 
 use crate::Error;

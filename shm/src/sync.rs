@@ -38,6 +38,8 @@ sync_points! {
     /// | `GoneRelease` | `GoneAcquire` | the last operation that a member left before it went |
     /// | `CallRelease` | `CallAcquire` | the description of a call, to whoever reports a mismatch |
     /// | `PoisonRelease` | `PoisonAcquire` | the details of the group's one error |
+    /// | `PacketRelease` | `PacketAcquire` | a packet in a ring, to its consumer |
+    /// | `RoomRelease` | `RoomAcquire` | a slot of a ring that was read, to its producer |
     /// | `PublisherFence` | `SleeperFence` | whichever comes second sees the other: no lost wake-up |
     DepositRelease DepositAcquire
     ChunkRelease ClaimAcquire FinalAcquire
@@ -45,6 +47,8 @@ sync_points! {
     GoneRelease GoneAcquire
     CallRelease CallAcquire
     PoisonRelease PoisonAcquire
+    PacketRelease PacketAcquire
+    RoomRelease RoomAcquire
     PublisherFence SleeperFence
 }
 
@@ -58,14 +62,18 @@ impl SyncPoint {
             | SyncPoint::LeftRelease
             | SyncPoint::GoneRelease
             | SyncPoint::CallRelease
-            | SyncPoint::PoisonRelease => Ordering::Release,
+            | SyncPoint::PoisonRelease
+            | SyncPoint::PacketRelease
+            | SyncPoint::RoomRelease => Ordering::Release,
             SyncPoint::DepositAcquire
             | SyncPoint::ClaimAcquire
             | SyncPoint::FinalAcquire
             | SyncPoint::LeftAcquire
             | SyncPoint::GoneAcquire
             | SyncPoint::CallAcquire
-            | SyncPoint::PoisonAcquire => Ordering::Acquire,
+            | SyncPoint::PoisonAcquire
+            | SyncPoint::PacketAcquire
+            | SyncPoint::RoomAcquire => Ordering::Acquire,
             SyncPoint::PublisherFence | SyncPoint::SleeperFence => Ordering::SeqCst,
         }
     }

@@ -121,6 +121,11 @@ fn deaths_between_operations() {
 }
 
 #[test]
+fn rings() {
+    modelled::rings::RINGS.iter().for_each(modelled::rings::run_ring);
+}
+
+#[test]
 #[ignore = "the long run: minutes per model"]
 fn long_run() {
     let only = std::env::var("EARLYBIRD_MODEL").ok();

@@ -9,11 +9,14 @@ mod modelled;
 use earlybird_shm::Algorithm::Chain;
 use earlybird_shm::sync::SyncPoint::{self, *};
 use modelled::models::{MODELS, model};
+use modelled::rings::{RINGS, ring, run_ring};
 use modelled::{Scenario, run};
 use std::process::Command;
 
 const RACE: &str = "Causality violation: Concurrent";
 const SLEEPS: &str = "deadlock; threads =";
+/// The description of a packet is read before its mark has promised it.
+const STALE: &str = "wrong description";
 const TOLD: &str = "wrong details: the call of rank";
 const ERRORS: &str = "two errors: [Failed(";
 const UNKNOWN: &str = "a member has gone and what it left is not known";
@@ -74,6 +77,12 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (CallAcquire, &["mismatch_chain_2", "mismatch_leader_2", "mismatch_flat_pieces_2", "mismatch_lanes_2"], TOLD),
     (PoisonRelease, &["mismatch_flat_2", "mismatch_chain_2"], ERRORS),
     (PoisonAcquire, &["mismatch_flat_2", "mismatch_chain_2"], ERRORS),
+    (PacketRelease, &["ring_1", "ring_2"], STALE),
+    (PacketAcquire, &["ring_1", "ring_2"], STALE),
+    (RoomRelease, &["ring_1", "ring_2"], RACE),
+    (RoomAcquire, &["ring_1", "ring_2"], RACE),
+    (PublisherFence, &["ring_1_asleep"], SLEEPS),
+    (SleeperFence, &["ring_1_asleep"], SLEEPS),
     (PublisherFence, SLEEPERS, SLEEPS),
     (SleeperFence, SLEEPERS, SLEEPS),
 ];
@@ -90,6 +99,7 @@ fn one_model() {
         "plan_after_place" => refuted::plan(false),
         "finder_stores" => refuted::store(true),
         "first_arriver_stores" => refuted::store(false),
+        _ if ring(&name).is_some() => ring(&name).into_iter().for_each(run_ring),
         _ => run(model(&name).title, model(&name).bound, (model(&name).scenario)()),
     }
 }
@@ -137,8 +147,9 @@ fn a_twin_passes_when_nothing_is_weakened() {
     // The others pass in `loom_algorithms.rs`; this one shows that a process of its own changes nothing.
     must_pass("flat_2_once");
     must_pass(GONE);
+    RINGS.iter().for_each(|model| must_pass(model.name));
     for (_, models, _) in TWINS {
-        let known = |name: &&str| *name == GONE || MODELS.iter().any(|m| m.name == *name);
+        let known = |name: &&str| *name == GONE || MODELS.iter().any(|m| m.name == *name) || ring(name).is_some();
         assert!(models.iter().all(known), "unknown model in {models:?}");
     }
 }

@@ -10,8 +10,8 @@ mod run;
 mod simulate;
 
 use clap::{Parser, Subcommand};
-use earlybird::Error;
 use earlybird::launch;
+use earlybird::{Error, RanksPerNode};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -66,6 +66,15 @@ fn not_built(what: &str) -> Error {
         what: what.into(),
         hint: "it is not built yet in this version of earlybird; leave it out".into(),
     }
+}
+
+/// Virtual nodes of `ranks` ranks: their number, or the ranks of each.
+fn parse_nodes(text: &str, ranks: usize) -> Result<RanksPerNode, Error> {
+    let nodes = match text.parse() {
+        Ok(nodes) => RanksPerNode::on_nodes(ranks, nodes)?,
+        Err(_) => text.parse()?,
+    };
+    nodes.sizes(ranks).map(|_| nodes)
 }
 
 /// This program, for starting it once per rank.

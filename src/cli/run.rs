@@ -1,6 +1,6 @@
 //! `earlybird run`: starts a program once per rank on this node.
 
-use super::{fail, not_built, own_binary, parse_ranks, parse_seconds};
+use super::{fail, own_binary, parse_nodes, parse_ranks, parse_seconds};
 use clap::{Args, ValueEnum};
 use earlybird::Error;
 use earlybird::launch::{Bind, Job};
@@ -23,7 +23,8 @@ pub struct RunArgs {
     #[arg(short = 'n', long = "ranks", value_name = "P", value_parser = parse_ranks)]
     ranks: usize,
 
-    /// Virtual nodes (not built yet)
+    /// Virtual nodes: their number, the first ones getting one rank more if it does not divide evenly, or the ranks of
+    /// each. So far nodes have one rank each
     #[arg(long, value_name = "N|5,3,1")]
     nodes: Option<String>,
 
@@ -63,9 +64,7 @@ pub fn run(args: &RunArgs) -> ExitCode {
 }
 
 fn start(args: &RunArgs) -> Result<u8, Error> {
-    if args.nodes.is_some() {
-        return Err(not_built("--nodes (virtual nodes)"));
-    }
+    let nodes = args.nodes.as_deref().map(|text| parse_nodes(text, args.ranks)).transpose()?;
     let (program, rest) = args.command.split_first().expect("the argument parser requires a program");
     let mut job = Job::new("earlybird run", own_binary()?, args.ranks, program.clone(), rest.to_vec());
     job.bind = match args.bind {
@@ -75,5 +74,6 @@ fn start(args: &RunArgs) -> Result<u8, Error> {
     job.timeout = args.timeout;
     job.grace = args.grace;
     job.prefix = args.prefix;
+    job.nodes = nodes;
     Ok(job.run()?.exit_code())
 }

@@ -15,7 +15,7 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
     pub fn all_gather_into<T: Element>(&self, send: &[T], recv: &mut [T]) -> Result<(), Error> {
-        self.node.all_gather_into(send, recv, self.how(Collective::AllGather, size_of_val(send)))
+        self.done(self.node.all_gather_into(send, recv, self.how(Collective::AllGather, size_of_val(send))?))
     }
 
     /// As [`Communicator::all_gather_into`]; what this rank gives lies in its place in `buf` already.
@@ -23,8 +23,8 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] unless `buf` divides evenly among the ranks.
     pub fn all_gather_in_place<T: Element>(&self, buf: &mut [T]) -> Result<(), Error> {
-        let how = self.how(Collective::AllGather, size_of_val(buf) / self.size());
-        self.node.all_gather_in_place(buf, how)
+        let how = self.how(Collective::AllGather, size_of_val(buf) / self.size())?;
+        self.done(self.node.all_gather_in_place(buf, how))
     }
 
     /// As [`Communicator::all_gather_into`] where rank `r` gives `counts[r]` elements; all ranks give the same
@@ -38,8 +38,8 @@ impl Communicator {
         recv: &mut [T],
         counts: &[usize],
     ) -> Result<(), Error> {
-        let how = self.how(Collective::AllGather, largest::<T>(counts));
-        self.node.all_gather_varcount_into(send, recv, counts, how)
+        let how = self.how(Collective::AllGather, largest::<T>(counts))?;
+        self.done(self.node.all_gather_varcount_into(send, recv, counts, how))
     }
 
     /// Copies block `r` of `send` to rank `r`, and to block `r` of `recv` what rank `r` sent to this rank.
@@ -49,7 +49,7 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
     pub fn all_to_all_into<T: Element>(&self, send: &[T], recv: &mut [T]) -> Result<(), Error> {
-        self.node.all_to_all_into(send, recv, self.how(Collective::AllToAll, size_of_val(send)))
+        self.done(self.node.all_to_all_into(send, recv, self.how(Collective::AllToAll, size_of_val(send))?))
     }
 
     /// As [`Communicator::all_to_all_into`]; what is got replaces what was sent.
@@ -57,6 +57,6 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
     pub fn all_to_all_in_place<T: Element>(&self, buf: &mut [T]) -> Result<(), Error> {
-        self.node.all_to_all_in_place(buf, self.how(Collective::AllToAll, size_of_val(buf)))
+        self.done(self.node.all_to_all_in_place(buf, self.how(Collective::AllToAll, size_of_val(buf))?))
     }
 }

@@ -1,6 +1,7 @@
 //! The handle a user holds: joining a job, and its collectives under the names rsmpi users know.
 
 mod exchanges;
+mod plan_lane;
 mod reductions;
 mod root;
 mod split;
@@ -8,8 +9,10 @@ mod split;
 pub use root::Root;
 
 use crate::config::Tables;
-use crate::{Algorithm, Config, Error, FoldOrder, Identity};
+use crate::transport::RingOptions;
+use crate::{Algorithm, Choice, Config, Error, FoldOrder, Identity};
 use earlybird_shm::{Collective, How, JoinOptions, NodeComm};
+use plan_lane::PlanLane;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 /// The processes of one job, or some of them ([`Communicator::split`]).
@@ -33,8 +36,11 @@ pub struct Communicator {
     /// The tables of `EARLYBIRD_ALLREDUCE` and its like, in force until the user chooses otherwise.
     tables: Tables,
     use_tables: AtomicBool,
-    algorithm: AtomicU8,
+    choice: AtomicU8,
     by_rank: AtomicBool,
+    plans: PlanLane,
+    nodes: usize,
+    exchange: Option<Choice>,
 }
 
 /// What ran in a call.
@@ -42,8 +48,8 @@ pub struct Communicator {
 pub struct CallReport {
     /// Number of the operation in this communicator, from 1; 0 in a job of one rank, which shares nothing.
     pub operation: u64,
-    /// The algorithm that ran: never `Auto`.
-    pub algorithm: Algorithm,
+    /// What ran: never `Auto`.
+    pub algorithm: Choice,
     /// This rank's place in the arrival order, from 0; `None` where the algorithm takes none.
     pub place: Option<usize>,
 }
@@ -65,6 +71,29 @@ impl Communicator {
     /// [`Error::PeerDied`] when a rank dies meanwhile, [`Error::Timeout`] when a deadline was set and ranks are
     /// missing, [`Error::NoSpace`] when shared memory is full, [`Error::Usage`] for settings that cannot be.
     pub fn connect(config: Config, identity: Identity) -> Result<Communicator, Error> {
+        let nodes = match &config.ranks_per_node {
+            None => 1,
+            Some(each) => match &each.sizes(identity.size)?[..] {
+                [_] => 1,
+                sizes if sizes.iter().all(|ranks| *ranks == 1) => sizes.len(),
+                sizes => {
+                    return Err(Error::Unsupported {
+                        what: format!("{} nodes of {each} ranks", sizes.len()),
+                        hint: "nodes have one rank each, or all ranks are one node, so far; set \
+                               EARLYBIRD_RANKS_PER_NODE=1 or unset it"
+                            .into(),
+                    });
+                }
+            },
+        };
+        let rings = RingOptions {
+            rank: identity.rank,
+            size: identity.size,
+            key: format!("{}-rings", identity.key),
+            dir: config.dir.clone(),
+            wait: config.wait,
+            timeout: config.timeout,
+        };
         let node = NodeComm::join(&JoinOptions {
             rank: identity.rank,
             size: identity.size,
@@ -92,8 +121,11 @@ impl Communicator {
             identity,
             use_tables: AtomicBool::new(config.tables != Tables::default()),
             tables: config.tables,
-            algorithm: AtomicU8::new(config.algorithm as u8),
+            choice: AtomicU8::new(config.algorithm.code()),
             by_rank: AtomicBool::new(config.order == FoldOrder::Rank),
+            plans: PlanLane::new(rings),
+            nodes,
+            exchange: config.exchange,
         })
     }
 
@@ -107,6 +139,11 @@ impl Communicator {
         self.node.size()
     }
 
+    /// Nodes, real or virtual. Between nodes calls are carried out by plans.
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+
     /// How this process was found to belong to its job.
     pub fn identity(&self) -> &Identity {
         &self.identity
@@ -118,14 +155,15 @@ impl Communicator {
         self.node.allowed_cpus()
     }
 
-    /// Chooses the algorithm of the calls that follow, whatever their size; `Auto` hands the choice back to the
-    /// library. An operation that does not have the algorithm is left to the library: [`Communicator::last_call`] says
-    /// what ran. All ranks must choose the same, or their next call is a [`Error::Mismatch`].
+    /// Chooses what carries out the calls that follow, whatever their size: an [`Algorithm`], or a plan by the name of its
+    /// schedule (`"plan:ring".parse::<Choice>()`). `Algorithm::Auto` hands the choice back to the library. An operation
+    /// that does not have the algorithm is left to the library: [`Communicator::last_call`] says what ran. All ranks must
+    /// choose the same, or their next call is a [`Error::Mismatch`].
     ///
     /// # Errors
     /// None today; a `Result` because later algorithms have restrictions.
-    pub fn set_algorithm(&self, algorithm: Algorithm) -> Result<(), Error> {
-        self.algorithm.store(algorithm as u8, Relaxed);
+    pub fn set_algorithm(&self, choice: impl Into<Choice>) -> Result<(), Error> {
+        self.choice.store(choice.into().code(), Relaxed);
         self.use_tables.store(false, Relaxed);
         Ok(())
     }
@@ -141,24 +179,49 @@ impl Communicator {
 
     /// What ran in the last operation that this rank completed.
     pub fn last_call(&self) -> Option<CallReport> {
+        if let Some((operation, plan)) = self.plans.last() {
+            return Some(CallReport { operation, algorithm: Choice::Plan(plan), place: None });
+        }
         self.node.last_call().map(|report| CallReport {
             operation: report.epoch,
-            algorithm: report.algorithm,
+            algorithm: report.algorithm.into(),
             place: report.place,
         })
     }
 
-    /// How a call with blocks of `bytes` is carried out. Relaxed: the choice is the calling thread's own or was handed
-    /// over with the handle.
+    /// What carries out a call with blocks of `bytes`. Relaxed: the choice is the calling thread's own or was handed over
+    /// with the handle.
     #[inline]
-    fn how(&self, collective: Collective, bytes: usize) -> How {
-        let order = if self.by_rank.load(Relaxed) { FoldOrder::Rank } else { FoldOrder::Arrival };
-        let mut algorithm = Algorithm::from_code(self.algorithm.load(Relaxed)).unwrap_or_default();
+    fn choice(&self, collective: Collective, bytes: usize) -> Choice {
+        let choice = Choice::from_code(self.choice.load(Relaxed));
         if self.use_tables.load(Relaxed)
             && let Some(table) = self.tables.of(collective)
+            && let listed = table.algorithm_for(bytes as u64)
+            && listed != Algorithm::Auto
         {
-            algorithm = table.algorithm_or(bytes as u64, algorithm);
+            return Choice::Node(listed);
         }
-        How { algorithm, order }
+        choice
+    }
+
+    /// How a call with blocks of `bytes` is carried out that runs no plan; it begins now.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] between nodes, where only plans run.
+    #[inline]
+    fn how(&self, collective: Collective, bytes: usize) -> Result<How, Error> {
+        if self.nodes > 1 {
+            return Err(Error::Unsupported {
+                what: format!("{} between nodes", collective.name()),
+                hint: "allreduce and barrier are; unset EARLYBIRD_RANKS_PER_NODE for the others".into(),
+            });
+        }
+        self.plans.begin_other_call();
+        let order = if self.by_rank.load(Relaxed) { FoldOrder::Rank } else { FoldOrder::Arrival };
+        let algorithm = match self.choice(collective, bytes) {
+            Choice::Node(algorithm) => algorithm,
+            Choice::Plan(_) => Algorithm::Auto,
+        };
+        Ok(How { algorithm, order })
     }
 }

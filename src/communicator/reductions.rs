@@ -1,6 +1,7 @@
 //! Reductions and the barrier of a communicator. Those with a root are methods of [`Root`](super::Root).
 
 use super::Communicator;
+use crate::plans::Plans;
 use crate::{Element, Error, Op};
 use bytemuck::Pod;
 use earlybird_shm::{Collective, UserOp};
@@ -17,8 +18,11 @@ impl Communicator {
     /// [`Error::Timeout`], [`Error::NoSpace`]: every rank still in the call gets the same one, a rank that has
     /// completed the call gets it at its next.
     pub fn all_reduce_into<T: Element>(&self, send: &[T], recv: &mut [T], op: Op) -> Result<(), Error> {
-        let how = self.how(Collective::AllReduce, size_of_val(send));
-        self.node.all_reduce_into(send, recv, op, how)
+        if let Some(plan) = self.plan_for(Collective::AllReduce, size_of_val(send)) {
+            return self.run_plan(plan, |plans| plans.all_reduce_into(plan, send, recv, op));
+        }
+        let how = self.how(Collective::AllReduce, size_of_val(send))?;
+        self.done(self.node.all_reduce_into(send, recv, op, how))
     }
 
     /// Reduces `buf` of all ranks into `buf` of every rank. As [`Communicator::all_reduce_into`] with one buffer.
@@ -26,8 +30,11 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
     pub fn all_reduce_in_place<T: Element>(&self, buf: &mut [T], op: Op) -> Result<(), Error> {
-        let how = self.how(Collective::AllReduce, size_of_val(buf));
-        self.node.all_reduce_in_place(buf, op, how)
+        if let Some(plan) = self.plan_for(Collective::AllReduce, size_of_val(buf)) {
+            return self.run_plan(plan, |plans| plans.all_reduce_in_place(plan, buf, op));
+        }
+        let how = self.how(Collective::AllReduce, size_of_val(buf))?;
+        self.done(self.node.all_reduce_in_place(buf, op, how))
     }
 
     /// Reduces `send` of all ranks, element by element, into `recv` of every rank, by an operator and on a type of the
@@ -55,7 +62,8 @@ impl Communicator {
         T: Pod,
         F: Fn(&T, &T) -> T + Sync,
     {
-        self.node.all_reduce_into_with(send, recv, op, self.how(Collective::AllReduce, size_of_val(send)))
+        let how = self.how(Collective::AllReduce, size_of_val(send))?;
+        self.done(self.node.all_reduce_into_with(send, recv, op, how))
     }
 
     /// Reduces `buf` of all ranks into `buf` of every rank. As [`Communicator::all_reduce_into_with`] with one buffer.
@@ -67,7 +75,8 @@ impl Communicator {
         T: Pod,
         F: Fn(&T, &T) -> T + Sync,
     {
-        self.node.all_reduce_in_place_with(buf, op, self.how(Collective::AllReduce, size_of_val(buf)))
+        let how = self.how(Collective::AllReduce, size_of_val(buf))?;
+        self.done(self.node.all_reduce_in_place_with(buf, op, how))
     }
 
     /// Returns when every rank has called it.
@@ -75,7 +84,10 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
     pub fn barrier(&self) -> Result<(), Error> {
-        self.node.barrier(self.how(Collective::Barrier, 0))
+        if let Some(plan) = self.plan_for(Collective::Barrier, 0) {
+            return self.run_plan(plan, Plans::barrier);
+        }
+        self.done(self.node.barrier(self.how(Collective::Barrier, 0)?))
     }
 
     /// Reduces `send` of all ranks, one block per rank in rank order, and gives every rank its own block in `recv`.
@@ -86,8 +98,8 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
     pub fn reduce_scatter_block_into<T: Element>(&self, send: &[T], recv: &mut [T], op: Op) -> Result<(), Error> {
-        let how = self.how(Collective::ReduceScatter, size_of_val(recv));
-        self.node.reduce_scatter_block_into(send, recv, op, how)
+        let how = self.how(Collective::ReduceScatter, size_of_val(recv))?;
+        self.done(self.node.reduce_scatter_block_into(send, recv, op, how))
     }
 
     /// As [`Communicator::reduce_scatter_block_into`] with blocks of different lengths: rank `r` gets `counts[r]`
@@ -102,8 +114,8 @@ impl Communicator {
         counts: &[usize],
         op: Op,
     ) -> Result<(), Error> {
-        let how = self.how(Collective::ReduceScatter, largest::<T>(counts));
-        self.node.reduce_scatter_varcount_into(send, recv, counts, op, how)
+        let how = self.how(Collective::ReduceScatter, largest::<T>(counts))?;
+        self.done(self.node.reduce_scatter_varcount_into(send, recv, counts, op, how))
     }
 }
 

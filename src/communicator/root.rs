@@ -42,8 +42,8 @@ impl Root<'_> {
     /// # Errors
     /// [`Error::Usage`] for a root that does not exist; others as [`Communicator::all_reduce_into`].
     pub fn broadcast_into<T: Element>(&self, buf: &mut [T]) -> Result<(), Error> {
-        let how = self.comm.how(Collective::Broadcast, size_of_val(buf));
-        self.comm.node.broadcast_into(buf, self.rank, how)
+        let how = self.comm.how(Collective::Broadcast, size_of_val(buf))?;
+        self.comm.done(self.comm.node.broadcast_into(buf, self.rank, how))
     }
 
     /// Gives `send` to the reduction at the root; for every rank but the root.
@@ -51,8 +51,8 @@ impl Root<'_> {
     /// # Errors
     /// [`Error::Usage`] on the root, or for one that does not exist; others as [`Communicator::all_reduce_into`].
     pub fn reduce_into<T: Element>(&self, send: &[T], op: Op) -> Result<(), Error> {
-        let how = self.comm.how(Collective::Reduce, size_of_val(send));
-        self.comm.node.reduce_into(send, op, self.rank, how)
+        let how = self.comm.how(Collective::Reduce, size_of_val(send))?;
+        self.comm.done(self.comm.node.reduce_into(send, op, self.rank, how))
     }
 
     /// Reduces `send` of all ranks into `recv` of the root, which calls this.
@@ -61,8 +61,8 @@ impl Root<'_> {
     /// [`Error::Usage`] on another rank or for unequal lengths; others as [`Communicator::all_reduce_into`].
     pub fn reduce_into_root<T: Element>(&self, send: &[T], recv: &mut [T], op: Op) -> Result<(), Error> {
         self.must_be_here("reduce_into_root", "reduce_into")?;
-        let how = self.comm.how(Collective::Reduce, size_of_val(send));
-        self.comm.node.reduce_into_root(send, recv, op, how)
+        let how = self.comm.how(Collective::Reduce, size_of_val(send))?;
+        self.comm.done(self.comm.node.reduce_into_root(send, recv, op, how))
     }
 
     /// Reduces `buf` of all ranks into `buf` of the root; on the others it stays as it is. Every rank calls it.
@@ -70,8 +70,8 @@ impl Root<'_> {
     /// # Errors
     /// [`Error::Usage`] for a root that does not exist; others as [`Communicator::all_reduce_into`].
     pub fn reduce_in_place<T: Element>(&self, buf: &mut [T], op: Op) -> Result<(), Error> {
-        let how = self.comm.how(Collective::Reduce, size_of_val(buf));
-        self.comm.node.reduce_in_place(buf, op, self.rank, how)
+        let how = self.comm.how(Collective::Reduce, size_of_val(buf))?;
+        self.comm.done(self.comm.node.reduce_in_place(buf, op, self.rank, how))
     }
 
     /// Gives `send` to the root; for every rank but the root.
@@ -79,8 +79,8 @@ impl Root<'_> {
     /// # Errors
     /// As [`Root::reduce_into`].
     pub fn gather_into<T: Element>(&self, send: &[T]) -> Result<(), Error> {
-        let how = self.comm.how(Collective::Gather, size_of_val(send));
-        self.comm.node.gather_into(send, self.rank, how)
+        let how = self.comm.how(Collective::Gather, size_of_val(send))?;
+        self.comm.done(self.comm.node.gather_into(send, self.rank, how))
     }
 
     /// Copies `send` of every rank, in rank order, to `recv` of the root, which calls this. `recv` is as long as `send`
@@ -90,8 +90,8 @@ impl Root<'_> {
     /// As [`Root::reduce_into_root`].
     pub fn gather_into_root<T: Element>(&self, send: &[T], recv: &mut [T]) -> Result<(), Error> {
         self.must_be_here("gather_into_root", "gather_into")?;
-        let how = self.comm.how(Collective::Gather, size_of_val(send));
-        self.comm.node.gather_into_root(send, recv, how)
+        let how = self.comm.how(Collective::Gather, size_of_val(send))?;
+        self.comm.done(self.comm.node.gather_into_root(send, recv, how))
     }
 
     /// As [`Root::gather_into`] where rank `r` gives `counts[r]` elements; all ranks give the same `counts`.
@@ -99,8 +99,8 @@ impl Root<'_> {
     /// # Errors
     /// As [`Root::reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `send`.
     pub fn gather_varcount_into<T: Element>(&self, send: &[T], counts: &[usize]) -> Result<(), Error> {
-        let how = self.comm.how(Collective::Gather, largest::<T>(counts));
-        self.comm.node.gather_varcount_into(send, counts, self.rank, how)
+        let how = self.comm.how(Collective::Gather, largest::<T>(counts))?;
+        self.comm.done(self.comm.node.gather_varcount_into(send, counts, self.rank, how))
     }
 
     /// As [`Root::gather_into_root`] where rank `r` gives `counts[r]` elements; all ranks give the same `counts`.
@@ -114,8 +114,8 @@ impl Root<'_> {
         counts: &[usize],
     ) -> Result<(), Error> {
         self.must_be_here("gather_varcount_into_root", "gather_varcount_into")?;
-        let how = self.comm.how(Collective::Gather, largest::<T>(counts));
-        self.comm.node.gather_varcount_into_root(send, recv, counts, how)
+        let how = self.comm.how(Collective::Gather, largest::<T>(counts))?;
+        self.comm.done(self.comm.node.gather_varcount_into_root(send, recv, counts, how))
     }
 
     /// Gets this rank's block of what the root scatters; for every rank but the root.
@@ -123,8 +123,8 @@ impl Root<'_> {
     /// # Errors
     /// As [`Root::reduce_into`].
     pub fn scatter_into<T: Element>(&self, recv: &mut [T]) -> Result<(), Error> {
-        let how = self.comm.how(Collective::Scatter, size_of_val(recv));
-        self.comm.node.scatter_into(recv, self.rank, how)
+        let how = self.comm.how(Collective::Scatter, size_of_val(recv))?;
+        self.comm.done(self.comm.node.scatter_into(recv, self.rank, how))
     }
 
     /// Copies `send` of the root, which calls this, one block to each rank in rank order; its own block to `recv`.
@@ -134,8 +134,8 @@ impl Root<'_> {
     /// As [`Root::reduce_into_root`].
     pub fn scatter_into_root<T: Element>(&self, send: &[T], recv: &mut [T]) -> Result<(), Error> {
         self.must_be_here("scatter_into_root", "scatter_into")?;
-        let how = self.comm.how(Collective::Scatter, size_of_val(recv));
-        self.comm.node.scatter_into_root(send, recv, how)
+        let how = self.comm.how(Collective::Scatter, size_of_val(recv))?;
+        self.comm.done(self.comm.node.scatter_into_root(send, recv, how))
     }
 
     fn must_be_here(&self, called: &str, instead: &str) -> Result<(), Error> {

@@ -30,7 +30,8 @@ impl Communicator {
     /// # Ok::<(), earlybird::Error>(())
     /// ```
     pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Communicator>, Error> {
-        Ok(self.node.split(color, key)?.map(|node| self.with(node)))
+        self.plans.begin_other_call();
+        Ok(self.done(self.node.split(color, key))?.map(|node| self.with(node)))
     }
 
     /// A second communicator of the same ranks in the same order, for example for another thread. All ranks call it.
@@ -38,7 +39,8 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::split`].
     pub fn duplicate(&self) -> Result<Communicator, Error> {
-        Ok(self.with(self.node.duplicate()?))
+        self.plans.begin_other_call();
+        Ok(self.with(self.done(self.node.duplicate())?))
     }
 
     /// The ranks of this communicator in order, each by its number in the job.
@@ -57,13 +59,19 @@ impl Communicator {
     }
 
     fn with(&self, node: earlybird_shm::NodeComm) -> Communicator {
+        let plans = self.plans.for_group(node.group(), node.rank(), node.size());
+        // Virtual nodes have one rank each, or all ranks are one.
+        let nodes = if self.nodes > 1 { node.size() } else { 1 };
         Communicator {
             node,
             identity: self.identity.clone(),
             tables: self.tables.clone(),
             use_tables: AtomicBool::new(self.use_tables.load(Relaxed)),
-            algorithm: AtomicU8::new(self.algorithm.load(Relaxed)),
+            choice: AtomicU8::new(self.choice.load(Relaxed)),
             by_rank: AtomicBool::new(self.by_rank.load(Relaxed)),
+            plans,
+            nodes,
+            exchange: self.exchange,
         }
     }
 }

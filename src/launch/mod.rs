@@ -9,7 +9,7 @@ pub mod exec;
 mod prefix;
 mod supervise;
 
-use crate::Error;
+use crate::{Error, RanksPerNode};
 use rustix::process::{Pid, PidfdFlags, Resource, getpid, getrlimit, pidfd_open, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use std::ffi::OsString;
@@ -56,6 +56,8 @@ pub struct Job {
     pub grace: Duration,
     /// Marks every line that a rank writes with its number.
     pub prefix: bool,
+    /// Virtual nodes; the ranks find them in `EARLYBIRD_RANKS_PER_NODE`.
+    pub nodes: Option<RanksPerNode>,
 }
 
 /// How a job ended.
@@ -99,7 +101,8 @@ impl Job {
     /// A job with the defaults of `earlybird run`: bound, no timeout, 5 s of grace, no marks.
     pub fn new(name: &str, wrapper: PathBuf, ranks: usize, program: OsString, args: Vec<OsString>) -> Job {
         let grace = Duration::from_secs(5);
-        Job { name: name.into(), ranks, program, args, wrapper, bind: Bind::Core, timeout: None, grace, prefix: false }
+        let (name, bind, timeout) = (name.into(), Bind::Core, None);
+        Job { name, ranks, program, args, wrapper, bind, timeout, grace, prefix: false, nodes: None }
     }
 
     /// Starts all ranks and returns when the last one is gone. Takes over the handling of SIGINT, SIGTERM and SIGHUP
@@ -148,6 +151,9 @@ impl Job {
             .env("EARLYBIRD_RANK", rank.to_string())
             .env("EARLYBIRD_SIZE", self.ranks.to_string())
             .env("EARLYBIRD_JOB", key);
+        if let Some(nodes) = &self.nodes {
+            command.env("EARLYBIRD_RANKS_PER_NODE", nodes.to_string());
+        }
         // A group of its own lets us end what the rank started, and keeps the terminal's ctrl-C from reaching the
         // ranks beside the signal that we pass on. Only a member of the terminal's foreground group may read from it.
         let own_group = rank != 0 || !std::io::stdin().is_terminal();

@@ -98,9 +98,11 @@ pub fn all_to_all<T: Transport>(transport: &mut T) -> Result<(), Failure> {
 }
 
 /// Ranks 0 and 1 send to each other until they are refused and look only when both were; everything is there, and there
-/// is room again. Every rank passes `barrier` once.
-pub fn a_full_lane_refuses<T: Transport>(transport: &mut T, barrier: impl FnOnce()) -> Result<(), Failure> {
+/// is room again. Every rank passes `barrier` twice.
+pub fn a_full_lane_refuses<T: Transport>(transport: &mut T, barrier: impl Fn()) -> Result<(), Failure> {
     let me = transport.rank();
+    // What was sent before has been taken.
+    barrier();
     if me > 1 {
         barrier();
         return Ok(());

@@ -116,6 +116,11 @@ pub(super) fn block(rank: usize, futex: bool) {
     }
 }
 
+/// The rank that runs.
+pub(super) fn running() -> usize {
+    RUNNING.get()
+}
+
 /// Wakes every rank that sleeps on a futex.
 pub(super) fn wake() {
     WATCHES.with_borrow_mut(|all| {

@@ -2,6 +2,7 @@
 
 mod errors;
 mod exchanges;
+mod outside;
 mod reductions;
 mod run;
 mod split;
@@ -176,6 +177,11 @@ impl NodeComm {
     /// The ranks of the group in order, each by its number in the job.
     pub fn members(&self) -> &[usize] {
         &self.seats.members
+    }
+
+    /// A number that no other group of the job ever has; 0 for groups of one, which share nothing.
+    pub fn group(&self) -> u64 {
+        self.seats.loan.map_or(0, |(_, id)| id)
     }
 
     /// Bytes of shared memory that the group may take at most; 0 for a group of one, which shares nothing.

@@ -3,6 +3,8 @@
 //! The models themselves stand in `models.rs`; two test binaries share both files.
 
 pub mod models;
+#[allow(dead_code)]
+pub mod rings;
 
 use earlybird_shm::model::{Died, Group};
 use earlybird_shm::protocol::call::{Collective, Prepared, Signature};

@@ -7,12 +7,12 @@ mod report;
 mod stats;
 mod worker;
 
-use super::{fail, not_built, own_binary, parse_ranks, parse_seconds};
+use super::{fail, not_built, own_binary, parse_nodes, parse_ranks, parse_seconds};
 use clap::{Args, ValueEnum};
 use earlybird::launch::{Job, Outcome};
 use earlybird::pattern::Pattern;
 use earlybird::units::parse_size;
-use earlybird::{Algorithm, Collective, Config, DType, Error, FoldOrder, WaitPreset, algorithms};
+use earlybird::{Algorithm, Choice, Collective, Config, DType, Error, FoldOrder, WaitPreset, algorithms};
 use report::Format;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "P", value_parser = parse_ranks)]
     ranks: usize,
 
-    /// Virtual nodes (not built yet)
+    /// Virtual nodes, as of `earlybird run`: calls go between nodes by plans
     #[arg(long, value_name = "N")]
     nodes: Option<String>,
 
@@ -52,9 +52,10 @@ pub struct BenchArgs {
     #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "balanced,random,one-late")]
     patterns: Vec<Pattern>,
 
-    /// Algorithms: auto, flat, leader, chain, slices, static-leader, static-leader-early [default: all of the operation]
+    /// Algorithms: auto, flat, leader, chain, slices, static-leader, static-leader-early, and for allreduce and barrier
+    /// plan:NAME with the name of a schedule (see `earlybird plan`) [default: all of the operation but plans]
     #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = parse_algorithm)]
-    algorithms: Option<Vec<Algorithm>>,
+    algorithms: Option<Vec<Choice>>,
 
     /// Full delay as a multiple of the balanced latency of static-leader
     #[arg(long, value_name = "X", default_value_t = 10.0, allow_negative_numbers = true, value_parser = parse_mif, conflicts_with = "delay")]
@@ -144,7 +145,8 @@ fn start(args: &BenchArgs) -> Result<u8, Error> {
     let mut again: Vec<_> = std::env::args_os().skip(1).collect();
     again.push("--worker".into());
     let binary = own_binary()?;
-    let job = Job::new("earlybird bench", binary.clone(), args.ranks, binary.into(), again);
+    let mut job = Job::new("earlybird bench", binary.clone(), args.ranks, binary.into(), again);
+    job.nodes = args.nodes.as_deref().map(|text| parse_nodes(text, args.ranks)).transpose()?;
     Ok(match job.run()? {
         Outcome::Success => 0,
         Outcome::Failed { .. } => 1,
@@ -155,7 +157,6 @@ fn start(args: &BenchArgs) -> Result<u8, Error> {
 impl BenchArgs {
     fn refuse_what_is_not_built(&self) -> Result<(), Error> {
         let asked = [
-            (self.nodes.is_some(), "--nodes (virtual nodes)"),
             (self.buffers == BuffersChoice::Alloc, "--buffers alloc"),
             (self.html.is_some(), "--html"),
             (self.check, "--check"),
@@ -173,7 +174,10 @@ impl BenchArgs {
             return Err(Error::usage(format!("{}: {why}; leave out {option}", self.op.name())));
         }
         let has = every_algorithm(self.op);
-        match self.algorithms().into_iter().find(|algorithm| !has.contains(algorithm)) {
+        // Plans there are for these two.
+        let by_plan = matches!(self.op, Collective::AllReduce | Collective::Barrier);
+        let known = |choice: &Choice| has.contains(choice) || (by_plan && matches!(choice, Choice::Plan(_)));
+        match self.algorithms().into_iter().find(|choice| !known(choice)) {
             None => Ok(()),
             Some(other) => {
                 let valid: Vec<&str> = has.iter().map(|algorithm| algorithm.name()).collect();
@@ -190,7 +194,7 @@ impl BenchArgs {
         }
     }
 
-    fn algorithms(&self) -> Vec<Algorithm> {
+    fn algorithms(&self) -> Vec<Choice> {
         self.algorithms.clone().unwrap_or_else(|| every_algorithm(self.op))
     }
 
@@ -217,8 +221,8 @@ const OPERATIONS: [Collective; 6] = [
 ];
 
 /// The library's own choice and all algorithms of `op`.
-fn every_algorithm(op: Collective) -> Vec<Algorithm> {
-    [Algorithm::Auto].iter().chain(algorithms(op)).copied().collect()
+fn every_algorithm(op: Collective) -> Vec<Choice> {
+    [Algorithm::Auto].iter().chain(algorithms(op)).copied().map(Choice::Node).collect()
 }
 
 fn parse_op(text: &str) -> Result<Collective, String> {
@@ -227,10 +231,9 @@ fn parse_op(text: &str) -> Result<Collective, String> {
     })
 }
 
-fn parse_algorithm(text: &str) -> Result<Algorithm, Error> {
+fn parse_algorithm(text: &str) -> Result<Choice, Error> {
     match text {
         "mpi" => Err(not_built(text)),
-        plan if plan.starts_with("plan:") => Err(not_built(plan)),
         _ => text.parse(),
     }
 }

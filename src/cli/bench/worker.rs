@@ -7,7 +7,7 @@ use super::stats::{Sample, Samples, quantile};
 use crate::cli::lineup::{Lineup, burn, now_ns, thread_cpu_ns};
 use earlybird::pattern::Pattern;
 use earlybird::{
-    Algorithm, Collective, Communicator, Config, DType, Error, FoldOrder, Identity, Indexed, Tables, algorithms,
+    Algorithm, Choice, Collective, Communicator, Config, DType, Error, FoldOrder, Identity, Indexed, Tables, algorithms,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use num_complex::Complex;
@@ -54,8 +54,13 @@ fn measure_all<T: Value>(args: &BenchArgs) -> Result<u8, Error> {
     let identity = Identity::detect()?;
     let config = Config { order: args.order(), ..Config::from_env()? };
     let config = Config { wait: args.wait.unwrap_or(config.wait), ..config };
-    let plain =
-        Config { algorithm: Algorithm::Auto, tables: Tables::default(), order: FoldOrder::Arrival, ..config.clone() };
+    let plain = Config {
+        algorithm: Choice::default(),
+        tables: Tables::default(),
+        order: FoldOrder::Arrival,
+        ranks_per_node: None,
+        ..config.clone()
+    };
     let comm = Communicator::connect(config, identity.clone())?;
     let lineup = Lineup::connect(plain, identity)?;
 
@@ -140,7 +145,7 @@ impl<T: Value> Bench<'_, T> {
             if iteration == WARM_UP {
                 record = Record::default();
             }
-            self.call(pilot, Pattern::Balanced, iteration, 0.0, &mut record)?;
+            self.call(Choice::Node(pilot), Pattern::Balanced, iteration, 0.0, &mut record)?;
         }
         Ok(quantile(&self.collect(&record)?.latencies_us(), 0.5))
     }
@@ -163,7 +168,7 @@ impl<T: Value> Bench<'_, T> {
 
         let carries_data = self.args.op != Collective::Barrier;
         let mut rows = Vec::new();
-        for (&algorithm, record) in algorithms.iter().zip(&records) {
+        for (algorithm, record) in algorithms.iter().zip(&records) {
             let samples = self.collect(record)?;
             let tails_us = samples.tails_us();
             let mut chosen: Vec<_> = record.chosen.iter().collect();
@@ -186,7 +191,7 @@ impl<T: Value> Bench<'_, T> {
                     Collective::Barrier => samples.left_too_early(),
                     _ => samples.wrong(),
                 },
-                nodes: 1,
+                nodes: self.comm.nodes(),
                 mif: self.args.delay.is_none().then_some(self.args.mif),
                 delay_us: rounded(delay_us),
                 order: match self.args.order() {
@@ -223,7 +228,7 @@ impl<T: Value> Bench<'_, T> {
     /// One measured call.
     fn call(
         &mut self,
-        algorithm: Algorithm,
+        algorithm: Choice,
         pattern: Pattern,
         iteration: u64,
         delay_us: f64,

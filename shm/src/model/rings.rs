@@ -1,0 +1,138 @@
+//! A ring of loom cells: the shipping lines of `ring/lane.rs`, run by loom. One lane from rank 0 to rank 1.
+
+use super::words;
+use crate::ring::lane::{Incoming, Lane, Outgoing, RingBoard, Spot, announce, sleep};
+use crate::ring::lines::{BellLine, SlotLine, TakenLine};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use loom::cell::UnsafeCell;
+use std::cell::Cell;
+use std::rc::Rc;
+
+const LANE: Lane = Lane { from: 0, to: 1 };
+
+/// A word of payload beside a loom cell that judges every access to it.
+#[derive(Default)]
+struct Payload {
+    judge: UnsafeCell<()>,
+    value: Cell<u64>,
+}
+
+impl Payload {
+    fn store(&self, value: u64) {
+        self.judge.with_mut(|_| self.value.set(value));
+    }
+
+    fn load(&self) -> u64 {
+        self.judge.with(|_| self.value.get())
+    }
+}
+
+struct Shared {
+    slots: Vec<SlotLine>,
+    taken: TakenLine,
+    bells: [BellLine; 2],
+    cells: Vec<Payload>,
+}
+
+/// A ring that two modelled ranks use.
+pub struct Ring(Rc<Shared>);
+
+impl Ring {
+    /// A fresh ring of `slots` slots.
+    pub fn new(slots: usize) -> Self {
+        words::reset(2);
+        Ring(Rc::new(Shared {
+            slots: (0..slots).map(|_| SlotLine::default()).collect(),
+            taken: TakenLine::default(),
+            bells: Default::default(),
+            cells: (0..slots).map(|_| Payload::default()).collect(),
+        }))
+    }
+
+    /// A copy to move into another thread.
+    pub fn share(&self) -> Self {
+        Ring(self.0.clone())
+    }
+
+    /// Waits until `look` succeeds: asleep on the rank's bell, or watching the words it reads.
+    fn wait(&self, rank: usize, asleep: bool, mut look: impl FnMut() -> bool) {
+        loop {
+            if asleep {
+                if look() {
+                    return;
+                }
+                sleep(self, rank, &mut look);
+            } else {
+                words::start(rank);
+                if look() {
+                    return words::stop(rank);
+                }
+                words::block(rank, false);
+            }
+        }
+    }
+
+    /// Rank 0: sends `packets` packets, as the calling thread.
+    pub fn produce(&self, packets: u64, asleep: bool) {
+        words::enter(0);
+        let end = std::cell::RefCell::new(Outgoing::default());
+        for packet in 0..packets {
+            self.wait(0, asleep, || end.borrow_mut().has_room(self, LANE));
+            end.borrow_mut().send(self, LANE, [packet, 7 * packet, 1], true, |payload| {
+                self.0.cells[payload.addr()].store(100 + packet);
+            });
+            if asleep {
+                announce(self, 1);
+            }
+        }
+    }
+
+    /// Rank 1: takes `packets` packets and checks them, as the calling thread.
+    pub fn consume(&self, packets: u64, asleep: bool) {
+        words::enter(1);
+        let mut end = Incoming::default();
+        for packet in 0..packets {
+            self.wait(1, asleep, || end.has_packet(self, LANE));
+            assert_eq!(end.about(self, LANE), [packet, 7 * packet, 1], "wrong description");
+            let mut found = 0;
+            let taken = end.take(self, LANE, true, |payload| {
+                found = self.0.cells[payload.addr()].load();
+                true
+            });
+            assert!(taken && found == 100 + packet, "wrong payload: {found} in packet {packet}");
+            if asleep {
+                announce(self, 0);
+            }
+        }
+    }
+}
+
+impl RingBoard for Ring {
+    fn slots(&self) -> u64 {
+        self.0.slots.len() as u64
+    }
+    fn slot(&self, _: Lane, slot: usize) -> &SlotLine {
+        &self.0.slots[slot]
+    }
+    fn taken(&self, _: Lane) -> &AtomicU64 {
+        &self.0.taken.0
+    }
+    fn bell(&self, rank: usize) -> &BellLine {
+        &self.0.bells[rank]
+    }
+    fn read<R>(&self, at: Spot, f: impl FnOnce(*const u8) -> R) -> R {
+        // The place of a payload in a model is its number.
+        f(std::ptr::without_provenance(at.slot))
+    }
+    fn write<R>(&self, at: Spot, f: impl FnOnce(*mut u8) -> R) -> R {
+        f(std::ptr::without_provenance_mut(at.slot))
+    }
+    fn futex_wait(&self, word: &AtomicU32, expected: u32) {
+        if word.load_newest(Ordering::Relaxed) == expected {
+            words::block(words::running(), true);
+        }
+    }
+    fn futex_wake(&self, _: &AtomicU32) {
+        words::wake();
+    }
+}

@@ -1,0 +1,324 @@
+//! The rings of a group as a caller sees them: join, send, receive, fail.
+
+use super::lane::{self, Incoming, Lane, Outgoing};
+use super::layout::RingLayout;
+use super::lines::About;
+use super::mapped::MappedRings;
+use super::wait::Watch;
+use crate::Error;
+use crate::config::WaitPreset;
+use crate::protocol::word::{Cause, PoisonWord};
+use crate::segment::{AttachOptions, Segment};
+use crate::sync::{Ordering, SyncPoint};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How to join.
+#[derive(Debug, Clone, Default)]
+pub struct RingOptions {
+    /// This process's number, from 0.
+    pub rank: usize,
+    /// Ranks in the group.
+    pub size: usize,
+    /// Names the group: equal on its ranks, different for any other group of this user on this node.
+    pub key: String,
+    /// Where ranks meet; `None` for the default directory in /dev/shm.
+    pub dir: Option<PathBuf>,
+    /// What a waiting rank does with its CPU.
+    pub wait: WaitPreset,
+    /// Deadline of one wait; `None` waits for ever. Deaths are noticed all the same.
+    pub timeout: Option<Duration>,
+}
+
+/// Why the group fails, as a rank reports it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// A rank is gone that others still need.
+    PeerDied {
+        /// The rank.
+        rank: usize,
+    },
+    /// A deadline passed.
+    Timeout {
+        /// A rank that was waited for.
+        missing: usize,
+        /// The deadline in nanoseconds.
+        after_ns: u64,
+    },
+    /// Another rank makes another call.
+    Mismatch {
+        /// That rank.
+        other: usize,
+    },
+    /// Memory for a ring could not be reserved.
+    NoSpace {
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes free.
+        free: u64,
+    },
+    /// Something was found that no healthy rank writes.
+    Corrupt,
+}
+
+/// This process's ends of the rings between the processes of a node.
+///
+/// Nothing blocks but [`Rings::idle`], and that one at most 50 ms. The first error is the group's only one, for ever.
+/// Dropping it leaves the group: who still needs this rank gets [`Error::PeerDied`].
+#[derive(Debug)]
+pub struct Rings {
+    pub(super) board: MappedRings,
+    pub(super) rank: usize,
+    pub(super) size: usize,
+    pub(super) wait: WaitPreset,
+    pub(super) oversubscribed: bool,
+    pub(super) timeout_ns: Option<u64>,
+    /// By rank; `None` until the ring is used.
+    outgoing: Vec<Option<Outgoing>>,
+    incoming: Vec<Option<Incoming>>,
+    /// Where the last looks found no packet, and no room.
+    pub(super) quiet: Vec<bool>,
+    pub(super) full: Vec<bool>,
+    pub(super) completed: u64,
+    /// As in the own state line.
+    pub(super) begun: u64,
+    /// Between the begin of an exchange and its end.
+    pub(super) exchanging: bool,
+    pub(super) watch: Watch,
+}
+
+impl Rings {
+    /// Joins and returns when all ranks have. Memory of a ring is taken when it is first used.
+    ///
+    /// # Errors
+    /// As [`Segment::attach`].
+    pub fn join(options: &RingOptions) -> Result<Rings, Error> {
+        let (segment, region) = Segment::attach(&AttachOptions {
+            rank: options.rank,
+            size: options.size,
+            key: options.key.clone(),
+            dir: options.dir.clone(),
+            region_bytes: RingLayout::new(options.size).bytes(),
+            policy: [0; 32],
+            timeout: options.timeout,
+        })?;
+        let (rank, size) = (segment.rank(), segment.size());
+        let oversubscribed = size > segment.allowed_cpus();
+        Ok(Rings {
+            board: MappedRings::new(segment, region)?,
+            rank,
+            size,
+            wait: options.wait,
+            oversubscribed,
+            timeout_ns: options.timeout.map(|t| t.as_nanos() as u64),
+            outgoing: vec![None; size],
+            incoming: vec![None; size],
+            quiet: vec![false; size],
+            full: vec![false; size],
+            completed: 0,
+            begun: 0,
+            exchanging: false,
+            watch: Watch::default(),
+        })
+    }
+
+    /// This process's number, from 0.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Ranks in the group.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Bytes of the largest packet.
+    pub fn packet_bytes(&self) -> usize {
+        self.board.packet_bytes()
+    }
+
+    /// Sends a packet of `bytes` bytes to `to`, filled by `write`, if there is room for it. `about` are 64, 64 and 32
+    /// bits that go with it.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] on the first use of a ring; [`Error::Usage`] for a rank or a size that cannot be.
+    pub fn send(
+        &mut self,
+        to: usize,
+        about: [u64; 3],
+        bytes: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Result<bool, Error> {
+        let lane = self.lane(self.rank, to)?;
+        if bytes > self.packet_bytes() {
+            let most = self.packet_bytes();
+            return Err(Error::usage(format!("a packet of {bytes} bytes was given; the most is {most}, cut it")));
+        }
+        if self.outgoing[to].is_none() {
+            self.open(lane)?;
+            self.outgoing[to] = Some(Outgoing::default());
+        }
+        let Some(end) = &mut self.outgoing[to] else { unreachable!("opened above") };
+        self.full[to] = !end.has_room(&self.board, lane);
+        if self.full[to] {
+            return Ok(false);
+        }
+        let words = lane::pack([about[0], about[1], about[2], bytes as u64]);
+        self.board.send(end, lane, words, bytes, write);
+        lane::announce(&self.board, to);
+        Ok(true)
+    }
+
+    /// Shows the next packet of `from`, if one is there, and gives its memory back if `take` returns true.
+    ///
+    /// # Errors
+    /// As [`Rings::send`]; [`Error::Poisoned`] for a packet that no healthy rank sends.
+    pub fn receive(&mut self, from: usize, take: impl FnOnce([u64; 3], &[u8]) -> bool) -> Result<bool, Error> {
+        let lane = self.lane(from, self.rank)?;
+        if self.incoming[from].is_none() {
+            self.open(lane)?;
+            self.incoming[from] = Some(Incoming::default());
+        }
+        let Some(end) = &mut self.incoming[from] else { unreachable!("opened above") };
+        self.quiet[from] = !end.has_packet(&self.board, lane);
+        if self.quiet[from] {
+            return Ok(false);
+        }
+        let [a, b, c, bytes]: About = lane::unpack(end.about(&self.board, lane));
+        let bytes = bytes as usize;
+        if bytes > self.board.packet_bytes() {
+            return Err(self.raise(Fault::Corrupt));
+        }
+        let taken = self.board.take(end, lane, bytes, |payload| take([a, b, c], payload));
+        if taken {
+            lane::announce(&self.board, from);
+        }
+        Ok(taken)
+    }
+
+    /// Says that this rank is through with its exchange: its death fails that one no more.
+    pub fn complete_exchange(&mut self) {
+        self.exchanging = false;
+        self.completed += 1;
+        // Whoever sees this rank dead sees this too; nothing else is ordered by it.
+        self.board.state(self.rank).completed.store(self.completed, Ordering::Relaxed);
+    }
+
+    /// Says that this rank begins a call: an exchange, or one that uses no ring. All ranks count their calls from the
+    /// same one on. A rank that waits in an exchange for one that made another call instead gets [`Error::Mismatch`].
+    pub fn begin(&mut self, exchange: bool) {
+        let (calls, exchanges) = (self.begun >> 32, self.begun & 0xffff_ffff);
+        let exchanges = exchanges.wrapping_add(u64::from(exchange)) & 0xffff_ffff;
+        self.exchanging = exchange;
+        self.begun = calls.wrapping_add(1) << 32 | exchanges;
+        self.board.state(self.rank).begun.store(self.begun, Ordering::Relaxed);
+    }
+
+    /// Says that the call that began last, no exchange, was refused on this rank alone and did not take place.
+    pub fn take_back(&mut self) {
+        self.begun = self.begun.wrapping_sub(1 << 32);
+        self.board.state(self.rank).begun.store(self.begun, Ordering::Relaxed);
+    }
+
+    /// The group's one error, if it has failed.
+    ///
+    /// # Errors
+    /// That one.
+    pub fn healthy(&self) -> Result<(), Error> {
+        match self.board.poison().load(SyncPoint::PoisonAcquire.order()) {
+            0 if self.board.segment().is_forked_child() => Err(Error::Forked),
+            0 => Ok(()),
+            poison => Err(self.error_of(PoisonWord(poison))),
+        }
+    }
+
+    /// Fails the group, unless it has failed already; the error that stands, for every rank.
+    pub fn raise(&mut self, fault: Fault) -> Error {
+        if let Err(earlier) = self.healthy() {
+            return earlier;
+        }
+        let (cause, details) = match fault {
+            Fault::PeerDied { rank } => (Cause::PeerDied, [rank as u64, 0]),
+            Fault::Timeout { missing, after_ns } => (Cause::Timeout, [missing as u64, after_ns]),
+            Fault::Mismatch { other } => (Cause::Mismatch, [other as u64, 0]),
+            Fault::NoSpace { needed, free } => (Cause::NoSpace, [needed, free]),
+            Fault::Corrupt => (Cause::Corrupt, [0, 0]),
+        };
+        for (word, value) in self.board.state(self.rank).details.iter().zip(details) {
+            word.store(value, Ordering::Relaxed);
+        }
+        let poison = PoisonWord::new(cause, self.rank, self.completed + 1);
+        let stands = match self.board.poison().compare_exchange(
+            0,
+            poison.0,
+            SyncPoint::PoisonRelease.order(),
+            SyncPoint::PoisonAcquire.order(),
+        ) {
+            Ok(_) => poison,
+            Err(earlier) => PoisonWord(earlier),
+        };
+        (0..self.size).for_each(|rank| lane::announce(&self.board, rank));
+        self.error_of(stands)
+    }
+
+    /// Whether something came where the last looks found nothing, or room where there was none.
+    pub(super) fn something_changed(&self) -> bool {
+        let came = |from: usize| {
+            let end = self.incoming[from].as_ref().filter(|_| self.quiet[from]);
+            end.is_some_and(|end| end.has_packet(&self.board, Lane { from, to: self.rank }))
+        };
+        let room = |to: usize| {
+            let end = self.outgoing[to].filter(|_| self.full[to]);
+            end.is_some_and(|mut end| end.has_room(&self.board, Lane { from: self.rank, to }))
+        };
+        (0..self.size).any(|rank| came(rank) || room(rank))
+    }
+
+    fn lane(&self, from: usize, to: usize) -> Result<Lane, Error> {
+        if from < self.size && to < self.size {
+            return Ok(Lane { from, to });
+        }
+        Err(Error::usage(format!("rank {} was named in a group of {}", from.max(to), self.size)))
+    }
+
+    /// Reserves a ring; a group in which one rank cannot has failed.
+    fn open(&mut self, lane: Lane) -> Result<(), Error> {
+        self.board.open(lane).map_err(|error| match error {
+            Error::NoSpace { needed, free, .. } => self.raise(Fault::NoSpace { needed, free }),
+            other => other,
+        })
+    }
+
+    /// The group's one error in words. What the words name is checked: a bad peer can make it wrong, not harmful.
+    fn error_of(&self, poison: PoisonWord) -> Error {
+        let reporter = poison.reporter();
+        if reporter >= self.size {
+            return Error::Poisoned { cause: format!("unreadable poison word {:#x}", poison.0) };
+        }
+        let detail = |i: usize| self.board.state(reporter).details[i].load(Ordering::Relaxed);
+        let rank = (detail(0) as usize).min(self.size - 1);
+        let during = format!("exchange {}", poison.epoch());
+        match poison.cause() {
+            Cause::PeerDied => {
+                let peer = self.board.segment().peer(rank);
+                Error::PeerDied { rank, pid: peer.pid, host: peer.host, during }
+            }
+            Cause::Timeout => Error::Timeout { missing: vec![rank], after: Duration::from_nanos(detail(1)), during },
+            Cause::Mismatch => Error::Mismatch {
+                rank_a: reporter,
+                call_a: during,
+                rank_b: rank,
+                call_b: "another plan, size, type or operator, or a call without a plan".into(),
+            },
+            Cause::NoSpace => Error::NoSpace {
+                needed: detail(0),
+                free: detail(1),
+                hint: format!("rank {reporter} could not reserve a ring in {during}; free memory or use fewer ranks"),
+            },
+            // No user's operator runs between rings, so nobody healthy names its panic.
+            Cause::Corrupt | Cause::OperatorPanicked => {
+                Error::Poisoned { cause: format!("rank {reporter} found a damaged ring in {during}") }
+            }
+        }
+    }
+}

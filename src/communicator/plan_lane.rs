@@ -1,0 +1,146 @@
+//! The calls of a communicator that plans carry out: which they are, and how ranks meet for the first of them.
+
+use super::Communicator;
+use crate::plans::Plans;
+use crate::transport::RingOptions;
+use crate::{Algorithm, Choice, Error, FoldOrder};
+use earlybird_shm::{Collective, How};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+/// Up to this many bytes of a vector rounds cost more than bytes.
+const FEW_BYTES: usize = 16 << 10;
+
+/// The plans of a communicator. They are joined when the first one is asked for: jobs without any pay a load per call.
+#[derive(Debug)]
+pub(super) struct PlanLane {
+    options: RingOptions,
+    joined: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    plans: Option<Plans>,
+    /// The plan of the last call, where that ran one.
+    last: Option<&'static str>,
+    /// Plans that ran.
+    calls: u64,
+}
+
+impl PlanLane {
+    pub(super) fn new(options: RingOptions) -> Self {
+        PlanLane { options, joined: AtomicBool::new(false), state: Mutex::default() }
+    }
+
+    /// The lane of a communicator made from this one, whose number `group` no other one made from it has.
+    pub(super) fn for_group(&self, group: u64, rank: usize, size: usize) -> Self {
+        let key = format!("{}-{group}", self.options.key);
+        PlanLane::new(RingOptions { rank, size, key, ..self.options.clone() })
+    }
+
+    fn lock(&self) -> Result<MutexGuard<'_, State>, Error> {
+        self.state.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => Error::usage(
+                "another thread of this process is inside a call of this communicator; make one call at a time, \
+                 or give each thread a communicator of its own",
+            ),
+            TryLockError::Poisoned(_) => Error::Poisoned { cause: "an earlier call of this process panicked".into() },
+        })
+    }
+
+    /// Number and plan of the last call, if that ran a plan.
+    pub(super) fn last(&self) -> Option<(u64, &'static str)> {
+        if !self.joined.load(Relaxed) {
+            return None;
+        }
+        let state = self.lock().ok()?;
+        Some((state.calls, state.last?))
+    }
+
+    /// Counts a call that runs no plan: other ranks may be waiting in one.
+    #[inline]
+    pub(super) fn begin_other_call(&self) {
+        if self.joined.load(Relaxed) {
+            self.count_other_call();
+        }
+    }
+
+    #[cold]
+    fn count_other_call(&self) {
+        let Ok(mut state) = self.lock() else { return };
+        state.last = None;
+        if let Some(plans) = &mut state.plans {
+            plans.begin_other_call();
+        }
+    }
+}
+
+impl Communicator {
+    /// Takes back the count of a call that was refused before it reached the others.
+    #[inline]
+    pub(super) fn done<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        if let Err(Error::Usage { .. } | Error::Unsupported { .. }) = &result
+            && self.plans.joined.load(Relaxed)
+            && let Ok(mut state) = self.plans.lock()
+            && let Some(plans) = &mut state.plans
+        {
+            plans.take_back_call();
+        }
+        result
+    }
+
+    /// The plan by which a call of `bytes` is carried out, if by one.
+    #[inline]
+    pub(super) fn plan_for(&self, collective: Collective, bytes: usize) -> Option<&'static str> {
+        let plan = match self.choice(collective, bytes) {
+            Choice::Plan(name) => name,
+            Choice::Node(_) if self.nodes == 1 => return None,
+            Choice::Node(_) => match self.exchange {
+                Some(Choice::Plan(name)) => name,
+                _ => exchange_for(bytes),
+            },
+        };
+        match collective {
+            Collective::AllReduce => Some(plan),
+            // Whatever is chosen for data, a barrier has its own plan.
+            Collective::Barrier => Some("dissemination"),
+            _ => None,
+        }
+    }
+
+    /// Runs a plan, after joining the rings if it is the first.
+    pub(super) fn run_plan(
+        &self,
+        name: &'static str,
+        call: impl FnOnce(&mut Plans) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let lane = &self.plans;
+        let mut state = lane.lock()?;
+        let State { plans, last, calls } = &mut *state;
+        if plans.is_none() {
+            // A rank that makes another call meets this barrier, which is like no other, instead of the others' waiting
+            // at the door for ever.
+            self.node.barrier(How { algorithm: Algorithm::StaticLeaderEarly, order: FoldOrder::Rank })?;
+            *plans = Some(Plans::join(&lane.options)?);
+            lane.joined.store(true, Relaxed);
+        }
+        let Some(plans) = plans else { unreachable!("joined above") };
+        let result = call(plans);
+        if result.is_ok() {
+            *calls += 1;
+            *last = Some(name);
+        }
+        if let Some(error) = plans.failed() {
+            // Ranks that made another call are in an operation of the node.
+            self.node.fail(error);
+        }
+        result
+    }
+}
+
+/// The plan between nodes where none was chosen: few rounds for few bytes, few bytes for many. Both give identical bits
+/// and keep rank order for any number of nodes.
+fn exchange_for(bytes: usize) -> &'static str {
+    if bytes <= FEW_BYTES { "elimination-3-2" } else { "halving-doubling" }
+}

@@ -1,0 +1,104 @@
+//! The rings of a node as a transport of plans: what any verified plan runs over between the processes of one node.
+
+use crate::Error;
+use earlybird_hier::exec::{Failure, Head, Take, Transport};
+pub use earlybird_shm::ring::RingOptions;
+use earlybird_shm::ring::{Fault, Rings};
+
+/// [`Rings`] as the executor sees them. It keeps the error in the library's own words.
+#[derive(Debug)]
+pub struct ShmTransport {
+    rings: Rings,
+    error: Option<Error>,
+}
+
+impl ShmTransport {
+    /// Joins the group and returns when all its ranks have.
+    ///
+    /// # Errors
+    /// As [`Rings::join`].
+    pub fn join(options: &RingOptions) -> Result<Self, Error> {
+        Ok(ShmTransport { rings: Rings::join(options)?, error: None })
+    }
+
+    pub(crate) fn rings(&mut self) -> &mut Rings {
+        &mut self.rings
+    }
+
+    /// What the group failed with, in full: the executor's failure names no process.
+    pub fn error(&self) -> Option<&Error> {
+        self.error.as_ref()
+    }
+
+    fn failed(&mut self, error: Error) -> Failure {
+        let failure = match &error {
+            Error::PeerDied { rank, .. } => Failure::PeerDied { rank: *rank },
+            Error::Timeout { missing, after, .. } => {
+                Failure::Timeout { missing: missing.first().copied().unwrap_or(0), after: *after }
+            }
+            Error::Mismatch { rank_a, rank_b, .. } => Failure::Mismatch { rank_a: *rank_a, rank_b: *rank_b },
+            other => Failure::Transport(other.to_string()),
+        };
+        self.error.get_or_insert(error);
+        failure
+    }
+}
+
+impl Transport for ShmTransport {
+    fn rank(&self) -> usize {
+        self.rings.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.rings.size()
+    }
+
+    fn packet_bytes(&self) -> usize {
+        self.rings.packet_bytes()
+    }
+
+    fn post_send(
+        &mut self,
+        to: usize,
+        head: Head,
+        bytes: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Result<bool, Failure> {
+        let about = [u64::from(head.operation) << 32 | u64::from(head.packet), head.call, 0];
+        self.rings.send(to, about, bytes, write).map_err(|error| self.failed(error))
+    }
+
+    /// The ring is the memory.
+    fn post_receive(&mut self, _: usize, _: usize) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn receive(&mut self, from: usize, take: impl FnOnce(Head, &[u8]) -> Take) -> Result<bool, Failure> {
+        let show = |[numbers, call, _]: [u64; 3], payload: &[u8]| {
+            let head = Head { operation: (numbers >> 32) as u32, packet: numbers as u32, call };
+            take(head, payload) == Take::Taken
+        };
+        self.rings.receive(from, show).map_err(|error| self.failed(error))
+    }
+
+    fn progress(&mut self) -> Result<(), Failure> {
+        self.rings.healthy().map_err(|error| self.failed(error))
+    }
+
+    fn idle(&mut self, passes: u32) -> Result<(), Failure> {
+        self.rings.idle(passes).map_err(|error| self.failed(error))
+    }
+
+    fn raise(&mut self, failure: Failure) -> Failure {
+        let fault = match failure {
+            Failure::PeerDied { rank } => Fault::PeerDied { rank },
+            Failure::Timeout { missing, after } => Fault::Timeout { missing, after_ns: after.as_nanos() as u64 },
+            Failure::Mismatch { rank_a, rank_b } => {
+                Fault::Mismatch { other: if rank_a == self.rank() { rank_b } else { rank_a } }
+            }
+            Failure::Lost { .. } | Failure::Transport(_) => Fault::Corrupt,
+        };
+        let stands = self.rings.raise(fault);
+        self.failed(stands)
+    }
+}

@@ -1,0 +1,288 @@
+//! Plans over the shared memory of a node: the transport conforms, results are right, and whatever goes wrong is one
+//! named error on every rank.
+
+mod common;
+#[path = "../hier/tests/common/conformance.rs"]
+mod conformance;
+
+use common::{End, Job, Player, mix};
+use earlybird::transport::{RingOptions, ShmTransport};
+use earlybird::{Choice, Communicator, Error, Op};
+use earlybird_hier::exec::Transport;
+use earlybird_hier::plan::Contract;
+use earlybird_hier::schedule::ALGORITHMS;
+use rustix::process::Signal;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[test]
+#[ignore = "a rank of the jobs that the other tests start"]
+fn rank() {
+    common::play(&[
+        ("conform", conform),
+        ("leave", leave),
+        ("reduce", reduce),
+        ("lanes", lanes),
+        ("victim", victim),
+        ("differ", differ),
+        ("nodes", nodes),
+    ]);
+}
+
+fn transport() -> ShmTransport {
+    let var = |name| std::env::var(name).unwrap();
+    let number = |name| var(name).parse::<usize>().unwrap();
+    let (rank, size) = (number("EARLYBIRD_RANK"), number("EARLYBIRD_SIZE"));
+    let dir = Some(PathBuf::from(var("EARLYBIRD_DIR")));
+    ShmTransport::join(&RingOptions { rank, size, key: var("EARLYBIRD_JOB"), dir, ..RingOptions::default() }).unwrap()
+}
+
+fn conform(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let mut transport = transport();
+    conformance::all_to_all(&mut transport).unwrap();
+    if comm.size() > 1 {
+        conformance::a_full_lane_refuses(&mut transport, || comm.barrier().unwrap()).unwrap();
+    }
+    conformance::all_to_all(&mut transport).unwrap();
+    player.say("done");
+}
+
+#[test]
+fn shared_memory_conforms() {
+    for ranks in [1, 2, 3, 5] {
+        assert!(Job::new("conform", ranks).run().iter().all(|said| said == &["done"]));
+    }
+}
+
+fn leave(player: &Player) {
+    let mut transport = transport();
+    conformance::all_to_all(&mut transport).unwrap();
+    if transport.rank() != 1 {
+        let from = if transport.rank() == 0 { 1 } else { 0 };
+        let failure = conformance::wait_for_failure(&mut transport, from);
+        player.say(format!("{failure:?} {:?}", transport.error().map(Error::code)));
+    }
+}
+
+#[test]
+fn everybody_gets_the_same_failure_when_one_leaves() {
+    for said in Job::new("leave", 4).run().into_iter().enumerate().filter(|(rank, _)| *rank != 1) {
+        assert_eq!(said.1, ["PeerDied { rank: 1 } Some(\"EB_PEER_DIED\")"]);
+    }
+}
+
+/// The names of all plans that reduce for everybody.
+fn plans() -> impl Iterator<Item = String> {
+    let names =
+        ALGORITHMS.iter().filter(|a| a.contracts.contains(&Contract::Allreduce)).map(|a| format!("plan:{}", a.name));
+    names.filter(|name| name.parse::<Choice>().is_ok())
+}
+
+const COUNTS: [usize; 9] = [0, 1, 2, 3, 5, 37, 1000, 5000, 300_000];
+
+/// Sums that are exact, and sums that round, whose bits the test compares.
+fn reduce(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let (me, size) = (comm.rank(), comm.size());
+    for name in player.args() {
+        comm.set_algorithm(name.parse::<Choice>().unwrap()).unwrap();
+        let mut bits = 0;
+        for (call, count) in COUNTS.into_iter().chain(COUNTS).enumerate() {
+            let exact = |rank: usize, i: usize| (rank + i % 1000 + call) as i64;
+            let send: Vec<i64> = (0..count).map(|i| exact(me, i)).collect();
+            let mut recv = vec![0; count];
+            comm.all_reduce_into(&send, &mut recv, Op::Sum).unwrap();
+            let wrong = recv.iter().enumerate().find(|(i, v)| **v != (0..size).map(|r| exact(r, *i)).sum::<i64>());
+            assert_eq!(wrong, None, "{name}, {count}");
+            let rounds = |i: usize| (mix((i * 64 + me) as u64) % 1000) as f32 / 7.0;
+            let mut buf: Vec<f32> = (0..count).map(rounds).collect();
+            match comm.all_reduce_in_place(&mut buf, Op::Sum) {
+                Ok(()) => bits = buf.iter().fold(bits, |bits, v| mix(bits ^ u64::from(v.to_bits()))),
+                // Without identical bits a plan is not for sums that round, on any rank.
+                Err(error) => assert_eq!(error.code(), "EB_UNSUPPORTED", "{name}: {error}"),
+            }
+            assert_eq!(comm.last_call().unwrap().algorithm.to_string(), *name);
+        }
+        player.say(format!("{name} {bits:x}"));
+    }
+}
+
+#[test]
+fn every_plan_reduces_and_all_ranks_get_the_same_bits() {
+    for ranks in [2, 3, 5, 8] {
+        let said = plans().fold(Job::new("reduce", ranks), Job::arg).run();
+        assert!(plans().count() > 15 && said[0].len() == plans().count());
+        assert!(said.iter().all(|of_rank| *of_rank == said[0]), "{said:?}");
+    }
+}
+
+/// Plans, the node's own algorithms and barriers by turns.
+fn lanes(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    for call in 0..200u64 {
+        let choice = ["plan:ring", "auto", "plan:butterfly", "chain", "plan:rsg", "flat"][(mix(call) % 6) as usize];
+        comm.set_algorithm(choice.parse::<Choice>().unwrap()).unwrap();
+        if call % 7 == 0 {
+            comm.barrier().unwrap();
+        }
+        if mix(call * 16 + comm.rank() as u64).is_multiple_of(5) {
+            // A mistake of one rank is its own: the others do not take it for another call.
+            comm.set_algorithm(earlybird::Algorithm::Chain).unwrap();
+            assert_eq!(comm.all_reduce_into(&[1u64], &mut [], Op::Sum).unwrap_err().code(), "EB_USAGE");
+            std::thread::sleep(Duration::from_millis(5));
+            comm.set_algorithm(choice.parse::<Choice>().unwrap()).unwrap();
+            assert_eq!(comm.all_reduce_into(&[1u64], &mut [], Op::Sum).unwrap_err().code(), "EB_USAGE");
+        }
+        let mut buf = vec![comm.rank() as u64 + call; (mix(call + 1000) % 3000) as usize];
+        comm.all_reduce_in_place(&mut buf, Op::Sum).unwrap();
+        let sum: u64 = (0..comm.size() as u64).map(|rank| rank + call).sum();
+        assert!(buf.iter().all(|v| *v == sum), "call {call}");
+        assert_eq!(comm.last_call().unwrap().algorithm.to_string().starts_with("plan:"), choice.starts_with("plan:"));
+    }
+    player.say("done");
+}
+
+#[test]
+fn plans_and_algorithms_of_the_node_take_turns() {
+    for ranks in [1, 2, 3, 5] {
+        assert!(Job::new("lanes", ranks).run().iter().all(|said| said == &["done"]));
+    }
+}
+
+fn tell(player: &Player, result: Result<(), Error>) -> bool {
+    if let Err(error) = &result {
+        player.say(format!("failed {} {error}", error.code()));
+    }
+    result.is_ok()
+}
+
+/// Calls until the group fails; rank 1 stops taking part after some calls.
+fn victim(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let mut buf = vec![1f64; player.arg(0)];
+    for call in 0u64.. {
+        if comm.rank() == 1 && call == 20 {
+            player.say("here");
+            std::thread::sleep(Duration::from_secs(3600));
+        }
+        buf.fill(1.0);
+        if !tell(player, comm.all_reduce_in_place(&mut buf, Op::Sum)) {
+            tell(player, comm.barrier());
+            tell(player, comm.set_algorithm(earlybird::Algorithm::Chain).and_then(|()| comm.barrier()));
+            return;
+        }
+    }
+}
+
+fn codes(end: &End) -> Vec<&str> {
+    end.said.iter().filter_map(|line| line.strip_prefix("failed ")?.split(' ').next()).collect()
+}
+
+#[test]
+fn a_dead_rank_is_named_by_everybody() {
+    for name in ["plan:ring", "plan:binomial", "plan:direct"] {
+        for count in [1, 5000, 500_000] {
+            let mut job = Job::new("victim", 4).arg(count).var("EARLYBIRD_ALGORITHM", name).start();
+            job.wait_for(1, "here");
+            job.signal(1, Signal::KILL);
+            for end in job.join().iter().filter(|end| end.rank != 1) {
+                assert_eq!(codes(end), ["EB_PEER_DIED"; 3], "{name}, {count}: {end}");
+                assert!(end.said[0].contains("rank 1 (pid "), "{end}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_late_rank_is_an_error_only_under_a_deadline() {
+    let job = Job::new("victim", 3).arg(100).var("EARLYBIRD_ALGORITHM", "plan:ring").var("EARLYBIRD_TIMEOUT", "0.5");
+    let mut job = job.start();
+    job.wait_for(1, "here");
+    job.wait_ended(&[0, 2]);
+    job.signal(1, Signal::KILL);
+    for end in job.join().iter().filter(|end| end.rank != 1) {
+        assert!(codes(end).first() == Some(&"EB_TIMEOUT"), "{end}");
+    }
+}
+
+/// Some calls alike, then one of this rank's own.
+fn differ(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let first: usize = player.arg(0);
+    for _ in 0..first {
+        comm.all_reduce_in_place(&mut [1u32; 50], Op::Sum).unwrap();
+    }
+    let text = &player.args()[if comm.rank() == 1 { 2 } else { 1 }];
+    let (choice, call) = text.split_once(' ').unwrap();
+    comm.set_algorithm(choice.parse::<Choice>().unwrap()).unwrap();
+    let result = match call {
+        "barrier" => comm.barrier(),
+        "max" => comm.all_reduce_in_place(&mut [1u32; 50], Op::Max),
+        "i32" => comm.all_reduce_in_place(&mut [1i32; 50], Op::Sum),
+        count => comm.all_reduce_in_place(&mut vec![1u32; count.parse().unwrap()], Op::Sum),
+    };
+    tell(player, result);
+    tell(player, comm.barrier());
+    // Leaving at once must not become the others' error.
+    std::thread::sleep(Duration::from_millis(300));
+}
+
+#[test]
+fn different_calls_are_found_out() {
+    let pairs = [
+        ("plan:ring 50", "plan:ring 51"),
+        ("plan:ring 50", "plan:butterfly 50"),
+        ("plan:ring 50", "plan:ring max"),
+        ("plan:ring 50", "plan:ring i32"),
+        ("plan:ring 50", "plan:ring barrier"),
+        ("plan:ring 50", "flat 50"),
+        ("plan:ring 50", "chain 50"),
+        ("chain 50", "plan:ring 50"),
+        ("plan:binomial 50", "auto barrier"),
+    ];
+    for (most, one) in pairs {
+        // Also where the first plan of all is met by another call.
+        for calls in [0, 3] {
+            let job = Job::new("differ", 3).arg(calls).arg(most).arg(one).var("EARLYBIRD_ALGORITHM", "plan:ring");
+            for end in job.start().join() {
+                assert_eq!(codes(&end), ["EB_MISMATCH"; 2], "{most} against {one} after {calls}: {end}");
+            }
+        }
+    }
+}
+
+/// Nodes of one rank each: what exists goes by plans, the rest is refused.
+fn nodes(player: &Player) {
+    let comm = match Communicator::from_env() {
+        Ok(comm) => comm,
+        Err(error) => return player.say(format!("{} {error}", error.code())),
+    };
+    let mut ran = Vec::new();
+    for count in [1, 3000, 100_000] {
+        let mut buf = vec![comm.rank() as f32; count];
+        comm.all_reduce_in_place(&mut buf, Op::Sum).unwrap();
+        assert!(buf.iter().all(|v| *v == (0..comm.size()).sum::<usize>() as f32));
+        ran.push(comm.last_call().unwrap().algorithm.to_string());
+    }
+    comm.barrier().unwrap();
+    ran.push(comm.last_call().unwrap().algorithm.to_string());
+    let refused = comm.all_gather_into(&[1u32], &mut vec![0; comm.size()]).unwrap_err();
+    player.say(format!("{} nodes: {}; {}", comm.nodes(), ran.join(" "), refused.code()));
+}
+
+#[test]
+fn nodes_of_one_rank_reduce_by_plans() {
+    let run = |ranks, each: &str, exchange: &str| {
+        let job = Job::new("nodes", ranks).var("EARLYBIRD_RANKS_PER_NODE", each).var("EARLYBIRD_EXCHANGE", exchange);
+        let said = job.run();
+        assert!(said.iter().all(|of_rank| *of_rank == said[0]), "{said:?}");
+        said[0].concat()
+    };
+    let auto =
+        "6 nodes: plan:elimination-3-2 plan:elimination-3-2 plan:halving-doubling plan:dissemination; EB_UNSUPPORTED";
+    assert_eq!(run(6, "1", "auto"), auto);
+    assert_eq!(run(3, "1,1,1", "ring"), "3 nodes: plan:ring plan:ring plan:ring plan:dissemination; EB_UNSUPPORTED");
+    assert!(run(4, "2", "auto").starts_with("EB_UNSUPPORTED 2 nodes of 2 ranks"));
+    assert!(run(4, "3,2", "auto").starts_with("EB_USAGE"));
+}
