@@ -177,9 +177,10 @@ impl<F: Fold> Running<F> {
             Some(failure) => Err(failure.clone()),
             None => self.pass(endpoint, data, operation),
         };
-        match moved {
-            Ok(moved) => {
-                if self.state.left == 0 {
+        let ended = moved.and_then(|moved| Ok((moved, self.state.left == 0 && endpoint.transport.is_flushed()?)));
+        match ended {
+            Ok((moved, ended)) => {
+                if ended {
                     endpoint.running.end(operation);
                     self.state.operation = None;
                 }

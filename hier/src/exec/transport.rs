@@ -109,6 +109,15 @@ pub trait Transport {
     /// The group's failure.
     fn receive(&mut self, from: usize, take: impl FnOnce(Head, &[u8]) -> Take) -> Result<bool, Failure>;
 
+    /// Whether everything that was sent can reach its receivers without this rank doing more for it. An operation ends
+    /// only then: its caller may compute for a long time before it comes back.
+    ///
+    /// # Errors
+    /// The group's failure.
+    fn is_flushed(&mut self) -> Result<bool, Failure> {
+        Ok(true)
+    }
+
     /// Drives what is under way and reports the group's failure. Called whenever nothing else moved.
     ///
     /// # Errors

@@ -112,6 +112,10 @@ impl<T: Transport> Transport for Faulty<T> {
         self.alive()?.receive(from, take)
     }
 
+    fn is_flushed(&mut self) -> Result<bool, Failure> {
+        self.alive()?.is_flushed()
+    }
+
     fn progress(&mut self) -> Result<(), Failure> {
         self.alive()?.progress()
     }

@@ -14,7 +14,7 @@ fn bytes_of(from: usize, to: usize, packet: u32, most: usize) -> usize {
         1 => 1,
         2 => most,
         3 => most - 1,
-        4 => 64,
+        4 => most.min(64),
         _ => (from * 7919 + to * 104_729 + packet as usize * 1_299_709) % most,
     }
 }
@@ -39,6 +39,12 @@ fn send<T: Transport>(transport: &mut T, to: usize, packet: u32) -> Result<bool,
     })?;
     assert_eq!(gone, written, "a packet is written exactly when it is sent");
     Ok(gone)
+}
+
+/// Announces packet `packet` of `from`.
+fn announce<T: Transport>(transport: &mut T, from: usize, packet: u32) -> Result<(), Failure> {
+    let bytes = bytes_of(from, transport.rank(), packet, transport.packet_bytes());
+    transport.post_receive(from, bytes)
 }
 
 /// Looks for packet `packet` of `from`, leaving it once before it is taken.
@@ -80,7 +86,7 @@ pub fn all_to_all<T: Transport>(transport: &mut T) -> Result<(), Failure> {
                 moved = true;
             }
             while announced[peer] < PACKETS.min(received[peer] + 2) {
-                transport.post_receive(peer, bytes_of(peer, me, announced[peer], transport.packet_bytes()))?;
+                announce(transport, peer, announced[peer])?;
                 announced[peer] += 1;
             }
             while received[peer] < PACKETS && receive(transport, peer, received[peer])? {
@@ -107,25 +113,24 @@ pub fn a_full_lane_refuses<T: Transport>(transport: &mut T, barrier: impl Fn()) 
         barrier();
         return Ok(());
     }
-    let (peer, mut packets, mut passes) = (1 - me, 0, 0);
+    let (peer, mut packets) = (1 - me, 0);
     while send(transport, peer, packets)? {
         packets += 1;
         assert!(packets < 100_000, "a lane takes packets without end");
     }
     assert!(packets > 0, "a lane that takes nothing");
     barrier();
-    let mut received = 0;
-    while received < packets {
-        match receive(transport, peer, received)? {
-            true => (received, passes) = (received + 1, 0),
-            false => {
-                passes += 1;
-                transport.idle(passes)?;
-            }
+    for packet in 0..packets {
+        announce(transport, peer, packet)?;
+        let mut passes = 0;
+        while !receive(transport, peer, packet)? {
+            passes += 1;
+            transport.idle(passes)?;
         }
     }
+    announce(transport, peer, packets)?;
     for receiving in [false, true] {
-        passes = 0;
+        let mut passes = 0;
         while !(if receiving { receive(transport, peer, packets)? } else { send(transport, peer, packets)? }) {
             passes += 1;
             transport.idle(passes)?;
