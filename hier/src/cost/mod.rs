@@ -172,7 +172,7 @@ fn by_sizes(p: usize, down: &[usize], up: &[usize]) -> Cost {
 }
 
 /// 3-2 or 2-1 elimination of P = 2^k·q, q odd, its first `split` dimensions in bandwidth form: 0 is the latency form
-/// of L + [q>1] rounds, k + 1 the bandwidth form, which sends 2(1 - 2^-k) + 2^-k·2(3/2 - 1/q') of the vector. The
+/// of L + (1 if q > 1) rounds, k + 1 the bandwidth form, which sends 2(1 - 2^-k) + 2^-k·2(3/2 - 1/q') of the vector. The
 /// dimensions are k pairs and, if q > 1, q.
 pub fn elimination(p: usize, split: usize) -> Cost {
     let (twos, odd) = (p.trailing_zeros() as usize, p >> p.trailing_zeros());

@@ -7,8 +7,8 @@
 //! starts only when both ends have reached the round.
 //!
 //! Without a network, messages share nothing but the ports of their two ranks, and a port is shared by the messages
-//! of one round of its rank ([`rounds`]); plans may be made a few rounds at a time. With a [`Network`], messages are
-//! flows that share ports and the links of a tree of switches by max-min fairness ([`flows`]).
+//! of one round of its rank (`rounds.rs`); plans may be made a few rounds at a time. With a [`Network`], messages are
+//! flows that share ports and the links of a tree of switches by max-min fairness (`flows.rs`).
 //!
 //! [`ThreePhase`] puts a node phase before and after a plan between nodes, in a pipeline of chunks.
 //!
