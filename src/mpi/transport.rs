@@ -78,6 +78,7 @@ pub struct MpiTransport {
     words: Vec<Pending>,
     comm: Comm,
     options: MpiOptions,
+    /// Memory of packets that were sent.
     spare: Vec<Vec<u8>>,
     failure: Option<Failure>,
 }
@@ -104,6 +105,7 @@ impl MpiTransport {
         })
     }
 
+    /// Memory for a packet to send.
     fn buffer(&mut self, bytes: usize) -> Vec<u8> {
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.resize(bytes, 0);
@@ -138,12 +140,10 @@ impl MpiTransport {
         lane.pending.len() < self.options.depth && lane.sent - lane.credited.min(lane.sent) < self.options.depth as u64
     }
 
-    fn post_receives(&mut self, from: usize) -> Result<(), Failure> {
-        while self.incoming[from].posted.len() < self.options.depth {
-            let buffer = self.buffer(HEAD_BYTES + self.options.packet_bytes);
-            let pending = self.comm.receive(Some(from), PACKET_TAG, buffer)?;
-            self.incoming[from].posted.push_back(pending);
-        }
+    /// Posts one more receive from `from` into `buffer`, which has room for any packet.
+    fn post_one(&mut self, from: usize, buffer: Vec<u8>) -> Result<(), Failure> {
+        let pending = self.comm.receive(Some(from), PACKET_TAG, buffer)?;
+        self.incoming[from].posted.push_back(pending);
         Ok(())
     }
 
@@ -200,7 +200,10 @@ impl Transport for MpiTransport {
 
     fn post_receive(&mut self, from: usize, _: usize) -> Result<(), Failure> {
         self.check_peer(from)?;
-        self.post_receives(from)
+        while self.incoming[from].posted.len() < self.options.depth {
+            self.post_one(from, vec![0; HEAD_BYTES + self.options.packet_bytes])?;
+        }
+        Ok(())
     }
 
     fn receive(&mut self, from: usize, take: impl FnOnce(Head, &[u8]) -> Take) -> Result<bool, Failure> {
@@ -223,12 +226,15 @@ impl Transport for MpiTransport {
             Take::Taken => {
                 lane.complete = None;
                 lane.owed += 1;
-                self.spare.extend(lane.posted.pop_front().map(Pending::into_buffer));
+                let buffer = lane.posted.pop_front().map(Pending::into_buffer);
                 if lane.owed as usize >= self.options.depth.div_ceil(2) {
                     let credit = std::mem::take(&mut lane.owed).to_le_bytes().to_vec();
                     self.words.push(self.comm.send(from, CREDIT_TAG, credit)?);
                 }
-                self.post_receives(from)?;
+                // Its own memory again: buffers of packets sent are as short as those were.
+                if let Some(buffer) = buffer {
+                    self.post_one(from, buffer)?;
+                }
                 Ok(true)
             }
         }
