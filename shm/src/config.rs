@@ -40,6 +40,21 @@ pub enum WaitPreset {
     Power = 2,
 }
 
+#[cfg(not(earlybird_loom))]
+impl WaitPreset {
+    /// How long to yield before sleeping, nanoseconds; `mean_wait_ns` is the mean of the waits so far. The one policy of
+    /// operations and of rings.
+    pub(crate) fn yield_ns(self, oversubscribed: bool, mean_wait_ns: u64) -> u64 {
+        match (self, oversubscribed) {
+            (WaitPreset::Latency, _) => 10_000_000,
+            (WaitPreset::Balanced, false) => 1_000_000,
+            (WaitPreset::Balanced, true) if mean_wait_ns > 1_000_000 => 4_000,
+            (WaitPreset::Balanced, true) => (4 * mean_wait_ns).clamp(50_000, 1_000_000),
+            (WaitPreset::Power, _) => 4_000,
+        }
+    }
+}
+
 /// `FromStr`, `Display`, `ALL`, `name` and `from_code` of a choice, from one list of its names.
 macro_rules! named_choice {
     ($type:ident, $what:literal, $count:literal, $($variant:ident => $name:literal),*) => {

@@ -40,7 +40,7 @@ const SLEEP_NS: u64 = 50_000_000;
 
 #[cfg(not(earlybird_loom))]
 mod pace {
-    use super::{Patience, WaitPreset, Wake};
+    use super::{Patience, Wake};
 
     /// Looks without any pause, then with one, while every rank has a CPU of its own: about 2 and 60 us.
     pub const TIGHT_LOOKS: u32 = 400;
@@ -56,19 +56,9 @@ mod pace {
     }
 
     impl Patience {
-        /// How long to yield before sleeping.
-        fn yield_ns(&self) -> u64 {
-            match (self.preset, self.oversubscribed) {
-                (WaitPreset::Latency, _) => 10_000_000,
-                (WaitPreset::Balanced, false) => 1_000_000,
-                (WaitPreset::Balanced, true) if self.mean_wait_ns > 1_000_000 => 4_000,
-                (WaitPreset::Balanced, true) => (4 * self.mean_wait_ns).clamp(50_000, 1_000_000),
-                (WaitPreset::Power, _) => 4_000,
-            }
-        }
-
         pub(super) fn next(&self, waited_ns: u64) -> Next {
-            if waited_ns < self.yield_ns() { Next::Yield } else { Next::Sleep }
+            let yields = waited_ns < self.preset.yield_ns(self.oversubscribed, self.mean_wait_ns);
+            if yields { Next::Yield } else { Next::Sleep }
         }
 
         /// Naps of a poll that takes long: an eighth of the wait so far, from 50 us to 1 ms.

@@ -4,7 +4,6 @@
 use super::group::{Fault, Rings};
 use super::lane;
 use crate::Error;
-use crate::config::WaitPreset;
 use crate::segment::PeerState;
 use crate::sync::Ordering;
 use rustix::time::{ClockId, clock_gettime};
@@ -76,7 +75,7 @@ impl Rings {
         }
         self.watch.passes = passes;
         let waited_ns = now - self.watch.begun_ns;
-        match waited_ns < self.yield_ns() {
+        match waited_ns < self.wait.yield_ns(self.oversubscribed, self.watch.mean_ns) {
             true => rustix::thread::sched_yield(),
             false => lane::sleep(&self.board, self.rank, || self.something_changed() || self.healthy().is_err()),
         }
@@ -88,17 +87,6 @@ impl Rings {
         self.quiet.fill(false);
         self.full.fill(false);
         Ok(())
-    }
-
-    /// How long to yield before sleeping.
-    fn yield_ns(&self) -> u64 {
-        match (self.wait, self.oversubscribed) {
-            (WaitPreset::Latency, _) => 10_000_000,
-            (WaitPreset::Balanced, false) => 1_000_000,
-            (WaitPreset::Balanced, true) if self.watch.mean_ns > 1_000_000 => 4_000,
-            (WaitPreset::Balanced, true) => (4 * self.watch.mean_ns).clamp(50_000, 1_000_000),
-            (WaitPreset::Power, _) => 4_000,
-        }
     }
 
     /// Looks at every rank that has not completed what this one is in: one that is gone, one that makes other calls, one
