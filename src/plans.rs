@@ -6,6 +6,7 @@ use earlybird_hier::exec::{Endpoint, Fold, Geometry, Program, RunError, Running,
 use earlybird_hier::plan::{Contract, Side};
 use earlybird_hier::schedule::{self, Params};
 use earlybird_hier::{Consistency, OpTraits, PlanError, verify};
+use earlybird_shm::Progress;
 use earlybird_shm::bytes::{self, ByteFold};
 use std::sync::Arc;
 
@@ -40,6 +41,11 @@ impl Plans {
     pub(crate) fn join(options: &RingOptions) -> Result<Self, Error> {
         let endpoint = Endpoint::new(ShmTransport::join(options)?);
         Ok(Plans { endpoint, reductions: Vec::new(), barrier: None })
+    }
+
+    /// What to drive in long waits.
+    pub(crate) fn set_progress(&mut self, progress: Option<Progress>) {
+        self.endpoint.transport_mut().rings().set_progress(progress);
     }
 
     /// Says that a call begins that runs no plan.

@@ -16,6 +16,8 @@ pub mod model;
 #[cfg(not(earlybird_loom))]
 pub mod node;
 pub mod op;
+#[cfg(not(earlybird_loom))]
+pub mod progress;
 pub mod protocol;
 pub mod ring;
 #[cfg(not(earlybird_loom))]
@@ -28,6 +30,8 @@ pub use error::Error;
 #[cfg(not(earlybird_loom))]
 pub use node::{How, JoinOptions, NodeComm};
 pub use op::{DType, Element, FoldOrder, Indexed, Op};
+#[cfg(not(earlybird_loom))]
+pub use progress::Progress;
 pub use protocol::Report;
 pub use protocol::call::Collective;
 pub use protocol::decide::algorithms;

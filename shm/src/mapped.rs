@@ -12,6 +12,7 @@
 
 use crate::Error;
 use crate::layout::{ACCUMULATOR_BYTES, DEPOSIT_BYTES, Layout};
+use crate::progress::{Driver, Progress};
 use crate::protocol::board::{AREAS, Board, CHUNKS, Need, Place, SLOTS};
 use crate::protocol::lines::{DETAILS, EventLine, MemberLines, RankLine, RankSet, WordLine};
 use crate::protocol::step::Step;
@@ -55,6 +56,7 @@ pub struct Mapped {
     /// Per area: what is reserved and mapped so far.
     reserved: [Cell<Need>; AREAS],
     fault: Injected,
+    driver: Driver,
     /// Unmapped when the board goes.
     region: Region,
     segment: Arc<Segment>,
@@ -74,7 +76,7 @@ impl Mapped {
         let fault = crate::fault::Fault::from_env(segment.rank())?.map(Arc::new);
         #[cfg(not(feature = "fault"))]
         let fault = None;
-        Mapped::with(segment, seats, region, fault)
+        Mapped::with(segment, seats, region, fault, Driver::default())
     }
 
     /// As [`Mapped::new`], for a group of some members of this one. An injected fault goes on counting.
@@ -86,13 +88,19 @@ impl Mapped {
         let fault = self.fault.clone();
         #[cfg(not(feature = "fault"))]
         let fault = self.fault;
-        Mapped::with(self.segment.clone(), seats, region, fault)
+        Mapped::with(self.segment.clone(), seats, region, fault, self.driver.another())
     }
 
-    fn with(segment: Arc<Segment>, seats: Seats, region: Region, fault: Injected) -> Result<Self, Error> {
+    fn with(
+        segment: Arc<Segment>,
+        seats: Seats,
+        region: Region,
+        fault: Injected,
+        driver: Driver,
+    ) -> Result<Self, Error> {
         let ranks = seats.members.len();
         let (base, layout, reserved) = (region.as_ptr(), Layout::new(ranks), Default::default());
-        let board = Mapped { base, ranks, seats, layout, reserved, fault, region, segment };
+        let board = Mapped { base, ranks, seats, layout, reserved, fault, driver, region, segment };
         board.make_present()?;
         Ok(board)
     }
@@ -111,6 +119,11 @@ impl Mapped {
         }
         self.region.reserve(0..self.layout.control_bytes())?;
         self.region.populate_write(0..self.layout.control_bytes())
+    }
+
+    /// What to drive in the waits that follow; groups made from this one inherit it.
+    pub fn set_progress(&mut self, progress: Option<Progress>) {
+        self.driver.set(progress);
     }
 
     /// The segment that the group is a part of.
@@ -289,6 +302,12 @@ impl Board for Mapped {
     }
     fn give_way(&self) {
         rustix::thread::sched_yield();
+    }
+    fn drive(&self, now_ns: u64) {
+        self.driver.drive(now_ns);
+    }
+    fn sleep_ns(&self, most_ns: u64) -> u64 {
+        self.driver.sleep_ns(most_ns)
     }
     fn nap(&self, ns: u64) {
         std::thread::sleep(std::time::Duration::from_nanos(ns));

@@ -11,7 +11,7 @@ pub use root::Root;
 use crate::config::Tables;
 use crate::transport::RingOptions;
 use crate::{Algorithm, Choice, Config, Error, FoldOrder, Identity};
-use earlybird_shm::{Collective, How, JoinOptions, NodeComm};
+use earlybird_shm::{Collective, How, JoinOptions, NodeComm, Progress};
 use plan_lane::PlanLane;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
@@ -175,6 +175,24 @@ impl Communicator {
     pub fn set_order(&self, order: FoldOrder) -> Result<(), Error> {
         self.by_rank.store(order == FoldOrder::Rank, Relaxed);
         Ok(())
+    }
+
+    /// What to drive while this rank waits in the calls that follow; communicators split from this one later inherit it.
+    /// Every rank decides for itself.
+    ///
+    /// ```
+    /// # let comm = earlybird::Communicator::from_env()?;
+    /// # fn poll_the_other_library() {}
+    /// let every = std::time::Duration::from_micros(200);
+    /// comm.set_progress(Some(earlybird::Progress::new(every, poll_the_other_library)?))?;
+    /// # Ok::<(), earlybird::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Usage`] while another thread is inside a call.
+    pub fn set_progress(&self, progress: Option<Progress>) -> Result<(), Error> {
+        self.plans.set_progress(progress.clone())?;
+        self.node.set_progress(progress)
     }
 
     /// What ran in the last operation that this rank completed.

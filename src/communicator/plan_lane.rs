@@ -4,7 +4,7 @@ use super::Communicator;
 use crate::plans::Plans;
 use crate::transport::RingOptions;
 use crate::{Algorithm, Choice, Error, FoldOrder};
-use earlybird_shm::{Collective, How};
+use earlybird_shm::{Collective, How, Progress};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
@@ -26,6 +26,8 @@ struct State {
     last: Option<&'static str>,
     /// Plans that ran.
     calls: u64,
+    /// What to drive in long waits.
+    progress: Option<Progress>,
 }
 
 impl PlanLane {
@@ -36,7 +38,18 @@ impl PlanLane {
     /// The lane of a communicator made from this one, whose number `group` no other one made from it has.
     pub(super) fn for_group(&self, group: u64, rank: usize, size: usize) -> Self {
         let key = format!("{}-{group}", self.options.key);
-        PlanLane::new(RingOptions { rank, size, key, ..self.options.clone() })
+        let lane = PlanLane::new(RingOptions { rank, size, key, ..self.options.clone() });
+        let progress = self.lock().ok().and_then(|state| state.progress.clone());
+        PlanLane { state: Mutex::new(State { progress, ..State::default() }), ..lane }
+    }
+
+    pub(super) fn set_progress(&self, progress: Option<Progress>) -> Result<(), Error> {
+        let mut state = self.lock()?;
+        if let Some(plans) = &mut state.plans {
+            plans.set_progress(progress.clone());
+        }
+        state.progress = progress;
+        Ok(())
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, State>, Error> {
@@ -117,12 +130,12 @@ impl Communicator {
     ) -> Result<(), Error> {
         let lane = &self.plans;
         let mut state = lane.lock()?;
-        let State { plans, last, calls } = &mut *state;
+        let State { plans, last, calls, progress } = &mut *state;
         if plans.is_none() {
             // A rank that makes another call meets this barrier, which is like no other, instead of the others' waiting
             // at the door for ever.
             self.node.barrier(How { algorithm: Algorithm::StaticLeaderEarly, order: FoldOrder::Rank })?;
-            *plans = Some(Plans::join(&lane.options)?);
+            plans.insert(Plans::join(&lane.options)?).set_progress(progress.clone());
             lane.joined.store(true, Relaxed);
         }
         let Some(plans) = plans else { unreachable!("joined above") };

@@ -12,6 +12,7 @@ use crate::config::{Algorithm, WaitPreset};
 use crate::layout::{Layout, Windows};
 use crate::mapped::{Mapped, Seats};
 use crate::op::FoldOrder;
+use crate::progress::Progress;
 use crate::protocol::board::Board;
 use crate::protocol::call::{Prepared, Signature};
 use crate::protocol::decide::Thresholds;
@@ -201,6 +202,15 @@ impl NodeComm {
             "auto: flat to {} B, leader to {} B, then chain (leader, from {} B slices, where the rank order shows)",
             t.flat_bytes, t.leader_bytes, t.slices_bytes
         )
+    }
+
+    /// What to drive in the long waits of the calls that follow; groups made from this one later inherit it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] while another thread is inside a call.
+    pub fn set_progress(&self, progress: Option<Progress>) -> Result<(), Error> {
+        self.lock()?.member.board.set_progress(progress);
+        Ok(())
     }
 
     /// What ran in the last operation that this rank completed.

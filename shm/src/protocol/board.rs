@@ -139,6 +139,12 @@ pub trait Board {
     fn prepare_line(&self, slot: usize);
     /// Moves `bytes` at `at`, just written here and next read elsewhere, out of this core's own cache. A hint.
     fn hand_on(&self, at: Place, bytes: usize);
+    /// Drives what the caller wants driven while it waits, where that is due at `now_ns`.
+    #[cfg(not(earlybird_loom))]
+    fn drive(&self, now_ns: u64);
+    /// The longest sleep before that is due again, at most `most_ns`.
+    #[cfg(not(earlybird_loom))]
+    fn sleep_ns(&self, most_ns: u64) -> u64;
     /// Gives the CPU away once.
     fn give_way(&self);
     /// Sleeps without a wake-up, for words nobody is obliged to announce.

@@ -119,7 +119,9 @@ impl<B: Board> Operation<'_, B> {
             if let Some(stop) = self.poisoned() {
                 break look(board).ok_or(stop);
             }
-            let waited_ns = board.now_ns() - begun_ns;
+            let now_ns = board.now_ns();
+            board.drive(now_ns);
+            let waited_ns = now_ns - begun_ns;
             match self.patience.next(waited_ns) {
                 pace::Next::Yield => board.give_way(),
                 pace::Next::Sleep if wake == Wake::Event => {
@@ -128,7 +130,7 @@ impl<B: Board> Operation<'_, B> {
                     }
                     waiting.store(board.cpu() + 1, Ordering::Relaxed);
                 }
-                pace::Next::Sleep => board.nap(Patience::nap_ns(waited_ns)),
+                pace::Next::Sleep => board.nap(board.sleep_ns(Patience::nap_ns(waited_ns))),
             }
             if waited_ns >= inspect_ns {
                 inspect_ns = waited_ns + (waited_ns / 2).clamp(pace::INSPECT_FIRST_NS, pace::INSPECT_MOST_NS);
@@ -194,7 +196,9 @@ impl<B: Board> Operation<'_, B> {
     /// Sleeps once on the slot's event word, unless `look` succeeds after this rank was counted as a sleeper.
     fn sleep<T>(&mut self, look: &mut impl FnMut(&B) -> Option<T>) -> Option<T> {
         #[cfg(earlybird_loom)]
-        const SLEEP_NS: u64 = 0;
+        let most_ns = 0;
+        #[cfg(not(earlybird_loom))]
+        let most_ns = self.board.sleep_ns(SLEEP_NS);
         let line = self.board.event(self.slot);
         let seen = line.event.load(Ordering::Relaxed);
         line.sleepers.fetch_add(1, Ordering::Relaxed);
@@ -202,7 +206,7 @@ impl<B: Board> Operation<'_, B> {
         SyncPoint::SleeperFence.fence();
         let mut found = look(self.board);
         if found.is_none() && self.poisoned().is_none() {
-            self.board.futex_wait(&line.event, seen, SLEEP_NS);
+            self.board.futex_wait(&line.event, seen, most_ns);
             found = look(self.board);
         }
         line.sleepers.fetch_sub(1, Ordering::Relaxed);

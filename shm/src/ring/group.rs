@@ -7,6 +7,7 @@ use super::mapped::MappedRings;
 use super::wait::Watch;
 use crate::Error;
 use crate::config::WaitPreset;
+use crate::progress::Progress;
 use crate::protocol::word::{Cause, PoisonWord};
 use crate::segment::{AttachOptions, Segment};
 use crate::sync::{Ordering, SyncPoint};
@@ -120,6 +121,11 @@ impl Rings {
             exchanging: false,
             watch: Watch::default(),
         })
+    }
+
+    /// What to drive in long waits.
+    pub fn set_progress(&mut self, progress: Option<Progress>) {
+        self.board.driver.set(progress);
     }
 
     /// This process's number, from 0.

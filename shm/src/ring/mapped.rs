@@ -16,6 +16,7 @@ use super::lane::{Incoming, Lane, Outgoing, RingBoard, Spot};
 use super::layout::{RingLayout, SLOTS};
 use super::lines::{BellLine, INLINE_BYTES, PoisonLine, SlotLine, StateLine, TakenLine};
 use crate::Error;
+use crate::progress::Driver;
 use crate::segment::{Region, Segment};
 use rustix::thread::futex;
 use rustix::time::Timespec;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// A sleeper looks up at least this often, so that deaths and stops are noticed.
-const SLEEP_NS: i64 = 50_000_000;
+const SLEEP_NS: u64 = 50_000_000;
 
 /// One rank's view of the mapped rings.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub struct MappedRings {
     base: *mut u8,
     layout: RingLayout,
     region: Region,
+    /// What the caller wants driven while it waits.
+    pub(super) driver: Driver,
     // After the region: what holds the memory goes last.
     segment: Arc<Segment>,
 }
@@ -54,7 +57,7 @@ impl MappedRings {
         }
         region.reserve(0..layout.control_bytes())?;
         region.populate_write(0..layout.control_bytes())?;
-        Ok(MappedRings { base: region.as_ptr(), layout, region, segment })
+        Ok(MappedRings { base: region.as_ptr(), layout, region, driver: Driver::default(), segment })
     }
 
     /// Reserves a ring, if this is its first use here.
@@ -155,7 +158,7 @@ impl RingBoard for MappedRings {
         f(self.place(at))
     }
     fn futex_wait(&self, word: &AtomicU32, expected: u32) {
-        let timeout = Timespec { tv_sec: 0, tv_nsec: SLEEP_NS };
+        let timeout = Timespec { tv_sec: 0, tv_nsec: self.driver.sleep_ns(SLEEP_NS) as i64 };
         // Woken, timed out, interrupted, changed before sleeping: the caller looks again in every case.
         let _ = futex::wait(word, futex::Flags::empty(), expected, Some(&timeout));
     }

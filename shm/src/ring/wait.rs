@@ -63,6 +63,7 @@ impl Rings {
     fn idle_long(&mut self, passes: u32) -> Result<(), Error> {
         self.healthy()?;
         let now = now_ns();
+        self.board.driver.drive(now);
         if passes <= self.watch.passes || self.watch.begun_ns == 0 {
             let mean_ns = (7 * self.watch.mean_ns + self.watch.inspected_ns.saturating_sub(self.watch.begun_ns)) / 8;
             self.watch = Watch {
