@@ -153,10 +153,15 @@ impl Caller {
                     let send = given(rank, counts[rank]);
                     process.gather_varcount_into_root(&send, &mut varying, &counts).unwrap();
                     same_bits(&varying, &unequal_parts, &|| what("gather unequal", root));
+                    recv = self.dirty::<T>(count * ranks);
+                    recv[rank * count..(rank + 1) * count].copy_from_slice(&given(rank, count));
+                    process.gather_in_place_root(&mut recv).unwrap();
+                    same_bits(&recv, &everything, &|| what("gather in place", root));
                 }
                 false => {
                     process.gather_into(&given(rank, count)).unwrap();
                     process.gather_varcount_into(&given(rank, counts[rank]), &counts).unwrap();
+                    process.gather_into(&given(rank, count)).unwrap();
                 }
             }
             self.begin(auto, order);
@@ -167,6 +172,23 @@ impl Caller {
                 false => process.scatter_into(&mut part).unwrap(),
             }
             same_bits(&part, &given(rank, count), &|| what("scatter", root));
+            let (mut whole, mut part) = (everything.clone(), self.dirty::<T>(count));
+            match rank == root {
+                true => {
+                    process.scatter_in_place_root(&mut whole).unwrap();
+                    same_bits(&whole, &everything, &|| what("scatter in place", root));
+                }
+                false => {
+                    process.scatter_into(&mut part).unwrap();
+                    same_bits(&part, &given(rank, count), &|| what("scatter in place", root));
+                }
+            }
+            let mut part = self.dirty::<T>(counts[rank]);
+            match rank == root {
+                true => process.scatter_varcount_into_root(&unequal_parts, &mut part, &counts).unwrap(),
+                false => process.scatter_varcount_into(&mut part, &counts).unwrap(),
+            }
+            same_bits(&part, &given(rank, counts[rank]), &|| what("scatter unequal", root));
         }
         self.begin(auto, order);
         let mut recv = self.dirty::<T>(count * ranks);

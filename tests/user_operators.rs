@@ -67,6 +67,21 @@ fn ordered(player: &Player) {
                     }
                     assert_eq!(recv, expected, "{algorithm} {order:?} {count} in place {in_place}");
                 }
+                let root = calls as usize % ranks;
+                let process = comm.process_at_rank(root);
+                let mut recv = send.clone();
+                process.reduce_in_place_with(&mut recv, &op).unwrap();
+                assert_eq!(&recv, if rank == root { &expected } else { &send }, "{algorithm} {order:?} {count} {root}");
+                recv.fill([7; 4]);
+                match rank == root {
+                    true => process.reduce_into_root_with(&send, &mut recv, &op).unwrap(),
+                    false => process.reduce_into_with(&send, &op).unwrap(),
+                }
+                assert_eq!(recv, if rank == root { expected.clone() } else { vec![[7; 4]; count] });
+                let block = count / ranks;
+                recv.truncate(block);
+                comm.reduce_scatter_block_into_with(&send[..block * ranks], &mut recv, &op).unwrap();
+                assert_eq!(recv, expected[rank * block..(rank + 1) * block], "{algorithm} {order:?} {count}");
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The handle a user holds: joining a job, and its collectives under the names rsmpi users know.
 
 mod exchanges;
+mod operators;
 mod plan_lane;
 mod reductions;
 mod root;

@@ -3,8 +3,7 @@
 use super::Communicator;
 use crate::plans::Plans;
 use crate::{Element, Error, Op};
-use bytemuck::Pod;
-use earlybird_shm::{Collective, UserOp};
+use earlybird_shm::Collective;
 
 impl Communicator {
     /// Reduces `send` of all ranks, element by element, into `recv` of every rank; the bits are equal on all ranks.
@@ -37,46 +36,26 @@ impl Communicator {
         self.done(self.node.all_reduce_in_place(buf, op, how))
     }
 
-    /// Reduces `send` of all ranks, element by element, into `recv` of every rank, by an operator and on a type of the
-    /// caller's. The bits are equal on all ranks if the operator gives equal bits for equal operands.
+    /// Reduces many buffers of all ranks, each in its place, as one operation: gradients of a model's layers, say. Their
+    /// number and lengths are the same on all ranks.
+    ///
+    /// Every element is copied once in and once back, into memory that the communicator keeps. Small buffers gain much,
+    /// large ones lose: on two CPUs 64 buffers of 64 bytes took 2 us instead of 13 on 2 ranks and 14 us instead of 420 on
+    /// 4; 64 of 16 KiB gained nothing on 2 ranks, 16 of 256 KiB took 1.5 to 3.5 times as long as one by one.
     ///
     /// ```
     /// # let comm = earlybird::Communicator::from_env()?;
-    /// // Count, mean and squared distance of samples, merged pairwise.
-    /// let merge = earlybird::UserOp::commutative(|a: &[f64; 3], b: &[f64; 3]| {
-    ///     let (n, shift) = (a[0] + b[0], b[1] - a[1]);
-    ///     [n, (a[0] * a[1] + b[0] * b[1]) / n, a[2] + b[2] + shift * shift * a[0] * b[0] / n]
-    /// });
-    /// let mut moments = [[4.0, 2.5, 5.0]];
-    /// comm.all_reduce_in_place_with(&mut moments, &merge)?;
-    /// # assert_eq!(moments, [[4.0, 2.5, 5.0]]);
+    /// let (mut weights, mut bias) = ([0.5f32; 64], [1.0f32; 8]);
+    /// comm.all_reduce_grouped_in_place(&mut [&mut weights, &mut bias], earlybird::Op::Average)?;
     /// # Ok::<(), earlybird::Error>(())
     /// ```
     ///
     /// # Errors
-    /// As [`Communicator::all_reduce_into`]; [`Error::OperatorPanicked`] on every rank when the operator panics in one;
-    /// [`Error::Unsupported`] for an element larger than the arena's windows (1 MiB unless `EARLYBIRD_ARENA_MAX` makes
-    /// them smaller).
-    pub fn all_reduce_into_with<T, F>(&self, send: &[T], recv: &mut [T], op: &UserOp<T, F>) -> Result<(), Error>
-    where
-        T: Pod,
-        F: Fn(&T, &T) -> T + Sync,
-    {
-        let how = self.how(Collective::AllReduce, size_of_val(send))?;
-        self.done(self.node.all_reduce_into_with(send, recv, op, how))
-    }
-
-    /// Reduces `buf` of all ranks into `buf` of every rank. As [`Communicator::all_reduce_into_with`] with one buffer.
-    ///
-    /// # Errors
-    /// As [`Communicator::all_reduce_into_with`].
-    pub fn all_reduce_in_place_with<T, F>(&self, buf: &mut [T], op: &UserOp<T, F>) -> Result<(), Error>
-    where
-        T: Pod,
-        F: Fn(&T, &T) -> T + Sync,
-    {
-        let how = self.how(Collective::AllReduce, size_of_val(buf))?;
-        self.done(self.node.all_reduce_in_place_with(buf, op, how))
+    /// As [`Communicator::all_reduce_into`]; [`Error::Mismatch`] also where ranks give buffers of other lengths, even if
+    /// the sums of the lengths are equal.
+    pub fn all_reduce_grouped_in_place<T: Element>(&self, buffers: &mut [&mut [T]], op: Op) -> Result<(), Error> {
+        let how = self.how(Collective::AllReduce, buffers.iter().map(|buffer| size_of_val(&**buffer)).sum())?;
+        self.done(self.node.all_reduce_grouped_in_place(buffers, op, how))
     }
 
     /// Returns when every rank has called it.

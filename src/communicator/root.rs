@@ -20,8 +20,8 @@ use earlybird_shm::Collective;
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Root<'a> {
-    comm: &'a Communicator,
-    rank: usize,
+    pub(super) comm: &'a Communicator,
+    pub(super) rank: usize,
 }
 
 impl Communicator {
@@ -94,6 +94,16 @@ impl Root<'_> {
         self.comm.done(self.comm.node.gather_into_root(send, recv, how))
     }
 
+    /// As [`Root::gather_into_root`]; what the root gives lies in its place in `buf` already.
+    ///
+    /// # Errors
+    /// As [`Root::reduce_into_root`]; [`Error::Usage`] unless `buf` divides evenly among the ranks.
+    pub fn gather_in_place_root<T: Element>(&self, buf: &mut [T]) -> Result<(), Error> {
+        self.must_be_here("gather_in_place_root", "gather_into")?;
+        let how = self.comm.how(Collective::Gather, size_of_val(buf) / self.comm.size())?;
+        self.comm.done(self.comm.node.gather_in_place_root(buf, how))
+    }
+
     /// As [`Root::gather_into`] where rank `r` gives `counts[r]` elements; all ranks give the same `counts`.
     ///
     /// # Errors
@@ -138,7 +148,41 @@ impl Root<'_> {
         self.comm.done(self.comm.node.scatter_into_root(send, recv, how))
     }
 
-    fn must_be_here(&self, called: &str, instead: &str) -> Result<(), Error> {
+    /// As [`Root::scatter_into_root`]; the root's own block stays in its place in `buf`, which is not changed.
+    ///
+    /// # Errors
+    /// As [`Root::reduce_into_root`]; [`Error::Usage`] unless `buf` divides evenly among the ranks.
+    pub fn scatter_in_place_root<T: Element>(&self, buf: &mut [T]) -> Result<(), Error> {
+        self.must_be_here("scatter_in_place_root", "scatter_into")?;
+        let how = self.comm.how(Collective::Scatter, size_of_val(buf) / self.comm.size())?;
+        self.comm.done(self.comm.node.scatter_in_place_root(buf, how))
+    }
+
+    /// As [`Root::scatter_into`] where rank `r` gets `counts[r]` elements; all ranks give the same `counts`.
+    ///
+    /// # Errors
+    /// As [`Root::reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `recv`.
+    pub fn scatter_varcount_into<T: Element>(&self, recv: &mut [T], counts: &[usize]) -> Result<(), Error> {
+        let how = self.comm.how(Collective::Scatter, largest::<T>(counts))?;
+        self.comm.done(self.comm.node.scatter_varcount_into(recv, counts, self.rank, how))
+    }
+
+    /// As [`Root::scatter_into_root`] where rank `r` gets `counts[r]` elements; all ranks give the same `counts`.
+    ///
+    /// # Errors
+    /// As [`Root::reduce_into_root`]; [`Error::Usage`] when `counts` does not fit the ranks or the buffers.
+    pub fn scatter_varcount_into_root<T: Element>(
+        &self,
+        send: &[T],
+        recv: &mut [T],
+        counts: &[usize],
+    ) -> Result<(), Error> {
+        self.must_be_here("scatter_varcount_into_root", "scatter_varcount_into")?;
+        let how = self.comm.how(Collective::Scatter, largest::<T>(counts))?;
+        self.comm.done(self.comm.node.scatter_varcount_into_root(send, recv, counts, how))
+    }
+
+    pub(super) fn must_be_here(&self, called: &str, instead: &str) -> Result<(), Error> {
         let here = self.comm.rank();
         match self.rank == here {
             true => Ok(()),

@@ -7,6 +7,7 @@ use crate::op::{Element, Op};
 use crate::protocol::call::Collective;
 use crate::protocol::geometry::{Exchange, Lens};
 use crate::protocol::payload::Buffers;
+use std::ops::Range;
 
 impl NodeComm {
     /// Copies `buf` of `root` to `buf` of every rank. The root leaves when its data is stored.
@@ -36,8 +37,7 @@ impl NodeComm {
     /// # Errors
     /// As [`NodeComm::broadcast_into`]; [`Error::Usage`] unless `buf` divides evenly among the ranks.
     pub fn all_gather_in_place<T: Element>(&self, buf: &mut [T], how: How) -> Result<(), Error> {
-        let block = self.even_part(buf.len())?;
-        let own = self.rank * block..(self.rank + 1) * block;
+        let (block, own) = self.own_block(buf.len())?;
         self.moving(Collective::AllGather, None, Lens::Equal(block), &Buffers::own_part(buf, own), how)
     }
 
@@ -72,6 +72,16 @@ impl NodeComm {
     pub fn gather_into_root<T: Element>(&self, send: &[T], recv: &mut [T], how: How) -> Result<(), Error> {
         let lens = Lens::Equal(send.len());
         self.moving(Collective::Gather, Some(self.rank), lens, &Buffers::both(send, recv), how)
+    }
+
+    /// As [`NodeComm::gather_into_root`]; what the root gives lies in its place in `buf` already.
+    ///
+    /// # Errors
+    /// As [`NodeComm::broadcast_into`]; [`Error::Usage`] unless `buf` divides evenly among the ranks.
+    pub fn gather_in_place_root<T: Element>(&self, buf: &mut [T], how: How) -> Result<(), Error> {
+        let (block, own) = self.own_block(buf.len())?;
+        let buffers = Buffers::own_part(buf, own);
+        self.moving(Collective::Gather, Some(self.rank), Lens::Equal(block), &buffers, how)
     }
 
     /// As [`NodeComm::gather_into`] where rank `r` gives `counts[r]` elements. All ranks give the same `counts`.
@@ -126,6 +136,48 @@ impl NodeComm {
         self.moving(Collective::Scatter, Some(self.rank), lens, &Buffers::both(send, recv), how)
     }
 
+    /// As [`NodeComm::scatter_into_root`]; the root's own block stays in its place in `buf`, which is not changed.
+    ///
+    /// # Errors
+    /// As [`NodeComm::broadcast_into`]; [`Error::Usage`] unless `buf` divides evenly among the ranks.
+    pub fn scatter_in_place_root<T: Element>(&self, buf: &mut [T], how: How) -> Result<(), Error> {
+        let (block, own) = self.own_block(buf.len())?;
+        self.moving(Collective::Scatter, Some(self.rank), Lens::Equal(block), &Buffers::kept_part(buf, own), how)
+    }
+
+    /// As [`NodeComm::scatter_into`] where rank `r` gets `counts[r]` elements. All ranks give the same `counts`.
+    ///
+    /// # Errors
+    /// As [`NodeComm::scatter_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `recv`.
+    pub fn scatter_varcount_into<T: Element>(
+        &self,
+        recv: &mut [T],
+        counts: &[usize],
+        root: usize,
+        how: How,
+    ) -> Result<(), Error> {
+        self.other_root(root, "scatter_varcount_into", "scatter_varcount_into_root")?;
+        let starts = self.starts(counts)?;
+        let lens = Lens::Each(counts, &starts);
+        self.moving(Collective::Scatter, Some(root), lens, &Buffers::both(&[], recv), how)
+    }
+
+    /// As [`NodeComm::scatter_into_root`] where rank `r` gets `counts[r]` elements.
+    ///
+    /// # Errors
+    /// As [`NodeComm::scatter_into_root`]; [`Error::Usage`] when `counts` does not fit the ranks or the buffers.
+    pub fn scatter_varcount_into_root<T: Element>(
+        &self,
+        send: &[T],
+        recv: &mut [T],
+        counts: &[usize],
+        how: How,
+    ) -> Result<(), Error> {
+        let starts = self.starts(counts)?;
+        let lens = Lens::Each(counts, &starts);
+        self.moving(Collective::Scatter, Some(self.rank), lens, &Buffers::both(send, recv), how)
+    }
+
     /// Copies block `r` of `send` to rank `r`, and to block `r` of `recv` what rank `r` sent here.
     ///
     /// # Errors
@@ -152,14 +204,14 @@ impl NodeComm {
         buffers: &Buffers<'_>,
         how: How,
     ) -> Result<(), Error> {
-        self.exchange(collective, Op::Sum, root, lens, buffers, how)
+        self.exchange(collective, Folding::Built(Op::Sum), root, lens, buffers, how)
     }
 
     /// Carries out an exchange if its buffers are as long as its blocks say.
     pub(super) fn exchange(
         &self,
         collective: Collective,
-        op: Op,
+        op: Folding<'_>,
         root: Option<usize>,
         lens: Lens<'_>,
         buffers: &Buffers<'_>,
@@ -181,7 +233,7 @@ impl NodeComm {
                 expected[1]
             )));
         }
-        self.carry_out(&Wish { collective, op: Folding::Built(op), root, lens, how }, buffers)
+        self.carry_out(&Wish { collective, op, root, lens, how }, buffers)
     }
 
     pub(super) fn check_root(&self, root: usize) -> Result<(), Error> {
@@ -209,6 +261,12 @@ impl NodeComm {
                 self.size
             ))),
         }
+    }
+
+    /// Elements of this rank's block of a buffer of `count`, and where it lies.
+    fn own_block(&self, count: usize) -> Result<(usize, Range<usize>), Error> {
+        let block = self.even_part(count)?;
+        Ok((block, self.rank * block..(self.rank + 1) * block))
     }
 
     /// Sums of the counts before each block, and of all.

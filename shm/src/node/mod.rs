@@ -2,6 +2,7 @@
 
 mod errors;
 mod exchanges;
+mod operators;
 mod outside;
 mod reductions;
 mod run;
@@ -75,6 +76,8 @@ struct State {
     /// The last call's arguments and what follows from them.
     prepared: Option<(Signature, Prepared<'static>)>,
     last: Option<Report>,
+    /// Memory of grouped calls.
+    grouped: Vec<u64>,
 }
 
 /// Words of the group's policy: rank 0 writes them when the group forms.
@@ -156,7 +159,7 @@ impl NodeComm {
     ) -> NodeComm {
         let (rank, size) = (member.board.rank(), member.board.ranks());
         let (seats, segment) = (member.board.seats().clone(), member.board.segment().clone());
-        let state = Mutex::new(State { member, prepared: None, last: None });
+        let state = Mutex::new(State { member, prepared: None, last: None, grouped: Vec::new() });
         NodeComm { state, rank, size, cpus, thresholds, windows, seats, budget_bytes, segment }
     }
 

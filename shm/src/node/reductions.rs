@@ -7,8 +7,7 @@ use crate::op::{Element, Op};
 use crate::protocol::call::Collective;
 use crate::protocol::geometry::Lens;
 use crate::protocol::payload::Buffers;
-use crate::user_op::UserOp;
-use bytemuck::Pod;
+use std::iter;
 
 impl NodeComm {
     /// Reduces `send` of all ranks into `recv` of every rank.
@@ -29,46 +28,6 @@ impl NodeComm {
     /// As [`NodeComm::all_reduce_into`].
     pub fn all_reduce_in_place<T: Element>(&self, buf: &mut [T], op: Op, how: How) -> Result<(), Error> {
         self.reduce(Collective::AllReduce, None, op, &Buffers::in_place(buf), how)
-    }
-
-    /// Reduces `send` of all ranks into `recv` of every rank by an operator of the caller's.
-    ///
-    /// # Errors
-    /// As [`NodeComm::all_reduce_into`]; [`Error::OperatorPanicked`] on every rank when the operator panics in one,
-    /// [`Error::Unsupported`] when an element is larger than the arena's windows.
-    pub fn all_reduce_into_with<T, F>(
-        &self,
-        send: &[T],
-        recv: &mut [T],
-        op: &UserOp<T, F>,
-        how: How,
-    ) -> Result<(), Error>
-    where
-        T: Pod,
-        F: Fn(&T, &T) -> T + Sync,
-    {
-        self.reduce_with(op, &Buffers::apart_of(send, recv)?, how)
-    }
-
-    /// Reduces `buf` of all ranks into `buf` of every rank by an operator of the caller's.
-    ///
-    /// # Errors
-    /// As [`NodeComm::all_reduce_into_with`].
-    pub fn all_reduce_in_place_with<T, F>(&self, buf: &mut [T], op: &UserOp<T, F>, how: How) -> Result<(), Error>
-    where
-        T: Pod,
-        F: Fn(&T, &T) -> T + Sync,
-    {
-        self.reduce_with(op, &Buffers::in_place_of(buf)?, how)
-    }
-
-    fn reduce_with<T, F>(&self, op: &UserOp<T, F>, buffers: &Buffers<'_>, how: How) -> Result<(), Error>
-    where
-        T: Pod,
-        F: Fn(&T, &T) -> T + Sync,
-    {
-        let (lens, op) = (Lens::Equal(buffers.count()), Folding::User(op, op.operator()));
-        self.carry_out(&Wish { collective: Collective::AllReduce, op, root: None, lens, how }, buffers)
     }
 
     /// Returns when every rank has called it.
@@ -118,7 +77,7 @@ impl NodeComm {
         how: How,
     ) -> Result<(), Error> {
         let lens = Lens::Equal(recv.len());
-        self.exchange(Collective::ReduceScatter, op, None, lens, &Buffers::both(send, recv), how)
+        self.exchange(Collective::ReduceScatter, Folding::Built(op), None, lens, &Buffers::both(send, recv), how)
     }
 
     /// As [`NodeComm::reduce_scatter_block_into`] with blocks of different lengths: rank `r` gets `counts[r]` elements.
@@ -136,7 +95,38 @@ impl NodeComm {
     ) -> Result<(), Error> {
         let starts = self.starts(counts)?;
         let lens = Lens::Each(counts, &starts);
-        self.exchange(Collective::ReduceScatter, op, None, lens, &Buffers::both(send, recv), how)
+        self.exchange(Collective::ReduceScatter, Folding::Built(op), None, lens, &Buffers::both(send, recv), how)
+    }
+
+    /// Reduces `parts` of all ranks, each in its place, as one operation: the lengths must be the same on all ranks.
+    ///
+    /// Every element is copied once into memory that the group keeps, and once back.
+    ///
+    /// # Errors
+    /// As [`NodeComm::all_reduce_into`]; a rank with parts of other lengths is [`Error::Mismatch`], their number and
+    /// total being equal or not.
+    pub fn all_reduce_grouped_in_place<T: Element>(
+        &self,
+        parts: &mut [&mut [T]],
+        op: Op,
+        how: How,
+    ) -> Result<(), Error> {
+        let lens: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+        let starts: Vec<usize> = iter::once(0)
+            .chain(lens.iter().scan(0, |sum, len| {
+                *sum += len;
+                Some(*sum)
+            }))
+            .collect();
+        let state = &mut *self.lock()?;
+        let mut memory = std::mem::take(&mut state.grouped);
+        let buffers = Buffers::packed(parts, &mut memory);
+        let (lens, op) = (Lens::Each(&lens, &starts), Folding::Built(op));
+        let result =
+            self.carry_out_in(state, &Wish { collective: Collective::AllReduce, op, root: None, lens, how }, &buffers);
+        buffers.unpack(parts);
+        state.grouped = memory;
+        result
     }
 
     #[inline]

@@ -66,7 +66,7 @@ impl NodeComm {
     #[inline]
     pub(super) fn carry_out_in(&self, state: &mut State, wish: &Wish<'_>, buffers: &Buffers<'_>) -> Result<(), Error> {
         let asked = wish.signature(buffers.element());
-        let State { member, prepared, last } = state;
+        let State { member, prepared, last, .. } = state;
         let lent;
         let prepared = match (wish.op, prepared) {
             // What follows from its arguments is not kept, since the operator is only lent.
@@ -150,7 +150,11 @@ impl NodeComm {
     }
 
     fn choose(&self, wish: &Wish<'_>, element: ElementType, by_rank: bool) -> Algorithm {
-        let most = Exchange::new(wish.collective, wish.root.unwrap_or(0), self.size, wish.lens).most();
+        let most = match (wish.collective, wish.lens) {
+            // A grouped call is one message.
+            (Collective::AllReduce, Lens::Each(_, starts)) => starts.last().copied().unwrap_or(0),
+            _ => Exchange::new(wish.collective, wish.root.unwrap_or(0), self.size, wish.lens).most(),
+        };
         self.thresholds.choose(wish.collective, wish.how.algorithm, most * element.size(), by_rank)
     }
 

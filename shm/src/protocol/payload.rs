@@ -3,7 +3,7 @@
 //! Invariants, relied on by every block here:
 //!
 //! * **B (buffers)**: `send` is readable for `send_count` and `recv` writable for `recv_count` elements while the call
-//!   lives, and `send` lies inside `recv` or is disjoint from it: [`Buffers`] borrows them as slices and cuts calls only
+//!   lives, and one of them lies inside the other or they are disjoint: [`Buffers`] borrows them as slices and cuts calls only
 //!   inside them. Whole pieces are used only of calls that have both, equal or disjoint, or are checked here.
 //! * **S (shared place)**: the pointer argument comes from [`super::board::Board::read`] or `write` for a place that
 //!   holds at least piece `i`, and the protocol has ordered this access: promised by the algorithm files, shown by
@@ -11,6 +11,7 @@
 //! * **P (piece)**: `i < pieces.number` and `pieces` cuts exactly this call, so piece `i` lies inside both buffers.
 #![allow(unsafe_code)]
 
+mod grouped;
 mod parts;
 
 use super::call::{Arithmetic, Call, Prepared};
@@ -76,6 +77,14 @@ impl<'a> Buffers<'a> {
         Self::two(send, recv, T::DTYPE.into())
     }
 
+    /// As [`Buffers::both`], for a user's operator.
+    ///
+    /// # Errors
+    /// As [`Buffers::apart_of`].
+    pub fn both_of<T: Pod>(send: &'a [T], recv: &'a mut [T]) -> Result<Self, Error> {
+        Ok(Self::two(send, recv, element_type::<T>()?))
+    }
+
     fn two<T>(send: &'a [T], recv: &'a mut [T], element: ElementType) -> Self {
         Buffers {
             send: send.as_ptr().cast(),
@@ -94,6 +103,14 @@ impl<'a> Buffers<'a> {
         let whole = Buffers::in_place(buf);
         let send = whole.send.wrapping_add(own.start * size_of::<T>());
         Buffers { send, send_count: own.len(), ..whole }
+    }
+
+    /// What this rank gets lies at `own` in what it gives.
+    pub fn kept_part<T: Element>(buf: &'a mut [T], own: Range<usize>) -> Self {
+        assert!(own.start <= own.end && own.end <= buf.len(), "{own:?} of {}", buf.len());
+        let whole = Buffers::in_place(buf);
+        let recv = whole.recv.wrapping_add(own.start * size_of::<T>());
+        Buffers { recv, recv_count: own.len(), ..whole }
     }
 
     /// The result replaces the contribution.

@@ -1,0 +1,43 @@
+//! Many buffers as one message, packed into memory of the group: the invariants are those of the payload (B).
+#![allow(unsafe_code)]
+
+use super::Buffers;
+use crate::kernels;
+use crate::op::Element;
+
+impl<'a> Buffers<'a> {
+    /// Copies `parts` one after the other into `memory`, which grows where needed: one message whose result replaces it.
+    pub fn packed<T: Element>(parts: &[&mut [T]], memory: &'a mut Vec<u64>) -> Self {
+        const { assert!(align_of::<T>() <= align_of::<u64>()) }
+        let count = parts.iter().map(|part| part.len()).sum::<usize>();
+        let words = (count * size_of::<T>()).div_ceil(8);
+        if memory.len() < words {
+            memory.resize(words, 0);
+        }
+        let mut to = memory.as_mut_ptr().cast::<u8>();
+        let (send, recv) = (to.cast_const(), to);
+        for part in parts {
+            // SAFETY: B: the sum of all parts fits the memory, which is borrowed exclusively; so does the offset.
+            unsafe {
+                kernels::copy(to, part.as_ptr().cast(), size_of_val(&**part));
+                to = to.add(size_of_val(&**part));
+            }
+        }
+        let whole = Buffers::in_place::<T>(&mut []);
+        Buffers { send, recv, count, send_count: count, recv_count: count, ..whole }
+    }
+
+    /// Copies the result back into the `parts` that were packed.
+    pub fn unpack<T: Element>(&self, parts: &mut [&mut [T]]) {
+        let count = parts.iter().map(|part| part.len()).sum::<usize>();
+        assert!(self.element == T::DTYPE.into() && count == self.recv_count, "these parts were not packed");
+        let mut from = self.recv.cast_const();
+        for part in parts {
+            // SAFETY: B: the sum of all parts is what was packed, and results are values of the type.
+            unsafe {
+                kernels::copy(part.as_mut_ptr().cast(), from, size_of_val(&**part));
+                from = from.add(size_of_val(&**part));
+            }
+        }
+    }
+}
