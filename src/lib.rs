@@ -20,7 +20,8 @@ pub use choice::Choice;
 pub use communicator::{CallReport, Communicator, Root};
 pub use config::{Config, Tables};
 pub use earlybird_shm::{
-    Algorithm, Collective, DType, Element, Error, FoldOrder, Indexed, Op, Progress, UserOp, WaitPreset, algorithms,
+    Algorithm, Collective, DType, Element, Error, FoldOrder, Indexed, Op, Progress, SharedBuffer, UserOp, WaitPreset,
+    algorithms,
 };
 pub use identity::{Identity, Launcher};
 pub use nodes::RanksPerNode;

@@ -6,6 +6,8 @@ pub mod config;
 pub mod error;
 #[cfg(all(feature = "fault", not(earlybird_loom)))]
 mod fault;
+#[cfg(not(earlybird_loom))]
+mod guests;
 pub mod kernels;
 #[cfg(not(earlybird_loom))]
 pub mod layout;
@@ -28,7 +30,7 @@ pub mod user_op;
 pub use config::{Algorithm, WaitPreset};
 pub use error::Error;
 #[cfg(not(earlybird_loom))]
-pub use node::{How, JoinOptions, NodeComm};
+pub use node::{How, JoinOptions, NodeComm, SharedBuffer};
 pub use op::{DType, Element, FoldOrder, Indexed, Op};
 #[cfg(not(earlybird_loom))]
 pub use progress::Progress;

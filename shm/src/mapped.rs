@@ -11,6 +11,7 @@
 #![allow(unsafe_code)]
 
 use crate::Error;
+use crate::guests::Guests;
 use crate::layout::{ACCUMULATOR_BYTES, DEPOSIT_BYTES, Layout};
 use crate::progress::{Driver, Progress};
 use crate::protocol::board::{AREAS, Board, CHUNKS, Need, Place, SLOTS};
@@ -19,7 +20,7 @@ use crate::protocol::step::Step;
 use crate::segment::{Peer, PeerState, Region, Segment};
 use rustix::thread::futex;
 use rustix::time::{ClockId, Timespec, clock_gettime};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -57,6 +58,8 @@ pub struct Mapped {
     reserved: [Cell<Need>; AREAS],
     fault: Injected,
     driver: Driver,
+    /// What the ranks lend each other.
+    guests: RefCell<Guests>,
     /// Unmapped when the board goes.
     region: Region,
     segment: Arc<Segment>,
@@ -100,7 +103,8 @@ impl Mapped {
     ) -> Result<Self, Error> {
         let ranks = seats.members.len();
         let (base, layout, reserved) = (region.as_ptr(), Layout::new(ranks), Default::default());
-        let board = Mapped { base, ranks, seats, layout, reserved, fault, driver, region, segment };
+        let guests = RefCell::new(Guests::new(ranks));
+        let board = Mapped { base, ranks, seats, layout, reserved, fault, driver, guests, region, segment };
         board.make_present()?;
         Ok(board)
     }
@@ -159,6 +163,7 @@ impl Mapped {
                 return self.line(slot, rank).payload.as_ptr().cast_mut().cast();
             }
             Place::Deposit { area, rank, offset, .. } => (self.layout.deposit(area, rank), offset, DEPOSIT_BYTES),
+            Place::Lent { rank, result, offset, .. } => return self.guests.borrow().at(rank, result, offset),
             Place::Accumulator { area, offset, .. } => (self.layout.accumulator(area), offset, ACCUMULATOR_BYTES),
         };
         assert!(within <= room, "place {at:?} lies outside its area");
@@ -248,6 +253,13 @@ impl Board for Mapped {
         }
         self.reserved[area].set(want);
         Ok(())
+    }
+
+    fn lend(&self, contribution: *mut u8, result: *mut u8, bytes: usize) {
+        self.guests.borrow_mut().begin(self.seats.me, [contribution, result], bytes);
+    }
+    fn open(&self, rank: usize, names: [u64; 2]) -> Result<(), Error> {
+        self.guests.borrow_mut().open(&self.segment, rank, names)
     }
 
     fn futex_wait(&self, word: &AtomicU32, expected: u32, timeout_ns: u64) {

@@ -46,6 +46,7 @@ struct Shared {
     inline: Vec<Cell>,
     deposits: Vec<Cell>,
     accumulators: Vec<Cell>,
+    lent: Vec<Cell>,
     /// Where every `left` looks done: the twin that forgets to wait before it reuses memory.
     forgets_left: Option<WordLine>,
 }
@@ -83,6 +84,7 @@ impl Group {
             inline: cells(SLOTS * ranks),
             deposits: cells(AREAS * ranks * PIECES),
             accumulators: cells(AREAS * PIECES),
+            lent: cells(ranks * PIECES),
             forgets_left: None,
         }))
     }
@@ -125,6 +127,8 @@ impl Heap {
         match at {
             Place::Inline { slot, rank } => &s.inline[slot * s.ranks + rank],
             Place::Deposit { area, rank, piece, .. } => &s.deposits[(area * s.ranks + rank) * PIECES + piece],
+            // A modelled rank lends one buffer, whose result replaces the contribution.
+            Place::Lent { rank, piece, .. } => &s.lent[rank * PIECES + piece],
             Place::Accumulator { area, chunk, .. } => &s.accumulators[area * PIECES + chunk],
         }
     }
@@ -176,6 +180,11 @@ impl Board for Heap {
     }
     fn reserve(&self, _area: usize, need: Need) -> Result<(), Error> {
         assert!(need.accumulator.max(need.deposit) <= PIECES * 64, "a model has {PIECES} pieces of 64 bytes: {need:?}");
+        Ok(())
+    }
+
+    fn lend(&self, _contribution: *mut u8, _result: *mut u8, _bytes: usize) {}
+    fn open(&self, _rank: usize, _names: [u64; 2]) -> Result<(), Error> {
         Ok(())
     }
 

@@ -30,6 +30,7 @@ const DEPOSITS: &[&str] = &[
     "static_leader_2",
     "static_leader_early_3",
     "slices_pieces_2",
+    "lent_pieces_2",
     "reduce_flat_2",
     "reduce_flat_pieces_2",
     "broadcast_2",
@@ -53,6 +54,7 @@ const SLEEPERS: &[&str] = &[
     "chain_2_once",
     "static_leader_2",
     "slices_pieces_2",
+    "lent_pieces_2",
     "reduce_flat_2",
     "reduce_chain_2",
     "broadcast_2",
@@ -63,9 +65,17 @@ const SLEEPERS: &[&str] = &[
 const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (DepositRelease, DEPOSITS, RACE),
     (DepositAcquire, DEPOSITS, RACE),
-    (ChunkRelease, &["chain_2_once", "leader_2_once", "static_leader_2", "slices_pieces_2", "broadcast_chain_2"], RACE),
+    (
+        ChunkRelease,
+        &["chain_2_once", "leader_2_once", "static_leader_2", "slices_pieces_2", "lent_pieces_2", "broadcast_chain_2"],
+        RACE,
+    ),
     (ClaimAcquire, &["chain_2_once", "chain_by_rank_3", "leader_2_once", "leader_by_rank_3"], RACE),
-    (FinalAcquire, &["chain_2_once", "leader_2_once", "static_leader_2", "slices_pieces_2", "broadcast_chain_2"], RACE),
+    (
+        FinalAcquire,
+        &["chain_2_once", "leader_2_once", "static_leader_2", "slices_pieces_2", "lent_pieces_2", "broadcast_chain_2"],
+        RACE,
+    ),
     // Not in `flat`, where the fence of the wake-up stands between the last read and this store.
     (LeftRelease, &["leader_2", "chain_2", "static_leader_early_2"], RACE),
     (LeftAcquire, &["flat_2", "flat_pieces_2", "flat_3", "leader_2", "chain_2", "static_leader_early_2"], RACE),

@@ -5,6 +5,7 @@ mod operators;
 mod plan_lane;
 mod reductions;
 mod root;
+mod shared;
 mod split;
 
 pub use root::Root;

@@ -6,7 +6,10 @@ mod operators;
 mod outside;
 mod reductions;
 mod run;
+mod shared_buffer;
 mod split;
+
+pub use shared_buffer::SharedBuffer;
 
 use crate::Error;
 use crate::config::{Algorithm, WaitPreset};
@@ -89,6 +92,12 @@ const POLICY_LEADER_BYTES: usize = 4;
 const POLICY_BUDGET: usize = 5;
 const POLICY_BASE: usize = 6;
 const POLICY_SLICES_BYTES: usize = 7;
+
+impl State {
+    fn timeout(&self) -> Option<Duration> {
+        self.member.patience.timeout_ns.map(Duration::from_nanos)
+    }
+}
 
 impl NodeComm {
     /// Joins and returns when all ranks have.

@@ -66,6 +66,7 @@ impl NodeComm {
     #[inline]
     pub(super) fn carry_out_in(&self, state: &mut State, wish: &Wish<'_>, buffers: &Buffers<'_>) -> Result<(), Error> {
         let asked = wish.signature(buffers.element());
+        let asked = if buffers.are_lent() { asked.lent() } else { asked };
         let State { member, prepared, last, .. } = state;
         let lent;
         let prepared = match (wish.op, prepared) {
@@ -111,7 +112,10 @@ impl NodeComm {
         // Every other pair is commutative bit for bit, so two ranks cannot tell the orders apart.
         let shows = wish.collective.folds() && dtype.is_inexact(op) && self.size > 2;
         let by_rank = wish.how.order == FoldOrder::Rank && shows;
-        let algorithm = self.choose(wish, element, by_rank);
+        let algorithm = match asked.is_lent() {
+            true => Algorithm::Slices,
+            false => self.choose(wish, element, by_rank),
+        };
         Prepared::new(asked.in_lane(algorithm == Algorithm::Flat), dtype, op, self.size, by_rank, algorithm)
     }
 
@@ -166,7 +170,7 @@ impl NodeComm {
             Algorithm::Chain => self.windows.accumulator,
             _ => self.windows.deposit,
         };
-        if count * prepared.accumulator_bytes() <= window_bytes {
+        if count * prepared.accumulator_bytes() <= window_bytes || buffers.are_lent() {
             return member.run(&buffers.call(0..count, prepared));
         }
         let accumulated = self.windows.accumulator / prepared.accumulator_bytes();

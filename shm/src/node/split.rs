@@ -149,7 +149,7 @@ impl NodeComm {
             let claims: Vec<Claim> = sharing.iter().map(claim).collect();
             // a member that saw the group fail has looked for its loans already, and would miss one made after that
             let healthy = || board.poison().load(SyncPoint::PoisonAcquire.order()) == 0;
-            match segment.lend(&claims, origin, self.timeout(state), healthy) {
+            match segment.lend(&claims, origin, state.timeout(), healthy) {
                 Ok(Some(grants)) => {
                     for (words, grant) in told[ERROR_WORDS..].chunks_mut(3).zip(grants) {
                         words.copy_from_slice(&[grant.slot as u64, grant.id, grant.bytes]);
@@ -208,10 +208,6 @@ impl NodeComm {
         }
         self.add_up(state, what, &mut told)?;
         Err(from_words(&told).unwrap_or_else(|| Error::Poisoned { cause: format!("rank {first} could not split") }))
-    }
-
-    fn timeout(&self, state: &State) -> Option<Duration> {
-        state.member.patience.timeout_ns.map(Duration::from_nanos)
     }
 }
 

@@ -51,6 +51,17 @@ pub enum Place {
         /// Bytes before the chunk.
         offset: usize,
     },
+    /// Piece `piece` of what `rank` lends in this operation, `offset` bytes into it.
+    Lent {
+        /// Owner.
+        rank: usize,
+        /// Whether the place of its result, or else its contribution; they may be one.
+        result: bool,
+        /// Piece number.
+        piece: usize,
+        /// Bytes before the piece.
+        offset: usize,
+    },
 }
 
 /// What an operation needs in an area before it starts.
@@ -109,6 +120,11 @@ pub trait Board {
     fn write<R>(&self, at: Place, f: impl FnOnce(*mut u8) -> R) -> R;
     /// Reserves and pre-faults what `need` names in `area`; cheap when it was done before.
     fn reserve(&self, area: usize, need: Need) -> Result<(), Error>;
+
+    /// Begins an operation on buffers of `bytes` that ranks lend each other; the addresses are those of what this one lends.
+    fn lend(&self, contribution: *mut u8, result: *mut u8, bytes: usize);
+    /// Makes what `rank` lends under these names accessible as [`Place::Lent`].
+    fn open(&self, rank: usize, names: [u64; 2]) -> Result<(), Error>;
 
     /// Sleeps until woken, while `word` holds `expected`, or for `timeout_ns`.
     fn futex_wait(&self, word: &AtomicU32, expected: u32, timeout_ns: u64);

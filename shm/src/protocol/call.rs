@@ -84,7 +84,7 @@ impl Collective {
 /// What ranks must agree on, in two words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signature {
-    /// From the low end: `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | lane 1 | unequal 1 | 0 6 | root 16`,
+    /// From the low end: `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | lane 1 | unequal 1 | 0 1 | lent 1 | 0 4 | root 16`,
     /// the root plus one, 0 where there is none.
     pub kind: u64,
     /// Elements of a block; where blocks differ, `hash of their lengths 24 | elements of all 40`. The size of a user's
@@ -94,6 +94,7 @@ pub struct Signature {
 
 const LANE: u64 = 1 << 40;
 const UNEQUAL: u64 = 1 << 41;
+const LENT: u64 = 1 << 43;
 const ROOT_SHIFT: u32 = 48;
 
 /// Where the size of a user's type begins in [`Signature::count`]: no memory holds 2^40 elements of it.
@@ -126,6 +127,16 @@ impl Signature {
     /// The same call in the ticketless lane, or in the ticketed one.
     pub fn in_lane(self, flat: bool) -> Self {
         Signature { kind: if flat { self.kind | LANE } else { self.kind & !LANE }, ..self }
+    }
+
+    /// The same call on buffers that ranks lend each other.
+    pub fn lent(self) -> Self {
+        Signature { kind: self.kind | LENT, ..self }
+    }
+
+    /// Whether ranks lend each other their buffers.
+    pub fn is_lent(self) -> bool {
+        self.kind & LENT != 0
     }
 
     /// The same call with this root.
@@ -180,6 +191,7 @@ impl Signature {
                 format!("{} x {dtype} in unequal parts (#{:06x})", self.count & ((1 << 40) - 1), self.count >> 40)
             }
         };
+        let shared = if self.is_lent() { " in shared buffers" } else { "" };
         let root = self.root().map_or(String::new(), |root| format!(", root {root}"));
         let fold = match known.is_some_and(|c| !c.folds()) {
             true => String::new(),
@@ -188,7 +200,7 @@ impl Signature {
                 format!(", {op}, {order} order")
             }
         };
-        format!("{collective} of {elements}{root}{fold}, {algorithm}")
+        format!("{collective} of {elements}{shared}{root}{fold}, {algorithm}")
     }
 }
 
@@ -350,6 +362,8 @@ pub struct Call<'a> {
     pub(super) recv_count: usize,
     /// What of an exchange this operation carries.
     pub(super) window: Option<&'a Window<'a>>,
+    /// The names of the buffers, where they lie in shared memory.
+    pub(super) lent: Option<[u64; 2]>,
     /// Whether the result is written past the caches.
     pub(super) past_caches: bool,
     pub(super) borrowed: PhantomData<&'a mut [u8]>,

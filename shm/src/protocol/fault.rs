@@ -96,6 +96,15 @@ impl<B: Board> Operation<'_, B> {
         self.raise(Cause::Corrupt, &[])
     }
 
+    /// Fails the group because what another rank lends cannot be reached from here.
+    #[cold]
+    pub(super) fn cannot_open(&mut self, error: &crate::Error) -> Stop {
+        match error {
+            crate::Error::NoSpace { needed, free, .. } => self.no_space(*needed, *free),
+            _ => self.corrupt(),
+        }
+    }
+
     /// Fails the group because the user's operator panicked here with `panic`.
     #[cold]
     pub(super) fn operator_panicked(&mut self, panic: &(dyn Any + Send)) -> Stop {

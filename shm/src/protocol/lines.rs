@@ -41,8 +41,10 @@ pub struct RankLine {
     pub arrived_ns: AtomicU64,
     /// When it left, nanoseconds of the monotonic clock.
     pub left_ns: AtomicU64,
+    /// Which buffers it lends to this operation: its contribution, the place of its result; ordered by `deposited`.
+    pub lent: [AtomicU64; 2],
     #[cfg(not(earlybird_loom))]
-    _reserved: [u64; 12],
+    _reserved: [u64; 10],
 }
 
 /// What a member of a group tells the others apart from any operation. Writer: that member.
@@ -124,6 +126,7 @@ mod modelled {
                 place: AtomicU32::new(0),
                 arrived_ns: AtomicU64::new(0),
                 left_ns: AtomicU64::new(0),
+                lent: [AtomicU64::new(0), AtomicU64::new(0)],
             }
         }
     }

@@ -27,6 +27,7 @@ mod fault;
 mod flat;
 pub mod geometry;
 mod leader;
+mod lent;
 pub mod lines;
 mod operation;
 pub mod payload;

@@ -8,7 +8,7 @@ use super::exchange::Source;
 use super::step::Step;
 use super::wait::{Patience, Wake};
 use super::word::{self, ArrivalWord, PoisonWord};
-use super::{chain, exchange, flat, leader, slices, static_leader};
+use super::{chain, exchange, flat, leader, lent, slices, static_leader};
 use crate::config::Algorithm;
 use crate::sync::{Ordering, SyncPoint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -187,7 +187,10 @@ impl<B: Board> Operation<'_, B> {
             Algorithm::Chain if collective == Collective::Broadcast => chain::broadcast(self)?,
             Algorithm::Chain => chain::run(self, place)?,
             Algorithm::Leader => leader::run(self, place)?,
-            Algorithm::Slices => slices::run(self)?,
+            Algorithm::Slices => match call.lent {
+                Some(names) => lent::run(self, names)?,
+                None => slices::run(self)?,
+            },
             Algorithm::StaticLeader => static_leader::run(self, false)?,
             Algorithm::StaticLeaderEarly => static_leader::run(self, true)?,
             Algorithm::Auto | Algorithm::Flat => return Err(self.corrupt()),

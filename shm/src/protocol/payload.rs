@@ -12,6 +12,7 @@
 #![allow(unsafe_code)]
 
 mod grouped;
+mod lent;
 mod parts;
 
 use super::call::{Arithmetic, Call, Prepared};
@@ -41,6 +42,8 @@ pub struct Buffers<'a> {
     send_count: usize,
     recv_count: usize,
     element: ElementType,
+    /// Where the buffers lie in shared memory: their names.
+    lent: Option<[u64; 2]>,
     borrowed: PhantomData<&'a mut [u8]>,
 }
 
@@ -93,6 +96,7 @@ impl<'a> Buffers<'a> {
             send_count: send.len(),
             recv_count: recv.len(),
             element,
+            lent: None,
             borrowed: PhantomData,
         }
     }
@@ -129,7 +133,17 @@ impl<'a> Buffers<'a> {
     fn one<T>(buf: &'a mut [T], element: ElementType) -> Self {
         let (recv, count) = (buf.as_mut_ptr().cast::<u8>(), buf.len());
         let (send_count, recv_count) = (count, count);
-        Buffers { send: recv, recv, count, send_count, recv_count, element, borrowed: PhantomData }
+        Buffers { send: recv, recv, count, send_count, recv_count, element, lent: None, borrowed: PhantomData }
+    }
+
+    /// The same buffers, which lie whole in shared memory under these names.
+    pub fn lent(self, names: [u64; 2]) -> Self {
+        Buffers { lent: Some(names), ..self }
+    }
+
+    /// Whether they lie in shared memory.
+    pub fn are_lent(&self) -> bool {
+        self.lent.is_some()
     }
 
     /// Elements that this rank gives.
@@ -198,6 +212,7 @@ impl<'a> Buffers<'a> {
             send_count: self.send_count,
             recv_count: self.recv_count,
             window: None,
+            lent: self.lent,
             past_caches: self.count * element_bytes >= PAST_CACHES_MIN_BYTES && self.send != self.recv,
             borrowed: PhantomData,
         }

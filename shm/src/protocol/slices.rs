@@ -91,7 +91,7 @@ fn accumulator(area: usize, pieces: &Pieces, chunk: usize) -> Place {
 }
 
 /// Pieces that every rank has deposited.
-fn deposited_by_all<B: Board>(board: &B, slot: usize, epoch: u64, hash: u32, ranks: usize) -> usize {
+pub(super) fn deposited_by_all<B: Board>(board: &B, slot: usize, epoch: u64, hash: u32, ranks: usize) -> usize {
     let of = |r: usize| board.line(slot, r).deposited.load(SyncPoint::DepositAcquire.order());
     (0..ranks).map(|r| word::pieces(of(r), epoch, hash)).min().unwrap_or(0)
 }
@@ -102,16 +102,24 @@ fn is_empty<B: Board>(board: &B, area: usize, i: usize, epoch: u64, ranks: usize
     (FoldWord(word).state(epoch, ranks) == FoldState::Empty).then_some(word)
 }
 
-/// Folds chunk `i` of all ranks, which have deposited it, unless somebody else does; whether this rank has.
-fn try_fold<B: Board>(op: &Operation<'_, B>, pieces: &Pieces, i: usize) -> bool {
-    let (board, call, area, me, ranks) = (op.board, op.call, op.area, op.me, op.ranks);
-    let Some(word) = is_empty(board, area, i, op.epoch, ranks) else { return false };
-    let busy = FoldWord::busy(op.epoch, me, 0).0;
+/// Takes chunk `i`, if nobody has: the only one to fold it from here on.
+pub(super) fn claim<B: Board>(op: &Operation<'_, B>, i: usize) -> bool {
+    let Some(word) = is_empty(op.board, op.area, i, op.epoch, op.ranks) else { return false };
+    let busy = FoldWord::busy(op.epoch, op.me, 0).0;
     // Relaxed: the claim carries nothing, since nobody has written the chunk before.
-    if board.chunk(area, i).compare_exchange(word, busy, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+    if op.board.chunk(op.area, i).compare_exchange(word, busy, Ordering::Relaxed, Ordering::Relaxed).is_err() {
         return false;
     }
-    board.step(Step::Claimed);
+    op.board.step(Step::Claimed);
+    true
+}
+
+/// Folds chunk `i` of all ranks, which have deposited it, unless somebody else does; whether this rank has.
+fn try_fold<B: Board>(op: &Operation<'_, B>, pieces: &Pieces, i: usize) -> bool {
+    let (board, call, area, ranks) = (op.board, op.call, op.area, op.ranks);
+    if !claim(op, i) {
+        return false;
+    }
     board.write(accumulator(area, pieces, i), |sum| {
         board.read(deposit(area, 0, pieces, i), |first| {
             board.read(deposit(area, 1, pieces, i), |second| call.add_two(sum, first, second, pieces, i));

@@ -11,6 +11,7 @@ mod control;
 mod control_map;
 mod handover;
 mod limits;
+mod loan;
 mod meeting;
 mod patience;
 mod pool;
@@ -25,6 +26,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
 
 pub use control::{CONTROL_BYTES, Control, MAX_RANKS};
+pub use loan::{Loan, LoanName};
 pub use meeting::sweep;
 use pool::Pool;
 pub use pool::{Budget, Claim, Grant, MAX_REGIONS, Origin, POOL_BYTES};
@@ -199,6 +201,11 @@ impl Segment {
             _ if self.is_alive(rank) => PeerState::Running,
             _ => PeerState::Gone,
         }
+    }
+
+    /// Bytes of the largest [`Loan`].
+    pub fn most_loan_bytes(&self) -> usize {
+        self.pool.region_bytes()
     }
 
     /// CPUs that the ranks together may use: all their affinity masks, not more than the control group's quota grants.

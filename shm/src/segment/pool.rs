@@ -85,6 +85,10 @@ pub(super) struct Pool {
 }
 
 impl Pool {
+    pub fn region_bytes(&self) -> usize {
+        self.region_bytes
+    }
+
     pub fn new(words: Region, regions: usize, region_bytes: usize) -> Pool {
         Pool { words, regions, region_bytes, budget: OnceLock::new(), forsaken: Mutex::default() }
     }

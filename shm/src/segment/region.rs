@@ -143,6 +143,20 @@ impl Region {
         Ok(())
     }
 
+    /// Puts private memory of zeros in place of the shared one, at the same addresses. Whoever writes to the shared memory
+    /// from now on writes past this process.
+    ///
+    /// # Errors
+    /// [`Error::System`] when the system refuses.
+    pub(super) fn make_private(&mut self) -> Result<(), Error> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+        let (access, how) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED);
+        // SAFETY: exactly the range of this mapping, which this handle owns and borrows exclusively here; it stays mapped
+        // throughout, and the owner of the map unmaps the same range later.
+        let mapped = unsafe { mmap_anonymous(self.as_ptr().cast(), self.len(), access, how) };
+        mapped.map(drop).map_err(|e| Error::system(format!("making {} bytes private", self.len()), e))
+    }
+
     fn touch(&self, range: Range<usize>, write: bool) {
         for offset in range.step_by(rustix::param::page_size()) {
             // SAFETY: `offset` is inside the mapping (the range came from `pages`), which cannot shrink (sealed), and

@@ -33,6 +33,7 @@ pub struct Scenario {
     death: Option<(usize, Step, usize)>,
     stranger: Option<usize>,
     forgetful: bool,
+    lent: bool,
     collective: Collective,
     /// Ranks that stop after so many operations, because they no longer matter to what is shown.
     stops: Vec<(usize, usize)>,
@@ -73,6 +74,7 @@ impl Scenario {
             death: None,
             stranger: None,
             forgetful: false,
+            lent: false,
             collective: Collective::AllReduce,
             stops: Vec::new(),
         }
@@ -112,6 +114,11 @@ impl Scenario {
         self.algorithms[rank] = algorithm;
         self
     }
+    /// Ranks lend each other their buffers.
+    pub fn lent(mut self) -> Self {
+        self.lent = true;
+        self
+    }
     /// A wrong protocol: nobody waits until the memory of an operation has been left.
     pub fn forgetful(mut self) -> Self {
         self.forgetful = true;
@@ -146,6 +153,7 @@ impl Scenario {
             self.collective,
             Collective::Reduce | Collective::Broadcast | Collective::Gather | Collective::Scatter
         );
+        let call = if self.lent { call.lent() } else { call };
         if rooted { call.rooted(0) } else { call }
     }
 
@@ -167,6 +175,7 @@ impl Scenario {
                 }
                 _ => Buffers::both(&send, &mut recv),
             };
+            let buffers = if self.lent { buffers.lent([1; 2]) } else { buffers };
             let signature = self.signature(rank, epoch);
             let prepared =
                 Prepared::new(signature, DType::U64, Op::Sum, self.ranks, self.by_rank, self.algorithms[rank])

@@ -1,0 +1,77 @@
+//! Buffers that the ranks of a group lend each other in an operation: where they are in this process.
+//!
+//! A buffer is mapped when a rank first names it and stays mapped until the group goes, since programs use few buffers many
+//! times. Names come from other processes: whatever they are, an address that comes out lies inside a mapping.
+
+use crate::Error;
+use crate::segment::{LoanName, Region, Segment};
+
+/// The buffers of the ranks of one group.
+#[derive(Debug)]
+pub(crate) struct Guests {
+    /// Every region that was ever named, and how much of it is ready for which loan.
+    mapped: Vec<Mapping>,
+    /// Contribution and place of the result of every rank in the current operation, [`Guests::bytes`] each.
+    open: Vec<[*mut u8; 2]>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Mapping {
+    name: LoanName,
+    region: Region,
+    ready_bytes: usize,
+}
+
+impl Guests {
+    pub fn new(ranks: usize) -> Self {
+        Guests { mapped: Vec::new(), open: vec![[core::ptr::null_mut(); 2]; ranks], bytes: 0 }
+    }
+
+    /// Begins an operation with buffers of `bytes`; `own` is what this rank lends.
+    pub fn begin(&mut self, rank: usize, own: [*mut u8; 2], bytes: usize) {
+        self.open.fill([core::ptr::null_mut(); 2]);
+        self.open[rank] = own;
+        self.bytes = bytes;
+    }
+
+    /// Finds what `rank` lends by the names of its contribution and of the place of its result.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a name of nothing, [`Error::NoSpace`] and [`Error::System`] as the segment's.
+    pub fn open(&mut self, segment: &Segment, rank: usize, names: [u64; 2]) -> Result<(), Error> {
+        let first = self.find(segment, LoanName::from_word(names[0]))?;
+        let second = if names[0] == names[1] { first } else { self.find(segment, LoanName::from_word(names[1]))? };
+        self.open[rank] = [first, second];
+        Ok(())
+    }
+
+    fn find(&mut self, segment: &Segment, name: LoanName) -> Result<*mut u8, Error> {
+        let at = match self.mapped.iter().position(|known| known.name.slot == name.slot) {
+            Some(at) => at,
+            None => {
+                let region = segment.region(name.slot, segment.most_loan_bytes())?;
+                self.mapped.push(Mapping { name, region, ready_bytes: 0 });
+                self.mapped.len() - 1
+            }
+        };
+        let known = &mut self.mapped[at];
+        // The memory of an earlier loan was given back, and its pages with it.
+        if known.name != name || known.ready_bytes < self.bytes {
+            known.region.reserve(0..self.bytes)?;
+            known.region.populate_write(0..self.bytes)?;
+            (known.name, known.ready_bytes) = (name, self.bytes);
+        }
+        Ok(known.region.as_ptr())
+    }
+
+    /// Address of byte `offset` of what `rank` lends: its contribution, or the place of its result.
+    ///
+    /// # Panics
+    /// For a rank that was not opened and an offset outside the buffer.
+    pub fn at(&self, rank: usize, result: bool, offset: usize) -> *mut u8 {
+        let start = self.open[rank][usize::from(result)];
+        assert!(!start.is_null() && offset <= self.bytes, "{offset} of {} bytes that rank {rank} lends", self.bytes);
+        start.wrapping_add(offset)
+    }
+}

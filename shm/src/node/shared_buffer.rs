@@ -1,0 +1,144 @@
+//! Buffers in shared memory: reductions work in them, without copying in and out.
+//!
+//! Invariant **G (given)**: the loan is at least `count` elements long, at an address aligned for any element, and its
+//! memory is touched by other processes only while its owner is inside an operation that it gave the buffer to by `&mut`;
+//! after an operation that failed the memory is private. Zeros are a value of every [`Element`].
+#![allow(unsafe_code)]
+
+use super::run::{Folding, Wish};
+use super::{How, NodeComm};
+use crate::Error;
+use crate::op::{Element, Op};
+use crate::protocol::call::Collective;
+use crate::protocol::geometry::Lens;
+use crate::protocol::payload::Buffers;
+use crate::segment::{Loan, LoanName};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// Smaller messages go through the lines of the group: less than finding everybody's buffers.
+const LENT_MIN_BYTES: usize = 2 << 10;
+
+/// A buffer of this rank in memory that the other ranks of the node can reach: `[T]` for its owner.
+///
+/// [`NodeComm::alloc`] makes it. It may outlive its communicator, and holds its part of the node's memory until it is
+/// dropped. After a call that failed it holds zeros.
+pub struct SharedBuffer<T> {
+    loan: Loan,
+    count: usize,
+    elements: PhantomData<T>,
+}
+
+impl<T: Element> SharedBuffer<T> {
+    /// Bytes of the node's memory budget that it takes: whole pages.
+    pub fn budget_bytes(&self) -> u64 {
+        self.loan.bytes() as u64
+    }
+
+    fn name(&self) -> u64 {
+        self.loan.name().map_or(0, LoanName::word)
+    }
+}
+
+impl<T: Element> Deref for SharedBuffer<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: G: mapped and long enough while `self` lives, nobody writes while it is borrowed; all bytes are values of
+        // `T`, being zero or written through `deref_mut` or as the result of an operation on `T`.
+        unsafe { std::slice::from_raw_parts(self.loan.as_ptr().cast(), self.count) }
+    }
+}
+
+impl<T: Element> DerefMut for SharedBuffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: G, as above, and borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.loan.as_ptr().cast(), self.count) }
+    }
+}
+
+impl<T: Element> fmt::Debug for SharedBuffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedBuffer").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+impl NodeComm {
+    /// A buffer of `count` zeros in shared memory. This rank alone takes part. Costs mapping and faulting in its pages.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] before anything is used, when the budget or the node has not enough left or the buffer is larger
+    /// than one loan can be; [`Error::Timeout`] when another process is stopped while it holds the lock of the pool.
+    pub fn alloc<T: Element>(&self, count: usize) -> Result<SharedBuffer<T>, Error> {
+        const { assert!(align_of::<T>() <= 4096) }
+        let bytes = count.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok());
+        let Some(bytes) = bytes else {
+            return Err(Error::usage(format!("a buffer of {count} elements exceeds the address space")));
+        };
+        let loan = self.segment.borrow(bytes, self.lock()?.timeout())?;
+        Ok(SharedBuffer { loan, count, elements: PhantomData })
+    }
+
+    /// Reduces `buffer` of all ranks, each in its place: as [`NodeComm::all_reduce_in_place`], by rank in either order,
+    /// without copying in and out.
+    ///
+    /// # Errors
+    /// As [`NodeComm::all_reduce_in_place`]; [`Error::Usage`] for a buffer of another job.
+    pub fn all_reduce_shared_in_place<T: Element>(
+        &self,
+        buffer: &mut SharedBuffer<T>,
+        op: Op,
+        how: How,
+    ) -> Result<(), Error> {
+        self.must_be_reachable(buffer)?;
+        let names = [buffer.name(); 2];
+        let result = self.reduce_shared(Buffers::in_place(buffer), names, op, how);
+        keep_or_detach(result, buffer)
+    }
+
+    /// Reduces `send` of all ranks into `recv` of every rank, without copying in and out. The result is by rank in either
+    /// order.
+    ///
+    /// # Errors
+    /// As [`NodeComm::all_reduce_into`]; [`Error::Usage`] for a buffer of another job.
+    pub fn all_reduce_shared_into<T: Element>(
+        &self,
+        send: &SharedBuffer<T>,
+        recv: &mut SharedBuffer<T>,
+        op: Op,
+        how: How,
+    ) -> Result<(), Error> {
+        self.must_be_reachable(send)?;
+        self.must_be_reachable(recv)?;
+        let names = [send.name(), recv.name()];
+        let result = Buffers::apart::<T>(send, recv).and_then(|b| self.reduce_shared(b, names, op, how));
+        keep_or_detach(result, recv)
+    }
+
+    fn reduce_shared(&self, buffers: Buffers<'_>, names: [u64; 2], op: Op, how: How) -> Result<(), Error> {
+        let is_small = buffers.count() * buffers.element().size() < LENT_MIN_BYTES;
+        let buffers = if is_small { buffers } else { buffers.lent(names) };
+        let (op, lens) = (Folding::Built(op), Lens::Equal(buffers.count()));
+        self.carry_out(&Wish { collective: Collective::AllReduce, op, root: None, lens, how }, &buffers)
+    }
+
+    fn must_be_reachable<T>(&self, buffer: &SharedBuffer<T>) -> Result<(), Error> {
+        match Arc::ptr_eq(buffer.loan.segment(), &self.segment) {
+            true => Ok(()),
+            false => Err(Error::usage(
+                "the shared buffer belongs to another job; allocate it from this communicator or one it was split from",
+            )),
+        }
+    }
+}
+
+/// A call that failed after it met the others may have left some that still write to `buffer`. What they still read spoils
+/// at most their own failed results.
+fn keep_or_detach<T>(result: Result<(), Error>, buffer: &mut SharedBuffer<T>) -> Result<(), Error> {
+    if !matches!(result, Ok(()) | Err(Error::Usage { .. } | Error::Unsupported { .. })) {
+        buffer.loan.detach()?;
+    }
+    result
+}

@@ -1,0 +1,127 @@
+//! Memory that a rank borrows from the arena for buffers of its own, which the other ranks can reach.
+
+use super::pool::{Claim, Grant, Origin};
+use super::{Region, Segment};
+use crate::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Borrowed memory: zero at first, reserved and present, out of the budget of the node until it is dropped.
+#[derive(Debug)]
+pub struct Loan {
+    /// Unmapped after the loan was given back: nobody touches it any more.
+    region: Region,
+    bytes: usize,
+    /// `None` in a job of one rank, whose memory is private.
+    grant: Option<Grant>,
+    segment: Arc<Segment>,
+}
+
+impl Segment {
+    /// Borrows `bytes` bytes. No other rank takes part.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] when the budget or the node has too little left, or for more than [`Segment::most_loan_bytes`];
+    /// [`Error::Timeout`] as [`Segment::lend`].
+    pub fn borrow(self: &Arc<Self>, bytes: usize, timeout: Option<Duration>) -> Result<Loan, Error> {
+        let most = self.most_loan_bytes();
+        if bytes > most {
+            return Err(Error::NoSpace {
+                needed: bytes as u64,
+                free: most as u64,
+                hint: format!("one buffer in shared memory has at most {most} bytes; allocate several smaller ones"),
+            });
+        }
+        let bytes = bytes.max(1).next_multiple_of(rustix::param::page_size()).min(most);
+        if self.size() == 1 {
+            return Ok(Loan { region: Region::private(bytes)?, bytes, grant: None, segment: self.clone() });
+        }
+        let cost = bytes as u64;
+        let claim = Claim { members: vec![self.rank()], lines: bytes, least: cost, most: cost };
+        // No group has the number 0, so no split of one takes this for its own.
+        let origin = Origin { parent: 0, serial: 1 };
+        let grants = self.lend(&[claim], origin, timeout, || true)?;
+        let Some(&[grant]) = grants.as_deref() else { unreachable!("one claim that nothing denies") };
+        let region = self.region(grant.slot, bytes).inspect_err(|_| self.let_go(grant.slot, grant.id))?;
+        let loan = Loan { region, bytes, grant: Some(grant), segment: self.clone() };
+        loan.region.reserve(0..bytes)?;
+        loan.region.populate_write(0..bytes)?;
+        Ok(loan)
+    }
+}
+
+impl Loan {
+    /// Start of the memory, page-aligned, [`Loan::bytes`] bytes, until it is dropped.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.region.as_ptr()
+    }
+
+    /// Bytes, whole pages.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The segment it was borrowed from.
+    pub fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+
+    /// What others find it by, never 0; `None` if no other rank exists.
+    pub fn name(&self) -> Option<LoanName> {
+        self.grant.map(|grant| LoanName { slot: grant.slot, id: grant.id })
+    }
+
+    /// Takes the memory out of the others' reach: from here on it is private, and zero.
+    ///
+    /// # Errors
+    /// [`Error::System`] when the system refuses.
+    pub fn detach(&mut self) -> Result<(), Error> {
+        self.region.make_private()
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if let Some(grant) = self.grant {
+            self.segment.let_go(grant.slot, grant.id);
+        }
+    }
+}
+
+/// A loan by its region and its number, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LoanName {
+    /// Its region.
+    pub slot: usize,
+    /// Its number; of those that are found in a word only the lower 51 bits.
+    pub id: u64,
+}
+
+const SLOT_BITS: u32 = 13;
+const _: () = assert!(super::pool::MAX_REGIONS < 1 << SLOT_BITS);
+
+impl LoanName {
+    /// As a word, never 0: no loan has the number 0.
+    pub fn word(self) -> u64 {
+        self.id << SLOT_BITS | self.slot as u64
+    }
+
+    /// From a word, whatever is in it.
+    pub fn from_word(word: u64) -> LoanName {
+        LoanName { slot: (word & ((1 << SLOT_BITS) - 1)) as usize, id: word >> SLOT_BITS }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_fits_a_word() {
+        for (slot, id) in [(1, 2), (4095, 1), (7, (1 << 51) - 1)] {
+            let name = LoanName { slot, id };
+            assert_eq!(LoanName::from_word(name.word()), name);
+            assert_ne!(name.word(), 0);
+        }
+    }
+}
