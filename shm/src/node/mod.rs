@@ -4,9 +4,12 @@ mod errors;
 mod exchanges;
 mod operators;
 mod outside;
+mod posted;
 mod reductions;
 mod run;
 mod split;
+
+pub use posted::{Ended, Ready};
 
 use crate::Error;
 use crate::config::{Algorithm, WaitPreset};
@@ -59,6 +62,8 @@ pub struct How {
 #[derive(Debug)]
 pub struct NodeComm {
     state: Mutex<State>,
+    /// Numbers of posted calls that nobody asks for any more.
+    dropped: Mutex<Vec<u64>>,
     rank: usize,
     size: usize,
     cpus: usize,
@@ -160,7 +165,18 @@ impl NodeComm {
         let (rank, size) = (member.board.rank(), member.board.ranks());
         let (seats, segment) = (member.board.seats().clone(), member.board.segment().clone());
         let state = Mutex::new(State { member, prepared: None, last: None, grouped: Vec::new() });
-        NodeComm { state, rank, size, cpus, thresholds, windows, seats, budget_bytes, segment }
+        NodeComm {
+            state,
+            dropped: Mutex::default(),
+            rank,
+            size,
+            cpus,
+            thresholds,
+            windows,
+            seats,
+            budget_bytes,
+            segment,
+        }
     }
 
     /// This process's number, from 0.

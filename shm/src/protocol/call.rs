@@ -84,7 +84,7 @@ impl Collective {
 /// What ranks must agree on, in two words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signature {
-    /// From the low end: `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | lane 1 | unequal 1 | 0 6 | root 16`,
+    /// From the low end: `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | lane 1 | unequal 1 | posted 1 | 0 5 | root 16`,
     /// the root plus one, 0 where there is none.
     pub kind: u64,
     /// Elements of a block; where blocks differ, `hash of their lengths 24 | elements of all 40`. The size of a user's
@@ -94,6 +94,7 @@ pub struct Signature {
 
 const LANE: u64 = 1 << 40;
 const UNEQUAL: u64 = 1 << 41;
+const POSTED: u64 = 1 << 42;
 const ROOT_SHIFT: u32 = 48;
 
 /// Where the size of a user's type begins in [`Signature::count`]: no memory holds 2^40 elements of it.
@@ -126,6 +127,11 @@ impl Signature {
     /// The same call in the ticketless lane, or in the ticketed one.
     pub fn in_lane(self, flat: bool) -> Self {
         Signature { kind: if flat { self.kind | LANE } else { self.kind & !LANE }, ..self }
+    }
+
+    /// The same call, posted: blocking calls do not match it.
+    pub fn posted(self) -> Self {
+        Signature { kind: self.kind | POSTED, ..self }
     }
 
     /// The same call with this root.
@@ -161,7 +167,8 @@ impl Signature {
         let b = self.kind.to_le_bytes();
         let name = |known: Option<&str>, code: u8| known.map_or(format!("#{code}"), str::to_owned);
         let known = Collective::from_code(b[0]);
-        let collective = name(known.map(Collective::name), b[0]);
+        let posted = if self.kind & POSTED != 0 { "immediate " } else { "" };
+        let collective = format!("{posted}{}", name(known.map(Collective::name), b[0]));
         let order = name([Some("arrival"), Some("rank")].get(b[3] as usize).copied().flatten(), b[3]);
         let algorithm = Algorithm::ALL.iter().find(|a| **a as u8 == b[4]).map(|a| a.to_string());
         let algorithm = format!("algorithm {}", name(algorithm.as_deref(), b[4]));
@@ -324,6 +331,11 @@ impl<'a> Prepared<'a> {
     /// Whether the call runs window by window: see [`super::geometry`].
     pub fn exchanges(&self) -> bool {
         self.lane == Lane::Exchange
+    }
+
+    /// The same call, posted: what has no ticket exchanges, whatever it is, since that can be posted and collected apart.
+    pub(super) fn posted(self) -> Self {
+        Prepared { lane: if self.lane == Lane::Flat { Lane::Exchange } else { self.lane }, ..self }
     }
 
     /// The algorithm to run or to propose.
