@@ -17,7 +17,7 @@ pub mod transport;
 pub mod units;
 
 pub use choice::Choice;
-pub use communicator::{CallReport, Communicator, Root};
+pub use communicator::{CallReport, Communicator, Persistent, Request, Root};
 pub use config::{Config, Tables};
 pub use earlybird_shm::{
     Algorithm, Collective, DType, Element, Error, FoldOrder, Indexed, Op, Progress, SharedBuffer, UserOp, WaitPreset,

@@ -30,11 +30,12 @@ pub mod user_op;
 pub use config::{Algorithm, WaitPreset};
 pub use error::Error;
 #[cfg(not(earlybird_loom))]
-pub use node::{How, JoinOptions, NodeComm, SharedBuffer};
+pub use node::{Ended, How, JoinOptions, NodeComm, Ready, SharedBuffer};
 pub use op::{DType, Element, FoldOrder, Indexed, Op};
 #[cfg(not(earlybird_loom))]
 pub use progress::Progress;
 pub use protocol::Report;
-pub use protocol::call::Collective;
 pub use protocol::decide::algorithms;
+pub use protocol::posted::Owned;
+pub use protocol::signature::Collective;
 pub use user_op::UserOp;

@@ -1,13 +1,16 @@
 //! The handle a user holds: joining a job, and its collectives under the names rsmpi users know.
 
 mod exchanges;
+mod immediate;
 mod operators;
 mod plan_lane;
 mod reductions;
+mod request;
 mod root;
 mod shared;
 mod split;
 
+pub use request::{Persistent, Request};
 pub use root::Root;
 
 use crate::config::Tables;

@@ -128,6 +128,8 @@ impl Communicator {
         name: &'static str,
         call: impl FnOnce(&mut Plans) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        // Nothing that is posted proceeds while a plan waits.
+        self.node.settle()?;
         let lane = &self.plans;
         let mut state = lane.lock()?;
         let State { plans, last, calls, progress } = &mut *state;

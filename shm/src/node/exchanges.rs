@@ -4,9 +4,9 @@ use super::run::{Folding, Wish};
 use super::{How, NodeComm};
 use crate::Error;
 use crate::op::{Element, Op};
-use crate::protocol::call::Collective;
 use crate::protocol::geometry::{Exchange, Lens};
 use crate::protocol::payload::Buffers;
+use crate::protocol::signature::Collective;
 use std::ops::Range;
 
 impl NodeComm {
@@ -218,7 +218,17 @@ impl NodeComm {
         how: How,
     ) -> Result<(), Error> {
         let exchange = Exchange::new(collective, root.unwrap_or(0), self.size, lens);
-        let given = [buffers.send_count(), buffers.recv_count()];
+        self.check_lengths(collective, &exchange, [buffers.send_count(), buffers.recv_count()])?;
+        self.carry_out(&Wish { collective, op, root, lens, how }, buffers)
+    }
+
+    /// Refuses buffers that have not the lengths that an exchange needs.
+    pub(super) fn check_lengths(
+        &self,
+        collective: Collective,
+        exchange: &Exchange<'_>,
+        given: [usize; 2],
+    ) -> Result<(), Error> {
         let expected = [exchange.send_count(self.rank), exchange.recv_count(self.rank)];
         if given != expected {
             return Err(Error::usage(format!(
@@ -233,7 +243,7 @@ impl NodeComm {
                 expected[1]
             )));
         }
-        self.carry_out(&Wish { collective, op, root, lens, how }, buffers)
+        Ok(())
     }
 
     pub(super) fn check_root(&self, root: usize) -> Result<(), Error> {
@@ -253,7 +263,7 @@ impl NodeComm {
     }
 
     /// Elements per rank of a buffer of `count`.
-    fn even_part(&self, count: usize) -> Result<usize, Error> {
+    pub(super) fn even_part(&self, count: usize) -> Result<usize, Error> {
         match count.is_multiple_of(self.size) {
             true => Ok(count / self.size),
             false => Err(Error::usage(format!(

@@ -4,11 +4,13 @@ mod errors;
 mod exchanges;
 mod operators;
 mod outside;
+mod posted;
 mod reductions;
 mod run;
 mod shared_buffer;
 mod split;
 
+pub use posted::{Ended, Ready};
 pub use shared_buffer::SharedBuffer;
 
 use crate::Error;
@@ -18,8 +20,9 @@ use crate::mapped::{Mapped, Seats};
 use crate::op::FoldOrder;
 use crate::progress::Progress;
 use crate::protocol::board::Board;
-use crate::protocol::call::{Prepared, Signature};
+use crate::protocol::call::Prepared;
 use crate::protocol::decide::Thresholds;
+use crate::protocol::signature::Signature;
 use crate::protocol::{Member, Patience, Report};
 use crate::segment::{AttachOptions, Budget, Grant, Segment};
 use std::path::PathBuf;
@@ -62,6 +65,8 @@ pub struct How {
 #[derive(Debug)]
 pub struct NodeComm {
     state: Mutex<State>,
+    /// Numbers of posted calls that nobody asks for any more.
+    dropped: Mutex<Vec<u64>>,
     rank: usize,
     size: usize,
     cpus: usize,
@@ -169,7 +174,18 @@ impl NodeComm {
         let (rank, size) = (member.board.rank(), member.board.ranks());
         let (seats, segment) = (member.board.seats().clone(), member.board.segment().clone());
         let state = Mutex::new(State { member, prepared: None, last: None, grouped: Vec::new() });
-        NodeComm { state, rank, size, cpus, thresholds, windows, seats, budget_bytes, segment }
+        NodeComm {
+            state,
+            dropped: Mutex::default(),
+            rank,
+            size,
+            cpus,
+            thresholds,
+            windows,
+            seats,
+            budget_bytes,
+            segment,
+        }
     }
 
     /// This process's number, from 0.

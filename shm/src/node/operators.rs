@@ -3,9 +3,9 @@
 use super::run::{Folding, Wish};
 use super::{How, NodeComm};
 use crate::Error;
-use crate::protocol::call::Collective;
 use crate::protocol::geometry::Lens;
 use crate::protocol::payload::Buffers;
+use crate::protocol::signature::Collective;
 use crate::user_op::UserOp;
 use bytemuck::Pod;
 

@@ -4,9 +4,9 @@ use super::run::{Folding, Wish};
 use super::{How, NodeComm};
 use crate::Error;
 use crate::op::{Element, Op};
-use crate::protocol::call::Collective;
 use crate::protocol::geometry::Lens;
 use crate::protocol::payload::Buffers;
+use crate::protocol::signature::Collective;
 use std::iter;
 
 impl NodeComm {

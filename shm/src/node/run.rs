@@ -5,10 +5,11 @@ use crate::Error;
 use crate::config::Algorithm;
 use crate::mapped::Mapped;
 use crate::op::{ElementType, FoldOrder, Op, Operator};
-use crate::protocol::call::{Collective, Prepared, Signature, USER_SIZE_SHIFT};
+use crate::protocol::call::Prepared;
 use crate::protocol::decide;
 use crate::protocol::geometry::{Exchange, Lens};
 use crate::protocol::payload::Buffers;
+use crate::protocol::signature::{Collective, Signature, USER_SIZE_SHIFT};
 use crate::protocol::{Member, Report, Stop};
 use crate::user_op::UserFold;
 

@@ -4,7 +4,7 @@
 //! waits in one lane would never meet a rank that waits in the other. Inside the ticketed lane the first arriver's
 //! proposal counts, since it travels in the arrival word.
 
-use super::call::Collective;
+use super::signature::Collective;
 use crate::config::Algorithm;
 
 /// Thresholds of `auto`, the same on all ranks: rank 0 writes them when the group forms.

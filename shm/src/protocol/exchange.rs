@@ -66,7 +66,7 @@ fn place<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, pieces: &Pieces, rank:
 }
 
 /// Marks the entry and deposits what others need. The only wait is for the memory to be free.
-fn post<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<(), Stop> {
+pub(super) fn post<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<(), Stop> {
     let (board, epoch, hash, me) = (op.board, op.epoch, op.hash, op.me);
     let line = board.line(op.slot, me);
     let mark = word::entered(epoch, hash);
@@ -115,21 +115,45 @@ fn deposit<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, pieces: &Pieces, i: 
 
 /// Takes everything as it becomes ready.
 fn collect<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<bool, Stop> {
+    let mut sources = std::mem::take(&mut op.scratch.sources);
+    let Begun { mut starts, heard_all } = begin(op, w, &mut sources);
+    while !sources.is_empty() {
+        until_more(op, w, &sources)?;
+        take_ready(op, w, &mut sources, &mut starts)?;
+    }
+    op.scratch.sources = sources;
+    finish(op, w);
+    Ok(heard_all)
+}
+
+/// What is known when nothing has been taken yet.
+pub(super) struct Begun {
+    /// Whether a fold begins with what is taken first.
+    pub(super) starts: bool,
+    /// Whether something is taken from every other rank.
+    heard_all: bool,
+}
+
+/// Bytes of a private accumulator of what is folded.
+fn room<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> usize {
+    w.deposit_most() * op.call.prepared.accumulator_bytes
+}
+
+/// Takes this rank's own part and lists what is to be taken from others. What this rank gives is posted.
+#[inline]
+pub(super) fn begin<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>, sources: &mut Vec<Source>) -> Begun {
     let (call, me, ranks) = (op.call, op.me, op.ranks);
     let own = in_turn(op, w);
-    let gathers = gathers(op, w);
-    let room = w.deposit_most() * call.prepared.accumulator_bytes;
     let both = w.exchange.depositors.has(me) && w.exchange.readers.has(me);
     if let Some((_, at, from)) = w.blocks(me).find(|(block, at, _)| *block == me && !at.is_empty())
         && both
         && !own
     {
-        match gathers {
-            true => call.gather_mine(op.scratch.accumulator(room), from, at.len()),
+        match gathers(op, w) {
+            true => call.gather_mine(op.scratch.accumulator(room(op, w)), from, at.len()),
             false => call.keep_part(from, w.place_of(me), at.len()),
         }
     }
-    let mut sources = std::mem::take(&mut op.scratch.sources);
     sources.clear();
     // Every reader begins with another rank; a fold by rank begins with the first.
     let first = if own { 0 } else { me + 1 };
@@ -140,34 +164,54 @@ fn collect<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<bool, 
         }
     }
     let heard_all = sources.iter().filter(|s| s.rank != me).count() + 1 == ranks;
+    Begun { starts: own, heard_all }
+}
+
+/// Waits until something can be taken.
+#[inline]
+pub(super) fn until_more<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>, sources: &[Source]) -> Result<(), Stop> {
     let (slot, epoch, hash, inline) = (op.slot, op.epoch, op.hash, w.inline);
-    let mut starts = own;
-    while !sources.is_empty() {
-        let turns = if own { 1 } else { sources.len() };
-        op.wait(Wake::Event, |board| {
-            sources[..turns].iter().any(|s| ready(board, s, slot, epoch, hash, inline).is_some()).then_some(())
-        })?;
-        let mut i = 0;
-        while i < sources.len() && (i == 0 || !own) {
-            if let Some(until) = ready(op.board, &sources[i], slot, epoch, hash, inline) {
-                take(op, w, &mut sources[i], until, starts)?;
-            } else if own {
-                break;
-            }
-            if sources[i].left.is_empty() {
-                sources.remove(i);
-                starts = false;
-            } else {
-                i += 1;
-            }
+    let turns = if in_turn(op, w) { 1 } else { sources.len() };
+    op.wait(Wake::Event, |board| {
+        sources[..turns].iter().any(|s| ready(board, s, slot, epoch, hash, inline).is_some()).then_some(())
+    })
+}
+
+/// Takes what is ready and forgets the sources that have nothing more; whether there was something.
+#[inline]
+pub(super) fn take_ready<B: Board>(
+    op: &mut Operation<'_, B>,
+    w: &Window<'_>,
+    sources: &mut Vec<Source>,
+    starts: &mut bool,
+) -> Result<bool, Stop> {
+    let (slot, epoch, hash, inline) = (op.slot, op.epoch, op.hash, w.inline);
+    let own = in_turn(op, w);
+    let (mut i, mut any) = (0, false);
+    while i < sources.len() && (i == 0 || !own) {
+        if let Some(until) = ready(op.board, &sources[i], slot, epoch, hash, inline) {
+            take(op, w, &mut sources[i], until, *starts)?;
+            any = true;
+        } else if own {
+            break;
+        }
+        if sources[i].left.is_empty() {
+            sources.remove(i);
+            *starts = false;
+        } else {
+            i += 1;
         }
     }
-    op.scratch.sources = sources;
-    let len = if gathers { w.part(me, me).len() } else { 0 };
+    Ok(any)
+}
+
+/// Makes the result of what was gathered, once everything is taken.
+#[inline]
+pub(super) fn finish<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) {
+    let len = if gathers(op, w) { w.part(op.me, op.me).len() } else { 0 };
     if len > 0 {
-        call.take_gathered_part(op.scratch.accumulator(room), w.place_of(me), len);
+        op.call.take_gathered_part(op.scratch.accumulator(room(op, w)), w.place_of(op.me), len);
     }
-    Ok(heard_all)
 }
 
 /// Up to which element more of `source` lies ready; the mark of another call is an answer too.
@@ -205,7 +249,7 @@ fn take<B: Board>(
         let len = until.min(i * pieces.elements + pieces.len(i)) - source.left.start;
         let at = place(op, w, &pieces, source.rank, i);
         if gathers(op, w) {
-            let sum = op.scratch.accumulator(w.deposit_most() * call.prepared.accumulator_bytes);
+            let sum = op.scratch.accumulator(room(op, w));
             let begins = source.to - w.place_of(op.me);
             board.read(at, |piece| call.gather_part(sum, begins, starts, piece, within, len));
         } else {

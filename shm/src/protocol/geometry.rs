@@ -4,8 +4,8 @@
 //! (broadcast, gather, allgather, flat reduce). *Parts*: a depositor gives a block for each reader, and a reader takes
 //! its own (scatter, alltoall, reduce-scatter). Calls that are larger than a deposit run as several [`Window`]s.
 
-use super::call::Collective;
 use super::lines::INLINE_BYTES;
+use super::signature::Collective;
 use std::ops::Range;
 
 /// A set of ranks.

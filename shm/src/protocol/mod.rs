@@ -3,6 +3,7 @@
 //! ```text
 //! arrive -> decide -> fold (flat, leader, chain, slices, static_leader) -> publish -> leave
 //! arrive -> exchange (geometry) -> leave
+//! post -> carry on (pending, posted: slices or exchange) -> leave
 //! ```
 //!
 //! Rules, cited by number elsewhere:
@@ -31,8 +32,11 @@ mod lent;
 pub mod lines;
 mod operation;
 pub mod payload;
+mod pending;
 pub mod pieces;
+pub mod posted;
 mod publish;
+pub mod signature;
 mod slices;
 mod static_leader;
 pub mod step;

@@ -2,9 +2,11 @@
 
 use super::arrive::Arrival;
 use super::board::{AREAS, Board, Need, SLOTS};
-use super::call::{Arithmetic, Call, Collective, Lane};
+use super::call::{Arithmetic, Call, Lane};
 use super::decide;
 use super::exchange::Source;
+use super::pending::Pending;
+use super::signature::Collective;
 use super::step::Step;
 use super::wait::{Patience, Wake};
 use super::word::{self, ArrivalWord, PoisonWord};
@@ -35,15 +37,17 @@ pub struct Member<B> {
     pub board: B,
     /// How this rank waits.
     pub patience: Patience,
-    epoch: u64,
+    pub(super) epoch: u64,
     /// Every rank is known to have left every operation up to this one.
-    all_left: u64,
+    pub(super) all_left: u64,
     /// Final value of each slot's arrival word at its last ticketed use.
     arrivals: [ArrivalWord; SLOTS],
     /// What this rank called in operations that a rank may leave unseen by others. It goes into every later mark, so
     /// that ranks whose calls differed there meet the difference at the latest in their next common operation.
-    history: u32,
+    pub(super) history: u32,
     scratch: Scratch,
+    /// What is posted and not complete.
+    pub(super) pending: Pending,
 }
 
 /// Lists that folders and readers keep from one operation to the next: no allocation in the steady state.
@@ -80,15 +84,23 @@ pub struct Operation<'a, B> {
     /// The call and what went before it, hashed: what marks and words of this operation carry.
     pub(super) hash: u32,
     pub(super) patience: &'a mut Patience,
-    all_left: &'a mut u64,
+    pub(super) all_left: &'a mut u64,
     pub(super) scratch: &'a mut Scratch,
+    /// What else this rank has under way.
+    pub(super) pending: &'a mut Pending,
+}
+
+/// The history after an exchange whose call has this hash.
+pub(super) fn mix(history: u32, hash: u32) -> u32 {
+    history.rotate_left(7) ^ hash
 }
 
 impl<B: Board> Member<B> {
     /// A rank that has just joined.
     pub fn new(board: B, patience: Patience) -> Self {
         let arrivals = [ArrivalWord(0); SLOTS];
-        Member { board, patience, epoch: 0, all_left: 0, arrivals, history: 0, scratch: Scratch::default() }
+        let (scratch, pending) = (Scratch::default(), Pending::default());
+        Member { board, patience, epoch: 0, all_left: 0, arrivals, history: 0, scratch, pending }
     }
 
     /// Operations begun so far.
@@ -99,6 +111,9 @@ impl<B: Board> Member<B> {
     /// Runs one operation: arrive, decide, fold, publish, leave.
     pub fn run(&mut self, call: &Call<'_>) -> Result<Report, Stop> {
         self.epoch += 1;
+        if !self.pending.is_empty() {
+            self.carry_on_before(self.epoch);
+        }
         let (board, epoch) = (&self.board, self.epoch);
         let slot = (epoch % SLOTS as u64) as usize;
         let mut op = Operation {
@@ -113,6 +128,7 @@ impl<B: Board> Member<B> {
             patience: &mut self.patience,
             all_left: &mut self.all_left,
             scratch: &mut self.scratch,
+            pending: &mut self.pending,
         };
         let poison = board.poison().load(SyncPoint::PoisonAcquire.order());
         // A group that has failed later than this may have completed this operation for this rank: its waits look.
@@ -121,21 +137,19 @@ impl<B: Board> Member<B> {
         }
         board.step(Step::Begin);
         op.until_all_left(SLOTS)?;
-        let line = board.line(slot, op.me);
-        line.call[0].store(call.prepared.signature.kind, Ordering::Relaxed);
-        line.call[1].store(call.prepared.signature.count, Ordering::Relaxed);
+        op.describe();
         let mut report = Report { epoch, algorithm: Algorithm::Flat, place: None };
         let heard_all = match call.prepared.arithmetic {
             Arithmetic::User(_) => op.run_guarded(&mut self.arrivals[slot], &mut report)?,
             _ => op.run(&mut self.arrivals[slot], &mut report)?,
         };
         if call.prepared.lane == Lane::Exchange {
-            self.history = self.history.rotate_left(7) ^ call.prepared.hash;
+            self.history = mix(self.history, call.prepared.hash);
         }
         board.step(Step::Copied);
         op.leave();
-        if heard_all {
-            // Every rank has contributed to this operation, so every rank had left the one before.
+        if heard_all && self.all_left >= self.pending.last {
+            // Every rank has contributed to this operation, so every rank had left the one before: it was not posted.
             self.all_left = self.all_left.max(epoch - 1);
         }
         board.prepare_line(((epoch + 1) % SLOTS as u64) as usize);
@@ -202,6 +216,24 @@ impl<B: Board> Operation<'_, B> {
         })
     }
 
+    /// Writes the call in full beside the mark of entry that is to come.
+    #[inline(always)]
+    pub(super) fn describe(&self) {
+        let line = self.board.line(self.slot, self.me);
+        line.call[0].store(self.call.prepared.signature.kind, Ordering::Relaxed);
+        line.call[1].store(self.call.prepared.signature.count, Ordering::Relaxed);
+    }
+
+    /// Whether every rank has left, as seen now, the operation that used this one's memory `back` operations ago.
+    pub(super) fn have_all_left(&mut self, back: usize) -> bool {
+        let due = self.epoch.saturating_sub(back as u64);
+        if *self.all_left < due {
+            let left = |rank| self.board.left(rank).load(SyncPoint::LeftAcquire.order());
+            *self.all_left = (0..self.ranks).map(left).min().unwrap_or(0).max(*self.all_left);
+        }
+        *self.all_left >= due
+    }
+
     /// Waits until every rank has left the operation that used this one's memory `back` operations ago.
     pub(super) fn until_all_left(&mut self, back: usize) -> Result<(), Stop> {
         let due = self.epoch.saturating_sub(back as u64);
@@ -235,7 +267,7 @@ impl<B: Board> Operation<'_, B> {
         }
     }
 
-    /// Marks the operation as left: this rank touches nothing of it any more. Then, where ranks outnumber CPUs and a
+    /// Marks the operation as left, once all before it are: this rank touches nothing of them any more. Then, where ranks outnumber CPUs and a
     /// waiter sits on this one, gives the CPU away once.
     fn leave(&mut self) {
         let line = self.board.line(self.slot, self.me);
@@ -243,7 +275,7 @@ impl<B: Board> Operation<'_, B> {
             line.left_ns.store(self.board.now_ns(), Ordering::Relaxed);
         }
         let yields = self.patience.oversubscribed && self.somebody_waits_here();
-        self.board.left(self.me).store(self.epoch, SyncPoint::LeftRelease.order());
+        self.board.left(self.me).store(self.pending.prefix(self.epoch + 1), SyncPoint::LeftRelease.order());
         self.board.step(Step::Left);
         if yields {
             self.board.give_way();

@@ -5,7 +5,7 @@
 //! in rank order by one rank: the same bits in every run. Cost after the last arrival: its deposit, a fold of all ranks'
 //! data shared among those present, and a copy of the result.
 //!
-//! [`post`] stores and never waits; [`complete`] does everything else. A posted contribution needs nothing further
+//! [`post`] stores and never waits; [`complete`] does everything else, and [`sweep`] what of that needs no waiting. A posted contribution needs nothing further
 //! from its rank, so others complete while it computes.
 
 use super::board::{Board, CHUNKS, Need, Place};
@@ -16,6 +16,16 @@ use super::step::Step;
 use super::wait::Wake;
 use super::word::{self, FoldState, FoldWord};
 use crate::sync::{Ordering, SyncPoint};
+
+/// Marks the entry and posts. The memory is free.
+pub(super) fn enter_and_post<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
+    let mark = word::entered(op.epoch, op.hash);
+    op.board.line(op.slot, op.me).entered.store(mark, SyncPoint::CallRelease.order());
+    op.board.step(Step::Entered);
+    op.reserve(Need { accumulator: op.call.accumulator_bytes(), deposit: op.call.bytes() })?;
+    post(op, &pieces(op));
+    Ok(())
+}
 
 pub(super) fn run<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     op.reserve(Need { accumulator: op.call.accumulator_bytes(), deposit: op.call.bytes() })?;
@@ -45,41 +55,53 @@ pub(super) fn post<B: Board>(op: &Operation<'_, B>, pieces: &Pieces) {
 
 /// Folds what can be folded and copies out what is final, until the whole result is here.
 pub(super) fn complete<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces) -> Result<(), Stop> {
-    let (area, slot, epoch, hash, ranks) = (op.area, op.slot, op.epoch, op.hash, op.ranks);
-    let first = op.me * pieces.number / ranks;
     let mut copied = Done::default();
     let mut left = pieces.number;
     while left > 0 {
-        let mut found = false;
-        let there = deposited_by_all(op.board, slot, epoch, hash, ranks);
-        for i in (first..pieces.number).chain(0..first) {
-            if copied.has(i) {
-                continue;
-            }
-            let ready = match is_final(op.board, area, i, epoch, ranks) {
-                true => {
-                    let at = accumulator(area, pieces, i);
-                    op.board.read(at, |sum| op.call.take(sum, pieces, i));
-                    true
-                }
-                false => i < there && try_fold(op, pieces, i),
-            };
-            if ready {
-                copied.insert(i);
-                left -= 1;
-                found = true;
-            }
-        }
-        if left > 0 && !found {
-            op.wait(Wake::Event, |board| {
-                let there = deposited_by_all(board, slot, epoch, hash, ranks);
-                let open = |i: usize| i < there && is_empty(board, area, i, epoch, ranks).is_some();
-                let any = |i: usize| is_final(board, area, i, epoch, ranks) || open(i);
-                (0..pieces.number).any(|i| !copied.has(i) && any(i)).then_some(())
-            })?;
+        if !sweep(op, pieces, &mut copied, &mut left) {
+            until_more(op, pieces, &copied)?;
         }
     }
     Ok(())
+}
+
+/// Goes through the chunks once, without waiting: folds those that can be, copies out those that are final; whether there
+/// were any.
+pub(super) fn sweep<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, copied: &mut Done, left: &mut usize) -> bool {
+    let (area, slot, epoch, hash, ranks) = (op.area, op.slot, op.epoch, op.hash, op.ranks);
+    let first = op.me * pieces.number / ranks;
+    let mut found = false;
+    let there = deposited_by_all(op.board, slot, epoch, hash, ranks);
+    for i in (first..pieces.number).chain(0..first) {
+        if copied.has(i) {
+            continue;
+        }
+        let ready = match is_final(op.board, area, i, epoch, ranks) {
+            true => {
+                let at = accumulator(area, pieces, i);
+                op.board.read(at, |sum| op.call.take(sum, pieces, i));
+                true
+            }
+            false => i < there && try_fold(op, pieces, i),
+        };
+        if ready {
+            copied.insert(i);
+            *left -= 1;
+            found = true;
+        }
+    }
+    found
+}
+
+/// Waits until a chunk that is not in `copied` can be folded or is final.
+pub(super) fn until_more<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, copied: &Done) -> Result<(), Stop> {
+    let (area, slot, epoch, hash, ranks) = (op.area, op.slot, op.epoch, op.hash, op.ranks);
+    op.wait(Wake::Event, |board| {
+        let there = deposited_by_all(board, slot, epoch, hash, ranks);
+        let open = |i: usize| i < there && is_empty(board, area, i, epoch, ranks).is_some();
+        let any = |i: usize| is_final(board, area, i, epoch, ranks) || open(i);
+        (0..pieces.number).any(|i| !copied.has(i) && any(i)).then_some(())
+    })
 }
 
 fn deposit(area: usize, rank: usize, pieces: &Pieces, piece: usize) -> Place {

@@ -90,7 +90,7 @@ impl<B: Board> Operation<'_, B> {
 
     #[cfg(not(earlybird_loom))]
     fn wait_on<T>(&mut self, wake: Wake, look: &mut impl FnMut(&B) -> Option<T>) -> Result<T, Stop> {
-        if !self.patience.oversubscribed {
+        if !self.patience.oversubscribed && self.pending.is_empty() {
             for round in 0..pace::TIGHT_LOOKS + pace::PAUSED_LOOKS {
                 if round > pace::TIGHT_LOOKS {
                     core::hint::spin_loop();
@@ -123,8 +123,10 @@ impl<B: Board> Operation<'_, B> {
             board.drive(now_ns);
             let waited_ns = now_ns - begun_ns;
             match self.patience.next(waited_ns) {
+                _ if self.carry_on_pending() => {}
                 pace::Next::Yield => board.give_way(),
-                pace::Next::Sleep if wake == Wake::Event => {
+                // What is pending proceeds by changes in other slots, which wake nobody here.
+                pace::Next::Sleep if wake == Wake::Event && self.pending.is_empty() => {
                     if let Some(found) = self.sleep(look) {
                         break Ok(found);
                     }
@@ -157,8 +159,12 @@ impl<B: Board> Operation<'_, B> {
         let board = self.board;
         let mut watch = super::fault::Watch::default();
         loop {
+            let wake = if self.pending.is_empty() { wake } else { Wake::Poll };
             if wake == Wake::Poll {
                 board.watch(Watch::Start);
+            }
+            if self.carry_on_pending() {
+                continue;
             }
             if let Some(found) = look(board) {
                 return Ok(found);
@@ -188,7 +194,13 @@ impl<B: Board> Operation<'_, B> {
         }
     }
 
-    fn poisoned(&self) -> Option<Stop> {
+    /// Carries on with what else this rank has under way; whether something came of it.
+    #[inline]
+    fn carry_on_pending(&mut self) -> bool {
+        !self.pending.is_empty() && self.pending.carry_on(self.board, self.patience, self.all_left, self.epoch)
+    }
+
+    pub(super) fn poisoned(&self) -> Option<Stop> {
         let poison = self.board.poison().load(SyncPoint::PoisonAcquire.order());
         (poison != 0).then_some(Stop(PoisonWord(poison)))
     }

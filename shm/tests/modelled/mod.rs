@@ -7,9 +7,10 @@ pub mod models;
 pub mod rings;
 
 use earlybird_shm::model::{Died, Group};
-use earlybird_shm::protocol::call::{Collective, Prepared, Signature};
+use earlybird_shm::protocol::call::Prepared;
 use earlybird_shm::protocol::geometry::{Exchange, Lens};
 use earlybird_shm::protocol::payload::Buffers;
+use earlybird_shm::protocol::signature::{Collective, Signature};
 use earlybird_shm::protocol::step::Step;
 use earlybird_shm::protocol::word::{Cause, PoisonWord};
 use earlybird_shm::protocol::{Member, Patience};

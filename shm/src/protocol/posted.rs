@@ -1,0 +1,344 @@
+//! Operations that are posted and completed apart: the one owner of what a rank has under way while its caller computes.
+//!
+//! A posted operation owns its buffers. It is *queued* until the memory of its slot and area is known to be left, then
+//! *posted*: this rank's contribution lies where the others find it and nothing further is needed from this rank. Who is
+//! inside any call of the group carries on with everything it has pending. Calls larger than the windows run segment by
+//! segment, each an operation, the next one posted as the one before is complete; their numbers are taken when the call
+//! is made, so that operations have one order on all ranks.
+//!
+//! [`super::pending`] keeps them in order.
+
+use super::board::{AREAS, Board, SLOTS};
+use super::call::Prepared;
+use super::exchange::{self, Source};
+use super::fault;
+use super::geometry::{Exchange, Lens};
+use super::operation::{Operation, Report, Scratch, Stop};
+use super::payload::Buffers;
+use super::pending::Pending;
+use super::publish::Done;
+use super::signature::Collective;
+use super::slices;
+use super::step::Step;
+use super::wait::Patience;
+use crate::config::Algorithm;
+use crate::op::Element;
+use std::any::Any;
+use std::fmt::Debug;
+
+/// Buffers that a posted operation owns.
+pub trait Held: Any + Send + Debug {
+    /// The buffers as a call sees them.
+    fn lend(&mut self) -> Buffers<'_>;
+}
+
+/// A contribution and the place of the result; where one is not there, or is the other, its vector is empty.
+#[derive(Debug)]
+pub struct Owned<T> {
+    /// What this rank gives, unless that is `recv`.
+    pub send: Vec<T>,
+    /// What this rank gets.
+    pub recv: Vec<T>,
+    /// The result replaces the contribution, which lies in `recv`.
+    pub in_place: bool,
+}
+
+impl<T: Element> Held for Owned<T> {
+    fn lend(&mut self) -> Buffers<'_> {
+        match self.in_place {
+            true => Buffers::in_place(&mut self.recv),
+            false => Buffers::both(&self.send, &mut self.recv),
+        }
+    }
+}
+
+/// Bytes of the windows that a call runs in.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    /// Of an accumulator.
+    pub accumulator: usize,
+    /// Of a deposit.
+    pub deposit: usize,
+}
+
+/// How far the current segment of an operation is.
+#[derive(Debug)]
+pub(super) enum State {
+    /// Its memory is not known to be free.
+    Queued,
+    /// By `slices`: the contribution is deposited; which chunks of the result are here, and how many are not.
+    Folding { copied: Done, left: usize },
+    /// By the exchange: what others need is deposited; whether the fold begins with what comes next.
+    Collecting { starts: bool },
+}
+
+/// A call that is, or can be, posted: its arguments, what follows from them, and its buffers.
+#[derive(Debug)]
+pub struct Posted {
+    pub(super) held: Box<dyn Held>,
+    pub(super) prepared: Prepared<'static>,
+    root: usize,
+    /// Elements of a block.
+    block: usize,
+    room: Room,
+    pub(super) segments: u64,
+    scratch: Scratch,
+    // What follows is of one start.
+    pub(super) id: u64,
+    /// Number of the current segment.
+    pub(super) epoch: u64,
+    segment: u64,
+    history: u32,
+    pub(super) state: State,
+    pub(super) failed: Option<Stop>,
+    /// Nobody waits for it any more.
+    pub(super) detached: bool,
+    glances: Glances,
+}
+
+/// What a caller that asks again and again remembers of its peers: when it began to ask, and when it inspects them next.
+#[derive(Debug, Default)]
+struct Glances {
+    begun_ns: Option<u64>,
+    next_ns: u64,
+    watch: fault::Watch,
+}
+
+/// Between two inspections of the peers by a caller that asks again and again.
+const GLANCE_NS: u64 = 1_000_000;
+
+/// How much is done for an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effort {
+    /// What can be done at once.
+    Now,
+    /// That, and a look at the peers now and then.
+    Glance,
+    /// Everything, however long it takes.
+    Wait,
+}
+
+/// What an operation needs of its rank's membership.
+pub(super) struct Around<'a, B> {
+    pub(super) board: &'a B,
+    pub(super) patience: &'a mut Patience,
+    pub(super) all_left: &'a mut u64,
+    pub(super) pending: &'a mut Pending,
+}
+
+impl Posted {
+    /// A call of `prepared` on `held`, whose lengths fit blocks of `block` elements. `root` is 0 where there is none.
+    pub fn new(prepared: Prepared<'static>, held: Box<dyn Held>, root: usize, block: usize, room: Room) -> Self {
+        let prepared = prepared.posted();
+        let mut posted = Posted {
+            held,
+            prepared,
+            root,
+            block,
+            room,
+            segments: 1,
+            scratch: Scratch::default(),
+            id: 0,
+            epoch: 0,
+            segment: 0,
+            history: 0,
+            state: State::Queued,
+            failed: None,
+            detached: false,
+            glances: Glances::default(),
+        };
+        posted.segments = match prepared.exchanges() {
+            true => posted.exchange().windows(posted.element_bytes(), room.deposit).count(),
+            false => block.div_ceil(posted.part()).max(1),
+        } as u64;
+        posted
+    }
+
+    /// The buffers, for their owner: only an operation that is not pending can be had.
+    pub fn held(&mut self) -> &mut dyn Held {
+        &mut *self.held
+    }
+
+    /// The buffers.
+    pub fn into_held(self: Box<Self>) -> Box<dyn Held> {
+        self.held
+    }
+
+    /// What it is.
+    pub fn collective(&self) -> Collective {
+        self.prepared.collective
+    }
+
+    fn element_bytes(&self) -> usize {
+        self.prepared.element.size()
+    }
+
+    fn exchange(&self) -> Exchange<'static> {
+        Exchange::new(self.collective(), self.root, self.prepared.ranks, Lens::Equal(self.block))
+    }
+
+    /// Elements of a segment of a reduction.
+    fn part(&self) -> usize {
+        (self.room.accumulator / self.prepared.accumulator_bytes).min(self.room.deposit / self.element_bytes()).max(1)
+    }
+
+    /// What ran, and the number of its last operation.
+    pub(super) fn report(&self) -> Report {
+        let algorithm = if self.prepared.exchanges() { Algorithm::Flat } else { Algorithm::Slices };
+        Report { epoch: self.epoch, algorithm, place: None }
+    }
+
+    /// Ready for the next start, whose first operation is `epoch`.
+    pub(super) fn start(&mut self, epoch: u64, history: u32) {
+        (self.id, self.epoch, self.segment, self.history) = (epoch, epoch, 0, history);
+        (self.state, self.failed, self.detached) = (State::Queued, None, false);
+        self.glances = Glances::default();
+    }
+
+    /// Carries on with the current segment as far as that is possible without waiting; whether it is complete.
+    pub(super) fn carry_on_alone<B: Board>(&mut self, board: &B, mut patience: Patience, all_left: &mut u64) -> bool {
+        let (patience, pending) = (&mut patience, &mut Pending::default());
+        let result = self.carry_on(Around { board, patience, all_left, pending }, Effort::Now);
+        self.failed = result.err();
+        result == Ok(true)
+    }
+
+    /// Whether the segment that is complete was followed by another one, which is the current one now.
+    pub(super) fn next_segment(&mut self) -> bool {
+        if self.segment + 1 == self.segments {
+            return false;
+        }
+        (self.segment, self.epoch, self.state) = (self.segment + 1, self.epoch + 1, State::Queued);
+        true
+    }
+
+    /// Carries on with the current segment; whether it is complete.
+    pub(super) fn carry_on<B: Board>(&mut self, around: Around<'_, B>, effort: Effort) -> Result<bool, Stop> {
+        let (exchange, part) = (self.exchange(), self.part());
+        let (element_bytes, segment) = (self.element_bytes(), self.segment as usize);
+        let Posted { held, prepared, state, scratch, glances, .. } = self;
+        let mut sources = std::mem::take(&mut scratch.sources);
+        let buffers = held.lend();
+        let window = match prepared.exchanges() {
+            true => exchange.windows(element_bytes, self.room.deposit).nth(segment),
+            false => None,
+        };
+        let call = match &window {
+            Some(window) => buffers.window(window, prepared),
+            None => buffers.call(segment * part..(segment * part + part).min(self.block), prepared),
+        };
+        let Around { board, patience, all_left, pending } = around;
+        let mut op = Operation {
+            board,
+            call: &call,
+            epoch: self.epoch,
+            slot: (self.epoch % SLOTS as u64) as usize,
+            area: (self.epoch % AREAS as u64) as usize,
+            me: board.rank(),
+            ranks: board.ranks(),
+            hash: prepared.hash ^ self.history,
+            patience,
+            all_left,
+            scratch,
+            pending,
+        };
+        let result = op.carry_on(state, glances, effort, &mut sources);
+        self.scratch.sources = sources;
+        result
+    }
+}
+
+impl<B: Board> Operation<'_, B> {
+    fn carry_on(
+        &mut self,
+        state: &mut State,
+        glances: &mut Glances,
+        effort: Effort,
+        sources: &mut Vec<Source>,
+    ) -> Result<bool, Stop> {
+        loop {
+            let (moved, complete) = self.try_to(state, effort, sources)?;
+            if complete {
+                return Ok(true);
+            }
+            match effort {
+                _ if moved => {}
+                Effort::Now => return Ok(false),
+                Effort::Glance => return self.glance(glances).map(|()| false),
+                Effort::Wait => self.until_more(state, sources)?,
+            }
+        }
+    }
+
+    /// Does what can be done: whether that was something, and whether the operation is complete.
+    fn try_to(&mut self, state: &mut State, effort: Effort, sources: &mut Vec<Source>) -> Result<(bool, bool), Stop> {
+        let call = self.call;
+        match (state, call.window) {
+            (state @ State::Queued, window) => {
+                // What fits beside the mark needs no area.
+                let back = if window.is_some_and(|w| w.inline) { SLOTS } else { AREAS };
+                if effort == Effort::Wait {
+                    self.until_all_left(back)?;
+                } else if !self.have_all_left(back) {
+                    return Ok((false, false));
+                }
+                *state = self.post(sources)?;
+                Ok((true, false))
+            }
+            (State::Folding { copied, left }, _) => {
+                let moved = slices::sweep(self, &slices::pieces(self), copied, left);
+                Ok((moved, *left == 0))
+            }
+            (State::Collecting { starts }, Some(window)) => {
+                let moved = exchange::take_ready(self, window, sources, starts)?;
+                if sources.is_empty() {
+                    exchange::finish(self, window);
+                }
+                Ok((moved, sources.is_empty()))
+            }
+            (State::Collecting { .. }, None) => unreachable!("an exchange has a window"),
+        }
+    }
+
+    /// Makes the contribution available to the others. Its memory is free.
+    fn post(&mut self, sources: &mut Vec<Source>) -> Result<State, Stop> {
+        self.board.step(Step::Begin);
+        self.describe();
+        Ok(match self.call.window {
+            Some(window) => {
+                exchange::post(self, window)?;
+                State::Collecting { starts: exchange::begin(self, window, sources).starts }
+            }
+            None => {
+                slices::enter_and_post(self)?;
+                State::Folding { copied: Done::default(), left: slices::pieces(self).number }
+            }
+        })
+    }
+
+    /// Waits until more can be done for an operation whose contribution is posted.
+    fn until_more(&mut self, state: &State, sources: &[Source]) -> Result<(), Stop> {
+        match (state, self.call.window) {
+            // It waits for its memory itself.
+            (State::Queued, _) => Ok(()),
+            (State::Folding { copied, .. }, _) => slices::until_more(self, &slices::pieces(self), copied),
+            (State::Collecting { .. }, window) => {
+                exchange::until_more(self, window.expect("an exchange has a window"), sources)
+            }
+        }
+    }
+
+    /// The group's error, if there is one by now; the peers are inspected now and then.
+    fn glance(&mut self, glances: &mut Glances) -> Result<(), Stop> {
+        if let Some(stop) = self.poisoned() {
+            return Err(stop);
+        }
+        let now_ns = self.board.now_ns();
+        let begun_ns = *glances.begun_ns.get_or_insert(now_ns);
+        if now_ns - begun_ns < glances.next_ns.max(GLANCE_NS) {
+            return Ok(());
+        }
+        glances.next_ns = now_ns - begun_ns + GLANCE_NS;
+        self.inspect(&mut glances.watch, begun_ns)
+    }
+}

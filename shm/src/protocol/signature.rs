@@ -1,0 +1,258 @@
+//! What a rank says about its call, so that calls that differ are told apart: the collective and the signature.
+
+use crate::config::Algorithm;
+use crate::op::{DType, ElementType, FoldOrder, Operator};
+
+/// The collective. The discriminant is part of the signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Collective {
+    /// Every rank gets the reduction of all contributions.
+    AllReduce = 1,
+    /// Every rank learns that all have arrived.
+    Barrier = 2,
+    /// The root gets the reduction of all contributions.
+    Reduce = 3,
+    /// Every rank gets what the root has.
+    Broadcast = 4,
+    /// Every rank gets what every rank has.
+    AllGather = 5,
+    /// The root gets what every rank has.
+    Gather = 6,
+    /// Every rank gets its own part of what the root has.
+    Scatter = 7,
+    /// Every rank gets its own part of what every rank has.
+    AllToAll = 8,
+    /// Every rank gets its own part of the reduction of all contributions.
+    ReduceScatter = 9,
+    /// The ranks form groups: words of all are summed.
+    Split = 32,
+    /// The ranks form a second group of the same members: as `Split`.
+    Duplicate = 33,
+}
+
+impl Collective {
+    /// Every collective, in discriminant order.
+    pub const ALL: [Collective; 11] = [
+        Collective::AllReduce,
+        Collective::Barrier,
+        Collective::Reduce,
+        Collective::Broadcast,
+        Collective::AllGather,
+        Collective::Gather,
+        Collective::Scatter,
+        Collective::AllToAll,
+        Collective::ReduceScatter,
+        Collective::Split,
+        Collective::Duplicate,
+    ];
+
+    /// Name as printed in errors and reports (`allreduce`).
+    pub const fn name(self) -> &'static str {
+        match self {
+            Collective::AllReduce => "allreduce",
+            Collective::Barrier => "barrier",
+            Collective::Reduce => "reduce",
+            Collective::Broadcast => "broadcast",
+            Collective::AllGather => "allgather",
+            Collective::Gather => "gather",
+            Collective::Scatter => "scatter",
+            Collective::AllToAll => "alltoall",
+            Collective::ReduceScatter => "reduce-scatter",
+            Collective::Split => "split",
+            Collective::Duplicate => "duplicate",
+        }
+    }
+
+    /// Whether contributions are folded: then type, operator and order decide the result.
+    pub const fn folds(self) -> bool {
+        use Collective::{AllReduce, Duplicate, Reduce, ReduceScatter, Split};
+        matches!(self, AllReduce | Reduce | ReduceScatter | Split | Duplicate)
+    }
+
+    /// The collective with this discriminant.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Collective::ALL.into_iter().find(|c| *c as u8 == code)
+    }
+}
+
+/// What ranks must agree on, in two words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signature {
+    /// From the low end: `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | lane 1 | unequal 1 | posted 1 | lent 1 | 0 4 |
+    /// root 16`,
+    /// the root plus one, 0 where there is none.
+    pub kind: u64,
+    /// Elements of a block; where blocks differ, `hash of their lengths 24 | elements of all 40`. The size of a user's
+    /// type is added above [`USER_SIZE_SHIFT`].
+    pub count: u64,
+}
+
+const LANE: u64 = 1 << 40;
+const UNEQUAL: u64 = 1 << 41;
+const LENT: u64 = 1 << 43;
+const POSTED: u64 = 1 << 42;
+const ROOT_SHIFT: u32 = 48;
+
+/// Where the size of a user's type begins in [`Signature::count`]: no memory holds 2^40 elements of it.
+pub const USER_SIZE_SHIFT: u32 = 40;
+
+impl Signature {
+    /// Packs; the lane is added by [`Signature::in_lane`] once it is known.
+    #[inline]
+    pub fn new(
+        collective: Collective,
+        element: impl Into<ElementType>,
+        op: impl Into<Operator>,
+        order: FoldOrder,
+        algorithm: Algorithm,
+        count: usize,
+    ) -> Self {
+        let element = element.into();
+        let kind = collective as u64
+            | u64::from(element.code()) << 8
+            | u64::from(op.into().code()) << 16
+            | (order as u64) << 24
+            | (algorithm as u64) << 32;
+        let user_size = match element {
+            ElementType::Built(_) => 0,
+            ElementType::User(bytes) => (bytes as u64) << USER_SIZE_SHIFT,
+        };
+        Signature { kind, count: count as u64 | user_size }
+    }
+
+    /// The same call in the ticketless lane, or in the ticketed one.
+    pub fn in_lane(self, flat: bool) -> Self {
+        Signature { kind: if flat { self.kind | LANE } else { self.kind & !LANE }, ..self }
+    }
+
+    /// The same call on buffers that ranks lend each other.
+    pub fn lent(self) -> Self {
+        Signature { kind: self.kind | LENT, ..self }
+    }
+
+    /// Whether ranks lend each other their buffers.
+    pub fn is_lent(self) -> bool {
+        self.kind & LENT != 0
+    }
+
+    /// The same call, posted: blocking calls do not match it.
+    pub fn posted(self) -> Self {
+        Signature { kind: self.kind | POSTED, ..self }
+    }
+
+    /// The same call with this root.
+    pub fn rooted(self, root: usize) -> Self {
+        Signature { kind: self.kind & !(0xffff << ROOT_SHIFT) | (root as u64 + 1) << ROOT_SHIFT, ..self }
+    }
+
+    /// The same call on blocks of these lengths.
+    pub fn unequal(self, lens: &[usize]) -> Self {
+        let mix = |sum: u64, len: &usize| (sum ^ *len as u64).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(31);
+        let hash = lens.iter().fold(lens.len() as u64, mix);
+        let total = lens.iter().fold(0u64, |sum, len| sum.wrapping_add(*len as u64));
+        let count = hash >> 40 << 40 | total & ((1 << 40) - 1);
+        Signature { kind: self.kind | UNEQUAL, count }
+    }
+
+    /// The root, where the call has one.
+    pub fn root(self) -> Option<usize> {
+        (self.kind >> ROOT_SHIFT).checked_sub(1).map(|root| root as usize)
+    }
+
+    /// 32 bits that differ for different calls but for one in four thousand million.
+    #[inline]
+    pub fn hash(self) -> u32 {
+        let mixed = (self.kind ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xff51_afd7_ed55_8ccd)
+            ^ self.count.wrapping_add(0x2545_f491_4f6c_dd1d).wrapping_mul(0xc4ce_b9fe_1a85_ec53).rotate_left(29);
+        // A product carries upwards only, and the root stands at the upper end.
+        ((mixed ^ mixed >> 32).wrapping_mul(0x9fb2_1c65_1e98_df25) >> 32) as u32
+    }
+
+    /// The call in words, for error messages. Unknown codes are printed as numbers.
+    pub fn describe(self) -> String {
+        let b = self.kind.to_le_bytes();
+        let name = |known: Option<&str>, code: u8| known.map_or(format!("#{code}"), str::to_owned);
+        let known = Collective::from_code(b[0]);
+        let posted = if self.kind & POSTED != 0 { "immediate " } else { "" };
+        let collective = format!("{posted}{}", name(known.map(Collective::name), b[0]));
+        let order = name([Some("arrival"), Some("rank")].get(b[3] as usize).copied().flatten(), b[3]);
+        let algorithm = Algorithm::ALL.iter().find(|a| **a as u8 == b[4]).map(|a| a.to_string());
+        let algorithm = format!("algorithm {}", name(algorithm.as_deref(), b[4]));
+        if matches!(known, Some(Collective::Split | Collective::Duplicate)) {
+            return collective;
+        }
+        if known == Some(Collective::Barrier) {
+            return format!("{collective}, {order} order, {algorithm}");
+        }
+        let dtype = name(DType::ALL.iter().find(|d| **d as u8 == b[1]).map(|d| d.name()), b[1]);
+        let below = self.count & ((1 << USER_SIZE_SHIFT) - 1);
+        let elements = match self.kind & UNEQUAL != 0 {
+            _ if b[1] == ElementType::USER => format!("{below} x a type of {} bytes", self.count >> USER_SIZE_SHIFT),
+            false => format!("{} x {dtype}", self.count),
+            true => {
+                format!("{} x {dtype} in unequal parts (#{:06x})", self.count & ((1 << 40) - 1), self.count >> 40)
+            }
+        };
+        let shared = if self.is_lent() { " in shared buffers" } else { "" };
+        let root = self.root().map_or(String::new(), |root| format!(", root {root}"));
+        let fold = match known.is_some_and(|c| !c.folds()) {
+            true => String::new(),
+            false => {
+                let op = name(Operator::describe(b[2]).as_deref(), b[2]);
+                format!(", {op}, {order} order")
+            }
+        };
+        format!("{collective} of {elements}{shared}{root}{fold}, {algorithm}")
+    }
+}
+
+#[cfg(all(test, not(earlybird_loom)))]
+mod tests {
+    use super::*;
+    use crate::op::Op;
+
+    #[test]
+    fn different_calls_have_different_signatures() {
+        let user = |ordered, tag| {
+            let op = Operator::User { ordered, tag };
+            Signature::new(Collective::AllReduce, ElementType::User(24), op, FoldOrder::Rank, Algorithm::Auto, 9)
+        };
+        let base = Signature::new(Collective::AllReduce, DType::F32, Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9);
+        let others = [
+            Signature { count: 10, ..base },
+            base.in_lane(true),
+            base.rooted(0),
+            base.rooted(1),
+            base.unequal(&[9]),
+            base.unequal(&[4, 5]),
+            base.unequal(&[5, 4]),
+            Signature::new(Collective::AllReduce, DType::F64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
+            Signature::new(Collective::AllReduce, DType::F32, Op::Max, FoldOrder::Rank, Algorithm::Auto, 9),
+            user(false, 0),
+            user(true, 0),
+            user(true, 1),
+            Signature::new(Collective::AllReduce, ElementType::User(4), Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
+            Signature::new(Collective::AllReduce, ElementType::User(8), Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
+            Signature::new(Collective::Barrier, DType::F32, Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
+        ];
+        for o in others {
+            assert_ne!(o.hash(), base.hash());
+            assert_ne!(o.hash() & 0xffff, base.hash() & 0xffff);
+        }
+        assert_eq!(
+            user(true, 63).describe(),
+            "allreduce of 9 x a type of 24 bytes, a user's ordered operator (tag 63), rank order, algorithm auto"
+        );
+        assert_eq!(base.describe(), "allreduce of 9 x f32, sum, rank order, algorithm auto");
+        assert_eq!(others[14].describe(), "barrier, rank order, algorithm auto");
+        for (i, a) in others.iter().enumerate() {
+            assert!(others[..i].iter().all(|b| a.hash() != b.hash()), "{a:?}");
+        }
+        assert_eq!((base.root(), base.rooted(0).root(), base.rooted(7).root()), (None, Some(0), Some(7)));
+        let sent = |collective| Signature::new(collective, DType::I32, Op::Sum, FoldOrder::Rank, Algorithm::Flat, 5);
+        assert_eq!(sent(Collective::Broadcast).rooted(3).describe(), "broadcast of 5 x i32, root 3, algorithm flat");
+        let unequal = sent(Collective::AllGather).unequal(&[2, 0, 7]).describe();
+        assert!(unequal.starts_with("allgather of 9 x i32 in unequal parts (#"), "{unequal}");
+    }
+}

@@ -1,0 +1,318 @@
+//! Calls that are under way while their caller does something else: requests, and calls that are started again and again.
+
+use super::Communicator;
+use crate::{Element, Error, Op};
+use earlybird_shm::{Collective, Ended, Owned, Ready};
+
+/// What a call gives, and what it gets.
+pub(super) type Pair<T> = (Vec<T>, Vec<T>);
+
+/// A call under way, which owns its buffers until it is complete: what `immediate_…` gives.
+///
+/// The contribution is deposited in the posting call where the memory for it is free, otherwise in a later call of this
+/// communicator: a call is posted without waiting for anybody. Every call of the communicator carries on with all that is
+/// under way, so a rank that computes meanwhile holds up nobody who has its contribution. Calls count in the order in
+/// which they were made, on all ranks the same, blocking ones included; requests may be waited for in any order.
+///
+/// A request that is dropped lets go of its call: it is completed inside later calls of the communicator, at the latest
+/// when that is dropped, and its buffers are freed then.
+///
+/// ```
+/// let comm = earlybird::Communicator::from_env()?;
+/// let sum = comm.immediate_all_reduce(vec![1.0f32, 2.0], earlybird::Op::Sum)?;
+/// let squares: u64 = (0..100).map(|x| x * x).sum(); // meanwhile
+/// let sum = sum.wait()?;
+/// assert_eq!((sum, squares), (vec![1.0, 2.0], 328350));
+/// # Ok::<(), earlybird::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a request that is dropped lets go of its result"]
+pub struct Request<'c, B> {
+    comm: &'c Communicator,
+    /// Under which the call is posted; `None` once it has ended.
+    number: Option<u64>,
+    take: fn(Ready) -> B,
+}
+
+impl<B> Request<'_, B> {
+    /// Waits for the result and gives the buffers back.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_into`]. [`Error::Usage`] when another thread is inside a call; the call goes on then
+    /// as if the request had been dropped.
+    pub fn wait(mut self) -> Result<B, Error> {
+        let number = self.number.expect("a request has its number until it ends");
+        let ended = self.comm.node.finish(number)?;
+        self.end(ended)
+    }
+
+    /// The buffers if the result is there, the request itself if it is not; never waits for another rank.
+    ///
+    /// # Errors
+    /// As [`Request::wait`]. Deaths and different calls are noticed by asking again, as by waiting.
+    pub fn test(mut self) -> Result<Result<B, Self>, Error> {
+        let number = self.number.expect("a request has its number until it ends");
+        match self.comm.node.ask(number)? {
+            Some(ended) => self.end(ended).map(Ok),
+            None => Ok(Err(self)),
+        }
+    }
+
+    fn end(&mut self, (ready, result): Ended) -> Result<B, Error> {
+        self.number = None;
+        result.map(|()| (self.take)(ready))
+    }
+}
+
+impl<B> Drop for Request<'_, B> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.comm.node.detach(number);
+        }
+    }
+}
+
+/// A call that is prepared once and started again and again: what `…_init` gives. It owns its buffers; starting and
+/// completing it allocates nothing.
+///
+/// ```
+/// let comm = earlybird::Communicator::from_env()?;
+/// let mut sum = comm.all_reduce_init(vec![0.0f32; 3], earlybird::Op::Sum)?;
+/// for step in 0..10 {
+///     sum.buffer_mut()?.fill(step as f32);
+///     sum.start()?;
+///     // compute
+///     sum.wait()?;
+///     assert_eq!(sum.buffer_mut()?, [step as f32; 3]);
+/// }
+/// # Ok::<(), earlybird::Error>(())
+/// ```
+///
+/// Each start is a call like an `immediate_…` one and must be made by all ranks in the same order among their other
+/// calls; preparing it is none. Dropping it while it is under way lets go of it, as of a [`Request`].
+#[derive(Debug)]
+pub struct Persistent<'c, B> {
+    comm: &'c Communicator,
+    state: State,
+    take: fn(Ready) -> B,
+}
+
+#[derive(Debug)]
+enum State {
+    Ready(Ready),
+    /// Posted under this number.
+    Started(u64),
+    /// Between two states.
+    Moving,
+}
+
+impl<'c, B> Persistent<'c, B> {
+    /// Posts the call; never waits for another rank.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when it is under way; others as [`Communicator::all_reduce_into`].
+    pub fn start(&mut self) -> Result<(), Error> {
+        self.ready_to("start it")?;
+        let State::Ready(ready) = std::mem::replace(&mut self.state, State::Moving) else {
+            unreachable!("it is ready")
+        };
+        self.comm.plans.begin_other_call();
+        let (state, result) = match self.comm.node.post(ready) {
+            Ok(number) => (State::Started(number), Ok(())),
+            Err((ready, error)) => (State::Ready(ready), Err(error)),
+        };
+        self.state = state;
+        self.comm.done(result)
+    }
+
+    /// Waits until the call that was started is complete; returns at once where none was.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_into`]; after a failure of the group it can be had back, not started.
+    pub fn wait(&mut self) -> Result<(), Error> {
+        let State::Started(number) = self.state else { return Ok(()) };
+        let (ready, result) = self.comm.node.finish(number)?;
+        self.state = State::Ready(ready);
+        result
+    }
+
+    /// Whether the call that was started is complete; never waits for another rank.
+    ///
+    /// # Errors
+    /// As [`Persistent::wait`].
+    pub fn test(&mut self) -> Result<bool, Error> {
+        let State::Started(number) = self.state else { return Ok(true) };
+        let Some((ready, result)) = self.comm.node.ask(number)? else { return Ok(false) };
+        self.state = State::Ready(ready);
+        result.map(|()| true)
+    }
+
+    /// Starts and waits.
+    ///
+    /// # Errors
+    /// As [`Persistent::start`] and [`Persistent::wait`].
+    pub fn run(&mut self) -> Result<(), Error> {
+        self.start()?;
+        self.wait()
+    }
+
+    /// The buffers, for good.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] while the call is under way, which goes on then as if this had been dropped.
+    pub fn into_buffers(mut self) -> Result<B, Error> {
+        self.ready_to("take its buffers")?;
+        match std::mem::replace(&mut self.state, State::Moving) {
+            State::Ready(ready) => Ok((self.take)(ready)),
+            _ => unreachable!("it is ready"),
+        }
+    }
+
+    /// Posts the call, once.
+    pub(super) fn into_request(mut self) -> Result<Request<'c, B>, Error> {
+        self.start()?;
+        let State::Started(number) = std::mem::replace(&mut self.state, State::Moving) else {
+            unreachable!("it was started")
+        };
+        Ok(Request { comm: self.comm, number: Some(number), take: self.take })
+    }
+
+    fn ready_to(&self, what: &str) -> Result<(), Error> {
+        match self.state {
+            State::Ready(_) => Ok(()),
+            _ => Err(Error::usage(format!("the call is under way; wait for it, then {what}"))),
+        }
+    }
+
+    fn buffers<T: Element>(&mut self) -> Result<(&mut [T], &mut [T]), Error> {
+        self.ready_to("use its buffers")?;
+        match &mut self.state {
+            State::Ready(ready) => Ok(ready.buffers().expect("the type it was made with")),
+            _ => unreachable!("it is ready"),
+        }
+    }
+}
+
+impl<T: Element> Persistent<'_, Vec<T>> {
+    /// The buffer: what the next start gives, what the last one got.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] while the call is under way.
+    pub fn buffer_mut(&mut self) -> Result<&mut [T], Error> {
+        let (send, recv) = self.buffers()?;
+        Ok(if recv.is_empty() { send } else { recv })
+    }
+}
+
+impl<T: Element> Persistent<'_, (Vec<T>, Vec<T>)> {
+    /// What the next start gives.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] while the call is under way.
+    pub fn send_mut(&mut self) -> Result<&mut [T], Error> {
+        Ok(self.buffers()?.0)
+    }
+
+    /// What the last start got.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] while the call is under way.
+    pub fn recv(&mut self) -> Result<&mut [T], Error> {
+        Ok(self.buffers()?.1)
+    }
+}
+
+impl<B> Drop for Persistent<'_, B> {
+    fn drop(&mut self) {
+        if let State::Started(number) = self.state {
+            self.comm.node.detach(number);
+        }
+    }
+}
+
+/// The one buffer of a call, whichever that is.
+fn one<T: Element>(ready: Ready) -> Vec<T> {
+    let owned = ready.into_buffers::<T>().expect("the type it was made with");
+    if owned.recv.is_empty() { owned.send } else { owned.recv }
+}
+
+fn two<T: Element>(ready: Ready) -> (Vec<T>, Vec<T>) {
+    let owned = ready.into_buffers::<T>().expect("the type it was made with");
+    (owned.send, owned.recv)
+}
+
+impl Communicator {
+    /// A call that takes its contribution from `buffer` and puts its result there.
+    pub(super) fn in_place<T: Element>(
+        &self,
+        collective: Collective,
+        op: Op,
+        root: Option<usize>,
+        buffer: Vec<T>,
+    ) -> Result<Persistent<'_, Vec<T>>, Error> {
+        self.prepare(collective, op, root, Owned { send: Vec::new(), recv: buffer, in_place: true }, one)
+    }
+
+    /// A call that only gives.
+    pub(super) fn giving<T: Element>(
+        &self,
+        collective: Collective,
+        op: Op,
+        root: usize,
+        send: Vec<T>,
+    ) -> Result<Persistent<'_, Vec<T>>, Error> {
+        self.prepare(collective, op, Some(root), Owned { send, recv: Vec::new(), in_place: false }, one)
+    }
+
+    /// A call that only gets.
+    pub(super) fn getting<T: Element>(
+        &self,
+        collective: Collective,
+        root: usize,
+        recv: Vec<T>,
+    ) -> Result<Persistent<'_, Vec<T>>, Error> {
+        self.prepare(collective, Op::Sum, Some(root), Owned { send: Vec::new(), recv, in_place: false }, one)
+    }
+
+    /// A call that gives from one buffer and gets in another.
+    pub(super) fn apart<T: Element>(
+        &self,
+        collective: Collective,
+        op: Op,
+        root: Option<usize>,
+        send: Vec<T>,
+        recv: Vec<T>,
+    ) -> Result<Persistent<'_, Pair<T>>, Error> {
+        self.prepare(collective, op, root, Owned { send, recv, in_place: false }, two)
+    }
+
+    /// A call of which only its end is of interest.
+    pub(super) fn meeting(&self) -> Result<Persistent<'_, ()>, Error> {
+        let token = Owned { send: Vec::new(), recv: vec![0u64], in_place: true };
+        self.prepare(Collective::Barrier, Op::Sum, None, token, |_| ())
+    }
+
+    fn prepare<T: Element, B>(
+        &self,
+        collective: Collective,
+        op: Op,
+        root: Option<usize>,
+        owned: Owned<T>,
+        take: fn(Ready) -> B,
+    ) -> Result<Persistent<'_, B>, Error> {
+        let bytes = size_of_val(&owned.recv[..]).max(size_of_val(&owned.send[..]));
+        let unsupported = |what: String| {
+            let hint = "immediate and persistent calls run on one node and by no plan; make a blocking call, or choose \
+                        another algorithm";
+            Err(Error::Unsupported { what, hint: hint.into() })
+        };
+        if self.nodes > 1 {
+            return unsupported(format!("immediate {} between nodes", collective.name()));
+        }
+        if let Some(plan) = self.plan_for(collective, bytes) {
+            return unsupported(format!("immediate {} by plan:{plan}", collective.name()));
+        }
+        let ready = self.node.ready(collective, op, root, owned)?;
+        Ok(Persistent { comm: self, state: State::Ready(ready), take })
+    }
+}
