@@ -33,6 +33,6 @@ pub use op::{DType, Element, FoldOrder, Indexed, Op};
 #[cfg(not(earlybird_loom))]
 pub use progress::Progress;
 pub use protocol::Report;
-pub use protocol::call::Collective;
+pub use protocol::call::{Collective, Signature};
 pub use protocol::decide::algorithms;
 pub use user_op::UserOp;
