@@ -6,7 +6,7 @@
 use crate::size_table::SizeTable;
 use crate::units::parse_size;
 use crate::{Algorithm, Choice, Error, FoldOrder, RanksPerNode, WaitPreset};
-use earlybird_shm::{Collective, algorithms};
+use earlybird_shm::{Collective, JoinOptions, algorithms};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,8 +30,7 @@ pub struct Config {
     pub arena_max_bytes: Option<u64>,
     /// The directory in which ranks meet (`EARLYBIRD_DIR`, absolute; default: one of the user in /dev/shm).
     pub dir: Option<PathBuf>,
-    /// Virtual nodes (`EARLYBIRD_RANKS_PER_NODE`, such as `1`; default: all ranks are one node). Of nodes with several
-    /// ranks only one can be joined so far.
+    /// Virtual nodes (`EARLYBIRD_RANKS_PER_NODE`, such as `2` or `5,3,1`; default: all ranks are one node).
     pub ranks_per_node: Option<RanksPerNode>,
     /// The plan between nodes (`EARLYBIRD_EXCHANGE`, the name of a schedule; default `auto`: by size).
     pub exchange: Option<Choice>,
@@ -153,6 +152,20 @@ impl Config {
             }
         }
         Ok(config)
+    }
+
+    /// How a process of this identity joins, if all ranks are one node.
+    pub(crate) fn joining(&self, identity: &crate::Identity) -> JoinOptions {
+        JoinOptions {
+            rank: identity.rank,
+            size: identity.size,
+            key: identity.key.clone(),
+            dir: self.dir.clone(),
+            wait: self.wait,
+            timeout: self.timeout,
+            arena_max_bytes: self.arena_max_bytes,
+            crowded: false,
+        }
     }
 
     /// The algorithm asked for an allreduce of `bytes` bytes: its size table first, then the general choice.

@@ -4,6 +4,7 @@
 mod choice;
 mod communicator;
 mod config;
+mod hierarchy;
 mod identity;
 #[cfg(feature = "cli")]
 pub mod launch;

@@ -1,12 +1,13 @@
-//! Plans as algorithms of a communicator: verified and compiled once per shape, run over the rings of the node.
+//! Plans of a communicator: verified and compiled once per shape, run over whatever connects the ranks.
 
-use crate::transport::{RingOptions, ShmTransport};
+use crate::transport::ShmTransport;
 use crate::{DType, Element, Error, Op};
-use earlybird_hier::exec::{Endpoint, Fold, Geometry, Program, RunError, Running, Token, Transport, compile};
+use earlybird_hier::exec::{
+    Endpoint, Fold, Geometry, Parts, Program, RunError, Running, Transport, compile, exchange, wait_first,
+};
 use earlybird_hier::plan::{Contract, Side};
 use earlybird_hier::schedule::{self, Params};
-use earlybird_hier::{Consistency, OpTraits, PlanError, verify};
-use earlybird_shm::Progress;
+use earlybird_hier::{Consistency, OpTraits, PlanError, admit, verify};
 use earlybird_shm::bytes::{self, ByteFold};
 use std::sync::Arc;
 
@@ -16,46 +17,72 @@ const KEPT: usize = 64;
 /// Longer messages are cut into packets of this many bytes, so that folding and sending overlap.
 const SEGMENT_BYTES: usize = 16 << 10;
 
-/// What a compiled shape is for.
+/// A transport that tells its communicator what happens to it.
+pub(crate) trait Lane: Transport {
+    /// What the group failed with, in full: the executor's failure names no process.
+    fn error(&self) -> Option<&Error>;
+
+    /// A call begins that runs a plan.
+    fn begin(&mut self) {}
+
+    /// It is complete on this rank, whose end fails it no more.
+    fn complete(&mut self) {}
+}
+
+impl Lane for ShmTransport {
+    fn error(&self) -> Option<&Error> {
+        ShmTransport::error(self)
+    }
+
+    fn begin(&mut self) {
+        self.rings().begin(true);
+    }
+
+    fn complete(&mut self) {
+        self.rings().complete_exchange();
+    }
+}
+
+/// What a plan does to its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Shape {
-    name: &'static str,
-    elements: usize,
-    dtype: DType,
-    op: Op,
+pub(crate) enum Work {
+    /// Folds them.
+    Fold(DType, Op),
+    /// Moves bytes; the elements of the shape are bytes.
+    Move,
 }
 
-/// The plans of one communicator and the rings they run over.
+/// What a compiled plan is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub name: &'static str,
+    pub contract: Contract,
+    pub root: usize,
+    pub elements: usize,
+    pub work: Work,
+    /// What the call is besides, compared between ranks.
+    pub call: u32,
+    /// Tells apart those of one shape that are under way at the same time.
+    pub turn: u8,
+}
+
+/// The plans of one communicator and what they run over.
 #[derive(Debug)]
-pub(crate) struct Plans {
-    endpoint: Endpoint<ShmTransport>,
-    reductions: Vec<(Shape, Running<ElementFold>)>,
-    barrier: Option<Running<Token>>,
+pub(crate) struct Plans<T> {
+    endpoint: Endpoint<T>,
+    kept: Vec<(Shape, Running<AnyFold>)>,
+    /// Admitted before, whatever the sizes.
+    admitted: Vec<Shape>,
 }
 
-impl Plans {
-    /// Joins the rings. Collective.
-    ///
-    /// # Errors
-    /// As [`ShmTransport::join`].
-    pub(crate) fn join(options: &RingOptions) -> Result<Self, Error> {
-        let endpoint = Endpoint::new(ShmTransport::join(options)?);
-        Ok(Plans { endpoint, reductions: Vec::new(), barrier: None })
+impl<T: Lane> Plans<T> {
+    pub(crate) fn over(transport: T) -> Self {
+        Plans { endpoint: Endpoint::new(transport), kept: Vec::new(), admitted: Vec::new() }
     }
 
-    /// What to drive in long waits.
-    pub(crate) fn set_progress(&mut self, progress: Option<Progress>) {
-        self.endpoint.transport_mut().rings().set_progress(progress);
-    }
-
-    /// Says that a call begins that runs no plan.
-    pub(crate) fn begin_other_call(&mut self) {
-        self.endpoint.transport_mut().rings().begin(false);
-    }
-
-    /// Says that the call that began last did not take place.
-    pub(crate) fn take_back_call(&mut self) {
-        self.endpoint.transport_mut().rings().take_back();
+    /// What the plans run over.
+    pub(crate) fn transport_mut(&mut self) -> &mut T {
+        self.endpoint.transport_mut()
     }
 
     /// What the group failed with.
@@ -64,98 +91,144 @@ impl Plans {
     }
 
     /// Reduces `send` of all ranks into `recv` of every rank by the plan of this schedule.
-    pub(crate) fn all_reduce_into<T: Element>(
+    pub(crate) fn all_reduce_into<E: Element>(
         &mut self,
         name: &'static str,
-        send: &[T],
-        recv: &mut [T],
+        send: &[E],
+        recv: &mut [E],
         op: Op,
     ) -> Result<(), Error> {
-        if send.len() != recv.len() {
-            let (send, recv) = (send.len(), recv.len());
-            return Err(Error::usage(format!(
-                "the send buffer has {send} elements and the receive buffer {recv}; give buffers of one length"
-            )));
-        }
+        equal_lengths(send, recv)?;
         recv.copy_from_slice(send);
         self.all_reduce_in_place(name, recv, op)
     }
 
     /// Reduces `buffer` of all ranks into that of every rank by the plan of this schedule.
-    pub(crate) fn all_reduce_in_place<T: Element>(
+    pub(crate) fn all_reduce_in_place<E: Element>(
         &mut self,
         name: &'static str,
-        buffer: &mut [T],
+        buffer: &mut [E],
         op: Op,
     ) -> Result<(), Error> {
-        let shape = Shape { name, elements: buffer.len(), dtype: T::DTYPE, op };
-        let index = match self.reductions.iter().position(|(known, _)| *known == shape) {
-            Some(index) => index,
-            None => {
-                let running = self.prepare(shape)?;
-                if self.reductions.len() == KEPT {
-                    self.reductions.remove(0);
-                }
-                self.reductions.push((shape, running));
-                self.reductions.len() - 1
-            }
-        };
-        let running = &mut self.reductions[index].1;
-        exchange(&mut self.endpoint, running, bytes::of_mut(buffer))
+        let (elements, work) = (buffer.len(), Work::Fold(E::DTYPE, op));
+        let shape = Shape { name, contract: Contract::Allreduce, root: 0, elements, work, call: 0, turn: 0 };
+        self.prepare(shape)?;
+        self.run(shape, bytes::of_mut(buffer))
     }
 
     /// Returns when every rank has called it.
     pub(crate) fn barrier(&mut self) -> Result<(), Error> {
-        let barrier = match self.barrier.take() {
-            Some(barrier) => barrier,
-            None => {
-                let program = self.compile("dissemination", Contract::Barrier, 1, 1)?;
-                Running::new(program, Token, Consistency::Identical).map_err(refused)?
-            }
-        };
-        exchange(&mut self.endpoint, self.barrier.insert(barrier), &mut [0])
+        self.run(barrier(0), &mut [0])
     }
 
-    fn prepare(&self, shape: Shape) -> Result<Running<ElementFold>, Error> {
-        let program = self.compile(shape.name, Contract::Allreduce, shape.elements, shape.dtype.size())?;
-        let fold = ElementFold { fold: ByteFold::new(shape.dtype, shape.op)?, op: shape.op };
-        Running::new(program, fold, Consistency::Identical).map_err(refused)
+    /// Whether a plan of this name, contract and root may carry out this work, whatever the size: the same on all ranks.
+    pub(crate) fn admit(&mut self, shape: Shape) -> Result<(), Error> {
+        let shape = Shape { elements: 0, turn: 0, call: 0, ..shape };
+        if self.admitted.contains(&shape) {
+            return Ok(());
+        }
+        let plan = plan_of(&shape, self.endpoint.transport().size())?;
+        let fold = AnyFold::new(&shape)?;
+        if let Work::Fold(..) = shape.work {
+            admit::admit(plan, fold.traits(), Consistency::Identical).map_err(unusable)?;
+        }
+        self.admitted.push(shape);
+        Ok(())
     }
 
-    fn compile(
-        &self,
-        name: &str,
-        contract: Contract,
-        elements: usize,
-        element_bytes: usize,
-    ) -> Result<Arc<Program>, Error> {
+    /// Makes a shape ready to run. Those made ready for one call stay until its end, up to half of what is kept.
+    pub(crate) fn prepare(&mut self, shape: Shape) -> Result<(), Error> {
+        if self.kept.iter().any(|(known, _)| *known == shape) {
+            return Ok(());
+        }
         let transport = self.endpoint.transport();
-        let params = Params { contract: Some(contract), ..Params::ranks(transport.size()) };
-        let plan = schedule::build(name, &params).map_err(unusable)?;
-        let plan = verify::verify(plan).map_err(|violation| unusable(violation.into()))?;
+        let plan = plan_of(&shape, transport.size())?;
+        let fold = AnyFold::new(&shape)?;
+        let (elements, element_bytes) = (shape.elements, fold.element_bytes());
         let segment_bytes = SEGMENT_BYTES.min(transport.packet_bytes());
         let program = compile(&plan, transport.rank(), Geometry { elements, element_bytes, segment_bytes });
-        program.map(Arc::new).map_err(|error| Error::usage(error.to_string()))
+        let program: Arc<Program> = program.map(Arc::new).map_err(|error| Error::usage(error.to_string()))?;
+        let running = Running::new(program, fold, Consistency::Identical).map_err(refused)?;
+        if self.kept.len() == KEPT {
+            self.kept.drain(..KEPT / 2);
+        }
+        self.kept.push((shape, running));
+        Ok(())
+    }
+
+    /// Runs a plan from beginning to end.
+    pub(crate) fn run(&mut self, shape: Shape, data: &mut [u8]) -> Result<(), Error> {
+        self.prepare(shape)?;
+        self.endpoint.transport_mut().begin();
+        self.start(shape, data)?;
+        self.finish(shape, data, None)?;
+        self.endpoint.transport_mut().complete();
+        Ok(())
+    }
+
+    fn at(&self, shape: Shape) -> usize {
+        self.kept.iter().position(|(known, _)| *known == shape).expect("prepared before it runs")
+    }
+
+    /// Starts a prepared plan and sends what can be sent now.
+    pub(crate) fn start(&mut self, shape: Shape, data: &mut [u8]) -> Result<(), Error> {
+        let at = self.at(shape);
+        let running = &mut self.kept[at].1;
+        let result = running.start(&mut self.endpoint).and_then(|()| running.poll(&mut self.endpoint, data));
+        result.map(drop).map_err(|error| self.error(error))
+    }
+
+    /// Waits until a started plan is complete; the one that was started after it advances meanwhile.
+    pub(crate) fn finish(
+        &mut self,
+        shape: Shape,
+        data: &mut [u8],
+        next: Option<(Shape, &mut [u8])>,
+    ) -> Result<(), Error> {
+        let (at, after) = (self.at(shape), next.as_ref().map(|(shape, _)| self.at(*shape)));
+        // The rings know the deadline.
+        let result = match (next, after.and_then(|after| self.kept.get_disjoint_mut([at, after]).ok())) {
+            (Some((_, later)), Some([(_, first), (_, second)])) => {
+                wait_first(&mut self.endpoint, &mut [(first, data), (second, later)], None)
+            }
+            _ => self.kept[at].1.wait(&mut self.endpoint, data, None),
+        };
+        result.map_err(|error| self.error(error))
+    }
+
+    /// Moves parts between every pair of ranks.
+    pub(crate) fn exchange(&mut self, call: u32, parts: &mut [Parts<'_>]) -> Result<(), Error> {
+        let result = exchange(&mut self.endpoint, u64::from(call) << 8 | 1, parts, None);
+        result.map_err(|error| self.error(error))
+    }
+
+    fn error(&self, error: RunError) -> Error {
+        self.failed().cloned().unwrap_or_else(|| refused(error))
     }
 }
 
-/// One call: begun, run, and marked as complete, so that this rank's end fails it no more.
-fn exchange<F: Fold>(
-    endpoint: &mut Endpoint<ShmTransport>,
-    running: &mut Running<F>,
-    data: &mut [u8],
-) -> Result<(), Error> {
-    endpoint.transport_mut().rings().begin(true);
-    // The rings know the deadline.
-    let result = running.run(endpoint, data, None);
-    let transport = endpoint.transport_mut();
-    match result {
-        Ok(()) => {
-            transport.rings().complete_exchange();
-            Ok(())
-        }
-        Err(error) => Err(transport.error().cloned().unwrap_or_else(|| refused(error))),
+/// The barrier's plan: a token goes round.
+pub(crate) fn barrier(call: u32) -> Shape {
+    let (name, contract) = ("dissemination", Contract::Barrier);
+    Shape { name, contract, root: 0, elements: 1, work: Work::Move, call, turn: 0 }
+}
+
+pub(crate) fn equal_lengths<E>(send: &[E], recv: &[E]) -> Result<(), Error> {
+    match send.len() == recv.len() {
+        true => Ok(()),
+        false => Err(Error::usage(format!(
+            "the send buffer has {} elements and the receive buffer {}; give buffers of one length",
+            send.len(),
+            recv.len()
+        ))),
     }
+}
+
+fn plan_of(shape: &Shape, ranks: usize) -> Result<verify::Verified<earlybird_hier::plan::Plan>, Error> {
+    let root = matches!(shape.contract, Contract::Reduce | Contract::Broadcast).then_some(shape.root);
+    let params = Params { contract: Some(shape.contract), root, ..Params::ranks(ranks) };
+    let plan = schedule::build(shape.name, &params).map_err(unusable)?;
+    verify::verify(plan).map_err(|violation| unusable(violation.into()))
 }
 
 /// The same on all ranks, for it depends on nothing but the call.
@@ -170,28 +243,46 @@ fn unusable(error: PlanError) -> Error {
     Error::Unsupported { what: "this plan".into(), hint: error.to_string() }
 }
 
-/// The library's operators on its element types.
+/// The library's operators on its element types, or bytes that are moved.
 #[derive(Debug, Clone, Copy)]
-struct ElementFold {
-    fold: ByteFold,
-    op: Op,
+struct AnyFold {
+    fold: Option<(ByteFold, Op)>,
+    call: u32,
 }
 
-impl Fold for ElementFold {
+impl AnyFold {
+    fn new(shape: &Shape) -> Result<Self, Error> {
+        let fold = match shape.work {
+            Work::Fold(dtype, op) => Some((ByteFold::new(dtype, op)?, op)),
+            Work::Move => None,
+        };
+        Ok(AnyFold { fold, call: shape.call })
+    }
+}
+
+impl Fold for AnyFold {
     fn element_bytes(&self) -> usize {
-        self.fold.dtype().size()
+        self.fold.map_or(1, |(fold, _)| fold.dtype().size())
     }
 
     /// Every operator here is commutative bit for bit.
     fn traits(&self) -> OpTraits {
-        OpTraits { commutative: true, exact: !self.fold.dtype().is_inexact(self.op) }
+        OpTraits { commutative: true, exact: self.fold.is_none_or(|(fold, op)| !fold.dtype().is_inexact(op)) }
+    }
+
+    fn bears_repetition(&self) -> bool {
+        self.fold.is_none()
     }
 
     fn code(&self) -> u64 {
-        (self.fold.dtype() as u64) << 8 | self.op as u64
+        let folds = self.fold.map_or(1, |(fold, op)| (fold.dtype() as u64) << 8 | op as u64);
+        u64::from(self.call) << 16 | folds
     }
 
     fn fold(&self, target: &mut [u8], incoming: &[u8], side: Side) {
-        self.fold.fold(target, incoming, side == Side::Left);
+        match self.fold {
+            Some((fold, _)) => fold.fold(target, incoming, side == Side::Left),
+            None => target.iter_mut().zip(incoming).for_each(|(t, i)| *t |= i),
+        }
     }
 }

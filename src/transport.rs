@@ -94,7 +94,8 @@ impl Transport for ShmTransport {
             Failure::PeerDied { rank } => Fault::PeerDied { rank },
             Failure::Timeout { missing, after } => Fault::Timeout { missing, after_ns: after.as_nanos() as u64 },
             Failure::Mismatch { rank_a, rank_b } => {
-                Fault::Mismatch { other: if rank_a == self.rank() { rank_b } else { rank_a } }
+                let other = if rank_a == self.rank() { rank_b } else { rank_a };
+                Fault::Mismatch { ranks: [self.rank(), other], call: None }
             }
             Failure::Lost { .. } | Failure::Transport(_) => Fault::Corrupt,
         };

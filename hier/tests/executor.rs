@@ -9,7 +9,7 @@ mod execute;
 #[path = "common/random_plans.rs"]
 mod random_plans;
 
-use earlybird_hier::exec::{Endpoint, Transport};
+use earlybird_hier::exec::{Endpoint, Failure, Parts, RunError, Transport, exchange};
 use earlybird_hier::plan::Contract;
 use earlybird_hier::transport::faulty::{Faults, Faulty};
 use earlybird_hier::transport::threads::{Threads, ThreadsOptions};
@@ -122,4 +122,55 @@ proptest! {
             }
         }
     }
+}
+
+/// What rank `from` has for rank `to`, of a length of its own.
+fn part(from: usize, to: usize, scale: usize) -> Vec<u8> {
+    (0..(from * 7 + to * 3) % 5 * scale).map(|i| (from * 50 + to + i) as u8).collect()
+}
+
+/// Two exchanges of parts with a plan between them, as rank `transport`; `call` is its number for the second.
+fn swap(transport: impl Transport, scale: usize, call: u64) -> Result<(), RunError> {
+    let (me, ranks) = (transport.rank(), transport.size());
+    let mut endpoint = Endpoint::new(transport);
+    for call in [5, call] {
+        let send: Vec<Vec<u8>> = (0..ranks).map(|to| part(me, to, scale)).collect();
+        let mut receive: Vec<Vec<u8>> = (0..ranks).map(|from| vec![0; part(from, me, scale).len()]).collect();
+        let parts = send.iter().zip(&mut receive).map(|(send, receive)| Parts { send, receive });
+        exchange(&mut endpoint, call, &mut parts.collect::<Vec<_>>(), None)?;
+        assert!((0..ranks).filter(|from| *from != me).all(|from| receive[from] == part(from, me, scale)));
+    }
+    Ok(())
+}
+
+#[test]
+fn parts_of_any_length_reach_their_ranks() {
+    for ranks in 1..=6 {
+        for scale in [0, 1, 100, 10_000] {
+            let options = ThreadsOptions { depth: 1 + scale % 3, packet_bytes: 1000 };
+            std::thread::scope(|scope| {
+                for transport in Threads::group(ranks, options) {
+                    scope.spawn(move || swap(transport, scale, 6).expect("nobody fails"));
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_different_exchange_is_refused_by_everybody() {
+    let results: Vec<Result<(), RunError>> = std::thread::scope(|scope| {
+        let group = Threads::group(3, ThreadsOptions::default()).into_iter();
+        let ranks: Vec<_> = group
+            .map(|t| {
+                scope.spawn(move || {
+                    let call = 6 + t.rank() as u64 / 2;
+                    swap(t, 100, call)
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().expect("an error, not a panic")).collect()
+    });
+    let mismatch = |r: &Result<(), RunError>| matches!(r, Err(RunError::Failed(Failure::Mismatch { rank_b: 2, .. })));
+    assert!(results.iter().all(mismatch), "{results:?}");
 }

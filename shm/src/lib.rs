@@ -37,5 +37,5 @@ pub use progress::Progress;
 pub use protocol::Report;
 pub use protocol::decide::algorithms;
 pub use protocol::posted::Owned;
-pub use protocol::signature::Collective;
+pub use protocol::signature::{Collective, Signature};
 pub use user_op::UserOp;

@@ -24,7 +24,7 @@ pub struct RunArgs {
     ranks: usize,
 
     /// Virtual nodes: their number, the first ones getting one rank more if it does not divide evenly, or the ranks of
-    /// each. So far nodes have one rank each
+    /// each
     #[arg(long, value_name = "N|5,3,1")]
     nodes: Option<String>,
 

@@ -15,6 +15,9 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
     pub fn all_gather_into<T: Element>(&self, send: &[T], recv: &mut [T]) -> Result<(), Error> {
+        if let Some(across) = self.across() {
+            return across.all_gather(Some(send), recv, None);
+        }
         self.done(self.node.all_gather_into(send, recv, self.how(Collective::AllGather, size_of_val(send))?))
     }
 
@@ -23,6 +26,9 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] unless `buf` divides evenly among the ranks.
     pub fn all_gather_in_place<T: Element>(&self, buf: &mut [T]) -> Result<(), Error> {
+        if let Some(across) = self.across() {
+            return across.all_gather(None, buf, None);
+        }
         let how = self.how(Collective::AllGather, size_of_val(buf) / self.size())?;
         self.done(self.node.all_gather_in_place(buf, how))
     }
@@ -38,6 +44,9 @@ impl Communicator {
         recv: &mut [T],
         counts: &[usize],
     ) -> Result<(), Error> {
+        if let Some(across) = self.across() {
+            return across.all_gather(Some(send), recv, Some(counts));
+        }
         let how = self.how(Collective::AllGather, largest::<T>(counts))?;
         self.done(self.node.all_gather_varcount_into(send, recv, counts, how))
     }
@@ -49,6 +58,9 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
     pub fn all_to_all_into<T: Element>(&self, send: &[T], recv: &mut [T]) -> Result<(), Error> {
+        if let Some(across) = self.across() {
+            return across.all_to_all(Some(send), recv);
+        }
         self.done(self.node.all_to_all_into(send, recv, self.how(Collective::AllToAll, size_of_val(send))?))
     }
 
@@ -57,6 +69,9 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
     pub fn all_to_all_in_place<T: Element>(&self, buf: &mut [T]) -> Result<(), Error> {
+        if let Some(across) = self.across() {
+            return across.all_to_all(None, buf);
+        }
         self.done(self.node.all_to_all_in_place(buf, self.how(Collective::AllToAll, size_of_val(buf))?))
     }
 }

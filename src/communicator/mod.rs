@@ -1,5 +1,6 @@
 //! The handle a user holds: joining a job, and its collectives under the names rsmpi users know.
 
+mod across;
 mod exchanges;
 mod immediate;
 mod operators;
@@ -14,9 +15,10 @@ pub use request::{Persistent, Request};
 pub use root::Root;
 
 use crate::config::Tables;
+use crate::hierarchy::Hierarchy;
 use crate::transport::RingOptions;
 use crate::{Algorithm, Choice, Config, Error, FoldOrder, Identity};
-use earlybird_shm::{Collective, How, JoinOptions, NodeComm, Progress};
+use earlybird_shm::{Collective, How, NodeComm, Progress};
 use plan_lane::PlanLane;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
@@ -36,7 +38,12 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 /// ```
 #[derive(Debug)]
 pub struct Communicator {
+    /// The ranks of this node: of one node, all.
     node: NodeComm,
+    /// The other nodes.
+    between: Option<Box<Hierarchy>>,
+    rank: usize,
+    size: usize,
     identity: Identity,
     /// The tables of `EARLYBIRD_ALLREDUCE` and its like, in force until the user chooses otherwise.
     tables: Tables,
@@ -44,8 +51,6 @@ pub struct Communicator {
     choice: AtomicU8,
     by_rank: AtomicBool,
     plans: PlanLane,
-    nodes: usize,
-    exchange: Option<Choice>,
 }
 
 /// What ran in a call.
@@ -76,20 +81,13 @@ impl Communicator {
     /// [`Error::PeerDied`] when a rank dies meanwhile, [`Error::Timeout`] when a deadline was set and ranks are
     /// missing, [`Error::NoSpace`] when shared memory is full, [`Error::Usage`] for settings that cannot be.
     pub fn connect(config: Config, identity: Identity) -> Result<Communicator, Error> {
-        let nodes = match &config.ranks_per_node {
-            None => 1,
-            Some(each) => match &each.sizes(identity.size)?[..] {
-                [_] => 1,
-                sizes if sizes.iter().all(|ranks| *ranks == 1) => sizes.len(),
-                sizes => {
-                    return Err(Error::Unsupported {
-                        what: format!("{} nodes of {each} ranks", sizes.len()),
-                        hint: "nodes have one rank each, or all ranks are one node, so far; set \
-                               EARLYBIRD_RANKS_PER_NODE=1 or unset it"
-                            .into(),
-                    });
-                }
-            },
+        let sizes = config.ranks_per_node.as_ref().map(|each| each.sizes(identity.size)).transpose()?;
+        let (node, between) = match sizes.filter(|sizes| sizes.len() > 1) {
+            Some(sizes) => {
+                let (node, between) = Hierarchy::connect(&config, &identity, &sizes)?;
+                (node, Some(Box::new(between)))
+            }
+            None => (NodeComm::join(&config.joining(&identity))?, None),
         };
         let rings = RingOptions {
             rank: identity.rank,
@@ -98,20 +96,13 @@ impl Communicator {
             dir: config.dir.clone(),
             wait: config.wait,
             timeout: config.timeout,
+            among: None,
         };
-        let node = NodeComm::join(&JoinOptions {
-            rank: identity.rank,
-            size: identity.size,
-            key: identity.key.clone(),
-            dir: config.dir,
-            wait: config.wait,
-            timeout: config.timeout,
-            arena_max_bytes: config.arena_max_bytes,
-        })?;
         if config.verbose && identity.rank == 0 {
             eprintln!(
-                "earlybird: {} rank(s) started by {:?} on {} CPU(s): {} waiting{}; {}; algorithm {}, {:?} order",
-                node.size(),
+                "earlybird: {} rank(s) on {} node(s) started by {:?} on {} CPU(s): {} waiting{}; {}; algorithm {}, {:?} order",
+                identity.size,
+                between.as_ref().map_or(1, |between| between.topology().nodes()),
                 identity.launcher,
                 node.allowed_cpus(),
                 config.wait,
@@ -122,31 +113,32 @@ impl Communicator {
             );
         }
         Ok(Communicator {
+            rank: identity.rank,
+            size: identity.size,
             node,
+            between,
             identity,
             use_tables: AtomicBool::new(config.tables != Tables::default()),
             tables: config.tables,
             choice: AtomicU8::new(config.algorithm.code()),
             by_rank: AtomicBool::new(config.order == FoldOrder::Rank),
             plans: PlanLane::new(rings),
-            nodes,
-            exchange: config.exchange,
         })
     }
 
     /// This process's number in this communicator, from 0.
     pub fn rank(&self) -> usize {
-        self.node.rank()
+        self.rank
     }
 
     /// Ranks in this communicator.
     pub fn size(&self) -> usize {
-        self.node.size()
+        self.size
     }
 
-    /// Nodes, real or virtual. Between nodes calls are carried out by plans.
+    /// Nodes, real or virtual. Between nodes calls are carried out by plans and packets of their leaders.
     pub fn nodes(&self) -> usize {
-        self.nodes
+        self.between.as_ref().map_or(1, |between| between.topology().nodes())
     }
 
     /// How this process was found to belong to its job.
@@ -197,11 +189,17 @@ impl Communicator {
     /// [`Error::Usage`] while another thread is inside a call.
     pub fn set_progress(&self, progress: Option<Progress>) -> Result<(), Error> {
         self.plans.set_progress(progress.clone())?;
+        if let Some(between) = &self.between {
+            between.set_progress(progress.clone())?;
+        }
         self.node.set_progress(progress)
     }
 
     /// What ran in the last operation that this rank completed.
     pub fn last_call(&self) -> Option<CallReport> {
+        if let Some(across) = self.across() {
+            return across.last();
+        }
         if let Some((operation, plan)) = self.plans.last() {
             return Some(CallReport { operation, algorithm: Choice::Plan(plan), place: None });
         }
@@ -227,24 +225,30 @@ impl Communicator {
         choice
     }
 
-    /// How a call with blocks of `bytes` is carried out that runs no plan; it begins now.
+    /// How a call with blocks of `bytes` is carried out on one node where it runs no plan; it begins now.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] between nodes, where only plans run.
+    /// [`Error::Unsupported`] on several nodes: what exists there has gone its own way.
     #[inline]
     fn how(&self, collective: Collective, bytes: usize) -> Result<How, Error> {
-        if self.nodes > 1 {
+        if self.between.is_some() {
             return Err(Error::Unsupported {
-                what: format!("{} between nodes", collective.name()),
-                hint: "allreduce and barrier are; unset EARLYBIRD_RANKS_PER_NODE for the others".into(),
+                what: format!("this form of {} on several nodes", collective.name()),
+                hint: "use the library's operators and plain buffers, or one node".into(),
             });
         }
         self.plans.begin_other_call();
+        Ok(self.settings(collective, bytes))
+    }
+
+    /// How a call with blocks of `bytes` is carried out inside a node where it runs no plan.
+    #[inline]
+    fn settings(&self, collective: Collective, bytes: usize) -> How {
         let order = if self.by_rank.load(Relaxed) { FoldOrder::Rank } else { FoldOrder::Arrival };
         let algorithm = match self.choice(collective, bytes) {
             Choice::Node(algorithm) => algorithm,
             Choice::Plan(_) => Algorithm::Auto,
         };
-        Ok(How { algorithm, order })
+        How { algorithm, order, within: 0 }
     }
 }

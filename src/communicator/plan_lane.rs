@@ -2,14 +2,11 @@
 
 use super::Communicator;
 use crate::plans::Plans;
-use crate::transport::RingOptions;
+use crate::transport::{RingOptions, ShmTransport};
 use crate::{Algorithm, Choice, Error, FoldOrder};
 use earlybird_shm::{Collective, How, Progress};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, TryLockError};
-
-/// Up to this many bytes of a vector rounds cost more than bytes.
-const FEW_BYTES: usize = 16 << 10;
 
 /// The plans of a communicator. They are joined when the first one is asked for: jobs without any pay a load per call.
 #[derive(Debug)]
@@ -21,7 +18,7 @@ pub(super) struct PlanLane {
 
 #[derive(Debug, Default)]
 struct State {
-    plans: Option<Plans>,
+    plans: Option<Plans<ShmTransport>>,
     /// The plan of the last call, where that ran one.
     last: Option<&'static str>,
     /// Plans that ran.
@@ -46,7 +43,7 @@ impl PlanLane {
     pub(super) fn set_progress(&self, progress: Option<Progress>) -> Result<(), Error> {
         let mut state = self.lock()?;
         if let Some(plans) = &mut state.plans {
-            plans.set_progress(progress.clone());
+            plans.transport_mut().rings().set_progress(progress.clone());
         }
         state.progress = progress;
         Ok(())
@@ -84,7 +81,7 @@ impl PlanLane {
         let Ok(mut state) = self.lock() else { return };
         state.last = None;
         if let Some(plans) = &mut state.plans {
-            plans.begin_other_call();
+            plans.transport_mut().rings().begin(false);
         }
     }
 }
@@ -98,7 +95,7 @@ impl Communicator {
             && let Ok(mut state) = self.plans.lock()
             && let Some(plans) = &mut state.plans
         {
-            plans.take_back_call();
+            plans.transport_mut().rings().take_back();
         }
         result
     }
@@ -106,14 +103,7 @@ impl Communicator {
     /// The plan by which a call of `bytes` is carried out, if by one.
     #[inline]
     pub(super) fn plan_for(&self, collective: Collective, bytes: usize) -> Option<&'static str> {
-        let plan = match self.choice(collective, bytes) {
-            Choice::Plan(name) => name,
-            Choice::Node(_) if self.nodes == 1 => return None,
-            Choice::Node(_) => match self.exchange {
-                Some(Choice::Plan(name)) => name,
-                _ => exchange_for(bytes),
-            },
-        };
+        let Choice::Plan(plan) = self.choice(collective, bytes) else { return None };
         match collective {
             Collective::AllReduce => Some(plan),
             // Whatever is chosen for data, a barrier has its own plan.
@@ -126,7 +116,7 @@ impl Communicator {
     pub(super) fn run_plan(
         &self,
         name: &'static str,
-        call: impl FnOnce(&mut Plans) -> Result<(), Error>,
+        call: impl FnOnce(&mut Plans<ShmTransport>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         // Nothing that is posted proceeds while a plan waits.
         self.node.settle()?;
@@ -136,8 +126,10 @@ impl Communicator {
         if plans.is_none() {
             // A rank that makes another call meets this barrier, which is like no other, instead of the others' waiting
             // at the door for ever.
-            self.node.barrier(How { algorithm: Algorithm::StaticLeaderEarly, order: FoldOrder::Rank })?;
-            plans.insert(Plans::join(&lane.options)?).set_progress(progress.clone());
+            self.node.barrier(How { algorithm: Algorithm::StaticLeaderEarly, order: FoldOrder::Rank, within: 0 })?;
+            let mut transport = ShmTransport::join(&lane.options)?;
+            transport.rings().set_progress(progress.clone());
+            *plans = Some(Plans::over(transport));
             lane.joined.store(true, Relaxed);
         }
         let Some(plans) = plans else { unreachable!("joined above") };
@@ -152,10 +144,4 @@ impl Communicator {
         }
         result
     }
-}
-
-/// The plan between nodes where none was chosen: few rounds for few bytes, few bytes for many. Both give identical bits
-/// and keep rank order for any number of nodes.
-fn exchange_for(bytes: usize) -> &'static str {
-    if bytes <= FEW_BYTES { "elimination-3-2" } else { "halving-doubling" }
 }

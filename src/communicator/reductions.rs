@@ -17,6 +17,9 @@ impl Communicator {
     /// [`Error::Timeout`], [`Error::NoSpace`]: every rank still in the call gets the same one, a rank that has
     /// completed the call gets it at its next.
     pub fn all_reduce_into<T: Element>(&self, send: &[T], recv: &mut [T], op: Op) -> Result<(), Error> {
+        if let Some(across) = self.across() {
+            return across.all_reduce(Some(send), recv, op);
+        }
         if let Some(plan) = self.plan_for(Collective::AllReduce, size_of_val(send)) {
             return self.run_plan(plan, |plans| plans.all_reduce_into(plan, send, recv, op));
         }
@@ -29,6 +32,9 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
     pub fn all_reduce_in_place<T: Element>(&self, buf: &mut [T], op: Op) -> Result<(), Error> {
+        if let Some(across) = self.across() {
+            return across.all_reduce(None, buf, op);
+        }
         if let Some(plan) = self.plan_for(Collective::AllReduce, size_of_val(buf)) {
             return self.run_plan(plan, |plans| plans.all_reduce_in_place(plan, buf, op));
         }
@@ -63,6 +69,9 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
     pub fn barrier(&self) -> Result<(), Error> {
+        if let Some(across) = self.across() {
+            return across.barrier();
+        }
         if let Some(plan) = self.plan_for(Collective::Barrier, 0) {
             return self.run_plan(plan, Plans::barrier);
         }
@@ -77,6 +86,9 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
     pub fn reduce_scatter_block_into<T: Element>(&self, send: &[T], recv: &mut [T], op: Op) -> Result<(), Error> {
+        if let Some(across) = self.across() {
+            return across.reduce_scatter(send, recv, None, op);
+        }
         let how = self.how(Collective::ReduceScatter, size_of_val(recv))?;
         self.done(self.node.reduce_scatter_block_into(send, recv, op, how))
     }
@@ -93,6 +105,9 @@ impl Communicator {
         counts: &[usize],
         op: Op,
     ) -> Result<(), Error> {
+        if let Some(across) = self.across() {
+            return across.reduce_scatter(send, recv, Some(counts), op);
+        }
         let how = self.how(Collective::ReduceScatter, largest::<T>(counts))?;
         self.done(self.node.reduce_scatter_varcount_into(send, recv, counts, op, how))
     }

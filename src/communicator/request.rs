@@ -306,7 +306,7 @@ impl Communicator {
                         another algorithm";
             Err(Error::Unsupported { what, hint: hint.into() })
         };
-        if self.nodes > 1 {
+        if self.nodes() > 1 {
             return unsupported(format!("immediate {} between nodes", collective.name()));
         }
         if let Some(plan) = self.plan_for(collective, bytes) {

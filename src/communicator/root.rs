@@ -42,6 +42,9 @@ impl Root<'_> {
     /// # Errors
     /// [`Error::Usage`] for a root that does not exist; others as [`Communicator::all_reduce_into`].
     pub fn broadcast_into<T: Element>(&self, buf: &mut [T]) -> Result<(), Error> {
+        if let Some(across) = self.comm.across() {
+            return across.broadcast(self.rank, buf);
+        }
         let how = self.comm.how(Collective::Broadcast, size_of_val(buf))?;
         self.comm.done(self.comm.node.broadcast_into(buf, self.rank, how))
     }
@@ -51,6 +54,9 @@ impl Root<'_> {
     /// # Errors
     /// [`Error::Usage`] on the root, or for one that does not exist; others as [`Communicator::all_reduce_into`].
     pub fn reduce_into<T: Element>(&self, send: &[T], op: Op) -> Result<(), Error> {
+        if let Some(across) = self.comm.across() {
+            return across.reduce(self.rank, Some(send), None, op);
+        }
         let how = self.comm.how(Collective::Reduce, size_of_val(send))?;
         self.comm.done(self.comm.node.reduce_into(send, op, self.rank, how))
     }
@@ -61,6 +67,9 @@ impl Root<'_> {
     /// [`Error::Usage`] on another rank or for unequal lengths; others as [`Communicator::all_reduce_into`].
     pub fn reduce_into_root<T: Element>(&self, send: &[T], recv: &mut [T], op: Op) -> Result<(), Error> {
         self.must_be_here("reduce_into_root", "reduce_into")?;
+        if let Some(across) = self.comm.across() {
+            return across.reduce(self.rank, Some(send), Some(recv), op);
+        }
         let how = self.comm.how(Collective::Reduce, size_of_val(send))?;
         self.comm.done(self.comm.node.reduce_into_root(send, recv, op, how))
     }
@@ -70,6 +79,9 @@ impl Root<'_> {
     /// # Errors
     /// [`Error::Usage`] for a root that does not exist; others as [`Communicator::all_reduce_into`].
     pub fn reduce_in_place<T: Element>(&self, buf: &mut [T], op: Op) -> Result<(), Error> {
+        if let Some(across) = self.comm.across() {
+            return across.reduce(self.rank, None, Some(buf), op);
+        }
         let how = self.comm.how(Collective::Reduce, size_of_val(buf))?;
         self.comm.done(self.comm.node.reduce_in_place(buf, op, self.rank, how))
     }
@@ -79,6 +91,9 @@ impl Root<'_> {
     /// # Errors
     /// As [`Root::reduce_into`].
     pub fn gather_into<T: Element>(&self, send: &[T]) -> Result<(), Error> {
+        if let Some(across) = self.comm.across() {
+            return across.gather(self.rank, send, None, None);
+        }
         let how = self.comm.how(Collective::Gather, size_of_val(send))?;
         self.comm.done(self.comm.node.gather_into(send, self.rank, how))
     }
@@ -90,6 +105,9 @@ impl Root<'_> {
     /// As [`Root::reduce_into_root`].
     pub fn gather_into_root<T: Element>(&self, send: &[T], recv: &mut [T]) -> Result<(), Error> {
         self.must_be_here("gather_into_root", "gather_into")?;
+        if let Some(across) = self.comm.across() {
+            return across.gather(self.rank, send, Some(recv), None);
+        }
         let how = self.comm.how(Collective::Gather, size_of_val(send))?;
         self.comm.done(self.comm.node.gather_into_root(send, recv, how))
     }
@@ -109,6 +127,9 @@ impl Root<'_> {
     /// # Errors
     /// As [`Root::reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `send`.
     pub fn gather_varcount_into<T: Element>(&self, send: &[T], counts: &[usize]) -> Result<(), Error> {
+        if let Some(across) = self.comm.across() {
+            return across.gather(self.rank, send, None, Some(counts));
+        }
         let how = self.comm.how(Collective::Gather, largest::<T>(counts))?;
         self.comm.done(self.comm.node.gather_varcount_into(send, counts, self.rank, how))
     }
@@ -124,6 +145,9 @@ impl Root<'_> {
         counts: &[usize],
     ) -> Result<(), Error> {
         self.must_be_here("gather_varcount_into_root", "gather_varcount_into")?;
+        if let Some(across) = self.comm.across() {
+            return across.gather(self.rank, send, Some(recv), Some(counts));
+        }
         let how = self.comm.how(Collective::Gather, largest::<T>(counts))?;
         self.comm.done(self.comm.node.gather_varcount_into_root(send, recv, counts, how))
     }
@@ -133,6 +157,9 @@ impl Root<'_> {
     /// # Errors
     /// As [`Root::reduce_into`].
     pub fn scatter_into<T: Element>(&self, recv: &mut [T]) -> Result<(), Error> {
+        if let Some(across) = self.comm.across() {
+            return across.scatter(self.rank, None, recv);
+        }
         let how = self.comm.how(Collective::Scatter, size_of_val(recv))?;
         self.comm.done(self.comm.node.scatter_into(recv, self.rank, how))
     }
@@ -144,6 +171,9 @@ impl Root<'_> {
     /// As [`Root::reduce_into_root`].
     pub fn scatter_into_root<T: Element>(&self, send: &[T], recv: &mut [T]) -> Result<(), Error> {
         self.must_be_here("scatter_into_root", "scatter_into")?;
+        if let Some(across) = self.comm.across() {
+            return across.scatter(self.rank, Some(send), recv);
+        }
         let how = self.comm.how(Collective::Scatter, size_of_val(recv))?;
         self.comm.done(self.comm.node.scatter_into_root(send, recv, how))
     }

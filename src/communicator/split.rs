@@ -30,6 +30,7 @@ impl Communicator {
     /// # Ok::<(), earlybird::Error>(())
     /// ```
     pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Communicator>, Error> {
+        self.one_node("split")?;
         self.plans.begin_other_call();
         Ok(self.done(self.node.split(color, key))?.map(|node| self.with(node)))
     }
@@ -39,6 +40,7 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::split`].
     pub fn duplicate(&self) -> Result<Communicator, Error> {
+        self.one_node("duplicate")?;
         self.plans.begin_other_call();
         Ok(self.with(self.done(self.node.duplicate())?))
     }
@@ -58,11 +60,22 @@ impl Communicator {
         self.node.shared_memory_bytes()
     }
 
+    fn one_node(&self, what: &str) -> Result<(), Error> {
+        match self.between {
+            None => Ok(()),
+            Some(_) => Err(Error::Unsupported {
+                what: format!("{what} of a communicator of several nodes"),
+                hint: "use one node (unset EARLYBIRD_RANKS_PER_NODE)".into(),
+            }),
+        }
+    }
+
     fn with(&self, node: earlybird_shm::NodeComm) -> Communicator {
         let plans = self.plans.for_group(node.group(), node.rank(), node.size());
-        // Virtual nodes have one rank each, or all ranks are one.
-        let nodes = if self.nodes > 1 { node.size() } else { 1 };
         Communicator {
+            rank: node.rank(),
+            size: node.size(),
+            between: None,
             node,
             identity: self.identity.clone(),
             tables: self.tables.clone(),
@@ -70,8 +83,6 @@ impl Communicator {
             choice: AtomicU8::new(self.choice.load(Relaxed)),
             by_rank: AtomicBool::new(self.by_rank.load(Relaxed)),
             plans,
-            nodes,
-            exchange: self.exchange,
         }
     }
 }

@@ -32,6 +32,7 @@
 
 mod compile;
 mod depend;
+mod direct;
 mod endpoint;
 mod fold;
 mod memory;
@@ -41,8 +42,9 @@ mod state;
 mod transport;
 
 pub use compile::{CompileError, compile};
+pub use direct::{Parts, exchange};
 pub use endpoint::Endpoint;
 pub use fold::{Fold, Operator, Token};
 pub use program::{Geometry, Program};
-pub use run::{RunError, Running, wait_all};
+pub use run::{RunError, Running, wait_all, wait_first};
 pub use transport::{Failure, Head, Take, Transport};

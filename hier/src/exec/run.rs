@@ -270,13 +270,34 @@ pub fn wait_all<T: Transport, F: Fold>(
     operations: &mut [(&mut Running<F>, &mut [u8])],
     timeout: Option<Duration>,
 ) -> Result<(), RunError> {
+    wait_some(endpoint, operations, timeout, false)
+}
+
+/// Advances all these operations until the first of them is complete: the others go on later.
+///
+/// # Errors
+/// As [`Running::wait`].
+pub fn wait_first<T: Transport, F: Fold>(
+    endpoint: &mut Endpoint<T>,
+    operations: &mut [(&mut Running<F>, &mut [u8])],
+    timeout: Option<Duration>,
+) -> Result<(), RunError> {
+    wait_some(endpoint, operations, timeout, true)
+}
+
+fn wait_some<T: Transport, F: Fold>(
+    endpoint: &mut Endpoint<T>,
+    operations: &mut [(&mut Running<F>, &mut [u8])],
+    timeout: Option<Duration>,
+    first: bool,
+) -> Result<(), RunError> {
     let mut idle = 0;
     let mut since = None;
     loop {
         let (mut moved, mut left) = (false, false);
-        for (running, data) in operations.iter_mut().filter(|(running, _)| running.is_running()) {
+        for (at, (running, data)) in operations.iter_mut().enumerate().filter(|(_, (r, _))| r.is_running()) {
             moved |= running.advance(endpoint, data)?;
-            left |= running.is_running();
+            left |= running.is_running() && (at == 0 || !first);
         }
         if !left {
             return Ok(());

@@ -47,6 +47,8 @@ pub struct JoinOptions {
     /// Most shared memory that the ranks may use, bytes, all communicators together; rank 0's counts. `None` for
     /// [`Windows::default_budget_bytes`].
     pub arena_max_bytes: Option<u64>,
+    /// Whether ranks of other groups share the CPUs, so that nobody here may spin however few they are.
+    pub crowded: bool,
 }
 
 /// How one call is to be carried out. All ranks must say the same: ranks that differ get [`Error::Mismatch`].
@@ -56,6 +58,8 @@ pub struct How {
     pub algorithm: Algorithm,
     /// The order of folding.
     pub order: FoldOrder,
+    /// A number for the larger operation that this call is a part of, 0 for none; 11 bits count.
+    pub within: u16,
 }
 
 /// This process as a member of the group of its node.
@@ -154,7 +158,7 @@ impl NodeComm {
         };
         let patience = Patience {
             preset: options.wait,
-            oversubscribed: size > cpus,
+            oversubscribed: options.crowded || size > cpus,
             timeout_ns: options.timeout.map(|t| t.as_nanos() as u64),
             mean_wait_ns: 0,
         };

@@ -52,6 +52,7 @@ impl Wish<'_> {
         let count = if let Lens::Equal(count) = self.lens { count } else { 0 };
         let asked = Signature::new(self.collective, element, op, order, algorithm, count);
         let asked = if let Lens::Each(lens, _) = self.lens { asked.unequal(lens) } else { asked };
+        let asked = asked.within(self.how.within);
         self.root.map_or(asked, |root| asked.rooted(root))
     }
 }

@@ -79,8 +79,8 @@ impl Collective {
 /// What ranks must agree on, in two words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signature {
-    /// From the low end: `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | lane 1 | unequal 1 | posted 1 | lent 1 | 0 4 |
-    /// root 16`,
+    /// From the low end: `collective 8 | dtype 8 | op 8 | order 1 | within 7 | algorithm 8 | lane 1 | unequal 1 | posted 1 |
+    /// lent 1 | within 4 | root 16`,
     /// the root plus one, 0 where there is none.
     pub kind: u64,
     /// Elements of a block; where blocks differ, `hash of their lengths 24 | elements of all 40`. The size of a user's
@@ -155,6 +155,13 @@ impl Signature {
         Signature { kind: self.kind | UNEQUAL, count }
     }
 
+    /// The same call as a part of a larger operation with this number, of which 11 bits count.
+    #[inline]
+    pub fn within(self, number: u16) -> Self {
+        let number = u64::from(number);
+        Signature { kind: self.kind | (number & 0x7f) << 25 | (number >> 7 & 0xf) << 44, ..self }
+    }
+
     /// The root, where the call has one.
     pub fn root(self) -> Option<usize> {
         (self.kind >> ROOT_SHIFT).checked_sub(1).map(|root| root as usize)
@@ -176,7 +183,7 @@ impl Signature {
         let known = Collective::from_code(b[0]);
         let posted = if self.kind & POSTED != 0 { "immediate " } else { "" };
         let collective = format!("{posted}{}", name(known.map(Collective::name), b[0]));
-        let order = name([Some("arrival"), Some("rank")].get(b[3] as usize).copied().flatten(), b[3]);
+        let order = name([Some("arrival"), Some("rank")].get(b[3] as usize & 1).copied().flatten(), b[3]);
         let algorithm = Algorithm::ALL.iter().find(|a| **a as u8 == b[4]).map(|a| a.to_string());
         let algorithm = format!("algorithm {}", name(algorithm.as_deref(), b[4]));
         if matches!(known, Some(Collective::Split | Collective::Duplicate)) {

@@ -1,14 +1,16 @@
 //! The rings of a group as a caller sees them: join, send, receive, fail.
 
+use super::fault::{Fault, Verdict};
 use super::lane::{self, Incoming, Lane, Outgoing};
 use super::layout::RingLayout;
-use super::lines::About;
+use super::lines::{About, DETAILS};
 use super::mapped::MappedRings;
 use super::wait::Watch;
 use crate::Error;
 use crate::config::WaitPreset;
 use crate::progress::Progress;
-use crate::protocol::word::{Cause, PoisonWord};
+use crate::protocol::signature::Collective;
+use crate::protocol::word::PoisonWord;
 use crate::segment::{AttachOptions, Segment};
 use crate::sync::{Ordering, SyncPoint};
 use std::path::PathBuf;
@@ -29,37 +31,8 @@ pub struct RingOptions {
     pub wait: WaitPreset,
     /// Deadline of one wait; `None` waits for ever. Deaths are noticed all the same.
     pub timeout: Option<Duration>,
-}
-
-/// Why the group fails, as a rank reports it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// A rank is gone that others still need.
-    PeerDied {
-        /// The rank.
-        rank: usize,
-    },
-    /// A deadline passed.
-    Timeout {
-        /// A rank that was waited for.
-        missing: usize,
-        /// The deadline in nanoseconds.
-        after_ns: u64,
-    },
-    /// Another rank makes another call.
-    Mismatch {
-        /// That rank.
-        other: usize,
-    },
-    /// Memory for a ring could not be reserved.
-    NoSpace {
-        /// Bytes needed.
-        needed: u64,
-        /// Bytes free.
-        free: u64,
-    },
-    /// Something was found that no healthy rank writes.
-    Corrupt,
+    /// The ranks that exchange packets, ascending; the others meet them and share the group's error. `None` for all.
+    pub among: Option<Vec<usize>>,
 }
 
 /// This process's ends of the rings between the processes of a node.
@@ -74,6 +47,12 @@ pub struct Rings {
     pub(super) wait: WaitPreset,
     pub(super) oversubscribed: bool,
     pub(super) timeout_ns: Option<u64>,
+    /// The ranks that exchange packets.
+    pub(super) among: Vec<usize>,
+    /// Whether there are others.
+    pub(super) some: bool,
+    /// What this rank's call is, in errors ([`Rings::name_call`]).
+    name: u64,
     /// By rank; `None` until the ring is used.
     outgoing: Vec<Option<Outgoing>>,
     incoming: Vec<Option<Incoming>>,
@@ -112,6 +91,9 @@ impl Rings {
             wait: options.wait,
             oversubscribed,
             timeout_ns: options.timeout.map(|t| t.as_nanos() as u64),
+            some: options.among.is_some(),
+            among: options.among.clone().unwrap_or_else(|| (0..size).collect()),
+            name: 0,
             outgoing: vec![None; size],
             incoming: vec![None; size],
             quiet: vec![false; size],
@@ -202,6 +184,16 @@ impl Rings {
         Ok(taken)
     }
 
+    /// Whether the group has more ranks than CPUs, so that none of them may spin.
+    pub fn is_oversubscribed(&self) -> bool {
+        self.oversubscribed
+    }
+
+    /// Call `number` of a communicator, for errors that this rank reports from now on.
+    pub fn name_call(&mut self, collective: Collective, number: u64) {
+        self.name = number << 8 | collective as u64;
+    }
+
     /// Says that this rank is through with its exchange: its death fails that one no more.
     pub fn complete_exchange(&mut self) {
         self.exchanging = false;
@@ -243,13 +235,8 @@ impl Rings {
         if let Err(earlier) = self.healthy() {
             return earlier;
         }
-        let (cause, details) = match fault {
-            Fault::PeerDied { rank } => (Cause::PeerDied, [rank as u64, 0]),
-            Fault::Timeout { missing, after_ns } => (Cause::Timeout, [missing as u64, after_ns]),
-            Fault::Mismatch { other } => (Cause::Mismatch, [other as u64, 0]),
-            Fault::NoSpace { needed, free } => (Cause::NoSpace, [needed, free]),
-            Fault::Corrupt => (Cause::Corrupt, [0, 0]),
-        };
+        let (cause, mut details) = fault.words();
+        details[DETAILS - 1] = self.name;
         for (word, value) in self.board.state(self.rank).details.iter().zip(details) {
             word.store(value, Ordering::Relaxed);
         }
@@ -297,34 +284,10 @@ impl Rings {
 
     /// The group's one error in words. What the words name is checked: a bad peer can make it wrong, not harmful.
     fn error_of(&self, poison: PoisonWord) -> Error {
-        let reporter = poison.reporter();
-        if reporter >= self.size {
+        if poison.reporter() >= self.size {
             return Error::Poisoned { cause: format!("unreadable poison word {:#x}", poison.0) };
         }
-        let detail = |i: usize| self.board.state(reporter).details[i].load(Ordering::Relaxed);
-        let rank = (detail(0) as usize).min(self.size - 1);
-        let during = format!("exchange {}", poison.epoch());
-        match poison.cause() {
-            Cause::PeerDied => {
-                let peer = self.board.segment().peer(rank);
-                Error::PeerDied { rank, pid: peer.pid, host: peer.host, during }
-            }
-            Cause::Timeout => Error::Timeout { missing: vec![rank], after: Duration::from_nanos(detail(1)), during },
-            Cause::Mismatch => Error::Mismatch {
-                rank_a: reporter,
-                call_a: during,
-                rank_b: rank,
-                call_b: "another plan, size, type or operator, or a call without a plan".into(),
-            },
-            Cause::NoSpace => Error::NoSpace {
-                needed: detail(0),
-                free: detail(1),
-                hint: format!("rank {reporter} could not reserve a ring in {during}; free memory or use fewer ranks"),
-            },
-            // No user's operator runs between rings, so nobody healthy names its panic.
-            Cause::Corrupt | Cause::OperatorPanicked => {
-                Error::Poisoned { cause: format!("rank {reporter} found a damaged ring in {during}") }
-            }
-        }
+        let details = self.board.state(poison.reporter()).details.each_ref().map(|word| word.load(Ordering::Relaxed));
+        Verdict { poison: poison.0, details }.error(self.size, |rank| self.board.segment().peer(rank))
     }
 }

@@ -5,6 +5,9 @@ use crate::sync::{AtomicU32, AtomicU64};
 /// Payload bytes that travel in a slot's own line.
 pub const INLINE_BYTES: usize = 96;
 
+/// Words of an error's details.
+pub const DETAILS: usize = 8;
+
 /// What is said about a packet: three words that the ring does not look into, and the bytes of its payload.
 pub type About = [u64; 4];
 
@@ -46,7 +49,7 @@ pub struct StateLine {
     /// exchanges in the low half: one word, so that both are of one instant.
     pub begun: AtomicU64,
     /// Details of an error that it reported, stored before the poison.
-    pub details: [AtomicU64; 4],
+    pub details: [AtomicU64; DETAILS],
 }
 
 /// The group's one error, 0 while healthy: written once, by compare-and-swap.

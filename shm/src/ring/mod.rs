@@ -8,6 +8,8 @@
 //! `docs/rings.md` has the words and their orderings.
 
 #[cfg(not(earlybird_loom))]
+mod fault;
+#[cfg(not(earlybird_loom))]
 mod group;
 pub mod lane;
 #[cfg(not(earlybird_loom))]
@@ -19,4 +21,6 @@ mod mapped;
 mod wait;
 
 #[cfg(not(earlybird_loom))]
-pub use group::{Fault, RingOptions, Rings};
+pub use fault::{Fault, Verdict};
+#[cfg(not(earlybird_loom))]
+pub use group::{RingOptions, Rings};

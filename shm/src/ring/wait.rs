@@ -1,7 +1,8 @@
 //! Waiting on rings, as the operations of the node wait: spin where every rank has a CPU, then yield, then sleep; look at
 //! the group's error each time and at the peers when it takes long.
 
-use super::group::{Fault, Rings};
+use super::fault::Fault;
+use super::group::Rings;
 use super::lane;
 use crate::Error;
 use crate::segment::PeerState;
@@ -98,8 +99,10 @@ impl Rings {
         self.watch.inspected_ns = now;
         let segment = self.board.segment();
         let (mut late, mut held) = (Vec::new(), false);
+        // A late one that is not even in the call.
+        let mut away = None;
         let suspected = self.watch.suspect.take();
-        for rank in (0..self.size).filter(|r| *r != self.rank) {
+        for &rank in self.among.iter().filter(|r| **r != self.rank) {
             let gone = !segment.is_alive(rank) || segment.has_left(rank);
             // A dead rank writes nothing more: what it had completed is read after its death was seen.
             let state = self.board.state(rank);
@@ -111,21 +114,28 @@ impl Rings {
             if gone && (self.exchanging || self.quiet[rank] || self.full[rank]) && !self.something_changed() {
                 return Err(self.raise(Fault::PeerDied { rank }));
             }
+            let begun = state.begun.load(Ordering::Relaxed);
             // Seen twice: a call that is refused on its own rank is counted for a moment.
-            if self.exchanging && differs(self.begun, state.begun.load(Ordering::Relaxed)) {
+            if self.exchanging && differs(self.begun, begun) {
                 if suspected == Some(rank) {
-                    return Err(self.raise(Fault::Mismatch { other: rank }));
+                    return Err(self.raise(Fault::Mismatch { ranks: [self.rank, rank], call: None }));
                 }
                 self.watch.suspect.get_or_insert(rank);
             }
             held |= self.timeout_ns.is_some() && matches!(segment.state(rank), PeerState::Stopped | PeerState::Traced);
+            if begun != self.begun {
+                away = away.or(Some(rank));
+            }
             late.push(rank);
         }
         if let Some(after_ns) = self.timeout_ns {
             self.watch.counted_ns += if held { 0 } else { since_ns };
-            if self.watch.counted_ns > after_ns {
+            // A rank that is in the call may be waiting for some that take no part here, under a deadline of its own.
+            let limit_ns = if self.some && away.is_none() { 3 * after_ns } else { after_ns };
+            if self.watch.counted_ns > limit_ns {
                 // The one whose packet is missing, rather than one that waits like this rank.
-                let missing = (0..self.size).find(|r| self.quiet[*r]).or(late.first().copied()).unwrap_or(self.rank);
+                let quiet = self.among.iter().copied().find(|r| self.quiet[*r]);
+                let missing = away.filter(|_| self.some).or(quiet).or(late.first().copied()).unwrap_or(self.rank);
                 return Err(self.raise(Fault::Timeout { missing, after_ns }));
             }
         }

@@ -39,7 +39,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "P", value_parser = parse_ranks)]
     ranks: usize,
 
-    /// Virtual nodes, as of `earlybird run`: calls go between nodes by plans
+    /// Virtual nodes, as of `earlybird run`: calls go through the leaders of the nodes
     #[arg(long, value_name = "N")]
     nodes: Option<String>,
 

@@ -1,0 +1,75 @@
+//! How the ranks of several nodes come together.
+
+use super::wire::{Line, Wire};
+use super::{Call, Hierarchy, State, Topology, errors};
+use crate::plans::Plans;
+use crate::{Config, Error, FoldOrder, Identity};
+use earlybird_shm::Signature;
+use earlybird_shm::ring::{RingOptions, Rings};
+use earlybird_shm::{Algorithm, Collective, DType, How, JoinOptions, NodeComm, Op};
+use std::sync::Mutex;
+use std::time::Duration;
+
+impl Hierarchy {
+    /// Joins virtual nodes of so many ranks each, all on this machine: all ranks meet, then those of each node, and all
+    /// learn that everybody has.
+    ///
+    /// # Errors
+    /// As [`crate::Communicator::connect`].
+    pub(crate) fn connect(config: &Config, identity: &Identity, sizes: &[usize]) -> Result<(NodeComm, Self), Error> {
+        let topology = Topology::contiguous(sizes, identity.rank)?;
+        let rings = Rings::join(&RingOptions {
+            rank: identity.rank,
+            size: identity.size,
+            key: format!("{}-nodes", identity.key),
+            dir: config.dir.clone(),
+            wait: config.wait,
+            timeout: config.timeout,
+            among: Some(topology.leaders()),
+        })?;
+        let crowded = rings.is_oversubscribed();
+        let key = format!("{}-node{}", identity.key, topology.node());
+        let line = Line::Rings(Box::new(rings));
+        Self::join(config, topology, line, key, crowded)
+    }
+
+    /// Joins the node's group, and returns when every rank of the job has joined its own.
+    pub(super) fn join(
+        config: &Config,
+        topology: Topology,
+        line: Line,
+        key: String,
+        crowded: bool,
+    ) -> Result<(NodeComm, Self), Error> {
+        let mut wire = Wire::new(line, topology.leaders(), topology.node(), topology.rank());
+        // Its leader's wait for other nodes must not look like a rank that is missing.
+        let patient = |deadline: Duration| 4 * deadline + Duration::from_millis(500);
+        let node = NodeComm::join(&JoinOptions {
+            rank: topology.local(),
+            size: topology.here().len(),
+            key,
+            dir: config.dir.clone(),
+            wait: config.wait,
+            timeout: if topology.leads() { config.timeout } else { config.timeout.map(patient) },
+            arena_max_bytes: config.arena_max_bytes,
+            crowded,
+        });
+        let node = node.map_err(|error| match error {
+            // What this rank alone got wrong, or what all find wrong.
+            Error::Usage { .. } | Error::Unsupported { .. } => {
+                wire.report(earlybird_shm::ring::Fault::Other("a rank could not join its node".into()));
+                error
+            }
+            other => wire.report(errors::fault_of(&other, &topology, None, config.timeout)),
+        })?;
+        let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, last: None });
+        let hierarchy = Hierarchy { topology, state, deadline: config.timeout, exchange: config.exchange };
+        let how = How { algorithm: Algorithm::Auto, order: FoldOrder::Arrival, within: 0 };
+        let signature = Signature::new(Collective::Barrier, DType::U8, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
+        hierarchy.barrier(&Call { node: &node, collective: Collective::Barrier, how, signature })?;
+        let mut state = hierarchy.lock()?;
+        (state.calls, state.last) = (0, None);
+        drop(state);
+        Ok((node, hierarchy))
+    }
+}

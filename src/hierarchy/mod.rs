@@ -1,0 +1,156 @@
+//! Communicators over several nodes. Every rank is in the group of its node; the first rank of each, its leader, is in
+//! the group of leaders. A call is made of operations of the node and of plans, or plain packets, between leaders.
+//!
+//! Only `Communicator` uses this, and only where there is more than one node: what happens inside a node stays in
+//! `earlybird-shm`, what happens between leaders in `earlybird-hier`.
+//!
+//! ```text
+//! topology (who is where) · wire (between leaders; the job's one error) · errors (a node's as the job's)
+//! reductions (the three phases, segment by segment) · moves (data as it is)
+//! ```
+//!
+//! **Errors.** A rank that finds its node's group or the leaders' failed reports it to the wire, where the first report
+//! stands for the whole job, fails its node's group, and returns what stands. So the news goes from a node through its
+//! leader, or through any rank that can reach the wire, to the other leaders, and from each to its node.
+//!
+//! **Deadlines.** Whoever waits for the rank that is really late must be the first to say so: a leader waits for its node
+//! as long as was set, leaders wait for leaders that are in the call longer, and so do the others for their leader.
+
+mod connect;
+mod errors;
+mod moves;
+mod reductions;
+mod topology;
+mod wire;
+
+use crate::plans::{Plans, Shape};
+use crate::{Choice, Error};
+use earlybird_shm::Signature;
+use earlybird_shm::{Collective, How, NodeComm, Progress};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
+pub(crate) use topology::Topology;
+use wire::Wire;
+
+/// Up to this many bytes of a vector rounds cost more than bytes.
+const FEW_BYTES: usize = 16 << 10;
+
+/// The nodes of a communicator, as this rank sees them.
+#[derive(Debug)]
+pub(crate) struct Hierarchy {
+    topology: Topology,
+    state: Mutex<State>,
+    deadline: Option<Duration>,
+    /// The plan between leaders, where the user chose one.
+    exchange: Option<Choice>,
+}
+
+#[derive(Debug)]
+struct State {
+    plans: Plans<Wire>,
+    /// Calls begun.
+    calls: u64,
+    /// What ran between leaders in the last call.
+    last: Option<&'static str>,
+}
+
+/// A call as its communicator makes it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub node: &'a NodeComm,
+    pub collective: Collective,
+    pub how: How,
+    pub signature: Signature,
+}
+
+/// A call under way.
+struct Phases<'a> {
+    node: &'a NodeComm,
+    topology: &'a Topology,
+    plans: &'a mut Plans<Wire>,
+    /// How the operations of the node are carried out.
+    how: How,
+    /// Tells this call from others, between leaders.
+    call: u32,
+}
+
+impl Hierarchy {
+    pub(crate) fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// Number of the last call, and what ran between the leaders in it.
+    pub(crate) fn last(&self) -> Option<(u64, &'static str)> {
+        let state = self.lock().ok()?;
+        Some((state.calls, state.last?))
+    }
+
+    pub(crate) fn set_progress(&self, progress: Option<Progress>) -> Result<(), Error> {
+        self.lock()?.plans.transport_mut().set_progress(progress);
+        Ok(())
+    }
+
+    fn lock(&self) -> Result<MutexGuard<'_, State>, Error> {
+        self.state.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => Error::usage(
+                "another thread of this process is inside a call of this communicator; make one call at a time, \
+                 or give each thread a communicator of its own",
+            ),
+            TryLockError::Poisoned(_) => Error::Poisoned { cause: "an earlier call of this process panicked".into() },
+        })
+    }
+
+    /// The plan between leaders for a vector of `bytes`: few rounds for few bytes, few bytes for many. Both give
+    /// identical bits and keep the order of nodes for any number of them.
+    fn exchange_for(&self, bytes: usize) -> &'static str {
+        match self.exchange {
+            Some(Choice::Plan(name)) => name,
+            _ if bytes <= FEW_BYTES => "elimination-3-2",
+            _ => "halving-doubling",
+        }
+    }
+
+    /// Carries out a call whose arguments were checked. `shape` is the plan between leaders, if it is one: refused, where
+    /// it must be, by all ranks before anything is shared. `name` is what runs between leaders.
+    fn carry_out<R>(
+        &self,
+        call: &Call<'_>,
+        name: &'static str,
+        shape: Option<Shape>,
+        body: impl FnOnce(&mut Phases<'_>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let mut state = self.lock()?;
+        let State { plans, calls, last } = &mut *state;
+        if let Some(error) = plans.failed() {
+            return Err(error.clone());
+        }
+        if let Some(shape) = shape {
+            plans.admit(shape)?;
+        }
+        *calls += 1;
+        plans.transport_mut().begin_call(call.collective, *calls, call.signature);
+        let hash = call.signature.hash();
+        let how = How { within: hash as u16, ..call.how };
+        let mut phases = Phases { node: call.node, topology: &self.topology, plans, how, call: hash };
+        match body(&mut phases) {
+            Ok(done) => {
+                plans.transport_mut().complete_call();
+                *last = Some(name);
+                Ok(done)
+            }
+            // No member of anything: nothing of the job's is touched.
+            Err(Error::Forked) => Err(Error::Forked),
+            Err(error) => Err(self.fail(plans.transport_mut(), call, &error)),
+        }
+    }
+
+    /// Fails the job for what this rank found; what stands for everybody.
+    fn fail(&self, wire: &mut Wire, call: &Call<'_>, error: &Error) -> Error {
+        let stands = match wire.failed() {
+            Some(stands) => stands.clone(),
+            None => wire.report(errors::fault_of(error, &self.topology, Some(call.signature), self.deadline)),
+        };
+        call.node.fail(&Error::Poisoned { cause: "another node".into() });
+        stands
+    }
+}

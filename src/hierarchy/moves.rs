@@ -1,0 +1,248 @@
+//! Data moved as it is over several nodes: to the leader of its node, from leader to leader, from there to its ranks.
+//!
+//! Leaders exchange by plain packets, every part straight to the node it is for; only a broadcast is a tree. A leader
+//! holds what its node sends or gets, once more than its caller. Everything here is bytes: a part is a rank's, `lens` are
+//! all ranks' lengths.
+
+use super::{Call, Hierarchy, Phases};
+use crate::Error;
+use crate::plans::{Shape, Work};
+use earlybird_hier::exec::Parts;
+use earlybird_hier::plan::Contract;
+use std::ops::Range;
+
+/// Where the part of `rank` lies if all parts lie one after the other.
+pub(super) fn part_of(lens: &[usize], rank: usize) -> Range<usize> {
+    let first = lens[..rank].iter().sum();
+    first..first + lens[rank]
+}
+
+impl Hierarchy {
+    /// Copies `buf` of `root` to `buf` of every rank.
+    pub(crate) fn broadcast(&self, call: &Call<'_>, root: usize, buf: &mut [u8]) -> Result<(), Error> {
+        let (home, _) = self.topology.place(root);
+        let (name, contract, elements) = ("binomial", Contract::Broadcast, buf.len());
+        let shape =
+            Shape { name, contract, root: home, elements, work: Work::Move, call: call.signature.hash(), turn: 0 };
+        self.carry_out(call, name, Some(shape), |phases| phases.broadcast(shape, root, buf))
+    }
+
+    /// Copies `send` of every rank, in rank order, to `recv` of every rank.
+    pub(crate) fn all_gather(
+        &self,
+        call: &Call<'_>,
+        send: &[u8],
+        recv: &mut [u8],
+        lens: &[usize],
+    ) -> Result<(), Error> {
+        self.carry_out(call, "direct", None, |phases| {
+            let mine = phases.collect(send, lens)?;
+            if phases.topology.leads() {
+                let nodes: Vec<usize> = (0..phases.topology.nodes()).collect();
+                phases.swap(&mine, recv, lens, &nodes, &nodes)?;
+            }
+            phases.node.broadcast_into(recv, 0, phases.how)
+        })
+    }
+
+    /// Copies `send` of every rank, in rank order, to `recv` of `root`.
+    pub(crate) fn gather(
+        &self,
+        call: &Call<'_>,
+        root: usize,
+        send: &[u8],
+        recv: &mut [u8],
+        lens: &[usize],
+    ) -> Result<(), Error> {
+        self.carry_out(call, "direct", None, |phases| {
+            let (home, local) = phases.topology.place(root);
+            let mine = phases.collect(send, lens)?;
+            let mut all = Vec::new();
+            if phases.topology.leads() {
+                let (here, nodes) = (phases.topology.node(), 0..phases.topology.nodes());
+                let from: Vec<usize> = if here == home { nodes.collect() } else { Vec::new() };
+                if here == home && local != 0 {
+                    all = vec![0; lens.iter().sum()];
+                }
+                let room = if local == 0 { &mut *recv } else { &mut all };
+                phases.swap(&mine, room, lens, &[home], &from)?;
+            }
+            match phases.topology.node() == home && local != 0 {
+                true => phases.hand_over_of(lens.iter().sum(), &all, recv, 0, local),
+                false => Ok(()),
+            }
+        })
+    }
+
+    /// Copies `send` of `root`, a block to each rank in rank order, to `recv`; all blocks are of one length.
+    pub(crate) fn scatter(&self, call: &Call<'_>, root: usize, send: &[u8], recv: &mut [u8]) -> Result<(), Error> {
+        self.carry_out(call, "direct", None, |phases| {
+            let (home, local) = phases.topology.place(root);
+            let (here, ranks) = (phases.topology.node(), phases.topology.size());
+            let lens = vec![recv.len(); ranks];
+            let mut all = Vec::new();
+            if here == home && local != 0 {
+                all = vec![0; if phases.topology.leads() { recv.len() * ranks } else { 0 }];
+                phases.hand_over_of(recv.len() * ranks, send, &mut all, local, 0)?;
+            }
+            let given = if local == 0 { send } else { &all };
+            let mut mine = vec![0; recv.len() * phases.topology.here().len()];
+            if phases.topology.leads() {
+                let packed: Vec<Vec<u8>> = (0..phases.topology.nodes())
+                    .map(|node| match here == home {
+                        true => phases.pick(given, &lens, node),
+                        false => Vec::new(),
+                    })
+                    .collect();
+                let mut rooms: Vec<&mut [u8]> = (0..packed.len()).map(|_| Default::default()).collect();
+                match here == home {
+                    true => mine.copy_from_slice(&packed[here]),
+                    false => rooms[home] = &mut mine,
+                }
+                let parts = packed.iter().zip(rooms);
+                let mut parts: Vec<Parts<'_>> = parts.map(|(send, receive)| Parts { send, receive }).collect();
+                phases.plans.exchange(phases.call, &mut parts)?;
+            }
+            phases.deal(&vec![recv.len(); phases.topology.here().len()], mine, recv)
+        })
+    }
+
+    /// Copies block `r` of `send` to rank `r`, and to block `r` of `recv` what rank `r` sent here; all blocks are of one
+    /// length.
+    pub(crate) fn all_to_all(&self, call: &Call<'_>, send: &[u8], recv: &mut [u8]) -> Result<(), Error> {
+        self.carry_out(call, "direct", None, |phases| phases.all_to_all(send, recv))
+    }
+}
+
+impl Phases<'_> {
+    fn broadcast(&mut self, shape: Shape, root: usize, buf: &mut [u8]) -> Result<(), Error> {
+        let (home, local) = self.topology.place(root);
+        let at_home = self.topology.node() == home;
+        if at_home {
+            // The root's node has it first, and goes.
+            self.node.broadcast_into(buf, local, self.how)?;
+        }
+        if self.topology.leads() {
+            self.plans.run(shape, buf)?;
+        }
+        if at_home { Ok(()) } else { self.node.broadcast_into(buf, 0, self.how) }
+    }
+
+    /// What the node's ranks give, in the order of their numbers, on its leader; nothing on the others.
+    fn collect(&self, send: &[u8], lens: &[usize]) -> Result<Vec<u8>, Error> {
+        let here: Vec<usize> = self.topology.here().iter().map(|&rank| lens[rank]).collect();
+        if !self.topology.leads() {
+            self.node.gather_varcount_into(send, &here, 0, self.how)?;
+            return Ok(Vec::new());
+        }
+        let mut mine = vec![0; here.iter().sum()];
+        self.node.gather_varcount_into_root(send, &mut mine, &here, self.how)?;
+        Ok(mine)
+    }
+
+    /// Between leaders: this node's parts, `mine`, go to the nodes `to`; those of the nodes `from` come to their places in
+    /// `all`, which holds every rank's.
+    fn swap(&mut self, mine: &[u8], all: &mut [u8], lens: &[usize], to: &[usize], from: &[usize]) -> Result<(), Error> {
+        let (nodes, me) = (0..self.topology.nodes(), self.topology.node());
+        let bytes = |node: usize| self.topology.members(node).iter().map(|&rank| lens[rank]).sum::<usize>();
+        let mut rooms: Vec<Vec<u8>> =
+            nodes.map(|node| vec![0; if from.contains(&node) { bytes(node) } else { 0 }]).collect();
+        let parts = rooms.iter_mut().enumerate();
+        let mut parts: Vec<Parts<'_>> =
+            parts.map(|(node, receive)| Parts { send: if to.contains(&node) { mine } else { &[] }, receive }).collect();
+        parts[me] = Parts::default();
+        self.plans.exchange(self.call, &mut parts)?;
+        for &node in from {
+            let mut given = if node == me { mine } else { &rooms[node] };
+            for &rank in self.topology.members(node) {
+                let (part, rest) = given.split_at(lens[rank]);
+                all[part_of(lens, rank)].copy_from_slice(part);
+                given = rest;
+            }
+        }
+        Ok(())
+    }
+
+    /// The parts of a node's ranks out of everybody's.
+    fn pick(&self, all: &[u8], lens: &[usize], node: usize) -> Vec<u8> {
+        let parts = self.topology.members(node).iter().map(|&rank| &all[part_of(lens, rank)]);
+        parts.flatten().copied().collect()
+    }
+
+    /// Gives each rank of the node its part of what the leader has.
+    pub(super) fn deal(&self, here: &[usize], mine: Vec<u8>, recv: &mut [u8]) -> Result<(), Error> {
+        if here.iter().all(|len| *len == here[0]) {
+            return match self.topology.leads() {
+                true => self.node.scatter_into_root(&mine, recv, self.how),
+                false => self.node.scatter_into(recv, 0, self.how),
+            };
+        }
+        let mut mine = mine;
+        self.node.broadcast_into(&mut mine, 0, self.how)?;
+        recv.copy_from_slice(&mine[part_of(here, self.topology.local())]);
+        Ok(())
+    }
+
+    /// Copies `send` of one rank of the node to `recv` of another. Every rank of the node calls it.
+    pub(super) fn hand_over(&self, send: &[u8], recv: &mut [u8], from: usize, to: usize) -> Result<(), Error> {
+        self.hand_over_of(send.len().max(recv.len()), send, recv, from, to)
+    }
+
+    /// The same for ranks that have neither.
+    pub(super) fn hand_over_of(
+        &self,
+        bytes: usize,
+        send: &[u8],
+        recv: &mut [u8],
+        from: usize,
+        to: usize,
+    ) -> Result<(), Error> {
+        let mut lens = vec![0; self.topology.here().len()];
+        lens[from] = bytes;
+        let send = if self.topology.local() == from { send } else { &[] };
+        match self.topology.local() == to {
+            true => self.node.gather_varcount_into_root(send, recv, &lens, self.how),
+            false => self.node.gather_varcount_into(send, &lens, to, self.how),
+        }
+    }
+
+    fn all_to_all(&mut self, send: &[u8], recv: &mut [u8]) -> Result<(), Error> {
+        let topology = self.topology;
+        let (ranks, here) = (topology.size(), topology.here());
+        let block = send.len() / ranks;
+        let leads = topology.leads();
+        // All that the node's ranks send, a whole vector each.
+        let mut given = vec![0; if leads { send.len() * here.len() } else { 0 }];
+        match leads {
+            true => self.node.gather_into_root(send, &mut given, self.how)?,
+            false => self.node.gather_into(send, 0, self.how)?,
+        }
+        let mut got = vec![0u8; given.len()];
+        if leads {
+            // For each node: by sender here, by receiver there.
+            let packed: Vec<Vec<u8>> = (0..topology.nodes())
+                .map(|node| {
+                    let pairs = (0..here.len()).flat_map(|a| topology.members(node).iter().map(move |&c| (a, c)));
+                    pairs.flat_map(|(a, c)| &given[(a * ranks + c) * block..][..block]).copied().collect()
+                })
+                .collect();
+            let mut rooms: Vec<Vec<u8>> = packed.iter().map(|part| vec![0; part.len()]).collect();
+            rooms[topology.node()].copy_from_slice(&packed[topology.node()]);
+            let parts = packed.iter().zip(&mut rooms);
+            let mut parts: Vec<Parts<'_>> = parts.map(|(send, receive)| Parts { send, receive }).collect();
+            self.plans.exchange(self.call, &mut parts)?;
+            for (node, room) in rooms.iter().enumerate() {
+                for (a, &sender) in topology.members(node).iter().enumerate() {
+                    for c in 0..here.len() {
+                        let from = &room[(a * here.len() + c) * block..][..block];
+                        got[(c * ranks + sender) * block..][..block].copy_from_slice(from);
+                    }
+                }
+            }
+        }
+        match leads {
+            true => self.node.scatter_into_root(&got, recv, self.how),
+            false => self.node.scatter_into(recv, 0, self.how),
+        }
+    }
+}

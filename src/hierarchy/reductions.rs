@@ -1,0 +1,241 @@
+//! Reductions over several nodes, and the barrier: the three phases, segment by segment.
+//!
+//! ```text
+//! leader     reduce 0 | start 0 | reduce 1 | start 1 | finish 0 | broadcast 0 | reduce 2 | start 2 | finish 1 | ...
+//! network              ~~~~~~~~~~~~~~~~ 0 ~~~~~~~~~~~~~~~~       ~~~~~~~~~~~~~ 1 ~~~~~~~~~~~~~~~~
+//! others     give 0   | give 1  | ............................. | take 0      | give 2  | ...      | take 1 | ...
+//! ```
+//!
+//! *reduce s* folds segment s of the node's ranks into the leader's buffer, *start s* and *finish s* run the plan between
+//! leaders on it, *broadcast s* gives it to the node. A rank that gives leaves as soon as its data is stored, so the
+//! others fold and wait for the last of them while the exchange of the segment before is under way. Short messages are one
+//! segment: the three phases one after the other.
+
+use super::moves::part_of;
+use super::{Call, Hierarchy, Phases};
+use crate::plans::{self, Shape, Work, equal_lengths};
+use crate::{Element, Error, Op};
+use earlybird_hier::exec::Parts;
+use earlybird_hier::plan::Contract;
+use earlybird_shm::bytes::{self, ByteFold};
+
+/// Longer messages are cut into segments of about this many bytes: long enough that a segment's three phases cost by
+/// bytes and not by rounds, short enough that the first and the last, which overlap with nothing, are a small part.
+const SEGMENT_BYTES: usize = 512 << 10;
+
+/// Elements of each segment.
+fn segment(elements: usize, size: usize) -> usize {
+    const LINE: usize = 64;
+    let segments = (elements * size).div_ceil(SEGMENT_BYTES).max(1);
+    elements.div_ceil(segments).next_multiple_of(LINE).max(1)
+}
+
+/// What is given, where it lies apart from what is got.
+fn give<'a, T>(send: Option<&'a [T]>, recv: &'a [T], first: usize) -> &'a [T] {
+    match send {
+        Some(send) => &send[first..first + recv.len()],
+        None => recv,
+    }
+}
+
+impl Hierarchy {
+    /// Reduces `send` of all ranks, or `recv` in place, into `recv` of every rank.
+    pub(crate) fn all_reduce<T: Element>(
+        &self,
+        call: &Call<'_>,
+        send: Option<&[T]>,
+        recv: &mut [T],
+        op: Op,
+    ) -> Result<(), Error> {
+        if let Some(send) = send {
+            equal_lengths(send, recv)?;
+        }
+        let name = self.exchange_for(size_of_val(recv));
+        let (work, call_hash) = (Work::Fold(T::DTYPE, op), call.signature.hash());
+        let shape = Shape { name, contract: Contract::Allreduce, root: 0, elements: 0, work, call: call_hash, turn: 0 };
+        self.carry_out(call, name, Some(shape), |phases| phases.all_reduce(shape, send, recv, op))
+    }
+
+    /// Reduces `send` of all ranks, or `recv` in place, into `recv` of `root`; no other rank's is touched.
+    pub(crate) fn reduce<T: Element>(
+        &self,
+        call: &Call<'_>,
+        root: usize,
+        send: Option<&[T]>,
+        recv: &mut [T],
+        op: Op,
+    ) -> Result<(), Error> {
+        let (home, _) = self.topology.place(root);
+        let work = Work::Fold(T::DTYPE, op);
+        let elements = send.map_or(recv.len(), <[T]>::len);
+        let (name, contract) = ("binomial", Contract::Reduce);
+        let shape = Shape { name, contract, root: home, elements, work, call: call.signature.hash(), turn: 0 };
+        self.carry_out(call, name, Some(shape), |phases| phases.reduce(shape, root, send, recv, op))
+    }
+
+    /// Returns when every rank has called it.
+    pub(crate) fn barrier(&self, call: &Call<'_>) -> Result<(), Error> {
+        let shape = plans::barrier(call.signature.hash());
+        self.carry_out(call, shape.name, Some(shape), |phases| {
+            phases.node.barrier(phases.how)?;
+            if phases.topology.leads() {
+                phases.plans.run(shape, &mut [0])?;
+            }
+            phases.node.barrier(phases.how)
+        })
+    }
+
+    /// Reduces `send` of all ranks and gives rank `r` its `counts[r]` elements in `recv`.
+    pub(crate) fn reduce_scatter<T: Element>(
+        &self,
+        call: &Call<'_>,
+        send: &[T],
+        recv: &mut [T],
+        counts: &[usize],
+        op: Op,
+    ) -> Result<(), Error> {
+        // As the plans do: refused by all ranks before anything is shared.
+        let fold = ByteFold::new(T::DTYPE, op)?;
+        self.carry_out(call, "direct", None, |phases| phases.reduce_scatter(send, recv, counts, op, fold))
+    }
+}
+
+impl Phases<'_> {
+    fn all_reduce<T: Element>(
+        &mut self,
+        shape: Shape,
+        send: Option<&[T]>,
+        recv: &mut [T],
+        op: Op,
+    ) -> Result<(), Error> {
+        let length = segment(recv.len(), size_of::<T>());
+        let mut segments: Vec<&mut [T]> = recv.chunks_mut(length).collect();
+        if segments.is_empty() {
+            // Nobody waits for anybody where there is nothing to reduce; a different call shows all the same.
+            segments.push(&mut []);
+        }
+        let shapes = segments.iter().enumerate();
+        let shapes: Vec<Shape> =
+            shapes.map(|(s, data)| Shape { elements: data.len(), turn: s as u8 % 2, ..shape }).collect();
+        if self.topology.leads() {
+            shapes.iter().try_for_each(|shape| self.plans.prepare(*shape))?;
+        }
+        for s in 0..=segments.len() {
+            if s < segments.len() {
+                self.reduce_to_leader(send, segments[s], s * length, op)?;
+                if self.topology.leads() {
+                    self.plans.start(shapes[s], bytes::of_mut(segments[s]))?;
+                }
+            }
+            let Some(done) = s.checked_sub(1) else { continue };
+            if self.topology.leads() {
+                let (first, rest) = segments[done..].split_at_mut(1);
+                let next = rest.first_mut().map(|data| (shapes[s], bytes::of_mut(data)));
+                self.plans.finish(shapes[done], bytes::of_mut(first[0]), next)?;
+            }
+            self.node.broadcast_into(segments[done], 0, self.how)?;
+        }
+        Ok(())
+    }
+
+    /// Folds what the node's ranks give into `recv` of the leader.
+    fn reduce_to_leader<T: Element>(
+        &self,
+        send: Option<&[T]>,
+        recv: &mut [T],
+        first: usize,
+        op: Op,
+    ) -> Result<(), Error> {
+        match (self.topology.leads(), send) {
+            (false, _) => self.node.reduce_into(give(send, recv, first), op, 0, self.how),
+            (true, None) => self.node.reduce_in_place(recv, op, 0, self.how),
+            (true, Some(send)) => {
+                let send = &send[first..first + recv.len()];
+                self.node.reduce_into_root(send, recv, op, self.how)
+            }
+        }
+    }
+
+    fn reduce<T: Element>(
+        &mut self,
+        shape: Shape,
+        root: usize,
+        send: Option<&[T]>,
+        recv: &mut [T],
+        op: Op,
+    ) -> Result<(), Error> {
+        let (home, local) = self.topology.place(root);
+        let is_root = self.topology.rank() == root;
+        if !self.topology.leads() {
+            self.node.reduce_into(give(send, send.unwrap_or(recv), 0), op, 0, self.how)?;
+        } else if is_root {
+            self.reduce_to_leader(send, recv, 0, op)?;
+            self.plans.run(shape, bytes::of_mut(recv))?;
+        } else {
+            // The caller's buffer stays as it is.
+            let mut partial = send.unwrap_or(recv).to_vec();
+            self.node.reduce_in_place(&mut partial, op, 0, self.how)?;
+            self.plans.run(shape, bytes::of_mut(&mut partial))?;
+            if self.topology.node() == home {
+                return self.hand_over(bytes::of(&partial), &mut [], 0, local);
+            }
+        }
+        match (self.topology.node() == home && local != 0, is_root) {
+            (true, true) => self.hand_over(&[], bytes::of_mut(recv), 0, local),
+            // The others of that node take part without data.
+            (true, false) => self.hand_over_of(shape.elements * size_of::<T>(), &[], &mut [], 0, local),
+            (false, _) => Ok(()),
+        }
+    }
+
+    fn reduce_scatter<T: Element>(
+        &mut self,
+        send: &[T],
+        recv: &mut [T],
+        counts: &[usize],
+        op: Op,
+        fold: ByteFold,
+    ) -> Result<(), Error> {
+        let lens: Vec<usize> = counts.iter().map(|count| count * size_of::<T>()).collect();
+        let here: Vec<usize> = self.topology.here().iter().map(|&rank| lens[rank]).collect();
+        let mut mine = vec![0u8; here.iter().sum()];
+        if !self.topology.leads() {
+            self.node.reduce_into(send, op, 0, self.how)?;
+        } else {
+            let mut partial = send.to_vec();
+            self.node.reduce_in_place(&mut partial, op, 0, self.how)?;
+            // Each node's part of the vector, in the order of its ranks.
+            let partial = bytes::of(&partial);
+            let nodes = 0..self.topology.nodes();
+            let ours: Vec<Vec<u8>> = nodes
+                .map(|node| {
+                    let parts = self.topology.members(node).iter().map(|&rank| &partial[part_of(&lens, rank)]);
+                    parts.flatten().copied().collect()
+                })
+                .collect();
+            let me = self.topology.node();
+            let mut theirs = vec![vec![0u8; mine.len()]; ours.len()];
+            theirs[me].copy_from_slice(&ours[me]);
+            let mut parts: Vec<Parts<'_>> =
+                ours.iter().zip(&mut theirs).map(|(send, receive)| Parts { send, receive }).collect();
+            self.plans.exchange(self.call, &mut parts)?;
+            mine.copy_from_slice(&theirs[0]);
+            theirs[1..].iter().for_each(|of_node| fold.fold(&mut mine, of_node, false));
+        }
+        self.deal(&here, mine, bytes::of_mut(recv))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_whole_lines_and_few() {
+        for (elements, size, expected) in [(0, 8, 64), (1, 8, 64), (65_536, 8, 65_536), (100_003, 8, 50_048)] {
+            let length = segment(elements, size);
+            assert_eq!(length.max(64), expected.max(64), "{elements}");
+            assert!(length * size <= SEGMENT_BYTES + 64 * size);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Who is on which node: pure arithmetic on the list of every node's ranks, the same on every rank.
+
+use crate::Error;
+
+/// The ranks of every node. The first of a node is its leader: it alone exchanges with other nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Topology {
+    members: Vec<Vec<usize>>,
+    /// By rank: its node and its number there.
+    places: Vec<(usize, usize)>,
+    me: usize,
+}
+
+impl Topology {
+    /// Nodes of these ranks, which name every rank once; `me` is this one.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] when they do not.
+    pub(crate) fn new(members: Vec<Vec<usize>>, me: usize) -> Result<Self, Error> {
+        let ranks = members.iter().map(Vec::len).sum();
+        let mut places = vec![None; ranks];
+        for (node, of_node) in members.iter().enumerate() {
+            for (local, rank) in of_node.iter().enumerate() {
+                if let Some(place) = places.get_mut(*rank) {
+                    *place = Some((node, local));
+                }
+            }
+        }
+        let places: Option<Vec<_>> = places.into_iter().collect();
+        match places.filter(|places| me < places.len() && members.iter().all(|node| !node.is_empty())) {
+            Some(places) => Ok(Topology { members, places, me }),
+            None => Err(Error::usage(format!("nodes of ranks {members:?} do not name each of {ranks} ranks once"))),
+        }
+    }
+
+    /// Contiguous ranks, so many on each node.
+    pub(crate) fn contiguous(sizes: &[usize], me: usize) -> Result<Self, Error> {
+        let mut next = 0;
+        let members = sizes.iter().map(|size| {
+            next += size;
+            (next - size..next).collect()
+        });
+        Self::new(members.collect(), me)
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.places.len()
+    }
+
+    pub(crate) fn rank(&self) -> usize {
+        self.me
+    }
+
+    pub(crate) fn nodes(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Node of a rank, and its number there.
+    pub(crate) fn place(&self, rank: usize) -> (usize, usize) {
+        self.places[rank]
+    }
+
+    /// This rank's node.
+    pub(crate) fn node(&self) -> usize {
+        self.places[self.me].0
+    }
+
+    /// This rank's number on its node.
+    pub(crate) fn local(&self) -> usize {
+        self.places[self.me].1
+    }
+
+    pub(crate) fn leads(&self) -> bool {
+        self.local() == 0
+    }
+
+    /// The ranks of a node, in the order of their numbers there.
+    pub(crate) fn members(&self, node: usize) -> &[usize] {
+        &self.members[node]
+    }
+
+    /// The ranks of this node.
+    pub(crate) fn here(&self) -> &[usize] {
+        &self.members[self.node()]
+    }
+
+    pub(crate) fn leaders(&self) -> Vec<usize> {
+        self.members.iter().map(|of_node| of_node[0]).collect()
+    }
+
+    /// Whether going through the nodes in order, and through each one's ranks, is going through the ranks in order.
+    #[cfg(test)]
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.members.iter().flatten().copied().eq(0..self.size())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::usage;
+
+    #[test]
+    fn places_lead_back() {
+        let uneven = Topology::contiguous(&[5, 3, 1], 6).unwrap();
+        assert_eq!((uneven.size(), uneven.nodes(), uneven.place(6), uneven.leaders()), (9, 3, (1, 1), vec![0, 5, 8]));
+        assert!(uneven.is_in_order() && !uneven.leads());
+        let mixed = Topology::new(vec![vec![1, 3], vec![0, 2]], 1).unwrap();
+        assert!(!mixed.is_in_order() && mixed.leads() && mixed.here() == [1, 3] && mixed.members(1) == [0, 2]);
+    }
+
+    #[test]
+    fn what_is_no_partition_is_refused() {
+        for members in [vec![vec![0], vec![0]], vec![vec![0, 2]], vec![vec![0], vec![]], vec![vec![1, 2], vec![3]]] {
+            assert!(usage(Topology::new(members, 0)).contains("each of"));
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What connects the nodes: the transport between their leaders, and the one place where the error of the whole job
+//! stands, which every rank can report to and read.
+
+use crate::Error;
+use crate::plans::Lane;
+use earlybird_hier::exec::{Failure, Head, Take, Transport};
+use earlybird_shm::Collective;
+use earlybird_shm::Progress;
+use earlybird_shm::Signature;
+use earlybird_shm::ring::{Fault, Rings};
+
+/// One rank's end. Between leaders it is a transport whose ranks are the numbers of nodes.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    line: Line,
+    leaders: Vec<usize>,
+    node: usize,
+    leads: bool,
+    me: usize,
+    /// The call that is under way, or was last.
+    call: Option<Signature>,
+    error: Option<Error>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Line {
+    /// All ranks of the job on one machine.
+    Rings(Box<Rings>),
+}
+
+impl Wire {
+    pub(crate) fn new(line: Line, leaders: Vec<usize>, node: usize, me: usize) -> Self {
+        let leads = leaders[node] == me;
+        Wire { line, leaders, node, leads, me, call: None, error: None }
+    }
+
+    /// A call begins on this rank: from here on other nodes may need it.
+    pub(crate) fn begin_call(&mut self, collective: Collective, number: u64, signature: Signature) {
+        self.call = Some(signature);
+        match &mut self.line {
+            Line::Rings(rings) => {
+                rings.name_call(collective, number);
+                if self.leads {
+                    rings.begin(true);
+                }
+            }
+        }
+    }
+
+    /// This rank is through with the call: its end fails it no more.
+    pub(crate) fn complete_call(&mut self) {
+        match &mut self.line {
+            Line::Rings(rings) if self.leads => rings.complete_exchange(),
+            Line::Rings(_) => {}
+        }
+    }
+
+    /// Fails the job, unless it has failed already; the error that stands, the same for all ranks.
+    pub(crate) fn report(&mut self, fault: Fault) -> Error {
+        let stands = match &mut self.line {
+            Line::Rings(rings) => rings.raise(fault),
+        };
+        self.error.get_or_insert(stands).clone()
+    }
+
+    /// What the job failed with, as far as this rank knows.
+    pub(crate) fn failed(&self) -> Option<&Error> {
+        self.error.as_ref()
+    }
+
+    pub(crate) fn set_progress(&mut self, progress: Option<Progress>) {
+        match &mut self.line {
+            Line::Rings(rings) => rings.set_progress(progress),
+        }
+    }
+
+    fn stands(&mut self, error: Error) -> Failure {
+        let failure = Failure::Transport(error.to_string());
+        self.error.get_or_insert(error);
+        failure
+    }
+}
+
+impl Lane for Wire {
+    fn error(&self) -> Option<&Error> {
+        self.failed()
+    }
+}
+
+impl Transport for Wire {
+    fn rank(&self) -> usize {
+        self.node
+    }
+
+    fn size(&self) -> usize {
+        self.leaders.len()
+    }
+
+    fn packet_bytes(&self) -> usize {
+        match &self.line {
+            Line::Rings(rings) => rings.packet_bytes(),
+        }
+    }
+
+    fn post_send(
+        &mut self,
+        to: usize,
+        head: Head,
+        bytes: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Result<bool, Failure> {
+        let to = self.leaders[to];
+        match &mut self.line {
+            Line::Rings(rings) => {
+                let about = [u64::from(head.operation) << 32 | u64::from(head.packet), head.call, 0];
+                rings.send(to, about, bytes, write).map_err(|error| self.stands(error))
+            }
+        }
+    }
+
+    fn post_receive(&mut self, _: usize, _: usize) -> Result<(), Failure> {
+        match &mut self.line {
+            // The ring is the memory.
+            Line::Rings(_) => Ok(()),
+        }
+    }
+
+    fn receive(&mut self, from: usize, take: impl FnOnce(Head, &[u8]) -> Take) -> Result<bool, Failure> {
+        let from = self.leaders[from];
+        match &mut self.line {
+            Line::Rings(rings) => {
+                let show = |[numbers, call, _]: [u64; 3], payload: &[u8]| {
+                    let head = Head { operation: (numbers >> 32) as u32, packet: numbers as u32, call };
+                    take(head, payload) == Take::Taken
+                };
+                rings.receive(from, show).map_err(|error| self.stands(error))
+            }
+        }
+    }
+
+    fn is_flushed(&mut self) -> Result<bool, Failure> {
+        match &mut self.line {
+            Line::Rings(_) => Ok(true),
+        }
+    }
+
+    fn progress(&mut self) -> Result<(), Failure> {
+        match &mut self.line {
+            Line::Rings(rings) => rings.healthy().map_err(|error| self.stands(error)),
+        }
+    }
+
+    fn idle(&mut self, passes: u32) -> Result<(), Failure> {
+        match &mut self.line {
+            Line::Rings(rings) => rings.idle(passes).map_err(|error| self.stands(error)),
+        }
+    }
+
+    fn raise(&mut self, failure: Failure) -> Failure {
+        let leader = |node: usize| self.leaders[node.min(self.leaders.len() - 1)];
+        // Described by this rank's call where it is one of the two.
+        let differ = |a: usize, b: usize| {
+            let (a, b) = (leader(a), leader(b));
+            let ranks = if b == self.me { [b, a] } else { [a, b] };
+            Fault::Mismatch { ranks, call: self.call.filter(|_| ranks[0] == self.me) }
+        };
+        let fault = match failure {
+            Failure::PeerDied { rank } => Fault::PeerDied { rank: leader(rank) },
+            Failure::Timeout { missing, after } => {
+                Fault::Timeout { missing: leader(missing), after_ns: after.as_nanos() as u64 }
+            }
+            Failure::Mismatch { rank_a, rank_b } => differ(rank_a, rank_b),
+            // Packets of other calls than this rank's own: rings and MPI lose none.
+            Failure::Lost { from, to, .. } => differ(from, to),
+            Failure::Transport(text) => Fault::Other(text),
+        };
+        let stands = self.report(fault);
+        self.stands(stands)
+    }
+}

@@ -1,0 +1,358 @@
+//! Virtual nodes of several ranks: every operation right and equal on all ranks, whatever goes wrong one error for
+//! everybody, in the ranks of the job.
+
+mod common;
+
+use common::{End, Job, Player, mix};
+use earlybird::{Communicator, Error, FoldOrder, Op};
+use rustix::process::Signal;
+use std::time::Duration;
+
+#[test]
+#[ignore = "a rank of the jobs that the other tests start"]
+fn rank() {
+    common::play(&[
+        ("operations", operations),
+        ("victim", victim),
+        ("differ", differ),
+        ("refused", refused),
+        ("missing", missing),
+    ]);
+}
+
+const LAYOUTS: [(usize, &str); 6] = [(3, "1"), (6, "2"), (9, "5,3,1"), (3, "3"), (5, "2"), (4, "1,3")];
+
+/// Comes late by a random time.
+fn dawdle(comm: &Communicator, step: u64) {
+    if mix(step * 64 + comm.rank() as u64).is_multiple_of(3) {
+        std::thread::sleep(Duration::from_micros(mix(step * 97 + comm.rank() as u64) % 800));
+    }
+}
+
+/// What `rank` gives at `i` in call `step`.
+fn exact(rank: usize, i: usize, step: u64) -> i64 {
+    (rank * 1000 + i % 777) as i64 + step as i64
+}
+
+fn operations(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let (me, size) = (comm.rank(), comm.size());
+    let mut bits = 0u64;
+    for (step, count) in [0usize, 1, 37, 1000, 100_003, 0, 300_000, 5].into_iter().enumerate() {
+        let step = step as u64;
+        let root = (mix(step) % size as u64) as usize;
+        let at = comm.process_at_rank(root);
+        let send: Vec<i64> = (0..count).map(|i| exact(me, i, step)).collect();
+        let sum = |i: usize| (0..size).map(|r| exact(r, i, step)).sum::<i64>();
+        comm.set_order(if step.is_multiple_of(2) { FoldOrder::Rank } else { FoldOrder::Arrival }).unwrap();
+
+        dawdle(&comm, step);
+        let mut recv = vec![-1; count];
+        comm.all_reduce_into(&send, &mut recv, Op::Sum).unwrap();
+        assert!(recv.iter().enumerate().all(|(i, v)| *v == sum(i)), "allreduce of {count}");
+        let mut buf = send.clone();
+        comm.all_reduce_in_place(&mut buf, Op::Sum).unwrap();
+        assert_eq!(buf, recv);
+        // Sums that round: the same bits everywhere, and in rank order in every run.
+        let mut floats: Vec<f32> = (0..count).map(|i| (mix((i * 64 + me) as u64) % 1000) as f32 / 7.0).collect();
+        comm.all_reduce_in_place(&mut floats, Op::Sum).unwrap();
+        bits = floats.iter().fold(bits, |bits, v| mix(bits ^ u64::from(v.to_bits())));
+
+        dawdle(&comm, step + 100);
+        comm.barrier().unwrap();
+        let mut all = if me == root { send.clone() } else { vec![0; count] };
+        at.broadcast_into(&mut all).unwrap();
+        assert!(all.iter().enumerate().all(|(i, v)| *v == exact(root, i, step)), "broadcast of {count} from {root}");
+        let mut flags: Vec<bool> = (0..count % 5000).map(|i| me == root && i % 3 == 0).collect();
+        at.broadcast_into(&mut flags).unwrap();
+        assert!(flags.iter().enumerate().all(|(i, v)| *v == (i % 3 == 0)));
+
+        dawdle(&comm, step + 200);
+        let mut reduced = vec![-1; count];
+        match me == root {
+            true => at.reduce_into_root(&send, &mut reduced, Op::Sum).unwrap(),
+            false => at.reduce_into(&send, Op::Sum).unwrap(),
+        }
+        assert!(
+            reduced.iter().enumerate().all(|(i, v)| *v == if me == root { sum(i) } else { -1 }),
+            "reduce to {root}"
+        );
+        let mut kept = send.clone();
+        at.reduce_in_place(&mut kept, Op::Sum).unwrap();
+        assert_eq!(kept, if me == root { reduced.clone() } else { send.clone() });
+
+        blocks(&comm, &send, step, root);
+        scattered(&comm, count, step, root);
+        unequal(&comm, count.min(5000), step, root);
+    }
+    let last = comm.last_call().unwrap();
+    player.say(format!("{} nodes {} {bits:x}", comm.nodes(), last.operation));
+}
+
+/// Operations that bring the ranks' blocks together.
+fn blocks(comm: &Communicator, send: &[i64], step: u64, root: usize) {
+    let (me, size, count) = (comm.rank(), comm.size(), send.len());
+    let at = comm.process_at_rank(root);
+    let right = |all: &[i64]| (0..size * count).all(|k| all[k] == exact(k / count, k % count, step));
+    dawdle(comm, step + 300);
+    let mut all = vec![-1; size * count];
+    comm.all_gather_into(send, &mut all).unwrap();
+    assert!(right(&all), "allgather of {count}");
+    let mut all = vec![-1; size * count];
+    all[me * count..][..count].copy_from_slice(send);
+    comm.all_gather_in_place(&mut all).unwrap();
+    assert!(right(&all), "allgather of {count} in place");
+    match me == root {
+        true => {
+            let mut all = vec![-1; size * count];
+            at.gather_into_root(send, &mut all).unwrap();
+            assert!(right(&all), "gather of {count} to {root}");
+        }
+        false => at.gather_into(send).unwrap(),
+    }
+}
+
+/// Operations that give every rank a block.
+fn scattered(comm: &Communicator, count: usize, step: u64, root: usize) {
+    let (me, size) = (comm.rank(), comm.size());
+    let at = comm.process_at_rank(root);
+    // Block r of rank `from`.
+    let value = |from: usize, r: usize, i: usize| exact(from, i, step) * 16 + r as i64;
+    let send: Vec<i64> =
+        (0..size).flat_map(|r| (0..count).map(move |i| (r, i))).map(|(r, i)| value(me, r, i)).collect();
+    dawdle(comm, step + 400);
+    let mut mine = vec![-1; count];
+    match me == root {
+        true => at.scatter_into_root(&send, &mut mine).unwrap(),
+        false => at.scatter_into(&mut mine).unwrap(),
+    }
+    assert!(mine.iter().enumerate().all(|(i, v)| *v == value(root, me, i)), "scatter of {count} from {root}");
+    let mut recv = vec![-1; size * count];
+    comm.all_to_all_into(&send, &mut recv).unwrap();
+    assert!((0..size * count).all(|k| recv[k] == value(k / count, me, k % count)), "alltoall of {count}");
+    let mut buf = send.clone();
+    comm.all_to_all_in_place(&mut buf).unwrap();
+    assert_eq!(buf, recv);
+    comm.reduce_scatter_block_into(&send, &mut mine, Op::Sum).unwrap();
+    let sum = |i: usize| (0..size).map(|from| value(from, me, i)).sum::<i64>();
+    assert!(mine.iter().enumerate().all(|(i, v)| *v == sum(i)), "reduce-scatter of {count}");
+}
+
+/// Blocks of lengths of their own.
+fn unequal(comm: &Communicator, count: usize, step: u64, root: usize) {
+    let (me, size) = (comm.rank(), comm.size());
+    let at = comm.process_at_rank(root);
+    let counts: Vec<usize> = (0..size).map(|r| mix(step * 31 + r as u64) as usize % (count + 1)).collect();
+    let total: usize = counts.iter().sum();
+    let expected: Vec<i64> = (0..size).flat_map(|r| (0..counts[r]).map(move |i| exact(r, i, step))).collect();
+    let mine = &expected[counts[..me].iter().sum()..][..counts[me]];
+    let mut all = vec![-1; total];
+    comm.all_gather_varcount_into(mine, &mut all, &counts).unwrap();
+    assert_eq!(all, expected);
+    match me == root {
+        true => {
+            all.fill(-1);
+            at.gather_varcount_into_root(mine, &mut all, &counts).unwrap();
+            assert_eq!(all, expected);
+        }
+        false => at.gather_varcount_into(mine, &counts).unwrap(),
+    }
+    let mut part = vec![-1; counts[me]];
+    comm.reduce_scatter_varcount_into(&expected, &mut part, &counts, Op::Sum).unwrap();
+    assert!(part.iter().zip(mine).all(|(sum, v)| *sum == v * size as i64));
+}
+
+#[test]
+fn every_operation_on_every_layout() {
+    for (ranks, nodes) in LAYOUTS {
+        let said = Job::new("operations", ranks).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
+        assert!(said.iter().all(|of_rank| *of_rank == said[0]), "{nodes}: {said:?}");
+        let count = nodes.parse::<usize>().map_or(nodes.split(',').count(), |each| ranks.div_ceil(each));
+        assert!(said[0][0].starts_with(&format!("{count} nodes ")), "{said:?}");
+    }
+}
+
+#[test]
+fn every_exchange_plan_and_algorithm_gives_the_same_sums() {
+    for (exchange, algorithm) in
+        [("ring", "chain"), ("rsg", "leader"), ("binomial", "static-leader"), ("direct", "flat")]
+    {
+        let job = Job::new("operations", 6).var("EARLYBIRD_RANKS_PER_NODE", "3,2,1");
+        let said = job.var("EARLYBIRD_EXCHANGE", exchange).var("EARLYBIRD_ALGORITHM", algorithm).run();
+        assert!(said.iter().all(|of_rank| *of_rank == said[0]), "{exchange}: {said:?}");
+    }
+}
+
+fn tell(player: &Player, result: Result<(), Error>) -> bool {
+    if let Err(error) = &result {
+        player.say(format!("failed {} {error}", error.code()));
+    }
+    result.is_ok()
+}
+
+/// Calls until the job fails; one rank stops taking part after some calls, before one or inside it.
+fn victim(player: &Player) {
+    let (who, count): (usize, usize) = (player.arg(0), player.arg(1));
+    let comm = Communicator::from_env().unwrap();
+    let mut buf = vec![1f64; count];
+    for call in 0u64.. {
+        if comm.rank() == who && call == 20 {
+            player.say("here");
+            if player.args().len() == 2 {
+                std::thread::sleep(Duration::from_secs(3600));
+            }
+        }
+        buf.fill(1.0);
+        if !tell(player, comm.all_reduce_in_place(&mut buf, Op::Sum)) {
+            tell(player, comm.barrier());
+            return;
+        }
+    }
+}
+
+/// What everybody but `who` was told, which is the same.
+fn agreed(ends: &[End], who: usize) -> String {
+    let others: Vec<&End> = ends.iter().filter(|end| end.rank != who).collect();
+    assert!(others.iter().all(|end| end.said.len() == 2 && end.said == others[0].said), "{others:#?}");
+    others[0].said[0].clone()
+}
+
+#[test]
+fn a_dead_rank_is_named_by_everybody_on_every_node() {
+    for who in 0..6 {
+        for count in [1, 5000, 400_000] {
+            let job = Job::new("victim", 6).arg(who).arg(count).var("EARLYBIRD_RANKS_PER_NODE", "3,2,1");
+            let mut job = job.start();
+            job.wait_for(who, "here");
+            job.signal(who, Signal::KILL);
+            let told = agreed(&job.join(), who);
+            assert!(told.starts_with(&format!("failed EB_PEER_DIED rank {who} (pid ")), "{told}");
+            assert!(told.contains("died during allreduce 21;"), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_may_die_anywhere_in_a_call() {
+    for (round, who) in [0, 1, 3, 4, 5, 2, 0, 3].into_iter().enumerate() {
+        let job = Job::new("victim", 6).arg(who).arg(300_000).arg("running").var("EARLYBIRD_RANKS_PER_NODE", "3,2,1");
+        let mut job = job.start();
+        job.wait_for(who, "here");
+        std::thread::sleep(Duration::from_micros(mix(round as u64) % 20_000));
+        job.signal(who, Signal::KILL);
+        let told = agreed(&job.join(), who);
+        assert!(told.starts_with(&format!("failed EB_PEER_DIED rank {who} (pid ")), "{told}");
+    }
+}
+
+#[test]
+fn a_late_rank_is_named_under_a_deadline() {
+    for who in 0..6 {
+        let job = Job::new("victim", 6).arg(who).arg(100).var("EARLYBIRD_RANKS_PER_NODE", "3,2,1");
+        let mut job = job.var("EARLYBIRD_TIMEOUT", "0.5").start();
+        job.wait_for(who, "here");
+        job.wait_ended(&(0..6).filter(|rank| *rank != who).collect::<Vec<_>>());
+        job.signal(who, Signal::KILL);
+        let told = agreed(&job.join(), who);
+        let expected = format!("failed EB_TIMEOUT after 500ms rank(s) [{who}] had not arrived at allreduce 21;");
+        assert!(told.starts_with(&expected), "{told}");
+    }
+}
+
+/// Some calls alike, then one of this rank's own.
+fn differ(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let ours: Vec<usize> = player.args()[2].split(',').map(|rank| rank.parse().unwrap()).collect();
+    for _ in 0..3 {
+        comm.all_reduce_in_place(&mut [1u32; 50], Op::Sum).unwrap();
+    }
+    let call = &player.args()[usize::from(ours.contains(&comm.rank()))];
+    let (mut buf, root) = ([1u32; 50], comm.process_at_rank(0));
+    let result = match call.as_str() {
+        "barrier" => comm.barrier(),
+        "max" => comm.all_reduce_in_place(&mut buf, Op::Max),
+        "i32" => comm.all_reduce_in_place(&mut [1i32; 50], Op::Sum),
+        "sum" => comm.all_reduce_in_place(&mut buf, Op::Sum),
+        "gather" => comm.all_gather_in_place(&mut [1u32; 6]),
+        "broadcast" => root.broadcast_into(&mut buf),
+        "broadcast from 1" => comm.process_at_rank(1).broadcast_into(&mut buf),
+        "reduce" => root.reduce_in_place(&mut buf, Op::Sum),
+        other => comm.all_reduce_in_place(&mut vec![1u32; other.parse().unwrap()], Op::Sum),
+    };
+    tell(player, result);
+    tell(player, comm.barrier());
+    // Leaving at once must not become the others' error.
+    std::thread::sleep(Duration::from_millis(400));
+}
+
+#[test]
+fn different_calls_are_one_error_for_everybody() {
+    let pairs = [
+        ("sum", "51"),
+        ("sum", "max"),
+        ("sum", "i32"),
+        ("sum", "barrier"),
+        ("sum", "gather"),
+        ("sum", "600000"),
+        ("sum", "reduce"),
+        ("barrier", "gather"),
+        ("broadcast", "broadcast from 1"),
+    ];
+    for (most, some) in pairs {
+        // One rank of a node, its leader, a whole node, the last node.
+        for ours in ["1", "0", "3,4", "5"] {
+            let job = Job::new("differ", 6).arg(most).arg(some).arg(ours).var("EARLYBIRD_RANKS_PER_NODE", "3,2,1");
+            let ends = job.start().join();
+            let told: Vec<&str> = ends.iter().filter_map(|end| end.said.last()).map(String::as_str).collect();
+            let one = told.len() == 6 && told.iter().all(|line| *line == told[0]);
+            assert!(one && told[0].starts_with("failed EB_MISMATCH ranks "), "{most}, {some} of {ours}: {ends:#?}");
+        }
+    }
+}
+
+/// What is not there yet says so, on every rank and without harm; what cannot be is a mistake of the caller's.
+fn refused(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let mut codes = Vec::new();
+    let mut note = |result: Result<(), Error>| codes.push(result.expect_err("refused").code());
+    note(comm.all_reduce_in_place(&mut [1f32], Op::Average));
+    note(comm.all_reduce_in_place(&mut [true], Op::LogicalAnd));
+    note(comm.all_reduce_into(&[1u8], &mut [], Op::Sum));
+    note(comm.process_at_rank(9).broadcast_into(&mut [1u8]));
+    note(comm.all_gather_into(&[1u8], &mut [0; 2]));
+    note(comm.all_to_all_in_place(&mut [1u8]));
+    note(comm.all_gather_varcount_into(&[1u8], &mut [0], &[1]));
+    let mut sum = [1u8];
+    comm.all_reduce_in_place(&mut sum, Op::Sum).unwrap();
+    player.say(format!("{} {}", codes.join(" "), sum[0]));
+}
+
+#[test]
+fn refusals_leave_the_job_as_it_was() {
+    let said = Job::new("refused", 5).var("EARLYBIRD_RANKS_PER_NODE", "2").run();
+    let unsupported = "EB_UNSUPPORTED EB_UNSUPPORTED";
+    let expected = format!("{unsupported} EB_USAGE EB_USAGE EB_USAGE EB_USAGE EB_USAGE 5");
+    assert!(said.iter().all(|of_rank| *of_rank == [expected.clone()]), "{said:?}");
+}
+
+fn missing(_: &Player) {
+    if let Err(error) = Communicator::from_env() {
+        panic!("{error}");
+    }
+}
+
+#[test]
+fn a_missing_rank_is_named_at_the_start() {
+    let mut job = Job::new("missing", 3).var("EARLYBIRD_RANKS_PER_NODE", "2").var("EARLYBIRD_SIZE", 4);
+    job = job.var("EARLYBIRD_TIMEOUT", "1");
+    for end in job.start().join() {
+        assert!(!end.status.success() && end.log.contains("[3] had not arrived"), "{end}");
+    }
+}
+
+#[test]
+fn nothing_stays_when_everybody_is_killed() {
+    let mut job = Job::new("victim", 6).arg(0).arg(300_000).var("EARLYBIRD_RANKS_PER_NODE", "2").start();
+    job.wait_for(0, "here");
+    job.kill_all(false);
+}
