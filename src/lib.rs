@@ -18,7 +18,7 @@ pub mod units;
 
 pub use choice::Choice;
 pub use communicator::{CallReport, Communicator, Root};
-pub use config::{Config, Tables};
+pub use config::{Config, Interpose, Tables};
 pub use earlybird_shm::{
     Algorithm, Collective, DType, Element, Error, FoldOrder, Indexed, Op, Progress, UserOp, WaitPreset, algorithms,
 };

@@ -102,6 +102,7 @@ impl Communicator {
             dir: config.dir,
             wait: config.wait,
             timeout: config.timeout,
+            join_timeout: config.join_timeout,
             arena_max_bytes: config.arena_max_bytes,
         })?;
         if config.verbose && identity.rank == 0 {
