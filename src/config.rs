@@ -34,8 +34,24 @@ pub struct Config {
     pub ranks_per_node: Option<RanksPerNode>,
     /// The plan between nodes (`EARLYBIRD_EXCHANGE`, the name of a schedule; default `auto`: by size).
     pub exchange: Option<Choice>,
+    /// How long joining may take, where that is not `timeout`; no variable sets it.
+    pub join_timeout: Option<Duration>,
+    /// What the interposer for MPI programs does (`EARLYBIRD_INTERPOSE`, default `on`); it alone reads it.
+    pub interpose: Interpose,
     /// Whether to say on standard error what was chosen and why (`EARLYBIRD_VERBOSE`, default `off`).
     pub verbose: bool,
+}
+
+/// What the interposer for MPI programs does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Interpose {
+    /// Takes over what it can.
+    #[default]
+    On,
+    /// Hands every call to MPI.
+    Off,
+    /// As `On`, and rank 0 says at MPI_Finalize what was taken over, what not, and why.
+    Profile,
 }
 
 /// The algorithm by message size, for each operation that has a variable: bytes of a block, 0 for a barrier.
@@ -109,7 +125,7 @@ static KNOWN: &[(&str, Use)] = &[
     ("EXCHANGE", Use::Config(exchange)),
     ("TUNE", Use::Later("choose with EARLYBIRD_ALGORITHM or EARLYBIRD_ALLREDUCE and unset it")),
     ("TRACE", Use::Later("no trace is written so far; unset it")),
-    ("INTERPOSE", Use::Later("leave the interposer out of LD_PRELOAD instead, and unset it")),
+    ("INTERPOSE", Use::Config(interpose)),
     #[cfg(feature = "fault")]
     ("FAULT", Use::Elsewhere),
 ];
@@ -163,6 +179,7 @@ impl Config {
             dir: self.dir.clone(),
             wait: self.wait,
             timeout: self.timeout,
+            join_timeout: self.join_timeout,
             arena_max_bytes: self.arena_max_bytes,
             crowded: false,
         }
@@ -255,6 +272,16 @@ fn timeout(config: &mut Config, value: &str) -> Result<(), Error> {
     Ok(())
 }
 
+fn interpose(config: &mut Config, value: &str) -> Result<(), Error> {
+    config.interpose = match value {
+        "on" => Interpose::On,
+        "off" => Interpose::Off,
+        "profile" => Interpose::Profile,
+        _ => return Err(unknown_value(value, "on, off, profile")),
+    };
+    Ok(())
+}
+
 /// Absolute, because ranks may stand in different directories and must still meet.
 fn dir(config: &mut Config, value: &str) -> Result<(), Error> {
     let path = PathBuf::from(value);
@@ -305,6 +332,7 @@ mod tests {
             ("EARLYBIRD_ARENA_MAX", "3Mi"),
             ("EARLYBIRD_DIR", "/run/user/1"),
             ("EARLYBIRD_VERBOSE", "on"),
+            ("EARLYBIRD_INTERPOSE", "profile"),
         ])
         .unwrap();
         let expected = Config {
@@ -318,6 +346,8 @@ mod tests {
             arena_max_bytes: Some(3 << 20),
             dir: Some("/run/user/1".into()),
             verbose: true,
+            interpose: Interpose::Profile,
+            join_timeout: None,
         };
         assert_eq!(config, expected);
         assert_eq!(
@@ -358,6 +388,7 @@ mod tests {
             ("EARLYBIRD_DIR", "relative/path", "absolute"),
             ("EARLYBIRD_DIR", "", "absolute"),
             ("EARLYBIRD_VERBOSE", "yes", "on, off, 1, 0"),
+            ("EARLYBIRD_INTERPOSE", "1", "on, off, profile"),
         ] {
             let message = usage(with(&[(name, value)]));
             assert!(message.starts_with(name) && message.contains(valid), "{message}");

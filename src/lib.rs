@@ -19,7 +19,7 @@ pub mod units;
 
 pub use choice::Choice;
 pub use communicator::{CallReport, Communicator, Persistent, Request, Root};
-pub use config::{Config, Tables};
+pub use config::{Config, Interpose, Tables};
 pub use earlybird_shm::{
     Algorithm, Collective, DType, Element, Error, FoldOrder, Indexed, Op, Progress, SharedBuffer, UserOp, WaitPreset,
     algorithms,

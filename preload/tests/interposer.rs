@@ -1,67 +1,51 @@
-//! The interposer under the MPI libraries that are installed here, with a C program compiled against each.
+//! Programs in C under the interposer: what is taken over is right, and what is not reaches MPI with a reason.
 
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+mod support;
 
-/// Runs `world.c` on `ranks` ranks with the interposer; `None` if this MPI is not installed.
-fn run(flavour: &str, ranks: usize, mode: &str, vars: &[(&str, &str)]) -> Option<Output> {
-    let own = std::env::current_exe().unwrap();
-    // Beside the test itself: what cargo built for it, not an older one of `cargo build`.
-    let library = own.with_file_name("libearlybird_preload.so");
-    assert!(library.exists(), "{} was not built", library.display());
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/world.c");
-    let program: PathBuf = std::env::temp_dir().join(format!("world.{flavour}.{}.{mode}", std::process::id()));
-    let mut compile = Command::new(format!("mpicc.{flavour}"));
-    match compile.args(["-O1", "-Wall", "-Werror", "-o"]).arg(&program).arg(source).status() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("mpicc.{flavour} is not installed: not tested");
-            return None;
+use support::{Program, RANKS, has_mpi, taken_over};
+
+#[test]
+fn every_type_and_operator_of_allreduce() {
+    if !has_mpi() {
+        return;
+    }
+    let program = Program::compile("allreduce.c");
+    for &ranks in RANKS.iter().filter(|&&ranks| ranks <= 3) {
+        let said = program.is_right(ranks, &["carried"]);
+        assert!(taken_over(&said, "MPI_Allreduce") > 900 && said.contains("to MPI: 0\n"), "{said}");
+        let said = program.is_right(ranks, &["other"]);
+        for reason in ["1 (4 B) a communicator of one rank", "1 (4 B) an operator of the user", "1 (16 B) a type and"] {
+            assert!(said.contains(reason), "{said}");
         }
-        status => assert!(status.unwrap().success()),
     }
-    let mut command = Command::new(format!("mpirun.{flavour}"));
-    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    if flavour == "openmpi" {
-        command.args(["--oversubscribe", "--bind-to", "none"]);
-    }
-    command.args(["-np", &ranks.to_string(), "env"]).arg(format!("LD_PRELOAD={}", library.display()));
-    command.args(vars.iter().map(|(name, value)| format!("{name}={value}"))).arg(&program).arg(mode);
-    let mut started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Kept open: MPICH's mpiexec passes an end of input on to ranks that may have ended, and dies of the broken pipe.
-    let input = started.stdin.take();
-    let output = started.wait_with_output().unwrap();
-    drop(input);
-    std::fs::remove_file(program).unwrap();
-    Some(output)
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
-
-fn check(flavour: &str) {
-    for (ranks, mode) in [(2, "carried"), (3, "carried"), (3, "other")] {
-        let Some(output) = run(flavour, ranks, mode, &[]) else { return };
-        let text = text(&output);
-        assert!(output.status.success(), "{flavour} {mode}: {text}");
-        assert_eq!(text.matches(" right").count(), ranks, "{flavour} {mode}: {text}");
-    }
-    // A setting that earlybird refuses ends the job: proof that the calls were carried. Calls of the other kind
-    // do not reach earlybird and succeed.
-    let wrong = [("EARLYBIRD_ALGORITHM", "fast")];
-    let Some(output) = run(flavour, 2, "carried", &wrong) else { return };
-    let said = text(&output);
-    assert!(!output.status.success() && said.contains("EB_USAGE EARLYBIRD_ALGORITHM"), "{flavour}: {said}");
-    let Some(output) = run(flavour, 2, "other", &wrong) else { return };
-    assert!(output.status.success(), "{flavour}: {}", text(&output));
 }
 
 #[test]
-fn open_mpi() {
-    check("openmpi");
+fn a_setting_that_is_refused_ends_the_job() {
+    if !has_mpi() {
+        return;
+    }
+    let program = Program::compile("allreduce.c");
+    let outcome = program.run(2, true, &["carried"], &[("EARLYBIRD_INTERPOSE", "maybe")]);
+    let named = outcome.said.contains("EB_USAGE EARLYBIRD_INTERPOSE") && outcome.said.contains("on, off, profile");
+    assert!(named && outcome.code != Some(0) && outcome.code != Some(124), "{outcome:?}");
+    // Switched off it says nothing, and the program is right.
+    let outcome = program.run(2, true, &["carried"], &[("EARLYBIRD_INTERPOSE", "off")]);
+    assert!(outcome.code == Some(0) && !outcome.said.contains("earlybird"), "{outcome:?}");
 }
 
 #[test]
-fn mpich() {
-    check("mpich");
+fn every_collective_on_every_communicator() {
+    if !has_mpi() {
+        return;
+    }
+    let program = Program::compile("collectives.c");
+    for &ranks in RANKS {
+        let said = program.is_right(ranks, &[]);
+        let functions = ["Allreduce", "Reduce", "Bcast", "Barrier", "Allgather", "Reduce_scatter_block"];
+        for function in functions.map(|name| format!("MPI_{name}")) {
+            assert!(taken_over(&said, &format!("{function} ")) > 0, "{function}: {said}");
+        }
+        assert!(said.contains("an intercommunicator") && said.contains("an operator of the user"), "{said}");
+    }
 }

@@ -51,6 +51,7 @@ impl Hierarchy {
             dir: config.dir.clone(),
             wait: config.wait,
             timeout: if topology.leads() { config.timeout } else { config.timeout.map(patient) },
+            join_timeout: config.join_timeout,
             arena_max_bytes: config.arena_max_bytes,
             crowded,
         });

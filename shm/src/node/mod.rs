@@ -44,6 +44,8 @@ pub struct JoinOptions {
     pub wait: WaitPreset,
     /// Deadline of one wait; `None` waits for ever. Deaths are noticed all the same.
     pub timeout: Option<Duration>,
+    /// Deadline of joining; `None` for `timeout`.
+    pub join_timeout: Option<Duration>,
     /// Most shared memory that the ranks may use, bytes, all communicators together; rank 0's counts. `None` for
     /// [`Windows::default_budget_bytes`].
     pub arena_max_bytes: Option<u64>,
@@ -137,7 +139,7 @@ impl NodeComm {
             dir: options.dir.clone(),
             region_bytes: Layout::new(options.size).bytes(),
             policy,
-            timeout: options.timeout,
+            timeout: options.join_timeout.or(options.timeout),
         })?;
         let policy = segment.policy();
         let (rank, size, cpus) = (segment.rank(), segment.size(), segment.allowed_cpus());

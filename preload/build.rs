@@ -1,0 +1,67 @@
+//! Asks the compiler of an MPI library (`MPICC`, else `mpicc`) for what its header says and how to link with it.
+//!
+//! One build is for one binary interface. Without `MPICC` and without an `mpicc` the library is built empty, with a
+//! warning, so that the workspace builds on machines without MPI.
+
+use std::path::Path;
+use std::process::Command;
+
+fn main() {
+    println!("cargo:rerun-if-env-changed=MPICC");
+    println!("cargo:rerun-if-changed=src/abi.c");
+    for cfg in ["mpi", "open_mpi", "large_counts"] {
+        println!("cargo:rustc-check-cfg=cfg({cfg})");
+    }
+    let asked = std::env::var("MPICC").ok();
+    let compiler = asked.clone().unwrap_or_else(|| "mpicc".into());
+    let header = match header(&compiler) {
+        Ok(header) => header,
+        Err(why) if asked.is_some() => panic!("MPICC={compiler}: {why}"),
+        Err(why) => {
+            println!("cargo:warning=the MPI interposer is built empty: {compiler}: {why}; install an MPI or set MPICC");
+            println!("cargo:rustc-env=PRELOAD_MPI=none");
+            return;
+        }
+    };
+    println!("cargo:rustc-cfg=mpi");
+    if header.open_mpi {
+        println!("cargo:rustc-cfg=open_mpi");
+    }
+    if header.version >= 4 {
+        println!("cargo:rustc-cfg=large_counts");
+    }
+    println!("cargo:rustc-env=PRELOAD_MPI={}", if header.open_mpi { "openmpi" } else { "mpich" });
+    cc::Build::new().compiler(&compiler).file("src/abi.c").warnings(true).compile("earlybird_mpi_abi");
+    let shown = output(Command::new(&compiler).arg("-show")).unwrap_or_else(|why| panic!("{compiler} -show: {why}"));
+    for word in shown.split_whitespace() {
+        if let Some(directory) = word.strip_prefix("-L") {
+            println!("cargo:rustc-link-search=native={directory}");
+        } else if let Some(library) = word.strip_prefix("-l") {
+            println!("cargo:rustc-link-lib=dylib={library}");
+        }
+    }
+}
+
+struct Header {
+    open_mpi: bool,
+    version: u32,
+}
+
+/// What the preprocessor makes of the names that tell libraries apart.
+fn header(compiler: &str) -> Result<Header, String> {
+    let source = Path::new(&std::env::var("OUT_DIR").expect("cargo sets it")).join("header.c");
+    let text = "#include <mpi.h>\n#ifdef OPEN_MPI\nis_open_mpi\n#endif\nmpi_version_is MPI_VERSION\n";
+    std::fs::write(&source, text).map_err(|error| error.to_string())?;
+    let seen = output(Command::new(compiler).arg("-E").arg(&source))?;
+    let version = seen.lines().find_map(|line| line.strip_prefix("mpi_version_is ")?.trim().parse().ok());
+    let version = version.ok_or("its mpi.h does not say MPI_VERSION")?;
+    Ok(Header { open_mpi: seen.lines().any(|line| line.trim() == "is_open_mpi"), version })
+}
+
+fn output(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| error.to_string())?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    }
+}

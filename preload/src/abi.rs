@@ -1,0 +1,237 @@
+//! The MPI library behind this one: its functions under their profiling names, and what `abi.c` knows of its header.
+#![allow(unsafe_code)]
+
+use std::ffi::{c_int, c_void};
+
+/// A communicator, type or operator: the address of an object.
+#[cfg(open_mpi)]
+pub type Handle = usize;
+/// A communicator, type or operator: a number.
+#[cfg(not(open_mpi))]
+pub type Handle = u32;
+
+/// Bytes or elements in the calls whose counts are not `int`.
+#[cfg(large_counts)]
+pub type Count = i64;
+
+pub type Deleted = unsafe extern "C" fn(Handle, c_int, *mut c_void, *mut c_void) -> c_int;
+
+/// A predefined type as `abi.c` lists it.
+#[repr(C)]
+pub struct CType {
+    pub handle: Handle,
+    pub dtype: i32,
+    pub operators: i32,
+    pub shape: i32,
+}
+
+/// A predefined operator as `abi.c` lists it.
+#[repr(C)]
+pub struct COp {
+    pub handle: Handle,
+    pub op: i32,
+}
+
+/// Constants of the header.
+#[repr(C)]
+pub struct Constants {
+    pub in_place: *mut c_void,
+    pub world: Handle,
+    pub this: Handle,
+    pub no_comm: Handle,
+    pub no_type: Handle,
+    pub uint64: Handle,
+    pub integer: Handle,
+    pub packed: Handle,
+    pub min: Handle,
+    pub any_source: c_int,
+    pub any_tag: c_int,
+    pub err_buffer: c_int,
+    pub err_count: c_int,
+    pub err_truncate: c_int,
+    pub err_other: c_int,
+    pub ignore_status: *mut c_void,
+}
+
+// SAFETY: constants; the addresses in them are passed on and never followed.
+unsafe impl Sync for Constants {}
+
+type Send = *const c_void;
+type Receive = *mut c_void;
+
+unsafe extern "C" {
+    safe static eb_constants: Constants;
+    static eb_types: [CType; 0];
+    safe static eb_types_len: usize;
+    static eb_ops: [COp; 0];
+    safe static eb_ops_len: usize;
+    pub fn eb_create_keyval(deleted: Deleted, keyval: *mut c_int) -> c_int;
+
+    pub fn PMPI_Allreduce(send: Send, receive: Receive, n: c_int, dtype: Handle, op: Handle, comm: Handle) -> c_int;
+    pub fn PMPI_Reduce(
+        send: Send,
+        receive: Receive,
+        n: c_int,
+        dtype: Handle,
+        op: Handle,
+        root: c_int,
+        comm: Handle,
+    ) -> c_int;
+    pub fn PMPI_Reduce_scatter_block(
+        send: Send,
+        receive: Receive,
+        n: c_int,
+        dtype: Handle,
+        op: Handle,
+        comm: Handle,
+    ) -> c_int;
+    pub fn PMPI_Bcast(buffer: Receive, n: c_int, dtype: Handle, root: c_int, comm: Handle) -> c_int;
+    pub fn PMPI_Allgather(
+        send: Send,
+        n: c_int,
+        dtype: Handle,
+        receive: Receive,
+        m: c_int,
+        into: Handle,
+        comm: Handle,
+    ) -> c_int;
+    pub fn PMPI_Barrier(comm: Handle) -> c_int;
+    pub fn PMPI_Finalize() -> c_int;
+
+    pub fn PMPI_Abort(comm: Handle, code: c_int) -> c_int;
+    pub fn PMPI_Comm_call_errhandler(comm: Handle, code: c_int) -> c_int;
+    pub fn PMPI_Comm_dup(comm: Handle, new: *mut Handle) -> c_int;
+    pub fn PMPI_Comm_get_attr(comm: Handle, keyval: c_int, value: *mut *mut c_void, found: *mut c_int) -> c_int;
+    pub fn PMPI_Comm_rank(comm: Handle, rank: *mut c_int) -> c_int;
+    pub fn PMPI_Comm_set_attr(comm: Handle, keyval: c_int, value: *mut c_void) -> c_int;
+    pub fn PMPI_Comm_size(comm: Handle, size: *mut c_int) -> c_int;
+    pub fn PMPI_Comm_test_inter(comm: Handle, inter: *mut c_int) -> c_int;
+    pub fn PMPI_Finalized(flag: *mut c_int) -> c_int;
+    pub fn PMPI_Initialized(flag: *mut c_int) -> c_int;
+    pub fn PMPI_Iprobe(source: c_int, tag: c_int, comm: Handle, flag: *mut c_int, status: *mut c_void) -> c_int;
+    pub fn PMPI_Pack(
+        from: Send,
+        n: c_int,
+        dtype: Handle,
+        to: Receive,
+        bytes: c_int,
+        at: *mut c_int,
+        comm: Handle,
+    ) -> c_int;
+    #[allow(clippy::too_many_arguments)]
+    pub fn PMPI_Sendrecv(
+        from: Send,
+        n: c_int,
+        of: Handle,
+        rank: c_int,
+        tag: c_int,
+        to: Receive,
+        m: c_int,
+        into: Handle,
+        from_rank: c_int,
+        from_tag: c_int,
+        comm: Handle,
+        status: Receive,
+    ) -> c_int;
+    pub fn PMPI_Type_get_extent(dtype: Handle, lower: *mut isize, extent: *mut isize) -> c_int;
+    pub fn PMPI_Type_size(dtype: Handle, bytes: *mut c_int) -> c_int;
+    pub fn PMPI_Unpack(
+        from: Send,
+        bytes: c_int,
+        at: *mut c_int,
+        to: Receive,
+        n: c_int,
+        dtype: Handle,
+        comm: Handle,
+    ) -> c_int;
+}
+
+#[cfg(large_counts)]
+unsafe extern "C" {
+    pub fn PMPI_Allreduce_c(send: Send, receive: Receive, n: Count, dtype: Handle, op: Handle, comm: Handle) -> c_int;
+    pub fn PMPI_Reduce_c(
+        send: Send,
+        receive: Receive,
+        n: Count,
+        dtype: Handle,
+        op: Handle,
+        root: c_int,
+        comm: Handle,
+    ) -> c_int;
+    pub fn PMPI_Reduce_scatter_block_c(
+        send: Send,
+        receive: Receive,
+        n: Count,
+        dtype: Handle,
+        op: Handle,
+        comm: Handle,
+    ) -> c_int;
+    pub fn PMPI_Bcast_c(buffer: Receive, n: Count, dtype: Handle, root: c_int, comm: Handle) -> c_int;
+    pub fn PMPI_Allgather_c(
+        send: Send,
+        n: Count,
+        dtype: Handle,
+        receive: Receive,
+        m: Count,
+        into: Handle,
+        comm: Handle,
+    ) -> c_int;
+}
+
+#[cfg(open_mpi)]
+unsafe extern "C" {
+    pub fn eb_comm_f2c(handle: c_int) -> Handle;
+    pub fn eb_type_f2c(handle: c_int) -> Handle;
+    pub fn eb_op_f2c(handle: c_int) -> Handle;
+    pub safe fn eb_fortran_in_place() -> *const c_void;
+    pub safe fn eb_fortran_bottom() -> *const c_void;
+}
+
+/// The constants of the header.
+#[inline]
+pub fn constants() -> &'static Constants {
+    &eb_constants
+}
+
+/// The predefined types.
+pub fn types() -> &'static [CType] {
+    // SAFETY: a constant array of this length in `abi.c`.
+    unsafe { std::slice::from_raw_parts((&raw const eb_types).cast(), eb_types_len) }
+}
+
+/// The predefined operators.
+pub fn ops() -> &'static [COp] {
+    // SAFETY: a constant array of this length in `abi.c`.
+    unsafe { std::slice::from_raw_parts((&raw const eb_ops).cast(), eb_ops_len) }
+}
+
+/// The `int` that a function of MPI writes; `None` when it fails.
+pub fn asked(ask: impl FnOnce(*mut c_int) -> c_int) -> Option<c_int> {
+    let mut answer = 0;
+    (ask(&mut answer) == 0).then_some(answer)
+}
+
+/// Bytes of an element of `dtype`; `None` where that is no type.
+pub fn type_size(dtype: Handle) -> Option<usize> {
+    if dtype == constants().no_type {
+        return None;
+    }
+    // SAFETY: MPI checks the handle, or it is the caller's as MPI demands; writes one int.
+    asked(|bytes| unsafe { PMPI_Type_size(dtype, bytes) }).and_then(|bytes| usize::try_from(bytes).ok())
+}
+
+/// Whether MPI is initialized and not finalized.
+pub fn is_running() -> bool {
+    // SAFETY: may be called at any time; writes one int.
+    let initialized = asked(|flag| unsafe { PMPI_Initialized(flag) });
+    // SAFETY: as above.
+    let finalized = asked(|flag| unsafe { PMPI_Finalized(flag) });
+    initialized.is_some_and(|flag| flag != 0) && finalized == Some(0)
+}
+
+/// Lower bound and extent of `dtype`, bytes.
+pub fn extent(dtype: Handle) -> Option<(isize, isize)> {
+    let (mut lower, mut extent) = (0, 0);
+    // SAFETY: a type as MPI demands of the caller; writes two integers.
+    (unsafe { PMPI_Type_get_extent(dtype, &mut lower, &mut extent) } == 0).then_some((lower, extent))
+}

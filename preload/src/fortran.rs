@@ -1,0 +1,77 @@
+//! The Fortran functions of Open MPI, whose own bypass the C symbols. MPICH's call the C functions and need none.
+//!
+//! Every spelling of a name that its library has, and those of the module `mpi_f08`, whose handles are integers in a
+//! structure and whose last argument may be missing.
+#![allow(unsafe_code)]
+
+use crate::abi::{self, constants, eb_comm_f2c, eb_op_f2c, eb_type_f2c};
+use crate::entry;
+use std::ffi::{c_int, c_void};
+
+/// A buffer of Fortran: two addresses mean what constants mean in C.
+fn buffer(address: *mut c_void) -> *mut c_void {
+    if address.cast_const() == abi::eb_fortran_in_place() {
+        constants().in_place
+    } else if address.cast_const() == abi::eb_fortran_bottom() {
+        std::ptr::null_mut() // MPI_BOTTOM
+    } else {
+        address
+    }
+}
+
+macro_rules! functions {
+    (@each ($($spelling:literal),*) $arguments:tt $call:expr) => {
+        $(functions!(@one $spelling $arguments $call);)*
+    };
+    (@one $spelling:literal ($($argument:ident: $kind:ty),*) $call:expr) => {
+        const _: () = {
+            /// # Safety
+            /// As MPI says; `error` may be null.
+            #[unsafe(export_name = $spelling)]
+            unsafe extern "C" fn function($($argument: $kind,)* error: *mut c_int) {
+                // SAFETY: Fortran passes addresses of integers and buffers as MPI demands.
+                unsafe {
+                    let code = $call;
+                    if !error.is_null() {
+                        *error = code;
+                    }
+                }
+            }
+        };
+    };
+    ($($spellings:tt $arguments:tt $call:expr;)*) => {$(
+        functions!(@each $spellings $arguments $call);
+    )*};
+}
+
+type Int = *const c_int;
+type Buffer = *mut c_void;
+
+functions! {
+    ("mpi_allreduce", "mpi_allreduce_", "mpi_allreduce__", "MPI_ALLREDUCE", "mpi_allreduce_f08_")
+        (send: Buffer, receive: Buffer, n: Int, dtype: Int, op: Int, comm: Int)
+        entry::MPI_Allreduce(
+            buffer(send), buffer(receive), *n, eb_type_f2c(*dtype), eb_op_f2c(*op), eb_comm_f2c(*comm));
+    ("mpi_reduce", "mpi_reduce_", "mpi_reduce__", "MPI_REDUCE", "mpi_reduce_f08_")
+        (send: Buffer, receive: Buffer, n: Int, dtype: Int, op: Int, root: Int, comm: Int)
+        entry::MPI_Reduce(
+            buffer(send), buffer(receive), *n, eb_type_f2c(*dtype), eb_op_f2c(*op), *root, eb_comm_f2c(*comm));
+    ("mpi_reduce_scatter_block", "mpi_reduce_scatter_block_", "mpi_reduce_scatter_block__", "MPI_REDUCE_SCATTER_BLOCK",
+     "mpi_reduce_scatter_block_f08_")
+        (send: Buffer, receive: Buffer, n: Int, dtype: Int, op: Int, comm: Int)
+        entry::MPI_Reduce_scatter_block(
+            buffer(send), buffer(receive), *n, eb_type_f2c(*dtype), eb_op_f2c(*op), eb_comm_f2c(*comm));
+    ("mpi_bcast", "mpi_bcast_", "mpi_bcast__", "MPI_BCAST", "mpi_bcast_f08_")
+        (data: Buffer, n: Int, dtype: Int, root: Int, comm: Int)
+        entry::MPI_Bcast(buffer(data), *n, eb_type_f2c(*dtype), *root, eb_comm_f2c(*comm));
+    ("mpi_allgather", "mpi_allgather_", "mpi_allgather__", "MPI_ALLGATHER", "mpi_allgather_f08_")
+        (send: Buffer, n: Int, dtype: Int, receive: Buffer, m: Int, into: Int, comm: Int)
+        entry::MPI_Allgather(
+            buffer(send), *n, eb_type_f2c(*dtype), buffer(receive), *m, eb_type_f2c(*into), eb_comm_f2c(*comm));
+    ("mpi_barrier", "mpi_barrier_", "mpi_barrier__", "MPI_BARRIER", "mpi_barrier_f08_")
+        (comm: Int)
+        entry::MPI_Barrier(eb_comm_f2c(*comm));
+    ("mpi_finalize", "mpi_finalize_", "mpi_finalize__", "MPI_FINALIZE", "mpi_finalize_f08_")
+        ()
+        entry::MPI_Finalize();
+}

@@ -1,0 +1,172 @@
+//! From handles of predefined types and operators to earlybird's: tables made once, found by hashing.
+
+use crate::abi::{self, Handle};
+use earlybird::{DType, Op};
+
+/// A table that is made once: open addressing, never full.
+struct Map<V> {
+    cells: Vec<Option<(Handle, V)>>,
+}
+
+/// Cells of a table: several times as many as MPI has predefined handles of a kind.
+const CELLS: usize = 512;
+
+/// Where the search for a handle begins, of `cells` places, a power of two.
+#[inline]
+pub fn place(handle: Handle, cells: usize) -> usize {
+    ((handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - cells.trailing_zeros())) as usize
+}
+
+impl<V: Copy> Map<V> {
+    fn of(entries: impl Iterator<Item = (Handle, V)>) -> Self {
+        let mut cells = vec![None; CELLS];
+        for (handle, value) in entries {
+            let mut at = place(handle, CELLS);
+            while cells[at].is_some_and(|(known, _)| known != handle) {
+                at = (at + 1) % CELLS;
+            }
+            // Two names of one handle: the first says more.
+            cells[at].get_or_insert((handle, value));
+        }
+        Map { cells }
+    }
+
+    #[inline]
+    fn find(&self, handle: Handle) -> Option<V> {
+        let mut at = place(handle, CELLS);
+        while let Some((known, value)) = self.cells[at] {
+            if known == handle {
+                return Some(value);
+            }
+            at = (at + 1) % CELLS;
+        }
+        None
+    }
+}
+
+/// How an element lies in the user's buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// As earlybird's.
+    Plain,
+    /// Eight bytes of value, an `int`, a gap of four bytes: `MPI_DOUBLE_INT`, `MPI_LONG_INT`.
+    WideInt,
+    /// A `short`, a gap of two bytes, an `int`.
+    ShortInt,
+}
+
+/// A predefined type.
+#[derive(Debug, Clone, Copy)]
+pub struct Type {
+    /// Bytes of its signature.
+    pub bytes: usize,
+    /// Whether elements lie side by side without gaps.
+    pub dense: bool,
+    /// What it is reduced as.
+    reduced: Option<(DType, Operators)>,
+    pub shape: Shape,
+}
+
+/// The operators that MPI has for a type, among those of its representation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operators {
+    All,
+    NotLogical,
+    Bitwise,
+    Logical,
+}
+
+/// What an operator's handle is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operator {
+    Predefined(Op),
+    /// Predefined, for one-sided calls only.
+    Other,
+    Users,
+}
+
+/// All predefined handles.
+pub struct Handles {
+    types: Map<Type>,
+    ops: Map<Option<Op>>,
+}
+
+impl Handles {
+    /// Asks MPI, which must be initialized, about every type.
+    pub fn ask() -> Self {
+        let types = abi::types().iter().filter_map(|entry| {
+            let bytes = abi::type_size(entry.handle)?;
+            let (lower, extent) = abi::extent(entry.handle)?;
+            let shape = [Shape::Plain, Shape::WideInt, Shape::ShortInt][entry.shape as usize];
+            let operators = [Operators::All, Operators::NotLogical, Operators::Bitwise, Operators::Logical];
+            let dtype = DType::ALL.into_iter().find(|dtype| *dtype as i32 == entry.dtype);
+            // A Fortran compiler may have been told other sizes than those that `abi.c` assumes.
+            let fits = |dtype: &DType| shape != Shape::Plain || dtype.size() == bytes;
+            let reduced = dtype.filter(fits).map(|dtype| (dtype, operators[entry.operators as usize]));
+            Some((entry.handle, Type { bytes, dense: lower == 0 && extent == bytes as isize, reduced, shape }))
+        });
+        let ops = abi::ops().iter();
+        let ops = ops.map(|entry| (entry.handle, Op::ALL.into_iter().find(|op| *op as i32 == entry.op)));
+        Handles { types: Map::of(types), ops: Map::of(ops) }
+    }
+
+    #[inline]
+    pub fn dtype(&self, handle: Handle) -> Option<Type> {
+        self.types.find(handle)
+    }
+
+    #[inline]
+    pub fn op(&self, handle: Handle) -> Operator {
+        match self.ops.find(handle) {
+            Some(Some(op)) => Operator::Predefined(op),
+            Some(None) => Operator::Other,
+            None => Operator::Users,
+        }
+    }
+}
+
+impl Type {
+    /// As what it is reduced by `op`, where MPI and earlybird both have the pair.
+    #[inline]
+    pub fn reduced_by(&self, op: Op) -> Option<DType> {
+        let (dtype, operators) = self.reduced?;
+        let bitwise = matches!(op, Op::BitAnd | Op::BitOr | Op::BitXor);
+        let logical = matches!(op, Op::LogicalAnd | Op::LogicalOr | Op::LogicalXor);
+        let allowed = match operators {
+            Operators::All => true,
+            Operators::NotLogical => !logical,
+            Operators::Bitwise => bitwise,
+            Operators::Logical => logical,
+        };
+        (allowed && dtype.has(op)).then_some(dtype)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_handle_is_found_and_no_other() {
+        // All in one corner, as addresses of a library's table are.
+        let map = Map::of((0..200).map(|i| (0x4c00_0000 + 8 * i as Handle, i)));
+        for i in 0..200 {
+            assert_eq!(map.find(0x4c00_0000 + 8 * i as Handle), Some(i));
+        }
+        assert_eq!((map.find(0x4c00_0001), map.find(0)), (None, None));
+    }
+
+    #[test]
+    fn a_type_has_the_operators_that_mpi_gives_it() {
+        let of =
+            |dtype, operators| Type { bytes: 4, dense: true, reduced: Some((dtype, operators)), shape: Shape::Plain };
+        let integer = of(DType::I32, Operators::NotLogical);
+        assert_eq!(integer.reduced_by(Op::Sum), Some(DType::I32));
+        assert_eq!((integer.reduced_by(Op::LogicalOr), integer.reduced_by(Op::MinIndex)), (None, None));
+        let truth = of(DType::I32, Operators::Logical);
+        assert_eq!((truth.reduced_by(Op::LogicalOr), truth.reduced_by(Op::Sum)), (Some(DType::I32), None));
+        let bits = of(DType::U8, Operators::Bitwise);
+        assert_eq!((bits.reduced_by(Op::BitXor), bits.reduced_by(Op::Max)), (Some(DType::U8), None));
+        assert_eq!(of(DType::F32, Operators::All).reduced_by(Op::BitAnd), None);
+    }
+}

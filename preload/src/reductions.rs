@@ -1,0 +1,283 @@
+//! The reductions and the barrier. `None` hands the call to MPI, for a reason that is equal on all ranks; a code is
+//! what MPI would return.
+#![allow(unsafe_code)]
+
+use crate::abi::{Handle, constants};
+use crate::buffers::{self, Failure, apart, copied, lies_well, put_back, read, write};
+use crate::entry::{handed_over, outcome};
+use crate::handles::{Operator, Shape};
+use crate::seats::{self, Carried};
+use crate::summary::{self, Call, Why};
+use earlybird::{DType, Element, Indexed, Op};
+use num_complex::Complex;
+use std::ffi::{c_int, c_void};
+
+type Done = Result<(), Failure>;
+
+/// A reduction that is taken over.
+struct Reduction {
+    seat: &'static Carried,
+    dtype: DType,
+    op: Op,
+    /// Elements of a block.
+    count: usize,
+    shape: Shape,
+}
+
+/// Runs `$body` with `$t` as the type of the elements.
+macro_rules! with_type {
+    ($dtype:expr, $t:ident => $body:expr) => {
+        match $dtype {
+            DType::I8 => {
+                type $t = i8;
+                $body
+            }
+            DType::I16 => {
+                type $t = i16;
+                $body
+            }
+            DType::I32 => {
+                type $t = i32;
+                $body
+            }
+            DType::I64 => {
+                type $t = i64;
+                $body
+            }
+            DType::U8 => {
+                type $t = u8;
+                $body
+            }
+            DType::U16 => {
+                type $t = u16;
+                $body
+            }
+            DType::U32 => {
+                type $t = u32;
+                $body
+            }
+            DType::U64 => {
+                type $t = u64;
+                $body
+            }
+            DType::F32 => {
+                type $t = f32;
+                $body
+            }
+            DType::F64 => {
+                type $t = f64;
+                $body
+            }
+            DType::ComplexF32 => {
+                type $t = Complex<f32>;
+                $body
+            }
+            DType::ComplexF64 => {
+                type $t = Complex<f64>;
+                $body
+            }
+            DType::IndexedI32 => {
+                type $t = Indexed<i32, i32>;
+                $body
+            }
+            DType::IndexedI64 => {
+                type $t = Indexed<i64, i64>;
+                $body
+            }
+            DType::IndexedF32 => {
+                type $t = Indexed<f32, i32>;
+                $body
+            }
+            DType::IndexedF64 => {
+                type $t = Indexed<f64, i64>;
+                $body
+            }
+            DType::F16 | DType::BF16 | DType::Bool => unreachable!("no type of MPI is reduced as {:?}", $dtype),
+        }
+    };
+}
+
+/// What all ranks give alike: communicator, type, operator, count and root.
+#[inline]
+fn reduction(
+    call: Call,
+    count: i64,
+    dtype: Handle,
+    op: Handle,
+    root: Option<c_int>,
+    comm: Handle,
+) -> Option<Reduction> {
+    let seat = match seats::of(comm) {
+        Ok(seat) => seat,
+        Err(why) => return handed_over(call, why, count, dtype),
+    };
+    let op = match seat.handles.op(op) {
+        Operator::Predefined(op) => op,
+        Operator::Users => return handed_over(call, Why::UserOperator, count, dtype),
+        Operator::Other => return handed_over(call, Why::TypeAndOperator, count, dtype),
+    };
+    let Some(known) = seat.handles.dtype(dtype) else {
+        return handed_over(call, Why::TypeAndOperator, count, dtype);
+    };
+    let Some(reduced) = known.reduced_by(op) else {
+        return handed_over(call, Why::TypeAndOperator, count, dtype);
+    };
+    let is_rank = |root| root >= 0 && (root as usize) < seat.size;
+    let Some(count) = usize::try_from(count).ok().filter(|_| root.is_none_or(is_rank)) else {
+        return handed_over(call, Why::Argument, 0, dtype);
+    };
+    summary::taken(call, count * known.bytes);
+    Some(Reduction { seat, dtype: reduced, op, count, shape: known.shape })
+}
+
+impl Reduction {
+    /// Whether `reads` elements at `from` and `writes` at `to` can be used where they lie.
+    #[inline]
+    fn direct<T>(&self, from: *const c_void, reads: usize, to: *mut c_void, writes: usize) -> bool {
+        self.shape == Shape::Plain
+            && lies_well::<T>(from, reads)
+            && lies_well::<T>(to, writes)
+            && apart(from, reads * size_of::<T>(), to, writes * size_of::<T>())
+    }
+
+    /// # Safety
+    /// `send` (unless in place) and `receive` have `count` elements, as MPI demands.
+    unsafe fn allreduce<T: Element>(&self, send: *const c_void, receive: *mut c_void) -> Done {
+        let (comm, n) = (&self.seat.comm, self.count);
+        let in_place = send == constants().in_place;
+        // SAFETY: by the caller's contract; disjoint and aligned where borrowed.
+        unsafe {
+            if in_place && self.direct::<T>(std::ptr::null(), 0, receive, n) {
+                comm.all_reduce_in_place(write::<T>(receive, n), self.op)?;
+            } else if !in_place && self.direct::<T>(send, n, receive, n) {
+                comm.all_reduce_into(read::<T>(send, n), write(receive, n), self.op)?;
+            } else {
+                let mut values = copied::<T>(if in_place { receive } else { send }, n, self.shape)?;
+                comm.all_reduce_in_place(&mut values, self.op)?;
+                put_back(&values, receive, self.shape)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As `allreduce`; `receive` on the root only.
+    unsafe fn reduce<T: Element>(&self, send: *const c_void, receive: *mut c_void, root: usize) -> Done {
+        let (to, n) = (self.seat.comm.process_at_rank(root), self.count);
+        let in_place = send == constants().in_place;
+        if root != self.seat.rank {
+            if in_place {
+                let what = "MPI_IN_PLACE on a rank that is not the root";
+                return Err(Failure::Argument(constants().err_buffer, what));
+            }
+            // SAFETY: by the caller's contract; aligned where borrowed.
+            unsafe {
+                match self.direct::<T>(send, n, std::ptr::null_mut(), 0) {
+                    true => to.reduce_into(read::<T>(send, n), self.op)?,
+                    false => to.reduce_into(&copied::<T>(send, n, self.shape)?, self.op)?,
+                }
+            }
+            return Ok(());
+        }
+        // SAFETY: by the caller's contract; disjoint and aligned where borrowed.
+        unsafe {
+            if in_place && self.direct::<T>(std::ptr::null(), 0, receive, n) {
+                to.reduce_in_place(write::<T>(receive, n), self.op)?;
+            } else if !in_place && self.direct::<T>(send, n, receive, n) {
+                to.reduce_into_root(read::<T>(send, n), write(receive, n), self.op)?;
+            } else {
+                let mut values = copied::<T>(if in_place { receive } else { send }, n, self.shape)?;
+                to.reduce_in_place(&mut values, self.op)?;
+                put_back(&values, receive, self.shape)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// `send`, or `receive` if in place, has `count` elements for each rank; `receive` has `count`.
+    unsafe fn reduce_scatter_block<T: Element>(&self, send: *const c_void, receive: *mut c_void) -> Done {
+        let (comm, n, total) = (&self.seat.comm, self.count, self.count * self.seat.size);
+        let in_place = send == constants().in_place;
+        // SAFETY: by the caller's contract; disjoint and aligned where borrowed.
+        unsafe {
+            if !in_place && self.direct::<T>(send, total, receive, n) {
+                comm.reduce_scatter_block_into(read::<T>(send, total), write(receive, n), self.op)?;
+            } else {
+                let from = if in_place { receive.cast_const() } else { send };
+                let mut block = copied::<T>(from, n, self.shape)?;
+                if self.shape == Shape::Plain && lies_well::<T>(from, total) {
+                    comm.reduce_scatter_block_into(read::<T>(from, total), &mut block, self.op)?;
+                } else {
+                    comm.reduce_scatter_block_into(&copied::<T>(from, total, self.shape)?, &mut block, self.op)?;
+                }
+                put_back(&block, receive, self.shape)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// # Safety
+/// The buffers are what MPI demands of the caller.
+#[inline]
+pub unsafe fn allreduce(
+    send: *const c_void,
+    receive: *mut c_void,
+    count: i64,
+    dtype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Option<c_int> {
+    let asked = reduction(Call::Allreduce, count, dtype, op, None, comm)?;
+    // SAFETY: by the caller's contract.
+    let done = with_type!(asked.dtype, T => unsafe { asked.allreduce::<T>(send, receive) });
+    Some(outcome(Call::Allreduce, comm, done))
+}
+
+/// # Safety
+/// As `allreduce`.
+#[inline]
+pub unsafe fn reduce(
+    send: *const c_void,
+    receive: *mut c_void,
+    count: i64,
+    dtype: Handle,
+    op: Handle,
+    root: c_int,
+    comm: Handle,
+) -> Option<c_int> {
+    let asked = reduction(Call::Reduce, count, dtype, op, Some(root), comm)?;
+    let root = root as usize;
+    // SAFETY: by the caller's contract.
+    let done = with_type!(asked.dtype, T => unsafe { asked.reduce::<T>(send, receive, root) });
+    Some(outcome(Call::Reduce, comm, done))
+}
+
+/// # Safety
+/// As `allreduce`.
+#[inline]
+pub unsafe fn reduce_scatter_block(
+    send: *const c_void,
+    receive: *mut c_void,
+    count: i64,
+    dtype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Option<c_int> {
+    let asked = reduction(Call::ReduceScatterBlock, count, dtype, op, None, comm)?;
+    // SAFETY: by the caller's contract.
+    let done = with_type!(asked.dtype, T => unsafe { asked.reduce_scatter_block::<T>(send, receive) });
+    Some(outcome(Call::ReduceScatterBlock, comm, done))
+}
+
+#[inline]
+pub fn barrier(comm: Handle) -> Option<c_int> {
+    match seats::of(comm) {
+        Ok(seat) => {
+            summary::taken(Call::Barrier, 0);
+            Some(outcome(Call::Barrier, comm, seat.comm.barrier().map_err(buffers::Failure::from)))
+        }
+        Err(why) => handed_over(Call::Barrier, why, 0, constants().no_type),
+    }
+}

@@ -1,0 +1,195 @@
+//! What was taken over and what was not, and why: counted and printed when `EARLYBIRD_INTERPOSE=profile`.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// The functions that are taken over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    Allreduce,
+    Reduce,
+    Bcast,
+    Barrier,
+    Allgather,
+    ReduceScatterBlock,
+}
+
+impl Call {
+    const ALL: [Call; 6] =
+        [Call::Allreduce, Call::Reduce, Call::Bcast, Call::Barrier, Call::Allgather, Call::ReduceScatterBlock];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Call::Allreduce => "MPI_Allreduce",
+            Call::Reduce => "MPI_Reduce",
+            Call::Bcast => "MPI_Bcast",
+            Call::Barrier => "MPI_Barrier",
+            Call::Allgather => "MPI_Allgather",
+            Call::ReduceScatterBlock => "MPI_Reduce_scatter_block",
+        }
+    }
+}
+
+/// Why a call goes to MPI. Equal on all ranks of the call, as everything that leads to one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    NotRunning,
+    Off,
+    OneRank,
+    Intercommunicator,
+    SeveralNodes,
+    SetUpFailed,
+    TooMany,
+    UserOperator,
+    TypeAndOperator,
+    Argument,
+}
+
+impl Why {
+    const ALL: [Why; 10] = [
+        Why::NotRunning,
+        Why::Off,
+        Why::OneRank,
+        Why::Intercommunicator,
+        Why::SeveralNodes,
+        Why::SetUpFailed,
+        Why::TooMany,
+        Why::UserOperator,
+        Why::TypeAndOperator,
+        Why::Argument,
+    ];
+
+    const fn text(self) -> &'static str {
+        match self {
+            Why::NotRunning => "before MPI_Init or after MPI_Finalize",
+            Why::Off => "EARLYBIRD_INTERPOSE=off",
+            Why::OneRank => "a communicator of one rank",
+            Why::Intercommunicator => "an intercommunicator",
+            Why::SeveralNodes => "ranks on several nodes",
+            Why::SetUpFailed => "setting up the communicator failed",
+            Why::TooMany => "too many communicators",
+            Why::UserOperator => "an operator of the user",
+            Why::TypeAndOperator => "a type and operator that are not carried",
+            Why::Argument => "an argument for MPI to refuse",
+        }
+    }
+}
+
+struct Count {
+    calls: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Count {
+    const fn none() -> Count {
+        Count { calls: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+    }
+
+    fn add(&self, bytes: usize) {
+        self.calls.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    fn read(&self) -> (u64, u64) {
+        (self.calls.load(Relaxed), self.bytes.load(Relaxed))
+    }
+}
+
+/// Counts of every call: those taken over, then those that went to MPI by reason.
+struct Counts {
+    taken: [Count; Call::ALL.len()],
+    passed: [[Count; Why::ALL.len()]; Call::ALL.len()],
+}
+
+impl Counts {
+    const fn none() -> Counts {
+        Counts {
+            taken: [const { Count::none() }; Call::ALL.len()],
+            passed: [const { [const { Count::none() }; Why::ALL.len()] }; Call::ALL.len()],
+        }
+    }
+
+    /// One line per function that was called, after a headline.
+    fn text(&self) -> String {
+        let mut text = String::from("earlybird: calls of rank 0 (bytes of what a rank gives, per block)\n");
+        for call in Call::ALL {
+            let (calls, bytes) = self.taken[call as usize].read();
+            let mut line = format!("earlybird: {:<24} taken over: {calls} ({bytes} B); to MPI:", call.name());
+            let mut passed = 0;
+            for why in Why::ALL {
+                let (calls, bytes) = self.passed[call as usize][why as usize].read();
+                if calls > 0 {
+                    let _ = write!(line, "{} {calls} ({bytes} B) {}", if passed > 0 { "," } else { "" }, why.text());
+                    passed += calls;
+                }
+            }
+            if passed == 0 {
+                line.push_str(" 0");
+            }
+            if calls + passed > 0 {
+                text += &line;
+                text.push('\n');
+            }
+        }
+        text
+    }
+}
+
+static COUNTS: Counts = Counts::none();
+static COUNTING: AtomicBool = AtomicBool::new(false);
+
+/// Counts from here on.
+pub fn count() {
+    COUNTING.store(true, Relaxed);
+}
+
+#[inline]
+pub fn is_counting() -> bool {
+    COUNTING.load(Relaxed)
+}
+
+/// A call of so many bytes was taken over.
+#[inline]
+pub fn taken(call: Call, bytes: usize) {
+    if is_counting() {
+        COUNTS.taken[call as usize].add(bytes);
+    }
+}
+
+/// A call goes to MPI; `bytes` is asked only when that is counted.
+#[inline]
+pub fn passed(call: Call, why: Why, bytes: impl FnOnce() -> usize) {
+    if is_counting() {
+        COUNTS.passed[call as usize][why as usize].add(bytes());
+    }
+}
+
+/// Prints it on standard error, in one piece.
+pub fn print() {
+    eprint!("{}", COUNTS.text());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_summary_tells_calls_bytes_and_reasons() {
+        let counts = Counts::none();
+        counts.taken[Call::Bcast as usize].add(100);
+        counts.taken[Call::Bcast as usize].add(28);
+        counts.passed[Call::Allreduce as usize][Why::UserOperator as usize].add(8);
+        counts.passed[Call::Allreduce as usize][Why::OneRank as usize].add(4);
+        let text = counts.text();
+        let lines: Vec<_> =
+            text.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(
+            lines,
+            [
+                "earlybird: MPI_Allreduce taken over: 0 (0 B); to MPI: 1 (4 B) a communicator of one rank, \
+                 1 (8 B) an operator of the user",
+                "earlybird: MPI_Bcast taken over: 2 (128 B); to MPI: 0",
+            ]
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! Programs of the tests: compiled by the MPI that the library under test is built for, run with and without it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// `openmpi` or `mpich`, or `none` where the library is built empty.
+pub const MPI: &str = env!("PRELOAD_MPI");
+
+/// Ranks to test with. MPICH's waiting ranks spin, and more of them than CPUs take minutes.
+pub const RANKS: &[usize] = if MPI.as_bytes()[0] == b'o' { &[2, 3, 5] } else { &[2] };
+
+/// Whether there is an MPI to test with; says so loudly where not.
+pub fn has_mpi() -> bool {
+    if MPI == "none" {
+        eprintln!("SKIPPED: the interposer was built without an MPI");
+    }
+    MPI != "none"
+}
+
+/// The library under test, beside the test itself: what cargo built for it, not an older one of `cargo build`.
+pub fn library() -> PathBuf {
+    let library = std::env::current_exe().unwrap().with_file_name("libearlybird_mpi.so");
+    assert!(library.exists(), "{} was not built", library.display());
+    library
+}
+
+/// A program to run, removed when dropped if it was compiled.
+pub struct Program {
+    words: Vec<String>,
+    compiled: Option<PathBuf>,
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if let Some(path) = &self.compiled {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Program {
+    /// The source `name` of `tests/programs`, compiled: C by mpicc, Fortran by mpifort.
+    pub fn compile(name: &str) -> Program {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
+        let (compiler, options): (_, &[&str]) = match name.ends_with(".c") {
+            true => ("mpicc", &["-O1", "-Wall", "-Werror", "-pthread"]),
+            false => ("mpifort", &["-O1"]),
+        };
+        // Fortran modules are searched for, and left, where the compiler stands.
+        static COMPILED: AtomicUsize = AtomicUsize::new(0);
+        let number = COMPILED.fetch_add(1, Relaxed);
+        let path = std::env::temp_dir().join(format!("{name}.{}.{number}.{MPI}", std::process::id()));
+        let mut command = Command::new(format!("{compiler}.{MPI}"));
+        command.args(options).arg("-o").arg(&path).arg(source).current_dir(std::env::temp_dir());
+        assert!(command.status().unwrap().success(), "{name} does not compile");
+        Program { words: vec![path.display().to_string()], compiled: Some(path) }
+    }
+
+    /// These words as a command.
+    #[allow(dead_code)] // not every test has one
+    pub fn command(words: &[&str]) -> Program {
+        Program { words: words.iter().map(|word| word.to_string()).collect(), compiled: None }
+    }
+
+    /// Runs it on `ranks` ranks, with the library if `preloaded`.
+    pub fn run(&self, ranks: usize, preloaded: bool, arguments: &[&str], vars: &[(&str, &str)]) -> Outcome {
+        let mut command = Command::new("timeout");
+        command.args(["-k", "5", "120", &format!("mpirun.{MPI}")]);
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        if MPI == "openmpi" {
+            command.args(["--oversubscribe", "--bind-to", "none"]);
+        }
+        command.args(["-np", &ranks.to_string(), "env"]);
+        if preloaded {
+            command.arg(format!("LD_PRELOAD={}", library().display()));
+        }
+        command.args(vars.iter().map(|(name, value)| format!("{name}={value}"))).args(&self.words).args(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut started = command.spawn().unwrap();
+        // Kept open: MPICH's mpiexec passes an end of input on to ranks that may have ended, and dies of the broken pipe.
+        let input = started.stdin.take();
+        let output = started.wait_with_output().unwrap();
+        drop(input);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        Outcome { code: output.status.code(), said }
+    }
+
+    /// Runs it with and without the library: every rank must say ` right` both times. What it said with it.
+    pub fn is_right(&self, ranks: usize, arguments: &[&str]) -> String {
+        let counted = [("EARLYBIRD_INTERPOSE", "profile")];
+        for (preloaded, vars) in [(false, &[][..]), (true, &counted)] {
+            let outcome = self.run(ranks, preloaded, arguments, vars);
+            let rights = outcome.said.matches(" right").count();
+            let case = format!("{:?} {arguments:?} on {ranks}, preloaded {preloaded}", self.words);
+            assert!(outcome.code == Some(0) && rights == ranks, "{case}: {outcome:?}");
+            if preloaded {
+                return outcome.said;
+            }
+        }
+        unreachable!("the second round returns")
+    }
+}
+
+/// How a job ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// 124 after two minutes.
+    pub code: Option<i32>,
+    /// Its output, then its errors.
+    pub said: String,
+}
+
+/// Calls of `function` that were taken over, by a summary.
+#[allow(dead_code)] // not every test asks
+pub fn taken_over(said: &str, function: &str) -> u64 {
+    let lines =
+        said.lines().filter_map(|line| line.split_once("earlybird: ")?.1.strip_prefix(function)?.split_once(": "));
+    let counts: Vec<u64> = lines
+        .filter(|(before, _)| before.trim() == "taken over")
+        .map(|(_, count)| count.split_whitespace().next().unwrap().parse().unwrap())
+        .collect();
+    assert!(counts.len() < 2, "{function} twice: {said}");
+    counts.first().copied().unwrap_or(0)
+}
