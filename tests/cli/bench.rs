@@ -70,6 +70,25 @@ fn every_type_adds_up_in_both_orders() {
 }
 
 #[test]
+fn shared_buffers_are_reduced_where_they_lie() {
+    let rows = rows(
+        "bench allreduce --ranks 3 --sizes 8,64Ki,3Mi --patterns random --delay 0.0001 --algorithms auto,chain --iterations 3 \
+         --buffers alloc --format csv",
+    );
+    assert_eq!(rows.len(), 6);
+    for row in &rows {
+        let [bytes, algorithm, wrong, buffers, chosen] =
+            ["bytes", "algorithm", "wrong", "buffers", "chosen"].map(|name| column(row, name));
+        let expected = match (algorithm, bytes) {
+            ("chain", _) => "chain",
+            (_, "8") => "flat",
+            _ => "slices",
+        };
+        assert_eq!([wrong, buffers, chosen], ["0", "alloc", expected], "{row:?}");
+    }
+}
+
+#[test]
 fn a_barrier_is_measured_and_lets_nobody_through_early() {
     let rows = rows(
         "bench barrier --ranks 3 --patterns last-late,ascending --algorithms auto,static-leader --delay 0.002 --iterations 5 --format csv",
@@ -179,7 +198,7 @@ fn usage_errors_exit_with_2_and_list_what_is_valid() {
         ("bench allreduce --ranks 2 --algorithms plan:rings", "plan:ring, plan:butterfly"),
         ("bench reduce --ranks 2 --algorithms plan:ring", "not carried out by plan:ring"),
         ("bench allreduce --ranks 2 --nodes 3", "1 to 2 nodes"),
-        ("bench allreduce --ranks 2 --buffers alloc", "not built yet"),
+        ("bench reduce --ranks 2 --buffers alloc", "leave out --buffers alloc"),
         ("bench allreduce --ranks 2 --html x", "not built yet"),
         ("bench allreduce --ranks 2 --check", "not built yet"),
         ("bench allreduce --ranks 2 --preset alizadeh", "not built yet"),

@@ -4,9 +4,10 @@
 //! gives the same bits. They differ by rank, element and call, so that a lost, doubled, misplaced or old contribution shows.
 
 use earlybird::pattern::mix;
-use earlybird::{Element, Error, Indexed, Op};
+use earlybird::{Communicator, Element, Error, Indexed, Op, SharedBuffer};
 use half::{bf16, f16};
 use num_complex::Complex;
+use std::ops::{Deref, DerefMut};
 
 /// Values repeat after this many elements. A prime, so that no offset by lines, chunks or slices goes unseen.
 const PERIOD: usize = 61;
@@ -81,11 +82,47 @@ fn contribution(rank: usize, index: usize, call: u64) -> u16 {
     (mix(mix(call) ^ ((rank as u64) << 32 | index as u64)) & 15) as u16 + 1
 }
 
-/// A buffer of `count` elements.
-///
-/// # Errors
-/// [`Error::NoSpace`] if the system does not give the memory.
-pub fn buffer<T: Value>(count: usize) -> Result<Vec<T>, Error> {
+/// A buffer of a measured call.
+pub enum Buffer<T> {
+    Private(Vec<T>),
+    /// Reduced where it lies.
+    Shared(SharedBuffer<T>),
+}
+
+impl<T: Value> Buffer<T> {
+    /// `count` elements; shared ones are allocated from the communicator `shared`.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if the system, or the budget of shared memory, does not give the memory.
+    pub fn new(count: usize, shared: Option<&Communicator>) -> Result<Self, Error> {
+        match shared {
+            Some(comm) => comm.alloc(count).map(Buffer::Shared),
+            None => private(count).map(Buffer::Private),
+        }
+    }
+}
+
+impl<T: Value> Deref for Buffer<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Buffer::Private(elements) => elements,
+            Buffer::Shared(elements) => elements,
+        }
+    }
+}
+
+impl<T: Value> DerefMut for Buffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match self {
+            Buffer::Private(elements) => elements,
+            Buffer::Shared(elements) => elements,
+        }
+    }
+}
+
+fn private<T: Value>(count: usize) -> Result<Vec<T>, Error> {
     let mut buffer = Vec::new();
     buffer.try_reserve_exact(count).map_err(|_| Error::NoSpace {
         needed: count as u64 * T::DTYPE.size() as u64,
@@ -170,6 +207,6 @@ mod tests {
 
     #[test]
     fn memory_that_does_not_exist_is_an_error() {
-        assert_eq!(buffer::<f64>(usize::MAX / 16).unwrap_err().code(), "EB_NO_SPACE");
+        assert_eq!(private::<f64>(usize::MAX / 16).unwrap_err().code(), "EB_NO_SPACE");
     }
 }

@@ -73,7 +73,7 @@ pub struct BenchArgs {
     #[arg(long, value_enum)]
     order: Option<OrderChoice>,
 
-    /// Where the buffers are: private (alloc is not built yet)
+    /// Where the buffers are: private, or shared ones of alloc, which `auto` reduces where they lie (allreduce)
     #[arg(long, value_enum, default_value_t = BuffersChoice::Private)]
     buffers: BuffersChoice,
 
@@ -156,12 +156,7 @@ fn start(args: &BenchArgs) -> Result<u8, Error> {
 
 impl BenchArgs {
     fn refuse_what_is_not_built(&self) -> Result<(), Error> {
-        let asked = [
-            (self.buffers == BuffersChoice::Alloc, "--buffers alloc"),
-            (self.html.is_some(), "--html"),
-            (self.check, "--check"),
-            (self.preset.is_some(), "--preset"),
-        ];
+        let asked = [(self.html.is_some(), "--html"), (self.check, "--check"), (self.preset.is_some(), "--preset")];
         if let Some((_, what)) = asked.iter().find(|(asked, _)| *asked) {
             return Err(not_built(what));
         }
@@ -169,6 +164,7 @@ impl BenchArgs {
             (self.op == Collective::Barrier && self.sizes.is_some(), "a barrier carries no data", "--sizes"),
             (self.op == Collective::Barrier && self.dtype.is_some(), "a barrier carries no data", "--dtype"),
             (!self.op.folds() && self.order.is_some(), "nothing is folded", "--order"),
+            (self.op != Collective::AllReduce && self.allocates(), "it copies its data in and out", "--buffers alloc"),
         ];
         if let Some((_, why, option)) = pointless.iter().find(|(given, ..)| *given) {
             return Err(Error::usage(format!("{}: {why}; leave out {option}", self.op.name())));
@@ -203,6 +199,10 @@ impl BenchArgs {
             Some(OrderChoice::Rank) => FoldOrder::Rank,
             Some(OrderChoice::Arrival) | None => FoldOrder::Arrival,
         }
+    }
+
+    fn allocates(&self) -> bool {
+        self.buffers == BuffersChoice::Alloc
     }
 
     fn dtype(&self) -> DType {

@@ -1,7 +1,7 @@
 //! One rank of a benchmark: lines up, comes late as told, calls, stamps, checks.
 
 use super::BenchArgs;
-use super::data::{self, Value};
+use super::data::{self, Buffer, Value};
 use super::report::{Report, Row};
 use super::stats::{Sample, Samples, quantile};
 use crate::cli::lineup::{Lineup, burn, now_ns, thread_cpu_ns};
@@ -67,7 +67,8 @@ fn measure_all<T: Value>(args: &BenchArgs) -> Result<u8, Error> {
     let mut report = (comm.rank() == 0).then(|| Report::new(args.format));
     let rows = args.sizes().len() * args.patterns.len() * args.algorithms().len();
     let progress = progress_bar(comm.rank(), rows as u64);
-    let mut bench = Bench::<T> { args, comm, lineup, calls: 0, send: Vec::new(), receive: Vec::new() };
+    let mut bench =
+        Bench::<T> { args, comm, lineup, calls: 0, send: Buffer::Private(vec![]), receive: Buffer::Private(vec![]) };
     for &bytes in args.sizes() {
         bench.resize(bytes)?;
         // The balanced time is needed only where a delay follows from it.
@@ -110,8 +111,8 @@ struct Bench<'a, T> {
     lineup: Lineup,
     /// Calls so far, the same on all ranks: makes the data of every call different.
     calls: u64,
-    send: Vec<T>,
-    receive: Vec<T>,
+    send: Buffer<T>,
+    receive: Buffer<T>,
 }
 
 /// What the calls of one algorithm in one cell gave.
@@ -131,8 +132,11 @@ impl<T: Value> Bench<'_, T> {
             Collective::ReduceScatter => (all, elements),
             _ => (elements, elements),
         };
-        self.send = data::buffer(sent)?;
-        self.receive = data::buffer(received)?;
+        let shared = self.args.allocates().then_some(&self.comm);
+        // What they replace goes first: they may be most of the memory.
+        (self.send, self.receive) = (Buffer::Private(vec![]), Buffer::Private(vec![]));
+        self.send = Buffer::new(sent, shared)?;
+        self.receive = Buffer::new(received, shared)?;
         Ok(())
     }
 
@@ -199,7 +203,7 @@ impl<T: Value> Bench<'_, T> {
                     FoldOrder::Arrival => "arrival",
                     FoldOrder::Rank => "rank",
                 },
-                buffers: "private",
+                buffers: if self.args.allocates() { "alloc" } else { "private" },
                 chosen: chosen.join("+"),
             });
         }
@@ -251,7 +255,7 @@ impl<T: Value> Bench<'_, T> {
 
         let cpu_before_ns = thread_cpu_ns();
         let arrival_ns = now_ns();
-        self.carry_out()?;
+        self.carry_out(algorithm)?;
         let exit_ns = now_ns();
         let cpu_ns = thread_cpu_ns() - cpu_before_ns;
 
@@ -269,9 +273,14 @@ impl<T: Value> Bench<'_, T> {
     }
 
     /// The call that is measured.
-    fn carry_out(&mut self) -> Result<(), Error> {
+    fn carry_out(&mut self, algorithm: Choice) -> Result<(), Error> {
         let (comm, root, send, receive) =
             (&self.comm, self.comm.process_at_rank(ROOT), &mut self.send, &mut self.receive);
+        if algorithm == Choice::default()
+            && let (Buffer::Shared(send), Buffer::Shared(receive)) = (&*send, &mut *receive)
+        {
+            return comm.all_reduce_shared_into(send, receive, T::OP);
+        }
         match self.args.op {
             Collective::AllReduce => comm.all_reduce_into(send, receive, T::OP),
             Collective::Reduce if comm.rank() == ROOT => root.reduce_into_root(send, receive, T::OP),
