@@ -106,3 +106,23 @@ fn fortran_by_either_module() {
         }
     }
 }
+
+#[test]
+fn python_with_numpy() {
+    let there = |module: &str| {
+        let imported =
+            std::process::Command::new("/usr/bin/python3").args(["-c", &format!("import {module}")]).status();
+        imported.is_ok_and(|status| status.success())
+    };
+    // Debian's mpi4py is built for Open MPI; tests/long/mpi4py builds it for both.
+    if support::MPI != "openmpi" || !there("numpy") || !there("mpi4py") {
+        eprintln!("SKIPPED: Python's client needs Open MPI, python3-mpi4py and python3-numpy");
+        return;
+    }
+    let program =
+        Program::command(&["/usr/bin/python3", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/collectives.py")]);
+    for &ranks in RANKS {
+        let said = program.is_right(ranks, &[]);
+        assert!(taken_over(&said, "MPI_Allreduce") > 50 && said.contains("an argument for MPI to refuse"), "{said}");
+    }
+}
