@@ -76,12 +76,14 @@ struct constants {
     MPI_Comm world, self, no_comm;
     MPI_Datatype no_type, uint64, integer, packed;
     MPI_Op min;
-    int32_t any_source, any_tag, err_buffer, err_count, err_truncate, err_other;
+    MPI_Request no_request;
+    int32_t err_buffer, err_count, err_truncate, err_other;
     MPI_Status *ignore_status;
 };
 const struct constants eb_constants = {
     MPI_IN_PLACE, MPI_COMM_WORLD, MPI_COMM_SELF, MPI_COMM_NULL, MPI_DATATYPE_NULL, MPI_UINT64_T, MPI_INT, MPI_PACKED,
-    MPI_MIN, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_ERR_BUFFER, MPI_ERR_COUNT, MPI_ERR_TRUNCATE, MPI_ERR_OTHER, MPI_STATUS_IGNORE,
+    MPI_MIN, MPI_REQUEST_NULL,
+    MPI_ERR_BUFFER, MPI_ERR_COUNT, MPI_ERR_TRUNCATE, MPI_ERR_OTHER, MPI_STATUS_IGNORE,
 };
 
 /* A key for attributes that duplicates of a communicator do not inherit. */

@@ -44,8 +44,7 @@ pub struct Constants {
     pub integer: Handle,
     pub packed: Handle,
     pub min: Handle,
-    pub any_source: c_int,
-    pub any_tag: c_int,
+    pub no_request: Handle,
     pub err_buffer: c_int,
     pub err_count: c_int,
     pub err_truncate: c_int,
@@ -108,7 +107,18 @@ unsafe extern "C" {
     pub fn PMPI_Comm_test_inter(comm: Handle, inter: *mut c_int) -> c_int;
     pub fn PMPI_Finalized(flag: *mut c_int) -> c_int;
     pub fn PMPI_Initialized(flag: *mut c_int) -> c_int;
-    pub fn PMPI_Iprobe(source: c_int, tag: c_int, comm: Handle, flag: *mut c_int, status: *mut c_void) -> c_int;
+    pub fn PMPI_Irecv(
+        to: Receive,
+        n: c_int,
+        dtype: Handle,
+        from: c_int,
+        tag: c_int,
+        comm: Handle,
+        request: *mut Handle,
+    ) -> c_int;
+    pub fn PMPI_Test(request: *mut Handle, flag: *mut c_int, status: Receive) -> c_int;
+    pub fn PMPI_Wait(request: *mut Handle, status: Receive) -> c_int;
+    pub fn PMPI_Cancel(request: *mut Handle) -> c_int;
     pub fn PMPI_Pack(
         from: Send,
         n: c_int,

@@ -3,6 +3,7 @@
 
 use crate::abi::{self, Handle, constants};
 use crate::handles::Shape;
+use crate::progress::{self, COPIES};
 use earlybird::Error;
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -186,11 +187,11 @@ impl Packable {
     /// Both are buffers as MPI demands, of one signature.
     unsafe fn send_to_self(from: (*const u8, usize, Handle), to: (*mut u8, usize, Handle)) -> Result<(), Failure> {
         let ((from, n, of), (to, m, into)) = (from, to);
-        let (comm, ignored) = (crate::set_up::private(), constants().ignore_status);
+        let (comm, ignored) = (progress::private(), constants().ignore_status);
         // SAFETY: by the caller's contract; lengths are at most `PACKED_AT_ONCE`.
         let code = unsafe {
             let (n, m) = (n as c_int, m as c_int);
-            abi::PMPI_Sendrecv(from.cast(), n, of, 0, 0, to.cast(), m, into, 0, 0, comm, ignored)
+            abi::PMPI_Sendrecv(from.cast(), n, of, 0, COPIES, to.cast(), m, into, 0, COPIES, comm, ignored)
         };
         if code == 0 { Ok(()) } else { Err(Failure::Mpis(code)) }
     }

@@ -4,7 +4,7 @@
 use crate::abi::{self, Handle, constants};
 use crate::buffers::Failure;
 use crate::summary::{self, Call, Why};
-use crate::{moves, reductions, seats};
+use crate::{moves, progress, reductions, seats};
 use std::ffi::{c_int, c_void};
 
 /// Counts a call that goes to MPI.
@@ -54,6 +54,7 @@ fn finish() {
         if summary::is_counting() && rank == Some(0) {
             summary::print();
         }
+        progress::stop();
     }
     seats::leave_all();
 }

@@ -1,14 +1,18 @@
-//! The Fortran functions of Open MPI, whose own bypass the C symbols. MPICH's call the C functions and need none.
+//! The Fortran functions that bypass the C ones: all of Open MPI's; of MPICH's, two of the module `mpi_f08`.
 //!
-//! Every spelling of a name that its library has, and those of the module `mpi_f08`, whose handles are integers in a
+//! Every spelling of a name that the library has, and those of the module `mpi_f08`, whose handles are integers in a
 //! structure and whose last argument may be missing.
 #![allow(unsafe_code)]
 
+#[cfg(open_mpi)]
 use crate::abi::{self, constants, eb_comm_f2c, eb_op_f2c, eb_type_f2c};
 use crate::entry;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
+#[cfg(open_mpi)]
+use std::ffi::c_void;
 
 /// A buffer of Fortran: two addresses mean what constants mean in C.
+#[cfg(open_mpi)]
 fn buffer(address: *mut c_void) -> *mut c_void {
     if address.cast_const() == abi::eb_fortran_in_place() {
         constants().in_place
@@ -45,8 +49,20 @@ macro_rules! functions {
 }
 
 type Int = *const c_int;
+#[cfg(open_mpi)]
 type Buffer = *mut c_void;
 
+#[cfg(not(open_mpi))]
+functions! {
+    ("mpi_barrier_f08_")
+        (comm: Int)
+        entry::MPI_Barrier(*comm as crate::abi::Handle);
+    ("mpi_finalize_f08_")
+        ()
+        entry::MPI_Finalize();
+}
+
+#[cfg(open_mpi)]
 functions! {
     ("mpi_allreduce", "mpi_allreduce_", "mpi_allreduce__", "MPI_ALLREDUCE", "mpi_allreduce_f08_")
         (send: Buffer, receive: Buffer, n: Int, dtype: Int, op: Int, comm: Int)

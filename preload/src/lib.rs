@@ -8,10 +8,10 @@
 mod abi;
 mod buffers;
 pub mod entry;
-#[cfg(open_mpi)]
 mod fortran;
 mod handles;
 mod moves;
+mod progress;
 mod reductions;
 mod seats;
 mod set_up;

@@ -6,8 +6,8 @@
 use crate::abi::{self, Handle, asked, constants};
 use crate::handles::Handles;
 use crate::seats::Carried;
-use crate::settings;
 use crate::summary::Why;
+use crate::{progress, settings};
 use earlybird::{Communicator, Config, Error, Identity, Launcher, Progress};
 use std::ffi::{c_int, c_void};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -63,29 +63,8 @@ const LAUNCHER: Launcher = if cfg!(open_mpi) { Launcher::OpenMpi } else { Launch
 fn join(config: &Config, identity: Identity) -> Result<Communicator, Error> {
     let join_timeout = Some(config.timeout.unwrap_or(JOIN_TIMEOUT));
     let comm = Communicator::connect(Config { join_timeout, ..config.clone() }, identity)?;
-    comm.set_progress(Some(Progress::new(PROGRESS_EVERY, drive)?))?;
+    comm.set_progress(Some(Progress::new(PROGRESS_EVERY, progress::drive)?))?;
     Ok(comm)
-}
-
-/// A communicator of this process alone that nobody else knows.
-pub fn private() -> Handle {
-    static PRIVATE: OnceLock<Handle> = OnceLock::new();
-    *PRIVATE.get_or_init(|| {
-        let mut private = constants().no_comm;
-        // SAFETY: MPI runs: a call of it is under way. Writes one handle.
-        match unsafe { abi::PMPI_Comm_dup(constants().this, &mut private) } {
-            0 => private,
-            _ => settings::die("MPI_Comm_dup of MPI_COMM_SELF failed"),
-        }
-    })
-}
-
-/// Lets MPI look after the messages that this process has under way. Nothing waits in the private communicator, so the
-/// search never ends early with a message of the user.
-fn drive() {
-    let c = constants();
-    // SAFETY: MPI runs: a rank waits inside a call of it. The status is one that MPI ignores.
-    let _ = asked(|flag| unsafe { abi::PMPI_Iprobe(c.any_source, c.any_tag, private(), flag, c.ignore_status) });
 }
 
 /// The predefined handles.
@@ -97,9 +76,10 @@ fn handles() -> &'static Handles {
 /// Whether all ranks can meet, and if so, a key that no other communicator has.
 fn agree(comm: Handle, rank: usize, room: bool, config: &Config) -> Result<String, Why> {
     let (host, settings) = (host(config), digest(&format!("{config:?}")));
-    let key = if rank == 0 { random() } else { Some([u64::MAX; 2]) };
+    let key = if rank == 0 { random() } else { Some([u64::MAX >> 1; 2]) };
     let [first, second] = key.unwrap_or([0; 2]);
-    // The least of a number and of its complement are equal on all ranks if the number is.
+    // The least of a number and of its complement are equal on all ranks if the number is. Nothing here depends on
+    // whether MPI compares with or without a sign: MPICH 4.0.2 has one where it should not.
     let mut least = [host, !host, settings, !settings, room.into(), key.is_some().into(), first, second];
     reduce_min(comm, least.as_mut_ptr().cast(), least.len() as c_int, constants().uint64)?;
     let [host, not_host, settings, not_settings, room, key, first, second] = least;
@@ -143,12 +123,12 @@ fn digest(what: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// 127 random bits: none of the values is the largest.
+/// 124 random bits: neither value is as large as what the other ranks give, with or without a sign.
 fn random() -> Option<[u64; 2]> {
     let mut bytes = [0; 16];
     std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes)).ok()?;
     let [first, second] = [0, 8].map(|at| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i])));
-    Some([first >> 1, second >> 1])
+    Some([first >> 2, second >> 2])
 }
 
 #[cfg(test)]

@@ -49,3 +49,80 @@ fn every_collective_on_every_communicator() {
         assert!(said.contains("an intercommunicator") && said.contains("an operator of the user"), "{said}");
     }
 }
+
+#[test]
+fn messages_under_way_arrive_while_ranks_wait() {
+    if !has_mpi() {
+        return;
+    }
+    let program = Program::compile("outstanding.c");
+    for &ranks in RANKS.iter().filter(|&&ranks| ranks <= 3) {
+        let said = program.is_right(ranks, &[]);
+        assert!(taken_over(&said, "MPI_Reduce_scatter_block") > 0, "{said}");
+    }
+    // Where a message needs both of its ends for every piece.
+    let by_pieces = [("OMPI_MCA_btl_vader_single_copy_mechanism", "none"), ("UCX_TLS", "posix,self")];
+    let outcome = program.run(2, true, &[], &by_pieces);
+    assert!(outcome.code == Some(0) && outcome.said.matches(" right").count() == 2, "{outcome:?}");
+}
+
+#[test]
+fn threads_call_on_communicators_of_their_own() {
+    if !has_mpi() {
+        return;
+    }
+    let said = Program::compile("threads.c").is_right(2, &[]);
+    assert!(!said.contains("no threads") && taken_over(&said, "MPI_Allreduce") == 600, "{said}");
+}
+
+#[test]
+fn a_rank_that_ends_early_ends_the_job_and_leaves_nothing() {
+    if !has_mpi() {
+        return;
+    }
+    let program = Program::compile("trouble.c");
+    for what in ["killed", "abort", "exit"] {
+        let outcome = program.run(2, true, &[what], &[]);
+        assert!(![Some(0), Some(124), None].contains(&outcome.code), "{what}: {outcome:?}");
+        let left = support::left_in_shared_memory();
+        assert!(left.is_empty(), "{what} left {left:?}");
+    }
+    let outcome = program.run(2, true, &["mismatch"], &[]);
+    assert!(outcome.said.contains("EB_MISMATCH") && outcome.said.matches("got errors").count() == 2, "{outcome:?}");
+}
+
+#[test]
+fn fortran_by_either_module() {
+    if !has_mpi() {
+        return;
+    }
+    for source in ["old.f90", "new.f90"] {
+        let program = Program::compile(source);
+        for &ranks in RANKS {
+            let said = program.is_right(ranks, &[]);
+            for function in ["Allreduce", "Reduce", "Bcast", "Barrier", "Allgather", "Reduce_scatter_block"] {
+                assert!(taken_over(&said, &format!("MPI_{function} ")) > 0, "{source} {function}: {said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn python_with_numpy() {
+    let there = |module: &str| {
+        let imported =
+            std::process::Command::new("/usr/bin/python3").args(["-c", &format!("import {module}")]).status();
+        imported.is_ok_and(|status| status.success())
+    };
+    // Debian's mpi4py is built for Open MPI; tests/long/mpi4py builds it for both.
+    if support::MPI != "openmpi" || !there("numpy") || !there("mpi4py") {
+        eprintln!("SKIPPED: Python's client needs Open MPI, python3-mpi4py and python3-numpy");
+        return;
+    }
+    let program =
+        Program::command(&["/usr/bin/python3", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/collectives.py")]);
+    for &ranks in RANKS {
+        let said = program.is_right(ranks, &[]);
+        assert!(taken_over(&said, "MPI_Allreduce") > 50 && said.contains("an argument for MPI to refuse"), "{said}");
+    }
+}
