@@ -121,3 +121,39 @@ impl SyncPoint {
         *weak == Some(self)
     }
 }
+
+/// Rules of the protocol that are no ordering; a model may break one of them, to show that it is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// `left` is the last operation before all that are under way.
+    LeftIsAPrefix,
+    /// Who contributes to an operation has left the one before only if that was not posted.
+    PostedIsNotLeft,
+}
+
+impl Rule {
+    /// Whether the rule is kept: always, in what ships.
+    #[cfg(not(earlybird_loom))]
+    #[inline(always)]
+    pub const fn is_kept(self) -> bool {
+        true
+    }
+
+    /// Whether the rule is kept: always, but in the twin that breaks it.
+    #[cfg(earlybird_loom)]
+    pub fn is_kept(self) -> bool {
+        BROKEN.get() != Some(self)
+    }
+}
+
+// All ranks of a model run on the operating system thread of its test.
+#[cfg(earlybird_loom)]
+std::thread_local! {
+    static BROKEN: std::cell::Cell<Option<Rule>> = const { std::cell::Cell::new(None) };
+}
+
+/// Breaks a rule in the models that this thread runs from here on, or none.
+#[cfg(earlybird_loom)]
+pub fn break_rule(rule: Option<Rule>) {
+    BROKEN.set(rule);
+}

@@ -121,6 +121,11 @@ fn deaths_between_operations() {
 }
 
 #[test]
+fn posted() {
+    modelled::posted::POSTED.iter().for_each(|model| modelled::posted::run_posted(model, None));
+}
+
+#[test]
 fn rings() {
     modelled::rings::RINGS.iter().for_each(modelled::rings::run_ring);
 }

@@ -9,6 +9,7 @@ mod modelled;
 use earlybird_shm::Algorithm::Chain;
 use earlybird_shm::sync::SyncPoint::{self, *};
 use modelled::models::{MODELS, model};
+use modelled::posted::{POSTED, posted, run_posted};
 use modelled::rings::{RINGS, ring, run_ring};
 use modelled::{Scenario, run};
 use std::process::Command;
@@ -81,6 +82,14 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (LeftAcquire, &["flat_2", "flat_pieces_2", "flat_3", "leader_2", "chain_2", "static_leader_early_2"], RACE),
     (LeftRelease, EARLY_LEAVERS, RACE),
     (LeftAcquire, EARLY_LEAVERS, RACE),
+    (DepositRelease, &["posted_flat_2", "posted_slices_pieces_2"], RACE),
+    (DepositAcquire, &["posted_flat_2", "posted_slices_pieces_2"], RACE),
+    (ChunkRelease, &["posted_slices_pieces_2"], RACE),
+    (FinalAcquire, &["posted_slices_pieces_2"], RACE),
+    (LeftRelease, &["posted_flat_2"], RACE),
+    (LeftAcquire, &["posted_flat_2"], RACE),
+    (PublisherFence, &["posted_flat_3", "posted_slices_pieces_2"], SLEEPS),
+    (SleeperFence, &["posted_flat_3", "posted_slices_pieces_2"], SLEEPS),
     (GoneRelease, &[GONE], UNKNOWN),
     (GoneAcquire, &[GONE], UNKNOWN),
     (CallRelease, &["mismatch_chain_2", "mismatch_leader_2", "mismatch_flat_pieces_2", "mismatch_lanes_2"], TOLD),
@@ -109,6 +118,7 @@ fn one_model() {
         "plan_after_place" => refuted::plan(false),
         "finder_stores" => refuted::store(true),
         "first_arriver_stores" => refuted::store(false),
+        _ if posted(&name).is_some() => posted(&name).into_iter().for_each(|model| run_posted(model, None)),
         _ if ring(&name).is_some() => ring(&name).into_iter().for_each(run_ring),
         _ => run(model(&name).title, model(&name).bound, (model(&name).scenario)()),
     }
@@ -158,8 +168,10 @@ fn a_twin_passes_when_nothing_is_weakened() {
     must_pass("flat_2_once");
     must_pass(GONE);
     RINGS.iter().for_each(|model| must_pass(model.name));
+    POSTED.iter().filter(|model| model.words == 1).for_each(|model| must_pass(model.name));
     for (_, models, _) in TWINS {
-        let known = |name: &&str| *name == GONE || MODELS.iter().any(|m| m.name == *name) || ring(name).is_some();
+        let others = |name: &str| name == GONE || posted(name).is_some();
+        let known = |name: &&str| others(name) || MODELS.iter().any(|m| m.name == *name) || ring(name).is_some();
         assert!(models.iter().all(known), "unknown model in {models:?}");
     }
 }

@@ -66,6 +66,7 @@ fn place<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, pieces: &Pieces, rank:
 }
 
 /// Marks the entry and deposits what others need. The only wait is for the memory to be free.
+#[inline(always)]
 pub(super) fn post<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<(), Stop> {
     let (board, epoch, hash, me) = (op.board, op.epoch, op.hash, op.me);
     let line = board.line(op.slot, me);
@@ -114,6 +115,7 @@ fn deposit<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, pieces: &Pieces, i: 
 }
 
 /// Takes everything as it becomes ready.
+#[inline(always)]
 fn collect<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<bool, Stop> {
     let mut sources = std::mem::take(&mut op.scratch.sources);
     let Begun { mut starts, heard_all } = begin(op, w, &mut sources);
@@ -140,7 +142,7 @@ fn room<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> usize {
 }
 
 /// Takes this rank's own part and lists what is to be taken from others. What this rank gives is posted.
-#[inline]
+#[inline(always)]
 pub(super) fn begin<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>, sources: &mut Vec<Source>) -> Begun {
     let (call, me, ranks) = (op.call, op.me, op.ranks);
     let own = in_turn(op, w);
@@ -168,7 +170,7 @@ pub(super) fn begin<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>, sources
 }
 
 /// Waits until something can be taken.
-#[inline]
+#[inline(always)]
 pub(super) fn until_more<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>, sources: &[Source]) -> Result<(), Stop> {
     let (slot, epoch, hash, inline) = (op.slot, op.epoch, op.hash, w.inline);
     let turns = if in_turn(op, w) { 1 } else { sources.len() };
@@ -178,7 +180,7 @@ pub(super) fn until_more<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>, so
 }
 
 /// Takes what is ready and forgets the sources that have nothing more; whether there was something.
-#[inline]
+#[inline(always)]
 pub(super) fn take_ready<B: Board>(
     op: &mut Operation<'_, B>,
     w: &Window<'_>,
@@ -206,7 +208,7 @@ pub(super) fn take_ready<B: Board>(
 }
 
 /// Makes the result of what was gathered, once everything is taken.
-#[inline]
+#[inline(always)]
 pub(super) fn finish<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) {
     let len = if gathers(op, w) { w.part(op.me, op.me).len() } else { 0 };
     if len > 0 {
@@ -228,6 +230,7 @@ fn ready<B: Board>(board: &B, source: &Source, slot: usize, epoch: u64, hash: u3
 }
 
 /// Takes the elements of `source` up to `until`; `starts` where the fold begins with them.
+#[inline(always)]
 fn take<B: Board>(
     op: &mut Operation<'_, B>,
     w: &Window<'_>,

@@ -12,7 +12,7 @@ use super::wait::{Patience, Wake};
 use super::word::{self, ArrivalWord, PoisonWord};
 use super::{chain, exchange, flat, leader, lent, slices, static_leader};
 use crate::config::Algorithm;
-use crate::sync::{Ordering, SyncPoint};
+use crate::sync::{Ordering, Rule, SyncPoint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The group has failed: the operation ends with the error in this word.
@@ -148,7 +148,7 @@ impl<B: Board> Member<B> {
         }
         board.step(Step::Copied);
         op.leave();
-        if heard_all && self.all_left >= self.pending.last {
+        if heard_all && (self.all_left >= self.pending.last || !Rule::PostedIsNotLeft.is_kept()) {
             // Every rank has contributed to this operation, so every rank had left the one before: it was not posted.
             self.all_left = self.all_left.max(epoch - 1);
         }

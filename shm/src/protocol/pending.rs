@@ -11,7 +11,7 @@ use super::step::Step;
 use super::wait::Patience;
 use super::word::PoisonWord;
 use crate::config::Algorithm;
-use crate::sync::{Ordering, SyncPoint};
+use crate::sync::{Ordering, Rule, SyncPoint};
 use std::collections::VecDeque;
 
 /// The posted operations of a rank.
@@ -37,8 +37,8 @@ impl Pending {
     #[inline(always)]
     pub(super) fn prefix(&self, next: u64) -> u64 {
         match self.active.front() {
-            None => next - 1,
-            Some(first) => next.min(first.epoch) - 1,
+            Some(first) if Rule::LeftIsAPrefix.is_kept() => next.min(first.epoch) - 1,
+            _ => next - 1,
         }
     }
 

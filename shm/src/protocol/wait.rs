@@ -164,6 +164,7 @@ impl<B: Board> Operation<'_, B> {
                 board.watch(Watch::Start);
             }
             if self.carry_on_pending() {
+                board.watch(Watch::Stop);
                 continue;
             }
             if let Some(found) = look(board) {

@@ -4,6 +4,8 @@
 
 pub mod models;
 #[allow(dead_code)]
+pub mod posted;
+#[allow(dead_code)]
 pub mod rings;
 
 use earlybird_shm::model::{Died, Group};
