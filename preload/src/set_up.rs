@@ -15,10 +15,11 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// How long ranks that all have begun to join wait for each other; beyond it the calls go to MPI.
-const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often a rank that waits lets MPI make progress.
 const PROGRESS_EVERY: Duration = Duration::from_micros(200);
 
@@ -43,9 +44,12 @@ pub fn route(comm: Handle, room: bool) -> Result<Carried, Why> {
     let (rank, size) = (rank as usize, size as usize);
     let key = agree(comm, rank, room, config)?;
     let joined = join(config, Identity { rank, size, key, launcher: LAUNCHER });
-    if let Err(error) = &joined {
+    if let Err(error) = &joined
+        && !GIVEN_UP.swap(true, Relaxed)
+    {
         eprintln!(
-            "earlybird: the calls of a communicator of {size} ranks go to MPI; on its rank {rank}: {} {error}",
+            "earlybird: the calls of a communicator of {size} ranks, and of all that are new to its rank {rank}, go to \
+             MPI: {} {error}",
             error.code()
         );
     }
@@ -56,6 +60,10 @@ pub fn route(comm: Handle, room: bool) -> Result<Carried, Why> {
         _ => Err(Why::SetUpFailed),
     }
 }
+
+/// Set once joining has failed in this process: what was missing then (descriptors, memory) is not tried for again, and
+/// nobody waits for this rank until the deadline again.
+static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
 /// For messages only.
 const LAUNCHER: Launcher = if cfg!(open_mpi) { Launcher::OpenMpi } else { Launcher::Pmi };
@@ -80,9 +88,10 @@ fn agree(comm: Handle, rank: usize, room: bool, config: &Config) -> Result<Strin
     let [first, second] = key.unwrap_or([0; 2]);
     // The least of a number and of its complement are equal on all ranks if the number is. Nothing here depends on
     // whether MPI compares with or without a sign: MPICH 4.0.2 has one where it should not.
-    let mut least = [host, !host, settings, !settings, room.into(), key.is_some().into(), first, second];
+    let able = key.is_some() && !GIVEN_UP.load(Relaxed);
+    let mut least = [host, !host, settings, !settings, room.into(), able.into(), first, second];
     reduce_min(comm, least.as_mut_ptr().cast(), least.len() as c_int, constants().uint64)?;
-    let [host, not_host, settings, not_settings, room, key, first, second] = least;
+    let [host, not_host, settings, not_settings, room, able, first, second] = least;
     if host != !not_host {
         return Err(Why::SeveralNodes);
     }
@@ -92,7 +101,7 @@ fn agree(comm: Handle, rank: usize, room: bool, config: &Config) -> Result<Strin
     if room == 0 {
         return Err(Why::TooMany);
     }
-    if key == 0 {
+    if able == 0 {
         return Err(Why::SetUpFailed);
     }
     Ok(format!("mpi-{first:016x}{second:016x}"))

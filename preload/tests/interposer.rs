@@ -126,3 +126,13 @@ fn python_with_numpy() {
         assert!(taken_over(&said, "MPI_Allreduce") > 50 && said.contains("an argument for MPI to refuse"), "{said}");
     }
 }
+
+#[test]
+fn a_rank_without_descriptors_for_more_goes_on_with_mpi() {
+    if !has_mpi() {
+        return;
+    }
+    let said = Program::compile("many.c").is_right(2, &[]);
+    assert!(taken_over(&said, "MPI_Allreduce") > 10 && said.contains("setting up the communicator failed"), "{said}");
+    assert!(said.matches(" go to MPI: EB_").count() <= 2, "{said}");
+}
