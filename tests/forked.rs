@@ -16,29 +16,33 @@ fn rank() {
 }
 
 /// What a forked child gets for each kind of use.
-fn use_as_child(comm: &Communicator) -> [Result<(), Error>; 5] {
+fn use_as_child(comm: &Communicator) -> [Result<(), Error>; 6] {
     let (send, mut recv) = ([1.0f64; 100], [0.0; 100]);
     let apart = comm.all_reduce_into(&send, &mut recv, Op::Sum);
     let split = comm.split(Some(0), 0).map(drop);
-    [apart, comm.all_reduce_in_place(&mut recv, Op::Sum), comm.barrier(), split, comm.duplicate().map(drop)]
+    let posted = comm.immediate_barrier().map(drop);
+    [apart, posted, comm.all_reduce_in_place(&mut recv, Op::Sum), comm.barrier(), split, comm.duplicate().map(drop)]
 }
 
 fn forks(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let part = comm.split(Some((comm.rank() / 2) as u32), 0).unwrap().unwrap();
     comm.barrier().unwrap();
+    let under_way = comm.immediate_all_reduce(vec![1u64; 9_000], Op::Sum).unwrap();
     // SAFETY: this process has one thread (the test harness was told so), so that no lock is held by another one; the
     // child only calls the library, writes a file and ends without running what this process has registered.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let refused = [&part, &comm].iter().all(|c| use_as_child(c).iter().all(|r| *r == Err(Error::Forked)));
+        let test = matches!(under_way.test(), Err(Error::Forked));
         drop((part, comm));
-        player.say(format!("child refused {refused}"));
+        player.say(format!("child refused {}", refused && test));
         // SAFETY: ends the child, nothing else.
         unsafe { libc::_exit(0) };
     }
-    // The child has let go of the group; its parent has not.
+    // The child has let go of the group and of its request; its parent has not.
     waitpid(Pid::from_raw(child), WaitOptions::empty()).unwrap();
+    assert_eq!(under_way.wait().unwrap(), vec![comm.size() as u64; 9_000]);
     for (comm, count) in [&part, &comm].into_iter().flat_map(|c| [3, 500, 50_000].map(|count| (c, count))) {
         let mut buf = vec![1.0f64; count];
         comm.all_reduce_in_place(&mut buf, Op::Sum).unwrap();

@@ -22,6 +22,7 @@ fn rank() {
         ("queued", queued),
         ("behind", behind),
         ("dies", dies),
+        ("absent", absent),
         ("lets_go", lets_go),
         ("leaves", leaves),
         ("wrong", wrong),
@@ -311,6 +312,35 @@ fn a_dead_rank_fails_what_it_had_not_posted() {
         for end in job.join() {
             assert!(end.rank == 2 || end.said == ["posted", "told"], "{end}");
         }
+    }
+}
+
+/// Rank 0 waits for, or asks for, what the others never post, until its deadline.
+fn absent(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let count: usize = player.arg(1);
+    if comm.rank() == 0 {
+        let mut request = comm.immediate_all_reduce(vec![1i8; count], Op::Sum).map(Err);
+        let error = loop {
+            request = match request {
+                Err(error) => break error,
+                Ok(Ok(_)) => panic!("a sum of ranks that have not come"),
+                Ok(Err(request)) if player.arg(0) => request.test(),
+                Ok(Err(request)) => request.wait().map(Ok),
+            };
+        };
+        assert!(matches!(&error, Error::Timeout { missing, .. } if *missing == [1, 2]), "{error}");
+        std::fs::write(flag("over"), "").unwrap();
+        player.say("told");
+    }
+    wait_for("over");
+}
+
+#[test]
+fn a_deadline_ends_waiting_and_asking() {
+    for (asks, count) in [(false, 5), (true, 5), (false, 5_000), (true, 5_000)] {
+        let said = Job::new("absent", 3).arg(asks).arg(count).var("EARLYBIRD_TIMEOUT", "1").run();
+        assert_eq!(said[0], ["told"]);
     }
 }
 

@@ -16,7 +16,8 @@
 //! 4. A rank never waits while it holds a fold word busy.
 //! 5. A wait looks at completion first, at the poison word second, and when slow at the peers it waits for.
 //! 6. No decision outside the arrival word depends on observed times.
-//! 7. Bounds come from the agreed signature; nothing read from shared memory is used as an index unchecked.
+//! 7. `left` is the last operation before all that its rank has under way: posted operations become complete in any order.
+//! 8. Bounds come from the agreed signature; nothing read from shared memory is used as an index unchecked.
 
 mod arrive;
 pub mod board;
