@@ -47,7 +47,7 @@ impl Communicator {
 
     /// The ranks of this communicator in order, each by its number in the job.
     pub fn job_ranks(&self) -> &[usize] {
-        self.node.members()
+        self.between.as_ref().map_or(self.node.members(), |between| between.topology().everybody())
     }
 
     /// Bytes of shared memory that this communicator may take at most: its part of the budget, in all its ranks together.
@@ -83,6 +83,7 @@ impl Communicator {
             choice: AtomicU8::new(self.choice.load(Relaxed)),
             by_rank: AtomicBool::new(self.by_rank.load(Relaxed)),
             plans,
+            drives: self.drives.clone(),
         }
     }
 }

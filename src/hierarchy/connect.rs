@@ -34,14 +34,14 @@ impl Hierarchy {
     }
 
     /// Joins the node's group, and returns when every rank of the job has joined its own.
-    pub(super) fn join(
+    pub(crate) fn join(
         config: &Config,
         topology: Topology,
         line: Line,
         key: String,
         crowded: bool,
     ) -> Result<(NodeComm, Self), Error> {
-        let mut wire = Wire::new(line, topology.leaders(), topology.node(), topology.rank());
+        let mut wire = Wire::new(line, topology.leaders(), topology.node(), topology.rank(), config.timeout);
         // Its leader's wait for other nodes must not look like a rank that is missing.
         let patient = |deadline: Duration| 4 * deadline + Duration::from_millis(500);
         let node = NodeComm::join(&JoinOptions {

@@ -25,11 +25,14 @@ mod wire;
 
 use crate::plans::{Plans, Shape};
 use crate::{Choice, Error};
+use earlybird_hier::exec::Transport;
 use earlybird_shm::Signature;
 use earlybird_shm::{Collective, How, NodeComm, Progress};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 pub(crate) use topology::Topology;
+#[cfg(feature = "mpi")]
+pub(crate) use wire::Line;
 use wire::Wire;
 
 /// Up to this many bytes of a vector rounds cost more than bytes.
@@ -123,6 +126,12 @@ impl Hierarchy {
         let State { plans, calls, last } = &mut *state;
         if let Some(error) = plans.failed() {
             return Err(error.clone());
+        }
+        plans.transport_mut().may_call()?;
+        if plans.transport_mut().progress().is_err() {
+            // Others have given up what this rank only comes to.
+            let unheard = Error::Poisoned { cause: "the nodes cannot reach each other any more".into() };
+            return Err(self.fail(plans.transport_mut(), call, &unheard));
         }
         if let Some(shape) = shape {
             plans.admit(shape)?;

@@ -8,6 +8,7 @@ pub(crate) struct Topology {
     members: Vec<Vec<usize>>,
     /// By rank: its node and its number there.
     places: Vec<(usize, usize)>,
+    everybody: Vec<usize>,
     me: usize,
 }
 
@@ -28,7 +29,7 @@ impl Topology {
         }
         let places: Option<Vec<_>> = places.into_iter().collect();
         match places.filter(|places| me < places.len() && members.iter().all(|node| !node.is_empty())) {
-            Some(places) => Ok(Topology { members, places, me }),
+            Some(places) => Ok(Topology { members, everybody: (0..places.len()).collect(), places, me }),
             None => Err(Error::usage(format!("nodes of ranks {members:?} do not name each of {ranks} ranks once"))),
         }
     }
@@ -45,6 +46,10 @@ impl Topology {
 
     pub(crate) fn size(&self) -> usize {
         self.places.len()
+    }
+
+    pub(crate) fn everybody(&self) -> &[usize] {
+        &self.everybody
     }
 
     pub(crate) fn rank(&self) -> usize {

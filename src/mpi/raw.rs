@@ -93,6 +93,24 @@ impl Comm {
         }
     }
 
+    /// Drives MPI's progress, for whatever is under way on whatever communicator: looks for a message that nobody sends.
+    ///
+    /// # Errors
+    /// What MPI reports.
+    pub fn drive(&self) -> Result<(), Failure> {
+        self.may_call()?;
+        if is_finalized() {
+            return Ok(());
+        }
+        let mut found: c_int = 0;
+        // SAFETY: I, T; the arguments are valid places for the results.
+        let code = unsafe {
+            let (from, tag) = (ffi::RSMPI_ANY_SOURCE, ffi::RSMPI_ANY_TAG);
+            ffi::MPI_Iprobe(from, tag, self.raw, &mut found, ffi::RSMPI_STATUS_IGNORE)
+        };
+        check("MPI_Iprobe", code)
+    }
+
     /// Starts sending the whole of `buffer`.
     ///
     /// # Errors

@@ -105,6 +105,11 @@ impl MpiTransport {
         })
     }
 
+    /// Whether this thread may call MPI.
+    pub(crate) fn may_call(&self) -> Result<(), Failure> {
+        self.comm.may_call()
+    }
+
     /// Memory for a packet to send.
     fn buffer(&mut self, bytes: usize) -> Vec<u8> {
         let mut buffer = self.spare.pop().unwrap_or_default();
