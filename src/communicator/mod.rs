@@ -44,6 +44,8 @@ pub struct Communicator {
     between: Option<Box<Hierarchy>>,
     rank: usize,
     size: usize,
+    /// By rank, the number in the job, where the node's group does not have it.
+    job_ranks: Option<Vec<usize>>,
     identity: Identity,
     /// The tables of `EARLYBIRD_ALLREDUCE` and its like, in force until the user chooses otherwise.
     tables: Tables,
@@ -127,6 +129,7 @@ impl Communicator {
         Communicator {
             rank: identity.rank,
             size: identity.size,
+            job_ranks: between.as_ref().map(|_| (0..identity.size).collect()),
             node,
             between,
             identity,

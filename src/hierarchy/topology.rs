@@ -8,7 +8,6 @@ pub(crate) struct Topology {
     members: Vec<Vec<usize>>,
     /// By rank: its node and its number there.
     places: Vec<(usize, usize)>,
-    everybody: Vec<usize>,
     me: usize,
 }
 
@@ -29,7 +28,7 @@ impl Topology {
         }
         let places: Option<Vec<_>> = places.into_iter().collect();
         match places.filter(|places| me < places.len() && members.iter().all(|node| !node.is_empty())) {
-            Some(places) => Ok(Topology { members, everybody: (0..places.len()).collect(), places, me }),
+            Some(places) => Ok(Topology { members, places, me }),
             None => Err(Error::usage(format!("nodes of ranks {members:?} do not name each of {ranks} ranks once"))),
         }
     }
@@ -46,10 +45,6 @@ impl Topology {
 
     pub(crate) fn size(&self) -> usize {
         self.places.len()
-    }
-
-    pub(crate) fn everybody(&self) -> &[usize] {
-        &self.everybody
     }
 
     pub(crate) fn rank(&self) -> usize {

@@ -64,6 +64,16 @@ impl Wire {
         }
     }
 
+    /// What connects the leaders of a group of the ranks `group`, in which this rank is `me`, where that is MPI. All ranks
+    /// call it.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn split(&mut self, group: &[usize], me: Option<usize>) -> Result<Option<Line>, Error> {
+        match &mut self.line {
+            Line::Rings(_) => Ok(None),
+            Line::Mpi(mpi) => Ok(mpi.split(group, me)?.map(|line| Line::Mpi(Box::new(line)))),
+        }
+    }
+
     /// Whether this thread may make calls.
     pub(crate) fn may_call(&mut self) -> Result<(), Error> {
         match &mut self.line {
@@ -166,7 +176,10 @@ impl Transport for Wire {
     fn post_receive(&mut self, from: usize, bytes: usize) -> Result<(), Failure> {
         match &mut self.line {
             // The ring is the memory.
-            Line::Rings(_) => Ok(()),
+            Line::Rings(rings) => {
+                debug_assert!(from < self.leaders.len() && bytes <= rings.packet_bytes());
+                Ok(())
+            }
             #[cfg(feature = "mpi")]
             Line::Mpi(mpi) => mpi.transport().post_receive(self.leaders[from], bytes),
         }

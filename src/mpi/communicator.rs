@@ -63,11 +63,10 @@ impl Communicator {
                 let topology = Topology::new(members, rank)?;
                 let transport = MpiTransport::new(&world, MpiOptions::default()).map_err(failed);
                 let line = Line::Mpi(Box::new(MpiLine::new(nodes::agree(&world, transport)?, peers)));
-                let key = format!("{}-node{}", identity.key, topology.node());
                 // Of a real node the group counts its CPUs itself.
                 let cpus = std::thread::available_parallelism().map_or(1, usize::from);
                 let crowded = topology.here().len() < here && here > cpus;
-                let (node, between) = Hierarchy::join(&config, topology, line, key, crowded)?;
+                let (node, between) = Hierarchy::join(&config, &identity, topology, line, crowded)?;
                 (node, Some(Box::new(between)))
             }
         };

@@ -4,8 +4,8 @@ use super::transport::MpiTransport;
 use crate::Error;
 use earlybird_hier::exec::{Failure, Transport};
 use earlybird_shm::Collective;
+use earlybird_shm::ring::Peer;
 use earlybird_shm::ring::{Fault, Verdict};
-use earlybird_shm::segment::Peer;
 use std::time::{Duration, Instant};
 
 /// How long a rank that is no leader waits for its leader's word on what went wrong before it gives its own.
@@ -22,6 +22,14 @@ pub(crate) struct MpiLine {
 impl MpiLine {
     pub(super) fn new(transport: MpiTransport, peers: Vec<Peer>) -> Self {
         MpiLine { transport, peers, call: (Collective::Barrier, 0) }
+    }
+
+    /// The line of a group of the ranks `group`, in which this rank is `me`. All ranks call it.
+    pub(crate) fn split(&mut self, group: &[usize], me: Option<usize>) -> Result<Option<MpiLine>, Error> {
+        let place = me.map(|me| (group[0], me));
+        let transport = self.transport.split(place).map_err(|failure| self.error_of(&failure))?;
+        let peers = group.iter().map(|rank| self.peers[*rank].clone()).collect();
+        Ok(transport.map(|transport| MpiLine::new(transport, peers)))
     }
 
     pub(crate) fn transport(&mut self) -> &mut MpiTransport {

@@ -2,7 +2,7 @@
 //! memory and the others read there. Containers on one machine may share a host name, even memory for MPI, and not /dev/shm.
 
 use crate::Error;
-use earlybird_shm::segment::Peer;
+use earlybird_shm::ring::Peer;
 use mpi::topology::{Color, SimpleCommunicator};
 use mpi::traits::*;
 use std::collections::BTreeMap;

@@ -20,6 +20,7 @@ pub fn all(world: &SimpleCommunicator) {
         }
         every_operation(&comm);
         beside_messages(world, &comm);
+        groups(&comm);
     }
     in_another_order(world);
     different_calls(world);
@@ -144,6 +145,17 @@ fn beside_messages(world: &SimpleCommunicator, comm: &Communicator) {
         let expected: Vec<usize> = if me == last { (0..last).collect() } else { vec![(me + last - 1) % last] };
         assert!(expected.iter().all(|rank| rooms[*rank].iter().all(|b| *b == *rank as u8)), "messages beside {name}");
     }
+}
+
+/// Groups of a communicator, and of a group.
+fn groups(comm: &Communicator) {
+    let me = comm.rank();
+    let parity = comm.split(Some((me % 2) as u32), -(me as i64)).unwrap().expect("a color was given");
+    assert!(parity.job_ranks().is_sorted_by(|a, b| a > b) && parity.job_ranks()[parity.rank()] == me);
+    let some = parity.split((parity.rank() > 0).then_some(3), 0).unwrap();
+    assert_eq!(some.is_none(), parity.rank() == 0);
+    let twin = comm.duplicate().unwrap();
+    [comm, &parity, &twin].into_iter().chain(&some).for_each(every_operation);
 }
 
 /// Ranks of the program in an order of their own, so that nodes are no contiguous ranks of it.
