@@ -25,6 +25,8 @@ pub enum Launcher {
     Pmi,
     /// Slurm's `srun`.
     Slurm,
+    /// Whatever started the program's MPI: a communicator made from MPI's.
+    Mpi,
     /// None: this process is the whole job.
     Alone,
 }
@@ -190,7 +192,8 @@ impl Variables<'_> {
         match elsewhere {
             Some(what) => Err(Error::Unsupported {
                 what,
-                hint: "all ranks must be on one node so far; start the job on a single node".into(),
+                hint: "start the job on a single node, or join the ranks by Communicator::from_mpi (feature mpi)"
+                    .into(),
             }),
             None => Ok(Identity { rank, size, key: key(key_parts), launcher }),
         }

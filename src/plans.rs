@@ -10,6 +10,7 @@ use earlybird_hier::schedule::{self, Params};
 use earlybird_hier::{Consistency, OpTraits, PlanError, admit, verify};
 use earlybird_shm::bytes::{self, ByteFold};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Compiled shapes that are kept.
 const KEPT: usize = 64;
@@ -21,6 +22,11 @@ const SEGMENT_BYTES: usize = 16 << 10;
 pub(crate) trait Lane: Transport {
     /// What the group failed with, in full: the executor's failure names no process.
     fn error(&self) -> Option<&Error>;
+
+    /// How long nothing may move, where the transport does not know it itself.
+    fn deadline(&self) -> Option<Duration> {
+        None
+    }
 
     /// A call begins that runs a plan.
     fn begin(&mut self) {}
@@ -186,19 +192,20 @@ impl<T: Lane> Plans<T> {
         next: Option<(Shape, &mut [u8])>,
     ) -> Result<(), Error> {
         let (at, after) = (self.at(shape), next.as_ref().map(|(shape, _)| self.at(*shape)));
-        // The rings know the deadline.
+        let deadline = self.endpoint.transport().deadline();
         let result = match (next, after.and_then(|after| self.kept.get_disjoint_mut([at, after]).ok())) {
             (Some((_, later)), Some([(_, first), (_, second)])) => {
-                wait_first(&mut self.endpoint, &mut [(first, data), (second, later)], None)
+                wait_first(&mut self.endpoint, &mut [(first, data), (second, later)], deadline)
             }
-            _ => self.kept[at].1.wait(&mut self.endpoint, data, None),
+            _ => self.kept[at].1.wait(&mut self.endpoint, data, deadline),
         };
         result.map_err(|error| self.error(error))
     }
 
     /// Moves parts between every pair of ranks.
     pub(crate) fn exchange(&mut self, call: u32, parts: &mut [Parts<'_>]) -> Result<(), Error> {
-        let result = exchange(&mut self.endpoint, u64::from(call) << 8 | 1, parts, None);
+        let deadline = self.endpoint.transport().deadline();
+        let result = exchange(&mut self.endpoint, u64::from(call) << 8 | 1, parts, deadline);
         result.map_err(|error| self.error(error))
     }
 

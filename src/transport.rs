@@ -97,7 +97,7 @@ impl Transport for ShmTransport {
                 let other = if rank_a == self.rank() { rank_b } else { rank_a };
                 Fault::Mismatch { ranks: [self.rank(), other], call: None }
             }
-            Failure::Lost { .. } | Failure::Transport(_) => Fault::Corrupt,
+            Failure::Lost { .. } | Failure::Told { .. } | Failure::Transport(_) => Fault::Corrupt,
         };
         let stands = self.rings.raise(fault);
         self.failed(stands)

@@ -17,6 +17,7 @@ fn rank() {
         ("differ", differ),
         ("refused", refused),
         ("missing", missing),
+        ("groups", groups),
     ]);
 }
 
@@ -355,4 +356,51 @@ fn nothing_stays_when_everybody_is_killed() {
     let mut job = Job::new("victim", 6).arg(0).arg(300_000).var("EARLYBIRD_RANKS_PER_NODE", "2").start();
     job.wait_for(0, "here");
     job.kill_all(false);
+}
+
+/// Groups of groups, duplicates, ranks without a color; all at work by turns.
+fn groups(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let (me, size) = (comm.rank(), comm.size());
+    let sum = |comm: &Communicator| {
+        let mut sum = vec![me as u64; 70_000];
+        comm.all_reduce_in_place(&mut sum, Op::Sum).unwrap();
+        assert_eq!(sum[69_999], comm.job_ranks().iter().map(|rank| *rank as u64).sum::<u64>());
+        let mut all = vec![0; comm.size()];
+        comm.all_gather_into(&[me as u64], &mut all).unwrap();
+        assert!(all.iter().eq(comm.job_ranks().iter().map(|rank| *rank as u64).collect::<Vec<_>>().iter()));
+        assert_eq!(comm.job_ranks()[comm.rank()], me);
+    };
+    let twin = comm.duplicate().unwrap();
+    assert_eq!((twin.rank(), twin.size(), twin.nodes()), (me, size, comm.nodes()));
+    let parity = twin.split(Some((me % 2) as u32), -(me as i64)).unwrap().unwrap();
+    assert!(parity.job_ranks().is_sorted_by(|a, b| a > b));
+    let first = comm.split((me != 0).then_some(7), 0).unwrap();
+    assert_eq!(first.is_none(), me == 0);
+    // Neighbours: inside a node some of them.
+    let pair = parity.split(Some((parity.rank() / 2) as u32), 0).unwrap().unwrap();
+    let single = comm.split(Some(me as u32), 0).unwrap().unwrap();
+    assert_eq!((single.size(), single.nodes()), (1, 1));
+    for _ in 0..3 {
+        [&comm, &parity, &twin, &pair, &single].into_iter().chain(&first).for_each(sum);
+    }
+    drop(twin);
+    let inner = pair.split(Some(0), 0).unwrap().unwrap();
+    assert_eq!(inner.job_ranks(), pair.job_ranks());
+    for comm in [&inner, &comm, &parity] {
+        sum(comm);
+    }
+    player.say(format!("{:?}", parity.job_ranks()));
+}
+
+#[test]
+fn groups_span_nodes_too() {
+    for (ranks, nodes) in LAYOUTS {
+        let said = Job::new("groups", ranks).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
+        assert!(said.iter().enumerate().all(|(rank, said)| *said == said_of(ranks, rank)), "{said:?}");
+    }
+}
+
+fn said_of(ranks: usize, rank: usize) -> [String; 1] {
+    [format!("{:?}", (0..ranks).filter(|other| other % 2 == rank % 2).rev().collect::<Vec<_>>())]
 }

@@ -36,6 +36,16 @@ impl Progress {
         }
         Ok(Progress { every_ns: every.as_nanos() as u64, drive: Arc::new(drive) })
     }
+
+    /// Both, at the shorter interval of the two.
+    pub fn and(self, other: Progress) -> Progress {
+        let (every_ns, first, second) = (self.every_ns.min(other.every_ns), self.drive, other.drive);
+        let drive = move || {
+            first();
+            second();
+        };
+        Progress { every_ns, drive: Arc::new(drive) }
+    }
 }
 
 /// One waiter's progress: what to call, and when that was done last.
@@ -110,6 +120,23 @@ mod tests {
         driver.set(None);
         driver.drive(u64::MAX);
         assert_eq!(calls.load(Relaxed), 3);
+    }
+
+    #[test]
+    fn two_are_driven_together_at_the_shorter_interval() {
+        let calls = Arc::new(AtomicU32::new(0));
+        let one = |us, count: u32| {
+            let calls = calls.clone();
+            let drive = move || {
+                calls.fetch_add(count, Relaxed);
+            };
+            Progress::new(Duration::from_micros(us), drive).unwrap()
+        };
+        let mut driver = Driver::default();
+        driver.set(Some(one(300, 1).and(one(100, 10))));
+        driver.drive(1_000_000);
+        driver.drive(1_100_000);
+        assert_eq!((calls.load(Relaxed), driver.sleep_ns(u64::MAX)), (22, 100_000));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! handed to the [`Hierarchy`].
 
 use super::Communicator;
-use crate::hierarchy::{Call, Hierarchy};
+use crate::hierarchy::{Call, Hierarchy, Part};
 use crate::{Algorithm, Element, Error, FoldOrder, Op};
 use earlybird_shm::Signature;
 use earlybird_shm::bytes;
@@ -248,6 +248,10 @@ impl Across<'_> {
             let send = send.map(bytes::of).or(own.as_deref());
             self.between.all_to_all(&call, send.unwrap_or(&[]), recv)
         })
+    }
+
+    pub(super) fn split(&self, what: Collective, color: Option<u32>, key: i64) -> Result<Option<Part>, Error> {
+        self.between.split(&self.call::<u64>(what, Op::Sum, 0, None), color, key)
     }
 
     /// Numbers of the last call and what ran in it.

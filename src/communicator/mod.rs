@@ -44,6 +44,8 @@ pub struct Communicator {
     between: Option<Box<Hierarchy>>,
     rank: usize,
     size: usize,
+    /// By rank, the number in the job, where the node's group does not have it.
+    job_ranks: Option<Vec<usize>>,
     identity: Identity,
     /// The tables of `EARLYBIRD_ALLREDUCE` and its like, in force until the user chooses otherwise.
     tables: Tables,
@@ -51,6 +53,8 @@ pub struct Communicator {
     choice: AtomicU8,
     by_rank: AtomicBool,
     plans: PlanLane,
+    /// What a waiting rank drives besides what the user asks for.
+    drives: Option<Progress>,
 }
 
 /// What ran in a call.
@@ -89,11 +93,21 @@ impl Communicator {
             }
             None => (NodeComm::join(&config.joining(&identity))?, None),
         };
+        Ok(Communicator::assemble(config, identity, node, between))
+    }
+
+    /// The handle of a process that has joined.
+    pub(crate) fn assemble(
+        config: Config,
+        identity: Identity,
+        node: NodeComm,
+        between: Option<Box<Hierarchy>>,
+    ) -> Communicator {
         let rings = RingOptions {
             rank: identity.rank,
             size: identity.size,
             key: format!("{}-rings", identity.key),
-            dir: config.dir.clone(),
+            dir: config.dir,
             wait: config.wait,
             timeout: config.timeout,
             among: None,
@@ -112,9 +126,10 @@ impl Communicator {
                 config.order,
             );
         }
-        Ok(Communicator {
+        Communicator {
             rank: identity.rank,
             size: identity.size,
+            job_ranks: between.as_ref().map(|_| (0..identity.size).collect()),
             node,
             between,
             identity,
@@ -123,7 +138,16 @@ impl Communicator {
             choice: AtomicU8::new(config.algorithm.code()),
             by_rank: AtomicBool::new(config.order == FoldOrder::Rank),
             plans: PlanLane::new(rings),
-        })
+            drives: None,
+        }
+    }
+
+    /// The same, driving something of the library's own while it waits.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn driving(mut self, progress: Progress) -> Result<Communicator, Error> {
+        self.drives = Some(progress);
+        self.set_progress(None)?;
+        Ok(self)
     }
 
     /// This process's number in this communicator, from 0.
@@ -188,6 +212,10 @@ impl Communicator {
     /// # Errors
     /// [`Error::Usage`] while another thread is inside a call.
     pub fn set_progress(&self, progress: Option<Progress>) -> Result<(), Error> {
+        let progress = match (self.drives.clone(), progress) {
+            (Some(ours), Some(theirs)) => Some(ours.and(theirs)),
+            (ours, theirs) => ours.or(theirs),
+        };
         self.plans.set_progress(progress.clone())?;
         if let Some(between) = &self.between {
             between.set_progress(progress.clone())?;

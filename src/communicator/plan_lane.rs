@@ -32,8 +32,8 @@ impl PlanLane {
         PlanLane { options, joined: AtomicBool::new(false), state: Mutex::default() }
     }
 
-    /// The lane of a communicator made from this one, whose number `group` no other one made from it has.
-    pub(super) fn for_group(&self, group: u64, rank: usize, size: usize) -> Self {
+    /// The lane of a communicator made from this one, whose name `group` no other one made from it has.
+    pub(super) fn for_group(&self, group: &str, rank: usize, size: usize) -> Self {
         let key = format!("{}-{group}", self.options.key);
         let lane = PlanLane::new(RingOptions { rank, size, key, ..self.options.clone() });
         let progress = self.lock().ok().and_then(|state| state.progress.clone());

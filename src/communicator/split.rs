@@ -1,7 +1,10 @@
 //! Communicators of some of the ranks, and second communicators of the same ones.
 
 use super::Communicator;
+use super::plan_lane::PlanLane;
 use crate::Error;
+use crate::hierarchy::{Hierarchy, Part};
+use earlybird_shm::{Collective, NodeComm};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 impl Communicator {
@@ -30,7 +33,9 @@ impl Communicator {
     /// # Ok::<(), earlybird::Error>(())
     /// ```
     pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Communicator>, Error> {
-        self.one_node("split")?;
+        if let Some(across) = self.across() {
+            return Ok(across.split(Collective::Split, color, key)?.map(|part| self.with_part(part)));
+        }
         self.plans.begin_other_call();
         Ok(self.done(self.node.split(color, key))?.map(|node| self.with(node)))
     }
@@ -40,14 +45,18 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::split`].
     pub fn duplicate(&self) -> Result<Communicator, Error> {
-        self.one_node("duplicate")?;
+        if let Some(across) = self.across() {
+            let part = across.split(Collective::Duplicate, Some(0), self.rank as i64)?;
+            let part = part.ok_or_else(|| Error::Poisoned { cause: "a duplicate without its own rank".into() })?;
+            return Ok(self.with_part(part));
+        }
         self.plans.begin_other_call();
         Ok(self.with(self.done(self.node.duplicate())?))
     }
 
     /// The ranks of this communicator in order, each by its number in the job.
     pub fn job_ranks(&self) -> &[usize] {
-        self.node.members()
+        self.job_ranks.as_deref().unwrap_or_else(|| self.node.members())
     }
 
     /// Bytes of shared memory that this communicator may take at most: its part of the budget, in all its ranks together.
@@ -60,29 +69,45 @@ impl Communicator {
         self.node.shared_memory_bytes()
     }
 
-    fn one_node(&self, what: &str) -> Result<(), Error> {
-        match self.between {
-            None => Ok(()),
-            Some(_) => Err(Error::Unsupported {
-                what: format!("{what} of a communicator of several nodes"),
-                hint: "use one node (unset EARLYBIRD_RANKS_PER_NODE)".into(),
-            }),
-        }
+    fn with_part(&self, part: Part) -> Communicator {
+        let Part { node, between, rank, ranks, label } = part;
+        let plans = self.plans.for_group(&label, rank, ranks.len());
+        let job_ranks = ranks.iter().map(|rank| self.job_ranks()[*rank]).collect();
+        self.made(node, between.map(Box::new), plans, rank, Some(job_ranks))
     }
 
-    fn with(&self, node: earlybird_shm::NodeComm) -> Communicator {
-        let plans = self.plans.for_group(node.group(), node.rank(), node.size());
+    fn with(&self, node: NodeComm) -> Communicator {
+        let (rank, size) = (node.rank(), node.size());
+        let plans = self.plans.for_group(&node.group().to_string(), rank, size);
+        // Of a node's group the numbers are the node's.
+        let place = |member: &usize| self.node.members().iter().position(|other| other == member);
+        let job_ranks = self.job_ranks.as_ref().map(|ranks| node.members().iter().filter_map(place).map(|p| ranks[p]));
+        let job_ranks = job_ranks.map(Iterator::collect);
+        self.made(node, None, plans, rank, job_ranks)
+    }
+
+    /// A communicator with the settings of this one.
+    fn made(
+        &self,
+        node: NodeComm,
+        between: Option<Box<Hierarchy>>,
+        plans: PlanLane,
+        rank: usize,
+        job_ranks: Option<Vec<usize>>,
+    ) -> Communicator {
         Communicator {
-            rank: node.rank(),
-            size: node.size(),
-            between: None,
+            size: job_ranks.as_ref().map_or(node.size(), Vec::len),
             node,
+            between,
+            rank,
+            job_ranks,
             identity: self.identity.clone(),
             tables: self.tables.clone(),
             use_tables: AtomicBool::new(self.use_tables.load(Relaxed)),
             choice: AtomicU8::new(self.choice.load(Relaxed)),
             by_rank: AtomicBool::new(self.by_rank.load(Relaxed)),
             plans,
+            drives: self.drives.clone(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! How the ranks of several nodes come together.
 
+use super::split::patient;
 use super::wire::{Line, Wire};
 use super::{Call, Hierarchy, State, Topology, errors};
 use crate::plans::Plans;
@@ -8,7 +9,6 @@ use earlybird_shm::Signature;
 use earlybird_shm::ring::{RingOptions, Rings};
 use earlybird_shm::{Algorithm, Collective, DType, How, JoinOptions, NodeComm, Op};
 use std::sync::Mutex;
-use std::time::Duration;
 
 impl Hierarchy {
     /// Joins virtual nodes of so many ranks each, all on this machine: all ranks meet, then those of each node, and all
@@ -21,33 +21,26 @@ impl Hierarchy {
         let rings = Rings::join(&RingOptions {
             rank: identity.rank,
             size: identity.size,
-            key: format!("{}-nodes", identity.key),
-            dir: config.dir.clone(),
-            wait: config.wait,
-            timeout: config.timeout,
             among: Some(topology.leaders()),
+            ..meeting(config, identity)
         })?;
         let crowded = rings.is_oversubscribed();
-        let key = format!("{}-node{}", identity.key, topology.node());
-        let line = Line::Rings(Box::new(rings));
-        Self::join(config, topology, line, key, crowded)
+        Self::join(config, identity, topology, Line::Rings(Box::new(rings)), crowded)
     }
 
     /// Joins the node's group, and returns when every rank of the job has joined its own.
-    pub(super) fn join(
+    pub(crate) fn join(
         config: &Config,
+        identity: &Identity,
         topology: Topology,
         line: Line,
-        key: String,
         crowded: bool,
     ) -> Result<(NodeComm, Self), Error> {
-        let mut wire = Wire::new(line, topology.leaders(), topology.node(), topology.rank());
-        // Its leader's wait for other nodes must not look like a rank that is missing.
-        let patient = |deadline: Duration| 4 * deadline + Duration::from_millis(500);
+        let mut wire = Wire::new(line, topology.leaders(), topology.node(), topology.rank(), config.timeout);
         let node = NodeComm::join(&JoinOptions {
             rank: topology.local(),
             size: topology.here().len(),
-            key,
+            key: format!("{}-node{}", identity.key, topology.node()),
             dir: config.dir.clone(),
             wait: config.wait,
             timeout: if topology.leads() { config.timeout } else { config.timeout.map(patient) },
@@ -63,8 +56,9 @@ impl Hierarchy {
             }
             other => wire.report(errors::fault_of(&other, &topology, None, config.timeout)),
         })?;
-        let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, last: None });
-        let hierarchy = Hierarchy { topology, state, deadline: config.timeout, exchange: config.exchange };
+        let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, last: None, progress: None });
+        let meeting = meeting(config, identity);
+        let hierarchy = Hierarchy { topology, state, deadline: config.timeout, exchange: config.exchange, meeting };
         let how = How { algorithm: Algorithm::Auto, order: FoldOrder::Arrival, within: 0 };
         let signature = Signature::new(Collective::Barrier, DType::U8, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
         hierarchy.barrier(&Call { node: &node, collective: Collective::Barrier, how, signature })?;
@@ -72,5 +66,16 @@ impl Hierarchy {
         (state.calls, state.last) = (0, None);
         drop(state);
         Ok((node, hierarchy))
+    }
+}
+
+/// Where the leaders of a job meet that share memory.
+fn meeting(config: &Config, identity: &Identity) -> RingOptions {
+    RingOptions {
+        key: format!("{}-nodes", identity.key),
+        dir: config.dir.clone(),
+        wait: config.wait,
+        timeout: config.timeout,
+        ..RingOptions::default()
     }
 }

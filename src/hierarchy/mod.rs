@@ -20,16 +20,22 @@ mod connect;
 mod errors;
 mod moves;
 mod reductions;
+mod split;
 mod topology;
 mod wire;
 
 use crate::plans::{Plans, Shape};
 use crate::{Choice, Error};
+use earlybird_hier::exec::Transport;
 use earlybird_shm::Signature;
+use earlybird_shm::ring::RingOptions;
 use earlybird_shm::{Collective, How, NodeComm, Progress};
+pub(crate) use split::Part;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 pub(crate) use topology::Topology;
+#[cfg(feature = "mpi")]
+pub(crate) use wire::Line;
 use wire::Wire;
 
 /// Up to this many bytes of a vector rounds cost more than bytes.
@@ -43,6 +49,8 @@ pub(crate) struct Hierarchy {
     deadline: Option<Duration>,
     /// The plan between leaders, where the user chose one.
     exchange: Option<Choice>,
+    /// Where the leaders of groups made from this one meet, if they share memory.
+    meeting: RingOptions,
 }
 
 #[derive(Debug)]
@@ -52,6 +60,8 @@ struct State {
     calls: u64,
     /// What ran between leaders in the last call.
     last: Option<&'static str>,
+    /// What to drive in long waits.
+    progress: Option<Progress>,
 }
 
 /// A call as its communicator makes it.
@@ -86,7 +96,9 @@ impl Hierarchy {
     }
 
     pub(crate) fn set_progress(&self, progress: Option<Progress>) -> Result<(), Error> {
-        self.lock()?.plans.transport_mut().set_progress(progress);
+        let mut state = self.lock()?;
+        state.plans.transport_mut().set_progress(progress.clone());
+        state.progress = progress;
         Ok(())
     }
 
@@ -120,9 +132,15 @@ impl Hierarchy {
         body: impl FnOnce(&mut Phases<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let mut state = self.lock()?;
-        let State { plans, calls, last } = &mut *state;
+        let State { plans, calls, last, .. } = &mut *state;
         if let Some(error) = plans.failed() {
             return Err(error.clone());
+        }
+        plans.transport_mut().may_call()?;
+        if plans.transport_mut().progress().is_err() {
+            // Others have given up what this rank only comes to.
+            let unheard = Error::Poisoned { cause: "the nodes cannot reach each other any more".into() };
+            return Err(self.fail(plans.transport_mut(), call, &unheard));
         }
         if let Some(shape) = shape {
             plans.admit(shape)?;

@@ -8,6 +8,7 @@ use earlybird_shm::Collective;
 use earlybird_shm::Progress;
 use earlybird_shm::Signature;
 use earlybird_shm::ring::{Fault, Rings};
+use std::time::Duration;
 
 /// One rank's end. Between leaders it is a transport whose ranks are the numbers of nodes.
 #[derive(Debug)]
@@ -17,6 +18,7 @@ pub(crate) struct Wire {
     node: usize,
     leads: bool,
     me: usize,
+    deadline: Option<Duration>,
     /// The call that is under way, or was last.
     call: Option<Signature>,
     error: Option<Error>,
@@ -26,12 +28,15 @@ pub(crate) struct Wire {
 pub(crate) enum Line {
     /// All ranks of the job on one machine.
     Rings(Box<Rings>),
+    /// The ranks of an MPI communicator.
+    #[cfg(feature = "mpi")]
+    Mpi(Box<crate::mpi::MpiLine>),
 }
 
 impl Wire {
-    pub(crate) fn new(line: Line, leaders: Vec<usize>, node: usize, me: usize) -> Self {
+    pub(crate) fn new(line: Line, leaders: Vec<usize>, node: usize, me: usize, deadline: Option<Duration>) -> Self {
         let leads = leaders[node] == me;
-        Wire { line, leaders, node, leads, me, call: None, error: None }
+        Wire { line, leaders, node, leads, me, deadline, call: None, error: None }
     }
 
     /// A call begins on this rank: from here on other nodes may need it.
@@ -44,6 +49,8 @@ impl Wire {
                     rings.begin(true);
                 }
             }
+            #[cfg(feature = "mpi")]
+            Line::Mpi(mpi) => mpi.begin_call(collective, number),
         }
     }
 
@@ -52,6 +59,27 @@ impl Wire {
         match &mut self.line {
             Line::Rings(rings) if self.leads => rings.complete_exchange(),
             Line::Rings(_) => {}
+            #[cfg(feature = "mpi")]
+            Line::Mpi(_) => {}
+        }
+    }
+
+    /// What connects the leaders of a group of the ranks `group`, in which this rank is `me`, where that is MPI. All ranks
+    /// call it.
+    #[cfg(feature = "mpi")]
+    pub(crate) fn split(&mut self, group: &[usize], me: Option<usize>) -> Result<Option<Line>, Error> {
+        match &mut self.line {
+            Line::Rings(_) => Ok(None),
+            Line::Mpi(mpi) => Ok(mpi.split(group, me)?.map(|line| Line::Mpi(Box::new(line)))),
+        }
+    }
+
+    /// Whether this thread may make calls.
+    pub(crate) fn may_call(&mut self) -> Result<(), Error> {
+        match &mut self.line {
+            Line::Rings(_) => Ok(()),
+            #[cfg(feature = "mpi")]
+            Line::Mpi(mpi) => mpi.transport().may_call().map_err(|failure| Error::usage(failure.to_string())),
         }
     }
 
@@ -59,6 +87,8 @@ impl Wire {
     pub(crate) fn report(&mut self, fault: Fault) -> Error {
         let stands = match &mut self.line {
             Line::Rings(rings) => rings.raise(fault),
+            #[cfg(feature = "mpi")]
+            Line::Mpi(mpi) => mpi.report(&fault, self.leads),
         };
         self.error.get_or_insert(stands).clone()
     }
@@ -71,7 +101,19 @@ impl Wire {
     pub(crate) fn set_progress(&mut self, progress: Option<Progress>) {
         match &mut self.line {
             Line::Rings(rings) => rings.set_progress(progress),
+            // It drives MPI whenever it waits; what the caller has besides is driven in the operations of the node.
+            #[cfg(feature = "mpi")]
+            Line::Mpi(_) => drop(progress),
         }
+    }
+
+    /// What MPI's transport reported: another rank's word stands, its own troubles are yet to be told.
+    #[cfg(feature = "mpi")]
+    fn heard(&mut self, failure: Failure) -> Failure {
+        if let (Failure::Told { .. }, Line::Mpi(mpi)) = (&failure, &self.line) {
+            self.error.get_or_insert(mpi.error_of(&failure));
+        }
+        failure
     }
 
     fn stands(&mut self, error: Error) -> Failure {
@@ -82,6 +124,15 @@ impl Wire {
 }
 
 impl Lane for Wire {
+    /// The rings know it.
+    fn deadline(&self) -> Option<Duration> {
+        match &self.line {
+            Line::Rings(_) => None,
+            #[cfg(feature = "mpi")]
+            Line::Mpi(_) => self.deadline.map(|deadline| 3 * deadline),
+        }
+    }
+
     fn error(&self) -> Option<&Error> {
         self.failed()
     }
@@ -99,6 +150,8 @@ impl Transport for Wire {
     fn packet_bytes(&self) -> usize {
         match &self.line {
             Line::Rings(rings) => rings.packet_bytes(),
+            #[cfg(feature = "mpi")]
+            Line::Mpi(mpi) => mpi.packet_bytes(),
         }
     }
 
@@ -115,13 +168,20 @@ impl Transport for Wire {
                 let about = [u64::from(head.operation) << 32 | u64::from(head.packet), head.call, 0];
                 rings.send(to, about, bytes, write).map_err(|error| self.stands(error))
             }
+            #[cfg(feature = "mpi")]
+            Line::Mpi(mpi) => mpi.transport().post_send(to, head, bytes, write),
         }
     }
 
-    fn post_receive(&mut self, _: usize, _: usize) -> Result<(), Failure> {
+    fn post_receive(&mut self, from: usize, bytes: usize) -> Result<(), Failure> {
         match &mut self.line {
             // The ring is the memory.
-            Line::Rings(_) => Ok(()),
+            Line::Rings(rings) => {
+                debug_assert!(from < self.leaders.len() && bytes <= rings.packet_bytes());
+                Ok(())
+            }
+            #[cfg(feature = "mpi")]
+            Line::Mpi(mpi) => mpi.transport().post_receive(self.leaders[from], bytes),
         }
     }
 
@@ -135,24 +195,32 @@ impl Transport for Wire {
                 };
                 rings.receive(from, show).map_err(|error| self.stands(error))
             }
+            #[cfg(feature = "mpi")]
+            Line::Mpi(mpi) => mpi.transport().receive(from, take),
         }
     }
 
     fn is_flushed(&mut self) -> Result<bool, Failure> {
         match &mut self.line {
             Line::Rings(_) => Ok(true),
+            #[cfg(feature = "mpi")]
+            Line::Mpi(mpi) => mpi.transport().is_flushed(),
         }
     }
 
     fn progress(&mut self) -> Result<(), Failure> {
         match &mut self.line {
             Line::Rings(rings) => rings.healthy().map_err(|error| self.stands(error)),
+            #[cfg(feature = "mpi")]
+            Line::Mpi(mpi) => mpi.transport().progress().map_err(|failure| self.heard(failure)),
         }
     }
 
     fn idle(&mut self, passes: u32) -> Result<(), Failure> {
         match &mut self.line {
             Line::Rings(rings) => rings.idle(passes).map_err(|error| self.stands(error)),
+            #[cfg(feature = "mpi")]
+            Line::Mpi(mpi) => mpi.transport().idle(passes).map_err(|failure| self.heard(failure)),
         }
     }
 
@@ -167,11 +235,14 @@ impl Transport for Wire {
         let fault = match failure {
             Failure::PeerDied { rank } => Fault::PeerDied { rank: leader(rank) },
             Failure::Timeout { missing, after } => {
+                // What was waited is a multiple of what was set.
+                let after = self.deadline.unwrap_or(after);
                 Fault::Timeout { missing: leader(missing), after_ns: after.as_nanos() as u64 }
             }
             Failure::Mismatch { rank_a, rank_b } => differ(rank_a, rank_b),
             // Packets of other calls than this rank's own: rings and MPI lose none.
             Failure::Lost { from, to, .. } => differ(from, to),
+            Failure::Told { .. } => Fault::Corrupt,
             Failure::Transport(text) => Fault::Other(text),
         };
         let stands = self.report(fault);

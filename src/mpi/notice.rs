@@ -6,22 +6,26 @@ use std::time::Duration;
 /// Bytes of the longest notice; longer texts are cut.
 pub const NOTICE_BYTES: usize = 1024;
 
+/// Words before the text.
+const WORDS: usize = 9;
+
 /// Bytes before the text.
-const FIXED_BYTES: usize = 1 + 4 * 8;
+const FIXED_BYTES: usize = 1 + WORDS * 8;
 
 /// As bytes, at most [`NOTICE_BYTES`].
 pub fn encode(failure: &Failure) -> Vec<u8> {
-    let (kind, words, text): (u8, [u64; 4], &str) = match failure {
-        Failure::PeerDied { rank } => (1, [*rank as u64, 0, 0, 0], ""),
-        Failure::Timeout { missing, after } => (2, [*missing as u64, after.as_nanos() as u64, 0, 0], ""),
+    let (kind, words, text): (u8, &[u64], &str) = match failure {
+        Failure::PeerDied { rank } => (1, &[*rank as u64], ""),
+        Failure::Timeout { missing, after } => (2, &[*missing as u64, after.as_nanos() as u64], ""),
         Failure::Lost { from, to, expected, found } => {
-            (3, [*from as u64, *to as u64, u64::from(*expected), u64::from(*found)], "")
+            (3, &[*from as u64, *to as u64, u64::from(*expected), u64::from(*found)], "")
         }
-        Failure::Mismatch { rank_a, rank_b } => (4, [*rank_a as u64, *rank_b as u64, 0, 0], ""),
-        Failure::Transport(text) => (5, [0; 4], text.as_str()),
+        Failure::Mismatch { rank_a, rank_b } => (4, &[*rank_a as u64, *rank_b as u64], ""),
+        Failure::Transport(text) => (5, &[], text.as_str()),
+        Failure::Told { words } => (6, words, ""),
     };
     let mut bytes = vec![kind];
-    words.iter().for_each(|word| bytes.extend(word.to_le_bytes()));
+    words.iter().chain(&[0; WORDS]).take(WORDS).for_each(|word| bytes.extend(word.to_le_bytes()));
     let most = text.floor_char_boundary(NOTICE_BYTES - FIXED_BYTES);
     bytes.extend(&text.as_bytes()[..most]);
     bytes
@@ -40,6 +44,7 @@ pub fn decode(bytes: &[u8]) -> Failure {
         Some(3) => Failure::Lost { from: rank(0), to: rank(1), expected: word(2) as u32, found: word(3) as u32 },
         Some(4) => Failure::Mismatch { rank_a: rank(0), rank_b: rank(1) },
         Some(5) => Failure::Transport(String::from_utf8_lossy(bytes.get(FIXED_BYTES..).unwrap_or(&[])).into_owned()),
+        Some(6) => Failure::Told { words: std::array::from_fn(word) },
         _ => Failure::Transport("another rank reported a failure that cannot be read".into()),
     }
 }
@@ -56,6 +61,7 @@ mod tests {
             Failure::Lost { from: 1, to: 2, expected: 3, found: u32::MAX },
             Failure::Mismatch { rank_a: 0, rank_b: 1022 },
             Failure::Transport("MPI_Test failed: überlauf".into()),
+            Failure::Told { words: [1, 2, 3, 4, 5, 6, 7, 8, u64::MAX] },
         ];
         for failure in all {
             assert_eq!(decode(&encode(&failure)), failure);

@@ -57,6 +57,28 @@ impl Comm {
         check("MPI_Comm_dup", unsafe { ffi::MPI_Comm_dup(comm.as_raw(), raw.as_mut_ptr()) })?;
         // SAFETY: MPI_Comm_dup has written it.
         let raw = unsafe { raw.assume_init() };
+        Self::own(raw, (!any_thread).then(|| thread::current().id()))
+    }
+
+    /// A communicator of the ranks that give one color, ordered by key. Collective.
+    ///
+    /// # Errors
+    /// What MPI reports.
+    pub fn split(&self, color_and_key: Option<(usize, usize)>) -> Result<Option<Comm>, Failure> {
+        self.may_call()?;
+        // SAFETY: a constant of the library.
+        let nothing = unsafe { ffi::RSMPI_UNDEFINED };
+        let (color, key) = color_and_key.map_or((nothing, 0), |(color, key)| (color as c_int, key as c_int));
+        let mut raw = MaybeUninit::uninit();
+        // SAFETY: I, T.
+        check("MPI_Comm_split", unsafe { ffi::MPI_Comm_split(self.raw, color, key, raw.as_mut_ptr()) })?;
+        // SAFETY: MPI_Comm_split has written it; without a color it is no communicator and nothing is done with it.
+        let raw = unsafe { raw.assume_init() };
+        color_and_key.map(|_| Self::own(raw, self.bound_to)).transpose()
+    }
+
+    /// Takes over a communicator that was just made.
+    fn own(raw: ffi::MPI_Comm, bound_to: Option<ThreadId>) -> Result<Comm, Failure> {
         let (mut rank, mut size): (c_int, c_int) = (0, 0);
         // SAFETY: I; the communicator was just made.
         unsafe {
@@ -64,7 +86,6 @@ impl Comm {
             check("MPI_Comm_rank", ffi::MPI_Comm_rank(raw, &mut rank))?;
             check("MPI_Comm_size", ffi::MPI_Comm_size(raw, &mut size))?;
         }
-        let bound_to = (!any_thread).then(|| thread::current().id());
         Ok(Comm { raw, rank: rank as usize, size: size as usize, bound_to })
     }
 
@@ -91,6 +112,24 @@ impl Comm {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Drives MPI's progress, for whatever is under way on whatever communicator: looks for a message that nobody sends.
+    ///
+    /// # Errors
+    /// What MPI reports.
+    pub fn drive(&self) -> Result<(), Failure> {
+        self.may_call()?;
+        if is_finalized() {
+            return Ok(());
+        }
+        let mut found: c_int = 0;
+        // SAFETY: I, T; the arguments are valid places for the results.
+        let code = unsafe {
+            let (from, tag) = (ffi::RSMPI_ANY_SOURCE, ffi::RSMPI_ANY_TAG);
+            ffi::MPI_Iprobe(from, tag, self.raw, &mut found, ffi::RSMPI_STATUS_IGNORE)
+        };
+        check("MPI_Iprobe", code)
     }
 
     /// Starts sending the whole of `buffer`.

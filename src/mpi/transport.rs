@@ -89,7 +89,15 @@ impl MpiTransport {
     /// # Errors
     /// What MPI reports.
     pub fn new<C: AsRaw<Raw = ffi::MPI_Comm>>(comm: &C, options: MpiOptions) -> Result<MpiTransport, Failure> {
-        let comm = Comm::duplicate(comm)?;
+        Self::over(Comm::duplicate(comm)?, options)
+    }
+
+    /// The transport of a group of some of the ranks: those that give one color, ordered by key. Collective.
+    pub(crate) fn split(&self, color_and_key: Option<(usize, usize)>) -> Result<Option<MpiTransport>, Failure> {
+        self.comm.split(color_and_key)?.map(|comm| Self::over(comm, self.options)).transpose()
+    }
+
+    fn over(comm: Comm, options: MpiOptions) -> Result<MpiTransport, Failure> {
         let options = MpiOptions { packet_bytes: options.packet_bytes.max(1), depth: options.depth.max(1) };
         let notice = Some(comm.receive(None, NOTICE_TAG, vec![0; NOTICE_BYTES])?);
         let size = comm.size();
@@ -103,6 +111,11 @@ impl MpiTransport {
             spare: Vec::new(),
             failure: None,
         })
+    }
+
+    /// Whether this thread may call MPI.
+    pub(crate) fn may_call(&self) -> Result<(), Failure> {
+        self.comm.may_call()
     }
 
     /// Memory for a packet to send.

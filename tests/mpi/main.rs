@@ -11,6 +11,7 @@ mod conformance;
 #[path = "../../hier/tests/common/execute.rs"]
 #[allow(dead_code)]
 mod execute;
+mod joined;
 
 use earlybird::mpi::{MpiOptions, MpiTransport};
 use earlybird_hier::exec::{Endpoint, Failure, Transport};
@@ -63,11 +64,12 @@ fn rank() -> ExitCode {
     the_suite(&world);
     every_schedule(&world);
     a_failure_reaches_everybody(&world);
+    joined::all(&world);
     if level < Threading::Serialized {
         another_thread_is_refused(&world);
     }
     if world.rank() == 0 {
-        println!("{} ranks: conformance, schedules, failure, threads ({level:?})", world.size());
+        println!("{} ranks: conformance, schedules, failure, communicators, threads ({level:?})", world.size());
     }
     ExitCode::SUCCESS
 }

@@ -63,6 +63,12 @@ pub enum Failure {
         /// A rank that made another call.
         rank_b: usize,
     },
+    /// What the layer above reported, in words that it reads.
+    #[error("the layer above has failed the group")]
+    Told {
+        /// Its words.
+        words: [u64; 9],
+    },
     /// What the transport itself reports.
     #[error("{0}")]
     Transport(String),

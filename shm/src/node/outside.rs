@@ -6,8 +6,18 @@ use crate::Error;
 use crate::protocol::board::Board;
 use crate::protocol::word::{Cause, PoisonWord};
 use crate::sync::{Ordering, SyncPoint};
+use std::time::Duration;
 
 impl NodeComm {
+    /// The deadline of this rank's waits from now on, in place of the one it joined with.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] while another thread is inside a call.
+    pub fn set_deadline(&self, deadline: Option<Duration>) -> Result<(), Error> {
+        self.lock()?.member.patience.timeout_ns = deadline.map(|d| d.as_nanos() as u64);
+        Ok(())
+    }
+
     /// Fails the group with `error`, unless it has failed already or this process is inside a call. Sleepers look up
     /// within 50 ms.
     pub fn fail(&self, error: &Error) {

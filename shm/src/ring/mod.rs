@@ -21,6 +21,8 @@ mod mapped;
 mod wait;
 
 #[cfg(not(earlybird_loom))]
+pub use crate::segment::Peer;
+#[cfg(not(earlybird_loom))]
 pub use fault::{Fault, Verdict};
 #[cfg(not(earlybird_loom))]
 pub use group::{RingOptions, Rings};

@@ -1,0 +1,151 @@
+//! New communicators of some ranks of several nodes.
+//!
+//! All ranks tell all what they want, each node splits its group, and the leaders of the new groups meet. After each step that
+//! can fail on some ranks alone all learn whether it has, so a split succeeds on all ranks or is the same error on all, and
+//! then the communicator goes on.
+
+use super::wire::{Line, Wire};
+use super::{Call, Hierarchy, State, Topology};
+use crate::Error;
+use crate::plans::Plans;
+use earlybird_shm::NodeComm;
+use earlybird_shm::ring::{RingOptions, Rings};
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// A new group as one of its ranks gets it.
+pub(crate) struct Part {
+    pub node: NodeComm,
+    /// Where it has several nodes.
+    pub between: Option<Hierarchy>,
+    pub rank: usize,
+    /// Its ranks in order, by their numbers in the communicator that was split.
+    pub ranks: Vec<usize>,
+    /// Tells it from every other group of this communicator.
+    pub label: String,
+}
+
+/// The ranks that give the color of rank `me`, by key, then by rank.
+fn group_of(wanted: &[(u64, i64)], me: usize) -> Vec<usize> {
+    let mut group: Vec<usize> =
+        (0..wanted.len()).filter(|r| wanted[*r].0 != 0 && wanted[*r].0 == wanted[me].0).collect();
+    group.sort_by_key(|rank| (wanted[*rank].1, *rank));
+    group
+}
+
+/// The nodes of a new group, by the numbers that its ranks get.
+fn nodes_of(group: &[usize], parent: &Topology) -> Vec<Vec<usize>> {
+    let there = |node| (0..group.len()).filter(move |new| parent.place(group[*new]).0 == node).collect::<Vec<usize>>();
+    let mut members: Vec<Vec<usize>> = (0..parent.nodes()).map(there).filter(|node| !node.is_empty()).collect();
+    members.sort_by_key(|node| node[0]);
+    members
+}
+
+impl Hierarchy {
+    /// As `NodeComm::split`, for ranks of all nodes.
+    pub(crate) fn split(&self, call: &Call<'_>, color: Option<u32>, key: i64) -> Result<Option<Part>, Error> {
+        let (topology, me) = (&self.topology, self.topology.rank());
+        let mine = [color.map_or(0, |color| u64::from(color) + 1), key as u64];
+        let all = self.tell(call, &mine)?;
+        let wanted: Vec<(u64, i64)> = all.chunks_exact(2).map(|words| (words[0], words[1] as i64)).collect();
+        let number = self.lock()?.calls;
+        let label = format!("{number}-{}", mine[0]);
+
+        let node = match call.node.split(color, key) {
+            Err(error @ (Error::NoSpace { .. } | Error::System { .. } | Error::Unsupported { .. })) => Err(error),
+            Err(error) => return Err(self.fail(self.lock()?.plans.transport_mut(), call, &error)),
+            Ok(node) => Ok(node),
+        };
+        let node = self.agree(call, node)?;
+        let group = group_of(&wanted, me);
+        let members = nodes_of(&group, topology);
+        let between = self.agree(call, self.meet(&group, members, &label))?;
+        let Some(node) = node else { return Ok(None) };
+        let deadline = match &between {
+            Some(between) if !between.topology.leads() => self.deadline.map(patient),
+            _ => self.deadline,
+        };
+        node.set_deadline(deadline)?;
+        let rank = group.iter().position(|rank| *rank == me).unwrap_or(0);
+        Ok(Some(Part { node, between, rank, ranks: group, label }))
+    }
+
+    /// Connects the leaders of a new group; nothing where it has one node, or this rank none.
+    fn meet(&self, group: &[usize], members: Vec<Vec<usize>>, label: &str) -> Result<Option<Hierarchy>, Error> {
+        let me = group.iter().position(|rank| *rank == self.topology.rank());
+        #[cfg(feature = "mpi")]
+        let over_mpi = self.lock()?.plans.transport_mut().split(group, me)?;
+        let (Some(me), true) = (me, members.len() > 1) else { return Ok(None) };
+        let topology = Topology::new(members, me)?;
+        let meeting = RingOptions {
+            rank: me,
+            size: group.len(),
+            key: format!("{}-{label}", self.meeting.key),
+            among: Some(topology.leaders()),
+            ..self.meeting.clone()
+        };
+        #[cfg(feature = "mpi")]
+        let line = match over_mpi {
+            Some(line) => line,
+            None => Line::Rings(Box::new(Rings::join(&meeting)?)),
+        };
+        #[cfg(not(feature = "mpi"))]
+        let line = Line::Rings(Box::new(Rings::join(&meeting)?));
+        let mut wire = Wire::new(line, topology.leaders(), topology.node(), me, self.deadline);
+        let progress = self.lock()?.progress.clone();
+        wire.set_progress(progress.clone());
+        let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, last: None, progress });
+        Ok(Some(Hierarchy { topology, state, deadline: self.deadline, exchange: self.exchange, meeting }))
+    }
+
+    /// The words of every rank, on every rank.
+    fn tell(&self, call: &Call<'_>, words: &[u64]) -> Result<Vec<u64>, Error> {
+        let mine: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let lens = vec![mine.len(); self.topology.size()];
+        let mut all = vec![0u8; mine.len() * lens.len()];
+        self.all_gather(call, &mine, &mut all, &lens)?;
+        Ok(all.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
+    }
+
+    /// Fails on all ranks with the error of the first that has one.
+    fn agree<T>(&self, call: &Call<'_>, result: Result<T, Error>) -> Result<T, Error> {
+        let mine = match &result {
+            Ok(_) => [0, 0, 0],
+            Err(Error::NoSpace { needed, free, .. }) => [1, *needed, *free],
+            Err(_) => [2, 0, 0],
+        };
+        let all = self.tell(call, &mine)?;
+        match all.chunks_exact(3).enumerate().find(|(_, words)| words[0] != 0) {
+            None => result,
+            Some((rank, &[1, needed, free])) => {
+                let hint = format!("rank {rank} could not reserve it; drop communicators or raise EARLYBIRD_ARENA_MAX");
+                Err(Error::NoSpace { needed, free, hint })
+            }
+            Some((rank, _)) => {
+                let reason = result.err().map_or_else(|| format!("rank {rank} could not"), |error| error.to_string());
+                Err(Error::system("splitting a communicator", reason))
+            }
+        }
+    }
+}
+
+/// How long a rank waits that is no leader: its leader's wait for other nodes must not look like a rank that is missing.
+pub(super) fn patient(deadline: Duration) -> Duration {
+    4 * deadline + Duration::from_millis(500)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_go_by_key_and_nodes_by_their_first_ranks() {
+        let parent = Topology::contiguous(&[2, 3], 4).unwrap();
+        // Color + 1 and key of ranks 0 to 4.
+        let wanted = [(1, 5), (2, 0), (1, 0), (0, 0), (1, 0)];
+        assert_eq!(group_of(&wanted, 4), [2, 4, 0]);
+        assert_eq!(nodes_of(&group_of(&wanted, 0), &parent), [vec![0, 1], vec![2]]);
+        assert_eq!(nodes_of(&group_of(&wanted, 1), &parent), [vec![0]]);
+        assert!(group_of(&wanted, 3).is_empty());
+    }
+}

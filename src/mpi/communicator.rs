@@ -1,0 +1,105 @@
+//! A communicator of the ranks of an MPI communicator: on one node, or on several.
+
+use super::line::MpiLine;
+use super::nodes::{self, Found};
+use super::raw::Comm;
+use super::transport::{MpiOptions, MpiTransport};
+use crate::hierarchy::{Hierarchy, Line, Topology};
+use crate::{Communicator, Config, Error, Identity, Launcher, Progress};
+use earlybird_hier::exec::Failure;
+use earlybird_shm::NodeComm;
+use mpi::topology::SimpleCommunicator;
+use mpi::traits::Communicator as MpiCommunicator;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// A rank that waits drives MPI's progress at least this often.
+const DRIVE_EVERY: Duration = Duration::from_micros(200);
+
+impl Communicator {
+    /// Joins the ranks of an MPI communicator, with the settings of the environment. Collective over `comm`.
+    ///
+    /// Ranks are numbered as in `comm`. Those that share memory are one node, found out by MPI and by looking; inside a node
+    /// calls go through shared memory, between nodes through MPI's point-to-point messages of the nodes' first ranks.
+    /// `EARLYBIRD_RANKS_PER_NODE` makes virtual nodes of contiguous ranks.
+    ///
+    /// **Threads.** At `MPI_THREAD_SERIALIZED` and above any thread may call, one at a time, and no other thread may be inside
+    /// MPI meanwhile unless the level is `MPI_THREAD_MULTIPLE`: calls here call MPI. Below, only the thread that called this,
+    /// which must be the main thread under `MPI_THREAD_FUNNELED`; others get [`Error::Usage`] on several nodes.
+    ///
+    /// **Progress.** A rank that waits here drives MPI at least every 200 microseconds, so messages that the program has under
+    /// way go on, and programs that are right with MPI's own collectives are right with these.
+    ///
+    /// **Ends.** Drop it before `MPI_Finalize`, on all ranks. The death of a process is MPI's to notice where it is on another
+    /// node: it ends the job. A failure that a rank reports reaches all others.
+    ///
+    /// # Errors
+    /// As [`Config::from_env`] and [`Communicator::connect`]; what one rank refuses, all do.
+    pub fn from_mpi<C: MpiCommunicator>(comm: &C) -> Result<Communicator, Error> {
+        Self::join_mpi(comm, Config::from_env())
+    }
+
+    /// As [`Communicator::from_mpi`] with these settings, the same on all ranks.
+    ///
+    /// # Errors
+    /// As [`Communicator::from_mpi`].
+    pub fn from_mpi_with<C: MpiCommunicator>(comm: &C, config: Config) -> Result<Communicator, Error> {
+        Self::join_mpi(comm, Ok(config))
+    }
+
+    fn join_mpi<C: MpiCommunicator>(comm: &C, config: Result<Config, Error>) -> Result<Communicator, Error> {
+        let world = comm.duplicate();
+        let (rank, size) = (world.rank() as usize, world.size() as usize);
+        let config = nodes::agree(&world, config)?;
+        let virtual_node = nodes::agree(&world, virtual_node(&config, rank, size))?;
+        let [a, b] = nodes::common_nonce(&world);
+        let key = format!("mpi-{a:016x}{b:016x}");
+        let identity = Identity { rank, size, key, launcher: Launcher::Mpi };
+        let Found { members, peers, here } = nodes::find(&world, virtual_node);
+        let driver = nodes::agree(&world, driver(&world))?;
+        let (node, between) = match members.len() {
+            1 => (NodeComm::join(&config.joining(&identity))?, None),
+            _ => {
+                let topology = Topology::new(members, rank)?;
+                let transport = MpiTransport::new(&world, MpiOptions::default()).map_err(failed);
+                let line = Line::Mpi(Box::new(MpiLine::new(nodes::agree(&world, transport)?, peers)));
+                // Of a real node the group counts its CPUs itself.
+                let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+                let crowded = topology.here().len() < here && here > cpus;
+                let (node, between) = Hierarchy::join(&config, &identity, topology, line, crowded)?;
+                (node, Some(Box::new(between)))
+            }
+        };
+        Communicator::assemble(config, identity, node, between).driving(driver)
+    }
+}
+
+/// This rank's virtual node.
+fn virtual_node(config: &Config, rank: usize, size: usize) -> Result<usize, Error> {
+    let Some(each) = &config.ranks_per_node else { return Ok(0) };
+    let mut next = 0;
+    let ends: Vec<usize> = each
+        .sizes(size)?
+        .iter()
+        .map(|ranks| {
+            next += ranks;
+            next
+        })
+        .collect();
+    Ok(ends.iter().filter(|end| **end <= rank).count())
+}
+
+/// What a waiting rank does for MPI, on a communicator of its own on which nothing is ever sent.
+fn driver(world: &SimpleCommunicator) -> Result<Progress, Error> {
+    let comm = Mutex::new(Comm::duplicate(world).map_err(failed)?);
+    Progress::new(DRIVE_EVERY, move || {
+        if let Ok(comm) = comm.try_lock() {
+            // A thread that may not call MPI leaves it alone; whatever else MPI has to say it says to the next call.
+            let _ = comm.drive();
+        }
+    })
+}
+
+fn failed(failure: Failure) -> Error {
+    Error::system("joining the ranks of an MPI communicator", failure)
+}

@@ -1,0 +1,75 @@
+//! The job's one error where ranks share no memory: told to everybody by a notice, in words that all read alike.
+
+use super::transport::MpiTransport;
+use crate::Error;
+use earlybird_hier::exec::{Failure, Transport};
+use earlybird_shm::Collective;
+use earlybird_shm::ring::Peer;
+use earlybird_shm::ring::{Fault, Verdict};
+use std::time::{Duration, Instant};
+
+/// How long a rank that is no leader waits for its leader's word on what went wrong before it gives its own.
+const WORD_OF_LEADER: Duration = Duration::from_secs(2);
+
+/// The transport over all ranks of the job, of which leaders send packets and everybody reads notices.
+#[derive(Debug)]
+pub(crate) struct MpiLine {
+    transport: MpiTransport,
+    peers: Vec<Peer>,
+    call: (Collective, u64),
+}
+
+impl MpiLine {
+    pub(super) fn new(transport: MpiTransport, peers: Vec<Peer>) -> Self {
+        MpiLine { transport, peers, call: (Collective::Barrier, 0) }
+    }
+
+    /// The line of a group of the ranks `group`, in which this rank is `me`. All ranks call it.
+    pub(crate) fn split(&mut self, group: &[usize], me: Option<usize>) -> Result<Option<MpiLine>, Error> {
+        let place = me.map(|me| (group[0], me));
+        let transport = self.transport.split(place).map_err(|failure| self.error_of(&failure))?;
+        let peers = group.iter().map(|rank| self.peers[*rank].clone()).collect();
+        Ok(transport.map(|transport| MpiLine::new(transport, peers)))
+    }
+
+    pub(crate) fn transport(&mut self) -> &mut MpiTransport {
+        &mut self.transport
+    }
+
+    pub(crate) fn packet_bytes(&self) -> usize {
+        self.transport.packet_bytes()
+    }
+
+    pub(crate) fn begin_call(&mut self, collective: Collective, number: u64) {
+        self.call = (collective, number);
+    }
+
+    /// Fails the job, unless it has failed already; the error that stands. Who is no leader has no better knowledge than
+    /// its leader, and lets it speak first.
+    pub(crate) fn report(&mut self, fault: &Fault, leads: bool) -> Error {
+        let since = Instant::now();
+        for passes in 1.. {
+            if let Err(stands) = self.transport.idle(passes) {
+                return self.error_of(&stands);
+            }
+            if leads || since.elapsed() > WORD_OF_LEADER {
+                break;
+            }
+        }
+        let Verdict { poison, details: [a, b, c, d, e, f, g, h] } =
+            Verdict::new(fault, self.transport.rank(), self.call.0, self.call.1);
+        let stands = self.transport.raise(Failure::Told { words: [poison, a, b, c, d, e, f, g, h] });
+        self.error_of(&stands)
+    }
+
+    /// A failure of the transport in the library's words.
+    pub(crate) fn error_of(&self, failure: &Failure) -> Error {
+        match failure {
+            Failure::Told { words: [poison, details @ ..] } => {
+                let verdict = Verdict { poison: *poison, details: *details };
+                verdict.error(self.peers.len(), |rank| self.peers[rank].clone())
+            }
+            other => Error::Poisoned { cause: other.to_string() },
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Which ranks of an MPI communicator share memory: what MPI says, confirmed by a number that one rank writes into shared
+//! memory and the others read there. Containers on one machine may share a host name, even memory for MPI, and not /dev/shm.
+
+use crate::Error;
+use earlybird_shm::ring::Peer;
+use mpi::topology::{Color, SimpleCommunicator};
+use mpi::traits::*;
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+/// Bytes of a host's name that ranks tell each other.
+const HOST_BYTES: usize = 64;
+
+/// What the ranks of a communicator found out about each other.
+pub(super) struct Found {
+    /// The ranks of every node, ascending; nodes in the order of their first ranks.
+    pub members: Vec<Vec<usize>>,
+    pub peers: Vec<Peer>,
+    /// Ranks that share this rank's memory.
+    pub here: usize,
+}
+
+/// A number that nobody guesses or draws twice.
+fn nonce() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// The number of rank 0, on all ranks.
+pub(super) fn common_nonce(comm: &SimpleCommunicator) -> [u64; 2] {
+    let mut words = [nonce(), nonce()];
+    comm.process_at_rank(0).broadcast_into(&mut words[..]);
+    words
+}
+
+/// Refuses on all ranks what one of them cannot do: its own error there, its number on the others.
+pub(super) fn agree<T>(comm: &SimpleCommunicator, result: Result<T, Error>) -> Result<T, Error> {
+    let mut refused = vec![0u8; comm.size() as usize];
+    comm.all_gather_into(&u8::from(result.is_err()), &mut refused[..]);
+    let value = result?;
+    match refused.iter().position(|refused| *refused != 0) {
+        None => Ok(value),
+        Some(rank) => Err(Error::usage(format!("rank {rank} cannot join; its own error says why"))),
+    }
+}
+
+/// Finds the nodes. `virtual_node` is this rank's among the ranks that share memory. Collective.
+pub(super) fn find(comm: &SimpleCommunicator, virtual_node: usize) -> Found {
+    let mut candidates = comm.split_shared(comm.rank());
+    let here = loop {
+        let sees = sees_the_same(&candidates);
+        let part = candidates.split_by_color(Color::with_value(i32::from(sees)));
+        let all_see = part.as_ref().is_none_or(|part| part.size() == candidates.size());
+        candidates = part.unwrap_or(candidates);
+        // The rank that wrote sees it, so those that do not are fewer every time.
+        if sees || all_see {
+            break candidates;
+        }
+    };
+    let mut first = comm.rank();
+    here.process_at_rank(0).broadcast_into(&mut first);
+    let ranks = comm.size() as usize;
+    let mut nodes = vec![[0u64; 2]; ranks].concat();
+    comm.all_gather_into(&[first as u64, virtual_node as u64][..], &mut nodes[..]);
+    let mut members: BTreeMap<&[u64], Vec<usize>> = BTreeMap::new();
+    for (rank, node) in nodes.chunks_exact(2).enumerate() {
+        members.entry(node).or_default().push(rank);
+    }
+    let mut members: Vec<Vec<usize>> = members.into_values().collect();
+    members.sort_unstable_by_key(|node| node[0]);
+    Found { members, peers: peers(comm), here: here.size() as usize }
+}
+
+/// Whether this rank finds in shared memory what the first of `comm` has put there.
+fn sees_the_same(comm: &SimpleCommunicator) -> bool {
+    let number = common_nonce(comm);
+    let path = PathBuf::from(format!("/dev/shm/earlybird-probe-{:016x}{:016x}", number[0], number[1]));
+    let text = format!("{:x}", number[1].rotate_left(32) ^ number[0]);
+    let first = comm.rank() == 0;
+    if first {
+        let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        // If it cannot, nobody sees it: every rank is a node, which works.
+        let _ = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    }
+    comm.barrier();
+    let sees = std::fs::read_to_string(&path).is_ok_and(|found| found == text);
+    comm.barrier();
+    if first {
+        let _ = std::fs::remove_file(&path);
+    }
+    first || sees
+}
+
+/// The processes of all ranks, for errors.
+fn peers(comm: &SimpleCommunicator) -> Vec<Peer> {
+    let mut mine = [0u8; HOST_BYTES + 4];
+    mine[..4].copy_from_slice(&std::process::id().to_le_bytes());
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = host.trim().as_bytes();
+    let length = host.len().min(HOST_BYTES);
+    mine[4..4 + length].copy_from_slice(&host[..length]);
+    let mut all = vec![0u8; mine.len() * comm.size() as usize];
+    comm.all_gather_into(&mine[..], &mut all[..]);
+    let peer = |bytes: &[u8]| {
+        let (pid, host) = bytes.split_at(4);
+        let pid = pid.try_into().map_or(0, u32::from_le_bytes);
+        Peer { pid, host: String::from_utf8_lossy(host).trim_end_matches('\0').to_owned() }
+    };
+    all.chunks_exact(mine.len()).map(peer).collect()
+}
