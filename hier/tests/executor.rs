@@ -174,3 +174,31 @@ fn a_different_exchange_is_refused_by_everybody() {
     let mismatch = |r: &Result<(), RunError>| matches!(r, Err(RunError::Failed(Failure::Mismatch { rank_b: 2, .. })));
     assert!(results.iter().all(mismatch), "{results:?}");
 }
+
+/// Two operations under way at once; rank 1 begins with the second, of another length than rank 0's.
+#[test]
+fn a_different_operation_that_was_put_aside_is_refused() {
+    use earlybird_hier::exec::{Geometry, Running, Token, compile};
+    let plan = schedule::build("dissemination", &schedule::Params::ranks(2)).unwrap();
+    let plan = verify::verify(plan).unwrap();
+    let running = |rank, elements| {
+        let geometry = Geometry { elements, element_bytes: 1, segment_bytes: 64 };
+        let program = Arc::new(compile(&plan, rank, geometry).unwrap());
+        Running::new(program, Token, Consistency::Identical).unwrap()
+    };
+    let mut group = Threads::group(2, ThreadsOptions::default()).into_iter().map(Endpoint::new);
+    let [mut zero, mut one] = std::array::from_fn(|_| group.next().unwrap());
+    // Nobody polls the first one on rank 1 before the second one's packet is on its way.
+    let (mut first, mut second) = (running(1, 1), running(1, 40));
+    first.start(&mut one).unwrap();
+    second.start(&mut one).unwrap();
+    second.poll(&mut one, &mut [0; 40]).unwrap();
+    let _ = first.poll(&mut one, &mut [0]);
+    let (mut first, mut second) = (running(0, 1), running(0, 2));
+    first.start(&mut zero).unwrap();
+    second.start(&mut zero).unwrap();
+    // The first one meets the other's packet and puts it aside.
+    while !first.poll(&mut zero, &mut [0]).unwrap() {}
+    let refused = (0..100).find_map(|_| second.poll(&mut zero, &mut [0; 2]).err());
+    assert_eq!(refused, Some(RunError::Failed(Failure::Mismatch { rank_a: 0, rank_b: 1 })));
+}

@@ -153,7 +153,19 @@ impl State {
         let ready = self.waits[next as usize] == 0;
         let kept = stash.count(peer, operation);
         if kept > 0 && ready {
-            stash.take(peer, operation, |_, payload| memory.deliver(program, next, data, payload, fold));
+            // Others may have put it aside, who could not tell whether it fits.
+            let due = Due { from: peer, to: program.rank, head: Head { packet: cursor.received as u32, ..head } };
+            let bytes = program.instructions[next as usize].bytes;
+            let wrong = stash.take(peer, operation, |head, payload| match due.differs(head, payload.len() == bytes) {
+                None => {
+                    memory.deliver(program, next, data, payload, fold);
+                    None
+                }
+                wrong => wrong,
+            });
+            if let Some(failure) = wrong.flatten() {
+                return Err(failure);
+            }
             cursor.received += 1;
             self.complete(program, next);
             return Ok(true);
@@ -165,17 +177,14 @@ impl State {
         let aside = instruction.round as usize <= self.lowest || running.several();
         let (mut applied, mut wrong) = (false, None);
         let lowest_cannot_block = !ready && !aside;
-        let (rank, call) = (program.rank, head.call);
+        let expected = Due { from: peer, to: program.rank, head: Head { packet: due as u32, ..head } };
         let taken = transport.receive(peer, |head, payload| {
             if head.operation != operation && running.expects(head.operation) {
                 stash.keep(peer, head, payload);
                 return Take::Taken;
             }
-            if head.operation == operation && head.call != call {
-                wrong = Some(Failure::Mismatch { rank_a: peer.min(rank), rank_b: peer.max(rank) });
-            } else if head.operation != operation || head.packet != due as u32 || payload.len() != instruction.bytes {
-                let (expected, found) = (due as u32, head.packet);
-                wrong = Some(Failure::Lost { from: peer, to: rank, expected, found });
+            if let Some(failure) = expected.differs(head, payload.len() == instruction.bytes) {
+                wrong = Some(failure);
             } else if ready && kept == 0 {
                 memory.deliver(program, next, data, payload, fold);
                 applied = true;
@@ -194,5 +203,24 @@ impl State {
             self.complete(program, next);
         }
         Ok(taken)
+    }
+}
+
+/// The packet that comes next from one rank to another.
+struct Due {
+    from: usize,
+    to: usize,
+    head: Head,
+}
+
+impl Due {
+    /// What it means that this one came instead, if it is another one.
+    fn differs(&self, came: Head, fits: bool) -> Option<Failure> {
+        let Due { from, to, head: due } = *self;
+        if came.operation == due.operation && came.call != due.call {
+            return Some(Failure::Mismatch { rank_a: from.min(to), rank_b: from.max(to) });
+        }
+        let is_due = came == due && fits;
+        (!is_due).then_some(Failure::Lost { from, to, expected: due.packet, found: came.packet })
     }
 }

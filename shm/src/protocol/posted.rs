@@ -6,7 +6,7 @@
 //! segment, each an operation, the next one posted as the one before is complete; their numbers are taken when the call
 //! is made, so that operations have one order on all ranks.
 //!
-//! [`super::pending`] keeps them in order.
+//! `pending.rs` keeps them in order.
 
 use super::board::{AREAS, Board, SLOTS};
 use super::call::Prepared;
