@@ -87,7 +87,8 @@ static void carried(void)
     wrong += sum != size + size * (size - 1) / 2 * I;
     double complex turn = I, turned;
     MPI_Allreduce(&turn, &turned, 1, MPI_C_DOUBLE_COMPLEX, MPI_PROD, MPI_COMM_WORLD);
-    wrong += turned != (size == 2 ? -1 : -I);
+    const double complex turns[] = { 1, I, -1, -I };
+    wrong += turned != turns[size % 4];
     struct { int value, index; } mine = { rank / 2, 10 + rank }, least, most;
     MPI_Allreduce(&mine, &least, 1, MPI_2INT, MPI_MINLOC, MPI_COMM_WORLD);
     MPI_Allreduce(&mine, &most, 1, MPI_2INT, MPI_MAXLOC, MPI_COMM_WORLD);
