@@ -27,71 +27,17 @@ struct Reduction {
 /// Runs `$body` with `$t` as the type of the elements.
 macro_rules! with_type {
     ($dtype:expr, $t:ident => $body:expr) => {
+        with_type!(@ $dtype, $t, $body;
+            I8: i8, I16: i16, I32: i32, I64: i64, U8: u8, U16: u16, U32: u32, U64: u64, F32: f32, F64: f64,
+            ComplexF32: Complex<f32>, ComplexF64: Complex<f64>, IndexedI32: Indexed<i32, i32>,
+            IndexedI64: Indexed<i64, i64>, IndexedF32: Indexed<f32, i32>, IndexedF64: Indexed<f64, i64>)
+    };
+    (@ $dtype:expr, $t:ident, $body:expr; $($tag:ident: $type:ty),*) => {
         match $dtype {
-            DType::I8 => {
-                type $t = i8;
+            $(DType::$tag => {
+                type $t = $type;
                 $body
-            }
-            DType::I16 => {
-                type $t = i16;
-                $body
-            }
-            DType::I32 => {
-                type $t = i32;
-                $body
-            }
-            DType::I64 => {
-                type $t = i64;
-                $body
-            }
-            DType::U8 => {
-                type $t = u8;
-                $body
-            }
-            DType::U16 => {
-                type $t = u16;
-                $body
-            }
-            DType::U32 => {
-                type $t = u32;
-                $body
-            }
-            DType::U64 => {
-                type $t = u64;
-                $body
-            }
-            DType::F32 => {
-                type $t = f32;
-                $body
-            }
-            DType::F64 => {
-                type $t = f64;
-                $body
-            }
-            DType::ComplexF32 => {
-                type $t = Complex<f32>;
-                $body
-            }
-            DType::ComplexF64 => {
-                type $t = Complex<f64>;
-                $body
-            }
-            DType::IndexedI32 => {
-                type $t = Indexed<i32, i32>;
-                $body
-            }
-            DType::IndexedI64 => {
-                type $t = Indexed<i64, i64>;
-                $body
-            }
-            DType::IndexedF32 => {
-                type $t = Indexed<f32, i32>;
-                $body
-            }
-            DType::IndexedF64 => {
-                type $t = Indexed<f64, i64>;
-                $body
-            }
+            })*
             DType::F16 | DType::BF16 | DType::Bool => unreachable!("no type of MPI is reduced as {:?}", $dtype),
         }
     };

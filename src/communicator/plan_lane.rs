@@ -4,9 +4,9 @@ use super::Communicator;
 use crate::plans::Plans;
 use crate::transport::{RingOptions, ShmTransport};
 use crate::{Algorithm, Choice, Error, FoldOrder};
-use earlybird_shm::{Collective, How, Progress};
+use earlybird_shm::{Collective, How, Progress, enter};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard};
 
 /// The plans of a communicator. They are joined when the first one is asked for: jobs without any pay a load per call.
 #[derive(Debug)]
@@ -50,13 +50,7 @@ impl PlanLane {
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, State>, Error> {
-        self.state.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => Error::usage(
-                "another thread of this process is inside a call of this communicator; make one call at a time, \
-                 or give each thread a communicator of its own",
-            ),
-            TryLockError::Poisoned(_) => Error::Poisoned { cause: "an earlier call of this process panicked".into() },
-        })
+        enter(&self.state)
     }
 
     /// Number and plan of the last call, if that ran a plan.

@@ -29,9 +29,9 @@ use crate::{Choice, Error};
 use earlybird_hier::exec::Transport;
 use earlybird_shm::Signature;
 use earlybird_shm::ring::RingOptions;
-use earlybird_shm::{Collective, How, NodeComm, Progress};
+use earlybird_shm::{Collective, How, NodeComm, Progress, enter};
 pub(crate) use split::Part;
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 pub(crate) use topology::Topology;
 #[cfg(feature = "mpi")]
@@ -103,13 +103,7 @@ impl Hierarchy {
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, State>, Error> {
-        self.state.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => Error::usage(
-                "another thread of this process is inside a call of this communicator; make one call at a time, \
-                 or give each thread a communicator of its own",
-            ),
-            TryLockError::Poisoned(_) => Error::Poisoned { cause: "an earlier call of this process panicked".into() },
-        })
+        enter(&self.state)
     }
 
     /// The plan between leaders for a vector of `bytes`: few rounds for few bytes, few bytes for many. Both give

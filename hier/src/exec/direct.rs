@@ -6,6 +6,7 @@
 
 use super::endpoint::Endpoint;
 use super::run::RunError;
+use super::state::Due;
 use super::transport::{Failure, Head, Take, Transport};
 use std::time::{Duration, Instant};
 
@@ -122,12 +123,10 @@ fn take_one<T: Transport>(
     let room = &mut room[due * most..];
     let expected = room.len().min(most);
     let mut wrong = None;
+    let next = Due { from: peer, to: me, head: Head { packet: due as u32, ..head } };
     let taken = transport.receive(peer, |found, payload| {
-        if found.operation == head.operation && found.call != head.call {
-            wrong = Some(Failure::Mismatch { rank_a: peer.min(me), rank_b: peer.max(me) });
-        } else if (found.operation, found.packet, payload.len()) != (head.operation, due as u32, expected) {
-            wrong = Some(Failure::Lost { from: peer, to: me, expected: due as u32, found: found.packet });
-        } else {
+        wrong = next.differs(found, payload.len() == expected);
+        if wrong.is_none() {
             room[..expected].copy_from_slice(payload);
         }
         Take::Taken

@@ -207,15 +207,15 @@ impl State {
 }
 
 /// The packet that comes next from one rank to another.
-struct Due {
-    from: usize,
-    to: usize,
-    head: Head,
+pub(super) struct Due {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) head: Head,
 }
 
 impl Due {
     /// What it means that this one came instead, if it is another one.
-    fn differs(&self, came: Head, fits: bool) -> Option<Failure> {
+    pub(super) fn differs(&self, came: Head, fits: bool) -> Option<Failure> {
         let Due { from, to, head: due } = *self;
         if came.operation == due.operation && came.call != due.call {
             return Some(Failure::Mismatch { rank_a: from.min(to), rank_b: from.max(to) });

@@ -279,18 +279,23 @@ impl NodeComm {
         Ok((block, self.rank * block..(self.rank + 1) * block))
     }
 
-    /// Sums of the counts before each block, and of all.
+    /// Sums of the counts of all ranks.
     pub(super) fn starts(&self, counts: &[usize]) -> Result<Vec<usize>, Error> {
         if counts.len() != self.size {
             return Err(Error::usage(format!("{} counts for {} ranks; give one per rank", counts.len(), self.size)));
         }
-        let mut sum = 0usize;
-        let mut starts = vec![sum];
-        for count in counts {
-            let more = sum.checked_add(*count);
-            sum = more.ok_or_else(|| Error::usage(format!("the sum of the counts {counts:?} is too large")))?;
-            starts.push(sum);
-        }
-        Ok(starts)
+        sums(counts)
     }
+}
+
+/// Sums of the counts before each block, and of all.
+pub(super) fn sums(counts: &[usize]) -> Result<Vec<usize>, Error> {
+    let mut sum = 0usize;
+    let mut starts = vec![sum];
+    for count in counts {
+        let more = sum.checked_add(*count);
+        sum = more.ok_or_else(|| Error::usage(format!("the sum of the counts {counts:?} is too large")))?;
+        starts.push(sum);
+    }
+    Ok(starts)
 }

@@ -26,7 +26,7 @@ use crate::protocol::signature::Signature;
 use crate::protocol::{Member, Patience, Report};
 use crate::segment::{AttachOptions, Budget, Grant, Segment};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 /// How to join the ranks of a node.
@@ -253,23 +253,27 @@ impl NodeComm {
     }
 
     #[inline]
-    fn lock(&self) -> Result<std::sync::MutexGuard<'_, State>, Error> {
-        let state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::WouldBlock) => {
-                return Err(Error::usage(
-                    "another thread of this process is inside a call of this communicator; \
-                     make one call at a time, or give each thread a communicator of its own",
-                ));
-            }
-            // A panic inside a call cannot leave the shared words broken, but this rank's place in the operation is lost.
-            Err(TryLockError::Poisoned(_)) => {
-                return Err(Error::Poisoned { cause: "an earlier call of this process panicked".into() });
-            }
-        };
+    fn lock(&self) -> Result<MutexGuard<'_, State>, Error> {
+        let state = enter(&self.state)?;
         match state.member.board.segment().is_forked_child() {
             true => Err(Error::Forked),
             false => Ok(state),
         }
     }
+}
+
+/// Enters a call of a communicator, whose `state` no second thread may touch meanwhile.
+///
+/// # Errors
+/// [`Error::Usage`] while another thread is inside; [`Error::Poisoned`] after a panic there: it cannot leave shared words
+/// broken, but this rank's place in the operation is lost.
+#[inline]
+pub fn enter<T>(state: &Mutex<T>) -> Result<MutexGuard<'_, T>, Error> {
+    state.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => Error::usage(
+            "another thread of this process is inside a call of this communicator; \
+             make one call at a time, or give each thread a communicator of its own",
+        ),
+        TryLockError::Poisoned(_) => Error::Poisoned { cause: "an earlier call of this process panicked".into() },
+    })
 }

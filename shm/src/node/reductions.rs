@@ -1,5 +1,6 @@
 //! The reductions of a node and its barrier: arguments checked, results everywhere, at a root, or in parts.
 
+use super::exchanges::sums;
 use super::run::{Folding, Wish};
 use super::{How, NodeComm};
 use crate::Error;
@@ -7,7 +8,6 @@ use crate::op::{Element, Op};
 use crate::protocol::geometry::Lens;
 use crate::protocol::payload::Buffers;
 use crate::protocol::signature::Collective;
-use std::iter;
 
 impl NodeComm {
     /// Reduces `send` of all ranks into `recv` of every rank.
@@ -112,12 +112,7 @@ impl NodeComm {
         how: How,
     ) -> Result<(), Error> {
         let lens: Vec<usize> = parts.iter().map(|part| part.len()).collect();
-        let starts: Vec<usize> = iter::once(0)
-            .chain(lens.iter().scan(0, |sum, len| {
-                *sum += len;
-                Some(*sum)
-            }))
-            .collect();
+        let starts = sums(&lens)?;
         let state = &mut *self.lock()?;
         let mut memory = std::mem::take(&mut state.grouped);
         let buffers = Buffers::packed(parts, &mut memory);

@@ -11,7 +11,6 @@ use std::time::Duration;
 pub struct Loan {
     /// Unmapped after the loan was given back: nobody touches it any more.
     region: Region,
-    bytes: usize,
     /// `None` in a job of one rank, whose memory is private.
     grant: Option<Grant>,
     segment: Arc<Segment>,
@@ -34,7 +33,7 @@ impl Segment {
         }
         let bytes = bytes.max(1).next_multiple_of(rustix::param::page_size()).min(most);
         if self.size() == 1 {
-            return Ok(Loan { region: Region::private(bytes)?, bytes, grant: None, segment: self.clone() });
+            return Ok(Loan { region: Region::private(bytes)?, grant: None, segment: self.clone() });
         }
         let cost = bytes as u64;
         let claim = Claim { members: vec![self.rank()], lines: bytes, least: cost, most: cost };
@@ -43,7 +42,7 @@ impl Segment {
         let grants = self.lend(&[claim], origin, timeout, || true)?;
         let Some(&[grant]) = grants.as_deref() else { unreachable!("one claim that nothing denies") };
         let region = self.region(grant.slot, bytes).inspect_err(|_| self.let_go(grant.slot, grant.id))?;
-        let loan = Loan { region, bytes, grant: Some(grant), segment: self.clone() };
+        let loan = Loan { region, grant: Some(grant), segment: self.clone() };
         loan.region.reserve(0..bytes)?;
         loan.region.populate_write(0..bytes)?;
         Ok(loan)
@@ -58,7 +57,7 @@ impl Loan {
 
     /// Bytes, whole pages.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.region.len()
     }
 
     /// The segment it was borrowed from.
