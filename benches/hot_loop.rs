@@ -1,15 +1,16 @@
 //! Back-to-back small all-reduces on 2 and 4 ranks: nanoseconds per call, the floor of the small-message path.
 //!
 //! `cargo bench --bench hot_loop`. To count instructions, build it (`cargo bench --bench hot_loop --no-run`) and run
-//! `cargo run --release -- run -n 2 -- valgrind --tool=callgrind target/release/deps/hot_loop-... 20000`.
+//! `cargo run --release -- run -n 2 -- valgrind --tool=callgrind target/release/deps/hot_loop-... 20000 1`,
+//! calls and then elements.
 
 use earlybird::launch::{Job, Outcome};
 use earlybird::{Communicator, Error, Op};
 use std::time::Instant;
 
-fn rank(calls: u32) -> Result<(), Error> {
+fn rank(calls: u32, counts: &[usize]) -> Result<(), Error> {
     let comm = Communicator::from_env()?;
-    for count in [1usize, 8, 64] {
+    for &count in counts {
         let mut x = vec![1.0f64; count];
         let begun = Instant::now();
         for _ in 0..calls {
@@ -26,9 +27,11 @@ fn rank(calls: u32) -> Result<(), Error> {
 }
 
 fn main() -> Result<(), Error> {
-    let calls = std::env::args().skip(1).find_map(|a| a.parse().ok()).unwrap_or(200_000);
+    let mut given = std::env::args().skip(1).filter_map(|a| a.parse::<usize>().ok());
+    let calls = given.next().unwrap_or(200_000);
     if std::env::var_os("EARLYBIRD_RANK").is_some() {
-        return rank(calls);
+        let counts: Vec<usize> = given.collect();
+        return rank(calls as u32, if counts.is_empty() { &[1, 8, 64] } else { &counts });
     }
     let own = std::env::current_exe().map_err(|e| Error::system("finding this program", e))?;
     for ranks in [2, 4] {

@@ -159,9 +159,7 @@ impl Mapped {
     #[inline(always)]
     fn place(&self, at: Place) -> *mut u8 {
         let (offset, within, room) = match at {
-            Place::Inline { slot, rank } => {
-                return self.line(slot, rank).payload.as_ptr().cast_mut().cast();
-            }
+            Place::Inline { slot, rank } => return self.line(slot, rank).payload.as_ptr().cast_mut().cast(),
             Place::Deposit { area, rank, offset, .. } => (self.layout.deposit(area, rank), offset, DEPOSIT_BYTES),
             Place::Lent { rank, result, offset, .. } => return self.guests.borrow().at(rank, result, offset),
             Place::Accumulator { area, offset, .. } => (self.layout.accumulator(area), offset, ACCUMULATOR_BYTES),
@@ -194,11 +192,11 @@ impl Board for Mapped {
     fn arrival(&self, slot: usize) -> &AtomicU64 {
         &self.at::<WordLine>(self.layout.arrival(slot % SLOTS)).0
     }
-    #[inline]
+    #[inline(always)]
     fn event(&self, slot: usize) -> &EventLine {
         self.at(self.layout.event(slot % SLOTS))
     }
-    #[inline]
+    #[inline(always)]
     fn line(&self, slot: usize, rank: usize) -> &RankLine {
         assert!(rank < self.ranks);
         self.at(self.layout.line(slot % SLOTS, rank))
@@ -214,11 +212,11 @@ impl Board for Mapped {
         &self.at::<WordLine>(self.layout.chunk(area % AREAS, chunk)).0
     }
 
-    #[inline]
+    #[inline(always)]
     fn read<R>(&self, at: Place, f: impl FnOnce(*const u8) -> R) -> R {
         f(self.place(at))
     }
-    #[inline]
+    #[inline(always)]
     fn write<R>(&self, at: Place, f: impl FnOnce(*mut u8) -> R) -> R {
         f(self.place(at))
     }
@@ -299,7 +297,7 @@ impl Board for Mapped {
     fn cpu(&self) -> u32 {
         rustix::thread::sched_getcpu() as u32
     }
-    #[inline]
+    #[inline(always)]
     fn prepare_line(&self, slot: usize) {
         let line = core::ptr::from_ref(self.line(slot, self.rank()));
         prefetch_for_writing(line.cast());

@@ -46,7 +46,7 @@ impl Communicator {
 impl Across<'_> {
     /// A call with blocks of `count` elements, or of each of `counts`.
     fn call<T: Element>(&self, collective: Collective, op: Op, count: usize, root: Option<usize>) -> Call<'_> {
-        let how = self.comm.settings(collective, count.saturating_mul(size_of::<T>()));
+        let how = self.comm.settings.how(collective, count.saturating_mul(size_of::<T>()));
         let order = if collective.folds() { how.order } else { FoldOrder::Arrival };
         let signature = Signature::new(collective, T::DTYPE, op, order, Algorithm::Auto, count);
         let signature = root.map_or(signature, |root| signature.rooted(root));

@@ -8,19 +8,19 @@ mod plan_lane;
 mod reductions;
 mod request;
 mod root;
+mod settings;
 mod shared;
 mod split;
 
 pub use request::{Persistent, Request};
 pub use root::Root;
 
-use crate::config::Tables;
 use crate::hierarchy::Hierarchy;
 use crate::transport::RingOptions;
-use crate::{Algorithm, Choice, Config, Error, FoldOrder, Identity};
+use crate::{Choice, Config, Error, FoldOrder, Identity};
 use earlybird_shm::{Collective, How, NodeComm, Progress};
 use plan_lane::PlanLane;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use settings::Settings;
 
 /// The processes of one job, or some of them ([`Communicator::split`]).
 ///
@@ -47,11 +47,7 @@ pub struct Communicator {
     /// By rank, the number in the job, where the node's group does not have it.
     job_ranks: Option<Vec<usize>>,
     identity: Identity,
-    /// The tables of `EARLYBIRD_ALLREDUCE` and its like, in force until the user chooses otherwise.
-    tables: Tables,
-    use_tables: AtomicBool,
-    choice: AtomicU8,
-    by_rank: AtomicBool,
+    settings: Settings,
     plans: PlanLane,
     /// What a waiting rank drives besides what the user asks for.
     drives: Option<Progress>,
@@ -126,6 +122,10 @@ impl Communicator {
                 config.order,
             );
         }
+        let settings = Settings::new(config.tables, config.algorithm, config.order);
+        if between.is_some() {
+            settings.go_round();
+        }
         Communicator {
             rank: identity.rank,
             size: identity.size,
@@ -133,10 +133,7 @@ impl Communicator {
             node,
             between,
             identity,
-            use_tables: AtomicBool::new(config.tables != Tables::default()),
-            tables: config.tables,
-            choice: AtomicU8::new(config.algorithm.code()),
-            by_rank: AtomicBool::new(config.order == FoldOrder::Rank),
+            settings,
             plans: PlanLane::new(rings),
             drives: None,
         }
@@ -184,8 +181,7 @@ impl Communicator {
     /// # Errors
     /// None today; a `Result` because later algorithms have restrictions.
     pub fn set_algorithm(&self, choice: impl Into<Choice>) -> Result<(), Error> {
-        self.choice.store(choice.into().code(), Relaxed);
-        self.use_tables.store(false, Relaxed);
+        self.settings.choose(choice.into());
         Ok(())
     }
 
@@ -194,7 +190,7 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::set_algorithm`].
     pub fn set_order(&self, order: FoldOrder) -> Result<(), Error> {
-        self.by_rank.store(order == FoldOrder::Rank, Relaxed);
+        self.settings.choose_order(order);
         Ok(())
     }
 
@@ -238,21 +234,6 @@ impl Communicator {
         })
     }
 
-    /// What carries out a call with blocks of `bytes`. Relaxed: the choice is the calling thread's own or was handed over
-    /// with the handle.
-    #[inline]
-    fn choice(&self, collective: Collective, bytes: usize) -> Choice {
-        let choice = Choice::from_code(self.choice.load(Relaxed));
-        if self.use_tables.load(Relaxed)
-            && let Some(table) = self.tables.of(collective)
-            && let listed = table.algorithm_for(bytes as u64)
-            && listed != Algorithm::Auto
-        {
-            return Choice::Node(listed);
-        }
-        choice
-    }
-
     /// How a call with blocks of `bytes` is carried out on one node where it runs no plan; it begins now.
     ///
     /// # Errors
@@ -266,17 +247,6 @@ impl Communicator {
             });
         }
         self.plans.begin_other_call();
-        Ok(self.settings(collective, bytes))
-    }
-
-    /// How a call with blocks of `bytes` is carried out inside a node where it runs no plan.
-    #[inline]
-    fn settings(&self, collective: Collective, bytes: usize) -> How {
-        let order = if self.by_rank.load(Relaxed) { FoldOrder::Rank } else { FoldOrder::Arrival };
-        let algorithm = match self.choice(collective, bytes) {
-            Choice::Node(algorithm) => algorithm,
-            Choice::Plan(_) => Algorithm::Auto,
-        };
-        How { algorithm, order, within: 0 }
+        Ok(self.settings.how(collective, bytes))
     }
 }

@@ -97,7 +97,7 @@ impl Communicator {
     /// The plan by which a call of `bytes` is carried out, if by one.
     #[inline]
     pub(super) fn plan_for(&self, collective: Collective, bytes: usize) -> Option<&'static str> {
-        let Choice::Plan(plan) = self.choice(collective, bytes) else { return None };
+        let Choice::Plan(plan) = self.settings.choice(collective, bytes) else { return None };
         match collective {
             Collective::AllReduce => Some(plan),
             // Whatever is chosen for data, a barrier has its own plan.
@@ -125,6 +125,7 @@ impl Communicator {
             transport.rings().set_progress(progress.clone());
             *plans = Some(Plans::over(transport));
             lane.joined.store(true, Relaxed);
+            self.settings.go_round();
         }
         let Some(plans) = plans else { unreachable!("joined above") };
         let result = call(plans);

@@ -17,6 +17,9 @@ impl Communicator {
     /// [`Error::Timeout`], [`Error::NoSpace`]: every rank still in the call gets the same one, a rank that has
     /// completed the call gets it at its next.
     pub fn all_reduce_into<T: Element>(&self, send: &[T], recv: &mut [T], op: Op) -> Result<(), Error> {
+        if let Some(how) = self.settings.straight() {
+            return self.node.all_reduce_into(send, recv, op, how);
+        }
         if let Some(across) = self.across() {
             return across.all_reduce(Some(send), recv, op);
         }
@@ -32,6 +35,9 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
     pub fn all_reduce_in_place<T: Element>(&self, buf: &mut [T], op: Op) -> Result<(), Error> {
+        if let Some(how) = self.settings.straight() {
+            return self.node.all_reduce_in_place(buf, op, how);
+        }
         if let Some(across) = self.across() {
             return across.all_reduce(None, buf, op);
         }
@@ -69,6 +75,9 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
     pub fn barrier(&self) -> Result<(), Error> {
+        if let Some(how) = self.settings.straight() {
+            return self.node.barrier(how);
+        }
         if let Some(across) = self.across() {
             return across.barrier();
         }

@@ -5,7 +5,6 @@ use super::plan_lane::PlanLane;
 use crate::Error;
 use crate::hierarchy::{Hierarchy, Part};
 use earlybird_shm::{Collective, NodeComm};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 
 impl Communicator {
     /// Forms new communicators of the ranks that give the same color. In each, ranks are numbered by `key`, those of
@@ -95,6 +94,10 @@ impl Communicator {
         rank: usize,
         job_ranks: Option<Vec<usize>>,
     ) -> Communicator {
+        let settings = self.settings.another();
+        if between.is_some() {
+            settings.go_round();
+        }
         Communicator {
             size: job_ranks.as_ref().map_or(node.size(), Vec::len),
             node,
@@ -102,10 +105,7 @@ impl Communicator {
             rank,
             job_ranks,
             identity: self.identity.clone(),
-            tables: self.tables.clone(),
-            use_tables: AtomicBool::new(self.use_tables.load(Relaxed)),
-            choice: AtomicU8::new(self.choice.load(Relaxed)),
-            by_rank: AtomicBool::new(self.by_rank.load(Relaxed)),
+            settings,
             plans,
             drives: self.drives.clone(),
         }

@@ -1,5 +1,6 @@
 //! The collectives of one node as a caller sees them: checked arguments in, one named error out.
 
+mod again;
 mod errors;
 mod exchanges;
 mod operators;
@@ -20,11 +21,10 @@ use crate::mapped::{Mapped, Seats};
 use crate::op::FoldOrder;
 use crate::progress::Progress;
 use crate::protocol::board::Board;
-use crate::protocol::call::Prepared;
 use crate::protocol::decide::Thresholds;
-use crate::protocol::signature::Signature;
 use crate::protocol::{Member, Patience, Report};
 use crate::segment::{AttachOptions, Budget, Grant, Segment};
+use again::Kept;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
@@ -88,7 +88,7 @@ pub struct NodeComm {
 struct State {
     member: Member<Mapped>,
     /// The last call's arguments and what follows from them.
-    prepared: Option<(Signature, Prepared<'static>)>,
+    kept: Option<Kept>,
     last: Option<Report>,
     /// Memory of grouped calls.
     grouped: Vec<u64>,
@@ -179,7 +179,7 @@ impl NodeComm {
     ) -> NodeComm {
         let (rank, size) = (member.board.rank(), member.board.ranks());
         let (seats, segment) = (member.board.seats().clone(), member.board.segment().clone());
-        let state = Mutex::new(State { member, prepared: None, last: None, grouped: Vec::new() });
+        let state = Mutex::new(State { member, kept: None, last: None, grouped: Vec::new() });
         NodeComm {
             state,
             dropped: Mutex::default(),

@@ -1,5 +1,6 @@
 //! The reductions of a node and its barrier: arguments checked, results everywhere, at a root, or in parts.
 
+use super::again::Asked;
 use super::exchanges::sums;
 use super::run::{Folding, Wish};
 use super::{How, NodeComm};
@@ -19,7 +20,7 @@ impl NodeComm {
     /// [`Error::Usage`] when the lengths differ or another thread is in a call, [`Error::Unsupported`] when `op` does not
     /// exist for `T`; the group's one error otherwise. After an error `recv` holds nothing of use.
     pub fn all_reduce_into<T: Element>(&self, send: &[T], recv: &mut [T], op: Op, how: How) -> Result<(), Error> {
-        self.reduce(Collective::AllReduce, None, op, &Buffers::apart(send, recv)?, how)
+        self.reduce_for_all(Collective::AllReduce, op, &Buffers::apart(send, recv)?, how)
     }
 
     /// Reduces `buf` of all ranks into `buf` of every rank. After an error `buf` holds nothing of use.
@@ -27,7 +28,7 @@ impl NodeComm {
     /// # Errors
     /// As [`NodeComm::all_reduce_into`].
     pub fn all_reduce_in_place<T: Element>(&self, buf: &mut [T], op: Op, how: How) -> Result<(), Error> {
-        self.reduce(Collective::AllReduce, None, op, &Buffers::in_place(buf), how)
+        self.reduce_for_all(Collective::AllReduce, op, &Buffers::in_place(buf), how)
     }
 
     /// Returns when every rank has called it.
@@ -35,7 +36,7 @@ impl NodeComm {
     /// # Errors
     /// As [`NodeComm::all_reduce_into`].
     pub fn barrier(&self, how: How) -> Result<(), Error> {
-        self.reduce(Collective::Barrier, None, Op::Sum, &Buffers::in_place::<u64>(&mut []), how)
+        self.reduce_for_all(Collective::Barrier, Op::Sum, &Buffers::in_place::<u64>(&mut []), how)
     }
 
     /// Gives `send` to the reduction at another rank, `root`, and leaves as soon as it is not needed any more.
@@ -125,6 +126,14 @@ impl NodeComm {
     }
 
     #[inline]
+    fn reduce_for_all(&self, collective: Collective, op: Op, buffers: &Buffers<'_>, how: How) -> Result<(), Error> {
+        let again = buffers.few().and_then(|few| {
+            let asked = Asked::new(collective, few.dtype(), op, few.count(), how);
+            self.again(asked, few)
+        });
+        again.unwrap_or_else(|| self.reduce(collective, None, op, buffers, how))
+    }
+
     fn reduce(
         &self,
         collective: Collective,

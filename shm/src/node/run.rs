@@ -1,5 +1,6 @@
 //! From checked arguments to operations: prepared once while calls repeat, run whole or window by window.
 
+use super::again::{Asked, Kept};
 use super::{How, NodeComm, State};
 use crate::Error;
 use crate::config::Algorithm;
@@ -43,16 +44,17 @@ pub(super) struct Wish<'a> {
 }
 
 impl Wish<'_> {
-    fn signature(&self, element: ElementType) -> Signature {
+    fn signature(&self, buffers: &Buffers<'_>) -> Signature {
         let folds = self.collective.folds() || self.collective == Collective::Barrier;
         let (op, order) =
             if folds { (self.op.operator(), self.how.order) } else { (Op::Sum.into(), FoldOrder::Arrival) };
         let has = decide::algorithms(self.collective).contains(&self.how.algorithm);
         let algorithm = if has { self.how.algorithm } else { Algorithm::Auto };
         let count = if let Lens::Equal(count) = self.lens { count } else { 0 };
-        let asked = Signature::new(self.collective, element, op, order, algorithm, count);
+        let asked = Signature::new(self.collective, buffers.element(), op, order, algorithm, count);
         let asked = if let Lens::Each(lens, _) = self.lens { asked.unequal(lens) } else { asked };
         let asked = asked.within(self.how.within);
+        let asked = if buffers.are_lent() { asked.lent() } else { asked };
         self.root.map_or(asked, |root| asked.rooted(root))
     }
 }
@@ -67,18 +69,27 @@ impl NodeComm {
     /// The same for a caller that holds the handle already.
     #[inline]
     pub(super) fn carry_out_in(&self, state: &mut State, wish: &Wish<'_>, buffers: &Buffers<'_>) -> Result<(), Error> {
-        let asked = wish.signature(buffers.element());
-        let asked = if buffers.are_lent() { asked.lent() } else { asked };
-        let State { member, prepared, last, .. } = state;
+        let State { member, kept, last, .. } = state;
+        // A group of one has nothing to prepare for.
+        let asked = Asked::of(wish, buffers).filter(|_| self.size > 1);
         let lent;
-        let prepared = match (wish.op, prepared) {
+        let prepared = match (wish.op, kept) {
+            (Folding::Built(_), Some(kept)) if asked.is_some() && kept.asked == asked => &kept.prepared,
             // What follows from its arguments is not kept, since the operator is only lent.
             (Folding::User(operator, _), _) => {
-                lent = self.prepare_lent(asked, wish, buffers, operator)?;
+                lent = self.prepare_lent(wish.signature(buffers), wish, buffers, operator)?;
                 &lent
             }
-            (Folding::Built(_), Some((last, prepared))) if *last == asked => &*prepared,
-            (Folding::Built(op), kept) => &kept.insert((asked, self.prepare(asked, wish, buffers.element(), op)?)).1,
+            (Folding::Built(op), kept) => {
+                let signature = wish.signature(buffers);
+                if kept.as_ref().is_none_or(|kept| kept.signature != signature) {
+                    let prepared = self.prepare(signature, wish, buffers.element(), op)?;
+                    *kept = Some(Kept { signature, prepared, asked });
+                }
+                let Some(kept) = kept else { unreachable!("kept above") };
+                kept.asked = asked;
+                &kept.prepared
+            }
         };
         if self.size == 1 {
             buffers.copy();

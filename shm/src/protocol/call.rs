@@ -42,6 +42,8 @@ pub struct Prepared<'a> {
     pub(super) arithmetic: Arithmetic<'a>,
     /// The fold of few elements, where the result is what it leaves: nothing is widened, rounded or divided.
     pub(super) fold_few: Option<FoldFn>,
+    /// The same where the call is one of the ticketless lane: what fits in a line travels there.
+    pub(super) in_line: Option<FoldFn>,
     pub(super) ranks: usize,
     pub(super) by_rank: bool,
     pub(super) algorithm: Algorithm,
@@ -64,7 +66,7 @@ impl<'a> Prepared<'a> {
         by_rank: bool,
         algorithm: Algorithm,
     ) -> Result<Self, Error> {
-        let collective = Self::collective(signature);
+        let collective = Self::named_by(signature);
         if !collective.folds() && collective != Collective::Barrier {
             let moved = Arithmetic::Moved(kernels::cleaning(dtype));
             return Ok(Self::with(signature, dtype.into(), moved, ranks, by_rank, algorithm));
@@ -72,10 +74,13 @@ impl<'a> Prepared<'a> {
         dtype.must_have(op)?;
         let kernels = kernels::kernels(dtype, op).expect("every pair that exists has kernels: tested");
         let is_plain = kernels.widen.is_none() && kernels.finish.is_none();
+        let fold_few = is_plain.then_some(kernels.fold_few);
+        let of_its_lane = Self::with(signature, dtype.into(), Arithmetic::Built(kernels), ranks, by_rank, algorithm);
         Ok(Prepared {
             accumulator_bytes: kernels.accumulator_bytes,
-            fold_few: is_plain.then_some(kernels.fold_few),
-            ..Self::with(signature, dtype.into(), Arithmetic::Built(kernels), ranks, by_rank, algorithm)
+            fold_few,
+            in_line: fold_few.filter(|_| of_its_lane.lane == Lane::Flat),
+            ..of_its_lane
         })
     }
 
@@ -91,7 +96,7 @@ impl<'a> Prepared<'a> {
         Self::with(signature, element, Arithmetic::User(operator), ranks, by_rank, algorithm)
     }
 
-    fn collective(signature: Signature) -> Collective {
+    fn named_by(signature: Signature) -> Collective {
         Collective::from_code(signature.kind as u8).expect("a signature names its collective")
     }
 
@@ -103,7 +108,7 @@ impl<'a> Prepared<'a> {
         by_rank: bool,
         algorithm: Algorithm,
     ) -> Self {
-        let collective = Self::collective(signature);
+        let collective = Self::named_by(signature);
         let lane = match (algorithm, collective) {
             (
                 Algorithm::Flat,
@@ -119,6 +124,7 @@ impl<'a> Prepared<'a> {
             accumulator_bytes: element.size(),
             arithmetic,
             fold_few: None,
+            in_line: None,
             ranks,
             by_rank,
             algorithm,
@@ -131,6 +137,11 @@ impl<'a> Prepared<'a> {
     /// Bytes of one element of an accumulator.
     pub fn accumulator_bytes(&self) -> usize {
         self.accumulator_bytes
+    }
+
+    /// What it carries out.
+    pub fn collective(&self) -> Collective {
+        self.collective
     }
 
     /// What all ranks must have called.

@@ -3,6 +3,7 @@
 use super::board::{Board, SLOTS};
 use super::lines::DETAILS;
 use super::operation::{Operation, Stop};
+use super::wait;
 use super::word::{self, Cause, PoisonWord};
 use crate::sync::{Ordering, SyncPoint};
 use std::any::Any;
@@ -143,7 +144,7 @@ impl<B: Board> Operation<'_, B> {
             Err(earlier) => PoisonWord(earlier),
         };
         for slot in 0..SLOTS {
-            self.wake_slot(slot);
+            wait::wake(self.board, slot);
         }
         Stop(stands)
     }

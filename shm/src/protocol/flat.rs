@@ -11,9 +11,10 @@
 use super::board::{Board, Need, Place};
 use super::lines::INLINE_BYTES;
 use super::operation::{Operation, Stop};
+use super::payload::Bound;
 use super::pieces::Pieces;
 use super::step::Step;
-use super::wait::Wake;
+use super::wait::{self, Wake};
 use super::word;
 use crate::sync::SyncPoint;
 
@@ -28,33 +29,43 @@ pub(super) fn run<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
 fn inline<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, epoch, slot, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.me, op.ranks);
     let mark = word::entered(epoch, op.hash);
-    let place = |rank| Place::Inline { slot, rank };
-    board.write(place(me), |line| call.give_few(line));
+    board.write(Place::Inline { slot, rank: me }, |line| call.give_few(line));
     board.line(slot, me).entered.store(mark, SyncPoint::DepositRelease.order());
     board.step(Step::Entered);
     for rank in (0..ranks).filter(|r| *r != me) {
-        // The mark is the flag of the payload: comparing it whole checks the signature for free.
-        if op.wait(Wake::Event, |board| entered(board, slot, rank, epoch))? != mark {
-            return Err(op.mismatch(rank));
-        }
+        await_mark(op, rank, mark)?;
     }
-    let Some(fold) = call.prepared.fold_few else {
-        gather_inline(op);
-        op.wake();
-        return Ok(());
-    };
-    match me {
-        0 => board.read(place(1), |second| call.take_few(fold, None, Some(second))),
-        1 => board.read(place(0), |first| call.take_few(fold, Some(first), None)),
-        _ => {
-            board.read(place(0), |first| board.read(place(1), |second| call.take_few(fold, Some(first), Some(second))))
-        }
-    }
-    for rank in 2..ranks {
-        board.read(place(rank), |next| call.take_fold_few(fold, next));
+    match call.few() {
+        Some(few) => fold_lines(board, &few, slot, me, ranks),
+        None => gather_inline(op),
     }
     op.wake();
     Ok(())
+}
+
+/// Waits until `rank` has entered the operation with this mark, which is the flag of its payload: compared whole, it checks
+/// the signature for free.
+#[inline]
+pub(super) fn await_mark<B: Board>(op: &mut Operation<'_, B>, rank: usize, mark: u64) -> Result<(), Stop> {
+    let (slot, epoch) = (op.slot, op.epoch);
+    match op.wait(Wake::Event, |board| entered(board, slot, rank, epoch))? == mark {
+        true => Ok(()),
+        false => Err(op.mismatch(rank)),
+    }
+}
+
+/// Folds what lies in all lines, in rank order; this rank's own is read from its private buffer.
+#[inline(always)]
+pub(super) fn fold_lines<B: Board>(board: &B, few: &Bound<'_>, slot: usize, me: usize, ranks: usize) {
+    let place = |rank| Place::Inline { slot, rank };
+    match me {
+        0 => board.read(place(1), |second| few.take(None, Some(second))),
+        1 => board.read(place(0), |first| few.take(Some(first), None)),
+        _ => board.read(place(0), |first| board.read(place(1), |second| few.take(Some(first), Some(second)))),
+    }
+    for rank in 2..ranks {
+        board.read(place(rank), |next| few.take_fold(next));
+    }
 }
 
 /// Folds what lies in all lines where the result is not its own accumulator.
@@ -142,8 +153,8 @@ impl<B: Board> Operation<'_, B> {
     pub(super) fn wake_if_all_deposited(&self, pieces: usize, except: usize) {
         let (board, slot, epoch, hash) = (self.board, self.slot, self.epoch, self.hash);
         let there = |r| r == except || has_deposited(board, slot, r, epoch, hash, pieces);
-        if self.sleepers(slot) && (0..self.ranks).all(there) {
-            self.rouse(slot);
+        if wait::sleepers(board, slot) && (0..self.ranks).all(there) {
+            wait::rouse(board, slot);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The lines ranks share: who writes each, and where each lies. 128 bytes apart, so that no two writers meet.
 
-use crate::sync::{AtomicU32, AtomicU64, SyncPoint};
+use super::signature::Signature;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, SyncPoint};
 
 /// Payload bytes that fit beside the mark in a rank's own line.
 pub const INLINE_BYTES: usize = 104;
@@ -59,6 +60,15 @@ pub struct MemberLines {
     pub gone: AtomicU64,
     #[cfg(not(earlybird_loom))]
     _reserved: [u64; 7],
+}
+
+impl RankLine {
+    /// Writes the call in full beside the mark of entry that is to come.
+    #[inline(always)]
+    pub(super) fn describe(&self, call: Signature) {
+        self.call[0].store(call.kind, Ordering::Relaxed);
+        self.call[1].store(call.count, Ordering::Relaxed);
+    }
 }
 
 impl MemberLines {

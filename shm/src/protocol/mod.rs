@@ -28,6 +28,7 @@ mod exchange;
 mod fault;
 mod flat;
 pub mod geometry;
+mod in_line;
 mod leader;
 mod lent;
 pub mod lines;

@@ -108,15 +108,11 @@ impl<B: Board> Member<B> {
         self.epoch
     }
 
-    /// Runs one operation: arrive, decide, fold, publish, leave.
-    pub fn run(&mut self, call: &Call<'_>) -> Result<Report, Stop> {
-        self.epoch += 1;
-        if !self.pending.is_empty() {
-            self.carry_on_before(self.epoch);
-        }
+    /// The operation that has begun, and what the arrival word of its slot was last.
+    pub(super) fn operation<'a>(&'a mut self, call: &'a Call<'a>) -> (Operation<'a, B>, &'a mut ArrivalWord) {
         let (board, epoch) = (&self.board, self.epoch);
         let slot = (epoch % SLOTS as u64) as usize;
-        let mut op = Operation {
+        let operation = Operation {
             board,
             call,
             epoch,
@@ -130,6 +126,23 @@ impl<B: Board> Member<B> {
             scratch: &mut self.scratch,
             pending: &mut self.pending,
         };
+        (operation, &mut self.arrivals[slot])
+    }
+
+    /// Runs one operation: arrive, decide, fold, publish, leave.
+    pub fn run(&mut self, call: &Call<'_>) -> Result<Report, Stop> {
+        if let Some(few) = call.few()
+            && let Some(done) = self.run_in_line(&few)
+        {
+            return done;
+        }
+        self.epoch += 1;
+        if !self.pending.is_empty() {
+            self.carry_on_before(self.epoch);
+        }
+        let epoch = self.epoch;
+        let (mut op, arrival) = self.operation(call);
+        let board = op.board;
         let poison = board.poison().load(SyncPoint::PoisonAcquire.order());
         // A group that has failed later than this may have completed this operation for this rank: its waits look.
         if poison != 0 && PoisonWord(poison).epoch() <= epoch {
@@ -140,20 +153,27 @@ impl<B: Board> Member<B> {
         op.describe();
         let mut report = Report { epoch, algorithm: Algorithm::Flat, place: None };
         let heard_all = match call.prepared.arithmetic {
-            Arithmetic::User(_) => op.run_guarded(&mut self.arrivals[slot], &mut report)?,
-            _ => op.run(&mut self.arrivals[slot], &mut report)?,
+            Arithmetic::User(_) => op.run_guarded(arrival, &mut report)?,
+            _ => op.run(arrival, &mut report)?,
         };
+        board.step(Step::Copied);
+        op.leave();
         if call.prepared.lane == Lane::Exchange {
             self.history = mix(self.history, call.prepared.hash);
         }
-        board.step(Step::Copied);
-        op.leave();
-        if heard_all && (self.all_left >= self.pending.last || !Rule::PostedIsNotLeft.is_kept()) {
-            // Every rank has contributed to this operation, so every rank had left the one before: it was not posted.
+        if heard_all {
+            self.heard_all(epoch);
+        }
+        self.board.prepare_line(((epoch + 1) % SLOTS as u64) as usize);
+        Ok(report)
+    }
+
+    /// Every rank has contributed to operation `epoch`, so every rank had left the one before, unless that was posted.
+    #[inline(always)]
+    pub(super) fn heard_all(&mut self, epoch: u64) {
+        if self.all_left >= self.pending.last || !Rule::PostedIsNotLeft.is_kept() {
             self.all_left = self.all_left.max(epoch - 1);
         }
-        board.prepare_line(((epoch + 1) % SLOTS as u64) as usize);
-        Ok(report)
     }
 }
 
@@ -219,9 +239,7 @@ impl<B: Board> Operation<'_, B> {
     /// Writes the call in full beside the mark of entry that is to come.
     #[inline(always)]
     pub(super) fn describe(&self) {
-        let line = self.board.line(self.slot, self.me);
-        line.call[0].store(self.call.prepared.signature.kind, Ordering::Relaxed);
-        line.call[1].store(self.call.prepared.signature.count, Ordering::Relaxed);
+        self.board.line(self.slot, self.me).describe(self.call.prepared.signature);
     }
 
     /// Whether every rank has left, as seen now, the operation that used this one's memory `back` operations ago.

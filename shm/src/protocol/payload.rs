@@ -11,15 +11,18 @@
 //! * **P (piece)**: `i < pieces.number` and `pieces` cuts exactly this call, so piece `i` lies inside both buffers.
 #![allow(unsafe_code)]
 
+mod few;
 mod grouped;
 mod lent;
 mod parts;
+
+pub use few::{Bound, Few};
 
 use super::call::{Arithmetic, Call, Prepared};
 use super::geometry::Window;
 use super::pieces::Pieces;
 use crate::Error;
-use crate::kernels::{self, FoldFn};
+use crate::kernels;
 use crate::op::{Element, ElementType};
 use crate::user_op::element_type;
 use bytemuck::Pod;
@@ -291,21 +294,6 @@ impl Call<'_> {
     pub(super) fn give_few(&self, deposit: *mut u8) {
         // SAFETY: B, S: the place holds the whole payload.
         unsafe { kernels::copy_few(deposit, self.send, self.bytes()) }
-    }
-
-    /// `result = first op second`, for payloads that fit in a line; `None` stands for this rank's own, which is read
-    /// from the private buffer: its line may still be on the way here. `fold` is the call's `fold_few`.
-    #[inline(always)]
-    pub(super) fn take_few(&self, fold: FoldFn, first: Option<*const u8>, second: Option<*const u8>) {
-        // SAFETY: B, S; the result equals the private operand or is disjoint from both.
-        unsafe { fold(self.recv, first.unwrap_or(self.send), second.unwrap_or(self.send), self.count) }
-    }
-
-    /// `result = result op deposit`, for a payload that fits in a line.
-    #[inline(always)]
-    pub(super) fn take_fold_few(&self, fold: FoldFn, deposit: *const u8) {
-        // SAFETY: B, S; the destination equals the left operand.
-        unsafe { fold(self.recv, self.recv, deposit, self.count) }
     }
 
     /// `result = deposit`, where the result is its own accumulator.

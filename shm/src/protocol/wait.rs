@@ -229,27 +229,44 @@ impl<B: Board> Operation<'_, B> {
     /// Wakes whoever sleeps in this operation; called after the change they wait for was stored.
     #[inline]
     pub(super) fn wake(&self) {
-        self.wake_slot(self.slot);
+        wake(self.board, self.slot);
     }
+}
 
-    #[inline]
-    pub(super) fn wake_slot(&self, slot: usize) {
-        if self.sleepers(slot) {
-            self.rouse(slot);
+/// Wakes whoever sleeps in `slot`; called after the change they wait for was stored.
+#[inline]
+pub(super) fn wake<B: Board>(board: &B, slot: usize) {
+    if sleepers(board, slot) {
+        rouse(board, slot);
+    }
+}
+
+/// Whether somebody sleeps in `slot`, as seen after everything stored before.
+#[inline]
+pub(super) fn sleepers<B: Board>(board: &B, slot: usize) -> bool {
+    SyncPoint::PublisherFence.fence();
+    board.event(slot).sleepers.load(Ordering::Relaxed) > 0
+}
+
+/// Wakes the sleepers of `slot`.
+#[cold]
+pub(super) fn rouse<B: Board>(board: &B, slot: usize) {
+    let line = board.event(slot);
+    line.event.fetch_add(1, Ordering::Relaxed);
+    board.futex_wake(&line.event);
+}
+
+/// Whether what is waited for comes within the first looks of a rank that has a CPU of its own. A model has no time to
+/// spin: there the wait itself looks first.
+#[inline(always)]
+pub(super) fn glance(there: impl Fn() -> bool) -> bool {
+    #[cfg(not(earlybird_loom))]
+    for _ in 0..pace::TIGHT_LOOKS {
+        if there() {
+            return true;
         }
     }
-
-    /// Whether somebody sleeps in `slot`, as seen after everything stored before.
-    #[inline]
-    pub(super) fn sleepers(&self, slot: usize) -> bool {
-        SyncPoint::PublisherFence.fence();
-        self.board.event(slot).sleepers.load(Ordering::Relaxed) > 0
-    }
-
-    #[cold]
-    pub(super) fn rouse(&self, slot: usize) {
-        let line = self.board.event(slot);
-        line.event.fetch_add(1, Ordering::Relaxed);
-        self.board.futex_wake(&line.event);
-    }
+    #[cfg(earlybird_loom)]
+    let _ = there;
+    false
 }

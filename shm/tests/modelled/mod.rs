@@ -37,6 +37,8 @@ pub struct Scenario {
     stranger: Option<usize>,
     forgetful: bool,
     lent: bool,
+    /// Ranks that go the general way where others go straight.
+    crowded: Vec<usize>,
     collective: Collective,
     /// Ranks that stop after so many operations, because they no longer matter to what is shown.
     stops: Vec<(usize, usize)>,
@@ -78,6 +80,7 @@ impl Scenario {
             stranger: None,
             forgetful: false,
             lent: false,
+            crowded: Vec::new(),
             collective: Collective::AllReduce,
             stops: Vec::new(),
         }
@@ -115,6 +118,11 @@ impl Scenario {
     /// `rank` proposes another algorithm than the others, for the same call.
     pub fn proposes(mut self, rank: usize, algorithm: Algorithm) -> Self {
         self.algorithms[rank] = algorithm;
+        self
+    }
+    /// `rank` waits as where ranks outnumber CPUs: no in-line operation of its goes straight.
+    pub fn crowded(mut self, rank: usize) -> Self {
+        self.crowded.push(rank);
         self
     }
     /// Ranks lend each other their buffers.
@@ -162,8 +170,8 @@ impl Scenario {
 
     fn run_rank(&self, group: &Group, rank: usize) -> (End, Vec<Algorithm>) {
         let dies = self.death.filter(|d| d.0 == rank).map(|d| (d.1, d.2));
-        let patience =
-            Patience { preset: WaitPreset::Balanced, oversubscribed: false, timeout_ns: None, mean_wait_ns: 0 };
+        let oversubscribed = self.crowded.contains(&rank);
+        let patience = Patience { preset: WaitPreset::Balanced, oversubscribed, timeout_ns: None, mean_wait_ns: 0 };
         let mut member = Member::new(group.board(rank, dies), patience);
         let mut ran = Vec::new();
         let epochs = self.stops.iter().find(|s| s.0 == rank).map_or(self.epochs, |s| s.1);

@@ -1,0 +1,138 @@
+//! The payload of an allreduce or barrier that fits in a line: what the in-line lane needs of a call, and its arithmetic.
+//!
+//! The invariants are those of the module above; **F (few)**: `send` and `recv` are those of whole buffers of `count`
+//! elements of `dtype`, equal or disjoint. A [`Bound`] has a fold of that type, whose accumulators are elements, and fits.
+#![allow(unsafe_code)]
+
+use super::{Buffers, Call, Prepared};
+use crate::kernels::{self, FoldFn};
+use crate::op::{DType, ElementType};
+use crate::protocol::lines::{INLINE_BYTES, RankLine};
+use std::marker::PhantomData;
+
+/// The whole buffers of an allreduce or barrier with an operator of the library.
+#[derive(Debug, Clone, Copy)]
+pub struct Few<'a> {
+    send: *const u8,
+    recv: *mut u8,
+    count: usize,
+    dtype: DType,
+    borrowed: PhantomData<&'a mut [u8]>,
+}
+
+/// The same in the call that it is the payload of.
+#[derive(Debug, Clone, Copy)]
+pub struct Bound<'a> {
+    few: Few<'a>,
+    fold: FoldFn,
+    prepared: &'a Prepared<'a>,
+}
+
+impl Call<'_> {
+    /// What the in-line lane needs of the call, if it is one of that lane.
+    pub(in crate::protocol) fn few(&self) -> Option<Bound<'_>> {
+        let ElementType::Built(dtype) = self.prepared.element else { return None };
+        let (send, recv, count) = (self.send, self.recv, self.count);
+        let whole = self.send_count == count && self.recv_count == count;
+        Few { send, recv, count, dtype, borrowed: PhantomData }.bind(self.prepared).filter(|_| whole)
+    }
+}
+
+impl<'a> Buffers<'a> {
+    /// What of them the in-line lane needs; `None` where that is not all of them.
+    #[inline(always)]
+    pub fn few(&self) -> Option<Few<'a>> {
+        let (send, recv, count) = (self.send, self.recv, self.count);
+        match self.element {
+            ElementType::Built(dtype)
+                if self.send_count == count && self.recv_count == count && self.lent.is_none() =>
+            {
+                Some(Few { send, recv, count, dtype, borrowed: PhantomData })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl<'a> Few<'a> {
+    /// Elements.
+    #[inline(always)]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Their type.
+    #[inline(always)]
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The payload of the call `prepared`, if that is one of the in-line lane and it fits in a line.
+    #[inline(always)]
+    pub fn bind<'b>(self, prepared: &'b Prepared<'b>) -> Option<Bound<'b>>
+    where
+        'a: 'b,
+    {
+        let fold = prepared.in_line?;
+        let fits = self.count <= INLINE_BYTES && self.count * prepared.accumulator_bytes <= INLINE_BYTES;
+        let bound = Bound { few: self, fold, prepared };
+        (fits && prepared.element == ElementType::Built(self.dtype)).then_some(bound)
+    }
+}
+
+impl Bound<'_> {
+    /// The call as every other part of the protocol knows it.
+    #[cold]
+    pub(in crate::protocol) fn call(&self) -> Call<'_> {
+        let Bound { few: Few { send, recv, count, .. }, prepared, .. } = *self;
+        Call {
+            prepared,
+            count,
+            element_bytes: prepared.element.size(),
+            send,
+            recv,
+            send_count: count,
+            recv_count: count,
+            window: None,
+            lent: None,
+            past_caches: false,
+            borrowed: PhantomData,
+        }
+    }
+
+    /// The hash of the call.
+    #[inline(always)]
+    pub(in crate::protocol) fn hash(&self) -> u32 {
+        self.prepared.hash
+    }
+
+    /// Describes the call in `line`.
+    #[inline(always)]
+    pub(in crate::protocol) fn describe(&self, line: &RankLine) {
+        line.describe(self.prepared.signature);
+    }
+
+    /// `place = mine`.
+    #[inline(always)]
+    pub(in crate::protocol) fn give(&self, place: *mut u8) {
+        // SAFETY: F, S: the place holds the whole payload.
+        unsafe { kernels::copy_few(place, self.few.send, self.few.count * self.prepared.accumulator_bytes) }
+    }
+
+    /// `result = first op second`; `None` stands for this rank's own, which is read from the private buffer: its line may
+    /// still be on the way here.
+    #[inline(always)]
+    pub(in crate::protocol) fn take(&self, first: Option<*const u8>, second: Option<*const u8>) {
+        let Few { send, recv, count, .. } = self.few;
+        // SAFETY: F, S; the result equals the private operand or is disjoint from both.
+        unsafe { (self.fold)(recv, first.unwrap_or(send), second.unwrap_or(send), count) }
+    }
+
+    /// `result = result op next`.
+    #[inline(always)]
+    pub(in crate::protocol) fn take_fold(&self, next: *const u8) {
+        let Few { recv, count, .. } = self.few;
+        // SAFETY: F, S; the destination equals the left operand.
+        unsafe { (self.fold)(recv, recv, next, count) }
+    }
+}
