@@ -20,7 +20,7 @@ use crate::transport::RingOptions;
 use crate::{Algorithm, Choice, Config, Error, FoldOrder, Identity};
 use earlybird_shm::{Collective, How, NodeComm, Progress};
 use plan_lane::PlanLane;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// The processes of one job, or some of them ([`Communicator::split`]).
 ///
@@ -50,7 +50,7 @@ pub struct Communicator {
     /// The tables of `EARLYBIRD_ALLREDUCE` and its like, in force until the user chooses otherwise.
     tables: Tables,
     use_tables: AtomicBool,
-    choice: AtomicU8,
+    choice: AtomicU32,
     by_rank: AtomicBool,
     plans: PlanLane,
     /// What a waiting rank drives besides what the user asks for.
@@ -135,7 +135,7 @@ impl Communicator {
             identity,
             use_tables: AtomicBool::new(config.tables != Tables::default()),
             tables: config.tables,
-            choice: AtomicU8::new(config.algorithm.code()),
+            choice: AtomicU32::new(config.algorithm.code()),
             by_rank: AtomicBool::new(config.order == FoldOrder::Rank),
             plans: PlanLane::new(rings),
             drives: None,
@@ -245,10 +245,10 @@ impl Communicator {
         let choice = Choice::from_code(self.choice.load(Relaxed));
         if self.use_tables.load(Relaxed)
             && let Some(table) = self.tables.of(collective)
-            && let listed = table.algorithm_for(bytes as u64)
-            && listed != Algorithm::Auto
+            && let listed = table.choice_for(bytes as u64)
+            && listed != Choice::default()
         {
-            return Choice::Node(listed);
+            return listed;
         }
         choice
     }

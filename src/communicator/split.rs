@@ -5,7 +5,7 @@ use super::plan_lane::PlanLane;
 use crate::Error;
 use crate::hierarchy::{Hierarchy, Part};
 use earlybird_shm::{Collective, NodeComm};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 impl Communicator {
     /// Forms new communicators of the ranks that give the same color. In each, ranks are numbered by `key`, those of
@@ -104,7 +104,7 @@ impl Communicator {
             identity: self.identity.clone(),
             tables: self.tables.clone(),
             use_tables: AtomicBool::new(self.use_tables.load(Relaxed)),
-            choice: AtomicU8::new(self.choice.load(Relaxed)),
+            choice: AtomicU32::new(self.choice.load(Relaxed)),
             by_rank: AtomicBool::new(self.by_rank.load(Relaxed)),
             plans,
             drives: self.drives.clone(),

@@ -61,7 +61,7 @@ impl Hierarchy {
         let hierarchy = Hierarchy { topology, state, deadline: config.timeout, exchange: config.exchange, meeting };
         let how = How { algorithm: Algorithm::Auto, order: FoldOrder::Arrival, within: 0 };
         let signature = Signature::new(Collective::Barrier, DType::U8, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
-        hierarchy.barrier(&Call { node: &node, collective: Collective::Barrier, how, signature })?;
+        hierarchy.barrier(&Call { node: &node, collective: Collective::Barrier, how, signature, exchange: None })?;
         let mut state = hierarchy.lock()?;
         (state.calls, state.last) = (0, None);
         drop(state);
