@@ -25,7 +25,8 @@ pub struct Config {
     /// How long a call may wait for living ranks (`EARLYBIRD_TIMEOUT`, seconds; default `none`: for ever).
     pub timeout: Option<Duration>,
     /// The most shared memory that the ranks of a node may take, all communicators together, in bytes
-    /// (`EARLYBIRD_ARENA_MAX`, rank 0's counts; the default is four times what one communicator can use). The
+    /// (`EARLYBIRD_ARENA_MAX`, rank 0's counts; the default is four times what one communicator can use), rings of plans
+    /// included. The
     /// communicator of the whole job takes at most half of it.
     pub arena_max_bytes: Option<u64>,
     /// The directory in which ranks meet (`EARLYBIRD_DIR`, absolute; default: one of the user in /dev/shm).

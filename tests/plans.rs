@@ -26,6 +26,7 @@ fn rank() {
         ("victim", victim),
         ("differ", differ),
         ("nodes", nodes),
+        ("poor", poor),
     ]);
 }
 
@@ -267,6 +268,28 @@ fn different_calls_are_found_out() {
             }
         }
     }
+}
+
+#[test]
+fn rings_are_paid_from_the_budget_of_the_node() {
+    // Rank 0's cap counts: it does for the node's own memory and not for rings besides.
+    let run = |bytes: &str| Job::new("poor", 3).var("EARLYBIRD_ARENA_MAX", bytes).start().join();
+    for end in run("1Mi") {
+        assert_eq!(codes(&end), ["EB_NO_SPACE"; 2], "{end}");
+    }
+    for end in run("64Mi") {
+        assert!(codes(&end).is_empty(), "{end}");
+    }
+}
+
+fn poor(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    tell(player, comm.barrier());
+    comm.set_algorithm("plan:ring".parse::<Choice>().unwrap()).unwrap();
+    tell(player, comm.all_reduce_in_place(&mut [1u32; 50], Op::Sum));
+    tell(player, comm.barrier());
+    // Leaving at once must not become the others' error.
+    std::thread::sleep(Duration::from_millis(300));
 }
 
 /// Nodes of one rank each: everything goes by plans.

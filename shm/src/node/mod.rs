@@ -24,7 +24,7 @@ use crate::protocol::call::Prepared;
 use crate::protocol::decide::Thresholds;
 use crate::protocol::signature::Signature;
 use crate::protocol::{Member, Patience, Report};
-use crate::segment::{AttachOptions, Budget, Grant, Segment};
+use crate::segment::{AttachOptions, Budget, Grant, Purse, Segment};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
@@ -222,6 +222,11 @@ impl NodeComm {
     /// Bytes of shared memory that the group may take at most; 0 for a group of one, which shares nothing.
     pub fn budget_bytes(&self) -> u64 {
         self.seats.loan.map_or(0, |_| self.budget_bytes)
+    }
+
+    /// What shared memory outside the node's arena is paid from.
+    pub fn purse(&self) -> Purse {
+        Purse::new(self.segment.clone(), self.lock().ok().and_then(|state| state.timeout()))
     }
 
     /// Bytes of shared memory that all groups of the node take now.
