@@ -1,19 +1,20 @@
 //! What carries out an operation: an algorithm of the node, or a plan by the name of its schedule.
 
 use crate::{Algorithm, Error};
+use earlybird_hier::PlanError;
 use earlybird_hier::plan::Contract;
-use earlybird_hier::schedule::{self, ALGORITHMS};
+use earlybird_hier::schedule::{ALGORITHMS, Algorithm as Schedule, Named};
 use std::fmt;
 use std::str::FromStr;
-use std::sync::LazyLock;
+use std::sync::{Mutex, PoisonError};
 
 /// An algorithm of the node (`chain`), or a plan that the ranks run over shared memory as they would over a network
-/// (`plan:ring`).
+/// (`plan:ring`, `plan:butterfly:r=1`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Choice {
     /// One of the node's own.
     Node(Algorithm),
-    /// The plan of this schedule for all ranks, with its default parameters.
+    /// The plan of this schedule for all ranks: its name, and parameters as [`Named`] reads them.
     Plan(&'static str),
 }
 
@@ -38,29 +39,85 @@ impl PartialEq<Algorithm> for Choice {
 }
 
 impl Choice {
-    /// The name that users write and reports print: `chain`, `plan:ring`.
+    /// The name that users write and reports print: `chain`, `plan:ring`, `plan:butterfly:r=1`.
     pub fn name(self) -> &'static str {
-        static PLANS: LazyLock<Vec<String>> =
-            LazyLock::new(|| ALGORITHMS.iter().map(|a| format!("{PLAN}{}", a.name)).collect());
         match self {
             Choice::Node(algorithm) => algorithm.name(),
-            Choice::Plan(_) => &PLANS[usize::from(self.code() - 128)],
+            Choice::Plan(word) => interned(word).1,
         }
     }
 
-    /// Below 128 the algorithm's code, from there on the schedule's place in the list of schedules.
-    pub(crate) fn code(self) -> u8 {
+    /// The algorithm's code, or from [`PLANS`] on the number of the plan's word.
+    pub(crate) fn code(self) -> u32 {
         match self {
-            Choice::Node(algorithm) => algorithm as u8,
-            Choice::Plan(name) => 128 | ALGORITHMS.iter().position(|a| a.name == name).unwrap_or(0) as u8,
+            Choice::Node(algorithm) => algorithm as u32,
+            Choice::Plan(word) => PLANS + interned(word).0,
         }
     }
 
-    pub(crate) fn from_code(code: u8) -> Self {
-        match code.checked_sub(128) {
-            None => Choice::Node(Algorithm::from_code(code).unwrap_or_default()),
-            Some(index) => ALGORITHMS.get(usize::from(index)).map_or(Choice::default(), |a| Choice::Plan(a.name)),
+    #[inline]
+    pub(crate) fn from_code(code: u32) -> Self {
+        match code < PLANS {
+            true => Choice::Node(Algorithm::from_code(code as u8).unwrap_or_default()),
+            false => by_number(code - PLANS),
         }
+    }
+}
+
+/// The first code of a plan.
+const PLANS: u32 = 256;
+
+/// The words of all plans that this process has chosen, `plan:` before them. They stay: a choice is a number in an atomic.
+static WORDS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+
+/// Number and name of a plan's word.
+fn interned(word: &str) -> (u32, &'static str) {
+    let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = words.iter().position(|known| known[PLAN.len()..] == *word);
+    let at = known.unwrap_or_else(|| {
+        words.push(format!("{PLAN}{word}").leak());
+        words.len() - 1
+    });
+    (at as u32, words[at])
+}
+
+#[cold]
+fn by_number(number: u32) -> Choice {
+    let words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
+    words.get(number as usize).map_or(Choice::default(), |name| Choice::Plan(&name[PLAN.len()..]))
+}
+
+/// A schedule for several ranks per node has no plan without knowing how many.
+const PER_NODE: &str = "ranks-per-node";
+
+fn reduces(schedule: &Schedule) -> bool {
+    schedule.contracts.contains(&Contract::Allreduce)
+}
+
+/// What is wrong with a plan's word, if anything, before the number of ranks is known.
+fn checked(word: &str, given: &str) -> Result<(), Error> {
+    let refuse = |why: String| Error::usage(format!("{given:?}: {why}"));
+    match word.parse::<Named>() {
+        Ok(named) if reduces(named.schedule) => {
+            let Named { schedule, params } = named;
+            let name = schedule.name;
+            if schedule.uses.contains(&PER_NODE) && params.ranks_per_node.is_none() {
+                return Err(refuse(format!("say for how many ranks per node: plan:{name}:{PER_NODE}=4")));
+            }
+            match params.contract.is_some_and(|contract| contract != Contract::Allreduce) || params.root.is_some() {
+                true => {
+                    Err(refuse("the plan is for an allreduce, which has no root; leave out contract and root".into()))
+                }
+                false => Ok(()),
+            }
+        }
+        Ok(_) | Err(PlanError::UnknownAlgorithm { .. }) => {
+            let names = ALGORITHMS.iter().filter(|schedule| reduces(schedule));
+            let names: Vec<String> = names.map(|schedule| format!("{PLAN}{}", schedule.name)).collect();
+            let names = names.join(", ");
+            Err(Error::usage(format!("{given:?} is no plan for an allreduce; use one of: {names}")))
+        }
+        Err(error) => Err(refuse(error.to_string())),
     }
 }
 
@@ -73,25 +130,15 @@ impl fmt::Display for Choice {
 impl FromStr for Choice {
     type Err = Error;
 
-    /// An algorithm's name, or `plan:` and that of a schedule that makes allreduce plans; anything else is
-    /// [`Error::Usage`] listing them.
+    /// An algorithm's name, or `plan:` and a schedule that makes allreduce plans, with parameters if it is to have any;
+    /// anything else is [`Error::Usage`] listing what there is.
     fn from_str(given: &str) -> Result<Self, Error> {
-        // A schedule for several ranks per node has no plan without knowing how many.
-        let known = |a: &&schedule::Algorithm| {
-            a.contracts.contains(&Contract::Allreduce) && !a.uses.contains(&"ranks-per-node")
-        };
         match given.strip_prefix(PLAN) {
-            Some(name) => match ALGORITHMS.iter().filter(known).find(|a| a.name == name) {
-                Some(schedule) => Ok(Choice::Plan(schedule.name)),
-                None => {
-                    let names: Vec<String> =
-                        ALGORITHMS.iter().filter(known).map(|a| format!("{PLAN}{}", a.name)).collect();
-                    let names = names.join(", ");
-                    Err(Error::usage(format!("{given:?} is no plan for an allreduce; use one of: {names}")))
-                }
-            },
+            Some(word) => checked(word, given).map(|()| Choice::Plan(&interned(word).1[PLAN.len()..])),
             None => given.parse().map(Choice::Node).map_err(|error| match error {
-                Error::Usage { message } => Error::usage(format!("{message}, or plan:NAME (plan:ring)")),
+                Error::Usage { message } => {
+                    Error::usage(format!("{message}, or plan:NAME (plan:ring, plan:butterfly:r=1)"))
+                }
                 other => other,
             }),
         }
@@ -105,20 +152,46 @@ mod tests {
 
     #[test]
     fn names_and_codes_lead_back() {
-        for text in ["auto", "flat", "static-leader-early", "plan:ring", "plan:rsg", "plan:pre-reduced-ring"] {
+        for text in [
+            "auto",
+            "flat",
+            "static-leader-early",
+            "plan:ring",
+            "plan:pre-reduced-ring",
+            "plan:butterfly:r=1:group=4x3",
+            "plan:butterfly:r=2",
+            "plan:smp-binomial:ranks-per-node=2",
+        ] {
             let choice: Choice = text.parse().unwrap();
             assert_eq!((choice.to_string().as_str(), Choice::from_code(choice.code())), (text, choice));
+            assert_eq!(text.parse::<Choice>().unwrap().code(), choice.code(), "the same word, the same number");
         }
-        assert!(ALGORITHMS.len() < 128);
+        assert_ne!(Choice::Plan("butterfly:r=1").code(), Choice::Plan("butterfly:r=2").code());
+        assert_eq!(Choice::from_code(u32::MAX), Choice::default());
     }
 
     #[test]
     fn what_makes_no_allreduce_is_refused_with_the_list() {
-        for given in ["plan:", "plan:rings", "plan:smp-binomial", "plan:bruck", "plan:dissemination"] {
+        for given in ["plan:", "plan:rings", "plan:bruck", "plan:dissemination", "plan:rings:r=1"] {
             let message = usage(given.parse::<Choice>());
             assert!(message.contains("plan:ring") && message.contains("plan:butterfly"), "{message}");
         }
         let message = usage("fast".parse::<Choice>());
         assert!(message.contains("static-leader") && message.contains("plan:NAME"), "{message}");
+    }
+
+    #[test]
+    fn parameters_that_cannot_be_are_refused_with_what_can() {
+        for (given, says) in [
+            ("plan:ring:r=1", "it uses: order"),
+            ("plan:butterfly:r=one", "a whole number"),
+            ("plan:butterfly:r", "KEY=VALUE"),
+            ("plan:smp-butterfly", "ranks-per-node=4"),
+            ("plan:binomial:contract=reduce", "leave out contract"),
+            ("plan:chain:root=1", "no root"),
+        ] {
+            let message = usage(given.parse::<Choice>());
+            assert!(message.contains(says) && message.contains(given), "{given}: {message}");
+        }
     }
 }

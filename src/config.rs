@@ -25,14 +25,15 @@ pub struct Config {
     /// How long a call may wait for living ranks (`EARLYBIRD_TIMEOUT`, seconds; default `none`: for ever).
     pub timeout: Option<Duration>,
     /// The most shared memory that the ranks of a node may take, all communicators together, in bytes
-    /// (`EARLYBIRD_ARENA_MAX`, rank 0's counts; the default is four times what one communicator can use). The
+    /// (`EARLYBIRD_ARENA_MAX`, rank 0's counts; the default is four times what one communicator can use), rings of plans
+    /// included. The
     /// communicator of the whole job takes at most half of it.
     pub arena_max_bytes: Option<u64>,
     /// The directory in which ranks meet (`EARLYBIRD_DIR`, absolute; default: one of the user in /dev/shm).
     pub dir: Option<PathBuf>,
     /// Virtual nodes (`EARLYBIRD_RANKS_PER_NODE`, such as `2` or `5,3,1`; default: all ranks are one node).
     pub ranks_per_node: Option<RanksPerNode>,
-    /// The plan between nodes (`EARLYBIRD_EXCHANGE`, the name of a schedule; default `auto`: by size).
+    /// The plan between nodes (`EARLYBIRD_EXCHANGE`, a schedule: `ring`, `butterfly:r=1`; default `auto`: by size).
     pub exchange: Option<Choice>,
     /// How long joining may take, where that is not `timeout`; no variable sets it.
     pub join_timeout: Option<Duration>,
@@ -185,12 +186,10 @@ impl Config {
         }
     }
 
-    /// The algorithm asked for an allreduce of `bytes` bytes: its size table first, then the general choice.
+    /// What was asked for an allreduce of `bytes` bytes: its size table first, then the general choice.
     pub fn algorithm_for(&self, bytes: u64) -> Choice {
-        match self.tables.allreduce.algorithm_for(bytes) {
-            Algorithm::Auto => self.algorithm,
-            listed => Choice::Node(listed),
-        }
+        let listed = self.tables.allreduce.choice_for(bytes);
+        if listed == Algorithm::Auto { self.algorithm } else { listed }
     }
 }
 
@@ -216,7 +215,11 @@ fn unknown_value(value: &str, valid: &str) -> Error {
 fn table(collective: Collective, value: &str, table: &mut SizeTable) -> Result<(), Error> {
     *table = value.parse()?;
     let has = algorithms(collective);
-    match table.algorithms().find(|algorithm| *algorithm != Algorithm::Auto && !has.contains(algorithm)) {
+    let is_known = |choice: &Choice| match choice {
+        Choice::Node(algorithm) => *algorithm == Algorithm::Auto || has.contains(algorithm),
+        Choice::Plan(_) => matches!(collective, Collective::AllReduce | Collective::Barrier),
+    };
+    match table.choices().find(|choice| !is_known(choice)) {
         None => Ok(()),
         Some(other) => {
             let valid: Vec<&str> = has.iter().map(|algorithm| algorithm.name()).collect();
@@ -388,6 +391,7 @@ mod tests {
             ("EARLYBIRD_DIR", "relative/path", "absolute"),
             ("EARLYBIRD_DIR", "", "absolute"),
             ("EARLYBIRD_VERBOSE", "yes", "on, off, 1, 0"),
+            ("EARLYBIRD_REDUCE", "plan:binomial:0-", "not carried out by plan:binomial"),
             ("EARLYBIRD_INTERPOSE", "1", "on, off, profile"),
         ] {
             let message = usage(with(&[(name, value)]));

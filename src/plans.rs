@@ -6,7 +6,7 @@ use earlybird_hier::exec::{
     Endpoint, Fold, Geometry, Parts, Program, RunError, Running, Transport, compile, exchange, wait_first,
 };
 use earlybird_hier::plan::{Contract, Side};
-use earlybird_hier::schedule::{self, Params};
+use earlybird_hier::schedule::{self, Named, Params};
 use earlybird_hier::{Consistency, OpTraits, PlanError, admit, verify};
 use earlybird_shm::bytes::{self, ByteFold};
 use std::sync::Arc;
@@ -61,6 +61,7 @@ pub(crate) enum Work {
 /// What a compiled plan is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
+    /// The schedule, with its parameters if it has any.
     pub name: &'static str,
     pub contract: Contract,
     pub root: usize,
@@ -233,8 +234,9 @@ pub(crate) fn equal_lengths<E>(send: &[E], recv: &[E]) -> Result<(), Error> {
 
 fn plan_of(shape: &Shape, ranks: usize) -> Result<verify::Verified<earlybird_hier::plan::Plan>, Error> {
     let root = matches!(shape.contract, Contract::Reduce | Contract::Broadcast).then_some(shape.root);
-    let params = Params { contract: Some(shape.contract), root, ..Params::ranks(ranks) };
-    let plan = schedule::build(shape.name, &params).map_err(unusable)?;
+    let named: Named = shape.name.parse().map_err(unusable)?;
+    let params = Params { contract: Some(shape.contract), root, ranks, ..named.params };
+    let plan = schedule::build(named.schedule.name, &params).map_err(unusable)?;
     verify::verify(plan).map_err(|violation| unusable(violation.into()))
 }
 

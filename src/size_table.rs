@@ -1,37 +1,29 @@
-//! The algorithm of an operation by message size, as users write it: `leader:0-4Ki,chain:64Ki-`.
+//! What carries out an operation by message size, as users write it: `leader:0-4Ki,plan:butterfly:r=1:64Ki-`.
 
 use crate::units::parse_size;
-use crate::{Algorithm, Error};
+use crate::{Choice, Error};
 use std::str::FromStr;
 
-/// Ranges of message sizes with the algorithm asked for in each; `auto` everywhere else.
+/// Ranges of message sizes with the algorithm or plan asked for in each; `auto` everywhere else.
 ///
 /// Written as `ALGORITHM:FIRST-LAST`, comma separated, both ends included, sizes as in
-/// [`parse_size`](crate::units::parse_size); without `LAST` the range has no end.
+/// [`parse_size`](crate::units::parse_size); without `LAST` the range has no end. The range is what follows the last colon.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SizeTable {
     /// First byte count, last byte count, choice; ascending and disjoint.
-    ranges: Vec<(u64, u64, Algorithm)>,
+    ranges: Vec<(u64, u64, Choice)>,
 }
 
 impl SizeTable {
-    /// The algorithm asked for a message of `bytes` bytes; [`Algorithm::Auto`] where nothing was.
-    pub fn algorithm_for(&self, bytes: u64) -> Algorithm {
+    /// What was asked for a message of `bytes` bytes; `auto` where nothing was.
+    pub fn choice_for(&self, bytes: u64) -> Choice {
         let found = self.ranges.iter().find(|(first, last, _)| (*first..=*last).contains(&bytes));
-        found.map_or(Algorithm::Auto, |(.., algorithm)| *algorithm)
+        found.map_or(Choice::default(), |(.., choice)| *choice)
     }
 
-    /// Every algorithm asked for.
-    pub fn algorithms(&self) -> impl Iterator<Item = Algorithm> {
-        self.ranges.iter().map(|(.., algorithm)| *algorithm)
-    }
-
-    /// The algorithm asked for a message of `bytes` bytes, `otherwise` where nothing was.
-    pub fn algorithm_or(&self, bytes: u64, otherwise: Algorithm) -> Algorithm {
-        match self.algorithm_for(bytes) {
-            Algorithm::Auto => otherwise,
-            listed => listed,
-        }
+    /// Everything asked for.
+    pub fn choices(&self) -> impl Iterator<Item = Choice> {
+        self.ranges.iter().map(|(.., choice)| *choice)
     }
 }
 
@@ -42,19 +34,19 @@ impl FromStr for SizeTable {
     fn from_str(given: &str) -> Result<Self, Error> {
         let mut ranges = Vec::new();
         for entry in given.split(',') {
-            let parts = entry.split_once(':').and_then(|(name, range)| Some((name, range.split_once('-')?)));
+            let parts = entry.rsplit_once(':').and_then(|(name, range)| Some((name, range.split_once('-')?)));
             let Some((name, (first, last))) = parts else {
                 return Err(Error::usage(format!(
                     "{entry:?} is not of the form ALGORITHM:FIRST-LAST (or ALGORITHM:FIRST- without end), such as leader:0-4Ki"
                 )));
             };
-            let algorithm: Algorithm = name.parse()?;
+            let choice: Choice = name.parse()?;
             let first = parse_size(first)?;
             let last = if last.is_empty() { u64::MAX } else { parse_size(last)? };
             if first > last {
                 return Err(Error::usage(format!("the range of {entry:?} ends before it begins")));
             }
-            ranges.push((first, last, algorithm, entry));
+            ranges.push((first, last, choice, entry));
         }
         ranges.sort_by_key(|range| range.0);
         for pair in ranges.windows(2) {
@@ -65,15 +57,14 @@ impl FromStr for SizeTable {
                 )));
             }
         }
-        Ok(SizeTable {
-            ranges: ranges.into_iter().map(|(first, last, algorithm, _)| (first, last, algorithm)).collect(),
-        })
+        Ok(SizeTable { ranges: ranges.into_iter().map(|(first, last, choice, _)| (first, last, choice)).collect() })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Algorithm;
     use crate::test_support::usage;
 
     #[test]
@@ -88,9 +79,12 @@ mod tests {
             (65536, Algorithm::Chain),
             (u64::MAX, Algorithm::Chain),
         ] {
-            assert_eq!(table.algorithm_for(bytes), algorithm, "{bytes}");
+            assert_eq!(table.choice_for(bytes), algorithm, "{bytes}");
         }
-        assert_eq!(SizeTable::default().algorithm_for(1), Algorithm::Auto);
+        assert_eq!(SizeTable::default().choice_for(1), Algorithm::Auto);
+        let plans: SizeTable = "plan:ring:1Mi-,plan:butterfly:r=1:group=2x2:64Ki-128Ki".parse().unwrap();
+        assert_eq!(plans.choice_for(1 << 20), Choice::Plan("ring"));
+        assert_eq!(plans.choice_for(70_000), Choice::Plan("butterfly:r=1:group=2x2"));
     }
 
     #[test]
@@ -100,9 +94,11 @@ mod tests {
             ("leader", "form"),
             ("leader:4Ki", "form"),
             ("leader:0-1,", "form"),
-            ("leader:0-1;chain:2-", "size"),
+            ("leader:0-1;chain:2-", "not known"),
             ("fast:0-1", "static-leader-early"),
             (" leader:0-1", "not known"),
+            ("plan:0-1", "not known"),
+            ("plan:ring:r=1:0-1", "it uses: order"),
             ("leader:-1", "size"),
             ("leader:0-1KB", "size"),
             ("leader:0-inf", "size"),

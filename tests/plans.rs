@@ -26,6 +26,7 @@ fn rank() {
         ("victim", victim),
         ("differ", differ),
         ("nodes", nodes),
+        ("poor", poor),
     ]);
 }
 
@@ -82,6 +83,18 @@ fn plans() -> impl Iterator<Item = String> {
     names.filter(|name| name.parse::<Choice>().is_ok())
 }
 
+/// The same with parameters, which the environment takes as well as `set_algorithm`.
+fn with_parameters(ranks: usize) -> impl Iterator<Item = String> {
+    let words = [
+        "butterfly:r=1".to_owned(),
+        format!("cyclic-shift:radices={ranks}"),
+        "chain:segments=5:ports=2".to_owned(),
+        "direct:protocol=bandwidth".to_owned(),
+        "smp-butterfly:ranks-per-node=2".to_owned(),
+    ];
+    words.into_iter().map(|word| format!("plan:{word}"))
+}
+
 const COUNTS: [usize; 9] = [0, 1, 2, 3, 5, 37, 1000, 5000, 300_000];
 
 /// Sums that are exact, and sums that round, whose bits the test compares.
@@ -114,8 +127,9 @@ fn reduce(player: &Player) {
 #[test]
 fn every_plan_reduces_and_all_ranks_get_the_same_bits() {
     for ranks in [2, 3, 5, 8] {
-        let said = plans().fold(Job::new("reduce", ranks), Job::arg).run();
-        assert!(plans().count() > 15 && said[0].len() == plans().count());
+        let names: Vec<String> = plans().chain(with_parameters(ranks)).collect();
+        let said = names.iter().fold(Job::new("reduce", ranks), Job::arg).run();
+        assert!(plans().count() > 15 && said[0].len() == names.len());
         assert!(said.iter().all(|of_rank| *of_rank == said[0]), "{said:?}");
     }
 }
@@ -236,6 +250,7 @@ fn different_calls_are_found_out() {
     let pairs = [
         ("plan:ring 50", "plan:ring 51"),
         ("plan:ring 50", "plan:butterfly 50"),
+        ("plan:butterfly:r=0 50", "plan:butterfly:r=1 50"),
         ("plan:ring 50", "plan:ring max"),
         ("plan:ring 50", "plan:ring i32"),
         ("plan:ring 50", "plan:ring barrier"),
@@ -253,6 +268,28 @@ fn different_calls_are_found_out() {
             }
         }
     }
+}
+
+#[test]
+fn rings_are_paid_from_the_budget_of_the_node() {
+    // Rank 0's cap counts: it does for the node's own memory and not for rings besides.
+    let run = |bytes: &str| Job::new("poor", 3).var("EARLYBIRD_ARENA_MAX", bytes).start().join();
+    for end in run("1Mi") {
+        assert_eq!(codes(&end), ["EB_NO_SPACE"; 2], "{end}");
+    }
+    for end in run("64Mi") {
+        assert!(codes(&end).is_empty(), "{end}");
+    }
+}
+
+fn poor(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    tell(player, comm.barrier());
+    comm.set_algorithm("plan:ring".parse::<Choice>().unwrap()).unwrap();
+    tell(player, comm.all_reduce_in_place(&mut [1u32; 50], Op::Sum));
+    tell(player, comm.barrier());
+    // Leaving at once must not become the others' error.
+    std::thread::sleep(Duration::from_millis(300));
 }
 
 /// Nodes of one rank each: everything goes by plans.
@@ -276,7 +313,9 @@ fn nodes(player: &Player) {
 #[test]
 fn nodes_of_one_rank_reduce_by_plans() {
     let run = |ranks, each: &str, exchange: &str| {
-        let job = Job::new("nodes", ranks).var("EARLYBIRD_RANKS_PER_NODE", each).var("EARLYBIRD_EXCHANGE", exchange);
+        let (name, value) = exchange.split_once(' ').unwrap_or(("EXCHANGE", exchange));
+        let job = Job::new("nodes", ranks).var("EARLYBIRD_RANKS_PER_NODE", each);
+        let job = job.var(&format!("EARLYBIRD_{name}"), value);
         let said = job.run();
         assert!(said.iter().all(|of_rank| *of_rank == said[0]), "{said:?}");
         said[0].concat()
@@ -284,5 +323,10 @@ fn nodes_of_one_rank_reduce_by_plans() {
     let auto = "6 nodes: plan:elimination-3-2 plan:elimination-3-2 plan:halving-doubling plan:dissemination";
     assert_eq!(run(6, "1", "auto"), auto);
     assert_eq!(run(3, "1,1,1", "ring"), "3 nodes: plan:ring plan:ring plan:ring plan:dissemination");
+    let chosen = "2 nodes: plan:butterfly:r=1 plan:butterfly:r=1 plan:butterfly:r=1 plan:dissemination";
+    assert_eq!(run(4, "2", "butterfly:r=1"), chosen);
+    assert_eq!(run(4, "2", "ALGORITHM plan:butterfly:r=1"), chosen, "chosen for the calls, between the leaders");
+    let by_size = run(3, "3", "ALLREDUCE plan:ring:1Ki-64Ki,chain:65537-");
+    assert!(by_size.starts_with("1 nodes: flat plan:ring chain "), "{by_size}");
     assert!(run(4, "3,2", "auto").starts_with("EB_USAGE"));
 }

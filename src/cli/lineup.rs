@@ -3,6 +3,7 @@
 //! Stamps are CLOCK_MONOTONIC, which all processes of a node read alike. Lining up and collecting use a communicator
 //! of their own, so that the measured one sees nothing but the measured calls.
 
+use earlybird::pattern::mix;
 use earlybird::{Communicator, Config, Error, Identity, Op};
 use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -33,22 +34,60 @@ pub struct Lineup {
     lead_ns: i64,
 }
 
+/// How often ranks agree before the first measured call, to learn how long that takes.
+const TRIALS: usize = 8;
+
 impl Lineup {
     /// Joins under the name of the measured group with `-lineup` added. Collective.
     ///
     /// # Errors
     /// What [`Communicator::connect`] fails with.
     pub fn connect(config: Config, mut identity: Identity) -> Result<Lineup, Error> {
+        identity.key.push_str("-lineup");
+        Lineup::over(Communicator::connect(config, identity)?)
+    }
+
+    /// Lines up over a communicator of its own. Collective.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for ranks without a common clock, and what a collective fails with.
+    pub fn over(comm: Communicator) -> Result<Lineup, Error> {
         // Sleeps end within microseconds instead of the default 50; refused only by old kernels, then stamps show it.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
-        identity.key.push_str("-lineup");
-        let comm = Communicator::connect(config, identity)?;
         let crowded = comm.size() > comm.allowed_cpus();
         // Who shares a processor must not spin while others compute; and the last rank to be lined up may have to wait
         // until all others have been scheduled once.
         let spin_ns = if crowded { 0 } else { SPIN_NS };
         let lead_ns = 60_000 + spin_ns + if crowded { 100_000 + 30_000 * comm.size() as i64 } else { 30_000 };
-        Ok(Lineup { comm, spin_ns, lead_ns })
+        let mut lineup = Lineup { comm, spin_ns, lead_ns };
+        if lineup.comm.nodes() > 1 {
+            lineup.must_share_a_clock()?;
+            // Behind a slow network the last rank to hear of the instant must still hear of it before it has come.
+            let trials: Result<Vec<i64>, Error> = (0..TRIALS)
+                .map(|_| {
+                    let start_ns = now_ns();
+                    lineup.max(0).map(|_| now_ns() - start_ns)
+                })
+                .collect();
+            let longest_ns = trials?.into_iter().skip(TRIALS / 2).max().unwrap_or(0);
+            lineup.lead_ns += lineup.max(longest_ns)?;
+        }
+        Ok(lineup)
+    }
+
+    /// Stamps of ranks are compared, so all must run under one kernel and in one time namespace.
+    fn must_share_a_clock(&self) -> Result<(), Error> {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let clock = [read("/proc/sys/kernel/random/boot_id"), read("/proc/self/timens_offsets")].concat();
+        let mark = clock.bytes().fold(0u64, |mark, byte| mix(mark ^ u64::from(byte))) as i64 >> 1;
+        let (largest, smallest) = (self.max(mark)?, -self.max(-mark)?);
+        match largest == smallest {
+            true => Ok(()),
+            false => Err(Error::Unsupported {
+                what: "measuring ranks on several machines".into(),
+                hint: "their clocks differ; measure on one machine, or on its virtual nodes and hosts".into(),
+            }),
+        }
     }
 
     /// Waits for all ranks and agrees on an instant shortly after the last of them came.

@@ -3,6 +3,7 @@
 //! Exit codes of every command: 0 ok, 1 the checked thing failed, 2 usage (`run` passes its ranks' codes on).
 
 mod bench;
+mod chart;
 mod demo;
 mod lineup;
 mod plan;
@@ -57,14 +58,6 @@ fn fail(command: &str, error: &Error) -> ExitCode {
     match error {
         Error::Usage { .. } | Error::Unsupported { .. } => ExitCode::from(EXIT_USAGE),
         _ => ExitCode::FAILURE,
-    }
-}
-
-/// What is named on the command line but not part of this version: refused, never ignored.
-fn not_built(what: &str) -> Error {
-    Error::Unsupported {
-        what: what.into(),
-        hint: "it is not built yet in this version of earlybird; leave it out".into(),
     }
 }
 

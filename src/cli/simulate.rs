@@ -2,14 +2,13 @@
 //!
 //! Exit code 0 ok, 2 the request makes no sense.
 
-mod draw;
 mod figure;
 mod machine;
 mod preset;
 mod runner;
 mod spec;
 
-use super::{EXIT_USAGE, fail, print};
+use super::{EXIT_USAGE, chart, fail, print};
 use clap::{Args, ValueEnum};
 use earlybird::Error;
 use earlybird::pattern::Pattern;
@@ -132,7 +131,9 @@ fn answer(args: &SimulateArgs) -> Result<String, String> {
     match args.format {
         Format::Table => Ok(figure.table()),
         Format::Csv => figure.csv().map_err(|error| error.to_string()),
-        Format::Svg => draw::svg(&figure).map_err(|error| Error::system("draw the picture", error).to_string()),
+        Format::Svg => {
+            chart::svg(&figure.chart()).map_err(|error| Error::system("draw the picture", error).to_string())
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::Communicator;
 use crate::hierarchy::{Call, Hierarchy, Part};
-use crate::{Algorithm, Element, Error, FoldOrder, Op};
+use crate::{Algorithm, Choice, Element, Error, FoldOrder, Op};
 use earlybird_shm::Signature;
 use earlybird_shm::bytes;
 use earlybird_shm::{Collective, DType};
@@ -46,11 +46,16 @@ impl Communicator {
 impl Across<'_> {
     /// A call with blocks of `count` elements, or of each of `counts`.
     fn call<T: Element>(&self, collective: Collective, op: Op, count: usize, root: Option<usize>) -> Call<'_> {
-        let how = self.comm.settings.how(collective, count.saturating_mul(size_of::<T>()));
+        let bytes = count.saturating_mul(size_of::<T>());
+        let how = self.comm.settings.how(collective, bytes);
+        let exchange = match self.comm.settings.choice(collective, bytes) {
+            Choice::Plan(name) => Some(name),
+            Choice::Node(_) => None,
+        };
         let order = if collective.folds() { how.order } else { FoldOrder::Arrival };
         let signature = Signature::new(collective, T::DTYPE, op, order, Algorithm::Auto, count);
         let signature = root.map_or(signature, |root| signature.rooted(root));
-        Call { node: &self.comm.node, collective, how, signature }
+        Call { node: &self.comm.node, collective, how, signature, exchange }
     }
 
     fn call_of_each<T: Element>(
@@ -257,6 +262,6 @@ impl Across<'_> {
     /// Numbers of the last call and what ran in it.
     pub(super) fn last(&self) -> Option<super::CallReport> {
         let (operation, name) = self.between.last()?;
-        Some(super::CallReport { operation, algorithm: crate::Choice::Plan(name), place: None })
+        Some(super::CallReport { operation, algorithm: Choice::Plan(name), place: None })
     }
 }

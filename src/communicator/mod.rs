@@ -107,6 +107,7 @@ impl Communicator {
             wait: config.wait,
             timeout: config.timeout,
             among: None,
+            purse: Some(node.purse()),
         };
         if config.verbose && identity.rank == 0 {
             eprintln!(

@@ -6,14 +6,14 @@
 use crate::config::Tables;
 use crate::{Algorithm, Choice, FoldOrder};
 use earlybird_shm::{Collective, How};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 #[derive(Debug)]
 pub(super) struct Settings {
     /// The tables of `EARLYBIRD_ALLREDUCE` and its like, in force until the user chooses otherwise.
     tables: Tables,
     use_tables: AtomicBool,
-    choice: AtomicU8,
+    choice: AtomicU32,
     by_rank: AtomicBool,
     /// Whether there is more to a call than what is chosen: other nodes, or rings that count it.
     goes_round: AtomicBool,
@@ -29,7 +29,7 @@ impl Settings {
         let settings = Settings {
             use_tables: AtomicBool::new(tables != Tables::default()),
             tables,
-            choice: AtomicU8::new(choice.code()),
+            choice: AtomicU32::new(choice.code()),
             by_rank: AtomicBool::new(order == FoldOrder::Rank),
             goes_round: AtomicBool::new(false),
             straight: AtomicU32::new(ROUND),
@@ -91,10 +91,10 @@ impl Settings {
         let choice = Choice::from_code(self.choice.load(Relaxed));
         if self.use_tables.load(Relaxed)
             && let Some(table) = self.tables.of(collective)
-            && let listed = table.algorithm_for(bytes as u64)
-            && listed != Algorithm::Auto
+            && let listed = table.choice_for(bytes as u64)
+            && listed != Choice::default()
         {
-            return Choice::Node(listed);
+            return listed;
         }
         choice
     }

@@ -56,12 +56,13 @@ impl Hierarchy {
             }
             other => wire.report(errors::fault_of(&other, &topology, None, config.timeout)),
         })?;
+        wire.set_purse(node.purse());
         let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, last: None, progress: None });
-        let meeting = meeting(config, identity);
+        let meeting = RingOptions { purse: Some(node.purse()), ..meeting(config, identity) };
         let hierarchy = Hierarchy { topology, state, deadline: config.timeout, exchange: config.exchange, meeting };
         let how = How { algorithm: Algorithm::Auto, order: FoldOrder::Arrival, within: 0 };
         let signature = Signature::new(Collective::Barrier, DType::U8, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
-        hierarchy.barrier(&Call { node: &node, collective: Collective::Barrier, how, signature })?;
+        hierarchy.barrier(&Call { node: &node, collective: Collective::Barrier, how, signature, exchange: None })?;
         let mut state = hierarchy.lock()?;
         (state.calls, state.last) = (0, None);
         drop(state);

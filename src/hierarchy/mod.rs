@@ -71,6 +71,8 @@ pub(crate) struct Call<'a> {
     pub collective: Collective,
     pub how: How,
     pub signature: Signature,
+    /// The plan between leaders, where one was chosen for this call.
+    pub exchange: Option<&'static str>,
 }
 
 /// A call under way.
@@ -108,9 +110,9 @@ impl Hierarchy {
 
     /// The plan between leaders for a vector of `bytes`: few rounds for few bytes, few bytes for many. Both give
     /// identical bits and keep the order of nodes for any number of them.
-    fn exchange_for(&self, bytes: usize) -> &'static str {
-        match self.exchange {
-            Some(Choice::Plan(name)) => name,
+    fn exchange_for(&self, call: &Call<'_>, bytes: usize) -> &'static str {
+        match (call.exchange, self.exchange) {
+            (Some(name), _) | (None, Some(Choice::Plan(name))) => name,
             _ if bytes <= FEW_BYTES => "elimination-3-2",
             _ => "halving-doubling",
         }

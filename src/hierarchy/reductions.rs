@@ -50,7 +50,7 @@ impl Hierarchy {
         if let Some(send) = send {
             equal_lengths(send, recv)?;
         }
-        let name = self.exchange_for(size_of_val(recv));
+        let name = self.exchange_for(call, size_of_val(recv));
         let (work, call_hash) = (Work::Fold(T::DTYPE, op), call.signature.hash());
         let shape = Shape { name, contract: Contract::Allreduce, root: 0, elements: 0, work, call: call_hash, turn: 0 };
         self.carry_out(call, name, Some(shape), |phases| phases.all_reduce(shape, send, recv, op))

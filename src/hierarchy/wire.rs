@@ -7,7 +7,7 @@ use earlybird_hier::exec::{Failure, Head, Take, Transport};
 use earlybird_shm::Collective;
 use earlybird_shm::Progress;
 use earlybird_shm::Signature;
-use earlybird_shm::ring::{Fault, Rings};
+use earlybird_shm::ring::{Fault, Purse, Rings};
 use std::time::Duration;
 
 /// One rank's end. Between leaders it is a transport whose ranks are the numbers of nodes.
@@ -96,6 +96,16 @@ impl Wire {
     /// What the job failed with, as far as this rank knows.
     pub(crate) fn failed(&self) -> Option<&Error> {
         self.error.as_ref()
+    }
+
+    /// What shared memory between leaders is paid from.
+    pub(crate) fn set_purse(&mut self, purse: Purse) {
+        match &mut self.line {
+            Line::Rings(rings) => rings.set_purse(purse),
+            // Its packets are MPI's.
+            #[cfg(feature = "mpi")]
+            Line::Mpi(_) => drop(purse),
+        }
     }
 
     pub(crate) fn set_progress(&mut self, progress: Option<Progress>) {

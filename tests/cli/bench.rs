@@ -126,6 +126,139 @@ fn every_operation_is_measured_and_checked() {
 }
 
 #[test]
+fn plans_take_parameters() {
+    let ways = "plan:butterfly:r=0,plan:butterfly:r=2:group=2x2,plan:cyclic-shift:radices=4,plan:smp-binomial:ranks-per-node=2";
+    let rows = rows(&format!(
+        "bench allreduce --ranks 4 --sizes 425 --patterns random --algorithms {ways} --iterations 3 --format csv"
+    ));
+    let seen: Vec<&str> = rows.iter().map(|row| column(row, "algorithm")).collect();
+    assert_eq!(seen.join(","), ways);
+    assert!(rows.iter().all(|row| column(row, "chosen") == column(row, "algorithm") && column(row, "wrong") == "0"));
+}
+
+#[test]
+fn flat_plans_and_exchanges_are_rivals_on_several_nodes() {
+    let ways = "auto,static-leader,plan:rsg,plan:recursive-doubling,plan:butterfly:cap=1,exchange:ring";
+    let rows = rows(&format!(
+        "bench allreduce --ranks 5 --nodes 2 --sizes 64,300Ki --patterns one-late --algorithms {ways} --iterations 3 --format csv"
+    ));
+    for (bytes, own) in [("64", "plan:elimination-3-2"), ("307200", "plan:halving-doubling")] {
+        let of: Vec<_> = rows.iter().filter(|row| column(row, "bytes") == bytes).collect();
+        assert_eq!(of.iter().map(|row| column(row, "algorithm")).collect::<Vec<_>>().join(","), ways);
+        let chosen: Vec<&str> = of.iter().map(|row| column(row, "chosen")).collect();
+        assert_eq!(chosen, [own, own, "plan:rsg", "plan:recursive-doubling", "plan:butterfly:cap=1", "plan:ring"]);
+        assert!(of.iter().all(|row| [column(row, "wrong"), column(row, "nodes")] == ["0", "2"]), "{of:?}");
+    }
+}
+
+/// Our calls and the MPI library's own in turn, over the ranks that its launcher started.
+#[cfg(feature = "mpi")]
+#[test]
+fn mpi_is_a_rival_under_its_launcher() {
+    let version = mpi::environment::library_version().unwrap_or_default();
+    let launcher: &[&str] = match version.contains("Open MPI") {
+        true => &["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"],
+        false => &["mpiexec.mpich"],
+    };
+    let run = |args: &str| {
+        let mut command = std::process::Command::new(launcher[0]);
+        command.args(&launcher[1..]).args(["-n", "3", env!("CARGO_BIN_EXE_earlybird"), "bench"]);
+        let output = command.args(args.split(' ')).output().expect("start the launcher");
+        (output.status.success(), text(&output.stdout), text(&output.stderr))
+    };
+    for op in ["allreduce", "reduce", "broadcast", "barrier", "allgather", "reduce-scatter"] {
+        for nodes in ["", " --nodes 2"] {
+            let sizes = if op == "barrier" { "" } else { " --sizes 425" };
+            let flat = if op == "allreduce" { ",plan:rsg" } else { "" };
+            let args =
+                format!("{op}{sizes}{nodes} --algorithms auto,mpi{flat} --iterations 3 --delay 0.0002 --format csv");
+            let (ok, stdout, stderr) = run(&args);
+            assert!(ok, "{args}: {stderr}");
+            let rows: Vec<Vec<String>> =
+                stdout.lines().skip(1).map(|line| line.split(',').map(str::to_owned).collect()).collect();
+            assert_eq!(rows.len(), if flat.is_empty() { 6 } else { 9 }, "{args}: {stdout}");
+            for row in &rows {
+                let nodes = if nodes.is_empty() { "1" } else { "2" };
+                assert_eq!(["op", "ranks", "wrong", "nodes"].map(|name| column(row, name)), [op, "3", "0", nodes]);
+                let [way, ran] = ["algorithm", "chosen"].map(|name| column(row, name));
+                assert!(if way == "auto" { ran != "auto" } else { ran == way }, "{row:?}");
+            }
+        }
+    }
+    for (args, says) in [
+        ("allreduce --ranks 4 --algorithms mpi", "3 ranks were started"),
+        ("allreduce --algorithms mpi --dtype f16", "use one of: i8"),
+        ("allreduce --algorithms mpi --nodes 4", "1 to 3 nodes"),
+    ] {
+        let (ok, _, stderr) = run(args);
+        assert!(!ok && stderr.contains(says), "{args}: {stderr}");
+    }
+}
+
+/// Whether the figures pass is the machine's matter; what is compared, and that results are right, is not.
+#[test]
+fn guidelines_are_checked_on_what_they_need() {
+    for (op, others) in [
+        ("allreduce", "reduce+broadcast,reduce-scatter+allgather,persistent"),
+        ("reduce", "as-allreduce"),
+        ("broadcast", "as-allreduce"),
+        ("allgather", "as-allreduce"),
+        ("reduce-scatter", "as-allreduce"),
+        ("barrier", "as-allreduce"),
+    ] {
+        let mut args = vec!["bench", op, "--ranks", "3", "--patterns", "random", "--iterations", "5", "--check"];
+        if op != "barrier" {
+            args.extend(["--sizes", "8,425,20Ki"]);
+        }
+        args.extend(["--algorithms", "auto", "--format", "csv"]);
+        let output = earlybird(&args).output().expect("start earlybird");
+        let (stdout, verdict) = (text(&output.stdout), text(&output.stderr));
+        let rows: Vec<Vec<String>> =
+            stdout.lines().skip(1).map(|line| line.split(',').map(str::to_owned).collect()).collect();
+        let sizes = if op == "barrier" { 1 } else { 3 };
+        let wanted = vec![format!("auto,{others}"); sizes].join(",");
+        assert_eq!(rows.iter().map(|row| column(row, "algorithm")).collect::<Vec<_>>().join(","), wanted, "{verdict}");
+        assert!(rows.iter().all(|row| column(row, "wrong") == "0"), "{op}: {stdout}");
+        assert!(verdict.contains("auto <= 1.10 x other calls that do its work"), "{op}: {verdict}");
+        let refused = verdict.lines().any(|line| line.trim_start().starts_with("violated "));
+        assert_eq!(output.status.code(), Some(i32::from(refused)), "{op}: {verdict}");
+    }
+}
+
+#[test]
+fn a_page_has_the_curves_and_the_rows() {
+    let path = std::env::temp_dir().join(format!("earlybird-bench-{}.html", std::process::id()));
+    let page = path.to_str().expect("utf-8");
+    let args =
+        ["bench", "allreduce", "--ranks", "2", "--sizes", "8,64", "--iterations", "2", "--check", "--html", page];
+    let output = earlybird(&args).output().expect("start");
+    assert!(text(&output.stdout).contains("guideline"), "{}", text(&output.stderr));
+    let html = std::fs::read_to_string(&path).expect("a page");
+    std::fs::remove_file(&path).expect("remove the page");
+    assert_eq!(html.matches("<svg").count(), 3);
+    assert!(html.contains("reduce+broadcast") && html.contains("<pre>") && html.contains("guideline"), "{html}");
+    let nowhere = ["bench", "allreduce", "--ranks", "2", "--html", "/nowhere/at/all"];
+    let output = earlybird(&nowhere).output().expect("start");
+    assert!(!output.status.success() && text(&output.stderr).contains("/nowhere/at/all"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_preset_runs_the_jobs_of_its_study() {
+    let rows = rows("bench --preset alizadeh --sizes 8 --iterations 2 --format csv");
+    let seen = |name: &str| {
+        let mut values: Vec<&str> = rows.iter().map(|row| column(row, name)).collect();
+        values.dedup();
+        values.join(",")
+    };
+    assert_eq!(rows.len(), 2 * 3 * 4);
+    assert_eq!([seen("ranks"), seen("mif"), seen("pattern")].join(" "), "4,32 10.0,20.0,50.0,10.0,20.0,50.0 random");
+    assert!(rows.iter().all(|row| column(row, "wrong") == "0"));
+    let table = earlybird(&["bench", "--preset", "alizadeh", "--ranks", "3", "--sizes", "8", "--iterations", "2"]);
+    let table = text(&{ table }.output().expect("start").stdout);
+    assert_eq!(table.lines().filter(|line| line.contains("not at hand") && line.contains('x')).count(), 3, "{table}");
+}
+
+#[test]
 fn json_and_table_carry_the_same_rows() {
     let args = [
         "bench",
@@ -194,14 +327,27 @@ fn usage_errors_exit_with_2_and_list_what_is_valid() {
         ("bench allreduce --ranks 2 --sizes 8K", "whole bytes"),
         ("bench allreduce --ranks 2 --patterns late", "one-late"),
         ("bench allreduce --ranks 2 --algorithms fast", "static-leader-early"),
-        ("bench allreduce --ranks 2 --algorithms mpi", "not built yet"),
+        ("bench allreduce --ranks 2 --algorithms mpi", if cfg!(feature = "mpi") { "mpirun" } else { "--features mpi" }),
         ("bench allreduce --ranks 2 --algorithms plan:rings", "plan:ring, plan:butterfly"),
+        ("bench allreduce --ranks 2 --algorithms plan:ring:r=1", "it uses: order"),
+        ("bench allreduce --ranks 3 --algorithms plan:butterfly:r=3", "3 ranks"),
+        ("bench allreduce --ranks 5 --algorithms plan:butterfly:group=2x2", "5 ranks"),
+        ("bench allreduce --ranks 3 --algorithms plan:census", "not admitted"),
+        ("bench allreduce --ranks 3 --algorithms plan:smp-binomial", "ranks-per-node=4"),
+        ("bench allreduce --ranks 3 --algorithms exchange:ring", "one node"),
+        ("bench allreduce --ranks 3 --nodes 1 --algorithms exchange:ring", "one node"),
+        ("bench reduce --ranks 3 --nodes 3 --algorithms exchange:ring", "not carried out by exchange:ring"),
         ("bench reduce --ranks 2 --algorithms plan:ring", "not carried out by plan:ring"),
         ("bench allreduce --ranks 2 --nodes 3", "1 to 2 nodes"),
         ("bench reduce --ranks 2 --buffers alloc", "leave out --buffers alloc"),
-        ("bench allreduce --ranks 2 --html x", "not built yet"),
-        ("bench allreduce --ranks 2 --check", "not built yet"),
-        ("bench allreduce --ranks 2 --preset alizadeh", "not built yet"),
+        ("bench --preset alizadeh --html x", "give --ranks"),
+        ("bench reduce --ranks 2 --algorithms persistent", "not carried out by persistent"),
+        ("bench allreduce --ranks 2 --algorithms as-allreduce", "not carried out by as-allreduce"),
+        ("bench reduce --preset alizadeh", "measured allreduce"),
+        ("bench --preset alizadeh --mif 3", "cannot be used with"),
+        ("bench --preset alizadeh --format json", "give --ranks"),
+        ("bench --preset someone", "alizadeh"),
+        ("bench", "OP"),
         ("bench allreduce --ranks 2 --dtype f8", "f32, f64"),
         ("bench allreduce --ranks 2 --order late", "arrival, rank"),
         ("bench allreduce --ranks 2 --wait lazy", "latency, balanced, power"),

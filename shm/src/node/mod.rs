@@ -23,7 +23,7 @@ use crate::progress::Progress;
 use crate::protocol::board::Board;
 use crate::protocol::decide::Thresholds;
 use crate::protocol::{Member, Patience, Report};
-use crate::segment::{AttachOptions, Budget, Grant, Segment};
+use crate::segment::{AttachOptions, Budget, Grant, Purse, Segment};
 use again::Kept;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -222,6 +222,11 @@ impl NodeComm {
     /// Bytes of shared memory that the group may take at most; 0 for a group of one, which shares nothing.
     pub fn budget_bytes(&self) -> u64 {
         self.seats.loan.map_or(0, |_| self.budget_bytes)
+    }
+
+    /// What shared memory outside the node's arena is paid from.
+    pub fn purse(&self) -> Purse {
+        Purse::new(self.segment.clone(), self.lock().ok().and_then(|state| state.timeout()))
     }
 
     /// Bytes of shared memory that all groups of the node take now.

@@ -149,7 +149,9 @@ impl Verdict {
             Cause::NoSpace => Error::NoSpace {
                 needed: words[0],
                 free: words[1],
-                hint: format!("rank {reporter} could not reserve it in {during}; free memory or use fewer ranks"),
+                hint: format!(
+                    "rank {reporter} could not reserve it in {during}; free memory, raise EARLYBIRD_ARENA_MAX or use fewer ranks"
+                ),
             },
             Cause::OperatorPanicked => Error::OperatorPanicked { rank: first, during, message: read(words) },
             Cause::Corrupt if words[1] > 0 => {

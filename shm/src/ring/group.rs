@@ -11,7 +11,7 @@ use crate::config::WaitPreset;
 use crate::progress::Progress;
 use crate::protocol::signature::Collective;
 use crate::protocol::word::PoisonWord;
-use crate::segment::{AttachOptions, Segment};
+use crate::segment::{AttachOptions, Purse, Segment, Share};
 use crate::sync::{Ordering, SyncPoint};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,7 +33,12 @@ pub struct RingOptions {
     pub timeout: Option<Duration>,
     /// The ranks that exchange packets, ascending; the others meet them and share the group's error. `None` for all.
     pub among: Option<Vec<usize>>,
+    /// What the memory of the rings that this rank sends through is paid from; `None` for no budget.
+    pub purse: Option<Purse>,
 }
+
+/// Rings that are paid for at once.
+const PAID_TOGETHER: usize = 8;
 
 /// This process's ends of the rings between the processes of a node.
 ///
@@ -55,6 +60,9 @@ pub struct Rings {
     name: u64,
     /// By rank; `None` until the ring is used.
     outgoing: Vec<Option<Outgoing>>,
+    purse: Option<Purse>,
+    /// What was paid for them, and how many they may be.
+    paid: (Vec<Share>, usize),
     incoming: Vec<Option<Incoming>>,
     /// Where the last looks found no packet, and no room.
     pub(super) quiet: Vec<bool>,
@@ -95,6 +103,8 @@ impl Rings {
             among: options.among.clone().unwrap_or_else(|| (0..size).collect()),
             name: 0,
             outgoing: vec![None; size],
+            purse: options.purse.clone(),
+            paid: (Vec::new(), 0),
             incoming: vec![None; size],
             quiet: vec![false; size],
             full: vec![false; size],
@@ -108,6 +118,11 @@ impl Rings {
     /// What to drive in long waits.
     pub fn set_progress(&mut self, progress: Option<Progress>) {
         self.board.driver.set(progress);
+    }
+
+    /// What rings are paid from that are used from here on.
+    pub fn set_purse(&mut self, purse: Purse) {
+        self.purse = Some(purse);
     }
 
     /// This process's number, from 0.
@@ -276,10 +291,25 @@ impl Rings {
 
     /// Reserves a ring; a group in which one rank cannot has failed.
     fn open(&mut self, lane: Lane) -> Result<(), Error> {
-        self.board.open(lane).map_err(|error| match error {
+        let paid = if lane.from == self.rank { self.pay() } else { Ok(()) };
+        paid.and_then(|()| self.board.open(lane)).map_err(|error| match error {
             Error::NoSpace { needed, free, .. } => self.raise(Fault::NoSpace { needed, free }),
             other => other,
         })
+    }
+
+    /// Sets the budget for one more ring aside. Whoever sends pays, for some rings at once.
+    fn pay(&mut self) -> Result<(), Error> {
+        let (open, most) = (self.outgoing.iter().flatten().count(), self.among.len().saturating_sub(1).max(1));
+        let (shares, rings) = &mut self.paid;
+        if let Some(purse) = &self.purse
+            && open >= *rings
+        {
+            let more = PAID_TOGETHER.min(most.saturating_sub(*rings).max(1));
+            shares.push(purse.take((more * RingLayout::new(self.size).ring_bytes()) as u64)?);
+            *rings += more;
+        }
+        Ok(())
     }
 
     /// The group's one error in words. What the words name is checked: a bad peer can make it wrong, not harmful.

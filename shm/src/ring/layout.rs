@@ -83,6 +83,7 @@ impl RingLayout {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::Windows;
 
     #[test]
     fn nothing_overlaps_and_everything_is_aligned() {
@@ -103,6 +104,15 @@ mod tests {
             spans.sort_unstable();
             assert!(spans.windows(2).all(|w| w[0].1 <= w[1].0), "{ranks} ranks");
             assert!(spans.iter().all(|s| s.0 % 128 == 0 && s.1 <= l.bytes()), "{ranks} ranks");
+        }
+    }
+
+    #[test]
+    fn the_usual_budget_has_room_for_all_rings_of_a_group() {
+        for ranks in [2, 3, 8, 9, 64, 65, 256, 257, 1023] {
+            let (total, all) = (Windows::default_budget_bytes(ranks), RingLayout::new(ranks).bytes() as u64);
+            let left = total - Windows::base_bytes(total, ranks);
+            assert!(all <= left / 2, "{ranks}: {all} of {left}");
         }
     }
 

@@ -21,7 +21,7 @@ mod mapped;
 mod wait;
 
 #[cfg(not(earlybird_loom))]
-pub use crate::segment::Peer;
+pub use crate::segment::{Peer, Purse};
 #[cfg(not(earlybird_loom))]
 pub use fault::{Fault, Verdict};
 #[cfg(not(earlybird_loom))]

@@ -49,6 +49,50 @@ impl Segment {
     }
 }
 
+/// A node's budget, for memory that lies outside its arena.
+#[derive(Debug, Clone)]
+pub struct Purse {
+    segment: Arc<Segment>,
+    timeout: Option<Duration>,
+}
+
+/// A part of a budget, spoken for until it is dropped.
+#[derive(Debug)]
+pub struct Share {
+    grant: Option<Grant>,
+    segment: Arc<Segment>,
+}
+
+impl Purse {
+    /// That of the node behind `segment`.
+    pub fn new(segment: Arc<Segment>, timeout: Option<Duration>) -> Self {
+        Purse { segment, timeout }
+    }
+
+    /// Sets `bytes` bytes aside. No other rank takes part. A job of one rank has no budget.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] when too little is left; [`Error::Timeout`] as [`Segment::lend`].
+    pub fn take(&self, bytes: u64) -> Result<Share, Error> {
+        let segment = self.segment.clone();
+        if segment.size() == 1 {
+            return Ok(Share { grant: None, segment });
+        }
+        let claim = Claim { members: vec![segment.rank()], lines: 0, least: bytes, most: bytes };
+        let grants = segment.lend(&[claim], Origin { parent: 0, serial: 2 }, self.timeout, || true)?;
+        let Some(&[grant]) = grants.as_deref() else { unreachable!("one claim that nothing denies") };
+        Ok(Share { grant: Some(grant), segment })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if let Some(grant) = self.grant {
+            self.segment.let_go(grant.slot, grant.id);
+        }
+    }
+}
+
 impl Loan {
     /// Start of the memory, page-aligned, [`Loan::bytes`] bytes, until it is dropped.
     pub fn as_ptr(&self) -> *mut u8 {

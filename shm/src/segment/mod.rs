@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
 
 pub use control::{CONTROL_BYTES, Control, MAX_RANKS};
-pub use loan::{Loan, LoanName};
+pub use loan::{Loan, LoanName, Purse, Share};
 pub use meeting::sweep;
 use pool::Pool;
 pub use pool::{Budget, Claim, Grant, MAX_REGIONS, Origin, POOL_BYTES};

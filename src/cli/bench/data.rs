@@ -3,8 +3,9 @@
 //! The values are small integers, so that sums of 1024 ranks are exact where they are folded and a fold in any order
 //! gives the same bits. They differ by rank, element and call, so that a lost, doubled, misplaced or old contribution shows.
 
+use super::mpi::Rival;
 use earlybird::pattern::mix;
-use earlybird::{Communicator, Element, Error, Indexed, Op, SharedBuffer};
+use earlybird::{Communicator, DType, Element, Error, Indexed, Op, SharedBuffer};
 use half::{bf16, f16};
 use num_complex::Complex;
 use std::ops::{Deref, DerefMut};
@@ -13,7 +14,7 @@ use std::ops::{Deref, DerefMut};
 const PERIOD: usize = 61;
 
 /// An element type that can hold the values.
-pub trait Value: Element {
+pub trait Value: Element + Rival {
     /// What is measured: the sum, where the type has one.
     const OP: Op = Op::Sum;
 
@@ -76,6 +77,15 @@ macro_rules! indexed {
     )*};
 }
 indexed! { i32, i32; i64, i64; f32, i32; f64, i64; }
+
+/// What is measured with elements of this type.
+pub fn op(dtype: DType) -> Op {
+    match dtype {
+        DType::Bool => bool::OP,
+        DType::IndexedI32 | DType::IndexedI64 | DType::IndexedF32 | DType::IndexedF64 => Op::MaxIndex,
+        _ => Op::Sum,
+    }
+}
 
 /// 1 to 16: what `rank` sends at the `index`th place of the period in this call.
 fn contribution(rank: usize, index: usize, call: u64) -> u16 {

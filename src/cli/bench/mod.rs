@@ -2,20 +2,33 @@
 //!
 //! The parent starts the ranks, which are this program again with one more argument; rank 0 of them reports.
 
+mod check;
+mod composed;
 mod data;
+#[cfg_attr(not(feature = "mpi"), path = "no_mpi.rs")]
+mod mpi;
+mod page;
+mod preset;
 mod report;
+mod session;
 mod stats;
+mod way;
 mod worker;
 
-use super::{fail, not_built, own_binary, parse_nodes, parse_ranks, parse_seconds};
+use super::{EXIT_USAGE, fail, own_binary, parse_nodes, parse_ranks, parse_seconds};
 use clap::{Args, ValueEnum};
+use composed::Composed;
 use earlybird::launch::{Job, Outcome};
 use earlybird::pattern::Pattern;
 use earlybird::units::parse_size;
 use earlybird::{Algorithm, Choice, Collective, Config, DType, Error, FoldOrder, WaitPreset, algorithms};
+use earlybird_hier::schedule::Named;
+use earlybird_hier::{Consistency, OpTraits, admit, verify};
+use preset::Preset;
 use report::Format;
 use std::process::ExitCode;
 use std::time::Duration;
+use way::Way;
 
 pub use stats::{Sample, Samples, quantile};
 
@@ -29,15 +42,18 @@ pub use stats::{Sample, Samples, quantile};
 /// latency of static-leader for the size (at most 50 ms; of auto where the operation has no static-leader), or --delay.
 /// The root is rank 0; call_us_mean of a reduce is that of the others, which may leave early. Exit code 1 if any result
 /// was wrong.
-#[derive(Args)]
+///
+/// Under mpirun the ranks that it started are measured, and `mpi` is that MPI library's own collective:
+/// mpirun -n 6 earlybird bench allreduce --algorithms auto,mpi (built with --features mpi).
+#[derive(Args, Clone)]
 pub struct BenchArgs {
     /// allreduce, reduce, broadcast, barrier, allgather or reduce-scatter
-    #[arg(value_name = "OP", value_parser = parse_op)]
-    op: Collective,
+    #[arg(value_name = "OP", value_parser = parse_op, required_unless_present = "preset")]
+    op: Option<Collective>,
 
-    /// Number of ranks
+    /// Number of ranks, all nodes together [under mpirun: those that it started]
     #[arg(long, value_name = "P", value_parser = parse_ranks)]
-    ranks: usize,
+    ranks: Option<usize>,
 
     /// Virtual nodes, as of `earlybird run`: calls go through the leaders of the nodes
     #[arg(long, value_name = "N")]
@@ -53,13 +69,18 @@ pub struct BenchArgs {
     patterns: Vec<Pattern>,
 
     /// Algorithms: auto, flat, leader, chain, slices, static-leader, static-leader-early, and for allreduce and barrier
-    /// plan:NAME with the name of a schedule (see `earlybird plan`) [default: all of the operation but plans]
-    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = parse_algorithm)]
-    algorithms: Option<Vec<Choice>>,
+    /// plan:NAME with the name of a schedule and its parameters (see `earlybird plan`): plan:ring, plan:butterfly:r=1,
+    /// plan:cyclic-shift:radices=4x3; under mpirun also mpi. On several nodes a plan:NAME runs flat over all ranks,
+    /// exchange:NAME runs the plan between the leaders of the nodes, and the others are inside the nodes. Calls that do the
+    /// same work: of allreduce reduce+broadcast, reduce-scatter+allgather and persistent, of the others as-allreduce
+    /// [default: all of the operation's own]
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    algorithms: Option<Vec<Way>>,
 
-    /// Full delay as a multiple of the balanced latency of static-leader
-    #[arg(long, value_name = "X", default_value_t = 10.0, allow_negative_numbers = true, value_parser = parse_mif, conflicts_with = "delay")]
-    mif: f64,
+    /// Full delay as a multiple of the balanced latency of static-leader, or several
+    #[arg(long, value_name = "X,Y", value_delimiter = ',', default_value = "10", allow_negative_numbers = true,
+          value_parser = parse_mif, conflicts_with = "delay")]
+    mif: Vec<f64>,
 
     /// Full delay in seconds instead
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = parse_seconds)]
@@ -98,17 +119,24 @@ pub struct BenchArgs {
     #[arg(long, value_parser = parse_dtype)]
     dtype: Option<DType>,
 
-    /// Write a page with plots (not built yet)
+    /// Write a page with the curves of the tail over the size, and all rows
     #[arg(long, value_name = "FILE")]
     html: Option<String>,
 
-    /// Check the results against stated expectations (not built yet; results are always checked for correctness)
+    /// Hold the figures against performance guidelines: auto within 1.10 of the best single algorithm and 1.05 of
+    /// static-leader, less data not slower, one call not slower than others that do its work, a prepared call not slower
+    /// than a plain one. Measures besides what the guidelines need; exit code 1 if one is violated beyond the noise. Use it
+    /// on a quiet machine. Results are checked for correctness in any case
     #[arg(long)]
     check: bool,
 
-    /// A published study's settings (not built yet)
-    #[arg(long, value_name = "NAME")]
-    preset: Option<String>,
+    /// A published study's settings, our figures beside its own: of alizadeh jobs of 4 and 32 ranks, or of --ranks
+    #[arg(long, value_enum, value_name = "NAME", conflicts_with_all = ["patterns", "mif", "delay", "nodes"])]
+    preset: Option<Preset>,
+
+    /// Another job has written the header of the CSV
+    #[arg(long, hide = true)]
+    continued: bool,
 
     /// Makes this process a rank of the job
     #[arg(long, hide = true)]
@@ -129,24 +157,56 @@ enum BuffersChoice {
 
 const DEFAULT_SIZES: [u64; 9] = [8, 64, 425, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
+/// What a launcher of MPI programs tells a rank: its number, and how many there are.
+fn launched() -> Option<(usize, usize)> {
+    let number = |name: &str| std::env::var(name).ok()?.parse().ok();
+    let pairs = [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")];
+    pairs.iter().find_map(|(rank, size)| Some((number(rank)?, number(size)?)))
+}
+
 /// Runs the benchmark, or one rank of it.
 pub fn run(args: &BenchArgs) -> ExitCode {
-    let code = args.refuse_what_is_not_built().and_then(|()| match args.worker {
+    let args = &mut args.clone();
+    let complete = args.preset.map_or(Ok(()), |preset| preset.apply(args));
+    if let Err(error) = complete.and_then(|()| args.refuse()) {
+        // All ranks have the same arguments: one says what is wrong with them.
+        let speaks = args.worker || launched().is_none_or(|(rank, _)| rank == 0);
+        return if speaks { fail("bench", &error) } else { ExitCode::from(EXIT_USAGE) };
+    }
+    let code = match args.worker || args.is_launched() {
         true => worker::work(args),
         false => start(args),
-    });
+    };
     code.map_or_else(|error| fail("bench", &error), ExitCode::from)
 }
 
-/// Starts this command again as ranks. An exit by a rank's failure is 1: what failed is the thing measured.
+/// Starts this command again as ranks, once for every number of ranks.
 fn start(args: &BenchArgs) -> Result<u8, Error> {
     // Each rank reads its environment too; a mistake in it is better said once, and before anything is started.
     Config::from_env()?;
+    let jobs: &[usize] = match (&args.ranks, args.preset) {
+        (Some(ranks), _) => std::slice::from_ref(ranks),
+        (None, Some(preset)) if args.format != Format::Json && args.html.is_none() => preset.ranks(),
+        (None, Some(_)) => return Err(Error::usage("one job makes one JSON array, and one page; give --ranks")),
+        (None, None) => return Err(Error::usage("how many ranks? give --ranks P, or start them with mpirun")),
+    };
+    for (at, &ranks) in jobs.iter().enumerate() {
+        let code = run_job(args, ranks, at > 0)?;
+        if code != 0 {
+            return Ok(code);
+        }
+    }
+    Ok(0)
+}
+
+/// An exit by a rank's failure is 1: what failed is the thing measured.
+fn run_job(args: &BenchArgs, ranks: usize, continued: bool) -> Result<u8, Error> {
     let mut again: Vec<_> = std::env::args_os().skip(1).collect();
     again.push("--worker".into());
+    again.extend(continued.then(|| "--continued".into()));
     let binary = own_binary()?;
-    let mut job = Job::new("earlybird bench", binary.clone(), args.ranks, binary.into(), again);
-    job.nodes = args.nodes.as_deref().map(|text| parse_nodes(text, args.ranks)).transpose()?;
+    let mut job = Job::new("earlybird bench", binary.clone(), ranks, binary.into(), again);
+    job.nodes = args.nodes.as_deref().map(|text| parse_nodes(text, ranks)).transpose()?;
     Ok(match job.run()? {
         Outcome::Success => 0,
         Outcome::Failed { .. } => 1,
@@ -155,43 +215,107 @@ fn start(args: &BenchArgs) -> Result<u8, Error> {
 }
 
 impl BenchArgs {
-    fn refuse_what_is_not_built(&self) -> Result<(), Error> {
-        let asked = [(self.html.is_some(), "--html"), (self.check, "--check"), (self.preset.is_some(), "--preset")];
-        if let Some((_, what)) = asked.iter().find(|(asked, _)| *asked) {
-            return Err(not_built(what));
-        }
+    /// Whether this process is one of several ranks that an MPI launcher started, or MPI is wanted in a job of one.
+    fn is_launched(&self) -> bool {
+        let wanted = self.ways().contains(&Way::Mpi);
+        !self.worker && launched().is_some_and(|(_, size)| size > 1 || wanted)
+    }
+
+    /// Whether the ranks join through MPI.
+    fn by_mpi(&self) -> bool {
+        cfg!(feature = "mpi") && self.is_launched()
+    }
+
+    /// What makes no sense, or is not there: said before anything is started.
+    fn refuse(&self) -> Result<(), Error> {
         let pointless = [
-            (self.op == Collective::Barrier && self.sizes.is_some(), "a barrier carries no data", "--sizes"),
-            (self.op == Collective::Barrier && self.dtype.is_some(), "a barrier carries no data", "--dtype"),
-            (!self.op.folds() && self.order.is_some(), "nothing is folded", "--order"),
-            (self.op != Collective::AllReduce && self.allocates(), "it copies its data in and out", "--buffers alloc"),
+            (self.op() == Collective::Barrier && self.sizes.is_some(), "a barrier carries no data", "--sizes"),
+            (self.op() == Collective::Barrier && self.dtype.is_some(), "a barrier carries no data", "--dtype"),
+            (!self.op().folds() && self.order.is_some(), "nothing is folded", "--order"),
+            (
+                self.op() != Collective::AllReduce && self.allocates(),
+                "it copies its data in and out",
+                "--buffers alloc",
+            ),
         ];
         if let Some((_, why, option)) = pointless.iter().find(|(given, ..)| *given) {
-            return Err(Error::usage(format!("{}: {why}; leave out {option}", self.op.name())));
+            return Err(Error::usage(format!("{}: {why}; leave out {option}", self.op().name())));
         }
-        let has = every_algorithm(self.op);
-        // Plans there are for these two.
-        let by_plan = matches!(self.op, Collective::AllReduce | Collective::Barrier);
-        let known = |choice: &Choice| has.contains(choice) || (by_plan && matches!(choice, Choice::Plan(_)));
-        match self.algorithms().into_iter().find(|choice| !known(choice)) {
-            None => Ok(()),
-            Some(other) => {
-                let valid: Vec<&str> = has.iter().map(|algorithm| algorithm.name()).collect();
-                let valid = valid.join(", ");
-                Err(Error::usage(format!("{} is not carried out by {other}; use {valid}", self.op.name())))
+        let ranks = self.ranks.or(launched().map(|(_, size)| size));
+        let nodes = self.nodes.as_deref().zip(ranks).map(|(text, ranks)| parse_nodes(text, ranks)?.sizes(ranks));
+        let nodes = nodes.transpose()?.map(|sizes| sizes.len());
+        self.ways().into_iter().try_for_each(|way| self.refuse_way(way, ranks, nodes))
+    }
+
+    fn refuse_way(&self, way: Way, ranks: Option<usize>, nodes: Option<usize>) -> Result<(), Error> {
+        let has = every_algorithm(self.op());
+        let is_known = match way {
+            Way::Library(Choice::Plan(_)) => matches!(self.op(), Collective::AllReduce | Collective::Barrier),
+            Way::Library(_) => has.contains(&way),
+            Way::Exchange(_) => self.op() == Collective::AllReduce,
+            Way::Composed(composed) => Composed::of(self.op()).contains(&composed),
+            Way::Mpi => true,
+        };
+        if !is_known {
+            let valid: Vec<String> = has.iter().map(Way::to_string).collect();
+            let valid = valid.join(", ");
+            return Err(Error::usage(format!("{} is not carried out by {way}; use {valid}", self.op().name())));
+        }
+        match way {
+            Way::Mpi => {
+                mpi::available()?;
+                if !self.is_launched() && !self.worker {
+                    let command = "mpirun -n 6 earlybird bench allreduce --algorithms auto,mpi";
+                    return Err(Error::usage(format!("mpi: start the ranks with its launcher, such as {command}")));
+                }
+                mpi::has_type(self.dtype())
             }
+            Way::Exchange(_) if nodes.is_some_and(|nodes| nodes < 2) || (nodes.is_none() && !self.is_launched()) => {
+                Err(Error::usage(format!("{way}: one node has nobody to exchange with; give --nodes or use plan:NAME")))
+            }
+            Way::Library(choice @ Choice::Plan(word)) if self.op() == Collective::AllReduce => {
+                ranks.map_or(Ok(()), |ranks| self.refuse_plan(choice, word, ranks))
+            }
+            Way::Exchange(choice @ Choice::Plan(word)) => {
+                nodes.map_or(Ok(()), |nodes| self.refuse_plan(choice, word, nodes))
+            }
+            _ => Ok(()),
         }
     }
 
+    /// What a plan cannot do for this many ranks and these elements.
+    fn refuse_plan(&self, choice: Choice, word: &str, ranks: usize) -> Result<(), Error> {
+        let op = data::op(self.dtype());
+        let traits = OpTraits { commutative: true, exact: !self.dtype().is_inexact(op) };
+        let made = word.parse::<Named>().and_then(|named| named.plan(ranks));
+        let verified = made.and_then(|plan| verify::verify(plan).map_err(Into::into));
+        let admitted = verified.and_then(|plan| admit::admit(plan, traits, Consistency::Identical));
+        admitted.map(drop).map_err(|error| Error::usage(format!("{choice} on {ranks} ranks: {error}")))
+    }
+
+    /// A preset without one brings its own.
+    fn op(&self) -> Collective {
+        self.op.unwrap_or(Collective::AllReduce)
+    }
+
     fn sizes(&self) -> &[u64] {
-        match self.op {
+        match self.op() {
             Collective::Barrier => &[0],
             _ => self.sizes.as_deref().unwrap_or(&DEFAULT_SIZES),
         }
     }
 
-    fn algorithms(&self) -> Vec<Choice> {
-        self.algorithms.clone().unwrap_or_else(|| every_algorithm(self.op))
+    fn ways(&self) -> Vec<Way> {
+        let mut ways = self.algorithms.clone().unwrap_or_else(|| every_algorithm(self.op()));
+        if self.check {
+            let compared = Composed::of(self.op()).iter().map(|composed| Way::Composed(*composed));
+            for way in std::iter::once(Way::Library(Choice::default())).chain(compared) {
+                if !ways.contains(&way) {
+                    ways.push(way);
+                }
+            }
+        }
+        ways
     }
 
     fn order(&self) -> FoldOrder {
@@ -221,21 +345,14 @@ const OPERATIONS: [Collective; 6] = [
 ];
 
 /// The library's own choice and all algorithms of `op`.
-fn every_algorithm(op: Collective) -> Vec<Choice> {
-    [Algorithm::Auto].iter().chain(algorithms(op)).copied().map(Choice::Node).collect()
+fn every_algorithm(op: Collective) -> Vec<Way> {
+    [Algorithm::Auto].iter().chain(algorithms(op)).map(|algorithm| Way::Library(Choice::Node(*algorithm))).collect()
 }
 
 fn parse_op(text: &str) -> Result<Collective, String> {
     OPERATIONS.into_iter().find(|op| op.name() == text).ok_or_else(|| {
         format!("the operations that can be measured are: {}", OPERATIONS.map(Collective::name).join(", "))
     })
-}
-
-fn parse_algorithm(text: &str) -> Result<Choice, Error> {
-    match text {
-        "mpi" => Err(not_built(text)),
-        _ => text.parse(),
-    }
 }
 
 fn parse_dtype(text: &str) -> Result<DType, String> {

@@ -1,9 +1,14 @@
 //! Rows of the result, as CSV (line by line while the run goes on), JSON or a table.
 
+use super::BenchArgs;
+use super::check::Verdict;
+use super::page::page;
+use super::preset::Preset;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use earlybird::{Algorithm, Error};
 use serde::Serialize;
-use std::io::stdout;
+use std::fs::File;
+use std::io::{Write, stdout};
 
 /// One line of the result. Field names and their order are the CSV's header.
 #[derive(Debug, Clone, Serialize)]
@@ -13,7 +18,7 @@ pub struct Row {
     pub bytes: u64,
     pub dtype: &'static str,
     pub pattern: &'static str,
-    pub algorithm: &'static str,
+    pub algorithm: String,
     pub iterations: usize,
     pub tail_us_median: f64,
     pub tail_us_p99: f64,
@@ -44,13 +49,26 @@ pub enum Format {
 /// Takes rows and writes them to standard output.
 pub struct Report {
     format: Format,
+    preset: Option<Preset>,
+    /// The page, and where it is.
+    html: Option<(File, String)>,
     rows: Vec<Row>,
     csv: csv::Writer<std::io::Stdout>,
 }
 
 impl Report {
-    pub fn new(format: Format) -> Report {
-        Report { format, rows: Vec::new(), csv: csv::Writer::from_writer(stdout()) }
+    /// Opens the page if there is to be one, before anything is measured.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if it cannot be written.
+    pub fn new(args: &BenchArgs) -> Result<Report, Error> {
+        let csv = csv::WriterBuilder::new().has_headers(!args.continued).from_writer(stdout());
+        let open = |path: &String| match File::create(path) {
+            Ok(file) => Ok((file, path.clone())),
+            Err(error) => Err(Error::usage(format!("--html {path}: {error}"))),
+        };
+        let html = args.html.as_ref().map(open).transpose()?;
+        Ok(Report { format: args.format, preset: args.preset, html, rows: Vec::new(), csv })
     }
 
     /// Adds a row.
@@ -66,17 +84,33 @@ impl Report {
         Ok(())
     }
 
-    /// Writes what has not been written yet and returns the number of wrong results.
+    /// Writes what has not been written yet, and the verdict if there is one; the number of wrong results.
     ///
     /// # Errors
     /// [`Error::System`] if standard output cannot be written.
-    pub fn finish(self) -> Result<u64, Error> {
+    pub fn finish(self, verdict: Option<&Verdict>) -> Result<u64, Error> {
         let text = match self.format {
             Format::Csv => String::new(),
             Format::Json => serde_json::to_string_pretty(&self.rows).map_err(cannot_write)? + "\n",
-            Format::Table => table(&self.rows) + &losses(&self.rows),
+            Format::Table => match self.preset {
+                Some(preset) => preset.side_by_side(&self.rows),
+                None => table(&self.rows) + &losses(&self.rows),
+            },
         };
         crate::cli::print(&text)?;
+        let verdict = verdict.map(Verdict::to_text);
+        if let Some((mut file, path)) = self.html {
+            let page = page(&self.rows, verdict.as_deref().unwrap_or_default())?;
+            let written = file.write_all(page.as_bytes());
+            written.map_err(|error| Error::system("write the page", format!("{path}: {error}")))?;
+        }
+        match (verdict, self.format) {
+            (None, _) => {}
+            (Some(verdict), Format::Table) => crate::cli::print(&verdict)?,
+            (Some(verdict), Format::Csv | Format::Json) => {
+                earlybird::launch::say(format_args!("{}", verdict.trim_end()))
+            }
+        }
         Ok(self.rows.iter().map(|row| row.wrong).sum())
     }
 }
@@ -87,7 +121,7 @@ fn cannot_write(error: impl ToString) -> Error {
 
 /// The tail relative to that of static-leader in the same cell, if that was measured.
 fn ratio(row: &Row, rows: &[Row]) -> Option<f64> {
-    let same_cell = |other: &&Row| other.bytes == row.bytes && other.pattern == row.pattern;
+    let same_cell = |other: &&Row| other.bytes == row.bytes && other.pattern == row.pattern && other.mif == row.mif;
     let baseline = rows.iter().filter(same_cell).find(|other| other.algorithm == Algorithm::StaticLeader.name())?;
     Some(row.tail_us_median / baseline.tail_us_median)
 }
@@ -116,7 +150,7 @@ fn table(rows: &[Row]) -> String {
             row.bytes.to_string(),
             row.pattern.into(),
             format!("{:.1}", row.delay_us),
-            row.algorithm.into(),
+            row.algorithm.clone(),
             row.chosen.clone(),
             row.iterations.to_string(),
             format!("{:.2}", row.tail_us_median),
@@ -157,17 +191,17 @@ fn losses(rows: &[Row]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn row(bytes: u64, algorithm: &'static str, tail_us_median: f64) -> Row {
+    pub fn row(bytes: u64, algorithm: &'static str, tail_us_median: f64) -> Row {
         Row {
             op: "allreduce",
             ranks: 2,
             bytes,
             dtype: "f32",
             pattern: "random",
-            algorithm,
+            algorithm: algorithm.into(),
             iterations: 10,
             tail_us_median,
             tail_us_p99: 9.0,

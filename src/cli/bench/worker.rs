@@ -1,21 +1,21 @@
 //! One rank of a benchmark: lines up, comes late as told, calls, stamps, checks.
 
 use super::BenchArgs;
+use super::check::{self, Bounds, Cell};
+use super::composed::Kit;
 use super::data::{self, Buffer, Value};
 use super::report::{Report, Row};
+use super::session::{ROOT, Session};
 use super::stats::{Sample, Samples, quantile};
-use crate::cli::lineup::{Lineup, burn, now_ns, thread_cpu_ns};
+use super::way::Way;
+use crate::cli::lineup::{burn, now_ns, thread_cpu_ns};
 use earlybird::pattern::Pattern;
-use earlybird::{
-    Algorithm, Choice, Collective, Communicator, Config, DType, Error, FoldOrder, Identity, Indexed, Tables, algorithms,
-};
+use earlybird::{Algorithm, Choice, Collective, DType, Error, FoldOrder, Indexed, algorithms};
 use indicatif::{ProgressBar, ProgressStyle};
 use num_complex::Complex;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The root of operations that have one.
-const ROOT: usize = 0;
 /// Calls of each algorithm before those that count.
 const WARM_UP: u64 = 3;
 /// Balanced calls of static-leader that the delay is taken from.
@@ -51,38 +51,38 @@ pub fn work(args: &BenchArgs) -> Result<u8, Error> {
 }
 
 fn measure_all<T: Value>(args: &BenchArgs) -> Result<u8, Error> {
-    let identity = Identity::detect()?;
-    let config = Config { order: args.order(), ..Config::from_env()? };
-    let config = Config { wait: args.wait.unwrap_or(config.wait), ..config };
-    let plain = Config {
-        algorithm: Choice::default(),
-        tables: Tables::default(),
-        order: FoldOrder::Arrival,
-        ranks_per_node: None,
-        ..config.clone()
+    let session = Session::open(args)?;
+    let rank = session.comm.rank();
+    let mut report = (rank == 0).then(|| Report::new(args)).transpose()?;
+    let ways = session.ways(args);
+    let cases = cases(args);
+    let rows = args.sizes().len() * cases.len() * ways.len();
+    let progress = progress_bar(rank, rows as u64);
+    let mut cells = Vec::new();
+    let mut bench = Bench::<T> {
+        args,
+        kit: Kit::new(&session.comm, &[], 0, 0)?,
+        session: &session,
+        ways,
+        calls: 0,
+        send: Buffer::Private(vec![]),
+        receive: Buffer::Private(vec![]),
     };
-    let comm = Communicator::connect(config, identity.clone())?;
-    let lineup = Lineup::connect(plain, identity)?;
-
-    let mut report = (comm.rank() == 0).then(|| Report::new(args.format));
-    let rows = args.sizes().len() * args.patterns.len() * args.algorithms().len();
-    let progress = progress_bar(comm.rank(), rows as u64);
-    let mut bench =
-        Bench::<T> { args, comm, lineup, calls: 0, send: Buffer::Private(vec![]), receive: Buffer::Private(vec![]) };
     for &bytes in args.sizes() {
         bench.resize(bytes)?;
         // The balanced time is needed only where a delay follows from it.
         let needs_base = args.delay.is_none() && args.patterns.iter().any(|&pattern| pattern != Pattern::Balanced);
         let base_us = if needs_base { bench.balanced_us()? } else { 0.0 };
-        for &pattern in &args.patterns {
+        for &(mif, pattern) in &cases {
             let delay_us = match args.delay {
                 _ if pattern == Pattern::Balanced => 0.0,
                 Some(delay) => delay.as_secs_f64() * 1e6,
-                None => (args.mif * base_us).min(DELAY_CAP.as_secs_f64() * 1e6),
+                None => (mif * base_us).min(DELAY_CAP.as_secs_f64() * 1e6),
             };
             progress.set_message(format!("{bytes} bytes, {pattern}"));
-            for row in bench.cell(bytes, pattern, delay_us)? {
+            for (row, cell) in bench.cell(bytes, pattern, mif, delay_us)? {
                 progress.inc(1);
+                cells.push(cell);
                 if let Some(report) = &mut report {
                     progress.suspend(|| report.add(row))?;
                 }
@@ -90,11 +90,20 @@ fn measure_all<T: Value>(args: &BenchArgs) -> Result<u8, Error> {
         }
     }
     progress.finish_and_clear();
-    let wrong = report.map_or(Ok(0), Report::finish)?;
+    let Some(report) = report else { return Ok(0) };
+    let verdict = args.check.then(|| check::judge(&cells));
+    let wrong = report.finish(verdict.as_ref())?;
     if wrong > 0 {
         earlybird::launch::say(format_args!("earlybird bench: {wrong} wrong results; see the column `wrong`"));
     }
-    Ok(u8::from(wrong > 0))
+    Ok(u8::from(wrong > 0 || verdict.is_some_and(|verdict| verdict.violations() > 0)))
+}
+
+/// What is measured of every size: multiples of the balanced time as full delay, and patterns. Balanced arrivals know no
+/// delay and are measured once.
+fn cases(args: &BenchArgs) -> Vec<(f64, Pattern)> {
+    let all = args.mif.iter().enumerate().flat_map(|(at, mif)| args.patterns.iter().map(move |p| (at, *mif, *p)));
+    all.filter(|(at, _, pattern)| *at == 0 || *pattern != Pattern::Balanced).map(|(_, mif, p)| (mif, p)).collect()
 }
 
 fn progress_bar(rank: usize, rows: u64) -> ProgressBar {
@@ -107,8 +116,9 @@ fn progress_bar(rank: usize, rows: u64) -> ProgressBar {
 
 struct Bench<'a, T> {
     args: &'a BenchArgs,
-    comm: Communicator,
-    lineup: Lineup,
+    session: &'a Session,
+    ways: Vec<Way>,
+    kit: Kit<'a, T>,
     /// Calls so far, the same on all ranks: makes the data of every call different.
     calls: u64,
     send: Buffer<T>,
@@ -126,86 +136,93 @@ struct Record {
 impl<T: Value> Bench<'_, T> {
     fn resize(&mut self, bytes: u64) -> Result<(), Error> {
         let elements = (usize::try_from(bytes).unwrap_or(usize::MAX) / T::DTYPE.size()).max(1);
-        let all = elements.saturating_mul(self.comm.size());
-        let (sent, received) = match self.args.op {
+        let all = elements.saturating_mul(self.session.comm.size());
+        let (sent, received) = match self.args.op() {
             Collective::AllGather => (elements, all),
             Collective::ReduceScatter => (all, elements),
             _ => (elements, elements),
         };
-        let shared = self.args.allocates().then_some(&self.comm);
+        let shared = self.args.allocates().then_some(&self.session.comm);
         // What they replace goes first: they may be most of the memory.
         (self.send, self.receive) = (Buffer::Private(vec![]), Buffer::Private(vec![]));
         self.send = Buffer::new(sent, shared)?;
         self.receive = Buffer::new(received, shared)?;
+        let composed = |way: &Way| if let Way::Composed(composed) = way { Some(*composed) } else { None };
+        let composed: Vec<_> = self.ways.iter().filter_map(composed).collect();
+        self.session.comm.set_algorithm(Algorithm::Auto)?;
+        self.kit = Kit::new(&self.session.comm, &composed, sent, received)?;
         Ok(())
     }
 
     /// Median latency of static-leader (of auto, where the operation has no static-leader) when all arrive together, in microseconds; the same value on all ranks.
     fn balanced_us(&mut self) -> Result<f64, Error> {
-        let has = algorithms(self.args.op).contains(&Algorithm::StaticLeader);
+        let has = algorithms(self.args.op()).contains(&Algorithm::StaticLeader);
         let pilot = if has { Algorithm::StaticLeader } else { Algorithm::Auto };
         let mut record = Record::default();
         for iteration in 0..WARM_UP + PILOT {
             if iteration == WARM_UP {
                 record = Record::default();
             }
-            self.call(Choice::Node(pilot), Pattern::Balanced, iteration, 0.0, &mut record)?;
+            self.call(Way::Library(Choice::Node(pilot)), Pattern::Balanced, iteration, 0.0, &mut record)?;
         }
         Ok(quantile(&self.collect(&record)?.latencies_us(), 0.5))
     }
 
     /// All algorithms under one pattern, taking turns call by call, each round beginning with another one.
-    fn cell(&mut self, bytes: u64, pattern: Pattern, delay_us: f64) -> Result<Vec<Row>, Error> {
-        let algorithms = self.args.algorithms();
+    fn cell(&mut self, bytes: u64, pattern: Pattern, mif: f64, delay_us: f64) -> Result<Vec<(Row, Cell)>, Error> {
+        let ways = self.ways.clone();
         let mut records: Vec<Record> = Vec::new();
         let start_ns = now_ns();
         self.rounds(&mut records, pattern, 0..WARM_UP, delay_us)?;
         let iterations = match self.args.iterations {
             Some(iterations) => u64::from(iterations),
             None => {
-                let round_ns = self.lineup.max(now_ns() - start_ns)? as f64 / WARM_UP as f64;
-                let budget_ns = ROW_BUDGET.as_nanos() as f64 * algorithms.len() as f64;
+                let round_ns = self.session.lineup.max(now_ns() - start_ns)? as f64 / WARM_UP as f64;
+                let budget_ns = ROW_BUDGET.as_nanos() as f64 * ways.len() as f64;
                 (budget_ns / round_ns).clamp(10.0, 1000.0) as u64
             }
         };
         self.rounds(&mut records, pattern, 0..iterations, delay_us)?;
 
-        let carries_data = self.args.op != Collective::Barrier;
+        let carries_data = self.args.op() != Collective::Barrier;
         let mut rows = Vec::new();
-        for (algorithm, record) in algorithms.iter().zip(&records) {
+        for (way, record) in ways.iter().zip(&records) {
             let samples = self.collect(record)?;
             let tails_us = samples.tails_us();
             let mut chosen: Vec<_> = record.chosen.iter().collect();
             chosen.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
             let chosen: Vec<&str> = chosen.into_iter().map(|(name, _)| *name).collect();
-            rows.push(Row {
-                op: self.args.op.name(),
-                ranks: self.comm.size(),
+            let cell =
+                Cell { bytes, pattern: pattern.name(), mif, way: way.to_string(), tail_us: Bounds::of(&tails_us) };
+            let row = Row {
+                op: self.args.op().name(),
+                ranks: self.session.comm.size(),
                 bytes,
                 dtype: if carries_data { T::DTYPE.name() } else { "-" },
                 pattern: pattern.name(),
-                algorithm: algorithm.name(),
+                algorithm: way.to_string(),
                 iterations: tails_us.len(),
                 tail_us_median: rounded(quantile(&tails_us, 0.5)),
                 tail_us_p99: rounded(quantile(&tails_us, 0.99)),
                 latency_us_median: rounded(quantile(&samples.latencies_us(), 0.5)),
                 call_us_mean: rounded(samples.call_us_mean(self.first_counted())),
                 cpu_us_mean: rounded(samples.cpu_us_mean()),
-                wrong: match self.args.op {
+                wrong: match self.args.op() {
                     Collective::Barrier => samples.left_too_early(),
                     _ => samples.wrong(),
                 },
-                nodes: self.comm.nodes(),
-                mif: self.args.delay.is_none().then_some(self.args.mif),
+                nodes: self.session.comm.nodes(),
+                mif: self.args.delay.is_none().then_some(mif),
                 delay_us: rounded(delay_us),
                 order: match self.args.order() {
-                    _ if !self.args.op.folds() => "-",
+                    _ if !self.args.op().folds() => "-",
                     FoldOrder::Arrival => "arrival",
                     FoldOrder::Rank => "rank",
                 },
                 buffers: if self.args.allocates() { "alloc" } else { "private" },
                 chosen: chosen.join("+"),
-            });
+            };
+            rows.push((row, cell));
         }
         Ok(rows)
     }
@@ -218,12 +235,12 @@ impl<T: Value> Bench<'_, T> {
         iterations: std::ops::Range<u64>,
         delay_us: f64,
     ) -> Result<(), Error> {
-        let algorithms = self.args.algorithms();
-        *records = algorithms.iter().map(|_| Record::default()).collect();
+        let ways = self.ways.clone();
+        *records = ways.iter().map(|_| Record::default()).collect();
         for iteration in iterations {
-            for turn in 0..algorithms.len() {
-                let index = (turn + iteration as usize) % algorithms.len();
-                self.call(algorithms[index], pattern, iteration, delay_us, &mut records[index])?;
+            for turn in 0..ways.len() {
+                let index = (turn + iteration as usize) % ways.len();
+                self.call(ways[index], pattern, iteration, delay_us, &mut records[index])?;
             }
         }
         Ok(())
@@ -232,56 +249,72 @@ impl<T: Value> Bench<'_, T> {
     /// One measured call.
     fn call(
         &mut self,
-        algorithm: Choice,
+        way: Way,
         pattern: Pattern,
         iteration: u64,
         delay_us: f64,
         record: &mut Record,
     ) -> Result<(), Error> {
-        let (rank, size) = (self.comm.rank(), self.comm.size());
-        self.comm.set_algorithm(algorithm)?;
+        let (rank, size) = (self.session.comm.rank(), self.session.comm.size());
+        self.session.choose(way)?;
         self.calls += 1;
-        if self.args.op != Collective::Barrier {
+        if self.args.op() != Collective::Barrier {
             data::fill(&mut self.send, rank, self.calls);
+            if let Way::Composed(composed) = way {
+                self.kit.fill(composed, rank, self.calls)?;
+            }
         }
         let delay_ns = (delay_us * 1e3 * pattern.fraction(size, rank, iteration, self.args.seed)) as i64;
-        let start_ns = self.lineup.agree_on_start_ns()?;
+        let start_ns = self.session.lineup.agree_on_start_ns()?;
         if self.args.burn {
-            self.lineup.wait_until(start_ns);
+            self.session.lineup.wait_until(start_ns);
             burn(delay_ns);
         } else {
-            self.lineup.wait_until(start_ns + delay_ns);
+            self.session.lineup.wait_until(start_ns + delay_ns);
         }
 
         let cpu_before_ns = thread_cpu_ns();
         let arrival_ns = now_ns();
-        self.carry_out(algorithm)?;
+        self.carry_out(way)?;
         let exit_ns = now_ns();
         let cpu_ns = thread_cpu_ns() - cpu_before_ns;
 
+        if let Way::Composed(composed) = way {
+            self.kit.take(composed, &mut self.receive)?;
+        }
         let wrong = self.wrong() as i64;
         record.words.extend(Sample { arrival_ns, exit_ns, cpu_ns, wrong }.to_words());
-        if let Some(call) = self.comm.last_call() {
-            *record.chosen.entry(call.algorithm.name()).or_default() += 1;
+        let ran = match self.session.carrier(way) {
+            Some(comm) => comm.last_call().map(|call| call.algorithm.name()),
+            None => Some("mpi"),
+        };
+        if let Some(ran) = ran {
+            *record.chosen.entry(ran).or_default() += 1;
         }
         Ok(())
     }
 
     /// The first rank whose time in the call counts: that of a reduce's root is the others' lateness.
     fn first_counted(&self) -> usize {
-        usize::from(self.args.op == Collective::Reduce && self.comm.size() > 1)
+        usize::from(self.args.op() == Collective::Reduce && self.session.comm.size() > 1)
     }
 
     /// The call that is measured.
-    fn carry_out(&mut self, algorithm: Choice) -> Result<(), Error> {
-        let (comm, root, send, receive) =
-            (&self.comm, self.comm.process_at_rank(ROOT), &mut self.send, &mut self.receive);
-        if algorithm == Choice::default()
+    fn carry_out(&mut self, way: Way) -> Result<(), Error> {
+        let (send, receive) = (&mut self.send, &mut self.receive);
+        let Some(comm) = self.session.carrier(way) else {
+            return self.session.call_mpi(self.args.op(), send, receive);
+        };
+        if let Way::Composed(composed) = way {
+            return self.kit.carry_out(composed, self.args.op(), send, receive);
+        }
+        let root = comm.process_at_rank(ROOT);
+        if way == Way::Library(Choice::default())
             && let (Buffer::Shared(send), Buffer::Shared(receive)) = (&*send, &mut *receive)
         {
             return comm.all_reduce_shared_into(send, receive, T::OP);
         }
-        match self.args.op {
+        match self.args.op() {
             Collective::AllReduce => comm.all_reduce_into(send, receive, T::OP),
             Collective::Reduce if comm.rank() == ROOT => root.reduce_into_root(send, receive, T::OP),
             Collective::Reduce => root.reduce_into(send, T::OP),
@@ -300,9 +333,9 @@ impl<T: Value> Bench<'_, T> {
 
     /// Elements of the last call's result that are wrong.
     fn wrong(&self) -> usize {
-        let (rank, size, call) = (self.comm.rank(), self.comm.size(), self.calls);
+        let (rank, size, call) = (self.session.comm.rank(), self.session.comm.size(), self.calls);
         let block = self.receive.len();
-        match self.args.op {
+        match self.args.op() {
             Collective::AllReduce => data::count_wrong(&self.receive, 0..size, 0, call),
             Collective::Reduce if rank == ROOT => data::count_wrong(&self.receive, 0..size, 0, call),
             Collective::Broadcast if rank != ROOT => data::count_wrong(&self.receive, ROOT..ROOT + 1, 0, call),
@@ -316,7 +349,7 @@ impl<T: Value> Bench<'_, T> {
     }
 
     fn collect(&self, record: &Record) -> Result<Samples, Error> {
-        Samples::from_words(&self.lineup.gather(&record.words)?, self.comm.size())
+        Samples::from_words(&self.session.lineup.gather(&record.words)?, self.session.comm.size())
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a simulation gives: points of curves, each with its row of the table.
 
 use super::Measure;
+use crate::cli::chart::Chart;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
@@ -47,6 +48,27 @@ pub struct Figure {
 }
 
 impl Figure {
+    /// The curves.
+    pub fn chart(&self) -> Chart {
+        Chart {
+            title: self.title.clone(),
+            bytes: self.axis == Axis::Bytes,
+            x_name: match self.axis {
+                Axis::Bytes => "bytes",
+                Axis::Ranks => "ranks",
+                Axis::Steps => "latency-optimal steps r",
+                Axis::Imbalance => "delay, in balanced times (MIF)",
+            },
+            y_name: match (self.relative, self.measure) {
+                (true, _) => "time, relative to the best",
+                (false, Measure::Time) => "time in µs",
+                (false, Measure::Tail) => "tail in µs",
+            },
+            points: self.points.iter().map(|p| (p.series.clone(), p.x, p.y)).collect(),
+        }
+    }
+
+    #[cfg(test)]
     /// Names of the curves, in the order of their first points.
     pub fn series(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();

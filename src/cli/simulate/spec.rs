@@ -55,13 +55,7 @@ impl FromStr for Spec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut parts = text.split(':');
-        let name = parts.next().unwrap_or_default();
-        let mut pairs = Vec::new();
-        for part in parts {
-            let pair = part.split_once('=').ok_or_else(|| format!("`{part}` in `{text}`: expected KEY=VALUE"))?;
-            pairs.push(pair);
-        }
+        let (name, pairs) = schedule::pairs(text).map_err(|error| error.to_string())?;
         let what = match name {
             "best" => match pairs.first() {
                 Some((key, _)) => return Err(format!("best takes no parameters; leave out {key}")),
@@ -102,39 +96,13 @@ fn number(key: &str, value: &str) -> Result<usize, String> {
 impl Schedule {
     fn new(name: &str, pairs: &[(&str, &str)]) -> Result<Self, String> {
         let entry = schedule::algorithm(name).map_err(|error| format!("{error} best three-phase"))?;
-        let mut params = Params::default();
-        let (mut steps, mut by_arrival) = (Steps::Given, false);
-        let list =
-            |key: &str, value: &str| value.split('x').map(|part| number(key, part)).collect::<Result<Vec<usize>, _>>();
+        let (mut params, mut steps, mut by_arrival) = (Params::default(), Steps::Given, false);
         for &(key, value) in pairs {
-            let wrong = |reason: String| format!("{key}={reason}");
-            match key {
-                "r" if value == "best" => steps = Steps::Best,
-                "r" if value == "estimated" => steps = Steps::Estimated,
-                "r" => params.r = Some(number(key, value)?),
-                "group" => params.group = Some(group(value).map_err(wrong)?),
-                "rounds" => params.rounds = Some(number(key, value)?),
-                "cap" => params.cap = Some(number(key, value)?),
-                "protocol" => params.protocol = Some(value.replace('-', ":").parse().map_err(wrong)?),
-                "distance" => params.distance = Some(value.parse().map_err(wrong)?),
-                "rule" => params.rule = Some(value.parse().map_err(wrong)?),
-                "radices" => params.radices = Some(list(key, value)?),
-                "target" => params.target = Some(number(key, value)?),
-                "ports" => params.ports = Some(number(key, value)?),
-                "segments" => params.segments = Some(number(key, value)?),
-                "late" => params.late = Some(number(key, value)?),
-                "keep-order" => {
-                    params.keep_order = value.parse().map_err(|_| wrong(format!("{value}: expected true or false")))?
-                }
-                "ranks-per-node" => params.ranks_per_node = Some(number(key, value)?),
-                "order" if value == "arrival" => by_arrival = true,
-                "order" => params.order = Some(list(key, value)?),
-                "contract" => params.contract = Some(value.parse().map_err(wrong)?),
-                "root" => params.root = Some(number(key, value)?),
-                _ => {
-                    let known = entry.uses.join(", ");
-                    return Err(format!("{name} does not know {key}; it uses: {known}, contract, root"));
-                }
+            match (key, value) {
+                ("r", "best") => steps = Steps::Best,
+                ("r", "estimated") => steps = Steps::Estimated,
+                ("order", "arrival") => by_arrival = true,
+                _ => params.set(entry, key, value).map_err(|error| error.to_string())?,
             }
         }
         if steps != Steps::Given && (name != "butterfly" || params.group.is_some()) {
@@ -144,13 +112,6 @@ impl Schedule {
             return Err(format!("{name} has no order; ring, chain and pre-reduced-ring have one"));
         }
         Ok(Self { name: name.to_string(), params, steps, by_arrival })
-    }
-}
-
-fn group(text: &str) -> Result<schedule::GroupSpec, String> {
-    match text {
-        "xor" => text.parse(),
-        _ => text.replace('x', ",").parse(),
     }
 }
 

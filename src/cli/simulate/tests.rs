@@ -110,7 +110,7 @@ fn every_preset_gives_curves() {
         let series = figure.series();
         assert!(series.len() >= 3 && figure.points.len() >= 2 * series.len(), "{preset:?}");
         assert!(figure.points.iter().all(|p| p.y.is_finite() && p.y > 0.0), "{preset:?}");
-        let svg = draw::svg(&figure).expect("a picture");
+        let svg = chart::svg(&figure.chart()).expect("a picture");
         assert!(svg.starts_with("<svg") && series.iter().all(|name| svg.contains(name)), "{preset:?}");
     }
 }
@@ -152,7 +152,7 @@ fn requests_without_sense_are_refused() {
         ("--algorithms ring --ranks 4 --bytes 1 --alpha 1 --beta 1".to_string(), &["--gamma"]),
         (format!("--algorithms rong --ranks 4 --bytes 1 {COSTS}"), &["there is no algorithm `rong`", "three-phase"]),
         (format!("--algorithms ring:r=1 --ranks 4 --bytes 1 {COSTS}"), &["does not use r"]),
-        (format!("--algorithms ring:x=1 --ranks 4 --bytes 1 {COSTS}"), &["does not know x"]),
+        (format!("--algorithms ring:x=1 --ranks 4 --bytes 1 {COSTS}"), &["does not use x"]),
         (format!("--algorithms butterfly:r --ranks 4 --bytes 1 {COSTS}"), &["KEY=VALUE"]),
         (format!("--algorithms butterfly:r=x --ranks 4 --bytes 1 {COSTS}"), &["whole number"]),
         (format!("--algorithms ring:r=best --ranks 4 --bytes 1 {COSTS}"), &["cyclic group"]),

@@ -1,0 +1,44 @@
+//! In place of `mpi.rs` where the program was built without an MPI library.
+
+use earlybird::{Collective, Communicator, Config, DType, Error};
+use std::convert::Infallible;
+
+/// Refuses: this program has no MPI library.
+pub fn available() -> Result<(), Error> {
+    Err(Error::Unsupported {
+        what: "mpi: this earlybird was built without an MPI library".into(),
+        hint: "build it with `cargo build --release --features mpi`, which needs mpicc and libclang".into(),
+    })
+}
+
+/// As [`available`].
+pub fn has_type(_: DType) -> Result<(), Error> {
+    available()
+}
+
+/// There is none.
+pub struct Mpi(Infallible);
+
+impl Mpi {
+    /// As [`available`].
+    pub fn start() -> Result<Mpi, Error> {
+        available().and_then(|()| Err(Error::usage("there is no MPI")))
+    }
+
+    pub fn size(&self) -> usize {
+        match self.0 {}
+    }
+
+    pub fn join(&self, _: Config) -> Result<Communicator, Error> {
+        match self.0 {}
+    }
+
+    pub fn call<T>(&self, _: Collective, _: &mut [T], _: &mut [T]) -> Result<(), Error> {
+        match self.0 {}
+    }
+}
+
+/// Elements that MPI may have a type for.
+pub trait Rival {}
+
+impl<T> Rival for T {}

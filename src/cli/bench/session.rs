@@ -1,0 +1,143 @@
+//! How a rank of a benchmark joins the others: as the job that this program started, or as MPI's ranks.
+
+use super::BenchArgs;
+use super::composed::Composed;
+use super::data::Value;
+use super::mpi::Mpi;
+use super::way::Way;
+use crate::cli::lineup::Lineup;
+use crate::cli::parse_nodes;
+use earlybird::{Choice, Collective, Communicator, Config, Error, FoldOrder, Identity, Tables};
+
+/// The root of operations that have one.
+pub const ROOT: usize = 0;
+
+/// What a rank measures with.
+pub struct Session {
+    pub comm: Communicator,
+    /// The same ranks, a node of its own each: a plan between these nodes is one over all ranks.
+    pub flat: Option<Communicator>,
+    pub lineup: Lineup,
+    // After the communicators: MPI ends when it is dropped.
+    mpi: Option<Mpi>,
+}
+
+impl Session {
+    /// Joins. Collective.
+    ///
+    /// # Errors
+    /// What joining fails with, and [`Error::Usage`] for ranks or nodes that were not started.
+    pub fn open(args: &BenchArgs) -> Result<Session, Error> {
+        let config = Config { order: args.order(), ..Config::from_env()? };
+        let config = Config { wait: args.wait.unwrap_or(config.wait), ..config };
+        let plain = Config {
+            algorithm: Choice::default(),
+            tables: Tables::default(),
+            order: FoldOrder::Arrival,
+            exchange: None,
+            ..config.clone()
+        };
+        let mut session = match args.by_mpi() {
+            true => Self::of_mpi(args, config.clone(), plain)?,
+            false => {
+                let identity = Identity::detect()?;
+                must_be(args, identity.size)?;
+                let config = with_nodes(config.clone(), args, identity.size)?;
+                let comm = Communicator::connect(config, identity.clone())?;
+                // Lining up over all ranks at once shows the measured nodes nothing.
+                let lineup = Lineup::connect(Config { ranks_per_node: None, ..plain }, identity)?;
+                Session { comm, flat: None, lineup, mpi: None }
+            }
+        };
+        let ways = args.ways();
+        if session.comm.nodes() > 1 && ways.iter().any(|way| way.is_flat_plan()) {
+            session.flat = Some(session.one_rank_nodes(config)?);
+        }
+        if session.comm.nodes() == 1
+            && let Some(way) = ways.iter().find(|way| matches!(way, Way::Exchange(_)))
+        {
+            return Err(Error::usage(format!(
+                "{way}: one node has nobody to exchange with; give --nodes or use plan:NAME"
+            )));
+        }
+        Ok(session)
+    }
+
+    fn of_mpi(args: &BenchArgs, config: Config, plain: Config) -> Result<Session, Error> {
+        let mpi = Mpi::start()?;
+        let size = mpi.size();
+        must_be(args, size)?;
+        let comm = mpi.join(with_nodes(config, args, size)?)?;
+        let lineup = Lineup::over(mpi.join(Config { ranks_per_node: None, ..plain })?)?;
+        Ok(Session { comm, flat: None, lineup, mpi: Some(mpi) })
+    }
+
+    fn one_rank_nodes(&self, config: Config) -> Result<Communicator, Error> {
+        let config = Config { ranks_per_node: Some("1".parse()?), ..config };
+        match &self.mpi {
+            Some(mpi) => mpi.join(config),
+            None => {
+                let mut identity = self.comm.identity().clone();
+                identity.key.push_str("-flat");
+                Communicator::connect(config, identity)
+            }
+        }
+    }
+
+    /// The communicator that carries out such calls; none for MPI's own.
+    pub fn carrier(&self, way: Way) -> Option<&Communicator> {
+        match &self.flat {
+            _ if way == Way::Mpi => None,
+            Some(flat) if way.is_flat_plan() => Some(flat),
+            _ => Some(&self.comm),
+        }
+    }
+
+    /// Chooses how the calls that follow are carried out.
+    ///
+    /// # Errors
+    /// What the choice is refused with.
+    pub fn choose(&self, way: Way) -> Result<(), Error> {
+        let choice = match way {
+            Way::Library(choice) | Way::Exchange(choice) => choice,
+            Way::Composed(_) | Way::Mpi => Choice::default(),
+        };
+        self.carrier(way).map_or(Ok(()), |comm| comm.set_algorithm(choice))
+    }
+
+    /// What is measured: of what was asked for, what these ranks can do.
+    pub fn ways(&self, args: &BenchArgs) -> Vec<Way> {
+        // A call between nodes cannot be prepared; asked for by name it is refused where it is.
+        let asked = args.algorithms.as_deref().unwrap_or(&[]);
+        let prepared = Way::Composed(Composed::Persistent);
+        let ways = args.ways().into_iter();
+        ways.filter(|way| *way != prepared || self.comm.nodes() == 1 || asked.contains(way)).collect()
+    }
+
+    /// A call of the MPI library.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] without one.
+    pub fn call_mpi<T: Value>(&self, op: Collective, send: &mut [T], receive: &mut [T]) -> Result<(), Error> {
+        let mpi =
+            self.mpi.as_ref().ok_or_else(|| Error::usage("mpi: the ranks were not started by an MPI launcher"))?;
+        mpi.call(op, send, receive)
+    }
+}
+
+/// Refuses another number of ranks than was started.
+fn must_be(args: &BenchArgs, size: usize) -> Result<(), Error> {
+    match args.ranks.filter(|ranks| *ranks != size) {
+        None => Ok(()),
+        Some(ranks) => {
+            Err(Error::usage(format!("--ranks {ranks}: {size} ranks were started; give that or leave it out")))
+        }
+    }
+}
+
+fn with_nodes(config: Config, args: &BenchArgs, ranks: usize) -> Result<Config, Error> {
+    Ok(match &args.nodes {
+        Some(nodes) => Config { ranks_per_node: Some(parse_nodes(nodes, ranks)?), ..config },
+        None => config,
+    })
+}
