@@ -311,13 +311,13 @@ fn different_calls_are_one_error_for_everybody() {
     }
 }
 
-/// What is not there yet says so, on every rank and without harm; what cannot be is a mistake of the caller's.
+/// What cannot be is refused on every rank and without harm.
 fn refused(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let mut codes = Vec::new();
     let mut note = |result: Result<(), Error>| codes.push(result.expect_err("refused").code());
-    note(comm.all_reduce_in_place(&mut [1f32], Op::Average));
-    note(comm.all_reduce_in_place(&mut [true], Op::LogicalAnd));
+    note(comm.all_reduce_in_place(&mut [1i32], Op::Average));
+    note(comm.all_reduce_in_place(&mut [true], Op::Sum));
     note(comm.all_reduce_into(&[1u8], &mut [], Op::Sum));
     note(comm.process_at_rank(9).broadcast_into(&mut [1u8]));
     note(comm.all_gather_into(&[1u8], &mut [0; 2]));

@@ -30,6 +30,48 @@ pub fn of_mut<T: Element>(elements: &mut [T]) -> &mut [u8] {
     unsafe { core::slice::from_raw_parts_mut(elements.as_mut_ptr().cast(), size_of_val(elements)) }
 }
 
+/// Divides elements by a number of ranks, as an average of that many contributions is: one division each.
+///
+/// # Panics
+/// For types without averages, and half types, whose average is taken of wider numbers: [`averaged`].
+pub fn divide<T: Element>(elements: &mut [T], ranks: usize) {
+    let mut sum = [0u8; WIDE_BYTES];
+    for part in elements.chunks_mut(WIDE_BYTES / size_of::<T>()) {
+        let sum = &mut sum[..size_of_val(part)];
+        sum.copy_from_slice(of(part));
+        finish_into(part, sum, size_of::<T>(), ranks);
+    }
+}
+
+/// Half numbers as the `f32` that they are, to be summed up without rounding to halves.
+///
+/// # Panics
+/// For types without wider accumulators.
+pub fn widened<T: Element>(elements: &[T]) -> Vec<f32> {
+    let kernels = kernels::kernels(T::DTYPE, Op::Average).filter(|k| k.accumulator_bytes == size_of::<f32>());
+    let widen = kernels.and_then(|kernels| kernels.widen).expect("a half type");
+    let mut wide = vec![0f32; elements.len()];
+    // SAFETY: both buffers hold `elements.len()` elements, accumulators being `f32`; they are disjoint and borrowed.
+    unsafe { widen(wide.as_mut_ptr().cast(), elements.as_ptr().cast(), elements.len()) };
+    wide
+}
+
+/// The averages of `ranks` half numbers whose sums are `sums`: divided, then rounded once.
+///
+/// # Panics
+/// For types without wider accumulators, and for unequal lengths.
+pub fn averaged<T: Element>(sums: &[f32], averages: &mut [T], ranks: usize) {
+    finish_into(averages, of(sums), size_of::<f32>(), ranks);
+}
+
+fn finish_into<T: Element>(averages: &mut [T], sums: &[u8], accumulator_bytes: usize, ranks: usize) {
+    let kernels = kernels::kernels(T::DTYPE, Op::Average).filter(|k| k.accumulator_bytes == accumulator_bytes);
+    let finish = kernels.and_then(|kernels| kernels.finish).expect("a type with averages and such accumulators");
+    assert_eq!(sums.len(), averages.len() * accumulator_bytes, "a sum for every average");
+    // SAFETY: both buffers hold `averages.len()` elements, `sums` as accumulators; they are disjoint and borrowed.
+    unsafe { finish(averages.as_mut_ptr().cast(), sums.as_ptr(), averages.len(), ranks) };
+}
+
 /// An operator on elements of a type, given as bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct ByteFold {
@@ -129,6 +171,35 @@ mod tests {
             let expected = values.iter().map(|v| half::f16::from_f32(v.to_f32() + 1.0));
             assert!(target.iter().copied().eq(expected));
         }
+    }
+
+    #[test]
+    fn averages_are_divisions() {
+        let mut sums: Vec<f64> = (0..1001).map(|i| i as f64 * 1.7).collect();
+        let expected: Vec<f64> = sums.iter().map(|sum| sum / 3.0).collect();
+        divide(&mut sums, 3);
+        assert_eq!(sums, expected);
+        let mut pair = [num_complex::Complex::new(3f32, -6.0)];
+        divide(&mut pair, 3);
+        assert_eq!(pair, [num_complex::Complex::new(1f32, -2.0)]);
+        // A sum that no half can hold.
+        let large = vec![half::f16::from_f32(60_000.0); 1001];
+        let sums: Vec<f32> = widened(&large).iter().map(|v| v * 4.0).collect();
+        let mut averages = vec![half::f16::ZERO; large.len()];
+        averaged(&sums, &mut averages, 4);
+        assert_eq!(averages, large);
+    }
+
+    #[test]
+    #[should_panic(expected = "a half type")]
+    fn only_halves_are_widened() {
+        widened(&[1f64]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a sum for every average")]
+    fn sums_of_another_number_are_refused() {
+        averaged(&[1.0], &mut [half::bf16::ZERO; 2], 1);
     }
 
     #[test]

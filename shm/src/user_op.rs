@@ -62,6 +62,11 @@ impl<T: Pod, F: Fn(&T, &T) -> T + Sync> UserOp<T, F> {
         Ok(UserOp { tag, ..self })
     }
 
+    /// The fold of two elements, `a` being the left operand.
+    pub fn combine(&self, a: &T, b: &T) -> T {
+        (self.fold)(a, b)
+    }
+
     /// Whether operands must stand in rank order.
     pub fn is_ordered(&self) -> bool {
         self.ordered

@@ -2,12 +2,15 @@
 //! handed to the [`Hierarchy`].
 
 use super::Communicator;
+use super::folded::{self, Reduction, put_truth};
 use crate::hierarchy::{Call, Hierarchy, Part};
-use crate::{Algorithm, Choice, Element, Error, FoldOrder, Op};
+use crate::{Algorithm, Choice, Element, Error, FoldOrder, Op, UserOp};
+use bytemuck::Pod;
 use earlybird_shm::Signature;
 use earlybird_shm::bytes;
+use earlybird_shm::op::{ElementType, Operator};
+use earlybird_shm::protocol::signature::USER_SIZE_SHIFT;
 use earlybird_shm::{Collective, DType};
-use std::any::Any;
 
 /// Several nodes, and the communicator that spans them.
 pub(super) struct Across<'a> {
@@ -23,11 +26,7 @@ fn writing<T: Element>(buf: &mut [T], write: impl FnOnce(&mut [u8]) -> Result<()
     // Not every byte is a bool.
     let mut copy = bytes::of(buf).to_vec();
     write(&mut copy)?;
-    for (value, byte) in buf.iter_mut().zip(copy) {
-        if let Some(value) = (value as &mut dyn Any).downcast_mut::<bool>() {
-            *value = byte != 0;
-        }
-    }
+    put_truth(buf, &copy);
     Ok(())
 }
 
@@ -46,14 +45,25 @@ impl Communicator {
 impl Across<'_> {
     /// A call with blocks of `count` elements, or of each of `counts`.
     fn call<T: Element>(&self, collective: Collective, op: Op, count: usize, root: Option<usize>) -> Call<'_> {
-        let bytes = count.saturating_mul(size_of::<T>());
+        self.call_of(collective, T::DTYPE.into(), op.into(), count, root)
+    }
+
+    fn call_of(
+        &self,
+        collective: Collective,
+        element: ElementType,
+        op: Operator,
+        count: usize,
+        root: Option<usize>,
+    ) -> Call<'_> {
+        let bytes = count.saturating_mul(element.size());
         let how = self.comm.settings.how(collective, bytes);
         let exchange = match self.comm.settings.choice(collective, bytes) {
             Choice::Plan(name) => Some(name),
             Choice::Node(_) => None,
         };
         let order = if collective.folds() { how.order } else { FoldOrder::Arrival };
-        let signature = Signature::new(collective, T::DTYPE, op, order, Algorithm::Auto, count);
+        let signature = Signature::new(collective, element, op, order, Algorithm::Auto, count);
         let signature = root.map_or(signature, |root| signature.rooted(root));
         Call { node: &self.comm.node, collective, how, signature, exchange }
     }
@@ -117,7 +127,40 @@ impl Across<'_> {
     }
 
     pub(super) fn all_reduce<T: Element>(&self, send: Option<&[T]>, recv: &mut [T], op: Op) -> Result<(), Error> {
-        self.between.all_reduce(&self.call::<T>(Collective::AllReduce, op, recv.len(), None), send, recv, op)
+        let call = self.call::<T>(Collective::AllReduce, op, recv.len(), None);
+        self.all_reduce_as(&call, send, recv, op)
+    }
+
+    fn all_reduce_as<T: Element>(
+        &self,
+        call: &Call<'_>,
+        send: Option<&[T]>,
+        recv: &mut [T],
+        op: Op,
+    ) -> Result<(), Error> {
+        struct Whole<'a>(&'a Hierarchy, &'a Call<'a>);
+        impl Reduction for Whole<'_> {
+            fn run<T: Element>(&self, send: Option<&[T]>, recv: &mut [T], op: Op) -> Result<(), Error> {
+                self.0.all_reduce(self.1, send, recv, op)
+            }
+        }
+        folded::fold(send, recv, op, (self.comm.size(), true), &Whole(self.between, call))
+    }
+
+    /// Many buffers as one: copied together and back.
+    pub(super) fn all_reduce_grouped<T: Element>(&self, buffers: &mut [&mut [T]], op: Op) -> Result<(), Error> {
+        let counts: Vec<usize> = buffers.iter().map(|buffer| buffer.len()).collect();
+        let mut all = buffers.concat();
+        let call = self.call::<T>(Collective::AllReduce, op, all.len(), None);
+        let call = Call { signature: call.signature.unequal(&counts), ..call };
+        self.all_reduce_as(&call, None, &mut all, op)?;
+        let mut rest = &all[..];
+        for buffer in buffers {
+            let (part, after) = rest.split_at(buffer.len());
+            buffer.copy_from_slice(part);
+            rest = after;
+        }
+        Ok(())
     }
 
     pub(super) fn barrier(&self) -> Result<(), Error> {
@@ -137,9 +180,17 @@ impl Across<'_> {
             (Some(_), None) => self.other(root, "reduce_into")?,
             _ => self.root(root)?,
         }
+        struct ToRoot<'a>(&'a Hierarchy, &'a Call<'a>, usize);
+        impl Reduction for ToRoot<'_> {
+            fn run<T: Element>(&self, send: Option<&[T]>, recv: &mut [T], op: Op) -> Result<(), Error> {
+                self.0.reduce(self.1, self.2, send, recv, op)
+            }
+        }
         let recv = recv.unwrap_or(&mut []);
         let count = send.map_or(recv.len(), <[T]>::len);
-        self.between.reduce(&self.call::<T>(Collective::Reduce, op, count, Some(root)), root, send, recv, op)
+        let call = self.call::<T>(Collective::Reduce, op, count, Some(root));
+        let result = (self.comm.size(), self.comm.rank() == root);
+        folded::fold(send, recv, op, result, &ToRoot(self.between, &call, root))
     }
 
     pub(super) fn reduce_scatter<T: Element>(
@@ -160,7 +211,68 @@ impl Across<'_> {
             Some(counts) => self.call_of_each::<T>(Collective::ReduceScatter, op, counts, None),
             None => self.call::<T>(Collective::ReduceScatter, op, recv.len(), None),
         };
-        self.between.reduce_scatter(&call, send, recv, each, op)
+        struct InParts<'a>(&'a Hierarchy, &'a Call<'a>, &'a [usize]);
+        impl Reduction for InParts<'_> {
+            fn run<T: Element>(&self, send: Option<&[T]>, recv: &mut [T], op: Op) -> Result<(), Error> {
+                self.0.reduce_scatter(self.1, send.unwrap_or(&[]), recv, self.2, op)
+            }
+        }
+        folded::fold(Some(send), recv, op, (self.comm.size(), true), &InParts(self.between, &call, each))
+    }
+
+    /// What ranks compare of a reduction by an operator of the caller's.
+    fn call_with<T: Pod, F: Fn(&T, &T) -> T + Sync>(
+        &self,
+        collective: Collective,
+        op: &UserOp<T, F>,
+        count: usize,
+        root: Option<usize>,
+    ) -> Result<Call<'_>, Error> {
+        let element = earlybird_shm::user_op::element_type::<T>()?;
+        match count as u64 >> USER_SIZE_SHIFT {
+            0 => Ok(self.call_of(collective, element, op.operator(), count, root)),
+            _ => Err(Error::usage(format!("{count} elements of a user's operator are too many; reduce them in parts"))),
+        }
+    }
+
+    pub(super) fn all_reduce_with<T: Pod, F: Fn(&T, &T) -> T + Sync>(
+        &self,
+        send: Option<&[T]>,
+        recv: &mut [T],
+        op: &UserOp<T, F>,
+    ) -> Result<(), Error> {
+        if let Some(send) = send {
+            crate::plans::equal_lengths(send, recv)?;
+        }
+        let call = self.call_with(Collective::AllReduce, op, recv.len(), None)?;
+        self.between.all_reduce_with(&call, send, recv, op)
+    }
+
+    /// `recv` is there at the root.
+    pub(super) fn reduce_with<T: Pod, F: Fn(&T, &T) -> T + Sync>(
+        &self,
+        root: usize,
+        send: &[T],
+        recv: Option<&mut [T]>,
+        op: &UserOp<T, F>,
+    ) -> Result<(), Error> {
+        match &recv {
+            Some(recv) => crate::plans::equal_lengths(send, recv)?,
+            None => self.other(root, "reduce_into_with")?,
+        }
+        let call = self.call_with(Collective::Reduce, op, send.len(), Some(root))?;
+        self.between.reduce_with(&call, root, send, recv.unwrap_or(&mut []), op)
+    }
+
+    pub(super) fn reduce_scatter_with<T: Pod, F: Fn(&T, &T) -> T + Sync>(
+        &self,
+        send: &[T],
+        recv: &mut [T],
+        op: &UserOp<T, F>,
+    ) -> Result<(), Error> {
+        self.lengths([send.len(), recv.len()], [self.of_all(recv.len())?, recv.len()])?;
+        let call = self.call_with(Collective::ReduceScatter, op, recv.len(), None)?;
+        self.between.reduce_scatter_with(&call, send, recv, op)
     }
 
     pub(super) fn broadcast<T: Element>(&self, root: usize, buf: &mut [T]) -> Result<(), Error> {
@@ -228,14 +340,44 @@ impl Across<'_> {
     }
 
     /// `send` is there at the root.
-    pub(super) fn scatter<T: Element>(&self, root: usize, send: Option<&[T]>, recv: &mut [T]) -> Result<(), Error> {
+    pub(super) fn scatter<T: Element>(
+        &self,
+        root: usize,
+        send: Option<&[T]>,
+        recv: &mut [T],
+        counts: Option<&[usize]>,
+    ) -> Result<(), Error> {
+        let equal = vec![recv.len(); self.comm.size()];
+        let all = match counts {
+            Some(counts) => self.counts(counts)?,
+            None => self.of_all(recv.len())?,
+        };
+        let each = counts.unwrap_or(&equal);
+        let name = if counts.is_some() { "scatter_varcount_into" } else { "scatter_into" };
         match send {
-            Some(send) => self.lengths([send.len(), recv.len()], [self.of_all(recv.len())?, recv.len()])?,
-            None => self.other(root, "scatter_into")?,
+            Some(send) => self.lengths([send.len(), recv.len()], [all, each[self.comm.rank()]])?,
+            None => {
+                self.other(root, name)?;
+                self.lengths([0, recv.len()], [0, each[self.comm.rank()]])?;
+            }
         }
-        let call = self.call::<T>(Collective::Scatter, Op::Sum, recv.len(), Some(root));
+        let call = match counts {
+            Some(counts) => self.call_of_each::<T>(Collective::Scatter, Op::Sum, counts, Some(root)),
+            None => self.call::<T>(Collective::Scatter, Op::Sum, recv.len(), Some(root)),
+        };
         let send = bytes::of(send.unwrap_or(&[]));
-        writing(recv, |recv| self.between.scatter(&call, root, send, recv))
+        writing(recv, |recv| self.between.scatter(&call, root, send, recv, &lens::<T>(each)))
+    }
+
+    /// The elements of this rank's block of a buffer with one for every rank.
+    pub(super) fn own_block<T: Element>(&self, buf: &[T]) -> Result<Vec<T>, Error> {
+        let (count, ranks) = (buf.len(), self.comm.size());
+        match count.is_multiple_of(ranks) {
+            true => Ok(buf[self.comm.rank() * (count / ranks)..][..count / ranks].to_vec()),
+            false => Err(Error::usage(format!(
+                "a buffer of {count} elements does not divide among {ranks} ranks; give a multiple"
+            ))),
+        }
     }
 
     /// Without `send`, what is sent lies in `recv`.

@@ -2,6 +2,7 @@
 
 mod across;
 mod exchanges;
+mod folded;
 mod immediate;
 mod operators;
 mod plan_lane;
@@ -244,7 +245,7 @@ impl Communicator {
         if self.between.is_some() {
             return Err(Error::Unsupported {
                 what: format!("this form of {} on several nodes", collective.name()),
-                hint: "use the library's operators and plain buffers, or one node".into(),
+                hint: "make the blocking call of the same name, or use one node".into(),
             });
         }
         self.plans.begin_other_call();

@@ -31,6 +31,9 @@ impl Communicator {
         T: Pod,
         F: Fn(&T, &T) -> T + Sync,
     {
+        if let Some(across) = self.across() {
+            return across.all_reduce_with(Some(send), recv, op);
+        }
         let how = self.how(Collective::AllReduce, size_of_val(send))?;
         self.done(self.node.all_reduce_into_with(send, recv, op, how))
     }
@@ -44,6 +47,9 @@ impl Communicator {
         T: Pod,
         F: Fn(&T, &T) -> T + Sync,
     {
+        if let Some(across) = self.across() {
+            return across.all_reduce_with(None, buf, op);
+        }
         let how = self.how(Collective::AllReduce, size_of_val(buf))?;
         self.done(self.node.all_reduce_in_place_with(buf, op, how))
     }
@@ -63,6 +69,9 @@ impl Communicator {
         T: Pod,
         F: Fn(&T, &T) -> T + Sync,
     {
+        if let Some(across) = self.across() {
+            return across.reduce_scatter_with(send, recv, op);
+        }
         let how = self.how(Collective::ReduceScatter, size_of_val(recv))?;
         self.done(self.node.reduce_scatter_block_into_with(send, recv, op, how))
     }
@@ -78,6 +87,9 @@ impl Root<'_> {
         T: Pod,
         F: Fn(&T, &T) -> T + Sync,
     {
+        if let Some(across) = self.comm.across() {
+            return across.reduce_with(self.rank, send, None, op);
+        }
         let how = self.comm.how(Collective::Reduce, size_of_val(send))?;
         self.comm.done(self.comm.node.reduce_into_with(send, op, self.rank, how))
     }
@@ -92,6 +104,9 @@ impl Root<'_> {
         F: Fn(&T, &T) -> T + Sync,
     {
         self.must_be_here("reduce_into_root_with", "reduce_into_with")?;
+        if let Some(across) = self.comm.across() {
+            return across.reduce_with(self.rank, send, Some(recv), op);
+        }
         let how = self.comm.how(Collective::Reduce, size_of_val(send))?;
         self.comm.done(self.comm.node.reduce_into_root_with(send, recv, op, how))
     }
@@ -106,6 +121,13 @@ impl Root<'_> {
         T: Pod,
         F: Fn(&T, &T) -> T + Sync,
     {
+        if let Some(across) = self.comm.across() {
+            if self.rank != self.comm.rank() {
+                return across.reduce_with(self.rank, buf, None, op);
+            }
+            let own = buf.to_vec();
+            return across.reduce_with(self.rank, &own, Some(buf), op);
+        }
         let how = self.comm.how(Collective::Reduce, size_of_val(buf))?;
         self.comm.done(self.comm.node.reduce_in_place_with(buf, op, self.rank, how))
     }

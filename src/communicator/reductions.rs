@@ -66,6 +66,9 @@ impl Communicator {
     /// As [`Communicator::all_reduce_into`]; [`Error::Mismatch`] also where ranks give buffers of other lengths, even if
     /// the sums of the lengths are equal.
     pub fn all_reduce_grouped_in_place<T: Element>(&self, buffers: &mut [&mut [T]], op: Op) -> Result<(), Error> {
+        if let Some(across) = self.across() {
+            return across.all_reduce_grouped(buffers, op);
+        }
         let how = self.how(Collective::AllReduce, buffers.iter().map(|buffer| size_of_val(&**buffer)).sum())?;
         self.done(self.node.all_reduce_grouped_in_place(buffers, op, how))
     }

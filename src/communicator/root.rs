@@ -118,6 +118,10 @@ impl Root<'_> {
     /// As [`Root::reduce_into_root`]; [`Error::Usage`] unless `buf` divides evenly among the ranks.
     pub fn gather_in_place_root<T: Element>(&self, buf: &mut [T]) -> Result<(), Error> {
         self.must_be_here("gather_in_place_root", "gather_into")?;
+        if let Some(across) = self.comm.across() {
+            let own = across.own_block(buf)?;
+            return across.gather(self.rank, &own, Some(buf), None);
+        }
         let how = self.comm.how(Collective::Gather, size_of_val(buf) / self.comm.size())?;
         self.comm.done(self.comm.node.gather_in_place_root(buf, how))
     }
@@ -158,7 +162,7 @@ impl Root<'_> {
     /// As [`Root::reduce_into`].
     pub fn scatter_into<T: Element>(&self, recv: &mut [T]) -> Result<(), Error> {
         if let Some(across) = self.comm.across() {
-            return across.scatter(self.rank, None, recv);
+            return across.scatter(self.rank, None, recv, None);
         }
         let how = self.comm.how(Collective::Scatter, size_of_val(recv))?;
         self.comm.done(self.comm.node.scatter_into(recv, self.rank, how))
@@ -172,7 +176,7 @@ impl Root<'_> {
     pub fn scatter_into_root<T: Element>(&self, send: &[T], recv: &mut [T]) -> Result<(), Error> {
         self.must_be_here("scatter_into_root", "scatter_into")?;
         if let Some(across) = self.comm.across() {
-            return across.scatter(self.rank, Some(send), recv);
+            return across.scatter(self.rank, Some(send), recv, None);
         }
         let how = self.comm.how(Collective::Scatter, size_of_val(recv))?;
         self.comm.done(self.comm.node.scatter_into_root(send, recv, how))
@@ -184,6 +188,10 @@ impl Root<'_> {
     /// As [`Root::reduce_into_root`]; [`Error::Usage`] unless `buf` divides evenly among the ranks.
     pub fn scatter_in_place_root<T: Element>(&self, buf: &mut [T]) -> Result<(), Error> {
         self.must_be_here("scatter_in_place_root", "scatter_into")?;
+        if let Some(across) = self.comm.across() {
+            let mut own = across.own_block(buf)?;
+            return across.scatter(self.rank, Some(buf), &mut own, None);
+        }
         let how = self.comm.how(Collective::Scatter, size_of_val(buf) / self.comm.size())?;
         self.comm.done(self.comm.node.scatter_in_place_root(buf, how))
     }
@@ -193,6 +201,9 @@ impl Root<'_> {
     /// # Errors
     /// As [`Root::reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `recv`.
     pub fn scatter_varcount_into<T: Element>(&self, recv: &mut [T], counts: &[usize]) -> Result<(), Error> {
+        if let Some(across) = self.comm.across() {
+            return across.scatter(self.rank, None, recv, Some(counts));
+        }
         let how = self.comm.how(Collective::Scatter, largest::<T>(counts))?;
         self.comm.done(self.comm.node.scatter_varcount_into(recv, counts, self.rank, how))
     }
@@ -208,6 +219,9 @@ impl Root<'_> {
         counts: &[usize],
     ) -> Result<(), Error> {
         self.must_be_here("scatter_varcount_into_root", "scatter_varcount_into")?;
+        if let Some(across) = self.comm.across() {
+            return across.scatter(self.rank, Some(send), recv, Some(counts));
+        }
         let how = self.comm.how(Collective::Scatter, largest::<T>(counts))?;
         self.comm.done(self.comm.node.scatter_varcount_into_root(send, recv, counts, how))
     }

@@ -21,7 +21,8 @@ impl Communicator {
 
     /// As [`Communicator::all_reduce_in_place`] on buffers of [`Communicator::alloc`]: every rank gives one, and the data
     /// are folded where they lie. Nothing is copied in or out, and no other shared memory is used, whatever the size. The
-    /// fold is by rank in either order, so it is reproducible.
+    /// fold is by rank in either order, so it is reproducible. On several nodes it is the same call as
+    /// [`Communicator::all_reduce_in_place`]: copied as private memory is.
     ///
     /// ```
     /// let comm = earlybird::Communicator::from_env()?;
@@ -36,6 +37,9 @@ impl Communicator {
     /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] for a buffer of another job; [`Error::Mismatch`] where
     /// another rank gives private memory. After an error that others may see the buffer holds zeros.
     pub fn all_reduce_shared_in_place<T: Element>(&self, buffer: &mut SharedBuffer<T>, op: Op) -> Result<(), Error> {
+        if let Some(across) = self.across() {
+            return across.all_reduce(None, &mut **buffer, op);
+        }
         let how = self.how(Collective::AllReduce, size_of_val(&**buffer))?;
         self.done(self.node.all_reduce_shared_in_place(buffer, op, how))
     }
@@ -50,6 +54,9 @@ impl Communicator {
         recv: &mut SharedBuffer<T>,
         op: Op,
     ) -> Result<(), Error> {
+        if let Some(across) = self.across() {
+            return across.all_reduce(Some(&**send), &mut **recv, op);
+        }
         let how = self.how(Collective::AllReduce, size_of_val(&**send))?;
         self.done(self.node.all_reduce_shared_into(send, recv, op, how))
     }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! topology (who is where) · wire (between leaders; the job's one error) · errors (a node's as the job's)
-//! reductions (the three phases, segment by segment) · moves (data as it is)
+//! reductions (the three phases, segment by segment) · operators (those of callers) · moves (data as it is)
 //! ```
 //!
 //! **Errors.** A rank that finds its node's group or the leaders' failed reports it to the wire, where the first report
@@ -19,6 +19,7 @@
 mod connect;
 mod errors;
 mod moves;
+mod operators;
 mod reductions;
 mod split;
 mod topology;

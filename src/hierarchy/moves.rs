@@ -74,23 +74,30 @@ impl Hierarchy {
         })
     }
 
-    /// Copies `send` of `root`, a block to each rank in rank order, to `recv`; all blocks are of one length.
-    pub(crate) fn scatter(&self, call: &Call<'_>, root: usize, send: &[u8], recv: &mut [u8]) -> Result<(), Error> {
+    /// Copies `send` of `root`, a block to each rank in rank order, to `recv`.
+    pub(crate) fn scatter(
+        &self,
+        call: &Call<'_>,
+        root: usize,
+        send: &[u8],
+        recv: &mut [u8],
+        lens: &[usize],
+    ) -> Result<(), Error> {
         self.carry_out(call, "direct", None, |phases| {
             let (home, local) = phases.topology.place(root);
-            let (here, ranks) = (phases.topology.node(), phases.topology.size());
-            let lens = vec![recv.len(); ranks];
+            let (here, total) = (phases.topology.node(), lens.iter().sum());
+            let of_ranks: Vec<usize> = phases.topology.here().iter().map(|&rank| lens[rank]).collect();
             let mut all = Vec::new();
             if here == home && local != 0 {
-                all = vec![0; if phases.topology.leads() { recv.len() * ranks } else { 0 }];
-                phases.hand_over_of(recv.len() * ranks, send, &mut all, local, 0)?;
+                all = vec![0; if phases.topology.leads() { total } else { 0 }];
+                phases.hand_over_of(total, send, &mut all, local, 0)?;
             }
             let given = if local == 0 { send } else { &all };
-            let mut mine = vec![0; recv.len() * phases.topology.here().len()];
+            let mut mine = vec![0; of_ranks.iter().sum()];
             if phases.topology.leads() {
                 let packed: Vec<Vec<u8>> = (0..phases.topology.nodes())
                     .map(|node| match here == home {
-                        true => phases.pick(given, &lens, node),
+                        true => phases.pick(given, lens, node),
                         false => Vec::new(),
                     })
                     .collect();
@@ -103,7 +110,7 @@ impl Hierarchy {
                 let mut parts: Vec<Parts<'_>> = parts.map(|(send, receive)| Parts { send, receive }).collect();
                 phases.plans.exchange(phases.call, &mut parts)?;
             }
-            phases.deal(&vec![recv.len(); phases.topology.here().len()], mine, recv)
+            phases.deal(&of_ranks, &mine, recv)
         })
     }
 
@@ -129,7 +136,7 @@ impl Phases<'_> {
     }
 
     /// What the node's ranks give, in the order of their numbers, on its leader; nothing on the others.
-    fn collect(&self, send: &[u8], lens: &[usize]) -> Result<Vec<u8>, Error> {
+    pub(super) fn collect(&self, send: &[u8], lens: &[usize]) -> Result<Vec<u8>, Error> {
         let here: Vec<usize> = self.topology.here().iter().map(|&rank| lens[rank]).collect();
         if !self.topology.leads() {
             self.node.gather_varcount_into(send, &here, 0, self.how)?;
@@ -142,7 +149,14 @@ impl Phases<'_> {
 
     /// Between leaders: this node's parts, `mine`, go to the nodes `to`; those of the nodes `from` come to their places in
     /// `all`, which holds every rank's.
-    fn swap(&mut self, mine: &[u8], all: &mut [u8], lens: &[usize], to: &[usize], from: &[usize]) -> Result<(), Error> {
+    pub(super) fn swap(
+        &mut self,
+        mine: &[u8],
+        all: &mut [u8],
+        lens: &[usize],
+        to: &[usize],
+        from: &[usize],
+    ) -> Result<(), Error> {
         let (nodes, me) = (0..self.topology.nodes(), self.topology.node());
         let bytes = |node: usize| self.topology.members(node).iter().map(|&rank| lens[rank]).sum::<usize>();
         let mut rooms: Vec<Vec<u8>> =
@@ -164,23 +178,17 @@ impl Phases<'_> {
     }
 
     /// The parts of a node's ranks out of everybody's.
-    fn pick(&self, all: &[u8], lens: &[usize], node: usize) -> Vec<u8> {
+    pub(super) fn pick(&self, all: &[u8], lens: &[usize], node: usize) -> Vec<u8> {
         let parts = self.topology.members(node).iter().map(|&rank| &all[part_of(lens, rank)]);
         parts.flatten().copied().collect()
     }
 
     /// Gives each rank of the node its part of what the leader has.
-    pub(super) fn deal(&self, here: &[usize], mine: Vec<u8>, recv: &mut [u8]) -> Result<(), Error> {
-        if here.iter().all(|len| *len == here[0]) {
-            return match self.topology.leads() {
-                true => self.node.scatter_into_root(&mine, recv, self.how),
-                false => self.node.scatter_into(recv, 0, self.how),
-            };
+    pub(super) fn deal(&self, here: &[usize], mine: &[u8], recv: &mut [u8]) -> Result<(), Error> {
+        match self.topology.leads() {
+            true => self.node.scatter_varcount_into_root(mine, recv, here, self.how),
+            false => self.node.scatter_varcount_into(recv, here, 0, self.how),
         }
-        let mut mine = mine;
-        self.node.broadcast_into(&mut mine, 0, self.how)?;
-        recv.copy_from_slice(&mine[part_of(here, self.topology.local())]);
-        Ok(())
     }
 
     /// Copies `send` of one rank of the node to `recv` of another. Every rank of the node calls it.

@@ -11,7 +11,6 @@
 //! others fold and wait for the last of them while the exchange of the segment before is under way. Short messages are one
 //! segment: the three phases one after the other.
 
-use super::moves::part_of;
 use super::{Call, Hierarchy, Phases};
 use crate::plans::{self, Shape, Work, equal_lengths};
 use crate::{Element, Error, Op};
@@ -21,7 +20,7 @@ use earlybird_shm::bytes::{self, ByteFold};
 
 /// Longer messages are cut into segments of about this many bytes: long enough that a segment's three phases cost by
 /// bytes and not by rounds, short enough that the first and the last, which overlap with nothing, are a small part.
-const SEGMENT_BYTES: usize = 512 << 10;
+pub(super) const SEGMENT_BYTES: usize = 512 << 10;
 
 /// Elements of each segment.
 fn segment(elements: usize, size: usize) -> usize {
@@ -31,7 +30,7 @@ fn segment(elements: usize, size: usize) -> usize {
 }
 
 /// What is given, where it lies apart from what is got.
-fn give<'a, T>(send: Option<&'a [T]>, recv: &'a [T], first: usize) -> &'a [T] {
+pub(super) fn give<'a, T>(send: Option<&'a [T]>, recv: &'a [T], first: usize) -> &'a [T] {
     match send {
         Some(send) => &send[first..first + recv.len()],
         None => recv,
@@ -96,7 +95,19 @@ impl Hierarchy {
     ) -> Result<(), Error> {
         // As the plans do: refused by all ranks before anything is shared.
         let fold = ByteFold::new(T::DTYPE, op)?;
-        self.carry_out(call, "direct", None, |phases| phases.reduce_scatter(send, recv, counts, op, fold))
+        let fold = |_: &Phases<'_>, mine: &mut [u8], theirs: &[u8]| {
+            fold.fold(mine, theirs, false);
+            Ok(())
+        };
+        let to_leader = |phases: &Phases<'_>, partial: &mut [T]| match phases.topology.leads() {
+            true => phases.node.reduce_in_place(partial, op, 0, phases.how),
+            false => phases.node.reduce_into(partial, op, 0, phases.how),
+        };
+        let lens: Vec<usize> = counts.iter().map(|count| count * size_of::<T>()).collect();
+        let recv = bytes::of_mut(recv);
+        self.carry_out(call, "direct", None, |phases| {
+            phases.reduce_scatter((send.to_vec(), bytes::of), &lens, to_leader, fold, recv)
+        })
     }
 }
 
@@ -188,31 +199,23 @@ impl Phases<'_> {
         }
     }
 
-    fn reduce_scatter<T: Element>(
+    /// `to_leader` reduces a node's vectors, `fold` puts what another node gives to the right of what is there; `lens` are
+    /// bytes.
+    pub(super) fn reduce_scatter<T>(
         &mut self,
-        send: &[T],
-        recv: &mut [T],
-        counts: &[usize],
-        op: Op,
-        fold: ByteFold,
+        (mut partial, view): (Vec<T>, fn(&[T]) -> &[u8]),
+        lens: &[usize],
+        to_leader: impl FnOnce(&Self, &mut [T]) -> Result<(), Error>,
+        fold: impl Fn(&Self, &mut [u8], &[u8]) -> Result<(), Error>,
+        recv: &mut [u8],
     ) -> Result<(), Error> {
-        let lens: Vec<usize> = counts.iter().map(|count| count * size_of::<T>()).collect();
+        to_leader(self, &mut partial)?;
         let here: Vec<usize> = self.topology.here().iter().map(|&rank| lens[rank]).collect();
         let mut mine = vec![0u8; here.iter().sum()];
-        if !self.topology.leads() {
-            self.node.reduce_into(send, op, 0, self.how)?;
-        } else {
-            let mut partial = send.to_vec();
-            self.node.reduce_in_place(&mut partial, op, 0, self.how)?;
+        if self.topology.leads() {
             // Each node's part of the vector, in the order of its ranks.
-            let partial = bytes::of(&partial);
-            let nodes = 0..self.topology.nodes();
-            let ours: Vec<Vec<u8>> = nodes
-                .map(|node| {
-                    let parts = self.topology.members(node).iter().map(|&rank| &partial[part_of(&lens, rank)]);
-                    parts.flatten().copied().collect()
-                })
-                .collect();
+            let partial = view(&partial);
+            let ours: Vec<Vec<u8>> = (0..self.topology.nodes()).map(|node| self.pick(partial, lens, node)).collect();
             let me = self.topology.node();
             let mut theirs = vec![vec![0u8; mine.len()]; ours.len()];
             theirs[me].copy_from_slice(&ours[me]);
@@ -220,9 +223,9 @@ impl Phases<'_> {
                 ours.iter().zip(&mut theirs).map(|(send, receive)| Parts { send, receive }).collect();
             self.plans.exchange(self.call, &mut parts)?;
             mine.copy_from_slice(&theirs[0]);
-            theirs[1..].iter().for_each(|of_node| fold.fold(&mut mine, of_node, false));
+            theirs[1..].iter().try_for_each(|of_node| fold(self, &mut mine, of_node))?;
         }
-        self.deal(&here, mine, bytes::of_mut(recv))
+        self.deal(&here, &mine, recv)
     }
 }
 

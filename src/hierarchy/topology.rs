@@ -89,7 +89,6 @@ impl Topology {
     }
 
     /// Whether going through the nodes in order, and through each one's ranks, is going through the ranks in order.
-    #[cfg(test)]
     pub(crate) fn is_in_order(&self) -> bool {
         self.members.iter().flatten().copied().eq(0..self.size())
     }
