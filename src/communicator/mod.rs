@@ -5,6 +5,7 @@ mod exchanges;
 mod immediate;
 mod operators;
 mod plan_lane;
+mod raw;
 mod reductions;
 mod request;
 mod root;

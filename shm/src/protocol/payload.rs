@@ -14,6 +14,7 @@
 mod grouped;
 mod lent;
 mod parts;
+mod raw;
 
 use super::call::{Arithmetic, Call, Prepared};
 use super::geometry::Window;
