@@ -117,7 +117,11 @@ typedef enum eb_order {
 } eb_order;
 
 /* In place of a buffer: what is given, or got, lies in the other one. */
+#ifdef __cplusplus
+#define EB_IN_PLACE (reinterpret_cast<void *>(static_cast<intptr_t>(-1)))
+#else
 #define EB_IN_PLACE ((void *)(intptr_t)-1)
+#endif
 
 /* In place of a color: this rank gets no communicator. */
 #define EB_NO_COLOR (-1)
@@ -344,7 +348,8 @@ int eb_request_free(eb_request **request);
 
 /* ---- buffers in shared memory ----
  *
- * Reduced where they lie, without copies: from 64 KiB on two to four times as fast where ranks arrive together.
+ * Reduced where they lie, without copies: from 64 KiB on two to four times as fast for two ranks that arrive together, not
+ * faster where one is late or ranks outnumber CPUs.
  */
 typedef struct eb_buffer eb_buffer;
 

@@ -44,17 +44,23 @@ pub fn orders() -> Vec<(c_int, String)> {
     named.iter().map(|(order, name)| (*order as c_int, c_name(name))).collect()
 }
 
+/// Of values that are numbered from 1 in this order the one with this number.
+#[inline]
+fn numbered<T: Copy>(all: &[T], number: c_int) -> Option<T> {
+    all.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
+}
+
 /// The type with this number.
 #[inline]
 pub fn dtype(number: c_int) -> Result<DType, Error> {
-    let known = DType::ALL.into_iter().find(|dtype| *dtype as c_int == number);
+    let known = numbered(&DType::ALL, number).filter(|dtype| *dtype as c_int == number);
     known.ok_or_else(|| unknown("type", "eb_type", number, &dtypes()))
 }
 
 /// The operator with this number.
 #[inline]
 pub fn op(number: c_int) -> Result<Op, Error> {
-    let known = Op::ALL.into_iter().find(|op| *op as c_int == number);
+    let known = numbered(&Op::ALL, number).filter(|op| *op as c_int == number);
     known.ok_or_else(|| unknown("operator", "eb_op", number, &ops()))
 }
 
@@ -68,4 +74,22 @@ pub fn order(number: c_int) -> Result<FoldOrder, Error> {
 fn unknown(what: &str, of: &str, number: c_int, known: &[(c_int, String)]) -> Error {
     let known: Vec<String> = known.iter().map(|(number, name)| format!("{name} ({number})")).collect();
     Error::usage(format!("there is no {what} {number} in {of}; use one of: {}", known.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_lead_to_their_values_and_no_other_number_to_any() {
+        for number in -3..40 {
+            let found = dtype(number).map(|found| found as c_int);
+            assert_eq!(found.is_ok(), dtypes().iter().any(|(known, _)| *known == number));
+            assert!(found.is_err() || found == Ok(number));
+            let found = op(number).map(|found| found as c_int);
+            assert_eq!(found.is_ok(), ops().iter().any(|(known, _)| *known == number));
+            assert!(found.is_err() || found == Ok(number));
+            assert_eq!(order(number).is_ok(), orders().iter().any(|(known, _)| *known == number));
+        }
+    }
 }

@@ -18,46 +18,49 @@ use std::sync::Arc;
 pub struct Started(Box<dyn Pending>);
 
 trait Pending {
-    /// Waits, and puts the result where the caller wants it.
-    fn wait(self: Box<Self>) -> Result<(), Error>;
+    /// Waits, and puts the result where the caller wants it. Once.
+    fn wait(&mut self) -> Result<(), Error>;
 
-    /// The same if the result is there; otherwise the call itself.
-    fn test(self: Box<Self>) -> Result<Option<Box<dyn Pending>>, Error>;
+    /// The same if the result is there; whether it was.
+    fn test(&mut self) -> Result<bool, Error>;
 }
 
 /// A call with buffers `B`, of which the last is the result.
 struct Posted<T: 'static, B: 'static> {
-    request: Request<'static, B>,
+    /// Until the call has ended.
+    request: Option<Request<'static, B>>,
     result: fn(B) -> Vec<T>,
     to: Place,
     /// After the request.
-    comm: Arc<Communicator>,
+    _comm: Arc<Communicator>,
 }
 
 impl<T: Element, B> Posted<T, B> {
-    fn end(result: fn(B) -> Vec<T>, to: Place, buffers: B) {
+    fn end(&self, buffers: B) {
         // SAFETY: C: the caller's buffer is the library's until the call has ended; it was checked when the call began.
-        unsafe { to.fill(&result(buffers)) }
+        unsafe { self.to.fill(&(self.result)(buffers)) }
     }
 }
 
 impl<T: Element, B> Pending for Posted<T, B> {
-    fn wait(self: Box<Self>) -> Result<(), Error> {
-        let Posted { comm, request, result, to } = *self;
-        let ended = request.wait().map(|buffers| Self::end(result, to, buffers));
-        drop(comm);
-        ended
+    fn wait(&mut self) -> Result<(), Error> {
+        if let Some(request) = self.request.take() {
+            self.end(request.wait()?);
+        }
+        Ok(())
     }
 
-    fn test(self: Box<Self>) -> Result<Option<Box<dyn Pending>>, Error> {
-        let Posted { comm, request, result, to } = *self;
-        match request.test()? {
-            Ok(buffers) => {
-                Self::end(result, to, buffers);
-                Ok(None)
+    fn test(&mut self) -> Result<bool, Error> {
+        if let Some(request) = self.request.take() {
+            match request.test()? {
+                Ok(buffers) => self.end(buffers),
+                Err(request) => {
+                    self.request = Some(request);
+                    return Ok(false);
+                }
             }
-            Err(request) => Ok(Some(Box::new(Posted { request, result, to, comm }))),
         }
+        Ok(true)
     }
 }
 
@@ -92,7 +95,7 @@ impl<'a> Start<'a> {
         let comm = self.comm.clone();
         // SAFETY: K: the only use is the request, which lies in one structure with the handle that keeps it.
         let kept: &'static Communicator = unsafe { &*Arc::as_ptr(&comm) };
-        let pending: Box<dyn Pending> = Box::new(Posted { request: call(kept)?, result, to, comm });
+        let pending: Box<dyn Pending> = Box::new(Posted { request: Some(call(kept)?), result, to, _comm: comm });
         // SAFETY: C, checked.
         unsafe { self.request.write(Box::into_raw(Box::new(Started(pending)))) };
         Ok(())
@@ -333,25 +336,27 @@ export! {
         // SAFETY: C, H: what is there is null or a handle, which ends here.
         unsafe {
             let started = request.replace(std::ptr::null_mut());
-            if started.is_null() { Ok(()) } else { Box::from_raw(started).0.wait() }
+            if started.is_null() {
+                return Ok(());
+            }
+            Box::from_raw(started).0.wait()
         }
     }
 
     fn eb_test(request: *mut *mut Started, done: *mut c_int) {
         must_be(request, "request")?;
         must_be(done, "done")?;
-        // SAFETY: C, H: as above; a call that goes on gets its handle back.
+        // SAFETY: C, H: what is there is null or a handle, which ends here with the call or its error.
         unsafe {
             done.write(1);
-            let started = request.replace(std::ptr::null_mut());
-            if !started.is_null()
-                && let Some(pending) = Box::from_raw(started).0.test()?
-            {
-                done.write(0);
-                request.write(Box::into_raw(Box::new(Started(pending))));
+            let Some(started) = (*request).as_mut() else { return Ok(()) };
+            let ended = started.0.test();
+            match ended {
+                Ok(false) => done.write(0),
+                _ => drop(Box::from_raw(request.replace(std::ptr::null_mut()))),
             }
+            ended.map(drop)
         }
-        Ok(())
     }
 
     fn eb_request_free(request: *mut *mut Started) {

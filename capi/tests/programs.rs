@@ -3,9 +3,10 @@
 
 mod support;
 
+use earlybird::{Communicator, Config, Error, Identity, Op, UserOp};
 use std::path::Path;
-use std::process::Command;
-use support::{C, CPP, Program, Scratch, built, has, home, launcher, text};
+use std::process::{Command, Stdio};
+use support::{C, CPP, Program, Scratch, built, compiles, has, home, launcher, text};
 
 const RANKS: [usize; 4] = [1, 2, 3, 5];
 
@@ -63,6 +64,48 @@ fn a_rank_that_is_too_late_is_named() {
     for ranks in [2, 3] {
         program.is_right("timeout.c", ranks);
     }
+}
+
+#[test]
+fn several_nodes_do_what_they_can() {
+    let program = Program::compile(C, "nodes.c");
+    program.is_right_with("nodes.c", 5, &["--nodes", "2"]);
+    program.is_right_with("nodes.c", 4, &["--nodes", "1,3"]);
+}
+
+#[test]
+fn nothing_leaks_and_nothing_is_written_beside_a_buffer() {
+    let checked = &["cc", "-g", "-fsanitize=address", "-x", "c"];
+    if !compiles(checked) {
+        eprintln!("SKIPPED: no address sanitizer on this machine");
+        return;
+    }
+    for name in ["collectives.c", "misuse.c", "groups.c", "operators.c", "requests.c"] {
+        Program::compile(checked, name).is_right(name, 2);
+    }
+    let output = Program::compile(checked, "leaks.c").run(1);
+    assert!(!output.status.success() && text(&output).contains("LeakSanitizer"), "{}", text(&output));
+}
+
+#[test]
+fn ranks_in_c_and_in_rust_are_one_job() {
+    let program = Program::compile(C, "joined.c");
+    let job = format!("joined {}", std::process::id());
+    let child = Command::new(program.path()).args([&job, "1", "2"]).stdout(Stdio::piped()).spawn().unwrap();
+    let config = Config { timeout: Some(std::time::Duration::from_secs(60)), ..Config::default() };
+    let comm = Communicator::connect(config, Identity::named(&job, 0, 2).unwrap()).unwrap();
+    let mut sums = [2i32, 20, 200];
+    comm.all_reduce_in_place(&mut sums, Op::Sum).unwrap();
+    assert_eq!(sums, [3, 30, 300]);
+    comm.process_at_rank(0).broadcast_into(&mut [true, false]).unwrap();
+    let (mut pair, second) = ([[1u32, 2]], UserOp::ordered(|_: &[u32; 2], right: &[u32; 2]| *right).tagged(3).unwrap());
+    comm.all_reduce_in_place_with(&mut pair, &second).unwrap();
+    assert_eq!(pair, [[5, 6]]);
+    comm.immediate_barrier().unwrap().wait().unwrap();
+    let refused = comm.all_reduce_in_place(&mut sums, Op::Sum);
+    assert!(matches!(refused, Err(Error::Mismatch { .. })), "{refused:?}");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
 }
 
 #[test]

@@ -62,6 +62,15 @@ pub fn has(compiler: &str) -> bool {
     there
 }
 
+/// Whether the compiler makes programs with these options.
+pub fn compiles(compiler: &[&str]) -> bool {
+    let (scratch, mut command) = (Scratch::new(), Command::new(compiler[0]));
+    let source = scratch.0.join("empty.c");
+    std::fs::write(&source, "int main(void) { return 0; }").unwrap();
+    command.args(&compiler[1..]).arg(&source).args(["-x", "none", "-o"]).arg(scratch.0.join("empty"));
+    command.output().is_ok_and(|output| output.status.success())
+}
+
 pub fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
@@ -86,7 +95,7 @@ impl Program {
         }
         let mut command = Command::new(compiler[0]);
         command.args(&compiler[1..]).args(STRICT).arg("-I").arg(home().join("include"));
-        XX.arg(scratch.0.join("program"));
+        command.arg(home().join("tests/programs").join(name)).args(["-x", "none", "-o"]).arg(scratch.0.join("program"));
         command.arg("-L").arg(&scratch.0).args(["-learlybird", "-Wl,-rpath"]).arg(&scratch.0);
         let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         assert!(output.status.success() && output.stderr.is_empty(), "{command:?}: {}", text(&output));
@@ -99,8 +108,14 @@ impl Program {
 
     /// Runs it on `ranks` ranks.
     pub fn run(&self, ranks: usize) -> Output {
+        self.run_with(ranks, &[])
+    }
+
+    /// Runs it on `ranks` ranks with more options of `earlybird run`.
+    pub fn run_with(&self, ranks: usize, options: &[&str]) -> Output {
         let mut command = Command::new("timeout");
-        command.args(["-k", "5", "120"]).arg(launcher()).args(["run", "-n", &ranks.to_string(), "--"]).arg(self.path());
+        command.args(["-k", "5", "120"]).arg(launcher()).args(["run", "-n", &ranks.to_string()]);
+        command.args(options).arg("--").arg(self.path());
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("EARLYBIRD_")) {
             command.env_remove(name);
         }
@@ -109,7 +124,12 @@ impl Program {
 
     /// Runs it on `ranks` ranks, each of which must say ` right`.
     pub fn is_right(&self, name: &str, ranks: usize) {
-        let output = self.run(ranks);
+        self.is_right_with(name, ranks, &[]);
+    }
+
+    /// The same with more options of `earlybird run`.
+    pub fn is_right_with(&self, name: &str, ranks: usize, options: &[&str]) {
+        let output = self.run_with(ranks, options);
         let said = text(&output);
         let rights = said.matches(" right\n").count();
         assert!(output.status.success() && rights == ranks, "{name} on {ranks}: {} {said}", output.status);
