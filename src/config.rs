@@ -138,6 +138,14 @@ impl Config {
     /// [`Error::Usage`] for an unknown `EARLYBIRD_` variable or value, listing the valid ones;
     /// [`Error::Unsupported`] for a variable whose part does not exist yet, saying what to do.
     pub fn from_env() -> Result<Config, Error> {
+        Config::from_env_and([])
+    }
+
+    /// As [`Config::from_env`]; the variables of `more` go before those of the environment.
+    ///
+    /// # Errors
+    /// As [`Config::from_env`].
+    pub fn from_env_and(more: impl IntoIterator<Item = (String, String)>) -> Result<Config, Error> {
         let mut vars = Vec::new();
         for (name, value) in std::env::vars_os() {
             if !name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
@@ -148,6 +156,7 @@ impl Config {
                 Error::usage(format!("an environment variable whose name begins with {PREFIX} is not valid UTF-8"))
             })?);
         }
+        vars.extend(more);
         Config::from_vars(vars)
     }
 

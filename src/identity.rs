@@ -29,6 +29,8 @@ pub enum Launcher {
     Mpi,
     /// None: this process is the whole job.
     Alone,
+    /// The program says itself who it is: [`Identity::named`].
+    Named,
 }
 
 /// The place of this process in its job. All ranks of the job are on this node.
@@ -60,6 +62,20 @@ impl Identity {
             Some(value.into_string().unwrap_or_else(|raw| raw.to_string_lossy().into_owned()))
         };
         Self::from_vars(lookup, ancestry::starter)
+    }
+
+    /// Rank `rank` of the `size` processes of this user on this node that join under the name `job`, whatever started them.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for an empty name and for a rank that is not below `size`.
+    pub fn named(job: &str, rank: usize, size: usize) -> Result<Identity, Error> {
+        if job.is_empty() {
+            return Err(Error::usage("the job has no name; give all its ranks one that no other job of this user has"));
+        }
+        if rank >= size {
+            return Err(Error::usage(format!("rank {rank} does not exist among {size} ranks; ranks count from 0")));
+        }
+        Ok(Identity { rank, size, key: key(&["named", job]), launcher: Launcher::Named })
     }
 
     /// As [`Identity::detect`], from these variables; `starter(name)` is the nearest ancestor that does not itself

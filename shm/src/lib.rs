@@ -2,6 +2,7 @@
 
 #[cfg(not(earlybird_loom))]
 pub mod bytes;
+pub mod bytes_op;
 pub mod config;
 pub mod error;
 #[cfg(all(feature = "fault", not(earlybird_loom)))]
@@ -27,6 +28,7 @@ pub mod segment;
 pub mod sync;
 pub mod user_op;
 
+pub use bytes_op::BytesOp;
 pub use config::{Algorithm, WaitPreset};
 pub use error::Error;
 #[cfg(not(earlybird_loom))]

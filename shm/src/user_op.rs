@@ -56,9 +56,7 @@ impl<T: Pod, F: Fn(&T, &T) -> T + Sync> UserOp<T, F> {
     /// # Errors
     /// [`Error::Usage`] for a number above 63.
     pub fn tagged(self, tag: u8) -> Result<Self, Error> {
-        if tag >= Operator::TAGS {
-            return Err(Error::usage(format!("the tag {tag} of an operator is not below {}", Operator::TAGS)));
-        }
+        check_tag(tag)?;
         Ok(UserOp { tag, ..self })
     }
 
@@ -78,6 +76,17 @@ impl<T: Pod, F: Fn(&T, &T) -> T + Sync> UserOp<T, F> {
     }
 }
 
+/// Refuses a number that no operator can be marked with.
+///
+/// # Errors
+/// [`Error::Usage`].
+pub(crate) fn check_tag(tag: u8) -> Result<(), Error> {
+    match tag < Operator::TAGS {
+        true => Ok(()),
+        false => Err(Error::usage(format!("the tag {tag} of an operator is not below {}", Operator::TAGS))),
+    }
+}
+
 /// The type of the elements of a user's operator, as ranks compare it.
 ///
 /// # Errors
@@ -86,8 +95,16 @@ pub fn element_type<T: Pod>() -> Result<ElementType, Error> {
     if let Some(dtype) = DType::of::<T>() {
         return Ok(dtype.into());
     }
-    match size_of::<T>() {
-        0 => Err(Error::usage(format!("{} has no size; there is nothing to reduce", std::any::type_name::<T>()))),
+    plain_type(size_of::<T>(), std::any::type_name::<T>())
+}
+
+/// The type of elements of `bytes` bytes, called `name` in errors.
+///
+/// # Errors
+/// As [`element_type`].
+pub(crate) fn plain_type(bytes: usize, name: &str) -> Result<ElementType, Error> {
+    match bytes {
+        0 => Err(Error::usage(format!("{name} has no size; there is nothing to reduce"))),
         bytes if bytes >= 1 << 24 => Err(Error::Unsupported {
             what: format!("an element of {bytes} bytes"),
             hint: "elements must be smaller than 16 MiB; reduce its parts".into(),

@@ -6,6 +6,7 @@ mod folded;
 mod immediate;
 mod operators;
 mod plan_lane;
+mod raw;
 mod reductions;
 mod request;
 mod root;

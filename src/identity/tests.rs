@@ -222,3 +222,16 @@ fn keys_are_fit_for_file_names_and_stay_different() {
     }
     assert_ne!(key(&["a", "b"]), key(&["a-b"]));
 }
+
+#[test]
+fn a_named_job_has_a_key_of_its_own() {
+    let named = |job, rank, size| Identity::named(job, rank, size);
+    let of = |job| named(job, 1, 3).unwrap();
+    assert_eq!((of("my job/7").rank, of("my job/7").size, of("x").launcher), (1, 3, Launcher::Named));
+    assert!(of("my job/7").key == "named-my=20job=2f7" && of("a").key != of("b").key, "{}", of("my job/7").key);
+    for (job, rank, size, why) in
+        [("", 0, 1, "has no name"), ("x", 3, 3, "among 3 ranks"), ("x", 0, 0, "among 0 ranks")]
+    {
+        assert!(usage(named(job, rank, size)).contains(why));
+    }
+}

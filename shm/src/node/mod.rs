@@ -6,6 +6,7 @@ mod exchanges;
 mod operators;
 mod outside;
 mod posted;
+mod raw;
 mod reductions;
 mod run;
 mod shared_buffer;

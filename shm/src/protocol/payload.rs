@@ -15,6 +15,7 @@ mod few;
 mod grouped;
 mod lent;
 mod parts;
+mod raw;
 
 pub use few::{Bound, Few};
 

@@ -1,0 +1,256 @@
+//! The caller's buffers as slices: what can be wrong with an address is an error, the rest is invariant **C** of the crate.
+#![allow(unsafe_code)]
+
+use earlybird::{DType, Element, Error};
+use std::borrow::Cow;
+use std::ffi::c_void;
+
+/// `EB_IN_PLACE`.
+pub fn is_in_place(at: *const c_void) -> bool {
+    at as isize == -1
+}
+
+/// A buffer as C describes it.
+#[derive(Clone, Copy)]
+pub struct Place {
+    /// How messages call it.
+    pub name: &'static str,
+    /// Where it begins; any address where `count` is 0.
+    pub at: *mut c_void,
+    /// Its elements.
+    pub count: usize,
+}
+
+impl Place {
+    /// A buffer that is read.
+    pub fn send(at: *const c_void, count: usize) -> Place {
+        Place { name: "send buffer", at: at.cast_mut(), count }
+    }
+
+    /// A buffer that is written, or read and written.
+    pub fn recv(at: *mut c_void, count: usize) -> Place {
+        Place { name: "receive buffer", at, count }
+    }
+
+    /// Block `rank` of this place, which is checked: `count` elements.
+    pub fn block<T>(self, rank: usize, count: usize) -> Place {
+        let at = self.at.cast::<T>().wrapping_add(rank * count).cast();
+        Place { at, count, ..self }
+    }
+
+    /// Refuses what is no place of elements of `T`.
+    pub fn check<T: Element>(&self) -> Result<(), Error> {
+        let Place { name, at, count } = *self;
+        if count == 0 {
+            return Ok(());
+        }
+        let dtype = T::DTYPE.name();
+        if is_in_place(at) {
+            return Err(Error::usage(format!("EB_IN_PLACE is not allowed as the {name} here; give a buffer")));
+        }
+        if at.is_null() {
+            return Err(Error::usage(format!("the {name} is null; it must hold {count} elements of {dtype}")));
+        }
+        if !(at as usize).is_multiple_of(align_of::<T>()) {
+            let align = align_of::<T>();
+            return Err(Error::usage(format!(
+                "the {name} at {at:p} is not aligned for {dtype}; give an address that is a multiple of {align}"
+            )));
+        }
+        let fits = count.checked_mul(size_of::<T>()).is_some_and(|bytes| isize::try_from(bytes).is_ok());
+        match fits && (at as usize).checked_add(count * size_of::<T>()).is_some() {
+            true => Ok(()),
+            false => Err(Error::usage(format!("a {name} of {count} elements of {dtype} exceeds the address space"))),
+        }
+    }
+
+    /// Refuses places that share a byte. Both are checked.
+    fn apart<T>(&self, other: &Place) -> Result<(), Error> {
+        let (a, b) = (self.at as usize, other.at as usize);
+        let [a_end, b_end] = [(a, self.count), (b, other.count)].map(|(at, n)| at.saturating_add(n * size_of::<T>()));
+        match self.count == 0 || other.count == 0 || a_end <= b || b_end <= a {
+            true => Ok(()),
+            false => Err(Error::usage(format!(
+                "the {} at {:p} and the {} at {:p} overlap; give buffers apart, or EB_IN_PLACE",
+                self.name, self.at, other.name, other.at
+            ))),
+        }
+    }
+
+    /// A copy of the elements. The place is checked.
+    ///
+    /// # Safety
+    /// C: it holds its elements.
+    pub unsafe fn copied<T: Element>(&self) -> Vec<T> {
+        let mut copy = Vec::<T>::with_capacity(self.count);
+        if self.count > 0 {
+            let (from, to): (*const u8, *mut u8) = (self.at.cast(), copy.as_mut_ptr().cast::<u8>());
+            let bytes = self.count * size_of::<T>();
+            // SAFETY: C for the source; the vector has room for as many elements, all of which are written: as they are,
+            // since every pattern is a value of a type but `bool`, or as a 0 or a 1, where an element is a byte.
+            unsafe {
+                match T::DTYPE {
+                    DType::Bool => (0..bytes).for_each(|i| to.add(i).write(u8::from(from.add(i).read() != 0))),
+                    _ => std::ptr::copy_nonoverlapping(from, to, bytes),
+                }
+                copy.set_len(self.count);
+            }
+        }
+        copy
+    }
+
+    /// Puts `values`, as many as it has elements, into the place. It is checked.
+    ///
+    /// # Safety
+    /// C: it has room for its elements.
+    pub unsafe fn fill<T: Element>(&self, values: &[T]) {
+        assert_eq!(values.len(), self.count, "elements of the {}", self.name);
+        if self.count > 0 {
+            // SAFETY: C for the destination; the lengths are equal, and a borrowed slice is elsewhere.
+            unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), self.at.cast(), self.count) }
+        }
+    }
+
+    /// The elements where they lie, or, of `bool`, which not every byte is, a copy. The place is checked.
+    ///
+    /// # Safety
+    /// C: it holds its elements, for as long as they are used.
+    unsafe fn read<'a, T: Element>(&self) -> Cow<'a, [T]> {
+        match (self.count, T::DTYPE) {
+            (0, _) => Cow::Borrowed(&[]),
+            // SAFETY: by the caller's contract.
+            (_, DType::Bool) => Cow::Owned(unsafe { self.copied() }),
+            // SAFETY: by the caller's contract, aligned and not null as checked; every pattern of bytes is a value.
+            _ => Cow::Borrowed(unsafe { std::slice::from_raw_parts(self.at.cast(), self.count) }),
+        }
+    }
+}
+
+/// Runs `call` with the elements of `send`, where there is one, and of `recv`.
+///
+/// # Safety
+/// C: both hold their elements for as long as this runs.
+pub unsafe fn lend<T: Element>(
+    send: Option<Place>,
+    recv: Place,
+    call: impl FnOnce(Option<&[T]>, &mut [T]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    recv.check::<T>()?;
+    if let Some(send) = &send {
+        send.check::<T>()?;
+        send.apart::<T>(&recv)?;
+    }
+    // SAFETY: by the caller's contract, and checked.
+    let send = send.map(|send| unsafe { send.read::<T>() });
+    match (recv.count, T::DTYPE) {
+        (0, _) => call(send.as_deref(), &mut []),
+        (_, DType::Bool) => {
+            // SAFETY: by the caller's contract, and checked.
+            let mut values = unsafe { recv.copied::<T>() };
+            call(send.as_deref(), &mut values)?;
+            // SAFETY: as above.
+            unsafe { recv.fill(&values) };
+            Ok(())
+        }
+        _ => {
+            // SAFETY: by the caller's contract; aligned, not null and apart from `send` as checked; every pattern of bytes is
+            // a value.
+            let recv = unsafe { std::slice::from_raw_parts_mut(recv.at.cast::<T>(), recv.count) };
+            call(send.as_deref(), recv)
+        }
+    }
+}
+
+/// As many zeros, of any type.
+pub fn zeros<T: Element>(count: usize) -> Vec<T> {
+    let mut zeros = Vec::<T>::with_capacity(count);
+    // SAFETY: the vector has room for them, and zeros are a value of every element.
+    unsafe {
+        zeros.as_mut_ptr().write_bytes(0, count);
+        zeros.set_len(count);
+    }
+    zeros
+}
+
+/// The counts of a call with one for each rank.
+///
+/// # Safety
+/// C: `at` is null or holds `ranks` counts.
+pub unsafe fn counts<'a>(at: *const usize, ranks: usize) -> Result<&'a [usize], Error> {
+    if at.is_null() || !at.is_aligned() {
+        return Err(Error::usage(format!("counts at {at:p} are no array; give {ranks} counts, one for each rank")));
+    }
+    // SAFETY: by the caller's contract, and checked.
+    Ok(unsafe { std::slice::from_raw_parts(at, ranks) })
+}
+
+/// `count` elements for each of `ranks`.
+pub fn of_all(count: usize, ranks: usize) -> Result<usize, Error> {
+    let all = count.checked_mul(ranks);
+    all.ok_or_else(|| Error::usage(format!("{count} elements for each of {ranks} ranks are too many")))
+}
+
+/// Where the block of each rank begins, and the sum.
+pub fn starts(counts: &[usize]) -> Result<Vec<usize>, Error> {
+    let mut starts = vec![0usize];
+    for count in counts {
+        let next = starts[starts.len() - 1].checked_add(*count);
+        starts.push(next.ok_or_else(|| Error::usage(format!("the sum of the counts {counts:?} is too large")))?);
+    }
+    Ok(starts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(result: Result<(), Error>) -> String {
+        match result {
+            Err(Error::Usage { message }) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_used_is_refused() {
+        let mut values = [1.5f64, 2.5, 3.5];
+        let at = values.as_mut_ptr().cast::<c_void>();
+        let check = |at, count| Place::recv(at, count).check::<f64>();
+        assert_eq!(check(at, 3), Ok(()));
+        assert_eq!(check(std::ptr::null_mut(), 0), Ok(()));
+        assert!(refused(check(std::ptr::null_mut(), 1)).contains("is null; it must hold 1 elements of f64"));
+        assert!(refused(check(at.wrapping_byte_add(4), 1)).contains("a multiple of 8"));
+        assert!(refused(check(usize::MAX as *mut c_void, 1)).contains("EB_IN_PLACE is not allowed"));
+        assert!(refused(check(at, usize::MAX / 4)).contains("exceeds the address space"));
+        assert!(refused(check((usize::MAX - 7) as *mut c_void, 2)).contains("exceeds the address space"));
+        for (skip, count, overlaps) in [(0, 1, true), (8, 1, false), (8, 0, false)] {
+            let other = Place::send(at.wrapping_byte_add(skip), count);
+            // SAFETY: both lie in `values`, which nobody else uses.
+            let lent = unsafe { lend::<f64>(Some(other), Place::recv(at, 1), |_, _| Ok(())) };
+            assert_eq!(lent.is_err(), overlaps, "{skip} {count}");
+        }
+    }
+
+    #[test]
+    fn any_byte_is_a_truth() {
+        let (send, mut recv) = ([2u8, 0, 255], [7u8, 7, 0]);
+        let places = (Place::send(send.as_ptr().cast(), 3), Place::recv(recv.as_mut_ptr().cast(), 3));
+        // SAFETY: three bytes each.
+        let done = unsafe {
+            lend::<bool>(Some(places.0), places.1, |send, recv| {
+                assert_eq!((send.unwrap(), &*recv), (&[true, false, true][..], &[true, true, false][..]));
+                recv.copy_from_slice(send.unwrap());
+                Ok(())
+            })
+        };
+        assert_eq!((done, recv), (Ok(()), [1, 0, 1]));
+    }
+
+    #[test]
+    fn sums_of_counts_do_not_wrap() {
+        assert_eq!(starts(&[2, 0, 3]), Ok(vec![0, 2, 2, 5]));
+        assert!(starts(&[usize::MAX, 1]).is_err() && of_all(usize::MAX / 2, 3).is_err());
+        // SAFETY: null is refused.
+        assert!(unsafe { counts(std::ptr::null(), 2) }.is_err());
+    }
+}

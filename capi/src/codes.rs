@@ -1,0 +1,95 @@
+//! Types, operators and orders as C numbers them: the numbers of the library, which ranks compare.
+
+use earlybird::{DType, Error, FoldOrder, Op};
+use std::ffi::c_int;
+
+/// Runs `$body` with `$t` as the Rust type of `$dtype`.
+macro_rules! with_type {
+    ($dtype:expr, $t:ident => $body:expr) => {
+        with_type!(@ $dtype, $t, $body;
+            I8: i8, I16: i16, I32: i32, I64: i64, U8: u8, U16: u16, U32: u32, U64: u64, F16: half::f16, BF16: half::bf16,
+            F32: f32, F64: f64, ComplexF32: num_complex::Complex<f32>, ComplexF64: num_complex::Complex<f64>, Bool: bool,
+            IndexedI32: earlybird::Indexed<i32, i32>, IndexedI64: earlybird::Indexed<i64, i64>,
+            IndexedF32: earlybird::Indexed<f32, i32>, IndexedF64: earlybird::Indexed<f64, i64>)
+    };
+    (@ $dtype:expr, $t:ident, $body:expr; $($tag:ident: $type:ty),*) => {
+        match $dtype {
+            $(earlybird::DType::$tag => {
+                type $t = $type;
+                $body
+            })*
+        }
+    };
+}
+pub(crate) use with_type;
+
+/// `bit-and` as `EB_BIT_AND`.
+pub fn c_name(name: &str) -> String {
+    format!("EB_{}", name.replace('-', "_").to_uppercase())
+}
+
+/// Every type with its name in C.
+pub fn dtypes() -> Vec<(c_int, String)> {
+    DType::ALL.iter().map(|dtype| (*dtype as c_int, c_name(dtype.name()))).collect()
+}
+
+/// Every operator with its name in C.
+pub fn ops() -> Vec<(c_int, String)> {
+    Op::ALL.iter().map(|op| (*op as c_int, c_name(op.name()))).collect()
+}
+
+/// Every order with its name in C.
+pub fn orders() -> Vec<(c_int, String)> {
+    let named = [(FoldOrder::Arrival, "order-arrival"), (FoldOrder::Rank, "order-rank")];
+    named.iter().map(|(order, name)| (*order as c_int, c_name(name))).collect()
+}
+
+/// Of values that are numbered from 1 in this order the one with this number.
+#[inline]
+fn numbered<T: Copy>(all: &[T], number: c_int) -> Option<T> {
+    all.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
+}
+
+/// The type with this number.
+#[inline]
+pub fn dtype(number: c_int) -> Result<DType, Error> {
+    let known = numbered(&DType::ALL, number).filter(|dtype| *dtype as c_int == number);
+    known.ok_or_else(|| unknown("type", "eb_type", number, &dtypes()))
+}
+
+/// The operator with this number.
+#[inline]
+pub fn op(number: c_int) -> Result<Op, Error> {
+    let known = numbered(&Op::ALL, number).filter(|op| *op as c_int == number);
+    known.ok_or_else(|| unknown("operator", "eb_op", number, &ops()))
+}
+
+/// The order with this number.
+pub fn order(number: c_int) -> Result<FoldOrder, Error> {
+    let known = [FoldOrder::Arrival, FoldOrder::Rank].into_iter().find(|order| *order as c_int == number);
+    known.ok_or_else(|| unknown("order", "eb_order", number, &orders()))
+}
+
+#[cold]
+fn unknown(what: &str, of: &str, number: c_int, known: &[(c_int, String)]) -> Error {
+    let known: Vec<String> = known.iter().map(|(number, name)| format!("{name} ({number})")).collect();
+    Error::usage(format!("there is no {what} {number} in {of}; use one of: {}", known.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_lead_to_their_values_and_no_other_number_to_any() {
+        for number in -3..40 {
+            let found = dtype(number).map(|found| found as c_int);
+            assert_eq!(found.is_ok(), dtypes().iter().any(|(known, _)| *known == number));
+            assert!(found.is_err() || found == Ok(number));
+            let found = op(number).map(|found| found as c_int);
+            assert_eq!(found.is_ok(), ops().iter().any(|(known, _)| *known == number));
+            assert!(found.is_err() || found == Ok(number));
+            assert_eq!(order(number).is_ok(), orders().iter().any(|(known, _)| *known == number));
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Buffers in shared memory.
+#![allow(unsafe_code)]
+
+use crate::buffers::is_in_place;
+use crate::codes::{self, with_type};
+use crate::comm::{Comm, must_be, of, put};
+use crate::entry::export;
+use earlybird::{Communicator, DType, Element, Error, Op, SharedBuffer};
+use std::any::Any;
+use std::ffi::{c_int, c_void};
+
+/// `eb_buffer`.
+pub struct Buffer(Box<dyn Shared>);
+
+/// A buffer of some type.
+trait Shared: Any {
+    fn data(&mut self) -> *mut c_void;
+
+    fn reduce_in_place(&mut self, comm: &Communicator, op: Op) -> Result<(), Error>;
+
+    /// Refuses a `send` of another type.
+    fn reduce_from(&mut self, send: &dyn Any, comm: &Communicator, op: Op) -> Result<(), Error>;
+}
+
+impl<T: Element> Shared for SharedBuffer<T> {
+    fn data(&mut self) -> *mut c_void {
+        self.as_mut_ptr().cast()
+    }
+
+    fn reduce_in_place(&mut self, comm: &Communicator, op: Op) -> Result<(), Error> {
+        comm.all_reduce_shared_in_place(self, op)
+    }
+
+    fn reduce_from(&mut self, send: &dyn Any, comm: &Communicator, op: Op) -> Result<(), Error> {
+        let send = send.downcast_ref::<SharedBuffer<T>>();
+        let send =
+            send.ok_or_else(|| Error::usage("the buffers are of different types; allocate both with one type"))?;
+        comm.all_reduce_shared_into(send, self, op)
+    }
+}
+
+/// # Safety
+/// H, and nobody else uses the handle.
+unsafe fn buffer<'a>(at: *mut Buffer) -> Result<&'a mut Buffer, Error> {
+    // SAFETY: H.
+    let buffer = unsafe { at.as_mut() };
+    buffer.ok_or_else(|| Error::usage("the buffer is null; allocate it with eb_buffer_alloc"))
+}
+
+export! {
+    fn eb_buffer_alloc(comm: *const Comm, count: usize, dtype: c_int, buffer: *mut *mut Buffer) {
+        must_be(buffer, "buffer")?;
+        // SAFETY: C, H.
+        unsafe {
+            buffer.write(std::ptr::null_mut());
+            let (comm, dtype) = (of(comm)?, codes::dtype(dtype)?);
+            if dtype == DType::Bool {
+                return Err(Error::Unsupported {
+                    what: "a shared buffer of EB_BOOL".into(),
+                    hint: "allocate one of EB_U8, which has the same operators".into(),
+                });
+            }
+            let shared: Box<dyn Shared> = with_type!(dtype, T => Box::new(comm.alloc::<T>(count)?));
+            buffer.write(Box::into_raw(Box::new(Buffer(shared))));
+        }
+        Ok(())
+    }
+
+    fn eb_buffer_data(from: *mut Buffer, data: *mut *mut c_void) {
+        // SAFETY: H, C.
+        unsafe { put(data, "data", buffer(from)?.0.data()) }
+    }
+
+    fn eb_allreduce_shared(comm: *const Comm, send: *mut Buffer, recv: *mut Buffer, op: c_int) {
+        // SAFETY: H; the handles are different where both are used.
+        unsafe {
+            let (comm, op) = (of(comm)?, codes::op(op)?);
+            if is_in_place(send.cast()) {
+                return buffer(recv)?.0.reduce_in_place(comm, op);
+            }
+            if std::ptr::eq(send, recv) {
+                return Err(Error::usage("the buffers are one; give EB_IN_PLACE and the buffer"));
+            }
+            let send: &dyn Any = &*buffer(send)?.0;
+            buffer(recv)?.0.reduce_from(send, comm, op)
+        }
+    }
+
+    fn eb_buffer_free(buffer: *mut *mut Buffer) {
+        must_be(buffer, "buffer")?;
+        // SAFETY: C, H: what is there is null or a handle, which ends here.
+        unsafe {
+            let freed = buffer.replace(std::ptr::null_mut());
+            if !freed.is_null() {
+                drop(Box::from_raw(freed));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,187 @@
+//! Programs in C, compiled with all warnings as errors as C and as C++, run by `earlybird run`: results are exact, mistakes
+//! have their errors, a death is named.
+
+mod support;
+
+use earlybird::{Communicator, Config, Error, Identity, Op, UserOp};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use support::{C, CPP, Program, Scratch, built, compiles, has, home, launcher, text};
+
+const RANKS: [usize; 4] = [1, 2, 3, 5];
+
+/// As C and, where there is a compiler for it, as C++.
+fn programs(name: &str) -> Vec<Program> {
+    let compilers = [C, CPP].into_iter().filter(|compiler| compiler == &C || has(compiler[0]));
+    compilers.map(|compiler| Program::compile(compiler, name)).collect()
+}
+
+fn is_right_on_all(name: &str) {
+    for program in programs(name) {
+        RANKS.iter().for_each(|ranks| program.is_right(name, *ranks));
+    }
+}
+
+#[test]
+fn every_operation_is_exact() {
+    is_right_on_all("collectives.c");
+}
+
+#[test]
+fn every_mistake_has_its_error() {
+    is_right_on_all("misuse.c");
+}
+
+#[test]
+fn operators_of_the_caller() {
+    is_right_on_all("operators.c");
+}
+
+#[test]
+fn calls_under_way_and_shared_buffers() {
+    is_right_on_all("requests.c");
+}
+
+#[test]
+fn communicators_options_threads_and_forks() {
+    is_right_on_all("groups.c");
+}
+
+#[test]
+fn a_killed_rank_is_named_to_the_others() {
+    let program = Program::compile(C, "death.c");
+    for ranks in [2, 3, 5] {
+        let output = program.run(ranks);
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(128 + 9), "{said}");
+        assert_eq!(said.matches(" right\n").count(), ranks - 1, "{said}");
+    }
+}
+
+#[test]
+fn a_rank_that_is_too_late_is_named() {
+    let program = Program::compile(C, "timeout.c");
+    for ranks in [2, 3] {
+        program.is_right("timeout.c", ranks);
+    }
+}
+
+#[test]
+fn several_nodes_do_what_they_can() {
+    let program = Program::compile(C, "nodes.c");
+    program.is_right_with("nodes.c", 5, &["--nodes", "2"]);
+    program.is_right_with("nodes.c", 4, &["--nodes", "1,3"]);
+}
+
+#[test]
+fn nothing_leaks_and_nothing_is_written_beside_a_buffer() {
+    let checked = &["cc", "-g", "-fsanitize=address", "-x", "c"];
+    if !compiles(checked) {
+        eprintln!("SKIPPED: no address sanitizer on this machine");
+        return;
+    }
+    for name in ["collectives.c", "misuse.c", "groups.c", "operators.c", "requests.c"] {
+        Program::compile(checked, name).is_right(name, 2);
+    }
+    let output = Program::compile(checked, "leaks.c").run(1);
+    assert!(!output.status.success() && text(&output).contains("LeakSanitizer"), "{}", text(&output));
+}
+
+#[test]
+fn ranks_in_c_and_in_rust_are_one_job() {
+    let program = Program::compile(C, "joined.c");
+    let job = format!("joined {}", std::process::id());
+    let child = Command::new(program.path()).args([&job, "1", "2"]).stdout(Stdio::piped()).spawn().unwrap();
+    let config = Config { timeout: Some(std::time::Duration::from_secs(60)), ..Config::default() };
+    let comm = Communicator::connect(config, Identity::named(&job, 0, 2).unwrap()).unwrap();
+    let mut sums = [2i32, 20, 200];
+    comm.all_reduce_in_place(&mut sums, Op::Sum).unwrap();
+    assert_eq!(sums, [3, 30, 300]);
+    comm.process_at_rank(0).broadcast_into(&mut [true, false]).unwrap();
+    let (mut pair, second) = ([[1u32, 2]], UserOp::ordered(|_: &[u32; 2], right: &[u32; 2]| *right).tagged(3).unwrap());
+    comm.all_reduce_in_place_with(&mut pair, &second).unwrap();
+    assert_eq!(pair, [[5, 6]]);
+    comm.immediate_barrier().unwrap().wait().unwrap();
+    let refused = comm.all_reduce_in_place(&mut sums, Op::Sum);
+    assert!(matches!(refused, Err(Error::Mismatch { .. })), "{refused:?}");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
+fn a_program_that_is_wrong_is_noticed() {
+    // What fails a rank must fail the test: here every rank misses a launcher's variable.
+    let program = Program::compile(C, "timeout.c");
+    let output = Command::new(program.path()).env("EARLYBIRD_RANK", "0").output().unwrap();
+    assert!(!output.status.success() && text(&output).contains("EARLYBIRD_JOB is missing"), "{}", text(&output));
+}
+
+/// What `capi/install` puts into a prefix.
+fn install(prefix: &Path) {
+    launcher();
+    let output = Command::new(home().join("install")).arg(prefix).arg(built()).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+/// Words of `pkg-config` for an installation.
+fn pkg_config(prefix: &Path, options: &[&str]) -> Vec<String> {
+    let mut command = Command::new("pkg-config");
+    command.args(options).arg("earlybird").env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    text(&output).split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn an_installation_serves_programs_shared_and_static() {
+    if !has("pkg-config") {
+        return;
+    }
+    let prefix = Scratch::new();
+    install(&prefix.0);
+    assert_eq!(pkg_config(&prefix.0, &["--modversion"]), [env!("CARGO_PKG_VERSION")]);
+    let (lib, source) = (prefix.0.join("lib"), home().join("../examples/hello.c"));
+    let shared = [format!("-Wl,-rpath,{}", lib.display())];
+    for (name, options, extra) in [
+        ("shared", &["--cflags", "--libs"][..], &shared[..]),
+        ("static", &["--cflags", "--libs", "--static"], &["-Wl,-Bdynamic".to_owned()]),
+    ] {
+        let program = prefix.0.join(name);
+        let words = pkg_config(&prefix.0, options).into_iter();
+        let words = words.map(|w| if name == "static" && w == "-learlybird" { "-l:libearlybird.a".into() } else { w });
+        let mut cc = Command::new("cc");
+        cc.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(&source).args(words).args(extra);
+        let output = cc.output().unwrap();
+        assert!(output.status.success(), "{cc:?}: {}", text(&output));
+        let needed = text(&Command::new("readelf").arg("-d").arg(&program).output().unwrap());
+        assert_eq!(needed.contains("libearlybird.so.0"), name == "shared", "{needed}");
+        let output = Command::new(launcher()).args(["run", "-n", "3", "--"]).arg(&program).output().unwrap();
+        let said = text(&output);
+        let mean = said.matches("of 3: mean 2.00 s, slowest was rank 2\n").count();
+        assert!(output.status.success() && mean == 3, "{name}: {said}");
+    }
+}
+
+#[test]
+fn an_installation_from_nothing_is_refused() {
+    let (prefix, empty) = (Scratch::new(), Scratch::new());
+    let output = Command::new(home().join("install")).arg(&prefix.0).arg(&empty.0).output().unwrap();
+    assert!(!output.status.success() && text(&output).contains("no libearlybird_capi.so in"), "{}", text(&output));
+    let output = Command::new(home().join("install")).output().unwrap();
+    assert!(output.status.code() == Some(2) && text(&output).contains("PREFIX [BUILT]"), "{}", text(&output));
+}
+
+#[test]
+fn the_example_in_python_is_right() {
+    if !has("python3") {
+        return;
+    }
+    let example = home().join("../examples/hello.py");
+    for ranks in [1, 3] {
+        let mut command = Command::new(launcher());
+        command.args(["run", "-n", &ranks.to_string(), "--", "python3"]).arg(&example);
+        let output = command.arg(built().join("libearlybird_capi.so")).output().unwrap();
+        let said = text(&output);
+        assert!(output.status.success() && said.matches("all is right\n").count() == ranks, "{said}");
+    }
+}

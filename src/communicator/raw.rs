@@ -1,0 +1,56 @@
+//! Reductions by operators on elements of which only the size is known, for bindings to other languages.
+
+use super::{Communicator, Root};
+use crate::{BytesOp, Error};
+use earlybird_shm::Collective;
+
+impl Communicator {
+    /// As [`Communicator::all_reduce_into_with`], or without `send` as [`Communicator::all_reduce_in_place_with`], on
+    /// elements of as many bytes as `op` says.
+    ///
+    /// ```
+    /// let comm = earlybird::Communicator::from_env()?;
+    /// let op = earlybird::BytesOp::new(2, true, |left, right| right.iter_mut().zip(left).for_each(|(r, l)| *r |= l))?;
+    /// let mut pairs = [1, 2, 4, 8];
+    /// comm.all_reduce_raw(None, &mut pairs, &op)?;
+    /// assert_eq!(pairs, [1, 2, 4, 8]);
+    /// # Ok::<(), earlybird::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_into_with`]; [`Error::Usage`] for a buffer that is no whole number of elements.
+    pub fn all_reduce_raw<F>(&self, send: Option<&[u8]>, recv: &mut [u8], op: &BytesOp<F>) -> Result<(), Error>
+    where
+        F: Fn(&[u8], &mut [u8]) + Sync,
+    {
+        let how = self.how(Collective::AllReduce, recv.len())?;
+        self.done(self.node.all_reduce_raw(send, recv, op, how))
+    }
+
+    /// As [`Communicator::reduce_scatter_block_into_with`], on elements of as many bytes as `op` says.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_raw`].
+    pub fn reduce_scatter_block_raw<F>(&self, send: &[u8], recv: &mut [u8], op: &BytesOp<F>) -> Result<(), Error>
+    where
+        F: Fn(&[u8], &mut [u8]) + Sync,
+    {
+        let how = self.how(Collective::ReduceScatter, recv.len())?;
+        self.done(self.node.reduce_scatter_block_raw(send, recv, op, how))
+    }
+}
+
+impl Root<'_> {
+    /// Reduces `send` of all ranks, or what lies in `recv` of those that give none, into `recv` of the root, on elements of as
+    /// many bytes as `op` says. Every rank calls it; `recv` of the others stays as it is, and is empty where they `send`.
+    ///
+    /// # Errors
+    /// As [`Root::reduce_in_place_with`]; [`Error::Usage`] for a buffer that is no whole number of elements.
+    pub fn reduce_raw<F>(&self, send: Option<&[u8]>, recv: &mut [u8], op: &BytesOp<F>) -> Result<(), Error>
+    where
+        F: Fn(&[u8], &mut [u8]) + Sync,
+    {
+        let how = self.comm.how(Collective::Reduce, send.unwrap_or(recv).len())?;
+        self.comm.done(self.comm.node.reduce_raw(send, recv, op, self.rank, how))
+    }
+}
