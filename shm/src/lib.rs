@@ -30,7 +30,7 @@ pub mod user_op;
 pub use config::{Algorithm, WaitPreset};
 pub use error::Error;
 #[cfg(not(earlybird_loom))]
-pub use node::{Ended, How, JoinOptions, NodeComm, Ready, SharedBuffer, enter};
+pub use node::{Ended, How, JoinOptions, NodeComm, Ready, SharedBuffer, SharedView, enter};
 pub use op::{DType, Element, FoldOrder, Indexed, Op};
 #[cfg(not(earlybird_loom))]
 pub use progress::Progress;

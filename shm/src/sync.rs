@@ -129,6 +129,8 @@ pub enum Rule {
     LeftIsAPrefix,
     /// Who contributes to an operation has left the one before only if that was not posted.
     PostedIsNotLeft,
+    /// A result that some rank still reads is not written.
+    HeldIsNotWritten,
 }
 
 impl Rule {

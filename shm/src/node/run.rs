@@ -68,7 +68,7 @@ impl NodeComm {
     #[inline]
     pub(super) fn carry_out_in(&self, state: &mut State, wish: &Wish<'_>, buffers: &Buffers<'_>) -> Result<(), Error> {
         let asked = wish.signature(buffers.element());
-        let asked = if buffers.are_lent() { asked.lent() } else { asked };
+        let asked = buffers.mark(asked);
         let State { member, prepared, last, .. } = state;
         let lent;
         let prepared = match (wish.op, prepared) {

@@ -1,6 +1,7 @@
 //! A call as one rank makes it: what all its parts have in common, and its buffers.
 
 use super::geometry::Window;
+use super::shared_result::SharedResult;
 use super::signature::{Collective, Signature};
 use crate::Error;
 use crate::config::Algorithm;
@@ -174,6 +175,8 @@ pub struct Call<'a> {
     pub(super) window: Option<&'a Window<'a>>,
     /// The names of the buffers, where they lie in shared memory.
     pub(super) lent: Option<[u64; 2]>,
+    /// The result that all ranks share, and how many bytes of it lie before what this operation carries.
+    pub(super) shared: Option<(&'a SharedResult, usize)>,
     /// Whether the result is written past the caches.
     pub(super) past_caches: bool,
     pub(super) borrowed: PhantomData<&'a mut [u8]>,
@@ -196,6 +199,16 @@ impl Call<'_> {
     #[inline]
     pub(super) fn by_rank(&self) -> bool {
         self.prepared.by_rank
+    }
+
+    /// Whether the result lies where all ranks read it, and is not copied out.
+    pub(super) fn result_is_shared(&self) -> bool {
+        self.shared.is_some_and(|(shared, _)| shared.is_taken())
+    }
+
+    /// Whether what a fold leaves is the result: nothing is widened, rounded or divided.
+    pub(super) fn is_its_own_accumulator(&self) -> bool {
+        self.prepared.fold_few.is_some()
     }
 
     /// Whether `rank` gets a result of this reduction.

@@ -37,6 +37,7 @@ mod pending;
 pub mod pieces;
 pub mod posted;
 mod publish;
+pub mod shared_result;
 pub mod signature;
 mod slices;
 mod static_leader;

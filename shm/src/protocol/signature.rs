@@ -79,7 +79,7 @@ impl Collective {
 /// What ranks must agree on, in two words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signature {
-    /// From the low end: `collective 8 | dtype 8 | op 8 | order 1 | within 7 | algorithm 8 | lane 1 | unequal 1 | posted 1 |
+    /// From the low end: `collective 8 | dtype 8 | op 8 | order 1 | within 7 | algorithm 7 | shared 1 | lane 1 | unequal 1 | posted 1 |
     /// lent 1 | within 4 | root 16`,
     /// the root plus one, 0 where there is none.
     pub kind: u64,
@@ -92,6 +92,8 @@ const LANE: u64 = 1 << 40;
 const UNEQUAL: u64 = 1 << 41;
 const LENT: u64 = 1 << 43;
 const POSTED: u64 = 1 << 42;
+/// With `LENT`; the codes of the algorithms leave it free.
+const SHARED: u64 = 1 << 39;
 const ROOT_SHIFT: u32 = 48;
 
 /// Where the size of a user's type begins in [`Signature::count`]: no memory holds 2^40 elements of it.
@@ -131,9 +133,14 @@ impl Signature {
         Signature { kind: self.kind | LENT, ..self }
     }
 
-    /// Whether ranks lend each other their buffers.
+    /// Whether ranks lend each other their buffers, or share a result.
     pub fn is_lent(self) -> bool {
         self.kind & LENT != 0
+    }
+
+    /// The same call with one result for all ranks.
+    pub fn shared(self) -> Self {
+        Signature { kind: self.kind | LENT | SHARED, ..self }
     }
 
     /// The same call, posted: blocking calls do not match it.
@@ -178,7 +185,7 @@ impl Signature {
 
     /// The call in words, for error messages. Unknown codes are printed as numbers.
     pub fn describe(self) -> String {
-        let b = self.kind.to_le_bytes();
+        let b = (self.kind & !SHARED).to_le_bytes();
         let name = |known: Option<&str>, code: u8| known.map_or(format!("#{code}"), str::to_owned);
         let known = Collective::from_code(b[0]);
         let posted = if self.kind & POSTED != 0 { "immediate " } else { "" };
@@ -201,7 +208,11 @@ impl Signature {
                 format!("{} x {dtype} in unequal parts (#{:06x})", self.count & ((1 << 40) - 1), self.count >> 40)
             }
         };
-        let shared = if self.is_lent() { " in shared buffers" } else { "" };
+        let shared = match (self.is_lent(), self.kind & SHARED != 0) {
+            (true, true) => " with a shared result",
+            (true, false) => " in shared buffers",
+            _ => "",
+        };
         let root = self.root().map_or(String::new(), |root| format!(", root {root}"));
         let fold = match known.is_some_and(|c| !c.folds()) {
             true => String::new(),
@@ -234,6 +245,8 @@ mod tests {
             base.unequal(&[9]),
             base.unequal(&[4, 5]),
             base.unequal(&[5, 4]),
+            base.lent(),
+            base.shared(),
             Signature::new(Collective::AllReduce, DType::F64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
             Signature::new(Collective::AllReduce, DType::F32, Op::Max, FoldOrder::Rank, Algorithm::Auto, 9),
             user(false, 0),
@@ -252,7 +265,11 @@ mod tests {
             "allreduce of 9 x a type of 24 bytes, a user's ordered operator (tag 63), rank order, algorithm auto"
         );
         assert_eq!(base.describe(), "allreduce of 9 x f32, sum, rank order, algorithm auto");
-        assert_eq!(others[14].describe(), "barrier, rank order, algorithm auto");
+        assert_eq!(
+            base.shared().describe(),
+            "allreduce of 9 x f32 with a shared result, sum, rank order, algorithm auto"
+        );
+        assert_eq!(others[16].describe(), "barrier, rank order, algorithm auto");
         for (i, a) in others.iter().enumerate() {
             assert!(others[..i].iter().all(|b| a.hash() != b.hash()), "{a:?}");
         }

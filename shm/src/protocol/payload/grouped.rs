@@ -27,6 +27,17 @@ impl<'a> Buffers<'a> {
         Buffers { send, recv, count, send_count: count, recv_count: count, ..whole }
     }
 
+    /// `send`, and a place for the result in `memory`, which grows where needed. New memory is not touched before it is used.
+    pub fn into_memory<T: Element>(send: &'a [T], memory: &'a mut Vec<u64>) -> Self {
+        const { assert!(align_of::<T>() <= align_of::<u64>()) }
+        let words = size_of_val(send).div_ceil(8);
+        if memory.len() < words {
+            *memory = vec![0; words];
+        }
+        let whole = Buffers::both(send, &mut []);
+        Buffers { recv: memory.as_mut_ptr().cast(), recv_count: send.len(), ..whole }
+    }
+
     /// Copies the result back into the `parts` that were packed.
     pub fn unpack<T: Element>(&self, parts: &mut [&mut [T]]) {
         let count = parts.iter().map(|part| part.len()).sum::<usize>();
