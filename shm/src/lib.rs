@@ -1,5 +1,6 @@
 //! The node layer of earlybird: processes of one node reduce through shared memory, early arrivals working.
 
+pub mod arrivals;
 #[cfg(not(earlybird_loom))]
 pub mod bytes;
 pub mod config;

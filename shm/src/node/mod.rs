@@ -4,6 +4,7 @@ mod errors;
 mod exchanges;
 mod operators;
 mod outside;
+mod pairs;
 mod posted;
 mod reductions;
 mod run;

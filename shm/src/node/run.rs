@@ -51,7 +51,12 @@ impl Wish<'_> {
         let algorithm = if has { self.how.algorithm } else { Algorithm::Auto };
         let count = if let Lens::Equal(count) = self.lens { count } else { 0 };
         let asked = Signature::new(self.collective, element, op, order, algorithm, count);
-        let asked = if let Lens::Each(lens, _) = self.lens { asked.unequal(lens) } else { asked };
+        let asked = match self.lens {
+            Lens::Equal(_) => asked,
+            Lens::Each(lens, _) => asked.unequal(lens),
+            // The other counts were compared before.
+            Lens::Pairs(pairs) => asked.unequal(&[pairs.most]),
+        };
         let asked = asked.within(self.how.within);
         self.root.map_or(asked, |root| asked.rooted(root))
     }
@@ -140,10 +145,12 @@ impl NodeComm {
                 "{count} elements of a user's operator are too many; reduce them in parts"
             )));
         }
-        if element.size() > self.windows.deposit {
-            let (bytes, window) = (element.size(), self.windows.deposit);
+        // A reduce-scatter folds what all ranks deposit at once.
+        let blocks = if wish.collective == Collective::ReduceScatter { self.size } else { 1 };
+        if element.size().saturating_mul(blocks) > self.windows.deposit {
+            let (bytes, window) = (element.size() * blocks, self.windows.deposit);
             return Err(Error::Unsupported {
-                what: format!("an element of {bytes} bytes in an arena with windows of {window}"),
+                what: format!("an element of {bytes} bytes (of all blocks) in an arena with windows of {window}"),
                 hint: "raise EARLYBIRD_ARENA_MAX, or reduce the parts of the element".into(),
             });
         }

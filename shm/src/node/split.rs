@@ -115,7 +115,7 @@ impl NodeComm {
     }
 
     /// Sums words over the group: each rank fills in its own and leaves the others zero.
-    fn add_up(&self, state: &mut State, what: Collective, words: &mut [u64]) -> Result<(), Error> {
+    pub(super) fn add_up(&self, state: &mut State, what: Collective, words: &mut [u64]) -> Result<(), Error> {
         let lens = Lens::Equal(words.len());
         let wish = Wish { collective: what, op: Folding::Built(Op::Sum), root: None, lens, how: How::default() };
         self.carry_out_in(state, &wish, &Buffers::in_place(words))

@@ -108,7 +108,11 @@ impl<'a> Prepared<'a> {
         let lane = match (algorithm, collective) {
             (
                 Algorithm::Flat,
-                Collective::AllReduce | Collective::Barrier | Collective::Split | Collective::Duplicate,
+                Collective::AllReduce
+                | Collective::Barrier
+                | Collective::Split
+                | Collective::Duplicate
+                | Collective::Counts,
             ) => Lane::Flat,
             (Algorithm::Flat, _) => Lane::Exchange,
             _ => Lane::Ticketed,

@@ -45,5 +45,6 @@ pub mod step;
 mod wait;
 pub mod word;
 
+pub(crate) use arrive::take_place;
 pub use operation::{Member, Report, Stop};
 pub use wait::Patience;

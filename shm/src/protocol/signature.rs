@@ -29,11 +29,13 @@ pub enum Collective {
     Split = 32,
     /// The ranks form a second group of the same members: as `Split`.
     Duplicate = 33,
+    /// The ranks compare the counts of an alltoall of unequal blocks: as `Split`.
+    Counts = 34,
 }
 
 impl Collective {
     /// Every collective, in discriminant order.
-    pub const ALL: [Collective; 11] = [
+    pub const ALL: [Collective; 12] = [
         Collective::AllReduce,
         Collective::Barrier,
         Collective::Reduce,
@@ -45,6 +47,7 @@ impl Collective {
         Collective::ReduceScatter,
         Collective::Split,
         Collective::Duplicate,
+        Collective::Counts,
     ];
 
     /// Name as printed in errors and reports (`allreduce`).
@@ -61,13 +64,14 @@ impl Collective {
             Collective::ReduceScatter => "reduce-scatter",
             Collective::Split => "split",
             Collective::Duplicate => "duplicate",
+            Collective::Counts => "alltoall of unequal blocks",
         }
     }
 
     /// Whether contributions are folded: then type, operator and order decide the result.
     pub const fn folds(self) -> bool {
-        use Collective::{AllReduce, Duplicate, Reduce, ReduceScatter, Split};
-        matches!(self, AllReduce | Reduce | ReduceScatter | Split | Duplicate)
+        use Collective::{AllReduce, Counts, Duplicate, Reduce, ReduceScatter, Split};
+        matches!(self, AllReduce | Reduce | ReduceScatter | Split | Duplicate | Counts)
     }
 
     /// The collective with this discriminant.
@@ -193,7 +197,7 @@ impl Signature {
         let order = name([Some("arrival"), Some("rank")].get(b[3] as usize & 1).copied().flatten(), b[3]);
         let algorithm = Algorithm::ALL.iter().find(|a| **a as u8 == b[4]).map(|a| a.to_string());
         let algorithm = format!("algorithm {}", name(algorithm.as_deref(), b[4]));
-        if matches!(known, Some(Collective::Split | Collective::Duplicate)) {
+        if matches!(known, Some(Collective::Split | Collective::Duplicate | Collective::Counts)) {
             return collective;
         }
         if known == Some(Collective::Barrier) {

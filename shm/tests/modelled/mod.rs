@@ -160,7 +160,7 @@ impl Scenario {
             Collective::ReduceScatter => sum(rank * self.words + word),
             Collective::AllReduce | Collective::Barrier | Collective::Reduce => sum(word),
             // They run an allreduce of the group's own words.
-            Collective::Split | Collective::Duplicate => unreachable!("not modelled by itself"),
+            Collective::Split | Collective::Duplicate | Collective::Counts => unreachable!("not modelled by itself"),
         }
     }
 
