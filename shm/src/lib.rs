@@ -37,6 +37,6 @@ pub use op::{DType, Element, FoldOrder, Indexed, Op};
 pub use progress::Progress;
 pub use protocol::Report;
 pub use protocol::decide::algorithms;
-pub use protocol::posted::Owned;
+pub use protocol::held::{Grouped, Owned};
 pub use protocol::signature::{Collective, Signature};
 pub use user_op::UserOp;

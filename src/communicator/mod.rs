@@ -3,6 +3,7 @@
 mod across;
 mod exchanges;
 mod immediate;
+mod immediate_forms;
 mod operators;
 mod plan_lane;
 mod reductions;

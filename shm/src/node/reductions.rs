@@ -147,11 +147,11 @@ impl NodeComm {
         let starts = sums(&lens)?;
         let state = &mut *self.lock()?;
         let mut memory = std::mem::take(&mut state.grouped);
-        let buffers = Buffers::packed(parts, &mut memory);
+        let buffers = Buffers::packed::<T, _>(parts, &mut memory);
         let (lens, op) = (Lens::Each(&lens, &starts), Folding::Built(op));
         let result =
             self.carry_out_in(state, &Wish { collective: Collective::AllReduce, op, root: None, lens, how }, &buffers);
-        buffers.unpack(parts);
+        buffers.unpack::<T, _>(parts);
         state.grouped = memory;
         result
     }

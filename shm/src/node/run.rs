@@ -145,15 +145,7 @@ impl NodeComm {
                 "{count} elements of a user's operator are too many; reduce them in parts"
             )));
         }
-        // A reduce-scatter folds what all ranks deposit at once.
-        let blocks = if wish.collective == Collective::ReduceScatter { self.size } else { 1 };
-        if element.size().saturating_mul(blocks) > self.windows.deposit {
-            let (bytes, window) = (element.size() * blocks, self.windows.deposit);
-            return Err(Error::Unsupported {
-                what: format!("an element of {bytes} bytes (of all blocks) in an arena with windows of {window}"),
-                hint: "raise EARLYBIRD_ARENA_MAX, or reduce the parts of the element".into(),
-            });
-        }
+        self.must_fit(wish.collective, element)?;
         // Nobody can know whether the order of folding shows in a user's type.
         let ordered = matches!(wish.op.operator(), Operator::User { ordered: true, .. });
         let by_rank = ordered || wish.how.order == FoldOrder::Rank;

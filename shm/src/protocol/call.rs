@@ -92,6 +92,17 @@ impl<'a> Prepared<'a> {
         Self::with(signature, element, Arithmetic::User(operator), ranks, by_rank, algorithm)
     }
 
+    /// A call of `signature` with a user's operator that is given each time it carries on.
+    pub fn of_user(
+        signature: Signature,
+        element: ElementType,
+        ranks: usize,
+        by_rank: bool,
+        algorithm: Algorithm,
+    ) -> Prepared<'static> {
+        Prepared::with(signature, element, Arithmetic::Moved(None), ranks, by_rank, algorithm)
+    }
+
     fn collective(signature: Signature) -> Collective {
         Collective::from_code(signature.kind as u8).expect("a signature names its collective")
     }

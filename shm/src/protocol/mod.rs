@@ -28,6 +28,7 @@ mod exchange;
 mod fault;
 mod flat;
 pub mod geometry;
+pub mod held;
 mod leader;
 mod lent;
 pub mod lines;
