@@ -184,7 +184,7 @@ impl NodeComm {
     ) -> NodeComm {
         let (rank, size) = (member.board.rank(), member.board.ranks());
         let (seats, segment) = (member.board.seats().clone(), member.board.segment().clone());
-        let results = shared_view::Results::new(segment.clone());
+        let results = shared_view::Results::new(segment.clone(), seats.loan.map_or(0, |(_, id)| id));
         let state = Mutex::new(State { member, prepared: None, last: None, grouped: Vec::new(), results });
         NodeComm {
             state,

@@ -19,11 +19,14 @@ use crate::protocol::payload::Buffers;
 use crate::protocol::shared_result::{RESULTS, SharedResult};
 use crate::protocol::signature::Collective;
 use crate::segment::{Claim, LoanName, Origin, Segment};
-use crate::sync::SyncPoint;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Tells the loans for results of a group from the groups split from it.
+const RESULTS_OF: u64 = 1 << 63;
 
 /// Smaller results are copied: less than telling each other where they lie.
 const SHARED_MIN_BYTES: usize = 2 << 10;
@@ -88,6 +91,8 @@ pub(super) struct Results {
     held: u64,
     /// Where a copy goes, until a view takes it.
     spare: Vec<u64>,
+    /// Of all loans for results of this group.
+    origin: Origin,
     segment: Arc<Segment>,
 }
 
@@ -101,8 +106,10 @@ struct Lent {
 }
 
 impl Results {
-    pub(super) fn new(segment: Arc<Segment>) -> Results {
-        Results { places: Default::default(), held: 0, spare: Vec::new(), segment }
+    /// Of the group with this number; no split of it has the same origin.
+    pub(super) fn new(segment: Arc<Segment>, group: u64) -> Results {
+        let origin = Origin { parent: group | RESULTS_OF, serial: 0 };
+        Results { places: Default::default(), held: 0, spare: Vec::new(), origin, segment }
     }
 
     /// Places in which this rank reads. Whoever asks has seen the end of the views that are gone.
@@ -113,7 +120,7 @@ impl Results {
     }
 
     /// Rank 0: memory for a result of `bytes`, and whether it was borrowed just now. Without a name where there is none.
-    fn offer(&mut self, board: &Mapped, bytes: usize, origin: Origin, state: Deadline) -> ((usize, u64), usize) {
+    fn offer(&mut self, board: &Mapped, bytes: usize, timeout: Option<Duration>) -> ((usize, u64), usize) {
         let busy = self.held() | self.held;
         let fits = |i: usize| self.places[i].as_ref().map(|lent| lent.bytes >= bytes);
         let mut free = (0..RESULTS).filter(|i| busy >> i & 1 == 0);
@@ -133,9 +140,9 @@ impl Results {
             least: rounded as u64,
             most: rounded as u64,
         };
-        // As in a split: a member that saw the group fail has looked for its loans already.
-        let healthy = || board.poison().load(SyncPoint::PoisonAcquire.order()) == 0;
-        match self.segment.lend(&[claim], origin, state.0, healthy) {
+        // A member that has gone has looked for what was lent to it already, and would keep what is lent now.
+        let healthy = || (0..board.ranks()).all(|rank| !board.is_gone(rank));
+        match self.segment.lend(&[claim], self.origin, timeout, healthy) {
             Ok(Some(grants)) => {
                 let name = LoanName { slot: grants[0].slot, id: grants[0].id };
                 ((place, name.word()), rounded)
@@ -168,16 +175,10 @@ impl Results {
 
 impl Drop for Results {
     fn drop(&mut self) {
-        if !self.segment.is_forked_child() {
-            let lent = self.places.iter().flatten();
-            lent.for_each(|lent| self.segment.let_go(lent.name.slot, lent.name.id));
-        }
+        // Also of what was offered in a call that this rank did not make.
+        self.segment.abandon(self.origin);
     }
 }
-
-/// How long the table of regions is waited for.
-#[derive(Clone, Copy)]
-struct Deadline(Option<std::time::Duration>);
 
 impl NodeComm {
     /// Reduces `send` of all ranks into one result that all of them read where it lies. Folded by rank in either order.
@@ -204,24 +205,18 @@ impl NodeComm {
             self.carry_out_in(state, &wish, &Buffers::into_memory(send, &mut memory))?;
             return Ok(SharedView::words(memory, count));
         }
-        let group = state.member.board.seats().loan.map_or(0, |(_, id)| id);
-        let origin = Origin { parent: group, serial: state.member.epoch() };
         let (offer, offered_bytes) = match self.rank {
             0 => {
-                let deadline = Deadline(state.timeout());
+                let timeout = state.timeout();
                 let State { member, results, .. } = &mut *state;
-                results.offer(&member.board, bytes, origin, deadline)
+                results.offer(&member.board, bytes, timeout)
             }
             _ => ((0, 0), 0),
         };
         let shared = SharedResult::new(state.results.held(), offer, bytes);
         let done = self.carry_out_in(state, &wish, &Buffers::into_memory(send, &mut memory).shared(&shared));
         let taken = state.results.settle(&shared, offered_bytes);
-        if let Err(error) = done {
-            // Rank 0 may have borrowed for this rank, which was not told.
-            self.segment.abandon(origin);
-            return Err(error);
-        }
+        done?;
         let Some(place) = taken else { return Ok(SharedView::words(memory, count)) };
         state.results.spare = memory;
         let lent =
