@@ -83,7 +83,7 @@ impl Tables {
             Collective::AllGather => Some(&self.allgather),
             Collective::ReduceScatter => Some(&self.reduce_scatter),
             Collective::Gather | Collective::Scatter | Collective::AllToAll => None,
-            Collective::Split | Collective::Duplicate => None,
+            Collective::Split | Collective::Duplicate | Collective::Counts => None,
         }
     }
 }

@@ -21,8 +21,8 @@ pub use choice::Choice;
 pub use communicator::{CallReport, Communicator, Persistent, Request, Root};
 pub use config::{Config, Interpose, Tables};
 pub use earlybird_shm::{
-    Algorithm, BytesOp, Collective, DType, Element, Error, FoldOrder, Indexed, Op, Progress, SharedBuffer, UserOp,
-    WaitPreset, algorithms,
+    Algorithm, BytesOp, Collective, DType, Element, Error, FoldOrder, Indexed, Op, Progress, SharedBuffer, SharedView,
+    UserOp, WaitPreset, algorithms,
 };
 pub use identity::{Identity, Launcher};
 pub use nodes::RanksPerNode;

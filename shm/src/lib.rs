@@ -1,5 +1,6 @@
 //! The node layer of earlybird: processes of one node reduce through shared memory, early arrivals working.
 
+pub mod arrivals;
 #[cfg(not(earlybird_loom))]
 pub mod bytes;
 pub mod bytes_op;
@@ -32,12 +33,12 @@ pub use bytes_op::BytesOp;
 pub use config::{Algorithm, WaitPreset};
 pub use error::Error;
 #[cfg(not(earlybird_loom))]
-pub use node::{Ended, How, JoinOptions, NodeComm, Ready, SharedBuffer, enter};
+pub use node::{Ended, How, JoinOptions, NodeComm, Ready, SharedBuffer, SharedView, enter};
 pub use op::{DType, Element, FoldOrder, Indexed, Op};
 #[cfg(not(earlybird_loom))]
 pub use progress::Progress;
 pub use protocol::Report;
 pub use protocol::decide::algorithms;
-pub use protocol::posted::Owned;
+pub use protocol::held::{Grouped, Owned};
 pub use protocol::signature::{Collective, Signature};
 pub use user_op::UserOp;

@@ -47,6 +47,15 @@ pub struct Seats {
     pub loan: Option<(usize, u64)>,
 }
 
+/// What is reserved of an area, bytes.
+#[derive(Debug, Default)]
+struct Reserved {
+    accumulator: Cell<usize>,
+    deposits: Vec<Cell<usize>>,
+    /// The smallest of the deposits.
+    least_deposit: Cell<usize>,
+}
+
 /// One rank's view of the region of a group.
 #[derive(Debug)]
 pub struct Mapped {
@@ -54,8 +63,8 @@ pub struct Mapped {
     ranks: usize,
     seats: Seats,
     layout: Layout,
-    /// Per area: what is reserved and mapped so far.
-    reserved: [Cell<Need>; AREAS],
+    /// Per area: what is reserved and mapped so far, of the accumulator and of the deposit of each rank.
+    reserved: [Reserved; AREAS],
     fault: Injected,
     driver: Driver,
     /// What the ranks lend each other.
@@ -102,7 +111,8 @@ impl Mapped {
         driver: Driver,
     ) -> Result<Self, Error> {
         let ranks = seats.members.len();
-        let (base, layout, reserved) = (region.as_ptr(), Layout::new(ranks), Default::default());
+        let (base, layout) = (region.as_ptr(), Layout::new(ranks));
+        let reserved = std::array::from_fn(|_| Reserved { deposits: vec![Cell::new(0); ranks], ..Reserved::default() });
         let guests = RefCell::new(Guests::new(ranks));
         let board = Mapped { base, ranks, seats, layout, reserved, fault, driver, guests, region, segment };
         board.make_present()?;
@@ -222,34 +232,30 @@ impl Board for Mapped {
     }
 
     fn reserve(&self, area: usize, need: Need) -> Result<(), Error> {
-        let have = self.reserved[area].get();
-        if need.accumulator <= have.accumulator && need.deposit <= have.deposit {
+        let reserved = &self.reserved[area];
+        if need.accumulator <= reserved.accumulator.get() && need.deposit <= reserved.least_deposit.get() {
             return Ok(());
         }
-        let step = |need: usize, have: usize, most: usize| match need > have {
-            true => need.next_power_of_two().clamp(LEAST_RESERVE_BYTES, most),
-            false => have,
-        };
-        let want = Need {
-            accumulator: step(need.accumulator, have.accumulator, ACCUMULATOR_BYTES),
-            deposit: step(need.deposit, have.deposit, DEPOSIT_BYTES),
-        };
-        if want.accumulator > have.accumulator {
-            let at = self.layout.accumulator(area);
-            self.region.reserve(at..at + want.accumulator)?;
-            self.region.populate_write(at..at + want.accumulator)?;
+        let step = |need: usize, most: usize| need.next_power_of_two().clamp(LEAST_RESERVE_BYTES, most);
+        if need.accumulator > reserved.accumulator.get() {
+            let (at, want) = (self.layout.accumulator(area), step(need.accumulator, ACCUMULATOR_BYTES));
+            self.region.reserve(at..at + want)?;
+            self.region.populate_write(at..at + want)?;
+            reserved.accumulator.set(want);
         }
-        if want.deposit > have.deposit {
-            for rank in 0..self.ranks() {
-                let at = self.layout.deposit(area, rank);
-                self.region.reserve(at..at + want.deposit)?;
-                match rank == self.rank() {
-                    true => self.region.populate_write(at..at + want.deposit)?,
-                    false => self.region.populate_read(at..at + want.deposit)?,
-                }
+        for (rank, has) in reserved.deposits.iter().enumerate().filter(|(rank, _)| need.whose.has(*rank)) {
+            if need.deposit <= has.get() {
+                continue;
             }
+            let (at, want) = (self.layout.deposit(area, rank), step(need.deposit, DEPOSIT_BYTES));
+            self.region.reserve(at..at + want)?;
+            match rank == self.rank() {
+                true => self.region.populate_write(at..at + want)?,
+                false => self.region.populate_read(at..at + want)?,
+            }
+            has.set(want);
         }
-        self.reserved[area].set(want);
+        reserved.least_deposit.set(reserved.deposits.iter().map(Cell::get).min().unwrap_or(0));
         Ok(())
     }
 

@@ -15,6 +15,35 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use loom::cell::UnsafeCell;
 use std::cell::Cell as StdCell;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Instant;
+
+/// Runs `body` under every interleaving, or under every one with at most `bound` preemptions, and prints how many executions
+/// that were. Each execution starts afresh: what it shares is made in `body`.
+///
+/// No limit ends it silently: loom panics where an execution has more than 20,000 steps, and there is no other.
+///
+/// # Panics
+/// Where `body` does in some execution, or loom finds an access that nothing orders; and if there was only one execution.
+pub fn explore(title: &str, bound: Option<usize>, body: impl Fn() + Sync + Send + 'static) -> usize {
+    let (begun, count) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
+    let counted = count.clone();
+    let mut builder = loom::model::Builder::new();
+    (builder.preemption_bound, builder.max_branches) = (bound, 20_000);
+    (builder.max_duration, builder.max_permutations) = (None, None);
+    builder.check(move || {
+        counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        words::reset(0);
+        body();
+    });
+    let executions = count.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(executions > 1, "{title}: the model ran {executions} time(s): it explores nothing");
+    let reach = bound.map_or("every interleaving".to_owned(), |n| format!("at most {n} preemptions"));
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("loom: {title}: {executions} executions, {seconds:.1} s, complete for {reach}");
+    executions
+}
 
 /// Pieces of payload that a model may use per deposit or accumulator.
 const PIECES: usize = 2;

@@ -10,6 +10,12 @@ pub use crate::model::words::{AtomicU32, AtomicU64};
 pub use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(earlybird_loom)]
 pub use loom::sync::atomic::{Ordering, fence};
+/// Threads of what is modelled. A wait in code of users is a loop around its `yield_now`.
+#[cfg(earlybird_loom)]
+pub use loom::thread;
+/// Threads of what is modelled. A wait in code of users is a loop around its `yield_now`.
+#[cfg(not(earlybird_loom))]
+pub use std::thread;
 
 // One list makes the enum and `ALL`: no point can be missing from the twins' walk.
 macro_rules! sync_points {
@@ -129,6 +135,8 @@ pub enum Rule {
     LeftIsAPrefix,
     /// Who contributes to an operation has left the one before only if that was not posted.
     PostedIsNotLeft,
+    /// A result that some rank still reads is not written.
+    HeldIsNotWritten,
 }
 
 impl Rule {

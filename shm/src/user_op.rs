@@ -129,6 +129,12 @@ impl fmt::Debug for dyn UserFold + '_ {
     }
 }
 
+impl fmt::Debug for dyn UserFold + Send + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a user's operator")
+    }
+}
+
 impl<T: Pod, F: Fn(&T, &T) -> T + Sync> UserFold for UserOp<T, F> {
     unsafe fn fold(&self, dst: *mut u8, a: *const u8, b: *const u8, count: usize) {
         let (dst, a, b) = (dst.cast::<T>(), a.cast::<T>(), b.cast::<T>());

@@ -8,6 +8,7 @@ mod modelled;
 
 use earlybird_shm::Algorithm::Chain;
 use earlybird_shm::sync::SyncPoint::{self, *};
+use earlybird_shm::sync::{Rule, break_rule};
 use modelled::models::{MODELS, model};
 use modelled::posted::{POSTED, posted, run_posted};
 use modelled::rings::{RINGS, ring, run_ring};
@@ -32,6 +33,7 @@ const DEPOSITS: &[&str] = &[
     "static_leader_early_3",
     "slices_pieces_2",
     "lent_pieces_2",
+    "shared_pieces_2",
     "reduce_flat_2",
     "reduce_flat_pieces_2",
     "broadcast_2",
@@ -56,6 +58,7 @@ const SLEEPERS: &[&str] = &[
     "static_leader_2",
     "slices_pieces_2",
     "lent_pieces_2",
+    "shared_pieces_2",
     "reduce_flat_2",
     "reduce_chain_2",
     "broadcast_2",
@@ -80,6 +83,8 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     // Not in `flat`, where the fence of the wake-up stands between the last read and this store.
     (LeftRelease, &["leader_2", "chain_2", "static_leader_early_2"], RACE),
     (LeftAcquire, &["flat_2", "flat_pieces_2", "flat_3", "leader_2", "chain_2", "static_leader_early_2"], RACE),
+    (ChunkRelease, &["shared_pieces_2"], RACE),
+    (FinalAcquire, &["shared_pieces_2"], RACE),
     (LeftRelease, EARLY_LEAVERS, RACE),
     (LeftAcquire, EARLY_LEAVERS, RACE),
     (DepositRelease, &["posted_flat_2", "posted_slices_pieces_2"], RACE),
@@ -198,6 +203,14 @@ fn an_unknown_point_is_refused() {
 #[test]
 fn memory_is_reused_only_when_it_was_left() {
     must_fail("forgetful", None, RACE);
+}
+
+#[test]
+#[should_panic(expected = "a view changed")]
+fn a_result_that_is_read_is_not_written() {
+    break_rule(Some(Rule::HeldIsNotWritten));
+    let model = model("shared_kept_2");
+    run(model.title, model.bound, (model.scenario)());
 }
 
 #[test]

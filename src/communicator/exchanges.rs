@@ -74,4 +74,47 @@ impl Communicator {
         }
         self.done(self.node.all_to_all_in_place(buf, self.how(Collective::AllToAll, size_of_val(buf))?))
     }
+
+    /// Copies blocks of any length: `send_counts[r]` elements of `send` to rank `r`, and to `recv` what the ranks sent to this
+    /// one, `recv_counts[r]` elements from rank `r`. Blocks lie one after the other in rank order, without gaps.
+    ///
+    /// Each rank knows its own counts only. They are compared first, by a small reduction of all ranks, so what one sends and
+    /// another expects cannot differ unnoticed; its cost is that of an allreduce of 8 bytes per rank. A call takes as many
+    /// operations as its largest block.
+    ///
+    /// ```
+    /// let comm = earlybird::Communicator::from_env()?;
+    /// let (mine, me) = ([1u32, 2, 3], comm.rank());
+    /// let mut counts = vec![0; comm.size()];
+    /// counts[me] = 3; // all for this rank itself
+    /// let mut got = [0; 3];
+    /// comm.all_to_all_varcount_into(&mine, &counts, &mut got, &counts)?;
+    /// assert_eq!(got, mine);
+    /// # Ok::<(), earlybird::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] when counts do not fit the ranks or the buffers;
+    /// [`Error::Mismatch`] on all ranks, which can go on, when one sends another number than is expected of it;
+    /// [`Error::Unsupported`] on several nodes.
+    pub fn all_to_all_varcount_into<T: Element>(
+        &self,
+        send: &[T],
+        send_counts: &[usize],
+        recv: &mut [T],
+        recv_counts: &[usize],
+    ) -> Result<(), Error> {
+        let how = self.how(Collective::AllToAll, 0)?;
+        self.done(self.node.all_to_all_varcount_into(send, send_counts, recv, recv_counts, how))
+    }
+
+    /// As [`Communicator::all_to_all_varcount_into`] where each rank gets from every other one as much as it sends to it:
+    /// `counts[r]` elements, in the place of those sent.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_to_all_varcount_into`].
+    pub fn all_to_all_varcount_in_place<T: Element>(&self, buf: &mut [T], counts: &[usize]) -> Result<(), Error> {
+        let how = self.how(Collective::AllToAll, 0)?;
+        self.done(self.node.all_to_all_varcount_in_place(buf, counts, how))
+    }
 }

@@ -294,7 +294,7 @@ impl<'c> Root<'c> {
         self.comm.apart(Collective::Scatter, Op::Sum, Some(self.rank), send, recv)
     }
 
-    fn must_be_elsewhere(&self, called: &str) -> Result<(), Error> {
+    pub(super) fn must_be_elsewhere(&self, called: &str) -> Result<(), Error> {
         match self.rank == self.comm.rank() {
             false => Ok(()),
             true => Err(Error::usage(format!(

@@ -4,6 +4,7 @@ mod across;
 mod exchanges;
 mod folded;
 mod immediate;
+mod immediate_forms;
 mod operators;
 mod plan_lane;
 mod raw;

@@ -123,6 +123,37 @@ impl Communicator {
         let how = self.how(Collective::ReduceScatter, largest::<T>(counts))?;
         self.done(self.node.reduce_scatter_varcount_into(send, recv, counts, op, how))
     }
+
+    /// As [`Communicator::reduce_scatter_block_into`]; this rank's block of the result replaces its block of `buf`, whose rest
+    /// stays as it is. [`Communicator::all_gather_in_place`] on the same buffer makes an allreduce of it.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] unless `buf` divides evenly among the ranks.
+    pub fn reduce_scatter_block_in_place<T: Element>(&self, buf: &mut [T], op: Op) -> Result<(), Error> {
+        let block = buf.len() / self.size();
+        if let Some(across) = self.across() {
+            let send = buf.to_vec();
+            return across.reduce_scatter(&send, &mut buf[self.rank * block..][..block], None, op);
+        }
+        let how = self.how(Collective::ReduceScatter, block * size_of::<T>())?;
+        self.done(self.node.reduce_scatter_block_in_place(buf, op, how))
+    }
+
+    /// As [`Communicator::reduce_scatter_block_in_place`] with blocks of different lengths: block `r` has `counts[r]`
+    /// elements. All ranks give the same `counts`.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `buf`;
+    /// [`Error::Unsupported`] on several nodes.
+    pub fn reduce_scatter_varcount_in_place<T: Element>(
+        &self,
+        buf: &mut [T],
+        counts: &[usize],
+        op: Op,
+    ) -> Result<(), Error> {
+        let how = self.how(Collective::ReduceScatter, largest::<T>(counts))?;
+        self.done(self.node.reduce_scatter_varcount_in_place(buf, counts, op, how))
+    }
 }
 
 /// Bytes of the largest of blocks with these counts: the same on all ranks.

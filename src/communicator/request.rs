@@ -4,6 +4,9 @@ use super::Communicator;
 use crate::{Element, Error, Op};
 use earlybird_shm::{Collective, Ended, Owned, Ready};
 
+/// Many buffers that are reduced as one message.
+pub(super) type Grouped<T> = Vec<Vec<T>>;
+
 /// What a call gives, and what it gets.
 pub(super) type Pair<T> = (Vec<T>, Vec<T>);
 
@@ -184,16 +187,18 @@ impl<'c, B> Persistent<'c, B> {
         }
     }
 
-    fn buffers<T: Element>(&mut self) -> Result<(&mut [T], &mut [T]), Error> {
+    fn buffers<T: Send + 'static>(&mut self) -> Result<(&mut [T], &mut [T]), Error> {
         self.ready_to("use its buffers")?;
         match &mut self.state {
-            State::Ready(ready) => Ok(ready.buffers().expect("the type it was made with")),
+            State::Ready(ready) => {
+                ready.buffers().ok_or_else(|| Error::usage("a grouped call has many buffers; use parts_mut"))
+            }
             _ => unreachable!("it is ready"),
         }
     }
 }
 
-impl<T: Element> Persistent<'_, Vec<T>> {
+impl<T: Send + 'static> Persistent<'_, Vec<T>> {
     /// The buffer: what the next start gives, what the last one got.
     ///
     /// # Errors
@@ -204,7 +209,7 @@ impl<T: Element> Persistent<'_, Vec<T>> {
     }
 }
 
-impl<T: Element> Persistent<'_, (Vec<T>, Vec<T>)> {
+impl<T: Send + 'static> Persistent<'_, (Vec<T>, Vec<T>)> {
     /// What the next start gives.
     ///
     /// # Errors
@@ -222,6 +227,23 @@ impl<T: Element> Persistent<'_, (Vec<T>, Vec<T>)> {
     }
 }
 
+impl<T: Element> Persistent<'_, Grouped<T>> {
+    /// The buffers: what the next start gives, what the last one got. Their lengths must stay as they are.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] while the call is under way.
+    pub fn parts_mut(&mut self) -> Result<impl Iterator<Item = &mut [T]>, Error> {
+        self.ready_to("use its buffers")?;
+        match &mut self.state {
+            State::Ready(ready) => {
+                let parts = ready.parts().expect("the type it was made with");
+                Ok(parts.iter_mut().map(Vec::as_mut_slice))
+            }
+            _ => unreachable!("it is ready"),
+        }
+    }
+}
+
 impl<B> Drop for Persistent<'_, B> {
     fn drop(&mut self) {
         if let State::Started(number) = self.state {
@@ -231,12 +253,12 @@ impl<B> Drop for Persistent<'_, B> {
 }
 
 /// The one buffer of a call, whichever that is.
-fn one<T: Element>(ready: Ready) -> Vec<T> {
+pub(super) fn one<T: Send + 'static>(ready: Ready) -> Vec<T> {
     let owned = ready.into_buffers::<T>().expect("the type it was made with");
     if owned.recv.is_empty() { owned.send } else { owned.recv }
 }
 
-fn two<T: Element>(ready: Ready) -> (Vec<T>, Vec<T>) {
+pub(super) fn two<T: Send + 'static>(ready: Ready) -> (Vec<T>, Vec<T>) {
     let owned = ready.into_buffers::<T>().expect("the type it was made with");
     (owned.send, owned.recv)
 }
@@ -250,7 +272,7 @@ impl Communicator {
         root: Option<usize>,
         buffer: Vec<T>,
     ) -> Result<Persistent<'_, Vec<T>>, Error> {
-        self.prepare(collective, op, root, Owned { send: Vec::new(), recv: buffer, in_place: true }, one)
+        self.prepare(collective, op, root, Owned::in_place(buffer), one)
     }
 
     /// A call that only gives.
@@ -261,7 +283,7 @@ impl Communicator {
         root: usize,
         send: Vec<T>,
     ) -> Result<Persistent<'_, Vec<T>>, Error> {
-        self.prepare(collective, op, Some(root), Owned { send, recv: Vec::new(), in_place: false }, one)
+        self.prepare(collective, op, Some(root), Owned::apart(send, Vec::new()), one)
     }
 
     /// A call that only gets.
@@ -271,7 +293,7 @@ impl Communicator {
         root: usize,
         recv: Vec<T>,
     ) -> Result<Persistent<'_, Vec<T>>, Error> {
-        self.prepare(collective, Op::Sum, Some(root), Owned { send: Vec::new(), recv, in_place: false }, one)
+        self.prepare(collective, Op::Sum, Some(root), Owned::apart(Vec::new(), recv), one)
     }
 
     /// A call that gives from one buffer and gets in another.
@@ -283,12 +305,12 @@ impl Communicator {
         send: Vec<T>,
         recv: Vec<T>,
     ) -> Result<Persistent<'_, Pair<T>>, Error> {
-        self.prepare(collective, op, root, Owned { send, recv, in_place: false }, two)
+        self.prepare(collective, op, root, Owned::apart(send, recv), two)
     }
 
     /// A call of which only its end is of interest.
     pub(super) fn meeting(&self) -> Result<Persistent<'_, ()>, Error> {
-        let token = Owned { send: Vec::new(), recv: vec![0u64], in_place: true };
+        let token = Owned::in_place(vec![0u64]);
         self.prepare(Collective::Barrier, Op::Sum, None, token, |_| ())
     }
 
@@ -301,6 +323,17 @@ impl Communicator {
         take: fn(Ready) -> B,
     ) -> Result<Persistent<'_, B>, Error> {
         let bytes = size_of_val(&owned.recv[..]).max(size_of_val(&owned.send[..]));
+        self.prepared(collective, bytes, take, || self.node.ready(collective, op, root, owned))
+    }
+
+    /// A call that `ready` prepares, with buffers of `bytes`.
+    pub(super) fn prepared<B>(
+        &self,
+        collective: Collective,
+        bytes: usize,
+        take: fn(Ready) -> B,
+        ready: impl FnOnce() -> Result<Ready, Error>,
+    ) -> Result<Persistent<'_, B>, Error> {
         let unsupported = |what: String| {
             let hint = "immediate and persistent calls run on one node and by no plan; make a blocking call, or choose \
                         another algorithm";
@@ -312,7 +345,6 @@ impl Communicator {
         if let Some(plan) = self.plan_for(collective, bytes) {
             return unsupported(format!("immediate {} by plan:{plan}", collective.name()));
         }
-        let ready = self.node.ready(collective, op, root, owned)?;
-        Ok(Persistent { comm: self, state: State::Ready(ready), take })
+        Ok(Persistent { comm: self, state: State::Ready(ready()?), take })
     }
 }

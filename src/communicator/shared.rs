@@ -1,10 +1,45 @@
 //! Buffers in shared memory and the reductions that work in them.
 
 use super::Communicator;
-use crate::{Element, Error, Op, SharedBuffer};
+use crate::{Element, Error, Op, SharedBuffer, SharedView};
 use earlybird_shm::Collective;
 
 impl Communicator {
+    /// Reduces `send` of all ranks into one result, which all of them read where it lies: nobody copies it out, and it takes
+    /// its memory once and not once per rank. Folded by rank in either order, so it is reproducible.
+    ///
+    /// **What holds the memory.** It belongs to this communicator and comes out of the budget of the node
+    /// ([`Config::arena_max_bytes`](crate::Config)): at most two results, each as large as the largest one that lay there,
+    /// until the communicator is dropped on all ranks. A result does not change while this rank has a view of it, whatever
+    /// this and other ranks call meanwhile; the view borrows the communicator.
+    ///
+    /// **A view stops nobody.** No rank waits for a view to be dropped. When views are held of both results, by whichever
+    /// ranks, or the budget has no room, every rank gets a copy of its own instead: [`SharedView::is_copy`]. So it does for
+    /// less than 2 KiB, where a plan was chosen, and on several nodes. Drop views before the call after the next.
+    ///
+    /// ```
+    /// let comm = earlybird::Communicator::from_env()?;
+    /// let sums = comm.all_reduce_shared(&[1.5f64; 1000], earlybird::Op::Sum)?;
+    /// comm.barrier()?; // other calls go on
+    /// assert!(sums.iter().all(|x| *x == 1.5));
+    /// # Ok::<(), earlybird::Error>(())
+    /// ```
+    ///
+    /// Cost after the last arrival: its deposit and a fold of all ranks' data shared among those present. A result of a new
+    /// size is borrowed and faulted in first.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_into`]; [`Error::Mismatch`] where another rank asks for a result of its own.
+    pub fn all_reduce_shared<T: Element>(&self, send: &[T], op: Op) -> Result<SharedView<'_, T>, Error> {
+        if self.across().is_some() || self.plan_for(Collective::AllReduce, size_of_val(send)).is_some() {
+            let mut result = send.to_vec();
+            self.all_reduce_in_place(&mut result, op)?;
+            return Ok(SharedView::copied(result));
+        }
+        let how = self.how(Collective::AllReduce, size_of_val(send))?;
+        self.done(self.node.all_reduce_shared(send, op, how))
+    }
+
     /// A buffer of `count` zeros in memory that all ranks of the node reach, for
     /// [`Communicator::all_reduce_shared_in_place`]; for its owner it is a `[T]` like any other. This rank alone calls it.
     ///

@@ -17,7 +17,7 @@ impl Communicator {
     ///
     /// All communicators of a node share one budget of memory, see [`Config::arena_max_bytes`](crate::Config). The new
     /// ones take a part of what is left of it; a communicator with a small part cuts large calls into more pieces.
-    /// Dropping the last handle gives it back. Costs three small reductions and mapping a region; no
+    /// Dropping the last handle gives it back. Costs a few small reductions and mapping a region; no
     /// memory beyond its first lines (`docs/segment.md` has a table) until it is used.
     ///
     /// # Errors

@@ -34,7 +34,7 @@ impl Asked {
     /// What `wish` is, if it is such a call.
     pub(super) fn of(wish: &Wish<'_>, buffers: &Buffers<'_>) -> Option<Self> {
         match (wish.collective, wish.op, wish.lens, buffers.element()) {
-            _ if buffers.are_lent() => None,
+            _ if !buffers.are_private() => None,
             (
                 Collective::AllReduce | Collective::Barrier,
                 Folding::Built(op),

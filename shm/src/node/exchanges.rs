@@ -274,7 +274,7 @@ impl NodeComm {
     }
 
     /// Elements of this rank's block of a buffer of `count`, and where it lies.
-    fn own_block(&self, count: usize) -> Result<(usize, Range<usize>), Error> {
+    pub(super) fn own_block(&self, count: usize) -> Result<(usize, Range<usize>), Error> {
         let block = self.even_part(count)?;
         Ok((block, self.rank * block..(self.rank + 1) * block))
     }

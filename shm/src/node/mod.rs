@@ -5,15 +5,18 @@ mod errors;
 mod exchanges;
 mod operators;
 mod outside;
+mod pairs;
 mod posted;
 mod raw;
 mod reductions;
 mod run;
 mod shared_buffer;
+mod shared_view;
 mod split;
 
 pub use posted::{Ended, Ready};
 pub use shared_buffer::SharedBuffer;
+pub use shared_view::SharedView;
 
 use crate::Error;
 use crate::config::{Algorithm, WaitPreset};
@@ -93,6 +96,8 @@ struct State {
     last: Option<Report>,
     /// Memory of grouped calls.
     grouped: Vec<u64>,
+    /// What the ranks read together.
+    results: shared_view::Results,
 }
 
 /// Words of the group's policy: rank 0 writes them when the group forms.
@@ -180,7 +185,8 @@ impl NodeComm {
     ) -> NodeComm {
         let (rank, size) = (member.board.rank(), member.board.ranks());
         let (seats, segment) = (member.board.seats().clone(), member.board.segment().clone());
-        let state = Mutex::new(State { member, kept: None, last: None, grouped: Vec::new() });
+        let results = shared_view::Results::new(segment.clone(), seats.loan.map_or(0, |(_, id)| id));
+        let state = Mutex::new(State { member, kept: None, last: None, grouped: Vec::new(), results });
         NodeComm {
             state,
             dropped: Mutex::default(),

@@ -3,6 +3,7 @@
 use super::run::{Folding, Wish};
 use super::{How, NodeComm};
 use crate::Error;
+use crate::op::ElementType;
 use crate::protocol::geometry::Lens;
 use crate::protocol::payload::Buffers;
 use crate::protocol::signature::Collective;
@@ -110,6 +111,21 @@ impl NodeComm {
     {
         let (lens, folding) = (Lens::Equal(recv.len()), Folding::User(op, op.operator()));
         self.exchange(Collective::ReduceScatter, folding, None, lens, &Buffers::both_of(send, recv)?, how)
+    }
+
+    /// Refuses elements of a user's type of which no deposit holds what it must.
+    pub(super) fn must_fit(&self, collective: Collective, element: ElementType) -> Result<(), Error> {
+        // A reduce-scatter folds what all ranks deposit at once.
+        let blocks = if collective == Collective::ReduceScatter { self.size } else { 1 };
+        let (bytes, window) = (element.size().saturating_mul(blocks), self.windows.deposit);
+        let each = if blocks > 1 { format!(" for each of {blocks} ranks") } else { String::new() };
+        match bytes <= window {
+            true => Ok(()),
+            false => Err(Error::Unsupported {
+                what: format!("an element of {} bytes{each} in an arena with windows of {window}", element.size()),
+                hint: "raise EARLYBIRD_ARENA_MAX, or reduce the parts of the element".into(),
+            }),
+        }
     }
 
     fn reduce_with<T, F>(

@@ -3,14 +3,18 @@
 use super::{NodeComm, State};
 use crate::Error;
 use crate::config::Algorithm;
-use crate::op::{Element, FoldOrder, Op};
+use crate::op::{DType, Element, ElementType, FoldOrder, Op, Operator};
 use crate::protocol::call::Prepared;
-use crate::protocol::geometry::{Exchange, Lens};
+use crate::protocol::geometry::Exchange;
+use crate::protocol::held::{Grouped, Held, Owned};
 use crate::protocol::lines::INLINE_BYTES;
-use crate::protocol::posted::{Held, Owned, Posted, Room};
-use crate::protocol::signature::{Collective, Signature};
+use crate::protocol::posted::{Blocks, Posted, Room};
+use crate::protocol::signature::{Collective, Signature, USER_SIZE_SHIFT};
 use crate::protocol::{Report, Stop};
-use std::sync::PoisonError;
+use crate::user_op::{UserOp, element_type};
+use bytemuck::Pod;
+use std::any::Any;
+use std::sync::{Arc, PoisonError};
 
 /// A call with its buffers, ready to be posted, any number of times.
 #[derive(Debug)]
@@ -18,15 +22,48 @@ pub struct Ready(Box<Posted>);
 
 impl Ready {
     /// What this rank gives, where that is no result, and what it gets; `None` for another type than it was made with.
-    pub fn buffers<T: Element>(&mut self) -> Option<(&mut [T], &mut [T])> {
-        let owned = (self.0.held() as &mut dyn std::any::Any).downcast_mut::<Owned<T>>()?;
+    pub fn buffers<T: Send + 'static>(&mut self) -> Option<(&mut [T], &mut [T])> {
+        let owned = (self.0.held() as &mut dyn Any).downcast_mut::<Owned<T>>()?;
         Some((&mut owned.send, &mut owned.recv))
     }
 
     /// The same, for good.
-    pub fn into_buffers<T: Element>(self) -> Option<Owned<T>> {
-        let held: Box<dyn std::any::Any> = self.0.into_held();
+    pub fn into_buffers<T: Send + 'static>(self) -> Option<Owned<T>> {
+        let held: Box<dyn Any> = self.0.into_held();
         held.downcast().ok().map(|owned| *owned)
+    }
+
+    /// The buffers of a grouped call.
+    pub fn parts<T: Element>(&mut self) -> Option<&mut Vec<Vec<T>>> {
+        Some(&mut (self.0.held() as &mut dyn Any).downcast_mut::<Grouped<T>>()?.parts)
+    }
+
+    /// The same, for good.
+    pub fn into_parts<T: Element>(self) -> Option<Vec<Vec<T>>> {
+        let held: Box<dyn Any> = self.0.into_held();
+        held.downcast::<Grouped<T>>().ok().map(|grouped| grouped.parts)
+    }
+}
+
+/// A call to prepare, but for its type, operator and buffers.
+struct Asked<'a> {
+    collective: Collective,
+    root: Option<usize>,
+    blocks: Blocks,
+    /// The lengths that ranks compare, where they are not all of one length.
+    lens: Option<&'a [usize]>,
+}
+
+impl Asked<'_> {
+    fn root(&self) -> usize {
+        self.root.unwrap_or(0)
+    }
+
+    fn signature(&self, element: ElementType, op: Operator, algorithm: Algorithm) -> Signature {
+        let count = if let Blocks::Equal(count) = self.blocks { count } else { 0 };
+        let asked = Signature::new(self.collective, element, op, FoldOrder::Rank, Algorithm::Auto, count).posted();
+        let asked = self.lens.map_or(asked, |lens| asked.unequal(lens));
+        self.root.map_or(asked, |root| asked.rooted(root)).in_lane(algorithm == Algorithm::Flat)
     }
 }
 
@@ -48,35 +85,110 @@ impl NodeComm {
         collective: Collective,
         op: Op,
         root: Option<usize>,
-        mut owned: Owned<T>,
+        owned: Owned<T>,
     ) -> Result<Ready, Error> {
-        if let Some(root) = root {
-            self.check_root(root)?;
+        let blocks = Blocks::Equal(self.block_of(collective, &owned)?);
+        self.built(Asked { collective, root, blocks, lens: None }, T::DTYPE, op, Box::new(owned))
+    }
+
+    /// The same with blocks of different lengths, block `r` of `counts[r]` elements.
+    ///
+    /// # Errors
+    /// As [`NodeComm::ready`]; [`Error::Usage`] when `counts` does not fit the ranks.
+    pub fn ready_varcount<T: Element>(
+        &self,
+        collective: Collective,
+        op: Op,
+        root: Option<usize>,
+        counts: &[usize],
+        owned: Owned<T>,
+    ) -> Result<Ready, Error> {
+        let blocks = Blocks::Each(counts.to_vec(), self.starts(counts)?);
+        self.built(Asked { collective, root, blocks, lens: Some(counts) }, T::DTYPE, op, Box::new(owned))
+    }
+
+    /// Prepares the reduction of many buffers as one operation, each in its place.
+    ///
+    /// # Errors
+    /// As [`NodeComm::ready`].
+    pub fn ready_grouped<T: Element>(&self, op: Op, parts: Vec<Vec<T>>) -> Result<Ready, Error> {
+        let lens: Vec<usize> = parts.iter().map(Vec::len).collect();
+        let blocks = Blocks::Equal(lens.iter().sum());
+        let asked = Asked { collective: Collective::AllReduce, root: None, blocks, lens: Some(&lens) };
+        self.built(asked, T::DTYPE, op, Box::new(Grouped::new(parts)))
+    }
+
+    /// As [`NodeComm::ready`] by an operator of the caller's, which the call keeps.
+    ///
+    /// # Errors
+    /// As [`NodeComm::ready`] and [`NodeComm::all_reduce_into_with`].
+    pub fn ready_with<T, F>(
+        &self,
+        collective: Collective,
+        op: UserOp<T, F>,
+        root: Option<usize>,
+        owned: Owned<T>,
+    ) -> Result<Ready, Error>
+    where
+        T: Pod + Send,
+        F: Fn(&T, &T) -> T + Send + Sync + 'static,
+    {
+        let (element, operator) = (element_type::<T>()?, op.operator());
+        self.must_fit(collective, element)?;
+        let block = self.block_of(collective, &owned)?;
+        if block as u64 >> USER_SIZE_SHIFT != 0 {
+            return Err(Error::usage(format!(
+                "{block} elements of a user's operator are too many; reduce them in parts"
+            )));
         }
-        let dtype = T::DTYPE;
-        let block = match collective {
-            Collective::AllToAll => self.even_part(owned.send.len())?,
-            Collective::Scatter | Collective::ReduceScatter | Collective::Broadcast => owned.recv.len(),
-            _ if owned.in_place => owned.recv.len(),
-            _ => owned.send.len(),
-        };
-        let exchange = Exchange::new(collective, root.unwrap_or(0), self.size, Lens::Equal(block));
-        let buffers = owned.lend();
-        self.check_lengths(collective, &exchange, [buffers.send_count(), buffers.recv_count()])?;
+        let asked = Asked { collective, root, blocks: Blocks::Equal(block), lens: None };
+        let mut held: Box<dyn Held> = Box::new(owned);
+        let algorithm = self.check(&asked, element, &mut *held)?;
+        let signature = asked.signature(element, operator, algorithm);
+        let prepared = Prepared::of_user(signature, element, self.size, true, algorithm);
+        Ok(Ready(Box::new(
+            Posted::new(prepared, held, asked.root(), asked.blocks, self.room()).folded_by(Arc::new(op)),
+        )))
+    }
+
+    fn built(&self, asked: Asked<'_>, dtype: DType, op: Op, mut held: Box<dyn Held>) -> Result<Ready, Error> {
+        let collective = asked.collective;
+        let algorithm = self.check(&asked, dtype.into(), &mut *held)?;
         let folds = collective.folds() || collective == Collective::Barrier;
         let op = if folds { op } else { Op::Sum };
-        let few = block * size_of::<T>() <= INLINE_BYTES;
-        let algorithm = match collective {
+        let signature = asked.signature(dtype.into(), op.into(), algorithm);
+        let by_rank = collective.folds() && dtype.is_inexact(op) && self.size > 2;
+        let prepared = Prepared::new(signature, dtype, op, self.size, by_rank, algorithm)?;
+        Ok(Ready(Box::new(Posted::new(prepared, held, asked.root(), asked.blocks, self.room()))))
+    }
+
+    /// Elements of a block of a call on these buffers.
+    fn block_of<T>(&self, collective: Collective, owned: &Owned<T>) -> Result<usize, Error> {
+        Ok(match collective {
+            Collective::AllToAll => self.even_part(owned.send.len())?,
+            Collective::Scatter | Collective::ReduceScatter | Collective::Broadcast => owned.recv.len(),
+            _ if owned.is_in_place() => owned.recv.len(),
+            _ => owned.send.len(),
+        })
+    }
+
+    /// Refuses a root that does not exist and buffers that do not fit; what runs otherwise.
+    fn check(&self, asked: &Asked<'_>, element: ElementType, held: &mut dyn Held) -> Result<Algorithm, Error> {
+        if let Some(root) = asked.root {
+            self.check_root(root)?;
+        }
+        let exchange = Exchange::new(asked.collective, asked.root(), self.size, asked.blocks.lens());
+        let buffers = held.lend();
+        self.check_lengths(asked.collective, &exchange, [buffers.send_count(), buffers.recv_count()])?;
+        let few = exchange.most() * element.size() <= INLINE_BYTES;
+        Ok(match asked.collective {
             Collective::AllReduce if !few => Algorithm::Slices,
             _ => Algorithm::Flat,
-        };
-        let signature = Signature::new(collective, dtype, op, FoldOrder::Rank, Algorithm::Auto, block).posted();
-        let signature = root.map_or(signature, |root| signature.rooted(root));
-        let by_rank = collective.folds() && dtype.is_inexact(op) && self.size > 2;
-        let signature = signature.in_lane(algorithm == Algorithm::Flat);
-        let prepared = Prepared::new(signature, dtype, op, self.size, by_rank, algorithm)?;
-        let room = Room { accumulator: self.windows.accumulator, deposit: self.windows.deposit };
-        Ok(Ready(Box::new(Posted::new(prepared, Box::new(owned), root.unwrap_or(0), block, room))))
+        })
+    }
+
+    fn room(&self) -> Room {
+        Room { accumulator: self.windows.accumulator, deposit: self.windows.deposit }
     }
 
     /// Posts a call and gives the number to ask for it by. Never waits for another rank.
@@ -151,10 +263,11 @@ impl NodeComm {
         }
     }
 
-    fn ended(&self, state: &mut State, (posted, result): (Box<Posted>, Result<Report, Stop>)) -> Ended {
+    fn ended(&self, state: &mut State, (mut posted, result): (Box<Posted>, Result<Report, Stop>)) -> Ended {
         let result = match result {
             Ok(report) => {
                 state.last = Some(report);
+                posted.held().end();
                 Ok(())
             }
             Err(stop) => Err(self.error_of(&state.member, stop, posted.collective())),

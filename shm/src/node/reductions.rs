@@ -99,6 +99,38 @@ impl NodeComm {
         self.exchange(Collective::ReduceScatter, Folding::Built(op), None, lens, &Buffers::both(send, recv), how)
     }
 
+    /// As [`NodeComm::reduce_scatter_block_into`]; this rank's block of the result replaces its block of `buf`, whose rest stays
+    /// as it is.
+    ///
+    /// # Errors
+    /// As [`NodeComm::all_reduce_into`]; [`Error::Usage`] unless `buf` divides evenly among the ranks.
+    pub fn reduce_scatter_block_in_place<T: Element>(&self, buf: &mut [T], op: Op, how: How) -> Result<(), Error> {
+        let (block, own) = self.own_block(buf.len())?;
+        let (op, lens, buffers) = (Folding::Built(op), Lens::Equal(block), Buffers::kept_part(buf, own));
+        self.exchange(Collective::ReduceScatter, op, None, lens, &buffers, how)
+    }
+
+    /// As [`NodeComm::reduce_scatter_block_in_place`] with blocks of different lengths, block `r` of `counts[r]` elements.
+    ///
+    /// # Errors
+    /// As [`NodeComm::all_reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `buf`.
+    pub fn reduce_scatter_varcount_in_place<T: Element>(
+        &self,
+        buf: &mut [T],
+        counts: &[usize],
+        op: Op,
+        how: How,
+    ) -> Result<(), Error> {
+        let starts = self.starts(counts)?;
+        if buf.len() != starts[self.size] {
+            let (given, expected) = (buf.len(), starts[self.size]);
+            return Err(Error::usage(format!("a buffer of {given} elements, the sum of the counts is {expected}")));
+        }
+        let (op, lens) = (Folding::Built(op), Lens::Each(counts, &starts));
+        let buffers = Buffers::kept_part(buf, starts[self.rank]..starts[self.rank + 1]);
+        self.exchange(Collective::ReduceScatter, op, None, lens, &buffers, how)
+    }
+
     /// Reduces `parts` of all ranks, each in its place, as one operation: the lengths must be the same on all ranks.
     ///
     /// Every element is copied once into memory that the group keeps, and once back.
@@ -116,11 +148,11 @@ impl NodeComm {
         let starts = sums(&lens)?;
         let state = &mut *self.lock()?;
         let mut memory = std::mem::take(&mut state.grouped);
-        let buffers = Buffers::packed(parts, &mut memory);
+        let buffers = Buffers::packed::<T, _>(parts, &mut memory);
         let (lens, op) = (Lens::Each(&lens, &starts), Folding::Built(op));
         let result =
             self.carry_out_in(state, &Wish { collective: Collective::AllReduce, op, root: None, lens, how }, &buffers);
-        buffers.unpack(parts);
+        buffers.unpack::<T, _>(parts);
         state.grouped = memory;
         result
     }

@@ -52,9 +52,14 @@ impl Wish<'_> {
         let algorithm = if has { self.how.algorithm } else { Algorithm::Auto };
         let count = if let Lens::Equal(count) = self.lens { count } else { 0 };
         let asked = Signature::new(self.collective, buffers.element(), op, order, algorithm, count);
-        let asked = if let Lens::Each(lens, _) = self.lens { asked.unequal(lens) } else { asked };
+        let asked = match self.lens {
+            Lens::Equal(_) => asked,
+            Lens::Each(lens, _) => asked.unequal(lens),
+            // The other counts were compared before.
+            Lens::Pairs(pairs) => asked.unequal(&[pairs.most]),
+        };
         let asked = asked.within(self.how.within);
-        let asked = if buffers.are_lent() { asked.lent() } else { asked };
+        let asked = buffers.mark(asked);
         self.root.map_or(asked, |root| asked.rooted(root))
     }
 }
@@ -151,13 +156,7 @@ impl NodeComm {
                 "{count} elements of a user's operator are too many; reduce them in parts"
             )));
         }
-        if element.size() > self.windows.deposit {
-            let (bytes, window) = (element.size(), self.windows.deposit);
-            return Err(Error::Unsupported {
-                what: format!("an element of {bytes} bytes in an arena with windows of {window}"),
-                hint: "raise EARLYBIRD_ARENA_MAX, or reduce the parts of the element".into(),
-            });
-        }
+        self.must_fit(wish.collective, element)?;
         // Nobody can know whether the order of folding shows in a user's type.
         let ordered = matches!(wish.op.operator(), Operator::User { ordered: true, .. });
         let by_rank = ordered || wish.how.order == FoldOrder::Rank;

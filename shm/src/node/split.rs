@@ -15,11 +15,15 @@ use crate::protocol::Member;
 use crate::protocol::board::Board;
 use crate::protocol::decide::Thresholds;
 use crate::protocol::geometry::Lens;
+use crate::protocol::lines::INLINE_BYTES;
 use crate::protocol::payload::Buffers;
 use crate::protocol::signature::Collective;
 use crate::segment::{Claim, Grant, Origin, Region};
 use crate::sync::SyncPoint;
 use std::time::Duration;
+
+/// More words than this many operations carry beside the marks go in one.
+const MOST_PARTS: usize = 16;
 
 /// Words of an error on its way to the others: kind, two numbers, text.
 const ERROR_WORDS: usize = 48;
@@ -114,11 +118,17 @@ impl NodeComm {
         error.map_or(Ok(seated), Err)
     }
 
-    /// Sums words over the group: each rank fills in its own and leaves the others zero.
-    fn add_up(&self, state: &mut State, what: Collective, words: &mut [u64]) -> Result<(), Error> {
-        let lens = Lens::Equal(words.len());
-        let wish = Wish { collective: what, op: Folding::Built(Op::Sum), root: None, lens, how: How::default() };
-        self.carry_out_in(state, &wish, &Buffers::in_place(words))
+    /// Sums words over the group: each rank fills in its own and leaves the others zero. Few words travel beside the marks:
+    /// that takes no memory, so a split that finds none left does not end this group.
+    pub(super) fn add_up(&self, state: &mut State, what: Collective, words: &mut [u64]) -> Result<(), Error> {
+        let few = INLINE_BYTES / size_of::<u64>();
+        let at_once = if words.len() <= few * MOST_PARTS { few } else { words.len() };
+        for part in words.chunks_mut(at_once) {
+            let lens = Lens::Equal(part.len());
+            let wish = Wish { collective: what, op: Folding::Built(Op::Sum), root: None, lens, how: How::default() };
+            self.carry_out_in(state, &wish, &Buffers::in_place(part))?;
+        }
+        Ok(())
     }
 
     /// Rank 0 borrows a region for each of the groups that need one; all learn which, or why not.

@@ -8,7 +8,7 @@ use super::board::Board;
 use super::operation::{Operation, Stop};
 use super::word::{self, ArrivalWord};
 use crate::config::Algorithm;
-use crate::sync::{Ordering, SyncPoint};
+use crate::sync::{AtomicU64, Ordering, SyncPoint};
 
 /// What a rank learns on arriving.
 #[derive(Debug, Clone, Copy)]
@@ -19,34 +19,44 @@ pub struct Arrival {
     pub plan: Algorithm,
 }
 
+/// Takes a place in `word`, whose final value at its last use was `previous`; that becomes this use's. `first` is what this
+/// rank installs if nobody was there before it. What the word was then: its count is the place.
+///
+/// At most two atomic operations and one cache-line transfer: a refused swap leaves the line here.
+///
+/// # Errors
+/// The word as it was found, where `accepts` denies it; then nothing was counted.
+#[inline(always)]
+pub(crate) fn take_place(
+    word: &AtomicU64,
+    previous: &mut ArrivalWord,
+    first: ArrivalWord,
+    ranks: usize,
+    accepts: impl FnOnce(ArrivalWord) -> bool,
+) -> Result<ArrivalWord, ArrivalWord> {
+    let before = match word.compare_exchange(previous.0, first.0, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => ArrivalWord(first.0 - 1),
+        Err(found) if !accepts(ArrivalWord(found)) => return Err(ArrivalWord(found)),
+        Err(_) => ArrivalWord(word.fetch_add(1, Ordering::Relaxed)),
+    };
+    *previous = before.full(ranks);
+    Ok(before)
+}
+
 impl<B: Board> Operation<'_, B> {
     /// Takes a place. `previous` is the slot's final value at its last ticketed use and becomes this operation's.
-    ///
-    /// At most two atomic operations and one cache-line transfer: a refused swap leaves the line here.
     pub(super) fn arrive(&mut self, previous: &mut ArrivalWord) -> Result<Arrival, Stop> {
-        let proposal = self.call.prepared.algorithm;
-        let first = ArrivalWord::first(self.epoch, self.hash, proposal as u8, self.me);
-        let arrivals = self.board.arrival(self.slot);
-        match arrivals.compare_exchange(previous.0, first.0, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => {
-                *previous = first.full(self.ranks);
-                Ok(Arrival { place: 0, plan: proposal })
-            }
-            Err(found) => {
-                let found = ArrivalWord(found);
-                if !found.is_of(self.epoch) || found.count() >= self.ranks || found.leader() >= self.ranks {
-                    return Err(self.corrupt());
-                }
-                if found.signature() != self.hash & 0xffff {
-                    return self.disagree_with(found.leader());
-                }
-                let before = ArrivalWord(arrivals.fetch_add(1, Ordering::Relaxed));
-                *previous = before.full(self.ranks);
-                match Algorithm::from_code(before.plan()) {
-                    Some(plan) => Ok(Arrival { place: before.count(), plan }),
-                    None => Err(self.corrupt()),
-                }
-            }
+        let (epoch, ranks, signature) = (self.epoch, self.ranks, self.hash & 0xffff);
+        let first = ArrivalWord::first(epoch, self.hash, self.call.prepared.algorithm as u8, self.me);
+        let is_ours = |w: ArrivalWord| w.is_of(epoch) && w.count() < ranks && w.leader() < ranks;
+        let accepts = |found: ArrivalWord| is_ours(found) && found.signature() == signature;
+        match take_place(self.board.arrival(self.slot), previous, first, ranks, accepts) {
+            Ok(before) => match Algorithm::from_code(before.plan()) {
+                Some(plan) => Ok(Arrival { place: before.count(), plan }),
+                None => Err(self.corrupt()),
+            },
+            Err(found) if is_ours(found) => self.disagree_with(found.leader()),
+            Err(_) => Err(self.corrupt()),
         }
     }
 

@@ -3,6 +3,7 @@
 //! Two boards exist: the mapped segment that ships, and the heap of loom cells on which the same protocol lines are
 //! model-checked. The protocol itself never sees an address.
 
+use super::geometry::Who;
 use super::lines::{DETAILS, EventLine, RankLine, RankSet};
 use super::step::Step;
 use crate::Error;
@@ -65,12 +66,21 @@ pub enum Place {
 }
 
 /// What an operation needs in an area before it starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
     /// Bytes of the accumulator.
     pub accumulator: usize,
-    /// Bytes of every rank's deposit.
+    /// Bytes of a rank's deposit.
     pub deposit: usize,
+    /// Whose deposits are used here.
+    pub whose: Who,
+}
+
+impl Need {
+    /// An accumulator and the deposits of all ranks.
+    pub fn of_all(accumulator: usize, deposit: usize) -> Need {
+        Need { accumulator, deposit, whose: Who::All }
+    }
 }
 
 /// Phases of a modelled wait.

@@ -1,6 +1,7 @@
 //! A call as one rank makes it: what all its parts have in common, and its buffers.
 
 use super::geometry::Window;
+use super::shared_result::SharedResult;
 use super::signature::{Collective, Signature};
 use crate::Error;
 use crate::config::Algorithm;
@@ -96,6 +97,17 @@ impl<'a> Prepared<'a> {
         Self::with(signature, element, Arithmetic::User(operator), ranks, by_rank, algorithm)
     }
 
+    /// A call of `signature` with a user's operator that is given each time it carries on.
+    pub fn of_user(
+        signature: Signature,
+        element: ElementType,
+        ranks: usize,
+        by_rank: bool,
+        algorithm: Algorithm,
+    ) -> Prepared<'static> {
+        Prepared::with(signature, element, Arithmetic::Moved(None), ranks, by_rank, algorithm)
+    }
+
     fn named_by(signature: Signature) -> Collective {
         Collective::from_code(signature.kind as u8).expect("a signature names its collective")
     }
@@ -112,7 +124,11 @@ impl<'a> Prepared<'a> {
         let lane = match (algorithm, collective) {
             (
                 Algorithm::Flat,
-                Collective::AllReduce | Collective::Barrier | Collective::Split | Collective::Duplicate,
+                Collective::AllReduce
+                | Collective::Barrier
+                | Collective::Split
+                | Collective::Duplicate
+                | Collective::Counts,
             ) => Lane::Flat,
             (Algorithm::Flat, _) => Lane::Exchange,
             _ => Lane::Ticketed,
@@ -185,6 +201,8 @@ pub struct Call<'a> {
     pub(super) window: Option<&'a Window<'a>>,
     /// The names of the buffers, where they lie in shared memory.
     pub(super) lent: Option<[u64; 2]>,
+    /// The result that all ranks share, and how many bytes of it lie before what this operation carries.
+    pub(super) shared: Option<(&'a SharedResult, usize)>,
     /// Whether the result is written past the caches.
     pub(super) past_caches: bool,
     pub(super) borrowed: PhantomData<&'a mut [u8]>,
@@ -207,6 +225,16 @@ impl Call<'_> {
     #[inline]
     pub(super) fn by_rank(&self) -> bool {
         self.prepared.by_rank
+    }
+
+    /// Whether the result lies where all ranks read it, and is not copied out.
+    pub(super) fn result_is_shared(&self) -> bool {
+        self.shared.is_some_and(|(shared, _)| shared.is_taken())
+    }
+
+    /// Whether what a fold leaves is the result: nothing is widened, rounded or divided.
+    pub(super) fn is_its_own_accumulator(&self) -> bool {
+        self.prepared.fold_few.is_some()
     }
 
     /// Whether `rank` gets a result of this reduction.

@@ -30,7 +30,7 @@ fn start(place: usize, ranks: usize, pieces: &Pieces) -> usize {
 pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize) -> Result<(), Stop> {
     let (call, ranks) = (op.call, op.ranks);
     let pieces = Pieces::of(call, chunk_bytes(call.bytes()), CHUNKS);
-    op.reserve(Need { accumulator: call.accumulator_bytes(), deposit: 0 })?;
+    op.reserve(Need::of_all(call.accumulator_bytes(), 0))?;
     // By rank, every chunk goes through the ranks in the same order: no rotation, or ranks would wait for each other.
     let (first, last) =
         if call.by_rank() { (0, 0) } else { (start(place, ranks, &pieces), start(ranks - 1, ranks, &pieces)) };
@@ -74,7 +74,7 @@ pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize) -> Result<(
 pub(super) fn broadcast<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, area) = (op.board, op.call, op.area);
     let pieces = Pieces::of(call, chunk_bytes(call.bytes()), CHUNKS);
-    op.reserve(Need { accumulator: call.accumulator_bytes(), deposit: 0 })?;
+    op.reserve(Need::of_all(call.accumulator_bytes(), 0))?;
     if call.prepared.root != Some(op.me) {
         return op.copy_out(&pieces, 0, &Done::default());
     }

@@ -25,9 +25,11 @@ const BROADCAST_FLAT_BYTES: usize = 64 * 1024;
 pub const fn algorithms(collective: Collective) -> &'static [Algorithm] {
     use Algorithm::{Chain, Flat, Leader, Slices, StaticLeader, StaticLeaderEarly};
     match collective {
-        Collective::AllReduce | Collective::Barrier | Collective::Split | Collective::Duplicate => {
-            &[Flat, Leader, Chain, Slices, StaticLeader, StaticLeaderEarly]
-        }
+        Collective::AllReduce
+        | Collective::Barrier
+        | Collective::Split
+        | Collective::Duplicate
+        | Collective::Counts => &[Flat, Leader, Chain, Slices, StaticLeader, StaticLeaderEarly],
         Collective::Reduce => &[Flat, Chain, StaticLeader, StaticLeaderEarly],
         Collective::Broadcast => &[Flat, Chain],
         _ => &[Flat],

@@ -65,6 +65,15 @@ fn place<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, pieces: &Pieces, rank:
     }
 }
 
+/// Whose deposits `rank` writes or reads.
+fn used_by(w: &Window<'_>, rank: usize) -> Who {
+    match (w.exchange.depositors, w.exchange.readers) {
+        (Who::Only(root), _) => Who::Only(root),
+        (Who::All, Who::Only(root)) if root != rank => Who::Only(rank),
+        (Who::All, _) => Who::All,
+    }
+}
+
 /// Marks the entry and deposits what others need. The only wait is for the memory to be free.
 #[inline(always)]
 pub(super) fn post<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<(), Stop> {
@@ -88,7 +97,7 @@ pub(super) fn post<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Resul
     if gives {
         op.until_all_left(AREAS)?;
     }
-    op.reserve(Need { accumulator: 0, deposit: w.deposit_most() * op.call.element_bytes })?;
+    op.reserve(Need { accumulator: 0, deposit: w.deposit_most() * op.call.element_bytes, whose: used_by(w, me) })?;
     if gives {
         for i in 0..pieces.number {
             deposit(op, w, &pieces, i, own);

@@ -104,7 +104,7 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     line.entered.store(word::entered(epoch, hash), SyncPoint::CallRelease.order());
     board.step(Step::Entered);
     op.until_all_left(super::board::AREAS)?;
-    op.reserve(Need { accumulator: 0, deposit: call.bytes() })?;
+    op.reserve(Need::of_all(0, call.bytes()))?;
     let place = |rank, i| Place::Deposit { area, rank, piece: i, offset: pieces.offset(i) };
     for i in 0..pieces.number {
         board.write(place(me, i), |deposit| call.give(deposit, &pieces, i));

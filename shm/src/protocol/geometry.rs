@@ -34,6 +34,25 @@ pub enum Lens<'a> {
     Equal(usize),
     /// The number of each block, and the sum of those before it; one more sum than blocks.
     Each(&'a [usize], &'a [usize]),
+    /// A number for each pair of ranks, of which each rank knows its own.
+    Pairs(Pairs<'a>),
+}
+
+/// What one rank gives to each and gets from each, of blocks that differ for every pair.
+#[derive(Debug, Clone, Copy)]
+pub struct Pairs<'a> {
+    /// The rank that knows this.
+    pub me: usize,
+    /// Elements of the largest block of all pairs, the same on all ranks.
+    pub most: usize,
+    /// Elements for each rank.
+    pub send: &'a [usize],
+    /// Sums of those before each block; one more than blocks.
+    pub send_starts: &'a [usize],
+    /// Elements from each rank.
+    pub recv: &'a [usize],
+    /// Sums of those before each block; one more than blocks.
+    pub recv_starts: &'a [usize],
 }
 
 /// An exchange among `ranks` ranks.
@@ -63,24 +82,37 @@ impl<'a> Exchange<'a> {
             Collective::AllToAll => (Who::All, Who::All, true, false),
             Collective::ReduceScatter => (Who::All, Who::All, true, true),
             Collective::Reduce => (Who::All, Who::Only(root), false, true),
-            Collective::AllReduce | Collective::Barrier | Collective::Split | Collective::Duplicate => {
-                (Who::All, Who::All, false, true)
-            }
+            Collective::AllReduce
+            | Collective::Barrier
+            | Collective::Split
+            | Collective::Duplicate
+            | Collective::Counts => (Who::All, Who::All, false, true),
         };
         Exchange { ranks, depositors, readers, parts, folds, lens }
     }
 
-    fn len(&self, block: usize) -> usize {
+    /// Elements that `depositor` has for `reader`.
+    fn len(&self, depositor: usize, reader: usize) -> usize {
         match self.lens {
             Lens::Equal(len) => len,
-            Lens::Each(lens, _) => lens[block],
+            Lens::Each(lens, _) => lens[if self.parts { reader } else { depositor }],
+            Lens::Pairs(pairs) if depositor == pairs.me => pairs.send[reader],
+            Lens::Pairs(pairs) => pairs.recv[depositor],
         }
     }
 
-    fn start(&self, block: usize) -> usize {
+    /// Where a block begins: in what is sent if it is `sent`, else in what is received.
+    fn start(&self, block: usize, sent: bool) -> usize {
         match self.lens {
             Lens::Equal(len) => block * len,
             Lens::Each(_, starts) => starts[block],
+            Lens::Pairs(pairs) => {
+                if sent {
+                    pairs.send_starts[block]
+                } else {
+                    pairs.recv_starts[block]
+                }
+            }
         }
     }
 
@@ -89,20 +121,16 @@ impl<'a> Exchange<'a> {
         match self.lens {
             Lens::Equal(len) => len,
             Lens::Each(lens, _) => lens.iter().copied().max().unwrap_or(0),
+            Lens::Pairs(pairs) => pairs.most,
         }
-    }
-
-    /// Elements of all blocks.
-    fn total(&self) -> usize {
-        self.start(self.ranks)
     }
 
     /// Elements that `rank` must give.
     pub fn send_count(&self, rank: usize) -> usize {
         match (self.depositors.has(rank), self.parts) {
             (false, _) => 0,
-            (true, true) => self.total(),
-            (true, false) => self.len(rank),
+            (true, true) => self.start(self.ranks, true),
+            (true, false) => self.len(rank, rank),
         }
     }
 
@@ -110,8 +138,8 @@ impl<'a> Exchange<'a> {
     pub fn recv_count(&self, rank: usize) -> usize {
         match (self.readers.has(rank), self.joins()) {
             (false, _) => 0,
-            (true, true) => self.total(),
-            (true, false) => self.len(rank),
+            (true, true) => self.start(self.ranks, false),
+            (true, false) => self.len(rank, rank),
         }
     }
 
@@ -122,14 +150,16 @@ impl<'a> Exchange<'a> {
 
     /// Where what `rank` gives lies in a reader's result.
     pub fn place_of(&self, rank: usize) -> usize {
-        if self.joins() { self.start(rank) } else { 0 }
+        if self.joins() { self.start(rank, false) } else { 0 }
     }
 
     /// Cuts the call so that no deposit exceeds `window_bytes`; at least one window.
     pub fn windows(&self, element_bytes: usize, window_bytes: usize) -> impl Iterator<Item = Window<'_>> {
         let (blocks, most) = (if self.parts { self.ranks } else { 1 }, self.most());
-        // Few enough blocks in a deposit that each has room for a cache line's worth of elements.
-        let at_once = blocks.min((window_bytes / element_bytes.max(64)).max(1));
+        // Few enough blocks in a deposit that each has room for a cache line's worth of elements; but what is folded
+        // comes from all ranks at once.
+        let room = if self.folds { element_bytes } else { element_bytes.max(64) };
+        let at_once = blocks.min((window_bytes / room).max(1));
         let stride_most = (window_bytes / element_bytes / at_once).max(1);
         let inline = blocks * most * element_bytes <= INLINE_BYTES;
         let groups = (0..blocks).step_by(at_once);
@@ -158,15 +188,15 @@ pub struct Window<'a> {
 }
 
 impl Window<'_> {
-    fn cut(&self, block: usize) -> usize {
-        self.stride.min(self.exchange.len(block).saturating_sub(self.from))
+    fn cut(&self, depositor: usize, reader: usize) -> usize {
+        self.stride.min(self.exchange.len(depositor, reader).saturating_sub(self.from))
     }
 
     /// Elements of `rank`'s deposit, gaps and its own block included.
     pub fn deposit(&self, rank: usize) -> usize {
         match (self.exchange.depositors.has(rank), self.exchange.parts) {
             (false, _) => 0,
-            (true, false) => self.cut(rank),
+            (true, false) => self.cut(rank, rank),
             (true, true) => (self.positions.1 - self.positions.0) * self.stride,
         }
     }
@@ -183,14 +213,14 @@ impl Window<'_> {
             return 0..0;
         }
         if !x.parts {
-            return 0..self.cut(depositor);
+            return 0..self.cut(depositor, depositor);
         }
         let position = (reader + x.ranks - depositor - 1) % x.ranks;
         if position < self.positions.0 || position >= self.positions.1 {
             return 0..0;
         }
         let first = (position - self.positions.0) * self.stride;
-        first..first + self.cut(reader)
+        first..first + self.cut(depositor, reader)
     }
 
     /// The blocks in `rank`'s deposit: the reader they are for (`rank` itself where everybody reads the same), where
@@ -200,8 +230,8 @@ impl Window<'_> {
         (self.positions.0..self.positions.1).map(move |position| {
             let first = (position - self.positions.0) * self.stride;
             let block = if x.parts { (rank + 1 + position) % x.ranks } else { rank };
-            let start = if x.parts { x.start(block) } else { 0 };
-            (block, first..first + self.cut(block), start + self.from)
+            let start = if x.parts { x.start(block, true) } else { 0 };
+            (block, first..first + self.cut(rank, block), start + self.from)
         })
     }
 
@@ -250,13 +280,75 @@ mod tests {
                 sources.sort_unstable();
                 let mut expected = Vec::new();
                 for depositor in (0..ranks).filter(|r| x.depositors.has(*r)) {
-                    let from = if x.parts { x.start(reader) } else { 0 };
-                    let len = if x.parts { x.len(reader) } else { x.len(depositor) };
+                    let from = if x.parts { x.start(reader, true) } else { 0 };
+                    let len = x.len(depositor, reader);
                     let at = x.place_of(depositor);
                     (at..at + len).contains(&i).then(|| expected.push((depositor, from + i - at)));
                 }
                 assert_eq!(sources, &expected, "{x:?} reader {reader} element {i}");
                 assert!(!expected.is_empty(), "{x:?} reader {reader} element {i} comes from nowhere");
+            }
+        }
+    }
+
+    /// As [`play`] for blocks that differ for every pair: each rank cuts by what it knows itself.
+    #[test]
+    fn every_element_of_every_pair_reaches_its_reader_once() {
+        for ranks in [1, 2, 3, 5, 9] {
+            let count = |from: usize, to: usize| [3, 0, 700, 1, 64, 0, 130][(from * 3 + to) % 7];
+            let rows: Vec<[Vec<usize>; 2]> = (0..ranks)
+                .map(|r| [(0..ranks).map(|to| count(r, to)).collect(), (0..ranks).map(|from| count(from, r)).collect()])
+                .collect();
+            let starts: Vec<[Vec<usize>; 2]> = rows
+                .iter()
+                .map(|row| [0, 1].map(|side| (0..=ranks).map(|r| row[side][..r].iter().sum()).collect()))
+                .collect();
+            let most = rows.iter().flat_map(|row| &row[0]).copied().max().unwrap();
+            let exchanges: Vec<_> = (0..ranks)
+                .map(|me| {
+                    let ([send, recv], [send_starts, recv_starts]) = (&rows[me], &starts[me]);
+                    let lens = Lens::Pairs(Pairs { me, most, send, send_starts, recv, recv_starts });
+                    Exchange::new(Collective::AllToAll, 0, ranks, lens)
+                })
+                .collect();
+            for window_bytes in [64, 512, 4096, 1 << 20] {
+                let windows: Vec<Vec<_>> = exchanges.iter().map(|x| x.windows(8, window_bytes).collect()).collect();
+                assert!(windows.iter().all(|w| w.len() == windows[0].len()), "all ranks make as many operations");
+                let mut got: Vec<_> = (0..ranks).map(|r| vec![None; exchanges[r].recv_count(r)]).collect();
+                for (depositor, theirs) in windows.iter().enumerate() {
+                    for (i, w) in theirs.iter().enumerate() {
+                        let mut deposit = vec![None; w.deposit(depositor)];
+                        assert!(deposit.len() <= w.deposit_most() && deposit.len() * 8 <= window_bytes);
+                        for (_, at, from) in w.blocks(depositor) {
+                            at.enumerate().for_each(|(k, slot)| deposit[slot] = Some((depositor, from + k)));
+                        }
+                        for (reader, result) in got.iter_mut().enumerate() {
+                            let w = &windows[reader][i];
+                            for (k, at) in w.part(depositor, reader).enumerate() {
+                                assert!(result[w.place_of(depositor) + k].replace(deposit[at].unwrap()).is_none());
+                            }
+                        }
+                    }
+                }
+                for (reader, result) in got.iter().enumerate() {
+                    let expected = (0..ranks).flat_map(|from| {
+                        let first = starts[from][0][reader];
+                        (first..first + count(from, reader)).map(move |k| Some((from, k)))
+                    });
+                    assert_eq!(*result, expected.collect::<Vec<_>>(), "{ranks} ranks, rank {reader}");
+                }
+            }
+        }
+    }
+
+    /// A result is folded from all ranks in one window, however large the elements are.
+    #[test]
+    fn what_is_folded_comes_from_all_ranks_at_once() {
+        for (ranks, element_bytes, window_bytes) in [(9, 64, 576), (9, 100, 1000), (100, 8, 4096), (3, 1, 4096)] {
+            let x = Exchange::new(Collective::ReduceScatter, 0, ranks, Lens::Equal(40));
+            for w in x.windows(element_bytes, window_bytes) {
+                assert!(w.deposit_most() * element_bytes <= window_bytes);
+                assert!((0..ranks).all(|from| (0..ranks).all(|to| !w.part(from, to).is_empty())), "{w:?}");
             }
         }
     }

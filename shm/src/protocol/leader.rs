@@ -28,7 +28,7 @@ pub(super) fn pieces<B: Board>(op: &Operation<'_, B>) -> Pieces {
 }
 
 pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize) -> Result<(), Stop> {
-    op.reserve(Need { accumulator: op.call.accumulator_bytes(), deposit: op.call.bytes() })?;
+    op.reserve(Need::of_all(op.call.accumulator_bytes(), op.call.bytes()))?;
     let pieces = pieces(op);
     let is_last = place + 1 == op.ranks;
     let is_first = place == 0;

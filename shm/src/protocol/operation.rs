@@ -10,7 +10,7 @@ use super::signature::Collective;
 use super::step::Step;
 use super::wait::{Patience, Wake};
 use super::word::{self, ArrivalWord, PoisonWord};
-use super::{chain, exchange, flat, leader, lent, slices, static_leader};
+use super::{chain, exchange, flat, leader, lent, shared_result, slices, static_leader};
 use crate::config::Algorithm;
 use crate::sync::{Ordering, Rule, SyncPoint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -221,9 +221,10 @@ impl<B: Board> Operation<'_, B> {
             Algorithm::Chain if collective == Collective::Broadcast => chain::broadcast(self)?,
             Algorithm::Chain => chain::run(self, place)?,
             Algorithm::Leader => leader::run(self, place)?,
-            Algorithm::Slices => match call.lent {
-                Some(names) => lent::run(self, names)?,
-                None => slices::run(self)?,
+            Algorithm::Slices => match (call.lent, call.shared) {
+                (Some(names), _) => lent::run(self, names)?,
+                (None, Some((shared, _))) => shared_result::run(self, shared)?,
+                (None, None) => slices::run(self)?,
             },
             Algorithm::StaticLeader => static_leader::run(self, false)?,
             Algorithm::StaticLeaderEarly => static_leader::run(self, true)?,

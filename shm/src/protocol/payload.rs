@@ -19,9 +19,13 @@ mod raw;
 
 pub use few::{Bound, Few};
 
+#[cfg(earlybird_loom)]
+pub use lent::look;
+
 use super::call::{Arithmetic, Call, Prepared};
 use super::geometry::Window;
 use super::pieces::Pieces;
+use super::shared_result::SharedResult;
 use crate::Error;
 use crate::kernels;
 use crate::op::{Element, ElementType};
@@ -48,6 +52,8 @@ pub struct Buffers<'a> {
     element: ElementType,
     /// Where the buffers lie in shared memory: their names.
     lent: Option<[u64; 2]>,
+    /// The result that all ranks share.
+    shared: Option<&'a SharedResult>,
     borrowed: PhantomData<&'a mut [u8]>,
 }
 
@@ -101,6 +107,7 @@ impl<'a> Buffers<'a> {
             recv_count: recv.len(),
             element,
             lent: None,
+            shared: None,
             borrowed: PhantomData,
         }
     }
@@ -137,17 +144,17 @@ impl<'a> Buffers<'a> {
     fn one<T>(buf: &'a mut [T], element: ElementType) -> Self {
         let (recv, count) = (buf.as_mut_ptr().cast::<u8>(), buf.len());
         let (send_count, recv_count) = (count, count);
-        Buffers { send: recv, recv, count, send_count, recv_count, element, lent: None, borrowed: PhantomData }
-    }
-
-    /// The same buffers, which lie whole in shared memory under these names.
-    pub fn lent(self, names: [u64; 2]) -> Self {
-        Buffers { lent: Some(names), ..self }
-    }
-
-    /// Whether they lie in shared memory.
-    pub fn are_lent(&self) -> bool {
-        self.lent.is_some()
+        Buffers {
+            send: recv,
+            recv,
+            count,
+            send_count,
+            recv_count,
+            element,
+            lent: None,
+            shared: None,
+            borrowed: PhantomData,
+        }
     }
 
     /// Elements that this rank gives.
@@ -195,6 +202,7 @@ impl<'a> Buffers<'a> {
             // SAFETY: B, as above.
             call.recv = unsafe { call.recv.add(skip) };
         }
+        call.shared = self.shared.map(|shared| (shared, skip));
         call
     }
 
@@ -217,6 +225,7 @@ impl<'a> Buffers<'a> {
             recv_count: self.recv_count,
             window: None,
             lent: self.lent,
+            shared: None,
             past_caches: self.count * element_bytes >= PAST_CACHES_MIN_BYTES && self.send != self.recv,
             borrowed: PhantomData,
         }

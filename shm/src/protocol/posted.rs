@@ -9,12 +9,13 @@
 //! `pending.rs` keeps them in order.
 
 use super::board::{AREAS, Board, SLOTS};
+use super::call::Arithmetic;
 use super::call::Prepared;
 use super::exchange::{self, Source};
 use super::fault;
 use super::geometry::{Exchange, Lens};
+use super::held::Held;
 use super::operation::{Operation, Report, Scratch, Stop};
-use super::payload::Buffers;
 use super::pending::Pending;
 use super::publish::Done;
 use super::signature::Collective;
@@ -22,35 +23,9 @@ use super::slices;
 use super::step::Step;
 use super::wait::Patience;
 use crate::config::Algorithm;
-use crate::op::Element;
-use std::any::Any;
-use std::fmt::Debug;
-
-/// Buffers that a posted operation owns.
-pub trait Held: Any + Send + Debug {
-    /// The buffers as a call sees them.
-    fn lend(&mut self) -> Buffers<'_>;
-}
-
-/// A contribution and the place of the result; where one is not there, or is the other, its vector is empty.
-#[derive(Debug)]
-pub struct Owned<T> {
-    /// What this rank gives, unless that is `recv`.
-    pub send: Vec<T>,
-    /// What this rank gets.
-    pub recv: Vec<T>,
-    /// The result replaces the contribution, which lies in `recv`.
-    pub in_place: bool,
-}
-
-impl<T: Element> Held for Owned<T> {
-    fn lend(&mut self) -> Buffers<'_> {
-        match self.in_place {
-            true => Buffers::in_place(&mut self.recv),
-            false => Buffers::both(&self.send, &mut self.recv),
-        }
-    }
-}
+use crate::user_op::UserFold;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// Bytes of the windows that a call runs in.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +34,25 @@ pub struct Room {
     pub accumulator: usize,
     /// Of a deposit.
     pub deposit: usize,
+}
+
+/// Elements of the blocks, which a posted call keeps.
+#[derive(Debug, Clone)]
+pub enum Blocks {
+    /// Every block has this many.
+    Equal(usize),
+    /// The number of each block, and the sums as in [`Lens::Each`].
+    Each(Vec<usize>, Vec<usize>),
+}
+
+impl Blocks {
+    /// The same for an exchange.
+    pub fn lens(&self) -> Lens<'_> {
+        match self {
+            Blocks::Equal(len) => Lens::Equal(*len),
+            Blocks::Each(lens, starts) => Lens::Each(lens, starts),
+        }
+    }
 }
 
 /// How far the current segment of an operation is.
@@ -77,8 +71,11 @@ pub(super) enum State {
 pub struct Posted {
     pub(super) held: Box<dyn Held>,
     pub(super) prepared: Prepared<'static>,
+    /// What folds, if that is a user's.
+    operator: Option<Arc<dyn UserFold + Send>>,
     root: usize,
-    /// Elements of a block.
+    blocks: Blocks,
+    /// Elements of the largest block.
     block: usize,
     room: Room,
     pub(super) segments: u64,
@@ -127,13 +124,16 @@ pub(super) struct Around<'a, B> {
 }
 
 impl Posted {
-    /// A call of `prepared` on `held`, whose lengths fit blocks of `block` elements. `root` is 0 where there is none.
-    pub fn new(prepared: Prepared<'static>, held: Box<dyn Held>, root: usize, block: usize, room: Room) -> Self {
+    /// A call of `prepared` on `held`, whose lengths fit these blocks. `root` is 0 where there is none.
+    pub fn new(prepared: Prepared<'static>, held: Box<dyn Held>, root: usize, blocks: Blocks, room: Room) -> Self {
         let prepared = prepared.posted();
+        let block = Exchange::new(prepared.collective, root, prepared.ranks, blocks.lens()).most();
         let mut posted = Posted {
             held,
             prepared,
+            operator: None,
             root,
+            blocks,
             block,
             room,
             segments: 1,
@@ -152,6 +152,11 @@ impl Posted {
             false => block.div_ceil(posted.part()).max(1),
         } as u64;
         posted
+    }
+
+    /// The same call, which this operator folds.
+    pub fn folded_by(self, operator: Arc<dyn UserFold + Send>) -> Self {
+        Posted { operator: Some(operator), ..self }
     }
 
     /// The buffers, for their owner: only an operation that is not pending can be had.
@@ -173,8 +178,8 @@ impl Posted {
         self.prepared.element.size()
     }
 
-    fn exchange(&self) -> Exchange<'static> {
-        Exchange::new(self.collective(), self.root, self.prepared.ranks, Lens::Equal(self.block))
+    fn exchange(&self) -> Exchange<'_> {
+        Exchange::new(self.collective(), self.root, self.prepared.ranks, self.blocks.lens())
     }
 
     /// Elements of a segment of a reduction.
@@ -193,6 +198,7 @@ impl Posted {
         (self.id, self.epoch, self.segment, self.history) = (epoch, epoch, 0, history);
         (self.state, self.failed, self.detached) = (State::Queued, None, false);
         self.glances = Glances::default();
+        self.held.begin();
     }
 
     /// Carries on with the current segment as far as that is possible without waiting; whether it is complete.
@@ -214,9 +220,17 @@ impl Posted {
 
     /// Carries on with the current segment; whether it is complete.
     pub(super) fn carry_on<B: Board>(&mut self, around: Around<'_, B>, effort: Effort) -> Result<bool, Stop> {
-        let (exchange, part) = (self.exchange(), self.part());
-        let (element_bytes, segment) = (self.element_bytes(), self.segment as usize);
-        let Posted { held, prepared, state, scratch, glances, .. } = self;
+        let (part, element_bytes, segment) = (self.part(), self.element_bytes(), self.segment as usize);
+        let Posted { held, prepared, operator, root, blocks, state, scratch, glances, .. } = self;
+        let exchange = Exchange::new(prepared.collective, *root, prepared.ranks, blocks.lens());
+        let lent;
+        let prepared = match operator {
+            Some(operator) => {
+                lent = Prepared { arithmetic: Arithmetic::User(&**operator), ..*prepared };
+                &lent
+            }
+            None => &*prepared,
+        };
         let mut sources = std::mem::take(&mut scratch.sources);
         let buffers = held.lend();
         let window = match prepared.exchanges() {
@@ -242,7 +256,13 @@ impl Posted {
             scratch,
             pending,
         };
-        let result = op.carry_on(state, glances, effort, &mut sources);
+        let result = match prepared.arithmetic {
+            Arithmetic::User(_) => {
+                let carried = catch_unwind(AssertUnwindSafe(|| op.carry_on(state, glances, effort, &mut sources)));
+                carried.unwrap_or_else(|panic| Err(op.operator_panicked(&*panic)))
+            }
+            _ => op.carry_on(state, glances, effort, &mut sources),
+        };
         self.scratch.sources = sources;
         result
     }

@@ -29,11 +29,13 @@ pub enum Collective {
     Split = 32,
     /// The ranks form a second group of the same members: as `Split`.
     Duplicate = 33,
+    /// The ranks compare the counts of an alltoall of unequal blocks: as `Split`.
+    Counts = 34,
 }
 
 impl Collective {
     /// Every collective, in discriminant order.
-    pub const ALL: [Collective; 11] = [
+    pub const ALL: [Collective; 12] = [
         Collective::AllReduce,
         Collective::Barrier,
         Collective::Reduce,
@@ -45,6 +47,7 @@ impl Collective {
         Collective::ReduceScatter,
         Collective::Split,
         Collective::Duplicate,
+        Collective::Counts,
     ];
 
     /// Name as printed in errors and reports (`allreduce`).
@@ -61,13 +64,14 @@ impl Collective {
             Collective::ReduceScatter => "reduce-scatter",
             Collective::Split => "split",
             Collective::Duplicate => "duplicate",
+            Collective::Counts => "alltoall of unequal blocks",
         }
     }
 
     /// Whether contributions are folded: then type, operator and order decide the result.
     pub const fn folds(self) -> bool {
-        use Collective::{AllReduce, Duplicate, Reduce, ReduceScatter, Split};
-        matches!(self, AllReduce | Reduce | ReduceScatter | Split | Duplicate)
+        use Collective::{AllReduce, Counts, Duplicate, Reduce, ReduceScatter, Split};
+        matches!(self, AllReduce | Reduce | ReduceScatter | Split | Duplicate | Counts)
     }
 
     /// The collective with this discriminant.
@@ -79,7 +83,7 @@ impl Collective {
 /// What ranks must agree on, in two words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signature {
-    /// From the low end: `collective 8 | dtype 8 | op 8 | order 1 | within 7 | algorithm 8 | lane 1 | unequal 1 | posted 1 |
+    /// From the low end: `collective 8 | dtype 8 | op 8 | order 1 | within 7 | algorithm 7 | shared 1 | lane 1 | unequal 1 | posted 1 |
     /// lent 1 | within 4 | root 16`,
     /// the root plus one, 0 where there is none.
     pub kind: u64,
@@ -92,6 +96,8 @@ const LANE: u64 = 1 << 40;
 const UNEQUAL: u64 = 1 << 41;
 const LENT: u64 = 1 << 43;
 const POSTED: u64 = 1 << 42;
+/// With `LENT`; the codes of the algorithms leave it free.
+const SHARED: u64 = 1 << 39;
 const ROOT_SHIFT: u32 = 48;
 
 /// Where the size of a user's type begins in [`Signature::count`]: no memory holds 2^40 elements of it.
@@ -131,9 +137,14 @@ impl Signature {
         Signature { kind: self.kind | LENT, ..self }
     }
 
-    /// Whether ranks lend each other their buffers.
+    /// Whether ranks lend each other their buffers, or share a result.
     pub fn is_lent(self) -> bool {
         self.kind & LENT != 0
+    }
+
+    /// The same call with one result for all ranks.
+    pub fn shared(self) -> Self {
+        Signature { kind: self.kind | LENT | SHARED, ..self }
     }
 
     /// The same call, posted: blocking calls do not match it.
@@ -178,7 +189,7 @@ impl Signature {
 
     /// The call in words, for error messages. Unknown codes are printed as numbers.
     pub fn describe(self) -> String {
-        let b = self.kind.to_le_bytes();
+        let b = (self.kind & !SHARED).to_le_bytes();
         let name = |known: Option<&str>, code: u8| known.map_or(format!("#{code}"), str::to_owned);
         let known = Collective::from_code(b[0]);
         let posted = if self.kind & POSTED != 0 { "immediate " } else { "" };
@@ -186,7 +197,7 @@ impl Signature {
         let order = name([Some("arrival"), Some("rank")].get(b[3] as usize & 1).copied().flatten(), b[3]);
         let algorithm = Algorithm::ALL.iter().find(|a| **a as u8 == b[4]).map(|a| a.to_string());
         let algorithm = format!("algorithm {}", name(algorithm.as_deref(), b[4]));
-        if matches!(known, Some(Collective::Split | Collective::Duplicate)) {
+        if matches!(known, Some(Collective::Split | Collective::Duplicate | Collective::Counts)) {
             return collective;
         }
         if known == Some(Collective::Barrier) {
@@ -201,7 +212,11 @@ impl Signature {
                 format!("{} x {dtype} in unequal parts (#{:06x})", self.count & ((1 << 40) - 1), self.count >> 40)
             }
         };
-        let shared = if self.is_lent() { " in shared buffers" } else { "" };
+        let shared = match (self.is_lent(), self.kind & SHARED != 0) {
+            (true, true) => " with a shared result",
+            (true, false) => " in shared buffers",
+            _ => "",
+        };
         let root = self.root().map_or(String::new(), |root| format!(", root {root}"));
         let fold = match known.is_some_and(|c| !c.folds()) {
             true => String::new(),
@@ -234,6 +249,8 @@ mod tests {
             base.unequal(&[9]),
             base.unequal(&[4, 5]),
             base.unequal(&[5, 4]),
+            base.lent(),
+            base.shared(),
             Signature::new(Collective::AllReduce, DType::F64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
             Signature::new(Collective::AllReduce, DType::F32, Op::Max, FoldOrder::Rank, Algorithm::Auto, 9),
             user(false, 0),
@@ -252,7 +269,11 @@ mod tests {
             "allreduce of 9 x a type of 24 bytes, a user's ordered operator (tag 63), rank order, algorithm auto"
         );
         assert_eq!(base.describe(), "allreduce of 9 x f32, sum, rank order, algorithm auto");
-        assert_eq!(others[14].describe(), "barrier, rank order, algorithm auto");
+        assert_eq!(
+            base.shared().describe(),
+            "allreduce of 9 x f32 with a shared result, sum, rank order, algorithm auto"
+        );
+        assert_eq!(others[16].describe(), "barrier, rank order, algorithm auto");
         for (i, a) in others.iter().enumerate() {
             assert!(others[..i].iter().all(|b| a.hash() != b.hash()), "{a:?}");
         }

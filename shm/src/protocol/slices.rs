@@ -12,6 +12,7 @@ use super::board::{Board, CHUNKS, Need, Place};
 use super::operation::{Operation, Stop};
 use super::pieces::Pieces;
 use super::publish::{Done, is_final};
+use super::shared_result;
 use super::step::Step;
 use super::wait::Wake;
 use super::word::{self, FoldState, FoldWord};
@@ -22,13 +23,13 @@ pub(super) fn enter_and_post<B: Board>(op: &mut Operation<'_, B>) -> Result<(), 
     let mark = word::entered(op.epoch, op.hash);
     op.board.line(op.slot, op.me).entered.store(mark, SyncPoint::CallRelease.order());
     op.board.step(Step::Entered);
-    op.reserve(Need { accumulator: op.call.accumulator_bytes(), deposit: op.call.bytes() })?;
+    op.reserve(Need::of_all(op.call.accumulator_bytes(), op.call.bytes()))?;
     post(op, &pieces(op));
     Ok(())
 }
 
 pub(super) fn run<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
-    op.reserve(Need { accumulator: op.call.accumulator_bytes(), deposit: op.call.bytes() })?;
+    op.reserve(Need::of_all(op.call.accumulator_bytes(), op.call.bytes()))?;
     let pieces = pieces(op);
     post(op, &pieces);
     complete(op, &pieces)
@@ -69,6 +70,7 @@ pub(super) fn complete<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces) -> 
 /// were any.
 pub(super) fn sweep<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, copied: &mut Done, left: &mut usize) -> bool {
     let (area, slot, epoch, hash, ranks) = (op.area, op.slot, op.epoch, op.hash, op.ranks);
+    let stays = op.call.result_is_shared();
     let first = op.me * pieces.number / ranks;
     let mut found = false;
     let there = deposited_by_all(op.board, slot, epoch, hash, ranks);
@@ -78,8 +80,9 @@ pub(super) fn sweep<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, copied
         }
         let ready = match is_final(op.board, area, i, epoch, ranks) {
             true => {
-                let at = accumulator(area, pieces, i);
-                op.board.read(at, |sum| op.call.take(sum, pieces, i));
+                if !stays {
+                    op.board.read(accumulator(area, pieces, i), |sum| op.call.take(sum, pieces, i));
+                }
                 true
             }
             false => i < there && try_fold(op, pieces, i),
@@ -104,7 +107,7 @@ pub(super) fn until_more<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, c
     })
 }
 
-fn deposit(area: usize, rank: usize, pieces: &Pieces, piece: usize) -> Place {
+pub(super) fn deposit(area: usize, rank: usize, pieces: &Pieces, piece: usize) -> Place {
     Place::Deposit { area, rank, piece, offset: pieces.offset(piece) }
 }
 
@@ -137,11 +140,22 @@ pub(super) fn claim<B: Board>(op: &Operation<'_, B>, i: usize) -> bool {
 }
 
 /// Folds chunk `i` of all ranks, which have deposited it, unless somebody else does; whether this rank has.
-fn try_fold<B: Board>(op: &Operation<'_, B>, pieces: &Pieces, i: usize) -> bool {
-    let (board, call, area, ranks) = (op.board, op.call, op.area, op.ranks);
+fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> bool {
     if !claim(op, i) {
         return false;
     }
+    match op.call.shared {
+        Some((shared, skip)) if shared.is_taken() => shared_result::fold(op, skip, pieces, i),
+        _ => fold(op, pieces, i),
+    }
+    op.board.step(Step::Folded);
+    op.publish(i);
+    true
+}
+
+/// Folds chunk `i`, which this rank has claimed, into the accumulator and into its own result.
+fn fold<B: Board>(op: &Operation<'_, B>, pieces: &Pieces, i: usize) {
+    let (board, call, area, ranks) = (op.board, op.call, op.area, op.ranks);
     board.write(accumulator(area, pieces, i), |sum| {
         board.read(deposit(area, 0, pieces, i), |first| {
             board.read(deposit(area, 1, pieces, i), |second| call.add_two(sum, first, second, pieces, i));
@@ -156,7 +170,4 @@ fn try_fold<B: Board>(op: &Operation<'_, B>, pieces: &Pieces, i: usize) -> bool 
             call.take(sum, pieces, i);
         }
     });
-    board.step(Step::Folded);
-    op.publish(i);
-    true
 }

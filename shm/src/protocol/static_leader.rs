@@ -14,7 +14,7 @@ use super::publish::{Done, is_final};
 use super::wait::Wake;
 
 pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, early: bool) -> Result<(), Stop> {
-    op.reserve(Need { accumulator: op.call.accumulator_bytes(), deposit: op.call.bytes() })?;
+    op.reserve(Need::of_all(op.call.accumulator_bytes(), op.call.bytes()))?;
     let pieces = leader::pieces(op);
     let (slot, epoch, hash, ranks, area, me) = (op.slot, op.epoch, op.hash, op.ranks, op.area, op.me);
     let leader = op.call.prepared.root.unwrap_or(0);

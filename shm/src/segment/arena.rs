@@ -39,6 +39,9 @@ pub(crate) struct Arena {
     bytes: usize,
 }
 
+/// What is left to others at least, where memory is short.
+const LEFT_BYTES: u64 = 1 << 20;
+
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 impl Arena {
@@ -123,15 +126,15 @@ impl Arena {
     /// Refuses what the node or its control groups could answer only with the out-of-memory killer.
     fn check_room(&self, gaps: &[Range<usize>]) -> Result<(), Error> {
         let Some(free) = limits::memory_available_bytes(Path::new("/")) else { return Ok(()) };
-        // keep a little, so that the last byte is not taken from whoever else runs here
-        let usable = free - free / 32;
+        // keep a little, so that the last byte is not taken from whoever else runs here, or from our own private memory
+        let usable = free.saturating_sub((free / 32).max(LEFT_BYTES));
         let wanted: u64 = gaps.iter().map(Range::len).sum::<usize>() as u64;
         if wanted <= usable {
             return Ok(());
         }
         // another rank may have filled part of it already; the walk over the file is worth it only now
         let needed: u64 = gaps.iter().map(|gap| gap.len() as u64 - self.filled(gap)).sum();
-        if needed <= usable { Ok(()) } else { Err(arena_full(needed)) }
+        if needed <= usable { Ok(()) } else { Err(arena_full_with(needed, usable)) }
     }
 
     /// Bytes of a range that hold data already. The file offset this moves is used by nobody.
@@ -151,9 +154,13 @@ impl Arena {
 }
 
 pub(super) fn arena_full(needed: u64) -> Error {
+    arena_full_with(needed, limits::memory_available_bytes(Path::new("/")).unwrap_or(0))
+}
+
+fn arena_full_with(needed: u64, free: u64) -> Error {
     Error::NoSpace {
         needed,
-        free: limits::memory_available_bytes(Path::new("/")).unwrap_or(0),
+        free,
         hint: "set EARLYBIRD_ARENA_MAX lower, send smaller messages, or raise the memory limit of the job".into(),
     }
 }

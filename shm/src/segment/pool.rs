@@ -154,8 +154,11 @@ impl Segment {
         }
     }
 
-    /// Lets go of all that was lent to this rank by a split it did not see the end of.
+    /// Lets go of all that was lent to this rank by a split it did not see the end of, or for the results of a group it leaves.
     pub fn abandon(&self, origin: Origin) {
+        if self.control.header.pooled.load(Relaxed) == 0 || self.is_forked_child() {
+            return;
+        }
         if let Ok(locked) = self.lock_pool(&mut Patience::short()) {
             let table = &locked.table;
             let mine = (0..table.seen()).filter(|&slot| table.id(slot) != 0 && table.is_from(slot, origin));

@@ -8,10 +8,12 @@ pub mod posted;
 #[allow(dead_code)]
 pub mod rings;
 
-use earlybird_shm::model::{Died, Group};
+use earlybird_shm::model::{Died, Group, Heap};
+use earlybird_shm::protocol::board::Place;
 use earlybird_shm::protocol::call::Prepared;
 use earlybird_shm::protocol::geometry::{Exchange, Lens};
-use earlybird_shm::protocol::payload::Buffers;
+use earlybird_shm::protocol::payload::{Buffers, look};
+use earlybird_shm::protocol::shared_result::SharedResult;
 use earlybird_shm::protocol::signature::{Collective, Signature};
 use earlybird_shm::protocol::step::Step;
 use earlybird_shm::protocol::word::{Cause, PoisonWord};
@@ -39,6 +41,9 @@ pub struct Scenario {
     lent: bool,
     /// Ranks that go the general way where others go straight.
     crowded: Vec<usize>,
+    shared: bool,
+    /// The rank that goes on reading the first shared result.
+    keeps: Option<usize>,
     collective: Collective,
     /// Ranks that stop after so many operations, because they no longer matter to what is shown.
     stops: Vec<(usize, usize)>,
@@ -81,6 +86,8 @@ impl Scenario {
             forgetful: false,
             lent: false,
             crowded: Vec::new(),
+            shared: false,
+            keeps: None,
             collective: Collective::AllReduce,
             stops: Vec::new(),
         }
@@ -130,6 +137,16 @@ impl Scenario {
         self.lent = true;
         self
     }
+    /// Ranks share one result.
+    pub fn shared(mut self) -> Self {
+        self.shared = true;
+        self
+    }
+    /// `rank` still reads the first shared result when the next one is made.
+    pub fn keeps(mut self, rank: usize) -> Self {
+        self.keeps = Some(rank);
+        self
+    }
     /// A wrong protocol: nobody waits until the memory of an operation has been left.
     pub fn forgetful(mut self) -> Self {
         self.forgetful = true;
@@ -151,7 +168,7 @@ impl Scenario {
             Collective::ReduceScatter => sum(rank * self.words + word),
             Collective::AllReduce | Collective::Barrier | Collective::Reduce => sum(word),
             // They run an allreduce of the group's own words.
-            Collective::Split | Collective::Duplicate => unreachable!("not modelled by itself"),
+            Collective::Split | Collective::Duplicate | Collective::Counts => unreachable!("not modelled by itself"),
         }
     }
 
@@ -165,6 +182,7 @@ impl Scenario {
             Collective::Reduce | Collective::Broadcast | Collective::Gather | Collective::Scatter
         );
         let call = if self.lent { call.lent() } else { call };
+        let call = if self.shared { call.shared() } else { call };
         if rooted { call.rooted(0) } else { call }
     }
 
@@ -187,6 +205,9 @@ impl Scenario {
                 _ => Buffers::both(&send, &mut recv),
             };
             let buffers = if self.lent { buffers.lent([1; 2]) } else { buffers };
+            let keeps = epoch > 1 && self.keeps == Some(rank);
+            let result = SharedResult::new(keeps.into(), (0, u64::from(rank == 0)), 8 * self.words);
+            let buffers = if self.shared { buffers.shared(&result) } else { buffers };
             let signature = self.signature(rank, epoch);
             let prepared =
                 Prepared::new(signature, DType::U64, Op::Sum, self.ranks, self.by_rank, self.algorithms[rank])
@@ -202,6 +223,13 @@ impl Scenario {
                 Ok(Ok(report)) => {
                     assert_eq!(report.epoch, epoch as u64);
                     ran.push(report.algorithm);
+                    if result.agreed().is_some_and(|agreed| agreed.taken) {
+                        recv = Self::view(&member.board, self.words);
+                    }
+                    if keeps {
+                        let first: Vec<u64> = (0..self.words).map(|w| self.expected(rank, 1, w)).collect();
+                        assert_eq!(Self::view(&member.board, self.words), first, "a view changed");
+                    }
                     for (w, got) in recv.iter().enumerate() {
                         assert_eq!(
                             *got,
@@ -219,6 +247,12 @@ impl Scenario {
             }
         }
         (End::Fine, ran)
+    }
+
+    /// The words of the shared result, piece by piece.
+    fn view(board: &Heap, words: usize) -> Vec<u64> {
+        let place = |piece| Place::Lent { rank: 0, result: true, piece, offset: 64 * piece };
+        (0..words.div_ceil(8)).flat_map(|piece| look(board, place(piece), 8.min(words - 8 * piece))).collect()
     }
 
     /// What must hold after every execution.

@@ -6,7 +6,7 @@ use earlybird_shm::Algorithm::{Flat, Slices};
 use earlybird_shm::model::Group;
 use earlybird_shm::protocol::call::Prepared;
 use earlybird_shm::protocol::payload::Buffers;
-use earlybird_shm::protocol::posted::{Posted, Room};
+use earlybird_shm::protocol::posted::{Blocks, Posted, Room};
 use earlybird_shm::protocol::signature::{Collective, Signature};
 use earlybird_shm::protocol::{Member, Patience};
 use earlybird_shm::sync::{Rule, break_rule};
@@ -99,10 +99,10 @@ fn run_rank(group: &Group, rank: usize, model: &PostedModel) {
     for act in model.scripts[rank] {
         match *act {
             Act::Post(n) => {
-                let held = Owned { send: Vec::new(), recv: vec![value(rank, n); model.words], in_place: true };
+                let held = Owned::in_place(vec![value(rank, n); model.words]);
                 let (call, room) =
                     (prepared(signature.posted(), model.algorithm), Room { accumulator: 128, deposit: 128 });
-                let posted = Box::new(Posted::new(call, Box::new(held), 0, model.words, room));
+                let posted = Box::new(Posted::new(call, Box::new(held), 0, Blocks::Equal(model.words), room));
                 numbers[n] = member.post(posted).expect("a healthy group");
                 assert_eq!(numbers[n], n as u64);
             }

@@ -327,7 +327,8 @@ impl<T: Value> Bench<'_, T> {
             | Collective::Scatter
             | Collective::AllToAll
             | Collective::Split
-            | Collective::Duplicate => unreachable!("refused as OP"),
+            | Collective::Duplicate
+            | Collective::Counts => unreachable!("refused as OP"),
         }
     }
 

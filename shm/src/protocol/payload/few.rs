@@ -33,24 +33,20 @@ impl Call<'_> {
     pub(in crate::protocol) fn few(&self) -> Option<Bound<'_>> {
         let ElementType::Built(dtype) = self.prepared.element else { return None };
         let (send, recv, count) = (self.send, self.recv, self.count);
-        let whole = self.send_count == count && self.recv_count == count;
+        let whole = self.send_count == count && self.recv_count == count && self.shared.is_none();
         Few { send, recv, count, dtype, borrowed: PhantomData }.bind(self.prepared).filter(|_| whole)
     }
 }
 
 impl<'a> Buffers<'a> {
-    /// What of them the in-line lane needs; `None` where that is not all of them.
+    /// What of them the in-line lane needs; `None` where that is not all of them, or they do not fit in a line.
     #[inline(always)]
     pub fn few(&self) -> Option<Few<'a>> {
         let (send, recv, count) = (self.send, self.recv, self.count);
-        match self.element {
-            ElementType::Built(dtype)
-                if self.send_count == count && self.recv_count == count && self.lent.is_none() =>
-            {
-                Some(Few { send, recv, count, dtype, borrowed: PhantomData })
-            }
-            _ => None,
-        }
+        let ElementType::Built(dtype) = self.element else { return None };
+        let whole = self.send_count == count && self.recv_count == count && self.are_private();
+        let fits = count <= INLINE_BYTES && count * dtype.size() <= INLINE_BYTES;
+        (whole && fits).then_some(Few { send, recv, count, dtype, borrowed: PhantomData })
     }
 }
 
@@ -95,6 +91,7 @@ impl Bound<'_> {
             recv_count: count,
             window: None,
             lent: None,
+            shared: None,
             past_caches: false,
             borrowed: PhantomData,
         }

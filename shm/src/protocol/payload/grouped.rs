@@ -7,36 +7,54 @@ use crate::op::Element;
 
 impl<'a> Buffers<'a> {
     /// Copies `parts` one after the other into `memory`, which grows where needed: one message whose result replaces it.
-    pub fn packed<T: Element>(parts: &[&mut [T]], memory: &'a mut Vec<u64>) -> Self {
-        const { assert!(align_of::<T>() <= align_of::<u64>()) }
-        let count = parts.iter().map(|part| part.len()).sum::<usize>();
+    pub fn packed<T: Element, P: AsRef<[T]>>(parts: &[P], memory: &'a mut Vec<u64>) -> Self {
+        let parts = || parts.iter().map(AsRef::as_ref);
+        let count = parts().map(<[T]>::len).sum::<usize>();
         let words = (count * size_of::<T>()).div_ceil(8);
         if memory.len() < words {
             memory.resize(words, 0);
         }
         let mut to = memory.as_mut_ptr().cast::<u8>();
-        let (send, recv) = (to.cast_const(), to);
-        for part in parts {
+        for part in parts() {
             // SAFETY: B: the sum of all parts fits the memory, which is borrowed exclusively; so does the offset.
             unsafe {
-                kernels::copy(to, part.as_ptr().cast(), size_of_val(&**part));
-                to = to.add(size_of_val(&**part));
+                kernels::copy(to, part.as_ptr().cast(), size_of_val(part));
+                to = to.add(size_of_val(part));
             }
         }
+        Self::of_packed::<T>(memory, count)
+    }
+
+    /// The message of `count` elements that was packed into `memory`.
+    pub fn of_packed<T: Element>(memory: &'a mut Vec<u64>, count: usize) -> Self {
+        const { assert!(align_of::<T>() <= align_of::<u64>()) }
+        assert!(count * size_of::<T>() <= size_of_val(&memory[..]), "{count} elements were not packed");
+        let recv = memory.as_mut_ptr().cast::<u8>();
         let whole = Buffers::in_place::<T>(&mut []);
-        Buffers { send, recv, count, send_count: count, recv_count: count, ..whole }
+        Buffers { send: recv, recv, count, send_count: count, recv_count: count, ..whole }
+    }
+
+    /// `send`, and a place for the result in `memory`, which grows where needed. New memory is not touched before it is used.
+    pub fn into_memory<T: Element>(send: &'a [T], memory: &'a mut Vec<u64>) -> Self {
+        const { assert!(align_of::<T>() <= align_of::<u64>()) }
+        let words = size_of_val(send).div_ceil(8);
+        if memory.len() < words {
+            *memory = vec![0; words];
+        }
+        let whole = Buffers::both(send, &mut []);
+        Buffers { recv: memory.as_mut_ptr().cast(), recv_count: send.len(), ..whole }
     }
 
     /// Copies the result back into the `parts` that were packed.
-    pub fn unpack<T: Element>(&self, parts: &mut [&mut [T]]) {
-        let count = parts.iter().map(|part| part.len()).sum::<usize>();
+    pub fn unpack<T: Element, P: AsMut<[T]> + AsRef<[T]>>(&self, parts: &mut [P]) {
+        let count = parts.iter().map(|part| part.as_ref().len()).sum::<usize>();
         assert!(self.element == T::DTYPE.into() && count == self.recv_count, "these parts were not packed");
         let mut from = self.recv.cast_const();
-        for part in parts {
+        for part in parts.iter_mut().map(AsMut::as_mut) {
             // SAFETY: B: the sum of all parts is what was packed, and results are values of the type.
             unsafe {
-                kernels::copy(part.as_mut_ptr().cast(), from, size_of_val(&**part));
-                from = from.add(size_of_val(&**part));
+                kernels::copy(part.as_mut_ptr().cast(), from, size_of_val(part));
+                from = from.add(size_of_val(part));
             }
         }
     }

@@ -1,9 +1,51 @@
-//! The arithmetic on buffers that ranks lend each other: the invariants are those of the payload (S, P).
+//! Buffers that ranks lend each other and results that they share, and the arithmetic on them: the invariants are those of the payload (S, P).
 #![allow(unsafe_code)]
 
+use super::Buffers;
 use crate::kernels::Kernels;
 use crate::protocol::call::{Arithmetic, Call};
 use crate::protocol::pieces::Pieces;
+use crate::protocol::shared_result::SharedResult;
+use crate::protocol::signature::Signature;
+
+impl<'a> Buffers<'a> {
+    /// The same buffers, which lie whole in shared memory under these names.
+    pub fn lent(self, names: [u64; 2]) -> Self {
+        Buffers { lent: Some(names), ..self }
+    }
+
+    /// The same buffers, of which the place of the result is used only if all ranks do not share one.
+    pub fn shared(self, shared: &'a SharedResult) -> Self {
+        Buffers { shared: Some(shared), ..self }
+    }
+
+    /// The call as its ranks must agree on it: what is said of where buffers and result lie is added.
+    pub fn mark(&self, asked: Signature) -> Signature {
+        match (self.lent, self.shared) {
+            (Some(_), _) => asked.lent(),
+            (None, Some(_)) => asked.shared(),
+            (None, None) => asked,
+        }
+    }
+
+    /// Whether neither they nor the result lie in shared memory.
+    #[inline(always)]
+    pub fn are_private(&self) -> bool {
+        self.lent.is_none() && self.shared.is_none()
+    }
+
+    /// Whether they lie in shared memory.
+    pub fn are_lent(&self) -> bool {
+        self.lent.is_some()
+    }
+}
+
+/// The words at `at`, for models that look at a shared result.
+#[cfg(earlybird_loom)]
+pub fn look<B: crate::protocol::board::Board>(board: &B, at: crate::protocol::board::Place, words: usize) -> Vec<u64> {
+    // SAFETY: S: a modelled place holds at least a piece, and loom refuses the access if it is not ordered.
+    board.read(at, |from| unsafe { core::slice::from_raw_parts(from.cast::<u64>(), words).to_vec() })
+}
 
 impl Call<'_> {
     /// Whether [`Call::fold_into_both`] can be used: one pass, no accumulator.

@@ -1,0 +1,232 @@
+//! Results that all ranks share: the memory they lie in, who still reads them, and the views that do.
+//!
+//! Invariants, relied on by every block here:
+//!
+//! * **H (held)**: the memory of a place is written only in an operation in which no rank said that it still reads there, and
+//!   this rank says so as long as a view holds the place. It is mapped as long as the communicator lives, which the view
+//!   borrows.
+//! * **V (values)**: all `count` elements were written as the result of an operation on `T`.
+#![allow(unsafe_code)]
+
+use super::run::{Folding, Wish};
+use super::{How, NodeComm, State};
+use crate::Error;
+use crate::mapped::Mapped;
+use crate::op::{Element, Op};
+use crate::protocol::board::{Board, Place};
+use crate::protocol::geometry::Lens;
+use crate::protocol::payload::Buffers;
+use crate::protocol::shared_result::{RESULTS, SharedResult};
+use crate::protocol::signature::Collective;
+use crate::segment::{Claim, LoanName, Origin, Segment};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Tells the loans for results of a group from the groups split from it.
+const RESULTS_OF: u64 = 1 << 63;
+
+/// Smaller results are copied: less than telling each other where they lie.
+const SHARED_MIN_BYTES: usize = 2 << 10;
+
+/// A result of [`NodeComm::all_reduce_shared`], to read: `[T]`.
+pub struct SharedView<'c, T> {
+    at: *const T,
+    count: usize,
+    kept: Kept<T>,
+    comm: PhantomData<&'c NodeComm>,
+}
+
+/// What keeps the memory of a view.
+enum Kept<T> {
+    /// The place that is not written while this exists.
+    Place(#[expect(dead_code, reason = "counted, not read")] Arc<()>),
+    Words(#[expect(dead_code, reason = "read through its address")] Vec<u64>),
+    Elements(#[expect(dead_code, reason = "read through its address")] Vec<T>),
+}
+
+// SAFETY: H: what a view reads nobody writes while it lives, so it is as good as a `&[T]` or a `Vec<T>`.
+unsafe impl<T: Element> Send for SharedView<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Element> Sync for SharedView<'_, T> {}
+
+impl<'c, T: Element> SharedView<'c, T> {
+    /// A view of a result that only this rank has.
+    pub fn copied(result: Vec<T>) -> SharedView<'c, T> {
+        SharedView { at: result.as_ptr(), count: result.len(), kept: Kept::Elements(result), comm: PhantomData }
+    }
+
+    fn words(words: Vec<u64>, count: usize) -> SharedView<'c, T> {
+        SharedView { at: words.as_ptr().cast(), count, kept: Kept::Words(words), comm: PhantomData }
+    }
+
+    /// Whether this rank has a copy of its own, and not a view of the one result.
+    pub fn is_copy(&self) -> bool {
+        !matches!(self.kept, Kept::Place(_))
+    }
+}
+
+impl<T: Element> Deref for SharedView<'_, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: H, V: mapped, aligned to a page or as `T`, and not written while `self` lives.
+        unsafe { std::slice::from_raw_parts(self.at, self.count) }
+    }
+}
+
+impl<T: Element> fmt::Debug for SharedView<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedView").field("count", &self.count).field("is_copy", &self.is_copy()).finish()
+    }
+}
+
+/// The places of a group, as this rank knows them.
+#[derive(Debug)]
+pub(super) struct Results {
+    places: [Option<Lent>; RESULTS],
+    /// Places in which some rank read when the last result was made.
+    held: u64,
+    /// Where a copy goes, until a view takes it.
+    spare: Vec<u64>,
+    /// Of all loans for results of this group.
+    origin: Origin,
+    segment: Arc<Segment>,
+}
+
+#[derive(Debug)]
+struct Lent {
+    name: LoanName,
+    /// Known to rank 0 only.
+    bytes: usize,
+    /// One more than the views that read there.
+    views: Arc<()>,
+}
+
+impl Results {
+    /// Of the group with this number; no split of it has the same origin.
+    pub(super) fn new(segment: Arc<Segment>, group: u64) -> Results {
+        let origin = Origin { parent: group | RESULTS_OF, serial: 0 };
+        Results { places: Default::default(), held: 0, spare: Vec::new(), origin, segment }
+    }
+
+    /// Places in which this rank reads. Whoever asks has seen the end of the views that are gone.
+    fn held(&mut self) -> u64 {
+        let held =
+            |place: &mut Option<Lent>| place.as_mut().is_some_and(|lent| Arc::get_mut(&mut lent.views).is_none());
+        self.places.iter_mut().enumerate().fold(0, |all, (i, place)| all | u64::from(held(place)) << i)
+    }
+
+    /// Rank 0: memory for a result of `bytes`, and whether it was borrowed just now. Without a name where there is none.
+    fn offer(&mut self, board: &Mapped, bytes: usize, timeout: Option<Duration>) -> ((usize, u64), usize) {
+        let busy = self.held() | self.held;
+        let fits = |i: usize| self.places[i].as_ref().map(|lent| lent.bytes >= bytes);
+        let mut free = (0..RESULTS).filter(|i| busy >> i & 1 == 0);
+        let Some(place) = free.clone().find(|i| fits(*i) == Some(true)).or_else(|| free.next()) else {
+            return ((0, 0), 0);
+        };
+        if let Some(lent) = self.places[place].as_ref().filter(|lent| lent.bytes >= bytes) {
+            return ((place, lent.name.word()), lent.bytes);
+        }
+        let rounded = bytes.next_multiple_of(rustix::param::page_size());
+        if rounded > self.segment.most_loan_bytes() {
+            return ((0, 0), 0);
+        }
+        let claim = Claim {
+            members: board.seats().members.to_vec(),
+            lines: rounded,
+            least: rounded as u64,
+            most: rounded as u64,
+        };
+        // A member that has gone has looked for what was lent to it already, and would keep what is lent now.
+        let healthy = || (0..board.ranks()).all(|rank| !board.is_gone(rank));
+        match self.segment.lend(&[claim], self.origin, timeout, healthy) {
+            Ok(Some(grants)) => {
+                let name = LoanName { slot: grants[0].slot, id: grants[0].id };
+                ((place, name.word()), rounded)
+            }
+            // Then every rank gets a copy, or the group's error.
+            Ok(None) | Err(_) => ((0, 0), 0),
+        }
+    }
+
+    /// Keeps what was agreed on and lets go of what that replaces. The place that was taken.
+    fn settle(&mut self, shared: &SharedResult, bytes: usize) -> Option<usize> {
+        let agreed = shared.agreed()?;
+        self.held = agreed.held;
+        let (place, word) = agreed.offer;
+        if word == 0 || place >= RESULTS {
+            return None;
+        }
+        let name = LoanName::from_word(word);
+        let is_known = self.places[place].as_ref().is_some_and(|lent| lent.name == name);
+        if !is_known {
+            let lent = Lent { name, bytes, views: Arc::default() };
+            let other = if agreed.taken { self.places[place].replace(lent) } else { Some(lent) };
+            if let Some(Lent { name, .. }) = other {
+                self.segment.let_go(name.slot, name.id);
+            }
+        }
+        agreed.taken.then_some(place)
+    }
+}
+
+impl Drop for Results {
+    fn drop(&mut self) {
+        // Also of what was offered in a call that this rank did not make.
+        self.segment.abandon(self.origin);
+    }
+}
+
+impl NodeComm {
+    /// Reduces `send` of all ranks into one result that all of them read where it lies. Folded by rank in either order.
+    ///
+    /// The memory belongs to the group and comes out of the node's budget: at most two results, each as large as the largest
+    /// call that used it, until the group goes. A result is not written while some rank has a view of it: when both places are
+    /// held by views, when the budget has no room, and for less than 2 KiB, every rank gets a copy of its own.
+    ///
+    /// # Errors
+    /// As [`NodeComm::all_reduce_into`].
+    pub fn all_reduce_shared<T: Element>(&self, send: &[T], op: Op, how: How) -> Result<SharedView<'_, T>, Error> {
+        T::DTYPE.must_have(op)?;
+        let state = &mut *self.lock()?;
+        let (bytes, count) = (size_of_val(send), send.len());
+        let wish = Wish {
+            collective: Collective::AllReduce,
+            op: Folding::Built(op),
+            root: None,
+            lens: Lens::Equal(count),
+            how,
+        };
+        let mut memory = std::mem::take(&mut state.results.spare);
+        if self.size == 1 || bytes < SHARED_MIN_BYTES {
+            self.carry_out_in(state, &wish, &Buffers::into_memory(send, &mut memory))?;
+            return Ok(SharedView::words(memory, count));
+        }
+        let (offer, offered_bytes) = match self.rank {
+            0 => {
+                let timeout = state.timeout();
+                let State { member, results, .. } = &mut *state;
+                results.offer(&member.board, bytes, timeout)
+            }
+            _ => ((0, 0), 0),
+        };
+        let shared = SharedResult::new(state.results.held(), offer, bytes);
+        let done = self.carry_out_in(state, &wish, &Buffers::into_memory(send, &mut memory).shared(&shared));
+        let taken = state.results.settle(&shared, offered_bytes);
+        done?;
+        let Some(place) = taken else { return Ok(SharedView::words(memory, count)) };
+        state.results.spare = memory;
+        let lent =
+            state.results.places[place].as_ref().ok_or_else(|| Error::Poisoned { cause: "a lost result".into() })?;
+        let at = Place::Lent { rank: 0, result: true, piece: 0, offset: 0 };
+        Ok(SharedView {
+            at: state.member.board.read(at, |at| at.cast()),
+            count,
+            kept: Kept::Place(lent.views.clone()),
+            comm: PhantomData,
+        })
+    }
+}

@@ -1,0 +1,212 @@
+//! Forms of the calls that are posted now and completed later: blocks of different lengths, many buffers, operators of users.
+
+mod common;
+#[path = "common/data.rs"]
+mod data;
+
+use common::{Job, Player, mix};
+use data::{Sample, contribution, reference, same_bits};
+use earlybird::{Communicator, Error, Op, UserOp};
+use half::f16;
+use std::time::Duration;
+
+#[test]
+#[ignore = "a rank of the jobs that the other tests start"]
+fn rank() {
+    common::play(&[("matrix", matrix), ("panics", panics), ("again", again), ("wrong", wrong)]);
+}
+
+type Rest<'c> = Box<dyn FnOnce() + 'c>;
+
+const KINDS: u64 = 4;
+
+/// Posts a call of `kind` on the library's types; its rest.
+fn post<T: Sample>(comm: &Communicator, kind: u64, seed: u64, count: usize, op: Op) -> Rest<'_> {
+    let (rank, ranks) = (comm.rank(), comm.size());
+    let root = (seed % ranks as u64) as usize;
+    let here = comm.process_at_rank(root);
+    let what = move || format!("kind {kind} of {count} {} {op:?} root {root}", T::DTYPE.name());
+    let counts: Vec<usize> = (0..ranks).map(|r| count * ((r + seed as usize) % 3) / 2).collect();
+    let given = move |rank: usize, count: usize| contribution::<T>(seed, rank, count, op, false);
+    let all: Vec<T> = (0..ranks).flat_map(|r| given(r, counts[r])).collect();
+    let (own, total) = (given(rank, counts[rank]), counts.iter().sum::<usize>());
+    let start: usize = counts[..rank].iter().sum();
+    match kind {
+        0 => {
+            let request = comm.immediate_all_gather_varcount_into(own, given(rank + 50, total), &counts).unwrap();
+            Box::new(move || same_bits(&request.wait().unwrap().1, &all, &what))
+        }
+        1 => {
+            let (send, recv) = (given(rank, total), given(rank + 50, counts[rank]));
+            let request = comm.immediate_reduce_scatter_varcount_into(send, recv, &counts, op).unwrap();
+            let expected = reference::<T>(seed, ranks, total, op, false)[start..start + counts[rank]].to_vec();
+            Box::new(move || same_bits(&request.wait().unwrap().1, &expected, &what))
+        }
+        2 if rank == root => {
+            let (to, from) = (given(rank + 50, total), given(rank + 50, counts[rank]));
+            let gathers = here.immediate_gather_varcount_into_root(own.clone(), to, &counts).unwrap();
+            let scatters = here.immediate_scatter_varcount_into_root(all.clone(), from, &counts).unwrap();
+            Box::new(move || {
+                same_bits(&scatters.wait().unwrap().1, &own, &what);
+                same_bits(&gathers.wait().unwrap().1, &all, &what);
+            })
+        }
+        2 => {
+            let gathers = here.immediate_gather_varcount_into(own.clone(), &counts).unwrap();
+            let scatters = here.immediate_scatter_varcount_into(given(rank + 50, counts[rank]), &counts).unwrap();
+            Box::new(move || {
+                same_bits(&scatters.wait().unwrap(), &own, &what);
+                same_bits(&gathers.wait().unwrap(), &own, &what);
+            })
+        }
+        _ => {
+            let whole = given(rank, count);
+            let parts = vec![whole[..count / 3].to_vec(), Vec::new(), whole[count / 3..].to_vec()];
+            let request = comm.immediate_all_reduce_grouped(parts, op).unwrap();
+            let expected = reference::<T>(seed, ranks, count, op, false);
+            Box::new(move || same_bits(&request.wait().unwrap().concat(), &expected, &what))
+        }
+    }
+}
+
+/// Posts calls by an operator that is not commutative: maps `x -> a x + b`, one after the other.
+fn post_by_user(comm: &Communicator, seed: u64, count: usize) -> Rest<'_> {
+    let (rank, ranks) = (comm.rank(), comm.size());
+    let compose = |a: &[u64; 2], b: &[u64; 2]| [a[0].wrapping_mul(b[0]), a[1].wrapping_mul(b[0]).wrapping_add(b[1])];
+    let op = || UserOp::ordered(compose);
+    let map = move |rank: usize, i: usize| [mix(seed ^ (rank * 1000 + i) as u64), mix(seed + i as u64)];
+    let given = move |rank: usize, count: usize| (0..count).map(|i| map(rank, i)).collect::<Vec<_>>();
+    let folded = move |i: usize| (1..ranks).fold(map(0, i), |sum, r| compose(&sum, &map(r, i)));
+    let expected: Vec<[u64; 2]> = (0..count).map(folded).collect();
+    let root = (seed % ranks as u64) as usize;
+    let here = comm.process_at_rank(root);
+    let in_place = comm.immediate_all_reduce_with(given(rank, count), op()).unwrap();
+    let apart = comm.immediate_all_reduce_into_with(given(rank, count), vec![[0; 2]; count], op()).unwrap();
+    let parts = comm.immediate_reduce_scatter_block_into_with(given(rank, count * ranks), vec![[0; 2]; count], op());
+    let parts = parts.unwrap();
+    let own: Vec<[u64; 2]> = (rank * count..(rank + 1) * count).map(folded).collect();
+    let reduced: Rest<'_> = match rank == root {
+        true => {
+            let request = here.immediate_reduce_into_root_with(given(rank, count), vec![[0; 2]; count], op()).unwrap();
+            let expected = expected.clone();
+            Box::new(move || assert_eq!(request.wait().unwrap().1, expected))
+        }
+        false => {
+            let request = here.immediate_reduce_into_with(given(rank, count), op()).unwrap();
+            Box::new(move || assert_eq!(request.wait().unwrap().len(), count))
+        }
+    };
+    Box::new(move || {
+        reduced();
+        assert!(parts.wait().unwrap().1 == own, "reduce-scatter of {count}");
+        assert!(apart.wait().unwrap().1 == expected, "allreduce of {count}");
+        assert!(in_place.wait().unwrap() == expected, "allreduce in place of {count}");
+    })
+}
+
+fn matrix(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let mut calls = 0u64;
+    for count in [0, 1, 5, 37, 1000, 20_011] {
+        let mut open: Vec<Rest<'_>> = Vec::new();
+        for kind in 0..KINDS {
+            calls += 3;
+            open.push(post::<i32>(&comm, kind, mix(calls), count, Op::Sum));
+            open.push(post::<f64>(&comm, kind, mix(calls + 1), count, Op::Product));
+            open.push(post::<f16>(&comm, kind, mix(calls + 2), count, Op::Average));
+            if mix(calls * 8 + comm.rank() as u64).is_multiple_of(3) {
+                std::thread::sleep(Duration::from_micros(300));
+            }
+        }
+        open.push(post_by_user(&comm, mix(count as u64), count));
+        comm.barrier().unwrap();
+        // In another order than they were posted.
+        while let Some(rest) =
+            (!open.is_empty()).then(|| open.swap_remove(mix(open.len() as u64) as usize % open.len()))
+        {
+            rest();
+        }
+    }
+    player.say("done");
+}
+
+#[test]
+fn posted_forms_give_what_blocking_ones_give() {
+    for ranks in [1, 2, 3, 5, 8] {
+        assert!(Job::new("matrix", ranks).run().iter().all(|said| *said == ["done"]));
+    }
+    let least = earlybird_shm::layout::Windows::least_budget_bytes(3);
+    assert!(Job::new("matrix", 3).var("EARLYBIRD_ARENA_MAX", least).run().iter().all(|said| *said == ["done"]));
+}
+
+/// An operator panics on one rank while that waits for something else.
+fn panics(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let rank = comm.rank();
+    let op = UserOp::commutative(move |a: &[u64; 3], b: &[u64; 3]| match rank {
+        1 => panic!("it cannot be"),
+        _ => [a[0] + b[0], a[1], b[2]],
+    });
+    let posted = comm.immediate_all_reduce_with(vec![[1u64; 3]; 2], op).unwrap();
+    let error = posted.wait().map(|_| ()).unwrap_err();
+    player.say(format!("{} {}", error.code(), error.to_string().contains("it cannot be")));
+    assert_eq!(comm.barrier().unwrap_err().code(), error.code());
+}
+
+#[test]
+fn a_panic_in_a_posted_operator_is_everybodys_error() {
+    let said = Job::new("panics", 3).run();
+    assert!(said.iter().all(|lines| *lines == ["EB_OPERATOR_PANICKED true"]), "{said:?}");
+}
+
+/// Prepared once, started again and again.
+fn again(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let ranks = comm.size() as u64;
+    let mut grouped = comm.all_reduce_grouped_init(vec![vec![0u64; 3], vec![0; 700]], Op::Sum).unwrap();
+    let op = UserOp::commutative(|a: &[u64; 2], b: &[u64; 2]| [a[0] + b[0], a[1].max(b[1])]);
+    let mut merged = comm.all_reduce_with_init(vec![[0u64; 2]; 400], op).unwrap();
+    for step in 0..50 {
+        grouped.parts_mut().unwrap().for_each(|part| part.fill(step));
+        merged.buffer_mut().unwrap().fill([1, step + comm.rank() as u64]);
+        grouped.start().unwrap();
+        merged.start().unwrap();
+        assert!(matches!(grouped.parts_mut().map(|_| ()), Err(Error::Usage { .. })));
+        grouped.wait().unwrap();
+        merged.wait().unwrap();
+        assert!(grouped.parts_mut().unwrap().all(|part| part.iter().all(|x| *x == step * ranks)));
+        assert!(merged.buffer_mut().unwrap().iter().all(|x| *x == [ranks, step + ranks - 1]));
+    }
+    assert!(matches!(grouped.buffer_mut(), Err(Error::Usage { .. })), "a grouped call has many buffers");
+    assert_eq!(grouped.into_buffers().unwrap()[1].len(), 700);
+    player.say("done");
+}
+
+#[test]
+fn prepared_forms_serve_many_times() {
+    for ranks in [1, 3] {
+        assert!(Job::new("again", ranks).run().iter().all(|said| *said == ["done"]));
+    }
+}
+
+fn wrong(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let ranks = comm.size();
+    for code in [
+        comm.immediate_all_gather_varcount_into(vec![1u8], vec![0; ranks], &[1]).map(|_| ()),
+        comm.immediate_all_gather_varcount_into(vec![1u8], vec![0], &vec![1; ranks]).map(|_| ()),
+        comm.process_at_rank(9).immediate_scatter_varcount_into(vec![1u8], &vec![1; ranks]).map(|_| ()),
+    ] {
+        assert!(matches!(code, Err(Error::Usage { .. })), "{code:?}");
+    }
+    // The same total in other lengths.
+    let lens = if comm.rank() == 1 { [2, 1] } else { [1, 2] };
+    let posted = comm.immediate_all_reduce_grouped(lens.map(|n| vec![1u32; n]).to_vec(), Op::Sum).unwrap();
+    player.say(posted.wait().map(|_| ()).unwrap_err().code());
+}
+
+#[test]
+fn other_lengths_are_told() {
+    let said = Job::new("wrong", 3).run();
+    assert!(said.iter().all(|lines| *lines == ["EB_MISMATCH"]), "{said:?}");
+}
