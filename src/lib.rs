@@ -8,6 +8,7 @@ mod hierarchy;
 mod identity;
 #[cfg(feature = "cli")]
 pub mod launch;
+pub mod messages;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 mod nodes;

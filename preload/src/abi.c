@@ -74,17 +74,23 @@ const size_t eb_ops_len = sizeof eb_ops / sizeof *eb_ops;
 struct constants {
     void *in_place;
     MPI_Comm world, self, no_comm;
-    MPI_Datatype no_type, uint64, integer, packed;
-    MPI_Op min;
+    MPI_Datatype no_type, byte, integer, packed;
+    MPI_Op min, no_op;
     MPI_Request no_request;
-    int32_t err_buffer, err_count, err_truncate, err_other;
+    int32_t err_buffer, err_count, err_truncate, err_other, any_source, undefined;
     MPI_Status *ignore_status;
 };
 const struct constants eb_constants = {
-    MPI_IN_PLACE, MPI_COMM_WORLD, MPI_COMM_SELF, MPI_COMM_NULL, MPI_DATATYPE_NULL, MPI_UINT64_T, MPI_INT, MPI_PACKED,
-    MPI_MIN, MPI_REQUEST_NULL,
-    MPI_ERR_BUFFER, MPI_ERR_COUNT, MPI_ERR_TRUNCATE, MPI_ERR_OTHER, MPI_STATUS_IGNORE,
+    MPI_IN_PLACE, MPI_COMM_WORLD, MPI_COMM_SELF, MPI_COMM_NULL, MPI_DATATYPE_NULL, MPI_BYTE, MPI_INT, MPI_PACKED,
+    MPI_MIN, MPI_OP_NULL, MPI_REQUEST_NULL,
+    MPI_ERR_BUFFER, MPI_ERR_COUNT, MPI_ERR_TRUNCATE, MPI_ERR_OTHER, MPI_ANY_SOURCE, MPI_UNDEFINED,
+    MPI_STATUS_IGNORE,
 };
+
+_Static_assert(sizeof(MPI_Status) <= 64, "a status fits where messages.rs has one written");
+
+/* Errors on this communicator are codes. */
+int eb_return_errors(MPI_Comm comm) { return PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN); }
 
 /* A key for attributes that duplicates of a communicator do not inherit. */
 int eb_create_keyval(MPI_Comm_delete_attr_function *deleted, int *keyval)

@@ -25,6 +25,7 @@ pub struct Carried {
     pub comm: Communicator,
     pub rank: usize,
     pub size: usize,
+    pub several_nodes: bool,
     pub handles: &'static Handles,
 }
 

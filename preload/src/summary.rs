@@ -37,7 +37,7 @@ pub enum Why {
     Off,
     OneRank,
     Intercommunicator,
-    SeveralNodes,
+    OnePerNode,
     SetUpFailed,
     TooMany,
     UserOperator,
@@ -51,7 +51,7 @@ impl Why {
         Why::Off,
         Why::OneRank,
         Why::Intercommunicator,
-        Why::SeveralNodes,
+        Why::OnePerNode,
         Why::SetUpFailed,
         Why::TooMany,
         Why::UserOperator,
@@ -65,10 +65,10 @@ impl Why {
             Why::Off => "EARLYBIRD_INTERPOSE=off",
             Why::OneRank => "a communicator of one rank",
             Why::Intercommunicator => "an intercommunicator",
-            Why::SeveralNodes => "ranks on several nodes",
+            Why::OnePerNode => "no two ranks share a node",
             Why::SetUpFailed => "setting up the communicator failed",
             Why::TooMany => "too many communicators",
-            Why::UserOperator => "an operator of the user",
+            Why::UserOperator => "an operator of the user on several nodes or on large elements",
             Why::TypeAndOperator => "a type and operator that are not carried",
             Why::Argument => "an argument for MPI to refuse",
         }
@@ -187,7 +187,7 @@ mod tests {
             lines,
             [
                 "earlybird: MPI_Allreduce taken over: 0 (0 B); to MPI: 1 (4 B) a communicator of one rank, \
-                 1 (8 B) an operator of the user",
+                 1 (8 B) an operator of the user on several nodes or on large elements",
                 "earlybird: MPI_Bcast taken over: 2 (128 B); to MPI: 0",
             ]
         );
