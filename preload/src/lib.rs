@@ -14,6 +14,7 @@ mod messages;
 mod moves;
 mod progress;
 mod reductions;
+mod rule;
 mod seats;
 mod set_up;
 mod settings;

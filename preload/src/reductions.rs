@@ -64,26 +64,34 @@ fn reduction(
     let Some(elements) = usize::try_from(count).ok().filter(|_| root.is_none_or(is_rank)) else {
         return Err(handed_over(call, Why::Argument, 0, dtype));
     };
-    let known = match seat.handles.op(op) {
-        Operator::Predefined(op) => {
-            seat.handles.dtype(dtype).and_then(|known| Some((known, known.reduced_by(op)?, op)))
-        }
-        Operator::Users => return Err(by_mpi(call, seat, elements, dtype, op, comm, users)),
-        Operator::Other => None,
+    let (predefined, dtype_known) = (seat.handles.op(op), seat.handles.dtype(dtype));
+    let known = match (predefined, dtype_known) {
+        (Operator::Predefined(op), Some(known)) => known.reduced_by(op).map(|reduced| (known, reduced, op)),
+        _ => None,
     };
     match known {
+        Some((known, ..)) if seat.rule.is_mpis(call, elements * known.bytes) => {
+            Err(handed_over(call, Why::Faster, count, dtype))
+        }
         Some((known, reduced, op)) => {
             summary::taken(call, elements * known.bytes);
             Ok(Reduction { seat, dtype: reduced, op, count: elements, shape: known.shape })
         }
-        None => Err(handed_over(call, Why::TypeAndOperator, count, dtype)),
+        None => Err(match (predefined, dtype_known) {
+            (Operator::Users, _) => by_mpi((call, Why::UserOperator), seat, elements, dtype, op, comm, users),
+            (Operator::Predefined(predefined), Some(known)) if known.folded_by_mpi(predefined) => {
+                by_mpi((call, Why::TypeAndOperator), seat, elements, dtype, op, comm, users)
+            }
+            _ => handed_over(call, Why::TypeAndOperator, count, dtype),
+        }),
     }
 }
 
-/// A reduction that MPI folds; what cannot be carried so, all ranks find alike before they share anything.
+/// A reduction that MPI folds; what cannot be carried so, for the reason given, all ranks find alike before they share
+/// anything.
 #[cold]
 fn by_mpi(
-    call: Call,
+    (call, why): (Call, Why),
     seat: &'static Carried,
     count: usize,
     dtype: Handle,
@@ -91,12 +99,17 @@ fn by_mpi(
     comm: Handle,
     run: impl FnOnce(&Users) -> Done,
 ) -> Option<c_int> {
-    let users = match Users::new(seat, count, dtype, op, comm) {
-        Some(users) if !seat.several_nodes => users,
-        _ => return handed_over(call, Why::UserOperator, count as i64, dtype),
+    let Some(users) = Users::new(seat, count, dtype, op, comm) else {
+        return handed_over(call, Why::Argument, 0, dtype);
     };
+    if seat.rule.is_mpis(call, users.bytes()) {
+        return handed_over(call, Why::Faster, count as i64, dtype);
+    }
+    if seat.several_nodes {
+        return handed_over(call, why, count as i64, dtype);
+    }
     match run(&users) {
-        Err(Failure::Ours(Error::Unsupported { .. })) => handed_over(call, Why::UserOperator, count as i64, dtype),
+        Err(Failure::Ours(Error::Unsupported { .. })) => handed_over(call, why, count as i64, dtype),
         done => {
             summary::taken(call, users.bytes());
             Some(outcome(call, comm, done))
@@ -263,6 +276,9 @@ pub unsafe fn reduce_scatter_block(
 #[inline]
 pub fn barrier(comm: Handle) -> Option<c_int> {
     match seats::of(comm) {
+        Ok(seat) if seat.rule.is_mpis(Call::Barrier, 0) => {
+            handed_over(Call::Barrier, Why::Faster, 0, constants().no_type)
+        }
         Ok(seat) => {
             summary::taken(Call::Barrier, 0);
             Some(outcome(Call::Barrier, comm, seat.comm.barrier().map_err(buffers::Failure::from)))

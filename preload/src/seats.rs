@@ -6,6 +6,7 @@
 
 use crate::abi::{self, Handle};
 use crate::handles::{Handles, place};
+use crate::rule::Rule;
 use crate::summary::Why;
 use crate::{set_up, settings};
 use earlybird::Communicator;
@@ -26,6 +27,7 @@ pub struct Carried {
     pub rank: usize,
     pub size: usize,
     pub several_nodes: bool,
+    pub rule: Rule,
     pub handles: &'static Handles,
 }
 

@@ -6,6 +6,7 @@
 use crate::abi::{self, Handle, asked, constants};
 use crate::handles::Handles;
 use crate::messages::Private;
+use crate::rule::Rule;
 use crate::seats::Carried;
 use crate::summary::Why;
 use crate::{progress, settings};
@@ -64,7 +65,8 @@ pub fn route(comm: Handle, room: bool) -> Result<Carried, Why> {
     let all = gather(comm, size, u8::from(joined.is_ok()))?;
     match joined {
         Ok(comm) if all.iter().all(|joined| *joined == 1) => {
-            Ok(Carried { comm, rank, size, several_nodes, handles: handles() })
+            let rule = Rule::new(&config.carriers, several_nodes);
+            Ok(Carried { comm, rank, size, several_nodes, rule, handles: handles() })
         }
         _ => Err(Why::SetUpFailed),
     }

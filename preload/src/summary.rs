@@ -15,7 +15,7 @@ pub enum Call {
 }
 
 impl Call {
-    const ALL: [Call; 6] =
+    pub const ALL: [Call; 6] =
         [Call::Allreduce, Call::Reduce, Call::Bcast, Call::Barrier, Call::Allgather, Call::ReduceScatterBlock];
 
     pub const fn name(self) -> &'static str {
@@ -43,10 +43,11 @@ pub enum Why {
     UserOperator,
     TypeAndOperator,
     Argument,
+    Faster,
 }
 
 impl Why {
-    const ALL: [Why; 10] = [
+    const ALL: [Why; 11] = [
         Why::NotRunning,
         Why::Off,
         Why::OneRank,
@@ -57,6 +58,7 @@ impl Why {
         Why::UserOperator,
         Why::TypeAndOperator,
         Why::Argument,
+        Why::Faster,
     ];
 
     const fn text(self) -> &'static str {
@@ -69,8 +71,9 @@ impl Why {
             Why::SetUpFailed => "setting up the communicator failed",
             Why::TooMany => "too many communicators",
             Why::UserOperator => "an operator of the user on several nodes or on large elements",
-            Why::TypeAndOperator => "a type and operator that are not carried",
+            Why::TypeAndOperator => "a type and operator that are not carried, or not on several nodes",
             Why::Argument => "an argument for MPI to refuse",
+            Why::Faster => "left to MPI by measurement or setting",
         }
     }
 }

@@ -14,9 +14,10 @@ fn every_type_and_operator_of_allreduce() {
         let said = program.is_right(ranks, &["carried"]);
         assert!(taken_over(&said, "MPI_Allreduce") > 900 && said.contains("to MPI: 0\n"), "{said}");
         let said = program.is_right(ranks, &["other"]);
-        for reason in ["1 (4 B) a communicator of one rank", "1 (16 B) a type and"] {
+        for reason in ["1 (4 B) a communicator of one rank", "1 (8 B) a type and"] {
             assert!(said.contains(reason), "{said}");
         }
+        assert_eq!(taken_over(&said, "MPI_Allreduce"), 5, "{said}");
     }
 }
 
@@ -32,6 +33,22 @@ fn a_setting_that_is_refused_ends_the_job() {
     // Switched off it says nothing, and the program is right.
     let outcome = program.run(2, true, &["carried"], &[("EARLYBIRD_INTERPOSE", "off")]);
     assert!(outcome.code == Some(0) && !outcome.said.contains("earlybird"), "{outcome:?}");
+}
+
+#[test]
+fn what_the_settings_leave_to_mpi_goes_there() {
+    if !has_mpi() {
+        return;
+    }
+    let program = Program::compile("collectives.c");
+    let left = [("EARLYBIRD_INTERPOSE", "profile,broadcast=mpi:100-,barrier=mpi,reduce=earlybird")];
+    let outcome = program.run(2, true, &[], &left);
+    assert!(outcome.code == Some(0) && outcome.said.matches(" right").count() == 2, "{outcome:?}");
+    let line = |function: &str| outcome.said.lines().find(|line| line.contains(function)).unwrap_or("").to_owned();
+    assert!(taken_over(&outcome.said, "MPI_Bcast ") > 1000 && taken_over(&outcome.said, "MPI_Barrier ") == 0);
+    for (function, is_left) in [("MPI_Bcast ", true), ("MPI_Barrier ", true), ("MPI_Reduce ", false)] {
+        assert_eq!(line(function).contains("left to MPI by measurement or setting"), is_left, "{outcome:?}");
+    }
 }
 
 #[test]
