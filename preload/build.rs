@@ -38,6 +38,9 @@ fn main() {
             println!("cargo:rustc-link-search=native={directory}");
         } else if let Some(library) = word.strip_prefix("-l") {
             println!("cargo:rustc-link-lib=dylib={library}");
+        } else if word.starts_with("-Wl,") {
+            // Where the library is found at run time: not the system's, where an environment of Python has one of its own.
+            println!("cargo:rustc-link-arg={word}");
         }
     }
 }

@@ -3,6 +3,7 @@
 //! An unknown variable, an unknown value and a variable whose part does not exist yet are errors, because a
 //! setting that silently does nothing is worse than a refusal.
 
+use crate::interpose::{Carriers, Interpose};
 use crate::size_table::SizeTable;
 use crate::units::parse_size;
 use crate::{Algorithm, Choice, Error, FoldOrder, RanksPerNode, WaitPreset};
@@ -39,20 +40,10 @@ pub struct Config {
     pub join_timeout: Option<Duration>,
     /// What the interposer for MPI programs does (`EARLYBIRD_INTERPOSE`, default `on`); it alone reads it.
     pub interpose: Interpose,
+    /// Who carries out calls that the interposer could take over, where `EARLYBIRD_INTERPOSE` says so.
+    pub carriers: Carriers,
     /// Whether to say on standard error what was chosen and why (`EARLYBIRD_VERBOSE`, default `off`).
     pub verbose: bool,
-}
-
-/// What the interposer for MPI programs does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Interpose {
-    /// Takes over what it can.
-    #[default]
-    On,
-    /// Hands every call to MPI.
-    Off,
-    /// As `On`, and rank 0 says at MPI_Finalize what was taken over, what not, and why.
-    Profile,
 }
 
 /// The algorithm by message size, for each operation that has a variable: bytes of a block, 0 for a barrier.
@@ -285,12 +276,7 @@ fn timeout(config: &mut Config, value: &str) -> Result<(), Error> {
 }
 
 fn interpose(config: &mut Config, value: &str) -> Result<(), Error> {
-    config.interpose = match value {
-        "on" => Interpose::On,
-        "off" => Interpose::Off,
-        "profile" => Interpose::Profile,
-        _ => return Err(unknown_value(value, "on, off, profile")),
-    };
+    (config.interpose, config.carriers) = Interpose::read(value)?;
     Ok(())
 }
 
@@ -359,6 +345,7 @@ mod tests {
             dir: Some("/run/user/1".into()),
             verbose: true,
             interpose: Interpose::Profile,
+            carriers: Carriers::default(),
             join_timeout: None,
         };
         assert_eq!(config, expected);

@@ -6,8 +6,10 @@ mod communicator;
 mod config;
 mod hierarchy;
 mod identity;
+mod interpose;
 #[cfg(feature = "cli")]
 pub mod launch;
+pub mod messages;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 mod nodes;
@@ -19,12 +21,13 @@ pub mod units;
 
 pub use choice::Choice;
 pub use communicator::{CallReport, Communicator, Persistent, Request, Root};
-pub use config::{Config, Interpose, Tables};
+pub use config::{Config, Tables};
 pub use earlybird_shm::{
     Algorithm, BytesOp, Collective, DType, Element, Error, FoldOrder, Indexed, Op, Progress, SharedBuffer, SharedView,
     UserOp, WaitPreset, algorithms,
 };
 pub use identity::{Identity, Launcher};
+pub use interpose::{Carrier, Carriers, Interpose};
 pub use nodes::RanksPerNode;
 pub use size_table::SizeTable;
 

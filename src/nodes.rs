@@ -32,6 +32,19 @@ impl RanksPerNode {
             _ => Err(Error::usage(format!("nodes of {self} ranks were given for {ranks} ranks; the sum must be that"))),
         }
     }
+
+    /// The node of rank `rank` of a job of `ranks` ranks.
+    ///
+    /// # Errors
+    /// As [`RanksPerNode::sizes`].
+    pub fn node_of(&self, rank: usize, ranks: usize) -> Result<usize, Error> {
+        let mut end = 0;
+        let ends = self.sizes(ranks)?.into_iter().map(|size| {
+            end += size;
+            end
+        });
+        Ok(ends.filter(|end| *end <= rank).count())
+    }
 }
 
 impl fmt::Display for RanksPerNode {

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Job, Player, mix};
-use earlybird::{Algorithm, Communicator, Error, FoldOrder, Op, UserOp};
+use earlybird::{Algorithm, BytesOp, Communicator, Error, FoldOrder, Op, UserOp};
 use std::time::Duration;
 
 const ORDERS: [FoldOrder; 2] = [FoldOrder::Arrival, FoldOrder::Rank];
@@ -82,10 +82,31 @@ fn ordered(player: &Player) {
                 recv.truncate(block);
                 comm.reduce_scatter_block_into_with(&send[..block * ranks], &mut recv, &op).unwrap();
                 assert_eq!(recv, expected[rank * block..(rank + 1) * block], "{algorithm} {order:?} {count}");
+                as_bytes(&comm, &send, &expected, root);
             }
         }
     }
     player.say(format!("calls {calls}"));
+}
+
+/// The same product of elements whose size only the program knows.
+fn as_bytes(comm: &Communicator, send: &[Matrix], expected: &[Matrix], root: usize) {
+    let rows = |left: &[u8], right: &mut [u8]| {
+        let (left, right): (&[Matrix], &mut [Matrix]) = (bytemuck::cast_slice(left), bytemuck::cast_slice_mut(right));
+        left.iter().zip(right).for_each(|(a, b)| *b = product(a, b));
+    };
+    let op = BytesOp::new(size_of::<Matrix>(), false, rows).unwrap();
+    let mut recv = send.to_vec();
+    comm.all_reduce_raw(None, bytemuck::cast_slice_mut(&mut recv), &op).unwrap();
+    assert_eq!(recv, expected);
+    recv.copy_from_slice(send);
+    comm.process_at_rank(root).reduce_raw(None, bytemuck::cast_slice_mut(&mut recv), &op).unwrap();
+    assert_eq!(recv, if comm.rank() == root { expected } else { send });
+    let block = send.len() / comm.size();
+    recv.truncate(block);
+    let all = bytemuck::cast_slice(&send[..block * comm.size()]);
+    comm.reduce_scatter_block_raw(all, bytemuck::cast_slice_mut(&mut recv), &op).unwrap();
+    assert_eq!(recv, expected[comm.rank() * block..][..block]);
 }
 
 /// Elements of `N` bytes that are counters without carry: a commutative sum of every byte.
@@ -187,6 +208,8 @@ fn refused(player: &Player) {
     let huge = UserOp::commutative(|a: &Huge, _: &Huge| *a);
     let mut buffer = bytemuck::zeroed_vec::<Huge>(1);
     report("huge", comm.all_reduce_in_place_with(&mut buffer, &huge));
+    let half = BytesOp::new(4, false, |_: &[u8], _: &mut [u8]| {}).unwrap();
+    report("half an element", comm.all_reduce_raw(None, &mut [0; 6], &half));
     report("tag", UserOp::commutative(|a: &u8, _: &u8| *a).tagged(64).map(|_| ()));
     let mut x = [comm.rank() as u64];
     comm.all_reduce_in_place(&mut x, Op::Sum).unwrap();
@@ -285,6 +308,7 @@ fn what_cannot_be_is_refused_on_every_rank_and_harms_nothing() {
                 "index EB_UNSUPPORTED the operator min-index on u64 is not supported; ",
                 "empty EB_USAGE () has no size",
                 "huge EB_UNSUPPORTED an element of 4194304 bytes in an arena with windows of ",
+                "half an element EB_USAGE a buffer of 6 bytes is no whole number of elements of 4",
                 "tag EB_USAGE the tag 64 ",
             ];
             assert_eq!(said.len(), starts.len(), "{said:?}");

@@ -14,8 +14,8 @@ _Static_assert(sizeof(MPI_Fint) == sizeof(int), "a Fortran integer is an int");
 /* As earlybird::DType; NONE moves and is not reduced. */
 enum { NONE = 0, I32, I64, U32, U64, F32, F64, I8, I16, U8, U16, COMPLEX_F32 = 13, COMPLEX_F64, INDEXED_I32 = 16, INDEXED_I64, INDEXED_F32, INDEXED_F64 };
 /* Operators that MPI has for the type: all that earlybird has for its representation, those but the logical ones,
- * bitwise ones only, logical ones only. */
-enum { ALL = 0, NOT_LOGICAL, BITWISE, LOGICAL };
+ * bitwise ones only, logical ones only; of types that earlybird does not have, those of reals, complex numbers, pairs. */
+enum { ALL = 0, NOT_LOGICAL, BITWISE, LOGICAL, MPIS_REAL, MPIS_COMPLEX, MPIS_PAIR };
 /* Pairs with a gap or an index of another width than the value. */
 enum { PLAIN = 0, WIDE_INT, SHORT_INT };
 
@@ -34,9 +34,9 @@ const struct type eb_types[] = {
     { MPI_LONG, I64, ALL, PLAIN }, { MPI_LONG_LONG, I64, ALL, PLAIN }, { MPI_INT64_T, I64, ALL, PLAIN },
     { MPI_UNSIGNED_LONG, U64, ALL, PLAIN }, { MPI_UNSIGNED_LONG_LONG, U64, ALL, PLAIN }, { MPI_UINT64_T, U64, ALL, PLAIN },
     { MPI_AINT, I64, NOT_LOGICAL, PLAIN }, { MPI_OFFSET, I64, NOT_LOGICAL, PLAIN }, { MPI_COUNT, I64, NOT_LOGICAL, PLAIN },
-    { MPI_FLOAT, F32, ALL, PLAIN }, { MPI_DOUBLE, F64, ALL, PLAIN }, { MPI_LONG_DOUBLE, NONE, ALL, PLAIN },
+    { MPI_FLOAT, F32, ALL, PLAIN }, { MPI_DOUBLE, F64, ALL, PLAIN }, { MPI_LONG_DOUBLE, NONE, MPIS_REAL, PLAIN },
     { MPI_C_FLOAT_COMPLEX, COMPLEX_F32, ALL, PLAIN }, { MPI_C_DOUBLE_COMPLEX, COMPLEX_F64, ALL, PLAIN },
-    { MPI_C_LONG_DOUBLE_COMPLEX, NONE, ALL, PLAIN },
+    { MPI_C_LONG_DOUBLE_COMPLEX, NONE, MPIS_COMPLEX, PLAIN }, { MPI_LONG_DOUBLE_INT, NONE, MPIS_PAIR, PLAIN },
     { MPI_CXX_BOOL, U8, LOGICAL, PLAIN },
     { MPI_CXX_FLOAT_COMPLEX, COMPLEX_F32, ALL, PLAIN }, { MPI_CXX_DOUBLE_COMPLEX, COMPLEX_F64, ALL, PLAIN },
     { MPI_2INT, INDEXED_I32, ALL, PLAIN }, { MPI_FLOAT_INT, INDEXED_F32, ALL, PLAIN },
@@ -51,6 +51,7 @@ const struct type eb_types[] = {
     { MPI_COMPLEX, COMPLEX_F32, ALL, PLAIN }, { MPI_COMPLEX8, COMPLEX_F32, ALL, PLAIN },
     { MPI_DOUBLE_COMPLEX, COMPLEX_F64, ALL, PLAIN }, { MPI_COMPLEX16, COMPLEX_F64, ALL, PLAIN },
     { MPI_2INTEGER, INDEXED_I32, ALL, PLAIN },
+    { MPI_2REAL, NONE, MPIS_PAIR, PLAIN }, { MPI_2DOUBLE_PRECISION, NONE, MPIS_PAIR, PLAIN },
 };
 const size_t eb_types_len = sizeof eb_types / sizeof *eb_types;
 
@@ -74,17 +75,23 @@ const size_t eb_ops_len = sizeof eb_ops / sizeof *eb_ops;
 struct constants {
     void *in_place;
     MPI_Comm world, self, no_comm;
-    MPI_Datatype no_type, uint64, integer, packed;
-    MPI_Op min;
+    MPI_Datatype no_type, byte, integer, packed;
+    MPI_Op min, no_op;
     MPI_Request no_request;
-    int32_t err_buffer, err_count, err_truncate, err_other;
+    int32_t err_buffer, err_count, err_truncate, err_other, any_source, undefined;
     MPI_Status *ignore_status;
 };
 const struct constants eb_constants = {
-    MPI_IN_PLACE, MPI_COMM_WORLD, MPI_COMM_SELF, MPI_COMM_NULL, MPI_DATATYPE_NULL, MPI_UINT64_T, MPI_INT, MPI_PACKED,
-    MPI_MIN, MPI_REQUEST_NULL,
-    MPI_ERR_BUFFER, MPI_ERR_COUNT, MPI_ERR_TRUNCATE, MPI_ERR_OTHER, MPI_STATUS_IGNORE,
+    MPI_IN_PLACE, MPI_COMM_WORLD, MPI_COMM_SELF, MPI_COMM_NULL, MPI_DATATYPE_NULL, MPI_BYTE, MPI_INT, MPI_PACKED,
+    MPI_MIN, MPI_OP_NULL, MPI_REQUEST_NULL,
+    MPI_ERR_BUFFER, MPI_ERR_COUNT, MPI_ERR_TRUNCATE, MPI_ERR_OTHER, MPI_ANY_SOURCE, MPI_UNDEFINED,
+    MPI_STATUS_IGNORE,
 };
+
+_Static_assert(sizeof(MPI_Status) <= 64, "a status fits where messages.rs has one written");
+
+/* Errors on this communicator are codes. */
+int eb_return_errors(MPI_Comm comm) { return PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN); }
 
 /* A key for attributes that duplicates of a communicator do not inherit. */
 int eb_create_keyval(MPI_Comm_delete_attr_function *deleted, int *keyval)

@@ -40,15 +40,18 @@ pub struct Constants {
     pub this: Handle,
     pub no_comm: Handle,
     pub no_type: Handle,
-    pub uint64: Handle,
+    pub byte: Handle,
     pub integer: Handle,
     pub packed: Handle,
     pub min: Handle,
+    pub no_op: Handle,
     pub no_request: Handle,
     pub err_buffer: c_int,
     pub err_count: c_int,
     pub err_truncate: c_int,
     pub err_other: c_int,
+    pub any_source: c_int,
+    pub undefined: c_int,
     pub ignore_status: *mut c_void,
 }
 
@@ -64,6 +67,7 @@ unsafe extern "C" {
     safe static eb_types_len: usize;
     static eb_ops: [COp; 0];
     safe static eb_ops_len: usize;
+    pub fn eb_return_errors(comm: Handle) -> c_int;
     pub fn eb_create_keyval(deleted: Deleted, keyval: *mut c_int) -> c_int;
 
     pub fn PMPI_Allreduce(send: Send, receive: Receive, n: c_int, dtype: Handle, op: Handle, comm: Handle) -> c_int;
@@ -99,6 +103,18 @@ unsafe extern "C" {
 
     pub fn PMPI_Abort(comm: Handle, code: c_int) -> c_int;
     pub fn PMPI_Comm_call_errhandler(comm: Handle, code: c_int) -> c_int;
+    pub fn PMPI_Comm_free(comm: *mut Handle) -> c_int;
+    pub fn PMPI_Comm_split(comm: Handle, color: c_int, key: c_int, new: *mut Handle) -> c_int;
+    pub fn PMPI_Get_count(status: Send, dtype: Handle, count: *mut c_int) -> c_int;
+    pub fn PMPI_Isend(
+        from: Send,
+        n: c_int,
+        dtype: Handle,
+        to: c_int,
+        tag: c_int,
+        comm: Handle,
+        request: *mut Handle,
+    ) -> c_int;
     pub fn PMPI_Comm_dup(comm: Handle, new: *mut Handle) -> c_int;
     pub fn PMPI_Comm_get_attr(comm: Handle, keyval: c_int, value: *mut *mut c_void, found: *mut c_int) -> c_int;
     pub fn PMPI_Comm_rank(comm: Handle, rank: *mut c_int) -> c_int;
@@ -143,6 +159,9 @@ unsafe extern "C" {
         comm: Handle,
         status: Receive,
     ) -> c_int;
+    pub fn PMPI_Op_commutative(op: Handle, commutes: *mut c_int) -> c_int;
+    pub fn PMPI_Reduce_local(left: Send, right: Receive, n: c_int, dtype: Handle, op: Handle) -> c_int;
+    pub fn PMPI_Type_get_true_extent(dtype: Handle, lower: *mut isize, extent: *mut isize) -> c_int;
     pub fn PMPI_Type_get_extent(dtype: Handle, lower: *mut isize, extent: *mut isize) -> c_int;
     pub fn PMPI_Type_size(dtype: Handle, bytes: *mut c_int) -> c_int;
     pub fn PMPI_Unpack(
@@ -244,4 +263,11 @@ pub fn extent(dtype: Handle) -> Option<(isize, isize)> {
     let (mut lower, mut extent) = (0, 0);
     // SAFETY: a type as MPI demands of the caller; writes two integers.
     (unsafe { PMPI_Type_get_extent(dtype, &mut lower, &mut extent) } == 0).then_some((lower, extent))
+}
+
+/// Where the data of an element of `dtype` begins, and bytes from there to its end.
+pub fn true_extent(dtype: Handle) -> Option<(isize, isize)> {
+    let (mut lower, mut extent) = (0, 0);
+    // SAFETY: as in `extent`.
+    (unsafe { PMPI_Type_get_true_extent(dtype, &mut lower, &mut extent) } == 0).then_some((lower, extent))
 }

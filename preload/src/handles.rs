@@ -63,7 +63,8 @@ pub struct Type {
     /// Whether elements lie side by side without gaps.
     pub dense: bool,
     /// What it is reduced as.
-    reduced: Option<(DType, Operators)>,
+    reduced: Option<DType>,
+    operators: Operators,
     pub shape: Shape,
 }
 
@@ -74,6 +75,22 @@ enum Operators {
     NotLogical,
     Bitwise,
     Logical,
+    /// Of a type that only MPI folds.
+    MpisReal,
+    MpisComplex,
+    MpisPair,
+}
+
+impl Operators {
+    const ALL: [Operators; 7] = [
+        Operators::All,
+        Operators::NotLogical,
+        Operators::Bitwise,
+        Operators::Logical,
+        Operators::MpisReal,
+        Operators::MpisComplex,
+        Operators::MpisPair,
+    ];
 }
 
 /// What an operator's handle is.
@@ -98,12 +115,12 @@ impl Handles {
             let bytes = abi::type_size(entry.handle)?;
             let (lower, extent) = abi::extent(entry.handle)?;
             let shape = [Shape::Plain, Shape::WideInt, Shape::ShortInt][entry.shape as usize];
-            let operators = [Operators::All, Operators::NotLogical, Operators::Bitwise, Operators::Logical];
+            let operators = Operators::ALL[entry.operators as usize];
             let dtype = DType::ALL.into_iter().find(|dtype| *dtype as i32 == entry.dtype);
             // A Fortran compiler may have been told other sizes than those that `abi.c` assumes.
             let fits = |dtype: &DType| shape != Shape::Plain || dtype.size() == bytes;
-            let reduced = dtype.filter(fits).map(|dtype| (dtype, operators[entry.operators as usize]));
-            Some((entry.handle, Type { bytes, dense: lower == 0 && extent == bytes as isize, reduced, shape }))
+            let (reduced, dense) = (dtype.filter(fits), lower == 0 && extent == bytes as isize);
+            Some((entry.handle, Type { bytes, dense, reduced, operators, shape }))
         });
         let ops = abi::ops().iter();
         let ops = ops.map(|entry| (entry.handle, Op::ALL.into_iter().find(|op| *op as i32 == entry.op)));
@@ -129,16 +146,28 @@ impl Type {
     /// As what it is reduced by `op`, where MPI and earlybird both have the pair.
     #[inline]
     pub fn reduced_by(&self, op: Op) -> Option<DType> {
-        let (dtype, operators) = self.reduced?;
+        let dtype = self.reduced?;
         let bitwise = matches!(op, Op::BitAnd | Op::BitOr | Op::BitXor);
         let logical = matches!(op, Op::LogicalAnd | Op::LogicalOr | Op::LogicalXor);
-        let allowed = match operators {
+        let allowed = match self.operators {
             Operators::All => true,
             Operators::NotLogical => !logical,
             Operators::Bitwise => bitwise,
             Operators::Logical => logical,
+            Operators::MpisReal | Operators::MpisComplex | Operators::MpisPair => false,
         };
         (allowed && dtype.has(op)).then_some(dtype)
+    }
+
+    /// Whether MPI has `op` for it and earlybird has not.
+    pub fn folded_by_mpi(&self, op: Op) -> bool {
+        let (arithmetic, order) = (matches!(op, Op::Sum | Op::Product), matches!(op, Op::Min | Op::Max));
+        match self.operators {
+            Operators::MpisReal => arithmetic || order,
+            Operators::MpisComplex => arithmetic,
+            Operators::MpisPair => matches!(op, Op::MinIndex | Op::MaxIndex),
+            Operators::All | Operators::NotLogical | Operators::Bitwise | Operators::Logical => false,
+        }
     }
 }
 
@@ -159,7 +188,7 @@ mod tests {
     #[test]
     fn a_type_has_the_operators_that_mpi_gives_it() {
         let of =
-            |dtype, operators| Type { bytes: 4, dense: true, reduced: Some((dtype, operators)), shape: Shape::Plain };
+            |dtype, operators| Type { bytes: 4, dense: true, reduced: Some(dtype), operators, shape: Shape::Plain };
         let integer = of(DType::I32, Operators::NotLogical);
         assert_eq!(integer.reduced_by(Op::Sum), Some(DType::I32));
         assert_eq!((integer.reduced_by(Op::LogicalOr), integer.reduced_by(Op::MinIndex)), (None, None));
@@ -168,5 +197,12 @@ mod tests {
         let bits = of(DType::U8, Operators::Bitwise);
         assert_eq!((bits.reduced_by(Op::BitXor), bits.reduced_by(Op::Max)), (Some(DType::U8), None));
         assert_eq!(of(DType::F32, Operators::All).reduced_by(Op::BitAnd), None);
+        let long_double = Type { reduced: None, ..of(DType::F64, Operators::MpisReal) };
+        assert!(long_double.folded_by_mpi(Op::Max) && long_double.reduced_by(Op::Max).is_none());
+        assert!(!long_double.folded_by_mpi(Op::BitAnd) && !integer.folded_by_mpi(Op::Sum));
+        let pair = Type { operators: Operators::MpisPair, ..long_double };
+        assert!(pair.folded_by_mpi(Op::MinIndex) && !pair.folded_by_mpi(Op::Sum));
+        let complex = Type { operators: Operators::MpisComplex, ..long_double };
+        assert!(complex.folded_by_mpi(Op::Product) && !complex.folded_by_mpi(Op::Min));
     }
 }

@@ -68,6 +68,9 @@ pub unsafe fn bcast(buffer: *mut c_void, count: i64, dtype: Handle, root: c_int,
     let Some(elements) = elements else {
         return handed_over(Call::Bcast, Why::Argument, 0, dtype);
     };
+    if seat.rule.is_mpis(Call::Bcast, elements.bytes()) {
+        return handed_over(Call::Bcast, Why::Faster, count, dtype);
+    }
     summary::taken(Call::Bcast, elements.bytes());
     // SAFETY: by the caller's contract.
     Some(outcome(Call::Bcast, comm, unsafe { bcast_from(seat, buffer, &elements, root as usize) }))
@@ -116,6 +119,9 @@ pub unsafe fn allgather(
     let Some(block) = Elements::new(seat, count, dtype, comm) else {
         return handed_over(Call::Allgather, Why::Argument, 0, dtype);
     };
+    if seat.rule.is_mpis(Call::Allgather, block.bytes()) {
+        return handed_over(Call::Allgather, Why::Faster, count, dtype);
+    }
     summary::taken(Call::Allgather, block.bytes());
     let done = if send == constants().in_place {
         // SAFETY: by the caller's contract.

@@ -8,7 +8,8 @@ use crate::entry::{handed_over, outcome};
 use crate::handles::{Operator, Shape};
 use crate::seats::{self, Carried};
 use crate::summary::{self, Call, Why};
-use earlybird::{DType, Element, Indexed, Op};
+use crate::users::Users;
+use earlybird::{DType, Element, Error, Indexed, Op};
 use num_complex::Complex;
 use std::ffi::{c_int, c_void};
 
@@ -43,7 +44,8 @@ macro_rules! with_type {
     };
 }
 
-/// What all ranks give alike: communicator, type, operator, count and root.
+/// What all ranks give alike: communicator, type, operator, count and root. Otherwise what becomes of the call: of what
+/// earlybird does not fold itself, what comes of `users`.
 #[inline]
 fn reduction(
     call: Call,
@@ -52,28 +54,67 @@ fn reduction(
     op: Handle,
     root: Option<c_int>,
     comm: Handle,
-) -> Option<Reduction> {
+    users: impl FnOnce(&Users) -> Done,
+) -> Result<Reduction, Option<c_int>> {
     let seat = match seats::of(comm) {
         Ok(seat) => seat,
-        Err(why) => return handed_over(call, why, count, dtype),
-    };
-    let op = match seat.handles.op(op) {
-        Operator::Predefined(op) => op,
-        Operator::Users => return handed_over(call, Why::UserOperator, count, dtype),
-        Operator::Other => return handed_over(call, Why::TypeAndOperator, count, dtype),
-    };
-    let Some(known) = seat.handles.dtype(dtype) else {
-        return handed_over(call, Why::TypeAndOperator, count, dtype);
-    };
-    let Some(reduced) = known.reduced_by(op) else {
-        return handed_over(call, Why::TypeAndOperator, count, dtype);
+        Err(why) => return Err(handed_over(call, why, count, dtype)),
     };
     let is_rank = |root| root >= 0 && (root as usize) < seat.size;
-    let Some(count) = usize::try_from(count).ok().filter(|_| root.is_none_or(is_rank)) else {
+    let Some(elements) = usize::try_from(count).ok().filter(|_| root.is_none_or(is_rank)) else {
+        return Err(handed_over(call, Why::Argument, 0, dtype));
+    };
+    let (predefined, dtype_known) = (seat.handles.op(op), seat.handles.dtype(dtype));
+    let known = match (predefined, dtype_known) {
+        (Operator::Predefined(op), Some(known)) => known.reduced_by(op).map(|reduced| (known, reduced, op)),
+        _ => None,
+    };
+    match known {
+        Some((known, ..)) if seat.rule.is_mpis(call, elements * known.bytes) => {
+            Err(handed_over(call, Why::Faster, count, dtype))
+        }
+        Some((known, reduced, op)) => {
+            summary::taken(call, elements * known.bytes);
+            Ok(Reduction { seat, dtype: reduced, op, count: elements, shape: known.shape })
+        }
+        None => Err(match (predefined, dtype_known) {
+            (Operator::Users, _) => by_mpi((call, Why::UserOperator), seat, elements, dtype, op, comm, users),
+            (Operator::Predefined(predefined), Some(known)) if known.folded_by_mpi(predefined) => {
+                by_mpi((call, Why::TypeAndOperator), seat, elements, dtype, op, comm, users)
+            }
+            _ => handed_over(call, Why::TypeAndOperator, count, dtype),
+        }),
+    }
+}
+
+/// A reduction that MPI folds; what cannot be carried so, for the reason given, all ranks find alike before they share
+/// anything.
+#[cold]
+fn by_mpi(
+    (call, why): (Call, Why),
+    seat: &'static Carried,
+    count: usize,
+    dtype: Handle,
+    op: Handle,
+    comm: Handle,
+    run: impl FnOnce(&Users) -> Done,
+) -> Option<c_int> {
+    let Some(users) = Users::new(seat, count, dtype, op, comm) else {
         return handed_over(call, Why::Argument, 0, dtype);
     };
-    summary::taken(call, count * known.bytes);
-    Some(Reduction { seat, dtype: reduced, op, count, shape: known.shape })
+    if seat.rule.is_mpis(call, users.bytes()) {
+        return handed_over(call, Why::Faster, count as i64, dtype);
+    }
+    if seat.several_nodes {
+        return handed_over(call, why, count as i64, dtype);
+    }
+    match run(&users) {
+        Err(Failure::Ours(Error::Unsupported { .. })) => handed_over(call, why, count as i64, dtype),
+        done => {
+            summary::taken(call, users.bytes());
+            Some(outcome(call, comm, done))
+        }
+    }
 }
 
 impl Reduction {
@@ -175,7 +216,12 @@ pub unsafe fn allreduce(
     op: Handle,
     comm: Handle,
 ) -> Option<c_int> {
-    let asked = reduction(Call::Allreduce, count, dtype, op, None, comm)?;
+    // SAFETY: by the caller's contract.
+    let users = |users: &Users| unsafe { users.allreduce(send, receive) };
+    let asked = match reduction(Call::Allreduce, count, dtype, op, None, comm, users) {
+        Ok(asked) => asked,
+        Err(code) => return code,
+    };
     // SAFETY: by the caller's contract.
     let done = with_type!(asked.dtype, T => unsafe { asked.allreduce::<T>(send, receive) });
     Some(outcome(Call::Allreduce, comm, done))
@@ -193,7 +239,12 @@ pub unsafe fn reduce(
     root: c_int,
     comm: Handle,
 ) -> Option<c_int> {
-    let asked = reduction(Call::Reduce, count, dtype, op, Some(root), comm)?;
+    // SAFETY: by the caller's contract.
+    let users = |users: &Users| unsafe { users.reduce(send, receive, root as usize) };
+    let asked = match reduction(Call::Reduce, count, dtype, op, Some(root), comm, users) {
+        Ok(asked) => asked,
+        Err(code) => return code,
+    };
     let root = root as usize;
     // SAFETY: by the caller's contract.
     let done = with_type!(asked.dtype, T => unsafe { asked.reduce::<T>(send, receive, root) });
@@ -211,7 +262,12 @@ pub unsafe fn reduce_scatter_block(
     op: Handle,
     comm: Handle,
 ) -> Option<c_int> {
-    let asked = reduction(Call::ReduceScatterBlock, count, dtype, op, None, comm)?;
+    // SAFETY: by the caller's contract.
+    let users = |users: &Users| unsafe { users.reduce_scatter_block(send, receive) };
+    let asked = match reduction(Call::ReduceScatterBlock, count, dtype, op, None, comm, users) {
+        Ok(asked) => asked,
+        Err(code) => return code,
+    };
     // SAFETY: by the caller's contract.
     let done = with_type!(asked.dtype, T => unsafe { asked.reduce_scatter_block::<T>(send, receive) });
     Some(outcome(Call::ReduceScatterBlock, comm, done))
@@ -220,6 +276,9 @@ pub unsafe fn reduce_scatter_block(
 #[inline]
 pub fn barrier(comm: Handle) -> Option<c_int> {
     match seats::of(comm) {
+        Ok(seat) if seat.rule.is_mpis(Call::Barrier, 0) => {
+            handed_over(Call::Barrier, Why::Faster, 0, constants().no_type)
+        }
         Ok(seat) => {
             summary::taken(Call::Barrier, 0);
             Some(outcome(Call::Barrier, comm, seat.comm.barrier().map_err(buffers::Failure::from)))

@@ -6,6 +6,7 @@
 
 use crate::abi::{self, Handle};
 use crate::handles::{Handles, place};
+use crate::rule::Rule;
 use crate::summary::Why;
 use crate::{set_up, settings};
 use earlybird::Communicator;
@@ -25,6 +26,8 @@ pub struct Carried {
     pub comm: Communicator,
     pub rank: usize,
     pub size: usize,
+    pub several_nodes: bool,
+    pub rule: Rule,
     pub handles: &'static Handles,
 }
 

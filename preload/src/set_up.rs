@@ -5,11 +5,14 @@
 
 use crate::abi::{self, Handle, asked, constants};
 use crate::handles::Handles;
+use crate::messages::Private;
+use crate::rule::Rule;
 use crate::seats::Carried;
 use crate::summary::Why;
 use crate::{progress, settings};
+use earlybird::messages::Layout;
 use earlybird::{Communicator, Config, Error, Identity, Launcher, Progress};
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
@@ -42,8 +45,14 @@ pub fn route(comm: Handle, room: bool) -> Result<Carried, Why> {
         return Err(Why::OneRank);
     }
     let (rank, size) = (rank as usize, size as usize);
-    let key = agree(comm, rank, room, config)?;
-    let joined = join(config, Identity { rank, size, key, launcher: LAUNCHER });
+    let all = gather(comm, size, Told::by(room, config))?;
+    let (nodes, key) = agree(&all)?;
+    let identity = Identity { rank, size, key, launcher: LAUNCHER };
+    let several_nodes = nodes.len() > 1;
+    let joined = match nodes.len() {
+        1 => join(config, identity),
+        _ => join_nodes(comm, config, identity, nodes, &all)?,
+    };
     if let Err(error) = &joined
         && !GIVEN_UP.swap(true, Relaxed)
     {
@@ -53,10 +62,12 @@ pub fn route(comm: Handle, room: bool) -> Result<Carried, Why> {
             error.code()
         );
     }
-    let mut all = c_int::from(joined.is_ok());
-    reduce_min(comm, (&raw mut all).cast(), 1, constants().integer)?;
+    let all = gather(comm, size, u8::from(joined.is_ok()))?;
     match joined {
-        Ok(comm) if all == 1 => Ok(Carried { comm, rank, size, handles: handles() }),
+        Ok(comm) if all.iter().all(|joined| *joined == 1) => {
+            let rule = Rule::new(&config.carriers, several_nodes);
+            Ok(Carried { comm, rank, size, several_nodes, rule, handles: handles() })
+        }
         _ => Err(Why::SetUpFailed),
     }
 }
@@ -69,8 +80,37 @@ static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 const LAUNCHER: Launcher = if cfg!(open_mpi) { Launcher::OpenMpi } else { Launcher::Pmi };
 
 fn join(config: &Config, identity: Identity) -> Result<Communicator, Error> {
+    driven(Communicator::connect(joining(config), identity)?)
+}
+
+/// The same over messages between nodes. An error of its own is MPI's, on all ranks.
+fn join_nodes(
+    comm: Handle,
+    config: &Config,
+    identity: Identity,
+    nodes: Vec<Vec<usize>>,
+    all: &[Told],
+) -> Result<Result<Communicator, Error>, Why> {
+    let messages = Private::split(comm, Some((0, identity.rank)));
+    let name = gather(comm, identity.size, Name::of_this_host(messages.is_ok()))?;
+    let failed = |what: String| Error::Poisoned { cause: format!("joining the ranks of several nodes: {what}") };
+    if let Some(rank) = name.iter().position(|name| !name.able) {
+        return Ok(Err(failed(format!("rank {rank} cannot make a communicator"))));
+    }
+    let Ok(Some(messages)) = messages else { return Err(Why::SetUpFailed) };
+    let here = all.iter().filter(|told| told.host == all[identity.rank].host).count();
+    let processes = all.iter().zip(&name).map(|(told, name)| (told.process, name.text())).collect();
+    let layout = Layout { nodes, processes, here };
+    Ok(Communicator::connect_over(joining(config), identity, layout, Box::new(messages)).and_then(driven))
+}
+
+/// Nodes are found by asking, the virtual ones of the settings among them.
+fn joining(config: &Config) -> Config {
     let join_timeout = Some(config.timeout.unwrap_or(JOIN_TIMEOUT));
-    let comm = Communicator::connect(Config { join_timeout, ..config.clone() }, identity)?;
+    Config { join_timeout, ranks_per_node: None, ..config.clone() }
+}
+
+fn driven(comm: Communicator) -> Result<Communicator, Error> {
     comm.set_progress(Some(Progress::new(PROGRESS_EVERY, progress::drive)?))?;
     Ok(comm)
 }
@@ -81,39 +121,110 @@ fn handles() -> &'static Handles {
     HANDLES.get_or_init(Handles::ask)
 }
 
-/// Whether all ranks can meet, and if so, a key that no other communicator has.
-fn agree(comm: Handle, rank: usize, room: bool, config: &Config) -> Result<String, Why> {
-    let (host, settings) = (host(config), digest(&format!("{config:?}")));
-    let key = if rank == 0 { random() } else { Some([u64::MAX >> 1; 2]) };
-    let [first, second] = key.unwrap_or([0; 2]);
-    // The least of a number and of its complement are equal on all ranks if the number is. Nothing here depends on
-    // whether MPI compares with or without a sign: MPICH 4.0.2 has one where it should not.
-    let able = key.is_some() && !GIVEN_UP.load(Relaxed);
-    let mut least = [host, !host, settings, !settings, room.into(), able.into(), first, second];
-    reduce_min(comm, least.as_mut_ptr().cast(), least.len() as c_int, constants().uint64)?;
-    let [host, not_host, settings, not_settings, room, able, first, second] = least;
-    if host != !not_host {
-        return Err(Why::SeveralNodes);
-    }
-    if settings != !not_settings {
-        settings::die("the EARLYBIRD_ variables differ between ranks; set the same for all");
-    }
-    if room == 0 {
-        return Err(Why::TooMany);
-    }
-    if able == 0 {
-        return Err(Why::SetUpFailed);
-    }
-    Ok(format!("mpi-{first:016x}{second:016x}"))
+/// What every rank tells all others before anything is set up.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Told {
+    host: u64,
+    /// Its virtual node.
+    node: u64,
+    settings: u64,
+    /// Random; that of rank 0 counts.
+    key: [u64; 2],
+    process: u32,
+    room: bool,
+    able: bool,
+    /// So that every byte is one.
+    gap: [u8; 2],
 }
 
-/// The least of each number over all ranks, in place of it.
-fn reduce_min(comm: Handle, values: *mut c_void, count: c_int, dtype: Handle) -> Result<(), Why> {
-    let c = constants();
-    // SAFETY: `count` numbers of `dtype` by the two callers above; every rank of `comm` makes this call.
-    match unsafe { abi::PMPI_Allreduce(c.in_place, values, count, dtype, c.min, comm) } {
-        0 => Ok(()),
+impl Told {
+    fn by(room: bool, config: &Config) -> Told {
+        let key = random();
+        Told {
+            host: host(config),
+            node: virtual_node(config),
+            settings: digest(&format!("{config:?}")),
+            key: key.unwrap_or_default(),
+            process: std::process::id(),
+            room,
+            able: key.is_some() && !GIVEN_UP.load(Relaxed),
+            gap: [0; 2],
+        }
+    }
+}
+
+/// The first letters of a host's name, and whether its rank can go on.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct Name {
+    letters: [u8; 63],
+    able: bool,
+}
+
+impl Name {
+    fn of_this_host(able: bool) -> Name {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let mut letters = [0; 63];
+        letters.iter_mut().zip(name.trim().bytes()).for_each(|(letter, byte)| *letter = byte);
+        Name { letters, able }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.letters).trim_end_matches('\0').to_owned()
+    }
+}
+
+/// The nodes of the ranks, in the order of their first ones, and a key that no other communicator has; or why the calls
+/// go to MPI. All ranks say the same.
+fn agree(all: &[Told]) -> Result<(Vec<Vec<usize>>, String), Why> {
+    if all.iter().any(|told| told.settings != all[0].settings) {
+        settings::die("the EARLYBIRD_ variables differ between ranks; set the same for all");
+    }
+    if !all.iter().all(|told| told.room) {
+        return Err(Why::TooMany);
+    }
+    if !all.iter().all(|told| told.able) {
+        return Err(Why::SetUpFailed);
+    }
+    let mut nodes: Vec<((u64, u64), Vec<usize>)> = Vec::new();
+    for (rank, told) in all.iter().enumerate() {
+        let place = (told.host, told.node);
+        match nodes.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => nodes.push((place, vec![rank])),
+        }
+    }
+    let [first, second] = all[0].key;
+    match nodes.len() == all.len() {
+        true => Err(Why::OnePerNode),
+        false => Ok((nodes.into_iter().map(|(_, ranks)| ranks).collect(), format!("mpi-{first:016x}{second:016x}"))),
+    }
+}
+
+/// What each of the `size` ranks of `comm` gives, by rank; `T` is plain data.
+fn gather<T: Copy>(comm: Handle, size: usize, mine: T) -> Result<Vec<T>, Why> {
+    let (mut all, bytes, byte) = (vec![mine; size], size_of::<T>() as c_int, constants().byte);
+    // SAFETY: every rank of `comm` makes this call; `all` has room for a `T` of every rank, and what comes was a `T` there.
+    let code = unsafe {
+        abi::PMPI_Allgather((&raw const mine).cast(), bytes, byte, all.as_mut_ptr().cast(), bytes, byte, comm)
+    };
+    match code {
+        0 => Ok(all),
         _ => Err(Why::SetUpFailed),
+    }
+}
+
+/// This process's virtual node, where the settings ask for some: by its rank in the world.
+fn virtual_node(config: &Config) -> u64 {
+    let Some(each) = &config.ranks_per_node else { return 0 };
+    let world = constants().world;
+    // SAFETY: MPI runs; each writes one int.
+    let (rank, size) =
+        unsafe { (asked(|rank| abi::PMPI_Comm_rank(world, rank)), asked(|size| abi::PMPI_Comm_size(world, size))) };
+    match each.node_of(rank.unwrap_or(0) as usize, size.unwrap_or(0) as usize) {
+        Ok(node) => node as u64,
+        Err(error) => settings::die(&format!("EARLYBIRD_RANKS_PER_NODE: {} {error}", error.code())),
     }
 }
 
@@ -132,12 +243,11 @@ fn digest(what: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// 124 random bits: neither value is as large as what the other ranks give, with or without a sign.
+/// Two numbers that nobody guesses or draws twice.
 fn random() -> Option<[u64; 2]> {
     let mut bytes = [0; 16];
     std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes)).ok()?;
-    let [first, second] = [0, 8].map(|at| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i])));
-    Some([first >> 2, second >> 2])
+    Some([0, 8].map(|at| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]))))
 }
 
 #[cfg(test)]
@@ -149,5 +259,18 @@ mod tests {
         let at = |dir: Option<&str>| host(&Config { dir: dir.map(Into::into), ..Config::default() });
         assert_eq!(at(None), at(Some("/dev/shm/not/there/yet")));
         assert_ne!(at(None), at(Some("/proc")));
+    }
+
+    #[test]
+    fn nodes_are_hosts_and_virtual_nodes_and_one_rank_each_is_nothing_to_share() {
+        let rank = |host, node| Told { host, node, room: true, able: true, key: [7, 8], ..Told::default() };
+        let mut all = [rank(5, 0), rank(6, 0), rank(5, 0), rank(5, 1)];
+        let (nodes, key) = agree(&all).unwrap();
+        assert_eq!((nodes, key.len()), (vec![vec![0, 2], vec![1], vec![3]], 4 + 32));
+        assert_eq!(agree(&all[1..]), Err(Why::OnePerNode));
+        all[1].able = false;
+        assert_eq!(agree(&all), Err(Why::SetUpFailed));
+        all[3].room = false;
+        assert_eq!(agree(&all), Err(Why::TooMany));
     }
 }

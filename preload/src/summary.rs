@@ -15,7 +15,7 @@ pub enum Call {
 }
 
 impl Call {
-    const ALL: [Call; 6] =
+    pub const ALL: [Call; 6] =
         [Call::Allreduce, Call::Reduce, Call::Bcast, Call::Barrier, Call::Allgather, Call::ReduceScatterBlock];
 
     pub const fn name(self) -> &'static str {
@@ -37,26 +37,28 @@ pub enum Why {
     Off,
     OneRank,
     Intercommunicator,
-    SeveralNodes,
+    OnePerNode,
     SetUpFailed,
     TooMany,
     UserOperator,
     TypeAndOperator,
     Argument,
+    Faster,
 }
 
 impl Why {
-    const ALL: [Why; 10] = [
+    const ALL: [Why; 11] = [
         Why::NotRunning,
         Why::Off,
         Why::OneRank,
         Why::Intercommunicator,
-        Why::SeveralNodes,
+        Why::OnePerNode,
         Why::SetUpFailed,
         Why::TooMany,
         Why::UserOperator,
         Why::TypeAndOperator,
         Why::Argument,
+        Why::Faster,
     ];
 
     const fn text(self) -> &'static str {
@@ -65,12 +67,13 @@ impl Why {
             Why::Off => "EARLYBIRD_INTERPOSE=off",
             Why::OneRank => "a communicator of one rank",
             Why::Intercommunicator => "an intercommunicator",
-            Why::SeveralNodes => "ranks on several nodes",
+            Why::OnePerNode => "no two ranks share a node",
             Why::SetUpFailed => "setting up the communicator failed",
             Why::TooMany => "too many communicators",
-            Why::UserOperator => "an operator of the user",
-            Why::TypeAndOperator => "a type and operator that are not carried",
+            Why::UserOperator => "an operator of the user on several nodes or on large elements",
+            Why::TypeAndOperator => "a type and operator that are not carried, or not on several nodes",
             Why::Argument => "an argument for MPI to refuse",
+            Why::Faster => "left to MPI by measurement or setting",
         }
     }
 }
@@ -187,7 +190,7 @@ mod tests {
             lines,
             [
                 "earlybird: MPI_Allreduce taken over: 0 (0 B); to MPI: 1 (4 B) a communicator of one rank, \
-                 1 (8 B) an operator of the user",
+                 1 (8 B) an operator of the user on several nodes or on large elements",
                 "earlybird: MPI_Bcast taken over: 2 (128 B); to MPI: 0",
             ]
         );

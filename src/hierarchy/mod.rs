@@ -35,7 +35,6 @@ pub(crate) use split::Part;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 pub(crate) use topology::Topology;
-#[cfg(feature = "mpi")]
 pub(crate) use wire::Line;
 use wire::Wire;
 

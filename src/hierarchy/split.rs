@@ -73,8 +73,7 @@ impl Hierarchy {
     /// Connects the leaders of a new group; nothing where it has one node, or this rank none.
     fn meet(&self, group: &[usize], members: Vec<Vec<usize>>, label: &str) -> Result<Option<Hierarchy>, Error> {
         let me = group.iter().position(|rank| *rank == self.topology.rank());
-        #[cfg(feature = "mpi")]
-        let over_mpi = self.lock()?.plans.transport_mut().split(group, me)?;
+        let over_messages = self.lock()?.plans.transport_mut().split(group, me)?;
         let (Some(me), true) = (me, members.len() > 1) else { return Ok(None) };
         let topology = Topology::new(members, me)?;
         let meeting = RingOptions {
@@ -84,13 +83,10 @@ impl Hierarchy {
             among: Some(topology.leaders()),
             ..self.meeting.clone()
         };
-        #[cfg(feature = "mpi")]
-        let line = match over_mpi {
+        let line = match over_messages {
             Some(line) => line,
             None => Line::Rings(Box::new(Rings::join(&meeting)?)),
         };
-        #[cfg(not(feature = "mpi"))]
-        let line = Line::Rings(Box::new(Rings::join(&meeting)?));
         let mut wire = Wire::new(line, topology.leaders(), topology.node(), me, self.deadline);
         let progress = self.lock()?.progress.clone();
         wire.set_progress(progress.clone());

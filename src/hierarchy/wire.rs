@@ -28,9 +28,8 @@ pub(crate) struct Wire {
 pub(crate) enum Line {
     /// All ranks of the job on one machine.
     Rings(Box<Rings>),
-    /// The ranks of an MPI communicator.
-    #[cfg(feature = "mpi")]
-    Mpi(Box<crate::mpi::MpiLine>),
+    /// Ranks that reach each other by messages.
+    Messages(Box<crate::messages::MessageLine>),
 }
 
 impl Wire {
@@ -49,8 +48,7 @@ impl Wire {
                     rings.begin(true);
                 }
             }
-            #[cfg(feature = "mpi")]
-            Line::Mpi(mpi) => mpi.begin_call(collective, number),
+            Line::Messages(line) => line.begin_call(collective, number),
         }
     }
 
@@ -59,18 +57,16 @@ impl Wire {
         match &mut self.line {
             Line::Rings(rings) if self.leads => rings.complete_exchange(),
             Line::Rings(_) => {}
-            #[cfg(feature = "mpi")]
-            Line::Mpi(_) => {}
+            Line::Messages(_) => {}
         }
     }
 
     /// What connects the leaders of a group of the ranks `group`, in which this rank is `me`, where that is MPI. All ranks
     /// call it.
-    #[cfg(feature = "mpi")]
     pub(crate) fn split(&mut self, group: &[usize], me: Option<usize>) -> Result<Option<Line>, Error> {
         match &mut self.line {
             Line::Rings(_) => Ok(None),
-            Line::Mpi(mpi) => Ok(mpi.split(group, me)?.map(|line| Line::Mpi(Box::new(line)))),
+            Line::Messages(line) => Ok(line.split(group, me)?.map(|line| Line::Messages(Box::new(line)))),
         }
     }
 
@@ -78,8 +74,7 @@ impl Wire {
     pub(crate) fn may_call(&mut self) -> Result<(), Error> {
         match &mut self.line {
             Line::Rings(_) => Ok(()),
-            #[cfg(feature = "mpi")]
-            Line::Mpi(mpi) => mpi.transport().may_call().map_err(|failure| Error::usage(failure.to_string())),
+            Line::Messages(line) => line.transport().may_call().map_err(|failure| Error::usage(failure.to_string())),
         }
     }
 
@@ -87,8 +82,7 @@ impl Wire {
     pub(crate) fn report(&mut self, fault: Fault) -> Error {
         let stands = match &mut self.line {
             Line::Rings(rings) => rings.raise(fault),
-            #[cfg(feature = "mpi")]
-            Line::Mpi(mpi) => mpi.report(&fault, self.leads),
+            Line::Messages(line) => line.report(&fault, self.leads),
         };
         self.error.get_or_insert(stands).clone()
     }
@@ -112,16 +106,14 @@ impl Wire {
         match &mut self.line {
             Line::Rings(rings) => rings.set_progress(progress),
             // It drives MPI whenever it waits; what the caller has besides is driven in the operations of the node.
-            #[cfg(feature = "mpi")]
-            Line::Mpi(_) => drop(progress),
+            Line::Messages(_) => drop(progress),
         }
     }
 
     /// What MPI's transport reported: another rank's word stands, its own troubles are yet to be told.
-    #[cfg(feature = "mpi")]
     fn heard(&mut self, failure: Failure) -> Failure {
-        if let (Failure::Told { .. }, Line::Mpi(mpi)) = (&failure, &self.line) {
-            self.error.get_or_insert(mpi.error_of(&failure));
+        if let (Failure::Told { .. }, Line::Messages(line)) = (&failure, &self.line) {
+            self.error.get_or_insert(line.error_of(&failure));
         }
         failure
     }
@@ -138,8 +130,7 @@ impl Lane for Wire {
     fn deadline(&self) -> Option<Duration> {
         match &self.line {
             Line::Rings(_) => None,
-            #[cfg(feature = "mpi")]
-            Line::Mpi(_) => self.deadline.map(|deadline| 3 * deadline),
+            Line::Messages(_) => self.deadline.map(|deadline| 3 * deadline),
         }
     }
 
@@ -160,8 +151,7 @@ impl Transport for Wire {
     fn packet_bytes(&self) -> usize {
         match &self.line {
             Line::Rings(rings) => rings.packet_bytes(),
-            #[cfg(feature = "mpi")]
-            Line::Mpi(mpi) => mpi.packet_bytes(),
+            Line::Messages(line) => line.packet_bytes(),
         }
     }
 
@@ -178,8 +168,7 @@ impl Transport for Wire {
                 let about = [u64::from(head.operation) << 32 | u64::from(head.packet), head.call, 0];
                 rings.send(to, about, bytes, write).map_err(|error| self.stands(error))
             }
-            #[cfg(feature = "mpi")]
-            Line::Mpi(mpi) => mpi.transport().post_send(to, head, bytes, write),
+            Line::Messages(line) => line.transport().post_send(to, head, bytes, write),
         }
     }
 
@@ -190,8 +179,7 @@ impl Transport for Wire {
                 debug_assert!(from < self.leaders.len() && bytes <= rings.packet_bytes());
                 Ok(())
             }
-            #[cfg(feature = "mpi")]
-            Line::Mpi(mpi) => mpi.transport().post_receive(self.leaders[from], bytes),
+            Line::Messages(line) => line.transport().post_receive(self.leaders[from], bytes),
         }
     }
 
@@ -205,32 +193,28 @@ impl Transport for Wire {
                 };
                 rings.receive(from, show).map_err(|error| self.stands(error))
             }
-            #[cfg(feature = "mpi")]
-            Line::Mpi(mpi) => mpi.transport().receive(from, take),
+            Line::Messages(line) => line.transport().receive(from, take),
         }
     }
 
     fn is_flushed(&mut self) -> Result<bool, Failure> {
         match &mut self.line {
             Line::Rings(_) => Ok(true),
-            #[cfg(feature = "mpi")]
-            Line::Mpi(mpi) => mpi.transport().is_flushed(),
+            Line::Messages(line) => line.transport().is_flushed(),
         }
     }
 
     fn progress(&mut self) -> Result<(), Failure> {
         match &mut self.line {
             Line::Rings(rings) => rings.healthy().map_err(|error| self.stands(error)),
-            #[cfg(feature = "mpi")]
-            Line::Mpi(mpi) => mpi.transport().progress().map_err(|failure| self.heard(failure)),
+            Line::Messages(line) => line.transport().progress().map_err(|failure| self.heard(failure)),
         }
     }
 
     fn idle(&mut self, passes: u32) -> Result<(), Failure> {
         match &mut self.line {
             Line::Rings(rings) => rings.idle(passes).map_err(|error| self.stands(error)),
-            #[cfg(feature = "mpi")]
-            Line::Mpi(mpi) => mpi.transport().idle(passes).map_err(|failure| self.heard(failure)),
+            Line::Messages(line) => line.transport().idle(passes).map_err(|failure| self.heard(failure)),
         }
     }
 

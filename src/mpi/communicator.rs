@@ -1,10 +1,7 @@
 //! A communicator of the ranks of an MPI communicator: on one node, or on several.
 
-use super::line::MpiLine;
-use super::nodes::{self, Found};
+use super::nodes;
 use super::raw::Comm;
-use super::transport::{MpiOptions, MpiTransport};
-use crate::hierarchy::{Hierarchy, Line, Topology};
 use crate::{Communicator, Config, Error, Identity, Launcher, Progress};
 use earlybird_hier::exec::Failure;
 use earlybird_shm::NodeComm;
@@ -51,42 +48,25 @@ impl Communicator {
         let world = comm.duplicate();
         let (rank, size) = (world.rank() as usize, world.size() as usize);
         let config = nodes::agree(&world, config)?;
-        let virtual_node = nodes::agree(&world, virtual_node(&config, rank, size))?;
+        let virtual_node = config.ranks_per_node.as_ref().map_or(Ok(0), |each| each.node_of(rank, size));
+        let virtual_node = nodes::agree(&world, virtual_node)?;
         let [a, b] = nodes::common_nonce(&world);
         let key = format!("mpi-{a:016x}{b:016x}");
         let identity = Identity { rank, size, key, launcher: Launcher::Mpi };
-        let Found { members, peers, here } = nodes::find(&world, virtual_node);
+        let layout = nodes::find(&world, virtual_node);
         let driver = nodes::agree(&world, driver(&world))?;
-        let (node, between) = match members.len() {
-            1 => (NodeComm::join(&config.joining(&identity))?, None),
+        let joined = match layout.nodes.len() {
+            1 => {
+                let node = NodeComm::join(&config.joining(&identity))?;
+                Communicator::assemble(config, identity, node, None)
+            }
             _ => {
-                let topology = Topology::new(members, rank)?;
-                let transport = MpiTransport::new(&world, MpiOptions::default()).map_err(failed);
-                let line = Line::Mpi(Box::new(MpiLine::new(nodes::agree(&world, transport)?, peers)));
-                // Of a real node the group counts its CPUs itself.
-                let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-                let crowded = topology.here().len() < here && here > cpus;
-                let (node, between) = Hierarchy::join(&config, &identity, topology, line, crowded)?;
-                (node, Some(Box::new(between)))
+                let messages = nodes::agree(&world, Comm::duplicate(&world).map_err(failed))?;
+                Communicator::connect_over(config, identity, layout, Box::new(messages))?
             }
         };
-        Communicator::assemble(config, identity, node, between).driving(driver)
+        joined.driving(driver)
     }
-}
-
-/// This rank's virtual node.
-fn virtual_node(config: &Config, rank: usize, size: usize) -> Result<usize, Error> {
-    let Some(each) = &config.ranks_per_node else { return Ok(0) };
-    let mut next = 0;
-    let ends: Vec<usize> = each
-        .sizes(size)?
-        .iter()
-        .map(|ranks| {
-            next += ranks;
-            next
-        })
-        .collect();
-    Ok(ends.iter().filter(|end| **end <= rank).count())
 }
 
 /// What a waiting rank does for MPI, on a communicator of its own on which nothing is ever sent.

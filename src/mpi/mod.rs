@@ -1,11 +1,21 @@
 //! Ranks on several nodes: the transport over an MPI library, and communicators made from MPI's.
 
 mod communicator;
-mod line;
 mod nodes;
-mod notice;
 mod raw;
-mod transport;
 
-pub(crate) use line::MpiLine;
-pub use transport::{MpiOptions, MpiTransport};
+use crate::messages::{Failure, MessageTransport};
+use ::mpi::ffi;
+use ::mpi::traits::AsRaw;
+
+pub use crate::messages::{MessageOptions as MpiOptions, MessageTransport as MpiTransport};
+
+impl MessageTransport {
+    /// A transport between the ranks of `comm`, which is duplicated. Collective over `comm`.
+    ///
+    /// # Errors
+    /// What MPI reports.
+    pub fn new<C: AsRaw<Raw = ffi::MPI_Comm>>(comm: &C, options: MpiOptions) -> Result<MpiTransport, Failure> {
+        Self::over(Box::new(raw::Comm::duplicate(comm)?), options)
+    }
+}

@@ -2,7 +2,7 @@
 //! memory and the others read there. Containers on one machine may share a host name, even memory for MPI, and not /dev/shm.
 
 use crate::Error;
-use earlybird_shm::ring::Peer;
+use crate::messages::Layout;
 use mpi::topology::{Color, SimpleCommunicator};
 use mpi::traits::*;
 use std::collections::BTreeMap;
@@ -13,15 +13,6 @@ use std::path::PathBuf;
 
 /// Bytes of a host's name that ranks tell each other.
 const HOST_BYTES: usize = 64;
-
-/// What the ranks of a communicator found out about each other.
-pub(super) struct Found {
-    /// The ranks of every node, ascending; nodes in the order of their first ranks.
-    pub members: Vec<Vec<usize>>,
-    pub peers: Vec<Peer>,
-    /// Ranks that share this rank's memory.
-    pub here: usize,
-}
 
 /// A number that nobody guesses or draws twice.
 fn nonce() -> u64 {
@@ -47,7 +38,7 @@ pub(super) fn agree<T>(comm: &SimpleCommunicator, result: Result<T, Error>) -> R
 }
 
 /// Finds the nodes. `virtual_node` is this rank's among the ranks that share memory. Collective.
-pub(super) fn find(comm: &SimpleCommunicator, virtual_node: usize) -> Found {
+pub(super) fn find(comm: &SimpleCommunicator, virtual_node: usize) -> Layout {
     let mut candidates = comm.split_shared(comm.rank());
     let here = loop {
         let sees = sees_the_same(&candidates);
@@ -70,7 +61,7 @@ pub(super) fn find(comm: &SimpleCommunicator, virtual_node: usize) -> Found {
     }
     let mut members: Vec<Vec<usize>> = members.into_values().collect();
     members.sort_unstable_by_key(|node| node[0]);
-    Found { members, peers: peers(comm), here: here.size() as usize }
+    Layout { nodes: members, processes: processes(comm), here: here.size() as usize }
 }
 
 /// Whether this rank finds in shared memory what the first of `comm` has put there.
@@ -94,7 +85,7 @@ fn sees_the_same(comm: &SimpleCommunicator) -> bool {
 }
 
 /// The processes of all ranks, for errors.
-fn peers(comm: &SimpleCommunicator) -> Vec<Peer> {
+fn processes(comm: &SimpleCommunicator) -> Vec<(u32, String)> {
     let mut mine = [0u8; HOST_BYTES + 4];
     mine[..4].copy_from_slice(&std::process::id().to_le_bytes());
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -103,10 +94,10 @@ fn peers(comm: &SimpleCommunicator) -> Vec<Peer> {
     mine[4..4 + length].copy_from_slice(&host[..length]);
     let mut all = vec![0u8; mine.len() * comm.size() as usize];
     comm.all_gather_into(&mine[..], &mut all[..]);
-    let peer = |bytes: &[u8]| {
+    let process = |bytes: &[u8]| {
         let (pid, host) = bytes.split_at(4);
         let pid = pid.try_into().map_or(0, u32::from_le_bytes);
-        Peer { pid, host: String::from_utf8_lossy(host).trim_end_matches('\0').to_owned() }
+        (pid, String::from_utf8_lossy(host).trim_end_matches('\0').to_owned())
     };
-    all.chunks_exact(mine.len()).map(peer).collect()
+    all.chunks_exact(mine.len()).map(process).collect()
 }

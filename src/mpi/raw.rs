@@ -7,10 +7,10 @@
 //! * **B (buffers)**: a [`Pending`] owns its buffer, on the heap and never resized, until MPI has said that the
 //!   operation is complete; if it cannot be completed the buffer is leaked.
 //! * **T (threads)**: calls come from one thread at a time, and from the thread that made the communicator where the
-//!   library allows no other: [`Comm::may_call`] is asked before every call.
+//!   library allows no other: `may_call` is asked before every call.
 #![allow(unsafe_code)]
 
-use earlybird_hier::exec::Failure;
+use crate::messages::{Failure, Message, Messages};
 use mpi::ffi;
 use mpi::traits::AsRaw;
 use std::mem::{MaybeUninit, take};
@@ -25,6 +25,8 @@ pub struct Comm {
     size: usize,
     /// The only thread that may call MPI, where that is so.
     bound_to: Option<ThreadId>,
+    /// Never to be freed: messages may still come.
+    abandoned: bool,
 }
 
 // SAFETY: T: what differs between threads is checked before every call.
@@ -36,6 +38,7 @@ pub struct Pending {
     request: ffi::MPI_Request,
     buffer: Vec<u8>,
     is_receive: bool,
+    bound_to: Option<ThreadId>,
 }
 
 // SAFETY: T, and the buffer is owned.
@@ -61,10 +64,7 @@ impl Comm {
     }
 
     /// A communicator of the ranks that give one color, ordered by key. Collective.
-    ///
-    /// # Errors
-    /// What MPI reports.
-    pub fn split(&self, color_and_key: Option<(usize, usize)>) -> Result<Option<Comm>, Failure> {
+    fn split(&self, color_and_key: Option<(usize, usize)>) -> Result<Option<Comm>, Failure> {
         self.may_call()?;
         // SAFETY: a constant of the library.
         let nothing = unsafe { ffi::RSMPI_UNDEFINED };
@@ -86,32 +86,12 @@ impl Comm {
             check("MPI_Comm_rank", ffi::MPI_Comm_rank(raw, &mut rank))?;
             check("MPI_Comm_size", ffi::MPI_Comm_size(raw, &mut size))?;
         }
-        Ok(Comm { raw, rank: rank as usize, size: size as usize, bound_to })
+        Ok(Comm { raw, rank: rank as usize, size: size as usize, bound_to, abandoned: false })
     }
 
-    /// This process's rank.
-    pub fn rank(&self) -> usize {
-        self.rank
-    }
-
-    /// Number of ranks.
-    pub fn size(&self) -> usize {
-        self.size
-    }
-
-    /// Whether this thread may call MPI.
-    ///
-    /// # Errors
-    /// [`Failure::Transport`] that says which thread level is needed.
-    pub fn may_call(&self) -> Result<(), Failure> {
-        match self.bound_to {
-            Some(owner) if owner != thread::current().id() => Err(Failure::Transport(
-                "MPI was initialised without MPI_THREAD_SERIALIZED, so only the thread that made this communicator may \
-                 use it; initialise MPI with MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE, or stay on that thread"
-                    .into(),
-            )),
-            _ => Ok(()),
-        }
+    /// Whether this thread may call MPI: T.
+    fn may_call(&self) -> Result<(), Failure> {
+        may_call(self.bound_to)
     }
 
     /// Drives MPI's progress, for whatever is under way on whatever communicator: looks for a message that nobody sends.
@@ -131,13 +111,26 @@ impl Comm {
         };
         check("MPI_Iprobe", code)
     }
+}
 
-    /// Starts sending the whole of `buffer`.
-    ///
-    /// # Errors
-    /// What MPI reports.
-    pub fn send(&self, to: usize, tag: i32, buffer: Vec<u8>) -> Result<Pending, Failure> {
-        self.may_call()?;
+impl Messages for Comm {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn may_call(&self) -> Result<(), Failure> {
+        match is_finalized() {
+            true => Err(Failure::Transport("MPI is finalized; drop communicators before".into())),
+            false => may_call(self.bound_to),
+        }
+    }
+
+    fn send(&self, to: usize, tag: i32, buffer: Vec<u8>) -> Result<Box<dyn Message>, Failure> {
+        may_call(self.bound_to)?;
         let mut request = MaybeUninit::uninit();
         // SAFETY: I, B, T.
         let code = unsafe {
@@ -146,15 +139,12 @@ impl Comm {
         };
         check("MPI_Isend", code)?;
         // SAFETY: MPI_Isend has written it.
-        Ok(Pending { request: unsafe { request.assume_init() }, buffer, is_receive: false })
+        let request = unsafe { request.assume_init() };
+        Ok(Box::new(Pending { request, buffer, is_receive: false, bound_to: self.bound_to }))
     }
 
-    /// Starts receiving at most `buffer.len()` bytes from `from`, or from anybody.
-    ///
-    /// # Errors
-    /// What MPI reports.
-    pub fn receive(&self, from: Option<usize>, tag: i32, mut buffer: Vec<u8>) -> Result<Pending, Failure> {
-        self.may_call()?;
+    fn receive(&self, from: Option<usize>, tag: i32, mut buffer: Vec<u8>) -> Result<Box<dyn Message>, Failure> {
+        may_call(self.bound_to)?;
         let mut request = MaybeUninit::uninit();
         // SAFETY: I, B, T.
         let code = unsafe {
@@ -164,23 +154,30 @@ impl Comm {
         };
         check("MPI_Irecv", code)?;
         // SAFETY: MPI_Irecv has written it.
-        Ok(Pending { request: unsafe { request.assume_init() }, buffer, is_receive: true })
+        let request = unsafe { request.assume_init() };
+        Ok(Box::new(Pending { request, buffer, is_receive: true, bound_to: self.bound_to }))
     }
 
-    /// Whether the operation is complete: bytes received, or 0 for a send. Drives MPI's progress.
-    ///
-    /// # Errors
-    /// What MPI reports.
-    pub fn test(&self, pending: &mut Pending) -> Result<Option<usize>, Failure> {
-        self.may_call()?;
+    fn split(&self, color_and_key: Option<(usize, usize)>) -> Result<Option<Box<dyn Messages>>, Failure> {
+        Ok(Comm::split(self, color_and_key)?.map(|comm| Box::new(comm) as Box<dyn Messages>))
+    }
+
+    fn abandon(&mut self) {
+        self.abandoned = true;
+    }
+}
+
+impl Message for Pending {
+    fn test(&mut self) -> Result<Option<usize>, Failure> {
+        may_call(self.bound_to)?;
         let mut done: c_int = 0;
         let mut status = MaybeUninit::<ffi::MPI_Status>::zeroed();
         // SAFETY: I, T; the request is active, or null and then complete.
-        check("MPI_Test", unsafe { ffi::MPI_Test(&mut pending.request, &mut done, status.as_mut_ptr()) })?;
+        check("MPI_Test", unsafe { ffi::MPI_Test(&mut self.request, &mut done, status.as_mut_ptr()) })?;
         if done == 0 {
             return Ok(None);
         }
-        if !pending.is_receive {
+        if !self.is_receive {
             return Ok(Some(0));
         }
         let mut bytes: c_int = 0;
@@ -188,15 +185,25 @@ impl Comm {
         check("MPI_Get_count", unsafe { ffi::MPI_Get_count(status.as_ptr(), ffi::RSMPI_UINT8_T, &mut bytes) })?;
         usize::try_from(bytes)
             .ok()
-            .filter(|bytes| *bytes <= pending.buffer.len())
+            .filter(|bytes| *bytes <= self.buffer.len())
             .map(Some)
             .ok_or_else(|| Failure::Transport(format!("MPI reports a message of {bytes} bytes")))
+    }
+
+    fn contents(&self) -> &[u8] {
+        debug_assert!(self.is_complete());
+        &self.buffer
+    }
+
+    fn into_buffer(mut self: Box<Self>) -> Vec<u8> {
+        debug_assert!(self.is_complete());
+        take(&mut self.buffer)
     }
 }
 
 impl Drop for Comm {
     fn drop(&mut self) {
-        if is_finalized() || self.may_call().is_err() {
+        if self.abandoned || is_finalized() || self.may_call().is_err() {
             return;
         }
         // SAFETY: I, T; freed once. A failure changes nothing for us.
@@ -207,18 +214,6 @@ impl Drop for Comm {
 }
 
 impl Pending {
-    /// The buffer of a complete operation.
-    pub fn contents(&self) -> &[u8] {
-        debug_assert!(self.is_complete());
-        &self.buffer
-    }
-
-    /// The buffer, for the next operation; call it once the operation is complete.
-    pub fn into_buffer(mut self) -> Vec<u8> {
-        debug_assert!(self.is_complete());
-        take(&mut self.buffer)
-    }
-
     fn is_complete(&self) -> bool {
         // SAFETY: a constant of the library.
         self.request == unsafe { ffi::RSMPI_REQUEST_NULL }
@@ -241,6 +236,18 @@ impl Drop for Pending {
             // B: MPI may still read it.
             std::mem::forget(take(&mut self.buffer));
         }
+    }
+}
+
+/// T: whether this thread may call MPI.
+fn may_call(bound_to: Option<ThreadId>) -> Result<(), Failure> {
+    match bound_to {
+        Some(owner) if owner != thread::current().id() => Err(Failure::Transport(
+            "MPI was initialised without MPI_THREAD_SERIALIZED, so only the thread that made this communicator may \
+             use it; initialise MPI with MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE, or stay on that thread"
+                .into(),
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -126,6 +126,20 @@ static void other(void)
     long double c = 1, sum = 0;
     MPI_Allreduce(&c, &sum, 1, MPI_LONG_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     wrong += sum != size;
+    long double complex z = 1 + rank * I, product = 0;
+    MPI_Allreduce(&z, &product, 1, MPI_C_LONG_DOUBLE_COMPLEX, MPI_SUM, MPI_COMM_WORLD);
+    wrong += product != size + size * (size - 1) / 2 * I;
+    struct { long double value; int index; } pair = { rank % 2, rank }, best;
+    MPI_Allreduce(&pair, &best, 1, MPI_LONG_DOUBLE_INT, MPI_MAXLOC, MPI_COMM_WORLD);
+    wrong += best.value != (size > 1) || best.index != (size > 1);
+    struct { int value, index; } mine = { rank, 1 }, kept;
+    MPI_Datatype copy_of;
+    MPI_Type_dup(MPI_2INT, &copy_of);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    /* no operator of MPI's for a derived type: its own business, right or refused */
+    MPI_Allreduce(&mine, &kept, 1, copy_of, MPI_MINLOC, MPI_COMM_WORLD);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Type_free(&copy_of);
     MPI_Comm dup;
     MPI_Comm_dup(MPI_COMM_WORLD, &dup);
     MPI_Allreduce(MPI_IN_PLACE, &one, 1, MPI_INT, MPI_SUM, dup);

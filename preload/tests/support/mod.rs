@@ -88,17 +88,21 @@ impl Program {
 
     /// Runs it with and without the library: every rank must say ` right` both times. What it said with it.
     pub fn is_right(&self, ranks: usize, arguments: &[&str]) -> String {
-        let counted = [("EARLYBIRD_INTERPOSE", "profile")];
-        for (preloaded, vars) in [(false, &[][..]), (true, &counted)] {
-            let outcome = self.run(ranks, preloaded, arguments, vars);
-            let rights = outcome.said.matches(" right").count();
-            let case = format!("{:?} {arguments:?} on {ranks}, preloaded {preloaded}", self.words);
-            assert!(outcome.code == Some(0) && rights == ranks, "{case}: {outcome:?}");
-            if preloaded {
-                return outcome.said;
-            }
-        }
-        unreachable!("the second round returns")
+        self.must_be_right(ranks, self.run(ranks, false, arguments, &[]), arguments);
+        self.is_right_with(ranks, arguments, &[])
+    }
+
+    /// Runs it with the library and these variables: every rank must say ` right`. What it said.
+    pub fn is_right_with(&self, ranks: usize, arguments: &[&str], vars: &[(&str, &str)]) -> String {
+        let vars = [vars, &[("EARLYBIRD_INTERPOSE", "profile")]].concat();
+        self.must_be_right(ranks, self.run(ranks, true, arguments, &vars), &[arguments, &["preloaded"]].concat())
+    }
+
+    fn must_be_right(&self, ranks: usize, outcome: Outcome, what: &[&str]) -> String {
+        let rights = outcome.said.matches(" right").count();
+        let right = outcome.code == Some(0) && rights == ranks;
+        assert!(right, "{:?} {what:?} on {ranks}: {outcome:?}", self.words);
+        outcome.said
     }
 }
 

@@ -1,6 +1,6 @@
 //! The job's one error where ranks share no memory: told to everybody by a notice, in words that all read alike.
 
-use super::transport::MpiTransport;
+use super::transport::MessageTransport;
 use crate::Error;
 use earlybird_hier::exec::{Failure, Transport};
 use earlybird_shm::Collective;
@@ -13,26 +13,26 @@ const WORD_OF_LEADER: Duration = Duration::from_secs(2);
 
 /// The transport over all ranks of the job, of which leaders send packets and everybody reads notices.
 #[derive(Debug)]
-pub(crate) struct MpiLine {
-    transport: MpiTransport,
+pub(crate) struct MessageLine {
+    transport: MessageTransport,
     peers: Vec<Peer>,
     call: (Collective, u64),
 }
 
-impl MpiLine {
-    pub(super) fn new(transport: MpiTransport, peers: Vec<Peer>) -> Self {
-        MpiLine { transport, peers, call: (Collective::Barrier, 0) }
+impl MessageLine {
+    pub(crate) fn new(transport: MessageTransport, peers: Vec<Peer>) -> Self {
+        MessageLine { transport, peers, call: (Collective::Barrier, 0) }
     }
 
     /// The line of a group of the ranks `group`, in which this rank is `me`. All ranks call it.
-    pub(crate) fn split(&mut self, group: &[usize], me: Option<usize>) -> Result<Option<MpiLine>, Error> {
+    pub(crate) fn split(&mut self, group: &[usize], me: Option<usize>) -> Result<Option<MessageLine>, Error> {
         let place = me.map(|me| (group[0], me));
         let transport = self.transport.split(place).map_err(|failure| self.error_of(&failure))?;
         let peers = group.iter().map(|rank| self.peers[*rank].clone()).collect();
-        Ok(transport.map(|transport| MpiLine::new(transport, peers)))
+        Ok(transport.map(|transport| MessageLine::new(transport, peers)))
     }
 
-    pub(crate) fn transport(&mut self) -> &mut MpiTransport {
+    pub(crate) fn transport(&mut self) -> &mut MessageTransport {
         &mut self.transport
     }
 

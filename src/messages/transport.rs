@@ -1,6 +1,6 @@
-//! The transport over MPI: point-to-point messages only, on a communicator of its own.
+//! The transport over messages of MPI or its like: point-to-point only.
 //!
-//! A packet is one MPI message: a head of 16 bytes, then the payload, written once into a buffer that MPI sends from
+//! A packet is one message: a head of 16 bytes, then the payload, written once into a buffer that MPI sends from
 //! and read where MPI put it. Receives are posted before packets come, so a message above MPI's eager limit moves as
 //! soon as both sides drive MPI, which every method here does.
 //!
@@ -8,12 +8,10 @@
 //! receiver gives credit for what it has taken, and a sender stops when it has used up its credit.
 
 use super::notice::{self, NOTICE_BYTES};
-use super::raw::{Comm, Pending};
+use super::{Message, Messages};
 use earlybird_hier::exec::{Failure, Head, Take, Transport};
-use mpi::ffi;
-use mpi::traits::AsRaw;
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const HEAD_BYTES: usize = 16;
 const PACKET_TAG: i32 = 0;
@@ -24,31 +22,40 @@ const CREDIT_TAG: i32 = 2;
 const YIELDS: u32 = 20_000;
 /// A nap: MPI is driven at least this often while a rank waits.
 const NAP: Duration = Duration::from_micros(50);
+/// How long a rank that leaves waits for the last credits: of ranks that have yet to take what it sent them.
+const LAST_CREDITS: Duration = Duration::from_secs(1);
 
 /// Sizes of the transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MpiOptions {
+pub struct MessageOptions {
     /// Bytes of the largest packet. At or below MPI's eager limit a packet needs no answer from its receiver.
     pub packet_bytes: usize,
     /// Packets under way to one rank, and receives posted from one rank, at least 1.
     pub depth: usize,
 }
 
-impl Default for MpiOptions {
+impl Default for MessageOptions {
     fn default() -> Self {
         // Open MPI sends 64 KiB eagerly over TCP, MPICH 128 KiB, both with their own head on top.
-        MpiOptions { packet_bytes: 48 << 10, depth: 8 }
+        MessageOptions { packet_bytes: 48 << 10, depth: 8 }
+    }
+}
+
+impl MessageOptions {
+    /// Packets for which a receiver gives credit at a time.
+    fn credit(&self) -> u64 {
+        self.depth.div_ceil(2) as u64
     }
 }
 
 /// Packets to one rank.
 #[derive(Debug, Default)]
 struct Outgoing {
-    pending: VecDeque<Pending>,
+    pending: VecDeque<Box<dyn Message>>,
     sent: u64,
     credited: u64,
     /// Where the next credit comes in, from the first packet on.
-    credit: Option<Pending>,
+    credit: Option<Box<dyn Message>>,
 }
 
 /// Packets from one rank.
@@ -56,66 +63,62 @@ struct Outgoing {
 struct Incoming {
     /// From the first packet that is announced on always as many as the sender has credit for: several operations share
     /// a lane, and which one's packets come first is the sender's choice.
-    posted: VecDeque<Pending>,
+    posted: VecDeque<Box<dyn Message>>,
     /// Bytes of the first posted one, once it is complete.
     complete: Option<usize>,
     /// Taken since this rank last gave credit.
     owed: u32,
 }
 
-/// One rank of an MPI communicator.
+/// One rank of a job.
 ///
-/// Making and dropping it is collective, as for any MPI communicator; drop it before MPI_Finalize. The death of a rank
-/// is MPI's to notice: it ends the job. A failure that a rank raises reaches the others at their next progress; should
-/// two ranks raise one at once, each keeps what it saw first.
+/// Drop it on all ranks, and before MPI_Finalize. The death of a rank is MPI's to notice: it ends the job. A failure that
+/// a rank raises reaches the others at their next progress; should two ranks raise one at once, each keeps what it saw
+/// first.
 #[derive(Debug)]
-pub struct MpiTransport {
+pub struct MessageTransport {
     // Before the communicator: fields are dropped in this order.
     outgoing: Vec<Outgoing>,
     incoming: Vec<Incoming>,
-    notice: Option<Pending>,
+    notice: Option<Box<dyn Message>>,
     /// Notices and credits on their way.
-    words: Vec<Pending>,
-    comm: Comm,
-    options: MpiOptions,
+    words: Vec<Box<dyn Message>>,
+    messages: Box<dyn Messages>,
+    options: MessageOptions,
     /// Memory of packets that were sent.
     spare: Vec<Vec<u8>>,
     failure: Option<Failure>,
 }
 
-impl MpiTransport {
-    /// A transport between the ranks of `comm`, which is duplicated. Collective over `comm`.
+impl MessageTransport {
+    /// A transport over `messages`, which nobody else uses.
     ///
     /// # Errors
-    /// What MPI reports.
-    pub fn new<C: AsRaw<Raw = ffi::MPI_Comm>>(comm: &C, options: MpiOptions) -> Result<MpiTransport, Failure> {
-        Self::over(Comm::duplicate(comm)?, options)
-    }
-
-    /// The transport of a group of some of the ranks: those that give one color, ordered by key. Collective.
-    pub(crate) fn split(&self, color_and_key: Option<(usize, usize)>) -> Result<Option<MpiTransport>, Failure> {
-        self.comm.split(color_and_key)?.map(|comm| Self::over(comm, self.options)).transpose()
-    }
-
-    fn over(comm: Comm, options: MpiOptions) -> Result<MpiTransport, Failure> {
-        let options = MpiOptions { packet_bytes: options.packet_bytes.max(1), depth: options.depth.max(1) };
-        let notice = Some(comm.receive(None, NOTICE_TAG, vec![0; NOTICE_BYTES])?);
-        let size = comm.size();
-        Ok(MpiTransport {
+    /// What the library of the messages reports.
+    pub fn over(messages: Box<dyn Messages>, options: MessageOptions) -> Result<MessageTransport, Failure> {
+        let options = MessageOptions { packet_bytes: options.packet_bytes.max(1), depth: options.depth.max(1) };
+        let notice = Some(messages.receive(None, NOTICE_TAG, vec![0; NOTICE_BYTES])?);
+        let size = messages.size();
+        Ok(MessageTransport {
             outgoing: (0..size).map(|_| Outgoing::default()).collect(),
             incoming: (0..size).map(|_| Incoming::default()).collect(),
             notice,
             words: Vec::new(),
-            comm,
+            messages,
             options,
             spare: Vec::new(),
             failure: None,
         })
     }
 
-    /// Whether this thread may call MPI.
+    /// The transport of a group of some of the ranks: those that give one color, ordered by key. Collective.
+    pub(crate) fn split(&self, color_and_key: Option<(usize, usize)>) -> Result<Option<MessageTransport>, Failure> {
+        self.messages.split(color_and_key)?.map(|messages| Self::over(messages, self.options)).transpose()
+    }
+
+    /// Whether this thread may call.
     pub(crate) fn may_call(&self) -> Result<(), Failure> {
-        self.comm.may_call()
+        self.messages.may_call()
     }
 
     /// Memory for a packet to send.
@@ -129,13 +132,13 @@ impl MpiTransport {
     fn collect(&mut self, to: usize) -> Result<(), Failure> {
         let lane = &mut self.outgoing[to];
         while let Some(oldest) = lane.pending.front_mut() {
-            if self.comm.test(oldest)?.is_none() {
+            if oldest.test()?.is_none() {
                 break;
             }
-            self.spare.extend(lane.pending.pop_front().map(Pending::into_buffer));
+            self.spare.extend(lane.pending.pop_front().map(Message::into_buffer));
         }
         while let Some(mut credit) = lane.credit.take() {
-            let Some(bytes) = self.comm.test(&mut credit)? else {
+            let Some(bytes) = credit.test()? else {
                 lane.credit = Some(credit);
                 break;
             };
@@ -143,9 +146,18 @@ impl MpiTransport {
                 return Err(Failure::Transport(format!("rank {to} sent a credit of {bytes} bytes")));
             };
             lane.credited += u64::from(packets);
-            lane.credit = Some(self.comm.receive(Some(to), CREDIT_TAG, credit.into_buffer())?);
+            lane.credit = Some(self.messages.receive(Some(to), CREDIT_TAG, credit.into_buffer())?);
         }
         Ok(())
+    }
+
+    /// Whether everything that was sent here has come, and everything sent from here has gone.
+    fn settled(&mut self) -> Result<bool, Failure> {
+        self.may_call()?;
+        self.progress()?;
+        let flushed = self.is_flushed()?;
+        let due = |lane: &Outgoing| lane.sent - lane.sent % self.options.credit();
+        Ok(flushed && self.words.is_empty() && self.outgoing.iter().all(|lane| lane.credited >= due(lane)))
     }
 
     fn has_room(&self, to: usize) -> bool {
@@ -155,26 +167,28 @@ impl MpiTransport {
 
     /// Posts one more receive from `from` into `buffer`, which has room for any packet.
     fn post_one(&mut self, from: usize, buffer: Vec<u8>) -> Result<(), Failure> {
-        let pending = self.comm.receive(Some(from), PACKET_TAG, buffer)?;
+        let pending = self.messages.receive(Some(from), PACKET_TAG, buffer)?;
         self.incoming[from].posted.push_back(pending);
         Ok(())
     }
 
     fn check_peer(&self, rank: usize) -> Result<(), Failure> {
-        match rank < self.comm.size() && rank != self.comm.rank() {
+        match rank < self.messages.size() && rank != self.messages.rank() {
             true => Ok(()),
-            false => Err(Failure::Transport(format!("there is no way to rank {rank} from rank {}", self.comm.rank()))),
+            false => {
+                Err(Failure::Transport(format!("there is no way to rank {rank} from rank {}", self.messages.rank())))
+            }
         }
     }
 }
 
-impl Transport for MpiTransport {
+impl Transport for MessageTransport {
     fn rank(&self) -> usize {
-        self.comm.rank()
+        self.messages.rank()
     }
 
     fn size(&self) -> usize {
-        self.comm.size()
+        self.messages.size()
     }
 
     fn packet_bytes(&self) -> usize {
@@ -194,7 +208,7 @@ impl Transport for MpiTransport {
             return Err(Failure::Transport(format!("a packet of {bytes} bytes where at most {most} were agreed")));
         }
         if self.outgoing[to].credit.is_none() {
-            self.outgoing[to].credit = Some(self.comm.receive(Some(to), CREDIT_TAG, vec![0; 4])?);
+            self.outgoing[to].credit = Some(self.messages.receive(Some(to), CREDIT_TAG, vec![0; 4])?);
         }
         if !self.has_room(to) {
             self.collect(to)?;
@@ -205,7 +219,7 @@ impl Transport for MpiTransport {
         let mut buffer = self.buffer(HEAD_BYTES + bytes);
         buffer[..HEAD_BYTES].copy_from_slice(&pack(head));
         write(&mut buffer[HEAD_BYTES..]);
-        let pending = self.comm.send(to, PACKET_TAG, buffer)?;
+        let pending = self.messages.send(to, PACKET_TAG, buffer)?;
         self.outgoing[to].pending.push_back(pending);
         self.outgoing[to].sent += 1;
         Ok(true)
@@ -225,7 +239,7 @@ impl Transport for MpiTransport {
         let Some(first) = lane.posted.front_mut() else { return Ok(false) };
         let bytes = match lane.complete {
             Some(bytes) => bytes,
-            None => match self.comm.test(first)? {
+            None => match first.test()? {
                 Some(bytes) => bytes,
                 None => return Ok(false),
             },
@@ -239,10 +253,10 @@ impl Transport for MpiTransport {
             Take::Taken => {
                 lane.complete = None;
                 lane.owed += 1;
-                let buffer = lane.posted.pop_front().map(Pending::into_buffer);
-                if lane.owed as usize >= self.options.depth.div_ceil(2) {
+                let buffer = lane.posted.pop_front().map(Message::into_buffer);
+                if u64::from(lane.owed) >= self.options.credit() {
                     let credit = std::mem::take(&mut lane.owed).to_le_bytes().to_vec();
-                    self.words.push(self.comm.send(from, CREDIT_TAG, credit)?);
+                    self.words.push(self.messages.send(from, CREDIT_TAG, credit)?);
                 }
                 // Its own memory again: buffers of packets sent are as short as those were.
                 if let Some(buffer) = buffer {
@@ -265,7 +279,7 @@ impl Transport for MpiTransport {
             return Err(failure.clone());
         }
         if let Some(notice) = &mut self.notice
-            && let Some(bytes) = self.comm.test(notice)?
+            && let Some(bytes) = notice.test()?
         {
             let failure = notice::decode(&notice.contents()[..bytes]);
             self.notice = None;
@@ -274,7 +288,7 @@ impl Transport for MpiTransport {
         }
         let mut at = 0;
         while let Some(word) = self.words.get_mut(at) {
-            match self.comm.test(word)? {
+            match word.test()? {
                 Some(_) => drop(self.words.swap_remove(at)),
                 None => at += 1,
             }
@@ -295,12 +309,27 @@ impl Transport for MpiTransport {
         if let Err(earlier) = self.progress() {
             return earlier;
         }
-        for rank in (0..self.comm.size()).filter(|rank| *rank != self.comm.rank()) {
+        for rank in (0..self.messages.size()).filter(|rank| *rank != self.messages.rank()) {
             // A rank that cannot be told is beyond help, and this one has a failure to report already.
-            self.words.extend(self.comm.send(rank, NOTICE_TAG, notice::encode(&failure)));
+            self.words.extend(self.messages.send(rank, NOTICE_TAG, notice::encode(&failure)));
         }
         self.failure = Some(failure.clone());
         failure
+    }
+}
+
+impl Drop for MessageTransport {
+    /// Waits for what is still to come from ranks that this one sent to, so that nothing comes to a communicator that is
+    /// no more: MPI may give its number to another.
+    fn drop(&mut self) {
+        let since = Instant::now();
+        loop {
+            match self.settled() {
+                Ok(true) => return,
+                Ok(false) if since.elapsed() < LAST_CREDITS => std::thread::yield_now(),
+                _ => return self.messages.abandon(),
+            }
+        }
     }
 }
 

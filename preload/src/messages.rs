@@ -1,0 +1,167 @@
+//! Messages between the nodes of a communicator: point-to-point calls of MPI on a communicator of their own, under the
+//! profiling names, so that no tool and no interposer meets them.
+#![allow(unsafe_code)]
+
+use crate::abi::{self, Handle, asked, constants};
+use earlybird::messages::{Failure, Message, Messages};
+use std::ffi::c_int;
+
+/// A communicator that nobody else knows, with errors as return codes.
+#[derive(Debug)]
+pub struct Private {
+    comm: Handle,
+    rank: usize,
+    size: usize,
+    abandoned: bool,
+}
+
+/// A call under way. MPI has the buffer until it says that the call is complete; if it cannot be completed the buffer is
+/// leaked.
+#[derive(Debug)]
+struct Pending {
+    request: Handle,
+    buffer: Vec<u8>,
+    is_receive: bool,
+}
+
+/// As large as any library's, which `abi.c` asserts.
+type Status = [u64; 8];
+
+impl Private {
+    /// The ranks of `comm` that give one color, ordered by key; `None` without one. Attributes of `comm` are not copied.
+    /// Every rank of it calls this.
+    pub fn split(comm: Handle, color_and_key: Option<(usize, usize)>) -> Result<Option<Private>, Failure> {
+        let (color, key) = color_and_key.map_or((constants().undefined, 0), |(c, k)| (c as c_int, k as c_int));
+        let mut own = constants().no_comm;
+        // SAFETY: MPI runs and `comm` is a communicator; writes one handle.
+        check("MPI_Comm_split", unsafe { abi::PMPI_Comm_split(comm, color, key, &mut own) })?;
+        if color_and_key.is_none() {
+            return Ok(None);
+        }
+        // SAFETY: MPI runs and the communicator was just made; each writes one int at most.
+        let (told, rank, size) = unsafe {
+            (
+                abi::eb_return_errors(own),
+                asked(|rank| abi::PMPI_Comm_rank(own, rank)),
+                asked(|size| abi::PMPI_Comm_size(own, size)),
+            )
+        };
+        check("MPI_Comm_set_errhandler", told)?;
+        let (Some(rank), Some(size)) = (rank, size) else {
+            return check("MPI_Comm_rank", constants().err_other).map(|()| None);
+        };
+        Ok(Some(Private { comm: own, rank: rank as usize, size: size as usize, abandoned: false }))
+    }
+}
+
+impl Messages for Private {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    /// A thread that makes a call of MPI may make others.
+    fn may_call(&self) -> Result<(), Failure> {
+        match abi::is_running() {
+            true => Ok(()),
+            false => Err(Failure::Transport("MPI is finalized".into())),
+        }
+    }
+
+    fn send(&self, to: usize, tag: i32, buffer: Vec<u8>) -> Result<Box<dyn Message>, Failure> {
+        let mut request = constants().no_request;
+        // SAFETY: MPI runs; the buffer is kept until the request is complete. Writes one handle.
+        let code = unsafe {
+            let (at, bytes) = (buffer.as_ptr().cast(), buffer.len() as c_int);
+            abi::PMPI_Isend(at, bytes, constants().byte, to as c_int, tag, self.comm, &mut request)
+        };
+        check("MPI_Isend", code)?;
+        Ok(Box::new(Pending { request, buffer, is_receive: false }))
+    }
+
+    fn receive(&self, from: Option<usize>, tag: i32, mut buffer: Vec<u8>) -> Result<Box<dyn Message>, Failure> {
+        let mut request = constants().no_request;
+        let from = from.map_or(constants().any_source, |rank| rank as c_int);
+        // SAFETY: as for `send`.
+        let code = unsafe {
+            let (at, bytes) = (buffer.as_mut_ptr().cast(), buffer.len() as c_int);
+            abi::PMPI_Irecv(at, bytes, constants().byte, from, tag, self.comm, &mut request)
+        };
+        check("MPI_Irecv", code)?;
+        Ok(Box::new(Pending { request, buffer, is_receive: true }))
+    }
+
+    fn split(&self, color_and_key: Option<(usize, usize)>) -> Result<Option<Box<dyn Messages>>, Failure> {
+        let part = Private::split(self.comm, color_and_key)?;
+        Ok(part.map(|part| Box::new(part) as Box<dyn Messages>))
+    }
+
+    fn abandon(&mut self) {
+        self.abandoned = true;
+    }
+}
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        if !self.abandoned && abi::is_running() {
+            // SAFETY: MPI runs; freed once. A failure changes nothing here.
+            unsafe { abi::PMPI_Comm_free(&mut self.comm) };
+        }
+    }
+}
+
+impl Message for Pending {
+    fn test(&mut self) -> Result<Option<usize>, Failure> {
+        let (mut done, mut status): (c_int, Status) = (0, [0; 8]);
+        // SAFETY: MPI runs; the request is active, or null and then complete. Writes an int and a status.
+        let code = unsafe { abi::PMPI_Test(&mut self.request, &mut done, status.as_mut_ptr().cast()) };
+        check("MPI_Test", code)?;
+        if done == 0 {
+            return Ok(None);
+        }
+        if !self.is_receive {
+            return Ok(Some(0));
+        }
+        // SAFETY: MPI_Test has filled the status of a complete receive; writes one int.
+        let bytes = asked(|bytes| unsafe { abi::PMPI_Get_count(status.as_ptr().cast(), constants().byte, bytes) });
+        let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok()).filter(|bytes| *bytes <= self.buffer.len());
+        bytes.map(Some).ok_or_else(|| Failure::Transport("MPI does not tell how long a message is".into()))
+    }
+
+    fn contents(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    fn into_buffer(mut self: Box<Self>) -> Vec<u8> {
+        std::mem::take(&mut self.buffer)
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.request == constants().no_request {
+            return;
+        }
+        // SAFETY: MPI runs, or nothing is called. A receive that was cancelled completes without a sender.
+        let completed = self.is_receive
+            && abi::is_running()
+            && unsafe {
+                abi::PMPI_Cancel(&mut self.request) == 0
+                    && abi::PMPI_Wait(&mut self.request, constants().ignore_status) == 0
+            };
+        if !completed {
+            std::mem::forget(std::mem::take(&mut self.buffer));
+        }
+    }
+}
+
+/// A code of MPI as a failure in words.
+fn check(call: &str, code: c_int) -> Result<(), Failure> {
+    match code {
+        0 => Ok(()),
+        _ => Err(Failure::Transport(format!("{call} failed with code {code}"))),
+    }
+}

@@ -1,0 +1,178 @@
+/* Operators of users that do not commute, on derived types that differ between ranks: exact results. */
+#include <mpi.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int wrong, line_of_first, calls;
+#define MUST(condition)                                                                                               \
+    do {                                                                                                              \
+        if (!(condition)) wrong++, line_of_first = line_of_first ? line_of_first : __LINE__;                          \
+    } while (0)
+
+/* 2 x 2 matrices of wrapping integers */
+typedef struct { uint32_t at[4]; } matrix;
+
+static matrix times(matrix a, matrix b)
+{
+    matrix c;
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 2; j++) c.at[2 * i + j] = a.at[2 * i] * b.at[j] + a.at[2 * i + 1] * b.at[2 + j];
+    return c;
+}
+
+static void product(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+    int bytes;
+    MPI_Type_size(*type, &bytes);
+    MUST(bytes == sizeof(matrix));
+    calls++;
+    for (int i = 0; i < *count; i++) ((matrix *)inout)[i] = times(((matrix *)in)[i], ((matrix *)inout)[i]);
+}
+
+static matrix of(int rank, int i)
+{
+    uint32_t x = 2654435761u * (rank * 100003 + i + 1);
+    return (matrix){ { x, x ^ x >> 7, x * 3 + 1, x >> 3 } };
+}
+
+static matrix expected(int size, int i)
+{
+    matrix all = of(0, i);
+    for (int r = 1; r < size; r++) all = times(all, of(r, i));
+    return all;
+}
+
+#define SAME(a, b) (!memcmp(&(a), &(b), sizeof(matrix)))
+
+static void matrices(MPI_Comm comm, int commutes)
+{
+    int rank, size;
+    MPI_Comm_rank(comm, &rank), MPI_Comm_size(comm, &size);
+    MPI_Datatype type;
+    MPI_Op op;
+    MPI_Type_contiguous(4, MPI_UINT32_T, &type), MPI_Type_commit(&type);
+    MPI_Op_create(product, commutes, &op);
+    static const int counts[] = { 0, 1, 3, 40, 9001 };
+    for (int c = 0; c < 5; c++) {
+        int n = counts[c], total = n * size;
+        matrix *s = malloc((total + 1) * sizeof *s), *r = malloc((total + 1) * sizeof *r);
+        for (int in_place = 0; in_place < 2; in_place++) {
+            for (int i = 0; i < total; i++) s[i] = r[i] = of(rank, i);
+            MPI_Allreduce(in_place ? MPI_IN_PLACE : s, r, n, type, op, comm);
+            for (int i = 0; i < n; i++) { matrix e = expected(size, i), own = of(rank, i); MUST(SAME(r[i], e) && SAME(s[i], own)); }
+            for (int i = 0; i < total; i++) r[i] = of(rank, i);
+            MPI_Reduce_scatter_block(in_place ? MPI_IN_PLACE : s, r, n, type, op, comm);
+            for (int i = 0; i < n; i++) { matrix e = expected(size, rank * n + i); MUST(SAME(r[i], e)); }
+            for (int root = 0; root < size; root++) {
+#ifndef OPEN_MPI
+                if (in_place && root) continue; /* MPICH 4.0.2 itself crashes */
+#endif
+                for (int i = 0; i < n; i++) r[i] = of(rank, i);
+                int inside = in_place && rank == root;
+                MPI_Reduce(inside ? MPI_IN_PLACE : s, r, n, type, op, root, comm);
+                for (int i = 0; i < n; i++) {
+                    matrix own = of(rank, i), e = rank == root ? expected(size, i) : own;
+                    MUST(SAME(r[i], e) && SAME(s[i], own));
+                }
+            }
+        }
+        free(s), free(r);
+    }
+    MPI_Op_free(&op), MPI_Type_free(&type);
+}
+
+/* x -> a x + b as an even rank has it, and as an odd one has it: other places, another size, one signature */
+struct even { uint32_t gap, a; uint64_t b; };
+struct odd { uint64_t b; uint32_t a, gap[5]; };
+
+static void compose(uint32_t a, uint64_t b, uint32_t *a_too, uint64_t *b_too)
+{
+    /* first the left one, then the right one */
+    *b_too += *a_too * b, *a_too *= a;
+}
+
+static void even_after(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+    struct even *left = in, *right = inout;
+    (void)type;
+    for (int i = 0; i < *count; i++) compose(left[i].a, left[i].b, &right[i].a, &right[i].b);
+}
+
+static void odd_after(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+    struct odd *left = in, *right = inout;
+    (void)type;
+    for (int i = 0; i < *count; i++) compose(left[i].a, left[i].b, &right[i].a, &right[i].b);
+}
+
+static void layouts(MPI_Comm comm)
+{
+    enum { N = 300 };
+    int rank, size, is_odd;
+    MPI_Comm_rank(comm, &rank), MPI_Comm_size(comm, &size), is_odd = rank % 2;
+    MPI_Aint in_even[] = { 4, 8 }, in_odd[] = { 8, 0 };
+    MPI_Datatype parts[] = { MPI_UINT32_T, MPI_UINT64_T }, raw, type;
+    MPI_Type_create_struct(2, (int[]){ 1, 1 }, is_odd ? in_odd : in_even, parts, &raw);
+    MPI_Type_create_resized(raw, 0, is_odd ? sizeof(struct odd) : sizeof(struct even), &type);
+    MPI_Type_commit(&type);
+    MPI_Op op;
+    MPI_Op_create(is_odd ? odd_after : even_after, 0, &op);
+    struct even e[N];
+    struct odd o[N];
+    memset(e, 0x5a, sizeof e), memset(o, 0x5a, sizeof o);
+    for (int i = 0; i < N; i++) e[i].a = o[i].a = 2 * rank + i + 3, e[i].b = o[i].b = 1000003ull * rank + i;
+    void *buffer = is_odd ? (void *)o : (void *)e;
+    MPI_Allreduce(MPI_IN_PLACE, buffer, N, type, op, comm);
+    for (int i = 0; i < N; i++) {
+        uint32_t a = i + 3;
+        uint64_t b = i;
+        for (int r = 1; r < size; r++) {
+            uint32_t right_a = 2 * r + i + 3;
+            uint64_t right_b = 1000003ull * r + i;
+            compose(a, b, &right_a, &right_b), a = right_a, b = right_b;
+        }
+        MUST((is_odd ? o[i].a : e[i].a) == a && (is_odd ? o[i].b : e[i].b) == b);
+        MUST(is_odd ? o[i].gap[4] == 0x5a5a5a5a : e[i].gap == 0x5a5a5a5a);
+    }
+    MPI_Op_free(&op), MPI_Type_free(&type), MPI_Type_free(&raw);
+}
+
+static void greatest(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+    (void)type;
+    for (int i = 0; i < *count; i++)
+        if (((short *)in)[i] > ((short *)inout)[i]) ((short *)inout)[i] = ((short *)in)[i];
+}
+
+int main(int argc, char **argv)
+{
+    int rank, size;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank), MPI_Comm_size(MPI_COMM_WORLD, &size);
+    matrices(MPI_COMM_WORLD, 0);
+    layouts(MPI_COMM_WORLD);
+    MPI_Comm turned;
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &turned);
+    matrices(turned, 0), layouts(turned);
+    MPI_Comm_free(&turned);
+    MUST(calls > 0 || size == 1 || rank > 0);
+    /* one that commutes, on a predefined type, one rank not aligned */
+    MPI_Op op;
+    MPI_Op_create(greatest, 1, &op);
+    char raw[2 * 9 + 1];
+    short most[9], *mine = (short *)(raw + (rank == 0));
+    for (int i = 0; i < 9; i++) { short value = (rank * 7 + i) % 5 - 2; memcpy((char *)mine + 2 * i, &value, 2); }
+    MPI_Allreduce(mine, most, 9, MPI_SHORT, op, MPI_COMM_WORLD);
+    for (int i = 0; i < 9; i++) {
+        short e = -9;
+        for (int r = 0; r < size; r++) e = (r * 7 + i) % 5 - 2 > e ? (r * 7 + i) % 5 - 2 : e;
+        MUST(most[i] == e);
+    }
+    MPI_Op_free(&op);
+    MPI_Finalize();
+    if (wrong) printf("rank %d: %d wrong, first in line %d\n", rank, wrong, line_of_first);
+    else printf("rank %d of %d right\n", rank, size);
+    return wrong != 0;
+}

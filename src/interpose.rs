@@ -1,0 +1,125 @@
+//! What the interposer for MPI programs takes over, as users write it: `profile,broadcast=mpi:1Mi-,barrier=mpi`.
+
+use crate::Error;
+use crate::units::parse_size;
+use earlybird_shm::Collective;
+
+/// What the interposer for MPI programs does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Interpose {
+    /// Takes over what it can.
+    #[default]
+    On,
+    /// Hands every call to MPI.
+    Off,
+    /// As `On`, and rank 0 says at MPI_Finalize what was taken over, what not, and why.
+    Profile,
+}
+
+/// Who carries out a call that could be taken over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Carrier {
+    /// This library.
+    Earlybird,
+    /// The MPI library.
+    Mpi,
+}
+
+/// Ranges of blocks' sizes in bytes, both ends included, and who carries out an operation there. The first that fits counts.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Carriers(Vec<(Collective, Carrier, u64, u64)>);
+
+/// The operations that the interposer takes over.
+const OPERATIONS: [Collective; 6] = [
+    Collective::AllReduce,
+    Collective::Reduce,
+    Collective::Broadcast,
+    Collective::Barrier,
+    Collective::AllGather,
+    Collective::ReduceScatter,
+];
+
+impl Carriers {
+    /// What was asked for `collective`: who, first and last byte count.
+    pub fn of(&self, collective: Collective) -> impl Iterator<Item = (Carrier, u64, u64)> {
+        let of_it = self.0.iter().filter(move |(asked, ..)| *asked == collective);
+        of_it.map(|(_, carrier, first, last)| (*carrier, *first, *last))
+    }
+}
+
+impl Interpose {
+    /// Reads `EARLYBIRD_INTERPOSE`: a word, then entries `OPERATION=CARRIER` or `OPERATION=CARRIER:FIRST-LAST`, the last
+    /// size may be missing; any part alone.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for anything else.
+    pub fn read(given: &str) -> Result<(Interpose, Carriers), Error> {
+        let word = |text| match text {
+            "on" => Some(Interpose::On),
+            "off" => Some(Interpose::Off),
+            "profile" => Some(Interpose::Profile),
+            _ => None,
+        };
+        let mut entries = given.split(',').peekable();
+        let asked = entries.peek().and_then(|first| word(first));
+        if asked.is_some() {
+            entries.next();
+        }
+        let carriers = entries.map(entry).collect::<Result<_, _>>()?;
+        Ok((asked.unwrap_or_default(), Carriers(carriers)))
+    }
+}
+
+fn entry(text: &str) -> Result<(Collective, Carrier, u64, u64), Error> {
+    let refuse = || {
+        let names = OPERATIONS.map(Collective::name).join(", ");
+        Error::usage(format!(
+            "{text:?} is not valid; one of: on, off, profile, and after it entries such as broadcast=mpi:1Mi- or \
+             barrier=earlybird, with one of: {names}"
+        ))
+    };
+    let (name, rest) = text.split_once('=').ok_or_else(refuse)?;
+    let collective = OPERATIONS.into_iter().find(|known| known.name() == name).ok_or_else(refuse)?;
+    let (carrier, range) = rest.split_once(':').unwrap_or((rest, "0-"));
+    let carrier = match carrier {
+        "mpi" => Carrier::Mpi,
+        "earlybird" => Carrier::Earlybird,
+        _ => return Err(refuse()),
+    };
+    let (first, last) = range.split_once('-').ok_or_else(refuse)?;
+    let (first, last) = (parse_size(first)?, if last.is_empty() { u64::MAX } else { parse_size(last)? });
+    match first <= last {
+        true => Ok((collective, carrier, first, last)),
+        false => Err(Error::usage(format!("the range of {text:?} ends before it begins"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_support::usage;
+
+    #[test]
+    fn words_and_entries_are_read() {
+        let (asked, carriers) =
+            Interpose::read("profile,broadcast=mpi:1Mi-,broadcast=earlybird:8-1Ki,barrier=mpi").unwrap();
+        assert_eq!(asked, Interpose::Profile);
+        let of = |collective| carriers.of(collective).collect::<Vec<_>>();
+        assert_eq!(of(Collective::Broadcast), [(Carrier::Mpi, 1 << 20, u64::MAX), (Carrier::Earlybird, 8, 1 << 10)]);
+        assert_eq!(of(Collective::Barrier), [(Carrier::Mpi, 0, u64::MAX)]);
+        assert!(of(Collective::Reduce).is_empty());
+        assert_eq!(Interpose::read("reduce=mpi").unwrap().0, Interpose::On);
+        assert_eq!(Interpose::read("off").unwrap(), (Interpose::Off, Carriers::default()));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        for given in
+            ["", "maybe", "on,", "on,off", "gather=mpi", "reduce=open", "reduce=mpi:5", "reduce=mpi:x-", "profile;on"]
+        {
+            let said = usage(Interpose::read(given).map(|_| ()));
+            assert!(said.contains("one of") || said.contains("size"), "{given}: {said}");
+        }
+        assert!(usage(Interpose::read("reduce=mpi:2-1").map(|_| ())).contains("ends before it begins"));
+    }
+}
