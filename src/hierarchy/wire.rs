@@ -56,8 +56,7 @@ impl Wire {
     pub(crate) fn complete_call(&mut self) {
         match &mut self.line {
             Line::Rings(rings) if self.leads => rings.complete_exchange(),
-            Line::Rings(_) => {}
-            Line::Messages(_) => {}
+            Line::Rings(_) | Line::Messages(_) => {}
         }
     }
 
@@ -96,9 +95,8 @@ impl Wire {
     pub(crate) fn set_purse(&mut self, purse: Purse) {
         match &mut self.line {
             Line::Rings(rings) => rings.set_purse(purse),
-            // Its packets are MPI's.
-            #[cfg(feature = "mpi")]
-            Line::Mpi(_) => drop(purse),
+            // Its packets are another library's.
+            Line::Messages(_) => drop(purse),
         }
     }
 
