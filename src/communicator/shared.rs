@@ -73,7 +73,7 @@ impl Communicator {
     /// another rank gives private memory. After an error that others may see the buffer holds zeros.
     pub fn all_reduce_shared_in_place<T: Element>(&self, buffer: &mut SharedBuffer<T>, op: Op) -> Result<(), Error> {
         if let Some(across) = self.across() {
-            return across.all_reduce(None, &mut **buffer, op);
+            return across.all_reduce(None, buffer, op);
         }
         let how = self.how(Collective::AllReduce, size_of_val(&**buffer))?;
         self.done(self.node.all_reduce_shared_in_place(buffer, op, how))
@@ -90,7 +90,7 @@ impl Communicator {
         op: Op,
     ) -> Result<(), Error> {
         if let Some(across) = self.across() {
-            return across.all_reduce(Some(&**send), &mut **recv, op);
+            return across.all_reduce(Some(&**send), recv, op);
         }
         let how = self.how(Collective::AllReduce, size_of_val(&**send))?;
         self.done(self.node.all_reduce_shared_into(send, recv, op, how))

@@ -37,6 +37,9 @@ pub(super) fn give<'a, T>(send: Option<&'a [T]>, recv: &'a [T], first: usize) ->
     }
 }
 
+/// The vector of a node, and how it is seen as bytes.
+type Partial<T> = (Vec<T>, fn(&[T]) -> &[u8]);
+
 impl Hierarchy {
     /// Reduces `send` of all ranks, or `recv` in place, into `recv` of every rank.
     pub(crate) fn all_reduce<T: Element>(
@@ -203,7 +206,7 @@ impl Phases<'_> {
     /// bytes.
     pub(super) fn reduce_scatter<T>(
         &mut self,
-        (mut partial, view): (Vec<T>, fn(&[T]) -> &[u8]),
+        (mut partial, view): Partial<T>,
         lens: &[usize],
         to_leader: impl FnOnce(&Self, &mut [T]) -> Result<(), Error>,
         fold: impl Fn(&Self, &mut [u8], &[u8]) -> Result<(), Error>,

@@ -167,24 +167,27 @@ pub unsafe fn copy_few(dst: *mut u8, src: *const u8, bytes: usize) {
         // SAFETY: the contract of this function.
         unsafe { dst.add(at).cast::<T>().write_unaligned(src.add(at).cast::<T>().read_unaligned()) }
     }
-    let mut at = 0;
+    // The last word of each kind overlaps what was copied before: two stores, no loop, for most of what is few.
     // SAFETY: all accesses lie in `0..bytes`, which the contract makes readable and writable.
     unsafe {
-        while at + 8 <= bytes {
-            word::<u64>(dst, src, at);
-            at += 8;
-        }
-        if at < bytes {
-            if bytes & 4 != 0 {
-                word::<u32>(dst, src, at);
-                at += 4;
+        match bytes {
+            0 => {}
+            1..4 => {
+                word::<u8>(dst, src, 0);
+                word::<u8>(dst, src, bytes / 2);
+                word::<u8>(dst, src, bytes - 1);
             }
-            if bytes & 2 != 0 {
-                word::<u16>(dst, src, at);
-                at += 2;
+            4..8 => {
+                word::<u32>(dst, src, 0);
+                word::<u32>(dst, src, bytes - 4);
             }
-            if bytes & 1 != 0 {
-                word::<u8>(dst, src, at);
+            _ => {
+                let mut at = 0;
+                while at + 8 < bytes {
+                    word::<u64>(dst, src, at);
+                    at += 8;
+                }
+                word::<u64>(dst, src, bytes - 8);
             }
         }
     }

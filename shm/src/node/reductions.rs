@@ -157,7 +157,7 @@ impl NodeComm {
         result
     }
 
-    #[inline]
+    #[inline(always)]
     fn reduce_for_all(&self, collective: Collective, op: Op, buffers: &Buffers<'_>, how: How) -> Result<(), Error> {
         let again = buffers.few().and_then(|few| {
             let asked = Asked::new(collective, few.dtype(), op, few.count(), how);

@@ -74,6 +74,7 @@ impl<'a> Buffers<'a> {
         Self::of_one_length(send, recv, element_type::<T>()?)
     }
 
+    #[inline(always)]
     fn of_one_length<T>(send: &'a [T], recv: &'a mut [T], element: ElementType) -> Result<Self, Error> {
         if send.len() != recv.len() {
             return Err(Error::usage(format!(
@@ -98,6 +99,7 @@ impl<'a> Buffers<'a> {
         Ok(Self::two(send, recv, element_type::<T>()?))
     }
 
+    #[inline(always)]
     fn two<T>(send: &'a [T], recv: &'a mut [T], element: ElementType) -> Self {
         Buffers {
             send: send.as_ptr().cast(),
@@ -141,6 +143,7 @@ impl<'a> Buffers<'a> {
         Ok(Self::one(buf, element_type::<T>()?))
     }
 
+    #[inline(always)]
     fn one<T>(buf: &'a mut [T], element: ElementType) -> Self {
         let (recv, count) = (buf.as_mut_ptr().cast::<u8>(), buf.len());
         let (send_count, recv_count) = (count, count);

@@ -1,7 +1,8 @@
 //! The payload of an allreduce or barrier that fits in a line: what the in-line lane needs of a call, and its arithmetic.
 //!
 //! The invariants are those of the module above; **F (few)**: `send` and `recv` are those of whole buffers of `count`
-//! elements of `dtype`, equal or disjoint. A [`Bound`] has a fold of that type, whose accumulators are elements, and fits.
+//! elements of `dtype`, equal or disjoint, that fit in a line. A [`Bound`] has a fold of that type, whose accumulators are
+//! elements.
 #![allow(unsafe_code)]
 
 use super::{Buffers, Call, Prepared};
@@ -16,6 +17,7 @@ pub struct Few<'a> {
     send: *const u8,
     recv: *mut u8,
     count: usize,
+    bytes: usize,
     dtype: DType,
     borrowed: PhantomData<&'a mut [u8]>,
 }
@@ -29,12 +31,11 @@ pub struct Bound<'a> {
 }
 
 impl Call<'_> {
-    /// What the in-line lane needs of the call, if it is one of that lane.
+    /// What the in-line lane needs of the call, if it is one of that lane and fits in a line.
     pub(in crate::protocol) fn few(&self) -> Option<Bound<'_>> {
         let ElementType::Built(dtype) = self.prepared.element else { return None };
-        let (send, recv, count) = (self.send, self.recv, self.count);
-        let whole = self.send_count == count && self.recv_count == count && self.shared.is_none();
-        Few { send, recv, count, dtype, borrowed: PhantomData }.bind(self.prepared).filter(|_| whole)
+        let whole = self.send_count == self.count && self.recv_count == self.count && self.shared.is_none();
+        Few::new(self.send, self.recv, self.count, dtype).filter(|_| whole)?.bind(self.prepared)
     }
 }
 
@@ -42,11 +43,9 @@ impl<'a> Buffers<'a> {
     /// What of them the in-line lane needs; `None` where that is not all of them, or they do not fit in a line.
     #[inline(always)]
     pub fn few(&self) -> Option<Few<'a>> {
-        let (send, recv, count) = (self.send, self.recv, self.count);
         let ElementType::Built(dtype) = self.element else { return None };
-        let whole = self.send_count == count && self.recv_count == count && self.are_private();
-        let fits = count <= INLINE_BYTES && count * dtype.size() <= INLINE_BYTES;
-        (whole && fits).then_some(Few { send, recv, count, dtype, borrowed: PhantomData })
+        let whole = self.send_count == self.count && self.recv_count == self.count && self.are_private();
+        Few::new(self.send, self.recv, self.count, dtype).filter(|_| whole)
     }
 }
 
@@ -63,16 +62,20 @@ impl<'a> Few<'a> {
         self.dtype
     }
 
-    /// The payload of the call `prepared`, if that is one of the in-line lane and it fits in a line.
+    #[inline(always)]
+    fn new(send: *const u8, recv: *mut u8, count: usize, dtype: DType) -> Option<Self> {
+        let bytes = count.min(INLINE_BYTES + 1) * dtype.size();
+        (bytes <= INLINE_BYTES).then_some(Few { send, recv, count, bytes, dtype, borrowed: PhantomData })
+    }
+
+    /// The payload of the call `prepared`, if that is one of the in-line lane for elements of this type.
     #[inline(always)]
     pub fn bind<'b>(self, prepared: &'b Prepared<'b>) -> Option<Bound<'b>>
     where
         'a: 'b,
     {
         let fold = prepared.in_line?;
-        let fits = self.count <= INLINE_BYTES && self.count * prepared.accumulator_bytes <= INLINE_BYTES;
-        let bound = Bound { few: self, fold, prepared };
-        (fits && prepared.element == ElementType::Built(self.dtype)).then_some(bound)
+        (prepared.element == ElementType::Built(self.dtype)).then_some(Bound { few: self, fold, prepared })
     }
 }
 
@@ -113,7 +116,7 @@ impl Bound<'_> {
     #[inline(always)]
     pub(in crate::protocol) fn give(&self, place: *mut u8) {
         // SAFETY: F, S: the place holds the whole payload.
-        unsafe { kernels::copy_few(place, self.few.send, self.few.count * self.prepared.accumulator_bytes) }
+        unsafe { kernels::copy_few(place, self.few.send, self.few.bytes) }
     }
 
     /// `result = first op second`; `None` stands for this rank's own, which is read from the private buffer: its line may
