@@ -41,7 +41,7 @@ pub(crate) use cyclic_shift::repeated;
 pub(crate) use direct::merge_primes;
 pub(crate) use fold::{capped as capped_sizes, exactly as exact_sizes, halving_sizes};
 pub use lazy::{LazyPlan, MAX_LAZY_RANKS};
-pub use named::{Named, pairs};
+pub use named::{Named, Pairs, pairs};
 pub use params::{Distance, Factor, GroupSpec, Params, Protocol, Rule};
 
 use crate::error::PlanError;

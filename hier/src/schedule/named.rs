@@ -43,14 +43,17 @@ impl FromStr for Named {
     }
 }
 
+/// Keys and values as written.
+pub type Pairs<'a> = Vec<(&'a str, &'a str)>;
+
 /// A name and its parameters as written; a key that stands twice is refused.
 ///
 /// # Errors
 /// [`PlanError::Parse`] for a part that is not of the form `KEY=VALUE`.
-pub fn pairs(text: &str) -> Result<(&str, Vec<(&str, &str)>), PlanError> {
+pub fn pairs(text: &str) -> Result<(&str, Pairs<'_>), PlanError> {
     let mut parts = text.split(':');
     let name = parts.next().unwrap_or_default();
-    let mut pairs: Vec<(&str, &str)> = Vec::new();
+    let mut pairs = Pairs::new();
     let refuse = |reason| PlanError::Parse { what: "a schedule with parameters", reason };
     for part in parts {
         let pair = part.split_once('=').filter(|(key, value)| !key.is_empty() && !value.is_empty());
