@@ -273,6 +273,13 @@ int eb_scatterv(const eb_comm *comm, const void *send, void *recv, const size_t 
  * EB_IN_PLACE as `send`: what is got replaces what was sent. */
 int eb_alltoall(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type);
 
+/* Copies `send_counts[r]` elements of `send` to rank r, and to `recv` what the ranks sent here, `recv_counts[r]` elements
+ * from rank r. Each rank gives its own counts: what one sends to another and what that expects are compared first, which costs
+ * as much as an eb_allreduce of 8 bytes per rank. EB_IN_PLACE as `send`: as much is sent to each rank as is got from it,
+ * `recv_counts`, and replaced; `send_counts` is not used. EB_UNSUPPORTED between virtual nodes. */
+int eb_alltoallv(const eb_comm *comm, const void *send, const size_t *send_counts, void *recv, const size_t *recv_counts,
+                 eb_type type);
+
 /* ---- operators of the caller's ----
  *
  * For elements of any plain type, of which the library knows the size in bytes, below 16 MiB. EB_UNSUPPORTED between
@@ -362,7 +369,7 @@ int eb_buffer_alloc(const eb_comm *comm, size_t count, eb_type type, eb_buffer *
 int eb_buffer_data(eb_buffer *buffer, void **data);
 
 /* As eb_allreduce with a buffer on every rank, folded by rank. EB_IN_PLACE as `send`, or another buffer of the same type
- * and count. After an error that others may see, `recv` holds zeros. EB_UNSUPPORTED between virtual nodes. */
+ * and count. After an error that others may see, `recv` holds zeros. Between virtual nodes it costs what eb_allreduce does. */
 int eb_allreduce_shared(const eb_comm *comm, eb_buffer *send, eb_buffer *recv, eb_op op);
 
 /* Gives the memory back, and sets `*buffer` to NULL. */

@@ -36,6 +36,28 @@ impl Each<'_> {
     }
 }
 
+/// # Safety
+/// C.
+unsafe fn all_to_all_unequal<T: Element>(
+    comm: &Communicator,
+    send: *const c_void,
+    send_counts: *const usize,
+    recv: *mut c_void,
+    recv_counts: *const usize,
+) -> Result<(), Error> {
+    // SAFETY: C.
+    unsafe {
+        let gets = counts(recv_counts, comm.size())?;
+        let to = Place::recv(recv, starts(gets)?[comm.size()]);
+        if is_in_place(send) {
+            return lend::<T>(None, to, |_, recv| comm.all_to_all_varcount_in_place(recv, gets));
+        }
+        let gives = counts(send_counts, comm.size())?;
+        let from = Place::send(send, starts(gives)?[comm.size()]);
+        lend::<T>(Some(from), to, |send, recv| comm.all_to_all_varcount_into(send.unwrap_or(&[]), gives, recv, gets))
+    }
+}
+
 const NOTHING: Place = Place { name: "receive buffer", at: std::ptr::null_mut(), count: 0 };
 
 /// # Safety
@@ -241,6 +263,22 @@ export! {
                 Some(send) => comm.all_to_all_into(send, recv),
                 None => comm.all_to_all_in_place(recv),
             }))
+        }
+    }
+    fn eb_alltoallv(
+        comm: *const Comm,
+        send: *const c_void,
+        send_counts: *const usize,
+        recv: *mut c_void,
+        recv_counts: *const usize,
+        dtype: c_int,
+    ) {
+        // SAFETY: H, C.
+        unsafe {
+            let comm = of(comm)?;
+            with_type!(codes::dtype(dtype)?, T => {
+                all_to_all_unequal::<T>(comm, send, send_counts, recv, recv_counts)
+            })
         }
     }
 }

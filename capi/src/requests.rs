@@ -102,7 +102,10 @@ impl<'a> Start<'a> {
     }
 }
 
-fn second<T>(buffers: (Vec<T>, Vec<T>)) -> Vec<T> {
+/// What a call gives, and what it gets.
+type Pair<T> = (Vec<T>, Vec<T>);
+
+fn second<T>(buffers: Pair<T>) -> Vec<T> {
     buffers.1
 }
 
@@ -297,7 +300,7 @@ export! {
                 true => {
                     to_root.check::<T>()?;
                     let mine = given::<T>(Place::send(send, all))?;
-                    let result: fn((Vec<T>, Vec<T>)) -> Vec<T> = if is_in_place(recv) { none } else { second };
+                    let result: fn(Pair<T>) -> Vec<T> = if is_in_place(recv) { none } else { second };
                     let room = zeros(count);
                     start.post(to_root, result, |comm| {
                         comm.process_at_rank(from).immediate_scatter_into_root(mine, room)

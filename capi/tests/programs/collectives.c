@@ -96,6 +96,29 @@ static void moves(const eb_comm *comm, size_t count) {
     free(recv);
 }
 
+/* Rank a sends `unit * (a + b) % 3` elements to rank b, which is as many as it gets from it. */
+static void pairs(const eb_comm *comm, size_t unit) {
+    size_t *counts = (size_t *)malloc(ranks * sizeof *counts), all = 0;
+    CHECK(counts);
+    for (size_t r = 0; r < ranks; r++) all += counts[r] = unit * ((rank + r) % 3);
+    int32_t *send = given(all), *recv = numbers(all);
+    size_t at = 0, peer_at;
+    for (size_t r = 0; r < ranks; r++)
+        for (size_t i = 0; i < counts[r]; i++) send[at++] = element(rank * ranks + r, i);
+    for (int in_place = 0; in_place < 2; in_place++) {
+        memset(recv, 0, all * sizeof *recv);
+        if (in_place) memcpy(recv, send, all * sizeof *recv);
+        WORKS(eb_alltoallv(comm, in_place ? EB_IN_PLACE : send, in_place ? NULL : counts, recv, counts, EB_I32));
+        peer_at = 0;
+        for (size_t r = 0; r < ranks; r++)
+            for (size_t i = 0; i < counts[r]; i++) CHECK(recv[peer_at++] == element(r * ranks + rank, i));
+    }
+    CHECK(recv[all] == 0x55555555);
+    free(counts);
+    free(send);
+    free(recv);
+}
+
 /* Rank r has `unit * r` elements, or the last rank none. */
 static void unequal(const eb_comm *comm, size_t unit) {
     size_t *counts = (size_t *)malloc(ranks * sizeof *counts), *starts = (size_t *)malloc(ranks * sizeof *starts);
@@ -139,6 +162,7 @@ static void unequal(const eb_comm *comm, size_t unit) {
     free(whole);
     free(send);
     free(recv);
+    pairs(comm, unit);
 }
 
 /* One element of every type, 1 from every rank, summed or the like. */

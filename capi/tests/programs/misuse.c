@@ -51,10 +51,16 @@ static void arguments(const eb_comm *comm) {
     FAILS(EB_USAGE, eb_scatter(comm, NULL, NULL, 1, EB_F64, 0), "is null");
     FAILS(EB_USAGE, eb_scatterv(comm, a, b, counts, EB_F64, ranks), "does not exist among");
     FAILS(EB_USAGE, eb_alltoall(comm, a, NULL, 1, EB_F64), "is null");
+    FAILS(EB_USAGE, eb_alltoallv(comm, a, NULL, b, counts, EB_F64), "one for each rank");
+    FAILS(EB_USAGE, eb_alltoallv(comm, a, counts, b, NULL, EB_F64), "one for each rank");
+    counts[0] = 1;
+    FAILS(EB_USAGE, eb_alltoallv(comm, NULL, counts, b, counts, EB_F64), "the send buffer is null");
+    counts[0] = 0;
     if (ranks > 1) {
         size_t other = (rank + 1) % ranks;
         FAILS(EB_USAGE, eb_allgather(comm, a, b, (size_t)-1, EB_F64), "too many");
         FAILS(EB_USAGE, eb_allgatherv(comm, a, b, huge, EB_F64), "too large");
+        FAILS(EB_USAGE, eb_alltoallv(comm, a, huge, b, counts, EB_F64), "too large");
         FAILS(EB_USAGE, eb_gather(comm, EB_IN_PLACE, b, 1, EB_F64, other), "EB_IN_PLACE is not allowed");
         FAILS(EB_USAGE, eb_scatter(comm, a, EB_IN_PLACE, 1, EB_F64, other), "EB_IN_PLACE is not allowed");
     }
