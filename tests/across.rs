@@ -98,10 +98,11 @@ fn truth(player: &Player) {
     for comm in communicators() {
         let (me, size) = (comm.rank(), comm.size());
         for count in [0usize, 1, 1000, 70_000] {
-            let value = |rank: usize, i: usize| mix((i * 64 + rank) as u64) % 4 != 0;
+            let value = |rank: usize, i: usize| !mix((i * 64 + rank) as u64).is_multiple_of(4);
             let given: Vec<bool> = (0..count).map(|i| value(me, i)).collect();
             let fold = |i: usize, by: fn(bool, bool) -> bool| (1..size).fold(value(0, i), |a, r| by(a, value(r, i)));
-            let ops: [(Op, fn(bool, bool) -> bool); 6] = [
+            type Truth = fn(bool, bool) -> bool;
+            let ops: [(Op, Truth); 6] = [
                 (Op::LogicalAnd, |a, b| a & b),
                 (Op::LogicalOr, |a, b| a | b),
                 (Op::LogicalXor, |a, b| a ^ b),
