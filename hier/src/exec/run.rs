@@ -132,6 +132,11 @@ impl<F: Fold> Running<F> {
         self.state.operation.is_some()
     }
 
+    /// A rank that it waits for.
+    pub fn awaited(&self) -> Option<usize> {
+        self.state.awaited(&self.program)
+    }
+
     /// Begins a run. Nothing is sent before the first poll.
     ///
     /// # Errors
