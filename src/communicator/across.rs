@@ -414,7 +414,7 @@ impl Across<'_> {
         let (send, recv, size) = (owned.send.len(), owned.recv.len(), self.comm.size());
         let gets_all = root.is_none_or(|root| root == self.comm.rank());
         let (block, expected) = match collective {
-            _ if owned.in_place => (recv, [0, recv]),
+            _ if owned.is_in_place() => (recv, [0, recv]),
             Collective::AllReduce | Collective::Reduce => (send, [send, if gets_all { send } else { 0 }]),
             Collective::AllGather | Collective::Gather => (send, [send, if gets_all { self.of_all(send)? } else { 0 }]),
             Collective::Scatter => (recv, [if gets_all { self.of_all(recv)? } else { 0 }, recv]),

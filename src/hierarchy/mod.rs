@@ -182,9 +182,8 @@ impl Hierarchy {
             Some(stands) => stands.clone(),
             None => wire.report(errors::fault_of(error, &self.topology, Some(signature), self.deadline)),
         };
-        let elsewhere = Error::Poisoned { cause: "another node".into() };
-        node.fail(&elsewhere);
-        self.postings.fail(&elsewhere);
+        // Who waits for what leaders give hears of it by itself.
+        node.fail(&Error::Poisoned { cause: "another node".into() });
         stands
     }
 }

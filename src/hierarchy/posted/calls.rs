@@ -11,19 +11,19 @@ use earlybird_shm::bytes::{self, ByteFold};
 use earlybird_shm::{Collective, Owned};
 use plans::Work as Does;
 
-fn gets<T>(recv: Vec<T>) -> Owned<T> {
+fn gets<T: Element>(recv: Vec<T>) -> Owned<T> {
     Owned::apart(Vec::new(), recv)
 }
 
-fn gives<T>(send: Vec<T>) -> Owned<T> {
+fn gives<T: Element>(send: Vec<T>) -> Owned<T> {
     Owned::apart(send, Vec::new())
 }
 
-fn both<T>(send: Vec<T>, recv: Vec<T>) -> Owned<T> {
+fn both<T: Element>(send: Vec<T>, recv: Vec<T>) -> Owned<T> {
     Owned::apart(send, recv)
 }
 
-fn in_place<T>(recv: Vec<T>) -> Owned<T> {
+fn in_place<T: Element>(recv: Vec<T>) -> Owned<T> {
     Owned::in_place(recv)
 }
 
@@ -36,7 +36,7 @@ const MOVES: Op = Op::Sum;
 pub(super) fn begin<T: Element>(prepared: &Prepared, steps: Steps) -> Result<Begun, Error> {
     let Prepared { collective, op, root, .. } = *prepared;
     let owned = prepared.owned.downcast_ref::<Owned<T>>().expect("the type it was made with");
-    let given = if owned.in_place { &owned.recv } else { &owned.send };
+    let given = if owned.is_in_place() { &owned.recv } else { &owned.send };
     let (root, size) = (root.unwrap_or(0), steps.topology().size());
     if !collective.folds() {
         let (given, block) = (bytes::of(given).to_vec(), size_of_val(&owned.recv[..]));

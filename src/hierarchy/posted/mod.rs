@@ -118,11 +118,6 @@ impl Postings {
     pub(super) fn set_deadline(&self, deadline: Option<Duration>) -> Result<(), Error> {
         self.deliver.set_deadline(deadline)
     }
-
-    /// Fails the second group of the node's ranks too.
-    pub(super) fn fail(&self, error: &Error) {
-        self.deliver.fail(error);
-    }
 }
 
 impl Prepared {
