@@ -68,6 +68,7 @@ impl Exchange {
         endpoint: &mut Endpoint<T>,
         parts: &mut [Parts<'_>],
     ) -> Result<bool, RunError> {
+        let mut looked_again = false;
         let result = match endpoint.failure() {
             Some(failure) => Err(failure.clone()),
             None => loop {
@@ -77,7 +78,14 @@ impl Exchange {
                         let transport = &mut endpoint.transport;
                         break match self.left.is_none().then(|| transport.is_flushed()).transpose() {
                             Ok(Some(true)) => Ok(true),
-                            Ok(_) => transport.progress().map(|()| false),
+                            Ok(_) => match transport.progress() {
+                                // What came before the failure counts.
+                                Err(_) if !looked_again => {
+                                    looked_again = true;
+                                    continue;
+                                }
+                                driven => driven.map(|()| false),
+                            },
                             Err(failure) => Err(failure),
                         };
                     }

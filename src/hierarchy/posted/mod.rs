@@ -272,12 +272,16 @@ impl Hierarchy {
         let mut context = Context::from_waker(Waker::noop());
         for task in &mut queue.tasks {
             let Some(work) = &mut task.work else { continue };
-            // What has come completes a call whatever happened after it.
-            let result = match work.as_mut().poll(&mut context) {
+            // What came before a failure completes a call: it is looked for once more.
+            let mut poll = || work.as_mut().poll(&mut context);
+            let result = match poll() {
                 Poll::Ready(result) => result,
                 Poll::Pending => match self.heard() {
-                    Some(error) => Err(error),
                     None => continue,
+                    Some(error) => match poll() {
+                        Poll::Ready(result) => result,
+                        Poll::Pending => Err(error),
+                    },
                 },
             };
             (task.work, moved) = (None, true);
