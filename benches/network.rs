@@ -15,7 +15,7 @@ use mpi::traits::{Communicator as _, CommunicatorCollectives as _, Root as _};
 use std::time::Duration;
 
 /// Long enough for the news of it to reach every rank.
-const AHEAD_NS: u64 = 12_000_000;
+const AHEAD_NS: u64 = 50_000_000;
 
 fn now_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

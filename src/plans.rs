@@ -3,7 +3,8 @@
 use crate::transport::ShmTransport;
 use crate::{DType, Element, Error, Op};
 use earlybird_hier::exec::{
-    Endpoint, Fold, Geometry, Parts, Program, RunError, Running, Transport, compile, exchange, wait_first,
+    Endpoint, Exchange, Failure, Fold, Geometry, Parts, Program, RunError, Running, Transport, compile, exchange,
+    wait_first,
 };
 use earlybird_hier::plan::{Contract, Side};
 use earlybird_hier::schedule::{self, Named, Params};
@@ -78,13 +79,15 @@ pub(crate) struct Shape {
 pub(crate) struct Plans<T> {
     endpoint: Endpoint<T>,
     kept: Vec<(Shape, Running<AnyFold>)>,
+    /// What they run, whatever the turn.
+    programs: Vec<(Shape, Arc<Program>)>,
     /// Admitted before, whatever the sizes.
     admitted: Vec<Shape>,
 }
 
 impl<T: Lane> Plans<T> {
     pub(crate) fn over(transport: T) -> Self {
-        Plans { endpoint: Endpoint::new(transport), kept: Vec::new(), admitted: Vec::new() }
+        Plans { endpoint: Endpoint::new(transport), kept: Vec::new(), programs: Vec::new(), admitted: Vec::new() }
     }
 
     /// What the plans run over.
@@ -148,19 +151,34 @@ impl<T: Lane> Plans<T> {
         if self.kept.iter().any(|(known, _)| *known == shape) {
             return Ok(());
         }
-        let transport = self.endpoint.transport();
-        let plan = plan_of(&shape, transport.size())?;
-        let fold = AnyFold::new(&shape)?;
-        let (elements, element_bytes) = (shape.elements, fold.element_bytes());
-        let segment_bytes = SEGMENT_BYTES.min(transport.packet_bytes());
-        let program = compile(&plan, transport.rank(), Geometry { elements, element_bytes, segment_bytes });
-        let program: Arc<Program> = program.map(Arc::new).map_err(|error| Error::usage(error.to_string()))?;
-        let running = Running::new(program, fold, Consistency::Identical).map_err(refused)?;
+        let running = self.compiled(shape)?;
         if self.kept.len() == KEPT {
             self.kept.drain(..KEPT / 2);
         }
         self.kept.push((shape, running));
         Ok(())
+    }
+
+    fn compiled(&mut self, shape: Shape) -> Result<Running<AnyFold>, Error> {
+        let fold = AnyFold::new(&shape)?;
+        let known = self.programs.iter().find(|(known, _)| *known == Shape { turn: 0, ..shape });
+        let program = match known {
+            Some((_, program)) => program.clone(),
+            None => {
+                let transport = self.endpoint.transport();
+                let plan = plan_of(&shape, transport.size())?;
+                let (elements, element_bytes) = (shape.elements, fold.element_bytes());
+                let segment_bytes = SEGMENT_BYTES.min(transport.packet_bytes());
+                let program = compile(&plan, transport.rank(), Geometry { elements, element_bytes, segment_bytes });
+                let program: Arc<Program> = program.map(Arc::new).map_err(|error| Error::usage(error.to_string()))?;
+                if self.programs.len() == KEPT {
+                    self.programs.drain(..KEPT / 2);
+                }
+                self.programs.push((Shape { turn: 0, ..shape }, program.clone()));
+                program
+            }
+        };
+        Running::new(program, fold, Consistency::Identical).map_err(refused)
     }
 
     /// Runs a plan from beginning to end.
@@ -206,13 +224,57 @@ impl<T: Lane> Plans<T> {
     /// Moves parts between every pair of ranks.
     pub(crate) fn exchange(&mut self, call: u32, parts: &mut [Parts<'_>]) -> Result<(), Error> {
         let deadline = self.endpoint.transport().deadline();
-        let result = exchange(&mut self.endpoint, u64::from(call) << 8 | 1, parts, deadline);
+        let result = exchange(&mut self.endpoint, parts_of(call), parts, deadline);
         result.map_err(|error| self.error(error))
+    }
+
+    /// Starts a plan that its owner keeps.
+    pub(crate) fn start_apart(&mut self, shape: Shape) -> Result<Apart, Error> {
+        let mut running = self.compiled(shape)?;
+        running.start(&mut self.endpoint).map_err(|error| self.error(error))?;
+        Ok(Apart(running))
+    }
+
+    /// Carries on with it: a rank that it waits for, or nothing when it is complete.
+    pub(crate) fn poll_apart(&mut self, apart: &mut Apart, data: &mut [u8]) -> Result<Option<usize>, Error> {
+        let ended = apart.0.poll(&mut self.endpoint, data).map_err(|error| self.error(error))?;
+        Ok((!ended).then(|| apart.0.awaited().unwrap_or(0)))
+    }
+
+    /// Starts moving parts between every pair of ranks.
+    pub(crate) fn start_parts(&mut self, call: u32) -> Result<Exchange, Error> {
+        Exchange::start(&mut self.endpoint, parts_of(call)).map_err(|error| self.error(error))
+    }
+
+    /// As [`Plans::poll_apart`].
+    pub(crate) fn poll_parts(
+        &mut self,
+        exchange: &mut Exchange,
+        parts: &mut [Parts<'_>],
+    ) -> Result<Option<usize>, Error> {
+        let ended = exchange.poll(&mut self.endpoint, parts).map_err(|error| self.error(error))?;
+        Ok((!ended).then(|| exchange.awaited().unwrap_or(0)))
+    }
+
+    /// Fails the group if `awaited` was waited for too long, where the transport does not do so itself.
+    pub(crate) fn give_up(&mut self, awaited: usize, waited: Duration) -> Option<Error> {
+        let after = self.endpoint.transport().deadline().filter(|deadline| waited > *deadline)?;
+        let failure = self.endpoint.fail(Failure::Timeout { missing: awaited, after });
+        Some(self.error(failure.into()))
     }
 
     fn error(&self, error: RunError) -> Error {
         self.failed().cloned().unwrap_or_else(|| refused(error))
     }
+}
+
+/// A plan under way that its owner keeps.
+#[derive(Debug)]
+pub(crate) struct Apart(Running<AnyFold>);
+
+/// What ranks compare of a call that moves parts.
+fn parts_of(call: u32) -> u64 {
+    u64::from(call) << 8 | 1
 }
 
 /// The barrier's plan: a token goes round.

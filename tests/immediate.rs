@@ -27,6 +27,8 @@ fn rank() {
         ("leaves", leaves),
         ("wrong", wrong),
         ("again", again),
+        ("fails", fails),
+        ("differs", differs),
     ]);
 }
 
@@ -43,6 +45,9 @@ fn wait_for(name: &str) {
 /// The rest of a call: waits and checks.
 type Rest<'c> = Box<dyn FnOnce() + 'c>;
 
+/// Ranks, and how many of them are on each node.
+const NODES: [(usize, &str); 3] = [(2, "1"), (5, "2"), (4, "1,3")];
+
 /// Number of kinds of calls.
 const KINDS: u64 = 10;
 
@@ -52,8 +57,10 @@ fn post<T: Sample>(comm: &Communicator, kind: u64, seed: u64, count: usize, op: 
     let root = (seed % ranks as u64) as usize;
     let here = comm.process_at_rank(root);
     let what = move || format!("kind {kind} of {count} {} {op:?} root {root}", T::DTYPE.name());
-    let given = move |rank: usize, count: usize| contribution::<T>(seed, rank, count, op, false);
-    let sum = move |count: usize| reference::<T>(seed, ranks, count, op, false);
+    // Sums that round are folded by rank on one node, node by node on several.
+    let exact = comm.nodes() > 1;
+    let given = move |rank: usize, count: usize| contribution::<T>(seed, rank, count, op, exact);
+    let sum = move |count: usize| reference::<T>(seed, ranks, count, op, exact);
     let all = move |count: usize| (0..ranks).flat_map(|r| given(r, count)).collect::<Vec<T>>();
     let block = move |from: Vec<T>| from[rank * count..(rank + 1) * count].to_vec();
     let dirty = given(rank + 100, count);
@@ -174,6 +181,14 @@ fn every_operation_gives_its_result_in_any_order_of_waiting() {
     }
 }
 
+#[test]
+fn every_operation_gives_its_result_over_several_nodes() {
+    for (ranks, nodes) in NODES {
+        let job = Job::new("matrix", ranks).var("EARLYBIRD_RANKS_PER_NODE", nodes);
+        job.watchdog(Duration::from_secs(240)).run();
+    }
+}
+
 fn large(_: &Player) {
     let comm = Communicator::from_env().unwrap();
     batch::<f64>(&comm, 7, 300_001, Op::Sum);
@@ -185,6 +200,7 @@ fn calls_larger_than_the_windows_run_in_parts() {
     for ranks in [2, 3] {
         Job::new("large", ranks).watchdog(Duration::from_secs(240)).run();
     }
+    Job::new("large", 3).var("EARLYBIRD_RANKS_PER_NODE", 2).watchdog(Duration::from_secs(240)).run();
 }
 
 /// Rank 0 posts and is away until the test, which has heard of the others' results, lets it go on.
@@ -272,6 +288,9 @@ fn a_rank_inside_another_call_carries_on_with_what_it_has_posted() {
     for ranks in [2, 3] {
         Job::new("behind", ranks).run();
     }
+    for (ranks, nodes) in NODES {
+        Job::new("behind", ranks).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
+    }
 }
 
 /// Rank 2 dies with its first call posted: that one is complete, the next is not.
@@ -339,8 +358,8 @@ fn absent(player: &Player) {
 #[test]
 fn a_deadline_ends_waiting_and_asking() {
     for (asks, count) in [(false, 5), (true, 5), (false, 5_000), (true, 5_000)] {
-        let said = Job::new("absent", 3).arg(asks).arg(count).var("EARLYBIRD_TIMEOUT", "1").run();
-        assert_eq!(said[0], ["told"]);
+        let job = Job::new("absent", 3).arg(asks).arg(count).var("EARLYBIRD_TIMEOUT", "1");
+        assert_eq!(job.run()[0], ["told"]);
     }
 }
 
@@ -368,6 +387,9 @@ fn dropped_requests_are_completed_by_later_calls() {
     for ranks in [1, 2, 3] {
         Job::new("lets_go", ranks).run();
     }
+    for (ranks, nodes) in NODES {
+        Job::new("lets_go", ranks).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
+    }
 }
 
 /// Rank 0 posts more than the memory holds, lets go of everything and drops the communicator.
@@ -390,11 +412,13 @@ fn leaves(player: &Player) {
 
 #[test]
 fn a_communicator_that_is_dropped_completes_what_others_need() {
-    let mut job = Job::new("leaves", 2).start();
-    job.wait_for(0, "leaves");
-    job.raise("gone");
-    for end in job.join() {
-        assert!(end.status.success(), "{end}");
+    for nodes in ["2", "1"] {
+        let mut job = Job::new("leaves", 2).var("EARLYBIRD_RANKS_PER_NODE", nodes).start();
+        job.wait_for(0, "leaves");
+        job.raise("gone");
+        for end in job.join() {
+            assert!(end.status.success(), "{end}");
+        }
     }
 }
 
@@ -481,6 +505,92 @@ fn again(_: &Player) {
 fn persistent_calls_start_again_and_again() {
     for ranks in [1, 2, 3] {
         Job::new("again", ranks).run();
+    }
+    for (ranks, nodes) in NODES {
+        Job::new("again", ranks).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
+    }
+}
+
+/// Over several nodes: posts and waits until the job fails; `who` stops after some calls, in the middle of them.
+fn fails(player: &Player) {
+    let (who, count): (usize, usize) = (player.arg(0), player.arg(1));
+    let comm = Communicator::from_env().unwrap();
+    let error = 'calls: loop {
+        for call in 0u64.. {
+            if comm.rank() == who && call == 20 {
+                player.say("here");
+                wait_for("never");
+            }
+            let a = comm.immediate_all_reduce(vec![1.5f32; count], Op::Sum);
+            let b = comm.immediate_all_gather_into(vec![comm.rank() as u64; 3], vec![0; 3 * comm.size()]);
+            let ends = [a.and_then(|a| a.wait().map(drop)), b.and_then(|b| b.wait().map(drop))];
+            if let Some(error) = ends.into_iter().find_map(Result::err) {
+                break 'calls error;
+            }
+        }
+    };
+    player.say(format!("{} {error}", error.code()));
+    player.say(comm.immediate_barrier().map(drop).unwrap_err());
+}
+
+#[test]
+fn deaths_and_deadlines_are_everybodys_over_several_nodes() {
+    for (who, count, deadline) in
+        [(0, 5, false), (1, 5_000, false), (3, 300_000, false), (2, 5, true), (0, 5_000, true)]
+    {
+        let job = Job::new("fails", 4).arg(who).arg(count).var("EARLYBIRD_RANKS_PER_NODE", "2,1,1");
+        let mut job = if deadline { job.var("EARLYBIRD_TIMEOUT", "0.5") } else { job }.start();
+        job.wait_for(who, "here");
+        if deadline {
+            job.wait_ended(&(0..4).filter(|rank| *rank != who).collect::<Vec<_>>());
+        }
+        job.signal(who, rustix::process::Signal::KILL);
+        let ends = job.join();
+        let told: Vec<_> = ends.iter().filter(|end| end.rank != who).map(|end| &end.said).collect();
+        let expected = match deadline {
+            true => format!("EB_TIMEOUT after 500ms rank(s) [{who}]"),
+            false => format!("EB_PEER_DIED rank {who} (pid "),
+        };
+        assert!(told.iter().all(|said| said.len() == 2 && *said == told[0]), "{ends:#?}");
+        assert!(told[0][0].starts_with(&expected), "{told:?}");
+    }
+}
+
+/// Over several nodes: one rank posts another call than the others.
+fn differs(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let odd = comm.rank() == player.arg::<usize>(1);
+    comm.immediate_barrier().unwrap().wait().unwrap();
+    let all = |count| comm.immediate_all_reduce(vec![1u32; count], Op::Sum).and_then(|r| r.wait().map(drop));
+    let result = match (player.args()[0].as_str(), odd) {
+        (_, false) => all(60),
+        ("count", _) => all(61),
+        ("blocking", _) => comm.all_reduce_in_place(&mut [1u32; 60], Op::Sum),
+        ("reduce", _) => match comm.rank() {
+            0 => {
+                comm.process_at_rank(1).immediate_reduce_into(vec![1u32; 60], Op::Sum).and_then(|r| r.wait().map(drop))
+            }
+            _ => {
+                comm.process_at_rank(0).immediate_reduce_into(vec![1u32; 60], Op::Sum).and_then(|r| r.wait().map(drop))
+            }
+        },
+        (other, _) => panic!("no case {other}"),
+    };
+    let result = result.and_then(|()| comm.immediate_barrier()?.wait());
+    player.say(result.map_or_else(|error| format!("{} {error}", error.code()), |()| "accepted".into()));
+    std::thread::sleep(Duration::from_millis(300));
+}
+
+#[test]
+fn different_calls_are_one_error_over_several_nodes() {
+    for case in ["count", "blocking", "reduce"] {
+        for odd in [0, 1, 3] {
+            let job = Job::new("differs", 4).arg(case).arg(odd).var("EARLYBIRD_RANKS_PER_NODE", "2,2");
+            let ends = job.start().join();
+            let told: Vec<&str> = ends.iter().filter_map(|end| end.said.last()).map(String::as_str).collect();
+            let one = told.len() == 4 && told.iter().all(|line| *line == told[0]);
+            assert!(one && told[0].starts_with("EB_MISMATCH ranks "), "{case}, rank {odd}: {ends:#?}");
+        }
     }
 }
 

@@ -37,6 +37,11 @@ impl Progress {
         Ok(Progress { every_ns: every.as_nanos() as u64, drive: Arc::new(drive) })
     }
 
+    /// Drives it now, for waits of the layers above.
+    pub fn run(&self) {
+        (self.drive)();
+    }
+
     /// Both, at the shorter interval of the two.
     pub fn and(self, other: Progress) -> Progress {
         let (every_ns, first, second) = (self.every_ns.min(other.every_ns), self.drive, other.drive);

@@ -2,15 +2,15 @@
 //! handed to the [`Hierarchy`].
 
 use super::Communicator;
-use super::folded::{self, Reduction, put_truth};
-use crate::hierarchy::{Call, Hierarchy, Part};
+use super::folded::{self, Reduction};
+use crate::hierarchy::{Call, Hierarchy, Part, Prepared, put_truth};
 use crate::{Algorithm, Choice, Element, Error, FoldOrder, Op, UserOp};
 use bytemuck::Pod;
 use earlybird_shm::Signature;
 use earlybird_shm::bytes;
 use earlybird_shm::op::{ElementType, Operator};
 use earlybird_shm::protocol::signature::USER_SIZE_SHIFT;
-use earlybird_shm::{Collective, DType};
+use earlybird_shm::{Collective, DType, Owned};
 
 /// Several nodes, and the communicator that spans them.
 pub(super) struct Across<'a> {
@@ -395,6 +395,41 @@ impl Across<'_> {
             let send = send.map(bytes::of).or(own.as_deref());
             self.between.all_to_all(&call, send.unwrap_or(&[]), recv)
         })
+    }
+
+    /// A call that can be posted: as on one node, refused here if its buffers have not the lengths that it needs.
+    pub(super) fn prepared<T: Element>(
+        &self,
+        collective: Collective,
+        op: Op,
+        root: Option<usize>,
+        owned: Owned<T>,
+    ) -> Result<Prepared, Error> {
+        if let Some(root) = root {
+            self.root(root)?;
+        }
+        if collective.folds() {
+            T::DTYPE.must_have(op)?;
+        }
+        let (send, recv, size) = (owned.send.len(), owned.recv.len(), self.comm.size());
+        let gets_all = root.is_none_or(|root| root == self.comm.rank());
+        let (block, expected) = match collective {
+            _ if owned.is_in_place() => (recv, [0, recv]),
+            Collective::AllReduce | Collective::Reduce => (send, [send, if gets_all { send } else { 0 }]),
+            Collective::AllGather | Collective::Gather => (send, [send, if gets_all { self.of_all(send)? } else { 0 }]),
+            Collective::Scatter => (recv, [if gets_all { self.of_all(recv)? } else { 0 }, recv]),
+            Collective::ReduceScatter => (recv, [self.of_all(recv)?, recv]),
+            Collective::AllToAll if !send.is_multiple_of(size) => {
+                return Err(Error::usage(format!(
+                    "a buffer of {send} elements does not divide among {size} ranks; give a multiple"
+                )));
+            }
+            Collective::AllToAll => (send / size, [send, send]),
+            _ => (recv, [0, recv]),
+        };
+        self.lengths([send, recv], expected)?;
+        let signature = self.call::<T>(collective, op, block, root).signature.posted();
+        Ok(Prepared::new((collective, op, root), signature, owned))
     }
 
     pub(super) fn split(&self, what: Collective, color: Option<u32>, key: i64) -> Result<Option<Part>, Error> {

@@ -1,9 +1,9 @@
 //! Reductions between nodes of what the nodes cannot carry as it is: an average is a sum that is divided when all have given,
 //! truth values are bytes, halves to be averaged are summed as `f32`.
 
+use crate::hierarchy::{of_bytes, put_truth};
 use crate::{DType, Element, Error, Op};
 use earlybird_shm::bytes;
-use std::any::Any;
 
 /// A reduction of elements of any type.
 pub(super) trait Reduction {
@@ -45,24 +45,5 @@ pub(super) fn fold<T: Element>(
             Ok(())
         }
         _ => reduction.run(send, recv, op),
-    }
-}
-
-/// The operator on bytes that are 0 or 1 which gives what `op` gives on truth values.
-fn of_bytes(op: Op) -> Op {
-    match op {
-        Op::BitAnd => Op::LogicalAnd,
-        Op::BitOr => Op::LogicalOr,
-        Op::BitXor => Op::LogicalXor,
-        other => other,
-    }
-}
-
-/// Bytes as truth values, of which not every byte is one.
-pub(super) fn put_truth<T: Element>(to: &mut [T], from: &[u8]) {
-    for (value, byte) in to.iter_mut().zip(from) {
-        if let Some(value) = (value as &mut dyn Any).downcast_mut::<bool>() {
-            *value = *byte != 0;
-        }
     }
 }

@@ -12,11 +12,12 @@ impl Communicator {
     ///
     /// Up to 104 bytes travel beside the marks; more run `slices`: deposited here, folded by whoever is inside a call, by
     /// rank, so the bits are the same in every run. `EARLYBIRD_ALLREDUCE` and [`Communicator::set_algorithm`] have no
-    /// say in it, but that a plan is refused; [`Communicator::last_call`] tells what ran.
+    /// say in it, but that a plan is refused; [`Communicator::last_call`] tells what ran. Over several nodes it runs as the
+    /// blocking call does, not cut into segments, and nothing but calls of this communicator carries on with it.
     ///
     /// # Errors
     /// Everything that can be refused at once: [`Error::Usage`], [`Error::Unsupported`] where `op` does not exist for `T`,
-    /// between nodes, and with a plan chosen; the group's one error if it has failed. Others at [`Request::wait`].
+    /// and on one node with a plan chosen; the group's one error if it has failed. Others at [`Request::wait`].
     pub fn immediate_all_reduce<T: Element>(&self, buffer: Vec<T>, op: Op) -> Result<Request<'_, Vec<T>>, Error> {
         self.all_reduce_init(buffer, op)?.into_request()
     }

@@ -1,6 +1,7 @@
 //! More forms of the calls that are posted now and completed later: blocks of different lengths, many buffers at once, and
 //! operators of users, which the call keeps.
 
+use super::ready::Ready;
 use super::reductions::largest;
 use super::request::{Grouped, Pair, one, two};
 use super::{Communicator, Persistent, Request, Root};
@@ -85,8 +86,7 @@ impl Communicator {
         op: Op,
     ) -> Result<Persistent<'_, Vec<Vec<T>>>, Error> {
         let bytes = buffers.iter().map(|buffer| size_of_val(&buffer[..])).sum();
-        let take =
-            |ready: earlybird_shm::Ready| -> Grouped<T> { ready.into_parts().expect("the type it was made with") };
+        let take = |ready: Ready| -> Grouped<T> { ready.into_parts().expect("the type it was made with") };
         self.prepared(Collective::AllReduce, bytes, take, || self.node.ready_grouped(op, buffers))
     }
 
@@ -194,7 +194,7 @@ impl Communicator {
         root: Option<usize>,
         counts: &[usize],
         owned: Owned<T>,
-        take: fn(earlybird_shm::Ready) -> B,
+        take: fn(Ready) -> B,
     ) -> Result<Persistent<'_, B>, Error> {
         let ready = || self.node.ready_varcount(collective, op, root, counts, owned);
         self.prepared(collective, largest::<T>(counts), take, ready)
@@ -206,7 +206,7 @@ impl Communicator {
         op: UserOp<T, F>,
         root: Option<usize>,
         owned: Owned<T>,
-        take: fn(earlybird_shm::Ready) -> B,
+        take: fn(Ready) -> B,
     ) -> Result<Persistent<'_, B>, Error>
     where
         T: Pod + Send,

@@ -8,6 +8,7 @@ mod immediate_forms;
 mod operators;
 mod plan_lane;
 mod raw;
+mod ready;
 mod reductions;
 mod request;
 mod root;
@@ -18,12 +19,13 @@ mod split;
 pub use request::{Persistent, Request};
 pub use root::Root;
 
-use crate::hierarchy::Hierarchy;
+use crate::hierarchy::{Between, Hierarchy};
 use crate::transport::RingOptions;
 use crate::{Choice, Config, Error, FoldOrder, Identity};
 use earlybird_shm::{Collective, How, NodeComm, Progress};
 use plan_lane::PlanLane;
 use settings::Settings;
+use std::sync::Arc;
 
 /// The processes of one job, or some of them ([`Communicator::split`]).
 ///
@@ -42,9 +44,9 @@ use settings::Settings;
 #[derive(Debug)]
 pub struct Communicator {
     /// The ranks of this node: of one node, all.
-    node: NodeComm,
+    node: Arc<NodeComm>,
     /// The other nodes.
-    between: Option<Box<Hierarchy>>,
+    between: Option<Between>,
     rank: usize,
     size: usize,
     /// By rank, the number in the job, where the node's group does not have it.
@@ -88,7 +90,7 @@ impl Communicator {
         let (node, between) = match sizes.filter(|sizes| sizes.len() > 1) {
             Some(sizes) => {
                 let (node, between) = Hierarchy::connect(&config, &identity, &sizes)?;
-                (node, Some(Box::new(between)))
+                (node, Some(between))
             }
             None => (NodeComm::join(&config.joining(&identity))?, None),
         };
@@ -100,7 +102,7 @@ impl Communicator {
         config: Config,
         identity: Identity,
         node: NodeComm,
-        between: Option<Box<Hierarchy>>,
+        between: Option<Hierarchy>,
     ) -> Communicator {
         let rings = RingOptions {
             rank: identity.rank,
@@ -134,8 +136,8 @@ impl Communicator {
             rank: identity.rank,
             size: identity.size,
             job_ranks: between.as_ref().map(|_| (0..identity.size).collect()),
-            node,
-            between,
+            node: Arc::new(node),
+            between: between.map(|between| Between(Arc::new(between))),
             identity,
             settings,
             plans: PlanLane::new(rings),

@@ -1,8 +1,9 @@
 //! Calls that are under way while their caller does something else: requests, and calls that are started again and again.
 
 use super::Communicator;
+use super::ready::{Ended, Ready};
 use crate::{Element, Error, Op};
-use earlybird_shm::{Collective, Ended, Owned, Ready};
+use earlybird_shm::{Collective, Owned};
 
 /// Many buffers that are reduced as one message.
 pub(super) type Grouped<T> = Vec<Vec<T>>;
@@ -45,7 +46,7 @@ impl<B> Request<'_, B> {
     /// as if the request had been dropped.
     pub fn wait(mut self) -> Result<B, Error> {
         let number = self.number.expect("a request has its number until it ends");
-        let ended = self.comm.node.finish(number)?;
+        let ended = self.comm.finish(number)?;
         self.end(ended)
     }
 
@@ -55,7 +56,7 @@ impl<B> Request<'_, B> {
     /// As [`Request::wait`]. Deaths and different calls are noticed by asking again, as by waiting.
     pub fn test(mut self) -> Result<Result<B, Self>, Error> {
         let number = self.number.expect("a request has its number until it ends");
-        match self.comm.node.ask(number)? {
+        match self.comm.ask(number)? {
             Some(ended) => self.end(ended).map(Ok),
             None => Ok(Err(self)),
         }
@@ -70,7 +71,7 @@ impl<B> Request<'_, B> {
 impl<B> Drop for Request<'_, B> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            self.comm.node.detach(number);
+            self.comm.detach(number);
         }
     }
 }
@@ -120,7 +121,7 @@ impl<'c, B> Persistent<'c, B> {
             unreachable!("it is ready")
         };
         self.comm.plans.begin_other_call();
-        let (state, result) = match self.comm.node.post(ready) {
+        let (state, result) = match self.comm.post(ready) {
             Ok(number) => (State::Started(number), Ok(())),
             Err((ready, error)) => (State::Ready(ready), Err(error)),
         };
@@ -134,7 +135,7 @@ impl<'c, B> Persistent<'c, B> {
     /// As [`Communicator::all_reduce_into`]; after a failure of the group it can be had back, not started.
     pub fn wait(&mut self) -> Result<(), Error> {
         let State::Started(number) = self.state else { return Ok(()) };
-        let (ready, result) = self.comm.node.finish(number)?;
+        let (ready, result) = self.comm.finish(number)?;
         self.state = State::Ready(ready);
         result
     }
@@ -145,7 +146,7 @@ impl<'c, B> Persistent<'c, B> {
     /// As [`Persistent::wait`].
     pub fn test(&mut self) -> Result<bool, Error> {
         let State::Started(number) = self.state else { return Ok(true) };
-        let Some((ready, result)) = self.comm.node.ask(number)? else { return Ok(false) };
+        let Some((ready, result)) = self.comm.ask(number)? else { return Ok(false) };
         self.state = State::Ready(ready);
         result.map(|()| true)
     }
@@ -247,7 +248,7 @@ impl<T: Element> Persistent<'_, Grouped<T>> {
 impl<B> Drop for Persistent<'_, B> {
     fn drop(&mut self) {
         if let State::Started(number) = self.state {
-            self.comm.node.detach(number);
+            self.comm.detach(number);
         }
     }
 }
@@ -322,6 +323,10 @@ impl Communicator {
         owned: Owned<T>,
         take: fn(Ready) -> B,
     ) -> Result<Persistent<'_, B>, Error> {
+        if let Some(across) = self.across() {
+            let ready = Ready::Across(Box::new(across.prepared(collective, op, root, owned)?));
+            return Ok(Persistent { comm: self, state: State::Ready(ready), take });
+        }
         let bytes = size_of_val(&owned.recv[..]).max(size_of_val(&owned.send[..]));
         self.prepared(collective, bytes, take, || self.node.ready(collective, op, root, owned))
     }
@@ -332,19 +337,19 @@ impl Communicator {
         collective: Collective,
         bytes: usize,
         take: fn(Ready) -> B,
-        ready: impl FnOnce() -> Result<Ready, Error>,
+        ready: impl FnOnce() -> Result<earlybird_shm::Ready, Error>,
     ) -> Result<Persistent<'_, B>, Error> {
         let unsupported = |what: String| {
-            let hint = "immediate and persistent calls run on one node and by no plan; make a blocking call, or choose \
-                        another algorithm";
+            let hint = "make the blocking call of the same name, choose another algorithm, or, for calls with counts, groups of \
+                        buffers or operators of the caller's, use one node";
             Err(Error::Unsupported { what, hint: hint.into() })
         };
         if self.nodes() > 1 {
-            return unsupported(format!("immediate {} between nodes", collective.name()));
+            return unsupported(format!("this form of immediate {} between nodes", collective.name()));
         }
         if let Some(plan) = self.plan_for(collective, bytes) {
             return unsupported(format!("immediate {} by plan:{plan}", collective.name()));
         }
-        Ok(Persistent { comm: self, state: State::Ready(ready()?), take })
+        Ok(Persistent { comm: self, state: State::Ready(ready()?.into()), take })
     }
 }

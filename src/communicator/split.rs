@@ -3,8 +3,9 @@
 use super::Communicator;
 use super::plan_lane::PlanLane;
 use crate::Error;
-use crate::hierarchy::{Hierarchy, Part};
+use crate::hierarchy::{Between, Hierarchy, Part};
 use earlybird_shm::{Collective, NodeComm};
+use std::sync::Arc;
 
 impl Communicator {
     /// Forms new communicators of the ranks that give the same color. In each, ranks are numbered by `key`, those of
@@ -72,7 +73,7 @@ impl Communicator {
         let Part { node, between, rank, ranks, label } = part;
         let plans = self.plans.for_group(&label, rank, ranks.len());
         let job_ranks = ranks.iter().map(|rank| self.job_ranks()[*rank]).collect();
-        self.made(node, between.map(Box::new), plans, rank, Some(job_ranks))
+        self.made(node, between, plans, rank, Some(job_ranks))
     }
 
     fn with(&self, node: NodeComm) -> Communicator {
@@ -89,7 +90,7 @@ impl Communicator {
     fn made(
         &self,
         node: NodeComm,
-        between: Option<Box<Hierarchy>>,
+        between: Option<Hierarchy>,
         plans: PlanLane,
         rank: usize,
         job_ranks: Option<Vec<usize>>,
@@ -100,8 +101,8 @@ impl Communicator {
         }
         Communicator {
             size: job_ranks.as_ref().map_or(node.size(), Vec::len),
-            node,
-            between,
+            node: Arc::new(node),
+            between: between.map(|between| Between(Arc::new(between))),
             rank,
             job_ranks,
             identity: self.identity.clone(),

@@ -1,5 +1,7 @@
 //! How the ranks of several nodes come together.
 
+use super::choice::Exchanges;
+use super::posted::Postings;
 use super::split::patient;
 use super::wire::{Line, Wire};
 use super::{Call, Hierarchy, State, Topology, errors};
@@ -36,6 +38,7 @@ impl Hierarchy {
         line: Line,
         crowded: bool,
     ) -> Result<(NodeComm, Self), Error> {
+        let exchanges = Exchanges::new(topology.nodes(), line.is_a_network());
         let mut wire = Wire::new(line, topology.leaders(), topology.node(), topology.rank(), config.timeout);
         let node = NodeComm::join(&JoinOptions {
             rank: topology.local(),
@@ -48,7 +51,8 @@ impl Hierarchy {
             arena_max_bytes: config.arena_max_bytes,
             crowded,
         });
-        let node = node.map_err(|error| match error {
+        let node = node.and_then(|node| node.duplicate().map(|again| (node, again)));
+        let (node, again) = node.map_err(|error| match error {
             // What this rank alone got wrong, or what all find wrong.
             Error::Usage { .. } | Error::Unsupported { .. } => {
                 wire.report(earlybird_shm::ring::Fault::Other("a rank could not join its node".into()));
@@ -59,7 +63,8 @@ impl Hierarchy {
         wire.set_purse(node.purse());
         let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, last: None, progress: None });
         let meeting = RingOptions { purse: Some(node.purse()), ..meeting(config, identity) };
-        let hierarchy = Hierarchy { topology, state, deadline: config.timeout, exchange: config.exchange, meeting };
+        let (deadline, exchange, postings) = (config.timeout, config.exchange, Postings::new(again));
+        let hierarchy = Hierarchy { topology, state, deadline, exchange, exchanges, postings, meeting };
         let how = How { algorithm: Algorithm::Auto, order: FoldOrder::Arrival, within: 0 };
         let signature = Signature::new(Collective::Barrier, DType::U8, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
         hierarchy.barrier(&Call { node: &node, collective: Collective::Barrier, how, signature, exchange: None })?;

@@ -5,7 +5,7 @@
 //! `earlybird-shm`, what happens between leaders in `earlybird-hier`.
 //!
 //! ```text
-//! topology (who is where) · wire (between leaders; the job's one error) · errors (a node's as the job's)
+//! choice (which plan) · topology (who is where) · wire (between leaders; the job's one error) · errors (a node's as the job's)
 //! reductions (the three phases, segment by segment) · operators (those of callers) · moves (data as it is)
 //! ```
 //!
@@ -16,30 +16,36 @@
 //! **Deadlines.** Whoever waits for the rank that is really late must be the first to say so: a leader waits for its node
 //! as long as was set, leaders wait for leaders that are in the call longer, and so do the others for their leader.
 
+mod choice;
 mod connect;
 mod errors;
 mod moves;
 mod operators;
+mod packing;
+mod posted;
 mod reductions;
 mod split;
 mod topology;
+mod truth;
 mod wire;
 
 use crate::plans::{Plans, Shape};
 use crate::{Choice, Error};
+use choice::Exchanges;
+use earlybird_hier::OpTraits;
 use earlybird_hier::exec::Transport;
 use earlybird_shm::Signature;
 use earlybird_shm::ring::RingOptions;
 use earlybird_shm::{Collective, How, NodeComm, Progress, enter};
+use posted::Postings;
+pub(crate) use posted::{Between, Prepared};
 pub(crate) use split::Part;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 pub(crate) use topology::Topology;
+pub(crate) use truth::{of_bytes, put_truth};
 pub(crate) use wire::Line;
 use wire::Wire;
-
-/// Up to this many bytes of a vector rounds cost more than bytes.
-const FEW_BYTES: usize = 16 << 10;
 
 /// The nodes of a communicator, as this rank sees them.
 #[derive(Debug)]
@@ -49,6 +55,8 @@ pub(crate) struct Hierarchy {
     deadline: Option<Duration>,
     /// The plan between leaders, where the user chose one.
     exchange: Option<Choice>,
+    exchanges: Exchanges,
+    postings: Postings,
     /// Where the leaders of groups made from this one meet, if they share memory.
     meeting: RingOptions,
 }
@@ -58,8 +66,8 @@ struct State {
     plans: Plans<Wire>,
     /// Calls begun.
     calls: u64,
-    /// What ran between leaders in the last call.
-    last: Option<&'static str>,
+    /// Number of the last call that is complete, and what ran between leaders in it.
+    last: Option<(u64, &'static str)>,
     /// What to drive in long waits.
     progress: Option<Progress>,
 }
@@ -93,8 +101,7 @@ impl Hierarchy {
 
     /// Number of the last call, and what ran between the leaders in it.
     pub(crate) fn last(&self) -> Option<(u64, &'static str)> {
-        let state = self.lock().ok()?;
-        Some((state.calls, state.last?))
+        self.lock().ok()?.last
     }
 
     pub(crate) fn set_progress(&self, progress: Option<Progress>) -> Result<(), Error> {
@@ -108,13 +115,11 @@ impl Hierarchy {
         enter(&self.state)
     }
 
-    /// The plan between leaders for a vector of `bytes`: few rounds for few bytes, few bytes for many. Both give
-    /// identical bits and keep the order of nodes for any number of them.
-    fn exchange_for(&self, call: &Call<'_>, bytes: usize) -> &'static str {
-        match (call.exchange, self.exchange) {
-            (Some(name), _) | (None, Some(Choice::Plan(name))) => name,
-            _ if bytes <= FEW_BYTES => "elimination-3-2",
-            _ => "halving-doubling",
+    /// The plan between leaders for a vector of `bytes`, of which `chosen` was chosen for this call.
+    fn exchange_for(&self, chosen: Option<&'static str>, bytes: usize, op: OpTraits) -> Result<&'static str, Error> {
+        match (chosen, self.exchange) {
+            (Some(name), _) | (None, Some(Choice::Plan(name))) => Ok(name),
+            _ => self.exchanges.plan_for(bytes, op),
         }
     }
 
@@ -127,6 +132,7 @@ impl Hierarchy {
         shape: Option<Shape>,
         body: impl FnOnce(&mut Phases<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
+        let _alone = self.settle()?;
         let mut state = self.lock()?;
         let State { plans, calls, last, .. } = &mut *state;
         if let Some(error) = plans.failed() {
@@ -149,7 +155,7 @@ impl Hierarchy {
         match body(&mut phases) {
             Ok(done) => {
                 plans.transport_mut().complete_call();
-                *last = Some(name);
+                *last = Some((*calls, name));
                 Ok(done)
             }
             // No member of anything: nothing of the job's is touched.
@@ -158,13 +164,26 @@ impl Hierarchy {
         }
     }
 
+    /// Fails the job for what a posted call found; what stands for everybody.
+    fn fail_posted(&self, node: &NodeComm, signature: Signature, error: &Error) -> Error {
+        match self.lock() {
+            Ok(mut state) => self.fail_for(state.plans.transport_mut(), node, signature, error),
+            Err(busy) => busy,
+        }
+    }
+
     /// Fails the job for what this rank found; what stands for everybody.
     fn fail(&self, wire: &mut Wire, call: &Call<'_>, error: &Error) -> Error {
+        self.fail_for(wire, call.node, call.signature, error)
+    }
+
+    fn fail_for(&self, wire: &mut Wire, node: &NodeComm, signature: Signature, error: &Error) -> Error {
         let stands = match wire.failed() {
             Some(stands) => stands.clone(),
-            None => wire.report(errors::fault_of(error, &self.topology, Some(call.signature), self.deadline)),
+            None => wire.report(errors::fault_of(error, &self.topology, Some(signature), self.deadline)),
         };
-        call.node.fail(&Error::Poisoned { cause: "another node".into() });
+        // Who waits for what leaders give hears of it by itself.
+        node.fail(&Error::Poisoned { cause: "another node".into() });
         stands
     }
 }

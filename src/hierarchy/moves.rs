@@ -9,13 +9,6 @@ use crate::Error;
 use crate::plans::{Shape, Work};
 use earlybird_hier::exec::Parts;
 use earlybird_hier::plan::Contract;
-use std::ops::Range;
-
-/// Where the part of `rank` lies if all parts lie one after the other.
-pub(super) fn part_of(lens: &[usize], rank: usize) -> Range<usize> {
-    let first = lens[..rank].iter().sum();
-    first..first + lens[rank]
-}
 
 impl Hierarchy {
     /// Copies `buf` of `root` to `buf` of every rank.
@@ -97,7 +90,7 @@ impl Hierarchy {
             if phases.topology.leads() {
                 let packed: Vec<Vec<u8>> = (0..phases.topology.nodes())
                     .map(|node| match here == home {
-                        true => phases.pick(given, lens, node),
+                        true => phases.topology.pick(given, lens, node),
                         false => Vec::new(),
                     })
                     .collect();
@@ -167,20 +160,9 @@ impl Phases<'_> {
         parts[me] = Parts::default();
         self.plans.exchange(self.call, &mut parts)?;
         for &node in from {
-            let mut given = if node == me { mine } else { &rooms[node] };
-            for &rank in self.topology.members(node) {
-                let (part, rest) = given.split_at(lens[rank]);
-                all[part_of(lens, rank)].copy_from_slice(part);
-                given = rest;
-            }
+            self.topology.put(all, lens, node, if node == me { mine } else { &rooms[node] });
         }
         Ok(())
-    }
-
-    /// The parts of a node's ranks out of everybody's.
-    pub(super) fn pick(&self, all: &[u8], lens: &[usize], node: usize) -> Vec<u8> {
-        let parts = self.topology.members(node).iter().map(|&rank| &all[part_of(lens, rank)]);
-        parts.flatten().copied().collect()
     }
 
     /// Gives each rank of the node its part of what the leader has.
@@ -216,8 +198,7 @@ impl Phases<'_> {
 
     fn all_to_all(&mut self, send: &[u8], recv: &mut [u8]) -> Result<(), Error> {
         let topology = self.topology;
-        let (ranks, here) = (topology.size(), topology.here());
-        let block = send.len() / ranks;
+        let (here, block) = (topology.here(), send.len() / topology.size());
         let leads = topology.leads();
         // All that the node's ranks send, a whole vector each.
         let mut given = vec![0; if leads { send.len() * here.len() } else { 0 }];
@@ -225,28 +206,15 @@ impl Phases<'_> {
             true => self.node.gather_into_root(send, &mut given, self.how)?,
             false => self.node.gather_into(send, 0, self.how)?,
         }
-        let mut got = vec![0u8; given.len()];
+        let mut got = Vec::new();
         if leads {
-            // For each node: by sender here, by receiver there.
-            let packed: Vec<Vec<u8>> = (0..topology.nodes())
-                .map(|node| {
-                    let pairs = (0..here.len()).flat_map(|a| topology.members(node).iter().map(move |&c| (a, c)));
-                    pairs.flat_map(|(a, c)| &given[(a * ranks + c) * block..][..block]).copied().collect()
-                })
-                .collect();
+            let packed = topology.pack_pairs(&given, block);
             let mut rooms: Vec<Vec<u8>> = packed.iter().map(|part| vec![0; part.len()]).collect();
             rooms[topology.node()].copy_from_slice(&packed[topology.node()]);
             let parts = packed.iter().zip(&mut rooms);
             let mut parts: Vec<Parts<'_>> = parts.map(|(send, receive)| Parts { send, receive }).collect();
             self.plans.exchange(self.call, &mut parts)?;
-            for (node, room) in rooms.iter().enumerate() {
-                for (a, &sender) in topology.members(node).iter().enumerate() {
-                    for c in 0..here.len() {
-                        let from = &room[(a * here.len() + c) * block..][..block];
-                        got[(c * ranks + sender) * block..][..block].copy_from_slice(from);
-                    }
-                }
-            }
+            got = topology.unpack_pairs(&rooms, block);
         }
         match leads {
             true => self.node.scatter_into_root(&got, recv, self.how),

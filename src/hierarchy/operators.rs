@@ -7,9 +7,10 @@
 //! Where the ranks of nodes are not in order and the operator is not commutative, and for elements too large for any node's
 //! smallest window, leaders exchange what the ranks gave and fold that, in rank order.
 
-use super::moves::part_of;
+use super::choice::FEW_BYTES;
+use super::packing::part_of;
 use super::reductions::{SEGMENT_BYTES, give};
-use super::{Call, FEW_BYTES, Hierarchy, Phases};
+use super::{Call, Hierarchy, Phases};
 use crate::{Error, UserOp};
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use earlybird_hier::exec::Parts;

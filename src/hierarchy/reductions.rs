@@ -13,7 +13,8 @@
 
 use super::{Call, Hierarchy, Phases};
 use crate::plans::{self, Shape, Work, equal_lengths};
-use crate::{Element, Error, Op};
+use crate::{Element, Error, FoldOrder, Op};
+use earlybird_hier::OpTraits;
 use earlybird_hier::exec::Parts;
 use earlybird_hier::plan::Contract;
 use earlybird_shm::bytes::{self, ByteFold};
@@ -52,7 +53,9 @@ impl Hierarchy {
         if let Some(send) = send {
             equal_lengths(send, recv)?;
         }
-        let name = self.exchange_for(call, size_of_val(recv));
+        let exact = !T::DTYPE.is_inexact(op);
+        let traits = OpTraits { commutative: exact || call.how.order == FoldOrder::Arrival, exact };
+        let name = self.exchange_for(call.exchange, size_of_val(recv), traits)?;
         let (work, call_hash) = (Work::Fold(T::DTYPE, op), call.signature.hash());
         let shape = Shape { name, contract: Contract::Allreduce, root: 0, elements: 0, work, call: call_hash, turn: 0 };
         self.carry_out(call, name, Some(shape), |phases| phases.all_reduce(shape, send, recv, op))
@@ -218,7 +221,8 @@ impl Phases<'_> {
         if self.topology.leads() {
             // Each node's part of the vector, in the order of its ranks.
             let partial = view(&partial);
-            let ours: Vec<Vec<u8>> = (0..self.topology.nodes()).map(|node| self.pick(partial, lens, node)).collect();
+            let ours: Vec<Vec<u8>> =
+                (0..self.topology.nodes()).map(|node| self.topology.pick(partial, lens, node)).collect();
             let me = self.topology.node();
             let mut theirs = vec![vec![0u8; mine.len()]; ours.len()];
             theirs[me].copy_from_slice(&ours[me]);

@@ -4,6 +4,8 @@
 //! can fail on some ranks alone all learn whether it has, so a split succeeds on all ranks or is the same error on all, and
 //! then the communicator goes on.
 
+use super::choice::Exchanges;
+use super::posted::Postings;
 use super::wire::{Line, Wire};
 use super::{Call, Hierarchy, State, Topology};
 use crate::Error;
@@ -56,25 +58,39 @@ impl Hierarchy {
             Err(error) => return Err(self.fail(self.lock()?.plans.transport_mut(), call, &error)),
             Ok(node) => Ok(node),
         };
-        let node = self.agree(call, node)?;
         let group = group_of(&wanted, me);
         let members = nodes_of(&group, topology);
-        let between = self.agree(call, self.meet(&group, members, &label))?;
+        // The second group of the node's ranks that posted calls between nodes need.
+        let node = node.and_then(|node| {
+            let again = node.as_ref().filter(|_| members.len() > 1).map(NodeComm::duplicate).transpose()?;
+            Ok((node, again))
+        });
+        let (node, again) = self.agree(call, node)?;
+        let between = self.agree(call, self.meet(&group, members, &label, again))?;
         let Some(node) = node else { return Ok(None) };
         let deadline = match &between {
             Some(between) if !between.topology.leads() => self.deadline.map(patient),
             _ => self.deadline,
         };
         node.set_deadline(deadline)?;
+        if let Some(between) = &between {
+            between.postings.set_deadline(deadline)?;
+        }
         let rank = group.iter().position(|rank| *rank == me).unwrap_or(0);
         Ok(Some(Part { node, between, rank, ranks: group, label }))
     }
 
     /// Connects the leaders of a new group; nothing where it has one node, or this rank none.
-    fn meet(&self, group: &[usize], members: Vec<Vec<usize>>, label: &str) -> Result<Option<Hierarchy>, Error> {
+    fn meet(
+        &self,
+        group: &[usize],
+        members: Vec<Vec<usize>>,
+        label: &str,
+        again: Option<NodeComm>,
+    ) -> Result<Option<Hierarchy>, Error> {
         let me = group.iter().position(|rank| *rank == self.topology.rank());
         let over_messages = self.lock()?.plans.transport_mut().split(group, me)?;
-        let (Some(me), true) = (me, members.len() > 1) else { return Ok(None) };
+        let (Some(me), Some(again)) = (me, again) else { return Ok(None) };
         let topology = Topology::new(members, me)?;
         let meeting = RingOptions {
             rank: me,
@@ -87,11 +103,13 @@ impl Hierarchy {
             Some(line) => line,
             None => Line::Rings(Box::new(Rings::join(&meeting)?)),
         };
+        let exchanges = Exchanges::new(topology.nodes(), line.is_a_network());
         let mut wire = Wire::new(line, topology.leaders(), topology.node(), me, self.deadline);
         let progress = self.lock()?.progress.clone();
         wire.set_progress(progress.clone());
         let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, last: None, progress });
-        Ok(Some(Hierarchy { topology, state, deadline: self.deadline, exchange: self.exchange, meeting }))
+        let (deadline, exchange, postings) = (self.deadline, self.exchange, Postings::new(again));
+        Ok(Some(Hierarchy { topology, state, deadline, exchange, exchanges, postings, meeting }))
     }
 
     /// The words of every rank, on every rank.

@@ -32,6 +32,13 @@ pub(crate) enum Line {
     Messages(Box<crate::messages::MessageLine>),
 }
 
+impl Line {
+    /// Whether messages may cross a network.
+    pub(super) fn is_a_network(&self) -> bool {
+        !matches!(self, Line::Rings(_))
+    }
+}
+
 impl Wire {
     pub(crate) fn new(line: Line, leaders: Vec<usize>, node: usize, me: usize, deadline: Option<Duration>) -> Self {
         let leads = leaders[node] == me;
@@ -84,6 +91,15 @@ impl Wire {
             Line::Messages(line) => line.report(&fault, self.leads),
         };
         self.error.get_or_insert(stands).clone()
+    }
+
+    /// Looks, in a caller that rests by itself, at what the job failed with, and at the other leaders when it has waited
+    /// `passes` passes.
+    pub(crate) fn look(&mut self, passes: u32) -> Result<(), Failure> {
+        match &mut self.line {
+            Line::Rings(rings) if passes > 0 => rings.look(passes).map_err(|error| self.stands(error)),
+            _ => self.progress(),
+        }
     }
 
     /// What the job failed with, as far as this rank knows.

@@ -50,7 +50,7 @@ impl Communicator {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let crowded = topology.here().len() < layout.here && layout.here > cpus;
         let (node, between) = Hierarchy::join(&config, &identity, topology, line, crowded)?;
-        Ok(Communicator::assemble(config, identity, node, Some(Box::new(between))))
+        Ok(Communicator::assemble(config, identity, node, Some(between)))
     }
 }
 

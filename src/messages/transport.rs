@@ -37,7 +37,7 @@ pub struct MessageOptions {
 impl Default for MessageOptions {
     fn default() -> Self {
         // Open MPI sends 64 KiB eagerly over TCP, MPICH 128 KiB, both with their own head on top.
-        MessageOptions { packet_bytes: 48 << 10, depth: 8 }
+        MessageOptions { packet_bytes: 48 << 10, depth: 32 }
     }
 }
 

@@ -20,6 +20,7 @@ pub fn all(world: &SimpleCommunicator) {
         }
         every_operation(&comm);
         beside_messages(world, &comm);
+        posted(&comm);
         groups(&comm);
     }
     in_another_order(world);
@@ -147,6 +148,47 @@ fn beside_messages(world: &SimpleCommunicator, comm: &Communicator) {
     }
 }
 
+/// Calls that are posted, among blocking ones, and waited for in an order of each rank's own.
+fn posted(comm: &Communicator) {
+    let (me, size) = (comm.rank(), comm.size());
+    let total = (size * (size - 1) / 2) as u64;
+    let mut again = comm.all_reduce_init(vec![0u64; 2000], Op::Sum).unwrap();
+    for round in 0..20usize {
+        let root = comm.process_at_rank(round % size);
+        let count = [1, 40, 3000, 100_000][round % 4];
+        again.buffer_mut().unwrap().fill(me as u64);
+        again.start().unwrap();
+        let sum = comm.immediate_all_reduce(vec![me as u64; count], Op::Sum).unwrap();
+        let mean = comm.immediate_all_reduce(vec![me as f32; count], Op::Average).unwrap();
+        let all = comm.immediate_all_gather_into(vec![me as u32; 9], vec![0; 9 * size]).unwrap();
+        let met = comm.immediate_barrier().unwrap();
+        let news = root.immediate_broadcast(vec![if me == root.rank() { round } else { 0 } as u64; count]).unwrap();
+        if round % 5 == 0 {
+            comm.all_reduce_in_place(&mut [1u8; 3], Op::Max).unwrap();
+        }
+        let swapped = comm.immediate_all_to_all_into(vec![me as u16; size], vec![0; size]).unwrap();
+        if (round + me) % 2 == 0 {
+            met.wait().unwrap();
+            assert_eq!(news.wait().unwrap(), vec![round as u64; count]);
+        } else {
+            drop((met, news));
+        }
+        assert_eq!(swapped.wait().unwrap().1, (0..size as u16).collect::<Vec<_>>());
+        assert!(all.wait().unwrap().1.iter().enumerate().all(|(k, v)| *v as usize == k / 9));
+        let mut asked = sum;
+        let got = loop {
+            match asked.test().unwrap() {
+                Ok(got) => break got,
+                Err(again) => asked = again,
+            }
+        };
+        assert_eq!(got, vec![total; count]);
+        assert_eq!(mean.wait().unwrap(), vec![total as f32 / size as f32; count]);
+        again.wait().unwrap();
+        assert_eq!(again.buffer_mut().unwrap(), vec![total; 2000]);
+    }
+}
+
 /// Groups of a communicator, and of a group.
 fn groups(comm: &Communicator) {
     let me = comm.rank();
@@ -173,7 +215,10 @@ fn different_calls(world: &SimpleCommunicator) {
         let comm = join(world, Some("2"), None).expect("MPI and shared memory work");
         comm.barrier().unwrap();
         let count = if comm.rank() == odd { 51 } else { 50 };
-        let error = comm.all_reduce_in_place(&mut vec![1u32; count], Op::Sum);
+        let error = match odd % 2 {
+            0 => comm.all_reduce_in_place(&mut vec![1u32; count], Op::Sum),
+            _ => comm.immediate_all_reduce(vec![1u32; count], Op::Sum).and_then(|request| request.wait().map(drop)),
+        };
         let error = error.and_then(|()| comm.barrier()).expect_err("one rank makes another call");
         assert_eq!(error.code(), "EB_MISMATCH", "{error}");
         assert!(comm.nodes() == 1 || error.to_string().contains(&format!("{odd}")), "{error}");

@@ -42,7 +42,7 @@ mod state;
 mod transport;
 
 pub use compile::{CompileError, compile};
-pub use direct::{Parts, exchange};
+pub use direct::{Exchange, Parts, exchange};
 pub use endpoint::Endpoint;
 pub use fold::{Fold, Operator, Token};
 pub use program::{Geometry, Program};

@@ -132,6 +132,11 @@ impl<F: Fold> Running<F> {
         self.state.operation.is_some()
     }
 
+    /// A rank that it waits for.
+    pub fn awaited(&self) -> Option<usize> {
+        self.state.awaited(&self.program)
+    }
+
     /// Begins a run. Nothing is sent before the first poll.
     ///
     /// # Errors
@@ -202,7 +207,7 @@ impl<F: Fold> Running<F> {
     ) -> Result<bool, Failure> {
         let Running { program, fold, call, memory, state } = self;
         let head = Head { operation, packet: 0, call: *call };
-        let mut moved_at_all = false;
+        let (mut moved_at_all, mut looked_again) = (false, false);
         loop {
             let mut moved = state.locals(program, memory, data, fold);
             let mut at = 0;
@@ -223,8 +228,13 @@ impl<F: Fold> Running<F> {
                 return Ok(true);
             }
             if !moved {
-                endpoint.transport.progress()?;
-                return Ok(moved_at_all);
+                match endpoint.transport.progress() {
+                    Ok(()) => return Ok(moved_at_all),
+                    // What came before the failure counts.
+                    Err(_) if !looked_again => looked_again = true,
+                    Err(failure) => return Err(failure),
+                }
+                continue;
             }
             moved_at_all = true;
         }

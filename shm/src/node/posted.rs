@@ -21,6 +21,12 @@ use std::sync::{Arc, PoisonError};
 pub struct Ready(Box<Posted>);
 
 impl Ready {
+    /// The same call as a part of a larger operation with this number, as [`How::within`](super::How) says.
+    pub fn within(mut self, number: u16) -> Self {
+        self.0.be_within(number);
+        self
+    }
+
     /// What this rank gives, where that is no result, and what it gets; `None` for another type than it was made with.
     pub fn buffers<T: Send + 'static>(&mut self) -> Option<(&mut [T], &mut [T])> {
         let owned = (self.0.held() as &mut dyn Any).downcast_mut::<Owned<T>>()?;

@@ -159,6 +159,12 @@ impl Posted {
         Posted { operator: Some(operator), ..self }
     }
 
+    /// Makes it a part of a larger operation with this number.
+    pub fn be_within(&mut self, number: u16) {
+        self.prepared.signature = self.prepared.signature.within(number);
+        self.prepared.hash = self.prepared.signature.hash();
+    }
+
     /// The buffers, for their owner: only an operation that is not pending can be had.
     pub fn held(&mut self) -> &mut dyn Held {
         &mut *self.held

@@ -60,8 +60,20 @@ impl Rings {
         self.idle_long(passes)
     }
 
+    /// The same for a caller that rests by itself: looks at the group's error and, now and then, at the peers.
+    ///
+    /// # Errors
+    /// The group's one error.
+    pub fn look(&mut self, passes: u32) -> Result<(), Error> {
+        self.watch_long(passes, false)
+    }
+
     #[cold]
     fn idle_long(&mut self, passes: u32) -> Result<(), Error> {
+        self.watch_long(passes, true)
+    }
+
+    fn watch_long(&mut self, passes: u32, rests: bool) -> Result<(), Error> {
         self.healthy()?;
         let now = now_ns();
         self.board.driver.drive(now);
@@ -78,6 +90,7 @@ impl Rings {
         self.watch.passes = passes;
         let waited_ns = now - self.watch.begun_ns;
         match waited_ns < self.wait.yield_ns(self.oversubscribed, self.watch.mean_ns) {
+            _ if !rests => {}
             true => rustix::thread::sched_yield(),
             false => lane::sleep(&self.board, self.rank, || self.something_changed() || self.healthy().is_err()),
         }

@@ -11,8 +11,9 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 /// Name of every host's network device.
 const DEVICE: &str = "eb0";
 
-/// What the first process of a host does; `$0` is the host's name. It ends with its input.
-const INIT: &str = "mount -t tmpfs -o mode=1777 tmpfs /dev/shm && hostname \"$0\" && ip link set lo up && echo ready \
+/// What the first process of a host does; `$0` is the host's name. It ends with its input. UCX finds interfaces in /sys, which
+/// shows those of the namespace that mounted it.
+const INIT: &str = "mount -t tmpfs -o mode=1777 tmpfs /dev/shm && mount -t sysfs sysfs /sys && hostname \"$0\" && ip link set lo up && echo ready \
                     && read -r _";
 
 /// The network could not be built, or a command could not be run on it.

@@ -1,0 +1,98 @@
+//! A call with its buffers, to be posted on one node or on several: which of the two carries it out.
+
+use super::Communicator;
+use crate::hierarchy::Prepared;
+use crate::{Element, Error};
+use earlybird_shm::Owned;
+
+/// A call that can be posted, any number of times.
+#[derive(Debug)]
+pub(super) enum Ready {
+    /// By the node.
+    Here(earlybird_shm::Ready),
+    /// By several.
+    Across(Box<Prepared>),
+}
+
+/// How a posted call ended, with its buffers.
+pub(super) type Ended = (Ready, Result<(), Error>);
+
+impl From<earlybird_shm::Ready> for Ready {
+    fn from(ready: earlybird_shm::Ready) -> Self {
+        Ready::Here(ready)
+    }
+}
+
+impl Ready {
+    /// What this rank gives, where that is no result, and what it gets; `None` for another type than it was made with.
+    pub(super) fn buffers<T: Send + 'static>(&mut self) -> Option<(&mut [T], &mut [T])> {
+        match self {
+            Ready::Here(ready) => ready.buffers(),
+            Ready::Across(prepared) => {
+                let owned = prepared.owned.downcast_mut::<Owned<T>>()?;
+                Some((&mut owned.send, &mut owned.recv))
+            }
+        }
+    }
+
+    /// The same, for good.
+    pub(super) fn into_buffers<T: Send + 'static>(self) -> Option<Owned<T>> {
+        match self {
+            Ready::Here(ready) => ready.into_buffers(),
+            Ready::Across(prepared) => prepared.owned.downcast().ok().map(|owned| *owned),
+        }
+    }
+
+    /// The buffers of a grouped call.
+    pub(super) fn parts<T: Element>(&mut self) -> Option<&mut Vec<Vec<T>>> {
+        match self {
+            Ready::Here(ready) => ready.parts(),
+            Ready::Across(_) => None,
+        }
+    }
+
+    /// The same, for good.
+    pub(super) fn into_parts<T: Element>(self) -> Option<Vec<Vec<T>>> {
+        match self {
+            Ready::Here(ready) => ready.into_parts(),
+            Ready::Across(_) => None,
+        }
+    }
+}
+
+impl Communicator {
+    /// Posts a call and gives the number to ask for it by.
+    pub(super) fn post(&self, ready: Ready) -> Result<u64, (Ready, Error)> {
+        match (ready, &self.between) {
+            (Ready::Across(prepared), Some(between)) => {
+                between.post(&self.node, prepared).map_err(|(prepared, error)| (Ready::Across(prepared), error))
+            }
+            (Ready::Here(ready), _) => self.node.post(ready).map_err(|(ready, error)| (ready.into(), error)),
+            (ready, None) => Err((ready, Error::usage("the call was prepared by a communicator of several nodes"))),
+        }
+    }
+
+    /// The call posted under this number, when it has ended.
+    pub(super) fn finish(&self, number: u64) -> Result<Ended, Error> {
+        match &self.between {
+            Some(between) => between.finish(number).map(|(prepared, result)| (Ready::Across(prepared), result)),
+            None => self.node.finish(number).map(|(ready, result)| (ready.into(), result)),
+        }
+    }
+
+    /// The same if it has ended by now.
+    pub(super) fn ask(&self, number: u64) -> Result<Option<Ended>, Error> {
+        match &self.between {
+            Some(between) => Ok(between.ask(number)?.map(|(prepared, result)| (Ready::Across(prepared), result))),
+            None => Ok(self.node.ask(number)?.map(|(ready, result)| (ready.into(), result))),
+        }
+    }
+
+    /// Nobody will ask for the call posted under this number.
+    pub(super) fn detach(&self, number: u64) {
+        match &self.between {
+            Some(between) => between.detach(number),
+            None => self.node.detach(number),
+        }
+    }
+}
