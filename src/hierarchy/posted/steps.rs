@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 /// The most that counts against a deadline between two polls: the caller may have been elsewhere.
 const COUNTED_MOST: Duration = Duration::from_millis(250);
 
+/// An operation of a node: collective, operator, root.
+type Operation = (Collective, Op, Option<usize>);
+
 /// One posted call on its way.
 pub(super) struct Steps {
     pub(super) between: Arc<Hierarchy>,
@@ -34,7 +37,7 @@ fn is_busy(error: &Error) -> bool {
 /// Gives the operation to the node, and its buffers back when it has ended.
 async fn on<T: Element>(
     node: &NodeComm,
-    (collective, op, root): (Collective, Op, Option<usize>),
+    (collective, op, root): Operation,
     owned: Owned<T>,
     within: u16,
     posted: impl FnOnce(),
@@ -81,19 +84,12 @@ impl Steps {
     }
 
     /// The operation of the node that gives; the first step of a call, if it has one.
-    pub(super) async fn give<T: Element>(
-        &self,
-        operation: (Collective, Op, Option<usize>),
-        owned: Owned<T>,
-    ) -> Result<Vec<T>, Error> {
+    pub(super) async fn give<T: Element>(&self, operation: Operation, owned: Owned<T>) -> Result<Vec<T>, Error> {
         Ok(on(&self.node, operation, owned, self.within(), || ()).await?.recv)
     }
 
     /// The operation of the node that takes; the last step of a call, which makes it where it has one and passes it where not.
-    pub(super) async fn take<T: Element>(
-        &self,
-        operation: Option<((Collective, Op, Option<usize>), Owned<T>)>,
-    ) -> Result<Vec<T>, Error> {
+    pub(super) async fn take<T: Element>(&self, operation: Option<(Operation, Owned<T>)>) -> Result<Vec<T>, Error> {
         let postings = &self.between.postings;
         self.turn(|turns| Turns::is(&turns.deliver, self.number)).await;
         let pass_on = || Turns::pass_on(&postings.turns.deliver);
