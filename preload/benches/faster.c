@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { OPERATIONS = 6, WARM = 10, MOST = 400, LARGEST = 4 << 20 };
+enum { OPERATIONS = 6, WARM = 10, MOST = 400, SIZES = 10, LARGEST = 4 << 20 };
 static const char *const names[] = { "allreduce", "reduce", "broadcast", "barrier", "allgather", "reduce-scatter" };
 static float *in, *out;
 
@@ -45,10 +45,10 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank), MPI_Comm_size(MPI_COMM_WORLD, &size);
     in = calloc(size, LARGEST), out = calloc(size, LARGEST);
     unsigned seed = 7 + rank;
-    static const int bytes[] = { 8, 256, 4 << 10, 32 << 10, 256 << 10, 1 << 20, LARGEST };
+    static const int bytes[] = { 8, 1 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10, 1 << 20, LARGEST };
     if (rank == 0) printf("operation,bytes,ranks,ours_us,mpi_us,ratio\n");
     for (int operation = 0; operation < OPERATIONS; operation++)
-        for (int s = 0; s < 7; s++) {
+        for (int s = 0; s < SIZES; s++) {
             if (operation == 3 && s) continue;
             int n = bytes[s] / sizeof *in, calls = bytes[s] < 1 << 18 ? MOST : MOST / 4;
             double last[2], tails[2][MOST];

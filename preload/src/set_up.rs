@@ -62,10 +62,11 @@ pub fn route(comm: Handle, room: bool) -> Result<Carried, Why> {
             error.code()
         );
     }
-    let all = gather(comm, size, u8::from(joined.is_ok()))?;
+    let all = gather(comm, size, Joined::by(&joined))?;
     match joined {
-        Ok(comm) if all.iter().all(|joined| *joined == 1) => {
-            let rule = Rule::new(&config.carriers, several_nodes);
+        Ok(comm) if all.iter().all(|joined| joined.done) => {
+            let is_measured = size == 2 && !several_nodes && all.iter().all(|joined| joined.has_cpu);
+            let rule = Rule::new(&config.carriers, is_measured);
             Ok(Carried { comm, rank, size, several_nodes, rule, handles: handles() })
         }
         _ => Err(Why::SetUpFailed),
@@ -151,6 +152,24 @@ impl Told {
             able: key.is_some() && !GIVEN_UP.load(Relaxed),
             gap: [0; 2],
         }
+    }
+}
+
+/// What every rank tells all others after joining.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct Joined {
+    done: bool,
+    /// There is one for every rank of the world.
+    has_cpu: bool,
+}
+
+impl Joined {
+    fn by(joined: &Result<Communicator, Error>) -> Joined {
+        // SAFETY: MPI runs; writes one int.
+        let ranks = asked(|size| unsafe { abi::PMPI_Comm_size(constants().world, size) }).unwrap_or(c_int::MAX);
+        let has_cpu = joined.as_ref().is_ok_and(|comm| comm.allowed_cpus() >= ranks as usize);
+        Joined { done: joined.is_ok(), has_cpu }
     }
 }
 

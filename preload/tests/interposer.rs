@@ -41,12 +41,12 @@ fn what_the_settings_leave_to_mpi_goes_there() {
         return;
     }
     let program = Program::compile("collectives.c");
-    let left = [("EARLYBIRD_INTERPOSE", "profile,broadcast=mpi:100-,barrier=mpi,reduce=earlybird")];
+    let left = [("EARLYBIRD_INTERPOSE", "profile,broadcast=mpi:100-,barrier=mpi,allgather=earlybird")];
     let outcome = program.run(2, true, &[], &left);
     assert!(outcome.code == Some(0) && outcome.said.matches(" right").count() == 2, "{outcome:?}");
     let line = |function: &str| outcome.said.lines().find(|line| line.contains(function)).unwrap_or("").to_owned();
     assert!(taken_over(&outcome.said, "MPI_Bcast ") > 1000 && taken_over(&outcome.said, "MPI_Barrier ") == 0);
-    for (function, is_left) in [("MPI_Bcast ", true), ("MPI_Barrier ", true), ("MPI_Reduce ", false)] {
+    for (function, is_left) in [("MPI_Bcast ", true), ("MPI_Barrier ", true), ("MPI_Allgather ", false)] {
         assert_eq!(line(function).contains("left to MPI by measurement or setting"), is_left, "{outcome:?}");
     }
 }
