@@ -102,10 +102,32 @@ pub enum Operator {
     Users,
 }
 
+/// A predefined type and operator that earlybird folds itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Pair {
+    pub known: Type,
+    /// As what the type is reduced.
+    pub reduced: DType,
+    pub op: Op,
+}
+
 /// All predefined handles.
 pub struct Handles {
     types: Map<Type>,
     ops: Map<Option<Op>>,
+    /// What most reductions want to know, found at once.
+    pairs: Vec<Option<((Handle, Handle), Pair)>>,
+}
+
+/// Cells for pairs: several times as many as there are.
+const PAIRS: usize = 2048;
+
+/// Where the search for a pair begins.
+#[inline]
+#[allow(clippy::useless_conversion)] // a handle is as wide as MPI makes it
+fn place_of_pair(dtype: Handle, op: Handle) -> usize {
+    let mixed = (dtype as u64).rotate_left(20) ^ op as u64;
+    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PAIRS.trailing_zeros())) as usize
 }
 
 impl Handles {
@@ -124,7 +146,36 @@ impl Handles {
         });
         let ops = abi::ops().iter();
         let ops = ops.map(|entry| (entry.handle, Op::ALL.into_iter().find(|op| *op as i32 == entry.op)));
-        Handles { types: Map::of(types), ops: Map::of(ops) }
+        let mut handles = Handles { types: Map::of(types), ops: Map::of(ops), pairs: vec![None; PAIRS] };
+        for dtype in abi::types() {
+            for op in abi::ops() {
+                handles.keep_pair(dtype.handle, op.handle);
+            }
+        }
+        handles
+    }
+
+    fn keep_pair(&mut self, dtype: Handle, op: Handle) {
+        let (Some(known), Operator::Predefined(by)) = (self.dtype(dtype), self.op(op)) else { return };
+        let Some(reduced) = known.reduced_by(by) else { return };
+        let mut at = place_of_pair(dtype, op);
+        while self.pairs[at].is_some_and(|(handles, _)| handles != (dtype, op)) {
+            at = (at + 1) % PAIRS;
+        }
+        self.pairs[at] = Some(((dtype, op), Pair { known, reduced, op: by }));
+    }
+
+    /// A predefined type and operator, if earlybird folds them.
+    #[inline]
+    pub fn pair(&self, dtype: Handle, op: Handle) -> Option<Pair> {
+        let mut at = place_of_pair(dtype, op);
+        while let Some((handles, pair)) = self.pairs[at] {
+            if handles == (dtype, op) {
+                return Some(pair);
+            }
+            at = (at + 1) % PAIRS;
+        }
+        None
     }
 
     #[inline]

@@ -5,7 +5,7 @@
 use crate::abi::{Handle, constants};
 use crate::buffers::{self, Failure, apart, copied, lies_well, put_back, read, write};
 use crate::entry::{handed_over, outcome};
-use crate::handles::{Operator, Shape};
+use crate::handles::{Operator, Pair, Shape};
 use crate::seats::{self, Carried};
 use crate::summary::{self, Call, Why};
 use crate::users::Users;
@@ -64,27 +64,33 @@ fn reduction(
     let Some(elements) = usize::try_from(count).ok().filter(|_| root.is_none_or(is_rank)) else {
         return Err(handed_over(call, Why::Argument, 0, dtype));
     };
-    let (predefined, dtype_known) = (seat.handles.op(op), seat.handles.dtype(dtype));
-    let known = match (predefined, dtype_known) {
-        (Operator::Predefined(op), Some(known)) => known.reduced_by(op).map(|reduced| (known, reduced, op)),
-        _ => None,
+    let Some(Pair { known, reduced, op }) = seat.handles.pair(dtype, op) else {
+        return Err(not_folded(call, seat, elements, dtype, op, comm, users));
     };
-    match known {
-        Some((known, ..)) if seat.rule.is_mpis(call, elements * known.bytes) => {
-            Err(handed_over(call, Why::Faster, count, dtype))
-        }
-        Some((known, reduced, op)) => {
-            summary::taken(call, elements * known.bytes);
-            Ok(Reduction { seat, dtype: reduced, op, count: elements, shape: known.shape })
-        }
-        None => Err(match (predefined, dtype_known) {
-            (Operator::Users, _) => by_mpi((call, Why::UserOperator), seat, elements, dtype, op, comm, users),
-            (Operator::Predefined(predefined), Some(known)) if known.folded_by_mpi(predefined) => {
-                by_mpi((call, Why::TypeAndOperator), seat, elements, dtype, op, comm, users)
-            }
-            _ => handed_over(call, Why::TypeAndOperator, count, dtype),
-        }),
+    if seat.rule.is_mpis(call, elements * known.bytes) {
+        return Err(handed_over(call, Why::Faster, count, dtype));
     }
+    summary::taken(call, elements * known.bytes);
+    Ok(Reduction { seat, dtype: reduced, op, count: elements, shape: known.shape })
+}
+
+/// A reduction that earlybird does not fold.
+#[cold]
+fn not_folded(
+    call: Call,
+    seat: &'static Carried,
+    count: usize,
+    dtype: Handle,
+    op: Handle,
+    comm: Handle,
+    users: impl FnOnce(&Users) -> Done,
+) -> Option<c_int> {
+    let why = match (seat.handles.op(op), seat.handles.dtype(dtype)) {
+        (Operator::Users, _) => Why::UserOperator,
+        (Operator::Predefined(predefined), Some(known)) if known.folded_by_mpi(predefined) => Why::TypeAndOperator,
+        _ => return handed_over(call, Why::TypeAndOperator, count as i64, dtype),
+    };
+    by_mpi((call, why), seat, count, dtype, op, comm, users)
 }
 
 /// A reduction that MPI folds; what cannot be carried so, for the reason given, all ranks find alike before they share
