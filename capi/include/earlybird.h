@@ -323,7 +323,7 @@ int eb_reduce_scatter_with(const eb_comm *comm, const void *send, void *recv, si
  * From the posting call until eb_wait or eb_test says that it has ended, the buffers belong to the library: neither may be
  * written, `recv` not read, and both must stay. Where they are copied the result appears in the call that ends the request.
  * Costs a copy more each way than the call that blocks. A request keeps its communicator: eb_comm_free may come first.
- * EB_UNSUPPORTED between virtual nodes and while a plan is chosen.
+ * Between virtual nodes only calls of the communicator carry on with it. EB_UNSUPPORTED on one node while a plan is chosen.
  */
 typedef struct eb_request eb_request;
 
