@@ -5,9 +5,10 @@
 
 use crate::interpose::{Carriers, Interpose};
 use crate::size_table::SizeTable;
+use crate::tuning::Tuning;
 use crate::units::parse_size;
 use crate::{Algorithm, Choice, Error, FoldOrder, RanksPerNode, WaitPreset};
-use earlybird_shm::{Collective, JoinOptions, algorithms};
+use earlybird_shm::{Collective, JoinOptions};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,6 +20,9 @@ pub struct Config {
     /// The algorithms of single operations by message size (`EARLYBIRD_ALLREDUCE` and so on); they go before
     /// `algorithm`.
     pub tables: Tables,
+    /// What was measured to be best on one node (`EARLYBIRD_TUNE`, a file that `earlybird tune` writes); it stands where
+    /// neither `tables` nor `algorithm` say anything.
+    pub tuning: Tuning,
     /// The order of folding (`EARLYBIRD_ORDER`, default `arrival`).
     pub order: FoldOrder,
     /// What a waiting rank does with its processor (`EARLYBIRD_WAIT`, default `balanced`).
@@ -77,6 +81,18 @@ impl Tables {
             Collective::Split | Collective::Duplicate | Collective::Counts => None,
         }
     }
+
+    pub(crate) fn of_mut(&mut self, collective: Collective) -> Option<&mut SizeTable> {
+        match collective {
+            Collective::AllReduce => Some(&mut self.allreduce),
+            Collective::Reduce => Some(&mut self.reduce),
+            Collective::Broadcast => Some(&mut self.broadcast),
+            Collective::Barrier => Some(&mut self.barrier),
+            Collective::AllGather => Some(&mut self.allgather),
+            Collective::ReduceScatter => Some(&mut self.reduce_scatter),
+            _ => None,
+        }
+    }
 }
 
 /// What becomes of a variable.
@@ -115,7 +131,7 @@ static KNOWN: &[(&str, Use)] = &[
     ("VERBOSE", Use::Config(verbose)),
     ("RANKS_PER_NODE", Use::Config(|config, value| value.parse().map(|v| config.ranks_per_node = Some(v)))),
     ("EXCHANGE", Use::Config(exchange)),
-    ("TUNE", Use::Later("choose with EARLYBIRD_ALGORITHM or EARLYBIRD_ALLREDUCE and unset it")),
+    ("TUNE", Use::Config(|config, value| Tuning::read(value).map(|v| config.tuning = v))),
     ("TRACE", Use::Later("no trace is written so far; unset it")),
     ("INTERPOSE", Use::Config(interpose)),
     #[cfg(feature = "fault")]
@@ -211,25 +227,9 @@ fn unknown_value(value: &str, valid: &str) -> Error {
     Error::usage(format!("{value:?} is not known; use one of: {valid}"))
 }
 
-/// A size table of one operation: an algorithm that it does not have is refused, since nothing would come of it.
 fn table(collective: Collective, value: &str, table: &mut SizeTable) -> Result<(), Error> {
-    *table = value.parse()?;
-    let has = algorithms(collective);
-    let is_known = |choice: &Choice| match choice {
-        Choice::Node(algorithm) => *algorithm == Algorithm::Auto || has.contains(algorithm),
-        Choice::Plan(_) => matches!(collective, Collective::AllReduce | Collective::Barrier),
-    };
-    match table.choices().find(|choice| !is_known(choice)) {
-        None => Ok(()),
-        Some(other) => {
-            let valid: Vec<&str> = has.iter().map(|algorithm| algorithm.name()).collect();
-            Err(Error::usage(format!(
-                "{} is not carried out by {other}; use one of: auto, {}",
-                collective.name(),
-                valid.join(", ")
-            )))
-        }
-    }
+    *table = SizeTable::of(collective, value)?;
+    Ok(())
 }
 
 fn order(config: &mut Config, value: &str) -> Result<(), Error> {
@@ -336,6 +336,7 @@ mod tests {
         let expected = Config {
             algorithm: Choice::Node(Algorithm::Chain),
             tables: Tables { allreduce: "flat:0-100".parse().unwrap(), ..Tables::default() },
+            tuning: Tuning::default(),
             ranks_per_node: Some("1".parse().unwrap()),
             exchange: Some(Choice::Plan("rsg")),
             order: FoldOrder::Rank,
@@ -365,7 +366,7 @@ mod tests {
                 message.contains(name) && message.contains("EARLYBIRD_ALGORITHM, EARLYBIRD_ALLREDUCE"),
                 "{message}"
             );
-            assert!(!message.contains("EARLYBIRD_TUNE"), "{message}");
+            assert!(!message.contains("EARLYBIRD_TRACE"), "{message}");
         }
     }
 

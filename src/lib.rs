@@ -17,6 +17,7 @@ pub mod pattern;
 mod plans;
 mod size_table;
 pub mod transport;
+mod tuning;
 pub mod units;
 
 pub use choice::Choice;
@@ -30,6 +31,7 @@ pub use identity::{Identity, Launcher};
 pub use interpose::{Carrier, Carriers, Interpose};
 pub use nodes::RanksPerNode;
 pub use size_table::SizeTable;
+pub use tuning::Tuning;
 
 #[cfg(test)]
 mod test_support {

@@ -1,7 +1,7 @@
 //! What carries out an operation by message size, as users write it: `leader:0-4Ki,plan:butterfly:r=1:64Ki-`.
 
 use crate::units::parse_size;
-use crate::{Choice, Error};
+use crate::{Algorithm, Choice, Collective, Error, algorithms};
 use std::str::FromStr;
 
 /// Ranges of message sizes with the algorithm or plan asked for in each; `auto` everywhere else.
@@ -15,6 +15,31 @@ pub struct SizeTable {
 }
 
 impl SizeTable {
+    /// A table for one operation: what does not carry it out is refused, since nothing would come of it.
+    ///
+    /// # Errors
+    /// As [`SizeTable::from_str`], and [`Error::Usage`] with what does.
+    pub fn of(collective: Collective, text: &str) -> Result<SizeTable, Error> {
+        let table: SizeTable = text.parse()?;
+        let has = algorithms(collective);
+        let is_known = |choice: &Choice| match choice {
+            Choice::Node(algorithm) => *algorithm == Algorithm::Auto || has.contains(algorithm),
+            Choice::Plan(_) => matches!(collective, Collective::AllReduce | Collective::Barrier),
+        };
+        let unknown = table.choices().find(|choice| !is_known(choice));
+        match unknown {
+            None => Ok(table),
+            Some(other) => {
+                let valid: Vec<&str> = has.iter().map(|algorithm| algorithm.name()).collect();
+                Err(Error::usage(format!(
+                    "{} is not carried out by {other}; use one of: auto, {}",
+                    collective.name(),
+                    valid.join(", ")
+                )))
+            }
+        }
+    }
+
     /// What was asked for a message of `bytes` bytes; `auto` where nothing was.
     pub fn choice_for(&self, bytes: u64) -> Choice {
         let found = self.ranges.iter().find(|(first, last, _)| (*first..=*last).contains(&bytes));
@@ -64,7 +89,6 @@ impl FromStr for SizeTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Algorithm;
     use crate::test_support::usage;
 
     #[test]

@@ -10,6 +10,8 @@ mod plan;
 mod run;
 #[path = "cli/simulate.rs"]
 mod simulate;
+#[path = "cli/tune.rs"]
+mod tune;
 
 use rustix::process::{Pid, test_kill_process};
 use std::path::{Path, PathBuf};

@@ -328,5 +328,12 @@ fn nodes_of_one_rank_reduce_by_plans() {
     assert_eq!(run(4, "2", "ALGORITHM plan:butterfly:r=1"), chosen, "chosen for the calls, between the leaders");
     let by_size = run(3, "3", "ALLREDUCE plan:ring:1Ki-64Ki,chain:65537-");
     assert!(by_size.starts_with("1 nodes: flat plan:ring chain "), "{by_size}");
+    let path = std::env::temp_dir().join(format!("earlybird-tuned-{}", std::process::id()));
+    std::fs::write(&path, "3 allreduce plan:ring:1Ki-64Ki,chain:65537- # measured\n4 allreduce leader:0-\n").unwrap();
+    let tuned = format!("TUNE {}", path.display());
+    let said = [run(3, "3", &tuned), run(4, "2", &tuned)];
+    std::fs::remove_file(&path).unwrap();
+    assert!(said[0].starts_with("1 nodes: flat plan:ring chain "), "{said:?}");
+    assert!(said[1].starts_with("2 nodes: plan:elimination-3-2 "), "it is for one node: {said:?}");
     assert!(run(4, "3,2", "auto").starts_with("EB_USAGE"));
 }

@@ -9,6 +9,7 @@ mod lineup;
 mod plan;
 mod run;
 mod simulate;
+mod tune;
 
 use clap::{Parser, Subcommand};
 use earlybird::launch;
@@ -35,6 +36,7 @@ enum Command {
     Plan(Box<plan::PlanArgs>),
     Run(run::RunArgs),
     Simulate(Box<simulate::SimulateArgs>),
+    Tune(tune::TuneArgs),
 }
 
 /// Reads the arguments and carries out the command.
@@ -49,6 +51,7 @@ pub fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Tune(args) => tune::run(&args),
     }
 }
 

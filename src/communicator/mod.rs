@@ -128,7 +128,8 @@ impl Communicator {
                 config.order,
             );
         }
-        let settings = Settings::new(config.tables, config.algorithm, config.order);
+        let ranks = between.is_none().then_some(identity.size);
+        let settings = Settings::new(config.tables, config.algorithm, config.order).tuned(config.tuning, ranks);
         if between.is_some() {
             settings.go_round();
         }

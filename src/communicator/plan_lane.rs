@@ -97,13 +97,7 @@ impl Communicator {
     /// The plan by which a call of `bytes` is carried out, if by one.
     #[inline]
     pub(super) fn plan_for(&self, collective: Collective, bytes: usize) -> Option<&'static str> {
-        let Choice::Plan(plan) = self.settings.choice(collective, bytes) else { return None };
-        match collective {
-            Collective::AllReduce => Some(plan),
-            // Whatever is chosen for data, a barrier has its own plan.
-            Collective::Barrier => Some("dissemination"),
-            _ => None,
-        }
+        plan_of(collective, self.settings.choice(collective, bytes))
     }
 
     /// Runs a plan, after joining the rings if it is the first.
@@ -138,5 +132,16 @@ impl Communicator {
             self.node.fail(error);
         }
         result
+    }
+}
+
+/// The plan that this choice is for such a call.
+pub(super) fn plan_of(collective: Collective, choice: Choice) -> Option<&'static str> {
+    let Choice::Plan(plan) = choice else { return None };
+    match collective {
+        Collective::AllReduce => Some(plan),
+        // Whatever is chosen for data, a barrier has its own plan.
+        Collective::Barrier => Some("dissemination"),
+        _ => None,
     }
 }

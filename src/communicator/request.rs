@@ -1,6 +1,7 @@
 //! Calls that are under way while their caller does something else: requests, and calls that are started again and again.
 
 use super::Communicator;
+use super::plan_lane::plan_of;
 use super::ready::{Ended, Ready};
 use crate::{Element, Error, Op};
 use earlybird_shm::{Collective, Owned};
@@ -347,7 +348,8 @@ impl Communicator {
         if self.nodes() > 1 {
             return unsupported(format!("this form of immediate {} between nodes", collective.name()));
         }
-        if let Some(plan) = self.plan_for(collective, bytes) {
+        // What was measured for blocking calls has no say here.
+        if let Some(plan) = plan_of(collective, self.settings.asked(collective, bytes)) {
             return unsupported(format!("immediate {} by plan:{plan}", collective.name()));
         }
         Ok(Persistent { comm: self, state: State::Ready(ready()?.into()), take })

@@ -4,6 +4,7 @@
 //! Everything is relaxed: choices are the calling thread's own or were handed over with the handle.
 
 use crate::config::Tables;
+use crate::tuning::Tuning;
 use crate::{Algorithm, Choice, FoldOrder};
 use earlybird_shm::{Collective, How};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -12,7 +13,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 pub(super) struct Settings {
     /// The tables of `EARLYBIRD_ALLREDUCE` and its like, in force until the user chooses otherwise.
     tables: Tables,
+    /// What was measured to be best, for any number of ranks, and for those of this communicator: after all else.
+    tuning: Tuning,
+    tuned: Tables,
+    /// Whether there are tables and they are in force.
     use_tables: AtomicBool,
+    /// Whether the user has chosen since, which puts all tables out of force.
+    chosen: AtomicBool,
     choice: AtomicU32,
     by_rank: AtomicBool,
     /// Whether there is more to a call than what is chosen: other nodes, or rings that count it.
@@ -29,6 +36,9 @@ impl Settings {
         let settings = Settings {
             use_tables: AtomicBool::new(tables != Tables::default()),
             tables,
+            tuning: Tuning::default(),
+            tuned: Tables::default(),
+            chosen: AtomicBool::new(false),
             choice: AtomicU32::new(choice.code()),
             by_rank: AtomicBool::new(order == FoldOrder::Rank),
             goes_round: AtomicBool::new(false),
@@ -38,16 +48,29 @@ impl Settings {
         settings
     }
 
-    /// The same choices for another communicator.
-    pub(super) fn another(&self) -> Self {
-        let settings = Settings::new(self.tables.clone(), Choice::from_code(self.choice.load(Relaxed)), self.order());
-        settings.use_tables.store(self.use_tables.load(Relaxed), Relaxed);
-        settings.sum_up();
+    /// With what was measured for so many ranks on one node; `None` on several.
+    pub(super) fn tuned(mut self, tuning: Tuning, ranks: Option<usize>) -> Self {
+        self.tuned = ranks.map_or_else(Tables::default, |ranks| tuning.tables(ranks));
+        self.tuning = tuning;
+        let any = [&self.tables, &self.tuned].into_iter().any(|tables| *tables != Tables::default());
+        self.use_tables = AtomicBool::new(any);
+        self.sum_up();
+        self
+    }
+
+    /// The same choices for another communicator, of so many ranks on one node.
+    pub(super) fn another(&self, ranks: Option<usize>) -> Self {
+        let choice = Choice::from_code(self.choice.load(Relaxed));
+        let settings = Settings::new(self.tables.clone(), choice, self.order()).tuned(self.tuning.clone(), ranks);
+        if self.chosen.load(Relaxed) {
+            settings.choose(choice);
+        }
         settings
     }
 
     pub(super) fn choose(&self, choice: Choice) {
         self.choice.store(choice.code(), Relaxed);
+        self.chosen.store(true, Relaxed);
         self.use_tables.store(false, Relaxed);
         self.sum_up();
     }
@@ -88,15 +111,21 @@ impl Settings {
     /// What carries out a call with blocks of `bytes`.
     #[inline]
     pub(super) fn choice(&self, collective: Collective, bytes: usize) -> Choice {
-        let choice = Choice::from_code(self.choice.load(Relaxed));
-        if self.use_tables.load(Relaxed)
-            && let Some(table) = self.tables.of(collective)
-            && let listed = table.choice_for(bytes as u64)
-            && listed != Choice::default()
-        {
-            return listed;
+        let asked = self.asked(collective, bytes);
+        match self.use_tables.load(Relaxed) && asked == Choice::default() {
+            true => listed(&self.tuned, collective, bytes),
+            false => asked,
         }
-        choice
+    }
+
+    /// The same without what was measured: what the user asked for.
+    #[inline]
+    pub(super) fn asked(&self, collective: Collective, bytes: usize) -> Choice {
+        let choice = Choice::from_code(self.choice.load(Relaxed));
+        match self.use_tables.load(Relaxed) {
+            true => Some(listed(&self.tables, collective, bytes)).filter(|c| *c != Choice::default()).unwrap_or(choice),
+            false => choice,
+        }
     }
 
     /// How a call with blocks of `bytes` is carried out inside a node where it runs no plan.
@@ -108,6 +137,10 @@ impl Settings {
         };
         How { algorithm, order: self.order(), within: 0 }
     }
+}
+
+fn listed(tables: &Tables, collective: Collective, bytes: usize) -> Choice {
+    tables.of(collective).map_or(Choice::default(), |table| table.choice_for(bytes as u64))
 }
 
 #[cfg(test)]
@@ -123,7 +156,7 @@ mod tests {
         for algorithm in Algorithm::ALL {
             settings.choose(Choice::Node(algorithm));
             assert_eq!(settings.straight(), Some(How { algorithm, order: FoldOrder::Rank, within: 0 }));
-            assert_eq!(settings.another().straight(), Some(long(&settings)));
+            assert_eq!(settings.another(None).straight(), Some(long(&settings)));
         }
         settings.choose("plan:ring".parse().unwrap());
         assert_eq!(settings.straight(), None, "a plan");
@@ -132,8 +165,26 @@ mod tests {
         assert_eq!(settings.straight(), None, "other nodes");
         let tables = Tables { allreduce: "chain:0-".parse().unwrap(), ..Tables::default() };
         let settings = Settings::new(tables, Choice::default(), FoldOrder::Arrival);
-        assert_eq!((settings.straight(), settings.another().straight()), (None, None), "tables");
+        assert_eq!((settings.straight(), settings.another(None).straight()), (None, None), "tables");
         settings.choose(Choice::default());
         assert_eq!(settings.straight(), Some(long(&settings)), "the user's choice ends the tables");
+    }
+
+    #[test]
+    fn what_was_measured_stands_where_nothing_was_asked_for() {
+        let tuning: Tuning = "4 allreduce plan:ring:0-\n2 allreduce chain:0-".parse().unwrap();
+        let of = |tables, choice, ranks| Settings::new(tables, choice, FoldOrder::Arrival).tuned(tuning.clone(), ranks);
+        let what = |settings: &Settings| settings.choice(Collective::AllReduce, 8);
+        let tuned = of(Tables::default(), Choice::default(), Some(4));
+        assert_eq!((what(&tuned), tuned.straight()), (Choice::Plan("ring"), None));
+        assert_eq!(tuned.asked(Collective::AllReduce, 8), Choice::default());
+        assert_eq!(what(&tuned.another(Some(2))), Choice::Node(Algorithm::Chain), "a part has its own number of ranks");
+        assert!(tuned.another(Some(3)).straight().is_some() && tuned.another(None).straight().is_some());
+        let tables = Tables { allreduce: "flat:0-".parse().unwrap(), ..Tables::default() };
+        assert_eq!(what(&of(tables, Choice::default(), Some(4))), Choice::Node(Algorithm::Flat));
+        assert_eq!(what(&of(Tables::default(), Algorithm::Leader.into(), Some(4))), Choice::Node(Algorithm::Leader));
+        tuned.choose(Choice::default());
+        assert_eq!(what(&tuned), Choice::default(), "the user's choice ends it");
+        assert_eq!(what(&tuned.another(Some(2))), Choice::default());
     }
 }

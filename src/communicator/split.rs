@@ -95,7 +95,7 @@ impl Communicator {
         rank: usize,
         job_ranks: Option<Vec<usize>>,
     ) -> Communicator {
-        let settings = self.settings.another();
+        let settings = self.settings.another(between.is_none().then_some(node.size()));
         if between.is_some() {
             settings.go_round();
         }

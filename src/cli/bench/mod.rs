@@ -3,6 +3,7 @@
 //! The parent starts the ranks, which are this program again with one more argument; rank 0 of them reports.
 
 mod check;
+mod choosing;
 mod composed;
 mod data;
 #[cfg_attr(not(feature = "mpi"), path = "no_mpi.rs")]
@@ -137,6 +138,14 @@ pub struct BenchArgs {
     /// Another job has written the header of the CSV
     #[arg(long, hide = true)]
     continued: bool,
+
+    /// Says nothing and adds what is better than auto to this file: a rank of `tune`
+    #[arg(long, hide = true)]
+    into: Option<String>,
+
+    /// Measured besides what is measured without --algorithms
+    #[arg(long, hide = true, value_delimiter = ',')]
+    add: Vec<Way>,
 
     /// Makes this process a rank of the job
     #[arg(long, hide = true)]
@@ -307,6 +316,7 @@ impl BenchArgs {
 
     fn ways(&self) -> Vec<Way> {
         let mut ways = self.algorithms.clone().unwrap_or_else(|| every_algorithm(self.op()));
+        ways.extend(&self.add);
         if self.check {
             let compared = Composed::of(self.op()).iter().map(|composed| Way::Composed(*composed));
             for way in std::iter::once(Way::Library(Choice::default())).chain(compared) {
@@ -349,7 +359,7 @@ fn every_algorithm(op: Collective) -> Vec<Way> {
     [Algorithm::Auto].iter().chain(algorithms(op)).map(|algorithm| Way::Library(Choice::Node(*algorithm))).collect()
 }
 
-fn parse_op(text: &str) -> Result<Collective, String> {
+pub fn parse_op(text: &str) -> Result<Collective, String> {
     OPERATIONS.into_iter().find(|op| op.name() == text).ok_or_else(|| {
         format!("the operations that can be measured are: {}", OPERATIONS.map(Collective::name).join(", "))
     })

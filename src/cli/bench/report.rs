@@ -52,6 +52,8 @@ pub struct Report {
     preset: Option<Preset>,
     /// The page, and where it is.
     html: Option<(File, String)>,
+    /// The file of `tune` in place of everything else, and the table to add.
+    tuned: Option<(String, Option<String>)>,
     rows: Vec<Row>,
     csv: csv::Writer<std::io::Stdout>,
 }
@@ -68,7 +70,15 @@ impl Report {
             Err(error) => Err(Error::usage(format!("--html {path}: {error}"))),
         };
         let html = args.html.as_ref().map(open).transpose()?;
-        Ok(Report { format: args.format, preset: args.preset, html, rows: Vec::new(), csv })
+        let tuned = args.into.clone().map(|path| (path, None));
+        Ok(Report { format: args.format, preset: args.preset, html, tuned, rows: Vec::new(), csv })
+    }
+
+    /// What the file of `tune` is to get, if there is one.
+    pub fn tune(&mut self, table: impl FnOnce() -> Option<String>) {
+        if let Some((_, found)) = &mut self.tuned {
+            *found = table();
+        }
     }
 
     /// Adds a row.
@@ -88,7 +98,11 @@ impl Report {
     ///
     /// # Errors
     /// [`Error::System`] if standard output cannot be written.
-    pub fn finish(self, verdict: Option<&Verdict>) -> Result<u64, Error> {
+    pub fn finish(mut self, verdict: Option<&Verdict>) -> Result<u64, Error> {
+        if let Some((path, table)) = self.tuned.take() {
+            append(&path, &self.rows, table)?;
+            return Ok(self.rows.iter().map(|row| row.wrong).sum());
+        }
         let text = match self.format {
             Format::Csv => String::new(),
             Format::Json => serde_json::to_string_pretty(&self.rows).map_err(cannot_write)? + "\n",
@@ -113,6 +127,17 @@ impl Report {
         }
         Ok(self.rows.iter().map(|row| row.wrong).sum())
     }
+}
+
+/// Adds a line to the file of `tune`.
+fn append(path: &str, rows: &[Row], table: Option<String>) -> Result<(), Error> {
+    let Some(first) = rows.first() else { return Ok(()) };
+    let line = match table {
+        Some(table) => format!("{} {} {table}\n", first.ranks, first.op),
+        None => format!("# {} {}: auto everywhere\n", first.ranks, first.op),
+    };
+    let file = File::options().append(true).open(path);
+    file.and_then(|mut file| file.write_all(line.as_bytes())).map_err(|error| Error::system("write the tuning", error))
 }
 
 fn cannot_write(error: impl ToString) -> Error {

@@ -7,7 +7,7 @@ use super::mpi::Mpi;
 use super::way::Way;
 use crate::cli::lineup::Lineup;
 use crate::cli::parse_nodes;
-use earlybird::{Choice, Collective, Communicator, Config, Error, FoldOrder, Identity, Tables};
+use earlybird::{Choice, Collective, Communicator, Config, Error, FoldOrder, Identity, Tables, Tuning};
 
 /// The root of operations that have one.
 pub const ROOT: usize = 0;
@@ -33,6 +33,7 @@ impl Session {
         let plain = Config {
             algorithm: Choice::default(),
             tables: Tables::default(),
+            tuning: Tuning::default(),
             order: FoldOrder::Arrival,
             exchange: None,
             ..config.clone()

@@ -2,6 +2,7 @@
 
 use super::BenchArgs;
 use super::check::{self, Bounds, Cell};
+use super::choosing;
 use super::composed::Kit;
 use super::data::{self, Buffer, Value};
 use super::report::{Report, Row};
@@ -90,7 +91,8 @@ fn measure_all<T: Value>(args: &BenchArgs) -> Result<u8, Error> {
         }
     }
     progress.finish_and_clear();
-    let Some(report) = report else { return Ok(0) };
+    let Some(mut report) = report else { return Ok(0) };
+    report.tune(|| choosing::table(&cells));
     let verdict = args.check.then(|| check::judge(&cells));
     let wrong = report.finish(verdict.as_ref())?;
     if wrong > 0 {
