@@ -40,5 +40,5 @@ pub use progress::Progress;
 pub use protocol::Report;
 pub use protocol::decide::algorithms;
 pub use protocol::held::{Grouped, Owned};
-pub use protocol::signature::{Collective, Signature};
+pub use protocol::signature::{Collective, Signature, USER_SIZE_SHIFT};
 pub use user_op::UserOp;
