@@ -6,10 +6,10 @@ use super::folded::{self, Reduction};
 use crate::hierarchy::{Call, Hierarchy, Part, Prepared, put_truth};
 use crate::{Algorithm, Choice, Element, Error, FoldOrder, Op, UserOp};
 use bytemuck::Pod;
-use earlybird_shm::{Signature, USER_SIZE_SHIFT};
 use earlybird_shm::bytes;
 use earlybird_shm::op::{ElementType, Operator};
 use earlybird_shm::{Collective, DType, Owned};
+use earlybird_shm::{Signature, USER_SIZE_SHIFT};
 
 /// Several nodes, and the communicator that spans them.
 pub(super) struct Across<'a> {
