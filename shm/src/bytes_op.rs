@@ -92,6 +92,9 @@ fn scratch(bytes: usize) -> Vec<u128> {
 
 impl<F: Fn(&[u8], &mut [u8]) + Sync> UserFold for BytesOp<F> {
     unsafe fn fold(&self, dst: *mut u8, a: *const u8, b: *const u8, count: usize) {
+        if count == 0 {
+            return;
+        }
         // What may be swapped is swapped where the result lies on the left.
         let (left, right) = if self.commutes && std::ptr::eq(dst, a) { (b, a) } else { (a, b) };
         let (apart, bytes) = (!std::ptr::eq(dst, left), count * self.bytes);
