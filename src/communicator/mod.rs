@@ -180,7 +180,7 @@ impl Communicator {
         self.node.allowed_cpus()
     }
 
-    /// Chooses what carries out the calls that follow, whatever their size: an [`Algorithm`], or a plan by the name of its
+    /// Chooses what carries out the calls that follow, whatever their size: an [`Algorithm`](crate::Algorithm), or a plan by the name of its
     /// schedule (`"plan:ring".parse::<Choice>()`). `Algorithm::Auto` hands the choice back to the library. An operation
     /// that does not have the algorithm is left to the library: [`Communicator::last_call`] says what ran. All ranks must
     /// choose the same, or their next call is a [`Error::Mismatch`].
