@@ -34,10 +34,6 @@ use bytemuck::Pod;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Bytes of a whole message from which its result no longer fits in a core's cache beside the operands, and is
-/// written past the caches: slower at 256 KiB, faster from 1 MiB, with 2 MiB of cache per core.
-const PAST_CACHES_MIN_BYTES: usize = 1 << 20;
-
 /// Bytes of an accumulator that are folded and taken in turn where no kernel does both at once.
 const BLOCK_BYTES: usize = 8 << 10;
 
@@ -229,7 +225,7 @@ impl<'a> Buffers<'a> {
             window: None,
             lent: self.lent,
             shared: None,
-            past_caches: self.count * element_bytes >= PAST_CACHES_MIN_BYTES && self.send != self.recv,
+            past_caches: self.send != self.recv && self.count * element_bytes >= kernels::streaming_min_bytes(),
             borrowed: PhantomData,
         }
     }
