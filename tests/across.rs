@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Job, Player, mix};
-use earlybird::{Communicator, FoldOrder, Op, UserOp};
+use earlybird::{BytesOp, Communicator, FoldOrder, Op, UserOp};
 use half::{bf16, f16};
 use num_complex::Complex;
 use std::time::Duration;
@@ -17,6 +17,7 @@ fn rank() {
         ("truth", truth),
         ("users", users),
         ("large", large),
+        ("as_bytes", as_bytes),
         ("forms", forms),
         ("panics", panics),
         ("differ", differ),
@@ -206,6 +207,67 @@ fn large(player: &Player) {
 #[test]
 fn elements_may_be_larger_than_packets() {
     same_everywhere("large");
+}
+
+/// Elements of which only the size is known: the product again, with elements of three bytes, and with one that no window holds.
+fn as_bytes(player: &Player) {
+    fn of(values: &mut [Matrix]) -> &mut [u8] {
+        bytemuck::cast_slice_mut(values)
+    }
+    for comm in communicators() {
+        let (me, size) = (comm.rank(), comm.size());
+        let rows = |left: &[u8], right: &mut [u8]| {
+            let (left, right): (&[Matrix], &mut [Matrix]) =
+                (bytemuck::cast_slice(left), bytemuck::cast_slice_mut(right));
+            left.iter().zip(right).for_each(|(a, b)| *b = product(a, b));
+        };
+        let op = BytesOp::new(size_of::<Matrix>(), false, rows).unwrap();
+        for (step, count) in [0usize, 1, 7, 1500, 70_001].into_iter().enumerate() {
+            comm.set_order(if step % 2 == 0 { FoldOrder::Arrival } else { FoldOrder::Rank }).unwrap();
+            dawdle(&comm, step as u64);
+            let mut send: Vec<Matrix> = (0..count).map(|i| matrix(me, i)).collect();
+            let expected = (0..count).map(|i| (1..size).fold(matrix(0, i), |left, r| product(&left, &matrix(r, i))));
+            let (expected, mut recv): (Vec<Matrix>, _) = (expected.collect(), vec![[7; 4]; count]);
+            comm.all_reduce_raw(Some(of(&mut send)), of(&mut recv), &op).unwrap();
+            assert_eq!(recv, expected, "allreduce of {count}");
+            let mut buf = send.clone();
+            comm.all_reduce_raw(None, of(&mut buf), &op).unwrap();
+            assert_eq!(buf, expected, "allreduce of {count} in place");
+            for root in [0, mix(step as u64) as usize % size] {
+                let at = comm.process_at_rank(root);
+                let (mut kept, mut got) = (send.clone(), vec![[7; 4]; if me == root { count } else { 0 }]);
+                at.reduce_raw(None, of(&mut kept), &op).unwrap();
+                assert_eq!(&kept, if me == root { &expected } else { &send }, "reduce of {count} in place");
+                at.reduce_raw(Some(of(&mut send)), of(&mut got), &op).unwrap();
+                assert_eq!(got, if me == root { expected.clone() } else { Vec::new() }, "reduce of {count}");
+            }
+            let block = count / size;
+            let mut part = vec![[7; 4]; block];
+            comm.reduce_scatter_block_raw(of(&mut send[..block * size]), of(&mut part), &op).unwrap();
+            assert_eq!(part, expected[me * block..][..block], "reduce-scatter of {count}");
+        }
+        for bytes in [3, 5000, 2 << 20] {
+            let most = |left: &[u8], right: &mut [u8]| right.iter_mut().zip(left).for_each(|(r, l)| *r = *l.max(r));
+            let op = BytesOp::new(bytes, true, most).unwrap();
+            let mut buf: Vec<u8> = (0..2 * bytes).map(|i| ((i + me) % size) as u8).collect();
+            let done = comm.all_reduce_raw(None, &mut buf, &op);
+            if bytes > 1 << 20 && comm.nodes() == 1 {
+                // No window of the one node holds it.
+                assert_eq!(done.map_err(|error| error.code()), Err("EB_UNSUPPORTED"));
+                continue;
+            }
+            done.unwrap();
+            assert!(buf.iter().all(|most| usize::from(*most) == size - 1), "elements of {bytes} bytes");
+            let refused = comm.all_reduce_raw(None, &mut buf[1..], &op).unwrap_err();
+            assert!(refused.code() == "EB_USAGE" && refused.to_string().contains("no whole number"), "{refused}");
+        }
+    }
+    player.say("right");
+}
+
+#[test]
+fn operators_on_elements_of_unknown_type() {
+    same_everywhere("as_bytes");
 }
 
 /// Grouped, shared, in place, unequal.

@@ -245,6 +245,11 @@ int eb_reduce_scatter(const eb_comm *comm, const void *send, void *recv, size_t 
 /* The same where rank r gets `counts[r]` elements. */
 int eb_reduce_scatterv(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, eb_op op);
 
+/* Reduces `group` buffers of all ranks as one operation: each in place, `counts[i]` elements at `buffers[i]`. Many small ones cost
+ * as much as one eb_allreduce of their sum. Buffers may not overlap. Ranks that give other counts are EB_MISMATCH. */
+int eb_allreduce_grouped(const eb_comm *comm, void *const *buffers, const size_t *counts, size_t group, eb_type type,
+                         eb_op op);
+
 /* Copies `count` elements of `buffer` of the rank `root` to `buffer` of every rank. */
 int eb_broadcast(const eb_comm *comm, void *buffer, size_t count, eb_type type, size_t root);
 
@@ -282,8 +287,7 @@ int eb_alltoallv(const eb_comm *comm, const void *send, const size_t *send_count
 
 /* ---- operators of the caller's ----
  *
- * For elements of any plain type, of which the library knows the size in bytes, below 16 MiB. EB_UNSUPPORTED between
- * virtual nodes.
+ * For elements of any plain type, of which the library knows the size in bytes, below 16 MiB.
  */
 
 /*
@@ -323,7 +327,8 @@ int eb_reduce_scatter_with(const eb_comm *comm, const void *send, void *recv, si
  * From the posting call until eb_wait or eb_test says that it has ended, the buffers belong to the library: neither may be
  * written, `recv` not read, and both must stay. Where they are copied the result appears in the call that ends the request.
  * Costs a copy more each way than the call that blocks. A request keeps its communicator: eb_comm_free may come first.
- * Between virtual nodes only calls of the communicator carry on with it. EB_UNSUPPORTED on one node while a plan is chosen.
+ * Arrays of counts and of buffers are read in the posting call only. Between virtual nodes only calls of the communicator carry
+ * on with it, and those with counts and groups are EB_UNSUPPORTED. So are all of them on one node while a plan is chosen.
  */
 typedef struct eb_request eb_request;
 
@@ -341,9 +346,20 @@ int eb_igather(const eb_comm *comm, const void *send, void *recv, size_t count, 
 int eb_iscatter(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, size_t root,
                 eb_request **request);
 int eb_ialltoall(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_request **request);
+int eb_ireduce_scatterv(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, eb_op op,
+                        eb_request **request);
+int eb_iallgatherv(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type,
+                   eb_request **request);
+int eb_igatherv(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, size_t root,
+                eb_request **request);
+int eb_iscatterv(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, size_t root,
+                 eb_request **request);
+int eb_iallreduce_grouped(const eb_comm *comm, void *const *buffers, const size_t *counts, size_t group, eb_type type,
+                          eb_op op, eb_request **request);
 
 /* Waits until the call has ended and returns its error. In any case the request is gone and `*request` is NULL; a
- * `*request` that is NULL has ended well. EB_USAGE while another thread is inside a call: the result is lost then. */
+ * `*request` that is NULL has ended well. EB_USAGE while another thread is inside a call: the result is lost then.
+ * A request of the next section stays, may be waited for again after that error, and has ended well unless it was started. */
 int eb_wait(eb_request **request);
 
 /* The same if the call has ended by now: `*done` is 1. Otherwise `*done` is 0, and the request goes on. Never waits. */
@@ -352,6 +368,56 @@ int eb_test(eb_request **request, int *done);
 /* Lets go of a call without its result: it ends inside later calls of the communicator, at the latest when that is freed.
  * The buffers belong to the caller again. */
 int eb_request_free(eb_request **request);
+
+/* ---- calls that are made again and again ----
+ *
+ * Each function whose name ends in _init prepares the call of the same name; it neither posts nor waits for anything, and no other
+ * rank needs to make it. eb_start posts the call with what lies in the send buffer then, like the function that begins with i, and
+ * eb_wait or eb_test ends it; then it can be started again. Every start counts in the order of calls. A start may pair with a
+ * function that begins with i on another rank.
+ *
+ *     eb_request *sum;
+ *     eb_allreduce_init(comm, EB_IN_PLACE, gradient, n, EB_F32, EB_AVERAGE, &sum);
+ *     for (step = 0; step < steps; step++) {
+ *         ...
+ *         eb_start(sum);
+ *         ...
+ *         eb_wait(&sum);
+ *     }
+ *     eb_request_free(&sum);
+ *
+ * The buffers must stay where they are until the request is freed, and belong to the library from eb_start until the call has
+ * ended only. Starting and ending a call allocates nothing; otherwise it costs what the function that begins with i does. After
+ * an error of the communicator the request is to be freed. Other errors are those of the function that begins with i.
+ */
+
+int eb_barrier_init(const eb_comm *comm, eb_request **request);
+int eb_allreduce_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op,
+                      eb_request **request);
+int eb_reduce_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op, size_t root,
+                   eb_request **request);
+int eb_reduce_scatter_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op,
+                           eb_request **request);
+int eb_reduce_scatterv_init(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, eb_op op,
+                            eb_request **request);
+int eb_broadcast_init(const eb_comm *comm, void *buffer, size_t count, eb_type type, size_t root, eb_request **request);
+int eb_allgather_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_request **request);
+int eb_allgatherv_init(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type,
+                       eb_request **request);
+int eb_gather_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, size_t root,
+                   eb_request **request);
+int eb_gatherv_init(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, size_t root,
+                    eb_request **request);
+int eb_scatter_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, size_t root,
+                    eb_request **request);
+int eb_scatterv_init(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, size_t root,
+                     eb_request **request);
+int eb_alltoall_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_request **request);
+int eb_allreduce_grouped_init(const eb_comm *comm, void *const *buffers, const size_t *counts, size_t group, eb_type type,
+                              eb_op op, eb_request **request);
+
+/* Posts the call; never waits for another rank. EB_USAGE while it is under way, and for a request whose call is made once. */
+int eb_start(eb_request *request);
 
 /* ---- buffers in shared memory ----
  *

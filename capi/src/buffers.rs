@@ -32,9 +32,9 @@ impl Place {
         Place { name: "receive buffer", at, count }
     }
 
-    /// Block `rank` of this place, which is checked: `count` elements.
-    pub fn block<T>(self, rank: usize, count: usize) -> Place {
-        let at = self.at.cast::<T>().wrapping_add(rank * count).cast();
+    /// `count` elements of this place, which is checked, from element `first` on.
+    pub fn part<T>(self, first: usize, count: usize) -> Place {
+        let at = self.at.cast::<T>().wrapping_add(first).cast();
         Place { at, count, ..self }
     }
 
@@ -65,7 +65,7 @@ impl Place {
     }
 
     /// Refuses places that share a byte. Both are checked.
-    fn apart<T>(&self, other: &Place) -> Result<(), Error> {
+    pub fn apart<T>(&self, other: &Place) -> Result<(), Error> {
         let (a, b) = (self.at as usize, other.at as usize);
         let [a_end, b_end] = [(a, self.count), (b, other.count)].map(|(at, n)| at.saturating_add(n * size_of::<T>()));
         match self.count == 0 || other.count == 0 || a_end <= b || b_end <= a {
@@ -83,20 +83,39 @@ impl Place {
     /// C: it holds its elements.
     pub unsafe fn copied<T: Element>(&self) -> Vec<T> {
         let mut copy = Vec::<T>::with_capacity(self.count);
-        if self.count > 0 {
-            let (from, to): (*const u8, *mut u8) = (self.at.cast(), copy.as_mut_ptr().cast::<u8>());
-            let bytes = self.count * size_of::<T>();
-            // SAFETY: C for the source; the vector has room for as many elements, all of which are written: as they are,
-            // since every pattern is a value of a type but `bool`, or as a 0 or a 1, where an element is a byte.
-            unsafe {
-                match T::DTYPE {
-                    DType::Bool => (0..bytes).for_each(|i| to.add(i).write(u8::from(from.add(i).read() != 0))),
-                    _ => std::ptr::copy_nonoverlapping(from, to, bytes),
-                }
-                copy.set_len(self.count);
-            }
+        // SAFETY: by the caller's contract; the vector has room for as many elements, all of which are written.
+        unsafe {
+            self.copy_elements(copy.as_mut_ptr());
+            copy.set_len(self.count);
         }
         copy
+    }
+
+    /// Copies the elements, as many as `values` has. The place is checked.
+    ///
+    /// # Safety
+    /// C: it holds its elements.
+    pub unsafe fn copy_to<T: Element>(&self, values: &mut [T]) {
+        assert_eq!(values.len(), self.count, "elements of the {}", self.name);
+        // SAFETY: by the caller's contract; the lengths are equal.
+        unsafe { self.copy_elements(values.as_mut_ptr()) }
+    }
+
+    /// # Safety
+    /// C: it holds its elements; `to` has room for as many, elsewhere.
+    unsafe fn copy_elements<T: Element>(&self, to: *mut T) {
+        if self.count == 0 {
+            return;
+        }
+        let (from, to, bytes): (*const u8, *mut u8, _) = (self.at.cast(), to.cast(), self.count * size_of::<T>());
+        // SAFETY: by the caller's contract; what is written are values: every pattern is one of a type but `bool`, where an
+        // element is a byte and becomes a 0 or a 1.
+        unsafe {
+            match T::DTYPE {
+                DType::Bool => (0..bytes).for_each(|i| to.add(i).write(u8::from(from.add(i).read() != 0))),
+                _ => std::ptr::copy_nonoverlapping(from, to, bytes),
+            }
+        }
     }
 
     /// Puts `values`, as many as it has elements, into the place. It is checked.

@@ -11,20 +11,20 @@ use std::ffi::{c_int, c_void};
 
 /// How much each rank has: the same, or its own count.
 #[derive(Clone, Copy)]
-enum Each<'a> {
+pub enum Each<'a> {
     Same(usize),
     Own(&'a [usize]),
 }
 
 /// The whole buffer and this rank's block in it.
-struct Blocks {
-    all: usize,
-    start: usize,
-    own: usize,
+pub struct Blocks {
+    pub all: usize,
+    pub start: usize,
+    pub own: usize,
 }
 
 impl Each<'_> {
-    fn blocks(&self, comm: &Communicator) -> Result<Blocks, Error> {
+    pub fn blocks(&self, comm: &Communicator) -> Result<Blocks, Error> {
         let (rank, size) = (comm.rank(), comm.size());
         Ok(match *self {
             Each::Same(count) => Blocks { all: of_all(count, size)?, start: rank * count, own: count },
@@ -58,7 +58,8 @@ unsafe fn all_to_all_unequal<T: Element>(
     }
 }
 
-const NOTHING: Place = Place { name: "receive buffer", at: std::ptr::null_mut(), count: 0 };
+/// What is not there.
+pub const NOTHING: Place = Place { name: "receive buffer", at: std::ptr::null_mut(), count: 0 };
 
 /// # Safety
 /// C.

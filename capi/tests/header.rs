@@ -78,7 +78,9 @@ fn in_c(rust: &str) -> &str {
         "*const Comm" => "const eb_comm*",
         "*mut *mut Comm" => "eb_comm**",
         "*const Operator" => "const eb_operator*",
+        "*mut Started" => "eb_request*",
         "*mut *mut Started" => "eb_request**",
+        "*const *mut c_void" => "void*const*",
         "*mut Buffer" => "eb_buffer*",
         "*mut *mut Buffer" => "eb_buffer**",
         "*mut *mut c_void" => "void**",
@@ -104,7 +106,15 @@ fn exported() -> Table {
         for part in text.split("fn eb_").skip(1) {
             let (name, rest) = part.split_once('(').unwrap();
             let (arguments, rest) = rest.split_once(')').unwrap();
-            let result = rest.split('{').next().unwrap().trim().trim_start_matches("-> ");
+            // Two names: the forms of `both_forms`, with a communicator before and a request behind what is written.
+            let both = name.contains(", ");
+            let arguments = match both {
+                true => {
+                    format!("comm: *const Comm, {}, request: *mut *mut Started", arguments.trim().trim_end_matches(','))
+                }
+                false => arguments.to_owned(),
+            };
+            let result = rest.split(['{', '|']).next().unwrap().trim().trim_start_matches("-> ");
             let each = arguments.split(',').map(str::trim).filter(|argument| !argument.is_empty());
             let types: Vec<&str> = each
                 .map(|argument| match argument.split_once(": ").unwrap() {
@@ -116,7 +126,9 @@ fn exported() -> Table {
                 })
                 .collect();
             let result = if result.is_empty() { "int" } else { in_c(result) };
-            all.insert(format!("eb_{name}"), format!("{result}({})", types.join(",")));
+            for name in name.split(", eb_") {
+                all.insert(format!("eb_{name}"), format!("{result}({})", types.join(",")));
+            }
         }
     }
     all
@@ -183,6 +195,7 @@ fn a_header_that_differs_is_refused() {
         ("int eb_barrier(", "int eb_fence(const eb_comm *comm);\nint eb_barrier(", "eb_fence only in the header"),
         ("size_t count, eb_type type, size_t root);", "int count, eb_type type, size_t root);", "eb_broadcast"),
         ("eb_type type, eb_op op, size_t root);", "eb_op op, eb_type type, size_t root);", "eb_reduce"),
+        ("int eb_barrier_init(const eb_comm *comm, ", "int eb_barrier_init(", "eb_barrier_init"),
         ("#define EB_VERSION_MINOR ", "#define EB_VERSION_MINOR 9", "version"),
     ] {
         let changed = header.replacen(was, is, 1);

@@ -4,7 +4,6 @@
 mod support;
 
 use earlybird::{Communicator, Config, Error, Identity, Op, UserOp};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use support::{C, CPP, Program, Scratch, built, compiles, has, home, launcher, text};
 
@@ -43,6 +42,11 @@ fn calls_under_way_and_shared_buffers() {
 }
 
 #[test]
+fn calls_made_again_and_again_with_counts_and_in_groups() {
+    is_right_on_all("persistent.c");
+}
+
+#[test]
 fn communicators_options_threads_and_forks() {
     is_right_on_all("groups.c");
 }
@@ -71,6 +75,11 @@ fn several_nodes_do_what_they_can() {
     let program = Program::compile(C, "nodes.c");
     program.is_right_with("nodes.c", 5, &["--nodes", "2"]);
     program.is_right_with("nodes.c", 4, &["--nodes", "1,3"]);
+    for name in ["operators.c", "persistent.c"] {
+        let program = Program::compile(C, name);
+        program.is_right_with(name, 5, &["--nodes", "2"]);
+        program.is_right_with(name, 4, &["--nodes", "1,3"]);
+    }
 }
 
 #[test]
@@ -80,7 +89,7 @@ fn nothing_leaks_and_nothing_is_written_beside_a_buffer() {
         eprintln!("SKIPPED: no address sanitizer on this machine");
         return;
     }
-    for name in ["collectives.c", "misuse.c", "groups.c", "operators.c", "requests.c"] {
+    for name in ["collectives.c", "misuse.c", "groups.c", "operators.c", "requests.c", "persistent.c"] {
         Program::compile(checked, name).is_right(name, 2);
     }
     let output = Program::compile(checked, "leaks.c").run(1);
@@ -114,61 +123,6 @@ fn a_program_that_is_wrong_is_noticed() {
     let program = Program::compile(C, "timeout.c");
     let output = Command::new(program.path()).env("EARLYBIRD_RANK", "0").output().unwrap();
     assert!(!output.status.success() && text(&output).contains("EARLYBIRD_JOB is missing"), "{}", text(&output));
-}
-
-/// What `capi/install` puts into a prefix.
-fn install(prefix: &Path) {
-    launcher();
-    let output = Command::new(home().join("install")).arg(prefix).arg(built()).output().unwrap();
-    assert!(output.status.success(), "{}", text(&output));
-}
-
-/// Words of `pkg-config` for an installation.
-fn pkg_config(prefix: &Path, options: &[&str]) -> Vec<String> {
-    let mut command = Command::new("pkg-config");
-    command.args(options).arg("earlybird").env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", text(&output));
-    text(&output).split_whitespace().map(str::to_owned).collect()
-}
-
-#[test]
-fn an_installation_serves_programs_shared_and_static() {
-    if !has("pkg-config") {
-        return;
-    }
-    let prefix = Scratch::new();
-    install(&prefix.0);
-    assert_eq!(pkg_config(&prefix.0, &["--modversion"]), [env!("CARGO_PKG_VERSION")]);
-    let (lib, source) = (prefix.0.join("lib"), home().join("../examples/hello.c"));
-    let shared = [format!("-Wl,-rpath,{}", lib.display())];
-    for (name, options, extra) in [
-        ("shared", &["--cflags", "--libs"][..], &shared[..]),
-        ("static", &["--cflags", "--libs", "--static"], &["-Wl,-Bdynamic".to_owned()]),
-    ] {
-        let program = prefix.0.join(name);
-        let words = pkg_config(&prefix.0, options).into_iter();
-        let words = words.map(|w| if name == "static" && w == "-learlybird" { "-l:libearlybird.a".into() } else { w });
-        let mut cc = Command::new("cc");
-        cc.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(&source).args(words).args(extra);
-        let output = cc.output().unwrap();
-        assert!(output.status.success(), "{cc:?}: {}", text(&output));
-        let needed = text(&Command::new("readelf").arg("-d").arg(&program).output().unwrap());
-        assert_eq!(needed.contains("libearlybird.so.0"), name == "shared", "{needed}");
-        let output = Command::new(launcher()).args(["run", "-n", "3", "--"]).arg(&program).output().unwrap();
-        let said = text(&output);
-        let mean = said.matches("of 3: mean 2.00 s, slowest was rank 2\n").count();
-        assert!(output.status.success() && mean == 3, "{name}: {said}");
-    }
-}
-
-#[test]
-fn an_installation_from_nothing_is_refused() {
-    let (prefix, empty) = (Scratch::new(), Scratch::new());
-    let output = Command::new(home().join("install")).arg(&prefix.0).arg(&empty.0).output().unwrap();
-    assert!(!output.status.success() && text(&output).contains("no libearlybird_capi.so in"), "{}", text(&output));
-    let output = Command::new(home().join("install")).output().unwrap();
-    assert!(output.status.code() == Some(2) && text(&output).contains("PREFIX [BUILT]"), "{}", text(&output));
 }
 
 #[test]

@@ -93,8 +93,8 @@ fn not_folded(
     by_mpi((call, why), seat, count, dtype, op, comm, users)
 }
 
-/// A reduction that MPI folds; what cannot be carried so, for the reason given, all ranks find alike before they share
-/// anything.
+/// A reduction that MPI folds; elements that are too large to be carried so, for the reason given, all ranks find alike before
+/// they share anything.
 #[cold]
 fn by_mpi(
     (call, why): (Call, Why),
@@ -110,9 +110,6 @@ fn by_mpi(
     };
     if seat.rule.is_mpis(call, users.bytes()) {
         return handed_over(call, Why::Faster, count as i64, dtype);
-    }
-    if seat.several_nodes {
-        return handed_over(call, why, count as i64, dtype);
     }
     match run(&users) {
         Err(Failure::Ours(Error::Unsupported { .. })) => handed_over(call, why, count as i64, dtype),

@@ -26,7 +26,6 @@ pub struct Carried {
     pub comm: Communicator,
     pub rank: usize,
     pub size: usize,
-    pub several_nodes: bool,
     pub rule: Rule,
     pub handles: &'static Handles,
 }

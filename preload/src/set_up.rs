@@ -48,7 +48,7 @@ pub fn route(comm: Handle, room: bool) -> Result<Carried, Why> {
     let all = gather(comm, size, Told::by(room, config))?;
     let (nodes, key) = agree(&all)?;
     let identity = Identity { rank, size, key, launcher: LAUNCHER };
-    let several_nodes = nodes.len() > 1;
+    let one_node = nodes.len() == 1;
     let joined = match nodes.len() {
         1 => join(config, identity),
         _ => join_nodes(comm, config, identity, nodes, &all)?,
@@ -65,9 +65,9 @@ pub fn route(comm: Handle, room: bool) -> Result<Carried, Why> {
     let all = gather(comm, size, Joined::by(&joined))?;
     match joined {
         Ok(comm) if all.iter().all(|joined| joined.done) => {
-            let is_measured = size == 2 && !several_nodes && all.iter().all(|joined| joined.has_cpu);
+            let is_measured = size == 2 && one_node && all.iter().all(|joined| joined.has_cpu);
             let rule = Rule::new(&config.carriers, is_measured);
-            Ok(Carried { comm, rank, size, several_nodes, rule, handles: handles() })
+            Ok(Carried { comm, rank, size, rule, handles: handles() })
         }
         _ => Err(Why::SetUpFailed),
     }

@@ -70,8 +70,8 @@ impl Why {
             Why::OnePerNode => "no two ranks share a node",
             Why::SetUpFailed => "setting up the communicator failed",
             Why::TooMany => "too many communicators",
-            Why::UserOperator => "an operator of the user on several nodes or on large elements",
-            Why::TypeAndOperator => "a type and operator that are not carried, or not on several nodes",
+            Why::UserOperator => "an operator of the user on elements that are too large",
+            Why::TypeAndOperator => "a type and operator that are not carried",
             Why::Argument => "an argument for MPI to refuse",
             Why::Faster => "left to MPI by measurement or setting",
         }
@@ -190,7 +190,7 @@ mod tests {
             lines,
             [
                 "earlybird: MPI_Allreduce taken over: 0 (0 B); to MPI: 1 (4 B) a communicator of one rank, \
-                 1 (8 B) an operator of the user on several nodes or on large elements",
+                 1 (8 B) an operator of the user on elements that are too large",
                 "earlybird: MPI_Bcast taken over: 2 (128 B); to MPI: 0",
             ]
         );

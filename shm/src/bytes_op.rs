@@ -76,6 +76,25 @@ impl<F: Fn(&[u8], &mut [u8]) + Sync> BytesOp<F> {
         ElementType::User(self.bytes)
     }
 
+    /// Makes every element of `left` that of `left` op that of `right`, wherever they lie.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] unless both hold the same whole number of elements.
+    pub fn fold_left(&self, left: &mut [u8], right: &[u8]) -> Result<(), Error> {
+        if left.len() != right.len() || !left.len().is_multiple_of(self.bytes) {
+            let (given, bytes) = ([left.len(), right.len()], self.bytes);
+            return Err(Error::usage(format!(
+                "operands of {} and {} bytes do not hold the same whole number of elements of {bytes}",
+                given[0], given[1]
+            )));
+        }
+        let (at, count) = (left.as_mut_ptr(), left.len() / self.bytes);
+        // SAFETY: both hold `count` elements, as was checked; the result is the left operand, borrowed exclusively, and apart
+        // from the right one.
+        unsafe { self.fold(at, at, right.as_ptr(), count) };
+        Ok(())
+    }
+
     fn is_aligned(&self, at: *const u8) -> bool {
         let align = 1 << self.bytes.trailing_zeros().min(4);
         (at as usize).is_multiple_of(align)
@@ -198,6 +217,28 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_left_operand_takes_the_result() {
+        let op = BytesOp::new(8, false, compose).unwrap();
+        let (left, right) = (operand(3, 600), operand(4, 600));
+        let mut expected = scratch(right.len());
+        let (mut l, r): (_, &mut [u8]) = (scratch(left.len()), bytemuck::cast_slice_mut(&mut expected));
+        let l: &mut [u8] = bytemuck::cast_slice_mut(&mut l);
+        l.copy_from_slice(&left);
+        r.copy_from_slice(&right);
+        compose(l, r);
+        let mut result = left;
+        op.fold_left(&mut result, &right).unwrap();
+        assert_eq!(result, r);
+        for (left, right) in [(16, 8), (8, 16), (12, 12)] {
+            let refused = op.fold_left(&mut vec![0; left], &vec![0; right]);
+            assert!(
+                matches!(&refused, Err(Error::Usage { message }) if message.contains("elements of 8")),
+                "{refused:?}"
+            );
         }
     }
 

@@ -1,15 +1,16 @@
 //! The operations of a communicator of several nodes: arguments checked on every rank, elements seen as bytes, then
 //! handed to the [`Hierarchy`].
 
+mod operators;
+
 use super::Communicator;
 use super::folded::{self, Reduction};
 use crate::hierarchy::{Call, Hierarchy, Part, Prepared, put_truth};
-use crate::{Algorithm, Choice, Element, Error, FoldOrder, Op, UserOp};
-use bytemuck::Pod;
+use crate::{Algorithm, Choice, Element, Error, FoldOrder, Op};
+use earlybird_shm::Signature;
 use earlybird_shm::bytes;
 use earlybird_shm::op::{ElementType, Operator};
 use earlybird_shm::{Collective, DType, Owned};
-use earlybird_shm::{Signature, USER_SIZE_SHIFT};
 
 /// Several nodes, and the communicator that spans them.
 pub(super) struct Across<'a> {
@@ -217,61 +218,6 @@ impl Across<'_> {
             }
         }
         folded::fold(Some(send), recv, op, (self.comm.size(), true), &InParts(self.between, &call, each))
-    }
-
-    /// What ranks compare of a reduction by an operator of the caller's.
-    fn call_with<T: Pod, F: Fn(&T, &T) -> T + Sync>(
-        &self,
-        collective: Collective,
-        op: &UserOp<T, F>,
-        count: usize,
-        root: Option<usize>,
-    ) -> Result<Call<'_>, Error> {
-        let element = earlybird_shm::user_op::element_type::<T>()?;
-        match count as u64 >> USER_SIZE_SHIFT {
-            0 => Ok(self.call_of(collective, element, op.operator(), count, root)),
-            _ => Err(Error::usage(format!("{count} elements of a user's operator are too many; reduce them in parts"))),
-        }
-    }
-
-    pub(super) fn all_reduce_with<T: Pod, F: Fn(&T, &T) -> T + Sync>(
-        &self,
-        send: Option<&[T]>,
-        recv: &mut [T],
-        op: &UserOp<T, F>,
-    ) -> Result<(), Error> {
-        if let Some(send) = send {
-            crate::plans::equal_lengths(send, recv)?;
-        }
-        let call = self.call_with(Collective::AllReduce, op, recv.len(), None)?;
-        self.between.all_reduce_with(&call, send, recv, op)
-    }
-
-    /// `recv` is there at the root.
-    pub(super) fn reduce_with<T: Pod, F: Fn(&T, &T) -> T + Sync>(
-        &self,
-        root: usize,
-        send: &[T],
-        recv: Option<&mut [T]>,
-        op: &UserOp<T, F>,
-    ) -> Result<(), Error> {
-        match &recv {
-            Some(recv) => crate::plans::equal_lengths(send, recv)?,
-            None => self.other(root, "reduce_into_with")?,
-        }
-        let call = self.call_with(Collective::Reduce, op, send.len(), Some(root))?;
-        self.between.reduce_with(&call, root, send, recv.unwrap_or(&mut []), op)
-    }
-
-    pub(super) fn reduce_scatter_with<T: Pod, F: Fn(&T, &T) -> T + Sync>(
-        &self,
-        send: &[T],
-        recv: &mut [T],
-        op: &UserOp<T, F>,
-    ) -> Result<(), Error> {
-        self.lengths([send.len(), recv.len()], [self.of_all(recv.len())?, recv.len()])?;
-        let call = self.call_with(Collective::ReduceScatter, op, recv.len(), None)?;
-        self.between.reduce_scatter_with(&call, send, recv, op)
     }
 
     pub(super) fn broadcast<T: Element>(&self, root: usize, buf: &mut [T]) -> Result<(), Error> {

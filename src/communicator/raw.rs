@@ -3,6 +3,7 @@
 use super::{Communicator, Root};
 use crate::{BytesOp, Error};
 use earlybird_shm::Collective;
+use std::borrow::Cow;
 
 impl Communicator {
     /// As [`Communicator::all_reduce_into_with`], or without `send` as [`Communicator::all_reduce_in_place_with`], on
@@ -23,6 +24,9 @@ impl Communicator {
     where
         F: Fn(&[u8], &mut [u8]) + Sync,
     {
+        if let Some(across) = self.across() {
+            return across.all_reduce_with(send, recv, op);
+        }
         let how = self.how(Collective::AllReduce, recv.len())?;
         self.done(self.node.all_reduce_raw(send, recv, op, how))
     }
@@ -35,6 +39,9 @@ impl Communicator {
     where
         F: Fn(&[u8], &mut [u8]) + Sync,
     {
+        if let Some(across) = self.across() {
+            return across.reduce_scatter_with(send, recv, op);
+        }
         let how = self.how(Collective::ReduceScatter, recv.len())?;
         self.done(self.node.reduce_scatter_block_raw(send, recv, op, how))
     }
@@ -50,6 +57,14 @@ impl Root<'_> {
     where
         F: Fn(&[u8], &mut [u8]) + Sync,
     {
+        if let Some(across) = self.comm.across() {
+            let send = match send {
+                Some(send) => Cow::Borrowed(send),
+                None => Cow::Owned(recv.to_vec()),
+            };
+            let recv = (self.rank == self.comm.rank()).then_some(recv);
+            return across.reduce_with(self.rank, &send, recv, op);
+        }
         let how = self.comm.how(Collective::Reduce, send.unwrap_or(recv).len())?;
         self.comm.done(self.comm.node.reduce_raw(send, recv, op, self.rank, how))
     }

@@ -152,6 +152,11 @@ impl<'c, B> Persistent<'c, B> {
         result.map(|()| true)
     }
 
+    /// Whether a call was started and its end not been waited for: its buffers are not to be had.
+    pub fn is_started(&self) -> bool {
+        matches!(self.state, State::Started(_))
+    }
+
     /// Starts and waits.
     ///
     /// # Errors

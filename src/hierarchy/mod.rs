@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! choice (which plan) · topology (who is where) · wire (between leaders; the job's one error) · errors (a node's as the job's)
-//! reductions (the three phases, segment by segment) · operators (those of callers) · moves (data as it is)
+//! reductions (the three phases, segment by segment) · operators, callers (those of callers) · moves (data as it is)
 //! ```
 //!
 //! **Errors.** A rank that finds its node's group or the leaders' failed reports it to the wire, where the first report
@@ -16,6 +16,7 @@
 //! **Deadlines.** Whoever waits for the rank that is really late must be the first to say so: a leader waits for its node
 //! as long as was set, leaders wait for leaders that are in the call longer, and so do the others for their leader.
 
+mod callers;
 mod choice;
 mod connect;
 mod errors;
@@ -31,6 +32,7 @@ mod wire;
 
 use crate::plans::{Plans, Shape};
 use crate::{Choice, Error};
+pub(crate) use callers::CallersOp;
 use choice::Exchanges;
 use earlybird_hier::OpTraits;
 use earlybird_hier::exec::Transport;

@@ -7,11 +7,12 @@
 //! Where the ranks of nodes are not in order and the operator is not commutative, and for elements too large for any node's
 //! smallest window, leaders exchange what the ranks gave and fold that, in rank order.
 
+use super::callers::CallersOp;
 use super::choice::FEW_BYTES;
 use super::packing::part_of;
 use super::reductions::{SEGMENT_BYTES, give};
 use super::{Call, Hierarchy, Phases};
-use crate::{Error, UserOp};
+use crate::Error;
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use earlybird_hier::exec::Parts;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,17 +23,22 @@ const LARGEST_ELEMENT: usize = 4096;
 /// What runs between leaders.
 const RUNS: &str = "direct";
 
+/// Items of a segment.
+fn segment(op: &impl CallersOp) -> usize {
+    (SEGMENT_BYTES / op.bytes()).max(1) * op.items()
+}
+
 impl Hierarchy {
     /// Reduces `send` of all ranks, or `recv` in place, into `recv` of every rank.
-    pub(crate) fn all_reduce_with<T: Pod, F: Fn(&T, &T) -> T + Sync>(
+    pub(crate) fn all_reduce_with<O: CallersOp>(
         &self,
         call: &Call<'_>,
-        send: Option<&[T]>,
-        recv: &mut [T],
-        op: &UserOp<T, F>,
+        send: Option<&[O::Item]>,
+        recv: &mut [O::Item],
+        op: &O,
     ) -> Result<(), Error> {
         self.carry_out(call, RUNS, None, |phases| {
-            let length = (SEGMENT_BYTES / size_of::<T>()).max(1);
+            let length = segment(op);
             for first in (0..recv.len().max(1)).step_by(length) {
                 let until = (first + length).min(recv.len());
                 let recv = &mut recv[first..until];
@@ -52,16 +58,16 @@ impl Hierarchy {
     }
 
     /// Reduces `send` of all ranks into `recv` of `root`, empty elsewhere.
-    pub(crate) fn reduce_with<T: Pod, F: Fn(&T, &T) -> T + Sync>(
+    pub(crate) fn reduce_with<O: CallersOp>(
         &self,
         call: &Call<'_>,
         root: usize,
-        send: &[T],
-        recv: &mut [T],
-        op: &UserOp<T, F>,
+        send: &[O::Item],
+        recv: &mut [O::Item],
+        op: &O,
     ) -> Result<(), Error> {
         self.carry_out(call, RUNS, None, |phases| {
-            let length = (SEGMENT_BYTES / size_of::<T>()).max(1);
+            let length = segment(op);
             for first in (0..send.len().max(1)).step_by(length) {
                 let until = (first + length).min(send.len());
                 let recv = if recv.is_empty() { &mut [] } else { &mut recv[first..until] };
@@ -72,12 +78,12 @@ impl Hierarchy {
     }
 
     /// Reduces `send` of all ranks and gives every rank its block in `recv`; all blocks are of one length.
-    pub(crate) fn reduce_scatter_with<T: Pod, F: Fn(&T, &T) -> T + Sync>(
+    pub(crate) fn reduce_scatter_with<O: CallersOp>(
         &self,
         call: &Call<'_>,
-        send: &[T],
-        recv: &mut [T],
-        op: &UserOp<T, F>,
+        send: &[O::Item],
+        recv: &mut [O::Item],
+        op: &O,
     ) -> Result<(), Error> {
         self.carry_out(call, RUNS, None, |phases| {
             if phases.folds_by_rank(op) {
@@ -87,9 +93,9 @@ impl Hierarchy {
                 return Ok(());
             }
             let fold = |phases: &Phases<'_>, mine: &mut [u8], theirs: &[u8]| phases.fold_bytes(mine, theirs, op);
-            let to_leader = |phases: &Phases<'_>, partial: &mut [T]| match phases.topology.leads() {
-                true => phases.node.reduce_in_place_with(partial, op, 0, phases.how),
-                false => phases.node.reduce_into_with(partial, op, 0, phases.how),
+            let to_leader = |phases: &Phases<'_>, partial: &mut [O::Item]| match phases.topology.leads() {
+                true => op.get(phases.node, None, partial, phases.how),
+                false => op.give(phases.node, partial, phases.how),
             };
             let counts = vec![size_of_val(recv); phases.topology.size()];
             phases.reduce_scatter((send.to_vec(), cast_slice), &counts, to_leader, fold, cast_slice_mut(recv))
@@ -99,34 +105,31 @@ impl Hierarchy {
 
 impl Phases<'_> {
     /// Whether what the nodes have folded cannot be folded on: the same on all ranks.
-    fn folds_by_rank<T: Pod, F: Fn(&T, &T) -> T + Sync>(&self, op: &UserOp<T, F>) -> bool {
-        size_of::<T>() > LARGEST_ELEMENT || op.is_ordered() && !self.topology.is_in_order()
+    fn folds_by_rank<O: CallersOp>(&self, op: &O) -> bool {
+        op.bytes() > LARGEST_ELEMENT || op.is_ordered() && !self.topology.is_in_order()
     }
 
-    fn reduce_to_leader_with<T: Pod, F: Fn(&T, &T) -> T + Sync>(
+    fn reduce_to_leader_with<O: CallersOp>(
         &self,
-        send: Option<&[T]>,
-        recv: &mut [T],
+        send: Option<&[O::Item]>,
+        recv: &mut [O::Item],
         first: usize,
-        op: &UserOp<T, F>,
+        op: &O,
     ) -> Result<(), Error> {
         match (self.topology.leads(), send) {
-            (false, _) => self.node.reduce_into_with(give(send, recv, first), op, 0, self.how),
-            (true, None) => self.node.reduce_in_place_with(recv, op, 0, self.how),
-            (true, Some(send)) => {
-                let send = &send[first..first + recv.len()];
-                self.node.reduce_into_root_with(send, recv, op, self.how)
-            }
+            (false, _) => op.give(self.node, give(send, recv, first), self.how),
+            (true, None) => op.get(self.node, None, recv, self.how),
+            (true, Some(send)) => op.get(self.node, Some(&send[first..first + recv.len()]), recv, self.how),
         }
     }
 
     /// Folds a segment.
-    fn reduce_with<T: Pod, F: Fn(&T, &T) -> T + Sync>(
+    fn reduce_with<O: CallersOp>(
         &mut self,
         root: usize,
-        send: &[T],
-        recv: &mut [T],
-        op: &UserOp<T, F>,
+        send: &[O::Item],
+        recv: &mut [O::Item],
+        op: &O,
     ) -> Result<(), Error> {
         let (home, local) = self.topology.place(root);
         let is_root = self.topology.rank() == root;
@@ -140,7 +143,7 @@ impl Phases<'_> {
         let at_home = self.topology.node() == home;
         let mut partial = send.to_vec();
         if self.topology.leads() {
-            self.node.reduce_in_place_with(&mut partial, op, 0, self.how)?;
+            op.get(self.node, None, &mut partial, self.how)?;
             let mut theirs = vec![partial.clone(); self.topology.nodes()];
             let mut parts: Vec<Parts<'_>> = theirs.iter_mut().map(|_| Parts::default()).collect();
             match at_home {
@@ -156,7 +159,7 @@ impl Phases<'_> {
                 partial = self.fold_all(theirs.iter().map(Vec::as_slice), op)?;
             }
         } else {
-            self.node.reduce_into_with(send, op, 0, self.how)?;
+            op.give(self.node, send, self.how)?;
         }
         match at_home {
             true if local != 0 => {
@@ -172,19 +175,15 @@ impl Phases<'_> {
     }
 
     /// Between leaders: `mine` of every node, folded in the order of nodes, becomes `mine` of every node.
-    fn fold_nodes<T: Pod, F: Fn(&T, &T) -> T + Sync>(
-        &mut self,
-        mine: &mut [T],
-        op: &UserOp<T, F>,
-    ) -> Result<(), Error> {
-        let (nodes, me) = (self.topology.nodes(), self.topology.node());
-        if size_of_val(mine) <= FEW_BYTES || mine.len() < nodes {
+    fn fold_nodes<O: CallersOp>(&mut self, mine: &mut [O::Item], op: &O) -> Result<(), Error> {
+        let (nodes, me, elements) = (self.topology.nodes(), self.topology.node(), mine.len() / op.items());
+        if size_of_val(mine) <= FEW_BYTES || elements < nodes {
             let theirs = self.every_vector(mine)?;
             mine.copy_from_slice(&self.fold_all(theirs.iter().map(Vec::as_slice), op)?);
             return Ok(());
         }
         // Node n folds part n.
-        let starts: Vec<usize> = (0..=nodes).map(|n| n * mine.len() / nodes).collect();
+        let starts: Vec<usize> = (0..=nodes).map(|n| n * elements / nodes * op.items()).collect();
         let part = |n: usize| starts[n]..starts[n + 1];
         let mut theirs = vec![mine[part(me)].to_vec(); nodes];
         let rooms = theirs.iter_mut().enumerate();
@@ -221,11 +220,7 @@ impl Phases<'_> {
     }
 
     /// The fold of what all ranks give, in rank order, on every rank. Leaders hold a vector per rank.
-    fn fold_by_rank<T: Pod, F: Fn(&T, &T) -> T + Sync>(
-        &mut self,
-        send: &[T],
-        op: &UserOp<T, F>,
-    ) -> Result<Vec<T>, Error> {
+    fn fold_by_rank<O: CallersOp>(&mut self, send: &[O::Item], op: &O) -> Result<Vec<O::Item>, Error> {
         let lens = vec![size_of_val(send); self.topology.size()];
         let mine = self.collect(cast_slice(send), &lens)?;
         let mut folded = send.to_vec();
@@ -233,7 +228,7 @@ impl Phases<'_> {
             let mut all = vec![0u8; lens.iter().sum()];
             let nodes: Vec<usize> = (0..self.topology.nodes()).collect();
             self.swap(&mine, &mut all, &lens, &nodes, &nodes)?;
-            cast_slice_mut::<T, u8>(&mut folded).copy_from_slice(&all[part_of(&lens, 0)]);
+            cast_slice_mut::<_, u8>(&mut folded).copy_from_slice(&all[part_of(&lens, 0)]);
             for rank in 1..lens.len() {
                 self.fold_bytes(cast_slice_mut(&mut folded), &all[part_of(&lens, rank)], op)?;
             }
@@ -243,37 +238,26 @@ impl Phases<'_> {
     }
 
     /// The fold of these vectors, the first one on the left.
-    fn fold_all<'v, T: Pod, F: Fn(&T, &T) -> T + Sync>(
+    fn fold_all<'v, O: CallersOp>(
         &self,
-        mut vectors: impl Iterator<Item = &'v [T]>,
-        op: &UserOp<T, F>,
-    ) -> Result<Vec<T>, Error> {
+        mut vectors: impl Iterator<Item = &'v [O::Item]>,
+        op: &O,
+    ) -> Result<Vec<O::Item>, Error> {
         let mut folded = vectors.next().unwrap_or_default().to_vec();
         vectors.try_for_each(|vector| self.fold_bytes(cast_slice_mut(&mut folded), cast_slice(vector), op))?;
         Ok(folded)
     }
 
     /// `left = left op right`, of elements at any address.
-    fn fold_bytes<T: Pod, F: Fn(&T, &T) -> T + Sync>(
-        &self,
-        left: &mut [u8],
-        right: &[u8],
-        op: &UserOp<T, F>,
-    ) -> Result<(), Error> {
-        let fold = || {
-            for (left, right) in left.chunks_exact_mut(size_of::<T>()).zip(right.chunks_exact(size_of::<T>())) {
-                let folded = op.combine(&bytemuck::pod_read_unaligned(left), &bytemuck::pod_read_unaligned(right));
-                left.copy_from_slice(bytemuck::bytes_of(&folded));
-            }
-        };
-        catch_unwind(AssertUnwindSafe(fold)).map_err(|panic| {
+    fn fold_bytes<O: CallersOp>(&self, left: &mut [u8], right: &[u8], op: &O) -> Result<(), Error> {
+        catch_unwind(AssertUnwindSafe(|| op.fold(left, right))).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
             let message = text.unwrap_or("no message").to_owned();
-            Error::OperatorPanicked {
+            Err(Error::OperatorPanicked {
                 rank: self.topology.local(),
                 during: "the exchange between nodes".into(),
                 message,
-            }
+            })
         })
     }
 }

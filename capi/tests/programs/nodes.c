@@ -1,14 +1,9 @@
-/* Ranks on several virtual nodes: what exists there is exact, what does not is refused with what to do. */
+/* Ranks on several virtual nodes. */
 #include "check.h"
-
-static void larger(const void *left, void *right, size_t count, void *context) {
-    (void)left, (void)right, (void)count, (void)context;
-}
 
 int main(void) {
     eb_comm *comm, *half;
     eb_request *request;
-    eb_operator op = {larger, NULL, 1, 0};
     size_t counts[64], part;
     int64_t x[64], y[64];
     WORKS(eb_join(&comm, NULL));
@@ -41,7 +36,6 @@ int main(void) {
     WORKS(eb_iallreduce(comm, x, y, 1, EB_I64, EB_MAX, &request));
     WORKS(eb_wait(&request));
     CHECK(y[0] == (int64_t)ranks - 1);
-    CHECK(eb_allreduce_with(comm, EB_IN_PLACE, x, 1, 8, &op) == EB_UNSUPPORTED);
     WORKS(eb_split(comm, (int64_t)(rank % 2), 0, &half));
     WORKS(eb_size(half, &part));
     WORKS(eb_allreduce(half, EB_IN_PLACE, &part, 1, EB_U64, EB_MIN));

@@ -146,15 +146,44 @@ static void greatest(void *in, void *inout, int *count, MPI_Datatype *type)
         if (((short *)in)[i] > ((short *)inout)[i]) ((short *)inout)[i] = ((short *)in)[i];
 }
 
+/* elements of 2 MiB: a counter in every word */
+enum { WORDS = 1 << 18 };
+
+static void add_words(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+    (void)type;
+    for (int i = 0; i < *count * WORDS; i++) ((uint64_t *)inout)[i] += ((uint64_t *)in)[i];
+}
+
+static void large(MPI_Comm comm)
+{
+    int rank, size;
+    MPI_Comm_rank(comm, &rank), MPI_Comm_size(comm, &size);
+    MPI_Datatype type;
+    MPI_Op op;
+    MPI_Type_contiguous(WORDS, MPI_UINT64_T, &type), MPI_Type_commit(&type);
+    MPI_Op_create(add_words, 1, &op);
+    uint64_t *s = malloc(WORDS * sizeof *s), *r = malloc(WORDS * sizeof *r);
+    for (int i = 0; i < WORDS; i++) s[i] = rank + i;
+    MPI_Allreduce(s, r, 1, type, op, comm);
+    for (int i = 0; i < WORDS; i++) MUST(r[i] == (uint64_t)size * i + size * (size - 1) / 2);
+    free(s), free(r), MPI_Op_free(&op), MPI_Type_free(&type);
+}
+
 int main(int argc, char **argv)
 {
     int rank, size;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank), MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (argc > 1 && !strcmp(argv[1], "large")) large(MPI_COMM_WORLD);
     matrices(MPI_COMM_WORLD, 0);
     layouts(MPI_COMM_WORLD);
     MPI_Comm turned;
     MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &turned);
+    matrices(turned, 0), layouts(turned);
+    MPI_Comm_free(&turned);
+    /* even ranks, then odd ones: the ranks of nodes lie among each other */
+    MPI_Comm_split(MPI_COMM_WORLD, 0, rank % 2 * size + rank, &turned);
     matrices(turned, 0), layouts(turned);
     MPI_Comm_free(&turned);
     MUST(calls > 0 || size == 1 || rank > 0);
