@@ -133,10 +133,10 @@ impl Host {
         Ok(device)
     }
 
-    /// A command line that runs what is added to it inside the host.
+    /// A command line that runs what is added to it inside the host, and ends it when this process ends, however that happens.
     pub fn enter(&self) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args(["-t", &self.init.to_string()]).args(self.namespaces).arg("--");
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "TERM", "nsenter", "-t", &self.init.to_string()]).args(self.namespaces).arg("--");
         command
     }
 
