@@ -155,6 +155,32 @@ impl Mapped {
         self.segment.peer(self.seats.members[rank])
     }
 
+    #[cold]
+    fn reserve_more(&self, area: usize, need: Need) -> Result<(), Error> {
+        let reserved = &self.reserved[area];
+        let step = |need: usize, most: usize| need.next_power_of_two().clamp(LEAST_RESERVE_BYTES, most);
+        if need.accumulator > reserved.accumulator.get() {
+            let (at, want) = (self.layout.accumulator(area), step(need.accumulator, ACCUMULATOR_BYTES));
+            self.region.reserve(at..at + want)?;
+            self.region.populate_write(at..at + want)?;
+            reserved.accumulator.set(want);
+        }
+        for (rank, has) in reserved.deposits.iter().enumerate().filter(|(rank, _)| need.whose.has(*rank)) {
+            if need.deposit <= has.get() {
+                continue;
+            }
+            let (at, want) = (self.layout.deposit(area, rank), step(need.deposit, DEPOSIT_BYTES));
+            self.region.reserve(at..at + want)?;
+            match rank == self.rank() {
+                true => self.region.populate_write(at..at + want)?,
+                false => self.region.populate_read(at..at + want)?,
+            }
+            has.set(want);
+        }
+        reserved.least_deposit.set(reserved.deposits.iter().map(Cell::get).min().unwrap_or(0));
+        Ok(())
+    }
+
     fn member(&self, rank: usize) -> &MemberLines {
         assert!(rank < self.ranks);
         self.at(self.layout.member(rank))
@@ -231,32 +257,13 @@ impl Board for Mapped {
         f(self.place(at))
     }
 
+    #[inline]
     fn reserve(&self, area: usize, need: Need) -> Result<(), Error> {
         let reserved = &self.reserved[area];
-        if need.accumulator <= reserved.accumulator.get() && need.deposit <= reserved.least_deposit.get() {
-            return Ok(());
+        match need.accumulator <= reserved.accumulator.get() && need.deposit <= reserved.least_deposit.get() {
+            true => Ok(()),
+            false => self.reserve_more(area, need),
         }
-        let step = |need: usize, most: usize| need.next_power_of_two().clamp(LEAST_RESERVE_BYTES, most);
-        if need.accumulator > reserved.accumulator.get() {
-            let (at, want) = (self.layout.accumulator(area), step(need.accumulator, ACCUMULATOR_BYTES));
-            self.region.reserve(at..at + want)?;
-            self.region.populate_write(at..at + want)?;
-            reserved.accumulator.set(want);
-        }
-        for (rank, has) in reserved.deposits.iter().enumerate().filter(|(rank, _)| need.whose.has(*rank)) {
-            if need.deposit <= has.get() {
-                continue;
-            }
-            let (at, want) = (self.layout.deposit(area, rank), step(need.deposit, DEPOSIT_BYTES));
-            self.region.reserve(at..at + want)?;
-            match rank == self.rank() {
-                true => self.region.populate_write(at..at + want)?,
-                false => self.region.populate_read(at..at + want)?,
-            }
-            has.set(want);
-        }
-        reserved.least_deposit.set(reserved.deposits.iter().map(Cell::get).min().unwrap_or(0));
-        Ok(())
     }
 
     fn lend(&self, contribution: *mut u8, result: *mut u8, bytes: usize) {

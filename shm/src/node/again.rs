@@ -60,14 +60,18 @@ impl NodeComm {
     /// be gone.
     #[inline(never)]
     pub(super) fn again(&self, asked: Asked, few: Few<'_>) -> Option<Result<(), Error>> {
-        let state = &mut *self.state.try_lock().ok()?;
-        let State { member, kept: Some(Kept { prepared, asked: Some(last_asked), .. }), last, .. } = state else {
+        let state = &mut *self.state.try_lock()?;
+        let State { broken, member, kept: Some(Kept { prepared, asked: Some(last_asked), .. }), last, .. } = state
+        else {
             return None;
         };
-        if *last_asked != asked || member.board.segment().is_forked_child() {
+        if *last_asked != asked || *broken || member.board.segment().is_forked_child() {
             return None;
         }
-        match member.run_in_line(&few.bind(prepared)?)? {
+        *broken = true;
+        let done = member.run_straight(&few.bind(prepared)?);
+        *broken = false;
+        match done? {
             Ok(report) => {
                 *last = Some(report);
                 Some(Ok(()))

@@ -132,7 +132,7 @@ impl<B: Board> Member<B> {
     /// Runs one operation: arrive, decide, fold, publish, leave.
     pub fn run(&mut self, call: &Call<'_>) -> Result<Report, Stop> {
         if let Some(few) = call.few()
-            && let Some(done) = self.run_in_line(&few)
+            && let Some(done) = self.run_straight(&few)
         {
             return done;
         }
