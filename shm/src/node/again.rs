@@ -48,11 +48,12 @@ impl Asked {
 
 /// What follows from the arguments of the last call.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Kept {
-    pub(super) signature: Signature,
-    pub(super) prepared: Prepared<'static>,
     /// As what it was asked for last.
     pub(super) asked: Option<Asked>,
+    pub(super) prepared: Prepared<'static>,
+    pub(super) signature: Signature,
 }
 
 impl NodeComm {
@@ -65,7 +66,7 @@ impl NodeComm {
         else {
             return None;
         };
-        if *last_asked != asked || *broken || member.board.segment().is_forked_child() {
+        if *last_asked != asked || *broken || member.board.is_forked_child() {
             return None;
         }
         *broken = true;

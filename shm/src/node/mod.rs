@@ -75,6 +75,7 @@ pub struct How {
 /// Every rank makes the same calls in the same order. Two threads that call into one group at once get an error, not
 /// a race. Dropping it leaves the group: ranks that still call get [`Error::PeerDied`].
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct NodeComm {
     /// Only ever tried: to let go of it is a plain store, where a lock that can be waited for needs an exchange.
     state: SpinMutex<State>,
@@ -91,14 +92,16 @@ pub struct NodeComm {
     segment: Arc<Segment>,
 }
 
+/// What a small call looks at comes first, here and in what this is made of: it finds all of it cold.
 #[derive(Debug)]
+#[repr(C)]
 struct State {
     /// Whether a call has begun and not ended: between calls, that one panicked.
     broken: bool,
-    member: Member<Mapped>,
     /// The last call's arguments and what follows from them.
     kept: Option<Kept>,
     last: Option<Report>,
+    member: Member<Mapped>,
     /// Memory of grouped calls.
     grouped: Vec<u64>,
     /// What the ranks read together.
@@ -275,7 +278,7 @@ impl NodeComm {
         let state = self.state.try_lock().ok_or_else(occupied)?;
         match () {
             () if state.broken => Err(panicked()),
-            () if state.member.board.segment().is_forked_child() => Err(Error::Forked),
+            () if state.member.board.is_forked_child() => Err(Error::Forked),
             () => Ok(Inside { state, unwinding: std::thread::panicking() }),
         }
     }

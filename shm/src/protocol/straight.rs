@@ -30,6 +30,7 @@ impl<B: Board> Member<B> {
             return None;
         }
         let slot = (epoch % SLOTS as u64) as usize;
+        board.foresee(slot);
         let folded = match few.bytes() <= INLINE_BYTES {
             true => self.in_lines(few, slot),
             false => self.in_deposits(few, slot)?,
@@ -67,7 +68,8 @@ impl<B: Board> Member<B> {
         board.step(Step::Entered);
         for rank in (0..ranks).filter(|rank| *rank != me) {
             let theirs = self.board.line(slot, rank);
-            if !wait::glance(|| theirs.entered.load(SyncPoint::DepositAcquire.order()) == mark) {
+            let there = || theirs.entered.load(SyncPoint::DepositAcquire.order()) == mark;
+            if !wait::glance(there, || few.foresee()) {
                 self.await_mark(few, rank, mark)?;
             }
         }
@@ -97,16 +99,16 @@ impl<B: Board> Member<B> {
         line.deposited.store(word::deposited(epoch, hash, pieces), SyncPoint::DepositRelease.order());
         board.step(Step::Deposited);
         for rank in (0..ranks).filter(|rank| *rank != me) {
-            let there = |board: &B| flat::has_deposited(board, slot, rank, epoch, hash, pieces);
-            if there(&self.board) {
-                continue;
-            }
-            // Somebody is still away, so there is time: see `chain`.
-            for piece in 0..pieces {
-                let (offset, part) = few.piece(piece);
-                self.board.hand_on(Place::Deposit { area, rank: me, piece, offset }, part.bytes());
-            }
-            if !wait::glance(|| there(&self.board))
+            let there = || flat::has_deposited(&self.board, slot, rank, epoch, hash, pieces);
+            let meanwhile = || {
+                few.foresee();
+                // Somebody is still away, so there is time: see `chain`.
+                for piece in 0..pieces {
+                    let (offset, part) = few.piece(piece);
+                    self.board.hand_on(Place::Deposit { area, rank: me, piece, offset }, part.bytes());
+                }
+            };
+            if !wait::glance(there, meanwhile)
                 && let Err(stop) = self.await_deposit(few, rank)
             {
                 return Some(Err(stop));

@@ -55,6 +55,16 @@ impl<'a> Buffers<'a> {
 }
 
 impl<'a> Few<'a> {
+    /// `count` elements of `dtype` as bytes, in `recv` where nothing is to `send`. Of another length than they say they never
+    /// [`bind`](Few::bind).
+    #[inline(always)]
+    pub fn of_bytes(send: Option<&'a [u8]>, recv: &'a mut [u8], count: usize, dtype: DType) -> Option<Self> {
+        let bytes = recv.len();
+        let is_few = bytes <= MOST_PIECES * PIECE_BYTES && send.is_none_or(|send| send.len() == bytes);
+        let send = send.map_or(recv.as_ptr(), <[u8]>::as_ptr);
+        is_few.then_some(Few { send, recv: recv.as_mut_ptr(), count, bytes, dtype, borrowed: PhantomData })
+    }
+
     /// Elements.
     #[inline(always)]
     pub fn count(&self) -> usize {
@@ -82,7 +92,8 @@ impl<'a> Few<'a> {
     {
         let [few, many] = prepared.straight?;
         let fold = if self.bytes <= INLINE_BYTES { few } else { many };
-        (prepared.element == ElementType::Built(self.dtype)).then_some(Bound { few: self, fold, prepared })
+        let is_whole = self.count.checked_mul(prepared.accumulator_bytes) == Some(self.bytes);
+        (is_whole && prepared.element == ElementType::Built(self.dtype)).then_some(Bound { few: self, fold, prepared })
     }
 }
 
@@ -143,6 +154,15 @@ impl Bound<'_> {
     #[inline(always)]
     pub(in crate::protocol) fn describe(&self, line: &RankLine) {
         line.describe(self.prepared.signature);
+    }
+
+    /// Makes the end of the call warm while there is time: the code of the fold and the place of the result.
+    #[inline(always)]
+    pub(in crate::protocol) fn foresee(&self) {
+        let Few { send, recv, .. } = self.few;
+        kernels::fetch_for_writing(recv);
+        // SAFETY: F; of no elements, so nothing is read or written.
+        unsafe { (self.fold)(recv, send, send, 0) }
     }
 
     /// `place = mine`.
