@@ -69,8 +69,9 @@ impl NodeComm {
         if *last_asked != asked || *broken || member.board.is_forked_child() {
             return None;
         }
+        let few = few.bind(prepared)?;
         *broken = true;
-        let done = member.run_straight(&few.bind(prepared)?);
+        let done = member.run_straight(&few);
         *broken = false;
         match done? {
             Ok(report) => {
