@@ -24,6 +24,7 @@ fn rank() {
         ("few", few),
         ("interleaved", interleaved),
         ("barriers", barriers),
+        ("again", again),
     ]);
 }
 
@@ -241,6 +242,37 @@ fn interleaved(player: &Player) {
     player.say(format!("calls {}", caller.calls));
 }
 
+/// Calls repeated as bytes on one rank and by their type on the others: of one piece of a deposit and around its end.
+fn again(player: &Player) {
+    let mut caller = Caller::join();
+    let (rank, ranks) = (caller.comm.rank(), caller.comm.size());
+    let mut straight = 0;
+    for count in [1, 16, 26, 27, 106, 1000, 2047, 2048, 2049] {
+        for call in 0..8 {
+            let seed = mix(count as u64 * 8 + call);
+            let (send, op) = (contribution::<i32>(seed, rank, count, Op::Sum, true), Op::Sum);
+            let expected = reference::<i32>(seed, ranks, count, op, true);
+            let mut recv = send.clone();
+            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut recv);
+            let mut refused = vec![0; bytes.len() + 1];
+            let comm = &caller.comm;
+            assert!(comm.all_reduce_again(DType::I32, op, count, None, &mut refused).is_none(), "of another length");
+            assert!(comm.all_reduce_again(DType::U32, op, count, None, &mut refused[1..]).is_none(), "of another type");
+            assert!(comm.all_reduce_again(DType::I32, op, count + 1, None, bytes).is_none(), "of another count");
+            let given = (call % 2 == 0).then(|| bytemuck::cast_slice(&send));
+            let done = match (call as usize + rank) % 2 {
+                0 => comm.all_reduce_again(DType::I32, op, count, given, bytes).transpose().unwrap(),
+                _ => None,
+            };
+            let found = if done.is_some() { recv } else { caller.reduce(&send, op, call % 2 == 0) };
+            straight += usize::from(done.is_some());
+            same_bits(&found, &expected, &|| format!("count {count} call {call}"));
+        }
+    }
+    assert_eq!(straight > 0, ranks <= caller.comm.allowed_cpus(), "{straight} calls went straight");
+    player.say("again");
+}
+
 /// Nobody leaves a barrier before all have come: each rank leaves a mark before, and must find all marks after it.
 fn barriers(player: &Player) {
     let caller = Caller::join();
@@ -311,6 +343,11 @@ fn rounded_values_have_the_same_bits_everywhere_and_in_every_run() {
         all_said(Job::new("rounded", ranks).run(), &format!("cases {cases}"));
         println!("{ranks} ranks: {cases} cases of rounded values");
     }
+}
+
+#[test]
+fn calls_are_repeated_as_bytes() {
+    [2, 3].into_iter().for_each(|ranks| all_said(Job::new("again", ranks).run(), "again"));
 }
 
 #[test]

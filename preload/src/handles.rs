@@ -115,12 +115,19 @@ pub struct Pair {
 pub struct Handles {
     types: Map<Type>,
     ops: Map<Option<Op>>,
-    /// What most reductions want to know, found at once.
-    pairs: Vec<Option<((Handle, Handle), Pair)>>,
+    pub pairs: Box<Pairs>,
 }
 
 /// Cells for pairs: several times as many as there are.
 const PAIRS: usize = 2048;
+
+/// A pair under its handles; never in two cache lines.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Cell(Option<((Handle, Handle), Pair)>);
+
+/// What most reductions want to know, found at once.
+pub struct Pairs([Cell; PAIRS]);
 
 /// Where the search for a pair begins.
 #[inline]
@@ -128,6 +135,43 @@ const PAIRS: usize = 2048;
 fn place_of_pair(dtype: Handle, op: Handle) -> usize {
     let mixed = (dtype as u64).rotate_left(20) ^ op as u64;
     (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PAIRS.trailing_zeros())) as usize
+}
+
+impl Pairs {
+    fn none() -> Box<Pairs> {
+        let cells: Box<[Cell]> = vec![Cell(None); PAIRS].into();
+        let cells: Box<[Cell; PAIRS]> = cells.try_into().unwrap_or_else(|_| unreachable!("as many as there are cells"));
+        Box::new(Pairs(*cells))
+    }
+
+    fn keep(&mut self, dtype: Handle, op: Handle, pair: Pair) {
+        let mut at = place_of_pair(dtype, op);
+        while self.0[at].0.is_some_and(|(handles, _)| handles != (dtype, op)) {
+            at = (at + 1) % PAIRS;
+        }
+        self.0[at] = Cell(Some(((dtype, op), pair)));
+    }
+
+    /// A predefined type and operator, if earlybird folds them.
+    #[inline(always)]
+    pub fn find(&self, dtype: Handle, op: Handle) -> Option<&Pair> {
+        let at = place_of_pair(dtype, op);
+        match &self.0[at].0 {
+            Some((handles, pair)) if *handles == (dtype, op) => Some(pair),
+            _ => self.search(at, dtype, op),
+        }
+    }
+
+    #[cold]
+    fn search(&self, mut at: usize, dtype: Handle, op: Handle) -> Option<&Pair> {
+        while let Some((handles, pair)) = &self.0[at].0 {
+            if *handles == (dtype, op) {
+                return Some(pair);
+            }
+            at = (at + 1) % PAIRS;
+        }
+        None
+    }
 }
 
 impl Handles {
@@ -146,7 +190,7 @@ impl Handles {
         });
         let ops = abi::ops().iter();
         let ops = ops.map(|entry| (entry.handle, Op::ALL.into_iter().find(|op| *op as i32 == entry.op)));
-        let mut handles = Handles { types: Map::of(types), ops: Map::of(ops), pairs: vec![None; PAIRS] };
+        let mut handles = Handles { types: Map::of(types), ops: Map::of(ops), pairs: Pairs::none() };
         for dtype in abi::types() {
             for op in abi::ops() {
                 handles.keep_pair(dtype.handle, op.handle);
@@ -158,24 +202,7 @@ impl Handles {
     fn keep_pair(&mut self, dtype: Handle, op: Handle) {
         let (Some(known), Operator::Predefined(by)) = (self.dtype(dtype), self.op(op)) else { return };
         let Some(reduced) = known.reduced_by(by) else { return };
-        let mut at = place_of_pair(dtype, op);
-        while self.pairs[at].is_some_and(|(handles, _)| handles != (dtype, op)) {
-            at = (at + 1) % PAIRS;
-        }
-        self.pairs[at] = Some(((dtype, op), Pair { known, reduced, op: by }));
-    }
-
-    /// A predefined type and operator, if earlybird folds them.
-    #[inline]
-    pub fn pair(&self, dtype: Handle, op: Handle) -> Option<Pair> {
-        let mut at = place_of_pair(dtype, op);
-        while let Some((handles, pair)) = self.pairs[at] {
-            if handles == (dtype, op) {
-                return Some(pair);
-            }
-            at = (at + 1) % PAIRS;
-        }
-        None
+        self.pairs.keep(dtype, op, Pair { known, reduced, op: by });
     }
 
     #[inline]

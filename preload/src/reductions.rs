@@ -22,6 +22,8 @@ struct Reduction {
     op: Op,
     /// Elements of a block.
     count: usize,
+    /// Bytes of a block.
+    bytes: usize,
     shape: Shape,
 }
 
@@ -64,14 +66,15 @@ fn reduction(
     let Some(elements) = usize::try_from(count).ok().filter(|_| root.is_none_or(is_rank)) else {
         return Err(handed_over(call, Why::Argument, 0, dtype));
     };
-    let Some(Pair { known, reduced, op }) = seat.handles.pair(dtype, op) else {
+    let Some(&Pair { known, reduced, op }) = seat.pairs.find(dtype, op) else {
         return Err(not_folded(call, seat, elements, dtype, op, comm, users));
     };
-    if seat.rule.is_mpis(call, elements * known.bytes) {
+    let bytes = elements * known.bytes;
+    if seat.rule.is_mpis(call, bytes) {
         return Err(handed_over(call, Why::Faster, count, dtype));
     }
-    summary::taken(call, elements * known.bytes);
-    Ok(Reduction { seat, dtype: reduced, op, count: elements, shape: known.shape })
+    summary::taken(call, bytes);
+    Ok(Reduction { seat, dtype: reduced, op, count: elements, bytes, shape: known.shape })
 }
 
 /// A reduction that earlybird does not fold.
@@ -128,6 +131,25 @@ impl Reduction {
             && lies_well::<T>(from, reads)
             && lies_well::<T>(to, writes)
             && apart(from, reads * size_of::<T>(), to, writes * size_of::<T>())
+    }
+
+    /// An allreduce that is asked for as the call before was, of few bytes: whatever the type, one way; `None` for all others.
+    ///
+    /// # Safety
+    /// As `allreduce`.
+    #[inline(always)]
+    unsafe fn allreduce_again(&self, send: *const c_void, receive: *mut c_void) -> Option<Done> {
+        let (n, in_place) = (self.bytes, send == constants().in_place);
+        let lies_well = self.shape == Shape::Plain
+            && lies_well::<u8>(receive, n)
+            && (in_place || (lies_well::<u8>(send, n) && apart(send, n, receive, n)));
+        if !lies_well {
+            return None;
+        }
+        // SAFETY: by the caller's contract; disjoint, and bytes have no alignment.
+        let (send, receive) = unsafe { ((!in_place).then(|| read::<u8>(send, n)), write::<u8>(receive, n)) };
+        let done = self.seat.comm.all_reduce_again(self.dtype, self.op, self.count, send, receive)?;
+        Some(done.map_err(Failure::from))
     }
 
     /// # Safety
@@ -226,8 +248,20 @@ pub unsafe fn allreduce(
         Err(code) => return code,
     };
     // SAFETY: by the caller's contract.
-    let done = with_type!(asked.dtype, T => unsafe { asked.allreduce::<T>(send, receive) });
+    let done = match unsafe { asked.allreduce_again(send, receive) } {
+        Some(done) => done,
+        // SAFETY: by the caller's contract.
+        None => unsafe { allreduce_by_type(&asked, send, receive) },
+    };
     Some(outcome(Call::Allreduce, comm, done))
+}
+
+/// # Safety
+/// As `allreduce`.
+#[inline(never)]
+unsafe fn allreduce_by_type(asked: &Reduction, send: *const c_void, receive: *mut c_void) -> Done {
+    // SAFETY: by the caller's contract.
+    with_type!(asked.dtype, T => unsafe { asked.allreduce::<T>(send, receive) })
 }
 
 /// # Safety

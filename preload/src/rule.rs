@@ -5,7 +5,13 @@ use crate::summary::Call;
 use earlybird::{Carrier, Carriers, Collective};
 
 /// Who carries out the calls of a communicator; the first range that fits counts, and where none fits they are taken over.
-pub struct Rule([Vec<(Carrier, u64, u64)>; Call::ALL.len()]);
+pub struct Rule {
+    /// A bit for every operation that has ranges.
+    ruled: u32,
+    ranges: Box<[Ranges; Call::ALL.len()]>,
+}
+
+type Ranges = Vec<(Carrier, u64, u64)>;
 
 /// Where MPI was measured faster: first and last byte of a block. Two ranks of one node with a CPU each; elsewhere nothing
 /// was measured, or it was slower.
@@ -18,17 +24,18 @@ const MEASURED: &[(Call, u64, u64)] = if cfg!(open_mpi) {
 impl Rule {
     /// `is_measured`: whether the communicator is one of those that were measured.
     pub fn new(asked: &Carriers, is_measured: bool) -> Rule {
-        Rule(Call::ALL.map(|call| {
+        let ranges = Call::ALL.map(|call| -> Ranges {
             let measured = MEASURED.iter().filter(|(of, ..)| is_measured && *of == call);
             asked.of(call.collective()).chain(measured.map(|(_, first, last)| (Carrier::Mpi, *first, *last))).collect()
-        }))
+        });
+        let ruled = Call::ALL.iter().filter(|call| !ranges[**call as usize].is_empty());
+        Rule { ruled: ruled.map(|call| 1 << *call as u32).sum(), ranges: Box::new(ranges) }
     }
 
     /// Whether a call with a block of `bytes` is left to MPI.
     #[inline]
     pub fn is_mpis(&self, call: Call, bytes: usize) -> bool {
-        let ranges = &self.0[call as usize];
-        !ranges.is_empty() && first_that_fits(ranges, bytes as u64) == Carrier::Mpi
+        self.ruled & 1 << call as u32 != 0 && first_that_fits(&self.ranges[call as usize], bytes as u64) == Carrier::Mpi
     }
 }
 

@@ -67,7 +67,8 @@ pub fn route(comm: Handle, room: bool) -> Result<Carried, Why> {
         Ok(comm) if all.iter().all(|joined| joined.done) => {
             let is_measured = size == 2 && one_node && all.iter().all(|joined| joined.has_cpu);
             let rule = Rule::new(&config.carriers, is_measured);
-            Ok(Carried { comm, rank, size, rule, handles: handles() })
+            let handles = handles();
+            Ok(Carried { pairs: &handles.pairs, rule, comm, rank, size, handles })
         }
         _ => Err(Why::SetUpFailed),
     }

@@ -21,11 +21,12 @@ const PAYLOAD_ALIGN: usize = 2 << 20;
 
 /// Offsets into a region, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
 pub struct Layout {
+    lines: usize,
+    events: usize,
     ranks: usize,
     arrivals: usize,
-    events: usize,
-    lines: usize,
     fold_words: usize,
     folded: usize,
     chunks: usize,

@@ -3,7 +3,7 @@
 //! Invariants, relied on by every block here:
 //!
 //! * **M (mapping)**: the region is mapped at `base`, at least `Layout::bytes()` long, for as long as this board lives,
-//!   which owns it.
+//!   which owns it; the word that tells a forked child lives as long as the segment, of which the board has a share.
 //! * **L (layout)**: [`Layout`] puts every line inside the region, aligned to 128 bytes and apart from all others
 //!   (tested for 1 to 1023 ranks); slots, areas, chunks and ranks are checked or bounded here before use.
 //! * **A (atomics)**: lines consist of atomics only, for which every bit pattern is valid, so another process can
@@ -12,6 +12,7 @@
 
 use crate::Error;
 use crate::guests::Guests;
+use crate::kernels::{fetch_for_reading, fetch_for_writing};
 use crate::layout::{ACCUMULATOR_BYTES, DEPOSIT_BYTES, Layout};
 use crate::progress::{Driver, Progress};
 use crate::protocol::board::{AREAS, Board, CHUNKS, Need, Place, SLOTS};
@@ -21,8 +22,9 @@ use crate::segment::{Peer, PeerState, Region, Segment};
 use rustix::thread::futex;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::cell::{Cell, RefCell};
+use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Memory is reserved in steps of at least this, doubling: few system calls while sizes grow.
 const LEAST_RESERVE_BYTES: usize = 64 * 1024;
@@ -38,11 +40,12 @@ type Injected = Option<core::convert::Infallible>;
 
 /// Who is in a group, and which loan of the pool its region is.
 #[derive(Debug, Clone)]
+#[repr(C)]
 pub struct Seats {
-    /// The members by their rank in the group: each one's rank in the segment.
-    pub members: Arc<[usize]>,
     /// This process's rank in the group.
     pub me: usize,
+    /// The members by their rank in the group: each one's rank in the segment.
+    pub members: Arc<[usize]>,
     /// Region and number of the loan; `None` for a group of one, which shares nothing.
     pub loan: Option<(usize, u64)>,
 }
@@ -56,13 +59,16 @@ struct Reserved {
     least_deposit: Cell<usize>,
 }
 
-/// One rank's view of the region of a group.
+/// One rank's view of the region of a group. What every call looks at comes first.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Mapped {
     base: *mut u8,
     ranks: usize,
-    seats: Seats,
+    /// The segment's word that is 0 in a forked child.
+    forked: Option<NonNull<AtomicU64>>,
     layout: Layout,
+    seats: Seats,
     /// Per area: what is reserved and mapped so far, of the accumulator and of the deposit of each rank.
     reserved: [Reserved; AREAS],
     fault: Injected,
@@ -114,7 +120,8 @@ impl Mapped {
         let (base, layout) = (region.as_ptr(), Layout::new(ranks));
         let reserved = std::array::from_fn(|_| Reserved { deposits: vec![Cell::new(0); ranks], ..Reserved::default() });
         let guests = RefCell::new(Guests::new(ranks));
-        let board = Mapped { base, ranks, seats, layout, reserved, fault, driver, guests, region, segment };
+        let forked = segment.fork_word().map(NonNull::from);
+        let board = Mapped { base, ranks, forked, layout, seats, reserved, fault, driver, guests, region, segment };
         board.make_present()?;
         Ok(board)
     }
@@ -145,6 +152,16 @@ impl Mapped {
         &self.segment
     }
 
+    /// Whether this is a child made by fork, which is no member.
+    #[inline(always)]
+    pub fn is_forked_child(&self) -> bool {
+        match self.forked {
+            // SAFETY: M; it is touched as an atomic only.
+            Some(word) => unsafe { word.as_ref() }.load(Ordering::Relaxed) == 0,
+            None => self.segment.is_forked_child(),
+        }
+    }
+
     /// Who is in the group.
     pub fn seats(&self) -> &Seats {
         &self.seats
@@ -153,6 +170,32 @@ impl Mapped {
     /// Who the member `rank` of the group is.
     pub fn peer(&self, rank: usize) -> Peer {
         self.segment.peer(self.seats.members[rank])
+    }
+
+    #[cold]
+    fn reserve_more(&self, area: usize, need: Need) -> Result<(), Error> {
+        let reserved = &self.reserved[area];
+        let step = |need: usize, most: usize| need.next_power_of_two().clamp(LEAST_RESERVE_BYTES, most);
+        if need.accumulator > reserved.accumulator.get() {
+            let (at, want) = (self.layout.accumulator(area), step(need.accumulator, ACCUMULATOR_BYTES));
+            self.region.reserve(at..at + want)?;
+            self.region.populate_write(at..at + want)?;
+            reserved.accumulator.set(want);
+        }
+        for (rank, has) in reserved.deposits.iter().enumerate().filter(|(rank, _)| need.whose.has(*rank)) {
+            if need.deposit <= has.get() {
+                continue;
+            }
+            let (at, want) = (self.layout.deposit(area, rank), step(need.deposit, DEPOSIT_BYTES));
+            self.region.reserve(at..at + want)?;
+            match rank == self.rank() {
+                true => self.region.populate_write(at..at + want)?,
+                false => self.region.populate_read(at..at + want)?,
+            }
+            has.set(want);
+        }
+        reserved.least_deposit.set(reserved.deposits.iter().map(Cell::get).min().unwrap_or(0));
+        Ok(())
     }
 
     fn member(&self, rank: usize) -> &MemberLines {
@@ -231,32 +274,13 @@ impl Board for Mapped {
         f(self.place(at))
     }
 
+    #[inline]
     fn reserve(&self, area: usize, need: Need) -> Result<(), Error> {
         let reserved = &self.reserved[area];
-        if need.accumulator <= reserved.accumulator.get() && need.deposit <= reserved.least_deposit.get() {
-            return Ok(());
+        match need.accumulator <= reserved.accumulator.get() && need.deposit <= reserved.least_deposit.get() {
+            true => Ok(()),
+            false => self.reserve_more(area, need),
         }
-        let step = |need: usize, most: usize| need.next_power_of_two().clamp(LEAST_RESERVE_BYTES, most);
-        if need.accumulator > reserved.accumulator.get() {
-            let (at, want) = (self.layout.accumulator(area), step(need.accumulator, ACCUMULATOR_BYTES));
-            self.region.reserve(at..at + want)?;
-            self.region.populate_write(at..at + want)?;
-            reserved.accumulator.set(want);
-        }
-        for (rank, has) in reserved.deposits.iter().enumerate().filter(|(rank, _)| need.whose.has(*rank)) {
-            if need.deposit <= has.get() {
-                continue;
-            }
-            let (at, want) = (self.layout.deposit(area, rank), step(need.deposit, DEPOSIT_BYTES));
-            self.region.reserve(at..at + want)?;
-            match rank == self.rank() {
-                true => self.region.populate_write(at..at + want)?,
-                false => self.region.populate_read(at..at + want)?,
-            }
-            has.set(want);
-        }
-        reserved.least_deposit.set(reserved.deposits.iter().map(Cell::get).min().unwrap_or(0));
-        Ok(())
     }
 
     fn lend(&self, contribution: *mut u8, result: *mut u8, bytes: usize) {
@@ -306,8 +330,16 @@ impl Board for Mapped {
     #[inline(always)]
     fn prepare_line(&self, slot: usize) {
         let line = core::ptr::from_ref(self.line(slot, self.rank()));
-        prefetch_for_writing(line.cast());
-        prefetch_for_writing(line.cast::<u8>().wrapping_add(64));
+        fetch_for_writing(line.cast());
+        fetch_for_writing(line.cast::<u8>().wrapping_add(64));
+    }
+    #[inline(always)]
+    fn foresee(&self, slot: usize) {
+        fetch_for_reading(core::ptr::from_ref(self.event(slot)).cast());
+        fetch_for_writing(core::ptr::from_ref(self.left(self.rank())).cast());
+        if self.ranks == 2 {
+            fetch_for_reading(core::ptr::from_ref(self.line(slot, 1 - self.rank().min(1))).cast());
+        }
     }
     #[inline]
     fn hand_on(&self, at: Place, bytes: usize) {
@@ -343,24 +375,12 @@ impl Drop for Mapped {
     /// Says good-bye to the group, then lets go of its region. A forked child is no member and has nothing to say.
     fn drop(&mut self) {
         if let Some((slot, id)) = self.seats.loan
-            && !self.segment.is_forked_child()
+            && !self.is_forked_child()
         {
             self.member(self.seats.me).go();
             self.segment.let_go(slot, id);
         }
     }
-}
-
-/// Asks for the cache line at `address` in a writable state. A hint: it reads and writes nothing.
-#[inline(always)]
-fn prefetch_for_writing(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: PREFETCHW never faults and has no architectural effect; processors without it execute it as a no-op.
-    unsafe {
-        core::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 /// Moves the cache line at `address` to a cache that other cores reach faster. A hint: no architectural effect.

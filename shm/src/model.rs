@@ -254,6 +254,7 @@ impl Board for Heap {
         0
     }
     fn prepare_line(&self, _slot: usize) {}
+    fn foresee(&self, _slot: usize) {}
     fn hand_on(&self, _at: Place, _bytes: usize) {}
     fn give_way(&self) {}
     fn nap(&self, _ns: u64) {}

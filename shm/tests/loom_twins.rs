@@ -28,6 +28,8 @@ const GONE: &str = "gone_after_leaving";
 
 const DEPOSITS: &[&str] = &[
     "flat_2_once",
+    "flat_pieces_2_once",
+    "flat_pieces_mixed_2_once",
     "leader_3",
     "static_leader_2",
     "static_leader_early_3",
@@ -53,6 +55,7 @@ const EARLY_LEAVERS: &[&str] = &[
 const SLEEPERS: &[&str] = &[
     "flat_2_once",
     "flat_pieces_2_once",
+    "flat_pieces_general_2_once",
     "leader_2_once",
     "chain_2_once",
     "static_leader_2",

@@ -42,9 +42,11 @@ use std::sync::Arc;
 /// # Ok::<(), earlybird::Error>(())
 /// ```
 #[derive(Debug)]
+#[repr(C)]
 pub struct Communicator {
-    /// The ranks of this node: of one node, all.
+    /// The ranks of this node: of one node, all. It and what comes next is all that a small call looks at.
     node: Arc<NodeComm>,
+    settings: Settings,
     /// The other nodes.
     between: Option<Between>,
     rank: usize,
@@ -52,7 +54,6 @@ pub struct Communicator {
     /// By rank, the number in the job, where the node's group does not have it.
     job_ranks: Option<Vec<usize>>,
     identity: Identity,
-    settings: Settings,
     plans: PlanLane,
     /// What a waiting rank drives besides what the user asks for.
     drives: Option<Progress>,

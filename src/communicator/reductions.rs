@@ -2,7 +2,7 @@
 
 use super::Communicator;
 use crate::plans::Plans;
-use crate::{Element, Error, Op};
+use crate::{DType, Element, Error, Op};
 use earlybird_shm::Collective;
 
 impl Communicator {
@@ -28,6 +28,37 @@ impl Communicator {
         }
         let how = self.how(Collective::AllReduce, size_of_val(send))?;
         self.done(self.node.all_reduce_into(send, recv, op, how))
+    }
+
+    /// An allreduce that is asked for as the call before was, its `count` elements of `dtype` given as bytes, in `recv` where nothing is
+    /// to `send`: what a binding to another language, which learns the type at run time, tries first. `None`, with nothing
+    /// done, for every other call, which must be made by its type.
+    ///
+    /// ```
+    /// # let comm = earlybird::Communicator::from_env()?;
+    /// use earlybird::{DType, Op};
+    /// let mut value = 3i32.to_ne_bytes();
+    /// if comm.all_reduce_again(DType::I32, Op::Sum, 1, None, &mut value).transpose()?.is_none() {
+    ///     let mut typed = [i32::from_ne_bytes(value)];
+    ///     comm.all_reduce_in_place(&mut typed, Op::Sum)?;
+    ///     value = typed[0].to_ne_bytes();
+    /// }
+    /// assert_eq!(value, 3i32.to_ne_bytes());
+    /// # Ok::<(), earlybird::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_into`].
+    #[inline]
+    pub fn all_reduce_again(
+        &self,
+        dtype: DType,
+        op: Op,
+        count: usize,
+        send: Option<&[u8]>,
+        recv: &mut [u8],
+    ) -> Option<Result<(), Error>> {
+        self.node.all_reduce_again(dtype, op, count, send, recv, self.settings.straight()?)
     }
 
     /// Reduces `buf` of all ranks into `buf` of every rank. As [`Communicator::all_reduce_into`] with one buffer.

@@ -10,7 +10,10 @@ use earlybird_shm::{Collective, How};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Settings {
+    /// [`Settings::straight`], packed: `algorithm 8 | order 8`, or [`ROUND`].
+    straight: AtomicU32,
     /// The tables of `EARLYBIRD_ALLREDUCE` and its like, in force until the user chooses otherwise.
     tables: Tables,
     /// What was measured to be best, for any number of ranks, and for those of this communicator: after all else.
@@ -24,8 +27,6 @@ pub(super) struct Settings {
     by_rank: AtomicBool,
     /// Whether there is more to a call than what is chosen: other nodes, or rings that count it.
     goes_round: AtomicBool,
-    /// [`Settings::straight`], packed: `algorithm 8 | order 8`, or [`ROUND`].
-    straight: AtomicU32,
 }
 
 /// No short answer: no algorithm has the code in its low bits.

@@ -48,11 +48,12 @@ impl Asked {
 
 /// What follows from the arguments of the last call.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Kept {
-    pub(super) signature: Signature,
-    pub(super) prepared: Prepared<'static>,
     /// As what it was asked for last.
     pub(super) asked: Option<Asked>,
+    pub(super) prepared: Prepared<'static>,
+    pub(super) signature: Signature,
 }
 
 impl NodeComm {
@@ -60,14 +61,19 @@ impl NodeComm {
     /// be gone.
     #[inline(never)]
     pub(super) fn again(&self, asked: Asked, few: Few<'_>) -> Option<Result<(), Error>> {
-        let state = &mut *self.state.try_lock().ok()?;
-        let State { member, kept: Some(Kept { prepared, asked: Some(last_asked), .. }), last, .. } = state else {
+        let state = &mut *self.state.try_lock()?;
+        let State { broken, member, kept: Some(Kept { prepared, asked: Some(last_asked), .. }), last, .. } = state
+        else {
             return None;
         };
-        if *last_asked != asked || member.board.segment().is_forked_child() {
+        if *last_asked != asked || *broken || member.board.is_forked_child() {
             return None;
         }
-        match member.run_in_line(&few.bind(prepared)?)? {
+        let few = few.bind(prepared)?;
+        *broken = true;
+        let done = member.run_straight(&few);
+        *broken = false;
+        match done? {
             Ok(report) => {
                 *last = Some(report);
                 Some(Ok(()))

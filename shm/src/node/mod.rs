@@ -29,6 +29,8 @@ use crate::protocol::decide::Thresholds;
 use crate::protocol::{Member, Patience, Report};
 use crate::segment::{AttachOptions, Budget, Grant, Purse, Segment};
 use again::Kept;
+use spin::mutex::{SpinMutex, SpinMutexGuard};
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
@@ -73,8 +75,10 @@ pub struct How {
 /// Every rank makes the same calls in the same order. Two threads that call into one group at once get an error, not
 /// a race. Dropping it leaves the group: ranks that still call get [`Error::PeerDied`].
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct NodeComm {
-    state: Mutex<State>,
+    /// Only ever tried: to let go of it is a plain store, where a lock that can be waited for needs an exchange.
+    state: SpinMutex<State>,
     /// Numbers of posted calls that nobody asks for any more.
     dropped: Mutex<Vec<u64>>,
     rank: usize,
@@ -88,12 +92,16 @@ pub struct NodeComm {
     segment: Arc<Segment>,
 }
 
+/// What a small call looks at comes first, here and in what this is made of: it finds all of it cold.
 #[derive(Debug)]
+#[repr(C)]
 struct State {
-    member: Member<Mapped>,
+    /// Whether a call has begun and not ended: between calls, that one panicked.
+    broken: bool,
     /// The last call's arguments and what follows from them.
     kept: Option<Kept>,
     last: Option<Report>,
+    member: Member<Mapped>,
     /// Memory of grouped calls.
     grouped: Vec<u64>,
     /// What the ranks read together.
@@ -186,7 +194,8 @@ impl NodeComm {
         let (rank, size) = (member.board.rank(), member.board.ranks());
         let (seats, segment) = (member.board.seats().clone(), member.board.segment().clone());
         let results = shared_view::Results::new(segment.clone(), seats.loan.map_or(0, |(_, id)| id));
-        let state = Mutex::new(State { member, kept: None, last: None, grouped: Vec::new(), results });
+        let state =
+            SpinMutex::new(State { broken: false, member, kept: None, last: None, grouped: Vec::new(), results });
         NodeComm {
             state,
             dropped: Mutex::default(),
@@ -265,13 +274,53 @@ impl NodeComm {
     }
 
     #[inline]
-    fn lock(&self) -> Result<MutexGuard<'_, State>, Error> {
-        let state = enter(&self.state)?;
-        match state.member.board.segment().is_forked_child() {
-            true => Err(Error::Forked),
-            false => Ok(state),
+    fn lock(&self) -> Result<Inside<'_>, Error> {
+        let state = self.state.try_lock().ok_or_else(occupied)?;
+        match () {
+            () if state.broken => Err(panicked()),
+            () if state.member.board.is_forked_child() => Err(Error::Forked),
+            () => Ok(Inside { state, unwinding: std::thread::panicking() }),
         }
     }
+}
+
+/// A call that has begun: no other thread is inside one.
+struct Inside<'a> {
+    state: SpinMutexGuard<'a, State>,
+    /// Whether the call is made by a thread that panics already.
+    unwinding: bool,
+}
+
+impl Deref for Inside<'_> {
+    type Target = State;
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Inside<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.state.broken = std::thread::panicking() && !self.unwinding;
+    }
+}
+
+#[cold]
+fn occupied() -> Error {
+    Error::usage(
+        "another thread of this process is inside a call of this communicator; \
+         make one call at a time, or give each thread a communicator of its own",
+    )
+}
+
+#[cold]
+fn panicked() -> Error {
+    Error::Poisoned { cause: "an earlier call of this process panicked".into() }
 }
 
 /// Enters a call of a communicator, whose `state` no second thread may touch meanwhile.
@@ -282,10 +331,7 @@ impl NodeComm {
 #[inline]
 pub fn enter<T>(state: &Mutex<T>) -> Result<MutexGuard<'_, T>, Error> {
     state.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => Error::usage(
-            "another thread of this process is inside a call of this communicator; \
-             make one call at a time, or give each thread a communicator of its own",
-        ),
-        TryLockError::Poisoned(_) => Error::Poisoned { cause: "an earlier call of this process panicked".into() },
+        TryLockError::WouldBlock => occupied(),
+        TryLockError::Poisoned(_) => panicked(),
     })
 }

@@ -285,7 +285,10 @@ impl NodeComm {
 impl Drop for NodeComm {
     /// Others may need what is posted here: waits for it as a call would, unless this thread is panicking.
     fn drop(&mut self) {
-        let Ok(state) = self.state.get_mut() else { return };
+        let state = self.state.get_mut();
+        if state.broken {
+            return;
+        }
         let waits = state.member.has_pending() && !std::thread::panicking();
         if waits && !state.member.board.segment().is_forked_child() {
             // Nobody is left to tell: the other ranks get the error at their own calls.

@@ -5,9 +5,9 @@ use super::exchanges::sums;
 use super::run::{Folding, Wish};
 use super::{How, NodeComm};
 use crate::Error;
-use crate::op::{Element, Op};
+use crate::op::{DType, Element, Op};
 use crate::protocol::geometry::Lens;
-use crate::protocol::payload::Buffers;
+use crate::protocol::payload::{Buffers, Few};
 use crate::protocol::signature::Collective;
 
 impl NodeComm {
@@ -21,6 +21,25 @@ impl NodeComm {
     /// exist for `T`; the group's one error otherwise. After an error `recv` holds nothing of use.
     pub fn all_reduce_into<T: Element>(&self, send: &[T], recv: &mut [T], op: Op, how: How) -> Result<(), Error> {
         self.reduce_for_all(Collective::AllReduce, op, &Buffers::apart(send, recv)?, how)
+    }
+
+    /// An allreduce that is asked for as the call before was, its `count` elements of `dtype` given as bytes, in `recv` where nothing is
+    /// to `send`. `None`, with nothing done, where the call must be made by its type.
+    ///
+    /// # Errors
+    /// As [`NodeComm::all_reduce_into`].
+    #[inline(always)]
+    pub fn all_reduce_again(
+        &self,
+        dtype: DType,
+        op: Op,
+        count: usize,
+        send: Option<&[u8]>,
+        recv: &mut [u8],
+        how: How,
+    ) -> Option<Result<(), Error>> {
+        let few = Few::of_bytes(send, recv, count, dtype)?;
+        self.again(Asked::new(Collective::AllReduce, dtype, op, count, how), few)
     }
 
     /// Reduces `buf` of all ranks into `buf` of every rank. After an error `buf` holds nothing of use.

@@ -163,6 +163,8 @@ pub trait Board {
     /// Fetches this rank's own line of `slot` for writing: the ranks that read it last hold copies, and taking it back
     /// costs as much as the whole small-message call.
     fn prepare_line(&self, slot: usize);
+    /// Fetches ahead what an operation in `slot` looks at or writes besides its payload. A hint.
+    fn foresee(&self, slot: usize);
     /// Moves `bytes` at `at`, just written here and next read elsewhere, out of this core's own cache. A hint.
     fn hand_on(&self, at: Place, bytes: usize);
     /// Drives what the caller wants driven while it waits, where that is due at `now_ns`.

@@ -32,9 +32,13 @@ pub(super) enum Arithmetic<'a> {
     Moved(Option<FinishFn>),
 }
 
-/// What follows from a call's arguments alone; kept from one call to the next, since calls repeat.
+/// What follows from a call's arguments alone; kept from one call to the next, since calls repeat. First what the straight way
+/// looks at.
 #[derive(Debug, Clone, Copy)]
+#[repr(C)]
 pub struct Prepared<'a> {
+    /// The folds of a call that may go the straight way: of what fits in a line, and of more.
+    pub(super) straight: Option<[FoldFn; 2]>,
     pub(super) signature: Signature,
     pub(super) hash: u32,
     pub(super) element: ElementType,
@@ -43,8 +47,6 @@ pub struct Prepared<'a> {
     pub(super) arithmetic: Arithmetic<'a>,
     /// The fold of few elements, where the result is what it leaves: nothing is widened, rounded or divided.
     pub(super) fold_few: Option<FoldFn>,
-    /// The same where the call is one of the ticketless lane: what fits in a line travels there.
-    pub(super) in_line: Option<FoldFn>,
     pub(super) ranks: usize,
     pub(super) by_rank: bool,
     pub(super) algorithm: Algorithm,
@@ -80,7 +82,7 @@ impl<'a> Prepared<'a> {
         Ok(Prepared {
             accumulator_bytes: kernels.accumulator_bytes,
             fold_few,
-            in_line: fold_few.filter(|_| of_its_lane.lane == Lane::Flat),
+            straight: fold_few.filter(|_| of_its_lane.lane == Lane::Flat).map(|few| [few, kernels.fold]),
             ..of_its_lane
         })
     }
@@ -140,7 +142,7 @@ impl<'a> Prepared<'a> {
             accumulator_bytes: element.size(),
             arithmetic,
             fold_few: None,
-            in_line: None,
+            straight: None,
             ranks,
             by_rank,
             algorithm,

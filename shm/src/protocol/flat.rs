@@ -19,7 +19,7 @@ use super::word;
 use crate::sync::SyncPoint;
 
 /// Bytes after which a deposit too large for the line announces its progress.
-const PIECE_BYTES: usize = if cfg!(earlybird_loom) { 64 } else { 8 * 1024 };
+pub(super) const PIECE_BYTES: usize = if cfg!(earlybird_loom) { 64 } else { 8 * 1024 };
 
 pub(super) fn run<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     if op.call.bytes() <= INLINE_BYTES { inline(op) } else { deposited(op) }
@@ -54,10 +54,21 @@ pub(super) fn await_mark<B: Board>(op: &mut Operation<'_, B>, rank: usize, mark:
     }
 }
 
-/// Folds what lies in all lines, in rank order; this rank's own is read from its private buffer.
+/// Folds what lies in all lines, in rank order.
 #[inline(always)]
 pub(super) fn fold_lines<B: Board>(board: &B, few: &Bound<'_>, slot: usize, me: usize, ranks: usize) {
-    let place = |rank| Place::Inline { slot, rank };
+    fold_places(board, few, |rank| Place::Inline { slot, rank }, me, ranks);
+}
+
+/// Folds what lies in the places of all ranks, in rank order; this rank's own is read from its private buffer.
+#[inline(always)]
+pub(super) fn fold_places<B: Board>(
+    board: &B,
+    few: &Bound<'_>,
+    place: impl Fn(usize) -> Place,
+    me: usize,
+    ranks: usize,
+) {
     match me {
         0 => board.read(place(1), |second| few.take(None, Some(second))),
         1 => board.read(place(0), |first| few.take(Some(first), None)),

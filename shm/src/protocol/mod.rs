@@ -29,7 +29,6 @@ mod fault;
 mod flat;
 pub mod geometry;
 pub mod held;
-mod in_line;
 mod leader;
 mod lent;
 pub mod lines;
@@ -44,6 +43,7 @@ pub mod signature;
 mod slices;
 mod static_leader;
 pub mod step;
+mod straight;
 mod wait;
 pub mod word;
 

@@ -32,22 +32,23 @@ pub struct Report {
 
 /// One rank's private memory of its group.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Member<B> {
-    /// The shared state.
-    pub board: B,
-    /// How this rank waits.
-    pub patience: Patience,
     pub(super) epoch: u64,
     /// Every rank is known to have left every operation up to this one.
     pub(super) all_left: u64,
-    /// Final value of each slot's arrival word at its last ticketed use.
-    arrivals: [ArrivalWord; SLOTS],
+    /// What is posted and not complete.
+    pub(super) pending: Pending,
+    /// How this rank waits.
+    pub patience: Patience,
     /// What this rank called in operations that a rank may leave unseen by others. It goes into every later mark, so
     /// that ranks whose calls differed there meet the difference at the latest in their next common operation.
     pub(super) history: u32,
+    /// The shared state.
+    pub board: B,
+    /// Final value of each slot's arrival word at its last ticketed use.
+    arrivals: [ArrivalWord; SLOTS],
     scratch: Scratch,
-    /// What is posted and not complete.
-    pub(super) pending: Pending,
 }
 
 /// Lists that folders and readers keep from one operation to the next: no allocation in the steady state.
@@ -132,7 +133,7 @@ impl<B: Board> Member<B> {
     /// Runs one operation: arrive, decide, fold, publish, leave.
     pub fn run(&mut self, call: &Call<'_>) -> Result<Report, Stop> {
         if let Some(few) = call.few()
-            && let Some(done) = self.run_in_line(&few)
+            && let Some(done) = self.run_straight(&few)
         {
             return done;
         }

@@ -16,11 +16,12 @@ use std::collections::VecDeque;
 
 /// The posted operations of a rank.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(super) struct Pending {
-    /// Those that are not complete, in the order of their numbers.
-    active: VecDeque<Box<Posted>>,
     /// Those that are complete and not yet asked for.
     done: VecDeque<Box<Posted>>,
+    /// Those that are not complete, in the order of their numbers.
+    active: VecDeque<Box<Posted>>,
     /// Number of the last operation that was posted.
     pub(super) last: u64,
 }

@@ -256,17 +256,22 @@ pub(super) fn rouse<B: Board>(board: &B, slot: usize) {
     board.futex_wake(&line.event);
 }
 
-/// Whether what is waited for comes within the first looks of a rank that has a CPU of its own. A model has no time to
-/// spin: there the wait itself looks first.
+/// Whether what is waited for comes within the first looks of a rank that has a CPU of its own; `meanwhile` is done where it is
+/// not there yet. A model has no time to spin: there the wait itself looks first.
 #[inline(always)]
-pub(super) fn glance(there: impl Fn() -> bool) -> bool {
+pub(super) fn glance(there: impl Fn() -> bool, meanwhile: impl FnOnce()) -> bool {
     #[cfg(not(earlybird_loom))]
-    for _ in 0..pace::TIGHT_LOOKS {
-        if there() {
-            return true;
+    if there() {
+        return true;
+    } else {
+        meanwhile();
+        for _ in 0..pace::TIGHT_LOOKS {
+            if there() {
+                return true;
+            }
         }
     }
     #[cfg(earlybird_loom)]
-    let _ = there;
+    let _ = (there, meanwhile);
     false
 }

@@ -22,6 +22,7 @@ mod table;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
 
@@ -214,8 +215,14 @@ impl Segment {
     }
 
     /// Whether this is a child made by fork, which is not a member. One load.
+    #[inline]
     pub fn is_forked_child(&self) -> bool {
         self.fork.is_child()
+    }
+
+    /// The word that says so: 0 in a child. Where the system has no such page the pid tells.
+    pub fn fork_word(&self) -> Option<&AtomicU64> {
+        self.fork.word()
     }
 }
 

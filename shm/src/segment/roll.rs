@@ -109,7 +109,8 @@ impl ForkFlag {
         Ok(flag)
     }
 
-    fn word(&self) -> Option<&AtomicU64> {
+    /// 0 in a child; mapped as long as the flag lives.
+    pub fn word(&self) -> Option<&AtomicU64> {
         // SAFETY: the page is mapped as long as `self` lives, aligned, and touched as an atomic only.
         self.page.as_ref().map(|page| unsafe { AtomicU64::from_ptr(page.as_mut_ptr().cast()) })
     }

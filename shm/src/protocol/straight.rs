@@ -1,0 +1,141 @@
+//! The ticketless lane made straight: `flat` for a payload that fits in a line or in one piece of a deposit, by a rank that
+//! has nothing else to see to.
+//!
+//! A program calls small collectives between its own work, so it finds their code cold: the time of such a call grows with
+//! the instructions on its way. This is the way of [`Member::run`] and [`super::flat`] without the turnings that such a call
+//! never takes. The words, their order and their sync points are the same, so ranks on this way meet ranks on the
+//! general one; a rank takes it only when nothing is pending, the group is well, the memory is known to be free and every
+//! rank has a CPU of its own.
+
+use super::board::{AREAS, Board, Need, Place, SLOTS};
+use super::lines::INLINE_BYTES;
+use super::operation::{Member, Report, Stop};
+use super::payload::Bound;
+use super::step::Step;
+use super::wait;
+use super::{flat, word};
+use crate::config::Algorithm;
+use crate::sync::SyncPoint;
+
+impl<B: Board> Member<B> {
+    /// Runs one operation whose payload is few; `None`, with nothing done, where [`Member::run`] must be asked.
+    #[inline(always)]
+    pub fn run_straight(&mut self, few: &Bound<'_>) -> Option<Result<Report, Stop>> {
+        let (board, epoch) = (&self.board, self.epoch + 1);
+        if self.patience.oversubscribed
+            || self.all_left + (SLOTS as u64) < epoch
+            || !self.pending.is_empty()
+            || board.poison().load(SyncPoint::PoisonAcquire.order()) != 0
+        {
+            return None;
+        }
+        let slot = (epoch % SLOTS as u64) as usize;
+        board.foresee(slot);
+        let folded = match few.bytes() <= INLINE_BYTES {
+            true => self.in_lines(few, slot),
+            false => self.in_deposits(few, slot)?,
+        };
+        if let Err(stop) = folded {
+            return Some(Err(stop));
+        }
+        let board = &self.board;
+        wait::wake(board, slot);
+        board.step(Step::Copied);
+        board.left(board.rank()).store(epoch, SyncPoint::LeftRelease.order());
+        board.step(Step::Left);
+        self.heard_all(epoch);
+        self.board.prepare_line(((epoch + 1) % SLOTS as u64) as usize);
+        Some(Ok(Report { epoch, algorithm: Algorithm::Flat, place: None }))
+    }
+
+    /// Begins the next operation; the mark of its entry.
+    #[inline(always)]
+    fn begin(&mut self, few: &Bound<'_>, slot: usize) -> u64 {
+        self.epoch += 1;
+        self.board.step(Step::Begin);
+        few.describe(self.board.line(slot, self.board.rank()));
+        word::entered(self.epoch, few.hash() ^ self.history)
+    }
+
+    /// The payload travels beside the mark.
+    #[inline(always)]
+    fn in_lines(&mut self, few: &Bound<'_>, slot: usize) -> Result<(), Stop> {
+        let mark = self.begin(few, slot);
+        let board = &self.board;
+        let (me, ranks) = (board.rank(), board.ranks());
+        board.write(Place::Inline { slot, rank: me }, |place| few.give(place));
+        board.line(slot, me).entered.store(mark, SyncPoint::DepositRelease.order());
+        board.step(Step::Entered);
+        for rank in (0..ranks).filter(|rank| *rank != me) {
+            let theirs = self.board.line(slot, rank);
+            let there = || theirs.entered.load(SyncPoint::DepositAcquire.order()) == mark;
+            if !wait::glance(there, || few.foresee()) {
+                self.await_mark(few, rank, mark)?;
+            }
+        }
+        flat::fold_lines(&self.board, few, slot, me, ranks);
+        Ok(())
+    }
+
+    /// The payload travels through deposits, each announced as a whole; `None`, with nothing done, where their memory is not
+    /// known to be free and there.
+    #[inline(never)]
+    fn in_deposits(&mut self, few: &Bound<'_>, slot: usize) -> Option<Result<(), Stop>> {
+        let area = ((self.epoch + 1) % AREAS as u64) as usize;
+        let is_free = self.all_left + AREAS as u64 > self.epoch;
+        if !is_free || self.board.reserve(area, Need::of_all(0, few.bytes())).is_err() {
+            return None;
+        }
+        let mark = self.begin(few, slot);
+        let (board, epoch, hash, pieces) = (&self.board, self.epoch, few.hash() ^ self.history, few.pieces());
+        let (me, ranks) = (board.rank(), board.ranks());
+        let line = board.line(slot, me);
+        line.entered.store(mark, SyncPoint::CallRelease.order());
+        board.step(Step::Entered);
+        for piece in 0..pieces {
+            let (offset, part) = few.piece(piece);
+            board.write(Place::Deposit { area, rank: me, piece, offset }, |place| part.give_many(place));
+        }
+        line.deposited.store(word::deposited(epoch, hash, pieces), SyncPoint::DepositRelease.order());
+        board.step(Step::Deposited);
+        for rank in (0..ranks).filter(|rank| *rank != me) {
+            let there = || flat::has_deposited(&self.board, slot, rank, epoch, hash, pieces);
+            let meanwhile = || {
+                few.foresee();
+                // Somebody is still away, so there is time: see `chain`.
+                for piece in 0..pieces {
+                    let (offset, part) = few.piece(piece);
+                    self.board.hand_on(Place::Deposit { area, rank: me, piece, offset }, part.bytes());
+                }
+            };
+            if !wait::glance(there, meanwhile)
+                && let Err(stop) = self.await_deposit(few, rank)
+            {
+                return Some(Err(stop));
+            }
+        }
+        for piece in 0..pieces {
+            let (offset, part) = few.piece(piece);
+            flat::fold_places(&self.board, &part, |rank| Place::Deposit { area, rank, piece, offset }, me, ranks);
+        }
+        Some(Ok(()))
+    }
+
+    /// Waits for the mark of `rank`, which is late or another one.
+    #[cold]
+    #[inline(never)]
+    fn await_mark(&mut self, few: &Bound<'_>, rank: usize, mark: u64) -> Result<(), Stop> {
+        let call = few.call();
+        let (mut operation, _) = self.operation(&call);
+        flat::await_mark(&mut operation, rank, mark)
+    }
+
+    /// Waits for the deposit of `rank`, which is late or one for another call.
+    #[cold]
+    #[inline(never)]
+    fn await_deposit(&mut self, few: &Bound<'_>, rank: usize) -> Result<(), Stop> {
+        let call = few.call();
+        let (mut operation, _) = self.operation(&call);
+        operation.until_deposited(rank, few.pieces())
+    }
+}
