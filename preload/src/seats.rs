@@ -29,11 +29,6 @@ pub struct Carried {
     pub comm: Communicator,
     pub rank: usize,
     pub size: usize,
-<<<<<<< HEAD
-    pub rule: Rule,
-=======
-    pub several_nodes: bool,
->>>>>>> small
     pub handles: &'static Handles,
 }
 
