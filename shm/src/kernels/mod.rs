@@ -173,6 +173,26 @@ pub fn cleaning(dtype: DType) -> Option<FinishFn> {
     if dtype == DType::Bool { kernels(dtype, Op::BitOr).and_then(|kernels| kernels.finish) } else { None }
 }
 
+/// Copies at least 32 bytes without a call: what a program calls between its own work finds the system's function cold.
+///
+/// # Safety
+/// As [`copy`], and `bytes` is at least 32.
+#[inline(always)]
+pub unsafe fn copy_some(dst: *mut u8, src: *const u8, bytes: usize) {
+    debug_assert!(bytes >= 32);
+    // The last block overlaps what was copied before.
+    let block = |at: usize| {
+        // SAFETY: the caller's contract; every block ends at `bytes` or before.
+        unsafe { dst.add(at).cast::<[u64; 4]>().write_unaligned(src.add(at).cast::<[u64; 4]>().read_unaligned()) }
+    };
+    let mut at = 0;
+    while at + 32 < bytes {
+        block(at);
+        at += 32;
+    }
+    block(bytes - 32);
+}
+
 /// Copies a few bytes without a call.
 ///
 /// # Safety

@@ -260,6 +260,17 @@ fn a_copy_of_few_bytes_moves_exactly_those() {
     }
 }
 
+#[test]
+fn a_copy_of_some_bytes_moves_exactly_those() {
+    for count in (32..200).chain([1000, 1023, 1024]) {
+        let source = elements(DType::U8, count, 6);
+        let (mut from, mut to) = (Buffer::new(DType::U8, &source, 3), Buffer::new(DType::U8, &vec![0; count], 1));
+        // SAFETY: both hold `count` bytes and are different allocations.
+        unsafe { copy_some(to.pointer(), from.pointer(), count) };
+        assert_eq!(to.elements(count), source, "{count}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]

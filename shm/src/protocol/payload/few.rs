@@ -16,6 +16,10 @@ use std::marker::PhantomData;
 /// Pieces of what goes the straight way at most: one, but a piece of a model is smaller than what it deposits.
 const MOST_PIECES: usize = if cfg!(earlybird_loom) { 2 } else { 1 };
 
+/// Bytes that are copied into a deposit by a loop in place: 10 to 70 ns less than the system's function at 425 B under an MPI
+/// program that finds it cold, equal at 1 KiB, 100 ns more at 4 KiB.
+const SOME_BYTES: usize = 1024;
+
 /// The whole buffers of an allreduce or barrier with an operator of the library.
 #[derive(Debug, Clone, Copy)]
 pub struct Few<'a> {
@@ -176,7 +180,12 @@ impl Bound<'_> {
     #[inline(always)]
     pub(in crate::protocol) fn give_many(&self, place: *mut u8) {
         // SAFETY: F, S: the place holds the whole payload.
-        unsafe { kernels::copy(place, self.few.send, self.few.bytes) }
+        unsafe {
+            match self.few.bytes {
+                32..=SOME_BYTES => kernels::copy_some(place, self.few.send, self.few.bytes),
+                bytes => kernels::copy(place, self.few.send, bytes),
+            }
+        }
     }
 
     /// `result = first op second`; `None` stands for this rank's own, which is read from the private buffer: its line may
