@@ -19,7 +19,8 @@ pub(super) type Pair<T> = (Vec<T>, Vec<T>);
 /// itself posted, every millisecond. Call it where this process waits for something else that may need a rank which waits for
 /// a posted call: inside MPI, a socket, a lock. Costs a load where nothing is posted, and what is to be folded and sent where
 /// something is. Any thread may call it; a communicator that another thread is inside of, or that was made from MPI and
-/// that this thread may not use, is left out. What goes wrong is told by the call that it belongs to.
+/// that this thread may not use, is left out. What goes wrong is told by the call that it belongs to, and looked for there: to
+/// wait for a call use its `wait` or `test`.
 ///
 /// ```
 /// # let (comm, done) = (earlybird::Communicator::from_env()?, std::sync::atomic::AtomicBool::new(true));
@@ -38,7 +39,8 @@ pub fn progress() -> bool {
 ///
 /// The contribution is deposited in the posting call where the memory for it is free, otherwise in a later call of this
 /// communicator: a call is posted without waiting for anybody. Every call of the communicator carries on with all that is
-/// under way, so a rank that computes meanwhile holds up nobody who has its contribution. Calls count in the order in
+/// under way, and so does every wait of this process in another one, and [`progress`]; a rank that computes meanwhile holds
+/// up nobody who has its contribution, but for a large call and for the leader of a node. Calls count in the order in
 /// which they were made, on all ranks the same, blocking ones included; requests may be waited for in any order.
 ///
 /// A request that is dropped lets go of its call: it is completed inside later calls of the communicator, at the latest
