@@ -62,8 +62,10 @@ fn list() -> MutexGuard<'static, Vec<Listed>> {
     LIST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn is_same(one: &Listed, other: &Listed) -> bool {
-    one.ptr_eq(other)
+fn add(list: &mut Vec<Listed>, it: Listed) {
+    if !list.iter().any(|other| other.ptr_eq(&it)) {
+        list.push(it);
+    }
 }
 
 #[inline]
@@ -103,12 +105,12 @@ fn run() {
     let drive = |it: Arc<dyn Drive>| catch_unwind(AssertUnwindSafe(|| it.drive())).unwrap_or(false);
     listed.retain(|weak| weak.upgrade().is_some_and(drive));
     let mut list = list();
-    for it in listed {
-        if !list.iter().any(|other| is_same(other, &it)) {
-            list.push(it);
-        }
+    // What was posted meanwhile.
+    for it in list.drain(..) {
+        add(&mut listed, it);
     }
-    UNDER_WAY.store(!list.is_empty(), Relaxed);
+    UNDER_WAY.store(!listed.is_empty(), Relaxed);
+    *list = listed;
     drop(list);
     DRIVING.set(false);
 }
@@ -180,10 +182,7 @@ impl<T: Drive + 'static> Handle<T> {
 
     /// Something was posted: it is driven until nothing is left.
     pub fn watch(&self) {
-        let (it, mut list) = (self.listed(), list());
-        if !list.iter().any(|other| is_same(other, &it)) {
-            list.push(it);
-        }
+        add(&mut list(), self.listed());
         UNDER_WAY.store(true, Relaxed);
     }
 }
@@ -200,7 +199,7 @@ impl<T: Drive + 'static> Drop for Handle<T> {
     fn drop(&mut self) {
         let it = self.listed();
         let _alone = pause();
-        list().retain(|other| !is_same(other, &it));
+        list().retain(|other| !other.ptr_eq(&it));
     }
 }
 
