@@ -21,7 +21,7 @@ mod tuning;
 pub mod units;
 
 pub use choice::Choice;
-pub use communicator::{CallReport, Communicator, Persistent, Request, Root};
+pub use communicator::{CallReport, Communicator, Persistent, Request, Root, progress};
 pub use config::{Config, Tables};
 pub use earlybird_shm::{
     Algorithm, BytesOp, Collective, DType, Element, Error, FoldOrder, Indexed, Op, Progress, SharedBuffer, SharedView,

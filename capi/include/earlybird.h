@@ -322,13 +322,14 @@ int eb_reduce_scatter_with(const eb_comm *comm, const void *send, void *recv, si
  * Each function whose name begins with i posts the call of the same name and returns without waiting for anybody; `*request`
  * stands for it, NULL after an error. Calls count in the order in which they are posted, among all calls of the communicator,
  * on all ranks the same; requests may be waited for in any order. Every call of the communicator, eb_test included, carries
- * on with all that is under way; a rank that has posted and computes holds up nobody. Folded by rank, whatever the order.
+ * on with all that is under way, and so does every wait in another one; a rank that has posted and computes holds up nobody,
+ * but in a large call and as the leader of a node. Folded by rank, whatever the order.
  *
  * From the posting call until eb_wait or eb_test says that it has ended, the buffers belong to the library: neither may be
  * written, `recv` not read, and both must stay. Where they are copied the result appears in the call that ends the request.
  * Costs a copy more each way than the call that blocks. A request keeps its communicator: eb_comm_free may come first.
- * Arrays of counts and of buffers are read in the posting call only. Between virtual nodes only calls of the communicator carry
- * on with it, and those with counts and groups are EB_UNSUPPORTED. So are all of them on one node while a plan is chosen.
+ * Arrays of counts and of buffers are read in the posting call only. Between virtual nodes those with counts and groups are
+ * EB_UNSUPPORTED. So are all of them on one node while a plan is chosen.
  */
 typedef struct eb_request eb_request;
 
@@ -364,6 +365,11 @@ int eb_wait(eb_request **request);
 
 /* The same if the call has ended by now: `*done` is 1. Otherwise `*done` is 0, and the request goes on. Never waits. */
 int eb_test(eb_request **request, int *done);
+
+/* Carries on with everything that this process has posted, on every communicator, without waiting: for a program that waits
+ * for something else meanwhile. `*left` is 0 where nothing is left, else 1; NULL where that is of no interest. Any thread may
+ * call it. */
+int eb_progress(int *left);
 
 /* Lets go of a call without its result: it ends inside later calls of the communicator, at the latest when that is freed.
  * The buffers belong to the caller again. */

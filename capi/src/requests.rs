@@ -269,6 +269,16 @@ export! {
         }
     }
 
+    fn eb_progress(left: *mut c_int) {
+        let any = earlybird::progress();
+        if !left.is_null() {
+            must_be(left, "left")?;
+            // SAFETY: C: the place of an int.
+            unsafe { left.write(any.into()) };
+        }
+        Ok(())
+    }
+
     fn eb_request_free(request: *mut *mut Started) {
         must_be(request, "request")?;
         // SAFETY: C, H: as above.

@@ -5,6 +5,8 @@ pub mod arrivals;
 pub mod bytes;
 pub mod bytes_op;
 pub mod config;
+#[cfg(not(earlybird_loom))]
+pub mod engine;
 pub mod error;
 #[cfg(all(feature = "fault", not(earlybird_loom)))]
 mod fault;
@@ -31,9 +33,11 @@ pub mod user_op;
 
 pub use bytes_op::BytesOp;
 pub use config::{Algorithm, WaitPreset};
+#[cfg(not(earlybird_loom))]
+pub use engine::enter;
 pub use error::Error;
 #[cfg(not(earlybird_loom))]
-pub use node::{Ended, How, JoinOptions, NodeComm, Ready, SharedBuffer, SharedView, enter};
+pub use node::{Ended, How, JoinOptions, NodeComm, Ready, SharedBuffer, SharedView};
 pub use op::{DType, Element, FoldOrder, Indexed, Op};
 #[cfg(not(earlybird_loom))]
 pub use progress::Progress;

@@ -1,6 +1,7 @@
 //! Work of the caller that goes on while a rank waits: driving another library's progress above all.
 
 use crate::Error;
+use crate::engine::{self, Pace};
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
@@ -53,26 +54,28 @@ impl Progress {
     }
 }
 
-/// One waiter's progress: what to call, and when that was done last.
+/// One waiter's progress: what to call, and when that was done last; and what this process has posted.
 #[derive(Debug, Default)]
 pub(crate) struct Driver {
     progress: Option<Progress>,
     driven_ns: Cell<u64>,
+    posted: Pace,
 }
 
 impl Driver {
     /// The progress of the waits that follow.
     pub fn set(&mut self, progress: Option<Progress>) {
-        *self = Driver { progress, driven_ns: Cell::new(0) };
+        *self = Driver { progress, ..Driver::default() };
     }
 
     /// The same for another waiter of this process.
     pub fn another(&self) -> Driver {
-        Driver { progress: self.progress.clone(), driven_ns: Cell::new(0) }
+        Driver { progress: self.progress.clone(), ..Driver::default() }
     }
 
     /// Drives if it is time to.
     pub fn drive(&self, now_ns: u64) {
+        self.posted.drive_at(now_ns);
         let Some(progress) = &self.progress else { return };
         if now_ns.saturating_sub(self.driven_ns.get()) < progress.every_ns {
             return;
@@ -85,6 +88,7 @@ impl Driver {
 
     /// The longest sleep, where `most_ns` is allowed otherwise.
     pub fn sleep_ns(&self, most_ns: u64) -> u64 {
+        let most_ns = engine::sleep_ns(most_ns);
         self.progress.as_ref().map_or(most_ns, |progress| progress.every_ns.min(most_ns))
     }
 }

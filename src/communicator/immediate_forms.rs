@@ -91,7 +91,7 @@ impl Communicator {
     }
 
     /// Posts [`Communicator::all_reduce_in_place_with`], which is folded by rank. The operator runs inside any call of this
-    /// communicator that carries on with what is posted.
+    /// process that carries on with what is posted, in whatever thread; it must call no communicator.
     ///
     /// # Errors
     /// As [`Communicator::immediate_all_reduce`].

@@ -16,16 +16,16 @@ mod settings;
 mod shared;
 mod split;
 
-pub use request::{Persistent, Request};
+pub use request::{Persistent, Request, progress};
 pub use root::Root;
 
 use crate::hierarchy::{Between, Hierarchy};
 use crate::transport::RingOptions;
 use crate::{Choice, Config, Error, FoldOrder, Identity};
+use earlybird_shm::engine::Handle;
 use earlybird_shm::{Collective, How, NodeComm, Progress};
 use plan_lane::PlanLane;
 use settings::Settings;
-use std::sync::Arc;
 
 /// The processes of one job, or some of them ([`Communicator::split`]).
 ///
@@ -45,7 +45,7 @@ use std::sync::Arc;
 #[repr(C)]
 pub struct Communicator {
     /// The ranks of this node: of one node, all. It and what comes next is all that a small call looks at.
-    node: Arc<NodeComm>,
+    node: Handle<NodeComm>,
     settings: Settings,
     /// The other nodes.
     between: Option<Between>,
@@ -138,8 +138,8 @@ impl Communicator {
             rank: identity.rank,
             size: identity.size,
             job_ranks: between.as_ref().map(|_| (0..identity.size).collect()),
-            node: Arc::new(node),
-            between: between.map(|between| Between(Arc::new(between))),
+            node: Handle::new(node),
+            between: between.map(Between::new),
             identity,
             settings,
             plans: PlanLane::new(rings),

@@ -65,9 +65,15 @@ impl Communicator {
     pub(super) fn post(&self, ready: Ready) -> Result<u64, (Ready, Error)> {
         match (ready, &self.between) {
             (Ready::Across(prepared), Some(between)) => {
-                between.post(&self.node, prepared).map_err(|(prepared, error)| (Ready::Across(prepared), error))
+                let posted = between.post(&self.node, prepared);
+                between.watch();
+                posted.map_err(|(prepared, error)| (Ready::Across(prepared), error))
             }
-            (Ready::Here(ready), _) => self.node.post(ready).map_err(|(ready, error)| (ready.into(), error)),
+            (Ready::Here(ready), _) => {
+                let posted = self.node.post(ready);
+                self.node.watch();
+                posted.map_err(|(ready, error)| (ready.into(), error))
+            }
             (ready, None) => Err((ready, Error::usage("the call was prepared by a communicator of several nodes"))),
         }
     }

@@ -4,7 +4,7 @@ use super::Communicator;
 use super::plan_lane::plan_of;
 use super::ready::{Ended, Ready};
 use crate::{Element, Error, Op};
-use earlybird_shm::{Collective, Owned};
+use earlybird_shm::{Collective, Owned, engine};
 
 /// Many buffers that are reduced as one message.
 pub(super) type Grouped<T> = Vec<Vec<T>>;
@@ -12,11 +12,35 @@ pub(super) type Grouped<T> = Vec<Vec<T>>;
 /// What a call gives, and what it gets.
 pub(super) type Pair<T> = (Vec<T>, Vec<T>);
 
+/// Carries on with everything that this process has posted and that is not complete, on every communicator, as far as that
+/// goes without waiting; whether something may be left.
+///
+/// Whoever waits in a call of this library does it anyway, at least every 200 microseconds or, where the call that waits is
+/// itself posted, every millisecond. Call it where this process waits for something else that may need a rank which waits for
+/// a posted call: inside MPI, a socket, a lock. Costs a load where nothing is posted, and what is to be folded and sent where
+/// something is. Any thread may call it; a communicator that another thread is inside of, or that was made from MPI and
+/// that this thread may not use, is left out. What goes wrong is told by the call that it belongs to, and looked for there: to
+/// wait for a call use its `wait` or `test`.
+///
+/// ```
+/// # let (comm, done) = (earlybird::Communicator::from_env()?, std::sync::atomic::AtomicBool::new(true));
+/// let sum = comm.immediate_all_reduce(vec![1u32; 1000], earlybird::Op::Sum)?;
+/// while !done.load(std::sync::atomic::Ordering::Acquire) {
+///     earlybird::progress();
+/// }
+/// assert_eq!(sum.wait()?, vec![1; 1000]);
+/// # Ok::<(), earlybird::Error>(())
+/// ```
+pub fn progress() -> bool {
+    engine::progress()
+}
+
 /// A call under way, which owns its buffers until it is complete: what `immediate_…` gives.
 ///
 /// The contribution is deposited in the posting call where the memory for it is free, otherwise in a later call of this
 /// communicator: a call is posted without waiting for anybody. Every call of the communicator carries on with all that is
-/// under way, so a rank that computes meanwhile holds up nobody who has its contribution. Calls count in the order in
+/// under way, and so does every wait of this process in another one, and [`progress`]; a rank that computes meanwhile holds
+/// up nobody who has its contribution, but for a large call and for the leader of a node. Calls count in the order in
 /// which they were made, on all ranks the same, blocking ones included; requests may be waited for in any order.
 ///
 /// A request that is dropped lets go of its call: it is completed inside later calls of the communicator, at the latest

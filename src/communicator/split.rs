@@ -4,8 +4,8 @@ use super::Communicator;
 use super::plan_lane::PlanLane;
 use crate::Error;
 use crate::hierarchy::{Between, Hierarchy, Part};
+use earlybird_shm::engine::Handle;
 use earlybird_shm::{Collective, NodeComm};
-use std::sync::Arc;
 
 impl Communicator {
     /// Forms new communicators of the ranks that give the same color. In each, ranks are numbered by `key`, those of
@@ -101,8 +101,8 @@ impl Communicator {
         }
         Communicator {
             size: job_ranks.as_ref().map_or(node.size(), Vec::len),
-            node: Arc::new(node),
-            between: between.map(|between| Between(Arc::new(between))),
+            node: Handle::new(node),
+            between: between.map(Between::new),
             rank,
             job_ranks,
             identity: self.identity.clone(),

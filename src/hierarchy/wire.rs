@@ -84,6 +84,14 @@ impl Wire {
         }
     }
 
+    /// Whether this thread, which waits elsewhere, may carry on with what is posted here.
+    pub(crate) fn may_be_driven(&mut self, was_here_last: bool) -> bool {
+        match &mut self.line {
+            Line::Rings(_) => true,
+            Line::Messages(line) => line.transport().may_be_driven(was_here_last),
+        }
+    }
+
     /// Fails the job, unless it has failed already; the error that stands, the same for all ranks.
     pub(crate) fn report(&mut self, fault: Fault) -> Error {
         let stands = match &mut self.line {

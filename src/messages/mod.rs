@@ -29,6 +29,12 @@ pub trait Messages: Debug + Send {
     /// [`Failure::Transport`] that says what to do.
     fn may_call(&self) -> Result<(), Failure>;
 
+    /// Whether threads may call the library at the same time. Where not, what is posted goes on only while the thread waits
+    /// that was inside a call of its communicator last.
+    fn is_concurrent(&self) -> bool {
+        false
+    }
+
     /// Starts sending the whole of `buffer`.
     ///
     /// # Errors

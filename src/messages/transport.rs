@@ -10,6 +10,7 @@
 use super::notice::{self, NOTICE_BYTES};
 use super::{Message, Messages};
 use earlybird_hier::exec::{Failure, Head, Take, Transport};
+use earlybird_shm::engine::Pace;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -88,6 +89,8 @@ pub struct MessageTransport {
     /// Memory of packets that were sent.
     spare: Vec<Vec<u8>>,
     failure: Option<Failure>,
+    /// What is posted elsewhere goes on while this waits.
+    elsewhere: Pace,
 }
 
 impl MessageTransport {
@@ -108,6 +111,7 @@ impl MessageTransport {
             options,
             spare: Vec::new(),
             failure: None,
+            elsewhere: Pace::default(),
         })
     }
 
@@ -119,6 +123,11 @@ impl MessageTransport {
     /// Whether this thread may call.
     pub(crate) fn may_call(&self) -> Result<(), Failure> {
         self.messages.may_call()
+    }
+
+    /// Whether this thread may call, which may not have been asked to.
+    pub(crate) fn may_be_driven(&self, was_here_last: bool) -> bool {
+        (was_here_last || self.messages.is_concurrent()) && self.may_call().is_ok()
     }
 
     /// Memory for a packet to send.
@@ -298,6 +307,7 @@ impl Transport for MessageTransport {
 
     /// Yields, and naps after a while, but never so long that others wait for this rank's part of MPI's progress.
     fn idle(&mut self, passes: u32) -> Result<(), Failure> {
+        self.elsewhere.drive();
         match passes < YIELDS {
             true => std::thread::yield_now(),
             false => std::thread::sleep(NAP),
@@ -326,7 +336,10 @@ impl Drop for MessageTransport {
         loop {
             match self.settled() {
                 Ok(true) => return,
-                Ok(false) if since.elapsed() < LAST_CREDITS => std::thread::yield_now(),
+                Ok(false) if since.elapsed() < LAST_CREDITS => {
+                    self.elsewhere.drive();
+                    std::thread::yield_now();
+                }
                 _ => return self.messages.abandon(),
             }
         }

@@ -25,6 +25,8 @@ pub struct Comm {
     size: usize,
     /// The only thread that may call MPI, where that is so.
     bound_to: Option<ThreadId>,
+    /// Whether several may at the same time.
+    concurrent: bool,
     /// Never to be freed: messages may still come.
     abandoned: bool,
 }
@@ -54,13 +56,14 @@ impl Comm {
         // SAFETY: I; the argument is a valid place for the result.
         check("MPI_Query_thread", unsafe { ffi::MPI_Query_thread(&mut level) })?;
         // SAFETY: constants of the library.
-        let any_thread = level >= unsafe { ffi::RSMPI_THREAD_SERIALIZED };
+        let (any_thread, concurrent) =
+            unsafe { (level >= ffi::RSMPI_THREAD_SERIALIZED, level >= ffi::RSMPI_THREAD_MULTIPLE) };
         let mut raw = MaybeUninit::uninit();
         // SAFETY: I; the communicator is valid by its owner's promise.
         check("MPI_Comm_dup", unsafe { ffi::MPI_Comm_dup(comm.as_raw(), raw.as_mut_ptr()) })?;
         // SAFETY: MPI_Comm_dup has written it.
         let raw = unsafe { raw.assume_init() };
-        Self::own(raw, (!any_thread).then(|| thread::current().id()))
+        Self::own(raw, (!any_thread).then(|| thread::current().id()), concurrent)
     }
 
     /// A communicator of the ranks that give one color, ordered by key. Collective.
@@ -74,11 +77,11 @@ impl Comm {
         check("MPI_Comm_split", unsafe { ffi::MPI_Comm_split(self.raw, color, key, raw.as_mut_ptr()) })?;
         // SAFETY: MPI_Comm_split has written it; without a color it is no communicator and nothing is done with it.
         let raw = unsafe { raw.assume_init() };
-        color_and_key.map(|_| Self::own(raw, self.bound_to)).transpose()
+        color_and_key.map(|_| Self::own(raw, self.bound_to, self.concurrent)).transpose()
     }
 
     /// Takes over a communicator that was just made.
-    fn own(raw: ffi::MPI_Comm, bound_to: Option<ThreadId>) -> Result<Comm, Failure> {
+    fn own(raw: ffi::MPI_Comm, bound_to: Option<ThreadId>, concurrent: bool) -> Result<Comm, Failure> {
         let (mut rank, mut size): (c_int, c_int) = (0, 0);
         // SAFETY: I; the communicator was just made.
         unsafe {
@@ -86,7 +89,7 @@ impl Comm {
             check("MPI_Comm_rank", ffi::MPI_Comm_rank(raw, &mut rank))?;
             check("MPI_Comm_size", ffi::MPI_Comm_size(raw, &mut size))?;
         }
-        Ok(Comm { raw, rank: rank as usize, size: size as usize, bound_to, abandoned: false })
+        Ok(Comm { raw, rank: rank as usize, size: size as usize, bound_to, concurrent, abandoned: false })
     }
 
     /// Whether this thread may call MPI: T.
@@ -127,6 +130,10 @@ impl Messages for Comm {
             true => Err(Failure::Transport("MPI is finalized; drop communicators before".into())),
             false => may_call(self.bound_to),
         }
+    }
+
+    fn is_concurrent(&self) -> bool {
+        self.concurrent
     }
 
     fn send(&self, to: usize, tag: i32, buffer: Vec<u8>) -> Result<Box<dyn Message>, Failure> {

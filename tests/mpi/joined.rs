@@ -21,6 +21,7 @@ pub fn all(world: &SimpleCommunicator) {
         every_operation(&comm);
         beside_messages(world, &comm);
         posted(&comm);
+        crossed(world, &comm);
         groups(&comm);
     }
     in_another_order(world);
@@ -186,6 +187,36 @@ fn posted(comm: &Communicator) {
         assert_eq!(mean.wait().unwrap(), vec![total as f32 / size as f32; count]);
         again.wait().unwrap();
         assert_eq!(again.buffer_mut().unwrap(), vec![total; 2000]);
+    }
+}
+
+/// Rank 0 waits in another communicator, then in MPI, for ranks that wait for what all have posted.
+fn crossed(world: &SimpleCommunicator, comm: &Communicator) {
+    let (me, size) = (comm.rank(), comm.size());
+    let total = vec![(size * (size - 1) / 2) as u64; 3000];
+    let other = comm.duplicate().unwrap();
+    for round in 0..6 {
+        let sum = comm.immediate_all_reduce(vec![me as u64; 3000], Op::Sum).unwrap();
+        let met = || match round % 3 {
+            0 => other.barrier().unwrap(),
+            1 => other.immediate_barrier().unwrap().wait().unwrap(),
+            _ if me != 0 => world.process_at_rank(0).send(&1u8),
+            _ => {
+                for _ in 1..size {
+                    while world.any_process().immediate_probe().is_none() {
+                        earlybird::progress();
+                    }
+                    world.any_process().receive::<u8>();
+                }
+            }
+        };
+        if me == 0 {
+            met();
+        }
+        assert_eq!(sum.wait().unwrap(), total);
+        if me != 0 {
+            met();
+        }
     }
 }
 

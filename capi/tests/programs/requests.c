@@ -37,6 +37,9 @@ static void every_call(const eb_comm *comm, size_t n, int in_place) {
     for (size_t k = 0; k < 9; k++) {
         eb_request **request = &requests[(k * 4 + rank) % 9];
         CHECK(*request != NULL);
+        int left = 2;
+        WORKS(eb_progress(k % 4 ? &left : NULL));
+        CHECK(k % 4 ? left == 0 || left == 1 : left == 2);
         if (k % 2) {
             int done = 0;
             while (!done) WORKS(eb_test(request, &done));

@@ -20,6 +20,7 @@ pub use shared_view::SharedView;
 
 use crate::Error;
 use crate::config::{Algorithm, WaitPreset};
+use crate::engine;
 use crate::layout::{Layout, Windows};
 use crate::mapped::{Mapped, Seats};
 use crate::op::FoldOrder;
@@ -32,7 +33,7 @@ use again::Kept;
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How to join the ranks of a node.
@@ -268,16 +269,30 @@ impl NodeComm {
         Ok(())
     }
 
+    /// Whether this is a child made by fork, which is not a member.
+    pub fn is_forked(&self) -> bool {
+        self.segment.is_forked_child()
+    }
+
     /// What ran in the last operation that this rank completed.
     pub fn last_call(&self) -> Option<Report> {
         self.lock().ok().and_then(|state| state.last)
     }
 
+    #[cold]
+    fn lock_late(&self) -> Result<SpinMutexGuard<'_, State>, Error> {
+        let _alone = engine::pause();
+        self.state.try_lock().ok_or_else(engine::occupied)
+    }
+
     #[inline]
     fn lock(&self) -> Result<Inside<'_>, Error> {
-        let state = self.state.try_lock().ok_or_else(occupied)?;
+        let state = match self.state.try_lock() {
+            Some(state) => state,
+            None => self.lock_late()?,
+        };
         match () {
-            () if state.broken => Err(panicked()),
+            () if state.broken => Err(engine::panicked()),
             () if state.member.board.is_forked_child() => Err(Error::Forked),
             () => Ok(Inside { state, unwinding: std::thread::panicking() }),
         }
@@ -308,30 +323,4 @@ impl Drop for Inside<'_> {
     fn drop(&mut self) {
         self.state.broken = std::thread::panicking() && !self.unwinding;
     }
-}
-
-#[cold]
-fn occupied() -> Error {
-    Error::usage(
-        "another thread of this process is inside a call of this communicator; \
-         make one call at a time, or give each thread a communicator of its own",
-    )
-}
-
-#[cold]
-fn panicked() -> Error {
-    Error::Poisoned { cause: "an earlier call of this process panicked".into() }
-}
-
-/// Enters a call of a communicator, whose `state` no second thread may touch meanwhile.
-///
-/// # Errors
-/// [`Error::Usage`] while another thread is inside; [`Error::Poisoned`] after a panic there: it cannot leave shared words
-/// broken, but this rank's place in the operation is lost.
-#[inline]
-pub fn enter<T>(state: &Mutex<T>) -> Result<MutexGuard<'_, T>, Error> {
-    state.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => occupied(),
-        TryLockError::Poisoned(_) => panicked(),
-    })
 }

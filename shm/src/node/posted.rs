@@ -3,6 +3,7 @@
 use super::{NodeComm, State};
 use crate::Error;
 use crate::config::Algorithm;
+use crate::engine::{self, Drive};
 use crate::op::{DType, Element, ElementType, FoldOrder, Op, Operator};
 use crate::protocol::call::Prepared;
 use crate::protocol::geometry::Exchange;
@@ -233,7 +234,11 @@ impl NodeComm {
     pub fn ask(&self, number: u64) -> Result<Option<Ended>, Error> {
         let mut state = self.lock()?;
         self.let_go(&mut state);
-        let ended = state.member.ask(number);
+        // Who drives does not wait for it: peers are inspected, and deadlines run, for who does.
+        let ended = match engine::is_driving() {
+            true => state.member.take(number),
+            false => state.member.ask(number),
+        };
         Ok(ended.map(|ended| self.ended(&mut state, ended)))
     }
 
@@ -279,6 +284,19 @@ impl NodeComm {
             Err(stop) => Err(self.error_of(&state.member, stop, posted.collective())),
         };
         (Ready(posted), result)
+    }
+}
+
+impl Drive for NodeComm {
+    fn drive(&self) -> bool {
+        match self.lock() {
+            Ok(mut state) => {
+                self.let_go(&mut state);
+                state.member.carry_on();
+                state.member.has_pending()
+            }
+            Err(error) => matches!(error, Error::Usage { .. }),
+        }
     }
 }
 

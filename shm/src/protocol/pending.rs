@@ -124,6 +124,12 @@ impl<B: Board> Member<B> {
         self.end(id, Effort::Glance)
     }
 
+    /// The same without a look at the peers.
+    pub fn take(&mut self, id: u64) -> Option<(Box<Posted>, Result<Report, Stop>)> {
+        self.carry_on();
+        self.end(id, Effort::Now)
+    }
+
     /// The call posted under this number, when it is complete or has failed; `None` if nothing was posted under it, or it
     /// has been taken.
     pub fn finish(&mut self, id: u64) -> Option<(Box<Posted>, Result<Report, Stop>)> {

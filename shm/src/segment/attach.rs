@@ -24,6 +24,7 @@ use super::pool::{MAX_REGIONS, POOL_BYTES};
 use super::process::{self, Identity};
 use super::{AttachOptions, Region, roll};
 use crate::Error;
+use crate::engine;
 
 /// How often a waiting rank looks whether the others are alive. A scan is one system call per rank.
 const ROLL_CALL_EVERY: Duration = Duration::from_millis(200);
@@ -278,9 +279,10 @@ impl Joining<'_> {
                 break;
             }
             match &mut door {
-                Some(door) => door.serve(&arena.fd(), Duration::from_millis(20)),
+                Some(door) => door.serve(&arena.fd(), engine::sleep(Duration::from_millis(20))),
                 None => {
-                    let wait = rustix::thread::Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+                    let wait = engine::sleep(Duration::from_millis(50));
+                    let wait = rustix::thread::Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
                     // whatever ends the sleep, the words are looked at again
                     let _ = rustix::thread::futex::wait(
                         &control.header.bell,
@@ -312,7 +314,7 @@ impl Joining<'_> {
         let by_socket = Guest::knock(dir, path, &token.door_name()).and_then(|guest| {
             let mut called = Instant::now();
             loop {
-                if let Some(file) = guest.receive(Duration::from_millis(50))? {
+                if let Some(file) = guest.receive(engine::sleep(Duration::from_millis(50)))? {
                     return Ok(Ok((file, guest)));
                 }
                 if let Err(error) = self.check_progress(control, patience, &mut called) {
@@ -340,8 +342,9 @@ impl Joining<'_> {
         }
     }
 
-    /// One look around of a waiting rank: failures, the dead, the time.
+    /// One look around of a waiting rank: failures, the dead, the time. What it has posted elsewhere goes on.
     fn check_progress(&self, control: &ControlMap, patience: &mut Patience, called: &mut Instant) -> Result<(), Error> {
+        engine::progress();
         if let Some(why) = control.failure() {
             return Err(self.failed(control, why));
         }

@@ -1,7 +1,7 @@
 //! Calls over several nodes that are posted now and completed later.
 //!
 //! A posted call is a future over the phases of the blocking one (`calls.rs`), which the communicator polls in every `test`,
-//! `wait` and later call; it never waits itself. Its data are copies, so that its owner's buffers are there whatever happens.
+//! `wait` and later call, and the progress engine while a thread waits elsewhere; it never waits itself. Its data are copies, so that its owner's buffers are there whatever happens.
 //!
 //! ```text
 //! in the node     give 0 | give 1 | give 2           posted one after the other as the calls are
@@ -10,22 +10,24 @@
 //! ```
 //!
 //! So every rank of a node posts the same operations in the same order in either group, whatever is complete when, and leaders
-//! exchange in the order of calls. A rank that only posts has given what the others of its node need; a leader that is away
-//! holds up the exchange, as it does in a blocking call. A blocking call begins when all that was posted before has ended.
+//! exchange in the order of calls. A rank that only posts has given what the others of its node need; a leader that is in no
+//! call of the library holds up the exchange, as it does in a blocking call. A blocking call begins when all that was posted before has ended.
 
 mod calls;
 mod steps;
 
-use super::Hierarchy;
+use super::{Hierarchy, State};
 use crate::Error;
+use earlybird_shm::engine::{Drive, Handle, Pace};
 use earlybird_shm::{Collective, Element, NodeComm, Op, Owned, Signature, enter};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Waker};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 /// Passes that only look again, then passes that give the CPU away, before a waiting rank naps.
@@ -78,6 +80,8 @@ struct Task {
 pub(crate) struct Queue {
     tasks: VecDeque<Task>,
     posted: u64,
+    /// The thread that was inside a call last.
+    user: Option<ThreadId>,
 }
 
 impl fmt::Debug for Queue {
@@ -139,7 +143,7 @@ impl Hierarchy {
         node: &Arc<NodeComm>,
         prepared: Box<Prepared>,
     ) -> Result<u64, (Box<Prepared>, Error)> {
-        let (mut queue, calls) = match self.queue().and_then(|queue| Ok((queue, self.may_post()?))) {
+        let (mut queue, calls) = match self.call().and_then(|queue| Ok((queue, self.may_post()?))) {
             Ok(entered) => entered,
             Err(error) => return Err((prepared, error)),
         };
@@ -161,7 +165,7 @@ impl Hierarchy {
 
     /// The call posted under this number, when it has ended.
     pub(crate) fn finish(&self, number: u64) -> Result<Ended, Error> {
-        let mut queue = self.queue()?;
+        let mut queue = self.call()?;
         self.may_call()?;
         let at = |queue: &Queue| queue.tasks.iter().position(|task| task.number == number);
         let is_done = |queue: &Queue| at(queue).is_none_or(|at| queue.tasks[at].work.is_none());
@@ -172,7 +176,7 @@ impl Hierarchy {
 
     /// The same if it has ended by now; never waits.
     pub(crate) fn ask(&self, number: u64) -> Result<Option<Ended>, Error> {
-        let mut queue = self.queue()?;
+        let mut queue = self.call()?;
         self.may_call()?;
         self.advance(&mut queue);
         Ok(self.take(&mut queue, number))
@@ -195,11 +199,24 @@ impl Hierarchy {
 
     /// The same at the end, unless this thread is panicking: others may need what was posted.
     pub(crate) fn end_postings(&self) {
-        let Ok(mut queue) = self.queue() else { return };
-        if !std::thread::panicking() {
+        let Ok(mut queue) = self.queue() else {
+            // Nothing goes on after a panic; what was under way holds this.
+            if let Err(TryLockError::Poisoned(queue)) = self.postings.queue.try_lock() {
+                queue.into_inner().tasks.clear();
+            }
+            return;
+        };
+        if !thread::panicking() {
             self.wait_until(&mut queue, Queue::is_settled);
         }
         queue.tasks.clear();
+    }
+
+    /// A call of this thread about what is posted.
+    fn call(&self) -> Result<MutexGuard<'_, Queue>, Error> {
+        let mut queue = self.queue()?;
+        queue.user = Some(thread::current().id());
+        Ok(queue)
     }
 
     fn queue(&self) -> Result<MutexGuard<'_, Queue>, Error> {
@@ -237,13 +254,14 @@ impl Hierarchy {
     }
 
     fn wait_until(&self, queue: &mut Queue, is_done: impl Fn(&Queue) -> bool) {
-        let mut passes = 0;
+        let (mut passes, elsewhere) = (0, Pace::default());
         loop {
             let moved = self.advance(queue);
             if is_done(queue) {
                 return;
             }
             passes = if moved { 0 } else { passes + 1 };
+            elsewhere.drive();
             self.rest(passes);
         }
     }
@@ -260,8 +278,8 @@ impl Hierarchy {
             }
         }
         match passes {
-            0..=YIELDS => std::thread::yield_now(),
-            _ => std::thread::sleep((NAP * (passes - YIELDS)).min(LONG_NAP)),
+            0..=YIELDS => thread::yield_now(),
+            _ => thread::sleep((NAP * (passes - YIELDS)).min(LONG_NAP)),
         }
     }
 
@@ -307,14 +325,38 @@ impl Hierarchy {
     }
 }
 
+impl Drive for Hierarchy {
+    fn drive(&self) -> bool {
+        match self.postings.queue.try_lock() {
+            Ok(_) if self.postings.deliver.is_forked() => false,
+            Ok(mut queue) => {
+                let was_here_last = queue.user == Some(thread::current().id());
+                let may = |state: &mut State| state.plans.transport_mut().may_be_driven(was_here_last);
+                if self.lock().is_ok_and(|mut state| may(&mut state)) {
+                    self.advance(&mut queue);
+                }
+                !queue.is_settled()
+            }
+            Err(TryLockError::WouldBlock) => true,
+            Err(TryLockError::Poisoned(_)) => false,
+        }
+    }
+}
+
 /// The nodes of a communicator, whose posted calls end with it.
 #[derive(Debug)]
-pub(crate) struct Between(pub Arc<Hierarchy>);
+pub(crate) struct Between(Handle<Hierarchy>);
+
+impl Between {
+    pub fn new(between: Hierarchy) -> Self {
+        Between(Handle::new(between))
+    }
+}
 
 impl std::ops::Deref for Between {
-    type Target = Arc<Hierarchy>;
+    type Target = Handle<Hierarchy>;
 
-    fn deref(&self) -> &Arc<Hierarchy> {
+    fn deref(&self) -> &Handle<Hierarchy> {
         &self.0
     }
 }

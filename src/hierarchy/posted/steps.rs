@@ -6,6 +6,7 @@ use crate::hierarchy::wire::Wire;
 use crate::hierarchy::{Hierarchy, Topology};
 use crate::plans::{Apart, Plans, Shape};
 use earlybird_hier::exec::Parts;
+use earlybird_shm::engine;
 use earlybird_shm::{Collective, Element, NodeComm, Op, Owned, Signature};
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -34,6 +35,12 @@ fn is_busy(error: &Error) -> bool {
     matches!(error, Error::Usage { .. })
 }
 
+/// Goes on in the next poll.
+async fn once_more() {
+    let mut polled = false;
+    poll_fn(|_| if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending }).await;
+}
+
 /// Gives the operation to the node, and its buffers back when it has ended.
 async fn on<T: Element>(
     node: &NodeComm,
@@ -50,7 +57,11 @@ async fn on<T: Element>(
             Err((back, error)) if is_busy(&error) => ready = back,
             Err((_, error)) => return Err(error),
         }
-        std::thread::yield_now();
+        // What is first in its call is posted by the call itself; the others have their turn as long as it takes.
+        match engine::is_driving() {
+            true => once_more().await,
+            false => std::thread::yield_now(),
+        }
     };
     posted();
     let ended = poll_fn(|_| match node.ask(number) {
@@ -132,7 +143,8 @@ impl Steps {
             });
             match awaited {
                 Ok(Some(awaited)) => {
-                    waited += polled.elapsed().min(COUNTED_MOST);
+                    // Nobody waits for it yet while it is only driven.
+                    waited += if engine::is_driving() { Duration::ZERO } else { polled.elapsed().min(COUNTED_MOST) };
                     polled = Instant::now();
                     match plans.give_up(awaited, waited) {
                         Some(error) => Poll::Ready(Err(error)),

@@ -1,0 +1,236 @@
+//! The progress engine: what this process has posted goes on while any of its threads waits for something else.
+//!
+//! A posted call may need this rank for more than its contribution: a leader for the exchange between nodes, any rank for
+//! the later pieces of a large call. Its communicator is on the process's one list while that may be so, and whoever waits,
+//! in whatever communicator, drives the list now and then.
+//!
+//! Nobody can wait for ever here, by these rules:
+//!
+//! 1. One thread drives at a time. Another one that would goes on with its own wait.
+//! 2. Who drives takes the lock of a communicator only by trying, waits for no rank, and drives nothing inside it. One that
+//!    is inside a call is left to that call.
+//! 3. A call that finds its communicator locked waits until nobody drives and tries once more ([`enter`]): who drives is no
+//!    second thread inside a call.
+//! 4. The end of a [`Handle`] waits until nobody drives, so a communicator ends in the thread that drops it.
+//! 5. Errors that are found stay with the call they belong to, and deadlines do not run: nobody waits for that call yet.
+
+use crate::Error;
+use rustix::time::{ClockId, clock_gettime};
+use std::cell::Cell;
+use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::time::Duration;
+
+/// While something is under way a waiting thread drives it at least this often, once it waits longer than it spins.
+const EVERY: Duration = Duration::from_micros(200);
+const EVERY_NS: u64 = EVERY.as_nanos() as u64;
+/// Naps up to this long are short enough as they are.
+const SHORT_NAP_NS: u64 = 1_000_000;
+
+/// Something with calls under way.
+pub trait Drive: Send + Sync {
+    /// Carries on with them as far as that goes without waiting; whether any may need it again. Called by any thread.
+    fn drive(&self) -> bool;
+}
+
+type Listed = Weak<dyn Drive>;
+
+/// Whether the list has, or may have, something on it.
+static UNDER_WAY: AtomicBool = AtomicBool::new(false);
+static LIST: Mutex<Vec<Listed>> = Mutex::new(Vec::new());
+/// Held by who drives.
+static DRIVER: Mutex<()> = Mutex::new(());
+/// The process of the last one: after a fork that may be another one's.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    static DRIVING: Cell<bool> = const { Cell::new(false) };
+}
+
+#[cfg(feature = "fault")]
+static STILL: AtomicBool = AtomicBool::new(false);
+
+/// Nothing is driven any more, for tests of what driving is there for.
+#[cfg(feature = "fault")]
+pub fn stand_still() {
+    STILL.store(true, Relaxed);
+}
+
+fn list() -> MutexGuard<'static, Vec<Listed>> {
+    LIST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn add(list: &mut Vec<Listed>, it: Listed) {
+    if !list.iter().any(|other| other.ptr_eq(&it)) {
+        list.push(it);
+    }
+}
+
+#[inline]
+fn under_way() -> bool {
+    #[cfg(feature = "fault")]
+    if STILL.load(Relaxed) {
+        return false;
+    }
+    UNDER_WAY.load(Relaxed)
+}
+
+/// Whether this thread is driving, so that it may be inside a wait of whatever it touches, and nobody waits for its result.
+pub fn is_driving() -> bool {
+    DRIVING.get()
+}
+
+/// Carries on with everything that this process has posted, on every communicator, without waiting; whether something may be
+/// left.
+pub fn progress() -> bool {
+    if under_way() {
+        run();
+    }
+    under_way()
+}
+
+#[cold]
+fn run() {
+    PROCESS.store(std::process::id(), Relaxed);
+    let _alone = match DRIVER.try_lock() {
+        Ok(alone) => alone,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => return,
+    };
+    DRIVING.set(true);
+    let mut listed = std::mem::take(&mut *list());
+    // A panic leaves its communicator's lock poisoned: the next call there says so.
+    let drive = |it: Arc<dyn Drive>| catch_unwind(AssertUnwindSafe(|| it.drive())).unwrap_or(false);
+    listed.retain(|weak| weak.upgrade().is_some_and(drive));
+    let mut list = list();
+    // What was posted meanwhile.
+    for it in list.drain(..) {
+        add(&mut listed, it);
+    }
+    UNDER_WAY.store(!listed.is_empty(), Relaxed);
+    *list = listed;
+    drop(list);
+    DRIVING.set(false);
+}
+
+/// Waits until nobody drives, which nobody does then until the guard is dropped; `None` where this thread does.
+pub(crate) fn pause() -> Option<MutexGuard<'static, ()>> {
+    while !is_driving() {
+        match DRIVER.try_lock() {
+            Ok(alone) => return Some(alone),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            // Forked while another thread drove, which this process does not have.
+            Err(TryLockError::WouldBlock) if PROCESS.load(Relaxed) != std::process::id() => return None,
+            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+        }
+    }
+    None
+}
+
+/// How long to sleep where `most_ns` is allowed otherwise.
+pub(crate) fn sleep_ns(most_ns: u64) -> u64 {
+    if most_ns > SHORT_NAP_NS && under_way() { EVERY_NS } else { most_ns }
+}
+
+/// The same as a duration.
+pub(crate) fn sleep(most: Duration) -> Duration {
+    Duration::from_nanos(sleep_ns(most.as_nanos() as u64))
+}
+
+/// When a waiting thread drove last.
+#[derive(Debug, Default)]
+pub struct Pace {
+    driven_ns: Cell<u64>,
+}
+
+impl Pace {
+    /// Drives what is under way if it is time to.
+    #[inline]
+    pub fn drive(&self) {
+        if under_way() {
+            let now = clock_gettime(ClockId::Monotonic);
+            self.drive_at(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64);
+        }
+    }
+
+    /// The same for who knows the time.
+    #[inline]
+    pub(crate) fn drive_at(&self, now_ns: u64) {
+        if under_way() && now_ns.saturating_sub(self.driven_ns.get()) >= EVERY_NS {
+            self.driven_ns.set(now_ns);
+            run();
+        }
+    }
+}
+
+/// A communicator's hold of what is driven for it.
+#[derive(Debug)]
+pub struct Handle<T: Drive + 'static>(Arc<T>);
+
+impl<T: Drive + 'static> Handle<T> {
+    /// Of something that has nothing under way.
+    pub fn new(it: T) -> Self {
+        Handle(Arc::new(it))
+    }
+
+    fn listed(&self) -> Listed {
+        let weak: Weak<T> = Arc::downgrade(&self.0);
+        weak
+    }
+
+    /// Something was posted: it is driven until nothing is left.
+    pub fn watch(&self) {
+        add(&mut list(), self.listed());
+        UNDER_WAY.store(true, Relaxed);
+    }
+}
+
+impl<T: Drive + 'static> Deref for Handle<T> {
+    type Target = Arc<T>;
+
+    fn deref(&self) -> &Arc<T> {
+        &self.0
+    }
+}
+
+impl<T: Drive + 'static> Drop for Handle<T> {
+    fn drop(&mut self) {
+        let it = self.listed();
+        let _alone = pause();
+        list().retain(|other| !other.ptr_eq(&it));
+    }
+}
+
+/// Enters a call of a communicator, whose `state` no second thread may touch meanwhile.
+///
+/// # Errors
+/// [`Error::Usage`] while another thread is inside a call; [`Error::Poisoned`] after a panic there: it cannot leave shared
+/// words broken, but this rank's place in the operation is lost.
+#[inline]
+pub fn enter<T>(state: &Mutex<T>) -> Result<MutexGuard<'_, T>, Error> {
+    state.try_lock().or_else(|_| enter_late(state))
+}
+
+#[cold]
+fn enter_late<T>(state: &Mutex<T>) -> Result<MutexGuard<'_, T>, Error> {
+    let _alone = pause();
+    state.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => occupied(),
+        TryLockError::Poisoned(_) => panicked(),
+    })
+}
+
+#[cold]
+pub(crate) fn occupied() -> Error {
+    Error::usage(
+        "another thread of this process is inside a call of this communicator; \
+         make one call at a time, or give each thread a communicator of its own",
+    )
+}
+
+#[cold]
+pub(crate) fn panicked() -> Error {
+    Error::Poisoned { cause: "an earlier call of this process panicked".into() }
+}
