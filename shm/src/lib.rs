@@ -33,7 +33,7 @@ pub use bytes_op::BytesOp;
 pub use config::{Algorithm, WaitPreset};
 pub use error::Error;
 #[cfg(not(earlybird_loom))]
-pub use node::{Ended, How, JoinOptions, NodeComm, Ready, SharedBuffer, SharedView, enter};
+pub use node::{Draft, Ended, How, JoinOptions, NodeComm, Ready, SharedBuffer, SharedView, enter};
 pub use op::{DType, Element, FoldOrder, Indexed, Op};
 #[cfg(not(earlybird_loom))]
 pub use progress::Progress;

@@ -16,7 +16,7 @@ mod split;
 
 pub use posted::{Ended, Ready};
 pub use shared_buffer::SharedBuffer;
-pub use shared_view::SharedView;
+pub use shared_view::{Draft, SharedView};
 
 use crate::Error;
 use crate::config::{Algorithm, WaitPreset};
