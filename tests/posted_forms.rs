@@ -27,7 +27,9 @@ fn post<T: Sample>(comm: &Communicator, kind: u64, seed: u64, count: usize, op: 
     let here = comm.process_at_rank(root);
     let what = move || format!("kind {kind} of {count} {} {op:?} root {root}", T::DTYPE.name());
     let counts: Vec<usize> = (0..ranks).map(|r| count * ((r + seed as usize) % 3) / 2).collect();
-    let given = move |rank: usize, count: usize| contribution::<T>(seed, rank, count, op, false);
+    // Sums that round are folded by rank on one node, node by node on several.
+    let exact = comm.nodes() > 1;
+    let given = move |rank: usize, count: usize| contribution::<T>(seed, rank, count, op, exact);
     let all: Vec<T> = (0..ranks).flat_map(|r| given(r, counts[r])).collect();
     let (own, total) = (given(rank, counts[rank]), counts.iter().sum::<usize>());
     let start: usize = counts[..rank].iter().sum();
@@ -39,7 +41,7 @@ fn post<T: Sample>(comm: &Communicator, kind: u64, seed: u64, count: usize, op: 
         1 => {
             let (send, recv) = (given(rank, total), given(rank + 50, counts[rank]));
             let request = comm.immediate_reduce_scatter_varcount_into(send, recv, &counts, op).unwrap();
-            let expected = reference::<T>(seed, ranks, total, op, false)[start..start + counts[rank]].to_vec();
+            let expected = reference::<T>(seed, ranks, total, op, exact)[start..start + counts[rank]].to_vec();
             Box::new(move || same_bits(&request.wait().unwrap().1, &expected, &what))
         }
         2 if rank == root => {
@@ -63,7 +65,7 @@ fn post<T: Sample>(comm: &Communicator, kind: u64, seed: u64, count: usize, op: 
             let whole = given(rank, count);
             let parts = vec![whole[..count / 3].to_vec(), Vec::new(), whole[count / 3..].to_vec()];
             let request = comm.immediate_all_reduce_grouped(parts, op).unwrap();
-            let expected = reference::<T>(seed, ranks, count, op, false);
+            let expected = reference::<T>(seed, ranks, count, op, exact);
             Box::new(move || same_bits(&request.wait().unwrap().concat(), &expected, &what))
         }
     }
@@ -105,11 +107,16 @@ fn post_by_user(comm: &Communicator, seed: u64, count: usize) -> Rest<'_> {
 }
 
 fn matrix(player: &Player) {
-    let comm = Communicator::from_env().unwrap();
+    let job = Communicator::from_env().unwrap();
+    let (me, last) = (job.rank(), job.size() as i64 - 1);
+    // Over several nodes also with ranks that go through the nodes in no order.
+    let mixed = job.nodes() > 1 && player.arg::<bool>(0);
+    let key = if me % 2 == 0 { me as i64 } else { 2 * last - me as i64 };
+    let comm = if mixed { job.split(Some(0), key).unwrap().unwrap() } else { job };
     let mut calls = 0u64;
     for count in [0, 1, 5, 37, 1000, 20_011] {
         let mut open: Vec<Rest<'_>> = Vec::new();
-        for kind in 0..KINDS {
+        for kind in 0..if comm.nodes() > 1 { 3 } else { KINDS } {
             calls += 3;
             open.push(post::<i32>(&comm, kind, mix(calls), count, Op::Sum));
             open.push(post::<f64>(&comm, kind, mix(calls + 1), count, Op::Product));
@@ -118,7 +125,9 @@ fn matrix(player: &Player) {
                 std::thread::sleep(Duration::from_micros(300));
             }
         }
-        open.push(post_by_user(&comm, mix(count as u64), count));
+        if comm.nodes() == 1 {
+            open.push(post_by_user(&comm, mix(count as u64), count));
+        }
         comm.barrier().unwrap();
         // In another order than they were posted.
         while let Some(rest) =
@@ -137,6 +146,14 @@ fn posted_forms_give_what_blocking_ones_give() {
     }
     let least = earlybird_shm::layout::Windows::least_budget_bytes(3);
     assert!(Job::new("matrix", 3).var("EARLYBIRD_ARENA_MAX", least).run().iter().all(|said| *said == ["done"]));
+}
+
+#[test]
+fn posted_forms_over_several_nodes_give_what_blocking_ones_give() {
+    for (ranks, nodes, mixed) in [(2, "1", false), (5, "2", false), (5, "2", true), (4, "1,3", false)] {
+        let job = Job::new("matrix", ranks).arg(mixed).var("EARLYBIRD_RANKS_PER_NODE", nodes);
+        assert!(job.run().iter().all(|said| *said == ["done"]));
+    }
 }
 
 /// An operator panics on one rank while that waits for something else.

@@ -196,6 +196,9 @@ impl Communicator {
         owned: Owned<T>,
         take: fn(Ready) -> B,
     ) -> Result<Persistent<'_, B>, Error> {
+        if let Some(across) = self.across() {
+            return Ok(self.persistent(across.prepared(collective, op, root, Some(counts), owned)?, take));
+        }
         let ready = || self.node.ready_varcount(collective, op, root, counts, owned);
         self.prepared(collective, largest::<T>(counts), take, ready)
     }

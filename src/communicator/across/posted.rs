@@ -1,7 +1,7 @@
 //! Calls over several nodes that can be posted: refused here, as on one node, if their buffers have not the lengths they need.
 
 use super::Across;
-use crate::hierarchy::Prepared;
+use crate::hierarchy::{Asked, Prepared};
 use crate::{Element, Error, Op};
 use earlybird_shm::{Collective, Owned};
 
@@ -12,6 +12,7 @@ impl Across<'_> {
         collective: Collective,
         op: Op,
         root: Option<usize>,
+        counts: Option<&[usize]>,
         owned: Owned<T>,
     ) -> Result<Prepared, Error> {
         if let Some(root) = root {
@@ -20,13 +21,35 @@ impl Across<'_> {
         if collective.folds() {
             T::DTYPE.must_have(op)?;
         }
-        let (send, recv, size) = (owned.send.len(), owned.recv.len(), self.comm.size());
-        let gets_all = root.is_none_or(|root| root == self.comm.rank());
-        let (block, expected) = match collective {
-            _ if owned.is_in_place() => (recv, [0, recv]),
-            Collective::AllReduce | Collective::Reduce => (send, [send, if gets_all { send } else { 0 }]),
-            Collective::AllGather | Collective::Gather => (send, [send, if gets_all { self.of_all(send)? } else { 0 }]),
-            Collective::Scatter => (recv, [if gets_all { self.of_all(recv)? } else { 0 }, recv]),
+        let (send, recv) = (owned.send.len(), owned.recv.len());
+        let (block, expected) = match counts {
+            Some(counts) => self.unequal_lengths(collective, root, counts)?,
+            None if owned.is_in_place() => (recv, [0, recv]),
+            None => self.equal_lengths(collective, root, send, recv)?,
+        };
+        self.lengths([send, recv], expected)?;
+        let call = match counts {
+            Some(counts) => self.call_of_each::<T>(collective, op, counts, root),
+            None => self.call::<T>(collective, op, block, root),
+        };
+        let asked = Asked { collective, op, root, counts: counts.map(<[usize]>::to_vec) };
+        Ok(Prepared::new(asked, call.signature.posted(), owned))
+    }
+
+    /// Elements of a block, and those that this rank must give and get, of calls with blocks of one length.
+    fn equal_lengths(
+        &self,
+        collective: Collective,
+        root: Option<usize>,
+        send: usize,
+        recv: usize,
+    ) -> Result<(usize, [usize; 2]), Error> {
+        let (size, gets_all) = (self.comm.size(), root.is_none_or(|root| root == self.comm.rank()));
+        let at_root = |count: Result<usize, Error>| if gets_all { count } else { Ok(0) };
+        Ok(match collective {
+            Collective::AllReduce | Collective::Reduce => (send, [send, at_root(Ok(send))?]),
+            Collective::AllGather | Collective::Gather => (send, [send, at_root(self.of_all(send))?]),
+            Collective::Scatter => (recv, [at_root(self.of_all(recv))?, recv]),
             Collective::ReduceScatter => (recv, [self.of_all(recv)?, recv]),
             Collective::AllToAll if !send.is_multiple_of(size) => {
                 return Err(Error::usage(format!(
@@ -35,9 +58,22 @@ impl Across<'_> {
             }
             Collective::AllToAll => (send / size, [send, send]),
             _ => (recv, [0, recv]),
-        };
-        self.lengths([send, recv], expected)?;
-        let signature = self.call::<T>(collective, op, block, root).signature.posted();
-        Ok(Prepared::new((collective, op, root), signature, owned))
+        })
+    }
+
+    /// The same with blocks of these counts.
+    fn unequal_lengths(
+        &self,
+        collective: Collective,
+        root: Option<usize>,
+        counts: &[usize],
+    ) -> Result<(usize, [usize; 2]), Error> {
+        let all = self.counts(counts)?;
+        let (own, at_root) = (counts[self.comm.rank()], root.is_none_or(|root| root == self.comm.rank()));
+        let all = if at_root { all } else { 0 };
+        Ok(match collective {
+            Collective::AllGather | Collective::Gather => (own, [own, all]),
+            _ => (own, [all, own]),
+        })
     }
 }

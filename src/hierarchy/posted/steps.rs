@@ -6,7 +6,7 @@ use crate::hierarchy::wire::Wire;
 use crate::hierarchy::{Hierarchy, Topology};
 use crate::plans::{Apart, Plans, Shape};
 use earlybird_hier::exec::Parts;
-use earlybird_shm::{Collective, Element, NodeComm, Op, Owned, Signature};
+use earlybird_shm::{Collective, Element, NodeComm, Op, Owned, Ready, Signature};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -15,8 +15,33 @@ use std::time::{Duration, Instant};
 /// The most that counts against a deadline between two polls: the caller may have been elsewhere.
 const COUNTED_MOST: Duration = Duration::from_millis(250);
 
-/// An operation of a node: collective, operator, root.
-type Operation = (Collective, Op, Option<usize>);
+/// An operation of a node.
+pub(super) struct Operation {
+    pub(super) collective: Collective,
+    pub(super) op: Op,
+    pub(super) root: Option<usize>,
+    /// Elements of each block, where they are not all of one length.
+    lens: Option<Vec<usize>>,
+}
+
+impl Operation {
+    pub(super) fn new(collective: Collective, op: Op, root: Option<usize>) -> Self {
+        Operation { collective, op, root, lens: None }
+    }
+
+    /// Data of these lengths to the leader, or from it.
+    pub(super) fn of_parts(collective: Collective, lens: Vec<usize>) -> Self {
+        let is_equal = lens.iter().all(|len| *len == lens[0]);
+        Operation { collective, op: Op::Sum, root: Some(0), lens: (!is_equal).then_some(lens) }
+    }
+
+    fn ready<T: Element>(self, node: &NodeComm, owned: Owned<T>) -> Result<Ready, Error> {
+        match self.lens {
+            Some(lens) => node.ready_varcount(self.collective, self.op, self.root, &lens, owned),
+            None => node.ready(self.collective, self.op, self.root, owned),
+        }
+    }
+}
 
 /// One posted call on its way.
 pub(super) struct Steps {
@@ -34,15 +59,8 @@ fn is_busy(error: &Error) -> bool {
     matches!(error, Error::Usage { .. })
 }
 
-/// Gives the operation to the node, and its buffers back when it has ended.
-async fn on<T: Element>(
-    node: &NodeComm,
-    (collective, op, root): Operation,
-    owned: Owned<T>,
-    within: u16,
-    posted: impl FnOnce(),
-) -> Result<Owned<T>, Error> {
-    let mut ready = node.ready(collective, op, root, owned)?.within(within);
+/// Gives the operation to the node, and the buffer of what this rank gets when it has ended.
+async fn on<T: Send + 'static>(node: &NodeComm, mut ready: Ready, posted: impl FnOnce()) -> Result<Vec<T>, Error> {
     let number = loop {
         match node.post(ready) {
             Ok(number) => break number,
@@ -61,7 +79,7 @@ async fn on<T: Element>(
     });
     let (ready, result) = ended.await?;
     result?;
-    Ok(ready.into_buffers::<T>().expect("the type it was made with"))
+    Ok(ready.into_buffers::<T>().expect("the type it was made with").recv)
 }
 
 impl Steps {
@@ -85,7 +103,8 @@ impl Steps {
 
     /// The operation of the node that gives; the first step of a call, if it has one.
     pub(super) async fn give<T: Element>(&self, operation: Operation, owned: Owned<T>) -> Result<Vec<T>, Error> {
-        Ok(on(&self.node, operation, owned, self.within(), || ()).await?.recv)
+        let ready = operation.ready(&self.node, owned)?;
+        on(&self.node, ready.within(self.within()), || ()).await
     }
 
     /// The operation of the node that takes; the last step of a call, which makes it where it has one and passes it where not.
@@ -94,7 +113,10 @@ impl Steps {
         self.turn(|turns| Turns::is(&turns.deliver, self.number)).await;
         let pass_on = || Turns::pass_on(&postings.turns.deliver);
         match operation {
-            Some((what, owned)) => Ok(on(&postings.deliver, what, owned, self.within(), pass_on).await?.recv),
+            Some((operation, owned)) => {
+                let ready = operation.ready(&postings.deliver, owned)?;
+                on(&postings.deliver, ready.within(self.within()), pass_on).await
+            }
             None => {
                 pass_on();
                 Ok(Vec::new())
