@@ -1,5 +1,6 @@
 //! The forms of the operations that `operations.rs` has no room for: blocks that differ for every pair, in place, grouped,
-//! shared. Every type, order and count on 1 to 8 processes that come at random times, bit by bit against a sequential result.
+//! shared. Every type, order and count on 1 to 8 processes that come at random times, on one node and on several, bit by bit
+//! against a sequential result.
 
 mod common;
 #[path = "common/data.rs"]
@@ -17,7 +18,7 @@ const ORDERS: [FoldOrder; 2] = [FoldOrder::Arrival, FoldOrder::Rank];
 #[test]
 #[ignore = "a rank of the jobs that the other tests start"]
 fn rank() {
-    common::play(&[("matrix", matrix), ("windows", windows), ("differ", differ)]);
+    common::play(&[("matrix", matrix), ("windows", windows), ("differ", differ), ("strays", strays)]);
 }
 
 struct Caller {
@@ -75,6 +76,8 @@ impl Caller {
 
     fn folds<T: Sample>(&mut self, op: Op, count: usize, exact: bool) {
         let (rank, ranks) = (self.comm.rank(), self.comm.size());
+        // Sums that round are folded by rank on one node, node by node on several.
+        let exact = exact || self.comm.nodes() > 1;
         // Rounded values have known bits only by rank.
         for &order in if exact { &ORDERS[..] } else { &ORDERS[1..] } {
             let what = |form: &str| format!("{form} {} {op:?} {order:?} {count}", T::DTYPE.name());
@@ -119,7 +122,13 @@ impl Caller {
 }
 
 fn matrix(player: &Player) {
-    let mut caller = Caller { comm: Communicator::from_env().unwrap(), calls: 0 };
+    let job = Communicator::from_env().unwrap();
+    let (me, last) = (job.rank(), job.size() as i64 - 1);
+    // Over several nodes also with ranks that go through the nodes in no order.
+    let mixed = job.nodes() > 1 && player.arg::<bool>(0);
+    let key = if me % 2 == 0 { me as i64 } else { last + last - me as i64 };
+    let comm = if mixed { job.split(Some(0), key).unwrap().unwrap() } else { job };
+    let mut caller = Caller { comm, calls: 0 };
     let ranks = caller.comm.size();
     for count in [0, 1, ranks - 1, ranks, 37, 1000, 100_003] {
         caller.moves::<u32>(count);
@@ -137,7 +146,8 @@ fn matrix(player: &Player) {
             caller.folds::<i64>(Op::Min, few, true);
             caller.folds::<f32>(Op::Product, few, false);
             caller.folds::<f16>(Op::Average, few, false);
-            caller.folds::<bf16>(Op::Sum, few, true);
+            // Its sums of these numbers round, once on one node and once per node on several.
+            caller.folds::<bf16>(if caller.comm.nodes() > 1 { Op::Max } else { Op::Sum }, few, true);
             caller.folds::<Complex<f32>>(Op::Product, few, true);
             caller.folds::<bool>(Op::LogicalXor, few, true);
             caller.folds::<Indexed<f32, i32>>(Op::MaxIndex, few, true);
@@ -186,7 +196,11 @@ impl Caller {
 }
 
 fn run_matrix(ranks: usize) {
-    let said = Job::new("matrix", ranks).watchdog(Duration::from_secs(120)).run();
+    check_matrix(Job::new("matrix", ranks));
+}
+
+fn check_matrix(job: Job) {
+    let said = job.watchdog(Duration::from_secs(120)).run();
     let calls: usize = said[0][0].strip_prefix("calls ").unwrap().parse().unwrap();
     assert!(calls > 500, "{calls} calls");
     assert!(said.iter().all(|lines| lines == &said[0]), "{said:?}");
@@ -205,6 +219,13 @@ fn every_form_on_5_ranks() {
 #[test]
 fn every_form_on_8_ranks() {
     run_matrix(8);
+}
+
+#[test]
+fn every_form_on_several_nodes() {
+    for (ranks, nodes, mixed) in [(2, "1", false), (5, "2", true), (4, "1,3", false)] {
+        check_matrix(Job::new("matrix", ranks).arg(mixed).var("EARLYBIRD_RANKS_PER_NODE", nodes));
+    }
 }
 
 #[test]
@@ -227,6 +248,7 @@ fn differ(player: &Player) {
     let mut recv = vec![0u64; 4 * ranks];
     let error = comm.all_to_all_varcount_into(&send, &send_counts, &mut recv, &vec![4; ranks]).unwrap_err();
     player.say(format!("{} {error}", error.code()));
+    assert_eq!(comm.last_call(), None, "a call that moved nothing is none");
     comm.all_to_all_varcount_into(&vec![rank as u64; 4 * ranks], &vec![4; ranks], &mut recv, &vec![4; ranks]).unwrap();
     assert!(recv.iter().enumerate().all(|(i, x)| *x == i as u64 / 4));
     for result in [
@@ -244,9 +266,44 @@ fn differ(player: &Player) {
 
 #[test]
 fn counts_that_differ_are_told_to_all_and_nothing_is_lost() {
-    let said = Job::new("differ", 3).run();
-    assert!(said.iter().all(|lines| *lines == said[0]), "{said:?}");
-    let text = &said[0][0];
-    assert!(text.starts_with("EB_MISMATCH") && text.contains("gives 5 elements to rank 2"), "{text}");
-    assert!(text.contains("expects 4 elements of rank 1"), "{text}");
+    for (ranks, nodes) in [(3, "3"), (3, "1"), (5, "2"), (4, "1,3")] {
+        let said = Job::new("differ", ranks).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
+        assert!(said.iter().all(|lines| *lines == said[0]), "{said:?}");
+        let text = &said[0][0];
+        assert!(text.starts_with("EB_MISMATCH") && text.contains("gives 5 elements to rank 2"), "{text}");
+        assert!(text.contains("expects 4 elements of rank 1"), "{text}");
+    }
+}
+
+/// One rank makes another call where the others compare their counts or share a result.
+fn strays(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let (ranks, odd) = (comm.size(), comm.rank() == player.arg::<usize>(1));
+    let (send, counts, mut recv) = (vec![1u64; 3 * ranks], vec![3; ranks], vec![0; 3 * ranks]);
+    // Nobody is still joining.
+    let result = comm.barrier().and_then(|()| match (player.args()[0].as_str(), odd) {
+        ("counts", false) => comm.all_to_all_varcount_into(&send, &counts, &mut recv, &counts),
+        ("counts", true) => comm.all_to_all_into(&send, &mut recv),
+        ("scattered", false) => comm.reduce_scatter_varcount_in_place(&mut recv, &counts, Op::Sum),
+        ("scattered", true) => comm.reduce_scatter_block_in_place(&mut recv, Op::Sum),
+        ("shared", false) => comm.all_reduce_shared(&vec![1u64; 3000], Op::Sum).map(drop),
+        ("shared", true) => comm.all_reduce_in_place(&mut vec![1u64; 3000], Op::Sum),
+        (other, _) => panic!("no case {other}"),
+    });
+    let result = result.and_then(|()| comm.barrier());
+    player.say(result.map_or_else(|error| format!("{} {error}", error.code()), |()| "accepted".into()));
+    std::thread::sleep(Duration::from_millis(300));
+}
+
+#[test]
+fn another_call_is_one_error_for_all_nodes() {
+    for case in ["counts", "scattered", "shared"] {
+        for odd in [0, 1, 4] {
+            let job = Job::new("strays", 5).arg(case).arg(odd).var("EARLYBIRD_RANKS_PER_NODE", "2");
+            let ends = job.start().join();
+            let told: Vec<&str> = ends.iter().filter_map(|end| end.said.last()).map(String::as_str).collect();
+            let one = told.len() == 5 && told.iter().all(|line| *line == told[0]);
+            assert!(one && told[0].starts_with("EB_MISMATCH ranks "), "{case}, rank {odd}: {ends:#?}");
+        }
+    }
 }

@@ -27,7 +27,9 @@ fn post<T: Sample>(comm: &Communicator, kind: u64, seed: u64, count: usize, op: 
     let here = comm.process_at_rank(root);
     let what = move || format!("kind {kind} of {count} {} {op:?} root {root}", T::DTYPE.name());
     let counts: Vec<usize> = (0..ranks).map(|r| count * ((r + seed as usize) % 3) / 2).collect();
-    let given = move |rank: usize, count: usize| contribution::<T>(seed, rank, count, op, false);
+    // Sums that round are folded by rank on one node, node by node on several.
+    let exact = comm.nodes() > 1;
+    let given = move |rank: usize, count: usize| contribution::<T>(seed, rank, count, op, exact);
     let all: Vec<T> = (0..ranks).flat_map(|r| given(r, counts[r])).collect();
     let (own, total) = (given(rank, counts[rank]), counts.iter().sum::<usize>());
     let start: usize = counts[..rank].iter().sum();
@@ -39,7 +41,7 @@ fn post<T: Sample>(comm: &Communicator, kind: u64, seed: u64, count: usize, op: 
         1 => {
             let (send, recv) = (given(rank, total), given(rank + 50, counts[rank]));
             let request = comm.immediate_reduce_scatter_varcount_into(send, recv, &counts, op).unwrap();
-            let expected = reference::<T>(seed, ranks, total, op, false)[start..start + counts[rank]].to_vec();
+            let expected = reference::<T>(seed, ranks, total, op, exact)[start..start + counts[rank]].to_vec();
             Box::new(move || same_bits(&request.wait().unwrap().1, &expected, &what))
         }
         2 if rank == root => {
@@ -63,7 +65,7 @@ fn post<T: Sample>(comm: &Communicator, kind: u64, seed: u64, count: usize, op: 
             let whole = given(rank, count);
             let parts = vec![whole[..count / 3].to_vec(), Vec::new(), whole[count / 3..].to_vec()];
             let request = comm.immediate_all_reduce_grouped(parts, op).unwrap();
-            let expected = reference::<T>(seed, ranks, count, op, false);
+            let expected = reference::<T>(seed, ranks, count, op, exact);
             Box::new(move || same_bits(&request.wait().unwrap().concat(), &expected, &what))
         }
     }
@@ -105,7 +107,12 @@ fn post_by_user(comm: &Communicator, seed: u64, count: usize) -> Rest<'_> {
 }
 
 fn matrix(player: &Player) {
-    let comm = Communicator::from_env().unwrap();
+    let job = Communicator::from_env().unwrap();
+    let (me, last) = (job.rank(), job.size() as i64 - 1);
+    // Over several nodes also with ranks that go through the nodes in no order.
+    let mixed = job.nodes() > 1 && player.arg::<bool>(0);
+    let key = if me % 2 == 0 { me as i64 } else { 2 * last - me as i64 };
+    let comm = if mixed { job.split(Some(0), key).unwrap().unwrap() } else { job };
     let mut calls = 0u64;
     for count in [0, 1, 5, 37, 1000, 20_011] {
         let mut open: Vec<Rest<'_>> = Vec::new();
@@ -139,13 +146,21 @@ fn posted_forms_give_what_blocking_ones_give() {
     assert!(Job::new("matrix", 3).var("EARLYBIRD_ARENA_MAX", least).run().iter().all(|said| *said == ["done"]));
 }
 
+#[test]
+fn posted_forms_over_several_nodes_give_what_blocking_ones_give() {
+    for (ranks, nodes, mixed) in [(2, "1", false), (5, "2", false), (5, "2", true), (4, "1,3", false)] {
+        let job = Job::new("matrix", ranks).arg(mixed).var("EARLYBIRD_RANKS_PER_NODE", nodes);
+        assert!(job.run().iter().all(|said| *said == ["done"]));
+    }
+}
+
 /// An operator panics on one rank while that waits for something else.
 fn panics(player: &Player) {
     let comm = Communicator::from_env().unwrap();
-    let rank = comm.rank();
-    let op = UserOp::commutative(move |a: &[u64; 3], b: &[u64; 3]| match rank {
-        1 => panic!("it cannot be"),
-        _ => [a[0] + b[0], a[1], b[2]],
+    let odd = comm.rank() == player.arg::<usize>(0);
+    let op = UserOp::commutative(move |a: &[u64; 3], b: &[u64; 3]| match odd {
+        true => panic!("it cannot be"),
+        false => [a[0] + b[0], a[1], b[2]],
     });
     let posted = comm.immediate_all_reduce_with(vec![[1u64; 3]; 2], op).unwrap();
     // A rank that has completed its call gets the error at the next one.
@@ -156,8 +171,10 @@ fn panics(player: &Player) {
 
 #[test]
 fn a_panic_in_a_posted_operator_is_everybodys_error() {
-    let said = Job::new("panics", 3).run();
-    assert!(said.iter().all(|lines| *lines == ["EB_OPERATOR_PANICKED true"]), "{said:?}");
+    for (nodes, odd) in [(3, 1), (2, 2), (1, 1)] {
+        let said = Job::new("panics", 3).arg(odd).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
+        assert!(said.iter().all(|lines| *lines == ["EB_OPERATOR_PANICKED true"]), "{said:?}");
+    }
 }
 
 /// Prepared once, started again and again.
@@ -185,8 +202,9 @@ fn again(player: &Player) {
 
 #[test]
 fn prepared_forms_serve_many_times() {
-    for ranks in [1, 3] {
-        assert!(Job::new("again", ranks).run().iter().all(|said| *said == ["done"]));
+    for (ranks, nodes) in [(1, 1), (3, 3), (3, 2)] {
+        let job = Job::new("again", ranks).var("EARLYBIRD_RANKS_PER_NODE", nodes);
+        assert!(job.run().iter().all(|said| *said == ["done"]));
     }
 }
 
@@ -209,6 +227,8 @@ fn wrong(player: &Player) {
 
 #[test]
 fn other_lengths_are_told() {
-    let said = Job::new("wrong", 3).run();
-    assert!(said.iter().all(|lines| *lines == ["EB_MISMATCH"]), "{said:?}");
+    for nodes in [3, 2, 1] {
+        let said = Job::new("wrong", 3).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
+        assert!(said.iter().all(|lines| *lines == ["EB_MISMATCH"]), "{said:?}");
+    }
 }

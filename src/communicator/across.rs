@@ -1,16 +1,16 @@
 //! The operations of a communicator of several nodes: arguments checked on every rank, elements seen as bytes, then
 //! handed to the [`Hierarchy`].
 
+mod moves;
 mod operators;
+mod posted;
+mod reductions;
 
 use super::Communicator;
-use super::folded::{self, Reduction};
-use crate::hierarchy::{Call, Hierarchy, Part, Prepared, put_truth};
+use crate::hierarchy::{Call, Hierarchy, Part, put_truth};
 use crate::{Algorithm, Choice, Element, Error, FoldOrder, Op};
-use earlybird_shm::Signature;
-use earlybird_shm::bytes;
 use earlybird_shm::op::{ElementType, Operator};
-use earlybird_shm::{Collective, DType, Owned};
+use earlybird_shm::{Collective, DType, Signature, bytes};
 
 /// Several nodes, and the communicator that spans them.
 pub(super) struct Across<'a> {
@@ -42,9 +42,9 @@ impl Communicator {
     }
 }
 
-impl Across<'_> {
+impl<'a> Across<'a> {
     /// A call with blocks of `count` elements, or of each of `counts`.
-    fn call<T: Element>(&self, collective: Collective, op: Op, count: usize, root: Option<usize>) -> Call<'_> {
+    fn call<T: Element>(&self, collective: Collective, op: Op, count: usize, root: Option<usize>) -> Call<'a> {
         self.call_of(collective, T::DTYPE.into(), op.into(), count, root)
     }
 
@@ -55,7 +55,7 @@ impl Across<'_> {
         op: Operator,
         count: usize,
         root: Option<usize>,
-    ) -> Call<'_> {
+    ) -> Call<'a> {
         let bytes = count.saturating_mul(element.size());
         let how = self.comm.settings.how(collective, bytes);
         let exchange = match self.comm.settings.choice(collective, bytes) {
@@ -74,7 +74,7 @@ impl Across<'_> {
         op: Op,
         counts: &[usize],
         root: Option<usize>,
-    ) -> Call<'_> {
+    ) -> Call<'a> {
         let most = counts.iter().copied().max().unwrap_or(0);
         let call = self.call::<T>(collective, op, most, root);
         Call { signature: call.signature.unequal(counts), ..call }
@@ -126,192 +126,8 @@ impl Across<'_> {
         all.ok_or_else(|| Error::usage(format!("{count} elements for each of {} ranks are too many", self.comm.size())))
     }
 
-    pub(super) fn all_reduce<T: Element>(&self, send: Option<&[T]>, recv: &mut [T], op: Op) -> Result<(), Error> {
-        let call = self.call::<T>(Collective::AllReduce, op, recv.len(), None);
-        self.all_reduce_as(&call, send, recv, op)
-    }
-
-    fn all_reduce_as<T: Element>(
-        &self,
-        call: &Call<'_>,
-        send: Option<&[T]>,
-        recv: &mut [T],
-        op: Op,
-    ) -> Result<(), Error> {
-        struct Whole<'a>(&'a Hierarchy, &'a Call<'a>);
-        impl Reduction for Whole<'_> {
-            fn run<T: Element>(&self, send: Option<&[T]>, recv: &mut [T], op: Op) -> Result<(), Error> {
-                self.0.all_reduce(self.1, send, recv, op)
-            }
-        }
-        folded::fold(send, recv, op, (self.comm.size(), true), &Whole(self.between, call))
-    }
-
-    /// Many buffers as one: copied together and back.
-    pub(super) fn all_reduce_grouped<T: Element>(&self, buffers: &mut [&mut [T]], op: Op) -> Result<(), Error> {
-        let counts: Vec<usize> = buffers.iter().map(|buffer| buffer.len()).collect();
-        let mut all = buffers.concat();
-        let call = self.call::<T>(Collective::AllReduce, op, all.len(), None);
-        let call = Call { signature: call.signature.unequal(&counts), ..call };
-        self.all_reduce_as(&call, None, &mut all, op)?;
-        let mut rest = &all[..];
-        for buffer in buffers {
-            let (part, after) = rest.split_at(buffer.len());
-            buffer.copy_from_slice(part);
-            rest = after;
-        }
-        Ok(())
-    }
-
     pub(super) fn barrier(&self) -> Result<(), Error> {
         self.between.barrier(&self.call::<u8>(Collective::Barrier, Op::Sum, 0, None))
-    }
-
-    /// `recv` is there at the root, or, without `send`, at every rank.
-    pub(super) fn reduce<T: Element>(
-        &self,
-        root: usize,
-        send: Option<&[T]>,
-        recv: Option<&mut [T]>,
-        op: Op,
-    ) -> Result<(), Error> {
-        match (send, &recv) {
-            (Some(send), Some(recv)) => crate::plans::equal_lengths(send, recv)?,
-            (Some(_), None) => self.other(root, "reduce_into")?,
-            _ => self.root(root)?,
-        }
-        struct ToRoot<'a>(&'a Hierarchy, &'a Call<'a>, usize);
-        impl Reduction for ToRoot<'_> {
-            fn run<T: Element>(&self, send: Option<&[T]>, recv: &mut [T], op: Op) -> Result<(), Error> {
-                self.0.reduce(self.1, self.2, send, recv, op)
-            }
-        }
-        let recv = recv.unwrap_or(&mut []);
-        let count = send.map_or(recv.len(), <[T]>::len);
-        let call = self.call::<T>(Collective::Reduce, op, count, Some(root));
-        let result = (self.comm.size(), self.comm.rank() == root);
-        folded::fold(send, recv, op, result, &ToRoot(self.between, &call, root))
-    }
-
-    pub(super) fn reduce_scatter<T: Element>(
-        &self,
-        send: &[T],
-        recv: &mut [T],
-        counts: Option<&[usize]>,
-        op: Op,
-    ) -> Result<(), Error> {
-        let equal = vec![recv.len(); self.comm.size()];
-        let all = match counts {
-            Some(counts) => self.counts(counts)?,
-            None => self.of_all(recv.len())?,
-        };
-        let each = counts.unwrap_or(&equal);
-        self.lengths([send.len(), recv.len()], [all, each[self.comm.rank()]])?;
-        let call = match counts {
-            Some(counts) => self.call_of_each::<T>(Collective::ReduceScatter, op, counts, None),
-            None => self.call::<T>(Collective::ReduceScatter, op, recv.len(), None),
-        };
-        struct InParts<'a>(&'a Hierarchy, &'a Call<'a>, &'a [usize]);
-        impl Reduction for InParts<'_> {
-            fn run<T: Element>(&self, send: Option<&[T]>, recv: &mut [T], op: Op) -> Result<(), Error> {
-                self.0.reduce_scatter(self.1, send.unwrap_or(&[]), recv, self.2, op)
-            }
-        }
-        folded::fold(Some(send), recv, op, (self.comm.size(), true), &InParts(self.between, &call, each))
-    }
-
-    pub(super) fn broadcast<T: Element>(&self, root: usize, buf: &mut [T]) -> Result<(), Error> {
-        self.root(root)?;
-        let call = self.call::<T>(Collective::Broadcast, Op::Sum, buf.len(), Some(root));
-        writing(buf, |buf| self.between.broadcast(&call, root, buf))
-    }
-
-    /// `send` is empty where what is given lies in `recv` already.
-    pub(super) fn all_gather<T: Element>(
-        &self,
-        send: Option<&[T]>,
-        recv: &mut [T],
-        counts: Option<&[usize]>,
-    ) -> Result<(), Error> {
-        let (ranks, me) = (self.comm.size(), self.comm.rank());
-        if send.is_none() && !recv.len().is_multiple_of(ranks) {
-            let given = recv.len();
-            return Err(Error::usage(format!("a buffer of {given} elements does not divide among {ranks} ranks")));
-        }
-        let block = send.map_or(recv.len() / ranks, <[T]>::len);
-        let equal = vec![block; ranks];
-        let all = match counts {
-            Some(counts) => self.counts(counts)?,
-            None => self.of_all(block)?,
-        };
-        let each = counts.unwrap_or(&equal);
-        self.lengths([block, recv.len()], [each[me], all])?;
-        let call = match counts {
-            Some(counts) => self.call_of_each::<T>(Collective::AllGather, Op::Sum, counts, None),
-            None => self.call::<T>(Collective::AllGather, Op::Sum, block, None),
-        };
-        let own = send.map_or_else(|| bytes::of(&recv[me * block..][..block]).to_vec(), |s| bytes::of(s).to_vec());
-        writing(recv, |recv| self.between.all_gather(&call, &own, recv, &lens::<T>(each)))
-    }
-
-    /// `recv` is there at the root.
-    pub(super) fn gather<T: Element>(
-        &self,
-        root: usize,
-        send: &[T],
-        recv: Option<&mut [T]>,
-        counts: Option<&[usize]>,
-    ) -> Result<(), Error> {
-        let equal = vec![send.len(); self.comm.size()];
-        let all = match counts {
-            Some(counts) => self.counts(counts)?,
-            None => self.of_all(send.len())?,
-        };
-        let each = counts.unwrap_or(&equal);
-        let name = if counts.is_some() { "gather_varcount_into" } else { "gather_into" };
-        match &recv {
-            Some(recv) => self.lengths([send.len(), recv.len()], [each[self.comm.rank()], all])?,
-            None => {
-                self.other(root, name)?;
-                self.lengths([send.len(), 0], [each[self.comm.rank()], 0])?;
-            }
-        }
-        let call = match counts {
-            Some(counts) => self.call_of_each::<T>(Collective::Gather, Op::Sum, counts, Some(root)),
-            None => self.call::<T>(Collective::Gather, Op::Sum, send.len(), Some(root)),
-        };
-        let recv = recv.unwrap_or(&mut []);
-        writing(recv, |recv| self.between.gather(&call, root, bytes::of(send), recv, &lens::<T>(each)))
-    }
-
-    /// `send` is there at the root.
-    pub(super) fn scatter<T: Element>(
-        &self,
-        root: usize,
-        send: Option<&[T]>,
-        recv: &mut [T],
-        counts: Option<&[usize]>,
-    ) -> Result<(), Error> {
-        let equal = vec![recv.len(); self.comm.size()];
-        let all = match counts {
-            Some(counts) => self.counts(counts)?,
-            None => self.of_all(recv.len())?,
-        };
-        let each = counts.unwrap_or(&equal);
-        let name = if counts.is_some() { "scatter_varcount_into" } else { "scatter_into" };
-        match send {
-            Some(send) => self.lengths([send.len(), recv.len()], [all, each[self.comm.rank()]])?,
-            None => {
-                self.other(root, name)?;
-                self.lengths([0, recv.len()], [0, each[self.comm.rank()]])?;
-            }
-        }
-        let call = match counts {
-            Some(counts) => self.call_of_each::<T>(Collective::Scatter, Op::Sum, counts, Some(root)),
-            None => self.call::<T>(Collective::Scatter, Op::Sum, recv.len(), Some(root)),
-        };
-        let send = bytes::of(send.unwrap_or(&[]));
-        writing(recv, |recv| self.between.scatter(&call, root, send, recv, &lens::<T>(each)))
     }
 
     /// The elements of this rank's block of a buffer with one for every rank.
@@ -323,58 +139,6 @@ impl Across<'_> {
                 "a buffer of {count} elements does not divide among {ranks} ranks; give a multiple"
             ))),
         }
-    }
-
-    /// Without `send`, what is sent lies in `recv`.
-    pub(super) fn all_to_all<T: Element>(&self, send: Option<&[T]>, recv: &mut [T]) -> Result<(), Error> {
-        let (count, ranks) = (send.map_or(recv.len(), <[T]>::len), self.comm.size());
-        if !count.is_multiple_of(ranks) {
-            return Err(Error::usage(format!(
-                "a buffer of {count} elements does not divide among {ranks} ranks; give a multiple"
-            )));
-        }
-        self.lengths([count, recv.len()], [count, count])?;
-        let call = self.call::<T>(Collective::AllToAll, Op::Sum, count / ranks, None);
-        let own = send.is_none().then(|| bytes::of(recv).to_vec());
-        writing(recv, |recv| {
-            let send = send.map(bytes::of).or(own.as_deref());
-            self.between.all_to_all(&call, send.unwrap_or(&[]), recv)
-        })
-    }
-
-    /// A call that can be posted: as on one node, refused here if its buffers have not the lengths that it needs.
-    pub(super) fn prepared<T: Element>(
-        &self,
-        collective: Collective,
-        op: Op,
-        root: Option<usize>,
-        owned: Owned<T>,
-    ) -> Result<Prepared, Error> {
-        if let Some(root) = root {
-            self.root(root)?;
-        }
-        if collective.folds() {
-            T::DTYPE.must_have(op)?;
-        }
-        let (send, recv, size) = (owned.send.len(), owned.recv.len(), self.comm.size());
-        let gets_all = root.is_none_or(|root| root == self.comm.rank());
-        let (block, expected) = match collective {
-            _ if owned.is_in_place() => (recv, [0, recv]),
-            Collective::AllReduce | Collective::Reduce => (send, [send, if gets_all { send } else { 0 }]),
-            Collective::AllGather | Collective::Gather => (send, [send, if gets_all { self.of_all(send)? } else { 0 }]),
-            Collective::Scatter => (recv, [if gets_all { self.of_all(recv)? } else { 0 }, recv]),
-            Collective::ReduceScatter => (recv, [self.of_all(recv)?, recv]),
-            Collective::AllToAll if !send.is_multiple_of(size) => {
-                return Err(Error::usage(format!(
-                    "a buffer of {send} elements does not divide among {size} ranks; give a multiple"
-                )));
-            }
-            Collective::AllToAll => (send / size, [send, send]),
-            _ => (recv, [0, recv]),
-        };
-        self.lengths([send, recv], expected)?;
-        let signature = self.call::<T>(collective, op, block, root).signature.posted();
-        Ok(Prepared::new((collective, op, root), signature, owned))
     }
 
     pub(super) fn split(&self, what: Collective, color: Option<u32>, key: i64) -> Result<Option<Part>, Error> {

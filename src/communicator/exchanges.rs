@@ -95,8 +95,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] when counts do not fit the ranks or the buffers;
-    /// [`Error::Mismatch`] on all ranks, which can go on, when one sends another number than is expected of it;
-    /// [`Error::Unsupported`] on several nodes.
+    /// [`Error::Mismatch`] on all ranks, which can go on, when one sends another number than is expected of it.
     pub fn all_to_all_varcount_into<T: Element>(
         &self,
         send: &[T],
@@ -104,6 +103,9 @@ impl Communicator {
         recv: &mut [T],
         recv_counts: &[usize],
     ) -> Result<(), Error> {
+        if let Some(across) = self.across() {
+            return across.all_to_all_of_pairs(Some(send), send_counts, recv, recv_counts);
+        }
         let how = self.how(Collective::AllToAll, 0)?;
         self.done(self.node.all_to_all_varcount_into(send, send_counts, recv, recv_counts, how))
     }
@@ -114,6 +116,9 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_to_all_varcount_into`].
     pub fn all_to_all_varcount_in_place<T: Element>(&self, buf: &mut [T], counts: &[usize]) -> Result<(), Error> {
+        if let Some(across) = self.across() {
+            return across.all_to_all_of_pairs(None, counts, buf, counts);
+        }
         let how = self.how(Collective::AllToAll, 0)?;
         self.done(self.node.all_to_all_varcount_in_place(buf, counts, how))
     }

@@ -174,14 +174,16 @@ impl Communicator {
     /// elements. All ranks give the same `counts`.
     ///
     /// # Errors
-    /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `buf`;
-    /// [`Error::Unsupported`] on several nodes.
+    /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `buf`.
     pub fn reduce_scatter_varcount_in_place<T: Element>(
         &self,
         buf: &mut [T],
         counts: &[usize],
         op: Op,
     ) -> Result<(), Error> {
+        if let Some(across) = self.across() {
+            return across.reduce_scatter_in_place(buf, counts, op);
+        }
         let how = self.how(Collective::ReduceScatter, largest::<T>(counts))?;
         self.done(self.node.reduce_scatter_varcount_in_place(buf, counts, op, how))
     }

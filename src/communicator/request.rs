@@ -3,6 +3,7 @@
 use super::Communicator;
 use super::plan_lane::plan_of;
 use super::ready::{Ended, Ready};
+use crate::hierarchy::Prepared;
 use crate::{Element, Error, Op};
 use earlybird_shm::{Collective, Owned, engine};
 
@@ -354,14 +355,18 @@ impl Communicator {
         take: fn(Ready) -> B,
     ) -> Result<Persistent<'_, B>, Error> {
         if let Some(across) = self.across() {
-            let ready = Ready::Across(Box::new(across.prepared(collective, op, root, owned)?));
-            return Ok(Persistent { comm: self, state: State::Ready(ready), take });
+            return Ok(self.persistent(across.prepared(collective, op, root, None, owned)?, take));
         }
         let bytes = size_of_val(&owned.recv[..]).max(size_of_val(&owned.send[..]));
         self.prepared(collective, bytes, take, || self.node.ready(collective, op, root, owned))
     }
 
-    /// A call that `ready` prepares, with buffers of `bytes`.
+    /// A call over several nodes.
+    pub(super) fn persistent<B>(&self, prepared: Prepared, take: fn(Ready) -> B) -> Persistent<'_, B> {
+        Persistent { comm: self, state: State::Ready(Ready::Across(Box::new(prepared))), take }
+    }
+
+    /// A call of one node that `ready` prepares, with buffers of `bytes`.
     pub(super) fn prepared<B>(
         &self,
         collective: Collective,
@@ -369,17 +374,12 @@ impl Communicator {
         take: fn(Ready) -> B,
         ready: impl FnOnce() -> Result<earlybird_shm::Ready, Error>,
     ) -> Result<Persistent<'_, B>, Error> {
-        let unsupported = |what: String| {
-            let hint = "make the blocking call of the same name, choose another algorithm, or, for calls with counts, groups of \
-                        buffers or operators of the caller's, use one node";
-            Err(Error::Unsupported { what, hint: hint.into() })
-        };
-        if self.nodes() > 1 {
-            return unsupported(format!("this form of immediate {} between nodes", collective.name()));
-        }
         // What was measured for blocking calls has no say here.
         if let Some(plan) = plan_of(collective, self.settings.asked(collective, bytes)) {
-            return unsupported(format!("immediate {} by plan:{plan}", collective.name()));
+            return Err(Error::Unsupported {
+                what: format!("immediate {} by plan:{plan}", collective.name()),
+                hint: "make the blocking call of the same name, or choose another algorithm".into(),
+            });
         }
         Ok(Persistent { comm: self, state: State::Ready(ready()?.into()), take })
     }

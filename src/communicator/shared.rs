@@ -15,7 +15,11 @@ impl Communicator {
     ///
     /// **A view stops nobody.** No rank waits for a view to be dropped. When views are held of both results, by whichever
     /// ranks, or the budget has no room, every rank gets a copy of its own instead: [`SharedView::is_copy`]. So it does for
-    /// less than 2 KiB, where a plan was chosen, and on several nodes. Drop views before the call after the next.
+    /// less than 2 KiB, and on one node where a plan was chosen. Drop views before the call after the next.
+    ///
+    /// **Several nodes.** Each node has one result of its own, with the same bits, and everything said above goes for each
+    /// node by itself: a rank that is alone on its node, and every rank for an average of a half type, has a copy. The data are
+    /// folded by rank in each node, then between the nodes as in [`Communicator::all_reduce_into`], not segment by segment.
     ///
     /// ```
     /// let comm = earlybird::Communicator::from_env()?;
@@ -31,7 +35,10 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`]; [`Error::Mismatch`] where another rank asks for a result of its own.
     pub fn all_reduce_shared<T: Element>(&self, send: &[T], op: Op) -> Result<SharedView<'_, T>, Error> {
-        if self.across().is_some() || self.plan_for(Collective::AllReduce, size_of_val(send)).is_some() {
+        if let Some(across) = self.across() {
+            return across.all_reduce_shared(send, op);
+        }
+        if self.plan_for(Collective::AllReduce, size_of_val(send)).is_some() {
             let mut result = send.to_vec();
             self.all_reduce_in_place(&mut result, op)?;
             return Ok(SharedView::copied(result));

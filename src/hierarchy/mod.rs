@@ -6,7 +6,8 @@
 //!
 //! ```text
 //! choice (which plan) · topology (who is where) · wire (between leaders; the job's one error) · errors (a node's as the job's)
-//! reductions (the three phases, segment by segment) · operators, callers (those of callers) · moves (data as it is)
+//! reductions (the three phases, segment by segment) · shared (with one result per node) · operators, callers (those of callers)
+//! moves (data as it is) · pairs (in blocks that differ for every pair)
 //! ```
 //!
 //! **Errors.** A rank that finds its node's group or the leaders' failed reports it to the wire, where the first report
@@ -23,8 +24,10 @@ mod errors;
 mod moves;
 mod operators;
 mod packing;
+mod pairs;
 mod posted;
 mod reductions;
+mod shared;
 mod split;
 mod topology;
 mod truth;
@@ -39,8 +42,9 @@ use earlybird_hier::exec::Transport;
 use earlybird_shm::Signature;
 use earlybird_shm::ring::RingOptions;
 use earlybird_shm::{Collective, How, NodeComm, Progress, enter};
+pub(crate) use pairs::Counts;
 use posted::Postings;
-pub(crate) use posted::{Between, Prepared};
+pub(crate) use posted::{Asked, Between, Kept, KeptCounts, Prepared};
 pub(crate) use split::Part;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;

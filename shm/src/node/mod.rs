@@ -7,6 +7,7 @@ mod operators;
 mod outside;
 mod pairs;
 mod posted;
+mod posted_pairs;
 mod raw;
 mod reductions;
 mod run;
@@ -16,7 +17,7 @@ mod split;
 
 pub use posted::{Ended, Ready};
 pub use shared_buffer::SharedBuffer;
-pub use shared_view::SharedView;
+pub use shared_view::{Draft, SharedView};
 
 use crate::Error;
 use crate::config::{Algorithm, WaitPreset};

@@ -4,7 +4,8 @@
 //!
 //! * **H (held)**: the memory of a place is written only in an operation in which no rank said that it still reads there, and
 //!   this rank says so as long as a view holds the place. It is mapped as long as the communicator lives, which the view
-//!   borrows.
+//!   borrows. Nobody reads a draft; only rank 0 writes to one, before it gives the others the word without which they make no
+//!   view of it.
 //! * **V (values)**: all `count` elements were written as the result of an operation on `T`.
 #![allow(unsafe_code)]
 
@@ -58,8 +59,8 @@ impl<'c, T: Element> SharedView<'c, T> {
         SharedView { at: result.as_ptr(), count: result.len(), kept: Kept::Elements(result), comm: PhantomData }
     }
 
-    fn words(words: Vec<u64>, count: usize) -> SharedView<'c, T> {
-        SharedView { at: words.as_ptr().cast(), count, kept: Kept::Words(words), comm: PhantomData }
+    fn words(mut words: Vec<u64>, count: usize) -> SharedView<'c, T> {
+        SharedView { at: words.as_mut_ptr().cast_const().cast(), count, kept: Kept::Words(words), comm: PhantomData }
     }
 
     /// Whether this rank has a copy of its own, and not a view of the one result.
@@ -80,6 +81,41 @@ impl<T: Element> Deref for SharedView<'_, T> {
 impl<T: Element> fmt::Debug for SharedView<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedView").field("count", &self.count).field("is_copy", &self.is_copy()).finish()
+    }
+}
+
+/// A result of [`NodeComm::all_reduce_draft`], which nobody reads before rank 0 publishes it.
+#[derive(Debug)]
+pub struct Draft<'c, T: Element> {
+    comm: &'c NodeComm,
+    view: SharedView<'c, T>,
+}
+
+impl<'c, T: Element> Draft<'c, T> {
+    /// The result, for rank 0 to change.
+    pub fn edit(&mut self) -> Option<&mut [T]> {
+        match self.comm.rank {
+            // SAFETY: H: this is rank 0 and the draft is not published; V: what is there is a `T`, and what is written too.
+            // The address comes from one that may be written to, and nothing else of this process points there.
+            0 => Some(unsafe { std::slice::from_raw_parts_mut(self.view.at.cast_mut(), self.view.count) }),
+            _ => None,
+        }
+    }
+
+    /// Gives all ranks what rank 0 has made of it: a view of the one result, or a copy where they have copies.
+    ///
+    /// # Errors
+    /// As [`NodeComm::broadcast_into`].
+    pub fn publish(self, how: How) -> Result<SharedView<'c, T>, Error> {
+        if !self.view.is_copy() {
+            // What rank 0 wrote is there when its word is.
+            self.comm.broadcast_into(&mut [0u8], 0, how)?;
+            return Ok(self.view);
+        }
+        // SAFETY: V; a copy is this rank's own.
+        let copy = unsafe { std::slice::from_raw_parts_mut(self.view.at.cast_mut(), self.view.count) };
+        self.comm.broadcast_into(copy, 0, how)?;
+        Ok(self.view)
     }
 }
 
@@ -110,6 +146,11 @@ impl Results {
     pub(super) fn new(segment: Arc<Segment>, group: u64) -> Results {
         let origin = Origin { parent: group | RESULTS_OF, serial: 0 };
         Results { places: Default::default(), held: 0, spare: Vec::new(), origin, segment }
+    }
+
+    /// Of memory that is lent to all ranks of the group: what this rank still holds of it when it leaves, it lets go of.
+    pub(super) fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// Places in which this rank reads. Whoever asks has seen the end of the views that are gone.
@@ -190,6 +231,19 @@ impl NodeComm {
     /// # Errors
     /// As [`NodeComm::all_reduce_into`].
     pub fn all_reduce_shared<T: Element>(&self, send: &[T], op: Op, how: How) -> Result<SharedView<'_, T>, Error> {
+        self.reduce_into_view(send, op, how)
+    }
+
+    /// The same, but rank 0 changes the result before anybody reads it: [`Draft::edit`], [`Draft::publish`].
+    ///
+    /// # Errors
+    /// As [`NodeComm::all_reduce_shared`].
+    pub fn all_reduce_draft<T: Element>(&self, send: &[T], op: Op, how: How) -> Result<Draft<'_, T>, Error> {
+        let view = self.reduce_into_view(send, op, how)?;
+        Ok(Draft { comm: self, view })
+    }
+
+    fn reduce_into_view<T: Element>(&self, send: &[T], op: Op, how: How) -> Result<SharedView<'_, T>, Error> {
         T::DTYPE.must_have(op)?;
         let state = &mut *self.lock()?;
         let (bytes, count) = (size_of_val(send), send.len());
@@ -223,7 +277,7 @@ impl NodeComm {
             state.results.places[place].as_ref().ok_or_else(|| Error::Poisoned { cause: "a lost result".into() })?;
         let at = Place::Lent { rank: 0, result: true, piece: 0, offset: 0 };
         Ok(SharedView {
-            at: state.member.board.read(at, |at| at.cast()),
+            at: state.member.board.write(at, |at| at.cast_const().cast()),
             count,
             kept: Kept::Place(lent.views.clone()),
             comm: PhantomData,

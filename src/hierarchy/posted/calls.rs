@@ -1,7 +1,8 @@
-//! Each posted call as its steps: as the blocking one in `moves.rs` and `reductions.rs`, blocks of one length only.
+//! Each posted call as its steps: as the blocking one in `moves.rs` and `reductions.rs`.
 
-use super::steps::Steps;
-use super::{Begun, Outcome, Prepared, Work};
+use super::steps::{Operation, Steps};
+use super::{Begun, Outcome, Work};
+use crate::hierarchy::Topology;
 use crate::plans::{self, Shape};
 use crate::{DType, Element, Error, Op};
 use earlybird_hier::exec::Parts;
@@ -11,7 +12,7 @@ use earlybird_shm::bytes::{self, ByteFold};
 use earlybird_shm::{Collective, Owned};
 use plans::Work as Does;
 
-fn gets<T: Element>(recv: Vec<T>) -> Owned<T> {
+pub(super) fn gets<T: Element>(recv: Vec<T>) -> Owned<T> {
     Owned::apart(Vec::new(), recv)
 }
 
@@ -19,27 +20,49 @@ fn gives<T: Element>(send: Vec<T>) -> Owned<T> {
     Owned::apart(send, Vec::new())
 }
 
-fn both<T: Element>(send: Vec<T>, recv: Vec<T>) -> Owned<T> {
+pub(super) fn both<T: Element>(send: Vec<T>, recv: Vec<T>) -> Owned<T> {
     Owned::apart(send, recv)
 }
 
-fn in_place<T: Element>(recv: Vec<T>) -> Owned<T> {
+pub(super) fn in_place<T: Element>(recv: Vec<T>) -> Owned<T> {
     Owned::in_place(recv)
 }
 
 const MOVES: Op = Op::Sum;
 
+/// What is posted.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub collective: Collective,
+    pub op: Op,
+    pub root: Option<usize>,
+    /// Elements of the blocks, where they are not all of one length.
+    pub counts: Option<Vec<usize>>,
+}
+
+impl Asked {
+    /// Elements of each rank's block, of a call that gives `given` elements and gets `gets`.
+    fn blocks(&self, ranks: usize, given: usize, gets: usize) -> Vec<usize> {
+        let block = match self.collective {
+            Collective::Scatter => gets,
+            Collective::AllToAll | Collective::ReduceScatter => given / ranks,
+            _ => given,
+        };
+        self.counts.clone().unwrap_or_else(|| vec![block; ranks])
+    }
+}
+
 /// What to do for a call on these buffers.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for an operator that does not exist for the type.
-pub(super) fn begin<T: Element>(prepared: &Prepared, steps: Steps) -> Result<Begun, Error> {
-    let Prepared { collective, op, root, .. } = *prepared;
-    let owned = prepared.owned.downcast_ref::<Owned<T>>().expect("the type it was made with");
-    let given = if owned.is_in_place() { &owned.recv } else { &owned.send };
+pub(super) fn begin<T: Element>(asked: &Asked, given: &[T], gets: usize, steps: Steps) -> Result<Begun, Error> {
+    let Asked { collective, op, root, .. } = *asked;
     let (root, size) = (root.unwrap_or(0), steps.topology().size());
+    let counts = asked.blocks(size, given.len(), gets);
     if !collective.folds() {
-        let (given, block) = (bytes::of(given).to_vec(), size_of_val(&owned.recv[..]));
+        let (given, length) = (bytes::of(given).to_vec(), gets * size_of::<T>());
+        let lens: Vec<usize> = counts.iter().map(|count| count * size_of::<T>()).collect();
         let runs = match collective {
             Collective::Barrier => "dissemination",
             Collective::Broadcast => "binomial",
@@ -48,10 +71,10 @@ pub(super) fn begin<T: Element>(prepared: &Prepared, steps: Steps) -> Result<Beg
         let work = Box::pin(async move {
             let outcome = match collective {
                 Collective::Barrier => barrier(&steps).await,
-                Collective::Broadcast => broadcast(&steps, root, given, block).await,
-                Collective::AllGather => all_gather(&steps, given).await,
-                Collective::Gather => gather(&steps, root, given).await,
-                Collective::Scatter => scatter(&steps, root, given, block).await,
+                Collective::Broadcast => broadcast(&steps, root, given, length).await,
+                Collective::AllGather => all_gather(&steps, given, &lens).await,
+                Collective::Gather => gather(&steps, root, given, &lens).await,
+                Collective::Scatter => scatter(&steps, root, given, &lens).await,
                 _ => all_to_all(&steps, given).await,
             };
             steps.end(outcome)
@@ -67,15 +90,15 @@ pub(super) fn begin<T: Element>(prepared: &Prepared, steps: Steps) -> Result<Beg
         (DType::Bool, _) => {
             let given = bytes::of(given).to_vec();
             Box::pin(async move {
-                let outcome = fold(&steps, collective, crate::hierarchy::of_bytes(op), root, given).await;
+                let outcome = fold(&steps, collective, crate::hierarchy::of_bytes(op), root, given, &counts).await;
                 steps.end(outcome)
             })
         }
         (DType::F16 | DType::BF16, Op::Average) => {
             let wide = bytes::widened(given);
-            let mut averages = given.clone();
+            let mut averages = given.to_vec();
             Box::pin(async move {
-                let outcome = fold(&steps, collective, Op::Sum, root, wide).await.map(|sums| {
+                let outcome = fold(&steps, collective, Op::Sum, root, wide, &counts).await.map(|sums| {
                     sums.map(|sums| {
                         averages.truncate(sums.len());
                         bytes::averaged(&sums, &mut averages, size);
@@ -86,9 +109,9 @@ pub(super) fn begin<T: Element>(prepared: &Prepared, steps: Steps) -> Result<Beg
             })
         }
         _ => {
-            let (given, sums) = (given.clone(), if op == Op::Average { Op::Sum } else { op });
+            let (given, sums) = (given.to_vec(), if op == Op::Average { Op::Sum } else { op });
             Box::pin(async move {
-                let outcome = fold(&steps, collective, sums, root, given).await.map(|result| {
+                let outcome = fold(&steps, collective, sums, root, given, &counts).await.map(|result| {
                     result.map(|mut result| {
                         if op == Op::Average {
                             bytes::divide(&mut result, size);
@@ -131,24 +154,24 @@ async fn fold<U: Element>(
     op: Op,
     root: usize,
     given: Vec<U>,
+    counts: &[usize],
 ) -> Result<Option<Vec<U>>, Error> {
     let (topology, room) = (steps.topology(), given.clone());
     let (leads, (home, local)) = (topology.leads(), topology.place(root));
-    let to_leader = (Collective::Reduce, op, Some(0));
-    let from_leader = (Collective::Broadcast, MOVES, Some(0));
+    let to_leader = Operation::new(Collective::Reduce, op, Some(0));
     let partial = steps.give(to_leader, if leads { in_place(given) } else { gives(given) }).await?;
     if collective == Collective::ReduceScatter {
-        return in_parts(steps, op, partial, room).await.map(Some);
+        return in_parts(steps, op, partial, room, counts).await.map(Some);
     }
     let mut data = if leads { partial } else { room };
     steps.plan(shape::<U>(steps, collective, op, root, data.len())?, bytes::of_mut(&mut data)).await?;
     if collective == Collective::AllReduce {
         let result = if leads { in_place(data) } else { gets(data) };
-        return steps.take(Some((from_leader, result))).await.map(Some);
+        return steps.take(Some((from_leader(), result))).await.map(Some);
     }
     let hands_over = topology.node() == home && local != 0;
     let result = match hands_over {
-        true => steps.take(Some((from_leader, if leads { in_place(data) } else { gets(data) }))).await?,
+        true => steps.take(Some((from_leader(), if leads { in_place(data) } else { gets(data) }))).await?,
         false => {
             steps.take::<u8>(None).await?;
             data
@@ -157,13 +180,23 @@ async fn fold<U: Element>(
     Ok((topology.rank() == root).then_some(result))
 }
 
+/// What a leader has, to its node.
+pub(super) fn from_leader() -> Operation {
+    Operation::new(Collective::Broadcast, MOVES, Some(0))
+}
+
 /// The rest of a reduction of which every rank gets its block.
-async fn in_parts<U: Element>(steps: &Steps, op: Op, partial: Vec<U>, mut room: Vec<U>) -> Result<Vec<U>, Error> {
+async fn in_parts<U: Element>(
+    steps: &Steps,
+    op: Op,
+    partial: Vec<U>,
+    mut room: Vec<U>,
+    counts: &[usize],
+) -> Result<Vec<U>, Error> {
     let topology = steps.topology();
-    let (size, me) = (topology.size(), topology.node());
-    room.truncate(room.len() / size);
-    let block = size_of_val(&room[..]);
-    let lens = vec![block; size];
+    let me = topology.node();
+    room.truncate(counts[topology.rank()]);
+    let lens: Vec<usize> = counts.iter().map(|count| count * size_of::<U>()).collect();
     let mut mine = Vec::new();
     if topology.leads() {
         let ours: Vec<Vec<u8>> =
@@ -174,21 +207,33 @@ async fn in_parts<U: Element>(steps: &Steps, op: Op, partial: Vec<U>, mut room: 
         mine = std::mem::take(&mut theirs[0]);
         theirs[1..].iter().for_each(|of_node| fold.fold(&mut mine, of_node, false));
     }
-    let got = steps.take(Some(((Collective::Scatter, MOVES, Some(0)), both(mine, vec![0u8; block])))).await?;
-    bytes::of_mut(&mut room).copy_from_slice(&got);
+    bytes::of_mut(&mut room).copy_from_slice(&deal(steps, mine, &lens).await?);
     Ok(room)
 }
 
+/// The lengths of the parts of this node's ranks.
+fn here(topology: &Topology, lens: &[usize]) -> Vec<usize> {
+    topology.here().iter().map(|&rank| lens[rank]).collect()
+}
+
+/// Gives each rank of the node its part of what the leader has.
+pub(super) async fn deal(steps: &Steps, mine: Vec<u8>, lens: &[usize]) -> Result<Vec<u8>, Error> {
+    let topology = steps.topology();
+    let scatter = Operation::of_parts(Collective::Scatter, here(topology, lens));
+    steps.take(Some((scatter, both(mine, vec![0u8; lens[topology.rank()]])))).await
+}
+
 /// What goes to each node, and room for what comes from there.
-fn parts_of<'a>(send: &'a [Vec<u8>], receive: &'a mut [Vec<u8>]) -> Vec<exec::Parts<'a>> {
+pub(super) fn parts_of<'a>(send: &'a [Vec<u8>], receive: &'a mut [Vec<u8>]) -> Vec<exec::Parts<'a>> {
     send.iter().zip(receive).map(|(send, receive)| Parts { send, receive }).collect()
 }
 
 async fn barrier(steps: &Steps) -> Outcome {
     let token = || in_place(vec![0u64]);
-    steps.give((Collective::Barrier, MOVES, None), token()).await?;
+    let meet = || Operation::new(Collective::Barrier, MOVES, None);
+    steps.give(meet(), token()).await?;
     steps.plan(plans::barrier(steps.signature.hash()), &mut [0]).await?;
-    steps.take(Some(((Collective::Barrier, MOVES, None), token()))).await?;
+    steps.take(Some((meet(), token()))).await?;
     Ok(None)
 }
 
@@ -199,7 +244,7 @@ async fn broadcast(steps: &Steps, root: usize, given: Vec<u8>, length: usize) ->
     let mut data = vec![0; length];
     if at_home {
         let mine = if topology.rank() == root { in_place(given) } else { gets(data) };
-        data = steps.give((Collective::Broadcast, MOVES, Some(local)), mine).await?;
+        data = steps.give(Operation::new(Collective::Broadcast, MOVES, Some(local)), mine).await?;
     }
     let (contract, call) = (Contract::Broadcast, steps.signature.hash());
     let shape = Shape { name: "binomial", contract, root: home, elements: length, work: Does::Move, call, turn: 0 };
@@ -209,84 +254,95 @@ async fn broadcast(steps: &Steps, root: usize, given: Vec<u8>, length: usize) ->
         return Ok(Some(data));
     }
     let result = if topology.leads() { in_place(data) } else { gets(data) };
-    steps.take(Some(((Collective::Broadcast, MOVES, Some(0)), result))).await.map(Some)
+    steps.take(Some((from_leader(), result))).await.map(Some)
 }
 
 /// What the node's ranks give, on its leader.
-async fn collect(steps: &Steps, given: Vec<u8>) -> Result<Vec<u8>, Error> {
-    let topology = steps.topology();
-    let room = vec![0; if topology.leads() { given.len() * topology.here().len() } else { 0 }];
-    steps.give((Collective::Gather, MOVES, Some(0)), both(given, room)).await
+pub(super) async fn collect(steps: &Steps, given: Vec<u8>, lens: &[usize]) -> Result<Vec<u8>, Error> {
+    let here = here(steps.topology(), lens);
+    let room = vec![0; if steps.topology().leads() { here.iter().sum() } else { 0 }];
+    steps.give(Operation::of_parts(Collective::Gather, here), both(given, room)).await
 }
 
 /// Between leaders: what the ranks of each node gave, to the nodes that want it, in rank order.
-async fn bring(steps: &Steps, mine: Vec<u8>, block: usize, wants: impl Fn(usize) -> bool) -> Result<Vec<u8>, Error> {
+pub(super) async fn bring(
+    steps: &Steps,
+    mine: Vec<u8>,
+    lens: &[usize],
+    wants: impl Fn(usize) -> bool,
+) -> Result<Vec<u8>, Error> {
     let topology = steps.topology();
     if !topology.leads() {
         return Ok(Vec::new());
     }
-    let (me, nodes, lens) = (topology.node(), 0..topology.nodes(), vec![block; topology.size()]);
-    let bytes = |node: usize| if wants(me) { topology.members(node).len() * block } else { 0 };
+    let (me, nodes) = (topology.node(), 0..topology.nodes());
+    let of_node = |node: usize| topology.members(node).iter().map(|&rank| lens[rank]).sum();
     let ours: Vec<Vec<u8>> = nodes.clone().map(|node| if wants(node) { mine.clone() } else { Vec::new() }).collect();
-    let mut rooms: Vec<Vec<u8>> = nodes.clone().map(|node| vec![0; bytes(node)]).collect();
+    let mut rooms: Vec<Vec<u8>> =
+        nodes.clone().map(|node| vec![0; if wants(me) { of_node(node) } else { 0 }]).collect();
     steps.swap(&mut parts_of(&ours, &mut rooms)).await?;
     if !wants(me) {
         return Ok(Vec::new());
     }
     rooms[me] = mine;
-    let mut all = vec![0; block * lens.len()];
-    nodes.for_each(|node| topology.put(&mut all, &lens, node, &rooms[node]));
+    let mut all = vec![0; lens.iter().sum()];
+    nodes.for_each(|node| topology.put(&mut all, lens, node, &rooms[node]));
     Ok(all)
 }
 
-async fn all_gather(steps: &Steps, given: Vec<u8>) -> Outcome {
-    let (block, leads) = (given.len(), steps.topology().leads());
-    let mine = collect(steps, given).await?;
-    let all = bring(steps, mine, block, |_| true).await?;
-    let result = if leads { in_place(all) } else { gets(vec![0; block * steps.topology().size()]) };
-    steps.take(Some(((Collective::Broadcast, MOVES, Some(0)), result))).await.map(Some)
+async fn all_gather(steps: &Steps, given: Vec<u8>, lens: &[usize]) -> Outcome {
+    let mine = collect(steps, given, lens).await?;
+    let all = bring(steps, mine, lens, |_| true).await?;
+    let result = if steps.topology().leads() { in_place(all) } else { gets(vec![0; lens.iter().sum()]) };
+    steps.take(Some((from_leader(), result))).await.map(Some)
 }
 
-async fn gather(steps: &Steps, root: usize, given: Vec<u8>) -> Outcome {
+async fn gather(steps: &Steps, root: usize, given: Vec<u8>, lens: &[usize]) -> Outcome {
+    let (home, _) = steps.topology().place(root);
+    let mine = collect(steps, given, lens).await?;
+    let all = bring(steps, mine, lens, |node| node == home).await?;
+    to_root(steps, root, all, lens.iter().sum()).await
+}
+
+/// What the leader of the root's node has, to the root.
+pub(super) async fn to_root(steps: &Steps, root: usize, mut all: Vec<u8>, length: usize) -> Outcome {
     let topology = steps.topology();
-    let (block, (home, local)) = (given.len(), topology.place(root));
-    let mine = collect(steps, given).await?;
-    let mut all = bring(steps, mine, block, |node| node == home).await?;
+    let (home, local) = topology.place(root);
     match topology.node() == home && local != 0 {
         true => {
-            let result = if topology.leads() { in_place(all) } else { gets(vec![0; block * topology.size()]) };
-            all = steps.take(Some(((Collective::Broadcast, MOVES, Some(0)), result))).await?;
+            let result = if topology.leads() { in_place(all) } else { gets(vec![0; length]) };
+            all = steps.take(Some((from_leader(), result))).await?;
         }
         false => _ = steps.take::<u8>(None).await?,
     }
     Ok((topology.rank() == root).then_some(all))
 }
 
-async fn scatter(steps: &Steps, root: usize, given: Vec<u8>, block: usize) -> Outcome {
+async fn scatter(steps: &Steps, root: usize, given: Vec<u8>, lens: &[usize]) -> Outcome {
     let topology = steps.topology();
     let (home, local) = topology.place(root);
-    let (at_home, lens) = (topology.node() == home, vec![block; topology.size()]);
+    let at_home = topology.node() == home;
     let mut all = given;
     if at_home && local != 0 {
-        let mine = if topology.rank() == root { in_place(all) } else { gets(vec![0; block * lens.len()]) };
-        all = steps.give((Collective::Broadcast, MOVES, Some(local)), mine).await?;
+        let mine = if topology.rank() == root { in_place(all) } else { gets(vec![0; lens.iter().sum()]) };
+        all = steps.give(Operation::new(Collective::Broadcast, MOVES, Some(local)), mine).await?;
     }
     let mut mine = Vec::new();
     if topology.leads() {
-        let pick = |node| if at_home { topology.pick(&all, &lens, node) } else { Vec::new() };
+        let pick = |node| if at_home { topology.pick(&all, lens, node) } else { Vec::new() };
         let ours: Vec<Vec<u8>> = (0..topology.nodes()).map(pick).collect();
         let mut rooms = vec![Vec::new(); ours.len()];
-        rooms[home] = vec![0; block * topology.here().len()];
+        rooms[home] = vec![0; here(topology, lens).iter().sum()];
         steps.swap(&mut parts_of(&ours, &mut rooms)).await?;
         mine = if at_home { ours[home].clone() } else { std::mem::take(&mut rooms[home]) };
     }
-    steps.take(Some(((Collective::Scatter, MOVES, Some(0)), both(mine, vec![0; block])))).await.map(Some)
+    deal(steps, mine, lens).await.map(Some)
 }
 
 async fn all_to_all(steps: &Steps, given: Vec<u8>) -> Outcome {
     let topology = steps.topology();
-    let (block, vector) = (given.len() / topology.size(), given.len());
-    let mine = collect(steps, given).await?;
+    let (block, lens) = (given.len() / topology.size(), vec![given.len(); topology.size()]);
+    let mine = collect(steps, given, &lens).await?;
     let mut got = Vec::new();
     if topology.leads() {
         let ours = topology.pack_pairs(&mine, block);
@@ -294,17 +350,5 @@ async fn all_to_all(steps: &Steps, given: Vec<u8>) -> Outcome {
         steps.swap(&mut parts_of(&ours, &mut rooms)).await?;
         got = topology.unpack_pairs(&rooms, block);
     }
-    steps.take(Some(((Collective::Scatter, MOVES, Some(0)), both(got, vec![0; vector])))).await.map(Some)
-}
-
-/// Puts a result into the buffer for it.
-pub(super) fn put<T: Element>(owned: &mut dyn std::any::Any, result: &[u8]) {
-    if let Some(owned) = owned.downcast_mut::<Owned<T>>()
-        && size_of_val(&owned.recv[..]) == result.len()
-    {
-        match T::DTYPE {
-            DType::Bool => crate::hierarchy::put_truth(&mut owned.recv, result),
-            _ => bytes::of_mut(&mut owned.recv).copy_from_slice(result),
-        }
-    }
+    deal(steps, got, &lens).await.map(Some)
 }

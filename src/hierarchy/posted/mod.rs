@@ -14,13 +14,19 @@
 //! call of the library holds up the exchange, as it does in a blocking call. A blocking call begins when all that was posted before has ended.
 
 mod calls;
+mod operators;
+mod pairs;
+mod prepared;
 mod steps;
 
 use super::{Hierarchy, State};
 use crate::Error;
+pub(crate) use calls::Asked;
 use earlybird_shm::engine::{Drive, Handle, Pace};
-use earlybird_shm::{Collective, Element, NodeComm, Op, Owned, Signature, enter};
-use std::any::Any;
+use earlybird_shm::{NodeComm, enter};
+pub(crate) use operators::Kept;
+pub(crate) use pairs::KeptCounts;
+pub(crate) use prepared::Prepared;
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
@@ -29,6 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Waker};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
+use steps::Steps;
 
 /// Passes that only look again, then passes that give the CPU away, before a waiting rank naps.
 const YIELDS: u32 = 500;
@@ -42,26 +49,6 @@ type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// A call on its way, and what runs between leaders in it.
 type Begun = (Work, &'static str);
-
-/// A call that can be posted, any number of times, with its buffers.
-pub(crate) struct Prepared {
-    pub collective: Collective,
-    pub op: Op,
-    pub root: Option<usize>,
-    pub signature: Signature,
-    /// `Owned<T>`.
-    pub owned: Box<dyn Any + Send>,
-    /// Makes the call of its buffers.
-    begin: fn(&Prepared, steps::Steps) -> Result<Begun, Error>,
-    /// Puts the result there.
-    put: fn(&mut dyn Any, &[u8]),
-}
-
-impl fmt::Debug for Prepared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Prepared").field("collective", &self.collective).finish_non_exhaustive()
-    }
-}
 
 /// How a posted call ended, with its buffers.
 pub(crate) type Ended = (Box<Prepared>, Result<(), Error>);
@@ -124,18 +111,6 @@ impl Postings {
     }
 }
 
-impl Prepared {
-    /// A call of `collective` on the buffers of `owned`, which have the lengths that it needs.
-    pub(crate) fn new<T: Element>(
-        (collective, op, root): (Collective, Op, Option<usize>),
-        signature: Signature,
-        owned: Owned<T>,
-    ) -> Self {
-        let owned = Box::new(owned);
-        Prepared { collective, op, root, signature, owned, begin: calls::begin::<T>, put: calls::put::<T> }
-    }
-}
-
 impl Hierarchy {
     /// Posts a call and gives the number to ask for it by. Never waits for another rank.
     pub(crate) fn post(
@@ -148,8 +123,8 @@ impl Hierarchy {
             Err(error) => return Err((prepared, error)),
         };
         let number = queue.posted;
-        let steps = steps::Steps::new(self, node, &prepared, (number, calls + 1));
-        let (work, runs) = match (prepared.begin)(&prepared, steps) {
+        let steps = Steps::new(self, node, &prepared, (number, calls + 1));
+        let (work, runs) = match prepared.begin(steps) {
             Ok(begun) => begun,
             Err(error) => return Err((prepared, error)),
         };
@@ -310,7 +285,7 @@ impl Hierarchy {
             }
             task.result = result.map(|bytes| {
                 if let Some(bytes) = bytes {
-                    (task.prepared.put)(&mut *task.prepared.owned, &bytes);
+                    task.prepared.put(&bytes);
                 }
             });
         }

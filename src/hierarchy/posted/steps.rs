@@ -7,7 +7,7 @@ use crate::hierarchy::{Hierarchy, Topology};
 use crate::plans::{Apart, Plans, Shape};
 use earlybird_hier::exec::Parts;
 use earlybird_shm::engine;
-use earlybird_shm::{Collective, Element, NodeComm, Op, Owned, Signature};
+use earlybird_shm::{Collective, Element, NodeComm, Op, Owned, Ready, Signature};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
@@ -16,8 +16,33 @@ use std::time::{Duration, Instant};
 /// The most that counts against a deadline between two polls: the caller may have been elsewhere.
 const COUNTED_MOST: Duration = Duration::from_millis(250);
 
-/// An operation of a node: collective, operator, root.
-type Operation = (Collective, Op, Option<usize>);
+/// An operation of a node.
+pub(super) struct Operation {
+    pub(super) collective: Collective,
+    pub(super) op: Op,
+    pub(super) root: Option<usize>,
+    /// Elements of each block, where they are not all of one length.
+    lens: Option<Vec<usize>>,
+}
+
+impl Operation {
+    pub(super) fn new(collective: Collective, op: Op, root: Option<usize>) -> Self {
+        Operation { collective, op, root, lens: None }
+    }
+
+    /// Data of these lengths to the leader, or from it.
+    pub(super) fn of_parts(collective: Collective, lens: Vec<usize>) -> Self {
+        let is_equal = lens.iter().all(|len| *len == lens[0]);
+        Operation { collective, op: Op::Sum, root: Some(0), lens: (!is_equal).then_some(lens) }
+    }
+
+    fn ready<T: Element>(self, node: &NodeComm, owned: Owned<T>) -> Result<Ready, Error> {
+        match self.lens {
+            Some(lens) => node.ready_varcount(self.collective, self.op, self.root, &lens, owned),
+            None => node.ready(self.collective, self.op, self.root, owned),
+        }
+    }
+}
 
 /// One posted call on its way.
 pub(super) struct Steps {
@@ -41,15 +66,8 @@ async fn once_more() {
     poll_fn(|_| if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
-/// Gives the operation to the node, and its buffers back when it has ended.
-async fn on<T: Element>(
-    node: &NodeComm,
-    (collective, op, root): Operation,
-    owned: Owned<T>,
-    within: u16,
-    posted: impl FnOnce(),
-) -> Result<Owned<T>, Error> {
-    let mut ready = node.ready(collective, op, root, owned)?.within(within);
+/// Gives the operation to the node, and the buffer of what this rank gets when it has ended.
+async fn on<T: Send + 'static>(node: &NodeComm, mut ready: Ready, posted: impl FnOnce()) -> Result<Vec<T>, Error> {
     let number = loop {
         match node.post(ready) {
             Ok(number) => break number,
@@ -72,7 +90,7 @@ async fn on<T: Element>(
     });
     let (ready, result) = ended.await?;
     result?;
-    Ok(ready.into_buffers::<T>().expect("the type it was made with"))
+    Ok(ready.into_buffers::<T>().expect("the type it was made with").recv)
 }
 
 impl Steps {
@@ -96,7 +114,24 @@ impl Steps {
 
     /// The operation of the node that gives; the first step of a call, if it has one.
     pub(super) async fn give<T: Element>(&self, operation: Operation, owned: Owned<T>) -> Result<Vec<T>, Error> {
-        Ok(on(&self.node, operation, owned, self.within(), || ()).await?.recv)
+        self.give_ready(operation.ready(&self.node, owned)?).await
+    }
+
+    /// The same with an operation that was made for [`Steps::node`].
+    pub(super) async fn give_ready<T: Send + 'static>(&self, ready: Ready) -> Result<Vec<T>, Error> {
+        on(&self.node, ready.within(self.within()), || ()).await
+    }
+
+    /// The group of what a call gives.
+    pub(super) fn node(&self) -> &NodeComm {
+        &self.node
+    }
+
+    /// An operation before the one that takes, in the same group.
+    pub(super) async fn take_first<T: Element>(&self, operation: Operation, owned: Owned<T>) -> Result<Vec<T>, Error> {
+        let deliver = &self.between.postings.deliver;
+        self.turn(|turns| Turns::is(&turns.deliver, self.number)).await;
+        on(deliver, operation.ready(deliver, owned)?.within(self.within()), || ()).await
     }
 
     /// The operation of the node that takes; the last step of a call, which makes it where it has one and passes it where not.
@@ -105,7 +140,10 @@ impl Steps {
         self.turn(|turns| Turns::is(&turns.deliver, self.number)).await;
         let pass_on = || Turns::pass_on(&postings.turns.deliver);
         match operation {
-            Some((what, owned)) => Ok(on(&postings.deliver, what, owned, self.within(), pass_on).await?.recv),
+            Some((operation, owned)) => {
+                let ready = operation.ready(&postings.deliver, owned)?;
+                on(&postings.deliver, ready.within(self.within()), pass_on).await
+            }
             None => {
                 pass_on();
                 Ok(Vec::new())
@@ -117,13 +155,12 @@ impl Steps {
         poll_fn(|_| if is_mine(&self.between.postings.turns) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
-    /// What leaders do between the nodes, one call at a time.
+    /// What leaders do between the nodes, one call at a time: until [`Steps::pass_exchange`] no other one does.
     async fn between_nodes<S>(
         &self,
         start: impl FnOnce(&mut Plans<Wire>) -> Result<S, Error>,
         mut poll: impl FnMut(&mut Plans<Wire>, &mut S) -> Result<Option<usize>, Error>,
     ) -> Result<(), Error> {
-        let turns = &self.between.postings.turns;
         self.turn(|turns| Turns::is(&turns.exchange, self.number)).await;
         let (mut start, mut state) = (Some(start), None);
         let (mut polled, mut waited) = (Instant::now(), Duration::ZERO);
@@ -158,9 +195,14 @@ impl Steps {
                 Err(error) => Poll::Ready(Err(error)),
             }
         })
-        .await?;
-        Turns::pass_on(&turns.exchange);
-        Ok(())
+        .await
+    }
+
+    /// This call exchanges no more.
+    pub(super) fn pass_exchange(&self) {
+        if self.topology().leads() {
+            Turns::pass_on(&self.between.postings.turns.exchange);
+        }
     }
 
     fn begin(&self, plans: &mut Plans<Wire>) {
@@ -173,11 +215,20 @@ impl Steps {
             return Ok(());
         }
         let poll = |plans: &mut Plans<_>, apart: &mut Apart| plans.poll_apart(apart, data);
-        self.between_nodes(|plans| plans.start_apart(shape), poll).await
+        self.between_nodes(|plans| plans.start_apart(shape), poll).await?;
+        self.pass_exchange();
+        Ok(())
     }
 
-    /// Exchanges parts on the leader.
+    /// Exchanges parts on the leader, as the last exchange of the call.
     pub(super) async fn swap(&self, parts: &mut [Parts<'_>]) -> Result<(), Error> {
+        self.swap_first(parts).await?;
+        self.pass_exchange();
+        Ok(())
+    }
+
+    /// The same where another one follows, or [`Steps::pass_exchange`].
+    pub(super) async fn swap_first(&self, parts: &mut [Parts<'_>]) -> Result<(), Error> {
         let call = self.signature.hash();
         self.between_nodes(|plans| plans.start_parts(call), |plans, under_way| plans.poll_parts(under_way, parts)).await
     }
