@@ -19,7 +19,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// Smaller messages go through the lines of the group: less than finding everybody's buffers.
-const LENT_MIN_BYTES: usize = 2 << 10;
+const LENT_MIN_BYTES: usize = 8 << 10;
 
 /// A buffer of this rank in memory that the other ranks of the node can reach: `[T]` for its owner.
 ///
