@@ -21,13 +21,28 @@ struct Variant {
     algorithm: Algorithm,
     order: FoldOrder,
     count: usize,
+    memory: Memory,
+}
+
+/// Where the buffers lie.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Memory {
+    Private,
+    /// In shared memory, the result in the place of the contribution.
+    Lent,
+    /// In shared memory, the result in a place of its own.
+    LentApart,
 }
 
 const fn variant(name: &'static str, algorithm: Algorithm, order: FoldOrder, count: usize) -> Variant {
-    Variant { name, algorithm, order, count }
+    Variant { name, algorithm, order, count, memory: Memory::Private }
 }
 
-static VARIANTS: [Variant; 9] = [
+const fn lent(name: &'static str, memory: Memory) -> Variant {
+    Variant { memory, ..variant(name, Algorithm::Slices, FoldOrder::Rank, 5000) }
+}
+
+static VARIANTS: [Variant; 11] = [
     variant("flat in the line", Algorithm::Flat, FoldOrder::Arrival, 3),
     variant("flat by deposits", Algorithm::Flat, FoldOrder::Arrival, 5000),
     variant("leader", Algorithm::Leader, FoldOrder::Arrival, 5000),
@@ -37,6 +52,8 @@ static VARIANTS: [Variant; 9] = [
     variant("static leader", Algorithm::StaticLeader, FoldOrder::Arrival, 5000),
     variant("static leader, early", Algorithm::StaticLeaderEarly, FoldOrder::Arrival, 5000),
     variant("slices", Algorithm::Slices, FoldOrder::Rank, 5000),
+    lent("lent buffers", Memory::Lent),
+    lent("lent buffers, results apart", Memory::LentApart),
 ];
 
 /// Whether a rank passes a step in every operation.
@@ -90,15 +107,14 @@ fn now_ns() -> u64 {
 /// Some calls, each begun late by this rank's delay, until one fails.
 fn calls(player: &Player) {
     let comm = Communicator::from_env().unwrap();
-    let (rank, ranks) = (comm.rank(), comm.size());
     let v = &VARIANTS[player.arg::<usize>(0)];
-    let (calls, delay_us): (usize, u64) = (player.arg(1), player.arg(2 + rank));
+    let (calls, delay_us): (usize, u64) = (player.arg(1), player.arg(2 + comm.rank()));
     comm.set_algorithm(v.algorithm).unwrap();
     comm.set_order(v.order).unwrap();
     for call in 1..=calls {
         player.say(format!("call {call}"));
         std::thread::sleep(Duration::from_micros(delay_us));
-        if !one_call(&comm, player, v.count, ranks, call) {
+        if !one_call(&comm, player, v, call) {
             break;
         }
     }
@@ -113,7 +129,7 @@ fn hammer(player: &Player) {
         let v = VARIANTS[mix(call) as usize % VARIANTS.len()];
         comm.set_algorithm(v.algorithm).unwrap();
         comm.set_order(v.order).unwrap();
-        if !one_call(&comm, player, v.count, comm.size(), call as usize) {
+        if !one_call(&comm, player, &v, call as usize) {
             break;
         }
     }
@@ -121,13 +137,12 @@ fn hammer(player: &Player) {
 }
 
 /// Whether the call came back with a result, which must then be right.
-fn one_call(comm: &Communicator, player: &Player, count: usize, ranks: usize, call: usize) -> bool {
+fn one_call(comm: &Communicator, player: &Player, v: &Variant, call: usize) -> bool {
     let value = |rank: usize, i: usize| (rank * 1000 + call * 7 + i) as f64;
-    let mut buf: Vec<f64> = (0..count).map(|i| value(comm.rank(), i)).collect();
-    match comm.all_reduce_in_place(&mut buf, Op::Sum) {
-        Ok(()) => {
-            for (i, found) in buf.iter().enumerate() {
-                assert_eq!(*found, (0..ranks).map(|r| value(r, i)).sum::<f64>(), "element {i} of call {call}");
+    match all_reduce(comm, v, |i| value(comm.rank(), i)) {
+        Ok(sums) => {
+            for (i, found) in sums.iter().enumerate() {
+                assert_eq!(*found, (0..comm.size()).map(|r| value(r, i)).sum::<f64>(), "element {i} of call {call}");
             }
             true
         }
@@ -140,6 +155,21 @@ fn one_call(comm: &Communicator, player: &Player, count: usize, ranks: usize, ca
             false
         }
     }
+}
+
+/// The call of a variant on these contributions.
+fn all_reduce(comm: &Communicator, v: &Variant, mine: impl Fn(usize) -> f64) -> Result<Vec<f64>, Error> {
+    let mut buf: Vec<f64> = (0..v.count).map(mine).collect();
+    if v.memory == Memory::Private {
+        return comm.all_reduce_in_place(&mut buf, Op::Sum).map(|()| buf);
+    }
+    let mut lent = comm.alloc::<f64>(v.count)?;
+    lent.copy_from_slice(&buf);
+    if v.memory == Memory::Lent {
+        return comm.all_reduce_shared_in_place(&mut lent, Op::Sum).map(|()| lent.to_vec());
+    }
+    let mut result = comm.alloc::<f64>(v.count)?;
+    comm.all_reduce_shared_into(&lent, &mut result, Op::Sum).map(|()| result.to_vec())
 }
 
 fn in_short(error: &Error) -> String {
@@ -319,6 +349,11 @@ fn killed_in_static_leader_early() {
 #[test]
 fn killed_in_slices() {
     killed_at_every_step(8);
+}
+
+#[test]
+fn killed_in_lent_buffers() {
+    (9..11).for_each(killed_at_every_step);
 }
 
 /// Cases of `what` on steps that every rank passes.

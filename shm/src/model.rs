@@ -76,6 +76,8 @@ struct Shared {
     deposits: Vec<Cell>,
     accumulators: Vec<Cell>,
     lent: Vec<Cell>,
+    /// Places of results, where they do not replace what is lent.
+    results: Vec<Cell>,
     /// Where every `left` looks done: the twin that forgets to wait before it reuses memory.
     forgets_left: Option<WordLine>,
 }
@@ -87,6 +89,8 @@ pub struct Heap {
     /// Die (unwind) on reaching this step for the n-th time.
     dies: Option<(Step, usize)>,
     reached: StdCell<usize>,
+    /// Whether ranks lend a place for the result beside their contribution: all of them, as they say with their names.
+    apart: StdCell<bool>,
 }
 
 /// What a modelled rank throws when it dies.
@@ -114,6 +118,7 @@ impl Group {
             deposits: cells(AREAS * ranks * PIECES),
             accumulators: cells(AREAS * PIECES),
             lent: cells(ranks * PIECES),
+            results: cells(ranks * PIECES),
             forgets_left: None,
         }))
     }
@@ -135,7 +140,7 @@ impl Group {
     /// `dies.1`-th time (from 1).
     pub fn board(&self, rank: usize, dies: Option<(Step, usize)>) -> Heap {
         words::enter(rank);
-        Heap { shared: self.0.clone(), rank, dies, reached: Default::default() }
+        Heap { shared: self.0.clone(), rank, dies, reached: Default::default(), apart: Default::default() }
     }
 
     /// The first details that `reporter` left about an error.
@@ -156,7 +161,7 @@ impl Heap {
         match at {
             Place::Inline { slot, rank } => &s.inline[slot * s.ranks + rank],
             Place::Deposit { area, rank, piece, .. } => &s.deposits[(area * s.ranks + rank) * PIECES + piece],
-            // A modelled rank lends one buffer, whose result replaces the contribution.
+            Place::Lent { rank, result: true, piece, .. } if self.apart.get() => &s.results[rank * PIECES + piece],
             Place::Lent { rank, piece, .. } => &s.lent[rank * PIECES + piece],
             Place::Accumulator { area, chunk, .. } => &s.accumulators[area * PIECES + chunk],
         }
@@ -213,7 +218,8 @@ impl Board for Heap {
     }
 
     fn lend(&self, _contribution: *mut u8, _result: *mut u8, _bytes: usize) {}
-    fn open(&self, _rank: usize, _names: [u64; 2]) -> Result<(), Error> {
+    fn open(&self, _rank: usize, names: [u64; 2]) -> Result<(), Error> {
+        self.apart.set(names[0] != names[1]);
         Ok(())
     }
 

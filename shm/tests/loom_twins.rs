@@ -19,6 +19,8 @@ const RACE: &str = "Causality violation: Concurrent";
 const SLEEPS: &str = "deadlock; threads =";
 /// The description of a packet is read before its mark has promised it.
 const STALE: &str = "wrong description";
+/// The names of what a rank lends are read before its mark has promised them, and the sum lies elsewhere.
+const ELSEWHERE: &str = "wrong sum: rank";
 const TOLD: &str = "wrong details: the call of rank";
 const ERRORS: &str = "two errors: [Failed(";
 const UNKNOWN: &str = "a member has gone and what it left is not known";
@@ -34,7 +36,7 @@ const DEPOSITS: &[&str] = &[
     "static_leader_2",
     "static_leader_early_3",
     "slices_pieces_2",
-    "lent_pieces_2",
+    "lent_apart_2",
     "shared_pieces_2",
     "reduce_flat_2",
     "reduce_flat_pieces_2",
@@ -61,6 +63,7 @@ const SLEEPERS: &[&str] = &[
     "static_leader_2",
     "slices_pieces_2",
     "lent_pieces_2",
+    "lent_apart_2",
     "shared_pieces_2",
     "reduce_flat_2",
     "reduce_chain_2",
@@ -72,6 +75,8 @@ const SLEEPERS: &[&str] = &[
 const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (DepositRelease, DEPOSITS, RACE),
     (DepositAcquire, DEPOSITS, RACE),
+    (DepositRelease, &["lent_pieces_2"], ELSEWHERE),
+    (DepositAcquire, &["lent_pieces_2"], ELSEWHERE),
     (
         ChunkRelease,
         &["chain_2_once", "leader_2_once", "static_leader_2", "slices_pieces_2", "lent_pieces_2", "broadcast_chain_2"],
@@ -86,8 +91,8 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     // Not in `flat`, where the fence of the wake-up stands between the last read and this store.
     (LeftRelease, &["leader_2", "chain_2", "static_leader_early_2"], RACE),
     (LeftAcquire, &["flat_2", "flat_pieces_2", "flat_3", "leader_2", "chain_2", "static_leader_early_2"], RACE),
-    (ChunkRelease, &["shared_pieces_2"], RACE),
-    (FinalAcquire, &["shared_pieces_2"], RACE),
+    (ChunkRelease, &["shared_pieces_2", "lent_apart_2", "lent_apart_3"], RACE),
+    (FinalAcquire, &["shared_pieces_2", "lent_apart_2", "lent_apart_3"], RACE),
     (LeftRelease, EARLY_LEAVERS, RACE),
     (LeftAcquire, EARLY_LEAVERS, RACE),
     (DepositRelease, &["posted_flat_2", "posted_slices_pieces_2"], RACE),

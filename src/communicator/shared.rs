@@ -62,9 +62,13 @@ impl Communicator {
     }
 
     /// As [`Communicator::all_reduce_in_place`] on buffers of [`Communicator::alloc`]: every rank gives one, and the data
-    /// are folded where they lie. Nothing is copied in or out, and no other shared memory is used, whatever the size. The
-    /// fold is by rank in either order, so it is reproducible. On several nodes it is the same call as
-    /// [`Communicator::all_reduce_in_place`]: copied as private memory is.
+    /// are folded where they lie: nothing is copied in or out, and no other shared memory is used, whatever the size. The
+    /// fold is by rank in either order, so it is reproducible.
+    ///
+    /// Where ranks outnumber the CPUs copying is faster, and unless [`FoldOrder::Rank`](crate::FoldOrder) shows in the bits
+    /// the first to arrive takes [`Algorithm::Chain`](crate::Algorithm), as for private memory: in order of arrival.
+    /// [`Communicator::set_algorithm`] with `Slices` keeps the fold where the data lie, with `Chain` the copies everywhere.
+    /// On several nodes it is the same call as [`Communicator::all_reduce_in_place`]: copied as private memory is.
     ///
     /// ```
     /// let comm = earlybird::Communicator::from_env()?;

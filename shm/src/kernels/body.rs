@@ -139,7 +139,7 @@ unsafe fn run<V: Vector>(step: impl Step<V>, count: usize) {
 #[inline(always)]
 unsafe fn run_streaming<V: Vector>(step: impl Step<V>, last: *mut u8, count: usize) {
     let bytes = count * V::ELEMENT_BYTES;
-    let head = (last as usize).wrapping_neg() % (V::LANES * V::ELEMENT_BYTES);
+    let head = head::<V>(last);
     if head >= bytes || !head.is_multiple_of(V::ELEMENT_BYTES) {
         // SAFETY: the caller's contract.
         return unsafe { range::<V, Whole>(&step, 0, bytes, Whole) };
@@ -150,6 +150,12 @@ unsafe fn run_streaming<V: Vector>(step: impl Step<V>, last: *mut u8, count: usi
         range::<V, Streamed>(&step, head, bytes, Streamed);
         V::fence();
     }
+}
+
+/// Bytes before the first vector boundary.
+#[inline(always)]
+fn head<V: Vector>(at: *mut u8) -> usize {
+    (at as usize).wrapping_neg() % (V::LANES * V::ELEMENT_BYTES)
 }
 
 /// # Safety
@@ -201,6 +207,33 @@ impl<V: Vector, F: Operator<V>> Step<V> for Both<F> {
     }
 }
 
+/// Those in `far` are written as the last destination.
+struct All<'a, F> {
+    near: &'a [*mut u8],
+    far: &'a [*mut u8],
+    srcs: &'a [*const u8],
+    operator: PhantomData<F>,
+}
+impl<V: Vector, F: Operator<V>> Step<V> for All<'_, F> {
+    #[inline(always)]
+    unsafe fn step<P: Part<V>, L: Part<V>, const K: usize>(&self, at: usize, part: P, last: L) {
+        let [first, others @ ..] = self.srcs else { return };
+        // SAFETY: the contract of the trait.
+        unsafe {
+            let mut block: [V; K] = load(first.add(at), part);
+            for src in others {
+                block = combine::<V, F, K>(block, load(src.add(at), part));
+            }
+            for dst in self.near {
+                store(dst.add(at), part, block);
+            }
+            for dst in self.far {
+                store(dst.add(at), last, block);
+            }
+        }
+    }
+}
+
 struct Move(*mut u8, *const u8);
 impl<V: Vector> Step<V> for Move {
     #[inline(always)]
@@ -244,6 +277,29 @@ pub(super) unsafe fn fold_both_streaming<V: Vector, F: Operator<V>>(
 ) {
     // SAFETY: the caller's contract.
     unsafe { run_streaming::<V>(Both::<F>(dst, dst2, a, b, PhantomData), dst2, count) }
+}
+
+/// # Safety
+/// As [`Kernels::fold_all`](super::Kernels::fold_all), with the features of the level.
+#[inline(always)]
+pub(super) unsafe fn fold_all<V: Vector, F: Operator<V>>(
+    near: &[*mut u8],
+    far: &[*mut u8],
+    srcs: &[*const u8],
+    count: usize,
+) {
+    let step = All::<F> { near, far, srcs, operator: PhantomData };
+    // SAFETY: the caller's contract; past the caches only where all far destinations have their vector boundaries at one
+    // place.
+    unsafe {
+        match (near, far, srcs) {
+            (&[dst, dst2], [], &[a, b]) => run::<V>(Both::<F>(dst, dst2, a, b, PhantomData), count),
+            (_, [first, others @ ..], _) if others.iter().all(|dst| head::<V>(*dst) == head::<V>(*first)) => {
+                run_streaming::<V>(step, *first, count);
+            }
+            _ => run::<V>(step, count),
+        }
+    }
 }
 
 /// # Safety

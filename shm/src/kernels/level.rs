@@ -39,6 +39,11 @@ macro_rules! level {
                 unsafe { body::fold_both_streaming::<V, F>(d, d2, a, b, n) }
             }
             $(#[target_feature(enable = $features)])?
+            unsafe fn all<V: Vector, F: Operator<V>>(near: &[*mut u8], far: &[*mut u8], srcs: &[*const u8], n: usize) {
+                // SAFETY: the contract of `Kernels::fold_all`; the features are enabled here.
+                unsafe { body::fold_all::<V, F>(near, far, srcs, n) }
+            }
+            $(#[target_feature(enable = $features)])?
             unsafe fn twice<V: Vector, F: Operator<V>>(d: *mut u8, a: *const u8, b: *const u8, n: usize) {
                 // SAFETY: the contract of `Kernels::fold` for elements of two parts; the features are enabled here.
                 unsafe { fold::<V, F>(d, a, b, 2 * n) }
@@ -87,7 +92,8 @@ macro_rules! level {
             }
 
             fn hot<V: Vector, F: Operator<V>>(dtype: DType) -> Kernels {
-                Kernels { fold_both: Some([both::<V, F>, both_s::<V, F>]), ..Kernels::plain(dtype, fold::<V, F>) }
+                let fold_both = Some([both::<V, F>, both_s::<V, F> as super::FoldBothFn]);
+                Kernels { fold_both, fold_all: Some(all::<V, F>), ..Kernels::plain(dtype, fold::<V, F>) }
             }
             fn halves<H: Half<F32>, F: Operator<F32>>(dtype: DType, average: bool) -> Kernels {
                 let finish = if average { narrow::<H, true> } else { narrow::<H, false> as super::FinishFn };
@@ -144,7 +150,8 @@ macro_rules! level {
             /// The average of a float or of a pair of floats.
             macro_rules! average {
                 ($finish:expr) => {
-                    $find(dtype, Op::Sum).map(|sum| Kernels { fold_both: None, finish: Some($finish), ..sum })
+                    $find(dtype, Op::Sum)
+                        .map(|sum| Kernels { fold_both: None, fold_all: None, finish: Some($finish), ..sum })
                 };
             }
             macro_rules! complex {

@@ -26,6 +26,8 @@ use std::sync::OnceLock;
 pub type FoldFn = unsafe fn(dst: *mut u8, a: *const u8, b: *const u8, count: usize);
 /// Signature of [`Kernels::fold_both`].
 pub type FoldBothFn = unsafe fn(dst: *mut u8, dst2: *mut u8, a: *const u8, b: *const u8, count: usize);
+/// Signature of [`Kernels::fold_all`].
+pub type FoldAllFn = unsafe fn(near: &[*mut u8], far: &[*mut u8], srcs: &[*const u8], count: usize);
 /// Signature of [`Kernels::widen`].
 pub type WidenFn = unsafe fn(accumulator: *mut u8, src: *const u8, count: usize);
 /// Signature of [`Kernels::finish`].
@@ -53,6 +55,12 @@ pub struct Kernels {
     ///
     /// Safety: as [`Kernels::fold`]; `dst2` is disjoint from `dst` and equals `a` or `b` or is disjoint from them.
     pub fold_both: Option<[FoldBothFn; 2]>,
+    /// `dst[i] = srcs[0][i] op srcs[1][i] op …` into every destination, in one pass over all of them; those in `far` are written
+    /// past the caches: what this core does not have in its own and another one may. Where there is `fold_both`.
+    ///
+    /// Safety: at least one source; as [`Kernels::fold`] for every destination and all sources; the destinations are
+    /// disjoint.
+    pub fold_all: Option<FoldAllFn>,
     /// `accumulator[i] = src[i]`.
     ///
     /// Safety: both buffers hold `count` elements and are disjoint; nobody else writes them meanwhile.
@@ -66,7 +74,8 @@ pub struct Kernels {
 impl Kernels {
     /// A fold whose accumulator is of the type of the message.
     fn plain(dtype: DType, fold: FoldFn) -> Self {
-        Kernels { accumulator_bytes: dtype.size(), fold, fold_few: fold, fold_both: None, widen: None, finish: None }
+        let (accumulator_bytes, fold_few) = (dtype.size(), fold);
+        Kernels { accumulator_bytes, fold, fold_few, fold_both: None, fold_all: None, widen: None, finish: None }
     }
 }
 

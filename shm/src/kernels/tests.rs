@@ -125,6 +125,56 @@ fn check_kernels(kernels: Kernels, level: Level, dtype: DType, op: Op, a: &[u128
     }
 }
 
+/// `fold_all` of one to five sources into so many destinations that some sources are destinations too and some are not, each
+/// once as a near one and once as a far one.
+fn check_all(level: Level, dtype: DType, op: Op, count: usize, offset: usize, skewed: bool) {
+    let Some(fold_all) = kernels_at(level, dtype, op).and_then(|k| k.fold_all) else { return };
+    for sources in 1..=5 {
+        for (replaced, fresh) in [(0, 1), (0, 3), (1, 0), (1, 1), (sources, 0), (sources, 2)] {
+            for far in 0..=replaced + fresh {
+                let values: Vec<_> = (0..sources as u64).map(|salt| elements(dtype, count, salt + 7)).collect();
+                let mut from: Vec<_> = values.iter().map(|v| Buffer::new(dtype, v, offset)).collect();
+                let at = |i: usize| if skewed { (offset + 8 * i) % 64 } else { offset };
+                let mut to: Vec<_> = (0..fresh).map(|i| Buffer::new(dtype, &vec![0; count], at(i))).collect();
+                let srcs: Vec<_> = from.iter_mut().map(|b| b.pointer().cast_const()).collect();
+                let mut dsts: Vec<_> = to.iter_mut().map(Buffer::pointer).collect();
+                dsts.extend(srcs[..replaced].iter().map(|src| src.cast_mut()));
+                // SAFETY: buffers of `count` elements; every destination is a source or disjoint from all.
+                unsafe { fold_all(&dsts[far..], &dsts[..far], &srcs, count) };
+                let expected: Vec<u128> = (0..count)
+                    .map(|i| values[1..].iter().fold(values[0][i], |sum, v| reference(dtype, op, sum, v[i])))
+                    .collect();
+                let what = format!(
+                    "fold all {} {} {} count {count} at {offset}: {sources} into {replaced} and {fresh}, {far} far",
+                    level.name(),
+                    dtype.name(),
+                    op.name()
+                );
+                for result in to.iter().chain(&from[..replaced]) {
+                    assert_eq!(result.elements(count), expected, "{what}");
+                }
+                for (left, value) in from.iter().zip(&values).skip(replaced) {
+                    assert_eq!(left.elements(count), *value, "{what}: a source changed");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn many_sources_into_many_destinations_have_the_bits_of_folding_in_turn() {
+    for level in levels() {
+        for (dtype, op) in pairs() {
+            for count in [0, 1, 15, 33, 100, 517] {
+                for (offset, skewed) in [(0, false), (16, false), (0, true), (3, true)] {
+                    check_all(level, dtype, op, count, offset, skewed);
+                }
+            }
+        }
+    }
+    assert!(kernels(DType::F32, Op::Sum).unwrap().fold_all.is_some(), "then nothing was checked");
+}
+
 #[test]
 fn every_kernel_has_the_bits_of_the_definition() {
     for level in levels() {

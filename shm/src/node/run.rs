@@ -88,7 +88,8 @@ impl NodeComm {
             (Folding::Built(op), kept) => {
                 let signature = wish.signature(buffers);
                 if kept.as_ref().is_none_or(|kept| kept.signature != signature) {
-                    let prepared = self.prepare(signature, wish, buffers.element(), op)?;
+                    let crowded = member.patience.oversubscribed;
+                    let prepared = self.prepare(signature, wish, buffers, op, crowded)?;
                     *kept = Some(Kept { signature, prepared, asked });
                 }
                 let Some(kept) = kept else { unreachable!("kept above") };
@@ -123,14 +124,17 @@ impl NodeComm {
         &self,
         asked: Signature,
         wish: &Wish<'_>,
-        element: ElementType,
+        buffers: &Buffers<'_>,
         op: Op,
+        crowded: bool,
     ) -> Result<Prepared<'static>, Error> {
+        let element = buffers.element();
         let ElementType::Built(dtype) = element else { unreachable!("elements of a built-in operator") };
         // Every other pair is commutative bit for bit, so two ranks cannot tell the orders apart.
         let shows = wish.collective.folds() && dtype.is_inexact(op) && self.size > 2;
         let by_rank = wish.how.order == FoldOrder::Rank && shows;
         let algorithm = match asked.is_lent() {
+            true if buffers.are_lent() => self.choose_lent(wish, buffers, by_rank, crowded),
             true => Algorithm::Slices,
             false => self.choose(wish, element, by_rank),
         };
@@ -172,6 +176,18 @@ impl NodeComm {
             _ => Exchange::new(wish.collective, wish.root.unwrap_or(0), self.size, wish.lens).most(),
         };
         self.thresholds.choose(wish.collective, wish.how.algorithm, most * element.size(), by_rank)
+    }
+
+    /// How to reduce buffers that lie in shared memory: where they lie, or by copying them as if they were private. Ranks may
+    /// propose different ways, the first one's counts.
+    fn choose_lent(&self, wish: &Wish<'_>, buffers: &Buffers<'_>, by_rank: bool, crowded: bool) -> Algorithm {
+        // Whole: a call on such buffers is one operation.
+        let can_copy = !by_rank && buffers.count() * buffers.element().size() <= self.windows.accumulator / 2;
+        match wish.how.algorithm {
+            Algorithm::Chain if can_copy => Algorithm::Chain,
+            Algorithm::Auto if can_copy && crowded => Algorithm::Chain,
+            _ => Algorithm::Slices,
+        }
     }
 
     /// Runs the call as one operation, or as several where it is larger than the windows of the arena.

@@ -19,7 +19,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// Smaller messages go through the lines of the group: less than finding everybody's buffers.
-const LENT_MIN_BYTES: usize = 2 << 10;
+const LENT_MIN_BYTES: usize = 8 << 10;
 
 /// A buffer of this rank in memory that the other ranks of the node can reach: `[T]` for its owner.
 ///
@@ -81,8 +81,9 @@ impl NodeComm {
         Ok(SharedBuffer { loan, count, elements: PhantomData })
     }
 
-    /// Reduces `buffer` of all ranks, each in its place: as [`NodeComm::all_reduce_in_place`], by rank in either order,
-    /// without copying in and out.
+    /// Reduces `buffer` of all ranks, each in its place: as [`NodeComm::all_reduce_in_place`], by rank in either order and
+    /// without copying in and out; by [`Algorithm::Chain`](crate::Algorithm) where that is wished for, or where ranks outnumber CPUs and no
+    /// algorithm is.
     ///
     /// # Errors
     /// As [`NodeComm::all_reduce_in_place`]; [`Error::Usage`] for a buffer of another job.
@@ -98,8 +99,7 @@ impl NodeComm {
         keep_or_detach(result, buffer)
     }
 
-    /// Reduces `send` of all ranks into `recv` of every rank, without copying in and out. The result is by rank in either
-    /// order.
+    /// Reduces `send` of all ranks into `recv` of every rank, otherwise as [`NodeComm::all_reduce_shared_in_place`].
     ///
     /// # Errors
     /// As [`NodeComm::all_reduce_into`]; [`Error::Usage`] for a buffer of another job.

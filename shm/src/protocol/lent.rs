@@ -6,22 +6,34 @@
 //! ```
 //!
 //! Every rank names its buffers and marks that as its deposit; from then until a chunk is final, the chunk of all
-//! buffers belongs to whoever holds its fold word. Folded in rank order by one rank: the same bits everywhere and in
-//! every run. Cost after the last arrival: one pass over all ranks' data, shared among those present. Early ranks have
-//! nothing to do, for the last contribution is needed for every element.
+//! buffers belongs to whoever holds its fold word, and nothing is needed from its owner. Folded in rank order by one rank:
+//! the same bits everywhere and in every run. Cost after the last arrival: one pass over all ranks' data, shared among those
+//! present. Early ranks have nothing to do, for the last contribution is needed for every element.
+//!
+//! The results of other ranks that do not replace what was just read are written past the caches: their owner's core has
+//! read them, and taking such lines from it one by one costs more than the whole fold.
+//!
+//! Sleepers are woken once, by whoever finds everything final after its own last chunk: of two that finish at the same time
+//! at least one does, since each looks after the fence that follows its publishing.
 
-use super::board::{Board, Place};
+use super::board::{Board, CHUNKS, Place};
 use super::operation::{Operation, Stop};
 use super::pieces::Pieces;
 use super::publish::is_final;
 use super::slices;
 use super::step::Step;
-use super::wait::Wake;
+use super::wait::{self, Wake};
 use super::word;
 use crate::sync::{Ordering, SyncPoint};
 
+/// Most ranks whose chunk is folded in one pass, with an operand and a result of each under way at a time.
+const ONE_PASS_RANKS: usize = 8;
+
+/// Bytes of a message from which no cache holds two buffers of every rank, and no result is written through one.
+const PAST_CACHES_MIN_BYTES: usize = 16 << 20;
+
 pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, names: [u64; 2]) -> Result<(), Stop> {
-    let pieces = slices::pieces(op);
+    let pieces = pieces(op);
     let (board, call, slot, me, ranks) = (op.board, op.call, op.slot, op.me, op.ranks);
     let line = board.line(slot, me);
     for (word, name) in line.lent.iter().zip(names) {
@@ -29,9 +41,7 @@ pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, names: [u64; 2]) -> Resul
     }
     board.lend(call.send.cast_mut(), call.recv, call.bytes());
     #[cfg(earlybird_loom)]
-    for i in 0..pieces.number {
-        board.write(contribution(me, &pieces, i), |mine| call.give(mine, &pieces, i));
-    }
+    write_contribution(op, &pieces);
     // The mark hands over everything that the caller has written, the names, and the place of the result.
     line.deposited.store(word::deposited(op.epoch, op.hash, pieces.number), SyncPoint::DepositRelease.order());
     board.step(Step::Deposited);
@@ -41,10 +51,10 @@ pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, names: [u64; 2]) -> Resul
     op.wait(Wake::Event, |board| {
         (slices::deposited_by_all(board, slot, epoch, hash, ranks) == pieces.number).then_some(())
     })?;
-    let mut in_place = true;
+    let mut all_apart = true;
     for rank in 0..ranks {
         let names = [0, 1].map(|side| board.line(slot, rank).lent[side].load(Ordering::Relaxed));
-        in_place &= names[0] == names[1];
+        all_apart &= names[0] != names[1];
         if rank != me
             && let Err(error) = board.open(rank, names)
         {
@@ -53,15 +63,47 @@ pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, names: [u64; 2]) -> Resul
     }
     let first = me * pieces.number / ranks;
     for i in (first..pieces.number).chain(0..first) {
-        fold(op, &pieces, i, in_place);
+        fold(op, &pieces, i, all_apart);
+    }
+    // A rank that has failed may be writing to its contribution: what was folded after that is no result.
+    if let Some(stop) = op.poisoned().filter(|stop| stop.0.epoch() <= epoch) {
+        return Err(stop);
     }
     let area = op.area;
-    for i in 0..pieces.number {
-        op.wait(Wake::Event, |board| is_final(board, area, i, epoch, ranks).then_some(()))?;
-        #[cfg(earlybird_loom)]
-        board.read(result(me, &pieces, i), |sum| call.take(sum, &pieces, i));
+    let mut seen = 0;
+    let mut all_final = move |board: &B| {
+        while seen < pieces.number && is_final(board, area, seen, epoch, ranks) {
+            seen += 1;
+        }
+        (seen == pieces.number).then_some(())
+    };
+    if wait::sleepers(board, slot) && all_final(board).is_some() {
+        wait::rouse(board, slot);
+    }
+    op.wait(Wake::Event, all_final)?;
+    #[cfg(earlybird_loom)]
+    {
+        for i in 0..pieces.number {
+            board.read(result(me, &pieces, i), |sum| call.take(sum, &pieces, i));
+        }
+        // The owner has its buffers back.
+        write_contribution(op, &pieces);
     }
     Ok(())
+}
+
+/// Chunks by message size: enough to share, and not so many that claiming and publishing them, which waits for all stores, shows.
+fn pieces<B: Board>(op: &Operation<'_, B>) -> Pieces {
+    let (least, bytes) = (if cfg!(earlybird_loom) { 64 } else { 4 * 1024 }, op.call.bytes());
+    let target = (bytes / 16).clamp((bytes / 4).clamp(least, 16 * 1024), 32 * 1024);
+    Pieces::of(op.call, target, CHUNKS.min(word::MAX_PIECES))
+}
+
+#[cfg(earlybird_loom)]
+fn write_contribution<B: Board>(op: &Operation<'_, B>, pieces: &Pieces) {
+    for i in 0..pieces.number {
+        op.board.write(contribution(op.me, pieces, i), |mine| op.call.give(mine, pieces, i));
+    }
 }
 
 fn contribution(rank: usize, pieces: &Pieces, piece: usize) -> Place {
@@ -73,15 +115,13 @@ fn result(rank: usize, pieces: &Pieces, piece: usize) -> Place {
 }
 
 /// Folds chunk `i` of all ranks into all their results, unless somebody else has begun to.
-fn fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize, in_place: bool) {
+fn fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize, all_apart: bool) {
     let (board, call, ranks) = (op.board, op.call, op.ranks);
     if !slices::claim(op, i) {
         return;
     }
-    if ranks == 2 && in_place && call.folds_into_both() {
-        board.write(result(0, pieces, i), |first| {
-            board.write(result(1, pieces, i), |second| call.fold_into_both(first, second, pieces, i));
-        });
+    if ranks <= ONE_PASS_RANKS && call.folds_all() {
+        fold_in_one_pass(op, pieces, i, all_apart);
     } else {
         let sum = op.scratch.accumulator(pieces.accumulator_piece_bytes(i));
         board.read(contribution(0, pieces, i), |first| {
@@ -95,5 +135,24 @@ fn fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize, in_place
         }
     }
     board.step(Step::Folded);
-    op.publish(i);
+    op.make_final(i);
+}
+
+/// Folds chunk `i` of all ranks, at most [`ONE_PASS_RANKS`], into all their results at once.
+fn fold_in_one_pass<B: Board>(op: &Operation<'_, B>, pieces: &Pieces, i: usize, all_apart: bool) {
+    let (board, call, ranks) = (op.board, op.call, op.ranks);
+    let mut from = [core::ptr::null(); ONE_PASS_RANKS];
+    let mut to = [core::ptr::null_mut(); ONE_PASS_RANKS];
+    for rank in 0..ranks {
+        from[rank] = board.read(contribution(rank, pieces, i), |from| from);
+        // This rank's own result first.
+        to[(rank + ranks - op.me) % ranks] = board.write(result(rank, pieces, i), |to| to);
+    }
+    let near = match all_apart {
+        false => ranks,
+        true if call.bytes() < PAST_CACHES_MIN_BYTES => 1,
+        true => 0,
+    };
+    let (near, far) = to[..ranks].split_at(near);
+    call.fold_all(near, far, &from[..ranks], pieces, i);
 }

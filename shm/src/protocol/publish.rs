@@ -25,10 +25,15 @@ impl Done {
 impl<B: Board> Operation<'_, B> {
     /// Declares chunk `i` final: its only folder has stored every contribution.
     pub(super) fn publish(&self, i: usize) {
+        self.make_final(i);
+        self.wake();
+    }
+
+    /// The same without waking anybody.
+    pub(super) fn make_final(&self, i: usize) {
         let word = FoldWord::open(self.epoch, self.me, self.ranks);
         self.board.chunk(self.area, i).store(word.0, SyncPoint::ChunkRelease.order());
         self.board.step(Step::Published);
-        self.wake();
     }
 
     /// Copies every chunk that is not in `copied` as it becomes final, beginning with chunk `first`.

@@ -39,6 +39,8 @@ pub struct Scenario {
     stranger: Option<usize>,
     forgetful: bool,
     lent: bool,
+    /// Whether they lend places for their results besides.
+    apart: bool,
     /// Ranks that go the general way where others go straight.
     crowded: Vec<usize>,
     shared: bool,
@@ -85,6 +87,7 @@ impl Scenario {
             stranger: None,
             forgetful: false,
             lent: false,
+            apart: false,
             crowded: Vec::new(),
             shared: false,
             keeps: None,
@@ -136,6 +139,10 @@ impl Scenario {
     pub fn lent(mut self) -> Self {
         self.lent = true;
         self
+    }
+    /// Ranks lend each other their buffers, and places for their results.
+    pub fn lent_apart(self) -> Self {
+        Scenario { apart: true, ..self.lent() }
     }
     /// Ranks share one result.
     pub fn shared(mut self) -> Self {
@@ -204,7 +211,7 @@ impl Scenario {
                 }
                 _ => Buffers::both(&send, &mut recv),
             };
-            let buffers = if self.lent { buffers.lent([1; 2]) } else { buffers };
+            let buffers = if self.lent { buffers.lent([1, 1 + u64::from(self.apart)]) } else { buffers };
             let keeps = epoch > 1 && self.keeps == Some(rank);
             let result = SharedResult::new(keeps.into(), (0, u64::from(rank == 0)), 8 * self.words);
             let buffers = if self.shared { buffers.shared(&result) } else { buffers };

@@ -45,6 +45,7 @@ macro_rules! for_every_model {
             mismatch_flat_2 mismatch_flat_pieces_2 mismatch_lanes_2 mismatch_leader_2 mismatch_chain_2
             mismatch_chain_3
             slices_2 slices_pieces_2 slices_3 lent_2 lent_pieces_2 lent_3
+            lent_apart_2 lent_apart_pieces_2 lent_apart_3
             shared_2 shared_pieces_2 shared_3 shared_kept_2
             reduce_chain_2 reduce_chain_3 reduce_chain_3_directed reduce_flat_2 reduce_flat_pieces_2 reduce_flat_by_rank_3 reduce_static_leader_3
             broadcast_2 broadcast_pieces_2 broadcast_chain_2 broadcast_3
@@ -137,6 +138,12 @@ models! {
     lent_2: "lent buffers, 2 ranks, reuse", upto(2), Some(upto(3)), Scenario::new(Slices, 2, ONE).lent().epochs(2);
     lent_pieces_2: "lent buffers, 2 chunks, 2 ranks, once", upto(3), Some(ALL), Scenario::new(Slices, 2, TWO).lent();
     lent_3: "lent buffers, 3 ranks, once", upto(2), Some(upto(3)), Scenario::new(Slices, 3, ONE).lent();
+    lent_apart_2: "lent buffers, results of their own, 2 ranks, reuse", upto(2), Some(upto(3)),
+        Scenario::new(Slices, 2, ONE).lent_apart().epochs(2);
+    lent_apart_pieces_2: "lent buffers, results of their own, 2 chunks, 2 ranks, once", upto(3), Some(ALL),
+        Scenario::new(Slices, 2, TWO).lent_apart();
+    lent_apart_3: "lent buffers, results of their own, 3 ranks, once", upto(2), Some(upto(3)),
+        Scenario::new(Slices, 3, ONE).lent_apart();
 
     shared_2: "one shared result, 2 ranks, reuse", upto(1), Some(upto(2)),
         Scenario::new(Slices, 2, ONE).shared().epochs(2);

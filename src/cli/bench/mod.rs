@@ -95,7 +95,8 @@ pub struct BenchArgs {
     #[arg(long, value_enum)]
     order: Option<OrderChoice>,
 
-    /// Where the buffers are: private, or shared ones of alloc, which `auto` reduces where they lie (allreduce)
+    /// Where the buffers are: private; shared ones of alloc, which `auto` and `slices` reduce where they lie; or private ones
+    /// and for `auto` a view of one result that all ranks share (allreduce)
     #[arg(long, value_enum, default_value_t = BuffersChoice::Private)]
     buffers: BuffersChoice,
 
@@ -162,6 +163,17 @@ enum OrderChoice {
 enum BuffersChoice {
     Private,
     Alloc,
+    View,
+}
+
+impl BuffersChoice {
+    fn name(self) -> &'static str {
+        match self {
+            BuffersChoice::Private => "private",
+            BuffersChoice::Alloc => "alloc",
+            BuffersChoice::View => "view",
+        }
+    }
 }
 
 const DEFAULT_SIZES: [u64; 9] = [8, 64, 425, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
@@ -242,9 +254,9 @@ impl BenchArgs {
             (self.op() == Collective::Barrier && self.dtype.is_some(), "a barrier carries no data", "--dtype"),
             (!self.op().folds() && self.order.is_some(), "nothing is folded", "--order"),
             (
-                self.op() != Collective::AllReduce && self.allocates(),
+                self.op() != Collective::AllReduce && self.buffers != BuffersChoice::Private,
                 "it copies its data in and out",
-                "--buffers alloc",
+                "--buffers",
             ),
         ];
         if let Some((_, why, option)) = pointless.iter().find(|(given, ..)| *given) {

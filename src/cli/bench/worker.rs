@@ -1,6 +1,5 @@
 //! One rank of a benchmark: lines up, comes late as told, calls, stamps, checks.
 
-use super::BenchArgs;
 use super::check::{self, Bounds, Cell};
 use super::choosing;
 use super::composed::Kit;
@@ -9,9 +8,10 @@ use super::report::{Report, Row};
 use super::session::{ROOT, Session};
 use super::stats::{Sample, Samples, quantile};
 use super::way::Way;
+use super::{BenchArgs, BuffersChoice};
 use crate::cli::lineup::{burn, now_ns, thread_cpu_ns};
 use earlybird::pattern::Pattern;
-use earlybird::{Algorithm, Choice, Collective, DType, Error, FoldOrder, Indexed, algorithms};
+use earlybird::{Algorithm, Choice, Collective, DType, Error, FoldOrder, Indexed, SharedView, algorithms};
 use indicatif::{ProgressBar, ProgressStyle};
 use num_complex::Complex;
 use std::collections::BTreeMap;
@@ -135,7 +135,7 @@ struct Record {
     chosen: BTreeMap<&'static str, usize>,
 }
 
-impl<T: Value> Bench<'_, T> {
+impl<'a, T: Value> Bench<'a, T> {
     fn resize(&mut self, bytes: u64) -> Result<(), Error> {
         let elements = (usize::try_from(bytes).unwrap_or(usize::MAX) / T::DTYPE.size()).max(1);
         let all = elements.saturating_mul(self.session.comm.size());
@@ -221,7 +221,7 @@ impl<T: Value> Bench<'_, T> {
                     FoldOrder::Arrival => "arrival",
                     FoldOrder::Rank => "rank",
                 },
-                buffers: if self.args.allocates() { "alloc" } else { "private" },
+                buffers: self.args.buffers.name(),
                 chosen: chosen.join("+"),
             };
             rows.push((row, cell));
@@ -277,10 +277,13 @@ impl<T: Value> Bench<'_, T> {
 
         let cpu_before_ns = thread_cpu_ns();
         let arrival_ns = now_ns();
-        self.carry_out(way)?;
+        let view = self.carry_out(way)?;
         let exit_ns = now_ns();
         let cpu_ns = thread_cpu_ns() - cpu_before_ns;
 
+        if let Some(view) = view {
+            self.receive.copy_from_slice(&view);
+        }
         if let Way::Composed(composed) = way {
             self.kit.take(composed, &mut self.receive)?;
         }
@@ -301,20 +304,23 @@ impl<T: Value> Bench<'_, T> {
         usize::from(self.args.op() == Collective::Reduce && self.session.comm.size() > 1)
     }
 
-    /// The call that is measured.
-    fn carry_out(&mut self, way: Way) -> Result<(), Error> {
-        let (send, receive) = (&mut self.send, &mut self.receive);
-        let Some(comm) = self.session.carrier(way) else {
-            return self.session.call_mpi(self.args.op(), send, receive);
+    /// The call that is measured; its result where that is a view.
+    fn carry_out(&mut self, way: Way) -> Result<Option<SharedView<'a, T>>, Error> {
+        let (session, send, receive) = (self.session, &mut self.send, &mut self.receive);
+        let Some(comm) = session.carrier(way) else {
+            return session.call_mpi(self.args.op(), send, receive).map(|()| None);
         };
         if let Way::Composed(composed) = way {
-            return self.kit.carry_out(composed, self.args.op(), send, receive);
+            return self.kit.carry_out(composed, self.args.op(), send, receive).map(|()| None);
         }
         let root = comm.process_at_rank(ROOT);
-        if way == Way::Library(Choice::default())
+        if let Way::Library(Choice::Node(Algorithm::Auto | Algorithm::Slices)) = way
             && let (Buffer::Shared(send), Buffer::Shared(receive)) = (&*send, &mut *receive)
         {
-            return comm.all_reduce_shared_into(send, receive, T::OP);
+            return comm.all_reduce_shared_into(send, receive, T::OP).map(|()| None);
+        }
+        if way == Way::Library(Choice::default()) && self.args.buffers == BuffersChoice::View {
+            return comm.all_reduce_shared(send, T::OP).map(Some);
         }
         match self.args.op() {
             Collective::AllReduce => comm.all_reduce_into(send, receive, T::OP),
@@ -332,6 +338,7 @@ impl<T: Value> Bench<'_, T> {
             | Collective::Duplicate
             | Collective::Counts => unreachable!("refused as OP"),
         }
+        .map(|()| None)
     }
 
     /// Elements of the last call's result that are wrong.

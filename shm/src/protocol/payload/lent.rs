@@ -48,18 +48,27 @@ pub fn look<B: crate::protocol::board::Board>(board: &B, at: crate::protocol::bo
 }
 
 impl Call<'_> {
-    /// Whether [`Call::fold_into_both`] can be used: one pass, no accumulator.
-    pub(in crate::protocol) fn folds_into_both(&self) -> bool {
-        matches!(&self.prepared.arithmetic, Arithmetic::Built(Kernels { fold_both: Some(_), .. }))
+    /// Whether [`Call::fold_all`] can be used: one pass, no accumulator.
+    pub(in crate::protocol) fn folds_all(&self) -> bool {
+        matches!(&self.prepared.arithmetic, Arithmetic::Built(Kernels { fold_all: Some(_), .. }))
     }
 
-    /// `first = second = first op second`, piece `i` of the buffers of two ranks.
-    pub(in crate::protocol) fn fold_into_both(&self, first: *mut u8, second: *mut u8, pieces: &Pieces, i: usize) {
-        let Arithmetic::Built(Kernels { fold_both: Some([fold_both, _]), .. }) = &self.prepared.arithmetic else {
+    /// `results = sources[0] op sources[1] op …`, piece `i`, the results being those in `near` and in `far`: what every rank of
+    /// the call lends. Those in `far` are written past the caches.
+    pub(in crate::protocol) fn fold_all(
+        &self,
+        near: &[*mut u8],
+        far: &[*mut u8],
+        sources: &[*const u8],
+        pieces: &Pieces,
+        i: usize,
+    ) {
+        let Arithmetic::Built(Kernels { fold_all: Some(fold_all), .. }) = &self.prepared.arithmetic else {
             unreachable!("asked before");
         };
-        // SAFETY: S for both places, which belong to two ranks and so are disjoint; each equals one operand.
-        unsafe { fold_both(first, second, first, second, pieces.len(i)) }
+        // SAFETY: S for all places; each result is its rank's contribution or disjoint from all, and they belong to different
+        // ranks, so they are disjoint.
+        unsafe { fold_all(near, far, sources, pieces.len(i)) }
     }
 
     /// `sum = first op second`, in a private accumulator of at least one piece.
