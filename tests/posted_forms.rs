@@ -116,7 +116,7 @@ fn matrix(player: &Player) {
     let mut calls = 0u64;
     for count in [0, 1, 5, 37, 1000, 20_011] {
         let mut open: Vec<Rest<'_>> = Vec::new();
-        for kind in 0..if comm.nodes() > 1 { 3 } else { KINDS } {
+        for kind in 0..KINDS {
             calls += 3;
             open.push(post::<i32>(&comm, kind, mix(calls), count, Op::Sum));
             open.push(post::<f64>(&comm, kind, mix(calls + 1), count, Op::Product));
@@ -125,9 +125,7 @@ fn matrix(player: &Player) {
                 std::thread::sleep(Duration::from_micros(300));
             }
         }
-        if comm.nodes() == 1 {
-            open.push(post_by_user(&comm, mix(count as u64), count));
-        }
+        open.push(post_by_user(&comm, mix(count as u64), count));
         comm.barrier().unwrap();
         // In another order than they were posted.
         while let Some(rest) =
@@ -159,10 +157,10 @@ fn posted_forms_over_several_nodes_give_what_blocking_ones_give() {
 /// An operator panics on one rank while that waits for something else.
 fn panics(player: &Player) {
     let comm = Communicator::from_env().unwrap();
-    let rank = comm.rank();
-    let op = UserOp::commutative(move |a: &[u64; 3], b: &[u64; 3]| match rank {
-        1 => panic!("it cannot be"),
-        _ => [a[0] + b[0], a[1], b[2]],
+    let odd = comm.rank() == player.arg::<usize>(0);
+    let op = UserOp::commutative(move |a: &[u64; 3], b: &[u64; 3]| match odd {
+        true => panic!("it cannot be"),
+        false => [a[0] + b[0], a[1], b[2]],
     });
     let posted = comm.immediate_all_reduce_with(vec![[1u64; 3]; 2], op).unwrap();
     // A rank that has completed its call gets the error at the next one.
@@ -173,8 +171,10 @@ fn panics(player: &Player) {
 
 #[test]
 fn a_panic_in_a_posted_operator_is_everybodys_error() {
-    let said = Job::new("panics", 3).run();
-    assert!(said.iter().all(|lines| *lines == ["EB_OPERATOR_PANICKED true"]), "{said:?}");
+    for (nodes, odd) in [(3, 1), (2, 2), (1, 1)] {
+        let said = Job::new("panics", 3).arg(odd).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
+        assert!(said.iter().all(|lines| *lines == ["EB_OPERATOR_PANICKED true"]), "{said:?}");
+    }
 }
 
 /// Prepared once, started again and again.
@@ -202,8 +202,9 @@ fn again(player: &Player) {
 
 #[test]
 fn prepared_forms_serve_many_times() {
-    for ranks in [1, 3] {
-        assert!(Job::new("again", ranks).run().iter().all(|said| *said == ["done"]));
+    for (ranks, nodes) in [(1, 1), (3, 3), (3, 2)] {
+        let job = Job::new("again", ranks).var("EARLYBIRD_RANKS_PER_NODE", nodes);
+        assert!(job.run().iter().all(|said| *said == ["done"]));
     }
 }
 
@@ -226,6 +227,8 @@ fn wrong(player: &Player) {
 
 #[test]
 fn other_lengths_are_told() {
-    let said = Job::new("wrong", 3).run();
-    assert!(said.iter().all(|lines| *lines == ["EB_MISMATCH"]), "{said:?}");
+    for nodes in [3, 2, 1] {
+        let said = Job::new("wrong", 3).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
+        assert!(said.iter().all(|lines| *lines == ["EB_MISMATCH"]), "{said:?}");
+    }
 }

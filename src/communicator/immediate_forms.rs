@@ -87,6 +87,9 @@ impl Communicator {
     ) -> Result<Persistent<'_, Vec<Vec<T>>>, Error> {
         let bytes = buffers.iter().map(|buffer| size_of_val(&buffer[..])).sum();
         let take = |ready: Ready| -> Grouped<T> { ready.into_parts().expect("the type it was made with") };
+        if let Some(across) = self.across() {
+            return Ok(self.persistent(across.prepared_grouped(op, buffers)?, take));
+        }
         self.prepared(Collective::AllReduce, bytes, take, || self.node.ready_grouped(op, buffers))
     }
 
@@ -215,6 +218,9 @@ impl Communicator {
         T: Pod + Send,
         F: Fn(&T, &T) -> T + Send + Sync + 'static,
     {
+        if let Some(across) = self.across() {
+            return Ok(self.persistent(across.prepared_with(collective, op, root, owned)?, take));
+        }
         let bytes = size_of_val(&owned.recv[..]).max(size_of_val(&owned.send[..]));
         self.prepared(collective, bytes, take, || self.node.ready_with(collective, op, root, owned))
     }

@@ -5,6 +5,7 @@ mod exchanges;
 mod folded;
 mod immediate;
 mod immediate_forms;
+mod immediate_pairs;
 mod operators;
 mod plan_lane;
 mod raw;

@@ -47,7 +47,7 @@ impl Ready {
     pub(super) fn parts<T: Element>(&mut self) -> Option<&mut Vec<Vec<T>>> {
         match self {
             Ready::Here(ready) => ready.parts(),
-            Ready::Across(_) => None,
+            Ready::Across(prepared) => prepared.owned.downcast_mut(),
         }
     }
 
@@ -55,7 +55,7 @@ impl Ready {
     pub(super) fn into_parts<T: Element>(self) -> Option<Vec<Vec<T>>> {
         match self {
             Ready::Here(ready) => ready.into_parts(),
-            Ready::Across(_) => None,
+            Ready::Across(prepared) => prepared.owned.downcast().ok().map(|parts| *parts),
         }
     }
 }

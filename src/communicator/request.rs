@@ -342,7 +342,7 @@ impl Communicator {
         Persistent { comm: self, state: State::Ready(Ready::Across(Box::new(prepared))), take }
     }
 
-    /// A call that `ready` prepares, with buffers of `bytes`.
+    /// A call of one node that `ready` prepares, with buffers of `bytes`.
     pub(super) fn prepared<B>(
         &self,
         collective: Collective,
@@ -350,17 +350,12 @@ impl Communicator {
         take: fn(Ready) -> B,
         ready: impl FnOnce() -> Result<earlybird_shm::Ready, Error>,
     ) -> Result<Persistent<'_, B>, Error> {
-        let unsupported = |what: String| {
-            let hint = "make the blocking call of the same name, choose another algorithm, or, for groups of buffers or operators \
-                        of the caller's, use one node";
-            Err(Error::Unsupported { what, hint: hint.into() })
-        };
-        if self.nodes() > 1 {
-            return unsupported(format!("this form of immediate {} between nodes", collective.name()));
-        }
         // What was measured for blocking calls has no say here.
         if let Some(plan) = plan_of(collective, self.settings.asked(collective, bytes)) {
-            return unsupported(format!("immediate {} by plan:{plan}", collective.name()));
+            return Err(Error::Unsupported {
+                what: format!("immediate {} by plan:{plan}", collective.name()),
+                hint: "make the blocking call of the same name, or choose another algorithm".into(),
+            });
         }
         Ok(Persistent { comm: self, state: State::Ready(ready()?.into()), take })
     }

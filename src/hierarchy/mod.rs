@@ -44,7 +44,7 @@ use earlybird_shm::ring::RingOptions;
 use earlybird_shm::{Collective, How, NodeComm, Progress, enter};
 pub(crate) use pairs::Counts;
 use posted::Postings;
-pub(crate) use posted::{Asked, Between, Prepared};
+pub(crate) use posted::{Asked, Between, Kept, KeptCounts, Prepared};
 pub(crate) use split::Part;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;

@@ -11,7 +11,7 @@ use super::callers::CallersOp;
 use super::choice::FEW_BYTES;
 use super::packing::part_of;
 use super::reductions::{SEGMENT_BYTES, give};
-use super::{Call, Hierarchy, Phases};
+use super::{Call, Hierarchy, Phases, Topology};
 use crate::Error;
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use earlybird_hier::exec::Parts;
@@ -21,7 +21,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const LARGEST_ELEMENT: usize = 4096;
 
 /// What runs between leaders.
-const RUNS: &str = "direct";
+pub(super) const RUNS: &str = "direct";
 
 /// Items of a segment.
 fn segment(op: &impl CallersOp) -> usize {
@@ -106,7 +106,7 @@ impl Hierarchy {
 impl Phases<'_> {
     /// Whether what the nodes have folded cannot be folded on: the same on all ranks.
     fn folds_by_rank<O: CallersOp>(&self, op: &O) -> bool {
-        op.bytes() > LARGEST_ELEMENT || op.is_ordered() && !self.topology.is_in_order()
+        folds_by_rank(op, self.topology)
     }
 
     fn reduce_to_leader_with<O: CallersOp>(
@@ -250,14 +250,20 @@ impl Phases<'_> {
 
     /// `left = left op right`, of elements at any address.
     fn fold_bytes<O: CallersOp>(&self, left: &mut [u8], right: &[u8], op: &O) -> Result<(), Error> {
-        catch_unwind(AssertUnwindSafe(|| op.fold(left, right))).unwrap_or_else(|panic| {
-            let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
-            let message = text.unwrap_or("no message").to_owned();
-            Err(Error::OperatorPanicked {
-                rank: self.topology.local(),
-                during: "the exchange between nodes".into(),
-                message,
-            })
-        })
+        fold_bytes(op, self.topology, left, right)
     }
+}
+
+/// Whether what the nodes have folded cannot be folded on: the same on all ranks.
+pub(super) fn folds_by_rank(op: &impl CallersOp, topology: &Topology) -> bool {
+    op.bytes() > LARGEST_ELEMENT || op.is_ordered() && !topology.is_in_order()
+}
+
+/// `left = left op right`, of elements at any address.
+pub(super) fn fold_bytes(op: &impl CallersOp, topology: &Topology, left: &mut [u8], right: &[u8]) -> Result<(), Error> {
+    catch_unwind(AssertUnwindSafe(|| op.fold(left, right))).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+        let message = text.unwrap_or("no message").to_owned();
+        Err(Error::OperatorPanicked { rank: topology.local(), during: "the exchange between nodes".into(), message })
+    })
 }

@@ -7,6 +7,7 @@ mod operators;
 mod outside;
 mod pairs;
 mod posted;
+mod posted_pairs;
 mod raw;
 mod reductions;
 mod run;

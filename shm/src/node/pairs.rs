@@ -54,20 +54,25 @@ impl NodeComm {
         buffers: &Buffers<'_>,
         how: How,
     ) -> Result<(), Error> {
-        let (send_starts, recv_starts) = (self.starts(send)?, self.starts(recv)?);
-        let (given, expected) =
-            ([buffers.send_count(), buffers.recv_count()], [send_starts[self.size], recv_starts[self.size]]);
-        if given != expected {
-            return Err(Error::usage(format!(
-                "rank {}: the send buffer has {} elements and the receive buffer {}, the sums of the counts are {} and {}",
-                self.rank, given[0], given[1], expected[0], expected[1]
-            )));
-        }
+        let [send_starts, recv_starts] = self.check_sums([send, recv], [buffers.send_count(), buffers.recv_count()])?;
         let state = &mut *self.lock()?;
         let most = self.compare_counts(state, send, recv)?;
         let pairs = Pairs { me: self.rank, most, send, send_starts: &send_starts, recv, recv_starts: &recv_starts };
         let (op, lens) = (Folding::Built(Op::Sum), Lens::Pairs(pairs));
         self.carry_out_in(state, &Wish { collective: Collective::AllToAll, op, root: None, lens, how }, buffers)
+    }
+
+    /// The sums of the counts, which the buffers must have.
+    pub(super) fn check_sums(&self, counts: [&[usize]; 2], given: [usize; 2]) -> Result<[Vec<usize>; 2], Error> {
+        let starts = [self.starts(counts[0])?, self.starts(counts[1])?];
+        let expected = [starts[0][self.size], starts[1][self.size]];
+        match given == expected {
+            true => Ok(starts),
+            false => Err(Error::usage(format!(
+                "rank {}: the send buffer has {} elements and the receive buffer {}, the sums of the counts are {} and {}",
+                self.rank, given[0], given[1], expected[0], expected[1]
+            ))),
+        }
     }
 
     /// The largest count of all pairs, if what every rank sends is what is expected of it.
@@ -105,11 +110,16 @@ impl NodeComm {
         let first = (0..self.size).find(|rank| words[3 * rank] != 0);
         let Some(to) = first else { return Err(Error::Poisoned { cause: "counts that differ for no pair".into() }) };
         let (from, gives, expects) = (words[3 * to] as usize - 1, words[3 * to + 1], words[3 * to + 2]);
-        Ok(Error::Mismatch {
-            rank_a: from,
-            call_a: format!("alltoall that gives {gives} elements to rank {to}"),
-            rank_b: to,
-            call_b: format!("alltoall that expects {expects} elements of rank {from}"),
-        })
+        Ok(differing(from, to, gives, expects))
+    }
+}
+
+/// A pair of ranks that do not agree on its count.
+pub(super) fn differing(from: usize, to: usize, gives: u64, expects: u64) -> Error {
+    Error::Mismatch {
+        rank_a: from,
+        call_a: format!("alltoall that gives {gives} elements to rank {to}"),
+        rank_b: to,
+        call_b: format!("alltoall that expects {expects} elements of rank {from}"),
     }
 }

@@ -1,5 +1,6 @@
 //! Calls that are posted now and completed later, of a node: arguments checked, operations prepared once.
 
+use super::posted_pairs::OfPairs;
 use super::{NodeComm, State};
 use crate::Error;
 use crate::config::Algorithm;
@@ -21,6 +22,10 @@ use std::sync::{Arc, PoisonError};
 pub struct Ready(Box<Posted>);
 
 impl Ready {
+    pub(super) fn of(posted: Posted) -> Self {
+        Ready(Box::new(posted))
+    }
+
     /// The same call as a part of a larger operation with this number, as [`How::within`](super::How) says.
     pub fn within(mut self, number: u16) -> Self {
         self.0.be_within(number);
@@ -29,14 +34,21 @@ impl Ready {
 
     /// What this rank gives, where that is no result, and what it gets; `None` for another type than it was made with.
     pub fn buffers<T: Send + 'static>(&mut self) -> Option<(&mut [T], &mut [T])> {
-        let owned = (self.0.held() as &mut dyn Any).downcast_mut::<Owned<T>>()?;
+        let held: &mut dyn Any = self.0.held();
+        let owned = match held.is::<OfPairs<T>>() {
+            true => held.downcast_mut::<OfPairs<T>>()?.buffers()?,
+            false => held.downcast_mut::<Owned<T>>()?,
+        };
         Some((&mut owned.send, &mut owned.recv))
     }
 
     /// The same, for good.
     pub fn into_buffers<T: Send + 'static>(self) -> Option<Owned<T>> {
         let held: Box<dyn Any> = self.0.into_held();
-        held.downcast().ok().map(|owned| *owned)
+        match held.downcast::<OfPairs<T>>() {
+            Ok(pairs) => pairs.into_buffers(),
+            Err(held) => held.downcast().ok().map(|owned| *owned),
+        }
     }
 
     /// The buffers of a grouped call.
@@ -193,7 +205,7 @@ impl NodeComm {
         })
     }
 
-    fn room(&self) -> Room {
+    pub(super) fn room(&self) -> Room {
         Room { accumulator: self.windows.accumulator, deposit: self.windows.deposit }
     }
 
@@ -271,11 +283,7 @@ impl NodeComm {
 
     fn ended(&self, state: &mut State, (mut posted, result): (Box<Posted>, Result<Report, Stop>)) -> Ended {
         let result = match result {
-            Ok(report) => {
-                state.last = Some(report);
-                posted.held().end();
-                Ok(())
-            }
+            Ok(report) => posted.held().end().inspect(|()| state.last = Some(report)),
             Err(stop) => Err(self.error_of(&state.member, stop, posted.collective())),
         };
         (Ready(posted), result)

@@ -148,6 +148,11 @@ impl Results {
         Results { places: Default::default(), held: 0, spare: Vec::new(), origin, segment }
     }
 
+    /// Of memory that is lent to all ranks of the group: what this rank still holds of it when it leaves, it lets go of.
+    pub(super) fn origin(&self) -> Origin {
+        self.origin
+    }
+
     /// Places in which this rank reads. Whoever asks has seen the end of the views that are gone.
     fn held(&mut self) -> u64 {
         let held =

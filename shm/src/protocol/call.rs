@@ -172,6 +172,11 @@ impl<'a> Prepared<'a> {
         self.lane == Lane::Exchange
     }
 
+    /// The same call, whose data go the way of another exchange.
+    pub fn carried_as(self, collective: Collective) -> Self {
+        Prepared { collective, ..self }
+    }
+
     /// The same call, posted: what has no ticket exchanges, whatever it is, since that can be posted and collected apart.
     pub(super) fn posted(self) -> Self {
         Prepared { lane: if self.lane == Lane::Flat { Lane::Exchange } else { self.lane }, ..self }

@@ -15,7 +15,12 @@ pub trait Held: Any + Send + fmt::Debug {
     /// Before a start.
     fn begin(&mut self) {}
     /// After the end of what was started.
-    fn end(&mut self) {}
+    ///
+    /// # Errors
+    /// What only shows when all ranks have told what they give: the same on all, which go on.
+    fn end(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// A contribution and the place of the result; where one is not there, or is the other, its vector is empty.
@@ -115,9 +120,10 @@ impl<T: Element> Held for Grouped<T> {
         Buffers::packed::<T, _>(&self.parts, &mut self.memory);
     }
 
-    fn end(&mut self) {
+    fn end(&mut self) -> Result<(), Error> {
         let count = self.count();
         Buffers::of_packed::<T>(&mut self.memory, count).unpack(&mut self.parts);
+        Ok(())
     }
 }
 

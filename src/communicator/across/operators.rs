@@ -7,7 +7,7 @@ use earlybird_shm::{Collective, USER_SIZE_SHIFT};
 
 impl Across<'_> {
     /// What ranks compare of a reduction of `items` by an operator of the caller's.
-    fn call_with(
+    pub(super) fn call_with(
         &self,
         collective: Collective,
         op: &impl CallersOp,

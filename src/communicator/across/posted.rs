@@ -1,8 +1,9 @@
 //! Calls over several nodes that can be posted: refused here, as on one node, if their buffers have not the lengths they need.
 
 use super::Across;
-use crate::hierarchy::{Asked, Prepared};
-use crate::{Element, Error, Op};
+use crate::hierarchy::{Asked, Kept, KeptCounts, Prepared};
+use crate::{Element, Error, Op, UserOp};
+use bytemuck::Pod;
 use earlybird_shm::{Collective, Owned};
 
 impl Across<'_> {
@@ -34,6 +35,55 @@ impl Across<'_> {
         };
         let asked = Asked { collective, op, root, counts: counts.map(<[usize]>::to_vec) };
         Ok(Prepared::new(asked, call.signature.posted(), owned))
+    }
+
+    /// The reduction of many buffers as one message.
+    pub(in crate::communicator) fn prepared_grouped<T: Element>(
+        &self,
+        op: Op,
+        buffers: Vec<Vec<T>>,
+    ) -> Result<Prepared, Error> {
+        T::DTYPE.must_have(op)?;
+        let lens: Vec<usize> = buffers.iter().map(Vec::len).collect();
+        let call = self.call::<T>(Collective::AllReduce, op, lens.iter().sum(), None);
+        Ok(Prepared::grouped(op, call.signature.unequal(&lens).posted(), buffers))
+    }
+
+    /// A reduction by an operator of the caller's.
+    pub(in crate::communicator) fn prepared_with<T: Pod + Send, F: Kept<T>>(
+        &self,
+        collective: Collective,
+        op: UserOp<T, F>,
+        root: Option<usize>,
+        owned: Owned<T>,
+    ) -> Result<Prepared, Error> {
+        if let Some(root) = root {
+            self.root(root)?;
+        }
+        let (send, recv) = (owned.send.len(), owned.recv.len());
+        let (block, expected) = match owned.is_in_place() {
+            true => (recv, [0, recv]),
+            false => self.equal_lengths(collective, root, send, recv)?,
+        };
+        self.lengths([send, recv], expected)?;
+        let call = self.call_with(collective, &op, block, root)?;
+        Ok(Prepared::with((collective, root), op, call.signature.posted(), owned))
+    }
+
+    /// An alltoall of blocks that differ for every pair.
+    pub(in crate::communicator) fn prepared_pairs<T: Element>(
+        &self,
+        send_counts: &[usize],
+        recv_counts: &[usize],
+        owned: Owned<T>,
+    ) -> Result<Prepared, Error> {
+        let expected = [self.counts(send_counts)?, self.counts(recv_counts)?];
+        self.lengths([owned.send.len(), owned.recv.len()], expected)?;
+        let call = self.call::<T>(Collective::AllToAll, Op::Sum, 0, None);
+        let (send, recv) = (send_counts.to_vec(), recv_counts.to_vec());
+        let counts = KeptCounts { send, recv, element_bytes: size_of::<T>() };
+        // Which counts, the ranks compare in the call.
+        Ok(Prepared::pairs(counts, call.signature.unequal(&[]).posted(), owned))
     }
 
     /// Elements of a block, and those that this rank must give and get, of calls with blocks of one length.

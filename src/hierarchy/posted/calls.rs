@@ -12,7 +12,7 @@ use earlybird_shm::bytes::{self, ByteFold};
 use earlybird_shm::{Collective, Owned};
 use plans::Work as Does;
 
-fn gets<T: Element>(recv: Vec<T>) -> Owned<T> {
+pub(super) fn gets<T: Element>(recv: Vec<T>) -> Owned<T> {
     Owned::apart(Vec::new(), recv)
 }
 
@@ -20,11 +20,11 @@ fn gives<T: Element>(send: Vec<T>) -> Owned<T> {
     Owned::apart(send, Vec::new())
 }
 
-fn both<T: Element>(send: Vec<T>, recv: Vec<T>) -> Owned<T> {
+pub(super) fn both<T: Element>(send: Vec<T>, recv: Vec<T>) -> Owned<T> {
     Owned::apart(send, recv)
 }
 
-fn in_place<T: Element>(recv: Vec<T>) -> Owned<T> {
+pub(super) fn in_place<T: Element>(recv: Vec<T>) -> Owned<T> {
     Owned::in_place(recv)
 }
 
@@ -181,7 +181,7 @@ async fn fold<U: Element>(
 }
 
 /// What a leader has, to its node.
-fn from_leader() -> Operation {
+pub(super) fn from_leader() -> Operation {
     Operation::new(Collective::Broadcast, MOVES, Some(0))
 }
 
@@ -217,14 +217,14 @@ fn here(topology: &Topology, lens: &[usize]) -> Vec<usize> {
 }
 
 /// Gives each rank of the node its part of what the leader has.
-async fn deal(steps: &Steps, mine: Vec<u8>, lens: &[usize]) -> Result<Vec<u8>, Error> {
+pub(super) async fn deal(steps: &Steps, mine: Vec<u8>, lens: &[usize]) -> Result<Vec<u8>, Error> {
     let topology = steps.topology();
     let scatter = Operation::of_parts(Collective::Scatter, here(topology, lens));
     steps.take(Some((scatter, both(mine, vec![0u8; lens[topology.rank()]])))).await
 }
 
 /// What goes to each node, and room for what comes from there.
-fn parts_of<'a>(send: &'a [Vec<u8>], receive: &'a mut [Vec<u8>]) -> Vec<exec::Parts<'a>> {
+pub(super) fn parts_of<'a>(send: &'a [Vec<u8>], receive: &'a mut [Vec<u8>]) -> Vec<exec::Parts<'a>> {
     send.iter().zip(receive).map(|(send, receive)| Parts { send, receive }).collect()
 }
 
@@ -258,14 +258,19 @@ async fn broadcast(steps: &Steps, root: usize, given: Vec<u8>, length: usize) ->
 }
 
 /// What the node's ranks give, on its leader.
-async fn collect(steps: &Steps, given: Vec<u8>, lens: &[usize]) -> Result<Vec<u8>, Error> {
+pub(super) async fn collect(steps: &Steps, given: Vec<u8>, lens: &[usize]) -> Result<Vec<u8>, Error> {
     let here = here(steps.topology(), lens);
     let room = vec![0; if steps.topology().leads() { here.iter().sum() } else { 0 }];
     steps.give(Operation::of_parts(Collective::Gather, here), both(given, room)).await
 }
 
 /// Between leaders: what the ranks of each node gave, to the nodes that want it, in rank order.
-async fn bring(steps: &Steps, mine: Vec<u8>, lens: &[usize], wants: impl Fn(usize) -> bool) -> Result<Vec<u8>, Error> {
+pub(super) async fn bring(
+    steps: &Steps,
+    mine: Vec<u8>,
+    lens: &[usize],
+    wants: impl Fn(usize) -> bool,
+) -> Result<Vec<u8>, Error> {
     let topology = steps.topology();
     if !topology.leads() {
         return Ok(Vec::new());
@@ -293,13 +298,19 @@ async fn all_gather(steps: &Steps, given: Vec<u8>, lens: &[usize]) -> Outcome {
 }
 
 async fn gather(steps: &Steps, root: usize, given: Vec<u8>, lens: &[usize]) -> Outcome {
+    let (home, _) = steps.topology().place(root);
+    let mine = collect(steps, given, lens).await?;
+    let all = bring(steps, mine, lens, |node| node == home).await?;
+    to_root(steps, root, all, lens.iter().sum()).await
+}
+
+/// What the leader of the root's node has, to the root.
+pub(super) async fn to_root(steps: &Steps, root: usize, mut all: Vec<u8>, length: usize) -> Outcome {
     let topology = steps.topology();
     let (home, local) = topology.place(root);
-    let mine = collect(steps, given, lens).await?;
-    let mut all = bring(steps, mine, lens, |node| node == home).await?;
     match topology.node() == home && local != 0 {
         true => {
-            let result = if topology.leads() { in_place(all) } else { gets(vec![0; lens.iter().sum()]) };
+            let result = if topology.leads() { in_place(all) } else { gets(vec![0; length]) };
             all = steps.take(Some((from_leader(), result))).await?;
         }
         false => _ = steps.take::<u8>(None).await?,

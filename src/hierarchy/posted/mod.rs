@@ -14,6 +14,8 @@
 //! holds up the exchange, as it does in a blocking call. A blocking call begins when all that was posted before has ended.
 
 mod calls;
+mod operators;
+mod pairs;
 mod prepared;
 mod steps;
 
@@ -21,6 +23,8 @@ use super::Hierarchy;
 use crate::Error;
 pub(crate) use calls::Asked;
 use earlybird_shm::{NodeComm, enter};
+pub(crate) use operators::Kept;
+pub(crate) use pairs::KeptCounts;
 pub(crate) use prepared::Prepared;
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,11 +1,15 @@
 //! A call that can be posted, any number of times, with its buffers.
 
 use super::calls::{self, Asked};
+use super::operators::{self, Kept};
+use super::pairs::{self, KeptCounts};
 use super::{Begun, Steps};
-use crate::{DType, Element, Error};
+use crate::{DType, Element, Error, Op, UserOp};
+use bytemuck::{Pod, cast_slice_mut};
 use earlybird_shm::{Collective, Owned, Signature, bytes};
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 /// Makes the call of its buffers.
 type Begin = Box<dyn Fn(&dyn Any, Steps) -> Result<Begun, Error> + Send>;
@@ -14,7 +18,7 @@ type Begin = Box<dyn Fn(&dyn Any, Steps) -> Result<Begun, Error> + Send>;
 pub(crate) struct Prepared {
     pub(super) collective: Collective,
     pub(super) signature: Signature,
-    /// `Owned<T>`.
+    /// `Owned<T>`, or the vectors of a grouped call.
     pub owned: Box<dyn Any + Send>,
     begin: Begin,
     /// Puts the result there.
@@ -30,6 +34,58 @@ impl Prepared {
             let given = if owned.is_in_place() { &owned.recv } else { &owned.send };
             calls::begin(&asked, given, owned.recv.len(), steps)
         };
+        Prepared { collective, signature, owned: Box::new(owned), begin: Box::new(begin), put: put::<T> }
+    }
+
+    /// A reduction of each of many buffers, one after the other in one message.
+    pub(crate) fn grouped<T: Element>(op: Op, signature: Signature, buffers: Vec<Vec<T>>) -> Self {
+        let collective = Collective::AllReduce;
+        let asked = Asked { collective, op, root: None, counts: None };
+        let begin = move |owned: &dyn Any, steps: Steps| {
+            let all = owned.downcast_ref::<Vec<Vec<T>>>().expect("the type it was made with").concat();
+            calls::begin(&asked, &all, all.len(), steps)
+        };
+        let put = |owned: &mut dyn Any, mut result: &[u8]| {
+            let Some(buffers) = owned.downcast_mut::<Vec<Vec<T>>>() else { return };
+            for buffer in buffers {
+                let (own, rest) = result.split_at(size_of_val(&buffer[..]).min(result.len()));
+                result = rest;
+                fill(buffer, own);
+            }
+        };
+        Prepared { collective, signature, owned: Box::new(buffers), begin: Box::new(begin), put }
+    }
+
+    /// A reduction by an operator of the caller's, which the call keeps.
+    pub(crate) fn with<T: Pod + Send, F: Kept<T>>(
+        (collective, root): (Collective, Option<usize>),
+        op: UserOp<T, F>,
+        signature: Signature,
+        owned: Owned<T>,
+    ) -> Self {
+        let op = Arc::new(op);
+        let begin = move |owned: &dyn Any, steps: Steps| {
+            let owned = owned.downcast_ref::<Owned<T>>().expect("the type it was made with");
+            let given = if owned.is_in_place() { &owned.recv } else { &owned.send };
+            Ok(operators::begin((collective, root.unwrap_or(0)), &op, given, steps))
+        };
+        let put = |owned: &mut dyn Any, result: &[u8]| {
+            if let Some(owned) = owned.downcast_mut::<Owned<T>>()
+                && size_of_val(&owned.recv[..]) == result.len()
+            {
+                cast_slice_mut::<T, u8>(&mut owned.recv).copy_from_slice(result);
+            }
+        };
+        Prepared { collective, signature, owned: Box::new(owned), begin: Box::new(begin), put }
+    }
+
+    /// An alltoall of blocks that differ for every pair.
+    pub(crate) fn pairs<T: Element>(counts: KeptCounts, signature: Signature, owned: Owned<T>) -> Self {
+        let begin = move |owned: &dyn Any, steps: Steps| {
+            let owned = owned.downcast_ref::<Owned<T>>().expect("the type it was made with");
+            Ok(pairs::begin(&counts, bytes::of(&owned.send).to_vec(), steps))
+        };
+        let collective = Collective::AllToAll;
         Prepared { collective, signature, owned: Box::new(owned), begin: Box::new(begin), put: put::<T> }
     }
 

@@ -103,8 +103,24 @@ impl Steps {
 
     /// The operation of the node that gives; the first step of a call, if it has one.
     pub(super) async fn give<T: Element>(&self, operation: Operation, owned: Owned<T>) -> Result<Vec<T>, Error> {
-        let ready = operation.ready(&self.node, owned)?;
+        self.give_ready(operation.ready(&self.node, owned)?).await
+    }
+
+    /// The same with an operation that was made for [`Steps::node`].
+    pub(super) async fn give_ready<T: Send + 'static>(&self, ready: Ready) -> Result<Vec<T>, Error> {
         on(&self.node, ready.within(self.within()), || ()).await
+    }
+
+    /// The group of what a call gives.
+    pub(super) fn node(&self) -> &NodeComm {
+        &self.node
+    }
+
+    /// An operation before the one that takes, in the same group.
+    pub(super) async fn take_first<T: Element>(&self, operation: Operation, owned: Owned<T>) -> Result<Vec<T>, Error> {
+        let deliver = &self.between.postings.deliver;
+        self.turn(|turns| Turns::is(&turns.deliver, self.number)).await;
+        on(deliver, operation.ready(deliver, owned)?.within(self.within()), || ()).await
     }
 
     /// The operation of the node that takes; the last step of a call, which makes it where it has one and passes it where not.
@@ -128,13 +144,12 @@ impl Steps {
         poll_fn(|_| if is_mine(&self.between.postings.turns) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
-    /// What leaders do between the nodes, one call at a time.
+    /// What leaders do between the nodes, one call at a time: until [`Steps::pass_exchange`] no other one does.
     async fn between_nodes<S>(
         &self,
         start: impl FnOnce(&mut Plans<Wire>) -> Result<S, Error>,
         mut poll: impl FnMut(&mut Plans<Wire>, &mut S) -> Result<Option<usize>, Error>,
     ) -> Result<(), Error> {
-        let turns = &self.between.postings.turns;
         self.turn(|turns| Turns::is(&turns.exchange, self.number)).await;
         let (mut start, mut state) = (Some(start), None);
         let (mut polled, mut waited) = (Instant::now(), Duration::ZERO);
@@ -168,9 +183,14 @@ impl Steps {
                 Err(error) => Poll::Ready(Err(error)),
             }
         })
-        .await?;
-        Turns::pass_on(&turns.exchange);
-        Ok(())
+        .await
+    }
+
+    /// This call exchanges no more.
+    pub(super) fn pass_exchange(&self) {
+        if self.topology().leads() {
+            Turns::pass_on(&self.between.postings.turns.exchange);
+        }
     }
 
     fn begin(&self, plans: &mut Plans<Wire>) {
@@ -183,11 +203,20 @@ impl Steps {
             return Ok(());
         }
         let poll = |plans: &mut Plans<_>, apart: &mut Apart| plans.poll_apart(apart, data);
-        self.between_nodes(|plans| plans.start_apart(shape), poll).await
+        self.between_nodes(|plans| plans.start_apart(shape), poll).await?;
+        self.pass_exchange();
+        Ok(())
     }
 
-    /// Exchanges parts on the leader.
+    /// Exchanges parts on the leader, as the last exchange of the call.
     pub(super) async fn swap(&self, parts: &mut [Parts<'_>]) -> Result<(), Error> {
+        self.swap_first(parts).await?;
+        self.pass_exchange();
+        Ok(())
+    }
+
+    /// The same where another one follows, or [`Steps::pass_exchange`].
+    pub(super) async fn swap_first(&self, parts: &mut [Parts<'_>]) -> Result<(), Error> {
         let call = self.signature.hash();
         self.between_nodes(|plans| plans.start_parts(call), |plans, under_way| plans.poll_parts(under_way, parts)).await
     }
