@@ -106,16 +106,17 @@ fn differ(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let (rank, ranks) = (comm.rank(), comm.size());
     let even = vec![4; ranks];
-    let right = || comm.immediate_all_to_all_varcount_into(vec![rank; 4 * ranks], &even, vec![0; 4 * ranks], &even);
+    let mine = vec![rank as u64; 4 * ranks];
+    let right = || comm.immediate_all_to_all_varcount_into(mine.clone(), &even, vec![0; 4 * ranks], &even);
     let mut send_counts = even.clone();
     if rank == 1 {
         send_counts[2] = 5;
     }
-    let send = vec![rank; send_counts.iter().sum()];
+    let send = vec![rank as u64; send_counts.iter().sum()];
     let before = right().unwrap();
     let wrong = comm.immediate_all_to_all_varcount_into(send, &send_counts, vec![0; 4 * ranks], &even).unwrap();
     let after = right().unwrap();
-    let expected: Vec<usize> = (0..4 * ranks).map(|i| i / 4).collect();
+    let expected: Vec<u64> = (0..4 * ranks as u64).map(|i| i / 4).collect();
     assert_eq!(after.wait().unwrap().1, expected);
     let error = wrong.wait().unwrap_err();
     player.say(format!("{} {error}", error.code()));
@@ -215,12 +216,12 @@ fn dropped(player: &Player) {
     let comm = job.duplicate().unwrap();
     let counts = vec![5000; ranks];
     for step in 0..12 {
-        let (send, recv) = (vec![step; 5000 * ranks], vec![0; 5000 * ranks]);
+        let (send, recv) = (vec![step as u64; 5000 * ranks], vec![0; 5000 * ranks]);
         let posted = comm.immediate_all_to_all_varcount_into(send, &counts, recv, &counts).unwrap();
         if (step + me).is_multiple_of(3) {
             drop(posted);
         } else {
-            assert!(posted.wait().unwrap().1.iter().all(|x| *x == step));
+            assert!(posted.wait().unwrap().1.iter().all(|x| *x == step as u64));
         }
     }
     comm.barrier().unwrap();
@@ -271,14 +272,14 @@ fn away(player: &Player) {
     let (me, ranks) = (comm.rank(), comm.size());
     let flag = std::path::PathBuf::from(std::env::var("EARLYBIRD_DIR").unwrap()).with_extension("go");
     let counts = vec![3000; ranks];
-    let (send, recv) = (vec![me; 3000 * ranks], vec![0; 3000 * ranks]);
+    let (send, recv) = (vec![me as u64; 3000 * ranks], vec![0; 3000 * ranks]);
     let posted = comm.immediate_all_to_all_varcount_into(send, &counts, recv, &counts).unwrap();
     player.say("posted");
     while me == 1 && !flag.exists() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let got = posted.wait().unwrap().1;
-    assert!(got.iter().enumerate().all(|(i, from)| *from == i / 3000));
+    assert!(got.iter().enumerate().all(|(i, from)| *from == i as u64 / 3000));
     player.say("done");
 }
 
