@@ -4,9 +4,10 @@ mod common;
 #[path = "common/data.rs"]
 mod data;
 
+use bytemuck::{cast_slice, cast_slice_mut};
 use common::{Job, Player, mix};
 use data::{Sample, contribution, reference, same_bits};
-use earlybird::{Communicator, Error, Op, UserOp};
+use earlybird::{BytesOp, Communicator, Error, Op, UserOp};
 use half::f16;
 use std::time::Duration;
 
@@ -87,6 +88,21 @@ fn post_by_user(comm: &Communicator, seed: u64, count: usize) -> Rest<'_> {
     let parts = comm.immediate_reduce_scatter_block_into_with(given(rank, count * ranks), vec![[0; 2]; count], op());
     let parts = parts.unwrap();
     let own: Vec<[u64; 2]> = (rank * count..(rank + 1) * count).map(folded).collect();
+    // The same on elements of which only the size is known.
+    let rows = move |left: &[u8], right: &mut [u8]| {
+        let (left, right): (&[[u64; 2]], &mut [[u64; 2]]) = (cast_slice(left), cast_slice_mut(right));
+        left.iter().zip(right).for_each(|(a, b)| *b = compose(a, b));
+    };
+    let (raw, bytes) = (BytesOp::new(16, false, rows).unwrap(), |x: &[[u64; 2]]| cast_slice::<_, u8>(x).to_vec());
+    let mut all = comm.all_reduce_raw_init(bytes(&given(rank, count)), vec![0; 16 * count], raw).unwrap();
+    let (mine, room) = (bytes(&given(rank, count * ranks)), vec![0; 16 * count]);
+    let mut block = comm.reduce_scatter_block_raw_init(mine, room, raw).unwrap();
+    let room = vec![0; if rank == root { 16 * count } else { 0 }];
+    let mut at_root = here.reduce_raw_init(bytes(&given(rank, count)), room, raw).unwrap();
+    let expected_at_root = if rank == root { bytes(&expected) } else { Vec::new() };
+    all.start().unwrap();
+    block.start().unwrap();
+    at_root.start().unwrap();
     let reduced: Rest<'_> = match rank == root {
         true => {
             let request = here.immediate_reduce_into_root_with(given(rank, count), vec![[0; 2]; count], op()).unwrap();
@@ -99,6 +115,12 @@ fn post_by_user(comm: &Communicator, seed: u64, count: usize) -> Rest<'_> {
         }
     };
     Box::new(move || {
+        at_root.wait().unwrap();
+        assert!(at_root.recv().unwrap() == expected_at_root, "reduce of {count} in bytes");
+        all.wait().unwrap();
+        assert!(all.recv().unwrap() == bytes(&expected), "allreduce of {count} in bytes");
+        block.wait().unwrap();
+        assert!(block.recv().unwrap() == bytes(&own), "reduce-scatter of {count} in bytes");
         reduced();
         assert!(parts.wait().unwrap().1 == own, "reduce-scatter of {count}");
         assert!(apart.wait().unwrap().1 == expected, "allreduce of {count}");
@@ -214,6 +236,8 @@ fn wrong(player: &Player) {
     for code in [
         comm.immediate_all_gather_varcount_into(vec![1u8], vec![0; ranks], &[1]).map(|_| ()),
         comm.immediate_all_gather_varcount_into(vec![1u8], vec![0], &vec![1; ranks]).map(|_| ()),
+        comm.all_reduce_raw_init(vec![0; 7], vec![0; 7], BytesOp::new(2, true, |_: &[u8], _: &mut [u8]| {}).unwrap())
+            .map(|_| ()),
         comm.process_at_rank(9).immediate_scatter_varcount_into(vec![1u8], &vec![1; ranks]).map(|_| ()),
     ] {
         assert!(matches!(code, Err(Error::Usage { .. })), "{code:?}");

@@ -247,8 +247,7 @@ int eb_reduce_scatterv(const eb_comm *comm, const void *send, void *recv, const 
 
 /* Reduces `group` buffers of all ranks as one operation: each in place, `counts[i]` elements at `buffers[i]`. Many small ones cost
  * as much as one eb_allreduce of their sum. Buffers may not overlap. Ranks that give other counts are EB_MISMATCH. */
-int eb_allreduce_grouped(const eb_comm *comm, void *const *buffers, const size_t *counts, size_t group, eb_type type,
-                         eb_op op);
+int eb_allreduce_grouped(const eb_comm *comm, void *const *buffers, const size_t *counts, size_t group, eb_type type, eb_op op);
 
 /* Copies `count` elements of `buffer` of the rank `root` to `buffer` of every rank. */
 int eb_broadcast(const eb_comm *comm, void *buffer, size_t count, eb_type type, size_t root);
@@ -285,29 +284,26 @@ int eb_alltoall(const eb_comm *comm, const void *send, void *recv, size_t count,
 int eb_alltoallv(const eb_comm *comm, const void *send, const size_t *send_counts, void *recv, const size_t *recv_counts,
                  eb_type type);
 
-/* ---- operators of the caller's ----
- *
- * For elements of any plain type, of which the library knows the size in bytes, below 16 MiB.
- */
+/* ---- operators of the caller's: for elements of any plain type, of which the library knows the size, below 16 MiB ---- */
 
 /*
  * Makes every element of `right` that of `left` op that of `right`, for `count` elements, at least one. Both are aligned to
- * the largest power of two, at most 16, that divides the size of an element. It runs in the thread that calls, during the
- * call, any number of times, on any pieces of what any ranks gave. It must be associative, give the same bits for the same
- * operands on every rank, change nothing but `right`, call nothing of the communicator, and return: no exception, no longjmp.
+ * the largest power of two, at most 16, that divides the size of an element. It runs in the thread that calls, during the call, of
+ * a posted one in any thread during any call of the library; any number of times, on any pieces of what any ranks gave. It must be
+ * associative, give the same bits for the same operands on every rank, change nothing but `right`, call nothing of the library,
+ * and return: no exception, no longjmp.
  */
 typedef void eb_fold(const void *left, void *right, size_t count, void *context);
 
 typedef struct eb_operator {
     eb_fold *fold;
-    void *context;    /* handed on to `fold`; belongs to the caller */
+    void *context;    /* handed on to `fold`; belongs to the caller; must stay as long as the operator is used */
     int commutative;  /* 1: operands may come in any order. 0: they stand by rank, the lower ranks on the left */
     unsigned int tag; /* 0 to 63: compared between ranks, so that operators with different tags are EB_MISMATCH */
 } eb_operator;
 
-/* As eb_allreduce, on `count` elements of `element_bytes`. The operator is used until the call returns. */
-int eb_allreduce_with(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes,
-                      const eb_operator *op);
+/* As eb_allreduce, on `count` elements of `element_bytes`. The operator is used until the call has ended; the structure is copied. */
+int eb_allreduce_with(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes, const eb_operator *op);
 
 /* As eb_reduce. */
 int eb_reduce_with(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes,
@@ -328,33 +324,34 @@ int eb_reduce_scatter_with(const eb_comm *comm, const void *send, void *recv, si
  * From the posting call until eb_wait or eb_test says that it has ended, the buffers belong to the library: neither may be
  * written, `recv` not read, and both must stay. Where they are copied the result appears in the call that ends the request.
  * Costs a copy more each way than the call that blocks. A request keeps its communicator: eb_comm_free may come first.
- * Arrays of counts and of buffers are read in the posting call only. Between virtual nodes those with counts and groups are
- * EB_UNSUPPORTED. So are all of them on one node while a plan is chosen.
+ * Arrays of counts and of buffers are read in the posting call only. Between virtual nodes those with counts, groups and operators
+ * of the caller's are EB_UNSUPPORTED. So are all of them on one node while a plan is chosen.
  */
 typedef struct eb_request eb_request;
 
 int eb_ibarrier(const eb_comm *comm, eb_request **request);
-int eb_iallreduce(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op,
-                  eb_request **request);
+int eb_iallreduce(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op, eb_request **request);
 int eb_ireduce(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op, size_t root,
                eb_request **request);
-int eb_ireduce_scatter(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op,
-                       eb_request **request);
+int eb_ireduce_scatter(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op, eb_request **request);
 int eb_ibroadcast(const eb_comm *comm, void *buffer, size_t count, eb_type type, size_t root, eb_request **request);
 int eb_iallgather(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_request **request);
-int eb_igather(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, size_t root,
-               eb_request **request);
-int eb_iscatter(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, size_t root,
-                eb_request **request);
+int eb_igather(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, size_t root, eb_request **request);
+int eb_iscatter(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, size_t root, eb_request **request);
 int eb_ialltoall(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_request **request);
 int eb_ireduce_scatterv(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, eb_op op,
                         eb_request **request);
-int eb_iallgatherv(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type,
-                   eb_request **request);
+int eb_iallgatherv(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, eb_request **request);
 int eb_igatherv(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, size_t root,
                 eb_request **request);
 int eb_iscatterv(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, size_t root,
                  eb_request **request);
+int eb_iallreduce_with(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes,
+                       const eb_operator *op, eb_request **request);
+int eb_ireduce_with(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes,
+                    const eb_operator *op, size_t root, eb_request **request);
+int eb_ireduce_scatter_with(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes,
+                            const eb_operator *op, eb_request **request);
 int eb_iallreduce_grouped(const eb_comm *comm, void *const *buffers, const size_t *counts, size_t group, eb_type type,
                           eb_op op, eb_request **request);
 
@@ -382,12 +379,9 @@ int eb_request_free(eb_request **request);
  * eb_wait or eb_test ends it; then it can be started again. Every start counts in the order of calls. A start may pair with a
  * function that begins with i on another rank.
  *
- *     eb_request *sum;
  *     eb_allreduce_init(comm, EB_IN_PLACE, gradient, n, EB_F32, EB_AVERAGE, &sum);
  *     for (step = 0; step < steps; step++) {
- *         ...
  *         eb_start(sum);
- *         ...
  *         eb_wait(&sum);
  *     }
  *     eb_request_free(&sum);
@@ -396,10 +390,8 @@ int eb_request_free(eb_request **request);
  * ended only. Starting and ending a call allocates nothing; otherwise it costs what the function that begins with i does. After
  * an error of the communicator the request is to be freed. Other errors are those of the function that begins with i.
  */
-
 int eb_barrier_init(const eb_comm *comm, eb_request **request);
-int eb_allreduce_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op,
-                      eb_request **request);
+int eb_allreduce_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op, eb_request **request);
 int eb_reduce_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op, size_t root,
                    eb_request **request);
 int eb_reduce_scatter_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op,
@@ -408,17 +400,20 @@ int eb_reduce_scatterv_init(const eb_comm *comm, const void *send, void *recv, c
                             eb_request **request);
 int eb_broadcast_init(const eb_comm *comm, void *buffer, size_t count, eb_type type, size_t root, eb_request **request);
 int eb_allgather_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_request **request);
-int eb_allgatherv_init(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type,
-                       eb_request **request);
-int eb_gather_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, size_t root,
-                   eb_request **request);
+int eb_allgatherv_init(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, eb_request **request);
+int eb_gather_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, size_t root, eb_request **request);
 int eb_gatherv_init(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, size_t root,
                     eb_request **request);
-int eb_scatter_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, size_t root,
-                    eb_request **request);
+int eb_scatter_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, size_t root, eb_request **request);
 int eb_scatterv_init(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, size_t root,
                      eb_request **request);
 int eb_alltoall_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_request **request);
+int eb_allreduce_with_init(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes,
+                           const eb_operator *op, eb_request **request);
+int eb_reduce_with_init(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes,
+                        const eb_operator *op, size_t root, eb_request **request);
+int eb_reduce_scatter_with_init(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes,
+                                const eb_operator *op, eb_request **request);
 int eb_allreduce_grouped_init(const eb_comm *comm, void *const *buffers, const size_t *counts, size_t group, eb_type type,
                               eb_op op, eb_request **request);
 

@@ -5,6 +5,7 @@ use crate::buffers::{Place, is_in_place, lend, of_all};
 use crate::comm::{Comm, of};
 use crate::entry::export;
 use crate::reductions::root;
+use crate::requests::{both_forms, room};
 use earlybird::{BytesOp, Error};
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -26,8 +27,11 @@ struct Function {
     bytes: usize,
 }
 
-// SAFETY: C: the thread that is inside the call runs the function, no other one, and the context is only handed on to it.
+// SAFETY: C: threads that are inside calls of the library run the function, of one call one at a time; the context is only handed
+// on to it.
 unsafe impl Sync for Function {}
+// SAFETY: as above.
+unsafe impl Send for Function {}
 
 impl Function {
     fn call(&self, left: &[u8], right: &mut [u8]) {
@@ -37,17 +41,15 @@ impl Function {
     }
 }
 
-type Folding<'a> = &'a (dyn Fn(&[u8], &mut [u8]) + Sync);
-
-/// Runs `call` with an operator on elements of `bytes` bytes.
+/// What the caller describes, as an operator on elements of `bytes` bytes.
 ///
 /// # Safety
-/// C.
-unsafe fn with(
+/// C: also while the operator is used.
+#[allow(clippy::type_complexity)] // a closure has no name to give it
+unsafe fn operator(
     op: *const Operator,
     bytes: usize,
-    call: impl FnOnce(&BytesOp<Folding<'_>>) -> Result<(), Error>,
-) -> Result<(), Error> {
+) -> Result<BytesOp<impl Fn(&[u8], &mut [u8]) + Send + Sync + 'static>, Error> {
     // SAFETY: C.
     let op = unsafe { op.as_ref() };
     let op = op.ok_or_else(|| Error::usage("the operator is null; give the address of an eb_operator"))?;
@@ -57,9 +59,8 @@ unsafe fn with(
         return Err(Error::usage(format!("the operator's member commutative is {commutative}; set it to 0 or 1")));
     }
     let function = Function { fold, context, bytes };
-    let fold = |left: &[u8], right: &mut [u8]| function.call(left, right);
-    let op = BytesOp::new(bytes, commutative == 1, &fold as Folding<'_>)?;
-    call(&op.tagged(u8::try_from(tag).unwrap_or(u8::MAX))?)
+    let op = BytesOp::new(bytes, commutative == 1, move |left: &[u8], right: &mut [u8]| function.call(left, right))?;
+    op.tagged(u8::try_from(tag).unwrap_or(u8::MAX))
 }
 
 /// `count` elements in bytes.
@@ -81,9 +82,8 @@ export! {
         unsafe {
             let (comm, len) = (of(comm)?, in_bytes(count, element_bytes)?);
             let send = (!is_in_place(send)).then(|| Place::send(send, len));
-            with(op, element_bytes, |op| {
-                lend::<u8>(send, Place::recv(recv, len), |send, recv| comm.all_reduce_raw(send, recv, op))
-            })
+            let op = operator(op, element_bytes)?;
+            lend::<u8>(send, Place::recv(recv, len), |send, recv| comm.all_reduce_raw(send, recv, &op))
         }
     }
 
@@ -104,7 +104,8 @@ export! {
             let given = if is_in_place(send) { recv.cast_const() } else { send };
             let send = (!here || !is_in_place(send)).then(|| Place::send(given, len));
             let recv = if here { Place::recv(recv, len) } else { Place::recv(std::ptr::null_mut(), 0) };
-            with(op, element_bytes, |op| lend::<u8>(send, recv, |send, recv| to.reduce_raw(send, recv, op)))
+            let op = operator(op, element_bytes)?;
+            lend::<u8>(send, recv, |send, recv| to.reduce_raw(send, recv, &op))
         }
     }
 
@@ -120,17 +121,72 @@ export! {
         unsafe {
             let (comm, len) = (of(comm)?, in_bytes(count, element_bytes)?);
             let all = of_all(len, comm.size())?;
-            with(op, element_bytes, |op| match is_in_place(send) {
+            let op = operator(op, element_bytes)?;
+            match is_in_place(send) {
                 false => lend::<u8>(Some(Place::send(send, all)), Place::recv(recv, len), |send, recv| {
-                    comm.reduce_scatter_block_raw(send.unwrap_or(&[]), recv, op)
+                    comm.reduce_scatter_block_raw(send.unwrap_or(&[]), recv, &op)
                 }),
                 true => lend::<u8>(None, Place::recv(recv, all), |_, whole| {
                     let mut block = whole[..len].to_vec();
-                    comm.reduce_scatter_block_raw(whole, &mut block, op)?;
+                    comm.reduce_scatter_block_raw(whole, &mut block, &op)?;
                     whole[..len].copy_from_slice(&block);
                     Ok(())
                 }),
-            })
+            }
+        }
+    }
+}
+
+both_forms! {
+    fn eb_iallreduce_with, eb_allreduce_with_init(
+        send: *const c_void,
+        recv: *mut c_void,
+        count: usize,
+        element_bytes: usize,
+        op: *const Operator,
+    ) |start| {
+        let to = Place::recv(recv, in_bytes(count, element_bytes)?);
+        let from = if is_in_place(send) { to } else { Place::send(send, to.count) };
+        // SAFETY: C.
+        unsafe {
+            let (op, room, mine) = (operator(op, element_bytes)?, room::<u8>(to)?, start.give::<u8>(from)?);
+            start.make::<u8, _>(&[from], &[to], |comm| comm.all_reduce_raw_init(mine, room, op))
+        }
+    }
+
+    fn eb_ireduce_with, eb_reduce_with_init(
+        send: *const c_void,
+        recv: *mut c_void,
+        count: usize,
+        element_bytes: usize,
+        op: *const Operator,
+        to: usize,
+    ) |start| {
+        let (root, recv) = (root(start.comm, to)?, Place::recv(recv, in_bytes(count, element_bytes)?));
+        let from = if is_in_place(send) { recv } else { Place::send(send, recv.count) };
+        let to = if start.comm.rank() == root { &[recv][..] } else { &[] };
+        // SAFETY: C.
+        unsafe {
+            let room = to.first().map_or(Ok(Vec::new()), |to| room::<u8>(*to))?;
+            let (op, mine) = (operator(op, element_bytes)?, start.give::<u8>(from)?);
+            start.make::<u8, _>(&[from], to, |comm| comm.process_at_rank(root).reduce_raw_init(mine, room, op))
+        }
+    }
+
+    fn eb_ireduce_scatter_with, eb_reduce_scatter_with_init(
+        send: *const c_void,
+        recv: *mut c_void,
+        count: usize,
+        element_bytes: usize,
+        op: *const Operator,
+    ) |start| {
+        let to = Place::recv(recv, in_bytes(count, element_bytes)?);
+        let all = of_all(to.count, start.comm.size())?;
+        let from = if is_in_place(send) { Place { count: all, ..to } } else { Place::send(send, all) };
+        // SAFETY: C.
+        unsafe {
+            let (op, room, mine) = (operator(op, element_bytes)?, room::<u8>(to)?, start.give::<u8>(from)?);
+            start.make::<u8, _>(&[from], &[to], |comm| comm.reduce_scatter_block_raw_init(mine, room, op))
         }
     }
 }

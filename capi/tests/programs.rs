@@ -5,7 +5,7 @@ mod support;
 
 use earlybird::{Communicator, Config, Error, Identity, Op, UserOp};
 use std::process::{Command, Stdio};
-use support::{C, CPP, Program, Scratch, built, compiles, has, home, launcher, text};
+use support::{C, CPP, Program, built, compiles, has, home, launcher, text};
 
 const RANKS: [usize; 4] = [1, 2, 3, 5];
 

@@ -43,6 +43,44 @@ static linear composed(size_t at) {
 
 static int same(linear x, linear y) { return x.a == y.a && x.b == y.b; }
 
+/* Posted, and made again and again. */
+static void posted(const eb_comm *comm, size_t n, const eb_operator *op) {
+    linear *mine = (linear *)malloc(ranks * n * sizeof *mine), *all[3];
+    eb_request *calls[3];
+    size_t root = n % ranks;
+    CHECK(mine);
+    for (size_t k = 0; k < 3; k++) CHECK((all[k] = (linear *)malloc((ranks * n + 1) * sizeof *mine)) != NULL);
+    for (size_t round = 0; round < 4; round++) {
+        int again = round > 1, in_place = round % 2;
+        const void *give = in_place ? EB_IN_PLACE : mine;
+        if (again) {
+            WORKS(eb_allreduce_with_init(comm, give, all[0], n, sizeof *mine, op, &calls[0]));
+            WORKS(eb_reduce_with_init(comm, give, all[1], n, sizeof *mine, op, root, &calls[1]));
+            WORKS(eb_reduce_scatter_with_init(comm, give, all[2], n, sizeof *mine, op, &calls[2]));
+        }
+        for (size_t i = 0; i < ranks * n; i++) mine[i] = all[0][i] = all[1][i] = all[2][i] = element(rank, i);
+        if (again) {
+            for (size_t k = 0; k < 3; k++) WORKS(eb_start(calls[k]));
+        } else {
+            WORKS(eb_iallreduce_with(comm, give, all[0], n, sizeof *mine, op, &calls[0]));
+            WORKS(eb_ireduce_with(comm, give, all[1], n, sizeof *mine, op, root, &calls[1]));
+            WORKS(eb_ireduce_scatter_with(comm, give, all[2], n, sizeof *mine, op, &calls[2]));
+        }
+        for (size_t k = 3; k-- > 0;) {
+            WORKS(eb_wait(&calls[k]));
+            CHECK((calls[k] != NULL) == again);
+            WORKS(eb_request_free(&calls[k]));
+        }
+        for (size_t i = 0; i < n; i++) {
+            CHECK(same(all[0][i], composed(i)));
+            CHECK(same(all[1][i], rank == root ? composed(i) : mine[i]));
+            CHECK(same(all[2][i], composed(rank * n + i)));
+        }
+    }
+    for (size_t k = 0; k < 3; k++) free(all[k]);
+    free(mine);
+}
+
 static void ordered(const eb_comm *comm, size_t n) {
     size_t context = 0;
     eb_operator op = {compose, NULL, 0, 7};
@@ -66,6 +104,7 @@ static void ordered(const eb_comm *comm, size_t n) {
     for (size_t i = 0; i < n; i++) CHECK(same(all[i], composed(rank * n + i)));
     WORKS(eb_reduce_scatter_with(comm, EB_IN_PLACE, mine, n, sizeof *mine, &op));
     for (size_t i = 0; i < n; i++) CHECK(same(mine[i], composed(rank * n + i)));
+    if (!getenv("EARLYBIRD_RANKS_PER_NODE")) posted(comm, n, &op);
     CHECK(ranks == 1 || n == 0 || calls > 0 || rank > 0);
     free(mine);
     free(all);
@@ -106,6 +145,7 @@ int main(void) {
     }
     mixed(comm);
     linear x[8] = {{1, 1}};
+    eb_request *request;
     size_t context = 0;
     eb_operator none = {NULL, NULL, 0, 0}, tag = {compose, &context, 0, 64}, half = {compose, &context, 2, 0};
     eb_operator good = {compose, &context, 0, 1};
@@ -117,6 +157,9 @@ int main(void) {
     FAILS(EB_UNSUPPORTED, eb_allreduce_with(comm, EB_IN_PLACE, x, 0, 16 << 20, &good), "16 MiB");
     FAILS(EB_USAGE, eb_allreduce_with(comm, EB_IN_PLACE, x, (size_t)-1, 8, &good), "exceed the address space");
     FAILS(EB_USAGE, eb_allreduce_with(comm, EB_IN_PLACE, NULL, 1, 8, &good), "is null");
+    FAILS(EB_USAGE, eb_iallreduce_with(comm, EB_IN_PLACE, x, 1, 8, &none, &request), "member fold");
+    FAILS(EB_USAGE, eb_allreduce_with_init(comm, EB_IN_PLACE, NULL, 1, 8, &good, &request), "is null");
+    CHECK(request == NULL);
     FAILS(EB_USAGE, eb_reduce_with(comm, x, x + 4, 1, 8, &good, ranks), "does not exist");
     FAILS(EB_USAGE, eb_reduce_scatter_with(comm, x, NULL, 1, 8, &good), "is null");
     if (ranks > 1) {

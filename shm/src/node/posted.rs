@@ -3,6 +3,7 @@
 use super::posted_pairs::OfPairs;
 use super::{NodeComm, State};
 use crate::Error;
+use crate::bytes_op::BytesOp;
 use crate::config::Algorithm;
 use crate::engine::{self, Drive};
 use crate::op::{DType, Element, ElementType, FoldOrder, Op, Operator};
@@ -13,7 +14,7 @@ use crate::protocol::lines::INLINE_BYTES;
 use crate::protocol::posted::{Blocks, Posted, Room};
 use crate::protocol::signature::{Collective, Signature, USER_SIZE_SHIFT};
 use crate::protocol::{Report, Stop};
-use crate::user_op::{UserOp, element_type};
+use crate::user_op::{UserFold, UserOp, element_type};
 use bytemuck::Pod;
 use std::any::Any;
 use std::sync::{Arc, PoisonError};
@@ -152,7 +153,34 @@ impl NodeComm {
         T: Pod + Send,
         F: Fn(&T, &T) -> T + Send + Sync + 'static,
     {
-        let (element, operator) = (element_type::<T>()?, op.operator());
+        self.by_user(collective, (element_type::<T>()?, op.operator()), Arc::new(op), root, owned)
+    }
+
+    /// The same on elements of which only the size is known.
+    ///
+    /// # Errors
+    /// As [`NodeComm::ready`] and [`NodeComm::all_reduce_raw`].
+    pub fn ready_raw<F>(
+        &self,
+        collective: Collective,
+        op: BytesOp<F>,
+        root: Option<usize>,
+        owned: Owned<u8>,
+    ) -> Result<Ready, Error>
+    where
+        F: Fn(&[u8], &mut [u8]) + Send + Sync + 'static,
+    {
+        self.by_user(collective, (op.element(), op.operator()), Arc::new(op), root, owned)
+    }
+
+    fn by_user<T: Send + 'static>(
+        &self,
+        collective: Collective,
+        (element, operator): (ElementType, Operator),
+        op: Arc<dyn UserFold + Send>,
+        root: Option<usize>,
+        owned: Owned<T>,
+    ) -> Result<Ready, Error> {
         self.must_fit(collective, element)?;
         let block = self.block_of(collective, &owned)?;
         if block as u64 >> USER_SIZE_SHIFT != 0 {
@@ -165,9 +193,7 @@ impl NodeComm {
         let algorithm = self.check(&asked, element, &mut *held)?;
         let signature = asked.signature(element, operator, algorithm);
         let prepared = Prepared::of_user(signature, element, self.size, true, algorithm);
-        Ok(Ready(Box::new(
-            Posted::new(prepared, held, asked.root(), asked.blocks, self.room()).folded_by(Arc::new(op)),
-        )))
+        Ok(Ready(Box::new(Posted::new(prepared, held, asked.root(), asked.blocks, self.room()).folded_by(op))))
     }
 
     fn built(&self, asked: Asked<'_>, dtype: DType, op: Op, mut held: Box<dyn Held>) -> Result<Ready, Error> {
@@ -183,12 +209,13 @@ impl NodeComm {
 
     /// Elements of a block of a call on these buffers.
     fn block_of<T>(&self, collective: Collective, owned: &Owned<T>) -> Result<usize, Error> {
-        Ok(match collective {
+        let entries = match collective {
             Collective::AllToAll => self.even_part(owned.send.len())?,
             Collective::Scatter | Collective::ReduceScatter | Collective::Broadcast => owned.recv.len(),
             _ if owned.is_in_place() => owned.recv.len(),
             _ => owned.send.len(),
-        })
+        };
+        Ok(entries / owned.entries())
     }
 
     /// Refuses a root that does not exist and buffers that do not fit; what runs otherwise.

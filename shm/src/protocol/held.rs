@@ -2,7 +2,7 @@
 
 use super::payload::Buffers;
 use crate::Error;
-use crate::op::Element;
+use crate::op::{Element, ElementType};
 use crate::user_op::element_type;
 use bytemuck::Pod;
 use std::any::Any;
@@ -31,6 +31,7 @@ pub struct Owned<T> {
     pub recv: Vec<T>,
     /// The result replaces the contribution, which lies in `recv`.
     in_place: bool,
+    element: ElementType,
     lend: for<'a> fn(&'a mut Owned<T>) -> Buffers<'a>,
 }
 
@@ -39,17 +40,24 @@ impl<T> Owned<T> {
     pub fn is_in_place(&self) -> bool {
         self.in_place
     }
+
+    /// Entries of the vectors that are one element.
+    pub fn entries(&self) -> usize {
+        self.element.size() / size_of::<T>().max(1)
+    }
 }
 
 impl<T: Element> Owned<T> {
     /// Buffers apart.
     pub fn apart(send: Vec<T>, recv: Vec<T>) -> Self {
-        Owned { send, recv, in_place: false, lend: |owned| Buffers::both(&owned.send, &mut owned.recv) }
+        let lend: for<'a> fn(&'a mut Owned<T>) -> Buffers<'a> = |owned| Buffers::both(&owned.send, &mut owned.recv);
+        Owned { send, recv, in_place: false, element: T::DTYPE.into(), lend }
     }
 
     /// One buffer for both.
     pub fn in_place(recv: Vec<T>) -> Self {
-        Owned { send: Vec::new(), recv, in_place: true, lend: |owned| Buffers::in_place(&mut owned.recv) }
+        let lend: for<'a> fn(&'a mut Owned<T>) -> Buffers<'a> = |owned| Buffers::in_place(&mut owned.recv);
+        Owned { send: Vec::new(), recv, in_place: true, element: T::DTYPE.into(), lend }
     }
 }
 
@@ -59,10 +67,10 @@ impl<T: Pod> Owned<T> {
     /// # Errors
     /// As [`Buffers::apart_of`].
     pub fn apart_of(send: Vec<T>, recv: Vec<T>) -> Result<Self, Error> {
-        element_type::<T>()?;
+        let element = element_type::<T>()?;
         let lend: for<'a> fn(&'a mut Owned<T>) -> Buffers<'a> =
             |owned| Buffers::both_of(&owned.send, &mut owned.recv).expect("an element that was accepted");
-        Ok(Owned { send, recv, in_place: false, lend })
+        Ok(Owned { send, recv, in_place: false, element, lend })
     }
 
     /// As [`Owned::in_place`], for a user's operator.
@@ -70,10 +78,24 @@ impl<T: Pod> Owned<T> {
     /// # Errors
     /// As [`Buffers::apart_of`].
     pub fn in_place_of(recv: Vec<T>) -> Result<Self, Error> {
-        element_type::<T>()?;
+        let element = element_type::<T>()?;
         let lend: for<'a> fn(&'a mut Owned<T>) -> Buffers<'a> =
             |owned| Buffers::in_place_of(&mut owned.recv).expect("an element that was accepted");
-        Ok(Owned { send: Vec::new(), recv, in_place: true, lend })
+        Ok(Owned { send: Vec::new(), recv, in_place: true, element, lend })
+    }
+}
+
+impl Owned<u8> {
+    /// As [`Owned::apart`], of elements of which only the size is known.
+    ///
+    /// # Errors
+    /// As [`Buffers::raw`].
+    pub fn raw(send: Vec<u8>, mut recv: Vec<u8>, element: ElementType) -> Result<Self, Error> {
+        Buffers::raw(Some(&send), &mut recv, element)?;
+        let lend: for<'a> fn(&'a mut Owned<u8>) -> Buffers<'a> = |owned| {
+            Buffers::raw(Some(&owned.send), &mut owned.recv, owned.element).expect("lengths that were accepted")
+        };
+        Ok(Owned { send, recv, in_place: false, element, lend })
     }
 }
 
