@@ -324,8 +324,8 @@ int eb_reduce_scatter_with(const eb_comm *comm, const void *send, void *recv, si
  * From the posting call until eb_wait or eb_test says that it has ended, the buffers belong to the library: neither may be
  * written, `recv` not read, and both must stay. Where they are copied the result appears in the call that ends the request.
  * Costs a copy more each way than the call that blocks. A request keeps its communicator: eb_comm_free may come first.
- * Arrays of counts and of buffers are read in the posting call only. Between virtual nodes those with counts, groups and operators
- * of the caller's are EB_UNSUPPORTED. So are all of them on one node while a plan is chosen.
+ * Arrays of counts and of buffers are read in the posting call only. Between virtual nodes those with operators of the caller's are
+ * EB_UNSUPPORTED. So are all of them on one node while a plan is chosen.
  */
 typedef struct eb_request eb_request;
 

@@ -55,7 +55,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::immediate_all_reduce`], but for those of the group; [`Error::Usage`] for a buffer that is no whole
-    /// number of elements.
+    /// number of elements; [`Error::Unsupported`] on several nodes.
     pub fn all_reduce_raw_init<F>(
         &self,
         send: Vec<u8>,
@@ -95,6 +95,12 @@ impl Communicator {
     where
         F: Fn(&[u8], &mut [u8]) + Send + Sync + 'static,
     {
+        if self.nodes() > 1 {
+            return Err(Error::Unsupported {
+                what: format!("a posted {} on elements of unknown type over several nodes", collective.name()),
+                hint: "make the blocking call of the same name".into(),
+            });
+        }
         let (bytes, owned) = (send.len(), Owned::raw(send, recv, op.element())?);
         self.prepared(collective, bytes, two, || self.node.ready_raw(collective, op, root, owned))
     }

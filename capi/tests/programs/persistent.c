@@ -27,7 +27,7 @@ static eb_request *prepared(eb_request *request) {
     return request;
 }
 
-static void every_call(const eb_comm *comm, size_t n, int in_place, int with_counts) {
+static void every_call(const eb_comm *comm, size_t n, int in_place) {
     size_t equal = n * ranks, all = equal > before(ranks, n) ? equal : before(ranks, n), root = ranks - 1;
     size_t *counts = (size_t *)malloc(ranks * sizeof *counts), own = unequal(rank, n), start = before(rank, n);
     int here = rank == root;
@@ -50,15 +50,11 @@ static void every_call(const eb_comm *comm, size_t n, int in_place, int with_cou
     WORKS(eb_scatter_init(comm, send, in_place && here ? EB_IN_PLACE : got[6], n, EB_F64, root, &calls[6]));
     WORKS(eb_alltoall_init(comm, give, got[7], n, EB_F64, &calls[7]));
     WORKS(eb_barrier_init(comm, &calls[8]));
-    size_t made = 9;
-    if (with_counts) {
-        WORKS(eb_reduce_scatterv_init(comm, give, got[9], counts, EB_F64, EB_SUM, &calls[9]));
-        WORKS(eb_allgatherv_init(comm, give, got[10], counts, EB_F64, &calls[10]));
-        WORKS(eb_gatherv_init(comm, give_root, got[11], counts, EB_F64, root, &calls[11]));
-        WORKS(eb_scatterv_init(comm, send, in_place && here ? EB_IN_PLACE : got[12], counts, EB_F64, root, &calls[12]));
-        made = CALLS;
-    }
-    for (size_t k = 0; k < made; k++) calls[k] = prepared(calls[k]);
+    WORKS(eb_reduce_scatterv_init(comm, give, got[9], counts, EB_F64, EB_SUM, &calls[9]));
+    WORKS(eb_allgatherv_init(comm, give, got[10], counts, EB_F64, &calls[10]));
+    WORKS(eb_gatherv_init(comm, give_root, got[11], counts, EB_F64, root, &calls[11]));
+    WORKS(eb_scatterv_init(comm, send, in_place && here ? EB_IN_PLACE : got[12], counts, EB_F64, root, &calls[12]));
+    for (size_t k = 0; k < CALLS; k++) calls[k] = prepared(calls[k]);
     for (size_t round = 0; round < ROUNDS; round++) {
         for (size_t i = 0; i < all; i++) {
             send[i] = value(rank, i, round);
@@ -68,10 +64,10 @@ static void every_call(const eb_comm *comm, size_t n, int in_place, int with_cou
         if (n) memcpy(got[5] + rank * n, send, n * sizeof *send);
         if (own) memcpy(got[10] + start, send, own * sizeof *send);
         if (own) memcpy(got[11] + start, send, own * sizeof *send);
-        for (size_t k = 0; k < made; k++) WORKS(eb_start(calls[k]));
-        FAILS(EB_USAGE, eb_start(calls[round % made]), "under way");
-        for (size_t k = 0; k < made; k++) {
-            eb_request **call = &calls[(k * 4 + rank) % made];
+        for (size_t k = 0; k < CALLS; k++) WORKS(eb_start(calls[k]));
+        FAILS(EB_USAGE, eb_start(calls[round % CALLS]), "under way");
+        for (size_t k = 0; k < CALLS; k++) {
+            eb_request **call = &calls[(k * 4 + rank) % CALLS];
             if (k % 2) {
                 int done = 0;
                 while (!done) WORKS(eb_test(call, &done));
@@ -92,18 +88,18 @@ static void every_call(const eb_comm *comm, size_t n, int in_place, int with_cou
             CHECK(!here || got[5][i] == value(i / n, i % n, round));
             CHECK(got[7][i] == value(i / n, rank * n + i % n, round));
         }
-        for (size_t i = 0; with_counts && i < own; i++) {
+        for (size_t i = 0; i < own; i++) {
             CHECK(got[9][i] == sum_at(start + i, round));
             CHECK(got[12][i] == (in_place && here ? value(rank, i, round) : value(root, start + i, round)));
         }
-        for (size_t r = 0; with_counts && r < ranks; r++)
+        for (size_t r = 0; r < ranks; r++)
             for (size_t i = 0; i < unequal(r, n); i++) {
                 CHECK(got[10][before(r, n) + i] == value(r, i, round));
                 CHECK(!here || got[11][before(r, n) + i] == value(r, i, round));
             }
         for (size_t k = 0; k < CALLS; k++) CHECK(got[k][all] == -1.0);
     }
-    for (size_t k = 0; k < made; k++) WORKS(eb_request_free(&calls[k]));
+    for (size_t k = 0; k < CALLS; k++) WORKS(eb_request_free(&calls[k]));
     for (size_t k = 0; k < CALLS; k++) free(got[k]);
     free(send);
     free(counts);
@@ -221,17 +217,14 @@ int main(void) {
     eb_comm *comm;
     eb_request *kept, *dropped;
     int32_t one = 1, sum = 0;
-    size_t nodes = 1;
     int done = 0;
     WORKS(eb_join(&comm, NULL));
     joined(comm);
-    if (getenv("EARLYBIRD_RANKS_PER_NODE")) nodes = 2;
     for (int in_place = 0; in_place < 2; in_place++) {
-        every_call(comm, 0, in_place, nodes == 1), every_call(comm, 3, in_place, nodes == 1);
-        every_call(comm, N, in_place, nodes == 1);
-        if (nodes == 1) posted(comm, 0, in_place), posted(comm, 2, in_place), posted(comm, N, in_place);
+        every_call(comm, 0, in_place), every_call(comm, 3, in_place), every_call(comm, N, in_place);
+        posted(comm, 0, in_place), posted(comm, 2, in_place), posted(comm, N, in_place);
     }
-    if (nodes == 1) grouped(comm, 5), grouped(comm, 20000);
+    grouped(comm, 5), grouped(comm, 20000);
     mistakes(comm);
     /* Let go of while under way, it still takes part; the last one keeps its communicator. */
     WORKS(eb_allreduce_init(comm, &one, &sum, 1, EB_I32, EB_SUM, &dropped));
