@@ -142,16 +142,17 @@ impl<T: Element> OfPairs<T> {
         let bad = || Error::Poisoned { cause: "counts of an alltoall that cannot be".into() };
         for from in 0..self.members.len() {
             let to = Self::block(self.expects(me), from, recv.len()).ok_or_else(bad)?;
-            let [name, bytes, _] = self.head(from);
-            let lent = if from == me { send.len() } else { bytes as usize / size };
-            let at = Self::block(self.gives(from), me, lent).ok_or_else(bad)?;
             if from == me {
+                let at = Self::block(self.gives(me), me, send.len()).ok_or_else(bad)?;
                 recv[to].copy_from_slice(&send[at]);
                 continue;
             }
-            if at.is_empty() {
+            if to.is_empty() {
                 continue;
             }
+            let [name, bytes, _] = self.head(from);
+            // As long as `to`, since the counts were compared.
+            let at = Self::block(self.gives(from), me, bytes as usize / size).ok_or_else(bad)?;
             let rounded = (bytes as usize).next_multiple_of(rustix::param::page_size());
             let region = self.segment.region(LoanName::from_word(name).slot, rounded)?;
             let target = recv[to].as_mut_ptr().cast::<u8>();
