@@ -292,6 +292,11 @@ impl NodeComm {
             Some(state) => state,
             None => self.lock_late()?,
         };
+        Self::inside(state)
+    }
+
+    #[inline]
+    fn inside(state: SpinMutexGuard<'_, State>) -> Result<Inside<'_>, Error> {
         match () {
             () if state.broken => Err(engine::panicked()),
             () if state.member.board.is_forked_child() => Err(Error::Forked),

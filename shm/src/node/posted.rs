@@ -324,14 +324,13 @@ impl NodeComm {
 
 impl Drive for NodeComm {
     fn drive(&self) -> bool {
-        match self.lock() {
-            Ok(mut state) => {
-                self.let_go(&mut state);
-                state.member.carry_on();
-                state.member.has_pending()
-            }
-            Err(error) => matches!(error, Error::Usage { .. }),
-        }
+        // Whoever is inside a call, this thread perhaps, carries on with what is posted here.
+        let Some(state) = self.state.try_lock() else { return true };
+        Self::inside(state).is_ok_and(|mut state| {
+            self.let_go(&mut state);
+            state.member.carry_on();
+            state.member.has_pending()
+        })
     }
 }
 
