@@ -95,13 +95,13 @@ impl Communicator {
     where
         F: Fn(&[u8], &mut [u8]) + Send + Sync + 'static,
     {
+        let (bytes, owned) = (send.len(), Owned::raw(send, recv, op.element())?);
         if self.nodes() > 1 {
             return Err(Error::Unsupported {
                 what: format!("a posted {} on elements of unknown type over several nodes", collective.name()),
                 hint: "make the blocking call of the same name".into(),
             });
         }
-        let (bytes, owned) = (send.len(), Owned::raw(send, recv, op.element())?);
         self.prepared(collective, bytes, two, || self.node.ready_raw(collective, op, root, owned))
     }
 }
