@@ -133,13 +133,7 @@ fn differ(player: &Player) {
 
 #[test]
 fn counts_that_differ_are_told_to_all_and_nothing_is_lost() {
-    for (ranks, nodes) in [(3, "3"), (3, "1"), (5, "2"), (4, "1,3")] {
-        let said = Job::new("differ", ranks).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
-        assert!(said.iter().all(|lines| *lines == said[0]), "{said:?}");
-        let text = &said[0][0];
-        assert!(text.starts_with("EB_MISMATCH") && text.contains("gives 5 elements to rank 2"), "{text}");
-        assert!(text.contains("expects 4 elements of rank 1"), "{text}");
-    }
+    common::all_tell_that_counts_differ("differ");
 }
 
 /// One rank posts another call.

@@ -9,7 +9,6 @@ use data::{Sample, contribution, reference, same_bits};
 use earlybird::{Algorithm, Communicator, Config, Error, FoldOrder, Identity, Indexed, Op};
 use half::f16;
 use num_complex::Complex;
-use rustix::process::Signal;
 use std::time::Duration;
 
 #[test]
@@ -232,15 +231,7 @@ fn dies(player: &Player) {
 
 #[test]
 fn a_death_leaves_every_survivor_with_memory_of_its_own() {
-    let mut job = Job::new("dies", 3).start();
-    for rank in 0..3 {
-        job.wait_for(rank, "once");
-    }
-    job.signal(1, Signal::KILL);
-    for end in job.join() {
-        assert!(end.was_killed() == (end.rank == 1), "{end}");
-        assert!(end.rank == 1 || end.said == ["once", "EB_PEER_DIED"], "{end}");
-    }
+    common::survivors_tell_of_a_death(Job::new("dies", 3));
 }
 
 /// Two jobs of one rank in one process.

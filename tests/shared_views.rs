@@ -10,7 +10,6 @@ use data::{Sample, contribution, reference, same_bits};
 use earlybird::{Choice, Communicator, Config, DType, Error, Indexed, Op};
 use half::{bf16, f16};
 use num_complex::Complex;
-use rustix::process::Signal;
 use std::time::Duration;
 
 #[test]
@@ -262,15 +261,7 @@ fn dies(player: &Player) {
 #[test]
 fn a_view_outlives_the_death_of_a_rank() {
     for nodes in [3, 2] {
-        let mut job = Job::new("dies", 3).var("EARLYBIRD_RANKS_PER_NODE", nodes).start();
-        for rank in 0..3 {
-            job.wait_for(rank, "once");
-        }
-        job.signal(1, Signal::KILL);
-        for end in job.join() {
-            assert!(end.was_killed() == (end.rank == 1), "{end}");
-            assert!(end.rank == 1 || end.said == ["once", "EB_PEER_DIED"], "{end}");
-        }
+        common::survivors_tell_of_a_death(Job::new("dies", 3).var("EARLYBIRD_RANKS_PER_NODE", nodes));
     }
 }
 

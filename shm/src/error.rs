@@ -126,6 +126,16 @@ impl Error {
         Error::Usage { message: message.into() }
     }
 
+    /// The [`Error::Mismatch`] of a pair of ranks that do not agree on what one gives the other in an alltoall.
+    pub fn counts_differ(from: usize, to: usize, gives: u64, expects: u64) -> Self {
+        Error::Mismatch {
+            rank_a: from,
+            call_a: format!("alltoall that gives {gives} elements to rank {to}"),
+            rank_b: to,
+            call_b: format!("alltoall that expects {expects} elements of rank {from}"),
+        }
+    }
+
     /// A [`Error::System`] from what was attempted and the system's answer.
     pub fn system(context: impl Into<String>, reason: impl ToString) -> Self {
         Error::System { context: context.into(), reason: reason.to_string() }

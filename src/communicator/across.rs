@@ -11,6 +11,7 @@ use crate::hierarchy::{Call, Hierarchy, Part, put_truth};
 use crate::{Algorithm, Choice, Element, Error, FoldOrder, Op};
 use earlybird_shm::op::{ElementType, Operator};
 use earlybird_shm::{Collective, DType, Signature, bytes};
+use std::borrow::Cow;
 
 /// Several nodes, and the communicator that spans them.
 pub(super) struct Across<'a> {
@@ -68,13 +69,15 @@ impl<'a> Across<'a> {
         Call { node: &self.comm.node, collective, how, signature, exchange }
     }
 
-    fn call_of_each<T: Element>(
+    /// A call with blocks of `block` elements, or of `counts` where they are given.
+    fn call_in_blocks<T: Element>(
         &self,
         collective: Collective,
         op: Op,
-        counts: &[usize],
+        (block, counts): (usize, Option<&[usize]>),
         root: Option<usize>,
     ) -> Call<'a> {
+        let Some(counts) = counts else { return self.call::<T>(collective, op, block, root) };
         let most = counts.iter().copied().max().unwrap_or(0);
         let call = self.call::<T>(collective, op, most, root);
         Call { signature: call.signature.unequal(counts), ..call }
@@ -126,19 +129,33 @@ impl<'a> Across<'a> {
         all.ok_or_else(|| Error::usage(format!("{count} elements for each of {} ranks are too many", self.comm.size())))
     }
 
+    /// The elements of every rank's block, `block` or `counts` where they are given, and of all of them.
+    fn blocks<'c>(&self, block: usize, counts: Option<&'c [usize]>) -> Result<(Cow<'c, [usize]>, usize), Error> {
+        Ok(match counts {
+            Some(counts) => (counts.into(), self.counts(counts)?),
+            None => (vec![block; self.comm.size()].into(), self.of_all(block)?),
+        })
+    }
+
+    /// The elements of a block of a buffer of `count` with one for every rank.
+    fn divided(&self, count: usize) -> Result<usize, Error> {
+        let ranks = self.comm.size();
+        match count.is_multiple_of(ranks) {
+            true => Ok(count / ranks),
+            false => Err(Error::usage(format!(
+                "a buffer of {count} elements does not divide among {ranks} ranks; give a multiple"
+            ))),
+        }
+    }
+
     pub(super) fn barrier(&self) -> Result<(), Error> {
         self.between.barrier(&self.call::<u8>(Collective::Barrier, Op::Sum, 0, None))
     }
 
     /// The elements of this rank's block of a buffer with one for every rank.
     pub(super) fn own_block<T: Element>(&self, buf: &[T]) -> Result<Vec<T>, Error> {
-        let (count, ranks) = (buf.len(), self.comm.size());
-        match count.is_multiple_of(ranks) {
-            true => Ok(buf[self.comm.rank() * (count / ranks)..][..count / ranks].to_vec()),
-            false => Err(Error::usage(format!(
-                "a buffer of {count} elements does not divide among {ranks} ranks; give a multiple"
-            ))),
-        }
+        let block = self.divided(buf.len())?;
+        Ok(buf[self.comm.rank() * block..][..block].to_vec())
     }
 
     pub(super) fn split(&self, what: Collective, color: Option<u32>, key: i64) -> Result<Option<Part>, Error> {

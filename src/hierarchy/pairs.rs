@@ -40,12 +40,7 @@ pub(super) fn told_words(topology: &Topology) -> usize {
 pub(super) fn difference(told: &[u64]) -> Option<Error> {
     let [to, from, gives, expects] = *told.first_chunk::<4>()?;
     let to = to.checked_sub(1)?;
-    Some(Error::Mismatch {
-        rank_a: from as usize,
-        call_a: format!("alltoall that gives {gives} elements to rank {to}"),
-        rank_b: to as usize,
-        call_b: format!("alltoall that expects {expects} elements of rank {from}"),
-    })
+    Some(Error::counts_differ(from as usize, to as usize, gives, expects))
 }
 
 /// The bytes that each rank of the node gives in all, and those that each gets.

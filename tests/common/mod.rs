@@ -312,3 +312,27 @@ impl Drop for Running {
         self.ranks.iter_mut().for_each(Process::end);
     }
 }
+
+/// Runs `role`, in which rank 1 gives rank 2 five elements where that expects four, on one node and on several: all say so.
+pub fn all_tell_that_counts_differ(role: &'static str) {
+    for (ranks, nodes) in [(3, "3"), (3, "1"), (5, "2"), (4, "1,3")] {
+        let said = Job::new(role, ranks).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
+        assert!(said.iter().all(|lines| *lines == said[0]), "{said:?}");
+        let text = &said[0][0];
+        assert!(text.starts_with("EB_MISMATCH") && text.contains("gives 5 elements to rank 2"), "{text}");
+        assert!(text.contains("expects 4 elements of rank 1"), "{text}");
+    }
+}
+
+/// Kills rank 1 of a job of three when all have said "once": the others say which error they got and end well.
+pub fn survivors_tell_of_a_death(job: Job) {
+    let mut job = job.start();
+    for rank in 0..3 {
+        job.wait_for(rank, "once");
+    }
+    job.signal(1, Signal::KILL);
+    for end in job.join() {
+        assert!(end.was_killed() == (end.rank == 1), "{end}");
+        assert!(end.rank == 1 || end.said == ["once", "EB_PEER_DIED"], "{end}");
+    }
+}

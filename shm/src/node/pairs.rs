@@ -110,16 +110,6 @@ impl NodeComm {
         let first = (0..self.size).find(|rank| words[3 * rank] != 0);
         let Some(to) = first else { return Err(Error::Poisoned { cause: "counts that differ for no pair".into() }) };
         let (from, gives, expects) = (words[3 * to] as usize - 1, words[3 * to + 1], words[3 * to + 2]);
-        Ok(differing(from, to, gives, expects))
-    }
-}
-
-/// A pair of ranks that do not agree on its count.
-pub(super) fn differing(from: usize, to: usize, gives: u64, expects: u64) -> Error {
-    Error::Mismatch {
-        rank_a: from,
-        call_a: format!("alltoall that gives {gives} elements to rank {to}"),
-        rank_b: to,
-        call_b: format!("alltoall that expects {expects} elements of rank {from}"),
+        Ok(Error::counts_differ(from, to, gives, expects))
     }
 }

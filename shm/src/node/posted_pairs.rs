@@ -16,7 +16,6 @@
 #![allow(unsafe_code)]
 
 use super::NodeComm;
-use super::pairs::differing;
 use super::posted::Ready;
 use crate::Error;
 use crate::config::Algorithm;
@@ -118,7 +117,7 @@ impl<T: Element> OfPairs<T> {
         for (from, to) in pairs {
             let (gives, expects) = (self.gives(from)[to], self.expects(to)[from]);
             if gives != expects {
-                return Err(differing(from, to, gives, expects));
+                return Err(Error::counts_differ(from, to, gives, expects));
             }
         }
         for rank in 0..ranks {

@@ -25,19 +25,11 @@ impl Across<'_> {
             return Err(Error::usage(format!("a buffer of {given} elements does not divide among {ranks} ranks")));
         }
         let block = send.map_or(recv.len() / ranks, <[T]>::len);
-        let equal = vec![block; ranks];
-        let all = match counts {
-            Some(counts) => self.counts(counts)?,
-            None => self.of_all(block)?,
-        };
-        let each = counts.unwrap_or(&equal);
+        let (each, all) = self.blocks(block, counts)?;
         self.lengths([block, recv.len()], [each[me], all])?;
-        let call = match counts {
-            Some(counts) => self.call_of_each::<T>(Collective::AllGather, Op::Sum, counts, None),
-            None => self.call::<T>(Collective::AllGather, Op::Sum, block, None),
-        };
+        let call = self.call_in_blocks::<T>(Collective::AllGather, Op::Sum, (block, counts), None);
         let own = send.map_or_else(|| bytes::of(&recv[me * block..][..block]).to_vec(), |s| bytes::of(s).to_vec());
-        writing(recv, |recv| self.between.all_gather(&call, &own, recv, &lens::<T>(each)))
+        writing(recv, |recv| self.between.all_gather(&call, &own, recv, &lens::<T>(&each)))
     }
 
     /// `recv` is there at the root.
@@ -48,12 +40,7 @@ impl Across<'_> {
         recv: Option<&mut [T]>,
         counts: Option<&[usize]>,
     ) -> Result<(), Error> {
-        let equal = vec![send.len(); self.comm.size()];
-        let all = match counts {
-            Some(counts) => self.counts(counts)?,
-            None => self.of_all(send.len())?,
-        };
-        let each = counts.unwrap_or(&equal);
+        let (each, all) = self.blocks(send.len(), counts)?;
         let name = if counts.is_some() { "gather_varcount_into" } else { "gather_into" };
         match &recv {
             Some(recv) => self.lengths([send.len(), recv.len()], [each[self.comm.rank()], all])?,
@@ -62,12 +49,9 @@ impl Across<'_> {
                 self.lengths([send.len(), 0], [each[self.comm.rank()], 0])?;
             }
         }
-        let call = match counts {
-            Some(counts) => self.call_of_each::<T>(Collective::Gather, Op::Sum, counts, Some(root)),
-            None => self.call::<T>(Collective::Gather, Op::Sum, send.len(), Some(root)),
-        };
+        let call = self.call_in_blocks::<T>(Collective::Gather, Op::Sum, (send.len(), counts), Some(root));
         let recv = recv.unwrap_or(&mut []);
-        writing(recv, |recv| self.between.gather(&call, root, bytes::of(send), recv, &lens::<T>(each)))
+        writing(recv, |recv| self.between.gather(&call, root, bytes::of(send), recv, &lens::<T>(&each)))
     }
 
     /// `send` is there at the root.
@@ -78,12 +62,7 @@ impl Across<'_> {
         recv: &mut [T],
         counts: Option<&[usize]>,
     ) -> Result<(), Error> {
-        let equal = vec![recv.len(); self.comm.size()];
-        let all = match counts {
-            Some(counts) => self.counts(counts)?,
-            None => self.of_all(recv.len())?,
-        };
-        let each = counts.unwrap_or(&equal);
+        let (each, all) = self.blocks(recv.len(), counts)?;
         let name = if counts.is_some() { "scatter_varcount_into" } else { "scatter_into" };
         match send {
             Some(send) => self.lengths([send.len(), recv.len()], [all, each[self.comm.rank()]])?,
@@ -92,12 +71,9 @@ impl Across<'_> {
                 self.lengths([0, recv.len()], [0, each[self.comm.rank()]])?;
             }
         }
-        let call = match counts {
-            Some(counts) => self.call_of_each::<T>(Collective::Scatter, Op::Sum, counts, Some(root)),
-            None => self.call::<T>(Collective::Scatter, Op::Sum, recv.len(), Some(root)),
-        };
+        let call = self.call_in_blocks::<T>(Collective::Scatter, Op::Sum, (recv.len(), counts), Some(root));
         let send = bytes::of(send.unwrap_or(&[]));
-        writing(recv, |recv| self.between.scatter(&call, root, send, recv, &lens::<T>(each)))
+        writing(recv, |recv| self.between.scatter(&call, root, send, recv, &lens::<T>(&each)))
     }
 
     /// Without `send`, what is sent lies in `recv`.
@@ -106,14 +82,10 @@ impl Across<'_> {
         send: Option<&[T]>,
         recv: &mut [T],
     ) -> Result<(), Error> {
-        let (count, ranks) = (send.map_or(recv.len(), <[T]>::len), self.comm.size());
-        if !count.is_multiple_of(ranks) {
-            return Err(Error::usage(format!(
-                "a buffer of {count} elements does not divide among {ranks} ranks; give a multiple"
-            )));
-        }
+        let count = send.map_or(recv.len(), <[T]>::len);
+        let block = self.divided(count)?;
         self.lengths([count, recv.len()], [count, count])?;
-        let call = self.call::<T>(Collective::AllToAll, Op::Sum, count / ranks, None);
+        let call = self.call::<T>(Collective::AllToAll, Op::Sum, block, None);
         let own = send.is_none().then(|| bytes::of(recv).to_vec());
         writing(recv, |recv| {
             let send = send.map(bytes::of).or(own.as_deref());

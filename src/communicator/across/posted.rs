@@ -29,10 +29,7 @@ impl Across<'_> {
             None => self.equal_lengths(collective, root, send, recv)?,
         };
         self.lengths([send, recv], expected)?;
-        let call = match counts {
-            Some(counts) => self.call_of_each::<T>(collective, op, counts, root),
-            None => self.call::<T>(collective, op, block, root),
-        };
+        let call = self.call_in_blocks::<T>(collective, op, (block, counts), root);
         let asked = Asked { collective, op, root, counts: counts.map(<[usize]>::to_vec) };
         Ok(Prepared::new(asked, call.signature.posted(), owned))
     }
@@ -94,19 +91,14 @@ impl Across<'_> {
         send: usize,
         recv: usize,
     ) -> Result<(usize, [usize; 2]), Error> {
-        let (size, gets_all) = (self.comm.size(), root.is_none_or(|root| root == self.comm.rank()));
+        let gets_all = root.is_none_or(|root| root == self.comm.rank());
         let at_root = |count: Result<usize, Error>| if gets_all { count } else { Ok(0) };
         Ok(match collective {
             Collective::AllReduce | Collective::Reduce => (send, [send, at_root(Ok(send))?]),
             Collective::AllGather | Collective::Gather => (send, [send, at_root(self.of_all(send))?]),
             Collective::Scatter => (recv, [at_root(self.of_all(recv))?, recv]),
             Collective::ReduceScatter => (recv, [self.of_all(recv)?, recv]),
-            Collective::AllToAll if !send.is_multiple_of(size) => {
-                return Err(Error::usage(format!(
-                    "a buffer of {send} elements does not divide among {size} ranks; give a multiple"
-                )));
-            }
-            Collective::AllToAll => (send / size, [send, send]),
+            Collective::AllToAll => (self.divided(send)?, [send, send]),
             _ => (recv, [0, recv]),
         })
     }

@@ -103,24 +103,16 @@ impl<'a> Across<'a> {
         counts: Option<&[usize]>,
         op: Op,
     ) -> Result<(), Error> {
-        let equal = vec![recv.len(); self.comm.size()];
-        let all = match counts {
-            Some(counts) => self.counts(counts)?,
-            None => self.of_all(recv.len())?,
-        };
-        let each = counts.unwrap_or(&equal);
+        let (each, all) = self.blocks(recv.len(), counts)?;
         self.lengths([send.len(), recv.len()], [all, each[self.comm.rank()]])?;
-        let call = match counts {
-            Some(counts) => self.call_of_each::<T>(Collective::ReduceScatter, op, counts, None),
-            None => self.call::<T>(Collective::ReduceScatter, op, recv.len(), None),
-        };
+        let call = self.call_in_blocks::<T>(Collective::ReduceScatter, op, (recv.len(), counts), None);
         struct InParts<'a>(&'a Hierarchy, &'a Call<'a>, &'a [usize]);
         impl Reduction for InParts<'_> {
             fn run<T: Element>(&self, send: Option<&[T]>, recv: &mut [T], op: Op) -> Result<(), Error> {
                 self.0.reduce_scatter(self.1, send.unwrap_or(&[]), recv, self.2, op)
             }
         }
-        folded::fold(Some(send), recv, op, (self.comm.size(), true), &InParts(self.between, &call, each))
+        folded::fold(Some(send), recv, op, (self.comm.size(), true), &InParts(self.between, &call, &each))
     }
 
     /// The same with blocks of these counts; the result replaces this rank's block of `buf`.
