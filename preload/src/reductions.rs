@@ -249,7 +249,8 @@ pub unsafe fn allreduce(
     };
     // SAFETY: by the caller's contract.
     let done = match unsafe { asked.allreduce_again(send, receive) } {
-        Some(done) => done,
+        Some(Ok(())) => return Some(0),
+        Some(failed) => failed,
         // SAFETY: by the caller's contract.
         None => unsafe { allreduce_by_type(&asked, send, receive) },
     };

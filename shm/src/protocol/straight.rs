@@ -83,8 +83,9 @@ impl<B: Board> Member<B> {
     fn in_deposits(&mut self, few: &Bound<'_>, slot: usize) -> Option<Result<(), Stop>> {
         let area = ((self.epoch + 1) % AREAS as u64) as usize;
         let is_free = self.all_left + AREAS as u64 > self.epoch;
-        if !is_free || self.board.reserve(area, Need::of_all(0, few.bytes())).is_err() {
-            return None;
+        match self.board.reserve(area, Need::of_all(0, few.bytes())) {
+            Ok(()) if is_free => {}
+            _ => return None,
         }
         let mark = self.begin(few, slot);
         let (board, epoch, hash, pieces) = (&self.board, self.epoch, few.hash() ^ self.history, few.pieces());
