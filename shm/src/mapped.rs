@@ -324,9 +324,6 @@ impl Board for Mapped {
         let t = clock_gettime(ClockId::Monotonic);
         t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
     }
-    fn cpu(&self) -> u32 {
-        rustix::thread::sched_getcpu() as u32
-    }
     #[inline(always)]
     fn prepare_line(&self, slot: usize) {
         let line = core::ptr::from_ref(self.line(slot, self.rank()));

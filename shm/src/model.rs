@@ -256,9 +256,6 @@ impl Board for Heap {
     fn now_ns(&self) -> u64 {
         0
     }
-    fn cpu(&self) -> u32 {
-        0
-    }
     fn prepare_line(&self, _slot: usize) {}
     fn foresee(&self, _slot: usize) {}
     fn hand_on(&self, _at: Place, _bytes: usize) {}

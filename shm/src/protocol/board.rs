@@ -158,8 +158,6 @@ pub trait Board {
     fn warn_late(&self, operation: u64, waited_s: u64, missing: &[usize]);
     /// Monotonic nanoseconds, the same clock on all ranks.
     fn now_ns(&self) -> u64;
-    /// The CPU this rank runs on.
-    fn cpu(&self) -> u32;
     /// Fetches this rank's own line of `slot` for writing: the ranks that read it last hold copies, and taking it back
     /// costs as much as the whole small-message call.
     fn prepare_line(&self, slot: usize);

@@ -34,8 +34,6 @@ pub struct RankLine {
     pub payload: [AtomicU64; INLINE_BYTES / 8],
     /// `word::deposited`: how much of the deposit in the arena lies ready.
     pub deposited: AtomicU64,
-    /// 1 + the CPU on which this rank waits; 0 while it does not.
-    pub waiting: AtomicU32,
     /// Its place in the arrival order; only meaningful in the ticketed lane.
     pub place: AtomicU32,
     /// When it arrived, nanoseconds of the monotonic clock.
@@ -132,7 +130,6 @@ mod modelled {
                 entered: AtomicU64::new(0),
                 call: [AtomicU64::promised(0), AtomicU64::promised(0)],
                 deposited: AtomicU64::new(0),
-                waiting: AtomicU32::new(0),
                 place: AtomicU32::new(0),
                 arrived_ns: AtomicU64::new(0),
                 left_ns: AtomicU64::new(0),

@@ -287,23 +287,13 @@ impl<B: Board> Operation<'_, B> {
         }
     }
 
-    /// Marks the operation as left, once all before it are: this rank touches nothing of them any more. Then, where ranks outnumber CPUs and a
-    /// waiter sits on this one, gives the CPU away once.
+    /// Marks the operation as left, once all before it are: this rank touches nothing of them any more.
     fn leave(&mut self) {
         let line = self.board.line(self.slot, self.me);
         if self.call.prepared.lane == Lane::Ticketed {
             line.left_ns.store(self.board.now_ns(), Ordering::Relaxed);
         }
-        let yields = self.patience.oversubscribed && self.somebody_waits_here();
         self.board.left(self.me).store(self.pending.prefix(self.epoch + 1), SyncPoint::LeftRelease.order());
         self.board.step(Step::Left);
-        if yields {
-            self.board.give_way();
-        }
-    }
-
-    fn somebody_waits_here(&self) -> bool {
-        let here = self.board.cpu() + 1;
-        (0..self.ranks).any(|r| r != self.me && self.board.line(self.slot, r).waiting.load(Ordering::Relaxed) == here)
     }
 }

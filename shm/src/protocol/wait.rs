@@ -110,8 +110,6 @@ impl<B: Board> Operation<'_, B> {
         let begun_ns = board.now_ns();
         let mut watch = super::fault::Watch::default();
         let mut inspect_ns = pace::INSPECT_FIRST_NS;
-        let waiting = &board.line(self.slot, self.me).waiting;
-        waiting.store(board.cpu() + 1, Ordering::Relaxed);
         let result = loop {
             if let Some(found) = look(board) {
                 break Ok(found);
@@ -130,7 +128,6 @@ impl<B: Board> Operation<'_, B> {
                     if let Some(found) = self.sleep(look) {
                         break Ok(found);
                     }
-                    waiting.store(board.cpu() + 1, Ordering::Relaxed);
                 }
                 pace::Next::Sleep => board.nap(board.sleep_ns(Patience::nap_ns(waited_ns))),
             }
@@ -141,7 +138,6 @@ impl<B: Board> Operation<'_, B> {
                 }
             }
         };
-        waiting.store(0, Ordering::Relaxed);
         self.patience.learn(wake, board.now_ns() - begun_ns);
         result
     }

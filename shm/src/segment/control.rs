@@ -20,7 +20,7 @@ pub const MAX_RANKS: usize = 1023;
 
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"earlybrd");
 /// Raised whenever the meaning or place of any word changes.
-pub(crate) const LAYOUT_VERSION: u64 = 2;
+pub(crate) const LAYOUT_VERSION: u64 = 3;
 
 pub(crate) const FREE: u64 = 0;
 /// The rank's process is known and holds its lock on the rendezvous file.
