@@ -134,7 +134,7 @@ impl Place {
     ///
     /// # Safety
     /// C: it holds its elements, for as long as they are used.
-    unsafe fn read<'a, T: Element>(&self) -> Cow<'a, [T]> {
+    pub unsafe fn read<'a, T: Element>(&self) -> Cow<'a, [T]> {
         match (self.count, T::DTYPE) {
             (0, _) => Cow::Borrowed(&[]),
             // SAFETY: by the caller's contract.
