@@ -48,10 +48,23 @@ pub unsafe fn write<'a, T>(to: *mut c_void, count: usize) -> &'a mut [T] {
     }
 }
 
+/// Whether elements can lie at `at`: neither at null nor at MPI_IN_PLACE, which is 1 or the last address.
+#[inline]
+pub fn is_place(at: *const c_void) -> bool {
+    (at as usize).wrapping_sub(2) < usize::MAX - 2
+}
+
 /// Whether `count` elements of `T` at `at` can be borrowed.
 #[inline]
 pub fn lies_well<T>(at: *const c_void, count: usize) -> bool {
-    count == 0 || (!at.is_null() && (at as usize).is_multiple_of(align_of::<T>()))
+    count == 0 || (is_place(at) && (at as usize).is_multiple_of(align_of::<T>()))
+}
+
+/// Bytes of `count` elements for each of `ranks`; `None` for more than an address space has: MPI reports such a call.
+#[inline]
+pub fn bytes_of(count: usize, bytes: usize, ranks: usize) -> Option<usize> {
+    let block = count.checked_mul(bytes)?;
+    block.checked_mul(ranks).is_some_and(|all| all <= isize::MAX as usize).then_some(block)
 }
 
 /// Whether the ranges, in bytes, have nothing in common.
@@ -61,10 +74,12 @@ pub fn apart(a: *const c_void, a_bytes: usize, b: *const c_void, b_bytes: usize)
     a.saturating_add(a_bytes) <= b || b.saturating_add(b_bytes) <= a
 }
 
+/// Refuses an address where no elements can lie.
 pub fn not_null(at: *const c_void, count: usize) -> Result<(), Failure> {
-    match at.is_null() && count > 0 {
-        true => Err(Failure::Argument(constants().err_buffer, "a buffer is null")),
-        false => Ok(()),
+    match is_place(at) || count == 0 {
+        true => Ok(()),
+        false if at.is_null() => Err(Failure::Argument(constants().err_buffer, "a buffer is null")),
+        false => Err(Failure::Argument(constants().err_buffer, "MPI_IN_PLACE stands where a buffer must be")),
     }
 }
 
@@ -273,5 +288,16 @@ mod tests {
         assert!(apart(at(100), 8, at(108), 8) && apart(at(108), 8, at(100), 8));
         assert!(!apart(at(100), 9, at(108), 8) && !apart(at(100), 8, at(100), 8));
         assert!(lies_well::<u64>(at(104), 1) && !lies_well::<u64>(at(100), 1) && lies_well::<u64>(at(0), 0));
+        for (address, is) in [(0, false), (1, false), (usize::MAX, false), (2, true), (usize::MAX - 1, true)] {
+            assert!(is_place(at(address)) == is && not_null(at(address), 1).is_ok() == is, "{address:x}");
+        }
+        assert!([constants().in_place.cast_const(), ptr::null()].iter().all(|at| !lies_well::<u8>(*at, 1)));
+    }
+
+    #[test]
+    fn counts_that_no_memory_holds_are_noticed() {
+        assert_eq!((bytes_of(3, 8, 5), bytes_of(0, 8, 5)), (Some(24), Some(0)));
+        assert_eq!((bytes_of(usize::MAX / 8 + 1, 8, 1), bytes_of(1 << 40, 16, 1 << 20)), (None, None));
+        assert_eq!((bytes_of(1 << 62, 1, 2), bytes_of((1 << 62) - 1, 1, 2)), (None, Some((1 << 62) - 1)));
     }
 }

@@ -4,7 +4,8 @@
 use crate::abi::{self, Handle, constants};
 use crate::buffers::Failure;
 use crate::summary::{self, Call, Why};
-use crate::{moves, progress, reductions, seats};
+use crate::{moves, progress, reductions, seats, settings};
+use earlybird::Interpose;
 use std::ffi::{c_int, c_void};
 
 /// Counts a call that goes to MPI.
@@ -32,11 +33,11 @@ fn failed(call: Call, comm: Handle, failure: Failure) -> c_int {
     let code = match failure {
         Failure::Mpis(code) => return code,
         Failure::Argument(code, what) => {
-            eprintln!("earlybird: {}: {what}", call.name());
+            summary::say(&format!("earlybird: {}: {what}", call.name()));
             code
         }
         Failure::Ours(error) => {
-            eprintln!("earlybird: {}: {} {error}", call.name(), error.code());
+            summary::say(&format!("earlybird: {}: {} {error}", call.name(), error.code()));
             constants().err_other
         }
     };
@@ -47,10 +48,9 @@ fn failed(call: Call, comm: Handle, failure: Failure) -> c_int {
 
 /// Leaves all communicators and says, if asked, what was taken over.
 fn finish() {
-    if abi::is_running() {
+    if abi::is_running() && settings::get().interpose != Interpose::Off {
         // SAFETY: MPI runs; writes one int.
         let rank = abi::asked(|rank| unsafe { abi::PMPI_Comm_rank(constants().world, rank) });
-        crate::settings::get();
         if summary::is_counting() && rank == Some(0) {
             summary::print();
         }

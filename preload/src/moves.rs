@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{self, Handle, constants};
-use crate::buffers::{Failure, Packable, apart, not_null, read, write};
+use crate::buffers::{Failure, Packable, apart, bytes_of, is_place, not_null, read, write};
 use crate::entry::{handed_over, outcome};
 use crate::seats::{self, Carried};
 use crate::summary::{self, Call, Why};
@@ -22,6 +22,7 @@ impl Elements {
             Some(known) => (known.bytes, known.dense),
             None => (abi::type_size(dtype)?, false),
         };
+        bytes_of(count, bytes, seat.size)?;
         Some(Elements { packable: Packable { dtype, comm, bytes, count }, dense })
     }
 
@@ -145,11 +146,11 @@ unsafe fn allgather_of(
     block: Elements,
 ) -> Result<(), Failure> {
     let (bytes, total) = (block.bytes(), block.bytes() * seat.size);
-    let direct = block.dense && (!receive.is_null() || total == 0);
+    let direct = block.dense && (is_place(receive) || total == 0);
     match &own {
         // SAFETY: by the caller's contract; bytes have no alignment and no invalid values.
         None if direct => return Ok(seat.comm.all_gather_in_place(unsafe { write::<u8>(receive, total) })?),
-        Some((send, own)) if direct && own.dense && !send.is_null() && apart(*send, bytes, receive, total) => {
+        Some((send, own)) if direct && own.dense && is_place(*send) && apart(*send, bytes, receive, total) => {
             // SAFETY: as above, and disjoint.
             return Ok(unsafe { seat.comm.all_gather_into(read::<u8>(*send, bytes), write(receive, total)) }?);
         }

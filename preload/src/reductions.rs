@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{Handle, constants};
-use crate::buffers::{self, Failure, apart, copied, lies_well, put_back, read, write};
+use crate::buffers::{self, Failure, apart, bytes_of, copied, lies_well, put_back, read, write};
 use crate::entry::{handed_over, outcome};
 use crate::handles::{Operator, Pair, Shape};
 use crate::seats::{self, Carried};
@@ -69,7 +69,9 @@ fn reduction(
     let Some(&Pair { known, reduced, op }) = seat.pairs.find(dtype, op) else {
         return Err(not_folded(call, seat, elements, dtype, op, comm, users));
     };
-    let bytes = elements * known.bytes;
+    let Some(bytes) = bytes_of(elements, known.bytes, seat.size) else {
+        return Err(handed_over(call, Why::Argument, 0, dtype));
+    };
     if seat.rule.is_mpis(call, bytes) {
         return Err(handed_over(call, Why::Faster, count, dtype));
     }
