@@ -60,11 +60,19 @@ pub fn lies_well<T>(at: *const c_void, count: usize) -> bool {
     count == 0 || (is_place(at) && (at as usize).is_multiple_of(align_of::<T>()))
 }
 
-/// Bytes of `count` elements for each of `ranks`; `None` for more than an address space has: MPI reports such a call.
+/// Elements that a block may have, 2^39 of at most 16 bytes: blocks of all ranks together fit an address space then.
+const MOST: u64 = 1 << 39;
+
+/// How many elements a count of MPI says; `None` where MPI must have the call.
 #[inline]
-pub fn bytes_of(count: usize, bytes: usize, ranks: usize) -> Option<usize> {
-    let block = count.checked_mul(bytes)?;
-    block.checked_mul(ranks).is_some_and(|all| all <= isize::MAX as usize).then_some(block)
+pub fn elements(count: i64) -> Option<usize> {
+    (count as u64 <= MOST).then_some(count as usize)
+}
+
+/// Bytes of so many elements of any type; `None` as in `elements`.
+#[inline]
+pub fn bytes_of(count: usize, bytes: usize) -> Option<usize> {
+    count.checked_mul(bytes).filter(|block| *block as u64 <= 16 * MOST)
 }
 
 /// Whether the ranges, in bytes, have nothing in common.
@@ -296,8 +304,9 @@ mod tests {
 
     #[test]
     fn counts_that_no_memory_holds_are_noticed() {
-        assert_eq!((bytes_of(3, 8, 5), bytes_of(0, 8, 5)), (Some(24), Some(0)));
-        assert_eq!((bytes_of(usize::MAX / 8 + 1, 8, 1), bytes_of(1 << 40, 16, 1 << 20)), (None, None));
-        assert_eq!((bytes_of(1 << 62, 1, 2), bytes_of((1 << 62) - 1, 1, 2)), (None, Some((1 << 62) - 1)));
+        assert_eq!([-1, i64::MIN, i64::MAX, 0, 7].map(elements), [None, None, None, Some(0), Some(7)]);
+        assert_eq!((elements(1 << 39), elements((1 << 39) + 1)), (Some(1 << 39), None));
+        assert_eq!([(3, 8), (1 << 20, 1 << 23)].map(|(n, of)| bytes_of(n, of)), [Some(24), Some(1 << 43)]);
+        assert_eq!([(3, 1 << 42), (1 << 39, 1 << 30)].map(|(n, of)| bytes_of(n, of)), [None, None]);
     }
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{self, Handle, constants};
-use crate::buffers::{Failure, Packable, apart, bytes_of, is_place, not_null, read, write};
+use crate::buffers::{Failure, Packable, apart, bytes_of, elements, is_place, not_null, read, write};
 use crate::entry::{handed_over, outcome};
 use crate::seats::{self, Carried};
 use crate::summary::{self, Call, Why};
@@ -17,12 +17,12 @@ struct Elements {
 
 impl Elements {
     fn new(seat: &Carried, count: i64, dtype: Handle, comm: Handle) -> Option<Self> {
-        let count = usize::try_from(count).ok()?;
+        let count = elements(count)?;
         let (bytes, dense) = match seat.handles.dtype(dtype) {
             Some(known) => (known.bytes, known.dense),
             None => (abi::type_size(dtype)?, false),
         };
-        bytes_of(count, bytes, seat.size)?;
+        bytes_of(count, bytes)?;
         Some(Elements { packable: Packable { dtype, comm, bytes, count }, dense })
     }
 

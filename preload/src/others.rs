@@ -61,7 +61,7 @@ impl Other {
     fn line(&self) -> Option<String> {
         let (calls, bytes) = self.count.read();
         let (name, why) = (self.name.to_string_lossy(), self.why);
-        (calls > 0).then(|| format!("earlybird: {name:<24} taken over: 0 (0 B); to MPI: {calls} ({bytes} B) {why}\n"))
+        (calls > 0).then(|| format!("earlybird: {name:<29} taken over: 0 (0 B); to MPI: {calls} ({bytes} B) {why}\n"))
     }
 }
 

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{Handle, constants};
-use crate::buffers::{self, Failure, apart, bytes_of, copied, lies_well, put_back, read, write};
+use crate::buffers::{self, Failure, apart, copied, elements, lies_well, put_back, read, write};
 use crate::entry::{handed_over, outcome};
 use crate::handles::{Operator, Pair, Shape};
 use crate::seats::{self, Carried};
@@ -63,15 +63,13 @@ fn reduction(
         Err(why) => return Err(handed_over(call, why, count, dtype)),
     };
     let is_rank = |root| root >= 0 && (root as usize) < seat.size;
-    let Some(elements) = usize::try_from(count).ok().filter(|_| root.is_none_or(is_rank)) else {
+    let Some(elements) = elements(count).filter(|_| root.is_none_or(is_rank)) else {
         return Err(handed_over(call, Why::Argument, 0, dtype));
     };
     let Some(&Pair { known, reduced, op }) = seat.pairs.find(dtype, op) else {
         return Err(not_folded(call, seat, elements, dtype, op, comm, users));
     };
-    let Some(bytes) = bytes_of(elements, known.bytes, seat.size) else {
-        return Err(handed_over(call, Why::Argument, 0, dtype));
-    };
+    let bytes = elements * known.bytes;
     if seat.rule.is_mpis(call, bytes) {
         return Err(handed_over(call, Why::Faster, count, dtype));
     }

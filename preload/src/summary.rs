@@ -120,7 +120,7 @@ impl Counts {
         let mut text = String::from("earlybird: calls of rank 0 (bytes of what a rank gives, per block)\n");
         for call in Call::ALL {
             let (calls, bytes) = self.taken[call as usize].read();
-            let mut line = format!("earlybird: {:<24} taken over: {calls} ({bytes} B); to MPI:", call.name());
+            let mut line = format!("earlybird: {:<29} taken over: {calls} ({bytes} B); to MPI:", call.name());
             let mut passed = 0;
             for why in Why::ALL {
                 let (calls, bytes) = self.passed[call as usize][why as usize].read();
