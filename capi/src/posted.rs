@@ -108,7 +108,7 @@ unsafe fn scatter<T: Element>(
         let to = if is_in_place(recv) { NOTHING } else { Place::recv(recv, own) };
         to.check::<T>()?;
         let from = Place::send(send, all);
-        let (mine, room) = (start.give::<T>(from)?, crate::buffers::zeros(own));
+        let (mine, room) = (start.give::<T>(from)?, crate::buffers::zeros(own)?);
         let places = if is_in_place(recv) { &[][..] } else { &[to] };
         start.make::<T, _>(&[from], places, |comm| match each {
             Each::Same(_) => comm.process_at_rank(root).scatter_into_root_init(mine, room),

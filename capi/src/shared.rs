@@ -45,6 +45,9 @@ impl<T: Element> Shared for SharedBuffer<T> {
 /// # Safety
 /// H, and nobody else uses the handle.
 unsafe fn buffer<'a>(at: *mut Buffer) -> Result<&'a mut Buffer, Error> {
+    if is_in_place(at.cast()) {
+        return Err(Error::usage("EB_IN_PLACE is not allowed as the receive buffer; give one of eb_buffer_alloc"));
+    }
     // SAFETY: H.
     let buffer = unsafe { at.as_mut() };
     buffer.ok_or_else(|| Error::usage("the buffer is null; allocate it with eb_buffer_alloc"))
@@ -79,7 +82,7 @@ impl<T: Element> Shown for SharedView<'static, T> {
 unsafe fn shown<T: Element>(comm: &'static Communicator, send: Place, op: Op) -> Result<Box<dyn Shown>, Error> {
     send.check::<T>()?;
     // SAFETY: C, checked.
-    Ok(Box::new(comm.all_reduce_shared(&unsafe { send.read::<T>() }, op)?))
+    Ok(Box::new(comm.all_reduce_shared(&unsafe { send.read::<T>()? }, op)?))
 }
 
 /// # Safety

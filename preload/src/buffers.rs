@@ -60,7 +60,7 @@ pub fn lies_well<T>(at: *const c_void, count: usize) -> bool {
     count == 0 || (is_place(at) && (at as usize).is_multiple_of(align_of::<T>()))
 }
 
-/// Elements that a block may have, 2^39 of at most 16 bytes: blocks of all ranks together fit an address space then.
+/// Elements that a block may have, 2^39 of at most 32 bytes: blocks of all ranks together fit an address space then.
 const MOST: u64 = 1 << 39;
 
 /// How many elements a count of MPI says; `None` where MPI must have the call.

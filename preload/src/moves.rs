@@ -9,6 +9,7 @@ use crate::summary::{self, Call, Why};
 use std::ffi::{c_int, c_void};
 
 /// Elements of any type.
+#[derive(Clone, Copy)]
 struct Elements {
     packable: Packable,
     /// Whether their bytes lie side by side, as in the signature.
@@ -20,9 +21,12 @@ impl Elements {
         let count = elements(count)?;
         let (bytes, dense) = match seat.handles.dtype(dtype) {
             Some(known) => (known.bytes, known.dense),
-            None => (abi::type_size(dtype)?, false),
+            None => {
+                let bytes = abi::type_size(dtype)?;
+                bytes_of(count, bytes)?;
+                (bytes, false)
+            }
         };
-        bytes_of(count, bytes)?;
         Some(Elements { packable: Packable { dtype, comm, bytes, count }, dense })
     }
 
@@ -128,7 +132,11 @@ pub unsafe fn allgather(
         // SAFETY: by the caller's contract.
         unsafe { allgather_of(seat, None, receive, block) }
     } else {
-        match Elements::new(seat, send_count, send_type, comm).filter(|own| own.bytes() == block.bytes()) {
+        let own = match (send_count, send_type) == (count, dtype) {
+            true => Some(block),
+            false => Elements::new(seat, send_count, send_type, comm).filter(|own| own.bytes() == block.bytes()),
+        };
+        match own {
             // SAFETY: by the caller's contract.
             Some(own) => unsafe { allgather_of(seat, Some((send, own)), receive, block) },
             None => Err(Failure::Argument(constants().err_truncate, "what is sent is not as long as what is received")),
