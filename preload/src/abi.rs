@@ -243,7 +243,7 @@ pub fn asked(ask: impl FnOnce(*mut c_int) -> c_int) -> Option<c_int> {
 
 /// Bytes of an element of `dtype`; `None` where that is no type.
 pub fn type_size(dtype: Handle) -> Option<usize> {
-    if dtype == constants().no_type {
+    if dtype == constants().no_type || dtype == 0 {
         return None;
     }
     // SAFETY: MPI checks the handle, or it is the caller's as MPI demands; writes one int.

@@ -46,17 +46,20 @@ fn failed(call: Call, comm: Handle, failure: Failure) -> c_int {
     code
 }
 
-/// Leaves all communicators and says, if asked, what was taken over.
+/// Says, if asked, what was taken over, and leaves all communicators.
 fn finish() {
-    if abi::is_running() && settings::get().interpose != Interpose::Off {
+    let is_on = abi::is_running() && settings::get().interpose != Interpose::Off;
+    if is_on && summary::is_counting() {
         // SAFETY: MPI runs; writes one int.
         let rank = abi::asked(|rank| unsafe { abi::PMPI_Comm_rank(constants().world, rank) });
-        if summary::is_counting() && rank == Some(0) {
+        if rank == Some(0) {
             summary::print();
         }
-        progress::stop();
     }
     seats::leave_all();
+    if is_on {
+        progress::stop();
+    }
 }
 
 /// Defines MPI functions: taken over by the first expression if it gives a code, done by the second otherwise.

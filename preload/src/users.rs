@@ -25,7 +25,7 @@ impl Users {
     /// `None` where MPI must have the call: elements without data, no operator.
     pub fn new(seat: &'static Carried, count: usize, dtype: Handle, op: Handle, comm: Handle) -> Option<Users> {
         let bytes = abi::type_size(dtype).filter(|bytes| *bytes > 0)?;
-        if op == constants().no_op || bytes_of(count, bytes).is_none() {
+        if op == constants().no_op || op == 0 || bytes_of(count, bytes).is_none() {
             return None;
         }
         // SAFETY: MPI runs and the operator is the caller's; writes one int.

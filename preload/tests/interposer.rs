@@ -131,6 +131,28 @@ fn communicators_made_and_freed_by_every_function() {
 }
 
 #[test]
+fn ranks_that_are_started_later_join() {
+    if support::MPI != "openmpi" {
+        eprintln!("SKIPPED: MPICH as Debian builds it starts none");
+        return;
+    }
+    let program = Program::compile("spawn.c");
+    let said = program.is_right(2, &[]);
+    let each: Vec<_> = said.lines().filter(|line| line.starts_with("earlybird: MPI_Allreduce ")).collect();
+    assert!(each.len() == 2 && each.iter().all(|line| line.contains("taken over: 40 ")), "{said}");
+}
+
+#[test]
+fn callbacks_of_mpi_finalize_use_mpi() {
+    if !has_mpi() {
+        return;
+    }
+    let program = Program::compile("finalize.c");
+    program.is_right(2, &[]);
+    program.is_right_with(3, &[], &[("EARLYBIRD_RANKS_PER_NODE", "2,1")]);
+}
+
+#[test]
 fn what_stays_mpis_is_in_the_summary_and_reaches_tools_behind() {
     if !has_mpi() {
         return;
