@@ -280,7 +280,8 @@ int eb_alltoall(const eb_comm *comm, const void *send, void *recv, size_t count,
 /* Copies `send_counts[r]` elements of `send` to rank r, and to `recv` what the ranks sent here, `recv_counts[r]` elements
  * from rank r. Each rank gives its own counts: what one sends to another and what that expects are compared first, which costs
  * as much as an eb_allreduce of 8 bytes per rank. EB_IN_PLACE as `send`: as much is sent to each rank as is got from it,
- * `recv_counts`, and replaced; `send_counts` is not used. EB_UNSUPPORTED between virtual nodes. */
+ * `recv_counts`, and replaced; `send_counts` is not used. Counts that do not fit each other are EB_MISMATCH on all ranks, which can
+ * go on. */
 int eb_alltoallv(const eb_comm *comm, const void *send, const size_t *send_counts, void *recv, const size_t *recv_counts,
                  eb_type type);
 
@@ -323,9 +324,11 @@ int eb_reduce_scatter_with(const eb_comm *comm, const void *send, void *recv, si
  *
  * From the posting call until eb_wait or eb_test says that it has ended, the buffers belong to the library: neither may be
  * written, `recv` not read, and both must stay. Where they are copied the result appears in the call that ends the request.
- * Costs a copy more each way than the call that blocks. A request keeps its communicator: eb_comm_free may come first.
- * Arrays of counts and of buffers are read in the posting call only. Between virtual nodes those with operators of the caller's are
- * EB_UNSUPPORTED. So are all of them on one node while a plan is chosen.
+ * Costs a copy more each way than the call that blocks, EB_SYSTEM where there is no memory for it. A request keeps its
+ * communicator: eb_comm_free may come first. Arrays of counts and of buffers are read in the posting call only. eb_ialltoallv on
+ * one node puts what it sends into the memory that ranks share, until all have got their part: EB_NO_SPACE on all ranks, which
+ * can go on, where it finds no room. Between virtual nodes those with operators of the caller's are EB_UNSUPPORTED. So are all
+ * of them on one node while a plan is chosen.
  */
 typedef struct eb_request eb_request;
 
@@ -339,6 +342,8 @@ int eb_iallgather(const eb_comm *comm, const void *send, void *recv, size_t coun
 int eb_igather(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, size_t root, eb_request **request);
 int eb_iscatter(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, size_t root, eb_request **request);
 int eb_ialltoall(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_request **request);
+int eb_ialltoallv(const eb_comm *comm, const void *send, const size_t *send_counts, void *recv, const size_t *recv_counts,
+                  eb_type type, eb_request **request);
 int eb_ireduce_scatterv(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, eb_op op,
                         eb_request **request);
 int eb_iallgatherv(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, eb_request **request);
@@ -408,6 +413,8 @@ int eb_scatter_init(const eb_comm *comm, const void *send, void *recv, size_t co
 int eb_scatterv_init(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, size_t root,
                      eb_request **request);
 int eb_alltoall_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_request **request);
+int eb_alltoallv_init(const eb_comm *comm, const void *send, const size_t *send_counts, void *recv, const size_t *recv_counts,
+                      eb_type type, eb_request **request);
 int eb_allreduce_with_init(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes,
                            const eb_operator *op, eb_request **request);
 int eb_reduce_with_init(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes,
@@ -441,6 +448,30 @@ int eb_allreduce_shared(const eb_comm *comm, eb_buffer *send, eb_buffer *recv, e
 
 /* Gives the memory back, and sets `*buffer` to NULL. */
 int eb_buffer_free(eb_buffer **buffer);
+
+/* ---- one result that all ranks read ---- */
+typedef struct eb_view eb_view;
+
+/*
+ * Reduces `count` elements of `send` of all ranks, folded by rank, into one result that every rank of a node reads where it
+ * lies: nobody copies it out, and it takes its memory once and not once per rank. `*view` stands for it, NULL after an
+ * error. All ranks make this call; with eb_allreduce on another rank it is EB_MISMATCH.
+ *
+ * The result does not change while this rank holds its view, whatever is called meanwhile, and no rank waits for a view to be
+ * freed. There are at most two such results of a communicator and node: where views of both are held, by whichever ranks, for less
+ * than 2 KiB, where the node's memory is used up, and where a plan was chosen, ranks get copies of their own. So free a
+ * view before the call after the next. A view keeps its communicator: eb_comm_free may come first.
+ */
+int eb_allreduce_view(const eb_comm *comm, const void *send, size_t count, eb_type type, eb_op op, eb_view **view);
+
+/* Where its elements are until the view is freed, to read: what is written there, other ranks would read. */
+int eb_view_data(const eb_view *view, const void **data);
+
+/* Whether this rank has a copy of its own, 1, and not the one result of its node, 0. */
+int eb_view_is_copy(const eb_view *view, int *is_copy);
+
+/* Lets go of the result, and sets `*view` to NULL. Any thread may call it. */
+int eb_view_free(eb_view **view);
 
 #ifdef __cplusplus
 }

@@ -81,14 +81,14 @@ impl Place {
     ///
     /// # Safety
     /// C: it holds its elements.
-    pub unsafe fn copied<T: Element>(&self) -> Vec<T> {
-        let mut copy = Vec::<T>::with_capacity(self.count);
+    pub unsafe fn copied<T: Element>(&self) -> Result<Vec<T>, Error> {
+        let mut copy = memory::<T>(self.count)?;
         // SAFETY: by the caller's contract; the vector has room for as many elements, all of which are written.
         unsafe {
             self.copy_elements(copy.as_mut_ptr());
             copy.set_len(self.count);
         }
-        copy
+        Ok(copy)
     }
 
     /// Copies the elements, as many as `values` has. The place is checked.
@@ -134,14 +134,14 @@ impl Place {
     ///
     /// # Safety
     /// C: it holds its elements, for as long as they are used.
-    unsafe fn read<'a, T: Element>(&self) -> Cow<'a, [T]> {
-        match (self.count, T::DTYPE) {
+    pub unsafe fn read<'a, T: Element>(&self) -> Result<Cow<'a, [T]>, Error> {
+        Ok(match (self.count, T::DTYPE) {
             (0, _) => Cow::Borrowed(&[]),
             // SAFETY: by the caller's contract.
-            (_, DType::Bool) => Cow::Owned(unsafe { self.copied() }),
+            (_, DType::Bool) => Cow::Owned(unsafe { self.copied()? }),
             // SAFETY: by the caller's contract, aligned and not null as checked; every pattern of bytes is a value.
             _ => Cow::Borrowed(unsafe { std::slice::from_raw_parts(self.at.cast(), self.count) }),
-        }
+        })
     }
 }
 
@@ -160,12 +160,12 @@ pub unsafe fn lend<T: Element>(
         send.apart::<T>(&recv)?;
     }
     // SAFETY: by the caller's contract, and checked.
-    let send = send.map(|send| unsafe { send.read::<T>() });
+    let send = send.map(|send| unsafe { send.read::<T>() }).transpose()?;
     match (recv.count, T::DTYPE) {
         (0, _) => call(send.as_deref(), &mut []),
         (_, DType::Bool) => {
             // SAFETY: by the caller's contract, and checked.
-            let mut values = unsafe { recv.copied::<T>() };
+            let mut values = unsafe { recv.copied::<T>()? };
             call(send.as_deref(), &mut values)?;
             // SAFETY: as above.
             unsafe { recv.fill(&values) };
@@ -180,15 +180,24 @@ pub unsafe fn lend<T: Element>(
     }
 }
 
+/// Memory for so many elements.
+fn memory<T>(count: usize) -> Result<Vec<T>, Error> {
+    let mut memory = Vec::new();
+    memory.try_reserve_exact(count).map_err(|refused| {
+        Error::system(format!("memory for a copy of {count} elements of {} bytes", size_of::<T>()), refused)
+    })?;
+    Ok(memory)
+}
+
 /// As many zeros, of any type.
-pub fn zeros<T: Element>(count: usize) -> Vec<T> {
-    let mut zeros = Vec::<T>::with_capacity(count);
+pub fn zeros<T: Element>(count: usize) -> Result<Vec<T>, Error> {
+    let mut zeros = memory::<T>(count)?;
     // SAFETY: the vector has room for them, and zeros are a value of every element.
     unsafe {
         zeros.as_mut_ptr().write_bytes(0, count);
         zeros.set_len(count);
     }
-    zeros
+    Ok(zeros)
 }
 
 /// The counts of a call with one for each rank.

@@ -43,7 +43,7 @@ unsafe fn places<T: Element>(
 unsafe fn reduce<T: Element>(comm: &Communicator, places: &[Place], op: Op) -> Result<(), Error> {
     if T::DTYPE == DType::Bool {
         // SAFETY: by the caller's contract.
-        let mut copies: Vec<Vec<T>> = places.iter().map(|place| unsafe { place.copied() }).collect();
+        let mut copies = places.iter().map(|place| unsafe { place.copied() }).collect::<Result<Vec<Vec<T>>, _>>()?;
         let mut parts: Vec<&mut [T]> = copies.iter_mut().map(Vec::as_mut_slice).collect();
         comm.all_reduce_grouped_in_place(&mut parts, op)?;
         // SAFETY: as above.

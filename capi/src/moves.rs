@@ -266,6 +266,7 @@ export! {
             }))
         }
     }
+
     fn eb_alltoallv(
         comm: *const Comm,
         send: *const c_void,

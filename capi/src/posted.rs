@@ -108,12 +108,37 @@ unsafe fn scatter<T: Element>(
         let to = if is_in_place(recv) { NOTHING } else { Place::recv(recv, own) };
         to.check::<T>()?;
         let from = Place::send(send, all);
-        let (mine, room) = (start.give::<T>(from)?, crate::buffers::zeros(own));
+        let (mine, room) = (start.give::<T>(from)?, crate::buffers::zeros(own)?);
         let places = if is_in_place(recv) { &[][..] } else { &[to] };
         start.make::<T, _>(&[from], places, |comm| match each {
             Each::Same(_) => comm.process_at_rank(root).scatter_into_root_init(mine, room),
             Each::Own(counts) => comm.process_at_rank(root).scatter_varcount_into_root_init(mine, room, counts),
         })
+    }
+}
+
+/// # Safety
+/// C: also when the call is started and when it ends.
+unsafe fn all_to_all_unequal<T: Element>(
+    start: &Start<'_>,
+    send: *const c_void,
+    send_counts: *const usize,
+    recv: *mut c_void,
+    recv_counts: *const usize,
+) -> Result<(), Error> {
+    // SAFETY: C.
+    unsafe {
+        let gets = counts(recv_counts, start.comm.size())?;
+        let to = Place::recv(recv, Each::Own(gets).blocks(start.comm)?.all);
+        let (gives, from) = match is_in_place(send) {
+            true => (gets, to),
+            false => {
+                let gives = counts(send_counts, start.comm.size())?;
+                (gives, Place::send(send, Each::Own(gives).blocks(start.comm)?.all))
+            }
+        };
+        let (room, mine) = (room::<T>(to)?, start.give::<T>(from)?);
+        start.make::<T, _>(&[from], &[to], |comm| comm.all_to_all_varcount_into_init(mine, gives, room, gets))
     }
 }
 
@@ -281,6 +306,19 @@ both_forms! {
         with_type!(codes::dtype(dtype)?, T => unsafe {
             let (room, mine) = (room::<T>(to)?, start.give::<T>(from)?);
             start.make::<T, _>(&[from], &[to], |comm| comm.all_to_all_into_init(mine, room))
+        })
+    }
+
+    fn eb_ialltoallv, eb_alltoallv_init(
+        send: *const c_void,
+        send_counts: *const usize,
+        recv: *mut c_void,
+        recv_counts: *const usize,
+        dtype: c_int,
+    ) |start| {
+        // SAFETY: C.
+        with_type!(codes::dtype(dtype)?, T => unsafe {
+            all_to_all_unequal::<T>(&start, send, send_counts, recv, recv_counts)
         })
     }
 }

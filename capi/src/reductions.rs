@@ -80,7 +80,7 @@ unsafe fn reduce_scatter<T: Element>(
         // What is given lies in `recv`, and the result comes to its beginning.
         let whole = Place { count: all, ..recv };
         lend::<T>(None, whole, |_, whole| {
-            let mut block = recv.copied::<T>();
+            let mut block = recv.copied::<T>()?;
             run(whole, &mut block)?;
             whole[..block.len()].copy_from_slice(&block);
             Ok(())

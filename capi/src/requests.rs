@@ -165,11 +165,11 @@ impl<'a> Start<'a> {
     /// C.
     pub unsafe fn give<T: Element>(&self, from: Place) -> Result<Vec<T>, Error> {
         from.check::<T>()?;
-        Ok(match self.again {
+        match self.again {
             true => zeros(from.count),
             // SAFETY: C, checked.
             false => unsafe { from.copied() },
-        })
+        }
     }
 
     /// Makes the request for a call that gives what lies in `from` and whose result goes to `to`; both are checked.
@@ -200,7 +200,7 @@ impl<'a> Start<'a> {
 /// Memory for what is got.
 pub fn room<T: Element>(to: Place) -> Result<Vec<T>, Error> {
     to.check::<T>()?;
-    Ok(zeros(to.count))
+    zeros(to.count)
 }
 
 /// Exports the two forms of a call: posted at once, and prepared to be started again and again. Both take the communicator

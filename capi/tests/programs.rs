@@ -47,6 +47,16 @@ fn calls_made_again_and_again_with_counts_and_in_groups() {
 }
 
 #[test]
+fn blocks_that_differ_for_every_pair_posted_and_again() {
+    is_right_on_all("pairs.c");
+}
+
+#[test]
+fn results_that_all_ranks_read() {
+    is_right_on_all("views.c");
+}
+
+#[test]
 fn communicators_options_threads_and_forks() {
     is_right_on_all("groups.c");
 }
@@ -75,7 +85,7 @@ fn several_nodes_do_what_they_can() {
     let program = Program::compile(C, "nodes.c");
     program.is_right_with("nodes.c", 5, &["--nodes", "2"]);
     program.is_right_with("nodes.c", 4, &["--nodes", "1,3"]);
-    for name in ["operators.c", "persistent.c"] {
+    for name in ["operators.c", "persistent.c", "pairs.c", "views.c"] {
         let program = Program::compile(C, name);
         program.is_right_with(name, 5, &["--nodes", "2"]);
         program.is_right_with(name, 4, &["--nodes", "1,3"]);
@@ -89,7 +99,9 @@ fn nothing_leaks_and_nothing_is_written_beside_a_buffer() {
         eprintln!("SKIPPED: no address sanitizer on this machine");
         return;
     }
-    for name in ["collectives.c", "misuse.c", "groups.c", "operators.c", "requests.c", "persistent.c"] {
+    for name in
+        ["collectives.c", "misuse.c", "groups.c", "operators.c", "requests.c", "persistent.c", "pairs.c", "views.c"]
+    {
         Program::compile(checked, name).is_right(name, 2);
     }
     let output = Program::compile(checked, "leaks.c").run(1);

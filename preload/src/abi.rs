@@ -1,7 +1,7 @@
 //! The MPI library behind this one: its functions under their profiling names, and what `abi.c` knows of its header.
 #![allow(unsafe_code)]
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
 /// A communicator, type or operator: the address of an object.
 #[cfg(open_mpi)]
@@ -122,6 +122,7 @@ unsafe extern "C" {
     pub fn PMPI_Comm_size(comm: Handle, size: *mut c_int) -> c_int;
     pub fn PMPI_Comm_test_inter(comm: Handle, inter: *mut c_int) -> c_int;
     pub fn PMPI_Finalized(flag: *mut c_int) -> c_int;
+    pub fn PMPI_Get_library_version(text: *mut c_char, length: *mut c_int) -> c_int;
     pub fn PMPI_Initialized(flag: *mut c_int) -> c_int;
     pub fn PMPI_Irecv(
         to: Receive,
@@ -242,7 +243,7 @@ pub fn asked(ask: impl FnOnce(*mut c_int) -> c_int) -> Option<c_int> {
 
 /// Bytes of an element of `dtype`; `None` where that is no type.
 pub fn type_size(dtype: Handle) -> Option<usize> {
-    if dtype == constants().no_type {
+    if dtype == constants().no_type || dtype == 0 {
         return None;
     }
     // SAFETY: MPI checks the handle, or it is the caller's as MPI demands; writes one int.

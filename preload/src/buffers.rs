@@ -48,10 +48,31 @@ pub unsafe fn write<'a, T>(to: *mut c_void, count: usize) -> &'a mut [T] {
     }
 }
 
+/// Whether elements can lie at `at`: neither at null nor at MPI_IN_PLACE, which is 1 or the last address.
+#[inline]
+pub fn is_place(at: *const c_void) -> bool {
+    (at as usize).wrapping_sub(2) < usize::MAX - 2
+}
+
 /// Whether `count` elements of `T` at `at` can be borrowed.
 #[inline]
 pub fn lies_well<T>(at: *const c_void, count: usize) -> bool {
-    count == 0 || (!at.is_null() && (at as usize).is_multiple_of(align_of::<T>()))
+    count == 0 || (is_place(at) && (at as usize).is_multiple_of(align_of::<T>()))
+}
+
+/// Elements that a block may have, 2^39 of at most 32 bytes: blocks of all ranks together fit an address space then.
+const MOST: u64 = 1 << 39;
+
+/// How many elements a count of MPI says; `None` where MPI must have the call.
+#[inline]
+pub fn elements(count: i64) -> Option<usize> {
+    (count as u64 <= MOST).then_some(count as usize)
+}
+
+/// Bytes of so many elements of any type; `None` as in `elements`.
+#[inline]
+pub fn bytes_of(count: usize, bytes: usize) -> Option<usize> {
+    count.checked_mul(bytes).filter(|block| *block as u64 <= 16 * MOST)
 }
 
 /// Whether the ranges, in bytes, have nothing in common.
@@ -61,10 +82,12 @@ pub fn apart(a: *const c_void, a_bytes: usize, b: *const c_void, b_bytes: usize)
     a.saturating_add(a_bytes) <= b || b.saturating_add(b_bytes) <= a
 }
 
+/// Refuses an address where no elements can lie.
 pub fn not_null(at: *const c_void, count: usize) -> Result<(), Failure> {
-    match at.is_null() && count > 0 {
-        true => Err(Failure::Argument(constants().err_buffer, "a buffer is null")),
-        false => Ok(()),
+    match is_place(at) || count == 0 {
+        true => Ok(()),
+        false if at.is_null() => Err(Failure::Argument(constants().err_buffer, "a buffer is null")),
+        false => Err(Failure::Argument(constants().err_buffer, "MPI_IN_PLACE stands where a buffer must be")),
     }
 }
 
@@ -273,5 +296,17 @@ mod tests {
         assert!(apart(at(100), 8, at(108), 8) && apart(at(108), 8, at(100), 8));
         assert!(!apart(at(100), 9, at(108), 8) && !apart(at(100), 8, at(100), 8));
         assert!(lies_well::<u64>(at(104), 1) && !lies_well::<u64>(at(100), 1) && lies_well::<u64>(at(0), 0));
+        for (address, is) in [(0, false), (1, false), (usize::MAX, false), (2, true), (usize::MAX - 1, true)] {
+            assert!(is_place(at(address)) == is && not_null(at(address), 1).is_ok() == is, "{address:x}");
+        }
+        assert!([constants().in_place.cast_const(), ptr::null()].iter().all(|at| !lies_well::<u8>(*at, 1)));
+    }
+
+    #[test]
+    fn counts_that_no_memory_holds_are_noticed() {
+        assert_eq!([-1, i64::MIN, i64::MAX, 0, 7].map(elements), [None, None, None, Some(0), Some(7)]);
+        assert_eq!((elements(1 << 39), elements((1 << 39) + 1)), (Some(1 << 39), None));
+        assert_eq!([(3, 8), (1 << 20, 1 << 23)].map(|(n, of)| bytes_of(n, of)), [Some(24), Some(1 << 43)]);
+        assert_eq!([(3, 1 << 42), (1 << 39, 1 << 30)].map(|(n, of)| bytes_of(n, of)), [None, None]);
     }
 }

@@ -4,7 +4,8 @@
 use crate::abi::{self, Handle, constants};
 use crate::buffers::Failure;
 use crate::summary::{self, Call, Why};
-use crate::{moves, progress, reductions, seats};
+use crate::{moves, progress, reductions, seats, settings};
+use earlybird::Interpose;
 use std::ffi::{c_int, c_void};
 
 /// Counts a call that goes to MPI.
@@ -32,11 +33,11 @@ fn failed(call: Call, comm: Handle, failure: Failure) -> c_int {
     let code = match failure {
         Failure::Mpis(code) => return code,
         Failure::Argument(code, what) => {
-            eprintln!("earlybird: {}: {what}", call.name());
+            summary::say(&format!("earlybird: {}: {what}", call.name()));
             code
         }
         Failure::Ours(error) => {
-            eprintln!("earlybird: {}: {} {error}", call.name(), error.code());
+            summary::say(&format!("earlybird: {}: {} {error}", call.name(), error.code()));
             constants().err_other
         }
     };
@@ -45,18 +46,20 @@ fn failed(call: Call, comm: Handle, failure: Failure) -> c_int {
     code
 }
 
-/// Leaves all communicators and says, if asked, what was taken over.
+/// Says, if asked, what was taken over, and leaves all communicators.
 fn finish() {
-    if abi::is_running() {
+    let is_on = abi::is_running() && settings::get().interpose != Interpose::Off;
+    if is_on && summary::is_counting() {
         // SAFETY: MPI runs; writes one int.
         let rank = abi::asked(|rank| unsafe { abi::PMPI_Comm_rank(constants().world, rank) });
-        crate::settings::get();
-        if summary::is_counting() && rank == Some(0) {
+        if rank == Some(0) {
             summary::print();
         }
-        progress::stop();
     }
     seats::leave_all();
+    if is_on {
+        progress::stop();
+    }
 }
 
 /// Defines MPI functions: taken over by the first expression if it gives a code, done by the second otherwise.

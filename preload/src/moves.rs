@@ -2,13 +2,14 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{self, Handle, constants};
-use crate::buffers::{Failure, Packable, apart, not_null, read, write};
+use crate::buffers::{Failure, Packable, apart, bytes_of, elements, is_place, not_null, read, write};
 use crate::entry::{handed_over, outcome};
 use crate::seats::{self, Carried};
 use crate::summary::{self, Call, Why};
 use std::ffi::{c_int, c_void};
 
 /// Elements of any type.
+#[derive(Clone, Copy)]
 struct Elements {
     packable: Packable,
     /// Whether their bytes lie side by side, as in the signature.
@@ -17,10 +18,14 @@ struct Elements {
 
 impl Elements {
     fn new(seat: &Carried, count: i64, dtype: Handle, comm: Handle) -> Option<Self> {
-        let count = usize::try_from(count).ok()?;
+        let count = elements(count)?;
         let (bytes, dense) = match seat.handles.dtype(dtype) {
             Some(known) => (known.bytes, known.dense),
-            None => (abi::type_size(dtype)?, false),
+            None => {
+                let bytes = abi::type_size(dtype)?;
+                bytes_of(count, bytes)?;
+                (bytes, false)
+            }
         };
         Some(Elements { packable: Packable { dtype, comm, bytes, count }, dense })
     }
@@ -127,7 +132,11 @@ pub unsafe fn allgather(
         // SAFETY: by the caller's contract.
         unsafe { allgather_of(seat, None, receive, block) }
     } else {
-        match Elements::new(seat, send_count, send_type, comm).filter(|own| own.bytes() == block.bytes()) {
+        let own = match (send_count, send_type) == (count, dtype) {
+            true => Some(block),
+            false => Elements::new(seat, send_count, send_type, comm).filter(|own| own.bytes() == block.bytes()),
+        };
+        match own {
             // SAFETY: by the caller's contract.
             Some(own) => unsafe { allgather_of(seat, Some((send, own)), receive, block) },
             None => Err(Failure::Argument(constants().err_truncate, "what is sent is not as long as what is received")),
@@ -145,11 +154,11 @@ unsafe fn allgather_of(
     block: Elements,
 ) -> Result<(), Failure> {
     let (bytes, total) = (block.bytes(), block.bytes() * seat.size);
-    let direct = block.dense && (!receive.is_null() || total == 0);
+    let direct = block.dense && (is_place(receive) || total == 0);
     match &own {
         // SAFETY: by the caller's contract; bytes have no alignment and no invalid values.
         None if direct => return Ok(seat.comm.all_gather_in_place(unsafe { write::<u8>(receive, total) })?),
-        Some((send, own)) if direct && own.dense && !send.is_null() && apart(*send, bytes, receive, total) => {
+        Some((send, own)) if direct && own.dense && is_place(*send) && apart(*send, bytes, receive, total) => {
             // SAFETY: as above, and disjoint.
             return Ok(unsafe { seat.comm.all_gather_into(read::<u8>(*send, bytes), write(receive, total)) }?);
         }

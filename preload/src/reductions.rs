@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{Handle, constants};
-use crate::buffers::{self, Failure, apart, copied, lies_well, put_back, read, write};
+use crate::buffers::{self, Failure, apart, copied, elements, lies_well, put_back, read, write};
 use crate::entry::{handed_over, outcome};
 use crate::handles::{Operator, Pair, Shape};
 use crate::seats::{self, Carried};
@@ -63,7 +63,7 @@ fn reduction(
         Err(why) => return Err(handed_over(call, why, count, dtype)),
     };
     let is_rank = |root| root >= 0 && (root as usize) < seat.size;
-    let Some(elements) = usize::try_from(count).ok().filter(|_| root.is_none_or(is_rank)) else {
+    let Some(elements) = elements(count).filter(|_| root.is_none_or(is_rank)) else {
         return Err(handed_over(call, Why::Argument, 0, dtype));
     };
     let Some(&Pair { known, reduced, op }) = seat.pairs.find(dtype, op) else {

@@ -13,7 +13,7 @@ use earlybird::Communicator;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, OnceLock};
 
 /// This process in a communicator of MPI.
@@ -48,6 +48,8 @@ static TABLE: [Slot; SLOTS] =
     [const { Slot { handle: AtomicU64::new(FREE), seat: AtomicPtr::new(ptr::null_mut()) } }; SLOTS];
 static CHANGES: Mutex<()> = Mutex::new(());
 static KEPT: AtomicUsize = AtomicUsize::new(0);
+/// Set when MPI_Finalize begins.
+static LEFT: AtomicBool = AtomicBool::new(false);
 /// The seat of those that are too many.
 static TOO_MANY: Seat = Seat { route: Err(Why::TooMany) };
 
@@ -108,10 +110,10 @@ fn first(comm: Handle) -> Result<&'static Carried, Why> {
     if settings::get().interpose == earlybird::Interpose::Off {
         return Err(Why::Off);
     }
-    if !abi::is_running() {
+    if LEFT.load(Relaxed) || !abi::is_running() {
         return Err(Why::NotRunning);
     }
-    if comm == abi::constants().no_comm {
+    if comm == abi::constants().no_comm || comm == 0 {
         return Err(Why::Argument);
     }
     let keyval = keyval();
@@ -169,8 +171,9 @@ unsafe extern "C" fn deleted(comm: Handle, _keyval: c_int, seat: *mut c_void, _e
     0
 }
 
-/// Leaves every communicator.
+/// Leaves every communicator, for good: what callbacks of MPI_Finalize call is MPI's, whose attributes still lead to what is freed here.
 pub fn leave_all() {
+    LEFT.store(true, Relaxed);
     free(|slot| slot.handle.load(Relaxed) > GONE);
 }
 

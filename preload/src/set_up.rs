@@ -8,7 +8,7 @@ use crate::handles::Handles;
 use crate::messages::Private;
 use crate::rule::Rule;
 use crate::seats::Carried;
-use crate::summary::Why;
+use crate::summary::{self, Why};
 use crate::{progress, settings};
 use earlybird::messages::Layout;
 use earlybird::{Communicator, Config, Error, Identity, Launcher, Progress};
@@ -56,11 +56,11 @@ pub fn route(comm: Handle, room: bool) -> Result<Carried, Why> {
     if let Err(error) = &joined
         && !GIVEN_UP.swap(true, Relaxed)
     {
-        eprintln!(
+        summary::say(&format!(
             "earlybird: the calls of a communicator of {size} ranks, and of all that are new to its rank {rank}, go to \
              MPI: {} {error}",
             error.code()
-        );
+        ));
     }
     let all = gather(comm, size, Joined::by(&joined))?;
     match joined {

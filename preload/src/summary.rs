@@ -1,7 +1,9 @@
 //! What was taken over and what was not, and why: counted and printed when `EARLYBIRD_INTERPOSE=profile`.
 
+use crate::others;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::io::Write as _;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// The functions that are taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,22 +80,23 @@ impl Why {
     }
 }
 
-struct Count {
+/// Calls and their bytes.
+pub struct Count {
     calls: AtomicU64,
     bytes: AtomicU64,
 }
 
 impl Count {
-    const fn none() -> Count {
+    pub const fn none() -> Count {
         Count { calls: AtomicU64::new(0), bytes: AtomicU64::new(0) }
     }
 
-    fn add(&self, bytes: usize) {
+    pub fn add(&self, bytes: usize) {
         self.calls.fetch_add(1, Relaxed);
         self.bytes.fetch_add(bytes as u64, Relaxed);
     }
 
-    fn read(&self) -> (u64, u64) {
+    pub fn read(&self) -> (u64, u64) {
         (self.calls.load(Relaxed), self.bytes.load(Relaxed))
     }
 }
@@ -117,7 +120,7 @@ impl Counts {
         let mut text = String::from("earlybird: calls of rank 0 (bytes of what a rank gives, per block)\n");
         for call in Call::ALL {
             let (calls, bytes) = self.taken[call as usize].read();
-            let mut line = format!("earlybird: {:<24} taken over: {calls} ({bytes} B); to MPI:", call.name());
+            let mut line = format!("earlybird: {:<29} taken over: {calls} ({bytes} B); to MPI:", call.name());
             let mut passed = 0;
             for why in Why::ALL {
                 let (calls, bytes) = self.passed[call as usize][why as usize].read();
@@ -139,16 +142,25 @@ impl Counts {
 }
 
 static COUNTS: Counts = Counts::none();
-static COUNTING: AtomicBool = AtomicBool::new(false);
+static COUNTING: AtomicU8 = AtomicU8::new(NOT_KNOWN);
+const NOT_KNOWN: u8 = 0;
+const NO: u8 = 1;
+const YES: u8 = 2;
 
-/// Counts from here on.
-pub fn count() {
-    COUNTING.store(true, Relaxed);
+/// Counts from here on, or does not.
+pub fn count(is_asked: bool) {
+    COUNTING.store(if is_asked { YES } else { NO }, Relaxed);
 }
 
 #[inline]
 pub fn is_counting() -> bool {
-    COUNTING.load(Relaxed)
+    COUNTING.load(Relaxed) == YES
+}
+
+/// Whether the settings were read, which say whether calls are counted.
+#[inline]
+pub fn is_decided() -> bool {
+    COUNTING.load(Relaxed) != NOT_KNOWN
 }
 
 /// A call of so many bytes was taken over.
@@ -167,9 +179,17 @@ pub fn passed(call: Call, why: Why, bytes: impl FnOnce() -> usize) {
     }
 }
 
-/// Prints it on standard error, in one piece.
+/// Prints it on standard error.
 pub fn print() {
-    eprint!("{}", COUNTS.text());
+    let text = COUNTS.text() + &others::text();
+    say(&text[..text.len() - 1]);
+}
+
+/// Prints lines on standard error in one piece: other ranks may print meanwhile.
+pub fn say(text: &str) {
+    let line = format!("{text}\n");
+    // Where nobody can read it nothing is lost.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{self, Handle, asked, constants};
-use crate::buffers::{Failure, Packable, not_null, read, write};
+use crate::buffers::{Failure, Packable, bytes_of, not_null, read, write};
 use crate::seats::Carried;
 use earlybird::BytesOp;
 use std::ffi::{c_int, c_void};
@@ -25,7 +25,7 @@ impl Users {
     /// `None` where MPI must have the call: elements without data, no operator.
     pub fn new(seat: &'static Carried, count: usize, dtype: Handle, op: Handle, comm: Handle) -> Option<Users> {
         let bytes = abi::type_size(dtype).filter(|bytes| *bytes > 0)?;
-        if op == constants().no_op {
+        if op == constants().no_op || op == 0 || bytes_of(count, bytes).is_none() {
             return None;
         }
         // SAFETY: MPI runs and the operator is the caller's; writes one int.

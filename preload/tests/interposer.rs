@@ -115,7 +115,111 @@ fn threads_call_on_communicators_of_their_own() {
         return;
     }
     let said = Program::compile("threads.c").is_right(2, &[]);
-    assert!(!said.contains("no threads") && taken_over(&said, "MPI_Allreduce") == 600, "{said}");
+    assert!(!said.contains("no threads") && taken_over(&said, "MPI_Allreduce") == 1200, "{said}");
+}
+
+#[test]
+fn communicators_made_and_freed_by_every_function() {
+    if !has_mpi() {
+        return;
+    }
+    let program = Program::compile("churn.c");
+    for &ranks in RANKS {
+        let said = program.is_right(ranks, &[]);
+        assert!(taken_over(&said, "MPI_Allreduce") > 200 && !said.contains("too many communicators"), "{said}");
+    }
+}
+
+#[test]
+fn ranks_that_are_started_later_join() {
+    if support::MPI != "openmpi" {
+        eprintln!("SKIPPED: MPICH as Debian builds it starts none");
+        return;
+    }
+    let program = Program::compile("spawn.c");
+    let said = program.is_right(2, &[]);
+    let each: Vec<_> = said.lines().filter(|line| line.starts_with("earlybird: MPI_Allreduce ")).collect();
+    assert!(each.len() == 2 && each.iter().all(|line| line.contains("taken over: 40 ")), "{said}");
+}
+
+#[test]
+fn callbacks_of_mpi_finalize_use_mpi() {
+    if !has_mpi() {
+        return;
+    }
+    let program = Program::compile("finalize.c");
+    program.is_right(2, &[]);
+    program.is_right_with(3, &[], &[("EARLYBIRD_RANKS_PER_NODE", "2,1")]);
+}
+
+#[test]
+fn what_stays_mpis_is_in_the_summary_and_reaches_tools_behind() {
+    if !has_mpi() {
+        return;
+    }
+    let program = Program::compile("others.c");
+    let persistent: &[_] = &["Allreduce", "Bcast", "Reduce", "Allgather", "Reduce_scatter_block", "Barrier"];
+    let non_blocking =
+        ["Iallreduce", "Ibcast", "Ireduce", "Iallgather", "Ireduce_scatter_block", "Ibarrier", "Ialltoall"];
+    let not_carried = ["Gather", "Gatherv", "Scatter", "Scatterv", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw"];
+    for &ranks in RANKS {
+        let said = program.is_right(ranks, &[]);
+        let line = |name: &str| {
+            let found = said.lines().find(|line| line.starts_with(&format!("earlybird: MPI_{name} ")));
+            found.unwrap_or_else(|| panic!("MPI_{name}: {said}")).split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        for name in non_blocking {
+            let bytes = if name == "Ibarrier" { 0 } else { 80 };
+            let expected = format!("taken over: 0 (0 B); to MPI: 20 ({bytes} B) a non-blocking call");
+            assert!(line(name).ends_with(&expected), "{said}");
+        }
+        for name in not_carried.iter().chain(&["Reduce_scatter", "Scan", "Exscan"]) {
+            assert!(line(name).ends_with("B) an operation that is not carried") && line(name).contains("to MPI: 1 ("));
+        }
+        for name in persistent.iter().filter(|_| support::MPI == "mpich") {
+            assert!(line(&format!("{name}_init")).ends_with("B) a persistent call, counted when it is prepared"));
+        }
+    }
+    // Nobody asks: nothing is counted, and a tool behind this library sees the calls.
+    let tool = Program::compile_for(support::MPI, "tool.c", &["-shared", "-fPIC"]);
+    let both = format!("{}:{}", support::library().display(), tool.path());
+    let outcome = program.run(2, true, &[], &[("LD_PRELOAD", &both)]);
+    let seen = outcome.said.matches("the tool saw 20").count() == 2 && outcome.said.matches(" right").count() == 2;
+    assert!(outcome.code == Some(0) && seen && !outcome.said.contains("earlybird"), "{outcome:?}");
+}
+
+#[test]
+fn mistakes_have_the_codes_of_mpi_and_harm_nothing() {
+    if !has_mpi() {
+        return;
+    }
+    let program = Program::compile("misuse.c");
+    // MPICH as Debian builds it does not look at arguments.
+    if support::MPI == "openmpi" {
+        let said = program.is_right(2, &[]);
+        assert!(said.contains("an argument for MPI to refuse"), "{said}");
+    }
+    let said = program.is_right_with(2, &["local"], &[]);
+    for what in ["MPI_Bcast: a buffer is null", "MPI_Reduce: MPI_IN_PLACE stands where a buffer must be"] {
+        assert!(said.contains(what), "{said}");
+    }
+}
+
+#[test]
+fn a_library_for_another_mpi_says_which() {
+    let (other, theirs) = if support::MPI == "mpich" { ("openmpi", "Open MPI") } else { ("mpich", "MPICH") };
+    if !has_mpi() || std::process::Command::new(format!("mpicc.{other}")).arg("-show").output().is_err() {
+        eprintln!("SKIPPED: there is one MPI only");
+        return;
+    }
+    let program = Program::compile_for(other, "trouble.c", &[]);
+    // Switched off too: handles of another MPI cannot be handed on.
+    for interpose in ["on", "off"] {
+        let outcome = program.run(2, true, &[], &[("EARLYBIRD_INTERPOSE", interpose)]);
+        let named = outcome.said.contains("was built for") && outcome.said.contains(&format!("runs on \"{theirs}"));
+        let told = named && outcome.said.contains(&format!("MPICC=mpicc.{other} cargo build"));
+        assert!(told && ![Some(0), Some(124), None].contains(&outcome.code), "{outcome:?}");
+    }
 }
 
 #[test]

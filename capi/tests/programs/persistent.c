@@ -205,6 +205,10 @@ static void mistakes(const eb_comm *comm) {
     FAILS(EB_USAGE, eb_allgatherv_init(comm, x, x + 1, NULL, EB_F64, &call), "no array");
     FAILS(EB_USAGE, eb_iscatterv(comm, x, x + 1, NULL, EB_F64, 0, &call), "no array");
     FAILS(EB_UNSUPPORTED, eb_allreduce_init(comm, x, x + 1, 1, EB_F64, EB_BIT_OR, &call), "f64 has");
+#ifndef __SANITIZE_ADDRESS__ /* which ends the program where memory is refused */
+    FAILS(EB_SYSTEM, eb_iallreduce(comm, x, x, (size_t)1 << 45, EB_F64, EB_SUM, &call), "memory for a copy");
+    FAILS(EB_SYSTEM, eb_broadcast_init(comm, x, (size_t)1 << 45, EB_F64, 0, &call), "memory for a copy");
+#endif
     CHECK(call == NULL);
     FAILS(EB_USAGE, eb_start(NULL), "request is null");
     WORKS(eb_ibarrier(comm, &once));

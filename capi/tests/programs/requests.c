@@ -129,6 +129,7 @@ static void shared(const eb_comm *comm) {
     FAILS(EB_USAGE, eb_allreduce_shared(comm, send, send, EB_SUM), "EB_IN_PLACE");
     FAILS(EB_USAGE, eb_allreduce_shared(comm, NULL, recv, EB_SUM), "the buffer is null");
     FAILS(EB_USAGE, eb_allreduce_shared(comm, send, NULL, EB_SUM), "the buffer is null");
+    FAILS(EB_USAGE, eb_allreduce_shared(comm, send, (eb_buffer *)EB_IN_PLACE, EB_SUM), "EB_IN_PLACE is not allowed");
     FAILS(EB_USAGE, eb_buffer_free(NULL), "address of a variable");
     WORKS(eb_buffer_alloc(comm, N, EB_I32, &other));
     FAILS(EB_USAGE, eb_allreduce_shared(comm, send, other, EB_SUM), "different types");

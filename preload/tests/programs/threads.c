@@ -1,10 +1,12 @@
-/* Two threads of every rank, each with a communicator of its own, at once. */
+/* Four threads of every rank, each with a communicator of its own, at once. */
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
 
-static int rank, size, wrong[2];
-static MPI_Comm comms[2];
+enum { THREADS = 4 };
+
+static int rank, size, wrong[THREADS];
+static MPI_Comm comms[THREADS];
 
 static void *work(void *which)
 {
@@ -28,17 +30,17 @@ static void *work(void *which)
 
 int main(int argc, char **argv)
 {
-    int level, both[2] = { 0, 1 };
+    int level, numbers[THREADS], all = 0;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank), MPI_Comm_size(MPI_COMM_WORLD, &size);
     if (level != MPI_THREAD_MULTIPLE) printf("no threads\n");
-    MPI_Comm_dup(MPI_COMM_WORLD, &comms[0]), MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]);
-    pthread_t threads[2];
-    for (int i = 0; i < 2; i++) pthread_create(&threads[i], NULL, work, &both[i]);
-    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
-    MPI_Comm_free(&comms[0]), MPI_Comm_free(&comms[1]);
+    for (int i = 0; i < THREADS; i++) numbers[i] = i, MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, work, &numbers[i]);
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL), all += wrong[i];
+    for (int i = 0; i < THREADS; i++) MPI_Comm_free(&comms[i]);
     MPI_Finalize();
-    if (wrong[0] + wrong[1]) printf("rank %d: %d wrong\n", rank, wrong[0] + wrong[1]);
+    if (all) printf("rank %d: %d wrong\n", rank, all);
     else printf("rank %d right\n", rank);
-    return wrong[0] + wrong[1] != 0;
+    return all != 0;
 }

@@ -27,6 +27,7 @@ pub fn library() -> PathBuf {
 
 /// A program to run, removed when dropped if it was compiled.
 pub struct Program {
+    mpi: &'static str,
     words: Vec<String>,
     compiled: Option<PathBuf>,
 }
@@ -42,6 +43,11 @@ impl Drop for Program {
 impl Program {
     /// The source `name` of `tests/programs`, compiled: C by mpicc, Fortran by mpifort.
     pub fn compile(name: &str) -> Program {
+        Program::compile_for(MPI, name, &[])
+    }
+
+    /// The same for an MPI and with more options.
+    pub fn compile_for(mpi: &'static str, name: &str, more: &[&str]) -> Program {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
         let (compiler, options): (_, &[&str]) = match name.ends_with(".c") {
             true => ("mpicc", &["-O1", "-Wall", "-Werror", "-pthread"]),
@@ -50,29 +56,35 @@ impl Program {
         // Fortran modules are searched for, and left, where the compiler stands.
         static COMPILED: AtomicUsize = AtomicUsize::new(0);
         let number = COMPILED.fetch_add(1, Relaxed);
-        let path = std::env::temp_dir().join(format!("{name}.{}.{number}.{MPI}", std::process::id()));
-        let mut command = Command::new(format!("{compiler}.{MPI}"));
-        command.args(options).arg("-o").arg(&path).arg(source).current_dir(std::env::temp_dir());
+        let path = std::env::temp_dir().join(format!("{name}.{}.{number}.{mpi}", std::process::id()));
+        let mut command = Command::new(format!("{compiler}.{mpi}"));
+        command.args(options).args(more).arg("-o").arg(&path).arg(source).current_dir(std::env::temp_dir());
         assert!(command.status().unwrap().success(), "{name} does not compile");
-        Program { words: vec![path.display().to_string()], compiled: Some(path) }
+        Program { mpi, words: vec![path.display().to_string()], compiled: Some(path) }
     }
 
     /// These words as a command.
     #[allow(dead_code)] // not every test has one
     pub fn command(words: &[&str]) -> Program {
-        Program { words: words.iter().map(|word| word.to_string()).collect(), compiled: None }
+        Program { mpi: MPI, words: words.iter().map(|word| word.to_string()).collect(), compiled: None }
+    }
+
+    /// Where it lies, which is where a library of the tests is.
+    #[allow(dead_code)] // not every test asks
+    pub fn path(&self) -> &str {
+        &self.words[0]
     }
 
     /// Runs it on `ranks` ranks, with the library if `preloaded`.
     pub fn run(&self, ranks: usize, preloaded: bool, arguments: &[&str], vars: &[(&str, &str)]) -> Outcome {
         let mut command = Command::new("timeout");
-        command.args(["-k", "5", "120", &format!("mpirun.{MPI}")]);
+        command.args(["-k", "5", "120", &format!("mpirun.{}", self.mpi)]);
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        if MPI == "openmpi" {
+        if self.mpi == "openmpi" {
             command.args(["--oversubscribe", "--bind-to", "none"]);
         }
         command.args(["-np", &ranks.to_string(), "env"]);
-        if preloaded {
+        if preloaded && !vars.iter().any(|(name, _)| *name == "LD_PRELOAD") {
             command.arg(format!("LD_PRELOAD={}", library().display()));
         }
         command.args(vars.iter().map(|(name, value)| format!("{name}={value}"))).args(&self.words).args(arguments);
