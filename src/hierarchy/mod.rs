@@ -113,6 +113,7 @@ impl Hierarchy {
     pub(crate) fn set_progress(&self, progress: Option<Progress>) -> Result<(), Error> {
         let mut state = self.lock()?;
         state.plans.transport_mut().set_progress(progress.clone());
+        self.postings.set_progress(progress.clone())?;
         state.progress = progress;
         Ok(())
     }
@@ -188,8 +189,14 @@ impl Hierarchy {
             Some(stands) => stands.clone(),
             None => wire.report(errors::fault_of(error, &self.topology, Some(signature), self.deadline)),
         };
-        // Who waits for what leaders give hears of it by itself.
-        node.fail(&Error::Poisoned { cause: "another node".into() });
+        self.end_node(node);
         stands
+    }
+
+    /// Ends the waits of the node's ranks for each other: they find what stands by themselves.
+    fn end_node(&self, node: &NodeComm) {
+        let cause = Error::Poisoned { cause: "another node".into() };
+        node.fail(&cause);
+        self.postings.fail(&cause);
     }
 }

@@ -31,7 +31,11 @@ impl Across<'_> {
         self.lengths([send, recv], expected)?;
         let call = self.call_in_blocks::<T>(collective, op, (block, counts), root);
         let asked = Asked { collective, op, root, counts: counts.map(<[usize]>::to_vec) };
-        Ok(Prepared::new(asked, call.signature.posted(), owned))
+        let signature = call.signature.posted();
+        Ok(match Prepared::again((self.between, &self.comm.node), &asked, signature, owned)? {
+            Ok(kept) => kept,
+            Err(owned) => Prepared::new(asked, signature, owned),
+        })
     }
 
     /// The reduction of many buffers as one message.
