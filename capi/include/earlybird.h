@@ -280,7 +280,7 @@ int eb_alltoall(const eb_comm *comm, const void *send, void *recv, size_t count,
 /* Copies `send_counts[r]` elements of `send` to rank r, and to `recv` what the ranks sent here, `recv_counts[r]` elements
  * from rank r. Each rank gives its own counts: what one sends to another and what that expects are compared first, which costs
  * as much as an eb_allreduce of 8 bytes per rank. EB_IN_PLACE as `send`: as much is sent to each rank as is got from it,
- * `recv_counts`, and replaced; `send_counts` is not used. EB_UNSUPPORTED between virtual nodes. */
+ * `recv_counts`, and replaced; `send_counts` is not used. */
 int eb_alltoallv(const eb_comm *comm, const void *send, const size_t *send_counts, void *recv, const size_t *recv_counts,
                  eb_type type);
 
@@ -324,8 +324,8 @@ int eb_reduce_scatter_with(const eb_comm *comm, const void *send, void *recv, si
  * From the posting call until eb_wait or eb_test says that it has ended, the buffers belong to the library: neither may be
  * written, `recv` not read, and both must stay. Where they are copied the result appears in the call that ends the request.
  * Costs a copy more each way than the call that blocks. A request keeps its communicator: eb_comm_free may come first.
- * Arrays of counts and of buffers are read in the posting call only. Between virtual nodes those with operators of the caller's are
- * EB_UNSUPPORTED. So are all of them on one node while a plan is chosen.
+ * Arrays of counts and of buffers are read in the posting call only. On one node all of them are EB_UNSUPPORTED while a plan is
+ * chosen.
  */
 typedef struct eb_request eb_request;
 

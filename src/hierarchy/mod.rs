@@ -35,7 +35,7 @@ mod wire;
 
 use crate::plans::{Plans, Shape};
 use crate::{Choice, Error};
-pub(crate) use callers::CallersOp;
+pub(crate) use callers::{CallersOp, Kept};
 use choice::Exchanges;
 use earlybird_hier::OpTraits;
 use earlybird_hier::exec::Transport;
@@ -44,7 +44,7 @@ use earlybird_shm::ring::RingOptions;
 use earlybird_shm::{Collective, How, NodeComm, Progress, enter};
 pub(crate) use pairs::Counts;
 use posted::Postings;
-pub(crate) use posted::{Asked, Between, Kept, KeptCounts, Prepared};
+pub(crate) use posted::{Asked, Between, KeptCounts, Prepared};
 pub(crate) use split::Part;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;

@@ -156,7 +156,7 @@ impl NodeComm {
     pub fn ready_with<T, F>(
         &self,
         collective: Collective,
-        op: UserOp<T, F>,
+        op: impl Into<Arc<UserOp<T, F>>>,
         root: Option<usize>,
         owned: Owned<T>,
     ) -> Result<Ready, Error>
@@ -164,7 +164,8 @@ impl NodeComm {
         T: Pod + Send,
         F: Fn(&T, &T) -> T + Send + Sync + 'static,
     {
-        self.by_user(collective, (element_type::<T>()?, op.operator()), Arc::new(op), root, owned)
+        let op = op.into();
+        self.by_user(collective, (element_type::<T>()?, op.operator()), op, root, owned)
     }
 
     /// The same on elements of which only the size is known.
@@ -174,14 +175,15 @@ impl NodeComm {
     pub fn ready_raw<F>(
         &self,
         collective: Collective,
-        op: BytesOp<F>,
+        op: impl Into<Arc<BytesOp<F>>>,
         root: Option<usize>,
         owned: Owned<u8>,
     ) -> Result<Ready, Error>
     where
         F: Fn(&[u8], &mut [u8]) + Send + Sync + 'static,
     {
-        self.by_user(collective, (op.element(), op.operator()), Arc::new(op), root, owned)
+        let op = op.into();
+        self.by_user(collective, (op.element(), op.operator()), op, root, owned)
     }
 
     fn by_user<T: Send + 'static>(

@@ -2,8 +2,7 @@
 
 use super::Across;
 use crate::hierarchy::{Asked, Kept, KeptCounts, Prepared};
-use crate::{Element, Error, Op, UserOp};
-use bytemuck::Pod;
+use crate::{Element, Error, Op};
 use earlybird_shm::{Collective, Owned};
 
 impl Across<'_> {
@@ -51,12 +50,12 @@ impl Across<'_> {
     }
 
     /// A reduction by an operator of the caller's.
-    pub(in crate::communicator) fn prepared_with<T: Pod + Send, F: Kept<T>>(
+    pub(in crate::communicator) fn prepared_with<O: Kept>(
         &self,
         collective: Collective,
-        op: UserOp<T, F>,
+        op: O,
         root: Option<usize>,
-        owned: Owned<T>,
+        owned: Owned<O::Item>,
     ) -> Result<Prepared, Error> {
         if let Some(root) = root {
             self.root(root)?;

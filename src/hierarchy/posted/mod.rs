@@ -27,7 +27,6 @@ pub(crate) use calls::Asked;
 pub(crate) use driven::Between;
 use earlybird_shm::engine::Pace;
 use earlybird_shm::{NodeComm, Progress, enter};
-pub(crate) use operators::Kept;
 pub(crate) use pairs::KeptCounts;
 pub(crate) use prepared::Prepared;
 use std::collections::VecDeque;

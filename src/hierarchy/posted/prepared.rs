@@ -2,12 +2,13 @@
 
 use super::again::{self, Again, AllReduce};
 use super::calls::{self, Asked};
-use super::operators::{self, Kept};
+use super::operators;
 use super::pairs::{self, KeptCounts};
 use super::{Begun, Course, Steps};
 use crate::hierarchy::Hierarchy;
-use crate::{DType, Element, Error, Op, UserOp};
-use bytemuck::{Pod, cast_slice_mut};
+use crate::hierarchy::callers::Kept;
+use crate::{DType, Element, Error, Op};
+use bytemuck::cast_slice_mut;
 use earlybird_shm::{Collective, NodeComm, Owned, Signature, bytes};
 use std::any::Any;
 use std::fmt;
@@ -66,23 +67,23 @@ impl Prepared {
     }
 
     /// A reduction by an operator of the caller's, which the call keeps.
-    pub(crate) fn with<T: Pod + Send, F: Kept<T>>(
+    pub(crate) fn with<O: Kept>(
         (collective, root): (Collective, Option<usize>),
-        op: UserOp<T, F>,
+        op: O,
         signature: Signature,
-        owned: Owned<T>,
+        owned: Owned<O::Item>,
     ) -> Self {
         let op = Arc::new(op);
         let begin = move |owned: &dyn Any, steps: Steps| {
-            let owned = owned.downcast_ref::<Owned<T>>().expect("the type it was made with");
+            let owned = owned.downcast_ref::<Owned<O::Item>>().expect("the type it was made with");
             let given = if owned.is_in_place() { &owned.recv } else { &owned.send };
             Ok(operators::begin((collective, root.unwrap_or(0)), &op, given, steps))
         };
         let put = |owned: &mut dyn Any, result: &[u8]| {
-            if let Some(owned) = owned.downcast_mut::<Owned<T>>()
+            if let Some(owned) = owned.downcast_mut::<Owned<O::Item>>()
                 && size_of_val(&owned.recv[..]) == result.len()
             {
-                cast_slice_mut::<T, u8>(&mut owned.recv).copy_from_slice(result);
+                cast_slice_mut::<O::Item, u8>(&mut owned.recv).copy_from_slice(result);
             }
         };
         Prepared { collective, signature, owned: Box::new(owned), way: Way::Anew(Box::new(begin), put) }
