@@ -228,17 +228,32 @@ impl<T: Lane> Plans<T> {
         result.map_err(|error| self.error(error))
     }
 
-    /// Starts a plan that its owner keeps.
+    /// A plan that its owner keeps, to be started any number of times.
+    pub(crate) fn apart(&mut self, shape: Shape) -> Result<Apart, Error> {
+        self.compiled(shape).map(Apart)
+    }
+
+    /// Starts it.
+    pub(crate) fn restart(&mut self, apart: &mut Apart) -> Result<(), Error> {
+        apart.0.start(&mut self.endpoint).map_err(|error| self.error(error))
+    }
+
+    /// A plan that has started and its owner keeps.
     pub(crate) fn start_apart(&mut self, shape: Shape) -> Result<Apart, Error> {
-        let mut running = self.compiled(shape)?;
-        running.start(&mut self.endpoint).map_err(|error| self.error(error))?;
-        Ok(Apart(running))
+        let mut apart = self.apart(shape)?;
+        self.restart(&mut apart).map(|()| apart)
     }
 
     /// Carries on with it: a rank that it waits for, or nothing when it is complete.
     pub(crate) fn poll_apart(&mut self, apart: &mut Apart, data: &mut [u8]) -> Result<Option<usize>, Error> {
         let ended = apart.0.poll(&mut self.endpoint, data).map_err(|error| self.error(error))?;
         Ok((!ended).then(|| apart.0.awaited().unwrap_or(0)))
+    }
+
+    /// Waits for its end.
+    pub(crate) fn finish_apart(&mut self, apart: &mut Apart, data: &mut [u8]) -> Result<(), Error> {
+        let deadline = self.endpoint.transport().deadline();
+        apart.0.wait(&mut self.endpoint, data, deadline).map_err(|error| self.error(error))
     }
 
     /// Starts moving parts between every pair of ranks.
@@ -254,6 +269,12 @@ impl<T: Lane> Plans<T> {
     ) -> Result<Option<usize>, Error> {
         let ended = exchange.poll(&mut self.endpoint, parts).map_err(|error| self.error(error))?;
         Ok((!ended).then(|| exchange.awaited().unwrap_or(0)))
+    }
+
+    /// As [`Plans::finish_apart`].
+    pub(crate) fn finish_parts(&mut self, exchange: &mut Exchange, parts: &mut [Parts<'_>]) -> Result<(), Error> {
+        let deadline = self.endpoint.transport().deadline();
+        exchange.wait(&mut self.endpoint, parts, deadline).map_err(|error| self.error(error))
     }
 
     /// Fails the group if `awaited` was waited for too long, where the transport does not do so itself.

@@ -33,7 +33,7 @@ static COUNTING: Counting = Counting;
 #[test]
 #[ignore = "a rank of the jobs that the other tests start"]
 fn rank() {
-    common::play(&[("counts", counts)]);
+    common::play(&[("counts", counts), ("across", across)]);
 }
 
 /// The fewest allocations that `batch` makes in many runs. A wait of more than a millisecond may list who is late.
@@ -76,6 +76,36 @@ fn a_persistent_call_allocates_nothing_once_it_has_run() {
     for ranks in [1, 2, 3] {
         for said in Job::new("counts", ranks).run() {
             assert_eq!(said, ["steady 0", "counts true"], "{ranks} ranks");
+        }
+    }
+}
+
+/// Over several nodes: reductions to all.
+fn across(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let mut large = comm.all_reduce_init(vec![1.0f32; 20_000], Op::Sum).unwrap();
+    let mut few = comm.all_reduce_into_init(vec![1u64; 2], vec![0; 2], Op::Max).unwrap();
+    let mut average = comm.all_reduce_init(vec![1.0f64; 300], Op::Average).unwrap();
+    let steady = fewest(|| {
+        for _ in 0..20 {
+            few.run().unwrap();
+            large.start().unwrap();
+            few.start().unwrap();
+            few.wait().unwrap();
+            average.run().unwrap();
+            large.wait().unwrap();
+        }
+    });
+    let counts = fewest(|| drop(comm.immediate_all_reduce(vec![1u64; 2], Op::Sum).unwrap().wait().unwrap()));
+    player.say(format!("steady {steady}"));
+    player.say(format!("counts {}", counts > 0));
+}
+
+#[test]
+fn nor_does_an_allreduce_over_several_nodes() {
+    for nodes in ["1", "2,1", "1,2"] {
+        for said in Job::new("across", 3).var("EARLYBIRD_RANKS_PER_NODE", nodes).run() {
+            assert_eq!(said, ["steady 0", "counts true"], "{nodes}");
         }
     }
 }

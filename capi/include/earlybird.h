@@ -327,8 +327,7 @@ int eb_reduce_scatter_with(const eb_comm *comm, const void *send, void *recv, si
  * Costs a copy more each way than the call that blocks, EB_SYSTEM where there is no memory for it. A request keeps its
  * communicator: eb_comm_free may come first. Arrays of counts and of buffers are read in the posting call only. eb_ialltoallv on
  * one node puts what it sends into the memory that ranks share, until all have got their part: EB_NO_SPACE on all ranks, which
- * can go on, where it finds no room. Between virtual nodes those with operators of the caller's are EB_UNSUPPORTED. So are all
- * of them on one node while a plan is chosen.
+ * can go on, where it finds no room. On one node all of them are EB_UNSUPPORTED while a plan is chosen.
  */
 typedef struct eb_request eb_request;
 

@@ -12,11 +12,12 @@ use crate::{Algorithm, Choice, Element, Error, FoldOrder, Op};
 use earlybird_shm::op::{ElementType, Operator};
 use earlybird_shm::{Collective, DType, Signature, bytes};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// Several nodes, and the communicator that spans them.
 pub(super) struct Across<'a> {
     comm: &'a Communicator,
-    between: &'a Hierarchy,
+    between: &'a Arc<Hierarchy>,
 }
 
 /// The bytes of a buffer to write to.
@@ -39,7 +40,7 @@ impl Communicator {
     /// The other nodes, where there are some.
     #[inline]
     pub(super) fn across(&self) -> Option<Across<'_>> {
-        self.between.as_deref().map(|between| Across { comm: self, between })
+        self.between.as_ref().map(|between| Across { comm: self, between })
     }
 }
 

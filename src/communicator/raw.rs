@@ -55,7 +55,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::immediate_all_reduce`], but for those of the group; [`Error::Usage`] for a buffer that is no whole
-    /// number of elements; [`Error::Unsupported`] on several nodes.
+    /// number of elements.
     pub fn all_reduce_raw_init<F>(
         &self,
         send: Vec<u8>,
@@ -96,11 +96,8 @@ impl Communicator {
         F: Fn(&[u8], &mut [u8]) + Send + Sync + 'static,
     {
         let (bytes, owned) = (send.len(), Owned::raw(send, recv, op.element())?);
-        if self.nodes() > 1 {
-            return Err(Error::Unsupported {
-                what: format!("a posted {} on elements of unknown type over several nodes", collective.name()),
-                hint: "make the blocking call of the same name".into(),
-            });
+        if let Some(across) = self.across() {
+            return Ok(self.persistent(across.prepared_with(collective, op, root, owned)?, two));
         }
         self.prepared(collective, bytes, two, || self.node.ready_raw(collective, op, root, owned))
     }

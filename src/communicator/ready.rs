@@ -78,6 +78,15 @@ impl Communicator {
         }
     }
 
+    /// Makes a call over several nodes from beginning to end.
+    pub(super) fn run(&self, prepared: Box<Prepared>) -> Ended {
+        let (prepared, result) = match &self.between {
+            Some(between) => between.run(&self.node, prepared),
+            None => (prepared, Err(Error::usage("the call was prepared by a communicator of several nodes"))),
+        };
+        (Ready::Across(prepared), result)
+    }
+
     /// The call posted under this number, when it has ended.
     pub(super) fn finish(&self, number: u64) -> Result<Ended, Error> {
         match &self.between {

@@ -5,7 +5,8 @@ use crate::{BytesOp, Error, UserOp};
 use bytemuck::{Pod, bytes_of, pod_read_unaligned};
 use earlybird_shm::op::{ElementType, Operator};
 use earlybird_shm::user_op::element_type;
-use earlybird_shm::{How, NodeComm};
+use earlybird_shm::{Collective, How, NodeComm, Owned, Ready};
+use std::sync::Arc;
 
 /// An operator on elements of one or more items each: buffers are rows of items, and hold whole elements.
 pub(crate) trait CallersOp {
@@ -50,6 +51,55 @@ pub(crate) trait CallersOp {
     /// Bytes of an element.
     fn bytes(&self) -> usize {
         self.items() * size_of::<Self::Item>()
+    }
+}
+
+/// An operator that a posted call keeps, and can be started with any number of times.
+pub(crate) trait Kept: CallersOp<Item: Send> + Send + Sync + Sized + 'static {
+    /// Buffers apart.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for buffers that are no whole number of elements; as [`element_type`].
+    fn apart(&self, send: Vec<Self::Item>, recv: Vec<Self::Item>) -> Result<Owned<Self::Item>, Error>;
+
+    /// One buffer for both.
+    ///
+    /// # Errors
+    /// As [`Kept::apart`].
+    fn in_place(&self, recv: Vec<Self::Item>) -> Result<Owned<Self::Item>, Error>;
+
+    /// The reduction of a node's ranks to the first one.
+    ///
+    /// # Errors
+    /// As [`NodeComm::ready_with`].
+    fn ready(this: &Arc<Self>, node: &NodeComm, owned: Owned<Self::Item>) -> Result<Ready, Error>;
+}
+
+impl<T: Pod + Send, F: Fn(&T, &T) -> T + Send + Sync + 'static> Kept for UserOp<T, F> {
+    fn apart(&self, send: Vec<T>, recv: Vec<T>) -> Result<Owned<T>, Error> {
+        Owned::apart_of(send, recv)
+    }
+
+    fn in_place(&self, recv: Vec<T>) -> Result<Owned<T>, Error> {
+        Owned::in_place_of(recv)
+    }
+
+    fn ready(this: &Arc<Self>, node: &NodeComm, owned: Owned<T>) -> Result<Ready, Error> {
+        node.ready_with(Collective::Reduce, this.clone(), Some(0), owned)
+    }
+}
+
+impl<F: Fn(&[u8], &mut [u8]) + Send + Sync + 'static> Kept for BytesOp<F> {
+    fn apart(&self, send: Vec<u8>, recv: Vec<u8>) -> Result<Owned<u8>, Error> {
+        Owned::raw(send, recv, BytesOp::element(self))
+    }
+
+    fn in_place(&self, recv: Vec<u8>) -> Result<Owned<u8>, Error> {
+        Owned::raw_in_place(recv, BytesOp::element(self))
+    }
+
+    fn ready(this: &Arc<Self>, node: &NodeComm, owned: Owned<u8>) -> Result<Ready, Error> {
+        node.ready_raw(Collective::Reduce, this.clone(), Some(0), owned)
     }
 }
 

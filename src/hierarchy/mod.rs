@@ -35,7 +35,7 @@ mod wire;
 
 use crate::plans::{Plans, Shape};
 use crate::{Choice, Error};
-pub(crate) use callers::CallersOp;
+pub(crate) use callers::{CallersOp, Kept};
 use choice::Exchanges;
 use earlybird_hier::OpTraits;
 use earlybird_hier::exec::Transport;
@@ -44,7 +44,7 @@ use earlybird_shm::ring::RingOptions;
 use earlybird_shm::{Collective, How, NodeComm, Progress, enter};
 pub(crate) use pairs::Counts;
 use posted::Postings;
-pub(crate) use posted::{Asked, Between, Kept, KeptCounts, Prepared};
+pub(crate) use posted::{Asked, Between, KeptCounts, Prepared};
 pub(crate) use split::Part;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -113,6 +113,7 @@ impl Hierarchy {
     pub(crate) fn set_progress(&self, progress: Option<Progress>) -> Result<(), Error> {
         let mut state = self.lock()?;
         state.plans.transport_mut().set_progress(progress.clone());
+        self.postings.set_progress(progress.clone())?;
         state.progress = progress;
         Ok(())
     }
@@ -188,8 +189,14 @@ impl Hierarchy {
             Some(stands) => stands.clone(),
             None => wire.report(errors::fault_of(error, &self.topology, Some(signature), self.deadline)),
         };
-        // Who waits for what leaders give hears of it by itself.
-        node.fail(&Error::Poisoned { cause: "another node".into() });
+        self.end_node(node);
         stands
+    }
+
+    /// Ends the waits of the node's ranks for each other: they find what stands by themselves.
+    fn end_node(&self, node: &NodeComm) {
+        let cause = Error::Poisoned { cause: "another node".into() };
+        node.fail(&cause);
+        self.postings.fail(&cause);
     }
 }

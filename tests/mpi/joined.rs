@@ -98,9 +98,14 @@ fn beside_messages(world: &SimpleCommunicator, comm: &Communicator) {
     let (me, size) = (comm.rank(), comm.size());
     let last = size - 1;
     let at = |comm: &Communicator, call: &dyn Fn(bool)| call(comm.rank() == 0);
-    let operations: [Operation<'_>; 9] = [
+    let operations: [Operation<'_>; 11] = [
         ("barrier", &|c| c.barrier().unwrap()),
         ("allreduce", &|c| c.all_reduce_in_place(&mut [1u64; 300], Op::Sum).unwrap()),
+        ("persistent allreduce", &|c| c.all_reduce_init(vec![1u64; 300], Op::Sum).unwrap().run().unwrap()),
+        ("immediate alltoall", &|c| {
+            let n = c.size();
+            c.immediate_all_to_all_into(vec![1u64; n], vec![0; n]).unwrap().wait().unwrap();
+        }),
         ("broadcast", &|c| c.process_at_rank(0).broadcast_into(&mut [1u64; 300]).unwrap()),
         ("reduce", &|c| c.process_at_rank(0).reduce_in_place(&mut [1u64; 300], Op::Sum).unwrap()),
         ("allgather", &|c| c.all_gather_into(&[1u64; 30], &mut vec![0; 30 * c.size()]).unwrap()),

@@ -30,6 +30,11 @@ int main(void) {
     for (size_t r = 0; r < ranks; r++) x[r] = (int64_t)(100 * rank + r);
     WORKS(eb_alltoall(comm, x, y, 1, EB_I64));
     for (size_t r = 0; r < ranks; r++) CHECK(y[r] == (int64_t)(100 * r + rank));
+    for (size_t in_place = 0; in_place < 2; in_place++) {
+        memcpy(y, x, sizeof x);
+        WORKS(eb_alltoallv(comm, in_place ? EB_IN_PLACE : x, counts, y, counts, EB_I64));
+        for (size_t r = 0; r < ranks; r++) CHECK(y[r] == (int64_t)(100 * r + rank));
+    }
     WORKS(eb_reduce_scatter(comm, EB_IN_PLACE, x, 1, EB_I64, EB_MIN));
     CHECK(x[0] == (int64_t)rank);
     WORKS(eb_barrier(comm));

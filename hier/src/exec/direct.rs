@@ -99,6 +99,39 @@ impl Exchange {
         result.map_err(|failure| endpoint.fail(failure).into())
     }
 
+    /// Polls until everything has come and gone, letting the transport rest in between.
+    ///
+    /// # Errors
+    /// The group's failure; [`Failure::Timeout`] once nothing has moved for `timeout`, on every rank.
+    ///
+    /// # Panics
+    /// Unless there is a part for every rank.
+    pub fn wait<T: Transport>(
+        &mut self,
+        endpoint: &mut Endpoint<T>,
+        parts: &mut [Parts<'_>],
+        timeout: Option<Duration>,
+    ) -> Result<(), RunError> {
+        let (mut idle, mut since, mut done) = (0, None, 0);
+        while !self.poll(endpoint, parts)? {
+            let now_done = self.cursors.iter().map(|cursor| cursor.sent + cursor.received).sum();
+            if now_done > std::mem::replace(&mut done, now_done) {
+                (idle, since) = (0, None);
+                continue;
+            }
+            idle += 1;
+            // What has come by now may be the last that is needed; if not, the next pass reports the failure.
+            let _ = endpoint.transport.idle(idle);
+            if let Some(after) = timeout
+                && since.get_or_insert_with(Instant::now).elapsed() > after
+            {
+                let missing = self.left.unwrap_or(endpoint.transport.rank());
+                endpoint.fail(Failure::Timeout { missing, after });
+            }
+        }
+        Ok(())
+    }
+
     /// A rank that it waits for.
     pub fn awaited(&self) -> Option<usize> {
         self.left
@@ -143,7 +176,7 @@ impl Exchange {
 /// Starts an [`Exchange`] and waits for its end.
 ///
 /// # Errors
-/// The group's failure; [`Failure::Timeout`] once nothing has moved for `timeout`, on every rank.
+/// As [`Exchange::wait`].
 ///
 /// # Panics
 /// Unless there is a part for every rank.
@@ -153,25 +186,7 @@ pub fn exchange<T: Transport>(
     parts: &mut [Parts<'_>],
     timeout: Option<Duration>,
 ) -> Result<(), RunError> {
-    let mut exchange = Exchange::start(endpoint, call)?;
-    let (mut idle, mut since, mut done) = (0, None, 0);
-    while !exchange.poll(endpoint, parts)? {
-        let now_done = exchange.cursors.iter().map(|cursor| cursor.sent + cursor.received).sum();
-        if now_done > std::mem::replace(&mut done, now_done) {
-            (idle, since) = (0, None);
-            continue;
-        }
-        idle += 1;
-        // What has come by now may be the last that is needed; if not, the next pass reports the failure.
-        let _ = endpoint.transport.idle(idle);
-        if let Some(after) = timeout
-            && since.get_or_insert_with(Instant::now).elapsed() > after
-        {
-            let missing = exchange.left.unwrap_or(endpoint.transport.rank());
-            endpoint.fail(Failure::Timeout { missing, after });
-        }
-    }
-    Ok(())
+    Exchange::start(endpoint, call)?.wait(endpoint, parts, timeout)
 }
 
 /// Takes packet `due` from `peer` if it is there.

@@ -44,6 +44,17 @@ impl Ready {
         Some((&mut owned.send, &mut owned.recv))
     }
 
+    /// Puts these vectors where the ones it has are, and those here; whether it is of this type. What is posted has vectors of the
+    /// lengths that it was made with.
+    pub fn swap<T: Send + 'static>(&mut self, send: &mut Vec<T>, recv: &mut Vec<T>) -> bool {
+        let held: &mut dyn Any = self.0.held();
+        held.downcast_mut::<Owned<T>>().is_some_and(|owned| {
+            std::mem::swap(&mut owned.send, send);
+            std::mem::swap(&mut owned.recv, recv);
+            true
+        })
+    }
+
     /// The same, for good.
     pub fn into_buffers<T: Send + 'static>(self) -> Option<Owned<T>> {
         let held: Box<dyn Any> = self.0.into_held();
@@ -145,7 +156,7 @@ impl NodeComm {
     pub fn ready_with<T, F>(
         &self,
         collective: Collective,
-        op: UserOp<T, F>,
+        op: impl Into<Arc<UserOp<T, F>>>,
         root: Option<usize>,
         owned: Owned<T>,
     ) -> Result<Ready, Error>
@@ -153,7 +164,8 @@ impl NodeComm {
         T: Pod + Send,
         F: Fn(&T, &T) -> T + Send + Sync + 'static,
     {
-        self.by_user(collective, (element_type::<T>()?, op.operator()), Arc::new(op), root, owned)
+        let op = op.into();
+        self.by_user(collective, (element_type::<T>()?, op.operator()), op, root, owned)
     }
 
     /// The same on elements of which only the size is known.
@@ -163,14 +175,15 @@ impl NodeComm {
     pub fn ready_raw<F>(
         &self,
         collective: Collective,
-        op: BytesOp<F>,
+        op: impl Into<Arc<BytesOp<F>>>,
         root: Option<usize>,
         owned: Owned<u8>,
     ) -> Result<Ready, Error>
     where
         F: Fn(&[u8], &mut [u8]) + Send + Sync + 'static,
     {
-        self.by_user(collective, (op.element(), op.operator()), Arc::new(op), root, owned)
+        let op = op.into();
+        self.by_user(collective, (op.element(), op.operator()), op, root, owned)
     }
 
     fn by_user<T: Send + 'static>(
@@ -240,8 +253,14 @@ impl NodeComm {
     /// Posts a call and gives the number to ask for it by. Never waits for another rank.
     ///
     /// # Errors
-    /// [`Error::Usage`] when another thread is in a call; the group's one error. The call comes back.
-    pub fn post(&self, ready: Ready) -> Result<u64, (Ready, Error)> {
+    /// [`Error::Usage`] when another thread is in a call, or for buffers of other lengths than the call was made with; the
+    /// group's one error. The call comes back.
+    pub fn post(&self, mut ready: Ready) -> Result<u64, (Ready, Error)> {
+        if !ready.0.has_its_lengths() {
+            let message =
+                "the call has buffers of other lengths than it was prepared with; give those back that it had";
+            return Err((ready, Error::usage(message)));
+        }
         let mut state = match self.lock() {
             Ok(state) => state,
             Err(error) => return Err((ready, error)),
@@ -346,5 +365,34 @@ impl Drop for NodeComm {
             // Nobody is left to tell: the other ranks get the error at their own calls.
             let _ = state.member.settle();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::JoinOptions;
+
+    #[test]
+    fn vectors_come_and_go_but_what_is_posted_has_its_lengths() {
+        let alone = JoinOptions { size: 1, key: "vectors".into(), ..JoinOptions::default() };
+        let node = NodeComm::join(&alone).unwrap();
+        let owned = Owned::apart(vec![7u32; 3], vec![0; 3]);
+        let mut ready = node.ready(Collective::Reduce, Op::Sum, Some(0), owned).unwrap();
+        let (mut send, mut recv) = (Vec::new(), Vec::new());
+        assert!(!ready.swap::<u64>(&mut Vec::new(), &mut Vec::new()), "another type");
+        assert!(ready.swap::<u32>(&mut send, &mut recv));
+        assert_eq!((&send[..], recv.len()), (&[7; 3][..], 3));
+        send.pop();
+        ready.swap(&mut send, &mut recv);
+        let (mut ready, error) = node.post(ready).unwrap_err();
+        assert!(matches!(&error, Error::Usage { message } if message.contains("other lengths")), "{error}");
+        ready.swap(&mut send, &mut recv);
+        send.push(9);
+        ready.swap(&mut send, &mut recv);
+        let number = node.post(ready).unwrap();
+        let (mut ready, result) = node.finish(number).unwrap();
+        result.unwrap();
+        assert_eq!(ready.buffers::<u32>().unwrap().1, [7, 7, 9]);
     }
 }

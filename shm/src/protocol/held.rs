@@ -97,6 +97,17 @@ impl Owned<u8> {
         };
         Ok(Owned { send, recv, in_place: false, element, lend })
     }
+
+    /// As [`Owned::in_place`], of elements of which only the size is known.
+    ///
+    /// # Errors
+    /// As [`Buffers::raw`].
+    pub fn raw_in_place(mut recv: Vec<u8>, element: ElementType) -> Result<Self, Error> {
+        Buffers::raw(None, &mut recv, element)?;
+        let lend: for<'a> fn(&'a mut Owned<u8>) -> Buffers<'a> =
+            |owned| Buffers::raw(None, &mut owned.recv, owned.element).expect("a length that was accepted");
+        Ok(Owned { send: Vec::new(), recv, in_place: true, element, lend })
+    }
 }
 
 impl<T: Send + 'static> Held for Owned<T> {

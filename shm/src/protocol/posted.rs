@@ -78,6 +78,8 @@ pub struct Posted {
     /// Elements of the largest block.
     block: usize,
     room: Room,
+    /// Elements given and got.
+    lengths: [usize; 2],
     pub(super) segments: u64,
     scratch: Scratch,
     // What follows is of one start.
@@ -136,6 +138,7 @@ impl Posted {
             blocks,
             block,
             room,
+            lengths: [0; 2],
             segments: 1,
             scratch: Scratch::default(),
             id: 0,
@@ -147,11 +150,22 @@ impl Posted {
             detached: false,
             glances: Glances::default(),
         };
+        posted.lengths = posted.lengths_now();
         posted.segments = match prepared.exchanges() {
             true => posted.exchange().windows(posted.element_bytes(), room.deposit).count(),
             false => block.div_ceil(posted.part()).max(1),
         } as u64;
         posted
+    }
+
+    fn lengths_now(&mut self) -> [usize; 2] {
+        let buffers = self.held.lend();
+        [buffers.send_count(), buffers.recv_count()]
+    }
+
+    /// Whether its buffers are as long as when it was made: what their lengths allow was checked then.
+    pub fn has_its_lengths(&mut self) -> bool {
+        self.lengths_now() == self.lengths
     }
 
     /// The same call, which this operator folds.

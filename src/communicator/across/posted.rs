@@ -2,8 +2,7 @@
 
 use super::Across;
 use crate::hierarchy::{Asked, Kept, KeptCounts, Prepared};
-use crate::{Element, Error, Op, UserOp};
-use bytemuck::Pod;
+use crate::{Element, Error, Op};
 use earlybird_shm::{Collective, Owned};
 
 impl Across<'_> {
@@ -31,7 +30,11 @@ impl Across<'_> {
         self.lengths([send, recv], expected)?;
         let call = self.call_in_blocks::<T>(collective, op, (block, counts), root);
         let asked = Asked { collective, op, root, counts: counts.map(<[usize]>::to_vec) };
-        Ok(Prepared::new(asked, call.signature.posted(), owned))
+        let signature = call.signature.posted();
+        Ok(match Prepared::again((self.between, &self.comm.node), &asked, signature, owned)? {
+            Ok(kept) => kept,
+            Err(owned) => Prepared::new(asked, signature, owned),
+        })
     }
 
     /// The reduction of many buffers as one message.
@@ -47,12 +50,12 @@ impl Across<'_> {
     }
 
     /// A reduction by an operator of the caller's.
-    pub(in crate::communicator) fn prepared_with<T: Pod + Send, F: Kept<T>>(
+    pub(in crate::communicator) fn prepared_with<O: Kept>(
         &self,
         collective: Collective,
-        op: UserOp<T, F>,
+        op: O,
         root: Option<usize>,
-        owned: Owned<T>,
+        owned: Owned<O::Item>,
     ) -> Result<Prepared, Error> {
         if let Some(root) = root {
             self.root(root)?;

@@ -16,7 +16,7 @@ pub(super) fn gets<T: Element>(recv: Vec<T>) -> Owned<T> {
     Owned::apart(Vec::new(), recv)
 }
 
-fn gives<T: Element>(send: Vec<T>) -> Owned<T> {
+pub(super) fn gives<T: Element>(send: Vec<T>) -> Owned<T> {
     Owned::apart(send, Vec::new())
 }
 
@@ -127,7 +127,7 @@ pub(super) fn begin<T: Element>(asked: &Asked, given: &[T], gets: usize, steps: 
 }
 
 /// The shape of the plan of a reduction.
-fn shape<U: Element>(
+pub(super) fn shape<U: Element>(
     steps: &Steps,
     collective: Collective,
     op: Op,

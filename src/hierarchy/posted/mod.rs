@@ -13,26 +13,28 @@
 //! exchange in the order of calls. A rank that only posts has given what the others of its node need; a leader that is in no
 //! call of the library holds up the exchange, as it does in a blocking call. A blocking call begins when all that was posted before has ended.
 
+mod again;
 mod calls;
+mod driven;
 mod operators;
 mod pairs;
 mod prepared;
 mod steps;
 
-use super::{Hierarchy, State};
+use super::Hierarchy;
 use crate::Error;
 pub(crate) use calls::Asked;
-use earlybird_shm::engine::{Drive, Handle, Pace};
-use earlybird_shm::{NodeComm, enter};
-pub(crate) use operators::Kept;
+pub(crate) use driven::Between;
+use earlybird_shm::engine::Pace;
+use earlybird_shm::{NodeComm, Progress, enter};
 pub(crate) use pairs::KeptCounts;
 pub(crate) use prepared::Prepared;
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 use steps::Steps;
@@ -50,15 +52,24 @@ type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 /// A call on its way, and what runs between leaders in it.
 type Begun = (Work, &'static str);
 
+/// What carries on with a call.
+enum Course {
+    /// A future of this start.
+    Anew(Work),
+    /// What the call keeps.
+    Kept,
+}
+
 /// How a posted call ended, with its buffers.
 pub(crate) type Ended = (Box<Prepared>, Result<(), Error>);
 
 struct Task {
     number: u64,
+    node: Arc<NodeComm>,
     prepared: Box<Prepared>,
     /// Its number among all calls of the communicator, and what runs between leaders.
     report: (u64, &'static str),
-    work: Option<Work>,
+    course: Option<Course>,
     result: Result<(), Error>,
 }
 
@@ -78,8 +89,12 @@ impl fmt::Debug for Queue {
 }
 
 impl Queue {
+    fn under_way(&self) -> usize {
+        self.tasks.iter().filter(|task| task.course.is_some()).count()
+    }
+
     fn is_settled(&self) -> bool {
-        self.tasks.iter().all(|task| task.work.is_none())
+        self.under_way() == 0
     }
 }
 
@@ -97,13 +112,30 @@ pub(super) struct Postings {
     /// Numbers of calls that nobody asks for any more.
     dropped: Mutex<Vec<u64>>,
     turns: Turns,
+    /// Whether what is polled may wait for other ranks: only while its caller waits for it and nothing else is under way.
+    waits: AtomicBool,
     /// The node's ranks once more, for what leaders give them.
     deliver: NodeComm,
 }
 
 impl Postings {
     pub(super) fn new(deliver: NodeComm) -> Self {
-        Postings { queue: Mutex::default(), dropped: Mutex::default(), turns: Turns::default(), deliver }
+        Postings {
+            queue: Mutex::default(),
+            dropped: Mutex::default(),
+            turns: Turns::default(),
+            waits: AtomicBool::new(false),
+            deliver,
+        }
+    }
+
+    pub(super) fn set_progress(&self, progress: Option<Progress>) -> Result<(), Error> {
+        self.deliver.set_progress(progress)
+    }
+
+    /// Fails the node's ranks in what their leader gives them.
+    pub(super) fn fail(&self, error: &Error) {
+        self.deliver.fail(error);
     }
 
     pub(super) fn set_deadline(&self, deadline: Option<Duration>) -> Result<(), Error> {
@@ -118,13 +150,31 @@ impl Hierarchy {
         node: &Arc<NodeComm>,
         prepared: Box<Prepared>,
     ) -> Result<u64, (Box<Prepared>, Error)> {
+        let (mut queue, number) = self.enlist(node, prepared)?;
+        self.advance(&mut queue);
+        Ok(number)
+    }
+
+    /// Posts a call and completes it.
+    pub(crate) fn run(self: &Arc<Self>, node: &Arc<NodeComm>, prepared: Box<Prepared>) -> Ended {
+        match self.enlist(node, prepared) {
+            Ok((mut queue, number)) => self.complete(&mut queue, number).expect("what was posted"),
+            Err((prepared, error)) => (prepared, Err(error)),
+        }
+    }
+
+    /// Puts a call behind those that are posted.
+    fn enlist(
+        self: &Arc<Self>,
+        node: &Arc<NodeComm>,
+        mut prepared: Box<Prepared>,
+    ) -> Result<(MutexGuard<'_, Queue>, u64), (Box<Prepared>, Error)> {
         let (mut queue, calls) = match self.call().and_then(|queue| Ok((queue, self.may_post()?))) {
             Ok(entered) => entered,
             Err(error) => return Err((prepared, error)),
         };
         let number = queue.posted;
-        let steps = Steps::new(self, node, &prepared, (number, calls + 1));
-        let (work, runs) = match prepared.begin(steps) {
+        let (course, runs) = match prepared.begin((self, node), (number, calls + 1)) {
             Ok(begun) => begun,
             Err(error) => return Err((prepared, error)),
         };
@@ -133,20 +183,23 @@ impl Hierarchy {
         }
         queue.posted += 1;
         let report = (calls + 1, runs);
-        queue.tasks.push_back(Task { number, prepared, report, work: Some(work), result: Ok(()) });
-        self.advance(&mut queue);
-        Ok(number)
+        let node = node.clone();
+        queue.tasks.push_back(Task { number, node, prepared, report, course: Some(course), result: Ok(()) });
+        Ok((queue, number))
     }
 
     /// The call posted under this number, when it has ended.
     pub(crate) fn finish(&self, number: u64) -> Result<Ended, Error> {
         let mut queue = self.call()?;
         self.may_call()?;
-        let at = |queue: &Queue| queue.tasks.iter().position(|task| task.number == number);
-        let is_done = |queue: &Queue| at(queue).is_none_or(|at| queue.tasks[at].work.is_none());
-        self.wait_until(&mut queue, is_done);
-        self.take(&mut queue, number)
+        self.complete(&mut queue, number)
             .ok_or_else(|| Error::usage(format!("no call is posted under the number {number}")))
+    }
+
+    fn complete(&self, queue: &mut Queue, number: u64) -> Option<Ended> {
+        let at = |queue: &Queue| queue.tasks.iter().position(|task| task.number == number);
+        self.wait_until(queue, |queue| at(queue).is_none_or(|at| queue.tasks[at].course.is_none()));
+        self.take(queue, number)
     }
 
     /// The same if it has ended by now; never waits.
@@ -212,7 +265,7 @@ impl Hierarchy {
     }
 
     fn take(&self, queue: &mut Queue, number: u64) -> Option<Ended> {
-        let done = |task: &Task| task.number == number && task.work.is_none();
+        let done = |task: &Task| task.number == number && task.course.is_none();
         let at = queue.tasks.iter().position(done)?;
         let task = queue.tasks.remove(at)?;
         Some((task.prepared, task.result))
@@ -224,14 +277,16 @@ impl Hierarchy {
         if dropped.is_empty() {
             return;
         }
-        queue.tasks.retain(|task| task.work.is_some() || !dropped.contains(&task.number));
+        queue.tasks.retain(|task| task.course.is_some() || !dropped.contains(&task.number));
         dropped.retain(|number| queue.tasks.iter().any(|task| task.number == *number));
     }
 
     fn wait_until(&self, queue: &mut Queue, is_done: impl Fn(&Queue) -> bool) {
         let (mut passes, elsewhere) = (0, Pace::default());
         loop {
+            self.postings.waits.store(queue.under_way() == 1, Relaxed);
             let moved = self.advance(queue);
+            self.postings.waits.store(false, Relaxed);
             if is_done(queue) {
                 return;
             }
@@ -262,32 +317,30 @@ impl Hierarchy {
     fn advance(&self, queue: &mut Queue) -> bool {
         self.let_go(queue);
         let mut moved = false;
-        let mut context = Context::from_waker(Waker::noop());
         for task in &mut queue.tasks {
-            let Some(work) = &mut task.work else { continue };
+            let Some(course) = &mut task.course else { continue };
             // What came before a failure completes a call: it is looked for once more.
-            let mut poll = || work.as_mut().poll(&mut context);
-            let result = match poll() {
+            let mut poll = || task.prepared.poll(course);
+            task.result = match poll() {
                 Poll::Ready(result) => result,
                 Poll::Pending => match self.heard() {
                     None => continue,
                     Some(error) => match poll() {
                         Poll::Ready(result) => result,
-                        Poll::Pending => Err(error),
+                        Poll::Pending => {
+                            self.end_node(&task.node);
+                            task.prepared.give_up();
+                            Err(error)
+                        }
                     },
                 },
             };
-            (task.work, moved) = (None, true);
-            if result.is_ok()
+            (task.course, moved) = (None, true);
+            if task.result.is_ok()
                 && let Ok(mut state) = self.lock()
             {
                 state.last = Some(task.report);
             }
-            task.result = result.map(|bytes| {
-                if let Some(bytes) = bytes {
-                    task.prepared.put(&bytes);
-                }
-            });
         }
         moved
     }
@@ -297,48 +350,6 @@ impl Hierarchy {
         let mut state = self.lock().ok()?;
         let _ = state.plans.transport_mut().look(0);
         state.plans.failed().cloned()
-    }
-}
-
-impl Drive for Hierarchy {
-    fn drive(&self) -> bool {
-        match self.postings.queue.try_lock() {
-            Ok(_) if self.postings.deliver.is_forked() => false,
-            Ok(mut queue) => {
-                let was_here_last = queue.user == Some(thread::current().id());
-                let may = |state: &mut State| state.plans.transport_mut().may_be_driven(was_here_last);
-                if self.lock().is_ok_and(|mut state| may(&mut state)) {
-                    self.advance(&mut queue);
-                }
-                !queue.is_settled()
-            }
-            Err(TryLockError::WouldBlock) => true,
-            Err(TryLockError::Poisoned(_)) => false,
-        }
-    }
-}
-
-/// The nodes of a communicator, whose posted calls end with it.
-#[derive(Debug)]
-pub(crate) struct Between(Handle<Hierarchy>);
-
-impl Between {
-    pub fn new(between: Hierarchy) -> Self {
-        Between(Handle::new(between))
-    }
-}
-
-impl std::ops::Deref for Between {
-    type Target = Handle<Hierarchy>;
-
-    fn deref(&self) -> &Handle<Hierarchy> {
-        &self.0
-    }
-}
-
-impl Drop for Between {
-    fn drop(&mut self) {
-        self.0.end_postings();
     }
 }
 

@@ -3,24 +3,20 @@
 use super::calls::{bring, collect, deal, from_leader, gets, in_place, parts_of, to_root};
 use super::steps::Steps;
 use super::{Begun, Outcome};
+use crate::Error;
 use crate::hierarchy::Topology;
+use crate::hierarchy::callers::Kept;
 use crate::hierarchy::choice::FEW_BYTES;
 use crate::hierarchy::operators::{RUNS, fold_bytes, folds_by_rank};
-use crate::{Error, UserOp};
-use bytemuck::{Pod, cast_slice};
-use earlybird_shm::op::Operator;
-use earlybird_shm::{Collective, Owned};
+use bytemuck::cast_slice;
+use earlybird_shm::Collective;
 use std::sync::Arc;
 
-/// An operator as a call keeps it, which can be started any number of times.
-pub(crate) trait Kept<T>: Fn(&T, &T) -> T + Send + Sync + 'static {}
-impl<T, F: Fn(&T, &T) -> T + Send + Sync + 'static> Kept<T> for F {}
-
 /// What to do for a reduction of `given`.
-pub(super) fn begin<T: Pod + Send, F: Kept<T>>(
+pub(super) fn begin<O: Kept>(
     (collective, root): (Collective, usize),
-    op: &Arc<UserOp<T, F>>,
-    given: &[T],
+    op: &Arc<O>,
+    given: &[O::Item],
     steps: Steps,
 ) -> Begun {
     let (op, given) = (op.clone(), given.to_vec());
@@ -31,22 +27,11 @@ pub(super) fn begin<T: Pod + Send, F: Kept<T>>(
     (work, RUNS)
 }
 
-/// The same operator for an operation of the node, which keeps its own.
-fn again<T: Pod, F: Kept<T>>(op: &Arc<UserOp<T, F>>) -> Result<UserOp<T, impl Kept<T>>, Error> {
-    let kept = op.clone();
-    let fold = move |a: &T, b: &T| kept.combine(a, b);
-    let again = if op.is_ordered() { UserOp::ordered(fold) } else { UserOp::commutative(fold) };
-    match op.operator() {
-        Operator::User { tag, .. } => again.tagged(tag),
-        Operator::Built(_) => Ok(again),
-    }
-}
-
-async fn reduce<T: Pod + Send, F: Kept<T>>(
+async fn reduce<O: Kept>(
     steps: &Steps,
     (collective, root): (Collective, usize),
-    op: &Arc<UserOp<T, F>>,
-    given: Vec<T>,
+    op: &Arc<O>,
+    given: Vec<O::Item>,
 ) -> Outcome {
     let (topology, bytes) = (steps.topology(), size_of_val(&given[..]));
     let (leads, me, (home, _)) = (topology.leads(), topology.node(), topology.place(root));
@@ -57,20 +42,19 @@ async fn reduce<T: Pod + Send, F: Kept<T>>(
         let whole = vec![bytes; topology.size()];
         let mine = collect(steps, cast_slice(&given).to_vec(), &whole).await?;
         let all = bring(steps, mine, &whole, wants).await?;
-        let folded = fold_all(topology, op, all.chunks(bytes.max(1)))?;
+        let folded = fold_all(topology, &**op, all.chunks(bytes.max(1)))?;
         match collective {
             Collective::ReduceScatter if leads => topology.pick(&folded, &blocks, me),
             _ => folded,
         }
     } else {
-        let owned = if leads { Owned::in_place_of(given)? } else { Owned::apart_of(given, Vec::new())? };
-        let ready = steps.node().ready_with(Collective::Reduce, again(op)?, Some(0), owned)?;
-        let partial = steps.give_ready::<T>(ready).await?;
-        let partial = cast_slice::<T, u8>(&partial);
+        let owned = if leads { op.in_place(given)? } else { op.apart(given, Vec::new())? };
+        let partial = steps.give_ready::<O::Item>(O::ready(op, steps.node(), owned)?).await?;
+        let partial = cast_slice::<O::Item, u8>(&partial);
         match (leads, collective) {
             (false, _) => Vec::new(),
-            (true, Collective::AllReduce) if bytes > FEW_BYTES && bytes / size_of::<T>() >= topology.nodes() => {
-                in_two_rounds(steps, op, partial).await?
+            (true, Collective::AllReduce) if bytes > FEW_BYTES && bytes / op.bytes() >= topology.nodes() => {
+                in_two_rounds(steps, &**op, partial).await?
             }
             (true, _) => {
                 let of_node = |node: usize| match collective {
@@ -81,7 +65,7 @@ async fn reduce<T: Pod + Send, F: Kept<T>>(
                 let ours: Vec<Vec<u8>> = (0..topology.nodes()).map(of_node).collect();
                 let mut theirs = vec![ours[me].clone(); ours.len()];
                 steps.swap(&mut parts_of(&ours, &mut theirs)).await?;
-                fold_all(topology, op, theirs.iter().map(Vec::as_slice))?
+                fold_all(topology, &**op, theirs.iter().map(Vec::as_slice))?
             }
         }
     };
@@ -96,14 +80,10 @@ async fn reduce<T: Pod + Send, F: Kept<T>>(
 }
 
 /// Between leaders: each folds a part of the vectors of all, and gives it to all.
-async fn in_two_rounds<T: Pod + Send, F: Kept<T>>(
-    steps: &Steps,
-    op: &UserOp<T, F>,
-    partial: &[u8],
-) -> Result<Vec<u8>, Error> {
+async fn in_two_rounds(steps: &Steps, op: &impl Kept, partial: &[u8]) -> Result<Vec<u8>, Error> {
     let (topology, nodes) = (steps.topology(), steps.topology().nodes());
-    let (me, elements) = (topology.node(), partial.len() / size_of::<T>());
-    let start = |node: usize| node * elements / nodes * size_of::<T>();
+    let (me, elements) = (topology.node(), partial.len() / op.bytes());
+    let start = |node: usize| node * elements / nodes * op.bytes();
     let ours: Vec<Vec<u8>> = (0..nodes).map(|node| partial[start(node)..start(node + 1)].to_vec()).collect();
     let mut theirs = vec![ours[me].clone(); nodes];
     steps.swap_first(&mut parts_of(&ours, &mut theirs)).await?;
@@ -115,9 +95,9 @@ async fn in_two_rounds<T: Pod + Send, F: Kept<T>>(
 }
 
 /// The fold of these vectors, the first one on the left; empty where there is none.
-fn fold_all<'v, T: Pod, F: Kept<T>>(
+fn fold_all<'v>(
     topology: &Topology,
-    op: &UserOp<T, F>,
+    op: &impl Kept,
     mut vectors: impl Iterator<Item = &'v [u8]>,
 ) -> Result<Vec<u8>, Error> {
     let mut folded = vectors.next().unwrap_or_default().to_vec();

@@ -1,15 +1,19 @@
 //! A call that can be posted, any number of times, with its buffers.
 
+use super::again::{self, Again, AllReduce};
 use super::calls::{self, Asked};
-use super::operators::{self, Kept};
+use super::operators;
 use super::pairs::{self, KeptCounts};
-use super::{Begun, Steps};
-use crate::{DType, Element, Error, Op, UserOp};
-use bytemuck::{Pod, cast_slice_mut};
-use earlybird_shm::{Collective, Owned, Signature, bytes};
+use super::{Begun, Course, Steps};
+use crate::hierarchy::Hierarchy;
+use crate::hierarchy::callers::Kept;
+use crate::{DType, Element, Error, Op};
+use bytemuck::cast_slice_mut;
+use earlybird_shm::{Collective, NodeComm, Owned, Signature, bytes};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 /// Makes the call of its buffers.
 type Begin = Box<dyn Fn(&dyn Any, Steps) -> Result<Begun, Error> + Send>;
@@ -20,9 +24,15 @@ pub(crate) struct Prepared {
     pub(super) signature: Signature,
     /// `Owned<T>`, or the vectors of a grouped call.
     pub owned: Box<dyn Any + Send>,
-    begin: Begin,
-    /// Puts the result there.
-    put: fn(&mut dyn Any, &[u8]),
+    way: Way,
+}
+
+/// How a call is carried out.
+enum Way {
+    /// As a future that gives the bytes of the result, which go there.
+    Anew(Begin, fn(&mut dyn Any, &[u8])),
+    /// By what is kept.
+    Kept(Box<dyn Again>),
 }
 
 impl Prepared {
@@ -34,7 +44,7 @@ impl Prepared {
             let given = if owned.is_in_place() { &owned.recv } else { &owned.send };
             calls::begin(&asked, given, owned.recv.len(), steps)
         };
-        Prepared { collective, signature, owned: Box::new(owned), begin: Box::new(begin), put: put::<T> }
+        Prepared { collective, signature, owned: Box::new(owned), way: Way::Anew(Box::new(begin), put::<T>) }
     }
 
     /// A reduction of each of many buffers, one after the other in one message.
@@ -53,30 +63,30 @@ impl Prepared {
                 fill(buffer, own);
             }
         };
-        Prepared { collective, signature, owned: Box::new(buffers), begin: Box::new(begin), put }
+        Prepared { collective, signature, owned: Box::new(buffers), way: Way::Anew(Box::new(begin), put) }
     }
 
     /// A reduction by an operator of the caller's, which the call keeps.
-    pub(crate) fn with<T: Pod + Send, F: Kept<T>>(
+    pub(crate) fn with<O: Kept>(
         (collective, root): (Collective, Option<usize>),
-        op: UserOp<T, F>,
+        op: O,
         signature: Signature,
-        owned: Owned<T>,
+        owned: Owned<O::Item>,
     ) -> Self {
         let op = Arc::new(op);
         let begin = move |owned: &dyn Any, steps: Steps| {
-            let owned = owned.downcast_ref::<Owned<T>>().expect("the type it was made with");
+            let owned = owned.downcast_ref::<Owned<O::Item>>().expect("the type it was made with");
             let given = if owned.is_in_place() { &owned.recv } else { &owned.send };
             Ok(operators::begin((collective, root.unwrap_or(0)), &op, given, steps))
         };
         let put = |owned: &mut dyn Any, result: &[u8]| {
-            if let Some(owned) = owned.downcast_mut::<Owned<T>>()
+            if let Some(owned) = owned.downcast_mut::<Owned<O::Item>>()
                 && size_of_val(&owned.recv[..]) == result.len()
             {
-                cast_slice_mut::<T, u8>(&mut owned.recv).copy_from_slice(result);
+                cast_slice_mut::<O::Item, u8>(&mut owned.recv).copy_from_slice(result);
             }
         };
-        Prepared { collective, signature, owned: Box::new(owned), begin: Box::new(begin), put }
+        Prepared { collective, signature, owned: Box::new(owned), way: Way::Anew(Box::new(begin), put) }
     }
 
     /// An alltoall of blocks that differ for every pair.
@@ -86,15 +96,66 @@ impl Prepared {
             Ok(pairs::begin(&counts, bytes::of(&owned.send).to_vec(), steps))
         };
         let collective = Collective::AllToAll;
-        Prepared { collective, signature, owned: Box::new(owned), begin: Box::new(begin), put: put::<T> }
+        Prepared { collective, signature, owned: Box::new(owned), way: Way::Anew(Box::new(begin), put::<T>) }
     }
 
-    pub(super) fn begin(&self, steps: Steps) -> Result<Begun, Error> {
-        (self.begin)(&*self.owned, steps)
+    /// An allreduce, if it is one that keeps what it needs from one start to the next.
+    ///
+    /// # Errors
+    /// As [`AllReduce::new`].
+    pub(crate) fn again<T: Element>(
+        groups: (&Arc<Hierarchy>, &Arc<NodeComm>),
+        asked: &Asked,
+        signature: Signature,
+        mut owned: Owned<T>,
+    ) -> Result<Result<Self, Owned<T>>, Error> {
+        if !again::carries::<T>(asked) {
+            return Ok(Err(owned));
+        }
+        let kept = AllReduce::new(groups, asked.op, signature, &mut owned)?;
+        let (collective, owned) = (asked.collective, Box::new(owned));
+        Ok(Ok(Prepared { collective, signature, owned, way: Way::Kept(Box::new(kept)) }))
     }
 
-    pub(super) fn put(&mut self, result: &[u8]) {
-        (self.put)(&mut *self.owned, result);
+    /// Starts a call under these numbers, and says what runs between leaders in it.
+    pub(super) fn begin(
+        &mut self,
+        groups: (&Arc<Hierarchy>, &Arc<NodeComm>),
+        (number, call): (u64, u64),
+    ) -> Result<(Course, &'static str), Error> {
+        match &mut self.way {
+            Way::Anew(begin, _) => {
+                let steps = Steps::new(groups, (self.collective, self.signature), (number, call));
+                begin(&*self.owned, steps).map(|(future, runs)| (Course::Anew(future), runs))
+            }
+            Way::Kept(kept) => {
+                kept.start(number, call);
+                Ok((Course::Kept, kept.runs()))
+            }
+        }
+    }
+
+    /// Carries on with the call.
+    pub(super) fn poll(&mut self, course: &mut Course) -> Poll<Result<(), Error>> {
+        match (course, &mut self.way) {
+            (Course::Anew(future), Way::Anew(_, put)) => {
+                let ended = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                ended.map_ok(|bytes| {
+                    if let Some(bytes) = bytes {
+                        put(&mut *self.owned, &bytes);
+                    }
+                })
+            }
+            (_, Way::Kept(kept)) => kept.poll(&mut *self.owned),
+            (Course::Kept, Way::Anew(..)) => unreachable!("begun as it is"),
+        }
+    }
+
+    /// The call has failed by the word of others.
+    pub(super) fn give_up(&mut self) {
+        if let Way::Kept(kept) = &mut self.way {
+            kept.give_up(&mut *self.owned);
+        }
     }
 }
 

@@ -1,15 +1,16 @@
 //! The steps that posted calls are made of, as futures that do what can be done whenever they are polled.
 
-use super::{Outcome, Prepared, Turns};
+use super::{Outcome, Turns};
 use crate::Error;
 use crate::hierarchy::wire::Wire;
 use crate::hierarchy::{Hierarchy, Topology};
 use crate::plans::{Apart, Plans, Shape};
-use earlybird_hier::exec::Parts;
+use earlybird_hier::exec::{Exchange, Parts};
 use earlybird_shm::engine;
-use earlybird_shm::{Collective, Element, NodeComm, Op, Owned, Ready, Signature};
+use earlybird_shm::{Collective, Element, Ended, NodeComm, Op, Owned, Ready, Signature};
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -53,10 +54,35 @@ pub(super) struct Steps {
     call: u64,
     collective: Collective,
     pub(super) signature: Signature,
+    /// Whether the other leaders know that this one has begun to exchange.
+    begun: AtomicBool,
+}
+
+/// How long somebody has waited for other leaders, as far as that counts against a deadline.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waited {
+    polled: Instant,
+    counted: Duration,
+}
+
+impl Default for Waited {
+    fn default() -> Self {
+        Waited { polled: Instant::now(), counted: Duration::ZERO }
+    }
+}
+
+impl Waited {
+    /// Fails the group if `awaited` was waited for too long.
+    fn give_up(&mut self, plans: &mut Plans<Wire>, awaited: usize) -> Result<(), Error> {
+        // Nobody waits for it yet while it is only driven.
+        self.counted += if engine::is_driving() { Duration::ZERO } else { self.polled.elapsed().min(COUNTED_MOST) };
+        self.polled = Instant::now();
+        plans.give_up(awaited, self.counted).map_or(Ok(()), Err)
+    }
 }
 
 /// Whether an error only says that another thread looks at something right now.
-fn is_busy(error: &Error) -> bool {
+pub(super) fn is_busy(error: &Error) -> bool {
     matches!(error, Error::Usage { .. })
 }
 
@@ -66,42 +92,26 @@ async fn once_more() {
     poll_fn(|_| if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending }).await;
 }
 
-/// Gives the operation to the node, and the buffer of what this rank gets when it has ended.
-async fn on<T: Send + 'static>(node: &NodeComm, mut ready: Ready, posted: impl FnOnce()) -> Result<Vec<T>, Error> {
-    let number = loop {
-        match node.post(ready) {
-            Ok(number) => break number,
-            // Operations have one order, so this one cannot be posted later.
-            Err((back, error)) if is_busy(&error) => ready = back,
-            Err((_, error)) => return Err(error),
-        }
-        // What is first in its call is posted by the call itself; the others have their turn as long as it takes.
-        match engine::is_driving() {
-            true => once_more().await,
-            false => std::thread::yield_now(),
-        }
-    };
-    posted();
-    let ended = poll_fn(|_| match node.ask(number) {
-        Ok(Some(ended)) => Poll::Ready(Ok(ended)),
-        Ok(None) => Poll::Pending,
-        Err(error) if is_busy(&error) => Poll::Pending,
-        Err(error) => Poll::Ready(Err(error)),
-    });
-    let (ready, result) = ended.await?;
-    result?;
-    Ok(ready.into_buffers::<T>().expect("the type it was made with").recv)
-}
-
 impl Steps {
     pub(super) fn new(
-        between: &Arc<Hierarchy>,
-        node: &Arc<NodeComm>,
-        prepared: &Prepared,
+        (between, node): (&Arc<Hierarchy>, &Arc<NodeComm>),
+        (collective, signature): (Collective, Signature),
         (number, call): (u64, u64),
     ) -> Self {
-        let Prepared { collective, signature, .. } = *prepared;
-        Steps { between: between.clone(), node: node.clone(), number, call, collective, signature }
+        Steps {
+            between: between.clone(),
+            node: node.clone(),
+            number,
+            call,
+            collective,
+            signature,
+            begun: AtomicBool::new(false),
+        }
+    }
+
+    /// The numbers of the next start.
+    pub(super) fn count(&mut self, number: u64, call: u64) {
+        (self.number, self.call) = (number, call);
     }
 
     pub(super) fn topology(&self) -> &Topology {
@@ -114,12 +124,17 @@ impl Steps {
 
     /// The operation of the node that gives; the first step of a call, if it has one.
     pub(super) async fn give<T: Element>(&self, operation: Operation, owned: Owned<T>) -> Result<Vec<T>, Error> {
-        self.give_ready(operation.ready(&self.node, owned)?).await
+        self.on(&self.node, self.giving(operation, owned)?, || ()).await
     }
 
     /// The same with an operation that was made for [`Steps::node`].
     pub(super) async fn give_ready<T: Send + 'static>(&self, ready: Ready) -> Result<Vec<T>, Error> {
-        on(&self.node, ready.within(self.within()), || ()).await
+        self.on(&self.node, ready.within(self.within()), || ()).await
+    }
+
+    /// Whether this poll may wait for other ranks.
+    fn waits(&self) -> bool {
+        self.between.postings.waits.load(Relaxed)
     }
 
     /// The group of what a call gives.
@@ -127,28 +142,104 @@ impl Steps {
         &self.node
     }
 
+    /// The group of what a call takes.
+    pub(super) fn deliver(&self) -> &NodeComm {
+        &self.between.postings.deliver
+    }
+
+    /// An operation that gives, for [`Steps::node`].
+    pub(super) fn giving<T: Element>(&self, operation: Operation, owned: Owned<T>) -> Result<Ready, Error> {
+        Ok(operation.ready(&self.node, owned)?.within(self.within()))
+    }
+
+    /// One that takes, for [`Steps::deliver`].
+    pub(super) fn taking<T: Element>(&self, operation: Operation, owned: Owned<T>) -> Result<Ready, Error> {
+        Ok(operation.ready(self.deliver(), owned)?.within(self.within()))
+    }
+
+    /// Whether the calls before have posted what they take.
+    pub(super) fn may_take(&self) -> bool {
+        Turns::is(&self.between.postings.turns.deliver, self.number)
+    }
+
+    /// This call has posted what it takes.
+    pub(super) fn pass_taking(&self) {
+        Turns::pass_on(&self.between.postings.turns.deliver);
+    }
+
+    /// What was posted in the node's group under this number, if it has ended.
+    pub(super) fn given(&self, number: u64) -> Result<Option<Ended>, Error> {
+        self.ended(&self.node, number)
+    }
+
+    /// The same in the group that takes.
+    pub(super) fn taken(&self, number: u64) -> Result<Option<Ended>, Error> {
+        self.ended(self.deliver(), number)
+    }
+
+    fn ended(&self, node: &NodeComm, number: u64) -> Result<Option<Ended>, Error> {
+        let ended = match self.waits() {
+            true => {
+                // What is given goes into an exchange next.
+                if std::ptr::eq(node, &*self.node) {
+                    self.is_coming();
+                }
+                node.finish(number).map(Some)
+            }
+            false => node.ask(number),
+        };
+        ended.or_else(|error| if is_busy(&error) { Ok(None) } else { Err(error) })
+    }
+
     /// An operation before the one that takes, in the same group.
     pub(super) async fn take_first<T: Element>(&self, operation: Operation, owned: Owned<T>) -> Result<Vec<T>, Error> {
-        let deliver = &self.between.postings.deliver;
         self.turn(|turns| Turns::is(&turns.deliver, self.number)).await;
-        on(deliver, operation.ready(deliver, owned)?.within(self.within()), || ()).await
+        self.on(self.deliver(), self.taking(operation, owned)?, || ()).await
     }
 
     /// The operation of the node that takes; the last step of a call, which makes it where it has one and passes it where not.
     pub(super) async fn take<T: Element>(&self, operation: Option<(Operation, Owned<T>)>) -> Result<Vec<T>, Error> {
-        let postings = &self.between.postings;
         self.turn(|turns| Turns::is(&turns.deliver, self.number)).await;
-        let pass_on = || Turns::pass_on(&postings.turns.deliver);
         match operation {
             Some((operation, owned)) => {
-                let ready = operation.ready(&postings.deliver, owned)?;
-                on(&postings.deliver, ready.within(self.within()), pass_on).await
+                self.on(self.deliver(), self.taking(operation, owned)?, || self.pass_taking()).await
             }
             None => {
-                pass_on();
+                self.pass_taking();
                 Ok(Vec::new())
             }
         }
+    }
+
+    /// Gives the operation to the node, and the buffer of what this rank gets when it has ended.
+    async fn on<T: Send + 'static>(
+        &self,
+        node: &NodeComm,
+        mut ready: Ready,
+        posted: impl FnOnce(),
+    ) -> Result<Vec<T>, Error> {
+        let number = loop {
+            match node.post(ready) {
+                Ok(number) => break number,
+                // Operations have one order, so this one cannot be posted later.
+                Err((back, error)) if is_busy(&error) => ready = back,
+                Err((_, error)) => return Err(error),
+            }
+            // What is first in its call is posted by the call itself; the others have their turn as long as it takes.
+            match engine::is_driving() {
+                true => once_more().await,
+                false => std::thread::yield_now(),
+            }
+        };
+        posted();
+        let (ready, result) = poll_fn(|_| match self.ended(node, number) {
+            Ok(Some(ended)) => Poll::Ready(Ok(ended)),
+            Ok(None) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        })
+        .await?;
+        result?;
+        Ok(ready.into_buffers::<T>().expect("the type it was made with").recv)
     }
 
     async fn turn(&self, is_mine: impl Fn(&Turns) -> bool) {
@@ -159,11 +250,11 @@ impl Steps {
     async fn between_nodes<S>(
         &self,
         start: impl FnOnce(&mut Plans<Wire>) -> Result<S, Error>,
-        mut poll: impl FnMut(&mut Plans<Wire>, &mut S) -> Result<Option<usize>, Error>,
+        mut poll: impl FnMut(&mut Plans<Wire>, &mut S, bool) -> Result<Option<usize>, Error>,
     ) -> Result<(), Error> {
         self.turn(|turns| Turns::is(&turns.exchange, self.number)).await;
         let (mut start, mut state) = (Some(start), None);
-        let (mut polled, mut waited) = (Instant::now(), Duration::ZERO);
+        let mut waited = Waited::default();
         poll_fn(|_| {
             let Ok(mut between) = self.between.lock() else { return Poll::Pending };
             let plans = &mut between.plans;
@@ -175,21 +266,16 @@ impl Steps {
                 None => Ok(()),
             };
             let awaited = step.and_then(|()| match &mut state {
-                Some(state) => poll(plans, state),
+                Some(state) => poll(plans, state, self.waits()),
                 None => Ok(None),
             });
             match awaited {
-                Ok(Some(awaited)) => {
-                    // Nobody waits for it yet while it is only driven.
-                    waited += if engine::is_driving() { Duration::ZERO } else { polled.elapsed().min(COUNTED_MOST) };
-                    polled = Instant::now();
-                    match plans.give_up(awaited, waited) {
-                        Some(error) => Poll::Ready(Err(error)),
-                        None => Poll::Pending,
-                    }
-                }
+                Ok(Some(awaited)) => match waited.give_up(plans, awaited) {
+                    Ok(()) => Poll::Pending,
+                    Err(error) => Poll::Ready(Err(error)),
+                },
                 Ok(None) => {
-                    plans.transport_mut().complete_call();
+                    self.complete(plans);
                     Poll::Ready(Ok(()))
                 }
                 Err(error) => Poll::Ready(Err(error)),
@@ -206,7 +292,47 @@ impl Steps {
     }
 
     fn begin(&self, plans: &mut Plans<Wire>) {
-        plans.transport_mut().begin_call(self.collective, self.call, self.signature);
+        if !self.begun.swap(true, Relaxed) {
+            plans.transport_mut().begin_call(self.collective, self.call, self.signature);
+        }
+    }
+
+    fn complete(&self, plans: &mut Plans<Wire>) {
+        plans.transport_mut().complete_call();
+        self.begun.store(false, Relaxed);
+    }
+
+    /// A leader that waits for its node is in the call: leaders that wait for it do so longer than it does.
+    fn is_coming(&self) {
+        if self.topology().leads()
+            && Turns::is(&self.between.postings.turns.exchange, self.number)
+            && let Ok(mut between) = self.between.lock()
+        {
+            self.begin(&mut between.plans);
+        }
+    }
+
+    /// Starts the leader's plan if it is this call's turn; whether it was.
+    pub(super) fn start(&self, plan: &mut Apart) -> Result<bool, Error> {
+        if !Turns::is(&self.between.postings.turns.exchange, self.number) {
+            return Ok(false);
+        }
+        let Ok(mut between) = self.between.lock() else { return Ok(false) };
+        self.begin(&mut between.plans);
+        between.plans.restart(plan).map(|()| true)
+    }
+
+    /// Carries on with it; whether it has ended.
+    pub(super) fn carry_on(&self, plan: &mut Apart, data: &mut [u8], waited: &mut Waited) -> Result<bool, Error> {
+        let Ok(mut between) = self.between.lock() else { return Ok(false) };
+        let plans = &mut between.plans;
+        if self.waits() {
+            plans.finish_apart(plan, data)?;
+        } else if let Some(awaited) = plans.poll_apart(plan, data)? {
+            return waited.give_up(plans, awaited).map(|()| false);
+        }
+        self.complete(plans);
+        Ok(true)
     }
 
     /// Runs a plan on the leader; nothing elsewhere.
@@ -214,7 +340,10 @@ impl Steps {
         if !self.topology().leads() {
             return Ok(());
         }
-        let poll = |plans: &mut Plans<_>, apart: &mut Apart| plans.poll_apart(apart, data);
+        let poll = |plans: &mut Plans<_>, apart: &mut Apart, waits| match waits {
+            true => plans.finish_apart(apart, data).map(|()| None),
+            false => plans.poll_apart(apart, data),
+        };
         self.between_nodes(|plans| plans.start_apart(shape), poll).await?;
         self.pass_exchange();
         Ok(())
@@ -230,14 +359,23 @@ impl Steps {
     /// The same where another one follows, or [`Steps::pass_exchange`].
     pub(super) async fn swap_first(&self, parts: &mut [Parts<'_>]) -> Result<(), Error> {
         let call = self.signature.hash();
-        self.between_nodes(|plans| plans.start_parts(call), |plans, under_way| plans.poll_parts(under_way, parts)).await
+        let poll = |plans: &mut Plans<_>, under_way: &mut Exchange, waits| match waits {
+            true => plans.finish_parts(under_way, parts).map(|()| None),
+            false => plans.poll_parts(under_way, parts),
+        };
+        self.between_nodes(|plans| plans.start_parts(call), poll).await
     }
 
     /// The end of the call: fails the job if it has failed here.
     pub(super) fn end(&self, outcome: Outcome) -> Outcome {
-        outcome.map_err(|error| match error {
+        outcome.map_err(|error| self.failed(error))
+    }
+
+    /// Fails the job with what this call found; what stands.
+    pub(super) fn failed(&self, error: Error) -> Error {
+        match error {
             Error::Forked => error,
             _ => self.between.fail_posted(&self.node, self.signature, &error),
-        })
+        }
     }
 }

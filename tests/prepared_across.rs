@@ -1,0 +1,119 @@
+//! Prepared calls over several nodes: ranks that wait in different ways, and one error, with the buffers still there.
+
+mod common;
+
+use common::{Job, Player, mix};
+use earlybird::{Communicator, Op};
+use half::f16;
+use std::time::Duration;
+
+#[test]
+#[ignore = "a rank of the jobs that the other tests start"]
+fn rank() {
+    common::play(&[("styles", styles), ("fails", fails)]);
+}
+
+const NODES: [(usize, &str); 4] = [(3, "1"), (4, "2"), (6, "1,3,2"), (3, "3")];
+
+/// Each rank starts, waits and runs in its own way; what it starts is the only call under way, or is not.
+fn styles(_: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let (rank, ranks) = (comm.rank() as u64, comm.size() as u64);
+    let mut sum = comm.all_reduce_init(vec![0u64; 3_000], Op::Sum).unwrap();
+    let mut mean = comm.all_reduce_into_init(vec![0f64; 2], vec![0.0; 2], Op::Average).unwrap();
+    let mut half = comm.all_reduce_init(vec![f16::ZERO; 7], Op::Average).unwrap();
+    let mut truth = comm.all_reduce_init(vec![false; 7], Op::LogicalOr).unwrap();
+    for round in 0..120u64 {
+        sum.buffer_mut().unwrap().fill(round + rank);
+        mean.send_mut().unwrap().fill((round + rank) as f64);
+        half.buffer_mut().unwrap().fill(f16::from_f32(rank as f32));
+        truth.buffer_mut().unwrap().fill(rank == round % ranks);
+        let others = (0..round % 3).map(|i| comm.immediate_all_gather_into(vec![i], vec![0; ranks as usize]).unwrap());
+        let others: Vec<_> = others.collect();
+        match mix(round * 64 + rank) % 4 {
+            0 => sum.run().unwrap(),
+            1 => {
+                sum.start().unwrap();
+                sum.wait().unwrap();
+            }
+            2 => {
+                sum.start().unwrap();
+                while !sum.test().unwrap() {}
+            }
+            _ => {
+                sum.start().unwrap();
+                std::thread::sleep(Duration::from_micros(mix(round) % 300));
+                drop(comm.immediate_barrier().unwrap());
+            }
+        }
+        if mix(round * 64 + rank) % 4 != 3 {
+            comm.immediate_barrier().unwrap().wait().unwrap();
+        }
+        sum.wait().unwrap();
+        mean.run().unwrap();
+        half.run().unwrap();
+        truth.run().unwrap();
+        assert!(sum.buffer_mut().unwrap().iter().all(|v| *v == ranks * round + ranks * (ranks - 1) / 2));
+        assert_eq!(mean.send_mut().unwrap(), [(round + rank) as f64; 2], "what is given stays");
+        let lateness = (ranks * (ranks - 1) / 2) as f64 / ranks as f64;
+        assert!(mean.recv().unwrap().iter().all(|v| (v - round as f64 - lateness).abs() < 1e-9));
+        assert_eq!(half.buffer_mut().unwrap(), [f16::from_f64(lateness); 7]);
+        assert_eq!(truth.buffer_mut().unwrap(), [true; 7]);
+        for (i, other) in others.into_iter().enumerate() {
+            assert!(other.wait().unwrap().1.iter().all(|v| *v == i as u64));
+        }
+    }
+}
+
+#[test]
+fn ranks_may_wait_in_different_ways() {
+    for (ranks, nodes) in NODES {
+        Job::new("styles", ranks).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
+    }
+}
+
+/// Over several nodes: runs a prepared call until the job fails; `who` stops before some call.
+fn fails(player: &Player) {
+    let (who, count): (usize, usize) = (player.arg(0), player.arg(1));
+    let comm = Communicator::from_env().unwrap();
+    let mut sum = comm.all_reduce_into_init(vec![1.5f32; count], vec![0.0; count], Op::Sum).unwrap();
+    let error = (0u64..).find_map(|call| {
+        if comm.rank() == who && call == 20 {
+            player.say("here");
+            loop {
+                std::thread::park();
+            }
+        }
+        let result = if call % 2 == 0 { sum.run() } else { sum.start().and_then(|()| sum.wait()) };
+        result.err()
+    });
+    let error = error.unwrap();
+    player.say(format!("{} {error}", error.code()));
+    player.say(sum.run().unwrap_err());
+    let (given, room) = sum.into_buffers().unwrap();
+    assert_eq!((given, room.len()), (vec![1.5; count], count));
+    player.say("kept");
+}
+
+#[test]
+fn deaths_and_deadlines_are_everybodys() {
+    for (who, count, deadline) in
+        [(0, 5, false), (1, 5_000, false), (3, 300_000, false), (2, 5, true), (1, 5_000, true), (0, 5_000, true)]
+    {
+        let job = Job::new("fails", 4).arg(who).arg(count).var("EARLYBIRD_RANKS_PER_NODE", "2,1,1");
+        let mut job = if deadline { job.var("EARLYBIRD_TIMEOUT", "0.5") } else { job }.start();
+        job.wait_for(who, "here");
+        if deadline {
+            job.wait_ended(&(0..4).filter(|rank| *rank != who).collect::<Vec<_>>());
+        }
+        job.signal(who, rustix::process::Signal::KILL);
+        let ends = job.join();
+        let told: Vec<_> = ends.iter().filter(|end| end.rank != who).map(|end| &end.said).collect();
+        let expected = match deadline {
+            true => format!("EB_TIMEOUT after 500ms rank(s) [{who}]"),
+            false => format!("EB_PEER_DIED rank {who} (pid "),
+        };
+        assert!(told.iter().all(|said| said.len() == 3 && *said == told[0]), "{ends:#?}");
+        assert!(told[0][0].starts_with(&expected) && told[0][2] == "kept", "{told:?}");
+    }
+}
