@@ -34,16 +34,10 @@ pub struct RankLine {
     pub payload: [AtomicU64; INLINE_BYTES / 8],
     /// `word::deposited`: how much of the deposit in the arena lies ready.
     pub deposited: AtomicU64,
-    /// Its place in the arrival order; only meaningful in the ticketed lane.
-    pub place: AtomicU32,
-    /// When it arrived, nanoseconds of the monotonic clock.
-    pub arrived_ns: AtomicU64,
-    /// When it left, nanoseconds of the monotonic clock.
-    pub left_ns: AtomicU64,
     /// Which buffers it lends to this operation: its contribution, the place of its result; ordered by `deposited`.
     pub lent: [AtomicU64; 2],
     #[cfg(not(earlybird_loom))]
-    _reserved: [u64; 10],
+    _reserved: [u64; 13],
 }
 
 /// What a member of a group tells the others apart from any operation. Writer: that member.
@@ -130,9 +124,6 @@ mod modelled {
                 entered: AtomicU64::new(0),
                 call: [AtomicU64::promised(0), AtomicU64::promised(0)],
                 deposited: AtomicU64::new(0),
-                place: AtomicU32::new(0),
-                arrived_ns: AtomicU64::new(0),
-                left_ns: AtomicU64::new(0),
                 lent: [AtomicU64::new(0), AtomicU64::new(0)],
             }
         }

@@ -12,7 +12,7 @@ use super::wait::{Patience, Wake};
 use super::word::{self, ArrivalWord, PoisonWord};
 use super::{chain, exchange, flat, leader, lent, shared_result, slices, static_leader};
 use crate::config::Algorithm;
-use crate::sync::{Ordering, Rule, SyncPoint};
+use crate::sync::{Rule, SyncPoint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The group has failed: the operation ends with the error in this word.
@@ -206,12 +206,10 @@ impl<B: Board> Operation<'_, B> {
     fn ticketed(&mut self, previous: &mut ArrivalWord, report: &mut Report) -> Result<bool, Stop> {
         let (board, call) = (self.board, self.call);
         let line = board.line(self.slot, self.me);
-        line.arrived_ns.store(board.now_ns(), Ordering::Relaxed);
         line.entered.store(word::entered(self.epoch, self.hash), SyncPoint::CallRelease.order());
         board.step(Step::Entered);
         let Arrival { place, plan } = self.arrive(previous)?;
         (report.algorithm, report.place) = (plan, Some(place));
-        line.place.store(place as u32, Ordering::Relaxed);
         board.step(Step::Arrived);
         self.until_all_left(AREAS)?;
         let collective = call.prepared.collective;
@@ -289,10 +287,6 @@ impl<B: Board> Operation<'_, B> {
 
     /// Marks the operation as left, once all before it are: this rank touches nothing of them any more.
     fn leave(&mut self) {
-        let line = self.board.line(self.slot, self.me);
-        if self.call.prepared.lane == Lane::Ticketed {
-            line.left_ns.store(self.board.now_ns(), Ordering::Relaxed);
-        }
         self.board.left(self.me).store(self.pending.prefix(self.epoch + 1), SyncPoint::LeftRelease.order());
         self.board.step(Step::Left);
     }
