@@ -40,13 +40,9 @@ fn home(name: &CStr) -> Option<*mut c_void> {
 }
 
 /// What the MPI library that runs says of itself, where its handles are not those that this library was built with: of Open MPI
-/// and what is made of it they are addresses of its variables, elsewhere they are numbers.
+/// and what is made of it they are addresses of its variables, elsewhere they are numbers. One that is made of it may not say so,
+/// and its variables may lie in a library of their own, so either will do.
 pub fn another_mpi() -> Option<String> {
-    let function = home(c"PMPI_Initialized");
-    let is_open_mpi = function.is_some() && function == home(c"ompi_mpi_comm_world");
-    if is_open_mpi == cfg!(open_mpi) {
-        return None;
-    }
     // Longer than any library's MPI_MAX_LIBRARY_VERSION_STRING.
     let (mut text, mut length) = ([0 as c_char; 1 << 14], 0);
     // SAFETY: may be called at any time; writes a string that ends in a zero, shorter than the array, and an int.
@@ -54,5 +50,7 @@ pub fn another_mpi() -> Option<String> {
         abi::PMPI_Get_library_version(text.as_mut_ptr(), &mut length);
         CStr::from_ptr(text.as_ptr()).to_string_lossy()
     };
-    Some(text.lines().next().unwrap_or_default().trim().to_owned())
+    let function = home(c"PMPI_Initialized");
+    let is_open_mpi = text.contains("Open MPI") || (function.is_some() && function == home(c"ompi_mpi_comm_world"));
+    (is_open_mpi != cfg!(open_mpi)).then(|| text.lines().next().unwrap_or_default().trim().to_owned())
 }
