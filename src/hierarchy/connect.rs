@@ -38,7 +38,7 @@ impl Hierarchy {
         line: Line,
         crowded: bool,
     ) -> Result<(NodeComm, Self), Error> {
-        let exchanges = Exchanges::new(topology.nodes(), line.is_a_network());
+        let (exchanges, is_crowded) = (Exchanges::new(topology.nodes(), line.is_a_network()), line.is_crowded());
         let mut wire = Wire::new(line, topology.leaders(), topology.node(), topology.rank(), config.timeout);
         let node = NodeComm::join(&JoinOptions {
             rank: topology.local(),
@@ -64,7 +64,7 @@ impl Hierarchy {
         let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, last: None, progress: None });
         let meeting = RingOptions { purse: Some(node.purse()), ..meeting(config, identity) };
         let (deadline, exchange, postings) = (config.timeout, config.exchange, Postings::new(again));
-        let hierarchy = Hierarchy { topology, state, deadline, exchange, exchanges, postings, meeting };
+        let hierarchy = Hierarchy { topology, state, deadline, exchange, exchanges, is_crowded, postings, meeting };
         let how = How { algorithm: Algorithm::Auto, order: FoldOrder::Arrival, within: 0 };
         let signature = Signature::new(Collective::Barrier, DType::U8, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
         hierarchy.barrier(&Call { node: &node, collective: Collective::Barrier, how, signature, exchange: None })?;

@@ -62,6 +62,8 @@ pub(crate) struct Hierarchy {
     /// The plan between leaders, where the user chose one.
     exchange: Option<Choice>,
     exchanges: Exchanges,
+    /// As [`Line::is_crowded`].
+    is_crowded: bool,
     postings: Postings,
     /// Where the leaders of groups made from this one meet, if they share memory.
     meeting: RingOptions,
@@ -98,6 +100,7 @@ struct Phases<'a> {
     how: How,
     /// Tells this call from others, between leaders.
     call: u32,
+    is_crowded: bool,
 }
 
 impl Hierarchy {
@@ -158,7 +161,8 @@ impl Hierarchy {
         plans.transport_mut().begin_call(call.collective, *calls, call.signature);
         let hash = call.signature.hash();
         let how = How { within: hash as u16, ..call.how };
-        let mut phases = Phases { node: call.node, topology: &self.topology, plans, how, call: hash };
+        let (topology, is_crowded) = (&self.topology, self.is_crowded);
+        let mut phases = Phases { node: call.node, topology, plans, how, call: hash, is_crowded };
         match body(&mut phases) {
             Ok(done) => {
                 plans.transport_mut().complete_call();

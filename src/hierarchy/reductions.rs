@@ -23,10 +23,16 @@ use earlybird_shm::bytes::{self, ByteFold};
 /// bytes and not by rounds, short enough that the first and the last, which overlap with nothing, are a small part.
 pub(super) const SEGMENT_BYTES: usize = 512 << 10;
 
+/// Where nothing overlaps a segment is only worth its rounds and its place in the caches: so many bytes, of messages longer than
+/// two segments.
+const CROWDED_BYTES: usize = 2 << 20;
+
 /// Elements of each segment.
-fn segment(elements: usize, size: usize) -> usize {
+fn segment(elements: usize, size: usize, is_crowded: bool) -> usize {
     const LINE: usize = 64;
-    let segments = (elements * size).div_ceil(SEGMENT_BYTES).max(1);
+    let bytes = elements * size;
+    let most = if is_crowded && bytes > 2 * SEGMENT_BYTES { CROWDED_BYTES } else { SEGMENT_BYTES };
+    let segments = bytes.div_ceil(most).max(1);
     elements.div_ceil(segments).next_multiple_of(LINE).max(1)
 }
 
@@ -125,7 +131,7 @@ impl Phases<'_> {
         recv: &mut [T],
         op: Op,
     ) -> Result<(), Error> {
-        let length = segment(recv.len(), size_of::<T>());
+        let length = segment(recv.len(), size_of::<T>(), self.is_crowded);
         let mut segments: Vec<&mut [T]> = recv.chunks_mut(length).collect();
         if segments.is_empty() {
             // Nobody waits for anybody where there is nothing to reduce; a different call shows all the same.
@@ -243,9 +249,14 @@ mod tests {
     #[test]
     fn segments_are_whole_lines_and_few() {
         for (elements, size, expected) in [(0, 8, 64), (1, 8, 64), (65_536, 8, 65_536), (100_003, 8, 50_048)] {
-            let length = segment(elements, size);
+            let length = segment(elements, size, false);
             assert_eq!(length.max(64), expected.max(64), "{elements}");
             assert!(length * size <= SEGMENT_BYTES + 64 * size);
+        }
+        assert_eq!(segment(131_072, 8, true), 65_536, "two segments");
+        for elements in [131_073usize, 262_144, 1 << 20] {
+            let segments = elements.div_ceil(segment(elements, 8, true));
+            assert_eq!(segments, (8 * elements).div_ceil(CROWDED_BYTES), "{elements}");
         }
     }
 }

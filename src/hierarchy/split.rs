@@ -103,13 +103,13 @@ impl Hierarchy {
             Some(line) => line,
             None => Line::Rings(Box::new(Rings::join(&meeting)?)),
         };
-        let exchanges = Exchanges::new(topology.nodes(), line.is_a_network());
+        let (exchanges, is_crowded) = (Exchanges::new(topology.nodes(), line.is_a_network()), line.is_crowded());
         let mut wire = Wire::new(line, topology.leaders(), topology.node(), me, self.deadline);
         let progress = self.lock()?.progress.clone();
         wire.set_progress(progress.clone());
         let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, last: None, progress });
         let (deadline, exchange, postings) = (self.deadline, self.exchange, Postings::new(again));
-        Ok(Some(Hierarchy { topology, state, deadline, exchange, exchanges, postings, meeting }))
+        Ok(Some(Hierarchy { topology, state, deadline, exchange, exchanges, is_crowded, postings, meeting }))
     }
 
     /// The words of every rank, on every rank.

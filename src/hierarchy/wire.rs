@@ -37,6 +37,12 @@ impl Line {
     pub(super) fn is_a_network(&self) -> bool {
         !matches!(self, Line::Rings(_))
     }
+
+    /// Whether the ranks are known to outnumber the CPUs that all of them share, so that nodes and leaders cannot work at the same
+    /// time: the same on all ranks.
+    pub(super) fn is_crowded(&self) -> bool {
+        matches!(self, Line::Rings(rings) if rings.outnumbers_cpus())
+    }
 }
 
 impl Wire {

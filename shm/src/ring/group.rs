@@ -204,6 +204,11 @@ impl Rings {
         self.oversubscribed
     }
 
+    /// Whether it has more ranks than their affinity masks have CPUs: the same on all ranks.
+    pub fn outnumbers_cpus(&self) -> bool {
+        self.size > self.board.segment().affine_cpus()
+    }
+
     /// Call `number` of a communicator, for errors that this rank reports from now on.
     pub fn name_call(&mut self, collective: Collective, number: u64) {
         self.name = number << 8 | collective as u64;

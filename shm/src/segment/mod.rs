@@ -101,6 +101,7 @@ pub struct Segment {
     size: usize,
     policy: [u64; 32],
     allowed_cpus: usize,
+    affine_cpus: usize,
     host: String,
     me: process::Identity,
     fork: ForkFlag,
@@ -122,13 +123,16 @@ impl Segment {
         let fork = ForkFlag::new()?;
         let attach::Attached { control, arena, table, base, me } = attach::attach(options)?;
         let policy = core::array::from_fn(|i| control.policy[i].load(Relaxed));
-        let allowed_cpus = allowed_cpus(&control, options.size);
+        let affine_cpus = affine_cpus(&control, options.size);
+        let quota = limits::cpu_quota(Path::new("/"));
+        let allowed_cpus = quota.map_or(affine_cpus, |quota| affine_cpus.min(quota));
         let pool = Pool::new(table, control.header.regions.load(Relaxed) as usize, base.len());
         let segment = Segment {
             rank: options.rank,
             size: options.size,
             policy,
             allowed_cpus,
+            affine_cpus,
             host: process::host_name(),
             me,
             fork,
@@ -214,6 +218,11 @@ impl Segment {
         self.allowed_cpus
     }
 
+    /// The same by the affinity masks alone: all ranks read the same ones.
+    pub fn affine_cpus(&self) -> usize {
+        self.affine_cpus
+    }
+
     /// Whether this is a child made by fork, which is not a member. One load.
     #[inline]
     pub fn is_forked_child(&self) -> bool {
@@ -241,7 +250,7 @@ impl std::fmt::Debug for Segment {
     }
 }
 
-fn allowed_cpus(control: &Control, size: usize) -> usize {
+fn affine_cpus(control: &Control, size: usize) -> usize {
     let mut union = [0u64; 16];
     for entry in &control.entries[..size] {
         // every state was read with Acquire when the group was seen complete; the masks were written before
@@ -249,8 +258,7 @@ fn allowed_cpus(control: &Control, size: usize) -> usize {
             *word |= mask.load(Relaxed);
         }
     }
-    let cpus = union.iter().map(|word| word.count_ones() as usize).sum::<usize>().max(1);
-    limits::cpu_quota(Path::new("/")).map_or(cpus, |quota| cpus.min(quota))
+    union.iter().map(|word| word.count_ones() as usize).sum::<usize>().max(1)
 }
 
 const _: fn() = || {
