@@ -14,8 +14,8 @@ fn add_up(comm: &Communicator) -> Result<(), earlybird::Error> {
         assert!(vector.iter().all(|v| *v == sum), "{count} elements");
         comm.barrier()?;
         if comm.rank() == 0 {
-            let (ranks, nodes) = (comm.size(), comm.nodes());
-            println!("{count} elements of {ranks} ranks on {nodes} node(s): {}", vector[0]);
+            let (ranks, nodes, endpoints) = (comm.size(), comm.nodes(), comm.endpoints());
+            println!("{count} elements of {ranks} ranks on {nodes} node(s) of {endpoints} endpoint(s): {}", vector[0]);
         }
     }
     Ok(())

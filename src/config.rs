@@ -40,6 +40,10 @@ pub struct Config {
     pub ranks_per_node: Option<RanksPerNode>,
     /// The plan between nodes (`EARLYBIRD_EXCHANGE`, a schedule: `ring`, `butterfly:r=1`; default `auto`: by size).
     pub exchange: Option<Choice>,
+    /// Ranks of each node that exchange messages above 512 KiB with the other nodes, a part each (`EARLYBIRD_ENDPOINTS`, from
+    /// 1, the same on all ranks; default `auto`: 4 where every rank has a CPU of its own, else 1). At most as many as the
+    /// smallest node has ranks.
+    pub endpoints: Option<usize>,
     /// How long joining may take, where that is not `timeout`; no variable sets it.
     pub join_timeout: Option<Duration>,
     /// What the interposer for MPI programs does (`EARLYBIRD_INTERPOSE`, default `on`); it alone reads it.
@@ -131,6 +135,7 @@ static KNOWN: &[(&str, Use)] = &[
     ("VERBOSE", Use::Config(verbose)),
     ("RANKS_PER_NODE", Use::Config(|config, value| value.parse().map(|v| config.ranks_per_node = Some(v)))),
     ("EXCHANGE", Use::Config(exchange)),
+    ("ENDPOINTS", Use::Config(endpoints)),
     ("TUNE", Use::Config(|config, value| Tuning::read(value).map(|v| config.tuning = v))),
     ("TRACE", Use::Later("no trace is written so far; unset it")),
     ("INTERPOSE", Use::Config(interpose)),
@@ -249,6 +254,15 @@ fn exchange(config: &mut Config, value: &str) -> Result<(), Error> {
     Ok(())
 }
 
+fn endpoints(config: &mut Config, value: &str) -> Result<(), Error> {
+    config.endpoints = match (value, value.parse()) {
+        ("auto", _) => None,
+        (_, Ok(endpoints @ 1..)) => Some(endpoints),
+        _ => return Err(Error::usage(format!("{value:?} is neither a number of ranks from 1 nor auto"))),
+    };
+    Ok(())
+}
+
 /// Identical bits on all ranks are what every algorithm gives, so asking for them changes nothing.
 fn consistency(_: &mut Config, value: &str) -> Result<(), Error> {
     match value {
@@ -323,6 +337,7 @@ mod tests {
             ("EARLYBIRD_ALLREDUCE", "flat:0-100"),
             ("EARLYBIRD_RANKS_PER_NODE", "1"),
             ("EARLYBIRD_EXCHANGE", "rsg"),
+            ("EARLYBIRD_ENDPOINTS", "2"),
             ("EARLYBIRD_ORDER", "rank"),
             ("EARLYBIRD_CONSISTENCY", "identical"),
             ("EARLYBIRD_WAIT", "power"),
@@ -339,6 +354,7 @@ mod tests {
             tuning: Tuning::default(),
             ranks_per_node: Some("1".parse().unwrap()),
             exchange: Some(Choice::Plan("rsg")),
+            endpoints: Some(2),
             order: FoldOrder::Rank,
             wait: WaitPreset::Power,
             timeout: Some(Duration::from_millis(2500)),
@@ -381,6 +397,7 @@ mod tests {
             ("EARLYBIRD_ALGORITHM", "plan:rings", "plan:ring, plan:butterfly"),
             ("EARLYBIRD_EXCHANGE", "plan:ring", "plan:ring, plan:butterfly"),
             ("EARLYBIRD_RANKS_PER_NODE", "0", "5,3,1"),
+            ("EARLYBIRD_ENDPOINTS", "0", "ranks from 1 nor auto"),
             ("EARLYBIRD_ORDER", "Rank", "arrival, rank"),
             ("EARLYBIRD_CONSISTENCY", "", "identical, per-rank"),
             ("EARLYBIRD_WAIT", "busy", "latency, balanced, power"),

@@ -113,14 +113,14 @@ impl Communicator {
             dir: config.dir,
             wait: config.wait,
             timeout: config.timeout,
-            among: None,
             purse: Some(node.purse()),
         };
         if config.verbose && identity.rank == 0 {
+            let counts = |between: &Hierarchy| (between.topology().nodes(), between.topology().endpoints());
+            let (nodes, endpoints) = between.as_ref().map_or((1, 1), counts);
             eprintln!(
-                "earlybird: {} rank(s) on {} node(s) started by {:?} on {} CPU(s): {} waiting{}; {}; algorithm {}, {:?} order",
+                "earlybird: {} rank(s) on {nodes} node(s) of {endpoints} endpoint(s) started by {:?} on {} CPU(s): {} waiting{}; {}; algorithm {}, {:?} order",
                 identity.size,
-                between.as_ref().map_or(1, |between| between.topology().nodes()),
                 identity.launcher,
                 node.allowed_cpus(),
                 config.wait,
@@ -169,6 +169,12 @@ impl Communicator {
     /// Nodes, real or virtual. Between nodes calls are carried out by plans and packets of their leaders.
     pub fn nodes(&self) -> usize {
         self.between.as_ref().map_or(1, |between| between.topology().nodes())
+    }
+
+    /// Ranks of each node that exchange large messages with the other nodes, a part each
+    /// ([`Config::endpoints`](crate::Config)); 1 on one node.
+    pub fn endpoints(&self) -> usize {
+        self.between.as_ref().map_or(1, |between| between.topology().endpoints())
     }
 
     /// How this process was found to belong to its job.

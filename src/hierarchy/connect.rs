@@ -1,16 +1,18 @@
 //! How the ranks of several nodes come together.
 
 use super::choice::Exchanges;
+use super::endpoints::{self, Wanted};
 use super::posted::Postings;
 use super::split::patient;
 use super::wire::{Line, Wire};
 use super::{Call, Hierarchy, State, Topology, errors};
 use crate::plans::Plans;
-use crate::{Config, Error, FoldOrder, Identity};
+use crate::{Choice, Config, Error, FoldOrder, Identity};
 use earlybird_shm::Signature;
 use earlybird_shm::ring::{RingOptions, Rings};
 use earlybird_shm::{Algorithm, Collective, DType, How, JoinOptions, NodeComm, Op};
 use std::sync::Mutex;
+use std::time::Duration;
 
 impl Hierarchy {
     /// Joins virtual nodes of so many ranks each, all on this machine: all ranks meet, then those of each node, and all
@@ -20,12 +22,8 @@ impl Hierarchy {
     /// As [`crate::Communicator::connect`].
     pub(crate) fn connect(config: &Config, identity: &Identity, sizes: &[usize]) -> Result<(NodeComm, Self), Error> {
         let topology = Topology::contiguous(sizes, identity.rank)?;
-        let rings = Rings::join(&RingOptions {
-            rank: identity.rank,
-            size: identity.size,
-            among: Some(topology.leaders()),
-            ..meeting(config, identity)
-        })?;
+        let rings =
+            Rings::join(&RingOptions { rank: identity.rank, size: identity.size, ..meeting(config, identity) })?;
         let crowded = rings.is_oversubscribed();
         Self::join(config, identity, topology, Line::Rings(Box::new(rings)), crowded)
     }
@@ -38,8 +36,7 @@ impl Hierarchy {
         line: Line,
         crowded: bool,
     ) -> Result<(NodeComm, Self), Error> {
-        let (exchanges, is_crowded) = (Exchanges::new(topology.nodes(), line.is_a_network()), line.is_crowded());
-        let mut wire = Wire::new(line, topology.leaders(), topology.node(), topology.rank(), config.timeout);
+        let mut wire = Wire::new(line, &topology, config.timeout);
         let node = NodeComm::join(&JoinOptions {
             rank: topology.local(),
             size: topology.here().len(),
@@ -61,17 +58,40 @@ impl Hierarchy {
             other => wire.report(errors::fault_of(&other, &topology, None, config.timeout)),
         })?;
         wire.set_purse(node.purse());
-        let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, last: None, progress: None });
+        let is_crowded = crowded || wire.is_crowded() || node.size() > node.allowed_cpus();
         let meeting = RingOptions { purse: Some(node.purse()), ..meeting(config, identity) };
-        let (deadline, exchange, postings) = (config.timeout, config.exchange, Postings::new(again));
-        let hierarchy = Hierarchy { topology, state, deadline, exchange, exchanges, is_crowded, postings, meeting };
+        let hierarchy = Self::over(wire, topology, again, (config.timeout, config.exchange), meeting);
+        let hierarchy = hierarchy.with_endpoints(&node, Wanted::new(config.endpoints, is_crowded))?;
+        Ok((node, hierarchy))
+    }
+
+    /// The nodes of a communicator that has made no call; `deliver` are the node's ranks once more.
+    pub(super) fn over(
+        wire: Wire,
+        topology: Topology,
+        deliver: NodeComm,
+        (deadline, exchange): (Option<Duration>, Option<Choice>),
+        meeting: RingOptions,
+    ) -> Self {
+        let (exchanges, is_crowded) = (Exchanges::new(topology.nodes(), wire.is_a_network()), wire.is_crowded());
+        let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, last: None, progress: None });
+        let (endpoints, postings) = (topology.endpoints(), Postings::new(deliver));
+        Hierarchy { topology, state, deadline, exchange, exchanges, is_crowded, endpoints, postings, meeting }
+    }
+
+    /// Takes as many endpoints per node as all ranks want, and returns when all have said it.
+    fn with_endpoints(mut self, node: &NodeComm, wanted: Wanted) -> Result<Self, Error> {
         let how = How { algorithm: Algorithm::Auto, order: FoldOrder::Arrival, within: 0 };
-        let signature = Signature::new(Collective::Barrier, DType::U8, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
-        hierarchy.barrier(&Call { node: &node, collective: Collective::Barrier, how, signature, exchange: None })?;
-        let mut state = hierarchy.lock()?;
+        let collective = Collective::AllGather;
+        let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
+        let told = self.tell(&Call { node, collective, how, signature, exchange: None }, &wanted.words())?;
+        self.endpoints = endpoints::agreed(&told)?;
+        self.topology = self.topology.with_endpoints(self.endpoints);
+        let mut state = self.lock()?;
+        state.plans.transport_mut().set_peers(&self.topology);
         (state.calls, state.last) = (0, None);
         drop(state);
-        Ok((node, hierarchy))
+        Ok(self)
     }
 }
 

@@ -5,7 +5,7 @@
 //! `earlybird-shm`, what happens between leaders in `earlybird-hier`.
 //!
 //! ```text
-//! choice (which plan) · topology (who is where) · wire (between leaders; the job's one error) · errors (a node's as the job's)
+//! choice (which plan) · topology (who is where) · endpoints (how many ranks of a node exchange) · wire (between leaders; the job's one error) · errors (a node's as the job's)
 //! reductions (the three phases, segment by segment) · shared (with one result per node) · operators, callers (those of callers)
 //! moves (data as it is) · pairs (in blocks that differ for every pair)
 //! ```
@@ -20,6 +20,7 @@
 mod callers;
 mod choice;
 mod connect;
+mod endpoints;
 mod errors;
 mod moves;
 mod operators;
@@ -64,6 +65,8 @@ pub(crate) struct Hierarchy {
     exchanges: Exchanges,
     /// As [`Line::is_crowded`].
     is_crowded: bool,
+    /// Endpoints that all ranks want, whatever the smallest node has.
+    endpoints: usize,
     postings: Postings,
     /// Where the leaders of groups made from this one meet, if they share memory.
     meeting: RingOptions,

@@ -10,6 +10,13 @@
 //! leaders on it, *broadcast s* gives it to the node. A rank that gives leaves as soon as its data is stored, so the
 //! others fold and wait for the last of them while the exchange of the segment before is under way. Short messages are one
 //! segment: the three phases one after the other.
+//!
+//! With several endpoints per node, here two, each has every second segment, and exchanges it while the others exchange theirs:
+//!
+//! ```text
+//! leader     reduce 0 | start 0 | give 1             | reduce 2 | ... | finish 0 | broadcast 0 | take 1      | ...
+//! second     give 0             | reduce 1 | start 1 | give 2   | ... | finish 1 | take 0      | broadcast 1 | ...
+//! ```
 
 use super::{Call, Hierarchy, Phases};
 use crate::plans::{self, Shape, Work, equal_lengths};
@@ -27,12 +34,15 @@ pub(super) const SEGMENT_BYTES: usize = 512 << 10;
 /// two segments.
 const CROWDED_BYTES: usize = 2 << 20;
 
-/// Elements of each segment.
-fn segment(elements: usize, size: usize, is_crowded: bool) -> usize {
+/// Elements of each segment: as many segments as give every endpoint equally many, where there are several.
+fn segment(elements: usize, size: usize, is_crowded: bool, endpoints: usize) -> usize {
     const LINE: usize = 64;
     let bytes = elements * size;
     let most = if is_crowded && bytes > 2 * SEGMENT_BYTES { CROWDED_BYTES } else { SEGMENT_BYTES };
-    let segments = bytes.div_ceil(most).max(1);
+    let segments = match bytes.div_ceil(most) {
+        0 | 1 => 1,
+        several => several.next_multiple_of(endpoints),
+    };
     elements.div_ceil(segments).next_multiple_of(LINE).max(1)
 }
 
@@ -131,47 +141,53 @@ impl Phases<'_> {
         recv: &mut [T],
         op: Op,
     ) -> Result<(), Error> {
-        let length = segment(recv.len(), size_of::<T>(), self.is_crowded);
+        let (endpoints, mine) = (self.topology.endpoints(), self.topology.local());
+        let length = segment(recv.len(), size_of::<T>(), self.is_crowded, endpoints);
         let mut segments: Vec<&mut [T]> = recv.chunks_mut(length).collect();
         if segments.is_empty() {
             // Nobody waits for anybody where there is nothing to reduce; a different call shows all the same.
             segments.push(&mut []);
         }
-        let shapes = segments.iter().enumerate();
-        let shapes: Vec<Shape> =
-            shapes.map(|(s, data)| Shape { elements: data.len(), turn: s as u8 % 2, ..shape }).collect();
-        if self.topology.leads() {
-            shapes.iter().try_for_each(|shape| self.plans.prepare(*shape))?;
+        let count = segments.len();
+        let of_round = |round: usize| (round * endpoints).min(count)..((round + 1) * endpoints).min(count);
+        let of = |s: usize, data: &[T]| Shape { elements: data.len(), turn: (s / endpoints) as u8 % 2, ..shape };
+        let shapes: Vec<Shape> = segments.iter().enumerate().map(|(s, data)| of(s, data)).collect();
+        if self.topology.is_endpoint() {
+            shapes.iter().skip(mine).step_by(endpoints).try_for_each(|shape| self.plans.prepare(*shape))?;
         }
-        for s in 0..=segments.len() {
-            if s < segments.len() {
-                self.reduce_to_leader(send, segments[s], s * length, op)?;
-                if self.topology.leads() {
+        for round in 0..=count.div_ceil(endpoints) {
+            for s in of_round(round) {
+                let root = s % endpoints;
+                self.reduce_to(root, send, segments[s], s * length, op)?;
+                if root == mine {
                     self.plans.start(shapes[s], bytes::of_mut(segments[s]))?;
                 }
             }
-            let Some(done) = s.checked_sub(1) else { continue };
-            if self.topology.leads() {
-                let (first, rest) = segments[done..].split_at_mut(1);
-                let next = rest.first_mut().map(|data| (shapes[s], bytes::of_mut(data)));
-                self.plans.finish(shapes[done], bytes::of_mut(first[0]), next)?;
+            let Some(done) = round.checked_sub(1) else { continue };
+            if let Some(s) = of_round(done).find(|s| s % endpoints == mine) {
+                let (first, rest) = segments[s..].split_at_mut(1);
+                let next = rest.get_mut(endpoints - 1).map(|data| (shapes[s + endpoints], bytes::of_mut(data)));
+                self.plans.finish(shapes[s], bytes::of_mut(first[0]), next)?;
             }
-            self.node.broadcast_into(segments[done], 0, self.how)?;
+            for s in of_round(done) {
+                self.node.broadcast_into(segments[s], s % endpoints, self.how)?;
+            }
         }
         Ok(())
     }
 
-    /// Folds what the node's ranks give into `recv` of the leader.
-    fn reduce_to_leader<T: Element>(
+    /// Folds what the node's ranks give into `recv` of one of them.
+    fn reduce_to<T: Element>(
         &self,
+        root: usize,
         send: Option<&[T]>,
         recv: &mut [T],
         first: usize,
         op: Op,
     ) -> Result<(), Error> {
-        match (self.topology.leads(), send) {
-            (false, _) => self.node.reduce_into(give(send, recv, first), op, 0, self.how),
-            (true, None) => self.node.reduce_in_place(recv, op, 0, self.how),
+        match (self.topology.local() == root, send) {
+            (false, _) => self.node.reduce_into(give(send, recv, first), op, root, self.how),
+            (true, None) => self.node.reduce_in_place(recv, op, root, self.how),
             (true, Some(send)) => {
                 let send = &send[first..first + recv.len()];
                 self.node.reduce_into_root(send, recv, op, self.how)
@@ -192,7 +208,7 @@ impl Phases<'_> {
         if !self.topology.leads() {
             self.node.reduce_into(give(send, send.unwrap_or(recv), 0), op, 0, self.how)?;
         } else if is_root {
-            self.reduce_to_leader(send, recv, 0, op)?;
+            self.reduce_to(0, send, recv, 0, op)?;
             self.plans.run(shape, bytes::of_mut(recv))?;
         } else {
             // The caller's buffer stays as it is.
@@ -249,14 +265,18 @@ mod tests {
     #[test]
     fn segments_are_whole_lines_and_few() {
         for (elements, size, expected) in [(0, 8, 64), (1, 8, 64), (65_536, 8, 65_536), (100_003, 8, 50_048)] {
-            let length = segment(elements, size, false);
+            let length = segment(elements, size, false, 1);
             assert_eq!(length.max(64), expected.max(64), "{elements}");
             assert!(length * size <= SEGMENT_BYTES + 64 * size);
         }
-        assert_eq!(segment(131_072, 8, true), 65_536, "two segments");
+        assert_eq!(segment(131_072, 8, true, 1), 65_536, "two segments");
         for elements in [131_073usize, 262_144, 1 << 20] {
-            let segments = elements.div_ceil(segment(elements, 8, true));
+            let segments = elements.div_ceil(segment(elements, 8, true, 1));
             assert_eq!(segments, (8 * elements).div_ceil(CROWDED_BYTES), "{elements}");
+        }
+        // A part for each of three endpoints, but none of a message that is one segment.
+        for (elements, expected) in [(65_536usize, 1), (65_537, 3), (196_609, 6)] {
+            assert_eq!(elements.div_ceil(segment(elements, 8, false, 3)), expected, "{elements}");
         }
     }
 }

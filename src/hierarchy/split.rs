@@ -4,15 +4,11 @@
 //! can fail on some ranks alone all learn whether it has, so a split succeeds on all ranks or is the same error on all, and
 //! then the communicator goes on.
 
-use super::choice::Exchanges;
-use super::posted::Postings;
 use super::wire::{Line, Wire};
-use super::{Call, Hierarchy, State, Topology};
+use super::{Call, Hierarchy, Topology};
 use crate::Error;
-use crate::plans::Plans;
 use earlybird_shm::NodeComm;
 use earlybird_shm::ring::{RingOptions, Rings};
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// A new group as one of its ranks gets it.
@@ -91,29 +87,27 @@ impl Hierarchy {
         let me = group.iter().position(|rank| *rank == self.topology.rank());
         let over_messages = self.lock()?.plans.transport_mut().split(group, me)?;
         let (Some(me), Some(again)) = (me, again) else { return Ok(None) };
-        let topology = Topology::new(members, me)?;
+        let topology = Topology::new(members, me)?.with_endpoints(self.endpoints);
         let meeting = RingOptions {
             rank: me,
             size: group.len(),
             key: format!("{}-{label}", self.meeting.key),
-            among: Some(topology.leaders()),
             ..self.meeting.clone()
         };
         let line = match over_messages {
             Some(line) => line,
             None => Line::Rings(Box::new(Rings::join(&meeting)?)),
         };
-        let (exchanges, is_crowded) = (Exchanges::new(topology.nodes(), line.is_a_network()), line.is_crowded());
-        let mut wire = Wire::new(line, topology.leaders(), topology.node(), me, self.deadline);
+        let mut wire = Wire::new(line, &topology, self.deadline);
         let progress = self.lock()?.progress.clone();
         wire.set_progress(progress.clone());
-        let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, last: None, progress });
-        let (deadline, exchange, postings) = (self.deadline, self.exchange, Postings::new(again));
-        Ok(Some(Hierarchy { topology, state, deadline, exchange, exchanges, is_crowded, postings, meeting }))
+        let made = Hierarchy::over(wire, topology, again, (self.deadline, self.exchange), meeting);
+        made.lock()?.progress = progress;
+        Ok(Some(Hierarchy { endpoints: self.endpoints, ..made }))
     }
 
     /// The words of every rank, on every rank.
-    fn tell(&self, call: &Call<'_>, words: &[u64]) -> Result<Vec<u64>, Error> {
+    pub(super) fn tell(&self, call: &Call<'_>, words: &[u64]) -> Result<Vec<u64>, Error> {
         let mine: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let lens = vec![mine.len(); self.topology.size()];
         let mut all = vec![0u8; mine.len() * lens.len()];

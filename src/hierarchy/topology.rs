@@ -2,13 +2,16 @@
 
 use crate::Error;
 
-/// The ranks of every node. The first of a node is its leader: it alone exchanges with other nodes.
+/// The ranks of every node. The first of a node is its leader, which exchanges with the leaders of other nodes; of large
+/// messages the first few exchange a part each, its *endpoints*.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Topology {
     members: Vec<Vec<usize>>,
     /// By rank: its node and its number there.
     places: Vec<(usize, usize)>,
     me: usize,
+    /// Endpoints of each node.
+    endpoints: usize,
 }
 
 impl Topology {
@@ -28,7 +31,7 @@ impl Topology {
         }
         let places: Option<Vec<_>> = places.into_iter().collect();
         match places.filter(|places| me < places.len() && members.iter().all(|node| !node.is_empty())) {
-            Some(places) => Ok(Topology { members, places, me }),
+            Some(places) => Ok(Topology { members, places, me, endpoints: 1 }),
             None => Err(Error::usage(format!("nodes of ranks {members:?} do not name each of {ranks} ranks once"))),
         }
     }
@@ -84,8 +87,25 @@ impl Topology {
         &self.members[self.node()]
     }
 
-    pub(crate) fn leaders(&self) -> Vec<usize> {
-        self.members.iter().map(|of_node| of_node[0]).collect()
+    /// The same with so many endpoints on each node, or as many as the smallest node has ranks.
+    pub(crate) fn with_endpoints(self, wanted: usize) -> Self {
+        let most = self.members.iter().map(Vec::len).min().unwrap_or(1);
+        Topology { endpoints: wanted.clamp(1, most), ..self }
+    }
+
+    pub(crate) fn endpoints(&self) -> usize {
+        self.endpoints
+    }
+
+    /// The ranks that this one exchanges with, by node, its own among them: an endpoint with those of its number. The
+    /// leaders for a rank that exchanges nothing.
+    pub(crate) fn peers(&self) -> Vec<usize> {
+        let number = if self.is_endpoint() { self.local() } else { 0 };
+        self.members.iter().map(|of_node| of_node[number]).collect()
+    }
+
+    pub(crate) fn is_endpoint(&self) -> bool {
+        self.local() < self.endpoints
     }
 
     /// Whether going through the nodes in order, and through each one's ranks, is going through the ranks in order.
@@ -102,10 +122,20 @@ mod tests {
     #[test]
     fn places_lead_back() {
         let uneven = Topology::contiguous(&[5, 3, 1], 6).unwrap();
-        assert_eq!((uneven.size(), uneven.nodes(), uneven.place(6), uneven.leaders()), (9, 3, (1, 1), vec![0, 5, 8]));
+        assert_eq!((uneven.size(), uneven.nodes(), uneven.place(6), uneven.peers()), (9, 3, (1, 1), vec![0, 5, 8]));
         assert!(uneven.is_in_order() && !uneven.leads());
         let mixed = Topology::new(vec![vec![1, 3], vec![0, 2]], 1).unwrap();
         assert!(!mixed.is_in_order() && mixed.leads() && mixed.here() == [1, 3] && mixed.members(1) == [0, 2]);
+    }
+
+    #[test]
+    fn endpoints_meet_those_of_their_number() {
+        let at = |me, wanted| Topology::contiguous(&[3, 2], me).unwrap().with_endpoints(wanted);
+        for (me, peers, is_endpoint) in [(0, [0, 3], true), (1, [1, 4], true), (2, [0, 3], false), (4, [1, 4], true)] {
+            assert_eq!((at(me, 2).peers(), at(me, 2).is_endpoint()), (peers.to_vec(), is_endpoint), "{me}");
+        }
+        assert_eq!((at(0, 9).endpoints(), at(0, 0).endpoints()), (2, 1), "the smallest node has two ranks");
+        assert!(at(1, 2).is_endpoint() && !at(1, 2).leads() && !at(1, 1).is_endpoint());
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! What connects the nodes: the transport between their leaders, and the one place where the error of the whole job
+//! What connects the nodes: the transport between their endpoints, and the one place where the error of the whole job
 //! stands, which every rank can report to and read.
 
+use super::Topology;
 use crate::Error;
 use crate::plans::Lane;
 use earlybird_hier::exec::{Failure, Head, Take, Transport};
@@ -10,13 +11,16 @@ use earlybird_shm::Signature;
 use earlybird_shm::ring::{Fault, Purse, Rings};
 use std::time::Duration;
 
-/// One rank's end. Between leaders it is a transport whose ranks are the numbers of nodes.
+/// One rank's end. Between the endpoints of one number it is a transport whose ranks are the numbers of nodes.
 #[derive(Debug)]
 pub(crate) struct Wire {
     line: Line,
-    leaders: Vec<usize>,
+    /// The ranks that this one exchanges with, by node.
+    peers: Vec<usize>,
     node: usize,
     leads: bool,
+    /// Whether it exchanges anything.
+    is_endpoint: bool,
     me: usize,
     deadline: Option<Duration>,
     /// The call that is under way, or was last.
@@ -46,9 +50,21 @@ impl Line {
 }
 
 impl Wire {
-    pub(crate) fn new(line: Line, leaders: Vec<usize>, node: usize, me: usize, deadline: Option<Duration>) -> Self {
-        let leads = leaders[node] == me;
-        Wire { line, leaders, node, leads, me, deadline, call: None, error: None }
+    pub(crate) fn new(line: Line, topology: &Topology, deadline: Option<Duration>) -> Self {
+        let (node, leads, me) = (topology.node(), topology.leads(), topology.rank());
+        let mut wire =
+            Wire { line, peers: Vec::new(), node, leads, is_endpoint: leads, me, deadline, call: None, error: None };
+        wire.set_peers(topology);
+        wire
+    }
+
+    /// Exchanges from here on with the peers that `topology` has, the same on all ranks and between two calls.
+    pub(crate) fn set_peers(&mut self, topology: &Topology) {
+        self.peers = topology.peers();
+        self.is_endpoint = topology.is_endpoint();
+        if let Line::Rings(rings) = &mut self.line {
+            rings.exchange_among(&self.peers);
+        }
     }
 
     /// A call begins on this rank: from here on other nodes may need it.
@@ -57,7 +73,7 @@ impl Wire {
         match &mut self.line {
             Line::Rings(rings) => {
                 rings.name_call(collective, number);
-                if self.leads {
+                if self.is_endpoint {
                     rings.begin(true);
                 }
             }
@@ -68,12 +84,22 @@ impl Wire {
     /// This rank is through with the call: its end fails it no more.
     pub(crate) fn complete_call(&mut self) {
         match &mut self.line {
-            Line::Rings(rings) if self.leads => rings.complete_exchange(),
+            Line::Rings(rings) if self.is_endpoint => rings.complete_exchange(),
             Line::Rings(_) | Line::Messages(_) => {}
         }
     }
 
-    /// What connects the leaders of a group of the ranks `group`, in which this rank is `me`, where that is MPI. All ranks
+    /// As [`Line::is_a_network`].
+    pub(super) fn is_a_network(&self) -> bool {
+        self.line.is_a_network()
+    }
+
+    /// As [`Line::is_crowded`].
+    pub(super) fn is_crowded(&self) -> bool {
+        self.line.is_crowded()
+    }
+
+    /// What connects the nodes of a group of the ranks `group`, in which this rank is `me`, where that is MPI. All ranks
     /// call it.
     pub(crate) fn split(&mut self, group: &[usize], me: Option<usize>) -> Result<Option<Line>, Error> {
         match &mut self.line {
@@ -107,7 +133,7 @@ impl Wire {
         self.error.get_or_insert(stands).clone()
     }
 
-    /// Looks, in a caller that rests by itself, at what the job failed with, and at the other leaders when it has waited
+    /// Looks, in a caller that rests by itself, at what the job failed with, and at its peers when it has waited
     /// `passes` passes.
     pub(crate) fn look(&mut self, passes: u32) -> Result<(), Failure> {
         match &mut self.line {
@@ -121,7 +147,7 @@ impl Wire {
         self.error.as_ref()
     }
 
-    /// What shared memory between leaders is paid from.
+    /// What shared memory between nodes is paid from.
     pub(crate) fn set_purse(&mut self, purse: Purse) {
         match &mut self.line {
             Line::Rings(rings) => rings.set_purse(purse),
@@ -173,7 +199,7 @@ impl Transport for Wire {
     }
 
     fn size(&self) -> usize {
-        self.leaders.len()
+        self.peers.len()
     }
 
     fn packet_bytes(&self) -> usize {
@@ -190,7 +216,7 @@ impl Transport for Wire {
         bytes: usize,
         write: impl FnOnce(&mut [u8]),
     ) -> Result<bool, Failure> {
-        let to = self.leaders[to];
+        let to = self.peers[to];
         match &mut self.line {
             Line::Rings(rings) => {
                 let about = [u64::from(head.operation) << 32 | u64::from(head.packet), head.call, 0];
@@ -204,15 +230,15 @@ impl Transport for Wire {
         match &mut self.line {
             // The ring is the memory.
             Line::Rings(rings) => {
-                debug_assert!(from < self.leaders.len() && bytes <= rings.packet_bytes());
+                debug_assert!(from < self.peers.len() && bytes <= rings.packet_bytes());
                 Ok(())
             }
-            Line::Messages(line) => line.transport().post_receive(self.leaders[from], bytes),
+            Line::Messages(line) => line.transport().post_receive(self.peers[from], bytes),
         }
     }
 
     fn receive(&mut self, from: usize, take: impl FnOnce(Head, &[u8]) -> Take) -> Result<bool, Failure> {
-        let from = self.leaders[from];
+        let from = self.peers[from];
         match &mut self.line {
             Line::Rings(rings) => {
                 let show = |[numbers, call, _]: [u64; 3], payload: &[u8]| {
@@ -247,19 +273,19 @@ impl Transport for Wire {
     }
 
     fn raise(&mut self, failure: Failure) -> Failure {
-        let leader = |node: usize| self.leaders[node.min(self.leaders.len() - 1)];
+        let peer = |node: usize| self.peers[node.min(self.peers.len() - 1)];
         // Described by this rank's call where it is one of the two.
         let differ = |a: usize, b: usize| {
-            let (a, b) = (leader(a), leader(b));
+            let (a, b) = (peer(a), peer(b));
             let ranks = if b == self.me { [b, a] } else { [a, b] };
             Fault::Mismatch { ranks, call: self.call.filter(|_| ranks[0] == self.me) }
         };
         let fault = match failure {
-            Failure::PeerDied { rank } => Fault::PeerDied { rank: leader(rank) },
+            Failure::PeerDied { rank } => Fault::PeerDied { rank: peer(rank) },
             Failure::Timeout { missing, after } => {
                 // What was waited is a multiple of what was set.
                 let after = self.deadline.unwrap_or(after);
-                Fault::Timeout { missing: leader(missing), after_ns: after.as_nanos() as u64 }
+                Fault::Timeout { missing: peer(missing), after_ns: after.as_nanos() as u64 }
             }
             Failure::Mismatch { rank_a, rank_b } => differ(rank_a, rank_b),
             // Packets of other calls than this rank's own: rings and MPI lose none.

@@ -31,8 +31,6 @@ pub struct RingOptions {
     pub wait: WaitPreset,
     /// Deadline of one wait; `None` waits for ever. Deaths are noticed all the same.
     pub timeout: Option<Duration>,
-    /// The ranks that exchange packets, ascending; the others meet them and share the group's error. `None` for all.
-    pub among: Option<Vec<usize>>,
     /// What the memory of the rings that this rank sends through is paid from; `None` for no budget.
     pub purse: Option<Purse>,
 }
@@ -52,9 +50,9 @@ pub struct Rings {
     pub(super) wait: WaitPreset,
     pub(super) oversubscribed: bool,
     pub(super) timeout_ns: Option<u64>,
-    /// The ranks that exchange packets.
+    /// The ranks that this one exchanges packets with, and itself.
     pub(super) among: Vec<usize>,
-    /// Whether there are others.
+    /// Whether there are others, which meet them and share the group's error.
     pub(super) some: bool,
     /// What this rank's call is, in errors ([`Rings::name_call`]).
     name: u64,
@@ -99,8 +97,8 @@ impl Rings {
             wait: options.wait,
             oversubscribed,
             timeout_ns: options.timeout.map(|t| t.as_nanos() as u64),
-            some: options.among.is_some(),
-            among: options.among.clone().unwrap_or_else(|| (0..size).collect()),
+            some: false,
+            among: (0..size).collect(),
             name: 0,
             outgoing: vec![None; size],
             purse: options.purse.clone(),
@@ -113,6 +111,13 @@ impl Rings {
             exchanging: false,
             watch: Watch::default(),
         })
+    }
+
+    /// From here on this rank exchanges packets with `ranks` only, itself among them, as they do with it. An exchange of
+    /// such ranks needs no others; those share the group's error all the same.
+    pub fn exchange_among(&mut self, ranks: &[usize]) {
+        self.among = ranks.to_vec();
+        self.some = true;
     }
 
     /// What to drive in long waits.

@@ -1,0 +1,198 @@
+//! Several endpoints per node: large messages in parts, each by a rank of its own, with the bits that one leader gives, and with
+//! one error for everybody whichever of them fails.
+
+mod common;
+
+use common::{End, Job, Player, mix};
+use earlybird::{Communicator, Config, Error, FoldOrder, Identity, Op};
+use rustix::process::Signal;
+use std::time::Duration;
+
+#[test]
+#[ignore = "a rank of the jobs that the other tests start"]
+fn rank() {
+    common::play(&[("sums", sums), ("victim", victim), ("differ", differ), ("set", set)]);
+}
+
+/// The budget of a node, and more.
+const BUDGET: &str = "48Mi";
+const MORE_THAN_THERE_IS: usize = 64 << 20;
+
+/// Comes late by a random time.
+fn dawdle(comm: &Communicator, step: u64) {
+    if mix(step * 64 + comm.rank() as u64).is_multiple_of(3) {
+        std::thread::sleep(Duration::from_micros(mix(step * 97 + comm.rank() as u64) % 1500));
+    }
+}
+
+/// Sums around the lengths where there is one segment more, on the communicator and on groups of it. Says what it has seen.
+fn sums(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    comm.set_order(FoldOrder::Rank).unwrap();
+    let halves = comm.split(Some((comm.rank() % 2) as u32), -(comm.rank() as i64)).unwrap().unwrap();
+    let mut bits = 0u64;
+    for (step, count) in
+        [3usize, 131_072, 131_073, 262_145, 400_003, 1_100_000, 131_073, 1, 524_288].into_iter().enumerate()
+    {
+        for comm in [&comm, &halves] {
+            let give = |rank: usize, i: usize| (mix((i * 64 + rank) as u64) % 1000) as f32 / 7.0;
+            let send: Vec<f32> = (0..count).map(|i| give(comm.rank(), i)).collect();
+            dawdle(comm, step as u64);
+            let mut sum = vec![-1f32; count];
+            comm.all_reduce_into(&send, &mut sum, Op::Sum).unwrap();
+            dawdle(comm, step as u64 + 50);
+            let mut in_place = send;
+            comm.all_reduce_in_place(&mut in_place, Op::Sum).unwrap();
+            assert!(sum.iter().zip(&in_place).all(|(a, b)| a.to_bits() == b.to_bits()), "{count}");
+            let exact = |i: usize| (0..comm.size()).map(|rank| f64::from(give(rank, i))).sum::<f64>();
+            assert!(sum.iter().enumerate().all(|(i, v)| (f64::from(*v) - exact(i)).abs() < 0.01), "{count}");
+            bits = sum.iter().fold(bits, |bits, v| mix(bits ^ u64::from(v.to_bits())));
+        }
+    }
+    player.say(format!("{} {} endpoints", comm.endpoints(), halves.endpoints()));
+    player.say(comm.rank() % 2);
+    player.say(format!("{bits:x}"));
+    comm.barrier().unwrap();
+    // What the rings have left of the node's budget.
+    match comm.alloc::<u8>(MORE_THAN_THERE_IS).map(drop) {
+        Err(Error::NoSpace { free, .. }) => player.say(free),
+        // A rank alone on its node shares nothing.
+        Ok(()) => player.say(0),
+        other => panic!("{other:?}"),
+    }
+    // Who leaves gives back what was its own.
+    comm.barrier().unwrap();
+}
+
+#[test]
+fn each_endpoint_has_a_part_and_the_bits_are_those_of_one() {
+    for (ranks, nodes, wanted, expected) in
+        [(4, "2", 2, "2 1"), (6, "3", 3, "3 1"), (8, "4", 9, "4 2"), (6, "3,1,2", 2, "1 1"), (6, "4,2", 2, "2 1")]
+    {
+        let run = |endpoints: usize| {
+            let job = Job::new("sums", ranks).var("EARLYBIRD_RANKS_PER_NODE", nodes);
+            job.var("EARLYBIRD_ENDPOINTS", endpoints).var("EARLYBIRD_ARENA_MAX", BUDGET).run()
+        };
+        let (one, several) = (run(1), run(wanted));
+        for rank in 0..ranks {
+            let [counts, half, bits, left] = &several[rank][..] else { panic!("{several:?}") };
+            assert_eq!(*counts, format!("{expected} endpoints"), "{nodes}");
+            assert_eq!(*bits, one[rank][2], "{nodes}, rank {rank}");
+            assert!(several.iter().all(|other| other[1] != *half || other[2] == *bits), "{nodes}: {several:?}");
+            // They send through rings of their own.
+            let [left, by_one]: [u64; 2] = [left, &one[rank][3]].map(|bytes| bytes.parse().unwrap());
+            assert_eq!(left < by_one, !expected.starts_with('1'), "{nodes}, rank {rank}: {left} and {by_one}");
+        }
+    }
+}
+
+fn tell(player: &Player, result: Result<(), Error>) -> bool {
+    if let Err(error) = &result {
+        player.say(format!("failed {} {error}", error.code()));
+    }
+    result.is_ok()
+}
+
+/// Calls until the job fails; one rank stops taking part after some calls, before one or inside it.
+fn victim(player: &Player) {
+    let who: usize = player.arg(0);
+    let comm = Communicator::from_env().unwrap();
+    let mut buf = vec![1f64; 400_000];
+    for call in 0u64.. {
+        if comm.rank() == who && call == 8 {
+            player.say("here");
+            if player.args()[1] == "before" {
+                std::thread::sleep(Duration::from_secs(3600));
+            }
+        }
+        buf.fill(1.0);
+        if !tell(player, comm.all_reduce_in_place(&mut buf, Op::Sum)) {
+            tell(player, comm.barrier());
+            return;
+        }
+    }
+}
+
+/// What everybody but `who` was told, which is the same.
+fn agreed(ends: &[End], who: usize) -> String {
+    let others: Vec<&End> = ends.iter().filter(|end| end.rank != who).collect();
+    assert!(others.iter().all(|end| end.said.len() == 2 && end.said == others[0].said), "{others:#?}");
+    others[0].said[0].clone()
+}
+
+fn victims(who: usize, when: &str) -> Job {
+    let job = Job::new("victim", 6).arg(who).arg(when).var("EARLYBIRD_RANKS_PER_NODE", "3");
+    job.var("EARLYBIRD_ENDPOINTS", 2)
+}
+
+#[test]
+fn a_death_anywhere_in_a_call_is_one_error() {
+    for (round, who) in [0, 1, 2, 4, 1, 5, 3, 4].into_iter().enumerate() {
+        let mut job = victims(who, "inside").start();
+        job.wait_for(who, "here");
+        std::thread::sleep(Duration::from_micros(mix(round as u64) % 20_000));
+        job.signal(who, Signal::KILL);
+        let told = agreed(&job.join(), who);
+        assert!(told.starts_with(&format!("failed EB_PEER_DIED rank {who} (pid ")), "{told}");
+    }
+}
+
+#[test]
+fn a_late_rank_is_named_under_a_deadline() {
+    for who in 0..6 {
+        let mut job = victims(who, "before").var("EARLYBIRD_TIMEOUT", "0.5").start();
+        job.wait_for(who, "here");
+        job.wait_ended(&(0..6).filter(|rank| *rank != who).collect::<Vec<_>>());
+        job.signal(who, Signal::KILL);
+        let told = agreed(&job.join(), who);
+        let expected = format!("failed EB_TIMEOUT after 500ms rank(s) [{who}] had not arrived at allreduce 9;");
+        assert!(told.starts_with(&expected), "{told}");
+    }
+}
+
+/// A call alike, then one in which one node, or an endpoint that leads nothing, sums another length.
+fn differ(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let ours: Vec<usize> = player.args()[0].split(',').map(|rank| rank.parse().unwrap()).collect();
+    comm.all_reduce_in_place(&mut vec![1u32; 300_000], Op::Sum).unwrap();
+    let count = if ours.contains(&comm.rank()) { 600_000 } else { 300_000 };
+    tell(player, comm.all_reduce_in_place(&mut vec![1u32; count], Op::Sum));
+    tell(player, comm.barrier());
+    std::thread::sleep(Duration::from_millis(400));
+}
+
+#[test]
+fn different_lengths_are_one_error() {
+    for ours in ["2,3", "0,1", "1", "3"] {
+        let job = Job::new("differ", 4).arg(ours).var("EARLYBIRD_RANKS_PER_NODE", "2").var("EARLYBIRD_ENDPOINTS", 2);
+        let ends = job.start().join();
+        let told: Vec<&str> = ends.iter().filter_map(|end| end.said.last()).map(String::as_str).collect();
+        let one = told.len() == 4 && told.iter().all(|line| *line == told[0]);
+        assert!(one && told[0].starts_with("failed EB_MISMATCH ranks "), "{ours}: {ends:#?}");
+    }
+}
+
+/// Joins with a setting of this rank's own.
+fn set(player: &Player) {
+    let me = std::env::var("EARLYBIRD_RANK").unwrap().parse::<usize>().unwrap();
+    let setting = ("EARLYBIRD_ENDPOINTS".to_owned(), player.args()[me].clone());
+    let config = Config::from_env_and([setting]).unwrap();
+    let joined = Communicator::connect(config, Identity::detect().unwrap());
+    match joined {
+        Ok(comm) => player.say(format!("{} endpoints", comm.endpoints())),
+        Err(error) => player.say(error),
+    }
+}
+
+#[test]
+fn all_ranks_must_want_the_same() {
+    let of = |settings: [&str; 4]| {
+        let job = Job::new("set", 4).var("EARLYBIRD_RANKS_PER_NODE", "2");
+        let said = settings.into_iter().fold(job, Job::arg).run();
+        assert!(said.iter().all(|of_rank| *of_rank == said[0]), "{said:?}");
+        said[0][0].clone()
+    };
+    assert_eq!(of(["2", "2", "2", "2"]), "2 endpoints");
+    assert!(of(["2", "2", "1", "2"]).contains("EARLYBIRD_ENDPOINTS is 2 on rank 0 and 1 on rank 2; set it alike"));
+    assert!(of(["auto", "auto", "auto", "1"]).contains("is auto on rank 0 and 1 on rank 3"));
+}
