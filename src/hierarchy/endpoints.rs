@@ -1,13 +1,16 @@
 //! How many ranks of each node exchange large messages with the other nodes, each a part: what one leader copies and folds
-//! is what a large call waits for where every rank has a CPU of its own.
+//! is what a large call waits for, where every rank has a CPU of its own and less so where ranks share them
+//! (`docs/measurements.md`).
 //!
 //! All ranks must take the same number, and each sees its own CPUs only. So every rank tells the others what it wants when it
 //! joins: what the user set, which must be equal, or what fits its CPUs, of which the least counts.
 
 use crate::Error;
 
-/// Endpoints where every rank has a CPU and nothing was set.
+/// Endpoints where every rank has a CPU and nothing was set, and where ranks share CPUs: there more than two only wake
+/// each other more often.
 const WITH_CPUS: usize = 4;
+const WHEN_CROWDED: usize = 2;
 
 /// What one rank wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,9 +20,9 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// `set` by the user, or by whether ranks share CPUs: there, what one endpoint does the others' CPUs would do.
+    /// What the user has `set`, or what fits ranks that share CPUs or do not.
     pub(super) fn new(set: Option<usize>, is_crowded: bool) -> Self {
-        let fits = if is_crowded { 1 } else { WITH_CPUS };
+        let fits = if is_crowded { WHEN_CROWDED } else { WITH_CPUS };
         Wanted { endpoints: set.unwrap_or(fits), was_set: set.is_some() }
     }
 
@@ -65,7 +68,7 @@ mod tests {
     #[test]
     fn all_take_what_was_set_or_what_fits_everybody() {
         assert_eq!(of(&[(None, false), (None, false)]).unwrap(), WITH_CPUS);
-        assert_eq!(of(&[(None, false), (None, true)]).unwrap(), 1, "one rank's CPUs are shared");
+        assert_eq!(of(&[(None, false), (None, true)]).unwrap(), WHEN_CROWDED, "one rank's CPUs are shared");
         assert_eq!(of(&[(Some(3), true), (Some(3), false)]).unwrap(), 3);
     }
 

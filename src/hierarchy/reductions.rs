@@ -34,14 +34,14 @@ pub(super) const SEGMENT_BYTES: usize = 512 << 10;
 /// two segments.
 const CROWDED_BYTES: usize = 2 << 20;
 
-/// Elements of each segment: as many segments as give every endpoint equally many, where there are several.
+/// Elements of each segment of an allreduce: as many segments as give every endpoint equally many, where there are several.
 fn segment(elements: usize, size: usize, is_crowded: bool, endpoints: usize) -> usize {
     const LINE: usize = 64;
     let bytes = elements * size;
     let most = if is_crowded && bytes > 2 * SEGMENT_BYTES { CROWDED_BYTES } else { SEGMENT_BYTES };
-    let segments = match bytes.div_ceil(most) {
-        0 | 1 => 1,
-        several => several.next_multiple_of(endpoints),
+    let segments = match bytes {
+        0..=SEGMENT_BYTES => 1,
+        _ => bytes.div_ceil(most).next_multiple_of(endpoints),
     };
     elements.div_ceil(segments).next_multiple_of(LINE).max(1)
 }
@@ -275,8 +275,10 @@ mod tests {
             assert_eq!(segments, (8 * elements).div_ceil(CROWDED_BYTES), "{elements}");
         }
         // A part for each of three endpoints, but none of a message that is one segment.
-        for (elements, expected) in [(65_536usize, 1), (65_537, 3), (196_609, 6)] {
-            assert_eq!(elements.div_ceil(segment(elements, 8, false, 3)), expected, "{elements}");
+        for (elements, is_crowded, expected) in
+            [(65_536usize, false, 1), (65_537, false, 3), (196_609, false, 6), (196_608, true, 3), (65_536, true, 1)]
+        {
+            assert_eq!(elements.div_ceil(segment(elements, 8, is_crowded, 3)), expected, "{elements}");
         }
     }
 }
