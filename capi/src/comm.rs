@@ -42,6 +42,22 @@ pub fn must_be<T>(to: *mut T, name: &str) -> Result<(), Error> {
     }
 }
 
+/// Ends what a handle stands for, if it is not null, and leaves null in its place.
+///
+/// # Safety
+/// C: `at` is null or the place of a handle. H: what is there is null or a handle of the library, which is used nowhere else.
+pub unsafe fn end<H>(at: *mut *mut H, name: &str) -> Result<(), Error> {
+    must_be(at, name)?;
+    // SAFETY: C, H.
+    unsafe {
+        let handle = at.replace(std::ptr::null_mut());
+        if !handle.is_null() {
+            drop(Box::from_raw(handle));
+        }
+    }
+    Ok(())
+}
+
 /// The words at `at`.
 ///
 /// # Safety
@@ -129,15 +145,8 @@ export! {
     }
 
     fn eb_comm_free(comm: *mut *mut Comm) {
-        must_be(comm, "comm")?;
-        // SAFETY: C, H: what is there is null or a handle, which is given back here and nowhere else.
-        unsafe {
-            let handle = comm.replace(std::ptr::null_mut());
-            if !handle.is_null() {
-                drop(Box::from_raw(handle));
-            }
-        }
-        Ok(())
+        // SAFETY: C, H.
+        unsafe { end(comm, "comm") }
     }
 
     fn eb_split(comm: *const Comm, color: i64, key: i64, part: *mut *mut Comm) {

@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::buffers::{Place, zeros};
-use crate::comm::{Comm, must_be, of};
+use crate::comm::{Comm, end, must_be, of};
 use crate::entry::export;
 use earlybird::{Communicator, Element, Error, Persistent};
 use std::ffi::c_int;
@@ -280,14 +280,7 @@ export! {
     }
 
     fn eb_request_free(request: *mut *mut Started) {
-        must_be(request, "request")?;
-        // SAFETY: C, H: as above.
-        unsafe {
-            let started = request.replace(std::ptr::null_mut());
-            if !started.is_null() {
-                drop(Box::from_raw(started));
-            }
-        }
-        Ok(())
+        // SAFETY: C, H.
+        unsafe { end(request, "request") }
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::buffers::{Place, is_in_place};
 use crate::codes::{self, with_type};
-use crate::comm::{Comm, must_be, of, put};
+use crate::comm::{Comm, end, must_be, of, put};
 use crate::entry::export;
 use earlybird::{Communicator, DType, Element, Error, Op, SharedBuffer, SharedView};
 use std::any::Any;
@@ -125,15 +125,8 @@ export! {
     }
 
     fn eb_view_free(view: *mut *mut View) {
-        must_be(view, "view")?;
-        // SAFETY: C, H: what is there is null or a handle, which ends here.
-        unsafe {
-            let freed = view.replace(std::ptr::null_mut());
-            if !freed.is_null() {
-                drop(Box::from_raw(freed));
-            }
-        }
-        Ok(())
+        // SAFETY: C, H.
+        unsafe { end(view, "view") }
     }
 
     fn eb_buffer_alloc(comm: *const Comm, count: usize, dtype: c_int, buffer: *mut *mut Buffer) {
@@ -175,14 +168,7 @@ export! {
     }
 
     fn eb_buffer_free(buffer: *mut *mut Buffer) {
-        must_be(buffer, "buffer")?;
-        // SAFETY: C, H: what is there is null or a handle, which ends here.
-        unsafe {
-            let freed = buffer.replace(std::ptr::null_mut());
-            if !freed.is_null() {
-                drop(Box::from_raw(freed));
-            }
-        }
-        Ok(())
+        // SAFETY: C, H.
+        unsafe { end(buffer, "buffer") }
     }
 }
