@@ -189,10 +189,7 @@ fn differ(player: &Player) {
 fn different_lengths_are_one_error() {
     for ours in ["2,3", "0,1", "1", "3"] {
         let job = Job::new("differ", 4).arg(ours).var("EARLYBIRD_RANKS_PER_NODE", "2").var("EARLYBIRD_ENDPOINTS", 2);
-        let ends = job.start().join();
-        let told: Vec<&str> = ends.iter().filter_map(|end| end.said.last()).map(String::as_str).collect();
-        let one = told.len() == 4 && told.iter().all(|line| *line == told[0]);
-        assert!(one && told[0].starts_with("failed EB_MISMATCH ranks "), "{ours}: {ends:#?}");
+        common::all_tell_of_different_calls(job, "failed EB_MISMATCH ranks ");
     }
 }
 

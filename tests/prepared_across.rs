@@ -97,23 +97,7 @@ fn fails(player: &Player) {
 
 #[test]
 fn deaths_and_deadlines_are_everybodys() {
-    for (who, count, deadline) in
-        [(0, 5, false), (1, 5_000, false), (3, 300_000, false), (2, 5, true), (1, 5_000, true), (0, 5_000, true)]
-    {
-        let job = Job::new("fails", 4).arg(who).arg(count).var("EARLYBIRD_RANKS_PER_NODE", "2,1,1");
-        let mut job = if deadline { job.var("EARLYBIRD_TIMEOUT", "0.5") } else { job }.start();
-        job.wait_for(who, "here");
-        if deadline {
-            job.wait_ended(&(0..4).filter(|rank| *rank != who).collect::<Vec<_>>());
-        }
-        job.signal(who, rustix::process::Signal::KILL);
-        let ends = job.join();
-        let told: Vec<_> = ends.iter().filter(|end| end.rank != who).map(|end| &end.said).collect();
-        let expected = match deadline {
-            true => format!("EB_TIMEOUT after 500ms rank(s) [{who}]"),
-            false => format!("EB_PEER_DIED rank {who} (pid "),
-        };
-        assert!(told.iter().all(|said| said.len() == 3 && *said == told[0]), "{ends:#?}");
-        assert!(told[0][0].starts_with(&expected) && told[0][2] == "kept", "{told:?}");
-    }
+    let cases =
+        [(0, 5, false), (1, 5_000, false), (3, 300_000, false), (2, 5, true), (1, 5_000, true), (0, 5_000, true)];
+    common::deaths_and_deadlines_are_everybodys("fails", &cases, &["kept"]);
 }

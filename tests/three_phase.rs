@@ -303,10 +303,7 @@ fn different_calls_are_one_error_for_everybody() {
         // One rank of a node, its leader, a whole node, the last node.
         for ours in ["1", "0", "3,4", "5"] {
             let job = Job::new("differ", 6).arg(most).arg(some).arg(ours).var("EARLYBIRD_RANKS_PER_NODE", "3,2,1");
-            let ends = job.start().join();
-            let told: Vec<&str> = ends.iter().filter_map(|end| end.said.last()).map(String::as_str).collect();
-            let one = told.len() == 6 && told.iter().all(|line| *line == told[0]);
-            assert!(one && told[0].starts_with("failed EB_MISMATCH ranks "), "{most}, {some} of {ours}: {ends:#?}");
+            common::all_tell_of_different_calls(job, "failed EB_MISMATCH ranks ");
         }
     }
 }

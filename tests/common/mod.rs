@@ -336,3 +336,35 @@ pub fn survivors_tell_of_a_death(job: Job) {
         assert!(end.rank == 1 || end.said == ["once", "EB_PEER_DIED"], "{end}");
     }
 }
+
+/// Runs a job in which one rank makes another call than the others: every rank's last word is the same, and begins so.
+pub fn all_tell_of_different_calls(job: Job, begins: &str) {
+    let (ranks, args) = (job.ranks, job.args.join(", "));
+    let ends = job.start().join();
+    let told: Vec<&str> = ends.iter().filter_map(|end| end.said.last()).map(String::as_str).collect();
+    let one = told.len() == ranks && told.iter().all(|line| *line == told[0]);
+    assert!(one && told[0].starts_with(begins), "{args}: {ends:#?}");
+}
+
+/// Runs `role` on four ranks of three nodes for each case: a rank, a count, and whether there is a deadline. The rank says
+/// "here" and makes no more calls; it is killed, after the others have ended where there is a deadline. They all say the
+/// same: a line that names the rank, one for the next call, and what is in `more`.
+pub fn deaths_and_deadlines_are_everybodys(role: &'static str, cases: &[(usize, usize, bool)], more: &[&str]) {
+    for &(who, count, deadline) in cases {
+        let job = Job::new(role, 4).arg(who).arg(count).var("EARLYBIRD_RANKS_PER_NODE", "2,1,1");
+        let mut job = if deadline { job.var("EARLYBIRD_TIMEOUT", "0.5") } else { job }.start();
+        job.wait_for(who, "here");
+        if deadline {
+            job.wait_ended(&(0..4).filter(|rank| *rank != who).collect::<Vec<_>>());
+        }
+        job.signal(who, Signal::KILL);
+        let ends = job.join();
+        let told: Vec<_> = ends.iter().filter(|end| end.rank != who).map(|end| &end.said).collect();
+        let expected = match deadline {
+            true => format!("EB_TIMEOUT after 500ms rank(s) [{who}]"),
+            false => format!("EB_PEER_DIED rank {who} (pid "),
+        };
+        assert!(told.iter().all(|said| said.len() == 2 + more.len() && *said == told[0]), "{ends:#?}");
+        assert!(told[0][0].starts_with(&expected) && told[0][2..] == *more, "{told:?}");
+    }
+}
