@@ -183,7 +183,7 @@ fn mistakes(player: &Player) {
         (root.gather_varcount_into_root(&a, b, &[3, 3]), "expected are 3 and 6"),
         (other.gather_varcount_into(&a, &[4, 4]), "the send buffer has 3 elements"),
         (comm.all_gather_into(&a, b), "expected are 3 and 6"),
-        (comm.all_gather_in_place(&mut b[..3]), "3 elements does not divide among 2 ranks"),
+        (comm.all_gather_in_place(&mut b[..3]), "3 elements does not divide among 2 ranks; give a multiple"),
         (comm.all_gather_varcount_into(&a, b, &[2, 2]), "expected are 2 and 4"),
         (comm.all_gather_varcount_into(&a, b, &[usize::MAX, 2]), "too large"),
         (comm.all_to_all_into(&a, b), "does not divide among 2 ranks"),
@@ -203,8 +203,10 @@ fn mistakes(player: &Player) {
 
 #[test]
 fn mistakes_are_refused_before_anything_is_written() {
-    let said = Job::new("mistakes", 2).run();
-    assert!(said.iter().all(|lines| lines == &["refused"]), "{said:?}");
+    for nodes in ["2", "1"] {
+        let said = Job::new("mistakes", 2).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
+        assert!(said.iter().all(|lines| lines == &["refused"]), "{nodes}: {said:?}");
+    }
 }
 
 /// Pairs of an operation and a barrier, until one fails.

@@ -19,12 +19,8 @@ impl Across<'_> {
         recv: &mut [T],
         counts: Option<&[usize]>,
     ) -> Result<(), Error> {
-        let (ranks, me) = (self.comm.size(), self.comm.rank());
-        if send.is_none() && !recv.len().is_multiple_of(ranks) {
-            let given = recv.len();
-            return Err(Error::usage(format!("a buffer of {given} elements does not divide among {ranks} ranks")));
-        }
-        let block = send.map_or(recv.len() / ranks, <[T]>::len);
+        let me = self.comm.rank();
+        let block = send.map_or_else(|| self.divided(recv.len()), |send| Ok(send.len()))?;
         let (each, all) = self.blocks(block, counts)?;
         self.lengths([block, recv.len()], [each[me], all])?;
         let call = self.call_in_blocks::<T>(Collective::AllGather, Op::Sum, (block, counts), None);
