@@ -61,7 +61,7 @@ fn an_installation_serves_programs_shared_and_static() {
 }
 
 #[test]
-#[ignore = "builds the release, which takes minutes; tests/run does it"]
+#[ignore = "builds the release, which takes minutes; tests/long/run does it"]
 fn an_installation_from_the_sources_serves_programs() {
     if !has("pkg-config") {
         return;
