@@ -41,8 +41,8 @@ pub struct Config {
     /// The plan between nodes (`EARLYBIRD_EXCHANGE`, a schedule: `ring`, `butterfly:r=1`; default `auto`: by size).
     pub exchange: Option<Choice>,
     /// Ranks of each node that exchange messages above 512 KiB with the other nodes, a part each (`EARLYBIRD_ENDPOINTS`, from
-    /// 1, the same on all ranks; default `auto`: 4 where every rank has a CPU of its own, else 2). At most as many as the
-    /// smallest node has ranks.
+    /// 1, the same on all ranks; default `auto`: 4 where every rank has a CPU of its own, else 2 for virtual nodes
+    /// that share memory and 1 over MPI). At most as many as the smallest node has ranks.
     pub endpoints: Option<usize>,
     /// How long joining may take, where that is not `timeout`; no variable sets it.
     pub join_timeout: Option<Duration>,

@@ -59,9 +59,10 @@ impl Hierarchy {
         })?;
         wire.set_purse(node.purse());
         let is_crowded = crowded || wire.is_crowded() || node.size() > node.allowed_cpus();
+        let wanted = Wanted::new(config.endpoints, is_crowded, wire.is_a_network());
         let meeting = RingOptions { purse: Some(node.purse()), ..meeting(config, identity) };
         let hierarchy = Self::over(wire, topology, again, (config.timeout, config.exchange), meeting);
-        let hierarchy = hierarchy.with_endpoints(&node, Wanted::new(config.endpoints, is_crowded))?;
+        let hierarchy = hierarchy.with_endpoints(&node, wanted)?;
         Ok((node, hierarchy))
     }
 

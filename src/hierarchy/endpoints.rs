@@ -7,10 +7,11 @@
 
 use crate::Error;
 
-/// Endpoints where every rank has a CPU and nothing was set, and where ranks share CPUs: there more than two only wake
-/// each other more often.
+/// Endpoints where nothing was set: where every rank has a CPU; where ranks share CPUs, over shared memory, since more than
+/// two only wake each other more often; and over messages, each of which costs MPI's time too.
 const WITH_CPUS: usize = 4;
 const WHEN_CROWDED: usize = 2;
+const WHEN_CROWDED_OVER_MESSAGES: usize = 1;
 
 /// What one rank wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,9 +21,13 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// What the user has `set`, or what fits ranks that share CPUs or do not.
-    pub(super) fn new(set: Option<usize>, is_crowded: bool) -> Self {
-        let fits = if is_crowded { WHEN_CROWDED } else { WITH_CPUS };
+    /// What the user has `set`, or what fits ranks that share CPUs or do not, and nodes that exchange messages or share memory.
+    pub(super) fn new(set: Option<usize>, is_crowded: bool, is_a_network: bool) -> Self {
+        let fits = match (is_crowded, is_a_network) {
+            (false, _) => WITH_CPUS,
+            (true, false) => WHEN_CROWDED,
+            (true, true) => WHEN_CROWDED_OVER_MESSAGES,
+        };
         Wanted { endpoints: set.unwrap_or(fits), was_set: set.is_some() }
     }
 
@@ -62,13 +67,15 @@ mod tests {
     use crate::test_support::usage;
 
     fn of(ranks: &[(Option<usize>, bool)]) -> Result<usize, Error> {
-        agreed(&ranks.iter().flat_map(|(set, is_crowded)| Wanted::new(*set, *is_crowded).words()).collect::<Vec<u64>>())
+        let words = ranks.iter().flat_map(|(set, is_crowded)| Wanted::new(*set, *is_crowded, false).words());
+        agreed(&words.collect::<Vec<u64>>())
     }
 
     #[test]
     fn all_take_what_was_set_or_what_fits_everybody() {
         assert_eq!(of(&[(None, false), (None, false)]).unwrap(), WITH_CPUS);
         assert_eq!(of(&[(None, false), (None, true)]).unwrap(), WHEN_CROWDED, "one rank's CPUs are shared");
+        assert_eq!(Wanted::new(None, true, true).words()[0], WHEN_CROWDED_OVER_MESSAGES as u64);
         assert_eq!(of(&[(Some(3), true), (Some(3), false)]).unwrap(), 3);
     }
 

@@ -25,6 +25,7 @@ pub fn all(world: &SimpleCommunicator) {
         groups(&comm);
     }
     in_another_order(world);
+    by_several_endpoints(world);
     different_calls(world);
     a_late_rank(world);
     what_one_refuses(world);
@@ -243,6 +244,22 @@ fn in_another_order(world: &SimpleCommunicator) {
     let comm = join(&mixed, Some("2"), None).expect("any order will do");
     assert_eq!((comm.rank(), comm.size()), (mixed.rank() as usize, mixed.size() as usize));
     every_operation(&comm);
+}
+
+/// Large messages in parts, each by its own rank; two nodes that differ are told all the same.
+fn by_several_endpoints(world: &SimpleCommunicator) {
+    if world.size() < 5 {
+        return;
+    }
+    let config = Config { ranks_per_node: "3,2".parse().ok(), endpoints: Some(2), ..Config::default() };
+    let comm = Communicator::from_mpi_with(world, config).expect("MPI and shared memory work");
+    assert_eq!((comm.nodes(), comm.endpoints()), (2, 2));
+    every_operation(&comm);
+    groups(&comm);
+    let count = if comm.rank() < 3 { 200_000 } else { 300_000 };
+    let error = comm.all_reduce_in_place(&mut vec![1u64; count], Op::Sum).and_then(|()| comm.barrier());
+    assert_eq!(error.expect_err("two nodes give different lengths").code(), "EB_MISMATCH");
+    world.barrier();
 }
 
 /// One error on all ranks, whoever differs.
