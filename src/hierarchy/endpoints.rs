@@ -49,9 +49,7 @@ pub(super) fn agreed(told: &[u64]) -> Result<usize, Error> {
         .map(|&[endpoints, was_set]| Wanted { endpoints: endpoints as usize, was_set: was_set != 0 })
         .collect();
     let said = |wanted: Wanted| if wanted.was_set { wanted.endpoints.to_string() } else { "auto".into() };
-    let same =
-        |other: &Wanted| other.was_set == told[0].was_set && (!other.was_set || other.endpoints == told[0].endpoints);
-    match told.iter().position(|other| !same(other)) {
+    match told.iter().position(|other| said(*other) != said(told[0])) {
         Some(rank) => Err(Error::usage(format!(
             "EARLYBIRD_ENDPOINTS is {} on rank 0 and {} on rank {rank}; set it alike on all ranks",
             said(told[0]),

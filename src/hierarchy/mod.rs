@@ -1,11 +1,13 @@
 //! Communicators over several nodes. Every rank is in the group of its node; the first rank of each, its leader, is in
-//! the group of leaders. A call is made of operations of the node and of plans, or plain packets, between leaders.
+//! the group of leaders. A call is made of operations of the node and of plans, or plain packets, between leaders; large
+//! allreduces go between the first few ranks of each node, a part by each.
 //!
 //! Only `Communicator` uses this, and only where there is more than one node: what happens inside a node stays in
 //! `earlybird-shm`, what happens between leaders in `earlybird-hier`.
 //!
 //! ```text
-//! choice (which plan) · topology (who is where) · endpoints (how many ranks of a node exchange) · wire (between leaders; the job's one error) · errors (a node's as the job's)
+//! choice (which plan) · topology (who is where) · endpoints (how many ranks of a node exchange)
+//! wire (between nodes; the job's one error) · errors (a node's as the job's)
 //! reductions (the three phases, segment by segment) · shared (with one result per node) · operators, callers (those of callers)
 //! moves (data as it is) · pairs (in blocks that differ for every pair)
 //! ```
