@@ -37,9 +37,7 @@ fn communicators() -> Vec<Communicator> {
 }
 
 fn dawdle(comm: &Communicator, step: u64) {
-    if mix(step * 64 + comm.rank() as u64).is_multiple_of(3) {
-        std::thread::sleep(Duration::from_micros(mix(step * 97 + comm.rank() as u64) % 500));
-    }
+    common::dawdle(comm.rank(), step, 500);
 }
 
 /// Everybody says what should be the same everywhere.

@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::{End, Job, Player, mix};
+use common::victims::{all_tell_of_a_late_rank, tell, told_of_a_death, victim};
+use common::{Job, Player, mix};
 use earlybird::{Communicator, Config, Error, FoldOrder, Identity, Op};
-use rustix::process::Signal;
 use std::time::Duration;
 
 #[test]
@@ -20,9 +20,7 @@ const MORE_THAN_THERE_IS: usize = 64 << 20;
 
 /// Comes late by a random time.
 fn dawdle(comm: &Communicator, step: u64) {
-    if mix(step * 64 + comm.rank() as u64).is_multiple_of(3) {
-        std::thread::sleep(Duration::from_micros(mix(step * 97 + comm.rank() as u64) % 1500));
-    }
+    common::dawdle(comm.rank(), step, 1500);
 }
 
 /// What `rank` gives at `i`.
@@ -110,67 +108,24 @@ fn each_endpoint_has_a_part_and_the_bits_are_those_of_one() {
     }
 }
 
-fn tell(player: &Player, result: Result<(), Error>) -> bool {
-    if let Err(error) = &result {
-        player.say(format!("failed {} {error}", error.code()));
-    }
-    result.is_ok()
-}
-
-/// Calls until the job fails; one rank stops taking part after some calls, before one or inside it.
-fn victim(player: &Player) {
-    let who: usize = player.arg(0);
-    let comm = Communicator::from_env().unwrap();
-    let mut buf = vec![1f64; 400_000];
-    for call in 0u64.. {
-        if comm.rank() == who && call == 8 {
-            player.say("here");
-            if player.args()[1] == "before" {
-                std::thread::sleep(Duration::from_secs(3600));
-            }
-        }
-        buf.fill(1.0);
-        if !tell(player, comm.all_reduce_in_place(&mut buf, Op::Sum)) {
-            tell(player, comm.barrier());
-            return;
-        }
-    }
-}
-
-/// What everybody but `who` was told, which is the same.
-fn agreed(ends: &[End], who: usize) -> String {
-    let others: Vec<&End> = ends.iter().filter(|end| end.rank != who).collect();
-    assert!(others.iter().all(|end| end.said.len() == 2 && end.said == others[0].said), "{others:#?}");
-    others[0].said[0].clone()
-}
-
-fn victims(who: usize, when: &str) -> Job {
-    let job = Job::new("victim", 6).arg(who).arg(when).var("EARLYBIRD_RANKS_PER_NODE", "3");
-    job.var("EARLYBIRD_ENDPOINTS", 2)
+/// Six ranks on two nodes; one of them stops after eight calls.
+fn victims(who: usize) -> Job {
+    let job = Job::new("victim", 6).arg(who).arg(8).arg(400_000);
+    job.var("EARLYBIRD_RANKS_PER_NODE", "3").var("EARLYBIRD_ENDPOINTS", 2)
 }
 
 #[test]
 fn a_death_anywhere_in_a_call_is_one_error() {
     for (round, who) in [0, 1, 2, 4, 1, 5, 3, 4].into_iter().enumerate() {
-        let mut job = victims(who, "inside").start();
-        job.wait_for(who, "here");
-        std::thread::sleep(Duration::from_micros(mix(round as u64) % 20_000));
-        job.signal(who, Signal::KILL);
-        let told = agreed(&job.join(), who);
-        assert!(told.starts_with(&format!("failed EB_PEER_DIED rank {who} (pid ")), "{told}");
+        let after = Duration::from_micros(mix(round as u64) % 20_000);
+        told_of_a_death(victims(who).arg("running"), who, after);
     }
 }
 
 #[test]
 fn a_late_rank_is_named_under_a_deadline() {
     for who in 0..6 {
-        let mut job = victims(who, "before").var("EARLYBIRD_TIMEOUT", "0.5").start();
-        job.wait_for(who, "here");
-        job.wait_ended(&(0..6).filter(|rank| *rank != who).collect::<Vec<_>>());
-        job.signal(who, Signal::KILL);
-        let told = agreed(&job.join(), who);
-        let expected = format!("failed EB_TIMEOUT after 500ms rank(s) [{who}] had not arrived at allreduce 9;");
-        assert!(told.starts_with(&expected), "{told}");
+        all_tell_of_a_late_rank(victims(who), who, 9);
     }
 }
 

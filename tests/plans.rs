@@ -5,6 +5,7 @@ mod common;
 #[path = "../hier/tests/common/conformance.rs"]
 mod conformance;
 
+use common::victims::tell;
 use common::{End, Job, Player, mix};
 use earlybird::transport::{RingOptions, ShmTransport};
 use earlybird::{Choice, Communicator, Error, Op};
@@ -165,13 +166,6 @@ fn plans_and_algorithms_of_the_node_take_turns() {
     for ranks in [1, 2, 3, 5] {
         assert!(Job::new("lanes", ranks).run().iter().all(|said| said == &["done"]));
     }
-}
-
-fn tell(player: &Player, result: Result<(), Error>) -> bool {
-    if let Err(error) = &result {
-        player.say(format!("failed {} {error}", error.code()));
-    }
-    result.is_ok()
 }
 
 /// Calls until the group fails; rank 1 stops taking part after some calls.

@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::{End, Job, Player, mix};
+use common::victims::{all_tell_of_a_late_rank, tell, told_of_a_death, victim};
+use common::{Job, Player, mix};
 use earlybird::{Communicator, Error, FoldOrder, Op};
-use rustix::process::Signal;
 use std::time::Duration;
 
 #[test]
@@ -25,9 +25,7 @@ const LAYOUTS: [(usize, &str); 6] = [(3, "1"), (6, "2"), (9, "5,3,1"), (3, "3"),
 
 /// Comes late by a random time.
 fn dawdle(comm: &Communicator, step: u64) {
-    if mix(step * 64 + comm.rank() as u64).is_multiple_of(3) {
-        std::thread::sleep(Duration::from_micros(mix(step * 97 + comm.rank() as u64) % 800));
-    }
+    common::dawdle(comm.rank(), step, 800);
 }
 
 /// What `rank` gives at `i` in call `step`.
@@ -184,50 +182,16 @@ fn every_exchange_plan_and_algorithm_gives_the_same_sums() {
     }
 }
 
-fn tell(player: &Player, result: Result<(), Error>) -> bool {
-    if let Err(error) = &result {
-        player.say(format!("failed {} {error}", error.code()));
-    }
-    result.is_ok()
-}
-
-/// Calls until the job fails; one rank stops taking part after some calls, before one or inside it.
-fn victim(player: &Player) {
-    let (who, count): (usize, usize) = (player.arg(0), player.arg(1));
-    let comm = Communicator::from_env().unwrap();
-    let mut buf = vec![1f64; count];
-    for call in 0u64.. {
-        if comm.rank() == who && call == 20 {
-            player.say("here");
-            if player.args().len() == 2 {
-                std::thread::sleep(Duration::from_secs(3600));
-            }
-        }
-        buf.fill(1.0);
-        if !tell(player, comm.all_reduce_in_place(&mut buf, Op::Sum)) {
-            tell(player, comm.barrier());
-            return;
-        }
-    }
-}
-
-/// What everybody but `who` was told, which is the same.
-fn agreed(ends: &[End], who: usize) -> String {
-    let others: Vec<&End> = ends.iter().filter(|end| end.rank != who).collect();
-    assert!(others.iter().all(|end| end.said.len() == 2 && end.said == others[0].said), "{others:#?}");
-    others[0].said[0].clone()
+/// Six ranks on three nodes; one of them stops after twenty calls.
+fn victims(who: usize, count: usize) -> Job {
+    Job::new("victim", 6).arg(who).arg(20).arg(count).var("EARLYBIRD_RANKS_PER_NODE", "3,2,1")
 }
 
 #[test]
 fn a_dead_rank_is_named_by_everybody_on_every_node() {
     for who in 0..6 {
         for count in [1, 5000, 400_000] {
-            let job = Job::new("victim", 6).arg(who).arg(count).var("EARLYBIRD_RANKS_PER_NODE", "3,2,1");
-            let mut job = job.start();
-            job.wait_for(who, "here");
-            job.signal(who, Signal::KILL);
-            let told = agreed(&job.join(), who);
-            assert!(told.starts_with(&format!("failed EB_PEER_DIED rank {who} (pid ")), "{told}");
+            let told = told_of_a_death(victims(who, count), who, Duration::ZERO);
             assert!(told.contains("died during allreduce 21;"), "{told}");
         }
     }
@@ -236,27 +200,15 @@ fn a_dead_rank_is_named_by_everybody_on_every_node() {
 #[test]
 fn a_rank_may_die_anywhere_in_a_call() {
     for (round, who) in [0, 1, 3, 4, 5, 2, 0, 3].into_iter().enumerate() {
-        let job = Job::new("victim", 6).arg(who).arg(300_000).arg("running").var("EARLYBIRD_RANKS_PER_NODE", "3,2,1");
-        let mut job = job.start();
-        job.wait_for(who, "here");
-        std::thread::sleep(Duration::from_micros(mix(round as u64) % 20_000));
-        job.signal(who, Signal::KILL);
-        let told = agreed(&job.join(), who);
-        assert!(told.starts_with(&format!("failed EB_PEER_DIED rank {who} (pid ")), "{told}");
+        let after = Duration::from_micros(mix(round as u64) % 20_000);
+        told_of_a_death(victims(who, 300_000).arg("running"), who, after);
     }
 }
 
 #[test]
 fn a_late_rank_is_named_under_a_deadline() {
     for who in 0..6 {
-        let job = Job::new("victim", 6).arg(who).arg(100).var("EARLYBIRD_RANKS_PER_NODE", "3,2,1");
-        let mut job = job.var("EARLYBIRD_TIMEOUT", "0.5").start();
-        job.wait_for(who, "here");
-        job.wait_ended(&(0..6).filter(|rank| *rank != who).collect::<Vec<_>>());
-        job.signal(who, Signal::KILL);
-        let told = agreed(&job.join(), who);
-        let expected = format!("failed EB_TIMEOUT after 500ms rank(s) [{who}] had not arrived at allreduce 21;");
-        assert!(told.starts_with(&expected), "{told}");
+        all_tell_of_a_late_rank(victims(who, 100), who, 21);
     }
 }
 
@@ -350,7 +302,7 @@ fn a_missing_rank_is_named_at_the_start() {
 
 #[test]
 fn nothing_stays_when_everybody_is_killed() {
-    let mut job = Job::new("victim", 6).arg(0).arg(300_000).var("EARLYBIRD_RANKS_PER_NODE", "2").start();
+    let mut job = Job::new("victim", 6).arg(0).arg(20).arg(300_000).var("EARLYBIRD_RANKS_PER_NODE", "2").start();
     job.wait_for(0, "here");
     job.kill_all(false);
 }

@@ -6,6 +6,7 @@
 #![allow(dead_code)]
 
 mod scratch;
+pub mod victims;
 
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getppid, kill_process, kill_process_group, set_parent_process_death_signal,
@@ -61,6 +62,13 @@ pub fn mix(seed: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
+}
+
+/// Comes late to a step by a random time below `most_us`, on one rank of three.
+pub fn dawdle(rank: usize, step: u64, most_us: u64) {
+    if mix(step * 64 + rank as u64).is_multiple_of(3) {
+        std::thread::sleep(Duration::from_micros(mix(step * 97 + rank as u64) % most_us));
+    }
 }
 
 /// What the `#[ignore]`d test `rank` of every test binary calls: plays the role this process was started for.
