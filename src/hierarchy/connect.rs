@@ -76,8 +76,8 @@ impl Hierarchy {
     ) -> Self {
         let (exchanges, is_crowded) = (Exchanges::new(topology.nodes(), wire.is_a_network()), wire.is_crowded());
         let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, last: None, progress: None });
-        let (endpoints, postings) = (topology.endpoints(), Postings::new(deliver));
-        Hierarchy { topology, state, deadline, exchange, exchanges, is_crowded, endpoints, postings, meeting }
+        let postings = Postings::new(deliver);
+        Hierarchy { topology, state, deadline, exchange, exchanges, is_crowded, postings, meeting }
     }
 
     /// Takes as many endpoints per node as all ranks want, and returns when all have said it.
@@ -86,8 +86,7 @@ impl Hierarchy {
         let collective = Collective::AllGather;
         let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
         let told = self.tell(&Call { node, collective, how, signature, exchange: None }, &wanted.words())?;
-        self.endpoints = endpoints::agreed(&told)?;
-        self.topology = self.topology.with_endpoints(self.endpoints);
+        self.topology = self.topology.with_endpoints(endpoints::agreed(&told)?);
         let mut state = self.lock()?;
         state.plans.transport_mut().set_peers(&self.topology);
         (state.calls, state.last) = (0, None);

@@ -67,8 +67,6 @@ pub(crate) struct Hierarchy {
     exchanges: Exchanges,
     /// As [`Line::is_crowded`].
     is_crowded: bool,
-    /// Endpoints that all ranks want, whatever the smallest node has.
-    endpoints: usize,
     postings: Postings,
     /// Where the leaders of groups made from this one meet, if they share memory.
     meeting: RingOptions,

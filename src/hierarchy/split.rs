@@ -87,7 +87,7 @@ impl Hierarchy {
         let me = group.iter().position(|rank| *rank == self.topology.rank());
         let over_messages = self.lock()?.plans.transport_mut().split(group, me)?;
         let (Some(me), Some(again)) = (me, again) else { return Ok(None) };
-        let topology = Topology::new(members, me)?.with_endpoints(self.endpoints);
+        let topology = Topology::new(members, me)?.with_endpoints(self.topology.wanted_endpoints());
         let meeting = RingOptions {
             rank: me,
             size: group.len(),
@@ -103,7 +103,7 @@ impl Hierarchy {
         wire.set_progress(progress.clone());
         let made = Hierarchy::over(wire, topology, again, (self.deadline, self.exchange), meeting);
         made.lock()?.progress = progress;
-        Ok(Some(Hierarchy { endpoints: self.endpoints, ..made }))
+        Ok(Some(made))
     }
 
     /// The words of every rank, on every rank.

@@ -10,7 +10,8 @@ pub(crate) struct Topology {
     /// By rank: its node and its number there.
     places: Vec<(usize, usize)>,
     me: usize,
-    /// Endpoints of each node.
+    /// Endpoints that are wanted, and those that each node has.
+    wanted: usize,
     endpoints: usize,
 }
 
@@ -31,7 +32,7 @@ impl Topology {
         }
         let places: Option<Vec<_>> = places.into_iter().collect();
         match places.filter(|places| me < places.len() && members.iter().all(|node| !node.is_empty())) {
-            Some(places) => Ok(Topology { members, places, me, endpoints: 1 }),
+            Some(places) => Ok(Topology { members, places, me, wanted: 1, endpoints: 1 }),
             None => Err(Error::usage(format!("nodes of ranks {members:?} do not name each of {ranks} ranks once"))),
         }
     }
@@ -90,7 +91,12 @@ impl Topology {
     /// The same with so many endpoints on each node, or as many as the smallest node has ranks.
     pub(crate) fn with_endpoints(self, wanted: usize) -> Self {
         let most = self.members.iter().map(Vec::len).min().unwrap_or(1);
-        Topology { endpoints: wanted.clamp(1, most), ..self }
+        Topology { wanted, endpoints: wanted.clamp(1, most), ..self }
+    }
+
+    /// What [`Topology::with_endpoints`] was given: groups of these ranks may have nodes with more ranks each.
+    pub(crate) fn wanted_endpoints(&self) -> usize {
+        self.wanted
     }
 
     pub(crate) fn endpoints(&self) -> usize {

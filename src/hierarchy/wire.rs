@@ -15,12 +15,10 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Wire {
     line: Line,
-    /// The ranks that this one exchanges with, by node.
+    /// The ranks that this one exchanges with, by node; of its own node itself, unless it exchanges nothing.
     peers: Vec<usize>,
     node: usize,
     leads: bool,
-    /// Whether it exchanges anything.
-    is_endpoint: bool,
     me: usize,
     deadline: Option<Duration>,
     /// The call that is under way, or was last.
@@ -52,8 +50,7 @@ impl Line {
 impl Wire {
     pub(crate) fn new(line: Line, topology: &Topology, deadline: Option<Duration>) -> Self {
         let (node, leads, me) = (topology.node(), topology.leads(), topology.rank());
-        let mut wire =
-            Wire { line, peers: Vec::new(), node, leads, is_endpoint: leads, me, deadline, call: None, error: None };
+        let mut wire = Wire { line, peers: Vec::new(), node, leads, me, deadline, call: None, error: None };
         wire.set_peers(topology);
         wire
     }
@@ -61,19 +58,24 @@ impl Wire {
     /// Exchanges from here on with the peers that `topology` has, the same on all ranks and between two calls.
     pub(crate) fn set_peers(&mut self, topology: &Topology) {
         self.peers = topology.peers();
-        self.is_endpoint = topology.is_endpoint();
         if let Line::Rings(rings) = &mut self.line {
             rings.exchange_among(&self.peers);
         }
     }
 
+    /// Whether this rank exchanges anything.
+    fn is_endpoint(&self) -> bool {
+        self.peers[self.node] == self.me
+    }
+
     /// A call begins on this rank: from here on other nodes may need it.
     pub(crate) fn begin_call(&mut self, collective: Collective, number: u64, signature: Signature) {
         self.call = Some(signature);
+        let is_endpoint = self.is_endpoint();
         match &mut self.line {
             Line::Rings(rings) => {
                 rings.name_call(collective, number);
-                if self.is_endpoint {
+                if is_endpoint {
                     rings.begin(true);
                 }
             }
@@ -83,8 +85,9 @@ impl Wire {
 
     /// This rank is through with the call: its end fails it no more.
     pub(crate) fn complete_call(&mut self) {
+        let is_endpoint = self.is_endpoint();
         match &mut self.line {
-            Line::Rings(rings) if self.is_endpoint => rings.complete_exchange(),
+            Line::Rings(rings) if is_endpoint => rings.complete_exchange(),
             Line::Rings(_) | Line::Messages(_) => {}
         }
     }
