@@ -154,6 +154,20 @@ fn flat_plans_and_exchanges_are_rivals_on_several_nodes() {
     }
 }
 
+/// A launcher kills all ranks at the first failure: if ranks that say nothing failed too, nobody might be told why.
+#[test]
+fn of_launched_ranks_the_one_that_speaks_fails() {
+    for rank in ["0", "1", "2"] {
+        for (rank_name, size_name) in [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")] {
+            let mut command = earlybird(&["bench", "barrier", "--sizes", "8"]);
+            let output = command.env(rank_name, rank).env(size_name, "3").output().expect("start earlybird");
+            let says = text(&output.stderr).contains("a barrier carries no data");
+            let wanted = if rank == "0" { (true, Some(2)) } else { (false, Some(0)) };
+            assert_eq!((says, output.status.code()), wanted, "rank {rank}: {}", text(&output.stderr));
+        }
+    }
+}
+
 /// Our calls and the MPI library's own in turn, over the ranks that its launcher started.
 #[cfg(feature = "mpi")]
 #[test]

@@ -16,7 +16,7 @@ mod stats;
 mod way;
 mod worker;
 
-use super::{EXIT_USAGE, fail, own_binary, parse_nodes, parse_ranks, parse_seconds};
+use super::{fail, own_binary, parse_nodes, parse_ranks, parse_seconds};
 use clap::{Args, ValueEnum};
 use composed::Composed;
 use earlybird::launch::{Job, Outcome};
@@ -190,9 +190,10 @@ pub fn run(args: &BenchArgs) -> ExitCode {
     let args = &mut args.clone();
     let complete = args.preset.map_or(Ok(()), |preset| preset.apply(args));
     if let Err(error) = complete.and_then(|()| args.refuse()) {
-        // All ranks have the same arguments: one says what is wrong with them.
+        // All ranks have the same arguments: one says what is wrong with them. It alone fails, because launchers kill a
+        // job at its first failure, which would otherwise be that of a rank that says nothing, before this one spoke.
         let speaks = args.worker || launched().is_none_or(|(rank, _)| rank == 0);
-        return if speaks { fail("bench", &error) } else { ExitCode::from(EXIT_USAGE) };
+        return if speaks { fail("bench", &error) } else { ExitCode::SUCCESS };
     }
     let code = match args.worker || args.is_launched() {
         true => worker::work(args),
