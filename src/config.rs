@@ -20,8 +20,9 @@ pub struct Config {
     /// The algorithms of single operations by message size (`EARLYBIRD_ALLREDUCE` and so on); they go before
     /// `algorithm`.
     pub tables: Tables,
-    /// What was measured to be best on one node (`EARLYBIRD_TUNE`, a file that `earlybird tune` writes); it stands where
-    /// neither `tables` nor `algorithm` say anything.
+    /// What was measured to be best on one node, and what messages between nodes cost (`EARLYBIRD_TUNE`, a file that `earlybird
+    /// tune` writes); the first stands where neither `tables` nor `algorithm` say anything, the second, the same on all ranks,
+    /// where `exchange` does not.
     pub tuning: Tuning,
     /// The order of folding (`EARLYBIRD_ORDER`, default `arrival`).
     pub order: FoldOrder,

@@ -4,6 +4,7 @@
 mod choice;
 mod communicator;
 mod config;
+mod costs;
 mod hierarchy;
 mod identity;
 mod interpose;
@@ -23,6 +24,7 @@ pub mod units;
 pub use choice::Choice;
 pub use communicator::{CallReport, Communicator, Persistent, Request, Root, progress};
 pub use config::{Config, Tables};
+pub use costs::Costs;
 pub use earlybird_shm::{
     Algorithm, BytesOp, Collective, DType, Element, Error, FoldOrder, Indexed, Op, Progress, SharedBuffer, SharedView,
     UserOp, WaitPreset, algorithms,

@@ -1,30 +1,34 @@
-//! What `earlybird tune` measured: what carries out an operation on one node, by ranks and message size, from a file.
+//! What `earlybird tune` measured, from a file: what carries out an operation on one node, by ranks and message size, and what
+//! messages between nodes cost.
 //!
 //! A line is `RANKS OPERATION TABLE`, such as `4 allreduce chain:16Ki-64Ki,plan:ring:1Mi-`, with tables as the
-//! environment's; what stands behind `#` is a comment. A file that cannot be meant is refused as a whole.
+//! environment's, or one of those of `costs.rs`; what stands behind `#` is a comment. A file that cannot be meant is refused
+//! as a whole.
 
 use crate::config::Tables;
+use crate::costs::{self, Costs};
 use crate::size_table::SizeTable;
 use crate::{Collective, Error};
 use std::str::FromStr;
 
-/// Measured tables.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// Measured tables and costs.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tuning {
     lines: Vec<(usize, Collective, SizeTable)>,
+    costs: Option<Costs>,
 }
 
-/// The operations that have tables.
-pub(crate) const TABLED: [Collective; 6] = [
-    Collective::AllReduce,
-    Collective::Reduce,
-    Collective::Broadcast,
-    Collective::Barrier,
-    Collective::AllGather,
-    Collective::ReduceScatter,
-];
-
 impl Tuning {
+    /// The operations that have tables.
+    pub const OPERATIONS: [Collective; 6] = [
+        Collective::AllReduce,
+        Collective::Reduce,
+        Collective::Broadcast,
+        Collective::Barrier,
+        Collective::AllGather,
+        Collective::ReduceScatter,
+    ];
+
     /// Reads a file.
     ///
     /// # Errors
@@ -36,6 +40,11 @@ impl Tuning {
             Error::Usage { message } => Error::usage(format!("{path}: {message}")),
             other => other,
         })
+    }
+
+    /// What messages between nodes cost, where it was measured.
+    pub fn costs(&self) -> Option<&Costs> {
+        self.costs.as_ref()
     }
 
     /// The tables for a communicator of `ranks` ranks; empty where nothing was measured for so many.
@@ -56,11 +65,16 @@ impl FromStr for Tuning {
     type Err = Error;
 
     /// [`Error::Usage`] with the line, for what is no number of ranks, operation or table of it, and for a second table of one
-    /// operation and number of ranks.
+    /// operation and number of ranks; and for costs between nodes that are not whole.
     fn from_str(text: &str) -> Result<Self, Error> {
         let mut lines: Vec<(usize, Collective, SizeTable)> = Vec::new();
+        let mut between = costs::Lines::default();
         for (number, line) in text.lines().enumerate() {
             let refuse = |why: String| Error::usage(format!("line {}: {why}", number + 1));
+            let at_line = |error: Error| match error {
+                Error::Usage { message } => refuse(message),
+                other => other,
+            };
             let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
             let &[ranks, operation, table] = &words[..] else {
                 match words.is_empty() {
@@ -68,22 +82,23 @@ impl FromStr for Tuning {
                     false => return Err(refuse(format!("{line:?} is not of the form RANKS OPERATION TABLE"))),
                 }
             };
+            if ranks == costs::WORD {
+                between.take(operation, table).map_err(at_line)?;
+                continue;
+            }
             let count = ranks.parse().ok().filter(|ranks| *ranks >= 1);
             let count: usize = count.ok_or_else(|| refuse(format!("{ranks:?} is no number of ranks")))?;
-            let Some(collective) = TABLED.into_iter().find(|known| known.name() == operation) else {
-                let known = TABLED.map(Collective::name).join(", ");
+            let Some(collective) = Self::OPERATIONS.into_iter().find(|known| known.name() == operation) else {
+                let known = Self::OPERATIONS.map(Collective::name).join(", ");
                 return Err(refuse(format!("{operation:?} is no operation with a table; there are: {known}")));
             };
-            let table = SizeTable::of(collective, table).map_err(|error| match error {
-                Error::Usage { message } => refuse(message),
-                other => other,
-            })?;
+            let table = SizeTable::of(collective, table).map_err(at_line)?;
             if lines.iter().any(|(of, other, _)| (*of, *other) == (count, collective)) {
                 return Err(refuse(format!("there is another table of {operation} for {count} ranks")));
             }
             lines.push((count, collective, table));
         }
-        Ok(Tuning { lines })
+        Ok(Tuning { lines, costs: between.done()? })
     }
 }
 
@@ -119,6 +134,12 @@ mod tests {
             ("4 reduce leader:0-", "reduce is not carried out by leader"),
             ("4 reduce plan:binomial:0-", "not carried out by plan:binomial"),
             ("4 allreduce flat:0-\n4 allreduce chain:0-", "line 2: there is another table"),
+            ("between messages 8:1e-5,4Ki:2e-5", "all or none"),
+            ("between port 1e-6\nbetween port 1e-6", "line 2: there is another between port"),
+            ("between messages 8=1e-5", "BYTES:SECONDS"),
+            ("between messages 8:-1", "no time in seconds"),
+            ("between alpha 1e-5", "messages, port or reduced"),
+            ("between messages 8:1e-5\nbetween port 0\nbetween reduced 0", "two points"),
         ] {
             let message = usage(text.parse::<Tuning>());
             assert!(message.contains(says), "{text}: {message}");

@@ -40,6 +40,23 @@ impl Model {
         Self { alpha_s, beta_s_per_byte, gamma_s_per_byte, port_s: alpha_s, message_table: Vec::new() }
     }
 
+    /// A model of measured messages, as (bytes, seconds).
+    ///
+    /// # Errors
+    /// What is wrong: a time below zero or without end, fewer than two points, bytes that do not ascend, or a last point that
+    /// is faster than the one before, which would make endless messages free.
+    pub fn measured(table: Vec<(f64, f64)>, port_s: f64, gamma_s_per_byte: f64) -> Result<Self, String> {
+        let times = table.iter().flat_map(|(bytes, seconds)| [*bytes, *seconds]).chain([port_s, gamma_s_per_byte]);
+        all_are_times(times)?;
+        if table.len() < 2 || !table.is_sorted_by(|a, b| a.0 < b.0) {
+            return Err("messages: expected at least two points [bytes, seconds], bytes ascending".to_string());
+        }
+        if table[table.len() - 1].1 < table[table.len() - 2].1 {
+            return Err("messages: expected the last point not to be faster than the one before".to_string());
+        }
+        Ok(Self { port_s, message_table: table, ..Self::linear(0.0, 0.0, gamma_s_per_byte) })
+    }
+
     /// True if messages cost alpha and beta, so that only the sum of their sizes matters.
     pub fn is_linear(&self) -> bool {
         self.message_table.len() < 2
@@ -123,26 +140,21 @@ pub fn levels_from_toml(text: &str) -> Result<Vec<Level>, PlanError> {
 
 impl Entry {
     fn model(self) -> Result<Model, String> {
-        let times = [self.alpha, self.beta, Some(self.gamma), self.port].into_iter().flatten();
-        let measured = self.messages.iter().flatten().flat_map(|(bytes, seconds)| [*bytes, *seconds]);
-        if times.chain(measured).any(|x| !x.is_finite() || x < 0.0) {
-            return Err("expected finite times and sizes of at least 0".to_string());
-        }
+        all_are_times([self.alpha, self.beta, self.port].into_iter().flatten().chain([self.gamma]))?;
         let mut model = match (self.alpha, self.beta, self.messages) {
             (Some(alpha), Some(beta), None) => Model::linear(alpha, beta, self.gamma),
-            (None, None, Some(table)) => {
-                if table.len() < 2 || !table.is_sorted_by(|a, b| a.0 < b.0) {
-                    return Err("messages: expected at least two points [bytes, seconds], bytes ascending".to_string());
-                }
-                if table[table.len() - 1].1 < table[table.len() - 2].1 {
-                    return Err("messages: expected the last point not to be faster than the one before".to_string());
-                }
-                Model { message_table: table, ..Model::linear(0.0, 0.0, self.gamma) }
-            }
+            (None, None, Some(table)) => Model::measured(table, 0.0, self.gamma)?,
             _ => return Err("expected alpha and beta, or messages = [[bytes, seconds], …]".to_string()),
         };
         model.port_s = self.port.unwrap_or_else(|| model.message_s(0.0));
         Ok(model)
+    }
+}
+
+fn all_are_times(values: impl IntoIterator<Item = f64>) -> Result<(), String> {
+    match values.into_iter().all(|x| x.is_finite() && x >= 0.0) {
+        true => Ok(()),
+        false => Err("expected finite times and sizes of at least 0".to_string()),
     }
 }
 

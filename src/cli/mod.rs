@@ -12,8 +12,8 @@ mod simulate;
 mod tune;
 
 use clap::{Parser, Subcommand};
-use earlybird::launch;
-use earlybird::{Error, RanksPerNode};
+use earlybird::launch::{self, Outcome};
+use earlybird::{Config, Error, RanksPerNode};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -62,6 +62,49 @@ fn fail(command: &str, error: &Error) -> ExitCode {
         Error::Usage { .. } | Error::Unsupported { .. } => ExitCode::from(EXIT_USAGE),
         _ => ExitCode::FAILURE,
     }
+}
+
+/// What a launcher of MPI programs tells a rank: its number, and how many there are.
+fn launched() -> Option<(usize, usize)> {
+    let number = |name: &str| std::env::var(name).ok()?.parse().ok();
+    let pairs = [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")];
+    pairs.iter().find_map(|(rank, size)| Some((number(rank)?, number(size)?)))
+}
+
+/// As [`fail`], of what is wrong with arguments that all ranks of a launcher have: one says it. It alone fails, because
+/// launchers kill a job at its first failure, which would otherwise be that of a rank that says nothing, before this one spoke.
+fn fail_once(command: &str, error: &Error) -> ExitCode {
+    match launched().is_none_or(|(rank, _)| rank == 0) {
+        true => fail(command, error),
+        false => ExitCode::SUCCESS,
+    }
+}
+
+/// The exit code of a job that measures: 1 by a rank's failure, since what failed is the thing measured.
+fn exit_of_measured(outcome: &Outcome) -> u8 {
+    match outcome {
+        Outcome::Success => 0,
+        Outcome::Failed { .. } => 1,
+        other => other.exit_code(),
+    }
+}
+
+/// Refuses another number of ranks than was started.
+fn must_be(wanted: Option<usize>, size: usize) -> Result<(), Error> {
+    match wanted.filter(|ranks| *ranks != size) {
+        None => Ok(()),
+        Some(ranks) => {
+            Err(Error::usage(format!("--ranks {ranks}: {size} ranks were started; give that or leave it out")))
+        }
+    }
+}
+
+/// Virtual nodes of `ranks` ranks, where some are `given`, in place of those of the environment.
+fn with_nodes(config: Config, given: Option<&str>, ranks: usize) -> Result<Config, Error> {
+    Ok(match given {
+        Some(nodes) => Config { ranks_per_node: Some(parse_nodes(nodes, ranks)?), ..config },
+        None => config,
+    })
 }
 
 /// Virtual nodes of `ranks` ranks: their number, or the ranks of each.

@@ -118,8 +118,10 @@ impl Communicator {
         if config.verbose && identity.rank == 0 {
             let counts = |between: &Hierarchy| (between.topology().nodes(), between.topology().endpoints());
             let (nodes, endpoints) = between.as_ref().map_or((1, 1), counts);
+            let exchange =
+                between.as_ref().map_or_else(String::new, |between| format!("; {} between nodes", between.chooses()));
             eprintln!(
-                "earlybird: {} rank(s) on {nodes} node(s) of {endpoints} endpoint(s) started by {:?} on {} CPU(s): {} waiting{}; {}; algorithm {}, {:?} order",
+                "earlybird: {} rank(s) on {nodes} node(s) of {endpoints} endpoint(s) started by {:?} on {} CPU(s): {} waiting{}; {}; algorithm {}, {:?} order{exchange}",
                 identity.size,
                 identity.launcher,
                 node.allowed_cpus(),
@@ -169,6 +171,16 @@ impl Communicator {
     /// Nodes, real or virtual. Between nodes calls are carried out by plans and packets of their leaders.
     pub fn nodes(&self) -> usize {
         self.between.as_ref().map_or(1, |between| between.topology().nodes())
+    }
+
+    /// This process's number among the ranks of its node, from 0, by which a rank picks its GPU. The one with 0 leads the node.
+    pub fn local_rank(&self) -> usize {
+        self.between.as_ref().map_or(self.rank, |between| between.topology().local())
+    }
+
+    /// Ranks on this process's node.
+    pub fn local_size(&self) -> usize {
+        self.between.as_ref().map_or(self.size, |between| between.topology().here().len())
     }
 
     /// Ranks of each node that exchange large messages with the other nodes, a part each

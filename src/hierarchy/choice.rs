@@ -1,5 +1,7 @@
-//! Which plan runs between leaders: the argmin of the cost model under costs that are fixed, so that it is the same plan, and
-//! the same bits, on all ranks and in every run.
+//! Which plan runs between leaders: what the user chose, or the argmin of the cost model under costs that all ranks have alike,
+//! so that it is the same plan on all ranks, and the same bits in every run with these costs.
+//!
+//! The costs are those of `EARLYBIRD_TUNE`, where they were measured (`earlybird tune`), and else fixed:
 //!
 //! | leaders exchange over | a message | a byte | a byte reduced | a further message in a round |
 //! | --- | --- | --- | --- | --- |
@@ -7,9 +9,11 @@
 //!
 //! These are an ordinary Ethernet's. What they decide is how many bytes are worth a round, 50 KB; on networks with 10 times the
 //! latency or a tenth of it the plan they give has at most twice the rounds, or the bytes, of the best.
-//! Over shared memory on one machine a round costs little more than its bytes: a rule of two plans stands there.
+//! Over shared memory on one machine a round costs little more than its bytes: there a rule of two plans stands where nothing was
+//! measured.
 
-use crate::{Choice, Error};
+use super::alike::Chosen;
+use crate::{Choice, Costs, Error};
 use earlybird_hier::choose::{self, Choice as Candidate, Model};
 use earlybird_hier::{Consistency, OpTraits};
 use std::collections::HashMap;
@@ -32,21 +36,45 @@ type Question = (usize, bool, bool);
 pub(super) struct Exchanges {
     nodes: usize,
     over_network: bool,
+    chosen: Chosen,
     known: Mutex<HashMap<Question, &'static str>>,
 }
 
 impl Exchanges {
-    pub(super) fn new(nodes: usize, over_network: bool) -> Self {
-        Exchanges { nodes, over_network, known: Mutex::default() }
+    pub(super) fn new(nodes: usize, over_network: bool, chosen: Chosen) -> Self {
+        Exchanges { nodes, over_network, chosen, known: Mutex::default() }
     }
 
-    /// The plan for a vector of `bytes`. All that can be answered give identical bits, and keep the order of nodes for an
-    /// operator that does not commute.
+    /// Those of another group, of leaders of so many nodes.
+    pub(super) fn of_group(&self, nodes: usize) -> Self {
+        Exchanges::new(nodes, self.over_network, self.chosen.clone())
+    }
+
+    pub(super) fn chosen(&self) -> &Chosen {
+        &self.chosen
+    }
+
+    /// What the plan follows from, in words.
+    pub(super) fn chooses(&self) -> &'static str {
+        match (self.chosen.exchange, &self.chosen.costs, self.over_network) {
+            (Some(Choice::Plan(name)), ..) => name,
+            (_, Some(_), _) => "the plan of least cost by EARLYBIRD_TUNE",
+            (_, None, true) => "the plan of least cost on an ordinary Ethernet",
+            (_, None, false) => "a plan by size",
+        }
+    }
+
+    /// The plan for a vector of `bytes`, where the user chose none. All that can be answered give identical bits, and keep the
+    /// order of nodes for an operator that does not commute.
     ///
     /// # Errors
     /// [`Error::Usage`] while another thread is inside a call.
     pub(super) fn plan_for(&self, bytes: usize, op: OpTraits) -> Result<&'static str, Error> {
-        if !self.over_network {
+        if let Some(Choice::Plan(name)) = self.chosen.exchange {
+            return Ok(name);
+        }
+        let measured = self.chosen.costs.as_ref().map(Costs::model);
+        if measured.is_none() && !self.over_network {
             return Ok(if bytes <= FEW_BYTES { "elimination-3-2" } else { "halving-doubling" });
         }
         let mut known = earlybird_shm::enter(&self.known)?;
@@ -54,13 +82,18 @@ impl Exchanges {
             known.clear();
         }
         let question = (bytes, op.commutative, op.exact);
-        Ok(known.entry(question).or_insert_with(|| argmin(self.nodes, bytes, op)))
+        let best = || argmin(self.nodes, bytes, op, measured.unwrap_or(&ordinary()));
+        Ok(known.entry(question).or_insert_with(best))
     }
 }
 
-fn argmin(nodes: usize, bytes: usize, op: OpTraits) -> &'static str {
-    let model = Model { port_s: 5e-6, ..Model::linear(5e-5, 1e-9, 2e-10) };
-    let ranking = choose::ranking(nodes, bytes as f64, op, Consistency::Identical, &model, LOOKED_AT);
+/// An ordinary Ethernet's costs.
+fn ordinary() -> Model {
+    Model { port_s: 5e-6, ..Model::linear(5e-5, 1e-9, 2e-10) }
+}
+
+fn argmin(nodes: usize, bytes: usize, op: OpTraits, model: &Model) -> &'static str {
+    let ranking = choose::ranking(nodes, bytes as f64, op, Consistency::Identical, model, LOOKED_AT);
     ranking.iter().find_map(word).unwrap_or("recursive-doubling")
 }
 
@@ -82,11 +115,15 @@ fn word(candidate: &Candidate) -> Option<&'static str> {
 mod tests {
     use super::*;
 
+    fn exchanges(nodes: usize, over_network: bool, costs: Option<Costs>) -> Exchanges {
+        Exchanges::new(nodes, over_network, Chosen { costs, ..Chosen::default() })
+    }
+
     #[test]
     fn few_bytes_take_one_round_and_many_go_once() {
         let op = OpTraits { commutative: true, exact: false };
         for nodes in [2, 3, 5, 6, 7] {
-            let exchanges = Exchanges::new(nodes, true);
+            let exchanges = exchanges(nodes, true, None);
             let few = exchanges.plan_for(425, op).unwrap();
             let many = exchanges.plan_for(64 << 20, op).unwrap();
             let ordered = exchanges.plan_for(64 << 20, OpTraits { commutative: false, exact: false }).unwrap();
@@ -95,13 +132,28 @@ mod tests {
             }
             assert!(!["ring", "butterfly", "cyclic-shift"].iter().any(|name| ordered.starts_with(name)), "{ordered}");
         }
-        assert_eq!(Exchanges::new(5, false).plan_for(425, op), Ok("elimination-3-2"));
+        assert_eq!(exchanges(5, false, None).plan_for(425, op), Ok("elimination-3-2"));
     }
 
     #[test]
     fn many_nodes_do_not_all_send_to_all() {
         let op = OpTraits { commutative: true, exact: true };
-        let few = Exchanges::new(200, true).plan_for(425, op).unwrap();
+        let few = exchanges(200, true, None).plan_for(425, op).unwrap();
         assert!(!few.starts_with("direct"), "{few}");
+    }
+
+    #[test]
+    fn measured_costs_decide_how_many_bytes_are_worth_a_round() {
+        let op = OpTraits { commutative: true, exact: false };
+        let of = |latency_s: f64, s_per_byte: f64| {
+            let time = |bytes: u64| (bytes, latency_s + bytes as f64 * s_per_byte);
+            Costs::new(&[time(8), time(1 << 20)], latency_s / 100.0, 1e-10).unwrap()
+        };
+        for over_network in [false, true] {
+            // 64 KiB are 0.5 ms on this link: less than a round of a long one, more than rounds of a short one.
+            let plan =
+                |latency_s| exchanges(3, over_network, Some(of(latency_s, 8e-9))).plan_for(64 << 10, op).unwrap();
+            assert_eq!([plan(5e-3), plan(1e-6)], ["direct:protocol=latency", "direct:protocol=bandwidth"]);
+        }
     }
 }

@@ -1,13 +1,13 @@
 //! How the ranks of several nodes come together.
 
+use super::alike::{Chosen, agreed_endpoints, fitting_endpoints};
 use super::choice::Exchanges;
-use super::endpoints::{self, Wanted};
 use super::posted::Postings;
 use super::split::patient;
 use super::wire::{Line, Wire};
 use super::{Call, Hierarchy, State, Topology, errors};
 use crate::plans::Plans;
-use crate::{Choice, Config, Error, FoldOrder, Identity};
+use crate::{Config, Error, FoldOrder, Identity};
 use earlybird_shm::Signature;
 use earlybird_shm::ring::{RingOptions, Rings};
 use earlybird_shm::{Algorithm, Collective, DType, How, JoinOptions, NodeComm, Op};
@@ -59,10 +59,11 @@ impl Hierarchy {
         })?;
         wire.set_purse(node.purse());
         let is_crowded = crowded || wire.is_crowded() || node.size() > node.allowed_cpus();
-        let wanted = Wanted::new(config.endpoints, is_crowded, wire.is_a_network());
+        let exchanges = Exchanges::new(topology.nodes(), wire.is_a_network(), Chosen::new(config));
+        let fitting = fitting_endpoints(is_crowded, wire.is_a_network());
         let meeting = RingOptions { purse: Some(node.purse()), ..meeting(config, identity) };
-        let hierarchy = Self::over(wire, topology, again, (config.timeout, config.exchange), meeting);
-        let hierarchy = hierarchy.with_endpoints(&node, wanted)?;
+        let hierarchy = Self::over(wire, topology, again, exchanges, (config.timeout, meeting));
+        let hierarchy = hierarchy.agreed(&node, fitting)?;
         Ok((node, hierarchy))
     }
 
@@ -71,22 +72,26 @@ impl Hierarchy {
         wire: Wire,
         topology: Topology,
         deliver: NodeComm,
-        (deadline, exchange): (Option<Duration>, Option<Choice>),
-        meeting: RingOptions,
+        exchanges: Exchanges,
+        (deadline, meeting): (Option<Duration>, RingOptions),
     ) -> Self {
-        let (exchanges, is_crowded) = (Exchanges::new(topology.nodes(), wire.is_a_network()), wire.is_crowded());
+        let is_crowded = wire.is_crowded();
         let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, last: None, progress: None });
         let postings = Postings::new(deliver);
-        Hierarchy { topology, state, deadline, exchange, exchanges, is_crowded, postings, meeting }
+        Hierarchy { topology, state, deadline, exchanges, is_crowded, postings, meeting }
     }
 
-    /// Takes as many endpoints per node as all ranks want, and returns when all have said it.
-    fn with_endpoints(mut self, node: &NodeComm, wanted: Wanted) -> Result<Self, Error> {
+    /// Returns when all ranks have said what was chosen on them, which must be alike, and how many endpoints fit them, of which
+    /// the fewest are taken.
+    fn agreed(mut self, node: &NodeComm, fitting: usize) -> Result<Self, Error> {
         let how = How { algorithm: Algorithm::Auto, order: FoldOrder::Arrival, within: 0 };
         let collective = Collective::AllGather;
         let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
-        let told = self.tell(&Call { node, collective, how, signature, exchange: None }, &wanted.words())?;
-        self.topology = self.topology.with_endpoints(endpoints::agreed(&told)?);
+        let told = self.tell(
+            &Call { node, collective, how, signature, exchange: None },
+            &self.exchanges.chosen().words(fitting),
+        )?;
+        self.topology = self.topology.with_endpoints(agreed_endpoints(&told)?);
         let mut state = self.lock()?;
         state.plans.transport_mut().set_peers(&self.topology);
         (state.calls, state.last) = (0, None);

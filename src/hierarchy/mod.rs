@@ -6,7 +6,7 @@
 //! `earlybird-shm`, what happens between leaders in `earlybird-hier`.
 //!
 //! ```text
-//! choice (which plan) · topology (who is where) · endpoints (how many ranks of a node exchange)
+//! choice (which plan) · topology (who is where) · alike (what all ranks must have alike; how many of a node exchange)
 //! wire (between nodes; the job's one error) · errors (a node's as the job's)
 //! reductions (the three phases, segment by segment) · shared (with one result per node) · operators, callers (those of callers)
 //! moves (data as it is) · pairs (in blocks that differ for every pair)
@@ -19,10 +19,10 @@
 //! **Deadlines.** Whoever waits for the rank that is really late must be the first to say so: a leader waits for its node
 //! as long as was set, leaders wait for leaders that are in the call longer, and so do the others for their leader.
 
+mod alike;
 mod callers;
 mod choice;
 mod connect;
-mod endpoints;
 mod errors;
 mod moves;
 mod operators;
@@ -36,8 +36,8 @@ mod topology;
 mod truth;
 mod wire;
 
+use crate::Error;
 use crate::plans::{Plans, Shape};
-use crate::{Choice, Error};
 pub(crate) use callers::{CallersOp, Kept};
 use choice::Exchanges;
 use earlybird_hier::OpTraits;
@@ -62,8 +62,6 @@ pub(crate) struct Hierarchy {
     topology: Topology,
     state: Mutex<State>,
     deadline: Option<Duration>,
-    /// The plan between leaders, where the user chose one.
-    exchange: Option<Choice>,
     exchanges: Exchanges,
     /// As [`Line::is_crowded`].
     is_crowded: bool,
@@ -111,6 +109,11 @@ impl Hierarchy {
         &self.topology
     }
 
+    /// What chooses the plan between leaders, in words.
+    pub(crate) fn chooses(&self) -> &'static str {
+        self.exchanges.chooses()
+    }
+
     /// Number of the last call, and what ran between the leaders in it.
     pub(crate) fn last(&self) -> Option<(u64, &'static str)> {
         self.lock().ok()?.last
@@ -130,10 +133,7 @@ impl Hierarchy {
 
     /// The plan between leaders for a vector of `bytes`, of which `chosen` was chosen for this call.
     fn exchange_for(&self, chosen: Option<&'static str>, bytes: usize, op: OpTraits) -> Result<&'static str, Error> {
-        match (chosen, self.exchange) {
-            (Some(name), _) | (None, Some(Choice::Plan(name))) => Ok(name),
-            _ => self.exchanges.plan_for(bytes, op),
-        }
+        chosen.map_or_else(|| self.exchanges.plan_for(bytes, op), Ok)
     }
 
     /// Carries out a call whose arguments were checked. `shape` is the plan between leaders, if it is one: refused, where

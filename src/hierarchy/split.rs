@@ -101,7 +101,8 @@ impl Hierarchy {
         let mut wire = Wire::new(line, &topology, self.deadline);
         let progress = self.lock()?.progress.clone();
         wire.set_progress(progress.clone());
-        let made = Hierarchy::over(wire, topology, again, (self.deadline, self.exchange), meeting);
+        let exchanges = self.exchanges.of_group(topology.nodes());
+        let made = Hierarchy::over(wire, topology, again, exchanges, (self.deadline, meeting));
         made.lock()?.progress = progress;
         Ok(Some(made))
     }

@@ -168,19 +168,25 @@ fn of_launched_ranks_the_one_that_speaks_fails() {
     }
 }
 
-/// Our calls and the MPI library's own in turn, over the ranks that its launcher started.
+/// This program as ranks of the launcher of the MPI that it was built with.
 #[cfg(feature = "mpi")]
-#[test]
-fn mpi_is_a_rival_under_its_launcher() {
+pub fn launcher(ranks: &str) -> std::process::Command {
     let version = mpi::environment::library_version().unwrap_or_default();
     let launcher: &[&str] = match version.contains("Open MPI") {
         true => &["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"],
         false => &["mpiexec.mpich"],
     };
+    let mut command = std::process::Command::new(launcher[0]);
+    command.args(&launcher[1..]).args(["-n", ranks, env!("CARGO_BIN_EXE_earlybird")]);
+    command
+}
+
+/// Our calls and the MPI library's own in turn, over the ranks that its launcher started.
+#[cfg(feature = "mpi")]
+#[test]
+fn mpi_is_a_rival_under_its_launcher() {
     let run = |args: &str| {
-        let mut command = std::process::Command::new(launcher[0]);
-        command.args(&launcher[1..]).args(["-n", "3", env!("CARGO_BIN_EXE_earlybird"), "bench"]);
-        let output = command.args(args.split(' ')).output().expect("start the launcher");
+        let output = launcher("3").arg("bench").args(args.split(' ')).output().expect("start the launcher");
         (output.status.success(), text(&output.stdout), text(&output.stderr))
     };
     for op in ["allreduce", "reduce", "broadcast", "barrier", "allgather", "reduce-scatter"] {

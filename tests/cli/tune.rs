@@ -1,6 +1,8 @@
 //! `earlybird tune`: the file is one that `EARLYBIRD_TUNE` takes, whatever was measured.
 
-use crate::{earlybird, text};
+use crate::{Scratch, earlybird, text};
+use earlybird::Tuning;
+use std::process::Output;
 
 #[test]
 fn the_file_is_one_that_the_library_takes() {
@@ -34,10 +36,91 @@ fn the_file_is_one_that_the_library_takes() {
     std::fs::remove_file(&path).expect("remove");
 }
 
+/// The costs in a file that was written, and shown.
+fn costs(output: &Output, path: &std::path::Path) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let written = std::fs::read_to_string(path).expect("a file");
+    assert_eq!(written, text(&output.stdout));
+    let tuning: Tuning = written.parse().expect("a file for EARLYBIRD_TUNE");
+    tuning.costs().expect("costs").to_string()
+}
+
+#[test]
+fn between_nodes_costs_are_measured() {
+    let scratch = Scratch::new("tune-between");
+    let path = scratch.file("costs");
+    let file = path.to_str().expect("utf-8");
+    for layout in [["--ranks=4", "--nodes=3"], ["--ranks=3", "--nodes=2,1"]] {
+        let args = [&["tune", "--sizes", "8,4Ki,1Mi", "--iterations", "2", "--output", file], &layout[..]].concat();
+        let costs = costs(&earlybird(&args).output().expect("start"), &path);
+        let lines: Vec<&str> = costs.lines().collect();
+        assert!(lines[0].starts_with("between messages 8:") && lines[0].contains(",1048576:"), "{costs}");
+        assert!(lines[1].starts_with("between port ") && lines[2].starts_with("between reduced "), "{costs}");
+    }
+}
+
+#[test]
+fn costs_between_nodes_decide_the_plan() {
+    let scratch = Scratch::new("tune-costs");
+    let path = scratch.file("costs");
+    let mut bench = earlybird(&["bench", "allreduce", "--ranks", "4", "--nodes", "3", "--sizes", "64Ki"]);
+    bench.args(["--algorithms", "auto", "--patterns", "balanced", "--iterations", "2", "--format", "csv"]);
+    bench.env("EARLYBIRD_TUNE", &path);
+    // Messages of 64 KiB take 0.5 ms; one that carries nothing takes far longer, and far shorter.
+    for (costs, plan) in [
+        ("between messages 0:5e-3,1Mi:1.3e-2\nbetween port 1e-5\nbetween reduced 1e-10\n", "protocol=latency"),
+        ("between messages 0:1e-6,1Mi:8.0e-3\nbetween port 1e-9\nbetween reduced 1e-10\n", "protocol=bandwidth"),
+    ] {
+        std::fs::write(&path, costs).expect("write");
+        let output = bench.output().expect("start");
+        let chosen = format!("plan:direct:{plan}\n");
+        assert!(text(&output.stdout).ends_with(&chosen), "{}{}", text(&output.stdout), text(&output.stderr));
+    }
+    let said = bench.env("EARLYBIRD_VERBOSE", "1").output().expect("start");
+    assert!(text(&said.stderr).contains("least cost by EARLYBIRD_TUNE between nodes"), "{}", text(&said.stderr));
+    std::fs::write(&path, "between port 1e-5\n").expect("write");
+    let output = bench.output().expect("start");
+    assert!(
+        output.status.code() == Some(2) && text(&output.stderr).contains("all or none"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+/// The leaders of nodes of ranks that a launcher started.
+#[cfg(feature = "mpi")]
+#[test]
+fn mpi_costs_between_nodes_are_measured() {
+    let scratch = Scratch::new("tune-mpi");
+    let path = scratch.file("costs");
+    let file = path.to_str().expect("utf-8");
+    let run = |ranks, args: &str| {
+        let mut command = crate::bench::launcher(ranks);
+        command.args(["tune", "--iterations", "3", "--output", file]).args(args.split(' ')).output().expect("start")
+    };
+    costs(&run("5", "--nodes 3"), &path);
+    costs(&run("2", "--nodes 2 --ranks 2 --sizes 8,64Ki"), &path);
+    for (args, says) in [
+        ("--sizes 8,64", "exchange no messages"),
+        ("--nodes 3 --ranks 3", "2 ranks were started"),
+        ("--nodes 2 --operations reduce", "--operations"),
+    ] {
+        let output = run("2", args);
+        assert!(!output.status.success() && text(&output.stderr).contains(says), "{args}: {}", text(&output.stderr));
+    }
+}
+
 #[test]
 fn mistakes_are_said_before_anything_is_measured() {
     for (args, part) in [
         ("tune --output x", "--ranks"),
+        ("tune --ranks 2,3 --nodes 2 --output x", "one number of ranks"),
+        ("tune --ranks 2 --nodes 1 --output x", "--nodes 1: one node"),
+        ("tune --ranks 2 --nodes 3 --output x", "3"),
+        ("tune --ranks 2 --nodes 2 --output x --operations reduce", "leave out --operations"),
+        ("tune --ranks 2 --nodes 2 --output x --sizes 8", "two sizes"),
+        ("tune --ranks 2 --nodes 2 --output x --sizes 8,9", "larger by 4"),
+        ("tune --ranks 2 --nodes 2 --output /nowhere/at/all", "/nowhere/at/all"),
         ("tune --ranks 2", "--output"),
         ("tune --ranks 0 --output x", "number of ranks"),
         ("tune --ranks 2 --output /nowhere/at/all", "/nowhere/at/all"),

@@ -7,7 +7,7 @@ mod choosing;
 mod composed;
 mod data;
 #[cfg_attr(not(feature = "mpi"), path = "no_mpi.rs")]
-mod mpi;
+pub mod mpi;
 mod page;
 mod preset;
 mod report;
@@ -16,10 +16,10 @@ mod stats;
 mod way;
 mod worker;
 
-use super::{fail, own_binary, parse_nodes, parse_ranks, parse_seconds};
+use super::{exit_of_measured, fail, fail_once, launched, own_binary, parse_nodes, parse_ranks, parse_seconds};
 use clap::{Args, ValueEnum};
 use composed::Composed;
-use earlybird::launch::{Job, Outcome};
+use earlybird::launch::Job;
 use earlybird::pattern::Pattern;
 use earlybird::units::parse_size;
 use earlybird::{Algorithm, Choice, Collective, Config, DType, Error, FoldOrder, WaitPreset, algorithms};
@@ -178,22 +178,12 @@ impl BuffersChoice {
 
 const DEFAULT_SIZES: [u64; 9] = [8, 64, 425, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
-/// What a launcher of MPI programs tells a rank: its number, and how many there are.
-fn launched() -> Option<(usize, usize)> {
-    let number = |name: &str| std::env::var(name).ok()?.parse().ok();
-    let pairs = [("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")];
-    pairs.iter().find_map(|(rank, size)| Some((number(rank)?, number(size)?)))
-}
-
 /// Runs the benchmark, or one rank of it.
 pub fn run(args: &BenchArgs) -> ExitCode {
     let args = &mut args.clone();
     let complete = args.preset.map_or(Ok(()), |preset| preset.apply(args));
     if let Err(error) = complete.and_then(|()| args.refuse()) {
-        // All ranks have the same arguments: one says what is wrong with them. It alone fails, because launchers kill a
-        // job at its first failure, which would otherwise be that of a rank that says nothing, before this one spoke.
-        let speaks = args.worker || launched().is_none_or(|(rank, _)| rank == 0);
-        return if speaks { fail("bench", &error) } else { ExitCode::SUCCESS };
+        return if args.worker { fail("bench", &error) } else { fail_once("bench", &error) };
     }
     let code = match args.worker || args.is_launched() {
         true => worker::work(args),
@@ -221,7 +211,6 @@ fn start(args: &BenchArgs) -> Result<u8, Error> {
     Ok(0)
 }
 
-/// An exit by a rank's failure is 1: what failed is the thing measured.
 fn run_job(args: &BenchArgs, ranks: usize, continued: bool) -> Result<u8, Error> {
     let mut again: Vec<_> = std::env::args_os().skip(1).collect();
     again.push("--worker".into());
@@ -229,11 +218,7 @@ fn run_job(args: &BenchArgs, ranks: usize, continued: bool) -> Result<u8, Error>
     let binary = own_binary()?;
     let mut job = Job::new("earlybird bench", binary.clone(), ranks, binary.into(), again);
     job.nodes = args.nodes.as_deref().map(|text| parse_nodes(text, ranks)).transpose()?;
-    Ok(match job.run()? {
-        Outcome::Success => 0,
-        Outcome::Failed { .. } => 1,
-        outcome => outcome.exit_code(),
-    })
+    Ok(exit_of_measured(&job.run()?))
 }
 
 impl BenchArgs {

@@ -1,12 +1,11 @@
 //! How a rank of a benchmark joins the others: as the job that this program started, or as MPI's ranks.
 
 use super::BenchArgs;
-use super::composed::Composed;
 use super::data::Value;
 use super::mpi::Mpi;
 use super::way::Way;
 use crate::cli::lineup::Lineup;
-use crate::cli::parse_nodes;
+use crate::cli::{must_be, with_nodes};
 use earlybird::{Choice, Collective, Communicator, Config, Error, FoldOrder, Identity, Tables, Tuning};
 
 /// The root of operations that have one.
@@ -42,8 +41,8 @@ impl Session {
             true => Self::of_mpi(args, config.clone(), plain)?,
             false => {
                 let identity = Identity::detect()?;
-                must_be(args, identity.size)?;
-                let config = with_nodes(config.clone(), args, identity.size)?;
+                must_be(args.ranks, identity.size)?;
+                let config = with_nodes(config.clone(), args.nodes.as_deref(), identity.size)?;
                 let comm = Communicator::connect(config, identity.clone())?;
                 // Lining up over all ranks at once shows the measured nodes nothing.
                 let lineup = Lineup::connect(Config { ranks_per_node: None, ..plain }, identity)?;
@@ -67,8 +66,8 @@ impl Session {
     fn of_mpi(args: &BenchArgs, config: Config, plain: Config) -> Result<Session, Error> {
         let mpi = Mpi::start()?;
         let size = mpi.size();
-        must_be(args, size)?;
-        let comm = mpi.join(with_nodes(config, args, size)?)?;
+        must_be(args.ranks, size)?;
+        let comm = mpi.join(with_nodes(config, args.nodes.as_deref(), size)?)?;
         let lineup = Lineup::over(mpi.join(Config { ranks_per_node: None, ..plain })?)?;
         Ok(Session { comm, flat: None, lineup, mpi: Some(mpi) })
     }
@@ -106,15 +105,6 @@ impl Session {
         self.carrier(way).map_or(Ok(()), |comm| comm.set_algorithm(choice))
     }
 
-    /// What is measured: of what was asked for, what these ranks can do.
-    pub fn ways(&self, args: &BenchArgs) -> Vec<Way> {
-        // A call between nodes cannot be prepared; asked for by name it is refused where it is.
-        let asked = args.algorithms.as_deref().unwrap_or(&[]);
-        let prepared = Way::Composed(Composed::Persistent);
-        let ways = args.ways().into_iter();
-        ways.filter(|way| *way != prepared || self.comm.nodes() == 1 || asked.contains(way)).collect()
-    }
-
     /// A call of the MPI library.
     ///
     /// # Errors
@@ -124,21 +114,4 @@ impl Session {
             self.mpi.as_ref().ok_or_else(|| Error::usage("mpi: the ranks were not started by an MPI launcher"))?;
         mpi.call(op, send, receive)
     }
-}
-
-/// Refuses another number of ranks than was started.
-fn must_be(args: &BenchArgs, size: usize) -> Result<(), Error> {
-    match args.ranks.filter(|ranks| *ranks != size) {
-        None => Ok(()),
-        Some(ranks) => {
-            Err(Error::usage(format!("--ranks {ranks}: {size} ranks were started; give that or leave it out")))
-        }
-    }
-}
-
-fn with_nodes(config: Config, args: &BenchArgs, ranks: usize) -> Result<Config, Error> {
-    Ok(match &args.nodes {
-        Some(nodes) => Config { ranks_per_node: Some(parse_nodes(nodes, ranks)?), ..config },
-        None => config,
-    })
 }

@@ -55,7 +55,7 @@ fn measure_all<T: Value>(args: &BenchArgs) -> Result<u8, Error> {
     let session = Session::open(args)?;
     let rank = session.comm.rank();
     let mut report = (rank == 0).then(|| Report::new(args)).transpose()?;
-    let ways = session.ways(args);
+    let ways = args.ways();
     let cases = cases(args);
     let rows = args.sizes().len() * cases.len() * ways.len();
     let progress = progress_bar(rank, rows as u64);
