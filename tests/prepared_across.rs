@@ -3,14 +3,14 @@
 mod common;
 
 use common::{Job, Player, mix};
-use earlybird::{Communicator, Op};
+use earlybird::{Algorithm, Choice, Communicator, Error, Op, Persistent};
 use half::f16;
 use std::time::Duration;
 
 #[test]
 #[ignore = "a rank of the jobs that the other tests start"]
 fn rank() {
-    common::play(&[("styles", styles), ("fails", fails)]);
+    common::play(&[("styles", styles), ("chosen", chosen), ("fails", fails)]);
 }
 
 const NODES: [(usize, &str); 4] = [(3, "1"), (4, "2"), (6, "1,3,2"), (3, "3")];
@@ -62,6 +62,47 @@ fn styles(_: &Player) {
         for (i, other) in others.into_iter().enumerate() {
             assert!(other.wait().unwrap().1.iter().all(|v| *v == i as u64));
         }
+    }
+}
+
+/// The plan between nodes is the one that was chosen when the call was prepared, whatever is chosen later.
+fn chosen(_: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let (rank, ranks) = (comm.rank() as u64, comm.size() as u64);
+    let runs = || comm.last_call().unwrap().algorithm;
+    for plan in ["plan:ring", "plan:rsg", "plan:butterfly:r=1"] {
+        let plan: Choice = plan.parse().unwrap();
+        comm.set_algorithm(plan).unwrap();
+        let mut sum = comm.all_reduce_init(vec![rank; 100], Op::Sum).unwrap();
+        let mut truth = comm.all_reduce_init(vec![rank == 0; 5], Op::LogicalOr).unwrap();
+        let mut group = comm.all_reduce_grouped_init(vec![vec![rank], vec![1, 1]], Op::Sum).unwrap();
+        let posted = comm.immediate_all_reduce(vec![rank], Op::Max).unwrap();
+        assert_eq!((posted.wait().unwrap(), runs()), (vec![ranks - 1], plan));
+        comm.set_algorithm(Algorithm::Auto).unwrap();
+        sum.run().unwrap();
+        assert_eq!((sum.buffer_mut().unwrap()[99], runs()), (ranks * (ranks - 1) / 2, plan));
+        truth.run().unwrap();
+        assert_eq!((&truth.buffer_mut().unwrap()[..], runs()), (&[true; 5][..], plan));
+        group.run().unwrap();
+        assert_eq!((group.parts_mut().unwrap().nth(1).unwrap()[1], runs()), (ranks, plan));
+        comm.immediate_all_reduce(vec![rank], Op::Max).unwrap().wait().unwrap();
+        assert_ne!(runs(), plan);
+    }
+    // Without identical bits a plan is not for sums that round: refused on all ranks, before anything is posted.
+    comm.set_algorithm("plan:butterfly:r=1".parse::<Choice>().unwrap()).unwrap();
+    let refused = |result: Result<Persistent<'_, Vec<f64>>, Error>| result.expect_err("refused").code();
+    assert_eq!(refused(comm.all_reduce_init(vec![0.5; 3], Op::Sum)), "EB_UNSUPPORTED");
+    assert_eq!(comm.immediate_all_reduce(vec![0.5; 3], Op::Sum).expect_err("refused").code(), "EB_UNSUPPORTED");
+    let half = comm.immediate_all_reduce(vec![f16::ONE; 3], Op::Average);
+    assert_eq!(half.and_then(|request| request.wait()).expect_err("refused").code(), "EB_UNSUPPORTED");
+    comm.set_algorithm(Algorithm::Auto).unwrap();
+    comm.barrier().unwrap();
+}
+
+#[test]
+fn a_plan_that_was_chosen_runs_or_is_refused() {
+    for (ranks, nodes) in [(3, "1"), (6, "1,3,2")] {
+        Job::new("chosen", ranks).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
     }
 }
 

@@ -13,8 +13,8 @@ impl Communicator {
     /// Up to 104 bytes travel beside the marks; more run `slices`: deposited here, folded by whoever is inside a call, by
     /// rank, so the bits are the same in every run. `EARLYBIRD_ALLREDUCE` and [`Communicator::set_algorithm`] have no
     /// say in it, but that a plan is refused; [`Communicator::last_call`] tells what ran. Over several nodes it runs as the
-    /// blocking call does, not cut into segments. What carries on with it
-    /// is every wait of this process in a call of this library, and [`crate::progress`].
+    /// blocking call does, by the plan between them that was chosen when it was prepared, but not cut into segments. What
+    /// carries on with it is every wait of this process in a call of this library, and [`crate::progress`].
     ///
     /// # Errors
     /// Everything that can be refused at once: [`Error::Usage`], [`Error::Unsupported`] where `op` does not exist for `T`,

@@ -29,7 +29,7 @@ impl Across<'_> {
         };
         self.lengths([send, recv], expected)?;
         let call = self.call_in_blocks::<T>(collective, op, (block, counts), root);
-        let asked = Asked { collective, op, root, counts: counts.map(<[usize]>::to_vec) };
+        let asked = Asked { collective, op, root, counts: counts.map(<[usize]>::to_vec), exchange: call.exchange };
         let signature = call.signature.posted();
         Ok(match Prepared::again((self.between, &self.comm.node), &asked, signature, owned)? {
             Ok(kept) => kept,
@@ -46,7 +46,9 @@ impl Across<'_> {
         T::DTYPE.must_have(op)?;
         let lens: Vec<usize> = buffers.iter().map(Vec::len).collect();
         let call = self.call::<T>(Collective::AllReduce, op, lens.iter().sum(), None);
-        Ok(Prepared::grouped(op, call.signature.unequal(&lens).posted(), buffers))
+        let (collective, exchange) = (Collective::AllReduce, call.exchange);
+        let asked = Asked { collective, op, root: None, counts: None, exchange };
+        Ok(Prepared::grouped(asked, call.signature.unequal(&lens).posted(), buffers))
     }
 
     /// A reduction by an operator of the caller's.

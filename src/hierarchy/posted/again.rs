@@ -1,7 +1,7 @@
 //! The allreduce that is started again and again: what does not depend on its data is made once, and its owner's vectors go from
 //! step to step where the futures of `calls.rs` copy them. The steps are those of the future.
 
-use super::calls::{Asked, from_leader, gets, gives, in_place, shape};
+use super::calls::{self, Asked, from_leader, gets, gives, in_place};
 use super::steps::{Operation, Steps, Waited, is_busy};
 use crate::hierarchy::Hierarchy;
 use crate::plans::Apart;
@@ -64,23 +64,17 @@ impl<T: Element> AllReduce<T> {
     /// [`Error::Unsupported`] for an operator or a plan that does not exist; [`Error::Usage`] while another thread is in a call.
     pub(super) fn new(
         (between, node): (&Arc<Hierarchy>, &Arc<NodeComm>),
-        op: Op,
+        asked: &Asked,
         signature: Signature,
         owned: &mut Owned<T>,
     ) -> Result<Self, Error> {
+        let op = asked.op;
         T::DTYPE.must_have(op)?;
         let folds = if op == Op::Average { Op::Sum } else { op };
         let steps = Steps::new((between, node), (Collective::AllReduce, signature), (0, 0));
-        let (leads, mut plan) = (steps.topology().leads(), None);
-        let shape = shape::<T>(&steps, Collective::AllReduce, folds, 0, owned.recv.len())?;
-        {
-            let plans = &mut between.lock()?.plans;
-            // By all ranks, though leaders alone run it.
-            plans.admit(shape)?;
-            if leads {
-                plan = Some(plans.apart(shape)?);
-            }
-        }
+        let leads = steps.topology().leads();
+        let shape = calls::plan::<T>(&steps, asked, folds, owned.recv.len())?.expect("that of an allreduce");
+        let plan = if leads { Some(between.lock()?.plans.apart(shape)?) } else { None };
         let (send, recv) = (std::mem::take(&mut owned.send), std::mem::take(&mut owned.recv));
         let given = match (leads, owned.is_in_place()) {
             (true, true) => in_place(recv),

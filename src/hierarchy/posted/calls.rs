@@ -38,6 +38,8 @@ pub(crate) struct Asked {
     pub root: Option<usize>,
     /// Elements of the blocks, where they are not all of one length.
     pub counts: Option<Vec<usize>>,
+    /// The plan between leaders, where one was chosen for this call.
+    pub exchange: Option<&'static str>,
 }
 
 impl Asked {
@@ -82,23 +84,22 @@ pub(super) fn begin<T: Element>(asked: &Asked, given: &[T], gets: usize, steps: 
         return Ok((work, runs));
     }
     T::DTYPE.must_have(op)?;
-    let runs = match collective {
-        Collective::ReduceScatter => "direct",
-        _ => shape::<T>(&steps, collective, op, root, given.len())?.name,
-    };
-    let work: Work = match (T::DTYPE, op) {
+    let (work, plan): (Work, Option<Shape>) = match (T::DTYPE, op) {
         (DType::Bool, _) => {
-            let given = bytes::of(given).to_vec();
-            Box::pin(async move {
-                let outcome = fold(&steps, collective, crate::hierarchy::of_bytes(op), root, given, &counts).await;
+            let (given, by) = (bytes::of(given).to_vec(), crate::hierarchy::of_bytes(op));
+            let plan = plan::<u8>(&steps, asked, by, given.len())?;
+            let work = Box::pin(async move {
+                let outcome = fold(&steps, plan, by, root, given, &counts).await;
                 steps.end(outcome)
-            })
+            });
+            (work, plan)
         }
         (DType::F16 | DType::BF16, Op::Average) => {
             let wide = bytes::widened(given);
             let mut averages = given.to_vec();
-            Box::pin(async move {
-                let outcome = fold(&steps, collective, Op::Sum, root, wide, &counts).await.map(|sums| {
+            let plan = plan::<f32>(&steps, asked, Op::Sum, wide.len())?;
+            let work = Box::pin(async move {
+                let outcome = fold(&steps, plan, Op::Sum, root, wide, &counts).await.map(|sums| {
                     sums.map(|sums| {
                         averages.truncate(sums.len());
                         bytes::averaged(&sums, &mut averages, size);
@@ -106,12 +107,14 @@ pub(super) fn begin<T: Element>(asked: &Asked, given: &[T], gets: usize, steps: 
                     })
                 });
                 steps.end(outcome)
-            })
+            });
+            (work, plan)
         }
         _ => {
             let (given, sums) = (given.to_vec(), if op == Op::Average { Op::Sum } else { op });
-            Box::pin(async move {
-                let outcome = fold(&steps, collective, sums, root, given, &counts).await.map(|result| {
+            let plan = plan::<T>(&steps, asked, sums, given.len())?;
+            let work = Box::pin(async move {
+                let outcome = fold(&steps, plan, sums, root, given, &counts).await.map(|result| {
                     result.map(|mut result| {
                         if op == Op::Average {
                             bytes::divide(&mut result, size);
@@ -120,37 +123,39 @@ pub(super) fn begin<T: Element>(asked: &Asked, given: &[T], gets: usize, steps: 
                     })
                 });
                 steps.end(outcome)
-            })
+            });
+            (work, plan)
         }
     };
-    Ok((work, runs))
+    Ok((work, plan.map_or("direct", |plan| plan.name)))
 }
 
-/// The shape of the plan of a reduction.
-pub(super) fn shape<U: Element>(
-    steps: &Steps,
-    collective: Collective,
-    op: Op,
-    root: usize,
-    elements: usize,
-) -> Result<Shape, Error> {
+/// The plan of a reduction of `elements` in a vector of `U`; none where parts are exchanged. Refused, where it must be, by all
+/// ranks before anything is posted, though leaders alone run it.
+///
+/// # Errors
+/// [`Error::Unsupported`] for a plan that was chosen and cannot be.
+pub(super) fn plan<U: Element>(steps: &Steps, asked: &Asked, op: Op, elements: usize) -> Result<Option<Shape>, Error> {
     let exact = !U::DTYPE.is_inexact(op);
     // By rank, as posted calls of a node are.
     let traits = OpTraits { commutative: exact, exact };
-    let bytes = elements * size_of::<U>();
-    let (name, contract) = match collective {
-        Collective::AllReduce => (steps.between.exchange_for(None, bytes, traits)?, Contract::Allreduce),
-        _ => ("binomial", Contract::Reduce),
+    let (name, contract, root) = match (asked.collective, asked.root) {
+        (Collective::ReduceScatter, _) => return Ok(None),
+        (Collective::Reduce, root) => ("binomial", Contract::Reduce, steps.topology().place(root.unwrap_or(0)).0),
+        _ => {
+            let name = steps.between.exchange_for(asked.exchange, elements * size_of::<U>(), traits)?;
+            (name, Contract::Allreduce, 0)
+        }
     };
-    let (home, _) = steps.topology().place(root);
-    let root = if contract == Contract::Reduce { home } else { 0 };
     let (work, call) = (Does::Fold(U::DTYPE, op), steps.signature.hash());
-    Ok(Shape { name, contract, root, elements, work, call, turn: 0 })
+    let shape = Shape { name, contract, root, elements, work, call, turn: 0 };
+    steps.between.lock()?.plans.admit(shape)?;
+    Ok(Some(shape))
 }
 
 async fn fold<U: Element>(
     steps: &Steps,
-    collective: Collective,
+    plan: Option<Shape>,
     op: Op,
     root: usize,
     given: Vec<U>,
@@ -160,12 +165,10 @@ async fn fold<U: Element>(
     let (leads, (home, local)) = (topology.leads(), topology.place(root));
     let to_leader = Operation::new(Collective::Reduce, op, Some(0));
     let partial = steps.give(to_leader, if leads { in_place(given) } else { gives(given) }).await?;
-    if collective == Collective::ReduceScatter {
-        return in_parts(steps, op, partial, room, counts).await.map(Some);
-    }
+    let Some(plan) = plan else { return in_parts(steps, op, partial, room, counts).await.map(Some) };
     let mut data = if leads { partial } else { room };
-    steps.plan(shape::<U>(steps, collective, op, root, data.len())?, bytes::of_mut(&mut data)).await?;
-    if collective == Collective::AllReduce {
+    steps.plan(plan, bytes::of_mut(&mut data)).await?;
+    if plan.contract == Contract::Allreduce {
         let result = if leads { in_place(data) } else { gets(data) };
         return steps.take(Some((from_leader(), result))).await.map(Some);
     }

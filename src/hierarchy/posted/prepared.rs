@@ -7,7 +7,7 @@ use super::pairs::{self, KeptCounts};
 use super::{Begun, Course, Steps};
 use crate::hierarchy::Hierarchy;
 use crate::hierarchy::callers::Kept;
-use crate::{DType, Element, Error, Op};
+use crate::{DType, Element, Error};
 use bytemuck::cast_slice_mut;
 use earlybird_shm::{Collective, NodeComm, Owned, Signature, bytes};
 use std::any::Any;
@@ -48,9 +48,8 @@ impl Prepared {
     }
 
     /// A reduction of each of many buffers, one after the other in one message.
-    pub(crate) fn grouped<T: Element>(op: Op, signature: Signature, buffers: Vec<Vec<T>>) -> Self {
-        let collective = Collective::AllReduce;
-        let asked = Asked { collective, op, root: None, counts: None };
+    pub(crate) fn grouped<T: Element>(asked: Asked, signature: Signature, buffers: Vec<Vec<T>>) -> Self {
+        let collective = asked.collective;
         let begin = move |owned: &dyn Any, steps: Steps| {
             let all = owned.downcast_ref::<Vec<Vec<T>>>().expect("the type it was made with").concat();
             calls::begin(&asked, &all, all.len(), steps)
@@ -112,7 +111,7 @@ impl Prepared {
         if !again::carries::<T>(asked) {
             return Ok(Err(owned));
         }
-        let kept = AllReduce::new(groups, asked.op, signature, &mut owned)?;
+        let kept = AllReduce::new(groups, asked, signature, &mut owned)?;
         let (collective, owned) = (asked.collective, Box::new(owned));
         Ok(Ok(Prepared { collective, signature, owned, way: Way::Kept(Box::new(kept)) }))
     }
