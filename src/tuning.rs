@@ -19,7 +19,7 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// The operations that have tables.
+    /// The operations that have tables: those that `earlybird bench` measures.
     pub const OPERATIONS: [Collective; 6] = [
         Collective::AllReduce,
         Collective::Reduce,

@@ -37,7 +37,7 @@ pub use config::{Algorithm, WaitPreset};
 pub use engine::enter;
 pub use error::Error;
 #[cfg(not(earlybird_loom))]
-pub use node::{Draft, Ended, How, JoinOptions, NodeComm, Ready, SharedBuffer, SharedView};
+pub use node::{Draft, Ended, How, JoinOptions, NodeComm, Ready, SharedBuffer, SharedView, even_part};
 pub use op::{DType, Element, FoldOrder, Indexed, Op};
 #[cfg(not(earlybird_loom))]
 pub use progress::Progress;

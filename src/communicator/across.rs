@@ -10,7 +10,7 @@ use super::Communicator;
 use crate::hierarchy::{Call, Hierarchy, Part, put_truth};
 use crate::{Algorithm, Choice, Element, Error, FoldOrder, Op};
 use earlybird_shm::op::{ElementType, Operator};
-use earlybird_shm::{Collective, DType, Signature, bytes};
+use earlybird_shm::{Collective, DType, Signature, bytes, even_part};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -138,24 +138,13 @@ impl<'a> Across<'a> {
         })
     }
 
-    /// The elements of a block of a buffer of `count` with one for every rank.
-    fn divided(&self, count: usize) -> Result<usize, Error> {
-        let ranks = self.comm.size();
-        match count.is_multiple_of(ranks) {
-            true => Ok(count / ranks),
-            false => Err(Error::usage(format!(
-                "a buffer of {count} elements does not divide among {ranks} ranks; give a multiple"
-            ))),
-        }
-    }
-
     pub(super) fn barrier(&self) -> Result<(), Error> {
         self.between.barrier(&self.call::<u8>(Collective::Barrier, Op::Sum, 0, None))
     }
 
     /// The elements of this rank's block of a buffer with one for every rank.
     pub(super) fn own_block<T: Element>(&self, buf: &[T]) -> Result<Vec<T>, Error> {
-        let block = self.divided(buf.len())?;
+        let block = even_part(buf.len(), self.comm.size())?;
         Ok(buf[self.comm.rank() * block..][..block].to_vec())
     }
 

@@ -183,7 +183,7 @@ impl NodeComm {
     /// # Errors
     /// As [`NodeComm::broadcast_into`]; [`Error::Usage`] unless both are equally long and divide among the ranks.
     pub fn all_to_all_into<T: Element>(&self, send: &[T], recv: &mut [T], how: How) -> Result<(), Error> {
-        let lens = Lens::Equal(self.even_part(send.len())?);
+        let lens = Lens::Equal(even_part(send.len(), self.size)?);
         self.moving(Collective::AllToAll, None, lens, &Buffers::both(send, recv), how)
     }
 
@@ -192,7 +192,7 @@ impl NodeComm {
     /// # Errors
     /// As [`NodeComm::all_to_all_into`].
     pub fn all_to_all_in_place<T: Element>(&self, buf: &mut [T], how: How) -> Result<(), Error> {
-        let lens = Lens::Equal(self.even_part(buf.len())?);
+        let lens = Lens::Equal(even_part(buf.len(), self.size)?);
         self.moving(Collective::AllToAll, None, lens, &Buffers::in_place(buf), how)
     }
 
@@ -262,20 +262,9 @@ impl NodeComm {
         }
     }
 
-    /// Elements per rank of a buffer of `count`.
-    pub(super) fn even_part(&self, count: usize) -> Result<usize, Error> {
-        match count.is_multiple_of(self.size) {
-            true => Ok(count / self.size),
-            false => Err(Error::usage(format!(
-                "a buffer of {count} elements does not divide among {} ranks; give a multiple",
-                self.size
-            ))),
-        }
-    }
-
     /// Elements of this rank's block of a buffer of `count`, and where it lies.
     pub(super) fn own_block(&self, count: usize) -> Result<(usize, Range<usize>), Error> {
-        let block = self.even_part(count)?;
+        let block = even_part(count, self.size)?;
         Ok((block, self.rank * block..(self.rank + 1) * block))
     }
 
@@ -298,4 +287,17 @@ pub(super) fn sums(counts: &[usize]) -> Result<Vec<usize>, Error> {
         starts.push(sum);
     }
     Ok(starts)
+}
+
+/// Elements of a block of a buffer of `count` with one for each of `ranks`.
+///
+/// # Errors
+/// [`Error::Usage`] where they do not divide.
+pub fn even_part(count: usize, ranks: usize) -> Result<usize, Error> {
+    match count.is_multiple_of(ranks) {
+        true => Ok(count / ranks),
+        false => Err(Error::usage(format!(
+            "a buffer of {count} elements does not divide among {ranks} ranks; give a multiple"
+        ))),
+    }
 }

@@ -15,6 +15,7 @@ mod shared_buffer;
 mod shared_view;
 mod split;
 
+pub use exchanges::even_part;
 pub use posted::{Ended, Ready};
 pub use shared_buffer::SharedBuffer;
 pub use shared_view::{Draft, SharedView};

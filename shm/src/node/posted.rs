@@ -1,5 +1,6 @@
 //! Calls that are posted now and completed later, of a node: arguments checked, operations prepared once.
 
+use super::exchanges::even_part;
 use super::posted_pairs::OfPairs;
 use super::{NodeComm, State};
 use crate::Error;
@@ -223,7 +224,7 @@ impl NodeComm {
     /// Elements of a block of a call on these buffers.
     fn block_of<T>(&self, collective: Collective, owned: &Owned<T>) -> Result<usize, Error> {
         let entries = match collective {
-            Collective::AllToAll => self.even_part(owned.send.len())?,
+            Collective::AllToAll => even_part(owned.send.len(), self.size)?,
             Collective::Scatter | Collective::ReduceScatter | Collective::Broadcast => owned.recv.len(),
             _ if owned.is_in_place() => owned.recv.len(),
             _ => owned.send.len(),

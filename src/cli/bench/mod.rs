@@ -22,7 +22,7 @@ use composed::Composed;
 use earlybird::launch::Job;
 use earlybird::pattern::Pattern;
 use earlybird::units::parse_size;
-use earlybird::{Algorithm, Choice, Collective, Config, DType, Error, FoldOrder, WaitPreset, algorithms};
+use earlybird::{Algorithm, Choice, Collective, Config, DType, Error, FoldOrder, Tuning, WaitPreset, algorithms};
 use earlybird_hier::schedule::Named;
 use earlybird_hier::{Consistency, OpTraits, admit, verify};
 use preset::Preset;
@@ -342,25 +342,17 @@ impl BenchArgs {
     }
 }
 
-/// The operations that can be measured.
-const OPERATIONS: [Collective; 6] = [
-    Collective::AllReduce,
-    Collective::Reduce,
-    Collective::Broadcast,
-    Collective::Barrier,
-    Collective::AllGather,
-    Collective::ReduceScatter,
-];
-
 /// The library's own choice and all algorithms of `op`.
 fn every_algorithm(op: Collective) -> Vec<Way> {
     [Algorithm::Auto].iter().chain(algorithms(op)).map(|algorithm| Way::Library(Choice::Node(*algorithm))).collect()
 }
 
 pub fn parse_op(text: &str) -> Result<Collective, String> {
-    OPERATIONS.into_iter().find(|op| op.name() == text).ok_or_else(|| {
-        format!("the operations that can be measured are: {}", OPERATIONS.map(Collective::name).join(", "))
-    })
+    let known = Tuning::OPERATIONS;
+    known
+        .into_iter()
+        .find(|op| op.name() == text)
+        .ok_or_else(|| format!("the operations that can be measured are: {}", known.map(Collective::name).join(", ")))
 }
 
 fn parse_dtype(text: &str) -> Result<DType, String> {

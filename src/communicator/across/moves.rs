@@ -3,7 +3,7 @@
 use super::{Across, lens, writing};
 use crate::hierarchy::{Call, Counts};
 use crate::{Element, Error, Op};
-use earlybird_shm::{Collective, bytes};
+use earlybird_shm::{Collective, bytes, even_part};
 
 impl Across<'_> {
     pub(in crate::communicator) fn broadcast<T: Element>(&self, root: usize, buf: &mut [T]) -> Result<(), Error> {
@@ -20,7 +20,7 @@ impl Across<'_> {
         counts: Option<&[usize]>,
     ) -> Result<(), Error> {
         let me = self.comm.rank();
-        let block = send.map_or_else(|| self.divided(recv.len()), |send| Ok(send.len()))?;
+        let block = send.map_or_else(|| even_part(recv.len(), self.comm.size()), |send| Ok(send.len()))?;
         let (each, all) = self.blocks(block, counts)?;
         self.lengths([block, recv.len()], [each[me], all])?;
         let call = self.call_in_blocks::<T>(Collective::AllGather, Op::Sum, (block, counts), None);
@@ -79,7 +79,7 @@ impl Across<'_> {
         recv: &mut [T],
     ) -> Result<(), Error> {
         let count = send.map_or(recv.len(), <[T]>::len);
-        let block = self.divided(count)?;
+        let block = even_part(count, self.comm.size())?;
         self.lengths([count, recv.len()], [count, count])?;
         let call = self.call::<T>(Collective::AllToAll, Op::Sum, block, None);
         let own = send.is_none().then(|| bytes::of(recv).to_vec());

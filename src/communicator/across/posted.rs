@@ -3,7 +3,7 @@
 use super::Across;
 use crate::hierarchy::{Asked, Kept, KeptCounts, Prepared};
 use crate::{Element, Error, Op};
-use earlybird_shm::{Collective, Owned};
+use earlybird_shm::{Collective, Owned, even_part};
 
 impl Across<'_> {
     /// A call that can be posted: as on one node, refused here if its buffers have not the lengths that it needs.
@@ -103,7 +103,7 @@ impl Across<'_> {
             Collective::AllGather | Collective::Gather => (send, [send, at_root(self.of_all(send))?]),
             Collective::Scatter => (recv, [at_root(self.of_all(recv))?, recv]),
             Collective::ReduceScatter => (recv, [self.of_all(recv)?, recv]),
-            Collective::AllToAll => (self.divided(send)?, [send, send]),
+            Collective::AllToAll => (even_part(send, self.comm.size())?, [send, send]),
             _ => (recv, [0, recv]),
         })
     }
