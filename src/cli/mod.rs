@@ -13,7 +13,7 @@ mod tune;
 
 use clap::{Parser, Subcommand};
 use earlybird::launch::{self, Outcome};
-use earlybird::{Config, Error, RanksPerNode};
+use earlybird::{Config, Error, FoldOrder, RanksPerNode};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -97,6 +97,12 @@ fn must_be(wanted: Option<usize>, size: usize) -> Result<(), Error> {
             Err(Error::usage(format!("--ranks {ranks}: {size} ranks were started; give that or leave it out")))
         }
     }
+}
+
+/// The same without what chooses how calls are carried out.
+fn plain(config: Config) -> Config {
+    let (algorithm, tables, tuning) = Default::default();
+    Config { algorithm, tables, tuning, order: FoldOrder::Arrival, exchange: None, ..config }
 }
 
 /// Virtual nodes of `ranks` ranks, where some are `given`, in place of those of the environment.

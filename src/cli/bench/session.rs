@@ -5,8 +5,8 @@ use super::data::Value;
 use super::mpi::Mpi;
 use super::way::Way;
 use crate::cli::lineup::Lineup;
-use crate::cli::{must_be, with_nodes};
-use earlybird::{Choice, Collective, Communicator, Config, Error, FoldOrder, Identity, Tables, Tuning};
+use crate::cli::{must_be, plain, with_nodes};
+use earlybird::{Choice, Collective, Communicator, Config, Error, Identity};
 
 /// The root of operations that have one.
 pub const ROOT: usize = 0;
@@ -29,14 +29,7 @@ impl Session {
     pub fn open(args: &BenchArgs) -> Result<Session, Error> {
         let config = Config { order: args.order(), ..Config::from_env()? };
         let config = Config { wait: args.wait.unwrap_or(config.wait), ..config };
-        let plain = Config {
-            algorithm: Choice::default(),
-            tables: Tables::default(),
-            tuning: Tuning::default(),
-            order: FoldOrder::Arrival,
-            exchange: None,
-            ..config.clone()
-        };
+        let plain = plain(config.clone());
         let mut session = match args.by_mpi() {
             true => Self::of_mpi(args, config.clone(), plain)?,
             false => {

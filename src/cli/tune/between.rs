@@ -7,7 +7,7 @@
 
 use super::TuneArgs;
 use crate::cli::bench::{mpi::Mpi, quantile};
-use crate::cli::{must_be, with_nodes};
+use crate::cli::{must_be, plain, with_nodes};
 use earlybird::{Choice, Communicator, Config, Costs, DType, Error, Identity, Op};
 use earlybird_shm::bytes::{ByteFold, of, of_mut};
 use std::time::{Duration, Instant};
@@ -25,49 +25,41 @@ const FOLDED_BYTES: usize = 4 << 20;
 
 /// Measures as one rank of the job and, on rank 0, writes the costs to the file.
 pub fn work(args: &TuneArgs) -> Result<u8, Error> {
-    let settings = Config::from_env()?;
-    let config = Config {
-        endpoints: settings.endpoints,
-        wait: settings.wait,
-        timeout: settings.timeout,
-        join_timeout: settings.join_timeout,
-        arena_max_bytes: settings.arena_max_bytes,
-        ranks_per_node: settings.ranks_per_node,
-        dir: settings.dir,
-        ..Config::default()
-    };
-    let mpi = (!args.worker).then(Mpi::start).transpose()?;
-    let identity = if mpi.is_none() { Some(Identity::detect()?) } else { None };
-    let size = mpi.as_ref().map_or_else(|| identity.as_ref().map_or(1, |identity| identity.size), Mpi::size);
-    must_be(args.only_ranks()?, size)?;
-    let config = with_nodes(config, args.nodes.as_deref(), size)?;
-    let comm = match (&mpi, identity) {
-        (Some(mpi), _) => mpi.join(config)?,
-        (None, identity) => Communicator::connect(config, identity.map_or_else(Identity::detect, Ok)?)?,
+    let config = plain(Config::from_env()?);
+    let mpi = if args.worker { None } else { Some(Mpi::start()?) };
+    let comm = match &mpi {
+        Some(mpi) => mpi.join(on_nodes(args, config, mpi.size())?)?,
+        None => {
+            let identity = Identity::detect()?;
+            Communicator::connect(on_nodes(args, config, identity.size)?, identity)?
+        }
     };
     if comm.nodes() < 2 {
         return Err(Error::usage(format!(
-            "{size} ranks on one node exchange no messages; start ranks on several nodes, or give --nodes"
+            "{} ranks on one node exchange no messages; start ranks on several nodes, or give --nodes",
+            comm.size()
         )));
     }
     let leads = comm.local_rank() == 0;
     let leaders = comm.split(leads.then_some(0), comm.rank() as i64)?;
     let costs = leaders.map(|leaders| measure(args, &leaders)).transpose()?;
-    // Nobody ends while others measure, and nobody waits for who has failed.
+    // Nobody ends while others measure.
     comm.barrier()?;
-    match costs {
-        Some(costs) if comm.rank() == 0 => {
-            super::write(&args.output, &text(&costs, &comm))?;
-            super::show(&args.output)?;
-        }
-        _ => {}
+    if let Some(costs) = costs.filter(|_| comm.rank() == 0) {
+        let (nodes, ranks) = (comm.nodes(), comm.size());
+        super::write(
+            &args.output,
+            &format!("# measured by the leaders of {nodes} nodes, {ranks} ranks in all\n{costs}"),
+        )?;
+        super::show(&args.output)?;
     }
     Ok(0)
 }
 
-/// The file.
-fn text(costs: &Costs, comm: &Communicator) -> String {
-    format!("# measured by the leaders of {} nodes, {} ranks in all\n{costs}", comm.nodes(), comm.size())
+/// The nodes of `size` ranks that were started.
+fn on_nodes(args: &TuneArgs, config: Config, size: usize) -> Result<Config, Error> {
+    must_be(args.only_ranks()?, size)?;
+    with_nodes(config, args.nodes.as_deref(), size)
 }
 
 /// What messages cost between the ranks of this communicator, each on a node of its own.
