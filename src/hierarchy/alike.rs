@@ -44,9 +44,13 @@ impl Chosen {
     }
 
     pub(super) fn words(&self, fitting_endpoints: usize) -> [u64; WORDS] {
+        let plan = match self.exchange {
+            Some(Choice::Plan(word)) => fingerprint(word),
+            _ => 0,
+        };
         [
             self.endpoints.unwrap_or(0) as u64,
-            self.exchange.map_or(0, |choice| fingerprint(choice.name())),
+            plan,
             self.costs.as_ref().map_or(0, Costs::fingerprint),
             fitting_endpoints as u64,
         ]
@@ -118,6 +122,8 @@ mod tests {
             let message = usage(of(&[(ours.clone(), true), (ours.clone(), true), (theirs, true)]));
             assert!(message.contains(says) && message.ends_with("set it alike on all ranks"), "{message}");
             assert!(of(&[(ours.clone(), true), (ours, false)]).is_ok());
+            let auto = Chosen { exchange: Some(Choice::default()), ..Chosen::default() };
+            assert!(of(&[(auto, true), (Chosen::default(), true)]).is_ok());
         }
     }
 }
