@@ -5,7 +5,7 @@ mod common;
 
 use common::victims::{all_tell_of_a_late_rank, tell, told_of_a_death, victim};
 use common::{Job, Player, mix};
-use earlybird::{Communicator, Config, Error, FoldOrder, Identity, Op};
+use earlybird::{Communicator, Config, Costs, Error, FoldOrder, Identity, Op};
 use std::time::Duration;
 
 #[test]
@@ -148,11 +148,18 @@ fn different_lengths_are_one_error() {
     }
 }
 
-/// Joins with a setting of this rank's own.
+/// Joins with a setting of this rank's own: `NAME=VALUE`, or costs for a message of 8 bytes.
 fn set(player: &Player) {
     let me = std::env::var("EARLYBIRD_RANK").unwrap().parse::<usize>().unwrap();
-    let setting = ("EARLYBIRD_ENDPOINTS".to_owned(), player.args()[me].clone());
-    let config = Config::from_env_and([setting]).unwrap();
+    let mut config = Config::from_env().unwrap();
+    match player.args()[me].split_once('=') {
+        Some((name, value)) => config = Config::from_env_and([(format!("EARLYBIRD_{name}"), value.into())]).unwrap(),
+        None => {
+            let first = player.args()[me].parse().unwrap();
+            let costs = Costs::new(&[(8, first), (1 << 20, 1.0)], 0.0, 0.0).unwrap();
+            config.tuning = costs.to_string().parse().unwrap();
+        }
+    }
     let joined = Communicator::connect(config, Identity::detect().unwrap());
     match joined {
         Ok(comm) => player.say(format!("{} endpoints", comm.endpoints())),
@@ -168,7 +175,13 @@ fn all_ranks_must_want_the_same() {
         assert!(said.iter().all(|of_rank| *of_rank == said[0]), "{said:?}");
         said[0][0].clone()
     };
-    assert_eq!(of(["2", "2", "2", "2"]), "2 endpoints");
-    assert!(of(["2", "2", "1", "2"]).contains("EARLYBIRD_ENDPOINTS is 2 on rank 0 and 1 on rank 2; set it alike"));
-    assert!(of(["auto", "auto", "auto", "1"]).contains("is auto on rank 0 and 1 on rank 3"));
+    let [auto, one, two] = ["ENDPOINTS=auto", "ENDPOINTS=1", "ENDPOINTS=2"];
+    assert_eq!(of([two; 4]), "2 endpoints");
+    assert!(of([two, two, one, two]).contains("EARLYBIRD_ENDPOINTS is 2 on rank 0 and 1 on rank 2; set it alike"));
+    assert!(of([auto, auto, auto, one]).contains("is auto on rank 0 and 1 on rank 3"));
+    let [ring, direct] = ["EXCHANGE=ring", "EXCHANGE=direct"];
+    assert!(of([ring; 4]).ends_with("endpoints"));
+    assert!(of([ring, direct, ring, ring]).contains("EARLYBIRD_EXCHANGE on rank 0 is not that of rank 1"));
+    assert!(of(["1e-5"; 4]).ends_with("endpoints"));
+    assert!(of(["1e-5", "1e-5", "2e-5", "2e-5"]).contains("EARLYBIRD_TUNE on rank 0 are not those of rank 2"));
 }
