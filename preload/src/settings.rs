@@ -3,7 +3,13 @@
 
 use crate::{abi, loaded, summary};
 use earlybird::{Config, FoldOrder, Interpose};
+use rustix::fs::{FileType, fstat};
+use rustix::io::ioctl_fionread;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// How long nobody may read what was said.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The settings; ends the job with a message if they are refused.
 pub fn get() -> &'static Config {
@@ -35,9 +41,21 @@ fn must_be_our_mpi() {
 /// Says why, and ends the job as MPI_Abort does.
 pub fn die(message: &str) -> ! {
     summary::say(&format!("earlybird: {message}"));
+    be_heard();
     if abi::is_running() {
         // SAFETY: MPI runs.
         unsafe { abi::PMPI_Abort(abi::constants().world, 1) };
     }
     std::process::exit(1)
+}
+
+/// Returns when whoever reads standard error, if that is a pipe, has read what was said: a launcher that learns of an abort may
+/// end without reading more (MPICH's in one run of ten).
+fn be_heard() {
+    let stderr = std::io::stderr();
+    let is_pipe = fstat(&stderr).is_ok_and(|file| FileType::from_raw_mode(file.st_mode).is_fifo());
+    let begun = Instant::now();
+    while is_pipe && begun.elapsed() < PATIENCE && ioctl_fionread(&stderr).is_ok_and(|unread| unread > 0) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
