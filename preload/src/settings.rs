@@ -30,7 +30,7 @@ pub fn get() -> &'static Config {
 fn must_be_our_mpi() {
     let Some(runs) = loaded::another_mpi() else { return };
     let (ours, other) = if cfg!(open_mpi) { ("Open MPI", "mpich") } else { ("MPICH", "openmpi") };
-    summary::say(&format!(
+    last_words(&format!(
         "earlybird: this libearlybird_mpi.so was built for {ours}, but the program runs on {runs:?}; build one with the compiler \
          of that MPI, such as: MPICC=mpicc.{other} cargo build --release -p earlybird-preload"
     ));
@@ -40,8 +40,7 @@ fn must_be_our_mpi() {
 
 /// Says why, and ends the job as MPI_Abort does.
 pub fn die(message: &str) -> ! {
-    summary::say(&format!("earlybird: {message}"));
-    be_heard();
+    last_words(&format!("earlybird: {message}"));
     if abi::is_running() {
         // SAFETY: MPI runs.
         unsafe { abi::PMPI_Abort(abi::constants().world, 1) };
@@ -49,9 +48,10 @@ pub fn die(message: &str) -> ! {
     std::process::exit(1)
 }
 
-/// Returns when whoever reads standard error, if that is a pipe, has read what was said: a launcher that learns of an abort may
-/// end without reading more (MPICH's in one run of ten).
-fn be_heard() {
+/// Says why the process ends, and returns when whoever reads standard error, if that is a pipe, has read it: a launcher that
+/// learns of an abort may end without reading more (MPICH's in one run of ten).
+fn last_words(text: &str) {
+    summary::say(text);
     let stderr = std::io::stderr();
     let is_pipe = fstat(&stderr).is_ok_and(|file| FileType::from_raw_mode(file.st_mode).is_fifo());
     let begun = Instant::now();
