@@ -33,11 +33,11 @@ fn failed(call: Call, comm: Handle, failure: Failure) -> c_int {
     let code = match failure {
         Failure::Mpis(code) => return code,
         Failure::Argument(code, what) => {
-            summary::say(&format!("earlybird: {}: {what}", call.name()));
+            summary::say_and_be_heard(&format!("earlybird: {}: {what}", call.name()));
             code
         }
         Failure::Ours(error) => {
-            summary::say(&format!("earlybird: {}: {} {error}", call.name(), error.code()));
+            summary::say_and_be_heard(&format!("earlybird: {}: {} {error}", call.name(), error.code()));
             constants().err_other
         }
     };

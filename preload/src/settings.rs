@@ -3,13 +3,7 @@
 
 use crate::{abi, loaded, summary};
 use earlybird::{Config, FoldOrder, Interpose};
-use rustix::fs::{FileType, fstat};
-use rustix::io::ioctl_fionread;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
-
-/// How long nobody may read what was said.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The settings; ends the job with a message if they are refused.
 pub fn get() -> &'static Config {
@@ -30,7 +24,7 @@ pub fn get() -> &'static Config {
 fn must_be_our_mpi() {
     let Some(runs) = loaded::another_mpi() else { return };
     let (ours, other) = if cfg!(open_mpi) { ("Open MPI", "mpich") } else { ("MPICH", "openmpi") };
-    last_words(&format!(
+    summary::say_and_be_heard(&format!(
         "earlybird: this libearlybird_mpi.so was built for {ours}, but the program runs on {runs:?}; build one with the compiler \
          of that MPI, such as: MPICC=mpicc.{other} cargo build --release -p earlybird-preload"
     ));
@@ -40,22 +34,10 @@ fn must_be_our_mpi() {
 
 /// Says why, and ends the job as MPI_Abort does.
 pub fn die(message: &str) -> ! {
-    last_words(&format!("earlybird: {message}"));
+    summary::say_and_be_heard(&format!("earlybird: {message}"));
     if abi::is_running() {
         // SAFETY: MPI runs.
         unsafe { abi::PMPI_Abort(abi::constants().world, 1) };
     }
     std::process::exit(1)
-}
-
-/// Says why the process ends, and returns when whoever reads standard error, if that is a pipe, has read it: a launcher that
-/// learns of an abort may end without reading more (MPICH's in one run of ten).
-fn last_words(text: &str) {
-    summary::say(text);
-    let stderr = std::io::stderr();
-    let is_pipe = fstat(&stderr).is_ok_and(|file| FileType::from_raw_mode(file.st_mode).is_fifo());
-    let begun = Instant::now();
-    while is_pipe && begun.elapsed() < PATIENCE && ioctl_fionread(&stderr).is_ok_and(|unread| unread > 0) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }

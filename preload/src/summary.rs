@@ -1,9 +1,15 @@
 //! What was taken over and what was not, and why: counted and printed when `EARLYBIRD_INTERPOSE=profile`.
 
 use crate::others;
+use rustix::fs::{FileType, fstat};
+use rustix::io::ioctl_fionread;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How long nobody may read what was said.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The functions that are taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,6 +196,19 @@ pub fn say(text: &str) {
     let line = format!("{text}\n");
     // Where nobody can read it nothing is lost.
     let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// The same where the job may end next. Returns when whoever reads standard error, if that is a pipe, has read it: a launcher
+/// that learns of an abort may end without reading more (MPICH's in one run of ten).
+#[cold]
+pub fn say_and_be_heard(text: &str) {
+    say(text);
+    let stderr = std::io::stderr();
+    let is_pipe = fstat(&stderr).is_ok_and(|file| FileType::from_raw_mode(file.st_mode).is_fifo());
+    let begun = Instant::now();
+    while is_pipe && begun.elapsed() < PATIENCE && ioctl_fionread(&stderr).is_ok_and(|unread| unread > 0) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{Program, RANKS, has_mpi, taken_over};
+use support::{MPI, Program, RANKS, has_mpi, taken_over};
 
 #[test]
 fn every_type_and_operator_of_allreduce() {
@@ -27,8 +27,8 @@ fn a_setting_that_is_refused_ends_the_job() {
         return;
     }
     let program = Program::compile("allreduce.c");
-    // MPICH's launcher loses words said before an abort now and then, unless it is given the time to read them.
-    for _ in 0..if support::MPI == "mpich" { 20 } else { 1 } {
+    // MPICH's launcher loses the words of one abort in ten, unless it is given the time to read them.
+    for _ in 0..if MPI == "mpich" { 20 } else { 1 } {
         let outcome = program.run(2, true, &["carried"], &[("EARLYBIRD_INTERPOSE", "maybe")]);
         let named = outcome.said.contains("EB_USAGE EARLYBIRD_INTERPOSE") && outcome.said.contains("on, off, profile");
         assert!(named && outcome.code != Some(0) && outcome.code != Some(124), "{outcome:?}");
@@ -135,7 +135,7 @@ fn communicators_made_and_freed_by_every_function() {
 
 #[test]
 fn ranks_that_are_started_later_join() {
-    if support::MPI != "openmpi" {
+    if MPI != "openmpi" {
         eprintln!("SKIPPED: MPICH as Debian builds it starts none");
         return;
     }
@@ -179,12 +179,12 @@ fn what_stays_mpis_is_in_the_summary_and_reaches_tools_behind() {
         for name in not_carried.iter().chain(&["Reduce_scatter", "Scan", "Exscan"]) {
             assert!(line(name).ends_with("B) an operation that is not carried") && line(name).contains("to MPI: 1 ("));
         }
-        for name in persistent.iter().filter(|_| support::MPI == "mpich") {
+        for name in persistent.iter().filter(|_| MPI == "mpich") {
             assert!(line(&format!("{name}_init")).ends_with("B) a persistent call, counted when it is prepared"));
         }
     }
     // Nobody asks: nothing is counted, and a tool behind this library sees the calls.
-    let tool = Program::compile_for(support::MPI, "tool.c", &["-shared", "-fPIC"]);
+    let tool = Program::compile_for(MPI, "tool.c", &["-shared", "-fPIC"]);
     let both = format!("{}:{}", support::library().display(), tool.path());
     let outcome = program.run(2, true, &[], &[("LD_PRELOAD", &both)]);
     let seen = outcome.said.matches("the tool saw 20").count() == 2 && outcome.said.matches(" right").count() == 2;
@@ -198,7 +198,7 @@ fn mistakes_have_the_codes_of_mpi_and_harm_nothing() {
     }
     let program = Program::compile("misuse.c");
     // MPICH as Debian builds it does not look at arguments.
-    if support::MPI == "openmpi" {
+    if MPI == "openmpi" {
         let said = program.is_right(2, &[]);
         assert!(said.contains("an argument for MPI to refuse"), "{said}");
     }
@@ -210,7 +210,7 @@ fn mistakes_have_the_codes_of_mpi_and_harm_nothing() {
 
 #[test]
 fn a_library_for_another_mpi_says_which() {
-    let (other, theirs) = if support::MPI == "mpich" { ("openmpi", "Open MPI") } else { ("mpich", "MPICH") };
+    let (other, theirs) = if MPI == "mpich" { ("openmpi", "Open MPI") } else { ("mpich", "MPICH") };
     if !has_mpi() || std::process::Command::new(format!("mpicc.{other}")).arg("-show").output().is_err() {
         eprintln!("SKIPPED: there is one MPI only");
         return;
@@ -243,6 +243,10 @@ fn a_rank_that_ends_early_ends_the_job_and_leaves_nothing() {
         let outcome = program.run(ranks, true, &["mismatch"], &vars);
         let all = outcome.said.matches("got errors").count() == ranks;
         assert!(outcome.code == Some(0) && outcome.said.contains("EB_MISMATCH") && all, "{outcome:?}");
+        // Under the default error handler that ends the job, and is heard.
+        let outcome = program.run(ranks, true, &["fatal"], &vars);
+        assert!(![Some(0), Some(124), None].contains(&outcome.code), "{outcome:?}");
+        assert!(outcome.said.contains("EB_MISMATCH") && !outcome.said.contains("got errors"), "{outcome:?}");
     }
 }
 
@@ -252,7 +256,7 @@ fn communicators_of_several_nodes() {
         return;
     }
     // MPICH's waiting ranks spin: more of them than CPUs take minutes.
-    let nodes: &[_] = if support::MPI == "mpich" { &[(3, "2,1")] } else { &[(3, "2,1"), (4, "1,2,1"), (5, "2")] };
+    let nodes: &[_] = if MPI == "mpich" { &[(3, "2,1")] } else { &[(3, "2,1"), (4, "1,2,1"), (5, "2")] };
     for source in ["users.c", "users.f90"] {
         let program = Program::compile(source);
         for &(ranks, nodes) in nodes {
@@ -312,7 +316,7 @@ fn python_with_numpy() {
         imported.is_ok_and(|status| status.success())
     };
     // Debian's mpi4py is built for Open MPI; tests/long/mpi4py builds it for both.
-    if support::MPI != "openmpi" || !there("numpy") || !there("mpi4py") {
+    if MPI != "openmpi" || !there("numpy") || !there("mpi4py") {
         eprintln!("SKIPPED: Python's client needs Open MPI, python3-mpi4py and python3-numpy");
         return;
     }

@@ -19,7 +19,7 @@ int main(int argc, char **argv)
     if (!strcmp(what, "exit") && rank == 1) exit(4);
     int returned = 0, buffer[4] = { 0 };
     for (int i = 0; i < 3; i++) {
-        if (strcmp(what, "mismatch")) MPI_Barrier(MPI_COMM_WORLD);
+        if (strcmp(what, "mismatch") && strcmp(what, "fatal")) MPI_Barrier(MPI_COMM_WORLD);
         else returned += MPI_Allreduce(MPI_IN_PLACE, buffer, rank == 1 ? 2 : 4, MPI_INT, MPI_SUM, MPI_COMM_WORLD) != MPI_SUCCESS;
     }
     if (returned == 3) printf("rank %d got errors\n", rank);
