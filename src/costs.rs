@@ -7,6 +7,7 @@
 //! ```
 
 use crate::Error;
+use crate::identity::fingerprint;
 use crate::units::parse_size;
 use earlybird_hier::choose::Model;
 use std::fmt;
@@ -40,11 +41,6 @@ impl Costs {
     pub(crate) fn fingerprint(&self) -> u64 {
         fingerprint(&self.to_string())
     }
-}
-
-/// FNV-1a of a text.
-pub(crate) fn fingerprint(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 impl fmt::Display for Costs {

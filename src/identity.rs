@@ -256,9 +256,12 @@ fn key(parts: &[&str]) -> String {
     if key.len() <= MAX_BYTES {
         return key;
     }
-    let hash = key
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let hash = fingerprint(&key);
     key.truncate(MAX_BYTES - 17);
     format!("{key}-{hash:016x}")
+}
+
+/// FNV-1a of a text: the same on all ranks, whatever built them.
+pub(crate) fn fingerprint(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }

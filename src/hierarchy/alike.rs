@@ -5,8 +5,9 @@
 //! and folds is what a large call waits for, where every rank has a CPU of its own and less so where ranks share them
 //! (`docs/measurements.md`). Each rank sees its own CPUs only; where nothing was set, the least that fits a rank counts.
 
-use crate::costs::fingerprint;
-use crate::{Choice, Config, Costs, Error};
+use super::choice::Chosen;
+use crate::identity::fingerprint;
+use crate::{Costs, Error};
 
 /// Endpoints where nothing was set: where every rank has a CPU; where ranks share CPUs, over shared memory, since more than
 /// two only wake each other more often; and over messages, each of which costs MPI's time too.
@@ -23,38 +24,18 @@ pub(super) fn fitting_endpoints(is_crowded: bool, is_a_network: bool) -> usize {
     }
 }
 
-/// What the user of one rank has chosen.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Chosen {
-    pub endpoints: Option<usize>,
-    /// The plan between leaders.
-    pub exchange: Option<Choice>,
-    /// What messages between them cost.
-    pub costs: Option<Costs>,
-}
-
 /// What a rank tells the others: endpoints that were chosen, and the plan and costs, as fingerprints, 0 where nothing was; and
 /// the endpoints that fit it.
 const WORDS: usize = 4;
 
-impl Chosen {
-    pub(super) fn new(config: &Config) -> Self {
-        let costs = config.tuning.costs().cloned();
-        Chosen { endpoints: config.endpoints, exchange: config.exchange, costs }
-    }
-
-    pub(super) fn words(&self, fitting_endpoints: usize) -> [u64; WORDS] {
-        let plan = match self.exchange {
-            Some(Choice::Plan(word)) => fingerprint(word),
-            _ => 0,
-        };
-        [
-            self.endpoints.unwrap_or(0) as u64,
-            plan,
-            self.costs.as_ref().map_or(0, Costs::fingerprint),
-            fitting_endpoints as u64,
-        ]
-    }
+/// What a rank of this choice tells, of which so many endpoints were chosen, if any, and so many fit it.
+pub(super) fn words(endpoints: Option<usize>, chosen: &Chosen, fitting_endpoints: usize) -> [u64; WORDS] {
+    [
+        endpoints.unwrap_or(0) as u64,
+        chosen.plan.map_or(0, fingerprint),
+        chosen.costs.as_ref().map_or(0, Costs::fingerprint),
+        fitting_endpoints as u64,
+    ]
 }
 
 /// The endpoints that all ranks take, of what they told.
@@ -85,19 +66,25 @@ pub(super) fn agreed_endpoints(told: &[u64]) -> Result<usize, Error> {
 mod tests {
     use super::*;
     use crate::test_support::usage;
+    use crate::{Choice, Config};
 
-    fn of(ranks: &[(Chosen, bool)]) -> Result<usize, Error> {
-        let words = ranks.iter().flat_map(|(chosen, is_crowded)| chosen.words(fitting_endpoints(*is_crowded, false)));
-        agreed_endpoints(&words.collect::<Vec<u64>>())
+    /// Endpoints and the rest, as the user of a rank chose them.
+    type Of = (Option<usize>, Chosen);
+
+    fn of(ranks: &[(Of, bool)]) -> Result<usize, Error> {
+        let told = ranks.iter().flat_map(|((endpoints, chosen), is_crowded)| {
+            words(*endpoints, chosen, fitting_endpoints(*is_crowded, false))
+        });
+        agreed_endpoints(&told.collect::<Vec<u64>>())
     }
 
-    fn endpoints(endpoints: usize) -> Chosen {
-        Chosen { endpoints: Some(endpoints), ..Chosen::default() }
+    fn endpoints(endpoints: usize) -> Of {
+        (Some(endpoints), Chosen::default())
     }
 
     #[test]
     fn all_take_what_was_set_or_what_fits_everybody() {
-        let nothing = Chosen::default;
+        let nothing = Of::default;
         assert_eq!(of(&[(nothing(), false), (nothing(), false)]).unwrap(), WITH_CPUS);
         assert_eq!(of(&[(nothing(), false), (nothing(), true)]).unwrap(), WHEN_CROWDED, "one rank's CPUs are shared");
         assert_eq!(fitting_endpoints(true, true), WHEN_CROWDED_OVER_MESSAGES);
@@ -106,24 +93,26 @@ mod tests {
 
     #[test]
     fn what_is_not_set_alike_is_refused() {
-        let plan = |word: &str| Chosen { exchange: Some(word.parse().unwrap()), ..Chosen::default() };
-        let latency = |seconds| Chosen {
-            costs: Some(Costs::new(&[(8, seconds), (16, 1.0)], 0.0, 0.0).unwrap()),
-            ..Chosen::default()
+        let nothing = Of::default;
+        let exchange = |choice| (None, Chosen::new(&Config { exchange: Some(choice), ..Config::default() }));
+        let plan = |word: &str| exchange(word.parse().unwrap());
+        let latency = |seconds| {
+            let costs = Costs::new(&[(8, seconds), (16, 1.0)], 0.0, 0.0).unwrap();
+            (None, Chosen { costs: Some(costs), ..Chosen::default() })
         };
         for (ours, theirs, says) in [
             (endpoints(2), endpoints(3), "ENDPOINTS is 2 on rank 0 and 3 on rank 2"),
-            (Chosen::default(), endpoints(1), "ENDPOINTS is auto on rank 0 and 1 on rank 2"),
+            (nothing(), endpoints(1), "ENDPOINTS is auto on rank 0 and 1 on rank 2"),
             (plan("plan:ring"), plan("plan:direct"), "EXCHANGE on rank 0 is not that of rank 2"),
-            (plan("plan:ring"), Chosen::default(), "EXCHANGE on rank 0 is not that of rank 2"),
+            (plan("plan:ring"), nothing(), "EXCHANGE on rank 0 is not that of rank 2"),
             (latency(1e-5), latency(2e-5), "EARLYBIRD_TUNE on rank 0 are not those of rank 2"),
-            (latency(1e-5), Chosen::default(), "EARLYBIRD_TUNE on rank 0 are not those of rank 2"),
+            (latency(1e-5), nothing(), "EARLYBIRD_TUNE on rank 0 are not those of rank 2"),
         ] {
             let message = usage(of(&[(ours.clone(), true), (ours.clone(), true), (theirs, true)]));
             assert!(message.contains(says) && message.ends_with("set it alike on all ranks"), "{message}");
             assert!(of(&[(ours.clone(), true), (ours, false)]).is_ok());
-            let auto = Chosen { exchange: Some(Choice::default()), ..Chosen::default() };
-            assert!(of(&[(auto, true), (Chosen::default(), true)]).is_ok());
+            let auto = exchange(Choice::default());
+            assert!(of(&[(auto, true), (nothing(), true)]).is_ok());
         }
     }
 }

@@ -12,8 +12,7 @@
 //! Over shared memory on one machine a round costs little more than its bytes: there a rule of two plans stands where nothing was
 //! measured.
 
-use super::alike::Chosen;
-use crate::{Choice, Costs, Error};
+use crate::{Choice, Config, Costs, Error};
 use earlybird_hier::choose::{self, Choice as Candidate, Model};
 use earlybird_hier::{Consistency, OpTraits};
 use std::collections::HashMap;
@@ -30,6 +29,24 @@ const LOOKED_AT: usize = 8;
 
 /// What a plan is asked for: bytes, and whether its operator commutes and is exact.
 type Question = (usize, bool, bool);
+
+/// What the user has chosen, all ranks alike.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Chosen {
+    pub plan: Option<&'static str>,
+    /// What messages cost.
+    pub costs: Option<Costs>,
+}
+
+impl Chosen {
+    pub(super) fn new(config: &Config) -> Self {
+        let plan = match config.exchange {
+            Some(Choice::Plan(word)) => Some(word),
+            _ => None,
+        };
+        Chosen { plan, costs: config.tuning.costs().cloned() }
+    }
+}
 
 /// The plans of one group of leaders.
 #[derive(Debug)]
@@ -50,27 +67,23 @@ impl Exchanges {
         Exchanges::new(nodes, self.over_network, self.chosen.clone())
     }
 
-    pub(super) fn chosen(&self) -> &Chosen {
-        &self.chosen
-    }
-
     /// What the plan follows from, in words.
     pub(super) fn chooses(&self) -> &'static str {
-        match (self.chosen.exchange, &self.chosen.costs, self.over_network) {
-            (Some(Choice::Plan(name)), ..) => name,
+        match (self.chosen.plan, &self.chosen.costs, self.over_network) {
+            (Some(name), ..) => name,
             (_, Some(_), _) => "the plan of least cost by EARLYBIRD_TUNE",
             (_, None, true) => "the plan of least cost on an ordinary Ethernet",
             (_, None, false) => "a plan by size",
         }
     }
 
-    /// The plan for a vector of `bytes`, where the user chose none. All that can be answered give identical bits, and keep the
-    /// order of nodes for an operator that does not commute.
+    /// The plan for a vector of `bytes`. All that can be answered where the user chose none give identical bits, and keep the order
+    /// of nodes for an operator that does not commute.
     ///
     /// # Errors
     /// [`Error::Usage`] while another thread is inside a call.
     pub(super) fn plan_for(&self, bytes: usize, op: OpTraits) -> Result<&'static str, Error> {
-        if let Some(Choice::Plan(name)) = self.chosen.exchange {
+        if let Some(name) = self.chosen.plan {
             return Ok(name);
         }
         let measured = self.chosen.costs.as_ref().map(Costs::model);

@@ -1,7 +1,7 @@
 //! How the ranks of several nodes come together.
 
-use super::alike::{Chosen, agreed_endpoints, fitting_endpoints};
-use super::choice::Exchanges;
+use super::alike;
+use super::choice::{Chosen, Exchanges};
 use super::posted::Postings;
 use super::split::patient;
 use super::wire::{Line, Wire};
@@ -59,11 +59,12 @@ impl Hierarchy {
         })?;
         wire.set_purse(node.purse());
         let is_crowded = crowded || wire.is_crowded() || node.size() > node.allowed_cpus();
-        let exchanges = Exchanges::new(topology.nodes(), wire.is_a_network(), Chosen::new(config));
-        let fitting = fitting_endpoints(is_crowded, wire.is_a_network());
+        let (chosen, fitting) = (Chosen::new(config), alike::fitting_endpoints(is_crowded, wire.is_a_network()));
+        let words = alike::words(config.endpoints, &chosen, fitting);
+        let exchanges = Exchanges::new(topology.nodes(), wire.is_a_network(), chosen);
         let meeting = RingOptions { purse: Some(node.purse()), ..meeting(config, identity) };
         let hierarchy = Self::over(wire, topology, again, exchanges, (config.timeout, meeting));
-        let hierarchy = hierarchy.agreed(&node, fitting)?;
+        let hierarchy = hierarchy.agreed(&node, &words)?;
         Ok((node, hierarchy))
     }
 
@@ -81,17 +82,14 @@ impl Hierarchy {
         Hierarchy { topology, state, deadline, exchanges, is_crowded, postings, meeting }
     }
 
-    /// Returns when all ranks have said what was chosen on them, which must be alike, and how many endpoints fit them, of which
-    /// the fewest are taken.
-    fn agreed(mut self, node: &NodeComm, fitting: usize) -> Result<Self, Error> {
+    /// Returns when all ranks have said `words` of theirs: what was chosen on them, which must be alike, and how many endpoints
+    /// fit them, of which the fewest are taken.
+    fn agreed(mut self, node: &NodeComm, words: &[u64]) -> Result<Self, Error> {
         let how = How { algorithm: Algorithm::Auto, order: FoldOrder::Arrival, within: 0 };
         let collective = Collective::AllGather;
         let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
-        let told = self.tell(
-            &Call { node, collective, how, signature, exchange: None },
-            &self.exchanges.chosen().words(fitting),
-        )?;
-        self.topology = self.topology.with_endpoints(agreed_endpoints(&told)?);
+        let told = self.tell(&Call { node, collective, how, signature, exchange: None }, words)?;
+        self.topology = self.topology.with_endpoints(alike::agreed_endpoints(&told)?);
         let mut state = self.lock()?;
         state.plans.transport_mut().set_peers(&self.topology);
         (state.calls, state.last) = (0, None);
