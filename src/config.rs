@@ -73,6 +73,16 @@ pub struct Tables {
 }
 
 impl Tables {
+    /// The operations that have a table: those that commands measure, and that the interposer takes over.
+    pub const OPERATIONS: [Collective; 6] = [
+        Collective::AllReduce,
+        Collective::Reduce,
+        Collective::Broadcast,
+        Collective::Barrier,
+        Collective::AllGather,
+        Collective::ReduceScatter,
+    ];
+
     /// The table of `collective`, where it has one.
     pub(crate) fn of(&self, collective: Collective) -> Option<&SizeTable> {
         match collective {

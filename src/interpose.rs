@@ -1,6 +1,7 @@
 //! What the interposer for MPI programs takes over, as users write it: `profile,broadcast=mpi:1Mi-,barrier=mpi`.
 
 use crate::Error;
+use crate::config::Tables;
 use crate::units::parse_size;
 use earlybird_shm::Collective;
 
@@ -28,16 +29,6 @@ pub enum Carrier {
 /// Ranges of blocks' sizes in bytes, both ends included, and who carries out an operation there. The first that fits counts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Carriers(Vec<(Collective, Carrier, u64, u64)>);
-
-/// The operations that the interposer takes over.
-const OPERATIONS: [Collective; 6] = [
-    Collective::AllReduce,
-    Collective::Reduce,
-    Collective::Broadcast,
-    Collective::Barrier,
-    Collective::AllGather,
-    Collective::ReduceScatter,
-];
 
 impl Carriers {
     /// What was asked for `collective`: who, first and last byte count.
@@ -72,14 +63,14 @@ impl Interpose {
 
 fn entry(text: &str) -> Result<(Collective, Carrier, u64, u64), Error> {
     let refuse = || {
-        let names = OPERATIONS.map(Collective::name).join(", ");
+        let names = Tables::OPERATIONS.map(Collective::name).join(", ");
         Error::usage(format!(
             "{text:?} is not valid; one of: on, off, profile, and after it entries such as broadcast=mpi:1Mi- or \
              barrier=earlybird, with one of: {names}"
         ))
     };
     let (name, rest) = text.split_once('=').ok_or_else(refuse)?;
-    let collective = OPERATIONS.into_iter().find(|known| known.name() == name).ok_or_else(refuse)?;
+    let collective = Tables::OPERATIONS.into_iter().find(|known| known.name() == name).ok_or_else(refuse)?;
     let (carrier, range) = rest.split_once(':').unwrap_or((rest, "0-"));
     let carrier = match carrier {
         "mpi" => Carrier::Mpi,

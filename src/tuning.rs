@@ -19,16 +19,6 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// The operations that have tables: those that `earlybird bench` measures.
-    pub const OPERATIONS: [Collective; 6] = [
-        Collective::AllReduce,
-        Collective::Reduce,
-        Collective::Broadcast,
-        Collective::Barrier,
-        Collective::AllGather,
-        Collective::ReduceScatter,
-    ];
-
     /// Reads a file.
     ///
     /// # Errors
@@ -88,8 +78,8 @@ impl FromStr for Tuning {
             }
             let count = ranks.parse().ok().filter(|ranks| *ranks >= 1);
             let count: usize = count.ok_or_else(|| refuse(format!("{ranks:?} is no number of ranks")))?;
-            let Some(collective) = Self::OPERATIONS.into_iter().find(|known| known.name() == operation) else {
-                let known = Self::OPERATIONS.map(Collective::name).join(", ");
+            let Some(collective) = Tables::OPERATIONS.into_iter().find(|known| known.name() == operation) else {
+                let known = Tables::OPERATIONS.map(Collective::name).join(", ");
                 return Err(refuse(format!("{operation:?} is no operation with a table; there are: {known}")));
             };
             let table = SizeTable::of(collective, table).map_err(at_line)?;

@@ -12,8 +12,9 @@ mod simulate;
 mod tune;
 
 use clap::{Parser, Subcommand};
-use earlybird::launch::{self, Outcome};
+use earlybird::launch::{self, Job, Outcome};
 use earlybird::{Config, Error, FoldOrder, RanksPerNode};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -71,22 +72,37 @@ fn launched() -> Option<(usize, usize)> {
     pairs.iter().find_map(|(rank, size)| Some((number(rank)?, number(size)?)))
 }
 
+/// Whether this process is no rank of a launcher, or the first.
+fn is_first() -> bool {
+    launched().is_none_or(|(rank, _)| rank == 0)
+}
+
 /// As [`fail`], of what is wrong with arguments that all ranks of a launcher have: one says it. It alone fails, because
 /// launchers kill a job at its first failure, which would otherwise be that of a rank that says nothing, before this one spoke.
-fn fail_once(command: &str, error: &Error) -> ExitCode {
-    match launched().is_none_or(|(rank, _)| rank == 0) {
+/// A worker has no such others.
+fn fail_once(command: &str, is_worker: bool, error: &Error) -> ExitCode {
+    match is_worker || is_first() {
         true => fail(command, error),
         false => ExitCode::SUCCESS,
     }
 }
 
-/// The exit code of a job that measures: 1 by a rank's failure, since what failed is the thing measured.
-fn exit_of_measured(outcome: &Outcome) -> u8 {
-    match outcome {
+/// The arguments of this process, and the one that makes it a rank of its own job.
+fn as_worker() -> Vec<OsString> {
+    std::env::args_os().skip(1).chain(["--worker".into()]).collect()
+}
+
+/// Starts this program with these arguments as ranks of a job that measures. The exit code: 1 by a rank's failure, since what
+/// failed is the thing measured.
+fn run_job(command: &str, ranks: usize, nodes: Option<&str>, args: Vec<OsString>) -> Result<u8, Error> {
+    let binary = own_binary()?;
+    let mut job = Job::new(command, binary.clone(), ranks, binary.into(), args);
+    job.nodes = nodes.map(|text| parse_nodes(text, ranks)).transpose()?;
+    Ok(match job.run()? {
         Outcome::Success => 0,
         Outcome::Failed { .. } => 1,
-        other => other.exit_code(),
-    }
+        outcome => outcome.exit_code(),
+    })
 }
 
 /// Refuses another number of ranks than was started.

@@ -4,11 +4,10 @@
 mod between;
 
 use super::bench::{mpi, parse_op};
-use super::{exit_of_measured, fail, fail_once, launched, own_binary, parse_nodes, parse_ranks};
+use super::{as_worker, fail, fail_once, is_first, launched, parse_nodes, parse_ranks, run_job};
 use clap::Args;
-use earlybird::launch::{Job, Outcome};
 use earlybird::units::parse_size;
-use earlybird::{Collective, Config, Error, Tuning};
+use earlybird::{Collective, Config, Error, Tables};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -68,11 +67,13 @@ const PLANS: &str = "plan:ring,plan:halving-doubling,plan:butterfly,plan:recursi
 /// Measures and writes.
 pub fn run(args: &TuneArgs) -> ExitCode {
     if let Err(error) = args.refuse().and_then(|()| args.begin()) {
-        return if args.worker { fail("tune", &error) } else { fail_once("tune", &error) };
+        return fail_once("tune", args.worker, &error);
     }
     let code = match args.nodes {
         _ if args.worker || args.is_launched() => between::work(args),
-        Some(_) => start(args),
+        Some(_) => args
+            .only_ranks()
+            .and_then(|ranks| run_job("earlybird tune", ranks.unwrap_or(1), args.nodes.as_deref(), as_worker())),
         None => measure(args),
     };
     code.map_or_else(|error| fail("tune", &error), ExitCode::from)
@@ -87,12 +88,13 @@ impl TuneArgs {
     /// What makes no sense, or is not there: said before anything is started.
     fn refuse(&self) -> Result<(), Error> {
         let config = Config::from_env()?;
-        if !self.worker && self.is_launched() {
+        let is_rank = self.worker || self.is_launched();
+        if self.is_launched() {
             mpi::available()?;
-        } else if self.ranks.is_empty() && !self.worker {
+        } else if self.ranks.is_empty() {
             return Err(Error::usage("how many ranks? give --ranks P, or start them with mpirun on several nodes"));
         }
-        if self.nodes.is_none() && !self.is_launched() && !self.worker {
+        if self.nodes.is_none() && !is_rank {
             return match config.ranks_per_node {
                 None => Ok(()),
                 Some(_) => Err(Error::usage("tables are for one node; unset EARLYBIRD_RANKS_PER_NODE or give --nodes")),
@@ -118,8 +120,7 @@ impl TuneArgs {
 
     /// Begins the file, on the rank that will write it: one that cannot be written is better known before.
     fn begin(&self) -> Result<(), Error> {
-        let writes = !self.worker && (!self.is_launched() || launched().is_some_and(|(rank, _)| rank == 0));
-        if writes { write(&self.output, "") } else { Ok(()) }
+        if is_first() && !self.worker { write(&self.output, "") } else { Ok(()) }
     }
 
     /// The one number of ranks, where there are nodes.
@@ -144,20 +145,10 @@ fn show(path: &str) -> Result<(), Error> {
     super::print(&written.map_err(|error| Error::system("read the file", format!("{path}: {error}")))?)
 }
 
-/// Starts this command again as ranks.
-fn start(args: &TuneArgs) -> Result<u8, Error> {
-    let ranks = args.only_ranks()?.unwrap_or(1);
-    let again = std::env::args_os().skip(1).chain(["--worker".into()]).collect();
-    let binary = own_binary()?;
-    let mut job = Job::new("earlybird tune", binary.clone(), ranks, binary.into(), again);
-    job.nodes = args.nodes.as_deref().map(|text| parse_nodes(text, ranks)).transpose()?;
-    Ok(exit_of_measured(&job.run()?))
-}
-
 fn measure(args: &TuneArgs) -> Result<u8, Error> {
     let sizes: Vec<String> = args.sizes.as_deref().unwrap_or(&SIZES).iter().map(u64::to_string).collect();
     for &ranks in &args.ranks {
-        for operation in args.operations.as_deref().unwrap_or(&Tuning::OPERATIONS) {
+        for operation in args.operations.as_deref().unwrap_or(&Tables::OPERATIONS) {
             let mut again: Vec<OsString> = vec!["bench".into(), operation.name().into(), "--worker".into()];
             again.extend(["--into".into(), args.output.clone().into()]);
             if *operation != Collective::Barrier {
@@ -169,10 +160,9 @@ fn measure(args: &TuneArgs) -> Result<u8, Error> {
             if let Some(iterations) = args.iterations {
                 again.extend(["--iterations".into(), iterations.to_string().into()]);
             }
-            let binary = own_binary()?;
-            let outcome = Job::new("earlybird tune", binary.clone(), ranks, binary.into(), again).run()?;
-            if outcome != Outcome::Success {
-                return Ok(exit_of_measured(&outcome));
+            let code = run_job("earlybird tune", ranks, None, again)?;
+            if code != 0 {
+                return Ok(code);
             }
         }
     }

@@ -16,13 +16,12 @@ mod stats;
 mod way;
 mod worker;
 
-use super::{exit_of_measured, fail, fail_once, launched, own_binary, parse_nodes, parse_ranks, parse_seconds};
+use super::{as_worker, fail, fail_once, launched, parse_nodes, parse_ranks, parse_seconds, run_job};
 use clap::{Args, ValueEnum};
 use composed::Composed;
-use earlybird::launch::Job;
 use earlybird::pattern::Pattern;
 use earlybird::units::parse_size;
-use earlybird::{Algorithm, Choice, Collective, Config, DType, Error, FoldOrder, Tuning, WaitPreset, algorithms};
+use earlybird::{Algorithm, Choice, Collective, Config, DType, Error, FoldOrder, Tables, WaitPreset, algorithms};
 use earlybird_hier::schedule::Named;
 use earlybird_hier::{Consistency, OpTraits, admit, verify};
 use preset::Preset;
@@ -183,7 +182,7 @@ pub fn run(args: &BenchArgs) -> ExitCode {
     let args = &mut args.clone();
     let complete = args.preset.map_or(Ok(()), |preset| preset.apply(args));
     if let Err(error) = complete.and_then(|()| args.refuse()) {
-        return if args.worker { fail("bench", &error) } else { fail_once("bench", &error) };
+        return fail_once("bench", args.worker, &error);
     }
     let code = match args.worker || args.is_launched() {
         true => worker::work(args),
@@ -203,22 +202,14 @@ fn start(args: &BenchArgs) -> Result<u8, Error> {
         (None, None) => return Err(Error::usage("how many ranks? give --ranks P, or start them with mpirun")),
     };
     for (at, &ranks) in jobs.iter().enumerate() {
-        let code = run_job(args, ranks, at > 0)?;
+        let mut again = as_worker();
+        again.extend((at > 0).then(|| "--continued".into()));
+        let code = run_job("earlybird bench", ranks, args.nodes.as_deref(), again)?;
         if code != 0 {
             return Ok(code);
         }
     }
     Ok(0)
-}
-
-fn run_job(args: &BenchArgs, ranks: usize, continued: bool) -> Result<u8, Error> {
-    let mut again: Vec<_> = std::env::args_os().skip(1).collect();
-    again.push("--worker".into());
-    again.extend(continued.then(|| "--continued".into()));
-    let binary = own_binary()?;
-    let mut job = Job::new("earlybird bench", binary.clone(), ranks, binary.into(), again);
-    job.nodes = args.nodes.as_deref().map(|text| parse_nodes(text, ranks)).transpose()?;
-    Ok(exit_of_measured(&job.run()?))
 }
 
 impl BenchArgs {
@@ -348,7 +339,7 @@ fn every_algorithm(op: Collective) -> Vec<Way> {
 }
 
 pub fn parse_op(text: &str) -> Result<Collective, String> {
-    let known = Tuning::OPERATIONS;
+    let known = Tables::OPERATIONS;
     known
         .into_iter()
         .find(|op| op.name() == text)

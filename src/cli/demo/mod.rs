@@ -10,10 +10,10 @@ mod train;
 
 use super::bench::quantile;
 use super::lineup::Lineup;
-use super::{fail, own_binary, parse_seconds, print};
+use super::{as_worker, fail, parse_seconds, print, run_job};
 use clap::Args;
 use data::{FEATURES, Wines};
-use earlybird::launch::{Job, Outcome, say};
+use earlybird::launch::say;
 use earlybird::{Algorithm, Communicator, Config, Error, FoldOrder, Identity, WaitPreset};
 use indicatif::{ProgressBar, ProgressStyle};
 use model::Model;
@@ -69,15 +69,7 @@ fn start(args: &DemoArgs) -> Result<u8, Error> {
     if let Some(directory) = directory.filter(|directory| !directory.is_dir()) {
         return Err(Error::usage(format!("--svg: {} is not a directory; create it first", directory.display())));
     }
-    let mut again: Vec<_> = std::env::args_os().skip(1).collect();
-    again.push("--worker".into());
-    let binary = own_binary()?;
-    let job = Job::new("earlybird demo", binary.clone(), args.ranks as usize, binary.into(), again);
-    Ok(match job.run()? {
-        Outcome::Success => 0,
-        Outcome::Failed { .. } => 1,
-        outcome => outcome.exit_code(),
-    })
+    run_job("earlybird demo", args.ranks as usize, None, as_worker())
 }
 
 /// One rank; rank 0 reports.
