@@ -116,7 +116,7 @@ fn mistakes_are_said_before_anything_is_measured() {
         ("tune --output x", "--ranks"),
         ("tune --ranks 2,3 --nodes 2 --output x", "one number of ranks"),
         ("tune --ranks 2 --nodes 1 --output x", "--nodes 1: one node"),
-        ("tune --ranks 2 --nodes 3 --output x", "3"),
+        ("tune --ranks 2 --nodes 3 --output x", "1 to 2 nodes"),
         ("tune --ranks 2 --nodes 2 --output x --operations reduce", "leave out --operations"),
         ("tune --ranks 2 --nodes 2 --output x --sizes 8", "two sizes"),
         ("tune --ranks 2 --nodes 2 --output x --sizes 8,9", "larger by 4"),
