@@ -30,6 +30,8 @@ pub mod ring;
 pub mod segment;
 pub mod sync;
 pub mod user_op;
+#[cfg(not(earlybird_loom))]
+mod warn;
 
 pub use bytes_op::BytesOp;
 pub use config::{Algorithm, WaitPreset};
@@ -46,3 +48,5 @@ pub use protocol::decide::algorithms;
 pub use protocol::held::{Grouped, Owned};
 pub use protocol::signature::{Collective, Signature, USER_SIZE_SHIFT};
 pub use user_op::UserOp;
+#[cfg(not(earlybird_loom))]
+pub use warn::warn;

@@ -313,11 +313,11 @@ impl Board for Mapped {
             .map(|&r| format!("rank {r} (pid {}, {})", self.peer(r).pid, self.segment.state(self.seats.members[r])))
             .collect();
         let more = if missing.len() > 8 { format!(" and {} more", missing.len() - 8) } else { String::new() };
-        eprintln!(
-            "earlybird: rank {} has waited {waited_s} s in operation {operation} for {}{more}",
+        crate::warn(format_args!(
+            "rank {} has waited {waited_s} s in operation {operation} for {}{more}",
             self.rank(),
             late.join(", ")
-        );
+        ));
     }
     #[inline]
     fn now_ns(&self) -> u64 {

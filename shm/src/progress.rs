@@ -97,7 +97,7 @@ struct AbortOnUnwind;
 
 impl Drop for AbortOnUnwind {
     fn drop(&mut self) {
-        eprintln!("earlybird: the function that drives progress while a rank waits panicked; the process ends");
+        crate::warn(format_args!("the function that drives progress while a rank waits panicked; the process ends"));
         std::process::abort();
     }
 }

@@ -120,8 +120,8 @@ impl Communicator {
             let (nodes, endpoints) = between.as_ref().map_or((1, 1), counts);
             let exchange =
                 between.as_ref().map_or_else(String::new, |between| format!("; {} between nodes", between.chooses()));
-            eprintln!(
-                "earlybird: {} rank(s) on {nodes} node(s) of {endpoints} endpoint(s) started by {:?} on {} CPU(s): {} waiting{}; {}; algorithm {}, {:?} order{exchange}",
+            earlybird_shm::warn(format_args!(
+                "{} rank(s) on {nodes} node(s) of {endpoints} endpoint(s) started by {:?} on {} CPU(s): {} waiting{}; {}; algorithm {}, {:?} order{exchange}",
                 identity.size,
                 identity.launcher,
                 node.allowed_cpus(),
@@ -130,7 +130,7 @@ impl Communicator {
                 node.describe_choice(),
                 config.algorithm,
                 config.order,
-            );
+            ));
         }
         let ranks = between.is_none().then_some(identity.size);
         let settings = Settings::new(config.tables, config.algorithm, config.order).tuned(config.tuning, ranks);

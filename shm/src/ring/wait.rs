@@ -168,12 +168,12 @@ impl Rings {
             .map(|&r| format!("rank {r} (pid {}, {})", segment.peer(r).pid, segment.state(r)))
             .collect();
         let more = if late.len() > 8 { format!(" and {} more", late.len() - 8) } else { String::new() };
-        eprintln!(
-            "earlybird: rank {} has waited {waited_s} s in exchange {} for {}{more}",
+        crate::warn(format_args!(
+            "rank {} has waited {waited_s} s in exchange {} for {}{more}",
             self.rank,
             self.completed + 1,
             names.join(", ")
-        );
+        ));
     }
 }
 

@@ -184,6 +184,12 @@ impl Segment {
         rank < self.size && self.control.state(rank) == control::BYE
     }
 
+    /// Whether no thread of the rank's process can touch the node's memory any more. A rank that is not alive may still
+    /// be dying, and writing: only this permits to reuse memory that it could reach.
+    pub fn has_ended(&self, rank: usize) -> bool {
+        !self.is_alive(rank)
+    }
+
     /// What the rank's process is doing.
     pub fn state(&self, rank: usize) -> PeerState {
         if !self.is_alive(rank) {

@@ -37,7 +37,7 @@ impl Patience {
         if !self.warned && waited >= WARN_AFTER {
             self.warned = true;
             if may_warn() {
-                eprintln!("earlybird: still waiting after {} s: {}", WARN_AFTER.as_secs(), waiting_for());
+                crate::warn(format_args!("still waiting after {} s: {}", WARN_AFTER.as_secs(), waiting_for()));
             }
         }
         Ok(())
