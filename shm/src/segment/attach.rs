@@ -19,6 +19,7 @@ use super::control::{ATTACHED, CLAIMED, CONTROL_BYTES, FREE, Failure, LAYOUT_VER
 use super::control_map::ControlMap;
 use super::handover::{self, Door, Guest};
 use super::meeting::{self, Found, Meeting, Token};
+use super::owner_thread::OwnerThread;
 use super::patience::Patience;
 use super::pool::{MAX_REGIONS, POOL_BYTES};
 use super::process::{self, Identity};
@@ -30,7 +31,9 @@ use crate::engine;
 const ROLL_CALL_EVERY: Duration = Duration::from_millis(200);
 
 pub(super) struct Attached {
-    pub control: ControlMap,
+    pub control: Arc<ControlMap>,
+    /// Holds this rank's word.
+    pub owner: Option<OwnerThread>,
     pub arena: Arc<Arena>,
     /// The table of regions.
     pub table: Region,
@@ -45,7 +48,7 @@ pub(super) fn attach(options: &AttachOptions) -> Result<Attached, Error> {
     let mut patience = Patience::new(options.timeout);
     loop {
         let meeting = Meeting::enter(options.dir.as_deref(), &options.key, &mut patience)?;
-        let mut joining = Joining { options, region_bytes, me, meeting, claimed: false };
+        let mut joining = Joining { options, region_bytes, me, meeting, owner: None, claimed: false };
         match joining.join(&mut patience) {
             Ok(Some(attached)) => {
                 if attached.control.header.creator.load(Relaxed) == options.rank as u64 {
@@ -95,6 +98,7 @@ struct Joining<'a> {
     region_bytes: usize,
     me: Identity,
     meeting: Meeting,
+    owner: Option<OwnerThread>,
     claimed: bool,
 }
 
@@ -123,7 +127,9 @@ impl Joining<'_> {
         };
         self.meeting.unlock();
         match self.attach_and_wait(token, &control, created, patience) {
-            Ok((arena, table, base)) => Ok(Some(Attached { control, arena, table, base, me: self.me })),
+            Ok((arena, table, base)) => {
+                Ok(Some(Attached { control, owner: self.owner.take(), arena, table, base, me: self.me }))
+            }
             Err(error) => {
                 // whatever it was, nobody need wait for this rank
                 if !control.is_complete(self.options.size) {
@@ -134,9 +140,9 @@ impl Joining<'_> {
         }
     }
 
-    fn create(&mut self) -> Result<(Token, ControlMap, Arena, Option<Door>), Error> {
+    fn create(&mut self) -> Result<(Token, Arc<ControlMap>, Arena, Option<Door>), Error> {
         let token = self.meeting.found_group()?;
-        let control = ControlMap::create(&token.control_name())?;
+        let control = Arc::new(ControlMap::create(&token.control_name())?);
         let regions = self.affordable_regions();
         let arena = Arena::create(self.arena_bytes(regions))?;
         let (dir, path) = self.meeting.dir();
@@ -166,7 +172,7 @@ impl Joining<'_> {
         POOL_BYTES + regions * self.region_bytes
     }
 
-    fn open(&self, token: Token) -> Result<ControlMap, Error> {
+    fn open(&self, token: Token) -> Result<Arc<ControlMap>, Error> {
         let name = token.control_name();
         let Some(control) = ControlMap::open(&name)? else {
             return Err(Error::Unsupported {
@@ -183,11 +189,11 @@ impl Joining<'_> {
                  {CONTROL_BYTES} are expected; all ranks must run the same build of earlybird"
             )));
         }
-        Ok(control)
+        Ok(Arc::new(control))
     }
 
     /// Checks that this rank belongs to the group that is meeting, and that nobody of it has died; then claims.
-    fn join_living(&mut self, control: &ControlMap) -> Result<(), Error> {
+    fn join_living(&mut self, control: &Arc<ControlMap>) -> Result<(), Error> {
         let (rank, size) = (self.options.rank, self.options.size);
         let their_size = control.header.size.load(Relaxed);
         if their_size != size as u64 {
@@ -199,7 +205,7 @@ impl Joining<'_> {
         if control.state(rank) != FREE {
             let pid = control.entries[rank].pid.load(Relaxed);
             let same = self.is_me(control, rank);
-            if same || roll::holder(self.meeting.file(), rank, 1).is_some() {
+            if same || roll::holder(self.meeting.file(), rank, 1).unwrap_or(None).is_some() {
                 return Err(Error::usage(format!(
                     "rank {rank} of this group is already taken by process {pid}, which is alive; every rank must be given \
                      once (EARLYBIRD_RANK), different jobs need different keys (EARLYBIRD_JOB)"
@@ -226,7 +232,7 @@ impl Joining<'_> {
         self.claim(control)
     }
 
-    fn claim(&mut self, control: &ControlMap) -> Result<(), Error> {
+    fn claim(&mut self, control: &Arc<ControlMap>) -> Result<(), Error> {
         let rank = self.options.rank;
         if !roll::try_take(self.meeting.file(), rank)? {
             return Err(Error::usage(format!("rank {rank} of this group is already taken by another process")));
@@ -245,6 +251,7 @@ impl Joining<'_> {
             }
         }
         control.announce(rank, CLAIMED, self.options.size);
+        self.owner = Some(OwnerThread::start(control, rank));
         Ok(())
     }
 
@@ -393,7 +400,7 @@ impl Joining<'_> {
         }
         let gone = (0..self.options.size).find(|&rank| {
             let counts = rank != self.options.rank || !self.claimed;
-            counts && control.state(rank) != FREE && roll::holder(self.meeting.file(), rank, 1).is_none()
+            counts && control.state(rank) != FREE && matches!(roll::holder(self.meeting.file(), rank, 1), Ok(None))
         });
         match gone {
             // a rank that saw everybody attached may have gone its way since the states were read
@@ -419,12 +426,6 @@ impl Joining<'_> {
 
     /// Whether the entry of `rank` was written by this very process.
     fn is_me(&self, control: &ControlMap, rank: usize) -> bool {
-        let entry = &control.entries[rank];
-        let theirs = Identity {
-            pid: entry.pid.load(Relaxed) as u32,
-            pid_namespace: entry.pid_namespace.load(Relaxed),
-            start_ticks: entry.start_ticks.load(Relaxed),
-        };
-        theirs == self.me
+        control.entries[rank].identity() == self.me
     }
 }

@@ -12,15 +12,17 @@
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
-    Ordering::{AcqRel, Acquire},
+    Ordering::{AcqRel, Acquire, Relaxed},
 };
+
+use super::process::Identity;
 
 /// Largest number of ranks on one node.
 pub const MAX_RANKS: usize = 1023;
 
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"earlybrd");
 /// Raised whenever the meaning or place of any word changes.
-pub(crate) const LAYOUT_VERSION: u64 = 3;
+pub(crate) const LAYOUT_VERSION: u64 = 4;
 
 pub(crate) const FREE: u64 = 0;
 /// The rank's process is known and holds its lock on the rendezvous file.
@@ -92,9 +94,22 @@ pub(crate) struct Entry {
     /// Start time of the process in clock ticks since boot (field 22 of /proc/pid/stat).
     pub start_ticks: AtomicU64,
     pub state: AtomicU64,
-    _unused: [AtomicU64; 12],
+    /// The thread that owns the rank's word in [`Control::living`], 0 if it has none.
+    pub owner: AtomicU64,
+    _unused: [AtomicU64; 11],
     /// CPUs this rank may run on, bit n of word n / 64.
     pub affinity: [AtomicU64; 16],
+}
+
+impl Entry {
+    /// The process that wrote the entry.
+    pub fn identity(&self) -> Identity {
+        Identity {
+            pid: self.pid.load(Relaxed) as u32,
+            pid_namespace: self.pid_namespace.load(Relaxed),
+            start_ticks: self.start_ticks.load(Relaxed),
+        }
+    }
 }
 
 /// What all ranks of the node share besides the arena.
@@ -103,6 +118,9 @@ pub struct Control {
     pub(crate) header: Header,
     pub(crate) policy: [AtomicU64; 32],
     pub(crate) entries: [Entry; MAX_RANKS],
+    /// A word per rank that its owner thread holds and the kernel marks (`liveness.rs`), close together so that a look at
+    /// all ranks reads 64 lines.
+    pub(crate) living: [AtomicU32; MAX_RANKS + 1],
 }
 
 /// Bytes of the control segment: the same for every number of ranks.
@@ -115,7 +133,7 @@ const _: () = {
     assert!(offset_of!(Control, header) == 0);
     assert!(offset_of!(Control, policy) == 128);
     assert!(offset_of!(Control, entries) == 384);
-    assert!(CONTROL_BYTES == 384 + 256 * MAX_RANKS);
+    assert!(CONTROL_BYTES == 384 + 256 * MAX_RANKS + 4 * (MAX_RANKS + 1));
 };
 
 impl Control {

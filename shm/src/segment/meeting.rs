@@ -199,7 +199,9 @@ impl Meeting {
         let mut pause = std::time::Duration::from_micros(50);
         while !roll::try_take(&self.file, LOCK_BYTE)? {
             let holder = || match roll::holder(&self.file, LOCK_BYTE, 1) {
-                Some(pid) if pid > 0 => format!("attach: process {pid} holds the lock of {}", self.path().display()),
+                Ok(Some(pid)) if pid > 0 => {
+                    format!("attach: process {pid} holds the lock of {}", self.path().display())
+                }
                 _ => format!("attach: the lock of {}", self.path().display()),
             };
             patience.check(holder, Vec::new, || true)?;
@@ -219,7 +221,7 @@ impl Meeting {
         let read = rustix::io::retry_on_intr(|| rustix::io::pread(&self.file, &mut text, 0))
             .map_err(|e| Error::system(format!("reading the rendezvous file {}", self.path().display()), e))?;
         let note = parse_note(&text[..read]);
-        let alive = roll::holder(&self.file, 0, MAX_RANKS);
+        let alive = roll::holder(&self.file, 0, MAX_RANKS).unwrap_or(None);
         match (note, alive) {
             (_, None) if read == 0 => Ok(Found::Fresh),
             (Some((token, true)), Some(_)) => Ok(Found::Live(token)),

@@ -11,8 +11,10 @@ mod control;
 mod control_map;
 mod handover;
 mod limits;
+mod liveness;
 mod loan;
 mod meeting;
+mod owner_thread;
 mod patience;
 mod pool;
 mod process;
@@ -36,6 +38,8 @@ pub use region::Region;
 use crate::Error;
 use arena::Arena;
 use control_map::ControlMap;
+use liveness::Rounds;
+use owner_thread::OwnerThread;
 use roll::ForkFlag;
 
 /// What a process says to join a group.
@@ -105,7 +109,10 @@ pub struct Segment {
     host: String,
     me: process::Identity,
     fork: ForkFlag,
-    control: ControlMap,
+    control: Arc<ControlMap>,
+    /// Says that this rank lives, and at its end that it has left.
+    _owner: Option<OwnerThread>,
+    rounds: Rounds,
     arena: Arc<Arena>,
     pool: Pool,
 }
@@ -121,7 +128,7 @@ impl Segment {
     /// same key can be used again as soon as all have returned.
     pub fn attach(options: &AttachOptions) -> Result<(Arc<Segment>, Region), Error> {
         let fork = ForkFlag::new()?;
-        let attach::Attached { control, arena, table, base, me } = attach::attach(options)?;
+        let attach::Attached { control, owner, arena, table, base, me } = attach::attach(options)?;
         let policy = core::array::from_fn(|i| control.policy[i].load(Relaxed));
         let affine_cpus = affine_cpus(&control, options.size);
         let quota = limits::cpu_quota(Path::new("/"));
@@ -137,6 +144,8 @@ impl Segment {
             me,
             fork,
             control,
+            _owner: owner,
+            rounds: Rounds::default(),
             arena,
             pool,
         };
@@ -172,22 +181,6 @@ impl Segment {
     pub fn peer(&self, rank: usize) -> Peer {
         let pid = self.control.entries.get(rank).filter(|_| rank < self.size).map_or(0, |e| e.pid.load(Relaxed) as u32);
         Peer { pid, host: self.host.clone() }
-    }
-
-    /// Whether the rank's process lives and has not left: one system call, below 1 us. A stopped process is alive.
-    pub fn is_alive(&self, rank: usize) -> bool {
-        rank < self.size && (rank == self.rank || roll::holder(&self.arena.fd(), rank, 1).is_some())
-    }
-
-    /// Whether the rank has left in order; ask this before taking one that is not alive for dead.
-    pub fn has_left(&self, rank: usize) -> bool {
-        rank < self.size && self.control.state(rank) == control::BYE
-    }
-
-    /// Whether no thread of the rank's process can touch the node's memory any more. A rank that is not alive may still
-    /// be dying, and writing: only this permits to reuse memory that it could reach.
-    pub fn has_ended(&self, rank: usize) -> bool {
-        !self.is_alive(rank)
     }
 
     /// What the rank's process is doing.

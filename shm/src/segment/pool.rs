@@ -186,7 +186,7 @@ impl Segment {
         let file = self.arena.fd();
         let mut pause = Duration::from_micros(20);
         while !roll::try_take(&file, LOCK)? {
-            let holder = roll::holder(&file, LOCK, 1);
+            let holder = roll::holder(&file, LOCK, 1).unwrap_or(None);
             let who = || format!("the table of regions, which process {} holds", holder.unwrap_or(0));
             let rank = || (0..self.size).filter(|&r| Some(self.peer(r).pid) == holder).collect();
             patience.check(who, rank, || true)?;
@@ -247,7 +247,7 @@ impl Locked<'_> {
     fn let_go(&self, slot: usize, id: u64) {
         if slot < self.table.seen() && self.table.id(slot) == id {
             self.table.let_go(slot, self.segment.rank);
-            if !self.table.holders(slot).any(|rank| self.segment.is_alive(rank)) {
+            if !self.table.holders(slot).any(|rank| !self.segment.has_ended(rank)) {
                 self.give_back(slot);
             }
         }
@@ -266,7 +266,7 @@ impl Locked<'_> {
     fn sweep(&self) -> usize {
         let mut alive = vec![None; self.segment.size];
         let mut lives =
-            |rank: usize| rank < alive.len() && *alive[rank].get_or_insert_with(|| self.segment.is_alive(rank));
+            |rank: usize| rank < alive.len() && *alive[rank].get_or_insert_with(|| !self.segment.has_ended(rank));
         let lent = (0..self.table.seen()).filter(|&slot| self.table.id(slot) != 0);
         let orphans: Vec<_> = lent.filter(|&slot| !self.table.holders(slot).any(&mut lives)).collect();
         orphans.iter().for_each(|&slot| self.give_back(slot));

@@ -2,6 +2,10 @@
 
 use std::os::linux::fs::MetadataExt;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
 /// Distinguishes a process from every other one on this machine, past and present, in whatever pid namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
@@ -17,6 +21,24 @@ impl Identity {
         let pid_namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.st_ino());
         let start_ticks = stat("self").map_or(0, |(_, start)| start);
         Identity { pid, pid_namespace, start_ticks }
+    }
+}
+
+/// Whether a thread of the process exists; `None` where that cannot be told. For processes of the own pid namespace.
+pub(crate) fn runs(process: &Identity) -> Option<bool> {
+    let pid = Pid::from_raw(i32::try_from(process.pid).ok()?)?;
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Err(Errno::SRCH) => Some(false),
+        Ok(descriptor) => {
+            // the number may have gone to another process by now
+            let same = stat(&process.pid.to_string()).is_none_or(|(_, start)| start == process.start_ticks);
+            let mut watched = [PollFd::new(&descriptor, PollFlags::IN)];
+            // readable when the last thread is gone, reaped or not
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            poll(&mut watched, Some(&now)).ok().map(|ended| same && ended == 0)
+        }
+        // no descriptors left, or a kernel before 5.3
+        Err(_) => stat(&process.pid.to_string()).map(|(_, start)| start == process.start_ticks),
     }
 }
 

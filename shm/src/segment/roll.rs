@@ -56,13 +56,14 @@ pub(crate) fn give_back(file: &impl AsFd, byte: usize) {
 }
 
 /// The process that holds a lock in `[first, first + count)`, if any *other* process does; 0 when it lives in another
-/// pid namespace. An error of the query counts as nobody.
-pub(crate) fn holder(file: &impl AsFd, first: usize, count: usize) -> Option<u32> {
+/// pid namespace.
+///
+/// # Errors
+/// The system's, which says that `file` is not open any more and nothing about the holder.
+pub(crate) fn holder(file: &impl AsFd, first: usize, count: usize) -> std::io::Result<Option<u32>> {
     let mut lock = request(libc::F_WRLCK, first, count);
-    match fcntl(file, libc::F_GETLK, &mut lock) {
-        Ok(()) if i32::from(lock.l_type) != libc::F_UNLCK => Some(lock.l_pid.max(0) as u32),
-        _ => None,
-    }
+    fcntl(file, libc::F_GETLK, &mut lock)?;
+    Ok((i32::from(lock.l_type) != libc::F_UNLCK).then_some(lock.l_pid.max(0) as u32))
 }
 
 /// User id of the process at the other end of a unix socket.
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!(try_take(&file, 7), Ok(true));
         assert_eq!(try_take(&file, 7), Ok(true));
         // the query is about others only
-        assert_eq!(holder(&file, 0, 1023), None);
+        assert_eq!(holder(&file, 0, 1023).unwrap(), None);
     }
 
     #[test]

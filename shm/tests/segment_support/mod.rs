@@ -179,6 +179,30 @@ pub fn while_traced(pid: u32, look: impl FnOnce()) -> bool {
     true
 }
 
+/// Lets a rank call `_exit` and holds the calling thread in it, with its memory still mapped, while `look` runs: the
+/// process is dying and could go on writing. False where this user may not.
+pub fn while_dying(rank: &mut Rank, look: impl FnOnce()) -> bool {
+    let pid = rank.pid();
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|entry| entry.unwrap().path());
+    let named = |path: &PathBuf| std::fs::read_to_string(path.join("comm")).unwrap().starts_with("rank_process");
+    let path = tasks.into_iter().find(named).expect("the thread that obeys");
+    let tid: libc::pid_t = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
+    let (none, options) = (std::ptr::null_mut::<libc::c_void>(), libc::PTRACE_O_TRACEEXIT);
+    // SAFETY: these requests take no memory of ours; at worst they fail.
+    if unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, none, options as *mut libc::c_void) } != 0 {
+        return false;
+    }
+    rank.tell("end-at-once");
+    let mut status = 0;
+    // SAFETY: `status` is an integer of ours.
+    let waited = unsafe { libc::waitpid(tid, &mut status, libc::__WALL) };
+    assert_eq!((waited, status >> 8), (tid, libc::SIGTRAP | libc::PTRACE_EVENT_EXIT << 8));
+    look();
+    // SAFETY: as above.
+    unsafe { libc::ptrace(libc::PTRACE_DETACH, tid, none, none) };
+    true
+}
+
 /// Waits for something that must happen; the limit only turns a hang into a failure.
 pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
     for _ in 0..6000 {
@@ -260,6 +284,24 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Joined
             format!("{names:?}")
         }
         "rank-ready" => "ok".into(),
+        "thread-limit" => {
+            let most = Some(number(1) as u64);
+            let limit = rustix::process::Rlimit { current: most, maximum: most };
+            rustix::process::setrlimit(rustix::process::Resource::Nproc, limit)
+                .map_or_else(|e| e.to_string(), |()| "ok".into())
+        }
+        "open-and-close-all" => {
+            let names = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
+            names.collect::<Vec<_>>().into_iter().for_each(|path| drop(std::fs::File::open(path)));
+            "ok".into()
+        }
+        "close-all" => {
+            // SAFETY: nobody uses these descriptors any more but the library, which is the point.
+            unsafe { libc::close_range(3, u32::MAX, 0) };
+            "ok".into()
+        }
+        // SAFETY: ends the process as a crash would.
+        "end-at-once" => unsafe { libc::_exit(0) },
         "exit" | "drop" => {
             *segment = None;
             "ok".into()
@@ -279,6 +321,7 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Joined
                 "read" => region.word(number(1)).load(Ordering::Acquire).to_string(),
                 "policy" => format!("{:?}", &segment.policy()[..2]),
                 "alive" => segment.is_alive(number(1)).to_string(),
+                "ended" => segment.has_ended(number(1)).to_string(),
                 "left" => segment.has_left(number(1)).to_string(),
                 "state" => format!("{:?}", segment.state(number(1))),
                 "peer" => segment.peer(number(1)).pid.to_string(),

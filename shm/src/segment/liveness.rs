@@ -1,0 +1,266 @@
+//! Who is alive: a word per rank that the kernel marks when the rank's process dies or executes another program.
+//!
+//! A parked thread of every rank owns the rank's word ([`super::owner_thread`]), so a look at another rank is one load.
+//! Unlike a record lock, the word does not depend on descriptors: a program may open and close the arena through `/proc`, or
+//! close all its descriptors.
+//!
+//! Nothing is concluded from one witness. The second one is the rank's record lock on the arena, which the kernel drops
+//! when the *last* thread of the process is gone; the third is the process itself, where it can be seen. The word may
+//! blame; only the end of all threads permits to reuse memory, because a killed process was seen writing into shared
+//! memory for seconds while one of its threads was inside a system call.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+
+use super::{Segment, control, owner_thread, process, roll};
+
+/// How often a process compares one rank's word with the other witnesses.
+const CONFIRM_EVERY_NS: u64 = 1_000_000_000;
+
+/// The kernel has set this bit: the owner ended without leaving.
+const OWNER_DIED: u32 = 0x4000_0000;
+const TID_MASK: u32 = 0x3fff_ffff;
+/// The rank has left in order, or given up joining. No thread has such a number.
+pub(super) const LEFT: u32 = TID_MASK;
+/// The rank could not start an owner thread (`ulimit -u`, a system call filter).
+pub(super) const OWNERLESS: u32 = TID_MASK - 1;
+
+/// What a rank's word says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// Nobody has claimed the rank.
+    Unclaimed,
+    /// The owner thread lives.
+    Owned,
+    /// The owner thread ended without leaving: the process is dying, dead, or executing another program.
+    OwnerDied,
+    /// The rank left in order.
+    Left,
+    /// The rank has no owner thread; its record lock is the first witness.
+    Ownerless,
+}
+
+impl Mark {
+    pub fn of(word: &AtomicU32) -> Mark {
+        Mark::from_word(word.load(Acquire))
+    }
+
+    fn from_word(word: u32) -> Mark {
+        match word & TID_MASK {
+            _ if word & OWNER_DIED != 0 => Mark::OwnerDied,
+            0 => Mark::Unclaimed,
+            LEFT => Mark::Left,
+            OWNERLESS => Mark::Ownerless,
+            _ => Mark::Owned,
+        }
+    }
+}
+
+/// What can be learnt about a rank beside its word. `None`: not from here (the descriptor was closed, another pid
+/// namespace, no permission).
+#[derive(Debug, Clone, Copy, Default)]
+struct Evidence {
+    /// Whether the rank's record lock is held.
+    pub locked: Option<bool>,
+    /// Whether the owner thread exists.
+    pub owner_runs: Option<bool>,
+    /// Whether a thread of the process exists.
+    pub process_runs: Option<bool>,
+}
+
+/// Whether the others may be told that the rank is dead.
+fn is_dead(mark: Mark, evidence: Evidence) -> bool {
+    let Evidence { locked, owner_runs, process_runs } = evidence;
+    match mark {
+        Mark::Owned => false,
+        Mark::Left => true,
+        // where nothing else can be asked the kernel's word stands
+        Mark::OwnerDied => locked != Some(true) || owner_runs == Some(false),
+        // a free lock may have been lost by a process that lives on: its descriptor was closed
+        Mark::Unclaimed | Mark::Ownerless => locked == Some(false) || (locked.is_none() && process_runs == Some(false)),
+    }
+}
+
+/// Whether no thread of the rank's process can touch shared memory any more.
+fn has_ended(mark: Mark, evidence: Evidence) -> bool {
+    let Evidence { locked, process_runs, .. } = evidence;
+    match mark {
+        Mark::Owned => false,
+        Mark::Left => true,
+        Mark::OwnerDied | Mark::Unclaimed | Mark::Ownerless => match process_runs {
+            Some(runs) => !runs && locked != Some(true),
+            None => locked == Some(false),
+        },
+    }
+}
+
+/// Evidence about the process of `identity`, whose owner thread is `owner`, as seen by the process `me`.
+fn evidence(locked: Option<bool>, identity: process::Identity, owner: u32, me: &process::Identity) -> Evidence {
+    if identity.pid_namespace != me.pid_namespace {
+        return Evidence { locked, ..Evidence::default() };
+    }
+    let process_runs = process::runs(&identity);
+    let owner_runs = if process_runs == Some(false) { Some(false) } else { owner_thread::exists(identity.pid, owner) };
+    Evidence { locked, owner_runs, process_runs }
+}
+
+/// When this process last compared a word that says "alive" with the other witnesses, and whose is next.
+#[derive(Debug, Default)]
+pub(super) struct Rounds {
+    last: AtomicU64,
+    next: AtomicUsize,
+}
+
+impl Rounds {
+    /// The rank to ask about now, if one is due: every rank in turn, beginning with the one after `rank`.
+    fn due(&self, now_ns: u64, rank: usize, size: usize) -> Option<usize> {
+        let last = self.last.load(Relaxed);
+        if now_ns.wrapping_sub(last) < CONFIRM_EVERY_NS
+            || self.last.compare_exchange(last, now_ns, Relaxed, Relaxed).is_err()
+        {
+            return None;
+        }
+        let after = 1 + self.next.fetch_add(1, Relaxed) % (size - 1).max(1);
+        Some((rank + after) % size).filter(|other| *other != rank)
+    }
+}
+
+impl Segment {
+    /// Whether the rank's process lives and has not left: one load as long as it does. A stopped process is alive. That a
+    /// rank is not alive permits to report it, not to reuse its memory: see [`Segment::has_ended`].
+    pub fn is_alive(&self, rank: usize) -> bool {
+        if rank >= self.size {
+            return false;
+        }
+        self.confirm_one();
+        rank == self.rank || !self.concludes(rank, is_dead)
+    }
+
+    /// Whether no thread of the rank's process can touch the node's memory any more. A killed process may go on writing
+    /// for seconds: only this permits to reuse memory that it could reach. A process that executes another program
+    /// counts as ended when that program ends.
+    pub fn has_ended(&self, rank: usize) -> bool {
+        rank >= self.size || (rank != self.rank && self.concludes(rank, has_ended))
+    }
+
+    /// Whether the rank has left in order; ask this before taking one that is not alive for dead.
+    pub fn has_left(&self, rank: usize) -> bool {
+        rank < self.size && self.control.state(rank) == control::BYE
+    }
+
+    fn concludes(&self, rank: usize, verdict: fn(Mark, Evidence) -> bool) -> bool {
+        match Mark::of(&self.control.living[rank]) {
+            mark @ (Mark::Owned | Mark::Left) => verdict(mark, Evidence::default()),
+            mark => verdict(mark, self.evidence(rank)),
+        }
+    }
+
+    fn evidence(&self, rank: usize) -> Evidence {
+        let entry = &self.control.entries[rank];
+        // an error of the query says that the descriptor is gone here, and nothing about the rank
+        let locked = roll::holder(&self.arena.fd(), rank, 1).ok().map(|holder| holder.is_some());
+        evidence(locked, entry.identity(), entry.owner.load(Relaxed) as u32, &self.me)
+    }
+
+    /// About once a second, asks one rank's other witnesses whether its word missed a death, which happens where something
+    /// else has replaced the owner thread's robust list or unmapped the word. Who finds one writes it into the word.
+    fn confirm_one(&self) {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let now_ns = (now.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec as u64);
+        let Some(rank) = self.rounds.due(now_ns, self.rank, self.size) else { return };
+        let word = &self.control.living[rank];
+        let owned = word.load(Acquire);
+        if Mark::from_word(owned) == Mark::Owned {
+            let Evidence { locked, process_runs, .. } = self.evidence(rank);
+            if locked != Some(true) && process_runs == Some(false) {
+                let _ = word.compare_exchange(owned, owned | OWNER_DIED, AcqRel, Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARKS: [Mark; 5] = [Mark::Unclaimed, Mark::Owned, Mark::OwnerDied, Mark::Left, Mark::Ownerless];
+    const ANSWERS: [Option<bool>; 3] = [None, Some(false), Some(true)];
+
+    fn all() -> impl Iterator<Item = (Mark, Evidence)> {
+        let each = |mark| {
+            ANSWERS.into_iter().flat_map(move |locked| {
+                ANSWERS.into_iter().flat_map(move |owner_runs| {
+                    ANSWERS.map(|process_runs| (mark, Evidence { locked, owner_runs, process_runs }))
+                })
+            })
+        };
+        MARKS.into_iter().flat_map(each)
+    }
+
+    /// Every combination of witnesses: memory is reused only after all threads are gone, and never while one is seen.
+    #[test]
+    fn only_the_end_of_all_threads_permits_reuse() {
+        for (mark, evidence) in all().filter(|(mark, _)| *mark != Mark::Left) {
+            let ended = has_ended(mark, evidence);
+            if ended {
+                assert_ne!(evidence.process_runs, Some(true), "{mark:?} {evidence:?}");
+                assert_ne!(evidence.locked, Some(true), "{mark:?} {evidence:?}");
+                assert!(
+                    evidence.locked.is_some() || evidence.process_runs.is_some(),
+                    "one witness: {mark:?} {evidence:?}"
+                );
+            }
+            if mark == Mark::Owned {
+                assert!(!ended && !is_dead(mark, evidence), "{evidence:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_lost_lock_blames_nobody_who_lives() {
+        for owner_runs in ANSWERS {
+            let evidence = Evidence { locked: Some(false), owner_runs, process_runs: Some(true) };
+            assert!(!is_dead(Mark::Owned, evidence) && !has_ended(Mark::Owned, evidence));
+        }
+    }
+
+    #[test]
+    fn a_dying_rank_is_blamed_before_its_memory_is_reused() {
+        let dying = Evidence { locked: Some(true), owner_runs: Some(false), process_runs: Some(true) };
+        assert!(is_dead(Mark::OwnerDied, dying) && !has_ended(Mark::OwnerDied, dying));
+        let suspicious = Evidence { owner_runs: None, ..dying };
+        assert!(!is_dead(Mark::OwnerDied, suspicious));
+        let over = Evidence { locked: Some(false), owner_runs: Some(false), process_runs: Some(false) };
+        assert!(is_dead(Mark::OwnerDied, over) && has_ended(Mark::OwnerDied, over));
+    }
+
+    #[test]
+    fn every_rank_is_confirmed_in_turn_and_not_more_often_than_said() {
+        let rounds = Rounds::default();
+        let mut now = CONFIRM_EVERY_NS;
+        let mut asked = Vec::new();
+        for _ in 0..3 {
+            asked.extend(rounds.due(now, 1, 4));
+            assert_eq!(rounds.due(now + CONFIRM_EVERY_NS - 1, 1, 4), None);
+            now += CONFIRM_EVERY_NS;
+        }
+        assert_eq!(asked, [2, 3, 0]);
+        assert_eq!(Rounds::default().due(now, 0, 1), None);
+    }
+
+    #[test]
+    fn words_are_read_as_the_kernel_writes_them() {
+        let waiters = 0x8000_0000;
+        for (word, mark) in [
+            (0, Mark::Unclaimed),
+            (4711, Mark::Owned),
+            (4711 | waiters, Mark::Owned),
+            (OWNER_DIED, Mark::OwnerDied),
+            (OWNER_DIED | waiters, Mark::OwnerDied),
+            (LEFT, Mark::Left),
+            (OWNERLESS, Mark::Ownerless),
+        ] {
+            assert_eq!(Mark::of(&AtomicU32::new(word)), mark, "{word:#x}");
+        }
+    }
+}
