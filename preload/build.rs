@@ -24,6 +24,8 @@ fn main() {
         }
     };
     println!("cargo:rustc-cfg=mpi");
+    // A thread of the library may still run when a program unloads it.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     if header.open_mpi {
         println!("cargo:rustc-cfg=open_mpi");
     }
