@@ -59,6 +59,15 @@ fn a_dying_rank_is_blamed_and_its_memory_is_not_reused() {
 }
 
 #[test]
+fn a_rank_that_executes_another_program_is_dead_and_its_memory_free() {
+    let scratch = Scratch::new();
+    let mut ranks = team(&scratch.meet(), "job", 2);
+    attach_all(&mut ranks);
+    assert_eq!(ranks[1].ask("exec"), "ok");
+    wait_until("the other program", || sees(&mut ranks[0], 1) == ["false", "true"]);
+}
+
+#[test]
 fn a_stopped_rank_is_alive() {
     let scratch = Scratch::new();
     let mut ranks = team(&scratch.meet(), "job", 2);

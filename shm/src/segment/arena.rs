@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, SeekFrom};
 use rustix::io::Errno;
 
-use super::limits;
+use super::{limits, process};
 use crate::Error;
 
 /// Giving a file a size beyond `ulimit -f` is answered by a deadly signal, so it is asked before.
@@ -32,6 +32,9 @@ pub(crate) fn file_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Fsize).current
 }
 
+/// How the arena is called in `/proc`.
+const ARENA_NAME: &str = "earlybird-arena";
+
 /// The payload memory of a node: a sealed memfd.
 #[derive(Debug)]
 pub(crate) struct Arena {
@@ -49,9 +52,9 @@ impl Arena {
     pub fn create(bytes: usize) -> Result<Arena, Error> {
         check_file_limit(bytes)?;
         let base = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = match rustix::fs::memfd_create("earlybird-arena", base | MemfdFlags::NOEXEC_SEAL) {
+        let file = match rustix::fs::memfd_create(ARENA_NAME, base | MemfdFlags::NOEXEC_SEAL) {
             // kernels before 6.3 do not know the flag
-            Err(Errno::INVAL) => rustix::fs::memfd_create("earlybird-arena", base),
+            Err(Errno::INVAL) => rustix::fs::memfd_create(ARENA_NAME, base),
             other => other,
         };
         let file = match file {
@@ -90,6 +93,12 @@ impl Arena {
 
     pub fn len(&self) -> usize {
         self.bytes
+    }
+
+    /// Whether process `pid` has a part of the arena mapped; `None` where that may not be looked at.
+    pub fn is_mapped_by(&self, pid: u32) -> Option<bool> {
+        let inode = rustix::fs::fstat(&self.file).ok()?.st_ino;
+        process::maps(pid, ARENA_NAME, inode)
     }
 
     /// Bytes of memory that the arena takes now.

@@ -66,11 +66,13 @@ struct Evidence {
     pub owner_runs: Option<bool>,
     /// Whether a thread of the process exists.
     pub process_runs: Option<bool>,
+    /// Whether one has the node's memory mapped. Not so in a process that has executed another program.
+    pub maps_memory: Option<bool>,
 }
 
 /// Whether the others may be told that the rank is dead.
 fn is_dead(mark: Mark, evidence: Evidence) -> bool {
-    let Evidence { locked, owner_runs, process_runs } = evidence;
+    let Evidence { locked, owner_runs, process_runs, .. } = evidence;
     match mark {
         Mark::Owned => false,
         Mark::Left => true,
@@ -83,12 +85,13 @@ fn is_dead(mark: Mark, evidence: Evidence) -> bool {
 
 /// Whether no thread of the rank's process can touch shared memory any more.
 fn has_ended(mark: Mark, evidence: Evidence) -> bool {
-    let Evidence { locked, process_runs, .. } = evidence;
+    let Evidence { locked, process_runs, maps_memory, .. } = evidence;
     match mark {
         Mark::Owned => false,
         Mark::Left => true,
         Mark::OwnerDied | Mark::Unclaimed | Mark::Ownerless => match process_runs {
-            Some(runs) => !runs && locked != Some(true),
+            Some(true) => mark == Mark::OwnerDied && locked == Some(false) && maps_memory == Some(false),
+            Some(false) => locked != Some(true),
             None => locked == Some(false),
         },
     }
@@ -101,7 +104,7 @@ fn evidence(locked: Option<bool>, identity: process::Identity, owner: u32, me: &
     }
     let process_runs = process::runs(&identity);
     let owner_runs = if process_runs == Some(false) { Some(false) } else { owner_thread::exists(identity.pid, owner) };
-    Evidence { locked, owner_runs, process_runs }
+    Evidence { locked, owner_runs, process_runs, maps_memory: None }
 }
 
 /// When this process last compared a word that says "alive" with the other witnesses, and whose is next.
@@ -137,8 +140,7 @@ impl Segment {
     }
 
     /// Whether no thread of the rank's process can touch the node's memory any more. A killed process may go on writing
-    /// for seconds: only this permits to reuse memory that it could reach. A process that executes another program
-    /// counts as ended when that program ends.
+    /// for seconds: only this permits to reuse memory that it could reach.
     pub fn has_ended(&self, rank: usize) -> bool {
         rank >= self.size || (rank != self.rank && self.concludes(rank, has_ended))
     }
@@ -159,7 +161,11 @@ impl Segment {
         let entry = &self.control.entries[rank];
         // an error of the query says that the descriptor is gone here, and nothing about the rank
         let locked = roll::holder(&self.arena.fd(), rank, 1).ok().map(|holder| holder.is_some());
-        evidence(locked, entry.identity(), entry.owner.load(Relaxed) as u32, &self.me)
+        let identity = entry.identity();
+        let evidence = evidence(locked, identity, entry.owner.load(Relaxed) as u32, &self.me);
+        let executes_another = evidence.process_runs == Some(true) && locked == Some(false);
+        let maps_memory = executes_another.then(|| self.arena.is_mapped_by(identity.pid)).flatten();
+        Evidence { maps_memory, ..evidence }
     }
 
     /// About once a second, asks one rank's other witnesses whether its word missed a death, which happens where something
@@ -186,24 +192,29 @@ mod tests {
     const MARKS: [Mark; 5] = [Mark::Unclaimed, Mark::Owned, Mark::OwnerDied, Mark::Left, Mark::Ownerless];
     const ANSWERS: [Option<bool>; 3] = [None, Some(false), Some(true)];
 
-    fn all() -> impl Iterator<Item = (Mark, Evidence)> {
-        let each = |mark| {
-            ANSWERS.into_iter().flat_map(move |locked| {
-                ANSWERS.into_iter().flat_map(move |owner_runs| {
-                    ANSWERS.map(|process_runs| (mark, Evidence { locked, owner_runs, process_runs }))
-                })
-            })
-        };
-        MARKS.into_iter().flat_map(each)
+    fn all() -> Vec<(Mark, Evidence)> {
+        let mut all = Vec::new();
+        for mark in MARKS {
+            for locked in ANSWERS {
+                for owner_runs in ANSWERS {
+                    for process_runs in ANSWERS {
+                        let with = |maps_memory| Evidence { locked, owner_runs, process_runs, maps_memory };
+                        all.extend(ANSWERS.map(|maps_memory| (mark, with(maps_memory))));
+                    }
+                }
+            }
+        }
+        all
     }
 
     /// Every combination of witnesses: memory is reused only after all threads are gone, and never while one is seen.
     #[test]
     fn only_the_end_of_all_threads_permits_reuse() {
-        for (mark, evidence) in all().filter(|(mark, _)| *mark != Mark::Left) {
+        for (mark, evidence) in all().into_iter().filter(|(mark, _)| *mark != Mark::Left) {
             let ended = has_ended(mark, evidence);
             if ended {
-                assert_ne!(evidence.process_runs, Some(true), "{mark:?} {evidence:?}");
+                let without_memory = evidence.maps_memory == Some(false) && evidence.locked == Some(false);
+                assert!(evidence.process_runs != Some(true) || without_memory, "{mark:?} {evidence:?}");
                 assert_ne!(evidence.locked, Some(true), "{mark:?} {evidence:?}");
                 assert!(
                     evidence.locked.is_some() || evidence.process_runs.is_some(),
@@ -219,18 +230,26 @@ mod tests {
     #[test]
     fn a_lost_lock_blames_nobody_who_lives() {
         for owner_runs in ANSWERS {
-            let evidence = Evidence { locked: Some(false), owner_runs, process_runs: Some(true) };
+            let evidence = Evidence { owner_runs, locked: Some(false), process_runs: Some(true), maps_memory: None };
             assert!(!is_dead(Mark::Owned, evidence) && !has_ended(Mark::Owned, evidence));
         }
     }
 
     #[test]
     fn a_dying_rank_is_blamed_before_its_memory_is_reused() {
-        let dying = Evidence { locked: Some(true), owner_runs: Some(false), process_runs: Some(true) };
+        let dying =
+            Evidence { locked: Some(true), owner_runs: Some(false), process_runs: Some(true), maps_memory: Some(true) };
         assert!(is_dead(Mark::OwnerDied, dying) && !has_ended(Mark::OwnerDied, dying));
         let suspicious = Evidence { owner_runs: None, ..dying };
         assert!(!is_dead(Mark::OwnerDied, suspicious));
-        let over = Evidence { locked: Some(false), owner_runs: Some(false), process_runs: Some(false) };
+        let without_lock = Evidence { locked: Some(false), ..dying };
+        assert!(
+            is_dead(Mark::OwnerDied, without_lock) && !has_ended(Mark::OwnerDied, without_lock),
+            "it lost its lock"
+        );
+        let elsewhere = Evidence { maps_memory: Some(false), ..without_lock };
+        assert!(has_ended(Mark::OwnerDied, elsewhere), "it executes another program");
+        let over = Evidence { process_runs: Some(false), maps_memory: None, ..without_lock };
         assert!(is_dead(Mark::OwnerDied, over) && has_ended(Mark::OwnerDied, over));
     }
 

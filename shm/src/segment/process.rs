@@ -42,6 +42,23 @@ pub(crate) fn runs(process: &Identity) -> Option<bool> {
     }
 }
 
+/// Whether a thread of process `pid` has a file mapped whose name contains `name` and that has this inode; `None` where
+/// that may not be looked at. A process that executes another program has not.
+pub(crate) fn maps(pid: u32, name: &str, inode: u64) -> Option<bool> {
+    let inode = inode.to_string();
+    let shows = |line: &str| line.contains(name) && line.split_ascii_whitespace().nth(4) == Some(&inode);
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).ok()? {
+        match std::fs::read_to_string(task.ok()?.path().join("maps")) {
+            Ok(maps) if maps.lines().any(shows) => return Some(true),
+            Ok(_) => {}
+            // a thread that has ended meanwhile
+            Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::NOENT | Errno::SRCH)) => {}
+            Err(_) => return None,
+        }
+    }
+    Some(false)
+}
+
 /// State letter and start time of a process, `process` being a pid or `self`.
 pub(crate) fn stat(process: &str) -> Option<(char, u64)> {
     parse_stat(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
