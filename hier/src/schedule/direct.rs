@@ -6,8 +6,7 @@
 //! and half of it reduced. `direct` is one dimension of P. `radices` multiply to P (default: primes, ascending);
 //! `target` merges primes greedily into factors of at most that size. Source: JO.
 
-use super::elimination::split;
-use super::frame::{self, Back, Dim, Folded, Line, Method};
+use super::frame::{self, Back, Dim, Folded, Line};
 use super::odd_ring::{exact, reduce_vectors};
 use super::params::{Params, Protocol, bad, list};
 use super::primes;
@@ -47,7 +46,7 @@ pub(super) fn plan_direct(params: &Params, contract: Contract) -> Result<Plan, P
     let mut b = params.builder(name, n, n);
     b.contract(contract, 0).ports(n.max(2) - 1);
     let ranks: Vec<usize> = (0..n).collect();
-    let line = Line { ranks: &ranks, region: (0, n), bandwidth: true, round: 0 };
+    let line = Line { ranks: &ranks, region: (0, n), bandwidth: true, factors: &[], round: 0 };
     if contract == Contract::ReduceScatter {
         fold(&mut b, &line);
     } else {
@@ -61,16 +60,20 @@ pub(super) fn plan_direct(params: &Params, contract: Contract) -> Result<Plan, P
 }
 
 fn make(name: &str, params: &Params, contract: Contract, sizes: &[usize]) -> Result<Plan, PlanError> {
-    let dim = |q: &usize| Dim { size: *q, method: Method::Direct, bandwidth: false };
-    let mut dims: Vec<Dim> = sizes.iter().map(dim).collect();
+    let mut dims: Vec<Dim> = sizes.iter().map(|q| dimension(*q)).collect();
     let protocol = params.protocol.unwrap_or_default();
-    split(name, &mut dims, protocol)?;
+    frame::split(name, &mut dims, protocol)?;
     let blocks = frame::blocks(&dims);
     let mut b = params.builder(name, params.ranks, blocks);
     b.contract(contract, 0).parameter("protocol", protocol).parameter("radices", list(sizes));
     b.ports(sizes.iter().max().map_or(1, |q| q - 1));
     frame::allreduce(&mut b, &dims, blocks);
     Ok(b.finish())
+}
+
+/// A dimension in which every rank of a line exchanges with every other one.
+pub(super) fn dimension(size: usize) -> Dim {
+    Dim::new(size, fold, size)
 }
 
 /// Prime factors of `n`, largest first, each merged into the largest group whose product stays within `target`; a
@@ -86,7 +89,7 @@ pub(crate) fn merge_primes(n: usize, target: usize) -> Vec<usize> {
     groups
 }
 
-pub(super) fn fold(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
+fn fold(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
     let q = line.ranks.len();
     let (lo, hi) = line.region;
     if !line.bandwidth {

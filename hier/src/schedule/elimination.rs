@@ -10,30 +10,30 @@
 //! bandwidth 2L rounds, 2(1 - 2^-k) + 2^-k·2(3/2 - 1/q') of m sent, half of it reduced. Source: RS.
 
 use super::floor_log2;
-use super::frame::{self, Back, Dim, Folded, Line, Method, Region};
-use super::params::{Params, Protocol, bad};
+use super::frame::{self, Back, Dim, FoldLine, Folded, Line, Region};
+use super::params::Params;
 use crate::error::PlanError;
 use crate::plan::{Action, Blocks, Contract, Plan, PlanBuilder, Side};
 use std::collections::HashMap;
 
 pub(super) fn plan_3_2(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
-    make("elimination-3-2", Method::Eliminate32, params, contract)
+    make("elimination-3-2", fold_3_2, params, contract)
 }
 
 pub(super) fn plan_2_1(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
-    make("elimination-2-1", Method::Eliminate21, params, contract)
+    make("elimination-2-1", fold_2_1, params, contract)
 }
 
-fn make(name: &str, method: Method, params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+fn make(name: &str, fold: FoldLine, params: &Params, contract: Contract) -> Result<Plan, PlanError> {
     let n = params.ranks;
     let twos = n.trailing_zeros() as usize;
     let odd = n >> twos;
-    let mut dims = vec![Dim { size: 2, method: Method::Eliminate32, bandwidth: false }; twos];
+    let mut dims = vec![pairs(); twos];
     if odd > 1 {
-        dims.push(Dim { size: odd, method, bandwidth: false });
+        dims.push(dimension(odd, fold));
     }
     let protocol = params.protocol.unwrap_or_default();
-    split(name, &mut dims, protocol)?;
+    frame::split(name, &mut dims, protocol)?;
     let blocks = frame::blocks(&dims);
     let mut b = params.builder(name, n, blocks);
     b.contract(contract, 0).parameter("protocol", protocol);
@@ -41,21 +41,14 @@ fn make(name: &str, method: Method, params: &Params, contract: Contract) -> Resu
     Ok(b.finish())
 }
 
-/// Marks the dimensions that split.
-pub(super) fn split(name: &str, dims: &mut [Dim], protocol: Protocol) -> Result<(), PlanError> {
-    let count = match protocol {
-        Protocol::Latency => 0,
-        Protocol::Bandwidth => dims.len(),
-        Protocol::Mixed(n) if n <= dims.len() => n,
-        Protocol::Mixed(_) => {
-            let expected = format!("mixed:0 to mixed:{}, as there are {} dimensions", dims.len(), dims.len());
-            return Err(bad(name, "protocol", protocol, expected));
-        }
-    };
-    for dim in &mut dims[..count] {
-        dim.bandwidth = true;
-    }
-    Ok(())
+/// A dimension whose lines keep a power of two of their ranks.
+fn dimension(size: usize, fold: FoldLine) -> Dim {
+    Dim::new(size, fold, 1 << floor_log2(size))
+}
+
+/// A dimension of pairs.
+pub(super) fn pairs() -> Dim {
+    dimension(2, fold_3_2)
 }
 
 /// The exchanges of one line while they are written.
@@ -137,7 +130,7 @@ struct Standing {
 }
 
 /// 3-2 elimination of a line of any length of at least 2.
-pub(super) fn fold_3_2(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
+fn fold_3_2(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
     let mut w = writer(b, line);
     let mut groups: Vec<Standing> = line.ranks.iter().map(|r| Standing { members: vec![*r], late: false }).collect();
     for level in 0..floor_log2(line.ranks.len()) {
@@ -165,7 +158,7 @@ pub(super) fn fold_3_2(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
 }
 
 /// 2-1 elimination of a line of odd length of at least 3.
-pub(super) fn fold_2_1(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
+fn fold_2_1(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
     let ranks = line.ranks;
     let q = ranks.len();
     let power = 1 << floor_log2(q);

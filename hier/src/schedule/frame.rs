@@ -5,37 +5,47 @@
 //! return walks the dimensions backwards: a bandwidth dimension is undone, a latency dimension only serves the ranks
 //! that were eliminated. Ranks eliminated in a dimension take no part in later ones.
 
-use super::{direct, elimination, odd_ring, prefix};
+use super::params::{Protocol, bad};
+use crate::error::PlanError;
 use crate::plan::{Blocks, PlanBuilder};
 
-/// How a line of ranks combines.
-#[derive(Debug, Clone)]
-pub(super) enum Method {
-    Eliminate32,
-    Eliminate21,
-    Ring,
-    Direct,
-    Prefix(Vec<usize>),
-}
+/// Writes the messages by which a line of ranks combines.
+pub(super) type FoldLine = fn(&mut PlanBuilder, &Line<'_>) -> Folded;
 
-/// One dimension.
+/// One dimension. The schedule that folds its lines makes it.
 #[derive(Debug, Clone)]
 pub(super) struct Dim {
     pub(super) size: usize,
-    pub(super) method: Method,
+    pub(super) fold: FoldLine,
+    /// Into how many parts a region is cut by the bandwidth form.
+    pub(super) parts: usize,
     pub(super) bandwidth: bool,
+    /// Factors of a line of prefix sums; empty for the others.
+    pub(super) factors: Vec<usize>,
 }
 
 impl Dim {
-    /// Into how many parts the dimension cuts its region.
-    fn parts(&self) -> usize {
-        match self.method {
-            _ if !self.bandwidth => 1,
-            Method::Eliminate32 | Method::Eliminate21 => 1 << super::floor_log2(self.size),
-            Method::Ring | Method::Direct => self.size,
-            Method::Prefix(_) => 1,
-        }
+    /// A dimension in the latency form.
+    pub(super) fn new(size: usize, fold: FoldLine, parts: usize) -> Dim {
+        Dim { size, fold, parts, bandwidth: false, factors: Vec::new() }
     }
+}
+
+/// Marks the dimensions that split their region.
+pub(super) fn split(name: &str, dims: &mut [Dim], protocol: Protocol) -> Result<(), PlanError> {
+    let count = match protocol {
+        Protocol::Latency => 0,
+        Protocol::Bandwidth => dims.len(),
+        Protocol::Mixed(n) if n <= dims.len() => n,
+        Protocol::Mixed(_) => {
+            let expected = format!("mixed:0 to mixed:{}, as there are {} dimensions", dims.len(), dims.len());
+            return Err(bad(name, "protocol", protocol, expected));
+        }
+    };
+    for dim in &mut dims[..count] {
+        dim.bandwidth = true;
+    }
+    Ok(())
 }
 
 /// Half-open interval of blocks.
@@ -46,6 +56,7 @@ pub(super) struct Line<'a> {
     pub(super) ranks: &'a [usize],
     pub(super) region: Region,
     pub(super) bandwidth: bool,
+    pub(super) factors: &'a [usize],
     pub(super) round: usize,
 }
 
@@ -69,7 +80,7 @@ pub(super) struct Folded {
 
 /// Blocks needed for a list of dimensions.
 pub(super) fn blocks(dims: &[Dim]) -> usize {
-    dims.iter().map(Dim::parts).product()
+    dims.iter().filter(|dim| dim.bandwidth).map(|dim| dim.parts).product()
 }
 
 /// Writes the allreduce of all ranks, dimension by dimension and back.
@@ -83,14 +94,8 @@ pub(super) fn allreduce(b: &mut PlanBuilder, dims: &[Dim], blocks: usize) {
         for start in (0..n).filter(|r| r / stride % dim.size == 0) {
             let Some(region) = regions[start] else { continue };
             let ranks: Vec<usize> = (0..dim.size).map(|j| start + j * stride).collect();
-            let line = Line { ranks: &ranks, region, bandwidth: dim.bandwidth, round };
-            let folded = match &dim.method {
-                Method::Eliminate32 => elimination::fold_3_2(b, &line),
-                Method::Eliminate21 => elimination::fold_2_1(b, &line),
-                Method::Ring => odd_ring::fold(b, &line),
-                Method::Direct => direct::fold(b, &line),
-                Method::Prefix(factors) => prefix::fold(b, &line, factors),
-            };
+            let line = Line { ranks: &ranks, region, bandwidth: dim.bandwidth, factors: &dim.factors, round };
+            let folded = (dim.fold)(b, &line);
             for (rank, left) in ranks.iter().zip(folded.regions) {
                 regions[*rank] = left;
             }

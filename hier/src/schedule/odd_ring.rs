@@ -8,8 +8,8 @@
 //! 2(P-1)/P of m. Defined for every P. Source: RS.
 
 use super::bruck;
-use super::elimination::split;
-use super::frame::{self, Back, Dim, Folded, Line, Method};
+use super::elimination;
+use super::frame::{self, Back, Dim, Folded, Line};
 use super::params::{Params, bad, list};
 use crate::error::PlanError;
 use crate::plan::{Action, Blocks, Contract, Plan, PlanBuilder, Side};
@@ -26,10 +26,10 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
             vec![2; twos].into_iter().chain(odd).collect()
         }
     };
-    let method = |size: usize| if size == 2 { Method::Eliminate32 } else { Method::Ring };
-    let mut dims: Vec<Dim> = sizes.iter().map(|q| Dim { size: *q, method: method(*q), bandwidth: false }).collect();
+    let dimension = |q: &usize| if *q == 2 { elimination::pairs() } else { Dim::new(*q, fold, *q) };
+    let mut dims: Vec<Dim> = sizes.iter().map(dimension).collect();
     let protocol = params.protocol.unwrap_or_default();
-    split(NAME, &mut dims, protocol)?;
+    frame::split(NAME, &mut dims, protocol)?;
     let blocks = frame::blocks(&dims);
     let mut b = params.builder(NAME, n, blocks);
     b.contract(contract, 0).parameter("protocol", protocol).parameter("radices", list(&sizes));
@@ -46,7 +46,7 @@ pub(super) fn exact(name: &str, radices: &[usize], n: usize) -> Result<Vec<usize
     }
 }
 
-pub(super) fn fold(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
+fn fold(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
     if line.bandwidth { exchange_parts(b, line) } else { gather_vectors(b, line) }
 }
 

@@ -12,8 +12,8 @@
 //! only: ordered, identical bits. Source: JO.
 
 use super::cyclic_shift::{given_or_repeated, repeated};
-use super::direct::merge_primes;
-use super::frame::{self, Dim, Folded, Line, Method};
+use super::direct::{self, merge_primes};
+use super::frame::{self, Dim, Folded, Line};
 use super::params::{Params, bad, list};
 use crate::error::PlanError;
 use crate::plan::{Action, Blocks, Contract, Order, Plan, PlanBuilder, Side};
@@ -29,24 +29,20 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
         None => {
             let factors = factors(params)?;
             b.parameter("radices", list(&factors));
-            let line = Dim { size: n, method: Method::Prefix(factors), bandwidth: false };
-            Some(line).filter(|_| n > 1).into_iter().collect()
+            Some(dimension(n, factors)).filter(|_| n > 1).into_iter().collect()
         }
     };
     if let Some(target) = params.target {
         b.parameter("target", target);
     }
-    let lines = dims.iter().filter(|d| matches!(d.method, Method::Prefix(_))).count();
+    let lines = dims.iter().filter(|d| !d.factors.is_empty()).count();
     let claim = match (lines, dims.len()) {
         (0, _) => Order::Ordered,
         (1, 1) => Order::Rotated,
         _ => Order::Commutative,
     };
     b.claim(claim, lines == 0);
-    let ports = |d: &Dim| match &d.method {
-        Method::Prefix(factors) => partners(d.size, factors),
-        _ => d.size - 1,
-    };
+    let ports = |d: &Dim| if d.factors.is_empty() { d.size - 1 } else { partners(d.size, &d.factors) };
     let needed = dims.iter().map(ports).max().unwrap_or(1);
     if let Some(ports) = params.ports.filter(|ports| *ports < needed) {
         return Err(bad(NAME, "ports", ports, format!("at least {needed} for these factors")));
@@ -60,11 +56,16 @@ fn combined(params: &Params, target: usize) -> Result<Vec<Dim>, PlanError> {
     if target < 2 || params.radices.is_some() {
         return Err(bad(NAME, "target", target, "at least 2, and no radices beside it"));
     }
-    let dim = |size: usize| {
-        let method = if size <= target { Method::Direct } else { Method::Prefix(repeated(size, target)) };
-        Dim { size, method, bandwidth: false }
+    let dim = |size: usize| match size <= target {
+        true => direct::dimension(size),
+        false => dimension(size, repeated(size, target)),
     };
     Ok(merge_primes(params.ranks, target).into_iter().map(dim).collect())
+}
+
+/// A dimension of cyclic lines with these factors.
+fn dimension(size: usize, factors: Vec<usize>) -> Dim {
+    Dim { factors, ..Dim::new(size, fold, 1) }
 }
 
 fn factors(params: &Params) -> Result<Vec<usize>, PlanError> {
@@ -108,10 +109,10 @@ fn partners(q: usize, factors: &[usize]) -> usize {
     steps(q, factors).iter().map(|s| of(s.main).max(s.rest.map_or(0, of))).max().unwrap_or(0).max(1)
 }
 
-pub(super) fn fold(b: &mut PlanBuilder, line: &Line<'_>, factors: &[usize]) -> Folded {
+fn fold(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
     let q = line.ranks.len();
     let all = || Blocks::range(line.region.0, line.region.1);
-    let steps = steps(q, factors);
+    let steps = steps(q, line.factors);
     // buffer 0: the piece of length w; 1 and 2 in turn: the remainder; 3: an arriving remainder; 3 + j: port j
     let (mut rest_buffer, aside) = (1, 3);
     for (i, step) in steps.iter().enumerate() {
