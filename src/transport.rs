@@ -4,6 +4,7 @@ use crate::Error;
 use earlybird_hier::exec::{Failure, Head, Take, Transport};
 pub use earlybird_shm::ring::RingOptions;
 use earlybird_shm::ring::{Fault, Rings};
+use earlybird_shm::segment::Absent;
 
 /// [`Rings`] as the executor sees them. It keeps the error in the library's own words.
 #[derive(Debug)]
@@ -19,6 +20,11 @@ impl ShmTransport {
     /// As [`Rings::join`].
     pub fn join(options: &RingOptions) -> Result<Self, Error> {
         Ok(ShmTransport { rings: Rings::join(options)?, error: None })
+    }
+
+    /// The same for ranks that are members of another group already, which `absent` asks.
+    pub(crate) fn join_within(options: &RingOptions, absent: Absent<'_>) -> Result<Self, Error> {
+        Ok(ShmTransport { rings: Rings::join_within(options, absent)?, error: None })
     }
 
     pub(crate) fn rings(&mut self) -> &mut Rings {

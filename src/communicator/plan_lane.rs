@@ -114,8 +114,16 @@ impl Communicator {
         if plans.is_none() {
             // A rank that makes another call meets this barrier, which is like no other, instead of the others' waiting
             // at the door for ever.
-            self.node.barrier(How { algorithm: Algorithm::StaticLeaderEarly, order: FoldOrder::Rank, within: 0 })?;
-            let mut transport = ShmTransport::join(&lane.options)?;
+            let how = How { algorithm: Algorithm::StaticLeaderEarly, order: FoldOrder::Rank, within: 0 };
+            self.node.barrier(how)?;
+            let joined = ShmTransport::join_within(&lane.options, &|| self.node.absent());
+            match &joined {
+                // The dead are seen by the barrier; who lives and was given up has its own word to say there.
+                Ok(_) | Err(Error::PeerDied { .. }) => {}
+                Err(error) => self.node.fail(error),
+            }
+            self.node.barrier(how)?;
+            let mut transport = joined?;
             transport.rings().set_progress(progress.clone());
             *plans = Some(Plans::over(transport));
             lane.joined.store(true, Relaxed);

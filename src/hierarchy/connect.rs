@@ -11,6 +11,7 @@ use crate::{Config, Error, FoldOrder, Identity};
 use earlybird_shm::Signature;
 use earlybird_shm::ring::{RingOptions, Rings};
 use earlybird_shm::{Algorithm, Collective, DType, How, JoinOptions, NodeComm, Op};
+use std::cell::RefCell;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -36,8 +37,12 @@ impl Hierarchy {
         line: Line,
         crowded: bool,
     ) -> Result<(NodeComm, Self), Error> {
-        let mut wire = Wire::new(line, &topology, config.timeout);
-        let node = NodeComm::join(&JoinOptions {
+        let wire = RefCell::new(Wire::new(line, &topology, config.timeout));
+        let absent = || {
+            let absent = wire.borrow_mut().absent(topology.here(), None)?;
+            topology.here().iter().position(|rank| *rank == absent)
+        };
+        let joining = JoinOptions {
             rank: topology.local(),
             size: topology.here().len(),
             key: format!("{}-node{}", identity.key, topology.node()),
@@ -47,7 +52,9 @@ impl Hierarchy {
             join_timeout: config.join_timeout,
             arena_max_bytes: config.arena_max_bytes,
             crowded,
-        });
+        };
+        let node = NodeComm::join_within(&joining, &absent);
+        let mut wire = wire.into_inner();
         let node = node.and_then(|node| node.duplicate().map(|again| (node, again)));
         let (node, again) = node.map_err(|error| match error {
             // What this rank alone got wrong, or what all find wrong.

@@ -62,7 +62,7 @@ impl Hierarchy {
             Ok((node, again))
         });
         let (node, again) = self.agree(call, node)?;
-        let between = self.agree(call, self.meet(&group, members, &label, again))?;
+        let between = self.agree(call, self.meet(&group, members, (number, &label), again))?;
         let Some(node) = node else { return Ok(None) };
         let deadline = match &between {
             Some(between) if !between.topology.leads() => self.deadline.map(patient),
@@ -81,7 +81,7 @@ impl Hierarchy {
         &self,
         group: &[usize],
         members: Vec<Vec<usize>>,
-        label: &str,
+        (number, label): (u64, &str),
         again: Option<NodeComm>,
     ) -> Result<Option<Hierarchy>, Error> {
         let me = group.iter().position(|rank| *rank == self.topology.rank());
@@ -96,7 +96,7 @@ impl Hierarchy {
         };
         let line = match over_messages {
             Some(line) => line,
-            None => Line::Rings(Box::new(Rings::join(&meeting)?)),
+            None => Line::Rings(Box::new(self.join_rings(&meeting, group, number)?)),
         };
         let mut wire = Wire::new(line, &topology, self.deadline);
         let progress = self.lock()?.progress.clone();
@@ -105,6 +105,19 @@ impl Hierarchy {
         let made = Hierarchy::over(wire, topology, again, exchanges, (self.deadline, meeting));
         made.lock()?.progress = progress;
         Ok(Some(made))
+    }
+
+    /// Joins the rings of a new group of the ranks `group`, which ends when one of them is lost to this communicator, or gives up.
+    fn join_rings(&self, meeting: &RingOptions, group: &[usize], number: u64) -> Result<Rings, Error> {
+        let absent = || {
+            let absent = self.lock().ok()?.plans.transport_mut().absent(group, Some(number))?;
+            group.iter().position(|rank| *rank == absent)
+        };
+        let rings = Rings::join_within(meeting, &absent);
+        if rings.is_err() {
+            self.lock()?.plans.transport_mut().give_up(number);
+        }
+        rings
     }
 
     /// The words of every rank, on every rank.

@@ -127,6 +127,24 @@ impl Wire {
         }
     }
 
+    /// A rank among `ranks` that a meeting of them, of this number if it has one, waits for in vain.
+    pub(super) fn absent(&mut self, ranks: &[usize], joining: Option<u64>) -> Option<usize> {
+        match &mut self.line {
+            Line::Rings(rings) => rings.absent(ranks, joining),
+            // Who cannot come has failed the job.
+            Line::Messages(_) => self.progress().err().and(ranks.first().copied()),
+        }
+    }
+
+    /// Says that this rank has given up joining a group of this number.
+    pub(super) fn give_up(&mut self, joining: u64) {
+        match &mut self.line {
+            Line::Rings(rings) => rings.give_up(joining),
+            // Groups of these meet in MPI.
+            Line::Messages(_) => {}
+        }
+    }
+
     /// Fails the job, unless it has failed already; the error that stands, the same for all ranks.
     pub(crate) fn report(&mut self, fault: Fault) -> Error {
         let stands = match &mut self.line {

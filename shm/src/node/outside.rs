@@ -18,6 +18,16 @@ impl NodeComm {
         Ok(())
     }
 
+    /// A rank that a meeting of this group's ranks waits for in vain: it is gone, or has failed the group.
+    pub fn absent(&self) -> Option<usize> {
+        let state = self.lock().ok()?;
+        let board = &state.member.board;
+        match board.poison().load(SyncPoint::PoisonAcquire.order()) {
+            0 => (0..self.size).find(|rank| *rank != self.rank && board.is_gone(*rank)),
+            poison => Some(PoisonWord(poison).reporter().min(self.size - 1)),
+        }
+    }
+
     /// Fails the group with `error`, unless it has failed already or this process is inside a call. Sleepers look up
     /// within 50 ms.
     pub fn fail(&self, error: &Error) {

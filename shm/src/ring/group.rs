@@ -11,7 +11,7 @@ use crate::config::WaitPreset;
 use crate::progress::Progress;
 use crate::protocol::signature::Collective;
 use crate::protocol::word::PoisonWord;
-use crate::segment::{AttachOptions, Purse, Segment, Share};
+use crate::segment::{Absent, AttachOptions, Purse, Segment, Share};
 use crate::sync::{Ordering, SyncPoint};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -79,7 +79,15 @@ impl Rings {
     /// # Errors
     /// As [`Segment::attach`].
     pub fn join(options: &RingOptions) -> Result<Rings, Error> {
-        let (segment, region) = Segment::attach(&AttachOptions {
+        Rings::join_within(options, &|| None)
+    }
+
+    /// The same for ranks that are members of another group already, which `absent` asks.
+    ///
+    /// # Errors
+    /// As [`Segment::attach_within`].
+    pub fn join_within(options: &RingOptions, absent: Absent<'_>) -> Result<Rings, Error> {
+        let attach = AttachOptions {
             rank: options.rank,
             size: options.size,
             key: options.key.clone(),
@@ -87,7 +95,8 @@ impl Rings {
             region_bytes: RingLayout::new(options.size).bytes(),
             policy: [0; 32],
             timeout: options.timeout,
-        })?;
+        };
+        let (segment, region) = Segment::attach_within(&attach, absent)?;
         let (rank, size) = (segment.rank(), segment.size());
         let oversubscribed = size > segment.allowed_cpus();
         Ok(Rings {
@@ -253,6 +262,26 @@ impl Rings {
             0 => Ok(()),
             poison => Err(self.error_of(PoisonWord(poison))),
         }
+    }
+
+    /// A rank among `ranks` that a group made from this one waits for in vain: it is gone, it has failed this group, or it
+    /// gave up joining that group, if its number is `joining`.
+    pub fn absent(&self, ranks: &[usize], joining: Option<u64>) -> Option<usize> {
+        let segment = self.board.segment();
+        let reporter = match self.board.poison().load(SyncPoint::PoisonAcquire.order()) {
+            0 => None,
+            poison => Some(PoisonWord(poison).reporter()),
+        };
+        let is_absent = |rank: usize| {
+            let gave_up = self.board.state(rank).gave_up.load(Ordering::Relaxed);
+            reporter == Some(rank) || joining == Some(gave_up) || !segment.is_alive(rank) || segment.has_left(rank)
+        };
+        ranks.iter().copied().find(|rank| *rank < self.size && is_absent(*rank))
+    }
+
+    /// Says that this rank has given up joining a group made from this one, whose number is `joining`, not 0.
+    pub fn give_up(&self, joining: u64) {
+        self.board.state(self.rank).gave_up.store(joining, Ordering::Relaxed);
     }
 
     /// Fails the group, unless it has failed already; the error that stands, for every rank.

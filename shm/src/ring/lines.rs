@@ -48,6 +48,8 @@ pub struct StateLine {
     /// Calls of the communicator that it has begun, exchanges or not, in the high half, and how many of them were
     /// exchanges in the low half: one word, so that both are of one instant.
     pub begun: AtomicU64,
+    /// The group made from this one that it gave up joining last; 0 for none.
+    pub gave_up: AtomicU64,
     /// Details of an error that it reported, stored before the poison.
     pub details: [AtomicU64; DETAILS],
 }
