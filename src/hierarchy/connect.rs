@@ -105,10 +105,15 @@ impl Hierarchy {
     }
 }
 
+/// The key under which all ranks of a job of several nodes meet that share memory, first of all.
+pub(crate) fn meeting_key(key: &str) -> String {
+    format!("{key}-nodes")
+}
+
 /// Where the leaders of a job meet that share memory.
 fn meeting(config: &Config, identity: &Identity) -> RingOptions {
     RingOptions {
-        key: format!("{}-nodes", identity.key),
+        key: meeting_key(&identity.key),
         dir: config.dir.clone(),
         wait: config.wait,
         timeout: config.timeout,
