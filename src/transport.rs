@@ -101,7 +101,7 @@ impl Transport for ShmTransport {
             Failure::Timeout { missing, after } => Fault::Timeout { missing, after_ns: after.as_nanos() as u64 },
             Failure::Mismatch { rank_a, rank_b } => {
                 let other = if rank_a == self.rank() { rank_b } else { rank_a };
-                Fault::Mismatch { ranks: [self.rank(), other], call: None }
+                self.rings.mismatch([self.rank(), other])
             }
             Failure::Lost { .. } | Failure::Told { .. } | Failure::Transport(_) => Fault::Corrupt,
         };

@@ -5,6 +5,7 @@ mod common;
 
 use common::{Job, Player};
 use earlybird::{Choice, Communicator, Error, Op};
+use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
 /// Operations before the split: a barrier, three duplicates, a barrier.
@@ -16,7 +17,7 @@ const EXCHANGES: usize = 6;
 #[test]
 #[ignore = "a rank of the jobs that the other tests start"]
 fn rank() {
-    common::play(&[("split", split), ("several", several), ("plan", plan)]);
+    common::play(&[("split", split), ("several", several), ("plan", plan), ("late", late), ("part", part)]);
 }
 
 fn split(player: &Player) {
@@ -157,4 +158,67 @@ fn a_death_at_any_operation_of_a_call_that_forms_groups_of_several_nodes_is_name
     }
     assert!(deaths > 40, "{deaths}");
     println!("{deaths} deaths while groups of several nodes were formed");
+}
+
+/// Rank 2, a node of its own, comes late to an allreduce.
+fn late(player: &Player) {
+    let comm = match Communicator::from_env() {
+        Ok(comm) => comm,
+        Err(error) => return player.say(format!("{} {error}", error.code())),
+    };
+    if comm.rank() == 2 {
+        std::thread::sleep(Duration::from_secs(3));
+    }
+    match comm.all_reduce_in_place(&mut [1u32; 50], Op::Sum) {
+        Err(error) => tell(player, &error, || comm.barrier()),
+        Ok(()) => player.say("done"),
+    }
+}
+
+#[test]
+fn a_death_is_noticed_by_a_leader_that_waits_for_another_node() {
+    for operation in 1.. {
+        let fault = format!("1:left:{operation}:kill");
+        let job = Job::new("late", 3).var("EARLYBIRD_RANKS_PER_NODE", "2,1").var_of(1, "EARLYBIRD_FAULT", &fault);
+        let mut job = job.start();
+        job.wait_ended(&[1]);
+        let ended = Instant::now();
+        job.wait_ended(&[0]);
+        let took = ended.elapsed();
+        let ends = job.join();
+        if ends[1].said == ["done"] {
+            assert!(operation > 10, "it lived through {operation}");
+            break;
+        }
+        // Who dies after the last operation has given the leader what it needs, and taken the result.
+        if ends[0].said != ["done"] {
+            assert!(ends[0].said[0].starts_with("EB_PEER_DIED rank 1 "), "{fault}: {ends:#?}");
+            assert!(took < NOTICED, "{fault}: noticed after {took:?}");
+        }
+    }
+}
+
+/// Odd ranks, one of each node, form a group of which the last dies.
+fn part(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let part = comm.split(Some(comm.rank() as u32 % 2), 0).unwrap().unwrap();
+    part.barrier().unwrap();
+    player.say("here");
+    if comm.rank() == 3 {
+        std::thread::sleep(Duration::from_secs(3600));
+    }
+    if comm.rank() == 1 {
+        let error = part.barrier().unwrap_err();
+        tell(player, &error, || part.barrier());
+    }
+}
+
+#[test]
+fn errors_of_a_group_over_several_nodes_tell_the_number_in_the_job() {
+    let mut job = Job::new("part", 4).var("EARLYBIRD_RANKS_PER_NODE", "2").start();
+    (0..4).for_each(|rank| job.wait_for(rank, "here"));
+    job.signal(3, Signal::KILL);
+    let ends = job.join();
+    let told = &ends[1].said[1];
+    assert!(told.starts_with("EB_PEER_DIED rank 1 (pid ") && told.contains("(rank 1 is rank 3 of the job)"), "{told}");
 }

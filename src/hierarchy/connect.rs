@@ -62,7 +62,7 @@ impl Hierarchy {
                 wire.report(earlybird_shm::ring::Fault::Other("a rank could not join its node".into()));
                 error
             }
-            other => wire.report(errors::fault_of(&other, &topology, None, config.timeout)),
+            other => wire.report(errors::fault_of(&other, &topology, config.timeout)),
         })?;
         wire.set_purse(node.purse());
         let is_crowded = crowded || wire.is_crowded() || node.size() > node.allowed_cpus();
