@@ -1,5 +1,6 @@
 //! What carries out an operation: an algorithm of the node, or a plan by the name of its schedule.
 
+use crate::identity::fingerprint;
 use crate::{Algorithm, Error};
 use earlybird_hier::PlanError;
 use earlybird_hier::plan::Contract;
@@ -79,6 +80,21 @@ fn interned(word: &str) -> (u32, &'static str) {
         words.len() - 1
     });
     (at as u32, words[at])
+}
+
+/// 11 bits that tell this plan from most others, never 0.
+pub(crate) fn mark_of(word: &str) -> u16 {
+    let print = fingerprint(word);
+    ((print ^ print >> 32) % 2047) as u16 + 1
+}
+
+/// The plan of this mark, if this process has chosen it.
+pub(crate) fn plan_marked(mark: u16) -> Option<&'static str> {
+    if mark == 0 {
+        return None;
+    }
+    let words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
+    words.iter().map(|name| &name[PLAN.len()..]).find(|word| mark_of(word) == mark)
 }
 
 #[cold]
@@ -166,6 +182,9 @@ mod tests {
             assert_eq!((choice.to_string().as_str(), Choice::from_code(choice.code())), (text, choice));
             assert_eq!(text.parse::<Choice>().unwrap().code(), choice.code(), "the same word, the same number");
         }
+        let ring: Choice = "plan:ring".parse().unwrap();
+        assert_eq!(plan_marked(mark_of("ring")).map(Choice::Plan), Some(ring));
+        assert_eq!(plan_marked(0), None);
         assert_ne!(Choice::Plan("butterfly:r=1").code(), Choice::Plan("butterfly:r=2").code());
         assert_eq!(Choice::from_code(u32::MAX), Choice::default());
     }

@@ -237,6 +237,12 @@ fn half_set(present: &str, missing: &str) -> Error {
     Error::usage(format!("environment variable {present} is set but {missing} is not; let the launcher set both"))
 }
 
+/// The key under which the ranks of a job meet that `earlybird run` has started under this name.
+#[cfg(feature = "cli")]
+pub(crate) fn key_of_job(job: &str) -> String {
+    key(&["eb", job])
+}
+
 /// The parts joined so that different parts give different keys: other bytes than letters, digits and `._`
 /// become `=` and two hexadecimal digits. What would be too long is shortened to its 64-bit FNV-1a hash.
 fn key(parts: &[&str]) -> String {

@@ -1,7 +1,7 @@
 //! Plans of a communicator: verified and compiled once per shape, run over whatever connects the ranks.
 
 use crate::transport::ShmTransport;
-use crate::{DType, Element, Error, Op};
+use crate::{Algorithm, Collective, DType, Element, Error, FoldOrder, Op};
 use earlybird_hier::exec::{
     Endpoint, Exchange, Failure, Fold, Geometry, Parts, Program, RunError, Running, Transport, compile, exchange,
     wait_first,
@@ -9,7 +9,9 @@ use earlybird_hier::exec::{
 use earlybird_hier::plan::{Contract, Side};
 use earlybird_hier::schedule::{self, Named, Params};
 use earlybird_hier::{Consistency, OpTraits, PlanError, admit, verify};
+use earlybird_shm::Signature;
 use earlybird_shm::bytes::{self, ByteFold};
+use earlybird_shm::ring::Said;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,8 +31,8 @@ pub(crate) trait Lane: Transport {
         None
     }
 
-    /// A call begins that runs a plan.
-    fn begin(&mut self) {}
+    /// A call begins that runs the plan of this shape.
+    fn begin(&mut self, _: &Shape) {}
 
     /// It is complete on this rank, whose end fails it no more.
     fn complete(&mut self) {}
@@ -41,8 +43,15 @@ impl Lane for ShmTransport {
         ShmTransport::error(self)
     }
 
-    fn begin(&mut self) {
-        self.rings().begin(true);
+    fn begin(&mut self, shape: &Shape) {
+        let rings = self.rings();
+        rings.begin(true);
+        let (collective, dtype, op) = match shape.work {
+            Work::Fold(dtype, op) => (Collective::AllReduce, dtype, op),
+            Work::Move => (Collective::Barrier, DType::U8, Op::Sum),
+        };
+        let call = Signature::new(collective, dtype, op, FoldOrder::Arrival, Algorithm::Auto, shape.elements);
+        rings.say(rings.calls(), Said::new(call, Some(shape.name)));
     }
 
     fn complete(&mut self) {
@@ -184,7 +193,7 @@ impl<T: Lane> Plans<T> {
     /// Runs a plan from beginning to end.
     pub(crate) fn run(&mut self, shape: Shape, data: &mut [u8]) -> Result<(), Error> {
         self.prepare(shape)?;
-        self.endpoint.transport_mut().begin();
+        self.endpoint.transport_mut().begin(&shape);
         self.start(shape, data)?;
         self.finish(shape, data, None)?;
         self.endpoint.transport_mut().complete();

@@ -4,6 +4,7 @@ use crate::Error;
 use earlybird_hier::exec::{Failure, Head, Take, Transport};
 pub use earlybird_shm::ring::RingOptions;
 use earlybird_shm::ring::{Fault, Rings};
+use earlybird_shm::segment::Absent;
 
 /// [`Rings`] as the executor sees them. It keeps the error in the library's own words.
 #[derive(Debug)]
@@ -19,6 +20,11 @@ impl ShmTransport {
     /// As [`Rings::join`].
     pub fn join(options: &RingOptions) -> Result<Self, Error> {
         Ok(ShmTransport { rings: Rings::join(options)?, error: None })
+    }
+
+    /// The same for ranks that are members of another group already, which `absent` asks.
+    pub(crate) fn join_within(options: &RingOptions, absent: Absent<'_>) -> Result<Self, Error> {
+        Ok(ShmTransport { rings: Rings::join_within(options, absent)?, error: None })
     }
 
     pub(crate) fn rings(&mut self) -> &mut Rings {
@@ -95,7 +101,7 @@ impl Transport for ShmTransport {
             Failure::Timeout { missing, after } => Fault::Timeout { missing, after_ns: after.as_nanos() as u64 },
             Failure::Mismatch { rank_a, rank_b } => {
                 let other = if rank_a == self.rank() { rank_b } else { rank_a };
-                Fault::Mismatch { ranks: [self.rank(), other], call: None }
+                self.rings.mismatch([self.rank(), other])
             }
             Failure::Lost { .. } | Failure::Told { .. } | Failure::Transport(_) => Fault::Corrupt,
         };

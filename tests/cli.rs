@@ -83,3 +83,12 @@ fn children_of(parent: Pid) -> Vec<Pid> {
     };
     std::fs::read_dir("/proc").expect("proc").flatten().filter_map(child).collect()
 }
+
+/// Those of them that are ranks of a job.
+fn ranks_of(launcher: Pid) -> Vec<Pid> {
+    let is_rank = |pid: &Pid| {
+        let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(b"EARLYBIRD_RANK="))
+    };
+    children_of(launcher).into_iter().filter(is_rank).collect()
+}

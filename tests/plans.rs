@@ -25,6 +25,8 @@ fn rank() {
         ("reduce", reduce),
         ("lanes", lanes),
         ("victim", victim),
+        ("choices", choices),
+        ("poor_in_files", poor_in_files),
         ("differ", differ),
         ("nodes", nodes),
         ("poor", poor),
@@ -257,10 +259,105 @@ fn different_calls_are_found_out() {
         // Also where the first plan of all is met by another call.
         for calls in [0, 3] {
             let job = Job::new("differ", 3).arg(calls).arg(most).arg(one).var("EARLYBIRD_ALGORITHM", "plan:ring");
-            for end in job.start().join() {
-                assert_eq!(codes(&end), ["EB_MISMATCH"; 2], "{most} against {one} after {calls}: {end}");
+            let ends = job.start().join();
+            for end in &ends {
+                assert_eq!(codes(end), ["EB_MISMATCH"; 2], "{most} against {one} after {calls}: {end}");
+                assert_eq!(end.said[0], ends[0].said[0], "{most} against {one} after {calls}");
             }
+            // What the users called, not what the library makes of it.
+            let told = &ends[0].said[0];
+            let with_a_plan = most.starts_with("plan:") && one.starts_with("plan:");
+            let expected = match (most.split_once(' ').unwrap().0, one.split_once(' ').unwrap().0) {
+                (most, one) if with_a_plan && calls > 0 && most != one => vec![most, one],
+                (_, one) if with_a_plan => vec![one],
+                (most, "auto") => vec!["call by a plan", "barrier", &most[..0]],
+                ("chain", _) | (_, "chain") => vec!["call by a plan", "algorithm chain"],
+                _ => vec!["call by a plan", "algorithm flat"],
+            };
+            assert!(expected.iter().all(|words| told.contains(words)), "{expected:?}: {told}");
+            assert!(!told.contains("static-leader-early"), "{told}");
         }
+    }
+}
+
+/// A rank, or all of a node, chose another plan or algorithm than the others: by a call, or by its environment.
+fn choices(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let (word, posted): (String, bool) = (player.arg(0), player.arg(1));
+    if player.args()[2..].contains(&comm.rank().to_string()) {
+        comm.set_algorithm(word.parse::<Choice>().unwrap()).unwrap();
+    }
+    let mut buf = [1u32; 50];
+    let sum = || comm.immediate_all_reduce(vec![1u32; 50], Op::Sum).and_then(|request| request.wait().map(drop));
+    let result = if posted { sum() } else { comm.all_reduce_in_place(&mut buf, Op::Sum) };
+    assert_eq!(result, comm.barrier(), "one error, for ever");
+    tell(player, result);
+    // Leaving at once must not become the others' error.
+    std::thread::sleep(Duration::from_millis(300));
+}
+
+#[test]
+fn what_any_rank_of_several_nodes_has_chosen_is_compared() {
+    let job =
+        |word: &str, posted: bool| Job::new("choices", 5).arg(word).arg(posted).var("EARLYBIRD_RANKS_PER_NODE", "3,2");
+    let check = |job: Job, what: &str, words: &[&str]| {
+        let ends = job.start().join();
+        let told = &ends[0].said;
+        assert!(ends.iter().all(|end| end.said == *told), "{what}: {ends:#?}");
+        assert!(told.len() == 1 && told[0].starts_with("failed EB_MISMATCH"), "{what}: {ends:#?}");
+        assert!(words.iter().all(|word| told[0].contains(word)), "{what}: {told:?}");
+    };
+    for (who, word) in [
+        (&[1][..], "plan:ring"),
+        (&[4], "plan:direct:protocol=latency"),
+        (&[0], "plan:ring"),
+        (&[3], "plan:ring"),
+        (&[3, 4], "plan:ring"),
+        (&[3, 4], "chain"),
+    ] {
+        let of = |posted| who.iter().fold(job(word, posted), Job::arg);
+        let (ours, theirs) = (format!("algorithm {word}"), "algorithm auto");
+        check(of(false), &format!("{word} on {who:?}"), &[&ours, theirs]);
+        check(of(true), &format!("{word} on {who:?}, posted"), &[]);
+        let by_environment =
+            who.iter().fold(job(word, false), |job, rank| job.var_of(*rank, "EARLYBIRD_ALGORITHM", word));
+        check(by_environment, &format!("EARLYBIRD_ALGORITHM={word} on {who:?}"), &[&ours, theirs]);
+    }
+    let everybody = (0..5).fold(job("plan:ring", false), |job, rank: usize| job.arg(rank));
+    let ends = everybody.start().join();
+    assert!(ends.iter().all(|end| end.said.is_empty() && end.status.success()), "{ends:#?}");
+}
+
+/// One rank can open no file when ranks meet for a new group: everybody gets its error.
+fn poor_in_files(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let set = |current| {
+        let limit = rustix::process::Rlimit { current, ..limit };
+        rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+    };
+    if comm.rank() == 1 {
+        set(Some(0));
+    }
+    let result = match comm.nodes() {
+        1 => comm.set_algorithm("plan:ring".parse::<Choice>().unwrap()).and_then(|()| comm.barrier()),
+        _ => comm.duplicate().map(drop),
+    };
+    set(limit.current);
+    tell(player, result);
+    tell(player, comm.set_algorithm(Choice::default()).and_then(|()| comm.barrier()));
+    std::thread::sleep(Duration::from_millis(300));
+}
+
+#[test]
+fn a_rank_that_cannot_meet_the_others_is_everybodys_error() {
+    for nodes in ["1", "3", "2,1"] {
+        let ends = Job::new("poor_in_files", 3).var("EARLYBIRD_RANKS_PER_NODE", nodes).start().join();
+        let told = &ends[0].said;
+        assert!(ends.iter().all(|end| end.said == *told && end.status.success()), "{nodes}: {ends:#?}");
+        assert!(told[0].contains("rank 1") && told[0].contains("open"), "{nodes}: {told:?}");
+        // Over several nodes the communicator goes on.
+        assert_eq!(told.len(), if nodes == "3" { 2 } else { 1 }, "{nodes}: {told:?}");
     }
 }
 

@@ -43,8 +43,10 @@ enum Command {
 /// Reads the arguments and carries out the command.
 pub fn main() -> ExitCode {
     let mut args = std::env::args_os();
-    if args.nth(1).is_some_and(|command| command == launch::exec::COMMAND) {
-        return launch::exec::become_rank(args);
+    match args.nth(1) {
+        Some(command) if command == launch::exec::COMMAND => return launch::exec::become_rank(args),
+        Some(command) if command == launch::watchdog::COMMAND => return launch::watchdog::watch(),
+        _ => {}
     }
     match Arguments::parse().command {
         Command::Bench(args) => bench::run(&args),

@@ -13,7 +13,8 @@ use std::time::Duration;
 /// Every rank finds EARLYBIRD_RANK, EARLYBIRD_SIZE and EARLYBIRD_JOB in its environment. Rank 0 inherits standard
 /// input. After the first failure the other ranks get --grace to print their errors, then TERM, 2 s later KILL. A signal to
 /// the launcher (ctrl-C, TERM, HUP) is passed on; the second one kills. Whatever a rank leaves in its process group is
-/// killed with it, and no rank outlives the launcher.
+/// killed with it, and neither outlives the launcher, however that ends. Only at a terminal, where rank 0 stays in the
+/// launcher's group, may what rank 0 has started outlive a launcher that is killed (KILL).
 ///
 /// Exit code: 0, or that of the first rank that failed (128 + signal for a signal), 124 when --timeout ended the job,
 /// 128 + signal when the launcher got one.
@@ -40,7 +41,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "S", default_value = "5", allow_negative_numbers = true, value_parser = parse_seconds)]
     grace: Duration,
 
-    /// Mark every line of output with its rank
+    /// Mark every line of output with its rank: [3]; a line of more than 64 KiB is broken, what follows marked [3+]
     #[arg(long)]
     prefix: bool,
 

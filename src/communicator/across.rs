@@ -7,10 +7,11 @@ mod posted;
 mod reductions;
 
 use super::Communicator;
+use crate::choice::mark_of;
 use crate::hierarchy::{Call, Hierarchy, Part, put_truth};
 use crate::{Algorithm, Choice, Element, Error, FoldOrder, Op};
 use earlybird_shm::op::{ElementType, Operator};
-use earlybird_shm::{Collective, DType, Signature, bytes, even_part};
+use earlybird_shm::{Collective, DType, Signature, algorithms, bytes, even_part};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -60,12 +61,18 @@ impl<'a> Across<'a> {
     ) -> Call<'a> {
         let bytes = count.saturating_mul(element.size());
         let how = self.comm.settings.how(collective, bytes);
-        let exchange = match self.comm.settings.choice(collective, bytes) {
-            Choice::Plan(name) => Some(name),
-            Choice::Node(_) => None,
+        // What was chosen is a part of the call, also on ranks that exchange nothing and nodes that have chosen alike.
+        let (algorithm, exchange) = match self.comm.settings.choice(collective, bytes) {
+            Choice::Plan(name) => (Algorithm::Auto, Some(name)),
+            Choice::Node(algorithm) => (algorithm, None),
         };
+        let algorithm = if algorithms(collective).contains(&algorithm) { algorithm } else { Algorithm::Auto };
         let order = if collective.folds() { how.order } else { FoldOrder::Arrival };
-        let signature = Signature::new(collective, element, op, order, Algorithm::Auto, count);
+        let signature = Signature::new(collective, element, op, order, algorithm, count);
+        let signature = match exchange.filter(|_| collective == Collective::AllReduce) {
+            Some(word) => signature.within(mark_of(word)),
+            None => signature,
+        };
         let signature = root.map_or(signature, |root| signature.rooted(root));
         Call { node: &self.comm.node, collective, how, signature, exchange }
     }

@@ -3,8 +3,8 @@
 use super::Communicator;
 use crate::plans::Plans;
 use crate::transport::{RingOptions, ShmTransport};
-use crate::{Algorithm, Choice, Error, FoldOrder};
-use earlybird_shm::{Collective, How, Progress, enter};
+use crate::{Choice, Error};
+use earlybird_shm::{Collective, Progress, enter};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
@@ -19,6 +19,8 @@ pub(super) struct PlanLane {
 #[derive(Debug, Default)]
 struct State {
     plans: Option<Plans<ShmTransport>>,
+    /// What they failed with.
+    failed: Option<Error>,
     /// The plan of the last call, where that ran one.
     last: Option<&'static str>,
     /// Plans that ran.
@@ -110,12 +112,21 @@ impl Communicator {
         self.node.settle()?;
         let lane = &self.plans;
         let mut state = lane.lock()?;
-        let State { plans, last, calls, progress } = &mut *state;
+        let State { plans, failed, last, calls, progress } = &mut *state;
+        if let Some(error) = failed {
+            return Err(error.clone());
+        }
         if plans.is_none() {
-            // A rank that makes another call meets this barrier, which is like no other, instead of the others' waiting
-            // at the door for ever.
-            self.node.barrier(How { algorithm: Algorithm::StaticLeaderEarly, order: FoldOrder::Rank, within: 0 })?;
-            let mut transport = ShmTransport::join(&lane.options)?;
+            // A rank that makes another call meets the others here, instead of their waiting at the door for ever.
+            self.node.meet_for_a_plan()?;
+            let joined = ShmTransport::join_within(&lane.options, &|| self.node.absent());
+            match &joined {
+                // The dead are seen by what follows; who lives and was given up has its own word to say there.
+                Ok(_) | Err(Error::PeerDied { .. }) => {}
+                Err(error) => self.node.fail(error),
+            }
+            self.node.meet_for_a_plan()?;
+            let mut transport = joined?;
             transport.rings().set_progress(progress.clone());
             *plans = Some(Plans::over(transport));
             lane.joined.store(true, Relaxed);
@@ -127,11 +138,16 @@ impl Communicator {
             *calls += 1;
             *last = Some(name);
         }
-        if let Some(error) = plans.failed() {
-            // Ranks that made another call are in an operation of the node.
+        let Some(error) = plans.failed() else { return result };
+        // Ranks that made another call are in an operation of the node, which knows what call that is.
+        if !matches!(error, Error::Mismatch { .. }) {
             self.node.fail(error);
         }
-        result
+        let stands = self.node.meet_for_a_plan().err().unwrap_or_else(|| error.clone());
+        // Where only the plans differ, the node has failed by nobody's word yet.
+        self.node.fail(error);
+        *failed = Some(stands.clone());
+        Err(stands)
     }
 }
 

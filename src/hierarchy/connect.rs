@@ -11,6 +11,7 @@ use crate::{Config, Error, FoldOrder, Identity};
 use earlybird_shm::Signature;
 use earlybird_shm::ring::{RingOptions, Rings};
 use earlybird_shm::{Algorithm, Collective, DType, How, JoinOptions, NodeComm, Op};
+use std::cell::RefCell;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -36,8 +37,12 @@ impl Hierarchy {
         line: Line,
         crowded: bool,
     ) -> Result<(NodeComm, Self), Error> {
-        let mut wire = Wire::new(line, &topology, config.timeout);
-        let node = NodeComm::join(&JoinOptions {
+        let wire = RefCell::new(Wire::new(line, &topology, config.timeout));
+        let absent = || {
+            let absent = wire.borrow_mut().absent(topology.here(), None)?;
+            topology.here().iter().position(|rank| *rank == absent)
+        };
+        let joining = JoinOptions {
             rank: topology.local(),
             size: topology.here().len(),
             key: format!("{}-node{}", identity.key, topology.node()),
@@ -47,7 +52,9 @@ impl Hierarchy {
             join_timeout: config.join_timeout,
             arena_max_bytes: config.arena_max_bytes,
             crowded,
-        });
+        };
+        let node = NodeComm::join_within(&joining, &absent);
+        let mut wire = wire.into_inner();
         let node = node.and_then(|node| node.duplicate().map(|again| (node, again)));
         let (node, again) = node.map_err(|error| match error {
             // What this rank alone got wrong, or what all find wrong.
@@ -55,7 +62,7 @@ impl Hierarchy {
                 wire.report(earlybird_shm::ring::Fault::Other("a rank could not join its node".into()));
                 error
             }
-            other => wire.report(errors::fault_of(&other, &topology, None, config.timeout)),
+            other => wire.report(errors::fault_of(&other, &topology, config.timeout)),
         })?;
         wire.set_purse(node.purse());
         let is_crowded = crowded || wire.is_crowded() || node.size() > node.allowed_cpus();
@@ -98,10 +105,15 @@ impl Hierarchy {
     }
 }
 
+/// The key under which all ranks of a job of several nodes meet that share memory, first of all.
+pub(crate) fn meeting_key(key: &str) -> String {
+    format!("{key}-nodes")
+}
+
 /// Where the leaders of a job meet that share memory.
 fn meeting(config: &Config, identity: &Identity) -> RingOptions {
     RingOptions {
-        key: format!("{}-nodes", identity.key),
+        key: meeting_key(&identity.key),
         dir: config.dir.clone(),
         wait: config.wait,
         timeout: config.timeout,

@@ -40,10 +40,12 @@ use crate::Error;
 use crate::plans::{Plans, Shape};
 pub(crate) use callers::{CallersOp, Kept};
 use choice::Exchanges;
+#[cfg(feature = "cli")]
+pub(crate) use connect::meeting_key;
 use earlybird_hier::OpTraits;
 use earlybird_hier::exec::Transport;
 use earlybird_shm::Signature;
-use earlybird_shm::ring::RingOptions;
+use earlybird_shm::ring::{Fault, RingOptions};
 use earlybird_shm::{Collective, How, NodeComm, Progress, enter};
 pub(crate) use pairs::Counts;
 use posted::Postings;
@@ -169,6 +171,7 @@ impl Hierarchy {
         match body(&mut phases) {
             Ok(done) => {
                 plans.transport_mut().complete_call();
+                plans.transport_mut().end_call(*calls);
                 *last = Some((*calls, name));
                 Ok(done)
             }
@@ -194,7 +197,13 @@ impl Hierarchy {
     fn fail_for(&self, wire: &mut Wire, node: &NodeComm, signature: Signature, error: &Error) -> Error {
         let stands = match wire.failed() {
             Some(stands) => stands.clone(),
-            None => wire.report(errors::fault_of(error, &self.topology, Some(signature), self.deadline)),
+            None => {
+                let fault = match errors::fault_of(error, &self.topology, self.deadline) {
+                    Fault::Mismatch { ranks, .. } => wire.mismatch(ranks, Some(signature)),
+                    fault => fault,
+                };
+                wire.report(fault)
+            }
         };
         self.end_node(node);
         stands

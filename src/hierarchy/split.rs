@@ -62,7 +62,7 @@ impl Hierarchy {
             Ok((node, again))
         });
         let (node, again) = self.agree(call, node)?;
-        let between = self.agree(call, self.meet(&group, members, &label, again))?;
+        let between = self.agree(call, self.meet(&group, members, (number, &label), again))?;
         let Some(node) = node else { return Ok(None) };
         let deadline = match &between {
             Some(between) if !between.topology.leads() => self.deadline.map(patient),
@@ -81,7 +81,7 @@ impl Hierarchy {
         &self,
         group: &[usize],
         members: Vec<Vec<usize>>,
-        label: &str,
+        (number, label): (u64, &str),
         again: Option<NodeComm>,
     ) -> Result<Option<Hierarchy>, Error> {
         let me = group.iter().position(|rank| *rank == self.topology.rank());
@@ -96,15 +96,31 @@ impl Hierarchy {
         };
         let line = match over_messages {
             Some(line) => line,
-            None => Line::Rings(Box::new(Rings::join(&meeting)?)),
+            None => Line::Rings(Box::new(self.join_rings(&meeting, group, number)?)),
         };
         let mut wire = Wire::new(line, &topology, self.deadline);
-        let progress = self.lock()?.progress.clone();
+        let mut state = self.lock()?;
+        wire.number_as_in(state.plans.transport_mut(), group);
+        let progress = state.progress.clone();
+        drop(state);
         wire.set_progress(progress.clone());
         let exchanges = self.exchanges.of_group(topology.nodes());
         let made = Hierarchy::over(wire, topology, again, exchanges, (self.deadline, meeting));
         made.lock()?.progress = progress;
         Ok(Some(made))
+    }
+
+    /// Joins the rings of a new group of the ranks `group`, which ends when one of them is lost to this communicator, or gives up.
+    fn join_rings(&self, meeting: &RingOptions, group: &[usize], number: u64) -> Result<Rings, Error> {
+        let absent = || {
+            let absent = self.lock().ok()?.plans.transport_mut().absent(group, Some(number))?;
+            group.iter().position(|rank| *rank == absent)
+        };
+        let rings = Rings::join_within(meeting, &absent);
+        if rings.is_err() {
+            self.lock()?.plans.transport_mut().give_up(number);
+        }
+        rings
     }
 
     /// The words of every rank, on every rank.
@@ -119,22 +135,48 @@ impl Hierarchy {
     /// Fails on all ranks with the error of the first that has one.
     fn agree<T>(&self, call: &Call<'_>, result: Result<T, Error>) -> Result<T, Error> {
         let mine = match &result {
-            Ok(_) => [0, 0, 0],
-            Err(Error::NoSpace { needed, free, .. }) => [1, *needed, *free],
-            Err(_) => [2, 0, 0],
+            Ok(_) => 0,
+            // Most likely one that lives, and has more to say.
+            Err(Error::PeerDied { .. }) => 1,
+            Err(_) => 2,
         };
+        let all = self.tell(call, &[mine])?;
+        let most = all.iter().copied().max().filter(|most| *most > 0);
+        let Some(first) = most.and_then(|most| all.iter().position(|of| *of == most)) else { return result };
+        // All ranks come here, and tell what they know; that of the first counts.
+        let mine = result.err().map_or([0; ERROR_WORDS], |error| to_words(&error));
         let all = self.tell(call, &mine)?;
-        match all.chunks_exact(3).enumerate().find(|(_, words)| words[0] != 0) {
-            None => result,
-            Some((rank, &[1, needed, free])) => {
-                let hint = format!("rank {rank} could not reserve it; drop communicators or raise EARLYBIRD_ARENA_MAX");
-                Err(Error::NoSpace { needed, free, hint })
-            }
-            Some((rank, _)) => {
-                let reason = result.err().map_or_else(|| format!("rank {rank} could not"), |error| error.to_string());
-                Err(Error::system("splitting a communicator", reason))
-            }
+        Err(from_words(first, &all[first * ERROR_WORDS..][..ERROR_WORDS]))
+    }
+}
+
+/// Words of an error on its way to the others: bytes needed and free, where it is that there is no room, then a text.
+const ERROR_WORDS: usize = 48;
+
+fn to_words(error: &Error) -> [u64; ERROR_WORDS] {
+    let mut words = [0; ERROR_WORDS];
+    let text = match error {
+        Error::NoSpace { needed, free, hint } => {
+            words[..3].copy_from_slice(&[1, *needed, *free]);
+            hint.clone()
         }
+        other => other.to_string(),
+    };
+    for (word, bytes) in words[3..].iter_mut().zip(text.as_bytes().chunks(8)) {
+        let mut padded = [0; 8];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        *word = u64::from_le_bytes(padded);
+    }
+    words
+}
+
+/// What rank `rank` could not do.
+fn from_words(rank: usize, words: &[u64]) -> Error {
+    let bytes: Vec<u8> = words[3..].iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0).collect();
+    let text = format!("rank {rank}: {}", String::from_utf8_lossy(&bytes));
+    match words[0] {
+        1 => Error::NoSpace { needed: words[1], free: words[2], hint: text },
+        _ => Error::system("splitting a communicator", text),
     }
 }
 
@@ -146,6 +188,17 @@ pub(super) fn patient(deadline: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_is_the_same_on_all_ranks_and_keeps_its_hint() {
+        let full =
+            Error::NoSpace { needed: 7, free: 3, hint: "set EARLYBIRD_DIR to a directory with free space".into() };
+        let told = from_words(2, &to_words(&full));
+        let hint = "rank 2: set EARLYBIRD_DIR to a directory with free space".into();
+        assert_eq!(told, Error::NoSpace { needed: 7, free: 3, hint });
+        let told = from_words(0, &to_words(&Error::system("opening a socket", "Too many open files")));
+        assert_eq!(told.to_string(), "splitting a communicator: rank 0: opening a socket: Too many open files");
+    }
 
     #[test]
     fn groups_go_by_key_and_nodes_by_their_first_ranks() {

@@ -3,12 +3,14 @@
 
 use super::Topology;
 use crate::Error;
+use crate::choice;
 use crate::plans::Lane;
 use earlybird_hier::exec::{Failure, Head, Take, Transport};
 use earlybird_shm::Collective;
 use earlybird_shm::Progress;
 use earlybird_shm::Signature;
-use earlybird_shm::ring::{Fault, Purse, Rings};
+use earlybird_shm::ring::{Fault, Purse, Rings, Said};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One rank's end. Between the endpoints of one number it is a transport whose ranks are the numbers of nodes.
@@ -24,6 +26,8 @@ pub(crate) struct Wire {
     /// The call that is under way, or was last.
     call: Option<Signature>,
     error: Option<Error>,
+    /// By rank, the number in the job, where that is another.
+    job_ranks: Option<Arc<[usize]>>,
 }
 
 #[derive(Debug)]
@@ -50,7 +54,8 @@ impl Line {
 impl Wire {
     pub(crate) fn new(line: Line, topology: &Topology, deadline: Option<Duration>) -> Self {
         let (node, leads, me) = (topology.node(), topology.leads(), topology.rank());
-        let mut wire = Wire { line, peers: Vec::new(), node, leads, me, deadline, call: None, error: None };
+        let (peers, call, error, job_ranks) = (Vec::new(), None, None, None);
+        let mut wire = Wire { line, peers, node, leads, me, deadline, call, error, job_ranks };
         wire.set_peers(topology);
         wire
     }
@@ -61,6 +66,17 @@ impl Wire {
         if let Line::Rings(rings) = &mut self.line {
             rings.exchange_among(&self.peers);
         }
+    }
+
+    /// Numbers the ranks of errors, besides, as in the job, where the ranks `group` of `parent` are this one's.
+    pub(super) fn number_as_in(&mut self, parent: &Wire, group: &[usize]) {
+        let in_job = |rank: &usize| parent.job_ranks.as_ref().map_or(*rank, |ranks| ranks[*rank]);
+        let job_ranks: Arc<[usize]> = group.iter().map(in_job).collect();
+        match &mut self.line {
+            Line::Rings(rings) => rings.set_job_ranks(job_ranks.clone()),
+            Line::Messages(line) => line.set_job_ranks(job_ranks.clone()),
+        }
+        self.job_ranks = Some(job_ranks);
     }
 
     /// Whether this rank exchanges anything.
@@ -74,7 +90,7 @@ impl Wire {
         let is_endpoint = self.is_endpoint();
         match &mut self.line {
             Line::Rings(rings) => {
-                rings.name_call(collective, number);
+                rings.name_call(collective, number, said(signature));
                 if is_endpoint {
                     rings.begin(true);
                 }
@@ -89,6 +105,15 @@ impl Wire {
         match &mut self.line {
             Line::Rings(rings) if is_endpoint => rings.complete_exchange(),
             Line::Rings(_) | Line::Messages(_) => {}
+        }
+    }
+
+    /// Call `number` has ended on this rank.
+    pub(crate) fn end_call(&mut self, number: u64) {
+        match &mut self.line {
+            Line::Rings(rings) => rings.end_call(number),
+            // A death is MPI's to notice.
+            Line::Messages(_) => {}
         }
     }
 
@@ -127,6 +152,24 @@ impl Wire {
         }
     }
 
+    /// A rank among `ranks` that a meeting of them, of this number if it has one, waits for in vain.
+    pub(super) fn absent(&mut self, ranks: &[usize], joining: Option<u64>) -> Option<usize> {
+        match &mut self.line {
+            Line::Rings(rings) => rings.absent(ranks, joining),
+            // Who cannot come has failed the job.
+            Line::Messages(_) => self.progress().err().and(ranks.first().copied()),
+        }
+    }
+
+    /// Says that this rank has given up joining a group of this number.
+    pub(super) fn give_up(&mut self, joining: u64) {
+        match &mut self.line {
+            Line::Rings(rings) => rings.give_up(joining),
+            // Groups of these meet in MPI.
+            Line::Messages(_) => {}
+        }
+    }
+
     /// Fails the job, unless it has failed already; the error that stands, the same for all ranks.
     pub(crate) fn report(&mut self, fault: Fault) -> Error {
         let stands = match &mut self.line {
@@ -134,6 +177,15 @@ impl Wire {
             Line::Messages(line) => line.report(&fault, self.leads),
         };
         self.error.get_or_insert(stands).clone()
+    }
+
+    /// Two ranks make different calls, this one the call `mine`; each is described as far as it is known here.
+    pub(super) fn mismatch(&self, ranks: [usize; 2], mine: Option<Signature>) -> Fault {
+        match &self.line {
+            // A posted call is described by leaders only, when they come to it.
+            Line::Rings(rings) if mine.is_some_and(|call| !call.is_posted()) => rings.mismatch(ranks),
+            _ => Fault::Mismatch { ranks, calls: [mine.filter(|_| ranks[0] == self.me).map(said), None] },
+        }
     }
 
     /// Looks, in a caller that rests by itself, at what the job failed with, and at its peers when it has waited
@@ -180,6 +232,11 @@ impl Wire {
         self.error.get_or_insert(error);
         failure
     }
+}
+
+/// What a rank says of a call of this signature.
+pub(super) fn said(signature: Signature) -> Said {
+    Said::new(signature, choice::plan_marked(signature.number_within()))
 }
 
 impl Lane for Wire {
@@ -281,7 +338,7 @@ impl Transport for Wire {
         let differ = |a: usize, b: usize| {
             let (a, b) = (peer(a), peer(b));
             let ranks = if b == self.me { [b, a] } else { [a, b] };
-            Fault::Mismatch { ranks, call: self.call.filter(|_| ranks[0] == self.me) }
+            self.mismatch(ranks, self.call)
         };
         let fault = match failure {
             Failure::PeerDied { rank } => Fault::PeerDied { rank: peer(rank) },

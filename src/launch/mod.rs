@@ -3,11 +3,14 @@
 //! One piece for `run`, `bench`, `demo` and the tests, so that binding, signals, deadlines and cleaning up behave
 //! the same everywhere. Ranks are started through a small wrapper (module `exec`) that ties their life to the
 //! launcher's; the launcher itself waits in one poll over process descriptors (module `supervise`), so it never
-//! signals a process id that the system may have given to somebody else.
+//! signals a process id that the system may have given to somebody else. What ranks have started ends with a launcher that is
+//! killed by a process beside it (module `watchdog`).
 
 pub mod exec;
+mod meeting;
 mod prefix;
 mod supervise;
+pub mod watchdog;
 
 use crate::{Error, RanksPerNode};
 use rustix::process::{Pid, PidfdFlags, Resource, getpid, getrlimit, pidfd_open, setrlimit};
@@ -19,8 +22,8 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// Ranks per node that the layouts of the node layer are made for.
-pub const MAX_RANKS: usize = 1024;
+/// Ranks that one node can hold.
+pub use earlybird_shm::segment::MAX_RANKS;
 
 /// Exit code of a job that ran out of time, as that of timeout(1): scripts can tell it from a failing rank.
 pub const EXIT_TIMED_OUT: u8 = 124;
@@ -125,7 +128,8 @@ impl Job {
             Bind::None => Vec::new(),
         };
         let key = random_key()?;
-        let mut ranks = supervise::Ranks::default();
+        let meeting = meeting::Meeting::new(&key, self.ranks, self.nodes.as_ref());
+        let mut ranks = supervise::Ranks::new(watchdog::Watchdog::start(&self.wrapper)?);
         let mut readers = prefix::Readers::default();
         for rank in 0..self.ranks {
             let cpu = if cpus.is_empty() { None } else { Some(cpus[rank % cpus.len()]) };
@@ -135,8 +139,10 @@ impl Job {
             }
             ranks.push(rank_process);
         }
-        let outcome = supervise::until_all_ended(self, &mut ranks, &signals);
+        let outcome = supervise::until_all_ended(self, &mut ranks, &signals, &meeting);
+        drop(ranks);
         readers.finish();
+        meeting::sweep();
         outcome
     }
 

@@ -53,22 +53,29 @@ impl Readers {
     }
 }
 
-/// What is kept of a line before it is written; a longer one is broken.
+/// What is kept of a line before it is written; a longer one is broken, and what follows is marked as its continuation.
 const LINE_BYTES: u64 = 64 << 10;
 
 /// Copies line by line; a last line without an end gets one. One write per line keeps lines whole.
 fn copy_lines<W: Write>(rank: usize, from: impl Read, to: fn() -> W) -> std::io::Result<()> {
     let mut from = BufReader::new(from);
-    let mut line = format!("[{rank}] ").into_bytes();
-    let mark = line.len();
-    while from.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
-        if line.last() != Some(&b'\n') {
-            line.push(b'\n');
+    let (mut line, mut continues) = (Vec::new(), false);
+    loop {
+        line.extend(format!("[{rank}{}] ", if continues { "+" } else { "" }).as_bytes());
+        let count = from.by_ref().take(LINE_BYTES).read_until(b'\n', &mut line)?;
+        let ended = line.last() == Some(&b'\n');
+        match (count, ended) {
+            (0, _) => return Ok(()),
+            // The end of a line whose last piece was full.
+            (1, true) if continues => {}
+            _ => {
+                line.extend((!ended).then_some(b'\n'));
+                let mut to = to();
+                to.write_all(&line)?;
+                to.flush()?;
+            }
         }
-        let mut to = to();
-        to.write_all(&line)?;
-        to.flush()?;
-        line.truncate(mark);
+        continues = !ended;
+        line.clear();
     }
-    Ok(())
 }

@@ -1,5 +1,7 @@
 //! Waits for the ranks, passes signals on, and ends the job when one fails: grace, then TERM, then KILL.
 
+use super::meeting::Meeting;
+use super::watchdog::Watchdog;
 use super::{Job, Outcome, say};
 use crate::Error;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -38,10 +40,16 @@ impl Rank {
         }
     }
 
+    /// The process group that it leads.
+    fn group(&self) -> Option<Pid> {
+        self.own_group.then(|| Pid::from_child(&self.child))
+    }
+
     /// Waits for a rank that has ended. What it left in its group goes first: afterwards the group's number is free.
-    fn reap(&mut self) -> Result<ExitStatus, Error> {
-        if self.own_group {
+    fn reap(&mut self, watchdog: &mut Watchdog) -> Result<ExitStatus, Error> {
+        if let Some(group) = self.group() {
             self.signal(Signal::KILL);
+            watchdog.remove(group);
         }
         let status = self.child.wait().map_err(|error| Error::system(format!("wait for rank {}", self.rank), error))?;
         self.status = Some(status);
@@ -50,16 +58,28 @@ impl Rank {
 }
 
 /// The ranks of a job; dropping it kills those that still run, so that no way out of the launcher leaves one behind.
-#[derive(Default)]
-pub(super) struct Ranks(Vec<Rank>);
+pub(super) struct Ranks {
+    all: Vec<Rank>,
+    watchdog: Watchdog,
+}
 
 impl Ranks {
+    pub(super) fn new(watchdog: Watchdog) -> Ranks {
+        Ranks { all: Vec::new(), watchdog }
+    }
+
     pub(super) fn push(&mut self, rank: Rank) {
-        self.0.push(rank);
+        rank.group().into_iter().for_each(|group| self.watchdog.add(group));
+        self.all.push(rank);
     }
 
     fn living(&self) -> impl Iterator<Item = &Rank> {
-        self.0.iter().filter(|rank| rank.status.is_none())
+        self.all.iter().filter(|rank| rank.status.is_none())
+    }
+
+    fn keep_watchdog(&mut self) {
+        let living = self.all.iter().filter(|rank| rank.status.is_none());
+        self.watchdog.keep(living.filter_map(Rank::group));
     }
 
     fn signal(&self, signal: Signal) {
@@ -70,7 +90,7 @@ impl Ranks {
 impl Drop for Ranks {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
-        for rank in self.0.iter_mut().filter(|rank| rank.status.is_none()) {
+        for rank in self.all.iter_mut().filter(|rank| rank.status.is_none()) {
             let _ = rank.child.wait();
         }
     }
@@ -112,7 +132,12 @@ enum Stage {
 }
 
 /// Returns when the last rank has been waited for.
-pub(super) fn until_all_ended(job: &Job, ranks: &mut Ranks, signals: &Signals) -> Result<Outcome, Error> {
+pub(super) fn until_all_ended(
+    job: &Job,
+    ranks: &mut Ranks,
+    signals: &Signals,
+    meeting: &Meeting,
+) -> Result<Outcome, Error> {
     let deadline = job.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut outcome = Outcome::Success;
     let mut stage = Stage::Running;
@@ -123,6 +148,7 @@ pub(super) fn until_all_ended(job: &Job, ranks: &mut Ranks, signals: &Signals) -
             Stage::Killed => None,
         };
         wait(ranks, signals, next)?;
+        ranks.keep_watchdog();
 
         if let Some(signal) = signals.take() {
             let name = signal_name(signal.as_raw());
@@ -138,7 +164,7 @@ pub(super) fn until_all_ended(job: &Job, ranks: &mut Ranks, signals: &Signals) -
             }
         }
 
-        if let Some((rank, status)) = reap_ended(ranks)?
+        if let Some((rank, status)) = reap_ended(ranks, meeting)?
             && outcome == Outcome::Success
         {
             outcome = Outcome::Failed { rank, status };
@@ -184,6 +210,7 @@ pub(super) fn until_all_ended(job: &Job, ranks: &mut Ranks, signals: &Signals) -
 /// Sleeps until a rank ends, a signal comes or `until` has passed.
 fn wait(ranks: &Ranks, signals: &Signals, until: Option<Instant>) -> Result<(), Error> {
     let mut fds: Vec<PollFd> = ranks.living().map(|rank| PollFd::new(&rank.pidfd, PollFlags::IN)).collect();
+    fds.extend(ranks.watchdog.pidfd().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
     fds.extend(signals.0.iter().map(|(_, stream)| PollFd::new(stream, PollFlags::IN)));
     let timeout = until.map(|until| {
         let left = until.saturating_duration_since(Instant::now());
@@ -197,15 +224,17 @@ fn wait(ranks: &Ranks, signals: &Signals, until: Option<Instant>) -> Result<(), 
 
 /// Waits for every rank that has ended and returns the first that failed. Of several that ended between two looks the
 /// one that a signal killed is named: the others most likely only report its death.
-fn reap_ended(ranks: &mut Ranks) -> Result<Option<(usize, ExitStatus)>, Error> {
+fn reap_ended(ranks: &mut Ranks, meeting: &Meeting) -> Result<Option<(usize, ExitStatus)>, Error> {
     let mut failed = None;
-    for rank in ranks.0.iter_mut().filter(|rank| rank.status.is_none()) {
+    let Ranks { all, watchdog } = ranks;
+    for rank in all.iter_mut().filter(|rank| rank.status.is_none()) {
         let mut fds = [PollFd::new(&rank.pidfd, PollFlags::IN)];
         let ended = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
         if !matches!(ended, Ok(count) if count > 0) {
             continue;
         }
-        let status = rank.reap()?;
+        let status = rank.reap(watchdog)?;
+        meeting.announce_end(rank.rank);
         let first: &mut Option<(usize, ExitStatus)> = &mut failed;
         if !status.success() && first.is_none_or(|(_, seen)| seen.signal().is_none() && status.signal().is_some()) {
             *first = Some((rank.rank, status));

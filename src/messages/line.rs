@@ -6,6 +6,7 @@ use earlybird_hier::exec::{Failure, Transport};
 use earlybird_shm::Collective;
 use earlybird_shm::ring::Peer;
 use earlybird_shm::ring::{Fault, Verdict};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a rank that is no leader waits for its leader's word on what went wrong before it gives its own.
@@ -17,11 +18,13 @@ pub(crate) struct MessageLine {
     transport: MessageTransport,
     peers: Vec<Peer>,
     call: (Collective, u64),
+    /// By rank, the number in the job, where that is another.
+    job_ranks: Option<Arc<[usize]>>,
 }
 
 impl MessageLine {
     pub(crate) fn new(transport: MessageTransport, peers: Vec<Peer>) -> Self {
-        MessageLine { transport, peers, call: (Collective::Barrier, 0) }
+        MessageLine { transport, peers, call: (Collective::Barrier, 0), job_ranks: None }
     }
 
     /// The line of a group of the ranks `group`, in which this rank is `me`. All ranks call it.
@@ -30,6 +33,11 @@ impl MessageLine {
         let transport = self.transport.split(place).map_err(|failure| self.error_of(&failure))?;
         let peers = group.iter().map(|rank| self.peers[*rank].clone()).collect();
         Ok(transport.map(|transport| MessageLine::new(transport, peers)))
+    }
+
+    /// What errors add to the numbers of ranks.
+    pub(crate) fn set_job_ranks(&mut self, job_ranks: Arc<[usize]>) {
+        self.job_ranks = Some(job_ranks);
     }
 
     pub(crate) fn transport(&mut self) -> &mut MessageTransport {
@@ -56,9 +64,10 @@ impl MessageLine {
                 break;
             }
         }
-        let Verdict { poison, details: [a, b, c, d, e, f, g, h] } =
-            Verdict::new(fault, self.transport.rank(), self.call.0, self.call.1);
-        let stands = self.transport.raise(Failure::Told { words: [poison, a, b, c, d, e, f, g, h] });
+        let Verdict { poison, details } = Verdict::new(fault, self.transport.rank(), self.call.0, self.call.1);
+        let mut words = [poison; 13];
+        words[1..].copy_from_slice(&details);
+        let stands = self.transport.raise(Failure::Told { words });
         self.error_of(&stands)
     }
 
@@ -67,7 +76,7 @@ impl MessageLine {
         match failure {
             Failure::Told { words: [poison, details @ ..] } => {
                 let verdict = Verdict { poison: *poison, details: *details };
-                verdict.error(self.peers.len(), |rank| self.peers[rank].clone())
+                verdict.error(self.peers.len(), self.job_ranks.as_deref(), |rank| self.peers[rank].clone())
             }
             other => Error::Poisoned { cause: other.to_string() },
         }

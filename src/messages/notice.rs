@@ -7,7 +7,7 @@ use std::time::Duration;
 pub const NOTICE_BYTES: usize = 1024;
 
 /// Words before the text.
-const WORDS: usize = 9;
+const WORDS: usize = 13;
 
 /// Bytes before the text.
 const FIXED_BYTES: usize = 1 + WORDS * 8;
@@ -61,7 +61,7 @@ mod tests {
             Failure::Lost { from: 1, to: 2, expected: 3, found: u32::MAX },
             Failure::Mismatch { rank_a: 0, rank_b: 1022 },
             Failure::Transport("MPI_Test failed: überlauf".into()),
-            Failure::Told { words: [1, 2, 3, 4, 5, 6, 7, 8, u64::MAX] },
+            Failure::Told { words: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, u64::MAX] },
         ];
         for failure in all {
             assert_eq!(decode(&encode(&failure)), failure);

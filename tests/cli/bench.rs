@@ -1,6 +1,6 @@
 //! `earlybird bench`: what is printed is what was asked for, results are right, and nothing outlives a run.
 
-use crate::{children_of, earlybird, is_gone, text, wait_until};
+use crate::{earlybird, is_gone, ranks_of, text, wait_until};
 use earlybird::Algorithm;
 use rustix::process::{Pid, Signal, kill_process};
 use std::process::Stdio;
@@ -314,8 +314,8 @@ fn endless() -> (std::process::Child, Vec<Pid>) {
     let args = ["bench", "allreduce", "--ranks", "3", "--sizes", "64", "--iterations", "1000000", "--delay", "0.01"];
     let launcher = earlybird(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("start");
     let pid = Pid::from_child(&launcher);
-    wait_until("three ranks", || children_of(pid).len() == 3);
-    (launcher, children_of(pid))
+    wait_until("three ranks", || ranks_of(pid).len() == 3);
+    (launcher, ranks_of(pid))
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! `earlybird run` seen from outside: exit codes, signals, grace, timeout, marks, and that nothing is left running.
 
-use crate::{Scratch, earlybird, is_gone, pid_in, text, wait_until};
+use crate::{Scratch, children_of, earlybird, is_gone, pid_in, text, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
+use std::path::Path;
 use std::process::{Child, Output, Stdio};
 
 /// Runs `script` in a shell once per rank.
@@ -107,11 +108,24 @@ fn marks_are_put_on_whole_lines_of_both_streams() {
 }
 
 #[test]
-fn a_line_without_an_end_is_broken_and_marked() {
+fn a_line_without_an_end_is_broken_and_what_follows_marked_as_its_continuation() {
     let output = run_script(&["-n", "1", "--prefix"], "head -c 100000 /dev/zero | tr '\\0' x");
     let stdout = text(&output.stdout);
-    let lengths: Vec<usize> = stdout.lines().map(|line| line.strip_prefix("[0] ").expect("marked").len()).collect();
-    assert_eq!(lengths, [65536, 100000 - 65536]);
+    let pieces: Vec<(&str, usize)> = stdout
+        .lines()
+        .map(|line| line.split_once(' ').expect("marked"))
+        .map(|(mark, rest)| (mark, rest.len()))
+        .collect();
+    assert_eq!(pieces, [("[0]", 65536), ("[0+]", 100000 - 65536)]);
+}
+
+#[test]
+fn what_follows_a_broken_line_is_marked_as_a_line_of_its_own() {
+    let script =
+        "head -c 131073 /dev/zero | tr '\\0' x; echo; echo a; head -c 65536 /dev/zero | tr '\\0' y; echo; echo b";
+    let stdout = text(&run_script(&["-n", "1", "--prefix"], script).stdout);
+    let marks: Vec<&str> = stdout.lines().map(|line| &line[..line.len().min(7)]).collect();
+    assert_eq!(marks, ["[0] xxx", "[0+] xx", "[0+] x", "[0] a", "[0] yyy", "[0] b"]);
 }
 
 #[test]
@@ -148,6 +162,75 @@ fn nothing_outlives_a_launcher_that_is_killed() {
     launcher.kill().expect("kill the launcher");
     launcher.wait().expect("wait");
     wait_until("the ranks to be gone", || ranks.iter().all(|&rank| is_gone(rank)));
+}
+
+/// What a rank's shell starts and waits for.
+const BENEATH: &str = "sh -c 'echo $$ > rank$EARLYBIRD_RANK; exec sleep 600'; true";
+
+#[test]
+fn what_ranks_have_started_does_not_outlive_a_launcher_that_is_killed() {
+    let scratch = Scratch::new("beneath");
+    let (mut launcher, programs) = start_with_pid_files(&scratch, &["-n", "2"], BENEATH, &["rank0", "rank1"]);
+    launcher.kill().expect("kill the launcher");
+    launcher.wait().expect("wait");
+    wait_until("the programs to be gone", || programs.iter().all(|&program| is_gone(program)));
+}
+
+/// The child of the launcher that has this name.
+fn child_named(launcher: &Child, name: &str) -> Option<Pid> {
+    let is_named = |pid: &Pid| {
+        let comm = std::fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero()));
+        comm.is_ok_and(|comm| comm.trim_end() == name)
+    };
+    children_of(Pid::from_child(launcher)).into_iter().find(is_named)
+}
+
+#[test]
+fn a_watchdog_that_is_killed_is_replaced() {
+    let scratch = Scratch::new("watchdog");
+    let (mut launcher, programs) = start_with_pid_files(&scratch, &["-n", "2"], BENEATH, &["rank0", "rank1"]);
+    let first = child_named(&launcher, "eb-watchdog").expect("a watchdog");
+    kill_process(first, Signal::KILL).expect("kill it");
+    wait_until("another one", || child_named(&launcher, "eb-watchdog").is_some_and(|other| other != first));
+    assert!(programs.iter().all(|&program| !is_gone(program)));
+    launcher.kill().expect("kill the launcher");
+    launcher.wait().expect("wait");
+    wait_until("the programs to be gone", || programs.iter().all(|&program| is_gone(program)));
+}
+
+#[test]
+fn a_job_that_is_killed_while_its_ranks_meet_leaves_nothing() {
+    for kill_the_launcher in [false, true] {
+        let scratch = Scratch::new("met");
+        let meet = scratch.file("meet");
+        let program = env!("CARGO_BIN_EXE_earlybird");
+        let script = format!(
+            "echo $$ > rank$EARLYBIRD_RANK; [ $EARLYBIRD_RANK = 1 ] && exec sleep 600; exec {program} bench allreduce --worker"
+        );
+        let mut launcher = earlybird(&["run", "-n", "2", "--grace", "0", "--", "sh", "-c", &script]);
+        let launcher = launcher.current_dir(&scratch.0).env("EARLYBIRD_DIR", &meet).stderr(Stdio::null());
+        let mut launcher = launcher.spawn().expect("start earlybird");
+        let names = || {
+            let files = std::fs::read_dir(&meet).into_iter().flatten().flatten();
+            files.map(|file| file.file_name().into_string().expect("a name")).collect::<Vec<String>>()
+        };
+        wait_until("rank 0 to wait at the meeting", || names().iter().any(|name| name.starts_with("door-")));
+        let note = names().into_iter().find(|name| name.starts_with("meet-")).expect("met");
+        let note = std::fs::read_to_string(meet.join(note)).expect("its note");
+        let segment = format!("/dev/shm/earlybird-{}", note.split(' ').nth(2).expect("a token"));
+        assert!(Path::new(&segment).exists(), "{segment}");
+        let ranks = ["rank0", "rank1"].map(|file| pid_in(&scratch.file(file)).expect("written"));
+        let leaves_nothing = || names().is_empty() && !Path::new(&segment).exists();
+        if kill_the_launcher {
+            launcher.kill().expect("kill the launcher");
+            launcher.wait().expect("wait");
+            wait_until("what they left to be removed", leaves_nothing);
+        } else {
+            ranks.iter().for_each(|rank| kill_process(*rank, Signal::KILL).expect("kill"));
+            assert_eq!(launcher.wait().expect("wait").code(), Some(128 + 9));
+            assert!(leaves_nothing(), "{:?}, {segment}", names());
+        }
+    }
 }
 
 #[test]
@@ -193,8 +276,10 @@ fn what_a_rank_started_goes_with_it() {
 #[test]
 fn usage_errors_exit_with_2_and_say_what_to_do() {
     for (args, part) in [
-        (&["run", "-n", "0", "--", "true"][..], "from 1 to 1024"),
-        (&["run", "-n", "x", "--", "true"], "from 1 to 1024"),
+        (&["run", "-n", "0", "--", "true"][..], "from 1 to 1023"),
+        (&["run", "-n", "x", "--", "true"], "from 1 to 1023"),
+        (&["run", "-n", "1024", "--", "true"], "from 1 to 1023"),
+        (&["bench", "allreduce", "--ranks", "1024"], "from 1 to 1023"),
         (&["run", "-n", "2"], "<PROGRAM>"),
         (&["run", "--", "true"], "--ranks"),
         (&["run", "-n", "2", "--nodes", "3", "--", "true"], "1 to 2 nodes"),

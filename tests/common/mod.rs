@@ -92,12 +92,14 @@ pub struct Job {
     ranks: usize,
     args: Vec<String>,
     vars: Vec<(String, String)>,
+    /// Those of one rank.
+    own_vars: Vec<(usize, String, String)>,
     watchdog: Duration,
 }
 
 impl Job {
     pub fn new(role: &'static str, ranks: usize) -> Job {
-        Job { role, ranks, args: Vec::new(), vars: Vec::new(), watchdog: WATCHDOG }
+        Job { role, ranks, args: Vec::new(), vars: Vec::new(), own_vars: Vec::new(), watchdog: WATCHDOG }
     }
 
     pub fn arg(mut self, arg: impl ToString) -> Job {
@@ -110,9 +112,19 @@ impl Job {
         self
     }
 
+    /// A variable of one rank.
+    pub fn var_of(mut self, rank: usize, name: &str, value: impl ToString) -> Job {
+        self.own_vars.push((rank, name.to_owned(), value.to_string()));
+        self
+    }
+
     pub fn watchdog(mut self, limit: Duration) -> Job {
         self.watchdog = limit;
         self
+    }
+
+    pub fn ranks(&self) -> usize {
+        self.ranks
     }
 
     /// Starts every rank.
@@ -138,6 +150,7 @@ impl Job {
                 .env(SAID, running.scratch.said(rank))
                 .env(PARENT, std::process::id().to_string())
                 .envs(self.vars.iter().map(|(n, v)| (n, v)))
+                .envs(self.own_vars.iter().filter(|(of, ..)| *of == rank).map(|(_, n, v)| (n, v)))
                 .stdin(Stdio::null())
                 .stdout(log.try_clone().unwrap())
                 .stderr(log)

@@ -67,7 +67,7 @@ pub enum Failure {
     #[error("the layer above has failed the group")]
     Told {
         /// Its words.
-        words: [u64; 9],
+        words: [u64; 13],
     },
     /// What the transport itself reports.
     #[error("{0}")]

@@ -27,6 +27,11 @@ impl NodeComm {
             };
             format!("{operation} {}{}", poison.epoch(), self.whereabouts(member))
         };
+        let text = || {
+            let bytes: Vec<u8> = (1..DETAILS).flat_map(|i| detail(i).to_le_bytes()).collect();
+            let length = (detail(0) as usize).min(bytes.len());
+            String::from_utf8_lossy(&bytes[..length]).trim_end_matches('\u{fffd}').to_owned()
+        };
         match poison.cause() {
             Cause::PeerDied => {
                 let rank = (detail(0) as usize).min(self.size - 1);
@@ -60,10 +65,10 @@ impl NodeComm {
                 ),
             },
             Cause::OperatorPanicked => {
-                let bytes: Vec<u8> = (1..DETAILS).flat_map(|i| detail(i).to_le_bytes()).collect();
-                let length = (detail(0) as usize).min(bytes.len());
-                let message = String::from_utf8_lossy(&bytes[..length]).trim_end_matches('\u{fffd}').to_owned();
-                Error::OperatorPanicked { rank: poison.reporter(), during: during(), message }
+                Error::OperatorPanicked { rank: poison.reporter(), during: during(), message: text() }
+            }
+            Cause::Corrupt if detail(0) > 0 => {
+                Error::Poisoned { cause: format!("rank {} in {}: {}", poison.reporter(), during(), text()) }
             }
             Cause::Corrupt => Error::Poisoned {
                 cause: format!("rank {} found a damaged shared word in {}", poison.reporter(), during()),

@@ -30,7 +30,7 @@ use crate::progress::Progress;
 use crate::protocol::board::Board;
 use crate::protocol::decide::Thresholds;
 use crate::protocol::{Member, Patience, Report};
-use crate::segment::{AttachOptions, Budget, Grant, Purse, Segment};
+use crate::segment::{Absent, AttachOptions, Budget, Grant, Purse, Segment};
 use again::Kept;
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 use std::ops::{Deref, DerefMut};
@@ -134,6 +134,14 @@ impl NodeComm {
     /// As [`Segment::attach`]; [`Error::NoSpace`] also when the lines of the group do not fit, [`Error::Usage`] when
     /// rank 0's arena cap is too small for this many ranks.
     pub fn join(options: &JoinOptions) -> Result<NodeComm, Error> {
+        NodeComm::join_within(options, &|| None)
+    }
+
+    /// The same for ranks that are members of another group already, which `absent` asks.
+    ///
+    /// # Errors
+    /// As [`NodeComm::join`] and [`Segment::attach_within`].
+    pub fn join_within(options: &JoinOptions, absent: Absent<'_>) -> Result<NodeComm, Error> {
         let mut policy = [0u64; 32];
         // A cap that is too small is written as windows of zero, so that every rank refuses and none is left waiting.
         let ranks = options.size.max(1);
@@ -149,7 +157,7 @@ impl NodeComm {
         policy[POLICY_FLAT_BYTES] = thresholds.flat_bytes as u64;
         policy[POLICY_LEADER_BYTES] = thresholds.leader_bytes as u64;
         policy[POLICY_SLICES_BYTES] = thresholds.slices_bytes as u64;
-        let (segment, region) = Segment::attach(&AttachOptions {
+        let attach = AttachOptions {
             rank: options.rank,
             size: options.size,
             key: options.key.clone(),
@@ -157,7 +165,8 @@ impl NodeComm {
             region_bytes: Layout::new(options.size).bytes(),
             policy,
             timeout: options.join_timeout.or(options.timeout),
-        })?;
+        };
+        let (segment, region) = Segment::attach_within(&attach, absent)?;
         let policy = segment.policy();
         let (rank, size, cpus) = (segment.rank(), segment.size(), segment.allowed_cpus());
         let windows = Windows {

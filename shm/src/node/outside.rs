@@ -4,6 +4,8 @@
 use super::NodeComm;
 use crate::Error;
 use crate::protocol::board::Board;
+use crate::protocol::lines::DETAILS;
+use crate::protocol::signature::Collective;
 use crate::protocol::word::{Cause, PoisonWord};
 use crate::sync::{Ordering, SyncPoint};
 use std::time::Duration;
@@ -18,6 +20,16 @@ impl NodeComm {
         Ok(())
     }
 
+    /// A rank that a meeting of this group's ranks waits for in vain: it is gone, or has failed the group.
+    pub fn absent(&self) -> Option<usize> {
+        let state = self.lock().ok()?;
+        let board = &state.member.board;
+        match board.poison().load(SyncPoint::PoisonAcquire.order()) {
+            0 => (0..self.size).find(|rank| *rank != self.rank && board.is_gone(*rank)),
+            poison => Some(PoisonWord(poison).reporter().min(self.size - 1)),
+        }
+    }
+
     /// Fails the group with `error`, unless it has failed already or this process is inside a call. Sleepers look up
     /// within 50 ms.
     pub fn fail(&self, error: &Error) {
@@ -26,19 +38,33 @@ impl NodeComm {
         if board.poison().load(SyncPoint::PoisonAcquire.order()) != 0 {
             return;
         }
-        let (cause, details) = match error {
+        let mut details = [0; DETAILS];
+        let (cause, words) = match error {
             Error::PeerDied { rank, .. } => (Cause::PeerDied, [*rank as u64, 0]),
             Error::Timeout { missing, after, .. } => {
                 (Cause::Timeout, [missing.first().copied().unwrap_or(0) as u64, after.as_nanos() as u64])
             }
             Error::Mismatch { rank_a, rank_b, .. } => {
-                (Cause::Mismatch, [if *rank_a == self.rank { *rank_b } else { *rank_a } as u64, 0])
+                // Told apart by what carries out calls outside the node's operations.
+                let by_a_plan = u64::from(Collective::Plan as u8);
+                (details[3], details[1]) = (by_a_plan, by_a_plan);
+                (Cause::Mismatch, [if *rank_a == self.rank { *rank_b } else { *rank_a } as u64, by_a_plan])
             }
             Error::NoSpace { needed, free, .. } => (Cause::NoSpace, [*needed, *free]),
-            _ => (Cause::Corrupt, [0, 0]),
+            other => {
+                let text = other.to_string();
+                let text = &text.as_bytes()[..text.floor_char_boundary(8 * (DETAILS - 1))];
+                for (word, bytes) in details[1..].iter_mut().zip(text.chunks(8)) {
+                    let mut padded = [0; 8];
+                    padded[..bytes.len()].copy_from_slice(bytes);
+                    *word = u64::from_le_bytes(padded);
+                }
+                (Cause::Corrupt, [text.len() as u64, details[1]])
+            }
         };
-        for (i, word) in board.details(self.rank).iter().enumerate() {
-            word.store(details.get(i).copied().unwrap_or(0), Ordering::Relaxed);
+        details[..2].copy_from_slice(&words);
+        for (word, value) in board.details(self.rank).iter().zip(details) {
+            word.store(value, Ordering::Relaxed);
         }
         let poison = PoisonWord::new(cause, self.rank, state.member.epoch() + 1);
         // If another rank was first, its error stands.

@@ -58,6 +58,14 @@ impl NodeComm {
         self.reduce_for_all(Collective::Barrier, Op::Sum, &Buffers::in_place::<u64>(&mut []), how)
     }
 
+    /// A barrier of the ranks that make a call by a plan. A rank that makes another call meets it in vain.
+    ///
+    /// # Errors
+    /// As [`NodeComm::all_reduce_into`].
+    pub fn meet_for_a_plan(&self) -> Result<(), Error> {
+        self.reduce_for_all(Collective::Plan, Op::Sum, &Buffers::in_place::<u64>(&mut []), How::default())
+    }
+
     /// Gives `send` to the reduction at another rank, `root`, and leaves as soon as it is not needed any more.
     ///
     /// # Errors

@@ -86,7 +86,8 @@ impl<'a> Exchange<'a> {
             | Collective::Barrier
             | Collective::Split
             | Collective::Duplicate
-            | Collective::Counts => (Who::All, Who::All, false, true),
+            | Collective::Counts
+            | Collective::Plan => (Who::All, Who::All, false, true),
         };
         Exchange { ranks, depositors, readers, parts, folds, lens }
     }

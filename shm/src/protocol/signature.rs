@@ -31,11 +31,13 @@ pub enum Collective {
     Duplicate = 33,
     /// The ranks compare the counts of an alltoall of unequal blocks: as `Split`.
     Counts = 34,
+    /// The ranks meet in a call that a plan carries out: as a barrier.
+    Plan = 35,
 }
 
 impl Collective {
     /// Every collective, in discriminant order.
-    pub const ALL: [Collective; 12] = [
+    pub const ALL: [Collective; 13] = [
         Collective::AllReduce,
         Collective::Barrier,
         Collective::Reduce,
@@ -48,6 +50,7 @@ impl Collective {
         Collective::Split,
         Collective::Duplicate,
         Collective::Counts,
+        Collective::Plan,
     ];
 
     /// Name as printed in errors and reports (`allreduce`).
@@ -65,13 +68,14 @@ impl Collective {
             Collective::Split => "split",
             Collective::Duplicate => "duplicate",
             Collective::Counts => "alltoall of unequal blocks",
+            Collective::Plan => "call by a plan",
         }
     }
 
     /// Whether contributions are folded: then type, operator and order decide the result.
     pub const fn folds(self) -> bool {
-        use Collective::{AllReduce, Counts, Duplicate, Reduce, ReduceScatter, Split};
-        matches!(self, AllReduce | Reduce | ReduceScatter | Split | Duplicate | Counts)
+        use Collective::{AllReduce, Counts, Duplicate, Plan, Reduce, ReduceScatter, Split};
+        matches!(self, AllReduce | Reduce | ReduceScatter | Split | Duplicate | Counts | Plan)
     }
 
     /// The collective with this discriminant.
@@ -173,6 +177,16 @@ impl Signature {
         Signature { kind: self.kind | (number & 0x7f) << 25 | (number >> 7 & 0xf) << 44, ..self }
     }
 
+    /// The number of [`Signature::within`].
+    pub fn number_within(self) -> u16 {
+        (self.kind >> 25 & 0x7f | (self.kind >> 44 & 0xf) << 7) as u16
+    }
+
+    /// Whether the call is posted.
+    pub fn is_posted(self) -> bool {
+        self.kind & POSTED != 0
+    }
+
     /// The root, where the call has one.
     pub fn root(self) -> Option<usize> {
         (self.kind >> ROOT_SHIFT).checked_sub(1).map(|root| root as usize)
@@ -197,7 +211,7 @@ impl Signature {
         let order = name([Some("arrival"), Some("rank")].get(b[3] as usize & 1).copied().flatten(), b[3]);
         let algorithm = Algorithm::ALL.iter().find(|a| **a as u8 == b[4]).map(|a| a.to_string());
         let algorithm = format!("algorithm {}", name(algorithm.as_deref(), b[4]));
-        if matches!(known, Some(Collective::Split | Collective::Duplicate | Collective::Counts)) {
+        if matches!(known, Some(Collective::Split | Collective::Duplicate | Collective::Counts | Collective::Plan)) {
             return collective;
         }
         if known == Some(Collective::Barrier) {

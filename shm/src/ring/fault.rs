@@ -1,11 +1,46 @@
 //! Why a group of rings fails: as a rank reports it, as words that other ranks read, as the error that all of them get.
 
-use super::lines::DETAILS;
+use super::lines::{DETAILS, SAID};
 use crate::Error;
 use crate::protocol::signature::{Collective, Signature};
 use crate::protocol::word::{Cause, PoisonWord};
 use crate::segment::Peer;
 use std::time::Duration;
+
+/// What a rank says of its call: the signature, and the plan that was chosen for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Said {
+    signature: Signature,
+    /// The beginning of its name; zero where none was chosen.
+    plan: [u64; SAID - 2],
+}
+
+impl Said {
+    /// The call of this signature, for which this plan was chosen; 24 bytes of its name are kept.
+    pub fn new(signature: Signature, plan: Option<&str>) -> Said {
+        let mut words = [0; SAID - 2];
+        pack(plan.unwrap_or_default(), &mut words);
+        Said { signature, plan: words }
+    }
+
+    pub(super) fn words(&self) -> [u64; SAID] {
+        let [a, b, c] = self.plan;
+        [self.signature.kind, self.signature.count, a, b, c]
+    }
+
+    /// From the words; `None` where nothing was said.
+    pub(super) fn from_words([kind, count, plan @ ..]: [u64; SAID]) -> Option<Said> {
+        (kind != 0).then_some(Said { signature: Signature { kind, count }, plan })
+    }
+
+    fn describe(&self) -> String {
+        let (call, plan) = (self.signature.describe(), unpack(&self.plan));
+        match plan.trim_end_matches('\0') {
+            "" => call,
+            plan => call.replace("algorithm auto", &format!("algorithm plan:{plan}")),
+        }
+    }
+}
 
 /// Bytes of a message that travel with a fault.
 const MESSAGE_BYTES: usize = 8 * (DETAILS - 3);
@@ -27,10 +62,10 @@ pub enum Fault {
     },
     /// Two ranks make different calls.
     Mismatch {
-        /// Both; the first one's call is described.
+        /// Both.
         ranks: [usize; 2],
-        /// The first one's call, where it is known.
-        call: Option<Signature>,
+        /// Each one's call, where it is known.
+        calls: [Option<Said>; 2],
     },
     /// Memory could not be reserved.
     NoSpace {
@@ -43,10 +78,10 @@ pub enum Fault {
     Panicked {
         /// In this rank.
         rank: usize,
-        /// The beginning of its message; 40 bytes are kept.
+        /// The beginning of its message; 72 bytes are kept.
         message: String,
     },
-    /// Something else that ends the group, in words of which 40 bytes are kept.
+    /// Something else that ends the group, in words of which 72 bytes are kept.
     Other(String),
     /// Something was found that no healthy rank writes.
     Corrupt,
@@ -65,9 +100,11 @@ impl Fault {
                 words[..2].copy_from_slice(&[*missing as u64, *after_ns]);
                 Cause::Timeout
             }
-            Fault::Mismatch { ranks, call } => {
-                let Signature { kind, count } = call.unwrap_or(Signature { kind: 0, count: 0 });
-                words[..4].copy_from_slice(&[ranks[0] as u64, ranks[1] as u64, kind, count]);
+            Fault::Mismatch { ranks, calls } => {
+                words[0] = ranks[0] as u64 | (ranks[1] as u64) << 32;
+                for (words, said) in words[1..].chunks_exact_mut(SAID).zip(calls) {
+                    words.copy_from_slice(&said.map_or([0; SAID], |said| said.words()));
+                }
                 Cause::Mismatch
             }
             Fault::NoSpace { needed, free } => {
@@ -91,18 +128,29 @@ impl Fault {
 
 /// Length and text behind the first word.
 fn write(message: &str, words: &mut [u64; DETAILS]) {
-    let text = &message[..message.floor_char_boundary(MESSAGE_BYTES)];
-    words[1] = text.len() as u64;
-    for (word, bytes) in words[2..].iter_mut().zip(text.as_bytes().chunks(8)) {
+    words[1] = pack(message, &mut words[2..][..MESSAGE_BYTES / 8]) as u64;
+}
+
+fn read(words: &[u64; DETAILS]) -> String {
+    let mut text = unpack(&words[2..DETAILS - 1]);
+    text.truncate(text.floor_char_boundary(words[1] as usize));
+    text
+}
+
+/// Puts the beginning of a text into words, the rest of which stay as they are; how many bytes of it.
+fn pack(text: &str, words: &mut [u64]) -> usize {
+    let text = &text[..text.floor_char_boundary(8 * words.len())];
+    for (word, bytes) in words.iter_mut().zip(text.as_bytes().chunks(8)) {
         let mut padded = [0; 8];
         padded[..bytes.len()].copy_from_slice(bytes);
         *word = u64::from_le_bytes(padded);
     }
+    text.len()
 }
 
-fn read(words: &[u64; DETAILS]) -> String {
-    let bytes: Vec<u8> = words[2..DETAILS - 1].iter().flat_map(|word| word.to_le_bytes()).collect();
-    String::from_utf8_lossy(&bytes[..(words[1] as usize).min(bytes.len())]).into_owned()
+fn unpack(words: &[u64]) -> String {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// A fault as every rank reads it: the same words everywhere, hence the same error.
@@ -122,8 +170,9 @@ impl Verdict {
         Verdict { poison: PoisonWord::new(cause, reporter, number).0, details }
     }
 
-    /// The error in a group of `size` ranks. What the words name is checked: a bad peer can make it wrong, not harmful.
-    pub fn error(&self, size: usize, peer: impl Fn(usize) -> Peer) -> Error {
+    /// The error in a group of `size` ranks, whose numbers in the job are added where they are other ones. What the words
+    /// name is checked: a bad peer can make it wrong, not harmful.
+    pub fn error(&self, size: usize, job_ranks: Option<&[usize]>, peer: impl Fn(usize) -> Peer) -> Error {
         let (poison, words) = (PoisonWord(self.poison), &self.details);
         let (reporter, first) = (poison.reporter(), (words[0] as usize).min(size - 1));
         let name = words[DETAILS - 1];
@@ -131,20 +180,30 @@ impl Verdict {
             Some(collective) => format!("{} {}", collective.name(), name >> 8),
             None => format!("exchange {}", poison.epoch()),
         };
+        let in_job = |rank: usize| job_ranks.and_then(|ranks| ranks.get(rank));
+        let of_first = || match in_job(first) {
+            Some(in_job) => format!("{during} of a sub-communicator (rank {first} is rank {in_job} of the job)"),
+            None => during.clone(),
+        };
         match poison.cause() {
             Cause::PeerDied => {
                 let Peer { pid, host } = peer(first);
-                Error::PeerDied { rank: first, pid, host, during }
+                Error::PeerDied { rank: first, pid, host, during: of_first() }
             }
-            Cause::Timeout => Error::Timeout { missing: vec![first], after: Duration::from_nanos(words[1]), during },
+            Cause::Timeout => {
+                Error::Timeout { missing: vec![first], after: Duration::from_nanos(words[1]), during: of_first() }
+            }
             Cause::Mismatch => {
-                let call = Signature { kind: words[2], count: words[3] };
-                Error::Mismatch {
-                    rank_a: first,
-                    call_a: if call.kind == 0 { during } else { call.describe() },
-                    rank_b: (words[1] as usize).min(size - 1),
-                    call_b: "another plan, root, size, type or operator, or another call".into(),
-                }
+                let (calls, _) = words[1..].as_chunks::<SAID>();
+                let said = |which: usize| Said::from_words(calls[which]).map(|said| said.describe());
+                let other = || "another plan, root, size, type or operator, or another call".into();
+                let [rank_a, rank_b] = [words[0] as u32 as usize, (words[0] >> 32) as usize].map(|r| r.min(size - 1));
+                let of = |rank: usize, call: String| match in_job(rank) {
+                    Some(in_job) => format!("{call} (rank {in_job} of the job)"),
+                    None => call,
+                };
+                let [call_a, call_b] = [said(0).unwrap_or(during), said(1).unwrap_or_else(other)];
+                Error::Mismatch { rank_a, call_a: of(rank_a, call_a), rank_b, call_b: of(rank_b, call_b) }
             }
             Cause::NoSpace => Error::NoSpace {
                 needed: words[0],
@@ -153,7 +212,9 @@ impl Verdict {
                     "rank {reporter} could not reserve it in {during}; free memory, raise EARLYBIRD_ARENA_MAX or use fewer ranks"
                 ),
             },
-            Cause::OperatorPanicked => Error::OperatorPanicked { rank: first, during, message: read(words) },
+            Cause::OperatorPanicked => {
+                Error::OperatorPanicked { rank: first, during: of_first(), message: read(words) }
+            }
             Cause::Corrupt if words[1] > 0 => {
                 Error::Poisoned { cause: format!("rank {reporter} in {during}: {}", read(words)) }
             }
@@ -165,10 +226,12 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Algorithm;
+    use crate::op::{DType, FoldOrder, Op};
 
     fn error(fault: &Fault) -> Error {
         let peer = |rank| Peer { pid: 100 + rank as u32, host: "here".into() };
-        Verdict::new(fault, 2, Collective::AllReduce, 17).error(4, peer)
+        Verdict::new(fault, 2, Collective::AllReduce, 17).error(4, None, peer)
     }
 
     #[test]
@@ -177,13 +240,19 @@ mod tests {
         let died = Error::PeerDied { rank: 3, pid: 103, host: "here".into(), during: during.clone() };
         assert_eq!(error(&Fault::PeerDied { rank: 3 }), died);
         assert_eq!(error(&Fault::PeerDied { rank: 9 }), died, "a rank that does not exist");
-        let message = "ü".repeat(30);
+        let message = "ü".repeat(50);
         let panicked = error(&Fault::Panicked { rank: 1, message });
-        assert_eq!(panicked, Error::OperatorPanicked { rank: 1, during: during.clone(), message: "ü".repeat(20) });
+        assert_eq!(panicked, Error::OperatorPanicked { rank: 1, during: during.clone(), message: "ü".repeat(36) });
         let late = error(&Fault::Timeout { missing: 1, after_ns: 5 });
         assert_eq!(late, Error::Timeout { missing: vec![1], after: Duration::from_nanos(5), during });
         assert!(error(&Fault::Other("no luck".into())).to_string().contains("rank 2 in allreduce 17: no luck"));
-        let mismatch = error(&Fault::Mismatch { ranks: [1, 3], call: None }).to_string();
+        let mismatch = error(&Fault::Mismatch { ranks: [1, 3], calls: [None; 2] }).to_string();
         assert!(mismatch.contains("ranks 1 and 3") && mismatch.contains("allreduce 17"), "{mismatch}");
+        let call = Signature::new(Collective::AllReduce, DType::F32, Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9);
+        let calls = [Some("direct:protocol=latency"), None].map(|plan| Some(Said::new(call, plan)));
+        let mismatch = error(&Fault::Mismatch { ranks: [3, 0], calls }).to_string();
+        let both = "ranks 3 and 0 made different calls: allreduce of 9 x f32, sum, rank order, algorithm \
+            plan:direct:protocol=latency against allreduce of 9 x f32, sum, rank order, algorithm auto;";
+        assert!(mismatch.starts_with(both), "{mismatch}");
     }
 }

@@ -1,6 +1,6 @@
 //! The rings of a group as a caller sees them: join, send, receive, fail.
 
-use super::fault::{Fault, Verdict};
+use super::fault::{Fault, Said, Verdict};
 use super::lane::{self, Incoming, Lane, Outgoing};
 use super::layout::RingLayout;
 use super::lines::{About, DETAILS};
@@ -11,9 +11,10 @@ use crate::config::WaitPreset;
 use crate::progress::Progress;
 use crate::protocol::signature::Collective;
 use crate::protocol::word::PoisonWord;
-use crate::segment::{AttachOptions, Purse, Segment, Share};
+use crate::segment::{Absent, AttachOptions, Purse, Segment, Share};
 use crate::sync::{Ordering, SyncPoint};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How to join.
@@ -55,7 +56,9 @@ pub struct Rings {
     /// Whether there are others, which meet them and share the group's error.
     pub(super) some: bool,
     /// What this rank's call is, in errors ([`Rings::name_call`]).
-    name: u64,
+    pub(super) name: u64,
+    /// By rank, the number in the job, where that is another.
+    job_ranks: Option<Arc<[usize]>>,
     /// By rank; `None` until the ring is used.
     outgoing: Vec<Option<Outgoing>>,
     purse: Option<Purse>,
@@ -79,7 +82,15 @@ impl Rings {
     /// # Errors
     /// As [`Segment::attach`].
     pub fn join(options: &RingOptions) -> Result<Rings, Error> {
-        let (segment, region) = Segment::attach(&AttachOptions {
+        Rings::join_within(options, &|| None)
+    }
+
+    /// The same for ranks that are members of another group already, which `absent` asks.
+    ///
+    /// # Errors
+    /// As [`Segment::attach_within`].
+    pub fn join_within(options: &RingOptions, absent: Absent<'_>) -> Result<Rings, Error> {
+        let attach = AttachOptions {
             rank: options.rank,
             size: options.size,
             key: options.key.clone(),
@@ -87,7 +98,8 @@ impl Rings {
             region_bytes: RingLayout::new(options.size).bytes(),
             policy: [0; 32],
             timeout: options.timeout,
-        })?;
+        };
+        let (segment, region) = Segment::attach_within(&attach, absent)?;
         let (rank, size) = (segment.rank(), segment.size());
         let oversubscribed = size > segment.allowed_cpus();
         Ok(Rings {
@@ -100,6 +112,7 @@ impl Rings {
             some: false,
             among: (0..size).collect(),
             name: 0,
+            job_ranks: None,
             outgoing: vec![None; size],
             purse: options.purse.clone(),
             paid: (Vec::new(), 0),
@@ -118,6 +131,11 @@ impl Rings {
     pub fn exchange_among(&mut self, ranks: &[usize]) {
         self.among = ranks.to_vec();
         self.some = true;
+    }
+
+    /// What errors add to the numbers of ranks: those in the job, by rank.
+    pub fn set_job_ranks(&mut self, job_ranks: Arc<[usize]>) {
+        self.job_ranks = Some(job_ranks);
     }
 
     /// What to drive in long waits.
@@ -215,8 +233,37 @@ impl Rings {
     }
 
     /// Call `number` of a communicator, for errors that this rank reports from now on.
-    pub fn name_call(&mut self, collective: Collective, number: u64) {
+    pub fn name_call(&mut self, collective: Collective, number: u64, said: Said) {
         self.name = number << 8 | collective as u64;
+        self.say(number, said);
+    }
+
+    /// Calls that have begun on this rank.
+    pub fn calls(&self) -> u64 {
+        self.begun >> 32
+    }
+
+    /// What call `number` is on this rank, for errors that any rank reports.
+    pub fn say(&self, number: u64, said: Said) {
+        let state = self.board.state(self.rank);
+        for (word, value) in state.said.iter().zip(said.words()) {
+            word.store(value, Ordering::Relaxed);
+        }
+        state.called.store(number, Ordering::Relaxed);
+    }
+
+    /// Ranks make different calls: with what each has said of its own, if they are of the number of this rank's.
+    pub fn mismatch(&self, ranks: [usize; 2]) -> Fault {
+        let number = |rank: usize| self.board.state(rank).called.load(Ordering::Relaxed);
+        let said = |rank: usize| {
+            let is_due = rank < self.size && number(rank) != 0 && number(rank) == number(self.rank);
+            let words = || self.board.state(rank).said.each_ref().map(|word| word.load(Ordering::Relaxed));
+            if is_due { Said::from_words(words()) } else { None }
+        };
+        let calls = ranks.map(said);
+        // Two calls that are alike are others than those that differ.
+        let calls = if calls[0] == calls[1] { [None; 2] } else { calls };
+        Fault::Mismatch { ranks, calls }
     }
 
     /// Says that this rank is through with its exchange: its death fails that one no more.
@@ -225,6 +272,12 @@ impl Rings {
         self.completed += 1;
         // Whoever sees this rank dead sees this too; nothing else is ordered by it.
         self.board.state(self.rank).completed.store(self.completed, Ordering::Relaxed);
+    }
+
+    /// Says that this rank is through with call `number` of a communicator ([`Rings::name_call`]): its death fails that one
+    /// no more.
+    pub fn end_call(&self, number: u64) {
+        self.board.state(self.rank).ended.store(number, Ordering::Relaxed);
     }
 
     /// Says that this rank begins a call: an exchange, or one that uses no ring. All ranks count their calls from the
@@ -253,6 +306,26 @@ impl Rings {
             0 => Ok(()),
             poison => Err(self.error_of(PoisonWord(poison))),
         }
+    }
+
+    /// A rank among `ranks` that a group made from this one waits for in vain: it is gone, it has failed this group, or it
+    /// gave up joining that group, if its number is `joining`.
+    pub fn absent(&self, ranks: &[usize], joining: Option<u64>) -> Option<usize> {
+        let segment = self.board.segment();
+        let reporter = match self.board.poison().load(SyncPoint::PoisonAcquire.order()) {
+            0 => None,
+            poison => Some(PoisonWord(poison).reporter()),
+        };
+        let is_absent = |rank: usize| {
+            let gave_up = self.board.state(rank).gave_up.load(Ordering::Relaxed);
+            reporter == Some(rank) || joining == Some(gave_up) || !segment.is_alive(rank) || segment.has_left(rank)
+        };
+        ranks.iter().copied().find(|rank| *rank < self.size && is_absent(*rank))
+    }
+
+    /// Says that this rank has given up joining a group made from this one, whose number is `joining`, not 0.
+    pub fn give_up(&self, joining: u64) {
+        self.board.state(self.rank).gave_up.store(joining, Ordering::Relaxed);
     }
 
     /// Fails the group, unless it has failed already; the error that stands, for every rank.
@@ -328,6 +401,7 @@ impl Rings {
             return Error::Poisoned { cause: format!("unreadable poison word {:#x}", poison.0) };
         }
         let details = self.board.state(poison.reporter()).details.each_ref().map(|word| word.load(Ordering::Relaxed));
-        Verdict { poison: poison.0, details }.error(self.size, |rank| self.board.segment().peer(rank))
+        let verdict = Verdict { poison: poison.0, details };
+        verdict.error(self.size, self.job_ranks.as_deref(), |rank| self.board.segment().peer(rank))
     }
 }

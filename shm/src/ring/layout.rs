@@ -92,7 +92,7 @@ mod tests {
             let mut spans = vec![(l.poison(), l.poison() + 128)];
             for rank in 0..ranks {
                 spans.push((l.bell(rank), l.bell(rank) + 128));
-                spans.push((l.state(rank), l.state(rank) + 128));
+                spans.push((l.state(rank), l.state(rank) + size_of::<StateLine>()));
             }
             for lane in (0..ranks * ranks).map(|i| Lane { from: i / ranks, to: i % ranks }) {
                 spans.push((l.ring(lane), l.ring(lane) + 128));

@@ -6,7 +6,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 pub const INLINE_BYTES: usize = 96;
 
 /// Words of an error's details.
-pub const DETAILS: usize = 8;
+pub const DETAILS: usize = 12;
 
 /// What is said about a packet: three words that the ring does not look into, and the bytes of its payload.
 pub type About = [u64; 4];
@@ -39,6 +39,9 @@ pub struct BellLine {
     pub sleepers: AtomicU32,
 }
 
+/// Words of what a rank says of its call.
+pub const SAID: usize = 5;
+
 /// What a rank says of itself. Writer: that rank.
 #[repr(C, align(128))]
 #[derive(Debug)]
@@ -48,6 +51,14 @@ pub struct StateLine {
     /// Calls of the communicator that it has begun, exchanges or not, in the high half, and how many of them were
     /// exchanges in the low half: one word, so that both are of one instant.
     pub begun: AtomicU64,
+    /// The last call of a communicator that is complete on this rank, of those that were named.
+    pub ended: AtomicU64,
+    /// The group made from this one that it gave up joining last; 0 for none.
+    pub gave_up: AtomicU64,
+    /// Number of the call that it has described last, and the description.
+    pub called: AtomicU64,
+    /// See `called`.
+    pub said: [AtomicU64; SAID],
     /// Details of an error that it reported, stored before the poison.
     pub details: [AtomicU64; DETAILS],
 }
@@ -63,7 +74,7 @@ const _: () = {
     assert!(core::mem::offset_of!(SlotLine, payload) == 32);
     assert!(size_of::<TakenLine>() == 128);
     assert!(size_of::<BellLine>() == 128);
-    assert!(size_of::<StateLine>() == 128);
+    assert!(size_of::<StateLine>() == 256);
     assert!(size_of::<PoisonLine>() == 128);
 };
 

@@ -23,6 +23,6 @@ mod wait;
 #[cfg(not(earlybird_loom))]
 pub use crate::segment::{Peer, Purse};
 #[cfg(not(earlybird_loom))]
-pub use fault::{Fault, Verdict};
+pub use fault::{Fault, Said, Verdict};
 #[cfg(not(earlybird_loom))]
 pub use group::{RingOptions, Rings};

@@ -131,7 +131,7 @@ impl Rings {
             // Seen twice: a call that is refused on its own rank is counted for a moment.
             if self.exchanging && differs(self.begun, begun) {
                 if suspected == Some(rank) {
-                    return Err(self.raise(Fault::Mismatch { ranks: [self.rank, rank], call: None }));
+                    return Err(self.raise(self.mismatch([self.rank, rank])));
                 }
                 self.watch.suspect.get_or_insert(rank);
             }
@@ -140,6 +140,9 @@ impl Rings {
                 away = away.or(Some(rank));
             }
             late.push(rank);
+        }
+        if let Some(rank) = self.lost_in_call() {
+            return Err(self.raise(Fault::PeerDied { rank }));
         }
         if let Some(after_ns) = self.timeout_ns {
             self.watch.counted_ns += if held { 0 } else { since_ns };
@@ -158,6 +161,18 @@ impl Rings {
             self.warn_late(waited_ns / 1_000_000_000, &late);
         }
         Ok(())
+    }
+
+    /// A rank that is gone and exchanges nothing with this one, but has not completed the call that this exchange is a part of.
+    fn lost_in_call(&self) -> Option<usize> {
+        let (segment, call) = (self.board.segment(), self.name >> 8);
+        let others = (0..self.size).filter(|rank| self.some && self.exchanging && !self.among.contains(rank));
+        // As above: what the dead had completed is read after their death was seen.
+        let is_lost = |rank: &usize| {
+            (!segment.is_alive(*rank) || segment.has_left(*rank))
+                && self.board.state(*rank).ended.load(Ordering::Relaxed) < call
+        };
+        others.into_iter().find(is_lost)
     }
 
     fn warn_late(&self, waited_s: u64, late: &[usize]) {

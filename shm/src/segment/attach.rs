@@ -23,7 +23,7 @@ use super::owner_thread::OwnerThread;
 use super::patience::Patience;
 use super::pool::{MAX_REGIONS, POOL_BYTES};
 use super::process::{self, Identity};
-use super::{AttachOptions, Region, roll};
+use super::{Absent, AttachOptions, Region, roll};
 use crate::Error;
 use crate::engine;
 
@@ -42,13 +42,13 @@ pub(super) struct Attached {
     pub me: Identity,
 }
 
-pub(super) fn attach(options: &AttachOptions) -> Result<Attached, Error> {
+pub(super) fn attach(options: &AttachOptions, absent: Absent<'_>) -> Result<Attached, Error> {
     let region_bytes = check(options)?;
     let me = Identity::own();
     let mut patience = Patience::new(options.timeout);
     loop {
         let meeting = Meeting::enter(options.dir.as_deref(), &options.key, &mut patience)?;
-        let mut joining = Joining { options, region_bytes, me, meeting, owner: None, claimed: false };
+        let mut joining = Joining { options, absent, region_bytes, me, meeting, owner: None, claimed: false };
         match joining.join(&mut patience) {
             Ok(Some(attached)) => {
                 if attached.control.header.creator.load(Relaxed) == options.rank as u64 {
@@ -95,6 +95,7 @@ fn check(options: &AttachOptions) -> Result<usize, Error> {
 
 struct Joining<'a> {
     options: &'a AttachOptions,
+    absent: Absent<'a>,
     region_bytes: usize,
     me: Identity,
     meeting: Meeting,
@@ -358,6 +359,9 @@ impl Joining<'_> {
         if called.elapsed() >= ROLL_CALL_EVERY {
             *called = Instant::now();
             self.call_roll(control)?;
+            if let Some(rank) = (self.absent)().filter(|_| !control.is_complete(self.options.size)) {
+                return Err(self.failed(control, control.fail(Failure::Lost(rank))));
+            }
         }
         let missing = || self.missing(control);
         let who = || {

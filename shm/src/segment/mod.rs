@@ -63,6 +63,9 @@ pub struct AttachOptions {
     pub timeout: Option<Duration>,
 }
 
+/// Names a rank that will not join, where another group of the same ranks knows of one.
+pub type Absent<'a> = &'a dyn Fn() -> Option<usize>;
+
 /// Another rank's process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
@@ -127,8 +130,17 @@ impl Segment {
     /// [`Error::Unsupported`] and [`Error::System`] when the system refuses. The group cannot be completed then; the
     /// same key can be used again as soon as all have returned.
     pub fn attach(options: &AttachOptions) -> Result<(Arc<Segment>, Region), Error> {
+        Segment::attach_within(options, &|| None)
+    }
+
+    /// The same for ranks that are members of another group already: `absent`, asked while this rank waits, names a rank
+    /// that will not come, as far as that group knows. It ends the joining as a death does.
+    ///
+    /// # Errors
+    /// As [`Segment::attach`].
+    pub fn attach_within(options: &AttachOptions, absent: Absent<'_>) -> Result<(Arc<Segment>, Region), Error> {
         let fork = ForkFlag::new()?;
-        let attach::Attached { control, owner, arena, table, base, me } = attach::attach(options)?;
+        let attach::Attached { control, owner, arena, table, base, me } = attach::attach(options, absent)?;
         let policy = core::array::from_fn(|i| control.policy[i].load(Relaxed));
         let affine_cpus = affine_cpus(&control, options.size);
         let quota = limits::cpu_quota(Path::new("/"));

@@ -175,7 +175,9 @@ impl Scenario {
             Collective::ReduceScatter => sum(rank * self.words + word),
             Collective::AllReduce | Collective::Barrier | Collective::Reduce => sum(word),
             // They run an allreduce of the group's own words.
-            Collective::Split | Collective::Duplicate | Collective::Counts => unreachable!("not modelled by itself"),
+            Collective::Split | Collective::Duplicate | Collective::Counts | Collective::Plan => {
+                unreachable!("not modelled by itself")
+            }
         }
     }
 

@@ -339,6 +339,7 @@ impl Hierarchy {
             if task.result.is_ok()
                 && let Ok(mut state) = self.lock()
             {
+                state.plans.transport_mut().end_call(task.report.0);
                 state.last = Some(task.report);
             }
         }

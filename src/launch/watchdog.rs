@@ -1,0 +1,133 @@
+//! The process that ends what the ranks have started when the launcher is killed, which can do nothing then itself.
+//!
+//! A rank dies with its launcher by a word to the kernel (module `exec`); what it has started does not. So the launcher
+//! tells one watchdog for the whole job, through a pipe, which process groups the ranks lead. The pipe ends with the launcher,
+//! however that ends, and what it has not taken back is killed. A watchdog that is killed itself is replaced.
+
+use super::{meeting, say};
+use crate::Error;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, test_kill_process_group};
+use std::collections::HashSet;
+use std::io::{BufRead, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// The hidden command: `earlybird __watch`, with a line `+GROUP` or `-GROUP` on standard input for every group.
+pub const COMMAND: &str = "__watch";
+
+/// How long it waits for the killed to be gone, before it removes what they have left where they met.
+const MOST_TO_DIE: Duration = Duration::from_secs(5);
+
+/// Kills the groups that are left when standard input ends.
+pub fn watch() -> ExitCode {
+    // So that what ends every process of the launcher's name spares this one; a refusal does no harm.
+    let _ = rustix::thread::set_name(c"eb-watchdog");
+    let mut groups = HashSet::new();
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        let Some((sign, Ok(group))) = line.split_at_checked(1).map(|(sign, group)| (sign, group.parse())) else {
+            continue;
+        };
+        match (sign, Pid::from_raw(group)) {
+            ("+", Some(group)) => drop(groups.insert(group)),
+            ("-", Some(group)) => drop(groups.remove(&group)),
+            _ => {}
+        }
+    }
+    // An error means that nobody is left in it.
+    groups.retain(|group| kill_process_group(*group, Signal::KILL).is_ok());
+    let since = Instant::now();
+    while groups.iter().any(|group| test_kill_process_group(*group).is_ok()) && since.elapsed() < MOST_TO_DIE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    meeting::sweep();
+    ExitCode::SUCCESS
+}
+
+/// The launcher's end of a watchdog.
+pub(super) struct Watchdog {
+    wrapper: PathBuf,
+    running: Option<Running>,
+}
+
+struct Running {
+    process: Child,
+    pipe: ChildStdin,
+    /// Readable once it has ended.
+    pidfd: OwnedFd,
+}
+
+impl Watchdog {
+    /// Starts one, before the first rank.
+    pub(super) fn start(wrapper: &Path) -> Result<Watchdog, Error> {
+        Ok(Watchdog { wrapper: wrapper.into(), running: Some(Running::start(wrapper)?) })
+    }
+
+    /// The group is to end with the launcher.
+    pub(super) fn add(&mut self, group: Pid) {
+        self.tell('+', group);
+    }
+
+    /// The group has ended, and its number may soon be another's.
+    pub(super) fn remove(&mut self, group: Pid) {
+        self.tell('-', group);
+    }
+
+    fn tell(&mut self, sign: char, group: Pid) {
+        if let Some(Running { pipe, .. }) = &mut self.running {
+            // One that has gone is replaced when its end is seen.
+            let _ = pipe.write_all(format!("{sign}{}\n", group.as_raw_nonzero()).as_bytes());
+        }
+    }
+
+    /// Becomes readable when the watchdog has ended.
+    pub(super) fn pidfd(&self) -> Option<&OwnedFd> {
+        self.running.as_ref().map(|running| &running.pidfd)
+    }
+
+    /// Replaces one that was killed, for these groups.
+    pub(super) fn keep(&mut self, groups: impl Iterator<Item = Pid>) {
+        let Some(status) = self.running.as_mut().and_then(|running| running.process.try_wait().ok().flatten()) else {
+            return;
+        };
+        self.running = match status.signal() {
+            Some(_) => Running::start(&self.wrapper).ok(),
+            None => None,
+        };
+        match self.running {
+            Some(_) => groups.for_each(|group| self.add(group)),
+            None => say(format_args!(
+                "earlybird: the watchdog has ended ({status}); what ranks have started may outlive a launcher that is killed"
+            )),
+        }
+    }
+}
+
+impl Running {
+    fn start(wrapper: &Path) -> Result<Running, Error> {
+        let failed = |error| Error::system(format!("start a watchdog through {}", wrapper.display()), error);
+        let mut command = Command::new(wrapper);
+        command.arg(COMMAND).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Out of reach of the terminal's ctrl-C.
+        let mut process = command.process_group(0).spawn().map_err(failed)?;
+        let pidfd = pidfd_open(Pid::from_child(&process), PidfdFlags::empty());
+        match (pidfd, process.stdin.take()) {
+            (Ok(pidfd), Some(pipe)) => Ok(Running { process, pipe, pidfd }),
+            (pidfd, _) => {
+                let _ = process.kill();
+                let _ = process.wait();
+                Err(failed(pidfd.err().unwrap_or(rustix::io::Errno::BADF).into()))
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The ranks have ended before: it has nothing left to do.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
