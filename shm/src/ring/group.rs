@@ -33,6 +33,8 @@ pub struct RingOptions {
     pub timeout: Option<Duration>,
     /// What the memory of the rings that this rank sends through is paid from; `None` for no budget.
     pub purse: Option<Purse>,
+    /// Names and values of settings that must be alike on all ranks.
+    pub settings: Vec<(String, String)>,
 }
 
 /// Rings that are paid for at once.
@@ -87,6 +89,7 @@ impl Rings {
             region_bytes: RingLayout::new(options.size).bytes(),
             policy: [0; 32],
             timeout: options.timeout,
+            settings: options.settings.clone(),
         })?;
         let (rank, size) = (segment.rank(), segment.size());
         let oversubscribed = size > segment.allowed_cpus();
