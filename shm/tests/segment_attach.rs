@@ -67,31 +67,38 @@ fn sixty_four_ranks() {
     meet(64);
 }
 
+/// Joining takes time that grows with the ranks, no faster.
+#[test]
+fn three_hundred_ranks() {
+    many(300);
+}
+
+/// As many as a node can have; `cargo test --release -p earlybird-shm --test segment_attach -- --ignored most`.
+#[test]
+#[ignore = "starts 1023 processes"]
+fn most_ranks() {
+    many(earlybird_shm::segment::MAX_RANKS);
+}
+
+fn many(size: usize) {
+    let scratch = Scratch::new();
+    let mut ranks = team(&scratch.meet(), "many", size);
+    ranks.iter_mut().for_each(|rank| assert_eq!(rank.ask("rank-ready"), "ok"));
+    let started = Instant::now();
+    attach_all(&mut ranks);
+    let took = started.elapsed();
+    println!("{size} ranks: attach {} ms", took.as_millis());
+    assert!(took < std::time::Duration::from_secs(5), "{size} ranks took {took:?} to attach");
+    assert_eq!(ranks[0].ask(&format!("peer {}", size - 1)), ranks[size - 1].pid().to_string());
+    assert_eq!(scratch.files(), Vec::<String>::new());
+}
+
 #[test]
 fn a_long_path_does_not_hinder_the_socket() {
     let scratch = Scratch::new();
     let long = scratch.0.join("x".repeat(200));
     attach_all(&mut team(&long, "job", 3));
     assert_eq!(std::fs::read_dir(long).unwrap().count(), 0);
-}
-
-#[test]
-fn without_a_socket_the_arena_comes_through_proc() {
-    let scratch = Scratch::new();
-    let mut ranks = team(&scratch.meet(), "job", 2);
-    ranks[0].tell("attach");
-    ranks[0].wait_claimed(0);
-    let mut door = None;
-    wait_until("the socket", || {
-        door = scratch.files().into_iter().find(|name| name.starts_with("door-"));
-        door.is_some()
-    });
-    std::fs::remove_file(scratch.meet().join(door.unwrap())).unwrap();
-    ranks[1].tell("attach");
-    assert_eq!((ranks[0].answer(), ranks[1].answer()), ("ok".into(), "ok".into()));
-    assert_eq!(ranks[0].ask("write 3 33"), "ok");
-    assert_eq!(ranks[1].ask("read 3"), "33");
-    assert_eq!(scratch.files(), Vec::<String>::new());
 }
 
 /// Containers that share the file systems but not the process ids: both ranks are process 1 in their own eyes.
@@ -162,7 +169,7 @@ fn measure() {
                 let scratch = Scratch::new();
                 let mut ranks = team(&scratch.meet(), "job", size);
                 // every process is up and waits for its command
-                ranks.iter_mut().for_each(|rank| assert_eq!(rank.ask("rank-ready"), "ok"));
+                ranks.iter_mut().for_each(|rank| assert_eq!(rank.ask("no-dir"), "ok"));
                 let started = Instant::now();
                 attach_all(&mut ranks);
                 started.elapsed().as_micros()

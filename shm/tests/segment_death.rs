@@ -12,31 +12,29 @@ fn rank_process() {
     serve_as_rank();
 }
 
-/// Starts a group of `size` and stops short of the last rank's attach. Returns the path of its control segment too.
-fn almost_met(scratch: &Scratch, size: usize) -> (Vec<Rank>, std::path::PathBuf) {
+/// Starts a group of `size` and stops short of the last rank's attach.
+fn almost_met(scratch: &Scratch, size: usize) -> Vec<Rank> {
     let mut ranks = team(&scratch.meet(), "job", size);
     for (rank, process) in ranks.iter_mut().enumerate().take(size - 1) {
         process.tell("attach");
         process.wait_claimed(rank);
     }
-    let control = scratch.control_path();
-    assert!(control.exists());
-    (ranks, control)
+    ranks
 }
 
-fn met(scratch: &Scratch, size: usize) -> (Vec<Rank>, std::path::PathBuf) {
-    let (mut ranks, control) = almost_met(scratch, size);
+fn met(scratch: &Scratch, size: usize) -> Vec<Rank> {
+    let mut ranks = almost_met(scratch, size);
     ranks[size - 1].tell("attach");
     for process in &mut ranks {
         assert_eq!(process.answer(), "ok");
     }
-    (ranks, control)
+    ranks
 }
 
 #[test]
 fn a_killed_rank_is_seen_before_it_is_reaped() {
     let scratch = Scratch::new();
-    let (mut ranks, control) = met(&scratch, 3);
+    let mut ranks = met(&scratch, 3);
     ranks[2].kill();
     for rank in ranks.iter_mut().take(2) {
         wait_until("the death", || rank.ask("alive 2") == "false");
@@ -49,24 +47,22 @@ fn a_killed_rank_is_seen_before_it_is_reaped() {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", ranks[2].pid())).unwrap();
     assert!(stat.contains(") Z "), "{stat}");
     assert_eq!(scratch.files(), Vec::<String>::new());
-    assert!(!control.exists());
 }
 
 #[test]
 fn nothing_stays_when_all_are_killed_after_attach() {
     let scratch = Scratch::new();
-    let (ranks, control) = met(&scratch, 3);
+    let ranks = met(&scratch, 3);
     ranks.iter().for_each(Rank::kill);
     drop(ranks);
     assert_eq!(scratch.files(), Vec::<String>::new());
-    assert!(!control.exists());
 }
 
 #[test]
 fn a_death_during_attach_ends_it_for_all_and_leaves_nothing() {
     for victim in 0..3 {
         let scratch = Scratch::new();
-        let (mut ranks, control) = almost_met(&scratch, 4);
+        let mut ranks = almost_met(&scratch, 4);
         ranks[victim].kill();
         for rank in (0..3).filter(|rank| *rank != victim) {
             let answer = ranks[rank].answer();
@@ -76,7 +72,6 @@ fn a_death_during_attach_ends_it_for_all_and_leaves_nothing() {
             );
         }
         assert_eq!(scratch.files(), Vec::<String>::new());
-        assert!(!control.exists());
         // the key is free again
         let mut again = team(&scratch.meet(), "job", 2);
         attach_all(&mut again);
@@ -86,14 +81,18 @@ fn a_death_during_attach_ends_it_for_all_and_leaves_nothing() {
 #[test]
 fn a_late_comer_learns_of_a_death() {
     let scratch = Scratch::new();
-    let (mut ranks, _) = almost_met(&scratch, 3);
+    let mut ranks = almost_met(&scratch, 3);
     // rank 0 stays but cannot notice; rank 1 is gone when rank 2 comes
     ranks[0].signal(Signal::STOP);
     ranks[1].kill();
     let pid = ranks[1].pid();
     wait_until("the death", || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") Z "));
-    let answer = ranks[2].ask("attach");
-    assert!(answer.starts_with(&format!("EB_PEER_DIED rank 1 (pid {pid}")), "{answer}");
+    ranks[2].tell("attach");
+    ranks[0].signal(Signal::CONT);
+    for rank in [0, 2] {
+        let answer = ranks[rank].answer();
+        assert!(answer.starts_with(&format!("EB_PEER_DIED rank 1 (pid {pid}")), "{answer}");
+    }
 }
 
 #[test]
@@ -105,37 +104,33 @@ fn what_all_killed_during_attach_leave_is_removed_by_the_next_start() {
 
 fn removed_by_the_next_start_of(next_key: &str) {
     let scratch = Scratch::new();
-    let (ranks, control) = almost_met(&scratch, 3);
+    let ranks = almost_met(&scratch, 3);
     ranks.iter().for_each(Rank::kill);
     drop(ranks);
     let left: Vec<String> = scratch.files().iter().map(|name| name[..5].to_owned()).collect();
-    assert_eq!(left, ["door-", "meet-"]);
-    assert!(control.exists());
+    assert_eq!(left, ["meet-"]);
     let mut next = team(&scratch.meet(), next_key, 2);
     attach_all(&mut next);
     // the creator cleans up after others when it has met, just before it returns
     assert_eq!(scratch.files(), Vec::<String>::new());
-    assert!(!control.exists());
 }
 
 #[test]
 fn sweep_removes_the_dead_and_spares_the_living() {
     let scratch = Scratch::new();
-    let (ranks, control) = almost_met(&scratch, 3);
+    let ranks = almost_met(&scratch, 3);
     assert_eq!(sweep(Some(&scratch.meet())), Ok(vec![]));
-    assert!(control.exists());
     ranks.iter().for_each(Rank::kill);
     drop(ranks);
     assert_eq!(sweep(Some(&scratch.meet())).unwrap().len(), 1);
     assert_eq!(scratch.files(), Vec::<String>::new());
-    assert!(!control.exists());
     assert_eq!(sweep(Some(&scratch.0.join("absent"))), Ok(vec![]));
 }
 
 #[test]
 fn executing_another_program_is_a_death() {
     let scratch = Scratch::new();
-    let (mut ranks, _) = met(&scratch, 2);
+    let mut ranks = met(&scratch, 2);
     ranks[1].tell("exec");
     assert_eq!(ranks[1].answer(), "ok");
     wait_until("the end of the rank", || ranks[0].ask("alive 1") == "false");
@@ -148,7 +143,7 @@ fn executing_another_program_is_a_death() {
 #[test]
 fn a_stopped_rank_is_stopped_and_not_dead() {
     let scratch = Scratch::new();
-    let (mut ranks, _) = met(&scratch, 2);
+    let mut ranks = met(&scratch, 2);
     assert_eq!(ranks[0].ask("state 1"), "Running");
     ranks[1].signal(Signal::STOP);
     wait_until("the stop", || ranks[0].ask("state 1") == "Stopped");
@@ -161,7 +156,7 @@ fn a_stopped_rank_is_stopped_and_not_dead() {
 #[test]
 fn a_rank_under_a_debugger_is_traced_and_not_dead() {
     let scratch = Scratch::new();
-    let (mut ranks, _) = met(&scratch, 2);
+    let mut ranks = met(&scratch, 2);
     let (first, second) = ranks.split_at_mut(1);
     let traced = while_traced(second[0].pid(), || {
         wait_until("the trace", || first[0].ask("state 1") == "Traced");
@@ -211,7 +206,7 @@ fn killed_at_any_moment_of_attach() {
 #[test]
 fn a_forked_child_is_not_a_member_and_its_end_is_nobodys_death() {
     let scratch = Scratch::new();
-    let (mut ranks, _) = met(&scratch, 2);
+    let mut ranks = met(&scratch, 2);
     assert_eq!(ranks[1].ask("fork"), "parent false child true");
     assert_eq!(ranks[0].ask("alive 1"), "true");
     assert_eq!(ranks[0].ask("left 1"), "false");
@@ -220,7 +215,7 @@ fn a_forked_child_is_not_a_member_and_its_end_is_nobodys_death() {
 #[test]
 fn a_rank_is_dead_even_if_its_child_lives_on() {
     let scratch = Scratch::new();
-    let (mut ranks, _) = met(&scratch, 2);
+    let mut ranks = met(&scratch, 2);
     let child = ranks[1].ask("fork-stay");
     ranks[1].kill();
     wait_until("the death", || ranks[0].ask("alive 1") == "false");

@@ -6,10 +6,10 @@ mod segment_support;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use earlybird_shm::Error;
-use earlybird_shm::segment::{CONTROL_BYTES, MAX_RANKS, POOL_BYTES, Segment};
-use rustix::process::Signal;
+use earlybird_shm::segment::{AttachOptions, CONTROL_BYTES, MAX_RANKS, POOL_BYTES, Segment};
 use segment_support::{REGION, Rank, Scratch, attach_all, options, serve_as_rank, team};
 
 #[test]
@@ -17,8 +17,13 @@ fn rank_process() {
     serve_as_rank();
 }
 
+/// Two ranks, since one alone meets nobody, of which the other never comes.
+fn wish(dir: &Path) -> AttachOptions {
+    AttachOptions { timeout: Some(Duration::from_millis(1)), ..options(dir, &dir.to_string_lossy(), 0, 2) }
+}
+
 fn refusal(dir: &Path) -> String {
-    match Segment::attach(&options(dir, "job", 0, 1)) {
+    match Segment::attach(&wish(dir)) {
         Err(Error::Usage { message }) => message,
         other => panic!("{other:?}"),
     }
@@ -33,7 +38,7 @@ fn directories_that_others_could_use() {
     assert!(refusal(&dir).contains("mode 0750"));
 
     std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o700)).unwrap();
-    assert!(Segment::attach(&options(&dir, "job", 0, 1)).is_ok());
+    assert_eq!(Segment::attach(&wish(&dir)).unwrap_err().code(), "EB_TIMEOUT");
     let link = scratch.0.join("link");
     symlink(&dir, &link).unwrap();
     assert!(refusal(&link).contains("symbolic link"));
@@ -48,7 +53,7 @@ fn directories_that_others_could_use() {
     let foreign = if std::os::unix::fs::chown(&dir, Some(12345), None).is_ok() { dir } else { "/".into() };
     assert!(refusal(&foreign).contains("belongs to user"));
 
-    let error = Segment::attach(&options(&scratch.0.join("no/such"), "job", 0, 1)).unwrap_err();
+    let error = Segment::attach(&wish(&scratch.0.join("no/such"))).unwrap_err();
     assert_eq!(error.code(), "EB_SYSTEM");
     assert!(error.to_string().contains("no/such"), "{error}");
 }
@@ -60,9 +65,12 @@ fn numbers_that_cannot_be() {
     for (rank, size) in [(0, 0), (0, MAX_RANKS + 1), (2, 2), (usize::MAX, 2)] {
         assert_eq!(Segment::attach(&options(&dir, "job", rank, size)).unwrap_err().code(), "EB_USAGE");
     }
-    assert_eq!(Segment::attach(&options(&dir, "", 0, 1)).unwrap_err().code(), "EB_USAGE");
+    assert_eq!(
+        Segment::attach(&AttachOptions { key: String::new(), ..options(&dir, "", 0, 1) }).unwrap_err().code(),
+        "EB_USAGE"
+    );
     for region_bytes in [0, usize::MAX, isize::MAX as usize] {
-        let wish = earlybird_shm::segment::AttachOptions { region_bytes, ..options(&dir, "job", 0, 1) };
+        let wish = AttachOptions { region_bytes, ..options(&dir, "job", 0, 1) };
         assert_eq!(Segment::attach(&wish).unwrap_err().code(), "EB_USAGE");
     }
     assert_eq!(scratch.files(), Vec::<String>::new());
@@ -71,25 +79,28 @@ fn numbers_that_cannot_be() {
 #[test]
 fn an_address_space_that_is_too_small_is_said_and_leaves_nothing() {
     let scratch = Scratch::new();
-    let wish = earlybird_shm::segment::AttachOptions { region_bytes: 1 << 60, ..options(&scratch.meet(), "job", 0, 1) };
+    let wish = AttachOptions { region_bytes: 1 << 60, ..options(&scratch.meet(), "job", 0, 1) };
     let error = Segment::attach(&wish).unwrap_err();
     assert!(error.to_string().contains("EARLYBIRD_ARENA_MAX"), "{error}");
     assert_eq!(scratch.files(), Vec::<String>::new());
 }
 
 #[test]
-fn a_rank_given_twice() {
+fn a_rank_given_twice_is_everybodys_error() {
     let scratch = Scratch::new();
     let dir = scratch.meet();
     let mut ranks = team(&dir, "job", 2);
     ranks[0].tell("attach");
     ranks[0].wait_claimed(0);
-    let answer = Rank::spawn(&dir, "job", 0, 2).ask("attach");
-    assert!(answer.starts_with("EB_USAGE rank 0 of this group is already taken by process"), "{answer}");
-    assert!(answer.contains(&ranks[0].pid().to_string()), "{answer}");
-    // the group does not suffer
-    ranks[1].tell("attach");
-    assert_eq!((ranks[0].answer(), ranks[1].answer()), ("ok".into(), "ok".into()));
+    let mut again = Rank::spawn(&dir, "job", 0, 2);
+    let answer = again.ask("attach");
+    let both = format!("EB_USAGE rank 0 is given twice, to processes {} and {};", ranks[0].pid(), again.pid());
+    assert!(answer.starts_with(&both) && answer.contains("EARLYBIRD_JOB"), "{answer}");
+    assert_eq!(ranks[0].answer(), answer);
+    assert_eq!(scratch.files(), Vec::<String>::new());
+    // the name is free again
+    let mut others = team(&dir, "job", 2);
+    attach_all(&mut others);
 }
 
 #[test]
@@ -97,90 +108,123 @@ fn two_ranks_in_one_process() {
     let scratch = Scratch::new();
     let dir = scratch.meet();
     let other_thread = {
-        let options = options(&dir, "job", 0, 2);
+        let options = options(&dir, "two in one", 0, 2);
         std::thread::spawn(move || Segment::attach(&options))
     };
     segment_support::wait_until("the first thread's attach", || !scratch.files().is_empty());
-    let error = Segment::attach(&options(&dir, "job", 1, 2)).unwrap_err();
+    let error = Segment::attach(&options(&dir, "two in one", 1, 2)).unwrap_err();
     assert!(error.to_string().contains("one process is one rank"), "{error}");
-    // and the first thread's rank has not lost its place by it
-    let mut second = Rank::spawn(&dir, "job", 1, 2);
-    assert_eq!(second.ask("attach"), "ok");
-    let (segment, _region) = other_thread.join().unwrap().unwrap();
-    assert!(segment.is_alive(0) && segment.is_alive(1));
-    assert_eq!(second.ask("alive 0"), "true");
+    assert_eq!(other_thread.join().unwrap().unwrap_err(), error);
 }
 
-#[test]
-fn other_sizes_and_regions() {
+/// What ranks 0 and 1 answer, of which the second was told `commands` before and comes second.
+fn differ(size: usize, commands: &[&str]) -> [String; 2] {
     let scratch = Scratch::new();
-    let dir = scratch.meet();
-    let mut first = Rank::spawn(&dir, "job", 0, 2);
-    first.tell("attach");
-    first.wait_claimed(0);
-    let answer = Rank::spawn(&dir, "job", 1, 3).ask("attach");
-    assert!(answer.starts_with("EB_USAGE") && answer.contains("of 3 ranks") && answer.contains("of 2;"), "{answer}");
-    let mut second = Rank::spawn(&dir, "job", 1, 2);
-    second.ask(&format!("arena {}", REGION * 2));
-    let answer = second.ask("attach");
-    assert!(answer.starts_with("EB_USAGE") && answer.contains("the same build"), "{answer}");
-    // a member that cannot join ends the others' wait
-    let answer = first.answer();
-    assert!(answer.starts_with(&format!("EB_PEER_DIED rank 1 (pid {}", second.pid())), "{answer}");
+    let mut ranks = [Rank::spawn(&scratch.meet(), "job", 0, 2), Rank::spawn(&scratch.meet(), "job", 1, size)];
+    ranks[0].tell("attach");
+    ranks[0].wait_claimed(0);
+    commands.iter().for_each(|command| assert_eq!(ranks[1].ask(command), "ok"));
+    let second = ranks[1].ask("attach");
+    let answers = [ranks[0].answer(), second];
     assert_eq!(scratch.files(), Vec::<String>::new());
+    answers
 }
 
-/// A control segment of a living but stopped rank 0 of 2, to be spoiled.
-struct Spoiled {
-    // killed before the directory is swept
-    _first: Rank,
-    scratch: Scratch,
-    original: Vec<u8>,
-}
-
-impl Spoiled {
-    fn new() -> Spoiled {
-        let scratch = Scratch::new();
-        let mut first = Rank::spawn(&scratch.meet(), "job", 0, 2);
-        first.tell("attach");
-        first.wait_claimed(0);
-        segment_support::wait_until("the end of the creation", || {
-            std::fs::read(scratch.control_path()).is_ok_and(|bytes| bytes.starts_with(b"earlybrd"))
-        });
-        first.signal(Signal::STOP);
-        let pid = first.pid();
-        segment_support::wait_until("the stop", || {
-            std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") T ")
-        });
-        let original = std::fs::read(scratch.control_path()).unwrap();
-        assert_eq!(original.len(), CONTROL_BYTES);
-        Spoiled { _first: first, scratch, original }
-    }
-
-    /// What a second rank answers when the segment holds `bytes`.
-    fn attach_to(&self, bytes: &[u8]) -> String {
-        // written in place: the stopped rank has it mapped
-        let file = std::fs::OpenOptions::new().write(true).open(self.scratch.control_path()).unwrap();
-        std::os::unix::fs::FileExt::write_all_at(&file, bytes, 0).unwrap();
-        let mut second = Rank::spawn(&self.scratch.meet(), "job", 1, 2);
-        second.ask("timeout-ms 300");
-        second.ask("attach")
+#[test]
+fn what_is_not_alike_is_the_same_error_for_all_with_both_values() {
+    let region = format!("arena {}", REGION * 2);
+    for (size, command, says) in [
+        (3, "rank-ready", "the number of ranks (EARLYBIRD_SIZE) is 2 on rank 0 and 3 on rank 1;"),
+        (
+            2,
+            region.as_str(),
+            "the bytes of a region is 1048576 on rank 0 and 2097152 on rank 1; all ranks must run the same build",
+        ),
+        (
+            2,
+            "set EARLYBIRD_RANKS_PER_NODE 2",
+            "EARLYBIRD_RANKS_PER_NODE is not set on rank 0 and 2 on rank 1; set it alike",
+        ),
+    ] {
+        let answers = differ(size, &[command]);
+        assert_eq!(answers[0], answers[1]);
+        assert!(answers[0].starts_with(&format!("EB_USAGE {says}")), "{answers:?}");
     }
 }
 
 #[test]
-fn other_builds_and_foreign_segments() {
-    let spoiled = Spoiled::new();
-    for word in 0..3 {
-        let mut bytes = spoiled.original.clone();
-        bytes[word * 8] ^= 1;
-        let answer = spoiled.attach_to(&bytes);
-        assert!(answer.starts_with("EB_USAGE") && answer.contains("the same build"), "{answer}");
+fn ranks_with_different_directories_find_out() {
+    let scratch = Scratch::new();
+    let mut ranks = team(&scratch.meet(), "directories", 2);
+    for (rank, dir) in ranks.iter_mut().zip(["a", "b"].map(|name| scratch.0.join(name))) {
+        assert_eq!(rank.ask(&format!("dir {}", dir.display())), "ok");
+        assert_eq!(rank.ask(&format!("set EARLYBIRD_DIR {}", dir.display())), "ok");
+        rank.tell("attach");
     }
-    let file = std::fs::OpenOptions::new().write(true).open(spoiled.scratch.control_path()).unwrap();
-    file.set_len(4096).unwrap();
-    let answer = spoiled.attach_to(&spoiled.original[..4096]);
-    assert!(answer.starts_with("EB_USAGE") && answer.contains("4096 bytes"), "{answer}");
+    let answers = [ranks[0].answer(), ranks[1].answer()];
+    assert_eq!(answers[0], answers[1]);
+    assert!(answers[0].starts_with("EB_USAGE EARLYBIRD_DIR is ") && answers[0].contains("/b on rank 1"), "{answers:?}");
+}
+
+/// A rank that refuses tells the others, whoever comes first.
+#[test]
+fn a_refusal_reaches_everybody() {
+    for refuser_first in [false, true] {
+        let scratch = Scratch::new();
+        let mut ranks = team(&scratch.meet(), "refusal", 3);
+        if !refuser_first {
+            ranks[0].tell("attach");
+            ranks[0].wait_claimed(0);
+        }
+        ranks[1].tell("refuse EARLYBIRD_X is not known");
+        ranks[2].tell("attach");
+        if refuser_first {
+            ranks[0].tell("attach");
+        }
+        for rank in [0, 2] {
+            assert_eq!(ranks[rank].answer(), "EB_USAGE rank 1: EARLYBIRD_X is not known", "{refuser_first}");
+        }
+        assert_eq!(ranks[1].answer(), "rank 1: EARLYBIRD_X is not known");
+        assert_eq!(scratch.files(), Vec::<String>::new());
+    }
+}
+
+/// Whatever a process lacks of descriptors, all ranks end alike and soon.
+#[test]
+fn too_few_descriptors_are_everybodys_error_and_no_hang() {
+    for (poor, limit) in (0..2).flat_map(|poor| (3..14).map(move |limit| (poor, limit))) {
+        let scratch = Scratch::new();
+        let mut ranks = team(&scratch.meet(), "poor", 3);
+        ranks[poor].ask(&format!("files-limit {limit}"));
+        ranks[poor].tell("attach-ms");
+        std::thread::sleep(Duration::from_millis(5));
+        for rank in (0..3).filter(|rank| *rank != poor) {
+            assert_eq!(ranks[rank].ask("timeout-ms 3000"), "ok");
+            ranks[rank].tell("attach");
+        }
+        let poor_answer = ranks[poor].answer();
+        let answers: Vec<String> = (0..3).filter(|rank| *rank != poor).map(|rank| ranks[rank].answer()).collect();
+        println!("{poor} {limit}: {poor_answer} / {answers:?}");
+        assert_eq!(answers[0], answers[1], "{poor} {limit}");
+        assert!(answers[0] == "ok" || answers[0].contains("ulimit -n"), "{poor} {limit}: {answers:?}");
+    }
+}
+
+/// A group whose ranks 0 and 1 of three wait for the last one, and the file of its control segment.
+fn waiting(scratch: &Scratch) -> (Vec<Rank>, std::fs::File) {
+    let mut ranks = team(&scratch.meet(), "noise", 3);
+    for (rank, process) in ranks.iter_mut().enumerate().take(2) {
+        process.ask("timeout-ms 1000");
+        process.tell("attach");
+        process.wait_claimed(rank);
+    }
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", ranks[0].pid())).unwrap();
+    let control = descriptors.map(|entry| entry.unwrap().path()).find(|path| {
+        std::fs::read_link(path).is_ok_and(|target| target.to_string_lossy().contains("earlybird-control"))
+    });
+    let control = std::fs::OpenOptions::new().write(true).read(true).open(control.expect("a control segment")).unwrap();
+    assert_eq!(control.metadata().unwrap().len() as usize, CONTROL_BYTES);
+    (ranks, control)
 }
 
 #[test]
@@ -193,46 +237,153 @@ fn noise_in_the_control_segment_is_an_error_and_nothing_worse() {
         seed
     };
     for round in 0..12 {
-        let spoiled = Spoiled::new();
-        let mut bytes = spoiled.original.clone();
-        // what is checked first stays, so that the noise gets further
-        for at in (40..CONTROL_BYTES).step_by(8) {
-            let word = if round % 2 == 0 { noise() } else { noise() % 6 };
-            bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        let scratch = Scratch::new();
+        let (mut ranks, control) = waiting(&scratch);
+        // all of it, or all but the words that end the wait at once
+        let from = if round % 3 == 0 { 0 } else { 128 };
+        let bytes: Vec<u8> = (from..CONTROL_BYTES)
+            .step_by(8)
+            .flat_map(|_| (if round % 2 == 0 { noise() } else { noise() % 6 }).to_le_bytes())
+            .collect();
+        std::os::unix::fs::FileExt::write_all_at(&control, &bytes, from as u64).unwrap();
+        ranks[2].ask("timeout-ms 1000");
+        ranks[2].tell("attach");
+        for rank in &mut ranks {
+            let answer = rank.answer();
+            assert!(answer == "ok" || answer.starts_with("EB_"), "round {round}: {answer:?}");
         }
-        if round > 3 {
-            // rank 1 free, rank 0 claimed: as far as the arena and the wait
-            for (rank, state) in [(0, 1_u64), (1, 0)] {
-                let at = 384 + 256 * rank + 24;
-                bytes[at..at + 8].copy_from_slice(&state.to_le_bytes());
-            }
-        }
-        let answer = spoiled.attach_to(&bytes);
-        assert!(answer.starts_with("EB_"), "round {round}: {answer:?}");
     }
 }
 
+/// What stands under the name of a socket in the directory, be it anything, is replaced.
 #[test]
-fn leftovers_that_are_no_notes() {
+fn leftovers_in_the_directory_are_replaced() {
     let scratch = Scratch::new();
     let mut probe = Rank::spawn(&scratch.meet(), "job", 0, 2);
     probe.tell("attach");
     probe.wait_claimed(0);
     let name = scratch.files().into_iter().find(|name| name.starts_with("meet-")).unwrap();
-    let control = scratch.control_path();
     drop(probe);
-    let _ = std::fs::remove_file(control);
-    for text in [
-        "",
-        "earlybird 1 ",
-        "earlybird 9 00000000000000000000000000000000 open\n",
-        "\u{1f426}",
-        "x".repeat(5000).as_str(),
-    ] {
-        std::fs::write(scratch.meet().join(&name), text).unwrap();
+    assert_eq!(scratch.files(), vec![name.clone()], "the socket that nobody listens at");
+    for text in ["", "earlybird 1 "] {
         attach_all(&mut team(&scratch.meet(), "job", 2));
-        assert!(!scratch.files().contains(&name));
+        assert_eq!(scratch.files(), Vec::<String>::new());
+        std::fs::write(scratch.meet().join(&name), text).unwrap();
     }
+    attach_all(&mut team(&scratch.meet(), "job", 2));
+    assert_eq!(scratch.files(), Vec::<String>::new());
+}
+
+/// A cleaner removes the directory while ranks wait: late ranks find the others all the same.
+#[test]
+fn a_directory_removed_during_attach_hangs_nobody() {
+    let scratch = Scratch::new();
+    let mut ranks = team(&scratch.meet(), "cleaned", 3);
+    for (rank, process) in ranks.iter_mut().enumerate().take(2) {
+        process.tell("attach");
+        process.wait_claimed(rank);
+    }
+    std::fs::remove_dir_all(scratch.meet()).unwrap();
+    ranks[2].tell("attach");
+    for rank in &mut ranks {
+        assert_eq!(rank.answer(), "ok");
+    }
+    assert_eq!(scratch.files(), Vec::<String>::new());
+}
+
+/// Ranks that share a directory and no network namespace meet there, also when it is removed meanwhile.
+#[test]
+fn network_namespaces_of_their_own() {
+    let apart = || {
+        let mut command = Command::new("unshare");
+        command.arg("-n");
+        command
+    };
+    if !apart().arg("true").output().is_ok_and(|run| run.status.success()) {
+        println!("SKIPPED: this user cannot make network namespaces");
+        return;
+    }
+    for cleaned in [false, true] {
+        let scratch = Scratch::new();
+        let dir = scratch.meet();
+        let mut ranks: Vec<Rank> = (0..3)
+            .map(|rank| {
+                let mut command = apart();
+                command.arg(std::env::current_exe().unwrap());
+                Rank::spawn_by(command, &dir, "apart", rank, 3)
+            })
+            .collect();
+        ranks[0].tell("attach");
+        ranks[0].wait_claimed(0);
+        if cleaned {
+            let before = scratch.files();
+            std::fs::remove_dir_all(&dir).unwrap();
+            segment_support::wait_until("the restored name", || scratch.files() == before);
+        }
+        attach_all(&mut ranks[1..]);
+        assert_eq!(ranks[0].answer(), "ok");
+        assert_eq!(scratch.files(), Vec::<String>::new());
+    }
+}
+
+/// Another user of the machine can see the address and gets nothing there.
+#[test]
+fn strangers_are_not_served() {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root can play another user");
+        return;
+    }
+    let scratch = Scratch::new();
+    let names = || -> Vec<String> {
+        let sockets = std::fs::read_to_string("/proc/net/unix").unwrap();
+        let names = sockets.lines().filter_map(|line| line.split('@').nth(1));
+        names.filter(|name| name.starts_with("earlybird-0-")).map(str::to_owned).collect()
+    };
+    let before = names();
+    let mut ranks = team(&scratch.meet(), "strangers", 2);
+    ranks[0].tell("attach");
+    ranks[0].wait_claimed(0);
+    // those of tests that run beside this one are closed to strangers too
+    for name in names().into_iter().filter(|name| !before.contains(name)) {
+        assert_eq!(segment_support::as_stranger(move || segment_support::said_at(&name)), "");
+    }
+    ranks[1].tell("attach");
+    assert_eq!((ranks[0].answer(), ranks[1].answer()), ("ok".into(), "ok".into()));
+}
+
+/// A launcher's word about a rank that has ended before it came.
+#[test]
+fn an_end_before_joining_is_everybodys_error() {
+    let dead = "EB_PEER_DIED rank 2 (pid 0 on ";
+    // it waits
+    let scratch = Scratch::new();
+    let key = options(&scratch.meet(), "announced", 2, 3).key;
+    let announce = || earlybird_shm::segment::announce_end(Some(&scratch.meet()), &key, 2);
+    let mut ranks = team(&scratch.meet(), "announced", 3);
+    ranks[0].tell("attach");
+    ranks[0].wait_claimed(0);
+    let announced = Instant::now();
+    announce();
+    assert!(ranks[0].answer().starts_with(dead));
+    assert!(announced.elapsed() < Duration::from_secs(1), "{:?}", announced.elapsed());
+    // it comes later
+    let answer = ranks[1].ask("attach-ms");
+    let (ms, answer) = answer.split_once(" ms ").unwrap();
+    assert!(answer.starts_with(dead) && ms.parse::<u64>().unwrap() < 1000, "{ms} {answer}");
+    earlybird_shm::segment::forget_job(&key);
+    assert_eq!(scratch.files(), Vec::<String>::new());
+    // a rank that has joined before it ended is not what the launcher speaks of
+    let mut ranks = team(&scratch.meet(), "announced", 3);
+    for rank in [0, 2] {
+        ranks[rank].tell("attach");
+        ranks[rank].wait_claimed(rank);
+    }
+    announce();
+    ranks[1].tell("attach");
+    for rank in &mut ranks {
+        assert_eq!(rank.answer(), "ok");
+    }
+    earlybird_shm::segment::forget_job(&key);
 }
 
 #[test]
@@ -281,33 +432,19 @@ fn private_shm(size: &str) -> Option<Command> {
 }
 
 #[test]
-fn a_full_dev_shm_is_an_error_and_not_a_crash() {
-    let Some(mut command) = private_shm("64k") else {
+fn joining_needs_nothing_of_dev_shm() {
+    let Some(mut command) = private_shm("4k") else {
         println!("SKIPPED: this user cannot mount a tmpfs of its own, so a full /dev/shm was not tested");
         return;
     };
     command.arg(std::env::current_exe().unwrap());
-    let mut rank = Rank::spawn_by(command, Path::new("unused"), "job", 0, 1);
-    rank.ask("default-dir");
-    let answer = rank.ask("attach");
-    assert!(answer.starts_with(&format!("EB_NO_SPACE {CONTROL_BYTES} bytes")), "{answer}");
-    assert!(answer.contains("--shm-size"), "{answer}");
-    assert_eq!(rank.ask("list /dev/shm"), "[]");
-}
-
-#[test]
-fn the_default_directory_comes_and_goes() {
-    let Some(mut command) = private_shm("4m") else {
-        println!("SKIPPED: this user cannot mount a tmpfs of its own, so the default directory was not tested");
-        return;
-    };
-    command.arg(std::env::current_exe().unwrap());
-    let mut rank = Rank::spawn_by(command, Path::new("unused"), "job", 0, 1);
-    rank.ask("default-dir");
-    assert_eq!(rank.ask("list /dev/shm"), "[]");
-    assert_eq!(rank.ask("attach"), "ok");
-    assert_eq!(rank.ask("list /dev/shm"), "[]");
-    assert_eq!(rank.ask("write 0 5"), "ok");
+    let mut first = Rank::spawn_by(command, Path::new("unused"), "no-shm", 0, 2);
+    let mut second = Rank::spawn(Path::new("unused"), "no-shm", 1, 2);
+    assert_eq!((first.ask("no-dir"), second.ask("no-dir")), ("ok".into(), "ok".into()));
+    first.tell("attach");
+    assert_eq!((second.ask("attach"), first.answer()), ("ok".into(), "ok".into()));
+    assert_eq!(first.ask("write 0 5"), "ok");
+    assert_eq!((second.ask("read 0"), first.ask("list /dev/shm")), ("5".into(), "[]".into()));
 }
 
 /// A control group with a memory limit: the wish is refused by us, and the process lives to tell.

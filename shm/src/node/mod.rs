@@ -60,6 +60,8 @@ pub struct JoinOptions {
     pub arena_max_bytes: Option<u64>,
     /// Whether ranks of other groups share the CPUs, so that nobody here may spin however few they are.
     pub crowded: bool,
+    /// Names and values of settings that must be alike on all ranks.
+    pub settings: Vec<(String, String)>,
 }
 
 /// How one call is to be carried out. All ranks must say the same: ranks that differ get [`Error::Mismatch`].
@@ -165,6 +167,7 @@ impl NodeComm {
             region_bytes: Layout::new(options.size).bytes(),
             policy,
             timeout: options.join_timeout.or(options.timeout),
+            settings: options.settings.clone(),
         };
         let (segment, region) = Segment::attach_within(&attach, absent)?;
         let policy = segment.policy();

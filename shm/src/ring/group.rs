@@ -34,6 +34,8 @@ pub struct RingOptions {
     pub timeout: Option<Duration>,
     /// What the memory of the rings that this rank sends through is paid from; `None` for no budget.
     pub purse: Option<Purse>,
+    /// Names and values of settings that must be alike on all ranks.
+    pub settings: Vec<(String, String)>,
 }
 
 /// Rings that are paid for at once.
@@ -98,6 +100,7 @@ impl Rings {
             region_bytes: RingLayout::new(options.size).bytes(),
             policy: [0; 32],
             timeout: options.timeout,
+            settings: options.settings.clone(),
         };
         let (segment, region) = Segment::attach_within(&attach, absent)?;
         let (rank, size) = (segment.rank(), segment.size());

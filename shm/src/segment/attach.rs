@@ -1,65 +1,75 @@
-//! Joining a group: meet, claim, receive the arena, wait for everybody, leave no trace.
+//! Joining a group: find the others, claim a place, map the arena, wait for everybody, leave no trace.
 //!
-//! Per rank, in this order, each step before the next becomes visible:
-//! 1. under the lock of the rendezvous file: create or open the control segment, take the lock on byte `rank` of the
-//!    rendezvous file, fill the entry, state `CLAIMED`;
-//! 2. receive and map the arena, take the lock on byte `rank` of the arena, state `ATTACHED`;
-//! 3. wait until all are `ATTACHED` (or have already said `BYE`); then the names are removed, by whoever is first.
+//! Whoever comes first to the meeting point creates control segment and arena and serves the others ([`Host`]): it
+//! compares what they state, and hands them both. Per rank, in this order, each step before the next becomes visible:
+//! 1. receive control segment and arena, take the lock on byte `rank` of the arena, fill the entry, state `CLAIMED`;
+//! 2. map the arena, state `ATTACHED`, close the connection;
+//! 3. wait until the creator says that all have attached, which it does when no name is left.
 //!
-//! The first failure is written into the control segment and ends everybody's wait with the same error. A death is seen by the lock of step 1,
-//! which is kept until step 3 is over: at any time a rank that is not dead holds one of the two locks.
+//! The first error is written into the control segment and ends everybody's wait. The creator looks after all ranks, the
+//! others after the creator, so the work of joining grows with the number of ranks and no faster.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
+use super::announce;
 use super::arena::{self, Arena};
-use super::control::{ATTACHED, CLAIMED, CONTROL_BYTES, FREE, Failure, LAYOUT_VERSION, MAGIC, MAX_RANKS};
+use super::control::{ATTACHED, CLAIMED, Control, FREE, MAX_RANKS};
 use super::control_map::ControlMap;
-use super::handover::{self, Door, Guest};
-use super::meeting::{self, Found, Meeting, Token};
+use super::deadline::Deadline;
+use super::message::{Answer, Message, Statement, of_rank};
 use super::owner_thread::OwnerThread;
-use super::patience::Patience;
 use super::pool::{MAX_REGIONS, POOL_BYTES};
 use super::process::{self, Identity};
-use super::{Absent, AttachOptions, Region, roll};
+use super::rendezvous::{self, Address, Role};
+use super::server::{self, Host, Server};
+use super::{Absent, AttachOptions, Region, liveness, roll};
 use crate::Error;
 use crate::engine;
 
-/// How often a waiting rank looks whether the others are alive. A scan is one system call per rank.
-const ROLL_CALL_EVERY: Duration = Duration::from_millis(200);
+/// How often a waiting rank looks whether those it looks after are alive.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How long the creator of a group that has failed answers ranks that come late.
+const LINGER: Duration = Duration::from_millis(500);
 
 pub(super) struct Attached {
     pub control: Arc<ControlMap>,
-    /// Holds this rank's word.
+    /// Holds this rank's word; `None` in a group of one, where nobody looks.
     pub owner: Option<OwnerThread>,
     pub arena: Arc<Arena>,
     /// The table of regions.
     pub table: Region,
     /// The region of the whole group.
     pub base: Region,
+    /// Regions that the arena has room for.
+    pub regions: usize,
     pub me: Identity,
 }
 
+/// Joins the group; the error is the same on all ranks that had found each other.
 pub(super) fn attach(options: &AttachOptions, absent: Absent<'_>) -> Result<Attached, Error> {
     let region_bytes = check(options)?;
-    let me = Identity::own();
-    let mut patience = Patience::new(options.timeout);
+    let statement = Statement::of(options, Identity::own(), region_bytes);
+    let (deadline, looked) = (Deadline::new(options.timeout), Instant::now());
+    let mut joining = Joining { options, absent, region_bytes, statement, deadline, looked, hosts: true };
+    if options.size == 1 {
+        return joining.create().map(|(attached, _)| attached);
+    }
+    let address = Address::new(options.dir.as_deref(), &options.key);
     loop {
-        let meeting = Meeting::enter(options.dir.as_deref(), &options.key, &mut patience)?;
-        let mut joining = Joining { options, absent, region_bytes, me, meeting, owner: None, claimed: false };
-        match joining.join(&mut patience) {
-            Ok(Some(attached)) => {
-                if attached.control.header.creator.load(Relaxed) == options.rank as u64 {
-                    // keys differ from job to job: what a job that died while it met has left, only another one's start finds
-                    let _ = meeting::sweep(options.dir.as_deref());
-                }
-                return Ok(attached);
-            }
-            Ok(None) => {}
+        let attached = match address.enter(&mut joining.deadline)? {
+            Role::Server(point) => joining.host(Server::new(point)).map(Some),
+            Role::Client(socket) => joining.join(&address, socket),
+        };
+        match attached {
+            Ok(Some(attached)) => return Ok(attached),
+            // what was found there had met, or had lost its creator: a new group begins
+            Ok(None) => std::thread::sleep(Duration::from_micros(200)),
             Err(error) => {
-                joining.meeting.abandon(options.rank, joining.claimed, &mut Patience::short());
+                address.remove_leftover();
                 return Err(error);
             }
         }
@@ -97,152 +107,62 @@ struct Joining<'a> {
     options: &'a AttachOptions,
     absent: Absent<'a>,
     region_bytes: usize,
-    me: Identity,
-    meeting: Meeting,
-    owner: Option<OwnerThread>,
-    claimed: bool,
+    statement: Statement,
+    deadline: Deadline,
+    /// When this rank last looked after others.
+    looked: Instant,
+    /// Whether this rank brings the others together.
+    hosts: bool,
 }
 
 impl Joining<'_> {
-    /// `None` when the file found was a leftover, now removed, and the meeting must be entered anew.
-    fn join(&mut self, patience: &mut Patience) -> Result<Option<Attached>, Error> {
-        let (token, control, created) = match self.meeting.look()? {
-            Found::Stale(token) => {
-                self.meeting.remove(token);
-                return Ok(None);
-            }
-            Found::Fresh => {
-                let (token, control, arena, door) = self.create()?;
-                (token, control, Some((arena, door)))
-            }
-            Found::Live(token) => {
-                let control = self.open(token)?;
-                if control.is_complete(self.options.size) {
-                    // they have met and are just removing their traces
-                    self.meeting.remove(Some(token));
-                    return Ok(None);
-                }
-                self.join_living(&control)?;
-                (token, control, None)
-            }
-        };
-        self.meeting.unlock();
-        match self.attach_and_wait(token, &control, created, patience) {
-            Ok((arena, table, base)) => {
-                Ok(Some(Attached { control, owner: self.owner.take(), arena, table, base, me: self.me }))
-            }
-            Err(error) => {
-                // whatever it was, nobody need wait for this rank
-                if !control.is_complete(self.options.size) {
-                    control.fail(Failure::Lost(self.options.rank));
-                }
-                Err(error)
-            }
-        }
-    }
-
-    fn create(&mut self) -> Result<(Token, Arc<ControlMap>, Arena, Option<Door>), Error> {
-        let token = self.meeting.found_group()?;
-        let control = Arc::new(ControlMap::create(&token.control_name())?);
-        let regions = self.affordable_regions();
-        let arena = Arena::create(self.arena_bytes(regions))?;
-        let (dir, path) = self.meeting.dir();
-        // without a socket (some file systems have none) the others go through /proc
-        let door = Door::open(dir, path, &token.door_name()).ok();
-        let header = &control.header;
-        header.layout_version.store(LAYOUT_VERSION, Relaxed);
-        header.control_bytes.store(CONTROL_BYTES as u64, Relaxed);
-        header.size.store(self.options.size as u64, Relaxed);
-        header.region_bytes.store(self.region_bytes as u64, Relaxed);
-        header.regions.store(regions as u64, Relaxed);
-        header.creator.store(self.options.rank as u64, Relaxed);
-        header.arena_fd.store(arena.fd().as_raw_fd() as u64, Relaxed);
-        self.claim(&control)?;
-        header.magic.store(MAGIC, Release);
-        Ok((token, control, arena, door))
-    }
-
-    /// Regions that `ulimit -f` leaves room for; at least one is asked for in any case.
-    fn affordable_regions(&self) -> usize {
+    /// Creates what the ranks share; with it comes the descriptor of the control segment.
+    fn create(&self) -> Result<(Attached, OwnedFd), Error> {
+        let (control, file) = ControlMap::create()?;
+        // as many regions as `ulimit -f` leaves room for; one is asked for in any case
         let limit = arena::file_limit().map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        (limit.saturating_sub(POOL_BYTES) / self.region_bytes).clamp(1, MAX_REGIONS)
+        let regions = (limit.saturating_sub(POOL_BYTES) / self.region_bytes).clamp(1, MAX_REGIONS);
+        // `check` keeps the largest arena within the address range
+        let arena = Arena::create(POOL_BYTES + regions * self.region_bytes)?;
+        control.header.creator.store(self.options.rank as u64, Relaxed);
+        Ok((self.claim_and_map(control, arena, regions)?, file))
     }
 
-    /// `check` keeps the largest arena within the address range.
-    fn arena_bytes(&self, regions: usize) -> usize {
-        POOL_BYTES + regions * self.region_bytes
-    }
-
-    fn open(&self, token: Token) -> Result<Arc<ControlMap>, Error> {
-        let name = token.control_name();
-        let Some(control) = ControlMap::open(&name)? else {
-            return Err(Error::Unsupported {
-                what: format!("a group whose ranks share {} but not /dev/shm", self.meeting.path().display()),
-                hint: "give the containers of one node a common /dev/shm (--ipc=host), or each its own EARLYBIRD_DIR"
-                    .into(),
-            });
+    /// Takes over what the creator has sent.
+    fn adopt(&self, files: Vec<OwnedFd>) -> Result<Attached, Error> {
+        let Ok([control, arena]) = <[OwnedFd; 2]>::try_from(files) else {
+            return Err(Error::system("receiving the arena", "its descriptor did not come; raise ulimit -n"));
         };
-        let (magic, version) = (control.header.magic.load(Acquire), control.header.layout_version.load(Relaxed));
-        let bytes = control.header.control_bytes.load(Relaxed);
-        if magic != MAGIC || version != LAYOUT_VERSION || bytes != CONTROL_BYTES as u64 {
-            return Err(Error::usage(format!(
-                "/dev/shm{name} has magic {magic:#x}, layout {version}, {bytes} bytes where {MAGIC:#x}, {LAYOUT_VERSION}, \
-                 {CONTROL_BYTES} are expected; all ranks must run the same build of earlybird"
-            )));
+        let control = ControlMap::adopt(&control)?;
+        let bytes = rustix::fs::fstat(&arena).map_err(|e| Error::system("looking at the arena", e))?.st_size;
+        let regions = usize::try_from(bytes).unwrap_or(0).saturating_sub(POOL_BYTES) / self.region_bytes;
+        if !(1..=MAX_REGIONS).contains(&regions) {
+            return Err(Error::usage(format!("the arena received has {regions} regions; 1 to {MAX_REGIONS} can be")));
         }
-        Ok(Arc::new(control))
+        let arena = Arena::adopt(arena, POOL_BYTES + regions * self.region_bytes)?;
+        self.claim_and_map(control, arena, regions)
     }
 
-    /// Checks that this rank belongs to the group that is meeting, and that nobody of it has died; then claims.
-    fn join_living(&mut self, control: &Arc<ControlMap>) -> Result<(), Error> {
-        let (rank, size) = (self.options.rank, self.options.size);
-        let their_size = control.header.size.load(Relaxed);
-        if their_size != size as u64 {
-            return Err(Error::usage(format!(
-                "rank {rank} was told of {size} ranks on this node, the ranks already here of {their_size}; all ranks of a \
-                 job must agree (EARLYBIRD_SIZE), different jobs need different keys (EARLYBIRD_JOB)"
-            )));
-        }
-        if control.state(rank) != FREE {
-            let pid = control.entries[rank].pid.load(Relaxed);
-            let same = self.is_me(control, rank);
-            if same || roll::holder(self.meeting.file(), rank, 1).unwrap_or(None).is_some() {
-                return Err(Error::usage(format!(
-                    "rank {rank} of this group is already taken by process {pid}, which is alive; every rank must be given \
-                     once (EARLYBIRD_RANK), different jobs need different keys (EARLYBIRD_JOB)"
-                )));
-            }
-        }
-        if let Some(other) = (0..size).find(|&other| control.state(other) != FREE && self.is_me(control, other)) {
-            return Err(Error::usage(format!(
-                "this process has already joined as rank {other} and cannot be rank {rank} too; one process is one rank"
-            )));
-        }
-        self.call_roll(control)?;
-        let theirs = control.header.region_bytes.load(Relaxed);
-        if theirs != self.region_bytes as u64 {
-            // this rank will not come: the others need not wait for it
-            control.entries[rank].pid.store(u64::from(self.me.pid), Relaxed);
-            control.fail(Failure::Lost(rank));
-            return Err(Error::usage(format!(
-                "rank {rank} asks for regions of {} bytes, the ranks already here have regions of {theirs}; \
-                 all ranks must run the same build of earlybird",
-                self.region_bytes
-            )));
-        }
-        self.claim(control)
+    fn claim_and_map(&self, control: ControlMap, arena: Arena, regions: usize) -> Result<Attached, Error> {
+        let control = Arc::new(control);
+        let owner = self.claim(&control, &arena)?;
+        let arena = Arc::new(arena);
+        let table = Region::of(&arena, 0, POOL_BYTES)?;
+        let base = Region::of(&arena, POOL_BYTES, self.region_bytes)?;
+        control.announce(self.options.rank, ATTACHED);
+        Ok(Attached { control, owner, arena, table, base, regions, me: self.statement.me })
     }
 
-    fn claim(&mut self, control: &Arc<ControlMap>) -> Result<(), Error> {
-        let rank = self.options.rank;
-        if !roll::try_take(self.meeting.file(), rank)? {
+    /// Makes this rank's process known: from here on its death is noticed.
+    fn claim(&self, control: &Arc<ControlMap>, arena: &Arena) -> Result<Option<OwnerThread>, Error> {
+        let (rank, me) = (self.options.rank, self.statement.me);
+        if !roll::try_take(&arena.fd(), rank)? {
             return Err(Error::usage(format!("rank {rank} of this group is already taken by another process")));
         }
-        self.claimed = true;
         let entry = &control.entries[rank];
-        entry.pid.store(u64::from(self.me.pid), Relaxed);
-        entry.pid_namespace.store(self.me.pid_namespace, Relaxed);
-        entry.start_ticks.store(self.me.start_ticks, Relaxed);
+        entry.pid.store(u64::from(me.pid), Relaxed);
+        entry.pid_namespace.store(me.pid_namespace, Relaxed);
+        entry.start_ticks.store(me.start_ticks, Relaxed);
         for (word, bits) in entry.affinity.iter().zip(process::affinity()) {
             word.store(bits, Relaxed);
         }
@@ -251,185 +171,259 @@ impl Joining<'_> {
                 word.store(value, Relaxed);
             }
         }
-        control.announce(rank, CLAIMED, self.options.size);
-        self.owner = Some(OwnerThread::start(control, rank));
-        Ok(())
+        control.announce(rank, CLAIMED);
+        Ok((self.options.size > 1).then(|| OwnerThread::start(control, rank)))
     }
 
-    fn attach_and_wait(
-        &self,
-        token: Token,
-        control: &ControlMap,
-        created: Option<(Arena, Option<Door>)>,
-        patience: &mut Patience,
-    ) -> Result<(Arc<Arena>, Region, Region), Error> {
+    /// Brings the ranks together.
+    fn host(&mut self, mut server: Server) -> Result<Attached, Error> {
         let (rank, size) = (self.options.rank, self.options.size);
-        let (arena, mut door, guest) = match created {
-            Some((arena, door)) => (arena, door, None),
-            None => {
-                let (arena, guest) = self.receive(token, control, patience)?;
-                (arena, None, guest)
+        self.hosts = true;
+        let (attached, control_file) = match self.create() {
+            Ok(created) => created,
+            Err(error) => {
+                let error = of_rank(rank, error);
+                server.end(&Answer::Failed(error.clone()));
+                return Err(error);
             }
         };
-        let arena = Arc::new(arena);
-        let table = Region::of(&arena, 0, POOL_BYTES)?;
-        let base = Region::of(&arena, POOL_BYTES, self.region_bytes)?;
-        if !roll::try_take(&arena.fd(), rank)? {
-            return Err(Error::usage(format!("rank {rank} of this group is already taken by another process")));
-        }
-        control.announce(rank, ATTACHED, size);
-        drop(guest);
-        let mut called = Instant::now();
-        while !control.is_complete(size) {
-            let bell = control.header.bell.load(Acquire);
-            self.check_progress(control, patience, &mut called)?;
-            if control.is_complete(size) {
-                break;
-            }
-            match &mut door {
-                Some(door) => door.serve(&arena.fd(), engine::sleep(Duration::from_millis(20))),
-                None => {
-                    let wait = engine::sleep(Duration::from_millis(50));
-                    let wait = rustix::thread::Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
-                    // whatever ends the sleep, the words are looked at again
-                    let _ = rustix::thread::futex::wait(
-                        &control.header.bell,
-                        rustix::thread::futex::Flags::empty(),
-                        bell,
-                        Some(&wait),
-                    );
-                }
-            }
-        }
-        self.meeting.finish(token, patience)?;
-        Ok((arena, table, base))
-    }
-
-    fn receive(
-        &self,
-        token: Token,
-        control: &ControlMap,
-        patience: &mut Patience,
-    ) -> Result<(Arena, Option<Guest>), Error> {
-        let (dir, path) = self.meeting.dir();
-        let regions = control.header.regions.load(Relaxed);
-        if !(1..=MAX_REGIONS as u64).contains(&regions) {
-            return Err(Error::usage(format!(
-                "the arena is announced with {regions} regions; 1 to {MAX_REGIONS} can be"
-            )));
-        }
-        let arena_bytes = self.arena_bytes(regions as usize);
-        let by_socket = Guest::knock(dir, path, &token.door_name()).and_then(|guest| {
-            let mut called = Instant::now();
-            loop {
-                if let Some(file) = guest.receive(engine::sleep(Duration::from_millis(50)))? {
-                    return Ok(Ok((file, guest)));
-                }
-                if let Err(error) = self.check_progress(control, patience, &mut called) {
-                    return Ok(Err(error));
-                }
-            }
-        });
-        let socket_error = match by_socket {
-            Ok(Ok((file, guest))) => return Ok((Arena::adopt(file, arena_bytes)?, Some(guest))),
-            Ok(Err(error)) => return Err(error),
-            Err(error) => error,
+        let mut group = Group {
+            control: &attached.control,
+            files: [control_file.as_fd(), attached.arena.fd()],
+            statement: self.statement.clone(),
+            known: vec![None; size],
         };
-        // a creator that died closes its socket: say that, and not how the descriptor failed to come
-        self.call_roll(control)?;
-        let creator = control.header.creator.load(Relaxed) as usize;
-        let pid = control.entries.get(creator).map_or(0, |entry| entry.pid.load(Relaxed) as u32);
-        match handover::through_proc(pid, control.header.arena_fd.load(Relaxed)) {
-            Ok(file) => Ok((Arena::adopt(file, arena_bytes)?, None)),
-            Err(proc_error) => Err(Error::system(
-                format!(
-                    "receiving the arena from rank {creator} (process {pid}); over the socket: {socket_error}; through /proc"
-                ),
-                proc_error,
-            )),
+        group.known[rank] = Some(self.statement.me);
+        match self.bring_together(&mut server, &mut group, &attached) {
+            Ok(()) => {
+                server.end(&Answer::Over);
+                attached.control.end_meeting();
+                // keys differ from job to job: what a job that died while it met has left, only another one's start finds
+                let _ = rendezvous::sweep(self.options.dir.as_deref());
+                Ok(attached)
+            }
+            Err(error) => {
+                let stands = attached.control.fail(rank, &of_rank(rank, error), None);
+                let missing = group.known.iter().filter(|known| known.is_none()).count();
+                drop(control_file);
+                // those that are about to come would wait in vain
+                server.refuse(&stands, missing, LINGER);
+                Err(stands)
+            }
         }
     }
 
-    /// One look around of a waiting rank: failures, the dead, the time. What it has posted elsewhere goes on.
-    fn check_progress(&self, control: &ControlMap, patience: &mut Patience, called: &mut Instant) -> Result<(), Error> {
+    fn bring_together(&mut self, server: &mut Server, group: &mut Group<'_>, attached: &Attached) -> Result<(), Error> {
+        while !attached.control.is_complete(self.options.size) {
+            server.serve(group, engine::sleep(Duration::from_millis(50)))?;
+            if self.look(attached)? {
+                server.restore()?;
+            }
+        }
+        // nobody leaves before the meeting is over, so who is gone now has died
+        self.look_after(attached)
+    }
+
+    /// Joins the ranks that another one brings together; `None` when there are none any more.
+    fn join(&mut self, address: &Address, socket: OwnedFd) -> Result<Option<Attached>, Error> {
+        self.hosts = false;
+        let message = Message::Join(self.statement.clone());
+        if server::send(&socket, &message.encode(), &[]).is_err() {
+            return Ok(None);
+        }
+        let files = match self.hear(&socket)? {
+            None | Some((Answer::Over, _)) => return Ok(None),
+            Some((Answer::Failed(error), _)) => return Err(error),
+            Some((Answer::Welcome, files)) => files,
+        };
+        let rank = self.options.rank;
+        let attached = self.adopt(files).map_err(|error| announce::give_up(&socket, of_rank(rank, error)))?;
+        drop(socket);
+        let bell = &attached.control.header.bell;
+        loop {
+            let rung = bell.load(Acquire);
+            if attached.control.has_met() {
+                return Ok(Some(attached));
+            }
+            if let Err(error) = self.look(&attached) {
+                // who lost the creator before it was answered has begun anew, and would wait for those that go
+                announce::tell(address, &Message::Failed(error.clone()));
+                return Err(error);
+            }
+            let wait = engine::sleep(LOOK_EVERY);
+            let wait = rustix::thread::Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
+            let flags = rustix::thread::futex::Flags::empty();
+            // whatever ends the sleep, the words are looked at again
+            let _ = rustix::thread::futex::wait(bell, flags, rung, Some(&wait));
+        }
+    }
+
+    /// The creator's answer; `None` when it has gone.
+    fn hear(&mut self, socket: &OwnedFd) -> Result<Option<(Answer, Vec<OwnedFd>)>, Error> {
+        loop {
+            match server::receive(socket) {
+                Ok(Some((bytes, files))) => return Ok(Answer::decode(&bytes).map(|answer| (answer, files))),
+                Ok(None) => {}
+                Err(_) => return Ok(None),
+            }
+            engine::progress();
+            let who = || "attach: the process that brings the ranks together has not answered".to_owned();
+            let checked = self.deadline.check(who, Vec::new, || true);
+            checked.map_err(|error| announce::give_up(socket, of_attach(error)))?;
+            if let Some(rank) = (self.absent)() {
+                return Err(announce::give_up(socket, died(rank, 0)));
+            }
+            server::wait_for(socket, engine::sleep(LOOK_EVERY));
+        }
+    }
+
+    /// One look around of a waiting rank: errors, the dead, the time; whether it looked after others too. What it has
+    /// started elsewhere goes on.
+    fn look(&mut self, attached: &Attached) -> Result<bool, Error> {
         engine::progress();
-        if let Some(why) = control.failure() {
-            return Err(self.failed(control, why));
+        let (control, rank, size) = (&attached.control, self.options.rank, self.options.size);
+        if let Some(error) = control.failure() {
+            return Err(error);
         }
-        if called.elapsed() >= ROLL_CALL_EVERY {
-            *called = Instant::now();
-            self.call_roll(control)?;
-            if let Some(rank) = (self.absent)().filter(|_| !control.is_complete(self.options.size)) {
-                return Err(self.failed(control, control.fail(Failure::Lost(rank))));
-            }
+        let due = self.looked.elapsed() >= LOOK_EVERY;
+        if due {
+            self.looked = Instant::now();
+            self.look_after(attached)?;
         }
-        let missing = || self.missing(control);
+        let missing = || (0..size).filter(|&rank| matches!(control.state(rank), FREE | CLAIMED)).collect::<Vec<_>>();
+        let own = self.statement.me;
         let who = || {
-            let names: Vec<String> = missing().into_iter().map(|rank| self.describe(control, rank)).collect();
-            format!("attach ({} ranks expected; missing: {})", self.options.size, names.join(", "))
+            let names: Vec<String> = missing().into_iter().map(|rank| describe(control, rank, own)).collect();
+            format!("attach ({size} ranks expected; missing: {})", names.join(", "))
         };
         let first_to_warn = || control.header.warned.compare_exchange(0, 1, AcqRel, Relaxed).is_ok();
-        patience.check(who, missing, first_to_warn).map_err(|error| match error {
-            Error::Timeout { after, .. } => {
-                self.failed(control, control.fail(Failure::TimedOut(after.as_millis() as u64)))
-            }
-            other => other,
+        let checked = self.deadline.check(who, missing, first_to_warn);
+        checked.map(|()| due).map_err(|error| control.fail(rank, &of_attach(error), None))
+    }
+
+    /// Fails if a rank has died that this one looks after, or will not come as far as another group of them knows.
+    fn look_after(&self, attached: &Attached) -> Result<(), Error> {
+        let control = &attached.control;
+        let absent = || (self.absent)().filter(|_| !control.is_complete(self.options.size));
+        let Some(gone) = self.first_gone(control, &attached.arena).or_else(absent) else { return Ok(()) };
+        // the creator may have ended the meeting and left since it was asked about
+        if !self.hosts && control.has_met() {
+            return Ok(());
+        }
+        let pid = control.entries[gone].pid.load(Relaxed) as u32;
+        Err(control.fail(self.options.rank, &died(gone, pid), Some(gone)))
+    }
+
+    /// The first rank that has claimed its place and is gone. The creator looks after all ranks, the others after it.
+    fn first_gone(&self, control: &Control, arena: &Arena) -> Option<usize> {
+        let size = self.options.size;
+        let creator = (control.header.creator.load(Relaxed) as usize).min(size - 1);
+        let mut asked = if self.hosts { 0..size } else { creator..creator + 1 };
+        asked.find(|&rank| {
+            let claimed = rank != self.options.rank && control.state(rank) != FREE;
+            claimed && liveness::concludes(control, arena, &self.statement.me, rank, liveness::is_dead)
         })
     }
+}
 
-    fn missing(&self, control: &ControlMap) -> Vec<usize> {
-        (0..self.options.size).filter(|&rank| matches!(control.state(rank), FREE | CLAIMED)).collect()
+/// A missing rank, as far as the process `own` can see it.
+fn describe(control: &Control, rank: usize, own: Identity) -> String {
+    let pid = control.entries[rank].pid.load(Relaxed);
+    if control.state(rank) == FREE {
+        return format!("rank {rank}, not started or elsewhere");
+    }
+    let visible = control.entries[rank].pid_namespace.load(Relaxed) == own.pid_namespace;
+    let stat = if visible { process::stat(&pid.to_string()) } else { None };
+    let state = match stat {
+        Some(('T', _)) => "stopped",
+        Some(('t', _)) => "held by a debugger",
+        Some(('D', _)) => "waiting for disk",
+        _ => "alive",
+    };
+    format!("rank {rank}, pid {pid}, {state}")
+}
+
+/// The error of a deadline that is over, in the words that all ranks use.
+fn of_attach(error: Error) -> Error {
+    match error {
+        Error::Timeout { missing, after, .. } => Error::Timeout { missing, after, during: "attach".into() },
+        other => other,
+    }
+}
+
+fn died(rank: usize, pid: u32) -> Error {
+    Error::PeerDied { rank, pid, host: process::host_name(), during: "attach".into() }
+}
+
+/// The group that the creator brings together.
+struct Group<'a> {
+    control: &'a Control,
+    files: [BorrowedFd<'a>; 2],
+    /// What the creator stated itself.
+    statement: Statement,
+    /// The processes of the ranks that have come.
+    known: Vec<Option<Identity>>,
+}
+
+impl Group<'_> {
+    fn fail(&self, error: &Error, dead: Option<usize>) -> Answer {
+        Answer::Failed(self.control.fail(self.statement.rank, error, dead))
     }
 
-    fn describe(&self, control: &ControlMap, rank: usize) -> String {
-        let pid = control.entries[rank].pid.load(Relaxed);
-        if control.state(rank) == FREE {
-            return format!("rank {rank}, not started or elsewhere");
+    /// Why a rank does not fit in.
+    fn objection(&self, other: &Statement) -> Option<Error> {
+        let (rank, me) = (other.rank, other.me);
+        if let Some(difference) = self.statement.difference(other) {
+            return Some(difference);
         }
-        let visible = control.entries[rank].pid_namespace.load(Relaxed) == self.me.pid_namespace;
-        let stat = if visible { process::stat(&pid.to_string()) } else { None };
-        let state = match stat {
-            Some(('T', _)) => "stopped",
-            Some(('t', _)) => "held by a debugger",
-            Some(('D', _)) => "waiting for disk",
-            _ => "alive",
+        let Some(known) = self.known.get(rank) else {
+            let size = self.known.len();
+            return Some(Error::usage(format!("rank {rank} does not exist in a group of {size} ranks")));
         };
-        format!("rank {rank}, pid {pid}, {state}")
+        if let Some(first) = self.known.iter().position(|known| *known == Some(me)) {
+            return Some(Error::usage(format!(
+                "process {} has already joined as rank {first} and cannot be rank {rank} too; one process is one rank",
+                me.pid
+            )));
+        }
+        known.map(|holder| {
+            Error::usage(format!(
+                "rank {rank} is given twice, to processes {} and {}; every rank must be given once (EARLYBIRD_RANK), \
+                 different jobs need different names (EARLYBIRD_JOB)",
+                holder.pid, me.pid
+            ))
+        })
+    }
+}
+
+impl Host for Group<'_> {
+    fn answer(&mut self, message: Message) -> Option<Answer> {
+        if let Some(error) = self.control.failure() {
+            return Some(Answer::Failed(error));
+        }
+        match message {
+            Message::Join(other) => match self.objection(&other) {
+                Some(error) => Some(self.fail(&error, None)),
+                None => {
+                    self.known[other.rank] = Some(other.me);
+                    Some(Answer::Welcome)
+                }
+            },
+            Message::Failed(error) => Some(self.fail(&error, None)),
+            Message::Ended(ranks) => {
+                let never_came = |rank: &usize| matches!(self.known.get(*rank), Some(None));
+                ranks.into_iter().find(never_came).map(|rank| self.fail(&died(rank, 0), Some(rank)))
+            }
+        }
     }
 
-    /// Fails when the group has failed, or when a rank that claimed its place is gone while others still need it.
-    fn call_roll(&self, control: &ControlMap) -> Result<(), Error> {
-        if let Some(why) = control.failure() {
-            return Err(self.failed(control, why));
-        }
-        let gone = (0..self.options.size).find(|&rank| {
-            let counts = rank != self.options.rank || !self.claimed;
-            counts && control.state(rank) != FREE && matches!(roll::holder(self.meeting.file(), rank, 1), Ok(None))
-        });
-        match gone {
-            // a rank that saw everybody attached may have gone its way since the states were read
-            Some(rank) if !control.is_complete(self.options.size) => {
-                Err(self.failed(control, control.fail(Failure::Lost(rank))))
-            }
-            _ => Ok(()),
+    fn closed(&mut self, rank: &Statement) {
+        if matches!(self.control.state(rank.rank), FREE | CLAIMED) && self.control.failure().is_none() {
+            self.fail(&died(rank.rank, rank.me.pid), Some(rank.rank));
         }
     }
 
-    fn failed(&self, control: &ControlMap, why: Failure) -> Error {
-        let during = "attach".to_owned();
-        match why {
-            Failure::Lost(rank) => {
-                let pid = control.entries[rank].pid.load(Relaxed) as u32;
-                Error::PeerDied { rank, pid, host: process::host_name(), during }
-            }
-            Failure::TimedOut(after_ms) => {
-                Error::Timeout { missing: self.missing(control), after: Duration::from_millis(after_ms), during }
-            }
-        }
-    }
-
-    /// Whether the entry of `rank` was written by this very process.
-    fn is_me(&self, control: &ControlMap, rank: usize) -> bool {
-        control.entries[rank].identity() == self.me
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.files.to_vec()
     }
 }

@@ -4,86 +4,59 @@
 //! whatever a peer wrote into it: no offset, length or enumeration from shared memory is followed unchecked.
 //!
 //! Rules:
-//! 1. `magic` is stored last, with Release, by the creator; nobody reads anything else before seeing it (Acquire).
+//! 1. The creator fills the header and its own entry before it hands the segment to anybody.
 //! 2. An entry is written by its own rank only. `state` moves forward only and is stored with Release.
 //! 3. `policy` is written by rank 0 before its state becomes `CLAIMED` and never again.
-//! 4. `bell` counts changes of states; it carries no information, only wakes those who wait at attach.
+//! 4. `failure` is written once: from 0 to `WRITING` and the writer's rank, then, with the text in place, to `FAILED`. Only
+//!    who knows that the writer died may take it over.
+//! 5. `bell` changes when joining has failed or is over, and with nothing else, so who waits there sleeps until then.
 
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{
     AtomicU32, AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed},
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
+use super::message;
 use super::process::Identity;
+use crate::Error;
 
 /// Largest number of ranks on one node.
 pub const MAX_RANKS: usize = 1023;
 
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"earlybrd");
-/// Raised whenever the meaning or place of any word changes.
-pub(crate) const LAYOUT_VERSION: u64 = 4;
+/// Raised whenever the meaning or place of any word changes; ranks of different layouts do not join.
+pub(crate) const LAYOUT_VERSION: u64 = 5;
 
 pub(crate) const FREE: u64 = 0;
-/// The rank's process is known and holds its lock on the rendezvous file.
+/// The rank has the arena, and its process holds the rank's lock on it.
 pub(crate) const CLAIMED: u64 = 1;
-/// The rank has mapped the arena and holds its lock on the arena.
+/// The rank has mapped the arena.
 pub(crate) const ATTACHED: u64 = 2;
 /// The rank left in order after everybody had attached.
 pub(crate) const BYE: u64 = 3;
 
-/// Why a group could not come together: the first to find out is believed by all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
-    /// This rank died, or could not join.
-    Lost(usize),
-    /// Somebody's timeout of so many milliseconds was over.
-    TimedOut(u64),
-}
+const WRITING: u64 = 1 << 32;
+const FAILED: u64 = 2 << 32;
 
-impl Failure {
-    const TIMED_OUT: u64 = 1 << 56;
-    const LOST: u64 = 2 << 56;
-
-    fn to_word(self) -> u64 {
-        match self {
-            Failure::TimedOut(after_ms) => Failure::TIMED_OUT | after_ms.min(Failure::TIMED_OUT - 1),
-            Failure::Lost(rank) => Failure::LOST | rank as u64,
-        }
-    }
-
-    fn from_word(word: u64) -> Option<Failure> {
-        let value = word & (Failure::TIMED_OUT - 1);
-        match word - value {
-            0 => None,
-            Failure::TIMED_OUT => Some(Failure::TimedOut(value)),
-            // whatever else stands there, the group is lost; a rank that does not exist names none
-            _ => Some(Failure::Lost(value.min(MAX_RANKS as u64 - 1) as usize)),
-        }
-    }
-}
+/// Bytes of the first error.
+const FAILURE_BYTES: usize = 8192;
 
 #[repr(C, align(128))]
 pub(crate) struct Header {
-    pub magic: AtomicU64,
-    pub layout_version: AtomicU64,
-    pub control_bytes: AtomicU64,
-    pub size: AtomicU64,
-    pub region_bytes: AtomicU64,
-    /// Rank that created the segment and hands out the arena.
+    /// Rank that created the segment and hands it out.
     pub creator: AtomicU64,
-    /// Descriptor number of the arena in the creator, for peers that cannot reach its socket.
-    pub arena_fd: AtomicU64,
-    /// Why the group cannot come together ([`Failure`]), 0 while it can. Written once, by compare-and-swap from 0.
-    pub failure: AtomicU64,
-    /// Regions that the arena has room for: as many as the creator's `ulimit -f` allows.
-    pub regions: AtomicU64,
+    /// Whether the group cannot come together; see rule 4.
+    failure: AtomicU64,
+    /// Bytes of the error in `failure_text`.
+    failure_bytes: AtomicU64,
     /// 1 once the table of regions is in use: a job that never splits does without.
     pub pooled: AtomicU64,
     /// 1 once a rank has warned about late ranks, so that only one does.
     pub warned: AtomicU64,
     pub bell: AtomicU32,
-    pub attached: AtomicU32,
+    attached: AtomicU32,
+    /// 1 once all have attached and no name is left.
+    met: AtomicU32,
 }
 
 #[repr(C, align(128))]
@@ -121,6 +94,7 @@ pub struct Control {
     /// A word per rank that its owner thread holds and the kernel marks (`liveness.rs`), close together so that a look at
     /// all ranks reads 64 lines.
     pub(crate) living: [AtomicU32; MAX_RANKS + 1],
+    failure_text: [AtomicU64; FAILURE_BYTES / 8],
 }
 
 /// Bytes of the control segment: the same for every number of ranks.
@@ -130,10 +104,9 @@ const _: () = {
     assert!(size_of::<Header>() == 128);
     assert!(size_of::<Entry>() == 256);
     assert!(offset_of!(Entry, affinity) == 128);
-    assert!(offset_of!(Control, header) == 0);
     assert!(offset_of!(Control, policy) == 128);
     assert!(offset_of!(Control, entries) == 384);
-    assert!(CONTROL_BYTES == 384 + 256 * MAX_RANKS + 4 * (MAX_RANKS + 1));
+    assert!(CONTROL_BYTES == 384 + 256 * MAX_RANKS + 4 * (MAX_RANKS + 1) + FAILURE_BYTES);
 };
 
 impl Control {
@@ -143,33 +116,74 @@ impl Control {
 
     /// Whether all of the first `size` ranks have attached, be they still here or not.
     pub(crate) fn is_complete(&self, size: usize) -> bool {
-        (0..size).all(|rank| matches!(self.state(rank), ATTACHED | BYE))
+        self.header.attached.load(Acquire) as usize >= size
+            && (0..size).all(|rank| matches!(self.state(rank), ATTACHED | BYE))
     }
 
-    /// Moves a rank's state and rings. Wakes the waiters only where that can end their wait.
-    pub(crate) fn announce(&self, rank: usize, state: u64, size: usize) {
+    /// Moves a rank's state.
+    pub(crate) fn announce(&self, rank: usize, state: u64) {
         let Some(entry) = self.entries.get(rank) else { return };
-        entry.state.store(state, core::sync::atomic::Ordering::Release);
-        self.header.bell.fetch_add(1, AcqRel);
-        let before = if state == ATTACHED { u64::from(self.header.attached.fetch_add(1, AcqRel)) } else { 0 };
-        if before + 1 >= size as u64 {
-            self.wake();
+        entry.state.store(state, Release);
+        if state == ATTACHED {
+            self.header.attached.fetch_add(1, AcqRel);
         }
     }
 
-    pub(crate) fn failure(&self) -> Option<Failure> {
-        Failure::from_word(self.header.failure.load(Acquire))
+    /// Ends everybody's wait: all have attached, and no name is left.
+    pub(crate) fn end_meeting(&self) {
+        self.header.met.store(1, Release);
+        self.ring();
     }
 
-    /// Ends everybody's attach and returns the reason that counts: the first one given.
-    pub(crate) fn fail(&self, why: Failure) -> Failure {
-        let _ = self.header.failure.compare_exchange(0, why.to_word(), AcqRel, Acquire);
+    /// Whether the meeting has ended well.
+    pub(crate) fn has_met(&self) -> bool {
+        self.header.met.load(Acquire) == 1
+    }
+
+    /// The first error, once somebody has given one.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        if self.header.failure.load(Acquire) != FAILED {
+            return None;
+        }
+        let bytes = (self.header.failure_bytes.load(Relaxed) as usize).min(FAILURE_BYTES);
+        let text: Vec<u8> = self.failure_text.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect();
+        Some(message::decode_error(&text[..bytes]))
+    }
+
+    /// Ends everybody's wait with the first error given, which is returned: this one, unless another rank was earlier.
+    /// `dead` is a rank that is known to have died, whose half-written error this one replaces.
+    pub(crate) fn fail(&self, rank: usize, error: &Error, dead: Option<usize>) -> Error {
+        let mine = WRITING | rank as u64;
+        let free = [Some(0), dead.map(|dead| WRITING | dead as u64)];
+        let taken = free
+            .into_iter()
+            .flatten()
+            .any(|before| self.header.failure.compare_exchange(before, mine, AcqRel, Acquire).is_ok());
+        if !taken {
+            // what another rank is just writing stands
+            for _ in 0..100 {
+                if let Some(stands) = self.failure() {
+                    return stands;
+                }
+                std::thread::sleep(std::time::Duration::from_micros(100));
+            }
+            return error.clone();
+        }
+        let mut text = message::encode_error(error);
+        text.truncate(FAILURE_BYTES);
+        for (word, bytes) in self.failure_text.iter().zip(text.chunks(8)) {
+            let mut padded = [0; 8];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            word.store(u64::from_le_bytes(padded), Relaxed);
+        }
+        self.header.failure_bytes.store(text.len() as u64, Relaxed);
+        self.header.failure.store(FAILED, Release);
+        self.ring();
+        self.failure().unwrap_or_else(|| error.clone())
+    }
+
+    fn ring(&self) {
         self.header.bell.fetch_add(1, AcqRel);
-        self.wake();
-        self.failure().unwrap_or(why)
-    }
-
-    fn wake(&self) {
         let everybody = i32::MAX as u32;
         let _ = rustix::thread::futex::wake(&self.header.bell, rustix::thread::futex::Flags::empty(), everybody);
     }
@@ -177,14 +191,19 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
+    use super::super::control_map::ControlMap;
     use super::*;
 
     #[test]
-    fn a_failure_survives_its_word() {
-        for failure in [Failure::Lost(0), Failure::Lost(1022), Failure::TimedOut(0), Failure::TimedOut(1 << 40)] {
-            assert_eq!(Failure::from_word(failure.to_word()), Some(failure));
-        }
-        assert_eq!(Failure::from_word(0), None);
-        assert_eq!(Failure::from_word(u64::MAX), Some(Failure::Lost(MAX_RANKS - 1)));
+    fn the_first_error_stands_and_a_dead_writers_is_replaced() {
+        let (control, _file) = ControlMap::create().unwrap();
+        let (first, second) = (Error::usage("first ".repeat(3000)), Error::usage("second"));
+        assert_eq!(control.failure(), None);
+        control.header.failure.store(WRITING | 7, Relaxed);
+        assert_eq!(control.fail(1, &first, Some(3)), first, "rank 7 is about to say what stands");
+        assert_eq!(control.failure(), None);
+        let stands = control.fail(1, &first, Some(7));
+        assert!(stands.to_string().starts_with("first first") && stands.to_string().len() < FAILURE_BYTES);
+        assert_eq!((control.fail(2, &second, None), control.failure()), (stands.clone(), Some(stands)));
     }
 }

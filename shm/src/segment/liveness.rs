@@ -12,7 +12,9 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
-use super::{Segment, control, owner_thread, process, roll};
+use super::arena::Arena;
+use super::control::{self, Control};
+use super::{Segment, owner_thread, process, roll};
 
 /// How often a process compares one rank's word with the other witnesses.
 const CONFIRM_EVERY_NS: u64 = 1_000_000_000;
@@ -59,7 +61,7 @@ impl Mark {
 /// What can be learnt about a rank beside its word. `None`: not from here (the descriptor was closed, another pid
 /// namespace, no permission).
 #[derive(Debug, Clone, Copy, Default)]
-struct Evidence {
+pub(super) struct Evidence {
     /// Whether the rank's record lock is held.
     pub locked: Option<bool>,
     /// Whether the owner thread exists.
@@ -71,7 +73,7 @@ struct Evidence {
 }
 
 /// Whether the others may be told that the rank is dead.
-fn is_dead(mark: Mark, evidence: Evidence) -> bool {
+pub(super) fn is_dead(mark: Mark, evidence: Evidence) -> bool {
     let Evidence { locked, owner_runs, process_runs, .. } = evidence;
     match mark {
         Mark::Owned => false,
@@ -97,14 +99,34 @@ fn has_ended(mark: Mark, evidence: Evidence) -> bool {
     }
 }
 
-/// Evidence about the process of `identity`, whose owner thread is `owner`, as seen by the process `me`.
-fn evidence(locked: Option<bool>, identity: process::Identity, owner: u32, me: &process::Identity) -> Evidence {
+/// What `verdict` says of a rank by its word, and where that does not say "alive" or "left" by the other witnesses.
+pub(super) fn concludes(
+    control: &Control,
+    arena: &Arena,
+    me: &process::Identity,
+    rank: usize,
+    verdict: fn(Mark, Evidence) -> bool,
+) -> bool {
+    match Mark::of(&control.living[rank]) {
+        mark @ (Mark::Owned | Mark::Left) => verdict(mark, Evidence::default()),
+        mark => verdict(mark, evidence(control, arena, me, rank)),
+    }
+}
+
+/// What the process `me` can learn about a rank.
+fn evidence(control: &Control, arena: &Arena, me: &process::Identity, rank: usize) -> Evidence {
+    let entry = &control.entries[rank];
+    let (identity, owner) = (entry.identity(), entry.owner.load(Relaxed) as u32);
+    // an error of the query says that the descriptor is gone here, and nothing about the rank
+    let locked = roll::holder(&arena.fd(), rank, 1).ok().map(|holder| holder.is_some());
     if identity.pid_namespace != me.pid_namespace {
         return Evidence { locked, ..Evidence::default() };
     }
     let process_runs = process::runs(&identity);
     let owner_runs = if process_runs == Some(false) { Some(false) } else { owner_thread::exists(identity.pid, owner) };
-    Evidence { locked, owner_runs, process_runs, maps_memory: None }
+    let executes_another = process_runs == Some(true) && locked == Some(false);
+    let maps_memory = executes_another.then(|| arena.is_mapped_by(identity.pid)).flatten();
+    Evidence { locked, owner_runs, process_runs, maps_memory }
 }
 
 /// When this process last compared a word that says "alive" with the other witnesses, and whose is next.
@@ -151,21 +173,7 @@ impl Segment {
     }
 
     fn concludes(&self, rank: usize, verdict: fn(Mark, Evidence) -> bool) -> bool {
-        match Mark::of(&self.control.living[rank]) {
-            mark @ (Mark::Owned | Mark::Left) => verdict(mark, Evidence::default()),
-            mark => verdict(mark, self.evidence(rank)),
-        }
-    }
-
-    fn evidence(&self, rank: usize) -> Evidence {
-        let entry = &self.control.entries[rank];
-        // an error of the query says that the descriptor is gone here, and nothing about the rank
-        let locked = roll::holder(&self.arena.fd(), rank, 1).ok().map(|holder| holder.is_some());
-        let identity = entry.identity();
-        let evidence = evidence(locked, identity, entry.owner.load(Relaxed) as u32, &self.me);
-        let executes_another = evidence.process_runs == Some(true) && locked == Some(false);
-        let maps_memory = executes_another.then(|| self.arena.is_mapped_by(identity.pid)).flatten();
-        Evidence { maps_memory, ..evidence }
+        concludes(&self.control, &self.arena, &self.me, rank, verdict)
     }
 
     /// About once a second, asks one rank's other witnesses whether its word missed a death, which happens where something
@@ -177,7 +185,7 @@ impl Segment {
         let word = &self.control.living[rank];
         let owned = word.load(Acquire);
         if Mark::from_word(owned) == Mark::Owned {
-            let Evidence { locked, process_runs, .. } = self.evidence(rank);
+            let Evidence { locked, process_runs, .. } = evidence(&self.control, &self.arena, &self.me, rank);
             if locked != Some(true) && process_runs == Some(false) {
                 let _ = word.compare_exchange(owned, owned | OWNER_DIED, AcqRel, Relaxed);
             }

@@ -5,21 +5,23 @@
 //! are lent to groups of them ([`Segment::lend`]).
 //! `docs/segment.md` tells the life cycle and what is left where when somebody is killed.
 
+mod announce;
 mod arena;
 mod attach;
 mod control;
 mod control_map;
-mod handover;
+mod deadline;
 mod limits;
 mod liveness;
 mod loan;
-mod meeting;
+mod message;
 mod owner_thread;
-mod patience;
 mod pool;
 mod process;
 mod region;
+mod rendezvous;
 mod roll;
+mod server;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -28,12 +30,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
 
+pub use announce::{announce_end, forget_job, refuse};
 pub use control::{CONTROL_BYTES, Control, MAX_RANKS};
 pub use loan::{Loan, LoanName, Purse, Share};
-pub use meeting::sweep;
 use pool::Pool;
 pub use pool::{Budget, Claim, Grant, MAX_REGIONS, Origin, POOL_BYTES};
 pub use region::Region;
+pub use rendezvous::sweep;
 
 use crate::Error;
 use arena::Arena;
@@ -43,7 +46,7 @@ use owner_thread::OwnerThread;
 use roll::ForkFlag;
 
 /// What a process says to join a group.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct AttachOptions {
     /// This process's number on the node, from 0.
     pub rank: usize,
@@ -51,8 +54,7 @@ pub struct AttachOptions {
     pub size: usize,
     /// Names the group: equal on its ranks, different for any other group of this user on this node.
     pub key: String,
-    /// Where to meet (`EARLYBIRD_DIR`); `/dev/shm/earlybird-<uid>` if not given. Mode 0700, created if absent. The
-    /// default directory is removed when it is empty, a given one is left.
+    /// Where ranks that share no network namespace meet (`EARLYBIRD_DIR`): mode 0700, created if absent, and left.
     pub dir: Option<PathBuf>,
     /// Bytes of address range of each region, rounded up to whole pages; equal on all ranks. Takes no memory until
     /// reserved. The arena holds [`MAX_REGIONS`] of them.
@@ -61,6 +63,8 @@ pub struct AttachOptions {
     pub policy: [u64; 32],
     /// How long to wait for the others; `None` for ever (a death ends the wait in any case).
     pub timeout: Option<Duration>,
+    /// Names and values of settings that must be alike on all ranks; the first that is not is everybody's error.
+    pub settings: Vec<(String, String)>,
 }
 
 /// Names a rank that will not join, where another group of the same ranks knows of one.
@@ -140,12 +144,12 @@ impl Segment {
     /// As [`Segment::attach`].
     pub fn attach_within(options: &AttachOptions, absent: Absent<'_>) -> Result<(Arc<Segment>, Region), Error> {
         let fork = ForkFlag::new()?;
-        let attach::Attached { control, owner, arena, table, base, me } = attach::attach(options, absent)?;
+        let attach::Attached { control, owner, arena, table, base, regions, me } = attach::attach(options, absent)?;
         let policy = core::array::from_fn(|i| control.policy[i].load(Relaxed));
         let affine_cpus = affine_cpus(&control, options.size);
         let quota = limits::cpu_quota(Path::new("/"));
         let allowed_cpus = quota.map_or(affine_cpus, |quota| affine_cpus.min(quota));
-        let pool = Pool::new(table, control.header.regions.load(Relaxed) as usize, base.len());
+        let pool = Pool::new(table, regions, base.len());
         let segment = Segment {
             rank: options.rank,
             size: options.size,

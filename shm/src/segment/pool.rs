@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use super::patience::Patience;
+use super::deadline::Deadline;
 pub use super::table::POOL_BYTES;
 use super::table::Table;
 use super::{Region, Segment, roll};
@@ -129,7 +129,7 @@ impl Segment {
         healthy: impl FnOnce() -> bool,
     ) -> Result<Option<Vec<Grant>>, Error> {
         self.control.header.pooled.store(1, Relaxed);
-        let locked = self.lock_pool(&mut Patience::new(timeout))?;
+        let locked = self.lock_pool(&mut Deadline::new(timeout))?;
         if !healthy() {
             return Ok(None);
         }
@@ -145,7 +145,7 @@ impl Segment {
         if self.control.header.pooled.load(Relaxed) == 0 || self.is_forked_child() {
             return;
         }
-        match self.lock_pool(&mut Patience::short()) {
+        match self.lock_pool(&mut Deadline::new(Some(Duration::from_secs(1)))) {
             Ok(locked) => locked.let_go(slot, id),
             Err(_) => {
                 let mut forsaken = self.pool.forsaken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -159,7 +159,7 @@ impl Segment {
         if self.control.header.pooled.load(Relaxed) == 0 || self.is_forked_child() {
             return;
         }
-        if let Ok(locked) = self.lock_pool(&mut Patience::short()) {
+        if let Ok(locked) = self.lock_pool(&mut Deadline::new(Some(Duration::from_secs(1)))) {
             let table = &locked.table;
             let mine = (0..table.seen()).filter(|&slot| table.id(slot) != 0 && table.is_from(slot, origin));
             mine.for_each(|slot| locked.let_go(slot, table.id(slot)));
@@ -180,7 +180,7 @@ impl Segment {
         Region::of(&self.arena, POOL_BYTES + slot * self.pool.region_bytes, bytes)
     }
 
-    fn lock_pool(&self, patience: &mut Patience) -> Result<Locked<'_>, Error> {
+    fn lock_pool(&self, patience: &mut Deadline) -> Result<Locked<'_>, Error> {
         let pool = &self.pool;
         let forsaken = pool.forsaken.lock().unwrap_or_else(PoisonError::into_inner);
         let file = self.arena.fd();

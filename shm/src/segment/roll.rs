@@ -128,43 +128,6 @@ impl ForkFlag {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::handover::{Door, Guest};
-    use std::os::unix::fs::PermissionsExt;
-    use std::time::Duration;
-
-    #[test]
-    fn the_door_stays_shut_to_other_users() {
-        if !rustix::process::geteuid().is_root() {
-            println!("SKIPPED: only root can play another user");
-            return;
-        }
-        let path = std::env::temp_dir().join(format!("earlybird-door-{}", std::process::id()));
-        std::fs::create_dir(&path).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let dir = std::fs::File::open(&path).unwrap().into();
-        let mut door = Door::open(&dir, &path, "door").unwrap();
-        std::fs::set_permissions(path.join("door"), std::fs::Permissions::from_mode(0o777)).unwrap();
-        let secret = std::fs::File::open("/dev/null").unwrap();
-
-        let own = Guest::knock(&dir, &path, "door").unwrap();
-        door.serve(&secret, Duration::from_secs(10));
-        assert!(matches!(own.receive(Duration::from_secs(10)), Ok(Some(_))));
-
-        let address = path.join("door");
-        let stranger = std::thread::spawn(move || {
-            // SAFETY: the bare system call changes the user of this thread only, which ends with this closure.
-            let changed = unsafe { libc::syscall(libc::SYS_setresuid, -1, 12345, -1) };
-            assert_eq!(changed, 0);
-            let socket = std::os::unix::net::UnixStream::connect(address).unwrap();
-            (peer_uid(&socket).unwrap(), socket)
-        });
-        let (server_uid, socket) = stranger.join().unwrap();
-        assert_eq!(server_uid, 0);
-        door.serve(&secret, Duration::from_secs(10));
-        // closed without a byte
-        assert_eq!(std::io::Read::read(&mut &socket, &mut [0; 8]).unwrap(), 0);
-        std::fs::remove_dir_all(path).unwrap();
-    }
 
     #[test]
     fn locks_of_this_process_are_its_own() {

@@ -42,13 +42,6 @@ impl Scratch {
         names.sort();
         names
     }
-
-    /// The control segment that the only rendezvous file names.
-    pub fn control_path(&self) -> PathBuf {
-        let name = self.files().into_iter().find(|name| name.starts_with("meet-")).expect("a rendezvous file");
-        let text = std::fs::read_to_string(self.meet().join(name)).unwrap();
-        Path::new("/dev/shm").join(format!("earlybird-{}", text.split(' ').nth(2).unwrap()))
-    }
 }
 
 impl Drop for Scratch {
@@ -58,15 +51,16 @@ impl Drop for Scratch {
     }
 }
 
+/// Groups of one name in different directories do not mix.
 pub fn options(dir: &Path, key: &str, rank: usize, size: usize) -> AttachOptions {
     AttachOptions {
         rank,
         size,
-        key: key.into(),
+        key: format!("{key} {}", dir.display()),
         dir: Some(dir.into()),
         region_bytes: REGION,
         policy: core::array::from_fn(|i| rank.wrapping_mul(100).wrapping_add(i) as u64),
-        timeout: None,
+        ..AttachOptions::default()
     }
 }
 
@@ -203,6 +197,31 @@ pub fn while_dying(rank: &mut Rank, look: impl FnOnce()) -> bool {
     true
 }
 
+/// Runs `act` in a thread that belongs to another user.
+pub fn as_stranger<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> T {
+    let stranger = std::thread::spawn(move || {
+        // SAFETY: the bare system call changes the user of this thread only, which ends with this closure.
+        let changed = unsafe { libc::syscall(libc::SYS_setresuid, -1, 12345, -1) };
+        assert_eq!(changed, 0);
+        act()
+    });
+    stranger.join().unwrap()
+}
+
+/// What is said to whoever connects to an abstract socket and asks to be let in; nothing where it is closed at once.
+pub fn said_at(name: &str) -> String {
+    use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    if rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()).is_err() {
+        return String::new();
+    }
+    // closed already, as it should be
+    let _ = rustix::net::send(&socket, b"earlybird\0ended\x001", SendFlags::NOSIGNAL);
+    let mut bytes = [0; 4096];
+    let (heard, _) = rustix::net::recv(&socket, &mut bytes, RecvFlags::empty()).unwrap_or((0, 0));
+    String::from_utf8_lossy(&bytes[..heard]).into_owned()
+}
+
 /// Waits for something that must happen; the limit only turns a hang into a failure.
 pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
     for _ in 0..6000 {
@@ -259,9 +278,32 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Joined
             options.region_bytes = number(1);
             "ok".into()
         }
-        "default-dir" => {
+        "no-dir" => {
             options.dir = None;
             "ok".into()
+        }
+        "dir" => {
+            options.dir = Some(words[1].into());
+            "ok".into()
+        }
+        "set" => {
+            options.settings.push((words[1].into(), words[2].into()));
+            "ok".into()
+        }
+        "refuse" => {
+            let why = earlybird_shm::Error::usage(words[1..].join(" "));
+            let AttachOptions { dir, key, rank, size, .. } = options;
+            earlybird_shm::segment::refuse(dir.as_deref(), key, *rank, *size, why).to_string()
+        }
+        "files-limit" => {
+            let limit = rustix::process::Rlimit { current: Some(number(1) as u64), maximum: None };
+            let what = rustix::process::Resource::Nofile;
+            rustix::process::setrlimit(what, limit).map_or_else(|e| e.to_string(), |()| "ok".into())
+        }
+        "attach-ms" => {
+            let began = std::time::Instant::now();
+            let result = Segment::attach(options).map(|joined| *segment = Some(joined));
+            format!("{} ms {}", began.elapsed().as_millis(), outcome(result))
         }
         "timeout-ms" => {
             options.timeout = Some(Duration::from_millis(number(1) as u64));

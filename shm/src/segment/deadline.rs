@@ -1,4 +1,4 @@
-//! How long attach waits: silently at first, then with one warning, and for ever unless a timeout is set.
+//! How long joining waits: silently at first, then with one warning, and for ever unless a timeout is set.
 
 use std::time::{Duration, Instant};
 
@@ -7,20 +7,17 @@ use crate::Error;
 /// After this a living but late rank is named on stderr.
 const WARN_AFTER: Duration = Duration::from_secs(10);
 
-pub(crate) struct Patience {
+/// The time that one wait has taken and may take.
+pub(crate) struct Deadline {
     since: Instant,
     timeout: Option<Duration>,
     warned: bool,
 }
 
-impl Patience {
-    pub fn new(timeout: Option<Duration>) -> Patience {
-        Patience { since: Instant::now(), timeout, warned: false }
-    }
-
-    /// A bounded one for cleaning up after a failure, which must not itself become a hang.
-    pub fn short() -> Patience {
-        Patience { since: Instant::now(), timeout: Some(Duration::from_secs(1)), warned: true }
+impl Deadline {
+    /// Starts the clock; without a timeout the wait is endless.
+    pub fn new(timeout: Option<Duration>) -> Deadline {
+        Deadline { since: Instant::now(), timeout, warned: false }
     }
 
     /// Fails when the timeout is over; warns once when 10 s are over and `may_warn` agrees.
@@ -50,31 +47,27 @@ mod tests {
 
     #[test]
     fn a_timeout_names_the_missing() {
-        let mut patience = Patience::new(Some(Duration::ZERO));
-        let error = patience.check(|| "attach".into(), || vec![3], || false).unwrap_err();
+        let mut deadline = Deadline::new(Some(Duration::ZERO));
+        let error = deadline.check(|| "attach".into(), || vec![3], || false).unwrap_err();
         assert_eq!(error, Error::Timeout { missing: vec![3], after: Duration::ZERO, during: "attach".into() });
-        assert!(Patience::new(None).check(|| "attach".into(), Vec::new, || true).is_ok());
+        for endless in [None, Some(Duration::MAX)] {
+            assert!(Deadline::new(endless).check(|| "all".into(), Vec::new, || true).is_ok());
+        }
     }
 
     #[test]
     fn one_warning_is_enough() {
         let Some(since) = Instant::now().checked_sub(WARN_AFTER) else { return };
-        let mut patience = Patience { since, timeout: None, warned: false };
+        let mut deadline = Deadline { since, timeout: None, warned: false };
         let mut asked = 0;
         for _ in 0..3 {
-            patience
-                .check(
-                    || "attach".into(),
-                    Vec::new,
-                    || {
-                        asked += 1;
-                        false
-                    },
-                )
-                .unwrap();
+            let may_warn = || {
+                asked += 1;
+                false
+            };
+            deadline.check(|| "all".into(), Vec::new, may_warn).unwrap();
         }
         assert_eq!(asked, 1);
-        let mut early = Patience::new(None);
-        early.check(|| "attach".into(), Vec::new, || panic!("too early to warn")).unwrap();
+        Deadline::new(None).check(|| "all".into(), Vec::new, || panic!("too early to warn")).unwrap();
     }
 }
