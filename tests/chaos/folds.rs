@@ -1,0 +1,210 @@
+//! Forms of the reductions by built-in operators.
+
+use crate::data::{Sample, hash};
+use crate::draw::Rng;
+use crate::forms::{Checked, Failure, Fold, Way, check, complete, delay, dirty, fold, prepare};
+use crate::posted;
+use earlybird::{Communicator, Op};
+
+pub fn all_reduce<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
+    let count = rng.count(size_of::<T>(), 1);
+    let Fold { op, send, want } = fold::<T>(comm, rng, count);
+    let (in_place, mut recv) = (rng.flip(), dirty(count));
+    prepare(comm, rng, way)?;
+    match way {
+        Way::Into => comm.all_reduce_into(&send, &mut recv, op)?,
+        Way::InPlace => {
+            recv.copy_from_slice(&send);
+            comm.all_reduce_in_place(&mut recv, op)?;
+        }
+        Way::Immediate if in_place => recv = complete(comm.immediate_all_reduce(send, op)?, rng)?,
+        Way::Persistent if in_place => {
+            let mut call = comm.all_reduce_init(send.clone(), op)?;
+            call.run()?;
+            check(call.buffer_mut()?, &want, "all_reduce_init")?;
+            call.buffer_mut()?.copy_from_slice(&send);
+            call.run()?;
+            recv = call.into_buffers()?;
+        }
+        Way::Immediate | Way::Persistent => {
+            recv = posted!(way rng; comm immediate_all_reduce_into
+            all_reduce_into_init(send, recv, op))
+            .1
+        }
+        Way::View => recv = comm.all_reduce_shared(&send, op)?.to_vec(),
+        Way::Shared => {
+            let mut lent = comm.alloc::<T>(count)?;
+            lent.copy_from_slice(&send);
+            if in_place {
+                comm.all_reduce_shared_in_place(&mut lent, op)?;
+                recv.copy_from_slice(&lent);
+            } else {
+                let mut result = comm.alloc::<T>(count)?;
+                comm.all_reduce_shared_into(&lent, &mut result, op)?;
+                check(&lent, &send, "contribution of all_reduce_shared_into")?;
+                recv.copy_from_slice(&result);
+            }
+        }
+    }
+    check(&recv, &want, &format!("all_reduce {op:?}"))
+}
+
+pub fn grouped<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
+    let count = rng.count(size_of::<T>(), 1);
+    let Fold { op, send, want } = fold::<T>(comm, rng, count);
+    let (one, other) = (rng.below(count + 1), rng.below(count + 1));
+    let (first, second) = (one.min(other), one.max(other));
+    let mut parts = vec![send[..first].to_vec(), send[first..second].to_vec(), send[second..].to_vec()];
+    prepare(comm, rng, way)?;
+    match way {
+        Way::Immediate => parts = complete(comm.immediate_all_reduce_grouped(parts, op)?, rng)?,
+        Way::Persistent => {
+            let mut call = comm.all_reduce_grouped_init(parts.clone(), op)?;
+            call.run()?;
+            call.parts_mut()?.zip(&parts).for_each(|(part, send)| part.copy_from_slice(send));
+            call.run()?;
+            parts = call.into_buffers()?;
+        }
+        _ => {
+            let mut slices: Vec<&mut [T]> = parts.iter_mut().map(|part| &mut part[..]).collect();
+            comm.all_reduce_grouped_in_place(&mut slices, op)?;
+        }
+    }
+    check(&parts.concat(), &want, &format!("grouped {op:?}"))
+}
+
+pub fn reduce<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
+    let count = rng.count(size_of::<T>(), 1);
+    let Fold { op, send, want } = fold::<T>(comm, rng, count);
+    let root = comm.process_at_rank(rng.below(comm.size()));
+    let is_root = root.rank() == comm.rank();
+    prepare(comm, rng, way)?;
+    let mut recv = dirty(count);
+    match way {
+        Way::InPlace => {
+            recv.copy_from_slice(&send);
+            root.reduce_in_place(&mut recv, op)?;
+            if !is_root {
+                return check(&recv, &send, "contribution of reduce_in_place");
+            }
+        }
+        Way::Into if is_root => root.reduce_into_root(&send, &mut recv, op)?,
+        Way::Into => root.reduce_into(&send, op)?,
+        _ if is_root => {
+            recv = posted!(way rng; root immediate_reduce_into_root
+            reduce_into_root_init(send, recv, op))
+            .1
+        }
+        _ => drop(posted!(way rng; root immediate_reduce_into reduce_into_init(send, op))),
+    }
+    if is_root { check(&recv, &want, &format!("reduce {op:?}")) } else { Ok(()) }
+}
+
+pub fn reduce_scatter<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
+    let (rank, ranks) = (comm.rank(), comm.size());
+    let count = rng.count(size_of::<T>(), ranks);
+    let Fold { op, mut send, want } = fold::<T>(comm, rng, count * ranks);
+    let own = rank * count..(rank + 1) * count;
+    prepare(comm, rng, way)?;
+    let mut recv = dirty(count);
+    match way {
+        Way::Into => comm.reduce_scatter_block_into(&send, &mut recv, op)?,
+        Way::InPlace => {
+            comm.reduce_scatter_block_in_place(&mut send, op)?;
+            recv.copy_from_slice(&send[own.clone()]);
+        }
+        _ => {
+            recv = posted!(way rng; comm immediate_reduce_scatter_block_into
+            reduce_scatter_block_into_init(send, recv, op))
+            .1
+        }
+    }
+    check(&recv, &want[own], &format!("reduce_scatter {op:?}"))
+}
+
+pub fn reduce_scatter_varcount<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
+    let rank = comm.rank();
+    let counts: Vec<usize> = (0..comm.size()).map(|_| rng.count(size_of::<T>(), comm.size())).collect();
+    let Fold { op, mut send, want } = fold::<T>(comm, rng, counts.iter().sum());
+    let start: usize = counts[..rank].iter().sum();
+    let own = start..start + counts[rank];
+    prepare(comm, rng, way)?;
+    let mut recv = dirty(counts[rank]);
+    match way {
+        Way::Into => comm.reduce_scatter_varcount_into(&send, &mut recv, &counts, op)?,
+        Way::InPlace => {
+            comm.reduce_scatter_varcount_in_place(&mut send, &counts, op)?;
+            recv.copy_from_slice(&send[own.clone()]);
+        }
+        _ => {
+            recv = posted!(way rng; comm immediate_reduce_scatter_varcount_into
+            reduce_scatter_varcount_into_init(send, recv, &counts, op))
+            .1
+        }
+    }
+    check(&recv, &want[own], &format!("reduce_scatter_varcount {op:?}"))
+}
+
+/// Sums that round: near the serial result, and the same bits on all ranks.
+pub fn rounded(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
+    let (count, seed) = (rng.count(8, 1), rng.next());
+    let send: Vec<f64> = crate::data::contribution(seed, comm.rank(), count, Op::Sum, false);
+    let want: Vec<f64> = crate::data::reference(seed, comm.size(), count, Op::Sum, false);
+    prepare(comm, rng, way)?;
+    let mut recv = dirty(count);
+    match way {
+        Way::Into => comm.all_reduce_into(&send, &mut recv, Op::Sum)?,
+        Way::InPlace => {
+            recv.copy_from_slice(&send);
+            comm.all_reduce_in_place(&mut recv, Op::Sum)?;
+        }
+        Way::View => recv = comm.all_reduce_shared(&send, Op::Sum)?.to_vec(),
+        _ => recv = complete(comm.immediate_all_reduce(send, Op::Sum)?, rng)?,
+    }
+    if let Some(i) = (0..count).find(|i| (recv[*i] - want[*i]).abs() > 1e-12) {
+        return Err(Failure::Wrong(format!("rounded sum: element {i} is {} and not {}", recv[i], want[i])));
+    }
+    let mut hashes = vec![0; comm.size()];
+    comm.all_gather_into(&[hash(&recv)], &mut hashes)?;
+    check(&hashes, &vec![hash(&recv); comm.size()], "hashes of a rounded sum on all ranks")
+}
+
+/// Small calls with the arguments of the call before, which take a shorter way.
+pub fn repeated(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
+    let count = 1 + rng.below(13);
+    prepare(comm, rng, way)?;
+    for _ in 0..30 {
+        let Fold { send, want, .. } = fold_sum(comm, rng, count);
+        let mut recv = send;
+        comm.all_reduce_in_place(&mut recv, Op::Sum)?;
+        check(&recv, &want, "repeated sum")?;
+        delay(comm, rng);
+    }
+    Ok(())
+}
+
+fn fold_sum(comm: &Communicator, rng: &mut Rng, count: usize) -> Fold<i64> {
+    let seed = rng.next();
+    let send = crate::data::contribution(seed, comm.rank(), count, Op::Sum, true);
+    Fold { op: Op::Sum, send, want: crate::data::reference(seed, comm.size(), count, Op::Sum, true) }
+}
+
+/// Several started calls under way, completed in another order than they were started in.
+pub fn overlapping(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
+    prepare(comm, rng, way)?;
+    let mut started = Vec::new();
+    for _ in 0..2 + rng.below(4) {
+        let count = rng.count(8, 1);
+        let Fold { send, want, op } = fold_sum(comm, rng, count);
+        started.push((comm.immediate_all_reduce(send, op)?, want));
+        delay(comm, rng);
+    }
+    if rng.flip() {
+        comm.barrier()?;
+    }
+    while !started.is_empty() {
+        let (request, want) = started.swap_remove(rng.below(started.len()));
+        check(&complete(request, rng)?, &want, "overlapping sum")?;
+    }
+    Ok(())
+}

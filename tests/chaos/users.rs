@@ -1,0 +1,120 @@
+//! Forms of the reductions by operators of users: products of matrices, which do not commute.
+
+use crate::common::mix;
+use crate::draw::Rng;
+use crate::forms::{Checked, Failure, Way, complete, prepare};
+use crate::posted;
+use earlybird::{BytesOp, Communicator, UserOp};
+
+/// A 2 x 2 matrix of wrapping integers.
+type Matrix = [u32; 4];
+
+fn product(a: &Matrix, b: &Matrix) -> Matrix {
+    let dot = |i: usize, j: usize| a[i].wrapping_mul(b[j]).wrapping_add(a[i + 1].wrapping_mul(b[j + 2]));
+    [dot(0, 0), dot(0, 1), dot(2, 0), dot(2, 1)]
+}
+
+fn matrices(seed: u64, rank: usize, count: usize) -> Vec<Matrix> {
+    (0..count as u64).map(|i| std::array::from_fn(|k| mix(seed ^ i << 20 ^ (rank * 4 + k) as u64) as u32)).collect()
+}
+
+/// What this rank gives and the serial product.
+fn products(comm: &Communicator, rng: &mut Rng, count: usize) -> (Vec<Matrix>, Vec<Matrix>) {
+    let seed = rng.next();
+    let first = matrices(seed, 0, count);
+    let want = (1..comm.size())
+        .fold(first, |left, rank| left.iter().zip(matrices(seed, rank, count)).map(|(a, b)| product(a, &b)).collect());
+    (matrices(seed, comm.rank(), count), want)
+}
+
+fn check(got: &[Matrix], want: &[Matrix], what: &str) -> Checked {
+    match (0..want.len()).find(|i| got.get(*i) != Some(&want[*i])) {
+        None if got.len() == want.len() => Ok(()),
+        first => Err(Failure::Wrong(format!("{what} of {} matrices: wrong from {first:?} on", want.len()))),
+    }
+}
+
+pub fn all_reduce_with(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
+    let count = rng.count(size_of::<Matrix>(), 1);
+    let ((send, want), op, in_place) = (products(comm, rng, count), UserOp::ordered(product), rng.flip());
+    prepare(comm, rng, way)?;
+    let mut recv = vec![[7; 4]; count];
+    match way {
+        Way::Into => comm.all_reduce_into_with(&send, &mut recv, &op)?,
+        Way::InPlace => {
+            recv.copy_from_slice(&send);
+            comm.all_reduce_in_place_with(&mut recv, &op)?;
+        }
+        Way::Immediate if in_place => recv = complete(comm.immediate_all_reduce_with(send, op)?, rng)?,
+        _ => recv = posted!(way rng; comm immediate_all_reduce_into_with all_reduce_into_with_init(send, recv, op)).1,
+    }
+    check(&recv, &want, "all_reduce_with")
+}
+
+pub fn reduce_with(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
+    let count = rng.count(size_of::<Matrix>(), 1);
+    let ((send, want), op) = (products(comm, rng, count), UserOp::ordered(product));
+    let root = comm.process_at_rank(rng.below(comm.size()));
+    let is_root = root.rank() == comm.rank();
+    prepare(comm, rng, way)?;
+    let mut recv = vec![[7; 4]; count];
+    match way {
+        Way::InPlace => {
+            recv.copy_from_slice(&send);
+            root.reduce_in_place_with(&mut recv, &op)?;
+        }
+        Way::Into if is_root => root.reduce_into_root_with(&send, &mut recv, &op)?,
+        Way::Into => root.reduce_into_with(&send, &op)?,
+        _ if is_root => {
+            recv = posted!(way rng; root immediate_reduce_into_root_with
+            reduce_into_root_with_init(send, recv, op))
+            .1
+        }
+        _ => drop(posted!(way rng; root immediate_reduce_into_with reduce_into_with_init(send, op))),
+    }
+    if is_root { check(&recv, &want, "reduce_with") } else { Ok(()) }
+}
+
+pub fn reduce_scatter_with(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
+    let count = rng.count(size_of::<Matrix>(), comm.size());
+    let ((send, want), op) = (products(comm, rng, count * comm.size()), UserOp::ordered(product));
+    prepare(comm, rng, way)?;
+    let mut recv = vec![[7; 4]; count];
+    match way {
+        Way::Into => comm.reduce_scatter_block_into_with(&send, &mut recv, &op)?,
+        _ => {
+            recv = posted!(way rng; comm immediate_reduce_scatter_block_into_with
+            reduce_scatter_block_into_with_init(send, recv, op))
+            .1
+        }
+    }
+    check(&recv, &want[comm.rank() * count..][..count], "reduce_scatter_with")
+}
+
+/// The same product of elements of which the library knows the size only.
+pub fn raw(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
+    let count = rng.count(size_of::<Matrix>(), 1);
+    let (send, want) = products(comm, rng, count);
+    let op = BytesOp::new(size_of::<Matrix>(), false, |left, right| {
+        let (left, right): (&[Matrix], &mut [Matrix]) = (bytemuck::cast_slice(left), bytemuck::cast_slice_mut(right));
+        left.iter().zip(right).for_each(|(a, b)| *b = product(a, b));
+    })?;
+    prepare(comm, rng, way)?;
+    let mut recv = vec![[7; 4]; count];
+    match way {
+        Way::Into => {
+            comm.all_reduce_raw(Some(bytemuck::cast_slice(&send)), bytemuck::cast_slice_mut(&mut recv), &op)?
+        }
+        Way::InPlace => {
+            recv.copy_from_slice(&send);
+            comm.all_reduce_raw(None, bytemuck::cast_slice_mut(&mut recv), &op)?;
+        }
+        _ => {
+            let (send, space) = (bytemuck::cast_slice(&send).to_vec(), vec![0; count * size_of::<Matrix>()]);
+            let mut call = comm.all_reduce_raw_init(send, space, op)?;
+            call.run()?;
+            recv = bytemuck::pod_collect_to_vec(&call.into_buffers()?.1);
+        }
+    }
+    check(&recv, &want, "raw")
+}
