@@ -14,7 +14,7 @@ use std::time::Duration;
 #[test]
 #[ignore = "a rank of the jobs that the other tests start"]
 fn rank() {
-    common::play(&[("matrix", matrix), ("panics", panics), ("again", again), ("wrong", wrong)]);
+    common::play(&[("matrix", matrix), ("panics", panics), ("again", again), ("wrong", wrong), ("asks", asks)]);
 }
 
 type Rest<'c> = Box<dyn FnOnce() + 'c>;
@@ -272,5 +272,31 @@ fn other_lengths_are_told() {
     for nodes in [3, 2, 1] {
         let said = Job::new("wrong", 3).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
         assert!(said.iter().all(|lines| *lines == ["EB_MISMATCH"]), "{said:?}");
+    }
+}
+
+/// Makes one call, and asks for the next one until it has ended, which it cannot where a rank never starts it.
+fn asks(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    comm.barrier().unwrap();
+    player.say("once");
+    if comm.rank() == 1 {
+        std::thread::sleep(Duration::from_secs(100));
+    }
+    let mut request = comm.immediate_all_reduce(vec![comm.rank() as u64; 9], Op::Sum).unwrap();
+    let error = loop {
+        match request.test() {
+            Ok(Ok(_)) => panic!("a sum without rank 1"),
+            Ok(Err(again)) => request = again,
+            Err(error) => break error,
+        }
+    };
+    player.say(error.code());
+}
+
+#[test]
+fn ranks_that_only_ask_learn_of_a_death() {
+    for nodes in ["3", "2,1", "1,2", "1,1,1"] {
+        common::survivors_tell_of_a_death(Job::new("asks", 3).var("EARLYBIRD_RANKS_PER_NODE", nodes));
     }
 }

@@ -78,6 +78,8 @@ struct Task {
 pub(crate) struct Queue {
     tasks: VecDeque<Task>,
     posted: u64,
+    /// Passes since something last ended, in whichever calls: the peers are looked after by how long nothing has.
+    passes: u32,
     /// The thread that was inside a call last.
     user: Option<ThreadId>,
 }
@@ -282,30 +284,26 @@ impl Hierarchy {
     }
 
     fn wait_until(&self, queue: &mut Queue, is_done: impl Fn(&Queue) -> bool) {
-        let (mut passes, elsewhere) = (0, Pace::default());
+        let elsewhere = Pace::default();
         loop {
             self.postings.waits.store(queue.under_way() == 1, Relaxed);
-            let moved = self.advance(queue);
+            self.advance(queue);
             self.postings.waits.store(false, Relaxed);
             if is_done(queue) {
                 return;
             }
-            passes = if moved { 0 } else { passes + 1 };
             elsewhere.drive();
-            self.rest(passes);
+            self.rest(queue.passes);
         }
     }
 
-    /// Looks at the other nodes and gives the CPU away.
+    /// Gives the CPU away.
     fn rest(&self, passes: u32) {
-        if let Ok(mut state) = self.lock() {
-            // What it finds shows in the next pass.
-            let _ = state.plans.transport_mut().look(passes);
-            if passes > YIELDS
-                && let Some(progress) = &state.progress
-            {
-                progress.run();
-            }
+        if passes > YIELDS
+            && let Ok(state) = self.lock()
+            && let Some(progress) = &state.progress
+        {
+            progress.run();
         }
         match passes {
             0..=YIELDS => thread::yield_now(),
@@ -313,8 +311,9 @@ impl Hierarchy {
         }
     }
 
-    /// Polls everything that is under way, in order; whether something ended.
-    fn advance(&self, queue: &mut Queue) -> bool {
+    /// Polls everything that is under way, in order. Where nothing ends, looks after the other nodes: also a caller that only
+    /// ever asks has to learn of a death or a deadline.
+    fn advance(&self, queue: &mut Queue) {
         self.let_go(queue);
         let mut moved = false;
         for task in &mut queue.tasks {
@@ -343,7 +342,13 @@ impl Hierarchy {
                 state.last = Some(task.report);
             }
         }
-        moved
+        queue.passes = if moved || queue.is_settled() { 0 } else { queue.passes.saturating_add(1) };
+        if queue.passes > 0
+            && let Ok(mut state) = self.lock()
+        {
+            // What it finds shows in the next pass.
+            let _ = state.plans.transport_mut().look(queue.passes);
+        }
     }
 
     /// What the job has failed with, by the word of others too.
