@@ -18,7 +18,9 @@ mod pool;
 mod process;
 mod region;
 mod roll;
-mod table;
+mod shares;
+#[doc(hidden)]
+pub mod table;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +29,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
 
 pub use control::{CONTROL_BYTES, Control, MAX_RANKS};
-pub use loan::{Loan, LoanName, Purse, Share};
+pub use loan::{Entered, Loan, LoanName, Purse, Share};
 pub use meeting::sweep;
 use pool::Pool;
 pub use pool::{Budget, Claim, Grant, MAX_REGIONS, Origin, POOL_BYTES};
@@ -165,6 +167,7 @@ impl Segment {
 
     /// Bytes of memory that the arena takes now, on all ranks together.
     pub fn taken_bytes(&self) -> u64 {
+        self.give_back_what_is_due();
         self.arena.taken_bytes()
     }
 
