@@ -26,16 +26,7 @@ const ORIGIN: Origin = Origin { parent: 0, serial: 0 };
 impl Model {
     /// Every group has its region, the owner its buffer, and nothing else is there to be lent.
     pub fn first(&self) -> State {
-        let rank = Rank {
-            life: Life::Alive,
-            groups: [None; 2],
-            buffer: None,
-            more: None,
-            call: None,
-            operation: None,
-            word: None,
-        };
-        let state = State::new(self.groups.len() + 1, std::array::from_fn(|_| rank.clone()), self.kills, self.lends);
+        let state = State::new(self.groups.len() + 1, Default::default(), self.kills, self.lends);
         let view = View::new(state, 0, Broken::Nothing, Vec::new(), usize::MAX);
         let loans = view.run(|table| {
             let hold = table.try_lock(0).unwrap();
@@ -70,21 +61,14 @@ impl Model {
         };
         match rank.life {
             Life::Ended => return steps,
-            Life::Dying => step("has ended", &|s| {
-                let gone = &mut s.ranks[r];
-                *gone = Rank {
-                    life: Life::Ended,
-                    groups: [None; 2],
-                    buffer: None,
-                    more: None,
-                    call: None,
-                    operation: None,
-                    word: None,
-                };
-            }),
+            Life::Dying => step("has ended", &|s| s.ranks[r] = Rank { life: Life::Ended, ..Rank::default() }),
             Life::Alive if state.kills > 0 => step("is killed", &|s| {
                 s.kills -= 1;
                 s.ranks[r].life = Life::Dying;
+                // one that is at nothing goes on with nothing
+                if s.ranks[r].call.is_none() && s.ranks[r].operation.is_none() {
+                    s.ranks[r] = Rank { life: Life::Ended, ..Rank::default() };
+                }
             }),
             Life::Alive => {}
         }

@@ -24,8 +24,9 @@ pub enum Broken {
     ClearsFirst,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Life {
+    #[default]
     Alive,
     /// Killed, and still going on with what it was at.
     Dying,
@@ -62,7 +63,7 @@ pub enum Phase {
     Writing,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Rank {
     pub life: Life,
     /// Loans of groups that it is a member of, by group.
