@@ -9,6 +9,8 @@ use data::{Sample, contribution, reference, same_bits};
 use earlybird::{Algorithm, Communicator, Config, Error, FoldOrder, Identity, Indexed, Op};
 use half::f16;
 use num_complex::Complex;
+use rustix::process::{Resource, Rlimit, Signal, setrlimit};
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[test]
@@ -21,6 +23,8 @@ fn rank() {
         ("differ", differ),
         ("dies", dies),
         ("stranger", stranger),
+        ("stopped", stopped),
+        ("narrow", narrow),
     ]);
 }
 
@@ -251,4 +255,106 @@ fn stranger(player: &Player) {
 fn a_buffer_of_another_job_is_refused() {
     let said = Job::new("stranger", 1).run();
     assert!(said[0][0].starts_with("EB_USAGE the shared buffer belongs to another job"), "{said:?}");
+}
+
+fn flag(name: &str) -> PathBuf {
+    PathBuf::from(std::env::var("EARLYBIRD_DIR").unwrap()).with_extension(name)
+}
+
+fn wait_for(name: &str) {
+    while !flag(name).exists() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Rank 2 is stopped while it holds a chunk of everybody's buffers, rank 1 is killed, and rank 0 goes on with other memory.
+fn stopped(player: &Player) {
+    let world = Communicator::from_env().unwrap();
+    let group = world.duplicate().unwrap();
+    group.set_algorithm(Algorithm::Slices).unwrap();
+    let count = 200_000;
+    let mut buffer = group.alloc::<f32>(count).unwrap();
+    buffer.fill(1.0);
+    player.say("calls");
+    // Until rank 2 holds a chunk, as it does when it comes first to one.
+    let error = loop {
+        buffer.fill(1.0);
+        if let Err(error) = group.all_reduce_shared_in_place(&mut buffer, Op::Sum) {
+            break error;
+        }
+    };
+    player.say(error.code());
+    drop(buffer);
+    drop(group);
+    if world.rank() == 0 {
+        let taken = world.shared_memory_bytes();
+        let mut healthy = world.alloc::<f32>(count).unwrap();
+        healthy.fill(7.0);
+        player.say("healthy");
+        wait_for("resumed");
+        let changed = healthy.iter().filter(|x| **x != 7.0).count();
+        player.say(format!("changed {changed}"));
+        drop(healthy);
+        // What waited for rank 2 is back as well.
+        assert!(world.shared_memory_bytes() < taken, "{} of {taken} bytes", world.shared_memory_bytes());
+    }
+}
+
+#[test]
+fn memory_that_a_stopped_rank_may_still_write_is_lent_to_nobody() {
+    let mut job = Job::new("stopped", 3).var("EARLYBIRD_FAULT", "2:claimed:1:stop").start();
+    job.wait_for(1, "calls");
+    job.wait_stopped(2);
+    job.signal(1, Signal::KILL);
+    job.wait_for(0, "healthy");
+    job.signal(2, Signal::CONT);
+    job.wait_ended(&[2]);
+    job.raise("resumed");
+    let ends = job.join();
+    assert!(ends[1].was_killed());
+    println!("rank 0 said {:?}", ends[0].said);
+    assert_eq!(ends[0].said, ["calls", "EB_PEER_DIED", "healthy", "changed 0"], "{ends:#?}");
+    assert_eq!(ends[2].said, ["calls", "EB_PEER_DIED"], "{ends:#?}");
+}
+
+/// Leaves this process so many more bytes of address space than it has now.
+fn limit_addresses(more: u64) {
+    let pages: u64 = std::fs::read_to_string("/proc/self/statm").unwrap().split(' ').next().unwrap().parse().unwrap();
+    let limit = Some(pages * rustix::param::page_size() as u64 + more);
+    setrlimit(Resource::As, Rlimit { current: limit, maximum: limit }).unwrap();
+}
+
+/// A limit on the address space: enough for the buffers but not for the largest there could be, or for nothing at all.
+fn narrow(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    comm.set_algorithm(Algorithm::Slices).unwrap();
+    let mut buffer = comm.alloc::<f32>(1 << 20).unwrap();
+    buffer.fill(1.0);
+    if comm.rank() == 1 {
+        limit_addresses(player.arg(0));
+    }
+    // Whoever comes to no chunk maps nothing.
+    for _ in 0..player.arg::<u32>(1) {
+        buffer.fill(1.0);
+        match comm.all_reduce_shared_in_place(&mut buffer, Op::Sum) {
+            Ok(()) => assert!(buffer.iter().all(|sum| *sum == 3.0)),
+            Err(Error::System { context, errno, reason }) => {
+                return player.say(format!("errno {errno:?} {context}: {reason}"));
+            }
+            Err(other) => return player.say(other),
+        }
+    }
+    player.say("done");
+}
+
+#[test]
+fn a_limit_of_the_address_space_is_met_where_buffers_fit_and_told_where_not() {
+    let said = Job::new("narrow", 3).arg(16 << 20).arg(20).run();
+    println!("16 MiB more: {:?}", said[1]);
+    assert!(said.iter().all(|lines| *lines == ["done"]), "{said:?}");
+    let said = Job::new("narrow", 3).arg(1 << 20).arg(u32::MAX).run();
+    println!("1 MiB more: {:?}", said[1]);
+    assert!(said.iter().all(|lines| lines == &said[0]), "{said:?}");
+    assert!(said[0][0].starts_with("errno Some(12) rank 1 could not have 4194304 bytes that rank "), "{said:?}");
+    assert!(said[0][0].contains("ulimit -v"), "{said:?}");
 }

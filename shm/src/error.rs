@@ -3,6 +3,8 @@
 //! It lives in the lowest crate because ranks must agree on it word for word: the first poison value of a
 //! group is decoded to the same variant everywhere.
 
+use rustix::io::Errno;
+use std::any::Any;
 use std::time::Duration;
 
 /// What a collective, or joining a group, can fail with.
@@ -101,6 +103,8 @@ pub enum Error {
         context: String,
         /// The system's own words.
         reason: String,
+        /// The system's number for it, where it gave one.
+        errno: Option<i32>,
     },
 }
 
@@ -136,8 +140,30 @@ impl Error {
         }
     }
 
-    /// A [`Error::System`] from what was attempted and the system's answer.
-    pub fn system(context: impl Into<String>, reason: impl ToString) -> Self {
-        Error::System { context: context.into(), reason: reason.to_string() }
+    /// A [`Error::System`] from what was attempted and the system's answer, with the number of that where it has one.
+    pub fn system(context: impl Into<String>, reason: impl ToString + 'static) -> Self {
+        let answer: &dyn Any = &reason;
+        let errno = match (answer.downcast_ref::<Errno>(), answer.downcast_ref::<std::io::Error>()) {
+            (Some(errno), _) => Some(errno.raw_os_error()),
+            (_, Some(error)) => error.raw_os_error(),
+            _ => None,
+        };
+        Error::System { context: context.into(), reason: reason.to_string(), errno }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_keeps_the_number_that_the_system_gave() {
+        let errno = |error| match error {
+            Error::System { errno, .. } => errno,
+            other => panic!("{other}"),
+        };
+        assert_eq!(errno(Error::system("mapping", Errno::NOMEM)), Some(12));
+        assert_eq!(errno(Error::system("opening", std::io::Error::from_raw_os_error(2))), Some(2));
+        assert_eq!(errno(Error::system("reading", "three bytes only")), None);
     }
 }

@@ -1,7 +1,8 @@
 //! Buffers that the ranks of a group lend each other in an operation: where they are in this process.
 //!
-//! A buffer is mapped when a rank first names it and stays mapped until the group goes, since programs use few buffers many
-//! times. Names come from other processes: whatever they are, an address that comes out lies inside a mapping.
+//! A buffer is mapped when a rank first names it, as long as it is, and stays mapped until the group goes, since programs use
+//! few buffers many times. Names come from other processes: each is looked up in the table of regions, and whatever they are,
+//! an address that comes out lies inside a mapping. The buffer's owner has reserved its memory; nothing is reserved here.
 
 use crate::Error;
 use crate::segment::{LoanName, Region, Segment};
@@ -9,7 +10,7 @@ use crate::segment::{LoanName, Region, Segment};
 /// The buffers of the ranks of one group.
 #[derive(Debug)]
 pub(crate) struct Guests {
-    /// Every region that was ever named, and how much of it is ready for which loan.
+    /// Every region that was ever named, and how much of it is present for which loan; the last one of a region counts.
     mapped: Vec<Mapping>,
     /// Contribution and place of the result of every rank in the current operation, [`Guests::bytes`] each.
     open: Vec<[*mut u8; 2]>,
@@ -20,7 +21,7 @@ pub(crate) struct Guests {
 struct Mapping {
     name: LoanName,
     region: Region,
-    ready_bytes: usize,
+    present_bytes: usize,
 }
 
 impl Guests {
@@ -38,7 +39,7 @@ impl Guests {
     /// Finds what `rank` lends by the names of its contribution and of the place of its result.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a name of nothing, [`Error::NoSpace`] and [`Error::System`] as the segment's.
+    /// [`Error::Usage`] for a name of nothing, or of less than the operation needs; as [`Segment::region`].
     pub fn open(&mut self, segment: &Segment, rank: usize, names: [u64; 2]) -> Result<(), Error> {
         let first = self.find(segment, LoanName::from_word(names[0]))?;
         let second = if names[0] == names[1] { first } else { self.find(segment, LoanName::from_word(names[1]))? };
@@ -47,21 +48,34 @@ impl Guests {
     }
 
     fn find(&mut self, segment: &Segment, name: LoanName) -> Result<*mut u8, Error> {
-        let at = match self.mapped.iter().position(|known| known.name.slot == name.slot) {
+        let known = self.mapped.iter().rposition(|known| known.name.slot == name.slot);
+        // Nothing that lies in an operation is given back before the group is.
+        if let Some(known) = known.map(|at| &self.mapped[at])
+            && known.name == name
+            && known.present_bytes >= self.bytes
+        {
+            return Ok(known.region.as_ptr());
+        }
+        let bytes = segment.bytes_of(name).filter(|bytes| *bytes >= self.bytes).ok_or_else(|| {
+            Error::usage(format!(
+                "region {} is named as a buffer of {} bytes or more under number {}; no such buffer is lent",
+                name.slot, self.bytes, name.id
+            ))
+        })?;
+        let at = match known.filter(|at| self.mapped[*at].region.len() >= bytes) {
             Some(at) => at,
             None => {
-                let region = segment.region(name.slot, segment.most_loan_bytes())?;
-                self.mapped.push(Mapping { name, region, ready_bytes: 0 });
+                // Addresses that were given out stay good: an outgrown mapping is kept, and is at most half of the next.
+                let outgrown = known.map_or(0, |at| self.mapped[at].region.len());
+                let bytes = bytes.max(outgrown.saturating_mul(2)).min(segment.most_loan_bytes());
+                let region = segment.region(name.slot, bytes)?;
+                self.mapped.push(Mapping { name, region, present_bytes: 0 });
                 self.mapped.len() - 1
             }
         };
         let known = &mut self.mapped[at];
-        // The memory of an earlier loan was given back, and its pages with it.
-        if known.name != name || known.ready_bytes < self.bytes {
-            known.region.reserve(0..self.bytes)?;
-            known.region.populate_write(0..self.bytes)?;
-            (known.name, known.ready_bytes) = (name, self.bytes);
-        }
+        known.region.populate_write(0..self.bytes)?;
+        (known.name, known.present_bytes) = (name, self.bytes);
         Ok(known.region.as_ptr())
     }
 

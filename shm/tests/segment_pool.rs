@@ -2,6 +2,7 @@
 
 mod segment_support;
 
+use rustix::process::Signal;
 use segment_support::{REGION, Rank, Scratch, attach_all, serve_as_rank, team, wait_until};
 
 #[test]
@@ -123,7 +124,8 @@ fn a_stopped_holder_of_the_lock_is_a_timeout_and_a_dead_one_nothing() {
     let scratch = Scratch::new();
     let mut ranks = met(&scratch, 3);
     let (slot, id, _) = grant(&ranks[0].ask("lend 4096 0,2"));
-    assert_eq!(ranks[1].ask("lock-pool"), "ok");
+    assert_eq!(ranks[1].ask("lock-pool 1"), "ok");
+    ranks[1].signal(Signal::STOP);
     let answer = ranks[0].ask("lend 4096 0,1");
     assert!(answer.starts_with("EB_TIMEOUT after 300ms rank(s) [1] had not arrived"), "{answer}");
     assert!(answer.contains(&format!("process {}", ranks[1].pid())), "{answer}");
@@ -135,6 +137,32 @@ fn a_stopped_holder_of_the_lock_is_a_timeout_and_a_dead_one_nothing() {
     let before = taken(&mut ranks[0]);
     let (other, ..) = grant(&ranks[2].ask("lend 4096 2"));
     assert_eq!((other, taken(&mut ranks[0])), (slot, before), "given back first, then lent again");
+}
+
+/// A thread that waits for the lock keeps no other thread of its process waiting.
+#[test]
+fn a_drop_takes_a_second_at_most_whoever_else_waits_for_the_lock() {
+    let scratch = Scratch::new();
+    let mut ranks = met(&scratch, 2);
+    let (slot, id, _) = grant(&ranks[0].ask("lend 4096 0"));
+    assert_eq!(ranks[1].ask("lock-pool 1"), "ok");
+    ranks[1].signal(Signal::STOP);
+    let longest = ranks[0].ask(&format!("let-go-beside-a-wait {slot} {id} 4"));
+    let longest: u64 = longest.parse().unwrap_or_else(|_| panic!("rank 0 hung: {longest:?}"));
+    println!("let go within {longest} ms beside a thread that waits without a deadline");
+    assert!((900..5000).contains(&longest), "{longest} ms");
+}
+
+/// A word that names no rank is nobody's lock, whatever has written it.
+#[test]
+fn noise_in_the_word_of_the_lock_hangs_nobody() {
+    let scratch = Scratch::new();
+    let mut ranks = met(&scratch, 2);
+    for nobody in [2, 1022, 65534, 0] {
+        assert_eq!(ranks[0].ask(&format!("lock-pool {nobody}")), "ok");
+        let answer = ranks[0].ask("lend 4096 0");
+        assert!(grant(&answer).2 >= 4096, "{nobody}: {answer}");
+    }
 }
 
 #[test]

@@ -70,6 +70,23 @@ impl NodeComm {
             Cause::Corrupt if detail(0) > 0 => {
                 Error::Poisoned { cause: format!("rank {} in {}: {}", poison.reporter(), during(), text()) }
             }
+            Cause::System => {
+                let (errno, bytes) = (detail(0) as i32, detail(1));
+                let whose = detail(2).checked_sub(1).map_or(String::new(), |rank| format!(" that rank {rank} lends"));
+                let context = format!(
+                    "rank {} could not have {bytes} bytes{whose} in {}; raise its limit of address space (ulimit -v), or \
+                     set EARLYBIRD_ARENA_MAX lower",
+                    poison.reporter(),
+                    during()
+                );
+                match errno {
+                    0 => Error::system(
+                        context,
+                        "its program has closed the arena's descriptor (close_range, closefrom?)",
+                    ),
+                    errno => Error::system(context, std::io::Error::from_raw_os_error(errno)),
+                }
+            }
             Cause::Corrupt => Error::Poisoned {
                 cause: format!("rank {} found a damaged shared word in {}", poison.reporter(), during()),
             },

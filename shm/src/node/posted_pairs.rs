@@ -26,14 +26,15 @@ use crate::protocol::held::{Held, Owned};
 use crate::protocol::payload::Buffers;
 use crate::protocol::posted::{Blocks, Posted};
 use crate::protocol::signature::{Collective, Signature};
-use crate::segment::{Claim, LoanName, Origin, Segment};
+use crate::segment::{Claim, LoanName, Origin, Region, Segment};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Words before the counts: the name of the memory, its bytes, and how many were free where it could not be had.
-const HEAD: usize = 3;
+/// Words before the counts: the name of the memory, its bytes, how many were free where it could not be had, and one more than
+/// the system's number where it was refused.
+const HEAD: usize = 4;
 
 /// The buffers of a call, and what the ranks tell each other of it.
 pub(super) struct OfPairs<T> {
@@ -61,7 +62,7 @@ impl<T> OfPairs<T> {
     /// What rank `of` told, but for its counts.
     fn head(&self, of: usize) -> [u64; HEAD] {
         let row = &self.all[of * self.words.len()..];
-        [row[0], row[1], row[2]]
+        [row[0], row[1], row[2], row[3]]
     }
 
     fn gives(&self, from: usize) -> &[u64] {
@@ -103,11 +104,24 @@ impl<T: Element> OfPairs<T> {
         let claim = Claim { members: self.members.clone(), lines: rounded, least: cost, most: cost };
         let grants = self.segment.lend(&[claim], self.origin, self.timeout, || true)?;
         let Some(&[grant]) = grants.as_deref() else { unreachable!("one claim that nothing denies") };
-        let name = LoanName { slot: grant.slot, id: grant.id };
-        let region = self.segment.region(name.slot, rounded)?;
-        // SAFETY: L: this rank is the sender and has told nobody; the region is mapped, `rounded` bytes were reserved for it.
+        Ok(LoanName { slot: grant.slot, id: grant.id })
+    }
+
+    /// Copies what this rank sends to where it was lent.
+    fn fill(&self, name: LoanName, send: &[T]) -> Result<(), Error> {
+        let bytes = size_of_val(send);
+        let region = self.segment.region(name.slot, bytes.next_multiple_of(rustix::param::page_size()))?;
+        // SAFETY: L: this rank is the sender and has told nobody; the region is mapped, and reserved for as many bytes.
         unsafe { std::ptr::copy_nonoverlapping(send.as_ptr().cast::<u8>(), region.as_ptr(), bytes) };
-        Ok(name)
+        Ok(())
+    }
+
+    /// The memory that `bytes` bytes of a rank lie in, if it was told the truth.
+    fn region_of(&self, name: LoanName, bytes: usize) -> Result<Region, Error> {
+        match self.segment.bytes_of(name) {
+            Some(lent) if lent >= bytes => self.segment.region(name.slot, lent),
+            _ => Err(Error::Poisoned { cause: "memory of an alltoall that nobody was lent".into() }),
+        }
     }
 
     /// Compares what all told and copies what is for this rank.
@@ -121,7 +135,20 @@ impl<T: Element> OfPairs<T> {
             }
         }
         for rank in 0..ranks {
-            let [name, needed, free] = self.head(rank);
+            let [name, needed, free, refused] = self.head(rank);
+            if refused != 0 {
+                let context = format!(
+                    "rank {rank} could not have the {needed} bytes that it sends in a posted alltoall of unequal blocks; raise its \
+                     limit of address space (ulimit -v)"
+                );
+                return Err(match refused as i32 - 1 {
+                    0 => Error::system(
+                        context,
+                        "its program has closed the arena's descriptor (close_range, closefrom?)",
+                    ),
+                    errno => Error::system(context, std::io::Error::from_raw_os_error(errno)),
+                });
+            }
             if name == 0 && needed != 0 {
                 let hint = format!(
                     "rank {rank} has no shared memory for what it sends in a posted alltoall of unequal blocks; make the blocking call, \
@@ -149,11 +176,10 @@ impl<T: Element> OfPairs<T> {
             if to.is_empty() {
                 continue;
             }
-            let [name, bytes, _] = self.head(from);
+            let [name, bytes, ..] = self.head(from);
             // As long as `to`, since the counts were compared.
             let at = Self::block(self.gives(from), me, bytes as usize / size).ok_or_else(bad)?;
-            let rounded = (bytes as usize).next_multiple_of(rustix::param::page_size());
-            let region = self.segment.region(LoanName::from_word(name).slot, rounded)?;
+            let region = self.region_of(LoanName::from_word(name), bytes as usize)?;
             let target = recv[to].as_mut_ptr().cast::<u8>();
             // SAFETY: L: the sender wrote it before it told the name, which this rank has, and nobody writes it before this rank
             // lets go; the region is mapped and holds `at`, as was checked. The block of `recv` is as long, and borrowed
@@ -181,14 +207,20 @@ impl<T: Element> Held for OfPairs<T> {
         let counts = &self.words[HEAD..][..self.members.len()];
         let others = counts.iter().enumerate().any(|(to, count)| to != self.me && *count > 0);
         let bytes = if others { size_of_val(&owned.send[..]) } else { 0 };
-        let lent = if others { OfPairs::lend(self, &owned.send).map(LoanName::word) } else { Ok(0) };
-        let (name, free) = match lent {
-            Ok(name) => (name, 0),
-            // All ranks learn of it.
-            Err(Error::NoSpace { free, .. }) => (0, free),
-            Err(_) => (0, 0),
+        // All ranks learn of it, and let go of what they were lent in vain.
+        let refused = |errno: Option<i32>| errno.unwrap_or(0) as u64 + 1;
+        let told = match others.then(|| OfPairs::lend(self, &owned.send)) {
+            None => [0; 3],
+            Some(Ok(name)) => match self.fill(name, &owned.send) {
+                Ok(()) => [name.word(), 0, 0],
+                Err(Error::System { errno, .. }) => [name.word(), 0, refused(errno)],
+                Err(_) => [name.word(), 0, refused(None)],
+            },
+            Some(Err(Error::NoSpace { free, .. })) => [0, free, 0],
+            Some(Err(Error::System { errno, .. })) => [0, 0, refused(errno)],
+            Some(Err(_)) => [0; 3],
         };
-        self.words[..HEAD].copy_from_slice(&[name, bytes as u64, free]);
+        self.words[..HEAD].copy_from_slice(&[told[0], bytes as u64, told[1], told[2]]);
     }
 
     fn end(&mut self) -> Result<(), Error> {

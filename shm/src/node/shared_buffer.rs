@@ -2,17 +2,20 @@
 //!
 //! Invariant **G (given)**: the loan is at least `count` elements long, at an address aligned for any element, and its
 //! memory is touched by other processes only while its owner is inside an operation that it gave the buffer to by `&mut`;
-//! after an operation that failed the memory is private. Zeros are a value of every [`Element`].
+//! after an operation that failed the memory is private, and what others still touch is lent to nobody else before the group
+//! is gone ([`Loan::enter`]). Zeros are a value of every [`Element`].
 #![allow(unsafe_code)]
 
 use super::run::{Folding, Wish};
-use super::{How, NodeComm};
+use super::{How, NodeComm, State};
 use crate::Error;
 use crate::op::{Element, Op};
+use crate::protocol::board::Board;
 use crate::protocol::geometry::Lens;
 use crate::protocol::payload::Buffers;
 use crate::protocol::signature::Collective;
 use crate::segment::{Loan, LoanName};
+use crate::sync::SyncPoint;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -24,7 +27,7 @@ const LENT_MIN_BYTES: usize = 8 << 10;
 /// A buffer of this rank in memory that the other ranks of the node can reach: `[T]` for its owner.
 ///
 /// [`NodeComm::alloc`] makes it. It may outlive its communicator, and holds its part of the node's memory until it is
-/// dropped. After a call that failed it holds zeros.
+/// dropped. After a call that failed it holds zeros, and no call takes it as a shared buffer any more.
 pub struct SharedBuffer<T> {
     loan: Loan,
     count: usize,
@@ -95,7 +98,12 @@ impl NodeComm {
     ) -> Result<(), Error> {
         self.must_be_reachable(buffer)?;
         let names = [buffer.name(); 2];
-        let result = self.reduce_shared(Buffers::in_place(buffer), names, op, how);
+        let mut state = self.lock()?;
+        let entered = buffer.loan.enter(self.lends_to(buffer))?;
+        let result = self.reduce_shared(&mut state, Buffers::in_place(buffer), names, op, how);
+        if result.is_ok() || !has_failed(&state) {
+            buffer.loan.leave(entered);
+        }
         keep_or_detach(result, buffer)
     }
 
@@ -113,15 +121,40 @@ impl NodeComm {
         self.must_be_reachable(send)?;
         self.must_be_reachable(recv)?;
         let names = [send.name(), recv.name()];
-        let result = Buffers::apart::<T>(send, recv).and_then(|b| self.reduce_shared(b, names, op, how));
+        let mut state = self.lock()?;
+        let of_send = send.loan.enter(self.lends_to(send))?;
+        let of_recv = match recv.loan.enter(self.lends_to(recv)) {
+            Ok(entered) => entered,
+            Err(error) => {
+                send.loan.leave(of_send);
+                return Err(error);
+            }
+        };
+        let buffers = Buffers::apart::<T>(send, recv);
+        let result = buffers.and_then(|buffers| self.reduce_shared(&mut state, buffers, names, op, how));
+        if result.is_ok() || !has_failed(&state) {
+            send.loan.leave(of_send);
+            recv.loan.leave(of_recv);
+        }
         keep_or_detach(result, recv)
     }
 
-    fn reduce_shared(&self, buffers: Buffers<'_>, names: [u64; 2], op: Op, how: How) -> Result<(), Error> {
-        let is_small = buffers.count() * buffers.element().size() < LENT_MIN_BYTES;
-        let buffers = if is_small { buffers } else { buffers.lent(names) };
+    fn reduce_shared(
+        &self,
+        state: &mut State,
+        buffers: Buffers<'_>,
+        names: [u64; 2],
+        op: Op,
+        how: How,
+    ) -> Result<(), Error> {
+        let buffers = if is_small(buffers.count() * buffers.element().size()) { buffers } else { buffers.lent(names) };
         let (op, lens) = (Folding::Built(op), Lens::Equal(buffers.count()));
-        self.carry_out(&Wish { collective: Collective::AllReduce, op, root: None, lens, how }, &buffers)
+        self.carry_out_in(state, &Wish { collective: Collective::AllReduce, op, root: None, lens, how }, &buffers)
+    }
+
+    /// The group in whose operation the buffer is to lie, if others are told of it.
+    fn lends_to<T>(&self, buffer: &SharedBuffer<T>) -> Option<(usize, u64)> {
+        self.seats.loan.filter(|_| !is_small(buffer.count * size_of::<T>()))
     }
 
     fn must_be_reachable<T>(&self, buffer: &SharedBuffer<T>) -> Result<(), Error> {
@@ -132,6 +165,15 @@ impl NodeComm {
             )),
         }
     }
+}
+
+fn is_small(bytes: usize) -> bool {
+    bytes < LENT_MIN_BYTES
+}
+
+/// Whether the group has failed: otherwise a call that was refused has told nobody of its buffers.
+fn has_failed(state: &State) -> bool {
+    state.member.board.poison().load(SyncPoint::PoisonAcquire.order()) != 0
 }
 
 /// A call that failed after it met the others may have left some that still write to `buffer`. What they still read spoils

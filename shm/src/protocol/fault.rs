@@ -97,11 +97,19 @@ impl<B: Board> Operation<'_, B> {
         self.raise(Cause::Corrupt, &[])
     }
 
-    /// Fails the group because what another rank lends cannot be reached from here.
+    /// Fails the group because the system refused `bytes` bytes: of this group, or of what `lender` lends.
     #[cold]
-    pub(super) fn cannot_open(&mut self, error: &crate::Error) -> Stop {
+    pub(super) fn refused(&mut self, errno: Option<i32>, bytes: usize, lender: Option<usize>) -> Stop {
+        let details = [errno.unwrap_or(0) as u64, bytes as u64, lender.map_or(0, |rank| rank as u64 + 1)];
+        self.raise(Cause::System, &details)
+    }
+
+    /// Fails the group because what `rank` lends cannot be reached from here.
+    #[cold]
+    pub(super) fn cannot_open(&mut self, rank: usize, error: &crate::Error) -> Stop {
         match error {
             crate::Error::NoSpace { needed, free, .. } => self.no_space(*needed, *free),
+            crate::Error::System { errno, .. } => self.refused(*errno, self.call.bytes(), Some(rank)),
             _ => self.corrupt(),
         }
     }

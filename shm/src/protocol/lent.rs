@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Every rank names its buffers and marks that as its deposit; from then until a chunk is final, the chunk of all
-//! buffers belongs to whoever holds its fold word, and nothing is needed from its owner. Folded in rank order by one rank:
+//! buffers belongs to whoever holds its fold word, and nothing is needed from its owner. Who holds a chunk maps the others'
+//! buffers if it has not yet; a rank that comes too late for any chunk maps nothing. Folded in rank order by one rank:
 //! the same bits everywhere and in every run. Cost after the last arrival: one pass over all ranks' data, shared among those
 //! present. Early ranks have nothing to do, for the last contribution is needed for every element.
 //!
@@ -51,18 +52,21 @@ pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, names: [u64; 2]) -> Resul
     op.wait(Wake::Event, |board| {
         (slices::deposited_by_all(board, slot, epoch, hash, ranks) == pieces.number).then_some(())
     })?;
-    let mut all_apart = true;
-    for rank in 0..ranks {
-        let names = [0, 1].map(|side| board.line(slot, rank).lent[side].load(Ordering::Relaxed));
-        all_apart &= names[0] != names[1];
-        if rank != me
-            && let Err(error) = board.open(rank, names)
-        {
-            return Err(op.cannot_open(&error));
-        }
-    }
+    let all_apart = (0..ranks).all(|rank| {
+        let [contribution, result] = names_of(board, slot, rank);
+        contribution != result
+    });
     let first = me * pieces.number / ranks;
+    let mut is_open = false;
     for i in (first..pieces.number).chain(0..first) {
+        if !slices::claim(op, i) {
+            continue;
+        }
+        // Now, and not before: the operation cannot end, and nobody can drop a buffer, while this rank holds a chunk.
+        if !is_open {
+            open_all(op)?;
+            is_open = true;
+        }
         fold(op, &pieces, i, all_apart);
     }
     // A rank that has failed may be writing to its contribution: what was folded after that is no result.
@@ -83,11 +87,28 @@ pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, names: [u64; 2]) -> Resul
     op.wait(Wake::Event, all_final)?;
     #[cfg(earlybird_loom)]
     {
+        // Where this rank's result lies is known to the model from the names.
+        open_all(op)?;
         for i in 0..pieces.number {
             board.read(result(me, &pieces, i), |sum| call.take(sum, &pieces, i));
         }
         // The owner has its buffers back.
         write_contribution(op, &pieces);
+    }
+    Ok(())
+}
+
+fn names_of<B: Board>(board: &B, slot: usize, rank: usize) -> [u64; 2] {
+    [0, 1].map(|side| board.line(slot, rank).lent[side].load(Ordering::Relaxed))
+}
+
+/// Finds the buffers of all other ranks. Where that fails, the chunk in this rank's hands is never final, so the call fails on
+/// all ranks.
+fn open_all<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
+    for rank in (0..op.ranks).filter(|rank| *rank != op.me) {
+        if let Err(error) = op.board.open(rank, names_of(op.board, op.slot, rank)) {
+            return Err(op.cannot_open(rank, &error));
+        }
     }
     Ok(())
 }
@@ -114,12 +135,9 @@ fn result(rank: usize, pieces: &Pieces, piece: usize) -> Place {
     Place::Lent { rank, result: true, piece, offset: pieces.offset(piece) }
 }
 
-/// Folds chunk `i` of all ranks into all their results, unless somebody else has begun to.
+/// Folds chunk `i` of all ranks, which this rank has claimed, into all their results.
 fn fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize, all_apart: bool) {
     let (board, call, ranks) = (op.board, op.call, op.ranks);
-    if !slices::claim(op, i) {
-        return;
-    }
     if ranks <= ONE_PASS_RANKS && call.folds_all() {
         fold_in_one_pass(op, pieces, i, all_apart);
     } else {

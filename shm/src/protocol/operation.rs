@@ -281,6 +281,7 @@ impl<B: Board> Operation<'_, B> {
         match self.board.reserve(self.area, need) {
             Ok(()) => Ok(()),
             Err(crate::Error::NoSpace { needed, free, .. }) => Err(self.no_space(needed, free)),
+            Err(crate::Error::System { errno, .. }) => Err(self.refused(errno, need.accumulator + need.deposit, None)),
             Err(_) => Err(self.no_space((need.accumulator + need.deposit) as u64, 0)),
         }
     }

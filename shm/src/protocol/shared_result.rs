@@ -90,7 +90,7 @@ fn agree<B: Board>(op: &mut Operation<'_, B>, shared: &SharedResult) -> Result<(
     if taken {
         board.lend(core::ptr::null_mut(), core::ptr::null_mut(), shared.bytes);
         if let Err(error) = board.open(0, [offer.1; 2]) {
-            return Err(op.cannot_open(&error));
+            return Err(op.cannot_open(0, &error));
         }
     }
     shared.agreed.set(Some(Agreed { held, offer, taken }));

@@ -146,6 +146,8 @@ pub enum Cause {
     Corrupt = 5,
     /// A user's operator panicked; details: length of the message, its first bytes.
     OperatorPanicked = 6,
+    /// The system refused memory; details: its number for that, bytes, and one more than the rank that lends them, if one does.
+    System = 7,
 }
 
 /// The group's one error: `cause 8 | reporter 16 | epoch 40`.
@@ -165,6 +167,7 @@ impl PoisonWord {
             3 => Cause::Mismatch,
             4 => Cause::NoSpace,
             6 => Cause::OperatorPanicked,
+            7 => Cause::System,
             _ => Cause::Corrupt,
         }
     }

@@ -117,8 +117,9 @@ pub(super) fn concludes(
 fn evidence(control: &Control, arena: &Arena, me: &process::Identity, rank: usize) -> Evidence {
     let entry = &control.entries[rank];
     let (identity, owner) = (entry.identity(), entry.owner.load(Relaxed) as u32);
-    // an error of the query says that the descriptor is gone here, and nothing about the rank
-    let locked = roll::holder(&arena.fd(), rank, 1).ok().map(|holder| holder.is_some());
+    // an error says that the descriptor is gone here, and nothing about the rank
+    let asked = arena.checked_fd().ok().and_then(|arena| roll::holder(&arena, rank, 1).ok());
+    let locked = asked.map(|holder| holder.is_some());
     if identity.pid_namespace != me.pid_namespace {
         return Evidence { locked, ..Evidence::default() };
     }

@@ -1,6 +1,12 @@
 //! Memory that a rank borrows from the arena for buffers of its own, which the other ranks can reach.
+//!
+//! Only its owner holds it, so that nobody takes a lock per operation. Instead the owner says in the table in which groups'
+//! operations it lies, before it tells the others its name, and takes that back when the operation has succeeded. What lies
+//! in an operation of a group that failed is not given back before the group's own region is, which every rank holds that
+//! may still be writing.
 
 use super::pool::{Claim, Grant, Origin};
+use super::table::MOST_USES;
 use super::{Region, Segment};
 use crate::Error;
 use std::sync::Arc;
@@ -13,7 +19,17 @@ pub struct Loan {
     region: Region,
     /// `None` in a job of one rank, whose memory is private.
     grant: Option<Grant>,
+    /// Whether the memory was taken out of the others' reach.
+    detached: bool,
     segment: Arc<Segment>,
+}
+
+/// A loan that lies in an operation.
+#[derive(Debug)]
+#[must_use]
+pub struct Entered {
+    /// The word that says so; `None` where it stays.
+    word: Option<usize>,
 }
 
 impl Segment {
@@ -33,7 +49,7 @@ impl Segment {
         }
         let bytes = bytes.max(1).next_multiple_of(rustix::param::page_size()).min(most);
         if self.size() == 1 {
-            return Ok(Loan { region: Region::private(bytes)?, grant: None, segment: self.clone() });
+            return Ok(Loan { region: Region::private(bytes)?, grant: None, detached: false, segment: self.clone() });
         }
         let cost = bytes as u64;
         let claim = Claim { members: vec![self.rank()], lines: bytes, least: cost, most: cost };
@@ -42,7 +58,7 @@ impl Segment {
         let grants = self.lend(&[claim], origin, timeout, || true)?;
         let Some(&[grant]) = grants.as_deref() else { unreachable!("one claim that nothing denies") };
         let region = self.region(grant.slot, bytes).inspect_err(|_| self.let_go(grant.slot, grant.id))?;
-        let loan = Loan { region, grant: Some(grant), segment: self.clone() };
+        let loan = Loan { region, grant: Some(grant), detached: false, segment: self.clone() };
         loan.region.reserve(0..bytes)?;
         loan.region.populate_write(0..bytes)?;
         Ok(loan)
@@ -114,12 +130,40 @@ impl Loan {
         self.grant.map(|grant| LoanName { slot: grant.slot, id: grant.id })
     }
 
-    /// Takes the memory out of the others' reach: from here on it is private, and zero.
+    /// Takes the memory out of the others' reach for good: from here on it is private, and zero.
     ///
     /// # Errors
     /// [`Error::System`] when the system refuses.
     pub fn detach(&mut self) -> Result<(), Error> {
+        self.detached = self.grant.is_some();
         self.region.make_private()
+    }
+
+    /// Says that the memory lies in an operation of the group with this region, before anybody is told its name.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for memory that the others do not reach any more, and where it lies in operations of too many groups.
+    pub fn enter(&self, group: Option<(usize, u64)>) -> Result<Entered, Error> {
+        if self.detached {
+            return Err(Error::usage(
+                "the shared buffer was in a call that failed, and the others do not reach it any more; allocate another one",
+            ));
+        }
+        let (Some(grant), Some((slot, id))) = (self.grant, group) else { return Ok(Entered { word: None }) };
+        let entered = self.segment.table().enter(grant.slot, LoanName { slot, id });
+        entered.map(|word| Entered { word }).map_err(|()| {
+            Error::usage(format!(
+                "the shared buffer lies in calls of {MOST_USES} communicators that have not ended or have failed; drop those that \
+                 failed, or allocate another buffer"
+            ))
+        })
+    }
+
+    /// The operation has succeeded, or has told nobody the name.
+    pub fn leave(&self, entered: Entered) {
+        if let Some(word) = entered.word {
+            self.segment.table().leave(word);
+        }
     }
 }
 

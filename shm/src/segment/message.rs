@@ -198,7 +198,9 @@ fn error_fields(error: &Error) -> Vec<String> {
         Error::NoSpace { needed, free, hint } => [vec![needed.to_string(), free.to_string()], texts(&[hint])].concat(),
         Error::Unsupported { what, hint } => texts(&[what, hint]),
         Error::Usage { message } => texts(&[message]),
-        Error::System { context, reason } => texts(&[context, reason]),
+        Error::System { context, reason, errno } => {
+            [texts(&[context, reason]), errno.iter().map(i32::to_string).collect()].concat()
+        }
         Error::Poisoned { cause } => texts(&[cause]),
         other => vec![other.to_string()],
     };
@@ -220,7 +222,7 @@ fn error_of(fields: &[String]) -> Error {
         "EB_NO_SPACE" => Error::NoSpace { needed: number(1), free: number(2), hint: text(3) },
         "EB_UNSUPPORTED" => Error::Unsupported { what: text(1), hint: text(2) },
         "EB_USAGE" => Error::Usage { message: text(1) },
-        "EB_SYSTEM" => Error::System { context: text(1), reason: text(2) },
+        "EB_SYSTEM" => Error::System { context: text(1), reason: text(2), errno: text(3).parse().ok() },
         _ => Error::Poisoned { cause: text(1) },
     }
 }
@@ -231,7 +233,7 @@ pub(crate) fn of_rank(rank: usize, error: Error) -> Error {
     match error {
         Error::Usage { message } => Error::Usage { message: named(message) },
         Error::Unsupported { what, hint } => Error::Unsupported { what: named(what), hint },
-        Error::System { context, reason } => Error::System { context: named(context), reason },
+        Error::System { context, reason, errno } => Error::System { context: named(context), reason, errno },
         Error::NoSpace { needed, free, hint } => Error::NoSpace { needed, free, hint: named(hint) },
         other => other,
     }
@@ -257,6 +259,7 @@ mod tests {
             Error::Unsupported { what: "this".into(), hint: "that".into() },
             Error::usage("ümlaut"),
             Error::system("opening", "no such file"),
+            Error::System { context: "mapping".into(), reason: "no memory".into(), errno: Some(12) },
             Error::Poisoned { cause: "x".into() },
         ];
         for error in errors {

@@ -22,7 +22,9 @@ mod region;
 mod rendezvous;
 mod roll;
 mod server;
-mod table;
+mod shares;
+#[doc(hidden)]
+pub mod table;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +34,7 @@ use std::time::Duration;
 
 pub use announce::{announce_end, forget_job, refuse};
 pub use control::{CONTROL_BYTES, Control, MAX_RANKS};
-pub use loan::{Loan, LoanName, Purse, Share};
+pub use loan::{Entered, Loan, LoanName, Purse, Share};
 use pool::Pool;
 pub use pool::{Budget, Claim, Grant, MAX_REGIONS, Origin, POOL_BYTES};
 pub use region::Region;
@@ -190,6 +192,7 @@ impl Segment {
 
     /// Bytes of memory that the arena takes now, on all ranks together.
     pub fn taken_bytes(&self) -> u64 {
+        self.give_back_what_is_due();
         self.arena.taken_bytes()
     }
 

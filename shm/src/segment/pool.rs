@@ -1,29 +1,31 @@
 //! The pool: regions of the arena are lent to groups of ranks, out of one budget, and given back by the last of them.
 //!
-//! Lending and giving back are rare, so they take turns under one record lock on the arena. The kernel drops it when
-//! its holder dies, so nothing here ever waits for the dead, and there is no word that two processes write at once.
-//! What the dead held is theirs no more: whoever lets go of a region last among the living gives it back, and whoever
-//! finds the pool short looks for regions that only dead ranks hold.
+//! Lending and giving back are rare, so they take turns under one lock, a word of the table that names its holder. It is
+//! taken from a rank that has ended, and from no other, so nothing here waits for the dead. What the dead held is theirs no
+//! more: whoever lets go of a region last among the living gives it back, and whoever finds the pool short looks for
+//! regions that only ranks which have ended may touch.
 
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
 use super::deadline::Deadline;
+use super::shares::shares;
 pub use super::table::POOL_BYTES;
-use super::table::Table;
-use super::{Region, Segment, roll};
+use super::table::{self, Backing, HEAD_BYTES, Hold, Table, Wanted};
+use super::{LoanName, PeerState, Region, Segment};
 use crate::Error;
 
 /// Regions of an arena: one for all ranks, the others for groups of them.
 pub const MAX_REGIONS: usize = 4096;
 
-/// The byte of the arena whose lock guards the table; those of the ranks come before it.
-const LOCK: usize = 4096;
+/// How long a handle that is dropped waits for the lock. What it could not do then, the next holder does.
+const LET_GO_WITHIN: Duration = Duration::from_secs(1);
 
-/// A group takes at most this part of what is left of the budget; those made together at most `TOGETHER` such parts.
-const PART: u64 = 32;
-const TOGETHER: u64 = 16;
+/// A holder of the lock that runs for so long without letting go of it is none: the word is damaged.
+const DAMAGED_AFTER: Duration = Duration::from_secs(60);
+/// How often a waiting rank looks whether the holder is stopped.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What all groups of a node together may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,9 +81,17 @@ pub(super) struct Pool {
     regions: usize,
     region_bytes: usize,
     budget: OnceLock<Budget>,
-    /// Loans that this process could not let go of in time, for the next to hold the lock. Guards the lock too, which
-    /// the threads of one process would share.
-    forsaken: Mutex<Vec<Grant>>,
+    /// What this process could not let go of in time, for the next of its threads to hold the lock.
+    deferred: Mutex<Vec<Deferred>>,
+    /// Held by the thread of this process that has the lock, and never while waiting for it.
+    turn: Mutex<()>,
+}
+
+/// What a rank does not hold any more, although the table says so.
+#[derive(Debug, Clone, Copy)]
+enum Deferred {
+    Loan(usize, u64),
+    AllOf(Origin),
 }
 
 impl Pool {
@@ -90,20 +100,53 @@ impl Pool {
     }
 
     pub fn new(words: Region, regions: usize, region_bytes: usize) -> Pool {
-        Pool { words, regions, region_bytes, budget: OnceLock::new(), forsaken: Mutex::default() }
+        let (deferred, turn) = (Mutex::default(), Mutex::default());
+        Pool { words, regions, region_bytes, budget: OnceLock::new(), deferred, turn }
     }
 }
 
-/// Gives the lock back however its holder ends.
+/// The table's words and the regions' memory, in the arena.
+impl Backing for Segment {
+    fn load(&self, word: usize) -> u64 {
+        self.pool.words.word(word).load(Acquire)
+    }
+    fn store(&self, word: usize, value: u64) {
+        self.pool.words.word(word).store(value, Release);
+    }
+    fn compare_exchange(&self, word: usize, from: u64, to: u64) -> Result<(), u64> {
+        self.pool.words.word(word).compare_exchange(from, to, AcqRel, Acquire).map(drop)
+    }
+    fn has_ended(&self, rank: usize) -> bool {
+        Segment::has_ended(self, rank)
+    }
+    fn is_alive(&self, rank: usize) -> bool {
+        Segment::is_alive(self, rank)
+    }
+    fn prepare(&self, start: usize, bytes: usize) -> Result<(), Error> {
+        self.pool.words.reserve(start..start + bytes)
+    }
+    fn reserve(&self, slot: usize, bytes: usize) -> Result<(), Error> {
+        let start = POOL_BYTES + slot * self.pool.region_bytes;
+        let bytes = bytes.next_multiple_of(rustix::param::page_size()).min(self.pool.region_bytes);
+        self.arena.reserve(std::slice::from_ref(&(start..start + bytes)))
+    }
+    fn give_back(&self, slot: usize) -> Result<(), Error> {
+        let start = POOL_BYTES + slot * self.pool.region_bytes;
+        self.arena.give_back(start..start + self.pool.region_bytes)
+    }
+}
+
+/// The lock, given back however its holder ends.
 struct Locked<'a> {
     segment: &'a Segment,
-    table: Table<'a>,
-    forsaken: MutexGuard<'a, Vec<Grant>>,
+    table: Table<'a, Segment>,
+    hold: Hold,
+    _turn: MutexGuard<'a, ()>,
 }
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        roll::give_back(&self.segment.arena.fd(), LOCK);
+        self.table.unlock(self.hold);
     }
 }
 
@@ -134,36 +177,52 @@ impl Segment {
             return Ok(None);
         }
         match locked.try_lend(claims, origin) {
-            Err(Error::NoSpace { .. }) if locked.sweep() > 0 => locked.try_lend(claims, origin).map(Some),
+            Err(Error::NoSpace { .. }) if locked.table.sweep() > 0 => locked.try_lend(claims, origin).map(Some),
             other => other.map(Some),
         }
     }
 
-    /// This process does not touch the region any more. The last one to say so gives its memory and its budget back.
+    /// This process does not touch the region any more. The last one to say so gives its memory and its budget back. Waits for
+    /// the lock for at most a second: what is not done by then is done by whoever has it next here.
     pub fn let_go(&self, slot: usize, id: u64) {
-        // a job that never split has lent nothing, and its arena goes as a whole
-        if self.control.header.pooled.load(Relaxed) == 0 || self.is_forked_child() {
-            return;
-        }
-        match self.lock_pool(&mut Deadline::new(Some(Duration::from_secs(1)))) {
-            Ok(locked) => locked.let_go(slot, id),
-            Err(_) => {
-                let mut forsaken = self.pool.forsaken.lock().unwrap_or_else(PoisonError::into_inner);
-                forsaken.push(Grant { slot, id, bytes: 0 });
-            }
-        }
+        self.release(Deferred::Loan(slot, id));
     }
 
     /// Lets go of all that was lent to this rank by a split it did not see the end of, or for the results of a group it leaves.
     pub fn abandon(&self, origin: Origin) {
+        self.release(Deferred::AllOf(origin));
+    }
+
+    fn release(&self, what: Deferred) {
+        // a job that never split has lent nothing, and its arena goes as a whole
         if self.control.header.pooled.load(Relaxed) == 0 || self.is_forked_child() {
             return;
         }
-        if let Ok(locked) = self.lock_pool(&mut Deadline::new(Some(Duration::from_secs(1)))) {
-            let table = &locked.table;
-            let mine = (0..table.seen()).filter(|&slot| table.id(slot) != 0 && table.is_from(slot, origin));
-            mine.for_each(|slot| locked.let_go(slot, table.id(slot)));
+        match self.lock_pool(&mut Deadline::new(Some(LET_GO_WITHIN))) {
+            Ok(locked) => locked.release(what),
+            Err(_) => self.deferred().push(what),
         }
+    }
+
+    fn deferred(&self) -> MutexGuard<'_, Vec<Deferred>> {
+        self.pool.deferred.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives back what others could not, if anybody has said that there is such.
+    pub(super) fn give_back_what_is_due(&self) {
+        if self.control.header.pooled.load(Relaxed) != 0 && !self.is_forked_child() && self.table().is_due() {
+            drop(self.lock_pool(&mut Deadline::new(Some(LET_GO_WITHIN))));
+        }
+    }
+
+    /// Bytes of a buffer that another rank lends, as it was borrowed; `None` where the name stands for no buffer.
+    pub(crate) fn bytes_of(&self, name: LoanName) -> Option<usize> {
+        let bytes = self.table().cost_of(name).and_then(|bytes| usize::try_from(bytes).ok())?;
+        (bytes <= self.pool.region_bytes).then_some(bytes)
+    }
+
+    pub(super) fn table(&self) -> Table<'_, Segment> {
+        Table { backing: self, regions: self.pool.regions, ranks: self.size }
     }
 
     /// Maps the first `bytes` bytes of a region. Takes no memory.
@@ -180,31 +239,85 @@ impl Segment {
         Region::of(&self.arena, POOL_BYTES + slot * self.pool.region_bytes, bytes)
     }
 
-    fn lock_pool(&self, patience: &mut Deadline) -> Result<Locked<'_>, Error> {
+    fn lock_pool(&self, deadline: &mut Deadline) -> Result<Locked<'_>, Error> {
         let pool = &self.pool;
-        let forsaken = pool.forsaken.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = self.arena.fd();
+        pool.words.reserve(0..HEAD_BYTES)?;
         let mut pause = Duration::from_micros(20);
-        while !roll::try_take(&file, LOCK)? {
-            let holder = roll::holder(&file, LOCK, 1).unwrap_or(None);
-            let who = || format!("the table of regions, which process {} holds", holder.unwrap_or(0));
-            let rank = || (0..self.size).filter(|&r| Some(self.peer(r).pid) == holder).collect();
-            patience.check(who, rank, || true)?;
+        let mut damage = Damage::new(Instant::now());
+        let locked = loop {
+            let word = match self.try_lock_pool() {
+                Ok(locked) => break locked,
+                Err(word) => word,
+            };
+            let holder = table::holder(word).filter(|rank| *rank < self.size).unwrap_or(self.rank);
+            let who = || format!("the table of regions, which process {} holds", self.peer(holder).pid);
+            deadline.check(who, || vec![holder], || true)?;
+            let is_running = || matches!(self.state(holder), PeerState::Running | PeerState::Disk);
+            if damage.is_seen(word, Instant::now(), is_running) {
+                let context = format!("taking the lock of the table of regions (word {word:#x})");
+                let reason = format!("rank {holder} has it for {DAMAGED_AFTER:?}, and runs: shared memory was damaged");
+                return Err(Error::system(context, reason));
+            }
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(1));
-        }
-        let table = Table { words: &pool.words, regions: pool.regions };
-        let mut locked = Locked { segment: self, table, forsaken };
+        };
         let base = pool.budget.get().map_or(0, |budget| budget.base);
-        locked.table.open((base, self.size))?;
-        for grant in std::mem::take(&mut *locked.forsaken) {
-            locked.let_go(grant.slot, grant.id);
+        locked.table.open(locked.hold, (base, self.size))?;
+        for what in std::mem::take(&mut *self.deferred()) {
+            locked.release(what);
         }
         Ok(locked)
+    }
+
+    /// The lock if it is free now; the word as it is otherwise, of this rank where another thread is about to have it.
+    fn try_lock_pool(&self) -> Result<Locked<'_>, u64> {
+        let turn = match self.pool.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(self.load(table::LOCK)),
+        };
+        let table = self.table();
+        table.try_lock(self.rank).map(|hold| Locked { segment: self, table, hold, _turn: turn })
+    }
+}
+
+/// Tells a lock that is held for long from a word that no holder will ever clear.
+struct Damage {
+    word: u64,
+    since: Instant,
+    looked: Instant,
+}
+
+impl Damage {
+    fn new(now: Instant) -> Damage {
+        Damage { word: 0, since: now, looked: now }
+    }
+
+    /// Whether the word has named for so long a holder that runs, and was seen running whenever one looked.
+    fn is_seen(&mut self, word: u64, now: Instant, is_running: impl FnOnce() -> bool) -> bool {
+        if word != self.word {
+            *self = Damage { word, ..Damage::new(now) };
+        } else if now.duration_since(self.looked) >= LOOK_EVERY {
+            self.looked = now;
+            if !is_running() {
+                self.since = now;
+            }
+        }
+        now.duration_since(self.since) >= DAMAGED_AFTER
     }
 }
 
 impl Locked<'_> {
+    fn release(&self, what: Deferred) {
+        let (table, me) = (&self.table, self.segment.rank);
+        match what {
+            Deferred::Loan(slot, id) => table.let_go(slot, id, me),
+            Deferred::AllOf(origin) => {
+                table.of_origin(origin).iter().for_each(|grant| table.let_go(grant.slot, grant.id, me));
+            }
+        }
+    }
+
     fn try_lend(&self, claims: &[Claim], origin: Origin) -> Result<Vec<Grant>, Error> {
         let total = self.segment.pool.budget.get().map_or(0, |budget| budget.total);
         let left = total.saturating_sub(self.table.used());
@@ -217,76 +330,26 @@ impl Locked<'_> {
                 ),
             });
         };
-        let mut grants = Vec::with_capacity(claims.len());
-        for (claim, bytes) in claims.iter().zip(shares) {
-            if let Err(error) = self.lend_one(claim, bytes, origin, &mut grants) {
-                grants.iter().for_each(|grant| self.give_back(grant.slot));
-                return Err(error);
+        let mut grants: Vec<Grant> = Vec::with_capacity(claims.len());
+        for (claim, cost) in claims.iter().zip(shares) {
+            let wanted = Wanted { cost, lines: claim.lines, origin, holders: &claim.members };
+            match self.table.lend(grants.last().map_or(0, |last| last.slot + 1), wanted) {
+                Ok(Some(grant)) => grants.push(grant),
+                failed => {
+                    for grant in &grants {
+                        self.table.give_back(grant.slot);
+                    }
+                    let regions = self.segment.pool.regions;
+                    failed?;
+                    return Err(Error::NoSpace {
+                        needed: claim.least,
+                        free: 0,
+                        hint: format!("all {regions} regions are lent; drop communicators that are no longer used"),
+                    });
+                }
             }
         }
         Ok(grants)
-    }
-
-    fn lend_one(&self, claim: &Claim, bytes: u64, origin: Origin, grants: &mut Vec<Grant>) -> Result<(), Error> {
-        let pool = &self.segment.pool;
-        let Some(slot) = self.table.free_from(grants.last().map_or(0, |last| last.slot + 1)) else {
-            return Err(Error::NoSpace {
-                needed: claim.least,
-                free: 0,
-                hint: format!("all {} regions are lent; drop communicators that are no longer used", pool.regions),
-            });
-        };
-        let id = self.table.next_id();
-        self.table.lend(slot, id, bytes, origin, claim.members.iter().copied())?;
-        grants.push(Grant { slot, id, bytes });
-        let start = POOL_BYTES + slot * pool.region_bytes;
-        let lines = claim.lines.next_multiple_of(rustix::param::page_size()).min(pool.region_bytes);
-        self.segment.arena.reserve(std::slice::from_ref(&(start..start + lines)))
-    }
-
-    fn let_go(&self, slot: usize, id: u64) {
-        if slot < self.table.seen() && self.table.id(slot) == id {
-            self.table.let_go(slot, self.segment.rank);
-            if !self.table.holders(slot).any(|rank| !self.segment.has_ended(rank)) {
-                self.give_back(slot);
-            }
-        }
-    }
-
-    /// Memory first: a region that is free reads as zero.
-    fn give_back(&self, slot: usize) {
-        let bytes = self.segment.pool.region_bytes;
-        let start = POOL_BYTES + slot * bytes;
-        if self.segment.arena.give_back(start..start + bytes).is_ok() {
-            self.table.clear(slot);
-        }
-    }
-
-    /// Gives back the regions that only dead ranks hold; how many.
-    fn sweep(&self) -> usize {
-        let mut alive = vec![None; self.segment.size];
-        let mut lives =
-            |rank: usize| rank < alive.len() && *alive[rank].get_or_insert_with(|| !self.segment.has_ended(rank));
-        let lent = (0..self.table.seen()).filter(|&slot| self.table.id(slot) != 0);
-        let orphans: Vec<_> = lent.filter(|&slot| !self.table.holders(slot).any(&mut lives)).collect();
-        orphans.iter().for_each(|&slot| self.give_back(slot));
-        orphans.len()
-    }
-}
-
-/// What each group gets of the `left` bytes; `None` when they are too few.
-fn shares(claims: &[Claim], left: u64) -> Option<Vec<u64>> {
-    let least = claims.iter().try_fold(0, |sum: u64, claim| sum.checked_add(claim.least)).filter(|sum| *sum <= left)?;
-    let pot = left / PART * TOGETHER.min(claims.len() as u64);
-    let members = claims.iter().map(|claim| claim.members.len() as u64).sum::<u64>().max(1);
-    let share = |claim: &Claim| {
-        let even = (u128::from(pot) * claim.members.len() as u128 / u128::from(members)) as u64;
-        (even / 4096 * 4096).min(claim.most).max(claim.least)
-    };
-    let shares: Vec<u64> = claims.iter().map(share).collect();
-    match shares.iter().sum::<u64>() <= left.max(least) {
-        true => Some(shares),
-        false => Some(claims.iter().map(|claim| claim.least).collect()),
     }
 }
 
@@ -294,44 +357,17 @@ fn shares(claims: &[Claim], left: u64) -> Option<Vec<u64>> {
 mod tests {
     use super::*;
 
-    fn claim(members: usize, least: u64, most: u64) -> Claim {
-        Claim { members: (0..members).collect(), lines: 0, least, most }
-    }
-
     #[test]
-    fn a_share_is_a_part_of_what_is_left_within_what_is_needed_and_usable() {
-        let mi = 1 << 20;
-        assert_eq!(shares(&[claim(2, 1, 1 << 40)], 320 * mi), Some(vec![10 * mi]));
-        assert_eq!(shares(&[claim(2, 1, 3 * mi)], 320 * mi), Some(vec![3 * mi]));
-        assert_eq!(shares(&[claim(2, 20 * mi, 1 << 40)], 320 * mi), Some(vec![20 * mi]));
-        // by their members, together half of what is left
-        let many: Vec<_> = (0..20).map(|i| claim(if i == 0 { 21 } else { 1 }, 1, 1 << 40)).collect();
-        let given = shares(&many, 160 * mi).unwrap();
-        assert_eq!((given[0], given[19]), (42 * mi, 2 * mi));
-        assert_eq!(given.iter().sum::<u64>(), 80 * mi);
-    }
-
-    #[test]
-    fn the_least_is_given_when_shares_do_not_fit_and_nothing_when_that_does_not() {
-        // the first one's share and the least of the other are more than there is
-        let claims = [claim(1000, 4096, 1 << 40), claim(1, 190_000, 1 << 40)];
-        assert_eq!(shares(&claims, 205_000), Some(vec![12288, 190_000]));
-        assert_eq!(shares(&claims, 202_000), Some(vec![4096, 190_000]));
-        assert_eq!(shares(&claims, 194_096), Some(vec![4096, 190_000]));
-        assert_eq!(shares(&claims, 194_095), None);
-        assert_eq!(shares(&[claim(1, u64::MAX, u64::MAX), claim(1, 2, 2)], u64::MAX), None);
-    }
-
-    /// Whatever was lent, the budget is kept, and it is all there again afterwards.
-    #[test]
-    fn the_budget_lasts_for_many_groups() {
-        let least = 100 << 10;
-        let (mut left, mut groups) = (400u64 << 20, 0);
-        while let Some(given) = shares(&[claim(2, least, 134 << 20)], left) {
-            assert!(given[0] >= least && given[0] <= left);
-            left -= given[0];
-            groups += 1;
-        }
-        assert!(groups > 150 && left < least, "{groups} groups, {left} bytes left");
+    fn a_holder_that_runs_for_long_is_none_and_one_that_is_stopped_may_be_one() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let mut damage = Damage::new(start);
+        assert!((0..600).all(|i| !damage.is_seen(7, at(i * 100), || true)));
+        assert!(damage.is_seen(7, at(60_000), || true));
+        // another holder, or one seen stopped, and the time begins anew
+        assert!(!damage.is_seen(8, at(60_100), || true));
+        assert!(!damage.is_seen(8, at(100_000), || false));
+        assert!(!damage.is_seen(8, at(159_000), || true));
+        assert!(damage.is_seen(8, at(160_000), || true));
     }
 }

@@ -33,7 +33,7 @@ impl Region {
             return Err(outside(&(start..start.saturating_add(bytes)), arena.len()));
         }
         let mut options = MmapOptions::new();
-        let map = options.offset(start as u64).len(bytes).no_reserve_swap().map_raw(&arena.fd()).map_err(|e| {
+        let map = options.offset(start as u64).len(bytes).no_reserve_swap().map_raw(&arena.checked_fd()?).map_err(|e| {
             Error::system(
                 format!(
                     "mapping {bytes} bytes of address space for the arena (see ulimit -v; EARLYBIRD_ARENA_MAX sets it)"
@@ -41,6 +41,8 @@ impl Region {
                 e,
             )
         })?;
+        // The number is still the arena's, so it was when it was mapped.
+        arena.checked_fd()?;
         Ok(Region { home: Some((arena.clone(), start)), map, reserved: Mutex::default() })
     }
 
@@ -101,7 +103,15 @@ impl Region {
         // private memory is not reserved: nobody else is harmed by its absence
         if let Some((arena, start)) = &self.home {
             let there: Vec<_> = gaps.iter().map(|gap| start + gap.start..start + gap.end).collect();
-            arena.reserve(&there)?;
+            match arena.checked_fd() {
+                Ok(_) => arena.reserve(&there)?,
+                Err(lost) => {
+                    arena.check_room(&there)?;
+                    for gap in &gaps {
+                        self.reserve_by_mapping(gap, &lost)?;
+                    }
+                }
+            }
         }
         gaps.into_iter().for_each(|gap| insert(&mut reserved, gap));
         Ok(())
@@ -123,24 +133,35 @@ impl Region {
         self.populate(bytes, false)
     }
 
+    /// Reserves pages of the arena whose descriptor this program has closed: writing faults take memory, and are answered
+    /// with an error where the kernel makes them for us.
+    fn reserve_by_mapping(&self, range: &Range<usize>, lost: &Error) -> Result<(), Error> {
+        match self.advise(range, Advice::PopulateWrite)? {
+            true => Ok(()),
+            false => Err(lost.clone()),
+        }
+    }
+
     fn populate(&self, range: Range<usize>, write: bool) -> Result<(), Error> {
         let range = self.pages(&range)?;
-        if range.is_empty() {
-            return Ok(());
-        }
         let advice = if write { Advice::PopulateWrite } else { Advice::PopulateRead };
+        if !range.is_empty() && !self.advise(&range, advice)? {
+            self.touch(range, write);
+        }
+        Ok(())
+    }
+
+    /// Has the kernel make pages present; false where it does not know how (before 5.14).
+    fn advise(&self, range: &Range<usize>, advice: Advice) -> Result<bool, Error> {
         loop {
-            let Err(error) = self.map.advise_range(advice, range.start, range.len()) else { return Ok(()) };
+            let Err(error) = self.map.advise_range(advice, range.start, range.len()) else { return Ok(true) };
             match Errno::from_io_error(&error) {
                 Some(Errno::INTR | Errno::AGAIN) => {}
-                // kernels before 5.14 do not know the advice
-                Some(Errno::INVAL) => break,
+                Some(Errno::INVAL) => return Ok(false),
                 Some(Errno::NOMEM | Errno::FAULT) => return Err(arena_full(range.len() as u64)),
                 _ => return Err(Error::system(format!("populating {} bytes of the arena", range.len()), error)),
             }
         }
-        self.touch(range, write);
-        Ok(())
     }
 
     /// Puts private memory of zeros in place of the shared one, at the same addresses. Whoever writes to the shared memory
@@ -208,6 +229,7 @@ fn insert(known: &mut Vec<Range<usize>>, range: Range<usize>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::{AsRawFd, FromRawFd};
 
     fn region(bytes: usize) -> Region {
         let arena = Arc::new(Arena::create(bytes + 8192).unwrap());
@@ -277,6 +299,27 @@ mod tests {
             other => panic!("{other}"),
         }
         assert_eq!(taken(&region), 0);
+    }
+
+    /// The program has closed the descriptor, and another file has its number.
+    #[test]
+    fn what_is_mapped_can_be_reserved_without_the_descriptor() {
+        let region = region(1 << 20);
+        region.reserve(0..4096).unwrap();
+        let arena = &region.home.as_ref().unwrap().0;
+        let keep = arena.fd().try_clone_to_owned().unwrap();
+        let other = rustix::fs::memfd_create("data", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        // SAFETY: both are open; the arena asks whose number it is before each use.
+        unsafe { libc::dup2(other.as_raw_fd(), arena.fd().as_raw_fd()) };
+        region.reserve(0..65536).unwrap();
+        let taken = || rustix::fs::fstat(&keep).unwrap().st_blocks as u64 * 512;
+        assert_eq!((taken(), rustix::fs::fstat(&other).unwrap().st_size), (65536, 0));
+        assert_eq!(Region::of(arena, 0, 4096).unwrap_err().code(), "EB_SYSTEM");
+        let number = arena.fd().as_raw_fd();
+        drop(region);
+        assert_eq!(taken(), 65536);
+        // SAFETY: the arena has left the number open, since it is another file's; nobody else closes it.
+        drop(unsafe { std::os::fd::OwnedFd::from_raw_fd(number) });
     }
 
     #[test]

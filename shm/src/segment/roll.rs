@@ -49,12 +49,6 @@ pub(crate) fn try_take(file: &impl AsFd, byte: usize) -> Result<bool, Error> {
     }
 }
 
-/// Gives back the lock on one byte.
-pub(crate) fn give_back(file: &impl AsFd, byte: usize) {
-    // unlocking what one holds fails only for an invalid descriptor, which the borrow excludes
-    let _ = fcntl(file, libc::F_SETLK, &mut request(libc::F_UNLCK, byte, 1));
-}
-
 /// The process that holds a lock in `[first, first + count)`, if any *other* process does; 0 when it lives in another
 /// pid namespace.
 ///

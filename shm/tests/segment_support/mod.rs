@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use earlybird_shm::segment::{AttachOptions, Budget, Claim, Grant, Origin, Region, Segment};
+use earlybird_shm::segment::{AttachOptions, Budget, Claim, Grant, Origin, Region, Segment, table};
 use rustix::process::{Pid, Signal, kill_process};
 
 const ROLE: &str = "EARLYBIRD_TEST_RANK";
@@ -391,7 +391,8 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Joined
                     }
                     Err(error) => error.code().into(),
                 },
-                "lock-pool" => lock_pool(),
+                "lock-pool" => lock_pool(number(1)),
+                "let-go-beside-a-wait" => let_go_beside_a_wait(segment, number(1), number(2) as u64, number(3)),
                 "fork" => fork(segment),
                 "fork-stay" => fork_and_stay(),
                 "alive-ns" => {
@@ -427,19 +428,41 @@ fn lend(segment: &Segment, least: u64, groups: &[&str]) -> String {
     }
 }
 
-/// Takes the lock on the table of regions for this process, as a rank has it that is stopped while it lends.
-fn lock_pool() -> String {
-    let arena = std::fs::read_dir("/proc/self/fd").unwrap().find_map(|entry| {
-        let path = entry.unwrap().path();
+/// The number of the arena's descriptor.
+fn arena() -> i32 {
+    let entries = std::fs::read_dir("/proc/self/fd").unwrap();
+    let found = entries.filter_map(|entry| {
+        let path = entry.ok()?.path();
         let target = std::fs::read_link(&path).ok()?;
         target.to_str()?.contains("earlybird-arena").then(|| path.file_name()?.to_str()?.parse::<i32>().ok())?
     });
-    // SAFETY: flock is a plain C structure of integers, for which all-zero is a value.
-    let mut lock: libc::flock = unsafe { core::mem::zeroed() };
-    (lock.l_type, lock.l_start, lock.l_len) = (libc::F_WRLCK as libc::c_short, 4096, 1);
-    // SAFETY: the arena's descriptor is open while the segment lives; the call takes a lock and touches no memory else.
-    let taken = unsafe { libc::fcntl(arena.expect("an arena"), libc::F_SETLK, &mut lock) };
-    if taken == 0 { "ok".into() } else { std::io::Error::last_os_error().to_string() }
+    found.last().expect("an arena")
+}
+
+/// Makes the lock's word on the table of regions that of `rank`, as a rank leaves it that is stopped while it lends.
+fn lock_pool(rank: usize) -> String {
+    // SAFETY: the arena's descriptor is open while the segment lives.
+    let arena = unsafe { std::os::fd::BorrowedFd::borrow_raw(arena()) };
+    let word = table::taken(0, rank).to_ne_bytes();
+    rustix::io::pwrite(arena, &word, table::LOCK as u64 * 8).map_or_else(|e| e.to_string(), |_| "ok".into())
+}
+
+/// Lets go of a loan `rounds` times while another thread waits for the lock without a deadline: the longest time, in ms.
+fn let_go_beside_a_wait(segment: &Arc<Segment>, slot: usize, id: u64, rounds: usize) -> String {
+    let (began, begins) = mpsc::channel();
+    let waiting = segment.clone();
+    std::thread::spawn(move || {
+        let claim = Claim { members: vec![waiting.rank()], lines: 4096, least: 4096, most: 4096 };
+        began.send(()).unwrap();
+        let _ = waiting.lend(&[claim], ORIGIN, None, || true);
+    });
+    begins.recv().unwrap();
+    let longest = (0..rounds).map(|_| {
+        let started = std::time::Instant::now();
+        segment.let_go(slot, id);
+        started.elapsed().as_millis()
+    });
+    longest.max().unwrap().to_string()
 }
 
 /// Leaves a child that lives, with all inherited descriptors, until the test closes the command pipe.

@@ -140,7 +140,7 @@ fn append(path: &str, rows: &[Row], table: Option<String>) -> Result<(), Error> 
     file.and_then(|mut file| file.write_all(line.as_bytes())).map_err(|error| Error::system("write the tuning", error))
 }
 
-fn cannot_write(error: impl ToString) -> Error {
+fn cannot_write(error: impl ToString + 'static) -> Error {
     Error::system("write the result", error)
 }
 
