@@ -92,7 +92,9 @@ impl Transport for ShmTransport {
     fn raise(&mut self, failure: Failure) -> Failure {
         let fault = match failure {
             Failure::PeerDied { rank } => Fault::PeerDied { rank },
-            Failure::Timeout { missing, after } => Fault::Timeout { missing, after_ns: after.as_nanos() as u64 },
+            Failure::Timeout { missing, after } => {
+                Fault::Timeout { missing, after_ns: earlybird_shm::nanoseconds(after) }
+            }
             Failure::Mismatch { rank_a, rank_b } => {
                 let other = if rank_a == self.rank() { rank_b } else { rank_a };
                 Fault::Mismatch { ranks: [self.rank(), other], call: None }

@@ -22,8 +22,14 @@ impl Hierarchy {
     /// As [`crate::Communicator::connect`].
     pub(crate) fn connect(config: &Config, identity: &Identity, sizes: &[usize]) -> Result<(NodeComm, Self), Error> {
         let topology = Topology::contiguous(sizes, identity.rank)?;
-        let rings =
-            Rings::join(&RingOptions { rank: identity.rank, size: identity.size, ..meeting(config, identity) })?;
+        let rings = Rings::join(&RingOptions {
+            rank: identity.rank,
+            size: identity.size,
+            // where ranks also meet that were told of no nodes: so they find out
+            key: identity.key.clone(),
+            settings: config.alike(identity),
+            ..meeting(config, identity)
+        })?;
         let crowded = rings.is_oversubscribed();
         Self::join(config, identity, topology, Line::Rings(Box::new(rings)), crowded)
     }
@@ -47,6 +53,7 @@ impl Hierarchy {
             join_timeout: config.join_timeout,
             arena_max_bytes: config.arena_max_bytes,
             crowded,
+            settings: Vec::new(),
         });
         let node = node.and_then(|node| node.duplicate().map(|again| (node, again)));
         let (node, again) = node.map_err(|error| match error {

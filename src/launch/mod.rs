@@ -150,7 +150,8 @@ impl Job {
             .args(&self.args)
             .env("EARLYBIRD_RANK", rank.to_string())
             .env("EARLYBIRD_SIZE", self.ranks.to_string())
-            .env("EARLYBIRD_JOB", key);
+            .env("EARLYBIRD_JOB", key)
+            .env("EARLYBIRD_LAUNCHER", key);
         if let Some(nodes) = &self.nodes {
             command.env("EARLYBIRD_RANKS_PER_NODE", nodes.to_string());
         }
