@@ -35,7 +35,8 @@ pub struct Config {
     /// included. The
     /// communicator of the whole job takes at most half of it.
     pub arena_max_bytes: Option<u64>,
-    /// The directory in which ranks meet (`EARLYBIRD_DIR`, absolute; default: one of the user in /dev/shm).
+    /// The directory in which ranks meet that share no network namespace (`EARLYBIRD_DIR`, absolute, the same on all ranks;
+    /// default: none).
     pub dir: Option<PathBuf>,
     /// Virtual nodes (`EARLYBIRD_RANKS_PER_NODE`, such as `2` or `5,3,1`; default: all ranks are one node).
     pub ranks_per_node: Option<RanksPerNode>,
@@ -127,6 +128,7 @@ static KNOWN: &[(&str, Use)] = &[
     ("RANK", Use::Elsewhere),
     ("SIZE", Use::Elsewhere),
     ("JOB", Use::Elsewhere),
+    ("LAUNCHER", Use::Elsewhere),
     ("ALGORITHM", Use::Config(|config, value| value.parse().map(|v| config.algorithm = v))),
     ("ALLREDUCE", Use::Config(|config, value| table(Collective::AllReduce, value, &mut config.tables.allreduce))),
     ("REDUCE", Use::Config(|config, value| table(Collective::Reduce, value, &mut config.tables.reduce))),
@@ -215,7 +217,18 @@ impl Config {
             join_timeout: self.join_timeout,
             arena_max_bytes: self.arena_max_bytes,
             crowded: false,
+            settings: self.alike(identity),
         }
+    }
+
+    /// Names and values of what decides where ranks meet, and with whom: all ranks of a job must set it alike.
+    pub(crate) fn alike(&self, identity: &crate::Identity) -> Vec<(String, String)> {
+        let settings = [
+            ("DIR", self.dir.as_ref().map(|dir| dir.display().to_string())),
+            ("RANKS_PER_NODE", self.ranks_per_node.as_ref().map(ToString::to_string)),
+            ("JOB", identity.launched_job()),
+        ];
+        settings.into_iter().filter_map(|(name, value)| Some((format!("{PREFIX}{name}"), value?))).collect()
     }
 
     /// What was asked for an allreduce of `bytes` bytes: its size table first, then the general choice.

@@ -11,6 +11,9 @@ mod tests;
 use crate::Error;
 use ancestry::Process;
 
+/// The variable by which `earlybird run` tells its ranks apart from those of other jobs; nobody else sets it.
+pub(crate) const LAUNCHER: &str = "EARLYBIRD_LAUNCHER";
+
 /// What started the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -78,6 +81,18 @@ impl Identity {
         Ok(Identity { rank, size, key: key(&["named", job]), launcher: Launcher::Named })
     }
 
+    /// The key under which the ranks meet that `earlybird run` starts with this value of `EARLYBIRD_LAUNCHER`.
+    #[doc(hidden)]
+    pub fn launched_key(launcher: &str) -> String {
+        key(&["run", launcher])
+    }
+
+    /// The name that was given to a launched job for each rank, if it was launched by `earlybird run`.
+    pub(crate) fn launched_job(&self) -> Option<String> {
+        let launched = self.launcher == Launcher::Earlybird && self.key.starts_with("run-");
+        launched.then(|| std::env::var_os("EARLYBIRD_JOB")).flatten().map(|job| job.to_string_lossy().into_owned())
+    }
+
     /// As [`Identity::detect`], from these variables; `starter(name)` is the nearest ancestor that does not itself
     /// have the variable `name`: the process that started the ranks. `starter("")` is this process.
     pub(crate) fn from_vars(
@@ -88,8 +103,14 @@ impl Identity {
         let started_by = |marker| starter(marker).map(|process| process.to_string());
         // Innermost first: a launcher that starts one process per node may start another launcher there.
         if vars.any(&["EARLYBIRD_RANK", "EARLYBIRD_SIZE", "EARLYBIRD_JOB"]) {
-            let key = vars.text("EARLYBIRD_JOB")?;
-            return vars.identity(Launcher::Earlybird, "EARLYBIRD_RANK", "EARLYBIRD_SIZE", Local::All, &["eb", &key]);
+            let job = vars.text("EARLYBIRD_JOB")?;
+            // ranks of one launcher meet whatever was set for each of them, and find out there what differs
+            let key = match vars.get(LAUNCHER) {
+                Some(launcher) => ["run".to_owned(), launcher],
+                None => ["eb".to_owned(), job],
+            };
+            let key = key.each_ref().map(String::as_str);
+            return vars.identity(Launcher::Earlybird, "EARLYBIRD_RANK", "EARLYBIRD_SIZE", Local::All, &key);
         }
         if vars.any(&["TORCHELASTIC_RUN_ID"]) {
             return vars.torchrun(&started_by("TORCHELASTIC_RUN_ID")?);
@@ -235,12 +256,6 @@ impl Variables<'_> {
 
 fn half_set(present: &str, missing: &str) -> Error {
     Error::usage(format!("environment variable {present} is set but {missing} is not; let the launcher set both"))
-}
-
-/// The key under which the ranks of a job meet that `earlybird run` has started under this name.
-#[cfg(feature = "cli")]
-pub(crate) fn key_of_job(job: &str) -> String {
-    key(&["eb", job])
 }
 
 /// The parts joined so that different parts give different keys: other bytes than letters, digits and `._`

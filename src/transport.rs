@@ -98,7 +98,9 @@ impl Transport for ShmTransport {
     fn raise(&mut self, failure: Failure) -> Failure {
         let fault = match failure {
             Failure::PeerDied { rank } => Fault::PeerDied { rank },
-            Failure::Timeout { missing, after } => Fault::Timeout { missing, after_ns: after.as_nanos() as u64 },
+            Failure::Timeout { missing, after } => {
+                Fault::Timeout { missing, after_ns: earlybird_shm::nanoseconds(after) }
+            }
             Failure::Mismatch { rank_a, rank_b } => {
                 let other = if rank_a == self.rank() { rank_b } else { rank_a };
                 self.rings.mismatch([self.rank(), other])

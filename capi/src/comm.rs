@@ -122,7 +122,7 @@ export! {
         // SAFETY: C.
         unsafe {
             comm.write(std::ptr::null_mut());
-            give(comm, Some(Communicator::connect(config(options)?, Identity::detect()?)?));
+            give(comm, Some(Communicator::connect_or_refuse(config(options), Identity::detect())?));
         }
         Ok(())
     }
@@ -139,7 +139,7 @@ export! {
         unsafe {
             comm.write(std::ptr::null_mut());
             let identity = Identity::named(text(job, "job")?, rank, size)?;
-            give(comm, Some(Communicator::connect(config(options)?, identity)?));
+            give(comm, Some(Communicator::connect_or_refuse(config(options), Ok(identity))?));
         }
         Ok(())
     }

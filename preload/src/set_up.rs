@@ -248,12 +248,14 @@ fn virtual_node(config: &Config) -> u64 {
     }
 }
 
-/// Equal for processes that see the same shared memory: one kernel, one file system in which they meet.
+/// Equal for processes that can meet and share memory: one kernel, one network namespace or file system in which they meet.
 fn host(config: &Config) -> u64 {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let meeting = config.dir.as_deref().and_then(|dir| dir.ancestors().find(|part| part.exists()));
-    let device = std::fs::metadata(meeting.unwrap_or(Path::new("/dev/shm"))).map(|data| data.dev()).unwrap_or(0);
-    digest(&(boot, device))
+    let place = match config.dir.as_deref() {
+        Some(dir) => dir.ancestors().find_map(|part| std::fs::metadata(part).ok()).map(|data| data.dev()),
+        None => std::fs::metadata(Path::new("/proc/self/ns/net")).ok().map(|data| data.ino()),
+    };
+    digest(&(boot, place.unwrap_or(0)))
 }
 
 /// The same in every process that runs this library.
@@ -277,8 +279,9 @@ mod tests {
     #[test]
     fn a_host_is_known_by_its_kernel_and_file_system() {
         let at = |dir: Option<&str>| host(&Config { dir: dir.map(Into::into), ..Config::default() });
-        assert_eq!(at(None), at(Some("/dev/shm/not/there/yet")));
-        assert_ne!(at(None), at(Some("/proc")));
+        assert_eq!(at(Some("/dev/shm")), at(Some("/dev/shm/not/there/yet")));
+        assert_ne!(at(Some("/dev/shm")), at(Some("/proc")));
+        assert_eq!(at(None), at(None));
     }
 
     #[test]

@@ -5,6 +5,12 @@
 use crate::Error;
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
+
+/// A time in nanoseconds; what is longer than a word can say (584 years) is that long.
+pub fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// How the ranks of a node carry out one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -106,6 +112,13 @@ named_choice!(WaitPreset, "waiting preset", 3, Latency => "latency", Balanced =>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_times_are_not_cut() {
+        assert_eq!(nanoseconds(Duration::from_secs(18_446_744_074)), u64::MAX);
+        assert_eq!(nanoseconds(Duration::MAX), u64::MAX);
+        assert_eq!(nanoseconds(Duration::from_micros(3)), 3000);
+    }
 
     #[test]
     fn names_and_codes_lead_back_to_the_value() {

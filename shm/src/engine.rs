@@ -136,7 +136,7 @@ pub(crate) fn sleep_ns(most_ns: u64) -> u64 {
 
 /// The same as a duration.
 pub(crate) fn sleep(most: Duration) -> Duration {
-    Duration::from_nanos(sleep_ns(most.as_nanos() as u64))
+    Duration::from_nanos(sleep_ns(crate::nanoseconds(most)))
 }
 
 /// When a waiting thread drove last.

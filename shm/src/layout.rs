@@ -124,6 +124,14 @@ impl Windows {
         (deposit > 0 && accumulator >= deposit).then_some(Windows { accumulator, deposit })
     }
 
+    /// The windows that rank 0 wrote, as far as the layout has room for them. `None` if they are too small to work with.
+    pub fn from_words(accumulator: u64, deposit: u64) -> Option<Self> {
+        let page = |word: u64, most: usize| usize::try_from(word).unwrap_or(usize::MAX).min(most) / 4096 * 4096;
+        let deposit = page(deposit, DEPOSIT_BYTES);
+        let accumulator = page(accumulator, ACCUMULATOR_BYTES);
+        (deposit > 0 && accumulator >= deposit).then_some(Windows { accumulator, deposit })
+    }
+
     /// What all communicators of `ranks` ranks together may use where nothing is set: four times what one can use.
     pub fn default_budget_bytes(ranks: usize) -> u64 {
         4 * Layout::new(ranks).bytes() as u64
@@ -169,6 +177,28 @@ mod tests {
             spans.sort_unstable();
             assert!(spans.windows(2).all(|w| w[0].1 <= w[1].0), "{ranks} ranks");
             assert!(spans.iter().all(|s| s.0 % 128 == 0 && s.1 <= l.bytes()), "{ranks} ranks");
+        }
+    }
+
+    #[test]
+    fn windows_of_whatever_words_lie_inside_the_layout() {
+        let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut noise = || {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed
+        };
+        for round in 0..100_000 {
+            let (a, d) = (noise() >> (round % 64), noise() >> (round / 64 % 64));
+            let Some(w) = Windows::from_words(a, d) else { continue };
+            assert!(w.accumulator <= ACCUMULATOR_BYTES && w.deposit <= DEPOSIT_BYTES, "{a} {d}: {w:?}");
+            assert!(w.deposit >= 4096 && w.accumulator >= w.deposit, "{a} {d}: {w:?}");
+            assert!(w.accumulator % 4096 == 0 && w.deposit % 4096 == 0, "{a} {d}: {w:?}");
+        }
+        for ranks in [1, 64, MAX_RANKS] {
+            let all = Windows::within(Layout::new(ranks).bytes() as u64, ranks).unwrap();
+            assert_eq!(Windows::from_words(all.accumulator as u64, all.deposit as u64), Some(all));
         }
     }
 

@@ -34,7 +34,7 @@ pub mod user_op;
 mod warn;
 
 pub use bytes_op::BytesOp;
-pub use config::{Algorithm, WaitPreset};
+pub use config::{Algorithm, WaitPreset, nanoseconds};
 #[cfg(not(earlybird_loom))]
 pub use engine::enter;
 pub use error::Error;
@@ -47,6 +47,8 @@ pub use protocol::Report;
 pub use protocol::decide::algorithms;
 pub use protocol::held::{Grouped, Owned};
 pub use protocol::signature::{Collective, Signature, USER_SIZE_SHIFT};
+#[cfg(not(earlybird_loom))]
+pub use segment::{announce_end, forget_job, refuse};
 pub use user_op::UserOp;
 #[cfg(not(earlybird_loom))]
 pub use warn::warn;

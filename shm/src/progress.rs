@@ -35,7 +35,7 @@ impl Progress {
         if !(Duration::from_micros(1)..=Duration::from_millis(50)).contains(&every) {
             return Err(Error::usage(format!("an interval of progress of {every:?}; give 1 us to 50 ms")));
         }
-        Ok(Progress { every_ns: every.as_nanos() as u64, drive: Arc::new(drive) })
+        Ok(Progress { every_ns: crate::nanoseconds(every), drive: Arc::new(drive) })
     }
 
     /// Drives it now, for waits of the layers above.

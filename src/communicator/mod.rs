@@ -24,9 +24,10 @@ use crate::hierarchy::{Between, Hierarchy};
 use crate::transport::RingOptions;
 use crate::{Choice, Config, Error, FoldOrder, Identity};
 use earlybird_shm::engine::Handle;
-use earlybird_shm::{Collective, How, NodeComm, Progress};
+use earlybird_shm::{Collective, How, NodeComm, Progress, refuse};
 use plan_lane::PlanLane;
 use settings::Settings;
+use std::path::PathBuf;
 
 /// The processes of one job, or some of them ([`Communicator::split`]).
 ///
@@ -79,7 +80,27 @@ impl Communicator {
     /// # Errors
     /// As [`Config::from_env`], [`Identity::detect`] and [`Communicator::connect`].
     pub fn from_env() -> Result<Communicator, Error> {
-        Communicator::connect(Config::from_env()?, Identity::detect()?)
+        Communicator::connect_or_refuse(Config::from_env(), Identity::detect())
+    }
+
+    /// Joins with what was found out about settings and identity. A rank that cannot join because its settings are wrong
+    /// tells the others why, as far as it knows where they are.
+    ///
+    /// # Errors
+    /// As [`Communicator::connect`], the same on all ranks.
+    #[doc(hidden)]
+    pub fn connect_or_refuse(
+        config: Result<Config, Error>,
+        identity: Result<Identity, Error>,
+    ) -> Result<Communicator, Error> {
+        let identity = identity?;
+        match config {
+            Ok(config) => Communicator::connect(config, identity),
+            Err(error) => {
+                let dir = std::env::var_os("EARLYBIRD_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
+                Err(refuse(dir.as_deref(), &identity.key, identity.rank, identity.size, error))
+            }
+        }
     }
 
     /// Joins the job `identity` with `config`.
@@ -88,7 +109,9 @@ impl Communicator {
     /// [`Error::PeerDied`] when a rank dies meanwhile, [`Error::Timeout`] when a deadline was set and ranks are
     /// missing, [`Error::NoSpace`] when shared memory is full, [`Error::Usage`] for settings that cannot be.
     pub fn connect(config: Config, identity: Identity) -> Result<Communicator, Error> {
-        let sizes = config.ranks_per_node.as_ref().map(|each| each.sizes(identity.size)).transpose()?;
+        let sizes = config.ranks_per_node.as_ref().map(|each| each.sizes(identity.size)).transpose();
+        let sizes =
+            sizes.map_err(|error| refuse(config.dir.as_deref(), &identity.key, identity.rank, identity.size, error))?;
         let (node, between) = match sizes.filter(|sizes| sizes.len() > 1) {
             Some(sizes) => {
                 let (node, between) = Hierarchy::connect(&config, &identity, &sizes)?;
@@ -114,6 +137,7 @@ impl Communicator {
             wait: config.wait,
             timeout: config.timeout,
             purse: Some(node.purse()),
+            settings: Vec::new(),
         };
         if config.verbose && identity.rank == 0 {
             let counts = |between: &Hierarchy| (between.topology().nodes(), between.topology().endpoints());

@@ -23,8 +23,14 @@ impl Hierarchy {
     /// As [`crate::Communicator::connect`].
     pub(crate) fn connect(config: &Config, identity: &Identity, sizes: &[usize]) -> Result<(NodeComm, Self), Error> {
         let topology = Topology::contiguous(sizes, identity.rank)?;
-        let rings =
-            Rings::join(&RingOptions { rank: identity.rank, size: identity.size, ..meeting(config, identity) })?;
+        let rings = Rings::join(&RingOptions {
+            rank: identity.rank,
+            size: identity.size,
+            // where ranks also meet that were told of no nodes: so they find out
+            key: identity.key.clone(),
+            settings: config.alike(identity),
+            ..meeting(config, identity)
+        })?;
         let crowded = rings.is_oversubscribed();
         Self::join(config, identity, topology, Line::Rings(Box::new(rings)), crowded)
     }
@@ -52,6 +58,7 @@ impl Hierarchy {
             join_timeout: config.join_timeout,
             arena_max_bytes: config.arena_max_bytes,
             crowded,
+            settings: Vec::new(),
         };
         let node = NodeComm::join_within(&joining, &absent);
         let mut wire = wire.into_inner();
@@ -105,15 +112,10 @@ impl Hierarchy {
     }
 }
 
-/// The key under which all ranks of a job of several nodes meet that share memory, first of all.
-pub(crate) fn meeting_key(key: &str) -> String {
-    format!("{key}-nodes")
-}
-
 /// Where the leaders of a job meet that share memory.
 fn meeting(config: &Config, identity: &Identity) -> RingOptions {
     RingOptions {
-        key: meeting_key(&identity.key),
+        key: format!("{}-nodes", identity.key),
         dir: config.dir.clone(),
         wait: config.wait,
         timeout: config.timeout,

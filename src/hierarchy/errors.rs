@@ -13,7 +13,7 @@ pub(super) fn fault_of(error: &Error, topology: &Topology, deadline: Option<Dura
         Error::PeerDied { rank, .. } => Fault::PeerDied { rank: rank_of(*rank) },
         Error::Timeout { missing, after, .. } => Fault::Timeout {
             missing: rank_of(missing.first().copied().unwrap_or(0)),
-            after_ns: deadline.unwrap_or(*after).as_nanos() as u64,
+            after_ns: earlybird_shm::nanoseconds(deadline.unwrap_or(*after)),
         },
         Error::Mismatch { rank_a, rank_b, .. } => {
             let (a, b, me) = (rank_of(*rank_a), rank_of(*rank_b), topology.rank());

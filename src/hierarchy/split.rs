@@ -182,7 +182,7 @@ fn from_words(rank: usize, words: &[u64]) -> Error {
 
 /// How long a rank waits that is no leader: its leader's wait for other nodes must not look like a rank that is missing.
 pub(super) fn patient(deadline: Duration) -> Duration {
-    4 * deadline + Duration::from_millis(500)
+    deadline.saturating_mul(4).saturating_add(Duration::from_millis(500))
 }
 
 #[cfg(test)]

@@ -345,7 +345,7 @@ impl Transport for Wire {
             Failure::Timeout { missing, after } => {
                 // What was waited is a multiple of what was set.
                 let after = self.deadline.unwrap_or(after);
-                Fault::Timeout { missing: peer(missing), after_ns: after.as_nanos() as u64 }
+                Fault::Timeout { missing: peer(missing), after_ns: earlybird_shm::nanoseconds(after) }
             }
             Failure::Mismatch { rank_a, rank_b } => differ(rank_a, rank_b),
             // Packets of other calls than this rank's own: rings and MPI lose none.

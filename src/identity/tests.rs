@@ -114,6 +114,15 @@ fn every_launcher_is_recognised_and_its_ranks_share_one_key() {
 }
 
 #[test]
+fn ranks_of_one_launcher_share_a_key_whatever_they_call_their_job() {
+    let launched = changed(&earlybird(), &[("EARLYBIRD_LAUNCHER", "beef")]);
+    let one = with(&launched).unwrap();
+    let other = with(&changed(&launched, &[("EARLYBIRD_JOB", "mine"), ("EARLYBIRD_RANK", "0")])).unwrap();
+    assert_eq!((&one.key, &other.key), (&Identity::launched_key("beef"), &one.key));
+    assert_ne!(with(&changed(&launched, &[("EARLYBIRD_LAUNCHER", "dead")])).unwrap().key, one.key);
+}
+
+#[test]
 fn without_a_launcher_the_process_is_a_job_of_its_own() {
     let alone = with(&vars(&[("PATH", "/bin"), ("RANK", "3"), ("SLURM_JOB_ID", "1"), ("SLURM_NTASKS", "8")])).unwrap();
     let expected = Identity { rank: 0, size: 1, key: "alone-1000.12345".into(), launcher: Launcher::Alone };

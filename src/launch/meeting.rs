@@ -1,33 +1,30 @@
 //! What the launcher does where its ranks meet: it tells those that still wait of one that has ended, and removes what a job
 //! that ended while it met has left.
 
-use crate::RanksPerNode;
-use crate::{hierarchy, identity};
-use std::path::{Path, PathBuf};
+use crate::Identity;
+use std::path::PathBuf;
 
-/// Where the ranks of a job meet.
+/// Where the ranks of a job meet first, be they on one node or on several virtual ones.
 pub(super) struct Meeting {
     dir: Option<PathBuf>,
     key: String,
 }
 
 impl Meeting {
-    /// Of the job of this name. The ranks have the environment of the launcher, and `nodes` in place of what that says.
-    pub(super) fn new(job: &str, ranks: usize, nodes: Option<&RanksPerNode>) -> Meeting {
-        let given = || std::env::var("EARLYBIRD_RANKS_PER_NODE").ok()?.parse().ok();
-        let sizes = nodes.cloned().or_else(given).and_then(|nodes| nodes.sizes(ranks).ok());
-        let key = identity::key_of_job(job);
-        let key = match sizes.is_some_and(|sizes| sizes.len() > 1) {
-            // There all ranks meet first, those of a node watch each other from then on.
-            true => hierarchy::meeting_key(&key),
-            false => key,
-        };
-        Meeting { dir: directory(), key }
+    /// Of the job whose ranks have this value of `EARLYBIRD_LAUNCHER`, and otherwise the environment of the launcher.
+    pub(super) fn new(launcher: &str) -> Meeting {
+        Meeting { dir: directory(), key: Identity::launched_key(launcher) }
     }
 
     /// The process of `rank` has ended: nobody need wait for it.
     pub(super) fn announce_end(&self, rank: usize) {
-        announce_end(self.dir.as_deref(), &self.key, rank);
+        earlybird_shm::announce_end(self.dir.as_deref(), &self.key, rank);
+    }
+}
+
+impl Drop for Meeting {
+    fn drop(&mut self) {
+        earlybird_shm::forget_job(&self.key);
     }
 }
 
@@ -41,6 +38,3 @@ pub(super) fn sweep() {
 fn directory() -> Option<PathBuf> {
     std::env::var_os("EARLYBIRD_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from)
 }
-
-/// In place of `earlybird_shm::segment::announce_end`.
-fn announce_end(_dir: Option<&Path>, _key: &str, _rank: usize) {}

@@ -128,7 +128,7 @@ impl Job {
             Bind::None => Vec::new(),
         };
         let key = random_key()?;
-        let meeting = meeting::Meeting::new(&key, self.ranks, self.nodes.as_ref());
+        let meeting = meeting::Meeting::new(&key);
         let mut ranks = supervise::Ranks::new(watchdog::Watchdog::start(&self.wrapper)?);
         let mut readers = prefix::Readers::default();
         for rank in 0..self.ranks {
@@ -156,7 +156,8 @@ impl Job {
             .args(&self.args)
             .env("EARLYBIRD_RANK", rank.to_string())
             .env("EARLYBIRD_SIZE", self.ranks.to_string())
-            .env("EARLYBIRD_JOB", key);
+            .env("EARLYBIRD_JOB", key)
+            .env("EARLYBIRD_LAUNCHER", key);
         if let Some(nodes) = &self.nodes {
             command.env("EARLYBIRD_RANKS_PER_NODE", nodes.to_string());
         }

@@ -16,7 +16,7 @@ const FIXED_BYTES: usize = 1 + WORDS * 8;
 pub fn encode(failure: &Failure) -> Vec<u8> {
     let (kind, words, text): (u8, &[u64], &str) = match failure {
         Failure::PeerDied { rank } => (1, &[*rank as u64], ""),
-        Failure::Timeout { missing, after } => (2, &[*missing as u64, after.as_nanos() as u64], ""),
+        Failure::Timeout { missing, after } => (2, &[*missing as u64, earlybird_shm::nanoseconds(*after)], ""),
         Failure::Lost { from, to, expected, found } => {
             (3, &[*from as u64, *to as u64, u64::from(*expected), u64::from(*found)], "")
         }

@@ -1,5 +1,5 @@
-//! Which ranks of an MPI communicator share memory: what MPI says, confirmed by a number that one rank writes into shared
-//! memory and the others read there. Containers on one machine may share a host name, even memory for MPI, and not /dev/shm.
+//! Which ranks of an MPI communicator share memory: what MPI says, confirmed by a socket at which one rank listens and that the
+//! others reach. Containers on one machine may share a host name, even memory for MPI, and not the place where ranks meet.
 
 use crate::Error;
 use crate::messages::Layout;
@@ -7,9 +7,8 @@ use mpi::topology::{Color, SimpleCommunicator};
 use mpi::traits::*;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
 /// Bytes of a host's name that ranks tell each other.
 const HOST_BYTES: usize = 64;
@@ -64,23 +63,18 @@ pub(super) fn find(comm: &SimpleCommunicator, virtual_node: usize) -> Layout {
     Layout { nodes: members, processes: processes(comm), here: here.size() as usize }
 }
 
-/// Whether this rank finds in shared memory what the first of `comm` has put there.
+/// Whether this rank can reach the first of `comm` where ranks meet: at an abstract socket of its network namespace.
 fn sees_the_same(comm: &SimpleCommunicator) -> bool {
     let number = common_nonce(comm);
-    let path = PathBuf::from(format!("/dev/shm/earlybird-probe-{:016x}{:016x}", number[0], number[1]));
-    let text = format!("{:x}", number[1].rotate_left(32) ^ number[0]);
+    let name = format!("earlybird-probe-{:016x}{:016x}", number[0], number[1]);
+    let address = SocketAddr::from_abstract_name(name);
     let first = comm.rank() == 0;
-    if first {
-        let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        // If it cannot, nobody sees it: every rank is a node, which works.
-        let _ = file.and_then(|mut file| file.write_all(text.as_bytes()));
-    }
+    // If it cannot, nobody sees it: every rank is a node, which works.
+    let listener = address.as_ref().ok().filter(|_| first).and_then(|address| UnixListener::bind_addr(address).ok());
     comm.barrier();
-    let sees = std::fs::read_to_string(&path).is_ok_and(|found| found == text);
+    let sees = address.is_ok_and(|address| UnixStream::connect_addr(&address).is_ok());
     comm.barrier();
-    if first {
-        let _ = std::fs::remove_file(&path);
-    }
+    drop(listener);
     first || sees
 }
 

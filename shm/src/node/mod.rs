@@ -172,16 +172,13 @@ impl NodeComm {
         let (segment, region) = Segment::attach_within(&attach, absent)?;
         let policy = segment.policy();
         let (rank, size, cpus) = (segment.rank(), segment.size(), segment.allowed_cpus());
-        let windows = Windows {
-            accumulator: policy[POLICY_WINDOW_ACCUMULATOR] as usize,
-            deposit: policy[POLICY_WINDOW_DEPOSIT] as usize,
-        };
-        if windows.deposit == 0 {
-            return Err(Error::usage(format!(
+        let windows = Windows::from_words(policy[POLICY_WINDOW_ACCUMULATOR], policy[POLICY_WINDOW_DEPOSIT]);
+        let windows = windows.ok_or_else(|| {
+            Error::usage(format!(
                 "the arena cap of rank 0 (EARLYBIRD_ARENA_MAX) is too small for {size} ranks; set at least {} bytes",
                 Windows::least_budget_bytes(size)
-            )));
-        }
+            ))
+        })?;
         let thresholds = Thresholds {
             flat_bytes: policy[POLICY_FLAT_BYTES] as usize,
             leader_bytes: policy[POLICY_LEADER_BYTES] as usize,
@@ -190,7 +187,7 @@ impl NodeComm {
         let patience = Patience {
             preset: options.wait,
             oversubscribed: options.crowded || size > cpus,
-            timeout_ns: options.timeout.map(|t| t.as_nanos() as u64),
+            timeout_ns: options.timeout.map(crate::nanoseconds),
             mean_wait_ns: 0,
         };
         segment.set_budget(Budget { total: policy[POLICY_BUDGET], base: policy[POLICY_BASE] });

@@ -16,7 +16,7 @@ impl NodeComm {
     /// # Errors
     /// [`Error::Usage`] while another thread is inside a call.
     pub fn set_deadline(&self, deadline: Option<Duration>) -> Result<(), Error> {
-        self.lock()?.member.patience.timeout_ns = deadline.map(|d| d.as_nanos() as u64);
+        self.lock()?.member.patience.timeout_ns = deadline.map(crate::nanoseconds);
         Ok(())
     }
 
@@ -42,7 +42,7 @@ impl NodeComm {
         let (cause, words) = match error {
             Error::PeerDied { rank, .. } => (Cause::PeerDied, [*rank as u64, 0]),
             Error::Timeout { missing, after, .. } => {
-                (Cause::Timeout, [missing.first().copied().unwrap_or(0) as u64, after.as_nanos() as u64])
+                (Cause::Timeout, [missing.first().copied().unwrap_or(0) as u64, crate::nanoseconds(*after)])
             }
             Error::Mismatch { rank_a, rank_b, .. } => {
                 // Told apart by what carries out calls outside the node's operations.

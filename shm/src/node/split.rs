@@ -238,7 +238,7 @@ fn to_words(error: &Error) -> [u64; ERROR_WORDS] {
         }
         Error::Timeout { missing, after, during } => {
             let first = missing.first().map_or(u64::MAX, |rank| *rank as u64);
-            words[..3].copy_from_slice(&[2, first, after.as_nanos() as u64]);
+            words[..3].copy_from_slice(&[2, first, crate::nanoseconds(*after)]);
             during.clone()
         }
         other => {

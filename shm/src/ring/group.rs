@@ -111,7 +111,7 @@ impl Rings {
             size,
             wait: options.wait,
             oversubscribed,
-            timeout_ns: options.timeout.map(|t| t.as_nanos() as u64),
+            timeout_ns: options.timeout.map(crate::nanoseconds),
             some: false,
             among: (0..size).collect(),
             name: 0,

@@ -147,7 +147,7 @@ impl Rings {
         if let Some(after_ns) = self.timeout_ns {
             self.watch.counted_ns += if held { 0 } else { since_ns };
             // A rank that is in the call may be waiting for some that take no part here, under a deadline of its own.
-            let limit_ns = if self.some && away.is_none() { 3 * after_ns } else { after_ns };
+            let limit_ns = if self.some && away.is_none() { after_ns.saturating_mul(3) } else { after_ns };
             if self.watch.counted_ns > limit_ns {
                 // The one whose packet is missing, rather than one that waits like this rank.
                 let quiet = self.among.iter().copied().find(|r| self.quiet[*r]);

@@ -4,6 +4,9 @@ use super::world::{Broken, Call, Life, Loan, Phase, RANKS, Rank, State, Task, Vi
 use earlybird_shm::segment::table::{Backing, LOCK, Table, Wanted, holder};
 use earlybird_shm::segment::{LoanName, Origin};
 
+/// Takes a step, by its name and what it changes.
+type Step<'a> = &'a mut dyn FnMut(&str, &dyn Fn(&mut State));
+
 /// Bounds of a walk.
 #[derive(Debug, Clone, Copy)]
 pub struct Model {
@@ -131,14 +134,7 @@ impl Model {
         state.ranks[owner].word = word;
     }
 
-    fn steps_in(
-        &self,
-        state: &State,
-        r: usize,
-        g: usize,
-        phase: Phase,
-        step: &mut dyn FnMut(&str, &dyn Fn(&mut State)),
-    ) {
+    fn steps_in(&self, state: &State, r: usize, g: usize, phase: Phase, step: Step<'_>) {
         let operation = &state.operations[g];
         let everybody = self.groups[g].iter().fold(0, |all, rank| all | 1 << rank);
         let is_complete = operation.deposited == everybody;

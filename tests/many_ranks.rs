@@ -1,0 +1,51 @@
+//! As many ranks as a node can have: they join, wait for each other and sum.
+
+mod common;
+
+use common::{Job, Player};
+use earlybird::{Communicator, Op};
+use std::time::{Duration, Instant};
+
+#[test]
+#[ignore = "a rank of the jobs that the other tests start"]
+fn rank() {
+    common::play(&[("sum", sum)]);
+}
+
+fn sum(player: &Player) {
+    let began = Instant::now();
+    let comm = Communicator::from_env().unwrap();
+    let joined = began.elapsed();
+    let size = comm.size();
+    for count in [1, 1000, 20_000] {
+        comm.barrier().unwrap();
+        let mut values = vec![comm.rank() as u64; count];
+        comm.all_reduce_in_place(&mut values, Op::Sum).unwrap();
+        assert!(values.iter().all(|sum| *sum == (size * (size - 1) / 2) as u64), "{count}");
+    }
+    comm.barrier().unwrap();
+    if comm.rank() == size - 1 {
+        player.say(format!(
+            "joined after {} ms, all done after {} ms",
+            joined.as_millis(),
+            began.elapsed().as_millis()
+        ));
+    }
+}
+
+fn many(ranks: usize) {
+    let said = Job::new("sum", ranks).watchdog(Duration::from_secs(240)).run();
+    println!("{ranks} ranks, the last one: {:?}", said[ranks - 1]);
+}
+
+#[test]
+fn three_hundred_ranks_sum() {
+    many(300);
+}
+
+/// `cargo test --test many_ranks -- --ignored most --nocapture`
+#[test]
+#[ignore = "starts 1023 processes"]
+fn most_ranks_sum() {
+    many(1023);
+}
