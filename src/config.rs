@@ -93,7 +93,7 @@ impl Tables {
             Collective::AllGather => Some(&self.allgather),
             Collective::ReduceScatter => Some(&self.reduce_scatter),
             Collective::Gather | Collective::Scatter | Collective::AllToAll => None,
-            Collective::Split | Collective::Duplicate | Collective::Counts => None,
+            Collective::Split | Collective::Duplicate | Collective::Counts | Collective::Plan => None,
         }
     }
 

@@ -124,6 +124,15 @@ impl Windows {
         (deposit > 0 && accumulator >= deposit).then_some(Windows { accumulator, deposit })
     }
 
+    /// As another process told them, and therefore bounded by what the layout has room for; `None` for none.
+    pub fn told(accumulator: u64, deposit: u64) -> Option<Self> {
+        let within = |bytes: u64, least: usize, most: usize| {
+            usize::try_from(bytes / 4096 * 4096).unwrap_or(most).clamp(least, most)
+        };
+        let deposit = (deposit > 0).then(|| within(deposit, 4096, DEPOSIT_BYTES))?;
+        Some(Windows { accumulator: within(accumulator, deposit, ACCUMULATOR_BYTES), deposit })
+    }
+
     /// What all communicators of `ranks` ranks together may use where nothing is set: four times what one can use.
     pub fn default_budget_bytes(ranks: usize) -> u64 {
         4 * Layout::new(ranks).bytes() as u64
@@ -169,6 +178,19 @@ mod tests {
             spans.sort_unstable();
             assert!(spans.windows(2).all(|w| w[0].1 <= w[1].0), "{ranks} ranks");
             assert!(spans.iter().all(|s| s.0 % 128 == 0 && s.1 <= l.bytes()), "{ranks} ranks");
+        }
+    }
+
+    #[test]
+    fn windows_that_were_told_are_bounded() {
+        let most = Windows { accumulator: ACCUMULATOR_BYTES, deposit: DEPOSIT_BYTES };
+        assert_eq!(Windows::told(u64::MAX, u64::MAX), Some(most));
+        assert_eq!(Windows::told(0, u64::MAX), Some(Windows { accumulator: DEPOSIT_BYTES, deposit: DEPOSIT_BYTES }));
+        assert_eq!(Windows::told(0, 1), Some(Windows { accumulator: 4096, deposit: 4096 }));
+        assert_eq!(Windows::told(u64::MAX, 0), None);
+        for ranks in [1, 2, 64, MAX_RANKS] {
+            let windows = Windows::within(Windows::default_budget_bytes(ranks), ranks).unwrap();
+            assert_eq!(Windows::told(windows.accumulator as u64, windows.deposit as u64), Some(windows));
         }
     }
 

@@ -3,8 +3,9 @@
 use super::Communicator;
 use crate::plans::Plans;
 use crate::transport::{RingOptions, ShmTransport};
-use crate::{Algorithm, Choice, Error, FoldOrder};
-use earlybird_shm::{Collective, How, Progress, enter};
+use crate::{Choice, Error};
+use earlybird_shm::ring::Fault;
+use earlybird_shm::{Collective, Progress, enter};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
@@ -112,9 +113,8 @@ impl Communicator {
         let mut state = lane.lock()?;
         let State { plans, last, calls, progress } = &mut *state;
         if plans.is_none() {
-            // A rank that makes another call meets this barrier, which is like no other, instead of the others' waiting
-            // at the door for ever.
-            self.node.barrier(How { algorithm: Algorithm::StaticLeaderEarly, order: FoldOrder::Rank, within: 0 })?;
+            // A rank that makes another call meets this operation instead of the others' waiting at the door for ever.
+            self.node.meet_for_plans()?;
             let mut transport = ShmTransport::join(&lane.options)?;
             transport.rings().set_progress(progress.clone());
             *plans = Some(Plans::over(transport));
@@ -122,7 +122,9 @@ impl Communicator {
             self.settings.go_round();
         }
         let Some(plans) = plans else { unreachable!("joined above") };
-        let result = call(plans);
+        let unwinding = Unwinding(plans);
+        let result = call(&mut *unwinding.0);
+        std::mem::forget(unwinding);
         if result.is_ok() {
             *calls += 1;
             *last = Some(name);
@@ -132,6 +134,15 @@ impl Communicator {
             self.node.fail(error);
         }
         result
+    }
+}
+
+/// What is dropped only where a plan unwinds: the other ranks must not wait for this one, which lives.
+struct Unwinding<'a>(&'a mut Plans<ShmTransport>);
+
+impl Drop for Unwinding<'_> {
+    fn drop(&mut self) {
+        self.0.transport_mut().rings().raise(Fault::Other("it panicked in a plan".into()));
     }
 }
 

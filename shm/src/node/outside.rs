@@ -3,9 +3,8 @@
 
 use super::NodeComm;
 use crate::Error;
-use crate::protocol::board::Board;
-use crate::protocol::word::{Cause, PoisonWord};
-use crate::sync::{Ordering, SyncPoint};
+use crate::protocol::signature::Collective;
+use crate::protocol::word::Cause;
 use std::time::Duration;
 
 impl NodeComm {
@@ -18,14 +17,36 @@ impl NodeComm {
         Ok(())
     }
 
+    /// Ends this rank's membership, after what is posted: nothing can be called here any more. Waits for no other rank, and
+    /// compares what was called with what those ranks called that have ended before.
+    ///
+    /// # Errors
+    /// The group's one error: that of an earlier call, or [`Error::Mismatch`] where a rank has called something else and no
+    /// later operation has shown that. [`Error::Usage`] when another thread is in a call.
+    pub fn end(&self) -> Result<(), Error> {
+        let state = &mut *self.lock()?;
+        let ended = state.member.settle().and_then(|()| state.member.end());
+        ended.map_err(|stop| self.error_of(&state.member, stop))
+    }
+
+    /// Meets the other ranks before the first call that a plan carries out. A rank that makes another call instead gets
+    /// [`Error::Mismatch`], as they do.
+    ///
+    /// # Errors
+    /// As [`NodeComm::barrier`].
+    pub fn meet_for_plans(&self) -> Result<(), Error> {
+        let state = &mut *self.lock()?;
+        let last = state.last;
+        let met = self.add_up(state, Collective::Plan, &mut [0]);
+        // It is none of the caller's operations.
+        state.last = last;
+        met
+    }
+
     /// Fails the group with `error`, unless it has failed already or this process is inside a call. Sleepers look up
     /// within 50 ms.
     pub fn fail(&self, error: &Error) {
-        let Ok(state) = self.lock() else { return };
-        let board = &state.member.board;
-        if board.poison().load(SyncPoint::PoisonAcquire.order()) != 0 {
-            return;
-        }
+        let Ok(mut state) = self.lock() else { return };
         let (cause, details) = match error {
             Error::PeerDied { rank, .. } => (Cause::PeerDied, [*rank as u64, 0]),
             Error::Timeout { missing, after, .. } => {
@@ -37,16 +58,7 @@ impl NodeComm {
             Error::NoSpace { needed, free, .. } => (Cause::NoSpace, [*needed, *free]),
             _ => (Cause::Corrupt, [0, 0]),
         };
-        for (i, word) in board.details(self.rank).iter().enumerate() {
-            word.store(details.get(i).copied().unwrap_or(0), Ordering::Relaxed);
-        }
-        let poison = PoisonWord::new(cause, self.rank, state.member.epoch() + 1);
         // If another rank was first, its error stands.
-        let _ = board.poison().compare_exchange(
-            0,
-            poison.0,
-            SyncPoint::PoisonRelease.order(),
-            SyncPoint::PoisonAcquire.order(),
-        );
+        state.member.fail(cause, &details);
     }
 }

@@ -130,7 +130,8 @@ impl<'a> Prepared<'a> {
                 | Collective::Barrier
                 | Collective::Split
                 | Collective::Duplicate
-                | Collective::Counts,
+                | Collective::Counts
+                | Collective::Plan,
             ) => Lane::Flat,
             (Algorithm::Flat, _) => Lane::Exchange,
             _ => Lane::Ticketed,

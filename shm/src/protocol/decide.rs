@@ -29,7 +29,8 @@ pub const fn algorithms(collective: Collective) -> &'static [Algorithm] {
         | Collective::Barrier
         | Collective::Split
         | Collective::Duplicate
-        | Collective::Counts => &[Flat, Leader, Chain, Slices, StaticLeader, StaticLeaderEarly],
+        | Collective::Counts
+        | Collective::Plan => &[Flat, Leader, Chain, Slices, StaticLeader, StaticLeaderEarly],
         Collective::Reduce => &[Flat, Chain, StaticLeader, StaticLeaderEarly],
         Collective::Broadcast => &[Flat, Chain],
         _ => &[Flat],

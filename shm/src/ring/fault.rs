@@ -157,7 +157,9 @@ impl Verdict {
             Cause::Corrupt if words[1] > 0 => {
                 Error::Poisoned { cause: format!("rank {reporter} in {during}: {}", read(words)) }
             }
-            Cause::Corrupt => Error::Poisoned { cause: format!("rank {reporter} found a damaged ring in {during}") },
+            Cause::Corrupt | Cause::Panicked | Cause::Lost => {
+                Error::Poisoned { cause: format!("rank {reporter} found a damaged ring in {during}") }
+            }
         }
     }
 }

@@ -175,7 +175,9 @@ impl Scenario {
             Collective::ReduceScatter => sum(rank * self.words + word),
             Collective::AllReduce | Collective::Barrier | Collective::Reduce => sum(word),
             // They run an allreduce of the group's own words.
-            Collective::Split | Collective::Duplicate | Collective::Counts => unreachable!("not modelled by itself"),
+            Collective::Split | Collective::Duplicate | Collective::Counts | Collective::Plan => {
+                unreachable!("not modelled by itself")
+            }
         }
     }
 
@@ -258,8 +260,9 @@ impl Scenario {
 
     /// The words of the shared result, piece by piece.
     fn view(board: &Heap, words: usize) -> Vec<u64> {
-        let place = |piece| Place::Lent { rank: 0, result: true, piece, offset: 64 * piece };
-        (0..words.div_ceil(8)).flat_map(|piece| look(board, place(piece), 8.min(words - 8 * piece))).collect()
+        let number = |piece| 8.min(words - 8 * piece);
+        let place = |piece| Place::Lent { rank: 0, result: true, piece, offset: 64 * piece, bytes: 8 * number(piece) };
+        (0..words.div_ceil(8)).flat_map(|piece| look(board, place(piece), number(piece))).collect()
     }
 
     /// What must hold after every execution.

@@ -336,7 +336,8 @@ impl<'a, T: Value> Bench<'a, T> {
             | Collective::AllToAll
             | Collective::Split
             | Collective::Duplicate
-            | Collective::Counts => unreachable!("refused as OP"),
+            | Collective::Counts
+            | Collective::Plan => unreachable!("refused as OP"),
         }
         .map(|()| None)
     }
