@@ -421,9 +421,9 @@ fn a_panic_inside_a_call_fails_the_group_while_the_rank_lives() {
     for (algorithm, count, step, nth) in [
         ("flat", 2, "entered", 2),
         ("flat", 500, "deposited", 1),
-        ("chain", 5000, "claimed", 1),
-        ("leader", 500, "arrived", 1),
-        ("slices", 5000, "deposited", 1),
+        ("chain", 5000, "claimed", 2),
+        ("leader", 500, "arrived", 2),
+        ("slices", 5000, "deposited", 2),
     ] {
         let job = Job::new("panicker", 3).arg(count).var("EARLYBIRD_ALGORITHM", algorithm);
         let ends = job.var("EARLYBIRD_FAULT", format!("1:{step}:{nth}:panic")).start().join();

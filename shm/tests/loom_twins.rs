@@ -115,7 +115,6 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (PoisonRelease, &["mismatch_flat_2", "mismatch_chain_2"], ERRORS),
     (PoisonAcquire, &["mismatch_flat_2", "mismatch_chain_2"], ERRORS),
     (EndFence, &[PARTING], UNNOTICED),
-    (CallRelease, &[PARTING], TOLD),
     (CallAcquire, &[PARTING], TOLD),
     (PacketRelease, &["ring_1", "ring_2"], STALE),
     (PacketAcquire, &["ring_1", "ring_2"], STALE),

@@ -111,7 +111,7 @@ impl<'a> Across<'a> {
         let sum = counts.iter().try_fold(0usize, |sum, count| sum.checked_add(*count));
         sum.filter(|sum| *sum <= MOST_ELEMENTS).ok_or_else(|| {
             Error::usage(format!(
-                "the counts {counts:?} are together more elements than an address space holds; give smaller counts"
+                "the sum of the counts {counts:?} is too large, fewer elements are all that an address space holds; give smaller counts"
             ))
         })
     }

@@ -37,7 +37,7 @@ fn inline<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
         await_mark(op, rank, mark)?;
     }
     match call.few() {
-        Some(few) => fold_lines(board, &few, slot, me, ranks),
+        Some(few) => fold_lines(board, &few, few.bytes(), slot, me, ranks),
         None => gather_inline(op),
     }
     op.wake();
@@ -55,10 +55,10 @@ pub(super) fn await_mark<B: Board>(op: &mut Operation<'_, B>, rank: usize, mark:
     }
 }
 
-/// Folds what lies in all lines, in rank order.
+/// Folds what lies in all lines, `bytes` bytes in each, in rank order.
 #[inline(always)]
-pub(super) fn fold_lines<B: Board>(board: &B, few: &Bound<'_>, slot: usize, me: usize, ranks: usize) {
-    fold_places(board, few, |rank| Place::Inline { slot, rank, bytes: few.bytes() }, me, ranks);
+pub(super) fn fold_lines<B: Board>(board: &B, few: &Bound<'_>, bytes: usize, slot: usize, me: usize, ranks: usize) {
+    fold_places(board, few, |rank| Place::Inline { slot, rank, bytes }, me, ranks);
 }
 
 /// Folds what lies in the places of all ranks, in rank order; this rank's own is read from its private buffer.

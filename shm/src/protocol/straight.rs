@@ -31,8 +31,9 @@ impl<B: Board> Member<B> {
         }
         let slot = (epoch % SLOTS as u64) as usize;
         board.foresee(slot);
-        let folded = match few.bytes() <= INLINE_BYTES {
-            true => self.in_lines(few, slot),
+        let bytes = few.bytes();
+        let folded = match bytes <= INLINE_BYTES {
+            true => self.in_lines(few, bytes, slot),
             false => self.in_deposits(few, slot)?,
         };
         if let Err(stop) = folded {
@@ -58,13 +59,13 @@ impl<B: Board> Member<B> {
         word::entered(self.epoch, few.hash() ^ self.history)
     }
 
-    /// The payload travels beside the mark.
+    /// The payload, `bytes` bytes, travels beside the mark.
     #[inline(always)]
-    fn in_lines(&mut self, few: &Bound<'_>, slot: usize) -> Result<(), Stop> {
+    fn in_lines(&mut self, few: &Bound<'_>, bytes: usize, slot: usize) -> Result<(), Stop> {
         let mark = self.begin(few, slot);
         let board = &self.board;
         let (me, ranks) = (board.rank(), board.ranks());
-        board.write(Place::Inline { slot, rank: me, bytes: few.bytes() }, |place| few.give(place));
+        board.write(Place::Inline { slot, rank: me, bytes }, |place| few.give(place));
         board.line(slot, me).entered.store(mark, SyncPoint::DepositRelease.order());
         board.step(Step::Entered);
         for rank in (0..ranks).filter(|rank| *rank != me) {
@@ -74,7 +75,7 @@ impl<B: Board> Member<B> {
                 self.await_mark(few, rank, mark)?;
             }
         }
-        flat::fold_lines(&self.board, few, slot, me, ranks);
+        flat::fold_lines(&self.board, few, bytes, slot, me, ranks);
         Ok(())
     }
 
