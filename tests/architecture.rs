@@ -192,6 +192,35 @@ fn crosses(line: &str, module: &str) -> bool {
     })
 }
 
+/// Files of the library that may name an ordering stronger than relaxed, or a fence, and why; everywhere else an ordered
+/// access names its `SyncPoint`, which the models weaken one by one.
+const ORDERINGS: &[(&str, &str)] = &[
+    ("shm/src/sync.rs", "the table of sync points"),
+    (
+        "shm/src/segment/",
+        "the meeting and the table of regions: under locks of the kernel, or handed over once by one word",
+    ),
+    ("preload/src/seats.rs", "a table of this process alone, between its threads"),
+];
+
+/// Orderings outside those files.
+fn ordering_complaints(sources: &[Source]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let ours = |path: &str| path.starts_with("src/") || path.contains("/src/");
+    let excused = |path: &str| ORDERINGS.iter().any(|(file, _)| path.starts_with(file));
+    for (path, text) in sources.iter().filter(|(path, _)| ours(path) && !excused(path)) {
+        for (number, line) in code(text).iter().enumerate() {
+            let strong = ["Acquire", "Release", "AcqRel", "SeqCst"].into_iter().find(|word| has_word(line, word));
+            let fence = line.contains("fence(") && !line.contains("Fence.fence(");
+            if let Some(word) = strong.or(fence.then_some("fence")) {
+                complaints
+                    .push(format!("{path}:{}: {word}: name a SyncPoint, so that a model can weaken it", number + 1));
+            }
+        }
+    }
+    complaints
+}
+
 fn none(complaints: Vec<String>) {
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
 }
@@ -225,6 +254,17 @@ fn nobody_reaches_across_a_boundary() {
     none(boundary_complaints(&sources));
 }
 
+#[test]
+fn every_ordering_is_a_sync_point() {
+    let sources = every_source();
+    for (file, _) in ORDERINGS {
+        let strong = |line: &String| has_word(line, "Acquire") || has_word(line, "Release") || line.contains("fence");
+        let used = sources.iter().any(|(path, text)| path.starts_with(file) && code(text).iter().any(strong));
+        assert!(used, "{file} names no ordering: stale exception");
+    }
+    none(ordering_complaints(&sources));
+}
+
 fn source(path: &str, text: &str) -> Source {
     (path.to_owned(), text.to_owned())
 }
@@ -255,6 +295,20 @@ fn the_checks_refuse_bad_samples() {
     assert_eq!(manifests(&format!("{workspace}{member}"), member), Vec::<String>::new());
     assert_eq!(manifests(&format!("{workspace}{member}"), "").len(), 1);
     assert_eq!(manifests(&format!("{}{member}", workspace.replacen("deny", "warn", 1)), member).len(), 1);
+
+    for line in [
+        "word.load(Ordering::Acquire)",
+        "use core::sync::atomic::Ordering::{Relaxed, Release};",
+        "before.compare_exchange(0, 1, AcqRel, Relaxed)",
+        "fence(order);",
+    ] {
+        for path in ["shm/src/engine.rs", "src/plans.rs", "capi/src/comm.rs"] {
+            assert_eq!(ordering_complaints(&[source(path, line)]).len(), 1, "{path}: {line}");
+        }
+        assert!(ordering_complaints(&[source("shm/src/sync.rs", line)]).is_empty(), "{line}");
+    }
+    let fine = "line.load(SyncPoint::DepositAcquire.order()); SyncPoint::SleeperFence.fence(); // Acquire, fence(x)";
+    assert!(ordering_complaints(&[source("shm/src/protocol/flat.rs", fine)]).is_empty());
 
     for (path, line) in [
         ("shm/src/protocol/flat.rs", "use crate::segment::Segment;"),

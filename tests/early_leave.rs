@@ -12,7 +12,7 @@ use earlybird::{Communicator, Error, Op};
 #[test]
 #[ignore = "a rank of the jobs that the other tests start"]
 fn rank() {
-    common::play(&[("different", different), ("mistakes", mistakes), ("pairs", pairs)]);
+    common::play(&[("different", different), ("mistakes", mistakes), ("pairs", pairs), ("parts", parts)]);
 }
 
 /// One call as the tests write it: `operation:root:count`.
@@ -164,6 +164,8 @@ fn mistakes(player: &Player) {
     let (root, other) = (comm.process_at_rank(comm.rank()), comm.process_at_rank(1 - comm.rank()));
     let nobody = comm.process_at_rank(2);
     let (a, b) = ([1u32, 2, 3], &mut [0u32; 4][..]);
+    let mut huge = [3, 1 << 62];
+    huge.rotate_right(comm.rank());
     for (result, says) in [
         (nobody.broadcast_into(b), "root 2 does not exist among 2 ranks"),
         (nobody.reduce_into(&a, Op::Sum), "root 2 does not exist"),
@@ -186,6 +188,14 @@ fn mistakes(player: &Player) {
         (comm.all_gather_in_place(&mut b[..3]), "3 elements does not divide among 2 ranks; give a multiple"),
         (comm.all_gather_varcount_into(&a, b, &[2, 2]), "expected are 2 and 4"),
         (comm.all_gather_varcount_into(&a, b, &[usize::MAX, 2]), "too large"),
+        // Three elements and then more than an address space holds, whose bytes are few where products wrap.
+        (
+            comm.process_at_rank(1 - comm.rank()).gather_varcount_into(&a, &huge),
+            "address space holds; give smaller counts",
+        ),
+        (other.scatter_varcount_into(b, &huge), "address space holds"),
+        (comm.all_gather_varcount_into(&a, b, &huge), "address space holds"),
+        (comm.reduce_scatter_varcount_into(&a, b, &huge, Op::Sum), "address space holds"),
         (comm.all_to_all_into(&a, b), "does not divide among 2 ranks"),
         (comm.all_to_all_into(&a[..2], b), "expected are 2 and 2"),
         (comm.reduce_scatter_block_into(&a, b, Op::Sum), "expected are 8 and 4"),
@@ -206,6 +216,49 @@ fn mistakes_are_refused_before_anything_is_written() {
     for nodes in ["2", "1"] {
         let said = Job::new("mistakes", 2).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
         assert!(said.iter().all(|lines| lines == &["refused"]), "{nodes}: {said:?}");
+    }
+}
+
+/// Calls that no later operation compares: after them every rank drops its communicator, or closes it.
+fn parts(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    call(&comm, "barrier:0:0").unwrap();
+    for text in player.args()[1 + comm.rank()].split(' ') {
+        call(&comm, text).unwrap();
+    }
+    if player.arg::<String>(0) == "close" {
+        player.say(comm.close().map_or_else(|error| in_short(&error), |()| "closed".into()));
+    }
+}
+
+#[test]
+fn roots_that_differ_in_the_last_call_are_told_when_they_part() {
+    for (one, other, tells) in [
+        (
+            "broadcast:0:4",
+            "broadcast:1:4",
+            "broadcast of 4 x f64, root 0, algorithm auto as its last call, operation 2",
+        ),
+        ("broadcast:0:9 broadcast:0:4", "broadcast:1:9 broadcast:1:4", "broadcast of 4 x f64, root 0"),
+        ("broadcast:0:4 broadcast:0:4", "broadcast:1:4", "operation 3"),
+    ] {
+        let job = |how: &str| Job::new("parts", 2).arg(how).arg(one).arg(other).start().join();
+        let ends = job("close");
+        let told: Vec<&str> = ends.iter().flat_map(|end| &end.said).map(String::as_str).collect();
+        assert!(ends.iter().all(|end| end.status.success()) && told.len() == 2, "{ends:#?}");
+        let mismatch = |line: &&str| line.starts_with("EB_MISMATCH: ranks") && line.contains(tells);
+        assert!(told.iter().any(mismatch) && told.iter().all(|line| mismatch(line) || *line == "closed"), "{told:?}");
+        let logs: String = job("drop").into_iter().map(|end| end.log).collect();
+        assert_eq!(logs.matches("made different calls").count(), 1, "one rank says so: {logs}");
+        assert!(logs.contains("earlybird: ranks ") && logs.contains(tells), "{logs}");
+    }
+}
+
+#[test]
+fn ranks_that_called_the_same_part_in_peace() {
+    for (call, _) in DIFFERENT {
+        let ends = Job::new("parts", 3).arg("close").arg(call).arg(call).arg(call).start().join();
+        assert!(ends.iter().all(|end| end.said == ["closed"] && !end.log.contains("earlybird:")), "{call}: {ends:#?}");
     }
 }
 

@@ -21,6 +21,8 @@ fn rank() {
         ("absent", absent),
         ("odd", odd),
         ("long", long_timeout),
+        #[cfg(feature = "fault")]
+        ("panicker", panicker),
     ]);
 }
 
@@ -134,6 +136,9 @@ const DIFFERENT: &[(&str, &str)] = &[
     ("f32:50000:sum:arrival:chain", "barrier:arrival:chain"),
     ("barrier:arrival:leader", "barrier:arrival:chain"),
     ("barrier:arrival:leader", "barrier:rank:leader"),
+    // Near counts differ in the sixteen bits that words of several writers carry.
+    ("f64:375:sum:arrival:auto", "f64:421:sum:arrival:auto"),
+    ("f64:1033:sum:arrival:auto", "f64:2044:sum:arrival:auto"),
 ];
 
 /// Every rank gets the same sentence with both calls.
@@ -181,6 +186,35 @@ fn a_rank_two_calls_ahead_is_a_mismatch() {
         let job = Job::new("scripts", 3).arg(late).arg(format!("{a} {c}"));
         let ends = job.arg(format!("{a} {b} {b} {c}")).arg(format!("{a} {b} {b} {c}")).start().join();
         check_mismatch(&ends, b, c);
+    }
+}
+
+/// Calls that no word with sixteen bits of the signature tells apart.
+#[cfg(feature = "fault")]
+fn alike_in_sixteen_bits(algorithm: Algorithm) -> (String, String) {
+    use earlybird_shm::{Collective, Signature};
+    let hash = |op: Op, count: usize| {
+        let call = Signature::new(Collective::AllReduce, DType::F64, op, FoldOrder::Arrival, algorithm, count);
+        call.in_lane(algorithm == Algorithm::Flat).hash() as u16
+    };
+    let sum = hash(Op::Sum, 5000);
+    let count = (2000..1_000_000).find(|count| hash(Op::Max, *count) == sum).expect("sixteen bits repeat");
+    (format!("f64:5000:sum:arrival:{algorithm}"), format!("f64:{count}:max:arrival:{algorithm}"))
+}
+
+/// Their ranks meet the difference in what they call next, at the latest.
+#[cfg(feature = "fault")]
+#[test]
+fn calls_alike_in_sixteen_bits_are_a_mismatch_in_the_next_operation() {
+    for algorithm in [Algorithm::Chain, Algorithm::Leader, Algorithm::Slices] {
+        let (one, other) = alike_in_sixteen_bits(algorithm);
+        let next = "barrier:arrival:auto f32:9:sum:arrival:auto";
+        for late in 0..2 {
+            let job = Job::new("scripts", 2).arg(late).arg(format!("{one} {next}")).arg(format!("{other} {next}"));
+            let ends = job.start().join();
+            let last = |end: &End| end.said.iter().position(|line| line.starts_with("call EB_MISMATCH ranks"));
+            assert!(ends.iter().all(|end| last(end).is_some_and(|calls| calls < 2)), "{one} {other}: {ends:#?}");
+        }
     }
 }
 
@@ -358,6 +392,48 @@ fn a_rank_that_returns_or_panics_is_named_to_the_others() {
                 }
                 assert_eq!(ends[1].status.success(), how == "return");
             }
+        }
+    }
+}
+
+/// Rank 1 panics inside its second call and lives on; the others must not wait for it.
+#[cfg(feature = "fault")]
+fn panicker(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    comm.barrier().unwrap();
+    let mut buf = vec![1.0f64; player.arg(0)];
+    let mut call = || comm.all_reduce_in_place(&mut buf, Op::Sum);
+    if comm.rank() == 1 {
+        let call = std::panic::AssertUnwindSafe(call);
+        assert!(std::panic::catch_unwind(call).is_err(), "the fault did not strike");
+        (0..3).filter(|rank| *rank != 1).for_each(|rank| wait_for(&format!("failed-{rank}")));
+    } else if call().is_ok() {
+        // What rank 1 gave may have been enough for this rank.
+        assert!(call().is_err());
+    }
+    raise(&format!("failed-{}", comm.rank()));
+    assert!(!tell(player, "again", comm.barrier()));
+    assert!(!tell(player, "again", comm.barrier()));
+    (0..3).for_each(|rank| wait_for(&format!("failed-{rank}")));
+}
+
+#[cfg(feature = "fault")]
+#[test]
+fn a_panic_inside_a_call_fails_the_group_while_the_rank_lives() {
+    for (algorithm, count, step, nth) in [
+        ("flat", 2, "entered", 2),
+        ("flat", 500, "deposited", 1),
+        ("chain", 5000, "claimed", 2),
+        ("leader", 500, "arrived", 2),
+        ("slices", 5000, "deposited", 2),
+    ] {
+        let job = Job::new("panicker", 3).arg(count).var("EARLYBIRD_ALGORITHM", algorithm);
+        let ends = job.var("EARLYBIRD_FAULT", format!("1:{step}:{nth}:panic")).start().join();
+        for end in &ends {
+            let expected = "again EB_POISONED the group was poisoned: rank 1 panicked in allreduce 2 ";
+            assert!(end.status.success() && end.said.len() == 2, "{algorithm}: {end}");
+            let one = end.said.iter().all(|line| line.starts_with(expected) && *line == ends[0].said[0]);
+            assert!(one, "{algorithm}: {ends:#?}");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Fault injection for tests (feature `fault`): a rank dies or stops at a named protocol step.
+//! Fault injection for tests (feature `fault`): a rank dies, stops or panics at a named protocol step.
 //!
-//! `EARLYBIRD_FAULT=rank:step:n:what`, with `what` one of `kill`, `stop`, `exit`, `exec`: when `rank` reaches `step`
+//! `EARLYBIRD_FAULT=rank:step:n:what`, with `what` one of `kill`, `stop`, `exit`, `exec`, `panic`: when `rank` reaches `step`
 //! for the n-th time. Not compiled into anything that ships.
 
 use crate::Error;
@@ -15,6 +15,7 @@ enum What {
     Stop,
     Exit,
     Exec,
+    Panic,
 }
 
 /// What this rank was told to do, and where.
@@ -30,7 +31,7 @@ impl Fault {
     /// Reads `EARLYBIRD_FAULT`; `None` where it names another rank or is not set.
     pub fn from_env(rank: usize) -> Result<Option<Fault>, Error> {
         let Ok(text) = std::env::var("EARLYBIRD_FAULT") else { return Ok(None) };
-        let bad = || Error::usage(format!("EARLYBIRD_FAULT={text:?}: expected rank:step:n:kill|stop|exit|exec"));
+        let bad = || Error::usage(format!("EARLYBIRD_FAULT={text:?}: expected rank:step:n:kill|stop|exit|exec|panic"));
         let [who, step, nth, what] = text.split(':').collect::<Vec<_>>()[..] else { return Err(bad()) };
         let fault = Fault {
             step: step.parse()?,
@@ -40,6 +41,7 @@ impl Fault {
                 "stop" => What::Stop,
                 "exit" => What::Exit,
                 "exec" => What::Exec,
+                "panic" => What::Panic,
                 _ => return Err(bad()),
             },
         };
@@ -59,6 +61,7 @@ impl Fault {
             What::Kill => drop(kill_process(getpid(), Signal::KILL)),
             What::Stop => drop(kill_process(getpid(), Signal::STOP)),
             What::Exit => std::process::exit(0),
+            What::Panic => panic!("a panic inside a call, on purpose"),
             What::Exec => {
                 let error = std::process::Command::new("sleep").arg("2").exec();
                 panic!("exec of sleep failed: {error}");

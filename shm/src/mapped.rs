@@ -16,8 +16,9 @@ use crate::kernels::{fetch_for_reading, fetch_for_writing};
 use crate::layout::{ACCUMULATOR_BYTES, DEPOSIT_BYTES, Layout};
 use crate::progress::{Driver, Progress};
 use crate::protocol::board::{AREAS, Board, CHUNKS, Need, Place, SLOTS};
-use crate::protocol::lines::{DETAILS, EventLine, MemberLines, RankLine, RankSet, WordLine};
+use crate::protocol::lines::{EventLine, INLINE_BYTES, MemberLines, PoisonLine, RankLine, RankSet, WordLine};
 use crate::protocol::step::Step;
+use crate::protocol::word::PoisonWord;
 use crate::segment::{Peer, PeerState, Region, Segment};
 use rustix::thread::futex;
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -65,6 +66,8 @@ struct Reserved {
 pub struct Mapped {
     base: *mut u8,
     ranks: usize,
+    /// The poison word while the group is well.
+    healthy: u64,
     /// The segment's word that is 0 in a forked child.
     forked: Option<NonNull<AtomicU64>>,
     layout: Layout,
@@ -121,7 +124,9 @@ impl Mapped {
         let reserved = std::array::from_fn(|_| Reserved { deposits: vec![Cell::new(0); ranks], ..Reserved::default() });
         let guests = RefCell::new(Guests::new(ranks));
         let forked = segment.fork_word().map(NonNull::from);
-        let board = Mapped { base, ranks, forked, layout, seats, reserved, fault, driver, guests, region, segment };
+        let healthy = PoisonWord::healthy(seats.loan.map_or(0, |(_, id)| id));
+        let board =
+            Mapped { base, ranks, healthy, forked, layout, seats, reserved, fault, driver, guests, region, segment };
         board.make_present()?;
         Ok(board)
     }
@@ -139,7 +144,9 @@ impl Mapped {
             return Ok(());
         }
         self.region.reserve(0..self.layout.control_bytes())?;
-        self.region.populate_write(0..self.layout.control_bytes())
+        self.region.populate_write(0..self.layout.control_bytes())?;
+        self.at::<PoisonLine>(self.layout.poison()).begin(self.healthy);
+        Ok(())
     }
 
     /// What to drive in the waits that follow; groups made from this one inherit it.
@@ -198,11 +205,6 @@ impl Mapped {
         Ok(())
     }
 
-    fn member(&self, rank: usize) -> &MemberLines {
-        assert!(rank < self.ranks);
-        self.at(self.layout.member(rank))
-    }
-
     #[inline(always)]
     fn at<T>(&self, offset: usize) -> &T {
         // SAFETY: M, L, A: callers pass an offset of `Layout` for a line of type T.
@@ -211,13 +213,27 @@ impl Mapped {
 
     #[inline(always)]
     fn place(&self, at: Place) -> *mut u8 {
-        let (offset, within, room) = match at {
-            Place::Inline { slot, rank } => return self.line(slot, rank).payload.as_ptr().cast_mut().cast(),
-            Place::Deposit { area, rank, offset, .. } => (self.layout.deposit(area, rank), offset, DEPOSIT_BYTES),
-            Place::Lent { rank, result, offset, .. } => return self.guests.borrow().at(rank, result, offset),
-            Place::Accumulator { area, offset, .. } => (self.layout.accumulator(area), offset, ACCUMULATOR_BYTES),
+        let (offset, within, bytes, room) = match at {
+            Place::Inline { slot, rank, bytes } => {
+                assert!(bytes <= INLINE_BYTES, "{bytes} bytes in the line of rank {rank}");
+                return self.line(slot, rank).payload.as_ptr().cast_mut().cast();
+            }
+            Place::Deposit { area, rank, offset, bytes, .. } => {
+                assert!(area < AREAS && rank < self.ranks, "place {at:?} does not exist");
+                (self.layout.deposit(area, rank), offset, bytes, DEPOSIT_BYTES)
+            }
+            Place::Lent { rank, result, offset, bytes, .. } => {
+                let guests = self.guests.borrow();
+                // The end lies inside, too.
+                guests.at(rank, result, offset.saturating_add(bytes));
+                return guests.at(rank, result, offset);
+            }
+            Place::Accumulator { area, offset, bytes, .. } => {
+                assert!(area < AREAS, "place {at:?} does not exist");
+                (self.layout.accumulator(area), offset, bytes, ACCUMULATOR_BYTES)
+            }
         };
-        assert!(within <= room, "place {at:?} lies outside its area");
+        assert!(within <= room && bytes <= room - within, "place {at:?} lies outside its area");
         // SAFETY: M, L, and the check above.
         unsafe { self.base.add(offset + within) }
     }
@@ -231,14 +247,23 @@ impl Board for Mapped {
         self.seats.me
     }
 
+    #[inline(always)]
     fn poison(&self) -> &AtomicU64 {
-        &self.at::<WordLine>(self.layout.poison()).0
+        &self.at::<PoisonLine>(self.layout.poison()).poison
+    }
+    #[inline(always)]
+    fn healthy(&self) -> u64 {
+        self.healthy
+    }
+    fn is_ours(&self) -> bool {
+        self.at::<PoisonLine>(self.layout.poison()).group.load(Ordering::Relaxed) == self.healthy
     }
     fn left(&self, rank: usize) -> &AtomicU64 {
         &self.member(rank).left.0
     }
-    fn details(&self, rank: usize) -> &[AtomicU64; DETAILS] {
-        &self.member(rank).details
+    fn member(&self, rank: usize) -> &MemberLines {
+        assert!(rank < self.ranks);
+        self.at(self.layout.member(rank))
     }
 
     #[inline]
@@ -339,7 +364,8 @@ impl Board for Mapped {
         }
     }
     #[inline]
-    fn hand_on(&self, at: Place, bytes: usize) {
+    fn hand_on(&self, at: Place) {
+        let (Place::Deposit { bytes, .. } | Place::Accumulator { bytes, .. }) = at else { return };
         let from = self.place(at);
         for offset in (0..bytes).step_by(64) {
             demote(from.wrapping_add(offset));

@@ -9,8 +9,9 @@ pub mod words;
 
 use crate::Error;
 use crate::protocol::board::{AREAS, Board, Need, Place, SLOTS, Watch};
-use crate::protocol::lines::{DETAILS, EventLine, INLINE_BYTES, MemberLines, RankLine, RankSet, WordLine};
+use crate::protocol::lines::{EventLine, INLINE_BYTES, MemberLines, RankLine, RankSet, WordLine};
 use crate::protocol::step::Step;
+use crate::protocol::word::PoisonWord;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use loom::cell::UnsafeCell;
 use std::cell::Cell as StdCell;
@@ -44,6 +45,9 @@ pub fn explore(title: &str, bound: Option<usize>, body: impl Fn() + Sync + Send 
     println!("loom: {title}: {executions} executions, {seconds:.1} s, complete for {reach}");
     executions
 }
+
+/// The poison word of a healthy group.
+const HEALTHY: u64 = PoisonWord::healthy(1);
 
 /// Pieces of payload that a model may use per deposit or accumulator.
 const PIECES: usize = 2;
@@ -106,7 +110,7 @@ impl Group {
         Group(Rc::new(Shared {
             ranks,
             inspects,
-            poison: WordLine::default(),
+            poison: WordLine(AtomicU64::new(HEALTHY)),
             members: lines(ranks),
             arrivals: lines(SLOTS),
             events: lines(SLOTS),
@@ -159,7 +163,7 @@ impl Heap {
     fn cell(&self, at: Place) -> &Cell {
         let s = &*self.shared;
         match at {
-            Place::Inline { slot, rank } => &s.inline[slot * s.ranks + rank],
+            Place::Inline { slot, rank, .. } => &s.inline[slot * s.ranks + rank],
             Place::Deposit { area, rank, piece, .. } => &s.deposits[(area * s.ranks + rank) * PIECES + piece],
             Place::Lent { rank, result: true, piece, .. } if self.apart.get() => &s.results[rank * PIECES + piece],
             Place::Lent { rank, piece, .. } => &s.lent[rank * PIECES + piece],
@@ -178,14 +182,20 @@ impl Board for Heap {
     fn poison(&self) -> &AtomicU64 {
         &self.shared.poison.0
     }
+    fn healthy(&self) -> u64 {
+        HEALTHY
+    }
+    fn is_ours(&self) -> bool {
+        true
+    }
     fn left(&self, rank: usize) -> &AtomicU64 {
         match &self.shared.forgets_left {
             Some(done) if rank != self.rank => &done.0,
             _ => &self.shared.members[rank].left.0,
         }
     }
-    fn details(&self, rank: usize) -> &[AtomicU64; DETAILS] {
-        &self.shared.members[rank].details
+    fn member(&self, rank: usize) -> &MemberLines {
+        &self.shared.members[rank]
     }
     fn arrival(&self, slot: usize) -> &AtomicU64 {
         &self.shared.arrivals[slot].0
@@ -258,7 +268,7 @@ impl Board for Heap {
     }
     fn prepare_line(&self, _slot: usize) {}
     fn foresee(&self, _slot: usize) {}
-    fn hand_on(&self, _at: Place, _bytes: usize) {}
+    fn hand_on(&self, _at: Place) {}
     fn give_way(&self) {}
     fn nap(&self, _ns: u64) {}
     fn step(&self, step: Step) {

@@ -47,6 +47,7 @@ sync_points! {
     /// | `PacketRelease` | `PacketAcquire` | a packet in a ring, to its consumer |
     /// | `RoomRelease` | `RoomAcquire` | a slot of a ring that was read, to its producer |
     /// | `PublisherFence` | `SleeperFence` | whichever comes second sees the other: no lost wake-up |
+    /// | `EndFence` | `EndFence` | of two ranks that end at once, at least one sees what the other called |
     DepositRelease DepositAcquire
     ChunkRelease ClaimAcquire FinalAcquire
     LeftRelease LeftAcquire
@@ -56,6 +57,7 @@ sync_points! {
     PacketRelease PacketAcquire
     RoomRelease RoomAcquire
     PublisherFence SleeperFence
+    EndFence
 }
 
 impl SyncPoint {
@@ -80,7 +82,7 @@ impl SyncPoint {
             | SyncPoint::PoisonAcquire
             | SyncPoint::PacketAcquire
             | SyncPoint::RoomAcquire => Ordering::Acquire,
-            SyncPoint::PublisherFence | SyncPoint::SleeperFence => Ordering::SeqCst,
+            SyncPoint::PublisherFence | SyncPoint::SleeperFence | SyncPoint::EndFence => Ordering::SeqCst,
         }
     }
 

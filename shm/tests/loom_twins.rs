@@ -25,6 +25,11 @@ const TOLD: &str = "wrong details: the call of rank";
 const ERRORS: &str = "two errors: [Failed(";
 const UNKNOWN: &str = "a member has gone and what it left is not known";
 
+const UNNOTICED: &str = "nobody noticed that the last calls differed";
+
+/// Two roots that need nobody, and end.
+const PARTING: &str = "parting_2";
+
 /// A model of one edge alone, which the models of whole operations hide: they inspect the newest values.
 const GONE: &str = "gone_after_leaving";
 
@@ -109,6 +114,8 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (CallAcquire, &["mismatch_chain_2", "mismatch_leader_2", "mismatch_flat_pieces_2", "mismatch_lanes_2"], TOLD),
     (PoisonRelease, &["mismatch_flat_2", "mismatch_chain_2"], ERRORS),
     (PoisonAcquire, &["mismatch_flat_2", "mismatch_chain_2"], ERRORS),
+    (EndFence, &[PARTING], UNNOTICED),
+    (CallAcquire, &[PARTING], TOLD),
     (PacketRelease, &["ring_1", "ring_2"], STALE),
     (PacketAcquire, &["ring_1", "ring_2"], STALE),
     (RoomRelease, &["ring_1", "ring_2"], RACE),
@@ -127,6 +134,7 @@ fn one_model() {
     match name.as_str() {
         "forgetful" => run("reuse without waiting", Some(3), Scenario::new(Chain, 2, 1).epochs(2).forgetful()),
         GONE => gone::check(),
+        PARTING => parting::check(),
         "plan_with_place" => refuted::plan(true),
         "plan_after_place" => refuted::plan(false),
         "finder_stores" => refuted::store(true),
@@ -180,10 +188,11 @@ fn a_twin_passes_when_nothing_is_weakened() {
     // The others pass in `loom_algorithms.rs`; this one shows that a process of its own changes nothing.
     must_pass("flat_2_once");
     must_pass(GONE);
+    must_pass(PARTING);
     RINGS.iter().for_each(|model| must_pass(model.name));
     POSTED.iter().filter(|model| model.words == 1).for_each(|model| must_pass(model.name));
     for (_, models, _) in TWINS {
-        let others = |name: &str| name == GONE || posted(name).is_some();
+        let others = |name: &str| name == GONE || name == PARTING || posted(name).is_some();
         let known = |name: &&str| others(name) || MODELS.iter().any(|m| m.name == *name) || ring(name).is_some();
         assert!(models.iter().all(known), "unknown model in {models:?}");
     }
@@ -268,6 +277,65 @@ mod gone {
             "{died} of {executions} executions see it gone: the model shows nothing"
         );
         report("a member leaves and goes", None, &Tally { executions, died, failed: 0 }, begun);
+    }
+}
+
+/// Each of two ranks takes itself for the root of the last broadcast, needs nobody and ends: at least one of them finds the
+/// difference, and tells both calls.
+mod parting {
+    use super::UNNOTICED;
+    use super::modelled::{Tally, report};
+    use earlybird_shm::model::Group;
+    use earlybird_shm::protocol::call::Prepared;
+    use earlybird_shm::protocol::geometry::{Exchange, Lens};
+    use earlybird_shm::protocol::payload::Buffers;
+    use earlybird_shm::protocol::word::{Cause, PoisonWord};
+    use earlybird_shm::protocol::{Member, Patience};
+    use earlybird_shm::{Algorithm, Collective, DType, FoldOrder, Op, Signature, WaitPreset};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::time::Instant;
+
+    fn signature(root: usize) -> Signature {
+        let (collective, auto) = (Collective::Broadcast, Algorithm::Auto);
+        Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Arrival, auto, 1).in_lane(true).rooted(root)
+    }
+
+    fn part(group: &Group, rank: usize) -> Option<PoisonWord> {
+        let preset = WaitPreset::Balanced;
+        let patience = Patience { preset, oversubscribed: false, timeout_ns: None, mean_wait_ns: 0 };
+        let mut member = Member::new(group.board(rank, None), patience);
+        let exchange = Exchange::new(Collective::Broadcast, rank, 2, Lens::Equal(1));
+        let prepared = Prepared::new(signature(rank), DType::U64, Op::Sum, 2, false, Algorithm::Flat).unwrap();
+        let window = exchange.windows(8, 128).next().unwrap();
+        let mut word = [7u64];
+        let buffers = Buffers::in_place(&mut word);
+        member.run(&buffers.window(&window, &prepared)).expect("a root needs nobody");
+        let failed = member.end().err()?.0;
+        assert_eq!(failed.cause(), Cause::Mismatch);
+        let (reporter, details) = (failed.reporter(), group.details(failed.reporter()));
+        let (theirs, own) = (signature(1 - reporter), signature(reporter));
+        let told = [1 - reporter as u64, theirs.kind, theirs.count, own.kind, own.count];
+        assert_eq!(details, told, "wrong details: the call of rank {} as rank {reporter} told it", 1 - reporter);
+        Some(failed)
+    }
+
+    pub fn check() {
+        let (begun, counts) = (Instant::now(), Arc::new([const { AtomicUsize::new(0) }; 2]));
+        let counted = counts.clone();
+        loom::model::Builder::new().check(move || {
+            let group = Group::new(2, false);
+            let theirs = group.share();
+            let other = loom::thread::spawn(move || part(&theirs, 1));
+            let (one, other) = (part(&group, 0), other.join().unwrap());
+            assert!(one.is_some() || other.is_some(), "{UNNOTICED}");
+            assert!(one.zip(other).is_none_or(|(one, other)| one == other), "two errors");
+            counted[1].fetch_add(usize::from(one.is_none() || other.is_none()), Relaxed);
+            counted[0].fetch_add(1, Relaxed);
+        });
+        let [executions, alone] = [0, 1].map(|i| counts[i].load(Relaxed));
+        assert!(alone > 0 && alone < executions, "{alone} of {executions}: one rank, and both, find it");
+        report("two roots part, 2 ranks", None, &Tally { executions, died: 0, failed: executions }, begun);
     }
 }
 

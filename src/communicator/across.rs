@@ -33,6 +33,9 @@ fn writing<T: Element>(buf: &mut [T], write: impl FnOnce(&mut [u8]) -> Result<()
     Ok(())
 }
 
+/// Elements of all ranks together at most: of 16 bytes, the largest that is built in, they still fit an address space.
+const MOST_ELEMENTS: usize = isize::MAX as usize / 16;
+
 fn lens<T>(counts: &[usize]) -> Vec<usize> {
     counts.iter().map(|count| count * size_of::<T>()).collect()
 }
@@ -113,7 +116,11 @@ impl<'a> Across<'a> {
             return Err(Error::usage(format!("{} counts for {ranks} ranks; give one per rank", counts.len())));
         }
         let sum = counts.iter().try_fold(0usize, |sum, count| sum.checked_add(*count));
-        sum.ok_or_else(|| Error::usage(format!("the sum of the counts {counts:?} is too large")))
+        sum.filter(|sum| *sum <= MOST_ELEMENTS).ok_or_else(|| {
+            Error::usage(format!(
+                "the sum of the counts {counts:?} is too large, fewer elements are all that an address space holds; give smaller counts"
+            ))
+        })
     }
 
     fn lengths(&self, given: [usize; 2], expected: [usize; 2]) -> Result<(), Error> {
@@ -133,7 +140,7 @@ impl<'a> Across<'a> {
 
     /// `count` elements for each rank: how many that are.
     fn of_all(&self, count: usize) -> Result<usize, Error> {
-        let all = count.checked_mul(self.comm.size());
+        let all = count.checked_mul(self.comm.size()).filter(|all| *all <= MOST_ELEMENTS);
         all.ok_or_else(|| Error::usage(format!("{count} elements for each of {} ranks are too many", self.comm.size())))
     }
 

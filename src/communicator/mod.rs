@@ -182,6 +182,17 @@ impl Communicator {
         Ok(self)
     }
 
+    /// Leaves the communicator as dropping it does, and says if something was wrong: an earlier call's error, or calls that
+    /// differed from another rank's without any later operation to show it, as when two ranks each take themselves for the
+    /// root of the last broadcast. Whoever ends after the other one can tell; a drop only warns. Waits for nobody but for
+    /// what was started and not waited for. On several nodes nothing is compared.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`] as said; otherwise the communicator's one error.
+    pub fn close(self) -> Result<(), Error> {
+        if self.between.is_some() { Ok(()) } else { self.node.end() }
+    }
+
     /// This process's number in this communicator, from 0.
     pub fn rank(&self) -> usize {
         self.rank

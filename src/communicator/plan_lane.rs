@@ -4,6 +4,7 @@ use super::Communicator;
 use crate::plans::Plans;
 use crate::transport::{RingOptions, ShmTransport};
 use crate::{Choice, Error};
+use earlybird_shm::ring::Fault;
 use earlybird_shm::{Collective, Progress, enter};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
@@ -133,7 +134,9 @@ impl Communicator {
             self.settings.go_round();
         }
         let Some(plans) = plans else { unreachable!("joined above") };
-        let result = call(plans);
+        let unwinding = Unwinding(plans);
+        let result = call(&mut *unwinding.0);
+        std::mem::forget(unwinding);
         if result.is_ok() {
             *calls += 1;
             *last = Some(name);
@@ -148,6 +151,15 @@ impl Communicator {
         self.node.fail(error);
         *failed = Some(stands.clone());
         Err(stands)
+    }
+}
+
+/// What is dropped only where a plan unwinds: the other ranks must not wait for this one, which lives.
+struct Unwinding<'a>(&'a mut Plans<ShmTransport>);
+
+impl Drop for Unwinding<'_> {
+    fn drop(&mut self) {
+        self.0.transport_mut().rings().raise(Fault::Other("it panicked in a plan".into()));
     }
 }
 

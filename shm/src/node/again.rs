@@ -4,7 +4,9 @@
 use super::run::{Folding, Wish};
 use super::{How, NodeComm, State};
 use crate::Error;
+use crate::mapped::Mapped;
 use crate::op::{DType, ElementType, Op};
+use crate::protocol::Member;
 use crate::protocol::call::Prepared;
 use crate::protocol::geometry::Lens;
 use crate::protocol::payload::{Buffers, Few};
@@ -70,15 +72,28 @@ impl NodeComm {
             return None;
         }
         let few = few.bind(prepared)?;
-        *broken = true;
-        let done = member.run_straight(&few);
-        *broken = false;
+        let unwinding = Unwinding { broken, member };
+        let done = unwinding.member.run_straight(&few);
+        std::mem::forget(unwinding);
         match done? {
             Ok(report) => {
                 *last = Some(report);
                 Some(Ok(()))
             }
-            Err(stop) => Some(Err(self.error_of(member, stop, prepared.collective()))),
+            Err(stop) => Some(Err(self.error_of(member, stop))),
         }
+    }
+}
+
+/// What is dropped only where a call unwinds: a call that returns pays nothing for it.
+struct Unwinding<'a> {
+    broken: &'a mut bool,
+    member: &'a mut Member<Mapped>,
+}
+
+impl Drop for Unwinding<'_> {
+    fn drop(&mut self) {
+        *self.broken = true;
+        self.member.panicked();
     }
 }

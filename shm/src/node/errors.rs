@@ -3,6 +3,7 @@
 use super::NodeComm;
 use crate::Error;
 use crate::mapped::Mapped;
+use crate::protocol::NAMED_MOST;
 use crate::protocol::board::{Board, SLOTS};
 use crate::protocol::lines::DETAILS;
 use crate::protocol::signature::{Collective, Signature};
@@ -13,20 +14,20 @@ use crate::sync::Ordering;
 use std::time::Duration;
 
 impl NodeComm {
-    /// The group's one error in words. What the words name is checked: a bad peer can make it wrong, not harmful.
-    pub(super) fn error_of(&self, member: &Member<Mapped>, stop: Stop, collective: Collective) -> Error {
+    /// The group's one error in words: the same on all ranks and whenever it is asked for, since all of it stands in words
+    /// that the reporter does not change any more. What they name is checked: a bad peer can make it wrong, not harmful.
+    pub(super) fn error_of(&self, member: &Member<Mapped>, stop: Stop) -> Error {
         let (board, poison) = (&member.board, stop.0);
-        if poison.reporter() >= self.size {
+        let reporter = poison.reporter();
+        if reporter >= self.size {
             return Error::Poisoned { cause: format!("unreadable poison word {:#x}", poison.0) };
         }
-        let detail = |i: usize| board.details(poison.reporter())[i].load(Ordering::Relaxed);
-        let during = || {
-            let operation = match member.epoch() == poison.epoch() {
-                true => collective.name(),
-                false => "operation",
-            };
-            format!("{operation} {}{}", poison.epoch(), self.whereabouts(member))
+        let detail = |i: usize| board.member(reporter).details[i].load(Ordering::Relaxed);
+        let named = |i: usize| (detail(i) as usize).min(self.size - 1);
+        let during_of = |rank: Option<usize>| {
+            format!("{} {}{}", failed_in(board, poison), poison.epoch(), self.whereabouts(member, rank))
         };
+        let during = || during_of(None);
         let text = || {
             let bytes: Vec<u8> = (1..DETAILS).flat_map(|i| detail(i).to_le_bytes()).collect();
             let length = (detail(0) as usize).min(bytes.len());
@@ -34,25 +35,30 @@ impl NodeComm {
         };
         match poison.cause() {
             Cause::PeerDied => {
-                let rank = (detail(0) as usize).min(self.size - 1);
+                let rank = named(0);
                 let peer = board.peer(rank);
-                Error::PeerDied { rank, pid: peer.pid, host: peer.host, during: during() }
+                Error::PeerDied { rank, pid: peer.pid, host: peer.host, during: during_of(Some(rank)) }
             }
             Cause::Timeout => Error::Timeout {
-                missing: self.missing(member, poison, detail(0) as usize),
+                missing: self.missing(named(0), |word| detail(2 + word)),
                 after: Duration::from_nanos(detail(1)),
-                during: during(),
+                during: during_of(Some(named(0))),
             },
             Cause::Mismatch => {
                 let call_a = Signature { kind: detail(3), count: detail(4) };
                 let call_b = Signature { kind: detail(1), count: detail(2) };
-                // A root that needed nobody has gone on: the difference is found when it is met again.
-                let before = if call_a == call_b { " after a call that differed" } else { "" };
+                // Found by the call history hash, in a later operation or at the end.
+                let before =
+                    if call_a == call_b && detail(5) == detail(6) { " after a call that differed" } else { "" };
+                let last = |i: usize| match detail(i) {
+                    0 => String::new(),
+                    number => format!(" as its last call, operation {number}"),
+                };
                 Error::Mismatch {
-                    rank_a: poison.reporter(),
-                    call_a: format!("{}{before}", call_a.describe()),
-                    rank_b: detail(0) as usize,
-                    call_b: format!("{}{before}", call_b.describe()),
+                    rank_a: reporter,
+                    call_a: format!("{}{before}{}", call_a.describe(), last(6)),
+                    rank_b: named(0),
+                    call_b: format!("{}{before}{}", call_b.describe(), last(5)),
                 }
             }
             Cause::NoSpace => Error::NoSpace {
@@ -60,23 +66,21 @@ impl NodeComm {
                 free: detail(1),
                 hint: format!(
                     "rank {} could not reserve it in {}; lower EARLYBIRD_ARENA_MAX or free memory",
-                    poison.reporter(),
+                    reporter,
                     during()
                 ),
             },
-            Cause::OperatorPanicked => {
-                Error::OperatorPanicked { rank: poison.reporter(), during: during(), message: text() }
+            Cause::OperatorPanicked => Error::OperatorPanicked { rank: reporter, during: during(), message: text() },
+            Cause::Panicked => {
+                Error::Poisoned { cause: format!("rank {reporter} panicked in {} and cannot go on", during()) }
             }
-            Cause::Corrupt if detail(0) > 0 => {
-                Error::Poisoned { cause: format!("rank {} in {}: {}", poison.reporter(), during(), text()) }
-            }
+            Cause::Lost => Error::Poisoned { cause: "its shared memory belongs to another communicator by now".into() },
             Cause::System => {
                 let (errno, bytes) = (detail(0) as i32, detail(1));
                 let whose = detail(2).checked_sub(1).map_or(String::new(), |rank| format!(" that rank {rank} lends"));
                 let context = format!(
-                    "rank {} could not have {bytes} bytes{whose} in {}; raise its limit of address space (ulimit -v), or \
+                    "rank {reporter} could not have {bytes} bytes{whose} in {}; raise its limit of address space (ulimit -v), or \
                      set EARLYBIRD_ARENA_MAX lower",
-                    poison.reporter(),
                     during()
                 );
                 match errno {
@@ -87,24 +91,38 @@ impl NodeComm {
                     errno => Error::system(context, std::io::Error::from_raw_os_error(errno)),
                 }
             }
-            Cause::Corrupt => Error::Poisoned {
-                cause: format!("rank {} found a damaged shared word in {}", poison.reporter(), during()),
-            },
+            Cause::Corrupt if detail(0) > 0 => {
+                Error::Poisoned { cause: format!("rank {reporter} in {}: {}", during(), text()) }
+            }
+            Cause::Corrupt => {
+                Error::Poisoned { cause: format!("rank {reporter} found a damaged shared word in {}", during()) }
+            }
         }
     }
 
-    /// Which communicator it was, where it is not the one of the whole job.
-    fn whereabouts(&self, member: &Member<Mapped>) -> String {
+    /// Which communicator it was, where it is not the one of the whole job, and who its `rank` is among all.
+    fn whereabouts(&self, member: &Member<Mapped>, rank: Option<usize>) -> String {
         match member.board.seats().loan {
-            Some((_, id)) if id != Grant::BASE => format!(" of sub-communicator {id} ({} ranks)", self.size),
+            Some((_, id)) if id != Grant::BASE => {
+                let who = |rank: usize| format!("; its rank {rank} is rank {} of the node", self.seats.members[rank]);
+                let who = rank.map_or_else(String::new, who);
+                format!(" of sub-communicator {id} ({} ranks{who})", self.size)
+            }
             _ => String::new(),
         }
     }
 
-    /// The ranks that had not entered the operation; at least the one the reporter named.
-    fn missing(&self, member: &Member<Mapped>, poison: PoisonWord, named: usize) -> Vec<usize> {
-        let slot = (poison.epoch() % SLOTS as u64) as usize;
-        let entered = |r: usize| member.board.line(slot, r).entered.load(Ordering::Relaxed);
-        (0..self.size).filter(|&r| r == named || !word::has_entered(entered(r), poison.epoch())).collect()
+    /// The ranks that had not entered the operation, as the reporter saw them; at least the one that it named.
+    fn missing(&self, named: usize, set: impl Fn(usize) -> u64) -> Vec<usize> {
+        let was_missing = |rank: usize| rank < NAMED_MOST && set(rank / 64) >> (rank % 64) & 1 == 1;
+        (0..self.size).filter(|&rank| rank == named || was_missing(rank)).collect()
     }
+}
+
+/// The operation in which the reporter failed, as it described it when it entered.
+fn failed_in(board: &Mapped, poison: PoisonWord) -> &'static str {
+    let line = board.line((poison.epoch() % SLOTS as u64) as usize, poison.reporter());
+    let is_of = word::has_entered(line.entered.load(Ordering::Relaxed), poison.epoch());
+    let collective = Collective::from_code(line.call[0].load(Ordering::Relaxed) as u8);
+    collective.filter(|_| is_of).map_or("operation", Collective::name)
 }

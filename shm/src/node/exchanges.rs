@@ -218,17 +218,33 @@ impl NodeComm {
         how: How,
     ) -> Result<(), Error> {
         let exchange = Exchange::new(collective, root.unwrap_or(0), self.size, lens);
-        self.check_lengths(collective, &exchange, [buffers.send_count(), buffers.recv_count()])?;
+        let given = [buffers.send_count(), buffers.recv_count()];
+        self.check_lengths(collective, &exchange, buffers.element().size(), given)?;
         self.carry_out(&Wish { collective, op, root, lens, how }, buffers)
     }
 
-    /// Refuses buffers that have not the lengths that an exchange needs.
+    /// Refuses counts of more elements than an address space holds, and buffers that have not the lengths that an exchange
+    /// needs.
     pub(super) fn check_lengths(
         &self,
         collective: Collective,
         exchange: &Exchange<'_>,
+        element_bytes: usize,
         given: [usize; 2],
     ) -> Result<(), Error> {
+        let largest = exchange.largest();
+        let bytes = largest.and_then(|count| count.checked_mul(element_bytes));
+        if bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
+            return Err(Error::usage(format!(
+                "{} on {} ranks: {} elements of {element_bytes} bytes, blocks of up to {}, are more than the {} bytes that \
+                 an address space holds; give smaller counts",
+                collective.name(),
+                self.size,
+                largest.map_or_else(|| format!("more than {}", usize::MAX), |count| count.to_string()),
+                exchange.most(),
+                isize::MAX,
+            )));
+        }
         let expected = [exchange.send_count(self.rank), exchange.recv_count(self.rank)];
         if given != expected {
             return Err(Error::usage(format!(

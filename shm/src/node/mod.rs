@@ -101,7 +101,7 @@ pub struct NodeComm {
 #[derive(Debug)]
 #[repr(C)]
 struct State {
-    /// Whether a call has begun and not ended: between calls, that one panicked.
+    /// Whether a call panicked.
     broken: bool,
     /// The last call's arguments and what follows from them.
     kept: Option<Kept>,
@@ -124,6 +124,13 @@ const POLICY_BASE: usize = 6;
 const POLICY_SLICES_BYTES: usize = 7;
 
 impl State {
+    /// The thread unwinds out of a call: nothing more can be called here, and the other ranks are told.
+    #[cold]
+    fn give_up(&mut self) {
+        self.broken = true;
+        self.member.panicked();
+    }
+
     fn timeout(&self) -> Option<Duration> {
         self.member.patience.timeout_ns.map(Duration::from_nanos)
     }
@@ -290,6 +297,12 @@ impl NodeComm {
         self.lock().ok().and_then(|state| state.last)
     }
 
+    /// The error after a call that panicked here: what the other ranks get, where there are some.
+    #[cold]
+    fn why_broken(&self, member: &Member<Mapped>) -> Error {
+        member.failure().map_or_else(engine::panicked, |stop| self.error_of(member, stop))
+    }
+
     #[cold]
     fn lock_late(&self) -> Result<SpinMutexGuard<'_, State>, Error> {
         let _alone = engine::pause();
@@ -302,13 +315,13 @@ impl NodeComm {
             Some(state) => state,
             None => self.lock_late()?,
         };
-        Self::inside(state)
+        self.inside(state)
     }
 
     #[inline]
-    fn inside(state: SpinMutexGuard<'_, State>) -> Result<Inside<'_>, Error> {
+    fn inside<'a>(&self, state: SpinMutexGuard<'a, State>) -> Result<Inside<'a>, Error> {
         match () {
-            () if state.broken => Err(engine::panicked()),
+            () if state.broken => Err(self.why_broken(&state.member)),
             () if state.member.board.is_forked_child() => Err(Error::Forked),
             () => Ok(Inside { state, unwinding: std::thread::panicking() }),
         }
@@ -337,6 +350,8 @@ impl DerefMut for Inside<'_> {
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        self.state.broken = std::thread::panicking() && !self.unwinding;
+        if std::thread::panicking() && !self.unwinding {
+            self.state.give_up();
+        }
     }
 }

@@ -6,8 +6,7 @@ use crate::Error;
 use crate::protocol::board::Board;
 use crate::protocol::lines::DETAILS;
 use crate::protocol::signature::Collective;
-use crate::protocol::word::{Cause, PoisonWord};
-use crate::sync::{Ordering, SyncPoint};
+use crate::protocol::word::Cause;
 use std::time::Duration;
 
 impl NodeComm {
@@ -24,20 +23,28 @@ impl NodeComm {
     pub fn absent(&self) -> Option<usize> {
         let state = self.lock().ok()?;
         let board = &state.member.board;
-        match board.poison().load(SyncPoint::PoisonAcquire.order()) {
-            0 => (0..self.size).find(|rank| *rank != self.rank && board.is_gone(*rank)),
-            poison => Some(PoisonWord(poison).reporter().min(self.size - 1)),
+        match state.member.failure() {
+            None => (0..self.size).find(|rank| *rank != self.rank && board.is_gone(*rank)),
+            Some(stop) => Some(stop.0.reporter().min(self.size - 1)),
         }
+    }
+
+    /// Ends this rank's membership, after what is posted: nothing can be called here any more. Waits for no other rank, and
+    /// compares what was called with what those ranks called that have ended before.
+    ///
+    /// # Errors
+    /// The group's one error: that of an earlier call, or [`Error::Mismatch`] where a rank has called something else and no
+    /// later operation has shown that. [`Error::Usage`] when another thread is in a call.
+    pub fn end(&self) -> Result<(), Error> {
+        let state = &mut *self.lock()?;
+        let ended = state.member.settle().and_then(|()| state.member.end());
+        ended.map_err(|stop| self.error_of(&state.member, stop))
     }
 
     /// Fails the group with `error`, unless it has failed already or this process is inside a call. Sleepers look up
     /// within 50 ms.
     pub fn fail(&self, error: &Error) {
-        let Ok(state) = self.lock() else { return };
-        let board = &state.member.board;
-        if board.poison().load(SyncPoint::PoisonAcquire.order()) != 0 {
-            return;
-        }
+        let Ok(mut state) = self.lock() else { return };
         let mut details = [0; DETAILS];
         let (cause, words) = match error {
             Error::PeerDied { rank, .. } => (Cause::PeerDied, [*rank as u64, 0]),
@@ -63,16 +70,7 @@ impl NodeComm {
             }
         };
         details[..2].copy_from_slice(&words);
-        for (word, value) in board.details(self.rank).iter().zip(details) {
-            word.store(value, Ordering::Relaxed);
-        }
-        let poison = PoisonWord::new(cause, self.rank, state.member.epoch() + 1);
         // If another rank was first, its error stands.
-        let _ = board.poison().compare_exchange(
-            0,
-            poison.0,
-            SyncPoint::PoisonRelease.order(),
-            SyncPoint::PoisonAcquire.order(),
-        );
+        state.member.fail(cause, &details);
     }
 }

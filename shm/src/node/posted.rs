@@ -239,7 +239,8 @@ impl NodeComm {
         }
         let exchange = Exchange::new(asked.collective, asked.root(), self.size, asked.blocks.lens());
         let buffers = held.lend();
-        self.check_lengths(asked.collective, &exchange, [buffers.send_count(), buffers.recv_count()])?;
+        let given = [buffers.send_count(), buffers.recv_count()];
+        self.check_lengths(asked.collective, &exchange, element.size(), given)?;
         let few = exchange.most() * element.size() <= INLINE_BYTES;
         Ok(match asked.collective {
             Collective::AllReduce if !few => Algorithm::Slices,
@@ -267,11 +268,7 @@ impl NodeComm {
             Err(error) => return Err((ready, error)),
         };
         self.let_go(&mut state);
-        let collective = ready.0.collective();
-        state
-            .member
-            .post(ready.0)
-            .map_err(|(posted, stop)| (Ready(posted), self.error_of(&state.member, stop, collective)))
+        state.member.post(ready.0).map_err(|(posted, stop)| (Ready(posted), self.error_of(&state.member, stop)))
     }
 
     /// The call that was posted under this number, when it has ended; everything else that is posted proceeds meanwhile.
@@ -322,7 +319,7 @@ impl NodeComm {
     fn settle_in(&self, state: &mut State) -> Result<(), Error> {
         self.let_go(state);
         let settled = state.member.settle();
-        settled.map_err(|stop| self.error_of(&state.member, stop, Collective::Barrier))
+        settled.map_err(|stop| self.error_of(&state.member, stop))
     }
 
     /// Forgets the calls that nobody asks for. Called wherever calls are posted or asked for.
@@ -336,7 +333,7 @@ impl NodeComm {
     fn ended(&self, state: &mut State, (mut posted, result): (Box<Posted>, Result<Report, Stop>)) -> Ended {
         let result = match result {
             Ok(report) => posted.held().end().inspect(|()| state.last = Some(report)),
-            Err(stop) => Err(self.error_of(&state.member, stop, posted.collective())),
+            Err(stop) => Err(self.error_of(&state.member, stop)),
         };
         (Ready(posted), result)
     }
@@ -346,7 +343,7 @@ impl Drive for NodeComm {
     fn drive(&self) -> bool {
         // Whoever is inside a call, this thread perhaps, carries on with what is posted here.
         let Some(state) = self.state.try_lock() else { return true };
-        Self::inside(state).is_ok_and(|mut state| {
+        self.inside(state).is_ok_and(|mut state| {
             self.let_go(&mut state);
             state.member.carry_on();
             state.member.has_pending()
@@ -355,16 +352,21 @@ impl Drive for NodeComm {
 }
 
 impl Drop for NodeComm {
-    /// Others may need what is posted here: waits for it as a call would, unless this thread is panicking.
+    /// Others may need what is posted here: waits for it as a call would, unless this thread is panicking. What this rank
+    /// finds different in what others have called, it can only warn of.
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        if state.broken {
+        if state.broken || state.member.has_ended() || std::thread::panicking() || self.segment.is_forked_child() {
             return;
         }
-        let waits = state.member.has_pending() && !std::thread::panicking();
-        if waits && !state.member.board.segment().is_forked_child() {
-            // Nobody is left to tell: the other ranks get the error at their own calls.
-            let _ = state.member.settle();
+        // Nobody is left to tell: the other ranks get the error at their own calls.
+        if state.member.failure().is_none()
+            && state.member.settle().is_ok()
+            && let Err(stop) = state.member.end()
+            && stop.0.reporter() == self.rank
+        {
+            let state = self.state.lock();
+            crate::warn(format_args!("{}", self.error_of(&state.member, stop)));
         }
     }
 }

@@ -58,7 +58,7 @@ impl NodeComm {
         self.reduce_for_all(Collective::Barrier, Op::Sum, &Buffers::in_place::<u64>(&mut []), how)
     }
 
-    /// A barrier of the ranks that make a call by a plan. A rank that makes another call meets it in vain.
+    /// A barrier of the ranks that make a call by a plan. A rank that makes another call gets [`Error::Mismatch`], as they do.
     ///
     /// # Errors
     /// As [`NodeComm::all_reduce_into`].

@@ -111,7 +111,7 @@ impl NodeComm {
                 *last = Some(report);
                 Ok(())
             }
-            Err(stop) => Err(self.error_of(member, stop, wish.collective)),
+            Err(stop) => Err(self.error_of(member, stop)),
         }
     }
 
@@ -175,7 +175,7 @@ impl NodeComm {
             (Collective::AllReduce, Lens::Each(_, starts)) => starts.last().copied().unwrap_or(0),
             _ => Exchange::new(wish.collective, wish.root.unwrap_or(0), self.size, wish.lens).most(),
         };
-        self.thresholds.choose(wish.collective, wish.how.algorithm, most * element.size(), by_rank)
+        self.thresholds.choose(wish.collective, wish.how.algorithm, most.saturating_mul(element.size()), by_rank)
     }
 
     /// How to reduce buffers that lie in shared memory: where they lie, or by copying them as if they were private. Ranks may
@@ -198,7 +198,7 @@ impl NodeComm {
             Algorithm::Chain => self.windows.accumulator,
             _ => self.windows.deposit,
         };
-        if count * prepared.accumulator_bytes() <= window_bytes || buffers.are_lent() {
+        if count.saturating_mul(prepared.accumulator_bytes()) <= window_bytes || buffers.are_lent() {
             return member.run(&buffers.call(0..count, prepared));
         }
         let accumulated = self.windows.accumulator / prepared.accumulator_bytes();

@@ -275,7 +275,7 @@ impl NodeComm {
         state.results.spare = memory;
         let lent =
             state.results.places[place].as_ref().ok_or_else(|| Error::Poisoned { cause: "a lost result".into() })?;
-        let at = Place::Lent { rank: 0, result: true, piece: 0, offset: 0 };
+        let at = Place::Lent { rank: 0, result: true, piece: 0, offset: 0, bytes };
         Ok(SharedView {
             at: state.member.board.write(at, |at| at.cast_const().cast()),
             count,

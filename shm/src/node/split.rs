@@ -158,7 +158,7 @@ impl NodeComm {
             };
             let claims: Vec<Claim> = sharing.iter().map(claim).collect();
             // a member that saw the group fail has looked for its loans already, and would miss one made after that
-            let healthy = || board.poison().load(SyncPoint::PoisonAcquire.order()) == 0;
+            let healthy = || board.poison().load(SyncPoint::PoisonAcquire.order()) == board.healthy();
             match segment.lend(&claims, origin, state.timeout(), healthy) {
                 Ok(Some(grants)) => {
                     for (words, grant) in told[ERROR_WORDS..].chunks_mut(3).zip(grants) {

@@ -4,7 +4,7 @@
 //! model-checked. The protocol itself never sees an address.
 
 use super::geometry::Who;
-use super::lines::{DETAILS, EventLine, RankLine, RankSet};
+use super::lines::{EventLine, MemberLines, RankLine, RankSet};
 use super::step::Step;
 use crate::Error;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -22,7 +22,7 @@ const MODELLED: usize = if cfg!(earlybird_loom_ring) { 2 } else { 1 };
 /// Accumulator chunks of one operation at most.
 pub const CHUNKS: usize = if cfg!(earlybird_loom) { 64 } else { 256 };
 
-/// A place for payload in shared memory.
+/// A place for payload in shared memory: where its bytes begin, and how many there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// Beside the mark in `rank`'s line of `slot`; [`super::lines::INLINE_BYTES`] long.
@@ -31,6 +31,8 @@ pub enum Place {
         slot: usize,
         /// Owner.
         rank: usize,
+        /// Bytes of the payload.
+        bytes: usize,
     },
     /// Piece `piece` of `rank`'s deposit in `area`, `offset` bytes into the deposit.
     Deposit {
@@ -42,6 +44,8 @@ pub enum Place {
         piece: usize,
         /// Bytes before the piece.
         offset: usize,
+        /// Bytes of the piece.
+        bytes: usize,
     },
     /// Chunk `chunk` of the accumulator of `area`, `offset` bytes into it.
     Accumulator {
@@ -51,6 +55,8 @@ pub enum Place {
         chunk: usize,
         /// Bytes before the chunk.
         offset: usize,
+        /// Bytes of the chunk.
+        bytes: usize,
     },
     /// Piece `piece` of what `rank` lends in this operation, `offset` bytes into it.
     Lent {
@@ -62,6 +68,8 @@ pub enum Place {
         piece: usize,
         /// Bytes before the piece.
         offset: usize,
+        /// Bytes of the piece.
+        bytes: usize,
     },
 }
 
@@ -104,12 +112,16 @@ pub trait Board {
     /// This rank.
     fn rank(&self) -> usize;
 
-    /// The group's one error, 0 while healthy.
+    /// The group's one error; [`Board::healthy`] while there is none.
     fn poison(&self) -> &AtomicU64;
+    /// What the poison word holds while the group is well.
+    fn healthy(&self) -> u64;
+    /// Whether the memory is still this group's, as the identity beside the poison word says.
+    fn is_ours(&self) -> bool;
     /// "Every operation up to this one is left by `rank`". Writer: `rank`.
     fn left(&self, rank: usize) -> &AtomicU64;
-    /// Details of an error that `rank` reported. Writer: `rank`, before it poisons.
-    fn details(&self, rank: usize) -> &[AtomicU64; DETAILS];
+    /// What `rank` tells the others apart from any operation. Writer: `rank`.
+    fn member(&self, rank: usize) -> &MemberLines;
 
     /// The arrival word of `slot`.
     fn arrival(&self, slot: usize) -> &AtomicU64;
@@ -163,8 +175,8 @@ pub trait Board {
     fn prepare_line(&self, slot: usize);
     /// Fetches ahead what an operation in `slot` looks at or writes besides its payload. A hint.
     fn foresee(&self, slot: usize);
-    /// Moves `bytes` at `at`, just written here and next read elsewhere, out of this core's own cache. A hint.
-    fn hand_on(&self, at: Place, bytes: usize);
+    /// Moves what lies at `at`, just written here and next read elsewhere, out of this core's own cache. A hint.
+    fn hand_on(&self, at: Place);
     /// Drives what the caller wants driven while it waits, where that is due at `now_ns`.
     #[cfg(not(earlybird_loom))]
     fn drive(&self, now_ns: u64);

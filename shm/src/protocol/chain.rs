@@ -9,10 +9,11 @@
 //!
 //! The fold word is a try-lock: a rank holds at most one and never waits while it holds one.
 
-use super::board::{Board, CHUNKS, Need, Place};
+use super::board::{Board, CHUNKS, Need};
 use super::operation::{Operation, Stop};
 use super::pieces::Pieces;
 use super::publish::Done;
+use super::slices::accumulator;
 use super::step::Step;
 use super::wait::Wake;
 use super::word::{FoldState, FoldWord};
@@ -85,10 +86,6 @@ pub(super) fn broadcast<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop>
     Ok(())
 }
 
-fn accumulator(area: usize, pieces: &Pieces, i: usize) -> Place {
-    Place::Accumulator { area, chunk: i, offset: pieces.accumulator_offset(i) }
-}
-
 /// Chunk sizes by message size: at least two chunks from 16 KiB on, none larger than 64 KiB until there are 256.
 fn chunk_bytes(bytes: usize) -> usize {
     let least = if cfg!(earlybird_loom) { 64 } else { 4 * 1024 };
@@ -136,7 +133,7 @@ fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> O
     } else if call.bytes() <= HAND_ON_BYTES && !op.patience.oversubscribed && !op.all_arrived() {
         // An early rank has time, and the last one's fold is bound by fetching what lies in other cores' caches. Not
         // under the hands of ranks that are here: they would fetch it twice.
-        board.hand_on(at, pieces.accumulator_piece_bytes(i));
+        board.hand_on(at);
     }
     if completes || call.by_rank() {
         op.wake();

@@ -60,8 +60,10 @@ fn pieces<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, rank: usize) -> Piece
 
 fn place<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, pieces: &Pieces, rank: usize, piece: usize) -> Place {
     match w.inline {
-        true => Place::Inline { slot: op.slot, rank },
-        false => Place::Deposit { area: op.area, rank, piece, offset: pieces.offset(piece) },
+        true => Place::Inline { slot: op.slot, rank, bytes: pieces.bytes(0) },
+        false => {
+            Place::Deposit { area: op.area, rank, piece, offset: pieces.offset(piece), bytes: pieces.bytes(piece) }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::board::{Board, SLOTS};
 use super::lines::DETAILS;
-use super::operation::{Operation, Stop};
+use super::operation::{Member, Operation, Stop};
 use super::wait;
 use super::word::{self, Cause, PoisonWord};
 use crate::sync::{Ordering, SyncPoint};
@@ -10,6 +10,9 @@ use std::any::Any;
 
 /// After this long in one wait, living late ranks are named in a warning.
 pub const WARN_AFTER_NS: u64 = 10_000_000_000;
+
+/// Ranks of which the details of an expired deadline say whether they were missing; the first one is always named.
+pub const NAMED_MOST: usize = 64 * (DETAILS - 2);
 
 /// The most that counts against a deadline between two inspections, which are at most 150 ms apart while this rank runs:
 /// after a longer gap this rank was itself stopped, and learns nothing from the clock about the others.
@@ -40,7 +43,12 @@ impl<B: Board> Operation<'_, B> {
             if here && self.has_entered_myself() && entered != word::entered(self.epoch, self.hash) {
                 return Err(self.mismatch(rank));
             }
-            if self.has_left(rank) {
+            let left = self.board.left(rank).load(SyncPoint::LeftAcquire.order());
+            // Nobody leaves twice, nor what must wait for the memory of this operation, which this rank has not left.
+            if left < *self.all_left || left >= self.epoch + SLOTS as u64 {
+                return Err(self.corrupt());
+            }
+            if left >= self.epoch {
                 continue;
             }
             // A dead rank writes nothing more: what it had left is read after its death was seen.
@@ -58,17 +66,27 @@ impl<B: Board> Operation<'_, B> {
             watch.waited_ns += if held { 0 } else { since_ns };
             if watch.waited_ns > timeout_ns {
                 let first = missing.first().copied().or(lingers).unwrap_or(self.me);
-                return Err(self.raise(Cause::Timeout, &[first as u64, timeout_ns]));
+                let mut details = [0u64; DETAILS];
+                details[..2].copy_from_slice(&[first as u64, timeout_ns]);
+                for rank in missing.iter().copied().filter(|rank| *rank < NAMED_MOST) {
+                    details[2 + rank / 64] |= 1 << (rank % 64);
+                }
+                return Err(self.raise(Cause::Timeout, &details));
             }
         }
         if !watch.warned && now_ns - begun_ns > WARN_AFTER_NS {
             watch.warned = true;
+            // One of those that wait says so: the lowest that can.
+            let waits = |rank: &usize| !missing.contains(rank) && !self.has_left(*rank) && !self.board.is_held(*rank);
+            if (0..self.me).any(|rank| waits(&rank)) {
+                return Ok(());
+            }
             self.board.warn_late(self.epoch, (now_ns - begun_ns) / 1_000_000_000, &missing);
         }
         Ok(())
     }
 
-    fn has_left(&self, rank: usize) -> bool {
+    pub(super) fn has_left(&self, rank: usize) -> bool {
         self.board.left(rank).load(SyncPoint::LeftAcquire.order()) >= self.epoch
     }
 
@@ -129,31 +147,66 @@ impl<B: Board> Operation<'_, B> {
         self.raise(Cause::OperatorPanicked, &details)
     }
 
-    /// Fails the group, unless it has failed already, and returns the error that stands. Wakes every sleeper.
     #[cold]
     pub(super) fn raise(&mut self, cause: Cause, details: &[u64]) -> Stop {
-        let board = self.board;
-        let earlier = board.poison().load(SyncPoint::PoisonAcquire.order());
-        if earlier != 0 {
-            // The error may be this rank's own, found twice: its details are being read and must not change.
-            return Stop(PoisonWord(earlier));
-        }
-        for (word, value) in board.details(self.me).iter().zip(details) {
-            word.store(*value, Ordering::Relaxed);
-        }
-        let poison = PoisonWord::new(cause, self.me, self.epoch);
-        let stands = match board.poison().compare_exchange(
-            0,
-            poison.0,
-            SyncPoint::PoisonRelease.order(),
-            SyncPoint::PoisonAcquire.order(),
-        ) {
-            Ok(_) => poison,
-            Err(earlier) => PoisonWord(earlier),
-        };
-        for slot in 0..SLOTS {
-            wait::wake(self.board, slot);
-        }
-        Stop(stands)
+        raise(self.board, self.epoch, cause, details)
     }
+}
+
+impl<B: Board> Member<B> {
+    /// Fails the group for a reason found outside its operations, unless it has failed already: the others get it in their
+    /// next operation, or in this one if they are in it.
+    #[cold]
+    pub fn fail(&mut self, cause: Cause, details: &[u64]) -> Stop {
+        raise(&self.board, self.epoch + 1, cause, details)
+    }
+
+    /// Fails the group because this rank unwinds out of a call: it lives, and carries out nothing any more.
+    #[cold]
+    pub fn panicked(&mut self) {
+        if self.board.ranks() > 1 {
+            let has_left = self.board.left(self.board.rank()).load(Ordering::Relaxed) >= self.epoch;
+            raise(&self.board, self.epoch + u64::from(has_left), Cause::Panicked, &[]);
+        }
+    }
+}
+
+/// The group's one error, if it has failed, or if its memory has become another group's.
+#[inline(always)]
+pub(super) fn failed<B: Board>(board: &B) -> Option<Stop> {
+    let poison = board.poison().load(SyncPoint::PoisonAcquire.order());
+    if poison == board.healthy() { None } else { Some(what_stands(board, poison)) }
+}
+
+/// The error of a group whose poison word is not the healthy one.
+#[cold]
+fn what_stands<B: Board>(board: &B, poison: u64) -> Stop {
+    match PoisonWord(poison).is_error() && board.is_ours() {
+        true => Stop(PoisonWord(poison)),
+        false => Stop(PoisonWord::new(Cause::Lost, board.rank(), 0)),
+    }
+}
+
+/// Fails the group in operation `epoch`, unless it has failed already, and returns the error that stands. Wakes every
+/// sleeper.
+#[cold]
+fn raise<B: Board>(board: &B, epoch: u64, cause: Cause, details: &[u64]) -> Stop {
+    // The error may be this rank's own, found twice: its details are being read and must not change.
+    if let Some(earlier) = failed(board) {
+        return earlier;
+    }
+    let me = board.rank();
+    for (i, word) in board.member(me).details.iter().enumerate() {
+        word.store(details.get(i).copied().unwrap_or(0), Ordering::Relaxed);
+    }
+    let poison = PoisonWord::new(cause, me, epoch);
+    let (release, acquire) = (SyncPoint::PoisonRelease.order(), SyncPoint::PoisonAcquire.order());
+    let stands = match board.poison().compare_exchange(board.healthy(), poison.0, release, acquire) {
+        Ok(_) => Stop(poison),
+        Err(earlier) => what_stands(board, earlier),
+    };
+    for slot in 0..SLOTS {
+        wait::wake(board, slot);
+    }
+    stands
 }

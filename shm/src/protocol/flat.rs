@@ -13,6 +13,7 @@ use super::lines::INLINE_BYTES;
 use super::operation::{Operation, Stop};
 use super::payload::Bound;
 use super::pieces::Pieces;
+use super::slices;
 use super::step::Step;
 use super::wait::{self, Wake};
 use super::word;
@@ -29,14 +30,14 @@ pub(super) fn run<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
 fn inline<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, epoch, slot, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.me, op.ranks);
     let mark = word::entered(epoch, op.hash);
-    board.write(Place::Inline { slot, rank: me }, |line| call.give_few(line));
+    board.write(Place::Inline { slot, rank: me, bytes: call.bytes() }, |line| call.give_few(line));
     board.line(slot, me).entered.store(mark, SyncPoint::DepositRelease.order());
     board.step(Step::Entered);
     for rank in (0..ranks).filter(|r| *r != me) {
         await_mark(op, rank, mark)?;
     }
     match call.few() {
-        Some(few) => fold_lines(board, &few, slot, me, ranks),
+        Some(few) => fold_lines(board, &few, few.bytes(), slot, me, ranks),
         None => gather_inline(op),
     }
     op.wake();
@@ -54,10 +55,10 @@ pub(super) fn await_mark<B: Board>(op: &mut Operation<'_, B>, rank: usize, mark:
     }
 }
 
-/// Folds what lies in all lines, in rank order.
+/// Folds what lies in all lines, `bytes` bytes in each, in rank order.
 #[inline(always)]
-pub(super) fn fold_lines<B: Board>(board: &B, few: &Bound<'_>, slot: usize, me: usize, ranks: usize) {
-    fold_places(board, few, |rank| Place::Inline { slot, rank }, me, ranks);
+pub(super) fn fold_lines<B: Board>(board: &B, few: &Bound<'_>, bytes: usize, slot: usize, me: usize, ranks: usize) {
+    fold_places(board, few, |rank| Place::Inline { slot, rank, bytes }, me, ranks);
 }
 
 /// Folds what lies in the places of all ranks, in rank order; this rank's own is read from its private buffer.
@@ -92,7 +93,8 @@ fn gather_inline<B: Board>(op: &mut Operation<'_, B>) {
         match rank == me {
             true => call.gather(sum, rank == 0, None, &pieces, 0),
             false => {
-                board.read(Place::Inline { slot, rank }, |from| call.gather(sum, rank == 0, Some(from), &pieces, 0))
+                let at = Place::Inline { slot, rank, bytes: call.bytes() };
+                board.read(at, |from| call.gather(sum, rank == 0, Some(from), &pieces, 0));
             }
         }
     }
@@ -116,7 +118,7 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     board.step(Step::Entered);
     op.until_all_left(super::board::AREAS)?;
     op.reserve(Need::of_all(0, call.bytes()))?;
-    let place = |rank, i| Place::Deposit { area, rank, piece: i, offset: pieces.offset(i) };
+    let place = |rank, i| slices::deposit(area, rank, &pieces, i);
     for i in 0..pieces.number {
         board.write(place(me, i), |deposit| call.give(deposit, &pieces, i));
         line.deposited.store(word::deposited(epoch, hash, i + 1), SyncPoint::DepositRelease.order());
@@ -126,7 +128,7 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     if !op.patience.oversubscribed && !(0..ranks).all(there) {
         // Somebody is still away, so there is time: see `chain`.
         for i in 0..pieces.number {
-            board.hand_on(place(me, i), pieces.bytes(i));
+            board.hand_on(place(me, i));
         }
     }
     let gathers = call.prepared.fold_few.is_none();

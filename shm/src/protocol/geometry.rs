@@ -126,6 +126,20 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// Elements of the largest buffer that any rank needs; `None` where no number holds them.
+    pub fn largest(&self) -> Option<usize> {
+        match self.lens {
+            Lens::Equal(len) if self.parts || self.joins() => len.checked_mul(self.ranks),
+            Lens::Equal(len) => Some(len),
+            Lens::Each(_, starts) => starts.last().copied(),
+            Lens::Pairs(pairs) => [pairs.send_starts.last(), pairs.recv_starts.last(), Some(&pairs.most)]
+                .into_iter()
+                .flatten()
+                .copied()
+                .max(),
+        }
+    }
+
     /// Elements that `rank` must give.
     pub fn send_count(&self, rank: usize) -> usize {
         match (self.depositors.has(rank), self.parts) {
@@ -162,7 +176,7 @@ impl<'a> Exchange<'a> {
         let room = if self.folds { element_bytes } else { element_bytes.max(64) };
         let at_once = blocks.min((window_bytes / room).max(1));
         let stride_most = (window_bytes / element_bytes / at_once).max(1);
-        let inline = blocks * most * element_bytes <= INLINE_BYTES;
+        let inline = blocks.saturating_mul(most).saturating_mul(element_bytes) <= INLINE_BYTES;
         let groups = (0..blocks).step_by(at_once);
         groups.flat_map(move |first| {
             let positions = first..(first + at_once).min(blocks);

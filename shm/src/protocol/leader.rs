@@ -12,6 +12,7 @@ use super::flat::has_deposited;
 use super::operation::{Operation, Stop};
 use super::pieces::Pieces;
 use super::publish::{Done, is_final};
+use super::slices::accumulator;
 use super::step::Step;
 use super::wait::Wake;
 use super::word::{self, FoldState, FoldWord};
@@ -47,7 +48,7 @@ impl<B: Board> Operation<'_, B> {
     pub(super) fn deposit(&mut self, pieces: &Pieces) {
         let (board, call, area, me) = (self.board, self.call, self.area, self.me);
         for i in 0..pieces.number {
-            let at = Place::Deposit { area, rank: me, piece: i, offset: pieces.offset(i) };
+            let at = Place::Deposit { area, rank: me, piece: i, offset: pieces.offset(i), bytes: pieces.bytes(i) };
             board.write(at, |deposit| call.give(deposit, pieces, i));
         }
         let mark = word::deposited(self.epoch, self.hash, WHOLE);
@@ -132,14 +133,14 @@ impl<B: Board> Operation<'_, B> {
         let (board, call, area, me) = (self.board, self.call, self.area, self.me);
         let total = count + self.scratch.ready.len();
         for i in 0..pieces.number {
-            let offset = pieces.offset(i);
-            board.write(Place::Accumulator { area, chunk: i, offset: pieces.accumulator_offset(i) }, |sum| {
+            let (offset, bytes) = (pieces.offset(i), pieces.bytes(i));
+            board.write(accumulator(area, pieces, i), |sum| {
                 for (k, &rank) in self.scratch.ready.iter().enumerate() {
                     let starts = count + k == 0;
                     if rank == me && !self.deposited_myself() {
                         if starts { call.begin(sum, pieces, i) } else { call.add_mine(sum, pieces, i) }
                     } else {
-                        board.read(Place::Deposit { area, rank, piece: i, offset }, |deposit| {
+                        board.read(Place::Deposit { area, rank, piece: i, offset, bytes }, |deposit| {
                             if starts { call.start(sum, deposit, pieces, i) } else { call.add(sum, deposit, pieces, i) }
                         });
                     }

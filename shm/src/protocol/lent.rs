@@ -128,11 +128,11 @@ fn write_contribution<B: Board>(op: &Operation<'_, B>, pieces: &Pieces) {
 }
 
 fn contribution(rank: usize, pieces: &Pieces, piece: usize) -> Place {
-    Place::Lent { rank, result: false, piece, offset: pieces.offset(piece) }
+    Place::Lent { rank, result: false, piece, offset: pieces.offset(piece), bytes: pieces.bytes(piece) }
 }
 
 fn result(rank: usize, pieces: &Pieces, piece: usize) -> Place {
-    Place::Lent { rank, result: true, piece, offset: pieces.offset(piece) }
+    Place::Lent { rank, result: true, piece, offset: pieces.offset(piece), bytes: pieces.bytes(piece) }
 }
 
 /// Folds chunk `i` of all ranks, which this rank has claimed, into all their results.

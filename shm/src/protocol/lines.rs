@@ -50,8 +50,13 @@ pub struct MemberLines {
     pub details: [AtomicU64; DETAILS],
     /// 1 once the member has let go of its handle.
     pub gone: AtomicU64,
+    /// `word::ended` once the member has made its last call.
+    pub ended: AtomicU64,
+    /// `wait 32 | looks 32`: the long wait that the member is in or was in last, and how often it has looked in vain.
     #[cfg(not(earlybird_loom))]
-    _reserved: [u64; 7],
+    pub waits: AtomicU64,
+    #[cfg(not(earlybird_loom))]
+    _reserved: [u64; 5],
 }
 
 impl RankLine {
@@ -72,6 +77,26 @@ impl MemberLines {
     /// Whether the member has gone. Whoever learns of it also learns what the member had left.
     pub fn is_gone(&self) -> bool {
         self.gone.load(SyncPoint::GoneAcquire.order()) != 0
+    }
+}
+
+/// The group's one error, and beside it whose line this is.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct PoisonLine {
+    /// [`word::PoisonWord`](super::word::PoisonWord); writers: all, by read-modify-write.
+    pub poison: AtomicU64,
+    /// What `poison` holds while the group is well; writers: the members when they take their seats, all the same.
+    pub group: AtomicU64,
+}
+
+impl PoisonLine {
+    /// The region has become the memory of a group of which `healthy` is the healthy word. Free memory is zero.
+    pub fn begin(&self, healthy: u64) {
+        for word in [&self.group, &self.poison] {
+            // Another member may have been first, or the group may have failed already.
+            let _ = word.compare_exchange(0, healthy, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 }
 
@@ -97,6 +122,7 @@ const _: () = {
     assert!(core::mem::offset_of!(RankLine, payload) == 24);
     assert!(core::mem::offset_of!(RankLine, deposited) == 128);
     assert!(size_of::<WordLine>() == 128);
+    assert!(size_of::<PoisonLine>() == 128);
     assert!(size_of::<RankSet>() == 128);
 };
 
@@ -115,6 +141,7 @@ mod modelled {
                 left: WordLine::default(),
                 details: std::array::from_fn(|_| AtomicU64::promised(0)),
                 gone: AtomicU64::new(0),
+                ended: AtomicU64::new(0),
             }
         }
     }

@@ -17,13 +17,15 @@
 //! 5. A wait looks at completion first, at the poison word second, and when slow at the peers it waits for.
 //! 6. No decision outside the arrival word depends on observed times.
 //! 7. `left` is the last operation before all that its rank has under way: posted operations become complete in any order.
-//! 8. Bounds come from the agreed signature; nothing read from shared memory is used as an index unchecked.
+//! 8. A wait that no rank can end any more fails the group, whatever stands in the words.
+//! 9. Bounds come from the agreed signature; nothing read from shared memory is used as an index unchecked.
 
 mod arrive;
 pub mod board;
 pub mod call;
 mod chain;
 pub mod decide;
+mod end;
 mod exchange;
 mod fault;
 mod flat;
@@ -44,9 +46,12 @@ mod slices;
 mod static_leader;
 pub mod step;
 mod straight;
+#[cfg(not(earlybird_loom))]
+mod stuck;
 mod wait;
 pub mod word;
 
 pub(crate) use arrive::take_place;
+pub use fault::NAMED_MOST;
 pub use operation::{Member, Report, Stop};
 pub use wait::Patience;

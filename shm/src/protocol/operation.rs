@@ -10,7 +10,7 @@ use super::signature::Collective;
 use super::step::Step;
 use super::wait::{Patience, Wake};
 use super::word::{self, ArrivalWord, PoisonWord};
-use super::{chain, exchange, flat, leader, lent, shared_result, slices, static_leader};
+use super::{chain, exchange, fault, flat, leader, lent, shared_result, slices, static_leader};
 use crate::config::Algorithm;
 use crate::sync::{Rule, SyncPoint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,9 +41,11 @@ pub struct Member<B> {
     pub(super) pending: Pending,
     /// How this rank waits.
     pub patience: Patience,
-    /// What this rank called in operations that a rank may leave unseen by others. It goes into every later mark, so
-    /// that ranks whose calls differed there meet the difference at the latest in their next common operation.
+    /// The call history hash: what this rank has called so far. It goes into the signature of every later operation, so
+    /// that ranks whose calls differed unseen meet the difference at the latest in their next common operation.
     pub(super) history: u32,
+    /// Whether this rank's membership has ended.
+    pub(super) has_ended: bool,
     /// The shared state.
     pub board: B,
     /// Final value of each slot's arrival word at its last ticketed use.
@@ -82,7 +84,7 @@ pub struct Operation<'a, B> {
     pub(super) area: usize,
     pub(super) me: usize,
     pub(super) ranks: usize,
-    /// The call and what went before it, hashed: what marks and words of this operation carry.
+    /// The signature of the call, salted by the call history hash: what marks and words of this operation carry.
     pub(super) hash: u32,
     pub(super) patience: &'a mut Patience,
     pub(super) all_left: &'a mut u64,
@@ -91,9 +93,13 @@ pub struct Operation<'a, B> {
     pub(super) pending: &'a mut Pending,
 }
 
-/// The history after an exchange whose call has this hash.
-pub(super) fn mix(history: u32, hash: u32) -> u32 {
-    history.rotate_left(7) ^ hash
+/// The call history hash after a call whose signature, salted by the history before it, is `hash`.
+///
+/// Equal calls keep a difference for ever, since every step can be undone. One that sixteen bits do not show, because only
+/// the upper half of `hash` differs, is in the lower half of what follows: a product carries upwards only.
+#[inline(always)]
+pub(super) const fn mix(hash: u32) -> u32 {
+    hash.wrapping_mul(0x9e37_79b1).rotate_left(16)
 }
 
 impl<B: Board> Member<B> {
@@ -101,7 +107,7 @@ impl<B: Board> Member<B> {
     pub fn new(board: B, patience: Patience) -> Self {
         let arrivals = [ArrivalWord(0); SLOTS];
         let (scratch, pending) = (Scratch::default(), Pending::default());
-        Member { board, patience, epoch: 0, all_left: 0, arrivals, history: 0, scratch, pending }
+        Member { board, patience, epoch: 0, all_left: 0, arrivals, history: 0, has_ended: false, scratch, pending }
     }
 
     /// Operations begun so far.
@@ -144,10 +150,9 @@ impl<B: Board> Member<B> {
         let epoch = self.epoch;
         let (mut op, arrival) = self.operation(call);
         let board = op.board;
-        let poison = board.poison().load(SyncPoint::PoisonAcquire.order());
         // A group that has failed later than this may have completed this operation for this rank: its waits look.
-        if poison != 0 && PoisonWord(poison).epoch() <= epoch {
-            return Err(Stop(PoisonWord(poison)));
+        if let Some(stop) = fault::failed(board).filter(|stop| stop.0.epoch() <= epoch) {
+            return Err(stop);
         }
         board.step(Step::Begin);
         op.until_all_left(SLOTS)?;
@@ -159,9 +164,7 @@ impl<B: Board> Member<B> {
         };
         board.step(Step::Copied);
         op.leave();
-        if call.prepared.lane == Lane::Exchange {
-            self.history = mix(self.history, call.prepared.hash);
-        }
+        self.history = mix(op.hash);
         if heard_all {
             self.heard_all(epoch);
         }
@@ -247,7 +250,7 @@ impl<B: Board> Operation<'_, B> {
         let due = self.epoch.saturating_sub(back as u64);
         if *self.all_left < due {
             let left = |rank| self.board.left(rank).load(SyncPoint::LeftAcquire.order());
-            *self.all_left = (0..self.ranks).map(left).min().unwrap_or(0).max(*self.all_left);
+            *self.all_left = (0..self.ranks).map(left).min().unwrap_or(0).clamp(*self.all_left, self.epoch);
         }
         *self.all_left >= due
     }
@@ -272,7 +275,7 @@ impl<B: Board> Operation<'_, B> {
             }
             Some(())
         })?;
-        *self.all_left = least;
+        *self.all_left = least.clamp(*self.all_left, self.epoch);
         Ok(())
     }
 
@@ -290,5 +293,37 @@ impl<B: Board> Operation<'_, B> {
     fn leave(&mut self) {
         self.board.left(self.me).store(self.pending.prefix(self.epoch + 1), SyncPoint::LeftRelease.order());
         self.board.step(Step::Left);
+    }
+}
+
+#[cfg(all(test, not(earlybird_loom)))]
+mod tests {
+    use super::mix;
+
+    /// Two ranks call what sixteen bits do not tell apart, then alike, or again what those bits do not tell apart.
+    #[test]
+    fn a_difference_that_sixteen_bits_do_not_show_is_shown_by_the_next_operation() {
+        let (mut history, call) = (0u32, 0x1234_5678u32);
+        for upper in 1..=0xffffu32 {
+            let [one, other] = [mix(history ^ call), mix(history ^ call ^ upper << 16)];
+            assert_ne!(one as u16, other as u16);
+            assert_ne!((one ^ call) as u16, (other ^ call ^ upper << 16) as u16);
+            history = one;
+        }
+    }
+
+    /// The same two calls against each other any number of times: ranks that never wait meet the difference afterwards.
+    #[test]
+    fn a_difference_that_repeats_does_not_cancel_itself() {
+        for upper in [0, 1, 0x8000, 0xffff] {
+            for lower in [1u32, 2, 0x00ff, 0x8000] {
+                let different = upper << 16 | lower;
+                let mut two = [0u32; 2];
+                for _ in 0..1000 {
+                    two = [mix(two[0] ^ 0x9abc_def0), mix(two[1] ^ 0x9abc_def0 ^ different)];
+                    assert_ne!(two[0], two[1], "{different:#x}");
+                }
+            }
+        }
     }
 }

@@ -5,11 +5,11 @@
 //! left the one before, if that one was posted: [`Member::run`] infers it of blocking calls only.
 
 use super::board::Board;
+use super::fault;
 use super::operation::{Member, Report, Stop, mix};
 use super::posted::{Around, Effort, Posted, State};
 use super::step::Step;
 use super::wait::Patience;
-use super::word::PoisonWord;
 use crate::config::Algorithm;
 use crate::sync::{Ordering, Rule, SyncPoint};
 use std::collections::VecDeque;
@@ -46,7 +46,7 @@ impl Pending {
     /// Says so, unless the group has failed: then operations end without being left.
     fn leave<B: Board>(&self, board: &B, next: u64) {
         let (left, prefix) = (board.left(board.rank()), self.prefix(next));
-        if left.load(Ordering::Relaxed) < prefix && board.poison().load(Ordering::Relaxed) == 0 {
+        if left.load(Ordering::Relaxed) < prefix && board.poison().load(Ordering::Relaxed) == board.healthy() {
             left.store(prefix, SyncPoint::LeftRelease.order());
             board.step(Step::Left);
         }
@@ -94,12 +94,10 @@ impl<B: Board> Member<B> {
             self.pending.done.push_back(posted);
             return Ok(first);
         }
-        if posted.prepared.exchanges() {
-            self.history = mix(self.history, posted.prepared.hash);
-        }
-        let poison = self.board.poison().load(SyncPoint::PoisonAcquire.order());
-        if poison != 0 && PoisonWord(poison).epoch() <= first {
-            return Err((posted, Stop(PoisonWord(poison))));
+        // Once for all its operations, in the order of the calls.
+        self.history = mix(self.history ^ posted.prepared.hash);
+        if let Some(stop) = fault::failed(&self.board).filter(|stop| stop.0.epoch() <= first) {
+            return Err((posted, stop));
         }
         self.pending.active.push_back(posted);
         self.carry_on();
@@ -121,13 +119,13 @@ impl<B: Board> Member<B> {
     /// The call posted under this number, if it is complete or has failed by now; peers are inspected now and then.
     pub fn ask(&mut self, id: u64) -> Option<(Box<Posted>, Result<Report, Stop>)> {
         self.carry_on();
-        self.end(id, Effort::Glance)
+        self.complete(id, Effort::Glance)
     }
 
     /// The same without a look at the peers.
     pub fn take(&mut self, id: u64) -> Option<(Box<Posted>, Result<Report, Stop>)> {
         self.carry_on();
-        self.end(id, Effort::Now)
+        self.complete(id, Effort::Now)
     }
 
     /// The call posted under this number, when it is complete or has failed; `None` if nothing was posted under it, or it
@@ -136,10 +134,10 @@ impl<B: Board> Member<B> {
         if !self.pending.is_empty() {
             self.carry_on();
         }
-        self.end(id, Effort::Wait)
+        self.complete(id, Effort::Wait)
     }
 
-    fn end(&mut self, id: u64, effort: Effort) -> Option<(Box<Posted>, Result<Report, Stop>)> {
+    fn complete(&mut self, id: u64, effort: Effort) -> Option<(Box<Posted>, Result<Report, Stop>)> {
         let Member { board, patience, all_left, pending, epoch, .. } = self;
         if let Some(i) = pending.done.iter().position(|posted| posted.id == id) {
             let posted = pending.done.swap_remove_back(i)?;

@@ -87,6 +87,7 @@ pub struct Posted {
     /// Number of the current segment.
     pub(super) epoch: u64,
     segment: u64,
+    /// The call history hash when it was started.
     history: u32,
     pub(super) state: State,
     pub(super) failed: Option<Stop>,

@@ -1,8 +1,9 @@
 //! Publishing and copying out: the result becomes visible chunk by chunk as each becomes final.
 
-use super::board::{Board, CHUNKS, Place};
+use super::board::{Board, CHUNKS};
 use super::operation::{Operation, Stop};
 use super::pieces::Pieces;
+use super::slices::accumulator;
 use super::step::Step;
 use super::wait::Wake;
 use super::word::{FoldState, FoldWord};
@@ -41,8 +42,7 @@ impl<B: Board> Operation<'_, B> {
         let (board, call, area, epoch, ranks) = (self.board, self.call, self.area, self.epoch, self.ranks);
         for i in (first..pieces.number).chain(0..first).filter(|i| !copied.has(*i)) {
             self.wait(Wake::Event, |board| is_final(board, area, i, epoch, ranks).then_some(()))?;
-            let at = Place::Accumulator { area, chunk: i, offset: pieces.accumulator_offset(i) };
-            board.read(at, |sum| call.take(sum, pieces, i));
+            board.read(accumulator(area, pieces, i), |sum| call.take(sum, pieces, i));
         }
         Ok(())
     }

@@ -99,7 +99,7 @@ fn agree<B: Board>(op: &mut Operation<'_, B>, shared: &SharedResult) -> Result<(
 
 /// Chunk `i` of the result; `skip` bytes of it lie before this operation's part.
 pub(super) fn place(skip: usize, pieces: &Pieces, i: usize) -> Place {
-    Place::Lent { rank: 0, result: true, piece: i, offset: skip + pieces.offset(i) }
+    Place::Lent { rank: 0, result: true, piece: i, offset: skip + pieces.offset(i), bytes: pieces.bytes(i) }
 }
 
 /// Folds chunk `i` of all ranks, which this rank has claimed, into the result of all.

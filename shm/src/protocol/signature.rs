@@ -192,13 +192,17 @@ impl Signature {
         (self.kind >> ROOT_SHIFT).checked_sub(1).map(|root| root as usize)
     }
 
-    /// 32 bits that differ for different calls but for one in four thousand million.
+    /// 32 bits that differ for different calls but for one in four thousand million. The lower sixteen, all that words of
+    /// several writers have room for, always differ for counts below 65536 where nothing else does.
     #[inline]
     pub fn hash(self) -> u32 {
+        let more = self.count >> 16;
         let mixed = (self.kind ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xff51_afd7_ed55_8ccd)
-            ^ self.count.wrapping_add(0x2545_f491_4f6c_dd1d).wrapping_mul(0xc4ce_b9fe_1a85_ec53).rotate_left(29);
+            ^ more.wrapping_add(0x2545_f491_4f6c_dd1d).wrapping_mul(0xc4ce_b9fe_1a85_ec53).rotate_left(29);
         // A product carries upwards only, and the root stands at the upper end.
-        ((mixed ^ mixed >> 32).wrapping_mul(0x9fb2_1c65_1e98_df25) >> 32) as u32
+        let mixed = ((mixed ^ mixed >> 32).wrapping_mul(0x9fb2_1c65_1e98_df25) >> 32) as u32;
+        let least = self.count as u32 & 0xffff;
+        mixed ^ least ^ least.wrapping_mul(0x85eb) << 16
     }
 
     /// The call in words, for error messages. Unknown codes are printed as numbers.
@@ -247,6 +251,16 @@ impl Signature {
 mod tests {
     use super::*;
     use crate::op::Op;
+
+    #[test]
+    fn near_counts_differ_in_sixteen_bits() {
+        let call =
+            |count| Signature::new(Collective::AllReduce, DType::F64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, count);
+        for from in [0, 3 << 16] {
+            let seen: std::collections::HashSet<u16> = (from..from + 65536).map(|n| call(n).hash() as u16).collect();
+            assert_eq!(seen.len(), 65536);
+        }
+    }
 
     #[test]
     fn different_calls_have_different_signatures() {

@@ -108,11 +108,12 @@ pub(super) fn until_more<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, c
 }
 
 pub(super) fn deposit(area: usize, rank: usize, pieces: &Pieces, piece: usize) -> Place {
-    Place::Deposit { area, rank, piece, offset: pieces.offset(piece) }
+    Place::Deposit { area, rank, piece, offset: pieces.offset(piece), bytes: pieces.bytes(piece) }
 }
 
-fn accumulator(area: usize, pieces: &Pieces, chunk: usize) -> Place {
-    Place::Accumulator { area, chunk, offset: pieces.accumulator_offset(chunk) }
+pub(super) fn accumulator(area: usize, pieces: &Pieces, chunk: usize) -> Place {
+    let (offset, bytes) = (pieces.accumulator_offset(chunk), pieces.accumulator_piece_bytes(chunk));
+    Place::Accumulator { area, chunk, offset, bytes }
 }
 
 /// Pieces that every rank has deposited.

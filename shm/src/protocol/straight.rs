@@ -9,7 +9,7 @@
 
 use super::board::{AREAS, Board, Need, Place, SLOTS};
 use super::lines::INLINE_BYTES;
-use super::operation::{Member, Report, Stop};
+use super::operation::{Member, Report, Stop, mix};
 use super::payload::Bound;
 use super::step::Step;
 use super::wait;
@@ -25,14 +25,15 @@ impl<B: Board> Member<B> {
         if self.patience.oversubscribed
             || self.all_left + (SLOTS as u64) < epoch
             || !self.pending.is_empty()
-            || board.poison().load(SyncPoint::PoisonAcquire.order()) != 0
+            || board.poison().load(SyncPoint::PoisonAcquire.order()) != board.healthy()
         {
             return None;
         }
         let slot = (epoch % SLOTS as u64) as usize;
         board.foresee(slot);
-        let folded = match few.bytes() <= INLINE_BYTES {
-            true => self.in_lines(few, slot),
+        let bytes = few.bytes();
+        let folded = match bytes <= INLINE_BYTES {
+            true => self.in_lines(few, bytes, slot),
             false => self.in_deposits(few, slot)?,
         };
         if let Err(stop) = folded {
@@ -43,6 +44,7 @@ impl<B: Board> Member<B> {
         board.step(Step::Copied);
         board.left(board.rank()).store(epoch, SyncPoint::LeftRelease.order());
         board.step(Step::Left);
+        self.history = mix(few.hash() ^ self.history);
         self.heard_all(epoch);
         self.board.prepare_line(((epoch + 1) % SLOTS as u64) as usize);
         Some(Ok(Report { epoch, algorithm: Algorithm::Flat, place: None }))
@@ -57,13 +59,13 @@ impl<B: Board> Member<B> {
         word::entered(self.epoch, few.hash() ^ self.history)
     }
 
-    /// The payload travels beside the mark.
+    /// The payload, `bytes` bytes, travels beside the mark.
     #[inline(always)]
-    fn in_lines(&mut self, few: &Bound<'_>, slot: usize) -> Result<(), Stop> {
+    fn in_lines(&mut self, few: &Bound<'_>, bytes: usize, slot: usize) -> Result<(), Stop> {
         let mark = self.begin(few, slot);
         let board = &self.board;
         let (me, ranks) = (board.rank(), board.ranks());
-        board.write(Place::Inline { slot, rank: me }, |place| few.give(place));
+        board.write(Place::Inline { slot, rank: me, bytes }, |place| few.give(place));
         board.line(slot, me).entered.store(mark, SyncPoint::DepositRelease.order());
         board.step(Step::Entered);
         for rank in (0..ranks).filter(|rank| *rank != me) {
@@ -73,7 +75,7 @@ impl<B: Board> Member<B> {
                 self.await_mark(few, rank, mark)?;
             }
         }
-        flat::fold_lines(&self.board, few, slot, me, ranks);
+        flat::fold_lines(&self.board, few, bytes, slot, me, ranks);
         Ok(())
     }
 
@@ -90,12 +92,13 @@ impl<B: Board> Member<B> {
         let mark = self.begin(few, slot);
         let (board, epoch, hash, pieces) = (&self.board, self.epoch, few.hash() ^ self.history, few.pieces());
         let (me, ranks) = (board.rank(), board.ranks());
+        let deposit = |rank, piece, offset, bytes| Place::Deposit { area, rank, piece, offset, bytes };
         let line = board.line(slot, me);
         line.entered.store(mark, SyncPoint::CallRelease.order());
         board.step(Step::Entered);
         for piece in 0..pieces {
             let (offset, part) = few.piece(piece);
-            board.write(Place::Deposit { area, rank: me, piece, offset }, |place| part.give_many(place));
+            board.write(deposit(me, piece, offset, part.bytes()), |place| part.give_many(place));
         }
         line.deposited.store(word::deposited(epoch, hash, pieces), SyncPoint::DepositRelease.order());
         board.step(Step::Deposited);
@@ -106,7 +109,7 @@ impl<B: Board> Member<B> {
                 // Somebody is still away, so there is time: see `chain`.
                 for piece in 0..pieces {
                     let (offset, part) = few.piece(piece);
-                    self.board.hand_on(Place::Deposit { area, rank: me, piece, offset }, part.bytes());
+                    self.board.hand_on(deposit(me, piece, offset, part.bytes()));
                 }
             };
             if !wait::glance(there, meanwhile)
@@ -117,7 +120,7 @@ impl<B: Board> Member<B> {
         }
         for piece in 0..pieces {
             let (offset, part) = few.piece(piece);
-            flat::fold_places(&self.board, &part, |rank| Place::Deposit { area, rank, piece, offset }, me, ranks);
+            flat::fold_places(&self.board, &part, |rank| deposit(rank, piece, offset, part.bytes()), me, ranks);
         }
         Some(Ok(()))
     }

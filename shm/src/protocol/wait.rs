@@ -7,8 +7,8 @@
 use super::board::Board;
 #[cfg(earlybird_loom)]
 use super::board::Watch;
+use super::fault;
 use super::operation::{Operation, Stop};
-use super::word::PoisonWord;
 use crate::config::WaitPreset;
 use crate::sync::{Ordering, SyncPoint};
 
@@ -109,6 +109,7 @@ impl<B: Board> Operation<'_, B> {
         let board = self.board;
         let begun_ns = board.now_ns();
         let mut watch = super::fault::Watch::default();
+        let mut proof = super::stuck::Proof::default();
         let mut inspect_ns = pace::INSPECT_FIRST_NS;
         let result = loop {
             if let Some(found) = look(board) {
@@ -133,7 +134,11 @@ impl<B: Board> Operation<'_, B> {
             }
             if waited_ns >= inspect_ns {
                 inspect_ns = waited_ns + (waited_ns / 2).clamp(pace::INSPECT_FIRST_NS, pace::INSPECT_MOST_NS);
-                if let Err(stop) = self.inspect(&mut watch, begun_ns) {
+                let inspected = match self.inspect(&mut watch, begun_ns) {
+                    Ok(()) if self.cannot_end(&mut proof, begun_ns) => Err(self.corrupt()),
+                    inspected => inspected,
+                };
+                if let Err(stop) = inspected {
                     break look(board).ok_or(stop);
                 }
             }
@@ -198,8 +203,7 @@ impl<B: Board> Operation<'_, B> {
     }
 
     pub(super) fn poisoned(&self) -> Option<Stop> {
-        let poison = self.board.poison().load(SyncPoint::PoisonAcquire.order());
-        (poison != 0).then_some(Stop(PoisonWord(poison)))
+        fault::failed(self.board)
     }
 
     /// Sleeps once on the slot's event word, unless `look` succeeds after this rank was counted as a sleeper.

@@ -89,7 +89,8 @@ impl FoldWord {
     pub fn state(self, epoch: u64, ranks: usize) -> FoldState {
         if self.0 >> 21 != epoch & ((1 << 43) - 1) {
             FoldState::Empty
-        } else if field(self.0, 20, 1) == 1 {
+        } else if field(self.0, 20, 1) == 1 || field(self.0, 0, 10) as usize > ranks {
+            // More than all is what no rank writes: nobody takes it for anything.
             FoldState::Busy { holder: field(self.0, 10, 10) as usize }
         } else if field(self.0, 0, 10) as usize == ranks {
             FoldState::Final
@@ -109,15 +110,20 @@ pub fn has_entered(word: u64, epoch: u64) -> bool {
     word >> 32 == epoch & 0xffff_ffff
 }
 
+/// `operations 32 | call history hash 32`: what a rank has called in all when it ends.
+pub fn ended(epoch: u64, history: u32) -> u64 {
+    entered(epoch, history)
+}
+
 /// Pieces that a deposit is cut into at most.
 pub const MAX_PIECES: usize = 0xff;
 
-/// `epoch 40 | signature 16 | pieces 8`: how many pieces of its payload a rank has deposited, for which call.
+/// `epoch 32 | signature 24 | pieces 8`: how many pieces of its payload a rank has deposited, for which call.
 ///
 /// The signature keeps a deposit made in one lane, or for another count, from being folded in the other: a rank of the
 /// ticketless lane has shown its call to no arrival word.
 pub fn deposited(epoch: u64, signature: u32, pieces: usize) -> u64 {
-    epoch << 24 | u64::from(signature & 0xffff) << 8 | pieces as u64
+    epoch << 32 | u64::from(signature & 0xff_ffff) << 8 | pieces as u64
 }
 
 /// Whether `word` says that at least `pieces` pieces of operation `epoch` lie ready, of a call with this signature.
@@ -130,7 +136,7 @@ pub fn pieces(word: u64, epoch: u64, signature: u32) -> usize {
     if word >> 8 == deposited(epoch, signature, 0) >> 8 { (word & 0xff) as usize } else { 0 }
 }
 
-/// Why a group failed, as stored in the poison word. Zero is "healthy".
+/// Why a group failed, as stored in the poison word. No cause, zero, is "healthy".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Cause {
@@ -148,9 +154,14 @@ pub enum Cause {
     OperatorPanicked = 6,
     /// The system refused memory; details: its number for that, bytes, and one more than the rank that lends them, if one does.
     System = 7,
+    /// A rank panicked inside a call, or unwound through one, and lives on.
+    Panicked = 8,
+    /// No group's: the memory belongs to another one by now. Never stored.
+    Lost = 9,
 }
 
-/// The group's one error: `cause 8 | reporter 16 | epoch 40`.
+/// The group's one error: `cause 8 | reporter 16 | epoch 40`; without a cause the group is well, and the rest of the word
+/// is the number of the loan that its memory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoisonWord(pub u64);
 
@@ -158,6 +169,14 @@ impl PoisonWord {
     /// Packs; never zero, since every cause is at least 1.
     pub fn new(cause: Cause, reporter: usize, epoch: u64) -> Self {
         PoisonWord((cause as u64) << 56 | (reporter as u64) << 40 | epoch & ((1 << 40) - 1))
+    }
+    /// The word of a healthy group in the memory of loan `id`.
+    pub const fn healthy(id: u64) -> u64 {
+        id & ((1 << 56) - 1)
+    }
+    /// Whether it says that a group failed.
+    pub fn is_error(self) -> bool {
+        self.0 >> 56 != 0
     }
     /// The cause; an unknown code reads as `Corrupt`.
     pub fn cause(self) -> Cause {
@@ -168,6 +187,8 @@ impl PoisonWord {
             4 => Cause::NoSpace,
             6 => Cause::OperatorPanicked,
             7 => Cause::System,
+            8 => Cause::Panicked,
+            9 => Cause::Lost,
             _ => Cause::Corrupt,
         }
     }
@@ -205,6 +226,7 @@ mod tests {
             let w = FoldWord::open(epoch, 3, 4);
             assert_eq!(w.state(epoch, 4), FoldState::Final);
             assert_eq!(w.state(epoch, 5), FoldState::Open { count: 4 });
+            assert_eq!(w.state(epoch, 3), FoldState::Busy { holder: 3 }, "more contributions than ranks");
             assert_eq!(w.state(epoch + 1, 4), FoldState::Empty);
             assert_eq!(w.state(epoch + (1 << 42), 4), FoldState::Empty);
             assert_eq!(FoldWord::busy(epoch, 7, 4).state(epoch, 4), FoldState::Busy { holder: 7 });
@@ -215,11 +237,12 @@ mod tests {
     fn marks_compare_by_equality_of_epochs() {
         assert!(has_entered(entered(u64::from(u32::MAX) + 5, 9), 4));
         assert!(!has_entered(entered(5, 9), 4));
-        for epoch in [7, (1 << 40) + 7] {
+        for epoch in [7, (1 << 32) + 7] {
             let word = deposited(epoch, 0xdead_beef, MAX_PIECES);
             assert!(has_deposited(word, 7, 0xdead_beef, MAX_PIECES) && has_deposited(word, 7, 0xdead_beef, 1));
             assert!(!has_deposited(word, 8, 0xdead_beef, 1), "another operation");
             assert!(!has_deposited(word, 7, 0xdead_beee, 1), "another call");
+            assert!(!has_deposited(word, 7, 0xdeac_beef, 1), "another call");
         }
         assert!(!has_deposited(deposited(7, 1, 3), 7, 1, 4), "too few");
     }
@@ -229,5 +252,6 @@ mod tests {
         let w = PoisonWord::new(Cause::Mismatch, MAX_RANKS, (1 << 40) + 7);
         assert_eq!((w.cause(), w.reporter(), w.epoch()), (Cause::Mismatch, MAX_RANKS, 7));
         assert_eq!(PoisonWord(0xff << 56).cause(), Cause::Corrupt);
+        assert!(w.is_error() && !PoisonWord(PoisonWord::healthy(u64::MAX)).is_error());
     }
 }

@@ -218,7 +218,7 @@ impl Verdict {
             Cause::Corrupt if words[1] > 0 => {
                 Error::Poisoned { cause: format!("rank {reporter} in {during}: {}", read(words)) }
             }
-            Cause::Corrupt | Cause::System => {
+            Cause::Corrupt | Cause::System | Cause::Panicked | Cause::Lost => {
                 Error::Poisoned { cause: format!("rank {reporter} found a damaged ring in {during}") }
             }
         }

@@ -260,8 +260,9 @@ impl Scenario {
 
     /// The words of the shared result, piece by piece.
     fn view(board: &Heap, words: usize) -> Vec<u64> {
-        let place = |piece| Place::Lent { rank: 0, result: true, piece, offset: 64 * piece };
-        (0..words.div_ceil(8)).flat_map(|piece| look(board, place(piece), 8.min(words - 8 * piece))).collect()
+        let number = |piece| 8.min(words - 8 * piece);
+        let place = |piece| Place::Lent { rank: 0, result: true, piece, offset: 64 * piece, bytes: 8 * number(piece) };
+        (0..words.div_ceil(8)).flat_map(|piece| look(board, place(piece), number(piece))).collect()
     }
 
     /// What must hold after every execution.

@@ -5,7 +5,7 @@ use earlybird_shm::segment::table::{Backing, LOCK, Table, Wanted, holder};
 use earlybird_shm::segment::{LoanName, Origin};
 
 /// Takes a step, by its name and what it changes.
-type Step<'a> = &'a mut dyn FnMut(&str, &dyn Fn(&mut State));
+type Take<'a> = &'a mut dyn FnMut(&str, &dyn Fn(&mut State));
 
 /// Bounds of a walk.
 #[derive(Debug, Clone, Copy)]
@@ -134,7 +134,7 @@ impl Model {
         state.ranks[owner].word = word;
     }
 
-    fn steps_in(&self, state: &State, r: usize, g: usize, phase: Phase, step: Step<'_>) {
+    fn steps_in(&self, state: &State, r: usize, g: usize, phase: Phase, step: Take<'_>) {
         let operation = &state.operations[g];
         let everybody = self.groups[g].iter().fold(0, |all, rank| all | 1 << rank);
         let is_complete = operation.deposited == everybody;

@@ -1,0 +1,59 @@
+//! The end of a rank's membership: what it has called in all is compared with what those called that have ended before.
+//!
+//! A rank that needs nobody, as the root of a broadcast, may end without meeting the others again. So every rank leaves the
+//! number of its operations and its call history hash behind, and whoever finds another one's different fails the group.
+//! Nobody waits: of two ranks that end at once, at least one sees the other's.
+
+use super::board::{Board, SLOTS};
+use super::fault;
+use super::operation::{Member, Stop};
+use super::word::{self, Cause};
+use crate::sync::{Ordering, SyncPoint};
+
+impl<B: Board> Member<B> {
+    /// Ends this rank's membership. Nothing is pending, and nothing may be called after it.
+    ///
+    /// # Errors
+    /// The group's one error: that of an earlier operation, or that calls differed.
+    pub fn end(&mut self) -> Result<(), Stop> {
+        self.has_ended = true;
+        let board = &self.board;
+        if board.ranks() == 1 {
+            return Ok(());
+        }
+        if let Some(stop) = fault::failed(board) {
+            return Err(stop);
+        }
+        let mine = word::ended(self.epoch, self.history);
+        board.member(board.rank()).ended.store(mine, SyncPoint::CallRelease.order());
+        SyncPoint::EndFence.fence();
+        for rank in (0..board.ranks()).filter(|rank| *rank != board.rank()) {
+            let theirs = board.member(rank).ended.load(SyncPoint::CallAcquire.order());
+            if theirs != 0 && theirs != mine {
+                return Err(self.differs_from(rank, theirs));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether [`Member::end`] was called.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// The group's one error, if it has failed.
+    pub fn failure(&self) -> Option<Stop> {
+        fault::failed(&self.board)
+    }
+
+    #[cold]
+    fn differs_from(&mut self, other: usize, theirs: u64) -> Stop {
+        let last = |rank: usize, calls: u64| {
+            let call = &self.board.line((calls % SLOTS as u64) as usize, rank).call;
+            call.each_ref().map(|word| word.load(Ordering::Relaxed))
+        };
+        let calls = theirs >> 32;
+        let ([kind, count], [my_kind, my_count]) = (last(other, calls), last(self.board.rank(), self.epoch));
+        self.fail(Cause::Mismatch, &[other as u64, kind, count, my_kind, my_count, calls, self.epoch])
+    }
+}

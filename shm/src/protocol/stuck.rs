@@ -1,0 +1,102 @@
+//! The proof that a wait cannot end: every rank that could still end it waits as well, and has looked in vain since then.
+//!
+//! Healthy words never come to that, but another process of the same user may have written anything over them: a chunk that
+//! nobody holds is busy, a mark is not the one its rank has stored. No word has to be recognized as damaged for the proof.
+//! Each rank says, at every inspection of a long wait, which wait it is in and how often it has looked. If all ranks that
+//! have not left the operation are in one wait each from one moment on, nothing changes after that moment; if each has looked
+//! again since, nothing that it waits for is there.
+
+use super::board::Board;
+use super::operation::Operation;
+use crate::sync::Ordering;
+
+/// What a waiting rank remembers of the others' waits.
+#[derive(Debug, Default)]
+pub(super) struct Proof {
+    looks: u32,
+    /// This rank's looks at the moment from which on all waits are compared.
+    base_looks: u32,
+    /// What the others said at that moment.
+    base: Vec<u64>,
+}
+
+/// Instead of the word of a rank that has left the operation and changes nothing in it any more.
+const HAS_LEFT: u64 = u64::MAX;
+
+fn wait_of(word: u64) -> u32 {
+    (word >> 32) as u32
+}
+
+/// Looks that certainly began after the base was taken: the first to be counted may have begun before.
+const LOOKS: u32 = 2;
+
+impl<B: Board> Operation<'_, B> {
+    /// Whether this wait, which began at `begun_ns`, cannot end any more. Called after a vain look.
+    pub(super) fn cannot_end(&self, proof: &mut Proof, begun_ns: u64) -> bool {
+        let own = &self.board.member(self.me).waits;
+        if !self.pending.is_empty() {
+            // What is pending here may change what others wait for.
+            own.store(0, Ordering::Relaxed);
+            proof.base.clear();
+            return false;
+        }
+        proof.looks += 1;
+        let wait = (begun_ns >> 10) as u32 | 1;
+        own.store(u64::from(wait) << 32 | u64::from(proof.looks), Ordering::Relaxed);
+        let word = |rank: usize| match self.has_left(rank) {
+            true => HAS_LEFT,
+            false => self.board.member(rank).waits.load(Ordering::Relaxed),
+        };
+        let now: Vec<u64> = (0..self.ranks).map(|rank| if rank == self.me { HAS_LEFT } else { word(rank) }).collect();
+        proof.is_complete(now)
+    }
+}
+
+impl Proof {
+    /// Whether every rank still is in the wait of the base and has looked again; otherwise, where one is not, `now` is the base.
+    fn is_complete(&mut self, now: Vec<u64>) -> bool {
+        let same = |(then, now): (&u64, &u64)| wait_of(*then) == wait_of(*now);
+        if self.base.len() != now.len() || !self.base.iter().zip(&now).all(same) {
+            (self.base, self.base_looks) = (now, self.looks);
+            return false;
+        }
+        let looked = |(then, now): (&u64, &u64)| {
+            *now == HAS_LEFT || (wait_of(*now) != 0 && (*now as u32).wrapping_sub(*then as u32) >= LOOKS)
+        };
+        self.looks - self.base_looks >= LOOKS && self.base.iter().zip(&now).all(looked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HAS_LEFT, Proof};
+
+    fn at(wait: u32, looks: u32) -> u64 {
+        u64::from(wait) << 32 | u64::from(looks)
+    }
+
+    fn after(looks: &[[u64; 2]]) -> Vec<bool> {
+        let mut proof = Proof::default();
+        let mut once = |words: &[u64; 2]| {
+            proof.looks += 1;
+            proof.is_complete(words.to_vec())
+        };
+        looks.iter().map(&mut once).collect()
+    }
+
+    #[test]
+    fn nothing_is_proven_while_a_rank_may_act() {
+        assert_eq!(after(&[[HAS_LEFT; 2]; 3]), [false, false, true], "nobody is left, and this rank has looked again");
+        let waits = |n| [at(7, n), at(9, n + 3)];
+        assert_eq!(after(&[waits(1), waits(2), waits(3)]), [false, false, true]);
+        assert!(!after(&[[at(7, 1), 0], [at(7, 2), 0], [at(7, 9), 0]]).contains(&true), "one never waited");
+        assert!(
+            !after(&[[at(7, 1), at(9, 4)], [at(7, 2), at(9, 4)], [at(7, 9), at(9, 4)]]).contains(&true),
+            "one is away"
+        );
+        let goes_on = [[at(7, 1), at(9, 4)], [at(8, 2), at(9, 5)], [at(8, 3), at(9, 6)], [at(8, 4), at(9, 6)]];
+        assert_eq!(after(&goes_on), [false, false, false, false], "from a new wait on all is compared anew");
+        let leaves = [[at(7, 1), at(9, 4)], [HAS_LEFT, at(9, 6)], [HAS_LEFT, at(9, 7)], [HAS_LEFT, at(9, 8)]];
+        assert_eq!(after(&leaves), [false, false, false, true], "who left may have changed something before");
+    }
+}
