@@ -206,6 +206,14 @@ int eb_split(const eb_comm *comm, int64_t color, int64_t key, eb_comm **part);
 int eb_duplicate(const eb_comm *comm, eb_comm **copy);
 
 /*
+ * A communicator of the ranks that are left, in new memory, after a death or any other failure of this one; ranks keep their
+ * order. All ranks call it that live and have not freed this one; it returns when each of them has called it or is gone. This
+ * one stays failed and can be freed at any time. Whoever dies later is missed in a call of the new one: shrink that again. Of
+ * the ranks that live either all get a communicator or none does.
+ */
+int eb_shrink(const eb_comm *comm, eb_comm **survivors);
+
+/*
  * Chooses what carries out the calls that follow, the same on all ranks: "auto", "flat", "leader", "chain", "slices",
  * "static-leader", "static-leader-early", or a plan such as "plan:ring". An operation that does not have it is left to the
  * library. EB_USAGE for another name, with the valid ones.

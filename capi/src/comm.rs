@@ -176,6 +176,16 @@ export! {
         Ok(())
     }
 
+    fn eb_shrink(comm: *const Comm, survivors: *mut *mut Comm) {
+        must_be(survivors, "survivors")?;
+        // SAFETY: H, C.
+        unsafe {
+            survivors.write(std::ptr::null_mut());
+            give(survivors, Some(of(comm)?.shrink()?));
+        }
+        Ok(())
+    }
+
     fn eb_rank(comm: *const Comm, rank: *mut usize) {
         // SAFETY: H, C.
         unsafe { put(rank, "rank", of(comm)?.rank()) }

@@ -62,9 +62,10 @@ fn communicators_options_threads_and_forks() {
 }
 
 #[test]
-fn a_killed_rank_is_named_to_the_others() {
-    let program = Program::compile(C, "death.c");
-    for ranks in [2, 3, 5] {
+fn a_killed_rank_is_named_to_the_others_who_may_go_on() {
+    let programs = ["death.c", "shrink.c"].map(|name| Program::compile(C, name));
+    for (ranks, program) in [2, 3, 5].into_iter().flat_map(|ranks| programs.iter().map(move |program| (ranks, program)))
+    {
         let output = program.run(ranks);
         let said = text(&output);
         assert_eq!(output.status.code(), Some(128 + 9), "{said}");

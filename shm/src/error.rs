@@ -14,7 +14,9 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum Error {
     /// A rank of the group died, executed another program, or left the group while others still needed it.
-    #[error("rank {rank} (pid {pid} on {host}) died during {during}; the group cannot continue, restart the job")]
+    #[error(
+        "rank {rank} (pid {pid} on {host}) died during {during}; the group cannot continue: restart the job, or shrink it to the survivors"
+    )]
     PeerDied {
         /// The rank that is gone.
         rank: usize,

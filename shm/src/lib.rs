@@ -28,6 +28,8 @@ pub mod protocol;
 pub mod ring;
 #[cfg(not(earlybird_loom))]
 pub mod segment;
+#[cfg(not(earlybird_loom))]
+pub mod shrink;
 pub mod sync;
 pub mod user_op;
 #[cfg(not(earlybird_loom))]
@@ -48,7 +50,7 @@ pub use protocol::decide::algorithms;
 pub use protocol::held::{Grouped, Owned};
 pub use protocol::signature::{Collective, Signature, USER_SIZE_SHIFT};
 #[cfg(not(earlybird_loom))]
-pub use segment::{announce_end, forget_job, refuse};
+pub use segment::{Absent, MAX_RANKS, announce_end, forget_job, refuse, sweep};
 pub use user_op::UserOp;
 #[cfg(not(earlybird_loom))]
 pub use warn::warn;

@@ -15,6 +15,7 @@ mod request;
 mod root;
 mod settings;
 mod shared;
+mod shrink;
 mod split;
 
 pub use request::{Persistent, Request, progress};
@@ -28,6 +29,7 @@ use earlybird_shm::{Collective, How, NodeComm, Progress, refuse};
 use plan_lane::PlanLane;
 use settings::Settings;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 /// The processes of one job, or some of them ([`Communicator::split`]).
 ///
@@ -59,6 +61,10 @@ pub struct Communicator {
     plans: PlanLane,
     /// What a waiting rank drives besides what the user asks for.
     drives: Option<Progress>,
+    /// How ranks join, for communicators of survivors.
+    joining: Arc<Config>,
+    /// Rounds of agreeing on survivors that are over.
+    rounds: Mutex<u64>,
 }
 
 /// What ran in a call.
@@ -129,6 +135,7 @@ impl Communicator {
         node: NodeComm,
         between: Option<Hierarchy>,
     ) -> Communicator {
+        let joining = Arc::new(config.clone());
         let rings = RingOptions {
             rank: identity.rank,
             size: identity.size,
@@ -171,6 +178,8 @@ impl Communicator {
             settings,
             plans: PlanLane::new(rings),
             drives: None,
+            joining,
+            rounds: Mutex::default(),
         }
     }
 
@@ -274,6 +283,11 @@ impl Communicator {
             (Some(ours), Some(theirs)) => Some(ours.and(theirs)),
             (ours, theirs) => ours.or(theirs),
         };
+        self.drive(progress)
+    }
+
+    /// Drives this, and nothing else, in the waits of the calls that follow.
+    fn drive(&self, progress: Option<Progress>) -> Result<(), Error> {
         self.plans.set_progress(progress.clone())?;
         if let Some(between) = &self.between {
             between.set_progress(progress.clone())?;

@@ -4,10 +4,10 @@ use super::Communicator;
 use crate::plans::Plans;
 use crate::transport::{RingOptions, ShmTransport};
 use crate::{Choice, Error};
-use earlybird_shm::ring::Fault;
+use earlybird_shm::ring::{Fault, Purse};
 use earlybird_shm::{Collective, Progress, enter};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// The plans of a communicator. They are joined when the first one is asked for: jobs without any pay a load per call.
 #[derive(Debug)]
@@ -41,6 +41,25 @@ impl PlanLane {
         let lane = PlanLane::new(RingOptions { rank, size, key, ..self.options.clone() });
         let progress = self.lock().ok().and_then(|state| state.progress.clone());
         PlanLane { state: Mutex::new(State { progress, ..State::default() }), ..lane }
+    }
+
+    /// The lane of a communicator of survivors, which share no memory with the dead: its rings are paid from `purse`.
+    pub(super) fn for_survivors(&self, key: String, rank: usize, size: usize, purse: Purse) -> Self {
+        PlanLane::new(RingOptions { rank, size, key, purse: Some(purse), ..self.options.clone() })
+    }
+
+    /// Names the communicator: equal on its ranks, different for any other one of the job that has several.
+    pub(super) fn name(&self) -> &str {
+        &self.options.key
+    }
+
+    /// What is driven in long waits.
+    pub(super) fn progress(&self) -> Option<Progress> {
+        match self.state.try_lock() {
+            Ok(state) => state.progress.clone(),
+            Err(TryLockError::Poisoned(state)) => state.into_inner().progress.clone(),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     pub(super) fn set_progress(&self, progress: Option<Progress>) -> Result<(), Error> {

@@ -6,6 +6,7 @@ use crate::Error;
 use crate::hierarchy::{Between, Hierarchy, Part};
 use earlybird_shm::engine::Handle;
 use earlybird_shm::{Collective, NodeComm};
+use std::sync::Mutex;
 
 impl Communicator {
     /// Forms new communicators of the ranks that give the same color. In each, ranks are numbered by `key`, those of
@@ -87,7 +88,7 @@ impl Communicator {
     }
 
     /// A communicator with the settings of this one.
-    fn made(
+    pub(super) fn made(
         &self,
         node: NodeComm,
         between: Option<Hierarchy>,
@@ -109,6 +110,8 @@ impl Communicator {
             settings,
             plans,
             drives: self.drives.clone(),
+            joining: self.joining.clone(),
+            rounds: Mutex::default(),
         }
     }
 }

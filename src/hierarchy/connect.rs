@@ -90,10 +90,10 @@ impl Hierarchy {
         exchanges: Exchanges,
         (deadline, meeting): (Option<Duration>, RingOptions),
     ) -> Self {
-        let is_crowded = wire.is_crowded();
+        let (is_crowded, membership) = (wire.is_crowded(), wire.membership());
         let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, last: None, progress: None });
         let postings = Postings::new(deliver);
-        Hierarchy { topology, state, deadline, exchanges, is_crowded, postings, meeting }
+        Hierarchy { topology, state, deadline, exchanges, is_crowded, postings, meeting, membership }
     }
 
     /// Returns when all ranks have said `words` of theirs: what was chosen on them, which must be alike, and how many endpoints
@@ -113,7 +113,7 @@ impl Hierarchy {
 }
 
 /// Where the leaders of a job meet that share memory.
-fn meeting(config: &Config, identity: &Identity) -> RingOptions {
+pub(super) fn meeting(config: &Config, identity: &Identity) -> RingOptions {
     RingOptions {
         key: format!("{}-nodes", identity.key),
         dir: config.dir.clone(),

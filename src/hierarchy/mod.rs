@@ -31,6 +31,7 @@ mod pairs;
 mod posted;
 mod reductions;
 mod shared;
+mod shrink;
 mod split;
 mod topology;
 mod truth;
@@ -45,6 +46,7 @@ use earlybird_hier::OpTraits;
 use earlybird_hier::exec::Transport;
 use earlybird_shm::Signature;
 use earlybird_shm::ring::{Fault, RingOptions};
+use earlybird_shm::shrink::Membership;
 use earlybird_shm::{Collective, How, NodeComm, Progress, enter};
 pub(crate) use pairs::Counts;
 use posted::Postings;
@@ -69,6 +71,8 @@ pub(crate) struct Hierarchy {
     postings: Postings,
     /// Where the leaders of groups made from this one meet, if they share memory.
     meeting: RingOptions,
+    /// All ranks of all nodes, if they share memory.
+    membership: Option<Membership>,
 }
 
 #[derive(Debug)]

@@ -32,7 +32,7 @@ fn group_of(wanted: &[(u64, i64)], me: usize) -> Vec<usize> {
 }
 
 /// The nodes of a new group, by the numbers that its ranks get.
-fn nodes_of(group: &[usize], parent: &Topology) -> Vec<Vec<usize>> {
+pub(super) fn nodes_of(group: &[usize], parent: &Topology) -> Vec<Vec<usize>> {
     let there = |node| (0..group.len()).filter(move |new| parent.place(group[*new]).0 == node).collect::<Vec<usize>>();
     let mut members: Vec<Vec<usize>> = (0..parent.nodes()).map(there).filter(|node| !node.is_empty()).collect();
     members.sort_by_key(|node| node[0]);

@@ -10,6 +10,7 @@ use earlybird_shm::Collective;
 use earlybird_shm::Progress;
 use earlybird_shm::Signature;
 use earlybird_shm::ring::{Fault, Purse, Rings, Said};
+use earlybird_shm::shrink::Membership;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,6 +78,14 @@ impl Wire {
             Line::Messages(line) => line.set_job_ranks(job_ranks.clone()),
         }
         self.job_ranks = Some(job_ranks);
+    }
+
+    /// All ranks of all nodes, if they share memory.
+    pub(super) fn membership(&self) -> Option<Membership> {
+        match &self.line {
+            Line::Rings(rings) => Some(rings.membership()),
+            Line::Messages(_) => None,
+        }
     }
 
     /// Whether this rank exchanges anything.

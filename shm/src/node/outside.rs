@@ -7,6 +7,7 @@ use crate::protocol::board::Board;
 use crate::protocol::lines::DETAILS;
 use crate::protocol::signature::Collective;
 use crate::protocol::word::Cause;
+use crate::shrink::Membership;
 use std::time::Duration;
 
 impl NodeComm {
@@ -39,6 +40,23 @@ impl NodeComm {
         let state = &mut *self.lock()?;
         let ended = state.member.settle().and_then(|()| state.member.end());
         ended.map_err(|stop| self.error_of(&state.member, stop))
+    }
+
+    /// Whether a rank has dropped its handle of the group, or is dead; asked between calls of other threads only.
+    pub fn has_left(&self, rank: usize) -> bool {
+        self.state.try_lock().is_some_and(|state| rank < self.size && state.member.board.is_gone(rank))
+    }
+
+    /// Whether the ranks are told to outnumber the CPUs by ranks of other groups.
+    pub fn is_crowded_by_others(&self) -> bool {
+        let is_crowded = || self.state.try_lock().is_some_and(|state| state.member.patience.oversubscribed);
+        self.size <= self.cpus && is_crowded()
+    }
+
+    /// The group's ranks, who can form a new group of those that are left. A group of one, which shares nothing, has none.
+    pub fn membership(&self) -> Option<Membership> {
+        let (_, group) = self.seats.loan?;
+        Some(Membership::new(self.segment.clone(), group, self.seats.members.clone()))
     }
 
     /// Fails the group with `error`, unless it has failed already or this process is inside a call. Sleepers look up

@@ -26,7 +26,7 @@ use std::time::Duration;
 const MOST_PARTS: usize = 16;
 
 /// Words of an error on its way to the others: kind, two numbers, text.
-const ERROR_WORDS: usize = 48;
+const ERROR_WORDS: usize = crate::segment::REASON_WORDS;
 
 /// A place in a new group, and what the group may use.
 struct Seated {
@@ -229,7 +229,7 @@ fn form(wanted: &[u64]) -> Vec<Vec<usize>> {
     asked.chunk_by(|a, b| a.0 == b.0).map(|group| group.iter().map(|(_, _, rank)| *rank).collect()).collect()
 }
 
-fn to_words(error: &Error) -> [u64; ERROR_WORDS] {
+pub(crate) fn to_words(error: &Error) -> [u64; ERROR_WORDS] {
     let mut words = [0; ERROR_WORDS];
     let text = match error {
         Error::NoSpace { needed, free, hint } => {
@@ -254,7 +254,7 @@ fn to_words(error: &Error) -> [u64; ERROR_WORDS] {
     words
 }
 
-fn from_words(words: &[u64]) -> Option<Error> {
+pub(crate) fn from_words(words: &[u64]) -> Option<Error> {
     let bytes: Vec<u8> = words[3..].iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0).collect();
     let text = String::from_utf8_lossy(&bytes).into_owned();
     match words[0] {

@@ -24,10 +24,14 @@ pub enum Step {
     Copied,
     /// The operation is left.
     Left,
+    /// Outside of operations: the survivors of a group have agreed, none has joined the new one.
+    Agreed,
+    /// Outside of operations: this survivor has joined the new group, or failed to.
+    Rejoined,
 }
 
 impl Step {
-    /// Every step, in running order.
+    /// Every step of an operation, in running order.
     pub const ALL: [Step; 9] = [
         Step::Begin,
         Step::Entered,
@@ -52,6 +56,8 @@ impl Step {
             Step::Published => "published",
             Step::Copied => "copied",
             Step::Left => "left",
+            Step::Agreed => "agreed",
+            Step::Rejoined => "rejoined",
         }
     }
 }
@@ -60,8 +66,9 @@ impl FromStr for Step {
     type Err = crate::Error;
 
     fn from_str(s: &str) -> Result<Self, Self::Err> {
-        Step::ALL.into_iter().find(|step| step.name() == s).ok_or_else(|| {
-            let names: Vec<_> = Step::ALL.iter().map(|s| s.name()).collect();
+        let all = || Step::ALL.into_iter().chain([Step::Agreed, Step::Rejoined]);
+        all().find(|step| step.name() == s).ok_or_else(|| {
+            let names: Vec<_> = all().map(Step::name).collect();
             crate::Error::usage(format!("{s:?} is not a protocol step; expected one of {}", names.join(", ")))
         })
     }

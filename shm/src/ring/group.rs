@@ -11,7 +11,8 @@ use crate::config::WaitPreset;
 use crate::progress::Progress;
 use crate::protocol::signature::Collective;
 use crate::protocol::word::PoisonWord;
-use crate::segment::{Absent, AttachOptions, Purse, Segment, Share};
+use crate::segment::{Absent, AttachOptions, Grant, Purse, Segment, Share};
+use crate::shrink::Membership;
 use crate::sync::{Ordering, SyncPoint};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -309,6 +310,11 @@ impl Rings {
             0 => Ok(()),
             poison => Err(self.error_of(PoisonWord(poison))),
         }
+    }
+
+    /// The ranks of the rings, who can form new ones of those that are left.
+    pub fn membership(&self) -> Membership {
+        Membership::new(self.board.shared_segment(), Grant::BASE, (0..self.size).collect())
     }
 
     /// A rank among `ranks` that a group made from this one waits for in vain: it is gone, it has failed this group, or it

@@ -74,6 +74,11 @@ impl MappedRings {
         &self.segment
     }
 
+    /// A share of it.
+    pub fn shared_segment(&self) -> Arc<Segment> {
+        self.segment.clone()
+    }
+
     /// Bytes of the largest packet.
     pub fn packet_bytes(&self) -> usize {
         self.layout.packet_bytes()

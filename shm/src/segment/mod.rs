@@ -5,6 +5,7 @@
 //! are lent to groups of them ([`Segment::lend`]).
 //! `docs/segment.md` tells the life cycle and what is left where when somebody is killed.
 
+mod agree;
 mod announce;
 mod arena;
 mod attach;
@@ -23,6 +24,7 @@ mod rendezvous;
 mod roll;
 mod server;
 mod shares;
+mod survivors;
 #[doc(hidden)]
 pub mod table;
 
@@ -32,6 +34,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::Duration;
 
+pub use agree::SurvivorsCall;
 pub use announce::{announce_end, forget_job, refuse};
 pub use control::{CONTROL_BYTES, Control, MAX_RANKS};
 pub use loan::{Entered, Loan, LoanName, Purse, Share};
@@ -39,6 +42,7 @@ use pool::Pool;
 pub use pool::{Budget, Claim, Grant, MAX_REGIONS, Origin, POOL_BYTES};
 pub use region::Region;
 pub use rendezvous::sweep;
+pub use survivors::{Decision, REASON_WORDS, Vote};
 
 use crate::Error;
 use arena::Arena;

@@ -20,7 +20,7 @@ use crate::Error;
 pub const MAX_REGIONS: usize = 4096;
 
 /// How long a handle that is dropped waits for the lock. What it could not do then, the next holder does.
-const LET_GO_WITHIN: Duration = Duration::from_secs(1);
+pub(super) const LET_GO_WITHIN: Duration = Duration::from_secs(1);
 
 /// A holder of the lock that runs for so long without letting go of it is none: the word is damaged.
 const DAMAGED_AFTER: Duration = Duration::from_secs(60);
@@ -99,6 +99,11 @@ impl Pool {
         self.region_bytes
     }
 
+    /// Everything before the regions.
+    pub fn words(&self) -> &Region {
+        &self.words
+    }
+
     pub fn new(words: Region, regions: usize, region_bytes: usize) -> Pool {
         let (deferred, turn) = (Mutex::default(), Mutex::default());
         Pool { words, regions, region_bytes, budget: OnceLock::new(), deferred, turn }
@@ -137,7 +142,7 @@ impl Backing for Segment {
 }
 
 /// The lock, given back however its holder ends.
-struct Locked<'a> {
+pub(super) struct Locked<'a> {
     segment: &'a Segment,
     table: Table<'a, Segment>,
     hold: Hold,
@@ -239,7 +244,7 @@ impl Segment {
         Region::of(&self.arena, POOL_BYTES + slot * self.pool.region_bytes, bytes)
     }
 
-    fn lock_pool(&self, deadline: &mut Deadline) -> Result<Locked<'_>, Error> {
+    pub(super) fn lock_pool(&self, deadline: &mut Deadline) -> Result<Locked<'_>, Error> {
         let pool = &self.pool;
         pool.words.reserve(0..HEAD_BYTES)?;
         let mut pause = Duration::from_micros(20);

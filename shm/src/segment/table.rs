@@ -16,10 +16,12 @@ use crate::Error;
 pub const HEAD_BYTES: usize = 4096;
 const RECORD_BYTES: usize = 256;
 
-/// Bytes before the first region.
-pub const POOL_BYTES: usize = 2 << 20;
+/// Bytes of the table.
+pub const TABLE_BYTES: usize = 2 << 20;
+/// Bytes before the first region: the table, and the records of [`super::survivors`].
+pub const POOL_BYTES: usize = TABLE_BYTES + super::survivors::AREA_BYTES;
 
-const _: () = assert!(HEAD_BYTES + super::pool::MAX_REGIONS * RECORD_BYTES <= POOL_BYTES);
+const _: () = assert!(HEAD_BYTES + super::pool::MAX_REGIONS * RECORD_BYTES <= TABLE_BYTES);
 
 // words of the head
 const NEXT_ID: usize = 0;
