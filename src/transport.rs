@@ -2,9 +2,9 @@
 
 use crate::Error;
 use earlybird_hier::exec::{Failure, Head, Take, Transport};
+use earlybird_shm::Absent;
 pub use earlybird_shm::ring::RingOptions;
 use earlybird_shm::ring::{Fault, Rings};
-use earlybird_shm::segment::Absent;
 
 /// [`Rings`] as the executor sees them. It keeps the error in the library's own words.
 #[derive(Debug)]
@@ -103,7 +103,8 @@ impl Transport for ShmTransport {
                 let other = if rank_a == self.rank() { rank_b } else { rank_a };
                 self.rings.mismatch([self.rank(), other])
             }
-            Failure::Lost { .. } | Failure::Told { .. } | Failure::Transport(_) => Fault::Corrupt,
+            Failure::Transport(text) => Fault::Other(text),
+            Failure::Lost { .. } | Failure::Told { .. } => Fault::Corrupt,
         };
         let stands = self.rings.raise(fault);
         self.failed(stands)

@@ -29,6 +29,9 @@ pub mod ring;
 #[cfg(not(earlybird_loom))]
 pub mod segment;
 pub mod sync;
+#[cfg(not(earlybird_loom))]
+#[doc(hidden)]
+pub mod text;
 pub mod user_op;
 #[cfg(not(earlybird_loom))]
 mod warn;
@@ -47,6 +50,8 @@ pub use protocol::Report;
 pub use protocol::decide::algorithms;
 pub use protocol::held::{Grouped, Owned};
 pub use protocol::signature::{Collective, Signature, USER_SIZE_SHIFT};
+#[cfg(not(earlybird_loom))]
+pub use segment::{Absent, MAX_RANKS, sweep};
 pub use user_op::UserOp;
 #[cfg(not(earlybird_loom))]
 pub use warn::warn;

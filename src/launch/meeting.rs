@@ -34,7 +34,7 @@ impl Meeting {
 /// Removes what ranks that have ended left where they met, when they were killed there.
 pub(super) fn sweep() {
     // Ranks that could not use the directory have said why.
-    let _ = earlybird_shm::segment::sweep(directory().as_deref());
+    let _ = earlybird_shm::sweep(directory().as_deref());
 }
 
 /// The directory that was set, which is the ranks' too.
@@ -42,5 +42,5 @@ fn directory() -> Option<PathBuf> {
     std::env::var_os("EARLYBIRD_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from)
 }
 
-/// In place of `earlybird_shm::segment::announce_end`.
+/// In place of `earlybird_shm::announce_end`.
 fn announce_end(_dir: Option<&Path>, _key: &str, _rank: usize) {}
