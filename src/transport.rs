@@ -105,7 +105,8 @@ impl Transport for ShmTransport {
                 let other = if rank_a == self.rank() { rank_b } else { rank_a };
                 self.rings.mismatch([self.rank(), other])
             }
-            Failure::Lost { .. } | Failure::Told { .. } | Failure::Transport(_) => Fault::Corrupt,
+            Failure::Transport(text) => Fault::Other(text),
+            Failure::Lost { .. } | Failure::Told { .. } => Fault::Corrupt,
         };
         let stands = self.rings.raise(fault);
         self.failed(stands)

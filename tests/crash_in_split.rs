@@ -191,9 +191,9 @@ fn a_death_is_noticed_by_a_leader_that_waits_for_another_node() {
             break;
         }
         // Who dies after the last operation has given the leader what it needs, and taken the result.
+        assert!(took < NOTICED, "{fault}: noticed after {took:?}");
         if ends[0].said != ["done"] {
             assert!(ends[0].said[0].starts_with("EB_PEER_DIED rank 1 "), "{fault}: {ends:#?}");
-            assert!(took < NOTICED, "{fault}: noticed after {took:?}");
         }
     }
 }

@@ -181,7 +181,9 @@ fn all_ranks_must_want_the_same() {
     assert!(of([auto, auto, auto, one]).contains("is auto on rank 0 and 1 on rank 3"));
     let [ring, direct] = ["EXCHANGE=ring", "EXCHANGE=direct"];
     assert!(of([ring; 4]).ends_with("endpoints"));
-    assert!(of([ring, direct, ring, ring]).contains("EARLYBIRD_EXCHANGE on rank 0 is not that of rank 1"));
+    assert!(
+        of([ring, direct, ring, ring]).contains("EARLYBIRD_EXCHANGE is plan:ring on rank 0 and plan:direct on rank 1")
+    );
     assert!(of(["1e-5"; 4]).ends_with("endpoints"));
     assert!(of(["1e-5", "1e-5", "2e-5", "2e-5"]).contains("EARLYBIRD_TUNE on rank 0 are not those of rank 2"));
 }

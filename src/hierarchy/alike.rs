@@ -8,6 +8,7 @@
 use super::choice::Chosen;
 use crate::identity::fingerprint;
 use crate::{Costs, Error};
+use earlybird_shm::text;
 
 /// Endpoints where nothing was set: where every rank has a CPU; where ranks share CPUs, over shared memory, since more than
 /// two only wake each other more often; and over messages, each of which costs MPI's time too.
@@ -24,18 +25,22 @@ pub(super) fn fitting_endpoints(is_crowded: bool, is_a_network: bool) -> usize {
     }
 }
 
-/// What a rank tells the others: endpoints that were chosen, and the plan and costs, as fingerprints, 0 where nothing was; and
-/// the endpoints that fit it.
-const WORDS: usize = 4;
+/// What a rank tells the others: endpoints that were chosen, and the plan and costs, as fingerprints, 0 where nothing was; the
+/// endpoints that fit it; and the beginning of the plan's name.
+const WORDS: usize = 7;
+
+/// What must be alike.
+const ALIKE: usize = 3;
 
 /// What a rank of this choice tells, of which so many endpoints were chosen, if any, and so many fit it.
 pub(super) fn words(endpoints: Option<usize>, chosen: &Chosen, fitting_endpoints: usize) -> [u64; WORDS] {
-    [
-        endpoints.unwrap_or(0) as u64,
-        chosen.plan.map_or(0, fingerprint),
-        chosen.costs.as_ref().map_or(0, Costs::fingerprint),
-        fitting_endpoints as u64,
-    ]
+    let mut words = [0; WORDS];
+    words[0] = endpoints.unwrap_or(0) as u64;
+    words[1] = chosen.plan.map_or(0, fingerprint);
+    words[2] = chosen.costs.as_ref().map_or(0, Costs::fingerprint);
+    words[ALIKE] = fitting_endpoints as u64;
+    text::pack(chosen.plan.unwrap_or_default(), &mut words[ALIKE + 1..]);
+    words
 }
 
 /// The endpoints that all ranks take, of what they told.
@@ -46,19 +51,25 @@ pub(super) fn agreed_endpoints(told: &[u64]) -> Result<usize, Error> {
     let told: &[[u64; WORDS]] = told.as_chunks().0;
     let number = |endpoints: u64| if endpoints == 0 { "auto".into() } else { endpoints.to_string() };
     for (rank, other) in told.iter().enumerate() {
-        let differs = (0..WORDS - 1).find(|word| other[*word] != told[0][*word]);
+        let differs = (0..ALIKE).find(|word| other[*word] != told[0][*word]);
         let what = match differs {
             None => continue,
             Some(0) => {
                 let [ours, theirs] = [told[0][0], other[0]].map(number);
                 format!("EARLYBIRD_ENDPOINTS is {ours} on rank 0 and {theirs} on rank {rank}")
             }
-            Some(1) => format!("EARLYBIRD_EXCHANGE on rank 0 is not that of rank {rank}"),
+            Some(1) => {
+                let name = |words: &[u64; WORDS]| match text::unpack(&words[ALIKE + 1..]).as_str() {
+                    "" => "auto".into(),
+                    name => format!("plan:{name}"),
+                };
+                format!("EARLYBIRD_EXCHANGE is {} on rank 0 and {} on rank {rank}", name(&told[0]), name(other))
+            }
             Some(_) => format!("the costs between nodes of EARLYBIRD_TUNE on rank 0 are not those of rank {rank}"),
         };
         return Err(Error::usage(format!("{what}; set it alike on all ranks")));
     }
-    let fits = || told.iter().map(|[.., fits]| *fits).min().unwrap_or(1);
+    let fits = || told.iter().map(|of| of[ALIKE]).min().unwrap_or(1);
     Ok(told.first().map(|of| of[0]).filter(|chosen| *chosen > 0).unwrap_or_else(fits) as usize)
 }
 
@@ -103,8 +114,8 @@ mod tests {
         for (ours, theirs, says) in [
             (endpoints(2), endpoints(3), "ENDPOINTS is 2 on rank 0 and 3 on rank 2"),
             (nothing(), endpoints(1), "ENDPOINTS is auto on rank 0 and 1 on rank 2"),
-            (plan("plan:ring"), plan("plan:direct"), "EXCHANGE on rank 0 is not that of rank 2"),
-            (plan("plan:ring"), nothing(), "EXCHANGE on rank 0 is not that of rank 2"),
+            (plan("plan:ring"), plan("plan:direct"), "EXCHANGE is plan:ring on rank 0 and plan:direct on rank 2"),
+            (plan("plan:ring"), nothing(), "EXCHANGE is plan:ring on rank 0 and auto on rank 2"),
             (latency(1e-5), latency(2e-5), "EARLYBIRD_TUNE on rank 0 are not those of rank 2"),
             (latency(1e-5), nothing(), "EARLYBIRD_TUNE on rank 0 are not those of rank 2"),
         ] {

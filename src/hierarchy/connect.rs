@@ -107,6 +107,7 @@ impl Hierarchy {
         let mut state = self.lock()?;
         state.plans.transport_mut().set_peers(&self.topology);
         (state.calls, state.last) = (0, None);
+        state.plans.transport_mut().end_call(0);
         drop(state);
         Ok(self)
     }

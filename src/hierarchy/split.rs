@@ -7,8 +7,8 @@
 use super::wire::{Line, Wire};
 use super::{Call, Hierarchy, Topology};
 use crate::Error;
-use earlybird_shm::NodeComm;
 use earlybird_shm::ring::{RingOptions, Rings};
+use earlybird_shm::{NodeComm, text};
 use std::time::Duration;
 
 /// A new group as one of its ranks gets it.
@@ -155,28 +155,23 @@ const ERROR_WORDS: usize = 48;
 
 fn to_words(error: &Error) -> [u64; ERROR_WORDS] {
     let mut words = [0; ERROR_WORDS];
-    let text = match error {
+    let told = match error {
         Error::NoSpace { needed, free, hint } => {
             words[..3].copy_from_slice(&[1, *needed, *free]);
             hint.clone()
         }
         other => other.to_string(),
     };
-    for (word, bytes) in words[3..].iter_mut().zip(text.as_bytes().chunks(8)) {
-        let mut padded = [0; 8];
-        padded[..bytes.len()].copy_from_slice(bytes);
-        *word = u64::from_le_bytes(padded);
-    }
+    text::pack(&told, &mut words[3..]);
     words
 }
 
 /// What rank `rank` could not do.
 fn from_words(rank: usize, words: &[u64]) -> Error {
-    let bytes: Vec<u8> = words[3..].iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0).collect();
-    let text = format!("rank {rank}: {}", String::from_utf8_lossy(&bytes));
+    let told = format!("rank {rank}: {}", text::unpack(&words[3..]));
     match words[0] {
-        1 => Error::NoSpace { needed: words[1], free: words[2], hint: text },
-        _ => Error::system("splitting a communicator", text),
+        1 => Error::NoSpace { needed: words[1], free: words[2], hint: told },
+        _ => Error::system("splitting a communicator", told),
     }
 }
 

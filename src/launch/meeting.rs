@@ -31,7 +31,7 @@ impl Drop for Meeting {
 /// Removes what ranks that have ended left where they met, when they were killed there.
 pub(super) fn sweep() {
     // Ranks that could not use the directory have said why.
-    let _ = earlybird_shm::segment::sweep(directory().as_deref());
+    let _ = earlybird_shm::sweep(directory().as_deref());
 }
 
 /// The directory that was set, which is the ranks' too.

@@ -23,7 +23,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// Ranks that one node can hold.
-pub use earlybird_shm::segment::MAX_RANKS;
+pub use earlybird_shm::MAX_RANKS;
 
 /// Exit code of a job that ran out of time, as that of timeout(1): scripts can tell it from a failing rank.
 pub const EXIT_TIMED_OUT: u8 = 124;

@@ -296,3 +296,17 @@ fn usage_errors_exit_with_2_and_say_what_to_do() {
         assert!(text(&output.stderr).contains(part), "{args:?}: {}", text(&output.stderr));
     }
 }
+
+#[test]
+fn a_rank_that_ends_before_it_has_joined_is_everybodys_error_soon() {
+    let program = env!("CARGO_BIN_EXE_earlybird");
+    for nodes in ["1", "2"] {
+        let script = format!("[ $EARLYBIRD_RANK = 1 ] && exit 0; exec {program} bench allreduce --worker --sizes 8");
+        let began = std::time::Instant::now();
+        let output = run_script(&["-n", "3", "--nodes", nodes, "--timeout", "20", "--grace", "20"], &script);
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains("rank 1") && stderr.contains("died during"), "{nodes}: {stderr}");
+        assert_ne!(output.status.code(), Some(124), "{nodes}: {stderr}");
+        assert!(began.elapsed() < std::time::Duration::from_secs(3), "{nodes}: {:?}", began.elapsed());
+    }
+}

@@ -8,6 +8,7 @@ use crate::protocol::lines::DETAILS;
 use crate::protocol::signature::Collective;
 use crate::protocol::word::Cause;
 use crate::shrink::Membership;
+use crate::text;
 use std::time::Duration;
 
 impl NodeComm {
@@ -77,14 +78,8 @@ impl NodeComm {
             }
             Error::NoSpace { needed, free, .. } => (Cause::NoSpace, [*needed, *free]),
             other => {
-                let text = other.to_string();
-                let text = &text.as_bytes()[..text.floor_char_boundary(8 * (DETAILS - 1))];
-                for (word, bytes) in details[1..].iter_mut().zip(text.chunks(8)) {
-                    let mut padded = [0; 8];
-                    padded[..bytes.len()].copy_from_slice(bytes);
-                    *word = u64::from_le_bytes(padded);
-                }
-                (Cause::Corrupt, [text.len() as u64, details[1]])
+                let bytes = text::pack(&other.to_string(), &mut details[1..]);
+                (Cause::Corrupt, [bytes as u64, details[1]])
             }
         };
         details[..2].copy_from_slice(&words);

@@ -5,6 +5,7 @@ use crate::Error;
 use crate::protocol::signature::{Collective, Signature};
 use crate::protocol::word::{Cause, PoisonWord};
 use crate::segment::Peer;
+use crate::text::{pack, unpack};
 use std::time::Duration;
 
 /// What a rank says of its call: the signature, and the plan that was chosen for it.
@@ -35,7 +36,7 @@ impl Said {
 
     fn describe(&self) -> String {
         let (call, plan) = (self.signature.describe(), unpack(&self.plan));
-        match plan.trim_end_matches('\0') {
+        match plan.as_str() {
             "" => call,
             plan => call.replace("algorithm auto", &format!("algorithm plan:{plan}")),
         }
@@ -132,25 +133,7 @@ fn write(message: &str, words: &mut [u64; DETAILS]) {
 }
 
 fn read(words: &[u64; DETAILS]) -> String {
-    let mut text = unpack(&words[2..DETAILS - 1]);
-    text.truncate(text.floor_char_boundary(words[1] as usize));
-    text
-}
-
-/// Puts the beginning of a text into words, the rest of which stay as they are; how many bytes of it.
-fn pack(text: &str, words: &mut [u64]) -> usize {
-    let text = &text[..text.floor_char_boundary(8 * words.len())];
-    for (word, bytes) in words.iter_mut().zip(text.as_bytes().chunks(8)) {
-        let mut padded = [0; 8];
-        padded[..bytes.len()].copy_from_slice(bytes);
-        *word = u64::from_le_bytes(padded);
-    }
-    text.len()
-}
-
-fn unpack(words: &[u64]) -> String {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    String::from_utf8_lossy(&bytes).into_owned()
+    unpack(&words[2..DETAILS - 1])
 }
 
 /// A fault as every rank reads it: the same words everywhere, hence the same error.

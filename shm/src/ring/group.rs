@@ -386,7 +386,8 @@ impl Rings {
         let paid = if lane.from == self.rank { self.pay() } else { Ok(()) };
         paid.and_then(|()| self.board.open(lane)).map_err(|error| match error {
             Error::NoSpace { needed, free, .. } => self.raise(Fault::NoSpace { needed, free }),
-            other => other,
+            Error::Forked => error,
+            other => self.raise(Fault::Other(other.to_string())),
         })
     }
 
