@@ -229,7 +229,7 @@ fn insert(known: &mut Vec<Range<usize>>, range: Range<usize>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::{AsFd, AsRawFd, FromRawFd};
+    use std::os::fd::{AsRawFd, FromRawFd};
 
     fn region(bytes: usize) -> Region {
         let arena = Arc::new(Arena::create(bytes + 8192).unwrap());
