@@ -196,6 +196,7 @@ fn crosses(line: &str, module: &str) -> bool {
 /// access names its `SyncPoint`, which the models weaken one by one.
 const ORDERINGS: &[(&str, &str)] = &[
     ("shm/src/sync.rs", "the table of sync points"),
+    ("shm/src/kernels/", "the fence behind stores past the caches, which no atomic orders"),
     (
         "shm/src/segment/",
         "the meeting and the table of regions: under locks of the kernel, or handed over once by one word",
