@@ -109,12 +109,14 @@ pub fn forget_job(key: &str) {
 fn repeat() {
     loop {
         std::thread::sleep(REPEAT_EVERY);
-        let jobs = jobs();
-        if jobs.is_empty() {
-            return;
-        }
-        for job in jobs.iter() {
-            tell(&Address::new(job.dir.as_deref(), &job.key), &Message::Ended(job.ended.clone()));
-        }
+        let said: Vec<(Address, Message)> = {
+            let jobs = jobs();
+            if jobs.is_empty() {
+                return;
+            }
+            let address = |job: &Job| Address::new(job.dir.as_deref(), &job.key);
+            jobs.iter().map(|job| (address(job), Message::Ended(job.ended.clone()))).collect()
+        };
+        said.iter().for_each(|(address, message)| tell(address, message));
     }
 }

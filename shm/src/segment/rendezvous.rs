@@ -9,7 +9,7 @@ use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -25,6 +25,8 @@ const PREFIX: &str = "meet-";
 const SOCKET_PATH_MAX: usize = 107;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
+/// How long to wait for room among those that wait.
+const FULL: Duration = Duration::from_secs(1);
 /// Pause before another look at a socket that is being made or closed.
 const PAUSE: Duration = Duration::from_micros(200);
 
@@ -222,13 +224,14 @@ fn listen_at(address: &SocketAddrUnix) -> rustix::io::Result<OwnedFd> {
 /// A connection, if anybody listens there.
 fn connect_to(address: &SocketAddrUnix) -> Result<Option<OwnedFd>, Error> {
     let socket = new_socket().map_err(|e| Error::system("making a socket (see ulimit -n)", e))?;
+    let since = Instant::now();
     loop {
         match rustix::net::connect(&socket, address) {
             Ok(()) => return Ok(Some(socket)),
             // PROTOTYPE: something of another program
             Err(Errno::CONNREFUSED | Errno::NOENT | Errno::NOTDIR | Errno::PROTOTYPE) => return Ok(None),
-            // more ranks at once than the kernel keeps waiting
-            Err(Errno::AGAIN) => std::thread::sleep(PAUSE),
+            // more than the kernel keeps waiting, which ranks alone cannot be
+            Err(Errno::AGAIN) if since.elapsed() < FULL => std::thread::sleep(PAUSE),
             Err(Errno::INTR) => {}
             Err(error) => return Err(Error::system("connecting to the ranks that are already here", error)),
         }
