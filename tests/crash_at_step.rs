@@ -72,6 +72,8 @@ fn passes(v: &Variant, step: Step, rank: usize) -> Passes {
     let is = |yes: bool| if yes { Always } else { Never };
     match (step, v.algorithm) {
         (Step::Begin | Step::Entered | Step::Copied | Step::Left, _) => Always,
+        // Of no operation.
+        (Step::Agreed | Step::Rejoined, _) => Never,
         (Step::Arrived, algorithm) => is(algorithm != Algorithm::Flat),
         (Step::Deposited, Algorithm::Flat) => is(v.count > 5),
         (Step::Deposited, Algorithm::Slices) => Always,

@@ -5,7 +5,7 @@ mod common;
 
 use common::{End, Job, Player, Running};
 use earlybird::{Communicator, Error, Op};
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -19,6 +19,7 @@ fn rank() {
         ("fails", fails),
         ("late", late),
         ("again", again),
+        ("short", short),
         ("costs", costs),
     ]);
 }
@@ -58,7 +59,7 @@ fn until_left(player: &Player, mut comm: Communicator, left: usize) -> Communica
                 player.say(format!("left {:?} as {} of {} nodes", comm.job_ranks(), comm.rank(), comm.nodes()));
                 return comm;
             }
-            Ok(()) => {}
+            Ok(()) => assert!(comm.size() > left, "only {:?} are left", comm.job_ranks()),
             Err(Error::PeerDied { .. }) => {
                 let began = Instant::now();
                 player.say("shrinks");
@@ -341,6 +342,27 @@ fn a_late_rank_is_waited_for_and_a_deadline_names_it() {
         for rank in [0, 3] {
             assert_eq!(ends[rank].heard("timeouts"), Some(if timeout == "none" { "false" } else { "true" }));
         }
+    }
+}
+
+/// No rank may make a file of the arena's size, then all may.
+fn short(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    check(&comm).unwrap();
+    let limit = getrlimit(Resource::Fsize);
+    setrlimit(Resource::Fsize, Rlimit { current: Some(1 << 20), ..limit }).unwrap();
+    let error = comm.shrink().unwrap_err();
+    setrlimit(Resource::Fsize, limit).unwrap();
+    player.say(error.code());
+    check(&comm.shrink().unwrap()).unwrap();
+    player.say("done");
+}
+
+#[test]
+fn what_keeps_a_rank_from_joining_is_every_ranks_error() {
+    for nodes in ["3", "2,1"] {
+        let said = Job::new("short", 3).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
+        assert!(said.iter().all(|lines| lines == &["EB_NO_SPACE", "done"]), "{said:?}");
     }
 }
 

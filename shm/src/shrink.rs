@@ -100,8 +100,10 @@ impl Membership {
             match (decision.outcome, made.take()) {
                 _ if decision.survivors != members => futile = 0,
                 (Vote::Joined, Some(Ok(made))) => return Ok((ranks, made)),
-                (Vote::Failed(_), Some(Err(reason))) => return Err(reason),
-                (Vote::Failed(reason), Some(Ok(_))) => return Err(told(&reason)),
+                (Vote::Failed(reason), Some(joined)) => {
+                    let own = joined.err().filter(|error| !is_anothers(error));
+                    return Err(own.unwrap_or_else(|| told(&reason)));
+                }
                 _ => {}
             }
             members = decision.survivors;
@@ -112,8 +114,8 @@ impl Membership {
                 Ok(_) => Vote::Joined,
                 // the others get the same, or miss this rank's vote
                 Err(Error::Timeout { .. }) => return joined.map(|made| (ranks, made)),
-                Err(Error::PeerDied { .. } | Error::Poisoned { .. }) if futile < MOST_FUTILE => Vote::Anew,
-                Err(error) => Vote::Failed(to_words(error)),
+                Err(error) if is_anothers(error) && futile < MOST_FUTILE => Vote::Anew,
+                Err(error) => Vote::Failed(Box::new(to_words(error))),
             };
             made = Some(joined);
         }
@@ -171,6 +173,11 @@ impl Membership {
     fn ranks_of(&self, members: &[usize]) -> Vec<usize> {
         members.iter().filter_map(|member| self.rank_of(*member)).collect()
     }
+}
+
+/// Whether joining failed because another rank died or gave up, so that it may be tried again.
+fn is_anothers(error: &Error) -> bool {
+    matches!(error, Error::PeerDied { .. } | Error::Poisoned { .. })
 }
 
 /// Another rank's reason, in its words.

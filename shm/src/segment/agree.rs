@@ -92,6 +92,8 @@ impl Segment {
         let is_missing = |rank: &usize| !self.records().has_voted(place, *rank) && !is_gone(*rank);
         let mut wait = LateRanks::new();
         let mut sleep = SHORT_SLEEP;
+        // those that have not voted all the while: others may have taken their votes back, at the same deadline
+        let mut never: Vec<usize> = call.members.to_vec();
         while !self.records().is_decided(place)? {
             let missing: Vec<usize> = call.members.iter().copied().filter(is_missing).collect();
             if missing.is_empty() {
@@ -99,6 +101,7 @@ impl Segment {
                 self.records().decide(place, call.members, is_gone)?;
                 continue;
             }
+            never.retain(|rank| missing.contains(rank));
             // decided between the two looks, or somebody else wrote there
             if missing.contains(&self.rank) && !self.records().is_decided(place)? {
                 return Err(Unusable::Damaged.into());
@@ -109,7 +112,7 @@ impl Segment {
                 let _locked = self.lock_records(call)?;
                 if !self.records().is_decided(place)? {
                     self.records().withdraw(place, self.rank);
-                    return Err(late(call, missing));
+                    return Err(late(call, if never.is_empty() { missing } else { never }));
                 }
             }
             if wait.may_warn() && self.word(place.warned()).compare_exchange(0, 1, AcqRel, Relaxed).is_ok() {

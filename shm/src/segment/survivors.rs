@@ -51,14 +51,14 @@ const _: () = assert!(BANKS[1] + BANK_WORDS <= RECORD_WORDS && RECORDS > MAX_RAN
 const _: () = assert!(MAX_RANKS <= SET_WORDS * 64);
 
 /// What a rank brings to a round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Vote {
     /// Nothing: it asks who is left.
     Anew,
     /// It has joined the new group of the survivors of the round before.
     Joined,
     /// It could not join that group, for a reason that no other attempt would mend.
-    Failed([u64; REASON_WORDS]),
+    Failed(Box<[u64; REASON_WORDS]>),
 }
 
 /// What the ranks have agreed on: the same on all of them.
@@ -66,7 +66,7 @@ pub enum Vote {
 pub struct Decision {
     /// The members that had voted and lived, ascending.
     pub survivors: Vec<usize>,
-    /// [`Vote::Joined`] if all of them have joined; else the reason of one that could not; else [`Vote::Anew`].
+    /// The reason of one of them that could not join; else [`Vote::Anew`] if one has not; else [`Vote::Joined`].
     pub outcome: Vote,
 }
 
@@ -256,9 +256,9 @@ impl<W: SharedWords> Records<'_, W> {
                 (false, false) => return Ok(()),
                 (false, true) => set[rank / 64] |= 1 << (rank % 64),
             }
-            if self.has(bank + FAILED, rank) && outcome != Vote::Anew {
-                outcome = Vote::Failed(std::array::from_fn(|i| self.get(bank + REASON_OF + 1 + i)));
-            } else if self.has(bank + ANEW, rank) {
+            if self.has(bank + FAILED, rank) {
+                outcome = self.reason(bank);
+            } else if self.has(bank + ANEW, rank) && outcome == Vote::Joined {
                 outcome = Vote::Anew;
             }
         }
@@ -275,13 +275,16 @@ impl<W: SharedWords> Records<'_, W> {
     /// The decision of a round that is decided. Needs no lock: it stays until this rank votes again.
     pub fn decision(&self, place: RoundRecord) -> Decision {
         let survivors = (0..self.ranks).filter(|rank| self.has(place.word(DECIDED), *rank)).collect();
-        let reason = place.bank(place.round) + REASON_OF + 1;
         let outcome = match self.get(place.word(OUTCOME)) {
             0 => Vote::Joined,
             1 => Vote::Anew,
-            _ => Vote::Failed(std::array::from_fn(|i| self.get(reason + i))),
+            _ => self.reason(place.bank(place.round)),
         };
         Decision { survivors, outcome }
+    }
+
+    fn reason(&self, bank: usize) -> Vote {
+        Vote::Failed(Box::new(std::array::from_fn(|i| self.get(bank + REASON_OF + 1 + i))))
     }
 
     /// Rank `me` has read the decision and does not need it any more.

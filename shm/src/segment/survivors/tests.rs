@@ -66,13 +66,13 @@ fn a_round_is_decided_when_all_have_voted_or_are_gone() {
     // what is decided stays, while the next round begins
     let second = RoundRecord { round: 1, ..first };
     records.acknowledge(first, 0);
-    records.vote(second, 0, &Vote::Failed([9; REASON_WORDS]));
+    records.vote(second, 0, &Vote::Failed(Box::new([9; REASON_WORDS])));
     assert!(records.has_not_joined(second, 0) && !records.has_voted(second, 2));
     assert_eq!(records.decision(first).survivors, [0, 2]);
     records.acknowledge(first, 2);
     records.vote(second, 2, &Vote::Joined);
     records.decide(second, &[0, 2], |_| false).unwrap();
-    assert_eq!(records.decision(second).outcome, Vote::Failed([9; REASON_WORDS]));
+    assert_eq!(records.decision(second).outcome, Vote::Failed(Box::new([9; REASON_WORDS])));
     records.acknowledge(second, 2);
     assert_eq!(memory.claim(5, 2).unwrap().record, first.record, "rank 0 has not read");
     records.acknowledge(second, 0);
