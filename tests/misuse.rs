@@ -3,7 +3,7 @@
 mod common;
 
 use common::{End, Job, Player, Running};
-use earlybird::{Algorithm, Communicator, DType, Element, Error, FoldOrder, Op};
+use earlybird::{Algorithm, Communicator, Config, DType, Element, Error, FoldOrder, Identity, Op};
 use rustix::process::Signal;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,6 +19,7 @@ fn rank() {
         ("leaver", leaver),
         ("join", join),
         ("absent", absent),
+        ("odd", odd),
         ("long", long_timeout),
         #[cfg(feature = "fault")]
         ("panicker", panicker),
@@ -452,6 +453,36 @@ fn settings_that_cannot_be_are_refused_by_every_rank() {
             assert!(said[0].starts_with("join EB_USAGE") && said[0].contains(text), "{said:?}");
         }
     }
+}
+
+/// One rank, the second argument, has a setting of its own: the first argument, `NAME=value`.
+fn odd(player: &Player) {
+    let (setting, who): (String, String) = (player.arg(0), player.arg(1));
+    let (name, value) = setting.split_once('=').unwrap();
+    let is_odd = std::env::var("EARLYBIRD_RANK").unwrap() == who;
+    let more = is_odd.then(|| (name.to_owned(), value.to_owned()));
+    let config = Config::from_env_and(more);
+    tell(player, "join", Communicator::connect_or_refuse(config, Identity::detect()).map(drop));
+}
+
+#[test]
+fn what_one_rank_has_set_otherwise_is_the_same_error_for_all() {
+    for who in [0, 1, 2] {
+        for (setting, texts) in [
+            ("EARLYBIRD_RANKS_PER_NODE=2,1", ["EARLYBIRD_RANKS_PER_NODE is ", "2,1 on rank "]),
+            ("EARLYBIRD_DIR=/dev/shm/eb-elsewhere", ["EARLYBIRD_DIR is ", "/dev/shm/eb-elsewhere on rank "]),
+            ("EARLYBIRD_ALGORITM=chain", [": environment variable EARLYBIRD_ALGORITM is not known", "rank "]),
+            ("EARLYBIRD_WAIT=busy", [": EARLYBIRD_WAIT: ", "rank "]),
+            ("EARLYBIRD_RANKS_PER_NODE=7,1", ["8", "rank "]),
+        ] {
+            let said = Job::new("odd", 3).arg(setting).arg(who).watchdog(Duration::from_secs(20)).run();
+            assert!(said.iter().all(|lines| *lines == said[0]), "{setting}: {said:#?}");
+            let text = &said[0][0];
+            assert!(text.starts_with("join EB_USAGE") && texts.iter().all(|part| text.contains(part)), "{text}");
+            assert!(text.contains(&format!("rank {who}")), "{text}");
+        }
+    }
+    let _ = std::fs::remove_dir("/dev/shm/eb-elsewhere");
 }
 
 /// A rank that others wait for, with a deadline of centuries.
