@@ -41,6 +41,7 @@ const DEPOSITS: &[&str] = &[
     "static_leader_2",
     "static_leader_early_3",
     "slices_pieces_2",
+    "lent_pieces_2",
     "lent_apart_2",
     "shared_pieces_2",
     "reduce_flat_2",
@@ -80,8 +81,6 @@ const SLEEPERS: &[&str] = &[
 const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (DepositRelease, DEPOSITS, RACE),
     (DepositAcquire, DEPOSITS, RACE),
-    (DepositRelease, &["lent_pieces_2"], ELSEWHERE),
-    (DepositAcquire, &["lent_pieces_2"], ELSEWHERE),
     (
         ChunkRelease,
         &["chain_2_once", "leader_2_once", "static_leader_2", "slices_pieces_2", "lent_pieces_2", "broadcast_chain_2"],

@@ -41,7 +41,6 @@ use crate::Error;
 use crate::plans::{Plans, Shape};
 pub(crate) use callers::{CallersOp, Kept};
 use choice::Exchanges;
-#[cfg(feature = "cli")]
 use earlybird_hier::OpTraits;
 use earlybird_hier::exec::Transport;
 use earlybird_shm::Signature;

@@ -11,8 +11,8 @@ use super::rendezvous::{Address, Role};
 use super::server::{self, Server};
 use crate::Error;
 
-/// How long a rank that refuses before any other has come waits for them, to say why.
-const LINGER: Duration = Duration::from_secs(2);
+/// How long ranks that have yet to come are waited for, to say why nobody can join.
+pub(super) const LINGER: Duration = Duration::from_secs(2);
 /// How long a rank waits to hear which error stands.
 const VERDICT: Duration = Duration::from_secs(1);
 /// How often ranks that have ended are announced to a group that may only begin to meet.

@@ -32,9 +32,6 @@ use crate::engine;
 /// How often a waiting rank looks whether those it looks after are alive.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// How long the creator of a group that has failed answers ranks that come late.
-const LINGER: Duration = Duration::from_millis(500);
-
 pub(super) struct Attached {
     pub control: Arc<ControlMap>,
     /// Holds this rank's word; `None` in a group of one, where nobody looks.
@@ -183,7 +180,7 @@ impl Joining<'_> {
             Ok(created) => created,
             Err(error) => {
                 let error = of_rank(rank, error);
-                server.end(&Answer::Failed(error.clone()));
+                server.refuse(&error, size - 1, announce::LINGER);
                 return Err(error);
             }
         };
@@ -192,6 +189,7 @@ impl Joining<'_> {
             files: [control_file.as_fd(), attached.arena.fd()],
             statement: self.statement.clone(),
             known: vec![None; size],
+            heard: 0,
         };
         group.known[rank] = Some(self.statement.me);
         match self.bring_together(&mut server, &mut group, &attached) {
@@ -204,10 +202,13 @@ impl Joining<'_> {
             }
             Err(error) => {
                 let stands = attached.control.fail(rank, &of_rank(rank, error), None);
-                let missing = group.known.iter().filter(|known| known.is_none()).count();
+                // who has yet to come would wait in vain; a death or a deadline has kept the others long enough
+                let late = match stands {
+                    Error::PeerDied { .. } | Error::Timeout { .. } => 0,
+                    _ => (size - 1).saturating_sub(group.heard),
+                };
                 drop(control_file);
-                // those that are about to come would wait in vain
-                server.refuse(&stands, missing, LINGER);
+                server.refuse(&stands, late, announce::LINGER);
                 Err(stands)
             }
         }
@@ -363,6 +364,8 @@ struct Group<'a> {
     statement: Statement,
     /// The processes of the ranks that have come.
     known: Vec<Option<Identity>>,
+    /// Ranks that have had an answer.
+    heard: usize,
 }
 
 impl Group<'_> {
@@ -398,6 +401,7 @@ impl Group<'_> {
 
 impl Host for Group<'_> {
     fn answer(&mut self, message: Message) -> Option<Answer> {
+        self.heard += usize::from(matches!(message, Message::Join(_) | Message::Failed(_)));
         if let Some(error) = self.control.failure() {
             return Some(Answer::Failed(error));
         }

@@ -28,6 +28,9 @@ pub(crate) struct Statement {
     values: Vec<(String, String)>,
 }
 
+/// What follows from the number of ranks and from settings.
+const REGION: &str = "the bytes of a region";
+
 /// A message to whoever brings the ranks together.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Message {
@@ -61,7 +64,7 @@ impl Statement {
         ];
         let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
         let stated = options.settings.iter().map(|(name, value)| (name.clone(), shortened(value)));
-        let region = ("the bytes of a region".to_owned(), region_bytes.to_string());
+        let region = (REGION.to_owned(), region_bytes.to_string());
         Statement { rank: options.rank, me, values: own.chain(stated).chain([region]).collect() }
     }
 
@@ -69,7 +72,9 @@ impl Statement {
     pub fn difference(&self, other: &Statement) -> Option<Error> {
         let unset = "not set".to_owned();
         let named = |of: &Statement, name: &str| of.values.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
-        let names = self.values.iter().chain(&other.values).map(|(name, _)| name);
+        let mut names: Vec<&String> = self.values.iter().chain(&other.values).map(|(name, _)| name).collect();
+        // it follows from the others, also from one that only one rank has set
+        names.sort_by_key(|name| *name == REGION);
         names.into_iter().find_map(|name| {
             let [ours, theirs] = [self, other].map(|of| named(of, name).unwrap_or_else(|| unset.clone()));
             let advice = match name.starts_with("EARLYBIRD_") {

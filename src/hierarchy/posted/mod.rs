@@ -208,7 +208,8 @@ impl Hierarchy {
     pub(crate) fn ask(&self, number: u64) -> Result<Option<Ended>, Error> {
         let mut queue = self.call()?;
         self.may_call()?;
-        self.advance(&mut queue);
+        let moved = self.advance(&mut queue);
+        self.look_after(&mut queue, moved);
         Ok(self.take(&mut queue, number))
     }
 
@@ -287,12 +288,13 @@ impl Hierarchy {
         let elsewhere = Pace::default();
         loop {
             self.postings.waits.store(queue.under_way() == 1, Relaxed);
-            self.advance(queue);
+            let moved = self.advance(queue);
             self.postings.waits.store(false, Relaxed);
             if is_done(queue) {
                 return;
             }
             elsewhere.drive();
+            self.look_after(queue, moved);
             self.rest(queue.passes);
         }
     }
@@ -311,9 +313,20 @@ impl Hierarchy {
         }
     }
 
-    /// Polls everything that is under way, in order. Where nothing ends, looks after the other nodes: also a caller that only
-    /// ever asks has to learn of a death or a deadline.
-    fn advance(&self, queue: &mut Queue) {
+    /// Looks after the other nodes in a caller that waits or asks for what is under way, `moved` saying whether something has
+    /// just ended: one that only ever asks has to learn of a death or a deadline too.
+    fn look_after(&self, queue: &mut Queue, moved: bool) {
+        queue.passes = if moved || queue.is_settled() { 0 } else { queue.passes.saturating_add(1) };
+        if queue.passes > 0
+            && let Ok(mut state) = self.lock()
+        {
+            // What it finds shows in the next pass.
+            let _ = state.plans.transport_mut().look(queue.passes);
+        }
+    }
+
+    /// Polls everything that is under way, in order; whether something ended.
+    fn advance(&self, queue: &mut Queue) -> bool {
         self.let_go(queue);
         let mut moved = false;
         for task in &mut queue.tasks {
@@ -342,13 +355,7 @@ impl Hierarchy {
                 state.last = Some(task.report);
             }
         }
-        queue.passes = if moved || queue.is_settled() { 0 } else { queue.passes.saturating_add(1) };
-        if queue.passes > 0
-            && let Ok(mut state) = self.lock()
-        {
-            // What it finds shows in the next pass.
-            let _ = state.plans.transport_mut().look(queue.passes);
-        }
+        moved
     }
 
     /// What the job has failed with, by the word of others too.
