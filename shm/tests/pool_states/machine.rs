@@ -21,6 +21,9 @@ pub struct Model {
 /// A step by name, and the state after it, or what was seen to go wrong in it.
 type Step = (String, Result<State, String>);
 
+/// Adds a step by its name and what it changes.
+type Add<'a> = dyn FnMut(&str, &dyn Fn(&mut State)) + 'a;
+
 const ORIGIN: Origin = Origin { parent: 0, serial: 0 };
 
 impl Model {
@@ -131,14 +134,7 @@ impl Model {
         state.ranks[owner].word = word;
     }
 
-    fn steps_in(
-        &self,
-        state: &State,
-        r: usize,
-        g: usize,
-        phase: Phase,
-        step: &mut dyn FnMut(&str, &dyn Fn(&mut State)),
-    ) {
+    fn steps_in(&self, state: &State, r: usize, g: usize, phase: Phase, step: &mut Add<'_>) {
         let operation = &state.operations[g];
         let everybody = self.groups[g].iter().fold(0, |all, rank| all | 1 << rank);
         let is_complete = operation.deposited == everybody;
