@@ -473,7 +473,7 @@ fn what_one_rank_has_set_otherwise_is_the_same_error_for_all() {
             ("EARLYBIRD_DIR=/dev/shm/eb-elsewhere", ["EARLYBIRD_DIR is ", "/dev/shm/eb-elsewhere on rank "]),
             ("EARLYBIRD_ALGORITM=chain", [": environment variable EARLYBIRD_ALGORITM is not known", "rank "]),
             ("EARLYBIRD_WAIT=busy", [": EARLYBIRD_WAIT: ", "rank "]),
-            ("EARLYBIRD_RANKS_PER_NODE=7,1", ["8", "rank "]),
+            ("EARLYBIRD_RANKS_PER_NODE=7,1", ["7,1", "rank "]),
         ] {
             let said = Job::new("odd", 3).arg(setting).arg(who).watchdog(Duration::from_secs(20)).run();
             assert!(said.iter().all(|lines| *lines == said[0]), "{setting}: {said:#?}");

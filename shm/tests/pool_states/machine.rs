@@ -4,9 +4,6 @@ use super::world::{Broken, Call, Life, Loan, Phase, RANKS, Rank, State, Task, Vi
 use earlybird_shm::segment::table::{Backing, LOCK, Table, Wanted, holder};
 use earlybird_shm::segment::{LoanName, Origin};
 
-/// Takes a step, by its name and what it changes.
-type Take<'a> = &'a mut dyn FnMut(&str, &dyn Fn(&mut State));
-
 /// Bounds of a walk.
 #[derive(Debug, Clone, Copy)]
 pub struct Model {
@@ -23,6 +20,9 @@ pub struct Model {
 
 /// A step by name, and the state after it, or what was seen to go wrong in it.
 type Step = (String, Result<State, String>);
+
+/// Adds a step by its name and what it changes.
+type Add<'a> = dyn FnMut(&str, &dyn Fn(&mut State)) + 'a;
 
 const ORIGIN: Origin = Origin { parent: 0, serial: 0 };
 
@@ -134,7 +134,7 @@ impl Model {
         state.ranks[owner].word = word;
     }
 
-    fn steps_in(&self, state: &State, r: usize, g: usize, phase: Phase, step: Take<'_>) {
+    fn steps_in(&self, state: &State, r: usize, g: usize, phase: Phase, step: &mut Add<'_>) {
         let operation = &state.operations[g];
         let everybody = self.groups[g].iter().fold(0, |all, rank| all | 1 << rank);
         let is_complete = operation.deposited == everybody;
