@@ -95,7 +95,7 @@ fn what_the_dead_held_is_given_back() {
     let (second, ..) = grant(&ranks[1].ask(&format!("lend {all} 1,2")));
     assert!(ranks[2].ask("lend 4096 2").starts_with("EB_NO_SPACE"));
     ranks[1].kill();
-    wait_until("the death", || ranks[0].ask("alive 1") == "false");
+    wait_until("the end of all threads", || ranks[0].ask("ended 1") == "true");
     // the survivor's word is the last
     let before = taken(&mut ranks[0]);
     ranks[0].ask(&format!("let-go {first} {id}"));
@@ -103,7 +103,7 @@ fn what_the_dead_held_is_given_back() {
     assert_eq!(grant(&ranks[0].ask(&format!("lend {all} 0,2"))).0, first);
     // nobody is left to say it: whoever needs it looks for itself
     ranks[2].kill();
-    wait_until("the death", || ranks[0].ask("alive 2") == "false");
+    wait_until("the end of all threads", || ranks[0].ask("ended 2") == "true");
     assert_eq!(grant(&ranks[0].ask(&format!("lend {all} 0"))).0, second);
 }
 
@@ -132,7 +132,7 @@ fn a_stopped_holder_of_the_lock_is_a_timeout_and_a_dead_one_nothing() {
     // a drop does not wait for ever: the rest is done at the next occasion
     assert_eq!(ranks[2].ask(&format!("let-go {slot} {id}")), "ok");
     ranks[1].kill();
-    wait_until("the death", || ranks[0].ask("alive 1") == "false");
+    wait_until("the end of all threads", || ranks[0].ask("ended 1") == "true");
     ranks[0].ask(&format!("let-go {slot} {id}"));
     let before = taken(&mut ranks[0]);
     let (other, ..) = grant(&ranks[2].ask("lend 4096 2"));

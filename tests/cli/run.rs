@@ -3,7 +3,6 @@
 use crate::{Scratch, children_of, earlybird, is_gone, pid_in, text, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
-use std::path::Path;
 use std::process::{Child, Output, Stdio};
 
 /// Runs `script` in a shell once per rank.

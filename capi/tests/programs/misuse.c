@@ -71,10 +71,11 @@ static void joining(void) {
     static const char *const unknown[] = {"EARLYBIRD_ALGORITM=chain", NULL}, *const bad[] = {"EARLYBIRD_ORDER=any", NULL};
     static const char *const form[] = {"ORDER=rank", NULL}, *const rank_of[] = {"EARLYBIRD_RANK=0", NULL};
     FAILS(EB_USAGE, eb_join(NULL, NULL), "address of a variable");
-    FAILS(EB_USAGE, eb_join(&comm, unknown), "EARLYBIRD_ALGORITM is not known");
-    FAILS(EB_USAGE, eb_join(&comm, bad), "arrival, rank");
-    FAILS(EB_USAGE, eb_join(&comm, form), "EARLYBIRD_NAME=value");
-    FAILS(EB_USAGE, eb_join(&comm, rank_of), "eb_join_as takes");
+    // alone: a rank of several tells the others, who are making other mistakes
+    FAILS(EB_USAGE, eb_join_as(&comm, "alone", 0, 1, unknown), "EARLYBIRD_ALGORITM is not known");
+    FAILS(EB_USAGE, eb_join_as(&comm, "alone", 0, 1, bad), "arrival, rank");
+    FAILS(EB_USAGE, eb_join_as(&comm, "alone", 0, 1, form), "EARLYBIRD_NAME=value");
+    FAILS(EB_USAGE, eb_join_as(&comm, "alone", 0, 1, rank_of), "eb_join_as takes");
     FAILS(EB_USAGE, eb_join_as(&comm, NULL, 0, 1, NULL), "is null");
     FAILS(EB_USAGE, eb_join_as(&comm, "", 0, 1, NULL), "has no name");
     FAILS(EB_USAGE, eb_join_as(&comm, "misuse", 1, 1, NULL), "does not exist among 1");
