@@ -310,7 +310,7 @@ mod parting {
         let mut word = [7u64];
         let buffers = Buffers::in_place(&mut word);
         member.run(&buffers.window(&window, &prepared)).expect("a root needs nobody");
-        let failed = member.end().err()?.0;
+        let failed = member.end(false).err()?.0;
         assert_eq!(failed.cause(), Cause::Mismatch);
         let (reporter, details) = (failed.reporter(), group.details(failed.reporter()));
         let (theirs, own) = (signature(1 - reporter), signature(reporter));

@@ -39,7 +39,7 @@ impl NodeComm {
     /// later operation has shown that. [`Error::Usage`] when another thread is in a call.
     pub fn end(&self) -> Result<(), Error> {
         let state = &mut *self.lock()?;
-        let ended = state.member.settle().and_then(|()| state.member.end());
+        let ended = state.member.settle().and_then(|()| state.member.end(true));
         ended.map_err(|stop| self.error_of(&state.member, stop))
     }
 

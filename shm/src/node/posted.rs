@@ -362,7 +362,7 @@ impl Drop for NodeComm {
         // Nobody is left to tell: the other ranks get the error at their own calls.
         if state.member.failure().is_none()
             && state.member.settle().is_ok()
-            && let Err(stop) = state.member.end()
+            && let Err(stop) = state.member.end(false)
             && stop.0.reporter() == self.rank
         {
             let state = self.state.lock();

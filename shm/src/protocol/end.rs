@@ -11,11 +11,12 @@ use super::word::{self, Cause};
 use crate::sync::{Ordering, SyncPoint};
 
 impl<B: Board> Member<B> {
-    /// Ends this rank's membership. Nothing is pending, and nothing may be called after it.
+    /// Ends this rank's membership. Nothing is pending, and nothing may be called after it. `in_order` says that all ranks
+    /// end after the same calls: otherwise one that has made fewer may have left for a reason of its own.
     ///
     /// # Errors
     /// The group's one error: that of an earlier operation, or that calls differed.
-    pub fn end(&mut self) -> Result<(), Stop> {
+    pub fn end(&mut self, in_order: bool) -> Result<(), Stop> {
         self.has_ended = true;
         let board = &self.board;
         if board.ranks() == 1 {
@@ -29,7 +30,7 @@ impl<B: Board> Member<B> {
         SyncPoint::EndFence.fence();
         for rank in (0..board.ranks()).filter(|rank| *rank != board.rank()) {
             let theirs = board.member(rank).ended.load(SyncPoint::CallAcquire.order());
-            if theirs != 0 && theirs != mine {
+            if theirs != 0 && theirs != mine && (in_order || theirs >> 32 == mine >> 32) {
                 return Err(self.differs_from(rank, theirs));
             }
         }
