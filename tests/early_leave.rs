@@ -249,8 +249,10 @@ fn roots_that_differ_in_the_last_call_are_told_when_they_part() {
         let mismatch = |line: &&str| line.starts_with("EB_MISMATCH: ranks") && line.contains(tells);
         assert!(told.iter().any(mismatch) && told.iter().all(|line| mismatch(line) || *line == "closed"), "{told:?}");
         let logs: String = job("drop").into_iter().map(|end| end.log).collect();
-        assert_eq!(logs.matches("made different calls").count(), 1, "one rank says so: {logs}");
-        assert!(logs.contains("earlybird: ranks ") && logs.contains(tells), "{logs}");
+        // Of ranks that drop their handles after more calls and fewer, one may have left for a reason of its own.
+        let as_many = one.split(' ').count() == other.split(' ').count();
+        assert_eq!(logs.matches("made different calls").count(), usize::from(as_many), "one rank says so: {logs}");
+        assert!(!as_many || (logs.contains("earlybird: ranks ") && logs.contains(tells)), "{logs}");
     }
 }
 
