@@ -18,7 +18,7 @@ const RECORD_BYTES: usize = 256;
 
 /// Bytes of the table.
 pub const TABLE_BYTES: usize = 2 << 20;
-/// Bytes before the first region: the table, and the records of [`super::survivors`].
+/// Bytes before the first region: the table, and the records of `survivors.rs`.
 pub const POOL_BYTES: usize = TABLE_BYTES + super::survivors::AREA_BYTES;
 
 const _: () = assert!(HEAD_BYTES + super::pool::MAX_REGIONS * RECORD_BYTES <= TABLE_BYTES);
