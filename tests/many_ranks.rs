@@ -33,19 +33,8 @@ fn sum(player: &Player) {
     }
 }
 
-fn many(ranks: usize) {
-    let said = Job::new("sum", ranks).watchdog(Duration::from_secs(240)).run();
-    println!("{ranks} ranks, the last one: {:?}", said[ranks - 1]);
-}
-
 #[test]
-fn three_hundred_ranks_sum() {
-    many(300);
-}
-
-/// `cargo test --test many_ranks -- --ignored most --nocapture`
-#[test]
-#[ignore = "starts 1023 processes"]
-fn most_ranks_sum() {
-    many(1023);
+fn as_many_ranks_as_a_node_can_have_sum() {
+    let said = Job::new("sum", earlybird_shm::MAX_RANKS).watchdog(Duration::from_secs(240)).run();
+    println!("the last rank: {:?}", said[earlybird_shm::MAX_RANKS - 1]);
 }
