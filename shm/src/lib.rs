@@ -31,7 +31,6 @@ pub mod segment;
 #[cfg(not(earlybird_loom))]
 pub mod shrink;
 pub mod sync;
-#[cfg(not(earlybird_loom))]
 #[doc(hidden)]
 pub mod text;
 pub mod user_op;

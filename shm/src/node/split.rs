@@ -20,6 +20,7 @@ use crate::protocol::payload::Buffers;
 use crate::protocol::signature::Collective;
 use crate::segment::{Claim, Grant, Origin, Region};
 use crate::sync::SyncPoint;
+use crate::text;
 use std::time::Duration;
 
 /// More words than this many operations carry beside the marks go in one.
@@ -231,7 +232,7 @@ fn form(wanted: &[u64]) -> Vec<Vec<usize>> {
 
 pub(crate) fn to_words(error: &Error) -> [u64; ERROR_WORDS] {
     let mut words = [0; ERROR_WORDS];
-    let text = match error {
+    let told = match error {
         Error::NoSpace { needed, free, hint } => {
             words[..3].copy_from_slice(&[1, *needed, *free]);
             hint.clone()
@@ -246,17 +247,12 @@ pub(crate) fn to_words(error: &Error) -> [u64; ERROR_WORDS] {
             other.to_string()
         }
     };
-    for (word, bytes) in words[3..].iter_mut().zip(text.as_bytes().chunks(8)) {
-        let mut eight = [0; 8];
-        eight[..bytes.len()].copy_from_slice(bytes);
-        *word = u64::from_le_bytes(eight);
-    }
+    text::pack(&told, &mut words[3..]);
     words
 }
 
 pub(crate) fn from_words(words: &[u64]) -> Option<Error> {
-    let bytes: Vec<u8> = words[3..].iter().flat_map(|word| word.to_le_bytes()).take_while(|byte| *byte != 0).collect();
-    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let text = text::unpack(&words[3..]);
     match words[0] {
         0 => None,
         1 => Some(Error::NoSpace { needed: words[1], free: words[2], hint: text }),

@@ -6,6 +6,7 @@ use super::operation::{Member, Operation, Stop};
 use super::wait;
 use super::word::{self, Cause, PoisonWord};
 use crate::sync::{Ordering, SyncPoint};
+use crate::text;
 use std::any::Any;
 
 /// After this long in one wait, living late ranks are named in a warning.
@@ -135,15 +136,9 @@ impl<B: Board> Operation<'_, B> {
     /// Fails the group because the user's operator panicked here with `panic`.
     #[cold]
     pub(super) fn operator_panicked(&mut self, panic: &(dyn Any + Send)) -> Stop {
-        let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        let text = text.unwrap_or("(not a text)").as_bytes();
+        let said = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         let mut details = [0u64; DETAILS];
-        details[0] = text.len().min(8 * (DETAILS - 1)) as u64;
-        for (word, bytes) in details[1..].iter_mut().zip(text.chunks(8)) {
-            let mut padded = [0; 8];
-            padded[..bytes.len()].copy_from_slice(bytes);
-            *word = u64::from_le_bytes(padded);
-        }
+        details[0] = text::pack(said.unwrap_or("(not a text)"), &mut details[1..]) as u64;
         self.raise(Cause::OperatorPanicked, &details)
     }
 
