@@ -146,7 +146,11 @@ impl Communicator {
                 Err(error) => self.node.fail(error),
             }
             self.node.meet_for_a_plan()?;
-            let mut transport = joined?;
+            let mut transport = joined.map_err(|error| {
+                // Nobody has died, so each rank has an error of its own; the first one stands for all.
+                self.node.fail(&error);
+                self.node.meet_for_a_plan().err().unwrap_or(error)
+            })?;
             transport.rings().set_progress(progress.clone());
             *plans = Some(Plans::over(transport));
             lane.joined.store(true, Relaxed);

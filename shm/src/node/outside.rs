@@ -3,11 +3,12 @@
 
 use super::NodeComm;
 use crate::Error;
-use crate::protocol::board::Board;
+use crate::protocol::board::{Board, SLOTS};
 use crate::protocol::lines::DETAILS;
 use crate::protocol::signature::Collective;
-use crate::protocol::word::Cause;
+use crate::protocol::word::{self, Cause};
 use crate::shrink::Membership;
+use crate::sync::Ordering;
 use crate::text;
 use std::time::Duration;
 
@@ -21,12 +22,16 @@ impl NodeComm {
         Ok(())
     }
 
-    /// A rank that a meeting of this group's ranks waits for in vain: it is gone, or has failed the group.
+    /// A rank that a meeting of this group's ranks waits for in vain: it is gone, has failed the group, or has begun the
+    /// group's next operation, which follows a meeting that this rank still is in.
     pub fn absent(&self) -> Option<usize> {
         let state = self.lock().ok()?;
-        let board = &state.member.board;
+        let (board, next) = (&state.member.board, state.member.epoch() + 1);
+        let slot = (next % SLOTS as u64) as usize;
+        let has_gone_on = |rank| word::has_entered(board.line(slot, rank).entered.load(Ordering::Relaxed), next);
+        let is_absent = |rank| board.is_gone(rank) || has_gone_on(rank);
         match state.member.failure() {
-            None => (0..self.size).find(|rank| *rank != self.rank && board.is_gone(*rank)),
+            None => (0..self.size).find(|rank| *rank != self.rank && is_absent(*rank)),
             Some(stop) => Some(stop.0.reporter().min(self.size - 1)),
         }
     }

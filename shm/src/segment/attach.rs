@@ -9,6 +9,7 @@
 //! The first error is written into the control segment and ends everybody's wait. The creator looks after all ranks, the
 //! others after the creator, so the work of joining grows with the number of ranks and no faster.
 
+use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -229,8 +230,10 @@ impl Joining<'_> {
     fn join(&mut self, address: &Address, socket: OwnedFd) -> Result<Option<Attached>, Error> {
         self.hosts = false;
         let message = Message::Join(self.statement.clone());
-        if server::send(&socket, &message.encode(), &[]).is_err() {
-            return Ok(None);
+        match server::send(&socket, &message.encode(), &[]) {
+            Ok(()) => {}
+            Err(error) if server::is_hangup(error) => return Ok(None),
+            Err(error) => return Err(connection_lost(error)),
         }
         let files = match self.hear(&socket)? {
             None | Some((Answer::Over, _)) => return Ok(None),
@@ -265,7 +268,8 @@ impl Joining<'_> {
             match server::receive(socket) {
                 Ok(Some((bytes, files))) => return Ok(Answer::decode(&bytes).map(|answer| (answer, files))),
                 Ok(None) => {}
-                Err(_) => return Ok(None),
+                Err(error) if server::is_hangup(error) => return Ok(None),
+                Err(error) => return Err(connection_lost(error)),
             }
             engine::progress();
             let who = || "attach: the process that brings the ranks together has not answered".to_owned();
@@ -350,6 +354,11 @@ fn of_attach(error: Error) -> Error {
         Error::Timeout { missing, after, .. } => Error::Timeout { missing, after, during: "attach".into() },
         other => other,
     }
+}
+
+/// This rank's own end of the connection is broken. Meeting anew would be in vain: the others saw it hang up, and fail.
+fn connection_lost(error: Errno) -> Error {
+    Error::system("joining over a socket that something else in this process has closed", error)
 }
 
 fn died(rank: usize, pid: u32) -> Error {

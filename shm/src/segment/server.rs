@@ -173,7 +173,7 @@ fn attend(mut connection: Connection, host: &mut impl Host) -> Result<Option<Con
                 connection.rank = statement;
                 return Ok(Some(connection));
             }
-            Err(Errno::PIPE | Errno::CONNRESET) => connection.rank = statement,
+            Err(error) if is_hangup(error) => connection.rank = statement,
             Err(error) => return Err(Error::system("sending the arena to another rank (see ulimit -n)", error)),
         },
         // who does not hear it has gone
@@ -213,6 +213,11 @@ pub(crate) fn receive(socket: &OwnedFd) -> rustix::io::Result<Option<(Vec<u8>, V
     });
     let descriptors = descriptors.collect();
     Ok(Some((bytes[..received].to_vec(), descriptors)))
+}
+
+/// Whether a failed call on a connection says that the other end has closed it, and not that this end is broken.
+pub(crate) fn is_hangup(error: Errno) -> bool {
+    matches!(error, Errno::PIPE | Errno::CONNRESET)
 }
 
 /// Waits until a message has come, at most `wait`.
