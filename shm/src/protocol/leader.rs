@@ -60,6 +60,8 @@ impl<B: Board> Operation<'_, B> {
     fn fold_until_final(&mut self, pieces: &Pieces, mut mine: bool, is_last: bool) -> Result<bool, Stop> {
         let (area, slot, epoch, me, ranks) = (self.area, self.slot, self.epoch, self.me, self.ranks);
         let (by_rank, hash) = (self.call.by_rank(), self.hash);
+        // The count of a claim that found nothing to fold.
+        let mut in_vain = None;
         loop {
             // The last arriver waits for ranks that have arrived and are depositing; the first one may be finished for.
             let wake = if is_last || mine { Wake::Poll } else { Wake::Event };
@@ -94,6 +96,11 @@ impl<B: Board> Operation<'_, B> {
             }
             self.board.step(Step::Claimed);
             self.collect(count, mine);
+            if self.scratch.ready.is_empty() && in_vain.replace(count) == Some(count) {
+                // The first look may have been older than the claim; the second one was not, so these words contradict
+                // each other.
+                return Err(self.corrupt());
+            }
             mine &= !self.scratch.ready.contains(&me);
             let count = self.fold_ready(pieces, count);
             self.board.step(Step::Folded);
