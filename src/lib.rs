@@ -26,8 +26,8 @@ pub use communicator::{CallReport, Communicator, Persistent, Request, Root, prog
 pub use config::{Config, Tables};
 pub use costs::Costs;
 pub use earlybird_shm::{
-    Algorithm, BytesOp, Collective, DType, Element, Error, FoldOrder, Indexed, Op, Progress, SharedBuffer, SharedView,
-    UserOp, WaitPreset, algorithms,
+    Algorithm, BytesOp, CallBuffers, CallOptions, Collective, CollectiveArgs, Counts, DType, Element, Error, FoldOrder,
+    Indexed, IntoReduceOp, Op, Progress, ReduceOp, SharedBuffer, SharedView, UserOp, WaitPreset, algorithms,
 };
 pub use identity::{Identity, Launcher};
 pub use interpose::{Carrier, Carriers, Interpose};

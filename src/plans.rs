@@ -1,7 +1,7 @@
 //! Plans of a communicator: verified and compiled once per shape, run over whatever connects the ranks.
 
 use crate::transport::ShmTransport;
-use crate::{Algorithm, Collective, DType, Element, Error, FoldOrder, Op};
+use crate::{Algorithm, Collective, DType, Error, FoldOrder, Op};
 use earlybird_hier::exec::{
     Endpoint, Exchange, Failure, Fold, Geometry, Parts, Program, RunError, Running, Transport, compile, exchange,
     wait_first,
@@ -9,9 +9,10 @@ use earlybird_hier::exec::{
 use earlybird_hier::plan::{Contract, Side};
 use earlybird_hier::schedule::{self, Named, Params};
 use earlybird_hier::{Consistency, OpTraits, PlanError, admit, verify};
-use earlybird_shm::Signature;
-use earlybird_shm::bytes::{self, ByteFold};
+use earlybird_shm::bytes::ByteFold;
+use earlybird_shm::op::Datatype;
 use earlybird_shm::ring::Said;
+use earlybird_shm::{CheckedArgs, ReduceOp, Signature};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,35 +110,24 @@ impl<T: Lane> Plans<T> {
         self.endpoint.transport().error()
     }
 
-    /// Reduces `send` of all ranks into `recv` of every rank by the plan of this schedule.
-    pub(crate) fn all_reduce_into<E: Element>(
-        &mut self,
-        name: &'static str,
-        send: &[E],
-        recv: &mut [E],
-        op: Op,
-    ) -> Result<(), Error> {
-        equal_lengths(send, recv)?;
-        recv.copy_from_slice(send);
-        self.all_reduce_in_place(name, recv, op)
-    }
-
-    /// Reduces `buffer` of all ranks into that of every rank by the plan of this schedule.
-    pub(crate) fn all_reduce_in_place<E: Element>(
-        &mut self,
-        name: &'static str,
-        buffer: &mut [E],
-        op: Op,
-    ) -> Result<(), Error> {
-        let (elements, work) = (buffer.len(), Work::Fold(E::DTYPE, op));
+    /// Makes a call of the collectives that plans carry out, by the plan of this schedule.
+    pub(crate) fn execute(&mut self, name: &'static str, checked: CheckedArgs<'_>) -> Result<(), Error> {
+        let (dtype, op) = match (checked.collective(), checked.datatype(), checked.op()) {
+            (Collective::Barrier, ..) => return self.run(barrier(0), &mut [0]),
+            (Collective::AllReduce, Datatype::Builtin(dtype), ReduceOp::Builtin(op)) => (dtype, op),
+            (collective, ..) => {
+                let what = format!("{} by plan:{name} with a user's operator", collective.name());
+                return Err(Error::Unsupported { what, hint: "choose an algorithm of the node".into() });
+            }
+        };
+        let (send, buffer) = checked.into_bytes();
+        if let Some(send) = send {
+            buffer.copy_from_slice(&send);
+        }
+        let (elements, work) = (buffer.len() / dtype.size(), Work::Fold(dtype, op));
         let shape = Shape { name, contract: Contract::Allreduce, root: 0, elements, work, call: 0, turn: 0 };
         self.prepare(shape)?;
-        self.run(shape, bytes::of_mut(buffer))
-    }
-
-    /// Returns when every rank has called it.
-    pub(crate) fn barrier(&mut self) -> Result<(), Error> {
-        self.run(barrier(0), &mut [0])
+        self.run(shape, buffer)
     }
 
     /// Whether a plan of this name, contract and root may carry out this work, whatever the size: the same on all ranks.
@@ -311,17 +301,6 @@ fn parts_of(call: u32) -> u64 {
 pub(crate) fn barrier(call: u32) -> Shape {
     let (name, contract) = ("dissemination", Contract::Barrier);
     Shape { name, contract, root: 0, elements: 1, work: Work::Move, call, turn: 0 }
-}
-
-pub(crate) fn equal_lengths<E>(send: &[E], recv: &[E]) -> Result<(), Error> {
-    match send.len() == recv.len() {
-        true => Ok(()),
-        false => Err(Error::usage(format!(
-            "the send buffer has {} elements and the receive buffer {}; give buffers of one length",
-            send.len(),
-            recv.len()
-        ))),
-    }
 }
 
 fn plan_of(shape: &Shape, ranks: usize) -> Result<verify::Verified<earlybird_hier::plan::Plan>, Error> {

@@ -157,29 +157,29 @@ fn users(player: &Player) {
             let right =
                 |found: &[Matrix], first: usize| found.iter().enumerate().all(|(i, m)| *m == expected(first + i));
             let mut recv = vec![[7; 4]; count];
-            comm.all_reduce_into_with(&send, &mut recv, &op).unwrap();
+            comm.all_reduce_into(&send, &mut recv, &op).unwrap();
             assert!(right(&recv, 0), "allreduce of {count}");
             let mut buf = send.clone();
-            comm.all_reduce_in_place_with(&mut buf, &op).unwrap();
+            comm.all_reduce_in_place(&mut buf, &op).unwrap();
             assert_eq!(buf, recv);
             let root = mix(step as u64) as usize % size;
             let at = comm.process_at_rank(root);
             recv.fill([7; 4]);
             match me == root {
-                true => at.reduce_into_root_with(&send, &mut recv, &op).unwrap(),
-                false => at.reduce_into_with(&send, &op).unwrap(),
+                true => at.reduce_into_root(&send, &mut recv, &op).unwrap(),
+                false => at.reduce_into(&send, &op).unwrap(),
             }
             assert!(if me == root { right(&recv, 0) } else { recv.iter().all(|m| *m == [7; 4]) }, "reduce of {count}");
             let mut kept = send.clone();
-            at.reduce_in_place_with(&mut kept, &op).unwrap();
+            at.reduce_in_place(&mut kept, &op).unwrap();
             assert!(if me == root { right(&kept, 0) } else { kept == send }, "reduce of {count} in place");
             let block = count / size;
             let mut part = vec![[7; 4]; block];
-            comm.reduce_scatter_block_into_with(&send[..block * size], &mut part, &op).unwrap();
+            comm.reduce_scatter_block_into(&send[..block * size], &mut part, &op).unwrap();
             assert!(right(&part, me * block), "reduce-scatter of {count}");
             // What depends on the order of folding has the same bits everywhere.
             let mut floats: Vec<[f32; 3]> = (0..count).map(|i| [me as f32, i as f32, (me * i) as f32 / 7.0]).collect();
-            comm.all_reduce_in_place_with(&mut floats, &average).unwrap();
+            comm.all_reduce_in_place(&mut floats, &average).unwrap();
             bits = floats.iter().flatten().fold(bits, |bits, v| mix(bits ^ u64::from(v.to_bits())));
         }
     }
@@ -197,7 +197,7 @@ fn large(player: &Player) {
     let size = comm.size();
     let op = UserOp::commutative(|a: &[u64; 10_000], b: &[u64; 10_000]| std::array::from_fn(|k| a[k] + b[k]));
     let mut buf = vec![[comm.rank() as u64; 10_000]; 3];
-    comm.all_reduce_in_place_with(&mut buf, &op).unwrap();
+    comm.all_reduce_in_place(&mut buf, &op).unwrap();
     assert!(buf.iter().flatten().all(|v| *v == (size * (size - 1) / 2) as u64));
     player.say("right");
 }
@@ -226,29 +226,32 @@ fn as_bytes(player: &Player) {
             let mut send: Vec<Matrix> = (0..count).map(|i| matrix(me, i)).collect();
             let expected = (0..count).map(|i| (1..size).fold(matrix(0, i), |left, r| product(&left, &matrix(r, i))));
             let (expected, mut recv): (Vec<Matrix>, _) = (expected.collect(), vec![[7; 4]; count]);
-            comm.all_reduce_raw(Some(of(&mut send)), of(&mut recv), &op).unwrap();
+            comm.all_reduce_into(of(&mut send), of(&mut recv), &op).unwrap();
             assert_eq!(recv, expected, "allreduce of {count}");
             let mut buf = send.clone();
-            comm.all_reduce_raw(None, of(&mut buf), &op).unwrap();
+            comm.all_reduce_in_place(of(&mut buf), &op).unwrap();
             assert_eq!(buf, expected, "allreduce of {count} in place");
             for root in [0, mix(step as u64) as usize % size] {
                 let at = comm.process_at_rank(root);
                 let (mut kept, mut got) = (send.clone(), vec![[7; 4]; if me == root { count } else { 0 }]);
-                at.reduce_raw(None, of(&mut kept), &op).unwrap();
+                at.reduce_in_place(of(&mut kept), &op).unwrap();
                 assert_eq!(&kept, if me == root { &expected } else { &send }, "reduce of {count} in place");
-                at.reduce_raw(Some(of(&mut send)), of(&mut got), &op).unwrap();
+                match me == root {
+                    true => at.reduce_into_root(of(&mut send), of(&mut got), &op).unwrap(),
+                    false => at.reduce_into(of(&mut send), &op).unwrap(),
+                }
                 assert_eq!(got, if me == root { expected.clone() } else { Vec::new() }, "reduce of {count}");
             }
             let block = count / size;
             let mut part = vec![[7; 4]; block];
-            comm.reduce_scatter_block_raw(of(&mut send[..block * size]), of(&mut part), &op).unwrap();
+            comm.reduce_scatter_block_into(of(&mut send[..block * size]), of(&mut part), &op).unwrap();
             assert_eq!(part, expected[me * block..][..block], "reduce-scatter of {count}");
         }
         for bytes in [3, 5000, 2 << 20] {
             let most = |left: &[u8], right: &mut [u8]| right.iter_mut().zip(left).for_each(|(r, l)| *r = *l.max(r));
             let op = BytesOp::new(bytes, true, most).unwrap();
             let mut buf: Vec<u8> = (0..2 * bytes).map(|i| ((i + me) % size) as u8).collect();
-            let done = comm.all_reduce_raw(None, &mut buf, &op);
+            let done = comm.all_reduce_in_place(&mut buf, &op);
             if bytes > 1 << 20 && comm.nodes() == 1 {
                 // No window of the one node holds it.
                 assert_eq!(done.map_err(|error| error.code()), Err("EB_UNSUPPORTED"));
@@ -256,7 +259,7 @@ fn as_bytes(player: &Player) {
             }
             done.unwrap();
             assert!(buf.iter().all(|most| usize::from(*most) == size - 1), "elements of {bytes} bytes");
-            let refused = comm.all_reduce_raw(None, &mut buf[1..], &op).unwrap_err();
+            let refused = comm.all_reduce_in_place(&mut buf[1..], &op).unwrap_err();
             assert!(refused.code() == "EB_USAGE" && refused.to_string().contains("no whole number"), "{refused}");
         }
     }
@@ -338,7 +341,7 @@ fn panics(player: &Player) {
             a + b
         });
         let mut buf = vec![1u64; count];
-        if let Err(error) = comm.all_reduce_in_place_with(&mut buf, &op) {
+        if let Err(error) = comm.all_reduce_in_place(&mut buf, &op) {
             player.say(format!("{} {error}", error.code()));
             let next = comm.barrier().unwrap_err();
             player.say(format!("{} {next}", next.code()));
@@ -368,7 +371,7 @@ fn differ(player: &Player) {
     let op = |tag| UserOp::commutative(|a: &u32, b: &u32| a + b).tagged(tag).unwrap();
     let mut buf = [1u32; 60];
     let result = match (player.args()[0].as_str(), odd) {
-        ("tag", odd) => comm.all_reduce_in_place_with(&mut buf, &op(u8::from(odd))),
+        ("tag", odd) => comm.all_reduce_in_place(&mut buf, &op(u8::from(odd))),
         ("average", false) => comm.all_reduce_in_place(&mut [1f32; 60], Op::Average),
         ("average", true) => comm.all_reduce_in_place(&mut [1f32; 60], Op::Sum),
         ("truth", false) => comm.all_reduce_in_place(&mut [true; 60], Op::LogicalAnd),
@@ -399,17 +402,17 @@ fn refused(player: &Player) {
     let add = UserOp::commutative(|a: &u32, b: &u32| a + b);
     let at = comm.process_at_rank(comm.size());
     let codes = [
-        comm.all_reduce_into_with(&[1], &mut [1, 2], &add),
-        comm.all_reduce_in_place_with(&mut [()], &UserOp::commutative(|_: &(), _: &()| ())),
-        comm.reduce_scatter_block_into_with(&[1], &mut [1], &add),
-        at.reduce_into_with(&[1], &add),
+        comm.all_reduce_into(&[1], &mut [1, 2], &add),
+        comm.all_reduce_in_place(&mut [()], &UserOp::commutative(|_: &(), _: &()| ())),
+        comm.reduce_scatter_block_into(&[1], &mut [1], &add),
+        at.reduce_into(&[1], &add),
         at.scatter_varcount_into(&mut [1u8], &[1]),
         comm.all_reduce_grouped_in_place(&mut [&mut [1i32]], Op::Average),
         comm.process_at_rank(comm.rank()).gather_in_place_root(&mut [1u8; 7]),
     ]
     .map(|result| result.map_or_else(|error| error.code(), |()| "accepted"));
     let mut sum = [1u32];
-    comm.all_reduce_in_place_with(&mut sum, &add).unwrap();
+    comm.all_reduce_in_place(&mut sum, &add).unwrap();
     player.say(format!("{} {}", codes.join(" "), sum[0]));
 }
 

@@ -7,7 +7,9 @@ mod data;
 
 use common::{Job, Player, mix};
 use data::{Sample, contribution, hash, reference, same_bits};
-use earlybird::{Algorithm, Communicator, DType, FoldOrder, Indexed, Op};
+use earlybird::{
+    Algorithm, CallBuffers, CollectiveArgs, Communicator, DType, Error, FoldOrder, Indexed, Op, ReduceOp,
+};
 use half::{bf16, f16};
 use num_complex::Complex;
 use std::time::Duration;
@@ -246,30 +248,31 @@ fn interleaved(player: &Player) {
 fn again(player: &Player) {
     let mut caller = Caller::join();
     let (rank, ranks) = (caller.comm.rank(), caller.comm.size());
-    let mut straight = 0;
     for count in [1, 16, 26, 27, 106, 1000, 2047, 2048, 2049] {
         for call in 0..8 {
             let seed = mix(count as u64 * 8 + call);
             let (send, op) = (contribution::<i32>(seed, rank, count, Op::Sum, true), Op::Sum);
             let expected = reference::<i32>(seed, ranks, count, op, true);
-            let mut recv = send.clone();
-            let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut recv);
-            let mut refused = vec![0; bytes.len() + 1];
-            let comm = &caller.comm;
-            assert!(comm.all_reduce_again(DType::I32, op, count, None, &mut refused).is_none(), "of another length");
-            assert!(comm.all_reduce_again(DType::U32, op, count, None, &mut refused[1..]).is_none(), "of another type");
-            assert!(comm.all_reduce_again(DType::I32, op, count + 1, None, bytes).is_none(), "of another count");
-            let given = (call % 2 == 0).then(|| bytemuck::cast_slice(&send));
-            let done = match (call as usize + rank) % 2 {
-                0 => comm.all_reduce_again(DType::I32, op, count, given, bytes).transpose().unwrap(),
-                _ => None,
+            let of_bytes = |send, recv| {
+                CollectiveArgs::all_reduce(CallBuffers::of_bytes(send, recv, DType::I32.into()), ReduceOp::Builtin(op))
             };
-            let found = if done.is_some() { recv } else { caller.reduce(&send, op, call % 2 == 0) };
-            straight += usize::from(done.is_some());
+            let refused = caller.comm.run(of_bytes(None, &mut vec![0; 4 * count + 1]));
+            assert!(matches!(refused, Err(Error::Usage { .. })), "no whole number of elements: {refused:?}");
+            let refused = caller.comm.run(of_bytes(Some(&[0; 4]), &mut vec![0; 4 * count + 4]));
+            assert!(matches!(refused, Err(Error::Usage { .. })), "another length: {refused:?}");
+            let found = match (call as usize + rank) % 2 {
+                0 => {
+                    // At an odd address.
+                    let mut bytes = [&[0], bytemuck::cast_slice(&send)].concat();
+                    let given = (call % 2 == 0).then(|| bytemuck::cast_slice(&send));
+                    caller.comm.run(of_bytes(given, &mut bytes[1..])).unwrap();
+                    bytes[1..].chunks(4).map(|value| i32::from_ne_bytes(value.try_into().unwrap())).collect()
+                }
+                _ => caller.reduce(&send, op, call % 2 == 0),
+            };
             same_bits(&found, &expected, &|| format!("count {count} call {call}"));
         }
     }
-    assert_eq!(straight > 0, ranks <= caller.comm.allowed_cpus(), "{straight} calls went straight");
     player.say("again");
 }
 

@@ -58,7 +58,7 @@ fn wait_in(comm: &Communicator, how: &str, round: usize) -> Result<(), Error> {
         "operator" => {
             let op = UserOp::commutative(|a: &[u64; 2], b: &[u64; 2]| [a[0] + b[0], a[1] + b[1]]);
             let mut buf = [[1; 2]; 100];
-            comm.all_reduce_in_place_with(&mut buf, &op)?;
+            comm.all_reduce_in_place(&mut buf, &op)?;
             sum(buf.as_flattened());
         }
         "request" | "node-request" => sum(&comm.immediate_all_reduce(vec![1; 30_000], Op::Sum)?.wait()?),

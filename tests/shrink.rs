@@ -281,7 +281,7 @@ fn fails(player: &Player) {
         }
         _ => {
             let sum = earlybird::UserOp::commutative(|_: &f64, _: &f64| -> f64 { panic!("no") });
-            comm.all_reduce_in_place_with(&mut x, &sum)
+            comm.all_reduce_in_place(&mut x, &sum)
         }
     };
     player.say(result.unwrap_err().code());

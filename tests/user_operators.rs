@@ -62,25 +62,25 @@ fn ordered(player: &Player) {
                     dawdle(calls, rank);
                     let mut recv = if in_place { send.clone() } else { vec![[7; 4]; count] };
                     match in_place {
-                        true => comm.all_reduce_in_place_with(&mut recv, &op).unwrap(),
-                        false => comm.all_reduce_into_with(&send, &mut recv, &op).unwrap(),
+                        true => comm.all_reduce_in_place(&mut recv, &op).unwrap(),
+                        false => comm.all_reduce_into(&send, &mut recv, &op).unwrap(),
                     }
                     assert_eq!(recv, expected, "{algorithm} {order:?} {count} in place {in_place}");
                 }
                 let root = calls as usize % ranks;
                 let process = comm.process_at_rank(root);
                 let mut recv = send.clone();
-                process.reduce_in_place_with(&mut recv, &op).unwrap();
+                process.reduce_in_place(&mut recv, &op).unwrap();
                 assert_eq!(&recv, if rank == root { &expected } else { &send }, "{algorithm} {order:?} {count} {root}");
                 recv.fill([7; 4]);
                 match rank == root {
-                    true => process.reduce_into_root_with(&send, &mut recv, &op).unwrap(),
-                    false => process.reduce_into_with(&send, &op).unwrap(),
+                    true => process.reduce_into_root(&send, &mut recv, &op).unwrap(),
+                    false => process.reduce_into(&send, &op).unwrap(),
                 }
                 assert_eq!(recv, if rank == root { expected.clone() } else { vec![[7; 4]; count] });
                 let block = count / ranks;
                 recv.truncate(block);
-                comm.reduce_scatter_block_into_with(&send[..block * ranks], &mut recv, &op).unwrap();
+                comm.reduce_scatter_block_into(&send[..block * ranks], &mut recv, &op).unwrap();
                 assert_eq!(recv, expected[rank * block..(rank + 1) * block], "{algorithm} {order:?} {count}");
                 as_bytes(&comm, &send, &expected, root);
             }
@@ -97,15 +97,15 @@ fn as_bytes(comm: &Communicator, send: &[Matrix], expected: &[Matrix], root: usi
     };
     let op = BytesOp::new(size_of::<Matrix>(), false, rows).unwrap();
     let mut recv = send.to_vec();
-    comm.all_reduce_raw(None, bytemuck::cast_slice_mut(&mut recv), &op).unwrap();
+    comm.all_reduce_in_place(bytemuck::cast_slice_mut(&mut recv), &op).unwrap();
     assert_eq!(recv, expected);
     recv.copy_from_slice(send);
-    comm.process_at_rank(root).reduce_raw(None, bytemuck::cast_slice_mut(&mut recv), &op).unwrap();
+    comm.process_at_rank(root).reduce_in_place(bytemuck::cast_slice_mut(&mut recv), &op).unwrap();
     assert_eq!(recv, if comm.rank() == root { expected } else { send });
     let block = send.len() / comm.size();
     recv.truncate(block);
     let all = bytemuck::cast_slice(&send[..block * comm.size()]);
-    comm.reduce_scatter_block_raw(all, bytemuck::cast_slice_mut(&mut recv), &op).unwrap();
+    comm.reduce_scatter_block_into(all, bytemuck::cast_slice_mut(&mut recv), &op).unwrap();
     assert_eq!(recv, expected[comm.rank() * block..][..block]);
 }
 
@@ -122,7 +122,7 @@ where
     for algorithm in Algorithm::ALL {
         comm.set_algorithm(algorithm).unwrap();
         let mut recv = send.clone();
-        comm.all_reduce_in_place_with(&mut recv, &op).unwrap();
+        comm.all_reduce_in_place(&mut recv, &op).unwrap();
         for (i, found) in recv.iter().enumerate() {
             let expected = (1..comm.size()).fold(value(0, i), |sum, r| add(&sum, &value(r, i)));
             assert!(*found == expected, "{algorithm}: element {i} of {count} x {N} bytes");
@@ -144,7 +144,7 @@ fn sizes(player: &Player) {
     let op = UserOp::commutative(|a: &f64, b: &f64| a.hypot(*b));
     let mut x = [3.0, 4.0];
     comm.set_algorithm(Algorithm::Auto).unwrap();
-    comm.all_reduce_in_place_with(&mut x, &op).unwrap();
+    comm.all_reduce_in_place(&mut x, &op).unwrap();
     assert!((x[0] - 3.0 * (comm.size() as f64).sqrt()).abs() < 1e-9, "{x:?}");
     player.say("done");
 }
@@ -164,7 +164,7 @@ fn panics(player: &Player) {
     let mut buf = vec![1u64; count];
     for call in 0..200 {
         std::thread::sleep(Duration::from_micros(if call as usize % comm.size() == rank { 300 } else { 0 }));
-        if let Err(error) = comm.all_reduce_in_place_with(&mut buf, &op) {
+        if let Err(error) = comm.all_reduce_in_place(&mut buf, &op) {
             assert_eq!(comm.barrier().unwrap_err().code(), error.code(), "the group's error changed");
             player.say(format!("{} {error}", error.code()));
             // Leaving at once must not become the others' error.
@@ -181,12 +181,12 @@ fn scripts(player: &Player) {
     let text = &player.args()[comm.rank()];
     let max = |a: &u64, b: &u64| *a.max(b);
     let result = match text.as_str() {
-        "commutative" => comm.all_reduce_in_place_with(&mut [1u64], &UserOp::commutative(max)),
-        "ordered" => comm.all_reduce_in_place_with(&mut [1u64], &UserOp::ordered(max)),
-        "tagged" => comm.all_reduce_in_place_with(&mut [1u64], &UserOp::commutative(max).tagged(5).unwrap()),
-        "bytes" => comm.all_reduce_in_place_with(&mut [[1u8; 8]], &UserOp::commutative(|a: &[u8; 8], _| *a)),
-        "more" => comm.all_reduce_in_place_with(&mut [[1u8; 9]], &UserOp::commutative(|a: &[u8; 9], _| *a)),
-        "two" => comm.all_reduce_in_place_with(&mut [1u64; 2], &UserOp::commutative(max)),
+        "commutative" => comm.all_reduce_in_place(&mut [1u64], &UserOp::commutative(max)),
+        "ordered" => comm.all_reduce_in_place(&mut [1u64], &UserOp::ordered(max)),
+        "tagged" => comm.all_reduce_in_place(&mut [1u64], &UserOp::commutative(max).tagged(5).unwrap()),
+        "bytes" => comm.all_reduce_in_place(&mut [[1u8; 8]], &UserOp::commutative(|a: &[u8; 8], _| *a)),
+        "more" => comm.all_reduce_in_place(&mut [[1u8; 9]], &UserOp::commutative(|a: &[u8; 9], _| *a)),
+        "two" => comm.all_reduce_in_place(&mut [1u64; 2], &UserOp::commutative(max)),
         "built-in" => comm.all_reduce_in_place(&mut [1u64], Op::Max),
         other => panic!("{other}"),
     };
@@ -203,13 +203,13 @@ fn refused(player: &Player) {
     report("average", comm.all_reduce_in_place(&mut [1i32], Op::Average));
     report("bits", comm.all_reduce_in_place(&mut [1.0f32], Op::BitAnd));
     report("index", comm.all_reduce_in_place(&mut [1u64], Op::MinIndex));
-    report("empty", comm.all_reduce_in_place_with(&mut [(); 3], &UserOp::commutative(|_: &(), _: &()| ())));
+    report("empty", comm.all_reduce_in_place(&mut [(); 3], &UserOp::commutative(|_: &(), _: &()| ())));
     type Huge = [[u64; 1024]; 512];
     let huge = UserOp::commutative(|a: &Huge, _: &Huge| *a);
     let mut buffer = bytemuck::zeroed_vec::<Huge>(1);
-    report("huge", comm.all_reduce_in_place_with(&mut buffer, &huge));
+    report("huge", comm.all_reduce_in_place(&mut buffer, &huge));
     let half = BytesOp::new(4, false, |_: &[u8], _: &mut [u8]| {}).unwrap();
-    report("half an element", comm.all_reduce_raw(None, &mut [0; 6], &half));
+    report("half an element", comm.all_reduce_in_place(&mut [0; 6], &half));
     report("tag", UserOp::commutative(|a: &u8, _: &u8| *a).tagged(64).map(|_| ()));
     let mut x = [comm.rank() as u64];
     comm.all_reduce_in_place(&mut x, Op::Sum).unwrap();
@@ -225,7 +225,7 @@ fn nested(player: &Player) {
         a + b
     });
     let mut x = [1u64];
-    comm.all_reduce_in_place_with(&mut x, &op).unwrap();
+    comm.all_reduce_in_place(&mut x, &op).unwrap();
     player.say(x[0]);
 }
 

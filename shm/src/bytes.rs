@@ -35,11 +35,19 @@ pub fn of_mut<T: Element>(elements: &mut [T]) -> &mut [u8] {
 /// # Panics
 /// For types without averages, and half types, whose average is taken of wider numbers: [`averaged`].
 pub fn divide<T: Element>(elements: &mut [T], ranks: usize) {
+    divide_bytes(T::DTYPE, of_mut(elements), ranks);
+}
+
+/// As [`divide`], of elements of `dtype`.
+///
+/// # Panics
+/// As [`divide`].
+pub fn divide_bytes(dtype: DType, elements: &mut [u8], ranks: usize) {
     let mut sum = [0u8; WIDE_BYTES];
-    for part in elements.chunks_mut(WIDE_BYTES / size_of::<T>()) {
-        let sum = &mut sum[..size_of_val(part)];
-        sum.copy_from_slice(of(part));
-        finish_into(part, sum, size_of::<T>(), ranks);
+    for part in elements.chunks_mut(WIDE_BYTES / dtype.size() * dtype.size()) {
+        let sum = &mut sum[..part.len()];
+        sum.copy_from_slice(part);
+        finish_into(dtype, part, sum, dtype.size(), ranks);
     }
 }
 
@@ -48,12 +56,28 @@ pub fn divide<T: Element>(elements: &mut [T], ranks: usize) {
 /// # Panics
 /// For types without wider accumulators.
 pub fn widened<T: Element>(elements: &[T]) -> Vec<f32> {
-    let kernels = kernels::kernels(T::DTYPE, Op::Average).filter(|k| k.accumulator_bytes == size_of::<f32>());
-    let widen = kernels.and_then(|kernels| kernels.widen).expect("a half type");
     let mut wide = vec![0f32; elements.len()];
-    // SAFETY: both buffers hold `elements.len()` elements, accumulators being `f32`; they are disjoint and borrowed.
-    unsafe { widen(wide.as_mut_ptr().cast(), elements.as_ptr().cast(), elements.len()) };
+    widen_into(T::DTYPE, of(elements), of_mut(&mut wide));
     wide
+}
+
+/// As [`widened`], from and to bytes.
+///
+/// # Panics
+/// As [`widened`].
+pub fn widened_bytes(dtype: DType, elements: &[u8]) -> Vec<u8> {
+    let mut wide = vec![0u8; elements.len() / dtype.size() * size_of::<f32>()];
+    widen_into(dtype, elements, &mut wide);
+    wide
+}
+
+fn widen_into(dtype: DType, elements: &[u8], wide: &mut [u8]) {
+    let kernels = kernels::kernels(dtype, Op::Average).filter(|k| k.accumulator_bytes == size_of::<f32>());
+    let widen = kernels.and_then(|kernels| kernels.widen).expect("a half type");
+    let count = elements.len() / dtype.size();
+    assert_eq!(wide.len(), count * size_of::<f32>(), "an f32 for every half");
+    // SAFETY: both buffers hold `count` elements, accumulators being `f32`; they are disjoint and borrowed.
+    unsafe { widen(wide.as_mut_ptr(), elements.as_ptr(), count) };
 }
 
 /// The averages of `ranks` half numbers whose sums are `sums`: divided, then rounded once.
@@ -61,15 +85,24 @@ pub fn widened<T: Element>(elements: &[T]) -> Vec<f32> {
 /// # Panics
 /// For types without wider accumulators, and for unequal lengths.
 pub fn averaged<T: Element>(sums: &[f32], averages: &mut [T], ranks: usize) {
-    finish_into(averages, of(sums), size_of::<f32>(), ranks);
+    averaged_bytes(T::DTYPE, of(sums), of_mut(averages), ranks);
 }
 
-fn finish_into<T: Element>(averages: &mut [T], sums: &[u8], accumulator_bytes: usize, ranks: usize) {
-    let kernels = kernels::kernels(T::DTYPE, Op::Average).filter(|k| k.accumulator_bytes == accumulator_bytes);
+/// As [`averaged`], from and to bytes.
+///
+/// # Panics
+/// As [`averaged`].
+pub fn averaged_bytes(dtype: DType, sums: &[u8], averages: &mut [u8], ranks: usize) {
+    finish_into(dtype, averages, sums, size_of::<f32>(), ranks);
+}
+
+fn finish_into(dtype: DType, averages: &mut [u8], sums: &[u8], accumulator_bytes: usize, ranks: usize) {
+    let kernels = kernels::kernels(dtype, Op::Average).filter(|k| k.accumulator_bytes == accumulator_bytes);
     let finish = kernels.and_then(|kernels| kernels.finish).expect("a type with averages and such accumulators");
-    assert_eq!(sums.len(), averages.len() * accumulator_bytes, "a sum for every average");
-    // SAFETY: both buffers hold `averages.len()` elements, `sums` as accumulators; they are disjoint and borrowed.
-    unsafe { finish(averages.as_mut_ptr().cast(), sums.as_ptr(), averages.len(), ranks) };
+    let count = averages.len() / dtype.size();
+    assert_eq!(sums.len(), count * accumulator_bytes, "a sum for every average");
+    // SAFETY: both buffers hold `count` elements, `sums` as accumulators; they are disjoint and borrowed.
+    unsafe { finish(averages.as_mut_ptr(), sums.as_ptr(), count, ranks) };
 }
 
 /// An operator on elements of a type, given as bytes.

@@ -5,8 +5,8 @@
 #![allow(unsafe_code)]
 
 use crate::Error;
-use crate::op::{ElementType, Operator};
-use crate::user_op::{UserFold, check_tag, plain_type};
+use crate::op::{Datatype, OpIdentity};
+use crate::user_op::{ReduceFn, check_tag, plain_type};
 use std::fmt;
 
 /// An operator of the user's own on elements of a number of bytes: `fold(left, right)` makes every element of `right` that
@@ -66,35 +66,18 @@ impl<F: Fn(&[u8], &mut [u8]) + Sync> BytesOp<F> {
         Ok(BytesOp { tag, ..self })
     }
 
-    /// What it is in a signature.
-    pub fn operator(&self) -> Operator {
-        Operator::User { ordered: !self.commutes, tag: self.tag }
+    /// The identity of the operator, as ranks compare it.
+    pub fn identity(&self) -> OpIdentity {
+        OpIdentity::User { ordered: !self.commutes, tag: self.tag }
     }
 
     /// The type of its elements.
-    pub fn element(&self) -> ElementType {
-        ElementType::User(self.bytes)
+    pub fn datatype(&self) -> Datatype {
+        Datatype::Opaque(self.bytes)
     }
+}
 
-    /// Makes every element of `left` that of `left` op that of `right`, wherever they lie.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] unless both hold the same whole number of elements.
-    pub fn fold_left(&self, left: &mut [u8], right: &[u8]) -> Result<(), Error> {
-        if left.len() != right.len() || !left.len().is_multiple_of(self.bytes) {
-            let (given, bytes) = ([left.len(), right.len()], self.bytes);
-            return Err(Error::usage(format!(
-                "operands of {} and {} bytes do not hold the same whole number of elements of {bytes}",
-                given[0], given[1]
-            )));
-        }
-        let (at, count) = (left.as_mut_ptr(), left.len() / self.bytes);
-        // SAFETY: both hold `count` elements, as was checked; the result is the left operand, borrowed exclusively, and apart
-        // from the right one.
-        unsafe { self.fold(at, at, right.as_ptr(), count) };
-        Ok(())
-    }
-
+impl<F> BytesOp<F> {
     fn is_aligned(&self, at: *const u8) -> bool {
         let align = 1 << self.bytes.trailing_zeros().min(4);
         (at as usize).is_multiple_of(align)
@@ -109,7 +92,15 @@ fn scratch(bytes: usize) -> Vec<u128> {
     vec![0; bytes.div_ceil(size_of::<u128>())]
 }
 
-impl<F: Fn(&[u8], &mut [u8]) + Sync> UserFold for BytesOp<F> {
+impl<F: Fn(&[u8], &mut [u8]) + Sync> ReduceFn for BytesOp<F> {
+    fn identity(&self) -> OpIdentity {
+        BytesOp::identity(self)
+    }
+
+    fn element_bytes(&self) -> usize {
+        self.bytes
+    }
+
     unsafe fn fold(&self, dst: *mut u8, a: *const u8, b: *const u8, count: usize) {
         if count == 0 {
             return;
@@ -231,10 +222,10 @@ mod tests {
         r.copy_from_slice(&right);
         compose(l, r);
         let mut result = left;
-        op.fold_left(&mut result, &right).unwrap();
+        (&op as &dyn ReduceFn).fold_left(&mut result, &right).unwrap();
         assert_eq!(result, r);
         for (left, right) in [(16, 8), (8, 16), (12, 12)] {
-            let refused = op.fold_left(&mut vec![0; left], &vec![0; right]);
+            let refused = (&op as &dyn ReduceFn).fold_left(&mut vec![0; left], &vec![0; right]);
             assert!(
                 matches!(&refused, Err(Error::Usage { message }) if message.contains("elements of 8")),
                 "{refused:?}"

@@ -1,9 +1,15 @@
 //! The node layer of earlybird: processes of one node reduce through shared memory, early arrivals working.
 
+#[cfg(not(earlybird_loom))]
+pub mod args;
 pub mod arrivals;
 #[cfg(not(earlybird_loom))]
 pub mod bytes;
 pub mod bytes_op;
+#[cfg(not(earlybird_loom))]
+mod checked_args;
+#[cfg(not(earlybird_loom))]
+pub mod comm;
 pub mod config;
 #[cfg(not(earlybird_loom))]
 pub mod engine;
@@ -19,8 +25,6 @@ pub mod layout;
 mod mapped;
 #[cfg(earlybird_loom)]
 pub mod model;
-#[cfg(not(earlybird_loom))]
-pub mod node;
 pub mod op;
 #[cfg(not(earlybird_loom))]
 pub mod progress;
@@ -37,13 +41,17 @@ pub mod user_op;
 #[cfg(not(earlybird_loom))]
 mod warn;
 
+#[cfg(not(earlybird_loom))]
+pub use args::{CallBuffers, CallOptions, CollectiveArgs, Counts, IntoReduceOp, ReduceOp, unpack};
 pub use bytes_op::BytesOp;
+#[cfg(not(earlybird_loom))]
+pub use checked_args::{CheckedArgs, even_part};
+#[cfg(not(earlybird_loom))]
+pub use comm::{Draft, Ended, JoinOptions, NodeComm, Ready, SharedBuffer, SharedView};
 pub use config::{Algorithm, WaitPreset, nanoseconds};
 #[cfg(not(earlybird_loom))]
 pub use engine::enter;
 pub use error::Error;
-#[cfg(not(earlybird_loom))]
-pub use node::{Draft, Ended, How, JoinOptions, NodeComm, Ready, SharedBuffer, SharedView, even_part};
 pub use op::{DType, Element, FoldOrder, Indexed, Op};
 #[cfg(not(earlybird_loom))]
 pub use progress::Progress;

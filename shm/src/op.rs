@@ -235,49 +235,62 @@ impl Op {
 
 /// The elements of a call: a built-in type, or plain data that only a user's operator understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ElementType {
-    /// A type that the library can fold.
-    Built(DType),
-    /// A type of this many bytes.
-    User(usize),
+pub enum Datatype {
+    /// A type that the library can reduce.
+    Builtin(DType),
+    /// Elements of this many bytes, which only a user's operator understands.
+    Opaque(usize),
 }
 
-/// The operator of a call: a built-in one, or a user's.
+/// The identity of a reduction operator, as ranks compare it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operator {
+pub enum OpIdentity {
     /// One of the library's.
-    Built(Op),
+    Builtin(Op),
     /// A user's: whether its operands must stand in rank order, and the number by which its owner tells it apart.
     User {
         /// Not commutative.
         ordered: bool,
-        /// Below [`Operator::TAGS`].
+        /// Below [`OpIdentity::TAGS`].
         tag: u8,
     },
 }
 
-impl From<DType> for ElementType {
+impl From<DType> for Datatype {
     fn from(dtype: DType) -> Self {
-        ElementType::Built(dtype)
+        Datatype::Builtin(dtype)
     }
 }
 
-impl From<Op> for Operator {
+impl From<Op> for OpIdentity {
     fn from(op: Op) -> Self {
-        Operator::Built(op)
+        OpIdentity::Builtin(op)
     }
 }
 
-impl ElementType {
+impl Datatype {
     /// Code of every user's type in a signature.
-    pub const USER: u8 = 0xff;
+    pub const OPAQUE: u8 = 0xff;
 
     /// Bytes of one element.
     #[inline]
     pub const fn size(self) -> usize {
         match self {
-            ElementType::Built(dtype) => dtype.size(),
-            ElementType::User(bytes) => bytes,
+            Datatype::Builtin(dtype) => dtype.size(),
+            Datatype::Opaque(bytes) => bytes,
+        }
+    }
+
+    /// Refuses a buffer of `bytes` bytes that is no whole number of elements.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    pub fn must_fill(self, bytes: usize) -> Result<(), Error> {
+        match self.size() {
+            size if size == 0 || bytes.is_multiple_of(size) => Ok(()),
+            size => {
+                Err(Error::usage(format!("a buffer of {bytes} bytes is no whole number of elements of {size} bytes")))
+            }
         }
     }
 
@@ -285,13 +298,13 @@ impl ElementType {
     #[inline]
     pub const fn code(self) -> u8 {
         match self {
-            ElementType::Built(dtype) => dtype as u8,
-            ElementType::User(_) => ElementType::USER,
+            Datatype::Builtin(dtype) => dtype as u8,
+            Datatype::Opaque(_) => Datatype::OPAQUE,
         }
     }
 }
 
-impl Operator {
+impl OpIdentity {
     /// Numbers by which users can tell their operators apart.
     pub const TAGS: u8 = 64;
 
@@ -299,8 +312,8 @@ impl Operator {
     #[inline]
     pub const fn code(self) -> u8 {
         match self {
-            Operator::Built(op) => op as u8,
-            Operator::User { ordered, tag } => 0x80 | (ordered as u8) << 6 | tag,
+            OpIdentity::Builtin(op) => op as u8,
+            OpIdentity::User { ordered, tag } => 0x80 | (ordered as u8) << 6 | tag,
         }
     }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Error;
-use crate::node::{from_words, to_words};
+use crate::comm::{from_words, to_words};
 use crate::progress::Progress;
 use crate::protocol::step::Step;
 use crate::segment::{Absent, Decision, REASON_WORDS, Segment, SurvivorsCall, Vote};

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use crate::Error;
-use crate::op::{DType, ElementType, Operator};
+use crate::op::{DType, Datatype, OpIdentity};
 use bytemuck::Pod;
 use std::fmt;
 use std::marker::PhantomData;
@@ -70,9 +70,9 @@ impl<T: Pod, F: Fn(&T, &T) -> T + Sync> UserOp<T, F> {
         self.ordered
     }
 
-    /// What it is in a signature.
-    pub fn operator(&self) -> Operator {
-        Operator::User { ordered: self.ordered, tag: self.tag }
+    /// The identity of the operator, as ranks compare it.
+    pub fn identity(&self) -> OpIdentity {
+        OpIdentity::User { ordered: self.ordered, tag: self.tag }
     }
 }
 
@@ -81,9 +81,9 @@ impl<T: Pod, F: Fn(&T, &T) -> T + Sync> UserOp<T, F> {
 /// # Errors
 /// [`Error::Usage`].
 pub(crate) fn check_tag(tag: u8) -> Result<(), Error> {
-    match tag < Operator::TAGS {
+    match tag < OpIdentity::TAGS {
         true => Ok(()),
-        false => Err(Error::usage(format!("the tag {tag} of an operator is not below {}", Operator::TAGS))),
+        false => Err(Error::usage(format!("the tag {tag} of an operator is not below {}", OpIdentity::TAGS))),
     }
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn check_tag(tag: u8) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::Usage`] for a type without size, [`Error::Unsupported`] for one of 16 MiB or more.
-pub fn element_type<T: Pod>() -> Result<ElementType, Error> {
+pub fn datatype_of<T: Pod>() -> Result<Datatype, Error> {
     if let Some(dtype) = DType::of::<T>() {
         return Ok(dtype.into());
     }
@@ -101,20 +101,26 @@ pub fn element_type<T: Pod>() -> Result<ElementType, Error> {
 /// The type of elements of `bytes` bytes, called `name` in errors.
 ///
 /// # Errors
-/// As [`element_type`].
-pub(crate) fn plain_type(bytes: usize, name: &str) -> Result<ElementType, Error> {
+/// As [`datatype_of`].
+pub(crate) fn plain_type(bytes: usize, name: &str) -> Result<Datatype, Error> {
     match bytes {
         0 => Err(Error::usage(format!("{name} has no size; there is nothing to reduce"))),
         bytes if bytes >= 1 << 24 => Err(Error::Unsupported {
             what: format!("an element of {bytes} bytes"),
             hint: "elements must be smaller than 16 MiB; reduce its parts".into(),
         }),
-        bytes => Ok(ElementType::User(bytes)),
+        bytes => Ok(Datatype::Opaque(bytes)),
     }
 }
 
-/// An operator on elements that only it understands.
-pub trait UserFold: Sync {
+/// A reduction operator on the bytes of elements that only it understands.
+pub trait ReduceFn: Sync {
+    /// The identity of the operator, as ranks compare it.
+    fn identity(&self) -> OpIdentity;
+
+    /// Bytes of one element.
+    fn element_bytes(&self) -> usize;
+
     /// `dst[i] = a[i] op b[i]`, `a` being the left operand.
     ///
     /// # Safety
@@ -123,19 +129,54 @@ pub trait UserFold: Sync {
     unsafe fn fold(&self, dst: *mut u8, a: *const u8, b: *const u8, count: usize);
 }
 
-impl fmt::Debug for dyn UserFold + '_ {
+impl dyn ReduceFn + '_ {
+    /// Makes every element of `left` that of `left` op that of `right`, wherever they lie.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] unless both hold the same whole number of elements.
+    pub fn fold_left(&self, left: &mut [u8], right: &[u8]) -> Result<(), Error> {
+        let bytes = self.element_bytes();
+        if left.len() != right.len() || bytes == 0 || !left.len().is_multiple_of(bytes) {
+            return Err(Error::usage(format!(
+                "operands of {} and {} bytes do not hold the same whole number of elements of {bytes}",
+                left.len(),
+                right.len()
+            )));
+        }
+        let (at, count) = (left.as_mut_ptr(), left.len() / bytes);
+        // SAFETY: both hold `count` elements, as was checked; the result is the left operand, borrowed exclusively, and apart
+        // from the right one.
+        unsafe { self.fold(at, at, right.as_ptr(), count) };
+        Ok(())
+    }
+
+    /// Whether operands must stand in rank order.
+    pub fn is_ordered(&self) -> bool {
+        matches!(self.identity(), OpIdentity::User { ordered: true, .. })
+    }
+}
+
+impl fmt::Debug for dyn ReduceFn + '_ {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a user's operator")
     }
 }
 
-impl fmt::Debug for dyn UserFold + Send + '_ {
+impl fmt::Debug for dyn ReduceFn + Send + '_ {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a user's operator")
     }
 }
 
-impl<T: Pod, F: Fn(&T, &T) -> T + Sync> UserFold for UserOp<T, F> {
+impl<T: Pod, F: Fn(&T, &T) -> T + Sync> ReduceFn for UserOp<T, F> {
+    fn identity(&self) -> OpIdentity {
+        UserOp::identity(self)
+    }
+
+    fn element_bytes(&self) -> usize {
+        size_of::<T>()
+    }
+
     unsafe fn fold(&self, dst: *mut u8, a: *const u8, b: *const u8, count: usize) {
         let (dst, a, b) = (dst.cast::<T>(), a.cast::<T>(), b.cast::<T>());
         for i in 0..count {

@@ -295,14 +295,4 @@ impl<'c> Root<'c> {
         self.must_be_here("scatter_into_root", "scatter_into")?;
         self.comm.apart(Collective::Scatter, Op::Sum, Some(self.rank), send, recv)
     }
-
-    pub(super) fn must_be_elsewhere(&self, called: &str) -> Result<(), Error> {
-        match self.rank == self.comm.rank() {
-            false => Ok(()),
-            true => Err(Error::usage(format!(
-                "rank {} is the root and called {called}; call {called}_root there",
-                self.rank
-            ))),
-        }
-    }
 }

@@ -2,7 +2,6 @@
 //! operators of users, which the call keeps.
 
 use super::ready::Ready;
-use super::reductions::largest;
 use super::request::{Grouped, Pair, one, two};
 use super::{Communicator, Persistent, Request, Root};
 use crate::{Element, Error, Op, UserOp};
@@ -396,4 +395,9 @@ impl<'c> Root<'c> {
         let owned = Owned::apart_of(send, recv)?;
         self.comm.by_user(Collective::Reduce, op, Some(self.rank), owned, two)
     }
+}
+
+/// Bytes of the largest of blocks with these counts: the same on all ranks.
+fn largest<T>(counts: &[usize]) -> usize {
+    counts.iter().copied().max().unwrap_or(0).saturating_mul(size_of::<T>())
 }

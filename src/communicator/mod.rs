@@ -1,12 +1,12 @@
 //! The handle a user holds: joining a job, and its collectives under the names rsmpi users know.
 
 mod across;
-mod exchanges;
-mod folded;
+mod data_movement;
+mod execute;
 mod immediate;
 mod immediate_forms;
 mod immediate_pairs;
-mod operators;
+mod lower;
 mod plan_lane;
 mod raw;
 mod ready;
@@ -25,7 +25,7 @@ use crate::hierarchy::{Between, Hierarchy};
 use crate::transport::RingOptions;
 use crate::{Choice, Config, Error, FoldOrder, Identity};
 use earlybird_shm::engine::Handle;
-use earlybird_shm::{Collective, How, NodeComm, Progress, refuse};
+use earlybird_shm::{NodeComm, Progress, refuse};
 use plan_lane::PlanLane;
 use settings::Settings;
 use std::path::PathBuf;
@@ -65,6 +65,8 @@ pub struct Communicator {
     joining: Arc<Config>,
     /// Rounds of agreeing on survivors that are over.
     rounds: Mutex<u64>,
+    /// Memory of grouped calls, kept from one to the next.
+    grouped: Mutex<Vec<u64>>,
 }
 
 /// What ran in a call.
@@ -180,6 +182,7 @@ impl Communicator {
             drives: None,
             joining,
             rounds: Mutex::default(),
+            grouped: Mutex::default(),
         }
     }
 
@@ -308,21 +311,5 @@ impl Communicator {
             algorithm: report.algorithm.into(),
             place: report.place,
         })
-    }
-
-    /// How a call with blocks of `bytes` is carried out on one node where it runs no plan; it begins now.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] on several nodes: what exists there has gone its own way.
-    #[inline]
-    fn how(&self, collective: Collective, bytes: usize) -> Result<How, Error> {
-        if self.between.is_some() {
-            return Err(Error::Unsupported {
-                what: format!("this form of {} on several nodes", collective.name()),
-                hint: "make the blocking call of the same name, or use one node".into(),
-            });
-        }
-        self.plans.begin_other_call();
-        Ok(self.settings.how(collective, bytes))
     }
 }

@@ -79,7 +79,7 @@ impl Communicator {
     }
 
     /// Makes a call over several nodes from beginning to end.
-    pub(super) fn run(&self, prepared: Box<Prepared>) -> Ended {
+    pub(super) fn run_prepared(&self, prepared: Box<Prepared>) -> Ended {
         let (prepared, result) = match &self.between {
             Some(between) => between.run(&self.node, prepared),
             None => (prepared, Err(Error::usage("the call was prepared by a communicator of several nodes"))),

@@ -1,12 +1,28 @@
 //! Reductions and the barrier of a communicator. Those with a root are methods of [`Root`](super::Root).
 
 use super::Communicator;
-use crate::plans::Plans;
-use crate::{DType, Element, Error, Op};
-use earlybird_shm::Collective;
+use crate::{CollectiveArgs, Counts, Element, Error, IntoReduceOp, Op};
+use earlybird_shm::unpack;
 
 impl Communicator {
     /// Reduces `send` of all ranks, element by element, into `recv` of every rank; the bits are equal on all ranks.
+    ///
+    /// `op` is an [`Op`] of the library's, a [`&UserOp`](crate::UserOp) on a plain type of the caller's, or a
+    /// [`&BytesOp`](crate::BytesOp) on bytes; with one of these the bits are equal on all ranks if the operator gives equal
+    /// bits for equal operands.
+    ///
+    /// ```
+    /// # let comm = earlybird::Communicator::from_env()?;
+    /// // Count, mean and squared distance of samples, merged pairwise.
+    /// let merge = earlybird::UserOp::commutative(|a: &[f64; 3], b: &[f64; 3]| {
+    ///     let (n, shift) = (a[0] + b[0], b[1] - a[1]);
+    ///     [n, (a[0] * a[1] + b[0] * b[1]) / n, a[2] + b[2] + shift * shift * a[0] * b[0] / n]
+    /// });
+    /// let mut moments = [[4.0, 2.5, 5.0]];
+    /// comm.all_reduce_in_place(&mut moments, &merge)?;
+    /// # assert_eq!(moments, [[4.0, 2.5, 5.0]]);
+    /// # Ok::<(), earlybird::Error>(())
+    /// ```
     ///
     /// Any count, 0 included. `recv` must be as long as `send`; after an error its contents are of no use. Integers
     /// wrap; for NaNs and zeros see [`Op`].
@@ -16,67 +32,21 @@ impl Communicator {
     /// (on every rank, before anything is shared); [`Error::PeerDied`], [`Error::Mismatch`],
     /// [`Error::Timeout`], [`Error::NoSpace`]: every rank still in the call gets the same one, a rank that has
     /// completed the call gets it at its next.
-    pub fn all_reduce_into<T: Element>(&self, send: &[T], recv: &mut [T], op: Op) -> Result<(), Error> {
-        if let Some(how) = self.settings.straight() {
-            return self.node.all_reduce_into(send, recv, op, how);
-        }
-        if let Some(across) = self.across() {
-            return across.all_reduce(Some(send), recv, op);
-        }
-        if let Some(plan) = self.plan_for(Collective::AllReduce, size_of_val(send)) {
-            return self.run_plan(plan, |plans| plans.all_reduce_into(plan, send, recv, op));
-        }
-        let how = self.how(Collective::AllReduce, size_of_val(send))?;
-        self.done(self.node.all_reduce_into(send, recv, op, how))
-    }
-
-    /// An allreduce that is asked for as the call before was, its `count` elements of `dtype` given as bytes, in `recv` where nothing is
-    /// to `send`: what a binding to another language, which learns the type at run time, tries first. `None`, with nothing
-    /// done, for every other call, which must be made by its type.
-    ///
-    /// ```
-    /// # let comm = earlybird::Communicator::from_env()?;
-    /// use earlybird::{DType, Op};
-    /// let mut value = 3i32.to_ne_bytes();
-    /// if comm.all_reduce_again(DType::I32, Op::Sum, 1, None, &mut value).transpose()?.is_none() {
-    ///     let mut typed = [i32::from_ne_bytes(value)];
-    ///     comm.all_reduce_in_place(&mut typed, Op::Sum)?;
-    ///     value = typed[0].to_ne_bytes();
-    /// }
-    /// assert_eq!(value, 3i32.to_ne_bytes());
-    /// # Ok::<(), earlybird::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Communicator::all_reduce_into`].
-    #[inline]
-    pub fn all_reduce_again(
+    pub fn all_reduce_into<'a, T: 'a>(
         &self,
-        dtype: DType,
-        op: Op,
-        count: usize,
-        send: Option<&[u8]>,
-        recv: &mut [u8],
-    ) -> Option<Result<(), Error>> {
-        self.node.all_reduce_again(dtype, op, count, send, recv, self.settings.straight()?)
+        send: &'a [T],
+        recv: &'a mut [T],
+        op: impl IntoReduceOp<'a, T>,
+    ) -> Result<(), Error> {
+        self.run(CollectiveArgs::all_reduce((send, recv), op))
     }
 
     /// Reduces `buf` of all ranks into `buf` of every rank. As [`Communicator::all_reduce_into`] with one buffer.
     ///
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
-    pub fn all_reduce_in_place<T: Element>(&self, buf: &mut [T], op: Op) -> Result<(), Error> {
-        if let Some(how) = self.settings.straight() {
-            return self.node.all_reduce_in_place(buf, op, how);
-        }
-        if let Some(across) = self.across() {
-            return across.all_reduce(None, buf, op);
-        }
-        if let Some(plan) = self.plan_for(Collective::AllReduce, size_of_val(buf)) {
-            return self.run_plan(plan, |plans| plans.all_reduce_in_place(plan, buf, op));
-        }
-        let how = self.how(Collective::AllReduce, size_of_val(buf))?;
-        self.done(self.node.all_reduce_in_place(buf, op, how))
+    pub fn all_reduce_in_place<'a, T: 'a>(&self, buf: &'a mut [T], op: impl IntoReduceOp<'a, T>) -> Result<(), Error> {
+        self.run(CollectiveArgs::all_reduce(buf, op))
     }
 
     /// Reduces many buffers of all ranks, each in its place, as one operation: gradients of a model's layers, say. Their
@@ -97,11 +67,14 @@ impl Communicator {
     /// As [`Communicator::all_reduce_into`]; [`Error::Mismatch`] also where ranks give buffers of other lengths, even if
     /// the sums of the lengths are equal.
     pub fn all_reduce_grouped_in_place<T: Element>(&self, buffers: &mut [&mut [T]], op: Op) -> Result<(), Error> {
-        if let Some(across) = self.across() {
-            return across.all_reduce_grouped(buffers, op);
+        let lens: Vec<usize> = buffers.iter().map(|buffer| buffer.len()).collect();
+        let mut memory = self.grouped.try_lock().map(|mut kept| std::mem::take(&mut *kept)).unwrap_or_default();
+        let result = self.run(CollectiveArgs::all_reduce_packed(buffers, &lens, &mut memory, op));
+        unpack(&mut memory, buffers);
+        if let Ok(mut kept) = self.grouped.try_lock() {
+            *kept = memory;
         }
-        let how = self.how(Collective::AllReduce, buffers.iter().map(|buffer| size_of_val(&**buffer)).sum())?;
-        self.done(self.node.all_reduce_grouped_in_place(buffers, op, how))
+        result
     }
 
     /// Returns when every rank has called it.
@@ -109,16 +82,7 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
     pub fn barrier(&self) -> Result<(), Error> {
-        if let Some(how) = self.settings.straight() {
-            return self.node.barrier(how);
-        }
-        if let Some(across) = self.across() {
-            return across.barrier();
-        }
-        if let Some(plan) = self.plan_for(Collective::Barrier, 0) {
-            return self.run_plan(plan, Plans::barrier);
-        }
-        self.done(self.node.barrier(self.how(Collective::Barrier, 0)?))
+        self.run(CollectiveArgs::barrier())
     }
 
     /// Reduces `send` of all ranks, one block per rank in rank order, and gives every rank its own block in `recv`.
@@ -128,12 +92,13 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
-    pub fn reduce_scatter_block_into<T: Element>(&self, send: &[T], recv: &mut [T], op: Op) -> Result<(), Error> {
-        if let Some(across) = self.across() {
-            return across.reduce_scatter(send, recv, None, op);
-        }
-        let how = self.how(Collective::ReduceScatter, size_of_val(recv))?;
-        self.done(self.node.reduce_scatter_block_into(send, recv, op, how))
+    pub fn reduce_scatter_block_into<'a, T: 'a>(
+        &self,
+        send: &'a [T],
+        recv: &'a mut [T],
+        op: impl IntoReduceOp<'a, T>,
+    ) -> Result<(), Error> {
+        self.run(CollectiveArgs::reduce_scatter((send, recv), op))
     }
 
     /// As [`Communicator::reduce_scatter_block_into`] with blocks of different lengths: rank `r` gets `counts[r]`
@@ -141,18 +106,14 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or the buffers.
-    pub fn reduce_scatter_varcount_into<T: Element>(
+    pub fn reduce_scatter_varcount_into<'a, T: 'a>(
         &self,
-        send: &[T],
-        recv: &mut [T],
-        counts: &[usize],
-        op: Op,
+        send: &'a [T],
+        recv: &'a mut [T],
+        counts: &'a [usize],
+        op: impl IntoReduceOp<'a, T>,
     ) -> Result<(), Error> {
-        if let Some(across) = self.across() {
-            return across.reduce_scatter(send, recv, Some(counts), op);
-        }
-        let how = self.how(Collective::ReduceScatter, largest::<T>(counts))?;
-        self.done(self.node.reduce_scatter_varcount_into(send, recv, counts, op, how))
+        self.run(CollectiveArgs::reduce_scatter((send, recv), op).counts(Counts::PerRank(counts)))
     }
 
     /// As [`Communicator::reduce_scatter_block_into`]; this rank's block of the result replaces its block of `buf`, whose rest
@@ -160,14 +121,12 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] unless `buf` divides evenly among the ranks.
-    pub fn reduce_scatter_block_in_place<T: Element>(&self, buf: &mut [T], op: Op) -> Result<(), Error> {
-        let block = buf.len() / self.size();
-        if let Some(across) = self.across() {
-            let send = buf.to_vec();
-            return across.reduce_scatter(&send, &mut buf[self.rank * block..][..block], None, op);
-        }
-        let how = self.how(Collective::ReduceScatter, block * size_of::<T>())?;
-        self.done(self.node.reduce_scatter_block_in_place(buf, op, how))
+    pub fn reduce_scatter_block_in_place<'a, T: 'a>(
+        &self,
+        buf: &'a mut [T],
+        op: impl IntoReduceOp<'a, T>,
+    ) -> Result<(), Error> {
+        self.run(CollectiveArgs::reduce_scatter(buf, op))
     }
 
     /// As [`Communicator::reduce_scatter_block_in_place`] with blocks of different lengths: block `r` has `counts[r]`
@@ -175,21 +134,12 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `buf`.
-    pub fn reduce_scatter_varcount_in_place<T: Element>(
+    pub fn reduce_scatter_varcount_in_place<'a, T: 'a>(
         &self,
-        buf: &mut [T],
-        counts: &[usize],
-        op: Op,
+        buf: &'a mut [T],
+        counts: &'a [usize],
+        op: impl IntoReduceOp<'a, T>,
     ) -> Result<(), Error> {
-        if let Some(across) = self.across() {
-            return across.reduce_scatter_in_place(buf, counts, op);
-        }
-        let how = self.how(Collective::ReduceScatter, largest::<T>(counts))?;
-        self.done(self.node.reduce_scatter_varcount_in_place(buf, counts, op, how))
+        self.run(CollectiveArgs::reduce_scatter(buf, op).counts(Counts::PerRank(counts)))
     }
-}
-
-/// Bytes of the largest of blocks with these counts: the same on all ranks.
-pub(super) fn largest<T>(counts: &[usize]) -> usize {
-    counts.iter().copied().max().unwrap_or(0).saturating_mul(size_of::<T>())
 }

@@ -189,7 +189,7 @@ impl<'c, B> Persistent<'c, B> {
     pub fn run(&mut self) -> Result<(), Error> {
         match std::mem::replace(&mut self.state, State::Moving) {
             State::Ready(Ready::Across(prepared)) => {
-                let (ready, result) = self.comm.run(prepared);
+                let (ready, result) = self.comm.run_prepared(prepared);
                 self.state = State::Ready(ready);
                 result
             }

@@ -1,9 +1,7 @@
 //! Operations with a root, under the names of rsmpi: `comm.process_at_rank(0).broadcast_into(&mut buf)`.
 
 use super::Communicator;
-use super::reductions::largest;
-use crate::{Element, Error, Op};
-use earlybird_shm::Collective;
+use crate::{CallBuffers, CollectiveArgs, Counts, Element, Error, IntoReduceOp};
 
 /// One rank of a communicator as the root of an operation.
 ///
@@ -42,48 +40,38 @@ impl Root<'_> {
     /// # Errors
     /// [`Error::Usage`] for a root that does not exist; others as [`Communicator::all_reduce_into`].
     pub fn broadcast_into<T: Element>(&self, buf: &mut [T]) -> Result<(), Error> {
-        if let Some(across) = self.comm.across() {
-            return across.broadcast(self.rank, buf);
-        }
-        let how = self.comm.how(Collective::Broadcast, size_of_val(buf))?;
-        self.comm.done(self.comm.node.broadcast_into(buf, self.rank, how))
+        self.comm.run(CollectiveArgs::broadcast(self.rank, buf))
     }
 
     /// Gives `send` to the reduction at the root; for every rank but the root.
     ///
     /// # Errors
     /// [`Error::Usage`] on the root, or for one that does not exist; others as [`Communicator::all_reduce_into`].
-    pub fn reduce_into<T: Element>(&self, send: &[T], op: Op) -> Result<(), Error> {
-        if let Some(across) = self.comm.across() {
-            return across.reduce(self.rank, Some(send), None, op);
-        }
-        let how = self.comm.how(Collective::Reduce, size_of_val(send))?;
-        self.comm.done(self.comm.node.reduce_into(send, op, self.rank, how))
+    pub fn reduce_into<'a, T: 'a>(&self, send: &'a [T], op: impl IntoReduceOp<'a, T>) -> Result<(), Error> {
+        self.must_be_elsewhere("reduce_into")?;
+        self.comm.run(CollectiveArgs::reduce(self.rank, CallBuffers::send(send), op))
     }
 
     /// Reduces `send` of all ranks into `recv` of the root, which calls this.
     ///
     /// # Errors
     /// [`Error::Usage`] on another rank or for unequal lengths; others as [`Communicator::all_reduce_into`].
-    pub fn reduce_into_root<T: Element>(&self, send: &[T], recv: &mut [T], op: Op) -> Result<(), Error> {
+    pub fn reduce_into_root<'a, T: 'a>(
+        &self,
+        send: &'a [T],
+        recv: &'a mut [T],
+        op: impl IntoReduceOp<'a, T>,
+    ) -> Result<(), Error> {
         self.must_be_here("reduce_into_root", "reduce_into")?;
-        if let Some(across) = self.comm.across() {
-            return across.reduce(self.rank, Some(send), Some(recv), op);
-        }
-        let how = self.comm.how(Collective::Reduce, size_of_val(send))?;
-        self.comm.done(self.comm.node.reduce_into_root(send, recv, op, how))
+        self.comm.run(CollectiveArgs::reduce(self.rank, (send, recv), op))
     }
 
     /// Reduces `buf` of all ranks into `buf` of the root; on the others it stays as it is. Every rank calls it.
     ///
     /// # Errors
     /// [`Error::Usage`] for a root that does not exist; others as [`Communicator::all_reduce_into`].
-    pub fn reduce_in_place<T: Element>(&self, buf: &mut [T], op: Op) -> Result<(), Error> {
-        if let Some(across) = self.comm.across() {
-            return across.reduce(self.rank, None, Some(buf), op);
-        }
-        let how = self.comm.how(Collective::Reduce, size_of_val(buf))?;
-        self.comm.done(self.comm.node.reduce_in_place(buf, op, self.rank, how))
+    pub fn reduce_in_place<'a, T: 'a>(&self, buf: &'a mut [T], op: impl IntoReduceOp<'a, T>) -> Result<(), Error> {
+        self.comm.run(CollectiveArgs::reduce(self.rank, buf, op))
     }
 
     /// Gives `send` to the root; for every rank but the root.
@@ -91,11 +79,8 @@ impl Root<'_> {
     /// # Errors
     /// As [`Root::reduce_into`].
     pub fn gather_into<T: Element>(&self, send: &[T]) -> Result<(), Error> {
-        if let Some(across) = self.comm.across() {
-            return across.gather(self.rank, send, None, None);
-        }
-        let how = self.comm.how(Collective::Gather, size_of_val(send))?;
-        self.comm.done(self.comm.node.gather_into(send, self.rank, how))
+        self.must_be_elsewhere("gather_into")?;
+        self.comm.run(CollectiveArgs::gather(self.rank, CallBuffers::send(send)))
     }
 
     /// Copies `send` of every rank, in rank order, to `recv` of the root, which calls this. `recv` is as long as `send`
@@ -105,11 +90,7 @@ impl Root<'_> {
     /// As [`Root::reduce_into_root`].
     pub fn gather_into_root<T: Element>(&self, send: &[T], recv: &mut [T]) -> Result<(), Error> {
         self.must_be_here("gather_into_root", "gather_into")?;
-        if let Some(across) = self.comm.across() {
-            return across.gather(self.rank, send, Some(recv), None);
-        }
-        let how = self.comm.how(Collective::Gather, size_of_val(send))?;
-        self.comm.done(self.comm.node.gather_into_root(send, recv, how))
+        self.comm.run(CollectiveArgs::gather(self.rank, (send, recv)))
     }
 
     /// As [`Root::gather_into_root`]; what the root gives lies in its place in `buf` already.
@@ -118,12 +99,7 @@ impl Root<'_> {
     /// As [`Root::reduce_into_root`]; [`Error::Usage`] unless `buf` divides evenly among the ranks.
     pub fn gather_in_place_root<T: Element>(&self, buf: &mut [T]) -> Result<(), Error> {
         self.must_be_here("gather_in_place_root", "gather_into")?;
-        if let Some(across) = self.comm.across() {
-            let own = across.own_block(buf)?;
-            return across.gather(self.rank, &own, Some(buf), None);
-        }
-        let how = self.comm.how(Collective::Gather, size_of_val(buf) / self.comm.size())?;
-        self.comm.done(self.comm.node.gather_in_place_root(buf, how))
+        self.comm.run(CollectiveArgs::gather(self.rank, buf))
     }
 
     /// As [`Root::gather_into`] where rank `r` gives `counts[r]` elements; all ranks give the same `counts`.
@@ -131,11 +107,9 @@ impl Root<'_> {
     /// # Errors
     /// As [`Root::reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `send`.
     pub fn gather_varcount_into<T: Element>(&self, send: &[T], counts: &[usize]) -> Result<(), Error> {
-        if let Some(across) = self.comm.across() {
-            return across.gather(self.rank, send, None, Some(counts));
-        }
-        let how = self.comm.how(Collective::Gather, largest::<T>(counts))?;
-        self.comm.done(self.comm.node.gather_varcount_into(send, counts, self.rank, how))
+        self.must_be_elsewhere("gather_varcount_into")?;
+        let counts = Counts::PerRank(counts);
+        self.comm.run(CollectiveArgs::gather(self.rank, CallBuffers::send(send)).counts(counts))
     }
 
     /// As [`Root::gather_into_root`] where rank `r` gives `counts[r]` elements; all ranks give the same `counts`.
@@ -149,11 +123,7 @@ impl Root<'_> {
         counts: &[usize],
     ) -> Result<(), Error> {
         self.must_be_here("gather_varcount_into_root", "gather_varcount_into")?;
-        if let Some(across) = self.comm.across() {
-            return across.gather(self.rank, send, Some(recv), Some(counts));
-        }
-        let how = self.comm.how(Collective::Gather, largest::<T>(counts))?;
-        self.comm.done(self.comm.node.gather_varcount_into_root(send, recv, counts, how))
+        self.comm.run(CollectiveArgs::gather(self.rank, (send, recv)).counts(Counts::PerRank(counts)))
     }
 
     /// Gets this rank's block of what the root scatters; for every rank but the root.
@@ -161,11 +131,8 @@ impl Root<'_> {
     /// # Errors
     /// As [`Root::reduce_into`].
     pub fn scatter_into<T: Element>(&self, recv: &mut [T]) -> Result<(), Error> {
-        if let Some(across) = self.comm.across() {
-            return across.scatter(self.rank, None, recv, None);
-        }
-        let how = self.comm.how(Collective::Scatter, size_of_val(recv))?;
-        self.comm.done(self.comm.node.scatter_into(recv, self.rank, how))
+        self.must_be_elsewhere("scatter_into")?;
+        self.comm.run(CollectiveArgs::scatter(self.rank, CallBuffers::recv(recv)))
     }
 
     /// Copies `send` of the root, which calls this, one block to each rank in rank order; its own block to `recv`.
@@ -175,11 +142,7 @@ impl Root<'_> {
     /// As [`Root::reduce_into_root`].
     pub fn scatter_into_root<T: Element>(&self, send: &[T], recv: &mut [T]) -> Result<(), Error> {
         self.must_be_here("scatter_into_root", "scatter_into")?;
-        if let Some(across) = self.comm.across() {
-            return across.scatter(self.rank, Some(send), recv, None);
-        }
-        let how = self.comm.how(Collective::Scatter, size_of_val(recv))?;
-        self.comm.done(self.comm.node.scatter_into_root(send, recv, how))
+        self.comm.run(CollectiveArgs::scatter(self.rank, (send, recv)))
     }
 
     /// As [`Root::scatter_into_root`]; the root's own block stays in its place in `buf`, which is not changed.
@@ -188,12 +151,7 @@ impl Root<'_> {
     /// As [`Root::reduce_into_root`]; [`Error::Usage`] unless `buf` divides evenly among the ranks.
     pub fn scatter_in_place_root<T: Element>(&self, buf: &mut [T]) -> Result<(), Error> {
         self.must_be_here("scatter_in_place_root", "scatter_into")?;
-        if let Some(across) = self.comm.across() {
-            let mut own = across.own_block(buf)?;
-            return across.scatter(self.rank, Some(buf), &mut own, None);
-        }
-        let how = self.comm.how(Collective::Scatter, size_of_val(buf) / self.comm.size())?;
-        self.comm.done(self.comm.node.scatter_in_place_root(buf, how))
+        self.comm.run(CollectiveArgs::scatter(self.rank, buf))
     }
 
     /// As [`Root::scatter_into`] where rank `r` gets `counts[r]` elements; all ranks give the same `counts`.
@@ -201,11 +159,9 @@ impl Root<'_> {
     /// # Errors
     /// As [`Root::reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `recv`.
     pub fn scatter_varcount_into<T: Element>(&self, recv: &mut [T], counts: &[usize]) -> Result<(), Error> {
-        if let Some(across) = self.comm.across() {
-            return across.scatter(self.rank, None, recv, Some(counts));
-        }
-        let how = self.comm.how(Collective::Scatter, largest::<T>(counts))?;
-        self.comm.done(self.comm.node.scatter_varcount_into(recv, counts, self.rank, how))
+        self.must_be_elsewhere("scatter_varcount_into")?;
+        let counts = Counts::PerRank(counts);
+        self.comm.run(CollectiveArgs::scatter(self.rank, CallBuffers::recv(recv)).counts(counts))
     }
 
     /// As [`Root::scatter_into_root`] where rank `r` gets `counts[r]` elements; all ranks give the same `counts`.
@@ -219,13 +175,21 @@ impl Root<'_> {
         counts: &[usize],
     ) -> Result<(), Error> {
         self.must_be_here("scatter_varcount_into_root", "scatter_varcount_into")?;
-        if let Some(across) = self.comm.across() {
-            return across.scatter(self.rank, Some(send), recv, Some(counts));
-        }
-        let how = self.comm.how(Collective::Scatter, largest::<T>(counts))?;
-        self.comm.done(self.comm.node.scatter_varcount_into_root(send, recv, counts, how))
+        self.comm.run(CollectiveArgs::scatter(self.rank, (send, recv)).counts(Counts::PerRank(counts)))
     }
 
+    /// Refuses a call that only other ranks than the root make, and a root that does not exist.
+    pub(super) fn must_be_elsewhere(&self, called: &str) -> Result<(), Error> {
+        match self.rank == self.comm.rank() {
+            false => Ok(()),
+            true => Err(Error::usage(format!(
+                "rank {} is the root and called {called}; call {called}_root there",
+                self.rank
+            ))),
+        }
+    }
+
+    /// Refuses a call that only the root makes.
     pub(super) fn must_be_here(&self, called: &str, instead: &str) -> Result<(), Error> {
         let here = self.comm.rank();
         match self.rank == here {

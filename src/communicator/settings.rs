@@ -6,14 +6,14 @@
 use crate::config::Tables;
 use crate::tuning::Tuning;
 use crate::{Algorithm, Choice, FoldOrder};
-use earlybird_shm::{Collective, How};
+use earlybird_shm::{CallOptions, Collective};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Settings {
-    /// [`Settings::straight`], packed: `algorithm 8 | order 8`, or [`ROUND`].
-    straight: AtomicU32,
+    /// [`Settings::fast_options`], packed: `algorithm 8 | order 8`, or [`ROUND`].
+    fast: AtomicU32,
     /// The tables of `EARLYBIRD_ALLREDUCE` and its like, in force until the user chooses otherwise.
     tables: Tables,
     /// What was measured to be best, for any number of ranks, and for those of this communicator: after all else.
@@ -43,7 +43,7 @@ impl Settings {
             choice: AtomicU32::new(choice.code()),
             by_rank: AtomicBool::new(order == FoldOrder::Rank),
             goes_round: AtomicBool::new(false),
-            straight: AtomicU32::new(ROUND),
+            fast: AtomicU32::new(ROUND),
         };
         settings.sum_up();
         settings
@@ -94,15 +94,15 @@ impl Settings {
             }
             _ => ROUND,
         };
-        self.straight.store(straight, Relaxed);
+        self.fast.store(straight, Relaxed);
     }
 
-    /// How every call is carried out by the node and nothing but the node, if that is so.
+    /// The settings of every call, where all calls have the same and only the node carries them out.
     #[inline(always)]
-    pub(super) fn straight(&self) -> Option<How> {
-        let straight = self.straight.load(Relaxed);
+    pub(super) fn fast_options(&self) -> Option<CallOptions> {
+        let straight = self.fast.load(Relaxed);
         let order = if straight >> 8 == 0 { FoldOrder::Arrival } else { FoldOrder::Rank };
-        Some(How { algorithm: Algorithm::from_code(straight as u8)?, order, within: 0 })
+        Some(CallOptions { algorithm: Algorithm::from_code(straight as u8)?, order, within: 0 })
     }
 
     fn order(&self) -> FoldOrder {
@@ -129,14 +129,14 @@ impl Settings {
         }
     }
 
-    /// How a call with blocks of `bytes` is carried out inside a node where it runs no plan.
+    /// The settings of a call with blocks of `bytes` inside a node where it runs no plan.
     #[inline]
-    pub(super) fn how(&self, collective: Collective, bytes: usize) -> How {
+    pub(super) fn options(&self, collective: Collective, bytes: usize) -> CallOptions {
         let algorithm = match self.choice(collective, bytes) {
             Choice::Node(algorithm) => algorithm,
             Choice::Plan(_) => Algorithm::Auto,
         };
-        How { algorithm, order: self.order(), within: 0 }
+        CallOptions { algorithm, order: self.order(), within: 0 }
     }
 }
 
@@ -151,24 +151,24 @@ mod tests {
     #[test]
     fn the_short_answer_is_the_long_one_or_none() {
         let settings = Settings::new(Tables::default(), Choice::default(), FoldOrder::Arrival);
-        let long = |settings: &Settings| settings.how(Collective::AllReduce, 8);
-        assert_eq!(settings.straight(), Some(long(&settings)));
+        let long = |settings: &Settings| settings.options(Collective::AllReduce, 8);
+        assert_eq!(settings.fast_options(), Some(long(&settings)));
         settings.choose_order(FoldOrder::Rank);
         for algorithm in Algorithm::ALL {
             settings.choose(Choice::Node(algorithm));
-            assert_eq!(settings.straight(), Some(How { algorithm, order: FoldOrder::Rank, within: 0 }));
-            assert_eq!(settings.another(None).straight(), Some(long(&settings)));
+            assert_eq!(settings.fast_options(), Some(CallOptions { algorithm, order: FoldOrder::Rank, within: 0 }));
+            assert_eq!(settings.another(None).fast_options(), Some(long(&settings)));
         }
         settings.choose("plan:ring".parse().unwrap());
-        assert_eq!(settings.straight(), None, "a plan");
+        assert_eq!(settings.fast_options(), None, "a plan");
         settings.choose(Choice::default());
         settings.go_round();
-        assert_eq!(settings.straight(), None, "other nodes");
+        assert_eq!(settings.fast_options(), None, "other nodes");
         let tables = Tables { allreduce: "chain:0-".parse().unwrap(), ..Tables::default() };
         let settings = Settings::new(tables, Choice::default(), FoldOrder::Arrival);
-        assert_eq!((settings.straight(), settings.another(None).straight()), (None, None), "tables");
+        assert_eq!((settings.fast_options(), settings.another(None).fast_options()), (None, None), "tables");
         settings.choose(Choice::default());
-        assert_eq!(settings.straight(), Some(long(&settings)), "the user's choice ends the tables");
+        assert_eq!(settings.fast_options(), Some(long(&settings)), "the user's choice ends the tables");
     }
 
     #[test]
@@ -177,10 +177,10 @@ mod tests {
         let of = |tables, choice, ranks| Settings::new(tables, choice, FoldOrder::Arrival).tuned(tuning.clone(), ranks);
         let what = |settings: &Settings| settings.choice(Collective::AllReduce, 8);
         let tuned = of(Tables::default(), Choice::default(), Some(4));
-        assert_eq!((what(&tuned), tuned.straight()), (Choice::Plan("ring"), None));
+        assert_eq!((what(&tuned), tuned.fast_options()), (Choice::Plan("ring"), None));
         assert_eq!(tuned.asked(Collective::AllReduce, 8), Choice::default());
         assert_eq!(what(&tuned.another(Some(2))), Choice::Node(Algorithm::Chain), "a part has its own number of ranks");
-        assert!(tuned.another(Some(3)).straight().is_some() && tuned.another(None).straight().is_some());
+        assert!(tuned.another(Some(3)).fast_options().is_some() && tuned.another(None).fast_options().is_some());
         let tables = Tables { allreduce: "flat:0-".parse().unwrap(), ..Tables::default() };
         assert_eq!(what(&of(tables, Choice::default(), Some(4))), Choice::Node(Algorithm::Flat));
         assert_eq!(what(&of(Tables::default(), Algorithm::Leader.into(), Some(4))), Choice::Node(Algorithm::Leader));

@@ -1,7 +1,7 @@
 //! Buffers in shared memory and the reductions that work in them.
 
 use super::Communicator;
-use crate::{Element, Error, Op, SharedBuffer, SharedView};
+use crate::{CollectiveArgs, Element, Error, Op, SharedBuffer, SharedView};
 use earlybird_shm::Collective;
 
 impl Communicator {
@@ -43,8 +43,8 @@ impl Communicator {
             self.all_reduce_in_place(&mut result, op)?;
             return Ok(SharedView::copied(result));
         }
-        let how = self.how(Collective::AllReduce, size_of_val(send))?;
-        self.done(self.node.all_reduce_shared(send, op, how))
+        let options = self.options(Collective::AllReduce, size_of_val(send))?;
+        self.done(self.node.all_reduce_shared(send, op, options))
     }
 
     /// A buffer of `count` zeros in memory that all ranks of the node reach, for
@@ -84,10 +84,10 @@ impl Communicator {
     /// another rank gives private memory. After an error that others may see the buffer holds zeros.
     pub fn all_reduce_shared_in_place<T: Element>(&self, buffer: &mut SharedBuffer<T>, op: Op) -> Result<(), Error> {
         if let Some(across) = self.across() {
-            return across.all_reduce(None, buffer, op);
+            return across.run(CollectiveArgs::all_reduce(&mut buffer[..], op).check(self.rank, self.size)?);
         }
-        let how = self.how(Collective::AllReduce, size_of_val(&**buffer))?;
-        self.done(self.node.all_reduce_shared_in_place(buffer, op, how))
+        let options = self.options(Collective::AllReduce, size_of_val(&**buffer))?;
+        self.done(self.node.all_reduce_shared_in_place(buffer, op, options))
     }
 
     /// As [`Communicator::all_reduce_shared_in_place`] with the result in another buffer of the same length.
@@ -101,9 +101,10 @@ impl Communicator {
         op: Op,
     ) -> Result<(), Error> {
         if let Some(across) = self.across() {
-            return across.all_reduce(Some(&**send), recv, op);
+            let args = CollectiveArgs::all_reduce((&send[..], &mut recv[..]), op);
+            return across.run(args.check(self.rank, self.size)?);
         }
-        let how = self.how(Collective::AllReduce, size_of_val(&**send))?;
-        self.done(self.node.all_reduce_shared_into(send, recv, op, how))
+        let options = self.options(Collective::AllReduce, size_of_val(&**send))?;
+        self.done(self.node.all_reduce_shared_into(send, recv, op, options))
     }
 }

@@ -112,6 +112,7 @@ impl Communicator {
             drives: self.drives.clone(),
             joining: self.joining.clone(),
             rounds: Mutex::default(),
+            grouped: Mutex::default(),
         }
     }
 }

@@ -2,10 +2,10 @@
 //! is known.
 
 use crate::{BytesOp, Error, UserOp};
-use bytemuck::{Pod, bytes_of, pod_read_unaligned};
-use earlybird_shm::op::{ElementType, Operator};
-use earlybird_shm::user_op::element_type;
-use earlybird_shm::{Collective, How, NodeComm, Owned, Ready};
+use bytemuck::Pod;
+use earlybird_shm::op::{Datatype, OpIdentity};
+use earlybird_shm::user_op::{ReduceFn, datatype_of};
+use earlybird_shm::{Collective, NodeComm, Owned, Ready};
 use std::sync::Arc;
 
 /// An operator on elements of one or more items each: buffers are rows of items, and hold whole elements.
@@ -16,37 +16,16 @@ pub(crate) trait CallersOp {
     fn items(&self) -> usize;
 
     /// What it is in a signature.
-    fn operator(&self) -> Operator;
+    fn operator(&self) -> OpIdentity;
 
     /// What its elements are in a signature.
     ///
     /// # Errors
-    /// As [`element_type`].
-    fn element(&self) -> Result<ElementType, Error>;
+    /// As [`datatype_of`].
+    fn element(&self) -> Result<Datatype, Error>;
 
-    /// Gives `send` to the reduction at the first rank of a node; for the others.
-    ///
-    /// # Errors
-    /// As [`NodeComm::reduce_into_with`].
-    fn give(&self, node: &NodeComm, send: &[Self::Item], how: How) -> Result<(), Error>;
-
-    /// Reduces `send` of a node's ranks, or `recv` in place, into `recv` of the first one, which calls this.
-    ///
-    /// # Errors
-    /// As [`NodeComm::reduce_into_root_with`].
-    fn get(&self, node: &NodeComm, send: Option<&[Self::Item]>, recv: &mut [Self::Item], how: How)
-    -> Result<(), Error>;
-
-    /// `left = left op right`, at any address.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] for operands of different lengths.
-    fn fold(&self, left: &mut [u8], right: &[u8]) -> Result<(), Error>;
-
-    /// Whether operands must stand in rank order.
-    fn is_ordered(&self) -> bool {
-        matches!(self.operator(), Operator::User { ordered: true, .. })
-    }
+    /// The operator without its type.
+    fn reduce_fn(&self) -> &dyn ReduceFn;
 
     /// Bytes of an element.
     fn bytes(&self) -> usize {
@@ -59,7 +38,7 @@ pub(crate) trait Kept: CallersOp<Item: Send> + Send + Sync + Sized + 'static {
     /// Buffers apart.
     ///
     /// # Errors
-    /// [`Error::Usage`] for buffers that are no whole number of elements; as [`element_type`].
+    /// [`Error::Usage`] for buffers that are no whole number of elements; as [`datatype_of`].
     fn apart(&self, send: Vec<Self::Item>, recv: Vec<Self::Item>) -> Result<Owned<Self::Item>, Error>;
 
     /// One buffer for both.
@@ -91,11 +70,11 @@ impl<T: Pod + Send, F: Fn(&T, &T) -> T + Send + Sync + 'static> Kept for UserOp<
 
 impl<F: Fn(&[u8], &mut [u8]) + Send + Sync + 'static> Kept for BytesOp<F> {
     fn apart(&self, send: Vec<u8>, recv: Vec<u8>) -> Result<Owned<u8>, Error> {
-        Owned::raw(send, recv, BytesOp::element(self))
+        Owned::raw(send, recv, BytesOp::datatype(self))
     }
 
     fn in_place(&self, recv: Vec<u8>) -> Result<Owned<u8>, Error> {
-        Owned::raw_in_place(recv, BytesOp::element(self))
+        Owned::raw_in_place(recv, BytesOp::datatype(self))
     }
 
     fn ready(this: &Arc<Self>, node: &NodeComm, owned: Owned<u8>) -> Result<Ready, Error> {
@@ -110,31 +89,16 @@ impl<T: Pod, F: Fn(&T, &T) -> T + Sync> CallersOp for UserOp<T, F> {
         1
     }
 
-    fn operator(&self) -> Operator {
-        UserOp::operator(self)
+    fn operator(&self) -> OpIdentity {
+        UserOp::identity(self)
     }
 
-    fn element(&self) -> Result<ElementType, Error> {
-        element_type::<T>()
+    fn element(&self) -> Result<Datatype, Error> {
+        datatype_of::<T>()
     }
 
-    fn give(&self, node: &NodeComm, send: &[T], how: How) -> Result<(), Error> {
-        node.reduce_into_with(send, self, 0, how)
-    }
-
-    fn get(&self, node: &NodeComm, send: Option<&[T]>, recv: &mut [T], how: How) -> Result<(), Error> {
-        match send {
-            Some(send) => node.reduce_into_root_with(send, recv, self, how),
-            None => node.reduce_in_place_with(recv, self, 0, how),
-        }
-    }
-
-    fn fold(&self, left: &mut [u8], right: &[u8]) -> Result<(), Error> {
-        for (left, right) in left.chunks_exact_mut(size_of::<T>()).zip(right.chunks_exact(size_of::<T>())) {
-            let folded = self.combine(&pod_read_unaligned(left), &pod_read_unaligned(right));
-            left.copy_from_slice(bytes_of(&folded));
-        }
-        Ok(())
+    fn reduce_fn(&self) -> &dyn ReduceFn {
+        self
     }
 }
 
@@ -142,26 +106,18 @@ impl<F: Fn(&[u8], &mut [u8]) + Sync> CallersOp for BytesOp<F> {
     type Item = u8;
 
     fn items(&self) -> usize {
-        BytesOp::element(self).size()
+        BytesOp::datatype(self).size()
     }
 
-    fn operator(&self) -> Operator {
-        BytesOp::operator(self)
+    fn operator(&self) -> OpIdentity {
+        BytesOp::identity(self)
     }
 
-    fn element(&self) -> Result<ElementType, Error> {
-        Ok(BytesOp::element(self))
+    fn element(&self) -> Result<Datatype, Error> {
+        Ok(BytesOp::datatype(self))
     }
 
-    fn give(&self, node: &NodeComm, send: &[u8], how: How) -> Result<(), Error> {
-        node.reduce_raw(Some(send), &mut [], self, 0, how)
-    }
-
-    fn get(&self, node: &NodeComm, send: Option<&[u8]>, recv: &mut [u8], how: How) -> Result<(), Error> {
-        node.reduce_raw(send, recv, self, 0, how)
-    }
-
-    fn fold(&self, left: &mut [u8], right: &[u8]) -> Result<(), Error> {
-        self.fold_left(left, right)
+    fn reduce_fn(&self) -> &dyn ReduceFn {
+        self
     }
 }

@@ -10,7 +10,7 @@ use crate::plans::Plans;
 use crate::{Config, Error, FoldOrder, Identity};
 use earlybird_shm::Signature;
 use earlybird_shm::ring::{RingOptions, Rings};
-use earlybird_shm::{Algorithm, Collective, DType, How, JoinOptions, NodeComm, Op};
+use earlybird_shm::{Algorithm, CallOptions, Collective, DType, JoinOptions, NodeComm, Op};
 use std::cell::RefCell;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -99,10 +99,10 @@ impl Hierarchy {
     /// Returns when all ranks have said `words` of theirs: what was chosen on them, which must be alike, and how many endpoints
     /// fit them, of which the fewest are taken.
     fn agreed(mut self, node: &NodeComm, words: &[u64]) -> Result<Self, Error> {
-        let how = How { algorithm: Algorithm::Auto, order: FoldOrder::Arrival, within: 0 };
+        let options = CallOptions { algorithm: Algorithm::Auto, order: FoldOrder::Arrival, within: 0 };
         let collective = Collective::AllGather;
         let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
-        let told = self.tell(&Call { node, collective, how, signature, exchange: None }, words)?;
+        let told = self.tell(&Call { node, collective, options, signature, exchange: None }, words)?;
         self.topology = self.topology.with_endpoints(alike::agreed_endpoints(&told)?);
         let mut state = self.lock()?;
         state.plans.transport_mut().set_peers(&self.topology);

@@ -44,10 +44,13 @@ use choice::Exchanges;
 use earlybird_hier::OpTraits;
 use earlybird_hier::exec::Transport;
 use earlybird_shm::Signature;
+use earlybird_shm::op::Datatype;
 use earlybird_shm::ring::{Fault, RingOptions};
 use earlybird_shm::shrink::Membership;
-use earlybird_shm::{Collective, How, NodeComm, Progress, enter};
-pub(crate) use pairs::Counts;
+use earlybird_shm::{
+    CallBuffers, CallOptions, Collective, CollectiveArgs, Counts, NodeComm, Progress, ReduceOp, enter,
+};
+pub(crate) use pairs::PairCounts;
 use posted::Postings;
 pub(crate) use posted::{Asked, Between, KeptCounts, Prepared};
 pub(crate) use split::Part;
@@ -90,10 +93,17 @@ struct State {
 pub(crate) struct Call<'a> {
     pub node: &'a NodeComm,
     pub collective: Collective,
-    pub how: How,
+    pub options: CallOptions,
     pub signature: Signature,
     /// The plan between leaders, where one was chosen for this call.
     pub exchange: Option<&'static str>,
+}
+
+/// The elements and the operator of a reduction.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fold<'a> {
+    pub datatype: Datatype,
+    pub op: ReduceOp<'a>,
 }
 
 /// A call under way.
@@ -101,11 +111,37 @@ struct Phases<'a> {
     node: &'a NodeComm,
     topology: &'a Topology,
     plans: &'a mut Plans<Wire>,
-    /// How the operations of the node are carried out.
-    how: How,
+    /// The settings of the operations of the node.
+    options: CallOptions,
     /// Tells this call from others, between leaders.
     call: u32,
     is_crowded: bool,
+}
+
+impl Phases<'_> {
+    /// Carries out an operation of the node.
+    fn on_node(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
+        self.node.execute(args.options(self.options))
+    }
+
+    /// Copies `buf` of `root` to the other ranks of the node.
+    fn broadcast_on_node(&self, buf: &mut [u8], root: usize) -> Result<(), Error> {
+        self.on_node(CollectiveArgs::broadcast(root, buf))
+    }
+
+    /// Sends parts of these lengths to rank `root` of the node, which receives them in rank order.
+    fn gather_on_node(&self, send: &[u8], recv: &mut [u8], lens: &[usize], root: usize) -> Result<(), Error> {
+        self.on_node(CollectiveArgs::gather(root, (send, recv)).counts(Counts::PerRank(lens)))
+    }
+
+    /// Reduces `send` of the node's ranks, or what lies in `recv`, into `recv` of `root`; no other rank's is touched.
+    fn reduce_on_node(&self, root: usize, send: Option<&[u8]>, recv: &mut [u8], fold: Fold<'_>) -> Result<(), Error> {
+        let buffers = match self.topology.local() == root {
+            true => CallBuffers::of_bytes(send, recv, fold.datatype),
+            false => CallBuffers::of_bytes(Some(send.unwrap_or(recv)), &mut [], fold.datatype),
+        };
+        self.on_node(CollectiveArgs::reduce(root, buffers, fold.op))
+    }
 }
 
 impl Hierarchy {
@@ -167,9 +203,9 @@ impl Hierarchy {
         *calls += 1;
         plans.transport_mut().begin_call(call.collective, *calls, call.signature);
         let hash = call.signature.hash();
-        let how = How { within: hash as u16, ..call.how };
+        let options = CallOptions { within: hash as u16, ..call.options };
         let (topology, is_crowded) = (&self.topology, self.is_crowded);
-        let mut phases = Phases { node: call.node, topology, plans, how, call: hash, is_crowded };
+        let mut phases = Phases { node: call.node, topology, plans, options, call: hash, is_crowded };
         match body(&mut phases) {
             Ok(done) => {
                 plans.transport_mut().complete_call();

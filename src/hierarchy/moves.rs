@@ -9,6 +9,7 @@ use crate::Error;
 use crate::plans::{Shape, Work};
 use earlybird_hier::exec::Parts;
 use earlybird_hier::plan::Contract;
+use earlybird_shm::{CollectiveArgs, Counts};
 
 impl Hierarchy {
     /// Copies `buf` of `root` to `buf` of every rank.
@@ -34,7 +35,7 @@ impl Hierarchy {
                 let nodes: Vec<usize> = (0..phases.topology.nodes()).collect();
                 phases.swap(&mine, recv, lens, &nodes, &nodes)?;
             }
-            phases.node.broadcast_into(recv, 0, phases.how)
+            phases.broadcast_on_node(recv, 0)
         })
     }
 
@@ -120,23 +121,23 @@ impl Phases<'_> {
         let at_home = self.topology.node() == home;
         if at_home {
             // The root's node has it first, and goes.
-            self.node.broadcast_into(buf, local, self.how)?;
+            self.broadcast_on_node(buf, local)?;
         }
         if self.topology.leads() {
             self.plans.run(shape, buf)?;
         }
-        if at_home { Ok(()) } else { self.node.broadcast_into(buf, 0, self.how) }
+        if at_home { Ok(()) } else { self.broadcast_on_node(buf, 0) }
     }
 
     /// What the node's ranks give, in the order of their numbers, on its leader; nothing on the others.
     pub(super) fn collect(&self, send: &[u8], lens: &[usize]) -> Result<Vec<u8>, Error> {
         let here: Vec<usize> = self.topology.here().iter().map(|&rank| lens[rank]).collect();
         if !self.topology.leads() {
-            self.node.gather_varcount_into(send, &here, 0, self.how)?;
+            self.gather_on_node(send, &mut [], &here, 0)?;
             return Ok(Vec::new());
         }
         let mut mine = vec![0; here.iter().sum()];
-        self.node.gather_varcount_into_root(send, &mut mine, &here, self.how)?;
+        self.gather_on_node(send, &mut mine, &here, 0)?;
         Ok(mine)
     }
 
@@ -167,10 +168,8 @@ impl Phases<'_> {
 
     /// Gives each rank of the node its part of what the leader has.
     pub(super) fn deal(&self, here: &[usize], mine: &[u8], recv: &mut [u8]) -> Result<(), Error> {
-        match self.topology.leads() {
-            true => self.node.scatter_varcount_into_root(mine, recv, here, self.how),
-            false => self.node.scatter_varcount_into(recv, here, 0, self.how),
-        }
+        let mine = if self.topology.leads() { mine } else { &[] };
+        self.on_node(CollectiveArgs::scatter(0, (mine, recv)).counts(Counts::PerRank(here)))
     }
 
     /// Copies `send` of one rank of the node to `recv` of another. Every rank of the node calls it.
@@ -190,10 +189,8 @@ impl Phases<'_> {
         let mut lens = vec![0; self.topology.here().len()];
         lens[from] = bytes;
         let send = if self.topology.local() == from { send } else { &[] };
-        match self.topology.local() == to {
-            true => self.node.gather_varcount_into_root(send, recv, &lens, self.how),
-            false => self.node.gather_varcount_into(send, &lens, to, self.how),
-        }
+        let recv = if self.topology.local() == to { recv } else { &mut [] };
+        self.gather_on_node(send, recv, &lens, to)
     }
 
     fn all_to_all(&mut self, send: &[u8], recv: &mut [u8]) -> Result<(), Error> {
@@ -202,10 +199,7 @@ impl Phases<'_> {
         let leads = topology.leads();
         // All that the node's ranks send, a whole vector each.
         let mut given = vec![0; if leads { send.len() * here.len() } else { 0 }];
-        match leads {
-            true => self.node.gather_into_root(send, &mut given, self.how)?,
-            false => self.node.gather_into(send, 0, self.how)?,
-        }
+        self.on_node(CollectiveArgs::gather(0, (send, &mut given[..])))?;
         let mut got = Vec::new();
         if leads {
             let packed = topology.pack_pairs(&given, block);
@@ -216,9 +210,6 @@ impl Phases<'_> {
             self.plans.exchange(self.call, &mut parts)?;
             got = topology.unpack_pairs(&rooms, block);
         }
-        match leads {
-            true => self.node.scatter_into_root(&got, recv, self.how),
-            false => self.node.scatter_into(recv, 0, self.how),
-        }
+        self.on_node(CollectiveArgs::scatter(0, (&got[..], recv)))
     }
 }

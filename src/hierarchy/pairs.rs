@@ -11,16 +11,17 @@ use super::{Call, Hierarchy, Phases, Topology};
 use crate::Error;
 use bytemuck::{cast_slice, cast_slice_mut};
 use earlybird_hier::exec::Parts;
+use earlybird_shm::CollectiveArgs;
 
 /// What one rank gives to each and expects of each, in elements of so many bytes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Counts<'a> {
+pub(crate) struct PairCounts<'a> {
     pub send: &'a [usize],
     pub recv: &'a [usize],
     pub element_bytes: usize,
 }
 
-impl Counts<'_> {
+impl PairCounts<'_> {
     /// What its leader must know.
     pub(super) fn words(&self) -> Vec<u64> {
         self.send.iter().chain(self.recv).map(|count| *count as u64).collect()
@@ -160,7 +161,7 @@ impl Hierarchy {
     pub(crate) fn all_to_all_of_pairs(
         &self,
         call: &Call<'_>,
-        counts: &Counts<'_>,
+        counts: &PairCounts<'_>,
         send: &[u8],
         recv: &mut [u8],
     ) -> Result<(), Error> {
@@ -177,17 +178,14 @@ impl Phases<'_> {
     /// What differs, if that is why nothing was moved.
     fn all_to_all_of_pairs(
         &mut self,
-        counts: &Counts<'_>,
+        counts: &PairCounts<'_>,
         send: &[u8],
         recv: &mut [u8],
     ) -> Result<Option<Error>, Error> {
         let (topology, leads) = (self.topology, self.topology.leads());
         let words = counts.words();
         let mut all = vec![0; if leads { words.len() * topology.here().len() } else { 0 }];
-        match leads {
-            true => self.node.gather_into_root(&words, &mut all, self.how)?,
-            false => self.node.gather_into(&words, 0, self.how)?,
-        }
+        self.on_node(CollectiveArgs::gather(0, (&words[..], &mut all[..])))?;
         let mut told = vec![0; told_words(topology)];
         let table = leads.then(|| Table::new(topology, &all, counts.element_bytes));
         if let Some(table) = &table {
@@ -198,24 +196,24 @@ impl Phases<'_> {
             self.swap_words(&vec![verdict.to_vec(); topology.nodes()], &mut verdicts)?;
             told = table.told(first_of(&verdicts));
         }
-        self.node.broadcast_into(&mut told, 0, self.how)?;
+        self.on_node(CollectiveArgs::broadcast(0, &mut told[..]))?;
         if let Some(differ) = difference(&told) {
             return Ok(Some(differ));
         }
         let (gives, gets) = totals(&told, counts.element_bytes);
         let Some(table) = table else {
-            self.node.gather_varcount_into(send, &gives, 0, self.how)?;
-            return self.node.scatter_varcount_into(recv, &gets, 0, self.how).map(|()| None);
+            self.gather_on_node(send, &mut [], &gives, 0)?;
+            return self.deal(&gets, &[], recv).map(|()| None);
         };
         let mut given = vec![0; gives.iter().sum()];
-        self.node.gather_varcount_into_root(send, &mut given, &gives, self.how)?;
+        self.gather_on_node(send, &mut given, &gives, 0)?;
         let (mut packed, mut rooms) = (table.pack(&given), table.rooms());
         drop(given);
         let parts = packed.iter().zip(&mut rooms);
         let mut parts: Vec<Parts<'_>> = parts.map(|(send, receive)| Parts { send, receive }).collect();
         self.plans.exchange(self.call, &mut parts)?;
         std::mem::swap(&mut rooms[topology.node()], &mut packed[topology.node()]);
-        self.node.scatter_varcount_into_root(&table.unpack(&rooms), recv, &gets, self.how).map(|()| None)
+        self.deal(&gets, &table.unpack(&rooms), recv).map(|()| None)
     }
 
     /// Between leaders: words to each node, and from each, the own ones kept.

@@ -18,13 +18,14 @@
 //! second     give 0             | reduce 1 | start 1 | give 2   | ... | finish 1 | take 0      | broadcast 1 | ...
 //! ```
 
-use super::{Call, Hierarchy, Phases};
-use crate::plans::{self, Shape, Work, equal_lengths};
-use crate::{Element, Error, FoldOrder, Op};
+use super::{Call, Fold, Hierarchy, Phases};
+use crate::plans::{self, Shape, Work};
+use crate::{DType, Error, FoldOrder, Op};
 use earlybird_hier::OpTraits;
 use earlybird_hier::exec::Parts;
 use earlybird_hier::plan::Contract;
-use earlybird_shm::bytes::{self, ByteFold};
+use earlybird_shm::bytes::ByteFold;
+use earlybird_shm::{CollectiveArgs, ReduceOp};
 
 /// Longer messages are cut into segments of about this many bytes: long enough that a segment's three phases cost by
 /// bytes and not by rounds, short enough that the first and the last, which overlap with nothing, are a small part.
@@ -46,205 +47,178 @@ fn segment(elements: usize, size: usize, is_crowded: bool, endpoints: usize) -> 
     elements.div_ceil(segments).next_multiple_of(LINE).max(1)
 }
 
-/// What is given, where it lies apart from what is got.
-pub(super) fn give<'a, T>(send: Option<&'a [T]>, recv: &'a [T], first: usize) -> &'a [T] {
+/// A part of the contribution, which lies in `recv` where there is no send buffer.
+pub(super) fn part<'a>(send: Option<&'a [u8]>, recv: &'a [u8], first: usize) -> &'a [u8] {
     match send {
         Some(send) => &send[first..first + recv.len()],
         None => recv,
     }
 }
 
-/// The vector of a node, and how it is seen as bytes.
-type Partial<T> = (Vec<T>, fn(&[T]) -> &[u8]);
-
 impl Hierarchy {
     /// Reduces `send` of all ranks, or `recv` in place, into `recv` of every rank.
-    pub(crate) fn all_reduce<T: Element>(
+    pub(crate) fn all_reduce(
         &self,
         call: &Call<'_>,
-        send: Option<&[T]>,
-        recv: &mut [T],
-        op: Op,
+        (dtype, op): (DType, Op),
+        send: Option<&[u8]>,
+        recv: &mut [u8],
     ) -> Result<(), Error> {
-        if let Some(send) = send {
-            equal_lengths(send, recv)?;
-        }
-        let exact = !T::DTYPE.is_inexact(op);
-        let traits = OpTraits { commutative: exact || call.how.order == FoldOrder::Arrival, exact };
-        let name = self.exchange_for(call.exchange, size_of_val(recv), traits)?;
-        let (work, call_hash) = (Work::Fold(T::DTYPE, op), call.signature.hash());
+        let exact = !dtype.is_inexact(op);
+        let traits = OpTraits { commutative: exact || call.options.order == FoldOrder::Arrival, exact };
+        let name = self.exchange_for(call.exchange, recv.len(), traits)?;
+        let (work, call_hash) = (Work::Fold(dtype, op), call.signature.hash());
         let shape = Shape { name, contract: Contract::Allreduce, root: 0, elements: 0, work, call: call_hash, turn: 0 };
-        self.carry_out(call, name, Some(shape), |phases| phases.all_reduce(shape, send, recv, op))
+        self.carry_out(call, name, Some(shape), |phases| phases.all_reduce(shape, send, recv, (dtype, op)))
     }
 
     /// Reduces `send` of all ranks, or `recv` in place, into `recv` of `root`; no other rank's is touched.
-    pub(crate) fn reduce<T: Element>(
+    pub(crate) fn reduce(
         &self,
         call: &Call<'_>,
         root: usize,
-        send: Option<&[T]>,
-        recv: &mut [T],
-        op: Op,
+        (dtype, op): (DType, Op),
+        send: Option<&[u8]>,
+        recv: &mut [u8],
     ) -> Result<(), Error> {
         let (home, _) = self.topology.place(root);
-        let work = Work::Fold(T::DTYPE, op);
-        let elements = send.map_or(recv.len(), <[T]>::len);
+        let work = Work::Fold(dtype, op);
+        let elements = send.map_or(recv.len(), <[u8]>::len) / dtype.size();
         let (name, contract) = ("binomial", Contract::Reduce);
         let shape = Shape { name, contract, root: home, elements, work, call: call.signature.hash(), turn: 0 };
-        self.carry_out(call, name, Some(shape), |phases| phases.reduce(shape, root, send, recv, op))
+        self.carry_out(call, name, Some(shape), |phases| phases.reduce(shape, root, send, recv, (dtype, op)))
     }
 
     /// Returns when every rank has called it.
     pub(crate) fn barrier(&self, call: &Call<'_>) -> Result<(), Error> {
         let shape = plans::barrier(call.signature.hash());
         self.carry_out(call, shape.name, Some(shape), |phases| {
-            phases.node.barrier(phases.how)?;
+            phases.on_node(CollectiveArgs::barrier())?;
             if phases.topology.leads() {
                 phases.plans.run(shape, &mut [0])?;
             }
-            phases.node.barrier(phases.how)
+            phases.on_node(CollectiveArgs::barrier())
         })
     }
 
-    /// Reduces `send` of all ranks and gives rank `r` its `counts[r]` elements in `recv`.
-    pub(crate) fn reduce_scatter<T: Element>(
+    /// Reduces `send` of all ranks and gives rank `r` its `lens[r]` bytes in `recv`.
+    pub(crate) fn reduce_scatter(
         &self,
         call: &Call<'_>,
-        send: &[T],
-        recv: &mut [T],
-        counts: &[usize],
-        op: Op,
+        (dtype, op): (DType, Op),
+        send: &[u8],
+        recv: &mut [u8],
+        lens: &[usize],
     ) -> Result<(), Error> {
         // As the plans do: refused by all ranks before anything is shared.
-        let fold = ByteFold::new(T::DTYPE, op)?;
-        let fold = |_: &Phases<'_>, mine: &mut [u8], theirs: &[u8]| {
-            fold.fold(mine, theirs, false);
+        let kernel = ByteFold::new(dtype, op)?;
+        let combine = |_: &Phases<'_>, mine: &mut [u8], theirs: &[u8]| {
+            kernel.fold(mine, theirs, false);
             Ok(())
         };
-        let to_leader = |phases: &Phases<'_>, partial: &mut [T]| match phases.topology.leads() {
-            true => phases.node.reduce_in_place(partial, op, 0, phases.how),
-            false => phases.node.reduce_into(partial, op, 0, phases.how),
-        };
-        let lens: Vec<usize> = counts.iter().map(|count| count * size_of::<T>()).collect();
-        let recv = bytes::of_mut(recv);
         self.carry_out(call, "direct", None, |phases| {
-            phases.reduce_scatter((send.to_vec(), bytes::of), &lens, to_leader, fold, recv)
+            phases.reduce_scatter(send.to_vec(), lens, builtin(dtype, op), combine, recv)
         })
     }
 }
 
+fn builtin<'a>(dtype: DType, op: Op) -> Fold<'a> {
+    Fold { datatype: dtype.into(), op: ReduceOp::Builtin(op) }
+}
+
 impl Phases<'_> {
-    fn all_reduce<T: Element>(
+    fn all_reduce(
         &mut self,
         shape: Shape,
-        send: Option<&[T]>,
-        recv: &mut [T],
-        op: Op,
+        send: Option<&[u8]>,
+        recv: &mut [u8],
+        (dtype, op): (DType, Op),
     ) -> Result<(), Error> {
-        let (endpoints, mine) = (self.topology.endpoints(), self.topology.local());
-        let length = segment(recv.len(), size_of::<T>(), self.is_crowded, endpoints);
-        let mut segments: Vec<&mut [T]> = recv.chunks_mut(length).collect();
+        let (endpoints, mine, size) = (self.topology.endpoints(), self.topology.local(), dtype.size());
+        let length = size * segment(recv.len() / size, size, self.is_crowded, endpoints);
+        let mut segments: Vec<&mut [u8]> = recv.chunks_mut(length).collect();
         if segments.is_empty() {
             // Nobody waits for anybody where there is nothing to reduce; a different call shows all the same.
             segments.push(&mut []);
         }
         let count = segments.len();
         let of_round = |round: usize| (round * endpoints).min(count)..((round + 1) * endpoints).min(count);
-        let of = |s: usize, data: &[T]| Shape { elements: data.len(), turn: (s / endpoints) as u8 % 2, ..shape };
+        let of =
+            |s: usize, data: &[u8]| Shape { elements: data.len() / size, turn: (s / endpoints) as u8 % 2, ..shape };
         let shapes: Vec<Shape> = segments.iter().enumerate().map(|(s, data)| of(s, data)).collect();
         if self.topology.is_endpoint() {
             shapes.iter().skip(mine).step_by(endpoints).try_for_each(|shape| self.plans.prepare(*shape))?;
         }
         for round in 0..=count.div_ceil(endpoints) {
             for s in of_round(round) {
-                let root = s % endpoints;
-                self.reduce_to(root, send, segments[s], s * length, op)?;
+                let (root, recv) = (s % endpoints, &mut *segments[s]);
+                let send = send.map(|send| &send[s * length..s * length + recv.len()]);
+                self.reduce_on_node(root, send, recv, builtin(dtype, op))?;
                 if root == mine {
-                    self.plans.start(shapes[s], bytes::of_mut(segments[s]))?;
+                    self.plans.start(shapes[s], recv)?;
                 }
             }
             let Some(done) = round.checked_sub(1) else { continue };
             if let Some(s) = of_round(done).find(|s| s % endpoints == mine) {
                 let (first, rest) = segments[s..].split_at_mut(1);
-                let next = rest.get_mut(endpoints - 1).map(|data| (shapes[s + endpoints], bytes::of_mut(data)));
-                self.plans.finish(shapes[s], bytes::of_mut(first[0]), next)?;
+                let next = rest.get_mut(endpoints - 1).map(|data| (shapes[s + endpoints], &mut **data));
+                self.plans.finish(shapes[s], first[0], next)?;
             }
             for s in of_round(done) {
-                self.node.broadcast_into(segments[s], s % endpoints, self.how)?;
+                self.broadcast_on_node(segments[s], s % endpoints)?;
             }
         }
         Ok(())
     }
 
-    /// Folds what the node's ranks give into `recv` of one of them.
-    fn reduce_to<T: Element>(
-        &self,
-        root: usize,
-        send: Option<&[T]>,
-        recv: &mut [T],
-        first: usize,
-        op: Op,
-    ) -> Result<(), Error> {
-        match (self.topology.local() == root, send) {
-            (false, _) => self.node.reduce_into(give(send, recv, first), op, root, self.how),
-            (true, None) => self.node.reduce_in_place(recv, op, root, self.how),
-            (true, Some(send)) => {
-                let send = &send[first..first + recv.len()];
-                self.node.reduce_into_root(send, recv, op, self.how)
-            }
-        }
-    }
-
-    fn reduce<T: Element>(
+    fn reduce(
         &mut self,
         shape: Shape,
         root: usize,
-        send: Option<&[T]>,
-        recv: &mut [T],
-        op: Op,
+        send: Option<&[u8]>,
+        recv: &mut [u8],
+        (dtype, op): (DType, Op),
     ) -> Result<(), Error> {
-        let (home, local) = self.topology.place(root);
+        let ((home, local), fold) = (self.topology.place(root), builtin(dtype, op));
         let is_root = self.topology.rank() == root;
         if !self.topology.leads() {
-            self.node.reduce_into(give(send, send.unwrap_or(recv), 0), op, 0, self.how)?;
+            self.reduce_on_node(0, Some(send.unwrap_or(recv)), &mut [], fold)?;
         } else if is_root {
-            self.reduce_to(0, send, recv, 0, op)?;
-            self.plans.run(shape, bytes::of_mut(recv))?;
+            self.reduce_on_node(0, send, recv, fold)?;
+            self.plans.run(shape, recv)?;
         } else {
             // The caller's buffer stays as it is.
             let mut partial = send.unwrap_or(recv).to_vec();
-            self.node.reduce_in_place(&mut partial, op, 0, self.how)?;
-            self.plans.run(shape, bytes::of_mut(&mut partial))?;
+            self.reduce_on_node(0, None, &mut partial, fold)?;
+            self.plans.run(shape, &mut partial)?;
             if self.topology.node() == home {
-                return self.hand_over(bytes::of(&partial), &mut [], 0, local);
+                return self.hand_over(&partial, &mut [], 0, local);
             }
         }
         match (self.topology.node() == home && local != 0, is_root) {
-            (true, true) => self.hand_over(&[], bytes::of_mut(recv), 0, local),
+            (true, true) => self.hand_over(&[], recv, 0, local),
             // The others of that node take part without data.
-            (true, false) => self.hand_over_of(shape.elements * size_of::<T>(), &[], &mut [], 0, local),
+            (true, false) => self.hand_over_of(shape.elements * dtype.size(), &[], &mut [], 0, local),
             (false, _) => Ok(()),
         }
     }
 
-    /// `to_leader` reduces a node's vectors, `fold` puts what another node gives to the right of what is there; `lens` are
-    /// bytes.
-    pub(super) fn reduce_scatter<T>(
+    /// Reduces the nodes' vectors to their leaders; `combine` puts what another node sends to the right of what is there.
+    pub(super) fn reduce_scatter(
         &mut self,
-        (mut partial, view): Partial<T>,
+        mut partial: Vec<u8>,
         lens: &[usize],
-        to_leader: impl FnOnce(&Self, &mut [T]) -> Result<(), Error>,
-        fold: impl Fn(&Self, &mut [u8], &[u8]) -> Result<(), Error>,
+        fold: Fold<'_>,
+        combine: impl Fn(&Self, &mut [u8], &[u8]) -> Result<(), Error>,
         recv: &mut [u8],
     ) -> Result<(), Error> {
-        to_leader(self, &mut partial)?;
+        self.reduce_on_node(0, None, &mut partial, fold)?;
         let here: Vec<usize> = self.topology.here().iter().map(|&rank| lens[rank]).collect();
         let mut mine = vec![0u8; here.iter().sum()];
         if self.topology.leads() {
             // Each node's part of the vector, in the order of its ranks.
-            let partial = view(&partial);
             let ours: Vec<Vec<u8>> =
-                (0..self.topology.nodes()).map(|node| self.topology.pick(partial, lens, node)).collect();
+                (0..self.topology.nodes()).map(|node| self.topology.pick(&partial, lens, node)).collect();
             let me = self.topology.node();
             let mut theirs = vec![vec![0u8; mine.len()]; ours.len()];
             theirs[me].copy_from_slice(&ours[me]);
@@ -252,7 +226,7 @@ impl Phases<'_> {
                 ours.iter().zip(&mut theirs).map(|(send, receive)| Parts { send, receive }).collect();
             self.plans.exchange(self.call, &mut parts)?;
             mine.copy_from_slice(&theirs[0]);
-            theirs[1..].iter().try_for_each(|of_node| fold(self, &mut mine, of_node))?;
+            theirs[1..].iter().try_for_each(|of_node| combine(self, &mut mine, of_node))?;
         }
         self.deal(&here, &mine, recv)
     }

@@ -25,13 +25,14 @@ impl Hierarchy {
         };
         T::DTYPE.must_have(op)?;
         let exact = !dtype.is_inexact(by);
-        let traits = OpTraits { commutative: exact || call.how.order == FoldOrder::Arrival, exact };
+        let traits = OpTraits { commutative: exact || call.options.order == FoldOrder::Arrival, exact };
         let name = self.exchange_for(call.exchange, size_of_val(send), traits)?;
         let (contract, work, hash) = (Contract::Allreduce, Work::Fold(dtype, by), call.signature.hash());
         let shape = Shape { name, contract, root: 0, elements: 0, work, call: hash, turn: 0 };
         let node = call.node;
         self.carry_out(call, name, Some(shape), |phases| {
-            let mut draft = node.all_reduce_draft(send, if op == Op::Average { Op::Sum } else { op }, phases.how)?;
+            let mut draft =
+                node.all_reduce_draft(send, if op == Op::Average { Op::Sum } else { op }, phases.options)?;
             if let Some(result) = draft.edit() {
                 let shape = Shape { elements: result.len(), ..shape };
                 if T::DTYPE == DType::Bool {
@@ -45,7 +46,7 @@ impl Hierarchy {
                     bytes::divide(result, phases.topology.size());
                 }
             }
-            draft.publish(phases.how)
+            draft.publish(phases.options)
         })
     }
 }

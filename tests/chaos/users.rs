@@ -40,10 +40,10 @@ pub fn all_reduce_with(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked 
     prepare(comm, rng, way)?;
     let mut recv = vec![[7; 4]; count];
     match way {
-        Way::Into => comm.all_reduce_into_with(&send, &mut recv, &op)?,
+        Way::Into => comm.all_reduce_into(&send, &mut recv, &op)?,
         Way::InPlace => {
             recv.copy_from_slice(&send);
-            comm.all_reduce_in_place_with(&mut recv, &op)?;
+            comm.all_reduce_in_place(&mut recv, &op)?;
         }
         Way::Immediate if in_place => recv = complete(comm.immediate_all_reduce_with(send, op)?, rng)?,
         _ => recv = posted!(way rng; comm immediate_all_reduce_into_with all_reduce_into_with_init(send, recv, op)).1,
@@ -61,10 +61,10 @@ pub fn reduce_with(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
     match way {
         Way::InPlace => {
             recv.copy_from_slice(&send);
-            root.reduce_in_place_with(&mut recv, &op)?;
+            root.reduce_in_place(&mut recv, &op)?;
         }
-        Way::Into if is_root => root.reduce_into_root_with(&send, &mut recv, &op)?,
-        Way::Into => root.reduce_into_with(&send, &op)?,
+        Way::Into if is_root => root.reduce_into_root(&send, &mut recv, &op)?,
+        Way::Into => root.reduce_into(&send, &op)?,
         _ if is_root => {
             recv = posted!(way rng; root immediate_reduce_into_root_with
             reduce_into_root_with_init(send, recv, op))
@@ -81,7 +81,7 @@ pub fn reduce_scatter_with(comm: &Communicator, rng: &mut Rng, way: Way) -> Chec
     prepare(comm, rng, way)?;
     let mut recv = vec![[7; 4]; count];
     match way {
-        Way::Into => comm.reduce_scatter_block_into_with(&send, &mut recv, &op)?,
+        Way::Into => comm.reduce_scatter_block_into(&send, &mut recv, &op)?,
         _ => {
             recv = posted!(way rng; comm immediate_reduce_scatter_block_into_with
             reduce_scatter_block_into_with_init(send, recv, op))
@@ -103,11 +103,11 @@ pub fn raw(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
     let mut recv = vec![[7; 4]; count];
     match way {
         Way::Into => {
-            comm.all_reduce_raw(Some(bytemuck::cast_slice(&send)), bytemuck::cast_slice_mut(&mut recv), &op)?
+            comm.all_reduce_into(bytemuck::cast_slice(&send), bytemuck::cast_slice_mut(&mut recv), &op)?
         }
         Way::InPlace => {
             recv.copy_from_slice(&send);
-            comm.all_reduce_raw(None, bytemuck::cast_slice_mut(&mut recv), &op)?;
+            comm.all_reduce_in_place(bytemuck::cast_slice_mut(&mut recv), &op)?;
         }
         _ => {
             let (send, space) = (bytemuck::cast_slice(&send).to_vec(), vec![0; count * size_of::<Matrix>()]);

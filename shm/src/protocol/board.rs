@@ -13,7 +13,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 /// operation reuses what the one before used.
 pub const SLOTS: usize = if cfg!(earlybird_loom) { MODELLED } else { 8 };
 
-/// Payload areas: operation `e` uses area `e % AREAS`. Few, because each is as large as a message.
+/// Payload areas: operation `e` uses area `e % AREAS`. SmallPayload, because each is as large as a message.
 pub const AREAS: usize = if cfg!(earlybird_loom) { MODELLED } else { 2 };
 
 /// Slots and areas of a model; two in `shm/tests/loom_ring.rs`.

@@ -6,8 +6,8 @@ use super::signature::{Collective, Signature};
 use crate::Error;
 use crate::config::Algorithm;
 use crate::kernels::{self, FinishFn, FoldFn, Kernels};
-use crate::op::{DType, ElementType, Op};
-use crate::user_op::UserFold;
+use crate::op::{DType, Datatype, Op};
+use crate::user_op::ReduceFn;
 use std::marker::PhantomData;
 
 /// How a call meets the others.
@@ -27,7 +27,7 @@ pub(super) enum Arithmetic<'a> {
     /// By the library's kernels.
     Built(Kernels),
     /// By a user's operator, for as long as its owner lends it.
-    User(&'a dyn UserFold),
+    User(&'a dyn ReduceFn),
     /// Not at all: data is moved, through this function where any bytes could be no value.
     Moved(Option<FinishFn>),
 }
@@ -41,7 +41,7 @@ pub struct Prepared<'a> {
     pub(super) straight: Option<[FoldFn; 2]>,
     pub(super) signature: Signature,
     pub(super) hash: u32,
-    pub(super) element: ElementType,
+    pub(super) datatype: Datatype,
     /// Bytes of one element of an accumulator.
     pub(super) accumulator_bytes: usize,
     pub(super) arithmetic: Arithmetic<'a>,
@@ -90,24 +90,24 @@ impl<'a> Prepared<'a> {
     /// A call of `signature` with a user's operator.
     pub fn with_user(
         signature: Signature,
-        element: ElementType,
-        operator: &'a dyn UserFold,
+        datatype: Datatype,
+        operator: &'a dyn ReduceFn,
         ranks: usize,
         by_rank: bool,
         algorithm: Algorithm,
     ) -> Self {
-        Self::with(signature, element, Arithmetic::User(operator), ranks, by_rank, algorithm)
+        Self::with(signature, datatype, Arithmetic::User(operator), ranks, by_rank, algorithm)
     }
 
     /// A call of `signature` with a user's operator that is given each time it carries on.
     pub fn of_user(
         signature: Signature,
-        element: ElementType,
+        datatype: Datatype,
         ranks: usize,
         by_rank: bool,
         algorithm: Algorithm,
     ) -> Prepared<'static> {
-        Prepared::with(signature, element, Arithmetic::Moved(None), ranks, by_rank, algorithm)
+        Prepared::with(signature, datatype, Arithmetic::Moved(None), ranks, by_rank, algorithm)
     }
 
     fn named_by(signature: Signature) -> Collective {
@@ -116,7 +116,7 @@ impl<'a> Prepared<'a> {
 
     fn with(
         signature: Signature,
-        element: ElementType,
+        datatype: Datatype,
         arithmetic: Arithmetic<'a>,
         ranks: usize,
         by_rank: bool,
@@ -139,8 +139,8 @@ impl<'a> Prepared<'a> {
         Prepared {
             signature,
             hash: signature.hash(),
-            element,
-            accumulator_bytes: element.size(),
+            datatype,
+            accumulator_bytes: datatype.size(),
             arithmetic,
             fold_few: None,
             straight: None,

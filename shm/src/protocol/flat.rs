@@ -11,7 +11,7 @@
 use super::board::{Board, Need, Place};
 use super::lines::INLINE_BYTES;
 use super::operation::{Operation, Stop};
-use super::payload::Bound;
+use super::payload::BoundPayload;
 use super::pieces::Pieces;
 use super::slices;
 use super::step::Step;
@@ -36,7 +36,7 @@ fn inline<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     for rank in (0..ranks).filter(|r| *r != me) {
         await_mark(op, rank, mark)?;
     }
-    match call.few() {
+    match call.small_payload() {
         Some(few) => fold_lines(board, &few, few.bytes(), slot, me, ranks),
         None => gather_inline(op),
     }
@@ -57,7 +57,14 @@ pub(super) fn await_mark<B: Board>(op: &mut Operation<'_, B>, rank: usize, mark:
 
 /// Folds what lies in all lines, `bytes` bytes in each, in rank order.
 #[inline(always)]
-pub(super) fn fold_lines<B: Board>(board: &B, few: &Bound<'_>, bytes: usize, slot: usize, me: usize, ranks: usize) {
+pub(super) fn fold_lines<B: Board>(
+    board: &B,
+    few: &BoundPayload<'_>,
+    bytes: usize,
+    slot: usize,
+    me: usize,
+    ranks: usize,
+) {
     fold_places(board, few, |rank| Place::Inline { slot, rank, bytes }, me, ranks);
 }
 
@@ -65,7 +72,7 @@ pub(super) fn fold_lines<B: Board>(board: &B, few: &Bound<'_>, bytes: usize, slo
 #[inline(always)]
 pub(super) fn fold_places<B: Board>(
     board: &B,
-    few: &Bound<'_>,
+    few: &BoundPayload<'_>,
     place: impl Fn(usize) -> Place,
     me: usize,
     ranks: usize,

@@ -171,7 +171,7 @@ impl<'a> Exchange<'a> {
     /// Cuts the call so that no deposit exceeds `window_bytes`; at least one window.
     pub fn windows(&self, element_bytes: usize, window_bytes: usize) -> impl Iterator<Item = Window<'_>> {
         let (blocks, most) = (if self.parts { self.ranks } else { 1 }, self.most());
-        // Few enough blocks in a deposit that each has room for a cache line's worth of elements; but what is folded
+        // SmallPayload enough blocks in a deposit that each has room for a cache line's worth of elements; but what is folded
         // comes from all ranks at once.
         let room = if self.folds { element_bytes } else { element_bytes.max(64) };
         let at_once = blocks.min((window_bytes / room).max(1));

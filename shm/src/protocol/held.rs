@@ -1,9 +1,10 @@
 //! Buffers that posted operations own: of the library's types, of a user's, or many as one message.
+#![allow(unsafe_code)]
 
 use super::payload::Buffers;
 use crate::Error;
-use crate::op::{Element, ElementType};
-use crate::user_op::element_type;
+use crate::op::{Datatype, Element};
+use crate::user_op::datatype_of;
 use bytemuck::Pod;
 use std::any::Any;
 use std::fmt;
@@ -23,16 +24,16 @@ pub trait Held: Any + Send + fmt::Debug {
     }
 }
 
-/// A contribution and the place of the result; where one is not there, or is the other, its vector is empty.
+/// A send buffer and a receive buffer; where one is not there, or is the other, its vector is empty.
 pub struct Owned<T> {
-    /// What this rank gives, unless that is `recv`.
+    /// The contribution, unless that is `recv`.
     pub send: Vec<T>,
-    /// What this rank gets.
+    /// The place of the result.
     pub recv: Vec<T>,
     /// The result replaces the contribution, which lies in `recv`.
     in_place: bool,
-    element: ElementType,
-    lend: for<'a> fn(&'a mut Owned<T>) -> Buffers<'a>,
+    /// Invariant **D**: what a call on it writes is made of values of `T`.
+    datatype: Datatype,
 }
 
 impl<T> Owned<T> {
@@ -41,23 +42,22 @@ impl<T> Owned<T> {
         self.in_place
     }
 
-    /// Entries of the vectors that are one element.
-    pub fn entries(&self) -> usize {
-        self.element.size() / size_of::<T>().max(1)
+    /// Values of `T` that are one element.
+    pub fn values_per_element(&self) -> usize {
+        self.datatype.size() / size_of::<T>().max(1)
     }
 }
 
+// D: an `Element` is what its tag says, any bytes are a value of a `Pod`, and of `u8`.
 impl<T: Element> Owned<T> {
-    /// Buffers apart.
+    /// Two buffers.
     pub fn apart(send: Vec<T>, recv: Vec<T>) -> Self {
-        let lend: for<'a> fn(&'a mut Owned<T>) -> Buffers<'a> = |owned| Buffers::both(&owned.send, &mut owned.recv);
-        Owned { send, recv, in_place: false, element: T::DTYPE.into(), lend }
+        Owned { send, recv, in_place: false, datatype: T::DTYPE.into() }
     }
 
     /// One buffer for both.
     pub fn in_place(recv: Vec<T>) -> Self {
-        let lend: for<'a> fn(&'a mut Owned<T>) -> Buffers<'a> = |owned| Buffers::in_place(&mut owned.recv);
-        Owned { send: Vec::new(), recv, in_place: true, element: T::DTYPE.into(), lend }
+        Owned { send: Vec::new(), recv, in_place: true, datatype: T::DTYPE.into() }
     }
 }
 
@@ -65,54 +65,49 @@ impl<T: Pod> Owned<T> {
     /// As [`Owned::apart`], for a user's operator.
     ///
     /// # Errors
-    /// As [`Buffers::apart_of`].
+    /// As [`datatype_of`].
     pub fn apart_of(send: Vec<T>, recv: Vec<T>) -> Result<Self, Error> {
-        let element = element_type::<T>()?;
-        let lend: for<'a> fn(&'a mut Owned<T>) -> Buffers<'a> =
-            |owned| Buffers::both_of(&owned.send, &mut owned.recv).expect("an element that was accepted");
-        Ok(Owned { send, recv, in_place: false, element, lend })
+        Ok(Owned { send, recv, in_place: false, datatype: datatype_of::<T>()? })
     }
 
     /// As [`Owned::in_place`], for a user's operator.
     ///
     /// # Errors
-    /// As [`Buffers::apart_of`].
+    /// As [`datatype_of`].
     pub fn in_place_of(recv: Vec<T>) -> Result<Self, Error> {
-        let element = element_type::<T>()?;
-        let lend: for<'a> fn(&'a mut Owned<T>) -> Buffers<'a> =
-            |owned| Buffers::in_place_of(&mut owned.recv).expect("an element that was accepted");
-        Ok(Owned { send: Vec::new(), recv, in_place: true, element, lend })
+        Ok(Owned { send: Vec::new(), recv, in_place: true, datatype: datatype_of::<T>()? })
     }
 }
 
 impl Owned<u8> {
-    /// As [`Owned::apart`], of elements of which only the size is known.
+    /// As [`Owned::apart`], of the bytes of elements of `datatype`.
     ///
     /// # Errors
-    /// As [`Buffers::raw`].
-    pub fn raw(send: Vec<u8>, mut recv: Vec<u8>, element: ElementType) -> Result<Self, Error> {
-        Buffers::raw(Some(&send), &mut recv, element)?;
-        let lend: for<'a> fn(&'a mut Owned<u8>) -> Buffers<'a> = |owned| {
-            Buffers::raw(Some(&owned.send), &mut owned.recv, owned.element).expect("lengths that were accepted")
-        };
-        Ok(Owned { send, recv, in_place: false, element, lend })
+    /// [`Error::Usage`] for a buffer that is no whole number of elements.
+    pub fn raw(send: Vec<u8>, recv: Vec<u8>, datatype: Datatype) -> Result<Self, Error> {
+        [&send, &recv].into_iter().try_for_each(|buffer| datatype.must_fill(buffer.len()))?;
+        Ok(Owned { send, recv, in_place: false, datatype })
     }
 
-    /// As [`Owned::in_place`], of elements of which only the size is known.
+    /// As [`Owned::in_place`], of the bytes of elements of `datatype`.
     ///
     /// # Errors
-    /// As [`Buffers::raw`].
-    pub fn raw_in_place(mut recv: Vec<u8>, element: ElementType) -> Result<Self, Error> {
-        Buffers::raw(None, &mut recv, element)?;
-        let lend: for<'a> fn(&'a mut Owned<u8>) -> Buffers<'a> =
-            |owned| Buffers::raw(None, &mut owned.recv, owned.element).expect("a length that was accepted");
-        Ok(Owned { send: Vec::new(), recv, in_place: true, element, lend })
+    /// As [`Owned::raw`].
+    pub fn raw_in_place(recv: Vec<u8>, datatype: Datatype) -> Result<Self, Error> {
+        datatype.must_fill(recv.len())?;
+        Ok(Owned { send: Vec::new(), recv, in_place: true, datatype })
     }
 }
 
 impl<T: Send + 'static> Held for Owned<T> {
     fn lend(&mut self) -> Buffers<'_> {
-        (self.lend)(self)
+        // SAFETY: D.
+        unsafe {
+            match self.in_place {
+                true => Buffers::erased_in_place(&mut self.recv, self.datatype),
+                false => Buffers::erased_apart(&self.send, &mut self.recv, self.datatype),
+            }
+        }
     }
 }
 

@@ -138,7 +138,7 @@ impl<B: Board> Member<B> {
 
     /// Runs one operation: arrive, decide, fold, publish, leave.
     pub fn run(&mut self, call: &Call<'_>) -> Result<Report, Stop> {
-        if let Some(few) = call.few()
+        if let Some(few) = call.small_payload()
             && let Some(done) = self.run_straight(&few)
         {
             return done;

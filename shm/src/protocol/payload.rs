@@ -15,9 +15,8 @@ mod few;
 mod grouped;
 mod lent;
 mod parts;
-mod raw;
 
-pub use few::{Bound, Few};
+pub use few::{BoundPayload, SmallPayload};
 
 #[cfg(earlybird_loom)]
 pub use lent::look;
@@ -26,18 +25,16 @@ use super::call::{Arithmetic, Call, Prepared};
 use super::geometry::Window;
 use super::pieces::Pieces;
 use super::shared_result::SharedResult;
-use crate::Error;
 use crate::kernels;
-use crate::op::{Element, ElementType};
-use crate::user_op::element_type;
-use bytemuck::Pod;
+use crate::op::{Datatype, Element};
+use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Bytes of an accumulator that are folded and taken in turn where no kernel does both at once.
 const BLOCK_BYTES: usize = 8 << 10;
 
-/// The private buffers of one user call, borrowed for as long as it runs.
+/// The buffers of one call, borrowed for as long as it runs, without their type.
 #[derive(Debug)]
 pub struct Buffers<'a> {
     send: *const u8,
@@ -45,7 +42,11 @@ pub struct Buffers<'a> {
     count: usize,
     send_count: usize,
     recv_count: usize,
-    element: ElementType,
+    datatype: Datatype,
+    /// The result replaces the contribution.
+    in_place: bool,
+    /// Both are whole numbers of elements.
+    is_whole: bool,
     /// Where the buffers lie in shared memory: their names.
     lent: Option<[u64; 2]>,
     /// The result that all ranks share.
@@ -54,114 +55,117 @@ pub struct Buffers<'a> {
 }
 
 impl<'a> Buffers<'a> {
-    /// A contribution and the place of the result.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] when their lengths differ.
-    pub fn apart<T: Element>(send: &'a [T], recv: &'a mut [T]) -> Result<Self, Error> {
-        Self::of_one_length(send, recv, T::DTYPE.into())
+    /// A send buffer and a receive buffer, each of its own length.
+    pub fn apart<T: Element>(send: &'a [T], recv: &'a mut [T]) -> Self {
+        // SAFETY: an `Element` is what its type's tag says.
+        unsafe { Self::erased_apart(send, recv, T::DTYPE.into()) }
     }
 
-    /// As [`Buffers::apart`], for a user's operator.
-    ///
-    /// # Errors
-    /// Also [`Error::Usage`] and [`Error::Unsupported`] for elements of no size and of too many bytes.
-    pub fn apart_of<T: Pod>(send: &'a [T], recv: &'a mut [T]) -> Result<Self, Error> {
-        Self::of_one_length(send, recv, element_type::<T>()?)
-    }
-
-    #[inline(always)]
-    fn of_one_length<T>(send: &'a [T], recv: &'a mut [T], element: ElementType) -> Result<Self, Error> {
-        if send.len() != recv.len() {
-            return Err(Error::usage(format!(
-                "the send buffer has {} elements and the receive buffer {}; give buffers of one length",
-                send.len(),
-                recv.len()
-            )));
-        }
-        Ok(Buffers::two(send, recv, element))
-    }
-
-    /// What is given and the place of what is got, each of its own length.
-    pub fn both<T: Element>(send: &'a [T], recv: &'a mut [T]) -> Self {
-        Self::two(send, recv, T::DTYPE.into())
-    }
-
-    /// As [`Buffers::both`], for a user's operator.
-    ///
-    /// # Errors
-    /// As [`Buffers::apart_of`].
-    pub fn both_of<T: Pod>(send: &'a [T], recv: &'a mut [T]) -> Result<Self, Error> {
-        Ok(Self::two(send, recv, element_type::<T>()?))
-    }
-
-    #[inline(always)]
-    fn two<T>(send: &'a [T], recv: &'a mut [T], element: ElementType) -> Self {
-        Buffers {
-            send: send.as_ptr().cast(),
-            recv: recv.as_mut_ptr().cast(),
-            count: send.len().max(recv.len()),
-            send_count: send.len(),
-            recv_count: recv.len(),
-            element,
-            lent: None,
-            shared: None,
-            borrowed: PhantomData,
-        }
-    }
-
-    /// What this rank gives lies at `own` in the place of what it gets.
-    pub fn own_part<T: Element>(buf: &'a mut [T], own: Range<usize>) -> Self {
-        assert!(own.start <= own.end && own.end <= buf.len(), "{own:?} of {}", buf.len());
-        let whole = Buffers::in_place(buf);
-        let send = whole.send.wrapping_add(own.start * size_of::<T>());
-        Buffers { send, send_count: own.len(), ..whole }
-    }
-
-    /// What this rank gets lies at `own` in what it gives.
-    pub fn kept_part<T: Element>(buf: &'a mut [T], own: Range<usize>) -> Self {
-        assert!(own.start <= own.end && own.end <= buf.len(), "{own:?} of {}", buf.len());
-        let whole = Buffers::in_place(buf);
-        let recv = whole.recv.wrapping_add(own.start * size_of::<T>());
-        Buffers { recv, recv_count: own.len(), ..whole }
-    }
-
-    /// The result replaces the contribution.
+    /// One buffer, in which the result replaces the contribution.
     pub fn in_place<T: Element>(buf: &'a mut [T]) -> Self {
-        Self::one(buf, T::DTYPE.into())
+        // SAFETY: as above.
+        unsafe { Self::erased_in_place(buf, T::DTYPE.into()) }
     }
 
-    /// As [`Buffers::in_place`], for a user's operator.
+    /// As [`Buffers::apart`], of elements of `datatype`, each of one or more values of `T`.
     ///
-    /// # Errors
-    /// As [`Buffers::apart_of`].
-    pub fn in_place_of<T: Pod>(buf: &'a mut [T]) -> Result<Self, Error> {
-        Ok(Self::one(buf, element_type::<T>()?))
+    /// # Safety
+    /// Whatever a call on `datatype` writes to `recv` is made of values of `T`.
+    #[inline(always)]
+    pub unsafe fn erased_apart<T>(send: &'a [T], recv: &'a mut [T], datatype: Datatype) -> Self {
+        let counts = [elements(send, datatype), elements(recv, datatype)];
+        Self::new(send.as_ptr().cast(), recv.as_mut_ptr().cast(), counts, datatype, false)
+    }
+
+    /// As [`Buffers::in_place`], of elements of `datatype`.
+    ///
+    /// # Safety
+    /// As [`Buffers::erased_apart`].
+    #[inline(always)]
+    pub unsafe fn erased_in_place<T>(buf: &'a mut [T], datatype: Datatype) -> Self {
+        let (recv, count) = (buf.as_mut_ptr().cast::<u8>(), elements(buf, datatype));
+        Self::new(recv, recv, [count; 2], datatype, true)
     }
 
     #[inline(always)]
-    fn one<T>(buf: &'a mut [T], element: ElementType) -> Self {
-        let (recv, count) = (buf.as_mut_ptr().cast::<u8>(), buf.len());
-        let (send_count, recv_count) = (count, count);
+    fn new(
+        send: *const u8,
+        recv: *mut u8,
+        [(send_count, send_is_whole), (recv_count, recv_is_whole)]: [(usize, bool); 2],
+        datatype: Datatype,
+        in_place: bool,
+    ) -> Self {
         Buffers {
-            send: recv,
+            send,
             recv,
-            count,
+            count: send_count.max(recv_count),
             send_count,
             recv_count,
-            element,
+            datatype,
+            in_place,
+            is_whole: send_is_whole && recv_is_whole,
             lent: None,
             shared: None,
             borrowed: PhantomData,
         }
     }
 
-    /// Elements that this rank gives.
+    /// The same buffers of a rank whose contribution is only a part of the buffer: where it lies there.
+    pub fn with_own_send(self, own: Range<usize>) -> Self {
+        assert!(own.start <= own.end && own.end <= self.send_count, "{own:?} of {}", self.send_count);
+        Buffers { send: self.send.wrapping_add(own.start * self.datatype.size()), send_count: own.len(), ..self }
+    }
+
+    /// The same buffers of a rank whose result is only a part of the buffer: where it lies there.
+    pub fn with_own_recv(self, own: Range<usize>) -> Self {
+        assert!(own.start <= own.end && own.end <= self.recv_count, "{own:?} of {}", self.recv_count);
+        Buffers { recv: self.recv.wrapping_add(own.start * self.datatype.size()), recv_count: own.len(), ..self }
+    }
+
+    /// The same buffers of a rank that only sends.
+    pub fn without_recv(self) -> Self {
+        Buffers { recv_count: 0, count: self.send_count, ..self }
+    }
+
+    /// The same buffers of a rank that only receives.
+    pub fn without_send(self) -> Self {
+        Buffers { send_count: 0, count: self.recv_count, ..self }
+    }
+
+    /// The send buffer as bytes, and the receive buffer. `None` where both are the same bytes; a copy where one is a part of
+    /// the other.
+    pub fn into_bytes(self) -> (Option<Cow<'a, [u8]>>, &'a mut [u8]) {
+        let bytes = [self.send_count, self.recv_count].map(|count| count * self.datatype.size());
+        // SAFETY: B: borrowed for `'a`, the receive buffer exclusively. The contribution is given out beside it only where they
+        // are apart or one is empty.
+        unsafe {
+            let send = match () {
+                () if !self.in_place || bytes.contains(&0) => {
+                    Some(Cow::Borrowed(core::slice::from_raw_parts(self.send, bytes[0])))
+                }
+                () if bytes[0] == bytes[1] && core::ptr::eq(self.send, self.recv) => None,
+                () => Some(Cow::Owned(core::slice::from_raw_parts(self.send, bytes[0]).to_vec())),
+            };
+            (send, core::slice::from_raw_parts_mut(self.recv, bytes[1]))
+        }
+    }
+
+    /// Whether the result replaces the contribution.
+    pub fn are_in_place(&self) -> bool {
+        self.in_place
+    }
+
+    /// Whether their lengths are whole numbers of elements.
+    pub fn are_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Elements that this rank sends.
     pub fn send_count(&self) -> usize {
         self.send_count
     }
 
-    /// Elements that this rank gets.
+    /// Elements that this rank receives.
     pub fn recv_count(&self) -> usize {
         self.recv_count
     }
@@ -171,16 +175,16 @@ impl<'a> Buffers<'a> {
         self.count
     }
 
-    /// Their type.
-    pub fn element(&self) -> ElementType {
-        self.element
+    /// The type of the elements.
+    pub fn datatype(&self) -> Datatype {
+        self.datatype
     }
 
     /// The result of a group of one: what it gives. Every operation of one rank has it.
     pub fn copy(&self) {
         if !core::ptr::eq(self.send, self.recv) {
             // SAFETY: B, and they are not equal; the shorter length.
-            unsafe { kernels::copy(self.recv, self.send, self.send_count.min(self.recv_count) * self.element.size()) }
+            unsafe { kernels::copy(self.recv, self.send, self.send_count.min(self.recv_count) * self.datatype.size()) }
         }
     }
 
@@ -190,7 +194,7 @@ impl<'a> Buffers<'a> {
         assert!(elements.start <= elements.end && elements.end <= self.count, "{elements:?} of {}", self.count);
         let count = elements.len();
         let (skip, has) =
-            (elements.start * self.element.size(), |whole: usize| if whole == self.count { count } else { 0 });
+            (elements.start * self.datatype.size(), |whole: usize| if whole == self.count { count } else { 0 });
         let mut call = self.whole(prepared);
         (call.count, call.send_count, call.recv_count) = (count, has(self.send_count), has(self.recv_count));
         if call.send_count == count {
@@ -212,8 +216,8 @@ impl<'a> Buffers<'a> {
 
     #[inline]
     fn whole<'b>(&'b self, prepared: &'b Prepared<'b>) -> Call<'b> {
-        assert!(self.element == prepared.element, "a call prepared for {:?}", prepared.element);
-        let element_bytes = self.element.size();
+        assert!(self.datatype == prepared.datatype, "a call prepared for {:?}", prepared.datatype);
+        let element_bytes = self.datatype.size();
         Call {
             prepared,
             count: self.count,
@@ -229,6 +233,14 @@ impl<'a> Buffers<'a> {
             borrowed: PhantomData,
         }
     }
+}
+
+/// Elements of `datatype` in a buffer, and whether they fill it.
+#[inline(always)]
+fn elements<T>(buffer: &[T], datatype: Datatype) -> (usize, bool) {
+    let (bytes, size) = (size_of_val(buffer), datatype.size());
+    // Elements without size are refused later.
+    if size == 0 { (buffer.len(), true) } else { (bytes / size, bytes % size == 0) }
 }
 
 impl Call<'_> {

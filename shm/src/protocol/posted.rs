@@ -23,7 +23,7 @@ use super::slices;
 use super::step::Step;
 use super::wait::Patience;
 use crate::config::Algorithm;
-use crate::user_op::UserFold;
+use crate::user_op::ReduceFn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ pub struct Posted {
     pub(super) held: Box<dyn Held>,
     pub(super) prepared: Prepared<'static>,
     /// What folds, if that is a user's.
-    operator: Option<Arc<dyn UserFold + Send>>,
+    operator: Option<Arc<dyn ReduceFn + Send>>,
     root: usize,
     blocks: Blocks,
     /// Elements of the largest block.
@@ -170,7 +170,7 @@ impl Posted {
     }
 
     /// The same call, which this operator folds.
-    pub fn folded_by(self, operator: Arc<dyn UserFold + Send>) -> Self {
+    pub fn folded_by(self, operator: Arc<dyn ReduceFn + Send>) -> Self {
         Posted { operator: Some(operator), ..self }
     }
 
@@ -196,7 +196,7 @@ impl Posted {
     }
 
     fn element_bytes(&self) -> usize {
-        self.prepared.element.size()
+        self.prepared.datatype.size()
     }
 
     fn exchange(&self) -> Exchange<'_> {

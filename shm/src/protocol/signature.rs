@@ -1,7 +1,7 @@
 //! What a rank says about its call, so that calls that differ are told apart: the collective and the signature.
 
 use crate::config::Algorithm;
-use crate::op::{DType, ElementType, FoldOrder, Operator};
+use crate::op::{DType, Datatype, FoldOrder, OpIdentity};
 
 /// The collective. The discriminant is part of the signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,8 +112,8 @@ impl Signature {
     #[inline]
     pub fn new(
         collective: Collective,
-        element: impl Into<ElementType>,
-        op: impl Into<Operator>,
+        element: impl Into<Datatype>,
+        op: impl Into<OpIdentity>,
         order: FoldOrder,
         algorithm: Algorithm,
         count: usize,
@@ -125,8 +125,8 @@ impl Signature {
             | (order as u64) << 24
             | (algorithm as u64) << 32;
         let user_size = match element {
-            ElementType::Built(_) => 0,
-            ElementType::User(bytes) => (bytes as u64) << USER_SIZE_SHIFT,
+            Datatype::Builtin(_) => 0,
+            Datatype::Opaque(bytes) => (bytes as u64) << USER_SIZE_SHIFT,
         };
         Signature { kind, count: count as u64 | user_size }
     }
@@ -224,7 +224,7 @@ impl Signature {
         let dtype = name(DType::ALL.iter().find(|d| **d as u8 == b[1]).map(|d| d.name()), b[1]);
         let below = self.count & ((1 << USER_SIZE_SHIFT) - 1);
         let elements = match self.kind & UNEQUAL != 0 {
-            _ if b[1] == ElementType::USER => format!("{below} x a type of {} bytes", self.count >> USER_SIZE_SHIFT),
+            _ if b[1] == Datatype::OPAQUE => format!("{below} x a type of {} bytes", self.count >> USER_SIZE_SHIFT),
             false => format!("{} x {dtype}", self.count),
             true => {
                 format!("{} x {dtype} in unequal parts (#{:06x})", self.count & ((1 << 40) - 1), self.count >> 40)
@@ -239,7 +239,7 @@ impl Signature {
         let fold = match known.is_some_and(|c| !c.folds()) {
             true => String::new(),
             false => {
-                let op = name(Operator::describe(b[2]).as_deref(), b[2]);
+                let op = name(OpIdentity::describe(b[2]).as_deref(), b[2]);
                 format!(", {op}, {order} order")
             }
         };
@@ -265,8 +265,8 @@ mod tests {
     #[test]
     fn different_calls_have_different_signatures() {
         let user = |ordered, tag| {
-            let op = Operator::User { ordered, tag };
-            Signature::new(Collective::AllReduce, ElementType::User(24), op, FoldOrder::Rank, Algorithm::Auto, 9)
+            let op = OpIdentity::User { ordered, tag };
+            Signature::new(Collective::AllReduce, Datatype::Opaque(24), op, FoldOrder::Rank, Algorithm::Auto, 9)
         };
         let base = Signature::new(Collective::AllReduce, DType::F32, Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9);
         let others = [
@@ -284,8 +284,8 @@ mod tests {
             user(false, 0),
             user(true, 0),
             user(true, 1),
-            Signature::new(Collective::AllReduce, ElementType::User(4), Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
-            Signature::new(Collective::AllReduce, ElementType::User(8), Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
+            Signature::new(Collective::AllReduce, Datatype::Opaque(4), Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
+            Signature::new(Collective::AllReduce, Datatype::Opaque(8), Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
             Signature::new(Collective::Barrier, DType::F32, Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
         ];
         for o in others {

@@ -10,7 +10,7 @@
 use super::board::{AREAS, Board, Need, Place, SLOTS};
 use super::lines::INLINE_BYTES;
 use super::operation::{Member, Report, Stop, mix};
-use super::payload::Bound;
+use super::payload::BoundPayload;
 use super::step::Step;
 use super::wait;
 use super::{flat, word};
@@ -20,7 +20,7 @@ use crate::sync::SyncPoint;
 impl<B: Board> Member<B> {
     /// Runs one operation whose payload is few; `None`, with nothing done, where [`Member::run`] must be asked.
     #[inline(always)]
-    pub fn run_straight(&mut self, few: &Bound<'_>) -> Option<Result<Report, Stop>> {
+    pub fn run_straight(&mut self, few: &BoundPayload<'_>) -> Option<Result<Report, Stop>> {
         let (board, epoch) = (&self.board, self.epoch + 1);
         if self.patience.oversubscribed
             || self.all_left + (SLOTS as u64) < epoch
@@ -52,7 +52,7 @@ impl<B: Board> Member<B> {
 
     /// Begins the next operation; the mark of its entry.
     #[inline(always)]
-    fn begin(&mut self, few: &Bound<'_>, slot: usize) -> u64 {
+    fn begin(&mut self, few: &BoundPayload<'_>, slot: usize) -> u64 {
         self.epoch += 1;
         self.board.step(Step::Begin);
         few.describe(self.board.line(slot, self.board.rank()));
@@ -61,7 +61,7 @@ impl<B: Board> Member<B> {
 
     /// The payload, `bytes` bytes, travels beside the mark.
     #[inline(always)]
-    fn in_lines(&mut self, few: &Bound<'_>, bytes: usize, slot: usize) -> Result<(), Stop> {
+    fn in_lines(&mut self, few: &BoundPayload<'_>, bytes: usize, slot: usize) -> Result<(), Stop> {
         let mark = self.begin(few, slot);
         let board = &self.board;
         let (me, ranks) = (board.rank(), board.ranks());
@@ -82,7 +82,7 @@ impl<B: Board> Member<B> {
     /// The payload travels through deposits, each announced as a whole; `None`, with nothing done, where their memory is not
     /// known to be free and there.
     #[inline(never)]
-    fn in_deposits(&mut self, few: &Bound<'_>, slot: usize) -> Option<Result<(), Stop>> {
+    fn in_deposits(&mut self, few: &BoundPayload<'_>, slot: usize) -> Option<Result<(), Stop>> {
         let area = ((self.epoch + 1) % AREAS as u64) as usize;
         let is_free = self.all_left + AREAS as u64 > self.epoch;
         match self.board.reserve(area, Need::of_all(0, few.bytes())) {
@@ -128,7 +128,7 @@ impl<B: Board> Member<B> {
     /// Waits for the mark of `rank`, which is late or another one.
     #[cold]
     #[inline(never)]
-    fn await_mark(&mut self, few: &Bound<'_>, rank: usize, mark: u64) -> Result<(), Stop> {
+    fn await_mark(&mut self, few: &BoundPayload<'_>, rank: usize, mark: u64) -> Result<(), Stop> {
         let call = few.call();
         let (mut operation, _) = self.operation(&call);
         flat::await_mark(&mut operation, rank, mark)
@@ -137,7 +137,7 @@ impl<B: Board> Member<B> {
     /// Waits for the deposit of `rank`, which is late or one for another call.
     #[cold]
     #[inline(never)]
-    fn await_deposit(&mut self, few: &Bound<'_>, rank: usize) -> Result<(), Stop> {
+    fn await_deposit(&mut self, few: &BoundPayload<'_>, rank: usize) -> Result<(), Stop> {
         let call = few.call();
         let (mut operation, _) = self.operation(&call);
         operation.until_deposited(rank, few.pieces())

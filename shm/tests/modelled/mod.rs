@@ -211,7 +211,7 @@ impl Scenario {
                     recv.copy_from_slice(&send);
                     Buffers::in_place(&mut recv)
                 }
-                _ => Buffers::both(&send, &mut recv),
+                _ => Buffers::apart(&send, &mut recv),
             };
             let buffers = if self.lent { buffers.lent([1, 1 + u64::from(self.apart)]) } else { buffers };
             let keeps = epoch > 1 && self.keeps == Some(rank);

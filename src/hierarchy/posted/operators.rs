@@ -38,7 +38,7 @@ async fn reduce<O: Kept>(
     // The nodes whose leaders need what is folded, and the parts of it that ranks get.
     let wants = |node: usize| collective != Collective::Reduce || node == home;
     let blocks = vec![bytes / topology.size(); topology.size()];
-    let folded = if folds_by_rank(&**op, topology) {
+    let folded = if folds_by_rank(op.reduce_fn(), topology) {
         let whole = vec![bytes; topology.size()];
         let mine = collect(steps, cast_slice(&given).to_vec(), &whole).await?;
         let all = bring(steps, mine, &whole, wants).await?;
@@ -101,6 +101,6 @@ fn fold_all<'v>(
     mut vectors: impl Iterator<Item = &'v [u8]>,
 ) -> Result<Vec<u8>, Error> {
     let mut folded = vectors.next().unwrap_or_default().to_vec();
-    vectors.try_for_each(|vector| fold_bytes(op, topology, &mut folded, vector))?;
+    vectors.try_for_each(|vector| fold_bytes(op.reduce_fn(), topology, &mut folded, vector))?;
     Ok(folded)
 }

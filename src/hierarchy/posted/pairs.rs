@@ -6,7 +6,7 @@ use super::calls::{both, from_leader, gets, in_place, parts_of};
 use super::steps::{Operation, Steps};
 use super::{Begun, Work};
 use crate::Error;
-use crate::hierarchy::pairs::{Counts, Table, difference, first_of, parts_of_words, told_words, totals};
+use crate::hierarchy::pairs::{PairCounts, Table, difference, first_of, parts_of_words, told_words, totals};
 use earlybird_shm::Collective;
 
 /// The counts of one rank, kept.
@@ -35,7 +35,7 @@ pub(super) fn begin(counts: &KeptCounts, given: Vec<u8>, steps: Steps) -> Begun 
 async fn exchange(steps: &Steps, counts: &KeptCounts, given: Vec<u8>) -> Result<Result<Vec<u8>, Error>, Error> {
     let (topology, leads) = (steps.topology(), steps.topology().leads());
     let KeptCounts { send, recv, element_bytes } = counts;
-    let words = Counts { send, recv, element_bytes: *element_bytes }.words();
+    let words = PairCounts { send, recv, element_bytes: *element_bytes }.words();
     let room = vec![0u64; if leads { words.len() * topology.here().len() } else { 0 }];
     let to_leader = Operation::new(Collective::Gather, earlybird_shm::Op::Sum, Some(0));
     let all = steps.give(to_leader, both(words, room)).await?;

@@ -2,13 +2,13 @@
 //! call, and its arithmetic.
 //!
 //! The invariants are those of the module above; **F (few)**: `send` and `recv` are those of whole buffers of `count`
-//! elements of `dtype`, `bytes` in all, equal or disjoint, or a part of such. A [`Bound`] has a fold of that type, whose
+//! elements of `dtype`, `bytes` in all, equal or disjoint, or a part of such. A [`BoundPayload`] has a fold of that type, whose
 //! accumulators are elements.
 #![allow(unsafe_code)]
 
 use super::{Buffers, Call, Prepared};
 use crate::kernels::{self, FoldFn};
-use crate::op::{DType, ElementType};
+use crate::op::{DType, Datatype};
 use crate::protocol::flat::PIECE_BYTES;
 use crate::protocol::lines::{INLINE_BYTES, RankLine};
 use std::marker::PhantomData;
@@ -22,7 +22,7 @@ const SOME_BYTES: usize = 512;
 
 /// The whole buffers of an allreduce or barrier with an operator of the library.
 #[derive(Debug, Clone, Copy)]
-pub struct Few<'a> {
+pub struct SmallPayload<'a> {
     send: *const u8,
     recv: *mut u8,
     count: usize,
@@ -33,42 +33,32 @@ pub struct Few<'a> {
 
 /// The same in the call that it is the payload of.
 #[derive(Debug, Clone, Copy)]
-pub struct Bound<'a> {
-    few: Few<'a>,
+pub struct BoundPayload<'a> {
+    few: SmallPayload<'a>,
     fold: FoldFn,
     prepared: &'a Prepared<'a>,
 }
 
 impl Call<'_> {
     /// What the straight way needs of the call, if it may go there.
-    pub(in crate::protocol) fn few(&self) -> Option<Bound<'_>> {
-        let ElementType::Built(dtype) = self.prepared.element else { return None };
+    pub(in crate::protocol) fn small_payload(&self) -> Option<BoundPayload<'_>> {
+        let Datatype::Builtin(dtype) = self.prepared.datatype else { return None };
         let whole = self.send_count == self.count && self.recv_count == self.count && self.shared.is_none();
-        Few::new(self.send, self.recv, self.count, dtype).filter(|_| whole)?.bind(self.prepared)
+        SmallPayload::new(self.send, self.recv, self.count, dtype).filter(|_| whole)?.bind(self.prepared)
     }
 }
 
 impl<'a> Buffers<'a> {
     /// What of them the straight way needs; `None` where that is not all of them, or they are too large.
     #[inline(always)]
-    pub fn few(&self) -> Option<Few<'a>> {
-        let ElementType::Built(dtype) = self.element else { return None };
+    pub fn small_payload(&self) -> Option<SmallPayload<'a>> {
+        let Datatype::Builtin(dtype) = self.datatype else { return None };
         let whole = self.send_count == self.count && self.recv_count == self.count && self.are_private();
-        Few::new(self.send, self.recv, self.count, dtype).filter(|_| whole)
+        SmallPayload::new(self.send, self.recv, self.count, dtype).filter(|_| whole)
     }
 }
 
-impl<'a> Few<'a> {
-    /// `count` elements of `dtype` as bytes, in `recv` where nothing is to `send`. Of another length than they say they never
-    /// [`bind`](Few::bind).
-    #[inline(always)]
-    pub fn of_bytes(send: Option<&'a [u8]>, recv: &'a mut [u8], count: usize, dtype: DType) -> Option<Self> {
-        let bytes = recv.len();
-        let is_few = bytes <= MOST_PIECES * PIECE_BYTES && send.is_none_or(|send| send.len() == bytes);
-        let send = send.map_or(recv.as_ptr(), <[u8]>::as_ptr);
-        is_few.then_some(Few { send, recv: recv.as_mut_ptr(), count, bytes, dtype, borrowed: PhantomData })
-    }
-
+impl<'a> SmallPayload<'a> {
     /// Elements.
     #[inline(always)]
     pub fn count(&self) -> usize {
@@ -85,31 +75,35 @@ impl<'a> Few<'a> {
     fn new(send: *const u8, recv: *mut u8, count: usize, dtype: DType) -> Option<Self> {
         let most = MOST_PIECES * PIECE_BYTES;
         let bytes = count.min(most + 1) * dtype.size();
-        (bytes <= most).then_some(Few { send, recv, count, bytes, dtype, borrowed: PhantomData })
+        (bytes <= most).then_some(SmallPayload { send, recv, count, bytes, dtype, borrowed: PhantomData })
     }
 
     /// The payload of the call `prepared`, if that may go the straight way with elements of this type.
     #[inline(always)]
-    pub fn bind<'b>(self, prepared: &'b Prepared<'b>) -> Option<Bound<'b>>
+    pub fn bind<'b>(self, prepared: &'b Prepared<'b>) -> Option<BoundPayload<'b>>
     where
         'a: 'b,
     {
         let [few, many] = prepared.straight?;
         let fold = if self.bytes <= INLINE_BYTES { few } else { many };
         let is_whole = self.count.checked_mul(prepared.accumulator_bytes) == Some(self.bytes);
-        (is_whole && prepared.element == ElementType::Built(self.dtype)).then_some(Bound { few: self, fold, prepared })
+        (is_whole && prepared.datatype == Datatype::Builtin(self.dtype)).then_some(BoundPayload {
+            few: self,
+            fold,
+            prepared,
+        })
     }
 }
 
-impl Bound<'_> {
+impl BoundPayload<'_> {
     /// The call as every other part of the protocol knows it.
     #[cold]
     pub(in crate::protocol) fn call(&self) -> Call<'_> {
-        let Bound { few: Few { send, recv, count, .. }, prepared, .. } = *self;
+        let BoundPayload { few: SmallPayload { send, recv, count, .. }, prepared, .. } = *self;
         Call {
             prepared,
             count,
-            element_bytes: prepared.element.size(),
+            element_bytes: prepared.datatype.size(),
             send,
             recv,
             send_count: count,
@@ -151,7 +145,7 @@ impl Bound<'_> {
         let bytes = (few.bytes - skip).min(PIECE_BYTES);
         // SAFETY: F, and `skip` is at most the length of both.
         let (send, recv) = unsafe { (few.send.add(skip), few.recv.add(skip)) };
-        (skip, Bound { few: Few { send, recv, count: bytes / size, bytes, ..few }, ..*self })
+        (skip, BoundPayload { few: SmallPayload { send, recv, count: bytes / size, bytes, ..few }, ..*self })
     }
 
     /// Describes the call in `line`.
@@ -163,7 +157,7 @@ impl Bound<'_> {
     /// Makes the end of the call warm while there is time: the code of the fold and the place of the result.
     #[inline(always)]
     pub(in crate::protocol) fn foresee(&self) {
-        let Few { send, recv, .. } = self.few;
+        let SmallPayload { send, recv, .. } = self.few;
         kernels::fetch_for_writing(recv);
         // SAFETY: F; of no elements, so nothing is read or written.
         unsafe { (self.fold)(recv, send, send, 0) }
@@ -192,7 +186,7 @@ impl Bound<'_> {
     /// still be on the way here.
     #[inline(always)]
     pub(in crate::protocol) fn take(&self, first: Option<*const u8>, second: Option<*const u8>) {
-        let Few { send, recv, count, .. } = self.few;
+        let SmallPayload { send, recv, count, .. } = self.few;
         // SAFETY: F, S; the result equals the private operand or is disjoint from both.
         unsafe { (self.fold)(recv, first.unwrap_or(send), second.unwrap_or(send), count) }
     }
@@ -200,7 +194,7 @@ impl Bound<'_> {
     /// `result = result op next`.
     #[inline(always)]
     pub(in crate::protocol) fn take_fold(&self, next: *const u8) {
-        let Few { recv, count, .. } = self.few;
+        let SmallPayload { recv, count, .. } = self.few;
         // SAFETY: F, S; the destination equals the left operand.
         unsafe { (self.fold)(recv, recv, next, count) }
     }

@@ -30,8 +30,7 @@ impl<'a> Buffers<'a> {
         const { assert!(align_of::<T>() <= align_of::<u64>()) }
         assert!(count * size_of::<T>() <= size_of_val(&memory[..]), "{count} elements were not packed");
         let recv = memory.as_mut_ptr().cast::<u8>();
-        let whole = Buffers::in_place::<T>(&mut []);
-        Buffers { send: recv, recv, count, send_count: count, recv_count: count, ..whole }
+        Buffers::new(recv, recv, [(count, true); 2], T::DTYPE.into(), true)
     }
 
     /// `send`, and a place for the result in `memory`, which grows where needed. New memory is not touched before it is used.
@@ -41,14 +40,14 @@ impl<'a> Buffers<'a> {
         if memory.len() < words {
             *memory = vec![0; words];
         }
-        let whole = Buffers::both(send, &mut []);
-        Buffers { recv: memory.as_mut_ptr().cast(), recv_count: send.len(), ..whole }
+        let count = (send.len(), true);
+        Buffers::new(send.as_ptr().cast(), memory.as_mut_ptr().cast(), [count; 2], T::DTYPE.into(), false)
     }
 
     /// Copies the result back into the `parts` that were packed.
     pub fn unpack<T: Element, P: AsMut<[T]> + AsRef<[T]>>(&self, parts: &mut [P]) {
         let count = parts.iter().map(|part| part.as_ref().len()).sum::<usize>();
-        assert!(self.element == T::DTYPE.into() && count == self.recv_count, "these parts were not packed");
+        assert!(self.datatype == T::DTYPE.into() && count == self.recv_count, "these parts were not packed");
         let mut from = self.recv.cast_const();
         for part in parts.iter_mut().map(AsMut::as_mut) {
             // SAFETY: B: the sum of all parts is what was packed, and results are values of the type.

@@ -1,13 +1,13 @@
 //! Calls that are posted now and completed later, of a node: arguments checked, operations prepared once.
 
-use super::exchanges::even_part;
 use super::posted_pairs::OfPairs;
 use super::{NodeComm, State};
 use crate::Error;
 use crate::bytes_op::BytesOp;
+use crate::checked_args::{check_lengths, even_part, starts};
 use crate::config::Algorithm;
 use crate::engine::{self, Drive};
-use crate::op::{DType, Element, ElementType, FoldOrder, Op, Operator};
+use crate::op::{DType, Datatype, Element, FoldOrder, Op, OpIdentity};
 use crate::protocol::call::Prepared;
 use crate::protocol::geometry::Exchange;
 use crate::protocol::held::{Grouped, Held, Owned};
@@ -15,7 +15,7 @@ use crate::protocol::lines::INLINE_BYTES;
 use crate::protocol::posted::{Blocks, Posted, Room};
 use crate::protocol::signature::{Collective, Signature, USER_SIZE_SHIFT};
 use crate::protocol::{Report, Stop};
-use crate::user_op::{UserFold, UserOp, element_type};
+use crate::user_op::{ReduceFn, UserOp, datatype_of};
 use bytemuck::Pod;
 use std::any::Any;
 use std::sync::{Arc, PoisonError};
@@ -29,7 +29,7 @@ impl Ready {
         Ready(Box::new(posted))
     }
 
-    /// The same call as a part of a larger operation with this number, as [`How::within`](super::How) says.
+    /// The same call as a part of a larger operation with this number, as [`CallOptions::within`](crate::CallOptions) says.
     pub fn within(mut self, number: u16) -> Self {
         self.0.be_within(number);
         self
@@ -91,7 +91,7 @@ impl Asked<'_> {
         self.root.unwrap_or(0)
     }
 
-    fn signature(&self, element: ElementType, op: Operator, algorithm: Algorithm) -> Signature {
+    fn signature(&self, element: Datatype, op: OpIdentity, algorithm: Algorithm) -> Signature {
         let count = if let Blocks::Equal(count) = self.blocks { count } else { 0 };
         let asked = Signature::new(self.collective, element, op, FoldOrder::Rank, Algorithm::Auto, count).posted();
         let asked = self.lens.map_or(asked, |lens| asked.unequal(lens));
@@ -135,7 +135,7 @@ impl NodeComm {
         counts: &[usize],
         owned: Owned<T>,
     ) -> Result<Ready, Error> {
-        let blocks = Blocks::Each(counts.to_vec(), self.starts(counts)?);
+        let blocks = Blocks::Each(counts.to_vec(), starts(counts, self.size)?);
         self.built(Asked { collective, root, blocks, lens: Some(counts) }, T::DTYPE, op, Box::new(owned))
     }
 
@@ -153,7 +153,7 @@ impl NodeComm {
     /// As [`NodeComm::ready`] by an operator of the caller's, which the call keeps.
     ///
     /// # Errors
-    /// As [`NodeComm::ready`] and [`NodeComm::all_reduce_into_with`].
+    /// As [`NodeComm::ready`] and [`NodeComm::execute`].
     pub fn ready_with<T, F>(
         &self,
         collective: Collective,
@@ -166,13 +166,13 @@ impl NodeComm {
         F: Fn(&T, &T) -> T + Send + Sync + 'static,
     {
         let op = op.into();
-        self.by_user(collective, (element_type::<T>()?, op.operator()), op, root, owned)
+        self.by_user(collective, (datatype_of::<T>()?, op.identity()), op, root, owned)
     }
 
     /// The same on elements of which only the size is known.
     ///
     /// # Errors
-    /// As [`NodeComm::ready`] and [`NodeComm::all_reduce_raw`].
+    /// As [`NodeComm::ready`] and [`NodeComm::execute`].
     pub fn ready_raw<F>(
         &self,
         collective: Collective,
@@ -184,14 +184,14 @@ impl NodeComm {
         F: Fn(&[u8], &mut [u8]) + Send + Sync + 'static,
     {
         let op = op.into();
-        self.by_user(collective, (op.element(), op.operator()), op, root, owned)
+        self.by_user(collective, (op.datatype(), op.identity()), op, root, owned)
     }
 
     fn by_user<T: Send + 'static>(
         &self,
         collective: Collective,
-        (element, operator): (ElementType, Operator),
-        op: Arc<dyn UserFold + Send>,
+        (element, operator): (Datatype, OpIdentity),
+        op: Arc<dyn ReduceFn + Send>,
         root: Option<usize>,
         owned: Owned<T>,
     ) -> Result<Ready, Error> {
@@ -229,18 +229,25 @@ impl NodeComm {
             _ if owned.is_in_place() => owned.recv.len(),
             _ => owned.send.len(),
         };
-        Ok(entries / owned.entries())
+        Ok(entries / owned.values_per_element())
+    }
+
+    fn check_root(&self, root: usize) -> Result<(), Error> {
+        match root < self.size {
+            true => Ok(()),
+            false => Err(Error::usage(format!("root {root} does not exist among {} ranks", self.size))),
+        }
     }
 
     /// Refuses a root that does not exist and buffers that do not fit; what runs otherwise.
-    fn check(&self, asked: &Asked<'_>, element: ElementType, held: &mut dyn Held) -> Result<Algorithm, Error> {
+    fn check(&self, asked: &Asked<'_>, element: Datatype, held: &mut dyn Held) -> Result<Algorithm, Error> {
         if let Some(root) = asked.root {
             self.check_root(root)?;
         }
         let exchange = Exchange::new(asked.collective, asked.root(), self.size, asked.blocks.lens());
         let buffers = held.lend();
         let given = [buffers.send_count(), buffers.recv_count()];
-        self.check_lengths(asked.collective, &exchange, element.size(), given)?;
+        check_lengths(asked.collective, &exchange, element.size(), given, self.rank, self.size)?;
         let few = exchange.most() * element.size() <= INLINE_BYTES;
         Ok(match asked.collective {
             Collective::AllReduce if !few => Algorithm::Slices,

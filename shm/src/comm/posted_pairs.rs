@@ -18,6 +18,7 @@
 use super::NodeComm;
 use super::posted::Ready;
 use crate::Error;
+use crate::checked_args::starts;
 use crate::config::Algorithm;
 use crate::kernels;
 use crate::op::{DType, Element, FoldOrder, Op};
@@ -198,7 +199,7 @@ impl<T: Element> OfPairs<T> {
 
 impl<T: Element> Held for OfPairs<T> {
     fn lend(&mut self) -> Buffers<'_> {
-        Buffers::both(&self.words, &mut self.all)
+        Buffers::apart(&self.words, &mut self.all)
     }
 
     fn begin(&mut self) {
@@ -244,7 +245,20 @@ impl<T> fmt::Debug for OfPairs<T> {
 }
 
 impl NodeComm {
-    /// Prepares [`NodeComm::all_to_all_varcount_into`]: `send_counts[r]` elements go to rank `r`, `recv_counts[r]` come from
+    /// Refuses buffers whose lengths are not the sums of the counts.
+    fn check_pairs(&self, counts: [&[usize]; 2], given: [usize; 2]) -> Result<(), Error> {
+        let [send, recv] = counts;
+        let expected = [starts(send, self.size)?[self.size], starts(recv, self.size)?[self.size]];
+        match given == expected {
+            true => Ok(()),
+            false => Err(Error::usage(format!(
+                "rank {}: the send buffer has {} elements and the receive buffer {}, the sums of the counts are {} and {}",
+                self.rank, given[0], given[1], expected[0], expected[1]
+            ))),
+        }
+    }
+
+    /// Prepares [`CollectiveArgs::all_to_all`](crate::CollectiveArgs::all_to_all) of unequal blocks: `send_counts[r]` elements go to rank `r`, `recv_counts[r]` come from
     /// there. Counts are compared when all have posted; what is sent takes as much shared memory of the node as it has bytes,
     /// whole pages, from the posting until all have got theirs.
     ///
@@ -257,7 +271,7 @@ impl NodeComm {
         recv_counts: &[usize],
         owned: Owned<T>,
     ) -> Result<Ready, Error> {
-        self.check_sums([send_counts, recv_counts], [owned.send.len(), owned.recv.len()])?;
+        self.check_pairs([send_counts, recv_counts], [owned.send.len(), owned.recv.len()])?;
         let state = self.lock()?;
         let (origin, timeout) = (state.results.origin(), state.timeout());
         drop(state);

@@ -2,9 +2,7 @@
 //! [`Root`](super::Root).
 
 use super::Communicator;
-use super::reductions::largest;
-use crate::{Element, Error};
-use earlybird_shm::Collective;
+use crate::{CollectiveArgs, Counts, Element, Error};
 
 impl Communicator {
     /// Copies `send` of every rank, in rank order, to `recv` of every rank.
@@ -15,10 +13,7 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
     pub fn all_gather_into<T: Element>(&self, send: &[T], recv: &mut [T]) -> Result<(), Error> {
-        if let Some(across) = self.across() {
-            return across.all_gather(Some(send), recv, None);
-        }
-        self.done(self.node.all_gather_into(send, recv, self.how(Collective::AllGather, size_of_val(send))?))
+        self.run(CollectiveArgs::all_gather((send, recv)))
     }
 
     /// As [`Communicator::all_gather_into`]; what this rank gives lies in its place in `buf` already.
@@ -26,11 +21,7 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] unless `buf` divides evenly among the ranks.
     pub fn all_gather_in_place<T: Element>(&self, buf: &mut [T]) -> Result<(), Error> {
-        if let Some(across) = self.across() {
-            return across.all_gather(None, buf, None);
-        }
-        let how = self.how(Collective::AllGather, size_of_val(buf) / self.size())?;
-        self.done(self.node.all_gather_in_place(buf, how))
+        self.run(CollectiveArgs::all_gather(buf))
     }
 
     /// As [`Communicator::all_gather_into`] where rank `r` gives `counts[r]` elements; all ranks give the same
@@ -44,11 +35,7 @@ impl Communicator {
         recv: &mut [T],
         counts: &[usize],
     ) -> Result<(), Error> {
-        if let Some(across) = self.across() {
-            return across.all_gather(Some(send), recv, Some(counts));
-        }
-        let how = self.how(Collective::AllGather, largest::<T>(counts))?;
-        self.done(self.node.all_gather_varcount_into(send, recv, counts, how))
+        self.run(CollectiveArgs::all_gather((send, recv)).counts(Counts::PerRank(counts)))
     }
 
     /// Copies block `r` of `send` to rank `r`, and to block `r` of `recv` what rank `r` sent to this rank.
@@ -58,10 +45,7 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
     pub fn all_to_all_into<T: Element>(&self, send: &[T], recv: &mut [T]) -> Result<(), Error> {
-        if let Some(across) = self.across() {
-            return across.all_to_all(Some(send), recv);
-        }
-        self.done(self.node.all_to_all_into(send, recv, self.how(Collective::AllToAll, size_of_val(send))?))
+        self.run(CollectiveArgs::all_to_all((send, recv)))
     }
 
     /// As [`Communicator::all_to_all_into`]; what is got replaces what was sent.
@@ -69,10 +53,7 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
     pub fn all_to_all_in_place<T: Element>(&self, buf: &mut [T]) -> Result<(), Error> {
-        if let Some(across) = self.across() {
-            return across.all_to_all(None, buf);
-        }
-        self.done(self.node.all_to_all_in_place(buf, self.how(Collective::AllToAll, size_of_val(buf))?))
+        self.run(CollectiveArgs::all_to_all(buf))
     }
 
     /// Copies blocks of any length: `send_counts[r]` elements of `send` to rank `r`, and to `recv` what the ranks sent to this
@@ -103,11 +84,8 @@ impl Communicator {
         recv: &mut [T],
         recv_counts: &[usize],
     ) -> Result<(), Error> {
-        if let Some(across) = self.across() {
-            return across.all_to_all_of_pairs(Some(send), send_counts, recv, recv_counts);
-        }
-        let how = self.how(Collective::AllToAll, 0)?;
-        self.done(self.node.all_to_all_varcount_into(send, send_counts, recv, recv_counts, how))
+        let counts = Counts::PerPair { send: send_counts, recv: recv_counts };
+        self.run(CollectiveArgs::all_to_all((send, recv)).counts(counts))
     }
 
     /// As [`Communicator::all_to_all_varcount_into`] where each rank gets from every other one as much as it sends to it:
@@ -116,10 +94,6 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_to_all_varcount_into`].
     pub fn all_to_all_varcount_in_place<T: Element>(&self, buf: &mut [T], counts: &[usize]) -> Result<(), Error> {
-        if let Some(across) = self.across() {
-            return across.all_to_all_of_pairs(None, counts, buf, counts);
-        }
-        let how = self.how(Collective::AllToAll, 0)?;
-        self.done(self.node.all_to_all_varcount_in_place(buf, counts, how))
+        self.run(CollectiveArgs::all_to_all(buf).counts(Counts::PerPair { send: counts, recv: counts }))
     }
 }

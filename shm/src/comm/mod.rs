@@ -1,38 +1,32 @@
 //! The collectives of one node as a caller sees them: checked arguments in, one named error out.
 
-mod again;
+mod alltoallv;
+mod cached;
 mod errors;
-mod exchanges;
-mod operators;
+mod execute;
 mod outside;
-mod pairs;
 mod posted;
 mod posted_pairs;
-mod raw;
-mod reductions;
-mod run;
 mod shared_buffer;
 mod shared_view;
 mod split;
 
-pub use exchanges::even_part;
 pub use posted::{Ended, Ready};
 pub use shared_buffer::SharedBuffer;
 pub use shared_view::{Draft, SharedView};
 pub(crate) use split::{from_words, to_words};
 
 use crate::Error;
-use crate::config::{Algorithm, WaitPreset};
+use crate::config::WaitPreset;
 use crate::engine;
 use crate::layout::{Layout, Windows};
 use crate::mapped::{Mapped, Seats};
-use crate::op::FoldOrder;
 use crate::progress::Progress;
 use crate::protocol::board::Board;
 use crate::protocol::decide::Thresholds;
 use crate::protocol::{Member, Patience, Report};
 use crate::segment::{Absent, AttachOptions, Budget, Grant, Purse, Segment};
-use again::Kept;
+use cached::CachedCall;
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
@@ -65,17 +59,6 @@ pub struct JoinOptions {
     pub settings: Vec<(String, String)>,
 }
 
-/// How one call is to be carried out. All ranks must say the same: ranks that differ get [`Error::Mismatch`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct How {
-    /// The algorithm, or `Auto`.
-    pub algorithm: Algorithm,
-    /// The order of folding.
-    pub order: FoldOrder,
-    /// A number for the larger operation that this call is a part of, 0 for none; 11 bits count.
-    pub within: u16,
-}
-
 /// This process as a member of the group of its node.
 ///
 /// Every rank makes the same calls in the same order. Two threads that call into one group at once get an error, not
@@ -104,12 +87,10 @@ pub struct NodeComm {
 struct State {
     /// Whether a call panicked.
     broken: bool,
-    /// The last call's arguments and what follows from them.
-    kept: Option<Kept>,
+    /// The prepared state of the previous call.
+    cached: Option<CachedCall>,
     last: Option<Report>,
     member: Member<Mapped>,
-    /// Memory of grouped calls.
-    grouped: Vec<u64>,
     /// What the ranks read together.
     results: shared_view::Results,
 }
@@ -214,8 +195,7 @@ impl NodeComm {
         let (rank, size) = (member.board.rank(), member.board.ranks());
         let (seats, segment) = (member.board.seats().clone(), member.board.segment().clone());
         let results = shared_view::Results::new(segment.clone(), seats.loan.map_or(0, |(_, id)| id));
-        let state =
-            SpinMutex::new(State { broken: false, member, kept: None, last: None, grouped: Vec::new(), results });
+        let state = SpinMutex::new(State { broken: false, member, cached: None, last: None, results });
         NodeComm {
             state,
             dropped: Mutex::default(),

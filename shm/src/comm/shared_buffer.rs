@@ -6,16 +6,11 @@
 //! is gone ([`Loan::enter`]). Zeros are a value of every [`Element`].
 #![allow(unsafe_code)]
 
-use super::run::{Folding, Wish};
-use super::{How, NodeComm, State};
+use super::{NodeComm, State};
 use crate::Error;
+use crate::args::{CallOptions, CollectiveArgs};
 use crate::op::{Element, Op};
-use crate::protocol::board::Board;
-use crate::protocol::geometry::Lens;
-use crate::protocol::payload::Buffers;
-use crate::protocol::signature::Collective;
 use crate::segment::{Loan, LoanName};
-use crate::sync::SyncPoint;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -84,24 +79,25 @@ impl NodeComm {
         Ok(SharedBuffer { loan, count, elements: PhantomData })
     }
 
-    /// Reduces `buffer` of all ranks, each in its place: as [`NodeComm::all_reduce_in_place`], by rank in either order and
+    /// Reduces `buffer` of all ranks, each in its place: as [`NodeComm::execute`], by rank in either order and
     /// without copying in and out; by [`Algorithm::Chain`](crate::Algorithm) where that is wished for, or where ranks outnumber CPUs and no
     /// algorithm is.
     ///
     /// # Errors
-    /// As [`NodeComm::all_reduce_in_place`]; [`Error::Usage`] for a buffer of another job.
+    /// As [`NodeComm::execute`]; [`Error::Usage`] for a buffer of another job.
     pub fn all_reduce_shared_in_place<T: Element>(
         &self,
         buffer: &mut SharedBuffer<T>,
         op: Op,
-        how: How,
+        options: CallOptions,
     ) -> Result<(), Error> {
         self.must_be_reachable(buffer)?;
         let names = [buffer.name(); 2];
         let mut state = self.lock()?;
         let entered = buffer.loan.enter(self.lends_to(buffer))?;
-        let result = self.reduce_shared(&mut state, Buffers::in_place(buffer), names, op, how);
-        if result.is_ok() || !has_failed(&state) {
+        let args = CollectiveArgs::all_reduce(&mut buffer[..], op).options(options);
+        let result = self.reduce_registered(&mut state, args, names);
+        if result.is_ok() || state.member.failure().is_none() {
             buffer.loan.leave(entered);
         }
         keep_or_detach(result, buffer)
@@ -110,13 +106,13 @@ impl NodeComm {
     /// Reduces `send` of all ranks into `recv` of every rank, otherwise as [`NodeComm::all_reduce_shared_in_place`].
     ///
     /// # Errors
-    /// As [`NodeComm::all_reduce_into`]; [`Error::Usage`] for a buffer of another job.
+    /// As [`NodeComm::execute`]; [`Error::Usage`] for a buffer of another job.
     pub fn all_reduce_shared_into<T: Element>(
         &self,
         send: &SharedBuffer<T>,
         recv: &mut SharedBuffer<T>,
         op: Op,
-        how: How,
+        options: CallOptions,
     ) -> Result<(), Error> {
         self.must_be_reachable(send)?;
         self.must_be_reachable(recv)?;
@@ -130,26 +126,20 @@ impl NodeComm {
                 return Err(error);
             }
         };
-        let buffers = Buffers::apart::<T>(send, recv);
-        let result = buffers.and_then(|buffers| self.reduce_shared(&mut state, buffers, names, op, how));
-        if result.is_ok() || !has_failed(&state) {
+        let args = CollectiveArgs::all_reduce((&send[..], &mut recv[..]), op).options(options);
+        let result = self.reduce_registered(&mut state, args, names);
+        if result.is_ok() || state.member.failure().is_none() {
             send.loan.leave(of_send);
             recv.loan.leave(of_recv);
         }
         keep_or_detach(result, recv)
     }
 
-    fn reduce_shared(
-        &self,
-        state: &mut State,
-        buffers: Buffers<'_>,
-        names: [u64; 2],
-        op: Op,
-        how: How,
-    ) -> Result<(), Error> {
-        let buffers = if is_small(buffers.count() * buffers.element().size()) { buffers } else { buffers.lent(names) };
-        let (op, lens) = (Folding::Built(op), Lens::Equal(buffers.count()));
-        self.carry_out_in(state, &Wish { collective: Collective::AllReduce, op, root: None, lens, how }, &buffers)
+    fn reduce_registered(&self, state: &mut State, mut args: CollectiveArgs<'_>, names: [u64; 2]) -> Result<(), Error> {
+        if !is_small(args.buffers.count() * args.buffers.datatype().size()) {
+            args.buffers = args.buffers.lent(names);
+        }
+        self.execute_in(state, args)
     }
 
     /// The group in whose operation the buffer is to lie, if others are told of it.
@@ -169,11 +159,6 @@ impl NodeComm {
 
 fn is_small(bytes: usize) -> bool {
     bytes < LENT_MIN_BYTES
-}
-
-/// Whether the group has failed: otherwise a call that was refused has told nobody of its buffers.
-fn has_failed(state: &State) -> bool {
-    state.member.board.poison().load(SyncPoint::PoisonAcquire.order()) != 0
 }
 
 /// A call that failed after it met the others may have left some that still write to `buffer`. What they still read spoils

@@ -9,13 +9,12 @@
 //! * **V (values)**: all `count` elements were written as the result of an operation on `T`.
 #![allow(unsafe_code)]
 
-use super::run::{Folding, Wish};
-use super::{How, NodeComm, State};
+use super::{NodeComm, State};
 use crate::Error;
+use crate::args::{CallOptions, CollectiveArgs, Counts, ReduceOp};
 use crate::mapped::Mapped;
 use crate::op::{Element, Op};
 use crate::protocol::board::{Board, Place};
-use crate::protocol::geometry::Lens;
 use crate::protocol::payload::Buffers;
 use crate::protocol::shared_result::{RESULTS, SharedResult};
 use crate::protocol::signature::Collective;
@@ -105,16 +104,16 @@ impl<'c, T: Element> Draft<'c, T> {
     /// Gives all ranks what rank 0 has made of it: a view of the one result, or a copy where they have copies.
     ///
     /// # Errors
-    /// As [`NodeComm::broadcast_into`].
-    pub fn publish(self, how: How) -> Result<SharedView<'c, T>, Error> {
+    /// As [`NodeComm::execute`].
+    pub fn publish(self, options: CallOptions) -> Result<SharedView<'c, T>, Error> {
         if !self.view.is_copy() {
             // What rank 0 wrote is there when its word is.
-            self.comm.broadcast_into(&mut [0u8], 0, how)?;
+            self.comm.execute(CollectiveArgs::broadcast(0, &mut [0u8][..]).options(options))?;
             return Ok(self.view);
         }
         // SAFETY: V; a copy is this rank's own.
         let copy = unsafe { std::slice::from_raw_parts_mut(self.view.at.cast_mut(), self.view.count) };
-        self.comm.broadcast_into(copy, 0, how)?;
+        self.comm.execute(CollectiveArgs::broadcast(0, copy).options(options))?;
         Ok(self.view)
     }
 }
@@ -229,34 +228,50 @@ impl NodeComm {
     /// held by views, when the budget has no room, and for less than 2 KiB, every rank gets a copy of its own.
     ///
     /// # Errors
-    /// As [`NodeComm::all_reduce_into`].
-    pub fn all_reduce_shared<T: Element>(&self, send: &[T], op: Op, how: How) -> Result<SharedView<'_, T>, Error> {
-        self.reduce_into_view(send, op, how)
+    /// As [`NodeComm::execute`].
+    pub fn all_reduce_shared<T: Element>(
+        &self,
+        send: &[T],
+        op: Op,
+        options: CallOptions,
+    ) -> Result<SharedView<'_, T>, Error> {
+        self.reduce_into_view(send, op, options)
     }
 
     /// The same, but rank 0 changes the result before anybody reads it: [`Draft::edit`], [`Draft::publish`].
     ///
     /// # Errors
     /// As [`NodeComm::all_reduce_shared`].
-    pub fn all_reduce_draft<T: Element>(&self, send: &[T], op: Op, how: How) -> Result<Draft<'_, T>, Error> {
-        let view = self.reduce_into_view(send, op, how)?;
+    pub fn all_reduce_draft<T: Element>(
+        &self,
+        send: &[T],
+        op: Op,
+        options: CallOptions,
+    ) -> Result<Draft<'_, T>, Error> {
+        let view = self.reduce_into_view(send, op, options)?;
         Ok(Draft { comm: self, view })
     }
 
-    fn reduce_into_view<T: Element>(&self, send: &[T], op: Op, how: How) -> Result<SharedView<'_, T>, Error> {
+    fn reduce_into_view<T: Element>(
+        &self,
+        send: &[T],
+        op: Op,
+        options: CallOptions,
+    ) -> Result<SharedView<'_, T>, Error> {
         T::DTYPE.must_have(op)?;
         let state = &mut *self.lock()?;
         let (bytes, count) = (size_of_val(send), send.len());
-        let wish = Wish {
+        let args = |buffers| CollectiveArgs {
             collective: Collective::AllReduce,
-            op: Folding::Built(op),
+            op: ReduceOp::Builtin(op),
             root: None,
-            lens: Lens::Equal(count),
-            how,
+            counts: Counts::Uniform,
+            buffers,
+            options,
         };
         let mut memory = std::mem::take(&mut state.results.spare);
         if self.size == 1 || bytes < SHARED_MIN_BYTES {
-            self.carry_out_in(state, &wish, &Buffers::into_memory(send, &mut memory))?;
+            self.execute_in(state, args(Buffers::into_memory(send, &mut memory)))?;
             return Ok(SharedView::words(memory, count));
         }
         let (offer, offered_bytes) = match self.rank {
@@ -268,7 +283,7 @@ impl NodeComm {
             _ => ((0, 0), 0),
         };
         let shared = SharedResult::new(state.results.held(), offer, bytes);
-        let done = self.carry_out_in(state, &wish, &Buffers::into_memory(send, &mut memory).shared(&shared));
+        let done = self.execute_in(state, args(Buffers::into_memory(send, &mut memory).shared(&shared)));
         let taken = state.results.settle(&shared, offered_bytes);
         done?;
         let Some(place) = taken else { return Ok(SharedView::words(memory, count)) };

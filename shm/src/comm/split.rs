@@ -5,16 +5,14 @@
 //! then nothing is lent and the group goes on. The exchanges are ordinary operations of the group, so a different call,
 //! a death and a deadline end a split as they end any call.
 
-use super::run::{Folding, Wish};
-use super::{How, NodeComm, State};
+use super::{NodeComm, State};
 use crate::Error;
+use crate::args::CollectiveArgs;
 use crate::layout::{Layout, Windows};
 use crate::mapped::{Mapped, Seats};
-use crate::op::Op;
 use crate::protocol::Member;
 use crate::protocol::board::Board;
 use crate::protocol::decide::Thresholds;
-use crate::protocol::geometry::Lens;
 use crate::protocol::lines::INLINE_BYTES;
 use crate::protocol::payload::Buffers;
 use crate::protocol::signature::Collective;
@@ -125,9 +123,7 @@ impl NodeComm {
         let few = INLINE_BYTES / size_of::<u64>();
         let at_once = if words.len() <= few * MOST_PARTS { few } else { words.len() };
         for part in words.chunks_mut(at_once) {
-            let lens = Lens::Equal(part.len());
-            let wish = Wish { collective: what, op: Folding::Built(Op::Sum), root: None, lens, how: How::default() };
-            self.carry_out_in(state, &wish, &Buffers::in_place(part))?;
+            self.execute_in(state, CollectiveArgs::internal(what, Buffers::in_place(part)))?;
         }
         Ok(())
     }

@@ -1,0 +1,330 @@
+//! The check of a call's arguments: what does not fit the communicator is refused here, before any other rank is involved.
+
+use crate::Error;
+use crate::args::{CallOptions, CollectiveArgs, Counts, ReduceOp};
+use crate::config::Algorithm;
+use crate::op::{Datatype, FoldOrder, Op};
+use crate::protocol::decide;
+use crate::protocol::geometry::{Exchange, Lens, Pairs};
+use crate::protocol::payload::Buffers;
+use crate::protocol::signature::{Collective, Signature, USER_SIZE_SHIFT};
+use crate::user_op::plain_type;
+use std::borrow::Cow;
+
+/// Elements of the blocks, and where they begin.
+#[derive(Debug)]
+enum Blocks {
+    Uniform(usize),
+    /// Sums of the counts before each block, and of all.
+    PerRank(Vec<usize>),
+    /// The same for what is sent and what is received; elements of the largest block of all pairs.
+    PerPair([Vec<usize>; 2], usize),
+}
+
+/// Arguments that fit the communicator; nothing else can be carried out.
+#[derive(Debug)]
+pub struct CheckedArgs<'a> {
+    args: CollectiveArgs<'a>,
+    blocks: Blocks,
+    rank: usize,
+    size: usize,
+}
+
+impl<'a> CollectiveArgs<'a> {
+    /// Checks the arguments for the call of rank `rank` of `size`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a root that does not exist, for counts and buffers that do not fit each other;
+    /// [`Error::Unsupported`] for an operator that does not exist for the datatype, and elements of 16 MiB or more.
+    pub fn check(mut self, rank: usize, size: usize) -> Result<CheckedArgs<'a>, Error> {
+        self.check_elements()?;
+        if let Some(root) = self.root.filter(|root| *root >= size) {
+            return Err(Error::usage(format!("root {root} does not exist among {size} ranks")));
+        }
+        let blocks = self.blocks(size)?;
+        if self.buffers.are_in_place() {
+            self.buffers = self.own_parts(&blocks, rank)?;
+        }
+        let checked = CheckedArgs { args: self, blocks, rank, size };
+        checked.check_lengths()?;
+        Ok(checked)
+    }
+
+    /// Refuses elements that cannot be, and operators that do not exist for them.
+    fn check_elements(&self) -> Result<(), Error> {
+        let datatype = self.buffers.datatype();
+        match (datatype, self.op) {
+            (Datatype::Builtin(dtype), ReduceOp::Builtin(op)) if self.collective.folds() => dtype.must_have(op)?,
+            (_, ReduceOp::User(op)) if op.element_bytes() != datatype.size() => {
+                return Err(Error::usage(format!(
+                    "an operator on elements of {} bytes for elements of {}; give one for this type",
+                    op.element_bytes(),
+                    datatype.size()
+                )));
+            }
+            (Datatype::Opaque(bytes), ReduceOp::User(_)) => drop(plain_type(bytes, "the element")?),
+            (Datatype::Opaque(bytes), ReduceOp::Builtin(op)) if self.collective.folds() => {
+                return Err(Error::usage(format!(
+                    "the operator {} on elements of {bytes} bytes of a user's type; give an operator of your own",
+                    op.name()
+                )));
+            }
+            _ => {}
+        }
+        if !self.buffers.are_whole() {
+            let size = datatype.size();
+            return Err(Error::usage(format!("a buffer is no whole number of elements of {size} bytes")));
+        }
+        let count = self.buffers.count();
+        match self.op {
+            ReduceOp::User(_) if count as u64 >> USER_SIZE_SHIFT != 0 => {
+                Err(Error::usage(format!("{count} elements of a user's operator are too many; reduce them in parts")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn blocks(&self, size: usize) -> Result<Blocks, Error> {
+        let buffers = &self.buffers;
+        Ok(match self.counts {
+            Counts::PerRank(counts) => Blocks::PerRank(starts(counts, size)?),
+            Counts::PerPair { send, recv } => Blocks::PerPair([starts(send, size)?, starts(recv, size)?], 0),
+            Counts::Segments(counts) => Blocks::PerRank(sums(counts)?),
+            Counts::Uniform => Blocks::Uniform(match self.collective {
+                Collective::AllToAll => even_part(buffers.send_count(), size)?,
+                Collective::AllGather | Collective::Gather | Collective::Scatter | Collective::ReduceScatter
+                    if buffers.are_in_place() =>
+                {
+                    even_part(buffers.count(), size)?
+                }
+                Collective::AllGather | Collective::Gather => buffers.send_count(),
+                Collective::Scatter | Collective::ReduceScatter => buffers.recv_count(),
+                _ => buffers.count(),
+            }),
+        })
+    }
+
+    /// The buffers in place, of which only a part may be what this rank sends or receives.
+    fn own_parts(&mut self, blocks: &Blocks, rank: usize) -> Result<Buffers<'a>, Error> {
+        let whole = std::mem::replace(&mut self.buffers, Buffers::in_place::<u8>(&mut []));
+        let is_root = self.root == Some(rank);
+        let own = match blocks {
+            Blocks::Uniform(block) => rank * block..(rank + 1) * block,
+            Blocks::PerRank(starts) if rank + 1 < starts.len() => starts[rank]..starts[rank + 1],
+            _ => 0..whole.count(),
+        };
+        let only_the_root = |collective: Collective| {
+            Error::usage(format!(
+                "{} in place on rank {rank}, which is not the root; only the root's block can lie in its buffer",
+                collective.name()
+            ))
+        };
+        let fits = own.end <= whole.count();
+        Ok(match self.collective {
+            Collective::Broadcast if !is_root => whole.without_send(),
+            Collective::Reduce if !is_root => whole.without_recv(),
+            Collective::Gather | Collective::Scatter if !is_root => return Err(only_the_root(self.collective)),
+            Collective::AllGather | Collective::Gather if fits => whole.with_own_send(own),
+            Collective::Scatter | Collective::ReduceScatter if fits => whole.with_own_recv(own),
+            _ => whole,
+        })
+    }
+}
+
+impl<'a> CheckedArgs<'a> {
+    /// The send buffer as bytes, and the receive buffer. `None` where both are the same bytes; a copy where one is a part of
+    /// the other.
+    pub fn into_bytes(self) -> (Option<Cow<'a, [u8]>>, &'a mut [u8]) {
+        self.args.buffers.into_bytes()
+    }
+
+    /// Bytes of each rank's block.
+    pub fn block_bytes(&self) -> Vec<usize> {
+        let size = self.datatype().size();
+        match &self.blocks {
+            Blocks::Uniform(block) => vec![block * size; self.size],
+            Blocks::PerRank(starts) => starts.windows(2).map(|pair| (pair[1] - pair[0]) * size).collect(),
+            Blocks::PerPair(..) => Vec::new(),
+        }
+    }
+
+    /// The collective.
+    pub fn collective(&self) -> Collective {
+        self.args.collective
+    }
+
+    /// The operator; of no meaning where the collective does not reduce.
+    pub fn op(&self) -> ReduceOp<'a> {
+        self.args.op
+    }
+
+    /// Whether the call is one message, reduced by one of the library's operators if it is reduced: what plans carry out.
+    pub fn is_plain(&self) -> bool {
+        matches!((self.args.counts, self.args.op), (Counts::Uniform, ReduceOp::Builtin(_)))
+    }
+
+    /// The root; 0 where there is none.
+    pub fn root(&self) -> usize {
+        self.args.root.unwrap_or(0)
+    }
+
+    /// The type of the elements.
+    pub fn datatype(&self) -> Datatype {
+        self.args.buffers.datatype()
+    }
+
+    /// The same call with these settings.
+    pub fn options(mut self, options: CallOptions) -> Self {
+        self.args.options = options;
+        self
+    }
+}
+
+impl<'a> CheckedArgs<'a> {
+    /// The arguments.
+    pub(crate) fn args(&self) -> &CollectiveArgs<'a> {
+        &self.args
+    }
+
+    /// The counts of an alltoall of unequal blocks, still to be compared with the other ranks'.
+    pub fn pair_counts(&self) -> Option<[&'a [usize]; 2]> {
+        match self.args.counts {
+            Counts::PerPair { send, recv } => Some([send, recv]),
+            _ => None,
+        }
+    }
+
+    /// Sets the elements of the largest block of all pairs, which all ranks have learnt.
+    pub(crate) fn set_largest_pair(&mut self, elements: usize) {
+        if let Blocks::PerPair(_, most) = &mut self.blocks {
+            *most = elements;
+        }
+    }
+
+    fn lens(&self) -> Lens<'_> {
+        match (&self.blocks, self.args.counts) {
+            (Blocks::PerRank(starts), Counts::PerRank(lens) | Counts::Segments(lens)) => Lens::Each(lens, starts),
+            (Blocks::PerPair([send_starts, recv_starts], most), Counts::PerPair { send, recv }) => {
+                Lens::Pairs(Pairs { me: self.rank, most: *most, send, send_starts, recv, recv_starts })
+            }
+            (Blocks::Uniform(block), _) => Lens::Equal(*block),
+            (Blocks::PerRank(_) | Blocks::PerPair(..), _) => unreachable!("blocks are made from the counts"),
+        }
+    }
+
+    /// The geometry of the call.
+    pub(crate) fn exchange(&self) -> Exchange<'_> {
+        Exchange::new(self.args.collective, self.args.root.unwrap_or(0), self.size, self.lens())
+    }
+
+    /// Elements of the largest block; of all segments where they are one message.
+    pub(crate) fn largest_block(&self) -> usize {
+        match self.args.counts {
+            Counts::Segments(_) => self.args.buffers.count(),
+            _ => self.exchange().most(),
+        }
+    }
+
+    /// Bytes of the largest block, by which algorithms are selected.
+    pub fn selecting_bytes(&self) -> usize {
+        self.largest_block().saturating_mul(self.datatype().size())
+    }
+
+    /// The description of the call that ranks compare.
+    pub fn signature(&self) -> Signature {
+        let CollectiveArgs { collective, op, root, buffers, options, .. } = &self.args;
+        let folds = collective.folds() || *collective == Collective::Barrier;
+        let (op, order) = if folds { (op.identity(), options.order) } else { (Op::Sum.into(), FoldOrder::Arrival) };
+        let has = decide::algorithms(*collective).contains(&options.algorithm);
+        let algorithm = if has { options.algorithm } else { Algorithm::Auto };
+        let count = if let Blocks::Uniform(count) = self.blocks { count } else { 0 };
+        let signature = Signature::new(*collective, buffers.datatype(), op, order, algorithm, count);
+        let signature = match self.lens() {
+            Lens::Equal(_) => signature,
+            Lens::Each(lens, _) => signature.unequal(lens),
+            // The other counts were compared before.
+            Lens::Pairs(pairs) => signature.unequal(&[pairs.most]),
+        };
+        let signature = buffers.mark(signature.within(options.within));
+        root.map_or(signature, |root| signature.rooted(root))
+    }
+
+    /// Refuses counts of more elements than an address space holds, and buffers of other lengths than the call needs.
+    fn check_lengths(&self) -> Result<(), Error> {
+        let (args, exchange) = (&self.args, self.exchange());
+        if let Counts::Segments(_) = args.counts {
+            return Ok(());
+        }
+        let element_bytes = args.buffers.datatype().size();
+        let given = [args.buffers.send_count(), args.buffers.recv_count()];
+        check_lengths(args.collective, &exchange, element_bytes, given, self.rank, self.size)
+    }
+}
+
+/// Refuses counts of more elements than an address space holds, and buffers of other lengths than an exchange needs.
+///
+/// # Errors
+/// [`Error::Usage`].
+pub fn check_lengths(
+    collective: Collective,
+    exchange: &Exchange<'_>,
+    element_bytes: usize,
+    given: [usize; 2],
+    rank: usize,
+    size: usize,
+) -> Result<(), Error> {
+    let (name, largest) = (collective.name(), exchange.largest());
+    let bytes = largest.and_then(|count| count.checked_mul(element_bytes));
+    if bytes.is_none_or(|bytes| isize::try_from(bytes).is_err()) {
+        return Err(Error::usage(format!(
+            "{name} on {size} ranks: {} elements of {element_bytes} bytes, blocks of up to {}, are more than the {} bytes that \
+             an address space holds; give smaller counts",
+            largest.map_or_else(|| format!("more than {}", usize::MAX), |count| count.to_string()),
+            exchange.most(),
+            isize::MAX,
+        )));
+    }
+    let expected = [exchange.send_count(rank), exchange.recv_count(rank)];
+    match given == expected {
+        true => Ok(()),
+        false => Err(Error::usage(format!(
+            "{name} on {size} ranks, rank {rank}: the send buffer has {} elements and the receive buffer {}, expected are {} and {}",
+            given[0], given[1], expected[0], expected[1]
+        ))),
+    }
+}
+
+/// Sums of the counts before each rank's block, and of all.
+///
+/// # Errors
+/// [`Error::Usage`] unless there is a count for each of `size` ranks, and where the sum is too large.
+pub fn starts(counts: &[usize], size: usize) -> Result<Vec<usize>, Error> {
+    match counts.len() == size {
+        true => sums(counts),
+        false => Err(Error::usage(format!("{} counts for {size} ranks; give one per rank", counts.len()))),
+    }
+}
+
+fn sums(counts: &[usize]) -> Result<Vec<usize>, Error> {
+    let mut sum = 0usize;
+    let mut starts = vec![sum];
+    for count in counts {
+        let more = sum.checked_add(*count);
+        sum = more.ok_or_else(|| Error::usage(format!("the sum of the counts {counts:?} is too large")))?;
+        starts.push(sum);
+    }
+    Ok(starts)
+}
+
+/// Elements of a block of a buffer of `count` with one for each of `ranks`.
+///
+/// # Errors
+/// [`Error::Usage`] where the buffer does not divide evenly.
+pub fn even_part(count: usize, ranks: usize) -> Result<usize, Error> {
+    match count.is_multiple_of(ranks) {
+        true => Ok(count / ranks),
+        false => Err(Error::usage(format!(
+            "a buffer of {count} elements does not divide among {ranks} ranks; give a multiple"
+        ))),
+    }
+}

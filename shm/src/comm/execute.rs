@@ -1,0 +1,225 @@
+//! The one way of every blocking call: arguments checked, prepared once while calls repeat, run whole or window by window.
+
+use super::cached::{CachedCall, CallKey};
+use super::{NodeComm, State};
+use crate::Error;
+use crate::args::{CollectiveArgs, ReduceOp};
+use crate::checked_args::CheckedArgs;
+use crate::config::Algorithm;
+use crate::mapped::Mapped;
+use crate::op::{Datatype, FoldOrder, Op, OpIdentity};
+use crate::protocol::call::Prepared;
+use crate::protocol::payload::Buffers;
+use crate::protocol::signature::{Collective, Signature};
+use crate::protocol::{Member, Report, Stop};
+use crate::user_op::ReduceFn;
+
+impl NodeComm {
+    /// Carries out a call. The collectives are described by the constructors of [`CollectiveArgs`]; calls larger than the
+    /// windows of the arena run as several operations. Cost on one node: see the algorithm files in [`crate::protocol`].
+    ///
+    /// # Errors
+    /// As [`CollectiveArgs::check`], before any other rank is involved; [`Error::Usage`] when another thread is in a call;
+    /// [`Error::Unsupported`] for elements of a user's type larger than the windows; [`Error::OperatorPanicked`] on every
+    /// rank when a user's operator panics in one; for an alltoall of unequal blocks [`Error::Mismatch`] on all ranks, which
+    /// go on, where a rank sends another number than is expected of it. Otherwise the group's one error, after which the
+    /// receive buffer holds nothing of use.
+    #[inline(always)]
+    pub fn execute(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
+        if let Some((key, payload)) = CallKey::of(&args)
+            && let Some(done) = self.execute_cached(key, payload)
+        {
+            return done;
+        }
+        self.execute_general(args)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn execute_general(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
+        self.execute_checked(args.check(self.rank, self.size)?)
+    }
+
+    /// The same for arguments that were checked for this rank already.
+    ///
+    /// # Errors
+    /// As [`NodeComm::execute`].
+    pub fn execute_checked(&self, checked: CheckedArgs<'_>) -> Result<(), Error> {
+        self.execute_checked_in(&mut *self.lock()?, checked)
+    }
+
+    /// A barrier of the ranks that make a call by a plan. A rank that makes another call gets [`Error::Mismatch`], as they do.
+    ///
+    /// # Errors
+    /// As [`NodeComm::execute`].
+    pub fn meet_for_a_plan(&self) -> Result<(), Error> {
+        self.execute(CollectiveArgs::internal(Collective::Plan, Buffers::in_place::<u64>(&mut [])))
+    }
+
+    /// The same for a caller that holds the handle already.
+    pub(super) fn execute_in(&self, state: &mut State, args: CollectiveArgs<'_>) -> Result<(), Error> {
+        self.execute_checked_in(state, args.check(self.rank, self.size)?)
+    }
+
+    fn execute_checked_in(&self, state: &mut State, mut checked: CheckedArgs<'_>) -> Result<(), Error> {
+        if let Some([send, recv]) = checked.pair_counts() {
+            // Every rank knows its own counts only.
+            let largest = self.compare_counts(state, send, recv)?;
+            checked.set_largest_pair(largest);
+        }
+        let (args, State { member, cached, last, .. }) = (checked.args(), state);
+        let buffers = &args.buffers;
+        // A group of one has nothing to prepare for.
+        let key = CallKey::of(args).map(|(key, _)| key).filter(|_| self.size > 1);
+        let by_user;
+        let prepared = match (args.op, cached) {
+            (ReduceOp::Builtin(_), Some(cached)) if key.is_some() && cached.key == key => &cached.prepared,
+            // What follows from its arguments is not kept, since the operator is only borrowed.
+            (ReduceOp::User(operator), _) => {
+                by_user = self.prepare_user(&checked, operator)?;
+                &by_user
+            }
+            (ReduceOp::Builtin(op), cached) => {
+                let signature = checked.signature();
+                if cached.as_ref().is_none_or(|cached| cached.signature != signature) {
+                    let prepared = self.prepare(&checked, signature, op, member.patience.oversubscribed)?;
+                    *cached = Some(CachedCall { signature, prepared, key });
+                }
+                let Some(cached) = cached else { unreachable!("cached above") };
+                cached.key = key;
+                &cached.prepared
+            }
+        };
+        if self.size == 1 {
+            buffers.copy();
+            *last = Some(Report { epoch: 0, algorithm: Algorithm::Flat, place: None });
+            return Ok(());
+        }
+        let done = match prepared.exchanges() {
+            true => self.run_exchange(member, &checked, prepared),
+            false => self.run(member, buffers, prepared),
+        };
+        match done {
+            Ok(report) => {
+                *last = Some(report);
+                Ok(())
+            }
+            Err(stop) => Err(self.error_of(member, stop)),
+        }
+    }
+
+    /// Works out what follows from the arguments of a call.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for a pair of type and operator that does not exist.
+    #[cold]
+    fn prepare(
+        &self,
+        checked: &CheckedArgs<'_>,
+        signature: Signature,
+        op: Op,
+        oversubscribed: bool,
+    ) -> Result<Prepared<'static>, Error> {
+        let args = checked.args();
+        let Datatype::Builtin(dtype) = args.buffers.datatype() else {
+            return Err(Error::usage("elements of a user's type where nothing but bytes can be moved"));
+        };
+        // Every other pair is commutative bit for bit, so two ranks cannot tell the orders apart.
+        let shows = args.collective.folds() && dtype.is_inexact(op) && self.size > 2;
+        let by_rank = args.options.order == FoldOrder::Rank && shows;
+        let algorithm = match signature.is_lent() {
+            true if args.buffers.are_lent() => self.select_registered(args, by_rank, oversubscribed),
+            true => Algorithm::Slices,
+            false => self.select(checked, by_rank),
+        };
+        Prepared::new(signature.in_lane(algorithm == Algorithm::Flat), dtype, op, self.size, by_rank, algorithm)
+    }
+
+    /// The same for a user's operator.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for elements that no deposit can hold.
+    #[cold]
+    fn prepare_user<'a>(&self, checked: &CheckedArgs<'_>, operator: &'a dyn ReduceFn) -> Result<Prepared<'a>, Error> {
+        let CollectiveArgs { collective, ref buffers, options, .. } = *checked.args();
+        self.must_fit(collective, buffers.datatype())?;
+        // Nobody can know whether the order of reducing shows in a user's type.
+        let ordered = matches!(operator.identity(), OpIdentity::User { ordered: true, .. });
+        let by_rank = ordered || options.order == FoldOrder::Rank;
+        let algorithm = self.select(checked, by_rank);
+        let signature = checked.signature().in_lane(algorithm == Algorithm::Flat);
+        Ok(Prepared::with_user(signature, buffers.datatype(), operator, self.size, by_rank, algorithm))
+    }
+
+    /// Refuses elements of a user's type of which no deposit holds what it must.
+    pub(super) fn must_fit(&self, collective: Collective, datatype: Datatype) -> Result<(), Error> {
+        // A reduce-scatter folds what all ranks deposit at once.
+        let blocks = if collective == Collective::ReduceScatter { self.size } else { 1 };
+        let (bytes, window) = (datatype.size().saturating_mul(blocks), self.windows.deposit);
+        let each = if blocks > 1 { format!(" for each of {blocks} ranks") } else { String::new() };
+        match bytes <= window {
+            true => Ok(()),
+            false => Err(Error::Unsupported {
+                what: format!("an element of {} bytes{each} in an arena with windows of {window}", datatype.size()),
+                hint: "raise EARLYBIRD_ARENA_MAX, or reduce the parts of the element".into(),
+            }),
+        }
+    }
+
+    fn select(&self, checked: &CheckedArgs<'_>, by_rank: bool) -> Algorithm {
+        let CollectiveArgs { collective, options, .. } = *checked.args();
+        self.thresholds.choose(collective, options.algorithm, checked.selecting_bytes(), by_rank)
+    }
+
+    /// Selects how to reduce buffers that lie in shared memory: where they lie, or by copying them as if they were private.
+    /// Ranks may propose different algorithms, the first one's counts.
+    fn select_registered(&self, args: &CollectiveArgs<'_>, by_rank: bool, oversubscribed: bool) -> Algorithm {
+        // Whole: a call on such buffers is one operation.
+        let buffers = &args.buffers;
+        let can_copy = !by_rank && buffers.count() * buffers.datatype().size() <= self.windows.accumulator / 2;
+        match args.options.algorithm {
+            Algorithm::Chain if can_copy => Algorithm::Chain,
+            Algorithm::Auto if can_copy && oversubscribed => Algorithm::Chain,
+            _ => Algorithm::Slices,
+        }
+    }
+
+    /// Runs the call as one operation, or as several where it is larger than the windows of the arena.
+    #[inline]
+    fn run(&self, member: &mut Member<Mapped>, buffers: &Buffers<'_>, prepared: &Prepared<'_>) -> Result<Report, Stop> {
+        let count = buffers.count();
+        let window_bytes = match prepared.algorithm() {
+            Algorithm::Chain => self.windows.accumulator,
+            _ => self.windows.deposit,
+        };
+        if count.saturating_mul(prepared.accumulator_bytes()) <= window_bytes || buffers.are_lent() {
+            return member.run(&buffers.call(0..count, prepared));
+        }
+        let accumulated = self.windows.accumulator / prepared.accumulator_bytes();
+        let part = accumulated.min(window_bytes / buffers.datatype().size());
+        let mut done = 0;
+        loop {
+            let until = (done + part).min(count);
+            let report = member.run(&buffers.call(done..until, prepared))?;
+            if until == count {
+                return Ok(report);
+            }
+            done = until;
+        }
+    }
+
+    /// Runs an exchange, window by window.
+    fn run_exchange(
+        &self,
+        member: &mut Member<Mapped>,
+        checked: &CheckedArgs<'_>,
+        prepared: &Prepared<'_>,
+    ) -> Result<Report, Stop> {
+        let (exchange, buffers) = (checked.exchange(), &checked.args().buffers);
+        let mut report = None;
+        for window in exchange.windows(buffers.datatype().size(), self.windows.deposit) {
+            report = Some(member.run(&buffers.window(&window, prepared))?);
+        }
+        Ok(report.expect("an exchange has a window"))
+    }
+}

@@ -1,0 +1,66 @@
+//! The way of every blocking call: to the node at once, or by way of the settings to a plan, to the node, or to several nodes.
+
+use super::Communicator;
+use crate::Error;
+use earlybird_shm::{CallOptions, Collective, CollectiveArgs};
+
+impl Communicator {
+    /// Makes a call that is described by `args` and waits for its end: what every blocking method of a communicator does.
+    ///
+    /// ```
+    /// use earlybird::{CollectiveArgs, Communicator, Op};
+    /// let comm = Communicator::from_env()?;
+    /// let mut sums = [1.0f32, 2.0];
+    /// comm.run(CollectiveArgs::all_reduce(&mut sums[..], Op::Sum))?;
+    /// assert_eq!(sums, [1.0, 2.0]);
+    /// # Ok::<(), earlybird::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a root that does not exist, buffers and counts that do not fit each other, or a second thread;
+    /// [`Error::Unsupported`] where the operator does not exist for the datatype: both before anything is shared.
+    /// [`Error::PeerDied`], [`Error::Mismatch`], [`Error::Timeout`], [`Error::NoSpace`], [`Error::OperatorPanicked`]: every
+    /// rank still in the call gets the same one, a rank that has completed the call gets it at its next. The receive buffer
+    /// is of no use then.
+    #[inline(always)]
+    pub fn run(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
+        match self.settings.fast_options() {
+            Some(options) => self.node.execute(args.options(options)),
+            None => self.run_routed(args),
+        }
+    }
+
+    /// Makes a call where there is more to it than what was chosen for all calls.
+    #[cold]
+    #[inline(never)]
+    fn run_routed(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
+        let checked = args.check(self.rank, self.size)?;
+        if let Some(across) = self.across() {
+            return across.run(checked);
+        }
+        let (collective, bytes) = (checked.collective(), checked.selecting_bytes());
+        let plan = self.plan_for(collective, bytes).filter(|_| checked.is_plain());
+        match plan {
+            Some(plan) => self.run_plan(plan, |plans| plans.execute(plan, checked)),
+            None => {
+                let options = self.options(collective, bytes)?;
+                self.done(self.node.execute_checked(checked.options(options)))
+            }
+        }
+    }
+
+    /// The settings of a call with blocks of `bytes` on one node where it runs no plan; it begins now.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] on several nodes: what exists there has gone its own way.
+    pub(super) fn options(&self, collective: Collective, bytes: usize) -> Result<CallOptions, Error> {
+        if self.between.is_some() {
+            return Err(Error::Unsupported {
+                what: format!("this form of {} on several nodes", collective.name()),
+                hint: "make the blocking call of the same name, or use one node".into(),
+            });
+        }
+        self.plans.begin_other_call();
+        Ok(self.settings.options(collective, bytes))
+    }
+}
