@@ -244,6 +244,12 @@ fn interleaved(player: &Player) {
     player.say(format!("calls {}", caller.calls));
 }
 
+/// An allreduce of the bytes of numbers.
+fn of_bytes<'a>(send: Option<&'a [u8]>, recv: &'a mut [u8]) -> CollectiveArgs<'a> {
+    let buffers = CallBuffers::of_bytes(send, recv, DType::I32.into());
+    CollectiveArgs::all_reduce(buffers, ReduceOp::Builtin(Op::Sum))
+}
+
 /// Calls repeated as bytes on one rank and by their type on the others: of one piece of a deposit and around its end.
 fn again(player: &Player) {
     let mut caller = Caller::join();
@@ -253,9 +259,6 @@ fn again(player: &Player) {
             let seed = mix(count as u64 * 8 + call);
             let (send, op) = (contribution::<i32>(seed, rank, count, Op::Sum, true), Op::Sum);
             let expected = reference::<i32>(seed, ranks, count, op, true);
-            let of_bytes = |send, recv| {
-                CollectiveArgs::all_reduce(CallBuffers::of_bytes(send, recv, DType::I32.into()), ReduceOp::Builtin(op))
-            };
             let refused = caller.comm.run(of_bytes(None, &mut vec![0; 4 * count + 1]));
             assert!(matches!(refused, Err(Error::Usage { .. })), "no whole number of elements: {refused:?}");
             let refused = caller.comm.run(of_bytes(Some(&[0; 4]), &mut vec![0; 4 * count + 4]));

@@ -42,6 +42,8 @@ impl<'a> Across<'a> {
         let result = match collective {
             Collective::Barrier => self.between.barrier(&call),
             Collective::AllReduce | Collective::Reduce | Collective::ReduceScatter => {
+                let is_whole = collective == Collective::ReduceScatter && send.is_none();
+                let send = if is_whole { Some(Cow::Owned(recv.to_vec())) } else { send };
                 self.reduce(&call, (datatype, op, root), send.as_deref(), recv, &lens)
             }
             Collective::Broadcast => {

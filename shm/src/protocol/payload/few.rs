@@ -53,7 +53,8 @@ impl<'a> Buffers<'a> {
     #[inline(always)]
     pub fn small_payload(&self) -> Option<SmallPayload<'a>> {
         let Datatype::Builtin(dtype) = self.datatype else { return None };
-        let whole = self.send_count == self.count && self.recv_count == self.count && self.are_private();
+        let is_whole = self.is_whole && self.send_count == self.count && self.recv_count == self.count;
+        let whole = is_whole && self.are_private();
         SmallPayload::new(self.send, self.recv, self.count, dtype).filter(|_| whole)
     }
 }
