@@ -11,7 +11,7 @@ use earlybird_hier::schedule::{self, Named, Params};
 use earlybird_hier::{Consistency, OpTraits, PlanError, admit, verify};
 use earlybird_shm::Signature;
 use earlybird_shm::bytes::{self, ByteFold};
-use earlybird_shm::ring::Said;
+use earlybird_shm::channel::CallDescription;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ impl Lane for ShmTransport {
             Work::Move => (Collective::Barrier, DType::U8, Op::Sum),
         };
         let call = Signature::new(collective, dtype, op, FoldOrder::Arrival, Algorithm::Auto, shape.elements);
-        rings.say(rings.calls(), Said::new(call, Some(shape.name)));
+        rings.say(rings.calls(), CallDescription::new(call, Some(shape.name)));
     }
 
     fn complete(&mut self) {

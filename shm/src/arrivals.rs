@@ -16,7 +16,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// ```
 /// use earlybird_shm::arrivals::ArrivalBoard;
 /// let board = ArrivalBoard::new(2);
-/// let (mut one, mut other) = (board.seat(0), board.seat(1));
+/// let (mut one, mut other) = (board.participant(0), board.participant(1));
 /// let second = other.arrive(&board, 7).unwrap();
 /// let first = one.arrive(&board, 9).unwrap();
 /// assert_eq!((second.place, first.place, first.choice, first.first), (0, 1, 7, 1));
@@ -31,7 +31,7 @@ pub struct ArrivalBoard {
 
 /// A party's private memory of the board.
 #[derive(Debug)]
-pub struct Seat {
+pub struct Participant {
     party: usize,
     round: u64,
     previous: ArrivalWord,
@@ -62,9 +62,9 @@ impl ArrivalBoard {
     ///
     /// # Panics
     /// For a party that does not exist.
-    pub fn seat(&self, party: usize) -> Seat {
+    pub fn participant(&self, party: usize) -> Participant {
         assert!(party < self.parties, "party {party} of {}", self.parties);
-        Seat { party, round: 0, previous: ArrivalWord(0) }
+        Participant { party, round: 0, previous: ArrivalWord(0) }
     }
 
     /// Parties that have arrived in the round that was begun last. A hint: nothing is ordered by it.
@@ -73,7 +73,7 @@ impl ArrivalBoard {
     }
 }
 
-impl Seat {
+impl Participant {
     /// Takes a place in the next round of `board`, whose seat this is. `choice` counts if this party is the first. `None`
     /// while the round before is not complete; nothing has happened then.
     pub fn arrive(&mut self, board: &ArrivalBoard, choice: u8) -> Option<Arrived> {

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Error;
+use crate::memory::{Absent, Decision, REASON_WORDS, Segment, SurvivorsCall, Vote};
 use crate::node::{from_words, to_words};
 use crate::progress::Progress;
 use crate::protocol::step::Step;
-use crate::segment::{Absent, Decision, REASON_WORDS, Segment, SurvivorsCall, Vote};
 
 /// Attempts of joining that may fail while nobody dies, before the reason is everybody's error.
 const MOST_FUTILE: usize = 8;
@@ -80,7 +80,7 @@ impl Membership {
         mut join: impl FnMut(&Survivors<'_>) -> Result<T, Error>,
     ) -> Result<(Vec<usize>, T), Error> {
         #[cfg(feature = "fault")]
-        let fault = crate::fault::Fault::from_env(self.segment.rank())?;
+        let fault = crate::fault_injection::InjectedFault::from_env(self.segment.rank())?;
         let step = |step: Step| {
             #[cfg(feature = "fault")]
             fault.iter().for_each(|fault| fault.reached(step));
@@ -90,7 +90,7 @@ impl Membership {
         if self.segment.is_forked_child() {
             return Err(Error::Forked);
         }
-        let (mut members, mut vote, mut made, mut futile) = (self.members.to_vec(), Vote::Anew, None, 0);
+        let (mut members, mut vote, mut made, mut futile) = (self.members.to_vec(), Vote::Retry, None, 0);
         loop {
             let decision = self.agree(options, &members, *rounds, vote)?;
             *rounds = rounds.wrapping_add(1);
@@ -114,7 +114,7 @@ impl Membership {
                 Ok(_) => Vote::Joined,
                 // the others get the same, or miss this rank's vote
                 Err(Error::Timeout { .. }) => return joined.map(|made| (ranks, made)),
-                Err(error) if is_anothers(error) && futile < MOST_FUTILE => Vote::Anew,
+                Err(error) if is_anothers(error) && futile < MOST_FUTILE => Vote::Retry,
                 Err(error) => Vote::Failed(Box::new(to_words(error))),
             };
             made = Some(joined);

@@ -109,8 +109,8 @@ fn must_fail(broken: Broken, model: Model, expected: &str) {
     assert!(why.contains(expected), "{broken:?}: {why}\n{}", way.join("\n"));
 }
 
-fn model(groups: &'static [&'static [usize]], owner: usize, kills: u8, lends: u8) -> Model {
-    Model { groups, owner, kills, lends, broken: Broken::Nothing }
+fn model(groups: &'static [&'static [usize]], owner: usize, kills: u8, allocations: u8) -> Model {
+    Model { groups, owner, kills, allocations, broken: Broken::Nothing }
 }
 
 #[test]

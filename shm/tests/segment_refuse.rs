@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use earlybird_shm::Error;
-use earlybird_shm::segment::{AttachOptions, CONTROL_BYTES, MAX_RANKS, POOL_BYTES, Segment};
+use earlybird_shm::memory::{AttachOptions, CONTROL_BYTES, MAX_RANKS, POOL_BYTES, Segment};
 use segment_support::{REGION, Rank, Scratch, attach_all, options, serve_as_rank, team};
 
 #[test]
@@ -358,7 +358,7 @@ fn an_end_before_joining_is_everybodys_error() {
     // it waits
     let scratch = Scratch::new();
     let key = options(&scratch.meet(), "announced", 2, 3).key;
-    let announce = || earlybird_shm::segment::announce_end(Some(&scratch.meet()), &key, 2);
+    let announce = || earlybird_shm::memory::announce_end(Some(&scratch.meet()), &key, 2);
     let mut ranks = team(&scratch.meet(), "announced", 3);
     ranks[0].tell("attach");
     ranks[0].wait_claimed(0);
@@ -370,7 +370,7 @@ fn an_end_before_joining_is_everybodys_error() {
     let answer = ranks[1].ask("attach-ms");
     let (ms, answer) = answer.split_once(" ms ").unwrap();
     assert!(answer.starts_with(dead) && ms.parse::<u64>().unwrap() < 1000, "{ms} {answer}");
-    earlybird_shm::segment::forget_job(&key);
+    earlybird_shm::memory::forget_job(&key);
     assert_eq!(scratch.files(), Vec::<String>::new());
     // a rank that has joined before it ended is not what the launcher speaks of
     let mut ranks = team(&scratch.meet(), "announced", 3);
@@ -383,7 +383,7 @@ fn an_end_before_joining_is_everybodys_error() {
     for rank in &mut ranks {
         assert_eq!(rank.answer(), "ok");
     }
-    earlybird_shm::segment::forget_job(&key);
+    earlybird_shm::memory::forget_job(&key);
 }
 
 #[test]

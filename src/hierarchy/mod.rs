@@ -44,7 +44,7 @@ use choice::Exchanges;
 use earlybird_hier::OpTraits;
 use earlybird_hier::exec::Transport;
 use earlybird_shm::Signature;
-use earlybird_shm::ring::{Fault, RingOptions};
+use earlybird_shm::channel::{Fault, RingOptions};
 use earlybird_shm::shrink::Membership;
 use earlybird_shm::{Collective, How, NodeComm, Progress, enter};
 pub(crate) use pairs::Counts;

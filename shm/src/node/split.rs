@@ -9,7 +9,8 @@ use super::run::{Folding, Wish};
 use super::{How, NodeComm, State};
 use crate::Error;
 use crate::layout::{Layout, Windows};
-use crate::mapped::{Mapped, Seats};
+use crate::mapped::{GroupInfo, Mapped};
+use crate::memory::{Claim, Grant, Origin, Region};
 use crate::op::Op;
 use crate::protocol::Member;
 use crate::protocol::board::Board;
@@ -18,7 +19,6 @@ use crate::protocol::geometry::Lens;
 use crate::protocol::lines::INLINE_BYTES;
 use crate::protocol::payload::Buffers;
 use crate::protocol::signature::Collective;
-use crate::segment::{Claim, Grant, Origin, Region};
 use crate::sync::SyncPoint;
 use crate::text;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use std::time::Duration;
 const MOST_PARTS: usize = 16;
 
 /// Words of an error on its way to the others: kind, two numbers, text.
-const ERROR_WORDS: usize = crate::segment::REASON_WORDS;
+const ERROR_WORDS: usize = crate::memory::REASON_WORDS;
 
 /// A place in a new group, and what the group may use.
 struct Seated {
@@ -38,7 +38,7 @@ struct Seated {
 
 impl NodeComm {
     /// Forms groups of the ranks that give the same color, ordered by key, then by rank; a rank without a color gets
-    /// `None`. Called by all ranks. `docs/segment.md` says what a group costs.
+    /// `None`. Called by all ranks. `docs/memory.md` says what a group costs.
     ///
     /// Ranks of different groups call independently of each other, and a group lives on when this handle is dropped.
     /// Dropping a new handle tells that group's other ranks, which get [`Error::PeerDied`] if they still call.
@@ -77,12 +77,12 @@ impl NodeComm {
         color: Option<u32>,
         key: i64,
     ) -> Result<Option<Seated>, Error> {
-        let (segment, seats) = (state.member.board.segment().clone(), state.member.board.seats());
-        let origin = Origin { parent: seats.loan.map_or(0, |(_, id)| id), serial: state.member.epoch() };
+        let (segment, group_info) = (state.member.board.segment().clone(), state.member.board.group_info());
+        let origin = Origin { parent: group_info.allocation.map_or(0, |(_, id)| id), serial: state.member.epoch() };
         let result = self.form_groups(state, what, color, key, origin);
         if self.size > 1 && result.is_err() {
             // rank 0 may have come so far as to borrow for this rank, which was not told
-            segment.abandon(origin);
+            segment.release_all_of(origin);
         }
         result
     }
@@ -145,13 +145,13 @@ impl NodeComm {
             return Ok(Vec::new());
         }
         let board = &state.member.board;
-        let (segment, seats) = (board.segment(), board.seats());
+        let (segment, group_info) = (board.segment(), board.group_info());
         let mut told = vec![0u64; ERROR_WORDS + 3 * sharing.len()];
         if self.rank == 0 {
             let claim = |&g: &usize| {
                 let (ranks, layout) = (groups[g].len(), Layout::new(groups[g].len()));
                 Claim {
-                    members: groups[g].iter().map(|&rank| seats.members[rank]).collect(),
+                    members: groups[g].iter().map(|&rank| group_info.members[rank]).collect(),
                     lines: layout.control_bytes(),
                     least: Windows::least_budget_bytes(ranks),
                     most: layout.bytes() as u64,
@@ -160,7 +160,7 @@ impl NodeComm {
             let claims: Vec<Claim> = sharing.iter().map(claim).collect();
             // a member that saw the group fail has looked for its loans already, and would miss one made after that
             let healthy = || board.poison().load(SyncPoint::PoisonAcquire.order()) == board.healthy();
-            match segment.lend(&claims, origin, state.timeout(), healthy) {
+            match segment.allocate(&claims, origin, state.timeout(), healthy) {
                 Ok(Some(grants)) => {
                     for (words, grant) in told[ERROR_WORDS..].chunks_mut(3).zip(grants) {
                         words.copy_from_slice(&[grant.slot as u64, grant.id, grant.bytes]);
@@ -189,20 +189,20 @@ impl NodeComm {
         let board = &state.member.board;
         let bytes = Layout::new(group.len()).bytes();
         let me = group.iter().position(|&rank| rank == self.rank).unwrap_or(0);
-        let members = group.iter().map(|&rank| board.seats().members[rank]).collect();
-        let seats = Seats { members, me, loan: grant.map(|grant| (grant.slot, grant.id)) };
+        let members = group.iter().map(|&rank| board.group_info().members[rank]).collect();
+        let group_info = GroupInfo { members, me, allocation: grant.map(|grant| (grant.slot, grant.id)) };
         let region = match grant {
             None => Region::private(bytes)?,
             Some(grant) => board
                 .segment()
                 .region(grant.slot, bytes)
-                .inspect_err(|_| board.segment().let_go(grant.slot, grant.id))?,
+                .inspect_err(|_| board.segment().release(grant.slot, grant.id))?,
         };
         let bytes = grant.map_or(bytes as u64, |grant| grant.bytes);
         let windows = Windows::within(bytes, group.len());
         let windows = windows.ok_or_else(|| Error::Poisoned { cause: "a loan that is too small".into() });
         // from here on the board lets go of the loan
-        let board = board.new_part(seats, region)?;
+        let board = board.new_part(group_info, region)?;
         let patience = crate::protocol::Patience { mean_wait_ns: 0, ..state.member.patience };
         Ok(Seated { member: Member::new(board, patience), windows: windows?, bytes })
     }

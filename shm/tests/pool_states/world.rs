@@ -2,7 +2,7 @@
 //! it read before, makes one access more, and is stopped there.
 
 use earlybird_shm::Error;
-use earlybird_shm::segment::table::{Backing, LOCK, MOST_USES, Table, USES, holder};
+use earlybird_shm::memory::table::{Backing, LOCK, MAX_USES, Table, USES, holder};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -33,14 +33,14 @@ pub enum Life {
     Ended,
 }
 
-/// A region and the number of its loan.
-pub type Loan = (usize, u64);
+/// A region and the number of its allocation.
+pub type Allocation = (usize, u64);
 
 /// What a rank does to the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Task {
-    LetGo(Loan),
-    Lend,
+    Release(Allocation),
+    Allocate,
     Sweep,
 }
 
@@ -57,7 +57,7 @@ pub struct Call {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// The owner has said that its buffer lies in it.
-    Entered,
+    BufferUse,
     Deposited,
     /// It holds a chunk, finds the buffer by its name, and writes to it.
     Writing,
@@ -66,12 +66,12 @@ pub enum Phase {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Rank {
     pub life: Life,
-    /// Loans of groups that it is a member of, by group.
-    pub groups: [Option<Loan>; 2],
+    /// Allocations of groups that it is a member of, by group.
+    pub groups: [Option<Allocation>; 2],
     /// The buffer that lies in operations, if this is its owner.
-    pub buffer: Option<Loan>,
+    pub buffer: Option<Allocation>,
     /// What it was lent besides.
-    pub more: Option<Loan>,
+    pub more: Option<Allocation>,
     pub call: Option<Call>,
     pub operation: Option<(usize, Phase)>,
     /// The word that says in which operation the buffer lies.
@@ -96,13 +96,13 @@ pub struct State {
     pub ranks: [Rank; RANKS],
     pub operations: [Operation; 2],
     pub kills: u8,
-    pub lends: u8,
+    pub allocations: u8,
 }
 
 impl State {
-    pub fn new(regions: usize, ranks: [Rank; RANKS], kills: u8, lends: u8) -> State {
+    pub fn new(regions: usize, ranks: [Rank; RANKS], kills: u8, allocations: u8) -> State {
         let words = vec![0; 32 + regions * RECORD];
-        State { words, dirty: vec![false; regions], ranks, operations: Default::default(), kills, lends }
+        State { words, dirty: vec![false; regions], ranks, operations: Default::default(), kills, allocations }
     }
 
     fn word(&mut self, word: usize) -> &mut u64 {
@@ -111,13 +111,14 @@ impl State {
         &mut self.words[at]
     }
 
-    /// A rank that may still touch this loan, because it holds it.
-    fn toucher(&self, loan: Loan) -> Option<usize> {
-        let has = |rank: &Rank| rank.groups.iter().chain([&rank.buffer, &rank.more]).any(|held| *held == Some(loan));
+    /// A rank that may still touch this allocation, because it holds it.
+    fn toucher(&self, allocation: Allocation) -> Option<usize> {
+        let has =
+            |rank: &Rank| rank.groups.iter().chain([&rank.buffer, &rank.more]).any(|held| *held == Some(allocation));
         self.ranks.iter().position(|rank| rank.life != Life::Ended && has(rank))
     }
 
-    pub fn owner_buffer(&self, owner: usize) -> Option<Loan> {
+    pub fn owner_buffer(&self, owner: usize) -> Option<Allocation> {
         self.ranks[owner].buffer
     }
 }
@@ -223,7 +224,7 @@ fn field(word: usize) -> Option<(usize, usize)> {
 
 impl Backing for View {
     fn load(&self, word: usize) -> u64 {
-        let of_use = field(word).is_some_and(|(_, field)| (USES..USES + MOST_USES).contains(&field));
+        let of_use = field(word).is_some_and(|(_, field)| (USES..USES + MAX_USES).contains(&field));
         match of_use && self.broken == Broken::ForgetsOperations {
             true => 0,
             false => self.access(word == LOCK, |state| *state.word(word)),
