@@ -9,7 +9,7 @@ use crate::protocol::take_place;
 use crate::protocol::word::{ArrivalWord, MAX_RANKS};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Where the parties of a computation arrive, round by round.
+/// Board on which the parties of a computation arrive, round by round.
 ///
 /// Arriving is wait-free: at most two atomic operations on one word.
 ///
@@ -29,7 +29,7 @@ pub struct ArrivalBoard {
     parties: usize,
 }
 
-/// A party's private memory of the board.
+/// A party's private state on the board.
 #[derive(Debug)]
 pub struct Participant {
     party: usize,
@@ -37,14 +37,14 @@ pub struct Participant {
     previous: ArrivalWord,
 }
 
-/// What a party learns on arriving.
+/// Result of an arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrived {
     /// Its place in the order of arrival, from 0.
     pub place: usize,
-    /// What the first to arrive chose, the same for all.
+    /// Choice of the first party to arrive, the same for all.
     pub choice: u8,
-    /// Who that was.
+    /// The first party to arrive.
     pub first: usize,
 }
 
@@ -58,7 +58,7 @@ impl ArrivalBoard {
         ArrivalBoard { word: AtomicU64::new(0), parties }
     }
 
-    /// The seat of `party`. Each party has one and keeps it from round to round.
+    /// State of `party`. Each party creates one and keeps it from round to round.
     ///
     /// # Panics
     /// For a party that does not exist.

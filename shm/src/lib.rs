@@ -5,10 +5,14 @@ pub mod arrivals;
 pub mod bytes;
 pub mod bytes_op;
 pub mod channel;
+#[cfg(not(earlybird_loom))]
+mod clock;
 pub mod config;
 #[cfg(not(earlybird_loom))]
 pub mod engine;
 pub mod error;
+#[cfg(not(earlybird_loom))]
+mod error_codec;
 #[cfg(all(feature = "fault", not(earlybird_loom)))]
 mod fault_injection;
 pub mod kernels;

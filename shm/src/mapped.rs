@@ -1,4 +1,4 @@
-//! The board that ships: the protocol's words and places in the region of a group.
+//! The mapped board: the protocol's words and places in the region of a group.
 //!
 //! Invariants, relied on by every block here:
 //!
@@ -10,7 +10,6 @@
 //!   spoil values but not memory safety. The lines' memory is reserved before the board exists: no SIGBUS.
 #![allow(unsafe_code)]
 
-use crate::Error;
 use crate::kernels::{fetch_for_reading, fetch_for_writing};
 use crate::layout::{ACCUMULATOR_BYTES, DEPOSIT_BYTES, Layout};
 use crate::memory::{Peer, PeerState, Region, Segment};
@@ -20,8 +19,9 @@ use crate::protocol::lines::{EventLine, INLINE_BYTES, MemberLines, PoisonLine, R
 use crate::protocol::step::Step;
 use crate::protocol::word::PoisonWord;
 use crate::registration_cache::RegistrationCache;
+use crate::{Error, clock, warn};
 use rustix::thread::futex;
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::time::Timespec;
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ type Injected = Option<Arc<crate::fault_injection::InjectedFault>>;
 #[cfg(not(feature = "fault"))]
 type Injected = Option<core::convert::Infallible>;
 
-/// Who is in a group, and which allocation of the pool its region is.
+/// Members of a group, and the allocation that is its region.
 #[derive(Debug, Clone)]
 #[repr(C)]
 pub struct GroupInfo {
@@ -51,7 +51,7 @@ pub struct GroupInfo {
     pub allocation: Option<(usize, u64)>,
 }
 
-/// What is reserved of an area, bytes.
+/// Reserved bytes of an area.
 #[derive(Debug, Default)]
 struct Reserved {
     accumulator: Cell<usize>,
@@ -76,7 +76,7 @@ pub struct Mapped {
     reserved: [Reserved; AREAS],
     fault: Injected,
     driver: Driver,
-    /// What the ranks lend each other.
+    /// Registered buffers of the group's ranks that are mapped here.
     registrations: RefCell<RegistrationCache>,
     /// Unmapped when the board goes.
     region: Region,
@@ -88,7 +88,7 @@ pub struct Mapped {
 unsafe impl Send for Mapped {}
 
 impl Mapped {
-    /// Takes a seat in the group whose region this is: reserves the lines and makes them present.
+    /// Maps the board of the group whose region this is: reserves the lines and makes them present.
     ///
     /// # Errors
     /// [`Error::NoSpace`] before anything is touched; whatever the system refuses.
@@ -100,7 +100,7 @@ impl Mapped {
         Mapped::with(segment, group_info, region, fault, Driver::default())
     }
 
-    /// As [`Mapped::new`], for a group of some members of this one. An injected fault goes on counting.
+    /// Maps the board of a group of some members of this one. An injected fault goes on counting.
     ///
     /// # Errors
     /// As [`Mapped::new`].
@@ -161,7 +161,7 @@ impl Mapped {
         Ok(())
     }
 
-    /// What to drive in the waits that follow; groups made from this one inherit it.
+    /// Sets the progress function of the waits that follow; groups made from this one inherit it.
     pub fn set_progress(&mut self, progress: Option<Progress>) {
         self.driver.set(progress);
     }
@@ -171,7 +171,7 @@ impl Mapped {
         &self.segment
     }
 
-    /// Whether this is a child made by fork, which is no member.
+    /// Returns whether this is a child made by fork, which is no member.
     #[inline(always)]
     pub fn is_forked_child(&self) -> bool {
         match self.forked {
@@ -181,12 +181,12 @@ impl Mapped {
         }
     }
 
-    /// Who is in the group.
+    /// Members of the group.
     pub fn group_info(&self) -> &GroupInfo {
         &self.group_info
     }
 
-    /// Who the member `rank` of the group is.
+    /// Process of the member `rank` of the group.
     pub fn peer(&self, rank: usize) -> Peer {
         self.segment.peer(self.group_info.members[rank])
     }
@@ -344,24 +344,17 @@ impl Board for Mapped {
         matches!(self.segment.state(self.group_info.members[rank]), PeerState::Stopped | PeerState::Traced)
     }
     fn warn_late(&self, operation: u64, waited_s: u64, missing: &[usize]) {
-        let late: Vec<String> = missing
-            .iter()
-            .take(8)
-            .map(|&r| {
-                format!("rank {r} (pid {}, {})", self.peer(r).pid, self.segment.state(self.group_info.members[r]))
-            })
-            .collect();
-        let more = if missing.len() > 8 { format!(" and {} more", missing.len() - 8) } else { String::new() };
-        crate::warn(format_args!(
-            "rank {} has waited {waited_s} s in operation {operation} for {}{more}",
+        let name =
+            |r| format!("rank {r} (pid {}, {})", self.peer(r).pid, self.segment.state(self.group_info.members[r]));
+        warn::warn(format_args!(
+            "rank {} has waited {waited_s} s in operation {operation} for {}",
             self.rank(),
-            late.join(", ")
+            warn::list_late(missing, name)
         ));
     }
     #[inline]
     fn now_ns(&self) -> u64 {
-        let t = clock_gettime(ClockId::Monotonic);
-        t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+        clock::now_ns()
     }
     #[inline(always)]
     fn prepare_line(&self, slot: usize) {

@@ -1,4 +1,4 @@
-//! Buffers that the ranks of a group lend each other in an operation: where they are in this process.
+//! The cache of other ranks' registered buffers that this process has mapped.
 //!
 //! A buffer is mapped when a rank first names it, as long as it is, and stays mapped until the group goes, since programs use
 //! few buffers many times. Names come from other processes: each is looked up in the table of regions, and whatever they are,

@@ -73,7 +73,7 @@ fn three_hundred_ranks() {
     many(300);
 }
 
-/// As many as a node can have; `cargo test --release -p earlybird-shm --test segment_attach -- --ignored most`.
+/// The largest number of ranks of a node; `cargo test --release -p earlybird-shm --test segment_attach -- --ignored most`.
 #[test]
 #[ignore = "starts 1023 processes"]
 fn most_ranks() {

@@ -1,4 +1,5 @@
 //! Regions lent and given back, among processes: by the last holder, also when others died, with the budget kept.
+#![cfg(not(earlybird_loom))]
 
 mod segment_support;
 
@@ -10,7 +11,7 @@ fn rank_process() {
     serve_as_rank();
 }
 
-/// What the pool of these tests may allocate, and what all ranks together have of it from the beginning.
+/// Budget of these tests, and the part that the group of all ranks takes.
 const TOTAL: u64 = 1 << 20;
 const BASE: u64 = 100 << 10;
 

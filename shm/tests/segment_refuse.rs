@@ -1,4 +1,4 @@
-//! What attach must refuse: strangers' directories, other builds, other sizes, ranks given twice, memory that is not there.
+//! Refusals of attach: strangers' directories, other builds, other sizes, ranks given twice, memory that is not there.
 #![cfg(not(earlybird_loom))]
 
 mod segment_support;
@@ -117,7 +117,7 @@ fn two_ranks_in_one_process() {
     assert_eq!(other_thread.join().unwrap().unwrap_err(), error);
 }
 
-/// What ranks 0 and 1 answer, of which the second was told `commands` before and comes second.
+/// Answers of ranks 0 and 1, of which the second was given `commands` before and comes second.
 fn differ(size: usize, commands: &[&str]) -> [String; 2] {
     let scratch = Scratch::new();
     let mut ranks = [Rank::spawn(&scratch.meet(), "job", 0, 2), Rank::spawn(&scratch.meet(), "job", 1, size)];
@@ -255,7 +255,7 @@ fn noise_in_the_control_segment_is_an_error_and_nothing_worse() {
     }
 }
 
-/// What stands under the name of a socket in the directory, be it anything, is replaced.
+/// Anything under the name of a socket in the directory is replaced.
 #[test]
 fn leftovers_in_the_directory_are_replaced() {
     let scratch = Scratch::new();

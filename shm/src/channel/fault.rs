@@ -1,4 +1,4 @@
-//! Why a group of rings fails: as a rank reports it, as words that other ranks read, as the error that all of them get.
+//! Failure of a group of rings: as a rank reports it, as words that other ranks read, as the error that all of them get.
 
 use super::lines::{DESCRIPTION_WORDS, DETAILS};
 use crate::Error;
@@ -8,7 +8,7 @@ use crate::protocol::word::{Cause, PoisonWord};
 use crate::text::{pack, unpack};
 use std::time::Duration;
 
-/// What a rank says of its call: the signature, and the plan that was chosen for it.
+/// Description of a rank's call: the signature, and the plan that was chosen for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallDescription {
     signature: Signature,
@@ -46,7 +46,7 @@ impl CallDescription {
 /// Bytes of a message that travel with a fault.
 const MESSAGE_BYTES: usize = 8 * (DETAILS - 3);
 
-/// Why the group fails, as a rank reports it.
+/// Reason for which a group fails, as a rank reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// A rank is gone that others still need.
@@ -89,7 +89,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// As words; the last one is free for the name of the call.
+    /// Encodes the fault as words; the last one is free for the name of the call.
     pub(super) fn words(&self) -> (Cause, [u64; DETAILS]) {
         let mut words = [0u64; DETAILS];
         let cause = match self {

@@ -1,4 +1,4 @@
-//! Where the rings lie in their arena: pure arithmetic from the number of ranks, the same on every rank.
+//! Layout of the rings in their arena: pure arithmetic from the number of ranks, the same on every rank.
 //!
 //! ```text
 //! poison | bell per rank | state per rank || per ordered pair: acknowledged | slot lines | payload of the slots
@@ -41,11 +41,11 @@ impl RingLayout {
     pub fn poison(&self) -> usize {
         0
     }
-    /// Where `rank` sleeps.
+    /// Line on which `rank` sleeps.
     pub fn bell(&self, rank: usize) -> usize {
         size_of::<RingPoisonLine>() + rank * size_of::<BellLine>()
     }
-    /// What `rank` says of itself.
+    /// State line of `rank`.
     pub fn state(&self, rank: usize) -> usize {
         self.bell(self.ranks) + rank * size_of::<StateLine>()
     }

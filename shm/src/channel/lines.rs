@@ -8,7 +8,7 @@ pub const INLINE_BYTES: usize = 96;
 /// Words of an error's details.
 pub const DETAILS: usize = 12;
 
-/// What is description header a packet: three words that the ring does not look into, and the bytes of its payload.
+/// Header of a packet: three words that the ring does not interpret, and the bytes of its payload.
 pub type PacketHeader = [u64; 4];
 
 /// One slot of a ring. Writer: the ring's producer, while the slot is free.
@@ -24,12 +24,12 @@ pub struct SlotLine {
     pub payload: [AtomicU64; INLINE_BYTES / 8],
 }
 
-/// How many packets of a ring its consumer is done with. Writer: the consumer.
+/// Number of packets that the consumer of a ring has acknowledged. Writer: the consumer.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct AcknowledgedLine(pub AtomicU64);
 
-/// Where a rank sleeps until one of its rings changes. Writers: everybody, by read-modify-write only.
+/// Event count on which a rank sleeps until one of its rings changes. Writers: everybody, by read-modify-write only.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct BellLine {
@@ -39,10 +39,10 @@ pub struct BellLine {
     pub sleepers: AtomicU32,
 }
 
-/// Words of what a rank says of its call.
+/// Words of the description of a call.
 pub const DESCRIPTION_WORDS: usize = 5;
 
-/// What a rank says of itself. Writer: that rank.
+/// State that a rank publishes. Writer: that rank.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct StateLine {

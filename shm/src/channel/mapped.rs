@@ -1,4 +1,4 @@
-//! The rings in a mapped region: the board that ships.
+//! The mapped rings: lines and payload in a region of the arena.
 //!
 //! Invariants, relied on by every block here:
 //!
@@ -32,7 +32,7 @@ pub struct MappedRings {
     base: *mut u8,
     layout: RingLayout,
     region: Region,
-    /// What the caller wants driven while it waits.
+    /// Progress functions that run while this rank waits.
     pub(super) driver: Driver,
     // After the region: what holds the memory goes last.
     segment: Arc<Segment>,
@@ -89,7 +89,7 @@ impl MappedRings {
         &self.at::<RingPoisonLine>(self.layout.poison()).0
     }
 
-    /// What `rank` says of itself.
+    /// State line of `rank`.
     pub fn state(&self, rank: usize) -> &StateLine {
         assert!(rank < self.segment.size());
         self.at(self.layout.state(rank))

@@ -19,6 +19,8 @@ pub mod ring;
 mod rings;
 #[cfg(not(earlybird_loom))]
 mod wait;
+#[cfg(not(earlybird_loom))]
+mod wait_state;
 
 #[cfg(not(earlybird_loom))]
 pub use crate::memory::{MemoryBudget, Peer};

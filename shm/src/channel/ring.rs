@@ -16,14 +16,14 @@ pub struct RankPair {
     pub to: usize,
 }
 
-/// Where the payload of a packet lies.
+/// Location of a packet's payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PayloadLocation {
     /// The ring.
     pub pair: RankPair,
     /// The slot in it.
     pub slot: usize,
-    /// Whether it is in the slot's own line.
+    /// True if it is in the slot's own line.
     pub inline: bool,
 }
 
@@ -35,7 +35,7 @@ pub trait RingBoard {
     fn slot(&self, pair: RankPair, slot: usize) -> &SlotLine;
     /// Packets of a ring that its consumer is done with.
     fn acknowledged(&self, pair: RankPair) -> &AtomicU64;
-    /// Where `rank` sleeps.
+    /// Line on which `rank` sleeps.
     fn bell(&self, rank: usize) -> &BellLine;
     /// Reads payload: the ring has ordered it after its writer.
     fn read<R>(&self, at: PayloadLocation, f: impl FnOnce(*const u8) -> R) -> R;
@@ -56,7 +56,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Whether there is a free slot.
+    /// Returns whether there is a free slot.
     pub fn has_room<B: RingBoard>(&mut self, board: &B, pair: RankPair) -> bool {
         if self.next - self.acknowledged < board.slots() {
             return true;
@@ -96,14 +96,14 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Whether a packet is there. One load.
+    /// Returns whether a packet is there. One load.
     #[inline]
     pub fn has_packet<B: RingBoard>(&self, board: &B, pair: RankPair) -> bool {
         let slot = (self.next % board.slots()) as usize;
         board.slot(pair, slot).sequence.load(SyncPoint::PacketAcquire.order()) == self.next + 1
     }
 
-    /// What is description of the packet that [is there](Incoming::has_packet).
+    /// Header of the packet that [is there](Incoming::has_packet).
     pub fn header<B: RingBoard>(&self, board: &B, pair: RankPair) -> [u64; 3] {
         let slot = (self.next % board.slots()) as usize;
         let line = board.slot(pair, slot);

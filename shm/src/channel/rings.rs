@@ -5,7 +5,7 @@ use super::layout::RingLayout;
 use super::lines::{DETAILS, PacketHeader};
 use super::mapped::MappedRings;
 use super::ring::{self, Incoming, Outgoing, RankPair};
-use super::wait::WaitState;
+use super::wait_state::WaitState;
 use crate::Error;
 use crate::config::WaitPreset;
 use crate::memory::{Absent, AttachOptions, Grant, MemoryBudget, Reservation, Segment};
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How to join.
+/// Options for joining a group of rings.
 #[derive(Debug, Clone, Default)]
 pub struct RingOptions {
     /// This process's number, from 0.
@@ -27,13 +27,13 @@ pub struct RingOptions {
     pub size: usize,
     /// Names the group: equal on its ranks, different for any other group of this user on this node.
     pub key: String,
-    /// Where ranks meet; `None` for the default directory in /dev/shm.
+    /// Directory where ranks meet that share no network namespace (`EARLYBIRD_DIR`).
     pub dir: Option<PathBuf>,
-    /// What a waiting rank does with its CPU.
+    /// Waiting preset.
     pub wait: WaitPreset,
     /// Deadline of one wait; `None` waits for ever. Deaths are noticed all the same.
     pub timeout: Option<Duration>,
-    /// What the memory of the rings that this rank sends through is paid from; `None` for no budget.
+    /// Budget for the memory of the rings that this rank sends through; `None` for no limit.
     pub memory_budget: Option<MemoryBudget>,
     /// Names and values of settings that must be alike on all ranks.
     pub settings: Vec<(String, String)>,
@@ -56,23 +56,23 @@ pub struct Rings {
     pub(super) timeout_ns: Option<u64>,
     /// The ranks that this one exchanges packets with, and itself.
     pub(super) among: Vec<usize>,
-    /// Whether there are others, which meet them and share the group's error.
+    /// True if there are others, which meet them and share the group's error.
     pub(super) some: bool,
-    /// What this rank's call is, in errors ([`Rings::name_call`]).
+    /// Number and collective of this rank's call, for errors ([`Rings::name_call`]).
     pub(super) name: u64,
     /// By rank, the number in the job, where that is another.
     job_ranks: Option<Arc<[usize]>>,
     /// By rank; `None` until the ring is used.
     outgoing: Vec<Option<Outgoing>>,
     memory_budget: Option<MemoryBudget>,
-    /// What was paid for them, and how many they may be.
+    /// Reservations for outgoing rings, and the number of rings that they cover.
     paid: (Vec<Reservation>, usize),
     incoming: Vec<Option<Incoming>>,
-    /// Where the last looks found no packet, and no room.
+    /// True for ranks from which the last check found no packet.
     pub(super) quiet: Vec<bool>,
     pub(super) full: Vec<bool>,
     pub(super) completed: u64,
-    /// As in the own state line.
+    /// Calls and exchanges begun, as in the own [`super::lines::StateLine`].
     pub(super) begun: u64,
     /// Between the begin of an exchange and its end.
     pub(super) exchanging: bool,
@@ -88,7 +88,7 @@ impl Rings {
         Rings::join_within(options, &|| None)
     }
 
-    /// The same for ranks that are members of another group already, which `absent` asks.
+    /// Joins ranks that are members of another group already, which `absent` asks.
     ///
     /// # Errors
     /// As [`Segment::attach_within`].
@@ -137,17 +137,17 @@ impl Rings {
         self.some = true;
     }
 
-    /// What errors add to the numbers of ranks: those in the job, by rank.
+    /// Sets the job's number of each rank, which errors add to the rank.
     pub fn set_job_ranks(&mut self, job_ranks: Arc<[usize]>) {
         self.job_ranks = Some(job_ranks);
     }
 
-    /// What to drive in long waits.
+    /// Sets the progress function of long waits.
     pub fn set_progress(&mut self, progress: Option<Progress>) {
         self.board.driver.set(progress);
     }
 
-    /// What rings are paid from that are used from here on.
+    /// Sets the budget of rings that are first used from here on.
     pub fn set_memory_budget(&mut self, memory_budget: MemoryBudget) {
         self.memory_budget = Some(memory_budget);
     }
@@ -226,12 +226,12 @@ impl Rings {
         Ok(acknowledged)
     }
 
-    /// Whether the group has more ranks than CPUs, so that none of them may spin.
+    /// Returns whether the group has more ranks than CPUs, so that none of them may spin.
     pub fn is_oversubscribed(&self) -> bool {
         self.oversubscribed
     }
 
-    /// Whether it has more ranks than their affinity masks have CPUs: the same on all ranks.
+    /// Returns whether it has more ranks than their affinity masks have CPUs: the same on all ranks.
     pub fn outnumbers_cpus(&self) -> bool {
         self.size > self.board.segment().affine_cpus()
     }
@@ -247,7 +247,7 @@ impl Rings {
         self.begun >> 32
     }
 
-    /// What call `number` is on this rank, for errors that any rank reports.
+    /// Publishes the description of this rank's call `number`, for errors that any rank reports.
     pub fn say(&self, number: u64, description: CallDescription) {
         let state = self.board.state(self.rank);
         for (word, value) in state.description.iter().zip(description.words()) {
@@ -361,7 +361,7 @@ impl Rings {
         self.error_of(stands)
     }
 
-    /// Whether something came where the last looks found nothing, or room where there was none.
+    /// Returns whether something came where the last looks found nothing, or room where there was none.
     pub(super) fn something_changed(&self) -> bool {
         let came = |from: usize| {
             let end = self.incoming[from].as_ref().filter(|_| self.quiet[from]);

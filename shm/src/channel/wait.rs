@@ -4,47 +4,19 @@
 use super::fault::Fault;
 use super::ring;
 use super::rings::Rings;
-use crate::Error;
+use super::wait_state::{WaitState, differs};
 use crate::memory::PeerState;
 use crate::sync::Ordering;
-use rustix::time::{ClockId, clock_gettime};
+use crate::warn::{self, WARN_AFTER};
+use crate::{Error, clock};
 
 /// Passes of a caller that finds nothing before it yields, where every rank has a CPU of its own.
 const SPUN_PASSES: u32 = 2000;
 /// First inspection of the peers, and the longest interval between two.
 const INSPECT_FIRST_NS: u64 = 1_000_000;
 const INSPECT_MOST_NS: u64 = 100_000_000;
-/// After this long in one wait, living late ranks are named in a warning.
-const WARN_AFTER_NS: u64 = 10_000_000_000;
 /// The most that counts against a deadline between two inspections: after a longer gap this rank was itself stopped.
 const COUNTED_MOST_NS: u64 = 250_000_000;
-
-/// What one wait remembers, and the mean of the long ones before it.
-#[derive(Debug, Default)]
-pub(super) struct WaitState {
-    begun_ns: u64,
-    inspect_at_ns: u64,
-    inspected_ns: u64,
-    counted_ns: u64,
-    warned: bool,
-    mean_ns: u64,
-    /// Passes of this wait so far; fewer mean that another one has begun.
-    passes: u32,
-    /// A rank that seemed to make another call at the last inspection.
-    suspect: Option<usize>,
-}
-
-fn now_ns() -> u64 {
-    let t = clock_gettime(ClockId::Monotonic);
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-}
-
-/// Whether a rank whose calls are `theirs` has gone on, or is, where this one is in an exchange, without that exchange.
-/// Counts wrap, and differ by less than half their range.
-fn differs(mine: u64, theirs: u64) -> bool {
-    let ahead = |mine: u64, theirs: u64| (theirs as u32).wrapping_sub(mine as u32) as i32;
-    ahead(mine >> 32, theirs >> 32) >= 0 && ahead(mine, theirs) < 0
-}
 
 impl Rings {
     /// Called when nothing moved in `passes` passes, this one included: spins, yields or sleeps until something may
@@ -60,7 +32,7 @@ impl Rings {
         self.idle_long(passes)
     }
 
-    /// The same for a caller that rests by itself: looks at the group's error and, now and then, at the peers.
+    /// Checks the group's error and, now and then, the peers, for a caller that yields or sleeps by itself.
     ///
     /// # Errors
     /// The group's one error.
@@ -75,7 +47,7 @@ impl Rings {
 
     fn watch_long(&mut self, passes: u32, rests: bool) -> Result<(), Error> {
         self.healthy()?;
-        let now = now_ns();
+        let now = clock::now_ns();
         self.board.driver.drive(now);
         if passes <= self.watch.passes || self.watch.begun_ns == 0 {
             let mean_ns = (7 * self.watch.mean_ns + self.watch.inspected_ns.saturating_sub(self.watch.begun_ns)) / 8;
@@ -156,7 +128,7 @@ impl Rings {
             }
         }
         let waited_ns = now - self.watch.begun_ns;
-        if !self.watch.warned && waited_ns > WARN_AFTER_NS {
+        if !self.watch.warned && waited_ns > WARN_AFTER.as_nanos() as u64 {
             self.watch.warned = true;
             self.warn_late(waited_ns / 1_000_000_000, &late);
         }
@@ -177,33 +149,12 @@ impl Rings {
 
     fn warn_late(&self, waited_s: u64, late: &[usize]) {
         let segment = self.board.segment();
-        let names: Vec<String> = late
-            .iter()
-            .take(8)
-            .map(|&r| format!("rank {r} (pid {}, {})", segment.peer(r).pid, segment.state(r)))
-            .collect();
-        let more = if late.len() > 8 { format!(" and {} more", late.len() - 8) } else { String::new() };
-        crate::warn(format_args!(
-            "rank {} has waited {waited_s} s in exchange {} for {}{more}",
+        let name = |r| format!("rank {r} (pid {}, {})", segment.peer(r).pid, segment.state(r));
+        warn::warn(format_args!(
+            "rank {} has waited {waited_s} s in exchange {} for {}",
             self.rank,
             self.completed + 1,
-            names.join(", ")
+            warn::list_late(late, name)
         ));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::differs;
-
-    #[test]
-    fn a_call_without_an_exchange_differs_once_it_has_begun() {
-        let at = |calls: u32, exchanges: u32| u64::from(calls) << 32 | u64::from(exchanges);
-        let mine = at(10, 4);
-        assert!(differs(mine, at(10, 3)), "in the same call, which is no exchange there");
-        assert!(differs(mine, at(12, 3)) && differs(mine, at(12, 0)));
-        assert!(!differs(mine, mine) && !differs(mine, at(9, 3)), "there, or late");
-        assert!(!differs(mine, at(12, 4)) && !differs(mine, at(12, 6)), "through with it");
-        assert!(differs(at(u32::MAX, 0), at(0, u32::MAX)) && !differs(at(u32::MAX, u32::MAX), at(1, 0)), "wrapped");
     }
 }

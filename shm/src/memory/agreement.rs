@@ -1,26 +1,22 @@
-//! Agreeing on the survivors of a group as a caller sees it: vote, wait for the others, read what was decided.
+//! The agreement on the survivors of a group: vote, wait for the others, read the decision.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::allocator::LET_GO_WITHIN;
-use super::allocator::Locked;
+use super::allocator::{Locked, RELEASE_WITHIN};
 use super::deadline::Deadline;
-use super::survivors::{self, Decision, RecordError, Records, RoundRecord, SharedWords, Vote};
-use super::table::TABLE_BYTES;
+use super::grant::TABLE_BYTES;
+use super::shared_words::RegionMemory;
+use super::survivors::{self, Decision, RecordError, Records, RoundRecord, Vote};
 use super::{PeerState, Segment};
 use crate::progress::Progress;
+use crate::warn::{self, WARN_AFTER};
 use crate::{Error, engine};
 
-/// After this the late ranks are named in a warning.
-const WARN_AFTER: Duration = Duration::from_secs(10);
+/// The first word of the records, behind the table of regions.
+const FIRST_WORD: usize = TABLE_BYTES / 8;
 /// The shortest and the longest sleep between two looks.
 const SHORT_SLEEP: Duration = Duration::from_micros(20);
 const LONG_SLEEP: Duration = Duration::from_millis(1);
-/// How often a waiting rank looks whether the late ones are stopped, once it waits that long. A longer gap says that this
-/// rank was stopped itself, and does not count against the deadline.
-const INSPECT_EVERY: Duration = Duration::from_millis(100);
-
 /// A round of an agreement as a member calls for it.
 pub struct SurvivorsCall<'a> {
     /// Names the group: equal on its members, different for any other group of the segment, not 0.
@@ -29,26 +25,14 @@ pub struct SurvivorsCall<'a> {
     pub members: &'a [usize],
     /// ConfirmationRounds of this group that this rank has read the decisions of.
     pub round: u64,
-    /// What this rank brings.
+    /// This rank's vote.
     pub vote: Vote,
-    /// Whether a member whose process lives has left the group.
+    /// True if a member whose process lives has left the group.
     pub has_left: &'a dyn Fn(usize) -> bool,
     /// Deadline; a death or a leave ends the wait in any case.
     pub timeout: Option<Duration>,
-    /// What to drive meanwhile.
+    /// The progress function to call meanwhile.
     pub progress: Option<&'a Progress>,
-}
-
-impl SharedWords for Segment {
-    fn load(&self, word: usize) -> u64 {
-        self.pool.words().word(TABLE_BYTES / 8 + word).load(Acquire)
-    }
-    fn store(&self, word: usize, value: u64) {
-        self.pool.words().word(TABLE_BYTES / 8 + word).store(value, Release);
-    }
-    fn has_ended(&self, rank: usize) -> bool {
-        Segment::has_ended(self, rank)
-    }
 }
 
 impl Segment {
@@ -72,7 +56,7 @@ impl Segment {
         };
         self.await_decision(call, place)?;
         let decision = self.records().decision(place);
-        if let Ok(_locked) = self.lock_pool(&mut Deadline::new(Some(LET_GO_WITHIN))) {
+        if let Ok(_locked) = self.lock_pool(&mut Deadline::new(Some(RELEASE_WITHIN))) {
             self.records().acknowledge(place, self.rank);
         }
         let is_mine = decision.outcome != Vote::Joined || call.vote == Vote::Joined;
@@ -82,7 +66,7 @@ impl Segment {
         }
     }
 
-    /// Whether a member has said, in the round that this rank would call for next, that it did not join the new group.
+    /// Returns whether a member has said, in the round that this rank would call for next, that it did not join the new group.
     pub fn has_not_joined(&self, group: u64, round: u64, rank: usize) -> bool {
         self.records().find(group, round).is_some_and(|place| self.records().has_not_joined(place, rank))
     }
@@ -90,7 +74,7 @@ impl Segment {
     fn await_decision(&self, call: &SurvivorsCall<'_>, place: RoundRecord) -> Result<(), Error> {
         let is_gone = |rank: usize| rank != self.rank && (!self.is_alive(rank) || (call.has_left)(rank));
         let is_missing = |rank: &usize| !self.records().has_voted(place, *rank) && !is_gone(*rank);
-        let mut wait = LateRanks::new();
+        let mut deadline = Deadline::new(call.timeout);
         let mut sleep = SHORT_SLEEP;
         // those that have not voted all the while: others may have taken their votes back, at the same deadline
         let mut never: Vec<usize> = call.members.to_vec();
@@ -108,14 +92,14 @@ impl Segment {
             }
             engine::progress();
             call.progress.iter().for_each(|progress| progress.run());
-            if wait.is_over(call.timeout, || missing.iter().any(|rank| self.is_held(*rank))) {
+            if deadline.is_over(|| missing.iter().any(|rank| self.is_held(*rank))) {
                 let _locked = self.lock_records(call)?;
                 if !self.records().is_decided(place)? {
                     self.records().withdraw(place, self.rank);
                     return Err(late(call, if never.is_empty() { missing } else { never }));
                 }
             }
-            if wait.may_warn() && self.word(place.warned()).compare_exchange(0, 1, AcqRel, Relaxed).is_ok() {
+            if deadline.is_warning_due() && self.compare_exchange(FIRST_WORD + place.warned(), 0, 1).is_ok() {
                 self.warn_of(&missing);
             }
             std::thread::sleep(engine::sleep(sleep));
@@ -125,11 +109,7 @@ impl Segment {
     }
 
     fn records(&self) -> Records<'_, Segment> {
-        Records { words: self, ranks: self.size }
-    }
-
-    fn word(&self, word: usize) -> &std::sync::atomic::AtomicU64 {
-        self.pool.words().word(TABLE_BYTES / 8 + word)
+        Records { words: self, first_word: FIRST_WORD, ranks: self.size }
     }
 
     fn reserve_record(&self, record: usize) -> Result<(), Error> {
@@ -146,14 +126,12 @@ impl Segment {
     }
 
     fn warn_of(&self, missing: &[usize]) {
-        let name = |rank: &usize| format!("process {} ({})", self.peer(*rank).pid, self.state(*rank));
-        let late: Vec<String> = missing.iter().take(8).map(name).collect();
-        let more = if missing.len() > 8 { format!(" and {} more", missing.len() - 8) } else { String::new() };
-        crate::warn(format_args!(
-            "process {} has waited {} s in shrink for {}{more}",
+        let name = |rank| format!("process {} ({})", self.peer(rank).pid, self.state(rank));
+        warn::warn(format_args!(
+            "process {} has waited {} s in shrink for {}",
             self.me.pid,
             WARN_AFTER.as_secs(),
-            late.join(", ")
+            warn::list_late(missing, name)
         ));
     }
 }
@@ -174,38 +152,5 @@ impl From<RecordError> for Error {
                 Error::Poisoned { cause: "the shared words of an agreement on survivors are damaged".into() }
             }
         }
-    }
-}
-
-/// How long a rank has waited for late ones.
-struct LateRanks {
-    begun: Instant,
-    inspected: Instant,
-    /// What counts against the deadline: not while a late rank is stopped or held by a debugger.
-    counted: Duration,
-    warned: bool,
-}
-
-impl LateRanks {
-    fn new() -> LateRanks {
-        let now = Instant::now();
-        LateRanks { begun: now, inspected: now, counted: Duration::ZERO, warned: false }
-    }
-
-    fn is_over(&mut self, timeout: Option<Duration>, is_held: impl FnOnce() -> bool) -> bool {
-        let Some(timeout) = timeout else { return false };
-        let since = self.inspected.elapsed();
-        if since >= INSPECT_EVERY.min(timeout) {
-            self.inspected = Instant::now();
-            self.counted += if is_held() { Duration::ZERO } else { since.min(2 * INSPECT_EVERY) };
-        }
-        self.counted >= timeout
-    }
-
-    /// Once, when it is time to.
-    fn may_warn(&mut self) -> bool {
-        let due = !self.warned && self.begun.elapsed() >= WARN_AFTER;
-        self.warned |= due;
-        due
     }
 }

@@ -1,11 +1,11 @@
-//! Memory that a rank borrows from the arena for buffers of its own, which the other ranks can reach.
+//! Allocations: memory of the arena for the registered buffers of one rank, which the other ranks can map.
 //!
 //! Only its owner holds it, so that nobody takes a lock per operation. Instead the owner says in the table in which groups'
 //! operations it lies, before it tells the others its name, and takes that back when the operation has succeeded. What lies
 //! in an operation of a group that failed is not given back before the group's own region is, which every rank holds that
 //! may still be writing.
 
-use super::allocator::{Claim, Grant, Origin};
+use super::grant::{AllocationName, Claim, Grant, Origin};
 use super::table::MAX_USES;
 use super::{Region, Segment};
 use crate::Error;
@@ -19,7 +19,7 @@ pub struct Allocation {
     region: Region,
     /// `None` in a job of one rank, whose memory is private.
     grant: Option<Grant>,
-    /// Whether the memory was taken out of the others' reach.
+    /// True if the memory was taken out of the others' reach.
     detached: bool,
     segment: Arc<Segment>,
 }
@@ -70,50 +70,6 @@ impl Segment {
     }
 }
 
-/// A node's budget, for memory that lies outside its arena.
-#[derive(Debug, Clone)]
-pub struct MemoryBudget {
-    segment: Arc<Segment>,
-    timeout: Option<Duration>,
-}
-
-/// A part of a budget, spoken for until it is dropped.
-#[derive(Debug)]
-pub struct Reservation {
-    grant: Option<Grant>,
-    segment: Arc<Segment>,
-}
-
-impl MemoryBudget {
-    /// That of the node behind `segment`.
-    pub fn new(segment: Arc<Segment>, timeout: Option<Duration>) -> Self {
-        MemoryBudget { segment, timeout }
-    }
-
-    /// Sets `bytes` bytes aside. No other rank takes part. A job of one rank has no budget.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`] when too little is left; [`Error::Timeout`] as [`Segment::allocate`].
-    pub fn take(&self, bytes: u64) -> Result<Reservation, Error> {
-        let segment = self.segment.clone();
-        if segment.size() == 1 {
-            return Ok(Reservation { grant: None, segment });
-        }
-        let claim = Claim { members: vec![segment.rank()], lines: 0, least: bytes, most: bytes };
-        let grants = segment.allocate(&[claim], Origin { parent: 0, serial: 2 }, self.timeout, || true)?;
-        let Some(&[grant]) = grants.as_deref() else { unreachable!("one claim that nothing denies") };
-        Ok(Reservation { grant: Some(grant), segment })
-    }
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        if let Some(grant) = self.grant {
-            self.segment.release(grant.slot, grant.id);
-        }
-    }
-}
-
 impl Allocation {
     /// Start of the memory, page-aligned, [`Allocation::bytes`] bytes, until it is dropped.
     pub fn as_ptr(&self) -> *mut u8 {
@@ -130,7 +86,7 @@ impl Allocation {
         &self.segment
     }
 
-    /// What others find it by, never 0; `None` if no other rank exists.
+    /// Name by which other ranks find the allocation; `None` if no other rank exists.
     pub fn name(&self) -> Option<AllocationName> {
         self.grant.map(|grant| AllocationName { slot: grant.slot, id: grant.id })
     }
@@ -176,44 +132,6 @@ impl Drop for Allocation {
     fn drop(&mut self) {
         if let Some(grant) = self.grant {
             self.segment.release(grant.slot, grant.id);
-        }
-    }
-}
-
-/// A allocation by its region and its number, in one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AllocationName {
-    /// Its region.
-    pub slot: usize,
-    /// Its number; of those that are found in a word only the lower 51 bits.
-    pub id: u64,
-}
-
-const SLOT_BITS: u32 = 13;
-const _: () = assert!(super::allocator::MAX_REGIONS < 1 << SLOT_BITS);
-
-impl AllocationName {
-    /// As a word, never 0: no allocation has the number 0.
-    pub fn word(self) -> u64 {
-        self.id << SLOT_BITS | self.slot as u64
-    }
-
-    /// From a word, whatever is in it.
-    pub fn from_word(word: u64) -> AllocationName {
-        AllocationName { slot: (word & ((1 << SLOT_BITS) - 1)) as usize, id: word >> SLOT_BITS }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_fits_a_word() {
-        for (slot, id) in [(1, 2), (4095, 1), (7, (1 << 51) - 1)] {
-            let name = AllocationName { slot, id };
-            assert_eq!(AllocationName::from_word(name.word()), name);
-            assert_ne!(name.word(), 0);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The pool: regions of the arena are lent to groups of ranks, out of one budget, and given back by the last of them.
+//! The allocator of the arena: regions are granted to groups of ranks out of one budget and freed by their last holder.
 //!
 //! Lending and giving back are rare, so they take turns under one lock, a word of the table that names its holder. It is
 //! taken from a rank that has ended, and from no other, so nothing here waits for the dead. What the dead held is theirs no
@@ -6,129 +6,49 @@
 //! regions that only ranks which have ended may touch.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use super::budget::shares;
+use super::allocator_state::DeferredRelease;
+use super::budget_shares::shares;
 use super::deadline::Deadline;
-pub use super::table::POOL_BYTES;
-use super::table::{self, AllocationRequest, Backing, HEAD_BYTES, LockToken, Table};
-use super::{AllocationName, PeerState, Region, Segment};
+use super::grant::{AllocationName, BudgetLimits, Claim, Grant, HEAD_BYTES, Origin, POOL_BYTES};
+use super::shared_words::{RegionMemory, SharedWords};
+use super::table::{self, AllocationRequest, LockToken, Table};
+use super::{PeerState, Region, Segment};
 use crate::Error;
 
-/// Regions of an arena: one for all ranks, the others for groups of them.
-pub const MAX_REGIONS: usize = 4096;
-
-/// How long a handle that is dropped waits for the lock. What it could not do then, the next holder does.
-pub(super) const LET_GO_WITHIN: Duration = Duration::from_secs(1);
+/// Longest wait of a dropped handle for the lock. Its release is left to the next holder in this process then.
+pub(super) const RELEASE_WITHIN: Duration = Duration::from_secs(1);
 
 /// A holder of the lock that runs for so long without letting go of it is none: the word is damaged.
 const DAMAGED_AFTER: Duration = Duration::from_secs(60);
-/// How often a waiting rank looks whether the holder is stopped.
+/// Interval at which a waiting rank checks whether the holder is stopped.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What all groups of a node together may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BudgetLimits {
-    /// Bytes in all.
-    pub total: u64,
-    /// Bytes of them that the group of all ranks takes.
-    pub base: u64,
-}
-
-/// What a group that is to be made needs.
-#[derive(Debug, Clone)]
-pub struct Claim {
-    /// Its ranks, by their number in the segment.
-    pub members: Vec<usize>,
-    /// Bytes at the start of its region to reserve at once.
-    pub lines: usize,
-    /// The smallest and the largest cost it can do with, bytes.
-    pub least: u64,
-    /// See `least`.
-    pub most: u64,
-}
-
-/// What a group was lent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grant {
-    /// Its region.
-    pub slot: usize,
-    /// The number of the allocation, never given twice in a job.
-    pub id: u64,
-    /// What it costs of the budget, bytes: the most that the group may reserve.
-    pub bytes: u64,
-}
-
-impl Grant {
-    /// The allocation of the group of all ranks.
-    pub const BASE: u64 = 1;
-}
-
-/// Where an allocation comes from, so that a rank that was not told its number can still let go of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Origin {
-    /// The allocation of the group that was split.
-    pub parent: u64,
-    /// Distinguishes the splits of that group.
-    pub serial: u64,
-}
-
-/// This process's access to the table of regions.
-#[derive(Debug)]
-pub(super) struct Allocator {
-    words: Region,
-    regions: usize,
-    region_bytes: usize,
-    budget: OnceLock<BudgetLimits>,
-    /// What this process could not let go of in time, for the next of its threads to hold the lock.
-    deferred: Mutex<Vec<DeferredRelease>>,
-    /// Held by the thread of this process that has the lock, and never while waiting for it.
-    turn: Mutex<()>,
-}
-
-/// What a rank does not hold any more, although the table says so.
-#[derive(Debug, Clone, Copy)]
-enum DeferredRelease {
-    Allocation(usize, u64),
-    AllOf(Origin),
-}
-
-impl Allocator {
-    pub fn region_bytes(&self) -> usize {
-        self.region_bytes
-    }
-
-    /// Everything before the regions.
-    pub fn words(&self) -> &Region {
-        &self.words
-    }
-
-    pub fn new(words: Region, regions: usize, region_bytes: usize) -> Allocator {
-        let (deferred, turn) = (Mutex::default(), Mutex::default());
-        Allocator { words, regions, region_bytes, budget: OnceLock::new(), deferred, turn }
-    }
-}
-
-/// The table's words and the regions' memory, in the arena.
-impl Backing for Segment {
+/// The table's words in the arena.
+impl SharedWords for Segment {
     fn load(&self, word: usize) -> u64 {
-        self.pool.words.word(word).load(Acquire)
+        self.pool.words().word(word).load(Acquire)
     }
     fn store(&self, word: usize, value: u64) {
-        self.pool.words.word(word).store(value, Release);
-    }
-    fn compare_exchange(&self, word: usize, from: u64, to: u64) -> Result<(), u64> {
-        self.pool.words.word(word).compare_exchange(from, to, AcqRel, Acquire).map(drop)
+        self.pool.words().word(word).store(value, Release);
     }
     fn has_ended(&self, rank: usize) -> bool {
         Segment::has_ended(self, rank)
+    }
+}
+
+/// The regions' memory in the arena.
+impl RegionMemory for Segment {
+    fn compare_exchange(&self, word: usize, from: u64, to: u64) -> Result<(), u64> {
+        self.pool.words().word(word).compare_exchange(from, to, AcqRel, Acquire).map(drop)
     }
     fn is_alive(&self, rank: usize) -> bool {
         Segment::is_alive(self, rank)
     }
     fn prepare(&self, start: usize, bytes: usize) -> Result<(), Error> {
-        self.pool.words.reserve(start..start + bytes)
+        self.pool.words().reserve(start..start + bytes)
     }
     fn reserve(&self, slot: usize, bytes: usize) -> Result<(), Error> {
         let start = POOL_BYTES + slot * self.pool.region_bytes;
@@ -156,9 +76,20 @@ impl Drop for Locked<'_> {
 }
 
 impl Segment {
+    /// Bytes of memory that the arena takes now, on all ranks together.
+    pub fn taken_bytes(&self) -> u64 {
+        self.give_back_what_is_due();
+        self.arena.taken_bytes()
+    }
+
+    /// Bytes of the largest [`super::Allocation`].
+    pub fn max_allocation_bytes(&self) -> usize {
+        self.pool.region_bytes
+    }
+
     /// Says what the groups may use, the same on all ranks, before the first is made.
     pub fn set_budget(&self, budget: BudgetLimits) {
-        let _ = self.pool.budget.set(budget);
+        let _ = self.pool.limits.set(budget);
     }
 
     /// Lends a region to each of the groups, or to none of them. `None` if `healthy`, asked under the lock, denies.
@@ -203,7 +134,7 @@ impl Segment {
         if self.control.header.pooled.load(Relaxed) == 0 || self.is_forked_child() {
             return;
         }
-        match self.lock_pool(&mut Deadline::new(Some(LET_GO_WITHIN))) {
+        match self.lock_pool(&mut Deadline::new(Some(RELEASE_WITHIN))) {
             Ok(locked) => locked.release(what),
             Err(_) => self.deferred().push(what),
         }
@@ -216,7 +147,7 @@ impl Segment {
     /// Gives back what others could not, if anybody has said that there is such.
     pub(super) fn give_back_what_is_due(&self) {
         if self.control.header.pooled.load(Relaxed) != 0 && !self.is_forked_child() && self.table().is_due() {
-            drop(self.lock_pool(&mut Deadline::new(Some(LET_GO_WITHIN))));
+            drop(self.lock_pool(&mut Deadline::new(Some(RELEASE_WITHIN))));
         }
     }
 
@@ -227,7 +158,7 @@ impl Segment {
     }
 
     pub(super) fn table(&self) -> Table<'_, Segment> {
-        Table { backing: self, regions: self.pool.regions, ranks: self.size }
+        Table { memory: self, regions: self.pool.regions, ranks: self.size }
     }
 
     /// Maps the first `bytes` bytes of a region. Takes no memory.
@@ -246,7 +177,7 @@ impl Segment {
 
     pub(super) fn lock_pool(&self, deadline: &mut Deadline) -> Result<Locked<'_>, Error> {
         let pool = &self.pool;
-        pool.words.reserve(0..HEAD_BYTES)?;
+        pool.words().reserve(0..HEAD_BYTES)?;
         let mut pause = Duration::from_micros(20);
         let mut damage = LockDamage::new(Instant::now());
         let locked = loop {
@@ -266,7 +197,7 @@ impl Segment {
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(1));
         };
-        let base = pool.budget.get().map_or(0, |budget| budget.base);
+        let base = pool.limits.get().map_or(0, |budget| budget.base);
         locked.table.open(locked.hold, (base, self.size))?;
         for what in std::mem::take(&mut *self.deferred()) {
             locked.release(what);
@@ -298,7 +229,7 @@ impl LockDamage {
         LockDamage { word: 0, since: now, looked: now }
     }
 
-    /// Whether the word has named for so long a holder that runs, and was seen running whenever one looked.
+    /// Returns whether the word has named for so long a holder that runs, and was seen running whenever one looked.
     fn is_seen(&mut self, word: u64, now: Instant, is_running: impl FnOnce() -> bool) -> bool {
         if word != self.word {
             *self = LockDamage { word, ..LockDamage::new(now) };
@@ -324,7 +255,7 @@ impl Locked<'_> {
     }
 
     fn try_lend(&self, claims: &[Claim], origin: Origin) -> Result<Vec<Grant>, Error> {
-        let total = self.segment.pool.budget.get().map_or(0, |budget| budget.total);
+        let total = self.segment.pool.limits.get().map_or(0, |budget| budget.total);
         let left = total.saturating_sub(self.table.used());
         let Some(shares) = shares(claims, left) else {
             return Err(Error::NoSpace {

@@ -1,4 +1,4 @@
-//! Telling a group that is still meeting what it cannot see: a rank that will not come, and why.
+//! Announcements to ranks at the rendezvous: another rank will not come, and why.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use super::messages::{Answer, Message, of_rank};
 use super::rendezvous::{RendezvousAddress, Role};
 use crate::Error;
 
-/// How long ranks that have yet to come are waited for, to say why nobody can join.
+/// Time during which ranks that are still missing are told why nobody can join.
 pub(super) const LINGER: Duration = Duration::from_secs(2);
-/// How long a rank waits to hear which error stands.
+/// Time that a rank waits to learn which error stands for all.
 const VERDICT: Duration = Duration::from_secs(1);
-/// How often ranks that have ended are announced to a group that may only begin to meet.
+/// Interval at which ended ranks are announced again, for ranks that arrive later.
 const REPEAT_EVERY: Duration = Duration::from_millis(100);
 
 /// Sends a message to whoever brings the ranks of an address together, if anybody does.

@@ -37,7 +37,7 @@ pub(crate) fn file_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Fsize).current
 }
 
-/// How the arena is called in `/proc`.
+/// Name of the arena in `/proc`.
 const ARENA_NAME: &str = "earlybird-arena";
 
 /// The payload memory of a node: a sealed memfd.
@@ -50,7 +50,7 @@ pub(crate) struct Arena {
     bytes: usize,
 }
 
-/// What is left to others at least, where memory is short.
+/// Bytes left to others at least, where memory is short.
 const LEFT_BYTES: u64 = 1 << 20;
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
@@ -132,7 +132,7 @@ impl Arena {
         self.bytes
     }
 
-    /// Whether process `pid` has a part of the arena mapped; `None` where that may not be looked at.
+    /// Returns whether process `pid` has a part of the arena mapped; `None` where that may not be looked at.
     pub fn is_mapped_by(&self, pid: u32) -> Option<bool> {
         process::maps(pid, ARENA_NAME, self.identity.1)
     }
@@ -246,7 +246,7 @@ mod tests {
         assert!(rustix::fs::ftruncate(arena.fd(), 16384).is_err());
     }
 
-    /// What a program does that closes descriptors it did not open, and then opens a file of its own.
+    /// A program that closes descriptors it did not open, and then opens a file of its own.
     #[test]
     fn another_file_under_the_arenas_number_is_left_alone() {
         let arena = Arena::create(1 << 20).unwrap();

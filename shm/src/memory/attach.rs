@@ -15,13 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
-use super::allocator::{MAX_REGIONS, POOL_BYTES};
 use super::announcement;
 use super::arena::{self, Arena};
 use super::control::{ATTACHED, CLAIMED, Control, FREE, MAX_RANKS};
 use super::control_map::ControlMap;
 use super::deadline::Deadline;
 use super::fd_server::{self, FdServer, FdServerHandler};
+use super::grant::{MAX_REGIONS, POOL_BYTES};
 use super::messages::{Answer, Message, Statement, of_rank};
 use super::owner_thread::OwnerThread;
 use super::process::{self, Identity};
@@ -30,7 +30,7 @@ use super::{Absent, AttachOptions, Region, liveness, record_lock};
 use crate::Error;
 use crate::engine;
 
-/// How often a waiting rank looks whether those it looks after are alive.
+/// Interval at which a waiting rank checks the ranks that it watches.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 pub(super) struct Attached {
@@ -109,7 +109,7 @@ struct Joining<'a> {
     deadline: Deadline,
     /// When this rank last looked after others.
     looked: Instant,
-    /// Whether this rank brings the others together.
+    /// True if this rank brings the others together.
     hosts: bool,
 }
 
@@ -374,7 +374,7 @@ fn died(rank: usize, pid: u32) -> Error {
 struct JoiningGroup<'a> {
     control: &'a Control,
     files: [BorrowedFd<'a>; 2],
-    /// What the creator stated itself.
+    /// The creator's own statement.
     statement: Statement,
     /// The processes of the ranks that have come.
     known: Vec<Option<Identity>>,

@@ -17,9 +17,8 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
-use super::messages;
 use super::process::Identity;
-use crate::Error;
+use crate::{Error, error_codec};
 
 /// Largest number of ranks on one node.
 pub const MAX_RANKS: usize = 1023;
@@ -45,7 +44,7 @@ const FAILURE_BYTES: usize = 8192;
 pub(crate) struct Header {
     /// Rank that created the segment and hands it out.
     pub creator: AtomicU64,
-    /// Whether the group cannot come together; see rule 4.
+    /// True if the group cannot come together; see rule 4.
     failure: AtomicU64,
     /// Bytes of the error in `failure_text`.
     failure_bytes: AtomicU64,
@@ -85,7 +84,7 @@ impl Entry {
     }
 }
 
-/// What all ranks of the node share besides the arena.
+/// The words that all ranks of the node share besides the arena.
 #[repr(C, align(128))]
 pub struct Control {
     pub(crate) header: Header,
@@ -114,7 +113,7 @@ impl Control {
         self.entries.get(rank).map_or(FREE, |entry| entry.state.load(Acquire))
     }
 
-    /// Whether all of the first `size` ranks have attached, be they still here or not.
+    /// Returns whether all of the first `size` ranks have attached, be they still here or not.
     pub(crate) fn is_complete(&self, size: usize) -> bool {
         self.header.attached.load(Acquire) as usize >= size
             && (0..size).all(|rank| matches!(self.state(rank), ATTACHED | DETACHED))
@@ -135,7 +134,7 @@ impl Control {
         self.ring();
     }
 
-    /// Whether the meeting has ended well.
+    /// Returns whether the meeting has ended well.
     pub(crate) fn is_over(&self) -> bool {
         self.header.met.load(Acquire) == 1
     }
@@ -147,7 +146,7 @@ impl Control {
         }
         let bytes = (self.header.failure_bytes.load(Relaxed) as usize).min(FAILURE_BYTES);
         let text: Vec<u8> = self.failure_text.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect();
-        Some(messages::decode_error(&text[..bytes]))
+        Some(error_codec::from_bytes(&text[..bytes]))
     }
 
     /// Ends everybody's wait with the first error given, which is returned: this one, unless another rank was earlier.
@@ -169,7 +168,7 @@ impl Control {
             }
             return error.clone();
         }
-        let mut text = messages::encode_error(error);
+        let mut text = error_codec::to_bytes(error);
         text.truncate(FAILURE_BYTES);
         for (word, bytes) in self.failure_text.iter().zip(text.chunks(8)) {
             let mut padded = [0; 8];

@@ -1,4 +1,4 @@
-//! The fd server: whoever came first answers the ranks that come later, and hands them control segment and arena.
+//! The fd server: the first rank at the rendezvous passes the descriptors of control segment and arena to the others.
 //!
 //! It holds few connections at a time, so descriptors and the cost of a look do not grow with the number of ranks. A rank
 //! keeps its connection until it has attached: one that closes earlier has died.
@@ -24,10 +24,10 @@ use crate::Error;
 const MOST_CONNECTIONS: usize = 32;
 /// Bytes of the largest message.
 const MESSAGE_BYTES: usize = 12 << 10;
-/// How long a server that has ended waits for what connected processes were about to say.
+/// Time that a closed server waits for messages of connected processes.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// What the server of a group does with what it is told.
+/// The group behind an fd server: it answers messages and owns the descriptors.
 pub(crate) trait FdServerHandler {
     /// Answers a message; `None` where none is expected.
     fn answer(&mut self, message: Message) -> Option<Answer>;
@@ -39,7 +39,7 @@ pub(crate) trait FdServerHandler {
 
 struct Connection {
     socket: OwnedFd,
-    /// Who is at the other end, once it was welcomed.
+    /// The rank at the other end, once it was welcomed.
     rank: Option<Statement>,
 }
 
@@ -215,7 +215,7 @@ pub(crate) fn receive(socket: &OwnedFd) -> rustix::io::Result<Option<(Vec<u8>, V
     Ok(Some((bytes[..received].to_vec(), descriptors)))
 }
 
-/// Whether a failed call on a connection says that the other end has closed it, and not that this end is broken.
+/// Returns whether a failed call on a connection says that the other end has closed it, and not that this end is broken.
 pub(crate) fn is_hangup(error: Errno) -> bool {
     matches!(error, Errno::PIPE | Errno::CONNRESET)
 }

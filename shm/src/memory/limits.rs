@@ -1,4 +1,4 @@
-//! How much memory and how many CPUs this process may really use: the node's own figures and the control groups'.
+//! Memory and CPUs that this process may really use: the node's own figures and the control groups'.
 //!
 //! Shared memory is charged when it is reserved, and a group at its limit is answered by the out-of-memory killer and
 //! not by an error. So the wish is compared with what is free before the kernel is asked.

@@ -1,20 +1,18 @@
-//! What ranks say to each other when they meet: who they are and how they are set, errors, and ranks that have ended.
+//! Messages at the rendezvous: identity and settings of a rank, errors, and ranks that have ended.
 //!
 //! Messages are texts, fields with zero bytes between them. The first field names the protocol; a rank states every
 //! value that must be alike on all ranks by name, so that whoever finds a difference can name it.
 
-use std::time::Duration;
-
 use super::AttachOptions;
 use super::control::LAYOUT_VERSION;
 use super::process::Identity;
-use crate::Error;
+use crate::{Error, error_codec};
 
 /// First field of every message.
 const PREFIX: &str = "earlybird";
 /// Raised when messages or the steps of joining change; ranks of different protocols do not join.
 const PROTOCOL: u32 = 2;
-/// What distinguishes this build from others of the same version.
+/// Hash of the sources, to distinguish builds of one version.
 const BUILD: &str = env!("EARLYBIRD_SOURCES");
 /// Longest value that is stated in full; of longer ones the beginning and a hash are.
 const VALUE_BYTES: usize = 300;
@@ -28,7 +26,7 @@ pub(crate) struct Statement {
     values: Vec<(String, String)>,
 }
 
-/// What follows from the number of ranks and from settings.
+/// A value that follows from the number of ranks and from settings.
 const REGION: &str = "the bytes of a region";
 
 /// A message to whoever brings the ranks together.
@@ -102,14 +100,6 @@ fn shortened(value: &str) -> String {
     format!("{}... (hash {:032x})", &value[..end], super::rendezvous::fnv1a_128(value.as_bytes()))
 }
 
-fn join(fields: Vec<String>) -> Vec<u8> {
-    fields.join("\0").into_bytes()
-}
-
-fn split(bytes: &[u8]) -> Vec<String> {
-    String::from_utf8_lossy(bytes).split('\0').map(str::to_owned).collect()
-}
-
 impl Message {
     pub fn encode(&self) -> Vec<u8> {
         let mut fields = vec![PREFIX.to_owned()];
@@ -123,19 +113,19 @@ impl Message {
             }
             Message::Failed(error) => {
                 fields.push("failed".into());
-                fields.extend(error_fields(error));
+                fields.extend(error_codec::to_fields(error));
             }
             Message::Ended(ranks) => {
                 fields.push("ended".into());
                 fields.extend(ranks.iter().map(usize::to_string));
             }
         }
-        join(fields)
+        error_codec::join(fields)
     }
 
     /// `None` for what is no message.
     pub fn decode(bytes: &[u8]) -> Option<Message> {
-        let fields = split(bytes);
+        let fields = error_codec::split(bytes);
         let (prefix, rest) = fields.split_first()?;
         let (kind, rest) = rest.split_first().filter(|_| prefix == PREFIX)?;
         match kind.as_str() {
@@ -149,7 +139,7 @@ impl Message {
                 let values = values.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
                 Some(Message::Join(Statement { rank: rank.parse().ok()?, me, values }))
             }
-            "failed" => Some(Message::Failed(error_of(rest))),
+            "failed" => Some(Message::Failed(error_codec::from_fields(rest))),
             "ended" => rest.iter().map(|rank| rank.parse().ok()).collect::<Option<_>>().map(Message::Ended),
             _ => None,
         }
@@ -161,78 +151,24 @@ impl Answer {
         match self {
             Answer::Welcome => b"welcome".to_vec(),
             Answer::Over => b"over".to_vec(),
-            Answer::Failed(error) => join([vec!["failed".to_owned()], error_fields(error)].concat()),
+            Answer::Failed(error) => {
+                error_codec::join([vec!["failed".to_owned()], error_codec::to_fields(error)].concat())
+            }
         }
     }
 
     pub fn decode(bytes: &[u8]) -> Option<Answer> {
-        let fields = split(bytes);
+        let fields = error_codec::split(bytes);
         match fields.split_first()? {
             (kind, []) if kind == "welcome" => Some(Answer::Welcome),
             (kind, []) if kind == "over" => Some(Answer::Over),
-            (kind, rest) if kind == "failed" => Some(Answer::Failed(error_of(rest))),
+            (kind, rest) if kind == "failed" => Some(Answer::Failed(error_codec::from_fields(rest))),
             _ => None,
         }
     }
 }
 
-/// An error as bytes that every rank decodes to the same error.
-pub(crate) fn encode_error(error: &Error) -> Vec<u8> {
-    join(error_fields(error))
-}
-
-/// The error of [`encode_error`], also of a text that was cut.
-pub(crate) fn decode_error(bytes: &[u8]) -> Error {
-    error_of(&split(bytes))
-}
-
-fn error_fields(error: &Error) -> Vec<String> {
-    let texts = |texts: &[&String]| texts.iter().map(|text| text.replace('\0', "?")).collect::<Vec<_>>();
-    let fields = match error {
-        Error::PeerDied { rank, pid, host, during } => {
-            [vec![rank.to_string(), pid.to_string()], texts(&[host, during])].concat()
-        }
-        Error::Timeout { missing, after, during } => {
-            let missing: Vec<String> = missing.iter().map(usize::to_string).collect();
-            [
-                vec![missing.join(" "), u64::try_from(after.as_millis()).unwrap_or(u64::MAX).to_string()],
-                texts(&[during]),
-            ]
-            .concat()
-        }
-        Error::NoSpace { needed, free, hint } => [vec![needed.to_string(), free.to_string()], texts(&[hint])].concat(),
-        Error::Unsupported { what, hint } => texts(&[what, hint]),
-        Error::Usage { message } => texts(&[message]),
-        Error::System { context, reason, errno } => {
-            [texts(&[context, reason]), errno.iter().map(i32::to_string).collect()].concat()
-        }
-        Error::Poisoned { cause } => texts(&[cause]),
-        other => vec![other.to_string()],
-    };
-    [vec![error.code().to_owned()], fields].concat()
-}
-
-fn error_of(fields: &[String]) -> Error {
-    let text = |at: usize| fields.get(at).cloned().unwrap_or_default();
-    let number = |at: usize| text(at).parse::<u64>().unwrap_or(0);
-    match text(0).as_str() {
-        "EB_PEER_DIED" => {
-            Error::PeerDied { rank: number(1) as usize, pid: number(2) as u32, host: text(3), during: text(4) }
-        }
-        "EB_TIMEOUT" => Error::Timeout {
-            missing: text(1).split_ascii_whitespace().filter_map(|rank| rank.parse().ok()).collect(),
-            after: Duration::from_millis(number(2)),
-            during: text(3),
-        },
-        "EB_NO_SPACE" => Error::NoSpace { needed: number(1), free: number(2), hint: text(3) },
-        "EB_UNSUPPORTED" => Error::Unsupported { what: text(1), hint: text(2) },
-        "EB_USAGE" => Error::Usage { message: text(1) },
-        "EB_SYSTEM" => Error::System { context: text(1), reason: text(2), errno: text(3).parse().ok() },
-        _ => Error::Poisoned { cause: text(1) },
-    }
-}
-
-/// What a rank could not do, as it concerns all: the rank stands before what it says.
+/// Puts the rank before the text of its error, for the other ranks.
 pub(crate) fn of_rank(rank: usize, error: Error) -> Error {
     let named = |text: String| if text.starts_with("rank ") { text } else { format!("rank {rank}: {text}") };
     match error {
@@ -247,6 +183,7 @@ pub(crate) fn of_rank(rank: usize, error: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn statement(rank: usize, settings: &[(&str, &str)]) -> Statement {
         let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
@@ -268,7 +205,6 @@ mod tests {
             Error::Poisoned { cause: "x".into() },
         ];
         for error in errors {
-            assert_eq!(decode_error(&encode_error(&error)), error);
             let answer = Answer::Failed(error.clone());
             assert_eq!(Answer::decode(&answer.encode()), Some(answer));
             let message = Message::Failed(error);
@@ -288,7 +224,6 @@ mod tests {
         for end in 0..whole.len() {
             let _ = Message::decode(&whole[..end]);
             let _ = Answer::decode(&whole[end..]);
-            let _ = decode_error(&whole[end..]);
         }
         for text in ["", "earlybird", "earlybird\0join", "earlybird\0ended\0-1", "other\0ended\x001"] {
             assert_eq!(Message::decode(text.as_bytes()), None, "{text:?}");

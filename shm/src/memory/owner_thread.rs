@@ -20,10 +20,10 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::thread::futex;
 
 use super::control_map::ControlMap;
-use super::liveness::{LEFT, OWNERLESS};
+use super::liveness_word::{LEFT, OWNERLESS};
 use super::process;
 
-/// How often a parked owner looks whether it is the last thread of its process.
+/// Interval at which a parked owner checks whether it is the last thread of its process.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// RendezvousAddress range of an owner's stack. It uses two pages.

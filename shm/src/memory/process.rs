@@ -1,4 +1,4 @@
-//! What /proc and the scheduler say about a process: its identity, its state, the CPUs it may use.
+//! Facts about a process from /proc and the scheduler: its identity, its state, the CPUs it may use.
 
 use std::os::linux::fs::MetadataExt;
 
@@ -24,7 +24,7 @@ impl Identity {
     }
 }
 
-/// Whether a thread of the process exists; `None` where that cannot be told. For processes of the own pid namespace.
+/// Returns whether a thread of the process exists; `None` where that cannot be told. For processes of the own pid namespace.
 pub(crate) fn runs(process: &Identity) -> Option<bool> {
     let pid = Pid::from_raw(i32::try_from(process.pid).ok()?)?;
     match pidfd_open(pid, PidfdFlags::empty()) {
@@ -42,7 +42,7 @@ pub(crate) fn runs(process: &Identity) -> Option<bool> {
     }
 }
 
-/// Whether a thread of process `pid` has a file mapped whose name contains `name` and that has this inode; `None` where
+/// Returns whether a thread of process `pid` has a file mapped whose name contains `name` and that has this inode; `None` where
 /// that may not be looked at. A process that executes another program has not.
 pub(crate) fn maps(pid: u32, name: &str, inode: u64) -> Option<bool> {
     let inode = inode.to_string();

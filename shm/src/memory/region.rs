@@ -19,7 +19,7 @@ use crate::Error;
 /// Touching a part that was not [reserved](Region::reserve) takes memory too, but without being refused in time.
 #[derive(Debug)]
 pub struct Region {
-    /// Where the region lies: the arena and its first byte in it. `None` for private memory.
+    /// The arena and the region's first byte in it. `None` for private memory.
     home: Option<(Arc<Arena>, usize)>,
     map: MmapRaw,
     /// Page ranges that this process knows to be reserved, ascending and disjoint.

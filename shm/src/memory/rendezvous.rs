@@ -1,4 +1,4 @@
-//! Where ranks that know nothing but a key find each other: at a socket whose address follows from user and key.
+//! Rendezvous of ranks that know only a key: a socket whose address follows from user and key.
 //!
 //! The address is abstract: a name that the kernel keeps per network namespace, that exists in no file system, that two
 //! processes cannot both have, and that goes with its process. So nobody elects, locks or cleans up. Ranks that share no
@@ -25,12 +25,12 @@ const PREFIX: &str = "meet-";
 const SOCKET_PATH_MAX: usize = 107;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
-/// How long to wait for room among those that wait.
+/// Time that a client waits for room in the queue of connections.
 const FULL: Duration = Duration::from_secs(1);
 /// Pause before another look at a socket that is being made or closed.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// What a process becomes that comes to a meeting point.
+/// Role of a process at the rendezvous.
 pub(crate) enum Role {
     /// The first one: it brings the ranks together.
     Server(Rendezvous),

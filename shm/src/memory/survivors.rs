@@ -12,16 +12,15 @@
 //! Nothing found here is used as an address or unchecked as an index: a damaged word gives an error or a wrong set.
 
 use super::control::MAX_RANKS;
+use super::grant::RECORDS_BYTES;
+use super::shared_words::SharedWords;
+use crate::error_codec::ERROR_WORDS;
 
-/// Bytes of the records, after the table of regions.
-pub const AREA_BYTES: usize = 2 << 20;
 const RECORD_WORDS: usize = 256;
 /// Records there are. The first one's place holds the head of the area.
-const RECORDS: usize = AREA_BYTES / (RECORD_WORDS * 8);
+const RECORDS: usize = RECORDS_BYTES / (RECORD_WORDS * 8);
 
 const SET_WORDS: usize = 16;
-/// SharedWords that go with the vote of a rank that could not join.
-pub const REASON_WORDS: usize = 48;
 
 // the word of the head
 /// Records that were ever used lie below this one.
@@ -33,14 +32,14 @@ const GROUP: usize = 0;
 /// The open round: the one before is decided.
 const ROUND: usize = 1;
 const OUTCOME: usize = 2;
-/// Whether a rank has named the late ones of the open round.
+/// True if a rank has named the late ones of the open round.
 const WARNED: usize = 3;
 /// The survivors of the decided round, and those of them that have read it.
 const DECIDED: usize = 16;
 const READ: usize = DECIDED + SET_WORDS;
 /// The votes of the open round: who has voted, and among them who did not join and who could not.
 const BANKS: [usize; 2] = [READ + SET_WORDS, READ + SET_WORDS + BANK_WORDS];
-const BANK_WORDS: usize = 3 * SET_WORDS + 1 + REASON_WORDS;
+const BANK_WORDS: usize = 3 * SET_WORDS + 1 + ERROR_WORDS;
 const VOTED: usize = 0;
 const RETRY: usize = SET_WORDS;
 const FAILED: usize = 2 * SET_WORDS;
@@ -50,18 +49,18 @@ const REASON_OF: usize = 3 * SET_WORDS;
 const _: () = assert!(BANKS[1] + BANK_WORDS <= RECORD_WORDS && RECORDS > MAX_RANKS);
 const _: () = assert!(MAX_RANKS <= SET_WORDS * 64);
 
-/// What a rank brings to a round.
+/// The vote of a rank in a round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Vote {
-    /// Nothing: it asks who is left.
+    /// The rank has joined no new group and asks who is left.
     Retry,
-    /// It has joined the new group of the survivors of the round before.
+    /// The rank has joined the new group of the previous round's survivors.
     Joined,
-    /// It could not join that group, for a reason that no other attempt would mend.
-    Failed(Box<[u64; REASON_WORDS]>),
+    /// The rank could not join that group, for a reason that no other attempt would mend.
+    Failed(Box<[u64; ERROR_WORDS]>),
 }
 
-/// What the ranks have agreed on: the same on all of them.
+/// The decision of a round, the same on all ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     /// The members that had voted and lived, ascending.
@@ -70,7 +69,7 @@ pub struct Decision {
     pub outcome: Vote,
 }
 
-/// Why a record cannot be used.
+/// The reason for which a record cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordError {
     /// All records are in use.
@@ -79,22 +78,14 @@ pub enum RecordError {
     Damaged,
 }
 
-/// The words of the records, and news of the ranks.
-pub trait SharedWords {
-    /// The value of a word, with all that was written before it was stored.
-    fn load(&self, word: usize) -> u64;
-    /// Stores a word, after all that was written before.
-    fn store(&self, word: usize, value: u64);
-    /// Whether the rank can touch the words no more.
-    fn has_ended(&self, rank: usize) -> bool;
-}
-
 /// The records as one rank sees them. What changes them is called under the lock.
 #[derive(Debug, Clone, Copy)]
 pub struct Records<'a, W> {
-    /// Where they lie, from word 0.
+    /// The words among which they lie.
     pub words: &'a W,
-    /// Ranks there are.
+    /// The first of their words.
+    pub first_word: usize,
+    /// Number of ranks.
     pub ranks: usize,
 }
 
@@ -131,11 +122,11 @@ pub fn bytes_of(record: usize) -> std::ops::Range<usize> {
 
 impl<W: SharedWords> Records<'_, W> {
     fn get(&self, word: usize) -> u64 {
-        self.words.load(word)
+        self.words.load(self.first_word + word)
     }
 
     fn set(&self, word: usize, value: u64) {
-        self.words.store(word, value);
+        self.words.store(self.first_word + word, value);
     }
 
     fn has(&self, set: usize, rank: usize) -> bool {
@@ -193,7 +184,7 @@ impl<W: SharedWords> Records<'_, W> {
         Ok(place)
     }
 
-    /// Whether the round is decided.
+    /// Returns whether the round is decided.
     ///
     /// # Errors
     /// [`RecordError::Damaged`] when the record is another group's, or another round is open than a member's vote permits.
@@ -224,12 +215,12 @@ impl<W: SharedWords> Records<'_, W> {
         self.release(place);
     }
 
-    /// Whether a rank has voted in the open round. Needs no lock.
+    /// Returns whether a rank has voted in the open round. Needs no lock.
     pub fn has_voted(&self, place: RoundRecord, rank: usize) -> bool {
         self.has(place.bank(place.round) + VOTED, rank)
     }
 
-    /// Whether a rank has said in the open round that it did not join. Needs no lock.
+    /// Returns whether a rank has said in the open round that it did not join. Needs no lock.
     pub fn has_not_joined(&self, place: RoundRecord, rank: usize) -> bool {
         let bank = place.bank(place.round);
         self.is_decided(place) == Ok(false) && (self.has(bank + RETRY, rank) || self.has(bank + FAILED, rank))
@@ -302,7 +293,7 @@ impl<W: SharedWords> Records<'_, W> {
         }
     }
 
-    /// Whether no rank that may still look has voted in the open round, or has not yet read the decision of the last.
+    /// Returns whether no rank that may still look has voted in the open round, or has not yet read the decision of the last.
     fn is_over(&self, place: RoundRecord) -> bool {
         let bank = place.bank(self.get(place.word(ROUND)));
         let needs = |rank: &usize| {

@@ -5,29 +5,22 @@
 //! exception: the owner of a buffer says by itself in which groups' operations the buffer lies. What a dead holder left
 //! half done reads as "not lent" or "nobody holds it". Numbers found here are bounded before they are used.
 //!
-//! Everything goes through [`Backing`], so that `shm/tests/pool_states.rs` explores the lines that ship, one access after
+//! Everything goes through [`RegionMemory`], so that `shm/tests/pool_states.rs` explores the lines that ship, one access after
 //! the other, with ranks that die between any two of them.
 
-use super::allocation::AllocationName;
-use super::allocator::{Grant, Origin};
+use super::grant::{AllocationName, Grant, HEAD_BYTES, MAX_REGIONS, Origin, TABLE_BYTES};
+use super::shared_words::RegionMemory;
 use crate::Error;
 
-/// Bytes of the head.
-pub const HEAD_BYTES: usize = 4096;
 const RECORD_BYTES: usize = 256;
 
-/// Bytes of the table.
-pub const TABLE_BYTES: usize = 2 << 20;
-/// Bytes before the first region: the table, and the records of `survivors.rs`.
-pub const POOL_BYTES: usize = TABLE_BYTES + super::survivors::AREA_BYTES;
-
-const _: () = assert!(HEAD_BYTES + super::allocator::MAX_REGIONS * RECORD_BYTES <= TABLE_BYTES);
+const _: () = assert!(HEAD_BYTES + MAX_REGIONS * RECORD_BYTES <= TABLE_BYTES);
 
 // words of the head
 const NEXT_ID: usize = 0;
 /// Records that were ever used lie below this one.
 const SEEN: usize = 1;
-/// Whether some region may have become free that nobody has given back.
+/// True if some region may have become free that nobody has given back.
 const DUE: usize = 2;
 /// The lock: `generation 48 | rank + 1, or 0`, in a cache line of its own.
 pub const LOCK: usize = 16;
@@ -48,43 +41,14 @@ const SET_WORDS: usize = 16;
 const _: () = assert!(super::control::MAX_RANKS <= SET_WORDS * 64);
 const _: () = assert!(USES + MAX_USES <= HOLDERS && (HOLDERS + SET_WORDS) * 8 == RECORD_BYTES);
 
-/// Words that processes share, the memory behind them, and news of the ranks.
-pub trait Backing {
-    /// The value of a word, with all that was written before it was stored.
-    fn load(&self, word: usize) -> u64;
-    /// Stores a word, after all that was written before.
-    fn store(&self, word: usize, value: u64);
-    /// Stores `to` if the word is `from`; the value it had otherwise.
-    fn compare_exchange(&self, word: usize, from: u64, to: u64) -> Result<(), u64>;
-    /// Whether nothing of the rank's process can touch the node's memory any more.
-    fn has_ended(&self, rank: usize) -> bool;
-    /// Whether the rank's process lives, as far as one can see: not if it is dying.
-    fn is_alive(&self, rank: usize) -> bool;
-    /// Makes the words of a range of bytes present.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`] and [`Error::System`].
-    fn prepare(&self, start: usize, bytes: usize) -> Result<(), Error>;
-    /// Reserves the first bytes of a region.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`] and [`Error::System`].
-    fn reserve(&self, slot: usize, bytes: usize) -> Result<(), Error>;
-    /// Gives all memory of a region back: it reads as zero from then on.
-    ///
-    /// # Errors
-    /// [`Error::System`].
-    fn give_back(&self, slot: usize) -> Result<(), Error>;
-}
-
-/// What a rank asks a region for.
+/// A request for a region.
 #[derive(Debug, Clone, Copy)]
 pub struct AllocationRequest<'a> {
     /// Bytes of the budget.
     pub cost: u64,
     /// Bytes to reserve at once.
     pub lines: usize,
-    /// Where the allocation comes from.
+    /// The operation that makes the allocation.
     pub origin: Origin,
     /// The ranks that hold it.
     pub holders: &'a [usize],
@@ -93,11 +57,11 @@ pub struct AllocationRequest<'a> {
 /// The table, as one rank sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct Table<'a, B> {
-    /// Where it lies.
-    pub backing: &'a B,
-    /// Regions there are.
+    /// The memory that holds the table.
+    pub memory: &'a B,
+    /// Number of regions.
     pub regions: usize,
-    /// Ranks there are.
+    /// Number of ranks.
     pub ranks: usize,
 }
 
@@ -106,7 +70,7 @@ pub struct Table<'a, B> {
 pub struct LockToken {
     /// The value of the word meanwhile.
     pub word: u64,
-    /// Whether it was taken from a rank that has ended, perhaps in the middle of a change.
+    /// True if it was taken from a rank that has ended, perhaps in the middle of a change.
     pub inherited: bool,
 }
 
@@ -120,13 +84,13 @@ pub fn taken(before: u64, rank: usize) -> u64 {
     ((before >> 16).wrapping_add(1) << 16) | (rank as u64 + 1)
 }
 
-impl<B: Backing> Table<'_, B> {
+impl<B: RegionMemory> Table<'_, B> {
     pub(super) fn get(&self, word: usize) -> u64 {
-        self.backing.load(word)
+        self.memory.load(word)
     }
 
     pub(super) fn set(&self, word: usize, value: u64) {
-        self.backing.store(word, value);
+        self.memory.store(word, value);
     }
 
     fn record(slot: usize) -> usize {
@@ -143,24 +107,24 @@ impl<B: Backing> Table<'_, B> {
         let inherited = match holder(seen) {
             None => false,
             // Not a rank, or this one, which has not taken it: the word is damaged.
-            Some(rank) if rank >= self.ranks || rank == me || self.backing.has_ended(rank) => true,
+            Some(rank) if rank >= self.ranks || rank == me || self.memory.has_ended(rank) => true,
             Some(_) => return Err(seen),
         };
         let word = taken(seen, me);
-        self.backing.compare_exchange(LOCK, seen, word).map(|()| LockToken { word, inherited })
+        self.memory.compare_exchange(LOCK, seen, word).map(|()| LockToken { word, inherited })
     }
 
     /// Lets go of the lock.
     pub fn unlock(&self, hold: LockToken) {
         // Not if the word is another one by now: somebody has damaged it, and it may be another rank's.
-        let _ = self.backing.compare_exchange(LOCK, hold.word, hold.word >> 16 << 16);
+        let _ = self.memory.compare_exchange(LOCK, hold.word, hold.word >> 16 << 16);
     }
 
     /// Makes the head usable: `first` says who has region 0, and at what cost, when nobody has written it yet. Gives back
     /// what others could not.
     ///
     /// # Errors
-    /// As [`Backing::prepare`].
+    /// As [`RegionMemory::prepare`].
     pub fn open(&self, hold: LockToken, first: (u64, usize)) -> Result<(), Error> {
         if self.get(NEXT_ID) == 0 {
             let (cost, size) = first;
@@ -175,7 +139,7 @@ impl<B: Backing> Table<'_, B> {
         Ok(())
     }
 
-    /// Whether some region may have become free that nobody has given back.
+    /// Returns whether some region may have become free that nobody has given back.
     pub fn is_due(&self) -> bool {
         self.get(DUE) != 0
     }
@@ -201,7 +165,7 @@ impl<B: Backing> Table<'_, B> {
         AllocationName { slot: name.slot, id: self.id(name.slot) }.word() == name.word()
     }
 
-    /// Whether an allocation comes from there.
+    /// Returns whether an allocation comes from there.
     pub fn is_from(&self, slot: usize, origin: Origin) -> bool {
         let record = Self::record(slot);
         self.get(record + PARENT) == origin.parent && self.get(record + SERIAL) == origin.serial
@@ -225,13 +189,13 @@ impl<B: Backing> Table<'_, B> {
     /// Lends the first region that nobody has from `from` on; `None` where all are lent.
     ///
     /// # Errors
-    /// As [`Backing::reserve`]; nothing is lent then.
+    /// As [`RegionMemory::reserve`]; nothing is lent then.
     pub fn allocate(&self, from: usize, wanted: AllocationRequest<'_>) -> Result<Option<Grant>, Error> {
         let Some(slot) = (from..self.regions).find(|&s| s >= self.seen() || self.id(s) == 0) else { return Ok(None) };
         let id = self.get(NEXT_ID).max(Grant::BASE + 1);
         self.set(NEXT_ID, id.wrapping_add(1));
         self.write(slot, id, wanted)?;
-        match self.backing.reserve(slot, wanted.lines) {
+        match self.memory.reserve(slot, wanted.lines) {
             Ok(()) => Ok(Some(Grant { slot, id, bytes: wanted.cost })),
             Err(error) => {
                 self.give_back(slot);
@@ -243,7 +207,7 @@ impl<B: Backing> Table<'_, B> {
     /// Fills in a record. The id comes last: without it the record says nothing.
     fn write(&self, slot: usize, id: u64, wanted: AllocationRequest<'_>) -> Result<(), Error> {
         let record = Self::record(slot);
-        self.backing.prepare(record * 8, RECORD_BYTES)?;
+        self.memory.prepare(record * 8, RECORD_BYTES)?;
         let mut set = [0u64; SET_WORDS];
         wanted.holders.iter().for_each(|rank| set[rank / 64] |= 1 << (rank % 64));
         set.iter().enumerate().for_each(|(i, bits)| self.set(record + HOLDERS + i, *bits));
@@ -283,8 +247,8 @@ impl<B: Backing> Table<'_, B> {
 
     /// Gives a region back if nobody may touch it any more. Where only ranks that are dying may, somebody has to look again.
     fn settle(&self, slot: usize) -> bool {
-        if self.is_kept_by(slot, |rank| !self.backing.has_ended(rank)) {
-            if !self.is_kept_by(slot, |rank| self.backing.is_alive(rank)) {
+        if self.is_kept_by(slot, |rank| !self.memory.has_ended(rank)) {
+            if !self.is_kept_by(slot, |rank| self.memory.is_alive(rank)) {
                 self.set(DUE, 1);
             }
             return false;
@@ -292,7 +256,7 @@ impl<B: Backing> Table<'_, B> {
         self.give_back(slot)
     }
 
-    /// Whether a rank for which `counts` may touch the region: as a holder, or as a holder of the region of a group in whose
+    /// Returns whether a rank for which `counts` may touch the region: as a holder, or as a holder of the region of a group in whose
     /// operation it lies. An operation that failed may be going on in a rank that is late, until it leaves the group.
     fn is_kept_by(&self, slot: usize, counts: impl Fn(usize) -> bool) -> bool {
         let holds = |slot| self.holders(slot).any(&counts);
@@ -307,7 +271,7 @@ impl<B: Backing> Table<'_, B> {
     /// Memory first: a region that is free reads as zero. Then the buffers that waited for this group's end.
     pub(super) fn give_back(&self, slot: usize) -> bool {
         let name = AllocationName::from_word(AllocationName { slot, id: self.id(slot) }.word());
-        if self.backing.give_back(slot).is_err() {
+        if self.memory.give_back(slot).is_err() {
             // Another rank may be able to.
             self.set(DUE, 1);
             return false;
@@ -341,7 +305,7 @@ impl<B: Backing> Table<'_, B> {
                 }
             }
             let (word, seen) = free.ok_or(())?;
-            if self.backing.compare_exchange(word, seen, group.word()).is_ok() {
+            if self.memory.compare_exchange(word, seen, group.word()).is_ok() {
                 return Ok(Some(word));
             }
         }

@@ -19,7 +19,6 @@ pub use exchanges::even_part;
 pub use posted::{Ended, Ready};
 pub use shared_buffer::SharedBuffer;
 pub use shared_view::{Draft, SharedView};
-pub(crate) use split::{from_words, to_words};
 
 use crate::Error;
 use crate::config::{Algorithm, WaitPreset};

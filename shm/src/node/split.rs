@@ -8,6 +8,7 @@
 use super::run::{Folding, Wish};
 use super::{How, NodeComm, State};
 use crate::Error;
+use crate::error_codec::{ERROR_WORDS, from_words, to_words};
 use crate::layout::{Layout, Windows};
 use crate::mapped::{GroupInfo, Mapped};
 use crate::memory::{Claim, Grant, Origin, Region};
@@ -20,14 +21,9 @@ use crate::protocol::lines::INLINE_BYTES;
 use crate::protocol::payload::Buffers;
 use crate::protocol::signature::Collective;
 use crate::sync::SyncPoint;
-use crate::text;
-use std::time::Duration;
 
 /// More words than this many operations carry beside the marks go in one.
 const MOST_PARTS: usize = 16;
-
-/// Words of an error on its way to the others: kind, two numbers, text.
-const ERROR_WORDS: usize = crate::memory::REASON_WORDS;
 
 /// A place in a new group, and what the group may use.
 struct Seated {
@@ -230,41 +226,6 @@ fn form(wanted: &[u64]) -> Vec<Vec<usize>> {
     asked.chunk_by(|a, b| a.0 == b.0).map(|group| group.iter().map(|(_, _, rank)| *rank).collect()).collect()
 }
 
-pub(crate) fn to_words(error: &Error) -> [u64; ERROR_WORDS] {
-    let mut words = [0; ERROR_WORDS];
-    let told = match error {
-        Error::NoSpace { needed, free, hint } => {
-            words[..3].copy_from_slice(&[1, *needed, *free]);
-            hint.clone()
-        }
-        Error::Timeout { missing, after, during } => {
-            let first = missing.first().map_or(u64::MAX, |rank| *rank as u64);
-            words[..3].copy_from_slice(&[2, first, crate::nanoseconds(*after)]);
-            during.clone()
-        }
-        other => {
-            words[0] = 3;
-            other.to_string()
-        }
-    };
-    text::pack(&told, &mut words[3..]);
-    words
-}
-
-pub(crate) fn from_words(words: &[u64]) -> Option<Error> {
-    let text = text::unpack(&words[3..]);
-    match words[0] {
-        0 => None,
-        1 => Some(Error::NoSpace { needed: words[1], free: words[2], hint: text }),
-        2 => Some(Error::Timeout {
-            missing: usize::try_from(words[1]).into_iter().filter(|rank| *rank != usize::MAX).collect(),
-            after: Duration::from_nanos(words[2]),
-            during: text,
-        }),
-        _ => Some(Error::system("splitting a communicator", text)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,22 +236,5 @@ mod tests {
         let wanted = [2, 0, 1, 5, 0, 9, 2, -3i64 as u64, 1, 5, u64::from(u32::MAX) + 1, 7];
         assert_eq!(form(&wanted), [vec![1, 4], vec![3, 0], vec![5]]);
         assert!(form(&[0, 1, 0, 2]).is_empty());
-    }
-
-    #[test]
-    fn an_error_survives_its_words() {
-        let long = "x".repeat(1000);
-        for error in [
-            Error::NoSpace { needed: 7, free: u64::MAX, hint: "set it higher, \u{fc}".into() },
-            Error::Timeout { missing: vec![3], after: Duration::from_millis(5), during: "the table".into() },
-            Error::Timeout { missing: vec![], after: Duration::ZERO, during: String::new() },
-        ] {
-            assert_eq!(from_words(&to_words(&error)), Some(error));
-        }
-        assert_eq!(from_words(&[0; ERROR_WORDS]), None);
-        match from_words(&to_words(&Error::system("mapping", long))) {
-            Some(Error::System { reason, .. }) => assert!(reason.starts_with("mapping: xxx") && reason.len() == 360),
-            other => panic!("{other:?}"),
-        }
     }
 }

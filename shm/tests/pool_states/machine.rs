@@ -1,7 +1,8 @@
 //! The steps that ranks can take, and what may never be.
 
 use super::world::{Allocation, Broken, Call, Life, Phase, RANKS, Rank, State, Task, View};
-use earlybird_shm::memory::table::{AllocationRequest, Backing, LOCK, Table, holder};
+use earlybird_shm::memory::shared_words::SharedWords;
+use earlybird_shm::memory::table::{AllocationRequest, LOCK, Table, holder};
 use earlybird_shm::memory::{AllocationName, Origin};
 
 /// Bounds of a walk.
@@ -197,7 +198,7 @@ impl Model {
         (what, Ok(state))
     }
 
-    /// What is wrong with a state, if anything.
+    /// Returns the first broken rule of a state, if any.
     pub fn complaint(&self, state: &State) -> Option<String> {
         let at_the_table = |rank: &&Rank| rank.call.as_ref().is_some_and(|call| call.inside);
         if state.ranks.iter().filter(at_the_table).count() > 1 {
@@ -253,7 +254,7 @@ fn wanted(holders: &[usize]) -> AllocationRequest<'_> {
     AllocationRequest { cost: 1, lines: 0, origin: ORIGIN, holders }
 }
 
-/// How a task ended.
+/// End of a task.
 #[derive(Debug)]
 enum Outcome {
     Busy,

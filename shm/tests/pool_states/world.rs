@@ -2,7 +2,8 @@
 //! it read before, makes one access more, and is stopped there.
 
 use earlybird_shm::Error;
-use earlybird_shm::memory::table::{Backing, LOCK, MAX_USES, Table, USES, holder};
+use earlybird_shm::memory::shared_words::{RegionMemory, SharedWords};
+use earlybird_shm::memory::table::{LOCK, MAX_USES, Table, USES, holder};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -36,7 +37,7 @@ pub enum Life {
 /// A region and the number of its allocation.
 pub type Allocation = (usize, u64);
 
-/// What a rank does to the table.
+/// Task of a rank on the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Task {
     Release(Allocation),
@@ -49,17 +50,17 @@ pub enum Task {
 pub struct Call {
     pub task: Task,
     pub read: Vec<u64>,
-    /// Whether it has the lock.
+    /// True if it has the lock.
     pub inside: bool,
 }
 
-/// How far a rank is in an operation of a group.
+/// Progress of a rank in an operation of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// The owner has said that its buffer lies in it.
     BufferUse,
     Deposited,
-    /// It holds a chunk, finds the buffer by its name, and writes to it.
+    /// The rank holds a chunk, finds the buffer by its name, and writes to it.
     Writing,
 }
 
@@ -70,7 +71,7 @@ pub struct Rank {
     pub groups: [Option<Allocation>; 2],
     /// The buffer that lies in operations, if this is its owner.
     pub buffer: Option<Allocation>,
-    /// What it was lent besides.
+    /// Another allocation of the rank.
     pub more: Option<Allocation>,
     pub call: Option<Call>,
     pub operation: Option<(usize, Phase)>,
@@ -91,7 +92,7 @@ pub struct Operation {
 pub struct State {
     /// Head and records, as far as they are used.
     words: Vec<u64>,
-    /// Whether the memory of a region may be something else than zero.
+    /// True if the memory of a region may be something else than zero.
     dirty: Vec<bool>,
     pub ranks: [Rank; RANKS],
     pub operations: [Operation; 2],
@@ -132,7 +133,7 @@ pub struct View {
     pub me: usize,
     pub broken: Broken,
     read: RefCell<Vec<u64>>,
-    /// How much of that the call has had again.
+    /// Number of recorded reads that the call has had again.
     again: Cell<usize>,
     /// Accesses that may still be made; more than one only where nobody else takes steps.
     left: Cell<usize>,
@@ -156,7 +157,7 @@ impl View {
     }
 
     pub fn table(&self) -> Table<'_, View> {
-        Table { backing: self, regions: self.state.borrow().dirty.len(), ranks: RANKS }
+        Table { memory: self, regions: self.state.borrow().dirty.len(), ranks: RANKS }
     }
 
     /// Runs `f` until it ends or its accesses are used up; what it gave, if it ended.
@@ -172,7 +173,7 @@ impl View {
         }
     }
 
-    /// What the call has read, and whether it has the lock.
+    /// State, values read by the call, and whether it has the lock.
     pub fn into_parts(self) -> (State, Vec<u64>, bool) {
         (self.state.into_inner(), self.read.into_inner(), self.inside.get())
     }
@@ -222,7 +223,7 @@ fn field(word: usize) -> Option<(usize, usize)> {
     word.checked_sub(HEAD).map(|at| (at / RECORD, at % RECORD))
 }
 
-impl Backing for View {
+impl SharedWords for View {
     fn load(&self, word: usize) -> u64 {
         let of_use = field(word).is_some_and(|(_, field)| (USES..USES + MAX_USES).contains(&field));
         match of_use && self.broken == Broken::ForgetsOperations {
@@ -248,6 +249,14 @@ impl Backing for View {
         }
     }
 
+    fn has_ended(&self, rank: usize) -> bool {
+        let robs = self.broken == Broken::RobsTheDying && !self.inside.get();
+        let frees = self.broken == Broken::FreesTheDying && self.inside.get();
+        self.is(rank, if robs || frees { &[Life::Dying, Life::Ended] } else { &[Life::Ended] })
+    }
+}
+
+impl RegionMemory for View {
     fn compare_exchange(&self, word: usize, from: u64, to: u64) -> Result<(), u64> {
         let seen = self.access(true, |state| {
             let seen = *state.word(word);
@@ -263,12 +272,6 @@ impl Backing for View {
             self.inside.set(holder(to) == Some(self.me));
         }
         Ok(())
-    }
-
-    fn has_ended(&self, rank: usize) -> bool {
-        let robs = self.broken == Broken::RobsTheDying && !self.inside.get();
-        let frees = self.broken == Broken::FreesTheDying && self.inside.get();
-        self.is(rank, if robs || frees { &[Life::Dying, Life::Ended] } else { &[Life::Ended] })
     }
 
     fn is_alive(&self, rank: usize) -> bool {

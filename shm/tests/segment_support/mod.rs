@@ -208,7 +208,7 @@ pub fn as_stranger<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) 
     stranger.join().unwrap()
 }
 
-/// What is said to whoever connects to an abstract socket and asks to be let in; nothing where it is closed at once.
+/// Answer to a join request at an abstract socket; empty where the connection is closed at once.
 pub fn said_at(name: &str) -> String {
     use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
     let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
@@ -247,7 +247,7 @@ pub fn attach_all(ranks: &mut [Rank]) {
 /// A rank's segment and the region that all ranks share.
 type Joined = (Arc<Segment>, Region);
 
-/// What every test binary's `rank_process` runs: nothing, unless it was started as a rank.
+/// Runs a rank's commands if this process was started as a rank: the body of every test binary's `rank_process`.
 pub fn serve_as_rank() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let mut words = role.splitn(4, ' ');
@@ -406,7 +406,7 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Joined
     }
 }
 
-/// Where all loans of these tests come from.
+/// Origin of all allocations of these tests.
 const ORIGIN: Origin = Origin { parent: Grant::BASE, serial: 7 };
 
 /// `least` bytes or more for each group, given as `0,1,5`; waits for the lock up to 300 ms.
@@ -480,7 +480,7 @@ fn fork_and_stay() -> String {
     pid.to_string()
 }
 
-/// What parent and child see after a fork: is it a child, and does the parent's rank live in the child's eyes.
+/// Reports what parent and child see after a fork: is it a child, and does the parent's rank live for the child.
 fn fork(segment: &Segment) -> String {
     // SAFETY: the child makes system calls and returns from none of its frames: it allocates nothing and exits.
     let pid = unsafe { libc::fork() };

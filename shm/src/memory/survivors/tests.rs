@@ -13,7 +13,7 @@ const GROUP_NAME: u64 = 7;
 /// Words of the head and some records.
 struct Memory {
     words: RefCell<Vec<u64>>,
-    /// What was stored, in order.
+    /// The stores made, in order.
     log: RefCell<Vec<(usize, u64)>>,
     dead: [bool; RANKS],
 }
@@ -24,7 +24,7 @@ impl Memory {
     }
 
     fn records(&self) -> Records<'_, Memory> {
-        Records { words: self, ranks: RANKS }
+        Records { first_word: 0, words: self, ranks: RANKS }
     }
 
     fn claim(&self, group: u64, round: u64) -> Result<RoundRecord, RecordError> {
@@ -66,13 +66,13 @@ fn a_round_is_decided_when_all_have_voted_or_are_gone() {
     // what is decided stays, while the next round begins
     let second = RoundRecord { round: 1, ..first };
     records.acknowledge(first, 0);
-    records.vote(second, 0, &Vote::Failed(Box::new([9; REASON_WORDS])));
+    records.vote(second, 0, &Vote::Failed(Box::new([9; ERROR_WORDS])));
     assert!(records.has_not_joined(second, 0) && !records.has_voted(second, 2));
     assert_eq!(records.decision(first).survivors, [0, 2]);
     records.acknowledge(first, 2);
     records.vote(second, 2, &Vote::Joined);
     records.decide(second, &[0, 2], |_| false).unwrap();
-    assert_eq!(records.decision(second).outcome, Vote::Failed(Box::new([9; REASON_WORDS])));
+    assert_eq!(records.decision(second).outcome, Vote::Failed(Box::new([9; ERROR_WORDS])));
     records.acknowledge(second, 2);
     assert_eq!(memory.claim(5, 2).unwrap().record, first.record, "rank 0 has not read");
     records.acknowledge(second, 0);
@@ -120,16 +120,16 @@ fn damaged_words_are_an_error_or_a_wrong_set_within_bounds() {
     assert_eq!(records.seen(), RECORDS);
 }
 
-/// Where a rank is.
+/// Position of a rank in its call.
 #[derive(Clone, Hash, PartialEq, Eq, Debug)]
 enum At {
-    /// It has the lock next and votes.
+    /// The rank takes the lock next and votes.
     Votes,
     Waits,
-    /// It stores these one by one, under the lock, and is there then.
+    /// The rank makes these stores one by one, under the lock, and is at the given position then.
     Stores(Vec<(usize, u64)>, Box<At>),
     Acknowledges,
-    /// It has read the decision of its round and joins, or not.
+    /// The rank has read the decision of its round and joins, or not.
     Joins,
     Done,
     Dead,
@@ -141,12 +141,12 @@ struct Walker {
     round: u64,
     members: Vec<usize>,
     joined: bool,
-    /// What it has read, by round.
+    /// Decisions read, by round.
     read: Vec<(u64, Vec<usize>, bool)>,
     may_time_out: bool,
 }
 
-/// What a world does wrong, to show that its exploration finds it.
+/// A flaw put into a world, to show that the exploration finds it.
 #[derive(Clone, Copy, Hash, PartialEq, Eq)]
 enum Flaw {
     None,
@@ -186,7 +186,7 @@ impl World {
         Memory::new(self.words.clone(), self.dead())
     }
 
-    /// What happens under the lock, as the stores that change something.
+    /// Records an action under the lock as the stores that change something.
     fn section(&self, rank: usize, then: At, act: impl FnOnce(&Memory)) -> World {
         let memory = self.memory();
         act(&memory);
@@ -321,7 +321,7 @@ impl World {
         assert!(free, "nobody needs the record: {:?}", self.ranks);
     }
 
-    /// What was read is the same on all, also on those that died later; who has a communicator has it with all that live.
+    /// Checks that all ranks read the same, also those that died later, and that a communicator has all living ranks.
     fn check(&self) {
         for (i, one) in self.ranks.iter().enumerate() {
             for (round, survivors, joined) in &one.read {

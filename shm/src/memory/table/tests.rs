@@ -1,7 +1,7 @@
 //! Records, the lock, and what waits for what, without an arena.
 
-use super::super::allocator::MAX_REGIONS;
-use super::super::{MAX_RANKS, Region};
+use super::super::shared_words::SharedWords;
+use super::super::{MAX_RANKS, POOL_BYTES, Region};
 use super::*;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,22 +20,25 @@ impl Alone {
     }
 
     fn table(&self, regions: usize) -> Table<'_, Alone> {
-        Table { backing: self, regions, ranks: MAX_RANKS }
+        Table { memory: self, regions, ranks: MAX_RANKS }
     }
 }
 
-impl Backing for Alone {
+impl SharedWords for Alone {
     fn load(&self, word: usize) -> u64 {
         self.words.word(word).load(Relaxed)
     }
     fn store(&self, word: usize, value: u64) {
         self.words.word(word).store(value, Relaxed);
     }
-    fn compare_exchange(&self, word: usize, from: u64, to: u64) -> Result<(), u64> {
-        self.words.word(word).compare_exchange(from, to, Relaxed, Relaxed).map(drop)
-    }
     fn has_ended(&self, rank: usize) -> bool {
         rank < 64 && self.ended.get() >> rank & 1 == 1
+    }
+}
+
+impl RegionMemory for Alone {
+    fn compare_exchange(&self, word: usize, from: u64, to: u64) -> Result<(), u64> {
+        self.words.word(word).compare_exchange(from, to, Relaxed, Relaxed).map(drop)
     }
     fn is_alive(&self, rank: usize) -> bool {
         !self.has_ended(rank)
