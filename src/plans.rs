@@ -10,8 +10,8 @@ use earlybird_hier::plan::{Contract, Side};
 use earlybird_hier::schedule::{self, Named, Params};
 use earlybird_hier::{Consistency, OpTraits, PlanError, admit, verify};
 use earlybird_shm::bytes::ByteFold;
+use earlybird_shm::channel::CallDescription;
 use earlybird_shm::op::Datatype;
-use earlybird_shm::ring::Said;
 use earlybird_shm::{CheckedArgs, ReduceOp, Signature};
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl Lane for ShmTransport {
             Work::Move => (Collective::Barrier, DType::U8, Op::Sum),
         };
         let call = Signature::new(collective, dtype, op, FoldOrder::Arrival, Algorithm::Auto, shape.elements);
-        rings.say(rings.calls(), Said::new(call, Some(shape.name)));
+        rings.say(rings.calls(), CallDescription::new(call, Some(shape.name)));
     }
 
     fn complete(&mut self) {

@@ -3,8 +3,8 @@
 use crate::Error;
 use earlybird_hier::exec::{Failure, Head, Take, Transport};
 use earlybird_shm::Absent;
-pub use earlybird_shm::ring::RingOptions;
-use earlybird_shm::ring::{Fault, Rings};
+pub use earlybird_shm::channel::RingOptions;
+use earlybird_shm::channel::{Fault, Rings};
 
 /// [`Rings`] as the executor sees them. It keeps the error in the library's own words.
 #[derive(Debug)]

@@ -7,9 +7,7 @@ mod data;
 
 use common::{Job, Player, mix};
 use data::{Sample, contribution, hash, reference, same_bits};
-use earlybird::{
-    Algorithm, CallBuffers, CollectiveArgs, Communicator, DType, Error, FoldOrder, Indexed, Op, ReduceOp,
-};
+use earlybird::{Algorithm, CallBuffers, CollectiveArgs, Communicator, DType, Error, FoldOrder, Indexed, Op, ReduceOp};
 use half::{bf16, f16};
 use num_complex::Complex;
 use std::time::Duration;

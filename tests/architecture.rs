@@ -142,26 +142,22 @@ const BOUNDARIES: &[(&str, &[&str], &str)] = &[
     ("shm/src/", &["earlybird_hier", "earlybird"], "the node layer knows nothing above it"),
     (
         "shm/src/protocol/",
-        &["segment::", "mapped::", "node::", "layout::", "rustix", "libc", "memmap2"],
+        &["memory::", "mapped::", "node::", "layout::", "rustix", "libc", "memmap2"],
         "the protocol sees places and words, never addresses or the system",
     ),
     ("shm/src/protocol/", &["sync::atomic"], "atomics come through crate::sync, so that they can be modelled"),
-    ("shm/src/segment/", &["protocol::", "mapped::", "node::"], "the segment knows no protocol"),
-    ("shm/src/kernels/", &["protocol::", "segment::", "mapped::", "node::"], "kernels are arithmetic only"),
+    ("shm/src/memory/", &["protocol::", "mapped::", "node::"], "the memory layer knows no protocol"),
+    ("shm/src/kernels/", &["protocol::", "memory::", "mapped::", "node::"], "kernels are arithmetic only"),
     ("hier/src/", &["earlybird"], "schedules know no communicator"),
     (
         "hier/src/",
-        &["segment::", "mapped::", "layout::", "protocol::", "kernels::", "sync::atomic"],
+        &["memory::", "mapped::", "layout::", "protocol::", "kernels::", "sync::atomic"],
         "schedules use no internals of the node layer",
     ),
-    (
-        "src/",
-        &["segment::", "mapped::", "layout::", "protocol::", "kernels::"],
-        "the handle uses the node layer's face",
-    ),
+    ("src/", &["memory::", "mapped::", "layout::", "protocol::", "kernels::"], "the handle uses the node layer's face"),
 ];
 
-/// Uses across a boundary. Modules count by their path (`segment::`), crates by their name.
+/// Uses across a boundary. Modules count by their path (`memory::`), crates by their name.
 fn boundary_complaints(sources: &[Source]) -> Vec<String> {
     let mut complaints = Vec::new();
     for (below, forbidden, why) in BOUNDARIES {
@@ -198,7 +194,7 @@ const ORDERINGS: &[(&str, &str)] = &[
     ("shm/src/sync.rs", "the table of sync points"),
     ("shm/src/kernels/", "the fence behind stores past the caches, which no atomic orders"),
     (
-        "shm/src/segment/",
+        "shm/src/memory/",
         "the meeting and the table of regions: under locks of the kernel, or handed over once by one word",
     ),
     ("preload/src/seats.rs", "a table of this process alone, between its threads"),
@@ -312,24 +308,24 @@ fn the_checks_refuse_bad_samples() {
     assert!(ordering_complaints(&[source("shm/src/protocol/flat.rs", fine)]).is_empty());
 
     for (path, line) in [
-        ("shm/src/protocol/flat.rs", "use crate::segment::Segment;"),
+        ("shm/src/protocol/flat.rs", "use crate::memory::Segment;"),
         ("shm/src/protocol/flat.rs", "use crate::{Error, mapped::Mapped};"),
         ("shm/src/protocol/flat.rs", "use std::sync::atomic::AtomicU64;"),
         ("shm/src/protocol/flat.rs", "    core::sync::atomic::fence(Ordering::SeqCst);"),
         ("shm/src/protocol/wait.rs", "rustix::thread::sched_yield();"),
-        ("shm/src/segment/map.rs", "use crate::protocol::board::Board;"),
+        ("shm/src/memory/map.rs", "use crate::protocol::board::Board;"),
         ("shm/src/node/mod.rs", "use earlybird_hier::Plan;"),
         ("shm/src/node/mod.rs", "earlybird::Config::default()"),
         ("shm/src/kernels/body.rs", "use crate::node;"),
         ("hier/src/plan.rs", "use earlybird_shm::layout::Layout;"),
-        ("src/communicator.rs", "use earlybird_shm::segment::Segment;"),
+        ("src/communicator.rs", "use earlybird_shm::memory::Segment;"),
     ] {
         let complaints = boundary_complaints(&[source(path, line)]);
         assert_eq!(complaints.len(), 1, "{path}: {line}: {complaints:?}");
     }
     for (path, line) in [
         ("shm/src/protocol/flat.rs", "use crate::sync::{Ordering, SyncPoint}; // not std::sync::atomic"),
-        ("shm/src/node/mod.rs", "use crate::segment::Segment;"),
+        ("shm/src/node/mod.rs", "use crate::memory::Segment;"),
         ("hier/src/plan.rs", "use earlybird_shm::{DType, Error, Op};"),
         ("src/communicator.rs", "use earlybird_shm::{How, JoinOptions, NodeComm};"),
     ] {

@@ -6,7 +6,7 @@ mod common;
 use common::{End, Job, Player, mix};
 use earlybird::{Algorithm, Communicator, Error, Op};
 use earlybird_shm::layout::Layout;
-use earlybird_shm::segment::POOL_BYTES;
+use earlybird_shm::memory::POOL_BYTES;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;

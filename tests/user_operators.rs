@@ -306,9 +306,9 @@ fn what_cannot_be_is_refused_on_every_rank_and_harms_nothing() {
                 "average EB_UNSUPPORTED the operator average on i32 is not supported; i32 has sum, product, ",
                 "bits EB_UNSUPPORTED the operator bit-and on f32 is not supported; f32 has sum, product, min, max, average; ",
                 "index EB_UNSUPPORTED the operator min-index on u64 is not supported; ",
-                "empty EB_USAGE () has no size",
+                "empty EB_USAGE the element has no size",
                 "huge EB_UNSUPPORTED an element of 4194304 bytes in an arena with windows of ",
-                "half an element EB_USAGE a buffer of 6 bytes is no whole number of elements of 4",
+                "half an element EB_USAGE a buffer is no whole number of elements of 4 bytes",
                 "tag EB_USAGE the tag 64 ",
             ];
             assert_eq!(said.len(), starts.len(), "{said:?}");

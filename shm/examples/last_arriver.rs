@@ -42,7 +42,7 @@ impl Sum {
     fn add(&self, party: usize, number: u64, flags: bool) -> u64 {
         self.numbers[party].store(number, Ordering::Relaxed);
         self.written[party].store(1, Ordering::Release);
-        let arrived = self.board.seat(party).arrive(&self.board, 0).expect("a fresh board");
+        let arrived = self.board.participant(party).arrive(&self.board, 0).expect("a fresh board");
         if arrived.place + 1 < PARTIES {
             until(&self.done);
             return self.total.load(Ordering::Relaxed);

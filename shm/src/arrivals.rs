@@ -9,14 +9,14 @@ use crate::protocol::take_place;
 use crate::protocol::word::{ArrivalWord, MAX_RANKS};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Where the parties of a computation arrive, round by round.
+/// Board on which the parties of a computation arrive, round by round.
 ///
 /// Arriving is wait-free: at most two atomic operations on one word.
 ///
 /// ```
 /// use earlybird_shm::arrivals::ArrivalBoard;
 /// let board = ArrivalBoard::new(2);
-/// let (mut one, mut other) = (board.seat(0), board.seat(1));
+/// let (mut one, mut other) = (board.participant(0), board.participant(1));
 /// let second = other.arrive(&board, 7).unwrap();
 /// let first = one.arrive(&board, 9).unwrap();
 /// assert_eq!((second.place, first.place, first.choice, first.first), (0, 1, 7, 1));
@@ -29,22 +29,22 @@ pub struct ArrivalBoard {
     parties: usize,
 }
 
-/// A party's private memory of the board.
+/// A party's private state on the board.
 #[derive(Debug)]
-pub struct Seat {
+pub struct Participant {
     party: usize,
     round: u64,
     previous: ArrivalWord,
 }
 
-/// What a party learns on arriving.
+/// Result of an arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrived {
     /// Its place in the order of arrival, from 0.
     pub place: usize,
-    /// What the first to arrive chose, the same for all.
+    /// Choice of the first party to arrive, the same for all.
     pub choice: u8,
-    /// Who that was.
+    /// The first party to arrive.
     pub first: usize,
 }
 
@@ -58,13 +58,13 @@ impl ArrivalBoard {
         ArrivalBoard { word: AtomicU64::new(0), parties }
     }
 
-    /// The seat of `party`. Each party has one and keeps it from round to round.
+    /// State of `party`. Each party creates one and keeps it from round to round.
     ///
     /// # Panics
     /// For a party that does not exist.
-    pub fn seat(&self, party: usize) -> Seat {
+    pub fn participant(&self, party: usize) -> Participant {
         assert!(party < self.parties, "party {party} of {}", self.parties);
-        Seat { party, round: 0, previous: ArrivalWord(0) }
+        Participant { party, round: 0, previous: ArrivalWord(0) }
     }
 
     /// Parties that have arrived in the round that was begun last. A hint: nothing is ordered by it.
@@ -73,7 +73,7 @@ impl ArrivalBoard {
     }
 }
 
-impl Seat {
+impl Participant {
     /// Takes a place in the next round of `board`, whose seat this is. `choice` counts if this party is the first. `None`
     /// while the round before is not complete; nothing has happened then.
     pub fn arrive(&mut self, board: &ArrivalBoard, choice: u8) -> Option<Arrived> {

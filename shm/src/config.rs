@@ -1,4 +1,4 @@
-//! The choices a user makes for a whole group, as plain data: which algorithm, which way of waiting.
+//! The choices of a user for a whole group, as plain data: algorithm and waiting preset.
 //!
 //! They live in the node layer because their discriminants travel in words that ranks share.
 
@@ -12,7 +12,7 @@ pub fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// How the ranks of a node carry out one operation.
+/// Algorithm of one operation among the ranks of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum Algorithm {
@@ -33,7 +33,7 @@ pub enum Algorithm {
     Slices = 6,
 }
 
-/// What a waiting rank does with its processor.
+/// CPU use of a waiting rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum WaitPreset {
@@ -48,7 +48,7 @@ pub enum WaitPreset {
 
 #[cfg(not(earlybird_loom))]
 impl WaitPreset {
-    /// How long to yield before sleeping, nanoseconds; `mean_wait_ns` is the mean of the waits so far. The one policy of
+    /// Time to yield before sleeping, nanoseconds; `mean_wait_ns` is the mean of the waits so far. The one policy of
     /// operations and of rings.
     pub(crate) fn yield_ns(self, oversubscribed: bool, mean_wait_ns: u64) -> u64 {
         match (self, oversubscribed) {

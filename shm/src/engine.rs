@@ -1,4 +1,4 @@
-//! The progress engine: what this process has posted goes on while any of its threads waits for something else.
+//! The progress engine: non-blocking calls of this process progress while any of its threads waits for something else.
 //!
 //! A posted call may need this rank for more than its contribution: a leader for the exchange between nodes, any rank for
 //! the later pieces of a large call. Its communicator is on the process's one list while that may be so, and whoever waits,
@@ -14,8 +14,7 @@
 //! 4. The end of a [`Handle`] waits until nobody drives, so a communicator ends in the thread that drops it.
 //! 5. Errors that are found stay with the call they belong to, and deadlines do not run: nobody waits for that call yet.
 
-use crate::Error;
-use rustix::time::{ClockId, clock_gettime};
+use crate::{Error, clock};
 use std::cell::Cell;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,7 +36,7 @@ pub trait Drive: Send + Sync {
 
 type Listed = Weak<dyn Drive>;
 
-/// Whether the list has, or may have, something on it.
+/// True if the list has, or may have, something on it.
 static UNDER_WAY: AtomicBool = AtomicBool::new(false);
 static LIST: Mutex<Vec<Listed>> = Mutex::new(Vec::new());
 /// Held by who drives.
@@ -77,7 +76,7 @@ fn under_way() -> bool {
     UNDER_WAY.load(Relaxed)
 }
 
-/// Whether this thread is driving, so that it may be inside a wait of whatever it touches, and nobody waits for its result.
+/// Returns whether this thread is driving, so that it may be inside a wait of whatever it touches, and nobody waits for its result.
 pub fn is_driving() -> bool {
     DRIVING.get()
 }
@@ -129,12 +128,12 @@ pub(crate) fn pause() -> Option<MutexGuard<'static, ()>> {
     None
 }
 
-/// How long to sleep where `most_ns` is allowed otherwise.
+/// Shortens a sleep of `most_ns` while calls are in progress.
 pub(crate) fn sleep_ns(most_ns: u64) -> u64 {
     if most_ns > SHORT_NAP_NS && under_way() { EVERY_NS } else { most_ns }
 }
 
-/// The same as a duration.
+/// Shortens a sleep of `most` while calls are in progress.
 pub(crate) fn sleep(most: Duration) -> Duration {
     Duration::from_nanos(sleep_ns(crate::nanoseconds(most)))
 }
@@ -150,12 +149,11 @@ impl Pace {
     #[inline]
     pub fn drive(&self) {
         if under_way() {
-            let now = clock_gettime(ClockId::Monotonic);
-            self.drive_at(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64);
+            self.drive_at(clock::now_ns());
         }
     }
 
-    /// The same for who knows the time.
+    /// Drives the calls in progress if it is time to, at the given time.
     #[inline]
     pub(crate) fn drive_at(&self, now_ns: u64) {
         if under_way() && now_ns.saturating_sub(self.driven_ns.get()) >= EVERY_NS {

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use std::any::Any;
 use std::time::Duration;
 
-/// What a collective, or joining a group, can fail with.
+/// Error of a collective call or of joining a group.
 ///
 /// Every variant has a stable code ([`Error::code`]) for scripts and for the C interface.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -56,7 +56,7 @@ pub enum Error {
     /// The group failed before for a reason that another rank reported.
     #[error("the group was poisoned: {cause}")]
     Poisoned {
-        /// What the reporting rank said.
+        /// Reason given by the reporting rank.
         cause: String,
     },
     /// A user's operator panicked while it folded; the group cannot continue.
@@ -76,7 +76,7 @@ pub enum Error {
         needed: u64,
         /// Bytes that were free.
         free: u64,
-        /// What to set or to free.
+        /// Advice: settings to change, memory to free.
         hint: String,
     },
     /// The handle was inherited through `fork`; the child is not a member of the group.
@@ -84,24 +84,24 @@ pub enum Error {
         "this communicator was inherited through fork; only the process that joined may use it, join again in the child"
     )]
     Forked,
-    /// What was asked for is not available here.
+    /// The requested feature is not available here.
     #[error("{what} is not supported; {hint}")]
     Unsupported {
-        /// What was asked for.
+        /// The requested feature.
         what: String,
-        /// What to do instead.
+        /// Advice: the alternative.
         hint: String,
     },
     /// The caller gave something that cannot be used.
     #[error("{message}")]
     Usage {
-        /// What was given, what was expected, what to do.
+        /// The value given, the value expected, and advice.
         message: String,
     },
     /// The operating system refused something.
     #[error("{context}: {reason}")]
     System {
-        /// What was attempted, with the path or object.
+        /// The attempted operation, with the path or object.
         context: String,
         /// The system's own words.
         reason: String,

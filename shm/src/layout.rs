@@ -1,4 +1,4 @@
-//! Where things lie in a region of the arena: pure arithmetic from the number of ranks, the same on every rank.
+//! Layout of a region of the arena: pure arithmetic from the number of ranks, the same on every rank.
 //!
 //! ```text
 //! poison | member lines | arrival words | events | rank lines | fold words | folded sets | chunk words || payload of area 0 | area 1
@@ -65,7 +65,7 @@ impl Layout {
     pub fn poison(&self) -> usize {
         0
     }
-    /// What `member` tells the others apart from any operation.
+    /// Lines that `member` publishes apart from any operation.
     pub fn member(&self, member: usize) -> usize {
         size_of::<WordLine>() + member * size_of::<MemberLines>()
     }
@@ -132,12 +132,12 @@ impl Windows {
         (deposit > 0 && accumulator >= deposit).then_some(Windows { accumulator, deposit })
     }
 
-    /// What all communicators of `ranks` ranks together may use where nothing is set: four times what one can use.
+    /// Default budget of all communicators of `ranks` ranks together: four times the most that one can use.
     pub fn default_budget_bytes(ranks: usize) -> u64 {
         4 * Layout::new(ranks).bytes() as u64
     }
 
-    /// What the group of all ranks takes of a budget: all it can use, at most half, at least what it needs.
+    /// Part of a budget for the group of all ranks: all it can use, at most half, at least what it needs.
     pub fn base_bytes(budget_bytes: u64, ranks: usize) -> u64 {
         let half = (budget_bytes / 2).max(Self::least_budget_bytes(ranks)).min(budget_bytes);
         half.min(Layout::new(ranks).bytes() as u64)

@@ -6,32 +6,36 @@ pub mod arrivals;
 #[cfg(not(earlybird_loom))]
 pub mod bytes;
 pub mod bytes_op;
+pub mod channel;
 #[cfg(not(earlybird_loom))]
 mod checked_args;
+#[cfg(not(earlybird_loom))]
+mod clock;
 #[cfg(not(earlybird_loom))]
 pub mod comm;
 pub mod config;
 #[cfg(not(earlybird_loom))]
 pub mod engine;
 pub mod error;
-#[cfg(all(feature = "fault", not(earlybird_loom)))]
-mod fault;
 #[cfg(not(earlybird_loom))]
-mod guests;
+mod error_codec;
+#[cfg(all(feature = "fault", not(earlybird_loom)))]
+mod fault_injection;
 pub mod kernels;
 #[cfg(not(earlybird_loom))]
 pub mod layout;
 #[cfg(not(earlybird_loom))]
 mod mapped;
+#[cfg(not(earlybird_loom))]
+pub mod memory;
 #[cfg(earlybird_loom)]
 pub mod model;
 pub mod op;
 #[cfg(not(earlybird_loom))]
 pub mod progress;
 pub mod protocol;
-pub mod ring;
 #[cfg(not(earlybird_loom))]
-pub mod segment;
+mod registration_cache;
 #[cfg(not(earlybird_loom))]
 pub mod shrink;
 pub mod sync;
@@ -52,6 +56,8 @@ pub use config::{Algorithm, WaitPreset, nanoseconds};
 #[cfg(not(earlybird_loom))]
 pub use engine::enter;
 pub use error::Error;
+#[cfg(not(earlybird_loom))]
+pub use memory::{Absent, MAX_RANKS, announce_end, forget_job, refuse, sweep};
 pub use op::{DType, Element, FoldOrder, Indexed, Op};
 #[cfg(not(earlybird_loom))]
 pub use progress::Progress;
@@ -59,8 +65,6 @@ pub use protocol::Report;
 pub use protocol::decide::algorithms;
 pub use protocol::held::{Grouped, Owned};
 pub use protocol::signature::{Collective, Signature, USER_SIZE_SHIFT};
-#[cfg(not(earlybird_loom))]
-pub use segment::{Absent, MAX_RANKS, announce_end, forget_job, refuse, sweep};
 pub use user_op::UserOp;
 #[cfg(not(earlybird_loom))]
 pub use warn::warn;

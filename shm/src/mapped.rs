@@ -1,4 +1,4 @@
-//! The board that ships: the protocol's words and places in the region of a group.
+//! The mapped board: the protocol's words and places in the region of a group.
 //!
 //! Invariants, relied on by every block here:
 //!
@@ -10,18 +10,18 @@
 //!   spoil values but not memory safety. The lines' memory is reserved before the board exists: no SIGBUS.
 #![allow(unsafe_code)]
 
-use crate::Error;
-use crate::guests::Guests;
 use crate::kernels::{fetch_for_reading, fetch_for_writing};
 use crate::layout::{ACCUMULATOR_BYTES, DEPOSIT_BYTES, Layout};
+use crate::memory::{Peer, PeerState, Region, Segment};
 use crate::progress::{Driver, Progress};
 use crate::protocol::board::{AREAS, Board, CHUNKS, Need, Place, SLOTS};
 use crate::protocol::lines::{EventLine, INLINE_BYTES, MemberLines, PoisonLine, RankLine, RankSet, WordLine};
 use crate::protocol::step::Step;
 use crate::protocol::word::PoisonWord;
-use crate::segment::{Peer, PeerState, Region, Segment};
+use crate::registration_cache::RegistrationCache;
+use crate::{Error, clock, warn};
 use rustix::thread::futex;
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use rustix::time::Timespec;
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -31,27 +31,27 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 const LEAST_RESERVE_BYTES: usize = 64 * 1024;
 
 // The segment and the protocol do not know each other; here they must agree.
-const _: () = assert!(crate::segment::MAX_RANKS == crate::protocol::word::MAX_RANKS);
+const _: () = assert!(crate::memory::MAX_RANKS == crate::protocol::word::MAX_RANKS);
 
 /// The fault that a test asked for; nothing in what ships.
 #[cfg(feature = "fault")]
-type Injected = Option<Arc<crate::fault::Fault>>;
+type Injected = Option<Arc<crate::fault_injection::InjectedFault>>;
 #[cfg(not(feature = "fault"))]
 type Injected = Option<core::convert::Infallible>;
 
-/// Who is in a group, and which loan of the pool its region is.
+/// Members of a group, and the allocation that is its region.
 #[derive(Debug, Clone)]
 #[repr(C)]
-pub struct Seats {
+pub struct GroupInfo {
     /// This process's rank in the group.
     pub me: usize,
     /// The members by their rank in the group: each one's rank in the segment.
     pub members: Arc<[usize]>,
-    /// Region and number of the loan; `None` for a group of one, which shares nothing.
-    pub loan: Option<(usize, u64)>,
+    /// Region and number of the allocation; `None` for a group of one, which shares nothing.
+    pub allocation: Option<(usize, u64)>,
 }
 
-/// What is reserved of an area, bytes.
+/// Reserved bytes of an area.
 #[derive(Debug, Default)]
 struct Reserved {
     accumulator: Cell<usize>,
@@ -71,13 +71,13 @@ pub struct Mapped {
     /// The segment's word that is 0 in a forked child.
     forked: Option<NonNull<AtomicU64>>,
     layout: Layout,
-    seats: Seats,
+    group_info: GroupInfo,
     /// Per area: what is reserved and mapped so far, of the accumulator and of the deposit of each rank.
     reserved: [Reserved; AREAS],
     fault: Injected,
     driver: Driver,
-    /// What the ranks lend each other.
-    guests: RefCell<Guests>,
+    /// Registered buffers of the group's ranks that are mapped here.
+    registrations: RefCell<RegistrationCache>,
     /// Unmapped when the board goes.
     region: Region,
     segment: Arc<Segment>,
@@ -88,45 +88,57 @@ pub struct Mapped {
 unsafe impl Send for Mapped {}
 
 impl Mapped {
-    /// Takes a seat in the group whose region this is: reserves the lines and makes them present.
+    /// Maps the board of the group whose region this is: reserves the lines and makes them present.
     ///
     /// # Errors
     /// [`Error::NoSpace`] before anything is touched; whatever the system refuses.
-    pub fn new(segment: Arc<Segment>, seats: Seats, region: Region) -> Result<Self, Error> {
+    pub fn new(segment: Arc<Segment>, group_info: GroupInfo, region: Region) -> Result<Self, Error> {
         #[cfg(feature = "fault")]
-        let fault = crate::fault::Fault::from_env(segment.rank())?.map(Arc::new);
+        let fault = crate::fault_injection::InjectedFault::from_env(segment.rank())?.map(Arc::new);
         #[cfg(not(feature = "fault"))]
         let fault = None;
-        Mapped::with(segment, seats, region, fault, Driver::default())
+        Mapped::with(segment, group_info, region, fault, Driver::default())
     }
 
-    /// As [`Mapped::new`], for a group of some members of this one. An injected fault goes on counting.
+    /// Maps the board of a group of some members of this one. An injected fault goes on counting.
     ///
     /// # Errors
     /// As [`Mapped::new`].
-    pub fn new_part(&self, seats: Seats, region: Region) -> Result<Self, Error> {
+    pub fn new_part(&self, group_info: GroupInfo, region: Region) -> Result<Self, Error> {
         #[cfg(feature = "fault")]
         let fault = self.fault.clone();
         #[cfg(not(feature = "fault"))]
         let fault = self.fault;
-        Mapped::with(self.segment.clone(), seats, region, fault, self.driver.another())
+        Mapped::with(self.segment.clone(), group_info, region, fault, self.driver.another())
     }
 
     fn with(
         segment: Arc<Segment>,
-        seats: Seats,
+        group_info: GroupInfo,
         region: Region,
         fault: Injected,
         driver: Driver,
     ) -> Result<Self, Error> {
-        let ranks = seats.members.len();
+        let ranks = group_info.members.len();
         let (base, layout) = (region.as_ptr(), Layout::new(ranks));
         let reserved = std::array::from_fn(|_| Reserved { deposits: vec![Cell::new(0); ranks], ..Reserved::default() });
-        let guests = RefCell::new(Guests::new(ranks));
+        let registrations = RefCell::new(RegistrationCache::new(ranks));
         let forked = segment.fork_word().map(NonNull::from);
-        let healthy = PoisonWord::healthy(seats.loan.map_or(0, |(_, id)| id));
-        let board =
-            Mapped { base, ranks, healthy, forked, layout, seats, reserved, fault, driver, guests, region, segment };
+        let healthy = PoisonWord::healthy(group_info.allocation.map_or(0, |(_, id)| id));
+        let board = Mapped {
+            base,
+            ranks,
+            healthy,
+            forked,
+            layout,
+            group_info,
+            reserved,
+            fault,
+            driver,
+            registrations,
+            region,
+            segment,
+        };
         board.make_present()?;
         Ok(board)
     }
@@ -140,7 +152,7 @@ impl Mapped {
                 self.layout.bytes()
             )));
         }
-        if self.seats.loan.is_none() {
+        if self.group_info.allocation.is_none() {
             return Ok(());
         }
         self.region.reserve(0..self.layout.control_bytes())?;
@@ -149,7 +161,7 @@ impl Mapped {
         Ok(())
     }
 
-    /// What to drive in the waits that follow; groups made from this one inherit it.
+    /// Sets the progress function of the waits that follow; groups made from this one inherit it.
     pub fn set_progress(&mut self, progress: Option<Progress>) {
         self.driver.set(progress);
     }
@@ -159,7 +171,7 @@ impl Mapped {
         &self.segment
     }
 
-    /// Whether this is a child made by fork, which is no member.
+    /// Returns whether this is a child made by fork, which is no member.
     #[inline(always)]
     pub fn is_forked_child(&self) -> bool {
         match self.forked {
@@ -169,14 +181,14 @@ impl Mapped {
         }
     }
 
-    /// Who is in the group.
-    pub fn seats(&self) -> &Seats {
-        &self.seats
+    /// Members of the group.
+    pub fn group_info(&self) -> &GroupInfo {
+        &self.group_info
     }
 
-    /// Who the member `rank` of the group is.
+    /// Process of the member `rank` of the group.
     pub fn peer(&self, rank: usize) -> Peer {
-        self.segment.peer(self.seats.members[rank])
+        self.segment.peer(self.group_info.members[rank])
     }
 
     #[cold]
@@ -223,10 +235,10 @@ impl Mapped {
                 (self.layout.deposit(area, rank), offset, bytes, DEPOSIT_BYTES)
             }
             Place::Lent { rank, result, offset, bytes, .. } => {
-                let guests = self.guests.borrow();
+                let registrations = self.registrations.borrow();
                 // The end lies inside, too.
-                guests.at(rank, result, offset.saturating_add(bytes));
-                return guests.at(rank, result, offset);
+                registrations.at(rank, result, offset.saturating_add(bytes));
+                return registrations.at(rank, result, offset);
             }
             Place::Accumulator { area, offset, bytes, .. } => {
                 assert!(area < AREAS, "place {at:?} does not exist");
@@ -244,7 +256,7 @@ impl Board for Mapped {
         self.ranks
     }
     fn rank(&self) -> usize {
-        self.seats.me
+        self.group_info.me
     }
 
     #[inline(always)]
@@ -309,10 +321,10 @@ impl Board for Mapped {
     }
 
     fn lend(&self, contribution: *mut u8, result: *mut u8, bytes: usize) {
-        self.guests.borrow_mut().begin(self.seats.me, [contribution, result], bytes);
+        self.registrations.borrow_mut().begin(self.group_info.me, [contribution, result], bytes);
     }
     fn open(&self, rank: usize, names: [u64; 2]) -> Result<(), Error> {
-        self.guests.borrow_mut().open(&self.segment, rank, names)
+        self.registrations.borrow_mut().open(&self.segment, rank, names)
     }
 
     fn futex_wait(&self, word: &AtomicU32, expected: u32, timeout_ns: u64) {
@@ -326,28 +338,23 @@ impl Board for Mapped {
     }
 
     fn is_gone(&self, rank: usize) -> bool {
-        self.member(rank).is_gone() || !self.segment.is_alive(self.seats.members[rank])
+        self.member(rank).is_gone() || !self.segment.is_alive(self.group_info.members[rank])
     }
     fn is_held(&self, rank: usize) -> bool {
-        matches!(self.segment.state(self.seats.members[rank]), PeerState::Stopped | PeerState::Traced)
+        matches!(self.segment.state(self.group_info.members[rank]), PeerState::Stopped | PeerState::Traced)
     }
     fn warn_late(&self, operation: u64, waited_s: u64, missing: &[usize]) {
-        let late: Vec<String> = missing
-            .iter()
-            .take(8)
-            .map(|&r| format!("rank {r} (pid {}, {})", self.peer(r).pid, self.segment.state(self.seats.members[r])))
-            .collect();
-        let more = if missing.len() > 8 { format!(" and {} more", missing.len() - 8) } else { String::new() };
-        crate::warn(format_args!(
-            "rank {} has waited {waited_s} s in operation {operation} for {}{more}",
+        let name =
+            |r| format!("rank {r} (pid {}, {})", self.peer(r).pid, self.segment.state(self.group_info.members[r]));
+        warn::warn(format_args!(
+            "rank {} has waited {waited_s} s in operation {operation} for {}",
             self.rank(),
-            late.join(", ")
+            warn::list_late(missing, name)
         ));
     }
     #[inline]
     fn now_ns(&self) -> u64 {
-        let t = clock_gettime(ClockId::Monotonic);
-        t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+        clock::now_ns()
     }
     #[inline(always)]
     fn prepare_line(&self, slot: usize) {
@@ -356,7 +363,7 @@ impl Board for Mapped {
         fetch_for_writing(line.cast::<u8>().wrapping_add(64));
     }
     #[inline(always)]
-    fn foresee(&self, slot: usize) {
+    fn prefetch(&self, slot: usize) {
         fetch_for_reading(core::ptr::from_ref(self.event(slot)).cast());
         fetch_for_writing(core::ptr::from_ref(self.left(self.rank())).cast());
         if self.ranks == 2 {
@@ -364,14 +371,14 @@ impl Board for Mapped {
         }
     }
     #[inline]
-    fn hand_on(&self, at: Place) {
+    fn demote(&self, at: Place) {
         let (Place::Deposit { bytes, .. } | Place::Accumulator { bytes, .. }) = at else { return };
         let from = self.place(at);
         for offset in (0..bytes).step_by(64) {
             demote(from.wrapping_add(offset));
         }
     }
-    fn give_way(&self) {
+    fn yield_now(&self) {
         rustix::thread::sched_yield();
     }
     fn drive(&self, now_ns: u64) {
@@ -380,7 +387,7 @@ impl Board for Mapped {
     fn sleep_ns(&self, most_ns: u64) -> u64 {
         self.driver.sleep_ns(most_ns)
     }
-    fn nap(&self, ns: u64) {
+    fn backoff(&self, ns: u64) {
         std::thread::sleep(std::time::Duration::from_nanos(ns));
     }
     #[inline(always)]
@@ -397,11 +404,11 @@ impl Board for Mapped {
 impl Drop for Mapped {
     /// Says good-bye to the group, then lets go of its region. A forked child is no member and has nothing to say.
     fn drop(&mut self) {
-        if let Some((slot, id)) = self.seats.loan
+        if let Some((slot, id)) = self.group_info.allocation
             && !self.is_forked_child()
         {
-            self.member(self.seats.me).go();
-            self.segment.let_go(slot, id);
+            self.member(self.group_info.me).go();
+            self.segment.release(slot, id);
         }
     }
 }

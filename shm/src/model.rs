@@ -267,10 +267,10 @@ impl Board for Heap {
         0
     }
     fn prepare_line(&self, _slot: usize) {}
-    fn foresee(&self, _slot: usize) {}
-    fn hand_on(&self, _at: Place) {}
-    fn give_way(&self) {}
-    fn nap(&self, _ns: u64) {}
+    fn prefetch(&self, _slot: usize) {}
+    fn demote(&self, _at: Place) {}
+    fn yield_now(&self) {}
+    fn backoff(&self, _ns: u64) {}
     fn step(&self, step: Step) {
         if let Some((fatal, at)) = self.dies
             && step == fatal

@@ -1,4 +1,4 @@
-//! Work of the caller that goes on while a rank waits: driving another library's progress above all.
+//! Progress functions of the caller that run while a rank waits, above all another library's.
 
 use crate::Error;
 use crate::engine::{self, Pace};
@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a waiting rank does now and then, at a bounded interval, and how long that is.
+/// A function that a waiting rank calls at a bounded interval.
 ///
 /// A program that has messages of another library under way (MPI's, say) may deadlock when its ranks wait in a collective
 /// and nobody drives them. While a rank waits longer than some microseconds it calls this at least every so often, and it
@@ -68,7 +68,7 @@ impl Driver {
         *self = Driver { progress, ..Driver::default() };
     }
 
-    /// The same for another waiter of this process.
+    /// Creates the driver of another waiter of this process.
     pub fn another(&self) -> Driver {
         Driver { progress: self.progress.clone(), ..Driver::default() }
     }

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Error;
-use crate::comm::{from_words, to_words};
+use crate::error_codec::{ERROR_WORDS, from_words, to_words};
+use crate::memory::{Absent, Decision, Segment, SurvivorsCall, Vote};
 use crate::progress::Progress;
 use crate::protocol::step::Step;
-use crate::segment::{Absent, Decision, REASON_WORDS, Segment, SurvivorsCall, Vote};
 
 /// Attempts of joining that may fail while nobody dies, before the reason is everybody's error.
 const MOST_FUTILE: usize = 8;
@@ -32,14 +32,14 @@ pub struct Membership {
     members: Arc<[usize]>,
 }
 
-/// How a rank takes part.
+/// Options of a shrink call.
 #[derive(Clone, Copy)]
 pub struct ShrinkOptions<'a> {
-    /// Whether a rank has left the group, although its process lives.
+    /// True if a rank has left the group, although its process lives.
     pub has_left: &'a dyn Fn(usize) -> bool,
     /// Deadline of one wait for living ranks.
     pub timeout: Option<Duration>,
-    /// What to drive while waiting.
+    /// Progress function to call while waiting.
     pub progress: Option<&'a Progress>,
 }
 
@@ -57,7 +57,7 @@ pub struct Survivors<'a> {
 }
 
 impl Membership {
-    /// That of the group of this name with these ranks of the segment.
+    /// Creates the membership of the named group with these ranks of the segment.
     pub(crate) fn new(segment: Arc<Segment>, group: u64, members: Arc<[usize]>) -> Membership {
         Membership { segment, group, members }
     }
@@ -80,7 +80,7 @@ impl Membership {
         mut join: impl FnMut(&Survivors<'_>) -> Result<T, Error>,
     ) -> Result<(Vec<usize>, T), Error> {
         #[cfg(feature = "fault")]
-        let fault = crate::fault::Fault::from_env(self.segment.rank())?;
+        let fault = crate::fault_injection::InjectedFault::from_env(self.segment.rank())?;
         let step = |step: Step| {
             #[cfg(feature = "fault")]
             fault.iter().for_each(|fault| fault.reached(step));
@@ -90,7 +90,7 @@ impl Membership {
         if self.segment.is_forked_child() {
             return Err(Error::Forked);
         }
-        let (mut members, mut vote, mut made, mut futile) = (self.members.to_vec(), Vote::Anew, None, 0);
+        let (mut members, mut vote, mut made, mut futile) = (self.members.to_vec(), Vote::Retry, None, 0);
         loop {
             let decision = self.agree(options, &members, *rounds, vote)?;
             *rounds = rounds.wrapping_add(1);
@@ -114,7 +114,7 @@ impl Membership {
                 Ok(_) => Vote::Joined,
                 // the others get the same, or miss this rank's vote
                 Err(Error::Timeout { .. }) => return joined.map(|made| (ranks, made)),
-                Err(error) if is_anothers(error) && futile < MOST_FUTILE => Vote::Anew,
+                Err(error) if is_anothers(error) && futile < MOST_FUTILE => Vote::Retry,
                 Err(error) => Vote::Failed(Box::new(to_words(error))),
             };
             made = Some(joined);
@@ -175,13 +175,13 @@ impl Membership {
     }
 }
 
-/// Whether joining failed because another rank died or gave up, so that it may be tried again.
+/// Returns whether joining failed because another rank died or gave up, so that it may be tried again.
 fn is_anothers(error: &Error) -> bool {
     matches!(error, Error::PeerDied { .. } | Error::Poisoned { .. })
 }
 
 /// Another rank's reason, in its words.
-fn told(reason: &[u64; REASON_WORDS]) -> Error {
+fn told(reason: &[u64; ERROR_WORDS]) -> Error {
     match from_words(reason) {
         Some(Error::System { reason, .. }) => {
             Error::system("another survivor could not join the new communicator", reason)

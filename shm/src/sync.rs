@@ -135,21 +135,21 @@ impl SyncPoint {
 pub enum Rule {
     /// `left` is the last operation before all that are under way.
     LeftIsAPrefix,
-    /// Who contributes to an operation has left the one before only if that was not posted.
+    /// A rank that contributes to an operation has left the one before only if that was not started as a non-blocking call.
     PostedIsNotLeft,
     /// A result that some rank still reads is not written.
     HeldIsNotWritten,
 }
 
 impl Rule {
-    /// Whether the rule is kept: always, in what ships.
+    /// Returns whether the rule is kept: always, in what ships.
     #[cfg(not(earlybird_loom))]
     #[inline(always)]
     pub const fn is_kept(self) -> bool {
         true
     }
 
-    /// Whether the rule is kept: always, but in the twin that breaks it.
+    /// Returns whether the rule is kept: always, but in the twin that breaks it.
     #[cfg(earlybird_loom)]
     pub fn is_kept(self) -> bool {
         BROKEN.get() != Some(self)

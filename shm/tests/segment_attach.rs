@@ -73,11 +73,11 @@ fn three_hundred_ranks() {
     many(300);
 }
 
-/// As many as a node can have; `cargo test --release -p earlybird-shm --test segment_attach -- --ignored most`.
+/// The largest number of ranks of a node; `cargo test --release -p earlybird-shm --test segment_attach -- --ignored most`.
 #[test]
 #[ignore = "starts 1023 processes"]
 fn most_ranks() {
-    many(earlybird_shm::segment::MAX_RANKS);
+    many(earlybird_shm::memory::MAX_RANKS);
 }
 
 fn many(size: usize) {
@@ -158,7 +158,7 @@ fn the_cpus_of_all_ranks_are_counted_once() {
     }
 }
 
-/// Prints the figures of docs/segment.md; asserts no time. `cargo test --release --test segment_attach -- --ignored --nocapture`
+/// Prints the figures of docs/memory.md; asserts no time. `cargo test --release --test segment_attach -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement, not a check"]
 fn measure() {

@@ -3,7 +3,7 @@
 
 mod segment_support;
 
-use earlybird_shm::segment::sweep;
+use earlybird_shm::memory::sweep;
 use rustix::process::Signal;
 use segment_support::{Rank, Scratch, attach_all, serve_as_rank, team, wait_until, while_traced};
 

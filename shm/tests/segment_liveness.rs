@@ -1,4 +1,4 @@
-//! Who is taken for dead and whose memory may be reused: ranks that lose their descriptors, die slowly, or have no thread to spare.
+//! Ranks that are reported dead, and ranks whose memory may be reused: without descriptors, dying slowly, or with no thread to spare.
 #![cfg(not(earlybird_loom))]
 
 mod segment_support;

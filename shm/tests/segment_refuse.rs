@@ -1,4 +1,4 @@
-//! What attach must refuse: strangers' directories, other builds, other sizes, ranks given twice, memory that is not there.
+//! Refusals of attach: strangers' directories, other builds, other sizes, ranks given twice, memory that is not there.
 #![cfg(not(earlybird_loom))]
 
 mod segment_support;
@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use earlybird_shm::Error;
-use earlybird_shm::segment::{AttachOptions, CONTROL_BYTES, MAX_RANKS, POOL_BYTES, Segment};
+use earlybird_shm::memory::{AttachOptions, CONTROL_BYTES, MAX_RANKS, POOL_BYTES, Segment};
 use segment_support::{REGION, Rank, Scratch, attach_all, options, serve_as_rank, team};
 
 #[test]
@@ -117,7 +117,7 @@ fn two_ranks_in_one_process() {
     assert_eq!(other_thread.join().unwrap().unwrap_err(), error);
 }
 
-/// What ranks 0 and 1 answer, of which the second was told `commands` before and comes second.
+/// Answers of ranks 0 and 1, of which the second was given `commands` before and comes second.
 fn differ(size: usize, commands: &[&str]) -> [String; 2] {
     let scratch = Scratch::new();
     let mut ranks = [Rank::spawn(&scratch.meet(), "job", 0, 2), Rank::spawn(&scratch.meet(), "job", 1, size)];
@@ -255,7 +255,7 @@ fn noise_in_the_control_segment_is_an_error_and_nothing_worse() {
     }
 }
 
-/// What stands under the name of a socket in the directory, be it anything, is replaced.
+/// Anything under the name of a socket in the directory is replaced.
 #[test]
 fn leftovers_in_the_directory_are_replaced() {
     let scratch = Scratch::new();
@@ -358,7 +358,7 @@ fn an_end_before_joining_is_everybodys_error() {
     // it waits
     let scratch = Scratch::new();
     let key = options(&scratch.meet(), "announced", 2, 3).key;
-    let announce = || earlybird_shm::segment::announce_end(Some(&scratch.meet()), &key, 2);
+    let announce = || earlybird_shm::memory::announce_end(Some(&scratch.meet()), &key, 2);
     let mut ranks = team(&scratch.meet(), "announced", 3);
     ranks[0].tell("attach");
     ranks[0].wait_claimed(0);
@@ -370,7 +370,7 @@ fn an_end_before_joining_is_everybodys_error() {
     let answer = ranks[1].ask("attach-ms");
     let (ms, answer) = answer.split_once(" ms ").unwrap();
     assert!(answer.starts_with(dead) && ms.parse::<u64>().unwrap() < 1000, "{ms} {answer}");
-    earlybird_shm::segment::forget_job(&key);
+    earlybird_shm::memory::forget_job(&key);
     assert_eq!(scratch.files(), Vec::<String>::new());
     // a rank that has joined before it ended is not what the launcher speaks of
     let mut ranks = team(&scratch.meet(), "announced", 3);
@@ -383,7 +383,7 @@ fn an_end_before_joining_is_everybodys_error() {
     for rank in &mut ranks {
         assert_eq!(rank.answer(), "ok");
     }
-    earlybird_shm::segment::forget_job(&key);
+    earlybird_shm::memory::forget_job(&key);
 }
 
 #[test]

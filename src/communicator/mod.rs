@@ -145,7 +145,7 @@ impl Communicator {
             dir: config.dir,
             wait: config.wait,
             timeout: config.timeout,
-            purse: Some(node.purse()),
+            memory_budget: Some(node.memory_budget()),
             settings: Vec::new(),
         };
         if config.verbose && identity.rank == 0 {

@@ -4,7 +4,7 @@ use super::Communicator;
 use crate::plans::Plans;
 use crate::transport::{RingOptions, ShmTransport};
 use crate::{Choice, Error};
-use earlybird_shm::ring::{Fault, Purse};
+use earlybird_shm::channel::{Fault, MemoryBudget};
 use earlybird_shm::{Collective, Progress, enter};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -43,9 +43,9 @@ impl PlanLane {
         PlanLane { state: Mutex::new(State { progress, ..State::default() }), ..lane }
     }
 
-    /// The lane of a communicator of survivors, which share no memory with the dead: its rings are paid from `purse`.
-    pub(super) fn for_survivors(&self, key: String, rank: usize, size: usize, purse: Purse) -> Self {
-        PlanLane::new(RingOptions { rank, size, key, purse: Some(purse), ..self.options.clone() })
+    /// The lane of a communicator of survivors, which share no memory with the dead: its rings are paid from `memory_budget`.
+    pub(super) fn for_survivors(&self, key: String, rank: usize, size: usize, memory_budget: MemoryBudget) -> Self {
+        PlanLane::new(RingOptions { rank, size, key, memory_budget: Some(memory_budget), ..self.options.clone() })
     }
 
     /// Names the communicator: equal on its ranks, different for any other one of the job that has several.

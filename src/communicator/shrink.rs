@@ -32,7 +32,7 @@ impl Communicator {
     /// of the old job are dropped, both are there.
     ///
     /// A call of this communicator that has not failed on some rank must end there first: ranks that wait in one do not
-    /// shrink. Costs some milliseconds (`docs/segment.md` has a table).
+    /// shrink. Costs some milliseconds (`docs/memory.md` has a table).
     ///
     /// # Errors
     /// [`Error::Timeout`] when a deadline was set and living ranks have not called; a rank may call again.
@@ -113,7 +113,7 @@ impl Communicator {
     fn of_survivors(&self, ranks: &[usize], attempt: u64, (node, between): Joined) -> Result<Communicator, Error> {
         let rank = between.as_ref().map_or(node.rank(), |between| between.topology().rank());
         let key = format!("{}-rings", self.identity_among(rank, ranks, attempt).key);
-        let plans = self.plans.for_survivors(key, rank, ranks.len(), node.purse());
+        let plans = self.plans.for_survivors(key, rank, ranks.len(), node.memory_budget());
         let job_ranks = ranks.iter().map(|rank| self.job_ranks()[*rank]).collect();
         let made = self.made(node, between, plans, rank, Some(job_ranks));
         made.drive(self.plans.progress())?;

@@ -20,7 +20,7 @@ impl Communicator {
     /// All communicators of a node share one budget of memory, see [`Config::arena_max_bytes`](crate::Config). The new
     /// ones take a part of what is left of it; a communicator with a small part cuts large calls into more pieces.
     /// Dropping the last handle gives it back. Costs a few small reductions and mapping a region; no
-    /// memory beyond its first lines (`docs/segment.md` has a table) until it is used.
+    /// memory beyond its first lines (`docs/memory.md` has a table) until it is used.
     ///
     /// # Errors
     /// [`Error::NoSpace`] on all ranks, before anything is used, when even the smallest part is not left; this

@@ -9,7 +9,7 @@ use super::{Call, Hierarchy, State, Topology, errors};
 use crate::plans::Plans;
 use crate::{Config, Error, FoldOrder, Identity};
 use earlybird_shm::Signature;
-use earlybird_shm::ring::{RingOptions, Rings};
+use earlybird_shm::channel::{RingOptions, Rings};
 use earlybird_shm::{Algorithm, CallOptions, Collective, DType, JoinOptions, NodeComm, Op};
 use std::cell::RefCell;
 use std::sync::Mutex;
@@ -66,17 +66,17 @@ impl Hierarchy {
         let (node, again) = node.map_err(|error| match error {
             // What this rank alone got wrong, or what all find wrong.
             Error::Usage { .. } | Error::Unsupported { .. } => {
-                wire.report(earlybird_shm::ring::Fault::Other("a rank could not join its node".into()));
+                wire.report(earlybird_shm::channel::Fault::Other("a rank could not join its node".into()));
                 error
             }
             other => wire.report(errors::fault_of(&other, &topology, config.timeout)),
         })?;
-        wire.set_purse(node.purse());
+        wire.set_memory_budget(node.memory_budget());
         let is_crowded = crowded || wire.is_crowded() || node.size() > node.allowed_cpus();
         let (chosen, fitting) = (Chosen::new(config), alike::fitting_endpoints(is_crowded, wire.is_a_network()));
         let words = alike::words(config.endpoints, &chosen, fitting);
         let exchanges = Exchanges::new(topology.nodes(), wire.is_a_network(), chosen);
-        let meeting = RingOptions { purse: Some(node.purse()), ..meeting(config, identity) };
+        let meeting = RingOptions { memory_budget: Some(node.memory_budget()), ..meeting(config, identity) };
         let hierarchy = Self::over(wire, topology, again, exchanges, (config.timeout, meeting));
         let hierarchy = hierarchy.agreed(&node, &words)?;
         Ok((node, hierarchy))

@@ -2,7 +2,7 @@
 
 use super::topology::Topology;
 use crate::Error;
-use earlybird_shm::ring::Fault;
+use earlybird_shm::channel::Fault;
 use std::time::Duration;
 
 /// What a node's group failed with, as a fault of the job: its ranks numbered as there. `deadline` is the one that was set.

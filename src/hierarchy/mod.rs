@@ -44,8 +44,8 @@ use choice::Exchanges;
 use earlybird_hier::OpTraits;
 use earlybird_hier::exec::Transport;
 use earlybird_shm::Signature;
+use earlybird_shm::channel::{Fault, RingOptions};
 use earlybird_shm::op::Datatype;
-use earlybird_shm::ring::{Fault, RingOptions};
 use earlybird_shm::shrink::Membership;
 use earlybird_shm::{
     CallBuffers, CallOptions, Collective, CollectiveArgs, Counts, NodeComm, Progress, ReduceOp, enter,

@@ -5,7 +5,7 @@ use super::wire::Line;
 use super::{Hierarchy, Topology};
 use crate::{Config, Error, Identity};
 use earlybird_shm::NodeComm;
-use earlybird_shm::ring::{RingOptions, Rings};
+use earlybird_shm::channel::{RingOptions, Rings};
 use earlybird_shm::shrink::{Membership, Survivors};
 
 impl Hierarchy {

@@ -7,7 +7,7 @@
 use super::wire::{Line, Wire};
 use super::{Call, Hierarchy, Topology};
 use crate::Error;
-use earlybird_shm::ring::{RingOptions, Rings};
+use earlybird_shm::channel::{RingOptions, Rings};
 use earlybird_shm::{NodeComm, text};
 use std::time::Duration;
 

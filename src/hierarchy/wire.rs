@@ -9,7 +9,7 @@ use earlybird_hier::exec::{Failure, Head, Take, Transport};
 use earlybird_shm::Collective;
 use earlybird_shm::Progress;
 use earlybird_shm::Signature;
-use earlybird_shm::ring::{Fault, Purse, Rings, Said};
+use earlybird_shm::channel::{CallDescription, Fault, MemoryBudget, Rings};
 use earlybird_shm::shrink::Membership;
 use std::sync::Arc;
 use std::time::Duration;
@@ -212,11 +212,11 @@ impl Wire {
     }
 
     /// What shared memory between nodes is paid from.
-    pub(crate) fn set_purse(&mut self, purse: Purse) {
+    pub(crate) fn set_memory_budget(&mut self, memory_budget: MemoryBudget) {
         match &mut self.line {
-            Line::Rings(rings) => rings.set_purse(purse),
+            Line::Rings(rings) => rings.set_memory_budget(memory_budget),
             // Its packets are another library's.
-            Line::Messages(_) => drop(purse),
+            Line::Messages(_) => drop(memory_budget),
         }
     }
 
@@ -244,8 +244,8 @@ impl Wire {
 }
 
 /// What a rank says of a call of this signature.
-pub(super) fn said(signature: Signature) -> Said {
-    Said::new(signature, choice::plan_marked(signature.number_within()))
+pub(super) fn said(signature: Signature) -> CallDescription {
+    CallDescription::new(signature, choice::plan_marked(signature.number_within()))
 }
 
 impl Lane for Wire {

@@ -5,7 +5,7 @@ use super::transport::{MessageOptions, MessageTransport};
 use super::{Failure, Messages};
 use crate::hierarchy::{Hierarchy, Line, Topology};
 use crate::{Communicator, Config, Error, Identity};
-use earlybird_shm::ring::Peer;
+use earlybird_shm::channel::Peer;
 
 /// Where the ranks of a job are, as all of them know it.
 #[derive(Debug, Clone, PartialEq, Eq)]

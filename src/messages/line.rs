@@ -4,8 +4,8 @@ use super::transport::MessageTransport;
 use crate::Error;
 use earlybird_hier::exec::{Failure, Transport};
 use earlybird_shm::Collective;
-use earlybird_shm::ring::Peer;
-use earlybird_shm::ring::{Fault, Verdict};
+use earlybird_shm::channel::Peer;
+use earlybird_shm::channel::{Fault, FaultRecord};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ impl MessageLine {
                 break;
             }
         }
-        let Verdict { poison, details } = Verdict::new(fault, self.transport.rank(), self.call.0, self.call.1);
+        let FaultRecord { poison, details } = FaultRecord::new(fault, self.transport.rank(), self.call.0, self.call.1);
         let mut words = [poison; 13];
         words[1..].copy_from_slice(&details);
         let stands = self.transport.raise(Failure::Told { words });
@@ -75,7 +75,7 @@ impl MessageLine {
     pub(crate) fn error_of(&self, failure: &Failure) -> Error {
         match failure {
             Failure::Told { words: [poison, details @ ..] } => {
-                let verdict = Verdict { poison: *poison, details: *details };
+                let verdict = FaultRecord { poison: *poison, details: *details };
                 verdict.error(self.peers.len(), self.job_ranks.as_deref(), |rank| self.peers[rank].clone())
             }
             other => Error::Poisoned { cause: other.to_string() },

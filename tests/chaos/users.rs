@@ -102,9 +102,7 @@ pub fn raw(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
     prepare(comm, rng, way)?;
     let mut recv = vec![[7; 4]; count];
     match way {
-        Way::Into => {
-            comm.all_reduce_into(bytemuck::cast_slice(&send), bytemuck::cast_slice_mut(&mut recv), &op)?
-        }
+        Way::Into => comm.all_reduce_into(bytemuck::cast_slice(&send), bytemuck::cast_slice_mut(&mut recv), &op)?,
         Way::InPlace => {
             recv.copy_from_slice(&send);
             comm.all_reduce_in_place(bytemuck::cast_slice_mut(&mut recv), &op)?;

@@ -293,7 +293,7 @@ impl Running {
         }
         self.wait_ended(&(0..self.ranks.len()).collect::<Vec<_>>());
         if swept {
-            earlybird_shm::segment::sweep(Some(&self.scratch.meet())).unwrap();
+            earlybird_shm::memory::sweep(Some(&self.scratch.meet())).unwrap();
         }
         self.scratch.must_be_clean();
     }

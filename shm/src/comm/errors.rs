@@ -3,13 +3,13 @@
 use super::NodeComm;
 use crate::Error;
 use crate::mapped::Mapped;
+use crate::memory::Grant;
 use crate::protocol::NAMED_MOST;
 use crate::protocol::board::{Board, SLOTS};
 use crate::protocol::lines::DETAILS;
 use crate::protocol::signature::{Collective, Signature};
 use crate::protocol::word::{self, Cause, PoisonWord};
 use crate::protocol::{Member, Stop};
-use crate::segment::Grant;
 use crate::sync::Ordering;
 use std::time::Duration;
 
@@ -102,9 +102,10 @@ impl NodeComm {
 
     /// Which communicator it was, where it is not the one of the whole job, and who its `rank` is among all.
     fn whereabouts(&self, member: &Member<Mapped>, rank: Option<usize>) -> String {
-        match member.board.seats().loan {
+        match member.board.group_info().allocation {
             Some((_, id)) if id != Grant::BASE => {
-                let who = |rank: usize| format!("; its rank {rank} is rank {} of the node", self.seats.members[rank]);
+                let who =
+                    |rank: usize| format!("; its rank {rank} is rank {} of the node", self.group_info.members[rank]);
                 let who = rank.map_or_else(String::new, who);
                 format!(" of sub-communicator {id} ({} ranks{who})", self.size)
             }

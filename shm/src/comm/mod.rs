@@ -14,18 +14,17 @@ mod split;
 pub use posted::{Ended, Ready};
 pub use shared_buffer::SharedBuffer;
 pub use shared_view::{Draft, SharedView};
-pub(crate) use split::{from_words, to_words};
 
 use crate::Error;
 use crate::config::WaitPreset;
 use crate::engine;
 use crate::layout::{Layout, Windows};
-use crate::mapped::{Mapped, Seats};
+use crate::mapped::{GroupInfo, Mapped};
+use crate::memory::{Absent, AttachOptions, BudgetLimits, Grant, MemoryBudget, Segment};
 use crate::progress::Progress;
 use crate::protocol::board::Board;
 use crate::protocol::decide::Thresholds;
 use crate::protocol::{Member, Patience, Report};
-use crate::segment::{Absent, AttachOptions, Budget, Grant, Purse, Segment};
 use cached::CachedCall;
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 use std::ops::{Deref, DerefMut};
@@ -75,7 +74,7 @@ pub struct NodeComm {
     cpus: usize,
     thresholds: Thresholds,
     windows: Windows,
-    seats: Seats,
+    group_info: GroupInfo,
     budget_bytes: u64,
     /// After `state`: the board lets go of its region before the segment is left.
     segment: Arc<Segment>,
@@ -179,9 +178,10 @@ impl NodeComm {
             timeout_ns: options.timeout.map(crate::nanoseconds),
             mean_wait_ns: 0,
         };
-        segment.set_budget(Budget { total: policy[POLICY_BUDGET], base: policy[POLICY_BASE] });
-        let seats = Seats { members: (0..size).collect(), me: rank, loan: (size > 1).then_some((0, Grant::BASE)) };
-        let member = Member::new(Mapped::new(segment, seats, region)?, patience);
+        segment.set_budget(BudgetLimits { total: policy[POLICY_BUDGET], base: policy[POLICY_BASE] });
+        let group_info =
+            GroupInfo { members: (0..size).collect(), me: rank, allocation: (size > 1).then_some((0, Grant::BASE)) };
+        let member = Member::new(Mapped::new(segment, group_info, region)?, patience);
         Ok(NodeComm::seated(member, cpus, thresholds, windows, policy[POLICY_BASE]))
     }
 
@@ -193,8 +193,8 @@ impl NodeComm {
         budget_bytes: u64,
     ) -> NodeComm {
         let (rank, size) = (member.board.rank(), member.board.ranks());
-        let (seats, segment) = (member.board.seats().clone(), member.board.segment().clone());
-        let results = shared_view::Results::new(segment.clone(), seats.loan.map_or(0, |(_, id)| id));
+        let (group_info, segment) = (member.board.group_info().clone(), member.board.segment().clone());
+        let results = shared_view::Results::new(segment.clone(), group_info.allocation.map_or(0, |(_, id)| id));
         let state = SpinMutex::new(State { broken: false, member, cached: None, last: None, results });
         NodeComm {
             state,
@@ -204,7 +204,7 @@ impl NodeComm {
             cpus,
             thresholds,
             windows,
-            seats,
+            group_info,
             budget_bytes,
             segment,
         }
@@ -227,22 +227,22 @@ impl NodeComm {
 
     /// The ranks of the group in order, each by its number in the job.
     pub fn members(&self) -> &[usize] {
-        &self.seats.members
+        &self.group_info.members
     }
 
     /// A number that no other group of the job ever has; 0 for groups of one, which share nothing.
     pub fn group(&self) -> u64 {
-        self.seats.loan.map_or(0, |(_, id)| id)
+        self.group_info.allocation.map_or(0, |(_, id)| id)
     }
 
     /// Bytes of shared memory that the group may take at most; 0 for a group of one, which shares nothing.
     pub fn budget_bytes(&self) -> u64 {
-        self.seats.loan.map_or(0, |_| self.budget_bytes)
+        self.group_info.allocation.map_or(0, |_| self.budget_bytes)
     }
 
     /// What shared memory outside the node's arena is paid from.
-    pub fn purse(&self) -> Purse {
-        Purse::new(self.segment.clone(), self.lock().ok().and_then(|state| state.timeout()))
+    pub fn memory_budget(&self) -> MemoryBudget {
+        MemoryBudget::new(self.segment.clone(), self.lock().ok().and_then(|state| state.timeout()))
     }
 
     /// Bytes of shared memory that all groups of the node take now.

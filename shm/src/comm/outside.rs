@@ -61,8 +61,8 @@ impl NodeComm {
 
     /// The group's ranks, who can form a new group of those that are left. A group of one, which shares nothing, has none.
     pub fn membership(&self) -> Option<Membership> {
-        let (_, group) = self.seats.loan?;
-        Some(Membership::new(self.segment.clone(), group, self.seats.members.clone()))
+        let (_, group) = self.group_info.allocation?;
+        Some(Membership::new(self.segment.clone(), group, self.group_info.members.clone()))
     }
 
     /// Fails the group with `error`, unless it has failed already or this process is inside a call. Sleepers look up

@@ -21,13 +21,13 @@ use crate::Error;
 use crate::checked_args::starts;
 use crate::config::Algorithm;
 use crate::kernels;
+use crate::memory::{AllocationName, Claim, Origin, Region, Segment};
 use crate::op::{DType, Element, FoldOrder, Op};
 use crate::protocol::call::Prepared;
 use crate::protocol::held::{Held, Owned};
 use crate::protocol::payload::Buffers;
 use crate::protocol::posted::{Blocks, Posted};
 use crate::protocol::signature::{Collective, Signature};
-use crate::segment::{Claim, LoanName, Origin, Region, Segment};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -80,8 +80,8 @@ impl<T> OfPairs<T> {
         let told = rows.map(|row| std::mem::take(&mut row[0]));
         let own = std::mem::take(&mut self.words[0]);
         let names: Vec<u64> = told.filter(|name| *name != own).chain([own]).filter(|name| *name != 0).collect();
-        for name in names.into_iter().map(LoanName::from_word) {
-            self.segment.let_go(name.slot, name.id);
+        for name in names.into_iter().map(AllocationName::from_word) {
+            self.segment.release(name.slot, name.id);
         }
     }
 
@@ -95,21 +95,21 @@ impl<T> OfPairs<T> {
 
 impl<T: Element> OfPairs<T> {
     /// Lends what this rank sends to all.
-    fn lend(&self, send: &[T]) -> Result<LoanName, Error> {
+    fn lend(&self, send: &[T]) -> Result<AllocationName, Error> {
         let bytes = size_of_val(send);
-        let (rounded, most) = (bytes.next_multiple_of(rustix::param::page_size()), self.segment.most_loan_bytes());
+        let (rounded, most) = (bytes.next_multiple_of(rustix::param::page_size()), self.segment.max_allocation_bytes());
         if rounded > most {
             return Err(Error::NoSpace { needed: bytes as u64, free: most as u64, hint: String::new() });
         }
         let cost = rounded as u64;
         let claim = Claim { members: self.members.clone(), lines: rounded, least: cost, most: cost };
-        let grants = self.segment.lend(&[claim], self.origin, self.timeout, || true)?;
+        let grants = self.segment.allocate(&[claim], self.origin, self.timeout, || true)?;
         let Some(&[grant]) = grants.as_deref() else { unreachable!("one claim that nothing denies") };
-        Ok(LoanName { slot: grant.slot, id: grant.id })
+        Ok(AllocationName { slot: grant.slot, id: grant.id })
     }
 
     /// Copies what this rank sends to where it was lent.
-    fn fill(&self, name: LoanName, send: &[T]) -> Result<(), Error> {
+    fn fill(&self, name: AllocationName, send: &[T]) -> Result<(), Error> {
         let bytes = size_of_val(send);
         let region = self.segment.region(name.slot, bytes.next_multiple_of(rustix::param::page_size()))?;
         // SAFETY: L: this rank is the sender and has told nobody; the region is mapped, and reserved for as many bytes.
@@ -118,7 +118,7 @@ impl<T: Element> OfPairs<T> {
     }
 
     /// The memory that `bytes` bytes of a rank lie in, if it was told the truth.
-    fn region_of(&self, name: LoanName, bytes: usize) -> Result<Region, Error> {
+    fn region_of(&self, name: AllocationName, bytes: usize) -> Result<Region, Error> {
         match self.segment.bytes_of(name) {
             Some(lent) if lent >= bytes => self.segment.region(name.slot, lent),
             _ => Err(Error::Poisoned { cause: "memory of an alltoall that nobody was lent".into() }),
@@ -180,7 +180,7 @@ impl<T: Element> OfPairs<T> {
             let [name, bytes, ..] = self.head(from);
             // As long as `to`, since the counts were compared.
             let at = Self::block(self.gives(from), me, bytes as usize / size).ok_or_else(bad)?;
-            let region = self.region_of(LoanName::from_word(name), bytes as usize)?;
+            let region = self.region_of(AllocationName::from_word(name), bytes as usize)?;
             let target = recv[to].as_mut_ptr().cast::<u8>();
             // SAFETY: L: the sender wrote it before it told the name, which this rank has, and nobody writes it before this rank
             // lets go; the region is mapped and holds `at`, as was checked. The block of `recv` is as long, and borrowed
@@ -281,7 +281,7 @@ impl NodeComm {
             all: vec![0; words.len() * self.size],
             owned: Some(owned),
             me: self.rank,
-            members: self.seats.members.to_vec(),
+            members: self.group_info.members.to_vec(),
             segment: self.segment.clone(),
             origin,
             timeout,

@@ -1,16 +1,16 @@
 //! Buffers in shared memory: reductions work in them, without copying in and out.
 //!
-//! Invariant **G (given)**: the loan is at least `count` elements long, at an address aligned for any element, and its
+//! Invariant **G (given)**: the allocation is at least `count` elements long, at an address aligned for any element, and its
 //! memory is touched by other processes only while its owner is inside an operation that it gave the buffer to by `&mut`;
 //! after an operation that failed the memory is private, and what others still touch is lent to nobody else before the group
-//! is gone ([`Loan::enter`]). Zeros are a value of every [`Element`].
+//! is gone ([`Allocation::begin_use`]). Zeros are a value of every [`Element`].
 #![allow(unsafe_code)]
 
 use super::{NodeComm, State};
 use crate::Error;
 use crate::args::{CallOptions, CollectiveArgs};
+use crate::memory::{Allocation, AllocationName};
 use crate::op::{Element, Op};
-use crate::segment::{Loan, LoanName};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -24,7 +24,7 @@ const LENT_MIN_BYTES: usize = 8 << 10;
 /// [`NodeComm::alloc`] makes it. It may outlive its communicator, and holds its part of the node's memory until it is
 /// dropped. After a call that failed it holds zeros, and no call takes it as a shared buffer any more.
 pub struct SharedBuffer<T> {
-    loan: Loan,
+    allocation: Allocation,
     count: usize,
     elements: PhantomData<T>,
 }
@@ -32,11 +32,11 @@ pub struct SharedBuffer<T> {
 impl<T: Element> SharedBuffer<T> {
     /// Bytes of the node's memory budget that it takes: whole pages.
     pub fn budget_bytes(&self) -> u64 {
-        self.loan.bytes() as u64
+        self.allocation.bytes() as u64
     }
 
     fn name(&self) -> u64 {
-        self.loan.name().map_or(0, LoanName::word)
+        self.allocation.name().map_or(0, AllocationName::word)
     }
 }
 
@@ -46,14 +46,14 @@ impl<T: Element> Deref for SharedBuffer<T> {
     fn deref(&self) -> &[T] {
         // SAFETY: G: mapped and long enough while `self` lives, nobody writes while it is borrowed; all bytes are values of
         // `T`, being zero or written through `deref_mut` or as the result of an operation on `T`.
-        unsafe { std::slice::from_raw_parts(self.loan.as_ptr().cast(), self.count) }
+        unsafe { std::slice::from_raw_parts(self.allocation.as_ptr().cast(), self.count) }
     }
 }
 
 impl<T: Element> DerefMut for SharedBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: G, as above, and borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.loan.as_ptr().cast(), self.count) }
+        unsafe { std::slice::from_raw_parts_mut(self.allocation.as_ptr().cast(), self.count) }
     }
 }
 
@@ -68,15 +68,15 @@ impl NodeComm {
     ///
     /// # Errors
     /// [`Error::NoSpace`] before anything is used, when the budget or the node has not enough left or the buffer is larger
-    /// than one loan can be; [`Error::Timeout`] when another process is stopped while it holds the lock of the pool.
+    /// than one allocation can be; [`Error::Timeout`] when another process is stopped while it holds the lock of the pool.
     pub fn alloc<T: Element>(&self, count: usize) -> Result<SharedBuffer<T>, Error> {
         const { assert!(align_of::<T>() <= 4096) }
         let bytes = count.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok());
         let Some(bytes) = bytes else {
             return Err(Error::usage(format!("a buffer of {count} elements exceeds the address space")));
         };
-        let loan = self.segment.borrow(bytes, self.lock()?.timeout())?;
-        Ok(SharedBuffer { loan, count, elements: PhantomData })
+        let allocation = self.segment.allocate_buffer(bytes, self.lock()?.timeout())?;
+        Ok(SharedBuffer { allocation, count, elements: PhantomData })
     }
 
     /// Reduces `buffer` of all ranks, each in its place: as [`NodeComm::execute`], by rank in either order and
@@ -94,11 +94,11 @@ impl NodeComm {
         self.must_be_reachable(buffer)?;
         let names = [buffer.name(); 2];
         let mut state = self.lock()?;
-        let entered = buffer.loan.enter(self.lends_to(buffer))?;
+        let entered = buffer.allocation.begin_use(self.lends_to(buffer))?;
         let args = CollectiveArgs::all_reduce(&mut buffer[..], op).options(options);
         let result = self.reduce_registered(&mut state, args, names);
         if result.is_ok() || state.member.failure().is_none() {
-            buffer.loan.leave(entered);
+            buffer.allocation.end_use(entered);
         }
         keep_or_detach(result, buffer)
     }
@@ -118,19 +118,19 @@ impl NodeComm {
         self.must_be_reachable(recv)?;
         let names = [send.name(), recv.name()];
         let mut state = self.lock()?;
-        let of_send = send.loan.enter(self.lends_to(send))?;
-        let of_recv = match recv.loan.enter(self.lends_to(recv)) {
+        let of_send = send.allocation.begin_use(self.lends_to(send))?;
+        let of_recv = match recv.allocation.begin_use(self.lends_to(recv)) {
             Ok(entered) => entered,
             Err(error) => {
-                send.loan.leave(of_send);
+                send.allocation.end_use(of_send);
                 return Err(error);
             }
         };
         let args = CollectiveArgs::all_reduce((&send[..], &mut recv[..]), op).options(options);
         let result = self.reduce_registered(&mut state, args, names);
         if result.is_ok() || state.member.failure().is_none() {
-            send.loan.leave(of_send);
-            recv.loan.leave(of_recv);
+            send.allocation.end_use(of_send);
+            recv.allocation.end_use(of_recv);
         }
         keep_or_detach(result, recv)
     }
@@ -144,11 +144,11 @@ impl NodeComm {
 
     /// The group in whose operation the buffer is to lie, if others are told of it.
     fn lends_to<T>(&self, buffer: &SharedBuffer<T>) -> Option<(usize, u64)> {
-        self.seats.loan.filter(|_| !is_small(buffer.count * size_of::<T>()))
+        self.group_info.allocation.filter(|_| !is_small(buffer.count * size_of::<T>()))
     }
 
     fn must_be_reachable<T>(&self, buffer: &SharedBuffer<T>) -> Result<(), Error> {
-        match Arc::ptr_eq(buffer.loan.segment(), &self.segment) {
+        match Arc::ptr_eq(buffer.allocation.segment(), &self.segment) {
             true => Ok(()),
             false => Err(Error::usage(
                 "the shared buffer belongs to another job; allocate it from this communicator or one it was split from",
@@ -165,7 +165,7 @@ fn is_small(bytes: usize) -> bool {
 /// at most their own failed results.
 fn keep_or_detach<T>(result: Result<(), Error>, buffer: &mut SharedBuffer<T>) -> Result<(), Error> {
     if !matches!(result, Ok(()) | Err(Error::Usage { .. } | Error::Unsupported { .. })) {
-        buffer.loan.detach()?;
+        buffer.allocation.detach()?;
     }
     result
 }

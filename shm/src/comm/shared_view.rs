@@ -13,12 +13,12 @@ use super::{NodeComm, State};
 use crate::Error;
 use crate::args::{CallOptions, CollectiveArgs, Counts, ReduceOp};
 use crate::mapped::Mapped;
+use crate::memory::{AllocationName, Claim, Origin, Segment};
 use crate::op::{Element, Op};
 use crate::protocol::board::{Board, Place};
 use crate::protocol::payload::Buffers;
 use crate::protocol::shared_result::{RESULTS, SharedResult};
 use crate::protocol::signature::Collective;
-use crate::segment::{Claim, LoanName, Origin, Segment};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -133,7 +133,7 @@ pub(super) struct Results {
 
 #[derive(Debug)]
 struct Lent {
-    name: LoanName,
+    name: AllocationName,
     /// Known to rank 0 only.
     bytes: usize,
     /// One more than the views that read there.
@@ -171,20 +171,20 @@ impl Results {
             return ((place, lent.name.word()), lent.bytes);
         }
         let rounded = bytes.next_multiple_of(rustix::param::page_size());
-        if rounded > self.segment.most_loan_bytes() {
+        if rounded > self.segment.max_allocation_bytes() {
             return ((0, 0), 0);
         }
         let claim = Claim {
-            members: board.seats().members.to_vec(),
+            members: board.group_info().members.to_vec(),
             lines: rounded,
             least: rounded as u64,
             most: rounded as u64,
         };
         // A member that has gone has looked for what was lent to it already, and would keep what is lent now.
         let healthy = || (0..board.ranks()).all(|rank| !board.is_gone(rank));
-        match self.segment.lend(&[claim], self.origin, timeout, healthy) {
+        match self.segment.allocate(&[claim], self.origin, timeout, healthy) {
             Ok(Some(grants)) => {
-                let name = LoanName { slot: grants[0].slot, id: grants[0].id };
+                let name = AllocationName { slot: grants[0].slot, id: grants[0].id };
                 ((place, name.word()), rounded)
             }
             // Then every rank gets a copy, or the group's error.
@@ -200,13 +200,13 @@ impl Results {
         if word == 0 || place >= RESULTS {
             return None;
         }
-        let name = LoanName::from_word(word);
+        let name = AllocationName::from_word(word);
         let is_known = self.places[place].as_ref().is_some_and(|lent| lent.name == name);
         if !is_known {
             let lent = Lent { name, bytes, views: Arc::default() };
             let other = if agreed.taken { self.places[place].replace(lent) } else { Some(lent) };
             if let Some(Lent { name, .. }) = other {
-                self.segment.let_go(name.slot, name.id);
+                self.segment.release(name.slot, name.id);
             }
         }
         agreed.taken.then_some(place)
@@ -216,7 +216,7 @@ impl Results {
 impl Drop for Results {
     fn drop(&mut self) {
         // Also of what was offered in a call that this rank did not make.
-        self.segment.abandon(self.origin);
+        self.segment.release_all_of(self.origin);
     }
 }
 

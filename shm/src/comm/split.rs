@@ -8,24 +8,20 @@
 use super::{NodeComm, State};
 use crate::Error;
 use crate::args::CollectiveArgs;
+use crate::error_codec::{ERROR_WORDS, from_words, to_words};
 use crate::layout::{Layout, Windows};
-use crate::mapped::{Mapped, Seats};
+use crate::mapped::{GroupInfo, Mapped};
+use crate::memory::{Claim, Grant, Origin, Region};
 use crate::protocol::Member;
 use crate::protocol::board::Board;
 use crate::protocol::decide::Thresholds;
 use crate::protocol::lines::INLINE_BYTES;
 use crate::protocol::payload::Buffers;
 use crate::protocol::signature::Collective;
-use crate::segment::{Claim, Grant, Origin, Region};
 use crate::sync::SyncPoint;
-use crate::text;
-use std::time::Duration;
 
 /// More words than this many operations carry beside the marks go in one.
 const MOST_PARTS: usize = 16;
-
-/// Words of an error on its way to the others: kind, two numbers, text.
-const ERROR_WORDS: usize = crate::segment::REASON_WORDS;
 
 /// A place in a new group, and what the group may use.
 struct Seated {
@@ -36,7 +32,7 @@ struct Seated {
 
 impl NodeComm {
     /// Forms groups of the ranks that give the same color, ordered by key, then by rank; a rank without a color gets
-    /// `None`. Called by all ranks. `docs/segment.md` says what a group costs.
+    /// `None`. Called by all ranks. `docs/memory.md` says what a group costs.
     ///
     /// Ranks of different groups call independently of each other, and a group lives on when this handle is dropped.
     /// Dropping a new handle tells that group's other ranks, which get [`Error::PeerDied`] if they still call.
@@ -75,12 +71,12 @@ impl NodeComm {
         color: Option<u32>,
         key: i64,
     ) -> Result<Option<Seated>, Error> {
-        let (segment, seats) = (state.member.board.segment().clone(), state.member.board.seats());
-        let origin = Origin { parent: seats.loan.map_or(0, |(_, id)| id), serial: state.member.epoch() };
+        let (segment, group_info) = (state.member.board.segment().clone(), state.member.board.group_info());
+        let origin = Origin { parent: group_info.allocation.map_or(0, |(_, id)| id), serial: state.member.epoch() };
         let result = self.form_groups(state, what, color, key, origin);
         if self.size > 1 && result.is_err() {
             // rank 0 may have come so far as to borrow for this rank, which was not told
-            segment.abandon(origin);
+            segment.release_all_of(origin);
         }
         result
     }
@@ -141,13 +137,13 @@ impl NodeComm {
             return Ok(Vec::new());
         }
         let board = &state.member.board;
-        let (segment, seats) = (board.segment(), board.seats());
+        let (segment, group_info) = (board.segment(), board.group_info());
         let mut told = vec![0u64; ERROR_WORDS + 3 * sharing.len()];
         if self.rank == 0 {
             let claim = |&g: &usize| {
                 let (ranks, layout) = (groups[g].len(), Layout::new(groups[g].len()));
                 Claim {
-                    members: groups[g].iter().map(|&rank| seats.members[rank]).collect(),
+                    members: groups[g].iter().map(|&rank| group_info.members[rank]).collect(),
                     lines: layout.control_bytes(),
                     least: Windows::least_budget_bytes(ranks),
                     most: layout.bytes() as u64,
@@ -156,7 +152,7 @@ impl NodeComm {
             let claims: Vec<Claim> = sharing.iter().map(claim).collect();
             // a member that saw the group fail has looked for its loans already, and would miss one made after that
             let healthy = || board.poison().load(SyncPoint::PoisonAcquire.order()) == board.healthy();
-            match segment.lend(&claims, origin, state.timeout(), healthy) {
+            match segment.allocate(&claims, origin, state.timeout(), healthy) {
                 Ok(Some(grants)) => {
                     for (words, grant) in told[ERROR_WORDS..].chunks_mut(3).zip(grants) {
                         words.copy_from_slice(&[grant.slot as u64, grant.id, grant.bytes]);
@@ -185,20 +181,20 @@ impl NodeComm {
         let board = &state.member.board;
         let bytes = Layout::new(group.len()).bytes();
         let me = group.iter().position(|&rank| rank == self.rank).unwrap_or(0);
-        let members = group.iter().map(|&rank| board.seats().members[rank]).collect();
-        let seats = Seats { members, me, loan: grant.map(|grant| (grant.slot, grant.id)) };
+        let members = group.iter().map(|&rank| board.group_info().members[rank]).collect();
+        let group_info = GroupInfo { members, me, allocation: grant.map(|grant| (grant.slot, grant.id)) };
         let region = match grant {
             None => Region::private(bytes)?,
             Some(grant) => board
                 .segment()
                 .region(grant.slot, bytes)
-                .inspect_err(|_| board.segment().let_go(grant.slot, grant.id))?,
+                .inspect_err(|_| board.segment().release(grant.slot, grant.id))?,
         };
         let bytes = grant.map_or(bytes as u64, |grant| grant.bytes);
         let windows = Windows::within(bytes, group.len());
         let windows = windows.ok_or_else(|| Error::Poisoned { cause: "a loan that is too small".into() });
         // from here on the board lets go of the loan
-        let board = board.new_part(seats, region)?;
+        let board = board.new_part(group_info, region)?;
         let patience = crate::protocol::Patience { mean_wait_ns: 0, ..state.member.patience };
         Ok(Seated { member: Member::new(board, patience), windows: windows?, bytes })
     }
@@ -226,41 +222,6 @@ fn form(wanted: &[u64]) -> Vec<Vec<usize>> {
     asked.chunk_by(|a, b| a.0 == b.0).map(|group| group.iter().map(|(_, _, rank)| *rank).collect()).collect()
 }
 
-pub(crate) fn to_words(error: &Error) -> [u64; ERROR_WORDS] {
-    let mut words = [0; ERROR_WORDS];
-    let told = match error {
-        Error::NoSpace { needed, free, hint } => {
-            words[..3].copy_from_slice(&[1, *needed, *free]);
-            hint.clone()
-        }
-        Error::Timeout { missing, after, during } => {
-            let first = missing.first().map_or(u64::MAX, |rank| *rank as u64);
-            words[..3].copy_from_slice(&[2, first, crate::nanoseconds(*after)]);
-            during.clone()
-        }
-        other => {
-            words[0] = 3;
-            other.to_string()
-        }
-    };
-    text::pack(&told, &mut words[3..]);
-    words
-}
-
-pub(crate) fn from_words(words: &[u64]) -> Option<Error> {
-    let text = text::unpack(&words[3..]);
-    match words[0] {
-        0 => None,
-        1 => Some(Error::NoSpace { needed: words[1], free: words[2], hint: text }),
-        2 => Some(Error::Timeout {
-            missing: usize::try_from(words[1]).into_iter().filter(|rank| *rank != usize::MAX).collect(),
-            after: Duration::from_nanos(words[2]),
-            during: text,
-        }),
-        _ => Some(Error::system("splitting a communicator", text)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,22 +232,5 @@ mod tests {
         let wanted = [2, 0, 1, 5, 0, 9, 2, -3i64 as u64, 1, 5, u64::from(u32::MAX) + 1, 7];
         assert_eq!(form(&wanted), [vec![1, 4], vec![3, 0], vec![5]]);
         assert!(form(&[0, 1, 0, 2]).is_empty());
-    }
-
-    #[test]
-    fn an_error_survives_its_words() {
-        let long = "x".repeat(1000);
-        for error in [
-            Error::NoSpace { needed: 7, free: u64::MAX, hint: "set it higher, \u{fc}".into() },
-            Error::Timeout { missing: vec![3], after: Duration::from_millis(5), during: "the table".into() },
-            Error::Timeout { missing: vec![], after: Duration::ZERO, during: String::new() },
-        ] {
-            assert_eq!(from_words(&to_words(&error)), Some(error));
-        }
-        assert_eq!(from_words(&[0; ERROR_WORDS]), None);
-        match from_words(&to_words(&Error::system("mapping", long))) {
-            Some(Error::System { reason, .. }) => assert!(reason.starts_with("mapping: xxx") && reason.len() == 360),
-            other => panic!("{other:?}"),
-        }
     }
 }

@@ -1,14 +1,14 @@
-//! A ring of loom cells: the shipping lines of `ring/lane.rs`, run by loom. One lane from rank 0 to rank 1.
+//! A ring of loom cells: the shipping lines of `ring/pair.rs`, run by loom. One pair from rank 0 to rank 1.
 
 use super::words;
-use crate::ring::lane::{Incoming, Lane, Outgoing, RingBoard, Spot, announce, sleep};
-use crate::ring::lines::{BellLine, SlotLine, TakenLine};
+use crate::channel::lines::{AcknowledgedLine, BellLine, SlotLine};
+use crate::channel::ring::{Incoming, Outgoing, PayloadLocation, RankPair, RingBoard, announce, sleep};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use loom::cell::UnsafeCell;
 use std::cell::Cell;
 use std::rc::Rc;
 
-const LANE: Lane = Lane { from: 0, to: 1 };
+const PAIR: RankPair = RankPair { from: 0, to: 1 };
 
 /// A word of payload beside a loom cell that judges every access to it.
 #[derive(Default)]
@@ -29,7 +29,7 @@ impl Payload {
 
 struct Shared {
     slots: Vec<SlotLine>,
-    taken: TakenLine,
+    acknowledged: AcknowledgedLine,
     bells: [BellLine; 2],
     cells: Vec<Payload>,
 }
@@ -43,7 +43,7 @@ impl Ring {
         words::reset(2);
         Ring(Rc::new(Shared {
             slots: (0..slots).map(|_| SlotLine::default()).collect(),
-            taken: TakenLine::default(),
+            acknowledged: AcknowledgedLine::default(),
             bells: Default::default(),
             cells: (0..slots).map(|_| Payload::default()).collect(),
         }))
@@ -77,8 +77,8 @@ impl Ring {
         words::enter(0);
         let end = std::cell::RefCell::new(Outgoing::default());
         for packet in 0..packets {
-            self.wait(0, asleep, || end.borrow_mut().has_room(self, LANE));
-            end.borrow_mut().send(self, LANE, [packet, 7 * packet, 1], true, |payload| {
+            self.wait(0, asleep, || end.borrow_mut().has_room(self, PAIR));
+            end.borrow_mut().send(self, PAIR, [packet, 7 * packet, 1], true, |payload| {
                 self.0.cells[payload.addr()].store(100 + packet);
             });
             if asleep {
@@ -92,14 +92,14 @@ impl Ring {
         words::enter(1);
         let mut end = Incoming::default();
         for packet in 0..packets {
-            self.wait(1, asleep, || end.has_packet(self, LANE));
-            assert_eq!(end.about(self, LANE), [packet, 7 * packet, 1], "wrong description");
+            self.wait(1, asleep, || end.has_packet(self, PAIR));
+            assert_eq!(end.header(self, PAIR), [packet, 7 * packet, 1], "wrong description");
             let mut found = 0;
-            let taken = end.take(self, LANE, true, |payload| {
+            let acknowledged = end.take(self, PAIR, true, |payload| {
                 found = self.0.cells[payload.addr()].load();
                 true
             });
-            assert!(taken && found == 100 + packet, "wrong payload: {found} in packet {packet}");
+            assert!(acknowledged && found == 100 + packet, "wrong payload: {found} in packet {packet}");
             if asleep {
                 announce(self, 0);
             }
@@ -111,20 +111,20 @@ impl RingBoard for Ring {
     fn slots(&self) -> u64 {
         self.0.slots.len() as u64
     }
-    fn slot(&self, _: Lane, slot: usize) -> &SlotLine {
+    fn slot(&self, _: RankPair, slot: usize) -> &SlotLine {
         &self.0.slots[slot]
     }
-    fn taken(&self, _: Lane) -> &AtomicU64 {
-        &self.0.taken.0
+    fn acknowledged(&self, _: RankPair) -> &AtomicU64 {
+        &self.0.acknowledged.0
     }
     fn bell(&self, rank: usize) -> &BellLine {
         &self.0.bells[rank]
     }
-    fn read<R>(&self, at: Spot, f: impl FnOnce(*const u8) -> R) -> R {
+    fn read<R>(&self, at: PayloadLocation, f: impl FnOnce(*const u8) -> R) -> R {
         // The place of a payload in a model is its number.
         f(std::ptr::without_provenance(at.slot))
     }
-    fn write<R>(&self, at: Spot, f: impl FnOnce(*mut u8) -> R) -> R {
+    fn write<R>(&self, at: PayloadLocation, f: impl FnOnce(*mut u8) -> R) -> R {
         f(std::ptr::without_provenance_mut(at.slot))
     }
     fn futex_wait(&self, word: &AtomicU32, expected: u32) {

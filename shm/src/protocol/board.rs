@@ -174,9 +174,9 @@ pub trait Board {
     /// costs as much as the whole small-message call.
     fn prepare_line(&self, slot: usize);
     /// Fetches ahead what an operation in `slot` looks at or writes besides its payload. A hint.
-    fn foresee(&self, slot: usize);
+    fn prefetch(&self, slot: usize);
     /// Moves what lies at `at`, just written here and next read elsewhere, out of this core's own cache. A hint.
-    fn hand_on(&self, at: Place);
+    fn demote(&self, at: Place);
     /// Drives what the caller wants driven while it waits, where that is due at `now_ns`.
     #[cfg(not(earlybird_loom))]
     fn drive(&self, now_ns: u64);
@@ -184,9 +184,9 @@ pub trait Board {
     #[cfg(not(earlybird_loom))]
     fn sleep_ns(&self, most_ns: u64) -> u64;
     /// Gives the CPU away once.
-    fn give_way(&self);
+    fn yield_now(&self);
     /// Sleeps without a wake-up, for words nobody is obliged to announce.
-    fn nap(&self, ns: u64);
+    fn backoff(&self, ns: u64);
     /// A protocol step was reached (fault injection).
     fn step(&self, step: Step);
 }

@@ -133,7 +133,7 @@ fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> O
     } else if call.bytes() <= HAND_ON_BYTES && !op.patience.oversubscribed && !op.all_arrived() {
         // An early rank has time, and the last one's fold is bound by fetching what lies in other cores' caches. Not
         // under the hands of ranks that are here: they would fetch it twice.
-        board.hand_on(at);
+        board.demote(at);
     }
     if completes || call.by_rank() {
         op.wake();

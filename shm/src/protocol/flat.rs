@@ -135,7 +135,7 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     if !op.patience.oversubscribed && !(0..ranks).all(there) {
         // Somebody is still away, so there is time: see `chain`.
         for i in 0..pieces.number {
-            board.hand_on(place(me, i));
+            board.demote(place(me, i));
         }
     }
     let gathers = call.prepared.fold_few.is_none();
@@ -174,7 +174,7 @@ impl<B: Board> Operation<'_, B> {
         let (board, slot, epoch, hash) = (self.board, self.slot, self.epoch, self.hash);
         let there = |r| r == except || has_deposited(board, slot, r, epoch, hash, pieces);
         if wait::sleepers(board, slot) && (0..self.ranks).all(there) {
-            wait::rouse(board, slot);
+            wait::wake_all(board, slot);
         }
     }
 }

@@ -82,7 +82,7 @@ pub(super) fn run<B: Board>(op: &mut Operation<'_, B>, names: [u64; 2]) -> Resul
         (seen == pieces.number).then_some(())
     };
     if wait::sleepers(board, slot) && all_final(board).is_some() {
-        wait::rouse(board, slot);
+        wait::wake_all(board, slot);
     }
     op.wait(Wake::Event, all_final)?;
     #[cfg(earlybird_loom)]

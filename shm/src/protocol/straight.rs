@@ -30,7 +30,7 @@ impl<B: Board> Member<B> {
             return None;
         }
         let slot = (epoch % SLOTS as u64) as usize;
-        board.foresee(slot);
+        board.prefetch(slot);
         let bytes = few.bytes();
         let folded = match bytes <= INLINE_BYTES {
             true => self.in_lines(few, bytes, slot),
@@ -71,7 +71,7 @@ impl<B: Board> Member<B> {
         for rank in (0..ranks).filter(|rank| *rank != me) {
             let theirs = self.board.line(slot, rank);
             let there = || theirs.entered.load(SyncPoint::DepositAcquire.order()) == mark;
-            if !wait::glance(there, || few.foresee()) {
+            if !wait::spin(there, || few.prefetch()) {
                 self.await_mark(few, rank, mark)?;
             }
         }
@@ -105,14 +105,14 @@ impl<B: Board> Member<B> {
         for rank in (0..ranks).filter(|rank| *rank != me) {
             let there = || flat::has_deposited(&self.board, slot, rank, epoch, hash, pieces);
             let meanwhile = || {
-                few.foresee();
+                few.prefetch();
                 // Somebody is still away, so there is time: see `chain`.
                 for piece in 0..pieces {
                     let (offset, part) = few.piece(piece);
-                    self.board.hand_on(deposit(me, piece, offset, part.bytes()));
+                    self.board.demote(deposit(me, piece, offset, part.bytes()));
                 }
             };
-            if !wait::glance(there, meanwhile)
+            if !wait::spin(there, meanwhile)
                 && let Err(stop) = self.await_deposit(few, rank)
             {
                 return Some(Err(stop));

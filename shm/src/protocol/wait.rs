@@ -62,7 +62,7 @@ mod pace {
         }
 
         /// Naps of a poll that takes long: an eighth of the wait so far, from 50 us to 1 ms.
-        pub(super) fn nap_ns(waited_ns: u64) -> u64 {
+        pub(super) fn backoff_ns(waited_ns: u64) -> u64 {
             (waited_ns / 8).clamp(50_000, 1_000_000)
         }
 
@@ -123,14 +123,14 @@ impl<B: Board> Operation<'_, B> {
             let waited_ns = now_ns - begun_ns;
             match self.patience.next(waited_ns) {
                 _ if self.carry_on_pending() => {}
-                pace::Next::Yield => board.give_way(),
+                pace::Next::Yield => board.yield_now(),
                 // What is pending proceeds by changes in other slots, which wake nobody here.
                 pace::Next::Sleep if wake == Wake::Event && self.pending.is_empty() => {
                     if let Some(found) = self.sleep(look) {
                         break Ok(found);
                     }
                 }
-                pace::Next::Sleep => board.nap(board.sleep_ns(Patience::nap_ns(waited_ns))),
+                pace::Next::Sleep => board.backoff(board.sleep_ns(Patience::backoff_ns(waited_ns))),
             }
             if waited_ns >= inspect_ns {
                 inspect_ns = waited_ns + (waited_ns / 2).clamp(pace::INSPECT_FIRST_NS, pace::INSPECT_MOST_NS);
@@ -237,7 +237,7 @@ impl<B: Board> Operation<'_, B> {
 #[inline]
 pub(super) fn wake<B: Board>(board: &B, slot: usize) {
     if sleepers(board, slot) {
-        rouse(board, slot);
+        wake_all(board, slot);
     }
 }
 
@@ -250,7 +250,7 @@ pub(super) fn sleepers<B: Board>(board: &B, slot: usize) -> bool {
 
 /// Wakes the sleepers of `slot`.
 #[cold]
-pub(super) fn rouse<B: Board>(board: &B, slot: usize) {
+pub(super) fn wake_all<B: Board>(board: &B, slot: usize) {
     let line = board.event(slot);
     line.event.fetch_add(1, Ordering::Relaxed);
     board.futex_wake(&line.event);
@@ -259,7 +259,7 @@ pub(super) fn rouse<B: Board>(board: &B, slot: usize) {
 /// Whether what is waited for comes within the first looks of a rank that has a CPU of its own; `meanwhile` is done where it is
 /// not there yet. A model has no time to spin: there the wait itself looks first.
 #[inline(always)]
-pub(super) fn glance(there: impl Fn() -> bool, meanwhile: impl FnOnce()) -> bool {
+pub(super) fn spin(there: impl Fn() -> bool, meanwhile: impl FnOnce()) -> bool {
     #[cfg(not(earlybird_loom))]
     if there() {
         return true;

@@ -1,8 +1,9 @@
 //! The steps that ranks can take, and what may never be.
 
-use super::world::{Broken, Call, Life, Loan, Phase, RANKS, Rank, State, Task, View};
-use earlybird_shm::segment::table::{Backing, LOCK, Table, Wanted, holder};
-use earlybird_shm::segment::{LoanName, Origin};
+use super::world::{Allocation, Broken, Call, Life, Phase, RANKS, Rank, State, Task, View};
+use earlybird_shm::memory::shared_words::SharedWords;
+use earlybird_shm::memory::table::{AllocationRequest, LOCK, Table, holder};
+use earlybird_shm::memory::{AllocationName, Origin};
 
 /// Bounds of a walk.
 #[derive(Debug, Clone, Copy)]
@@ -13,8 +14,8 @@ pub struct Model {
     pub owner: usize,
     /// Ranks that may be killed.
     pub kills: u8,
-    /// Loans that may be made besides.
-    pub lends: u8,
+    /// Allocations that may be made besides.
+    pub allocations: u8,
     pub broken: Broken,
 }
 
@@ -29,24 +30,25 @@ const ORIGIN: Origin = Origin { parent: 0, serial: 0 };
 impl Model {
     /// Every group has its region, the owner its buffer, and nothing else is there to be lent.
     pub fn first(&self) -> State {
-        let state = State::new(self.groups.len() + 1, Default::default(), self.kills, self.lends);
+        let state = State::new(self.groups.len() + 1, Default::default(), self.kills, self.allocations);
         let view = View::new(state, 0, Broken::Nothing, Vec::new(), usize::MAX);
-        let loans = view.run(|table| {
+        let allocations = view.run(|table| {
             let hold = table.try_lock(0).unwrap();
             table.open(hold, (1, self.groups[0].len())).unwrap();
-            let lend = |holders: &[usize]| table.lend(0, wanted(holders)).unwrap().map(|grant| (grant.slot, grant.id));
-            let mut loans: Vec<Option<Loan>> = vec![Some((0, table.id(0)))];
-            loans.extend(self.groups[1..].iter().map(|group| lend(group)));
-            loans.push(lend(&[self.owner]));
+            let allocate =
+                |holders: &[usize]| table.allocate(0, wanted(holders)).unwrap().map(|grant| (grant.slot, grant.id));
+            let mut allocations: Vec<Option<Allocation>> = vec![Some((0, table.id(0)))];
+            allocations.extend(self.groups[1..].iter().map(|group| allocate(group)));
+            allocations.push(allocate(&[self.owner]));
             table.unlock(hold);
-            loans
+            allocations
         });
-        let loans = loans.unwrap().unwrap();
+        let allocations = allocations.unwrap().unwrap();
         let (mut state, ..) = view.into_parts();
         for (g, group) in self.groups.iter().enumerate() {
-            group.iter().for_each(|rank| state.ranks[*rank].groups[g] = loans[g]);
+            group.iter().for_each(|rank| state.ranks[*rank].groups[g] = allocations[g]);
         }
-        state.ranks[self.owner].buffer = loans[self.groups.len()];
+        state.ranks[self.owner].buffer = allocations[self.groups.len()];
         state
     }
 
@@ -89,21 +91,21 @@ impl Model {
         let mut begin = |what: &str, task: Task, forget: &dyn Fn(&mut Rank)| {
             step(what, &|s| {
                 forget(&mut s.ranks[r]);
-                s.lends -= u8::from(task == Task::Lend);
+                s.allocations -= u8::from(task == Task::Allocate);
                 s.ranks[r].call = Some(Call { task, read: Vec::new(), inside: false });
             });
         };
-        for (g, loan) in rank.groups.iter().enumerate() {
-            if let Some(loan) = *loan {
-                begin("leaves a group", Task::LetGo(loan), &|rank| rank.groups[g] = None);
+        for (g, allocation) in rank.groups.iter().enumerate() {
+            if let Some(allocation) = *allocation {
+                begin("leaves a group", Task::Release(allocation), &|rank| rank.groups[g] = None);
             }
         }
-        if let Some(loan) = rank.buffer {
-            begin("drops its buffer", Task::LetGo(loan), &|rank| rank.buffer = None);
+        if let Some(allocation) = rank.buffer {
+            begin("drops its buffer", Task::Release(allocation), &|rank| rank.buffer = None);
         }
         match rank.more {
-            Some(loan) => begin("drops what it was lent", Task::LetGo(loan), &|rank| rank.more = None),
-            None if state.lends > 0 => begin("borrows", Task::Lend, &|_| {}),
+            Some(allocation) => begin("drops what it was lent", Task::Release(allocation), &|rank| rank.more = None),
+            None if state.allocations > 0 => begin("borrows", Task::Allocate, &|_| {}),
             None => {}
         }
         for g in
@@ -127,10 +129,11 @@ impl Model {
         let (owner, slot) = (self.owner, state.owner_buffer(self.owner).unwrap().0);
         let (group, id) = state.ranks[owner].groups[g].unwrap();
         let view = View::new(state.clone(), owner, self.broken, Vec::new(), usize::MAX);
-        let word = view.run(|table| table.enter(slot, LoanName { slot: group, id }).unwrap()).unwrap().unwrap();
+        let word =
+            view.run(|table| table.begin_use(slot, AllocationName { slot: group, id }).unwrap()).unwrap().unwrap();
         *state = view.into_parts().0;
         state.operations[g].begun |= 1 << owner;
-        state.ranks[owner].operation = Some((g, Phase::Entered));
+        state.ranks[owner].operation = Some((g, Phase::BufferUse));
         state.ranks[owner].word = word;
     }
 
@@ -140,7 +143,7 @@ impl Model {
         let is_complete = operation.deposited == everybody;
         let phase_is = |phase| move |s: &mut State| s.ranks[r].operation = Some((g, phase));
         match phase {
-            Phase::Entered => step("deposits", &|s| {
+            Phase::BufferUse => step("deposits", &|s| {
                 s.operations[g].deposited |= 1 << r;
                 phase_is(Phase::Deposited)(s);
             }),
@@ -152,7 +155,7 @@ impl Model {
             Phase::Deposited if operation.folded => step("returns in order", &|s| {
                 if let Some(word) = s.ranks[r].word.take() {
                     let view = View::new(s.clone(), r, self.broken, Vec::new(), usize::MAX);
-                    view.run(|table| table.leave(word)).unwrap();
+                    view.run(|table| table.end_use(word)).unwrap();
                     *s = view.into_parts().0;
                 }
                 s.ranks[r].operation = None;
@@ -187,7 +190,7 @@ impl Model {
             Ok(None) => state.ranks[r].call = Some(Call { task, read, inside }),
             // somebody has the lock: tried again from the beginning
             Ok(Some(Outcome::Busy)) => state.ranks[r].call = Some(Call { task, read: Vec::new(), inside: false }),
-            Ok(Some(Outcome::Done(lent))) if task == Task::Lend => {
+            Ok(Some(Outcome::Done(lent))) if task == Task::Allocate => {
                 state.ranks[r].more = lent;
             }
             Ok(Some(Outcome::Done(_))) => {}
@@ -195,7 +198,7 @@ impl Model {
         (what, Ok(state))
     }
 
-    /// What is wrong with a state, if anything.
+    /// Returns the first broken rule of a state, if any.
     pub fn complaint(&self, state: &State) -> Option<String> {
         let at_the_table = |rank: &&Rank| rank.call.as_ref().is_some_and(|call| call.inside);
         if state.ranks.iter().filter(at_the_table).count() > 1 {
@@ -204,9 +207,12 @@ impl Model {
         let view = View::new(state.clone(), 0, Broken::Nothing, Vec::new(), usize::MAX);
         let table = view.table();
         for (r, rank) in state.ranks.iter().enumerate() {
-            for loan in rank.groups.iter().chain([&rank.buffer, &rank.more]).flatten() {
-                if table.id(loan.0) != loan.1 {
-                    return Some(format!("region {} is not lent as {} while rank {r} holds it", loan.0, loan.1));
+            for allocation in rank.groups.iter().chain([&rank.buffer, &rank.more]).flatten() {
+                if table.id(allocation.0) != allocation.1 {
+                    return Some(format!(
+                        "region {} is not lent as {} while rank {r} holds it",
+                        allocation.0, allocation.1
+                    ));
                 }
             }
             let buffer = (self.groups.len(), self.buffer_id());
@@ -238,38 +244,38 @@ impl Model {
         }
     }
 
-    /// The number of the buffer's loan: that of the group of all ranks is 1.
+    /// The number of the buffer's allocation: that of the group of all ranks is 1.
     fn buffer_id(&self) -> u64 {
         self.groups.len() as u64 + 1
     }
 }
 
-fn wanted(holders: &[usize]) -> Wanted<'_> {
-    Wanted { cost: 1, lines: 0, origin: ORIGIN, holders }
+fn wanted(holders: &[usize]) -> AllocationRequest<'_> {
+    AllocationRequest { cost: 1, lines: 0, origin: ORIGIN, holders }
 }
 
-/// How a task ended.
+/// End of a task.
 #[derive(Debug)]
 enum Outcome {
     Busy,
-    Done(Option<Loan>),
+    Done(Option<Allocation>),
 }
 
 /// A task as the segment carries it out: under the lock, after what is due.
 fn perform(table: &Table<'_, View>, me: usize, task: Task) -> Outcome {
     let Ok(hold) = table.try_lock(me) else { return Outcome::Busy };
     table.open(hold, (1, RANKS)).unwrap();
-    let lend = || table.lend(0, wanted(&[me])).unwrap().map(|grant| (grant.slot, grant.id));
+    let allocate = || table.allocate(0, wanted(&[me])).unwrap().map(|grant| (grant.slot, grant.id));
     let lent = match task {
-        Task::LetGo((slot, id)) => {
-            table.let_go(slot, id, me);
+        Task::Release((slot, id)) => {
+            table.release(slot, id, me);
             None
         }
         Task::Sweep => {
             table.sweep();
             None
         }
-        Task::Lend => lend().or_else(|| (table.sweep() > 0).then(lend).flatten()),
+        Task::Allocate => allocate().or_else(|| (table.sweep() > 0).then(allocate).flatten()),
     };
     table.unlock(hold);
     Outcome::Done(lent)

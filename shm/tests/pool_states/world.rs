@@ -2,7 +2,8 @@
 //! it read before, makes one access more, and is stopped there.
 
 use earlybird_shm::Error;
-use earlybird_shm::segment::table::{Backing, LOCK, MOST_USES, Table, USES, holder};
+use earlybird_shm::memory::shared_words::{RegionMemory, SharedWords};
+use earlybird_shm::memory::table::{LOCK, MAX_USES, Table, USES, holder};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -33,14 +34,14 @@ pub enum Life {
     Ended,
 }
 
-/// A region and the number of its loan.
-pub type Loan = (usize, u64);
+/// A region and the number of its allocation.
+pub type Allocation = (usize, u64);
 
-/// What a rank does to the table.
+/// Task of a rank on the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Task {
-    LetGo(Loan),
-    Lend,
+    Release(Allocation),
+    Allocate,
     Sweep,
 }
 
@@ -49,29 +50,29 @@ pub enum Task {
 pub struct Call {
     pub task: Task,
     pub read: Vec<u64>,
-    /// Whether it has the lock.
+    /// True if it has the lock.
     pub inside: bool,
 }
 
-/// How far a rank is in an operation of a group.
+/// Progress of a rank in an operation of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// The owner has said that its buffer lies in it.
-    Entered,
+    BufferUse,
     Deposited,
-    /// It holds a chunk, finds the buffer by its name, and writes to it.
+    /// The rank holds a chunk, finds the buffer by its name, and writes to it.
     Writing,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Rank {
     pub life: Life,
-    /// Loans of groups that it is a member of, by group.
-    pub groups: [Option<Loan>; 2],
+    /// Allocations of groups that it is a member of, by group.
+    pub groups: [Option<Allocation>; 2],
     /// The buffer that lies in operations, if this is its owner.
-    pub buffer: Option<Loan>,
-    /// What it was lent besides.
-    pub more: Option<Loan>,
+    pub buffer: Option<Allocation>,
+    /// Another allocation of the rank.
+    pub more: Option<Allocation>,
     pub call: Option<Call>,
     pub operation: Option<(usize, Phase)>,
     /// The word that says in which operation the buffer lies.
@@ -91,18 +92,18 @@ pub struct Operation {
 pub struct State {
     /// Head and records, as far as they are used.
     words: Vec<u64>,
-    /// Whether the memory of a region may be something else than zero.
+    /// True if the memory of a region may be something else than zero.
     dirty: Vec<bool>,
     pub ranks: [Rank; RANKS],
     pub operations: [Operation; 2],
     pub kills: u8,
-    pub lends: u8,
+    pub allocations: u8,
 }
 
 impl State {
-    pub fn new(regions: usize, ranks: [Rank; RANKS], kills: u8, lends: u8) -> State {
+    pub fn new(regions: usize, ranks: [Rank; RANKS], kills: u8, allocations: u8) -> State {
         let words = vec![0; 32 + regions * RECORD];
-        State { words, dirty: vec![false; regions], ranks, operations: Default::default(), kills, lends }
+        State { words, dirty: vec![false; regions], ranks, operations: Default::default(), kills, allocations }
     }
 
     fn word(&mut self, word: usize) -> &mut u64 {
@@ -111,13 +112,14 @@ impl State {
         &mut self.words[at]
     }
 
-    /// A rank that may still touch this loan, because it holds it.
-    fn toucher(&self, loan: Loan) -> Option<usize> {
-        let has = |rank: &Rank| rank.groups.iter().chain([&rank.buffer, &rank.more]).any(|held| *held == Some(loan));
+    /// A rank that may still touch this allocation, because it holds it.
+    fn toucher(&self, allocation: Allocation) -> Option<usize> {
+        let has =
+            |rank: &Rank| rank.groups.iter().chain([&rank.buffer, &rank.more]).any(|held| *held == Some(allocation));
         self.ranks.iter().position(|rank| rank.life != Life::Ended && has(rank))
     }
 
-    pub fn owner_buffer(&self, owner: usize) -> Option<Loan> {
+    pub fn owner_buffer(&self, owner: usize) -> Option<Allocation> {
         self.ranks[owner].buffer
     }
 }
@@ -131,7 +133,7 @@ pub struct View {
     pub me: usize,
     pub broken: Broken,
     read: RefCell<Vec<u64>>,
-    /// How much of that the call has had again.
+    /// Number of recorded reads that the call has had again.
     again: Cell<usize>,
     /// Accesses that may still be made; more than one only where nobody else takes steps.
     left: Cell<usize>,
@@ -155,7 +157,7 @@ impl View {
     }
 
     pub fn table(&self) -> Table<'_, View> {
-        Table { backing: self, regions: self.state.borrow().dirty.len(), ranks: RANKS }
+        Table { memory: self, regions: self.state.borrow().dirty.len(), ranks: RANKS }
     }
 
     /// Runs `f` until it ends or its accesses are used up; what it gave, if it ended.
@@ -171,7 +173,7 @@ impl View {
         }
     }
 
-    /// What the call has read, and whether it has the lock.
+    /// State, values read by the call, and whether it has the lock.
     pub fn into_parts(self) -> (State, Vec<u64>, bool) {
         (self.state.into_inner(), self.read.into_inner(), self.inside.get())
     }
@@ -221,9 +223,9 @@ fn field(word: usize) -> Option<(usize, usize)> {
     word.checked_sub(HEAD).map(|at| (at / RECORD, at % RECORD))
 }
 
-impl Backing for View {
+impl SharedWords for View {
     fn load(&self, word: usize) -> u64 {
-        let of_use = field(word).is_some_and(|(_, field)| (USES..USES + MOST_USES).contains(&field));
+        let of_use = field(word).is_some_and(|(_, field)| (USES..USES + MAX_USES).contains(&field));
         match of_use && self.broken == Broken::ForgetsOperations {
             true => 0,
             false => self.access(word == LOCK, |state| *state.word(word)),
@@ -247,6 +249,14 @@ impl Backing for View {
         }
     }
 
+    fn has_ended(&self, rank: usize) -> bool {
+        let robs = self.broken == Broken::RobsTheDying && !self.inside.get();
+        let frees = self.broken == Broken::FreesTheDying && self.inside.get();
+        self.is(rank, if robs || frees { &[Life::Dying, Life::Ended] } else { &[Life::Ended] })
+    }
+}
+
+impl RegionMemory for View {
     fn compare_exchange(&self, word: usize, from: u64, to: u64) -> Result<(), u64> {
         let seen = self.access(true, |state| {
             let seen = *state.word(word);
@@ -262,12 +272,6 @@ impl Backing for View {
             self.inside.set(holder(to) == Some(self.me));
         }
         Ok(())
-    }
-
-    fn has_ended(&self, rank: usize) -> bool {
-        let robs = self.broken == Broken::RobsTheDying && !self.inside.get();
-        let frees = self.broken == Broken::FreesTheDying && self.inside.get();
-        self.is(rank, if robs || frees { &[Life::Dying, Life::Ended] } else { &[Life::Ended] })
     }
 
     fn is_alive(&self, rank: usize) -> bool {

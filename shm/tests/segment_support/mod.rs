@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use earlybird_shm::segment::{AttachOptions, Budget, Claim, Grant, Origin, Region, Segment, table};
+use earlybird_shm::memory::{AttachOptions, BudgetLimits, Claim, Grant, Origin, Region, Segment, table};
 use rustix::process::{Pid, Signal, kill_process};
 
 const ROLE: &str = "EARLYBIRD_TEST_RANK";
@@ -46,7 +46,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = earlybird_shm::segment::sweep(Some(&self.meet()));
+        let _ = earlybird_shm::memory::sweep(Some(&self.meet()));
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -208,7 +208,7 @@ pub fn as_stranger<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) 
     stranger.join().unwrap()
 }
 
-/// What is said to whoever connects to an abstract socket and asks to be let in; nothing where it is closed at once.
+/// Answer to a join request at an abstract socket; empty where the connection is closed at once.
 pub fn said_at(name: &str) -> String {
     use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
     let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
@@ -247,7 +247,7 @@ pub fn attach_all(ranks: &mut [Rank]) {
 /// A rank's segment and the region that all ranks share.
 type Joined = (Arc<Segment>, Region);
 
-/// What every test binary's `rank_process` runs: nothing, unless it was started as a rank.
+/// Runs a rank's commands if this process was started as a rank: the body of every test binary's `rank_process`.
 pub fn serve_as_rank() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let mut words = role.splitn(4, ' ');
@@ -293,7 +293,7 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Joined
         "refuse" => {
             let why = earlybird_shm::Error::usage(words[1..].join(" "));
             let AttachOptions { dir, key, rank, size, .. } = options;
-            earlybird_shm::segment::refuse(dir.as_deref(), key, *rank, *size, why).to_string()
+            earlybird_shm::memory::refuse(dir.as_deref(), key, *rank, *size, why).to_string()
         }
         "files-limit" => {
             let limit = rustix::process::Rlimit { current: Some(number(1) as u64), maximum: None };
@@ -371,16 +371,16 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Joined
                 "reserve" => outcome(region.reserve(number(1)..number(2))),
                 "taken" => segment.taken_bytes().to_string(),
                 "budget" => {
-                    segment.set_budget(Budget { total: number(1) as u64, base: number(2) as u64 });
+                    segment.set_budget(BudgetLimits { total: number(1) as u64, base: number(2) as u64 });
                     "ok".into()
                 }
-                "lend" => lend(segment, number(1) as u64, &words[2..]),
+                "allocate" => allocate(segment, number(1) as u64, &words[2..]),
                 "let-go" => {
-                    segment.let_go(number(1), number(2) as u64);
+                    segment.release(number(1), number(2) as u64);
                     "ok".into()
                 }
-                "abandon" => {
-                    segment.abandon(ORIGIN);
+                "release_all_of" => {
+                    segment.release_all_of(ORIGIN);
                     "ok".into()
                 }
                 "write-region" | "read-region" => match segment.region(number(1), REGION) {
@@ -406,11 +406,11 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Joined
     }
 }
 
-/// Where all loans of these tests come from.
+/// Origin of all allocations of these tests.
 const ORIGIN: Origin = Origin { parent: Grant::BASE, serial: 7 };
 
 /// `least` bytes or more for each group, given as `0,1,5`; waits for the lock up to 300 ms.
-fn lend(segment: &Segment, least: u64, groups: &[&str]) -> String {
+fn allocate(segment: &Segment, least: u64, groups: &[&str]) -> String {
     let claim = |group: &&str| Claim {
         members: group.split(',').map(|rank| rank.parse().unwrap()).collect(),
         lines: 8192,
@@ -418,7 +418,7 @@ fn lend(segment: &Segment, least: u64, groups: &[&str]) -> String {
         most: REGION as u64,
     };
     let claims: Vec<Claim> = groups.iter().map(claim).collect();
-    match segment.lend(&claims, ORIGIN, Some(Duration::from_millis(300)), || true) {
+    match segment.allocate(&claims, ORIGIN, Some(Duration::from_millis(300)), || true) {
         Ok(grants) => {
             let grants = grants.expect("healthy");
             let words: Vec<String> = grants.iter().map(|g| format!("{}:{}:{}", g.slot, g.id, g.bytes)).collect();
@@ -454,12 +454,12 @@ fn let_go_beside_a_wait(segment: &Arc<Segment>, slot: usize, id: u64, rounds: us
     std::thread::spawn(move || {
         let claim = Claim { members: vec![waiting.rank()], lines: 4096, least: 4096, most: 4096 };
         began.send(()).unwrap();
-        let _ = waiting.lend(&[claim], ORIGIN, None, || true);
+        let _ = waiting.allocate(&[claim], ORIGIN, None, || true);
     });
     begins.recv().unwrap();
     let longest = (0..rounds).map(|_| {
         let started = std::time::Instant::now();
-        segment.let_go(slot, id);
+        segment.release(slot, id);
         started.elapsed().as_millis()
     });
     longest.max().unwrap().to_string()
@@ -480,7 +480,7 @@ fn fork_and_stay() -> String {
     pid.to_string()
 }
 
-/// What parent and child see after a fork: is it a child, and does the parent's rank live in the child's eyes.
+/// Reports what parent and child see after a fork: is it a child, and does the parent's rank live for the child.
 fn fork(segment: &Segment) -> String {
     // SAFETY: the child makes system calls and returns from none of its frames: it allocates nothing and exits.
     let pid = unsafe { libc::fork() };

@@ -157,7 +157,7 @@ impl BoundPayload<'_> {
 
     /// Makes the end of the call warm while there is time: the code of the fold and the place of the result.
     #[inline(always)]
-    pub(in crate::protocol) fn foresee(&self) {
+    pub(in crate::protocol) fn prefetch(&self) {
         let SmallPayload { send, recv, .. } = self.few;
         kernels::fetch_for_writing(recv);
         // SAFETY: F; of no elements, so nothing is read or written.

@@ -1,0 +1,30 @@
+//! Packets between the processes of a node: a ring of slots for every ordered pair of ranks, one producer and one
+//! consumer each, and what a waiting rank needs besides: sleep, news of dead peers, the group's one error.
+//!
+//! ```text
+//! pair (ring words, what loom checks) -> mapped (where they lie) -> group (join, wait, fail)
+//! ```
+//!
+//! `docs/channel.md` has the words and their orderings.
+
+#[cfg(not(earlybird_loom))]
+mod fault;
+#[cfg(not(earlybird_loom))]
+mod layout;
+pub mod lines;
+#[cfg(not(earlybird_loom))]
+mod mapped;
+pub mod ring;
+#[cfg(not(earlybird_loom))]
+mod rings;
+#[cfg(not(earlybird_loom))]
+mod wait;
+#[cfg(not(earlybird_loom))]
+mod wait_state;
+
+#[cfg(not(earlybird_loom))]
+pub use crate::memory::{MemoryBudget, Peer};
+#[cfg(not(earlybird_loom))]
+pub use fault::{CallDescription, Fault, FaultRecord};
+#[cfg(not(earlybird_loom))]
+pub use rings::{RingOptions, Rings};

@@ -1,0 +1,417 @@
+//! The rings of a group as a caller sees them: join, send, receive, fail.
+
+use super::fault::{CallDescription, Fault, FaultRecord};
+use super::layout::RingLayout;
+use super::lines::{DETAILS, PacketHeader};
+use super::mapped::MappedRings;
+use super::ring::{self, Incoming, Outgoing, RankPair};
+use super::wait_state::WaitState;
+use crate::Error;
+use crate::config::WaitPreset;
+use crate::memory::{Absent, AttachOptions, Grant, MemoryBudget, Reservation, Segment};
+use crate::progress::Progress;
+use crate::protocol::signature::Collective;
+use crate::protocol::word::PoisonWord;
+use crate::shrink::Membership;
+use crate::sync::{Ordering, SyncPoint};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Options for joining a group of rings.
+#[derive(Debug, Clone, Default)]
+pub struct RingOptions {
+    /// This process's number, from 0.
+    pub rank: usize,
+    /// Ranks in the group.
+    pub size: usize,
+    /// Names the group: equal on its ranks, different for any other group of this user on this node.
+    pub key: String,
+    /// Directory where ranks meet that share no network namespace (`EARLYBIRD_DIR`).
+    pub dir: Option<PathBuf>,
+    /// Waiting preset.
+    pub wait: WaitPreset,
+    /// Deadline of one wait; `None` waits for ever. Deaths are noticed all the same.
+    pub timeout: Option<Duration>,
+    /// Budget for the memory of the rings that this rank sends through; `None` for no limit.
+    pub memory_budget: Option<MemoryBudget>,
+    /// Names and values of settings that must be alike on all ranks.
+    pub settings: Vec<(String, String)>,
+}
+
+/// Rings that are paid for at once.
+const PAID_TOGETHER: usize = 8;
+
+/// This process's ends of the rings between the processes of a node.
+///
+/// Nothing blocks but [`Rings::idle`], and that one at most 50 ms. The first error is the group's only one, for ever.
+/// Dropping it leaves the group: who still needs this rank gets [`Error::PeerDied`].
+#[derive(Debug)]
+pub struct Rings {
+    pub(super) board: MappedRings,
+    pub(super) rank: usize,
+    pub(super) size: usize,
+    pub(super) wait: WaitPreset,
+    pub(super) oversubscribed: bool,
+    pub(super) timeout_ns: Option<u64>,
+    /// The ranks that this one exchanges packets with, and itself.
+    pub(super) among: Vec<usize>,
+    /// True if there are others, which meet them and share the group's error.
+    pub(super) some: bool,
+    /// Number and collective of this rank's call, for errors ([`Rings::name_call`]).
+    pub(super) name: u64,
+    /// By rank, the number in the job, where that is another.
+    job_ranks: Option<Arc<[usize]>>,
+    /// By rank; `None` until the ring is used.
+    outgoing: Vec<Option<Outgoing>>,
+    memory_budget: Option<MemoryBudget>,
+    /// Reservations for outgoing rings, and the number of rings that they cover.
+    paid: (Vec<Reservation>, usize),
+    incoming: Vec<Option<Incoming>>,
+    /// True for ranks from which the last check found no packet.
+    pub(super) quiet: Vec<bool>,
+    pub(super) full: Vec<bool>,
+    pub(super) completed: u64,
+    /// Calls and exchanges begun, as in the own [`super::lines::StateLine`].
+    pub(super) begun: u64,
+    /// Between the begin of an exchange and its end.
+    pub(super) exchanging: bool,
+    pub(super) watch: WaitState,
+}
+
+impl Rings {
+    /// Joins and returns when all ranks have. Memory of a ring is acknowledged when it is first used.
+    ///
+    /// # Errors
+    /// As [`Segment::attach`].
+    pub fn join(options: &RingOptions) -> Result<Rings, Error> {
+        Rings::join_within(options, &|| None)
+    }
+
+    /// Joins ranks that are members of another group already, which `absent` asks.
+    ///
+    /// # Errors
+    /// As [`Segment::attach_within`].
+    pub fn join_within(options: &RingOptions, absent: Absent<'_>) -> Result<Rings, Error> {
+        let attach = AttachOptions {
+            rank: options.rank,
+            size: options.size,
+            key: options.key.clone(),
+            dir: options.dir.clone(),
+            region_bytes: RingLayout::new(options.size).bytes(),
+            policy: [0; 32],
+            timeout: options.timeout,
+            settings: options.settings.clone(),
+        };
+        let (segment, region) = Segment::attach_within(&attach, absent)?;
+        let (rank, size) = (segment.rank(), segment.size());
+        let oversubscribed = size > segment.allowed_cpus();
+        Ok(Rings {
+            board: MappedRings::new(segment, region)?,
+            rank,
+            size,
+            wait: options.wait,
+            oversubscribed,
+            timeout_ns: options.timeout.map(crate::nanoseconds),
+            some: false,
+            among: (0..size).collect(),
+            name: 0,
+            job_ranks: None,
+            outgoing: vec![None; size],
+            memory_budget: options.memory_budget.clone(),
+            paid: (Vec::new(), 0),
+            incoming: vec![None; size],
+            quiet: vec![false; size],
+            full: vec![false; size],
+            completed: 0,
+            begun: 0,
+            exchanging: false,
+            watch: WaitState::default(),
+        })
+    }
+
+    /// From here on this rank exchanges packets with `ranks` only, itself among them, as they do with it. An exchange of
+    /// such ranks needs no others; those share the group's error all the same.
+    pub fn exchange_among(&mut self, ranks: &[usize]) {
+        self.among = ranks.to_vec();
+        self.some = true;
+    }
+
+    /// Sets the job's number of each rank, which errors add to the rank.
+    pub fn set_job_ranks(&mut self, job_ranks: Arc<[usize]>) {
+        self.job_ranks = Some(job_ranks);
+    }
+
+    /// Sets the progress function of long waits.
+    pub fn set_progress(&mut self, progress: Option<Progress>) {
+        self.board.driver.set(progress);
+    }
+
+    /// Sets the budget of rings that are first used from here on.
+    pub fn set_memory_budget(&mut self, memory_budget: MemoryBudget) {
+        self.memory_budget = Some(memory_budget);
+    }
+
+    /// This process's number, from 0.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Ranks in the group.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Bytes of the largest packet.
+    pub fn packet_bytes(&self) -> usize {
+        self.board.packet_bytes()
+    }
+
+    /// Sends a packet of `bytes` bytes to `to`, filled by `write`, if there is room for it. `header` are 64, 64 and 32
+    /// bits that go with it.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] on the first use of a ring; [`Error::Usage`] for a rank or a size that cannot be.
+    pub fn send(
+        &mut self,
+        to: usize,
+        header: [u64; 3],
+        bytes: usize,
+        write: impl FnOnce(&mut [u8]),
+    ) -> Result<bool, Error> {
+        let pair = self.pair(self.rank, to)?;
+        if bytes > self.packet_bytes() {
+            let most = self.packet_bytes();
+            return Err(Error::usage(format!("a packet of {bytes} bytes was given; the most is {most}, cut it")));
+        }
+        if self.outgoing[to].is_none() {
+            self.open(pair)?;
+            self.outgoing[to] = Some(Outgoing::default());
+        }
+        let Some(end) = &mut self.outgoing[to] else { unreachable!("opened above") };
+        self.full[to] = !end.has_room(&self.board, pair);
+        if self.full[to] {
+            return Ok(false);
+        }
+        let words = ring::pack([header[0], header[1], header[2], bytes as u64]);
+        self.board.send(end, pair, words, bytes, write);
+        ring::announce(&self.board, to);
+        Ok(true)
+    }
+
+    /// Shows the next packet of `from`, if one is there, and gives its memory back if `take` returns true.
+    ///
+    /// # Errors
+    /// As [`Rings::send`]; [`Error::Poisoned`] for a packet that no healthy rank sends.
+    pub fn receive(&mut self, from: usize, take: impl FnOnce([u64; 3], &[u8]) -> bool) -> Result<bool, Error> {
+        let pair = self.pair(from, self.rank)?;
+        if self.incoming[from].is_none() {
+            self.open(pair)?;
+            self.incoming[from] = Some(Incoming::default());
+        }
+        let Some(end) = &mut self.incoming[from] else { unreachable!("opened above") };
+        self.quiet[from] = !end.has_packet(&self.board, pair);
+        if self.quiet[from] {
+            return Ok(false);
+        }
+        let [a, b, c, bytes]: PacketHeader = ring::unpack(end.header(&self.board, pair));
+        let bytes = bytes as usize;
+        if bytes > self.board.packet_bytes() {
+            return Err(self.raise(Fault::Corrupt));
+        }
+        let acknowledged = self.board.take(end, pair, bytes, |payload| take([a, b, c], payload));
+        if acknowledged {
+            ring::announce(&self.board, from);
+        }
+        Ok(acknowledged)
+    }
+
+    /// Returns whether the group has more ranks than CPUs, so that none of them may spin.
+    pub fn is_oversubscribed(&self) -> bool {
+        self.oversubscribed
+    }
+
+    /// Returns whether it has more ranks than their affinity masks have CPUs: the same on all ranks.
+    pub fn outnumbers_cpus(&self) -> bool {
+        self.size > self.board.segment().affine_cpus()
+    }
+
+    /// Call `number` of a communicator, for errors that this rank reports from now on.
+    pub fn name_call(&mut self, collective: Collective, number: u64, description: CallDescription) {
+        self.name = number << 8 | collective as u64;
+        self.say(number, description);
+    }
+
+    /// Calls that have begun on this rank.
+    pub fn calls(&self) -> u64 {
+        self.begun >> 32
+    }
+
+    /// Publishes the description of this rank's call `number`, for errors that any rank reports.
+    pub fn say(&self, number: u64, description: CallDescription) {
+        let state = self.board.state(self.rank);
+        for (word, value) in state.description.iter().zip(description.words()) {
+            word.store(value, Ordering::Relaxed);
+        }
+        state.called.store(number, Ordering::Relaxed);
+    }
+
+    /// Ranks make different calls: with what each has description of its own, if they are of the number of this rank's.
+    pub fn mismatch(&self, ranks: [usize; 2]) -> Fault {
+        let number = |rank: usize| self.board.state(rank).called.load(Ordering::Relaxed);
+        let description = |rank: usize| {
+            let is_due = rank < self.size && number(rank) != 0 && number(rank) == number(self.rank);
+            let words = || self.board.state(rank).description.each_ref().map(|word| word.load(Ordering::Relaxed));
+            if is_due { CallDescription::from_words(words()) } else { None }
+        };
+        let calls = ranks.map(description);
+        // Two calls that are alike are others than those that differ.
+        let calls = if calls[0] == calls[1] { [None; 2] } else { calls };
+        Fault::Mismatch { ranks, calls }
+    }
+
+    /// Says that this rank is through with its exchange: its death fails that one no more.
+    pub fn complete_exchange(&mut self) {
+        self.exchanging = false;
+        self.completed += 1;
+        // Whoever sees this rank dead sees this too; nothing else is ordered by it.
+        self.board.state(self.rank).completed.store(self.completed, Ordering::Relaxed);
+    }
+
+    /// Says that this rank is through with call `number` of a communicator ([`Rings::name_call`]): its death fails that one
+    /// no more.
+    pub fn end_call(&self, number: u64) {
+        self.board.state(self.rank).ended.store(number, Ordering::Relaxed);
+    }
+
+    /// Says that this rank begins a call: an exchange, or one that uses no ring. All ranks count their calls from the
+    /// same one on. A rank that waits in an exchange for one that made another call instead gets [`Error::Mismatch`].
+    pub fn begin(&mut self, exchange: bool) {
+        let (calls, exchanges) = (self.begun >> 32, self.begun & 0xffff_ffff);
+        let exchanges = exchanges.wrapping_add(u64::from(exchange)) & 0xffff_ffff;
+        self.exchanging = exchange;
+        self.begun = calls.wrapping_add(1) << 32 | exchanges;
+        self.board.state(self.rank).begun.store(self.begun, Ordering::Relaxed);
+    }
+
+    /// Says that the call that began last, no exchange, was refused on this rank alone and did not take place.
+    pub fn take_back(&mut self) {
+        self.begun = self.begun.wrapping_sub(1 << 32);
+        self.board.state(self.rank).begun.store(self.begun, Ordering::Relaxed);
+    }
+
+    /// The group's one error, if it has failed.
+    ///
+    /// # Errors
+    /// That one.
+    pub fn healthy(&self) -> Result<(), Error> {
+        match self.board.poison().load(SyncPoint::PoisonAcquire.order()) {
+            0 if self.board.segment().is_forked_child() => Err(Error::Forked),
+            0 => Ok(()),
+            poison => Err(self.error_of(PoisonWord(poison))),
+        }
+    }
+
+    /// The ranks of the rings, who can form new ones of those that are left.
+    pub fn membership(&self) -> Membership {
+        Membership::new(self.board.shared_segment(), Grant::BASE, (0..self.size).collect())
+    }
+
+    /// A rank among `ranks` that a group made from this one waits for in vain: it is gone, it has failed this group, or it
+    /// gave up joining that group, if its number is `joining`.
+    pub fn absent(&self, ranks: &[usize], joining: Option<u64>) -> Option<usize> {
+        let segment = self.board.segment();
+        let reporter = match self.board.poison().load(SyncPoint::PoisonAcquire.order()) {
+            0 => None,
+            poison => Some(PoisonWord(poison).reporter()),
+        };
+        let is_absent = |rank: usize| {
+            let gave_up = self.board.state(rank).gave_up.load(Ordering::Relaxed);
+            reporter == Some(rank) || joining == Some(gave_up) || !segment.is_alive(rank) || segment.has_left(rank)
+        };
+        ranks.iter().copied().find(|rank| *rank < self.size && is_absent(*rank))
+    }
+
+    /// Says that this rank has given up joining a group made from this one, whose number is `joining`, not 0.
+    pub fn give_up(&self, joining: u64) {
+        self.board.state(self.rank).gave_up.store(joining, Ordering::Relaxed);
+    }
+
+    /// Fails the group, unless it has failed already; the error that stands, for every rank.
+    pub fn raise(&mut self, fault: Fault) -> Error {
+        if let Err(earlier) = self.healthy() {
+            return earlier;
+        }
+        let (cause, mut details) = fault.words();
+        details[DETAILS - 1] = self.name;
+        for (word, value) in self.board.state(self.rank).details.iter().zip(details) {
+            word.store(value, Ordering::Relaxed);
+        }
+        let poison = PoisonWord::new(cause, self.rank, self.completed + 1);
+        let stands = match self.board.poison().compare_exchange(
+            0,
+            poison.0,
+            SyncPoint::PoisonRelease.order(),
+            SyncPoint::PoisonAcquire.order(),
+        ) {
+            Ok(_) => poison,
+            Err(earlier) => PoisonWord(earlier),
+        };
+        (0..self.size).for_each(|rank| ring::announce(&self.board, rank));
+        self.error_of(stands)
+    }
+
+    /// Returns whether something came where the last looks found nothing, or room where there was none.
+    pub(super) fn something_changed(&self) -> bool {
+        let came = |from: usize| {
+            let end = self.incoming[from].as_ref().filter(|_| self.quiet[from]);
+            end.is_some_and(|end| end.has_packet(&self.board, RankPair { from, to: self.rank }))
+        };
+        let room = |to: usize| {
+            let end = self.outgoing[to].filter(|_| self.full[to]);
+            end.is_some_and(|mut end| end.has_room(&self.board, RankPair { from: self.rank, to }))
+        };
+        (0..self.size).any(|rank| came(rank) || room(rank))
+    }
+
+    fn pair(&self, from: usize, to: usize) -> Result<RankPair, Error> {
+        if from < self.size && to < self.size {
+            return Ok(RankPair { from, to });
+        }
+        Err(Error::usage(format!("rank {} was named in a group of {}", from.max(to), self.size)))
+    }
+
+    /// Reserves a ring; a group in which one rank cannot has failed.
+    fn open(&mut self, pair: RankPair) -> Result<(), Error> {
+        let paid = if pair.from == self.rank { self.pay() } else { Ok(()) };
+        paid.and_then(|()| self.board.open(pair)).map_err(|error| match error {
+            Error::NoSpace { needed, free, .. } => self.raise(Fault::NoSpace { needed, free }),
+            Error::Forked => error,
+            other => self.raise(Fault::Other(other.to_string())),
+        })
+    }
+
+    /// Sets the budget for one more ring aside. Whoever sends pays, for some rings at once.
+    fn pay(&mut self) -> Result<(), Error> {
+        let (open, most) = (self.outgoing.iter().flatten().count(), self.among.len().saturating_sub(1).max(1));
+        let (shares, rings) = &mut self.paid;
+        if let Some(memory_budget) = &self.memory_budget
+            && open >= *rings
+        {
+            let more = PAID_TOGETHER.min(most.saturating_sub(*rings).max(1));
+            shares.push(memory_budget.take((more * RingLayout::new(self.size).ring_bytes()) as u64)?);
+            *rings += more;
+        }
+        Ok(())
+    }
+
+    /// The group's one error in words. What the words name is checked: a bad peer can make it wrong, not harmful.
+    fn error_of(&self, poison: PoisonWord) -> Error {
+        if poison.reporter() >= self.size {
+            return Error::Poisoned { cause: format!("unreadable poison word {:#x}", poison.0) };
+        }
+        let details = self.board.state(poison.reporter()).details.each_ref().map(|word| word.load(Ordering::Relaxed));
+        let verdict = FaultRecord { poison: poison.0, details };
+        verdict.error(self.size, self.job_ranks.as_deref(), |rank| self.board.segment().peer(rank))
+    }
+}

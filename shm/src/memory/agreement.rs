@@ -1,0 +1,156 @@
+//! The agreement on the survivors of a group: vote, wait for the others, read the decision.
+
+use std::time::Duration;
+
+use super::allocator::{Locked, RELEASE_WITHIN};
+use super::deadline::Deadline;
+use super::grant::TABLE_BYTES;
+use super::shared_words::RegionMemory;
+use super::survivors::{self, Decision, RecordError, Records, RoundRecord, Vote};
+use super::{PeerState, Segment};
+use crate::progress::Progress;
+use crate::warn::{self, WARN_AFTER};
+use crate::{Error, engine};
+
+/// The first word of the records, behind the table of regions.
+const FIRST_WORD: usize = TABLE_BYTES / 8;
+/// The shortest and the longest sleep between two looks.
+const SHORT_SLEEP: Duration = Duration::from_micros(20);
+const LONG_SLEEP: Duration = Duration::from_millis(1);
+/// A round of an agreement as a member calls for it.
+pub struct SurvivorsCall<'a> {
+    /// Names the group: equal on its members, different for any other group of the segment, not 0.
+    pub group: u64,
+    /// Its members, or those that the round before has left.
+    pub members: &'a [usize],
+    /// ConfirmationRounds of this group that this rank has read the decisions of.
+    pub round: u64,
+    /// This rank's vote.
+    pub vote: Vote,
+    /// True if a member whose process lives has left the group.
+    pub has_left: &'a dyn Fn(usize) -> bool,
+    /// Deadline; a death or a leave ends the wait in any case.
+    pub timeout: Option<Duration>,
+    /// The progress function to call meanwhile.
+    pub progress: Option<&'a Progress>,
+}
+
+impl Segment {
+    /// Votes in a round of a group and returns what its members decide, when each of them has voted, is dead or has left: the
+    /// same on all that return. A rank that dies later is in the decision; the next round finds out.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] when a deadline was set and living members are missing: this rank's vote is taken back then, and it
+    /// can call again. [`Error::NoSpace`] when too many groups agree at once or a page is missing, [`Error::Poisoned`] when
+    /// the shared words are damaged or the others have gone on without this rank.
+    pub fn agree_on_survivors(&self, call: &SurvivorsCall<'_>) -> Result<Decision, Error> {
+        self.reserve_record(0)?;
+        let place = {
+            let _locked = self.lock_records(call)?;
+            let place = self.records().claim(call.group, call.round, |record| self.reserve_record(record))?;
+            // decided if an earlier call of this rank ended before it could read
+            if !self.records().is_decided(place)? {
+                self.records().vote(place, self.rank, &call.vote);
+            }
+            place
+        };
+        self.await_decision(call, place)?;
+        let decision = self.records().decision(place);
+        if let Ok(_locked) = self.lock_pool(&mut Deadline::new(Some(RELEASE_WITHIN))) {
+            self.records().acknowledge(place, self.rank);
+        }
+        let is_mine = decision.outcome != Vote::Joined || call.vote == Vote::Joined;
+        match is_mine && decision.survivors.contains(&self.rank) {
+            true => Ok(decision),
+            false => Err(Error::Poisoned { cause: "the other survivors have gone on without this rank".into() }),
+        }
+    }
+
+    /// Returns whether a member has said, in the round that this rank would call for next, that it did not join the new group.
+    pub fn has_not_joined(&self, group: u64, round: u64, rank: usize) -> bool {
+        self.records().find(group, round).is_some_and(|place| self.records().has_not_joined(place, rank))
+    }
+
+    fn await_decision(&self, call: &SurvivorsCall<'_>, place: RoundRecord) -> Result<(), Error> {
+        let is_gone = |rank: usize| rank != self.rank && (!self.is_alive(rank) || (call.has_left)(rank));
+        let is_missing = |rank: &usize| !self.records().has_voted(place, *rank) && !is_gone(*rank);
+        let mut deadline = Deadline::new(call.timeout);
+        let mut sleep = SHORT_SLEEP;
+        // those that have not voted all the while: others may have taken their votes back, at the same deadline
+        let mut never: Vec<usize> = call.members.to_vec();
+        while !self.records().is_decided(place)? {
+            let missing: Vec<usize> = call.members.iter().copied().filter(is_missing).collect();
+            if missing.is_empty() {
+                let _locked = self.lock_records(call)?;
+                self.records().decide(place, call.members, is_gone)?;
+                continue;
+            }
+            never.retain(|rank| missing.contains(rank));
+            // decided between the two looks, or somebody else wrote there
+            if missing.contains(&self.rank) && !self.records().is_decided(place)? {
+                return Err(RecordError::Damaged.into());
+            }
+            engine::progress();
+            call.progress.iter().for_each(|progress| progress.run());
+            if deadline.is_over(|| missing.iter().any(|rank| self.is_held(*rank))) {
+                let _locked = self.lock_records(call)?;
+                if !self.records().is_decided(place)? {
+                    self.records().withdraw(place, self.rank);
+                    return Err(late(call, if never.is_empty() { missing } else { never }));
+                }
+            }
+            if deadline.is_warning_due() && self.compare_exchange(FIRST_WORD + place.warned(), 0, 1).is_ok() {
+                self.warn_of(&missing);
+            }
+            std::thread::sleep(engine::sleep(sleep));
+            sleep = (sleep * 2).min(LONG_SLEEP);
+        }
+        Ok(())
+    }
+
+    fn records(&self) -> Records<'_, Segment> {
+        Records { words: self, first_word: FIRST_WORD, ranks: self.size }
+    }
+
+    fn reserve_record(&self, record: usize) -> Result<(), Error> {
+        let bytes = survivors::bytes_of(record);
+        self.pool.words().reserve(TABLE_BYTES + bytes.start..TABLE_BYTES + bytes.end)
+    }
+
+    fn lock_records(&self, call: &SurvivorsCall<'_>) -> Result<Locked<'_>, Error> {
+        self.lock_pool(&mut Deadline::new(call.timeout))
+    }
+
+    fn is_held(&self, rank: usize) -> bool {
+        matches!(self.state(rank), PeerState::Stopped | PeerState::Traced)
+    }
+
+    fn warn_of(&self, missing: &[usize]) {
+        let name = |rank| format!("process {} ({})", self.peer(rank).pid, self.state(rank));
+        warn::warn(format_args!(
+            "process {} has waited {} s in shrink for {}",
+            self.me.pid,
+            WARN_AFTER.as_secs(),
+            warn::list_late(missing, name)
+        ));
+    }
+}
+
+fn late(call: &SurvivorsCall<'_>, missing: Vec<usize>) -> Error {
+    Error::Timeout { missing, after: call.timeout.unwrap_or_default(), during: "shrink".into() }
+}
+
+impl From<RecordError> for Error {
+    fn from(unusable: RecordError) -> Error {
+        match unusable {
+            RecordError::Full => Error::NoSpace {
+                needed: 1,
+                free: 0,
+                hint: "too many communicators of one node shrink at the same time; shrink fewer at once".into(),
+            },
+            RecordError::Damaged => {
+                Error::Poisoned { cause: "the shared words of an agreement on survivors are damaged".into() }
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Allocations: memory of the arena for the registered buffers of one rank, which the other ranks can map.
+//!
+//! Only its owner holds it, so that nobody takes a lock per operation. Instead the owner says in the table in which groups'
+//! operations it lies, before it tells the others its name, and takes that back when the operation has succeeded. What lies
+//! in an operation of a group that failed is not given back before the group's own region is, which every rank holds that
+//! may still be writing.
+
+use super::grant::{AllocationName, Claim, Grant, Origin};
+use super::table::MAX_USES;
+use super::{Region, Segment};
+use crate::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Borrowed memory: zero at first, reserved and present, out of the budget of the node until it is dropped.
+#[derive(Debug)]
+pub struct Allocation {
+    /// Unmapped after the allocation was given back: nobody touches it any more.
+    region: Region,
+    /// `None` in a job of one rank, whose memory is private.
+    grant: Option<Grant>,
+    /// True if the memory was taken out of the others' reach.
+    detached: bool,
+    segment: Arc<Segment>,
+}
+
+/// A allocation that lies in an operation.
+#[derive(Debug)]
+#[must_use]
+pub struct BufferUse {
+    /// The word that says so; `None` where it stays.
+    word: Option<usize>,
+}
+
+impl Segment {
+    /// Borrows `bytes` bytes. No other rank takes part.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] when the budget or the node has too little left, or for more than [`Segment::max_allocation_bytes`];
+    /// [`Error::Timeout`] as [`Segment::allocate`].
+    pub fn allocate_buffer(self: &Arc<Self>, bytes: usize, timeout: Option<Duration>) -> Result<Allocation, Error> {
+        let most = self.max_allocation_bytes();
+        if bytes > most {
+            return Err(Error::NoSpace {
+                needed: bytes as u64,
+                free: most as u64,
+                hint: format!("one buffer in shared memory has at most {most} bytes; allocate several smaller ones"),
+            });
+        }
+        let bytes = bytes.max(1).next_multiple_of(rustix::param::page_size()).min(most);
+        if self.size() == 1 {
+            return Ok(Allocation {
+                region: Region::private(bytes)?,
+                grant: None,
+                detached: false,
+                segment: self.clone(),
+            });
+        }
+        let cost = bytes as u64;
+        let claim = Claim { members: vec![self.rank()], lines: bytes, least: cost, most: cost };
+        // No group has the number 0, so no split of one takes this for its own.
+        let origin = Origin { parent: 0, serial: 1 };
+        let grants = self.allocate(&[claim], origin, timeout, || true)?;
+        let Some(&[grant]) = grants.as_deref() else { unreachable!("one claim that nothing denies") };
+        let region = self.region(grant.slot, bytes).inspect_err(|_| self.release(grant.slot, grant.id))?;
+        let allocation = Allocation { region, grant: Some(grant), detached: false, segment: self.clone() };
+        allocation.region.reserve(0..bytes)?;
+        allocation.region.populate_write(0..bytes)?;
+        Ok(allocation)
+    }
+}
+
+impl Allocation {
+    /// Start of the memory, page-aligned, [`Allocation::bytes`] bytes, until it is dropped.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.region.as_ptr()
+    }
+
+    /// Bytes, whole pages.
+    pub fn bytes(&self) -> usize {
+        self.region.len()
+    }
+
+    /// The segment it was borrowed from.
+    pub fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+
+    /// Name by which other ranks find the allocation; `None` if no other rank exists.
+    pub fn name(&self) -> Option<AllocationName> {
+        self.grant.map(|grant| AllocationName { slot: grant.slot, id: grant.id })
+    }
+
+    /// Takes the memory out of the others' reach for good: from here on it is private, and zero.
+    ///
+    /// # Errors
+    /// [`Error::System`] when the system refuses.
+    pub fn detach(&mut self) -> Result<(), Error> {
+        self.detached = self.grant.is_some();
+        self.region.make_private()
+    }
+
+    /// Says that the memory lies in an operation of the group with this region, before anybody is told its name.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for memory that the others do not reach any more, and where it lies in operations of too many groups.
+    pub fn begin_use(&self, group: Option<(usize, u64)>) -> Result<BufferUse, Error> {
+        if self.detached {
+            return Err(Error::usage(
+                "the shared buffer was in a call that failed, and the others do not reach it any more; allocate another one",
+            ));
+        }
+        let (Some(grant), Some((slot, id))) = (self.grant, group) else { return Ok(BufferUse { word: None }) };
+        let word = self.segment.table().begin_use(grant.slot, AllocationName { slot, id });
+        word.map(|word| BufferUse { word }).map_err(|()| {
+            Error::usage(format!(
+                "the shared buffer lies in calls of {MAX_USES} communicators that have not ended or have failed; drop those that \
+                 failed, or allocate another buffer"
+            ))
+        })
+    }
+
+    /// The operation has succeeded, or has told nobody the name.
+    pub fn end_use(&self, buffer_use: BufferUse) {
+        if let Some(word) = buffer_use.word {
+            self.segment.table().end_use(word);
+        }
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        if let Some(grant) = self.grant {
+            self.segment.release(grant.slot, grant.id);
+        }
+    }
+}

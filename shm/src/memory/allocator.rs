@@ -1,0 +1,309 @@
+//! The allocator of the arena: regions are granted to groups of ranks out of one budget and freed by their last holder.
+//!
+//! Lending and giving back are rare, so they take turns under one lock, a word of the table that names its holder. It is
+//! taken from a rank that has ended, and from no other, so nothing here waits for the dead. What the dead held is theirs no
+//! more: whoever lets go of a region last among the living gives it back, and whoever finds the pool short looks for
+//! regions that only ranks which have ended may touch.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::{MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use super::allocator_state::DeferredRelease;
+use super::budget_shares::shares;
+use super::deadline::Deadline;
+use super::grant::{AllocationName, BudgetLimits, Claim, Grant, HEAD_BYTES, Origin, POOL_BYTES};
+use super::shared_words::{RegionMemory, SharedWords};
+use super::table::{self, AllocationRequest, LockToken, Table};
+use super::{PeerState, Region, Segment};
+use crate::Error;
+
+/// Longest wait of a dropped handle for the lock. Its release is left to the next holder in this process then.
+pub(super) const RELEASE_WITHIN: Duration = Duration::from_secs(1);
+
+/// A holder of the lock that runs for so long without letting go of it is none: the word is damaged.
+const DAMAGED_AFTER: Duration = Duration::from_secs(60);
+/// Interval at which a waiting rank checks whether the holder is stopped.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The table's words in the arena.
+impl SharedWords for Segment {
+    fn load(&self, word: usize) -> u64 {
+        self.pool.words().word(word).load(Acquire)
+    }
+    fn store(&self, word: usize, value: u64) {
+        self.pool.words().word(word).store(value, Release);
+    }
+    fn has_ended(&self, rank: usize) -> bool {
+        Segment::has_ended(self, rank)
+    }
+}
+
+/// The regions' memory in the arena.
+impl RegionMemory for Segment {
+    fn compare_exchange(&self, word: usize, from: u64, to: u64) -> Result<(), u64> {
+        self.pool.words().word(word).compare_exchange(from, to, AcqRel, Acquire).map(drop)
+    }
+    fn is_alive(&self, rank: usize) -> bool {
+        Segment::is_alive(self, rank)
+    }
+    fn prepare(&self, start: usize, bytes: usize) -> Result<(), Error> {
+        self.pool.words().reserve(start..start + bytes)
+    }
+    fn reserve(&self, slot: usize, bytes: usize) -> Result<(), Error> {
+        let start = POOL_BYTES + slot * self.pool.region_bytes;
+        let bytes = bytes.next_multiple_of(rustix::param::page_size()).min(self.pool.region_bytes);
+        self.arena.reserve(std::slice::from_ref(&(start..start + bytes)))
+    }
+    fn give_back(&self, slot: usize) -> Result<(), Error> {
+        let start = POOL_BYTES + slot * self.pool.region_bytes;
+        self.arena.give_back(start..start + self.pool.region_bytes)
+    }
+}
+
+/// The lock, given back however its holder ends.
+pub(super) struct Locked<'a> {
+    segment: &'a Segment,
+    table: Table<'a, Segment>,
+    hold: LockToken,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.table.unlock(self.hold);
+    }
+}
+
+impl Segment {
+    /// Bytes of memory that the arena takes now, on all ranks together.
+    pub fn taken_bytes(&self) -> u64 {
+        self.give_back_what_is_due();
+        self.arena.taken_bytes()
+    }
+
+    /// Bytes of the largest [`super::Allocation`].
+    pub fn max_allocation_bytes(&self) -> usize {
+        self.pool.region_bytes
+    }
+
+    /// Says what the groups may use, the same on all ranks, before the first is made.
+    pub fn set_budget(&self, budget: BudgetLimits) {
+        let _ = self.pool.limits.set(budget);
+    }
+
+    /// Lends a region to each of the groups, or to none of them. `None` if `healthy`, asked under the lock, denies.
+    ///
+    /// Each gets a part in 32 of what is left of the budget, those made together at most half of it; never more than it
+    /// can use, and never less than it needs.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] when even the least that the groups need is not left, or not in memory; [`Error::Timeout`]
+    /// when another process holds the lock beyond `timeout`, which it does only while it is stopped.
+    pub fn allocate(
+        &self,
+        claims: &[Claim],
+        origin: Origin,
+        timeout: Option<Duration>,
+        healthy: impl FnOnce() -> bool,
+    ) -> Result<Option<Vec<Grant>>, Error> {
+        self.control.header.pooled.store(1, Relaxed);
+        let locked = self.lock_pool(&mut Deadline::new(timeout))?;
+        if !healthy() {
+            return Ok(None);
+        }
+        match locked.try_lend(claims, origin) {
+            Err(Error::NoSpace { .. }) if locked.table.sweep() > 0 => locked.try_lend(claims, origin).map(Some),
+            other => other.map(Some),
+        }
+    }
+
+    /// This process does not touch the region any more. The last one to say so gives its memory and its budget back. Waits for
+    /// the lock for at most a second: what is not done by then is done by whoever has it next here.
+    pub fn release(&self, slot: usize, id: u64) {
+        self.release_or_defer(DeferredRelease::Allocation(slot, id));
+    }
+
+    /// Lets go of all that was lent to this rank by a split it did not see the end of, or for the results of a group it leaves.
+    pub fn release_all_of(&self, origin: Origin) {
+        self.release_or_defer(DeferredRelease::AllOf(origin));
+    }
+
+    fn release_or_defer(&self, what: DeferredRelease) {
+        // a job that never split has lent nothing, and its arena goes as a whole
+        if self.control.header.pooled.load(Relaxed) == 0 || self.is_forked_child() {
+            return;
+        }
+        match self.lock_pool(&mut Deadline::new(Some(RELEASE_WITHIN))) {
+            Ok(locked) => locked.release(what),
+            Err(_) => self.deferred().push(what),
+        }
+    }
+
+    fn deferred(&self) -> MutexGuard<'_, Vec<DeferredRelease>> {
+        self.pool.deferred.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives back what others could not, if anybody has said that there is such.
+    pub(super) fn give_back_what_is_due(&self) {
+        if self.control.header.pooled.load(Relaxed) != 0 && !self.is_forked_child() && self.table().is_due() {
+            drop(self.lock_pool(&mut Deadline::new(Some(RELEASE_WITHIN))));
+        }
+    }
+
+    /// Bytes of a buffer that another rank allocations, as it was borrowed; `None` where the name stands for no buffer.
+    pub(crate) fn bytes_of(&self, name: AllocationName) -> Option<usize> {
+        let bytes = self.table().cost_of(name).and_then(|bytes| usize::try_from(bytes).ok())?;
+        (bytes <= self.pool.region_bytes).then_some(bytes)
+    }
+
+    pub(super) fn table(&self) -> Table<'_, Segment> {
+        Table { memory: self, regions: self.pool.regions, ranks: self.size }
+    }
+
+    /// Maps the first `bytes` bytes of a region. Takes no memory.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a region that does not exist, [`Error::System`] when the address space is used up.
+    pub fn region(&self, slot: usize, bytes: usize) -> Result<Region, Error> {
+        if slot >= self.pool.regions || bytes > self.pool.region_bytes {
+            return Err(Error::usage(format!(
+                "region {slot} with {bytes} bytes was asked for; there are {} of {} bytes",
+                self.pool.regions, self.pool.region_bytes
+            )));
+        }
+        Region::of(&self.arena, POOL_BYTES + slot * self.pool.region_bytes, bytes)
+    }
+
+    pub(super) fn lock_pool(&self, deadline: &mut Deadline) -> Result<Locked<'_>, Error> {
+        let pool = &self.pool;
+        pool.words().reserve(0..HEAD_BYTES)?;
+        let mut pause = Duration::from_micros(20);
+        let mut damage = LockDamage::new(Instant::now());
+        let locked = loop {
+            let word = match self.try_lock_pool() {
+                Ok(locked) => break locked,
+                Err(word) => word,
+            };
+            let holder = table::holder(word).filter(|rank| *rank < self.size).unwrap_or(self.rank);
+            let who = || format!("the table of regions, which process {} holds", self.peer(holder).pid);
+            deadline.check(who, || vec![holder], || true)?;
+            let is_running = || matches!(self.state(holder), PeerState::Running | PeerState::Disk);
+            if damage.is_seen(word, Instant::now(), is_running) {
+                let context = format!("taking the lock of the table of regions (word {word:#x})");
+                let reason = format!("rank {holder} has it for {DAMAGED_AFTER:?}, and runs: shared memory was damaged");
+                return Err(Error::system(context, reason));
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(1));
+        };
+        let base = pool.limits.get().map_or(0, |budget| budget.base);
+        locked.table.open(locked.hold, (base, self.size))?;
+        for what in std::mem::take(&mut *self.deferred()) {
+            locked.release(what);
+        }
+        Ok(locked)
+    }
+
+    /// The lock if it is free now; the word as it is otherwise, of this rank where another thread is about to have it.
+    fn try_lock_pool(&self) -> Result<Locked<'_>, u64> {
+        let turn = match self.pool.turn.try_lock() {
+            Ok(turn) => turn,
+            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(self.load(table::LOCK)),
+        };
+        let table = self.table();
+        table.try_lock(self.rank).map(|hold| Locked { segment: self, table, hold, _turn: turn })
+    }
+}
+
+/// Tells a lock that is held for long from a word that no holder will ever clear.
+struct LockDamage {
+    word: u64,
+    since: Instant,
+    looked: Instant,
+}
+
+impl LockDamage {
+    fn new(now: Instant) -> LockDamage {
+        LockDamage { word: 0, since: now, looked: now }
+    }
+
+    /// Returns whether the word has named for so long a holder that runs, and was seen running whenever one looked.
+    fn is_seen(&mut self, word: u64, now: Instant, is_running: impl FnOnce() -> bool) -> bool {
+        if word != self.word {
+            *self = LockDamage { word, ..LockDamage::new(now) };
+        } else if now.duration_since(self.looked) >= LOOK_EVERY {
+            self.looked = now;
+            if !is_running() {
+                self.since = now;
+            }
+        }
+        now.duration_since(self.since) >= DAMAGED_AFTER
+    }
+}
+
+impl Locked<'_> {
+    fn release(&self, what: DeferredRelease) {
+        let (table, me) = (&self.table, self.segment.rank);
+        match what {
+            DeferredRelease::Allocation(slot, id) => table.release(slot, id, me),
+            DeferredRelease::AllOf(origin) => {
+                table.of_origin(origin).iter().for_each(|grant| table.release(grant.slot, grant.id, me));
+            }
+        }
+    }
+
+    fn try_lend(&self, claims: &[Claim], origin: Origin) -> Result<Vec<Grant>, Error> {
+        let total = self.segment.pool.limits.get().map_or(0, |budget| budget.total);
+        let left = total.saturating_sub(self.table.used());
+        let Some(shares) = shares(claims, left) else {
+            return Err(Error::NoSpace {
+                needed: claims.iter().map(|claim| claim.least).fold(0, u64::saturating_add),
+                free: left,
+                hint: format!(
+                    "communicators may use {total} bytes in all; drop those no longer used, or set EARLYBIRD_ARENA_MAX higher"
+                ),
+            });
+        };
+        let mut grants: Vec<Grant> = Vec::with_capacity(claims.len());
+        for (claim, cost) in claims.iter().zip(shares) {
+            let wanted = AllocationRequest { cost, lines: claim.lines, origin, holders: &claim.members };
+            match self.table.allocate(grants.last().map_or(0, |last| last.slot + 1), wanted) {
+                Ok(Some(grant)) => grants.push(grant),
+                failed => {
+                    for grant in &grants {
+                        self.table.give_back(grant.slot);
+                    }
+                    let regions = self.segment.pool.regions;
+                    failed?;
+                    return Err(Error::NoSpace {
+                        needed: claim.least,
+                        free: 0,
+                        hint: format!("all {regions} regions are lent; drop communicators that are no longer used"),
+                    });
+                }
+            }
+        }
+        Ok(grants)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_that_runs_for_long_is_none_and_one_that_is_stopped_may_be_one() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let mut damage = LockDamage::new(start);
+        assert!((0..600).all(|i| !damage.is_seen(7, at(i * 100), || true)));
+        assert!(damage.is_seen(7, at(60_000), || true));
+        // another holder, or one seen stopped, and the time begins anew
+        assert!(!damage.is_seen(8, at(60_100), || true));
+        assert!(!damage.is_seen(8, at(100_000), || false));
+        assert!(!damage.is_seen(8, at(159_000), || true));
+        assert!(damage.is_seen(8, at(160_000), || true));
+    }
+}

@@ -1,0 +1,122 @@
+//! Announcements to ranks at the rendezvous: another rank will not come, and why.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::deadline::Deadline;
+use super::fd_server::{self, FdServer};
+use super::messages::{Answer, Message, of_rank};
+use super::rendezvous::{RendezvousAddress, Role};
+use crate::Error;
+
+/// Time during which ranks that are still missing are told why nobody can join.
+pub(super) const LINGER: Duration = Duration::from_secs(2);
+/// Time that a rank waits to learn which error stands for all.
+const VERDICT: Duration = Duration::from_secs(1);
+/// Interval at which ended ranks are announced again, for ranks that arrive later.
+const REPEAT_EVERY: Duration = Duration::from_millis(100);
+
+/// Sends a message to whoever brings the ranks of an address together, if anybody does.
+pub(super) fn tell(address: &RendezvousAddress, message: &Message) {
+    if let Ok(Some(socket)) = address.connect() {
+        // who does not hear it has gone
+        let _ = fd_server::send(&socket, &message.encode(), &[]);
+    }
+}
+
+/// Tells the others over an open connection that this rank cannot join; the error that stands for all.
+pub(super) fn give_up(socket: &OwnedFd, error: Error) -> Error {
+    if fd_server::send(socket, &Message::Failed(error.clone()).encode(), &[]).is_err() {
+        return error;
+    }
+    let until = Instant::now() + VERDICT;
+    loop {
+        match fd_server::receive(socket) {
+            Ok(Some((bytes, _))) => match Answer::decode(&bytes) {
+                Some(Answer::Failed(stands)) => return stands,
+                // said before this rank gave up
+                Some(Answer::Welcome) => {}
+                Some(Answer::Over) | None => return error,
+            },
+            Ok(None) => {}
+            Err(_) => return error,
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return error;
+        }
+        fd_server::wait_for(socket, left);
+    }
+}
+
+/// Tells the ranks that meet under `key` that rank `rank` of `size` cannot join them, and why: the error for all of them,
+/// which is returned. Where nobody has come yet this rank waits for them, 2 s at most.
+pub fn refuse(dir: Option<&Path>, key: &str, rank: usize, size: usize, error: Error) -> Error {
+    let error = of_rank(rank, error);
+    if size < 2 {
+        return error;
+    }
+    match RendezvousAddress::new(dir, key).enter(&mut Deadline::new(Some(LINGER))) {
+        Ok(Role::Client(socket)) => give_up(&socket, error),
+        Ok(Role::Server(point)) => {
+            FdServer::new(point).refuse(&error, size - 1, LINGER);
+            error
+        }
+        Err(_) => error,
+    }
+}
+
+/// A job of which ranks have ended.
+struct Job {
+    dir: Option<PathBuf>,
+    key: String,
+    ended: Vec<usize>,
+}
+
+static JOBS: Mutex<Vec<Job>> = Mutex::new(Vec::new());
+
+fn jobs() -> MutexGuard<'static, Vec<Job>> {
+    JOBS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Tells the ranks that meet under `key` that the process of rank `rank` has ended, says its launcher: if it had not
+/// joined, all that wait get [`Error::PeerDied`] for it. Ranks that come later learn it too, within 0.1 s of the first:
+/// a thread of this process says it again until [`forget_job`]. Nothing is left behind, whether anybody comes or not.
+#[doc(hidden)]
+pub fn announce_end(dir: Option<&Path>, key: &str, rank: usize) {
+    let mut jobs = jobs();
+    let first = jobs.is_empty();
+    match jobs.iter_mut().find(|job| job.key == key) {
+        Some(job) => job.ended.push(rank),
+        None => jobs.push(Job { dir: dir.map(Path::to_path_buf), key: key.to_owned(), ended: vec![rank] }),
+    }
+    drop(jobs);
+    tell(&RendezvousAddress::new(dir, key), &Message::Ended(vec![rank]));
+    if first {
+        // without the thread only those that come later have to find out by themselves
+        let _ = std::thread::Builder::new().name("earlybird-ended".into()).spawn(repeat);
+    }
+}
+
+/// Ends the announcements for a job that is over.
+#[doc(hidden)]
+pub fn forget_job(key: &str) {
+    jobs().retain(|job| job.key != key);
+}
+
+fn repeat() {
+    loop {
+        std::thread::sleep(REPEAT_EVERY);
+        let said: Vec<(RendezvousAddress, Message)> = {
+            let jobs = jobs();
+            if jobs.is_empty() {
+                return;
+            }
+            let address = |job: &Job| RendezvousAddress::new(job.dir.as_deref(), &job.key);
+            jobs.iter().map(|job| (address(job), Message::Ended(job.ended.clone()))).collect()
+        };
+        said.iter().for_each(|(address, message)| tell(address, message));
+    }
+}

@@ -1,0 +1,288 @@
+//! The arena as a file: one sealed, sparse memfd that every rank of the node maps in parts.
+//!
+//! It holds a table of its regions and then the regions, all of one size. Nothing in it takes memory until it is
+//! reserved, and what a region took is given back when its last user is gone.
+//!
+//! A program may close descriptors that it did not open (`close_range`, `closefrom`), and its next file gets the number.
+//! So the arena knows its file by device and inode, and asks for both before each use of the descriptor. Between the
+//! question and the use lie some nanoseconds in which another thread could still do both; a mapping, which is asked for
+//! again afterwards, is never one of another file.
+
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, SeekFrom};
+use rustix::io::Errno;
+
+use super::{limits, process};
+use crate::Error;
+
+/// Giving a file a size beyond `ulimit -f` is answered by a deadly signal, so it is asked before.
+pub(crate) fn check_file_limit(bytes: usize) -> Result<(), Error> {
+    match file_limit() {
+        Some(limit) if limit < bytes as u64 => Err(Error::NoSpace {
+            needed: bytes as u64,
+            free: limit,
+            hint:
+                "the file size limit of this process is too low (ulimit -f); raise it or set EARLYBIRD_ARENA_MAX lower"
+                    .into(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The largest file that this process may make, bytes.
+pub(crate) fn file_limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current
+}
+
+/// Name of the arena in `/proc`.
+const ARENA_NAME: &str = "earlybird-arena";
+
+/// The payload memory of a node: a sealed memfd.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    /// Taken by the drop, which closes it only while it is still this file.
+    file: Option<OwnedFd>,
+    /// Device and inode.
+    identity: (u64, u64),
+    bytes: usize,
+}
+
+/// Bytes left to others at least, where memory is short.
+const LEFT_BYTES: u64 = 1 << 20;
+
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+impl Arena {
+    /// A new arena of `bytes` (a multiple of the page) that takes no memory yet.
+    pub fn create(bytes: usize) -> Result<Arena, Error> {
+        check_file_limit(bytes)?;
+        let base = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = match rustix::fs::memfd_create(ARENA_NAME, base | MemfdFlags::NOEXEC_SEAL) {
+            // kernels before 6.3 do not know the flag
+            Err(Errno::INVAL) => rustix::fs::memfd_create(ARENA_NAME, base),
+            other => other,
+        };
+        let file = match file {
+            Ok(file) => file,
+            Err(Errno::NOSYS | Errno::PERM | Errno::ACCESS) => {
+                return Err(Error::Unsupported {
+                    what: "memfd_create in this process".into(),
+                    hint:
+                        "allow it in the container's system call filter; earlybird keeps its payload in a sealed memfd"
+                            .into(),
+                });
+            }
+            Err(e) => return Err(Error::system("creating the arena (memfd_create)", e)),
+        };
+        rustix::fs::ftruncate(&file, bytes as u64)
+            .map_err(|e| Error::system(format!("giving the arena its size of {bytes} bytes"), e))?;
+        rustix::fs::fcntl_add_seals(&file, SEALS).map_err(|e| Error::system("sealing the arena", e))?;
+        let meta = rustix::fs::fstat(&file).map_err(|e| Error::system("looking at the arena", e))?;
+        Ok(Arena { file: Some(file), identity: (meta.st_dev, meta.st_ino), bytes })
+    }
+
+    /// The arena another rank created, after checking that it is one: nobody can shorten it under our mappings.
+    pub fn adopt(file: OwnedFd, bytes: usize) -> Result<Arena, Error> {
+        let meta = rustix::fs::fstat(&file).map_err(|e| Error::system("looking at the arena", e))?;
+        let size = meta.st_size;
+        if size != bytes as i64 {
+            return Err(Error::usage(format!("the arena received has {size} bytes where {bytes} were announced")));
+        }
+        match rustix::fs::fcntl_get_seals(&file) {
+            Ok(seals) if seals.contains(SEALS) => {
+                Ok(Arena { file: Some(file), identity: (meta.st_dev, meta.st_ino), bytes })
+            }
+            _ => Err(Error::usage("the arena received is not a memfd sealed against shrinking and growing")),
+        }
+    }
+
+    /// The descriptor as it was opened; [`Arena::checked_fd`] where the program may have closed it since.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        match &self.file {
+            Some(file) => file.as_fd(),
+            None => unreachable!("taken by the drop only"),
+        }
+    }
+
+    /// The descriptor, if it is still the arena's. One system call.
+    ///
+    /// # Errors
+    /// [`Error::System`] when this program has closed it, whatever has its number now.
+    pub fn checked_fd(&self) -> Result<BorrowedFd<'_>, Error> {
+        match rustix::fs::fstat(self.fd()) {
+            Ok(meta) if (meta.st_dev, meta.st_ino) == self.identity => Ok(self.fd()),
+            other => {
+                let now = if other.is_ok() { "is another file now" } else { "is not open any more" };
+                Err(Error::system(
+                    "using the arena's descriptor",
+                    format!(
+                        "it was closed by this program (close_range, closefrom?): descriptor {} {now}; keep the descriptors \
+                         that the program did not open itself",
+                        self.fd().as_raw_fd()
+                    ),
+                ))
+            }
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns whether process `pid` has a part of the arena mapped; `None` where that may not be looked at.
+    pub fn is_mapped_by(&self, pid: u32) -> Option<bool> {
+        process::maps(pid, ARENA_NAME, self.identity.1)
+    }
+
+    /// Bytes of memory that the arena takes now; 0 when this process has lost its descriptor.
+    pub fn taken_bytes(&self) -> u64 {
+        let meta = rustix::fs::fstat(self.fd()).ok().filter(|meta| (meta.st_dev, meta.st_ino) == self.identity);
+        meta.map_or(0, |meta| meta.st_blocks as u64 * 512)
+    }
+
+    /// Reserves memory for these page ranges, so that no access to them can fail later.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] before anything is taken; as [`Arena::checked_fd`].
+    pub fn reserve(&self, gaps: &[Range<usize>]) -> Result<(), Error> {
+        // a signal makes the kernel undo and repeat a call: in steps, a profiler's timer cannot starve it
+        const STEP: usize = 64 << 20;
+        self.check_room(gaps)?;
+        for gap in gaps {
+            for start in gap.clone().step_by(STEP) {
+                let bytes = STEP.min(gap.end - start);
+                let file = self.checked_fd()?;
+                let step = || rustix::fs::fallocate(file, FallocateFlags::empty(), start as u64, bytes as u64);
+                match rustix::io::retry_on_intr(step) {
+                    Ok(()) => {}
+                    Err(Errno::NOSPC | Errno::NOMEM) => return Err(arena_full(bytes as u64)),
+                    Err(e) => return Err(Error::system(format!("reserving {bytes} bytes of the arena"), e)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the memory of a page range back; it reads as zero from then on.
+    ///
+    /// # Errors
+    /// As [`Arena::checked_fd`]; what the system refuses.
+    pub fn give_back(&self, range: Range<usize>) -> Result<(), Error> {
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let file = self.checked_fd()?;
+        rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, how, range.start as u64, range.len() as u64))
+            .map_err(|e| Error::system(format!("giving back {} bytes of the arena", range.len()), e))
+    }
+
+    /// Refuses what the node or its control groups could answer only with the out-of-memory killer.
+    pub fn check_room(&self, gaps: &[Range<usize>]) -> Result<(), Error> {
+        let Some(free) = limits::memory_available_bytes(Path::new("/")) else { return Ok(()) };
+        // keep a little, so that the last byte is not taken from whoever else runs here, or from our own private memory
+        let usable = free.saturating_sub((free / 32).max(LEFT_BYTES));
+        let wanted: u64 = gaps.iter().map(Range::len).sum::<usize>() as u64;
+        if wanted <= usable {
+            return Ok(());
+        }
+        // another rank may have filled part of it already; the walk over the file is worth it only now
+        let needed: u64 = gaps.iter().map(|gap| gap.len() as u64 - self.filled(gap)).sum();
+        if needed <= usable { Ok(()) } else { Err(arena_full_with(needed, usable)) }
+    }
+
+    /// Bytes of a range that hold data already. The file offset this moves is used by nobody.
+    pub fn filled(&self, range: &Range<usize>) -> u64 {
+        let (mut at, end, mut filled) = (range.start as u64, range.end as u64, 0);
+        let Ok(file) = self.checked_fd() else { return 0 };
+        while at < end {
+            let Ok(data) = rustix::fs::seek(file, SeekFrom::Data(at)) else { break };
+            if data >= end {
+                break;
+            }
+            let Ok(hole) = rustix::fs::seek(file, SeekFrom::Hole(data)) else { break };
+            filled += hole.min(end).saturating_sub(data);
+            at = hole.max(data + 1);
+        }
+        filled
+    }
+}
+
+impl Drop for Arena {
+    /// Closes the descriptor, but not another file that has its number by now.
+    fn drop(&mut self) {
+        let is_ours = self.checked_fd().is_ok();
+        if let Some(file) = self.file.take().filter(|_| !is_ours) {
+            let _ = file.into_raw_fd();
+        }
+    }
+}
+
+pub(super) fn arena_full(needed: u64) -> Error {
+    arena_full_with(needed, limits::memory_available_bytes(Path::new("/")).unwrap_or(0))
+}
+
+fn arena_full_with(needed: u64, free: u64) -> Error {
+    Error::NoSpace {
+        needed,
+        free,
+        hint: "set EARLYBIRD_ARENA_MAX lower, send smaller messages, or raise the memory limit of the job".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arena_that_could_shrink_is_refused() {
+        let file = rustix::fs::memfd_create("t", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&file, 4096).unwrap();
+        assert_eq!(Arena::adopt(file, 4096).err().map(|e| e.code()), Some("EB_USAGE"));
+        let arena = Arena::create(8192).unwrap();
+        let copy = arena.fd().try_clone_to_owned().unwrap();
+        assert_eq!(Arena::adopt(copy, 4096).err().map(|e| e.code()), Some("EB_USAGE"));
+        assert!(rustix::fs::ftruncate(arena.fd(), 4096).is_err());
+        assert!(rustix::fs::ftruncate(arena.fd(), 16384).is_err());
+    }
+
+    /// A program that closes descriptors it did not open, and then opens a file of its own.
+    #[test]
+    fn another_file_under_the_arenas_number_is_left_alone() {
+        let arena = Arena::create(1 << 20).unwrap();
+        arena.reserve(std::slice::from_ref(&(0..8192))).unwrap();
+        let other = rustix::fs::memfd_create("data", MemfdFlags::CLOEXEC).unwrap();
+        rustix::io::pwrite(&other, &[7; 4096], 0).unwrap();
+        let (keep, number) = (arena.fd().try_clone_to_owned().unwrap(), arena.fd().as_raw_fd());
+        let mut place = arena;
+        let Some(mut file) = place.file.take() else { unreachable!() };
+        rustix::io::dup3(&other, &mut file, rustix::io::DupFlags::CLOEXEC).unwrap();
+        place.file = Some(file);
+
+        let lost = place.reserve(std::slice::from_ref(&(0..65536))).unwrap_err().to_string();
+        assert!(lost.contains(&format!("descriptor {number} is another file now")), "{lost}");
+        assert!(lost.contains("closed by this program (close_range, closefrom?)"), "{lost}");
+        assert_eq!(place.give_back(0..4096).unwrap_err().code(), "EB_SYSTEM");
+        assert_eq!((place.taken_bytes(), place.filled(&(0..8192))), (0, 0));
+        drop(place);
+        let mut bytes = [0; 8192];
+        assert_eq!(rustix::io::pread(&other, &mut bytes, 0).unwrap(), 4096);
+        assert!(bytes[..4096].iter().all(|byte| *byte == 7), "the other file has lost nothing");
+        assert_eq!(rustix::fs::fstat(&keep).unwrap().st_blocks, 16, "nor has the arena");
+        // It is not closed either, since it is not the arena's.
+        assert!(std::fs::read_link(format!("/proc/self/fd/{number}")).unwrap().to_string_lossy().contains("data"));
+    }
+
+    #[test]
+    fn what_is_given_back_takes_no_memory_and_is_zero() {
+        let arena = Arena::create(1 << 20).unwrap();
+        arena.reserve(std::slice::from_ref(&(0..65536))).unwrap();
+        rustix::io::pwrite(arena.fd(), b"x", 4097).unwrap();
+        assert_eq!((arena.taken_bytes(), arena.filled(&(0..1 << 20))), (65536, 4096));
+        arena.give_back(4096..65536).unwrap();
+        assert_eq!(arena.taken_bytes(), 4096);
+        let mut byte = [7];
+        rustix::io::pread(arena.fd(), &mut byte, 4097).unwrap();
+        assert_eq!(byte, [0]);
+    }
+}

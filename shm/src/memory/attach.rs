@@ -1,0 +1,447 @@
+//! Joining a group: find the others, claim a place, map the arena, wait for everybody, leave no trace.
+//!
+//! Whoever comes first to the meeting point creates control segment and arena and serves the others ([`FdServerHandler`]): it
+//! compares what they state, and hands them both. Per rank, in this order, each step before the next becomes visible:
+//! 1. receive control segment and arena, take the lock on byte `rank` of the arena, fill the entry, state `CLAIMED`;
+//! 2. map the arena, state `ATTACHED`, close the connection;
+//! 3. wait until the creator says that all have attached, which it does when no name is left.
+//!
+//! The first error is written into the control segment and ends everybody's wait. The creator looks after all ranks, the
+//! others after the creator, so the work of joining grows with the number of ranks and no faster.
+
+use rustix::io::Errno;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::time::{Duration, Instant};
+
+use super::announcement;
+use super::arena::{self, Arena};
+use super::control::{ATTACHED, CLAIMED, Control, FREE, MAX_RANKS};
+use super::control_map::ControlMap;
+use super::deadline::Deadline;
+use super::fd_server::{self, FdServer, FdServerHandler};
+use super::grant::{MAX_REGIONS, POOL_BYTES};
+use super::messages::{Answer, Message, Statement, of_rank};
+use super::owner_thread::OwnerThread;
+use super::process::{self, Identity};
+use super::rendezvous::{self, RendezvousAddress, Role};
+use super::{Absent, AttachOptions, Region, liveness, record_lock};
+use crate::Error;
+use crate::engine;
+
+/// Interval at which a waiting rank checks the ranks that it watches.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+pub(super) struct Attached {
+    pub control: Arc<ControlMap>,
+    /// Holds this rank's word; `None` in a group of one, where nobody looks.
+    pub owner: Option<OwnerThread>,
+    pub arena: Arc<Arena>,
+    /// The table of regions.
+    pub table: Region,
+    /// The region of the whole group.
+    pub base: Region,
+    /// Regions that the arena has room for.
+    pub regions: usize,
+    pub me: Identity,
+}
+
+/// Joins the group; the error is the same on all ranks that had found each other.
+pub(super) fn attach(options: &AttachOptions, absent: Absent<'_>) -> Result<Attached, Error> {
+    let region_bytes = check(options)?;
+    let statement = Statement::of(options, Identity::own(), region_bytes);
+    let (deadline, looked) = (Deadline::new(options.timeout), Instant::now());
+    let mut joining = Joining { options, absent, region_bytes, statement, deadline, looked, hosts: true };
+    if options.size == 1 {
+        return joining.create().map(|(attached, _)| attached);
+    }
+    let address = RendezvousAddress::new(options.dir.as_deref(), &options.key);
+    loop {
+        let attached = match address.enter(&mut joining.deadline)? {
+            Role::Server(point) => joining.host(FdServer::new(point)).map(Some),
+            Role::Client(socket) => joining.join(&address, socket),
+        };
+        match attached {
+            Ok(Some(attached)) => return Ok(attached),
+            // what was found there had met, or had lost its creator: a new group begins
+            Ok(None) => std::thread::sleep(Duration::from_micros(200)),
+            Err(error) => {
+                address.remove_leftover();
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// Refuses what cannot work and returns the bytes of a region in whole pages.
+fn check(options: &AttachOptions) -> Result<usize, Error> {
+    let AttachOptions { rank, size, key, region_bytes, .. } = options;
+    if !(1..=MAX_RANKS).contains(size) {
+        return Err(Error::usage(format!("{size} ranks on one node were asked for; 1 to {MAX_RANKS} are possible")));
+    }
+    if rank >= size {
+        return Err(Error::usage(format!("rank {rank} does not exist in a group of {size} ranks (0 to {})", size - 1)));
+    }
+    if key.is_empty() {
+        return Err(Error::usage(
+            "the key of the group is empty; give all ranks of a job the same name (EARLYBIRD_JOB)",
+        ));
+    }
+    if *region_bytes == 0 {
+        return Err(Error::usage("an arena of 0 bytes was asked for; set EARLYBIRD_ARENA_MAX to at least one page"));
+    }
+    region_bytes
+        .checked_next_multiple_of(rustix::param::page_size())
+        .filter(|bytes| *bytes <= isize::MAX as usize / MAX_REGIONS)
+        .ok_or_else(|| {
+            Error::usage(format!(
+                "an arena with regions of {region_bytes} bytes is beyond the address space; lower EARLYBIRD_ARENA_MAX"
+            ))
+        })
+}
+
+struct Joining<'a> {
+    options: &'a AttachOptions,
+    absent: Absent<'a>,
+    region_bytes: usize,
+    statement: Statement,
+    deadline: Deadline,
+    /// When this rank last looked after others.
+    looked: Instant,
+    /// True if this rank brings the others together.
+    hosts: bool,
+}
+
+impl Joining<'_> {
+    /// Creates what the ranks share; with it comes the descriptor of the control segment.
+    fn create(&self) -> Result<(Attached, OwnedFd), Error> {
+        let (control, file) = ControlMap::create()?;
+        // as many regions as `ulimit -f` leaves room for; one is asked for in any case
+        let limit = arena::file_limit().map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        let regions = (limit.saturating_sub(POOL_BYTES) / self.region_bytes).clamp(1, MAX_REGIONS);
+        // `check` keeps the largest arena within the address range
+        let arena = Arena::create(POOL_BYTES + regions * self.region_bytes)?;
+        control.header.creator.store(self.options.rank as u64, Relaxed);
+        Ok((self.claim_and_map(control, arena, regions)?, file))
+    }
+
+    /// Takes over what the creator has sent.
+    fn adopt(&self, files: Vec<OwnedFd>) -> Result<Attached, Error> {
+        let Ok([control, arena]) = <[OwnedFd; 2]>::try_from(files) else {
+            return Err(Error::system("receiving the arena", "its descriptor did not come; raise ulimit -n"));
+        };
+        let control = ControlMap::adopt(&control)?;
+        let bytes = rustix::fs::fstat(&arena).map_err(|e| Error::system("looking at the arena", e))?.st_size;
+        let regions = usize::try_from(bytes).unwrap_or(0).saturating_sub(POOL_BYTES) / self.region_bytes;
+        if !(1..=MAX_REGIONS).contains(&regions) {
+            return Err(Error::usage(format!("the arena received has {regions} regions; 1 to {MAX_REGIONS} can be")));
+        }
+        let arena = Arena::adopt(arena, POOL_BYTES + regions * self.region_bytes)?;
+        self.claim_and_map(control, arena, regions)
+    }
+
+    fn claim_and_map(&self, control: ControlMap, arena: Arena, regions: usize) -> Result<Attached, Error> {
+        let control = Arc::new(control);
+        let owner = self.claim(&control, &arena)?;
+        let arena = Arc::new(arena);
+        let table = Region::of(&arena, 0, POOL_BYTES)?;
+        let base = Region::of(&arena, POOL_BYTES, self.region_bytes)?;
+        control.announce(self.options.rank, ATTACHED);
+        Ok(Attached { control, owner, arena, table, base, regions, me: self.statement.me })
+    }
+
+    /// Makes this rank's process known: from here on its death is noticed.
+    fn claim(&self, control: &Arc<ControlMap>, arena: &Arena) -> Result<Option<OwnerThread>, Error> {
+        let (rank, me) = (self.options.rank, self.statement.me);
+        if !record_lock::try_take(&arena.fd(), rank)? {
+            return Err(Error::usage(format!("rank {rank} of this group is already taken by another process")));
+        }
+        let entry = &control.entries[rank];
+        entry.pid.store(u64::from(me.pid), Relaxed);
+        entry.pid_namespace.store(me.pid_namespace, Relaxed);
+        entry.start_ticks.store(me.start_ticks, Relaxed);
+        for (word, bits) in entry.affinity.iter().zip(process::affinity()) {
+            word.store(bits, Relaxed);
+        }
+        if rank == 0 {
+            for (word, value) in control.policy.iter().zip(self.options.policy) {
+                word.store(value, Relaxed);
+            }
+        }
+        control.announce(rank, CLAIMED);
+        Ok((self.options.size > 1).then(|| OwnerThread::start(control, rank)))
+    }
+
+    /// Brings the ranks together.
+    fn host(&mut self, mut server: FdServer) -> Result<Attached, Error> {
+        let (rank, size) = (self.options.rank, self.options.size);
+        self.hosts = true;
+        let (attached, control_file) = match self.create() {
+            Ok(created) => created,
+            Err(error) => {
+                let error = of_rank(rank, error);
+                server.refuse(&error, size - 1, announcement::LINGER);
+                return Err(error);
+            }
+        };
+        let mut group = JoiningGroup {
+            control: &attached.control,
+            files: [control_file.as_fd(), attached.arena.fd()],
+            statement: self.statement.clone(),
+            known: vec![None; size],
+            heard: 0,
+        };
+        group.known[rank] = Some(self.statement.me);
+        match self.bring_together(&mut server, &mut group, &attached) {
+            Ok(()) => {
+                server.end(&Answer::Over);
+                attached.control.end_rendezvous();
+                // keys differ from job to job: what a job that died while it met has left, only another one's start finds
+                let _ = rendezvous::sweep(self.options.dir.as_deref());
+                Ok(attached)
+            }
+            Err(error) => {
+                let stands = attached.control.fail(rank, &of_rank(rank, error), None);
+                // who has yet to come would wait in vain; a death or a deadline has kept the others long enough
+                let late = match stands {
+                    Error::PeerDied { .. } | Error::Timeout { .. } => 0,
+                    _ => (size - 1).saturating_sub(group.heard),
+                };
+                drop(control_file);
+                server.refuse(&stands, late, announcement::LINGER);
+                Err(stands)
+            }
+        }
+    }
+
+    fn bring_together(
+        &mut self,
+        server: &mut FdServer,
+        group: &mut JoiningGroup<'_>,
+        attached: &Attached,
+    ) -> Result<(), Error> {
+        while !attached.control.is_complete(self.options.size) {
+            server.serve(group, engine::sleep(Duration::from_millis(50)))?;
+            if self.look(attached)? {
+                server.restore()?;
+            }
+        }
+        // nobody leaves before the meeting is over, so who is gone now has died
+        self.look_after(attached)
+    }
+
+    /// Joins the ranks that another one brings together; `None` when there are none any more.
+    fn join(&mut self, address: &RendezvousAddress, socket: OwnedFd) -> Result<Option<Attached>, Error> {
+        self.hosts = false;
+        let message = Message::Join(self.statement.clone());
+        match fd_server::send(&socket, &message.encode(), &[]) {
+            Ok(()) => {}
+            Err(error) if fd_server::is_hangup(error) => return Ok(None),
+            Err(error) => return Err(connection_lost(error)),
+        }
+        let files = match self.hear(&socket)? {
+            None | Some((Answer::Over, _)) => return Ok(None),
+            Some((Answer::Failed(error), _)) => return Err(error),
+            Some((Answer::Welcome, files)) => files,
+        };
+        let rank = self.options.rank;
+        let attached = self.adopt(files).map_err(|error| announcement::give_up(&socket, of_rank(rank, error)))?;
+        drop(socket);
+        let bell = &attached.control.header.bell;
+        loop {
+            let rung = bell.load(Acquire);
+            if attached.control.is_over() {
+                return Ok(Some(attached));
+            }
+            if let Err(error) = self.look(&attached) {
+                // who lost the creator before it was answered has begun anew, and would wait for those that go
+                announcement::tell(address, &Message::Failed(error.clone()));
+                return Err(error);
+            }
+            let wait = engine::sleep(LOOK_EVERY);
+            let wait = rustix::thread::Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
+            let flags = rustix::thread::futex::Flags::empty();
+            // whatever ends the sleep, the words are looked at again
+            let _ = rustix::thread::futex::wait(bell, flags, rung, Some(&wait));
+        }
+    }
+
+    /// The creator's answer; `None` when it has gone.
+    fn hear(&mut self, socket: &OwnedFd) -> Result<Option<(Answer, Vec<OwnedFd>)>, Error> {
+        loop {
+            match fd_server::receive(socket) {
+                Ok(Some((bytes, files))) => return Ok(Answer::decode(&bytes).map(|answer| (answer, files))),
+                Ok(None) => {}
+                Err(error) if fd_server::is_hangup(error) => return Ok(None),
+                Err(error) => return Err(connection_lost(error)),
+            }
+            engine::progress();
+            let who = || "attach: the process that brings the ranks together has not answered".to_owned();
+            let checked = self.deadline.check(who, Vec::new, || true);
+            checked.map_err(|error| announcement::give_up(socket, of_attach(error)))?;
+            if let Some(rank) = (self.absent)() {
+                return Err(announcement::give_up(socket, died(rank, 0)));
+            }
+            fd_server::wait_for(socket, engine::sleep(LOOK_EVERY));
+        }
+    }
+
+    /// One look around of a waiting rank: errors, the dead, the time; whether it looked after others too. What it has
+    /// started elsewhere goes on.
+    fn look(&mut self, attached: &Attached) -> Result<bool, Error> {
+        engine::progress();
+        let (control, rank, size) = (&attached.control, self.options.rank, self.options.size);
+        if let Some(error) = control.failure() {
+            return Err(error);
+        }
+        let due = self.looked.elapsed() >= LOOK_EVERY;
+        if due {
+            self.looked = Instant::now();
+            self.look_after(attached)?;
+        }
+        let missing = || (0..size).filter(|&rank| matches!(control.state(rank), FREE | CLAIMED)).collect::<Vec<_>>();
+        let own = self.statement.me;
+        let who = || {
+            let names: Vec<String> = missing().into_iter().map(|rank| describe(control, rank, own)).collect();
+            format!("attach ({size} ranks expected; missing: {})", names.join(", "))
+        };
+        let first_to_warn = || control.header.warned.compare_exchange(0, 1, AcqRel, Relaxed).is_ok();
+        let checked = self.deadline.check(who, missing, first_to_warn);
+        checked.map(|()| due).map_err(|error| control.fail(rank, &of_attach(error), None))
+    }
+
+    /// Fails if a rank has died that this one looks after, or will not come as far as another group of them knows.
+    fn look_after(&self, attached: &Attached) -> Result<(), Error> {
+        let control = &attached.control;
+        let absent = || (self.absent)().filter(|_| !control.is_complete(self.options.size));
+        let Some(gone) = self.first_gone(control, &attached.arena).or_else(absent) else { return Ok(()) };
+        // the creator may have ended the meeting and left since it was asked about
+        if !self.hosts && control.is_over() {
+            return Ok(());
+        }
+        let pid = control.entries[gone].pid.load(Relaxed) as u32;
+        Err(control.fail(self.options.rank, &died(gone, pid), Some(gone)))
+    }
+
+    /// The first rank that has claimed its place and is gone. The creator looks after all ranks, the others after it.
+    fn first_gone(&self, control: &Control, arena: &Arena) -> Option<usize> {
+        let size = self.options.size;
+        let creator = (control.header.creator.load(Relaxed) as usize).min(size - 1);
+        let mut asked = if self.hosts { 0..size } else { creator..creator + 1 };
+        asked.find(|&rank| {
+            let claimed = rank != self.options.rank && control.state(rank) != FREE;
+            claimed && liveness::concludes(control, arena, &self.statement.me, rank, liveness::is_dead)
+        })
+    }
+}
+
+/// A missing rank, as far as the process `own` can see it.
+fn describe(control: &Control, rank: usize, own: Identity) -> String {
+    let pid = control.entries[rank].pid.load(Relaxed);
+    if control.state(rank) == FREE {
+        return format!("rank {rank}, not started or elsewhere");
+    }
+    let visible = control.entries[rank].pid_namespace.load(Relaxed) == own.pid_namespace;
+    let stat = if visible { process::stat(&pid.to_string()) } else { None };
+    let state = match stat {
+        Some(('T', _)) => "stopped",
+        Some(('t', _)) => "held by a debugger",
+        Some(('D', _)) => "waiting for disk",
+        _ => "alive",
+    };
+    format!("rank {rank}, pid {pid}, {state}")
+}
+
+/// The error of a deadline that is over, in the words that all ranks use.
+fn of_attach(error: Error) -> Error {
+    match error {
+        Error::Timeout { missing, after, .. } => Error::Timeout { missing, after, during: "attach".into() },
+        other => other,
+    }
+}
+
+/// This rank's own end of the connection is broken. Meeting anew would be in vain: the others saw it hang up, and fail.
+fn connection_lost(error: Errno) -> Error {
+    Error::system("joining over a socket that something else in this process has closed", error)
+}
+
+fn died(rank: usize, pid: u32) -> Error {
+    Error::PeerDied { rank, pid, host: process::host_name(), during: "attach".into() }
+}
+
+/// The group that the creator brings together.
+struct JoiningGroup<'a> {
+    control: &'a Control,
+    files: [BorrowedFd<'a>; 2],
+    /// The creator's own statement.
+    statement: Statement,
+    /// The processes of the ranks that have come.
+    known: Vec<Option<Identity>>,
+    /// Ranks that have had an answer.
+    heard: usize,
+}
+
+impl JoiningGroup<'_> {
+    fn fail(&self, error: &Error, dead: Option<usize>) -> Answer {
+        Answer::Failed(self.control.fail(self.statement.rank, error, dead))
+    }
+
+    /// Why a rank does not fit in.
+    fn objection(&self, other: &Statement) -> Option<Error> {
+        let (rank, me) = (other.rank, other.me);
+        if let Some(difference) = self.statement.difference(other) {
+            return Some(difference);
+        }
+        let Some(known) = self.known.get(rank) else {
+            let size = self.known.len();
+            return Some(Error::usage(format!("rank {rank} does not exist in a group of {size} ranks")));
+        };
+        if let Some(first) = self.known.iter().position(|known| *known == Some(me)) {
+            return Some(Error::usage(format!(
+                "process {} has already joined as rank {first} and cannot be rank {rank} too; one process is one rank",
+                me.pid
+            )));
+        }
+        known.map(|holder| {
+            Error::usage(format!(
+                "rank {rank} is given twice, to processes {} and {}; every rank must be given once (EARLYBIRD_RANK), \
+                 different jobs need different names (EARLYBIRD_JOB)",
+                holder.pid, me.pid
+            ))
+        })
+    }
+}
+
+impl FdServerHandler for JoiningGroup<'_> {
+    fn answer(&mut self, message: Message) -> Option<Answer> {
+        self.heard += usize::from(matches!(message, Message::Join(_) | Message::Failed(_)));
+        if let Some(error) = self.control.failure() {
+            return Some(Answer::Failed(error));
+        }
+        match message {
+            Message::Join(other) => match self.objection(&other) {
+                Some(error) => Some(self.fail(&error, None)),
+                None => {
+                    self.known[other.rank] = Some(other.me);
+                    Some(Answer::Welcome)
+                }
+            },
+            Message::Failed(error) => Some(self.fail(&error, None)),
+            Message::Ended(ranks) => {
+                let never_came = |rank: &usize| matches!(self.known.get(*rank), Some(None));
+                ranks.into_iter().find(never_came).map(|rank| self.fail(&died(rank, 0), Some(rank)))
+            }
+        }
+    }
+
+    fn closed(&mut self, rank: &Statement) {
+        if matches!(self.control.state(rank.rank), FREE | CLAIMED) && self.control.failure().is_none() {
+            self.fail(&died(rank.rank, rank.me.pid), Some(rank.rank));
+        }
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.files.to_vec()
+    }
+}

@@ -1,0 +1,52 @@
+//! The node's memory budget for memory that lies outside its arena, and reservations of parts of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Segment;
+use super::grant::{Claim, Grant, Origin};
+use crate::Error;
+
+/// A node's budget, for memory that lies outside its arena.
+#[derive(Debug, Clone)]
+pub struct MemoryBudget {
+    segment: Arc<Segment>,
+    timeout: Option<Duration>,
+}
+
+/// A part of a budget, spoken for until it is dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    grant: Option<Grant>,
+    segment: Arc<Segment>,
+}
+
+impl MemoryBudget {
+    /// The budget of the node behind `segment`.
+    pub fn new(segment: Arc<Segment>, timeout: Option<Duration>) -> Self {
+        MemoryBudget { segment, timeout }
+    }
+
+    /// Sets `bytes` bytes aside. No other rank takes part. A job of one rank has no budget.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] when too little is left; [`Error::Timeout`] as [`Segment::allocate`].
+    pub fn take(&self, bytes: u64) -> Result<Reservation, Error> {
+        let segment = self.segment.clone();
+        if segment.size() == 1 {
+            return Ok(Reservation { grant: None, segment });
+        }
+        let claim = Claim { members: vec![segment.rank()], lines: 0, least: bytes, most: bytes };
+        let grants = segment.allocate(&[claim], Origin { parent: 0, serial: 2 }, self.timeout, || true)?;
+        let Some(&[grant]) = grants.as_deref() else { unreachable!("one claim that nothing denies") };
+        Ok(Reservation { grant: Some(grant), segment })
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if let Some(grant) = self.grant {
+            self.segment.release(grant.slot, grant.id);
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The fd server: the first rank at the rendezvous passes the descriptors of control segment and arena to the others.
+//!
+//! It holds few connections at a time, so descriptors and the cost of a look do not grow with the number of ranks. A rank
+//! keeps its connection until it has attached: one that closes earlier has died.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    SocketFlags,
+};
+
+use super::messages::{Answer, Message, Statement};
+use super::record_lock;
+use super::rendezvous::Rendezvous;
+use crate::Error;
+
+/// Connections that are served at a time; the others wait in the kernel.
+const MOST_CONNECTIONS: usize = 32;
+/// Bytes of the largest message.
+const MESSAGE_BYTES: usize = 12 << 10;
+/// Time that a closed server waits for messages of connected processes.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// The group behind an fd server: it answers messages and owns the descriptors.
+pub(crate) trait FdServerHandler {
+    /// Answers a message; `None` where none is expected.
+    fn answer(&mut self, message: Message) -> Option<Answer>;
+    /// Learns that a rank that was welcomed has closed its connection.
+    fn closed(&mut self, rank: &Statement);
+    /// Control segment and arena.
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+}
+
+struct Connection {
+    socket: OwnedFd,
+    /// The rank at the other end, once it was welcomed.
+    rank: Option<Statement>,
+}
+
+/// The sockets at which ranks arrive, and those being served.
+pub(crate) struct FdServer {
+    point: Rendezvous,
+    connections: Vec<Connection>,
+    /// A descriptor to let go of where there are no more, so that even then everybody can be told.
+    spare: Option<OwnedFd>,
+}
+
+impl FdServer {
+    pub fn new(point: Rendezvous) -> FdServer {
+        let spare = point.sockets().next().and_then(|socket| socket.try_clone().ok());
+        FdServer { point, connections: Vec::new(), spare }
+    }
+
+    /// Serves whoever comes until something happens or `wait` is over.
+    pub fn serve(&mut self, host: &mut impl FdServerHandler, wait: Duration) -> Result<(), Error> {
+        let sockets = self.point.sockets().filter(|_| self.connections.len() < MOST_CONNECTIONS);
+        let mut watched: Vec<PollFd<'_>> =
+            self.connections.iter().map(|c| PollFd::new(&c.socket, PollFlags::IN)).collect();
+        watched.extend(sockets.map(|socket| PollFd::new(socket, PollFlags::IN)));
+        let timeout = Timespec::try_from(wait).ok();
+        let ready = match rustix::event::poll(&mut watched, timeout.as_ref()) {
+            Ok(0) | Err(Errno::INTR) => return Ok(()),
+            Ok(_) => watched.iter().map(|fd| !fd.revents().is_empty()).collect::<Vec<_>>(),
+            Err(error) => return Err(Error::system("waiting for the other ranks (poll)", error)),
+        };
+        let mut ready = ready.into_iter();
+        let mut kept = Vec::new();
+        for connection in std::mem::take(&mut self.connections) {
+            match ready.next() {
+                Some(true) => kept.extend(attend(connection, host)?),
+                _ => kept.push(connection),
+            }
+        }
+        self.connections = kept;
+        if ready.any(|socket| socket) { self.accept() } else { Ok(()) }
+    }
+
+    fn accept(&mut self) -> Result<(), Error> {
+        for socket in self.point.sockets() {
+            while self.connections.len() < MOST_CONNECTIONS {
+                match rustix::net::accept_with(socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                    Ok(socket) if is_own_user(&socket) => self.connections.push(Connection { socket, rank: None }),
+                    Ok(_stranger) => {}
+                    Err(Errno::AGAIN) => break,
+                    Err(Errno::INTR | Errno::CONNABORTED) => {}
+                    Err(error) => {
+                        return Err(Error::system("accepting the connection of another rank (see ulimit -n)", error));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks whether late ranks can still find the meeting point.
+    pub fn restore(&mut self) -> Result<(), Error> {
+        self.point.restore()
+    }
+
+    /// Ends the meeting: no name is left, and everybody who is connected already gets `answer`.
+    pub fn end(mut self, answer: &Answer) {
+        self.point.close();
+        self.spare = None;
+        let until = Instant::now() + DRAIN;
+        let mut last = LastAnswer { answer, told: 0 };
+        // who was welcomed reads the control segment
+        self.connections.retain(|connection| connection.rank.is_none());
+        let _ = self.accept();
+        while let Some(connection) = self.connections.pop() {
+            wait_for(&connection.socket, until.saturating_duration_since(Instant::now()));
+            let _ = attend(connection, &mut last);
+            let _ = self.accept();
+        }
+    }
+
+    /// Tells everybody who comes within `time`, or the first `most`, that nobody joins, and why.
+    pub fn refuse(mut self, why: &Error, most: usize, time: Duration) {
+        let (until, answer) = (Instant::now() + time, Answer::Failed(why.clone()));
+        let mut last = LastAnswer { answer: &answer, told: 0 };
+        while last.told < most {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.serve(&mut last, left).is_err() {
+                break;
+            }
+        }
+        self.end(&answer);
+    }
+}
+
+/// One answer for everybody.
+struct LastAnswer<'a> {
+    answer: &'a Answer,
+    told: usize,
+}
+
+impl FdServerHandler for LastAnswer<'_> {
+    fn answer(&mut self, _: Message) -> Option<Answer> {
+        self.told += 1;
+        match self.answer {
+            Answer::Failed(error) => Some(Answer::Failed(error.clone())),
+            _ => Some(Answer::Over),
+        }
+    }
+    fn closed(&mut self, _: &Statement) {}
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+}
+
+fn is_own_user(socket: &impl AsFd) -> bool {
+    record_lock::peer_uid(socket).is_ok_and(|uid| uid == rustix::process::geteuid().as_raw())
+}
+
+/// Reads what came on a connection and answers; the connection if it stays open.
+fn attend(mut connection: Connection, host: &mut impl FdServerHandler) -> Result<Option<Connection>, Error> {
+    let bytes = match receive(&connection.socket) {
+        Ok(Some((bytes, _))) => bytes,
+        Ok(None) => return Ok(Some(connection)),
+        // as if it had closed
+        Err(_) => Vec::new(),
+    };
+    let message = Message::decode(&bytes);
+    let statement = if let Some(Message::Join(statement)) = &message { Some(statement.clone()) } else { None };
+    match message.and_then(|message| host.answer(message)) {
+        Some(Answer::Welcome) => match send(&connection.socket, &Answer::Welcome.encode(), &host.descriptors()) {
+            Ok(()) => {
+                connection.rank = statement;
+                return Ok(Some(connection));
+            }
+            Err(error) if is_hangup(error) => connection.rank = statement,
+            Err(error) => return Err(Error::system("sending the arena to another rank (see ulimit -n)", error)),
+        },
+        // who does not hear it has gone
+        Some(answer) => drop(send(&connection.socket, &answer.encode(), &[])),
+        None => {}
+    }
+    connection.rank.iter().for_each(|rank| host.closed(rank));
+    Ok(None)
+}
+
+/// Sends one message.
+pub(crate) fn send(socket: &OwnedFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let call = || rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags);
+    rustix::io::retry_on_intr(call).map(drop)
+}
+
+/// The next message with its descriptors; `None` while there is none, no bytes when the other end has closed.
+pub(crate) fn receive(socket: &OwnedFd) -> rustix::io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = [0; MESSAGE_BYTES];
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let received = match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
+        Ok(message) => message.bytes,
+        Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let descriptors = ancillary.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(rights) => rights.collect::<Vec<_>>(),
+        _ => Vec::new(),
+    });
+    let descriptors = descriptors.collect();
+    Ok(Some((bytes[..received].to_vec(), descriptors)))
+}
+
+/// Returns whether a failed call on a connection says that the other end has closed it, and not that this end is broken.
+pub(crate) fn is_hangup(error: Errno) -> bool {
+    matches!(error, Errno::PIPE | Errno::CONNRESET)
+}
+
+/// Waits until a message has come, at most `wait`.
+pub(crate) fn wait_for(socket: &OwnedFd, wait: Duration) {
+    let timeout = Timespec::try_from(wait).ok();
+    // whatever ends the wait, the socket is looked at again
+    let _ = rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], timeout.as_ref());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::deadline::Deadline;
+    use super::super::rendezvous::{RendezvousAddress, Role};
+    use super::*;
+
+    /// A host that welcomes nobody.
+    struct Nobody;
+
+    impl FdServerHandler for Nobody {
+        fn answer(&mut self, _: Message) -> Option<Answer> {
+            Some(Answer::Over)
+        }
+        fn closed(&mut self, _: &Statement) {}
+        fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+            Vec::new()
+        }
+    }
+
+    fn server(key: &str) -> (RendezvousAddress, FdServer) {
+        let address = RendezvousAddress::new(None, &format!("{key}-{}", std::process::id()));
+        let Ok(Role::Server(point)) = address.enter(&mut Deadline::new(None)) else { panic!("nobody was here") };
+        (address, FdServer::new(point))
+    }
+
+    /// The answer to a message sent on an own connection.
+    fn heard(socket: &OwnedFd) -> Option<Answer> {
+        wait_for(socket, Duration::from_secs(10));
+        Answer::decode(&receive(socket).unwrap()?.0)
+    }
+
+    #[test]
+    fn everybody_who_is_connected_at_the_end_gets_the_last_answer() {
+        let (address, server) = server("end");
+        let waiting: Vec<OwnedFd> = (0..3 * MOST_CONNECTIONS).map(|_| address.connect().unwrap().unwrap()).collect();
+        waiting.iter().for_each(|socket| send(socket, &Message::Ended(vec![1]).encode(), &[]).unwrap());
+        let last = Answer::Failed(Error::usage("the end"));
+        server.end(&last);
+        for socket in &waiting {
+            assert_eq!(heard(socket).as_ref(), Some(&last));
+        }
+        assert!(address.connect().unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_no_message_gets_no_answer() {
+        let (address, mut server) = server("noise");
+        for noise in [&b"x"[..], b"earlybird\0join\0", &[0xff; 4000]] {
+            let socket = address.connect().unwrap().unwrap();
+            send(&socket, noise, &[]).unwrap();
+            for _ in 0..2 {
+                server.serve(&mut Nobody, Duration::from_secs(1)).unwrap();
+            }
+            assert_eq!(heard(&socket), None);
+        }
+    }
+}

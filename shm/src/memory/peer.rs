@@ -1,0 +1,37 @@
+//! Another rank's process, and its state as far as the operating system shows it.
+
+/// Another rank's process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Its process id as it sees it itself; 0 for a rank that does not exist.
+    pub pid: u32,
+    /// The node.
+    pub host: String,
+}
+
+/// State of a rank's process, as far as the operating system shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerState {
+    /// Running, runnable or asleep; also when its state cannot be seen from here (another container).
+    Running,
+    /// In a system call that cannot be interrupted, usually for a disk or a network file system.
+    Disk,
+    /// Stopped by a signal (SIGSTOP, SIGTSTP).
+    Stopped,
+    /// Held by a debugger.
+    Traced,
+    /// Dead, executing another program, or not a member any more.
+    Gone,
+}
+
+impl std::fmt::Display for PeerState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            PeerState::Running => "running",
+            PeerState::Disk => "waiting for a disk",
+            PeerState::Stopped => "stopped",
+            PeerState::Traced => "held by a debugger",
+            PeerState::Gone => "gone",
+        })
+    }
+}

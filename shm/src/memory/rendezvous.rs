@@ -1,0 +1,353 @@
+//! Rendezvous of ranks that know only a key: a socket whose address follows from user and key.
+//!
+//! The address is abstract: a name that the kernel keeps per network namespace, that exists in no file system, that two
+//! processes cannot both have, and that goes with its process. So nobody elects, locks or cleans up. Ranks that share no
+//! network namespace find each other in a directory instead (`EARLYBIRD_DIR`), by a socket of the same name.
+
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::deadline::Deadline;
+use super::record_lock;
+use crate::Error;
+
+/// First part of the name of a socket in a directory.
+const PREFIX: &str = "meet-";
+/// Longest path that fits a socket address, without its final zero.
+const SOCKET_PATH_MAX: usize = 107;
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1024;
+/// Time that a client waits for room in the queue of connections.
+const FULL: Duration = Duration::from_secs(1);
+/// Pause before another look at a socket that is being made or closed.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// Role of a process at the rendezvous.
+pub(crate) enum Role {
+    /// The first one: it brings the ranks together.
+    Server(Rendezvous),
+    /// One of the others: connected to the first.
+    Client(OwnedFd),
+}
+
+/// The place of one key.
+#[derive(Clone)]
+pub(crate) struct RendezvousAddress {
+    /// Name of the abstract socket.
+    name: String,
+    dir: Option<PathBuf>,
+    key: String,
+}
+
+/// The sockets at which ranks arrive.
+pub(crate) struct Rendezvous {
+    address: RendezvousAddress,
+    abstract_socket: Option<OwnedFd>,
+    in_directory: Option<DirectorySocket>,
+}
+
+/// A socket in a directory.
+struct DirectorySocket {
+    socket: OwnedFd,
+    inode: u64,
+}
+
+impl RendezvousAddress {
+    pub fn new(dir: Option<&Path>, key: &str) -> RendezvousAddress {
+        let name = format!("earlybird-{}-{:032x}", rustix::process::geteuid().as_raw(), fnv1a_128(key.as_bytes()));
+        RendezvousAddress { name, dir: dir.map(Path::to_path_buf), key: key.to_owned() }
+    }
+
+    fn abstract_address(&self) -> Result<SocketAddrUnix, Error> {
+        SocketAddrUnix::new_abstract_name(self.name.as_bytes()).map_err(|e| Error::system("naming a socket", e))
+    }
+
+    fn file_name(&self) -> String {
+        format!("{PREFIX}{:032x}", fnv1a_128(self.key.as_bytes()))
+    }
+
+    /// Goes to the meeting point: connects to whoever is there, or becomes the one that others connect to.
+    pub fn enter(&self, deadline: &mut Deadline) -> Result<Role, Error> {
+        loop {
+            if let Some(socket) = self.connect()? {
+                return Ok(Role::Client(socket));
+            }
+            let directory = self.dir.as_deref().map(|dir| Directory::open(dir, true)).transpose()?;
+            if let Some(directory) = &directory {
+                self.lock(directory, deadline)?;
+                if let Some(socket) = self.connect()? {
+                    return Ok(Role::Client(socket));
+                }
+            }
+            if let Some(abstract_socket) = self.listen_abstract()? {
+                let mut point = Rendezvous { address: self.clone(), abstract_socket, in_directory: None };
+                if let Some(directory) = &directory {
+                    point.in_directory = Some(self.listen_in(directory)?);
+                }
+                return Ok(Role::Server(point));
+            }
+            self.check(deadline, "another process is taking or leaving the meeting point")?;
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// A connection to whoever is at the meeting point, if anybody is.
+    pub fn connect(&self) -> Result<Option<OwnedFd>, Error> {
+        if let Some(socket) = connect_to(&self.abstract_address()?)? {
+            match record_lock::peer_uid(&socket) {
+                Ok(uid) if uid == rustix::process::geteuid().as_raw() => return Ok(Some(socket)),
+                Ok(uid) if self.dir.is_none() => {
+                    return Err(Error::usage(format!(
+                        "the meeting point of the group {:?} is taken by user {uid}; give the job another name \
+                         (EARLYBIRD_JOB), or all its ranks a directory of mode 0700 that belongs to you (EARLYBIRD_DIR)",
+                        self.key
+                    )));
+                }
+                _ => {}
+            }
+        }
+        let Some(dir) = &self.dir else { return Ok(None) };
+        // where nobody has met yet there may be no directory
+        match Directory::open(dir, false) {
+            Ok(directory) => connect_to(&directory.address(&self.file_name())?),
+            Err(_) if !dir.exists() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The abstract socket; the inner `None` where a stranger has it, the outer one where it is being made or closed.
+    fn listen_abstract(&self) -> Result<Option<Option<OwnedFd>>, Error> {
+        match listen_at(&self.abstract_address()?) {
+            Ok(socket) => Ok(Some(Some(socket))),
+            Err(Errno::ADDRINUSE) => match connect_to(&self.abstract_address()?)? {
+                // only a stranger's gets here: `connect` has looked at our own
+                Some(_) if self.dir.is_some() => Ok(Some(None)),
+                _ => Ok(None),
+            },
+            Err(error) => Err(Error::system("making the socket at which ranks meet", error)),
+        }
+    }
+
+    /// The socket in a locked directory, instead of what a process that has ended left there.
+    fn listen_in(&self, directory: &Directory) -> Result<DirectorySocket, Error> {
+        let name = self.file_name();
+        let _ = rustix::fs::unlinkat(&directory.fd, &name, AtFlags::empty());
+        let refused = |error| {
+            Error::system(format!("making the socket {name} in {} (EARLYBIRD_DIR)", directory.path.display()), error)
+        };
+        let socket = listen_at(&directory.address(&name)?).map_err(refused)?;
+        let inode = directory.inode(&name).ok_or_else(|| refused(Errno::NOENT))?;
+        Ok(DirectorySocket { socket, inode })
+    }
+
+    fn lock(&self, directory: &Directory, deadline: &mut Deadline) -> Result<(), Error> {
+        while !directory.try_lock()? {
+            self.check(deadline, &format!("the lock of {} is held", directory.path.display()))?;
+            std::thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    fn check(&self, deadline: &mut Deadline, why: &str) -> Result<(), Error> {
+        deadline.check(|| format!("attach: {why} ({})", self.name), Vec::new, || true)
+    }
+
+    /// Removes the socket in the directory if nobody is there any more.
+    pub fn remove_leftover(&self) {
+        let Some(Ok(directory)) = self.dir.as_deref().map(|dir| Directory::open(dir, false)) else { return };
+        directory.remove_dead(&self.file_name());
+    }
+}
+
+impl Rendezvous {
+    pub fn sockets(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.abstract_socket.iter().chain(self.in_directory.iter().map(|named| &named.socket))
+    }
+
+    /// Puts the socket in the directory back when somebody has removed it, so that late ranks still find the others.
+    pub fn restore(&mut self) -> Result<(), Error> {
+        let (Some(named), Some(dir)) = (&self.in_directory, &self.address.dir) else { return Ok(()) };
+        let file_name = self.address.file_name();
+        if Directory::open(dir, false).is_ok_and(|directory| directory.inode(&file_name) == Some(named.inode)) {
+            return Ok(());
+        }
+        let directory = Directory::open(dir, true)?;
+        // whoever holds the lock may be doing the same: the next look tells
+        if directory.try_lock()? {
+            if connect_to(&directory.address(&file_name)?)?.is_some() {
+                return Err(Error::usage(format!(
+                    "{} was removed while ranks were meeting there, and others have begun anew; exclude it from cleaning, \
+                     or choose another directory (EARLYBIRD_DIR)",
+                    dir.display()
+                )));
+            }
+            self.in_directory = Some(self.address.listen_in(&directory)?);
+        }
+        Ok(())
+    }
+
+    /// Refuses further connections. Those that wait can still be accepted, and no name is left.
+    pub fn close(&mut self) {
+        for socket in self.sockets() {
+            let _ = rustix::net::shutdown(socket, Shutdown::Read);
+        }
+        let (Some(named), Some(dir)) = (&self.in_directory, &self.address.dir) else { return };
+        let Ok(directory) = Directory::open(dir, false) else { return };
+        let name = self.address.file_name();
+        // nobody replaces a name whose socket answers, and ours does until it is dropped
+        if directory.inode(&name) == Some(named.inode) {
+            let _ = rustix::fs::unlinkat(&directory.fd, &name, AtFlags::empty());
+        }
+    }
+}
+
+fn new_socket() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+fn listen_at(address: &SocketAddrUnix) -> rustix::io::Result<OwnedFd> {
+    let socket = new_socket()?;
+    rustix::net::bind(&socket, address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// A connection, if anybody listens there.
+fn connect_to(address: &SocketAddrUnix) -> Result<Option<OwnedFd>, Error> {
+    let socket = new_socket().map_err(|e| Error::system("making a socket (see ulimit -n)", e))?;
+    let since = Instant::now();
+    loop {
+        match rustix::net::connect(&socket, address) {
+            Ok(()) => return Ok(Some(socket)),
+            // PROTOTYPE: something of another program
+            Err(Errno::CONNREFUSED | Errno::NOENT | Errno::NOTDIR | Errno::PROTOTYPE) => return Ok(None),
+            // more than the kernel keeps waiting, which ranks alone cannot be
+            Err(Errno::AGAIN) if since.elapsed() < FULL => std::thread::sleep(PAUSE),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(Error::system("connecting to the ranks that are already here", error)),
+        }
+    }
+}
+
+/// A meeting directory, known to be ours alone.
+struct Directory {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl Directory {
+    fn open(path: &Path, create: bool) -> Result<Directory, Error> {
+        let own = rustix::process::geteuid().as_raw();
+        let shown = path.display();
+        match DirBuilder::new().mode(0o700).create(path) {
+            _ if !create => {}
+            Ok(()) => {}
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(Error::system(format!("creating the meeting directory {shown} (EARLYBIRD_DIR)"), e)),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let refuse = |why: String| {
+            Error::usage(format!(
+                "the meeting directory {shown} {why}; set EARLYBIRD_DIR to a directory of mode 0700 that belongs to you, \
+                 or to a name that does not exist yet"
+            ))
+        };
+        let fd = match rustix::fs::open(path, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::LOOP | Errno::NOTDIR) => return Err(refuse("is a symbolic link or not a directory".into())),
+            Err(e) => return Err(Error::system(format!("opening the meeting directory {shown} (EARLYBIRD_DIR)"), e)),
+        };
+        let meta = rustix::fs::fstat(&fd).map_err(|e| Error::system(format!("looking at {shown}"), e))?;
+        if meta.st_uid != own {
+            return Err(refuse(format!("belongs to user {} and not to {own}", meta.st_uid)));
+        }
+        if meta.st_mode & 0o077 != 0 {
+            return Err(refuse(format!("has mode {:04o} and is open to others", meta.st_mode & 0o7777)));
+        }
+        Ok(Directory { fd, path: path.to_path_buf() })
+    }
+
+    /// RendezvousAddress of the socket `name` in this directory, which may have too long a path of its own.
+    fn address(&self, name: &str) -> Result<SocketAddrUnix, Error> {
+        let direct = self.path.join(name);
+        let path = match direct.as_os_str().len() <= SOCKET_PATH_MAX {
+            true => direct,
+            false => PathBuf::from(format!("/proc/self/fd/{}/{name}", self.fd.as_raw_fd())),
+        };
+        SocketAddrUnix::new(&path).map_err(|e| Error::system(format!("naming a socket in {}", self.path.display()), e))
+    }
+
+    fn inode(&self, name: &str) -> Option<u64> {
+        rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|meta| meta.st_ino)
+    }
+
+    /// Takes the lock under which names here change hands, until this value is dropped.
+    fn try_lock(&self) -> Result<bool, Error> {
+        match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(false),
+            Err(e) => Err(Error::system(format!("locking {} (EARLYBIRD_DIR)", self.path.display()), e)),
+        }
+    }
+
+    /// Removes a name at which nobody listens; whether it did.
+    fn remove_dead(&self, name: &str) -> bool {
+        let lock = || self.try_lock().unwrap_or(false);
+        let dead = || self.address(name).is_ok_and(|address| matches!(connect_to(&address), Ok(None)));
+        self.inode(name).is_some() && lock() && dead() && rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()).is_ok()
+    }
+}
+
+/// Removes the names that groups whose processes are all dead left in a meeting directory. Without a directory there are
+/// none. Returns the names removed; those at which a living process listens stay.
+pub fn sweep(dir: Option<&Path>) -> Result<Vec<PathBuf>, Error> {
+    let Some(dir) = dir else { return Ok(Vec::new()) };
+    if std::fs::symlink_metadata(dir).is_err_and(|e| e.kind() == ErrorKind::NotFound) {
+        return Ok(Vec::new());
+    }
+    let directory = Directory::open(dir, false)?;
+    let names = std::fs::read_dir(dir).map_err(|e| Error::system(format!("reading {}", dir.display()), e))?;
+    let ours = |name: &String| name.strip_prefix(PREFIX).is_some_and(|key| key.len() == 32);
+    let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(ours);
+    Ok(names.filter(|name| directory.remove_dead(name)).map(|name| dir.join(name)).collect())
+}
+
+/// FNV-1a with 128 bits: the same in every build of every rank, which the standard library's hasher does not promise.
+pub(crate) fn fnv1a_128(bytes: &[u8]) -> u128 {
+    bytes.iter().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash: u128, byte| {
+        (hash ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_the_published_one() {
+        // test vectors of the FNV reference: the empty string and "foobar"
+        assert_eq!(fnv1a_128(b""), 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
+        assert_eq!(fnv1a_128(b"foobar"), 0x343e_1662_793c_64bf_6f0d_3597_ba44_6f18);
+    }
+
+    #[test]
+    fn the_second_one_connects_to_the_first_until_that_closes() {
+        let address = RendezvousAddress::new(None, &format!("test-{}", std::process::id()));
+        let mut deadline = Deadline::new(None);
+        let Ok(Role::Server(mut point)) = address.enter(&mut deadline) else { panic!("nobody was here") };
+        assert!(matches!(address.enter(&mut deadline), Ok(Role::Client(_))));
+        point.close();
+        assert!(address.connect().unwrap().is_none());
+        drop(point);
+        assert!(matches!(address.enter(&mut deadline), Ok(Role::Server(_))));
+    }
+}

@@ -1,0 +1,37 @@
+//! The traits through which the table of regions and the records of agreements reach shared memory, so that tests can
+//! put a model in place of the arena.
+
+use crate::Error;
+
+/// Words that processes share, and which ranks can still touch them.
+pub trait SharedWords {
+    /// Loads a word, with all that was written before it was stored.
+    fn load(&self, word: usize) -> u64;
+    /// Stores a word, after all that was written before.
+    fn store(&self, word: usize, value: u64);
+    /// Returns whether no thread of the rank's process can touch the shared memory any more.
+    fn has_ended(&self, rank: usize) -> bool;
+}
+
+/// The words of the table of regions, and the memory of the regions.
+pub trait RegionMemory: SharedWords {
+    /// Stores `to` if the word is `from`; otherwise returns the value found.
+    fn compare_exchange(&self, word: usize, from: u64, to: u64) -> Result<(), u64>;
+    /// Returns whether the rank's process lives, as far as can be seen: false while it is dying.
+    fn is_alive(&self, rank: usize) -> bool;
+    /// Makes the words in a range of bytes present.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] and [`Error::System`].
+    fn prepare(&self, start: usize, bytes: usize) -> Result<(), Error>;
+    /// Reserves the first bytes of a region.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] and [`Error::System`].
+    fn reserve(&self, slot: usize, bytes: usize) -> Result<(), Error>;
+    /// Returns all memory of a region to the system: the region reads as zero from then on.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    fn give_back(&self, slot: usize) -> Result<(), Error>;
+}
