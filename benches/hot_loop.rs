@@ -1,8 +1,6 @@
 //! Back-to-back small all-reduces on 2 and 4 ranks: nanoseconds per call, the floor of the small-message path.
 //!
-//! `cargo bench --bench hot_loop`. To count instructions, build it (`cargo bench --bench hot_loop --no-run`) and run
-//! `cargo run --release -- run -n 2 -- valgrind --tool=callgrind target/release/deps/hot_loop-... 20000 1`,
-//! calls and then elements.
+//! `cargo bench --bench hot_loop`. `benches/instructions/run` counts the instructions of such a call.
 
 use earlybird::launch::{Job, Outcome};
 use earlybird::{Communicator, Error, Op};

@@ -4,8 +4,8 @@ use super::BenchArgs;
 use super::data::Value;
 use super::mpi::Mpi;
 use super::way::Way;
-use crate::cli::lineup::Lineup;
-use crate::cli::{must_be, plain, with_nodes};
+use crate::lineup::Lineup;
+use crate::{must_be, plain, with_nodes};
 use earlybird::{Choice, Collective, Communicator, Config, Error, Identity};
 
 /// The root of operations that have one.

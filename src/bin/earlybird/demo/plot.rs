@@ -1,7 +1,7 @@
 //! Draws when ranks arrived and left: some steps as a timeline for each algorithm, and the exits of all steps.
 
 use super::train::{Run, late_rank};
-use crate::cli::bench::Sample;
+use crate::bench::Sample;
 use earlybird::Error;
 use plotters::coord::Shift;
 use plotters::prelude::*;

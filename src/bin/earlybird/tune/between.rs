@@ -6,8 +6,8 @@
 //! further ones.
 
 use super::TuneArgs;
-use crate::cli::bench::{mpi::Mpi, quantile};
-use crate::cli::{must_be, plain, with_nodes};
+use crate::bench::{mpi::Mpi, quantile};
+use crate::{must_be, plain, with_nodes};
 use earlybird::{Choice, Communicator, Config, Costs, DType, Error, Identity, Op};
 use earlybird_shm::bytes::{ByteFold, of, of_mut};
 use std::time::{Duration, Instant};

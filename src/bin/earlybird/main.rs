@@ -1,6 +1,7 @@
-//! Arguments to commands, one file per command.
+//! The `earlybird` command line program, one file per command.
 //!
 //! Exit codes of every command: 0 ok, 1 the checked thing failed, 2 usage (`run` passes its ranks' codes on).
+#![forbid(unsafe_code)]
 
 mod bench;
 mod chart;
@@ -41,7 +42,7 @@ enum Command {
 }
 
 /// Reads the arguments and carries out the command.
-pub fn main() -> ExitCode {
+fn main() -> ExitCode {
     let mut args = std::env::args_os();
     match args.nth(1) {
         Some(command) if command == launch::exec::COMMAND => return launch::exec::become_rank(args),

@@ -1,7 +1,7 @@
 //! What a simulation gives: points of curves, each with its row of the table.
 
 use super::Measure;
-use crate::cli::chart::Chart;
+use crate::chart::Chart;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 

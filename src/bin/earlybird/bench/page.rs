@@ -2,7 +2,7 @@
 //! fetched.
 
 use super::report::Row;
-use crate::cli::chart::{Chart, svg};
+use crate::chart::{Chart, svg};
 use earlybird::Error;
 use std::fmt::Write as _;
 

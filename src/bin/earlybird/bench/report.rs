@@ -111,7 +111,7 @@ impl Report {
                 None => table(&self.rows) + &losses(&self.rows),
             },
         };
-        crate::cli::print(&text)?;
+        crate::print(&text)?;
         let verdict = verdict.map(Verdict::to_text);
         if let Some((mut file, path)) = self.html {
             let page = page(&self.rows, verdict.as_deref().unwrap_or_default())?;
@@ -120,7 +120,7 @@ impl Report {
         }
         match (verdict, self.format) {
             (None, _) => {}
-            (Some(verdict), Format::Table) => crate::cli::print(&verdict)?,
+            (Some(verdict), Format::Table) => crate::print(&verdict)?,
             (Some(verdict), Format::Csv | Format::Json) => {
                 earlybird::launch::say(format_args!("{}", verdict.trim_end()))
             }

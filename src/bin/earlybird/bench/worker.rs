@@ -9,7 +9,7 @@ use super::session::{ROOT, Session};
 use super::stats::{Sample, Samples, quantile};
 use super::way::Way;
 use super::{BenchArgs, BuffersChoice};
-use crate::cli::lineup::{burn, now_ns, thread_cpu_ns};
+use crate::lineup::{burn, now_ns, thread_cpu_ns};
 use earlybird::pattern::Pattern;
 use earlybird::{Algorithm, Choice, Collective, DType, Error, FoldOrder, Indexed, SharedView, algorithms};
 use indicatif::{ProgressBar, ProgressStyle};

@@ -3,8 +3,8 @@
 
 use super::data::{Example, Wines};
 use super::model::Model;
-use crate::cli::bench::{Sample, Samples};
-use crate::cli::lineup::{Lineup, now_ns, thread_cpu_ns};
+use crate::bench::{Sample, Samples};
+use crate::lineup::{Lineup, now_ns, thread_cpu_ns};
 use earlybird::{Algorithm, Communicator, Error, Op};
 use std::collections::BTreeSet;
 use std::time::Duration;

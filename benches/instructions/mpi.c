@@ -1,0 +1,55 @@
+/* Back-to-back 8-byte calls of one MPI function, for benches/instructions/run: mpi CALLS NAME. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double x[2], all[2];
+
+__attribute__((noinline)) static int allreduce(void) {
+    return MPI_Allreduce(MPI_IN_PLACE, x, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
+__attribute__((noinline)) static int reduce(void) {
+    return MPI_Reduce(x, all, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
+}
+__attribute__((noinline)) static int broadcast(void) { return MPI_Bcast(x, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD); }
+__attribute__((noinline)) static int allgather(void) {
+    return MPI_Allgather(x, 1, MPI_DOUBLE, all, 1, MPI_DOUBLE, MPI_COMM_WORLD);
+}
+__attribute__((noinline)) static int reduce_scatter(void) {
+    return MPI_Reduce_scatter_block(all, x, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
+__attribute__((noinline)) static int barrier(void) { return MPI_Barrier(MPI_COMM_WORLD); }
+__attribute__((noinline)) static int iallreduce(void) {
+    MPI_Request request;
+    int failed = MPI_Iallreduce(MPI_IN_PLACE, x, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &request);
+    return failed ? failed : MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static const struct { const char *name; int (*call)(void); } all_calls[] = {
+    { "allreduce", allreduce }, { "reduce", reduce },   { "broadcast", broadcast },   { "allgather", allgather },
+    { "reduce-scatter", reduce_scatter }, { "barrier", barrier }, { "iallreduce", iallreduce },
+};
+
+__attribute__((noinline, noclone)) int measured_call(int (*call)(void)) { 
+    int failed = call();
+    __asm__ volatile("" ::: "memory");
+    return failed;
+}
+
+int main(int argc, char **argv) {
+    int calls = argc == 3 ? atoi(argv[1]) : 0, failed = 0, ranks;
+    int (*call)(void) = NULL;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    for (size_t i = 0; argc == 3 && i < sizeof all_calls / sizeof *all_calls; i++)
+        if (!strcmp(argv[2], all_calls[i].name)) call = all_calls[i].call;
+    if (call == NULL) fprintf(stderr, "mpi CALLS NAME: no such name\n"), failed = 1;
+    for (int i = 0; i < calls && !failed; i++) {
+        x[0] = 1;
+        failed = measured_call(call);
+        if (!failed && call == allreduce && x[0] != ranks) fprintf(stderr, "%g instead of %d\n", x[0], ranks), failed = 1;
+    }
+    MPI_Finalize();
+    return failed != 0;
+}
