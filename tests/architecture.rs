@@ -197,7 +197,7 @@ const ORDERINGS: &[(&str, &str)] = &[
         "shm/src/memory/",
         "the meeting and the table of regions: under locks of the kernel, or handed over once by one word",
     ),
-    ("preload/src/seats.rs", "a table of this process alone, between its threads"),
+    ("preload/src/comm_cache.rs", "a table of this process alone, between its threads"),
 ];
 
 /// Orderings outside those files.

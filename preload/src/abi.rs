@@ -1,4 +1,4 @@
-//! The MPI library behind this one: its functions under their profiling names, and what `abi.c` knows of its header.
+//! The binary interface of the MPI library: its functions under their profiling names, and the constants that `abi.c` takes from its header.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -10,22 +10,23 @@ pub type Handle = usize;
 #[cfg(not(open_mpi))]
 pub type Handle = u32;
 
-/// Bytes or elements in the calls whose counts are not `int`.
+/// The count of the functions whose names end in `_c`.
 #[cfg(large_counts)]
 pub type Count = i64;
 
-pub type Deleted = unsafe extern "C" fn(Handle, c_int, *mut c_void, *mut c_void) -> c_int;
+/// The function that MPI calls when it deletes an attribute.
+pub type DeleteFn = unsafe extern "C" fn(Handle, c_int, *mut c_void, *mut c_void) -> c_int;
 
-/// A predefined type as `abi.c` lists it.
+/// An entry of the table of predefined types in `abi.c`.
 #[repr(C)]
 pub struct CType {
     pub handle: Handle,
     pub dtype: i32,
     pub operators: i32,
-    pub shape: i32,
+    pub layout: i32,
 }
 
-/// A predefined operator as `abi.c` lists it.
+/// An entry of the table of predefined operators in `abi.c`.
 #[repr(C)]
 pub struct COp {
     pub handle: Handle,
@@ -37,15 +38,15 @@ pub struct COp {
 pub struct Constants {
     pub in_place: *mut c_void,
     pub world: Handle,
-    pub this: Handle,
-    pub no_comm: Handle,
-    pub no_type: Handle,
+    pub comm_self: Handle,
+    pub null_comm: Handle,
+    pub null_type: Handle,
     pub byte: Handle,
     pub integer: Handle,
     pub packed: Handle,
     pub min: Handle,
-    pub no_op: Handle,
-    pub no_request: Handle,
+    pub null_op: Handle,
+    pub null_request: Handle,
     pub err_buffer: c_int,
     pub err_count: c_int,
     pub err_truncate: c_int,
@@ -58,8 +59,10 @@ pub struct Constants {
 // SAFETY: constants; the addresses in them are passed on and never followed.
 unsafe impl Sync for Constants {}
 
-type Send = *const c_void;
-type Receive = *mut c_void;
+/// The address of data that MPI reads.
+pub type SendPtr = *const c_void;
+/// The address of data that MPI writes.
+pub type RecvPtr = *mut c_void;
 
 unsafe extern "C" {
     safe static eb_constants: Constants;
@@ -68,12 +71,12 @@ unsafe extern "C" {
     static eb_ops: [COp; 0];
     safe static eb_ops_len: usize;
     pub fn eb_return_errors(comm: Handle) -> c_int;
-    pub fn eb_create_keyval(deleted: Deleted, keyval: *mut c_int) -> c_int;
+    pub fn eb_create_keyval(on_delete: DeleteFn, keyval: *mut c_int) -> c_int;
 
-    pub fn PMPI_Allreduce(send: Send, receive: Receive, n: c_int, dtype: Handle, op: Handle, comm: Handle) -> c_int;
+    pub fn PMPI_Allreduce(send: SendPtr, recv: RecvPtr, n: c_int, dtype: Handle, op: Handle, comm: Handle) -> c_int;
     pub fn PMPI_Reduce(
-        send: Send,
-        receive: Receive,
+        send: SendPtr,
+        recv: RecvPtr,
         n: c_int,
         dtype: Handle,
         op: Handle,
@@ -81,21 +84,21 @@ unsafe extern "C" {
         comm: Handle,
     ) -> c_int;
     pub fn PMPI_Reduce_scatter_block(
-        send: Send,
-        receive: Receive,
+        send: SendPtr,
+        recv: RecvPtr,
         n: c_int,
         dtype: Handle,
         op: Handle,
         comm: Handle,
     ) -> c_int;
-    pub fn PMPI_Bcast(buffer: Receive, n: c_int, dtype: Handle, root: c_int, comm: Handle) -> c_int;
+    pub fn PMPI_Bcast(buffer: RecvPtr, n: c_int, dtype: Handle, root: c_int, comm: Handle) -> c_int;
     pub fn PMPI_Allgather(
-        send: Send,
+        send: SendPtr,
         n: c_int,
         dtype: Handle,
-        receive: Receive,
+        recv: RecvPtr,
         m: c_int,
-        into: Handle,
+        recv_type: Handle,
         comm: Handle,
     ) -> c_int;
     pub fn PMPI_Barrier(comm: Handle) -> c_int;
@@ -105,9 +108,9 @@ unsafe extern "C" {
     pub fn PMPI_Comm_call_errhandler(comm: Handle, code: c_int) -> c_int;
     pub fn PMPI_Comm_free(comm: *mut Handle) -> c_int;
     pub fn PMPI_Comm_split(comm: Handle, color: c_int, key: c_int, new: *mut Handle) -> c_int;
-    pub fn PMPI_Get_count(status: Send, dtype: Handle, count: *mut c_int) -> c_int;
+    pub fn PMPI_Get_count(status: SendPtr, dtype: Handle, count: *mut c_int) -> c_int;
     pub fn PMPI_Isend(
-        from: Send,
+        from: SendPtr,
         n: c_int,
         dtype: Handle,
         to: c_int,
@@ -125,7 +128,7 @@ unsafe extern "C" {
     pub fn PMPI_Get_library_version(text: *mut c_char, length: *mut c_int) -> c_int;
     pub fn PMPI_Initialized(flag: *mut c_int) -> c_int;
     pub fn PMPI_Irecv(
-        to: Receive,
+        to: RecvPtr,
         n: c_int,
         dtype: Handle,
         from: c_int,
@@ -133,43 +136,43 @@ unsafe extern "C" {
         comm: Handle,
         request: *mut Handle,
     ) -> c_int;
-    pub fn PMPI_Test(request: *mut Handle, flag: *mut c_int, status: Receive) -> c_int;
-    pub fn PMPI_Wait(request: *mut Handle, status: Receive) -> c_int;
+    pub fn PMPI_Test(request: *mut Handle, flag: *mut c_int, status: RecvPtr) -> c_int;
+    pub fn PMPI_Wait(request: *mut Handle, status: RecvPtr) -> c_int;
     pub fn PMPI_Cancel(request: *mut Handle) -> c_int;
     pub fn PMPI_Pack(
-        from: Send,
+        from: SendPtr,
         n: c_int,
         dtype: Handle,
-        to: Receive,
+        to: RecvPtr,
         bytes: c_int,
         at: *mut c_int,
         comm: Handle,
     ) -> c_int;
     #[allow(clippy::too_many_arguments)]
     pub fn PMPI_Sendrecv(
-        from: Send,
+        from: SendPtr,
         n: c_int,
         of: Handle,
         rank: c_int,
         tag: c_int,
-        to: Receive,
+        to: RecvPtr,
         m: c_int,
-        into: Handle,
+        recv_type: Handle,
         from_rank: c_int,
         from_tag: c_int,
         comm: Handle,
-        status: Receive,
+        status: RecvPtr,
     ) -> c_int;
     pub fn PMPI_Op_commutative(op: Handle, commutes: *mut c_int) -> c_int;
-    pub fn PMPI_Reduce_local(left: Send, right: Receive, n: c_int, dtype: Handle, op: Handle) -> c_int;
+    pub fn PMPI_Reduce_local(left: SendPtr, right: RecvPtr, n: c_int, dtype: Handle, op: Handle) -> c_int;
     pub fn PMPI_Type_get_true_extent(dtype: Handle, lower: *mut isize, extent: *mut isize) -> c_int;
     pub fn PMPI_Type_get_extent(dtype: Handle, lower: *mut isize, extent: *mut isize) -> c_int;
     pub fn PMPI_Type_size(dtype: Handle, bytes: *mut c_int) -> c_int;
     pub fn PMPI_Unpack(
-        from: Send,
+        from: SendPtr,
         bytes: c_int,
         at: *mut c_int,
-        to: Receive,
+        to: RecvPtr,
         n: c_int,
         dtype: Handle,
         comm: Handle,
@@ -178,10 +181,10 @@ unsafe extern "C" {
 
 #[cfg(large_counts)]
 unsafe extern "C" {
-    pub fn PMPI_Allreduce_c(send: Send, receive: Receive, n: Count, dtype: Handle, op: Handle, comm: Handle) -> c_int;
+    pub fn PMPI_Allreduce_c(send: SendPtr, recv: RecvPtr, n: Count, dtype: Handle, op: Handle, comm: Handle) -> c_int;
     pub fn PMPI_Reduce_c(
-        send: Send,
-        receive: Receive,
+        send: SendPtr,
+        recv: RecvPtr,
         n: Count,
         dtype: Handle,
         op: Handle,
@@ -189,21 +192,21 @@ unsafe extern "C" {
         comm: Handle,
     ) -> c_int;
     pub fn PMPI_Reduce_scatter_block_c(
-        send: Send,
-        receive: Receive,
+        send: SendPtr,
+        recv: RecvPtr,
         n: Count,
         dtype: Handle,
         op: Handle,
         comm: Handle,
     ) -> c_int;
-    pub fn PMPI_Bcast_c(buffer: Receive, n: Count, dtype: Handle, root: c_int, comm: Handle) -> c_int;
+    pub fn PMPI_Bcast_c(buffer: RecvPtr, n: Count, dtype: Handle, root: c_int, comm: Handle) -> c_int;
     pub fn PMPI_Allgather_c(
-        send: Send,
+        send: SendPtr,
         n: Count,
         dtype: Handle,
-        receive: Receive,
+        recv: RecvPtr,
         m: Count,
-        into: Handle,
+        recv_type: Handle,
         comm: Handle,
     ) -> c_int;
 }
@@ -217,56 +220,56 @@ unsafe extern "C" {
     pub safe fn eb_fortran_bottom() -> *const c_void;
 }
 
-/// The constants of the header.
+/// Returns the constants of the header.
 #[inline]
 pub fn constants() -> &'static Constants {
     &eb_constants
 }
 
-/// The predefined types.
+/// Returns the table of predefined types.
 pub fn types() -> &'static [CType] {
     // SAFETY: a constant array of this length in `abi.c`.
     unsafe { std::slice::from_raw_parts((&raw const eb_types).cast(), eb_types_len) }
 }
 
-/// The predefined operators.
+/// Returns the table of predefined operators.
 pub fn ops() -> &'static [COp] {
     // SAFETY: a constant array of this length in `abi.c`.
     unsafe { std::slice::from_raw_parts((&raw const eb_ops).cast(), eb_ops_len) }
 }
 
-/// The `int` that a function of MPI writes; `None` when it fails.
-pub fn asked(ask: impl FnOnce(*mut c_int) -> c_int) -> Option<c_int> {
-    let mut answer = 0;
-    (ask(&mut answer) == 0).then_some(answer)
+/// Returns the `int` that an MPI function writes, `None` if the function fails.
+pub fn query(call: impl FnOnce(*mut c_int) -> c_int) -> Option<c_int> {
+    let mut value = 0;
+    (call(&mut value) == 0).then_some(value)
 }
 
-/// Bytes of an element of `dtype`; `None` where that is no type.
+/// Returns the size of an element of `dtype` in bytes, `None` for an invalid handle.
 pub fn type_size(dtype: Handle) -> Option<usize> {
-    if dtype == constants().no_type || dtype == 0 {
+    if dtype == constants().null_type || dtype == 0 {
         return None;
     }
     // SAFETY: MPI checks the handle, or it is the caller's as MPI demands; writes one int.
-    asked(|bytes| unsafe { PMPI_Type_size(dtype, bytes) }).and_then(|bytes| usize::try_from(bytes).ok())
+    query(|bytes| unsafe { PMPI_Type_size(dtype, bytes) }).and_then(|bytes| usize::try_from(bytes).ok())
 }
 
-/// Whether MPI is initialized and not finalized.
+/// Returns whether MPI is initialized and not finalized.
 pub fn is_running() -> bool {
     // SAFETY: may be called at any time; writes one int.
-    let initialized = asked(|flag| unsafe { PMPI_Initialized(flag) });
-    // SAFETY: as above.
-    let finalized = asked(|flag| unsafe { PMPI_Finalized(flag) });
+    let initialized = query(|flag| unsafe { PMPI_Initialized(flag) });
+    // SAFETY: as for MPI_Initialized.
+    let finalized = query(|flag| unsafe { PMPI_Finalized(flag) });
     initialized.is_some_and(|flag| flag != 0) && finalized == Some(0)
 }
 
-/// Lower bound and extent of `dtype`, bytes.
+/// Returns the lower bound and the extent of `dtype` in bytes.
 pub fn extent(dtype: Handle) -> Option<(isize, isize)> {
     let (mut lower, mut extent) = (0, 0);
     // SAFETY: a type as MPI demands of the caller; writes two integers.
     (unsafe { PMPI_Type_get_extent(dtype, &mut lower, &mut extent) } == 0).then_some((lower, extent))
 }
 
-/// Where the data of an element of `dtype` begins, and bytes from there to its end.
+/// Returns the true lower bound and the true extent of `dtype` in bytes.
 pub fn true_extent(dtype: Handle) -> Option<(isize, isize)> {
     let (mut lower, mut extent) = (0, 0);
     // SAFETY: as in `extent`.

@@ -1,7 +1,7 @@
-//! The Fortran functions that bypass the C ones: all of Open MPI's; of MPICH's, two of the module `mpi_f08`.
+//! The Fortran functions that do not call the C functions: all of Open MPI, and two of MPICH's module `mpi_f08`.
 //!
-//! Every spelling of a name that the library has, and those of the module `mpi_f08`, whose handles are integers in a
-//! structure and whose last argument may be missing.
+//! Each is defined under every spelling that the MPI library has. In the module `mpi_f08` handles are integers in a structure, and
+//! the last argument may be missing.
 #![allow(unsafe_code)]
 
 #[cfg(open_mpi)]
@@ -11,7 +11,7 @@ use std::ffi::c_int;
 #[cfg(open_mpi)]
 use std::ffi::c_void;
 
-/// A buffer of Fortran: two addresses mean what constants mean in C.
+/// Converts the address of a Fortran buffer: two addresses stand for constants of C.
 #[cfg(open_mpi)]
 fn buffer(address: *mut c_void) -> *mut c_void {
     if address.cast_const() == abi::eb_fortran_in_place() {
@@ -29,8 +29,10 @@ macro_rules! functions {
     };
     (@one $spelling:literal ($($argument:ident: $kind:ty),*) $call:expr) => {
         const _: () = {
+            /// The Fortran function of this name.
+            ///
             /// # Safety
-            /// As MPI says; `error` may be null.
+            /// The caller keeps the rules of the MPI standard; `error` may be null.
             #[unsafe(export_name = $spelling)]
             unsafe extern "C" fn function($($argument: $kind,)* error: *mut c_int) {
                 // SAFETY: Fortran passes addresses of integers and buffers as MPI demands.
@@ -65,25 +67,25 @@ functions! {
 #[cfg(open_mpi)]
 functions! {
     ("mpi_allreduce", "mpi_allreduce_", "mpi_allreduce__", "MPI_ALLREDUCE", "mpi_allreduce_f08_")
-        (send: Buffer, receive: Buffer, n: Int, dtype: Int, op: Int, comm: Int)
+        (send: Buffer, recv: Buffer, n: Int, dtype: Int, op: Int, comm: Int)
         entry::MPI_Allreduce(
-            buffer(send), buffer(receive), *n, eb_type_f2c(*dtype), eb_op_f2c(*op), eb_comm_f2c(*comm));
+            buffer(send), buffer(recv), *n, eb_type_f2c(*dtype), eb_op_f2c(*op), eb_comm_f2c(*comm));
     ("mpi_reduce", "mpi_reduce_", "mpi_reduce__", "MPI_REDUCE", "mpi_reduce_f08_")
-        (send: Buffer, receive: Buffer, n: Int, dtype: Int, op: Int, root: Int, comm: Int)
+        (send: Buffer, recv: Buffer, n: Int, dtype: Int, op: Int, root: Int, comm: Int)
         entry::MPI_Reduce(
-            buffer(send), buffer(receive), *n, eb_type_f2c(*dtype), eb_op_f2c(*op), *root, eb_comm_f2c(*comm));
+            buffer(send), buffer(recv), *n, eb_type_f2c(*dtype), eb_op_f2c(*op), *root, eb_comm_f2c(*comm));
     ("mpi_reduce_scatter_block", "mpi_reduce_scatter_block_", "mpi_reduce_scatter_block__", "MPI_REDUCE_SCATTER_BLOCK",
      "mpi_reduce_scatter_block_f08_")
-        (send: Buffer, receive: Buffer, n: Int, dtype: Int, op: Int, comm: Int)
+        (send: Buffer, recv: Buffer, n: Int, dtype: Int, op: Int, comm: Int)
         entry::MPI_Reduce_scatter_block(
-            buffer(send), buffer(receive), *n, eb_type_f2c(*dtype), eb_op_f2c(*op), eb_comm_f2c(*comm));
+            buffer(send), buffer(recv), *n, eb_type_f2c(*dtype), eb_op_f2c(*op), eb_comm_f2c(*comm));
     ("mpi_bcast", "mpi_bcast_", "mpi_bcast__", "MPI_BCAST", "mpi_bcast_f08_")
         (data: Buffer, n: Int, dtype: Int, root: Int, comm: Int)
         entry::MPI_Bcast(buffer(data), *n, eb_type_f2c(*dtype), *root, eb_comm_f2c(*comm));
     ("mpi_allgather", "mpi_allgather_", "mpi_allgather__", "MPI_ALLGATHER", "mpi_allgather_f08_")
-        (send: Buffer, n: Int, dtype: Int, receive: Buffer, m: Int, into: Int, comm: Int)
+        (send: Buffer, n: Int, dtype: Int, recv: Buffer, m: Int, recv_type: Int, comm: Int)
         entry::MPI_Allgather(
-            buffer(send), *n, eb_type_f2c(*dtype), buffer(receive), *m, eb_type_f2c(*into), eb_comm_f2c(*comm));
+            buffer(send), *n, eb_type_f2c(*dtype), buffer(recv), *m, eb_type_f2c(*recv_type), eb_comm_f2c(*comm));
     ("mpi_barrier", "mpi_barrier_", "mpi_barrier__", "MPI_BARRIER", "mpi_barrier_f08_")
         (comm: Int)
         entry::MPI_Barrier(eb_comm_f2c(*comm));

@@ -1,39 +1,39 @@
-//! From handles of predefined types and operators to earlybird's: tables made once, found by hashing.
+//! Hash tables from the handles of predefined types and operators to earlybird's types and operators.
 
 use crate::abi::{self, Handle};
 use earlybird::{DType, Op};
 
-/// A table that is made once: open addressing, never full.
-struct Map<V> {
+/// A hash table with open addressing that is filled once and never full.
+struct HandleMap<V> {
     cells: Vec<Option<(Handle, V)>>,
 }
 
-/// Cells of a table: several times as many as MPI has predefined handles of a kind.
+/// Cells of a table, several times the number of predefined handles of a kind.
 const CELLS: usize = 512;
 
-/// Where the search for a handle begins, of `cells` places, a power of two.
+/// Returns the cell, of `cells`, a power of two, at which the search for a handle begins.
 #[inline]
-pub fn place(handle: Handle, cells: usize) -> usize {
+pub fn first_cell(handle: Handle, cells: usize) -> usize {
     ((handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - cells.trailing_zeros())) as usize
 }
 
-impl<V: Copy> Map<V> {
-    fn of(entries: impl Iterator<Item = (Handle, V)>) -> Self {
+impl<V: Copy> HandleMap<V> {
+    fn new(entries: impl Iterator<Item = (Handle, V)>) -> Self {
         let mut cells = vec![None; CELLS];
         for (handle, value) in entries {
-            let mut at = place(handle, CELLS);
+            let mut at = first_cell(handle, CELLS);
             while cells[at].is_some_and(|(known, _)| known != handle) {
                 at = (at + 1) % CELLS;
             }
-            // Two names of one handle: the first says more.
+            // Of two names of one handle, the first is more specific.
             cells[at].get_or_insert((handle, value));
         }
-        Map { cells }
+        HandleMap { cells }
     }
 
     #[inline]
     fn find(&self, handle: Handle) -> Option<V> {
-        let mut at = place(handle, CELLS);
+        let mut at = first_cell(handle, CELLS);
         while let Some((known, value)) = self.cells[at] {
             if known == handle {
                 return Some(value);
@@ -44,12 +44,12 @@ impl<V: Copy> Map<V> {
     }
 }
 
-/// How an element lies in the user's buffer.
+/// The layout of an element in the caller's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
-    /// As earlybird's.
-    Plain,
-    /// Eight bytes of value, an `int`, a gap of four bytes: `MPI_DOUBLE_INT`, `MPI_LONG_INT`.
+pub enum ElementLayout {
+    /// The same as earlybird's.
+    Same,
+    /// A value of eight bytes, an `int`, a gap of four bytes: `MPI_DOUBLE_INT`, `MPI_LONG_INT`.
     WideInt,
     /// A `short`, a gap of two bytes, an `int`.
     ShortInt,
@@ -57,105 +57,106 @@ pub enum Shape {
 
 /// A predefined type.
 #[derive(Debug, Clone, Copy)]
-pub struct Type {
+pub struct PredefinedType {
     /// Bytes of its signature.
     pub bytes: usize,
-    /// Whether elements lie side by side without gaps.
-    pub dense: bool,
-    /// What it is reduced as.
+    /// Whether elements are contiguous, without gaps.
+    pub is_dense: bool,
+    /// The type that reductions use.
     reduced: Option<DType>,
-    operators: Operators,
-    pub shape: Shape,
+    operators: AllowedOps,
+    pub layout: ElementLayout,
 }
 
-/// The operators that MPI has for a type, among those of its representation.
+/// The operators that MPI allows for a type, among those of its representation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operators {
+enum AllowedOps {
     All,
     NotLogical,
     Bitwise,
     Logical,
-    /// Of a type that only MPI folds.
-    MpisReal,
-    MpisComplex,
-    MpisPair,
+    /// Real numbers that only MPI folds.
+    MpiOnlyReal,
+    MpiOnlyComplex,
+    MpiOnlyPair,
 }
 
-impl Operators {
-    const ALL: [Operators; 7] = [
-        Operators::All,
-        Operators::NotLogical,
-        Operators::Bitwise,
-        Operators::Logical,
-        Operators::MpisReal,
-        Operators::MpisComplex,
-        Operators::MpisPair,
+impl AllowedOps {
+    const ALL: [AllowedOps; 7] = [
+        AllowedOps::All,
+        AllowedOps::NotLogical,
+        AllowedOps::Bitwise,
+        AllowedOps::Logical,
+        AllowedOps::MpiOnlyReal,
+        AllowedOps::MpiOnlyComplex,
+        AllowedOps::MpiOnlyPair,
     ];
 }
 
-/// What an operator's handle is.
+/// The kind of an operator's handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operator {
+pub enum OpKind {
     Predefined(Op),
-    /// Predefined, for one-sided calls only.
-    Other,
-    Users,
+    /// Predefined for one-sided calls only.
+    OneSided,
+    User,
 }
 
-/// A predefined type and operator that earlybird folds itself.
+/// A predefined type with a predefined operator that earlybird supports for it.
 #[derive(Debug, Clone, Copy)]
-pub struct Pair {
-    pub known: Type,
-    /// As what the type is reduced.
+pub struct TypeOp {
+    pub dtype: PredefinedType,
+    /// The type that the reduction uses.
     pub reduced: DType,
     pub op: Op,
 }
 
-/// All predefined handles.
-pub struct Handles {
-    types: Map<Type>,
-    ops: Map<Option<Op>>,
-    pub pairs: Box<Pairs>,
+/// The tables of all predefined handles.
+pub struct PredefinedHandles {
+    types: HandleMap<PredefinedType>,
+    ops: HandleMap<Option<Op>>,
+    pub type_ops: Box<TypeOpTable>,
 }
 
-/// Cells for pairs: several times as many as there are.
-const PAIRS: usize = 2048;
+/// Cells of the table of pairs, several times the number of pairs.
+const TYPE_OP_CELLS: usize = 2048;
 
-/// A pair under its handles; never in two cache lines.
+/// A pair of type and operator with its handles, in one cache line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
-struct Cell(Option<((Handle, Handle), Pair)>);
+struct TypeOpCell(Option<((Handle, Handle), TypeOp)>);
 
-/// What most reductions want to know, found at once.
-pub struct Pairs([Cell; PAIRS]);
+/// The table of pairs, which answers all questions of a common reduction in one search.
+pub struct TypeOpTable([TypeOpCell; TYPE_OP_CELLS]);
 
-/// Where the search for a pair begins.
+/// Returns the cell at which the search for a pair begins.
 #[inline]
 #[allow(clippy::useless_conversion)] // a handle is as wide as MPI makes it
-fn place_of_pair(dtype: Handle, op: Handle) -> usize {
+fn type_op_cell(dtype: Handle, op: Handle) -> usize {
     let mixed = (dtype as u64).rotate_left(20) ^ op as u64;
-    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PAIRS.trailing_zeros())) as usize
+    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - TYPE_OP_CELLS.trailing_zeros())) as usize
 }
 
-impl Pairs {
-    fn none() -> Box<Pairs> {
-        let cells: Box<[Cell]> = vec![Cell(None); PAIRS].into();
-        let cells: Box<[Cell; PAIRS]> = cells.try_into().unwrap_or_else(|_| unreachable!("as many as there are cells"));
-        Box::new(Pairs(*cells))
+impl TypeOpTable {
+    fn empty() -> Box<TypeOpTable> {
+        let cells: Box<[TypeOpCell]> = vec![TypeOpCell(None); TYPE_OP_CELLS].into();
+        let cells: Box<[TypeOpCell; TYPE_OP_CELLS]> =
+            cells.try_into().unwrap_or_else(|_| unreachable!("the length is the number of cells"));
+        Box::new(TypeOpTable(*cells))
     }
 
-    fn keep(&mut self, dtype: Handle, op: Handle, pair: Pair) {
-        let mut at = place_of_pair(dtype, op);
+    fn insert(&mut self, dtype: Handle, op: Handle, pair: TypeOp) {
+        let mut at = type_op_cell(dtype, op);
         while self.0[at].0.is_some_and(|(handles, _)| handles != (dtype, op)) {
-            at = (at + 1) % PAIRS;
+            at = (at + 1) % TYPE_OP_CELLS;
         }
-        self.0[at] = Cell(Some(((dtype, op), pair)));
+        self.0[at] = TypeOpCell(Some(((dtype, op), pair)));
     }
 
-    /// A predefined type and operator, if earlybird folds them.
+    /// Returns a predefined type and operator, if earlybird supports the pair.
     #[inline(always)]
-    pub fn find(&self, dtype: Handle, op: Handle) -> Option<&Pair> {
-        let at = place_of_pair(dtype, op);
+    pub fn find(&self, dtype: Handle, op: Handle) -> Option<&TypeOp> {
+        let at = type_op_cell(dtype, op);
         match &self.0[at].0 {
             Some((handles, pair)) if *handles == (dtype, op) => Some(pair),
             _ => self.search(at, dtype, op),
@@ -163,88 +164,92 @@ impl Pairs {
     }
 
     #[cold]
-    fn search(&self, mut at: usize, dtype: Handle, op: Handle) -> Option<&Pair> {
+    fn search(&self, mut at: usize, dtype: Handle, op: Handle) -> Option<&TypeOp> {
         while let Some((handles, pair)) = &self.0[at].0 {
             if *handles == (dtype, op) {
                 return Some(pair);
             }
-            at = (at + 1) % PAIRS;
+            at = (at + 1) % TYPE_OP_CELLS;
         }
         None
     }
 }
 
-impl Handles {
-    /// Asks MPI, which must be initialized, about every type.
-    pub fn ask() -> Self {
+impl PredefinedHandles {
+    /// Builds the tables from what MPI, which must be initialized, says of every type.
+    pub fn new() -> Self {
         let types = abi::types().iter().filter_map(|entry| {
             let bytes = abi::type_size(entry.handle)?;
             let (lower, extent) = abi::extent(entry.handle)?;
-            let shape = [Shape::Plain, Shape::WideInt, Shape::ShortInt][entry.shape as usize];
-            let operators = Operators::ALL[entry.operators as usize];
+            let layout = [ElementLayout::Same, ElementLayout::WideInt, ElementLayout::ShortInt][entry.layout as usize];
+            let operators = AllowedOps::ALL[entry.operators as usize];
             let dtype = DType::ALL.into_iter().find(|dtype| *dtype as i32 == entry.dtype);
-            // A Fortran compiler may have been told other sizes than those that `abi.c` assumes.
-            let fits = |dtype: &DType| shape != Shape::Plain || dtype.size() == bytes;
-            let (reduced, dense) = (dtype.filter(fits), lower == 0 && extent == bytes as isize);
-            Some((entry.handle, Type { bytes, dense, reduced, operators, shape }))
+            // Options of a Fortran compiler may change the sizes that `abi.c` assumes.
+            let fits = |dtype: &DType| layout != ElementLayout::Same || dtype.size() == bytes;
+            let (reduced, is_dense) = (dtype.filter(fits), lower == 0 && extent == bytes as isize);
+            Some((entry.handle, PredefinedType { bytes, is_dense, reduced, operators, layout }))
         });
         let ops = abi::ops().iter();
         let ops = ops.map(|entry| (entry.handle, Op::ALL.into_iter().find(|op| *op as i32 == entry.op)));
-        let mut handles = Handles { types: Map::of(types), ops: Map::of(ops), pairs: Pairs::none() };
+        let mut handles = PredefinedHandles {
+            types: HandleMap::new(types),
+            ops: HandleMap::new(ops),
+            type_ops: TypeOpTable::empty(),
+        };
         for dtype in abi::types() {
             for op in abi::ops() {
-                handles.keep_pair(dtype.handle, op.handle);
+                handles.insert_type_op(dtype.handle, op.handle);
             }
         }
         handles
     }
 
-    fn keep_pair(&mut self, dtype: Handle, op: Handle) {
-        let (Some(known), Operator::Predefined(by)) = (self.dtype(dtype), self.op(op)) else { return };
-        let Some(reduced) = known.reduced_by(by) else { return };
-        self.pairs.keep(dtype, op, Pair { known, reduced, op: by });
+    fn insert_type_op(&mut self, dtype: Handle, op: Handle) {
+        let (Some(predefined), OpKind::Predefined(known_op)) = (self.dtype(dtype), self.op(op)) else { return };
+        let Some(reduced) = predefined.dtype_for(known_op) else { return };
+        self.type_ops.insert(dtype, op, TypeOp { dtype: predefined, reduced, op: known_op });
     }
 
     #[inline]
-    pub fn dtype(&self, handle: Handle) -> Option<Type> {
+    pub fn dtype(&self, handle: Handle) -> Option<PredefinedType> {
         self.types.find(handle)
     }
 
     #[inline]
-    pub fn op(&self, handle: Handle) -> Operator {
+    pub fn op(&self, handle: Handle) -> OpKind {
         match self.ops.find(handle) {
-            Some(Some(op)) => Operator::Predefined(op),
-            Some(None) => Operator::Other,
-            None => Operator::Users,
+            Some(Some(op)) => OpKind::Predefined(op),
+            Some(None) => OpKind::OneSided,
+            None => OpKind::User,
         }
     }
 }
 
-impl Type {
-    /// As what it is reduced by `op`, where MPI and earlybird both have the pair.
+impl PredefinedType {
+    /// Returns the type that reductions with `op` use, if both MPI and earlybird support the pair.
     #[inline]
-    pub fn reduced_by(&self, op: Op) -> Option<DType> {
+    pub fn dtype_for(&self, op: Op) -> Option<DType> {
         let dtype = self.reduced?;
         let bitwise = matches!(op, Op::BitAnd | Op::BitOr | Op::BitXor);
         let logical = matches!(op, Op::LogicalAnd | Op::LogicalOr | Op::LogicalXor);
         let allowed = match self.operators {
-            Operators::All => true,
-            Operators::NotLogical => !logical,
-            Operators::Bitwise => bitwise,
-            Operators::Logical => logical,
-            Operators::MpisReal | Operators::MpisComplex | Operators::MpisPair => false,
+            AllowedOps::All => true,
+            AllowedOps::NotLogical => !logical,
+            AllowedOps::Bitwise => bitwise,
+            AllowedOps::Logical => logical,
+            AllowedOps::MpiOnlyReal | AllowedOps::MpiOnlyComplex | AllowedOps::MpiOnlyPair => false,
         };
         (allowed && dtype.has(op)).then_some(dtype)
     }
 
-    /// Whether MPI has `op` for it and earlybird has not.
-    pub fn folded_by_mpi(&self, op: Op) -> bool {
+    /// Returns whether MPI supports `op` for this type and earlybird does not.
+    pub fn is_folded_by_mpi(&self, op: Op) -> bool {
         let (arithmetic, order) = (matches!(op, Op::Sum | Op::Product), matches!(op, Op::Min | Op::Max));
         match self.operators {
-            Operators::MpisReal => arithmetic || order,
-            Operators::MpisComplex => arithmetic,
-            Operators::MpisPair => matches!(op, Op::MinIndex | Op::MaxIndex),
-            Operators::All | Operators::NotLogical | Operators::Bitwise | Operators::Logical => false,
+            AllowedOps::MpiOnlyReal => arithmetic || order,
+            AllowedOps::MpiOnlyComplex => arithmetic,
+            AllowedOps::MpiOnlyPair => matches!(op, Op::MinIndex | Op::MaxIndex),
+            AllowedOps::All | AllowedOps::NotLogical | AllowedOps::Bitwise | AllowedOps::Logical => false,
         }
     }
 }
@@ -255,8 +260,8 @@ mod tests {
 
     #[test]
     fn every_handle_is_found_and_no_other() {
-        // All in one corner, as addresses of a library's table are.
-        let map = Map::of((0..200).map(|i| (0x4c00_0000 + 8 * i as Handle, i)));
+        // Close together, as the addresses of a table in a library are.
+        let map = HandleMap::new((0..200).map(|i| (0x4c00_0000 + 8 * i as Handle, i)));
         for i in 0..200 {
             assert_eq!(map.find(0x4c00_0000 + 8 * i as Handle), Some(i));
         }
@@ -264,23 +269,28 @@ mod tests {
     }
 
     #[test]
-    fn a_type_has_the_operators_that_mpi_gives_it() {
-        let of =
-            |dtype, operators| Type { bytes: 4, dense: true, reduced: Some(dtype), operators, shape: Shape::Plain };
-        let integer = of(DType::I32, Operators::NotLogical);
-        assert_eq!(integer.reduced_by(Op::Sum), Some(DType::I32));
-        assert_eq!((integer.reduced_by(Op::LogicalOr), integer.reduced_by(Op::MinIndex)), (None, None));
-        let truth = of(DType::I32, Operators::Logical);
-        assert_eq!((truth.reduced_by(Op::LogicalOr), truth.reduced_by(Op::Sum)), (Some(DType::I32), None));
-        let bits = of(DType::U8, Operators::Bitwise);
-        assert_eq!((bits.reduced_by(Op::BitXor), bits.reduced_by(Op::Max)), (Some(DType::U8), None));
-        assert_eq!(of(DType::F32, Operators::All).reduced_by(Op::BitAnd), None);
-        let long_double = Type { reduced: None, ..of(DType::F64, Operators::MpisReal) };
-        assert!(long_double.folded_by_mpi(Op::Max) && long_double.reduced_by(Op::Max).is_none());
-        assert!(!long_double.folded_by_mpi(Op::BitAnd) && !integer.folded_by_mpi(Op::Sum));
-        let pair = Type { operators: Operators::MpisPair, ..long_double };
-        assert!(pair.folded_by_mpi(Op::MinIndex) && !pair.folded_by_mpi(Op::Sum));
-        let complex = Type { operators: Operators::MpisComplex, ..long_double };
-        assert!(complex.folded_by_mpi(Op::Product) && !complex.folded_by_mpi(Op::Min));
+    fn a_type_has_the_operators_that_mpi_allows() {
+        let of = |dtype, operators| PredefinedType {
+            bytes: 4,
+            is_dense: true,
+            reduced: Some(dtype),
+            operators,
+            layout: ElementLayout::Same,
+        };
+        let integer = of(DType::I32, AllowedOps::NotLogical);
+        assert_eq!(integer.dtype_for(Op::Sum), Some(DType::I32));
+        assert_eq!((integer.dtype_for(Op::LogicalOr), integer.dtype_for(Op::MinIndex)), (None, None));
+        let logical = of(DType::I32, AllowedOps::Logical);
+        assert_eq!((logical.dtype_for(Op::LogicalOr), logical.dtype_for(Op::Sum)), (Some(DType::I32), None));
+        let bits = of(DType::U8, AllowedOps::Bitwise);
+        assert_eq!((bits.dtype_for(Op::BitXor), bits.dtype_for(Op::Max)), (Some(DType::U8), None));
+        assert_eq!(of(DType::F32, AllowedOps::All).dtype_for(Op::BitAnd), None);
+        let long_double = PredefinedType { reduced: None, ..of(DType::F64, AllowedOps::MpiOnlyReal) };
+        assert!(long_double.is_folded_by_mpi(Op::Max) && long_double.dtype_for(Op::Max).is_none());
+        assert!(!long_double.is_folded_by_mpi(Op::BitAnd) && !integer.is_folded_by_mpi(Op::Sum));
+        let pair = PredefinedType { operators: AllowedOps::MpiOnlyPair, ..long_double };
+        assert!(pair.is_folded_by_mpi(Op::MinIndex) && !pair.is_folded_by_mpi(Op::Sum));
+        let complex = PredefinedType { operators: AllowedOps::MpiOnlyComplex, ..long_double };
+        assert!(complex.is_folded_by_mpi(Op::Product) && !complex.is_folded_by_mpi(Op::Min));
     }
 }

@@ -1,24 +1,28 @@
-//! The collectives of unmodified MPI programs through earlybird, by `LD_PRELOAD`: `docs/interposer.md` has the rules.
+//! Interception of the collectives of unmodified MPI programs by `LD_PRELOAD`; `docs/interposer.md` has the rules.
 //!
-//! A call is taken over or goes to MPI by what MPI demands to be equal on all its ranks: communicator, operation,
-//! operator, root and the signature of the data. What only one rank knows (addresses, derived types, `MPI_IN_PLACE`)
-//! is dealt with on that rank.
+//! A call is intercepted or forwarded to MPI by arguments that MPI requires to be equal on all ranks: communicator, operation, operator,
+//! root and the signature of the data. Arguments that one rank alone knows (addresses, derived types, `MPI_IN_PLACE`) are handled on
+//! that rank.
 #![cfg(mpi)]
 
 mod abi;
+mod block;
 mod buffers;
+mod comm_cache;
+mod data_movement;
+mod dynamic_linker;
 pub mod entry;
 mod fortran;
+mod forwarded;
 mod handles;
-mod loaded;
+mod intercepted;
 mod messages;
-mod moves;
-mod others;
+mod outcome;
 mod progress;
 mod reductions;
-mod rule;
-mod seats;
+mod selection;
 mod set_up;
 mod settings;
+mod stderr;
 mod summary;
-mod users;
+mod user_ops;

@@ -1,60 +1,59 @@
-//! Messages between the nodes of a communicator: point-to-point calls of MPI on a communicator of their own, under the
-//! profiling names, so that no tool and no interposer meets them.
+//! Messages between the nodes of a communicator: point-to-point calls of MPI on a private communicator, under the profiling names,
+//! which no tool and no interposer sees.
 #![allow(unsafe_code)]
 
-use crate::abi::{self, Handle, asked, constants};
+use crate::abi::{self, Handle, constants, query};
 use earlybird::messages::{Failure, Message, Messages};
 use std::ffi::c_int;
 
-/// A communicator that nobody else knows, with errors as return codes.
+/// A communicator for this library only, with errors as return codes.
 #[derive(Debug)]
-pub struct Private {
+pub struct PrivateComm {
     comm: Handle,
     rank: usize,
     size: usize,
     abandoned: bool,
 }
 
-/// A call under way. MPI has the buffer until it says that the call is complete; if it cannot be completed the buffer is
-/// leaked.
+/// A message under way. MPI uses the buffer until the request is complete; if the request cannot be completed, the buffer is leaked.
 #[derive(Debug)]
-struct Pending {
+struct PendingMessage {
     request: Handle,
     buffer: Vec<u8>,
     is_receive: bool,
 }
 
-/// As large as any library's, which `abi.c` asserts.
+/// Room for the status of any MPI library, asserted in `abi.c`.
 type Status = [u64; 8];
 
-impl Private {
-    /// The ranks of `comm` that give one color, ordered by key; `None` without one. Attributes of `comm` are not copied.
-    /// Every rank of it calls this.
-    pub fn split(comm: Handle, color_and_key: Option<(usize, usize)>) -> Result<Option<Private>, Failure> {
+impl PrivateComm {
+    /// Splits `comm`: the ranks of one color, ordered by key; `None` for a rank without color. Attributes of `comm` are not copied.
+    /// Every rank of `comm` calls this function.
+    pub fn split(comm: Handle, color_and_key: Option<(usize, usize)>) -> Result<Option<PrivateComm>, Failure> {
         let (color, key) = color_and_key.map_or((constants().undefined, 0), |(c, k)| (c as c_int, k as c_int));
-        let mut own = constants().no_comm;
+        let mut own = constants().null_comm;
         // SAFETY: MPI runs and `comm` is a communicator; writes one handle.
         check("MPI_Comm_split", unsafe { abi::PMPI_Comm_split(comm, color, key, &mut own) })?;
         if color_and_key.is_none() {
             return Ok(None);
         }
         // SAFETY: MPI runs and the communicator was just made; each writes one int at most.
-        let (told, rank, size) = unsafe {
+        let (code, rank, size) = unsafe {
             (
                 abi::eb_return_errors(own),
-                asked(|rank| abi::PMPI_Comm_rank(own, rank)),
-                asked(|size| abi::PMPI_Comm_size(own, size)),
+                query(|rank| abi::PMPI_Comm_rank(own, rank)),
+                query(|size| abi::PMPI_Comm_size(own, size)),
             )
         };
-        check("MPI_Comm_set_errhandler", told)?;
+        check("MPI_Comm_set_errhandler", code)?;
         let (Some(rank), Some(size)) = (rank, size) else {
             return check("MPI_Comm_rank", constants().err_other).map(|()| None);
         };
-        Ok(Some(Private { comm: own, rank: rank as usize, size: size as usize, abandoned: false }))
+        Ok(Some(PrivateComm { comm: own, rank: rank as usize, size: size as usize, abandoned: false }))
     }
 }
 
-impl Messages for Private {
+impl Messages for PrivateComm {
     fn rank(&self) -> usize {
         self.rank
     }
@@ -63,7 +62,7 @@ impl Messages for Private {
         self.size
     }
 
-    /// A thread that makes a call of MPI may make others.
+    /// Any thread may call: one that is inside an MPI call may make others.
     fn may_call(&self) -> Result<(), Failure> {
         match abi::is_running() {
             true => Ok(()),
@@ -72,18 +71,18 @@ impl Messages for Private {
     }
 
     fn send(&self, to: usize, tag: i32, buffer: Vec<u8>) -> Result<Box<dyn Message>, Failure> {
-        let mut request = constants().no_request;
+        let mut request = constants().null_request;
         // SAFETY: MPI runs; the buffer is kept until the request is complete. Writes one handle.
         let code = unsafe {
             let (at, bytes) = (buffer.as_ptr().cast(), buffer.len() as c_int);
             abi::PMPI_Isend(at, bytes, constants().byte, to as c_int, tag, self.comm, &mut request)
         };
         check("MPI_Isend", code)?;
-        Ok(Box::new(Pending { request, buffer, is_receive: false }))
+        Ok(Box::new(PendingMessage { request, buffer, is_receive: false }))
     }
 
     fn receive(&self, from: Option<usize>, tag: i32, mut buffer: Vec<u8>) -> Result<Box<dyn Message>, Failure> {
-        let mut request = constants().no_request;
+        let mut request = constants().null_request;
         let from = from.map_or(constants().any_source, |rank| rank as c_int);
         // SAFETY: as for `send`.
         let code = unsafe {
@@ -91,11 +90,11 @@ impl Messages for Private {
             abi::PMPI_Irecv(at, bytes, constants().byte, from, tag, self.comm, &mut request)
         };
         check("MPI_Irecv", code)?;
-        Ok(Box::new(Pending { request, buffer, is_receive: true }))
+        Ok(Box::new(PendingMessage { request, buffer, is_receive: true }))
     }
 
     fn split(&self, color_and_key: Option<(usize, usize)>) -> Result<Option<Box<dyn Messages>>, Failure> {
-        let part = Private::split(self.comm, color_and_key)?;
+        let part = PrivateComm::split(self.comm, color_and_key)?;
         Ok(part.map(|part| Box::new(part) as Box<dyn Messages>))
     }
 
@@ -104,7 +103,7 @@ impl Messages for Private {
     }
 }
 
-impl Drop for Private {
+impl Drop for PrivateComm {
     fn drop(&mut self) {
         if !self.abandoned && abi::is_running() {
             // SAFETY: MPI runs; freed once. A failure changes nothing here.
@@ -113,7 +112,7 @@ impl Drop for Private {
     }
 }
 
-impl Message for Pending {
+impl Message for PendingMessage {
     fn test(&mut self) -> Result<Option<usize>, Failure> {
         let (mut done, mut status): (c_int, Status) = (0, [0; 8]);
         // SAFETY: MPI runs; the request is active, or null and then complete. Writes an int and a status.
@@ -126,9 +125,9 @@ impl Message for Pending {
             return Ok(Some(0));
         }
         // SAFETY: MPI_Test has filled the status of a complete receive; writes one int.
-        let bytes = asked(|bytes| unsafe { abi::PMPI_Get_count(status.as_ptr().cast(), constants().byte, bytes) });
+        let bytes = query(|bytes| unsafe { abi::PMPI_Get_count(status.as_ptr().cast(), constants().byte, bytes) });
         let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok()).filter(|bytes| *bytes <= self.buffer.len());
-        bytes.map(Some).ok_or_else(|| Failure::Transport("MPI does not tell how long a message is".into()))
+        bytes.map(Some).ok_or_else(|| Failure::Transport("MPI does not return the length of a message".into()))
     }
 
     fn contents(&self) -> &[u8] {
@@ -140,9 +139,9 @@ impl Message for Pending {
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingMessage {
     fn drop(&mut self) {
-        if self.request == constants().no_request {
+        if self.request == constants().null_request {
             return;
         }
         // SAFETY: MPI runs, or nothing is called. A receive that was cancelled completes without a sender.
@@ -158,7 +157,7 @@ impl Drop for Pending {
     }
 }
 
-/// A code of MPI as a failure in words.
+/// Turns an error code of MPI into a failure.
 fn check(call: &str, code: c_int) -> Result<(), Failure> {
     match code {
         0 => Ok(()),

@@ -1,4 +1,4 @@
-//! A communicator of this process alone, and what lets MPI look after the messages that the process has under way.
+//! Progress of the program's own messages while a rank waits in this library: a test of a request on a communicator of this process alone.
 #![allow(unsafe_code)]
 
 use crate::abi::{self, Handle, constants};
@@ -7,49 +7,51 @@ use std::ffi::c_int;
 use std::ptr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Tags in the private communicator: of copies, and of the message that never comes.
-pub const COPIES: c_int = 0;
-const NEVER: c_int = 1;
+/// The tag of copies on the communicator of this process alone.
+pub const COPY_TAG: c_int = 0;
+/// The tag of the receive that no message matches.
+const UNMATCHED_TAG: c_int = 1;
 
-/// A communicator of this process alone that nobody else knows.
-pub fn private() -> Handle {
-    static PRIVATE: OnceLock<Handle> = OnceLock::new();
-    *PRIVATE.get_or_init(|| {
-        let mut private = constants().no_comm;
+/// Returns a communicator of this process alone, for this library only.
+pub fn own_comm() -> Handle {
+    static OWN_COMM: OnceLock<Handle> = OnceLock::new();
+    *OWN_COMM.get_or_init(|| {
+        let mut own = constants().null_comm;
         // SAFETY: MPI runs: a call of it is under way. Writes one handle.
-        match unsafe { abi::PMPI_Comm_dup(constants().this, &mut private) } {
-            0 => private,
+        match unsafe { abi::PMPI_Comm_dup(constants().comm_self, &mut own) } {
+            0 => own,
             _ => settings::die("MPI_Comm_dup of MPI_COMM_SELF failed"),
         }
     })
 }
 
-/// A receive that no message matches.
-static PENDING: Mutex<Option<Handle>> = Mutex::new(None);
+/// The receive that no message matches.
+static UNMATCHED: Mutex<Option<Handle>> = Mutex::new(None);
 
-/// Tests the receive: MPI makes progress with everything then. (A probe does not in MPICH, where the communicator has
-/// one rank.) While one thread does, others need not.
-pub fn drive() {
-    let Ok(mut pending) = PENDING.try_lock() else { return };
+/// Tests the receive, in which MPI makes progress on all messages. (In MPICH a probe does not, on a communicator of one rank.) Returns
+/// at once while another thread does the same.
+pub fn poll() {
+    let Ok(mut pending) = UNMATCHED.try_lock() else { return };
     let request = pending.get_or_insert_with(|| {
-        let mut request = constants().no_request;
+        let mut request = constants().null_request;
         // SAFETY: MPI runs: a rank waits inside a call of it. No message means no buffer. Writes one handle.
-        let code =
-            unsafe { abi::PMPI_Irecv(ptr::null_mut(), 0, constants().integer, 0, NEVER, private(), &mut request) };
+        let code = unsafe {
+            abi::PMPI_Irecv(ptr::null_mut(), 0, constants().integer, 0, UNMATCHED_TAG, own_comm(), &mut request)
+        };
         if code != 0 {
             settings::die("MPI_Irecv failed");
         }
         request
     });
-    // SAFETY: as above; the request is pending, and this thread alone uses it. The status is one that MPI ignores.
-    let _ = abi::asked(|flag| unsafe { abi::PMPI_Test(request, flag, constants().ignore_status) });
+    // SAFETY: MPI runs; the request is pending, and this thread alone uses it. The status is one that MPI ignores.
+    let _ = abi::query(|flag| unsafe { abi::PMPI_Test(request, flag, constants().ignore_status) });
 }
 
-/// Takes the receive back, before MPI_Finalize.
+/// Cancels the receive, before MPI_Finalize.
 pub fn stop() {
-    let mut pending = PENDING.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut pending = UNMATCHED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(mut request) = pending.take() {
-        // SAFETY: MPI runs; the request is pending, and after this nobody has it.
+        // SAFETY: MPI runs; the request is pending, and is not used again.
         unsafe {
             abi::PMPI_Cancel(&mut request);
             abi::PMPI_Wait(&mut request, constants().ignore_status);

@@ -1,15 +1,15 @@
-//! A communicator's first call: all its ranks find out together whether its calls are taken over.
+//! The first call on a communicator: all its ranks decide together whether its calls are intercepted.
 //!
-//! Every rank makes the same calls of MPI on the communicator, whatever it finds, and all reach the same answer.
+//! Every rank makes the same MPI calls on the communicator, whatever it finds, and all reach the same decision.
 #![allow(unsafe_code)]
 
-use crate::abi::{self, Handle, asked, constants};
-use crate::handles::Handles;
-use crate::messages::Private;
-use crate::rule::Rule;
-use crate::seats::Carried;
-use crate::summary::{self, Why};
-use crate::{progress, settings};
+use crate::abi::{self, Handle, constants, query};
+use crate::handles::PredefinedHandles;
+use crate::intercepted::InterceptedComm;
+use crate::messages::PrivateComm;
+use crate::selection::Selection;
+use crate::summary::ForwardReason;
+use crate::{progress, settings, stderr};
 use earlybird::messages::Layout;
 use earlybird::{Communicator, Config, Error, Identity, Launcher, Progress};
 use std::ffi::c_int;
@@ -21,31 +21,31 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// How long ranks that all have begun to join wait for each other; beyond it the calls go to MPI.
+/// Longest wait of joining ranks for each other; after it, calls are forwarded to MPI.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often a rank that waits lets MPI make progress.
+/// Interval at which a waiting rank lets MPI make progress.
 const PROGRESS_EVERY: Duration = Duration::from_micros(200);
 
-/// Where the calls of `comm` go. `room`: whether this process can keep one more communicator.
-pub fn route(comm: Handle, room: bool) -> Result<Carried, Why> {
+/// Sets up `comm`, or returns the reason why its calls are forwarded. `has_room`: whether this process can keep one more communicator.
+pub fn set_up(comm: Handle, has_room: bool) -> Result<InterceptedComm, ForwardReason> {
     let config = settings::get();
     // SAFETY: MPI runs and `comm` is a communicator; each writes one int.
     let (inter, rank, size) = unsafe {
         (
-            asked(|inter| abi::PMPI_Comm_test_inter(comm, inter)),
-            asked(|rank| abi::PMPI_Comm_rank(comm, rank)),
-            asked(|size| abi::PMPI_Comm_size(comm, size)),
+            query(|inter| abi::PMPI_Comm_test_inter(comm, inter)),
+            query(|rank| abi::PMPI_Comm_rank(comm, rank)),
+            query(|size| abi::PMPI_Comm_size(comm, size)),
         )
     };
-    let (Some(inter), Some(rank), Some(size)) = (inter, rank, size) else { return Err(Why::Argument) };
+    let (Some(inter), Some(rank), Some(size)) = (inter, rank, size) else { return Err(ForwardReason::Argument) };
     if inter != 0 {
-        return Err(Why::Intercommunicator);
+        return Err(ForwardReason::Intercommunicator);
     }
     if size == 1 {
-        return Err(Why::OneRank);
+        return Err(ForwardReason::OneRank);
     }
     let (rank, size) = (rank as usize, size as usize);
-    let all = gather(comm, size, Told::by(room, config))?;
+    let all = gather(comm, size, RankInfo::new(has_room, config))?;
     let (nodes, key) = agree(&all)?;
     let identity = Identity { rank, size, key, launcher: LAUNCHER };
     let one_node = nodes.len() == 1;
@@ -56,138 +56,140 @@ pub fn route(comm: Handle, room: bool) -> Result<Carried, Why> {
     if let Err(error) = &joined
         && !GIVEN_UP.swap(true, Relaxed)
     {
-        summary::say(&format!(
-            "earlybird: the calls of a communicator of {size} ranks, and of all that are new to its rank {rank}, go to \
-             MPI: {} {error}",
+        stderr::print(&format!(
+            "earlybird: the calls of a communicator of {size} ranks, and of all later ones of its rank {rank}, are forwarded \
+             to MPI: {} {error}",
             error.code()
         ));
     }
-    let all = gather(comm, size, Joined::by(&joined))?;
+    let all = gather(comm, size, JoinOutcome::new(&joined))?;
     match joined {
-        Ok(comm) if all.iter().all(|joined| joined.done) => {
+        Ok(comm) if all.iter().all(|joined| joined.is_done) => {
             let is_measured = size == 2 && one_node && all.iter().all(|joined| joined.has_cpu);
-            let rule = Rule::new(&config.carriers, is_measured);
+            let selection = Selection::new(&config.carriers, is_measured);
             let handles = handles();
-            Ok(Carried { pairs: &handles.pairs, rule, comm, rank, size, handles })
+            Ok(InterceptedComm { type_ops: &handles.type_ops, selection, comm, rank, size, handles })
         }
-        _ => Err(Why::SetUpFailed),
+        _ => Err(ForwardReason::SetUpFailed),
     }
 }
 
-/// Set once joining has failed in this process: what was missing then (descriptors, memory) is not tried for again, and
-/// nobody waits for this rank until the deadline again.
+/// Set once joining has failed in this process: the missing resource (descriptors, memory) is not requested again, and no rank
+/// waits for this one until the deadline again.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
-/// For messages only.
+/// The launcher, for error messages only.
 const LAUNCHER: Launcher = if cfg!(open_mpi) { Launcher::OpenMpi } else { Launcher::Pmi };
 
 fn join(config: &Config, identity: Identity) -> Result<Communicator, Error> {
-    driven(Communicator::connect(joining(config), identity)?)
+    with_mpi_progress(Communicator::connect(join_config(config), identity)?)
 }
 
-/// The same over messages between nodes. An error of its own is MPI's, on all ranks.
+/// Joins ranks of several nodes. The outer error, on all ranks, is the reason why the calls are forwarded.
 fn join_nodes(
     comm: Handle,
     config: &Config,
     identity: Identity,
     nodes: Vec<Vec<usize>>,
-    all: &[Told],
-) -> Result<Result<Communicator, Error>, Why> {
-    let messages = Private::split(comm, Some((0, identity.rank)));
-    let name = gather(comm, identity.size, Name::of_this_host(messages.is_ok()))?;
+    all: &[RankInfo],
+) -> Result<Result<Communicator, Error>, ForwardReason> {
+    let messages = PrivateComm::split(comm, Some((0, identity.rank)));
+    let name = gather(comm, identity.size, HostName::of_this_host(messages.is_ok()))?;
     let failed = |what: String| Error::Poisoned { cause: format!("joining the ranks of several nodes: {what}") };
-    if let Some(rank) = name.iter().position(|name| !name.able) {
+    if let Some(rank) = name.iter().position(|name| !name.is_able) {
         return Ok(Err(failed(format!("rank {rank} cannot make a communicator"))));
     }
-    let Ok(Some(messages)) = messages else { return Err(Why::SetUpFailed) };
-    let here = all.iter().filter(|told| told.host == all[identity.rank].host).count();
-    let processes = all.iter().zip(&name).map(|(told, name)| (told.process, name.text())).collect();
+    let Ok(Some(messages)) = messages else { return Err(ForwardReason::SetUpFailed) };
+    let here = all.iter().filter(|info| info.host == all[identity.rank].host).count();
+    let processes = all.iter().zip(&name).map(|(info, name)| (info.process, name.text())).collect();
     let layout = Layout { nodes, processes, here };
-    Ok(Communicator::connect_over(joining(config), identity, layout, Box::new(messages)).and_then(driven))
+    Ok(Communicator::connect_over(join_config(config), identity, layout, Box::new(messages))
+        .and_then(with_mpi_progress))
 }
 
-/// Nodes are found by asking, the virtual ones of the settings among them.
-fn joining(config: &Config) -> Config {
+/// Returns the configuration for joining: with a deadline, and without virtual nodes, which `agree` has found.
+fn join_config(config: &Config) -> Config {
     let join_timeout = Some(config.timeout.unwrap_or(JOIN_TIMEOUT));
     Config { join_timeout, ranks_per_node: None, ..config.clone() }
 }
 
-fn driven(comm: Communicator) -> Result<Communicator, Error> {
-    comm.set_progress(Some(Progress::new(PROGRESS_EVERY, progress::drive)?))?;
+/// Makes waiting ranks call MPI, so that messages of the program arrive.
+fn with_mpi_progress(comm: Communicator) -> Result<Communicator, Error> {
+    comm.set_progress(Some(Progress::new(PROGRESS_EVERY, progress::poll)?))?;
     Ok(comm)
 }
 
-/// The predefined handles.
-fn handles() -> &'static Handles {
-    static HANDLES: OnceLock<Handles> = OnceLock::new();
-    HANDLES.get_or_init(Handles::ask)
+/// Returns the tables of predefined handles.
+fn handles() -> &'static PredefinedHandles {
+    static HANDLES: OnceLock<PredefinedHandles> = OnceLock::new();
+    HANDLES.get_or_init(PredefinedHandles::new)
 }
 
-/// What every rank tells all others before anything is set up.
+/// Information that every rank sends to all others before anything is set up.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
-struct Told {
+struct RankInfo {
     host: u64,
-    /// Its virtual node.
+    /// The virtual node.
     node: u64,
     settings: u64,
-    /// Random; that of rank 0 counts.
+    /// A random number, of which only that of rank 0 is used.
     key: [u64; 2],
     process: u32,
-    room: bool,
-    able: bool,
-    /// So that every byte is one.
+    has_room: bool,
+    is_able: bool,
+    /// Padding, so that every byte is initialized.
     gap: [u8; 2],
 }
 
-impl Told {
-    fn by(room: bool, config: &Config) -> Told {
+impl RankInfo {
+    fn new(has_room: bool, config: &Config) -> RankInfo {
         let key = random();
-        Told {
+        RankInfo {
             host: host(config),
             node: virtual_node(config),
             settings: digest(&format!("{config:?}")),
             key: key.unwrap_or_default(),
             process: std::process::id(),
-            room,
-            able: key.is_some() && !GIVEN_UP.load(Relaxed),
+            has_room,
+            is_able: key.is_some() && !GIVEN_UP.load(Relaxed),
             gap: [0; 2],
         }
     }
 }
 
-/// What every rank tells all others after joining.
+/// Information that every rank sends to all others after joining.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-struct Joined {
-    done: bool,
-    /// There is one for every rank of the world.
+struct JoinOutcome {
+    is_done: bool,
+    /// Whether there is a CPU for every rank of the world.
     has_cpu: bool,
 }
 
-impl Joined {
-    fn by(joined: &Result<Communicator, Error>) -> Joined {
+impl JoinOutcome {
+    fn new(joined: &Result<Communicator, Error>) -> JoinOutcome {
         // SAFETY: MPI runs; writes one int.
-        let ranks = asked(|size| unsafe { abi::PMPI_Comm_size(constants().world, size) }).unwrap_or(c_int::MAX);
+        let ranks = query(|size| unsafe { abi::PMPI_Comm_size(constants().world, size) }).unwrap_or(c_int::MAX);
         let has_cpu = joined.as_ref().is_ok_and(|comm| comm.allowed_cpus() >= ranks as usize);
-        Joined { done: joined.is_ok(), has_cpu }
+        JoinOutcome { is_done: joined.is_ok(), has_cpu }
     }
 }
 
-/// The first letters of a host's name, and whether its rank can go on.
+/// The first letters of a host's name, and whether its rank has a communicator for messages.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-struct Name {
+struct HostName {
     letters: [u8; 63],
-    able: bool,
+    is_able: bool,
 }
 
-impl Name {
-    fn of_this_host(able: bool) -> Name {
+impl HostName {
+    fn of_this_host(is_able: bool) -> HostName {
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let mut letters = [0; 63];
         letters.iter_mut().zip(name.trim().bytes()).for_each(|(letter, byte)| *letter = byte);
-        Name { letters, able }
+        HostName { letters, is_able }
     }
 
     fn text(&self) -> String {
@@ -195,60 +197,61 @@ impl Name {
     }
 }
 
-/// The nodes of the ranks, in the order of their first ones, and a key that no other communicator has; or why the calls
-/// go to MPI. All ranks say the same.
-fn agree(all: &[Told]) -> Result<(Vec<Vec<usize>>, String), Why> {
-    if all.iter().any(|told| told.settings != all[0].settings) {
+/// Returns the nodes in the order of their first ranks, and a key that no other communicator has; or the reason why the calls are
+/// forwarded. All ranks return the same.
+fn agree(all: &[RankInfo]) -> Result<(Vec<Vec<usize>>, String), ForwardReason> {
+    if all.iter().any(|info| info.settings != all[0].settings) {
         settings::die("the EARLYBIRD_ variables differ between ranks; set the same for all");
     }
-    if !all.iter().all(|told| told.room) {
-        return Err(Why::TooMany);
+    if !all.iter().all(|info| info.has_room) {
+        return Err(ForwardReason::TooMany);
     }
-    if !all.iter().all(|told| told.able) {
-        return Err(Why::SetUpFailed);
+    if !all.iter().all(|info| info.is_able) {
+        return Err(ForwardReason::SetUpFailed);
     }
     let mut nodes: Vec<((u64, u64), Vec<usize>)> = Vec::new();
-    for (rank, told) in all.iter().enumerate() {
-        let place = (told.host, told.node);
-        match nodes.iter_mut().find(|(known, _)| *known == place) {
+    for (rank, info) in all.iter().enumerate() {
+        let host_and_node = (info.host, info.node);
+        match nodes.iter_mut().find(|(known, _)| *known == host_and_node) {
             Some((_, ranks)) => ranks.push(rank),
-            None => nodes.push((place, vec![rank])),
+            None => nodes.push((host_and_node, vec![rank])),
         }
     }
     let [first, second] = all[0].key;
     match nodes.len() == all.len() {
-        true => Err(Why::OnePerNode),
+        true => Err(ForwardReason::OnePerNode),
         false => Ok((nodes.into_iter().map(|(_, ranks)| ranks).collect(), format!("mpi-{first:016x}{second:016x}"))),
     }
 }
 
-/// What each of the `size` ranks of `comm` gives, by rank; `T` is plain data.
-fn gather<T: Copy>(comm: Handle, size: usize, mine: T) -> Result<Vec<T>, Why> {
+/// Gathers `mine` of the `size` ranks of `comm`, by rank; `T` is plain data.
+fn gather<T: Copy>(comm: Handle, size: usize, mine: T) -> Result<Vec<T>, ForwardReason> {
     let (mut all, bytes, byte) = (vec![mine; size], size_of::<T>() as c_int, constants().byte);
-    // SAFETY: every rank of `comm` makes this call; `all` has room for a `T` of every rank, and what comes was a `T` there.
+    // SAFETY: every rank of `comm` makes this call; `all` has room for a `T` of every rank, and every rank sends a `T`.
     let code = unsafe {
         abi::PMPI_Allgather((&raw const mine).cast(), bytes, byte, all.as_mut_ptr().cast(), bytes, byte, comm)
     };
     match code {
         0 => Ok(all),
-        _ => Err(Why::SetUpFailed),
+        _ => Err(ForwardReason::SetUpFailed),
     }
 }
 
-/// This process's virtual node, where the settings ask for some: by its rank in the world.
+/// Returns this process's virtual node, by its rank in the world; 0 if the settings have no virtual nodes.
 fn virtual_node(config: &Config) -> u64 {
     let Some(each) = &config.ranks_per_node else { return 0 };
     let world = constants().world;
     // SAFETY: MPI runs; each writes one int.
     let (rank, size) =
-        unsafe { (asked(|rank| abi::PMPI_Comm_rank(world, rank)), asked(|size| abi::PMPI_Comm_size(world, size))) };
+        unsafe { (query(|rank| abi::PMPI_Comm_rank(world, rank)), query(|size| abi::PMPI_Comm_size(world, size))) };
     match each.node_of(rank.unwrap_or(0) as usize, size.unwrap_or(0) as usize) {
         Ok(node) => node as u64,
         Err(error) => settings::die(&format!("EARLYBIRD_RANKS_PER_NODE: {} {error}", error.code())),
     }
 }
 
-/// Equal for processes that can meet and share memory: one kernel, one network namespace or file system in which they meet.
+/// Returns a number that is equal for processes that can share memory: of one kernel, and of one network namespace or file system
+/// for the rendezvous.
 fn host(config: &Config) -> u64 {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let place = match config.dir.as_deref() {
@@ -258,14 +261,14 @@ fn host(config: &Config) -> u64 {
     digest(&(boot, place.unwrap_or(0)))
 }
 
-/// The same in every process that runs this library.
+/// Returns a hash that is equal in every process with this library.
 fn digest(what: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Two numbers that nobody guesses or draws twice.
+/// Returns two random numbers.
 fn random() -> Option<[u64; 2]> {
     let mut bytes = [0; 16];
     std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes)).ok()?;
@@ -286,14 +289,15 @@ mod tests {
 
     #[test]
     fn nodes_are_hosts_and_virtual_nodes_and_one_rank_each_is_nothing_to_share() {
-        let rank = |host, node| Told { host, node, room: true, able: true, key: [7, 8], ..Told::default() };
+        let rank =
+            |host, node| RankInfo { host, node, has_room: true, is_able: true, key: [7, 8], ..RankInfo::default() };
         let mut all = [rank(5, 0), rank(6, 0), rank(5, 0), rank(5, 1)];
         let (nodes, key) = agree(&all).unwrap();
         assert_eq!((nodes, key.len()), (vec![vec![0, 2], vec![1], vec![3]], 4 + 32));
-        assert_eq!(agree(&all[1..]), Err(Why::OnePerNode));
-        all[1].able = false;
-        assert_eq!(agree(&all), Err(Why::SetUpFailed));
-        all[3].room = false;
-        assert_eq!(agree(&all), Err(Why::TooMany));
+        assert_eq!(agree(&all[1..]), Err(ForwardReason::OnePerNode));
+        all[1].is_able = false;
+        assert_eq!(agree(&all), Err(ForwardReason::SetUpFailed));
+        all[3].has_room = false;
+        assert_eq!(agree(&all), Err(ForwardReason::TooMany));
     }
 }

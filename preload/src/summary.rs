@@ -1,19 +1,11 @@
-//! What was taken over and what was not, and why: counted and printed when `EARLYBIRD_INTERPOSE=profile`.
+//! Counts of intercepted and forwarded calls, for the summary that `EARLYBIRD_INTERPOSE=profile` prints.
 
-use crate::others;
-use rustix::fs::{FileType, fstat};
-use rustix::io::ioctl_fionread;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
-/// How long nobody may read what was said.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// The functions that are taken over.
+/// The MPI functions that are intercepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Call {
+pub enum MpiFunction {
     Allreduce,
     Reduce,
     Bcast,
@@ -22,25 +14,31 @@ pub enum Call {
     ReduceScatterBlock,
 }
 
-impl Call {
-    pub const ALL: [Call; 6] =
-        [Call::Allreduce, Call::Reduce, Call::Bcast, Call::Barrier, Call::Allgather, Call::ReduceScatterBlock];
+impl MpiFunction {
+    pub const ALL: [MpiFunction; 6] = [
+        MpiFunction::Allreduce,
+        MpiFunction::Reduce,
+        MpiFunction::Bcast,
+        MpiFunction::Barrier,
+        MpiFunction::Allgather,
+        MpiFunction::ReduceScatterBlock,
+    ];
 
     pub const fn name(self) -> &'static str {
         match self {
-            Call::Allreduce => "MPI_Allreduce",
-            Call::Reduce => "MPI_Reduce",
-            Call::Bcast => "MPI_Bcast",
-            Call::Barrier => "MPI_Barrier",
-            Call::Allgather => "MPI_Allgather",
-            Call::ReduceScatterBlock => "MPI_Reduce_scatter_block",
+            MpiFunction::Allreduce => "MPI_Allreduce",
+            MpiFunction::Reduce => "MPI_Reduce",
+            MpiFunction::Bcast => "MPI_Bcast",
+            MpiFunction::Barrier => "MPI_Barrier",
+            MpiFunction::Allgather => "MPI_Allgather",
+            MpiFunction::ReduceScatterBlock => "MPI_Reduce_scatter_block",
         }
     }
 }
 
-/// Why a call goes to MPI. Equal on all ranks of the call, as everything that leads to one.
+/// The reason why a call is forwarded. All ranks of the call find the same one, from arguments that MPI requires to be equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum ForwardReason {
     NotRunning,
     Off,
     OneRank,
@@ -48,53 +46,53 @@ pub enum Why {
     OnePerNode,
     SetUpFailed,
     TooMany,
-    UserOperator,
-    TypeAndOperator,
+    UserOp,
+    TypeAndOp,
     Argument,
     Faster,
 }
 
-impl Why {
-    const ALL: [Why; 11] = [
-        Why::NotRunning,
-        Why::Off,
-        Why::OneRank,
-        Why::Intercommunicator,
-        Why::OnePerNode,
-        Why::SetUpFailed,
-        Why::TooMany,
-        Why::UserOperator,
-        Why::TypeAndOperator,
-        Why::Argument,
-        Why::Faster,
+impl ForwardReason {
+    const ALL: [ForwardReason; 11] = [
+        ForwardReason::NotRunning,
+        ForwardReason::Off,
+        ForwardReason::OneRank,
+        ForwardReason::Intercommunicator,
+        ForwardReason::OnePerNode,
+        ForwardReason::SetUpFailed,
+        ForwardReason::TooMany,
+        ForwardReason::UserOp,
+        ForwardReason::TypeAndOp,
+        ForwardReason::Argument,
+        ForwardReason::Faster,
     ];
 
     const fn text(self) -> &'static str {
         match self {
-            Why::NotRunning => "before MPI_Init or after MPI_Finalize",
-            Why::Off => "EARLYBIRD_INTERPOSE=off",
-            Why::OneRank => "a communicator of one rank",
-            Why::Intercommunicator => "an intercommunicator",
-            Why::OnePerNode => "no two ranks share a node",
-            Why::SetUpFailed => "setting up the communicator failed",
-            Why::TooMany => "too many communicators",
-            Why::UserOperator => "an operator of the user on elements that are too large",
-            Why::TypeAndOperator => "a type and operator that are not carried",
-            Why::Argument => "an argument for MPI to refuse",
-            Why::Faster => "left to MPI by measurement or setting",
+            ForwardReason::NotRunning => "before MPI_Init or after MPI_Finalize",
+            ForwardReason::Off => "EARLYBIRD_INTERPOSE=off",
+            ForwardReason::OneRank => "a communicator of one rank",
+            ForwardReason::Intercommunicator => "an intercommunicator",
+            ForwardReason::OnePerNode => "no two ranks share a node",
+            ForwardReason::SetUpFailed => "setting up the communicator failed",
+            ForwardReason::TooMany => "too many communicators",
+            ForwardReason::UserOp => "a user-defined operator on elements that are too large",
+            ForwardReason::TypeAndOp => "an unsupported pair of type and operator",
+            ForwardReason::Argument => "an invalid argument, which MPI reports",
+            ForwardReason::Faster => "MPI is faster by measurement, or chosen by a setting",
         }
     }
 }
 
-/// Calls and their bytes.
-pub struct Count {
+/// The number of some calls, and of their bytes.
+pub struct CallCounter {
     calls: AtomicU64,
     bytes: AtomicU64,
 }
 
-impl Count {
-    pub const fn none() -> Count {
-        Count { calls: AtomicU64::new(0), bytes: AtomicU64::new(0) }
+impl CallCounter {
+    pub const fn none() -> CallCounter {
+        CallCounter { calls: AtomicU64::new(0), bytes: AtomicU64::new(0) }
     }
 
     pub fn add(&self, bytes: usize) {
@@ -107,38 +105,40 @@ impl Count {
     }
 }
 
-/// Counts of every call: those taken over, then those that went to MPI by reason.
-struct Counts {
-    taken: [Count; Call::ALL.len()],
-    passed: [[Count; Why::ALL.len()]; Call::ALL.len()],
+/// The counters of every function: intercepted calls, and forwarded ones by reason.
+struct Counters {
+    intercepted: [CallCounter; MpiFunction::ALL.len()],
+    forwarded: [[CallCounter; ForwardReason::ALL.len()]; MpiFunction::ALL.len()],
 }
 
-impl Counts {
-    const fn none() -> Counts {
-        Counts {
-            taken: [const { Count::none() }; Call::ALL.len()],
-            passed: [const { [const { Count::none() }; Why::ALL.len()] }; Call::ALL.len()],
+impl Counters {
+    const fn none() -> Counters {
+        Counters {
+            intercepted: [const { CallCounter::none() }; MpiFunction::ALL.len()],
+            forwarded: [const { [const { CallCounter::none() }; ForwardReason::ALL.len()] }; MpiFunction::ALL.len()],
         }
     }
 
     /// One line per function that was called, after a headline.
     fn text(&self) -> String {
-        let mut text = String::from("earlybird: calls of rank 0 (bytes of what a rank gives, per block)\n");
-        for call in Call::ALL {
-            let (calls, bytes) = self.taken[call as usize].read();
-            let mut line = format!("earlybird: {:<29} taken over: {calls} ({bytes} B); to MPI:", call.name());
-            let mut passed = 0;
-            for why in Why::ALL {
-                let (calls, bytes) = self.passed[call as usize][why as usize].read();
+        let mut text = String::from("earlybird: calls of rank 0 (bytes that a rank sends, per block)\n");
+        for call in MpiFunction::ALL {
+            let (calls, bytes) = self.intercepted[call as usize].read();
+            let mut line =
+                format!("earlybird: {:<29} intercepted: {calls} ({bytes} B); forwarded to MPI:", call.name());
+            let mut forwarded = 0;
+            for reason in ForwardReason::ALL {
+                let (calls, bytes) = self.forwarded[call as usize][reason as usize].read();
                 if calls > 0 {
-                    let _ = write!(line, "{} {calls} ({bytes} B) {}", if passed > 0 { "," } else { "" }, why.text());
-                    passed += calls;
+                    let _ =
+                        write!(line, "{} {calls} ({bytes} B) {}", if forwarded > 0 { "," } else { "" }, reason.text());
+                    forwarded += calls;
                 }
             }
-            if passed == 0 {
+            if forwarded == 0 {
                 line.push_str(" 0");
             }
-            if calls + passed > 0 {
+            if calls + forwarded > 0 {
                 text += &line;
                 text.push('\n');
             }
@@ -147,15 +147,15 @@ impl Counts {
     }
 }
 
-static COUNTS: Counts = Counts::none();
-static COUNTING: AtomicU8 = AtomicU8::new(NOT_KNOWN);
-const NOT_KNOWN: u8 = 0;
+static COUNTERS: Counters = Counters::none();
+static COUNTING: AtomicU8 = AtomicU8::new(UNKNOWN);
+const UNKNOWN: u8 = 0;
 const NO: u8 = 1;
 const YES: u8 = 2;
 
-/// Counts from here on, or does not.
-pub fn count(is_asked: bool) {
-    COUNTING.store(if is_asked { YES } else { NO }, Relaxed);
+/// Switches counting on or off.
+pub fn set_counting(is_on: bool) {
+    COUNTING.store(if is_on { YES } else { NO }, Relaxed);
 }
 
 #[inline]
@@ -163,52 +163,31 @@ pub fn is_counting() -> bool {
     COUNTING.load(Relaxed) == YES
 }
 
-/// Whether the settings were read, which say whether calls are counted.
+/// Returns whether the settings, which switch counting on or off, have been read.
 #[inline]
-pub fn is_decided() -> bool {
-    COUNTING.load(Relaxed) != NOT_KNOWN
+pub fn is_counting_known() -> bool {
+    COUNTING.load(Relaxed) != UNKNOWN
 }
 
-/// A call of so many bytes was taken over.
+/// Counts an intercepted call of `bytes` bytes.
 #[inline]
-pub fn taken(call: Call, bytes: usize) {
+pub fn count_intercepted(call: MpiFunction, bytes: usize) {
     if is_counting() {
-        COUNTS.taken[call as usize].add(bytes);
+        COUNTERS.intercepted[call as usize].add(bytes);
     }
 }
 
-/// A call goes to MPI; `bytes` is asked only when that is counted.
+/// Counts a forwarded call; `bytes` is called only while calls are counted.
 #[inline]
-pub fn passed(call: Call, why: Why, bytes: impl FnOnce() -> usize) {
+pub fn count_forwarded(call: MpiFunction, reason: ForwardReason, bytes: impl FnOnce() -> usize) {
     if is_counting() {
-        COUNTS.passed[call as usize][why as usize].add(bytes());
+        COUNTERS.forwarded[call as usize][reason as usize].add(bytes());
     }
 }
 
-/// Prints it on standard error.
-pub fn print() {
-    let text = COUNTS.text() + &others::text();
-    say(&text[..text.len() - 1]);
-}
-
-/// Prints lines on standard error in one piece: other ranks may print meanwhile.
-pub fn say(text: &str) {
-    let line = format!("{text}\n");
-    // Where nobody can read it nothing is lost.
-    let _ = std::io::stderr().write_all(line.as_bytes());
-}
-
-/// The same where the job may end next. Returns when whoever reads standard error, if that is a pipe, has read it: a launcher
-/// that learns of an abort may end without reading more (MPICH's in one run of ten).
-#[cold]
-pub fn say_and_be_heard(text: &str) {
-    say(text);
-    let stderr = std::io::stderr();
-    let is_pipe = fstat(&stderr).is_ok_and(|file| FileType::from_raw_mode(file.st_mode).is_fifo());
-    let begun = Instant::now();
-    while is_pipe && begun.elapsed() < PATIENCE && ioctl_fionread(&stderr).is_ok_and(|unread| unread > 0) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+/// The summary: a headline, then one line per function that was called.
+pub fn text() -> String {
+    COUNTERS.text()
 }
 
 #[cfg(test)]
@@ -216,21 +195,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_summary_tells_calls_bytes_and_reasons() {
-        let counts = Counts::none();
-        counts.taken[Call::Bcast as usize].add(100);
-        counts.taken[Call::Bcast as usize].add(28);
-        counts.passed[Call::Allreduce as usize][Why::UserOperator as usize].add(8);
-        counts.passed[Call::Allreduce as usize][Why::OneRank as usize].add(4);
+    fn the_summary_lists_calls_bytes_and_reasons() {
+        let counts = Counters::none();
+        counts.intercepted[MpiFunction::Bcast as usize].add(100);
+        counts.intercepted[MpiFunction::Bcast as usize].add(28);
+        counts.forwarded[MpiFunction::Allreduce as usize][ForwardReason::UserOp as usize].add(8);
+        counts.forwarded[MpiFunction::Allreduce as usize][ForwardReason::OneRank as usize].add(4);
         let text = counts.text();
         let lines: Vec<_> =
             text.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         assert_eq!(
             lines,
             [
-                "earlybird: MPI_Allreduce taken over: 0 (0 B); to MPI: 1 (4 B) a communicator of one rank, \
-                 1 (8 B) an operator of the user on elements that are too large",
-                "earlybird: MPI_Bcast taken over: 2 (128 B); to MPI: 0",
+                "earlybird: MPI_Allreduce intercepted: 0 (0 B); forwarded to MPI: 1 (4 B) a communicator of one rank, \
+                 1 (8 B) a user-defined operator on elements that are too large",
+                "earlybird: MPI_Bcast intercepted: 2 (128 B); forwarded to MPI: 0",
             ]
         );
     }

@@ -1,8 +1,8 @@
-//! Programs in C under the interposer: what is taken over is right, and what is not reaches MPI with a reason.
+//! Programs in C under the interposer: intercepted calls give right results, all others reach MPI with a reason.
 
 mod support;
 
-use support::{MPI, Program, RANKS, has_mpi, taken_over};
+use support::{MPI, Program, RANKS, has_mpi, intercepted};
 
 #[test]
 fn every_type_and_operator_of_allreduce() {
@@ -11,35 +11,35 @@ fn every_type_and_operator_of_allreduce() {
     }
     let program = Program::compile("allreduce.c");
     for &ranks in RANKS.iter().filter(|&&ranks| ranks <= 3) {
-        let said = program.is_right(ranks, &["carried"]);
-        assert!(taken_over(&said, "MPI_Allreduce") > 900 && said.contains("to MPI: 0\n"), "{said}");
+        let said = program.is_right(ranks, &["supported"]);
+        assert!(intercepted(&said, "MPI_Allreduce") > 900 && said.contains("forwarded to MPI: 0\n"), "{said}");
         let said = program.is_right(ranks, &["other"]);
-        for reason in ["1 (4 B) a communicator of one rank", "1 (8 B) a type and"] {
+        for reason in ["1 (4 B) a communicator of one rank", "1 (8 B) an unsupported pair of type and"] {
             assert!(said.contains(reason), "{said}");
         }
-        assert_eq!(taken_over(&said, "MPI_Allreduce"), 5, "{said}");
+        assert_eq!(intercepted(&said, "MPI_Allreduce"), 5, "{said}");
     }
 }
 
 #[test]
-fn a_setting_that_is_refused_ends_the_job() {
+fn an_invalid_setting_ends_the_job() {
     if !has_mpi() {
         return;
     }
     let program = Program::compile("allreduce.c");
     // MPICH's launcher loses the words of one abort in ten, unless it is given the time to read them.
     for _ in 0..if MPI == "mpich" { 20 } else { 1 } {
-        let outcome = program.run(2, true, &["carried"], &[("EARLYBIRD_INTERPOSE", "maybe")]);
+        let outcome = program.run(2, true, &["supported"], &[("EARLYBIRD_INTERPOSE", "maybe")]);
         let named = outcome.said.contains("EB_USAGE EARLYBIRD_INTERPOSE") && outcome.said.contains("on, off, profile");
         assert!(named && outcome.code != Some(0) && outcome.code != Some(124), "{outcome:?}");
     }
     // Switched off it says nothing, and the program is right.
-    let outcome = program.run(2, true, &["carried"], &[("EARLYBIRD_INTERPOSE", "off")]);
+    let outcome = program.run(2, true, &["supported"], &[("EARLYBIRD_INTERPOSE", "off")]);
     assert!(outcome.code == Some(0) && !outcome.said.contains("earlybird"), "{outcome:?}");
 }
 
 #[test]
-fn what_the_settings_leave_to_mpi_goes_there() {
+fn calls_are_forwarded_by_settings() {
     if !has_mpi() {
         return;
     }
@@ -48,9 +48,13 @@ fn what_the_settings_leave_to_mpi_goes_there() {
     let outcome = program.run(2, true, &[], &left);
     assert!(outcome.code == Some(0) && outcome.said.matches(" right").count() == 2, "{outcome:?}");
     let line = |function: &str| outcome.said.lines().find(|line| line.contains(function)).unwrap_or("").to_owned();
-    assert!(taken_over(&outcome.said, "MPI_Bcast ") > 1000 && taken_over(&outcome.said, "MPI_Barrier ") == 0);
+    assert!(intercepted(&outcome.said, "MPI_Bcast ") > 1000 && intercepted(&outcome.said, "MPI_Barrier ") == 0);
     for (function, is_left) in [("MPI_Bcast ", true), ("MPI_Barrier ", true), ("MPI_Allgather ", false)] {
-        assert_eq!(line(function).contains("left to MPI by measurement or setting"), is_left, "{outcome:?}");
+        assert_eq!(
+            line(function).contains("MPI is faster by measurement, or chosen by a setting"),
+            is_left,
+            "{outcome:?}"
+        );
     }
 }
 
@@ -64,31 +68,31 @@ fn every_collective_on_every_communicator() {
         let said = program.is_right(ranks, &[]);
         let functions = ["Allreduce", "Reduce", "Bcast", "Barrier", "Allgather", "Reduce_scatter_block"];
         for function in functions.map(|name| format!("MPI_{name}")) {
-            assert!(taken_over(&said, &format!("{function} ")) > 0, "{function}: {said}");
+            assert!(intercepted(&said, &format!("{function} ")) > 0, "{function}: {said}");
         }
-        assert!(said.contains("an intercommunicator") && !said.contains("an operator of the user"), "{said}");
+        assert!(said.contains("an intercommunicator") && !said.contains("a user-defined operator"), "{said}");
     }
 }
 
 #[test]
-fn operators_of_users_in_rank_order() {
+fn user_defined_operators_in_rank_order() {
     if !has_mpi() {
         return;
     }
-    for source in ["users.c", "users.f90"] {
+    for source in ["user_ops.c", "user_ops.f90"] {
         let program = Program::compile(source);
         for &ranks in RANKS {
             let said = program.is_right(ranks, &[]);
             for function in ["Allreduce", "Reduce", "Reduce_scatter_block"] {
-                assert!(taken_over(&said, &format!("MPI_{function} ")) > 0, "{source} {function}: {said}");
+                assert!(intercepted(&said, &format!("MPI_{function} ")) > 0, "{source} {function}: {said}");
             }
-            assert!(!said.contains("an operator of the user"), "{said}");
+            assert!(!said.contains("a user-defined operator"), "{said}");
         }
-        if source == "users.c" {
+        if source == "user_ops.c" {
             let (large, nodes) = (["large"], [("EARLYBIRD_RANKS_PER_NODE", "2,1")]);
             let said = program.is_right(2, &large);
-            assert!(said.contains("1 (2097152 B) an operator of the user on elements that are too large"), "{said}");
-            assert!(!program.is_right_with(3, &large, &nodes).contains("an operator of the user"));
+            assert!(said.contains("1 (2097152 B) a user-defined operator on elements that are too large"), "{said}");
+            assert!(!program.is_right_with(3, &large, &nodes).contains("a user-defined operator"));
         }
         // Whatever order the settings ask for.
         let arrival = [("EARLYBIRD_ORDER", "arrival"), ("EARLYBIRD_ALLREDUCE", "chain:0-")];
@@ -104,7 +108,7 @@ fn messages_under_way_arrive_while_ranks_wait() {
     let program = Program::compile("outstanding.c");
     for &ranks in RANKS.iter().filter(|&&ranks| ranks <= 3) {
         let said = program.is_right(ranks, &[]);
-        assert!(taken_over(&said, "MPI_Reduce_scatter_block") > 0, "{said}");
+        assert!(intercepted(&said, "MPI_Reduce_scatter_block") > 0, "{said}");
     }
     // Where a message needs both of its ends for every piece.
     let by_pieces = [("OMPI_MCA_btl_vader_single_copy_mechanism", "none"), ("UCX_TLS", "posix,self")];
@@ -118,7 +122,7 @@ fn threads_call_on_communicators_of_their_own() {
         return;
     }
     let said = Program::compile("threads.c").is_right(2, &[]);
-    assert!(!said.contains("no threads") && taken_over(&said, "MPI_Allreduce") == 1200, "{said}");
+    assert!(!said.contains("no threads") && intercepted(&said, "MPI_Allreduce") == 1200, "{said}");
 }
 
 #[test]
@@ -129,7 +133,7 @@ fn communicators_made_and_freed_by_every_function() {
     let program = Program::compile("churn.c");
     for &ranks in RANKS {
         let said = program.is_right(ranks, &[]);
-        assert!(taken_over(&said, "MPI_Allreduce") > 200 && !said.contains("too many communicators"), "{said}");
+        assert!(intercepted(&said, "MPI_Allreduce") > 200 && !said.contains("too many communicators"), "{said}");
     }
 }
 
@@ -142,7 +146,7 @@ fn ranks_that_are_started_later_join() {
     let program = Program::compile("spawn.c");
     let said = program.is_right(2, &[]);
     let each: Vec<_> = said.lines().filter(|line| line.starts_with("earlybird: MPI_Allreduce ")).collect();
-    assert!(each.len() == 2 && each.iter().all(|line| line.contains("taken over: 40 ")), "{said}");
+    assert!(each.len() == 2 && each.iter().all(|line| line.contains("intercepted: 40 ")), "{said}");
 }
 
 #[test]
@@ -156,15 +160,15 @@ fn callbacks_of_mpi_finalize_use_mpi() {
 }
 
 #[test]
-fn what_stays_mpis_is_in_the_summary_and_reaches_tools_behind() {
+fn forwarded_calls_are_in_the_summary_and_reach_the_next_tool() {
     if !has_mpi() {
         return;
     }
-    let program = Program::compile("others.c");
+    let program = Program::compile("forwarded.c");
     let persistent: &[_] = &["Allreduce", "Bcast", "Reduce", "Allgather", "Reduce_scatter_block", "Barrier"];
     let non_blocking =
         ["Iallreduce", "Ibcast", "Ireduce", "Iallgather", "Ireduce_scatter_block", "Ibarrier", "Ialltoall"];
-    let not_carried = ["Gather", "Gatherv", "Scatter", "Scatterv", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw"];
+    let unsupported = ["Gather", "Gatherv", "Scatter", "Scatterv", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw"];
     for &ranks in RANKS {
         let said = program.is_right(ranks, &[]);
         let line = |name: &str| {
@@ -173,14 +177,16 @@ fn what_stays_mpis_is_in_the_summary_and_reaches_tools_behind() {
         };
         for name in non_blocking {
             let bytes = if name == "Ibarrier" { 0 } else { 80 };
-            let expected = format!("taken over: 0 (0 B); to MPI: 20 ({bytes} B) a non-blocking call");
+            let expected = format!("intercepted: 0 (0 B); forwarded to MPI: 20 ({bytes} B) a non-blocking call");
             assert!(line(name).ends_with(&expected), "{said}");
         }
-        for name in not_carried.iter().chain(&["Reduce_scatter", "Scan", "Exscan"]) {
-            assert!(line(name).ends_with("B) an operation that is not carried") && line(name).contains("to MPI: 1 ("));
+        for name in unsupported.iter().chain(&["Reduce_scatter", "Scan", "Exscan"]) {
+            assert!(
+                line(name).ends_with("B) an unsupported operation") && line(name).contains("forwarded to MPI: 1 (")
+            );
         }
         for name in persistent.iter().filter(|_| MPI == "mpich") {
-            assert!(line(&format!("{name}_init")).ends_with("B) a persistent call, counted when it is prepared"));
+            assert!(line(&format!("{name}_init")).ends_with("B) a persistent call, counted when it is initialized"));
         }
     }
     // Nobody asks: nothing is counted, and a tool behind this library sees the calls.
@@ -192,7 +198,7 @@ fn what_stays_mpis_is_in_the_summary_and_reaches_tools_behind() {
 }
 
 #[test]
-fn mistakes_have_the_codes_of_mpi_and_harm_nothing() {
+fn invalid_arguments_return_the_codes_of_mpi() {
     if !has_mpi() {
         return;
     }
@@ -200,16 +206,16 @@ fn mistakes_have_the_codes_of_mpi_and_harm_nothing() {
     // MPICH as Debian builds it does not look at arguments.
     if MPI == "openmpi" {
         let said = program.is_right(2, &[]);
-        assert!(said.contains("an argument for MPI to refuse"), "{said}");
+        assert!(said.contains("an invalid argument, which MPI reports"), "{said}");
     }
     let said = program.is_right_with(2, &["local"], &[]);
-    for what in ["MPI_Bcast: a buffer is null", "MPI_Reduce: MPI_IN_PLACE stands where a buffer must be"] {
+    for what in ["MPI_Bcast: a buffer is null", "MPI_Reduce: MPI_IN_PLACE is given instead of a buffer"] {
         assert!(said.contains(what), "{said}");
     }
 }
 
 #[test]
-fn a_library_for_another_mpi_says_which() {
+fn a_library_for_another_mpi_names_both() {
     let (other, theirs) = if MPI == "mpich" { ("openmpi", "Open MPI") } else { ("mpich", "MPICH") };
     if !has_mpi() || std::process::Command::new(format!("mpicc.{other}")).arg("-show").output().is_err() {
         eprintln!("SKIPPED: there is one MPI only");
@@ -257,14 +263,14 @@ fn communicators_of_several_nodes() {
     }
     // MPICH's waiting ranks spin: more of them than CPUs take minutes.
     let nodes: &[_] = if MPI == "mpich" { &[(3, "2,1")] } else { &[(3, "2,1"), (4, "1,2,1"), (5, "2")] };
-    for source in ["users.c", "users.f90"] {
+    for source in ["user_ops.c", "user_ops.f90"] {
         let program = Program::compile(source);
         for &(ranks, nodes) in nodes {
             let said = program.is_right_with(ranks, &[], &[("EARLYBIRD_RANKS_PER_NODE", nodes)]);
             for function in ["Allreduce", "Reduce", "Reduce_scatter_block"] {
-                assert!(taken_over(&said, &format!("MPI_{function} ")) > 0, "{source} {function} on {nodes}: {said}");
+                assert!(intercepted(&said, &format!("MPI_{function} ")) > 0, "{source} {function} on {nodes}: {said}");
             }
-            assert!(!said.contains("an operator of the user"), "{said}");
+            assert!(!said.contains("a user-defined operator"), "{said}");
         }
     }
     for source in ["collectives.c", "old.f90", "new.f90", "outstanding.c"] {
@@ -272,16 +278,16 @@ fn communicators_of_several_nodes() {
         for &(ranks, nodes) in nodes {
             let said = program.is_right_with(ranks, &[], &[("EARLYBIRD_RANKS_PER_NODE", nodes)]);
             for function in ["Allreduce", "Reduce", "Bcast", "Barrier", "Allgather", "Reduce_scatter_block"] {
-                let taken = taken_over(&said, &format!("MPI_{function} "));
-                assert!(taken > 0 || source == "outstanding.c", "{source} {function} on {nodes}: {said}");
+                let calls = intercepted(&said, &format!("MPI_{function} "));
+                assert!(calls > 0 || source == "outstanding.c", "{source} {function} on {nodes}: {said}");
             }
         }
     }
-    let said = Program::compile("allreduce.c").is_right_with(3, &["carried"], &[("EARLYBIRD_RANKS_PER_NODE", "1,2")]);
-    assert!(taken_over(&said, "MPI_Allreduce") > 900 && said.contains("to MPI: 0\n"), "{said}");
-    // What MPI folds: an operator of the user, long double and its like.
+    let said = Program::compile("allreduce.c").is_right_with(3, &["supported"], &[("EARLYBIRD_RANKS_PER_NODE", "1,2")]);
+    assert!(intercepted(&said, "MPI_Allreduce") > 900 && said.contains("forwarded to MPI: 0\n"), "{said}");
+    // What MPI folds: a user-defined operator, long double and its like.
     let said = Program::compile("allreduce.c").is_right_with(3, &["other"], &[("EARLYBIRD_RANKS_PER_NODE", "1,2")]);
-    assert_eq!(taken_over(&said, "MPI_Allreduce"), 5, "{said}");
+    assert_eq!(intercepted(&said, "MPI_Allreduce"), 5, "{said}");
     // A node for every rank is MPI's.
     let outcome = Program::compile("outstanding.c").run(
         2,
@@ -302,7 +308,7 @@ fn fortran_by_either_module() {
         for &ranks in RANKS {
             let said = program.is_right(ranks, &[]);
             for function in ["Allreduce", "Reduce", "Bcast", "Barrier", "Allgather", "Reduce_scatter_block"] {
-                assert!(taken_over(&said, &format!("MPI_{function} ")) > 0, "{source} {function}: {said}");
+                assert!(intercepted(&said, &format!("MPI_{function} ")) > 0, "{source} {function}: {said}");
             }
         }
     }
@@ -324,16 +330,19 @@ fn python_with_numpy() {
         Program::command(&["/usr/bin/python3", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/collectives.py")]);
     for &ranks in RANKS {
         let said = program.is_right(ranks, &[]);
-        assert!(taken_over(&said, "MPI_Allreduce") > 50 && said.contains("an argument for MPI to refuse"), "{said}");
+        assert!(
+            intercepted(&said, "MPI_Allreduce") > 50 && said.contains("an invalid argument, which MPI reports"),
+            "{said}"
+        );
     }
 }
 
 #[test]
-fn a_rank_without_descriptors_for_more_goes_on_with_mpi() {
+fn calls_are_forwarded_if_descriptors_run_out() {
     if !has_mpi() {
         return;
     }
     let said = Program::compile("many.c").is_right(2, &[]);
-    assert!(taken_over(&said, "MPI_Allreduce") > 10 && said.contains("setting up the communicator failed"), "{said}");
+    assert!(intercepted(&said, "MPI_Allreduce") > 10 && said.contains("setting up the communicator failed"), "{said}");
     assert!(said.matches(" go to MPI: EB_").count() <= 2, "{said}");
 }

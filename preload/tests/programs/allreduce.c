@@ -1,4 +1,4 @@
-/* An MPI program for the interposer's test: "carried" makes every call that earlybird carries and checks each
+/* An MPI program for the interposer's test: "supported" makes every call that earlybird supports and checks each
  * element, "other" only calls that must reach the MPI library. Exit 0 if all results are right. */
 #include <mpi.h>
 #include <complex.h>
@@ -39,7 +39,7 @@ static double expected(MPI_Op op, int i)
                 }                                                                                                     \
     } while (0)
 
-/* Bits and truths of integers; element i of rank r has few bits and some zeros. */
+/* Bitwise and logical operators on integers; element i of rank r has few bits and some zeros. */
 static unsigned few(int r, int i) { return (r * 5 + i) % 4 ? (unsigned)(r * 7 + i) % 120 : 0; }
 static unsigned folded(int o, unsigned a, unsigned b)
 {
@@ -67,7 +67,7 @@ static unsigned folded(int o, unsigned a, unsigned b)
         }                                                                                                             \
     } while (0)
 
-static void carried(void)
+static void supported(void)
 {
     CHECK(signed char, MPI_SIGNED_CHAR);
     CHECK(unsigned char, MPI_UNSIGNED_CHAR);
@@ -136,7 +136,7 @@ static void other(void)
     MPI_Datatype copy_of;
     MPI_Type_dup(MPI_2INT, &copy_of);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    /* no operator of MPI's for a derived type: its own business, right or refused */
+    /* MPI has no operator for a derived type, and may accept or refuse it */
     MPI_Allreduce(&mine, &kept, 1, copy_of, MPI_MINLOC, MPI_COMM_WORLD);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
     MPI_Type_free(&copy_of);
@@ -145,7 +145,7 @@ static void other(void)
     MPI_Allreduce(MPI_IN_PLACE, &one, 1, MPI_INT, MPI_SUM, dup);
     wrong += one != 7 * size;
     MPI_Comm_free(&dup);
-#ifdef OPEN_MPI /* MPICH as Debian builds it does not look at the count */
+#ifdef OPEN_MPI /* Debian's MPICH does not check the count */
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     wrong += MPI_Allreduce(&bits, &all, -1, MPI_INT, MPI_SUM, MPI_COMM_WORLD) == MPI_SUCCESS;
 #endif
@@ -156,7 +156,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (argc == 2 && !strcmp(argv[1], "other")) other(); else carried();
+    if (argc == 2 && !strcmp(argv[1], "other")) other(); else supported();
     if (wrong) printf("rank %d: %d wrong\n", rank, wrong);
     MPI_Finalize();
     if (!wrong) printf("rank %d of %d right\n", rank, size);

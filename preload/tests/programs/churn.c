@@ -1,4 +1,4 @@
-/* Communicators made and freed by every function that makes one, a hundred alive at a time, their calls in between. */
+/* Communicators created and freed by every function that creates one, a hundred alive at a time, their calls in between. */
 #include <mpi.h>
 #include <stdio.h>
 
@@ -26,7 +26,7 @@ static MPI_Comm made(int i)
         MPI_Comm_create(MPI_COMM_WORLD, some, &comm);
         MPI_Group_free(&some), MPI_Group_free(&group);
         break;
-    default: /* a duplicate of one whose calls were taken over: it has no part of what was kept for that */
+    default: /* a duplicate of an intercepted communicator does not share its state */
         MPI_Info_create(&info);
         MPI_Comm_dup(MPI_COMM_WORLD, &first);
         MPI_Barrier(first);

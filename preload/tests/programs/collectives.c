@@ -1,4 +1,4 @@
-/* Every call that the interposer takes over, on every communicator and in every form that MPI allows: exact results. */
+/* Every intercepted call, on every communicator and in every form that MPI allows: exact results. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ static void reductions(MPI_Comm comm)
     }
 }
 
-/* Where values meet: what no other test of the interposer reduces. */
+/* Equal values and their indices, which no other test of the interposer reduces. */
 #define PAIRS(type, name)                                                                                             \
     do {                                                                                                              \
         struct { type value; int index; } s[30], r[30];                                                               \
@@ -81,7 +81,7 @@ static void odd_buffers(MPI_Comm comm)
     PAIRS(short, MPI_SHORT_INT);
     PAIRS(float, MPI_FLOAT_INT);
     PAIRS(int, MPI_2INT);
-    /* not aligned, and one rank only */
+    /* not aligned, on one rank only */
     char raw[8 * 20 + 16];
     double *at = (double *)(raw + (rank == 0 ? 4 : 8)), one, result[20];
     for (int i = 0; i < 20; i++) one = rank + i, memcpy((char *)at + 8 * i, &one, 8);
@@ -180,7 +180,7 @@ static void communicators(void)
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &halves);
     reductions(halves), moves(halves), odd_buffers(halves);
     MPI_Comm_free(&halves), MPI_Comm_free(&reversed);
-    /* handles and addresses are used again: what was kept for the old ones must be gone */
+    /* handles and addresses are reused: the state of the old ones must be gone */
     for (int i = 0; i < 1000; i++) {
         MPI_Comm ours;
         MPI_Comm_split(MPI_COMM_WORLD, i % 3 ? 0 : rank / 2, i % 2 ? rank : -rank, &ours);
@@ -192,7 +192,7 @@ static void communicators(void)
         MUST(ones == members && who == members - 1);
         if (i % 4) MPI_Comm_free(&ours); else MPI_Comm_disconnect(&ours);
     }
-    /* one that is left to MPI_Finalize */
+    /* a communicator that MPI_Finalize frees */
     MPI_Comm_dup(MPI_COMM_WORLD, &dup);
     MPI_Barrier(dup);
     int one = 1;
@@ -214,7 +214,7 @@ static void communicators(void)
     MUST(theirs == (rank == 0 ? size - 1 : 1));
     MPI_Barrier(across);
     MPI_Comm_free(&across), MPI_Comm_free(&side);
-#ifdef OPEN_MPI /* MPICH as Debian builds it does not look at the arguments */
+#ifdef OPEN_MPI /* Debian's MPICH does not check the arguments */
     MPI_Comm_set_errhandler(dup, MPI_ERRORS_RETURN);
     MUST(MPI_Bcast(&one, 1, MPI_INT, size, dup) != MPI_SUCCESS);
     MUST(MPI_Bcast(&one, -1, MPI_INT, 0, dup) != MPI_SUCCESS);

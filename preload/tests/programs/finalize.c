@@ -1,4 +1,4 @@
-/* What MPI calls back in MPI_Finalize may use MPI, as libraries that write files then do: a key of MPI_COMM_SELF whose
+/* Callbacks of MPI_Finalize may use MPI, as libraries that write files then do: a key of MPI_COMM_SELF whose
  * deletion calls collectives on communicators that were used before and on one that was not. */
 #include <mpi.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Mistakes of the user's: codes of the class that MPI gives them, on every rank, and the communicator goes on. With "local"
+/* Invalid arguments: error codes of MPI's class on every rank, and the communicator stays usable. With "local"
  * those that MPI itself finds out by touching memory, and dies of: of a buffer that is none. */
 #include <limits.h>
 #include <mpi.h>
@@ -60,7 +60,7 @@ int main(int argc, char **argv)
     MPI_Barrier(comm);
     if (argc > 1 && !strcmp(argv[1], "local")) {
         local(rank);
-    } else { /* what MPI is asked to report */
+    } else { /* reported by MPI */
         double a[64] = { 0 }, b[64] = { 0 };
         MUST_BE(MPI_ERR_COUNT, MPI_Allreduce(a, b, -1, MPI_DOUBLE, MPI_SUM, comm));
         MUST_BE(MPI_ERR_COUNT, MPI_Reduce(a, b, INT_MIN, MPI_DOUBLE, MPI_SUM, 0, comm));
@@ -69,7 +69,7 @@ int main(int argc, char **argv)
         MUST_BE(MPI_ERR_COUNT, MPI_Reduce_scatter_block(a, b, -1, MPI_DOUBLE, MPI_SUM, comm));
         MUST_BE(MPI_ERR_ROOT, MPI_Reduce(a, b, 1, MPI_DOUBLE, MPI_SUM, size, comm));
         MUST_BE(MPI_ERR_ROOT, MPI_Bcast(a, 1, MPI_DOUBLE, -1, comm));
-        if (MPI_Allreduce(a, b, 1, MPI_DATATYPE_NULL, MPI_SUM, comm) == MPI_SUCCESS) wrong++; /* of the type or the operator */
+        if (MPI_Allreduce(a, b, 1, MPI_DATATYPE_NULL, MPI_SUM, comm) == MPI_SUCCESS) wrong++; /* an error of the type or of the operator */
         MUST_BE(MPI_ERR_TYPE, MPI_Bcast(a, 1, MPI_DATATYPE_NULL, 0, comm));
         MUST_BE(MPI_ERR_TYPE, MPI_Allgather(a, 1, MPI_DOUBLE, b, 1, MPI_DATATYPE_NULL, comm));
         MUST_BE(MPI_ERR_OP, MPI_Allreduce(a, b, 1, MPI_DOUBLE, MPI_OP_NULL, comm));
@@ -80,7 +80,7 @@ int main(int argc, char **argv)
         MUST_BE(MPI_ERR_COMM, MPI_Barrier(MPI_COMM_NULL));
         if (told != 13) printf("told %d\n", told), wrong++;
     }
-    /* none of it has harmed anything */
+    /* the communicator still works */
     MUST_BE(MPI_SUCCESS, MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm));
     if (sum != size) wrong++;
     MPI_Errhandler_free(&tells);

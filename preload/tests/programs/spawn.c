@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Two more, with the library that this one has: what `mpirun -n 2 env LD_PRELOAD=...` sets does not reach them. */
+/* Two more ranks, with the same library: variables of `mpirun -n 2 env LD_PRELOAD=...` do not reach them. */
 static MPI_Comm started(char *program)
 {
     static char preload[4096], interpose[4096];

@@ -1,4 +1,4 @@
-/* A tool, as a library of its own, that counts one of the functions and tells how often. */
+/* A tool in a separate library that counts the calls of one function and prints the number. */
 #include <mpi.h>
 #include <stdio.h>
 

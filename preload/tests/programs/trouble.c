@@ -1,4 +1,4 @@
-/* What goes wrong in MPI programs, in the middle of collectives that went well: by the name in the argument. */
+/* Failures of MPI programs after successful collectives, chosen by the argument. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank), MPI_Comm_size(MPI_COMM_WORLD, &size);
     const char *what = argc > 1 ? argv[1] : "";
-    /* a rank that is still in the last good call may hear of the first bad one there */
+    /* a rank that is still in the last good call may get the error there */
     if (!strcmp(what, "mismatch")) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     for (int i = 0; i < 100; i++) MPI_Allreduce(&i, &total, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     if (!strcmp(what, "killed") && rank == 1) raise(SIGKILL);
@@ -24,7 +24,7 @@ int main(int argc, char **argv)
     }
     if (returned == 3) printf("rank %d got errors\n", rank);
     fflush(stdout);
-    /* the communicator is of no use any more; MPI's own is */
+    /* the communicator has failed, but MPI's own calls work */
     MPI_Finalize();
     return 0;
 }

@@ -147,13 +147,13 @@ pub struct Outcome {
     pub said: String,
 }
 
-/// Calls of `function` that were taken over, by a summary.
+/// The number of intercepted calls of `function` in a summary.
 #[allow(dead_code)] // not every test asks
-pub fn taken_over(said: &str, function: &str) -> u64 {
+pub fn intercepted(said: &str, function: &str) -> u64 {
     let lines =
         said.lines().filter_map(|line| line.split_once("earlybird: ")?.1.strip_prefix(function)?.split_once(": "));
     let counts: Vec<u64> = lines
-        .filter(|(before, _)| before.trim() == "taken over")
+        .filter(|(before, _)| before.trim() == "intercepted")
         .map(|(_, count)| count.split_whitespace().next().unwrap().parse().unwrap())
         .collect();
     assert!(counts.len() < 2, "{function} twice: {said}");

@@ -1,5 +1,4 @@
-/* Collectives that are MPI's, between others that are not: non-blocking, persistent where MPI has them, and those that are not
- * carried. */
+/* Collectives that are always forwarded, between intercepted ones: non-blocking, persistent where MPI has them, and unsupported ones. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Operators of users that do not commute, on derived types that differ between ranks: exact results. */
+/* User-defined operators that do not commute, on derived types that differ between ranks: exact results. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -83,7 +83,7 @@ static void matrices(MPI_Comm comm, int commutes)
     MPI_Op_free(&op), MPI_Type_free(&type);
 }
 
-/* x -> a x + b as an even rank has it, and as an odd one has it: other places, another size, one signature */
+/* x -> a x + b in the layout of even and of odd ranks: other offsets, another size, one signature */
 struct even { uint32_t gap, a; uint64_t b; };
 struct odd { uint64_t b; uint32_t a, gap[5]; };
 
@@ -182,12 +182,12 @@ int main(int argc, char **argv)
     MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &turned);
     matrices(turned, 0), layouts(turned);
     MPI_Comm_free(&turned);
-    /* even ranks, then odd ones: the ranks of nodes lie among each other */
+    /* even ranks, then odd ones: the ranks of different nodes are interleaved */
     MPI_Comm_split(MPI_COMM_WORLD, 0, rank % 2 * size + rank, &turned);
     matrices(turned, 0), layouts(turned);
     MPI_Comm_free(&turned);
     MUST(calls > 0 || size == 1 || rank > 0);
-    /* one that commutes, on a predefined type, one rank not aligned */
+    /* a commutative operator, on a predefined type, one rank not aligned */
     MPI_Op op;
     MPI_Op_create(greatest, 1, &op);
     char raw[2 * 9 + 1];

@@ -1,0 +1,193 @@
+//! Collectives that are always forwarded to MPI, or to the tool that is loaded next. With `EARLYBIRD_INTERPOSE=profile` they are
+//! counted for the summary.
+#![allow(unsafe_code)]
+
+use crate::abi::{self, Handle, RecvPtr, SendPtr, constants};
+use crate::summary::{self, CallCounter};
+use crate::{dynamic_linker, settings};
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+/// An MPI function that is always forwarded.
+struct ForwardedFunction {
+    name: &'static CStr,
+    reason: &'static str,
+    /// Null before the first call.
+    next: AtomicPtr<c_void>,
+    count: CallCounter,
+}
+
+const NON_BLOCKING: &str = "a non-blocking call";
+#[cfg(large_counts)]
+const PERSISTENT: &str = "a persistent call, counted when it is initialized";
+const UNSUPPORTED: &str = "an unsupported operation";
+
+impl ForwardedFunction {
+    const fn new(name: &'static CStr, reason: &'static str) -> ForwardedFunction {
+        ForwardedFunction { name, reason, next: AtomicPtr::new(ptr::null_mut()), count: CallCounter::none() }
+    }
+
+    /// Counts a call of `count` elements, if calls are counted.
+    #[inline]
+    fn count_call(&self, count: c_int, dtype: Handle) {
+        if !summary::is_counting_known() && abi::is_running() {
+            settings::get();
+        }
+        if summary::is_counting() {
+            self.count.add(usize::try_from(count).unwrap_or(0) * abi::type_size(dtype).unwrap_or(0));
+        }
+    }
+
+    /// Returns the function of the next loaded library.
+    #[inline]
+    fn next(&self) -> *mut c_void {
+        match self.next.load(Relaxed) {
+            next if next.is_null() => self.find(),
+            next => next,
+        }
+    }
+
+    #[cold]
+    fn find(&self) -> *mut c_void {
+        let next = dynamic_linker::next_function(self.name);
+        if next.is_null() {
+            settings::die(&format!("the MPI library has no {}", self.name.to_string_lossy()));
+        }
+        self.next.store(next, Relaxed);
+        next
+    }
+
+    fn line(&self) -> Option<String> {
+        let (calls, bytes) = self.count.read();
+        let (name, reason) = (self.name.to_string_lossy(), self.reason);
+        (calls > 0).then(|| {
+            format!("earlybird: {name:<29} intercepted: 0 (0 B); forwarded to MPI: {calls} ({bytes} B) {reason}\n")
+        })
+    }
+}
+
+/// The lines of the summary: one per function that was called.
+pub fn summary_text() -> String {
+    let mut text = String::new();
+    tables().into_iter().flatten().filter_map(ForwardedFunction::line).for_each(|line| text += &line);
+    text
+}
+
+/// Defines MPI functions that are counted and forwarded. After the colon stand the reason, and the count and type that are summed up.
+macro_rules! functions {
+    ($all:ident, $index:ident; $($name:ident($($argument:ident: $kind:ty),*): $why:ident, $count:expr, $dtype:expr;)*) => {
+        #[allow(non_camel_case_types)]
+        enum $index { $($name),* }
+
+        static $all: [ForwardedFunction; [$(stringify!($name)),*].len()] = [$(
+            ForwardedFunction::new(
+                match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => unreachable!(),
+                },
+                $why,
+            )
+        ),*];
+
+        $(
+            /// The MPI function of this name.
+            ///
+            /// # Safety
+            /// The caller keeps the rules of the MPI standard.
+            #[unsafe(no_mangle)]
+            #[allow(clippy::too_many_arguments)]
+            pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
+                let function = &$all[$index::$name as usize];
+                function.count_call($count, $dtype);
+                // SAFETY: the function of this name in another library has these arguments; they are what MPI demands of the
+                // caller, and are forwarded unchanged.
+                unsafe {
+                    let next: unsafe extern "C" fn($($kind),*) -> c_int = std::mem::transmute(function.next());
+                    next($($argument),*)
+                }
+            }
+        )*
+    };
+}
+
+type RequestPtr = *mut Handle;
+type CountArray = *const c_int;
+type TypeArray = *const Handle;
+
+/// Returns the number of elements at `buffer`: `count`, which MPI ignores with MPI_IN_PLACE.
+fn moved_count(buffer: SendPtr, count: c_int) -> c_int {
+    if buffer == constants().in_place { 0 } else { count }
+}
+
+functions! { FUNCTIONS, FunctionIndex;
+    MPI_Ibarrier(comm: Handle, request: RequestPtr): NON_BLOCKING, 0, constants().null_type;
+    MPI_Ibcast(buffer: RecvPtr, n: c_int, dtype: Handle, root: c_int, comm: Handle, request: RequestPtr):
+        NON_BLOCKING, n, dtype;
+    MPI_Iallreduce(send: SendPtr, recv: RecvPtr, n: c_int, dtype: Handle, op: Handle, comm: Handle, request: RequestPtr):
+        NON_BLOCKING, n, dtype;
+    MPI_Ireduce(send: SendPtr, recv: RecvPtr, n: c_int, dtype: Handle, op: Handle, root: c_int, comm: Handle, request: RequestPtr):
+        NON_BLOCKING, n, dtype;
+    MPI_Iallgather(send: SendPtr, n: c_int, dtype: Handle, recv: RecvPtr, m: c_int, recv_type: Handle, comm: Handle, request: RequestPtr):
+        NON_BLOCKING, m, recv_type;
+    MPI_Ireduce_scatter_block(
+        send: SendPtr, recv: RecvPtr, n: c_int, dtype: Handle, op: Handle, comm: Handle, request: RequestPtr):
+        NON_BLOCKING, n, dtype;
+    MPI_Ialltoall(send: SendPtr, n: c_int, dtype: Handle, recv: RecvPtr, m: c_int, recv_type: Handle, comm: Handle, request: RequestPtr):
+        NON_BLOCKING, m, recv_type;
+    MPI_Gather(send: SendPtr, n: c_int, dtype: Handle, recv: RecvPtr, m: c_int, recv_type: Handle, root: c_int, comm: Handle):
+        UNSUPPORTED, moved_count(send, n), dtype;
+    MPI_Gatherv(
+        send: SendPtr, n: c_int, dtype: Handle, recv: RecvPtr, m: CountArray, at: CountArray, recv_type: Handle, root: c_int, comm: Handle):
+        UNSUPPORTED, moved_count(send, n), dtype;
+    MPI_Scatter(send: SendPtr, n: c_int, dtype: Handle, recv: RecvPtr, m: c_int, recv_type: Handle, root: c_int, comm: Handle):
+        UNSUPPORTED, moved_count(recv, m), recv_type;
+    MPI_Scatterv(
+        send: SendPtr, n: CountArray, at: CountArray, dtype: Handle, recv: RecvPtr, m: c_int, recv_type: Handle, root: c_int, comm: Handle):
+        UNSUPPORTED, moved_count(recv, m), recv_type;
+    MPI_Allgatherv(send: SendPtr, n: c_int, dtype: Handle, recv: RecvPtr, m: CountArray, at: CountArray, recv_type: Handle, comm: Handle):
+        UNSUPPORTED, moved_count(send, n), dtype;
+    MPI_Alltoall(send: SendPtr, n: c_int, dtype: Handle, recv: RecvPtr, m: c_int, recv_type: Handle, comm: Handle):
+        UNSUPPORTED, m, recv_type;
+    MPI_Alltoallv(
+        send: SendPtr, n: CountArray, from: CountArray, dtype: Handle, recv: RecvPtr, m: CountArray, to: CountArray, recv_type: Handle, comm: Handle):
+        UNSUPPORTED, 0, constants().null_type;
+    MPI_Alltoallw(
+        send: SendPtr, n: CountArray, from: CountArray, dtype: TypeArray, recv: RecvPtr, m: CountArray, to: CountArray, recv_types: TypeArray, comm: Handle):
+        UNSUPPORTED, 0, constants().null_type;
+    MPI_Reduce_scatter(send: SendPtr, recv: RecvPtr, n: CountArray, dtype: Handle, op: Handle, comm: Handle):
+        UNSUPPORTED, 0, constants().null_type;
+    MPI_Scan(send: SendPtr, recv: RecvPtr, n: c_int, dtype: Handle, op: Handle, comm: Handle): UNSUPPORTED, n, dtype;
+    MPI_Exscan(send: SendPtr, recv: RecvPtr, n: c_int, dtype: Handle, op: Handle, comm: Handle): UNSUPPORTED, n, dtype;
+}
+
+#[cfg(not(large_counts))]
+fn tables() -> [&'static [ForwardedFunction]; 1] {
+    [&FUNCTIONS]
+}
+
+#[cfg(large_counts)]
+fn tables() -> [&'static [ForwardedFunction]; 2] {
+    [&FUNCTIONS, &PERSISTENT_FUNCTIONS]
+}
+
+#[cfg(large_counts)]
+functions! { PERSISTENT_FUNCTIONS, PersistentIndex;
+    MPI_Barrier_init(comm: Handle, info: Handle, request: RequestPtr): PERSISTENT, 0, constants().null_type;
+    MPI_Bcast_init(buffer: RecvPtr, n: c_int, dtype: Handle, root: c_int, comm: Handle, info: Handle, request: RequestPtr):
+        PERSISTENT, n, dtype;
+    MPI_Allreduce_init(
+        send: SendPtr, recv: RecvPtr, n: c_int, dtype: Handle, op: Handle, comm: Handle, info: Handle, request: RequestPtr):
+        PERSISTENT, n, dtype;
+    MPI_Reduce_init(
+        send: SendPtr, recv: RecvPtr, n: c_int, dtype: Handle, op: Handle, root: c_int, comm: Handle, info: Handle,
+        request: RequestPtr):
+        PERSISTENT, n, dtype;
+    MPI_Allgather_init(
+        send: SendPtr, n: c_int, dtype: Handle, recv: RecvPtr, m: c_int, recv_type: Handle, comm: Handle, info: Handle,
+        request: RequestPtr):
+        PERSISTENT, m, recv_type;
+    MPI_Reduce_scatter_block_init(
+        send: SendPtr, recv: RecvPtr, n: c_int, dtype: Handle, op: Handle, comm: Handle, info: Handle, request: RequestPtr):
+        PERSISTENT, n, dtype;
+}

@@ -1,0 +1,98 @@
+//! Selection of earlybird or MPI for each call: by operation, size of a block and nodes of the communicator, which are equal on all
+//! ranks of a call. `docs/interposer.md` has the measurements.
+
+use crate::summary::MpiFunction;
+use earlybird::{Carrier, Carriers, Collective};
+
+/// The choice of earlybird or MPI for the calls of a communicator. The first matching range counts; without one, earlybird runs the call.
+pub struct Selection {
+    /// One bit per function, set if the function has ranges.
+    has_ranges: u32,
+    ranges: Box<[Ranges; MpiFunction::ALL.len()]>,
+}
+
+type Ranges = Vec<(Carrier, u64, u64)>;
+
+/// Sizes of a block, first and last, at which MPI was measured to be faster, on two ranks of one node with a CPU each. Other
+/// cases were not measured, or MPI was slower.
+const MEASURED: &[(MpiFunction, u64, u64)] = if cfg!(open_mpi) {
+    &[(MpiFunction::Bcast, 48 << 10, 512 << 10), (MpiFunction::Allgather, 48 << 10, 128 << 10)]
+} else {
+    &[
+        (MpiFunction::Bcast, 6 << 10, 12 << 10),
+        (MpiFunction::Bcast, 48 << 10, 512 << 10),
+        (MpiFunction::Allgather, 24 << 10, 512 << 10),
+    ]
+};
+
+impl Selection {
+    /// `is_measured`: whether the measurements apply to the communicator.
+    pub fn new(configured: &Carriers, is_measured: bool) -> Selection {
+        let ranges = MpiFunction::ALL.map(|call| -> Ranges {
+            let measured = MEASURED.iter().filter(|(of, ..)| is_measured && *of == call);
+            configured
+                .of(call.collective())
+                .chain(measured.map(|(_, first, last)| (Carrier::Mpi, *first, *last)))
+                .collect()
+        });
+        let has_ranges = MpiFunction::ALL.iter().filter(|call| !ranges[**call as usize].is_empty());
+        Selection { has_ranges: has_ranges.map(|call| 1 << *call as u32).sum(), ranges: Box::new(ranges) }
+    }
+
+    /// Returns whether a call with a block of `bytes` is forwarded to MPI.
+    #[inline]
+    pub fn prefers_mpi(&self, call: MpiFunction, bytes: usize) -> bool {
+        self.has_ranges & 1 << call as u32 != 0
+            && first_match(&self.ranges[call as usize], bytes as u64) == Carrier::Mpi
+    }
+}
+
+#[cold]
+fn first_match(ranges: &[(Carrier, u64, u64)], bytes: u64) -> Carrier {
+    let range = ranges.iter().find(|(_, first, last)| (*first..=*last).contains(&bytes));
+    range.map_or(Carrier::Earlybird, |(carrier, ..)| *carrier)
+}
+
+impl MpiFunction {
+    fn collective(self) -> Collective {
+        match self {
+            MpiFunction::Allreduce => Collective::AllReduce,
+            MpiFunction::Reduce => Collective::Reduce,
+            MpiFunction::Bcast => Collective::Broadcast,
+            MpiFunction::Barrier => Collective::Barrier,
+            MpiFunction::Allgather => Collective::AllGather,
+            MpiFunction::ReduceScatterBlock => Collective::ReduceScatter,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use earlybird::Interpose;
+
+    #[test]
+    fn settings_precede_measurements() {
+        let selection = |asked: &str, is_measured| Selection::new(&Interpose::read(asked).unwrap().1, is_measured);
+        for is_measured in [false, true] {
+            let selection = selection("on,reduce=mpi:8-1Ki,broadcast=earlybird,barrier=mpi", is_measured);
+            let of_reduce =
+                [7, 8, 1 << 10, (1 << 10) + 1].map(|bytes| selection.prefers_mpi(MpiFunction::Reduce, bytes));
+            assert_eq!(of_reduce, [false, true, true, false]);
+            assert!(
+                selection.prefers_mpi(MpiFunction::Barrier, 0) && !selection.prefers_mpi(MpiFunction::Bcast, 64 << 10)
+            );
+        }
+        for (call, first, last) in MEASURED {
+            let all = format!("{}=earlybird", call.collective().name());
+            for bytes in [*first as usize, *last as usize] {
+                assert!(
+                    selection("on", true).prefers_mpi(*call, bytes)
+                        && !selection("on", false).prefers_mpi(*call, bytes)
+                );
+                assert!(!selection(&all, true).prefers_mpi(*call, bytes), "{call:?}");
+            }
+            assert!(!selection("on", true).prefers_mpi(*call, *first as usize - 1));
+        }
+    }
+}
