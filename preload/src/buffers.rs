@@ -37,10 +37,10 @@ pub fn is_address(at: *const c_void) -> bool {
     (at as usize).wrapping_sub(2) < usize::MAX - 2
 }
 
-/// Returns whether `count` elements of `T` at `at` can be borrowed.
+/// Returns whether `bytes` bytes at `at` can be borrowed.
 #[inline]
-pub fn can_borrow<T>(at: *const c_void, count: usize) -> bool {
-    count == 0 || (is_address(at) && (at as usize).is_multiple_of(align_of::<T>()))
+pub fn can_borrow(at: *const c_void, bytes: usize) -> bool {
+    bytes == 0 || is_address(at)
 }
 
 /// Largest number of elements of a block. With 2^39 elements of at most 32 bytes, the blocks of all ranks fit an address space.
@@ -77,22 +77,23 @@ pub fn check_address(at: *const c_void, count: usize) -> Result<(), CallFailure>
 /// Copies `count` elements into earlybird's layout.
 ///
 /// # Safety
-/// `from` points to `count` elements of `layout`, at any alignment; `T` is plain data and the type that `layout` is reduced as.
-pub unsafe fn copy_in<T: Copy>(
+/// `from` points to `count` elements of `layout`, at any alignment; `size` are the bytes of the type that `layout` is reduced as.
+pub unsafe fn copy_in(
     from: *const c_void,
     count: usize,
+    size: usize,
     layout: ElementLayout,
-) -> Result<Vec<T>, CallFailure> {
+) -> Result<Vec<u8>, CallFailure> {
     check_address(from, count)?;
     let from = from.cast::<u8>();
-    let mut copy = Vec::<T>::with_capacity(count);
-    let to = copy.as_mut_ptr().cast::<u8>();
-    // SAFETY: `from` has `count` elements by the caller's contract: of T, of 16 bytes with an `int` at 8, or of 8 with a
-    // `short` at 0 and an `int` at 4. The new vector has room for as many T: of 16 bytes for the wide layout, of two
-    // `int` for the short one. All of them are written before the length is set.
+    let mut copy = vec![0u8; count * size];
+    let to = copy.as_mut_ptr();
+    // SAFETY: `from` has `count` elements by the caller's contract: of `size` bytes, of 16 bytes with an `int` at 8, or of 8
+    // with a `short` at 0 and an `int` at 4. The new vector has room for as many: of 16 bytes for the wide layout, of two
+    // `int` for the short one.
     unsafe {
         match layout {
-            ElementLayout::Same => ptr::copy_nonoverlapping(from, to, count * size_of::<T>()),
+            ElementLayout::Same => ptr::copy_nonoverlapping(from, to, count * size),
             ElementLayout::WideInt => (0..count).for_each(|i| {
                 ptr::copy_nonoverlapping(from.add(16 * i), to.add(16 * i), 8);
                 let index = from.add(16 * i + 8).cast::<i32>().read_unaligned();
@@ -104,7 +105,6 @@ pub unsafe fn copy_in<T: Copy>(
                 ptr::copy_nonoverlapping(from.add(8 * i + 4), to.add(8 * i + 4), 4);
             }),
         }
-        copy.set_len(count);
     }
     Ok(copy)
 }
@@ -112,20 +112,26 @@ pub unsafe fn copy_in<T: Copy>(
 /// Copies elements back into the caller's layout, and leaves gaps unchanged.
 ///
 /// # Safety
-/// `to` has room for as many elements of `layout`; `T` as in `copy_in`.
-pub unsafe fn copy_out<T: Copy>(values: &[T], to: *mut c_void, layout: ElementLayout) -> Result<(), CallFailure> {
-    check_address(to, values.len())?;
-    let (from, to) = (values.as_ptr().cast::<u8>(), to.cast::<u8>());
+/// `to` has room for as many elements of `layout`; `size` as in `copy_in`.
+pub unsafe fn copy_out(
+    values: &[u8],
+    to: *mut c_void,
+    size: usize,
+    layout: ElementLayout,
+) -> Result<(), CallFailure> {
+    let count = values.len() / size;
+    check_address(to, count)?;
+    let (from, to) = (values.as_ptr(), to.cast::<u8>());
     // SAFETY: as in `copy_in`, the other way round; `values` is this library's own.
     unsafe {
         match layout {
-            ElementLayout::Same => ptr::copy_nonoverlapping(from, to, size_of_val(values)),
-            ElementLayout::WideInt => (0..values.len()).for_each(|i| {
+            ElementLayout::Same => ptr::copy_nonoverlapping(from, to, values.len()),
+            ElementLayout::WideInt => (0..count).for_each(|i| {
                 ptr::copy_nonoverlapping(from.add(16 * i), to.add(16 * i), 8);
                 let index = from.add(16 * i + 8).cast::<i64>().read_unaligned();
                 to.add(16 * i + 8).cast::<i32>().write_unaligned(index as i32);
             }),
-            ElementLayout::ShortInt => (0..values.len()).for_each(|i| {
+            ElementLayout::ShortInt => (0..count).for_each(|i| {
                 let value = from.add(8 * i).cast::<i32>().read_unaligned();
                 to.add(8 * i).cast::<i16>().write_unaligned(value as i16);
                 ptr::copy_nonoverlapping(from.add(8 * i + 4), to.add(8 * i + 4), 4);
@@ -138,7 +144,6 @@ pub unsafe fn copy_out<T: Copy>(values: &[T], to: *mut c_void, layout: ElementLa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use earlybird::Indexed;
 
     #[repr(C)]
     #[derive(Debug, Clone, Copy, PartialEq)]
@@ -152,21 +157,20 @@ mod tests {
     fn pairs_are_converted_both_ways_and_gaps_stay() {
         let mut wide = [DoubleInt(1.5, -7, 0xaaaa), DoubleInt(-2.5, 9, 0xbbbb)];
         // SAFETY: two elements of the layout each way.
-        let mut values: Vec<Indexed<f64, i64>> =
-            unsafe { copy_in(wide.as_ptr().cast(), 2, crate::handles::ElementLayout::WideInt) }.unwrap();
-        assert_eq!(values, [Indexed { value: 1.5, index: -7 }, Indexed { value: -2.5, index: 9 }]);
-        values[0].index = 3;
+        let mut values = unsafe { copy_in(wide.as_ptr().cast(), 2, 16, ElementLayout::WideInt) }.unwrap();
+        let bytes = |pairs: [(f64, i64); 2]| pairs.map(|(x, i)| [x.to_ne_bytes(), i.to_ne_bytes()].concat()).concat();
+        assert_eq!(values, bytes([(1.5, -7), (-2.5, 9)]));
+        values[8..16].copy_from_slice(&3i64.to_ne_bytes());
         // SAFETY: the same two elements.
-        unsafe { copy_out(&values, wide.as_mut_ptr().cast(), crate::handles::ElementLayout::WideInt) }.unwrap();
+        unsafe { copy_out(&values, wide.as_mut_ptr().cast(), 16, ElementLayout::WideInt) }.unwrap();
         assert_eq!(wide, [DoubleInt(1.5, 3, 0xaaaa), DoubleInt(-2.5, 9, 0xbbbb)]);
         let mut short = [ShortInt(-4, 0xcccc, 1 << 20)];
         // SAFETY: one element of the layout each way.
-        let mut values: Vec<Indexed<i32, i32>> =
-            unsafe { copy_in(short.as_ptr().cast(), 1, crate::handles::ElementLayout::ShortInt) }.unwrap();
-        assert_eq!(values, [Indexed { value: -4, index: 1 << 20 }]);
-        values[0].value = -5;
+        let mut values = unsafe { copy_in(short.as_ptr().cast(), 1, 8, ElementLayout::ShortInt) }.unwrap();
+        assert_eq!(values, [(-4i32).to_ne_bytes(), (1i32 << 20).to_ne_bytes()].concat());
+        values[..4].copy_from_slice(&(-5i32).to_ne_bytes());
         // SAFETY: the same two elements.
-        unsafe { copy_out(&values, short.as_mut_ptr().cast(), crate::handles::ElementLayout::ShortInt) }.unwrap();
+        unsafe { copy_out(&values, short.as_mut_ptr().cast(), 8, ElementLayout::ShortInt) }.unwrap();
         assert_eq!(short, [ShortInt(-5, 0xcccc, 1 << 20)]);
     }
 
@@ -175,11 +179,11 @@ mod tests {
         let at = |address: usize| address as *const c_void;
         assert!(are_disjoint(at(100), 8, at(108), 8) && are_disjoint(at(108), 8, at(100), 8));
         assert!(!are_disjoint(at(100), 9, at(108), 8) && !are_disjoint(at(100), 8, at(100), 8));
-        assert!(can_borrow::<u64>(at(104), 1) && !can_borrow::<u64>(at(100), 1) && can_borrow::<u64>(at(0), 0));
+        assert!(can_borrow(at(100), 8) && !can_borrow(at(0), 8) && can_borrow(at(0), 0));
         for (address, is) in [(0, false), (1, false), (usize::MAX, false), (2, true), (usize::MAX - 1, true)] {
             assert!(is_address(at(address)) == is && check_address(at(address), 1).is_ok() == is, "{address:x}");
         }
-        assert!([constants().in_place.cast_const(), ptr::null()].iter().all(|at| !can_borrow::<u8>(*at, 1)));
+        assert!([constants().in_place.cast_const(), ptr::null()].iter().all(|at| !can_borrow(*at, 1)));
     }
 
     #[test]

@@ -10,8 +10,7 @@ use crate::intercepted::InterceptedComm;
 use crate::outcome::{CallFailure, CallResult, forward, return_code};
 use crate::summary::{self, ForwardReason, MpiFunction};
 use crate::user_ops::MpiFoldedReduction;
-use earlybird::{DType, Element, Error, Indexed, Op};
-use num_complex::Complex;
+use earlybird::{CallBuffers, CollectiveArgs, DType, Error, Op, ReduceOp};
 use std::ffi::{c_int, c_void};
 
 /// An intercepted reduction.
@@ -21,28 +20,7 @@ struct Reduction {
     op: Op,
     /// Elements of a block.
     count: usize,
-    /// Bytes of a block.
-    bytes: usize,
     layout: ElementLayout,
-}
-
-/// Runs `$body` with `$t` as the type of the elements.
-macro_rules! with_type {
-    ($dtype:expr, $t:ident => $body:expr) => {
-        with_type!(@ $dtype, $t, $body;
-            I8: i8, I16: i16, I32: i32, I64: i64, U8: u8, U16: u16, U32: u32, U64: u64, F32: f32, F64: f64,
-            ComplexF32: Complex<f32>, ComplexF64: Complex<f64>, IndexedI32: Indexed<i32, i32>,
-            IndexedI64: Indexed<i64, i64>, IndexedF32: Indexed<f32, i32>, IndexedF64: Indexed<f64, i64>)
-    };
-    (@ $dtype:expr, $t:ident, $body:expr; $($tag:ident: $type:ty),*) => {
-        match $dtype {
-            $(DType::$tag => {
-                type $t = $type;
-                $body
-            })*
-            DType::F16 | DType::BF16 | DType::Bool => unreachable!("no type of MPI is reduced as {:?}", $dtype),
-        }
-    };
 }
 
 /// Checks the arguments that are equal on all ranks: communicator, type, operator, count and root. An error is the outcome of a call
@@ -73,7 +51,7 @@ fn reduction(
         return Err(forward(call, ForwardReason::Faster, count, dtype));
     }
     summary::count_intercepted(call, bytes);
-    Ok(Reduction { intercepted, dtype: reduced, op, count: elements, bytes, layout: known.layout })
+    Ok(Reduction { intercepted, dtype: reduced, op, count: elements, layout: known.layout })
 }
 
 /// Runs or forwards a reduction with a type or operator that earlybird does not support.
@@ -123,110 +101,55 @@ fn run_mpi_folded(
 }
 
 impl Reduction {
-    /// Returns whether `reads` elements at `from` and `writes` at `to` can be borrowed together.
-    #[inline]
-    fn can_borrow_both<T>(&self, from: *const c_void, reads: usize, to: *mut c_void, writes: usize) -> bool {
-        self.layout == ElementLayout::Same
-            && can_borrow::<T>(from, reads)
-            && can_borrow::<T>(to, writes)
-            && are_disjoint(from, reads * size_of::<T>(), to, writes * size_of::<T>())
-    }
-
-    /// Fast path: a small allreduce with the arguments of the previous call reuses its prepared state, whatever the type. `None` for all
-    /// other calls.
+    /// Runs the call that `args` makes of the buffers: of the caller's where they have earlybird's layout and are apart, else of
+    /// copies. In place the contribution lies in `recv`.
     ///
     /// # Safety
-    /// As `allreduce`.
+    /// `send`, or `recv` if in place, holds `reads` elements, `recv` has room for `writes`, as MPI demands.
     #[inline(always)]
-    unsafe fn allreduce_cached(&self, send: *const c_void, recv: *mut c_void) -> Option<CallResult> {
-        let (n, in_place) = (self.bytes, send == constants().in_place);
-        let borrowable = self.layout == ElementLayout::Same
-            && can_borrow::<u8>(recv, n)
-            && (in_place || (can_borrow::<u8>(send, n) && are_disjoint(send, n, recv, n)));
-        if !borrowable {
-            return None;
+    unsafe fn run(
+        &self,
+        (send, reads): (*const c_void, usize),
+        (recv, writes): (*mut c_void, usize),
+        args: impl for<'b> FnOnce(CallBuffers<'b, u8>) -> CollectiveArgs<'b>,
+    ) -> CallResult {
+        let size = self.dtype.size();
+        let (in_place, read_bytes, write_bytes) = (send == constants().in_place, reads * size, writes * size);
+        let is_borrowable = self.layout == ElementLayout::Same
+            && can_borrow(recv, write_bytes)
+            && match in_place {
+                true => reads == writes,
+                false => can_borrow(send, read_bytes) && are_disjoint(send, read_bytes, recv, write_bytes),
+            };
+        if !is_borrowable {
+            let from = if in_place { recv.cast_const() } else { send };
+            // SAFETY: by the caller's contract.
+            return unsafe { self.run_on_copies((from, reads), (recv, writes), args) };
         }
         // SAFETY: by the caller's contract; disjoint, and bytes have no alignment.
-        let (send, recv) = unsafe { ((!in_place).then(|| read::<u8>(send, n)), write::<u8>(recv, n)) };
-        let result = self.intercepted.comm.all_reduce_again(self.dtype, self.op, self.count, send, recv)?;
-        Some(result.map_err(CallFailure::from))
+        let (send, recv) = unsafe { ((!in_place).then(|| read::<u8>(send, read_bytes)), write::<u8>(recv, write_bytes)) };
+        Ok(self.intercepted.comm.run(args(CallBuffers::of_bytes(send, recv, self.dtype.into())))?)
     }
 
     /// # Safety
-    /// `send` (unless in place) and `recv` have `count` elements, as MPI demands.
-    unsafe fn allreduce<T: Element>(&self, send: *const c_void, recv: *mut c_void) -> CallResult {
-        let (comm, n) = (&self.intercepted.comm, self.count);
-        let in_place = send == constants().in_place;
-        // SAFETY: by the caller's contract; disjoint and aligned where borrowed.
-        unsafe {
-            if in_place && self.can_borrow_both::<T>(std::ptr::null(), 0, recv, n) {
-                comm.all_reduce_in_place(write::<T>(recv, n), self.op)?;
-            } else if !in_place && self.can_borrow_both::<T>(send, n, recv, n) {
-                comm.all_reduce_into(read::<T>(send, n), write(recv, n), self.op)?;
-            } else {
-                let mut values = copy_in::<T>(if in_place { recv } else { send }, n, self.layout)?;
-                comm.all_reduce_in_place(&mut values, self.op)?;
-                copy_out(&values, recv, self.layout)?;
-            }
-        }
-        Ok(())
+    /// As `run`.
+    #[cold]
+    unsafe fn run_on_copies(
+        &self,
+        (from, reads): (*const c_void, usize),
+        (recv, writes): (*mut c_void, usize),
+        args: impl for<'b> FnOnce(CallBuffers<'b, u8>) -> CollectiveArgs<'b>,
+    ) -> CallResult {
+        // SAFETY: by the caller's contract.
+        let send = unsafe { copy_in(from, reads, self.dtype.size(), self.layout)? };
+        let mut result = vec![0; writes * self.dtype.size()];
+        self.intercepted.comm.run(args(CallBuffers::of_bytes(Some(&send), &mut result, self.dtype.into())))?;
+        // SAFETY: by the caller's contract.
+        unsafe { copy_out(&result, recv, self.dtype.size(), self.layout) }
     }
 
-    /// # Safety
-    /// As `allreduce`; `recv` on the root only.
-    unsafe fn reduce<T: Element>(&self, send: *const c_void, recv: *mut c_void, root: usize) -> CallResult {
-        let (to, n) = (self.intercepted.comm.process_at_rank(root), self.count);
-        let in_place = send == constants().in_place;
-        if root != self.intercepted.rank {
-            if in_place {
-                let what = "MPI_IN_PLACE on a rank that is not the root";
-                return Err(CallFailure::Argument(constants().err_buffer, what));
-            }
-            // SAFETY: by the caller's contract; aligned where borrowed.
-            unsafe {
-                match self.can_borrow_both::<T>(send, n, std::ptr::null_mut(), 0) {
-                    true => to.reduce_into(read::<T>(send, n), self.op)?,
-                    false => to.reduce_into(&copy_in::<T>(send, n, self.layout)?, self.op)?,
-                }
-            }
-            return Ok(());
-        }
-        // SAFETY: by the caller's contract; disjoint and aligned where borrowed.
-        unsafe {
-            if in_place && self.can_borrow_both::<T>(std::ptr::null(), 0, recv, n) {
-                to.reduce_in_place(write::<T>(recv, n), self.op)?;
-            } else if !in_place && self.can_borrow_both::<T>(send, n, recv, n) {
-                to.reduce_into_root(read::<T>(send, n), write(recv, n), self.op)?;
-            } else {
-                let mut values = copy_in::<T>(if in_place { recv } else { send }, n, self.layout)?;
-                to.reduce_in_place(&mut values, self.op)?;
-                copy_out(&values, recv, self.layout)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// # Safety
-    /// `send`, or `recv` if in place, has `count` elements for each rank; `recv` has `count`.
-    unsafe fn reduce_scatter_block<T: Element>(&self, send: *const c_void, recv: *mut c_void) -> CallResult {
-        let (comm, n, total) = (&self.intercepted.comm, self.count, self.count * self.intercepted.size);
-        let in_place = send == constants().in_place;
-        // SAFETY: by the caller's contract; disjoint and aligned where borrowed.
-        unsafe {
-            if !in_place && self.can_borrow_both::<T>(send, total, recv, n) {
-                comm.reduce_scatter_block_into(read::<T>(send, total), write(recv, n), self.op)?;
-            } else {
-                let from = if in_place { recv.cast_const() } else { send };
-                let mut block = copy_in::<T>(from, n, self.layout)?;
-                if self.layout == ElementLayout::Same && can_borrow::<T>(from, total) {
-                    comm.reduce_scatter_block_into(read::<T>(from, total), &mut block, self.op)?;
-                } else {
-                    comm.reduce_scatter_block_into(&copy_in::<T>(from, total, self.layout)?, &mut block, self.op)?;
-                }
-                copy_out(&block, recv, self.layout)?;
-            }
-        }
-        Ok(())
+    fn op(&self) -> ReduceOp<'static> {
+        ReduceOp::Builtin(self.op)
     }
 }
 
@@ -249,22 +172,14 @@ pub unsafe fn allreduce(
         Ok(reduction) => reduction,
         Err(code) => return code,
     };
+    let (count, op) = (reduction.count, reduction.op());
     // SAFETY: by the caller's contract.
-    let result = match unsafe { reduction.allreduce_cached(send, recv) } {
-        Some(Ok(())) => return Some(0),
-        Some(failed) => failed,
-        // SAFETY: by the caller's contract.
-        None => unsafe { allreduce_by_type(&reduction, send, recv) },
-    };
-    Some(return_code(MpiFunction::Allreduce, comm, result))
-}
-
-/// # Safety
-/// As `allreduce`.
-#[inline(never)]
-unsafe fn allreduce_by_type(reduction: &Reduction, send: *const c_void, recv: *mut c_void) -> CallResult {
-    // SAFETY: by the caller's contract.
-    with_type!(reduction.dtype, T => unsafe { reduction.allreduce::<T>(send, recv) })
+    let result =
+        unsafe { reduction.run((send, count), (recv, count), |buffers| CollectiveArgs::all_reduce(buffers, op)) };
+    match result {
+        Ok(()) => Some(0),
+        failed => Some(return_code(MpiFunction::Allreduce, comm, failed)),
+    }
 }
 
 /// Intercepts MPI_Reduce.
@@ -287,9 +202,19 @@ pub unsafe fn reduce(
         Ok(reduction) => reduction,
         Err(code) => return code,
     };
-    let root = root as usize;
+    let (root, count, op) = (root as usize, reduction.count, reduction.op());
+    let is_root = root == reduction.intercepted.rank;
+    if !is_root && send == constants().in_place {
+        let what = "MPI_IN_PLACE on a rank that is not the root";
+        let refused = Err(CallFailure::Argument(constants().err_buffer, what));
+        return Some(return_code(MpiFunction::Reduce, comm, refused));
+    }
+    // The other ranks' receive buffers are of no meaning.
+    let result_buffer = if is_root { (recv, count) } else { (std::ptr::null_mut(), 0) };
     // SAFETY: by the caller's contract.
-    let result = with_type!(reduction.dtype, T => unsafe { reduction.reduce::<T>(send, recv, root) });
+    let result = unsafe {
+        reduction.run((send, count), result_buffer, |buffers| CollectiveArgs::reduce(root, buffers, op))
+    };
     Some(return_code(MpiFunction::Reduce, comm, result))
 }
 
@@ -312,8 +237,11 @@ pub unsafe fn reduce_scatter_block(
         Ok(reduction) => reduction,
         Err(code) => return code,
     };
+    let (count, op) = (reduction.count, reduction.op());
+    let total = count * reduction.intercepted.size;
     // SAFETY: by the caller's contract.
-    let result = with_type!(reduction.dtype, T => unsafe { reduction.reduce_scatter_block::<T>(send, recv) });
+    let result =
+        unsafe { reduction.run((send, total), (recv, count), |buffers| CollectiveArgs::reduce_scatter(buffers, op)) };
     Some(return_code(MpiFunction::ReduceScatterBlock, comm, result))
 }
 

@@ -49,7 +49,7 @@ impl MpiFoldedReduction {
         let (comm, layout) = (&self.intercepted.comm, RowLayout::new(self.block.dtype)?);
         let op = self.fold_op(&layout)?;
         // SAFETY: by the caller's contract.
-        unsafe { self.in_place(send, recv, |values| Ok(comm.all_reduce_raw(None, values, &op)?)) }
+        unsafe { self.in_place(send, recv, |values| Ok(comm.all_reduce_in_place(values, &op)?)) }
     }
 
     /// Runs MPI_Reduce.
@@ -59,7 +59,7 @@ impl MpiFoldedReduction {
     pub unsafe fn reduce(&self, send: *const c_void, recv: *mut c_void, root: usize) -> CallResult {
         let (comm, layout) = (&self.intercepted.comm, RowLayout::new(self.block.dtype)?);
         let op = self.fold_op(&layout)?;
-        let reduce = |values: &mut [u8]| Ok(comm.process_at_rank(root).reduce_raw(None, values, &op)?);
+        let reduce = |values: &mut [u8]| Ok(comm.process_at_rank(root).reduce_in_place(values, &op)?);
         if root == self.intercepted.rank {
             // SAFETY: by the caller's contract.
             return unsafe { self.in_place(send, recv, reduce) };
@@ -86,7 +86,7 @@ impl MpiFoldedReduction {
         // SAFETY: by the caller's contract.
         unsafe {
             let values = packed(&blocks, from)?;
-            comm.reduce_scatter_block_raw(&values, &mut own, &op)?;
+            comm.reduce_scatter_block_into(&values, &mut own, &op)?;
             self.block.copy_out(&own, recv)
         }
     }
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn rows_span_the_bytes_of_their_elements() {
-        // Elements that begin 4 bytes after their address, 8 long, 16 are_disjoint; the same in descending order of addresses.
+        // Elements that begin 4 bytes after their address, 8 long, 16 apart; the same in descending order of addresses.
         let layout = RowLayout { extent: 16, true_lower: 4, true_extent: 8 };
         assert_eq!((layout.span(1), layout.span(3)), ((8, 4), (40, 4)));
         assert_eq!(RowLayout { extent: -16, ..layout }.span(3), (40, -28));
