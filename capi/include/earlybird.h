@@ -1,5 +1,5 @@
 /*
- * earlybird.h: collective operations for the processes of one machine, early arrivals working.
+ * earlybird.h: collective operations for the processes of one machine, which reduce contributions as they arrive.
  *
  *     eb_comm *comm;
  *     double sum = 1.0;
@@ -13,11 +13,11 @@
  *
  * Rules for all functions
  *
- * Errors. A function that returns int returns EB_OK (0) or the number of an error, enum eb_error; the sentence is in
+ * Errors. A function that returns int returns EB_OK (0) or the number of an error, enum eb_error; the message is in
  * eb_last_error_message. Arguments are checked before anything is shared: a call that returns EB_USAGE or
  * EB_UNSUPPORTED for its arguments has not taken place on this rank, and the other ranks wait for it to make a right
  * one. After EB_PEER_DIED, EB_TIMEOUT, EB_MISMATCH or EB_OPERATOR_PANICKED the communicator has failed for good: every
- * rank gets the same error, in this call or its next, and what remains is to free it. Contents of receive buffers are
+ * rank gets the same error, in this call or its next, and can only be freed. Contents of receive buffers are
  * of no use after an error. Nothing ends the process, and no exception leaves the library.
  *
  * Calls. All ranks of a communicator make the same calls in the same order, with the same count, type, operator and
@@ -30,7 +30,7 @@
  * other one, where a function says so. Blocks of ranks lie one behind the other in rank order, without gaps.
  *
  * Threads. A communicator may be used by any thread, by one at a time: a second one that comes meanwhile gets EB_USAGE.
- * Threads that call at the same time have a communicator each (eb_duplicate). Error sentences are those of the thread.
+ * Threads that call at the same time have a communicator each (eb_duplicate). Error messages are those of the thread.
  *
  * Handles. What a function gives is freed by its own free function, once, by one thread, while no other uses it; that
  * sets the variable to NULL, and NULL is freed without effect. A handle that was freed through another variable must not
@@ -64,7 +64,7 @@ typedef enum eb_error {
     EB_OPERATOR_PANICKED = 5, /* an operator written in Rust panicked in some rank */
     EB_NO_SPACE = 6,          /* shared memory could not be reserved; nothing was written */
     EB_FORKED = 7,            /* the communicator was inherited through fork(2) */
-    EB_UNSUPPORTED = 8,       /* what was asked for does not exist here; the sentence says what to do instead */
+    EB_UNSUPPORTED = 8,       /* what was asked for does not exist here; the message says what to do instead */
     EB_USAGE = 9,             /* an argument or a setting that cannot be */
     EB_SYSTEM = 10,           /* the operating system refused something */
     EB_INTERNAL = 11          /* the library panicked, which is a fault of it; nothing was thrown */
@@ -93,7 +93,7 @@ typedef enum eb_type {
     EB_INDEXED_F64 = 19  /* 16: struct { double value; int64_t index; } */
 } eb_type;
 
-/* Operators. A pair of type and operator that does not exist is EB_UNSUPPORTED, and the sentence lists what does. */
+/* Operators. A pair of type and operator that does not exist is EB_UNSUPPORTED, and the message lists the supported ones. */
 typedef enum eb_op {
     EB_SUM = 1,          /* integers (wrapping), floats, complex */
     EB_PRODUCT = 2,      /* the same */
@@ -116,14 +116,14 @@ typedef enum eb_order {
     EB_ORDER_RANK = 1     /* by rank: sums of floats have the same bits in every run */
 } eb_order;
 
-/* In place of a buffer: what is given, or got, lies in the other one. */
+/* Instead of a buffer: the data is sent from, or received in, the other buffer. */
 #ifdef __cplusplus
 #define EB_IN_PLACE (reinterpret_cast<void *>(static_cast<intptr_t>(-1)))
 #else
 #define EB_IN_PLACE ((void *)(intptr_t)-1)
 #endif
 
-/* In place of a color: this rank gets no communicator. */
+/* Instead of a color: this rank receives no communicator. */
 #define EB_NO_COLOR (-1)
 
 /* Some processes, numbered from 0, that call together. */
@@ -134,7 +134,7 @@ typedef struct eb_comm eb_comm;
 /* The name of an error, such as "EB_PEER_DIED"; NULL for a number that is none. Never freed. */
 const char *eb_error_name(int error);
 
-/* What the last failing call of this thread says: what happened, what was given and expected, what to do. "" before the
+/* The message of the last failing call of this thread: what happened, the given and the expected value, what to do. "" before the
  * first. Belongs to the library, and is valid until the next failing call of this thread. UTF-8. */
 const char *eb_last_error_message(void);
 
@@ -195,8 +195,8 @@ int eb_size(const eb_comm *comm, size_t *size);
 int eb_job_ranks(const eb_comm *comm, size_t *ranks);
 
 /*
- * Forms new communicators of the ranks that give the same `color`, 0 to 4294967295; all ranks of `comm` call it. In each,
- * ranks are numbered by `key`, those of equal keys as in `comm`. A rank that gives EB_NO_COLOR takes part and gets NULL.
+ * Forms new communicators of the ranks with the same `color`, 0 to 4294967295; all ranks of `comm` call it. In each,
+ * ranks are numbered by `key`, those of equal keys as in `comm`. A rank with EB_NO_COLOR takes part and receives NULL.
  * `*part` has the settings of `comm`, is independent of it from then on, and is to be freed by eb_comm_free, before or
  * after `comm`. EB_NO_SPACE on all ranks where the memory that all communicators share is used up; `comm` goes on.
  */
@@ -214,23 +214,23 @@ int eb_duplicate(const eb_comm *comm, eb_comm **copy);
 int eb_shrink(const eb_comm *comm, eb_comm **survivors);
 
 /*
- * Chooses what carries out the calls that follow, the same on all ranks: "auto", "flat", "leader", "chain", "slices",
- * "static-leader", "static-leader-early", or a plan such as "plan:ring". An operation that does not have it is left to the
- * library. EB_USAGE for another name, with the valid ones.
+ * Sets the algorithm of the following calls, the same on all ranks: "auto", "flat", "leader", "chain", "slices",
+ * "static-leader", "static-leader-early", or a plan such as "plan:ring". For an operation without this algorithm the
+ * library chooses. EB_USAGE for another name, with the valid ones.
  */
 int eb_set_algorithm(const eb_comm *comm, const char *name);
 
-/* Chooses the order of folding of the calls that follow, the same on all ranks. */
+/* Sets the order of folding of the following calls, the same on all ranks. */
 int eb_set_order(const eb_comm *comm, eb_order order);
 
-/* What ran in the last operation that this rank completed, such as "chain"; "" before the first. Never freed. */
+/* The algorithm of the last operation that this rank completed, such as "chain"; "" before the first. Never freed. */
 int eb_last_algorithm(const eb_comm *comm, const char **name);
 
 /* ---- operations ----
  *
- * Between the last arrival and the first exit lies, for a message of n bytes: of a reduction one fold and one copy of n
- * bytes where one rank is late; of a move one copy in and one copy out. On P ranks, "block r" is what rank r gives or
- * gets: elements [r * count, (r + 1) * count) of a buffer of P * count elements, or, in the functions that end in v,
+ * The time between the last arrival and the first exit, for a message of n bytes, is: in a reduction one fold and one copy of n
+ * bytes if one rank is late; in data movement one copy in and one copy out. On P ranks, "block r" is the part that rank r sends or
+ * receives: elements [r * count, (r + 1) * count) of a buffer of P * count elements, or, in the functions that end in v,
  * counts[r] elements behind the blocks of the ranks before. `counts` has P entries, and all ranks give the same ones.
  */
 
@@ -238,67 +238,67 @@ int eb_last_algorithm(const eb_comm *comm, const char **name);
 int eb_barrier(const eb_comm *comm);
 
 /* Reduces `count` elements of `send` of all ranks, element by element, into `recv` of every rank: the same bits on all.
- * EB_IN_PLACE as `send`: what this rank gives lies in `recv`. */
+ * EB_IN_PLACE as `send`: this rank sends from `recv`. */
 int eb_allreduce(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op);
 
 /* The same into `recv` of the rank `root`; the others' is not used and may be NULL. EB_IN_PLACE as `send`, on any rank:
- * what it gives lies in `recv`, which stays as it is on ranks other than the root. */
+ * it sends from `recv`, which does not change on ranks other than the root. */
 int eb_reduce(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op, size_t root);
 
-/* Reduces P * `count` elements of `send` of all ranks and gives every rank its block, `count` elements in `recv`.
- * EB_IN_PLACE as `send`: all P * `count` elements lie in `recv`, and the block comes to its beginning; the rest of `recv`
- * is as before. */
+/* Reduces P * `count` elements of `send` of all ranks; rank r receives block r, `count` elements, in `recv`.
+ * EB_IN_PLACE as `send`: all P * `count` elements lie in `recv`, and the block goes to its beginning; the rest of `recv`
+ * does not change. */
 int eb_reduce_scatter(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op);
 
-/* The same where rank r gets `counts[r]` elements. */
+/* The same, but rank r receives `counts[r]` elements. */
 int eb_reduce_scatterv(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, eb_op op);
 
 /* Reduces `group` buffers of all ranks as one operation: each in place, `counts[i]` elements at `buffers[i]`. Many small ones cost
- * as much as one eb_allreduce of their sum. Buffers may not overlap. Ranks that give other counts are EB_MISMATCH. */
+ * as much as one eb_allreduce of their sum. Buffers may not overlap. Different counts of ranks are EB_MISMATCH. */
 int eb_allreduce_grouped(const eb_comm *comm, void *const *buffers, const size_t *counts, size_t group, eb_type type, eb_op op);
 
 /* Copies `count` elements of `buffer` of the rank `root` to `buffer` of every rank. */
 int eb_broadcast(const eb_comm *comm, void *buffer, size_t count, eb_type type, size_t root);
 
-/* Copies `count` elements of `send` of every rank to its block of `recv` of every rank. EB_IN_PLACE as `send`: what this
- * rank gives lies in its block of `recv`. */
+/* Copies `count` elements of `send` of every rank to its block of `recv` of every rank. EB_IN_PLACE as `send`: this
+ * rank sends from its block of `recv`. */
 int eb_allgather(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type);
 
-/* The same where rank r gives `counts[r]` elements. */
+/* The same, but rank r sends `counts[r]` elements. */
 int eb_allgatherv(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type);
 
 /* Copies `count` elements of `send` of every rank to its block of `recv` of the rank `root`; the others' `recv` is not
- * used and may be NULL. EB_IN_PLACE as `send`, at the root: what it gives lies in its block of `recv`. */
+ * used and may be NULL. EB_IN_PLACE as `send`, at the root: it sends from its block of `recv`. */
 int eb_gather(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, size_t root);
 
-/* The same where rank r gives `counts[r]` elements. */
+/* The same, but rank r sends `counts[r]` elements. */
 int eb_gatherv(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, size_t root);
 
 /* Copies block r of `send` of the rank `root` to `recv` of rank r; the others' `send` is not used and may be NULL.
- * EB_IN_PLACE as `recv`, at the root: its block stays where it is. */
+ * EB_IN_PLACE as `recv`, at the root: its own block is not moved. */
 int eb_scatter(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, size_t root);
 
-/* The same where rank r gets `counts[r]` elements. */
+/* The same, but rank r receives `counts[r]` elements. */
 int eb_scatterv(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, size_t root);
 
-/* Copies block r of `send` to rank r, and to block r of `recv` what rank r sent here; P * `count` elements each.
- * EB_IN_PLACE as `send`: what is got replaces what was sent. */
+/* Copies block r of `send` to rank r, and to block r of `recv` the block from rank r; P * `count` elements each.
+ * EB_IN_PLACE as `send`: received blocks replace the sent ones. */
 int eb_alltoall(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type);
 
-/* Copies `send_counts[r]` elements of `send` to rank r, and to `recv` what the ranks sent here, `recv_counts[r]` elements
- * from rank r. Each rank gives its own counts: what one sends to another and what that expects are compared first, which costs
- * as much as an eb_allreduce of 8 bytes per rank. EB_IN_PLACE as `send`: as much is sent to each rank as is got from it,
- * `recv_counts`, and replaced; `send_counts` is not used. Counts that do not fit each other are EB_MISMATCH on all ranks, which can
- * go on. */
+/* Copies `send_counts[r]` elements of `send` to rank r, and to `recv` the `recv_counts[r]` elements
+ * from rank r. Each rank has its own counts: those of the sender and of the receiver are compared first, which costs
+ * as much as an eb_allreduce of 8 bytes per rank. EB_IN_PLACE as `send`: `recv_counts[r]` elements are sent to rank r
+ * and replaced by those from it; `send_counts` is not used. Different counts of sender and receiver are EB_MISMATCH on all ranks; the
+ * communicator stays usable. */
 int eb_alltoallv(const eb_comm *comm, const void *send, const size_t *send_counts, void *recv, const size_t *recv_counts,
                  eb_type type);
 
-/* ---- operators of the caller's: for elements of any plain type, of which the library knows the size, below 16 MiB ---- */
+/* ---- user-defined operators: for elements of any plain type, of which the library knows the size, below 16 MiB ---- */
 
 /*
  * Makes every element of `right` that of `left` op that of `right`, for `count` elements, at least one. Both are aligned to
  * the largest power of two, at most 16, that divides the size of an element. It runs in the thread that calls, during the call, of
- * a posted one in any thread during any call of the library; any number of times, on any pieces of what any ranks gave. It must be
+ * a non-blocking one in any thread during any call of the library; any number of times, on any part of the contributions. It must be
  * associative, give the same bits for the same operands on every rank, change nothing but `right`, call nothing of the library,
  * and return: no exception, no longjmp.
  */
@@ -322,19 +322,19 @@ int eb_reduce_with(const eb_comm *comm, const void *send, void *recv, size_t cou
 int eb_reduce_scatter_with(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes,
                            const eb_operator *op);
 
-/* ---- calls under way ----
+/* ---- non-blocking calls ----
  *
- * Each function whose name begins with i posts the call of the same name and returns without waiting for anybody; `*request`
- * stands for it, NULL after an error. Calls count in the order in which they are posted, among all calls of the communicator,
- * on all ranks the same; requests may be waited for in any order. Every call of the communicator, eb_test included, carries
- * on with all that is under way, and so does every wait in another one; a rank that has posted and computes holds up nobody,
- * but in a large call and as the leader of a node. Folded by rank, whatever the order.
+ * Each function whose name begins with i starts the call of the same name and returns without waiting for anybody; `*request`
+ * stands for it, NULL after an error. Calls count in the order in which they are started, among all calls of the communicator,
+ * on all ranks the same; requests may be waited for in any order. Every call of the communicator, eb_test included, makes
+ * progress on all started calls, and so does every wait in another communicator. A rank that has started a call can keep
+ * computing; others wait for it only in a large call, or if it is the leader of a node. Folded by rank, whatever the order.
  *
- * From the posting call until eb_wait or eb_test says that it has ended, the buffers belong to the library: neither may be
+ * From the starting call until eb_wait or eb_test says that it has ended, the buffers belong to the library: neither may be
  * written, `recv` not read, and both must stay. Where they are copied the result appears in the call that ends the request.
  * Costs a copy more each way than the call that blocks, EB_SYSTEM where there is no memory for it. A request keeps its
- * communicator: eb_comm_free may come first. Arrays of counts and of buffers are read in the posting call only. eb_ialltoallv on
- * one node puts what it sends into the memory that ranks share, until all have got their part: EB_NO_SPACE on all ranks, which
+ * communicator: eb_comm_free may come first. Arrays of counts and of buffers are read in the starting call only. eb_ialltoallv on
+ * one node copies its send buffer to the memory that ranks share, until all ranks have received their part: EB_NO_SPACE on all ranks, which
  * can go on, where it finds no room. On one node all of them are EB_UNSUPPORTED while a plan is chosen.
  */
 typedef struct eb_request eb_request;
@@ -375,19 +375,19 @@ int eb_wait(eb_request **request);
 /* The same if the call has ended by now: `*done` is 1. Otherwise `*done` is 0, and the request goes on. Never waits. */
 int eb_test(eb_request **request, int *done);
 
-/* Carries on with everything that this process has posted, on every communicator, without waiting: for a program that waits
- * for something else meanwhile. `*left` is 0 where nothing is left, else 1; NULL where that is of no interest. Any thread may
+/* Makes progress on every call that this process has started, on every communicator, without waiting: for a program that waits
+ * for something else meanwhile. `*left` is 0 if no started call is left, else 1; `left` may be NULL. Any thread may
  * call it. */
 int eb_progress(int *left);
 
-/* Lets go of a call without its result: it ends inside later calls of the communicator, at the latest when that is freed.
+/* Frees a request without the result of its call: it ends inside later calls of the communicator, at the latest when that is freed.
  * The buffers belong to the caller again. */
 int eb_request_free(eb_request **request);
 
-/* ---- calls that are made again and again ----
+/* ---- persistent calls ----
  *
- * Each function whose name ends in _init prepares the call of the same name; it neither posts nor waits for anything, and no other
- * rank needs to make it. eb_start posts the call with what lies in the send buffer then, like the function that begins with i, and
+ * Each function whose name ends in _init creates a persistent request for the call of the same name; it neither starts nor waits for anything, and no other
+ * rank needs to make it. eb_start starts the call with the contents of the send buffer at that time, like the function that begins with i, and
  * eb_wait or eb_test ends it; then it can be started again. Every start counts in the order of calls. A start may pair with a
  * function that begins with i on another rank.
  *
@@ -431,7 +431,7 @@ int eb_reduce_scatter_with_init(const eb_comm *comm, const void *send, void *rec
 int eb_allreduce_grouped_init(const eb_comm *comm, void *const *buffers, const size_t *counts, size_t group, eb_type type,
                               eb_op op, eb_request **request);
 
-/* Posts the call; never waits for another rank. EB_USAGE while it is under way, and for a request whose call is made once. */
+/* Starts the call; never waits for another rank. EB_USAGE while it is under way, and for a request whose call is made once. */
 int eb_start(eb_request *request);
 
 /* ---- buffers in shared memory ----
@@ -471,13 +471,13 @@ typedef struct eb_view eb_view;
  */
 int eb_allreduce_view(const eb_comm *comm, const void *send, size_t count, eb_type type, eb_op op, eb_view **view);
 
-/* Where its elements are until the view is freed, to read: what is written there, other ranks would read. */
+/* Where its elements are until the view is freed, to read: writes would change the result of other ranks. */
 int eb_view_data(const eb_view *view, const void **data);
 
 /* Whether this rank has a copy of its own, 1, and not the one result of its node, 0. */
 int eb_view_is_copy(const eb_view *view, int *is_copy);
 
-/* Lets go of the result, and sets `*view` to NULL. Any thread may call it. */
+/* Frees the view, and sets `*view` to NULL. Any thread may call it. */
 int eb_view_free(eb_view **view);
 
 #ifdef __cplusplus

@@ -1,46 +1,46 @@
-//! The caller's buffers as slices: what can be wrong with an address is an error, the rest is invariant **C** of the crate.
+//! The caller's buffers as slices. Invalid addresses are errors; the rest is invariant **C** of the crate.
 #![allow(unsafe_code)]
 
 use earlybird::{DType, Element, Error};
 use std::borrow::Cow;
 use std::ffi::c_void;
 
-/// `EB_IN_PLACE`.
+/// Returns whether a buffer is `EB_IN_PLACE`.
 pub fn is_in_place(at: *const c_void) -> bool {
     at as isize == -1
 }
 
-/// A buffer as C describes it.
+/// A buffer argument of C.
 #[derive(Clone, Copy)]
-pub struct Place {
-    /// How messages call it.
+pub struct BufferArg {
+    /// The name of the argument in messages.
     pub name: &'static str,
-    /// Where it begins; any address where `count` is 0.
+    /// The address; any address if `count` is 0.
     pub at: *mut c_void,
-    /// Its elements.
+    /// The number of elements.
     pub count: usize,
 }
 
-impl Place {
-    /// A buffer that is read.
-    pub fn send(at: *const c_void, count: usize) -> Place {
-        Place { name: "send buffer", at: at.cast_mut(), count }
+impl BufferArg {
+    /// Describes a buffer that is read.
+    pub fn send(at: *const c_void, count: usize) -> BufferArg {
+        BufferArg { name: "send buffer", at: at.cast_mut(), count }
     }
 
-    /// A buffer that is written, or read and written.
-    pub fn recv(at: *mut c_void, count: usize) -> Place {
-        Place { name: "receive buffer", at, count }
+    /// Describes a buffer that is written, or read and written.
+    pub fn recv(at: *mut c_void, count: usize) -> BufferArg {
+        BufferArg { name: "receive buffer", at, count }
     }
 
-    /// `count` elements of this place, which is checked, from element `first` on.
-    pub fn part<T>(self, first: usize, count: usize) -> Place {
+    /// `count` elements of this buffer, which is checked, from element `first` on.
+    pub fn block<T>(self, first: usize, count: usize) -> BufferArg {
         let at = self.at.cast::<T>().wrapping_add(first).cast();
-        Place { at, count, ..self }
+        BufferArg { at, count, ..self }
     }
 
-    /// Refuses what is no place of elements of `T`.
+    /// Refuses an address that cannot hold the elements of `T`.
     pub fn check<T: Element>(&self) -> Result<(), Error> {
-        let Place { name, at, count } = *self;
+        let BufferArg { name, at, count } = *self;
         if count == 0 {
             return Ok(());
         }
@@ -64,8 +64,8 @@ impl Place {
         }
     }
 
-    /// Refuses places that share a byte. Both are checked.
-    pub fn apart<T>(&self, other: &Place) -> Result<(), Error> {
+    /// Refuses buffers that share a byte. Both are checked.
+    pub fn check_disjoint<T>(&self, other: &BufferArg) -> Result<(), Error> {
         let (a, b) = (self.at as usize, other.at as usize);
         let [a_end, b_end] = [(a, self.count), (b, other.count)].map(|(at, n)| at.saturating_add(n * size_of::<T>()));
         match self.count == 0 || other.count == 0 || a_end <= b || b_end <= a {
@@ -77,11 +77,11 @@ impl Place {
         }
     }
 
-    /// A copy of the elements. The place is checked.
+    /// Copies the elements to a vector. The buffer is checked.
     ///
     /// # Safety
-    /// C: it holds its elements.
-    pub unsafe fn copied<T: Element>(&self) -> Result<Vec<T>, Error> {
+    /// C: the buffer holds its elements.
+    pub unsafe fn copy_in<T: Element>(&self) -> Result<Vec<T>, Error> {
         let mut copy = memory::<T>(self.count)?;
         // SAFETY: by the caller's contract; the vector has room for as many elements, all of which are written.
         unsafe {
@@ -91,18 +91,18 @@ impl Place {
         Ok(copy)
     }
 
-    /// Copies the elements, as many as `values` has. The place is checked.
+    /// Copies the elements to `values`, which has the same length. The buffer is checked.
     ///
     /// # Safety
-    /// C: it holds its elements.
-    pub unsafe fn copy_to<T: Element>(&self, values: &mut [T]) {
+    /// C: the buffer holds its elements.
+    pub unsafe fn copy_into<T: Element>(&self, values: &mut [T]) {
         assert_eq!(values.len(), self.count, "elements of the {}", self.name);
         // SAFETY: by the caller's contract; the lengths are equal.
         unsafe { self.copy_elements(values.as_mut_ptr()) }
     }
 
     /// # Safety
-    /// C: it holds its elements; `to` has room for as many, elsewhere.
+    /// C: the buffer holds its elements; `to` has room for as many, elsewhere.
     unsafe fn copy_elements<T: Element>(&self, to: *mut T) {
         if self.count == 0 {
             return;
@@ -118,11 +118,11 @@ impl Place {
         }
     }
 
-    /// Puts `values`, as many as it has elements, into the place. It is checked.
+    /// Copies `values`, which has the same length, to the buffer. The buffer is checked.
     ///
     /// # Safety
-    /// C: it has room for its elements.
-    pub unsafe fn fill<T: Element>(&self, values: &[T]) {
+    /// C: the buffer has room for its elements.
+    pub unsafe fn copy_out<T: Element>(&self, values: &[T]) {
         assert_eq!(values.len(), self.count, "elements of the {}", self.name);
         if self.count > 0 {
             // SAFETY: C for the destination; the lengths are equal, and a borrowed slice is elsewhere.
@@ -130,34 +130,34 @@ impl Place {
         }
     }
 
-    /// The elements where they lie, or, of `bool`, which not every byte is, a copy. The place is checked.
+    /// Borrows the elements; copies those of `bool`, because not every byte is a `bool`. The buffer is checked.
     ///
     /// # Safety
-    /// C: it holds its elements, for as long as they are used.
+    /// C: the buffer holds its elements, for as long as they are used.
     pub unsafe fn read<'a, T: Element>(&self) -> Result<Cow<'a, [T]>, Error> {
         Ok(match (self.count, T::DTYPE) {
             (0, _) => Cow::Borrowed(&[]),
             // SAFETY: by the caller's contract.
-            (_, DType::Bool) => Cow::Owned(unsafe { self.copied()? }),
+            (_, DType::Bool) => Cow::Owned(unsafe { self.copy_in()? }),
             // SAFETY: by the caller's contract, aligned and not null as checked; every pattern of bytes is a value.
             _ => Cow::Borrowed(unsafe { std::slice::from_raw_parts(self.at.cast(), self.count) }),
         })
     }
 }
 
-/// Runs `call` with the elements of `send`, where there is one, and of `recv`.
+/// Runs `call` with the elements of `send`, if any, and of `recv` as slices.
 ///
 /// # Safety
 /// C: both hold their elements for as long as this runs.
-pub unsafe fn lend<T: Element>(
-    send: Option<Place>,
-    recv: Place,
+pub unsafe fn with_slices<T: Element>(
+    send: Option<BufferArg>,
+    recv: BufferArg,
     call: impl FnOnce(Option<&[T]>, &mut [T]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     recv.check::<T>()?;
     if let Some(send) = &send {
         send.check::<T>()?;
-        send.apart::<T>(&recv)?;
+        send.check_disjoint::<T>(&recv)?;
     }
     // SAFETY: by the caller's contract, and checked.
     let send = send.map(|send| unsafe { send.read::<T>() }).transpose()?;
@@ -165,10 +165,10 @@ pub unsafe fn lend<T: Element>(
         (0, _) => call(send.as_deref(), &mut []),
         (_, DType::Bool) => {
             // SAFETY: by the caller's contract, and checked.
-            let mut values = unsafe { recv.copied::<T>()? };
+            let mut values = unsafe { recv.copy_in::<T>()? };
             call(send.as_deref(), &mut values)?;
             // SAFETY: as above.
-            unsafe { recv.fill(&values) };
+            unsafe { recv.copy_out(&values) };
             Ok(())
         }
         _ => {
@@ -180,7 +180,7 @@ pub unsafe fn lend<T: Element>(
     }
 }
 
-/// Memory for so many elements.
+/// Allocates a vector for `count` elements.
 fn memory<T>(count: usize) -> Result<Vec<T>, Error> {
     let mut memory = Vec::new();
     memory.try_reserve_exact(count).map_err(|refused| {
@@ -189,8 +189,8 @@ fn memory<T>(count: usize) -> Result<Vec<T>, Error> {
     Ok(memory)
 }
 
-/// As many zeros, of any type.
-pub fn zeros<T: Element>(count: usize) -> Result<Vec<T>, Error> {
+/// As many zeroed, of any type.
+pub fn zeroed<T: Element>(count: usize) -> Result<Vec<T>, Error> {
     let mut zeros = memory::<T>(count)?;
     // SAFETY: the vector has room for them, and zeros are a value of every element.
     unsafe {
@@ -200,7 +200,7 @@ pub fn zeros<T: Element>(count: usize) -> Result<Vec<T>, Error> {
     Ok(zeros)
 }
 
-/// The counts of a call with one for each rank.
+/// Reads an array of counts, one for each rank.
 ///
 /// # Safety
 /// C: `at` is null or holds `ranks` counts.
@@ -212,14 +212,14 @@ pub unsafe fn counts<'a>(at: *const usize, ranks: usize) -> Result<&'a [usize], 
     Ok(unsafe { std::slice::from_raw_parts(at, ranks) })
 }
 
-/// `count` elements for each of `ranks`.
-pub fn of_all(count: usize, ranks: usize) -> Result<usize, Error> {
+/// Returns the number of elements of `ranks` blocks of `count`.
+pub fn count_of_all(count: usize, ranks: usize) -> Result<usize, Error> {
     let all = count.checked_mul(ranks);
     all.ok_or_else(|| Error::usage(format!("{count} elements for each of {ranks} ranks are too many")))
 }
 
-/// Where the block of each rank begins, and the sum.
-pub fn starts(counts: &[usize]) -> Result<Vec<usize>, Error> {
+/// Returns the offset of each rank's block, and the sum of all counts.
+pub fn block_starts(counts: &[usize]) -> Result<Vec<usize>, Error> {
     let mut starts = vec![0usize];
     for count in counts {
         let next = starts[starts.len() - 1].checked_add(*count);
@@ -243,7 +243,7 @@ mod tests {
     fn an_address_that_cannot_be_used_is_refused() {
         let mut values = [1.5f64, 2.5, 3.5];
         let at = values.as_mut_ptr().cast::<c_void>();
-        let check = |at, count| Place::recv(at, count).check::<f64>();
+        let check = |at, count| BufferArg::recv(at, count).check::<f64>();
         assert_eq!(check(at, 3), Ok(()));
         assert_eq!(check(std::ptr::null_mut(), 0), Ok(()));
         assert!(refused(check(std::ptr::null_mut(), 1)).contains("is null; it must hold 1 elements of f64"));
@@ -252,20 +252,20 @@ mod tests {
         assert!(refused(check(at, usize::MAX / 4)).contains("exceeds the address space"));
         assert!(refused(check((usize::MAX - 7) as *mut c_void, 2)).contains("exceeds the address space"));
         for (skip, count, overlaps) in [(0, 1, true), (8, 1, false), (8, 0, false)] {
-            let other = Place::send(at.wrapping_byte_add(skip), count);
+            let other = BufferArg::send(at.wrapping_byte_add(skip), count);
             // SAFETY: both lie in `values`, which nobody else uses.
-            let lent = unsafe { lend::<f64>(Some(other), Place::recv(at, 1), |_, _| Ok(())) };
-            assert_eq!(lent.is_err(), overlaps, "{skip} {count}");
+            let result = unsafe { with_slices::<f64>(Some(other), BufferArg::recv(at, 1), |_, _| Ok(())) };
+            assert_eq!(result.is_err(), overlaps, "{skip} {count}");
         }
     }
 
     #[test]
-    fn any_byte_is_a_truth() {
+    fn any_byte_is_read_as_bool() {
         let (send, mut recv) = ([2u8, 0, 255], [7u8, 7, 0]);
-        let places = (Place::send(send.as_ptr().cast(), 3), Place::recv(recv.as_mut_ptr().cast(), 3));
+        let args = (BufferArg::send(send.as_ptr().cast(), 3), BufferArg::recv(recv.as_mut_ptr().cast(), 3));
         // SAFETY: three bytes each.
         let done = unsafe {
-            lend::<bool>(Some(places.0), places.1, |send, recv| {
+            with_slices::<bool>(Some(args.0), args.1, |send, recv| {
                 assert_eq!((send.unwrap(), &*recv), (&[true, false, true][..], &[true, true, false][..]));
                 recv.copy_from_slice(send.unwrap());
                 Ok(())
@@ -276,8 +276,8 @@ mod tests {
 
     #[test]
     fn sums_of_counts_do_not_wrap() {
-        assert_eq!(starts(&[2, 0, 3]), Ok(vec![0, 2, 2, 5]));
-        assert!(starts(&[usize::MAX, 1]).is_err() && of_all(usize::MAX / 2, 3).is_err());
+        assert_eq!(block_starts(&[2, 0, 3]), Ok(vec![0, 2, 2, 5]));
+        assert!(block_starts(&[usize::MAX, 1]).is_err() && count_of_all(usize::MAX / 2, 3).is_err());
         // SAFETY: null is refused.
         assert!(unsafe { counts(std::ptr::null(), 2) }.is_err());
     }

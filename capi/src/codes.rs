@@ -1,4 +1,4 @@
-//! Types, operators and orders as C numbers them: the numbers of the library, which ranks compare.
+//! The numbers of types, operators and orders in C: those of the library, which ranks compare.
 
 use earlybird::{DType, Error, FoldOrder, Op};
 use std::ffi::c_int;
@@ -23,48 +23,48 @@ macro_rules! with_type {
 }
 pub(crate) use with_type;
 
-/// `bit-and` as `EB_BIT_AND`.
+/// Converts a name such as `bit-and` to `EB_BIT_AND`.
 pub fn c_name(name: &str) -> String {
     format!("EB_{}", name.replace('-', "_").to_uppercase())
 }
 
-/// Every type with its name in C.
+/// Returns every type with its name in C.
 pub fn dtypes() -> Vec<(c_int, String)> {
     DType::ALL.iter().map(|dtype| (*dtype as c_int, c_name(dtype.name()))).collect()
 }
 
-/// Every operator with its name in C.
+/// Returns every operator with its name in C.
 pub fn ops() -> Vec<(c_int, String)> {
     Op::ALL.iter().map(|op| (*op as c_int, c_name(op.name()))).collect()
 }
 
-/// Every order with its name in C.
+/// Returns every order with its name in C.
 pub fn orders() -> Vec<(c_int, String)> {
     let named = [(FoldOrder::Arrival, "order-arrival"), (FoldOrder::Rank, "order-rank")];
     named.iter().map(|(order, name)| (*order as c_int, c_name(name))).collect()
 }
 
-/// Of values that are numbered from 1 in this order the one with this number.
+/// Returns the value with this number, of values that are numbered from 1 in this order.
 #[inline]
-fn numbered<T: Copy>(all: &[T], number: c_int) -> Option<T> {
+fn by_number<T: Copy>(all: &[T], number: c_int) -> Option<T> {
     all.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
 }
 
-/// The type with this number.
+/// Returns the type with this number.
 #[inline]
 pub fn dtype(number: c_int) -> Result<DType, Error> {
-    let known = numbered(&DType::ALL, number).filter(|dtype| *dtype as c_int == number);
+    let known = by_number(&DType::ALL, number).filter(|dtype| *dtype as c_int == number);
     known.ok_or_else(|| unknown("type", "eb_type", number, &dtypes()))
 }
 
-/// The operator with this number.
+/// Returns the operator with this number.
 #[inline]
 pub fn op(number: c_int) -> Result<Op, Error> {
-    let known = numbered(&Op::ALL, number).filter(|op| *op as c_int == number);
+    let known = by_number(&Op::ALL, number).filter(|op| *op as c_int == number);
     known.ok_or_else(|| unknown("operator", "eb_op", number, &ops()))
 }
 
-/// The order with this number.
+/// Returns the order with this number.
 pub fn order(number: c_int) -> Result<FoldOrder, Error> {
     let known = [FoldOrder::Arrival, FoldOrder::Rank].into_iter().find(|order| *order as c_int == number);
     known.ok_or_else(|| unknown("order", "eb_order", number, &orders()))
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_lead_to_their_values_and_no_other_number_to_any() {
+    fn every_number_has_one_value() {
         for number in -3..40 {
             let found = dtype(number).map(|found| found as c_int);
             assert_eq!(found.is_ok(), dtypes().iter().any(|(known, _)| *known == number));

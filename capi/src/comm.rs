@@ -1,9 +1,9 @@
-//! Joining, communicators, what they say of themselves, errors and versions.
+//! Communicators: joining, splitting, their properties and settings; error texts and versions.
 #![allow(unsafe_code)]
 
 use crate::codes;
-use crate::entry::export;
 use crate::errors;
+use crate::export::export;
 use earlybird::{Choice, Communicator, Config, Error, Identity};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// `eb_comm`.
 pub struct Comm(pub Arc<Communicator>);
 
-/// What a handle stands for.
+/// Returns the communicator of a handle.
 ///
 /// # Safety
 /// H.
@@ -23,31 +23,31 @@ pub unsafe fn of<'a>(comm: *const Comm) -> Result<&'a Arc<Communicator>, Error> 
     comm.map(|comm| &comm.0).ok_or_else(|| Error::usage("the communicator is null; join first"))
 }
 
-/// Puts a result where C wants it.
+/// Writes a result to a variable of the caller.
 ///
 /// # Safety
 /// C: `to` is null or has room.
-pub unsafe fn put<T>(to: *mut T, name: &str, value: T) -> Result<(), Error> {
-    must_be(to, name)?;
+pub unsafe fn write_out<T>(to: *mut T, name: &str, value: T) -> Result<(), Error> {
+    check_out_pointer(to, name)?;
     // SAFETY: C; what was there is no value that needs dropping.
     unsafe { to.write(value) };
     Ok(())
 }
 
-/// Refuses an address that nothing can be put to.
-pub fn must_be<T>(to: *mut T, name: &str) -> Result<(), Error> {
+/// Refuses the address of a result that is null or not aligned.
+pub fn check_out_pointer<T>(to: *mut T, name: &str) -> Result<(), Error> {
     match to.is_null() || !to.is_aligned() {
-        true => Err(Error::usage(format!("{name} at {to:p} is no place for a result; give the address of a variable"))),
+        true => Err(Error::usage(format!("{name} at {to:p} cannot hold a result; give the address of a variable"))),
         false => Ok(()),
     }
 }
 
-/// Ends what a handle stands for, if it is not null, and leaves null in its place.
+/// Frees a handle, if it is not null, and sets the caller's variable to null.
 ///
 /// # Safety
-/// C: `at` is null or the place of a handle. H: what is there is null or a handle of the library, which is used nowhere else.
-pub unsafe fn end<H>(at: *mut *mut H, name: &str) -> Result<(), Error> {
-    must_be(at, name)?;
+/// C: `at` is null or the address of a handle. H: the handle is null or one of the library, and is not in use.
+pub unsafe fn free_handle<H>(at: *mut *mut H, name: &str) -> Result<(), Error> {
+    check_out_pointer(at, name)?;
     // SAFETY: C, H.
     unsafe {
         let handle = at.replace(std::ptr::null_mut());
@@ -58,7 +58,7 @@ pub unsafe fn end<H>(at: *mut *mut H, name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The words at `at`.
+/// Reads a string argument.
 ///
 /// # Safety
 /// C: `at` is null or a string that ends in a zero.
@@ -71,10 +71,10 @@ pub unsafe fn text<'a>(at: *const c_char, name: &str) -> Result<&'a str, Error> 
     text.to_str().map_err(|_| Error::usage(format!("{name} {text:?} is not valid UTF-8")))
 }
 
-/// Variables that mean nothing in a program that joins by itself.
+/// Variables that are not options, because arguments of `eb_join_as` or the launcher set them.
 const NOT_OPTIONS: &[&str] = &["EARLYBIRD_RANK", "EARLYBIRD_SIZE", "EARLYBIRD_JOB", "EARLYBIRD_INTERPOSE"];
 
-/// The environment, and what the caller puts before it.
+/// Reads the configuration from the environment and from the caller's options, which precede it.
 ///
 /// # Safety
 /// C: `options` is null or an array of strings that ends in a null.
@@ -91,7 +91,7 @@ unsafe fn config(options: *const *const c_char) -> Result<Config, Error> {
                 return Err(Error::usage(format!("the option {option:?} is not of the form EARLYBIRD_NAME=value")));
             };
             if NOT_OPTIONS.contains(&name) {
-                return Err(Error::usage(format!("{name} is no option; eb_join_as takes job, rank and size")));
+                return Err(Error::usage(format!("{name} is not an option; eb_join_as takes job, rank and size")));
             }
             given.push((name.to_owned(), value.to_owned()));
         }
@@ -99,18 +99,18 @@ unsafe fn config(options: *const *const c_char) -> Result<Config, Error> {
     Config::from_env_and(given)
 }
 
-/// Gives C a communicator.
+/// Writes the handle of a communicator, null for `None`.
 ///
 /// # Safety
-/// C: `to` has room, as was checked.
-pub unsafe fn give(to: *mut *mut Comm, comm: Option<Communicator>) {
+/// C: `to` has recv_buffer, as was checked.
+pub unsafe fn write_comm(to: *mut *mut Comm, comm: Option<Communicator>) {
     let comm = comm.map_or(std::ptr::null_mut(), |comm| Box::into_raw(Box::new(Comm(Arc::new(comm)))));
     // SAFETY: C.
     unsafe { to.write(comm) };
 }
 
-/// Names of algorithms as C strings: of each one, for ever.
-fn for_ever(name: &'static str) -> *const c_char {
+/// Returns the name of an algorithm as a C string that is never freed.
+fn static_c_string(name: &'static str) -> *const c_char {
     static NAMES: Mutex<BTreeMap<&'static str, CString>> = Mutex::new(BTreeMap::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     names.entry(name).or_insert_with(|| CString::new(name).unwrap_or_default()).as_ptr()
@@ -118,11 +118,11 @@ fn for_ever(name: &'static str) -> *const c_char {
 
 export! {
     fn eb_join(comm: *mut *mut Comm, options: *const *const c_char) {
-        must_be(comm, "comm")?;
+        check_out_pointer(comm, "comm")?;
         // SAFETY: C.
         unsafe {
             comm.write(std::ptr::null_mut());
-            give(comm, Some(Communicator::connect_or_refuse(config(options), Identity::detect())?));
+            write_comm(comm, Some(Communicator::connect_or_refuse(config(options), Identity::detect())?));
         }
         Ok(())
     }
@@ -134,23 +134,23 @@ export! {
         size: usize,
         options: *const *const c_char,
     ) {
-        must_be(comm, "comm")?;
+        check_out_pointer(comm, "comm")?;
         // SAFETY: C.
         unsafe {
             comm.write(std::ptr::null_mut());
             let identity = Identity::named(text(job, "job")?, rank, size)?;
-            give(comm, Some(Communicator::connect_or_refuse(config(options), Ok(identity))?));
+            write_comm(comm, Some(Communicator::connect_or_refuse(config(options), Ok(identity))?));
         }
         Ok(())
     }
 
     fn eb_comm_free(comm: *mut *mut Comm) {
         // SAFETY: C, H.
-        unsafe { end(comm, "comm") }
+        unsafe { free_handle(comm, "comm") }
     }
 
     fn eb_split(comm: *const Comm, color: i64, key: i64, part: *mut *mut Comm) {
-        must_be(part, "part")?;
+        check_out_pointer(part, "part")?;
         // SAFETY: H, C.
         unsafe {
             part.write(std::ptr::null_mut());
@@ -161,43 +161,43 @@ export! {
                     Error::usage(format!("the color {color} is neither 0 to {} nor EB_NO_COLOR", u32::MAX))
                 })?),
             };
-            give(part, comm.split(color, key)?);
+            write_comm(part, comm.split(color, key)?);
         }
         Ok(())
     }
 
     fn eb_duplicate(comm: *const Comm, copy: *mut *mut Comm) {
-        must_be(copy, "copy")?;
+        check_out_pointer(copy, "copy")?;
         // SAFETY: H, C.
         unsafe {
             copy.write(std::ptr::null_mut());
-            give(copy, Some(of(comm)?.duplicate()?));
+            write_comm(copy, Some(of(comm)?.duplicate()?));
         }
         Ok(())
     }
 
     fn eb_shrink(comm: *const Comm, survivors: *mut *mut Comm) {
-        must_be(survivors, "survivors")?;
+        check_out_pointer(survivors, "survivors")?;
         // SAFETY: H, C.
         unsafe {
             survivors.write(std::ptr::null_mut());
-            give(survivors, Some(of(comm)?.shrink()?));
+            write_comm(survivors, Some(of(comm)?.shrink()?));
         }
         Ok(())
     }
 
     fn eb_rank(comm: *const Comm, rank: *mut usize) {
         // SAFETY: H, C.
-        unsafe { put(rank, "rank", of(comm)?.rank()) }
+        unsafe { write_out(rank, "rank", of(comm)?.rank()) }
     }
 
     fn eb_size(comm: *const Comm, size: *mut usize) {
         // SAFETY: H, C.
-        unsafe { put(size, "size", of(comm)?.size()) }
+        unsafe { write_out(size, "size", of(comm)?.size()) }
     }
 
     fn eb_job_ranks(comm: *const Comm, ranks: *mut usize) {
-        must_be(ranks, "ranks")?;
+        check_out_pointer(ranks, "ranks")?;
         // SAFETY: H, C: room for as many as there are ranks.
         unsafe {
             let from = of(comm)?.job_ranks();
@@ -219,14 +219,14 @@ export! {
     fn eb_last_algorithm(comm: *const Comm, name: *mut *const c_char) {
         // SAFETY: H, C.
         unsafe {
-            let ran = of(comm)?.last_call().map_or(c"".as_ptr(), |report| for_ever(report.algorithm.name()));
-            put(name, "name", ran)
+            let ran = of(comm)?.last_call().map_or(c"".as_ptr(), |report| static_c_string(report.algorithm.name()));
+            write_out(name, "name", ran)
         }
     }
 
     fn eb_type_size(dtype: c_int, bytes: *mut usize) {
         // SAFETY: C.
-        unsafe { put(bytes, "bytes", codes::dtype(dtype)?.size()) }
+        unsafe { write_out(bytes, "bytes", codes::dtype(dtype)?.size()) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Errors as C sees them: a number, its name, the last sentence of this thread.
+//! Errors in C: a number, its name, and the last message of the thread.
 
 use earlybird::Error;
 use std::any::Any;
@@ -11,7 +11,7 @@ pub const OK: c_int = 0;
 /// A panic inside the library.
 pub const INTERNAL: c_int = 11;
 
-/// Every number with its name, which is [`Error::code`] where it is an error of the library. Numbers are for ever.
+/// Every number with its name, which for errors of the library is [`Error::code`]. Numbers never change.
 pub const ERRORS: &[(c_int, &CStr)] = &[
     (OK, c"EB_OK"),
     (1, c"EB_PEER_DIED"),
@@ -27,28 +27,29 @@ pub const ERRORS: &[(c_int, &CStr)] = &[
     (INTERNAL, c"EB_INTERNAL"),
 ];
 
-struct Last {
+/// The last error of a thread.
+struct LastError {
     /// `None` before the first error.
     message: Option<CString>,
     rank: i64,
 }
 
 thread_local! {
-    static LAST: RefCell<Last> = const { RefCell::new(Last { message: None, rank: -1 }) };
+    static LAST: RefCell<LastError> = const { RefCell::new(LastError { message: None, rank: -1 }) };
 }
 
-/// The number of an error.
+/// Returns the number of an error.
 pub fn number(error: &Error) -> c_int {
     let code = error.code().as_bytes();
     ERRORS.iter().find(|(_, name)| name.to_bytes() == code).map_or(INTERNAL, |(number, _)| *number)
 }
 
-/// The name of a number.
+/// Returns the name of an error number.
 pub fn name(number: c_int) -> Option<&'static CStr> {
     ERRORS.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
 }
 
-/// The rank that an error is about, -1 if it names none.
+/// Returns the rank that an error names, -1 if it names none.
 fn rank(error: &Error) -> i64 {
     let rank = match error {
         Error::PeerDied { rank, .. } | Error::OperatorPanicked { rank, .. } => Some(*rank),
@@ -59,41 +60,41 @@ fn rank(error: &Error) -> i64 {
     rank.and_then(|rank| i64::try_from(rank).ok()).unwrap_or(-1)
 }
 
-/// Carries out a call from C: what it returns is the number of its error, and nothing is thrown.
+/// Runs the body of an exported function. Returns the number of its error, and catches panics.
 #[inline]
 pub fn guard(call: impl FnOnce() -> Result<(), Error>) -> c_int {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => OK,
-        Ok(Err(error)) => keep(number(&error), error.to_string(), rank(&error)),
+        Ok(Err(error)) => record(number(&error), error.to_string(), rank(&error)),
         Err(panic) => internal(panic),
     }
 }
 
 #[cold]
 fn internal(panic: Box<dyn Any + Send>) -> c_int {
-    let said = panic.downcast_ref::<&str>().map(|text| text.to_string());
-    let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-    // The payload may be anything, even what panics when it is dropped.
+    let message = panic.downcast_ref::<&str>().map(|text| text.to_string());
+    let message = message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    // Dropping the payload could panic.
     std::mem::forget(panic);
-    keep(INTERNAL, format!("earlybird panicked, which is a fault of the library; please report it: {said}"), -1)
+    record(INTERNAL, format!("earlybird panicked, which is a fault of the library; please report it: {message}"), -1)
 }
 
 #[cold]
-fn keep(number: c_int, mut message: String, rank: i64) -> c_int {
+fn record(number: c_int, mut message: String, rank: i64) -> c_int {
     message.retain(|c| c != '\0');
     let message = CString::new(message).ok();
-    // While the thread ends there is no place for the sentence any more.
-    let _ = LAST.try_with(|last| last.replace(Last { message, rank }));
+    // While the thread ends, its storage may already be gone.
+    let _ = LAST.try_with(|last| last.replace(LastError { message, rank }));
     number
 }
 
-/// The last sentence of this thread, empty before the first error; valid until its next one.
+/// Returns the last message of this thread, empty before the first error; valid until its next one.
 pub fn last_message() -> *const c_char {
-    let message = |last: &RefCell<Last>| last.borrow().message.as_ref().map(|message| message.as_ptr());
+    let message = |last: &RefCell<LastError>| last.borrow().message.as_ref().map(|message| message.as_ptr());
     LAST.try_with(message).ok().flatten().unwrap_or(c"".as_ptr())
 }
 
-/// The rank that the last error of this thread is about.
+/// Returns the rank that the last error of this thread names.
 pub fn last_rank() -> i64 {
     LAST.try_with(|last| last.borrow().rank).unwrap_or(-1)
 }
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_has_its_number_its_sentence_and_its_rank() {
+    fn an_error_has_a_number_a_message_and_a_rank() {
         let died = Error::PeerDied { rank: 3, pid: 7, host: "h".into(), during: "barrier 2".into() };
         assert_eq!(guard(|| Err(died.clone())), 1);
         assert_eq!((last(), last_rank()), (died.to_string(), 3));
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_stays_inside() {
+    fn a_panic_becomes_an_error() {
         assert_eq!(guard(|| panic!("number {}", 5)), INTERNAL);
         assert!(last().contains("number 5"), "{}", last());
         assert_eq!(guard(|| std::panic::panic_any(7u8)), INTERNAL);

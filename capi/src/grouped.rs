@@ -1,23 +1,23 @@
-//! Many buffers reduced as one operation.
+//! Grouped allreduce: many buffers reduced in one operation.
 #![allow(unsafe_code)]
 
-use crate::buffers::Place;
+use crate::buffers::BufferArg;
 use crate::codes::{self, with_type};
 use crate::comm::{Comm, of};
-use crate::entry::export;
+use crate::export::export;
 use crate::requests::both_forms;
 use earlybird::{Communicator, DType, Element, Error, Op};
 use std::ffi::{c_int, c_void};
 
-/// The buffers of a group, checked.
+/// Reads and checks the buffers of a group.
 ///
 /// # Safety
 /// C: `buffers` and `counts` are null or hold `group` entries.
-unsafe fn places<T: Element>(
+unsafe fn buffer_args<T: Element>(
     buffers: *const *mut c_void,
     counts: *const usize,
     group: usize,
-) -> Result<Vec<Place>, Error> {
+) -> Result<Vec<BufferArg>, Error> {
     if group == 0 {
         return Ok(Vec::new());
     }
@@ -30,32 +30,34 @@ unsafe fn places<T: Element>(
     let (buffers, counts) =
         unsafe { (std::slice::from_raw_parts(buffers, group), std::slice::from_raw_parts(counts, group)) };
     let pairs = buffers.iter().zip(counts);
-    let places: Vec<Place> = pairs.map(|(at, count)| Place { name: "buffer", ..Place::recv(*at, *count) }).collect();
-    places.iter().try_for_each(Place::check::<T>)?;
-    let mut by_address: Vec<&Place> = places.iter().filter(|place| place.count > 0).collect();
-    by_address.sort_by_key(|place| place.at as usize);
-    by_address.windows(2).try_for_each(|pair| pair[0].apart::<T>(pair[1]))?;
-    Ok(places)
+    let buffer_args: Vec<BufferArg> =
+        pairs.map(|(at, count)| BufferArg { name: "buffer", ..BufferArg::recv(*at, *count) }).collect();
+    buffer_args.iter().try_for_each(BufferArg::check::<T>)?;
+    let mut by_address: Vec<&BufferArg> = buffer_args.iter().filter(|buffer| buffer.count > 0).collect();
+    by_address.sort_by_key(|buffer| buffer.at as usize);
+    by_address.windows(2).try_for_each(|pair| pair[0].check_disjoint::<T>(pair[1]))?;
+    Ok(buffer_args)
 }
 
 /// # Safety
-/// C; the places are checked.
-unsafe fn reduce<T: Element>(comm: &Communicator, places: &[Place], op: Op) -> Result<(), Error> {
+/// C; the buffers are checked.
+unsafe fn reduce<T: Element>(comm: &Communicator, buffer_args: &[BufferArg], op: Op) -> Result<(), Error> {
     if T::DTYPE == DType::Bool {
         // SAFETY: by the caller's contract.
-        let mut copies = places.iter().map(|place| unsafe { place.copied() }).collect::<Result<Vec<Vec<T>>, _>>()?;
+        let mut copies =
+            buffer_args.iter().map(|buffer| unsafe { buffer.copy_in() }).collect::<Result<Vec<Vec<T>>, _>>()?;
         let mut parts: Vec<&mut [T]> = copies.iter_mut().map(Vec::as_mut_slice).collect();
         comm.all_reduce_grouped_in_place(&mut parts, op)?;
         // SAFETY: as above.
-        places.iter().zip(&copies).for_each(|(place, copy)| unsafe { place.fill(copy) });
+        buffer_args.iter().zip(&copies).for_each(|(buffer, copy)| unsafe { buffer.copy_out(copy) });
         return Ok(());
     }
-    let part = |place: &Place| match place.count {
+    let part = |buffer: &BufferArg| match buffer.count {
         0 => &mut [][..],
         // SAFETY: by the caller's contract; aligned, not null and apart as checked; every pattern of bytes is a value.
-        count => unsafe { std::slice::from_raw_parts_mut(place.at.cast::<T>(), count) },
+        count => unsafe { std::slice::from_raw_parts_mut(buffer.at.cast::<T>(), count) },
     };
-    let mut parts: Vec<&mut [T]> = places.iter().map(part).collect();
+    let mut parts: Vec<&mut [T]> = buffer_args.iter().map(part).collect();
     comm.all_reduce_grouped_in_place(&mut parts, op)
 }
 
@@ -71,7 +73,7 @@ export! {
         // SAFETY: H, C.
         unsafe {
             let (comm, op) = (of(comm)?, codes::op(op)?);
-            with_type!(codes::dtype(dtype)?, T => reduce::<T>(comm, &places::<T>(buffers, counts, group)?, op))
+            with_type!(codes::dtype(dtype)?, T => reduce::<T>(comm, &buffer_args::<T>(buffers, counts, group)?, op))
         }
     }
 }
@@ -83,13 +85,13 @@ both_forms! {
         group: usize,
         dtype: c_int,
         op: c_int,
-    ) |start| {
+    ) |builder| {
         let op = codes::op(op)?;
         // SAFETY: C.
         with_type!(codes::dtype(dtype)?, T => unsafe {
-            let places = places::<T>(buffers, counts, group)?;
-            let parts = places.iter().map(|place| start.give::<T>(*place)).collect::<Result<Vec<_>, _>>()?;
-            start.make::<T, Vec<Vec<T>>>(&places, &places, |comm| comm.all_reduce_grouped_init(parts, op))
+            let buffer_args = buffer_args::<T>(buffers, counts, group)?;
+            let parts = buffer_args.iter().map(|buffer| builder.send_buffer::<T>(*buffer)).collect::<Result<Vec<_>, _>>()?;
+            builder.build::<T, Vec<Vec<T>>>(&buffer_args, &buffer_args, |comm| comm.all_reduce_grouped_init(parts, op))
         })
     }
 }

@@ -1,25 +1,25 @@
-//! `libearlybird`: the collectives for programs in C and every language that can call C.
+//! `libearlybird`: the collectives for programs in C and in languages that can call C.
 //!
 //! `include/earlybird.h` is the documentation of every function; `tests/header.rs` compares its numbers and names with
 //! these sources.
 //!
-//! Every function checks what it is given, turns each error into its number, keeps the sentence for
-//! `eb_last_error_message`, and lets no panic out. What it cannot check is the header's to ask, invariants
+//! Every function checks its arguments, returns the number of its error, records the message for `eb_last_error_message`, and catches
+//! panics. The header asks the caller for the conditions that cannot be checked, invariants
 //!
 //! * **H (handles)**: a handle that is not null comes from this library and has not been freed; no other thread frees it
 //!   meanwhile.
-//! * **C (caller's memory)**: a pointer that is not null points to what the header says, for as long as it says; nobody
-//!   else writes there meanwhile.
+//! * **C (caller's memory)**: a pointer that is not null points to what the header says, for as long as it says; no other
+//!   thread writes there meanwhile.
 
 mod buffers;
 pub mod codes;
 mod comm;
-mod entry;
+mod data_movement;
 pub mod errors;
+mod export;
 mod grouped;
-mod moves;
-mod operators;
-mod posted;
+mod nonblocking;
 mod reductions;
 mod requests;
 mod shared;
+mod user_ops;

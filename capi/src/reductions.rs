@@ -1,14 +1,14 @@
 //! The barrier and the reductions.
 #![allow(unsafe_code)]
 
-use crate::buffers::{Place, counts, is_in_place, lend, of_all, starts};
+use crate::buffers::{BufferArg, block_starts, count_of_all, counts, is_in_place, with_slices};
 use crate::codes::{self, with_type};
 use crate::comm::{Comm, of};
-use crate::entry::export;
+use crate::export::export;
 use earlybird::{Communicator, Element, Error, Op};
 use std::ffi::{c_int, c_void};
 
-/// The root, which must be a rank.
+/// Checks that the root is a rank.
 pub fn root(comm: &Communicator, root: usize) -> Result<usize, Error> {
     match root < comm.size() {
         true => Ok(root),
@@ -18,11 +18,16 @@ pub fn root(comm: &Communicator, root: usize) -> Result<usize, Error> {
 
 /// # Safety
 /// C.
-unsafe fn allreduce<T: Element>(comm: &Communicator, send: *const c_void, recv: Place, op: Op) -> Result<(), Error> {
-    let send = (!is_in_place(send)).then(|| Place::send(send, recv.count));
+unsafe fn allreduce<T: Element>(
+    comm: &Communicator,
+    send: *const c_void,
+    recv: BufferArg,
+    op: Op,
+) -> Result<(), Error> {
+    let send = (!is_in_place(send)).then(|| BufferArg::send(send, recv.count));
     // SAFETY: C.
     unsafe {
-        lend::<T>(send, recv, |send, recv| match send {
+        with_slices::<T>(send, recv, |send, recv| match send {
             Some(send) => comm.all_reduce_into(send, recv, op),
             None => comm.all_reduce_in_place(recv, op),
         })
@@ -34,36 +39,36 @@ unsafe fn allreduce<T: Element>(comm: &Communicator, send: *const c_void, recv: 
 unsafe fn reduce<T: Element>(
     comm: &Communicator,
     send: *const c_void,
-    recv: Place,
+    recv: BufferArg,
     op: Op,
     root: usize,
 ) -> Result<(), Error> {
     let (to, here) = (comm.process_at_rank(root), comm.rank() == root);
-    let given = if is_in_place(send) { recv.at.cast_const() } else { send };
+    let contribution = if is_in_place(send) { recv.at.cast_const() } else { send };
     // SAFETY: C.
     unsafe {
         match (here, is_in_place(send)) {
             (false, _) => {
-                let nothing = Place::recv(std::ptr::null_mut(), 0);
-                let given = Place::send(given, recv.count);
-                lend::<T>(Some(given), nothing, |send, _| to.reduce_into(send.unwrap_or(&[]), op))
+                let nothing = BufferArg::recv(std::ptr::null_mut(), 0);
+                let contribution = BufferArg::send(contribution, recv.count);
+                with_slices::<T>(Some(contribution), nothing, |send, _| to.reduce_into(send.unwrap_or(&[]), op))
             }
-            (true, true) => lend::<T>(None, recv, |_, recv| to.reduce_in_place(recv, op)),
-            (true, false) => lend::<T>(Some(Place::send(send, recv.count)), recv, |send, recv| {
+            (true, true) => with_slices::<T>(None, recv, |_, recv| to.reduce_in_place(recv, op)),
+            (true, false) => with_slices::<T>(Some(BufferArg::send(send, recv.count)), recv, |send, recv| {
                 to.reduce_into_root(send.unwrap_or(&[]), recv, op)
             }),
         }
     }
 }
 
-/// Each rank gets `each[rank]` elements, all of them as many where `each` is `None`.
+/// BlockCounts rank recv_counts `each[rank]` elements, all of them as many where `each` is `None`.
 ///
 /// # Safety
 /// C.
 unsafe fn reduce_scatter<T: Element>(
     comm: &Communicator,
     send: *const c_void,
-    recv: Place,
+    recv: BufferArg,
     each: Option<&[usize]>,
     all: usize,
     op: Op,
@@ -75,12 +80,14 @@ unsafe fn reduce_scatter<T: Element>(
     // SAFETY: C.
     unsafe {
         if !is_in_place(send) {
-            return lend::<T>(Some(Place::send(send, all)), recv, |send, recv| run(send.unwrap_or(&[]), recv));
+            return with_slices::<T>(Some(BufferArg::send(send, all)), recv, |send, recv| {
+                run(send.unwrap_or(&[]), recv)
+            });
         }
-        // What is given lies in `recv`, and the result comes to its beginning.
-        let whole = Place { count: all, ..recv };
-        lend::<T>(None, whole, |_, whole| {
-            let mut block = recv.copied::<T>()?;
+        // `recv` holds the contribution, and the result goes to its beginning.
+        let whole = BufferArg { count: all, ..recv };
+        with_slices::<T>(None, whole, |_, whole| {
+            let mut block = recv.copy_in::<T>()?;
             run(whole, &mut block)?;
             whole[..block.len()].copy_from_slice(&block);
             Ok(())
@@ -104,7 +111,7 @@ export! {
     ) {
         // SAFETY: H, C.
         unsafe {
-            let (comm, op, recv) = (of(comm)?, codes::op(op)?, Place::recv(recv, count));
+            let (comm, op, recv) = (of(comm)?, codes::op(op)?, BufferArg::recv(recv, count));
             with_type!(codes::dtype(dtype)?, T => allreduce::<T>(comm, send, recv, op))
         }
     }
@@ -121,7 +128,7 @@ export! {
         // SAFETY: H, C.
         unsafe {
             let comm = of(comm)?;
-            let (op, to, recv) = (codes::op(op)?, root(comm, to)?, Place::recv(recv, count));
+            let (op, to, recv) = (codes::op(op)?, root(comm, to)?, BufferArg::recv(recv, count));
             with_type!(codes::dtype(dtype)?, T => reduce::<T>(comm, send, recv, op, to))
         }
     }
@@ -137,7 +144,7 @@ export! {
         // SAFETY: H, C.
         unsafe {
             let comm = of(comm)?;
-            let (op, all, recv) = (codes::op(op)?, of_all(count, comm.size())?, Place::recv(recv, count));
+            let (op, all, recv) = (codes::op(op)?, count_of_all(count, comm.size())?, BufferArg::recv(recv, count));
             with_type!(codes::dtype(dtype)?, T => reduce_scatter::<T>(comm, send, recv, None, all, op))
         }
     }
@@ -154,7 +161,7 @@ export! {
         unsafe {
             let (comm, op) = (of(comm)?, codes::op(op)?);
             let each = counts(each, comm.size())?;
-            let (recv, all) = (Place::recv(recv, each[comm.rank()]), starts(each)?[comm.size()]);
+            let (recv, all) = (BufferArg::recv(recv, each[comm.rank()]), block_starts(each)?[comm.size()]);
             with_type!(codes::dtype(dtype)?, T => reduce_scatter::<T>(comm, send, recv, Some(each), all, op))
         }
     }

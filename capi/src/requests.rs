@@ -1,120 +1,120 @@
-//! Calls that are completed later than they are posted: once, or again and again.
+//! Requests of non-blocking and persistent calls.
 //!
-//! Such a call owns copies of what it gives and gets, so that nothing of the library looks at the caller's memory but the
-//! function that posts it, `eb_wait` and `eb_test`. Invariant **K (kept)**: a request holds the communicator that its call
-//! borrows, and drops the call before it lets go of it.
+//! A request owns copies of its buffers, so that only the function that starts the call, `eb_wait` and `eb_test` use the caller's
+//! memory. Invariant **K (kept)**: a request holds the communicator that its call borrows, and drops the call before the communicator.
 #![allow(unsafe_code)]
 
-use crate::buffers::{Place, zeros};
-use crate::comm::{Comm, end, must_be, of};
-use crate::entry::export;
+use crate::buffers::{BufferArg, zeroed};
+use crate::comm::{Comm, check_out_pointer, free_handle, of};
+use crate::export::export;
 use earlybird::{Communicator, Element, Error, Persistent};
 use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// `eb_request`.
-pub struct Started {
-    call: Box<dyn Pending>,
-    /// Whether it stays when the call has ended, to be started again.
-    again: bool,
+pub struct Request {
+    call: Box<dyn AnyRequest>,
+    /// Whether the request stays when the call has ended, to be started again.
+    persistent: bool,
 }
 
-trait Pending {
-    /// Reads what the caller gives, unless it was read when the call was prepared, and posts.
+/// A request with buffers of any type.
+trait AnyRequest {
+    /// Copies the send buffer, unless it was copied when the request was created, and starts the call.
     fn start(&mut self) -> Result<(), Error>;
 
-    /// Waits for what was started, if anything, and puts the result where the caller wants it.
+    /// Waits for the started call, if any, and copies the result to the receive buffer.
     fn wait(&mut self) -> Result<(), Error>;
 
-    /// The same if the result is there; whether it was.
+    /// Does the same without waiting. Returns whether the call has ended.
     fn test(&mut self) -> Result<bool, Error>;
 }
 
-/// The vectors of a call on elements of `T`, and the caller's places that they stand for.
-pub trait Buffers<T>: Sized {
-    /// Copies what the next start gives. The places are checked.
+/// The vectors of a call on elements of `T`, which stand for the caller's buffers.
+pub trait RequestBuffers<T>: Sized {
+    /// Copies the send buffers for the next start. The buffers are checked.
     ///
     /// # Safety
     /// C.
-    unsafe fn read(call: &mut Persistent<'static, Self>, from: &[Place]) -> Result<(), Error>;
+    unsafe fn read(call: &mut Persistent<'static, Self>, from: &[BufferArg]) -> Result<(), Error>;
 
-    /// Copies what the last start got. The places are checked.
+    /// Copies the results of the last start to the receive buffers. The buffers are checked.
     ///
     /// # Safety
     /// C.
-    unsafe fn write(call: &mut Persistent<'static, Self>, to: &[Place]) -> Result<(), Error>;
+    unsafe fn write(call: &mut Persistent<'static, Self>, to: &[BufferArg]) -> Result<(), Error>;
 }
 
-impl<T> Buffers<T> for () {
-    unsafe fn read(_: &mut Persistent<'static, Self>, _: &[Place]) -> Result<(), Error> {
+impl<T> RequestBuffers<T> for () {
+    unsafe fn read(_: &mut Persistent<'static, Self>, _: &[BufferArg]) -> Result<(), Error> {
         Ok(())
     }
 
-    unsafe fn write(_: &mut Persistent<'static, Self>, _: &[Place]) -> Result<(), Error> {
+    unsafe fn write(_: &mut Persistent<'static, Self>, _: &[BufferArg]) -> Result<(), Error> {
         Ok(())
     }
 }
 
-impl<T: Element> Buffers<T> for Vec<T> {
-    unsafe fn read(call: &mut Persistent<'static, Self>, from: &[Place]) -> Result<(), Error> {
+impl<T: Element> RequestBuffers<T> for Vec<T> {
+    unsafe fn read(call: &mut Persistent<'static, Self>, from: &[BufferArg]) -> Result<(), Error> {
         let buffer = call.buffer_mut()?;
         // SAFETY: C, checked.
-        from.iter().for_each(|from| unsafe { from.copy_to(buffer) });
+        from.iter().for_each(|from| unsafe { from.copy_into(buffer) });
         Ok(())
     }
 
-    unsafe fn write(call: &mut Persistent<'static, Self>, to: &[Place]) -> Result<(), Error> {
+    unsafe fn write(call: &mut Persistent<'static, Self>, to: &[BufferArg]) -> Result<(), Error> {
         let buffer = call.buffer_mut()?;
         // SAFETY: C, checked.
-        to.iter().for_each(|to| unsafe { to.fill(buffer) });
+        to.iter().for_each(|to| unsafe { to.copy_out(buffer) });
         Ok(())
     }
 }
 
-impl<T: Element> Buffers<T> for (Vec<T>, Vec<T>) {
-    unsafe fn read(call: &mut Persistent<'static, Self>, from: &[Place]) -> Result<(), Error> {
+impl<T: Element> RequestBuffers<T> for (Vec<T>, Vec<T>) {
+    unsafe fn read(call: &mut Persistent<'static, Self>, from: &[BufferArg]) -> Result<(), Error> {
         let send = call.send_mut()?;
         // SAFETY: C, checked.
-        from.iter().for_each(|from| unsafe { from.copy_to(send) });
+        from.iter().for_each(|from| unsafe { from.copy_into(send) });
         Ok(())
     }
 
-    unsafe fn write(call: &mut Persistent<'static, Self>, to: &[Place]) -> Result<(), Error> {
+    unsafe fn write(call: &mut Persistent<'static, Self>, to: &[BufferArg]) -> Result<(), Error> {
         let recv = call.recv()?;
         // SAFETY: C, checked.
-        to.iter().for_each(|to| unsafe { to.fill(recv) });
+        to.iter().for_each(|to| unsafe { to.copy_out(recv) });
         Ok(())
     }
 }
 
-impl<T: Element> Buffers<T> for Vec<Vec<T>> {
-    unsafe fn read(call: &mut Persistent<'static, Self>, from: &[Place]) -> Result<(), Error> {
+impl<T: Element> RequestBuffers<T> for Vec<Vec<T>> {
+    unsafe fn read(call: &mut Persistent<'static, Self>, from: &[BufferArg]) -> Result<(), Error> {
         // SAFETY: C, checked.
-        call.parts_mut()?.zip(from).for_each(|(part, from)| unsafe { from.copy_to(part) });
+        call.parts_mut()?.zip(from).for_each(|(part, from)| unsafe { from.copy_into(part) });
         Ok(())
     }
 
-    unsafe fn write(call: &mut Persistent<'static, Self>, to: &[Place]) -> Result<(), Error> {
+    unsafe fn write(call: &mut Persistent<'static, Self>, to: &[BufferArg]) -> Result<(), Error> {
         // SAFETY: C, checked.
-        call.parts_mut()?.zip(to).for_each(|(part, to)| unsafe { to.fill(part) });
+        call.parts_mut()?.zip(to).for_each(|(part, to)| unsafe { to.copy_out(part) });
         Ok(())
     }
 }
 
-struct Call<T, B: 'static> {
+struct TypedRequest<T, B: 'static> {
     call: Persistent<'static, B>,
-    from: Vec<Place>,
-    to: Vec<Place>,
+    from: Vec<BufferArg>,
+    to: Vec<BufferArg>,
     elements: PhantomData<T>,
-    /// After the call.
+    /// Dropped after the call.
     _comm: Arc<Communicator>,
 }
 
-impl<T: Element, B: Buffers<T>> Pending for Call<T, B> {
+impl<T: Element, B: RequestBuffers<T>> AnyRequest for TypedRequest<T, B> {
     fn start(&mut self) -> Result<(), Error> {
         if !self.call.is_started() {
-            // SAFETY: C: the caller's buffers stay until the request is freed; they were checked when it was made.
+            // SAFETY: C: the caller's buffers stay until the request is freed; they were checked when the request was created.
             unsafe { B::read(&mut self.call, &self.from)? };
         }
         self.call.start()
@@ -125,99 +125,106 @@ impl<T: Element, B: Buffers<T>> Pending for Call<T, B> {
             return Ok(());
         }
         self.call.wait()?;
-        // SAFETY: C: the caller's buffers are the library's until the call has ended; they were checked when it was made.
+        // SAFETY: C: the library may use the caller's buffers until the call has ended; they were checked when the request was created.
         unsafe { B::write(&mut self.call, &self.to) }
     }
 
     fn test(&mut self) -> Result<bool, Error> {
         let ended = self.call.is_started() && self.call.test()?;
         if ended {
-            // SAFETY: as above.
+            // SAFETY: as in `wait`.
             unsafe { B::write(&mut self.call, &self.to)? };
         }
         Ok(!self.call.is_started())
     }
 }
 
-/// A communicator, where the request goes, and of which kind it is.
-pub struct Start<'a> {
+/// The arguments that every non-blocking or persistent function shares.
+pub struct RequestBuilder<'a> {
     pub comm: &'a Arc<Communicator>,
-    request: *mut *mut Started,
-    /// Whether the call is only prepared, to be started again and again; otherwise it is posted at once.
-    again: bool,
+    request: *mut *mut Request,
+    /// Whether the request is persistent; otherwise the call starts at once.
+    persistent: bool,
 }
 
-impl<'a> Start<'a> {
+impl<'a> RequestBuilder<'a> {
+    /// Checks the communicator and the variable for the request, which becomes null.
+    ///
     /// # Safety
     /// H, C.
-    pub unsafe fn new(comm: *const Comm, request: *mut *mut Started, again: bool) -> Result<Start<'a>, Error> {
-        must_be(request, "request")?;
+    pub unsafe fn new(
+        comm: *const Comm,
+        request: *mut *mut Request,
+        persistent: bool,
+    ) -> Result<RequestBuilder<'a>, Error> {
+        check_out_pointer(request, "request")?;
         // SAFETY: C, H.
         unsafe {
             request.write(std::ptr::null_mut());
-            Ok(Start { comm: of(comm)?, request, again })
+            Ok(RequestBuilder { comm: of(comm)?, request, persistent })
         }
     }
 
-    /// Memory for what is given, with a copy of it where the call is posted at once.
+    /// Returns a vector for the send buffer: a copy of it if the call starts at once, else zeros.
     ///
     /// # Safety
     /// C.
-    pub unsafe fn give<T: Element>(&self, from: Place) -> Result<Vec<T>, Error> {
+    pub unsafe fn send_buffer<T: Element>(&self, from: BufferArg) -> Result<Vec<T>, Error> {
         from.check::<T>()?;
-        match self.again {
-            true => zeros(from.count),
+        match self.persistent {
+            true => zeroed(from.count),
             // SAFETY: C, checked.
-            false => unsafe { from.copied() },
+            false => unsafe { from.copy_in() },
         }
     }
 
-    /// Makes the request for a call that gives what lies in `from` and whose result goes to `to`; both are checked.
+    /// Creates the request of a call with the send buffers `from` and the receive buffers `to`, which are checked, and starts the call unless
+    /// it is persistent.
     ///
     /// # Safety
     /// C: also when the call is started and when it ends.
-    pub unsafe fn make<T: Element, B: Buffers<T> + 'static>(
+    pub unsafe fn build<T: Element, B: RequestBuffers<T> + 'static>(
         &self,
-        from: &[Place],
-        to: &[Place],
+        from: &[BufferArg],
+        to: &[BufferArg],
         call: impl FnOnce(&'static Communicator) -> Result<Persistent<'static, B>, Error>,
     ) -> Result<(), Error> {
         let comm = self.comm.clone();
         // SAFETY: K: the only use is the call, which lies in one structure with the handle that keeps it.
         let kept: &'static Communicator = unsafe { &*Arc::as_ptr(&comm) };
-        let from = if self.again { from.to_vec() } else { Vec::new() };
+        let from = if self.persistent { from.to_vec() } else { Vec::new() };
         let (call, to, elements) = (call(kept)?, to.to_vec(), PhantomData::<T>);
-        let mut call: Box<dyn Pending> = Box::new(Call { call, from, to, elements, _comm: comm });
-        if !self.again {
+        let mut call: Box<dyn AnyRequest> = Box::new(TypedRequest { call, from, to, elements, _comm: comm });
+        if !self.persistent {
             call.start()?;
         }
         // SAFETY: C, checked.
-        unsafe { self.request.write(Box::into_raw(Box::new(Started { call, again: self.again }))) };
+        unsafe { self.request.write(Box::into_raw(Box::new(Request { call, persistent: self.persistent }))) };
         Ok(())
     }
 }
 
-/// Memory for what is got.
-pub fn room<T: Element>(to: Place) -> Result<Vec<T>, Error> {
+/// Returns a vector for a receive buffer, which is checked.
+pub fn recv_buffer<T: Element>(to: BufferArg) -> Result<Vec<T>, Error> {
     to.check::<T>()?;
-    zeros(to.count)
+    zeroed(to.count)
 }
 
-/// Exports the two forms of a call: posted at once, and prepared to be started again and again. Both take the communicator
-/// before these arguments and the place of the request behind them.
+/// Exports the non-blocking and the persistent form of a call. Both take the communicator before these arguments and the address of
+/// the request after them.
 macro_rules! both_forms {
-    ($(fn $now:ident, $init:ident($($arg:ident: $type:ty),* $(,)?) |$start:ident| $body:block)*) => {
-        $crate::entry::export! {
+    ($(fn $immediate:ident, $init:ident($($arg:ident: $type:ty),* $(,)?) |$builder:ident| $body:block)*) => {
+        $crate::export::export! {
             $(
-            fn $now(comm: *const $crate::comm::Comm, $($arg: $type,)* request: *mut *mut $crate::requests::Started) {
+            fn $immediate(comm: *const $crate::comm::Comm, $($arg: $type,)* request: *mut *mut $crate::requests::Request) {
                 // SAFETY: H, C.
-                let $start = unsafe { $crate::requests::Start::new(comm, request, false)? };
+                let $builder = unsafe { $crate::requests::RequestBuilder::new(comm, request, false)? };
                 $body
             }
 
-            fn $init(comm: *const $crate::comm::Comm, $($arg: $type,)* request: *mut *mut $crate::requests::Started) {
+            fn $init(comm: *const $crate::comm::Comm, $($arg: $type,)* request: *mut *mut $crate::requests::Request) {
                 // SAFETY: H, C.
-                let $start = unsafe { $crate::requests::Start::new(comm, request, true)? };
+                let $builder = unsafe { $crate::requests::RequestBuilder::new(comm, request, true)? };
                 $body
             }
             )*
@@ -227,60 +234,60 @@ macro_rules! both_forms {
 pub(crate) use both_forms;
 
 export! {
-    fn eb_start(request: *mut Started) {
+    fn eb_start(request: *mut Request) {
         // SAFETY: H.
         let started = unsafe { request.as_mut() };
         match started {
-            None => Err(Error::usage("the request is null; make it by a function that ends in _init")),
-            Some(Started { again: false, .. }) => {
-                Err(Error::usage("the request stands for a call that is made once; wait for it"))
+            None => Err(Error::usage("the request is null; create it by a function whose name ends in _init")),
+            Some(Request { persistent: false, .. }) => {
+                Err(Error::usage("the request is not persistent; wait for it"))
             }
             Some(started) => started.call.start(),
         }
     }
 
-    fn eb_wait(request: *mut *mut Started) {
-        must_be(request, "request")?;
-        // SAFETY: C, H: what is there is null or a handle, which ends here unless it can be started again.
+    fn eb_wait(request: *mut *mut Request) {
+        check_out_pointer(request, "request")?;
+        // SAFETY: C, H: the variable is null or a handle, which is freed here unless it is persistent.
         unsafe {
-            let Some(started) = (*request).as_mut() else { return Ok(()) };
-            let ended = started.call.wait();
-            if !started.again {
+            let Some(current) = (*request).as_mut() else { return Ok(()) };
+            let result = current.call.wait();
+            if !current.persistent {
                 drop(Box::from_raw(request.replace(std::ptr::null_mut())));
             }
-            ended
+            result
         }
     }
 
-    fn eb_test(request: *mut *mut Started, done: *mut c_int) {
-        must_be(request, "request")?;
-        must_be(done, "done")?;
-        // SAFETY: C, H: what is there is null or a handle, which ends here with the call or its error, as above.
+    fn eb_test(request: *mut *mut Request, done: *mut c_int) {
+        check_out_pointer(request, "request")?;
+        check_out_pointer(done, "done")?;
+        // SAFETY: C, H: the variable is null or a handle, which is freed here when the call has ended, unless it is persistent.
         unsafe {
             done.write(1);
-            let Some(started) = (*request).as_mut() else { return Ok(()) };
-            let ended = started.call.test();
-            match ended {
+            let Some(current) = (*request).as_mut() else { return Ok(()) };
+            let result = current.call.test();
+            match result {
                 Ok(false) => done.write(0),
-                _ if started.again => {}
+                _ if current.persistent => {}
                 _ => drop(Box::from_raw(request.replace(std::ptr::null_mut()))),
             }
-            ended.map(drop)
+            result.map(drop)
         }
     }
 
     fn eb_progress(left: *mut c_int) {
-        let any = earlybird::progress();
+        let is_left = earlybird::progress();
         if !left.is_null() {
-            must_be(left, "left")?;
-            // SAFETY: C: the place of an int.
-            unsafe { left.write(any.into()) };
+            check_out_pointer(left, "left")?;
+            // SAFETY: C: the address of an int.
+            unsafe { left.write(is_left.into()) };
         }
         Ok(())
     }
 
-    fn eb_request_free(request: *mut *mut Started) {
+    fn eb_request_free(request: *mut *mut Request) {
         // SAFETY: C, H.
-        unsafe { end(request, "request") }
+        unsafe { free_handle(request, "request") }
     }
 }

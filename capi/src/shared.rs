@@ -1,31 +1,31 @@
-//! Buffers in shared memory, and results that all ranks read where they lie.
+//! Buffers in shared memory, and results in shared memory that all ranks read without copies.
 //!
-//! Invariant **K (kept)**: a view holds the communicator that its result borrows, and drops the result before it lets go of it.
+//! Invariant **K (kept)**: a view holds the communicator that its result borrows, and drops the result before the communicator.
 #![allow(unsafe_code)]
 
-use crate::buffers::{Place, is_in_place};
+use crate::buffers::{BufferArg, is_in_place};
 use crate::codes::{self, with_type};
-use crate::comm::{Comm, end, must_be, of, put};
-use crate::entry::export;
+use crate::comm::{Comm, check_out_pointer, free_handle, of, write_out};
+use crate::export::export;
 use earlybird::{Communicator, DType, Element, Error, Op, SharedBuffer, SharedView};
 use std::any::Any;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 /// `eb_buffer`.
-pub struct Buffer(Box<dyn Shared>);
+pub struct Buffer(Box<dyn ErasedBuffer>);
 
-/// A buffer of some type.
-trait Shared: Any {
+/// A shared buffer of any element type.
+trait ErasedBuffer: Any {
     fn data(&mut self) -> *mut c_void;
 
     fn reduce_in_place(&mut self, comm: &Communicator, op: Op) -> Result<(), Error>;
 
-    /// Refuses a `send` of another type.
+    /// Reduces from `send`; refuses a buffer of another type.
     fn reduce_from(&mut self, send: &dyn Any, comm: &Communicator, op: Op) -> Result<(), Error>;
 }
 
-impl<T: Element> Shared for SharedBuffer<T> {
+impl<T: Element> ErasedBuffer for SharedBuffer<T> {
     fn data(&mut self) -> *mut c_void {
         self.as_mut_ptr().cast()
     }
@@ -42,8 +42,10 @@ impl<T: Element> Shared for SharedBuffer<T> {
     }
 }
 
+/// Returns the buffer of a handle.
+///
 /// # Safety
-/// H, and nobody else uses the handle.
+/// H, and no other thread uses the handle.
 unsafe fn buffer<'a>(at: *mut Buffer) -> Result<&'a mut Buffer, Error> {
     if is_in_place(at.cast()) {
         return Err(Error::usage("EB_IN_PLACE is not allowed as the receive buffer; give one of eb_buffer_alloc"));
@@ -55,19 +57,19 @@ unsafe fn buffer<'a>(at: *mut Buffer) -> Result<&'a mut Buffer, Error> {
 
 /// `eb_view`.
 pub struct View {
-    result: Box<dyn Shown>,
-    /// After the result.
+    result: Box<dyn ErasedView>,
+    /// Dropped after the result.
     _comm: Arc<Communicator>,
 }
 
-/// A result of some type, to read.
-trait Shown {
+/// A shared result of any element type.
+trait ErasedView {
     fn data(&self) -> *const c_void;
 
     fn is_copy(&self) -> bool;
 }
 
-impl<T: Element> Shown for SharedView<'static, T> {
+impl<T: Element> ErasedView for SharedView<'static, T> {
     fn data(&self) -> *const c_void {
         self.as_ptr().cast()
     }
@@ -77,14 +79,22 @@ impl<T: Element> Shown for SharedView<'static, T> {
     }
 }
 
+/// Runs the allreduce of a view.
+///
 /// # Safety
 /// C.
-unsafe fn shown<T: Element>(comm: &'static Communicator, send: Place, op: Op) -> Result<Box<dyn Shown>, Error> {
+unsafe fn all_reduce_view<T: Element>(
+    comm: &'static Communicator,
+    send: BufferArg,
+    op: Op,
+) -> Result<Box<dyn ErasedView>, Error> {
     send.check::<T>()?;
     // SAFETY: C, checked.
     Ok(Box::new(comm.all_reduce_shared(&unsafe { send.read::<T>()? }, op)?))
 }
 
+/// Returns the view of a handle.
+///
 /// # Safety
 /// H.
 unsafe fn view<'a>(at: *const View) -> Result<&'a View, Error> {
@@ -102,13 +112,14 @@ export! {
         op: c_int,
         view: *mut *mut View,
     ) {
-        must_be(view, "view")?;
-        // SAFETY: C, H. K: the only use of the communicator is the result, which lies in one structure with what keeps it.
+        check_out_pointer(view, "view")?;
+        // SAFETY: C, H. K: the only use of the communicator is the result, which is in one structure with the handle
+        // of the communicator.
         unsafe {
             view.write(std::ptr::null_mut());
-            let (comm, op, send) = (of(comm)?.clone(), codes::op(op)?, Place::send(send, count));
+            let (comm, op, send) = (of(comm)?.clone(), codes::op(op)?, BufferArg::send(send, count));
             let kept: &'static Communicator = &*Arc::as_ptr(&comm);
-            let result = with_type!(codes::dtype(dtype)?, T => shown::<T>(kept, send, op))?;
+            let result = with_type!(codes::dtype(dtype)?, T => all_reduce_view::<T>(kept, send, op))?;
             view.write(Box::into_raw(Box::new(View { result, _comm: comm })));
         }
         Ok(())
@@ -116,21 +127,21 @@ export! {
 
     fn eb_view_data(from: *const View, data: *mut *const c_void) {
         // SAFETY: H, C.
-        unsafe { put(data, "data", view(from)?.result.data()) }
+        unsafe { write_out(data, "data", view(from)?.result.data()) }
     }
 
     fn eb_view_is_copy(from: *const View, is_copy: *mut c_int) {
         // SAFETY: H, C.
-        unsafe { put(is_copy, "is_copy", view(from)?.result.is_copy().into()) }
+        unsafe { write_out(is_copy, "is_copy", view(from)?.result.is_copy().into()) }
     }
 
     fn eb_view_free(view: *mut *mut View) {
         // SAFETY: C, H.
-        unsafe { end(view, "view") }
+        unsafe { free_handle(view, "view") }
     }
 
     fn eb_buffer_alloc(comm: *const Comm, count: usize, dtype: c_int, buffer: *mut *mut Buffer) {
-        must_be(buffer, "buffer")?;
+        check_out_pointer(buffer, "buffer")?;
         // SAFETY: C, H.
         unsafe {
             buffer.write(std::ptr::null_mut());
@@ -141,7 +152,7 @@ export! {
                     hint: "allocate one of EB_U8, which has the same operators".into(),
                 });
             }
-            let shared: Box<dyn Shared> = with_type!(dtype, T => Box::new(comm.alloc::<T>(count)?));
+            let shared: Box<dyn ErasedBuffer> = with_type!(dtype, T => Box::new(comm.alloc::<T>(count)?));
             buffer.write(Box::into_raw(Box::new(Buffer(shared))));
         }
         Ok(())
@@ -149,7 +160,7 @@ export! {
 
     fn eb_buffer_data(from: *mut Buffer, data: *mut *mut c_void) {
         // SAFETY: H, C.
-        unsafe { put(data, "data", buffer(from)?.0.data()) }
+        unsafe { write_out(data, "data", buffer(from)?.0.data()) }
     }
 
     fn eb_allreduce_shared(comm: *const Comm, send: *mut Buffer, recv: *mut Buffer, op: c_int) {
@@ -169,6 +180,6 @@ export! {
 
     fn eb_buffer_free(buffer: *mut *mut Buffer) {
         // SAFETY: C, H.
-        unsafe { end(buffer, "buffer") }
+        unsafe { free_handle(buffer, "buffer") }
     }
 }

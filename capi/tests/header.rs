@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use support::{built, home};
 
-/// Name, and what stands there of it.
+/// The functions by name, with their prototypes.
 type Table = BTreeMap<String, String>;
 
 fn read(path: &str) -> String {
@@ -19,14 +19,14 @@ fn header() -> String {
     read("include/earlybird.h")
 }
 
-/// Without comments.
+/// Removes comments.
 fn code(c: &str) -> String {
     let mut parts = c.split("/*");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |code, part| code + part.split_once("*/").expect("a comment ends").1)
 }
 
-/// The enumeration `name` of a header.
+/// Reads the enumeration `name` of a header.
 fn enumeration(c: &str, name: &str) -> Vec<(i32, String)> {
     let code = code(c);
     let body = code.split(&format!("typedef enum {name} {{")).nth(1).unwrap_or_default();
@@ -46,7 +46,7 @@ fn enumeration_complaints(c: &str) -> Vec<String> {
     tables.iter().filter_map(differs).collect()
 }
 
-/// One blank between words, none around what is no word.
+/// Reduces white space to one blank between words, and none beside punctuation.
 fn squeezed(text: &str) -> String {
     let mut out = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for sign in ["*", "(", ")", ","] {
@@ -55,7 +55,7 @@ fn squeezed(text: &str) -> String {
     out.replace(",)", ")")
 }
 
-/// The prototypes of a header: of each function its result and the types of its arguments.
+/// Reads the prototypes of a header: the result and the types of the arguments of each function.
 fn prototypes(c: &str) -> Table {
     let code = code(c);
     let code: String = code.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect();
@@ -72,14 +72,14 @@ fn prototypes(c: &str) -> Table {
     statements.filter_map(parse).collect()
 }
 
-/// How a type of the sources is written in C.
+/// Converts a type of the sources to C.
 fn in_c(rust: &str) -> &str {
     match rust {
         "*const Comm" => "const eb_comm*",
         "*mut *mut Comm" => "eb_comm**",
         "*const Operator" => "const eb_operator*",
-        "*mut Started" => "eb_request*",
-        "*mut *mut Started" => "eb_request**",
+        "*mut Request" => "eb_request*",
+        "*mut *mut Request" => "eb_request**",
         "*const *mut c_void" => "void*const*",
         "*mut Buffer" => "eb_buffer*",
         "*mut *mut Buffer" => "eb_buffer**",
@@ -101,7 +101,7 @@ fn in_c(rust: &str) -> &str {
     }
 }
 
-/// The exported functions of the sources, as prototypes.
+/// Reads the exported functions of the sources, as prototypes.
 fn exported() -> Table {
     let mut all = Table::new();
     for entry in std::fs::read_dir(home().join("src")).unwrap() {
@@ -109,11 +109,11 @@ fn exported() -> Table {
         for part in text.split("fn eb_").skip(1) {
             let (name, rest) = part.split_once('(').unwrap();
             let (arguments, rest) = rest.split_once(')').unwrap();
-            // Two names: the forms of `both_forms`, with a communicator before and a request behind what is written.
+            // Two names: the forms of `both_forms`, with a communicator before and a request after these arguments.
             let both = name.contains(", ");
             let arguments = match both {
                 true => {
-                    format!("comm: *const Comm, {}, request: *mut *mut Started", arguments.trim().trim_end_matches(','))
+                    format!("comm: *const Comm, {}, request: *mut *mut Request", arguments.trim().trim_end_matches(','))
                 }
                 false => arguments.to_owned(),
             };
@@ -145,7 +145,7 @@ fn prototype_complaints(c: &str) -> Vec<String> {
     names.into_iter().filter(differs).map(tell).collect()
 }
 
-/// What the library exports, by `nm`.
+/// Compares the symbols that the library exports, listed by `nm`, with the functions of the header.
 fn symbol_complaints(c: &str) -> Vec<String> {
     let library = built().join("libearlybird_capi.so");
     let output = Command::new("nm").args(["-D", "--defined-only", "--format=posix"]).arg(library).output().unwrap();

@@ -33,7 +33,7 @@ fn every_mistake_has_its_error() {
 
 #[test]
 fn operators_of_the_caller() {
-    is_right_on_all("operators.c");
+    is_right_on_all("user_ops.c");
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn calls_made_again_and_again_with_counts_and_in_groups() {
 
 #[test]
 fn blocks_that_differ_for_every_pair_posted_and_again() {
-    is_right_on_all("pairs.c");
+    is_right_on_all("alltoallv.c");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn several_nodes_do_what_they_can() {
     let program = Program::compile(C, "nodes.c");
     program.is_right_with("nodes.c", 5, &["--nodes", "2"]);
     program.is_right_with("nodes.c", 4, &["--nodes", "1,3"]);
-    for name in ["operators.c", "persistent.c", "pairs.c", "views.c"] {
+    for name in ["user_ops.c", "persistent.c", "alltoallv.c", "views.c"] {
         let program = Program::compile(C, name);
         program.is_right_with(name, 5, &["--nodes", "2"]);
         program.is_right_with(name, 4, &["--nodes", "1,3"]);
@@ -101,7 +101,7 @@ fn nothing_leaks_and_nothing_is_written_beside_a_buffer() {
         return;
     }
     for name in
-        ["collectives.c", "misuse.c", "groups.c", "operators.c", "requests.c", "persistent.c", "pairs.c", "views.c"]
+        ["collectives.c", "misuse.c", "groups.c", "user_ops.c", "requests.c", "persistent.c", "alltoallv.c", "views.c"]
     {
         Program::compile(checked, name).is_right(name, 2);
     }

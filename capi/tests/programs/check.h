@@ -1,4 +1,4 @@
-/* What the test programs share: each prints " right" at its end, or says what is wrong and fails. */
+/* Shared code of the test programs: each prints " right" at its end, or the error and fails. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -21,7 +21,7 @@ static size_t rank, ranks;
 
 #define WORKS(call) CHECK((call) == EB_OK)
 
-/* The call fails with this number, and its sentence has these words in it. */
+/* The call fails with this number, and its message contains these words. */
 #define FAILS(number, call, words)                                                                   \
     do {                                                                                             \
         CHECK((call) == (number));                                                                   \

@@ -1,7 +1,7 @@
-/* Every operation, with exact results, apart and in place, in several sizes, with every type. */
+/* Every operation, with exact results, with two buffers and in place, in several sizes, with every type. */
 #include "check.h"
 
-/* An element that tells who gave it and where it stood. */
+/* An element that names its rank and its index. */
 static int32_t element(size_t of, size_t at) { return (int32_t)(1000 * (of + 1) + at % 997); }
 
 static int32_t sum(size_t at) {
@@ -96,7 +96,7 @@ static void moves(const eb_comm *comm, size_t count) {
     free(recv);
 }
 
-/* Rank a sends `unit * (a + b) % 3` elements to rank b, which is as many as it gets from it. */
+/* Rank a sends `unit * (a + b) % 3` elements to rank b, as many as it receives from it. */
 static void pairs(const eb_comm *comm, size_t unit) {
     size_t *counts = (size_t *)malloc(ranks * sizeof *counts), all = 0;
     CHECK(counts);
@@ -229,7 +229,7 @@ static void choices(const eb_comm *comm) {
     }
     WORKS(eb_set_algorithm(comm, "auto"));
     WORKS(eb_set_order(comm, EB_ORDER_RANK));
-    /* In rank order, and only then: 1e16 + 1 + ... loses every 1, the other way round they add up. */
+    /* Only in rank order: 1e16 + 1 + ... loses every 1; in the reverse order they add up. */
     double mine = rank == 0 ? 1e16 : 1.0, all;
     WORKS(eb_allreduce(comm, &mine, &all, 1, EB_F64, EB_SUM));
     CHECK(all == 1e16);

@@ -1,4 +1,4 @@
-/* The last rank dies in the middle of its work; the others learn so, by name, in every call that follows. */
+/* The last rank dies between calls; every following call of the others names it. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 

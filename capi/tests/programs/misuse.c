@@ -1,4 +1,4 @@
-/* Every mistake that can be noticed gives its error on the rank that makes it, and harms nothing. */
+/* Every invalid argument that can be detected is an error on its rank, and has no other effect. */
 #include "check.h"
 
 static void arguments(const eb_comm *comm) {
@@ -97,7 +97,7 @@ int main(void) {
     FAILS(EB_USAGE, eb_split(comm, (int64_t)1 << 32, 0, &part), "EB_NO_COLOR");
     FAILS(EB_USAGE, eb_split(NULL, 0, 0, &part), "the communicator is null");
     FAILS(EB_USAGE, eb_duplicate(comm, NULL), "address of a variable");
-    /* None of it has cost the group anything. */
+    /* The communicator still works. */
     WORKS(eb_allreduce(comm, EB_IN_PLACE, &x, 1, EB_F64, EB_SUM));
     CHECK(x == 2.0 * (double)ranks);
     if (ranks > 1) {

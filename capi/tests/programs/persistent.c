@@ -1,11 +1,11 @@
-/* Calls that are made again and again, those with a count for each rank, and groups of buffers. */
+/* Persistent calls, calls with a count for each rank, and groups of buffers. */
 #include "check.h"
 
 enum { N = 1500, ROUNDS = 5, CALLS = 13 };
 
 static double value(size_t of, size_t at, size_t round) { return (double)(1000 * round + 100 * of + at % 89); }
 
-/* What rank `r` gives or gets where ranks have different counts, and where it lies. */
+/* The count of rank `r` in calls with different counts, and the offset of its block. */
 static size_t unequal(size_t r, size_t n) { return r % 3 == 1 ? 0 : n + r; }
 
 static size_t before(size_t r, size_t n) {
@@ -22,7 +22,7 @@ static double sum_at(size_t at, size_t round) {
 
 static eb_request *prepared(eb_request *request) {
     CHECK(request != NULL);
-    WORKS(eb_wait(&request)); /* not started: it has ended well, and stays */
+    WORKS(eb_wait(&request)); /* not started: succeeds, and the request stays */
     CHECK(request != NULL);
     return request;
 }
@@ -105,7 +105,7 @@ static void every_call(const eb_comm *comm, size_t n, int in_place) {
     free(counts);
 }
 
-/* The forms with counts that are posted once. */
+/* The non-blocking calls with counts. */
 static void posted(const eb_comm *comm, size_t n, int in_place) {
     size_t all = before(ranks, n), root = ranks / 2, own = unequal(rank, n), start = before(rank, n);
     size_t *counts = (size_t *)malloc(ranks * sizeof *counts);
@@ -127,7 +127,7 @@ static void posted(const eb_comm *comm, size_t n, int in_place) {
     WORKS(eb_iallgatherv(comm, give, got[1], counts, EB_F32, &calls[1]));
     WORKS(eb_igatherv(comm, give_root, got[2], counts, EB_F32, root, &calls[2]));
     WORKS(eb_iscatterv(comm, send, in_place && here ? EB_IN_PLACE : got[3], counts, EB_F32, root, &calls[3]));
-    memset(counts, 0xff, ranks * sizeof *counts); /* they were read */
+    memset(counts, 0xff, ranks * sizeof *counts); /* the counts have been read */
     free(counts);
     for (size_t k = 4; k-- > 0;) {
         WORKS(eb_wait(&calls[k]));
@@ -205,14 +205,14 @@ static void mistakes(const eb_comm *comm) {
     FAILS(EB_USAGE, eb_allgatherv_init(comm, x, x + 1, NULL, EB_F64, &call), "no array");
     FAILS(EB_USAGE, eb_iscatterv(comm, x, x + 1, NULL, EB_F64, 0, &call), "no array");
     FAILS(EB_UNSUPPORTED, eb_allreduce_init(comm, x, x + 1, 1, EB_F64, EB_BIT_OR, &call), "f64 has");
-#ifndef __SANITIZE_ADDRESS__ /* which ends the program where memory is refused */
+#ifndef __SANITIZE_ADDRESS__ /* which ends the program if memory is refused */
     FAILS(EB_SYSTEM, eb_iallreduce(comm, x, x, (size_t)1 << 45, EB_F64, EB_SUM, &call), "memory for a copy");
     FAILS(EB_SYSTEM, eb_broadcast_init(comm, x, (size_t)1 << 45, EB_F64, 0, &call), "memory for a copy");
 #endif
     CHECK(call == NULL);
     FAILS(EB_USAGE, eb_start(NULL), "request is null");
     WORKS(eb_ibarrier(comm, &once));
-    FAILS(EB_USAGE, eb_start(once), "made once");
+    FAILS(EB_USAGE, eb_start(once), "not persistent");
     WORKS(eb_wait(&once));
     WORKS(eb_request_free(&call));
 }
@@ -230,7 +230,7 @@ int main(void) {
     }
     grouped(comm, 5), grouped(comm, 20000);
     mistakes(comm);
-    /* Let go of while under way, it still takes part; the last one keeps its communicator. */
+    /* Freed while under way, a request still takes part; the last one keeps its communicator. */
     WORKS(eb_allreduce_init(comm, &one, &sum, 1, EB_I32, EB_SUM, &dropped));
     WORKS(eb_start(dropped));
     WORKS(eb_request_free(&dropped));

@@ -1,4 +1,4 @@
-/* Calls under way, in any order of waiting, with every operation; buffers in shared memory. */
+/* Non-blocking calls of every operation, waited for in any order; buffers in shared memory. */
 #include "check.h"
 
 enum { N = 3000 };
@@ -154,7 +154,7 @@ int main(void) {
         every_call(comm, 0, in_place), every_call(comm, 3, in_place), every_call(comm, N, in_place);
     mistakes(comm);
     shared(comm);
-    /* Let go of, it still takes part. */
+    /* A freed request still takes part. */
     WORKS(eb_iallreduce(comm, EB_IN_PLACE, &a, 1, EB_I32, EB_SUM, &dropped));
     WORKS(eb_request_free(&dropped));
     CHECK(dropped == NULL);

@@ -1,4 +1,4 @@
-/* The first rank dies; the others go on in a communicator of those that are left. */
+/* The first rank dies; the others continue in a communicator of the survivors. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 

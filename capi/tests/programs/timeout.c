@@ -1,4 +1,4 @@
-/* One rank comes too late: the others get the deadline that was set, naming it; so does it, when it comes. */
+/* One rank is too late: the others get EB_TIMEOUT, which names it; so does the late rank. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 

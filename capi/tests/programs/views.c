@@ -1,4 +1,4 @@
-/* Results that all ranks of a node read where they lie. */
+/* Results in shared memory that all ranks of a node read. */
 #include "check.h"
 
 enum { N = 40000 };
@@ -66,7 +66,7 @@ int main(void) {
     WORKS(eb_join(&comm, NULL));
     joined(comm);
     mistakes(comm);
-    /* Of three that are held the third is a copy; none changes while others are made. */
+    /* Of three views the third is a copy; none changes while others are created. */
     for (size_t round = 0; round < 3; round++) views[round] = result(comm, N, round);
     CHECK(copied(views[2]));
     CHECK(copied(views[0]) == copied(views[1]));

@@ -1,4 +1,4 @@
-/* Operators of the caller's: any size of element, order of operands, context, marks, and what is refused. */
+/* User-defined operators: any size of element, order of operands, context, tags, and invalid arguments. */
 #include "check.h"
 
 /* x -> a * x + b on wrapping numbers; composition is associative and not commutative. */
@@ -43,7 +43,7 @@ static linear composed(size_t at) {
 
 static int same(linear x, linear y) { return x.a == y.a && x.b == y.b; }
 
-/* Posted, and made again and again. */
+/* Non-blocking and persistent calls. */
 static void posted(const eb_comm *comm, size_t n, const eb_operator *op) {
     linear *mine = (linear *)malloc(ranks * n * sizeof *mine), *all[3];
     eb_request *calls[3];
@@ -120,7 +120,7 @@ static void commutative(const eb_comm *comm) {
         CHECK(all[i].key == ranks - 1 && (i + all[i].data[0]) % ranks == ranks - 1 && all[i].data[1] == 9);
 }
 
-/* The ranks of the nodes among each other: even ones, then odd ones. */
+/* Interleaved nodes: even ranks, then odd ones. */
 static void mixed(const eb_comm *comm) {
     eb_comm *part;
     size_t was = rank;

@@ -1,9 +1,9 @@
-/* Blocks that differ for every pair of ranks: posted, and made again and again. */
+/* Alltoallv with different counts for every pair of ranks: non-blocking and persistent. */
 #include "check.h"
 
 enum { MOST = 64, ROUNDS = 4 };
 
-/* What `from` sends to `to`; alike both ways where it is sent in place. */
+/* The number of elements that `from` sends to `to`; in place the same in both directions. */
 static size_t pair(size_t from, size_t to, size_t n, int in_place) {
     size_t kind = in_place ? from + to : from + 2 * to;
     return kind % 3 == 1 ? 0 : n + (in_place ? from * to % 4 : to);
@@ -13,7 +13,7 @@ static int64_t value(size_t from, size_t to, size_t i, size_t round) {
     return (int64_t)(1000000 * round + 10000 * from + 100 * to + i % 83);
 }
 
-/* The counts of this rank: what it gives to each rank, or gets from it; and their sum. */
+/* The counts of this rank, to or from each rank, and their sum. */
 static size_t count(size_t *counts, size_t n, int in_place, int gets) {
     size_t sum = 0;
     for (size_t r = 0; r < ranks; r++) {
@@ -54,7 +54,7 @@ static void all_forms(const eb_comm *comm, size_t n, int in_place) {
     fill(in_place ? recv : send, gives, 1);
     memcpy(given, gives, sizeof given), memcpy(expected, gets, sizeof expected);
     WORKS(eb_ialltoallv(comm, from, in_place ? NULL : given, recv, expected, EB_I64, &request));
-    memset(given, 0xff, sizeof given), memset(expected, 0xff, sizeof expected); /* they were read */
+    memset(given, 0xff, sizeof given), memset(expected, 0xff, sizeof expected); /* the counts have been read */
     end(&request, rank % 2 == 0);
     CHECK(request == NULL);
     check(recv, gets, 1);
@@ -89,7 +89,7 @@ static void mistakes(const eb_comm *comm) {
     FAILS(EB_USAGE, eb_ialltoallv(comm, x, counts, EB_IN_PLACE, counts, EB_I64, &request), "EB_IN_PLACE is not allowed");
     CHECK(request == NULL);
     if (ranks > 1) {
-        /* One sends more than is expected: all hear of it, and go on. */
+        /* One rank sends more than expected: an error on all ranks, which go on. */
         size_t gives[MOST] = {0}, gets[MOST] = {0};
         if (rank == 0) gives[1] = 2;
         if (rank == 1) gets[0] = 1;

@@ -1,39 +1,38 @@
-//! Reductions by functions of the caller's.
+//! Reductions with user-defined operators.
 #![allow(unsafe_code)]
 
-use crate::buffers::{Place, is_in_place, lend, of_all};
+use crate::buffers::{BufferArg, count_of_all, is_in_place, with_slices};
 use crate::comm::{Comm, of};
-use crate::entry::export;
+use crate::export::export;
 use crate::reductions::root;
-use crate::requests::{both_forms, room};
+use crate::requests::{both_forms, recv_buffer};
 use earlybird::{BytesOp, Error};
 use std::ffi::{c_int, c_uint, c_void};
 
-type Fold = unsafe extern "C" fn(*const c_void, *mut c_void, usize, *mut c_void);
+type FoldFn = unsafe extern "C" fn(*const c_void, *mut c_void, usize, *mut c_void);
 
 /// `eb_operator`.
 #[repr(C)]
 pub struct Operator {
-    fold: Option<Fold>,
+    fold: Option<FoldFn>,
     context: *mut c_void,
     commutative: c_int,
     tag: c_uint,
 }
 
-/// The caller's function and what it wants to be told.
-struct Function {
-    fold: Fold,
+/// The caller's function, its context, and the size of its elements.
+struct UserFunction {
+    fold: FoldFn,
     context: *mut c_void,
     bytes: usize,
 }
 
-// SAFETY: C: threads that are inside calls of the library run the function, of one call one at a time; the context is only handed
-// on to it.
-unsafe impl Sync for Function {}
-// SAFETY: as above.
-unsafe impl Send for Function {}
+// SAFETY: C: threads inside calls of the library run the function, one at a time per call; the context is only passed to it.
+unsafe impl Sync for UserFunction {}
+// SAFETY: as for `Sync`.
+unsafe impl Send for UserFunction {}
 
-impl Function {
+impl UserFunction {
     fn call(&self, left: &[u8], right: &mut [u8]) {
         let count = right.len() / self.bytes;
         // SAFETY: C: the function does with elements what the header says, and returns; both hold `count` elements.
@@ -41,7 +40,7 @@ impl Function {
     }
 }
 
-/// What the caller describes, as an operator on elements of `bytes` bytes.
+/// Converts the caller's description to an operator on elements of `bytes` bytes.
 ///
 /// # Safety
 /// C: also while the operator is used.
@@ -58,12 +57,12 @@ unsafe fn operator(
     if !(0..=1).contains(&commutative) {
         return Err(Error::usage(format!("the operator's member commutative is {commutative}; set it to 0 or 1")));
     }
-    let function = Function { fold, context, bytes };
+    let function = UserFunction { fold, context, bytes };
     let op = BytesOp::new(bytes, commutative == 1, move |left: &[u8], right: &mut [u8]| function.call(left, right))?;
     op.tagged(u8::try_from(tag).unwrap_or(u8::MAX))
 }
 
-/// `count` elements in bytes.
+/// Returns the size of `count` elements.
 fn in_bytes(count: usize, bytes: usize) -> Result<usize, Error> {
     let all = count.checked_mul(bytes);
     all.ok_or_else(|| Error::usage(format!("{count} elements of {bytes} bytes exceed the address space")))
@@ -81,9 +80,9 @@ export! {
         // SAFETY: H, C.
         unsafe {
             let (comm, len) = (of(comm)?, in_bytes(count, element_bytes)?);
-            let send = (!is_in_place(send)).then(|| Place::send(send, len));
+            let send = (!is_in_place(send)).then(|| BufferArg::send(send, len));
             let op = operator(op, element_bytes)?;
-            lend::<u8>(send, Place::recv(recv, len), |send, recv| comm.all_reduce_raw(send, recv, &op))
+            with_slices::<u8>(send, BufferArg::recv(recv, len), |send, recv| comm.all_reduce_raw(send, recv, &op))
         }
     }
 
@@ -101,11 +100,11 @@ export! {
             let (comm, len) = (of(comm)?, in_bytes(count, element_bytes)?);
             let to = comm.process_at_rank(root(comm, to)?);
             let here = to.rank() == comm.rank();
-            let given = if is_in_place(send) { recv.cast_const() } else { send };
-            let send = (!here || !is_in_place(send)).then(|| Place::send(given, len));
-            let recv = if here { Place::recv(recv, len) } else { Place::recv(std::ptr::null_mut(), 0) };
+            let contribution = if is_in_place(send) { recv.cast_const() } else { send };
+            let send = (!here || !is_in_place(send)).then(|| BufferArg::send(contribution, len));
+            let recv = if here { BufferArg::recv(recv, len) } else { BufferArg::recv(std::ptr::null_mut(), 0) };
             let op = operator(op, element_bytes)?;
-            lend::<u8>(send, recv, |send, recv| to.reduce_raw(send, recv, &op))
+            with_slices::<u8>(send, recv, |send, recv| to.reduce_raw(send, recv, &op))
         }
     }
 
@@ -120,13 +119,13 @@ export! {
         // SAFETY: H, C.
         unsafe {
             let (comm, len) = (of(comm)?, in_bytes(count, element_bytes)?);
-            let all = of_all(len, comm.size())?;
+            let all = count_of_all(len, comm.size())?;
             let op = operator(op, element_bytes)?;
             match is_in_place(send) {
-                false => lend::<u8>(Some(Place::send(send, all)), Place::recv(recv, len), |send, recv| {
+                false => with_slices::<u8>(Some(BufferArg::send(send, all)), BufferArg::recv(recv, len), |send, recv| {
                     comm.reduce_scatter_block_raw(send.unwrap_or(&[]), recv, &op)
                 }),
-                true => lend::<u8>(None, Place::recv(recv, all), |_, whole| {
+                true => with_slices::<u8>(None, BufferArg::recv(recv, all), |_, whole| {
                     let mut block = whole[..len].to_vec();
                     comm.reduce_scatter_block_raw(whole, &mut block, &op)?;
                     whole[..len].copy_from_slice(&block);
@@ -144,13 +143,13 @@ both_forms! {
         count: usize,
         element_bytes: usize,
         op: *const Operator,
-    ) |start| {
-        let to = Place::recv(recv, in_bytes(count, element_bytes)?);
-        let from = if is_in_place(send) { to } else { Place::send(send, to.count) };
+    ) |builder| {
+        let to = BufferArg::recv(recv, in_bytes(count, element_bytes)?);
+        let from = if is_in_place(send) { to } else { BufferArg::send(send, to.count) };
         // SAFETY: C.
         unsafe {
-            let (op, room, mine) = (operator(op, element_bytes)?, room::<u8>(to)?, start.give::<u8>(from)?);
-            start.make::<u8, _>(&[from], &[to], |comm| comm.all_reduce_raw_init(mine, room, op))
+            let (op, recv_values, send_values) = (operator(op, element_bytes)?, recv_buffer::<u8>(to)?, builder.send_buffer::<u8>(from)?);
+            builder.build::<u8, _>(&[from], &[to], |comm| comm.all_reduce_raw_init(send_values, recv_values, op))
         }
     }
 
@@ -161,15 +160,15 @@ both_forms! {
         element_bytes: usize,
         op: *const Operator,
         to: usize,
-    ) |start| {
-        let (root, recv) = (root(start.comm, to)?, Place::recv(recv, in_bytes(count, element_bytes)?));
-        let from = if is_in_place(send) { recv } else { Place::send(send, recv.count) };
-        let to = if start.comm.rank() == root { &[recv][..] } else { &[] };
+    ) |builder| {
+        let (root, recv) = (root(builder.comm, to)?, BufferArg::recv(recv, in_bytes(count, element_bytes)?));
+        let from = if is_in_place(send) { recv } else { BufferArg::send(send, recv.count) };
+        let to = if builder.comm.rank() == root { &[recv][..] } else { &[] };
         // SAFETY: C.
         unsafe {
-            let room = to.first().map_or(Ok(Vec::new()), |to| room::<u8>(*to))?;
-            let (op, mine) = (operator(op, element_bytes)?, start.give::<u8>(from)?);
-            start.make::<u8, _>(&[from], to, |comm| comm.process_at_rank(root).reduce_raw_init(mine, room, op))
+            let recv_values = to.first().map_or(Ok(Vec::new()), |to| recv_buffer::<u8>(*to))?;
+            let (op, send_values) = (operator(op, element_bytes)?, builder.send_buffer::<u8>(from)?);
+            builder.build::<u8, _>(&[from], to, |comm| comm.process_at_rank(root).reduce_raw_init(send_values, recv_values, op))
         }
     }
 
@@ -179,14 +178,14 @@ both_forms! {
         count: usize,
         element_bytes: usize,
         op: *const Operator,
-    ) |start| {
-        let to = Place::recv(recv, in_bytes(count, element_bytes)?);
-        let all = of_all(to.count, start.comm.size())?;
-        let from = if is_in_place(send) { Place { count: all, ..to } } else { Place::send(send, all) };
+    ) |builder| {
+        let to = BufferArg::recv(recv, in_bytes(count, element_bytes)?);
+        let all = count_of_all(to.count, builder.comm.size())?;
+        let from = if is_in_place(send) { BufferArg { count: all, ..to } } else { BufferArg::send(send, all) };
         // SAFETY: C.
         unsafe {
-            let (op, room, mine) = (operator(op, element_bytes)?, room::<u8>(to)?, start.give::<u8>(from)?);
-            start.make::<u8, _>(&[from], &[to], |comm| comm.reduce_scatter_block_raw_init(mine, room, op))
+            let (op, recv_values, send_values) = (operator(op, element_bytes)?, recv_buffer::<u8>(to)?, builder.send_buffer::<u8>(from)?);
+            builder.build::<u8, _>(&[from], &[to], |comm| comm.reduce_scatter_block_raw_init(send_values, recv_values, op))
         }
     }
 }

@@ -1,7 +1,7 @@
-//! How a function of this library becomes one of C.
+//! The macro that exports functions to C.
 #![allow(unsafe_code)]
 
-/// Exports functions: the body gives `Result<(), Error>`, C gets the number of the error.
+/// Exports functions to C. The body returns `Result<(), Error>`, the C function the number of the error.
 macro_rules! export {
     ($($(#[$doc:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $body:block)*) => {
         $(
