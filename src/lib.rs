@@ -25,6 +25,8 @@ pub use choice::Choice;
 pub use communicator::{CallReport, Communicator, Persistent, Request, Root, progress};
 pub use config::{Config, Tables};
 pub use costs::Costs;
+#[doc(hidden)]
+pub use earlybird_shm::op::Datatype;
 pub use earlybird_shm::{
     Algorithm, BytesOp, CallBuffers, CallOptions, Collective, CollectiveArgs, Counts, DType, Element, Error, FoldOrder,
     Indexed, IntoReduceOp, Op, Progress, ReduceOp, SharedBuffer, SharedView, UserOp, WaitPreset, algorithms,

@@ -1,7 +1,7 @@
 //! The caller's buffers as slices. Invalid addresses are errors; the rest is invariant **C** of the crate.
 #![allow(unsafe_code)]
 
-use earlybird::{DType, Element, Error};
+use earlybird::{CallBuffers, CollectiveArgs, Communicator, DType, Datatype, Element, Error};
 use std::borrow::Cow;
 use std::ffi::c_void;
 
@@ -21,6 +21,9 @@ pub struct BufferArg {
     pub count: usize,
 }
 
+/// No receive buffer.
+pub const NO_RECV: BufferArg = BufferArg { name: "receive buffer", at: std::ptr::null_mut(), count: 0 };
+
 impl BufferArg {
     /// Describes a buffer that is read.
     pub fn send(at: *const c_void, count: usize) -> BufferArg {
@@ -38,36 +41,40 @@ impl BufferArg {
         BufferArg { at, count, ..self }
     }
 
-    /// Refuses an address that cannot hold the elements of `T`.
-    pub fn check<T: Element>(&self) -> Result<(), Error> {
+    /// Refuses an address that cannot hold the elements.
+    pub fn check(&self, datatype: Datatype) -> Result<(), Error> {
         let BufferArg { name, at, count } = *self;
         if count == 0 {
             return Ok(());
         }
-        let dtype = T::DTYPE.name();
+        let elements = || match datatype {
+            Datatype::Builtin(dtype) => format!("{count} elements of {}", dtype.name()),
+            Datatype::Opaque(bytes) => format!("{count} elements of {bytes} bytes"),
+        };
         if is_in_place(at) {
             return Err(Error::usage(format!("EB_IN_PLACE is not allowed as the {name} here; give a buffer")));
         }
         if at.is_null() {
-            return Err(Error::usage(format!("the {name} is null; it must hold {count} elements of {dtype}")));
+            return Err(Error::usage(format!("the {name} is null; it must hold {}", elements())));
         }
-        if !(at as usize).is_multiple_of(align_of::<T>()) {
-            let align = align_of::<T>();
+        let align = alignment(datatype);
+        if !(at as usize).is_multiple_of(align) {
             return Err(Error::usage(format!(
-                "the {name} at {at:p} is not aligned for {dtype}; give an address that is a multiple of {align}"
+                "the {name} at {at:p} is not aligned for {}; give an address that is a multiple of {align}",
+                elements()
             )));
         }
-        let fits = count.checked_mul(size_of::<T>()).is_some_and(|bytes| isize::try_from(bytes).is_ok());
-        match fits && (at as usize).checked_add(count * size_of::<T>()).is_some() {
+        let bytes = count.checked_mul(datatype.size()).filter(|bytes| isize::try_from(*bytes).is_ok());
+        match bytes.is_some_and(|bytes| (at as usize).checked_add(bytes).is_some()) {
             true => Ok(()),
-            false => Err(Error::usage(format!("a {name} of {count} elements of {dtype} exceeds the address space"))),
+            false => Err(Error::usage(format!("a {name} of {} exceeds the address space", elements()))),
         }
     }
 
     /// Refuses buffers that share a byte. Both are checked.
-    pub fn check_disjoint<T>(&self, other: &BufferArg) -> Result<(), Error> {
+    pub fn check_disjoint(&self, other: &BufferArg, element_bytes: usize) -> Result<(), Error> {
         let (a, b) = (self.at as usize, other.at as usize);
-        let [a_end, b_end] = [(a, self.count), (b, other.count)].map(|(at, n)| at.saturating_add(n * size_of::<T>()));
+        let [a_end, b_end] = [(a, self.count), (b, other.count)].map(|(at, n)| at.saturating_add(n * element_bytes));
         match self.count == 0 || other.count == 0 || a_end <= b || b_end <= a {
             true => Ok(()),
             false => Err(Error::usage(format!(
@@ -145,38 +152,71 @@ impl BufferArg {
     }
 }
 
-/// Runs `call` with the elements of `send`, if any, and of `recv` as slices.
+/// The alignment of elements in C.
+fn alignment(datatype: Datatype) -> usize {
+    match datatype {
+        Datatype::Builtin(DType::ComplexF64 | DType::IndexedI64 | DType::IndexedF64) => 8,
+        Datatype::Builtin(DType::ComplexF32 | DType::IndexedI32 | DType::IndexedF32) => 4,
+        Datatype::Builtin(dtype) => dtype.size(),
+        Datatype::Opaque(_) => 1,
+    }
+}
+
+/// Runs the call that `args` makes of the caller's buffers; without `send` the contribution lies in `recv`.
 ///
 /// # Safety
-/// C: both hold their elements for as long as this runs.
-pub unsafe fn with_slices<T: Element>(
+/// C: both hold their elements for as long as this runs. `args` keeps nothing of the buffers but what it returns.
+#[inline]
+pub unsafe fn run<'a>(
+    comm: &Communicator,
+    datatype: Datatype,
     send: Option<BufferArg>,
     recv: BufferArg,
-    call: impl FnOnce(Option<&[T]>, &mut [T]) -> Result<(), Error>,
+    args: impl FnOnce(CallBuffers<'a, u8>) -> CollectiveArgs<'a>,
 ) -> Result<(), Error> {
-    recv.check::<T>()?;
+    let size = datatype.size();
+    recv.check(datatype)?;
     if let Some(send) = &send {
-        send.check::<T>()?;
-        send.check_disjoint::<T>(&recv)?;
+        send.check(datatype)?;
+        send.check_disjoint(&recv, size)?;
     }
-    // SAFETY: by the caller's contract, and checked.
-    let send = send.map(|send| unsafe { send.read::<T>() }).transpose()?;
-    match (recv.count, T::DTYPE) {
-        (0, _) => call(send.as_deref(), &mut []),
-        (_, DType::Bool) => {
-            // SAFETY: by the caller's contract, and checked.
-            let mut values = unsafe { recv.copy_in::<T>()? };
-            call(send.as_deref(), &mut values)?;
-            // SAFETY: as above.
-            unsafe { recv.copy_out(&values) };
-            Ok(())
-        }
-        _ => {
-            // SAFETY: by the caller's contract; aligned, not null and apart from `send` as checked; every pattern of bytes is
-            // a value.
-            let recv = unsafe { std::slice::from_raw_parts_mut(recv.at.cast::<T>(), recv.count) };
-            call(send.as_deref(), recv)
-        }
+    // SAFETY: by the caller's contract, not null and apart as checked; bytes have no alignment.
+    let (send, recv) = unsafe { (send.map(|send| bytes(send, size)), bytes_mut(recv, size)) };
+    if datatype == Datatype::Builtin(DType::Bool) {
+        // Not every byte is a truth value: on copies.
+        let values = |bytes: &[u8]| bytes.iter().map(|byte| u8::from(*byte != 0)).collect::<Vec<u8>>();
+        let (given, mut result) = (send.map(values), values(recv));
+        // SAFETY: by the caller's contract: the call that `args` returns has ended before the copies are dropped.
+        let (send, copy) = unsafe {
+            let send = given.as_ref().map(|given| std::slice::from_raw_parts(given.as_ptr(), given.len()));
+            (send, std::slice::from_raw_parts_mut(result.as_mut_ptr(), result.len()))
+        };
+        comm.run(args(CallBuffers::of_bytes(send, copy, datatype)))?;
+        recv.copy_from_slice(&result);
+        return Ok(());
+    }
+    comm.run(args(CallBuffers::of_bytes(send, recv, datatype)))
+}
+
+/// # Safety
+/// C: the buffer, which is checked, holds its elements of `size` bytes.
+#[inline]
+unsafe fn bytes<'a>(buffer: BufferArg, size: usize) -> &'a [u8] {
+    match buffer.count {
+        0 => &[],
+        // SAFETY: by the caller's contract.
+        count => unsafe { std::slice::from_raw_parts(buffer.at.cast::<u8>().cast_const(), count * size) },
+    }
+}
+
+/// # Safety
+/// As [`bytes`], and nothing else refers to them.
+#[inline]
+unsafe fn bytes_mut<'a>(buffer: BufferArg, size: usize) -> &'a mut [u8] {
+    match buffer.count {
+        0 => &mut [],
+        // SAFETY: by the caller's contract.
+        count => unsafe { std::slice::from_raw_parts_mut(buffer.at.cast::<u8>(), count * size) },
     }
 }
 
@@ -187,6 +227,12 @@ fn memory<T>(count: usize) -> Result<Vec<T>, Error> {
         Error::system(format!("memory for a copy of {count} elements of {} bytes", size_of::<T>()), refused)
     })?;
     Ok(memory)
+}
+
+/// Allocates zeroed memory for `count` elements.
+pub fn zeroed_bytes(count: usize, datatype: Datatype) -> Result<Vec<u8>, Error> {
+    let bytes = count.checked_mul(datatype.size());
+    zeroed(bytes.ok_or_else(|| Error::usage(format!("{count} elements exceed the address space")))?)
 }
 
 /// As many zeroed, of any type.
@@ -231,6 +277,7 @@ pub fn block_starts(counts: &[usize]) -> Result<Vec<usize>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use earlybird::ReduceOp;
 
     fn refused(result: Result<(), Error>) -> String {
         match result {
@@ -243,7 +290,7 @@ mod tests {
     fn an_address_that_cannot_be_used_is_refused() {
         let mut values = [1.5f64, 2.5, 3.5];
         let at = values.as_mut_ptr().cast::<c_void>();
-        let check = |at, count| BufferArg::recv(at, count).check::<f64>();
+        let check = |at, count| BufferArg::recv(at, count).check(DType::F64.into());
         assert_eq!(check(at, 3), Ok(()));
         assert_eq!(check(std::ptr::null_mut(), 0), Ok(()));
         assert!(refused(check(std::ptr::null_mut(), 1)).contains("is null; it must hold 1 elements of f64"));
@@ -253,26 +300,28 @@ mod tests {
         assert!(refused(check((usize::MAX - 7) as *mut c_void, 2)).contains("exceeds the address space"));
         for (skip, count, overlaps) in [(0, 1, true), (8, 1, false), (8, 0, false)] {
             let other = BufferArg::send(at.wrapping_byte_add(skip), count);
-            // SAFETY: both lie in `values`, which nobody else uses.
-            let result = unsafe { with_slices::<f64>(Some(other), BufferArg::recv(at, 1), |_, _| Ok(())) };
+            let result = other.check_disjoint(&BufferArg::recv(at, 1), size_of::<f64>());
             assert_eq!(result.is_err(), overlaps, "{skip} {count}");
         }
     }
 
     #[test]
     fn any_byte_is_read_as_bool() {
+        let comm = Communicator::connect(
+            earlybird::Config::default(),
+            earlybird::Identity::named(&format!("bool-{}", std::process::id()), 0, 1).unwrap(),
+        )
+        .unwrap();
         let (send, mut recv) = ([2u8, 0, 255], [7u8, 7, 0]);
-        let args = (BufferArg::send(send.as_ptr().cast(), 3), BufferArg::recv(recv.as_mut_ptr().cast(), 3));
+        let [from, to] = [BufferArg::send(send.as_ptr().cast(), 3), BufferArg::recv(recv.as_mut_ptr().cast(), 3)];
         // SAFETY: three bytes each.
         let done = unsafe {
-            with_slices::<bool>(Some(args.0), args.1, |send, recv| {
-                assert_eq!((send.unwrap(), &*recv), (&[true, false, true][..], &[true, true, false][..]));
-                recv.copy_from_slice(send.unwrap());
-                Ok(())
-            })
+            run(&comm, DType::Bool.into(), Some(from), to, |buffers| CollectiveArgs::all_reduce(buffers, OR))
         };
         assert_eq!((done, recv), (Ok(()), [1, 0, 1]));
     }
+
+    const OR: ReduceOp<'static> = ReduceOp::Builtin(earlybird::Op::LogicalOr);
 
     #[test]
     fn sums_of_counts_do_not_wrap() {

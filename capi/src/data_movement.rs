@@ -1,12 +1,12 @@
 //! The collectives that move data: broadcast, gather, scatter, allgather, alltoall.
 #![allow(unsafe_code)]
 
-use crate::buffers::{BufferArg, block_starts, count_of_all, counts, is_in_place, with_slices};
-use crate::codes::{self, with_type};
+use crate::buffers::{BufferArg, NO_RECV, block_starts, count_of_all, counts, is_in_place, run, zeroed_bytes};
+use crate::codes;
 use crate::comm::{Comm, of};
 use crate::export::export;
 use crate::reductions::root;
-use earlybird::{Communicator, Element, Error};
+use earlybird::{CollectiveArgs, Communicator, Counts, Datatype, Error};
 use std::ffi::{c_int, c_void};
 
 /// The number of elements of each rank's block.
@@ -39,136 +39,90 @@ impl BlockCounts<'_> {
     }
 }
 
-/// # Safety
-/// C.
-unsafe fn all_to_all_varcount<T: Element>(
-    comm: &Communicator,
-    send: *const c_void,
-    send_counts: *const usize,
-    recv: *mut c_void,
-    recv_counts: *const usize,
-) -> Result<(), Error> {
-    // SAFETY: C.
-    unsafe {
-        let recv_counts = counts(recv_counts, comm.size())?;
-        let to = BufferArg::recv(recv, block_starts(recv_counts)?[comm.size()]);
-        if is_in_place(send) {
-            return with_slices::<T>(None, to, |_, recv| comm.all_to_all_varcount_in_place(recv, recv_counts));
-        }
-        let send_counts = counts(send_counts, comm.size())?;
-        let from = BufferArg::send(send, block_starts(send_counts)?[comm.size()]);
-        with_slices::<T>(Some(from), to, |send, recv| {
-            comm.all_to_all_varcount_into(send.unwrap_or(&[]), send_counts, recv, recv_counts)
-        })
-    }
-}
-
-/// No receive buffer.
-pub const NO_RECV: BufferArg = BufferArg { name: "receive buffer", at: std::ptr::null_mut(), count: 0 };
-
-/// # Safety
-/// C.
-unsafe fn all_gather<T: Element>(
-    comm: &Communicator,
-    send: *const c_void,
-    recv: *mut c_void,
-    each: BlockCounts<'_>,
-) -> Result<(), Error> {
-    let BlockRange { all, start, own } = each.blocks(comm)?;
-    let recv = BufferArg::recv(recv, all);
-    let run = |send: &[T], recv: &mut [T]| match each {
-        BlockCounts::Uniform(_) => comm.all_gather_into(send, recv),
-        BlockCounts::PerRank(counts) => comm.all_gather_varcount_into(send, recv, counts),
-    };
-    // SAFETY: C.
-    unsafe {
-        if !is_in_place(send) {
-            return with_slices::<T>(Some(BufferArg::send(send, own)), recv, |send, recv| {
-                run(send.unwrap_or(&[]), recv)
-            });
-        }
-        with_slices::<T>(None, recv, |_, recv| match each {
-            BlockCounts::Uniform(_) => comm.all_gather_in_place(recv),
-            BlockCounts::PerRank(_) => {
-                let block = recv[start..][..own].to_vec();
-                run(&block, recv)
-            }
-        })
-    }
-}
-
-/// # Safety
-/// C.
-unsafe fn gather<T: Element>(
-    comm: &Communicator,
-    send: *const c_void,
-    recv: *mut c_void,
-    each: BlockCounts<'_>,
-    root: usize,
-) -> Result<(), Error> {
-    let (to, BlockRange { all, start, own }) = (comm.process_at_rank(root), each.blocks(comm)?);
-    let run = |send: &[T], recv: &mut [T]| match each {
-        BlockCounts::Uniform(_) => to.gather_into_root(send, recv),
-        BlockCounts::PerRank(counts) => to.gather_varcount_into_root(send, recv, counts),
-    };
-    // SAFETY: C.
-    unsafe {
-        match (comm.rank() == root, is_in_place(send)) {
-            (false, _) => with_slices::<T>(Some(BufferArg::send(send, own)), NO_RECV, |send, _| {
-                match (send.unwrap_or(&[]), each) {
-                    (send, BlockCounts::Uniform(_)) => to.gather_into(send),
-                    (send, BlockCounts::PerRank(counts)) => to.gather_varcount_into(send, counts),
-                }
-            }),
-            (true, false) => {
-                let (send, recv) = (BufferArg::send(send, own), BufferArg::recv(recv, all));
-                with_slices::<T>(Some(send), recv, |send, recv| run(send.unwrap_or(&[]), recv))
-            }
-            (true, true) => with_slices::<T>(None, BufferArg::recv(recv, all), |_, recv| match each {
-                BlockCounts::Uniform(_) if comm.nodes() == 1 => to.gather_in_place_root(recv),
-                _ => {
-                    let block = recv[start..][..own].to_vec();
-                    run(&block, recv)
-                }
-            }),
+impl<'a> BlockCounts<'a> {
+    fn counts(self) -> Counts<'a> {
+        match self {
+            BlockCounts::Uniform(_) => Counts::Uniform,
+            BlockCounts::PerRank(counts) => Counts::PerRank(counts),
         }
     }
 }
 
 /// # Safety
 /// C.
-unsafe fn scatter<T: Element>(
+unsafe fn all_gather(
     comm: &Communicator,
+    datatype: Datatype,
     send: *const c_void,
     recv: *mut c_void,
     each: BlockCounts<'_>,
-    root: usize,
 ) -> Result<(), Error> {
-    let (from, BlockRange { all, own, .. }) = (comm.process_at_rank(root), each.blocks(comm)?);
+    let (BlockRange { all, own, .. }, counts) = (each.blocks(comm)?, each.counts());
+    let send = (!is_in_place(send)).then(|| BufferArg::send(send, own));
     // SAFETY: C.
     unsafe {
-        if comm.rank() != root {
-            return with_slices::<T>(None, BufferArg::recv(recv, own), |_, recv| match each {
-                BlockCounts::Uniform(_) => from.scatter_into(recv),
-                BlockCounts::PerRank(counts) => from.scatter_varcount_into(recv, counts),
-            });
-        }
-        let send = BufferArg::send(send, all);
-        let run = |send: &[T], recv: &mut [T]| match each {
-            BlockCounts::Uniform(_) => from.scatter_into_root(send, recv),
-            BlockCounts::PerRank(counts) => from.scatter_varcount_into_root(send, recv, counts),
-        };
-        if !is_in_place(recv) {
-            return with_slices::<T>(Some(send), BufferArg::recv(recv, own), |send, recv| {
-                run(send.unwrap_or(&[]), recv)
-            });
-        }
-        // The root's own block stays where it is.
-        with_slices::<T>(Some(send), NO_RECV, |send, _| {
-            let send = send.unwrap_or(&[]);
-            run(send, &mut send[..own].to_vec())
+        run(comm, datatype, send, BufferArg::recv(recv, all), |buffers| {
+            CollectiveArgs::all_gather(buffers).counts(counts)
         })
     }
+}
+
+/// # Safety
+/// C.
+unsafe fn gather(
+    comm: &Communicator,
+    datatype: Datatype,
+    send: *const c_void,
+    recv: *mut c_void,
+    (each, to): (BlockCounts<'_>, usize),
+) -> Result<(), Error> {
+    let (BlockRange { all, own, .. }, counts) = (each.blocks(comm)?, each.counts());
+    let is_root = comm.rank() == root(comm, to)?;
+    let send = (!is_root || !is_in_place(send)).then(|| BufferArg::send(send, own));
+    let recv = if is_root { BufferArg::recv(recv, all) } else { NO_RECV };
+    // SAFETY: C.
+    unsafe { run(comm, datatype, send, recv, |buffers| CollectiveArgs::gather(to, buffers).counts(counts)) }
+}
+
+/// # Safety
+/// C.
+unsafe fn scatter(
+    comm: &Communicator,
+    datatype: Datatype,
+    send: *const c_void,
+    recv: *mut c_void,
+    (each, from): (BlockCounts<'_>, usize),
+) -> Result<(), Error> {
+    let (BlockRange { all, own, .. }, counts) = (each.blocks(comm)?, each.counts());
+    let is_root = comm.rank() == root(comm, from)?;
+    let send = if is_root { BufferArg::send(send, all) } else { BufferArg::send(std::ptr::null(), 0) };
+    // The root's own block stays where it is.
+    let mut own_block = zeroed_bytes(if is_root && is_in_place(recv) { own } else { 0 }, datatype)?;
+    let recv = if is_root && is_in_place(recv) { own_block.as_mut_ptr().cast() } else { recv };
+    // SAFETY: C.
+    unsafe {
+        run(comm, datatype, Some(send), BufferArg::recv(recv, own), |buffers| {
+            CollectiveArgs::scatter(from, buffers).counts(counts)
+        })
+    }
+}
+
+/// # Safety
+/// C.
+unsafe fn all_to_all(
+    comm: &Communicator,
+    datatype: Datatype,
+    (send, sent): (*const c_void, usize),
+    recv: BufferArg,
+    counts: Counts<'_>,
+) -> Result<(), Error> {
+    let send = (!is_in_place(send)).then(|| BufferArg::send(send, sent));
+    // SAFETY: C.
+    unsafe { run(comm, datatype, send, recv, |buffers| CollectiveArgs::all_to_all(buffers).counts(counts)) }
+}
+
+fn datatype(code: c_int) -> Result<Datatype, Error> {
+    Ok(codes::dtype(code)?.into())
 }
 
 export! {
@@ -176,9 +130,10 @@ export! {
         // SAFETY: H, C.
         unsafe {
             let comm = of(comm)?;
-            let (from, mut buffer) = (comm.process_at_rank(root(comm, from)?), BufferArg::recv(buffer, count));
-            buffer.name = "buffer";
-            with_type!(codes::dtype(dtype)?, T => with_slices::<T>(None, buffer, |_, buffer| from.broadcast_into(buffer)))
+            let buffer = BufferArg { name: "buffer", ..BufferArg::recv(buffer, count) };
+            run(comm, datatype(dtype)?, None, buffer, |buffers| {
+                CollectiveArgs::broadcast(from, buffers)
+            })
         }
     }
 
@@ -186,7 +141,7 @@ export! {
         // SAFETY: H, C.
         unsafe {
             let comm = of(comm)?;
-            with_type!(codes::dtype(dtype)?, T => all_gather::<T>(comm, send, recv, BlockCounts::Uniform(count)))
+            all_gather(comm, datatype(dtype)?, send, recv, BlockCounts::Uniform(count))
         }
     }
 
@@ -195,7 +150,7 @@ export! {
         unsafe {
             let comm = of(comm)?;
             let each = BlockCounts::PerRank(counts(each, comm.size())?);
-            with_type!(codes::dtype(dtype)?, T => all_gather::<T>(comm, send, recv, each))
+            all_gather(comm, datatype(dtype)?, send, recv, each)
         }
     }
 
@@ -210,8 +165,7 @@ export! {
         // SAFETY: H, C.
         unsafe {
             let comm = of(comm)?;
-            let to = root(comm, to)?;
-            with_type!(codes::dtype(dtype)?, T => gather::<T>(comm, send, recv, BlockCounts::Uniform(count), to))
+            gather(comm, datatype(dtype)?, send, recv, (BlockCounts::Uniform(count), to))
         }
     }
 
@@ -226,8 +180,8 @@ export! {
         // SAFETY: H, C.
         unsafe {
             let comm = of(comm)?;
-            let (each, to) = (BlockCounts::PerRank(counts(each, comm.size())?), root(comm, to)?);
-            with_type!(codes::dtype(dtype)?, T => gather::<T>(comm, send, recv, each, to))
+            let each = BlockCounts::PerRank(counts(each, comm.size())?);
+            gather(comm, datatype(dtype)?, send, recv, (each, to))
         }
     }
 
@@ -242,8 +196,7 @@ export! {
         // SAFETY: H, C.
         unsafe {
             let comm = of(comm)?;
-            let from = root(comm, from)?;
-            with_type!(codes::dtype(dtype)?, T => scatter::<T>(comm, send, recv, BlockCounts::Uniform(count), from))
+            scatter(comm, datatype(dtype)?, send, recv, (BlockCounts::Uniform(count), from))
         }
     }
 
@@ -258,8 +211,8 @@ export! {
         // SAFETY: H, C.
         unsafe {
             let comm = of(comm)?;
-            let (each, from) = (BlockCounts::PerRank(counts(each, comm.size())?), root(comm, from)?);
-            with_type!(codes::dtype(dtype)?, T => scatter::<T>(comm, send, recv, each, from))
+            let each = BlockCounts::PerRank(counts(each, comm.size())?);
+            scatter(comm, datatype(dtype)?, send, recv, (each, from))
         }
     }
 
@@ -268,11 +221,7 @@ export! {
         unsafe {
             let comm = of(comm)?;
             let all = count_of_all(count, comm.size())?;
-            let send = (!is_in_place(send)).then(|| BufferArg::send(send, all));
-            with_type!(codes::dtype(dtype)?, T => with_slices::<T>(send, BufferArg::recv(recv, all), |send, recv| match send {
-                Some(send) => comm.all_to_all_into(send, recv),
-                None => comm.all_to_all_in_place(recv),
-            }))
+            all_to_all(comm, datatype(dtype)?, (send, all), BufferArg::recv(recv, all), Counts::Uniform)
         }
     }
 
@@ -287,9 +236,11 @@ export! {
         // SAFETY: H, C.
         unsafe {
             let comm = of(comm)?;
-            with_type!(codes::dtype(dtype)?, T => {
-                all_to_all_varcount::<T>(comm, send, send_counts, recv, recv_counts)
-            })
+            let recv_counts = counts(recv_counts, comm.size())?;
+            let send_counts = if is_in_place(send) { recv_counts } else { counts(send_counts, comm.size())? };
+            let [sent, received] = [block_starts(send_counts)?[comm.size()], block_starts(recv_counts)?[comm.size()]];
+            let counts = Counts::PerPair { send: send_counts, recv: recv_counts };
+            all_to_all(comm, datatype(dtype)?, (send, sent), BufferArg::recv(recv, received), counts)
         }
     }
 }

@@ -32,10 +32,10 @@ unsafe fn buffer_args<T: Element>(
     let pairs = buffers.iter().zip(counts);
     let buffer_args: Vec<BufferArg> =
         pairs.map(|(at, count)| BufferArg { name: "buffer", ..BufferArg::recv(*at, *count) }).collect();
-    buffer_args.iter().try_for_each(BufferArg::check::<T>)?;
+    buffer_args.iter().try_for_each(|buffer| buffer.check(T::DTYPE.into()))?;
     let mut by_address: Vec<&BufferArg> = buffer_args.iter().filter(|buffer| buffer.count > 0).collect();
     by_address.sort_by_key(|buffer| buffer.at as usize);
-    by_address.windows(2).try_for_each(|pair| pair[0].check_disjoint::<T>(pair[1]))?;
+    by_address.windows(2).try_for_each(|pair| pair[0].check_disjoint(pair[1], size_of::<T>()))?;
     Ok(buffer_args)
 }
 

@@ -1,9 +1,9 @@
 //! The non-blocking and persistent forms of the collectives.
 #![allow(unsafe_code)]
 
-use crate::buffers::{BufferArg, counts, is_in_place};
+use crate::buffers::{BufferArg, NO_RECV, counts, is_in_place};
 use crate::codes::{self, with_type};
-use crate::data_movement::{BlockCounts, BlockRange, NO_RECV};
+use crate::data_movement::{BlockCounts, BlockRange};
 use crate::reductions::root;
 use crate::requests::{RequestBuilder, both_forms, recv_buffer};
 use earlybird::{Element, Error, Op};
@@ -114,7 +114,7 @@ unsafe fn scatter<T: Element>(
         }
         // In place, the root's own block is not moved.
         let to = if is_in_place(recv) { NO_RECV } else { BufferArg::recv(recv, own) };
-        to.check::<T>()?;
+        to.check(T::DTYPE.into())?;
         let from = BufferArg::send(send, all);
         let (send_values, recv_values) = (builder.send_buffer::<T>(from)?, crate::buffers::zeroed(own)?);
         let places = if is_in_place(recv) { &[][..] } else { &[to] };
@@ -170,7 +170,7 @@ both_forms! {
         let (op, to) = (codes::op(op)?, BufferArg::recv(recv, count));
         let from = if is_in_place(send) { to } else { BufferArg::send(send, count) };
         with_type!(codes::dtype(dtype)?, T => {
-            to.check::<T>()?;
+            to.check(T::DTYPE.into())?;
             // SAFETY: C.
             unsafe {
                 let send_values = builder.send_buffer::<T>(from)?;

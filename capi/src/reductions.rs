@@ -1,11 +1,11 @@
 //! The barrier and the reductions.
 #![allow(unsafe_code)]
 
-use crate::buffers::{BufferArg, block_starts, count_of_all, counts, is_in_place, with_slices};
-use crate::codes::{self, with_type};
+use crate::buffers::{BufferArg, NO_RECV, block_starts, count_of_all, counts, is_in_place, run, zeroed_bytes};
+use crate::codes;
 use crate::comm::{Comm, of};
 use crate::export::export;
-use earlybird::{Communicator, Element, Error, Op};
+use earlybird::{CollectiveArgs, Communicator, Counts, Datatype, Error, ReduceOp};
 use std::ffi::{c_int, c_void};
 
 /// Checks that the root is a rank.
@@ -16,82 +16,75 @@ pub fn root(comm: &Communicator, root: usize) -> Result<usize, Error> {
     }
 }
 
-/// # Safety
-/// C.
-unsafe fn allreduce<T: Element>(
-    comm: &Communicator,
-    send: *const c_void,
-    recv: BufferArg,
-    op: Op,
-) -> Result<(), Error> {
-    let send = (!is_in_place(send)).then(|| BufferArg::send(send, recv.count));
-    // SAFETY: C.
-    unsafe {
-        with_slices::<T>(send, recv, |send, recv| match send {
-            Some(send) => comm.all_reduce_into(send, recv, op),
-            None => comm.all_reduce_in_place(recv, op),
-        })
+/// The elements and the operator of a reduction.
+#[derive(Clone, Copy)]
+pub struct Reduction<'a> {
+    pub datatype: Datatype,
+    pub op: ReduceOp<'a>,
+}
+
+impl Reduction<'static> {
+    /// Of a type and an operator as C numbers them.
+    pub fn of_codes(dtype: c_int, op: c_int) -> Result<Self, Error> {
+        Ok(Reduction { datatype: codes::dtype(dtype)?.into(), op: ReduceOp::Builtin(codes::op(op)?) })
     }
 }
 
-/// # Safety
-/// C.
-unsafe fn reduce<T: Element>(
-    comm: &Communicator,
-    send: *const c_void,
-    recv: BufferArg,
-    op: Op,
-    root: usize,
-) -> Result<(), Error> {
-    let (to, here) = (comm.process_at_rank(root), comm.rank() == root);
-    let contribution = if is_in_place(send) { recv.at.cast_const() } else { send };
-    // SAFETY: C.
-    unsafe {
-        match (here, is_in_place(send)) {
-            (false, _) => {
-                let nothing = BufferArg::recv(std::ptr::null_mut(), 0);
-                let contribution = BufferArg::send(contribution, recv.count);
-                with_slices::<T>(Some(contribution), nothing, |send, _| to.reduce_into(send.unwrap_or(&[]), op))
-            }
-            (true, true) => with_slices::<T>(None, recv, |_, recv| to.reduce_in_place(recv, op)),
-            (true, false) => with_slices::<T>(Some(BufferArg::send(send, recv.count)), recv, |send, recv| {
-                to.reduce_into_root(send.unwrap_or(&[]), recv, op)
-            }),
-        }
+impl Reduction<'_> {
+    /// # Safety
+    /// C.
+    #[inline]
+    pub unsafe fn allreduce(self, comm: &Communicator, send: *const c_void, recv: BufferArg) -> Result<(), Error> {
+        let send = (!is_in_place(send)).then(|| BufferArg::send(send, recv.count));
+        // SAFETY: C.
+        unsafe { run(comm, self.datatype, send, recv, |buffers| CollectiveArgs::all_reduce(buffers, self.op)) }
     }
-}
 
-/// BlockCounts rank recv_counts `each[rank]` elements, all of them as many where `each` is `None`.
-///
-/// # Safety
-/// C.
-unsafe fn reduce_scatter<T: Element>(
-    comm: &Communicator,
-    send: *const c_void,
-    recv: BufferArg,
-    each: Option<&[usize]>,
-    all: usize,
-    op: Op,
-) -> Result<(), Error> {
-    let run = |send: &[T], recv: &mut [T]| match each {
-        None => comm.reduce_scatter_block_into(send, recv, op),
-        Some(each) => comm.reduce_scatter_varcount_into(send, recv, each, op),
-    };
-    // SAFETY: C.
-    unsafe {
+    /// # Safety
+    /// C.
+    pub unsafe fn reduce(
+        self,
+        comm: &Communicator,
+        send: *const c_void,
+        recv: BufferArg,
+        to: usize,
+    ) -> Result<(), Error> {
+        let (is_root, in_place) = (comm.rank() == root(comm, to)?, is_in_place(send));
+        let contribution = if in_place { recv.at.cast_const() } else { send };
+        let send = (!is_root || !in_place).then(|| BufferArg::send(contribution, recv.count));
+        let recv = if is_root { recv } else { NO_RECV };
+        // SAFETY: C.
+        unsafe { run(comm, self.datatype, send, recv, |buffers| CollectiveArgs::reduce(to, buffers, self.op)) }
+    }
+
+    /// `recv` has this rank's block of as many elements as `counts` says, and all elements are `all`.
+    ///
+    /// # Safety
+    /// C.
+    pub unsafe fn reduce_scatter(
+        self,
+        comm: &Communicator,
+        send: *const c_void,
+        recv: BufferArg,
+        (counts, all): (Counts<'_>, usize),
+    ) -> Result<(), Error> {
+        let scatter = |send: BufferArg, recv: BufferArg| {
+            let args = |buffers| CollectiveArgs::reduce_scatter(buffers, self.op).counts(counts);
+            // SAFETY: C.
+            unsafe { run(comm, self.datatype, Some(send), recv, args) }
+        };
         if !is_in_place(send) {
-            return with_slices::<T>(Some(BufferArg::send(send, all)), recv, |send, recv| {
-                run(send.unwrap_or(&[]), recv)
-            });
+            return scatter(BufferArg::send(send, all), recv);
         }
         // `recv` holds the contribution, and the result goes to its beginning.
-        let whole = BufferArg { count: all, ..recv };
-        with_slices::<T>(None, whole, |_, whole| {
-            let mut block = recv.copy_in::<T>()?;
-            run(whole, &mut block)?;
-            whole[..block.len()].copy_from_slice(&block);
-            Ok(())
-        })
+        let mut block = zeroed_bytes(recv.count, self.datatype)?;
+        let result = BufferArg { at: block.as_mut_ptr().cast(), ..recv };
+        scatter(BufferArg { count: all, ..recv }, result)?;
+        if !block.is_empty() {
+            // SAFETY: C: the buffer has room for a block, and was checked.
+            unsafe { std::ptr::copy_nonoverlapping(block.as_ptr(), recv.at.cast(), block.len()) };
+        }
+        Ok(())
     }
 }
 
@@ -111,8 +104,7 @@ export! {
     ) {
         // SAFETY: H, C.
         unsafe {
-            let (comm, op, recv) = (of(comm)?, codes::op(op)?, BufferArg::recv(recv, count));
-            with_type!(codes::dtype(dtype)?, T => allreduce::<T>(comm, send, recv, op))
+            Reduction::of_codes(dtype, op)?.allreduce(of(comm)?, send, BufferArg::recv(recv, count))
         }
     }
 
@@ -127,9 +119,7 @@ export! {
     ) {
         // SAFETY: H, C.
         unsafe {
-            let comm = of(comm)?;
-            let (op, to, recv) = (codes::op(op)?, root(comm, to)?, BufferArg::recv(recv, count));
-            with_type!(codes::dtype(dtype)?, T => reduce::<T>(comm, send, recv, op, to))
+            Reduction::of_codes(dtype, op)?.reduce(of(comm)?, send, BufferArg::recv(recv, count), to)
         }
     }
 
@@ -144,8 +134,8 @@ export! {
         // SAFETY: H, C.
         unsafe {
             let comm = of(comm)?;
-            let (op, all, recv) = (codes::op(op)?, count_of_all(count, comm.size())?, BufferArg::recv(recv, count));
-            with_type!(codes::dtype(dtype)?, T => reduce_scatter::<T>(comm, send, recv, None, all, op))
+            let blocks = (Counts::Uniform, count_of_all(count, comm.size())?);
+            Reduction::of_codes(dtype, op)?.reduce_scatter(comm, send, BufferArg::recv(recv, count), blocks)
         }
     }
 
@@ -159,10 +149,11 @@ export! {
     ) {
         // SAFETY: H, C.
         unsafe {
-            let (comm, op) = (of(comm)?, codes::op(op)?);
+            let comm = of(comm)?;
             let each = counts(each, comm.size())?;
-            let (recv, all) = (BufferArg::recv(recv, each[comm.rank()]), block_starts(each)?[comm.size()]);
-            with_type!(codes::dtype(dtype)?, T => reduce_scatter::<T>(comm, send, recv, Some(each), all, op))
+            let blocks = (Counts::PerRank(each), block_starts(each)?[comm.size()]);
+            let recv = BufferArg::recv(recv, each[comm.rank()]);
+            Reduction::of_codes(dtype, op)?.reduce_scatter(comm, send, recv, blocks)
         }
     }
 }

@@ -170,7 +170,7 @@ impl<'a> RequestBuilder<'a> {
     /// # Safety
     /// C.
     pub unsafe fn send_buffer<T: Element>(&self, from: BufferArg) -> Result<Vec<T>, Error> {
-        from.check::<T>()?;
+        from.check(T::DTYPE.into())?;
         match self.persistent {
             true => zeroed(from.count),
             // SAFETY: C, checked.
@@ -206,7 +206,7 @@ impl<'a> RequestBuilder<'a> {
 
 /// Returns a vector for a receive buffer, which is checked.
 pub fn recv_buffer<T: Element>(to: BufferArg) -> Result<Vec<T>, Error> {
-    to.check::<T>()?;
+    to.check(T::DTYPE.into())?;
     zeroed(to.count)
 }
 

@@ -88,7 +88,7 @@ unsafe fn all_reduce_view<T: Element>(
     send: BufferArg,
     op: Op,
 ) -> Result<Box<dyn ErasedView>, Error> {
-    send.check::<T>()?;
+    send.check(T::DTYPE.into())?;
     // SAFETY: C, checked.
     Ok(Box::new(comm.all_reduce_shared(&unsafe { send.read::<T>()? }, op)?))
 }

@@ -1,12 +1,12 @@
 //! Reductions with user-defined operators.
 #![allow(unsafe_code)]
 
-use crate::buffers::{BufferArg, count_of_all, is_in_place, with_slices};
+use crate::buffers::{BufferArg, count_of_all, is_in_place};
 use crate::comm::{Comm, of};
 use crate::export::export;
-use crate::reductions::root;
+use crate::reductions::{Reduction, root};
 use crate::requests::{both_forms, recv_buffer};
-use earlybird::{BytesOp, Error};
+use earlybird::{BytesOp, Counts, Error, ReduceOp};
 use std::ffi::{c_int, c_uint, c_void};
 
 type FoldFn = unsafe extern "C" fn(*const c_void, *mut c_void, usize, *mut c_void);
@@ -62,6 +62,11 @@ unsafe fn operator(
     op.tagged(u8::try_from(tag).unwrap_or(u8::MAX))
 }
 
+/// A reduction by the caller's operator.
+fn reduction<F: Fn(&[u8], &mut [u8]) + Sync>(op: &BytesOp<F>) -> Reduction<'_> {
+    Reduction { datatype: op.datatype(), op: ReduceOp::User(op) }
+}
+
 /// Returns the size of `count` elements.
 fn in_bytes(count: usize, bytes: usize) -> Result<usize, Error> {
     let all = count.checked_mul(bytes);
@@ -79,10 +84,8 @@ export! {
     ) {
         // SAFETY: H, C.
         unsafe {
-            let (comm, len) = (of(comm)?, in_bytes(count, element_bytes)?);
-            let send = (!is_in_place(send)).then(|| BufferArg::send(send, len));
             let op = operator(op, element_bytes)?;
-            with_slices::<u8>(send, BufferArg::recv(recv, len), |send, recv| comm.all_reduce_raw(send, recv, &op))
+            reduction(&op).allreduce(of(comm)?, send, BufferArg::recv(recv, count))
         }
     }
 
@@ -97,14 +100,8 @@ export! {
     ) {
         // SAFETY: H, C.
         unsafe {
-            let (comm, len) = (of(comm)?, in_bytes(count, element_bytes)?);
-            let to = comm.process_at_rank(root(comm, to)?);
-            let here = to.rank() == comm.rank();
-            let contribution = if is_in_place(send) { recv.cast_const() } else { send };
-            let send = (!here || !is_in_place(send)).then(|| BufferArg::send(contribution, len));
-            let recv = if here { BufferArg::recv(recv, len) } else { BufferArg::recv(std::ptr::null_mut(), 0) };
             let op = operator(op, element_bytes)?;
-            with_slices::<u8>(send, recv, |send, recv| to.reduce_raw(send, recv, &op))
+            reduction(&op).reduce(of(comm)?, send, BufferArg::recv(recv, count), to)
         }
     }
 
@@ -118,20 +115,9 @@ export! {
     ) {
         // SAFETY: H, C.
         unsafe {
-            let (comm, len) = (of(comm)?, in_bytes(count, element_bytes)?);
-            let all = count_of_all(len, comm.size())?;
-            let op = operator(op, element_bytes)?;
-            match is_in_place(send) {
-                false => with_slices::<u8>(Some(BufferArg::send(send, all)), BufferArg::recv(recv, len), |send, recv| {
-                    comm.reduce_scatter_block_raw(send.unwrap_or(&[]), recv, &op)
-                }),
-                true => with_slices::<u8>(None, BufferArg::recv(recv, all), |_, whole| {
-                    let mut block = whole[..len].to_vec();
-                    comm.reduce_scatter_block_raw(whole, &mut block, &op)?;
-                    whole[..len].copy_from_slice(&block);
-                    Ok(())
-                }),
-            }
+            let comm = of(comm)?;
+            let (op, blocks) = (operator(op, element_bytes)?, (Counts::Uniform, count_of_all(count, comm.size())?));
+            reduction(&op).reduce_scatter(comm, send, BufferArg::recv(recv, count), blocks)
         }
     }
 }

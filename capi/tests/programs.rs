@@ -121,7 +121,7 @@ fn ranks_in_c_and_in_rust_are_one_job() {
     assert_eq!(sums, [3, 30, 300]);
     comm.process_at_rank(0).broadcast_into(&mut [true, false]).unwrap();
     let (mut pair, second) = ([[1u32, 2]], UserOp::ordered(|_: &[u32; 2], right: &[u32; 2]| *right).tagged(3).unwrap());
-    comm.all_reduce_in_place_with(&mut pair, &second).unwrap();
+    comm.all_reduce_in_place(&mut pair, &second).unwrap();
     assert_eq!(pair, [[5, 6]]);
     comm.immediate_barrier().unwrap().wait().unwrap();
     let refused = comm.all_reduce_in_place(&mut sums, Op::Sum);

@@ -113,12 +113,7 @@ pub unsafe fn copy_in(
 ///
 /// # Safety
 /// `to` has room for as many elements of `layout`; `size` as in `copy_in`.
-pub unsafe fn copy_out(
-    values: &[u8],
-    to: *mut c_void,
-    size: usize,
-    layout: ElementLayout,
-) -> Result<(), CallFailure> {
+pub unsafe fn copy_out(values: &[u8], to: *mut c_void, size: usize, layout: ElementLayout) -> Result<(), CallFailure> {
     let count = values.len() / size;
     check_address(to, count)?;
     let (from, to) = (values.as_ptr(), to.cast::<u8>());

@@ -127,7 +127,8 @@ impl Reduction {
             return unsafe { self.run_on_copies((from, reads), (recv, writes), args) };
         }
         // SAFETY: by the caller's contract; disjoint, and bytes have no alignment.
-        let (send, recv) = unsafe { ((!in_place).then(|| read::<u8>(send, read_bytes)), write::<u8>(recv, write_bytes)) };
+        let (send, recv) =
+            unsafe { ((!in_place).then(|| read::<u8>(send, read_bytes)), write::<u8>(recv, write_bytes)) };
         Ok(self.intercepted.comm.run(args(CallBuffers::of_bytes(send, recv, self.dtype.into())))?)
     }
 
@@ -212,9 +213,8 @@ pub unsafe fn reduce(
     // The other ranks' receive buffers are of no meaning.
     let result_buffer = if is_root { (recv, count) } else { (std::ptr::null_mut(), 0) };
     // SAFETY: by the caller's contract.
-    let result = unsafe {
-        reduction.run((send, count), result_buffer, |buffers| CollectiveArgs::reduce(root, buffers, op))
-    };
+    let result =
+        unsafe { reduction.run((send, count), result_buffer, |buffers| CollectiveArgs::reduce(root, buffers, op)) };
     Some(return_code(MpiFunction::Reduce, comm, result))
 }
 

@@ -285,13 +285,14 @@ pub fn check_lengths(
         )));
     }
     let expected = [exchange.send_count(rank), exchange.recv_count(rank)];
-    match given == expected {
-        true => Ok(()),
-        false => Err(Error::usage(format!(
-            "{name} on {size} ranks, rank {rank}: the send buffer has {} elements and the receive buffer {}, expected are {} and {}",
-            given[0], given[1], expected[0], expected[1]
-        ))),
+    if given == expected {
+        return Ok(());
     }
+    let hint = if expected[0] == expected[1] { "; give buffers of one length" } else { "" };
+    Err(Error::usage(format!(
+        "{name} on {size} ranks, rank {rank}: the send buffer has {} elements and the receive buffer {}, expected are {} and {}{hint}",
+        given[0], given[1], expected[0], expected[1]
+    )))
 }
 
 /// Sums of the counts before each rank's block, and of all.
