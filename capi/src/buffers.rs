@@ -42,6 +42,7 @@ impl BufferArg {
     }
 
     /// Refuses an address that cannot hold the elements.
+    #[inline]
     pub fn check(&self, datatype: Datatype) -> Result<(), Error> {
         let BufferArg { name, at, count } = *self;
         if count == 0 {
@@ -153,6 +154,7 @@ impl BufferArg {
 }
 
 /// The alignment of elements in C.
+#[inline]
 fn alignment(datatype: Datatype) -> usize {
     match datatype {
         Datatype::Builtin(DType::ComplexF64 | DType::IndexedI64 | DType::IndexedF64) => 8,
@@ -166,7 +168,7 @@ fn alignment(datatype: Datatype) -> usize {
 ///
 /// # Safety
 /// C: both hold their elements for as long as this runs. `args` keeps nothing of the buffers but what it returns.
-#[inline]
+#[inline(always)]
 pub unsafe fn run<'a>(
     comm: &Communicator,
     datatype: Datatype,
@@ -182,20 +184,30 @@ pub unsafe fn run<'a>(
     }
     // SAFETY: by the caller's contract, not null and apart as checked; bytes have no alignment.
     let (send, recv) = unsafe { (send.map(|send| bytes(send, size)), bytes_mut(recv, size)) };
-    if datatype == Datatype::Builtin(DType::Bool) {
-        // Not every byte is a truth value: on copies.
-        let values = |bytes: &[u8]| bytes.iter().map(|byte| u8::from(*byte != 0)).collect::<Vec<u8>>();
-        let (given, mut result) = (send.map(values), values(recv));
-        // SAFETY: by the caller's contract: the call that `args` returns has ended before the copies are dropped.
-        let (send, copy) = unsafe {
-            let send = given.as_ref().map(|given| std::slice::from_raw_parts(given.as_ptr(), given.len()));
-            (send, std::slice::from_raw_parts_mut(result.as_mut_ptr(), result.len()))
-        };
-        comm.run(args(CallBuffers::of_bytes(send, copy, datatype)))?;
+    // Not every byte is a truth value: these are reduced in copies.
+    let mut copies = (datatype == Datatype::Builtin(DType::Bool)).then(|| truth_values(send, recv));
+    // SAFETY: by the caller's contract: what `args` returns is gone before the copies are, and before `recv` is used again.
+    let (send, result) = unsafe {
+        match &mut copies {
+            None => (send, &mut *std::ptr::from_mut(recv)),
+            Some((send, result)) => (
+                send.as_ref().map(|send| &*std::ptr::from_ref(send.as_slice())),
+                &mut *std::ptr::from_mut(result.as_mut_slice()),
+            ),
+        }
+    };
+    comm.run(args(CallBuffers::of_bytes(send, result, datatype)))?;
+    if let Some((_, result)) = copies {
         recv.copy_from_slice(&result);
-        return Ok(());
     }
-    comm.run(args(CallBuffers::of_bytes(send, recv, datatype)))
+    Ok(())
+}
+
+/// Copies of the buffers in which every byte is 0 or 1.
+#[cold]
+fn truth_values(send: Option<&[u8]>, recv: &[u8]) -> (Option<Vec<u8>>, Vec<u8>) {
+    let values = |bytes: &[u8]| bytes.iter().map(|byte| u8::from(*byte != 0)).collect();
+    (send.map(values), values(recv))
 }
 
 /// # Safety

@@ -50,12 +50,14 @@ impl ReduceOp<'_> {
 impl sealed::Sealed for ReduceOp<'_> {}
 /// For bytes with a datatype of their own: [`CallBuffers::of_bytes`].
 impl<'a> IntoReduceOp<'a, u8> for ReduceOp<'a> {
+    #[inline(always)]
     fn datatype(&self) -> Datatype {
         match self {
             ReduceOp::Builtin(_) => DType::U8.into(),
             ReduceOp::User(op) => Datatype::Opaque(op.element_bytes()),
         }
     }
+    #[inline(always)]
     fn into_reduce_op(self) -> ReduceOp<'a> {
         self
     }

@@ -239,8 +239,11 @@ impl<'a> Buffers<'a> {
 #[inline(always)]
 fn elements<T>(buffer: &[T], datatype: Datatype) -> (usize, bool) {
     let (bytes, size) = (size_of_val(buffer), datatype.size());
-    // Elements without size are refused later.
-    if size == 0 { (buffer.len(), true) } else { (bytes / size, bytes % size == 0) }
+    match bytes.checked_div(size) {
+        Some(count) => (count, count * size == bytes),
+        // Elements without size are refused later.
+        None => (buffer.len(), true),
+    }
 }
 
 impl Call<'_> {
