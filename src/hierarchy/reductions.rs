@@ -23,7 +23,7 @@ use crate::plans::{self, Shape, Work, equal_lengths};
 use crate::{Element, Error, FoldOrder, Op};
 use earlybird_hier::OpTraits;
 use earlybird_hier::exec::Parts;
-use earlybird_hier::plan::Contract;
+use earlybird_hier::plan;
 use earlybird_shm::bytes::{self, ByteFold};
 
 /// Longer messages are cut into segments of about this many bytes: long enough that a segment's three phases cost by
@@ -73,7 +73,15 @@ impl Hierarchy {
         let traits = OpTraits { commutative: exact || call.how.order == FoldOrder::Arrival, exact };
         let name = self.exchange_for(call.exchange, size_of_val(recv), traits)?;
         let (work, call_hash) = (Work::Fold(T::DTYPE, op), call.signature.hash());
-        let shape = Shape { name, contract: Contract::Allreduce, root: 0, elements: 0, work, call: call_hash, turn: 0 };
+        let shape = Shape {
+            name,
+            collective: plan::Collective::Allreduce,
+            root: 0,
+            elements: 0,
+            work,
+            call: call_hash,
+            turn: 0,
+        };
         self.carry_out(call, name, Some(shape), |phases| phases.all_reduce(shape, send, recv, op))
     }
 
@@ -89,8 +97,8 @@ impl Hierarchy {
         let (home, _) = self.topology.place(root);
         let work = Work::Fold(T::DTYPE, op);
         let elements = send.map_or(recv.len(), <[T]>::len);
-        let (name, contract) = ("binomial", Contract::Reduce);
-        let shape = Shape { name, contract, root: home, elements, work, call: call.signature.hash(), turn: 0 };
+        let (name, collective) = ("binomial", plan::Collective::Reduce);
+        let shape = Shape { name, collective, root: home, elements, work, call: call.signature.hash(), turn: 0 };
         self.carry_out(call, name, Some(shape), |phases| phases.reduce(shape, root, send, recv, op))
     }
 
