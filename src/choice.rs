@@ -3,8 +3,8 @@
 use crate::identity::fingerprint;
 use crate::{Algorithm, Error};
 use earlybird_hier::PlanError;
-use earlybird_hier::plan::Contract;
-use earlybird_hier::schedule::{ALGORITHMS, Algorithm as Schedule, Named};
+use earlybird_hier::plan::Collective;
+use earlybird_hier::schedule::{ALGORITHMS, Algorithm as Schedule, ScheduleSpec};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 pub enum Choice {
     /// One of the node's own.
     Node(Algorithm),
-    /// The plan of this schedule for all ranks: its name, and parameters as [`Named`] reads them.
+    /// The plan of this schedule for all ranks: its name, and parameters as [`ScheduleSpec`] reads them.
     Plan(&'static str),
 }
 
@@ -107,20 +107,22 @@ fn by_number(number: u32) -> Choice {
 const PER_NODE: &str = "ranks-per-node";
 
 fn reduces(schedule: &Schedule) -> bool {
-    schedule.contracts.contains(&Contract::Allreduce)
+    schedule.collectives.contains(&Collective::Allreduce)
 }
 
 /// What is wrong with a plan's word, if anything, before the number of ranks is known.
 fn checked(word: &str, given: &str) -> Result<(), Error> {
     let refuse = |why: String| Error::usage(format!("{given:?}: {why}"));
-    match word.parse::<Named>() {
+    match word.parse::<ScheduleSpec>() {
         Ok(named) if reduces(named.schedule) => {
-            let Named { schedule, params } = named;
+            let ScheduleSpec { schedule, params } = named;
             let name = schedule.name;
             if schedule.uses.contains(&PER_NODE) && params.ranks_per_node.is_none() {
                 return Err(refuse(format!("say for how many ranks per node: plan:{name}:{PER_NODE}=4")));
             }
-            match params.contract.is_some_and(|contract| contract != Contract::Allreduce) || params.root.is_some() {
+            match params.collective.is_some_and(|collective| collective != Collective::Allreduce)
+                || params.root.is_some()
+            {
                 true => {
                     Err(refuse("the plan is for an allreduce, which has no root; leave out contract and root".into()))
                 }

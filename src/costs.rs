@@ -9,7 +9,7 @@
 use crate::Error;
 use crate::identity::fingerprint;
 use crate::units::parse_size;
-use earlybird_hier::choose::Model;
+use earlybird_hier::cost::Model;
 use std::fmt;
 
 /// The word that such a line begins with.

@@ -3,12 +3,12 @@
 use crate::transport::ShmTransport;
 use crate::{Algorithm, Collective, DType, Error, FoldOrder, Op};
 use earlybird_hier::exec::{
-    Endpoint, Exchange, Failure, Fold, Geometry, Parts, Program, RunError, Running, Transport, compile, exchange,
+    Alltoallv, Endpoint, Failure, Fold, Geometry, Operation, Parts, Program, RunError, Transport, alltoallv, compile,
     wait_first,
 };
-use earlybird_hier::plan::{Contract, Side};
-use earlybird_hier::schedule::{self, Named, Params};
-use earlybird_hier::{Consistency, OpTraits, PlanError, admit, verify};
+use earlybird_hier::plan::{self, Side};
+use earlybird_hier::schedule::{self, Params, ScheduleSpec};
+use earlybird_hier::{Consistency, OpTraits, PlanError, verify};
 use earlybird_shm::bytes::ByteFold;
 use earlybird_shm::channel::CallDescription;
 use earlybird_shm::op::Datatype;
@@ -74,7 +74,7 @@ pub(crate) enum Work {
 pub(crate) struct Shape {
     /// The schedule, with its parameters if it has any.
     pub name: &'static str,
-    pub contract: Contract,
+    pub collective: plan::Collective,
     pub root: usize,
     pub elements: usize,
     pub work: Work,
@@ -88,7 +88,7 @@ pub(crate) struct Shape {
 #[derive(Debug)]
 pub(crate) struct Plans<T> {
     endpoint: Endpoint<T>,
-    kept: Vec<(Shape, Running<AnyFold>)>,
+    kept: Vec<(Shape, Operation<AnyFold>)>,
     /// What they run, whatever the turn.
     programs: Vec<(Shape, Arc<Program>)>,
     /// Admitted before, whatever the sizes.
@@ -125,12 +125,12 @@ impl<T: Lane> Plans<T> {
             buffer.copy_from_slice(&send);
         }
         let (elements, work) = (buffer.len() / dtype.size(), Work::Fold(dtype, op));
-        let shape = Shape { name, contract: Contract::Allreduce, root: 0, elements, work, call: 0, turn: 0 };
+        let shape = Shape { name, collective: plan::Collective::Allreduce, root: 0, elements, work, call: 0, turn: 0 };
         self.prepare(shape)?;
         self.run(shape, buffer)
     }
 
-    /// Whether a plan of this name, contract and root may carry out this work, whatever the size: the same on all ranks.
+    /// Whether a plan of this name, collective and root may carry out this work, whatever the size: the same on all ranks.
     pub(crate) fn admit(&mut self, shape: Shape) -> Result<(), Error> {
         let shape = Shape { elements: 0, turn: 0, call: 0, ..shape };
         if self.admitted.contains(&shape) {
@@ -139,7 +139,7 @@ impl<T: Lane> Plans<T> {
         let plan = plan_of(&shape, self.endpoint.transport().size())?;
         let fold = AnyFold::new(&shape)?;
         if let Work::Fold(..) = shape.work {
-            admit::admit(plan, fold.traits(), Consistency::Identical).map_err(unusable)?;
+            verify::admit(plan, fold.traits(), Consistency::Identical).map_err(unusable)?;
         }
         self.admitted.push(shape);
         Ok(())
@@ -158,7 +158,7 @@ impl<T: Lane> Plans<T> {
         Ok(())
     }
 
-    fn compiled(&mut self, shape: Shape) -> Result<Running<AnyFold>, Error> {
+    fn compiled(&mut self, shape: Shape) -> Result<Operation<AnyFold>, Error> {
         let fold = AnyFold::new(&shape)?;
         let known = self.programs.iter().find(|(known, _)| *known == Shape { turn: 0, ..shape });
         let program = match known {
@@ -177,7 +177,7 @@ impl<T: Lane> Plans<T> {
                 program
             }
         };
-        Running::new(program, fold, Consistency::Identical).map_err(refused)
+        Operation::new(program, fold, Consistency::Identical).map_err(refused)
     }
 
     /// Runs a plan from beginning to end.
@@ -223,7 +223,7 @@ impl<T: Lane> Plans<T> {
     /// Moves parts between every pair of ranks.
     pub(crate) fn exchange(&mut self, call: u32, parts: &mut [Parts<'_>]) -> Result<(), Error> {
         let deadline = self.endpoint.transport().deadline();
-        let result = exchange(&mut self.endpoint, parts_of(call), parts, deadline);
+        let result = alltoallv(&mut self.endpoint, parts_of(call), parts, deadline);
         result.map_err(|error| self.error(error))
     }
 
@@ -256,14 +256,14 @@ impl<T: Lane> Plans<T> {
     }
 
     /// Starts moving parts between every pair of ranks.
-    pub(crate) fn start_parts(&mut self, call: u32) -> Result<Exchange, Error> {
-        Exchange::start(&mut self.endpoint, parts_of(call)).map_err(|error| self.error(error))
+    pub(crate) fn start_parts(&mut self, call: u32) -> Result<Alltoallv, Error> {
+        Alltoallv::start(&mut self.endpoint, parts_of(call)).map_err(|error| self.error(error))
     }
 
     /// As [`Plans::poll_apart`].
     pub(crate) fn poll_parts(
         &mut self,
-        exchange: &mut Exchange,
+        exchange: &mut Alltoallv,
         parts: &mut [Parts<'_>],
     ) -> Result<Option<usize>, Error> {
         let ended = exchange.poll(&mut self.endpoint, parts).map_err(|error| self.error(error))?;
@@ -271,7 +271,7 @@ impl<T: Lane> Plans<T> {
     }
 
     /// As [`Plans::finish_apart`].
-    pub(crate) fn finish_parts(&mut self, exchange: &mut Exchange, parts: &mut [Parts<'_>]) -> Result<(), Error> {
+    pub(crate) fn finish_parts(&mut self, exchange: &mut Alltoallv, parts: &mut [Parts<'_>]) -> Result<(), Error> {
         let deadline = self.endpoint.transport().deadline();
         exchange.wait(&mut self.endpoint, parts, deadline).map_err(|error| self.error(error))
     }
@@ -290,7 +290,7 @@ impl<T: Lane> Plans<T> {
 
 /// A plan under way that its owner keeps.
 #[derive(Debug)]
-pub(crate) struct Apart(Running<AnyFold>);
+pub(crate) struct Apart(Operation<AnyFold>);
 
 /// What ranks compare of a call that moves parts.
 fn parts_of(call: u32) -> u64 {
@@ -299,14 +299,14 @@ fn parts_of(call: u32) -> u64 {
 
 /// The barrier's plan: a token goes round.
 pub(crate) fn barrier(call: u32) -> Shape {
-    let (name, contract) = ("dissemination", Contract::Barrier);
-    Shape { name, contract, root: 0, elements: 1, work: Work::Move, call, turn: 0 }
+    let (name, collective) = ("dissemination", plan::Collective::Barrier);
+    Shape { name, collective, root: 0, elements: 1, work: Work::Move, call, turn: 0 }
 }
 
-fn plan_of(shape: &Shape, ranks: usize) -> Result<verify::Verified<earlybird_hier::plan::Plan>, Error> {
-    let root = matches!(shape.contract, Contract::Reduce | Contract::Broadcast).then_some(shape.root);
-    let named: Named = shape.name.parse().map_err(unusable)?;
-    let params = Params { contract: Some(shape.contract), root, ranks, ..named.params };
+fn plan_of(shape: &Shape, ranks: usize) -> Result<verify::Verified<plan::Plan>, Error> {
+    let root = matches!(shape.collective, plan::Collective::Reduce | plan::Collective::Broadcast).then_some(shape.root);
+    let named: ScheduleSpec = shape.name.parse().map_err(unusable)?;
+    let params = Params { collective: Some(shape.collective), root, ranks, ..named.params };
     let plan = schedule::build(named.schedule.name, &params).map_err(unusable)?;
     verify::verify(plan).map_err(|violation| unusable(violation.into()))
 }
@@ -350,7 +350,7 @@ impl Fold for AnyFold {
         OpTraits { commutative: true, exact: self.fold.is_none_or(|(fold, op)| !fold.dtype().is_inexact(op)) }
     }
 
-    fn bears_repetition(&self) -> bool {
+    fn is_idempotent(&self) -> bool {
         self.fold.is_none()
     }
 

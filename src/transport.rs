@@ -1,7 +1,7 @@
 //! The rings of a node as a transport of plans: what any verified plan runs over between the processes of one node.
 
 use crate::Error;
-use earlybird_hier::exec::{Failure, Head, Take, Transport};
+use earlybird_hier::exec::{Failure, PacketDecision, PacketHeader, Transport};
 use earlybird_shm::Absent;
 pub use earlybird_shm::channel::RingOptions;
 use earlybird_shm::channel::{Fault, Rings};
@@ -66,7 +66,7 @@ impl Transport for ShmTransport {
     fn post_send(
         &mut self,
         to: usize,
-        head: Head,
+        head: PacketHeader,
         bytes: usize,
         write: impl FnOnce(&mut [u8]),
     ) -> Result<bool, Failure> {
@@ -79,10 +79,14 @@ impl Transport for ShmTransport {
         Ok(())
     }
 
-    fn receive(&mut self, from: usize, take: impl FnOnce(Head, &[u8]) -> Take) -> Result<bool, Failure> {
+    fn receive(
+        &mut self,
+        from: usize,
+        take: impl FnOnce(PacketHeader, &[u8]) -> PacketDecision,
+    ) -> Result<bool, Failure> {
         let show = |[numbers, call, _]: [u64; 3], payload: &[u8]| {
-            let head = Head { operation: (numbers >> 32) as u32, packet: numbers as u32, call };
-            take(head, payload) == Take::Taken
+            let head = PacketHeader { operation: (numbers >> 32) as u32, packet: numbers as u32, call };
+            take(head, payload) == PacketDecision::Consume
         };
         self.rings.receive(from, show).map_err(|error| self.failed(error))
     }
@@ -106,7 +110,7 @@ impl Transport for ShmTransport {
                 self.rings.mismatch([self.rank(), other])
             }
             Failure::Transport(text) => Fault::Other(text),
-            Failure::Lost { .. } | Failure::Told { .. } => Fault::Corrupt,
+            Failure::Lost { .. } | Failure::Reported { .. } => Fault::Corrupt,
         };
         let stands = self.rings.raise(fault);
         self.failed(stands)

@@ -10,7 +10,7 @@ use common::{End, Job, Player, mix};
 use earlybird::transport::{RingOptions, ShmTransport};
 use earlybird::{Choice, Communicator, Error, Op};
 use earlybird_hier::exec::Transport;
-use earlybird_hier::plan::Contract;
+use earlybird_hier::plan::Collective;
 use earlybird_hier::schedule::ALGORITHMS;
 use rustix::process::Signal;
 use std::path::PathBuf;
@@ -81,8 +81,10 @@ fn everybody_gets_the_same_failure_when_one_leaves() {
 
 /// The names of all plans that reduce for everybody.
 fn plans() -> impl Iterator<Item = String> {
-    let names =
-        ALGORITHMS.iter().filter(|a| a.contracts.contains(&Contract::Allreduce)).map(|a| format!("plan:{}", a.name));
+    let names = ALGORITHMS
+        .iter()
+        .filter(|a| a.collectives.contains(&Collective::Allreduce))
+        .map(|a| format!("plan:{}", a.name));
     names.filter(|name| name.parse::<Choice>().is_ok())
 }
 

@@ -1,8 +1,10 @@
-//! What the executor adds to its transport, per step: a ring of small messages run as a plan, and the same packets sent
-//! and taken by hand.
+//! The executor's overhead per step over its transport: a ring of small messages run as a plan, and the same packets sent
+//! and received directly.
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use earlybird_hier::exec::{Endpoint, Geometry, Head, Operator, Running, Take, Transport, compile};
+use earlybird_hier::exec::{
+    Endpoint, FnOperator, Geometry, Operation, PacketDecision, PacketHeader, Transport, compile,
+};
 use earlybird_hier::transport::threads::{Threads, ThreadsOptions};
 use earlybird_hier::{Consistency, OpTraits, Params, schedule, verify};
 use std::hint::black_box;
@@ -15,14 +17,14 @@ const STEPS: usize = 2 * (RANKS - 1);
 /// One thread drives all ranks, so that nothing but the code is measured.
 fn plan(c: &mut Criterion) {
     let plan = verify::verify(schedule::build("ring", &Params::ranks(RANKS)).unwrap()).unwrap();
-    let sum = Operator::new(u64::wrapping_add, OpTraits { commutative: true, exact: true }, 1);
+    let sum = FnOperator::new(u64::wrapping_add, OpTraits { commutative: true, exact: true }, 1);
     let mut ranks: Vec<_> = Threads::group(RANKS, ThreadsOptions::default())
         .into_iter()
         .enumerate()
         .map(|(rank, transport)| {
             let geometry = Geometry { elements: RANKS, element_bytes: 8, segment_bytes: 4096 };
             let program = Arc::new(compile(&plan, rank, geometry).unwrap());
-            let running = Running::new(program, sum, Consistency::Identical).unwrap();
+            let running = Operation::new(program, sum, Consistency::Identical).unwrap();
             (Endpoint::new(transport), running, [0u8; 8 * RANKS])
         })
         .collect();
@@ -46,7 +48,7 @@ fn by_hand(c: &mut Criterion) {
     c.bench_function(&format!("the same packets by hand, {STEPS} steps each"), |b| {
         b.iter(|| {
             for step in 0..STEPS {
-                let head = Head { operation: 1, packet: step as u32, call: 7 };
+                let head = PacketHeader { operation: 1, packet: step as u32, call: 7 };
                 for (rank, transport) in ranks.iter_mut().enumerate() {
                     let sent = data[rank];
                     let to = (rank + 1) % RANKS;
@@ -56,7 +58,7 @@ fn by_hand(c: &mut Criterion) {
                     let from = (rank + RANKS - 1) % RANKS;
                     let taken = transport.receive(from, |_, payload| {
                         data[rank].iter_mut().zip(payload).for_each(|(d, p)| *d = d.wrapping_add(*p));
-                        Take::Taken
+                        PacketDecision::Consume
                     });
                     assert!(taken.unwrap());
                 }

@@ -1,10 +1,10 @@
-//! How long it takes to write a plan, to verify it, and to choose one.
+//! Times to make a plan, to verify it, and to select one.
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use earlybird_hier::admit::{Consistency, OpTraits};
-use earlybird_hier::choose::{Model, choose};
+use earlybird_hier::cost::Model;
 use earlybird_hier::schedule::{self, Params};
-use earlybird_hier::verify::verify;
+use earlybird_hier::select::select;
+use earlybird_hier::verify::{Consistency, OpTraits, verify};
 use std::hint::black_box;
 
 fn plans(c: &mut Criterion) {
@@ -25,15 +25,15 @@ fn plans(c: &mut Criterion) {
     }
 }
 
-fn choices(c: &mut Criterion) {
+fn selections(c: &mut Criterion) {
     let model = Model::linear(3e-5, 1e-8, 2e-10);
     let op = OpTraits { commutative: true, exact: true };
     for ranks in [48, 127, 1024, 5040, 7560, 9973, 10_000] {
-        c.bench_function(&format!("choose {ranks}"), |b| {
-            b.iter(|| choose(black_box(ranks), 65536.0, op, Consistency::Identical, &model));
+        c.bench_function(&format!("select {ranks}"), |b| {
+            b.iter(|| select(black_box(ranks), 65536.0, op, Consistency::Identical, &model));
         });
     }
 }
 
-criterion_group!(benches, plans, choices);
+criterion_group!(benches, plans, selections);
 criterion_main!(benches);

@@ -1,8 +1,16 @@
-//! The inter-node layer of earlybird: schedules as verified data.
+//! Schedules between nodes as verified data; no shared memory, no network.
 //!
-//! Reading order: [`plan`] (what a schedule is), one file of [`schedule`] (how one is made), [`verify`] (why it may
-//! be run), [`exec`] (how it is). A schedule is a pure function from parameters to a [`Plan`]; [`verify::verify`] turns a plan into a
-//! [`Verified`] one or says which step of which rank is wrong.
+//! A schedule is a pure function from parameters to a [`Plan`]; [`verify::verify`] turns a plan into a [`Verified`] one
+//! or names the step that is wrong. From the bottom up, no folder imports from one below it in this list:
+//!
+//! - [`plan`]: the plan itself, its text forms and its errors
+//! - [`schedule`]: one file per algorithm that makes plans
+//! - [`verify`]: proof that a plan does what it claims, and which operators may use it
+//! - [`cost`]: closed forms, cost models, switch trees
+//! - [`select`]: the fastest schedule for a number of ranks and bytes
+//! - [`exec`]: the executor of verified plans over a [`exec::Transport`]
+//! - [`transport`]: transports between threads
+//! - [`sim`]: plans in simulated time
 //!
 //! ```
 //! use earlybird_hier::{schedule, verify, Params};
@@ -14,22 +22,15 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod admit;
-pub mod choose;
 pub mod cost;
-pub mod error;
 pub mod exec;
-pub mod levels;
-pub mod model;
 pub mod plan;
 pub mod schedule;
+pub mod select;
 pub mod sim;
-pub mod topology;
 pub mod transport;
 pub mod verify;
 
-pub use admit::{Consistency, OpTraits};
-pub use error::{PlanError, Violation};
-pub use plan::{Contract, Order, Plan};
+pub use plan::{Collective, Order, Plan, PlanError, Violation};
 pub use schedule::Params;
-pub use verify::Verified;
+pub use verify::{Consistency, OpTraits, Verified};

@@ -4,8 +4,8 @@ mod common;
 
 use common::counted::{counters, ranks, same, same_rounds};
 use earlybird_hier::cost;
-use earlybird_hier::plan::Contract;
-use earlybird_hier::schedule::{self, Params, Protocol, Rule};
+use earlybird_hier::plan::Collective;
+use earlybird_hier::schedule::{self, Params, Protocol, ShiftRule};
 
 #[test]
 fn one_formula_per_schedule() {
@@ -19,7 +19,7 @@ fn one_formula_per_schedule() {
         let levels = p.next_power_of_two().trailing_zeros() as usize;
         for name in ["elimination-3-2", "elimination-2-1"] {
             same(name, latency(), cost::elimination(p, 0));
-            same(name, bandwidth(), cost::elimination_bandwidth(p));
+            same(name, bandwidth(), cost::elimination(p, p.trailing_zeros() as usize + 1));
         }
         let extra = usize::from(!p.is_power_of_two());
         let said = cost::elimination(p, 0);
@@ -183,7 +183,7 @@ fn step_counts_are_met_exactly_with_the_fewest_bytes() {
 fn cyclic_shift_sends_the_least_for_every_factor_list() {
     for p in 2..=64 {
         for f in [2usize, 3, 4, 5, 8, 13] {
-            for rule in [Rule::Ceil, Rule::Cap] {
+            for rule in [ShiftRule::Ceil, ShiftRule::Cap] {
                 let mut steps = 1;
                 while f.pow(steps) < p {
                     steps += 1;
@@ -195,7 +195,7 @@ fn cyclic_shift_sends_the_least_for_every_factor_list() {
             }
         }
         for factors in [[2, 3, 11].as_slice(), &[11, 3, 2], &[4, 2, 8], &[3, 3, 8]] {
-            for rule in [Rule::Ceil, Rule::Cap] {
+            for rule in [ShiftRule::Ceil, ShiftRule::Cap] {
                 let params = Params { radices: Some(factors.to_vec()), rule: Some(rule), ..Params::ranks(p) };
                 if schedule::build("cyclic-shift", &params).is_ok() {
                     same("cyclic-shift", params, cost::cyclic_shift(p, factors, rule));
@@ -210,12 +210,12 @@ fn the_two_phases_add_up() {
     for p in 2..=33usize {
         for name in ["ring", "butterfly", "cyclic-shift", "direct", "halving-doubling"] {
             let protocol = (name == "direct").then_some(Protocol::Bandwidth);
-            let of = |contract| counters(name, Params { contract: Some(contract), protocol, ..Params::ranks(p) });
+            let of = |collective| counters(name, Params { collective: Some(collective), protocol, ..Params::ranks(p) });
             if name == "halving-doubling" && !p.is_power_of_two() {
                 continue;
             }
-            let (down, up) = (of(Contract::ReduceScatter), of(Contract::Allgather));
-            let both = of(Contract::Allreduce);
+            let (down, up) = (of(Collective::ReduceScatter), of(Collective::Allgather));
+            let both = of(Collective::Allreduce);
             assert_eq!((down.rounds, up.rounds), (both.rounds / 2, both.rounds / 2), "{name} {p}");
             assert_eq!((down.max_blocks_sent, up.max_blocks_sent), (p - 1, p - 1), "{name} {p}");
             assert_eq!((down.max_blocks_reduced, up.max_blocks_reduced), (p - 1, 0), "{name} {p}");
@@ -224,8 +224,8 @@ fn the_two_phases_add_up() {
         let bruck = counters("bruck", Params::ranks(p));
         assert_eq!((bruck.rounds, bruck.max_blocks_sent), (levels, p - 1));
         assert_eq!(counters("dissemination", Params::ranks(p)).rounds, levels);
-        for contract in [Contract::Reduce, Contract::Broadcast] {
-            let params = Params { contract: Some(contract), root: Some(p / 2), ..Params::ranks(p) };
+        for collective in [Collective::Reduce, Collective::Broadcast] {
+            let params = Params { collective: Some(collective), root: Some(p / 2), ..Params::ranks(p) };
             assert_eq!(counters("binomial", params.clone()).rounds, levels);
             assert_eq!(counters("chain", Params { segments: Some(4), ..params }).rounds, p - 1 + 4 - 1);
         }

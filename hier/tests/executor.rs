@@ -1,5 +1,5 @@
 //! The executor against what plans promise: every schedule, every rank count to 17, awkward sizes, several operations
-//! under way, plans nobody designed.
+//! under way, random plans.
 
 mod common;
 #[path = "common/concrete.rs"]
@@ -9,8 +9,8 @@ mod execute;
 #[path = "common/random_plans.rs"]
 mod random_plans;
 
-use earlybird_hier::exec::{Endpoint, Failure, Parts, RunError, Transport, exchange};
-use earlybird_hier::plan::Contract;
+use earlybird_hier::exec::{Endpoint, Failure, Parts, RunError, Transport, alltoallv};
+use earlybird_hier::plan::Collective;
 use earlybird_hier::transport::faulty::{Faults, Faulty};
 use earlybird_hier::transport::threads::{Threads, ThreadsOptions};
 use earlybird_hier::{Consistency, OpTraits, schedule, verify};
@@ -90,7 +90,7 @@ fn a_plan_with_another_operand_order_would_be_noticed() {
     let plan = schedule::build("ring", &earlybird_hier::Params::ranks(5)).unwrap();
     let verified = verify::verify(plan.clone()).unwrap();
     let traits = OpTraits { commutative: false, exact: true };
-    earlybird_hier::admit::admit(verified, traits, Consistency::Identical).unwrap_err();
+    earlybird_hier::verify::admit(verified, traits, Consistency::Identical).unwrap_err();
     let orders = concrete::results(&plan).unwrap();
     let in_order: Vec<usize> = (0..5).collect();
     let differs = |order: &Vec<usize>| Map::of(order, 3) != Map::of(&in_order, 3);
@@ -100,7 +100,7 @@ fn a_plan_with_another_operand_order_would_be_noticed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Verifier, executor and a plain interpreter agree on plans nobody designed.
+    /// Verifier, executor and a plain interpreter agree on random plans.
     #[test]
     fn three_interpreters_agree_on_random_plans(plan in random_plans::plan(), elements in 0usize..40, segment in 1usize..9) {
         let orders = concrete::results(&plan).expect("a plan made of trees can be run");
@@ -110,7 +110,7 @@ proptest! {
         let results = run_all(Threads::group(plan.ranks(), ThreadsOptions::default()), std::slice::from_ref(&job));
         prop_assert_eq!(judge(&job, &results[0]), None);
         // Element by element, in the very order that the interpreter found.
-        prop_assert_eq!(plan.contract, Contract::Allreduce);
+        prop_assert_eq!(plan.collective, Collective::Allreduce);
         let compose = Operator::fitting(&plan).iter().position(|op| *op == Operator::Compose);
         for (result, orders) in results[0].iter().zip(&orders) {
             for (block, order) in orders.iter().enumerate() {
@@ -124,12 +124,12 @@ proptest! {
     }
 }
 
-/// What rank `from` has for rank `to`, of a length of its own.
+/// The part of rank `from` for rank `to`, of its own length.
 fn part(from: usize, to: usize, scale: usize) -> Vec<u8> {
     (0..(from * 7 + to * 3) % 5 * scale).map(|i| (from * 50 + to + i) as u8).collect()
 }
 
-/// Two exchanges of parts with a plan between them, as rank `transport`; `call` is its number for the second.
+/// Two alltoallvs with a plan between them, as rank `transport`; `call` is its number for the second.
 fn swap(transport: impl Transport, scale: usize, call: u64) -> Result<(), RunError> {
     let (me, ranks) = (transport.rank(), transport.size());
     let mut endpoint = Endpoint::new(transport);
@@ -137,7 +137,7 @@ fn swap(transport: impl Transport, scale: usize, call: u64) -> Result<(), RunErr
         let send: Vec<Vec<u8>> = (0..ranks).map(|to| part(me, to, scale)).collect();
         let mut receive: Vec<Vec<u8>> = (0..ranks).map(|from| vec![0; part(from, me, scale).len()]).collect();
         let parts = send.iter().zip(&mut receive).map(|(send, receive)| Parts { send, receive });
-        exchange(&mut endpoint, call, &mut parts.collect::<Vec<_>>(), None)?;
+        alltoallv(&mut endpoint, call, &mut parts.collect::<Vec<_>>(), None)?;
         assert!((0..ranks).filter(|from| *from != me).all(|from| receive[from] == part(from, me, scale)));
     }
     Ok(())
@@ -178,13 +178,13 @@ fn a_different_exchange_is_refused_by_everybody() {
 /// Two operations under way at once; rank 1 begins with the second, of another length than rank 0's.
 #[test]
 fn a_different_operation_that_was_put_aside_is_refused() {
-    use earlybird_hier::exec::{Geometry, Running, Token, compile};
+    use earlybird_hier::exec::{Geometry, Operation, Token, compile};
     let plan = schedule::build("dissemination", &schedule::Params::ranks(2)).unwrap();
     let plan = verify::verify(plan).unwrap();
     let running = |rank, elements| {
         let geometry = Geometry { elements, element_bytes: 1, segment_bytes: 64 };
         let program = Arc::new(compile(&plan, rank, geometry).unwrap());
-        Running::new(program, Token, Consistency::Identical).unwrap()
+        Operation::new(program, Token, Consistency::Identical).unwrap()
     };
     let mut group = Threads::group(2, ThreadsOptions::default()).into_iter().map(Endpoint::new);
     let [mut zero, mut one] = std::array::from_fn(|_| group.next().unwrap());

@@ -1,20 +1,22 @@
-//! What the executor does when something is wrong: a named error on every rank, and nobody waits for ever. And that a
+//! Failures of the executor: a named error on every rank, and no rank waits for ever. And that a
 //! run allocates nothing once it has run.
 
-use earlybird_hier::exec::{CompileError, Endpoint, Failure, Geometry, Operator, RunError, Running, Token, compile};
+use earlybird_hier::exec::{
+    CompileError, Endpoint, Failure, FnOperator, Geometry, Operation, RunError, Token, compile,
+};
 use earlybird_hier::schedule::Params;
 use earlybird_hier::transport::faulty::{Faults, Faulty};
 use earlybird_hier::transport::threads::{Threads, ThreadsOptions};
-use earlybird_hier::{Consistency, Contract, OpTraits, Plan, PlanError, Verified, schedule, verify};
+use earlybird_hier::{Collective, Consistency, OpTraits, Plan, PlanError, Verified, schedule, verify};
 use std::sync::Arc;
 use std::time::Duration;
 
 const COMMUTES: OpTraits = OpTraits { commutative: true, exact: true };
 
-type Sum = Operator<u64, fn(u64, u64) -> u64>;
+type Sum = FnOperator<u64, fn(u64, u64) -> u64>;
 
 fn sum(traits: OpTraits, code: u64) -> Sum {
-    Operator::new(u64::wrapping_add, traits, code)
+    FnOperator::new(u64::wrapping_add, traits, code)
 }
 
 fn plan(name: &str, ranks: usize) -> Verified<Plan> {
@@ -25,9 +27,9 @@ fn geometry(elements: usize) -> Geometry {
     Geometry { elements, element_bytes: 8, segment_bytes: 256 }
 }
 
-fn running(plan: &Verified<Plan>, rank: usize, elements: usize) -> Running<Sum> {
+fn running(plan: &Verified<Plan>, rank: usize, elements: usize) -> Operation<Sum> {
     let program = compile(plan, rank, geometry(elements)).unwrap();
-    Running::new(Arc::new(program), sum(COMMUTES, 1), Consistency::Identical).unwrap()
+    Operation::new(Arc::new(program), sum(COMMUTES, 1), Consistency::Identical).unwrap()
 }
 
 /// Runs `program` on every rank of a group with faults; what each returned.
@@ -75,7 +77,7 @@ fn sizes_that_cannot_be_are_refused_when_compiling() {
 fn an_operator_gets_only_plans_it_may_use() {
     let make = |name, traits, consistency| {
         let program = Arc::new(compile(&plan(name, 6), 0, geometry(4)).unwrap());
-        Running::new(program, sum(traits, 1), consistency).map(|_| ())
+        Operation::new(program, sum(traits, 1), consistency).map(|_| ())
     };
     let not_admitted =
         |result| assert!(matches!(result, Err(RunError::Plan(PlanError::NotAdmitted { .. }))), "{result:?}");
@@ -86,7 +88,7 @@ fn an_operator_gets_only_plans_it_may_use() {
     make("census", rounds, Consistency::PerRank).unwrap();
     make("binomial", OpTraits { commutative: false, exact: false }, Consistency::Identical).unwrap();
     let program = Arc::new(compile(&plan("dissemination", 6), 0, geometry(4)).unwrap());
-    let wrong = Running::new(program, Token, Consistency::Identical).map(|_| ());
+    let wrong = Operation::new(program, Token, Consistency::Identical).map(|_| ());
     assert_eq!(wrong, Err(RunError::ElementBytes { operator: 1, program: 8 }));
 }
 
@@ -139,7 +141,7 @@ fn a_lost_message_is_named() {
         let results = on_all(3, faults, |rank, mut endpoint| {
             let mut one = running(&ring, rank, 300);
             let result = one.run(&mut endpoint, &mut [0u8; 2400], Some(Duration::from_millis(200)));
-            // Stay until everybody has seen it.
+            // Stay until all ranks have seen it.
             result.and_then(|()| one.run(&mut endpoint, &mut [0u8; 2400], Some(Duration::from_millis(200))))
         });
         let failures = failures(results);
@@ -164,7 +166,7 @@ fn different_calls_are_found_before_data_moves() {
                     (if odd && kind == 0 { &other } else { &ring }, 30 + usize::from(odd && kind == 1));
                 let program = Arc::new(compile(plan, rank, geometry(elements)).unwrap());
                 let operator = sum(COMMUTES, if odd && kind == 2 { 2 } else { 1 });
-                let mut one = Running::new(program, operator, Consistency::Identical).unwrap();
+                let mut one = Operation::new(program, operator, Consistency::Identical).unwrap();
                 one.run(&mut endpoint, &mut vec![0u8; elements * 8], None)
             },
         );
@@ -200,7 +202,7 @@ fn a_run_allocates_nothing_once_it_has_run() {
     for name in ["ring", "direct", "rsg", "prefix", "dissemination"] {
         let params = Params::ranks(4);
         let plan = verify::verify(schedule::build(name, &params).unwrap()).unwrap();
-        let barrier = plan.contract == Contract::Barrier;
+        let barrier = plan.collective == Collective::Barrier;
         let counts = on_all(
             4,
             |_| Faults::default(),
@@ -209,14 +211,14 @@ fn a_run_allocates_nothing_once_it_has_run() {
                 let size = Geometry { elements, element_bytes: if barrier { 1 } else { 8 }, segment_bytes: 256 };
                 let program = Arc::new(compile(&plan, rank, size).unwrap());
                 let mut data = vec![0u8; program.bytes()];
-                let mut token = Running::new(program.clone(), Token, Consistency::Identical).ok();
-                let mut add = Running::new(program, sum(COMMUTES, 1), Consistency::Identical).ok();
+                let mut token = Operation::new(program.clone(), Token, Consistency::Identical).ok();
+                let mut add = Operation::new(program, sum(COMMUTES, 1), Consistency::Identical).ok();
                 let mut run = || match (&mut token, &mut add) {
                     (Some(token), _) => token.run(&mut endpoint, &mut data, None).unwrap(),
                     (None, Some(add)) => add.run(&mut endpoint, &mut data, None).unwrap(),
                     (None, None) => unreachable!("one of them fits"),
                 };
-                // Which packets come before their time differs from run to run; the memory for them grows to the most.
+                // The packets that arrive too early differ from run to run; the memory for them grows to the largest number.
                 (0..100).map(|_| allocation_counter::measure(&mut run).count_total).collect::<Vec<_>>()
             },
         );

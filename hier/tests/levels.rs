@@ -1,10 +1,9 @@
 //! Levels of cost: the published loads of node links, and the advice that follows from them.
 
-use earlybird_hier::admit::{Consistency, OpTraits};
-use earlybird_hier::choose::Model;
-use earlybird_hier::levels::Levels;
-use earlybird_hier::model::Level;
+use earlybird_hier::cost::{Level, Model};
 use earlybird_hier::schedule::{self, Distance, Params};
+use earlybird_hier::select::Levels;
+use earlybird_hier::verify::{Consistency, OpTraits};
 
 const FLOAT: OpTraits = OpTraits { commutative: true, exact: false };
 
@@ -34,7 +33,7 @@ fn one_rank_per_node_is_the_flat_model() {
     let model = Model::linear(3e-5, 1e-8, 2e-10);
     let levels = Levels::two(1, model.clone(), model.clone()).unwrap();
     for ranks in [2, 7, 12, 16] {
-        for choice in earlybird_hier::choose::ranking(ranks, 9216.0, FLOAT, Consistency::Identical, &model, 20) {
+        for choice in earlybird_hier::select::ranking(ranks, 9216.0, FLOAT, Consistency::Identical, &model, 20) {
             if choice.cost.ports > 1 || choice.algorithm == "odd-ring" {
                 // several ports share a link here; odd-ring's closed form counts the busiest rank, not the rounds
                 continue;
@@ -52,7 +51,7 @@ fn slow_links_call_for_reducing_inside_first() {
     let levels = Levels::two(8, inside.clone(), Model::linear(3e-5, 1e-8, 1e-10)).unwrap();
     let found = levels.ranking(32, 65536.0, FLOAT, Consistency::Identical).unwrap();
     assert!(found.is_sorted_by(|a, b| a.seconds <= b.seconds) && found.len() >= 6);
-    // whatever exchanges with the nearest ranks first
+    // schedules that exchange with the nearest ranks first
     assert!(!["ring", "butterfly", "cyclic-shift"].contains(&found[0].algorithm), "{:?}", found[0]);
     let doubling = found.iter().find(|p| p.algorithm == "halving-doubling").unwrap();
     assert!(doubling.seconds < 1.5 * found[0].seconds, "{doubling:?}");

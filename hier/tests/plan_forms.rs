@@ -2,9 +2,9 @@
 
 mod common;
 
-use earlybird_hier::plan::{Contract, svg};
+use earlybird_hier::plan::Collective;
 use earlybird_hier::schedule::{self, Params};
-use earlybird_hier::verify::verify;
+use earlybird_hier::verify::{svg, verify};
 use earlybird_hier::{Plan, PlanError, Violation};
 
 #[test]
@@ -133,8 +133,10 @@ fn bad_requests_say_what_is_wrong() {
     assert!(refuse("ring", Params { r: Some(1), ..p(4) }).contains("does not use r"));
     assert!(refuse("ring", Params { order: Some(vec![0, 1, 1, 2]), ..p(4) }).contains("exactly once"));
     assert!(refuse("ring", Params { root: Some(1), ..p(4) }).contains("no root"));
-    assert!(refuse("ring", Params { contract: Some(Contract::Barrier), ..p(4) }).contains("reduce-scatter"));
-    assert!(refuse("binomial", Params { contract: Some(Contract::Reduce), root: Some(4), ..p(4) }).contains("below 4"));
+    assert!(refuse("ring", Params { collective: Some(Collective::Barrier), ..p(4) }).contains("reduce-scatter"));
+    assert!(
+        refuse("binomial", Params { collective: Some(Collective::Reduce), root: Some(4), ..p(4) }).contains("below 4")
+    );
     assert!(refuse("butterfly", Params { r: Some(4), ..p(7) }).contains("0 to 3"));
     assert!(refuse("butterfly", Params { r: Some(1), cap: Some(1), ..p(7) }).contains("one of them"));
     assert!(refuse("butterfly", Params { cap: Some(0), ..p(7) }).contains("at least 1"));
@@ -155,9 +157,9 @@ fn bad_requests_say_what_is_wrong() {
         refuse("elimination-3-2", Params { protocol: Some("mixed:9".parse().unwrap()), ..p(7) }).contains("mixed:1")
     );
     assert!(
-        refuse("halving-doubling", Params { contract: Some(Contract::Allgather), ..p(6) }).contains("power of two")
+        refuse("halving-doubling", Params { collective: Some(Collective::Allgather), ..p(6) }).contains("power of two")
     );
-    assert!(refuse("rsg", Params { contract: Some(Contract::Reduce), root: Some(1), ..p(4) }).contains("binomial"));
+    assert!(refuse("rsg", Params { collective: Some(Collective::Reduce), root: Some(1), ..p(4) }).contains("binomial"));
     for bad in ["", "4,", "1", "r", "4x3", "Cyclic"] {
         assert!(bad.parse::<earlybird_hier::schedule::GroupSpec>().is_err(), "{bad}");
     }

@@ -4,7 +4,7 @@ mod common;
 
 use common::counted::counters;
 use earlybird_hier::cost;
-use earlybird_hier::plan::{Contract, Counters};
+use earlybird_hier::plan::{Collective, Counters};
 use earlybird_hier::schedule::{self, Params, Protocol};
 
 #[test]
@@ -92,7 +92,7 @@ fn no_plan_sends_less_than_the_bound() {
     for p in 2..=17 {
         for (name, params) in common::cases(p, false) {
             let plan = schedule::build(name, &params).unwrap();
-            if plan.contract != Contract::Allreduce {
+            if plan.collective != Collective::Allreduce {
                 continue;
             }
             for elements in [0, 1, p - 1, p, p + 1, 97] {

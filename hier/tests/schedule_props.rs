@@ -1,13 +1,13 @@
-//! Every schedule, for every number of ranks, parameter and contract, through the verifier.
+//! Every schedule, for every number of ranks, parameter and collective, through the verifier.
 
 mod common;
 
-use earlybird_hier::plan::{Contract, Order};
+use earlybird_hier::plan::{Collective, Order};
 use earlybird_hier::schedule::{self, Params, Protocol};
 use earlybird_hier::verify::verify;
 use std::collections::BTreeSet;
 
-/// What is wrong with a case, if anything.
+/// The fault of a case, if any.
 fn fault(name: &str, params: &Params) -> Option<String> {
     let fault = |what: String| Some(format!("{name} {params:?}: {what}"));
     let plan = match schedule::build(name, params) {
@@ -90,7 +90,7 @@ fn one_rank_does_nothing() {
     for (name, params) in common::cases(1, true) {
         let plan = verify(schedule::build(name, &params).unwrap()).unwrap();
         assert_eq!((plan.rounds, plan.counters().messages, plan.counters().max_blocks_reduced), (0, 0, 0), "{name}");
-        if plan.contract != Contract::Barrier {
+        if plan.collective != Collective::Barrier {
             assert_eq!((plan.order, plan.consistent), (Order::Ordered, true), "{name}");
         }
     }

@@ -1,15 +1,13 @@
-//! The simulator against closed forms, against itself in its two ways of running, and against small cases by hand.
+//! The simulator against closed forms, its two variants against each other, and against small cases by hand.
 
 mod common;
 #[path = "common/random_plans.rs"]
 mod random_plans;
 
-use earlybird_hier::choose::Model;
-use earlybird_hier::cost::{self, Cost};
+use earlybird_hier::cost::{self, Cost, Model, Topology};
 use earlybird_hier::plan::{Action, Blocks, Plan, PlanBuilder, Side};
 use earlybird_hier::schedule::{self, Distance, LazyPlan, Params, Protocol};
 use earlybird_hier::sim::{Call, Costs, Duplex, Jitter, Machine, Network, Partition, Timeline, mix, simulate};
-use earlybird_hier::topology::Topology;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -306,7 +304,7 @@ fn what_makes_no_sense_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What the verifier accepts runs in time both ways, with exactly the plan's messages and nobody done too early.
+    /// Plans that the verifier accepts run in both variants, with exactly the plan's messages and no rank done too early.
     #[test]
     fn plans_nobody_designed_run_both_ways(plan in random_plans::plan(), seed in any::<u64>()) {
         let plan = earlybird_hier::verify::verify(plan).expect("random plans are correct");

@@ -2,8 +2,8 @@
 
 mod common;
 
+use earlybird_hier::cost::Topology;
 use earlybird_hier::schedule::{self, Distance, Params};
-use earlybird_hier::topology::Topology;
 use std::fmt::Write;
 
 /// `nodes` machines of `each` consecutive ranks on one switch.

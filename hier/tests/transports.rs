@@ -1,4 +1,4 @@
-//! The conformance suite over the transports of this crate, and what the faulty one does.
+//! The conformance suite over the transports of this crate, and the faults of the faulty one.
 
 #[path = "common/conformance.rs"]
 mod conformance;
@@ -57,12 +57,12 @@ fn the_suite_notices_a_lost_packet() {
 #[test]
 fn everybody_gets_the_same_failure_when_one_leaves() {
     for size in [2, 3, 5] {
-        // Rank 1 leaves when nobody sends or receives any more: who does would be told of it there.
+        // Rank 1 leaves when no rank sends or receives any more, so that only waiting ranks see the death.
         let quiet = std::sync::Barrier::new(size);
         let failures = on_all(Threads::group(size, ThreadsOptions::default()), |mut t| {
             conformance::all_to_all(&mut t).unwrap();
             quiet.wait();
-            // Rank 1 leaves; rank 0 waits for it, and everybody else for rank 0.
+            // Rank 1 leaves; rank 0 waits for it, and all others for rank 0.
             (t.rank() != 1).then(|| {
                 let from = if t.rank() == 0 { 1 } else { 0 };
                 conformance::wait_for_failure(&mut t, from)

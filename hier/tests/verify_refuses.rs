@@ -1,13 +1,13 @@
-//! The verifier says no, for the right reason: every kind of fault by hand, then automatic mutants of every plan.
+//! The verifier refuses for the right reason: every kind of fault by hand, then automatic mutants of every plan.
 //!
 //! A mutant is refused with a reason that fits what was done to it, or an independent interpreter shows that it still
-//! keeps the plan's contract and claims. A mutant that is accepted and broken fails the test.
+//! keeps the plan's collective and claims. A mutant that is accepted and broken fails the test.
 
 mod common;
 #[path = "common/concrete.rs"]
 mod concrete;
 
-use earlybird_hier::plan::{Action, Blocks, Contract, Order, PlanBuilder, Side, Step, Timed};
+use earlybird_hier::plan::{Action, Blocks, Collective, Order, PlanBuilder, ScheduledStep, Side, Step};
 use earlybird_hier::schedule::{self, Params};
 use earlybird_hier::verify::verify;
 use earlybird_hier::{Plan, Violation};
@@ -21,11 +21,11 @@ fn refusal(plan: Plan) -> Violation {
     verify(plan).expect_err("the plan is broken")
 }
 
-fn swap(round: i32, peer: u32, first_send: bool) -> Vec<Timed> {
+fn swap(round: i32, peer: u32, first_send: bool) -> Vec<ScheduledStep> {
     let send = Step::Send { to: peer, buffer: 0, blocks: Blocks::range(0, 1) };
     let receive = Step::ReceiveReduce { from: peer, buffer: 0, blocks: Blocks::range(0, 1), side: Side::Right };
     let steps = if first_send { [send, receive] } else { [receive, send] };
-    steps.into_iter().zip(round..).map(|(step, round)| Timed { round, step }).collect()
+    steps.into_iter().zip(round..).map(|(step, round)| ScheduledStep { round, step }).collect()
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn each_fault_is_named_with_its_step() {
     assert!(matches!(refusal(plan), Violation::Header { .. }));
 }
 
-/// What was done to a plan.
+/// A mutation of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Mutation {
     DropStep,
@@ -157,7 +157,7 @@ fn kind(step: &Step) -> u8 {
 }
 
 /// Puts a step where its round and kind want it, after others of the same.
-fn insert(program: &mut Vec<Timed>, timed: Timed) -> usize {
+fn insert(program: &mut Vec<ScheduledStep>, timed: ScheduledStep) -> usize {
     let key = (timed.round, kind(&timed.step));
     let at = program.partition_point(|t| (t.round, kind(&t.step)) <= key);
     program.insert(at, timed);
@@ -172,7 +172,7 @@ fn mutate(plan: &Plan, mutation: Mutation, (rank, step): (usize, usize)) -> Opti
     let local = kind(&timed.step) == 2;
     // for message mutations the site is the send; this is the other end
     let other_end = || {
-        let pairs = earlybird_hier::plan::pair(plan).ok()?;
+        let pairs = earlybird_hier::plan::match_steps(plan).ok()?;
         pairs.iter().find(|p| p.send == (rank, step)).map(|p| p.receive)
     };
     match mutation {
@@ -341,7 +341,7 @@ fn barriers_may_hear_twice_but_not_miss() {
     let mut duplicate = plan.clone();
     let (rank, step) = (0, 0);
     duplicate = mutate(&duplicate, Mutation::DuplicateMessage, (rank, step)).unwrap();
-    assert_eq!(verify(duplicate).unwrap().contract, Contract::Barrier);
+    assert_eq!(verify(duplicate).unwrap().collective, Collective::Barrier);
     let dropped = mutate(&plan, Mutation::DropMessage, (rank, step)).unwrap();
     assert!(matches!(refusal(dropped), Violation::WrongResult { .. }));
 }
@@ -373,7 +373,7 @@ proptest::proptest! {
         for (site, mutation) in edits {
             let sites: Vec<(usize, usize)> =
                 (0..ranks).flat_map(|r| (0..plan.programs[r].len()).map(move |s| (r, s))).collect();
-            if sites.is_empty() || earlybird_hier::plan::pair(&plan).is_err() {
+            if sites.is_empty() || earlybird_hier::plan::match_steps(&plan).is_err() {
                 break;
             }
             plan = mutate(&plan, MUTATIONS[mutation], sites[site.index(sites.len())]).unwrap_or(plan);

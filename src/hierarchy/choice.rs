@@ -13,7 +13,8 @@
 //! measured.
 
 use crate::{Choice, Config, Costs, Error};
-use earlybird_hier::choose::{self, Choice as Candidate, Model};
+use earlybird_hier::cost::Model;
+use earlybird_hier::select::{self, RankedSchedule};
 use earlybird_hier::{Consistency, OpTraits};
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -106,12 +107,12 @@ fn ordinary() -> Model {
 }
 
 fn argmin(nodes: usize, bytes: usize, op: OpTraits, model: &Model) -> &'static str {
-    let ranking = choose::ranking(nodes, bytes as f64, op, Consistency::Identical, model, LOOKED_AT);
+    let ranking = select::ranking(nodes, bytes as f64, op, Consistency::Identical, model, LOOKED_AT);
     ranking.iter().find_map(word).unwrap_or("recursive-doubling")
 }
 
 /// A candidate in one word, as users write it, where there is one.
-fn word(candidate: &Candidate) -> Option<&'static str> {
+fn word(candidate: &RankedSchedule) -> Option<&'static str> {
     let arguments = candidate.params.to_arguments();
     let parameters = arguments.split(" --").skip(1).map(|pair| {
         let (key, value) = pair.split_once(' ').unwrap_or((pair, "true"));

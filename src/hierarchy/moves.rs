@@ -8,16 +8,16 @@ use super::{Call, Hierarchy, Phases};
 use crate::Error;
 use crate::plans::{Shape, Work};
 use earlybird_hier::exec::Parts;
-use earlybird_hier::plan::Contract;
+use earlybird_hier::plan;
 use earlybird_shm::{CollectiveArgs, Counts};
 
 impl Hierarchy {
     /// Copies `buf` of `root` to `buf` of every rank.
     pub(crate) fn broadcast(&self, call: &Call<'_>, root: usize, buf: &mut [u8]) -> Result<(), Error> {
         let (home, _) = self.topology.place(root);
-        let (name, contract, elements) = ("binomial", Contract::Broadcast, buf.len());
+        let (name, collective, elements) = ("binomial", plan::Collective::Broadcast, buf.len());
         let shape =
-            Shape { name, contract, root: home, elements, work: Work::Move, call: call.signature.hash(), turn: 0 };
+            Shape { name, collective, root: home, elements, work: Work::Move, call: call.signature.hash(), turn: 0 };
         self.carry_out(call, name, Some(shape), |phases| phases.broadcast(shape, root, buf))
     }
 

@@ -23,7 +23,7 @@ use crate::plans::{self, Shape, Work};
 use crate::{DType, Error, FoldOrder, Op};
 use earlybird_hier::OpTraits;
 use earlybird_hier::exec::Parts;
-use earlybird_hier::plan::Contract;
+use earlybird_hier::plan;
 use earlybird_shm::bytes::ByteFold;
 use earlybird_shm::{CollectiveArgs, ReduceOp};
 
@@ -68,7 +68,7 @@ impl Hierarchy {
         let traits = OpTraits { commutative: exact || call.options.order == FoldOrder::Arrival, exact };
         let name = self.exchange_for(call.exchange, recv.len(), traits)?;
         let (work, call_hash) = (Work::Fold(dtype, op), call.signature.hash());
-        let shape = Shape { name, contract: Contract::Allreduce, root: 0, elements: 0, work, call: call_hash, turn: 0 };
+        let shape = Shape { name, collective: plan::Collective::Allreduce, root: 0, elements: 0, work, call: call_hash, turn: 0 };
         self.carry_out(call, name, Some(shape), |phases| phases.all_reduce(shape, send, recv, (dtype, op)))
     }
 
@@ -84,8 +84,8 @@ impl Hierarchy {
         let (home, _) = self.topology.place(root);
         let work = Work::Fold(dtype, op);
         let elements = send.map_or(recv.len(), <[u8]>::len) / dtype.size();
-        let (name, contract) = ("binomial", Contract::Reduce);
-        let shape = Shape { name, contract, root: home, elements, work, call: call.signature.hash(), turn: 0 };
+        let (name, collective) = ("binomial", plan::Collective::Reduce);
+        let shape = Shape { name, collective, root: home, elements, work, call: call.signature.hash(), turn: 0 };
         self.carry_out(call, name, Some(shape), |phases| phases.reduce(shape, root, send, recv, (dtype, op)))
     }
 

@@ -7,7 +7,7 @@ use super::{Call, Hierarchy, of_bytes, put_truth};
 use crate::plans::{Shape, Work};
 use crate::{DType, Element, Error, FoldOrder, Op, SharedView};
 use earlybird_hier::OpTraits;
-use earlybird_hier::plan::Contract;
+use earlybird_hier::plan;
 use earlybird_shm::bytes;
 
 impl Hierarchy {
@@ -27,8 +27,8 @@ impl Hierarchy {
         let exact = !dtype.is_inexact(by);
         let traits = OpTraits { commutative: exact || call.options.order == FoldOrder::Arrival, exact };
         let name = self.exchange_for(call.exchange, size_of_val(send), traits)?;
-        let (contract, work, hash) = (Contract::Allreduce, Work::Fold(dtype, by), call.signature.hash());
-        let shape = Shape { name, contract, root: 0, elements: 0, work, call: hash, turn: 0 };
+        let (collective, work, hash) = (plan::Collective::Allreduce, Work::Fold(dtype, by), call.signature.hash());
+        let shape = Shape { name, collective, root: 0, elements: 0, work, call: hash, turn: 0 };
         let node = call.node;
         self.carry_out(call, name, Some(shape), |phases| {
             let mut draft =

@@ -5,7 +5,7 @@ use super::Topology;
 use crate::Error;
 use crate::choice;
 use crate::plans::Lane;
-use earlybird_hier::exec::{Failure, Head, Take, Transport};
+use earlybird_hier::exec::{Failure, PacketDecision, PacketHeader, Transport};
 use earlybird_shm::Collective;
 use earlybird_shm::Progress;
 use earlybird_shm::Signature;
@@ -230,7 +230,7 @@ impl Wire {
 
     /// What MPI's transport reported: another rank's word stands, its own troubles are yet to be told.
     fn heard(&mut self, failure: Failure) -> Failure {
-        if let (Failure::Told { .. }, Line::Messages(line)) = (&failure, &self.line) {
+        if let (Failure::Reported { .. }, Line::Messages(line)) = (&failure, &self.line) {
             self.error.get_or_insert(line.error_of(&failure));
         }
         failure
@@ -281,7 +281,7 @@ impl Transport for Wire {
     fn post_send(
         &mut self,
         to: usize,
-        head: Head,
+        head: PacketHeader,
         bytes: usize,
         write: impl FnOnce(&mut [u8]),
     ) -> Result<bool, Failure> {
@@ -306,13 +306,17 @@ impl Transport for Wire {
         }
     }
 
-    fn receive(&mut self, from: usize, take: impl FnOnce(Head, &[u8]) -> Take) -> Result<bool, Failure> {
+    fn receive(
+        &mut self,
+        from: usize,
+        take: impl FnOnce(PacketHeader, &[u8]) -> PacketDecision,
+    ) -> Result<bool, Failure> {
         let from = self.peers[from];
         match &mut self.line {
             Line::Rings(rings) => {
                 let show = |[numbers, call, _]: [u64; 3], payload: &[u8]| {
-                    let head = Head { operation: (numbers >> 32) as u32, packet: numbers as u32, call };
-                    take(head, payload) == Take::Taken
+                    let head = PacketHeader { operation: (numbers >> 32) as u32, packet: numbers as u32, call };
+                    take(head, payload) == PacketDecision::Consume
                 };
                 rings.receive(from, show).map_err(|error| self.stands(error))
             }
@@ -359,7 +363,7 @@ impl Transport for Wire {
             Failure::Mismatch { rank_a, rank_b } => differ(rank_a, rank_b),
             // Packets of other calls than this rank's own: rings and MPI lose none.
             Failure::Lost { from, to, .. } => differ(from, to),
-            Failure::Told { .. } => Fault::Corrupt,
+            Failure::Reported { .. } => Fault::Corrupt,
             Failure::Transport(text) => Fault::Other(text),
         };
         let stands = self.report(fault);

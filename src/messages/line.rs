@@ -67,14 +67,14 @@ impl MessageLine {
         let FaultRecord { poison, details } = FaultRecord::new(fault, self.transport.rank(), self.call.0, self.call.1);
         let mut words = [poison; 13];
         words[1..].copy_from_slice(&details);
-        let stands = self.transport.raise(Failure::Told { words });
+        let stands = self.transport.raise(Failure::Reported { words });
         self.error_of(&stands)
     }
 
     /// A failure of the transport in the library's words.
     pub(crate) fn error_of(&self, failure: &Failure) -> Error {
         match failure {
-            Failure::Told { words: [poison, details @ ..] } => {
+            Failure::Reported { words: [poison, details @ ..] } => {
                 let verdict = FaultRecord { poison: *poison, details: *details };
                 verdict.error(self.peers.len(), self.job_ranks.as_deref(), |rank| self.peers[rank].clone())
             }

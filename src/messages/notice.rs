@@ -22,7 +22,7 @@ pub fn encode(failure: &Failure) -> Vec<u8> {
         }
         Failure::Mismatch { rank_a, rank_b } => (4, &[*rank_a as u64, *rank_b as u64], ""),
         Failure::Transport(text) => (5, &[], text.as_str()),
-        Failure::Told { words } => (6, words, ""),
+        Failure::Reported { words } => (6, words, ""),
     };
     let mut bytes = vec![kind];
     words.iter().chain(&[0; WORDS]).take(WORDS).for_each(|word| bytes.extend(word.to_le_bytes()));
@@ -44,7 +44,7 @@ pub fn decode(bytes: &[u8]) -> Failure {
         Some(3) => Failure::Lost { from: rank(0), to: rank(1), expected: word(2) as u32, found: word(3) as u32 },
         Some(4) => Failure::Mismatch { rank_a: rank(0), rank_b: rank(1) },
         Some(5) => Failure::Transport(String::from_utf8_lossy(bytes.get(FIXED_BYTES..).unwrap_or(&[])).into_owned()),
-        Some(6) => Failure::Told { words: std::array::from_fn(word) },
+        Some(6) => Failure::Reported { words: std::array::from_fn(word) },
         _ => Failure::Transport("another rank reported a failure that cannot be read".into()),
     }
 }
@@ -61,7 +61,7 @@ mod tests {
             Failure::Lost { from: 1, to: 2, expected: 3, found: u32::MAX },
             Failure::Mismatch { rank_a: 0, rank_b: 1022 },
             Failure::Transport("MPI_Test failed: überlauf".into()),
-            Failure::Told { words: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, u64::MAX] },
+            Failure::Reported { words: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, u64::MAX] },
         ];
         for failure in all {
             assert_eq!(decode(&encode(&failure)), failure);

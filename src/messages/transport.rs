@@ -9,7 +9,7 @@
 
 use super::notice::{self, NOTICE_BYTES};
 use super::{Message, Messages};
-use earlybird_hier::exec::{Failure, Head, Take, Transport};
+use earlybird_hier::exec::{Failure, PacketDecision, PacketHeader, Transport};
 use earlybird_shm::engine::Pace;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -207,7 +207,7 @@ impl Transport for MessageTransport {
     fn post_send(
         &mut self,
         to: usize,
-        head: Head,
+        head: PacketHeader,
         bytes: usize,
         write: impl FnOnce(&mut [u8]),
     ) -> Result<bool, Failure> {
@@ -242,7 +242,11 @@ impl Transport for MessageTransport {
         Ok(())
     }
 
-    fn receive(&mut self, from: usize, take: impl FnOnce(Head, &[u8]) -> Take) -> Result<bool, Failure> {
+    fn receive(
+        &mut self,
+        from: usize,
+        take: impl FnOnce(PacketHeader, &[u8]) -> PacketDecision,
+    ) -> Result<bool, Failure> {
         self.check_peer(from)?;
         let lane = &mut self.incoming[from];
         let Some(first) = lane.posted.front_mut() else { return Ok(false) };
@@ -258,8 +262,8 @@ impl Transport for MessageTransport {
             return Err(Failure::Transport(format!("rank {from} sent a message of {bytes} bytes, which is no packet")));
         };
         match take(unpack(*head), payload) {
-            Take::Left => Ok(false),
-            Take::Taken => {
+            PacketDecision::Leave => Ok(false),
+            PacketDecision::Consume => {
                 lane.complete = None;
                 lane.owed += 1;
                 let buffer = lane.posted.pop_front().map(Message::into_buffer);
@@ -346,7 +350,7 @@ impl Drop for MessageTransport {
     }
 }
 
-fn pack(head: Head) -> [u8; HEAD_BYTES] {
+fn pack(head: PacketHeader) -> [u8; HEAD_BYTES] {
     let mut bytes = [0; HEAD_BYTES];
     bytes[..4].copy_from_slice(&head.operation.to_le_bytes());
     bytes[4..8].copy_from_slice(&head.packet.to_le_bytes());
@@ -354,9 +358,9 @@ fn pack(head: Head) -> [u8; HEAD_BYTES] {
     bytes
 }
 
-fn unpack(bytes: [u8; HEAD_BYTES]) -> Head {
+fn unpack(bytes: [u8; HEAD_BYTES]) -> PacketHeader {
     let [o0, o1, o2, o3, p0, p1, p2, p3, call @ ..] = bytes;
-    Head {
+    PacketHeader {
         operation: u32::from_le_bytes([o0, o1, o2, o3]),
         packet: u32::from_le_bytes([p0, p1, p2, p3]),
         call: u64::from_le_bytes(call),

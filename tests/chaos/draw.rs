@@ -3,7 +3,7 @@
 use crate::common::mix;
 use crate::kinds::{Kind, Load};
 use earlybird::{Choice, WaitPreset};
-use earlybird_hier::plan::Contract;
+use earlybird_hier::plan::Collective;
 use earlybird_hier::schedule::ALGORITHMS;
 
 /// A random sequence (splitmix64) that is the same on all ranks.
@@ -51,7 +51,7 @@ impl Rng {
 
 /// The plans that an allreduce can be asked for.
 pub fn plans() -> Vec<Choice> {
-    let names = ALGORITHMS.iter().filter(|plan| plan.contracts.contains(&Contract::Allreduce));
+    let names = ALGORITHMS.iter().filter(|plan| plan.collectives.contains(&Collective::Allreduce));
     names.filter_map(|plan| format!("plan:{}", plan.name).parse().ok()).collect()
 }
 

@@ -137,7 +137,7 @@ fn a_failure_reaches_everybody(world: &SimpleCommunicator) {
 fn another_thread_is_refused(world: &SimpleCommunicator) {
     let mut transport = transport(world, MpiOptions::default());
     let to = (transport.rank() + 1) % transport.size();
-    let head = earlybird_hier::exec::Head { operation: 1, packet: 0, call: 0 };
+    let head = earlybird_hier::exec::PacketHeader { operation: 1, packet: 0, call: 0 };
     let refused = std::thread::scope(|scope| {
         scope.spawn(|| transport.post_send(to, head, 8, |room| room.fill(0))).join().expect("an error, not a panic")
     });

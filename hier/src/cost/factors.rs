@@ -1,7 +1,7 @@
 //! Closed forms of schedules that work along a list of factors.
 
 use super::Cost;
-use crate::schedule::{Rule, merge_primes, repeated};
+use crate::schedule::{ShiftRule, merge_primes, repeated};
 
 /// Direct exchanges in dimensions that multiply to P, the first `split` in bandwidth form.
 pub fn radix(dims: &[usize], split: usize) -> Cost {
@@ -47,13 +47,13 @@ pub(crate) fn bruck_windows(q: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Cyclic shift with factors whose product reaches P, none superfluous.
-pub fn cyclic_shift(p: usize, factors: &[usize], rule: Rule) -> Cost {
+pub fn cyclic_shift(p: usize, factors: &[usize], rule: ShiftRule) -> Cost {
     let mut cost = Cost::new(p);
     let mut live = p;
     for (i, f) in factors.iter().enumerate() {
         let window = match rule {
-            Rule::Ceil => live.div_ceil(*f),
-            Rule::Cap => factors[i + 1..].iter().fold(1, |w: usize, f| w.saturating_mul(*f)).min(live),
+            ShiftRule::Ceil => live.div_ceil(*f),
+            ShiftRule::Cap => factors[i + 1..].iter().fold(1, |w: usize, f| w.saturating_mul(*f)).min(live),
         };
         cost.add_ports(2, live - window, live.div_ceil(window) - 1);
         live = window;

@@ -1,4 +1,4 @@
-//! Closed forms: what a schedule costs without building it. Tests hold them equal to the counts of the plans.
+//! Cost of schedules in closed form, without building plans. Tests compare them with the counts of the plans.
 //!
 //! Cost in seconds = rounds·α + sent·u·β + reduced·u·γ, u = bytes / blocks, with `sent` and `reduced` in blocks on the
 //! critical path (sum over rounds of the largest value in the round). Every form also lists its rounds, because a
@@ -7,10 +7,14 @@
 //! exchanges and prefixes.
 
 mod factors;
+mod model;
+mod topology;
 mod trees;
 
 pub(crate) use factors::{bruck_windows, prefix_step};
 pub use factors::{cyclic_shift, odd_ring, prefix, prefix_target, radix};
+pub use model::{Level, Model, levels_from_toml};
+pub use topology::{Contention, Topology};
 pub use trees::{
     binomial, chain, halving_doubling, prereduced_ring, prereduced_ring_tail, recursive_doubling, rsg, smp_binomial,
     smp_butterfly,
@@ -18,10 +22,10 @@ pub use trees::{
 
 use crate::schedule::{capped_sizes, ceil_log2, exact_sizes, floor_log2, halving_sizes};
 
-/// Equal rounds.
+/// A number of rounds of equal cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rounds {
-    /// How many.
+pub struct EqualRounds {
+    /// Number of rounds.
     pub count: usize,
     /// Blocks the busiest rank sends in each.
     pub sent: usize,
@@ -43,7 +47,7 @@ pub struct Cost {
     /// Most ports used in a round, at least 1.
     pub ports: usize,
     /// The rounds, in no particular order.
-    pub profile: Vec<Rounds>,
+    pub profile: Vec<EqualRounds>,
 }
 
 impl Cost {
@@ -61,7 +65,7 @@ impl Cost {
             self.rounds += count;
             self.sent += count * sent;
             self.ports = self.ports.max(ports);
-            self.profile.push(Rounds { count, sent, ports });
+            self.profile.push(EqualRounds { count, sent, ports });
         }
         self
     }
@@ -98,7 +102,7 @@ pub fn ring(p: usize) -> Cost {
 }
 
 /// Butterfly folded by halves, factor by factor, the last `r` folds latency-optimal; `[p]` is the cyclic group.
-/// Nothing is returned if `r` exceeds the number of folds.
+/// None if `r` exceeds the number of folds.
 pub fn butterfly(factors: &[usize], r: usize) -> Option<Cost> {
     let mut left = r;
     // factors after `j` are latency-optimal as a whole, factor j in its last v folds
@@ -184,7 +188,7 @@ pub fn elimination(p: usize, split: usize) -> Cost {
         cost.add(if pair < split { 2 } else { 1 }, region).reduce(region);
     }
     if odd > 1 && split > twos {
-        // the triple takes two rounds, so whatever follows it is one round late
+        // the triple takes two rounds, so all that follows is one round late
         for half in std::iter::once(power / 2).chain(halving_sizes(power)) {
             cost.add(2, half).reduce(half);
         }
@@ -192,11 +196,6 @@ pub fn elimination(p: usize, split: usize) -> Cost {
         cost.add(ceil_log2(odd) + 1, 1).reduce(ceil_log2(odd));
     }
     cost
-}
-
-/// 3-2 or 2-1 elimination, every dimension in bandwidth form.
-pub fn elimination_bandwidth(p: usize) -> Cost {
-    elimination(p, p.trailing_zeros() as usize + 1)
 }
 
 /// Census.

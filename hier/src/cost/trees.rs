@@ -3,7 +3,7 @@
 use super::Cost;
 use crate::schedule::{ceil_log2, floor_log2, halving_sizes};
 
-/// Whether the classic fold is needed.
+/// 1 if the classic fold is needed, else 0.
 fn folds(p: usize) -> usize {
     usize::from(!p.is_power_of_two())
 }

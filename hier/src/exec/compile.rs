@@ -1,26 +1,26 @@
-//! From a verified plan to one rank's flat program.
+//! The compiler: makes one rank's flat program from a verified plan.
 //!
 //! Every message and every local step is cut into pieces of a segment, the same on both ends of a message. A piece
-//! waits for exactly the pieces before it that touch the same bytes in a conflicting way, not for its round. So a piece
-//! that has arrived is folded and sent on while the rest of its message is under way, and operands are still combined
-//! in the order of the plan, because two folds into the same bytes wait for each other.
+//! waits for the earlier pieces that touch the same bytes in a conflicting way, not for its round. A piece that has
+//! arrived is therefore folded and sent on while the rest of its message is under way. Operands are still combined in
+//! the order of the plan, because two folds into the same bytes wait for each other.
 
-use super::depend::History;
-use super::program::{Geometry, Instruction, Kind, Lane, Program, Span};
-use crate::plan::{Action, Blocks, Contract, Plan, Step, offset};
+use super::access::AccessHistory;
+use super::program::{Channel, Geometry, Instruction, InstructionKind, Program, Span};
+use crate::plan::{Action, Blocks, Collective, Plan, Step, offset};
 use crate::verify::Verified;
 use std::collections::BTreeMap;
 
 /// Pieces begin on cache lines where elements allow it.
 const LINE_BYTES: usize = 64;
 
-/// A plan cannot be compiled for these sizes.
+/// The reason why a plan cannot be compiled for these sizes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
-    /// No such rank.
+    /// The rank does not exist.
     #[error("rank {rank} of a plan for {ranks} ranks does not exist")]
     Rank {
-        /// The rank asked for.
+        /// The requested rank.
         rank: usize,
         /// Ranks of the plan.
         ranks: usize,
@@ -54,7 +54,7 @@ pub enum CompileError {
 /// Cost: one pass over the rank's steps, O(log n) per piece for n pieces; memory a few words per piece.
 ///
 /// # Errors
-/// [`CompileError`] for sizes that cannot be.
+/// [`CompileError`] for impossible sizes.
 pub fn compile(plan: &Verified<Plan>, rank: usize, geometry: Geometry) -> Result<Program, CompileError> {
     let Geometry { elements, element_bytes, segment_bytes } = geometry;
     if rank >= plan.ranks() {
@@ -64,12 +64,12 @@ pub fn compile(plan: &Verified<Plan>, rank: usize, geometry: Geometry) -> Result
         return Err(CompileError::Segment { element_bytes, segment_bytes });
     }
     let too_large = CompileError::TooLarge { elements, element_bytes, segment_bytes };
-    // isize::MAX is the most that a buffer can have
+    // a buffer has at most isize::MAX bytes
     let fits = elements.checked_mul(element_bytes).is_some_and(|bytes| isize::try_from(bytes).is_ok());
     if !fits {
         return Err(too_large);
     }
-    let mut writer = Writer::new(plan, rank, geometry);
+    let mut writer = Compiler::new(plan, rank, geometry);
     for steps in plan.programs[rank].chunk_by(|a, b| a.round == b.round) {
         // Sends read the state at the start of the round.
         for (sends, timed) in [true, false].into_iter().flat_map(|s| steps.iter().map(move |t| (s, t))) {
@@ -85,16 +85,16 @@ pub fn compile(plan: &Verified<Plan>, rank: usize, geometry: Geometry) -> Result
     Ok(writer.finish())
 }
 
-struct Writer {
+struct Compiler {
     program: Program,
     blocks: usize,
-    histories: Vec<History>,
-    /// Per instruction, the ones it waits for.
+    histories: Vec<AccessHistory>,
+    /// Per instruction, the instructions that it waits for.
     waits_for: Vec<Vec<u32>>,
-    lanes: BTreeMap<usize, Lane>,
+    channels: BTreeMap<usize, Channel>,
 }
 
-impl Writer {
+impl Compiler {
     fn new(plan: &Plan, rank: usize, geometry: Geometry) -> Self {
         let mut digest = plan.digest();
         for word in [geometry.elements, geometry.element_bytes, geometry.segment_bytes] {
@@ -104,7 +104,7 @@ impl Writer {
             rank,
             ranks: plan.ranks(),
             algorithm: plan.algorithm.clone(),
-            contract: plan.contract,
+            collective: plan.collective,
             order: plan.order,
             consistent: plan.consistent,
             geometry,
@@ -115,42 +115,46 @@ impl Writer {
             after: Vec::new(),
             waits: Vec::new(),
             per_round: vec![0; plan.rounds + 2],
-            lanes: Vec::new(),
+            channels: Vec::new(),
         };
-        let histories = (0..plan.buffers).map(|_| History::default()).collect();
-        Writer { program, blocks: plan.blocks, histories, waits_for: Vec::new(), lanes: BTreeMap::new() }
+        let histories = (0..plan.buffers).map(|_| AccessHistory::default()).collect();
+        Compiler { program, blocks: plan.blocks, histories, waits_for: Vec::new(), channels: BTreeMap::new() }
     }
 
     fn step(&mut self, step: &Step, round: i32) {
         let (kind, peer, source, target) = match step {
-            Step::Send { to, buffer, .. } => (Kind::Send, Some(*to), *buffer, *buffer),
-            Step::Receive { from, buffer, .. } => (Kind::Receive(Action::Copy), Some(*from), *buffer, *buffer),
-            Step::ReceiveReduce { from, buffer, side, .. } => {
-                (Kind::Receive(Action::Reduce(*side)), Some(*from), *buffer, *buffer)
+            Step::Send { to, buffer, .. } => (InstructionKind::Send, Some(*to), *buffer, *buffer),
+            Step::Receive { from, buffer, .. } => {
+                (InstructionKind::Receive(Action::Copy), Some(*from), *buffer, *buffer)
             }
-            Step::Copy { source, target, .. } => (Kind::Local(Action::Copy), None, *source, *target),
-            Step::Reduce { source, target, side, .. } => (Kind::Local(Action::Reduce(*side)), None, *source, *target),
+            Step::ReceiveReduce { from, buffer, side, .. } => {
+                (InstructionKind::Receive(Action::Reduce(*side)), Some(*from), *buffer, *buffer)
+            }
+            Step::Copy { source, target, .. } => (InstructionKind::Local(Action::Copy), None, *source, *target),
+            Step::Reduce { source, target, side, .. } => {
+                (InstructionKind::Local(Action::Reduce(*side)), None, *source, *target)
+            }
         };
         let spans = self.spans_of(step.blocks());
         self.pieces(kind, peer.map(|p| p as usize), source, target, &spans, (round + 1) as u32);
     }
 
-    /// What the contract promises, from the plan's result buffer into the caller's.
+    /// Copies the result of the collective from the plan's result buffer into the caller's.
     fn result(&mut self, plan: &Plan) {
         let rank = self.program.rank;
-        let promised = match plan.contract {
-            Contract::Reduce if rank != plan.root => return,
-            Contract::ReduceScatter => plan.own_blocks(rank),
+        let promised = match plan.collective {
+            Collective::Reduce if rank != plan.root => return,
+            Collective::ReduceScatter => plan.own_blocks(rank),
             _ => 0..plan.blocks,
         };
         if plan.result != 0 {
             let spans = self.spans_of(&Blocks::range(promised.start, promised.end));
             let last = plan.rounds as u32 + 1;
-            self.pieces(Kind::Local(Action::Copy), None, plan.result as u32, 0, &spans, last);
+            self.pieces(InstructionKind::Local(Action::Copy), None, plan.result as u32, 0, &spans, last);
         }
     }
 
-    /// Bytes of a set of blocks, without empty ones, neighbours joined.
+    /// The bytes of a set of blocks; empty blocks are dropped and neighbours joined.
     fn spans_of(&self, blocks: &Blocks) -> Vec<Span> {
         let Geometry { elements, element_bytes, .. } = self.program.geometry;
         let byte = |block: u32| offset(block as usize, self.blocks, elements) * element_bytes;
@@ -166,7 +170,15 @@ impl Writer {
         spans
     }
 
-    fn pieces(&mut self, kind: Kind, peer: Option<usize>, source: u32, target: u32, spans: &[Span], round: u32) {
+    fn pieces(
+        &mut self,
+        kind: InstructionKind,
+        peer: Option<usize>,
+        source: u32,
+        target: u32,
+        spans: &[Span],
+        round: u32,
+    ) {
         let total: usize = spans.iter().map(|s| s.end - s.first).sum();
         let piece = piece_bytes(total, &self.program.geometry);
         let (mut left, mut begun) = (0, self.program.spans.len());
@@ -191,7 +203,7 @@ impl Writer {
     #[allow(clippy::too_many_arguments)] // an instruction has that many parts
     fn piece(
         &mut self,
-        kind: Kind,
+        kind: InstructionKind,
         peer: Option<usize>,
         source: u32,
         target: u32,
@@ -203,10 +215,10 @@ impl Writer {
         let spans = (begun as u32, self.program.spans.len() as u32);
         let mut waits_for = Vec::new();
         for span in &self.program.spans[begun..] {
-            if matches!(kind, Kind::Send | Kind::Local(_)) {
+            if matches!(kind, InstructionKind::Send | InstructionKind::Local(_)) {
                 self.histories[source as usize].read(*span, me, &mut waits_for);
             }
-            if matches!(kind, Kind::Receive(_) | Kind::Local(_)) {
+            if matches!(kind, InstructionKind::Receive(_) | InstructionKind::Local(_)) {
                 self.histories[target as usize].write(*span, me, &mut waits_for);
             }
         }
@@ -216,8 +228,9 @@ impl Writer {
         self.program.instructions.push(Instruction { kind, source, target, spans, after: (0, 0), bytes, round });
         self.program.per_round[round as usize] += 1;
         if let Some(peer) = peer {
-            let lane = self.lanes.entry(peer).or_insert_with(|| Lane { peer, sends: Vec::new(), receives: Vec::new() });
-            if kind == Kind::Send { lane.sends.push(me) } else { lane.receives.push(me) }
+            let channel =
+                self.channels.entry(peer).or_insert_with(|| Channel { peer, sends: Vec::new(), receives: Vec::new() });
+            if kind == InstructionKind::Send { channel.sends.push(me) } else { channel.receives.push(me) }
         }
     }
 
@@ -239,7 +252,7 @@ impl Writer {
                 *end += 1;
             }
         }
-        program.lanes = self.lanes.into_values().collect();
+        program.channels = self.channels.into_values().collect();
         self.program
     }
 }

@@ -1,24 +1,24 @@
-//! Arithmetic as the executor sees it: bytes in, bytes out, and which operand stands on the left.
+//! Reduction operators on bytes, with the operand that stands on the left.
 
-use crate::admit::OpTraits;
 use crate::plan::Side;
+use crate::verify::OpTraits;
 use bytemuck::Pod;
 use std::marker::PhantomData;
 
-/// An operator on elements of some size.
+/// A reduction operator on elements of a fixed size.
 pub trait Fold {
     /// Bytes of one element.
     fn element_bytes(&self) -> usize;
 
-    /// What decides which plans it may use.
+    /// The properties that decide which plans the operator may use.
     fn traits(&self) -> OpTraits;
 
-    /// Whether combining a value with itself changes nothing, as a barrier needs.
-    fn bears_repetition(&self) -> bool {
+    /// True if combining a value with itself changes nothing, as a barrier needs.
+    fn is_idempotent(&self) -> bool {
         false
     }
 
-    /// A number that differs between operators; part of what ranks compare before data moves.
+    /// A number that differs between operators. Ranks compare it before data moves.
     fn code(&self) -> u64;
 
     /// Combines equally long whole elements: `incoming ⊕ target` for [`Side::Left`], `target ⊕ incoming` for
@@ -26,23 +26,23 @@ pub trait Fold {
     fn fold(&self, target: &mut [u8], incoming: &[u8], side: Side);
 }
 
-/// A function of two values as an operator.
+/// A reduction operator made of a function of two values.
 #[derive(Debug, Clone, Copy)]
-pub struct Operator<T, C> {
+pub struct FnOperator<T, C> {
     combine: C,
     traits: OpTraits,
     code: u64,
     element: PhantomData<T>,
 }
 
-impl<T: Pod, C: Fn(T, T) -> T> Operator<T, C> {
-    /// `combine(left, right)`; `code` tells it from other operators of the same program.
+impl<T: Pod, C: Fn(T, T) -> T> FnOperator<T, C> {
+    /// An operator that computes `combine(left, right)`; `code` differs from that of other operators of the program.
     pub fn new(combine: C, traits: OpTraits, code: u64) -> Self {
         Self { combine, traits, code, element: PhantomData }
     }
 }
 
-impl<T: Pod, C: Fn(T, T) -> T> Fold for Operator<T, C> {
+impl<T: Pod, C: Fn(T, T) -> T> Fold for FnOperator<T, C> {
     fn element_bytes(&self) -> usize {
         size_of::<T>()
     }
@@ -57,7 +57,7 @@ impl<T: Pod, C: Fn(T, T) -> T> Fold for Operator<T, C> {
 
     fn fold(&self, target: &mut [u8], incoming: &[u8], side: Side) {
         let pairs = target.chunks_exact_mut(size_of::<T>()).zip(incoming.chunks_exact(size_of::<T>()));
-        // One loop per side, so that the side is not looked at per element.
+        // One loop per side: the side is not tested per element.
         match side {
             Side::Left => pairs.for_each(|(t, i)| {
                 let value = (self.combine)(bytemuck::pod_read_unaligned(i), bytemuck::pod_read_unaligned(t));
@@ -71,7 +71,7 @@ impl<T: Pod, C: Fn(T, T) -> T> Fold for Operator<T, C> {
     }
 }
 
-/// What a barrier passes around: a byte that says nothing but that it came.
+/// The operator of a barrier: one byte without meaning, whose arrival is all that counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Token;
 
@@ -84,7 +84,7 @@ impl Fold for Token {
         OpTraits { commutative: true, exact: true }
     }
 
-    fn bears_repetition(&self) -> bool {
+    fn is_idempotent(&self) -> bool {
         true
     }
 
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_side_is_kept_and_alignment_is_not_needed() {
-        let minus = Operator::new(|a: i32, b: i32| a - b, OpTraits { commutative: false, exact: true }, 7);
+        let minus = FnOperator::new(|a: i32, b: i32| a - b, OpTraits { commutative: false, exact: true }, 7);
         let bytes = |values: [i32; 2]| [&[0u8][..], bytemuck::cast_slice(&values)].concat();
         for (side, expected) in [(Side::Left, [90, 180]), (Side::Right, [-90, -180])] {
             let (mut target, incoming) = (bytes([10, 20]), bytes([100, 200]));

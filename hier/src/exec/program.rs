@@ -1,8 +1,8 @@
-//! A plan compiled for one rank and one size: a flat list of instructions and what each waits for. Immutable.
+//! A plan compiled for one rank and one size: a flat, immutable list of instructions and their dependencies.
 
-use crate::plan::{Action, Contract, Order};
+use crate::plan::{Action, Collective, Order};
 
-/// Sizes a plan is compiled for.
+/// The sizes that a plan is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// Elements of the vector.
@@ -10,7 +10,7 @@ pub struct Geometry {
     /// Bytes of an element.
     pub element_bytes: usize,
     /// Longer messages and local steps are cut into packets of at most this many bytes (at least one element), and
-    /// what follows begins with the first of them. At most the transport's packet.
+    /// dependent steps begin with the first of them. At most the transport's packet.
     pub segment_bytes: usize,
 }
 
@@ -22,10 +22,10 @@ pub(super) struct Span {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// From `source` to the lane's peer.
+pub(super) enum InstructionKind {
+    /// From `source` to the peer.
     Send,
-    /// From the lane's peer into `target`.
+    /// From the peer into `target`.
     Receive(Action),
     /// From `source` into `target`.
     Local(Action),
@@ -33,7 +33,7 @@ pub(super) enum Kind {
 
 #[derive(Debug, Clone)]
 pub(super) struct Instruction {
-    pub(super) kind: Kind,
+    pub(super) kind: InstructionKind,
     pub(super) source: u32,
     pub(super) target: u32,
     /// Index into [`Program::spans`].
@@ -45,21 +45,21 @@ pub(super) struct Instruction {
     pub(super) round: u32,
 }
 
-/// All traffic with one other rank, in the order both ends agree on.
+/// The messages with one other rank, in the order that both ends agree on.
 #[derive(Debug, Clone)]
-pub(super) struct Lane {
+pub(super) struct Channel {
     pub(super) peer: usize,
     pub(super) sends: Vec<u32>,
     pub(super) receives: Vec<u32>,
 }
 
-/// A verified plan compiled for one rank: made by [`compile`](super::compile), run by [`Running`](super::Running).
+/// A verified plan compiled for one rank: made by [`compile`](super::compile), run by [`Operation`](super::Operation).
 #[derive(Debug, Clone)]
 pub struct Program {
     pub(super) rank: usize,
     pub(super) ranks: usize,
     pub(super) algorithm: String,
-    pub(super) contract: Contract,
+    pub(super) collective: Collective,
     pub(super) order: Order,
     pub(super) consistent: bool,
     pub(super) geometry: Geometry,
@@ -69,15 +69,15 @@ pub struct Program {
     pub(super) spans: Vec<Span>,
     /// Instructions that wait for an instruction, all lists one after the other.
     pub(super) after: Vec<u32>,
-    /// How many instructions each one waits for.
+    /// The number of instructions that each one waits for.
     pub(super) waits: Vec<u32>,
     /// Instructions per round.
     pub(super) per_round: Vec<u32>,
-    pub(super) lanes: Vec<Lane>,
+    pub(super) channels: Vec<Channel>,
 }
 
 impl Program {
-    /// The rank it is for.
+    /// The rank that the program is for.
     pub fn rank(&self) -> usize {
         self.rank
     }
@@ -92,14 +92,14 @@ impl Program {
         self.geometry.elements * self.geometry.element_bytes
     }
 
-    /// The sizes it was compiled for.
+    /// The sizes that the plan was compiled for.
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// What holds at the end.
-    pub fn contract(&self) -> Contract {
-        self.contract
+    /// The collective that the program carries out.
+    pub fn collective(&self) -> Collective {
+        self.collective
     }
 
     /// Number of instructions, a packet or a piece of a local step each.
@@ -107,19 +107,19 @@ impl Program {
         self.instructions.len()
     }
 
-    /// True where the rank has nothing to do.
+    /// True if the rank has nothing to do.
     pub fn is_empty(&self) -> bool {
         self.instructions.is_empty()
     }
 
-    /// The ranks it exchanges messages with.
+    /// The ranks that this one exchanges messages with.
     pub fn peers(&self) -> impl Iterator<Item = usize> + '_ {
-        self.lanes.iter().map(|lane| lane.peer)
+        self.channels.iter().map(|channel| channel.peer)
     }
 
-    /// Bytes of its largest packet.
+    /// Bytes of the largest packet.
     pub fn largest_packet(&self) -> usize {
-        let packets = self.instructions.iter().filter(|i| !matches!(i.kind, Kind::Local(_)));
+        let packets = self.instructions.iter().filter(|i| !matches!(i.kind, InstructionKind::Local(_)));
         packets.map(|i| i.bytes).max().unwrap_or(0)
     }
 

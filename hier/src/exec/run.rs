@@ -1,26 +1,25 @@
-//! Runs a compiled program, as often as wanted, without allocating once it has run.
+//! Persistent operations: run a compiled program any number of times, without allocating after the first.
 //!
-//! [`Running::poll`] does all that can be done now and returns. Packets are folded where they lie, straight into the
-//! buffer, as soon as everything before them in the plan's order has happened there. A packet that comes too early
-//! stays with the transport, so that its sender is slowed down, unless it could block others: then it is put aside.
+//! [`Operation::poll`] makes all progress that is possible and returns. Packets are folded from the transport's memory
+//! into the buffer as soon as everything before them in the plan's order has happened there. A packet that comes too
+//! early stays with the transport, which slows its sender down, unless it could block others: then it is put aside.
 //!
-//! Nobody can wait for ever in a circle: take the lowest round that anybody has not finished. Its packets are at the
-//! head of their queues, or behind packets of other operations, which are put aside; its receivers have no lower round
-//! left, so they put aside what they cannot apply yet; so all its sends end, hence all its receives.
+//! No deadlock: take the lowest round that some rank has not finished. Its packets are at the head of their queues, or
+//! behind packets of other operations, which are put aside. Its receivers have finished all lower rounds, so they put
+//! aside packets that they cannot apply yet. Hence all sends of the round end, and then all its receives.
 
+use super::buffers::Buffers;
 use super::endpoint::Endpoint;
 use super::fold::Fold;
-use super::memory::Memory;
 use super::program::Program;
-use super::state::State;
-use super::transport::{Failure, Head, Transport};
-use crate::admit::{self, Consistency};
-use crate::error::PlanError;
-use crate::plan::Contract;
+use super::progress::RunProgress;
+use super::transport::{Failure, PacketHeader, Transport};
+use crate::plan::{Collective, PlanError};
+use crate::verify::{Consistency, check_operator};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Why an operation cannot be made, started or finished.
+/// The reason why an operation cannot be made, started or finished.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     /// The operator must not use this plan.
@@ -29,9 +28,9 @@ pub enum RunError {
     /// The operator's elements have another size than the program's.
     #[error("the operator works on elements of {operator} bytes, the program was compiled for {program}")]
     ElementBytes {
-        /// Of the operator.
+        /// Bytes of the operator's elements.
         operator: usize,
-        /// Of the program.
+        /// Bytes of the program's elements.
         program: usize,
     },
     /// The endpoint is another rank, of another group, than the program is for.
@@ -39,13 +38,13 @@ pub enum RunError {
         "a program for rank {rank} of {ranks} cannot run on an endpoint of rank {endpoint_rank} of {endpoint_ranks}"
     )]
     Endpoint {
-        /// Of the program.
+        /// Rank of the program.
         rank: usize,
-        /// Of the program.
+        /// Number of ranks of the program.
         ranks: usize,
-        /// Of the endpoint.
+        /// Rank of the endpoint.
         endpoint_rank: usize,
-        /// Of the endpoint.
+        /// Number of ranks of the endpoint.
         endpoint_ranks: usize,
     },
     /// The program's packets are larger than the transport's.
@@ -66,10 +65,10 @@ pub enum RunError {
         /// Bytes expected.
         expected: usize,
     },
-    /// Started while it runs.
+    /// The operation was started while it runs.
     #[error("this operation is still running; wait for it, or make another one of the same program")]
     Busy,
-    /// Polled while it does not run.
+    /// The operation was polled while it does not run.
     #[error("this operation was not started")]
     Idle,
     /// The group has failed.
@@ -77,49 +76,49 @@ pub enum RunError {
     Failed(#[from] Failure),
 }
 
-/// An operation that can be run again and again: the persistent form.
+/// A persistent operation.
 ///
-/// The caller's buffer is given to every call that may touch it, the same one from start to end: it is the plan's
-/// buffer 0, input and output. After an error it holds nothing of use.
+/// Every call gets the caller's buffer, the same one from start to end: buffer 0 of the plan, input and output. After
+/// an error its contents are undefined.
 #[derive(Debug)]
-pub struct Running<F> {
+pub struct Operation<F> {
     program: Arc<Program>,
     fold: F,
     call: u64,
-    memory: Memory,
-    state: State,
+    memory: Buffers,
+    state: RunProgress,
 }
 
-impl<F: Fold> Running<F> {
-    /// Allocates what the program needs.
+impl<F: Fold> Operation<F> {
+    /// Allocates the buffers that the program needs.
     ///
     /// # Errors
-    /// [`RunError::Plan`] when the operator and `consistency` do not admit the plan, or a barrier's operator does not
-    /// bear repetition; [`RunError::ElementBytes`].
+    /// [`RunError::Plan`] when the operator and `consistency` do not admit the plan, or the operator of a barrier
+    /// is not idempotent; [`RunError::ElementBytes`].
     pub fn new(program: Arc<Program>, fold: F, consistency: Consistency) -> Result<Self, RunError> {
         let (operator, compiled) = (fold.element_bytes(), program.geometry.element_bytes);
         if operator != compiled {
             return Err(RunError::ElementBytes { operator, program: compiled });
         }
         let name = &program.algorithm;
-        match program.contract {
-            Contract::Barrier if !fold.bears_repetition() => {
+        match program.collective {
+            Collective::Barrier if !fold.is_idempotent() => {
                 return Err(RunError::Plan(PlanError::NotAdmitted {
                     algorithm: name.clone(),
                     reason: "a barrier combines the same contribution more than once".to_string(),
-                    instead: "give it an operator that bears repetition, such as exec::Token".to_string(),
+                    instead: "use an idempotent operator such as exec::Token".to_string(),
                 }));
             }
-            // Nothing is combined.
-            Contract::Barrier | Contract::Broadcast | Contract::Allgather => {}
-            Contract::Allreduce | Contract::Reduce | Contract::ReduceScatter => {
-                admit::check(name, program.order, program.consistent, fold.traits(), consistency)?;
+            // These combine no values.
+            Collective::Barrier | Collective::Broadcast | Collective::Allgather => {}
+            Collective::Allreduce | Collective::Reduce | Collective::ReduceScatter => {
+                check_operator(name, program.order, program.consistent, fold.traits(), consistency)?;
             }
         }
-        let state = State::new(&program);
-        let memory = Memory::new(program.buffers - 1, program.bytes());
+        let state = RunProgress::new(&program);
+        let memory = Buffers::new(program.buffers - 1, program.bytes());
         let call = program.digest ^ fold.code().wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Ok(Running { program, fold, call, memory, state })
+        Ok(Operation { program, fold, call, memory, state })
     }
 
     /// The program.
@@ -127,12 +126,12 @@ impl<F: Fold> Running<F> {
         &self.program
     }
 
-    /// True between a start and the end.
+    /// True from a start to the end.
     pub fn is_running(&self) -> bool {
         self.state.operation.is_some()
     }
 
-    /// A rank that it waits for.
+    /// A rank that the operation waits for.
     pub fn awaited(&self) -> Option<usize> {
         self.state.awaited(&self.program)
     }
@@ -160,15 +159,15 @@ impl<F: Fold> Running<F> {
         Ok(())
     }
 
-    /// Does what can be done now; `true` when the operation is complete. Never waits.
+    /// Makes progress without waiting; `true` when the operation is complete.
     ///
     /// # Errors
-    /// [`RunError::Idle`], [`RunError::Length`], the group's failure: the operation has ended then.
+    /// [`RunError::Idle`], [`RunError::Length`], or the group's failure, which ends the operation.
     pub fn poll<T: Transport>(&mut self, endpoint: &mut Endpoint<T>, data: &mut [u8]) -> Result<bool, RunError> {
         self.advance(endpoint, data).map(|_| !self.is_running())
     }
 
-    /// As [`Running::poll`]; whether anything moved.
+    /// Makes progress without waiting; `true` if there was any.
     pub(super) fn advance<T: Transport>(
         &mut self,
         endpoint: &mut Endpoint<T>,
@@ -205,21 +204,21 @@ impl<F: Fold> Running<F> {
         data: &mut [u8],
         operation: u32,
     ) -> Result<bool, Failure> {
-        let Running { program, fold, call, memory, state } = self;
-        let head = Head { operation, packet: 0, call: *call };
+        let Operation { program, fold, call, memory, state } = self;
+        let head = PacketHeader { operation, packet: 0, call: *call };
         let (mut moved_at_all, mut looked_again) = (false, false);
         loop {
             let mut moved = state.locals(program, memory, data, fold);
             let mut at = 0;
-            while let Some(&lane) = state.open.get(at) {
-                let lane = lane as usize;
-                while state.receive(program, lane, endpoint, memory, data, fold, head)? {
+            while let Some(&channel) = state.open.get(at) {
+                let channel = channel as usize;
+                while state.receive(program, channel, endpoint, memory, data, fold, head)? {
                     moved = true;
                 }
-                while state.send(program, lane, endpoint, memory, data, head)? {
+                while state.send(program, channel, endpoint, memory, data, head)? {
                     moved = true;
                 }
-                match state.is_through(program, lane) {
+                match state.is_through(program, channel) {
                     true => _ = state.open.remove(at),
                     false => at += 1,
                 }
@@ -230,7 +229,7 @@ impl<F: Fold> Running<F> {
             if !moved {
                 match endpoint.transport.progress() {
                     Ok(()) => return Ok(moved_at_all),
-                    // What came before the failure counts.
+                    // Packets that came before the failure count.
                     Err(_) if !looked_again => looked_again = true,
                     Err(failure) => return Err(failure),
                 }
@@ -240,13 +239,13 @@ impl<F: Fold> Running<F> {
         }
     }
 
-    /// Polls until the operation is complete, letting the transport rest in between.
+    /// Waits until the operation is complete.
     ///
-    /// Only this operation advances; with several under way use [`wait_all`], or a rank that waits for another one
-    /// first may wait for this rank for ever.
+    /// Only this operation makes progress. If several are under way use [`wait_all`]: a rank that waits for another
+    /// operation first would never be served.
     ///
     /// # Errors
-    /// As [`Running::poll`]; [`Failure::Timeout`] once nothing has moved for `timeout`, on every rank.
+    /// The errors of [`Operation::poll`]; [`Failure::Timeout`] on every rank after `timeout` without progress.
     pub fn wait<T: Transport>(
         &mut self,
         endpoint: &mut Endpoint<T>,
@@ -256,10 +255,10 @@ impl<F: Fold> Running<F> {
         wait_all(endpoint, &mut [(self, data)], timeout)
     }
 
-    /// Starts and waits.
+    /// Starts the operation and waits for its end.
     ///
     /// # Errors
-    /// As [`Running::start`] and [`Running::wait`].
+    /// The errors of [`Operation::start`] and [`Operation::wait`].
     pub fn run<T: Transport>(
         &mut self,
         endpoint: &mut Endpoint<T>,
@@ -271,25 +270,25 @@ impl<F: Fold> Running<F> {
     }
 }
 
-/// Advances all these operations until each is complete. Operations that do not run are passed over.
+/// Waits until all operations are complete. Operations that do not run are skipped.
 ///
 /// # Errors
-/// As [`Running::wait`].
+/// The errors of [`Operation::wait`].
 pub fn wait_all<T: Transport, F: Fold>(
     endpoint: &mut Endpoint<T>,
-    operations: &mut [(&mut Running<F>, &mut [u8])],
+    operations: &mut [(&mut Operation<F>, &mut [u8])],
     timeout: Option<Duration>,
 ) -> Result<(), RunError> {
     wait_some(endpoint, operations, timeout, false)
 }
 
-/// Advances all these operations until the first of them is complete: the others go on later.
+/// Waits until the first of the operations is complete; all make progress meanwhile.
 ///
 /// # Errors
-/// As [`Running::wait`].
+/// The errors of [`Operation::wait`].
 pub fn wait_first<T: Transport, F: Fold>(
     endpoint: &mut Endpoint<T>,
-    operations: &mut [(&mut Running<F>, &mut [u8])],
+    operations: &mut [(&mut Operation<F>, &mut [u8])],
     timeout: Option<Duration>,
 ) -> Result<(), RunError> {
     wait_some(endpoint, operations, timeout, true)
@@ -297,7 +296,7 @@ pub fn wait_first<T: Transport, F: Fold>(
 
 fn wait_some<T: Transport, F: Fold>(
     endpoint: &mut Endpoint<T>,
-    operations: &mut [(&mut Running<F>, &mut [u8])],
+    operations: &mut [(&mut Operation<F>, &mut [u8])],
     timeout: Option<Duration>,
     first: bool,
 ) -> Result<(), RunError> {
@@ -318,7 +317,7 @@ fn wait_some<T: Transport, F: Fold>(
         }
         idle += 1;
         if endpoint.transport.idle(idle).is_err() {
-            // What has come by now may complete an operation; if not, the next pass reports the failure.
+            // Packets that have come by now may complete an operation; if not, the next pass reports the failure.
             continue;
         }
         if let Some(after) = timeout

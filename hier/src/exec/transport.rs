@@ -1,4 +1,4 @@
-//! What the executor asks of a network: packets in order between two ranks, and the group's one failure.
+//! The transport trait: ordered packets between two ranks, and one failure for the group.
 //!
 //! The transport owns the memory of packets: a sender writes into it, a receiver reads or folds straight out of it. So
 //! a message is copied once on its way into the transport, a reduction needs no receive buffer, and nothing is borrowed
@@ -6,27 +6,27 @@
 
 use std::time::Duration;
 
-/// What a packet is: which run it belongs to and its number in it.
+/// The header of a packet: its operation and its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Head {
+pub struct PacketHeader {
     /// Number of the operation in its endpoint, from 1; all ranks start operations in the same order.
     pub operation: u32,
     /// Number of the packet among those of this operation from this sender to this receiver, from 0.
     pub packet: u32,
-    /// Digest of plan, geometry and operator: what both ends must agree on.
+    /// Digest of plan, geometry and operator, on which both ends must agree.
     pub call: u64,
 }
 
-/// Whether a packet that was shown is done with.
+/// The receiver's decision about a packet that it was shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Take {
-    /// Its memory may be reused.
-    Taken,
-    /// It stays the next one from its sender.
-    Left,
+pub enum PacketDecision {
+    /// The packet is done with; its memory may be reused.
+    Consume,
+    /// The packet stays the next one from its sender.
+    Leave,
 }
 
-/// Why a group of ranks cannot go on. The first one raised is every rank's.
+/// The failure of a group of ranks. The first one raised is reported on every rank.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// A rank died or left while others still needed it.
@@ -63,18 +63,18 @@ pub enum Failure {
         /// A rank that made another call.
         rank_b: usize,
     },
-    /// What the layer above reported, in words that it reads.
+    /// A failure of the layer above, encoded by that layer.
     #[error("the layer above has failed the group")]
-    Told {
-        /// Its words.
+    Reported {
+        /// The encoded failure.
         words: [u64; 13],
     },
-    /// What the transport itself reports.
+    /// A failure of the transport itself.
     #[error("{0}")]
     Transport(String),
 }
 
-/// Endpoint of one rank. No method blocks but [`Transport::idle`], and that one not for ever.
+/// One rank's end of a network. Only [`Transport::idle`] blocks, and for a bounded time.
 ///
 /// Between two ranks packets arrive complete, once and in the order sent; between others nothing is ordered. The same
 /// suite holds every transport to this: `hier/tests/common/conformance.rs`.
@@ -96,27 +96,31 @@ pub trait Transport {
     fn post_send(
         &mut self,
         to: usize,
-        head: Head,
+        head: PacketHeader,
         bytes: usize,
         write: impl FnOnce(&mut [u8]),
     ) -> Result<bool, Failure>;
 
-    /// Says that one more packet of at most `bytes` bytes is awaited from `from`: a transport that needs memory in
-    /// place before data comes puts it there. Every packet is announced before it is asked for.
+    /// Announces that one more packet of at most `bytes` bytes is awaited from `from`, so that the transport can provide
+    /// memory for it. Every packet is announced before it is received.
     ///
     /// # Errors
     /// The group's failure.
     fn post_receive(&mut self, from: usize, bytes: usize) -> Result<(), Failure>;
 
-    /// Shows the next packet from `from` to `take`, if one is there. Nothing is said of a dead sender as long as
-    /// something it sent is left.
+    /// Shows the next packet from `from` to `take`, if one has arrived. The death of a sender is reported only after all
+    /// its packets were received.
     ///
     /// # Errors
     /// The group's failure.
-    fn receive(&mut self, from: usize, take: impl FnOnce(Head, &[u8]) -> Take) -> Result<bool, Failure>;
+    fn receive(
+        &mut self,
+        from: usize,
+        take: impl FnOnce(PacketHeader, &[u8]) -> PacketDecision,
+    ) -> Result<bool, Failure>;
 
-    /// Whether everything that was sent can reach its receivers without this rank doing more for it. An operation ends
-    /// only then: its caller may compute for a long time before it comes back.
+    /// True if all sent packets reach their receivers without further progress by this rank. An operation ends only then,
+    /// because its caller may compute for a long time before the next call.
     ///
     /// # Errors
     /// The group's failure.
@@ -124,19 +128,19 @@ pub trait Transport {
         Ok(true)
     }
 
-    /// Drives what is under way and reports the group's failure. Called whenever nothing else moved.
+    /// Makes progress and reports the group's failure. Called whenever there was no other progress.
     ///
     /// # Errors
     /// The group's failure.
     fn progress(&mut self) -> Result<(), Failure>;
 
-    /// Called when nothing moved in `idle` passes, this one included: spins, yields or sleeps, a bounded time, until
-    /// something may have changed.
+    /// Spins, yields or sleeps for a bounded time until something may have changed. Called after `passes` passes without
+    /// progress, this one included.
     ///
     /// # Errors
     /// The group's failure, which [`Transport::progress`] reports from then on; a death is noticed here within a second.
     fn idle(&mut self, passes: u32) -> Result<(), Failure>;
 
-    /// Fails the group for all ranks, unless it has failed already; the failure that stands.
+    /// Fails the group for all ranks and returns the failure; if the group has already failed, the earlier one.
     fn raise(&mut self, failure: Failure) -> Failure;
 }

@@ -1,11 +1,11 @@
-//! Writes plans: a message is given once and becomes the send of one rank and the receive of another.
+//! The plan builder: turns each message into the send of one rank and the receive of another.
 
-use super::{Action, Blocks, Contract, Order, Plan, Step, Timed};
+use super::{Action, Blocks, Collective, Order, Plan, ScheduledStep, Step};
 use std::collections::BTreeMap;
 
 /// Collects messages and local steps in any order and lays them out by rank and round.
 ///
-/// Empty sets of blocks are dropped, buffers and rounds are counted, so a schedule states only what happens.
+/// Drops empty sets of blocks and counts buffers and rounds.
 #[derive(Debug)]
 pub struct PlanBuilder {
     plan: Plan,
@@ -21,7 +21,7 @@ impl PlanBuilder {
         let plan = Plan {
             algorithm: algorithm.to_string(),
             parameters: BTreeMap::new(),
-            contract: Contract::Allreduce,
+            collective: Collective::Allreduce,
             root: 0,
             blocks,
             buffers: 1,
@@ -35,21 +35,21 @@ impl PlanBuilder {
         Self { plan, drafts: vec![Vec::new(); ranks], kept: (-1, i32::MAX) }
     }
 
-    /// Keeps the steps of rounds `first..end` only; header, rounds and buffers are those of all.
+    /// Keeps the steps of rounds `first..end` only; the header is that of the whole plan.
     pub fn keep(&mut self, first: i32, end: i32) -> &mut Self {
         self.kept = (first, end);
         self
     }
 
-    /// Says that messages of a round between these buffers follow, and learns if they are kept. A schedule may spare
-    /// itself the making of those that are not.
+    /// Announces messages of a round between these buffers; `true` if they are kept. A schedule need not make messages
+    /// that are not.
     pub fn announce(&mut self, round: usize, source: usize, target: usize) -> bool {
         self.plan.rounds = self.plan.rounds.max(round + 1);
         self.plan.buffers = self.plan.buffers.max(source.max(target) + 1);
         self.keeps(round as i32)
     }
 
-    /// As [`Self::announce`], for local steps at the end of `round`.
+    /// Announces local steps at the end of `round`; `true` if they are kept.
     pub fn announce_local(&mut self, round: i32, source: usize, target: usize) -> bool {
         self.plan.buffers = self.plan.buffers.max(source.max(target) + 1);
         self.keeps(round)
@@ -75,9 +75,9 @@ impl PlanBuilder {
         self
     }
 
-    /// Sets the contract and its root.
-    pub fn contract(&mut self, contract: Contract, root: usize) -> &mut Self {
-        (self.plan.contract, self.plan.root) = (contract, root);
+    /// Sets the collective and its root.
+    pub fn collective(&mut self, collective: Collective, root: usize) -> &mut Self {
+        (self.plan.collective, self.plan.root) = (collective, root);
         self
     }
 
@@ -93,14 +93,14 @@ impl PlanBuilder {
         self
     }
 
-    /// Sets the buffer that ends as output.
+    /// Sets the buffer that holds the result at the end.
     pub fn result(&mut self, buffer: usize) -> &mut Self {
         self.plan.result = buffer;
         self.plan.buffers = self.plan.buffers.max(buffer + 1);
         self
     }
 
-    /// `from` sends blocks of its buffer `source`; `to` applies them to its buffer `target`.
+    /// Adds a message: `from` sends blocks of its buffer `source`, `to` applies them to its buffer `target`.
     #[allow(clippy::too_many_arguments)] // a message has that many parts
     pub fn message(
         &mut self,
@@ -129,7 +129,7 @@ impl PlanBuilder {
         self.drafts[to].push((round as i32, 1, receive));
     }
 
-    /// A local step of `rank` at the end of `round` (-1: before round 0).
+    /// Adds a local step of `rank` at the end of `round` (-1: before round 0).
     pub fn local(&mut self, round: i32, rank: usize, source: usize, target: usize, blocks: Blocks, action: Action) {
         if blocks.is_empty() {
             return;
@@ -156,7 +156,7 @@ impl PlanBuilder {
                     Step::Send { to, .. } => (*round, *kind, *to),
                     _ => (*round, *kind, 0),
                 });
-                drafts.into_iter().map(|(round, _, step)| Timed { round, step }).collect()
+                drafts.into_iter().map(|(round, _, step)| ScheduledStep { round, step }).collect()
             })
             .collect();
         self.plan

@@ -1,4 +1,4 @@
-//! What a plan costs, counted step by step in blocks.
+//! The cost of a plan in blocks, counted step by step.
 
 use super::{Plan, Step};
 
@@ -58,7 +58,7 @@ impl Plan {
 
     /// Largest number of elements any rank sends in a run over `elements`.
     pub fn max_elements_sent(&self, elements: usize) -> usize {
-        let per_rank = |program: &Vec<super::Timed>| {
+        let per_rank = |program: &Vec<super::ScheduledStep>| {
             program
                 .iter()
                 .filter(|t| matches!(t.step, Step::Send { .. }))
@@ -70,7 +70,7 @@ impl Plan {
 
     /// Largest number of element reductions of any rank in a run over `elements`.
     pub fn max_elements_reduced(&self, elements: usize) -> usize {
-        let per_rank = |program: &Vec<super::Timed>| {
+        let per_rank = |program: &Vec<super::ScheduledStep>| {
             program
                 .iter()
                 .filter(|t| matches!(t.step, Step::ReceiveReduce { .. } | Step::Reduce { .. }))

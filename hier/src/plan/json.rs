@@ -1,11 +1,12 @@
 //! The plan's JSON form, for outside tools: a header, counters, and steps round by round.
 //!
 //! Within a round messages come first, ordered by receiver and then as the receiver applies them; local steps follow.
-//! Reading checks the header's counters against the steps and refuses unknown fields; it proves nothing else, so a
-//! plan that was read still has to be verified.
+//! Reading checks the header's counters against the steps and refuses unknown fields. It proves nothing else: a plan that
+//! was read still has to be verified.
 
-use super::{Action, Blocks, Contract, Counters, Order, Plan, PlanBuilder, Side, Step};
-use crate::error::{PlanError, Violation};
+use super::{
+    Action, Blocks, Collective, Counters, Order, Plan, PlanBuilder, PlanError, Side, Step, Violation, check_form,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -14,7 +15,8 @@ use std::collections::BTreeMap;
 struct Document {
     algorithm: String,
     parameters: BTreeMap<String, String>,
-    contract: Contract,
+    #[serde(rename = "contract")]
+    collective: Collective,
     root: usize,
     ranks: usize,
     blocks: usize,
@@ -126,7 +128,7 @@ impl Plan {
         let document = Document {
             algorithm: self.algorithm.clone(),
             parameters: self.parameters.clone(),
-            contract: self.contract,
+            collective: self.collective,
             root: self.root,
             ranks: self.ranks(),
             blocks: self.blocks,
@@ -156,7 +158,7 @@ impl Plan {
     pub fn from_json(text: &str) -> Result<Plan, PlanError> {
         let parse = |reason: String| PlanError::Parse { what: "plan JSON", reason };
         let d: Document = serde_json::from_str(text).map_err(|e| parse(e.to_string()))?;
-        // these drive allocations: no plan has rounds without a step, and more ranks are not built either
+        // these numbers decide how much is allocated: no plan has rounds without a step, nor are more ranks built
         if d.ranks > 1 << 16 || d.rounds > d.steps.len() {
             return Err(parse(format!("{} ranks and {} rounds for {} steps", d.ranks, d.rounds, d.steps.len())));
         }
@@ -164,7 +166,7 @@ impl Plan {
         for (name, value) in &d.parameters {
             builder.parameter(name, value);
         }
-        builder.contract(d.contract, d.root).claim(d.order, d.consistent).ports(d.ports);
+        builder.collective(d.collective, d.root).claim(d.order, d.consistent).ports(d.ports);
         for (i, item) in d.steps.into_iter().enumerate() {
             let (round, ranks, buffers) = match &item {
                 Item::Message(m) => (m.round, [m.from, m.to], [m.source, m.target]),
@@ -192,7 +194,7 @@ impl Plan {
         }
         let mut plan = builder.finish();
         (plan.buffers, plan.rounds, plan.result) = (d.buffers, d.rounds, d.result);
-        crate::verify::well_formed(&plan)?;
+        check_form(&plan)?;
         let found = plan.counters();
         let claimed = Counters {
             rounds: d.rounds,

@@ -1,18 +1,17 @@
-//! Which receive takes which send: the k-th send from a to b meets the k-th receive of b from a.
+//! Message matching: the k-th send from a to b matches the k-th receive of b from a.
 
-use super::{Action, Blocks, Plan, Step};
-use crate::error::{Place, Violation};
+use super::{Action, Blocks, Plan, Step, Violation};
 
-/// A send and the receive that takes it, as (rank, index into its program).
+/// A send and the matching receive, as (rank, index into its program).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pair {
+pub struct MatchedSteps {
     /// The sending step.
     pub send: (usize, usize),
     /// The receiving step.
     pub receive: (usize, usize),
 }
 
-/// A message as both ends see it.
+/// A message: a send and its receive in one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// Round.
@@ -27,12 +26,12 @@ pub struct Message {
     pub target: usize,
     /// Blocks carried.
     pub blocks: Blocks,
-    /// What the receiver does with them.
+    /// The action of the receiver.
     pub action: Action,
 }
 
-/// Pairs all sends with all receives, in the order of (sender, receiver, position). Cost O(n log n) for n messages.
-pub fn pair(plan: &Plan) -> Result<Vec<Pair>, Violation> {
+/// Matches all sends with all receives, in the order of (sender, receiver, position). Cost O(n log n) for n messages.
+pub fn match_steps(plan: &Plan) -> Result<Vec<MatchedSteps>, Violation> {
     let (mut sends, mut receives) = (Vec::new(), Vec::new());
     for (rank, program) in plan.programs.iter().enumerate() {
         for (step, timed) in program.iter().enumerate() {
@@ -47,14 +46,13 @@ pub fn pair(plan: &Plan) -> Result<Vec<Pair>, Violation> {
     }
     sends.sort_unstable();
     receives.sort_unstable();
-    let place = |rank: usize, step: usize| Place { rank, step, round: plan.programs[rank][step].round };
     let lone_send = |(from, to, step): (usize, usize, usize)| Violation::Unmatched {
-        at: place(from, step),
+        at: plan.location((from, step)),
         kind: "send to",
         peer: to,
     };
     let lone_receive = |(from, to, step): (usize, usize, usize)| Violation::Unmatched {
-        at: place(to, step),
+        at: plan.location((to, step)),
         kind: "receive from",
         peer: from,
     };
@@ -65,7 +63,7 @@ pub fn pair(plan: &Plan) -> Result<Vec<Pair>, Violation> {
             std::cmp::Ordering::Less => return Err(lone_send(*send)),
             std::cmp::Ordering::Greater => return Err(lone_receive(*receive)),
             std::cmp::Ordering::Equal => {
-                pairs.push(Pair { send: (send.0, send.2), receive: (receive.1, receive.2) });
+                pairs.push(MatchedSteps { send: (send.0, send.2), receive: (receive.1, receive.2) });
             }
         }
     }
@@ -75,22 +73,31 @@ pub fn pair(plan: &Plan) -> Result<Vec<Pair>, Violation> {
     }
 }
 
+/// Checks that every message leaves in the round in which it is received.
+pub(crate) fn same_rounds(plan: &Plan, pairs: &[MatchedSteps]) -> Result<(), Violation> {
+    let ends = |p: &MatchedSteps| (plan.location(p.send), plan.location(p.receive));
+    match pairs.iter().map(ends).find(|(send, receive)| send.round != receive.round) {
+        Some((send, receive)) => Err(Violation::RoundsDiffer { send, receive }),
+        None => Ok(()),
+    }
+}
+
 impl Plan {
     /// All messages, by round, then receiver, then the order in which the receiver applies them.
     pub fn messages(&self) -> Result<Vec<Message>, Violation> {
-        let mut pairs = pair(self)?;
+        let mut pairs = match_steps(self)?;
         pairs.sort_unstable_by_key(|p| (self.programs[p.receive.0][p.receive.1].round, p.receive));
         let mut messages = Vec::with_capacity(pairs.len());
         for p in pairs {
             let receive = &self.programs[p.receive.0][p.receive.1];
             let Step::Send { buffer: source, .. } = &self.programs[p.send.0][p.send.1].step else {
-                unreachable!("pair() puts sends on the sending side")
+                unreachable!("match_steps() puts sends on the sending side")
             };
             let (target, blocks, action) = match &receive.step {
                 Step::Receive { buffer, blocks, .. } => (*buffer, blocks, Action::Copy),
                 Step::ReceiveReduce { buffer, blocks, side, .. } => (*buffer, blocks, Action::Reduce(*side)),
                 Step::Send { .. } | Step::Copy { .. } | Step::Reduce { .. } => {
-                    unreachable!("pair() puts receives on the receiving side")
+                    unreachable!("match_steps() puts receives on the receiving side")
                 }
             };
             messages.push(Message {

@@ -1,120 +1,35 @@
 //! Plans: a schedule written down for all ranks at once.
 //!
-//! A [`Plan`] is plain data without pointers or closures, so that it can be printed, parsed, compared and hashed, and
-//! so that what was verified is what runs. A rank's program is a list of [`Timed`] steps. Inside a round a rank's
+//! A [`Plan`] is plain data without pointers or closures: it can be printed, parsed, compared and hashed, and the plan
+//! that was verified is the plan that runs. A rank's program is a list of [`ScheduledStep`]s. Inside a round a rank's
 //! sends read the state at the start of the round, its receives apply in list order, then its local steps in list
 //! order. Buffer 0 starts as the rank's input; other buffers start undefined.
 
 mod build;
+mod collective;
 mod count;
+mod error;
+mod form;
 mod json;
 mod matching;
+mod order;
 mod partition;
 mod step;
-mod svg;
 mod text;
 
 pub use build::PlanBuilder;
+pub use collective::Collective;
 pub use count::Counters;
-pub use matching::{Message, Pair, pair};
+pub(crate) use error::by_name;
+pub use error::{PlanError, StepLocation, Violation};
+pub(crate) use form::check_form;
+pub(crate) use matching::same_rounds;
+pub use matching::{MatchedSteps, Message, match_steps};
+pub use order::Order;
 pub use partition::{elements_in, offset};
-pub use step::{Action, BlockRange, Blocks, Side, Step, Timed};
-pub use svg::svg;
+pub use step::{Action, BlockRange, Blocks, ScheduledStep, Side, Step};
 
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// What a plan promises about the ranks' buffers at the end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Contract {
-    /// Every rank holds the reduction of all inputs in every block.
-    Allreduce,
-    /// The root holds the reduction of all inputs in every block.
-    Reduce,
-    /// Every rank holds the root's input in every block; the other ranks' inputs are never read.
-    Broadcast,
-    /// Rank r starts with blocks `[r·k, (r+1)·k)`, k = blocks / ranks; every rank ends with all of them.
-    Allgather,
-    /// Rank r ends with the reduction of all inputs in blocks `[r·k, (r+1)·k)`, k = blocks / ranks.
-    ReduceScatter,
-    /// Every rank has heard, directly or through others, from every rank. Run it on one element per block (a token),
-    /// with an operator for which repeated contributions do no harm, whatever the caller's vector is.
-    Barrier,
-}
-
-impl Contract {
-    /// All contracts, in the order of the command line's help.
-    pub const ALL: [Contract; 6] = [
-        Contract::Allreduce,
-        Contract::Reduce,
-        Contract::Broadcast,
-        Contract::Allgather,
-        Contract::ReduceScatter,
-        Contract::Barrier,
-    ];
-
-    /// The name used on the command line and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Contract::Allreduce => "allreduce",
-            Contract::Reduce => "reduce",
-            Contract::Broadcast => "broadcast",
-            Contract::Allgather => "allgather",
-            Contract::ReduceScatter => "reduce-scatter",
-            Contract::Barrier => "barrier",
-        }
-    }
-
-    /// True if the contract names a root.
-    pub fn has_root(self) -> bool {
-        matches!(self, Contract::Reduce | Contract::Broadcast)
-    }
-}
-
-impl std::str::FromStr for Contract {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = || Contract::ALL.map(Contract::name).join(", ");
-        Contract::ALL.into_iter().find(|c| c.name() == text).ok_or_else(|| format!("`{text}`: expected {}", known()))
-    }
-}
-
-impl std::fmt::Display for Contract {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// How operands are ordered, from the strictest promise to the weakest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Order {
-    /// x₀ ⊕ x₁ ⊕ … by associativity alone: right for non-commutative operators.
-    Ordered,
-    /// In rank order from some rank on, cyclically: needs commutativity, though only a rotation is lost.
-    Rotated,
-    /// Operands are interleaved.
-    Commutative,
-}
-
-impl Order {
-    /// The name used in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Order::Ordered => "ordered",
-            Order::Rotated => "rotated",
-            Order::Commutative => "commutative",
-        }
-    }
-}
-
-impl std::fmt::Display for Order {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// A schedule for all ranks. Build one with [`PlanBuilder`], a [`schedule`](crate::schedule), or [`Plan::from_json`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,32 +38,37 @@ pub struct Plan {
     pub algorithm: String,
     /// The parameters that distinguish it from others of the same name.
     pub parameters: BTreeMap<String, String>,
-    /// What holds at the end.
-    pub contract: Contract,
-    /// The root, for contracts that have one; 0 otherwise.
+    /// The collective that the plan carries out.
+    pub collective: Collective,
+    /// The root; 0 for collectives without one.
     pub root: usize,
     /// Number of blocks a vector is cut into ([`offset`]).
     pub blocks: usize,
     /// Number of buffers per rank, each of a vector's size.
     pub buffers: usize,
-    /// The buffer that ends as output.
+    /// The buffer that holds the result at the end.
     pub result: usize,
     /// Number of rounds.
     pub rounds: usize,
-    /// How many ranks a rank may send to, and receive from, in one round.
+    /// The number of ranks that a rank may send to, and receive from, in one round.
     pub ports: usize,
-    /// Claimed operand order; the verifier refuses a plan that keeps less.
+    /// Claimed operand order; the verifier refuses a plan with a weaker order.
     pub order: Order,
-    /// Claimed: all ranks get identical bits from a rounding operator.
+    /// True if the plan claims that all ranks get identical bits from a rounding operator.
     pub consistent: bool,
     /// One program per rank.
-    pub programs: Vec<Vec<Timed>>,
+    pub programs: Vec<Vec<ScheduledStep>>,
 }
 
 impl Plan {
     /// Number of ranks.
     pub fn ranks(&self) -> usize {
         self.programs.len()
+    }
+
+    /// The location of a step, given as (rank, index into its program).
+    pub(crate) fn location(&self, (rank, step): (usize, usize)) -> StepLocation {
+        StepLocation { rank, step, round: self.programs[rank][step].round }
     }
 
     /// The blocks of `rank` under allgather and reduce-scatter.
@@ -166,7 +86,7 @@ impl Plan {
             hash.text(name);
             hash.text(value);
         }
-        hash.text(self.contract.name());
+        hash.text(self.collective.name());
         hash.text(self.order.name());
         for n in [self.root, self.ranks(), self.blocks, self.buffers, self.result, self.rounds, self.ports] {
             hash.word(n as u32);

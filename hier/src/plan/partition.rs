@@ -1,4 +1,4 @@
-//! How blocks map to elements.
+//! The partition of a vector's elements into blocks.
 //!
 //! Block b of n over m elements is `[⌊b·m/n⌋, ⌊(b+1)·m/n⌋)`: sizes differ by at most one and the larger blocks are
 //! spread, so that any interval of blocks is within one element of its share. A block may be empty; an empty message

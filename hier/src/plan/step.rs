@@ -1,4 +1,4 @@
-//! The words a plan is written in: blocks, operand sides, and the five steps a rank can take.
+//! The vocabulary of plans: blocks, operand sides, and the five kinds of step.
 
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -116,7 +116,7 @@ impl std::fmt::Display for Blocks {
     }
 }
 
-/// On which side of the target the incoming operand stands: `Left` is incoming ⊕ target.
+/// The side of the incoming operand: `Left` is incoming ⊕ target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
@@ -126,7 +126,7 @@ pub enum Side {
     Right,
 }
 
-/// What is done with incoming data.
+/// The action on incoming data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
     /// target := incoming
@@ -138,7 +138,7 @@ pub enum Action {
 /// One step of one rank. Block indices are the same in source and target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Send the blocks as they were at the start of the round.
+    /// Sends the blocks with their contents at the start of the round.
     Send {
         /// Receiving rank.
         to: u32,
@@ -147,7 +147,7 @@ pub enum Step {
         /// Blocks sent.
         blocks: Blocks,
     },
-    /// Put what arrives into the buffer.
+    /// Receives into the buffer.
     Receive {
         /// Sending rank.
         from: u32,
@@ -156,7 +156,7 @@ pub enum Step {
         /// Blocks awaited.
         blocks: Blocks,
     },
-    /// Combine what arrives with the buffer.
+    /// Receives and combines with the buffer.
     ReceiveReduce {
         /// Sending rank.
         from: u32,
@@ -167,7 +167,7 @@ pub enum Step {
         /// Side of the arriving operand.
         side: Side,
     },
-    /// Copy between two buffers of the rank, after the round's messages.
+    /// Copies between two buffers of the rank, after the round's messages.
     Copy {
         /// Buffer read.
         source: u32,
@@ -176,7 +176,7 @@ pub enum Step {
         /// Blocks copied.
         blocks: Blocks,
     },
-    /// Combine two buffers of the rank, after the round's messages.
+    /// Combines two buffers of the rank, after the round's messages.
     Reduce {
         /// Buffer read.
         source: u32,
@@ -190,7 +190,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// The blocks the step touches.
+    /// The blocks that the step reads or writes.
     pub fn blocks(&self) -> &Blocks {
         match self {
             Step::Send { blocks, .. }
@@ -204,9 +204,9 @@ impl Step {
 
 /// A step and the round it belongs to; round -1 holds local steps before round 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Timed {
+pub struct ScheduledStep {
     /// Round.
     pub round: i32,
-    /// What is done.
+    /// The step.
     pub step: Step,
 }

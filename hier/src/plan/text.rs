@@ -1,4 +1,4 @@
-//! A stable, line-based dump for people and golden files.
+//! A stable, line-based text form for people and golden files.
 
 use super::{Action, Plan, Side, Step};
 use std::fmt;
@@ -7,11 +7,11 @@ use std::fmt;
 /// prints its ranks' programs instead, so that a broken plan can still be looked at.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ranks={} blocks={}", self.algorithm, self.contract, self.ranks(), self.blocks)?;
+        write!(f, "{} {} ranks={} blocks={}", self.algorithm, self.collective, self.ranks(), self.blocks)?;
         for (name, value) in &self.parameters {
             write!(f, " {name}={value}")?;
         }
-        if self.contract.has_root() {
+        if self.collective.has_root() {
             write!(f, " root={}", self.root)?;
         }
         writeln!(f, " buffers={} result={} ports={}", self.buffers, self.result, self.ports)?;

@@ -5,40 +5,39 @@
 //! cyclically, so for a root other than 0 the order is rotated. With `keep-order` such a reduce goes to rank 0 first
 //! and costs one message more. Identical bits. Source: AL; Thakur and others, IJHPCA 2005.
 
-use super::ceil_log2;
+use super::arithmetic::ceil_log2;
 use super::params::{Params, bad};
-use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Order, Plan, PlanBuilder, Side};
+use crate::plan::{Action, Blocks, Collective, Order, Plan, PlanBuilder, PlanError, Side};
 
 const NAME: &str = "binomial";
 
-pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+pub(super) fn plan(params: &Params, collective: Collective) -> Result<Plan, PlanError> {
     let n = params.ranks;
     let root = params.root.unwrap_or(0);
-    if params.keep_order && contract != Contract::Reduce {
-        return Err(bad(NAME, "keep-order", contract, "the contract reduce, the only one with a choice"));
+    if params.keep_order && collective != Collective::Reduce {
+        return Err(bad(NAME, "keep-order", collective, "the collective reduce, the only one with a choice"));
     }
     let mut b = params.builder(NAME, n, 1);
-    b.contract(contract, root);
+    b.collective(collective, root);
     if params.keep_order {
         b.parameter("keep-order", true);
     }
     let moved = root != 0 && !params.keep_order;
     let first = if moved { root } else { 0 };
-    let positions: Vec<usize> = match contract {
-        Contract::Broadcast => (0..n).map(|i| (root + i) % n).collect(),
+    let positions: Vec<usize> = match collective {
+        Collective::Broadcast => (0..n).map(|i| (root + i) % n).collect(),
         _ => (0..n).map(|i| (first + i) % n).collect(),
     };
-    let keeps = !moved || contract == Contract::Broadcast || n == 1;
+    let keeps = !moved || collective == Collective::Broadcast || n == 1;
     b.claim(if keeps { Order::Ordered } else { Order::Rotated }, true);
     let mut round = 0;
-    if contract != Contract::Broadcast {
+    if collective != Collective::Broadcast {
         round = reduce(&mut b, &positions, 1, round);
         if params.keep_order && root != 0 {
             b.message(round, 0, root, 0, 0, Blocks::range(0, 1), Action::Copy);
         }
     }
-    if contract != Contract::Reduce {
+    if collective != Collective::Reduce {
         broadcast(&mut b, &positions, 1, round);
     }
     Ok(b.finish())

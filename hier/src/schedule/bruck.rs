@@ -4,13 +4,12 @@
 //! Cost Lα + (P-1)uβ, blocks = P. Defined for every P. Source: Bruck and others, TPDS 1997.
 
 use super::params::Params;
-use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Plan};
+use crate::plan::{Action, Blocks, Collective, Plan, PlanError};
 
-pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+pub(super) fn plan(params: &Params, collective: Collective) -> Result<Plan, PlanError> {
     let n = params.ranks;
     let mut b = params.builder("bruck", n, n);
-    b.contract(contract, 0);
+    b.collective(collective, 0);
     for (round, window) in windows(n).into_iter().enumerate() {
         for rank in 0..n {
             let moved = (window.first..window.end).map(|t| (rank + t) % n);

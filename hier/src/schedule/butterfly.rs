@@ -13,24 +13,24 @@
 //! group only; r > 0 without ring factors and for allreduce only.
 //! Source: KZ sections 5 to 9.
 
+use super::arithmetic::ceil_log2;
 use super::fold;
 use super::group::Group;
+use super::latency;
 use super::params::{Factor, GroupSpec, Params, bad};
 use super::slots::{self, Shift};
-use super::{ceil_log2, latency};
-use crate::error::PlanError;
-use crate::plan::{Contract, Order, Plan, PlanBuilder};
+use crate::plan::{Collective, Order, Plan, PlanBuilder, PlanError};
 
 const NAME: &str = "butterfly";
 
-pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+pub(super) fn plan(params: &Params, collective: Collective) -> Result<Plan, PlanError> {
     let ranks = params.ranks;
     let spec = params.group.clone().unwrap_or_default();
     let factors = factors(&spec, ranks)?;
     let group = Group::new(factors.iter().map(|f| f.size).collect());
     let halving_only = factors.iter().all(|f| !f.ring);
     let mut b = params.builder(NAME, ranks, ranks);
-    b.contract(contract, 0).parameter("group", &spec);
+    b.collective(collective, 0).parameter("group", &spec);
     let cyclic = spec == GroupSpec::Cyclic;
     if !cyclic && (params.cap.is_some() || params.rounds.is_some() || params.keep_order) {
         return Err(bad(NAME, "group", &spec, "cyclic together with cap, rounds or keep-order"));
@@ -42,8 +42,8 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
     let least = ceil_log2(ranks);
     let (mut r, mut step_counts) = (params.r.unwrap_or(0), None);
     if let Some(rounds) = params.rounds {
-        if contract != Contract::Allreduce {
-            return Err(bad(NAME, "rounds", rounds, format!("allreduce, not {contract}, as it counts both phases")));
+        if collective != Collective::Allreduce {
+            return Err(bad(NAME, "rounds", rounds, format!("allreduce, not {collective}, as it counts both phases")));
         }
         if rounds < least || rounds > 2 * (ranks - 1) {
             return Err(bad(NAME, "rounds", rounds, format!("{least} to {}", 2 * (ranks - 1))));
@@ -77,14 +77,14 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
     if r > 0 && !halving_only {
         return Err(bad(NAME, "r", r, "0 with a ring factor: copies of a ring fold cost more bytes at equal rounds"));
     }
-    if r > 0 && contract != Contract::Allreduce {
-        return Err(bad(NAME, "r", r, format!("0 for {contract}, which has one phase only")));
+    if r > 0 && collective != Collective::Allreduce {
+        return Err(bad(NAME, "r", r, format!("0 for {collective}, which has one phase only")));
     }
     let single_slots = params.cap == Some(1) || step_counts.is_some_and(|(down, _)| down + 1 == ranks);
     let one_by_one = params.keep_order || single_slots;
     let order = match ranks {
         1 => Order::Ordered,
-        _ if contract == Contract::Allgather => Order::Ordered,
+        _ if collective == Collective::Allgather => Order::Ordered,
         _ if one_by_one || ranks == 2 => Order::Rotated,
         _ => Order::Commutative,
     };
@@ -92,15 +92,15 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
     let same_trees =
         if params.keep_order { r == 0 || (r == 1 && ranks.is_power_of_two()) } else { consistent(&factors, r) };
     b.claim(order, same_trees);
-    build(&mut b, &group, contract, &folds, &undone, r);
+    build(&mut b, &group, collective, &folds, &undone, r);
     Ok(b.finish())
 }
 
-fn build(b: &mut PlanBuilder, group: &Group, contract: Contract, folds: &[Shift], undone: &[Shift], r: usize) {
+fn build(b: &mut PlanBuilder, group: &Group, collective: Collective, folds: &[Shift], undone: &[Shift], r: usize) {
     let rounds = |folds: &[Shift]| folds.iter().map(|f| vec![f.clone()]).collect::<Vec<_>>();
     let mut next = 0;
     let mut buffer = 0;
-    if contract != Contract::Allgather {
+    if collective != Collective::Allgather {
         if r == 0 {
             next = slots::scatter(b, group, &rounds(folds), 0);
         } else {
@@ -109,7 +109,7 @@ fn build(b: &mut PlanBuilder, group: &Group, contract: Contract, folds: &[Shift]
         }
     }
     b.result(buffer);
-    if contract != Contract::ReduceScatter {
+    if collective != Collective::ReduceScatter {
         slots::gather(b, group, &rounds(&undone[..undone.len() - r]), buffer, next);
     }
 }

@@ -6,17 +6,16 @@
 //! Defined for every P. Rotated; bits differ between ranks. Source: Bar-Noy, Kipnis, Schieber, cited by KZ.
 
 use super::params::Params;
-use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Order, Plan, Side};
+use crate::plan::{Action, Blocks, Collective, Order, Plan, PlanError, Side};
 
 const OWN: usize = 0;
 const AFTER: usize = 1;
 const BOTH: usize = 2;
 
-pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+pub(super) fn plan(params: &Params, collective: Collective) -> Result<Plan, PlanError> {
     let n = params.ranks;
     let mut b = params.builder("census", n, 1);
-    b.contract(contract, 0);
+    b.collective(collective, 0);
     b.claim(if n == 1 { Order::Ordered } else { Order::Rotated }, n <= 2);
     let all = || Blocks::range(0, 1);
     let mut k = 0;

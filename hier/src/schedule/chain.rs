@@ -7,46 +7,38 @@
 //! that with an order of arrival results depend on it. Identical bits. A reduce ends at the last position, a broadcast starts at the first.
 //! Source: AL algorithm 2; Proficz, J. Supercomput. 2018 (sorted linear tree).
 
-use super::MAX_CELLS;
-use super::params::{Params, bad, list};
-use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Order, Plan, Side};
+use super::params::{MAX_CELLS, Params, bad, list, order_along};
+use crate::plan::{Action, Blocks, Collective, Order, Plan, PlanError, Side};
 
 const NAME: &str = "chain";
 
-pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+pub(super) fn plan(params: &Params, collective: Collective) -> Result<Plan, PlanError> {
     let n = params.ranks;
     let segments = params.segments.unwrap_or(1);
     if segments == 0 || segments.saturating_mul(n) > MAX_CELLS {
         return Err(bad(NAME, "segments", segments, format!("1 to {}", MAX_CELLS / n)));
     }
     let ports = params.ports.unwrap_or(1);
-    let most = if contract == Contract::Allreduce { 2 } else { 1 };
+    let most = if collective == Collective::Allreduce { 2 } else { 1 };
     if ports == 0 || ports > most {
-        return Err(bad(NAME, "ports", ports, format!("1 to {most} for {contract}; 2 overlap both directions")));
+        return Err(bad(NAME, "ports", ports, format!("1 to {most} for {collective}; 2 overlap both directions")));
     }
-    let order = positions(params, contract)?;
+    let order = positions(params, collective)?;
     let mut b = params.builder(NAME, n, segments);
-    let root = match contract {
-        Contract::Reduce => order[n - 1],
-        Contract::Broadcast => order[0],
+    let root = match collective {
+        Collective::Reduce => order[n - 1],
+        Collective::Broadcast => order[0],
         _ => 0,
     };
-    b.contract(contract, root).ports(ports).parameter("segments", segments);
+    b.collective(collective, root).ports(ports).parameter("segments", segments);
     if params.order.is_some() {
         b.parameter("order", list(&order));
     }
-    let in_order = order.iter().copied().eq(0..n);
-    let one_turn = (0..n - 1).all(|i| order[i + 1] == (order[i] + 1) % n);
-    let claim = match () {
-        () if in_order || contract == Contract::Broadcast => Order::Ordered,
-        () if one_turn => Order::Rotated,
-        () => Order::Commutative,
-    };
+    let claim = if collective == Collective::Broadcast { Order::Ordered } else { order_along(&order) };
     b.claim(claim, true);
     let segment = |j: usize| Blocks::range(j, j + 1);
     let mut start = 0;
-    if contract != Contract::Broadcast {
+    if collective != Collective::Broadcast {
         for j in 0..segments {
             for h in 0..n - 1 {
                 b.message(j + h, order[h], order[h + 1], 0, 0, segment(j), Action::Reduce(Side::Left));
@@ -54,9 +46,9 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
         }
         start = if ports == 2 { n - 1 } else { b.rounds() };
     }
-    if contract != Contract::Reduce {
-        let back: Vec<usize> = match contract {
-            Contract::Broadcast => order,
+    if collective != Collective::Reduce {
+        let back: Vec<usize> = match collective {
+            Collective::Broadcast => order,
             _ => order.into_iter().rev().collect(),
         };
         for j in 0..segments {
@@ -68,18 +60,18 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
     Ok(b.finish())
 }
 
-/// The chain's order: as given, or rank order turned so that the root stands where the contract needs it.
-fn positions(params: &Params, contract: Contract) -> Result<Vec<usize>, PlanError> {
+/// The chain's order: as given, or rank order turned so that the root stands where the collective needs it.
+fn positions(params: &Params, collective: Collective) -> Result<Vec<usize>, PlanError> {
     let n = params.ranks;
     let order = params.order_or_ranks(NAME)?;
-    let end = if contract == Contract::Reduce { n - 1 } else { 0 };
+    let end = if collective == Collective::Reduce { n - 1 } else { 0 };
     match params.root {
         Some(root) if params.order.is_some() && order[end] != root => {
             let place = if end == 0 { "first" } else { "last" };
             Err(bad(NAME, "root", root, format!("the {place} rank of the order, {}", order[end])))
         }
         Some(root) if params.order.is_none() => Ok((0..n).map(|i| (root + n - end + i) % n).collect()),
-        None if params.order.is_none() && contract == Contract::Reduce => {
+        None if params.order.is_none() && collective == Collective::Reduce => {
             // default root 0, as everywhere
             Ok((0..n).map(|i| (1 + i) % n).collect())
         }

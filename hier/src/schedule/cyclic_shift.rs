@@ -5,15 +5,15 @@
 //! the first. The allgather is the reverse. Blocks = P. Cost 2s rounds for s factors, 2(P-1)uβ, (P-1)uγ, up to f - 1
 //! ports. Defined for every P and factors whose product reaches P. Commutative, identical bits. Source: JO.
 
+use super::arithmetic::repeated;
 use super::group::Group;
-use super::params::{Params, Rule, bad, list};
+use super::params::{Params, ShiftRule, bad, list};
 use super::slots::{self, Shift};
-use crate::error::PlanError;
-use crate::plan::{Contract, Order, Plan};
+use crate::plan::{Collective, Order, Plan, PlanError};
 
 const NAME: &str = "cyclic-shift";
 
-pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+pub(super) fn plan(params: &Params, collective: Collective) -> Result<Plan, PlanError> {
     let n = params.ranks;
     let factors = factors(params)?;
     let rule = params.rule.unwrap_or_default();
@@ -22,8 +22,8 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
     let mut live = n;
     for (i, f) in factors.iter().enumerate() {
         let window = match rule {
-            Rule::Ceil => live.div_ceil(*f),
-            Rule::Cap => factors[i + 1..].iter().fold(1usize, |w, f| w.saturating_mul(*f)),
+            ShiftRule::Ceil => live.div_ceil(*f),
+            ShiftRule::Cap => factors[i + 1..].iter().fold(1usize, |w, f| w.saturating_mul(*f)),
         };
         let piece = |j: usize| Shift { by: j * window, slots: (j * window..live.min((j + 1) * window)).collect() };
         rounds.push((1..*f).take_while(|j| j * window < live).map(piece).collect::<Vec<_>>());
@@ -37,19 +37,19 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
         return Err(bad(NAME, "ports", ports, format!("at least {needed} for factors {}", list(&factors))));
     }
     let mut b = params.builder(NAME, n, n);
-    b.contract(contract, 0).ports(needed).parameter("radices", list(&factors));
-    b.parameter("rule", if rule == Rule::Ceil { "ceil" } else { "cap" });
-    let claim = match (n, contract) {
-        (1, _) | (_, Contract::Allgather) => Order::Ordered,
+    b.collective(collective, 0).ports(needed).parameter("radices", list(&factors));
+    b.parameter("rule", if rule == ShiftRule::Ceil { "ceil" } else { "cap" });
+    let claim = match (n, collective) {
+        (1, _) | (_, Collective::Allgather) => Order::Ordered,
         (2, _) => Order::Rotated,
         _ => Order::Commutative,
     };
     b.claim(claim, true);
     let mut next = 0;
-    if contract != Contract::Allgather {
+    if collective != Collective::Allgather {
         next = slots::scatter(&mut b, &group, &rounds, 0);
     }
-    if contract != Contract::ReduceScatter {
+    if collective != Collective::ReduceScatter {
         slots::gather(&mut b, &group, &rounds, 0, next);
     }
     Ok(b.finish())
@@ -72,14 +72,4 @@ fn factors(params: &Params) -> Result<Vec<usize>, PlanError> {
         true => Ok(factors),
         false => Err(bad(NAME, "radices", list(&factors), format!("factors of at least 2 whose product reaches {n}"))),
     }
-}
-
-/// The fewest factors `f` whose product reaches `n`.
-pub(crate) fn repeated(n: usize, f: usize) -> Vec<usize> {
-    let (mut factors, mut product) = (Vec::new(), 1usize);
-    while product < n {
-        factors.push(f);
-        product = product.saturating_mul(f);
-    }
-    factors
 }

@@ -1,19 +1,18 @@
 //! Direct exchange and the hypercube of direct exchanges (radix-k, recursive multiplying): ordered, identical bits.
 //!
-//! In a line of q ranks everybody sends to the q - 1 others in one round, on q - 1 ports. Latency: whole vectors,
+//! In a line of q ranks each sends to the q - 1 others in one round, on q - 1 ports. Latency: whole vectors,
 //! reduced in rank order, q buffers. Bandwidth: parts, reduced as they come, returned by the reverse round.
 //! Cost of dimensions q_j: latency one round and q_j - 1 vectors each; bandwidth two rounds each, 2(P-1)/P of m sent
 //! and half of it reduced. `direct` is one dimension of P. `radices` multiply to P (default: primes, ascending);
 //! `target` merges primes greedily into factors of at most that size. Source: JO.
 
-use super::frame::{self, Back, Dim, Folded, Line};
+use super::arithmetic::{merge_primes, primes};
+use super::frame::{self, Dimension, FoldedLine, Line, ReturnMessage};
 use super::odd_ring::{exact, reduce_vectors};
 use super::params::{Params, Protocol, bad, list};
-use super::primes;
-use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Plan, PlanBuilder, Side};
+use crate::plan::{Action, Blocks, Collective, Plan, PlanBuilder, PlanError, Side};
 
-pub(super) fn plan_radix(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+pub(super) fn plan_radix(params: &Params, collective: Collective) -> Result<Plan, PlanError> {
     let name = "radix";
     let n = params.ranks;
     let sizes = match (&params.radices, params.target) {
@@ -29,25 +28,25 @@ pub(super) fn plan_radix(params: &Params, contract: Contract) -> Result<Plan, Pl
         }
         (Some(radices), Some(_)) => return Err(bad(name, "radices", list(radices), "either radices or target")),
     };
-    make(name, params, contract, &sizes)
+    make(name, params, collective, &sizes)
 }
 
-pub(super) fn plan_direct(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+pub(super) fn plan_direct(params: &Params, collective: Collective) -> Result<Plan, PlanError> {
     let name = "direct";
     let n = params.ranks;
     let sizes: Vec<usize> = Some(n).filter(|q| *q > 1).into_iter().collect();
-    if contract == Contract::Allreduce {
-        return make(name, params, contract, &sizes);
+    if collective == Collective::Allreduce {
+        return make(name, params, collective, &sizes);
     }
     // one phase of the bandwidth form; part i belongs to rank i
     if let Some(protocol) = params.protocol.filter(|p| *p != Protocol::Bandwidth) {
-        return Err(bad(name, "protocol", protocol, format!("bandwidth for {contract}")));
+        return Err(bad(name, "protocol", protocol, format!("bandwidth for {collective}")));
     }
     let mut b = params.builder(name, n, n);
-    b.contract(contract, 0).ports(n.max(2) - 1);
+    b.collective(collective, 0).ports(n.max(2) - 1);
     let ranks: Vec<usize> = (0..n).collect();
     let line = Line { ranks: &ranks, region: (0, n), bandwidth: true, factors: &[], round: 0 };
-    if contract == Contract::ReduceScatter {
+    if collective == Collective::ReduceScatter {
         fold(&mut b, &line);
     } else {
         for from in 0..n {
@@ -59,37 +58,24 @@ pub(super) fn plan_direct(params: &Params, contract: Contract) -> Result<Plan, P
     Ok(b.finish())
 }
 
-fn make(name: &str, params: &Params, contract: Contract, sizes: &[usize]) -> Result<Plan, PlanError> {
-    let mut dims: Vec<Dim> = sizes.iter().map(|q| dimension(*q)).collect();
+fn make(name: &str, params: &Params, collective: Collective, sizes: &[usize]) -> Result<Plan, PlanError> {
+    let mut dims: Vec<Dimension> = sizes.iter().map(|q| dimension(*q)).collect();
     let protocol = params.protocol.unwrap_or_default();
     frame::split(name, &mut dims, protocol)?;
     let blocks = frame::blocks(&dims);
     let mut b = params.builder(name, params.ranks, blocks);
-    b.contract(contract, 0).parameter("protocol", protocol).parameter("radices", list(sizes));
+    b.collective(collective, 0).parameter("protocol", protocol).parameter("radices", list(sizes));
     b.ports(sizes.iter().max().map_or(1, |q| q - 1));
     frame::allreduce(&mut b, &dims, blocks);
     Ok(b.finish())
 }
 
 /// A dimension in which every rank of a line exchanges with every other one.
-pub(super) fn dimension(size: usize) -> Dim {
-    Dim::new(size, fold, size)
+pub(super) fn dimension(size: usize) -> Dimension {
+    Dimension::new(size, fold, size)
 }
 
-/// Prime factors of `n`, largest first, each merged into the largest group whose product stays within `target`; a
-/// prime above it stays alone. Groups come out in the order in which they were opened.
-pub(crate) fn merge_primes(n: usize, target: usize) -> Vec<usize> {
-    let mut groups: Vec<usize> = Vec::new();
-    for p in primes(n).into_iter().rev() {
-        match groups.iter_mut().filter(|g| **g * p <= target).max() {
-            Some(group) => *group *= p,
-            None => groups.push(p),
-        }
-    }
-    groups
-}
-
-fn fold(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
+fn fold(b: &mut PlanBuilder, line: &Line<'_>) -> FoldedLine {
     let q = line.ranks.len();
     let (lo, hi) = line.region;
     if !line.bandwidth {
@@ -100,7 +86,7 @@ fn fold(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
             }
         }
         reduce_vectors(b, line, 1);
-        return Folded { rounds: 1, regions: vec![Some(line.region); q], back: Vec::new() };
+        return FoldedLine { rounds: 1, regions: vec![Some(line.region); q], back: Vec::new() };
     }
     let width = (hi - lo) / q;
     let mut back = Vec::new();
@@ -110,21 +96,9 @@ fn fold(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
         let before = (0..i).rev().map(|j| (j, Side::Left));
         for (j, side) in before.chain((i + 1..q).map(|j| (j, Side::Right))) {
             b.message(line.round, line.ranks[j], *rank, 0, 0, mine(), Action::Reduce(side));
-            back.push(Back { round: 0, from: *rank, to: line.ranks[j], blocks: mine() });
+            back.push(ReturnMessage { round: 0, from: *rank, to: line.ranks[j], blocks: mine() });
         }
     }
     let regions = (0..q).map(|i| Some((lo + i * width, lo + (i + 1) * width))).collect();
-    Folded { rounds: 1, regions, back }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn primes_merge_up_to_the_target() {
-        assert_eq!(merge_primes(360, 13), [10, 9, 4]);
-        assert_eq!(merge_primes(167, 13), [167]);
-        assert_eq!(merge_primes(1, 13), [0usize; 0]);
-    }
+    FoldedLine { rounds: 1, regions, back }
 }

@@ -1,7 +1,7 @@
 //! 3-to-2 and 2-to-1 elimination: any number of ranks, ordered, identical bits.
 //!
-//! 3-2: groups of equal standing pair up level by level; an odd number of groups starts with a triple, in which the
-//! third member hands its share to the first two and is eliminated. 2-1, for odd q: one triple, M quadruples in which
+//! 3-2: groups of equal size pair up level by level; an odd number of groups starts with a triple, in which the
+//! third member sends its share to the first two and is eliminated. 2-1, for odd q: one triple, M quadruples in which
 //! one pair is eliminated, A pairs; from then on a plain butterfly of the largest power of two q' below q.
 //! The bandwidth form splits the data at every exchange and is undone step by step; the latency form sends it whole
 //! and serves eliminated ranks in one last round. `mixed:N`: factors of two first, the first N dimensions split.
@@ -9,22 +9,21 @@
 //! Cost for P = 2^k·q, q odd: latency L + [q>1] rounds and whole vectors on the critical path, L reductions;
 //! bandwidth 2L rounds, 2(1 - 2^-k) + 2^-k·2(3/2 - 1/q') of m sent, half of it reduced. Source: RS.
 
-use super::floor_log2;
-use super::frame::{self, Back, Dim, FoldLine, Folded, Line, Region};
+use super::arithmetic::floor_log2;
+use super::frame::{self, Dimension, FoldLine, FoldedLine, Line, Region, ReturnMessage};
 use super::params::Params;
-use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Plan, PlanBuilder, Side};
+use crate::plan::{Action, Blocks, Collective, Plan, PlanBuilder, PlanError, Side};
 use std::collections::HashMap;
 
-pub(super) fn plan_3_2(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
-    make("elimination-3-2", fold_3_2, params, contract)
+pub(super) fn plan_3_2(params: &Params, collective: Collective) -> Result<Plan, PlanError> {
+    make("elimination-3-2", fold_3_2, params, collective)
 }
 
-pub(super) fn plan_2_1(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
-    make("elimination-2-1", fold_2_1, params, contract)
+pub(super) fn plan_2_1(params: &Params, collective: Collective) -> Result<Plan, PlanError> {
+    make("elimination-2-1", fold_2_1, params, collective)
 }
 
-fn make(name: &str, fold: FoldLine, params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+fn make(name: &str, fold: FoldLine, params: &Params, collective: Collective) -> Result<Plan, PlanError> {
     let n = params.ranks;
     let twos = n.trailing_zeros() as usize;
     let odd = n >> twos;
@@ -36,23 +35,23 @@ fn make(name: &str, fold: FoldLine, params: &Params, contract: Contract) -> Resu
     frame::split(name, &mut dims, protocol)?;
     let blocks = frame::blocks(&dims);
     let mut b = params.builder(name, n, blocks);
-    b.contract(contract, 0).parameter("protocol", protocol);
+    b.collective(collective, 0).parameter("protocol", protocol);
     frame::allreduce(&mut b, &dims, blocks);
     Ok(b.finish())
 }
 
 /// A dimension whose lines keep a power of two of their ranks.
-fn dimension(size: usize, fold: FoldLine) -> Dim {
-    Dim::new(size, fold, 1 << floor_log2(size))
+fn dimension(size: usize, fold: FoldLine) -> Dimension {
+    Dimension::new(size, fold, 1 << floor_log2(size))
 }
 
 /// A dimension of pairs.
-pub(super) fn pairs() -> Dim {
+pub(super) fn pairs() -> Dimension {
     dimension(2, fold_3_2)
 }
 
 /// The exchanges of one line while they are written.
-struct Writer<'a, 'b> {
+struct LineWriter<'a, 'b> {
     b: &'a mut PlanBuilder,
     line: &'b Line<'b>,
     region: HashMap<usize, Region>,
@@ -61,8 +60,8 @@ struct Writer<'a, 'b> {
     rounds: usize,
 }
 
-impl Writer<'_, '_> {
-    /// What is sent is the given part in the bandwidth form, the whole region otherwise.
+impl LineWriter<'_, '_> {
+    /// Sends the given part of the region, which in the latency form is the whole region.
     fn send(&mut self, round: usize, from: usize, to: usize, part: Region, side: Side) {
         let blocks = Blocks::range(part.0, part.1);
         self.b.message(self.line.round + round, from, to, 0, 0, blocks.clone(), Action::Reduce(side));
@@ -100,39 +99,41 @@ impl Writer<'_, '_> {
         self.region.remove(&p2);
     }
 
-    fn finish(self) -> Folded {
+    fn finish(self) -> FoldedLine {
         let regions: Vec<Option<Region>> = self.line.ranks.iter().map(|r| self.region.get(r).copied()).collect();
         let back = if self.line.bandwidth {
             let last = self.rounds;
-            let undo = |(round, from, to, blocks)| Back { round: last - 1 - round, from: to, to: from, blocks };
+            let undo =
+                |(round, from, to, blocks)| ReturnMessage { round: last - 1 - round, from: to, to: from, blocks };
             self.done.into_iter().map(undo).collect()
         } else {
             // fewer ranks are eliminated than survive, so one round on one port serves them all
             let (survivors, eliminated): (Vec<usize>, Vec<usize>) =
                 self.line.ranks.iter().partition(|r| self.region.contains_key(*r));
             let whole = Blocks::range(self.line.region.0, self.line.region.1);
-            let serve = |(from, to): (&usize, &usize)| Back { round: 0, from: *from, to: *to, blocks: whole.clone() };
+            let serve =
+                |(from, to): (&usize, &usize)| ReturnMessage { round: 0, from: *from, to: *to, blocks: whole.clone() };
             survivors.iter().zip(&eliminated).map(serve).collect()
         };
-        Folded { rounds: self.rounds, regions, back }
+        FoldedLine { rounds: self.rounds, regions, back }
     }
 }
 
-fn writer<'a, 'b>(b: &'a mut PlanBuilder, line: &'b Line<'b>) -> Writer<'a, 'b> {
+fn writer<'a, 'b>(b: &'a mut PlanBuilder, line: &'b Line<'b>) -> LineWriter<'a, 'b> {
     let region = line.ranks.iter().map(|r| (*r, line.region)).collect();
-    Writer { b, line, region, done: Vec::new(), rounds: 0 }
+    LineWriter { b, line, region, done: Vec::new(), rounds: 0 }
 }
 
-/// Groups of equal standing with the same regions member by member; `late` ones are one round behind.
-struct Standing {
+/// A group of ranks with the same regions as others of its level, member by member; `late` groups are one round behind.
+struct RankGroup {
     members: Vec<usize>,
     late: bool,
 }
 
 /// 3-2 elimination of a line of any length of at least 2.
-fn fold_3_2(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
+fn fold_3_2(b: &mut PlanBuilder, line: &Line<'_>) -> FoldedLine {
     let mut w = writer(b, line);
-    let mut groups: Vec<Standing> = line.ranks.iter().map(|r| Standing { members: vec![*r], late: false }).collect();
+    let mut groups: Vec<RankGroup> = line.ranks.iter().map(|r| RankGroup { members: vec![*r], late: false }).collect();
     for level in 0..floor_log2(line.ranks.len()) {
         let mut next = Vec::new();
         let mut rest = &groups[..];
@@ -141,7 +142,7 @@ fn fold_3_2(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
             for j in 0..g0.members.len() {
                 w.triple(level, [g0.members[j], g1.members[j], g2.members[j]]);
             }
-            next.push(Standing { members: [&g0.members[..], &g1.members].concat(), late: true });
+            next.push(RankGroup { members: [&g0.members[..], &g1.members].concat(), late: true });
             rest = &groups[3..];
         }
         for pair in rest.chunks(2) {
@@ -150,7 +151,7 @@ fn fold_3_2(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
             for (x, y) in a.members.iter().zip(&c.members) {
                 w.pair(level + usize::from(late), *x, *y);
             }
-            next.push(Standing { members: [&a.members[..], &c.members].concat(), late });
+            next.push(RankGroup { members: [&a.members[..], &c.members].concat(), late });
         }
         groups = next;
     }
@@ -158,7 +159,7 @@ fn fold_3_2(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
 }
 
 /// 2-1 elimination of a line of odd length of at least 3.
-fn fold_2_1(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
+fn fold_2_1(b: &mut PlanBuilder, line: &Line<'_>) -> FoldedLine {
     let ranks = line.ranks;
     let q = ranks.len();
     let power = 1 << floor_log2(q);

@@ -4,7 +4,7 @@
 //! needs ⌈log₂ N⌉ steps; b = 1 is the ring; a cap bounds the message; any step count between can be met exactly.
 //! Any fold sends P - 1 blocks and reduces P - 1.
 
-use super::ceil_log2;
+use super::arithmetic::ceil_log2;
 use super::group::Group;
 use super::params::Factor;
 use super::slots::Shift;

@@ -6,33 +6,32 @@
 //! that were eliminated. Ranks eliminated in a dimension take no part in later ones.
 
 use super::params::{Protocol, bad};
-use crate::error::PlanError;
-use crate::plan::{Blocks, PlanBuilder};
+use crate::plan::{Blocks, PlanBuilder, PlanError};
 
 /// Writes the messages by which a line of ranks combines.
-pub(super) type FoldLine = fn(&mut PlanBuilder, &Line<'_>) -> Folded;
+pub(super) type FoldLine = fn(&mut PlanBuilder, &Line<'_>) -> FoldedLine;
 
-/// One dimension. The schedule that folds its lines makes it.
+/// One dimension of the hypercube.
 #[derive(Debug, Clone)]
-pub(super) struct Dim {
+pub(super) struct Dimension {
     pub(super) size: usize,
     pub(super) fold: FoldLine,
-    /// Into how many parts a region is cut by the bandwidth form.
+    /// The number of parts into which the bandwidth form cuts a region.
     pub(super) parts: usize,
     pub(super) bandwidth: bool,
     /// Factors of a line of prefix sums; empty for the others.
     pub(super) factors: Vec<usize>,
 }
 
-impl Dim {
+impl Dimension {
     /// A dimension in the latency form.
-    pub(super) fn new(size: usize, fold: FoldLine, parts: usize) -> Dim {
-        Dim { size, fold, parts, bandwidth: false, factors: Vec::new() }
+    pub(super) fn new(size: usize, fold: FoldLine, parts: usize) -> Dimension {
+        Dimension { size, fold, parts, bandwidth: false, factors: Vec::new() }
     }
 }
 
 /// Marks the dimensions that split their region.
-pub(super) fn split(name: &str, dims: &mut [Dim], protocol: Protocol) -> Result<(), PlanError> {
+pub(super) fn split(name: &str, dims: &mut [Dimension], protocol: Protocol) -> Result<(), PlanError> {
     let count = match protocol {
         Protocol::Latency => 0,
         Protocol::Bandwidth => dims.len(),
@@ -61,34 +60,34 @@ pub(super) struct Line<'a> {
 }
 
 /// A message of the return, its round counted from the start of the dimension's return.
-pub(super) struct Back {
+pub(super) struct ReturnMessage {
     pub(super) round: usize,
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) blocks: Blocks,
 }
 
-/// What a line did.
-pub(super) struct Folded {
+/// The reduction of a line.
+pub(super) struct FoldedLine {
     /// Rounds taken.
     pub(super) rounds: usize,
-    /// What each member of the line is left with; nothing if it was eliminated.
+    /// The region that each member of the line keeps; none if it was eliminated.
     pub(super) regions: Vec<Option<Region>>,
     /// The return.
-    pub(super) back: Vec<Back>,
+    pub(super) back: Vec<ReturnMessage>,
 }
 
 /// Blocks needed for a list of dimensions.
-pub(super) fn blocks(dims: &[Dim]) -> usize {
+pub(super) fn blocks(dims: &[Dimension]) -> usize {
     dims.iter().filter(|dim| dim.bandwidth).map(|dim| dim.parts).product()
 }
 
 /// Writes the allreduce of all ranks, dimension by dimension and back.
-pub(super) fn allreduce(b: &mut PlanBuilder, dims: &[Dim], blocks: usize) {
+pub(super) fn allreduce(b: &mut PlanBuilder, dims: &[Dimension], blocks: usize) {
     let n = b.ranks();
     let mut regions: Vec<Option<Region>> = vec![Some((0, blocks)); n];
     let (mut round, mut stride) = (0, 1);
-    let mut returns: Vec<Vec<Back>> = Vec::new();
+    let mut returns: Vec<Vec<ReturnMessage>> = Vec::new();
     for dim in dims {
         let (mut back, mut rounds) = (Vec::new(), 0);
         for start in (0..n).filter(|r| r / stride % dim.size == 0) {

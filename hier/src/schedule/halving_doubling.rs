@@ -5,34 +5,34 @@
 //! Cost 2⌊log₂ P⌋α + 2(1 - 1/p₂)mβ + (1 - 1/p₂)mγ; with fold 2α + 2mβ + mγ more. Defined for every P; as
 //! reduce-scatter or allgather for powers of two. Ordered (halving: commutative), identical bits. Source: RS.
 
-use super::floor_log2;
+use super::arithmetic::floor_log2;
 use super::params::{Distance, Params, bad};
 use super::surplus::Surplus;
-use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Order, Plan, PlanBuilder, Side};
+use crate::plan::{Action, Blocks, Collective, Order, Plan, PlanBuilder, PlanError, Side};
 
 const NAME: &str = "halving-doubling";
 
-pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+pub(super) fn plan(params: &Params, collective: Collective) -> Result<Plan, PlanError> {
     let n = params.ranks;
     let distance = params.distance.unwrap_or_default();
     let ranks: Vec<usize> = (0..n).collect();
     let surplus = Surplus::of(&ranks);
     let p2 = surplus.participants.len();
-    if contract != Contract::Allreduce && n != p2 {
-        return Err(bad(NAME, "ranks", n, format!("a power of two for {contract}")));
+    if collective != Collective::Allreduce && n != p2 {
+        return Err(bad(NAME, "ranks", n, format!("a power of two for {collective}")));
     }
     let mut b = params.builder(NAME, n, p2);
-    b.contract(contract, 0);
+    b.collective(collective, 0);
     b.parameter("distance", if distance == Distance::Doubling { "doubling" } else { "halving" });
-    let keeps = distance == Distance::Doubling || contract == Contract::Allgather;
+    let keeps = distance == Distance::Doubling || collective == Collective::Allgather;
     b.claim(if keeps || p2 <= 2 { Order::Ordered } else { Order::Commutative }, true);
     let mut round = surplus.fold_in(&mut b, p2, 0);
-    let exchange = Exchange { participants: &surplus.participants, distance, natural: contract == Contract::Allreduce };
-    if contract != Contract::Allgather {
+    let exchange =
+        HalvingDoubling { participants: &surplus.participants, distance, natural: collective == Collective::Allreduce };
+    if collective != Collective::Allgather {
         round = exchange.halve(&mut b, round);
     }
-    if contract != Contract::ReduceScatter {
+    if collective != Collective::ReduceScatter {
         round = exchange.double(&mut b, round);
     }
     surplus.fold_out(&mut b, p2, round);
@@ -40,14 +40,14 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
 }
 
 /// Both phases among a power of two participants with as many blocks.
-pub(super) struct Exchange<'a> {
+pub(super) struct HalvingDoubling<'a> {
     pub(super) participants: &'a [usize],
     pub(super) distance: Distance,
     /// Regions are intervals of blocks. If not, blocks are renumbered so that participant i ends with block i.
     pub(super) natural: bool,
 }
 
-impl Exchange<'_> {
+impl HalvingDoubling<'_> {
     fn levels(&self) -> usize {
         floor_log2(self.participants.len())
     }

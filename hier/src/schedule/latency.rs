@@ -13,16 +13,16 @@ use crate::plan::{Action, PlanBuilder, Side};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A type: a leaf, or what own value was merged with what other value from which shift.
-type Tree = Option<(usize, usize, usize)>;
+type ValueTree = Option<(usize, usize, usize)>;
 
-struct Types {
-    known: HashMap<Tree, usize>,
+struct ValueTypes {
+    known: HashMap<ValueTree, usize>,
     // buffer of a live type
     buffer: BTreeMap<usize, usize>,
 }
 
-impl Types {
-    fn id(&mut self, tree: Tree) -> usize {
+impl ValueTypes {
+    fn id(&mut self, tree: ValueTree) -> usize {
         let next = self.known.len();
         *self.known.entry(tree).or_insert(next)
     }
@@ -39,7 +39,7 @@ pub(super) fn reduce(b: &mut PlanBuilder, group: &Group, folds: &[Shift], r: usi
         live[*k] = false;
     }
     let copies = SlotSet::of((0..group.size()).filter(|k| live[*k]));
-    let mut types = Types { known: HashMap::new(), buffer: BTreeMap::new() };
+    let mut types = ValueTypes { known: HashMap::new(), buffer: BTreeMap::new() };
     let leaf = types.id(None);
     types.buffer.insert(leaf, 0);
     let mut type_of = vec![Some(leaf); group.size()];
@@ -56,7 +56,7 @@ fn one_fold(
     step: usize,
     fold: &Shift,
     copies: &SlotSet,
-    types: &mut Types,
+    types: &mut ValueTypes,
     type_of: &[Option<usize>],
 ) -> Vec<Option<usize>> {
     let mut sent = vec![false; group.size()];

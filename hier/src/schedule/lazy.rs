@@ -1,12 +1,12 @@
 //! Plans made a few rounds at a time, for more ranks than a plan of all rounds has room for.
 //!
-//! A schedule is written once: it states all its messages to a [`PlanBuilder`](crate::plan::PlanBuilder), and the
-//! builder keeps those of the rounds that were asked for. Rounds of the windows put together are the plan itself.
+//! A schedule is written once: it gives all its messages to a [`PlanBuilder`](crate::plan::PlanBuilder), and the builder
+//! keeps those of the requested rounds. The windows put together are the plan.
 
-use super::params::{GroupSpec, Params, bad};
-use super::{Algorithm, algorithm, ceil_log2, checked};
-use crate::error::PlanError;
-use crate::plan::{Contract, Plan};
+use super::algorithms::{Algorithm, MAX_RANKS, algorithm, checked};
+use super::arithmetic::ceil_log2;
+use super::params::{GroupSpec, Params};
+use crate::plan::{Collective, Plan, PlanError};
 
 /// Most ranks of a lazy plan.
 pub const MAX_LAZY_RANKS: usize = 1 << 17;
@@ -31,19 +31,19 @@ impl LazyPlan {
     /// [`build`](super::build). Cost: one pass over the schedule, keeping nothing.
     pub fn new(name: &str, params: &Params) -> Result<Self, PlanError> {
         let entry = algorithm(name)?;
-        let most = if logarithmic(entry, params) { MAX_LAZY_RANKS } else { super::MAX_RANKS };
-        let contract = checked(entry, params, most)?;
-        let params = Params { contract: Some(contract), ..params.clone() };
-        let header = make(entry, &params, contract, (-1, -1))?;
+        let most = if logarithmic(entry, params) { MAX_LAZY_RANKS } else { MAX_RANKS };
+        let collective = checked(entry, params, most)?;
+        let params = Params { collective: Some(collective), ..params.clone() };
+        let header = make(entry, &params, collective, (-1, -1))?;
         Ok(Self { algorithm: entry.name, params, header })
     }
 
-    /// Everything but the steps: programs are empty.
+    /// The plan without its steps: programs are empty.
     pub fn header(&self) -> &Plan {
         &self.header
     }
 
-    /// Rounds whose steps take some hundred megabytes.
+    /// The number of rounds whose steps take some hundred megabytes.
     pub fn rounds_at_once(&self) -> usize {
         (STEPS_AT_ONCE / (2 * self.header.ranks()).max(1)).max(1)
     }
@@ -54,14 +54,14 @@ impl LazyPlan {
         make(
             algorithm(self.algorithm)?,
             &self.params,
-            self.params.contract.unwrap_or(Contract::Allreduce),
+            self.params.collective.unwrap_or(Collective::Allreduce),
             (first, end),
         )
     }
 }
 
-fn make(entry: &Algorithm, params: &Params, contract: Contract, window: (i32, i32)) -> Result<Plan, PlanError> {
-    (entry.make)(&Params { window: Some(window), ..params.clone() }, contract)
+fn make(entry: &Algorithm, params: &Params, collective: Collective, window: (i32, i32)) -> Result<Plan, PlanError> {
+    (entry.make)(&Params { window: Some(window), ..params.clone() }, collective)
 }
 
 /// True if a rank sends a logarithmic number of messages and each is made in little time.
@@ -77,13 +77,5 @@ fn logarithmic(entry: &Algorithm, params: &Params) -> bool {
         }
         "cyclic-shift" => few(&params.radices) && params.ports.is_none_or(|ports| ports <= 16),
         _ => false,
-    }
-}
-
-/// Refuses a window in a whole plan.
-pub(super) fn whole(name: &str, params: &Params) -> Result<(), PlanError> {
-    match params.window {
-        Some((first, end)) => Err(bad(name, "window", format!("{first}..{end}"), "no window; LazyPlan makes windows")),
-        None => Ok(()),
     }
 }

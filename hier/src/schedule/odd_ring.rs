@@ -9,14 +9,13 @@
 
 use super::bruck;
 use super::elimination;
-use super::frame::{self, Back, Dim, Folded, Line};
+use super::frame::{self, Dimension, FoldedLine, Line, ReturnMessage};
 use super::params::{Params, bad, list};
-use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Plan, PlanBuilder, Side};
+use crate::plan::{Action, Blocks, Collective, Plan, PlanBuilder, PlanError, Side};
 
 const NAME: &str = "odd-ring";
 
-pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+pub(super) fn plan(params: &Params, collective: Collective) -> Result<Plan, PlanError> {
     let n = params.ranks;
     let sizes = match &params.radices {
         Some(radices) => exact(NAME, radices, n)?,
@@ -26,13 +25,13 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
             vec![2; twos].into_iter().chain(odd).collect()
         }
     };
-    let dimension = |q: &usize| if *q == 2 { elimination::pairs() } else { Dim::new(*q, fold, *q) };
-    let mut dims: Vec<Dim> = sizes.iter().map(dimension).collect();
+    let dimension = |q: &usize| if *q == 2 { elimination::pairs() } else { Dimension::new(*q, fold, *q) };
+    let mut dims: Vec<Dimension> = sizes.iter().map(dimension).collect();
     let protocol = params.protocol.unwrap_or_default();
     frame::split(NAME, &mut dims, protocol)?;
     let blocks = frame::blocks(&dims);
     let mut b = params.builder(NAME, n, blocks);
-    b.contract(contract, 0).parameter("protocol", protocol).parameter("radices", list(&sizes));
+    b.collective(collective, 0).parameter("protocol", protocol).parameter("radices", list(&sizes));
     frame::allreduce(&mut b, &dims, blocks);
     Ok(b.finish())
 }
@@ -46,11 +45,11 @@ pub(super) fn exact(name: &str, radices: &[usize], n: usize) -> Result<Vec<usize
     }
 }
 
-fn fold(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
+fn fold(b: &mut PlanBuilder, line: &Line<'_>) -> FoldedLine {
     if line.bandwidth { exchange_parts(b, line) } else { gather_vectors(b, line) }
 }
 
-fn gather_vectors(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
+fn gather_vectors(b: &mut PlanBuilder, line: &Line<'_>) -> FoldedLine {
     let q = line.ranks.len();
     let windows = bruck::windows(q);
     for (round, window) in windows.iter().enumerate() {
@@ -64,7 +63,7 @@ fn gather_vectors(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
         }
     }
     reduce_vectors(b, line, windows.len());
-    Folded { rounds: windows.len(), regions: vec![Some(line.region); q], back: Vec::new() }
+    FoldedLine { rounds: windows.len(), regions: vec![Some(line.region); q], back: Vec::new() }
 }
 
 /// Reduces, at every position, the vectors of the positions t ahead in buffers t into buffer 0, in rank order.
@@ -84,7 +83,7 @@ pub(super) fn reduce_vectors(b: &mut PlanBuilder, line: &Line<'_>, rounds: usize
     }
 }
 
-fn exchange_parts(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
+fn exchange_parts(b: &mut PlanBuilder, line: &Line<'_>) -> FoldedLine {
     let q = line.ranks.len();
     let (lo, hi) = line.region;
     let width = (hi - lo) / q;
@@ -112,8 +111,8 @@ fn exchange_parts(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
         for i in 0..q {
             let parts = (window.first..window.end).flat_map(|t| part(i + t).0..part(i + t).1);
             let (from, to) = (line.ranks[(i + window.first) % q], line.ranks[i]);
-            back.push(Back { round, from, to, blocks: Blocks::from_indices(parts) });
+            back.push(ReturnMessage { round, from, to, blocks: Blocks::from_indices(parts) });
         }
     }
-    Folded { rounds: q - 1, regions: (0..q).map(|i| Some(part(i))).collect(), back }
+    FoldedLine { rounds: q - 1, regions: (0..q).map(|i| Some(part(i))).collect(), back }
 }

@@ -1,7 +1,6 @@
-//! The parameters of all schedules, in one place, as the command line has them.
+//! The parameters of all schedules, named as on the command line.
 
-use crate::error::PlanError;
-use crate::plan::{Contract, PlanBuilder};
+use crate::plan::{Collective, Order, PlanBuilder, PlanError, by_name};
 use std::str::FromStr;
 
 /// A factor of a product group.
@@ -62,7 +61,7 @@ impl std::fmt::Display for GroupSpec {
     }
 }
 
-/// Which dimensions of a hypercube split the data (bandwidth) and which send it whole (latency).
+/// The split of a hypercube: dimensions that split the data (bandwidth) and those that send it whole (latency).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Protocol {
     /// None splits: few rounds, whole vectors.
@@ -97,7 +96,7 @@ impl std::fmt::Display for Protocol {
     }
 }
 
-/// Which exchange of halving + doubling comes first.
+/// The first distance of halving + doubling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Distance {
     /// Nearest partner first: keeps rank order, large messages stay near.
@@ -111,17 +110,13 @@ impl FromStr for Distance {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "doubling" => Ok(Distance::Doubling),
-            "halving" => Ok(Distance::Halving),
-            _ => Err(format!("`{text}`: expected doubling or halving")),
-        }
+        by_name(text, &[("doubling", Distance::Doubling), ("halving", Distance::Halving)])
     }
 }
 
-/// How a cyclic shift cuts when the product of its factors exceeds the number of ranks.
+/// The sizes of a cyclic shift whose factors have a product above the number of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Rule {
+pub enum ShiftRule {
     /// Balanced: each step divides what is left by its factor, rounded up.
     #[default]
     Ceil,
@@ -129,19 +124,18 @@ pub enum Rule {
     Cap,
 }
 
-impl FromStr for Rule {
+impl FromStr for ShiftRule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "ceil" => Ok(Rule::Ceil),
-            "cap" => Ok(Rule::Cap),
-            _ => Err(format!("`{text}`: expected ceil or cap")),
-        }
+        by_name(text, &[("ceil", ShiftRule::Ceil), ("cap", ShiftRule::Cap)])
     }
 }
 
-/// Everything a schedule may be asked for. A parameter a schedule does not use is refused, not ignored.
+/// Most segments times ranks of a pipelined schedule.
+pub(crate) const MAX_CELLS: usize = 1 << 20;
+
+/// The parameters of a schedule. A parameter a schedule does not use is refused, not ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Params {
     /// Number of ranks, at least 1.
@@ -158,8 +152,8 @@ pub struct Params {
     pub protocol: Option<Protocol>,
     /// Order of distances of halving + doubling.
     pub distance: Option<Distance>,
-    /// Rule of a cyclic shift for inexact products.
-    pub rule: Option<Rule>,
+    /// Sizes of a cyclic shift for inexact products.
+    pub rule: Option<ShiftRule>,
     /// Factors, in the order of use.
     pub radices: Option<Vec<usize>>,
     /// Merge prime factors up to this size.
@@ -168,7 +162,7 @@ pub struct Params {
     pub ports: Option<usize>,
     /// Segments of a pipelined chain or ring.
     pub segments: Option<usize>,
-    /// How many of the last ranks of an order of arrival are late.
+    /// The number of late ranks, the last ones of an order of arrival.
     pub late: Option<usize>,
     /// Use the variant that keeps rank order.
     pub keep_order: bool,
@@ -176,8 +170,8 @@ pub struct Params {
     pub ranks_per_node: Option<usize>,
     /// Logical order, or order of arrival: position i holds rank `order[i]`.
     pub order: Option<Vec<usize>>,
-    /// What the plan is to achieve; allreduce, or what the schedule is for.
-    pub contract: Option<Contract>,
+    /// The collective; by default the schedule's first.
+    pub collective: Option<Collective>,
     /// Root of a reduce or broadcast.
     pub root: Option<usize>,
     /// Keep the steps of rounds `first..end` only; [`LazyPlan`](super::LazyPlan) sets it.
@@ -190,7 +184,7 @@ impl Params {
         Self { ranks, ..Self::default() }
     }
 
-    /// A builder that keeps what was asked for.
+    /// A plan builder for the requested rounds.
     pub(super) fn builder(&self, algorithm: &str, ranks: usize, blocks: usize) -> PlanBuilder {
         let mut builder = PlanBuilder::new(algorithm, ranks, blocks);
         if let Some((first, end)) = self.window {
@@ -199,54 +193,43 @@ impl Params {
         builder
     }
 
-    /// The parameters as arguments of the command line, such as `--ranks 7 --r 1`.
-    pub fn to_arguments(&self) -> String {
-        let word = |name: &str, value: Option<String>| value.map(|v| format!(" --{name} {v}")).unwrap_or_default();
-        let number = |name: &str, value: Option<usize>| word(name, value.map(|n| n.to_string()));
+    /// The parameters that were given, with their texts, in the order of the help text.
+    fn texts(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let number = |value: Option<usize>| value.map(|n| n.to_string());
         let distance = self.distance.map(|d| if d == Distance::Doubling { "doubling" } else { "halving" });
-        let rule = self.rule.map(|r| if r == Rule::Ceil { "ceil" } else { "cap" });
-        let parts = [
-            word("group", self.group.as_ref().map(GroupSpec::to_string)),
-            number("r", self.r),
-            number("rounds", self.rounds),
-            number("cap", self.cap),
-            word("protocol", self.protocol.map(|p| p.to_string())),
-            word("distance", distance.map(str::to_string)),
-            word("rule", rule.map(str::to_string)),
-            word("radices", self.radices.as_deref().map(list)),
-            number("target", self.target),
-            number("ports", self.ports),
-            number("segments", self.segments),
-            number("late", self.late),
-            if self.keep_order { " --keep-order".to_string() } else { String::new() },
-            number("ranks-per-node", self.ranks_per_node),
-            word("order", self.order.as_deref().map(list)),
-            word("contract", self.contract.map(|c| c.to_string())),
-            number("root", self.root),
+        let rule = self.rule.map(|r| if r == ShiftRule::Ceil { "ceil" } else { "cap" });
+        let table = [
+            ("group", self.group.as_ref().map(GroupSpec::to_string)),
+            ("r", number(self.r)),
+            ("rounds", number(self.rounds)),
+            ("cap", number(self.cap)),
+            ("protocol", self.protocol.map(|p| p.to_string())),
+            ("distance", distance.map(str::to_string)),
+            ("rule", rule.map(str::to_string)),
+            ("radices", self.radices.as_deref().map(list)),
+            ("target", number(self.target)),
+            ("ports", number(self.ports)),
+            ("segments", number(self.segments)),
+            ("late", number(self.late)),
+            ("keep-order", self.keep_order.then(String::new)),
+            ("ranks-per-node", number(self.ranks_per_node)),
+            ("order", self.order.as_deref().map(list)),
+            ("contract", self.collective.map(|c| c.to_string())),
+            ("root", number(self.root)),
         ];
-        format!("--ranks {}{}", self.ranks, parts.concat())
+        table.into_iter().filter_map(|(name, text)| Some((name, text?)))
     }
 
-    /// The parameters that were given, by name.
+    /// The parameters as arguments of the command line, such as `--ranks 7 --r 1`.
+    pub fn to_arguments(&self) -> String {
+        let argument =
+            |(name, text): (&str, String)| format!(" --{name}{}{text}", if text.is_empty() { "" } else { " " });
+        format!("--ranks {}{}", self.ranks, self.texts().map(argument).collect::<String>())
+    }
+
+    /// The names of the parameters that were given, without collective and root, which every schedule takes.
     pub fn given(&self) -> Vec<&'static str> {
-        let table = [
-            ("group", self.group.is_some()),
-            ("r", self.r.is_some()),
-            ("rounds", self.rounds.is_some()),
-            ("cap", self.cap.is_some()),
-            ("protocol", self.protocol.is_some()),
-            ("distance", self.distance.is_some()),
-            ("rule", self.rule.is_some()),
-            ("radices", self.radices.is_some()),
-            ("target", self.target.is_some()),
-            ("ports", self.ports.is_some()),
-            ("segments", self.segments.is_some()),
-            ("late", self.late.is_some()),
-            ("keep-order", self.keep_order),
-            ("ranks-per-node", self.ranks_per_node.is_some()),
-            ("order", self.order.is_some()),
-        ];
-        table.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
+        self.texts().map(|(name, _)| name).filter(|name| !["contract", "root"].contains(name)).collect()
     }
 
     /// The logical order, checked to be a permutation; rank order if none is given.
@@ -263,7 +246,7 @@ impl Params {
 }
 
 /// A parameter error.
-pub(super) fn bad(
+pub(crate) fn bad(
     algorithm: &str,
     parameter: &'static str,
     given: impl ToString,
@@ -280,4 +263,13 @@ pub(super) fn bad(
 /// Numbers with commas between.
 pub(super) fn list(numbers: &[usize]) -> String {
     numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// The operand order of a reduction along `order`.
+pub(super) fn order_along(order: &[usize]) -> Order {
+    match order.windows(2).all(|pair| pair[1] == (pair[0] + 1) % order.len()) {
+        true if order[0] == 0 => Order::Ordered,
+        true => Order::Rotated,
+        false => Order::Commutative,
+    }
 }

@@ -11,19 +11,19 @@
 //! One line: rotated; beside other dimensions commutative; either way bits differ between ranks. Direct exchanges
 //! only: ordered, identical bits. Source: JO.
 
-use super::cyclic_shift::{given_or_repeated, repeated};
-use super::direct::{self, merge_primes};
-use super::frame::{self, Dim, Folded, Line};
+use super::arithmetic::{merge_primes, repeated};
+use super::cyclic_shift::given_or_repeated;
+use super::direct;
+use super::frame::{self, Dimension, FoldedLine, Line};
 use super::params::{Params, bad, list};
-use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Order, Plan, PlanBuilder, Side};
+use crate::plan::{Action, Blocks, Collective, Order, Plan, PlanBuilder, PlanError, Side};
 
 const NAME: &str = "prefix";
 
-pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+pub(super) fn plan(params: &Params, collective: Collective) -> Result<Plan, PlanError> {
     let n = params.ranks;
     let mut b = params.builder(NAME, n, 1);
-    b.contract(contract, 0);
+    b.collective(collective, 0);
     let dims = match params.target {
         Some(target) => combined(params, target)?,
         None => {
@@ -42,7 +42,7 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
         _ => Order::Commutative,
     };
     b.claim(claim, lines == 0);
-    let ports = |d: &Dim| if d.factors.is_empty() { d.size - 1 } else { partners(d.size, &d.factors) };
+    let ports = |d: &Dimension| if d.factors.is_empty() { d.size - 1 } else { partners(d.size, &d.factors) };
     let needed = dims.iter().map(ports).max().unwrap_or(1);
     if let Some(ports) = params.ports.filter(|ports| *ports < needed) {
         return Err(bad(NAME, "ports", ports, format!("at least {needed} for these factors")));
@@ -52,7 +52,7 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
     Ok(b.finish())
 }
 
-fn combined(params: &Params, target: usize) -> Result<Vec<Dim>, PlanError> {
+fn combined(params: &Params, target: usize) -> Result<Vec<Dimension>, PlanError> {
     if target < 2 || params.radices.is_some() {
         return Err(bad(NAME, "target", target, "at least 2, and no radices beside it"));
     }
@@ -64,8 +64,8 @@ fn combined(params: &Params, target: usize) -> Result<Vec<Dim>, PlanError> {
 }
 
 /// A dimension of cyclic lines with these factors.
-fn dimension(size: usize, factors: Vec<usize>) -> Dim {
-    Dim { factors, ..Dim::new(size, fold, 1) }
+fn dimension(size: usize, factors: Vec<usize>) -> Dimension {
+    Dimension { factors, ..Dimension::new(size, fold, 1) }
 }
 
 fn factors(params: &Params) -> Result<Vec<usize>, PlanError> {
@@ -83,14 +83,14 @@ fn factors(params: &Params) -> Result<Vec<usize>, PlanError> {
 }
 
 /// One step: what is made from pieces of length `window` and of the remainder.
-struct Making {
+struct PrefixStep {
     window: usize,
     // whole pieces and whether the remainder follows, for the next window (or the end) and for the next remainder
     main: (usize, bool),
     rest: Option<(usize, bool)>,
 }
 
-fn steps(q: usize, factors: &[usize]) -> Vec<Making> {
+fn steps(q: usize, factors: &[usize]) -> Vec<PrefixStep> {
     let mut window = 1;
     let mut steps = Vec::new();
     for (i, f) in factors.iter().enumerate() {
@@ -98,7 +98,7 @@ fn steps(q: usize, factors: &[usize]) -> Vec<Making> {
         let pieces = |length: usize| (length / window, !length.is_multiple_of(window));
         let next = window.saturating_mul(*f);
         let rest = Some(q % next).filter(|l| !last && *l > 0).map(pieces);
-        steps.push(Making { window, main: pieces(if last { q } else { next }), rest });
+        steps.push(PrefixStep { window, main: pieces(if last { q } else { next }), rest });
         window = next;
     }
     steps
@@ -109,7 +109,7 @@ fn partners(q: usize, factors: &[usize]) -> usize {
     steps(q, factors).iter().map(|s| of(s.main).max(s.rest.map_or(0, of))).max().unwrap_or(0).max(1)
 }
 
-fn fold(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
+fn fold(b: &mut PlanBuilder, line: &Line<'_>) -> FoldedLine {
     let q = line.ranks.len();
     let all = || Blocks::range(line.region.0, line.region.1);
     let steps = steps(q, line.factors);
@@ -151,5 +151,5 @@ fn fold(b: &mut PlanBuilder, line: &Line<'_>) -> Folded {
         }
         rest_buffer = next_rest;
     }
-    Folded { rounds: steps.len(), regions: vec![Some(line.region); q], back: Vec::new() }
+    FoldedLine { rounds: steps.len(), regions: vec![Some(line.region); q], back: Vec::new() }
 }

@@ -3,13 +3,13 @@
 //! Positions 0 .. P are the ranks in their order of arrival, earliest first; the last K of them are late, E = P - K
 //! are early. The vector is cut into k segments, and every message goes to the next position of the ring:
 //!
-//! - before (rounds h + j, positions h < E - 1): segment j is folded along the early positions, beginning at the very
-//!   first to arrive. No early rank waits for a late one until the last of these folds is done.
+//! - before (rounds h + j, positions h < E - 1): segment j is folded along the early positions, beginning at the first
+//!   to arrive. No early rank waits for a late one until the last of these folds is done.
 //! - after (from round S = E + k - 2 on, S = 0 if E = 1): segment j passes the late positions, which add themselves,
 //!   in rounds S + j and following, and goes on from the last one to position 0 and around, as a result, in rounds
 //!   S + K + j and following, until the position before the last has it.
 //!
-//! So a late rank takes part in no round before S, and k + K + P - 2 rounds of one segment remain after it: (k+P-1)·m/k
+//! A late rank takes part in no round before S, and k + K + P - 2 rounds of one segment remain after it: (k+P-1)·m/k
 //! elements after the last arrival of a single late rank, m for many segments, where all 2(P-1) rounds of a ring remain.
 //! The price is paid by ranks that arrive together: 2k + 2P - 4 rounds (k + 2P - 3 if E = 1), 2k blocks sent and k
 //! reduced by the busiest rank. A chain has the same tail on two ports; here no rank sends in two directions.
@@ -21,14 +21,12 @@
 //! known of the published one (docs/plans.md) is a ring in the order of arrival over P segments, which start at early
 //! ranks ahead of time; in rounds, 2(P-1) are left after the last arrival there.
 
-use super::MAX_CELLS;
-use super::params::{Params, bad, list};
-use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Order, Plan, Side};
+use super::params::{MAX_CELLS, Params, bad, list, order_along};
+use crate::plan::{Action, Blocks, Collective, Plan, PlanError, Side};
 
 const NAME: &str = "pre-reduced-ring";
 
-pub(super) fn plan(params: &Params, _: Contract) -> Result<Plan, PlanError> {
+pub(super) fn plan(params: &Params, _: Collective) -> Result<Plan, PlanError> {
     let n = params.ranks;
     let order = params.order_or_ranks(NAME)?;
     let segments = params.segments.unwrap_or((2 * n).min(MAX_CELLS / n));
@@ -38,7 +36,7 @@ pub(super) fn plan(params: &Params, _: Contract) -> Result<Plan, PlanError> {
     let late = match params.late {
         Some(late) if n == 1 => return Err(bad(NAME, "late", late, "no late ranks, as there is only one rank")),
         Some(late) if !(1..n).contains(&late) => {
-            return Err(bad(NAME, "late", late, format!("1 to {}, so that somebody is early", n - 1)));
+            return Err(bad(NAME, "late", late, format!("1 to {}, so that at least one rank is early", n - 1)));
         }
         given => given.unwrap_or(1).min(n - 1),
     };
@@ -48,13 +46,7 @@ pub(super) fn plan(params: &Params, _: Contract) -> Result<Plan, PlanError> {
     if params.order.is_some() {
         b.parameter("order", list(&order));
     }
-    let one_turn = (0..n - 1).all(|i| order[i + 1] == (order[i] + 1) % n);
-    let claim = match one_turn {
-        true if order[0] == 0 => Order::Ordered,
-        true => Order::Rotated,
-        false => Order::Commutative,
-    };
-    b.claim(claim, true);
+    b.claim(order_along(&order), true);
     let before = if early > 1 { early + segments - 2 } else { 0 };
     for j in 0..segments {
         let mut pass = |round: usize, position: usize, action| {

@@ -3,16 +3,15 @@
 //! Cost ⌊log₂ P⌋(α + mβ + mγ), and 2α + 2mβ + mγ more if P is not a power of two. One block. Defined for every P.
 //! Ordered, identical bits. Source: RS; Thakur, Rabenseifner, Gropp, IJHPCA 2005.
 
-use super::floor_log2;
+use super::arithmetic::floor_log2;
 use super::params::Params;
 use super::surplus::Surplus;
-use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Plan, Side};
+use crate::plan::{Action, Blocks, Collective, Plan, PlanError, Side};
 
-pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+pub(super) fn plan(params: &Params, collective: Collective) -> Result<Plan, PlanError> {
     let ranks: Vec<usize> = (0..params.ranks).collect();
     let mut b = params.builder("recursive-doubling", ranks.len(), 1);
-    b.contract(contract, 0);
+    b.collective(collective, 0);
     let surplus = Surplus::of(&ranks);
     let mut round = surplus.fold_in(&mut b, 1, 0);
     let participants = &surplus.participants;

@@ -5,31 +5,26 @@
 //! depth-first order of the machines is free of contention.
 //! Source: PY section 4.1.
 
-use super::params::Params;
-use crate::error::PlanError;
-use crate::plan::{Action, Blocks, Contract, Order, Plan, Side};
+use super::params::{Params, list, order_along};
+use crate::plan::{Action, Blocks, Collective, Order, Plan, PlanError, Side};
 
 const NAME: &str = "ring";
 
-pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+pub(super) fn plan(params: &Params, collective: Collective) -> Result<Plan, PlanError> {
     let order = params.order_or_ranks(NAME)?;
     let n = params.ranks;
     let mut b = params.builder(NAME, n, n);
-    b.contract(contract, 0);
+    b.collective(collective, 0);
     if params.order.is_some() {
-        b.parameter("order", super::params::list(&order));
+        b.parameter("order", list(&order));
     }
-    let one_turn = (0..n).all(|i| order[(i + 1) % n] == (order[i] + 1) % n);
-    let claim = match (n, contract) {
-        (1, _) | (_, Contract::Allgather) => Order::Ordered,
-        _ if one_turn => Order::Rotated,
-        _ => Order::Commutative,
-    };
-    b.claim(claim, true);
+    // segments start at different ranks: rotated at best
+    let ordered = n == 1 || collective == Collective::Allgather;
+    b.claim(if ordered { Order::Ordered } else { order_along(&order).max(Order::Rotated) }, true);
     // the segment that ends at position i is the block of the rank there
     let segment = |i: usize| Blocks::range(order[i % n], order[i % n] + 1);
     let mut round = 0;
-    if contract != Contract::Allgather {
+    if collective != Collective::Allgather {
         for j in 1..n {
             for i in 0..n {
                 let to = order[(i + 1) % n];
@@ -38,7 +33,7 @@ pub(super) fn plan(params: &Params, contract: Contract) -> Result<Plan, PlanErro
             round += 1;
         }
     }
-    if contract != Contract::ReduceScatter {
+    if collective != Collective::ReduceScatter {
         for j in 0..n - 1 {
             for i in 0..n {
                 b.message(round, order[i], order[(i + 1) % n], 0, 0, segment(i + n - j), Action::Copy);

@@ -92,16 +92,16 @@ impl SlotSet {
             for high in lo / size..hi.div_ceil(size) {
                 let (first, end) = (lo.max(high * size) - high * size, hi.min((high + 1) * size) - high * size);
                 let count = size.min(end - first + more);
-                Run { weight, size, high, first, count }.push(&mut runs);
+                DigitRun { weight, size, high, first, count }.push(&mut runs);
             }
         }
         Self::from_runs(runs)
     }
 
-    fn map(&self, group: &Group, whole: impl Fn(Run) -> Run, single: impl Fn(usize) -> usize) -> Self {
+    fn map(&self, group: &Group, whole: impl Fn(DigitRun) -> DigitRun, single: impl Fn(usize) -> usize) -> Self {
         let mut runs = Vec::with_capacity(2);
         for (lo, hi) in &self.0 {
-            match Run::of(group, *lo, *hi) {
+            match DigitRun::of(group, *lo, *hi) {
                 Some(run) => whole(run).push(&mut runs),
                 None => runs.extend((*lo..*hi).map(&single).map(|slot| (slot, slot + 1))),
             }
@@ -113,7 +113,7 @@ impl SlotSet {
 /// Slots whose digit of `weight` and `size` is in the cyclic interval `first .. first + count`, the digits before it
 /// those of `high`, the digits after it free.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct DigitRun {
     weight: usize,
     size: usize,
     high: usize,
@@ -121,13 +121,13 @@ struct Run {
     count: usize,
 }
 
-impl Run {
-    fn of(group: &Group, lo: usize, hi: usize) -> Option<Run> {
+impl DigitRun {
+    fn of(group: &Group, lo: usize, hi: usize) -> Option<DigitRun> {
         (0..group.digits()).find_map(|j| {
             let (weight, size) = (group.weight(j), group.factor(j));
             let high = lo / (weight * size);
             let fits = lo.is_multiple_of(weight) && hi.is_multiple_of(weight) && high == (hi - 1) / (weight * size);
-            fits.then(|| Run { weight, size, high, first: lo / weight % size, count: (hi - lo) / weight })
+            fits.then(|| DigitRun { weight, size, high, first: lo / weight % size, count: (hi - lo) / weight })
         })
     }
 
@@ -136,19 +136,19 @@ impl Run {
         (other / (self.weight * self.size), other / self.weight % self.size)
     }
 
-    fn minus(self, group: &Group, by: usize) -> Run {
+    fn minus(self, group: &Group, by: usize) -> DigitRun {
         let span = self.weight * self.size;
         let (high, digit) = self.of_other(by);
         let high = group.sub(self.high * span, high * span) / span;
-        Run { high, first: (self.first + self.size - digit) % self.size, ..self }
+        DigitRun { high, first: (self.first + self.size - digit) % self.size, ..self }
     }
 
-    fn mirrored(self, group: &Group, rank: usize) -> Run {
+    fn mirrored(self, group: &Group, rank: usize) -> DigitRun {
         let span = self.weight * self.size;
         let (high, digit) = self.of_other(rank);
         let high = group.sub(high * span, self.high * span) / span;
         let last = self.first + self.count - 1;
-        Run { high, first: (digit + 2 * self.size - last % self.size) % self.size, ..self }
+        DigitRun { high, first: (digit + 2 * self.size - last % self.size) % self.size, ..self }
     }
 
     fn push(self, runs: &mut Vec<(usize, usize)>) {

@@ -6,17 +6,18 @@
 //! Cost: 2⌈log₂ ppn⌉(α + mβ) + ⌈log₂ ppn⌉mγ and that of the schedule between the nodes. Defined for every P and ranks
 //! per node. Ordered, identical bits. Source: PY section 5.
 
+use super::arithmetic::{ceil_log2, floor_log2};
+use super::binomial;
+use super::halving_doubling::HalvingDoubling;
 use super::params::{Distance, Params, bad};
 use super::surplus::Surplus;
-use super::{binomial, ceil_log2, floor_log2, halving_doubling::Exchange};
-use crate::error::PlanError;
-use crate::plan::{Contract, Plan, PlanBuilder};
+use crate::plan::{Collective, Plan, PlanBuilder, PlanError};
 
-pub(super) fn plan_binomial(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+pub(super) fn plan_binomial(params: &Params, collective: Collective) -> Result<Plan, PlanError> {
     two_levels(
         "smp-binomial",
         params,
-        contract,
+        collective,
         |_| 1,
         |b, leaders, _, round| {
             let round = binomial::reduce(b, leaders, 1, round);
@@ -25,16 +26,16 @@ pub(super) fn plan_binomial(params: &Params, contract: Contract) -> Result<Plan,
     )
 }
 
-pub(super) fn plan_butterfly(params: &Params, contract: Contract) -> Result<Plan, PlanError> {
+pub(super) fn plan_butterfly(params: &Params, collective: Collective) -> Result<Plan, PlanError> {
     two_levels(
         "smp-butterfly",
         params,
-        contract,
+        collective,
         |nodes| 1 << floor_log2(nodes),
         |b, leaders, blocks, round| {
             let surplus = Surplus::of(leaders);
             let exchange =
-                Exchange { participants: &surplus.participants, distance: Distance::Doubling, natural: true };
+                HalvingDoubling { participants: &surplus.participants, distance: Distance::Doubling, natural: true };
             let round = surplus.fold_in(b, blocks, round);
             let round = exchange.halve(b, round);
             let round = exchange.double(b, round);
@@ -46,7 +47,7 @@ pub(super) fn plan_butterfly(params: &Params, contract: Contract) -> Result<Plan
 fn two_levels(
     name: &str,
     params: &Params,
-    contract: Contract,
+    collective: Collective,
     blocks_for: impl Fn(usize) -> usize,
     between: impl Fn(&mut PlanBuilder, &[usize], usize, usize) -> usize,
 ) -> Result<Plan, PlanError> {
@@ -59,7 +60,7 @@ fn two_levels(
     let leaders: Vec<usize> = nodes.iter().map(|node| node[0]).collect();
     let blocks = blocks_for(nodes.len());
     let mut b = params.builder(name, ranks.len(), blocks);
-    b.contract(contract, 0).parameter("ranks-per-node", per_node);
+    b.collective(collective, 0).parameter("ranks-per-node", per_node);
     for node in &nodes {
         binomial::reduce(&mut b, node, blocks, 0);
     }

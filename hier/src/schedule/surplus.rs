@@ -3,6 +3,7 @@
 //! With rem = P - p₂, for i < rem position 2i gives its vector to 2i + 1, which takes part for both; 2i gets the
 //! result in a last round. Rank order is kept. On the critical path 2mβ + mγ and two rounds.
 
+use super::arithmetic::floor_log2;
 use crate::plan::{Action, Blocks, PlanBuilder, Side};
 
 /// The participants and, for each idle rank, who takes part for it.
@@ -13,7 +14,7 @@ pub(super) struct Surplus {
 
 impl Surplus {
     pub(super) fn of(ranks: &[usize]) -> Self {
-        let rem = ranks.len() - (1 << super::floor_log2(ranks.len()));
+        let rem = ranks.len() - (1 << floor_log2(ranks.len()));
         let idle: Vec<_> = (0..rem).map(|i| (ranks[2 * i], ranks[2 * i + 1])).collect();
         let participants = idle.iter().map(|(_, taker)| *taker).chain(ranks[2 * rem..].iter().copied()).collect();
         Self { participants, idle }

@@ -1,4 +1,4 @@
-//! What the simulated machine costs: messages, reductions, ports, and which ranks share a node.
+//! The costs of the simulated machine: messages, reductions, ports, nodes.
 
 use crate::plan::{Blocks, elements_in};
 
@@ -56,7 +56,7 @@ impl Costs {
     }
 }
 
-/// Whether a rank's port carries both directions at once.
+/// The duplex mode of a rank's port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Duplex {
     /// Sending and receiving do not slow each other down.
@@ -66,7 +66,7 @@ pub enum Duplex {
     Half,
 }
 
-/// How blocks become bytes.
+/// The number of bytes in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Partition {
     /// Every block is its exact share of the bytes, also a fraction: the cost models' view.
@@ -102,7 +102,7 @@ pub struct Machine {
     pub duplex: Duplex,
     /// A longer message starts only when its receiver has reached the round (rendezvous); none: all are buffered.
     pub eager_bytes: Option<f64>,
-    /// How blocks become bytes.
+    /// The number of bytes in a block.
     pub partition: Partition,
 }
 

@@ -1,23 +1,23 @@
 //! Max-min fair rates by progressive filling (Bertsekas and Gallager, Data Networks, section 6.5).
 //!
-//! All rates grow together until a resource is full; what crosses it stays as it is and the others grow on. A flow
+//! All rates grow together until a resource is full; the flows that cross it keep their rates and the others grow on. A flow
 //! uses a resource for `weight` seconds per byte, and a resource has one second per second to give.
 
 /// A use of a resource.
-pub(super) type Use = (usize, f64);
+pub(super) type ResourceUse = (usize, f64);
 
-/// Room for the computation, kept from one to the next.
+/// Scratch memory of the computation, reused between calls.
 #[derive(Debug, Default)]
-pub(super) struct Fair {
+pub(super) struct FairShares {
     /// Per resource: what is left, and the weights of the flows that still grow.
     left: Vec<(f64, f64)>,
     touched: Vec<usize>,
     growing: Vec<usize>,
 }
 
-impl Fair {
+impl FairShares {
     /// Sets a rate in bytes per second for each flow; infinite if it uses nothing. Resources are below `resources`.
-    pub(super) fn rates(&mut self, resources: usize, flows: &[&[Use]], rates: &mut Vec<f64>) {
+    pub(super) fn rates(&mut self, resources: usize, flows: &[&[ResourceUse]], rates: &mut Vec<f64>) {
         rates.clear();
         rates.resize(flows.len(), f64::INFINITY);
         self.left.resize(resources.max(self.left.len()), (1.0, 0.0));
@@ -35,8 +35,8 @@ impl Fair {
             }
         }
         while !self.growing.is_empty() {
-            let rate = |left: &[(f64, f64)], uses: &[Use]| {
-                let one = |&(resource, weight): &Use| {
+            let rate = |left: &[(f64, f64)], uses: &[ResourceUse]| {
+                let one = |&(resource, weight): &ResourceUse| {
                     let (room, weights) = left[resource];
                     if weight > 0.0 { room / weights } else { f64::INFINITY }
                 };
@@ -67,8 +67,8 @@ impl Fair {
 mod tests {
     use super::*;
 
-    fn rates(flows: &[&[Use]]) -> Vec<f64> {
-        let (mut fair, mut found) = (Fair::default(), Vec::new());
+    fn rates(flows: &[&[ResourceUse]]) -> Vec<f64> {
+        let (mut fair, mut found) = (FairShares::default(), Vec::new());
         for _ in 0..2 {
             // the second time shows that nothing is left over from the first
             fair.rates(8, flows, &mut found);
@@ -100,13 +100,13 @@ mod tests {
             state % n
         };
         for _ in 0..200 {
-            let flows: Vec<Vec<Use>> =
+            let flows: Vec<Vec<ResourceUse>> =
                 (0..12).map(|_| (0..3).map(|k| (8 * k + draw(8) as usize, (1 + draw(4)) as f64)).collect()).collect();
-            let all: Vec<&[Use]> = flows.iter().map(Vec::as_slice).collect();
-            let (mut fair, mut found) = (Fair::default(), Vec::new());
+            let all: Vec<&[ResourceUse]> = flows.iter().map(Vec::as_slice).collect();
+            let (mut fair, mut found) = (FairShares::default(), Vec::new());
             fair.rates(24, &all, &mut found);
             let load = |resource: usize| -> f64 {
-                let on = |uses: &Vec<Use>| uses.iter().filter(|u| u.0 == resource).map(|u| u.1).sum::<f64>();
+                let on = |uses: &Vec<ResourceUse>| uses.iter().filter(|u| u.0 == resource).map(|u| u.1).sum::<f64>();
                 flows.iter().zip(&found).map(|(uses, rate)| on(uses) * rate).sum()
             };
             assert!((0..24).all(|resource| load(resource) <= 1.0 + 1e-9));

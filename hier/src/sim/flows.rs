@@ -1,16 +1,15 @@
-//! Plans in time on a network: messages are flows that share ports and links by max-min fairness.
+//! The simulation of a plan on a network: messages are flows that share ports and links by max-min fairness.
 //!
 //! Events in order of time: a rank enters its next round, a message starts to flow, a message has arrived. Between
 //! them rates are constant; they are computed anew whenever a flow starts or ends. As without a network, a port is
 //! shared by the messages of one round of its rank; a link is shared by all that cross it.
 
+use super::call::{Call, Timeline, bad};
 use super::costs::{Costs, Duplex, Machine};
-use super::fair::{Fair, Use};
+use super::fair::{FairShares, ResourceUse};
 use super::network::Network;
-use super::turn::Part;
-use super::{Call, Timeline, bad};
-use crate::error::PlanError;
-use crate::plan::{Plan, Timed};
+use super::round_work::RoundWork;
+use crate::plan::{Plan, PlanError, ScheduledStep};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
@@ -18,7 +17,7 @@ use std::collections::{BinaryHeap, HashMap};
 const SAME: f64 = 1e-12;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum Event {
     Enter(usize),
     Start(usize),
     Arrive(usize),
@@ -35,19 +34,19 @@ struct Flow {
     rate: f64,
     posted_s: f64,
     on_the_way_s: f64,
-    uses: Vec<Use>,
+    uses: Vec<ResourceUse>,
 }
 
-/// What a rank still waits for in its round.
+/// The sends and receives that a rank still waits for in its round.
 #[derive(Debug, Clone, Copy, Default)]
-struct Turn {
+struct RankRound {
     round: i32,
     entered_s: f64,
     sends: usize,
     receives: usize,
     receive_s: f64,
     reduce_s: f64,
-    /// All of it has happened; the turn stays, so that others see how far the rank is.
+    /// True after the end of the round; the entry stays, so that others see the rank's round.
     ended: bool,
 }
 
@@ -58,24 +57,24 @@ struct Arrived {
     last_s: f64,
 }
 
-struct Run<'a> {
+struct FlowSimulation<'a> {
     plan: &'a Plan,
     machine: &'a Machine,
     network: &'a Network,
     call: &'a Call<'a>,
     now_s: f64,
     /// Times as bits: times are not negative, so bits are in the order of times.
-    events: BinaryHeap<Reverse<(u64, What)>>,
+    events: BinaryHeap<Reverse<(u64, Event)>>,
     flows: Vec<Flow>,
     under_way: Vec<usize>,
     next_step: Vec<usize>,
-    turns: Vec<Option<Turn>>,
+    turns: Vec<Option<RankRound>>,
     post_s: Vec<f64>,
     arrived: HashMap<(usize, i32), Arrived>,
     /// Long messages whose receiver has not reached the round.
     held: HashMap<(usize, i32), Vec<usize>>,
     ports: HashMap<(usize, i32, bool), usize>,
-    part: Part,
+    part: RoundWork,
     exits_s: Vec<f64>,
     messages: u64,
     bytes: f64,
@@ -97,7 +96,7 @@ pub(super) fn run(
             format!("{ranks} ranks, as in the plan"),
         ));
     }
-    let mut run = Run {
+    let mut run = FlowSimulation {
         plan,
         machine,
         network,
@@ -112,26 +111,26 @@ pub(super) fn run(
         arrived: HashMap::new(),
         held: HashMap::new(),
         ports: HashMap::new(),
-        part: Part::default(),
+        part: RoundWork::default(),
         exits_s: arrivals_s.clone(),
         messages: 0,
         bytes: 0.0,
     };
     for (rank, arrival_s) in arrivals_s.iter().enumerate() {
-        run.at(*arrival_s, What::Enter(rank));
+        run.at(*arrival_s, Event::Enter(rank));
     }
     run.all();
-    let Run { exits_s, messages, bytes, .. } = run;
+    let FlowSimulation { exits_s, messages, bytes, .. } = run;
     Ok(Timeline { arrivals_s, exits_s, rounds: plan.rounds, messages, bytes })
 }
 
-impl<'a> Run<'a> {
-    fn at(&mut self, time_s: f64, what: What) {
+impl<'a> FlowSimulation<'a> {
+    fn at(&mut self, time_s: f64, what: Event) {
         self.events.push(Reverse((time_s.max(self.now_s).to_bits(), what)));
     }
 
     fn all(&mut self) {
-        let (mut fair, mut rates) = (Fair::default(), Vec::new());
+        let (mut fair, mut rates) = (FairShares::default(), Vec::new());
         loop {
             let flows = &self.flows;
             let ends = self.under_way.iter().map(|f| self.now_s + flows[*f].left / flows[*f].rate);
@@ -148,8 +147,8 @@ impl<'a> Run<'a> {
                 flow.left = if flow.rate.is_finite() { flow.left - flow.rate * passed_s } else { 0.0 };
             }
             self.now_s = next_s;
-            if self.happen(next_s * (1.0 + SAME)) {
-                let uses: Vec<&[Use]> = self.under_way.iter().map(|f| &self.flows[*f].uses[..]).collect();
+            if self.handle_events(next_s * (1.0 + SAME)) {
+                let uses: Vec<&[ResourceUse]> = self.under_way.iter().map(|f| &self.flows[*f].uses[..]).collect();
                 fair.rates(self.resources(), &uses, &mut rates);
                 for (f, rate) in self.under_way.iter().zip(&rates) {
                     self.flows[*f].rate = *rate;
@@ -158,8 +157,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Everything that happens now. True if flows started or ended.
-    fn happen(&mut self, until_s: f64) -> bool {
+    /// Handles the events up to a time. True if flows started or ended.
+    fn handle_events(&mut self, until_s: f64) -> bool {
         let mut changed = false;
         let mut done = Vec::new();
         let flows = &self.flows;
@@ -181,14 +180,14 @@ impl<'a> Run<'a> {
             self.events.pop();
             self.now_s = self.now_s.max(f64::from_bits(bits));
             match what {
-                What::Enter(rank) => self.enter(rank),
-                What::Start(f) if self.flows[f].uses.iter().all(|(_, weight)| *weight == 0.0) => self.leave(f),
-                What::Start(f) if self.flows[f].bytes == 0.0 => self.leave(f),
-                What::Start(f) => {
+                Event::Enter(rank) => self.enter(rank),
+                Event::Start(f) if self.flows[f].uses.iter().all(|(_, weight)| *weight == 0.0) => self.leave(f),
+                Event::Start(f) if self.flows[f].bytes == 0.0 => self.leave(f),
+                Event::Start(f) => {
                     changed = true;
                     self.under_way.push(f);
                 }
-                What::Arrive(f) => {
+                Event::Arrive(f) => {
                     let (to, round) = (self.flows[f].to, self.flows[f].round);
                     let arrived = self.arrived.entry((to, round)).or_default();
                     *arrived = Arrived { count: arrived.count + 1, last_s: self.now_s };
@@ -203,7 +202,7 @@ impl<'a> Run<'a> {
     /// The last byte of a flow has left its sender.
     fn leave(&mut self, f: usize) {
         let (from, on_the_way_s) = (self.flows[f].from, self.flows[f].on_the_way_s);
-        self.at(self.now_s + on_the_way_s, What::Arrive(f));
+        self.at(self.now_s + on_the_way_s, Event::Arrive(f));
         if let Some(turn) = &mut self.turns[from] {
             turn.sends -= 1;
         }
@@ -213,7 +212,7 @@ impl<'a> Run<'a> {
     /// A rank begins its next round, or is done.
     fn enter(&mut self, rank: usize) {
         let steps = &self.plan.programs[rank][self.next_step[rank]..];
-        let Some(Timed { round, .. }) = steps.first() else {
+        let Some(ScheduledStep { round, .. }) = steps.first() else {
             self.exits_s[rank] = self.now_s;
             return;
         };
@@ -229,7 +228,7 @@ impl<'a> Run<'a> {
             gaps_s += costs.gap_s;
             self.create(rank, *to, *round, nth, *bytes);
         }
-        let turn = Turn {
+        let turn = RankRound {
             round: *round,
             entered_s: self.now_s,
             sends: part.sends.len(),
@@ -246,7 +245,7 @@ impl<'a> Run<'a> {
             self.post(f, from_s + overhead_s);
         }
         for f in self.held.remove(&(rank, *round)).unwrap_or_default() {
-            self.at(self.flows[f].posted_s, What::Start(f));
+            self.at(self.flows[f].posted_s, Event::Start(f));
         }
         self.check(rank);
     }
@@ -260,7 +259,7 @@ impl<'a> Run<'a> {
         let half = self.machine.duplex == Duplex::Half;
         let mut links = Vec::new();
         self.network.path(from, to, &mut links);
-        let mut uses: Vec<Use> = links.into_iter().map(|link| (link, self.network.per_byte_s())).collect();
+        let mut uses: Vec<ResourceUse> = links.into_iter().map(|link| (link, self.network.per_byte_s())).collect();
         for (rank, out) in [(from, true), (to, false)] {
             let next = self.network.links() + self.ports.len();
             let port = *self.ports.entry((rank, round, out && !half)).or_insert(next);
@@ -276,7 +275,7 @@ impl<'a> Run<'a> {
         self.network.links() + self.ports.len()
     }
 
-    /// Lets a flow start at `time_s`, or when its receiver is there if it is long.
+    /// Lets a flow start at `time_s`; a long one not before its receiver has reached the round.
     fn post(&mut self, f: usize, time_s: f64) {
         let (to, round) = (self.flows[f].to, self.flows[f].round);
         self.flows[f].posted_s = time_s;
@@ -284,19 +283,19 @@ impl<'a> Run<'a> {
         if self.machine.eager_bytes.is_some_and(|limit| self.flows[f].bytes > limit) && !there {
             self.held.entry((to, round)).or_default().push(f);
         } else {
-            self.at(time_s, What::Start(f));
+            self.at(time_s, Event::Start(f));
         }
     }
 
-    /// Ends the round of a rank if it has all.
+    /// Ends the round of a rank if its sends and receives are complete.
     fn check(&mut self, rank: usize) {
         let Some(turn) = self.turns[rank].filter(|turn| !turn.ended) else { return };
         let arrived = self.arrived.get(&(rank, turn.round)).copied().unwrap_or_default();
         if turn.sends == 0 && turn.receives == arrived.count {
-            self.turns[rank] = Some(Turn { ended: true, ..turn });
+            self.turns[rank] = Some(RankRound { ended: true, ..turn });
             self.arrived.remove(&(rank, turn.round));
             let done_s = self.now_s.max(arrived.last_s.max(turn.entered_s) + turn.receive_s) + turn.reduce_s;
-            self.at(done_s, What::Enter(rank));
+            self.at(done_s, Event::Enter(rank));
         }
     }
 }

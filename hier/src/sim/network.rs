@@ -1,8 +1,8 @@
-//! A tree of switches as a network: which links a message crosses, and what they can carry.
+//! A tree of switches as a network: the links that a message crosses, and their capacity.
 
-use super::bad;
-use crate::error::PlanError;
-use crate::topology::Topology;
+use super::call::bad;
+use crate::cost::Topology;
+use crate::plan::PlanError;
 
 /// A tree of switches with machines as leaves; every link is full-duplex.
 ///
@@ -43,7 +43,7 @@ impl Network {
         self.links
     }
 
-    /// What a byte takes on a link.
+    /// Seconds per byte on a link.
     pub(super) fn per_byte_s(&self) -> f64 {
         self.per_byte_s
     }

@@ -1,4 +1,4 @@
-//! Reproducible noise: draws depend on what they are for, never on the order in which they are asked for.
+//! Reproducible noise: a draw depends on its message, never on the order of the draws.
 
 /// One step of the SplitMix64 generator (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators",
 /// OOPSLA 2014), here as a hash: every bit of the input reaches every bit of the result.

@@ -1,14 +1,14 @@
 //! A port that several messages share: fairly, and never idle while one of them waits.
 
-/// Something that wants a port for `work_s` seconds from `release_s` on.
+/// A use of a port for `work_s` seconds from `release_s` on.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Job {
+pub(super) struct PortJob {
     pub(super) release_s: f64,
     pub(super) work_s: f64,
 }
 
-/// When each job ends if all present share the port equally. Cost O(n²).
-pub(super) fn share(jobs: &[Job], ends_s: &mut Vec<f64>) {
+/// Computes when each job ends if all present share the port equally. Cost O(n²).
+pub(super) fn share(jobs: &[PortJob], ends_s: &mut Vec<f64>) {
     ends_s.clear();
     if let [job] = jobs {
         ends_s.push(job.release_s + job.work_s);
@@ -43,8 +43,8 @@ pub(super) fn share(jobs: &[Job], ends_s: &mut Vec<f64>) {
     }
 }
 
-/// When all jobs have ended; they must be in order of release. 0 without jobs.
-pub(super) fn busy_until(jobs: impl IntoIterator<Item = Job>) -> f64 {
+/// Time at which all jobs have ended; they must be in order of release. 0 without jobs.
+pub(super) fn busy_until(jobs: impl IntoIterator<Item = PortJob>) -> f64 {
     jobs.into_iter().fold(0.0, |end, job| f64::max(end, job.release_s) + job.work_s)
 }
 
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     fn ends(jobs: &[(f64, f64)]) -> Vec<f64> {
-        let jobs: Vec<Job> = jobs.iter().map(|&(release_s, work_s)| Job { release_s, work_s }).collect();
+        let jobs: Vec<PortJob> = jobs.iter().map(|&(release_s, work_s)| PortJob { release_s, work_s }).collect();
         let mut found = Vec::new();
         share(&jobs, &mut found);
         let last = found.iter().copied().fold(0.0, f64::max);

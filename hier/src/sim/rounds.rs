@@ -1,50 +1,50 @@
-//! Plans in time, round by round, with ports but without shared links.
+//! The simulation of a plan round by round, with ports but without shared links.
 //!
-//! What a rank does in a round depends on earlier rounds only, so rounds can be run one after another for all ranks
-//! although ranks are in different rounds at any time. State is a few numbers per rank.
+//! A rank's round depends on earlier rounds only, so rounds can be simulated one after another for all ranks although
+//! ranks are in different rounds at any time. State is a few numbers per rank.
 
+use super::call::{Call, Timeline};
 use super::costs::{Costs, Duplex, Machine};
-use super::port::{Job, busy_until, share};
-use super::turn::Part;
-use super::{Call, Timeline};
+use super::port::{PortJob, busy_until, share};
+use super::round_work::RoundWork;
 use crate::plan::Plan;
 
 /// A message of the round in progress.
 #[derive(Debug, Clone, Copy)]
-struct Message {
+struct Delivery {
     to: u32,
-    /// When its first byte could be at the receiver, and how long the receiver's port needs for all.
-    job: Job,
+    /// The earliest arrival of the first byte, and the time that the receiver's port needs for all bytes.
+    job: PortJob,
     arrival_s: f64,
     receive_s: f64,
 }
 
-/// When a rank does what in the round in progress.
+/// A rank's times in the round in progress.
 #[derive(Debug, Clone, Copy, Default)]
-struct Turn {
-    /// When its last byte has left.
+struct RoundTimes {
+    /// Time at which the last byte has left.
     sent_s: f64,
-    /// When its last message has arrived.
+    /// Time at which the last message has arrived.
     received_s: f64,
     reduce_s: f64,
-    /// What it sends, as work for a port that is shared by both directions.
-    out: Option<Job>,
+    /// The messages sent, as work for a port that is shared by both directions.
+    out: Option<PortJob>,
 }
 
-pub(super) struct Run<'a> {
+pub(super) struct RoundSimulation<'a> {
     machine: &'a Machine,
     call: &'a Call<'a>,
     arrivals_s: Vec<f64>,
-    /// When a rank has finished all its rounds so far.
+    /// Time at which a rank has finished its rounds so far.
     ready_s: Vec<f64>,
-    /// When it may post again.
+    /// Time from which a rank may start the next message.
     post_s: Vec<f64>,
     rounds: usize,
     messages: u64,
     bytes: f64,
 }
 
-impl<'a> Run<'a> {
+impl<'a> RoundSimulation<'a> {
     pub(super) fn new(header: &Plan, machine: &'a Machine, call: &'a Call<'a>, arrivals_s: Vec<f64>) -> Self {
         let ready_s = arrivals_s.clone();
         let post_s = vec![0.0; ready_s.len()];
@@ -55,7 +55,7 @@ impl<'a> Run<'a> {
     pub(super) fn window(&mut self, plan: &Plan, first: i32, end: i32) {
         let mut next: Vec<usize> =
             plan.programs.iter().map(|program| program.partition_point(|timed| timed.round < first)).collect();
-        let (mut messages, mut turns, mut part) = (Vec::new(), Vec::new(), Part::default());
+        let (mut messages, mut turns, mut part) = (Vec::new(), Vec::new(), RoundWork::default());
         for round in first..end {
             messages.clear();
             turns.clear();
@@ -94,10 +94,10 @@ impl<'a> Run<'a> {
         self.machine.level(node(from), node(to))
     }
 
-    /// Posts the messages of a rank and says when they leave and arrive.
-    fn send(&mut self, round: i32, rank: usize, sends: &[(usize, f64)], messages: &mut Vec<Message>) -> Turn {
+    /// Sends the messages of a rank and computes when they leave and arrive.
+    fn send(&mut self, round: i32, rank: usize, sends: &[(usize, f64)], messages: &mut Vec<Delivery>) -> RoundTimes {
         if sends.is_empty() {
-            return Turn::default();
+            return RoundTimes::default();
         }
         let (mut overhead_s, mut gaps_s, mut work_s) = (0.0, 0.0, 0.0);
         for (nth, (to, bytes)) in sends.iter().enumerate() {
@@ -114,30 +114,30 @@ impl<'a> Run<'a> {
         let job = |(to, bytes): &(usize, f64)| {
             let waits = self.machine.eager_bytes.is_some_and(|limit| *bytes > limit);
             let release_s = if waits { posted_s.max(self.ready_s[*to]) } else { posted_s };
-            Job { release_s, work_s: bytes * self.costs(rank, *to).per_byte_s }
+            PortJob { release_s, work_s: bytes * self.costs(rank, *to).per_byte_s }
         };
-        let jobs: Vec<Job> = sends.iter().map(job).collect();
+        let jobs: Vec<PortJob> = sends.iter().map(job).collect();
         let mut ends_s = Vec::new();
         share(&jobs, &mut ends_s);
         for (nth, ((to, _), (job, end_s))) in sends.iter().zip(jobs.iter().zip(&ends_s)).enumerate() {
             let costs = self.costs(rank, *to);
             let on_the_way_s = costs.latency_s + self.call.jitter.delay_s(round, rank, *to, nth);
-            messages.push(Message {
+            messages.push(Delivery {
                 to: *to as u32,
-                job: Job { release_s: job.release_s + on_the_way_s, work_s: job.work_s },
+                job: PortJob { release_s: job.release_s + on_the_way_s, work_s: job.work_s },
                 arrival_s: end_s + on_the_way_s,
                 receive_s: costs.receive_s,
             });
         }
         let sent_s = ends_s.into_iter().fold(0.0, f64::max);
-        Turn { sent_s, out: Some(Job { release_s: posted_s, work_s }), ..Turn::default() }
+        RoundTimes { sent_s, out: Some(PortJob { release_s: posted_s, work_s }), ..RoundTimes::default() }
     }
 
-    /// Says when each rank has all its messages. `turns` is in order of ranks.
-    fn receive(&self, messages: &mut [Message], turns: &mut [(usize, Turn)]) {
+    /// Computes when each rank has all its messages. `turns` is in order of ranks.
+    fn receive(&self, messages: &mut [Delivery], turns: &mut [(usize, RoundTimes)]) {
         messages
             .sort_unstable_by(|a, b| (a.to, a.job.release_s).partial_cmp(&(b.to, b.job.release_s)).expect("finite"));
-        let mut jobs: Vec<Job> = Vec::new();
+        let mut jobs: Vec<PortJob> = Vec::new();
         for incoming in messages.chunk_by(|a, b| a.to == b.to) {
             let rank = incoming[0].to as usize;
             let Ok(at) = turns.binary_search_by_key(&rank, |(rank, _)| *rank) else {

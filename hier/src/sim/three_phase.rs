@@ -1,14 +1,17 @@
 //! Three phases in time: every node reduces, the nodes exchange by any plan, every node publishes, chunk by chunk.
 //!
 //! Each node has one endpoint. It enters the exchange of a chunk when the node's partial result of the chunk is
-//! complete and its own exchange of the chunk before has ended, so folding, exchange and publishing of different
+//! complete and its exchange of the previous chunk has ended, so folding, exchange and publishing of different
 //! chunks overlap; the endpoint's part in the fold costs the exchange nothing. Inside a node ranks meet in shared
-//! memory: handing a chunk over costs the sender's overhead and its bytes once, and nobody waits for a port.
+//! memory: handing a chunk over costs the sender's overhead and its bytes once, and no rank waits for a port.
 
-use super::{Call, Jitter, Machine, Source, Timeline, checked_machine, simulate, times};
-use crate::error::PlanError;
+use super::call::{Call, PlanSource, Timeline, bad, checked_machine, times};
+use super::costs::Machine;
+use super::noise::{Jitter, mix};
+use super::simulate::simulate;
+use crate::plan::PlanError;
 
-/// How a node reduces. Each name is that of the node layer's algorithm.
+/// The reduction inside a node, named after the node layer's algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeFold {
     /// All deposit, rank 0 of the node waits for all and then folds.
@@ -22,7 +25,7 @@ pub enum NodeFold {
 }
 
 impl NodeFold {
-    /// All of them.
+    /// All variants.
     pub const ALL: [NodeFold; 4] = [NodeFold::StaticLeader, NodeFold::Leader, NodeFold::Chain, NodeFold::Slices];
 
     /// The name on the command line.
@@ -50,45 +53,45 @@ impl std::str::FromStr for NodeFold {
 pub struct ThreePhase<'a> {
     /// Number of ranks; node n holds `ranks_per_node` of the machine from n·`ranks_per_node` on, the last maybe fewer.
     pub ranks: usize,
-    /// How nodes reduce.
+    /// The reduction inside nodes.
     pub fold: NodeFold,
     /// Number of chunks in the pipeline, at least 1.
     pub chunks: usize,
     /// The exchange, a plan over as many ranks as there are nodes.
-    pub exchange: Source<'a>,
+    pub exchange: PlanSource<'a>,
 }
 
-/// What a node has done before the exchange.
-struct Folded {
-    /// When the partial result of each chunk is complete.
+/// The end of a node's reduction, before the exchange.
+struct NodeResult {
+    /// Time at which the partial result of each chunk is complete.
     complete_s: Vec<f64>,
-    /// When each rank of the node has done its part.
+    /// Time at which each rank of the node has done its part.
     free_s: Vec<f64>,
 }
 
 impl ThreePhase<'_> {
-    /// Runs it in time. `rounds`, messages and bytes are those of the exchange of all chunks. Errors as
-    /// [`simulate`], and an exchange of another number of ranks than there are nodes.
+    /// Simulates the allreduce. `rounds`, messages and bytes are those of the exchange of all chunks. The errors are those
+    /// of [`simulate`], and an exchange of another number of ranks than there are nodes.
     pub fn simulate(&self, machine: &Machine, call: &Call) -> Result<Timeline, PlanError> {
         checked_machine(machine, call)?;
         let arrivals_s = times(self.ranks, call.arrivals_s)?;
         let nodes: Vec<&[f64]> = arrivals_s.chunks(machine.ranks_per_node).collect();
         let ends = match self.exchange {
-            Source::Whole(plan) => plan.ranks(),
-            Source::Lazy(lazy) => lazy.header().ranks(),
+            PlanSource::Whole(plan) => plan.ranks(),
+            PlanSource::Lazy(lazy) => lazy.header().ranks(),
         };
         if ends != nodes.len() {
-            return Err(super::bad(
+            return Err(bad(
                 "exchange",
                 format!("a plan of {ends} ranks"),
                 format!("one rank for each of {} nodes", nodes.len()),
             ));
         }
         if self.chunks == 0 {
-            return Err(super::bad("chunks", 0, "at least 1"));
+            return Err(bad("chunks", 0, "at least 1"));
         }
         let bytes = call.bytes / self.chunks as f64;
-        let folded: Vec<Folded> = nodes.iter().map(|its| self.fold(machine, its, bytes)).collect();
+        let folded: Vec<NodeResult> = nodes.iter().map(|its| self.fold(machine, its, bytes)).collect();
         let mut total =
             Timeline { arrivals_s: arrivals_s.clone(), exits_s: Vec::new(), rounds: 0, messages: 0, bytes: 0.0 };
         let mut free_s: Vec<Vec<f64>> = folded.iter().map(|node| node.free_s.clone()).collect();
@@ -98,7 +101,7 @@ impl ThreePhase<'_> {
         for chunk in 0..self.chunks {
             let ready_s: Vec<f64> =
                 folded.iter().zip(&endpoint_s).map(|(node, free_s)| node.complete_s[chunk].max(*free_s)).collect();
-            let seed = super::mix(call.jitter.seed ^ chunk as u64);
+            let seed = mix(call.jitter.seed ^ chunk as u64);
             let exchange = Call { bytes, arrivals_s: &ready_s, jitter: Jitter { seed, ..call.jitter } };
             let done = simulate(self.exchange, &between, None, &exchange)?;
             for (node, its) in free_s.iter_mut().enumerate() {
@@ -116,7 +119,7 @@ impl ThreePhase<'_> {
         Ok(total)
     }
 
-    fn fold(&self, machine: &Machine, arrivals_s: &[f64], bytes: f64) -> Folded {
+    fn fold(&self, machine: &Machine, arrivals_s: &[f64], bytes: f64) -> NodeResult {
         let chunks = self.chunks;
         let reduce_s = bytes * machine.inside.reduce_per_byte_s;
         let give_s = machine.inside.send_s + bytes * machine.inside.per_byte_s;
@@ -169,6 +172,6 @@ impl ThreePhase<'_> {
                 free_s.fill(now_s);
             }
         }
-        Folded { complete_s, free_s }
+        NodeResult { complete_s, free_s }
     }
 }

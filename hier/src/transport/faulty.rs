@@ -1,14 +1,14 @@
-//! A transport that delays, reorders across peers, loses and dies, as a seed says: for tests of whatever runs over one.
+//! A transport for tests that delays, reorders across peers, loses packets and dies, chosen by a seed.
 
-use crate::exec::{Failure, Head, Take, Transport};
+use crate::exec::{Failure, PacketDecision, PacketHeader, Transport};
 
-/// What goes wrong. The default is nothing.
+/// The faults of a transport; none by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Faults {
     /// Chooses all draws.
     pub seed: u64,
-    /// One in so many looks for a packet holds that sender's packets back for some looks (0: never). Packets of
-    /// different senders change their order by that.
+    /// One in so many receives holds that sender's packets back for some receives (0: never), which changes the order
+    /// between senders.
     pub hold_one_in: u32,
     /// One in so many sends finds no room (0: never).
     pub refuse_one_in: u32,
@@ -18,10 +18,10 @@ pub struct Faults {
     pub die_before: Option<u64>,
 }
 
-/// `inner`, with faults.
+/// A transport with injected faults.
 #[derive(Debug)]
 pub struct Faulty<T> {
-    /// Nothing once this rank is dead.
+    /// None once this rank is dead.
     inner: Option<T>,
     rank: usize,
     size: usize,
@@ -29,7 +29,7 @@ pub struct Faulty<T> {
     faults: Faults,
     state: u64,
     sent: u64,
-    /// Per sender, looks for which it is still held back.
+    /// Per sender, the number of receives for which it is still held back.
     held: Vec<u32>,
 }
 
@@ -74,7 +74,7 @@ impl<T: Transport> Transport for Faulty<T> {
     fn post_send(
         &mut self,
         to: usize,
-        head: Head,
+        head: PacketHeader,
         bytes: usize,
         write: impl FnOnce(&mut [u8]),
     ) -> Result<bool, Failure> {
@@ -100,7 +100,11 @@ impl<T: Transport> Transport for Faulty<T> {
         self.alive()?.post_receive(from, bytes)
     }
 
-    fn receive(&mut self, from: usize, take: impl FnOnce(Head, &[u8]) -> Take) -> Result<bool, Failure> {
+    fn receive(
+        &mut self,
+        from: usize,
+        take: impl FnOnce(PacketHeader, &[u8]) -> PacketDecision,
+    ) -> Result<bool, Failure> {
         if self.held[from] > 0 {
             self.held[from] -= 1;
             return Ok(false);
@@ -120,7 +124,7 @@ impl<T: Transport> Transport for Faulty<T> {
         self.alive()?.progress()
     }
 
-    /// Never sleeps as long as something is held back here, because nothing would wake it.
+    /// Never sleeps while packets are held back here, because nothing would wake the rank.
     fn idle(&mut self, passes: u32) -> Result<(), Failure> {
         let passes = if self.faults.hold_one_in > 0 || self.faults.refuse_one_in > 0 { 1 } else { passes };
         self.alive()?.idle(passes)

@@ -1,4 +1,4 @@
-//! Transports that need no network: between threads of one process, and one that misbehaves on purpose.
+//! Transports that need no network: between threads of one process, and one with injected faults.
 
 pub mod faulty;
 pub mod threads;

@@ -1,6 +1,6 @@
 //! Ranks as threads of one process: a bounded channel per ordered pair, and one that brings empty packets back.
 
-use crate::exec::{Failure, Head, Take, Transport};
+use crate::exec::{Failure, PacketDecision, PacketHeader, Transport};
 use crossbeam::channel::{Receiver, Sender, TryRecvError, TrySendError, bounded};
 use crossbeam::sync::{Parker, Unparker};
 use std::sync::{Arc, OnceLock};
@@ -21,7 +21,7 @@ impl Default for ThreadsOptions {
     }
 }
 
-type Packet = (Head, Vec<u8>);
+type Packet = (PacketHeader, Vec<u8>);
 
 #[derive(Debug)]
 struct Outgoing {
@@ -33,11 +33,11 @@ struct Outgoing {
 struct Incoming {
     full: Receiver<Packet>,
     empty: Sender<Vec<u8>>,
-    /// Shown and left.
+    /// A packet that was shown and left.
     next: Option<Packet>,
 }
 
-/// One rank of a group of threads. Dropping it leaves the group: who still needs it gets [`Failure::PeerDied`].
+/// One rank of a group of threads. Dropping it leaves the group: ranks that still need it get [`Failure::PeerDied`].
 #[derive(Debug)]
 pub struct Threads {
     rank: usize,
@@ -102,19 +102,19 @@ impl Transport for Threads {
     fn post_send(
         &mut self,
         to: usize,
-        head: Head,
+        head: PacketHeader,
         bytes: usize,
         write: impl FnOnce(&mut [u8]),
     ) -> Result<bool, Failure> {
-        let lane = self.outgoing[to].as_ref().ok_or_else(|| no_lane(to))?;
-        let mut packet = match lane.empty.try_recv() {
+        let channel = self.outgoing[to].as_ref().ok_or_else(|| no_channel(to))?;
+        let mut packet = match channel.empty.try_recv() {
             Ok(packet) => packet,
             Err(TryRecvError::Empty) => return Ok(false),
             Err(TryRecvError::Disconnected) => return Err(Failure::PeerDied { rank: to }),
         };
         packet.resize(bytes, 0);
         write(&mut packet);
-        match lane.full.try_send((head, packet)) {
+        match channel.full.try_send((head, packet)) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => unreachable!("there are as many packets as places for them"),
             Err(TrySendError::Disconnected(_)) => return Err(Failure::PeerDied { rank: to }),
@@ -128,21 +128,25 @@ impl Transport for Threads {
         Ok(())
     }
 
-    fn receive(&mut self, from: usize, take: impl FnOnce(Head, &[u8]) -> Take) -> Result<bool, Failure> {
-        let lane = self.incoming[from].as_mut().ok_or_else(|| no_lane(from))?;
-        let (head, bytes) = match lane.next.take().map_or_else(|| lane.full.try_recv(), Ok) {
+    fn receive(
+        &mut self,
+        from: usize,
+        take: impl FnOnce(PacketHeader, &[u8]) -> PacketDecision,
+    ) -> Result<bool, Failure> {
+        let channel = self.incoming[from].as_mut().ok_or_else(|| no_channel(from))?;
+        let (head, bytes) = match channel.next.take().map_or_else(|| channel.full.try_recv(), Ok) {
             Ok(packet) => packet,
             Err(TryRecvError::Empty) => return Ok(false),
             Err(TryRecvError::Disconnected) => return Err(Failure::PeerDied { rank: from }),
         };
         match take(head, &bytes) {
-            Take::Left => {
-                lane.next = Some((head, bytes));
+            PacketDecision::Leave => {
+                channel.next = Some((head, bytes));
                 Ok(false)
             }
-            Take::Taken => {
+            PacketDecision::Consume => {
                 // Refused only if the sender is gone, who needs no packets any more.
-                let _ = lane.empty.try_send(bytes);
+                let _ = channel.empty.try_send(bytes);
                 self.others[from].unpark();
                 Ok(true)
             }
@@ -157,7 +161,7 @@ impl Transport for Threads {
     fn idle(&mut self, passes: u32) -> Result<(), Failure> {
         match passes {
             0..8 => std::thread::yield_now(),
-            // Whoever changes something unparks; the limit is for callers with a deadline of their own.
+            // Every change unparks; the limit is for callers with a deadline of their own.
             _ => self.parker.park_timeout(Duration::from_millis(20)),
         }
         self.progress()
@@ -172,13 +176,13 @@ impl Transport for Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // Close the channels first, so that whoever wakes finds them closed.
+        // Close the channels first, so that ranks that wake find them closed.
         self.outgoing.clear();
         self.incoming.clear();
         self.others.iter().for_each(Unparker::unpark);
     }
 }
 
-fn no_lane(rank: usize) -> Failure {
-    Failure::Transport(format!("there is no way to rank {rank}: it is this rank itself"))
+fn no_channel(rank: usize) -> Failure {
+    Failure::Transport(format!("rank {rank} cannot send to itself"))
 }

@@ -4,10 +4,9 @@
 //! when both ends are posted. If every message has the same round at both ends, round numbers order all waiting and no
 //! circle can exist, so only plans with other messages are run through.
 
-use crate::error::Violation;
-use crate::plan::{Pair, Plan};
+use crate::plan::{MatchedSteps, Plan, Violation};
 
-pub(super) fn check(plan: &Plan, pairs: &[Pair]) -> Result<(), Violation> {
+pub(super) fn check(plan: &Plan, pairs: &[MatchedSteps]) -> Result<(), Violation> {
     let round_of = |(rank, step): (usize, usize)| plan.programs[rank][step].round;
     if pairs.iter().all(|p| round_of(p.send) == round_of(p.receive)) {
         return Ok(());

@@ -4,10 +4,9 @@
 //! through a receive area and waits until the sends are done; data that is *copied* may land in place. So a copying
 //! receive must not touch what the rank sends in the same round, nor what another receive of the round writes.
 
-use crate::error::{Place, Violation};
-use crate::plan::{Plan, Step};
+use crate::plan::{Plan, Step, StepLocation, Violation};
 
-/// Who touched a block last, as (number of the round of the rank, step); one mark per block of each buffer, so that
+/// The last access to each block, as (number of the round of the rank, step); one mark per block of each buffer, so that
 /// the check is linear in the blocks moved however many partners a rank has.
 struct Marks(Vec<(u32, u32)>);
 
@@ -46,7 +45,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), Violation> {
                         }
                     };
                     if let Some((other, kind)) = clash {
-                        let at = Place { rank, step: first + i, round: timed.round };
+                        let at = StepLocation { rank, step: first + i, round: timed.round };
                         return Err(Violation::Hazard { at, other, buffer, block, kind });
                     }
                     own.0[cell] = (stamp, (first + i) as u32);

@@ -1,35 +1,34 @@
-//! Compares the final state with the contract, and classifies operand order and bit-consistency.
+//! Compares the final state with the definition of the collective, and classifies operand order and bit-consistency.
 
-use super::symbol::Machine;
+use super::symbol::SymbolicState;
 use super::term::{TermId, UNDEFINED};
-use crate::error::Violation;
-use crate::plan::{Contract, Order, Plan};
+use crate::plan::{Collective, Order, Plan, Violation};
 
-/// What the final state shows.
+/// The properties of the final state.
 pub(super) struct Findings {
     pub(super) order: Order,
     pub(super) consistent: bool,
 }
 
-pub(super) fn check(plan: &Plan, machine: &Machine<'_>) -> Result<Findings, Violation> {
+pub(super) fn check(plan: &Plan, machine: &SymbolicState<'_>) -> Result<Findings, Violation> {
     let ranks = plan.ranks();
     let mut order = Order::Ordered;
     let mut inconsistent = None;
     for block in 0..plan.blocks {
         let mut first_shape: Option<(usize, u32)> = None;
         for rank in 0..ranks {
-            let promised = match plan.contract {
-                Contract::Allreduce | Contract::Broadcast | Contract::Allgather | Contract::Barrier => true,
-                Contract::Reduce => rank == plan.root,
-                Contract::ReduceScatter => plan.own_blocks(rank).contains(&block),
+            let promised = match plan.collective {
+                Collective::Allreduce | Collective::Broadcast | Collective::Allgather | Collective::Barrier => true,
+                Collective::Reduce => rank == plan.root,
+                Collective::ReduceScatter => plan.own_blocks(rank).contains(&block),
             };
             if !promised {
                 continue;
             }
             let id = machine.value(rank, plan.result, block);
             expected(plan, machine, rank, block, id)?;
-            let found = match (plan.contract, machine.terms().interval(id)) {
-                (Contract::Broadcast | Contract::Allgather, _) => Order::Ordered,
+            let found = match (plan.collective, machine.terms().interval(id)) {
+                (Collective::Broadcast | Collective::Allgather, _) => Order::Ordered,
                 (_, Some((0, _))) => Order::Ordered,
                 (_, Some(_)) => Order::Rotated,
                 (_, None) => Order::Commutative,
@@ -49,7 +48,7 @@ pub(super) fn check(plan: &Plan, machine: &Machine<'_>) -> Result<Findings, Viol
         }
     }
     // a barrier carries no value whose bits could differ
-    if plan.contract == Contract::Barrier {
+    if plan.collective == Collective::Barrier {
         inconsistent = None;
     }
     match inconsistent {
@@ -58,7 +57,7 @@ pub(super) fn check(plan: &Plan, machine: &Machine<'_>) -> Result<Findings, Viol
     }
 }
 
-fn expected(plan: &Plan, machine: &Machine<'_>, rank: usize, block: usize, id: TermId) -> Result<(), Violation> {
+fn expected(plan: &Plan, machine: &SymbolicState<'_>, rank: usize, block: usize, id: TermId) -> Result<(), Violation> {
     let wrong = |expected: String| {
         let found = match id {
             UNDEFINED => "nothing".to_string(),
@@ -66,10 +65,10 @@ fn expected(plan: &Plan, machine: &Machine<'_>, rank: usize, block: usize, id: T
         };
         Err(Violation::WrongResult { rank, block, found, expected })
     };
-    let source = match plan.contract {
-        Contract::Broadcast => Some(plan.root),
-        Contract::Allgather => Some(block / (plan.blocks / plan.ranks())),
-        Contract::Allreduce | Contract::Reduce | Contract::ReduceScatter | Contract::Barrier => None,
+    let source = match plan.collective {
+        Collective::Broadcast => Some(plan.root),
+        Collective::Allgather => Some(block / (plan.blocks / plan.ranks())),
+        Collective::Allreduce | Collective::Reduce | Collective::ReduceScatter | Collective::Barrier => None,
     };
     match source {
         Some(source) if id != source as TermId => wrong(format!("the input of rank {source}")),

@@ -1,12 +1,11 @@
-//! Runs a plan on symbols, round by round.
+//! Symbolic execution of a plan, round by round.
 
 use super::term::{TermId, Terms, UNDEFINED};
-use crate::error::{Place, Violation};
-use crate::plan::{Blocks, Contract, Pair, Plan, Side, Step};
+use crate::plan::{Blocks, Collective, MatchedSteps, Plan, Side, Step, StepLocation, Violation};
 
-/// The symbolic state of all ranks. It is also what a drawing shows.
+/// The symbolic state of all ranks.
 #[derive(Debug)]
-pub struct Machine<'a> {
+pub struct SymbolicState<'a> {
     plan: &'a Plan,
     terms: Terms,
     // [rank][buffer][block]
@@ -17,17 +16,19 @@ pub struct Machine<'a> {
     arriving: Vec<TermId>,
 }
 
-impl<'a> Machine<'a> {
-    /// The state before round -1, as the contract defines it.
-    pub fn new(plan: &'a Plan, pairs: &[Pair]) -> Self {
+impl<'a> SymbolicState<'a> {
+    /// The state before round -1, as the collective defines it.
+    pub fn new(plan: &'a Plan, pairs: &[MatchedSteps]) -> Self {
         let (ranks, blocks) = (plan.ranks(), plan.blocks);
         let mut state = vec![UNDEFINED; ranks * plan.buffers * blocks];
         for rank in 0..ranks {
-            let input = match plan.contract {
-                Contract::Allreduce | Contract::Reduce | Contract::ReduceScatter | Contract::Barrier => 0..blocks,
-                Contract::Broadcast if rank == plan.root => 0..blocks,
-                Contract::Broadcast => 0..0,
-                Contract::Allgather => plan.own_blocks(rank),
+            let input = match plan.collective {
+                Collective::Allreduce | Collective::Reduce | Collective::ReduceScatter | Collective::Barrier => {
+                    0..blocks
+                }
+                Collective::Broadcast if rank == plan.root => 0..blocks,
+                Collective::Broadcast => 0..0,
+                Collective::Allgather => plan.own_blocks(rank),
             };
             let first = rank * plan.buffers * blocks;
             state[first + input.start..first + input.end].fill(rank as TermId);
@@ -36,7 +37,7 @@ impl<'a> Machine<'a> {
         for p in pairs {
             taken[p.receive.0][p.receive.1] = p.send.1 as u32;
         }
-        let terms = Terms::new(ranks, plan.contract == Contract::Barrier);
+        let terms = Terms::new(ranks, plan.collective == Collective::Barrier);
         Self { plan, terms, state, taken, cursor: vec![0; ranks], arriving: Vec::new() }
     }
 
@@ -77,7 +78,7 @@ impl<'a> Machine<'a> {
                 for block in blocks.iter() {
                     let value = self.value(sender, *buffer as usize, block);
                     if value == UNDEFINED {
-                        let at = Place { rank: sender, step: send, round };
+                        let at = StepLocation { rank: sender, step: send, round };
                         return Err(Violation::Undefined { at, owner: sender, buffer: *buffer as usize, block });
                     }
                     self.arriving.push(value);
@@ -90,7 +91,7 @@ impl<'a> Machine<'a> {
             let mut passed = 0;
             for (step, timed) in self.this_round(rank, round) {
                 passed += 1;
-                let at = Place { rank, step, round };
+                let at = StepLocation { rank, step, round };
                 let n = timed.step.blocks().len();
                 match &timed.step {
                     Step::Send { .. } => {}
@@ -118,14 +119,18 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn this_round(&self, rank: usize, round: i32) -> impl Iterator<Item = (usize, &'a crate::plan::Timed)> + use<'a> {
+    fn this_round(
+        &self,
+        rank: usize,
+        round: i32,
+    ) -> impl Iterator<Item = (usize, &'a crate::plan::ScheduledStep)> + use<'a> {
         let plan: &'a Plan = self.plan;
         let first = self.cursor[rank];
         let steps = plan.programs[rank][first..].iter().take_while(move |t| t.round == round);
         steps.enumerate().map(move |(i, timed)| (first + i, timed))
     }
 
-    fn read(&self, at: Place, buffer: u32, blocks: &Blocks) -> Result<Vec<TermId>, Violation> {
+    fn read(&self, at: StepLocation, buffer: u32, blocks: &Blocks) -> Result<Vec<TermId>, Violation> {
         let mut values = Vec::with_capacity(blocks.len());
         for block in blocks.iter() {
             let value = self.value(at.rank, buffer as usize, block);
@@ -139,7 +144,7 @@ impl<'a> Machine<'a> {
 
     fn apply(
         &mut self,
-        at: Place,
+        at: StepLocation,
         buffer: u32,
         blocks: &Blocks,
         side: Option<Side>,

@@ -1,4 +1,4 @@
-//! Symbolic values: which ranks' inputs are in a block, in which order, combined by which tree.
+//! Symbolic values of blocks: the ranks whose inputs were combined, their order and the expression tree.
 //!
 //! Terms are hash-consed, so equal expressions are equal numbers. A term whose operands stand in rank order from some
 //! rank on (cyclically) is kept as that interval; any other carries a bit set of its contributors. Beside itself a
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 /// A term's number.
 pub(crate) type TermId = u32;
 
-/// What a block of an unwritten buffer holds.
+/// The value of a block that was never written.
 pub(crate) const UNDEFINED: TermId = u32::MAX;
 
 #[derive(Debug, Clone, Copy)]

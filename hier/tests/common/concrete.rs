@@ -1,7 +1,7 @@
 //! A second, independent reading of a plan: runs the ranks' programs on lists of contributors, with queues for
 //! messages and no notion of matching, terms or hazards. Used to judge what the verifier accepts.
 
-use earlybird_hier::plan::{Contract, Order, Plan, Side, Step};
+use earlybird_hier::plan::{Collective, Order, Plan, Side, Step};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -40,9 +40,9 @@ fn run(plan: &Plan) -> Option<Vec<Vec<Vec<Cell>>>> {
     for (rank, buffers) in state.iter_mut().enumerate() {
         let input = Value { operands: vec![rank], tree: hash(rank) };
         for (block, cell) in buffers[0].iter_mut().enumerate() {
-            let has = match plan.contract {
-                Contract::Broadcast => rank == plan.root,
-                Contract::Allgather => block / (plan.blocks / ranks) == rank,
+            let has = match plan.collective {
+                Collective::Broadcast => rank == plan.root,
+                Collective::Allgather => block / (plan.blocks / ranks) == rank,
                 _ => true,
             };
             *cell = Some(input.clone()).filter(|_| has);
@@ -105,7 +105,7 @@ pub fn results(plan: &Plan) -> Option<Vec<Vec<Option<Vec<usize>>>>> {
     Some(run(plan)?.into_iter().map(of_rank).collect())
 }
 
-/// True if the plan, run here, keeps its contract and its claims.
+/// True if the plan, run here, keeps its collective and its claims.
 pub fn keeps_its_promises(plan: &Plan) -> bool {
     let Some(state) = run(plan) else { return false };
     let ranks = plan.ranks();
@@ -113,23 +113,23 @@ pub fn keeps_its_promises(plan: &Plan) -> bool {
         let mut trees = Vec::new();
         for (rank, buffers) in state.iter().enumerate() {
             let owner = block / (plan.blocks / ranks).max(1);
-            let promised = match plan.contract {
-                Contract::Reduce => rank == plan.root,
-                Contract::ReduceScatter => rank == owner,
+            let promised = match plan.collective {
+                Collective::Reduce => rank == plan.root,
+                Collective::ReduceScatter => rank == owner,
                 _ => true,
             };
             if !promised {
                 continue;
             }
             let Some(value) = &buffers[plan.result][block] else { return false };
-            let expected = match plan.contract {
-                Contract::Broadcast => vec![plan.root],
-                Contract::Allgather => vec![owner],
+            let expected = match plan.collective {
+                Collective::Broadcast => vec![plan.root],
+                Collective::Allgather => vec![owner],
                 _ => (0..ranks).collect(),
             };
             let mut sorted = value.operands.clone();
             sorted.sort_unstable();
-            if plan.contract == Contract::Barrier {
+            if plan.collective == Collective::Barrier {
                 sorted.dedup();
             }
             let turned =
@@ -145,7 +145,7 @@ pub fn keeps_its_promises(plan: &Plan) -> bool {
             trees.push(value.tree);
         }
         trees.dedup();
-        if plan.consistent && trees.len() > 1 && plan.contract != Contract::Barrier {
+        if plan.consistent && trees.len() > 1 && plan.collective != Collective::Barrier {
             return false;
         }
     }

@@ -1,9 +1,9 @@
-//! What every transport must do, as a program that each rank of a group runs: threads and processes alike.
+//! The conformance suite of transports: a program that each rank of a group runs, as a thread or a process.
 
 // every test binary compiles this file and uses only a part of it
 #![allow(dead_code)]
 
-use earlybird_hier::exec::{Failure, Head, Take, Transport};
+use earlybird_hier::exec::{Failure, PacketDecision, PacketHeader, Transport};
 
 /// Packets from each rank to each other one.
 const PACKETS: u32 = 200;
@@ -23,8 +23,8 @@ fn byte_of(from: usize, to: usize, packet: u32, at: usize) -> u8 {
     (from * 31 + to * 17 + packet as usize * 7 + at * 13 + at / 251) as u8
 }
 
-fn head_of(from: usize, to: usize, packet: u32) -> Head {
-    Head { operation: u32::MAX - packet, packet, call: (from * 1000 + to) as u64 }
+fn head_of(from: usize, to: usize, packet: u32) -> PacketHeader {
+    PacketHeader { operation: u32::MAX - packet, packet, call: (from * 1000 + to) as u64 }
 }
 
 /// Sends packet `packet` to `to`; whether there was room.
@@ -50,7 +50,7 @@ fn announce<T: Transport>(transport: &mut T, from: usize, packet: u32) -> Result
 /// Looks for packet `packet` of `from`, leaving it once before it is taken.
 fn receive<T: Transport>(transport: &mut T, from: usize, packet: u32) -> Result<bool, Failure> {
     let (me, most) = (transport.rank(), transport.packet_bytes());
-    let check = |head: Head, payload: &[u8]| {
+    let check = |head: PacketHeader, payload: &[u8]| {
         assert_eq!(head, head_of(from, me, packet), "order from {from} to {me}");
         assert_eq!(payload.len(), bytes_of(from, me, packet, most), "length of packet {packet} from {from} to {me}");
         let wrong = payload.iter().enumerate().find(|(at, b)| **b != byte_of(from, me, packet, *at));
@@ -60,19 +60,19 @@ fn receive<T: Transport>(transport: &mut T, from: usize, packet: u32) -> Result<
     let left = transport.receive(from, |head, payload| {
         check(head, payload);
         shown = true;
-        Take::Left
+        PacketDecision::Leave
     })?;
     assert!(!left, "a packet that was left counts as not taken");
     let taken = transport.receive(from, |head, payload| {
         check(head, payload);
-        Take::Taken
+        PacketDecision::Consume
     })?;
     // Between the two looks it may have come, but not gone; a transport with faults may hold it back.
     assert!(!taken || shown || packet < PACKETS);
     Ok(taken)
 }
 
-/// Everybody sends to everybody, all at once; contents, lengths and order are checked at the receivers.
+/// Every rank sends to every other at once; contents, lengths and order are checked at the receivers.
 pub fn all_to_all<T: Transport>(transport: &mut T) -> Result<(), Failure> {
     let (me, size) = (transport.rank(), transport.size());
     let (mut sent, mut received, mut announced) = (vec![0; size], vec![0; size], vec![0; size]);
@@ -107,7 +107,7 @@ pub fn all_to_all<T: Transport>(transport: &mut T) -> Result<(), Failure> {
 /// is room again. Every rank passes `barrier` twice.
 pub fn a_full_lane_refuses<T: Transport>(transport: &mut T, barrier: impl Fn()) -> Result<(), Failure> {
     let me = transport.rank();
-    // What was sent before has been taken.
+    // Earlier packets have been taken.
     barrier();
     if me > 1 {
         barrier();

@@ -29,7 +29,7 @@ fn rounds_of(plan: &Plan) -> Vec<(usize, usize)> {
 }
 
 fn rounds_said(cost: &Cost) -> Vec<(usize, usize)> {
-    let of = |r: &cost::Rounds| std::iter::repeat_n((r.sent, r.ports), r.count);
+    let of = |r: &cost::EqualRounds| std::iter::repeat_n((r.sent, r.ports), r.count);
     let mut rounds: Vec<_> = cost.profile.iter().flat_map(of).collect();
     rounds.sort_unstable_by(|a, b| b.cmp(a));
     rounds
@@ -45,7 +45,7 @@ pub fn same_rounds(name: &str, params: &Params, cost: &Cost) -> Counters {
     c
 }
 
-/// As [`same_rounds`], and what is reduced on the critical path.
+/// Checks [`same_rounds`] and the reductions on the critical path.
 pub fn same(name: &str, params: Params, cost: Cost) {
     let counted = same_rounds(name, &params, &cost);
     assert_eq!(counted.critical_blocks_reduced, cost.reduced, "{name} {params:?}");

@@ -1,8 +1,7 @@
-//! Runs plans on threads and says what every rank ended with. The operators here show every mistake that can be made
-//! with operands: a sum whose rounding depends on the grouping, and maps that do not commute.
+//! Runs plans on threads and returns every rank's result. The operators reveal every mistake with operands: a sum whose rounding depends on the grouping, and maps that do not commute.
 
-use earlybird_hier::exec::{Endpoint, Fold, Geometry, Running, Transport, compile, wait_all};
-use earlybird_hier::plan::{Contract, Order, Plan, Side};
+use earlybird_hier::exec::{Endpoint, Fold, Geometry, Operation, Transport, compile, wait_all};
+use earlybird_hier::plan::{Collective, Order, Plan, Side};
 use earlybird_hier::{Consistency, OpTraits, Verified};
 use std::sync::Arc;
 
@@ -33,7 +32,7 @@ impl Map {
         Map { scale: (2 * rank + 3) as u32, shift: (element * 31 + rank * 7 + 1) as u32 }
     }
 
-    /// What the contributions of these ranks give, in this order.
+    /// The composition of the contributions of these ranks, in this order.
     pub fn of(ranks: &[usize], element: usize) -> Map {
         let maps = ranks.iter().map(|r| Map::input(*r, element));
         maps.reduce(Map::then).expect("at least one contribution")
@@ -49,7 +48,7 @@ pub enum Operator {
     Rounding,
     /// [`Map`].
     Compose,
-    /// Bits that are or-ed: bears repetition.
+    /// Bits that are or-ed: idempotent.
     Or,
 }
 
@@ -65,7 +64,7 @@ impl Operator {
         }
     }
 
-    /// What the contributions of these ranks give, in this order; the grouping is from the left.
+    /// The reduction of the contributions of these ranks, in this order, grouped from the left.
     pub fn expected(self, ranks: &[usize], element: usize) -> [u8; 8] {
         let mut inputs = ranks.iter().map(|r| self.input(*r, element));
         let mut left = inputs.next().expect("at least one contribution");
@@ -75,7 +74,7 @@ impl Operator {
 
     /// The operators that may use a plan.
     pub fn fitting(plan: &Plan) -> Vec<Operator> {
-        if plan.contract == Contract::Barrier {
+        if plan.collective == Collective::Barrier {
             return vec![Operator::Or];
         }
         let mut fitting = vec![Operator::Exact];
@@ -98,7 +97,7 @@ impl Fold for Operator {
         OpTraits { commutative: *self != Operator::Compose, exact: *self != Operator::Rounding }
     }
 
-    fn bears_repetition(&self) -> bool {
+    fn is_idempotent(&self) -> bool {
         *self == Operator::Or
     }
 
@@ -123,7 +122,7 @@ impl Fold for Operator {
     }
 }
 
-/// What ranks run one after the other: a plan, elements, bytes of a segment.
+/// One run: a plan, elements, bytes of a segment.
 pub type Job = (Arc<Verified<Plan>>, usize, usize);
 
 /// Runs one job with all operators that fit it at the same time, twice; what this rank ended with, by operator.
@@ -133,7 +132,7 @@ pub fn run_on<T: Transport>(endpoint: &mut Endpoint<T>, (plan, elements, segment
     let program = Arc::new(compile(plan, rank, geometry).unwrap());
     let operators = Operator::fitting(plan);
     let mut running: Vec<_> =
-        operators.iter().map(|op| Running::new(program.clone(), *op, Consistency::Identical).unwrap()).collect();
+        operators.iter().map(|op| Operation::new(program.clone(), *op, Consistency::Identical).unwrap()).collect();
     let mut last = None;
     for _ in 0..2 {
         let mut data: Vec<Vec<[u8; 8]>> =
@@ -154,7 +153,7 @@ pub fn run_on<T: Transport>(endpoint: &mut Endpoint<T>, (plan, elements, segment
     last.unwrap()
 }
 
-/// What is wrong with the results of a job on all ranks, judged by its contract and claims.
+/// The fault in the results of a job on all ranks, judged by its collective and claims.
 pub fn judge((plan, elements, _): &Job, results: &[Vec<Vec<[u8; 8]>>]) -> Option<String> {
     let (ranks, everybody) = (plan.ranks(), (0..plan.ranks()).collect::<Vec<_>>());
     for (o, op) in Operator::fitting(plan).into_iter().enumerate() {
@@ -164,12 +163,12 @@ pub fn judge((plan, elements, _): &Job, results: &[Vec<Vec<[u8; 8]>>]) -> Option
                     .find(|b| element < earlybird_hier::plan::offset(b + 1, plan.blocks, *elements))
                     .unwrap();
                 let owner = block * ranks / plan.blocks;
-                let (promised, from) = match plan.contract {
-                    Contract::Allreduce | Contract::Barrier => (true, &everybody[..]),
-                    Contract::Reduce => (rank == plan.root, &everybody[..]),
-                    Contract::Broadcast => (true, &everybody[plan.root..=plan.root]),
-                    Contract::Allgather => (true, &everybody[owner..=owner]),
-                    Contract::ReduceScatter => (rank == owner, &everybody[..]),
+                let (promised, from) = match plan.collective {
+                    Collective::Allreduce | Collective::Barrier => (true, &everybody[..]),
+                    Collective::Reduce => (rank == plan.root, &everybody[..]),
+                    Collective::Broadcast => (true, &everybody[plan.root..=plan.root]),
+                    Collective::Allgather => (true, &everybody[owner..=owner]),
+                    Collective::ReduceScatter => (rank == owner, &everybody[..]),
                 };
                 if !promised {
                     continue;
@@ -182,7 +181,7 @@ pub fn judge((plan, elements, _): &Job, results: &[Vec<Vec<[u8; 8]>>]) -> Option
                     return Some(format!("{op:?}, rank {rank}, element {element}: {found:?}, expected {expected:?}"));
                 }
                 let everywhere =
-                    matches!(plan.contract, Contract::Allreduce | Contract::Broadcast | Contract::Allgather);
+                    matches!(plan.collective, Collective::Allreduce | Collective::Broadcast | Collective::Allgather);
                 if everywhere && *found != results[0][o][element] {
                     return Some(format!("{op:?}, element {element}: the bits of ranks 0 and {rank} differ"));
                 }

@@ -1,12 +1,12 @@
-//! What the tests of plans share: every parameter combination of every schedule for a number of ranks.
+//! Every parameter combination of every schedule for a number of ranks.
 
 // every test binary compiles this file and uses only a part of it
 #![allow(dead_code)]
 
 pub mod counted;
 
-use earlybird_hier::plan::Contract;
-use earlybird_hier::schedule::{Distance, GroupSpec, Params, Protocol, Rule};
+use earlybird_hier::plan::Collective;
+use earlybird_hier::schedule::{Distance, GroupSpec, Params, Protocol, ShiftRule};
 
 /// A schedule's name and what to ask it for.
 pub type Case = (&'static str, Params);
@@ -48,24 +48,24 @@ pub fn shuffled(n: usize) -> Vec<usize> {
 /// All cases for `n` ranks. With `thorough`, also every r, step count and cap of the butterfly.
 pub fn cases(n: usize, thorough: bool) -> Vec<Case> {
     let base = || Params::ranks(n);
-    let two_phase = [Contract::Allreduce, Contract::ReduceScatter, Contract::Allgather];
+    let two_phase = [Collective::Allreduce, Collective::ReduceScatter, Collective::Allgather];
     let mut all: Vec<Case> = Vec::new();
-    for contract in two_phase {
-        let contract = Some(contract);
-        all.push(("ring", Params { contract, ..base() }));
-        all.push(("ring", Params { contract, order: Some(shuffled(n)), ..base() }));
-        all.push(("butterfly", Params { contract, ..base() }));
-        all.push(("butterfly", Params { contract, cap: Some(3), ..base() }));
-        all.push(("butterfly", Params { contract, keep_order: true, ..base() }));
-        all.push(("direct", Params { contract, protocol: Some(Protocol::Bandwidth), ..base() }));
-        for rule in [Rule::Ceil, Rule::Cap] {
+    for collective in two_phase {
+        let collective = Some(collective);
+        all.push(("ring", Params { collective, ..base() }));
+        all.push(("ring", Params { collective, order: Some(shuffled(n)), ..base() }));
+        all.push(("butterfly", Params { collective, ..base() }));
+        all.push(("butterfly", Params { collective, cap: Some(3), ..base() }));
+        all.push(("butterfly", Params { collective, keep_order: true, ..base() }));
+        all.push(("direct", Params { collective, protocol: Some(Protocol::Bandwidth), ..base() }));
+        for rule in [ShiftRule::Ceil, ShiftRule::Cap] {
             for ports in [1, 2, 4] {
-                all.push(("cyclic-shift", Params { contract, rule: Some(rule), ports: Some(ports), ..base() }));
+                all.push(("cyclic-shift", Params { collective, rule: Some(rule), ports: Some(ports), ..base() }));
             }
         }
-        if n.is_power_of_two() || contract == Some(Contract::Allreduce) {
+        if n.is_power_of_two() || collective == Some(Collective::Allreduce) {
             for distance in [Distance::Doubling, Distance::Halving] {
-                all.push(("halving-doubling", Params { contract, distance: Some(distance), ..base() }));
+                all.push(("halving-doubling", Params { collective, distance: Some(distance), ..base() }));
             }
         }
     }
@@ -95,15 +95,15 @@ pub fn cases(n: usize, thorough: bool) -> Vec<Case> {
         all.push((name, base()));
     }
     for root in [0, n / 2, n - 1] {
-        for contract in [Contract::Reduce, Contract::Broadcast] {
-            let (contract, root) = (Some(contract), Some(root));
-            all.push(("binomial", Params { contract, root, ..base() }));
+        for collective in [Collective::Reduce, Collective::Broadcast] {
+            let (collective, root) = (Some(collective), Some(root));
+            all.push(("binomial", Params { collective, root, ..base() }));
             for segments in [1, 3] {
-                all.push(("chain", Params { contract, root, segments: Some(segments), ..base() }));
+                all.push(("chain", Params { collective, root, segments: Some(segments), ..base() }));
             }
         }
-        let contract = Some(Contract::Reduce);
-        all.push(("binomial", Params { contract, root: Some(root), keep_order: true, ..base() }));
+        let collective = Some(Collective::Reduce);
+        all.push(("binomial", Params { collective, root: Some(root), keep_order: true, ..base() }));
     }
     all.push(("binomial", base()));
     for segments in [1, 2, 5] {
@@ -123,7 +123,7 @@ pub fn cases(n: usize, thorough: bool) -> Vec<Case> {
         all.push(("pre-reduced-ring", Params { segments, late, order, ..base() }));
     }
     all.push(("rsg", base()));
-    all.push(("rsg", Params { contract: Some(Contract::Reduce), ..base() }));
+    all.push(("rsg", Params { collective: Some(Collective::Reduce), ..base() }));
     for per_node in [1, 2, 3, 4, 8] {
         for name in ["smp-binomial", "smp-butterfly"] {
             all.push((name, Params { ranks_per_node: Some(per_node), ..base() }));

@@ -1,4 +1,4 @@
-//! Allreduce plans nobody designed: every block is reduced along a random tree and handed back along another one, all
+//! Random allreduce plans: every block is reduced along a random tree and sent back along another one, all
 //! blocks at once, through buffers and detours that no schedule uses.
 
 use earlybird_hier::plan::{Action, Blocks, Order, Plan, PlanBuilder, Side};
@@ -32,7 +32,7 @@ fn build(ranks: usize, blocks: usize, in_order: bool, draws: &mut Draws) -> Plan
     plan.finish()
 }
 
-/// Merges neighbours (or anybody) until one holds everything; the round after, and who holds it.
+/// Merges neighbours (or any two ranks) until one holds everything; returns the next round and that rank.
 fn reduce(plan: &mut PlanBuilder, block: usize, in_order: bool, draws: &mut Draws) -> (usize, usize) {
     // (who holds a partial result, when it is ready), in operand order
     let early = |draws: &mut Draws| if plan.ranks() == 1 { 0 } else { draws.below(3) };
@@ -50,7 +50,7 @@ fn reduce(plan: &mut PlanBuilder, block: usize, in_order: bool, draws: &mut Draw
     (holders[0].1, holders[0].0)
 }
 
-/// Spreads what the holder has to everybody's result buffer, sometimes through a third buffer.
+/// Copies the holder's value to every rank's result buffer, sometimes through a third buffer.
 fn hand_back(plan: &mut PlanBuilder, block: usize, result: usize, (ready, root): (usize, usize), draws: &mut Draws) {
     let set = || Blocks::range(block, block + 1);
     if result != 0 {

@@ -7,11 +7,11 @@ mod best;
 use best::best;
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
-use earlybird_hier::admit::{OpTraits, admit};
-use earlybird_hier::plan::{Action, Message, Side, Step, elements_in, svg};
-use earlybird_hier::schedule::{self, Distance, GroupSpec, Params, Protocol, Rule};
-use earlybird_hier::topology::Topology;
-use earlybird_hier::{Consistency, Contract, Plan, PlanError, Verified, verify};
+use earlybird_hier::cost::Topology;
+use earlybird_hier::plan::{Action, Message, Side, Step, elements_in};
+use earlybird_hier::schedule::{self, Distance, GroupSpec, Params, Protocol, ShiftRule};
+use earlybird_hier::verify::{admit, svg};
+use earlybird_hier::{Collective, Consistency, OpTraits, Plan, PlanError, Verified, verify};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ pub struct PlanArgs {
     distance: Option<Distance>,
     /// ceil or cap: where a cyclic shift is ragged
     #[arg(long)]
-    rule: Option<Rule>,
+    rule: Option<ShiftRule>,
     /// Factors, in the order of use
     #[arg(long, value_delimiter = ',', value_name = "F,F")]
     radices: Option<Vec<usize>>,
@@ -81,7 +81,7 @@ pub struct PlanArgs {
     topology: Option<PathBuf>,
     /// allreduce, reduce, broadcast, allgather, reduce-scatter or barrier
     #[arg(long)]
-    contract: Option<Contract>,
+    contract: Option<Collective>,
     /// Root of a reduce or broadcast
     #[arg(long, value_name = "R")]
     root: Option<usize>,
@@ -192,7 +192,7 @@ fn params(args: &PlanArgs) -> Params {
         keep_order: args.keep_order,
         ranks_per_node: args.ranks_per_node,
         order: args.order.clone(),
-        contract: args.contract,
+        collective: args.contract,
         root: args.root,
         window: None,
     }
@@ -252,11 +252,11 @@ fn links(tree: &Topology, plan: &Plan) -> Result<String, PlanError> {
 fn table(plan: &Verified<Plan>, elements: Option<usize>, links: Option<&str>) -> Result<String, PlanError> {
     let c = plan.counters();
     let mut out = String::new();
-    let _ = writeln!(out, "{} {}, {} ranks, {} blocks", plan.algorithm, plan.contract, plan.ranks(), plan.blocks);
+    let _ = writeln!(out, "{} {}, {} ranks, {} blocks", plan.algorithm, plan.collective, plan.ranks(), plan.blocks);
     for (name, value) in &plan.parameters {
         let _ = writeln!(out, "  {name}: {value}");
     }
-    if plan.contract.has_root() {
+    if plan.collective.has_root() {
         let _ = writeln!(out, "  root: {}", plan.root);
     }
     let bits = if plan.consistent { "identical bits on all ranks" } else { "bits may differ between ranks" };

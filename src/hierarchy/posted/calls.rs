@@ -6,7 +6,7 @@ use crate::hierarchy::Topology;
 use crate::plans::{self, Shape};
 use crate::{DType, Element, Error, Op};
 use earlybird_hier::exec::Parts;
-use earlybird_hier::plan::Contract;
+use earlybird_hier::plan;
 use earlybird_hier::{OpTraits, exec};
 use earlybird_shm::bytes::{self, ByteFold};
 use earlybird_shm::{Collective, Owned};
@@ -139,16 +139,18 @@ pub(super) fn plan<U: Element>(steps: &Steps, asked: &Asked, op: Op, elements: u
     let exact = !U::DTYPE.is_inexact(op);
     // By rank, as posted calls of a node are.
     let traits = OpTraits { commutative: exact, exact };
-    let (name, contract, root) = match (asked.collective, asked.root) {
+    let (name, collective, root) = match (asked.collective, asked.root) {
         (Collective::ReduceScatter, _) => return Ok(None),
-        (Collective::Reduce, root) => ("binomial", Contract::Reduce, steps.topology().place(root.unwrap_or(0)).0),
+        (Collective::Reduce, root) => {
+            ("binomial", plan::Collective::Reduce, steps.topology().place(root.unwrap_or(0)).0)
+        }
         _ => {
             let name = steps.between.exchange_for(asked.exchange, elements * size_of::<U>(), traits)?;
-            (name, Contract::Allreduce, 0)
+            (name, plan::Collective::Allreduce, 0)
         }
     };
     let (work, call) = (Does::Fold(U::DTYPE, op), steps.signature.hash());
-    let shape = Shape { name, contract, root, elements, work, call, turn: 0 };
+    let shape = Shape { name, collective, root, elements, work, call, turn: 0 };
     steps.between.lock()?.plans.admit(shape)?;
     Ok(Some(shape))
 }
@@ -168,7 +170,7 @@ async fn fold<U: Element>(
     let Some(plan) = plan else { return in_parts(steps, op, partial, room, counts).await.map(Some) };
     let mut data = if leads { partial } else { room };
     steps.plan(plan, bytes::of_mut(&mut data)).await?;
-    if plan.contract == Contract::Allreduce {
+    if plan.collective == plan::Collective::Allreduce {
         let result = if leads { in_place(data) } else { gets(data) };
         return steps.take(Some((from_leader(), result))).await.map(Some);
     }
@@ -249,8 +251,8 @@ async fn broadcast(steps: &Steps, root: usize, given: Vec<u8>, length: usize) ->
         let mine = if topology.rank() == root { in_place(given) } else { gets(data) };
         data = steps.give(Operation::new(Collective::Broadcast, MOVES, Some(local)), mine).await?;
     }
-    let (contract, call) = (Contract::Broadcast, steps.signature.hash());
-    let shape = Shape { name: "binomial", contract, root: home, elements: length, work: Does::Move, call, turn: 0 };
+    let (collective, call) = (plan::Collective::Broadcast, steps.signature.hash());
+    let shape = Shape { name: "binomial", collective, root: home, elements: length, work: Does::Move, call, turn: 0 };
     steps.plan(shape, &mut data).await?;
     if at_home {
         steps.take::<u8>(None).await?;

@@ -5,7 +5,7 @@ use crate::Error;
 use crate::hierarchy::wire::Wire;
 use crate::hierarchy::{Hierarchy, Topology};
 use crate::plans::{Apart, Plans, Shape};
-use earlybird_hier::exec::{Exchange, Parts};
+use earlybird_hier::exec::{Alltoallv, Parts};
 use earlybird_shm::engine;
 use earlybird_shm::{Collective, Element, Ended, NodeComm, Op, Owned, Ready, Signature};
 use std::future::poll_fn;
@@ -359,7 +359,7 @@ impl Steps {
     /// The same where another one follows, or [`Steps::pass_exchange`].
     pub(super) async fn swap_first(&self, parts: &mut [Parts<'_>]) -> Result<(), Error> {
         let call = self.signature.hash();
-        let poll = |plans: &mut Plans<_>, under_way: &mut Exchange, waits| match waits {
+        let poll = |plans: &mut Plans<_>, under_way: &mut Alltoallv, waits| match waits {
             true => plans.finish_parts(under_way, parts).map(|()| None),
             false => plans.poll_parts(under_way, parts),
         };

@@ -22,8 +22,8 @@ use composed::Composed;
 use earlybird::pattern::Pattern;
 use earlybird::units::parse_size;
 use earlybird::{Algorithm, Choice, Collective, Config, DType, Error, FoldOrder, Tables, WaitPreset, algorithms};
-use earlybird_hier::schedule::Named;
-use earlybird_hier::{Consistency, OpTraits, admit, verify};
+use earlybird_hier::schedule::ScheduleSpec;
+use earlybird_hier::{Consistency, OpTraits, verify};
 use preset::Preset;
 use report::Format;
 use std::process::ExitCode;
@@ -285,9 +285,9 @@ impl BenchArgs {
     fn refuse_plan(&self, choice: Choice, word: &str, ranks: usize) -> Result<(), Error> {
         let op = data::op(self.dtype());
         let traits = OpTraits { commutative: true, exact: !self.dtype().is_inexact(op) };
-        let made = word.parse::<Named>().and_then(|named| named.plan(ranks));
+        let made = word.parse::<ScheduleSpec>().and_then(|named| named.plan(ranks));
         let verified = made.and_then(|plan| verify::verify(plan).map_err(Into::into));
-        let admitted = verified.and_then(|plan| admit::admit(plan, traits, Consistency::Identical));
+        let admitted = verified.and_then(|plan| verify::admit(plan, traits, Consistency::Identical));
         admitted.map(drop).map_err(|error| Error::usage(format!("{choice} on {ranks} ranks: {error}")))
     }
 

@@ -2,11 +2,9 @@
 
 use super::{Format, PlanArgs, params, read, usage};
 use comfy_table::{Table, presets};
-use earlybird_hier::PlanError;
-use earlybird_hier::admit::OpTraits;
-use earlybird_hier::choose::{Choice, ranking};
-use earlybird_hier::levels::{Levels, Predicted};
-use earlybird_hier::model::{Level, Model, levels_from_toml};
+use earlybird_hier::cost::{Level, Model, levels_from_toml};
+use earlybird_hier::select::{Levels, PredictedPlan, RankedSchedule, ranking};
+use earlybird_hier::{OpTraits, PlanError};
 
 /// Candidates shown.
 pub(super) const SHOWN: usize = 10;
@@ -58,11 +56,11 @@ fn levels(args: &PlanArgs) -> Result<Vec<Level>, PlanError> {
     })
 }
 
-fn command(choice: &Choice) -> String {
+fn command(choice: &RankedSchedule) -> String {
     format!("earlybird plan {} {}", choice.algorithm, choice.params.to_arguments())
 }
 
-fn choices_table(args: &PlanArgs, bytes: u64, choices: &[Choice]) -> String {
+fn choices_table(args: &PlanArgs, bytes: u64, choices: &[RankedSchedule]) -> String {
     let mut rows = Table::new();
     rows.load_preset(presets::NOTHING);
     rows.set_header(["predicted us", "rounds", "sent (of m)", "reduced (of m)", "ports", "command"]);
@@ -81,12 +79,12 @@ fn choices_table(args: &PlanArgs, bytes: u64, choices: &[Choice]) -> String {
     format!("allreduce of {bytes} bytes over {} ranks, fastest first\n{rows}\n", args.ranks)
 }
 
-fn predictions(args: &PlanArgs, bytes: u64, found: &[Predicted]) -> Result<String, PlanError> {
-    let command = |p: &Predicted| format!("earlybird plan {} {}", p.algorithm, p.params.to_arguments());
+fn predictions(args: &PlanArgs, bytes: u64, found: &[PredictedPlan]) -> Result<String, PlanError> {
+    let command = |p: &PredictedPlan| format!("earlybird plan {} {}", p.algorithm, p.params.to_arguments());
     match args.format {
         Format::Svg => Err(usage("format", "svg", "table or json with --best")),
         Format::Json => {
-            let entry = |p: &Predicted| serde_json::json!({ "algorithm": p.algorithm, "command": command(p), "seconds": p.seconds });
+            let entry = |p: &PredictedPlan| serde_json::json!({ "algorithm": p.algorithm, "command": command(p), "seconds": p.seconds });
             Ok(format!("{}\n", serde_json::Value::from(found.iter().map(entry).collect::<Vec<_>>())))
         }
         Format::Table => {
@@ -100,8 +98,8 @@ fn predictions(args: &PlanArgs, bytes: u64, found: &[Predicted]) -> Result<Strin
     }
 }
 
-fn choices_json(choices: &[Choice]) -> String {
-    let entry = |choice: &Choice| {
+fn choices_json(choices: &[RankedSchedule]) -> String {
+    let entry = |choice: &RankedSchedule| {
         let c = &choice.cost;
         serde_json::json!({
             "algorithm": choice.algorithm,

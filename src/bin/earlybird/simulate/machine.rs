@@ -2,8 +2,8 @@
 
 use super::{seconds, size};
 use clap::Args;
+use earlybird_hier::cost::Topology;
 use earlybird_hier::sim::{Costs, Duplex, Machine, Network, Partition};
-use earlybird_hier::topology::Topology;
 use std::str::FromStr;
 
 /// Costs, ports, nodes and network.

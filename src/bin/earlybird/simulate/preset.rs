@@ -10,8 +10,8 @@ use super::runner::{BALANCED, Lateness, Runner};
 use super::spec::Spec;
 use clap::ValueEnum;
 use earlybird::pattern::Pattern;
+use earlybird_hier::cost::Topology;
 use earlybird_hier::sim::{Costs, Machine};
-use earlybird_hier::topology::Topology;
 
 /// α, β and γ of Kolmakov and Zhang's table 2.
 const TABLE_2: (f64, f64, f64) = (3e-5, 1e-8, 2e-10);

@@ -5,12 +5,11 @@ use super::figure::Row;
 use super::machine::Built;
 use super::spec::{Schedule, Spec, Steps, What, estimated_steps};
 use earlybird::pattern::Pattern;
-use earlybird_hier::admit::OpTraits;
-use earlybird_hier::choose::{Model, choose};
+use earlybird_hier::cost::{Model, Topology};
 use earlybird_hier::schedule::{self, LazyPlan, Params};
-use earlybird_hier::sim::{Call, Jitter, Source, ThreePhase, Timeline, simulate};
-use earlybird_hier::topology::Topology;
-use earlybird_hier::{Consistency, Plan, PlanError};
+use earlybird_hier::select::select;
+use earlybird_hier::sim::{Call, Jitter, PlanSource, ThreePhase, Timeline, simulate};
+use earlybird_hier::{Consistency, OpTraits, Plan, PlanError};
 
 /// Who arrives late, and by how much.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -99,7 +98,7 @@ impl Runner {
         let mut model = Model::linear(alpha_s, costs.per_byte_s, costs.reduce_per_byte_s);
         model.port_s = costs.next_port_s;
         let op = OpTraits { commutative: true, exact: false };
-        let choice = choose(self.ranks, bytes as f64, op, Consistency::Identical, &model);
+        let choice = select(self.ranks, bytes as f64, op, Consistency::Identical, &model);
         let schedule = Schedule {
             name: choice.algorithm.to_string(),
             params: choice.params.clone(),
@@ -196,7 +195,7 @@ enum Made {
 }
 
 impl Made {
-    fn source(&self) -> Source<'_> {
+    fn source(&self) -> PlanSource<'_> {
         match self {
             Made::Whole(plan) => plan.into(),
             Made::Lazy(lazy) => (&**lazy).into(),

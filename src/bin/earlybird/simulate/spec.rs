@@ -55,7 +55,7 @@ impl FromStr for Spec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, pairs) = schedule::pairs(text).map_err(|error| error.to_string())?;
+        let (name, pairs) = schedule::key_values(text).map_err(|error| error.to_string())?;
         let what = match name {
             "best" => match pairs.first() {
                 Some((key, _)) => return Err(format!("best takes no parameters; leave out {key}")),

@@ -1,14 +1,13 @@
-//! The choice: what is predicted is what the plan counts, what is chosen is admitted, known answers come out.
+//! The selection: predictions equal the plans' counts, selected schedules are admitted, known cases come out.
 
 mod common;
 
 use common::counted::same_rounds;
-use earlybird_hier::admit::{Consistency, OpTraits, admit};
-use earlybird_hier::choose::{Chooser, Model, choose, ranking};
-use earlybird_hier::cost::{self, Cost};
-use earlybird_hier::plan::Contract;
-use earlybird_hier::schedule::{self, Params, Rule};
-use earlybird_hier::verify::verify;
+use earlybird_hier::cost::{self, Cost, Model};
+use earlybird_hier::plan::Collective;
+use earlybird_hier::schedule::{self, Params, ShiftRule};
+use earlybird_hier::select::{ranking, select};
+use earlybird_hier::verify::{Consistency, OpTraits, admit, verify};
 use earlybird_hier::{Order, PlanError};
 use std::collections::BTreeSet;
 
@@ -20,7 +19,7 @@ fn model() -> Model {
     Model::linear(3e-5, 1e-8, 2e-10)
 }
 
-/// Models under which different families win: cheap and dear messages, free ports, dear reductions, and a table with
+/// Models under which different families win: cheap and expensive messages, free ports, expensive reductions, and a table with
 /// a jump where a transport changes its protocol.
 fn models() -> Vec<Model> {
     let table = vec![(0.0, 3e-6), (1024.0, 4e-6), (1025.0, 9e-6), (65536.0, 4e-5), (1e6, 4e-4)];
@@ -61,7 +60,7 @@ fn every_candidate_costs_what_its_plan_counts_and_is_admitted() {
 fn every_family_is_a_candidate() {
     let all = ranking(12, 4096.0, EXACT, Consistency::PerRank, &models()[3], usize::MAX);
     let names: BTreeSet<&str> = all.iter().map(|c| c.algorithm).collect();
-    let families = schedule::ALGORITHMS.iter().filter(|a| a.contracts.contains(&Contract::Allreduce));
+    let families = schedule::ALGORITHMS.iter().filter(|a| a.collectives.contains(&Collective::Allreduce));
     // a pre-reduced ring needs to know who is late
     let expected: BTreeSet<&str> = families.map(|a| a.name).filter(|name| *name != "pre-reduced-ring").collect();
     assert_eq!(names, expected);
@@ -101,7 +100,7 @@ fn no_list_of_factors_beats_the_ones_found() {
             for model in models() {
                 let all = ranking(ranks, bytes, EXACT, Consistency::PerRank, &model, usize::MAX);
                 let best = |name: &str, alias: &str| {
-                    let of = |c: &&earlybird_hier::choose::Choice| c.algorithm == name || c.algorithm == alias;
+                    let of = |c: &&earlybird_hier::select::RankedSchedule| c.algorithm == name || c.algorithm == alias;
                     all.iter().find(of).expect("every family is tried").seconds
                 };
                 let not_beaten = |by: Cost, best: f64, what: &dyn std::fmt::Debug| {
@@ -125,7 +124,7 @@ fn no_list_of_factors_beats_the_ones_found() {
                 if ranks <= 36 {
                     let (shift, prefix) = (best("cyclic-shift", ""), best("prefix", ""));
                     for factors in covering(ranks) {
-                        not_beaten(cost::cyclic_shift(ranks, &factors, Rule::Ceil), shift, &("shift", &factors));
+                        not_beaten(cost::cyclic_shift(ranks, &factors, ShiftRule::Ceil), shift, &("shift", &factors));
                         not_beaten(cost::prefix(ranks, &factors), prefix, &("prefix", &factors));
                     }
                 }
@@ -153,7 +152,7 @@ fn what_is_not_tried_never_wins() {
             if later >= ranks {
                 continue;
             }
-            let cap = cost::cyclic_shift(ranks, &factors, Rule::Cap);
+            let cap = cost::cyclic_shift(ranks, &factors, ShiftRule::Cap);
             factors[0] = ranks.div_ceil(later);
             let mut live = ranks;
             factors.retain(|f| {
@@ -161,7 +160,7 @@ fn what_is_not_tried_never_wins() {
                 live = live.div_ceil(*f);
                 before > 1
             });
-            let ceil = cost::cyclic_shift(ranks, &factors, Rule::Ceil);
+            let ceil = cost::cyclic_shift(ranks, &factors, ShiftRule::Ceil);
             let ports = |c: &Cost| c.profile.iter().map(|r| r.count * (r.ports - 1)).sum::<usize>();
             assert!(ceil.rounds <= cap.rounds && ceil.sent == cap.sent, "{factors:?}");
             assert!(ports(&ceil) <= ports(&cap), "{factors:?}");
@@ -209,10 +208,10 @@ fn refusals_say_why_and_what_could_be_had() {
 fn tables_and_ports_change_the_choice() {
     let op = EXACT;
     let mut model = model();
-    let one_port = choose(48, 8.0, op, Consistency::Identical, &model);
+    let one_port = select(48, 8.0, op, Consistency::Identical, &model);
     assert_eq!(one_port.cost.ports, 1, "{one_port:?}");
     model.port_s = 0.0;
-    let many = choose(48, 8.0, op, Consistency::Identical, &model);
+    let many = select(48, 8.0, op, Consistency::Identical, &model);
     assert!(many.cost.ports > 1 && many.cost.rounds < one_port.cost.rounds, "{many:?}");
 }
 
@@ -221,22 +220,9 @@ fn a_jump_in_message_times_calls_for_smaller_messages() {
     // messages above 1024 bytes cost a hundredfold: 16 blocks of 512 bytes fit two at a time
     let table = vec![(0.0, 1e-6), (1024.0, 1e-6), (1025.0, 1e-4), (1e6, 1e-3)];
     let model = Model { message_table: table, ..Model::linear(0.0, 0.0, 0.0) };
-    let best = choose(16, 8192.0, FLOAT, Consistency::Identical, &model);
+    let best = select(16, 8192.0, FLOAT, Consistency::Identical, &model);
     let largest = best.cost.profile.iter().map(|r| r.sent).max().unwrap();
     assert!(largest * 8192 <= 1024 * best.cost.blocks, "{best:?}");
     let folded = model.predict_s(&cost::butterfly(&[16], 0).unwrap(), 8192.0);
     assert!(folded > 5.0 * best.seconds, "{folded} {best:?}");
-}
-
-#[test]
-fn a_remembered_choice_is_the_computed_one() {
-    let mut chooser = Chooser::new(model());
-    for _ in 0..2 {
-        for (ranks, bytes) in [(48, 65536), (48, 64), (7, 64), (10_000, 1 << 20)] {
-            for op in [EXACT, FLOAT, MATRIX] {
-                let fresh = choose(ranks, bytes as f64, op, Consistency::Identical, &model());
-                assert_eq!(*chooser.choose(ranks, bytes, op, Consistency::Identical), fresh);
-            }
-        }
-    }
 }

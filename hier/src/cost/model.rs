@@ -1,4 +1,4 @@
-//! What messages and reductions cost, level by level: formulas, and the file in which measured times stand.
+//! Cost models of messages and reductions, level by level, and the file of measured times.
 //!
 //! ```toml
 //! # innermost level first; `ranks` consecutive ranks are one group; the last level has everything else in it
@@ -14,11 +14,11 @@
 //! port = 1e-5                                      # seconds per port beyond the first (default: an empty message)
 //! ```
 
-use crate::cost::Cost;
-use crate::error::PlanError;
+use super::{Cost, EqualRounds};
+use crate::plan::PlanError;
 use serde::Deserialize;
 
-/// What messages and reductions cost. Times in seconds.
+/// A cost model of messages and reductions, in seconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     /// Start of a message.
@@ -43,8 +43,8 @@ impl Model {
     /// A model of measured messages, as (bytes, seconds).
     ///
     /// # Errors
-    /// What is wrong: a time below zero or without end, fewer than two points, bytes that do not ascend, or a last point that
-    /// is faster than the one before, which would make endless messages free.
+    /// The fault: a negative or infinite time, fewer than two points, bytes that do not ascend, or a last point that is
+    /// faster than the one before, which would make infinite messages free.
     pub fn measured(table: Vec<(f64, f64)>, port_s: f64, gamma_s_per_byte: f64) -> Result<Self, String> {
         let times = table.iter().flat_map(|(bytes, seconds)| [*bytes, *seconds]).chain([port_s, gamma_s_per_byte]);
         all_are_times(times)?;
@@ -81,15 +81,15 @@ impl Model {
     /// Predicted time of a schedule over `bytes`, round by round.
     pub fn predict_s(&self, cost: &Cost, bytes: f64) -> f64 {
         let unit = bytes / cost.blocks as f64;
-        let round = |r: &crate::cost::Rounds| r.count as f64 * self.round_s(r.sent as f64 * unit, r.ports);
+        let round = |r: &EqualRounds| r.count as f64 * self.round_s(r.sent as f64 * unit, r.ports);
         cost.profile.iter().map(round).sum::<f64>() + cost.reduced as f64 * unit * self.gamma_s_per_byte
     }
 }
 
-/// One level of a machine: how many consecutive ranks a group of it has, and what messages inside the group cost.
+/// One level of a machine: the size of its groups of consecutive ranks, and the cost of messages inside a group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Level {
-    /// Consecutive ranks per group; nothing on the outermost level, which has all of them.
+    /// Consecutive ranks per group; none on the outermost level, which has all of them.
     pub ranks: Option<usize>,
     /// Costs of messages between ranks of one group that no inner group joins.
     pub model: Model,
@@ -97,13 +97,13 @@ pub struct Level {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
-    level: Vec<Entry>,
+struct LevelsFile {
+    level: Vec<LevelEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct LevelEntry {
     ranks: Option<usize>,
     alpha: Option<f64>,
     beta: Option<f64>,
@@ -116,7 +116,7 @@ struct Entry {
 /// points or does not ascend, or the groups of a level are not made of whole groups of the level inside.
 pub fn levels_from_toml(text: &str) -> Result<Vec<Level>, PlanError> {
     let parse = |reason: String| PlanError::Parse { what: "times", reason };
-    let file: File = toml::from_str(text).map_err(|e| parse(e.to_string()))?;
+    let file: LevelsFile = toml::from_str(text).map_err(|e| parse(e.to_string()))?;
     let mut levels: Vec<Level> = Vec::new();
     let last = file.level.len();
     for (i, entry) in file.level.into_iter().enumerate() {
@@ -138,7 +138,7 @@ pub fn levels_from_toml(text: &str) -> Result<Vec<Level>, PlanError> {
     Ok(levels)
 }
 
-impl Entry {
+impl LevelEntry {
     fn model(self) -> Result<Model, String> {
         all_are_times([self.alpha, self.beta, self.port].into_iter().flatten().chain([self.gamma]))?;
         let mut model = match (self.alpha, self.beta, self.messages) {

@@ -1,24 +1,23 @@
 //! Hypercubes of factors: the best list of dimensions, in the best order, for every way of splitting.
 //!
-//! A hypercube splits the vector in its first dimensions and keeps the region whole in the others. What a split
-//! dimension costs depends on itself and on the product of those before it, what a whole one costs on itself and on the
+//! A hypercube splits the vector in its first dimensions and keeps the region whole in the others. The cost of
+//! a split dimension depends on itself and on the product of those before it, that of a whole one on itself and on the
 //! product of all split ones. So the best split dimensions are shortest paths from 1 over the divisors of P, and for
 //! each divisor where splitting may end, the best whole ones are a shortest path from there to P.
 
-use super::Search;
-use super::families::Candidate;
-use crate::cost::bruck_windows;
-use crate::model::Model;
+use super::candidate::Candidate;
+use super::search::Search;
+use crate::cost::{Model, bruck_windows};
 use crate::schedule::ceil_log2;
 
-/// The divisors of P, ascending, and who divides whom.
-pub(super) struct Lattice {
+/// The divisors of P, ascending, and the multiples of each among them.
+pub(super) struct DivisorLattice {
     pub(super) divisors: Vec<usize>,
     /// For each divisor n the proper multiples of it: (index of the multiple, index of the quotient).
     pub(super) up: Vec<Vec<(usize, usize)>>,
 }
 
-impl Lattice {
+impl DivisorLattice {
     pub(super) fn new(p: usize) -> Self {
         let small: Vec<usize> = (1..).take_while(|d| d * d <= p).filter(|d| p.is_multiple_of(*d)).collect();
         let large = small.iter().rev().map(|d| p / d).filter(|d| d * d != p);
@@ -33,22 +32,22 @@ impl Lattice {
     }
 }
 
-/// What a dimension does.
+/// The exchange within a dimension.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum DimensionKind {
     OddRing,
     Direct,
 }
 
-impl Kind {
+impl DimensionKind {
     /// A dimension of `q` that splits, `part` bytes being what each rank is left with.
     fn split_s(self, model: &Model, q: usize, part: f64) -> f64 {
         let others = (q - 1) as f64;
         let reduced = others * part * model.gamma_s_per_byte;
         reduced
             + match self {
-                Kind::Direct => 2.0 * model.round_s(others * part, q - 1),
-                Kind::OddRing => others * model.message_s(part) + windows_s(model, q, part),
+                DimensionKind::Direct => 2.0 * model.round_s(others * part, q - 1),
+                DimensionKind::OddRing => others * model.message_s(part) + windows_s(model, q, part),
             }
     }
 
@@ -58,8 +57,8 @@ impl Kind {
         let reduced = others * bytes * model.gamma_s_per_byte;
         reduced
             + match self {
-                Kind::Direct => model.round_s(others * bytes, q - 1),
-                Kind::OddRing => windows_s(model, q, bytes),
+                DimensionKind::Direct => model.round_s(others * bytes, q - 1),
+                DimensionKind::OddRing => windows_s(model, q, bytes),
             }
     }
 }
@@ -72,13 +71,13 @@ fn windows_s(model: &Model, q: usize, bytes: f64) -> f64 {
 }
 
 /// Tries the best hypercube for every product of split dimensions. All are ordered and give identical bits.
-pub(super) fn visit(search: &mut Search<'_>, lattice: &Lattice) {
-    for kind in [Kind::OddRing, Kind::Direct] {
+pub(super) fn visit(search: &mut Search<'_>, lattice: &DivisorLattice) {
+    for kind in [DimensionKind::OddRing, DimensionKind::Direct] {
         visit_kind(search, lattice, kind);
     }
 }
 
-fn visit_kind(search: &mut Search<'_>, lattice: &Lattice, kind: Kind) {
+fn visit_kind(search: &mut Search<'_>, lattice: &DivisorLattice, kind: DimensionKind) {
     let model = search.model;
     let divisors = &lattice.divisors;
     let last = divisors.len() - 1;
@@ -121,8 +120,8 @@ fn visit_kind(search: &mut Search<'_>, lattice: &Lattice, kind: Kind) {
             let count = dims.len();
             dims.extend(path(divisors, &whole, start, last));
             search.see(match kind {
-                Kind::OddRing => Candidate::OddRing { dims, split: count },
-                Kind::Direct => Candidate::Radix { dims, split: count },
+                DimensionKind::OddRing => Candidate::OddRing { dims, split: count },
+                DimensionKind::Direct => Candidate::Radix { dims, split: count },
             });
         }
     }

@@ -1,23 +1,23 @@
-//! The buffers of a running operation: the caller's is buffer 0, the others are scratch made once.
+//! The buffers of an operation: the caller's is buffer 0, the others are scratch memory allocated once.
 
 use super::fold::Fold;
-use super::program::{Kind, Program, Span};
+use super::program::{InstructionKind, Program, Span};
 use crate::plan::Action;
 
 /// Buffers 1 and up. Words of 16 bytes, so that every scalar type is aligned.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct Buffers {
     scratch: Vec<Vec<u128>>,
     bytes: usize,
 }
 
-impl Memory {
+impl Buffers {
     pub(super) fn new(buffers: usize, bytes: usize) -> Self {
         let words = bytes.div_ceil(size_of::<u128>());
-        Memory { scratch: (0..buffers).map(|_| vec![0; words]).collect(), bytes }
+        Buffers { scratch: (0..buffers).map(|_| vec![0; words]).collect(), bytes }
     }
 
-    /// Writes what a send carries.
+    /// Copies the data of a send into a packet.
     pub(super) fn gather(&self, program: &Program, instruction: u32, data: &[u8], room: &mut [u8]) {
         let instruction = &program.instructions[instruction as usize];
         let source = match instruction.source {
@@ -31,7 +31,7 @@ impl Memory {
         }
     }
 
-    /// Applies what a receive brought, where it lies.
+    /// Applies a received packet to its target buffer.
     pub(super) fn deliver(
         &mut self,
         program: &Program,
@@ -41,7 +41,9 @@ impl Memory {
         fold: &impl Fold,
     ) {
         let instruction = &program.instructions[instruction as usize];
-        let Kind::Receive(action) = instruction.kind else { unreachable!("lanes list receives as receives") };
+        let InstructionKind::Receive(action) = instruction.kind else {
+            unreachable!("channels list receives as receives")
+        };
         let target = match instruction.target {
             0 => data,
             n => &mut bytemuck::cast_slice_mut(&mut self.scratch[n as usize - 1])[..self.bytes],
@@ -53,10 +55,10 @@ impl Memory {
         }
     }
 
-    /// Carries out a local step.
+    /// Executes a local step.
     pub(super) fn local(&mut self, program: &Program, instruction: u32, data: &mut [u8], fold: &impl Fold) {
         let instruction = &program.instructions[instruction as usize];
-        let Kind::Local(action) = instruction.kind else { unreachable!("only local steps are made ready") };
+        let InstructionKind::Local(action) = instruction.kind else { unreachable!("only local steps are made ready") };
         let (source, target): (&[u8], &mut [u8]) = match (instruction.source as usize, instruction.target as usize) {
             (0, t) => (data, bytemuck::cast_slice_mut(&mut self.scratch[t - 1])),
             (s, 0) => (bytemuck::cast_slice(&self.scratch[s - 1]), data),

@@ -1,41 +1,40 @@
-//! Butterflies on product groups: the best list of factors for every place where copying may begin.
+//! Butterflies on product groups: the best list of factors for every position where copying may begin.
 //!
 //! Factors come first that are folded and undone, then at most one whose last folds copy, then those that copy as a
 //! whole. A factor of the first kind costs what it is and what comes after it: shortest paths down the divisors of P. The
 //! last kind all move the same number of copies, so of a list only the number of folds and of double reductions
-//! matters: a few lists that are best in one or the other for each divisor. What is left is to try every factor, and
-//! every number of its folds, in the place between.
+//! matters: a few lists that are best in one or the other for each divisor. It remains to try every factor, and
+//! every number of its folds, in the position between.
 
-use super::Search;
-use super::families::Candidate;
-use super::hypercubes::Lattice;
-use crate::cost::{copies, double_steps};
-use crate::model::Model;
+use super::candidate::Candidate;
+use super::hypercubes::DivisorLattice;
+use super::search::Search;
+use crate::cost::{Model, copies, double_steps};
 use crate::plan::Order;
 use crate::schedule::{ceil_log2, halving_sizes};
 
-/// A list of factors that copy as a whole: its folds and double reductions, and how it begins and goes on.
+/// A list of factors that copy as a whole: its folds and double reductions, its first factor and the index of the rest.
 #[derive(Clone, Copy)]
-struct Tail {
+struct CopiedFactors {
     folds: usize,
     double: usize,
     first: usize,
     rest: usize,
 }
 
-struct Groups<'a> {
-    lattice: &'a Lattice,
-    /// For each divisor that may be left: seconds of messages to get there, the divisor before, folded as a ring.
+struct ProductGroups<'a> {
+    lattice: &'a DivisorLattice,
+    /// For each divisor that may be left: seconds of messages to get there, the divisor before, true if folded as a ring.
     undone: Vec<(f64, usize, bool)>,
-    tails: Vec<Vec<Tail>>,
+    tails: Vec<Vec<CopiedFactors>>,
 }
 
-/// Tries them. Results are identical bits only if every factor that copies is a power of two.
-pub(super) fn visit(search: &mut Search<'_>, lattice: &Lattice) {
+/// Tries butterflies. Results are identical bits only if every factor that copies is a power of two.
+pub(super) fn visit(search: &mut Search<'_>, lattice: &DivisorLattice) {
     if !search.admits(Order::Commutative, true) {
         return;
     }
-    let mut groups = Groups { lattice, undone: undone(search, lattice, false), tails: tails(lattice) };
+    let mut groups = ProductGroups { lattice, undone: undone(search, lattice, false), tails: tails(lattice) };
     let divisors = &lattice.divisors;
     let any_bits = search.admits(Order::Commutative, false);
     let same_bits = |low: usize| any_bits || divisors[low].is_power_of_two();
@@ -67,7 +66,7 @@ fn folds_s(model: &Model, q: usize, bytes: f64) -> f64 {
     }
 }
 
-fn undone(search: &Search<'_>, lattice: &Lattice, rings: bool) -> Vec<(f64, usize, bool)> {
+fn undone(search: &Search<'_>, lattice: &DivisorLattice, rings: bool) -> Vec<(f64, usize, bool)> {
     let divisors = &lattice.divisors;
     let last = divisors.len() - 1;
     let unit = search.bytes / search.ranks as f64;
@@ -90,16 +89,16 @@ fn undone(search: &Search<'_>, lattice: &Lattice, rings: bool) -> Vec<(f64, usiz
 }
 
 /// For each divisor the lists that no other beats in both folds and double reductions.
-fn tails(lattice: &Lattice) -> Vec<Vec<Tail>> {
-    let mut tails: Vec<Vec<Tail>> = vec![Vec::new(); lattice.divisors.len()];
-    tails[0].push(Tail { folds: 0, double: 0, first: 1, rest: 0 });
+fn tails(lattice: &DivisorLattice) -> Vec<Vec<CopiedFactors>> {
+    let mut tails: Vec<Vec<CopiedFactors>> = vec![Vec::new(); lattice.divisors.len()];
+    tails[0].push(CopiedFactors { folds: 0, double: 0, first: 1, rest: 0 });
     for rest in 0..lattice.divisors.len() {
         for (whole, q) in &lattice.up[rest] {
             let q = lattice.divisors[*q];
             let (folds, double) = (ceil_log2(q), double_steps(q));
             for i in 0..tails[rest].len() {
                 let after = tails[rest][i];
-                let new = Tail { folds: folds + after.folds, double: double + after.double, first: q, rest };
+                let new = CopiedFactors { folds: folds + after.folds, double: double + after.double, first: q, rest };
                 let list = &mut tails[*whole];
                 if !list.iter().any(|t| t.folds <= new.folds && t.double <= new.double) {
                     list.retain(|t| t.folds < new.folds || t.double < new.double);
@@ -111,7 +110,7 @@ fn tails(lattice: &Lattice) -> Vec<Vec<Tail>> {
     tails
 }
 
-impl Groups<'_> {
+impl ProductGroups<'_> {
     /// The factors folded and undone before `low` is left.
     fn before(&self, low: usize) -> Vec<(usize, bool)> {
         let divisors = &self.lattice.divisors;
@@ -127,7 +126,7 @@ impl Groups<'_> {
     }
 
     /// The factors of a tail.
-    fn after(&self, mut tail: Tail) -> Vec<usize> {
+    fn after(&self, mut tail: CopiedFactors) -> Vec<usize> {
         let mut factors = Vec::new();
         while tail.first > 1 {
             factors.push(tail.first);
@@ -140,12 +139,12 @@ impl Groups<'_> {
         factors
     }
 
-    fn tail_s(search: &Search<'_>, tail: Tail, copied: f64) -> f64 {
+    fn tail_s(search: &Search<'_>, tail: CopiedFactors, copied: f64) -> f64 {
         let (folds, all) = (tail.folds as f64, (tail.folds + tail.double) as f64);
         folds * search.model.message_s(copied) + all * copied * search.model.gamma_s_per_byte
     }
 
-    /// All of what is left is copied.
+    /// Tries lists in which all factors that are left are copied.
     fn whole(&self, search: &mut Search<'_>, low: usize) {
         let unit = search.bytes / search.ranks as f64;
         let left = self.lattice.divisors[low];
@@ -160,7 +159,7 @@ impl Groups<'_> {
         }
     }
 
-    /// Some folds of `q` are copied, and all of `low`.
+    /// Tries lists in which some folds of `q` are copied, and all of `low`.
     fn partly(&self, search: &mut Search<'_>, before: usize, q: usize, low: usize) {
         let model = search.model;
         let unit = search.bytes / search.ranks as f64;

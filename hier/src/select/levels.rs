@@ -1,19 +1,17 @@
-//! Costs level by level: messages inside a node, between nodes, between racks, and so on.
+//! Selection by levels of cost: messages inside a node, between nodes, between racks, and so on.
 //!
-//! Every group of ranks has one full-duplex link to the level around it. Closed forms do not say which messages cross
-//! a link, so plans are built and read. A round takes as long as its busiest rank or link: a rank's messages inside
-//! the innermost group follow each other, the messages of a group to or from others share its link, on every level they
-//! pass. Rounds do not overlap. With such links, reducing inside first is what counts (PY section 5), whatever follows.
+//! Every group of ranks has one full-duplex link to the level around it. Closed forms do not tell which messages cross a
+//! link, so plans are built and counted. A round takes as long as its busiest rank or link: a rank's messages inside the
+//! innermost group follow each other, and a group's messages to or from others share its link, on every level that they
+//! pass. Rounds do not overlap. With such links it is most important to reduce inside first (PY section 5).
 
-use crate::admit::{Consistency, OpTraits, admit};
-use crate::choose::ranking;
-use crate::error::PlanError;
-use crate::model::{Level, Model};
-use crate::plan::{Plan, Step};
+use super::ranking::ranking;
+use crate::cost::{Level, Model};
+use crate::plan::{Plan, PlanError, Step};
 use crate::schedule::{self, Params};
-use crate::verify::verify;
+use crate::verify::{Consistency, OpTraits, admit, verify};
 
-/// Flat candidates per level that are built and read beside the two-level ones.
+/// Flat candidates per level that are built and counted beside the two-level ones.
 const FLAT: usize = 8;
 
 /// The levels of a machine, innermost first. Rank r is in group r / `ranks` of a level.
@@ -24,29 +22,29 @@ pub struct Levels {
 
 /// A plan with its predicted time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Predicted {
+pub struct PredictedPlan {
     /// Name of the schedule.
     pub algorithm: &'static str,
-    /// What it was asked for.
+    /// Its parameters.
     pub params: Params,
     /// Predicted seconds.
     pub seconds: f64,
 }
 
-/// What one end has to do in a round.
+/// The messages and blocks of one end of a link in a round.
 #[derive(Debug, Clone, Copy, Default)]
-struct Load {
+struct EndLoad {
     messages: usize,
     blocks: usize,
 }
 
-impl Load {
+impl EndLoad {
     fn add(&mut self, blocks: usize) {
         self.messages += 1;
         self.blocks += blocks;
     }
 
-    /// The first message starts at its own cost, every other one at that of a port.
+    /// Time of the messages: the first costs a message start, every other one a port.
     fn seconds(self, model: &Model, unit: f64) -> f64 {
         match self.messages {
             0 => 0.0,
@@ -55,23 +53,20 @@ impl Load {
     }
 }
 
-/// What all ranks and links do in a round.
-struct Round<'a> {
+/// The load of all ranks and links in a round.
+struct RoundLoads<'a> {
     levels: &'a [Level],
-    /// For each level the loads of those below it, out and in: ranks on the innermost, groups of the level inside else.
-    loads: Vec<Vec<[Load; 2]>>,
+    /// For each level the outgoing and incoming loads of the ranks (innermost level) or the groups of the level inside.
+    loads: Vec<Vec<[EndLoad; 2]>>,
     /// Seconds of reductions of each rank.
     reducing: Vec<f64>,
 }
 
 impl Levels {
-    /// Levels innermost first, as [`crate::model::levels_from_toml`] gives them. An error if there are none, if a level
+    /// Checks levels, innermost first, as [`crate::cost::levels_from_toml`] returns them. An error if there are none, if a level
     /// but the last has no group size, or a size is no larger multiple of the one inside.
     pub fn new(levels: Vec<Level>) -> Result<Self, PlanError> {
-        let wrong = |given: String, expected: &str| {
-            let expected = expected.to_string();
-            Err(PlanError::Parameter { algorithm: "levels".to_string(), parameter: "ranks-per-node", given, expected })
-        };
+        let wrong = |given: String, expected: &str| Err(schedule::bad("levels", "ranks-per-node", given, expected));
         let mut inside = 1;
         for (i, level) in levels.iter().enumerate() {
             match level.ranks {
@@ -96,7 +91,7 @@ impl Levels {
         self.levels[level].ranks.map_or(0, |n| rank / n)
     }
 
-    /// The level on which a message passes: the innermost one with both ranks in one group.
+    /// The level that a message crosses: the innermost one with both ranks in one group.
     fn crossing(&self, a: usize, b: usize) -> usize {
         let joins = |level: &usize| self.group(*level, a) == self.group(*level, b);
         (0..self.levels.len()).find(joins).unwrap_or(self.levels.len() - 1)
@@ -111,7 +106,7 @@ impl Levels {
         let mut steps: Vec<_> = plan.programs.iter().map(|program| program.iter().peekable()).collect();
         let mut seconds = 0.0;
         for round in -1..plan.rounds as i32 {
-            let mut now = Round::new(&self.levels, plan.ranks());
+            let mut now = RoundLoads::new(&self.levels, plan.ranks());
             while let Some(m) = messages.next_if(|m| m.round == round) {
                 let crossing = self.crossing(m.from, m.to);
                 let passed = if crossing == 0 { 0..=0 } else { 1..=crossing };
@@ -137,21 +132,21 @@ impl Levels {
         Ok(seconds)
     }
 
-    /// Schedules for nodes of any of the levels, and the flat ones that come first under any level's costs, all
-    /// verified and admitted, fastest first. Errors as [`schedule::build`].
+    /// Schedules for nodes of any of the levels, and the best flat ones under any level's costs, all verified and
+    /// admitted, fastest first. The errors are those of [`schedule::build`].
     pub fn ranking(
         &self,
         ranks: usize,
         bytes: f64,
         op: OpTraits,
         consistency: Consistency,
-    ) -> Result<Vec<Predicted>, PlanError> {
+    ) -> Result<Vec<PredictedPlan>, PlanError> {
         let mut tried: Vec<(&'static str, Params)> = Vec::new();
         for size in self.levels.iter().filter_map(|level| level.ranks) {
             let params = || Params { ranks_per_node: Some(size), ..Params::ranks(ranks) };
             tried.extend(["smp-binomial", "smp-butterfly"].map(|name| (name, params())));
         }
-        // distance doubling keeps most bytes inside nodes, which a closed form cannot know
+        // distance doubling keeps most bytes inside nodes, which the closed form does not show
         let doubling = Params { distance: Some(schedule::Distance::Doubling), ..Params::ranks(ranks) };
         tried.push(("halving-doubling", doubling));
         tried.push(("ring", Params::ranks(ranks)));
@@ -159,7 +154,7 @@ impl Levels {
             let flat = ranking(ranks, bytes, op, consistency, &level.model, FLAT);
             tried.extend(flat.into_iter().map(|choice| (choice.algorithm, choice.params)));
         }
-        let mut found: Vec<Predicted> = Vec::new();
+        let mut found: Vec<PredictedPlan> = Vec::new();
         for (algorithm, params) in tried {
             if found.iter().any(|p| p.algorithm == algorithm && p.params == params) {
                 continue;
@@ -167,18 +162,18 @@ impl Levels {
             let plan = verify(schedule::build(algorithm, &params)?)?;
             let Ok(plan) = admit(plan, op, consistency) else { continue };
             let seconds = self.predict_s(&plan, bytes)?;
-            found.push(Predicted { algorithm, params, seconds });
+            found.push(PredictedPlan { algorithm, params, seconds });
         }
         found.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
         Ok(found)
     }
 }
 
-impl<'a> Round<'a> {
+impl<'a> RoundLoads<'a> {
     fn new(levels: &'a [Level], ranks: usize) -> Self {
         let groups = |level: &Level| level.ranks.map_or(1, |n| ranks.div_ceil(n));
         let ends = std::iter::once(ranks).chain(levels.iter().map(groups));
-        let loads = ends.take(levels.len()).map(|n| vec![[Load::default(); 2]; n]).collect();
+        let loads = ends.take(levels.len()).map(|n| vec![[EndLoad::default(); 2]; n]).collect();
         Self { levels, loads, reducing: vec![0.0; ranks] }
     }
 
@@ -188,7 +183,7 @@ impl<'a> Round<'a> {
             for load in loads.iter().flatten() {
                 // ranks of a group start their messages side by side; only the bytes queue on its link
                 let messages = if level == 0 { load.messages } else { load.messages.min(1) };
-                let load = Load { messages, ..*load };
+                let load = EndLoad { messages, ..*load };
                 longest = longest.max(load.seconds(&self.levels[level].model, unit));
             }
         }

@@ -1,8 +1,8 @@
-//! What can be wrong with a request for a plan ([`PlanError`]) and with a plan itself ([`Violation`]).
+//! Errors of requests for plans ([`PlanError`]) and of plans themselves ([`Violation`]).
 
-use crate::plan::{Contract, Order};
+use super::{Collective, Order};
 
-/// A request that cannot be met: each variant says what was given, what was expected, what to do.
+/// A request that cannot be met. Each variant names the given value, the expected ones and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// No schedule has this name.
@@ -16,62 +16,69 @@ pub enum PlanError {
     /// A parameter has a value the schedule is not defined for.
     #[error("{algorithm}: {parameter} = {given} is not possible; expected {expected}")]
     Parameter {
-        /// The schedule asked for.
+        /// The requested schedule.
         algorithm: String,
         /// The parameter's name on the command line, without dashes.
         parameter: &'static str,
         /// The value as given.
         given: String,
-        /// What would be accepted.
+        /// The accepted values.
         expected: String,
     },
     /// The schedule does not know this parameter.
     #[error("{algorithm} does not use {parameter}; leave it out (it uses: {known})")]
     UnusedParameter {
-        /// The schedule asked for.
+        /// The requested schedule.
         algorithm: String,
-        /// The parameter it would ignore.
+        /// The parameter that it would ignore.
         parameter: &'static str,
-        /// The parameters it reads.
+        /// The parameters that it uses.
         known: String,
     },
-    /// The schedule cannot be asked for this contract.
-    #[error("{algorithm} makes no plan for {contract}; it makes: {known}")]
-    UnknownContract {
-        /// The schedule asked for.
+    /// The schedule does not carry out this collective.
+    #[error("{algorithm} makes no plan for {collective}; it makes: {known}")]
+    UnsupportedCollective {
+        /// The requested schedule.
         algorithm: String,
-        /// The contract asked for.
-        contract: Contract,
-        /// The contracts it offers.
+        /// The requested collective.
+        collective: Collective,
+        /// The collectives that it carries out.
         known: String,
     },
-    /// The plan is correct but the operator or the caller's wish forbids it.
+    /// The plan is correct, but the operator or the required consistency does not admit it.
     #[error("{algorithm} is not admitted: {reason}; {instead}")]
     NotAdmitted {
-        /// The schedule asked for.
+        /// The requested schedule.
         algorithm: String,
-        /// Why it is refused.
+        /// The reason for the refusal.
         reason: String,
-        /// What could be had.
+        /// Plans or settings that can be used instead.
         instead: String,
     },
     /// A plan or topology text does not parse.
     #[error("{what}: {reason}")]
     Parse {
-        /// Which kind of text.
+        /// The kind of text.
         what: &'static str,
-        /// What is wrong in it.
+        /// The fault in the text.
         reason: String,
     },
-    /// The plan does not do what it says.
+    /// The plan does not do what it claims.
     #[error(transparent)]
     Violation(#[from] Violation),
 }
 
-/// One step of one rank: where a violation sits.
+/// Finds the value of a name; the error lists all names.
+pub(crate) fn by_name<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
+    let names = || known.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" or ");
+    let found = known.iter().find(|(name, _)| *name == text);
+    found.map(|(_, value)| *value).ok_or_else(|| format!("`{text}`: expected {}", names()))
+}
+
+/// The location of one step of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// The rank whose program is meant.
+pub struct StepLocation {
+    /// The rank whose program contains the step.
     pub rank: usize,
     /// Index into that rank's program.
     pub step: usize,
@@ -79,34 +86,34 @@ pub struct Place {
     pub round: i32,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for StepLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "rank {}, step {} (round {})", self.rank, self.step, self.round)
     }
 }
 
-/// Why a plan is refused: the first thing found, with the step and rank.
+/// The first fault found in a plan, with rank and step.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// The plan's header contradicts itself.
     #[error("the plan's header is malformed: {reason}")]
     Header {
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
-    /// A step names something that does not exist, or stands in the wrong place.
+    /// A step names something that does not exist, or stands in the wrong position.
     #[error("{at}: malformed step: {reason}")]
     Malformed {
         /// The step.
-        at: Place,
-        /// What is wrong.
+        at: StepLocation,
+        /// The fault.
         reason: String,
     },
-    /// A send that nobody receives, or a receive that nobody serves.
+    /// A send or a receive without its counterpart.
     #[error("{at}: {kind} rank {peer} has no counterpart")]
     Unmatched {
         /// The step.
-        at: Place,
+        at: StepLocation,
         /// "send to" or "receive from".
         kind: &'static str,
         /// The other rank.
@@ -116,15 +123,15 @@ pub enum Violation {
     #[error("{send} sends blocks {sent}, {receive} expects {expected}")]
     BlocksDiffer {
         /// The sending step.
-        send: Place,
+        send: StepLocation,
         /// The receiving step.
-        receive: Place,
+        receive: StepLocation,
         /// Blocks at the sender.
         sent: String,
         /// Blocks at the receiver.
         expected: String,
     },
-    /// Ranks wait for each other in a circle.
+    /// Ranks wait for each other in a circle: a deadlock.
     #[error("deadlock: {}", .cycle.iter().map(|(rank, round)| format!("rank {rank} in round {round}")).collect::<Vec<_>>().join(" waits for "))]
     Deadlock {
         /// (rank, round) of each waiting party, the first repeated at the end.
@@ -134,15 +141,15 @@ pub enum Violation {
     #[error("{send} is received by {receive}: the rounds differ")]
     RoundsDiffer {
         /// The sending step.
-        send: Place,
+        send: StepLocation,
         /// The receiving step.
-        receive: Place,
+        receive: StepLocation,
     },
     /// Two steps of one round touch the same data in a way that depends on timing.
     #[error("{at} and step {other} of the same round both touch block {block} of buffer {buffer}: {kind}")]
     Hazard {
         /// The later step.
-        at: Place,
+        at: StepLocation,
         /// The earlier step of the same rank and round.
         other: usize,
         /// Buffer.
@@ -166,11 +173,11 @@ pub enum Violation {
         /// Declared ports.
         allowed: usize,
     },
-    /// A step reads a block nothing was ever put into.
+    /// A step reads a block that was never written.
     #[error("{at}: block {block} of buffer {buffer} of rank {owner} is read before anything was written to it")]
     Undefined {
         /// The reading step.
-        at: Place,
+        at: StepLocation,
         /// The rank whose buffer is read.
         owner: usize,
         /// Buffer.
@@ -182,25 +189,25 @@ pub enum Violation {
     #[error("{at}: block {block} would hold the contribution of rank {contributor} twice")]
     Twice {
         /// The reducing step.
-        at: Place,
+        at: StepLocation,
         /// Block.
         block: usize,
         /// A rank present on both sides.
         contributor: usize,
     },
-    /// At the end a block is not what the contract promises.
-    #[error("rank {rank} ends with {found} in block {block}; the contract says {expected}")]
+    /// At the end a block does not hold the result of the collective.
+    #[error("rank {rank} ends with {found} in block {block}; {expected} should be there")]
     WrongResult {
         /// The rank.
         rank: usize,
         /// Block.
         block: usize,
-        /// What is there.
+        /// The contents found.
         found: String,
-        /// What should be there.
+        /// The contents that the collective requires.
         expected: String,
     },
-    /// The plan claims a stricter operand order than it keeps.
+    /// The plan claims a stricter operand order than it has.
     #[error("block {block} of rank {rank} is combined in {found} order; the plan claims {claimed}")]
     Order {
         /// The rank.
@@ -212,7 +219,7 @@ pub enum Violation {
         /// Order class claimed.
         claimed: Order,
     },
-    /// The plan claims identical bits on all ranks and does not give them.
+    /// The plan claims identical bits on all ranks, which differ.
     #[error(
         "ranks {first} and {second} get block {block} from different expression trees; the plan claims identical bits"
     )]
@@ -224,14 +231,14 @@ pub enum Violation {
         /// A rank with another tree.
         second: usize,
     },
-    /// A counter written in the plan's text is not what its steps give.
+    /// A counter in the plan's text differs from the count of its steps.
     #[error("the plan says {name} = {claimed}, its steps give {found}")]
     Counter {
         /// The counter.
         name: &'static str,
-        /// As written.
+        /// The value in the text.
         claimed: u64,
-        /// As counted.
+        /// The value counted.
         found: u64,
     },
 }

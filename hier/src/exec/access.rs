@@ -1,21 +1,21 @@
-//! Which instruction must wait for which: the last writer and the readers since, for every byte of a buffer.
+//! Data dependencies between instructions: for every byte of a buffer, the last writer and the readers since.
 
 use super::program::Span;
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Default)]
-struct Cell {
+struct AccessedRange {
     end: usize,
     writer: Option<u32>,
     readers: Vec<u32>,
 }
 
-/// The history of one buffer while a program is read in order.
+/// The accesses to one buffer while a program is read in order.
 #[derive(Debug, Default)]
-pub(super) struct History(BTreeMap<usize, Cell>);
+pub(super) struct AccessHistory(BTreeMap<usize, AccessedRange>);
 
-impl History {
-    /// Makes `at` a border between cells.
+impl AccessHistory {
+    /// Makes `at` a border between ranges.
     fn split(&mut self, at: usize) {
         let Some((_, cell)) = self.0.range_mut(..at).next_back() else { return };
         if cell.end > at {
@@ -25,7 +25,7 @@ impl History {
         }
     }
 
-    /// `reader` reads the span: it waits for the last writers.
+    /// Records that `reader` reads the span: `reader` waits for the last writers.
     pub(super) fn read(&mut self, span: Span, reader: u32, waits_for: &mut Vec<u32>) {
         self.split(span.first);
         self.split(span.end);
@@ -33,7 +33,7 @@ impl History {
         while at < span.end {
             let next = self.0.range(at..span.end).next().map_or(span.end, |(first, _)| *first);
             if next > at {
-                self.0.insert(at, Cell { end: next, writer: None, readers: vec![reader] });
+                self.0.insert(at, AccessedRange { end: next, writer: None, readers: vec![reader] });
                 at = next;
                 continue;
             }
@@ -44,19 +44,19 @@ impl History {
         }
     }
 
-    /// `writer` writes the span: it waits for everybody who read it since the last writer, or for that one.
+    /// Records that `writer` writes the span: `writer` waits for all readers since the last writer, or for that one.
     pub(super) fn write(&mut self, span: Span, writer: u32, waits_for: &mut Vec<u32>) {
         self.split(span.first);
         self.split(span.end);
         while let Some(first) = self.0.range(span.first..span.end).next().map(|(first, _)| *first) {
             let Some(cell) = self.0.remove(&first) else { unreachable!("the key was just read") };
-            // Readers waited for the writer themselves.
+            // The readers have waited for the last writer.
             match cell.readers.is_empty() {
                 true => waits_for.extend(cell.writer),
                 false => waits_for.extend(cell.readers),
             }
         }
-        self.0.insert(span.first, Cell { end: span.end, writer: Some(writer), readers: Vec::new() });
+        self.0.insert(span.first, AccessedRange { end: span.end, writer: Some(writer), readers: Vec::new() });
     }
 }
 
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn writers_wait_for_readers_and_readers_for_writers() {
-        let mut history = History::default();
+        let mut history = AccessHistory::default();
         let span = |first, end| Span { first, end };
         let mut waits = |write: bool, first, end, id| {
             let mut found = Vec::new();

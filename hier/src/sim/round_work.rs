@@ -1,12 +1,12 @@
-//! What a rank does in a round, read from its steps the same way with and without a network.
+//! The messages and reductions of a rank in a round, as both simulations read them from the plan.
 
 use super::costs::{Machine, Partition};
-use crate::plan::{Plan, Step, Timed};
+use crate::plan::{Plan, ScheduledStep, Step};
 
 /// A rank's part of a round. What goes to or comes from one rank in one round is one message, also if it is several
 /// steps on different buffers.
 #[derive(Debug, Default)]
-pub(super) struct Part {
+pub(super) struct RoundWork {
     /// Receiver and bytes of each message sent.
     pub(super) sends: Vec<(usize, f64)>,
     /// Sender and bytes of each message awaited.
@@ -15,9 +15,9 @@ pub(super) struct Part {
     pub(super) reduced: f64,
 }
 
-impl Part {
+impl RoundWork {
     /// Reads the steps of a round, in place of what was read before.
-    pub(super) fn read(&mut self, plan: &Plan, machine: &Machine, bytes: f64, steps: &[Timed]) {
+    pub(super) fn read(&mut self, plan: &Plan, machine: &Machine, bytes: f64, steps: &[ScheduledStep]) {
         self.sends.clear();
         self.receives.clear();
         self.reduced = 0.0;

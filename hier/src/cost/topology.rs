@@ -1,7 +1,7 @@
 //! A tree of switches and machines: an order of ranks that is free of contention on a ring, and a check of any plan.
 //!
 //! Links are full-duplex; a round is free of contention if no link carries two messages in one direction. In depth-
-//! first order of the machines (ranks of one machine together) a ring uses each directed link once, whatever the
+//! first order of the machines (ranks of one machine together) a ring uses each directed link once, for every
 //! root. Source: PY section 4.2.
 //!
 //! ```toml
@@ -23,14 +23,14 @@
 //! ranks = [2]
 //! ```
 
-use crate::error::PlanError;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanError};
+use crate::schedule::bad;
 use serde::Deserialize;
 use std::collections::HashMap;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct TopologyFile {
     #[serde(default)]
     switch: Vec<SwitchEntry>,
     #[serde(default)]
@@ -52,7 +52,7 @@ struct MachineEntry {
     ranks: Vec<usize>,
 }
 
-/// A checked tree. Every node but the root has one link, to its parent.
+/// A tree of switches and machines. Every node but the root has one link, to its parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
     names: Vec<String>,
@@ -61,12 +61,12 @@ pub struct Topology {
     machine_of: Vec<usize>,
 }
 
-/// What a plan does to the links.
+/// The load of the links under a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contention {
     /// Most messages on one link in one direction in one round; 0 or 1 is free of contention.
     pub most_messages: usize,
-    /// Where that is: round, link (by the name of its lower end), true if towards the root.
+    /// Its location: round, link (by the name of its lower end), true if towards the root.
     pub at: Option<(usize, String, bool)>,
     /// Sum over rounds of the largest number of blocks on a link.
     pub load_blocks: usize,
@@ -76,7 +76,7 @@ impl Topology {
     /// Reads a TOML description (see the module). Ranks must be 0, 1, … without gaps or repetition.
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
         let parse = |reason: String| PlanError::Parse { what: "topology", reason };
-        let file: File = toml::from_str(text).map_err(|e| parse(e.to_string()))?;
+        let file: TopologyFile = toml::from_str(text).map_err(|e| parse(e.to_string()))?;
         let mut index = HashMap::new();
         let all = file.switch.iter().map(|s| &s.name).chain(file.machine.iter().map(|m| &m.name));
         for (i, name) in all.enumerate() {
@@ -218,12 +218,8 @@ impl Topology {
     /// Counts what each link carries in each round of the plan. An error if the numbers of ranks differ.
     pub fn contention(&self, plan: &Plan) -> Result<Contention, PlanError> {
         if plan.ranks() != self.ranks() {
-            return Err(PlanError::Parameter {
-                algorithm: plan.algorithm.clone(),
-                parameter: "topology",
-                given: format!("a tree of {} ranks", self.ranks()),
-                expected: format!("{} ranks, as in the plan", plan.ranks()),
-            });
+            let expected = format!("{} ranks, as in the plan", plan.ranks());
+            return Err(bad(&plan.algorithm, "topology", format!("a tree of {} ranks", self.ranks()), expected));
         }
         let mut result = Contention { most_messages: 0, at: None, load_blocks: 0 };
         let messages = plan.messages()?;

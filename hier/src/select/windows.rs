@@ -4,19 +4,19 @@
 //! about 2√P of them, so the best list is a shortest path. A prefix goes from windows of w to windows of w·f; all lists
 //! are tried that can still beat the best with equal factors.
 
-use super::Search;
-use super::families::Candidate;
+use super::candidate::Candidate;
+use super::search::Search;
 use crate::cost::{self, prefix_step};
 use crate::plan::Order;
-use crate::schedule::{Rule, repeated};
+use crate::schedule::{ShiftRule, ceil_log2, repeated};
 use std::collections::BTreeMap;
 
 pub(super) fn visit(search: &mut Search<'_>) {
     if search.admits(Order::Commutative, true) {
         let factors = shift_factors(search);
-        search.see(Candidate::CyclicShift { factors, rule: Rule::Ceil });
+        search.see(Candidate::CyclicShift { factors, rule: ShiftRule::Ceil });
         for factors in equal_factors(search.ranks) {
-            search.see(Candidate::CyclicShift { factors, rule: Rule::Ceil });
+            search.see(Candidate::CyclicShift { factors, rule: ShiftRule::Ceil });
         }
     }
     if search.admits(Order::Rotated, false) {
@@ -31,15 +31,15 @@ pub(super) fn visit(search: &mut Search<'_>) {
 /// The smallest factor for every number of steps, repeated.
 fn equal_factors(p: usize) -> impl Iterator<Item = Vec<usize>> {
     let smallest = move |steps: u32| (2..p).find(|f| f.checked_pow(steps).is_none_or(|reach| reach >= p)).unwrap_or(p);
-    let most = crate::schedule::ceil_log2(p) as u32;
+    let most = ceil_log2(p) as u32;
     (1..=most).map(move |steps| if steps == 1 { p } else { smallest(steps) }).map(move |f| repeated(p, f))
 }
 
-/// The best factors of a cyclic shift, each the smallest that leaves what it leaves.
+/// The best factors of a cyclic shift, each the smallest that leaves its number of slots.
 fn shift_factors(search: &Search<'_>) -> Vec<usize> {
     let (p, unit) = (search.ranks, search.bytes / search.ranks as f64);
     let root = p.isqrt();
-    // where the state n = ⌈p/k⌉ is kept: small n by themselves, the others by k
+    // the index of the state n = ⌈p/k⌉: n itself for small n, otherwise by k
     let place = |n: usize| if n <= root { n } else { root + p.div_ceil(n) };
     let mut states: Vec<(f64, usize)> = vec![(f64::INFINITY, 0); 2 * root + 3];
     states[place(p)].0 = 0.0;

@@ -1,49 +1,39 @@
-//! Data moved as it is between every pair of ranks that has some for each other: what no plan describes, because the parts
-//! have lengths of their own.
+//! Alltoallv: every rank sends a part of any length to every other rank. No plan describes it, as plans cut one vector
+//! into equal blocks.
 //!
-//! Every rank sends each part straight to its receiver, all at once, in packets as large as the transport takes. Cost: the
-//! bytes of a rank's parts, once, and a message per partner: right for long parts, dear for many short ones.
+//! Every rank sends each part directly to its receiver, all at once, in packets as large as the transport takes. Cost:
+//! the bytes of a rank's parts, once, and a message per partner: good for long parts, costly for many short ones.
 
 use super::endpoint::Endpoint;
+use super::packets::{ExpectedPacket, PacketCursor, WINDOW};
 use super::run::RunError;
-use super::state::Due;
-use super::transport::{Failure, Head, Take, Transport};
+use super::transport::{Failure, PacketDecision, PacketHeader, Transport};
 use std::time::{Duration, Instant};
 
-/// Packets per sender that are announced ahead.
-const WINDOW: usize = 4;
-
-/// What one rank has for one other, and room for what it gets from there. Both ends agree on the lengths; empty parts are
-/// neither sent nor awaited.
+/// The send and the receive buffer of a rank for one other rank. Both ends agree on the lengths; empty parts are neither
+/// sent nor awaited.
 #[derive(Debug, Default)]
 pub struct Parts<'a> {
-    /// What goes there.
+    /// Data for the other rank.
     pub send: &'a [u8],
-    /// What comes from there.
+    /// Room for the data of the other rank.
     pub receive: &'a mut [u8],
 }
 
-#[derive(Debug, Default, Clone, Copy)]
-struct Cursor {
-    sent: usize,
-    received: usize,
-    posted: usize,
-}
-
-/// An exchange of parts under way, one per rank, the own one ignored: an operation like any other of the endpoint, but
-/// nothing else may be under way. The same parts are given to every call.
+/// An alltoallv under way, with one part per rank; the rank's own part is ignored. No other operation of the endpoint may
+/// run meanwhile, and every call gets the same parts.
 #[derive(Debug)]
-pub struct Exchange {
-    head: Head,
-    cursors: Vec<Cursor>,
-    /// A rank whose packets, or room for packets, it needs.
+pub struct Alltoallv {
+    head: PacketHeader,
+    cursors: Vec<PacketCursor>,
+    /// A rank that packets are missing from or that has no room for packets.
     left: Option<usize>,
     ended: bool,
 }
 
-impl Exchange {
-    /// Begins one. Nothing is sent before the first poll. `call` must be equal on all ranks: a rank that comes with another
-    /// one is a [`Failure::Mismatch`].
+impl Alltoallv {
+    /// Starts an alltoallv; the first poll sends. `call` must be equal on all ranks, otherwise the group fails with
+    /// [`Failure::Mismatch`].
     ///
     /// # Errors
     /// The endpoint's failure.
@@ -52,14 +42,14 @@ impl Exchange {
             return Err(failure.clone().into());
         }
         let operation = endpoint.running.start();
-        let cursors = vec![Cursor::default(); endpoint.transport.size()];
-        Ok(Exchange { head: Head { operation, packet: 0, call }, cursors, left: None, ended: false })
+        let cursors = vec![PacketCursor::default(); endpoint.transport.size()];
+        Ok(Alltoallv { head: PacketHeader { operation, packet: 0, call }, cursors, left: None, ended: false })
     }
 
-    /// Does what can be done now; `true` when everything has come and gone. Never waits.
+    /// Makes progress without waiting; `true` when all parts have been sent and received.
     ///
     /// # Errors
-    /// The group's failure: the operation has ended then.
+    /// The group's failure, which ends the operation.
     ///
     /// # Panics
     /// Unless there is a part for every rank.
@@ -79,7 +69,7 @@ impl Exchange {
                         break match self.left.is_none().then(|| transport.is_flushed()).transpose() {
                             Ok(Some(true)) => Ok(true),
                             Ok(_) => match transport.progress() {
-                                // What came before the failure counts.
+                                // Packets that came before the failure count.
                                 Err(_) if !looked_again => {
                                     looked_again = true;
                                     continue;
@@ -99,10 +89,10 @@ impl Exchange {
         result.map_err(|failure| endpoint.fail(failure).into())
     }
 
-    /// Polls until everything has come and gone, letting the transport rest in between.
+    /// Waits until all parts have been sent and received.
     ///
     /// # Errors
-    /// The group's failure; [`Failure::Timeout`] once nothing has moved for `timeout`, on every rank.
+    /// The group's failure; [`Failure::Timeout`] on every rank after `timeout` without progress.
     ///
     /// # Panics
     /// Unless there is a part for every rank.
@@ -120,7 +110,7 @@ impl Exchange {
                 continue;
             }
             idle += 1;
-            // What has come by now may be the last that is needed; if not, the next pass reports the failure.
+            // Packets that have come by now may be the last ones needed; if not, the next pass reports the failure.
             let _ = endpoint.transport.idle(idle);
             if let Some(after) = timeout
                 && since.get_or_insert_with(Instant::now).elapsed() > after
@@ -132,18 +122,18 @@ impl Exchange {
         Ok(())
     }
 
-    /// A rank that it waits for.
+    /// A rank that the operation waits for.
     pub fn awaited(&self) -> Option<usize> {
         self.left
     }
 
-    /// One look at every partner; whether anything moved.
+    /// Tries to send to and receive from every partner once; `true` if there was progress.
     fn pass<T: Transport>(&mut self, transport: &mut T, parts: &mut [Parts<'_>]) -> Result<bool, Failure> {
         let (me, size, most) = (transport.rank(), parts.len(), transport.packet_bytes());
         assert_eq!(size, self.cursors.len(), "a part for every rank");
         let mut moved = false;
         self.left = None;
-        // Partners in an order of each rank's own, so that not all send to the same one first.
+        // Every rank begins with another partner, so that not all send to the same one first.
         for peer in (1..size).map(|d| (me + d) % size) {
             let (part, cursor) = (&mut parts[peer], &mut self.cursors[peer]);
             let packets = part.receive.len().div_ceil(most);
@@ -158,7 +148,7 @@ impl Exchange {
             while cursor.sent * most < part.send.len() {
                 let first = cursor.sent * most;
                 let bytes = &part.send[first..part.send.len().min(first + most)];
-                let head = Head { packet: cursor.sent as u32, ..self.head };
+                let head = PacketHeader { packet: cursor.sent as u32, ..self.head };
                 if !transport.post_send(peer, head, bytes.len(), |room| room.copy_from_slice(bytes))? {
                     break;
                 }
@@ -173,27 +163,27 @@ impl Exchange {
     }
 }
 
-/// Starts an [`Exchange`] and waits for its end.
+/// Starts an [`Alltoallv`] and waits for its end.
 ///
 /// # Errors
-/// As [`Exchange::wait`].
+/// The errors of [`Alltoallv::wait`].
 ///
 /// # Panics
 /// Unless there is a part for every rank.
-pub fn exchange<T: Transport>(
+pub fn alltoallv<T: Transport>(
     endpoint: &mut Endpoint<T>,
     call: u64,
     parts: &mut [Parts<'_>],
     timeout: Option<Duration>,
 ) -> Result<(), RunError> {
-    Exchange::start(endpoint, call)?.wait(endpoint, parts, timeout)
+    Alltoallv::start(endpoint, call)?.wait(endpoint, parts, timeout)
 }
 
-/// Takes packet `due` from `peer` if it is there.
+/// Takes packet `due` from `peer` if it has arrived.
 fn take_one<T: Transport>(
     transport: &mut T,
     peer: usize,
-    head: Head,
+    head: PacketHeader,
     room: &mut [u8],
     due: usize,
 ) -> Result<bool, Failure> {
@@ -201,13 +191,13 @@ fn take_one<T: Transport>(
     let room = &mut room[due * most..];
     let expected = room.len().min(most);
     let mut wrong = None;
-    let next = Due { from: peer, to: me, head: Head { packet: due as u32, ..head } };
+    let next = ExpectedPacket { from: peer, to: me, head: PacketHeader { packet: due as u32, ..head } };
     let taken = transport.receive(peer, |found, payload| {
         wrong = next.differs(found, payload.len() == expected);
         if wrong.is_none() {
             room[..expected].copy_from_slice(payload);
         }
-        Take::Taken
+        PacketDecision::Consume
     })?;
     wrong.map_or(Ok(taken), Err)
 }

@@ -1,14 +1,13 @@
-//! The contract with the caller: which verified plans an operator may use.
+//! Admission: the verified plans that an operator may use.
 //!
 //! A non-commutative operator gets only ordered plans. An operator whose result depends on the order of rounding gets
-//! only plans with identical bits on all ranks, unless the caller chose [`Consistency::PerRank`].
+//! only plans with identical bits on all ranks, unless the caller asks for [`Consistency::PerRank`].
 
-use crate::error::PlanError;
-use crate::plan::{Order, Plan};
-use crate::verify::Verified;
+use super::Verified;
+use crate::plan::{Order, Plan, PlanError, by_name};
 use std::str::FromStr;
 
-/// Whether all ranks must get identical bits.
+/// The agreement that is required between the results of the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Consistency {
     /// Identical bits on all ranks.
@@ -22,15 +21,11 @@ impl FromStr for Consistency {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "identical" => Ok(Consistency::Identical),
-            "per-rank" => Ok(Consistency::PerRank),
-            _ => Err(format!("`{text}`: expected identical or per-rank")),
-        }
+        by_name(text, &[("identical", Consistency::Identical), ("per-rank", Consistency::PerRank)])
     }
 }
 
-/// What matters about an operator.
+/// The properties of a reduction operator that decide which plans it may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpTraits {
     /// a ⊕ b = b ⊕ a.
@@ -39,14 +34,17 @@ pub struct OpTraits {
     pub exact: bool,
 }
 
-/// Passes the plan on if the operator may use it.
+/// Returns the plan if the operator may use it.
+///
+/// # Errors
+/// [`PlanError::NotAdmitted`] with the plans that could be used instead.
 pub fn admit(plan: Verified<Plan>, op: OpTraits, consistency: Consistency) -> Result<Verified<Plan>, PlanError> {
-    check(&plan.algorithm, plan.order, plan.consistent, op, consistency)?;
+    check_operator(&plan.algorithm, plan.order, plan.consistent, op, consistency)?;
     Ok(plan)
 }
 
-/// As [`admit`], of a plan's verified properties.
-pub(crate) fn check(
+/// Checks the operator against the verified properties of a plan, as [`admit`] does.
+pub(crate) fn check_operator(
     algorithm: &str,
     order: Order,
     consistent: bool,

@@ -1,59 +1,58 @@
-//! A schedule and its parameters in one word, `NAME:KEY=VALUE:KEY=VALUE`, as lists of algorithms and environment variables
-//! write it.
+//! The specification of a schedule in one word, `NAME:KEY=VALUE:KEY=VALUE`, for lists of algorithms and environment
+//! variables.
 //!
 //! Keys are those of the command line without dashes. Numbers of a list stand with `x` between, and `mixed:N` is
 //! `mixed-N`, because commas and colons separate entries and parameters.
 
+use super::algorithms::{Algorithm, algorithm, build};
 use super::params::{Params, bad};
-use super::{Algorithm, algorithm, build};
-use crate::error::PlanError;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanError};
 use std::str::FromStr;
 
 /// A schedule with parameters, for any number of ranks.
 #[derive(Debug, Clone)]
-pub struct Named {
+pub struct ScheduleSpec {
     /// The schedule.
     pub schedule: &'static Algorithm,
-    /// Its parameters, those of the word: no number of ranks yet.
+    /// Its parameters, without the number of ranks.
     pub params: Params,
 }
 
-impl Named {
+impl ScheduleSpec {
     /// The plan for this many ranks, not yet verified.
     ///
     /// # Errors
-    /// As [`build`]: parameters that do not fit the number of ranks.
+    /// The errors of [`build`]: parameters that do not fit the number of ranks.
     pub fn plan(&self, ranks: usize) -> Result<Plan, PlanError> {
         build(self.schedule.name, &Params { ranks, ..self.params.clone() })
     }
 }
 
-impl FromStr for Named {
+impl FromStr for ScheduleSpec {
     type Err = PlanError;
 
-    /// Unknown names, keys and values are refused with what there is; whether values fit a number of ranks shows in
-    /// [`Named::plan`].
+    /// Parses a specification. Errors list the known names, keys and values. [`ScheduleSpec::plan`] checks that values fit
+    /// the number of ranks.
     fn from_str(text: &str) -> Result<Self, PlanError> {
         let schedule = algorithm(text.split(':').next().unwrap_or_default())?;
-        let (_, pairs) = pairs(text)?;
-        let mut named = Named { schedule, params: Params::default() };
-        pairs.iter().try_for_each(|(key, value)| named.params.set(named.schedule, key, value))?;
+        let (_, key_values) = key_values(text)?;
+        let mut named = ScheduleSpec { schedule, params: Params::default() };
+        key_values.iter().try_for_each(|(key, value)| named.params.set(named.schedule, key, value))?;
         Ok(named)
     }
 }
 
 /// Keys and values as written.
-pub type Pairs<'a> = Vec<(&'a str, &'a str)>;
+pub type KeyValues<'a> = Vec<(&'a str, &'a str)>;
 
-/// A name and its parameters as written; a key that stands twice is refused.
+/// Splits a specification into its name and parameters; a repeated key is refused.
 ///
 /// # Errors
 /// [`PlanError::Parse`] for a part that is not of the form `KEY=VALUE`.
-pub fn pairs(text: &str) -> Result<(&str, Pairs<'_>), PlanError> {
+pub fn key_values(text: &str) -> Result<(&str, KeyValues<'_>), PlanError> {
     let mut parts = text.split(':');
     let name = parts.next().unwrap_or_default();
-    let mut pairs = Pairs::new();
+    let mut key_values = KeyValues::new();
     let refuse = |reason| PlanError::Parse { what: "a schedule with parameters", reason };
     for part in parts {
         let pair = part.split_once('=').filter(|(key, value)| !key.is_empty() && !value.is_empty());
@@ -62,16 +61,16 @@ pub fn pairs(text: &str) -> Result<(&str, Pairs<'_>), PlanError> {
                 "`{part}` in `{text}`: expected KEY=VALUE, such as butterfly:r=1 or cyclic-shift:radices=4x3"
             ))
         })?;
-        if pairs.iter().any(|(known, _)| *known == key) {
+        if key_values.iter().any(|(known, _)| *known == key) {
             return Err(refuse(format!("`{text}` gives {key} twice")));
         }
-        pairs.push((key, value));
+        key_values.push((key, value));
     }
-    Ok((name, pairs))
+    Ok((name, key_values))
 }
 
 impl Params {
-    /// Sets one parameter of `schedule` as a word writes it.
+    /// Sets one parameter of `schedule` from its text in a specification.
     ///
     /// # Errors
     /// [`PlanError::Parse`] for a key that the schedule does not use, with those it does; [`PlanError::Parameter`] for
@@ -114,7 +113,7 @@ impl Params {
             "keep-order" => self.keep_order = value.parse().map_err(|_| refuse("true or false"))?,
             "ranks-per-node" => self.ranks_per_node = number()?,
             "order" => self.order = list()?,
-            "contract" => self.contract = Some(value.parse().map_err(wrong)?),
+            "contract" => self.collective = Some(value.parse().map_err(wrong)?),
             "root" => self.root = number()?,
             _ => unreachable!("every parameter that a schedule uses is here: a test sets them all"),
         }
@@ -144,7 +143,7 @@ mod tests {
 
     #[test]
     fn words_mean_what_options_mean() {
-        let plan = |word: &str, ranks| word.parse::<Named>().and_then(|named| named.plan(ranks)).unwrap();
+        let plan = |word: &str, ranks| word.parse::<ScheduleSpec>().and_then(|named| named.plan(ranks)).unwrap();
         let r = |r| Params { r: Some(r), ..Params::ranks(7) };
         assert_eq!(plan("butterfly:r=2", 7), build("butterfly", &r(2)).unwrap());
         assert_ne!(plan("butterfly:r=2", 7), plan("butterfly", 7));
@@ -168,10 +167,10 @@ mod tests {
             ("cyclic-shift:radices=4,3", "4x3"),
             ("halving-doubling:distance=far", "doubling or halving"),
         ] {
-            let refused = word.parse::<Named>().unwrap_err().to_string();
+            let refused = word.parse::<ScheduleSpec>().unwrap_err().to_string();
             assert!(refused.contains(says), "{word}: {refused}");
         }
-        let refused = "butterfly:group=5x2".parse::<Named>().unwrap().plan(7).unwrap_err().to_string();
+        let refused = "butterfly:group=5x2".parse::<ScheduleSpec>().unwrap().plan(7).unwrap_err().to_string();
         assert!(refused.contains("group"), "{refused}");
     }
 }

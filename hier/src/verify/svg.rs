@@ -1,14 +1,15 @@
-//! A drawing in which the data can be followed: the state of every rank between rounds, and the messages.
+//! A drawing of a verified plan: the state of every rank between rounds, and the messages.
 //!
 //! Time runs to the right. Each column is a state, each line in it one buffer of a rank, each cell a block: white if
-//! undefined, darker the more ranks have contributed, green when it is what the contract wants. A frame says how the
-//! cell came by its value in the round before, a bar under it that it is sent in the round after; beside each arrow's
-//! start stand the blocks it carries. Plans of up to nine ranks name the contributors. A long plan goes on below, where
+//! undefined, darker the more ranks have contributed, green when it holds the result. A frame shows how
+//! the cell got its value in the round before, a bar that it is sent in the round after; the blocks of a message are
+//! written at the start of its arrow. Plans of up to nine ranks name the contributors. A long plan goes on below, where
 //! the last state is repeated.
 
-use super::{Action, Blocks, Contract, Message, Plan, pair};
-use crate::error::PlanError;
-use crate::verify::{Machine, Verified};
+use super::Verified;
+use super::symbol::SymbolicState;
+use crate::plan::{Action, Blocks, Collective, Message, Plan, PlanError, match_steps};
+use crate::schedule::bad;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -34,19 +35,15 @@ pub fn svg(plan: &Verified<Plan>) -> Result<String, PlanError> {
     let plan: &Plan = plan;
     let cells = (plan.rounds + 1) * plan.ranks() * plan.buffers * plan.blocks;
     if cells > MAX_CELLS {
-        return Err(PlanError::Parameter {
-            algorithm: plan.algorithm.clone(),
-            parameter: "format",
-            given: format!("svg with {cells} cells"),
-            expected: format!("at most {MAX_CELLS}; take fewer ranks, or format table or json"),
-        });
+        let expected = format!("at most {MAX_CELLS}; take fewer ranks, or format table or json");
+        return Err(bad(&plan.algorithm, "format", format!("svg with {cells} cells"), expected));
     }
-    let pairs = pair(plan)?;
-    let mut machine = Machine::new(plan, &pairs);
+    let pairs = match_steps(plan)?;
+    let mut machine = SymbolicState::new(plan, &pairs);
     let mut states = Vec::with_capacity(plan.rounds + 1);
     for round in -1..plan.rounds as i32 {
         machine.run_round(round)?;
-        states.push(State::of(plan, &machine));
+        states.push(DrawnState::of(plan, &machine));
     }
     let messages = plan.messages()?;
     let rounds: Vec<&[Message]> = messages.chunk_by(|a, b| a.round == b.round).collect();
@@ -70,13 +67,13 @@ pub fn svg(plan: &Verified<Plan>) -> Result<String, PlanError> {
 }
 
 /// Rank, buffer, block.
-type Cell = (usize, usize, usize);
+type CellIndex = (usize, usize, usize);
 
-/// Who has contributed to each cell.
-struct State(BTreeMap<Cell, Vec<usize>>);
+/// The ranks that have contributed to each cell.
+struct DrawnState(BTreeMap<CellIndex, Vec<usize>>);
 
-impl State {
-    fn of(plan: &Plan, machine: &Machine<'_>) -> Self {
+impl DrawnState {
+    fn of(plan: &Plan, machine: &SymbolicState<'_>) -> Self {
         let blocks = |(rank, buffer)| (0..plan.blocks).map(move |block| (rank, buffer, block));
         let lines = (0..plan.ranks()).flat_map(|rank| (0..plan.buffers).map(move |buffer| (rank, buffer)));
         Self(lines.flat_map(blocks).map(|c| (c, machine.contributors(c.0, c.1, c.2))).collect())
@@ -91,8 +88,8 @@ fn shift(ranks: usize, messages: &[Message]) -> Option<isize> {
     alike.then_some(if 2 * first > ranks { first as isize - ranks as isize } else { first as isize })
 }
 
-/// How each cell that changed came by its value.
-fn frames(state: &State, previous: Option<&State>, arrived: &[Message]) -> BTreeMap<Cell, &'static str> {
+/// The frame colour of each cell that changed: reduced, copied or changed locally.
+fn frames(state: &DrawnState, previous: Option<&DrawnState>, arrived: &[Message]) -> BTreeMap<CellIndex, &'static str> {
     let mut frames = BTreeMap::new();
     if let Some(previous) = previous {
         let changed = state.0.iter().filter(|(cell, from)| previous.0.get(*cell) != Some(*from));
@@ -117,7 +114,7 @@ struct Drawing<'a> {
 }
 
 impl<'a> Drawing<'a> {
-    fn of(plan: &'a Plan, states: &[State], messages: &[Message]) -> Self {
+    fn of(plan: &'a Plan, states: &[DrawnState], messages: &[Message]) -> Self {
         let named = plan.ranks() <= 9;
         let longest = states.iter().flat_map(|s| s.0.values()).map(|from| name(from, plan.ranks()).len()).max();
         let cell = if named { 6 * longest.unwrap_or(0) + 8 } else { 8 };
@@ -153,7 +150,7 @@ impl<'a> Drawing<'a> {
 
     fn open(&self, out: &mut String) {
         let plan = self.plan;
-        let title = format!("{} {}, {} ranks, {} rounds", plan.algorithm, plan.contract, plan.ranks(), plan.rounds);
+        let title = format!("{} {}, {} ranks, {} rounds", plan.algorithm, plan.collective, plan.ranks(), plan.rounds);
         let mut facts: Vec<String> = plan.parameters.iter().map(|(n, v)| format!("{n} = {v}")).collect();
         facts.push(format!("operands {}", plan.order));
         facts
@@ -204,7 +201,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    fn state(&self, out: &mut String, column: usize, state: &State, frames: &BTreeMap<Cell, &str>) {
+    fn state(&self, out: &mut String, column: usize, state: &DrawnState, frames: &BTreeMap<CellIndex, &str>) {
         for block in (0..self.plan.blocks).filter(|_| self.named) {
             let x = self.x(column, block) + self.cell / 2;
             let y = self.top - 4;
@@ -326,15 +323,15 @@ fn colors(from: &[usize], ranks: usize, done: bool) -> (String, &'static str) {
     (fill, if share > 0.55 { "white" } else { "black" })
 }
 
-/// True if the block is what the contract wants in the end.
-fn done(plan: &Plan, (rank, buffer, block): Cell, from: &[usize]) -> bool {
+/// True if the block holds the result of the collective.
+fn done(plan: &Plan, (rank, buffer, block): CellIndex, from: &[usize]) -> bool {
     let owner = block / (plan.blocks / plan.ranks()).max(1);
     buffer == plan.result
-        && match plan.contract {
-            Contract::Allreduce | Contract::Barrier => from.len() == plan.ranks(),
-            Contract::Reduce => rank == plan.root && from.len() == plan.ranks(),
-            Contract::ReduceScatter => rank == owner && from.len() == plan.ranks(),
-            Contract::Broadcast => from == [plan.root],
-            Contract::Allgather => from == [owner],
+        && match plan.collective {
+            Collective::Allreduce | Collective::Barrier => from.len() == plan.ranks(),
+            Collective::Reduce => rank == plan.root && from.len() == plan.ranks(),
+            Collective::ReduceScatter => rank == owner && from.len() == plan.ranks(),
+            Collective::Broadcast => from == [plan.root],
+            Collective::Allgather => from == [owner],
         }
 }

@@ -1,0 +1,32 @@
+//! The order in which a plan combines operands.
+
+use serde::{Deserialize, Serialize};
+
+/// The order of operands in a reduction, from the strictest to the weakest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// Rank order, x₀ ⊕ x₁ ⊕ …: correct for non-commutative operators.
+    Ordered,
+    /// Rank order, but starting at any rank and going round: needs a commutative operator.
+    Rotated,
+    /// Any order: needs a commutative operator.
+    Commutative,
+}
+
+impl Order {
+    /// The name used in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::Ordered => "ordered",
+            Order::Rotated => "rotated",
+            Order::Commutative => "commutative",
+        }
+    }
+}
+
+impl std::fmt::Display for Order {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
