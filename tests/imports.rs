@@ -14,6 +14,9 @@ use syn::{Attribute, Item, UseTree, Visibility};
 /// raise one.
 const CRATES: [(&str, usize); 5] = [("shm", 45), ("hier", 11), (".", 12), ("capi", 0), ("preload", 8)];
 
+/// The same of the command line program.
+const PROGRAM: (&str, usize) = ("src/bin/earlybird", 0);
+
 /// A module by its names from the crate's root.
 type Module = Vec<String>;
 
@@ -223,7 +226,8 @@ fn circles(edges: &BTreeMap<PathBuf, BTreeSet<PathBuf>>) -> Vec<Vec<PathBuf>> {
 }
 
 fn load(directory: &Path) -> Crate {
-    let root = directory.join("src/lib.rs");
+    let library = directory.join("src/lib.rs");
+    let root = if library.exists() { library } else { directory.join("main.rs") };
     let mut krate = Crate::new();
     read(&mut krate, Vec::new(), &root, &std::fs::read_to_string(&root).unwrap());
     krate
@@ -233,15 +237,16 @@ fn load(directory: &Path) -> Crate {
 fn files_import_each_other_in_no_new_circles() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut complaints = Vec::new();
-    for (name, known) in CRATES {
-        let edges = imports(&load(&root.join(name)));
+    for (name, known) in CRATES.into_iter().chain([PROGRAM]) {
+        let directory = root.join(name);
+        let edges = imports(&load(&directory));
         let count: usize = edges.values().map(BTreeSet::len).sum();
         assert!(edges.len() > 10 && count > edges.len(), "{name}: the imports were not found");
         let found = circles(&edges);
         let inside: usize = found.iter().map(Vec::len).sum();
         println!("{name}: {} files, {count} imports, {} circles with {inside} files", edges.len(), found.len());
         for circle in &found {
-            let short = |file: &PathBuf| file.strip_prefix(root.join(name).join("src")).unwrap().display().to_string();
+            let short = |file: &PathBuf| file.strip_prefix(&directory).unwrap().display().to_string();
             println!("  {}", circle.iter().map(short).collect::<Vec<_>>().join(" "));
         }
         match inside.cmp(&known) {
