@@ -1,6 +1,6 @@
 //! `earlybird plan --best`: which allreduce is the fastest for given costs, and the commands that print the candidates.
 
-use super::{Format, PlanArgs, params, read, usage};
+use super::args::{PlanArgs, PlanFormat, params, read, usage};
 use comfy_table::{Table, presets};
 use earlybird_hier::PlanError;
 use earlybird_hier::admit::OpTraits;
@@ -35,9 +35,9 @@ pub(super) fn best(args: &PlanArgs) -> Result<String, PlanError> {
     };
     let choices = ranking(args.ranks, bytes as f64, op, consistency, model, SHOWN);
     match args.format {
-        Format::Table => Ok(choices_table(args, bytes, &choices)),
-        Format::Json => Ok(choices_json(&choices)),
-        Format::Svg => Err(usage("format", "svg", "table or json with --best")),
+        PlanFormat::Table => Ok(choices_table(args, bytes, &choices)),
+        PlanFormat::Json => Ok(choices_json(&choices)),
+        PlanFormat::Svg => Err(usage("format", "svg", "table or json with --best")),
     }
 }
 
@@ -84,12 +84,12 @@ fn choices_table(args: &PlanArgs, bytes: u64, choices: &[Choice]) -> String {
 fn predictions(args: &PlanArgs, bytes: u64, found: &[Predicted]) -> Result<String, PlanError> {
     let command = |p: &Predicted| format!("earlybird plan {} {}", p.algorithm, p.params.to_arguments());
     match args.format {
-        Format::Svg => Err(usage("format", "svg", "table or json with --best")),
-        Format::Json => {
+        PlanFormat::Svg => Err(usage("format", "svg", "table or json with --best")),
+        PlanFormat::Json => {
             let entry = |p: &Predicted| serde_json::json!({ "algorithm": p.algorithm, "command": command(p), "seconds": p.seconds });
             Ok(format!("{}\n", serde_json::Value::from(found.iter().map(entry).collect::<Vec<_>>())))
         }
-        Format::Table => {
+        PlanFormat::Table => {
             let mut rows = Table::new();
             rows.load_preset(presets::NOTHING).set_header(["predicted us", "command"]);
             for p in found {
