@@ -12,7 +12,7 @@ use syn::{Attribute, Item, UseTree, Visibility};
 
 /// Crates by their directory, each with the number of its files that lie in circles. A change may lower a number, never
 /// raise one.
-const CRATES: [(&str, usize); 5] = [("shm", 45), ("hier", 11), (".", 12), ("capi", 0), ("preload", 8)];
+const CRATES: [(&str, usize); 5] = [("shm", 45), ("hier", 11), (".", 5), ("capi", 0), ("preload", 8)];
 
 /// The same of the command line program.
 const PROGRAM: (&str, usize) = ("src/bin/earlybird", 0);
@@ -246,7 +246,10 @@ fn files_import_each_other_in_no_new_circles() {
         let inside: usize = found.iter().map(Vec::len).sum();
         println!("{name}: {} files, {count} imports, {} circles with {inside} files", edges.len(), found.len());
         for circle in &found {
-            let short = |file: &PathBuf| file.strip_prefix(&directory).unwrap().display().to_string();
+            let short = |file: &PathBuf| {
+                let path = file.strip_prefix(&directory).unwrap();
+                path.strip_prefix("src").unwrap_or(path).display().to_string()
+            };
             println!("  {}", circle.iter().map(short).collect::<Vec<_>>().join(" "));
         }
         match inside.cmp(&known) {
