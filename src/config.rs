@@ -7,7 +7,7 @@
 mod tests;
 
 use crate::interpose::{Carriers, Interpose};
-use crate::size_table::SizeTable;
+use crate::size_table::{SizeTable, Tables};
 use crate::tuning::Tuning;
 use crate::units::parse_size;
 use crate::{Algorithm, Choice, Error, FoldOrder, RanksPerNode, WaitPreset};
@@ -57,61 +57,6 @@ pub struct Config {
     pub carriers: Carriers,
     /// Whether to say on standard error what was chosen and why (`EARLYBIRD_VERBOSE`, default `off`).
     pub verbose: bool,
-}
-
-/// The algorithm by message size, for each operation that has a variable: bytes of a block, 0 for a barrier.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Tables {
-    /// `EARLYBIRD_ALLREDUCE`.
-    pub allreduce: SizeTable,
-    /// `EARLYBIRD_REDUCE`.
-    pub reduce: SizeTable,
-    /// `EARLYBIRD_BROADCAST`.
-    pub broadcast: SizeTable,
-    /// `EARLYBIRD_BARRIER`.
-    pub barrier: SizeTable,
-    /// `EARLYBIRD_ALLGATHER`.
-    pub allgather: SizeTable,
-    /// `EARLYBIRD_REDUCE_SCATTER`.
-    pub reduce_scatter: SizeTable,
-}
-
-impl Tables {
-    /// The operations that have a table: those that commands measure, and that the interposer takes over.
-    pub const OPERATIONS: [Collective; 6] = [
-        Collective::AllReduce,
-        Collective::Reduce,
-        Collective::Broadcast,
-        Collective::Barrier,
-        Collective::AllGather,
-        Collective::ReduceScatter,
-    ];
-
-    /// The table of `collective`, where it has one.
-    pub(crate) fn of(&self, collective: Collective) -> Option<&SizeTable> {
-        match collective {
-            Collective::AllReduce => Some(&self.allreduce),
-            Collective::Reduce => Some(&self.reduce),
-            Collective::Broadcast => Some(&self.broadcast),
-            Collective::Barrier => Some(&self.barrier),
-            Collective::AllGather => Some(&self.allgather),
-            Collective::ReduceScatter => Some(&self.reduce_scatter),
-            Collective::Gather | Collective::Scatter | Collective::AllToAll => None,
-            Collective::Split | Collective::Duplicate | Collective::Counts | Collective::Plan => None,
-        }
-    }
-
-    pub(crate) fn of_mut(&mut self, collective: Collective) -> Option<&mut SizeTable> {
-        match collective {
-            Collective::AllReduce => Some(&mut self.allreduce),
-            Collective::Reduce => Some(&mut self.reduce),
-            Collective::Broadcast => Some(&mut self.broadcast),
-            Collective::Barrier => Some(&mut self.barrier),
-            Collective::AllGather => Some(&mut self.allgather),
-            Collective::ReduceScatter => Some(&mut self.reduce_scatter),
-            _ => None,
-        }
-    }
 }
 
 /// What becomes of a variable.

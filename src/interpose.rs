@@ -1,7 +1,7 @@
 //! What the interposer for MPI programs takes over, as users write it: `profile,broadcast=mpi:1Mi-,barrier=mpi`.
 
 use crate::Error;
-use crate::config::Tables;
+use crate::size_table::Tables;
 use crate::units::parse_size;
 use earlybird_shm::Collective;
 

@@ -23,7 +23,7 @@ pub mod units;
 
 pub use choice::Choice;
 pub use communicator::{CallReport, Communicator, Persistent, Request, Root, progress};
-pub use config::{Config, Tables};
+pub use config::Config;
 pub use costs::Costs;
 #[doc(hidden)]
 pub use earlybird_shm::op::Datatype;
@@ -34,7 +34,7 @@ pub use earlybird_shm::{
 pub use identity::{Identity, Launcher};
 pub use interpose::{Carrier, Carriers, Interpose};
 pub use nodes::RanksPerNode;
-pub use size_table::SizeTable;
+pub use size_table::{SizeTable, Tables};
 pub use tuning::Tuning;
 
 #[cfg(test)]

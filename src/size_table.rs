@@ -86,6 +86,61 @@ impl FromStr for SizeTable {
     }
 }
 
+/// The algorithm by message size, for each operation that has a variable: bytes of a block, 0 for a barrier.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Tables {
+    /// `EARLYBIRD_ALLREDUCE`.
+    pub allreduce: SizeTable,
+    /// `EARLYBIRD_REDUCE`.
+    pub reduce: SizeTable,
+    /// `EARLYBIRD_BROADCAST`.
+    pub broadcast: SizeTable,
+    /// `EARLYBIRD_BARRIER`.
+    pub barrier: SizeTable,
+    /// `EARLYBIRD_ALLGATHER`.
+    pub allgather: SizeTable,
+    /// `EARLYBIRD_REDUCE_SCATTER`.
+    pub reduce_scatter: SizeTable,
+}
+
+impl Tables {
+    /// The operations that have a table: those that commands measure, and that the interposer takes over.
+    pub const OPERATIONS: [Collective; 6] = [
+        Collective::AllReduce,
+        Collective::Reduce,
+        Collective::Broadcast,
+        Collective::Barrier,
+        Collective::AllGather,
+        Collective::ReduceScatter,
+    ];
+
+    /// The table of `collective`, where it has one.
+    pub(crate) fn of(&self, collective: Collective) -> Option<&SizeTable> {
+        match collective {
+            Collective::AllReduce => Some(&self.allreduce),
+            Collective::Reduce => Some(&self.reduce),
+            Collective::Broadcast => Some(&self.broadcast),
+            Collective::Barrier => Some(&self.barrier),
+            Collective::AllGather => Some(&self.allgather),
+            Collective::ReduceScatter => Some(&self.reduce_scatter),
+            Collective::Gather | Collective::Scatter | Collective::AllToAll => None,
+            Collective::Split | Collective::Duplicate | Collective::Counts | Collective::Plan => None,
+        }
+    }
+
+    pub(crate) fn of_mut(&mut self, collective: Collective) -> Option<&mut SizeTable> {
+        match collective {
+            Collective::AllReduce => Some(&mut self.allreduce),
+            Collective::Reduce => Some(&mut self.reduce),
+            Collective::Broadcast => Some(&mut self.broadcast),
+            Collective::Barrier => Some(&mut self.barrier),
+            Collective::AllGather => Some(&mut self.allgather),
+            Collective::ReduceScatter => Some(&mut self.reduce_scatter),
+            _ => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

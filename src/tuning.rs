@@ -5,9 +5,8 @@
 //! environment's, or one of those of `costs.rs`; what stands behind `#` is a comment. A file that cannot be meant is refused
 //! as a whole.
 
-use crate::config::Tables;
 use crate::costs::{self, Costs};
-use crate::size_table::SizeTable;
+use crate::size_table::{SizeTable, Tables};
 use crate::{Collective, Error};
 use std::str::FromStr;
 

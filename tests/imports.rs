@@ -12,7 +12,10 @@ use syn::{Attribute, Item, UseTree, Visibility};
 
 /// Crates by their directory, each with the number of its files that lie in circles. A change may lower a number, never
 /// raise one.
-const CRATES: [(&str, usize); 5] = [("shm", 45), ("hier", 0), (".", 12), ("capi", 0), ("preload", 0)];
+const CRATES: [(&str, usize); 5] = [("shm", 45), ("hier", 0), (".", 5), ("capi", 0), ("preload", 0)];
+
+/// The same of the command line program.
+const PROGRAM: (&str, usize) = ("src/bin/earlybird", 0);
 
 /// The folders of crates whose files import from their own or an earlier folder only, from the lowest on. A crate is
 /// listed once all its folders keep to an order.
@@ -243,7 +246,8 @@ fn upward(edges: &BTreeMap<PathBuf, BTreeSet<PathBuf>>, sources: &Path, order: &
 }
 
 fn load(directory: &Path) -> Crate {
-    let root = directory.join("src/lib.rs");
+    let library = directory.join("src/lib.rs");
+    let root = if library.exists() { library } else { directory.join("main.rs") };
     let mut krate = Crate::new();
     read(&mut krate, Vec::new(), &root, &std::fs::read_to_string(&root).unwrap());
     krate
@@ -253,15 +257,19 @@ fn load(directory: &Path) -> Crate {
 fn files_import_each_other_in_no_new_circles() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut complaints = Vec::new();
-    for (name, known) in CRATES {
-        let edges = imports(&load(&root.join(name)));
+    for (name, known) in CRATES.into_iter().chain([PROGRAM]) {
+        let directory = root.join(name);
+        let edges = imports(&load(&directory));
         let count: usize = edges.values().map(BTreeSet::len).sum();
         assert!(edges.len() > 10 && count > edges.len(), "{name}: the imports were not found");
         let found = circles(&edges);
         let inside: usize = found.iter().map(Vec::len).sum();
         println!("{name}: {} files, {count} imports, {} circles with {inside} files", edges.len(), found.len());
         for circle in &found {
-            let short = |file: &PathBuf| file.strip_prefix(root.join(name).join("src")).unwrap().display().to_string();
+            let short = |file: &PathBuf| {
+                let path = file.strip_prefix(&directory).unwrap();
+                path.strip_prefix("src").unwrap_or(path).display().to_string()
+            };
             println!("  {}", circle.iter().map(short).collect::<Vec<_>>().join(" "));
         }
         match inside.cmp(&known) {

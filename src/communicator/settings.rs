@@ -3,7 +3,7 @@
 //!
 //! Everything is relaxed: choices are the calling thread's own or were handed over with the handle.
 
-use crate::config::Tables;
+use crate::size_table::Tables;
 use crate::tuning::Tuning;
 use crate::{Algorithm, Choice, FoldOrder};
 use earlybird_shm::{CallOptions, Collective};

@@ -68,7 +68,15 @@ impl Hierarchy {
         let traits = OpTraits { commutative: exact || call.options.order == FoldOrder::Arrival, exact };
         let name = self.exchange_for(call.exchange, recv.len(), traits)?;
         let (work, call_hash) = (Work::Fold(dtype, op), call.signature.hash());
-        let shape = Shape { name, collective: plan::Collective::Allreduce, root: 0, elements: 0, work, call: call_hash, turn: 0 };
+        let shape = Shape {
+            name,
+            collective: plan::Collective::Allreduce,
+            root: 0,
+            elements: 0,
+            work,
+            call: call_hash,
+            turn: 0,
+        };
         self.carry_out(call, name, Some(shape), |phases| phases.all_reduce(shape, send, recv, (dtype, op)))
     }
 

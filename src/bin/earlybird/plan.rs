@@ -2,149 +2,25 @@
 //!
 //! Whatever is printed has passed the verifier. Exit code 0 ok, 1 the plan is refused, 2 the request makes no sense.
 
+mod args;
 mod best;
 
+use args::{PlanFormat, params, read, usage};
 use best::best;
-use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 use earlybird_hier::cost::Topology;
 use earlybird_hier::plan::{Action, Message, Side, Step, elements_in};
-use earlybird_hier::schedule::{self, Distance, GroupSpec, Params, Protocol, ShiftRule};
+use earlybird_hier::schedule;
 use earlybird_hier::verify::{admit, svg};
-use earlybird_hier::{Collective, Consistency, OpTraits, Plan, PlanError, Verified, verify};
+use earlybird_hier::{OpTraits, Plan, PlanError, Verified, verify};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
+
+pub use args::PlanArgs;
 
 /// Steps shown in a table; nobody reads more, and JSON has them all.
 const ROWS: usize = 20_000;
-
-/// Prints a schedule, verified: a table of rounds, a drawing, or JSON; or says which one would be fastest
-#[derive(Debug, Args)]
-pub struct PlanArgs {
-    /// The schedule: ring butterfly recursive-doubling halving-doubling elimination-3-2 elimination-2-1 odd-ring
-    /// cyclic-shift radix prefix census chain pre-reduced-ring binomial rsg smp-binomial smp-butterfly dissemination bruck
-    /// direct
-    #[arg(required_unless_present = "best", conflicts_with = "best")]
-    name: Option<String>,
-    /// Number of ranks
-    #[arg(long, value_name = "P")]
-    ranks: usize,
-    /// Group of a butterfly: cyclic, xor, or factors such as 4,3 (3r folds a factor as a ring)
-    #[arg(long)]
-    group: Option<GroupSpec>,
-    /// Latency-optimal steps of a butterfly
-    #[arg(long, conflicts_with = "rounds")]
-    r: Option<usize>,
-    /// Total rounds of a butterfly
-    #[arg(long, value_name = "K")]
-    rounds: Option<usize>,
-    /// Largest message of a butterfly, in blocks
-    #[arg(long, value_name = "BLOCKS")]
-    cap: Option<usize>,
-    /// latency, bandwidth, or mixed:N
-    #[arg(long)]
-    protocol: Option<Protocol>,
-    /// doubling (keeps rank order) or halving
-    #[arg(long)]
-    distance: Option<Distance>,
-    /// ceil or cap: where a cyclic shift is ragged
-    #[arg(long)]
-    rule: Option<ShiftRule>,
-    /// Factors, in the order of use
-    #[arg(long, value_delimiter = ',', value_name = "F,F")]
-    radices: Option<Vec<usize>>,
-    /// Merge prime factors up to this size
-    #[arg(long, value_name = "F")]
-    target: Option<usize>,
-    /// Ranks a rank may send to in a round
-    #[arg(long, value_name = "K")]
-    ports: Option<usize>,
-    /// Segments of a chain or a pre-reduced ring
-    #[arg(long, value_name = "K")]
-    segments: Option<usize>,
-    /// How many of the last ranks of the order of arrival are late
-    #[arg(long, value_name = "K")]
-    late: Option<usize>,
-    /// Keep rank order
-    #[arg(long)]
-    keep_order: bool,
-    /// Consecutive ranks per node
-    #[arg(long, value_name = "K")]
-    ranks_per_node: Option<usize>,
-    /// Logical order, or order of arrival: position i holds the i-th rank given
-    #[arg(long, value_delimiter = ',', value_name = "R,R")]
-    order: Option<Vec<usize>>,
-    /// Tree of switches and machines (TOML): orders a ring, and counts what each link carries
-    #[arg(long, value_name = "FILE")]
-    topology: Option<PathBuf>,
-    /// allreduce, reduce, broadcast, allgather, reduce-scatter or barrier
-    #[arg(long)]
-    contract: Option<Collective>,
-    /// Root of a reduce or broadcast
-    #[arg(long, value_name = "R")]
-    root: Option<usize>,
-    /// Length of the vector: also count elements
-    #[arg(long, value_name = "M")]
-    elements: Option<usize>,
-    /// identical: refuse a plan whose results may differ in their last bits from rank to rank; per-rank: allow it
-    #[arg(long)]
-    consistency: Option<Consistency>,
-    /// table, svg or json
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
-    /// Say which schedule is the fastest allreduce for the given costs
-    #[arg(long, requires = "bytes")]
-    best: bool,
-    /// Size of the vector in bytes (Ki, Mi, Gi)
-    #[arg(long, requires = "best", value_parser = bytes)]
-    bytes: Option<u64>,
-    /// Measured costs instead of alpha, beta and gamma, on one level or several (TOML, see docs/plans.md)
-    #[arg(long, requires = "best", value_name = "FILE",
-          conflicts_with_all = ["alpha", "beta", "gamma", "port_cost", "inside_alpha", "inside_beta"])]
-    times: Option<PathBuf>,
-    /// Seconds per message
-    #[arg(long, requires = "best", value_name = "SECONDS", value_parser = cost)]
-    alpha: Option<f64>,
-    /// Seconds per byte sent
-    #[arg(long, requires = "best", value_name = "SECONDS", value_parser = cost)]
-    beta: Option<f64>,
-    /// Seconds per byte reduced
-    #[arg(long, requires = "best", value_name = "SECONDS", value_parser = cost)]
-    gamma: Option<f64>,
-    /// Seconds per port beyond the first, per round (default: alpha)
-    #[arg(long, requires = "best", value_name = "SECONDS", value_parser = cost)]
-    port_cost: Option<f64>,
-    /// Seconds per message inside a node of --ranks-per-node ranks; then alpha and beta are those between nodes
-    #[arg(long, requires_all = ["best", "ranks_per_node", "inside_beta"], value_name = "SECONDS", value_parser = cost)]
-    inside_alpha: Option<f64>,
-    /// Seconds per byte inside a node
-    #[arg(long, requires_all = ["best", "inside_alpha"], value_name = "SECONDS", value_parser = cost)]
-    inside_beta: Option<f64>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Table,
-    Svg,
-    Json,
-}
-
-/// Bytes as plain digits or with Ki, Mi, Gi.
-fn bytes(text: &str) -> Result<u64, String> {
-    let units = [("Ki", 10), ("Mi", 20), ("Gi", 30)];
-    let found = units.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, *shift)));
-    let (digits, shift) = found.unwrap_or((text, 0));
-    let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
-    number.ok_or_else(|| format!("`{text}`: expected bytes, such as 4096, 4Ki, 16Mi or 1Gi"))
-}
-
-/// A time in seconds, not negative.
-fn cost(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|x| x.is_finite() && *x >= 0.0);
-    number.ok_or_else(|| format!("`{text}`: expected seconds, such as 3e-5"))
-}
 
 /// Runs the command.
 pub fn run(args: &PlanArgs) -> ExitCode {
@@ -169,35 +45,6 @@ pub fn run(args: &PlanArgs) -> ExitCode {
     }
 }
 
-fn usage(parameter: &'static str, given: impl ToString, expected: impl ToString) -> PlanError {
-    let (given, expected) = (given.to_string(), expected.to_string());
-    PlanError::Parameter { algorithm: "plan".to_string(), parameter, given, expected }
-}
-
-fn params(args: &PlanArgs) -> Params {
-    Params {
-        ranks: args.ranks,
-        group: args.group.clone(),
-        r: args.r,
-        rounds: args.rounds,
-        cap: args.cap,
-        protocol: args.protocol,
-        distance: args.distance,
-        rule: args.rule,
-        radices: args.radices.clone(),
-        target: args.target,
-        ports: args.ports,
-        segments: args.segments,
-        late: args.late,
-        keep_order: args.keep_order,
-        ranks_per_node: args.ranks_per_node,
-        order: args.order.clone(),
-        collective: args.contract,
-        root: args.root,
-        window: None,
-    }
-}
-
 fn show(args: &PlanArgs) -> Result<String, PlanError> {
     let name = args.name.as_deref().unwrap_or_default();
     // clap asks for nothing that excludes what is given, and --best excludes a name
@@ -217,23 +64,18 @@ fn show(args: &PlanArgs) -> Result<String, PlanError> {
     }
     let links = topology.map(|tree| links(&tree, &plan)).transpose()?;
     match args.format {
-        Format::Table => table(&plan, args.elements, links.as_deref()),
-        Format::Json | Format::Svg => {
+        PlanFormat::Table => table(&plan, args.elements, links.as_deref()),
+        PlanFormat::Json | PlanFormat::Svg => {
             if let Some(links) = links {
                 eprintln!("{links}");
             }
             match (args.format, args.elements) {
-                (Format::Svg, Some(m)) => Err(usage("elements", m, "no elements with svg; it shows blocks")),
-                (Format::Svg, None) => svg(&plan),
+                (PlanFormat::Svg, Some(m)) => Err(usage("elements", m, "no elements with svg; it shows blocks")),
+                (PlanFormat::Svg, None) => svg(&plan),
                 (_, elements) => Ok(plan.to_json(elements)? + "\n"),
             }
         }
     }
-}
-
-fn read(file: &std::path::Path, what: &'static str) -> Result<String, PlanError> {
-    let failed = |e| PlanError::Parse { what, reason: format!("cannot read {}: {e}", file.display()) };
-    std::fs::read_to_string(file).map_err(failed)
 }
 
 fn links(tree: &Topology, plan: &Plan) -> Result<String, PlanError> {
@@ -387,7 +229,7 @@ mod tests {
             ("rong --ranks 4", "there is no algorithm"),
             ("ring --ranks 4 --best --bytes 1 --alpha 1 --beta 1 --gamma 1", "cannot be used"),
             ("--best --ranks 4 --alpha 1", "--bytes"),
-            ("--best --ranks 4 --bytes 1K --alpha 1 --beta 1 --gamma 1", "4Ki"),
+            ("--best --ranks 4 --bytes 1K --alpha 1 --beta 1 --gamma 1", "Ki, Mi or Gi"),
             ("--best --ranks 4 --bytes 1 --alpha -1 --beta 1 --gamma 1", "unexpected argument"),
             ("--best --ranks 4 --bytes 1 --alpha nan --beta 1 --gamma 1", "seconds"),
             ("--best --ranks 4 --bytes 1 --alpha 1 --beta 1 --gamma 1 --r 1", "tries all"),

@@ -1,6 +1,8 @@
 //! `earlybird run`: starts a program once per rank on this node.
 
-use super::{fail, own_binary, parse_nodes, parse_ranks, parse_seconds};
+use crate::arguments::{parse_nodes, parse_ranks, parse_seconds};
+use crate::job::own_binary;
+use crate::output::fail;
 use clap::{Args, ValueEnum};
 use earlybird::Error;
 use earlybird::launch::{Bind, Job};

@@ -8,11 +8,14 @@ mod preset;
 mod runner;
 mod spec;
 
-use super::{EXIT_USAGE, chart, fail, print};
+use crate::arguments::parse_cost;
+use crate::chart;
+use crate::output::{EXIT_USAGE, fail, print};
 use clap::{Args, ValueEnum};
 use earlybird::Error;
 use earlybird::pattern::Pattern;
-use figure::{Axis, Figure, Point};
+use earlybird::units::parse_size;
+use figure::{Axis, Figure, Measure, Point};
 use machine::MachineArgs;
 use preset::Preset;
 use runner::{Lateness, Runner};
@@ -50,7 +53,7 @@ pub struct SimulateArgs {
     )]
     ranks: Vec<usize>,
     /// Sizes of the vector in bytes (Ki, Mi, Gi)
-    #[arg(long, value_delimiter = ',', value_name = "B,..", value_parser = size, required_unless_present = "preset", conflicts_with = "preset")]
+    #[arg(long, value_delimiter = ',', value_name = "B,..", value_parser = parse_size, required_unless_present = "preset", conflicts_with = "preset")]
     bytes: Vec<u64>,
     #[command(flatten)]
     machine: MachineArgs,
@@ -58,10 +61,10 @@ pub struct SimulateArgs {
     #[arg(long, value_delimiter = ',', value_name = "P,..", default_value = "balanced", conflicts_with = "preset")]
     pattern: Vec<Pattern>,
     /// The full delay of a late rank
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "preset")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_cost, conflicts_with = "preset")]
     delay: Option<f64>,
     /// Mean of a random delay of every message
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "0", conflicts_with = "preset")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_cost, default_value = "0", conflicts_with = "preset")]
     jitter: f64,
     /// Chooses random delays
     #[arg(long, default_value_t = 1)]
@@ -76,32 +79,15 @@ pub struct SimulateArgs {
     #[arg(long, value_enum)]
     preset: Option<Preset>,
     /// table, csv or svg
-    #[arg(long, value_enum, default_value_t = Format::Table)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = SimulationFormat::Table)]
+    format: SimulationFormat,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum SimulationFormat {
     Table,
     Csv,
     Svg,
-}
-
-/// What is reported as the time of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Measure {
-    Time,
-    Tail,
-}
-
-fn size(text: &str) -> Result<u64, String> {
-    earlybird::units::parse_size(text).map_err(|error| error.to_string())
-}
-
-/// A time in seconds, not negative.
-fn seconds(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|x| x.is_finite() && *x >= 0.0);
-    number.ok_or_else(|| format!("`{text}`: expected seconds, such as 3e-5"))
 }
 
 /// Runs the command.
@@ -129,9 +115,9 @@ fn answer(args: &SimulateArgs) -> Result<String, String> {
         None => sweep(args)?,
     };
     match args.format {
-        Format::Table => Ok(figure.table()),
-        Format::Csv => figure.csv().map_err(|error| error.to_string()),
-        Format::Svg => {
+        SimulationFormat::Table => Ok(figure.table()),
+        SimulationFormat::Csv => figure.csv().map_err(|error| error.to_string()),
+        SimulationFormat::Svg => {
             chart::svg(&figure.chart()).map_err(|error| Error::system("draw the picture", error).to_string())
         }
     }

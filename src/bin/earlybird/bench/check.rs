@@ -10,13 +10,13 @@
 use super::stats::quantile;
 use comfy_table::{CellAlignment, Table, presets};
 
-/// What one way took under one size, pattern and delay: the median of the tails, and what it lies between with 95 % confidence.
+/// What one variant took under one size, pattern and delay: the median of the tails, and what it lies between with 95 % confidence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
     pub bytes: u64,
     pub pattern: &'static str,
     pub mif: f64,
-    pub way: String,
+    pub variant: String,
     pub tail_us: Bounds,
 }
 
@@ -102,12 +102,12 @@ pub struct Verdict {
 /// Holds the cells of one operation against every guideline they allow.
 pub fn judge(cells: &[Cell]) -> Verdict {
     let mut findings = Vec::new();
-    for auto in cells.iter().filter(|cell| cell.way == "auto") {
+    for auto in cells.iter().filter(|cell| cell.variant == "auto") {
         let same = |cell: &&Cell| cell.bytes == auto.bytes && cell.pattern == auto.pattern && cell.mif == auto.mif;
         let mut compare = |guideline, a: &Cell, b: &Cell| {
             let what = match guideline {
-                LessData => format!("{} of {} bytes / of {} bytes", a.way, a.bytes, b.bytes),
-                _ => format!("{} / {}", a.way, b.way),
+                LessData => format!("{} of {} bytes / of {} bytes", a.variant, a.bytes, b.bytes),
+                _ => format!("{} / {}", a.variant, b.variant),
             };
             let ratio = Bounds {
                 low: a.tail_us.low / b.tail_us.high,
@@ -116,21 +116,24 @@ pub fn judge(cells: &[Cell]) -> Verdict {
             };
             findings.push(Finding { guideline, bytes: a.bytes, pattern: a.pattern, what, ratio });
         };
-        let rivals = || cells.iter().filter(same).filter(|cell| cell.way != "auto");
-        let single = |cell: &&Cell| earlybird::Algorithm::ALL.iter().any(|algorithm| algorithm.name() == cell.way);
+        let rivals = || cells.iter().filter(same).filter(|cell| cell.variant != "auto");
+        let single = |cell: &&Cell| earlybird::Algorithm::ALL.iter().any(|algorithm| algorithm.name() == cell.variant);
         if let Some(best) = rivals().filter(single).min_by(|a, b| a.tail_us.median.total_cmp(&b.tail_us.median)) {
             compare(Best, auto, best);
         }
         for rival in rivals() {
-            match &*rival.way {
+            match &*rival.variant {
                 "static-leader" => compare(StaticLeader, auto, rival),
                 "persistent" => compare(Persistent, rival, auto),
-                way if way.contains('+') || way.starts_with("as-") => compare(Composed, auto, rival),
+                variant if variant.contains('+') || variant.starts_with("as-") => compare(Composed, auto, rival),
                 _ => {}
             }
         }
         let larger = cells.iter().filter(|cell| {
-            cell.way == auto.way && cell.pattern == auto.pattern && cell.mif == auto.mif && cell.bytes > auto.bytes
+            cell.variant == auto.variant
+                && cell.pattern == auto.pattern
+                && cell.mif == auto.mif
+                && cell.bytes > auto.bytes
         });
         if let Some(next) = larger.min_by_key(|cell| cell.bytes) {
             compare(LessData, auto, next);
@@ -182,13 +185,13 @@ impl Verdict {
 mod tests {
     use super::*;
 
-    fn cell(bytes: u64, way: &str, median: f64, spread: f64) -> Cell {
+    fn cell(bytes: u64, variant: &str, median: f64, spread: f64) -> Cell {
         let tail_us = Bounds { low: median * (1.0 - spread), median, high: median * (1.0 + spread) };
-        Cell { bytes, pattern: "random", mif: 10.0, way: way.into(), tail_us }
+        Cell { bytes, pattern: "random", mif: 10.0, variant: variant.into(), tail_us }
     }
 
     fn good() -> Vec<Cell> {
-        let ways = [
+        let variants = [
             ("auto", 1.0),
             ("flat", 0.95),
             ("static-leader", 2.0),
@@ -196,7 +199,7 @@ mod tests {
             ("persistent", 0.9),
             ("plan:ring", 0.1),
         ];
-        let of = |bytes: u64| ways.map(|(way, us)| cell(bytes, way, us * (bytes as f64).sqrt(), 0.01));
+        let of = |bytes: u64| variants.map(|(variant, us)| cell(bytes, variant, us * (bytes as f64).sqrt(), 0.01));
         [8, 64, 1024].map(of).concat()
     }
 
@@ -209,7 +212,7 @@ mod tests {
 
     #[test]
     fn each_guideline_refuses_what_breaks_it() {
-        for (way, us, says) in [
+        for (variant, us, says) in [
             ("flat", 0.8, "auto / flat"),
             ("static-leader", 0.92, "auto / static-leader"),
             ("reduce+broadcast", 0.88, "auto / reduce+broadcast"),
@@ -218,12 +221,12 @@ mod tests {
             ("auto", 0.2, "auto of 8 bytes / of 64 bytes"),
         ] {
             let mut cells = good();
-            cells.retain(|cell| (cell.bytes, &*cell.way) != (64, way));
-            cells.push(cell(64, way, us * 8.0, 0.01));
+            cells.retain(|cell| (cell.bytes, &*cell.variant) != (64, variant));
+            cells.push(cell(64, variant, us * 8.0, 0.01));
             let verdict = judge(&cells);
             let text = verdict.to_text();
-            assert!(verdict.violations() >= 1, "{way}: {text}");
-            assert!(text.lines().any(|line| line.contains("violated") && line.contains(says)), "{way}: {text}");
+            assert!(verdict.violations() >= 1, "{variant}: {text}");
+            assert!(text.lines().any(|line| line.contains("violated") && line.contains(says)), "{variant}: {text}");
         }
     }
 

@@ -3,7 +3,7 @@
 use super::check::Cell;
 use earlybird::{Algorithm, Choice};
 
-/// A size goes to the way that is faster than `auto` by this much beyond the noise under some pattern ...
+/// A size goes to the variant that is faster than `auto` by this much beyond the noise under some pattern ...
 const FASTER: f64 = 0.95;
 /// ... and under none slower by more than this.
 const SLOWER: f64 = 1.02;
@@ -15,31 +15,34 @@ pub fn table(cells: &[Cell]) -> Option<String> {
     sizes.dedup();
     let mut ranges: Vec<(u64, Option<u64>, String)> = Vec::new();
     for (at, &bytes) in sizes.iter().enumerate() {
-        let Some(way) = best(&cells.iter().filter(|cell| cell.bytes == bytes).collect::<Vec<_>>()) else { continue };
+        let Some(variant) = best(&cells.iter().filter(|cell| cell.bytes == bytes).collect::<Vec<_>>()) else {
+            continue;
+        };
         let first = if at == 0 { 0 } else { bytes };
         let last = sizes.get(at + 1).map(|next| next - 1);
         match ranges.last_mut() {
-            Some((_, end, before)) if *before == way && *end == Some(first.wrapping_sub(1)) => *end = last,
-            _ => ranges.push((first, last, way)),
+            Some((_, end, before)) if *before == variant && *end == Some(first.wrapping_sub(1)) => *end = last,
+            _ => ranges.push((first, last, variant)),
         }
     }
-    let text = |(first, last, way): &(u64, Option<u64>, String)| match last {
-        Some(last) => format!("{way}:{first}-{last}"),
-        None => format!("{way}:{first}-"),
+    let text = |(first, last, variant): &(u64, Option<u64>, String)| match last {
+        Some(last) => format!("{variant}:{first}-{last}"),
+        None => format!("{variant}:{first}-"),
     };
     (!ranges.is_empty()).then(|| ranges.iter().map(text).collect::<Vec<_>>().join(","))
 }
 
-/// The way of one size that wins somewhere and loses nowhere; of several the one with the shortest tails over all.
+/// The variant of one size that wins somewhere and loses nowhere; of several the one with the shortest tails over all.
 fn best(cells: &[&Cell]) -> Option<String> {
-    let is_choice = |cell: &&&Cell| cell.way.parse::<Choice>().is_ok_and(|choice| choice != Algorithm::Auto);
-    let mut ways: Vec<&str> = cells.iter().filter(is_choice).map(|cell| &*cell.way).collect();
-    ways.dedup();
+    let is_choice = |cell: &&&Cell| cell.variant.parse::<Choice>().is_ok_and(|choice| choice != Algorithm::Auto);
+    let mut variants: Vec<&str> = cells.iter().filter(is_choice).map(|cell| &*cell.variant).collect();
+    variants.dedup();
     let mut found: Option<(f64, &str)> = None;
-    for way in ways {
+    for variant in variants {
         let (mut product, mut wins, mut loses) = (1.0, false, false);
-        for cell in cells.iter().filter(|cell| cell.way == way) {
-            let same = |other: &&&Cell| other.way == "auto" && other.pattern == cell.pattern && other.mif == cell.mif;
+        for cell in cells.iter().filter(|cell| cell.variant == variant) {
+            let same =
+                |other: &&&Cell| other.variant == "auto" && other.pattern == cell.pattern && other.mif == cell.mif;
             let Some(auto) = cells.iter().find(same) else { continue };
             let ratio = cell.tail_us.median / auto.tail_us.median;
             product *= ratio;
@@ -47,10 +50,10 @@ fn best(cells: &[&Cell]) -> Option<String> {
             loses |= ratio > SLOWER;
         }
         if wins && !loses && found.is_none_or(|(best, _)| product < best) {
-            found = Some((product, way));
+            found = Some((product, variant));
         }
     }
-    found.map(|(_, way)| way.to_owned())
+    found.map(|(_, variant)| variant.to_owned())
 }
 
 #[cfg(test)]
@@ -58,14 +61,15 @@ mod tests {
     use super::super::check::Bounds;
     use super::*;
 
-    fn cell(bytes: u64, pattern: &'static str, way: &str, median: f64) -> Cell {
+    fn cell(bytes: u64, pattern: &'static str, variant: &str, median: f64) -> Cell {
         let tail_us = Bounds { low: median * 0.99, median, high: median * 1.01 };
-        Cell { bytes, pattern, mif: 10.0, way: way.into(), tail_us }
+        Cell { bytes, pattern, mif: 10.0, variant: variant.into(), tail_us }
     }
 
     fn cells(of: impl Fn(u64, &'static str) -> [(&'static str, f64); 3]) -> Vec<Cell> {
         let all = [8, 1024, 65536].into_iter().flat_map(|bytes| ["balanced", "random"].map(|pattern| (bytes, pattern)));
-        all.flat_map(|(bytes, pattern)| of(bytes, pattern).map(|(way, us)| cell(bytes, pattern, way, us))).collect()
+        all.flat_map(|(bytes, pattern)| of(bytes, pattern).map(|(variant, us)| cell(bytes, pattern, variant, us)))
+            .collect()
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Calls made of other calls that do the same work: what an operation must not be slower than.
 
-use super::data::{self, Value};
-use super::session::ROOT;
+use super::data::{self, ROOT, Value};
 use earlybird::{Collective, Communicator, Error, Persistent};
 use std::fmt;
 use std::str::FromStr;
@@ -68,9 +67,9 @@ impl<'c, T: Value> Kit<'c, T> {
     ///
     /// # Errors
     /// What preparing a call fails with.
-    pub fn new(comm: &'c Communicator, ways: &[Composed], sent: usize, received: usize) -> Result<Self, Error> {
+    pub fn new(comm: &'c Communicator, variants: &[Composed], sent: usize, received: usize) -> Result<Self, Error> {
         let zero = |count: usize, needed: bool| vec![T::from_small(0); if needed { count } else { 0 }];
-        let persistent = ways.contains(&Composed::Persistent);
+        let persistent = variants.contains(&Composed::Persistent);
         let ranks = comm.size();
         let counts: Vec<usize> =
             (0..ranks).map(|rank| received * (rank + 1) / ranks - received * rank / ranks).collect();
@@ -80,8 +79,8 @@ impl<'c, T: Value> Kit<'c, T> {
                 true => Some(comm.all_reduce_into_init(zero(sent, true), zero(received, true), T::OP)?),
                 false => None,
             },
-            whole: zero(sent.max(received), ways.contains(&AsAllReduce)),
-            block: zero(counts[comm.rank()], ways.contains(&ReduceScatterAllGather)),
+            whole: zero(sent.max(received), variants.contains(&AsAllReduce)),
+            block: zero(counts[comm.rank()], variants.contains(&ReduceScatterAllGather)),
             counts,
         })
     }
@@ -89,7 +88,7 @@ impl<'c, T: Value> Kit<'c, T> {
     /// Writes what this rank gives into buffers of the composition's own.
     ///
     /// # Errors
-    /// None while no call is under way.
+    /// None while no call is under variant.
     pub fn fill(&mut self, composed: Composed, rank: usize, call: u64) -> Result<(), Error> {
         match (&mut self.persistent, composed) {
             (Some(persistent), Composed::Persistent) => data::fill(persistent.send_mut()?, rank, call),
@@ -146,7 +145,7 @@ impl<'c, T: Value> Kit<'c, T> {
     /// What the call got, where it is not in the call's own buffer.
     ///
     /// # Errors
-    /// None while no call is under way.
+    /// None while no call is under variant.
     pub fn take(&mut self, composed: Composed, receive: &mut [T]) -> Result<(), Error> {
         if let (Some(persistent), Composed::Persistent) = (&mut self.persistent, composed) {
             receive.copy_from_slice(persistent.recv()?);

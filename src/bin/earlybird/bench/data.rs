@@ -10,6 +10,9 @@ use half::{bf16, f16};
 use num_complex::Complex;
 use std::ops::{Deref, DerefMut};
 
+/// The root of operations that have one.
+pub const ROOT: usize = 0;
+
 /// Values repeat after this many elements. A prime, so that no offset by lines, chunks or slices goes unseen.
 const PERIOD: usize = 61;
 

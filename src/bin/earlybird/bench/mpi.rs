@@ -1,7 +1,6 @@
 //! The collectives of the MPI library that started the ranks, called as any MPI program calls them: the rivals that are
 //! measured in turn with ours.
 
-use super::session::ROOT;
 use earlybird::{Collective, Communicator, Config, DType, Error, Indexed};
 use half::{bf16, f16};
 use mpi::Threading;
@@ -80,8 +79,8 @@ impl Mpi {
     ///
     /// # Errors
     /// [`Error::Unsupported`] for elements that MPI has no type for.
-    pub fn call<T: Rival>(&self, op: Collective, send: &mut [T], receive: &mut [T]) -> Result<(), Error> {
-        T::call(&self.world, op, send, receive)
+    pub fn call<T: Rival>(&self, op: Collective, root: usize, send: &mut [T], receive: &mut [T]) -> Result<(), Error> {
+        T::call(&self.world, op, root, send, receive)
     }
 }
 
@@ -91,18 +90,30 @@ pub trait Rival: Sized {
     ///
     /// # Errors
     /// [`Error::Unsupported`] where it has none for these elements.
-    fn call(world: &SimpleCommunicator, op: Collective, send: &mut [Self], receive: &mut [Self]) -> Result<(), Error>;
+    fn call(
+        world: &SimpleCommunicator,
+        op: Collective,
+        root: usize,
+        send: &mut [Self],
+        receive: &mut [Self],
+    ) -> Result<(), Error>;
 }
 
 macro_rules! rivals {
     ($($has:ty)*; $($has_not:ty)*) => {
         $(impl Rival for $has {
-            fn call(world: &SimpleCommunicator, op: Collective, send: &mut [Self], receive: &mut [Self]) -> Result<(), Error> {
-                carry_out(world, op, send, receive)
+            fn call(
+                world: &SimpleCommunicator,
+                op: Collective,
+                root: usize,
+                send: &mut [Self],
+                receive: &mut [Self],
+            ) -> Result<(), Error> {
+                carry_out(world, op, root, send, receive)
             }
         })*
         $(impl Rival for $has_not {
-            fn call(_: &SimpleCommunicator, _: Collective, _: &mut [Self], _: &mut [Self]) -> Result<(), Error> {
+            fn call(_: &SimpleCommunicator, _: Collective, _: usize, _: &mut [Self], _: &mut [Self]) -> Result<(), Error> {
                 has_type(<$has_not as earlybird::Element>::DTYPE)
             }
         })*
@@ -116,10 +127,11 @@ rivals! {
 fn carry_out<T: Equivalence>(
     world: &SimpleCommunicator,
     op: Collective,
+    root: usize,
     send: &mut [T],
     receive: &mut [T],
 ) -> Result<(), Error> {
-    let (root, is_root) = (world.process_at_rank(ROOT as i32), world.rank() == ROOT as i32);
+    let (root, is_root) = (world.process_at_rank(root as i32), world.rank() == root as i32);
     match op {
         Collective::AllReduce => world.all_reduce_into(send, receive, SystemOperation::sum()),
         Collective::Reduce if is_root => root.reduce_into_root(send, receive, SystemOperation::sum()),

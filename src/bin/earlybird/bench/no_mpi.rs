@@ -33,7 +33,7 @@ impl Mpi {
         match self.0 {}
     }
 
-    pub fn call<T>(&self, _: Collective, _: &mut [T], _: &mut [T]) -> Result<(), Error> {
+    pub fn call<T>(&self, _: Collective, _: usize, _: &mut [T], _: &mut [T]) -> Result<(), Error> {
         match self.0 {}
     }
 }

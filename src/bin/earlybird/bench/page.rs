@@ -1,7 +1,7 @@
 //! The result as a page: curves of the tail over the size for every pattern and delay, and all rows below. One file, nothing
 //! fetched.
 
-use super::report::Row;
+use super::row::Row;
 use crate::chart::{Chart, svg};
 use earlybird::Error;
 use std::fmt::Write as _;
@@ -80,7 +80,7 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::tests::row;
+    use super::super::row::tests::row;
     use super::*;
 
     #[test]

@@ -1,20 +1,11 @@
 //! The settings of published studies, and our figures beside theirs.
 
-use super::BenchArgs;
-use super::report::Row;
-use super::way::Way;
-use clap::ValueEnum;
+use super::args::{BenchArgs, Preset};
+use super::row::Row;
+use super::variant::Variant;
 use comfy_table::{CellAlignment, Table, presets};
 use earlybird::pattern::Pattern;
 use earlybird::{Algorithm, Choice, Collective, Error};
-
-/// Which one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Preset {
-    /// Alizadeh and others, process arrival pattern aware collectives, EuroMPI/USA 2022, table 3: allreduce under random
-    /// lateness of 10, 20 and 50 times the balanced time (MIF), 4 and 32 ranks on a node
-    Alizadeh,
-}
 
 /// Sizes of ours, for want of the published ones.
 const SIZES: [u64; 4] = [8, 1 << 10, 64 << 10, 1 << 20];
@@ -41,11 +32,11 @@ impl Preset {
         args.patterns = vec![Pattern::Random];
         args.mif = vec![10.0, 20.0, 50.0];
         args.sizes.get_or_insert_with(|| SIZES.to_vec());
-        let ways = args.algorithms.get_or_insert_default();
+        let variants = args.algorithms.get_or_insert_default();
         for algorithm in COMPARED {
-            let way = Way::Library(Choice::Node(algorithm));
-            if !ways.contains(&way) {
-                ways.push(way);
+            let variant = Variant::Library(Choice::Node(algorithm));
+            if !variants.contains(&variant) {
+                variants.push(variant);
             }
         }
         Ok(())
@@ -91,7 +82,7 @@ impl Preset {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::tests::row;
+    use super::super::row::tests::row;
     use super::*;
 
     #[test]

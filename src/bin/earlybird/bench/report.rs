@@ -1,50 +1,14 @@
 //! Rows of the result, as CSV (line by line while the run goes on), JSON or a table.
 
-use super::BenchArgs;
+use super::args::{BenchArgs, Format, Preset};
 use super::check::Verdict;
 use super::page::page;
-use super::preset::Preset;
+use super::row::Row;
+use crate::output::print;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use earlybird::{Algorithm, Error};
-use serde::Serialize;
 use std::fs::File;
 use std::io::{Write, stdout};
-
-/// One line of the result. Field names and their order are the CSV's header.
-#[derive(Debug, Clone, Serialize)]
-pub struct Row {
-    pub op: &'static str,
-    pub ranks: usize,
-    pub bytes: u64,
-    pub dtype: &'static str,
-    pub pattern: &'static str,
-    pub algorithm: String,
-    pub iterations: usize,
-    pub tail_us_median: f64,
-    pub tail_us_p99: f64,
-    pub latency_us_median: f64,
-    pub call_us_mean: f64,
-    pub cpu_us_mean: f64,
-    pub wrong: u64,
-    pub nodes: usize,
-    /// Nothing where the delay was given instead.
-    pub mif: Option<f64>,
-    pub delay_us: f64,
-    pub order: &'static str,
-    pub buffers: &'static str,
-    pub chosen: String,
-}
-
-/// How rows are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// For reading, with what was lost against static-leader.
-    Table,
-    /// One line per row, written as soon as it is known.
-    Csv,
-    /// One array of objects.
-    Json,
-}
 
 /// Takes rows and writes them to standard output.
 pub struct Report {
@@ -111,7 +75,7 @@ impl Report {
                 None => table(&self.rows) + &losses(&self.rows),
             },
         };
-        crate::print(&text)?;
+        print(&text)?;
         let verdict = verdict.map(Verdict::to_text);
         if let Some((mut file, path)) = self.html {
             let page = page(&self.rows, verdict.as_deref().unwrap_or_default())?;
@@ -120,7 +84,7 @@ impl Report {
         }
         match (verdict, self.format) {
             (None, _) => {}
-            (Some(verdict), Format::Table) => crate::print(&verdict)?,
+            (Some(verdict), Format::Table) => print(&verdict)?,
             (Some(verdict), Format::Csv | Format::Json) => {
                 earlybird::launch::say(format_args!("{}", verdict.trim_end()))
             }
@@ -216,32 +180,9 @@ fn losses(rows: &[Row]) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
+    use super::super::row::tests::row;
     use super::*;
-
-    pub fn row(bytes: u64, algorithm: &'static str, tail_us_median: f64) -> Row {
-        Row {
-            op: "allreduce",
-            ranks: 2,
-            bytes,
-            dtype: "f32",
-            pattern: "random",
-            algorithm: algorithm.into(),
-            iterations: 10,
-            tail_us_median,
-            tail_us_p99: 9.0,
-            latency_us_median: 3.0,
-            call_us_mean: 2.0,
-            cpu_us_mean: 1.0,
-            wrong: 0,
-            nodes: 1,
-            mif: Some(10.0),
-            delay_us: 5.0,
-            order: "arrival",
-            buffers: "private",
-            chosen: algorithm.into(),
-        }
-    }
 
     #[test]
     fn the_header_is_the_public_one() {

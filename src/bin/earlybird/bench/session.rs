@@ -1,15 +1,13 @@
 //! How a rank of a benchmark joins the others: as the job that this program started, or as MPI's ranks.
 
-use super::BenchArgs;
-use super::data::Value;
+use super::args::BenchArgs;
+use super::data::{ROOT, Value};
 use super::mpi::Mpi;
-use super::way::Way;
+use super::variant::Variant;
+use crate::arguments::{check_ranks, with_nodes};
+use crate::job::without_selection;
 use crate::lineup::Lineup;
-use crate::{must_be, plain, with_nodes};
 use earlybird::{Choice, Collective, Communicator, Config, Error, Identity};
-
-/// The root of operations that have one.
-pub const ROOT: usize = 0;
 
 /// What a rank measures with.
 pub struct Session {
@@ -29,12 +27,12 @@ impl Session {
     pub fn open(args: &BenchArgs) -> Result<Session, Error> {
         let config = Config { order: args.order(), ..Config::from_env()? };
         let config = Config { wait: args.wait.unwrap_or(config.wait), ..config };
-        let plain = plain(config.clone());
+        let plain = without_selection(config.clone());
         let mut session = match args.by_mpi() {
             true => Self::of_mpi(args, config.clone(), plain)?,
             false => {
                 let identity = Identity::detect()?;
-                must_be(args.ranks, identity.size)?;
+                check_ranks(args.ranks, identity.size)?;
                 let config = with_nodes(config.clone(), args.nodes.as_deref(), identity.size)?;
                 let comm = Communicator::connect(config, identity.clone())?;
                 // Lining up over all ranks at once shows the measured nodes nothing.
@@ -42,15 +40,15 @@ impl Session {
                 Session { comm, flat: None, lineup, mpi: None }
             }
         };
-        let ways = args.ways();
-        if session.comm.nodes() > 1 && ways.iter().any(|way| way.is_flat_plan()) {
+        let variants = args.variants();
+        if session.comm.nodes() > 1 && variants.iter().any(|variant| variant.is_flat_plan()) {
             session.flat = Some(session.one_rank_nodes(config)?);
         }
         if session.comm.nodes() == 1
-            && let Some(way) = ways.iter().find(|way| matches!(way, Way::Exchange(_)))
+            && let Some(variant) = variants.iter().find(|variant| matches!(variant, Variant::Exchange(_)))
         {
             return Err(Error::usage(format!(
-                "{way}: one node has nobody to exchange with; give --nodes or use plan:NAME"
+                "{variant}: one node has nobody to exchange with; give --nodes or use plan:NAME"
             )));
         }
         Ok(session)
@@ -59,7 +57,7 @@ impl Session {
     fn of_mpi(args: &BenchArgs, config: Config, plain: Config) -> Result<Session, Error> {
         let mpi = Mpi::start()?;
         let size = mpi.size();
-        must_be(args.ranks, size)?;
+        check_ranks(args.ranks, size)?;
         let comm = mpi.join(with_nodes(config, args.nodes.as_deref(), size)?)?;
         let lineup = Lineup::over(mpi.join(Config { ranks_per_node: None, ..plain })?)?;
         Ok(Session { comm, flat: None, lineup, mpi: Some(mpi) })
@@ -78,10 +76,10 @@ impl Session {
     }
 
     /// The communicator that carries out such calls; none for MPI's own.
-    pub fn carrier(&self, way: Way) -> Option<&Communicator> {
+    pub fn carrier(&self, variant: Variant) -> Option<&Communicator> {
         match &self.flat {
-            _ if way == Way::Mpi => None,
-            Some(flat) if way.is_flat_plan() => Some(flat),
+            _ if variant == Variant::Mpi => None,
+            Some(flat) if variant.is_flat_plan() => Some(flat),
             _ => Some(&self.comm),
         }
     }
@@ -90,12 +88,12 @@ impl Session {
     ///
     /// # Errors
     /// What the choice is refused with.
-    pub fn choose(&self, way: Way) -> Result<(), Error> {
-        let choice = match way {
-            Way::Library(choice) | Way::Exchange(choice) => choice,
-            Way::Composed(_) | Way::Mpi => Choice::default(),
+    pub fn choose(&self, variant: Variant) -> Result<(), Error> {
+        let choice = match variant {
+            Variant::Library(choice) | Variant::Exchange(choice) => choice,
+            Variant::Composed(_) | Variant::Mpi => Choice::default(),
         };
-        self.carrier(way).map_or(Ok(()), |comm| comm.set_algorithm(choice))
+        self.carrier(variant).map_or(Ok(()), |comm| comm.set_algorithm(choice))
     }
 
     /// A call of the MPI library.
@@ -105,6 +103,6 @@ impl Session {
     pub fn call_mpi<T: Value>(&self, op: Collective, send: &mut [T], receive: &mut [T]) -> Result<(), Error> {
         let mpi =
             self.mpi.as_ref().ok_or_else(|| Error::usage("mpi: the ranks were not started by an MPI launcher"))?;
-        mpi.call(op, send, receive)
+        mpi.call(op, ROOT, send, receive)
     }
 }

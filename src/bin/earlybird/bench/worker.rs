@@ -1,18 +1,19 @@
 //! One rank of a benchmark: lines up, comes late as told, calls, stamps, checks.
 
+use super::args::{BenchArgs, BuffersChoice};
 use super::check::{self, Bounds, Cell};
 use super::choosing;
 use super::composed::Kit;
-use super::data::{self, Buffer, Value};
-use super::report::{Report, Row};
-use super::session::{ROOT, Session};
+use super::data::{self, Buffer, ROOT, Value};
+use super::report::Report;
+use super::row::Row;
+use super::session::Session;
 use super::stats::{Sample, Samples, quantile};
-use super::way::Way;
-use super::{BenchArgs, BuffersChoice};
+use super::variant::Variant;
 use crate::lineup::{burn, now_ns, thread_cpu_ns};
+use crate::output::progress_bar;
 use earlybird::pattern::Pattern;
 use earlybird::{Algorithm, Choice, Collective, DType, Error, FoldOrder, Indexed, SharedView, algorithms};
-use indicatif::{ProgressBar, ProgressStyle};
 use num_complex::Complex;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -55,16 +56,16 @@ fn measure_all<T: Value>(args: &BenchArgs) -> Result<u8, Error> {
     let session = Session::open(args)?;
     let rank = session.comm.rank();
     let mut report = (rank == 0).then(|| Report::new(args)).transpose()?;
-    let ways = args.ways();
+    let variants = args.variants();
     let cases = cases(args);
-    let rows = args.sizes().len() * cases.len() * ways.len();
-    let progress = progress_bar(rank, rows as u64);
+    let rows = args.sizes().len() * cases.len() * variants.len();
+    let progress = progress_bar(rank, rows, "{bar:30} {pos}/{len} rows, {eta} left: {msg}");
     let mut cells = Vec::new();
     let mut bench = Bench::<T> {
         args,
         kit: Kit::new(&session.comm, &[], 0, 0)?,
         session: &session,
-        ways,
+        variants,
         calls: 0,
         send: Buffer::Private(vec![]),
         receive: Buffer::Private(vec![]),
@@ -108,18 +109,10 @@ fn cases(args: &BenchArgs) -> Vec<(f64, Pattern)> {
     all.filter(|(at, _, pattern)| *at == 0 || *pattern != Pattern::Balanced).map(|(_, mif, p)| (mif, p)).collect()
 }
 
-fn progress_bar(rank: usize, rows: u64) -> ProgressBar {
-    if rank != 0 {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} rows, {eta} left: {msg}");
-    ProgressBar::new(rows).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
 struct Bench<'a, T> {
     args: &'a BenchArgs,
     session: &'a Session,
-    ways: Vec<Way>,
+    variants: Vec<Variant>,
     kit: Kit<'a, T>,
     /// Calls so far, the same on all ranks: makes the data of every call different.
     calls: u64,
@@ -149,8 +142,9 @@ impl<'a, T: Value> Bench<'a, T> {
         (self.send, self.receive) = (Buffer::Private(vec![]), Buffer::Private(vec![]));
         self.send = Buffer::new(sent, shared)?;
         self.receive = Buffer::new(received, shared)?;
-        let composed = |way: &Way| if let Way::Composed(composed) = way { Some(*composed) } else { None };
-        let composed: Vec<_> = self.ways.iter().filter_map(composed).collect();
+        let composed =
+            |variant: &Variant| if let Variant::Composed(composed) = variant { Some(*composed) } else { None };
+        let composed: Vec<_> = self.variants.iter().filter_map(composed).collect();
         self.session.comm.set_algorithm(Algorithm::Auto)?;
         self.kit = Kit::new(&self.session.comm, &composed, sent, received)?;
         Ok(())
@@ -165,14 +159,14 @@ impl<'a, T: Value> Bench<'a, T> {
             if iteration == WARM_UP {
                 record = Record::default();
             }
-            self.call(Way::Library(Choice::Node(pilot)), Pattern::Balanced, iteration, 0.0, &mut record)?;
+            self.call(Variant::Library(Choice::Node(pilot)), Pattern::Balanced, iteration, 0.0, &mut record)?;
         }
         Ok(quantile(&self.collect(&record)?.latencies_us(), 0.5))
     }
 
     /// All algorithms under one pattern, taking turns call by call, each round beginning with another one.
     fn cell(&mut self, bytes: u64, pattern: Pattern, mif: f64, delay_us: f64) -> Result<Vec<(Row, Cell)>, Error> {
-        let ways = self.ways.clone();
+        let variants = self.variants.clone();
         let mut records: Vec<Record> = Vec::new();
         let start_ns = now_ns();
         self.rounds(&mut records, pattern, 0..WARM_UP, delay_us)?;
@@ -180,7 +174,7 @@ impl<'a, T: Value> Bench<'a, T> {
             Some(iterations) => u64::from(iterations),
             None => {
                 let round_ns = self.session.lineup.max(now_ns() - start_ns)? as f64 / WARM_UP as f64;
-                let budget_ns = ROW_BUDGET.as_nanos() as f64 * ways.len() as f64;
+                let budget_ns = ROW_BUDGET.as_nanos() as f64 * variants.len() as f64;
                 (budget_ns / round_ns).clamp(10.0, 1000.0) as u64
             }
         };
@@ -188,21 +182,26 @@ impl<'a, T: Value> Bench<'a, T> {
 
         let carries_data = self.args.op() != Collective::Barrier;
         let mut rows = Vec::new();
-        for (way, record) in ways.iter().zip(&records) {
+        for (variant, record) in variants.iter().zip(&records) {
             let samples = self.collect(record)?;
             let tails_us = samples.tails_us();
             let mut chosen: Vec<_> = record.chosen.iter().collect();
             chosen.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
             let chosen: Vec<&str> = chosen.into_iter().map(|(name, _)| *name).collect();
-            let cell =
-                Cell { bytes, pattern: pattern.name(), mif, way: way.to_string(), tail_us: Bounds::of(&tails_us) };
+            let cell = Cell {
+                bytes,
+                pattern: pattern.name(),
+                mif,
+                variant: variant.to_string(),
+                tail_us: Bounds::of(&tails_us),
+            };
             let row = Row {
                 op: self.args.op().name(),
                 ranks: self.session.comm.size(),
                 bytes,
                 dtype: if carries_data { T::DTYPE.name() } else { "-" },
                 pattern: pattern.name(),
-                algorithm: way.to_string(),
+                algorithm: variant.to_string(),
                 iterations: tails_us.len(),
                 tail_us_median: rounded(quantile(&tails_us, 0.5)),
                 tail_us_p99: rounded(quantile(&tails_us, 0.99)),
@@ -237,12 +236,12 @@ impl<'a, T: Value> Bench<'a, T> {
         iterations: std::ops::Range<u64>,
         delay_us: f64,
     ) -> Result<(), Error> {
-        let ways = self.ways.clone();
-        *records = ways.iter().map(|_| Record::default()).collect();
+        let variants = self.variants.clone();
+        *records = variants.iter().map(|_| Record::default()).collect();
         for iteration in iterations {
-            for turn in 0..ways.len() {
-                let index = (turn + iteration as usize) % ways.len();
-                self.call(ways[index], pattern, iteration, delay_us, &mut records[index])?;
+            for turn in 0..variants.len() {
+                let index = (turn + iteration as usize) % variants.len();
+                self.call(variants[index], pattern, iteration, delay_us, &mut records[index])?;
             }
         }
         Ok(())
@@ -251,18 +250,18 @@ impl<'a, T: Value> Bench<'a, T> {
     /// One measured call.
     fn call(
         &mut self,
-        way: Way,
+        variant: Variant,
         pattern: Pattern,
         iteration: u64,
         delay_us: f64,
         record: &mut Record,
     ) -> Result<(), Error> {
         let (rank, size) = (self.session.comm.rank(), self.session.comm.size());
-        self.session.choose(way)?;
+        self.session.choose(variant)?;
         self.calls += 1;
         if self.args.op() != Collective::Barrier {
             data::fill(&mut self.send, rank, self.calls);
-            if let Way::Composed(composed) = way {
+            if let Variant::Composed(composed) = variant {
                 self.kit.fill(composed, rank, self.calls)?;
             }
         }
@@ -277,19 +276,19 @@ impl<'a, T: Value> Bench<'a, T> {
 
         let cpu_before_ns = thread_cpu_ns();
         let arrival_ns = now_ns();
-        let view = self.carry_out(way)?;
+        let view = self.carry_out(variant)?;
         let exit_ns = now_ns();
         let cpu_ns = thread_cpu_ns() - cpu_before_ns;
 
         if let Some(view) = view {
             self.receive.copy_from_slice(&view);
         }
-        if let Way::Composed(composed) = way {
+        if let Variant::Composed(composed) = variant {
             self.kit.take(composed, &mut self.receive)?;
         }
         let wrong = self.wrong() as i64;
         record.words.extend(Sample { arrival_ns, exit_ns, cpu_ns, wrong }.to_words());
-        let ran = match self.session.carrier(way) {
+        let ran = match self.session.carrier(variant) {
             Some(comm) => comm.last_call().map(|call| call.algorithm.name()),
             None => Some("mpi"),
         };
@@ -305,21 +304,21 @@ impl<'a, T: Value> Bench<'a, T> {
     }
 
     /// The call that is measured; its result where that is a view.
-    fn carry_out(&mut self, way: Way) -> Result<Option<SharedView<'a, T>>, Error> {
+    fn carry_out(&mut self, variant: Variant) -> Result<Option<SharedView<'a, T>>, Error> {
         let (session, send, receive) = (self.session, &mut self.send, &mut self.receive);
-        let Some(comm) = session.carrier(way) else {
+        let Some(comm) = session.carrier(variant) else {
             return session.call_mpi(self.args.op(), send, receive).map(|()| None);
         };
-        if let Way::Composed(composed) = way {
+        if let Variant::Composed(composed) = variant {
             return self.kit.carry_out(composed, self.args.op(), send, receive).map(|()| None);
         }
         let root = comm.process_at_rank(ROOT);
-        if let Way::Library(Choice::Node(Algorithm::Auto | Algorithm::Slices)) = way
+        if let Variant::Library(Choice::Node(Algorithm::Auto | Algorithm::Slices)) = variant
             && let (Buffer::Shared(send), Buffer::Shared(receive)) = (&*send, &mut *receive)
         {
             return comm.all_reduce_shared_into(send, receive, T::OP).map(|()| None);
         }
-        if way == Way::Library(Choice::default()) && self.args.buffers == BuffersChoice::View {
+        if variant == Variant::Library(Choice::default()) && self.args.buffers == BuffersChoice::View {
             return comm.all_reduce_shared(send, T::OP).map(Some);
         }
         match self.args.op() {

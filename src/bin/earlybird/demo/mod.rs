@@ -8,14 +8,15 @@ mod model;
 mod plot;
 mod train;
 
-use super::bench::quantile;
-use super::lineup::Lineup;
-use super::{as_worker, fail, parse_seconds, print, run_job};
+use crate::arguments::parse_seconds;
+use crate::bench::quantile;
+use crate::job::{as_worker, run_job};
+use crate::lineup::Lineup;
+use crate::output::{fail, print, progress_bar};
 use clap::Args;
 use data::{FEATURES, Wines};
 use earlybird::launch::say;
 use earlybird::{Algorithm, Communicator, Config, Error, FoldOrder, Identity, WaitPreset};
-use indicatif::{ProgressBar, ProgressStyle};
 use model::Model;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -86,7 +87,7 @@ fn work(args: &DemoArgs) -> Result<u8, Error> {
     if rank == 0 {
         print(&introduction(args, &wines, &before, comm.allowed_cpus(), wait))?;
     }
-    let progress = progress_bar(rank, steps * ALGORITHMS.len());
+    let progress = progress_bar(rank, steps * ALGORITHMS.len(), "{bar:40} step {pos}/{len}, {msg}");
     let mut runs = Vec::new();
     for algorithm in ALGORITHMS {
         progress.set_message(algorithm.name());
@@ -96,14 +97,6 @@ fn work(args: &DemoArgs) -> Result<u8, Error> {
     let processors = comm.allowed_cpus();
     drop((comm, lineup));
     if rank == 0 { report(args, processors, &wines, &before, &runs) } else { Ok(0) }
-}
-
-fn progress_bar(rank: usize, steps: usize) -> ProgressBar {
-    if rank != 0 {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:40} step {pos}/{len}, {msg}");
-    ProgressBar::new(steps as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 /// What is about to happen, on which data.

@@ -1,6 +1,6 @@
 //! `earlybird plan --best`: which allreduce is the fastest for given costs, and the commands that print the candidates.
 
-use super::{Format, PlanArgs, params, read, usage};
+use super::args::{PlanArgs, PlanFormat, params, read, usage};
 use comfy_table::{Table, presets};
 use earlybird_hier::cost::{Level, Model, levels_from_toml};
 use earlybird_hier::select::{Levels, PredictedPlan, RankedSchedule, ranking};
@@ -33,9 +33,9 @@ pub(super) fn best(args: &PlanArgs) -> Result<String, PlanError> {
     };
     let choices = ranking(args.ranks, bytes as f64, op, consistency, model, SHOWN);
     match args.format {
-        Format::Table => Ok(choices_table(args, bytes, &choices)),
-        Format::Json => Ok(choices_json(&choices)),
-        Format::Svg => Err(usage("format", "svg", "table or json with --best")),
+        PlanFormat::Table => Ok(choices_table(args, bytes, &choices)),
+        PlanFormat::Json => Ok(choices_json(&choices)),
+        PlanFormat::Svg => Err(usage("format", "svg", "table or json with --best")),
     }
 }
 
@@ -82,12 +82,12 @@ fn choices_table(args: &PlanArgs, bytes: u64, choices: &[RankedSchedule]) -> Str
 fn predictions(args: &PlanArgs, bytes: u64, found: &[PredictedPlan]) -> Result<String, PlanError> {
     let command = |p: &PredictedPlan| format!("earlybird plan {} {}", p.algorithm, p.params.to_arguments());
     match args.format {
-        Format::Svg => Err(usage("format", "svg", "table or json with --best")),
-        Format::Json => {
+        PlanFormat::Svg => Err(usage("format", "svg", "table or json with --best")),
+        PlanFormat::Json => {
             let entry = |p: &PredictedPlan| serde_json::json!({ "algorithm": p.algorithm, "command": command(p), "seconds": p.seconds });
             Ok(format!("{}\n", serde_json::Value::from(found.iter().map(entry).collect::<Vec<_>>())))
         }
-        Format::Table => {
+        PlanFormat::Table => {
             let mut rows = Table::new();
             rows.load_preset(presets::NOTHING).set_header(["predicted us", "command"]);
             for p in found {

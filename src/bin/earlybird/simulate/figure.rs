@@ -1,9 +1,16 @@
 //! What a simulation gives: points of curves, each with its row of the table.
 
-use super::Measure;
 use crate::chart::Chart;
+use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
+
+/// The reported time of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Measure {
+    Time,
+    Tail,
+}
 
 /// One line of the result. Field names and their order are the CSV's header.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -1,7 +1,8 @@
 //! The simulated machine as the command line describes it.
 
-use super::{seconds, size};
+use crate::arguments::parse_cost;
 use clap::Args;
+use earlybird::units::parse_size;
 use earlybird_hier::cost::Topology;
 use earlybird_hier::sim::{Costs, Duplex, Machine, Network, Partition};
 use std::str::FromStr;
@@ -10,40 +11,40 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Args)]
 pub struct MachineArgs {
     /// Seconds per message, spent by the sender (o_s of LogGP)
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, required_unless_present = "preset")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_cost, required_unless_present = "preset")]
     pub alpha: Option<f64>,
     /// Seconds per byte sent (G of LogGP)
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, required_unless_present = "preset")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_cost, required_unless_present = "preset")]
     pub beta: Option<f64>,
     /// Seconds per byte reduced
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, required_unless_present = "preset")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_cost, required_unless_present = "preset")]
     pub gamma: Option<f64>,
     /// Seconds of a message on the wire (L of LogGP) [default: 0]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_cost)]
     pub latency: Option<f64>,
     /// Seconds per message, spent by the receiver (o_r of LogGP) [default: 0]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_cost)]
     pub receive_overhead: Option<f64>,
     /// Least seconds between two messages of a sender (g of LogGP) [default: 0]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_cost)]
     pub gap: Option<f64>,
     /// Seconds for every message of a round beyond the first [default: alpha]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_cost)]
     pub port_cost: Option<f64>,
     /// Consecutive ranks per node
     #[arg(long, value_name = "K", requires_all = ["inside_alpha", "inside_beta"], value_parser = at_least_one)]
     pub ranks_per_node: Option<usize>,
     /// Seconds per message inside a node
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, requires = "inside_beta")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_cost, requires = "inside_beta")]
     pub inside_alpha: Option<f64>,
     /// Seconds per byte inside a node
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, requires = "inside_alpha")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_cost, requires = "inside_alpha")]
     pub inside_beta: Option<f64>,
     /// A rank sends and receives through one port
     #[arg(long)]
     pub half_duplex: bool,
     /// Messages of more bytes wait for their receiver (Ki, Mi, Gi) [default: none does]
-    #[arg(long, value_name = "BYTES", value_parser = size)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     pub eager_limit: Option<u64>,
     /// Cut vectors at whole elements of so many bytes [default: blocks are exact shares]
     #[arg(long, value_name = "BYTES", value_parser = at_least_one)]
@@ -53,7 +54,7 @@ pub struct MachineArgs {
     #[arg(long, value_name = "TREE")]
     pub topology: Option<Shape>,
     /// Seconds per byte on a link of the tree [default: beta]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, requires = "topology")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_cost, requires = "topology")]
     pub link_beta: Option<f64>,
 }
 

@@ -3,8 +3,7 @@
 //! Costs of the Kolmakov and Zhang presets are those of their table 2; the axes are ours where docs/simulator.md says
 //! so. What other presets assume about their machines is in their functions.
 
-use super::Measure;
-use super::figure::{Axis, Figure, Point, Row};
+use super::figure::{Axis, Figure, Measure, Point, Row};
 use super::machine::Built;
 use super::runner::{BALANCED, Lateness, Runner};
 use super::spec::Spec;

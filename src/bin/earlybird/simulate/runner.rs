@@ -1,7 +1,6 @@
 //! Runs one algorithm for one shape and turns what happened into a row.
 
-use super::Measure;
-use super::figure::Row;
+use super::figure::{Measure, Row};
 use super::machine::Built;
 use super::spec::{Schedule, Spec, Steps, What, estimated_steps};
 use earlybird::pattern::Pattern;

@@ -5,15 +5,14 @@
 //! what a message costs. `direct:protocol=latency` takes one round of n - 1 messages: what it takes beyond one message are the
 //! further ones.
 
-use super::TuneArgs;
+use super::args::{MESSAGE_SIZES, TuneArgs};
+use super::file;
+use crate::arguments::{check_ranks, with_nodes};
 use crate::bench::{mpi::Mpi, quantile};
-use crate::{must_be, plain, with_nodes};
+use crate::job::without_selection;
 use earlybird::{Choice, Communicator, Config, Costs, DType, Error, Identity, Op};
 use earlybird_shm::bytes::{ByteFold, of, of_mut};
 use std::time::{Duration, Instant};
-
-/// Bytes of messages, where none are given: from what is all latency to what is all bandwidth.
-pub const SIZES: [u64; 7] = [8, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
 /// A time is the median of so many batches of calls, each of so long unless told otherwise, and of so many calls at most.
 const BATCHES: usize = 7;
@@ -25,7 +24,7 @@ const FOLDED_BYTES: usize = 4 << 20;
 
 /// Measures as one rank of the job and, on rank 0, writes the costs to the file.
 pub fn work(args: &TuneArgs) -> Result<u8, Error> {
-    let config = plain(Config::from_env()?);
+    let config = without_selection(Config::from_env()?);
     let mpi = if args.worker { None } else { Some(Mpi::start()?) };
     let comm = match &mpi {
         Some(mpi) => mpi.join(on_nodes(args, config, mpi.size())?)?,
@@ -47,18 +46,18 @@ pub fn work(args: &TuneArgs) -> Result<u8, Error> {
     comm.barrier()?;
     if let Some(costs) = costs.filter(|_| comm.rank() == 0) {
         let (nodes, ranks) = (comm.nodes(), comm.size());
-        super::write(
+        file::write(
             &args.output,
             &format!("# measured by the leaders of {nodes} nodes, {ranks} ranks in all\n{costs}"),
         )?;
-        super::show(&args.output)?;
+        file::show(&args.output)?;
     }
     Ok(0)
 }
 
 /// The nodes of `size` ranks that were started.
 fn on_nodes(args: &TuneArgs, config: Config, size: usize) -> Result<Config, Error> {
-    must_be(args.only_ranks()?, size)?;
+    check_ranks(args.only_ranks()?, size)?;
     with_nodes(config, args.nodes.as_deref(), size)
 }
 
@@ -67,7 +66,7 @@ fn measure(args: &TuneArgs, leaders: &Communicator) -> Result<Costs, Error> {
     let nodes = leaders.nodes();
     let rounds = 2.0 * (nodes - 1) as f64;
     let reduced = reduced_s_per_byte(leaders)?;
-    let sizes = args.sizes.as_deref().unwrap_or(&SIZES);
+    let sizes = args.sizes.as_deref().unwrap_or(&MESSAGE_SIZES);
     let mut messages: Vec<(u64, f64)> = Vec::with_capacity(sizes.len());
     for &bytes in sizes {
         // Blocks are of whole elements.

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// Who carries out a measured call, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum Variant {
     /// The library; a plan runs over all ranks, as if each were a node.
     Library(Choice),
     /// The library in three phases, with this plan between the leaders of the nodes.
@@ -20,37 +20,37 @@ pub enum Way {
 
 const EXCHANGE: &str = "exchange:";
 
-impl Way {
+impl Variant {
     /// Whether it is a plan over all ranks.
     pub fn is_flat_plan(self) -> bool {
-        matches!(self, Way::Library(Choice::Plan(_)))
+        matches!(self, Variant::Library(Choice::Plan(_)))
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Way::Library(choice) => f.write_str(choice.name()),
-            Way::Exchange(choice) => {
+            Variant::Library(choice) => f.write_str(choice.name()),
+            Variant::Exchange(choice) => {
                 write!(f, "{EXCHANGE}{}", choice.name().strip_prefix("plan:").unwrap_or(choice.name()))
             }
-            Way::Composed(composed) => write!(f, "{composed}"),
-            Way::Mpi => f.write_str("mpi"),
+            Variant::Composed(composed) => write!(f, "{composed}"),
+            Variant::Mpi => f.write_str("mpi"),
         }
     }
 }
 
-impl FromStr for Way {
+impl FromStr for Variant {
     type Err = Error;
 
     fn from_str(given: &str) -> Result<Self, Error> {
         if let Ok(composed) = given.parse() {
-            return Ok(Way::Composed(composed));
+            return Ok(Variant::Composed(composed));
         }
         match (given, given.strip_prefix(EXCHANGE)) {
-            ("mpi", _) => Ok(Way::Mpi),
-            (_, Some(plan)) => format!("plan:{plan}").parse().map(Way::Exchange),
-            (_, None) => given.parse().map(Way::Library),
+            ("mpi", _) => Ok(Variant::Mpi),
+            (_, Some(plan)) => format!("plan:{plan}").parse().map(Variant::Exchange),
+            (_, None) => given.parse().map(Variant::Library),
         }
     }
 }
@@ -72,9 +72,9 @@ mod tests {
             "persistent",
             "mpi",
         ] {
-            let way: Way = name.parse().expect(name);
-            assert_eq!((way.to_string().as_str(), way.is_flat_plan()), (name, name.starts_with("plan:")));
+            let variant: Variant = name.parse().expect(name);
+            assert_eq!((variant.to_string().as_str(), variant.is_flat_plan()), (name, name.starts_with("plan:")));
         }
-        assert!("exchange:bruck".parse::<Way>().is_err() && "exchange:auto".parse::<Way>().is_err());
+        assert!("exchange:bruck".parse::<Variant>().is_err() && "exchange:auto".parse::<Variant>().is_err());
     }
 }

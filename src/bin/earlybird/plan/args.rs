@@ -1,0 +1,153 @@
+//! The arguments of `earlybird plan`.
+
+use crate::arguments::parse_cost;
+use clap::{Args, ValueEnum};
+use earlybird::units::parse_size;
+use earlybird_hier::schedule::{Distance, GroupSpec, Params, Protocol, ShiftRule};
+use earlybird_hier::{Collective, Consistency, PlanError};
+use std::path::{Path, PathBuf};
+
+/// Prints a schedule, verified: a table of rounds, a drawing, or JSON; or says which one would be fastest
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// The schedule: ring butterfly recursive-doubling halving-doubling elimination-3-2 elimination-2-1 odd-ring
+    /// cyclic-shift radix prefix census chain pre-reduced-ring binomial rsg smp-binomial smp-butterfly dissemination bruck
+    /// direct
+    #[arg(required_unless_present = "best", conflicts_with = "best")]
+    pub(super) name: Option<String>,
+    /// Number of ranks
+    #[arg(long, value_name = "P")]
+    pub(super) ranks: usize,
+    /// Group of a butterfly: cyclic, xor, or factors such as 4,3 (3r folds a factor as a ring)
+    #[arg(long)]
+    pub(super) group: Option<GroupSpec>,
+    /// Latency-optimal steps of a butterfly
+    #[arg(long, conflicts_with = "rounds")]
+    pub(super) r: Option<usize>,
+    /// Total rounds of a butterfly
+    #[arg(long, value_name = "K")]
+    pub(super) rounds: Option<usize>,
+    /// Largest message of a butterfly, in blocks
+    #[arg(long, value_name = "BLOCKS")]
+    pub(super) cap: Option<usize>,
+    /// latency, bandwidth, or mixed:N
+    #[arg(long)]
+    pub(super) protocol: Option<Protocol>,
+    /// doubling (keeps rank order) or halving
+    #[arg(long)]
+    pub(super) distance: Option<Distance>,
+    /// ceil or cap: where a cyclic shift is ragged
+    #[arg(long)]
+    pub(super) rule: Option<ShiftRule>,
+    /// Factors, in the order of use
+    #[arg(long, value_delimiter = ',', value_name = "F,F")]
+    pub(super) radices: Option<Vec<usize>>,
+    /// Merge prime factors up to this size
+    #[arg(long, value_name = "F")]
+    pub(super) target: Option<usize>,
+    /// Ranks a rank may send to in a round
+    #[arg(long, value_name = "K")]
+    pub(super) ports: Option<usize>,
+    /// Segments of a chain or a pre-reduced ring
+    #[arg(long, value_name = "K")]
+    pub(super) segments: Option<usize>,
+    /// How many of the last ranks of the order of arrival are late
+    #[arg(long, value_name = "K")]
+    pub(super) late: Option<usize>,
+    /// Keep rank order
+    #[arg(long)]
+    pub(super) keep_order: bool,
+    /// Consecutive ranks per node
+    #[arg(long, value_name = "K")]
+    pub(super) ranks_per_node: Option<usize>,
+    /// Logical order, or order of arrival: position i holds the i-th rank given
+    #[arg(long, value_delimiter = ',', value_name = "R,R")]
+    pub(super) order: Option<Vec<usize>>,
+    /// Tree of switches and machines (TOML): orders a ring, and counts what each link carries
+    #[arg(long, value_name = "FILE")]
+    pub(super) topology: Option<PathBuf>,
+    /// allreduce, reduce, broadcast, allgather, reduce-scatter or barrier
+    #[arg(long)]
+    pub(super) contract: Option<Collective>,
+    /// Root of a reduce or broadcast
+    #[arg(long, value_name = "R")]
+    pub(super) root: Option<usize>,
+    /// Length of the vector: also count elements
+    #[arg(long, value_name = "M")]
+    pub(super) elements: Option<usize>,
+    /// identical: refuse a plan whose results may differ in their last bits from rank to rank; per-rank: allow it
+    #[arg(long)]
+    pub(super) consistency: Option<Consistency>,
+    /// table, svg or json
+    #[arg(long, value_enum, default_value_t = PlanFormat::Table)]
+    pub(super) format: PlanFormat,
+    /// Say which schedule is the fastest allreduce for the given costs
+    #[arg(long, requires = "bytes")]
+    pub(super) best: bool,
+    /// Size of the vector in bytes (Ki, Mi, Gi)
+    #[arg(long, requires = "best", value_parser = parse_size)]
+    pub(super) bytes: Option<u64>,
+    /// Measured costs instead of alpha, beta and gamma, on one level or several (TOML, see docs/plans.md)
+    #[arg(long, requires = "best", value_name = "FILE",
+          conflicts_with_all = ["alpha", "beta", "gamma", "port_cost", "inside_alpha", "inside_beta"])]
+    pub(super) times: Option<PathBuf>,
+    /// Seconds per message
+    #[arg(long, requires = "best", value_name = "SECONDS", value_parser = parse_cost)]
+    pub(super) alpha: Option<f64>,
+    /// Seconds per byte sent
+    #[arg(long, requires = "best", value_name = "SECONDS", value_parser = parse_cost)]
+    pub(super) beta: Option<f64>,
+    /// Seconds per byte reduced
+    #[arg(long, requires = "best", value_name = "SECONDS", value_parser = parse_cost)]
+    pub(super) gamma: Option<f64>,
+    /// Seconds per port beyond the first, per round (default: alpha)
+    #[arg(long, requires = "best", value_name = "SECONDS", value_parser = parse_cost)]
+    pub(super) port_cost: Option<f64>,
+    /// Seconds per message inside a node of --ranks-per-node ranks; then alpha and beta are those between nodes
+    #[arg(long, requires_all = ["best", "ranks_per_node", "inside_beta"], value_name = "SECONDS", value_parser = parse_cost)]
+    pub(super) inside_alpha: Option<f64>,
+    /// Seconds per byte inside a node
+    #[arg(long, requires_all = ["best", "inside_alpha"], value_name = "SECONDS", value_parser = parse_cost)]
+    pub(super) inside_beta: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum PlanFormat {
+    Table,
+    Svg,
+    Json,
+}
+
+pub(super) fn usage(parameter: &'static str, given: impl ToString, expected: impl ToString) -> PlanError {
+    let (given, expected) = (given.to_string(), expected.to_string());
+    PlanError::Parameter { algorithm: "plan".to_string(), parameter, given, expected }
+}
+
+pub(super) fn params(args: &PlanArgs) -> Params {
+    Params {
+        ranks: args.ranks,
+        group: args.group.clone(),
+        r: args.r,
+        rounds: args.rounds,
+        cap: args.cap,
+        protocol: args.protocol,
+        distance: args.distance,
+        rule: args.rule,
+        radices: args.radices.clone(),
+        target: args.target,
+        ports: args.ports,
+        segments: args.segments,
+        late: args.late,
+        keep_order: args.keep_order,
+        ranks_per_node: args.ranks_per_node,
+        order: args.order.clone(),
+        collective: args.contract,
+        root: args.root,
+        window: None,
+    }
+}
+
+pub(super) fn read(file: &Path, what: &'static str) -> Result<String, PlanError> {
+    let failed = |e| PlanError::Parse { what, reason: format!("cannot read {}: {e}", file.display()) };
+    std::fs::read_to_string(file).map_err(failed)
+}
