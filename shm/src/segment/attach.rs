@@ -56,6 +56,8 @@ pub(super) fn attach(options: &AttachOptions, absent: Absent<'_>) -> Result<Atta
     if options.size == 1 {
         return joining.create().map(|(attached, _)| attached);
     }
+    #[cfg(feature = "fault")]
+    crate::fault::reached_in_joining(options.rank, "joining");
     let address = Address::new(options.dir.as_deref(), &options.key);
     loop {
         let attached = match address.enter(&mut joining.deadline)? {
@@ -235,6 +237,8 @@ impl Joining<'_> {
             Err(error) if server::is_hangup(error) => return Ok(None),
             Err(error) => return Err(connection_lost(error)),
         }
+        #[cfg(feature = "fault")]
+        crate::fault::reached_in_joining(self.options.rank, "asked");
         let files = match self.hear(&socket)? {
             None | Some((Answer::Over, _)) => return Ok(None),
             Some((Answer::Failed(error), _)) => return Err(error),
