@@ -303,7 +303,9 @@ impl Joining<'_> {
         let own = self.statement.me;
         let who = || {
             let names: Vec<String> = missing().into_iter().map(|rank| describe(control, rank, own)).collect();
-            format!("attach ({size} ranks expected; missing: {})", names.join(", "))
+            // who had failed to join said so for 2 s only
+            let hint = "if these have failed and ended already, end this one too; EARLYBIRD_TIMEOUT bounds the wait";
+            format!("attach ({size} ranks expected; missing: {}; {hint})", names.join(", "))
         };
         let first_to_warn = || control.header.warned.compare_exchange(0, 1, AcqRel, Relaxed).is_ok();
         let checked = self.deadline.check(who, missing, first_to_warn);
