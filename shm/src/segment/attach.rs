@@ -268,10 +268,12 @@ impl Joining<'_> {
 
     /// The creator's answer; `None` when it has gone.
     fn hear(&mut self, socket: &OwnedFd) -> Result<Option<(Answer, Vec<OwnedFd>)>, Error> {
+        let creator = roll::peer_process(socket);
         loop {
+            let creator_runs = announce::check_creator(creator.as_ref());
             match server::receive(socket) {
                 Ok(Some((bytes, files))) => return Ok(Answer::decode(&bytes).map(|answer| (answer, files))),
-                Ok(None) => {}
+                Ok(None) => creator_runs?,
                 Err(error) if server::is_hangup(error) => return Ok(None),
                 Err(error) => return Err(connection_lost(error)),
             }
