@@ -90,21 +90,21 @@ fn a_rank_that_comes_late_to_a_plan_gets_the_error_that_stands() {
     assert_eq!(first, then);
 }
 
-/// On several nodes, of three and two ranks: in the joining of the node's ranks (the second), and of the ranks of a new group (the
-/// third).
+/// On several nodes: in the joining of the node's ranks (the second), and of the ranks of a new group (the third).
 #[test]
 fn a_rank_of_several_nodes_that_comes_late_or_is_closed_is_told_like_the_others() {
-    let faults = [
-        "1:joining:2:stop,1:asked:2:close",
-        "1:joining:2:stop,0:joining:2:files",
-        "4:joining:2:stop,3:joining:2:files",
-        "1:joining:3:stop,1:asked:3:close",
-        "1:joining:3:stop,0:joining:3:files",
-        "4:joining:3:stop,0:joining:3:files",
+    let cases = [
+        // the other node is one rank, which meets nobody: the meeting that is waited for is that of rank 1
+        ("3,1", "1:joining:2:stop,1:asked:2:close"),
+        ("3,2", "1:joining:2:stop,0:joining:2:files"),
+        ("3,2", "4:joining:2:stop,3:joining:2:files"),
+        ("3,2", "1:joining:3:stop,1:asked:3:close"),
+        ("3,2", "1:joining:3:stop,0:joining:3:files"),
+        ("3,2", "4:joining:3:stop,0:joining:3:files"),
     ];
-    for (kind, faults) in ["split", "duplicate"].into_iter().flat_map(|kind| faults.map(|faults| (kind, faults))) {
+    for (kind, (nodes, faults)) in ["split", "duplicate"].into_iter().flat_map(|kind| cases.map(|case| (kind, case))) {
         let (late, says) = if faults.ends_with("files") { (Some(LATE), NO_MORE) } else { (None, CLOSED) };
-        let ends = held(kind, "3,2", faults, faults[..1].parse().unwrap(), late);
+        let ends = held(kind, nodes, faults, faults[..1].parse().unwrap(), late);
         let [first, then] = told(&ends);
         // who lost a connection takes its rank for dead; it is the job's error if that is told first
         let is_told =
