@@ -261,7 +261,7 @@ fn roots_that_differ_in_the_last_call_are_told_when_they_part() {
 
 /// The same where each rank is a node of its own, and where two of three ranks share one.
 #[test]
-fn roots_that_differ_in_the_last_call_of_several_nodes_are_told_by_whom_closes_last() {
+fn roots_that_differ_in_the_last_call_of_several_nodes_are_told_by_the_last_to_close() {
     for (nodes, scripts) in [
         ("1", &["broadcast:0:4", "broadcast:1:4"][..]),
         ("1", &["broadcast:0:4 broadcast:0:4", "broadcast:1:4"]),
