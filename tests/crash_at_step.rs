@@ -73,7 +73,7 @@ fn passes(v: &Variant, step: Step, rank: usize) -> Passes {
     match (step, v.algorithm) {
         (Step::Begin | Step::Entered | Step::Copied | Step::Left, _) => Always,
         // Of no operation.
-        (Step::Agreed | Step::Rejoined, _) => Never,
+        (Step::Agreed | Step::Rejoined | Step::Joining | Step::Asked, _) => Never,
         (Step::Arrived, algorithm) => is(algorithm != Algorithm::Flat),
         (Step::Deposited, Algorithm::Flat) => is(v.count > 5),
         (Step::Deposited, Algorithm::Slices) => Always,

@@ -183,6 +183,14 @@ int eb_join_as(eb_comm **comm, const char *job, size_t rank, size_t size, const 
  */
 int eb_comm_free(eb_comm **comm);
 
+/*
+ * As eb_comm_free, and says if something was wrong: EB_MISMATCH where another rank that has closed the communicator before has
+ * made other calls and no later operation has shown that, as when two ranks each take themselves for the root of the last
+ * broadcast; otherwise the communicator's one error. `*comm` is NULL afterwards in any case. Waits for nobody but for what
+ * was started and not waited for. Says nothing while a request, a buffer or a view still holds the communicator: free those first.
+ */
+int eb_comm_close(eb_comm **comm);
+
 /* ---- communicators ---- */
 
 /* The number of this process, from 0. */

@@ -149,6 +149,18 @@ export! {
         unsafe { free_handle(comm, "comm") }
     }
 
+    fn eb_comm_close(comm: *mut *mut Comm) {
+        must_be(comm, "comm")?;
+        // SAFETY: C, H.
+        let handle = unsafe { comm.replace(std::ptr::null_mut()) };
+        if handle.is_null() {
+            return Ok(());
+        }
+        // SAFETY: H.
+        let Comm(shared) = *unsafe { Box::from_raw(handle) };
+        Arc::into_inner(shared).map_or(Ok(()), Communicator::close)
+    }
+
     fn eb_split(comm: *const Comm, color: i64, key: i64, part: *mut *mut Comm) {
         check_out_pointer(part, "part")?;
         // SAFETY: H, C.

@@ -62,6 +62,11 @@ fn communicators_options_threads_and_forks() {
 }
 
 #[test]
+fn calls_that_differ_are_told_when_a_communicator_is_closed() {
+    is_right_on_all("close.c");
+}
+
+#[test]
 fn a_killed_rank_is_named_to_the_others_who_may_go_on() {
     let programs = ["death.c", "shrink.c"].map(|name| Program::compile(C, name));
     for (ranks, program) in [2, 3, 5].into_iter().flat_map(|ranks| programs.iter().map(move |program| (ranks, program)))
@@ -91,6 +96,13 @@ fn several_nodes_do_what_they_can() {
         program.is_right_with(name, 5, &["--nodes", "2"]);
         program.is_right_with(name, 4, &["--nodes", "1,3"]);
     }
+}
+
+#[test]
+fn calls_that_differ_between_nodes_are_told_when_a_communicator_is_closed() {
+    let program = Program::compile(C, "close.c");
+    program.is_right_with("close.c", 2, &["--nodes", "1"]);
+    program.is_right_with("close.c", 5, &["--nodes", "2"]);
 }
 
 #[test]

@@ -1,13 +1,16 @@
-//! InjectedFault injection for tests (feature `fault`): a rank dies, stops or panics at a named protocol step.
+//! Fault injection for tests (feature `fault`): a rank dies, stops, panics or loses its descriptors at a named step.
 //!
-//! `EARLYBIRD_FAULT=rank:step:n:what`, with `what` one of `kill`, `stop`, `exit`, `exec`, `panic`: when `rank` reaches `step`
-//! for the n-th time. Not compiled into anything that ships.
+//! `EARLYBIRD_FAULT=rank:step:n:what`, with `what` one of `kill`, `stop`, `exit`, `exec`, `panic`, `close` (of all
+//! descriptors from 3 on; a file takes the numbers) and `files` (no further descriptor can be opened): when `rank` reaches
+//! `step` for the n-th time. Several are separated by commas. Not compiled into anything that ships.
 #![allow(unsafe_code)]
 
 use crate::Error;
 use crate::protocol::step::Step;
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::{Resource, Rlimit, Signal, getpid, getrlimit, kill_process, setrlimit};
+use std::os::fd::IntoRawFd;
 use std::os::unix::process::CommandExt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 #[derive(Debug, Clone, Copy)]
@@ -17,47 +20,85 @@ enum FaultKind {
     Exit,
     Exec,
     Panic,
+    Close,
+    Files,
 }
 
-/// FaultKind this rank was told to do, and where.
+/// The faults of this rank.
 #[derive(Debug)]
-pub struct InjectedFault {
+pub struct InjectedFaults(Vec<InjectedFault>);
+
+#[derive(Debug)]
+struct InjectedFault {
     step: Step,
+    /// When the step is reached for this time, it strikes.
+    nth: usize,
     /// Counts over all groups of the process.
-    countdown: AtomicUsize,
+    reached: AtomicUsize,
     what: FaultKind,
 }
 
-impl InjectedFault {
+impl InjectedFaults {
     /// Reads `EARLYBIRD_FAULT`; `None` where it names another rank or is not set.
-    pub fn from_env(rank: usize) -> Result<Option<InjectedFault>, Error> {
+    pub fn from_env(rank: usize) -> Result<Option<InjectedFaults>, Error> {
         let Ok(text) = std::env::var("EARLYBIRD_FAULT") else { return Ok(None) };
-        let bad = || Error::usage(format!("EARLYBIRD_FAULT={text:?}: expected rank:step:n:kill|stop|exit|exec|panic"));
+        let faults = text.split(',').map(InjectedFault::parse).collect::<Result<Vec<_>, _>>()?;
+        let faults: Vec<InjectedFault> =
+            faults.into_iter().filter(|(who, _)| *who == rank).map(|(_, fault)| fault).collect();
+        Ok((!faults.is_empty()).then_some(InjectedFaults(faults)))
+    }
+
+    /// Acts if this is the place.
+    pub fn reached(&self, step: Step) {
+        self.0.iter().filter(|fault| fault.step == step).for_each(InjectedFault::reached);
+    }
+}
+
+/// Acts if this step of joining is the place: `n` is the number of the joining, over all groups of the process, whose rank is
+/// that in the first.
+pub(crate) fn reached_in_joining(rank: usize, step: &str) {
+    static FAULT: OnceLock<Option<InjectedFaults>> = OnceLock::new();
+    static JOININGS: AtomicUsize = AtomicUsize::new(0);
+    let begins = step == Step::Joining.name();
+    let number = JOININGS.fetch_add(begins.into(), Relaxed) + usize::from(begins);
+    let fault = FAULT.get_or_init(|| InjectedFaults::from_env(rank).unwrap_or_else(|error| panic!("{error}")));
+    let here = |fault: &&InjectedFault| fault.step.name() == step && fault.nth == number;
+    fault.iter().flat_map(|fault| &fault.0).filter(here).for_each(InjectedFault::strike);
+}
+
+impl InjectedFault {
+    fn parse(text: &str) -> Result<(usize, InjectedFault), Error> {
+        let bad = || {
+            Error::usage(format!(
+                "EARLYBIRD_FAULT={text:?}: expected rank:step:n:kill|stop|exit|exec|panic|close|files"
+            ))
+        };
         let [who, step, nth, what] = text.split(':').collect::<Vec<_>>()[..] else { return Err(bad()) };
         let fault = InjectedFault {
             step: step.parse()?,
-            countdown: AtomicUsize::new(nth.parse().ok().filter(|n| *n > 0).ok_or_else(bad)?),
+            nth: nth.parse().ok().filter(|n| *n > 0).ok_or_else(bad)?,
+            reached: AtomicUsize::new(0),
             what: match what {
                 "kill" => FaultKind::Kill,
                 "stop" => FaultKind::Stop,
                 "exit" => FaultKind::Exit,
                 "exec" => FaultKind::Exec,
                 "panic" => FaultKind::Panic,
+                "close" => FaultKind::Close,
+                "files" => FaultKind::Files,
                 _ => return Err(bad()),
             },
         };
-        Ok((who.parse::<usize>().map_err(|_| bad())? == rank).then_some(fault))
+        Ok((who.parse::<usize>().map_err(|_| bad())?, fault))
     }
 
-    /// Acts if this is the place.
-    pub fn reached(&self, step: Step) {
-        if step != self.step {
-            return;
+    fn reached(&self) {
+        if self.reached.fetch_add(1, Relaxed) + 1 == self.nth {
+            self.strike();
         }
-        // wraps beyond zero once the fault has struck, and is not met again
-        if self.countdown.fetch_sub(1, Relaxed) != 1 {
-            return;
-        }
+    }
+
+    fn strike(&self) {
         match self.what {
             FaultKind::Kill => drop(kill_process(getpid(), Signal::KILL)),
             // To this thread: one sent to the process may first stop another, while this one goes on past the step.
@@ -69,6 +110,21 @@ impl InjectedFault {
                 let error = std::process::Command::new("sleep").arg("2").exec();
                 panic!("exec of sleep failed: {error}");
             }
+            FaultKind::Close => close_descriptors(),
+            FaultKind::Files => {
+                let maximum = getrlimit(Resource::Nofile).maximum;
+                setrlimit(Resource::Nofile, Rlimit { current: Some(0), maximum }).expect("a limit may be lowered");
+            }
         }
+    }
+}
+
+/// Closes what others opened, as daemons do, and lets a file take the numbers.
+fn close_descriptors() {
+    // SAFETY: a system call that touches no memory of ours; whoever uses such a number gets an error, which is the fault.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
+    for _ in 0..64 {
+        let file = std::fs::File::open("/proc/self/exe");
+        drop(file.map(IntoRawFd::into_raw_fd));
     }
 }

@@ -35,7 +35,7 @@ const _: () = assert!(crate::memory::MAX_RANKS == crate::protocol::word::MAX_RAN
 
 /// The fault that a test asked for; nothing in what ships.
 #[cfg(feature = "fault")]
-type Injected = Option<Arc<crate::fault_injection::InjectedFault>>;
+type Injected = Option<Arc<crate::fault_injection::InjectedFaults>>;
 #[cfg(not(feature = "fault"))]
 type Injected = Option<core::convert::Infallible>;
 
@@ -94,7 +94,7 @@ impl Mapped {
     /// [`Error::NoSpace`] before anything is touched; whatever the system refuses.
     pub fn new(segment: Arc<Segment>, group_info: GroupInfo, region: Region) -> Result<Self, Error> {
         #[cfg(feature = "fault")]
-        let fault = crate::fault_injection::InjectedFault::from_env(segment.rank())?.map(Arc::new);
+        let fault = crate::fault_injection::InjectedFaults::from_env(segment.rank())?.map(Arc::new);
         #[cfg(not(feature = "fault"))]
         let fault = None;
         Mapped::with(segment, group_info, region, fault, Driver::default())

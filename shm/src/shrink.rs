@@ -80,7 +80,7 @@ impl Membership {
         mut join: impl FnMut(&Survivors<'_>) -> Result<T, Error>,
     ) -> Result<(Vec<usize>, T), Error> {
         #[cfg(feature = "fault")]
-        let fault = crate::fault_injection::InjectedFault::from_env(self.segment.rank())?;
+        let fault = crate::fault_injection::InjectedFaults::from_env(self.segment.rank())?;
         let step = |step: Step| {
             #[cfg(feature = "fault")]
             fault.iter().for_each(|fault| fault.reached(step));

@@ -212,6 +212,30 @@ fn a_forked_child_is_not_a_member_and_its_end_is_nobodys_death() {
     assert_eq!(ranks[0].ask("left 1"), "false");
 }
 
+/// A rank brings the others together, forks in another thread and is killed: its child has the socket at which late ranks come.
+#[test]
+fn late_ranks_do_not_wait_for_the_child_of_a_dead_one() {
+    let scratch = Scratch::new();
+    let mut ranks = team(&scratch.meet(), "forked", 3);
+    ranks[0].ask("fork-beside");
+    ranks[0].tell("attach");
+    ranks[0].wait_claimed(0);
+    ranks[1].tell("attach");
+    ranks[1].wait_claimed(1);
+    let children = format!("/proc/{}/task", ranks[0].pid());
+    let has_child = || {
+        let tasks = std::fs::read_dir(&children).unwrap().flatten();
+        tasks
+            .into_iter()
+            .any(|task| std::fs::read_to_string(task.path().join("children")).is_ok_and(|all| !all.is_empty()))
+    };
+    wait_until("the child", has_child);
+    ranks[0].kill();
+    assert!(ranks[1].answer().starts_with("EB_PEER_DIED rank 0 "));
+    let answer = ranks[2].ask("attach");
+    assert!(answer.starts_with("EB_SYSTEM joining: process") && answer.contains("a child of it lives on"), "{answer}");
+}
+
 #[test]
 fn a_rank_is_dead_even_if_its_child_lives_on() {
     let scratch = Scratch::new();

@@ -91,7 +91,7 @@ impl Hierarchy {
         (deadline, meeting): (Option<Duration>, RingOptions),
     ) -> Self {
         let (is_crowded, membership) = (wire.is_crowded(), wire.membership());
-        let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, last: None, progress: None });
+        let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, history: 0, last: None, progress: None });
         let postings = Postings::new(deliver);
         Hierarchy { topology, state, deadline, exchanges, is_crowded, postings, meeting, membership }
     }

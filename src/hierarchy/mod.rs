@@ -82,6 +82,8 @@ struct State {
     plans: Plans<Wire>,
     /// Calls begun.
     calls: u64,
+    /// A hash over the signatures of those that block, in order.
+    history: u32,
     /// Number of the last call that is complete, and what ran between leaders in it.
     last: Option<(u64, &'static str)>,
     /// What to drive in long waits.
@@ -187,7 +189,7 @@ impl Hierarchy {
     ) -> Result<R, Error> {
         let _alone = self.settle()?;
         let mut state = self.lock()?;
-        let State { plans, calls, last, .. } = &mut *state;
+        let State { plans, calls, history, last, .. } = &mut *state;
         if let Some(error) = plans.failed() {
             return Err(error.clone());
         }
@@ -203,6 +205,7 @@ impl Hierarchy {
         *calls += 1;
         plans.transport_mut().begin_call(call.collective, *calls, call.signature);
         let hash = call.signature.hash();
+        *history = (history.rotate_left(5) ^ hash).wrapping_mul(0x9e37_79b1);
         let options = CallOptions { within: hash as u16, ..call.options };
         let (topology, is_crowded) = (&self.topology, self.is_crowded);
         let mut phases = Phases { node: call.node, topology, plans, options, call: hash, is_crowded };
@@ -217,6 +220,22 @@ impl Hierarchy {
             Err(Error::Forked) => Err(Error::Forked),
             Err(error) => Err(self.fail(plans.transport_mut(), call, &error)),
         }
+    }
+
+    /// As `NodeComm::end`, for the ranks of all nodes that share memory; otherwise for those of this node.
+    pub(crate) fn close(&self, node: &NodeComm) -> Result<(), Error> {
+        let _alone = self.settle()?;
+        let mut state = self.lock()?;
+        let State { plans, calls, history, .. } = &mut *state;
+        if let Some(error) = plans.failed() {
+            return Err(error.clone());
+        }
+        let wire = plans.transport_mut();
+        let closed = match wire.close(*calls, *history) {
+            Ok(()) => node.end().map_err(|error| wire.report(errors::fault_of(&error, &self.topology, self.deadline))),
+            Err(stands) => Err(stands),
+        };
+        closed.inspect_err(|_| self.end_node(node))
     }
 
     /// Fails the job for what a posted call found; what stands for everybody.

@@ -126,6 +126,16 @@ impl Wire {
         }
     }
 
+    /// Compares this rank's calls with those of ranks that have closed the communicator, as far as they share memory.
+    pub(super) fn close(&mut self, calls: u64, history: u32) -> Result<(), Error> {
+        let Line::Rings(rings) = &self.line else { return Ok(()) };
+        rings.healthy()?;
+        match rings.close(calls, history) {
+            Some(other) => Err(self.report(self.mismatch([self.me, other], self.call))),
+            None => Ok(()),
+        }
+    }
+
     /// As [`Line::is_a_network`].
     pub(super) fn is_a_network(&self) -> bool {
         self.line.is_a_network()

@@ -263,6 +263,14 @@ impl Running {
         });
     }
 
+    /// Waits until a rank waits for others where they meet.
+    pub fn wait_meeting(&mut self) {
+        self.wait_until("meeting", |job| {
+            let entries = std::fs::read_dir(job.scratch.meet());
+            entries.is_ok_and(|mut entries| entries.next().is_some())
+        });
+    }
+
     /// Makes the file beside the meeting directory that ranks wait for under this name.
     pub fn raise(&self, flag: &str) {
         std::fs::write(self.scratch.meet().with_extension(flag), "").unwrap();

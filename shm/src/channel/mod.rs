@@ -8,6 +8,8 @@
 //! `docs/channel.md` has the words and their orderings.
 
 #[cfg(not(earlybird_loom))]
+mod close;
+#[cfg(not(earlybird_loom))]
 mod fault;
 #[cfg(not(earlybird_loom))]
 mod layout;

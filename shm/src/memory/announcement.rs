@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::deadline::Deadline;
 use super::fd_server::{self, FdServer};
 use super::messages::{Answer, Message, of_rank};
+use super::process::{self, Identity};
 use super::rendezvous::{RendezvousAddress, Role};
 use crate::Error;
 
@@ -24,6 +25,20 @@ pub(super) fn tell(address: &RendezvousAddress, message: &Message) {
         // who does not hear it has gone
         let _ = fd_server::send(&socket, &message.encode(), &[]);
     }
+}
+
+/// Fails if the process has ended that brings the ranks together, and that has not answered over a connection. The connection
+/// lives on where a child that was forked meanwhile has its socket. To be asked before the connection is looked at.
+pub(super) fn check_creator(creator: Option<&Identity>) -> Result<(), Error> {
+    let Some(creator) = creator.filter(|creator| process::runs(creator) == Some(false)) else { return Ok(()) };
+    Err(Error::system(
+        "joining",
+        format!(
+            "process {}, which brought the ranks together, has ended, and a child of it lives on that keeps its socket; end \
+             that child and start the job again",
+            creator.pid
+        ),
+    ))
 }
 
 /// Tells the others over an open connection that this rank cannot join; the error that stands for all.

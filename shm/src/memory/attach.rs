@@ -56,6 +56,8 @@ pub(super) fn attach(options: &AttachOptions, absent: Absent<'_>) -> Result<Atta
     if options.size == 1 {
         return joining.create().map(|(attached, _)| attached);
     }
+    #[cfg(feature = "fault")]
+    crate::fault_injection::reached_in_joining(options.rank, "joining");
     let address = RendezvousAddress::new(options.dir.as_deref(), &options.key);
     loop {
         let attached = match address.enter(&mut joining.deadline)? {
@@ -240,6 +242,8 @@ impl Joining<'_> {
             Err(error) if fd_server::is_hangup(error) => return Ok(None),
             Err(error) => return Err(connection_lost(error)),
         }
+        #[cfg(feature = "fault")]
+        crate::fault_injection::reached_in_joining(self.options.rank, "asked");
         let files = match self.hear(&socket)? {
             None | Some((Answer::Over, _)) => return Ok(None),
             Some((Answer::Failed(error), _)) => return Err(error),
@@ -269,10 +273,12 @@ impl Joining<'_> {
 
     /// The creator's answer; `None` when it has gone.
     fn hear(&mut self, socket: &OwnedFd) -> Result<Option<(Answer, Vec<OwnedFd>)>, Error> {
+        let creator = record_lock::peer_process(socket);
         loop {
+            let creator_runs = announcement::check_creator(creator.as_ref());
             match fd_server::receive(socket) {
                 Ok(Some((bytes, files))) => return Ok(Answer::decode(&bytes).map(|answer| (answer, files))),
-                Ok(None) => {}
+                Ok(None) => creator_runs?,
                 Err(error) if fd_server::is_hangup(error) => return Ok(None),
                 Err(error) => return Err(connection_lost(error)),
             }
@@ -304,7 +310,9 @@ impl Joining<'_> {
         let own = self.statement.me;
         let who = || {
             let names: Vec<String> = missing().into_iter().map(|rank| describe(control, rank, own)).collect();
-            format!("attach ({size} ranks expected; missing: {})", names.join(", "))
+            // who had failed to join said so for 2 s only
+            let hint = "if these have failed and ended already, end this one too; EARLYBIRD_TIMEOUT bounds the wait";
+            format!("attach ({size} ranks expected; missing: {}; {hint})", names.join(", "))
         };
         let first_to_warn = || control.header.warned.compare_exchange(0, 1, AcqRel, Relaxed).is_ok();
         let checked = self.deadline.check(who, missing, first_to_warn);

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 
+use super::process::{self, Identity};
 use crate::Error;
 
 fn request(kind: libc::c_int, first: usize, count: usize) -> libc::flock {
@@ -65,6 +66,17 @@ pub(crate) fn holder(file: &impl AsFd, first: usize, count: usize) -> std::io::R
 /// Asked by hand because the pid in the kernel's answer is 0 for a peer in another pid namespace, which a wrapper with
 /// a non-zero pid type cannot represent.
 pub(crate) fn peer_uid(socket: &impl AsFd) -> std::io::Result<u32> {
+    peer_credentials(socket).map(|credentials| credentials.uid)
+}
+
+/// The process that made the socket at which this connection was accepted; `None` where it cannot be seen from here.
+pub(crate) fn peer_process(socket: &impl AsFd) -> Option<Identity> {
+    let pid = peer_credentials(socket).ok().and_then(|credentials| u32::try_from(credentials.pid).ok())?;
+    let start_ticks = process::stat(&pid.to_string()).map_or(0, |(_, start)| start);
+    (pid != 0).then(|| Identity { pid, start_ticks, ..Identity::own() })
+}
+
+fn peer_credentials(socket: &impl AsFd) -> std::io::Result<libc::ucred> {
     let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut length = core::mem::size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the descriptor is open while borrowed; the buffer is a ucred and `length` is its size.
@@ -77,7 +89,7 @@ pub(crate) fn peer_uid(socket: &impl AsFd) -> std::io::Result<u32> {
             &raw mut length,
         )
     };
-    if result == 0 { Ok(credentials.uid) } else { Err(std::io::Error::last_os_error()) }
+    if result == 0 { Ok(credentials) } else { Err(std::io::Error::last_os_error()) }
 }
 
 /// Tells a forked child from the process that attached: a private page that the kernel hands to children zeroed.

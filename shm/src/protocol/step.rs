@@ -28,6 +28,10 @@ pub enum Step {
     Agreed,
     /// Outside of operations: this survivor has joined the new group, or failed to.
     Rejoined,
+    /// Outside of operations: this rank is about to join a group.
+    Joining,
+    /// Outside of operations: this rank has asked the creator of a group to let it join.
+    Asked,
 }
 
 impl Step {
@@ -58,6 +62,8 @@ impl Step {
             Step::Left => "left",
             Step::Agreed => "agreed",
             Step::Rejoined => "rejoined",
+            Step::Joining => "joining",
+            Step::Asked => "asked",
         }
     }
 }
@@ -66,7 +72,7 @@ impl FromStr for Step {
     type Err = crate::Error;
 
     fn from_str(s: &str) -> Result<Self, Self::Err> {
-        let all = || Step::ALL.into_iter().chain([Step::Agreed, Step::Rejoined]);
+        let all = || Step::ALL.into_iter().chain([Step::Agreed, Step::Rejoined, Step::Joining, Step::Asked]);
         all().find(|step| step.name() == s).ok_or_else(|| {
             let names: Vec<_> = all().map(Step::name).collect();
             crate::Error::usage(format!("{s:?} is not a protocol step; expected one of {}", names.join(", ")))

@@ -319,6 +319,13 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Joined
             let what = rustix::process::Resource::Fsize;
             rustix::process::setrlimit(what, limit).map_or_else(|e| e.to_string(), |()| "ok".into())
         }
+        "fork-beside" => {
+            std::thread::spawn(|| {
+                std::thread::sleep(Duration::from_millis(300));
+                fork_and_stay()
+            });
+            "ok".into()
+        }
         "list" => {
             let mut names: Vec<String> =
                 std::fs::read_dir(words[1]).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
