@@ -19,7 +19,7 @@ enum FaultKind {
     Panic,
 }
 
-/// FaultKind this rank was told to do, and where.
+/// The fault to inject in this rank, and its step.
 #[derive(Debug)]
 pub struct InjectedFault {
     step: Step,

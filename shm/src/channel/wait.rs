@@ -1,5 +1,5 @@
-//! Waiting on rings, as the operations of the node wait: spin where every rank has a CPU, then yield, then sleep; look at
-//! the group's error each time and at the peers when it takes long.
+//! Waiting on rings, as the operations of the node wait: spin where every rank has a CPU, then yield, then sleep; check the
+//! group's error each time and the peers when the wait takes long.
 
 use super::fault::Fault;
 use super::ring;
@@ -89,7 +89,7 @@ impl Rings {
         let suspected = self.watch.suspect.take();
         for &rank in self.among.iter().filter(|r| **r != self.rank) {
             let gone = !segment.is_alive(rank) || segment.has_left(rank);
-            // A dead rank writes nothing more: what it had completed is read after its death was seen.
+            // A dead rank writes nothing more: its last completed call is read after its death was seen.
             let state = self.board.state(rank);
             if state.completed.load(Ordering::Relaxed) >= current {
                 continue;
@@ -135,11 +135,11 @@ impl Rings {
         Ok(())
     }
 
-    /// A rank that is gone and exchanges nothing with this one, but has not completed the call that this exchange is a part of.
+    /// Returns a rank that is gone and exchanges nothing with this one, but has not completed the call of this exchange.
     fn lost_in_call(&self) -> Option<usize> {
         let (segment, call) = (self.board.segment(), self.name >> 8);
         let others = (0..self.size).filter(|rank| self.some && self.exchanging && !self.among.contains(rank));
-        // As above: what the dead had completed is read after their death was seen.
+        // A dead rank's last completed call is read after its death was seen.
         let is_lost = |rank: &usize| {
             (!segment.is_alive(*rank) || segment.has_left(*rank))
                 && self.board.state(*rank).ended.load(Ordering::Relaxed) < call

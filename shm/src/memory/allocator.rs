@@ -1,9 +1,8 @@
 //! The allocator of the arena: regions are granted to groups of ranks out of one budget and freed by their last holder.
 //!
-//! Lending and giving back are rare, so they take turns under one lock, a word of the table that names its holder. It is
-//! taken from a rank that has ended, and from no other, so nothing here waits for the dead. What the dead held is theirs no
-//! more: whoever lets go of a region last among the living gives it back, and whoever finds the pool short looks for
-//! regions that only ranks which have ended may touch.
+//! Allocating and releasing are rare, so they take turns under one lock, a word of the table that names its holder. The lock
+//! is taken from a rank that has ended, and from no other, so nothing here waits for a dead rank. Regions held only by dead
+//! ranks are reclaimed: by the last living holder that releases the region, or by a rank that finds the arena full.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::{MutexGuard, PoisonError, TryLockError};
@@ -87,7 +86,7 @@ impl Segment {
         self.pool.region_bytes
     }
 
-    /// Says what the groups may use, the same on all ranks, before the first is made.
+    /// Sets the limits of all groups, the same on all ranks, before the first group is made.
     pub fn set_budget(&self, budget: BudgetLimits) {
         let _ = self.pool.limits.set(budget);
     }
@@ -118,19 +117,19 @@ impl Segment {
         }
     }
 
-    /// This process does not touch the region any more. The last one to say so gives its memory and its budget back. Waits for
-    /// the lock for at most a second: what is not done by then is done by whoever has it next here.
+    /// Releases a region that this process does not touch any more. The last release frees its memory and its budget. Waits at
+    /// most a second for the lock: then the release is deferred to the next thread of this process that takes the lock.
     pub fn release(&self, slot: usize, id: u64) {
         self.release_or_defer(DeferredRelease::Allocation(slot, id));
     }
 
-    /// Lets go of all that was lent to this rank by a split it did not see the end of, or for the results of a group it leaves.
+    /// Releases all allocations of this rank that one operation made: of a split that failed, or for the results of a group.
     pub fn release_all_of(&self, origin: Origin) {
         self.release_or_defer(DeferredRelease::AllOf(origin));
     }
 
     fn release_or_defer(&self, what: DeferredRelease) {
-        // a job that never split has lent nothing, and its arena goes as a whole
+        // a job that never split has allocated nothing, and its arena is freed as a whole
         if self.control.header.pooled.load(Relaxed) == 0 || self.is_forked_child() {
             return;
         }
@@ -144,14 +143,14 @@ impl Segment {
         self.pool.deferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives back what others could not, if anybody has said that there is such.
+    /// Frees regions that other ranks could not free, if the table says that there are any.
     pub(super) fn give_back_what_is_due(&self) {
         if self.control.header.pooled.load(Relaxed) != 0 && !self.is_forked_child() && self.table().is_due() {
             drop(self.lock_pool(&mut Deadline::new(Some(RELEASE_WITHIN))));
         }
     }
 
-    /// Bytes of a buffer that another rank allocations, as it was borrowed; `None` where the name stands for no buffer.
+    /// Bytes of another rank's registered buffer; `None` where the name stands for no buffer.
     pub(crate) fn bytes_of(&self, name: AllocationName) -> Option<usize> {
         let bytes = self.table().cost_of(name).and_then(|bytes| usize::try_from(bytes).ok())?;
         (bytes <= self.pool.region_bytes).then_some(bytes)
@@ -300,7 +299,7 @@ mod tests {
         let mut damage = LockDamage::new(start);
         assert!((0..600).all(|i| !damage.is_seen(7, at(i * 100), || true)));
         assert!(damage.is_seen(7, at(60_000), || true));
-        // another holder, or one seen stopped, and the time begins anew
+        // another holder, or one seen stopped, restarts the time
         assert!(!damage.is_seen(8, at(60_100), || true));
         assert!(!damage.is_seen(8, at(100_000), || false));
         assert!(!damage.is_seen(8, at(159_000), || true));

@@ -101,7 +101,7 @@ impl Drop for RobustListPage {
 /// Owner threads of this process.
 static OWNERS: AtomicUsize = AtomicUsize::new(0);
 
-/// The parked thread that owns this rank's word. Dropping it says that the rank has left.
+/// The parked thread that owns this rank's word. Dropping it marks the rank as left.
 pub(super) struct OwnerThread {
     control: Arc<ControlMap>,
     rank: usize,
