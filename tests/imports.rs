@@ -12,7 +12,7 @@ use syn::{Attribute, Item, UseTree, Visibility};
 
 /// Crates by their directory, each with the number of its files that lie in circles. A change may lower a number, never
 /// raise one.
-const CRATES: [(&str, usize); 5] = [("shm", 45), ("hier", 11), (".", 12), ("capi", 0), ("preload", 8)];
+const CRATES: [(&str, usize); 5] = [("shm", 29), ("hier", 11), (".", 12), ("capi", 0), ("preload", 8)];
 
 /// A module by its names from the crate's root.
 type Module = Vec<String>;

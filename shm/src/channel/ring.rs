@@ -61,7 +61,7 @@ impl Outgoing {
         if self.next - self.acknowledged < board.slots() {
             return true;
         }
-        // A consumer cannot have acknowledged what was not sent: a damaged word is read as "nothing acknowledged".
+        // A consumer cannot acknowledge a packet that was not sent: a damaged word reads as "nothing new".
         let acknowledged = board.acknowledged(pair).load(SyncPoint::RoomAcquire.order());
         self.acknowledged =
             if acknowledged <= self.next { acknowledged.max(self.acknowledged) } else { self.acknowledged };

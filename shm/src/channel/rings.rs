@@ -45,7 +45,7 @@ const RESERVED_TOGETHER: usize = 8;
 /// This process's ends of the rings between the processes of a node.
 ///
 /// Nothing blocks but [`Rings::idle`], and that one at most 50 ms. The first error is the group's only one, for ever.
-/// Dropping it leaves the group: who still needs this rank gets [`Error::PeerDied`].
+/// Dropping it leaves the group: ranks that still need this one get [`Error::PeerDied`].
 #[derive(Debug)]
 pub struct Rings {
     pub(super) board: MappedRings,
@@ -55,11 +55,11 @@ pub struct Rings {
     pub(super) oversubscribed: bool,
     pub(super) timeout_ns: Option<u64>,
     /// The ranks that this one exchanges packets with, and itself.
-    pub(super) among: Vec<usize>,
+    pub(super) partners: Vec<usize>,
     /// True if the group has other ranks too, which share the group's error.
-    pub(super) some: bool,
+    pub(super) is_partial: bool,
     /// Number and collective of this rank's call, for errors ([`Rings::name_call`]).
-    pub(super) name: u64,
+    pub(super) call_name: u64,
     /// By rank, the number in the job, where that is another.
     job_ranks: Option<Arc<[usize]>>,
     /// By rank; `None` until the ring is used.
@@ -69,18 +69,19 @@ pub struct Rings {
     reserved: (Vec<Reservation>, usize),
     incoming: Vec<Option<Incoming>>,
     /// True for ranks from which the last check found no packet.
-    pub(super) quiet: Vec<bool>,
-    pub(super) full: Vec<bool>,
+    pub(super) without_packet: Vec<bool>,
+    /// True for ranks to which the last check found no room.
+    pub(super) without_room: Vec<bool>,
     pub(super) completed: u64,
     /// Calls and exchanges begun, as in the own [`super::lines::StateLine`].
     pub(super) begun: u64,
-    /// Between the begin of an exchange and its end.
+    /// True between the begin of an exchange and its end.
     pub(super) exchanging: bool,
-    pub(super) watch: WaitState,
+    pub(super) wait_state: WaitState,
 }
 
 impl Rings {
-    /// Joins and returns when all ranks have. Memory of a ring is acknowledged when it is first used.
+    /// Joins and returns when all ranks have. Memory of a ring is reserved when it is first used.
     ///
     /// # Errors
     /// As [`Segment::attach`].
@@ -113,28 +114,28 @@ impl Rings {
             wait: options.wait,
             oversubscribed,
             timeout_ns: options.timeout.map(crate::nanoseconds),
-            some: false,
-            among: (0..size).collect(),
-            name: 0,
+            is_partial: false,
+            partners: (0..size).collect(),
+            call_name: 0,
             job_ranks: None,
             outgoing: vec![None; size],
             memory_budget: options.memory_budget.clone(),
             reserved: (Vec::new(), 0),
             incoming: vec![None; size],
-            quiet: vec![false; size],
-            full: vec![false; size],
+            without_packet: vec![false; size],
+            without_room: vec![false; size],
             completed: 0,
             begun: 0,
             exchanging: false,
-            watch: WaitState::default(),
+            wait_state: WaitState::default(),
         })
     }
 
     /// From here on this rank exchanges packets with `ranks` only, itself among them, as they do with it. An exchange of
     /// such ranks needs no others; those share the group's error all the same.
     pub fn exchange_among(&mut self, ranks: &[usize]) {
-        self.among = ranks.to_vec();
-        self.some = true;
+        self.partners = ranks.to_vec();
+        self.is_partial = true;
     }
 
     /// Sets the job's number of each rank, which errors add to the rank.
@@ -189,8 +190,8 @@ impl Rings {
             self.outgoing[to] = Some(Outgoing::default());
         }
         let Some(end) = &mut self.outgoing[to] else { unreachable!("opened above") };
-        self.full[to] = !end.has_room(&self.board, pair);
-        if self.full[to] {
+        self.without_room[to] = !end.has_room(&self.board, pair);
+        if self.without_room[to] {
             return Ok(false);
         }
         let words = ring::pack([header[0], header[1], header[2], bytes as u64]);
@@ -210,8 +211,8 @@ impl Rings {
             self.incoming[from] = Some(Incoming::default());
         }
         let Some(end) = &mut self.incoming[from] else { unreachable!("opened above") };
-        self.quiet[from] = !end.has_packet(&self.board, pair);
-        if self.quiet[from] {
+        self.without_packet[from] = !end.has_packet(&self.board, pair);
+        if self.without_packet[from] {
             return Ok(false);
         }
         let [a, b, c, bytes]: PacketHeader = ring::unpack(end.header(&self.board, pair));
@@ -238,7 +239,7 @@ impl Rings {
 
     /// Names call `number` of a communicator for errors that this rank reports from now on.
     pub fn name_call(&mut self, collective: Collective, number: u64, description: CallDescription) {
-        self.name = number << 8 | collective as u64;
+        self.call_name = number << 8 | collective as u64;
         self.describe_call(number, description);
     }
 
@@ -343,7 +344,7 @@ impl Rings {
             return earlier;
         }
         let (cause, mut details) = fault.words();
-        details[DETAILS - 1] = self.name;
+        details[DETAILS - 1] = self.call_name;
         for (word, value) in self.board.state(self.rank).details.iter().zip(details) {
             word.store(value, Ordering::Relaxed);
         }
@@ -364,11 +365,11 @@ impl Rings {
     /// Returns whether something came where the last looks found nothing, or room where there was none.
     pub(super) fn something_changed(&self) -> bool {
         let came = |from: usize| {
-            let end = self.incoming[from].as_ref().filter(|_| self.quiet[from]);
+            let end = self.incoming[from].as_ref().filter(|_| self.without_packet[from]);
             end.is_some_and(|end| end.has_packet(&self.board, RankPair { from, to: self.rank }))
         };
         let room = |to: usize| {
-            let end = self.outgoing[to].filter(|_| self.full[to]);
+            let end = self.outgoing[to].filter(|_| self.without_room[to]);
             end.is_some_and(|mut end| end.has_room(&self.board, RankPair { from: self.rank, to }))
         };
         (0..self.size).any(|rank| came(rank) || room(rank))
@@ -393,7 +394,7 @@ impl Rings {
 
     /// Reserves budget for one more ring, on the sending rank, for some rings at once.
     fn reserve_budget(&mut self) -> Result<(), Error> {
-        let (open, most) = (self.outgoing.iter().flatten().count(), self.among.len().saturating_sub(1).max(1));
+        let (open, most) = (self.outgoing.iter().flatten().count(), self.partners.len().saturating_sub(1).max(1));
         let (reservations, rings) = &mut self.reserved;
         if let Some(memory_budget) = &self.memory_budget
             && open >= *rings

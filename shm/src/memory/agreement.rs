@@ -56,7 +56,7 @@ impl Segment {
         };
         self.await_decision(call, place)?;
         let decision = self.records().decision(place);
-        if let Ok(_locked) = self.lock_pool(&mut Deadline::new(Some(RELEASE_WITHIN))) {
+        if let Ok(_locked) = self.lock_allocator(&mut Deadline::new(Some(RELEASE_WITHIN))) {
             self.records().acknowledge(place, self.rank);
         }
         let is_mine = decision.outcome != Vote::Joined || call.vote == Vote::Joined;
@@ -114,11 +114,11 @@ impl Segment {
 
     fn reserve_record(&self, record: usize) -> Result<(), Error> {
         let bytes = survivors::bytes_of(record);
-        self.pool.words().reserve(TABLE_BYTES + bytes.start..TABLE_BYTES + bytes.end)
+        self.allocator.words().reserve(TABLE_BYTES + bytes.start..TABLE_BYTES + bytes.end)
     }
 
     fn lock_records(&self, call: &SurvivorsCall<'_>) -> Result<Locked<'_>, Error> {
-        self.lock_pool(&mut Deadline::new(call.timeout))
+        self.lock_allocator(&mut Deadline::new(call.timeout))
     }
 
     fn is_held(&self, rank: usize) -> bool {

@@ -50,7 +50,7 @@ impl Grant {
     pub const BASE: u64 = 1;
 }
 
-/// The operation that made an allocation, so that a rank that was not told its number can still release it.
+/// The operation that made an allocation, so that a rank that does not know its number can still release it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
     /// The allocation of the group that was split.

@@ -34,7 +34,7 @@ pub struct Segment {
     _owner: Option<OwnerThread>,
     rounds: ConfirmationRounds,
     pub(super) arena: Arc<Arena>,
-    pub(super) pool: Allocator,
+    pub(super) allocator: Allocator,
 }
 
 impl Segment {
@@ -62,7 +62,7 @@ impl Segment {
         let affine_cpus = affine_cpus(&control, options.size);
         let quota = limits::cpu_quota(Path::new("/"));
         let allowed_cpus = quota.map_or(affine_cpus, |quota| affine_cpus.min(quota));
-        let pool = Allocator::new(table, regions, base.len());
+        let allocator = Allocator::new(table, regions, base.len());
         let segment = Segment {
             rank: options.rank,
             size: options.size,
@@ -76,7 +76,7 @@ impl Segment {
             _owner: owner,
             rounds: ConfirmationRounds::default(),
             arena,
-            pool,
+            allocator,
         };
         Ok((Arc::new(segment), base))
     }
