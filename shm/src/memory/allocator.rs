@@ -60,7 +60,7 @@ impl RegionMemory for Segment {
     }
 }
 
-/// The lock, given back however its holder ends.
+/// The held lock, released when dropped.
 pub(super) struct Locked<'a> {
     segment: &'a Segment,
     table: Table<'a, Segment>,
@@ -91,7 +91,7 @@ impl Segment {
         let _ = self.allocator.limits.set(budget);
     }
 
-    /// Lends a region to each of the groups, or to none of them. `None` if `healthy`, asked under the lock, denies.
+    /// Allocates a region to each of the groups, or to none of them. `None` if `healthy` returns false under the lock.
     ///
     /// Each gets a part in 32 of what is left of the budget, those made together at most half of it; never more than it
     /// can use, and never less than it needs.
@@ -111,8 +111,8 @@ impl Segment {
         if !healthy() {
             return Ok(None);
         }
-        match locked.try_lend(claims, origin) {
-            Err(Error::NoSpace { .. }) if locked.table.sweep() > 0 => locked.try_lend(claims, origin).map(Some),
+        match locked.try_allocate(claims, origin) {
+            Err(Error::NoSpace { .. }) if locked.table.sweep() > 0 => locked.try_allocate(claims, origin).map(Some),
             other => other.map(Some),
         }
     }
@@ -253,7 +253,7 @@ impl Locked<'_> {
         }
     }
 
-    fn try_lend(&self, claims: &[Claim], origin: Origin) -> Result<Vec<Grant>, Error> {
+    fn try_allocate(&self, claims: &[Claim], origin: Origin) -> Result<Vec<Grant>, Error> {
         let total = self.segment.allocator.limits.get().map_or(0, |budget| budget.total);
         let left = total.saturating_sub(self.table.used());
         let Some(shares) = shares(claims, left) else {

@@ -276,7 +276,7 @@ impl Directory {
         Ok(Directory { fd, path: path.to_path_buf() })
     }
 
-    /// RendezvousAddress of the socket `name` in this directory, which may have too long a path of its own.
+    /// Address of the socket `name` in this directory, which may have too long a path of its own.
     fn address(&self, name: &str) -> Result<SocketAddrUnix, Error> {
         let direct = self.path.join(name);
         let path = match direct.as_os_str().len() <= SOCKET_PATH_MAX {
