@@ -52,7 +52,7 @@ impl Lane for ShmTransport {
             Work::Move => (Collective::Barrier, DType::U8, Op::Sum),
         };
         let call = Signature::new(collective, dtype, op, FoldOrder::Arrival, Algorithm::Auto, shape.elements);
-        rings.say(rings.calls(), CallDescription::new(call, Some(shape.name)));
+        rings.describe_call(rings.calls(), CallDescription::new(call, Some(shape.name)));
     }
 
     fn complete(&mut self) {

@@ -142,11 +142,12 @@ const BOUNDARIES: &[(&str, &[&str], &str)] = &[
     ("shm/src/", &["earlybird_hier", "earlybird"], "the node layer knows nothing above it"),
     (
         "shm/src/protocol/",
-        &["memory::", "mapped::", "node::", "layout::", "rustix", "libc", "memmap2"],
+        &["memory::", "channel::", "mapped::", "node::", "layout::", "rustix", "libc", "memmap2"],
         "the protocol sees places and words, never addresses or the system",
     ),
     ("shm/src/protocol/", &["sync::atomic"], "atomics come through crate::sync, so that they can be modelled"),
-    ("shm/src/memory/", &["protocol::", "mapped::", "node::"], "the memory layer knows no protocol"),
+    ("shm/src/memory/", &["protocol::", "channel::", "mapped::", "node::"], "the memory layer knows no protocol"),
+    ("shm/src/channel/", &["mapped::", "node::"], "rings stand beside the node's operations, not on them"),
     ("shm/src/kernels/", &["protocol::", "memory::", "mapped::", "node::"], "kernels are arithmetic only"),
     ("hier/src/", &["earlybird"], "schedules know no communicator"),
     (

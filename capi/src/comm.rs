@@ -150,7 +150,7 @@ export! {
     }
 
     fn eb_comm_close(comm: *mut *mut Comm) {
-        must_be(comm, "comm")?;
+        check_out_pointer(comm, "comm")?;
         // SAFETY: C, H.
         let handle = unsafe { comm.replace(std::ptr::null_mut()) };
         if handle.is_null() {

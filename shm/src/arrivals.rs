@@ -1,9 +1,9 @@
-//! The arrival board by itself, for code of users: whoever comes learns its place in the order of arrival, who came first, and
-//! what that one chose, all in one word.
+//! The arrival board by itself, for code of users: a party learns its place in the order of arrival, the first party, and
+//! the choice of the first party, all in one word.
 //!
-//! The lines that take the place are those of the node's operations (`protocol/arrive.rs`). The word carries nothing but
-//! itself: it is relaxed, so *having arrived* says nothing about what a party wrote before. Order that with flags of your own;
-//! `docs/models.md` says how to have that checked, and `shm/examples/last_arriver.rs` does it.
+//! The code that takes the place is that of the node's operations (`protocol/arrive.rs`). The word carries nothing but
+//! itself: it is relaxed, so an arrival does not order what a party wrote before. Order that with flags of your own;
+//! `docs/models.md` describes how to model-check them, and `shm/examples/last_arriver.rs` does it.
 
 use crate::protocol::take_place;
 use crate::protocol::word::{ArrivalWord, MAX_RANKS};

@@ -1,18 +1,18 @@
 //! The progress engine: non-blocking calls of this process progress while any of its threads waits for something else.
 //!
-//! A posted call may need this rank for more than its contribution: a leader for the exchange between nodes, any rank for
-//! the later pieces of a large call. Its communicator is on the process's one list while that may be so, and whoever waits,
-//! in whatever communicator, drives the list now and then.
+//! A started call may need this rank for more than its contribution: a leader for the exchange between nodes, any rank for
+//! the later pieces of a large call. Its communicator is on the process's one list while that may be so, and a thread that
+//! waits, in any communicator, drives the list at intervals.
 //!
-//! Nobody can wait for ever here, by these rules:
+//! No thread can wait for ever here, by these rules:
 //!
-//! 1. One thread drives at a time. Another one that would goes on with its own wait.
-//! 2. Who drives takes the lock of a communicator only by trying, waits for no rank, and drives nothing inside it. One that
-//!    is inside a call is left to that call.
-//! 3. A call that finds its communicator locked waits until nobody drives and tries once more ([`enter`]): who drives is no
-//!    second thread inside a call.
-//! 4. The end of a [`Handle`] waits until nobody drives, so a communicator ends in the thread that drops it.
-//! 5. Errors that are found stay with the call they belong to, and deadlines do not run: nobody waits for that call yet.
+//! 1. One thread drives at a time. Another one goes on with its own wait instead.
+//! 2. The driving thread only tries the lock of a communicator, waits for no rank, and does not drive recursively. A
+//!    communicator inside a call is left to that call.
+//! 3. A call that finds its communicator locked waits until no thread drives and tries once more ([`enter`]): the driving
+//!    thread does not count as a second thread inside a call.
+//! 4. The end of a [`Handle`] waits until no thread drives, so a communicator ends in the thread that drops it.
+//! 5. Errors that are found stay with their call, and deadlines do not run: nobody waits for that call yet.
 
 use crate::{Error, clock};
 use std::cell::Cell;
@@ -30,7 +30,7 @@ const SHORT_NAP_NS: u64 = 1_000_000;
 
 /// Something with calls under way.
 pub trait Drive: Send + Sync {
-    /// Carries on with them as far as that goes without waiting; whether any may need it again. Called by any thread.
+    /// Progresses its calls without waiting; returns whether any may need it again. Called by any thread.
     fn drive(&self) -> bool;
 }
 
@@ -39,7 +39,7 @@ type Listed = Weak<dyn Drive>;
 /// True if the list has, or may have, something on it.
 static UNDER_WAY: AtomicBool = AtomicBool::new(false);
 static LIST: Mutex<Vec<Listed>> = Mutex::new(Vec::new());
-/// Held by who drives.
+/// Held by the driving thread.
 static DRIVER: Mutex<()> = Mutex::new(());
 /// The process of the last one: after a fork that may be another one's.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
@@ -51,7 +51,7 @@ thread_local! {
 #[cfg(feature = "fault")]
 static STILL: AtomicBool = AtomicBool::new(false);
 
-/// Nothing is driven any more, for tests of what driving is there for.
+/// Stops the engine, for tests of what happens without it.
 #[cfg(feature = "fault")]
 pub fn stand_still() {
     STILL.store(true, Relaxed);
@@ -81,8 +81,7 @@ pub fn is_driving() -> bool {
     DRIVING.get()
 }
 
-/// Carries on with everything that this process has posted, on every communicator, without waiting; whether something may be
-/// left.
+/// Progresses all started calls of this process, on every communicator, without waiting; returns whether any may be left.
 pub fn progress() -> bool {
     if under_way() {
         run();
@@ -104,7 +103,7 @@ fn run() {
     let drive = |it: Arc<dyn Drive>| catch_unwind(AssertUnwindSafe(|| it.drive())).unwrap_or(false);
     listed.retain(|weak| weak.upgrade().is_some_and(drive));
     let mut list = list();
-    // What was posted meanwhile.
+    // Calls that were started meanwhile.
     for it in list.drain(..) {
         add(&mut listed, it);
     }
@@ -178,7 +177,7 @@ impl<T: Drive + 'static> Handle<T> {
         weak
     }
 
-    /// Something was posted: it is driven until nothing is left.
+    /// Puts the communicator on the list after a call was started: it is driven until no call is left.
     pub fn watch(&self) {
         add(&mut list(), self.listed());
         UNDER_WAY.store(true, Relaxed);

@@ -1,4 +1,4 @@
-//! The node layer of earlybird: processes of one node reduce through shared memory, early arrivals working.
+//! The node layer of earlybird: collectives through shared memory among the processes of one node.
 
 #[cfg(not(earlybird_loom))]
 pub mod args;

@@ -402,7 +402,7 @@ impl Board for Mapped {
 }
 
 impl Drop for Mapped {
-    /// Says good-bye to the group, then lets go of its region. A forked child is no member and has nothing to say.
+    /// Tells the group that this rank has left, then releases the region. A forked child is no member and does neither.
     fn drop(&mut self) {
         if let Some((slot, id)) = self.group_info.allocation
             && !self.is_forked_child()

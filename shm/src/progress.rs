@@ -54,7 +54,7 @@ impl Progress {
     }
 }
 
-/// One waiter's progress: what to call, and when that was done last; and what this process has posted.
+/// Progress of one waiter: the function to call, the time of its last call, and the started calls of this process.
 #[derive(Debug, Default)]
 pub(crate) struct Driver {
     progress: Option<Progress>,

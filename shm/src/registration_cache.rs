@@ -1,8 +1,8 @@
 //! The cache of other ranks' registered buffers that this process has mapped.
 //!
-//! A buffer is mapped when a rank first names it, as long as it is, and stays mapped until the group goes, since programs use
-//! few buffers many times. Names come from other processes: each is looked up in the table of regions, and whatever they are,
-//! an address that comes out lies inside a mapping. The buffer's owner has reserved its memory; nothing is reserved here.
+//! A buffer is mapped in its full length when a rank first names it, and stays mapped until the group ends, since programs use
+//! few buffers many times. Names come from other processes: each is looked up in the table of regions, and for any name, an
+//! address that is returned lies inside a mapping. The owner has reserved the buffer's memory; nothing is reserved here.
 
 use crate::Error;
 use crate::memory::{AllocationName, Region, Segment};
@@ -29,14 +29,14 @@ impl RegistrationCache {
         RegistrationCache { mapped: Vec::new(), open: vec![[core::ptr::null_mut(); 2]; ranks], bytes: 0 }
     }
 
-    /// Begins an operation with buffers of `bytes`; `own` is what this rank lends.
+    /// Begins an operation with buffers of `bytes`; `own` are the buffers that this rank registers.
     pub fn begin(&mut self, rank: usize, own: [*mut u8; 2], bytes: usize) {
         self.open.fill([core::ptr::null_mut(); 2]);
         self.open[rank] = own;
         self.bytes = bytes;
     }
 
-    /// Finds what `rank` lends by the names of its contribution and of the place of its result.
+    /// Finds the buffers of `rank` by the names of its contribution and of the place of its result.
     ///
     /// # Errors
     /// [`Error::Usage`] for a name of nothing, or of less than the operation needs; as [`Segment::region`].
@@ -80,7 +80,7 @@ impl RegistrationCache {
         Ok(known.region.as_ptr())
     }
 
-    /// Address of byte `offset` of what `rank` allocations: its contribution, or the place of its result.
+    /// Address of byte `offset` of a buffer of `rank`: its contribution, or the place of its result.
     ///
     /// # Panics
     /// For a rank that was not opened and an offset outside the buffer.

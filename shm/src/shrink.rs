@@ -1,13 +1,13 @@
-//! The survivors of a group form a new one, in new memory: they agree on who is left, join anew, and agree that all have
-//! joined. When somebody dies or gives up in between they begin again with those that are left then.
+//! Shrinking: the survivors of a group form a new group, in new memory. They agree on who is left, join, and agree that all
+//! have joined. When a rank dies or gives up in between they begin again with those that are left then.
 //!
-//! **All return the same.** Both agreements are decisions of [`Segment::agree_on_survivors`], which are equal on all that
-//! read them. A rank returns success only by a decision that every member of the new group has joined it, and a decision
-//! needs the vote of every old member that lives and has not left. So of the ranks that live none can have another result
-//! than success, whatever joining itself makes of deaths; a rank that dies after the decision dies in the new group, as in
-//! any group. A reason that no other attempt would mend (no memory) is voted for too, and is everybody's error.
+//! **All return the same.** Both agreements are decisions of [`Segment::agree_on_survivors`], which are equal on all ranks
+//! that read them. A rank returns success only by a decision that every member of the new group has joined it, and a decision
+//! needs the vote of every old member that lives and has not left. So all living ranks succeed or none does, also when ranks
+//! die while they join; a rank that dies after the decision dies in the new group, as in any group. A reason that no other
+//! attempt would mend (no memory) is voted for too, and is the error of all ranks.
 //!
-//! **Nobody waits in vain.** A wait for votes ends by the death or leave of a rank that is waited for. While joining, a rank
+//! **No rank waits in vain.** A wait for votes ends by the death or leave of a rank that is waited for. While joining, a rank
 //! gives up when another survivor has died, left, or voted that it did not join.
 
 use std::sync::Arc;

@@ -29,7 +29,7 @@ impl CallDescription {
         [self.signature.kind, self.signature.count, a, b, c]
     }
 
-    /// From the words; `None` where nothing was description.
+    /// Decodes the words; `None` where no call was described.
     pub(super) fn from_words([kind, count, plan @ ..]: [u64; DESCRIPTION_WORDS]) -> Option<CallDescription> {
         (kind != 0).then_some(CallDescription { signature: Signature { kind, count }, plan })
     }

@@ -35,7 +35,7 @@ pub struct AcknowledgedLine(pub AtomicU64);
 pub struct BellLine {
     /// Changes at every wake-up; the futex word.
     pub event: AtomicU32,
-    /// 1 while its rank sleeps or is header to.
+    /// 1 while its rank sleeps or is about to.
     pub sleepers: AtomicU32,
 }
 

@@ -8,7 +8,7 @@
 //!   (tested); ranks and slots are checked here before use.
 //! * **A (atomics)**: lines consist of atomics only, for which every bit pattern is valid, so another process can
 //!   spoil values but not memory safety.
-//! * **R (ring)**: the payload of a slot has one user at a time: the ring's marks hand it over (`pair.rs`, shown by the
+//! * **R (ring)**: the payload of a slot has one user at a time: the ring's sequence numbers hand it over (`ring.rs`, shown by the
 //!   loom models). A process that breaks the ring spoils the bytes, which have no invalid values.
 #![allow(unsafe_code)]
 

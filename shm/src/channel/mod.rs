@@ -1,11 +1,11 @@
-//! Packets between the processes of a node: a ring of slots for every ordered pair of ranks, one producer and one
-//! consumer each, and what a waiting rank needs besides: sleep, news of dead peers, the group's one error.
+//! Packets between the processes of a node: a ring of slots for every ordered pair of ranks, with one producer and one
+//! consumer each, and what a waiting rank needs besides: sleep, detection of dead peers, the group's one error.
 //!
 //! ```text
-//! pair (ring words, what loom checks) -> mapped (where they lie) -> group (join, wait, fail)
+//! ring (words, model-checked by loom) -> mapped (lines in memory) -> rings (join, wait, fail)
 //! ```
 //!
-//! `docs/channel.md` has the words and their orderings.
+//! `docs/channel.md` lists the words and their orderings.
 
 #[cfg(not(earlybird_loom))]
 mod close;

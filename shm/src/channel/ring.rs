@@ -1,13 +1,13 @@
 //! The ring itself: one producer, one consumer, no lock, no read-modify-write.
 //!
-//! Packet n lies in slot n % slots. The producer fills a slot that the consumer has given back (`acknowledged`) and stores its
-//! sequence; the consumer looks for exactly the sequence it is due, so a full slot of the round before means "nothing yet".
-//! A small packet is one cache line: sequence, description and payload together.
+//! Packet n lies in slot n % slots. The producer fills a slot that the consumer has acknowledged and stores the slot's
+//! sequence number; the consumer waits for exactly the number of its next packet, so a full slot of the previous round reads
+//! as empty. A small packet is one cache line: sequence, header and payload together.
 
 use super::lines::{BellLine, PacketHeader, SlotLine};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, SyncPoint};
 
-/// An ordered pair of ranks.
+/// An ordered pair of ranks: producer and consumer of one ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RankPair {
     /// Producer.
@@ -33,7 +33,7 @@ pub trait RingBoard {
     fn slots(&self) -> u64;
     /// A slot of a ring.
     fn slot(&self, pair: RankPair, slot: usize) -> &SlotLine;
-    /// Packets of a ring that its consumer is done with.
+    /// Number of packets of a ring that its consumer has acknowledged.
     fn acknowledged(&self, pair: RankPair) -> &AtomicU64;
     /// Line on which `rank` sleeps.
     fn bell(&self, rank: usize) -> &BellLine;
@@ -51,7 +51,7 @@ pub trait RingBoard {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Outgoing {
     next: u64,
-    /// `acknowledged` when it was last read.
+    /// Packets acknowledged when last read.
     acknowledged: u64,
 }
 
@@ -61,14 +61,14 @@ impl Outgoing {
         if self.next - self.acknowledged < board.slots() {
             return true;
         }
-        // A consumer cannot have acknowledged what was not sent: a damaged word is read as "nothing acknowledged".
+        // A consumer cannot acknowledge a packet that was not sent: a damaged word reads as "nothing new".
         let acknowledged = board.acknowledged(pair).load(SyncPoint::RoomAcquire.order());
         self.acknowledged =
             if acknowledged <= self.next { acknowledged.max(self.acknowledged) } else { self.acknowledged };
         self.next - self.acknowledged < board.slots()
     }
 
-    /// Sends a packet described by `header` that `write` fills. There must be [room](Outgoing::has_room).
+    /// Sends a packet with `header` that `write` fills. There must be [room](Outgoing::has_room).
     pub fn send<B: RingBoard>(
         &mut self,
         board: &B,
@@ -110,7 +110,7 @@ impl Incoming {
         std::array::from_fn(|i| line.header[i].load(Ordering::Relaxed))
     }
 
-    /// Shows the payload of the packet that is there; gives its slot back if `take` says it is done with.
+    /// Shows the payload of the packet that is there, and acknowledges it if `take` returns true.
     pub fn take<B: RingBoard>(
         &mut self,
         board: &B,
@@ -152,12 +152,12 @@ pub fn sleep<B: RingBoard>(board: &B, rank: usize, look: impl FnOnce() -> bool) 
     bell.sleepers.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Packs a description: three words, of which the last carries the bytes of the payload in its low half.
+/// Packs a header: three words, of which the last carries the bytes of the payload in its low half.
 pub fn pack(header: PacketHeader) -> [u64; 3] {
     [header[0], header[1], header[2] << 32 | header[3] & 0xffff_ffff]
 }
 
-/// The description that was packed.
+/// Unpacks a header.
 pub fn unpack(words: [u64; 3]) -> PacketHeader {
     [words[0], words[1], words[2] >> 32, words[2] & 0xffff_ffff]
 }

@@ -39,13 +39,13 @@ pub struct RingOptions {
     pub settings: Vec<(String, String)>,
 }
 
-/// Rings that are paid for at once.
-const PAID_TOGETHER: usize = 8;
+/// Rings for which budget is reserved at once.
+const RESERVED_TOGETHER: usize = 8;
 
 /// This process's ends of the rings between the processes of a node.
 ///
 /// Nothing blocks but [`Rings::idle`], and that one at most 50 ms. The first error is the group's only one, for ever.
-/// Dropping it leaves the group: who still needs this rank gets [`Error::PeerDied`].
+/// Dropping it leaves the group: ranks that still need this one get [`Error::PeerDied`].
 #[derive(Debug)]
 pub struct Rings {
     pub(super) board: MappedRings,
@@ -55,32 +55,33 @@ pub struct Rings {
     pub(super) oversubscribed: bool,
     pub(super) timeout_ns: Option<u64>,
     /// The ranks that this one exchanges packets with, and itself.
-    pub(super) among: Vec<usize>,
-    /// True if there are others, which meet them and share the group's error.
-    pub(super) some: bool,
+    pub(super) partners: Vec<usize>,
+    /// True if the group has other ranks too, which share the group's error.
+    pub(super) is_partial: bool,
     /// Number and collective of this rank's call, for errors ([`Rings::name_call`]).
-    pub(super) name: u64,
+    pub(super) call_name: u64,
     /// By rank, the number in the job, where that is another.
     job_ranks: Option<Arc<[usize]>>,
     /// By rank; `None` until the ring is used.
     outgoing: Vec<Option<Outgoing>>,
     memory_budget: Option<MemoryBudget>,
     /// Reservations for outgoing rings, and the number of rings that they cover.
-    paid: (Vec<Reservation>, usize),
+    reserved: (Vec<Reservation>, usize),
     incoming: Vec<Option<Incoming>>,
     /// True for ranks from which the last check found no packet.
-    pub(super) quiet: Vec<bool>,
-    pub(super) full: Vec<bool>,
+    pub(super) without_packet: Vec<bool>,
+    /// True for ranks to which the last check found no room.
+    pub(super) without_room: Vec<bool>,
     pub(super) completed: u64,
     /// Calls and exchanges begun, as in the own [`super::lines::StateLine`].
     pub(super) begun: u64,
-    /// Between the begin of an exchange and its end.
+    /// True between the begin of an exchange and its end.
     pub(super) exchanging: bool,
-    pub(super) watch: WaitState,
+    pub(super) wait_state: WaitState,
 }
 
 impl Rings {
-    /// Joins and returns when all ranks have. Memory of a ring is acknowledged when it is first used.
+    /// Joins and returns when all ranks have. Memory of a ring is reserved when it is first used.
     ///
     /// # Errors
     /// As [`Segment::attach`].
@@ -113,28 +114,28 @@ impl Rings {
             wait: options.wait,
             oversubscribed,
             timeout_ns: options.timeout.map(crate::nanoseconds),
-            some: false,
-            among: (0..size).collect(),
-            name: 0,
+            is_partial: false,
+            partners: (0..size).collect(),
+            call_name: 0,
             job_ranks: None,
             outgoing: vec![None; size],
             memory_budget: options.memory_budget.clone(),
-            paid: (Vec::new(), 0),
+            reserved: (Vec::new(), 0),
             incoming: vec![None; size],
-            quiet: vec![false; size],
-            full: vec![false; size],
+            without_packet: vec![false; size],
+            without_room: vec![false; size],
             completed: 0,
             begun: 0,
             exchanging: false,
-            watch: WaitState::default(),
+            wait_state: WaitState::default(),
         })
     }
 
     /// From here on this rank exchanges packets with `ranks` only, itself among them, as they do with it. An exchange of
     /// such ranks needs no others; those share the group's error all the same.
     pub fn exchange_among(&mut self, ranks: &[usize]) {
-        self.among = ranks.to_vec();
-        self.some = true;
+        self.partners = ranks.to_vec();
+        self.is_partial = true;
     }
 
     /// Sets the job's number of each rank, which errors add to the rank.
@@ -167,7 +168,7 @@ impl Rings {
         self.board.packet_bytes()
     }
 
-    /// Sends a packet of `bytes` bytes to `to`, filled by `write`, if there is room for it. `header` are 64, 64 and 32
+    /// Sends a packet of `bytes` bytes to `to`, filled by `write`, if there is room for it. `header` holds 64, 64 and 32
     /// bits that go with it.
     ///
     /// # Errors
@@ -189,8 +190,8 @@ impl Rings {
             self.outgoing[to] = Some(Outgoing::default());
         }
         let Some(end) = &mut self.outgoing[to] else { unreachable!("opened above") };
-        self.full[to] = !end.has_room(&self.board, pair);
-        if self.full[to] {
+        self.without_room[to] = !end.has_room(&self.board, pair);
+        if self.without_room[to] {
             return Ok(false);
         }
         let words = ring::pack([header[0], header[1], header[2], bytes as u64]);
@@ -210,8 +211,8 @@ impl Rings {
             self.incoming[from] = Some(Incoming::default());
         }
         let Some(end) = &mut self.incoming[from] else { unreachable!("opened above") };
-        self.quiet[from] = !end.has_packet(&self.board, pair);
-        if self.quiet[from] {
+        self.without_packet[from] = !end.has_packet(&self.board, pair);
+        if self.without_packet[from] {
             return Ok(false);
         }
         let [a, b, c, bytes]: PacketHeader = ring::unpack(end.header(&self.board, pair));
@@ -236,10 +237,10 @@ impl Rings {
         self.size > self.board.segment().affine_cpus()
     }
 
-    /// Call `number` of a communicator, for errors that this rank reports from now on.
+    /// Names call `number` of a communicator for errors that this rank reports from now on.
     pub fn name_call(&mut self, collective: Collective, number: u64, description: CallDescription) {
-        self.name = number << 8 | collective as u64;
-        self.say(number, description);
+        self.call_name = number << 8 | collective as u64;
+        self.describe_call(number, description);
     }
 
     /// Calls that have begun on this rank.
@@ -248,7 +249,7 @@ impl Rings {
     }
 
     /// Publishes the description of this rank's call `number`, for errors that any rank reports.
-    pub fn say(&self, number: u64, description: CallDescription) {
+    pub fn describe_call(&self, number: u64, description: CallDescription) {
         let state = self.board.state(self.rank);
         for (word, value) in state.description.iter().zip(description.words()) {
             word.store(value, Ordering::Relaxed);
@@ -256,7 +257,7 @@ impl Rings {
         state.called.store(number, Ordering::Relaxed);
     }
 
-    /// Ranks make different calls: with what each has description of its own, if they are of the number of this rank's.
+    /// Returns the fault of ranks that make different calls, with their descriptions where these are of this rank's call number.
     pub fn mismatch(&self, ranks: [usize; 2]) -> Fault {
         let number = |rank: usize| self.board.state(rank).called.load(Ordering::Relaxed);
         let description = |rank: usize| {
@@ -270,21 +271,21 @@ impl Rings {
         Fault::Mismatch { ranks, calls }
     }
 
-    /// Says that this rank is through with its exchange: its death fails that one no more.
+    /// Completes this rank's exchange: its death does not fail that exchange any more.
     pub fn complete_exchange(&mut self) {
         self.exchanging = false;
         self.completed += 1;
-        // Whoever sees this rank dead sees this too; nothing else is ordered by it.
+        // A rank that sees this one dead sees this too; nothing else is ordered by it.
         self.board.state(self.rank).completed.store(self.completed, Ordering::Relaxed);
     }
 
-    /// Says that this rank is through with call `number` of a communicator ([`Rings::name_call`]): its death fails that one
+    /// Publishes that this rank has completed call `number` of a communicator ([`Rings::name_call`]): its death fails that one
     /// no more.
     pub fn end_call(&self, number: u64) {
         self.board.state(self.rank).ended.store(number, Ordering::Relaxed);
     }
 
-    /// Says that this rank begins a call: an exchange, or one that uses no ring. All ranks count their calls from the
+    /// Begins a call of this rank: an exchange, or one that uses no ring. All ranks count their calls from the
     /// same one on. A rank that waits in an exchange for one that made another call instead gets [`Error::Mismatch`].
     pub fn begin(&mut self, exchange: bool) {
         let (calls, exchanges) = (self.begun >> 32, self.begun & 0xffff_ffff);
@@ -294,7 +295,7 @@ impl Rings {
         self.board.state(self.rank).begun.store(self.begun, Ordering::Relaxed);
     }
 
-    /// Says that the call that began last, no exchange, was refused on this rank alone and did not take place.
+    /// Takes back the call that began last, no exchange, which was refused on this rank alone.
     pub fn take_back(&mut self) {
         self.begun = self.begun.wrapping_sub(1 << 32);
         self.board.state(self.rank).begun.store(self.begun, Ordering::Relaxed);
@@ -317,7 +318,7 @@ impl Rings {
         Membership::new(self.board.shared_segment(), Grant::BASE, (0..self.size).collect())
     }
 
-    /// A rank among `ranks` that a group made from this one waits for in vain: it is gone, it has failed this group, or it
+    /// Returns a rank among `ranks` that a group made from this one waits for in vain: it is gone, it has failed this group, or it
     /// gave up joining that group, if its number is `joining`.
     pub fn absent(&self, ranks: &[usize], joining: Option<u64>) -> Option<usize> {
         let segment = self.board.segment();
@@ -332,7 +333,7 @@ impl Rings {
         ranks.iter().copied().find(|rank| *rank < self.size && is_absent(*rank))
     }
 
-    /// Says that this rank has given up joining a group made from this one, whose number is `joining`, not 0.
+    /// Publishes that this rank has given up joining a group made from this one, whose number is `joining`, not 0.
     pub fn give_up(&self, joining: u64) {
         self.board.state(self.rank).gave_up.store(joining, Ordering::Relaxed);
     }
@@ -343,7 +344,7 @@ impl Rings {
             return earlier;
         }
         let (cause, mut details) = fault.words();
-        details[DETAILS - 1] = self.name;
+        details[DETAILS - 1] = self.call_name;
         for (word, value) in self.board.state(self.rank).details.iter().zip(details) {
             word.store(value, Ordering::Relaxed);
         }
@@ -364,11 +365,11 @@ impl Rings {
     /// Returns whether something came where the last looks found nothing, or room where there was none.
     pub(super) fn something_changed(&self) -> bool {
         let came = |from: usize| {
-            let end = self.incoming[from].as_ref().filter(|_| self.quiet[from]);
+            let end = self.incoming[from].as_ref().filter(|_| self.without_packet[from]);
             end.is_some_and(|end| end.has_packet(&self.board, RankPair { from, to: self.rank }))
         };
         let room = |to: usize| {
-            let end = self.outgoing[to].filter(|_| self.full[to]);
+            let end = self.outgoing[to].filter(|_| self.without_room[to]);
             end.is_some_and(|mut end| end.has_room(&self.board, RankPair { from: self.rank, to }))
         };
         (0..self.size).any(|rank| came(rank) || room(rank))
@@ -383,23 +384,23 @@ impl Rings {
 
     /// Reserves a ring; a group in which one rank cannot has failed.
     fn open(&mut self, pair: RankPair) -> Result<(), Error> {
-        let paid = if pair.from == self.rank { self.pay() } else { Ok(()) };
-        paid.and_then(|()| self.board.open(pair)).map_err(|error| match error {
+        let reserved = if pair.from == self.rank { self.reserve_budget() } else { Ok(()) };
+        reserved.and_then(|()| self.board.open(pair)).map_err(|error| match error {
             Error::NoSpace { needed, free, .. } => self.raise(Fault::NoSpace { needed, free }),
             Error::Forked => error,
             other => self.raise(Fault::Other(other.to_string())),
         })
     }
 
-    /// Sets the budget for one more ring aside. Whoever sends pays, for some rings at once.
-    fn pay(&mut self) -> Result<(), Error> {
-        let (open, most) = (self.outgoing.iter().flatten().count(), self.among.len().saturating_sub(1).max(1));
-        let (shares, rings) = &mut self.paid;
+    /// Reserves budget for one more ring, on the sending rank, for some rings at once.
+    fn reserve_budget(&mut self) -> Result<(), Error> {
+        let (open, most) = (self.outgoing.iter().flatten().count(), self.partners.len().saturating_sub(1).max(1));
+        let (reservations, rings) = &mut self.reserved;
         if let Some(memory_budget) = &self.memory_budget
             && open >= *rings
         {
-            let more = PAID_TOGETHER.min(most.saturating_sub(*rings).max(1));
-            shares.push(memory_budget.take((more * RingLayout::new(self.size).ring_bytes()) as u64)?);
+            let more = RESERVED_TOGETHER.min(most.saturating_sub(*rings).max(1));
+            reservations.push(memory_budget.reserve((more * RingLayout::new(self.size).ring_bytes()) as u64)?);
             *rings += more;
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! Waiting on rings, as the operations of the node wait: spin where every rank has a CPU, then yield, then sleep; look at
-//! the group's error each time and at the peers when it takes long.
+//! Waiting on rings, as the operations of the node wait: spin where every rank has a CPU, then yield, then sleep; check the
+//! group's error each time and the peers when the wait takes long.
 
 use super::fault::Fault;
 use super::ring;
@@ -49,9 +49,11 @@ impl Rings {
         self.healthy()?;
         let now = clock::now_ns();
         self.board.driver.drive(now);
-        if passes <= self.watch.passes || self.watch.begun_ns == 0 {
-            let mean_ns = (7 * self.watch.mean_ns + self.watch.inspected_ns.saturating_sub(self.watch.begun_ns)) / 8;
-            self.watch = WaitState {
+        if passes <= self.wait_state.passes || self.wait_state.begun_ns == 0 {
+            let mean_ns = (7 * self.wait_state.mean_ns
+                + self.wait_state.inspected_ns.saturating_sub(self.wait_state.begun_ns))
+                / 8;
+            self.wait_state = WaitState {
                 begun_ns: now,
                 inspect_at_ns: now + INSPECT_FIRST_NS,
                 inspected_ns: now,
@@ -59,20 +61,20 @@ impl Rings {
                 ..WaitState::default()
             };
         }
-        self.watch.passes = passes;
-        let waited_ns = now - self.watch.begun_ns;
-        match waited_ns < self.wait.yield_ns(self.oversubscribed, self.watch.mean_ns) {
+        self.wait_state.passes = passes;
+        let waited_ns = now - self.wait_state.begun_ns;
+        match waited_ns < self.wait.yield_ns(self.oversubscribed, self.wait_state.mean_ns) {
             _ if !rests => {}
             true => rustix::thread::sched_yield(),
             false => ring::sleep(&self.board, self.rank, || self.something_changed() || self.healthy().is_err()),
         }
-        if now >= self.watch.inspect_at_ns {
+        if now >= self.wait_state.inspect_at_ns {
             self.inspect(now)?;
             let pause_ns = (waited_ns / 2).clamp(INSPECT_FIRST_NS, INSPECT_MOST_NS);
-            self.watch.inspect_at_ns = now + pause_ns;
+            self.wait_state.inspect_at_ns = now + pause_ns;
         }
-        self.quiet.fill(false);
-        self.full.fill(false);
+        self.without_packet.fill(false);
+        self.without_room.fill(false);
         Ok(())
     }
 
@@ -80,23 +82,26 @@ impl Rings {
     /// that is late.
     fn inspect(&mut self, now: u64) -> Result<(), Error> {
         let current = self.completed + 1;
-        let since_ns = (now - self.watch.inspected_ns).min(COUNTED_MOST_NS);
-        self.watch.inspected_ns = now;
+        let since_ns = (now - self.wait_state.inspected_ns).min(COUNTED_MOST_NS);
+        self.wait_state.inspected_ns = now;
         let segment = self.board.segment();
         let (mut late, mut held) = (Vec::new(), false);
         // A late one that is not even in the call.
         let mut away = None;
-        let suspected = self.watch.suspect.take();
-        for &rank in self.among.iter().filter(|r| **r != self.rank) {
+        let suspected = self.wait_state.suspect.take();
+        for &rank in self.partners.iter().filter(|r| **r != self.rank) {
             let gone = !segment.is_alive(rank) || segment.has_left(rank);
-            // A dead rank writes nothing more: what it had completed is read after its death was seen.
+            // A dead rank writes nothing more: its last completed call is read after its death was seen.
             let state = self.board.state(rank);
             if state.completed.load(Ordering::Relaxed) >= current {
                 continue;
             }
             // In an exchange every rank is needed; otherwise those whose packets or room this rank waits for. What the dead
             // left in the rings is looked at first.
-            if gone && (self.exchanging || self.quiet[rank] || self.full[rank]) && !self.something_changed() {
+            if gone
+                && (self.exchanging || self.without_packet[rank] || self.without_room[rank])
+                && !self.something_changed()
+            {
                 return Err(self.raise(Fault::PeerDied { rank }));
             }
             let begun = state.begun.load(Ordering::Relaxed);
@@ -105,7 +110,7 @@ impl Rings {
                 if suspected == Some(rank) {
                     return Err(self.raise(self.mismatch([self.rank, rank])));
                 }
-                self.watch.suspect.get_or_insert(rank);
+                self.wait_state.suspect.get_or_insert(rank);
             }
             held |= self.timeout_ns.is_some() && matches!(segment.state(rank), PeerState::Stopped | PeerState::Traced);
             if begun != self.begun {
@@ -117,29 +122,30 @@ impl Rings {
             return Err(self.raise(Fault::PeerDied { rank }));
         }
         if let Some(after_ns) = self.timeout_ns {
-            self.watch.counted_ns += if held { 0 } else { since_ns };
+            self.wait_state.counted_ns += if held { 0 } else { since_ns };
             // A rank that is in the call may be waiting for some that take no part here, under a deadline of its own.
-            let limit_ns = if self.some && away.is_none() { after_ns.saturating_mul(3) } else { after_ns };
-            if self.watch.counted_ns > limit_ns {
+            let limit_ns = if self.is_partial && away.is_none() { after_ns.saturating_mul(3) } else { after_ns };
+            if self.wait_state.counted_ns > limit_ns {
                 // The one whose packet is missing, rather than one that waits like this rank.
-                let quiet = self.among.iter().copied().find(|r| self.quiet[*r]);
-                let missing = away.filter(|_| self.some).or(quiet).or(late.first().copied()).unwrap_or(self.rank);
+                let silent = self.partners.iter().copied().find(|r| self.without_packet[*r]);
+                let missing =
+                    away.filter(|_| self.is_partial).or(silent).or(late.first().copied()).unwrap_or(self.rank);
                 return Err(self.raise(Fault::Timeout { missing, after_ns }));
             }
         }
-        let waited_ns = now - self.watch.begun_ns;
-        if !self.watch.warned && waited_ns > WARN_AFTER.as_nanos() as u64 {
-            self.watch.warned = true;
+        let waited_ns = now - self.wait_state.begun_ns;
+        if !self.wait_state.warned && waited_ns > WARN_AFTER.as_nanos() as u64 {
+            self.wait_state.warned = true;
             self.warn_late(waited_ns / 1_000_000_000, &late);
         }
         Ok(())
     }
 
-    /// A rank that is gone and exchanges nothing with this one, but has not completed the call that this exchange is a part of.
+    /// Returns a rank that is gone and exchanges nothing with this one, but has not completed the call of this exchange.
     fn lost_in_call(&self) -> Option<usize> {
-        let (segment, call) = (self.board.segment(), self.name >> 8);
-        let others = (0..self.size).filter(|rank| self.some && self.exchanging && !self.among.contains(rank));
-        // As above: what the dead had completed is read after their death was seen.
+        let (segment, call) = (self.board.segment(), self.call_name >> 8);
+        let others = (0..self.size).filter(|rank| self.is_partial && self.exchanging && !self.partners.contains(rank));
+        // A dead rank's last completed call is read after its death was seen.
         let is_lost = |rank: &usize| {
             (!segment.is_alive(*rank) || segment.has_left(*rank))
                 && self.board.state(*rank).ended.load(Ordering::Relaxed) < call

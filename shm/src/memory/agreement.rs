@@ -17,13 +17,13 @@ const FIRST_WORD: usize = TABLE_BYTES / 8;
 /// The shortest and the longest sleep between two looks.
 const SHORT_SLEEP: Duration = Duration::from_micros(20);
 const LONG_SLEEP: Duration = Duration::from_millis(1);
-/// A round of an agreement as a member calls for it.
+/// A member's call for a round of an agreement.
 pub struct SurvivorsCall<'a> {
     /// Names the group: equal on its members, different for any other group of the segment, not 0.
     pub group: u64,
     /// Its members, or those that the round before has left.
     pub members: &'a [usize],
-    /// ConfirmationRounds of this group that this rank has read the decisions of.
+    /// Rounds of this group of which this rank has read the decisions.
     pub round: u64,
     /// This rank's vote.
     pub vote: Vote,
@@ -56,7 +56,7 @@ impl Segment {
         };
         self.await_decision(call, place)?;
         let decision = self.records().decision(place);
-        if let Ok(_locked) = self.lock_pool(&mut Deadline::new(Some(RELEASE_WITHIN))) {
+        if let Ok(_locked) = self.lock_allocator(&mut Deadline::new(Some(RELEASE_WITHIN))) {
             self.records().acknowledge(place, self.rank);
         }
         let is_mine = decision.outcome != Vote::Joined || call.vote == Vote::Joined;
@@ -86,7 +86,7 @@ impl Segment {
                 continue;
             }
             never.retain(|rank| missing.contains(rank));
-            // decided between the two looks, or somebody else wrote there
+            // decided between the two checks, or overwritten
             if missing.contains(&self.rank) && !self.records().is_decided(place)? {
                 return Err(RecordError::Damaged.into());
             }
@@ -114,11 +114,11 @@ impl Segment {
 
     fn reserve_record(&self, record: usize) -> Result<(), Error> {
         let bytes = survivors::bytes_of(record);
-        self.pool.words().reserve(TABLE_BYTES + bytes.start..TABLE_BYTES + bytes.end)
+        self.allocator.words().reserve(TABLE_BYTES + bytes.start..TABLE_BYTES + bytes.end)
     }
 
     fn lock_records(&self, call: &SurvivorsCall<'_>) -> Result<Locked<'_>, Error> {
-        self.lock_pool(&mut Deadline::new(call.timeout))
+        self.lock_allocator(&mut Deadline::new(call.timeout))
     }
 
     fn is_held(&self, rank: usize) -> bool {

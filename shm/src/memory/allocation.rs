@@ -1,9 +1,9 @@
 //! Allocations: memory of the arena for the registered buffers of one rank, which the other ranks can map.
 //!
-//! Only its owner holds it, so that nobody takes a lock per operation. Instead the owner says in the table in which groups'
-//! operations it lies, before it tells the others its name, and takes that back when the operation has succeeded. What lies
-//! in an operation of a group that failed is not given back before the group's own region is, which every rank holds that
-//! may still be writing.
+//! Only the owner holds an allocation, so no operation takes a lock. Instead the owner writes into the table which groups use
+//! the buffer, before it publishes the buffer's name, and clears the entry when the operation has succeeded. A buffer in an
+//! operation that failed stays allocated until the group's own region is freed (deferred release): every rank that may still
+//! be writing holds that region.
 
 use super::grant::{AllocationName, Claim, Grant, Origin};
 use super::table::MAX_USES;
@@ -12,10 +12,10 @@ use crate::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Borrowed memory: zero at first, reserved and present, out of the budget of the node until it is dropped.
+/// Allocated memory: zero at first, reserved and present, part of the node's budget until it is dropped.
 #[derive(Debug)]
 pub struct Allocation {
-    /// Unmapped after the allocation was given back: nobody touches it any more.
+    /// Unmapped after the allocation was released: no rank touches it any more.
     region: Region,
     /// `None` in a job of one rank, whose memory is private.
     grant: Option<Grant>,
@@ -28,12 +28,12 @@ pub struct Allocation {
 #[derive(Debug)]
 #[must_use]
 pub struct BufferUse {
-    /// The word that says so; `None` where it stays.
+    /// The table's word to clear; `None` where the entry stays.
     word: Option<usize>,
 }
 
 impl Segment {
-    /// Borrows `bytes` bytes. No other rank takes part.
+    /// Allocates `bytes` bytes for this rank. No other rank takes part.
     ///
     /// # Errors
     /// [`Error::NoSpace`] when the budget or the node has too little left, or for more than [`Segment::max_allocation_bytes`];
@@ -81,7 +81,7 @@ impl Allocation {
         self.region.len()
     }
 
-    /// The segment it was borrowed from.
+    /// The segment of the allocation.
     pub fn segment(&self) -> &Arc<Segment> {
         &self.segment
     }
@@ -100,7 +100,7 @@ impl Allocation {
         self.region.make_private()
     }
 
-    /// Says that the memory lies in an operation of the group with this region, before anybody is told its name.
+    /// Enters the group with this region among the users of the memory, before the memory's name is published.
     ///
     /// # Errors
     /// [`Error::Usage`] for memory that the others do not reach any more, and where it lies in operations of too many groups.
@@ -120,7 +120,7 @@ impl Allocation {
         })
     }
 
-    /// The operation has succeeded, or has told nobody the name.
+    /// Ends the use: the operation has succeeded, or has not published the name.
     pub fn end_use(&self, buffer_use: BufferUse) {
         if let Some(word) = buffer_use.word {
             self.segment.table().end_use(word);

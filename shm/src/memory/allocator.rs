@@ -1,9 +1,8 @@
 //! The allocator of the arena: regions are granted to groups of ranks out of one budget and freed by their last holder.
 //!
-//! Lending and giving back are rare, so they take turns under one lock, a word of the table that names its holder. It is
-//! taken from a rank that has ended, and from no other, so nothing here waits for the dead. What the dead held is theirs no
-//! more: whoever lets go of a region last among the living gives it back, and whoever finds the pool short looks for
-//! regions that only ranks which have ended may touch.
+//! Allocating and releasing are rare, so they take turns under one lock, a word of the table that names its holder. The lock
+//! is taken from a rank that has ended, and from no other, so nothing here waits for a dead rank. Regions held only by dead
+//! ranks are reclaimed: by the last living holder that releases the region, or by a rank that finds the arena full.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::{MutexGuard, PoisonError, TryLockError};
@@ -29,10 +28,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The table's words in the arena.
 impl SharedWords for Segment {
     fn load(&self, word: usize) -> u64 {
-        self.pool.words().word(word).load(Acquire)
+        self.allocator.words().word(word).load(Acquire)
     }
     fn store(&self, word: usize, value: u64) {
-        self.pool.words().word(word).store(value, Release);
+        self.allocator.words().word(word).store(value, Release);
     }
     fn has_ended(&self, rank: usize) -> bool {
         Segment::has_ended(self, rank)
@@ -42,26 +41,26 @@ impl SharedWords for Segment {
 /// The regions' memory in the arena.
 impl RegionMemory for Segment {
     fn compare_exchange(&self, word: usize, from: u64, to: u64) -> Result<(), u64> {
-        self.pool.words().word(word).compare_exchange(from, to, AcqRel, Acquire).map(drop)
+        self.allocator.words().word(word).compare_exchange(from, to, AcqRel, Acquire).map(drop)
     }
     fn is_alive(&self, rank: usize) -> bool {
         Segment::is_alive(self, rank)
     }
     fn prepare(&self, start: usize, bytes: usize) -> Result<(), Error> {
-        self.pool.words().reserve(start..start + bytes)
+        self.allocator.words().reserve(start..start + bytes)
     }
     fn reserve(&self, slot: usize, bytes: usize) -> Result<(), Error> {
-        let start = POOL_BYTES + slot * self.pool.region_bytes;
-        let bytes = bytes.next_multiple_of(rustix::param::page_size()).min(self.pool.region_bytes);
+        let start = POOL_BYTES + slot * self.allocator.region_bytes;
+        let bytes = bytes.next_multiple_of(rustix::param::page_size()).min(self.allocator.region_bytes);
         self.arena.reserve(std::slice::from_ref(&(start..start + bytes)))
     }
     fn give_back(&self, slot: usize) -> Result<(), Error> {
-        let start = POOL_BYTES + slot * self.pool.region_bytes;
-        self.arena.give_back(start..start + self.pool.region_bytes)
+        let start = POOL_BYTES + slot * self.allocator.region_bytes;
+        self.arena.give_back(start..start + self.allocator.region_bytes)
     }
 }
 
-/// The lock, given back however its holder ends.
+/// The held lock, released when dropped.
 pub(super) struct Locked<'a> {
     segment: &'a Segment,
     table: Table<'a, Segment>,
@@ -84,15 +83,15 @@ impl Segment {
 
     /// Bytes of the largest [`super::Allocation`].
     pub fn max_allocation_bytes(&self) -> usize {
-        self.pool.region_bytes
+        self.allocator.region_bytes
     }
 
-    /// Says what the groups may use, the same on all ranks, before the first is made.
+    /// Sets the limits of all groups, the same on all ranks, before the first group is made.
     pub fn set_budget(&self, budget: BudgetLimits) {
-        let _ = self.pool.limits.set(budget);
+        let _ = self.allocator.limits.set(budget);
     }
 
-    /// Lends a region to each of the groups, or to none of them. `None` if `healthy`, asked under the lock, denies.
+    /// Allocates a region to each of the groups, or to none of them. `None` if `healthy` returns false under the lock.
     ///
     /// Each gets a part in 32 of what is left of the budget, those made together at most half of it; never more than it
     /// can use, and never less than it needs.
@@ -108,57 +107,57 @@ impl Segment {
         healthy: impl FnOnce() -> bool,
     ) -> Result<Option<Vec<Grant>>, Error> {
         self.control.header.pooled.store(1, Relaxed);
-        let locked = self.lock_pool(&mut Deadline::new(timeout))?;
+        let locked = self.lock_allocator(&mut Deadline::new(timeout))?;
         if !healthy() {
             return Ok(None);
         }
-        match locked.try_lend(claims, origin) {
-            Err(Error::NoSpace { .. }) if locked.table.sweep() > 0 => locked.try_lend(claims, origin).map(Some),
+        match locked.try_allocate(claims, origin) {
+            Err(Error::NoSpace { .. }) if locked.table.sweep() > 0 => locked.try_allocate(claims, origin).map(Some),
             other => other.map(Some),
         }
     }
 
-    /// This process does not touch the region any more. The last one to say so gives its memory and its budget back. Waits for
-    /// the lock for at most a second: what is not done by then is done by whoever has it next here.
+    /// Releases a region that this process does not touch any more. The last release frees its memory and its budget. Waits at
+    /// most a second for the lock: then the release is deferred to the next thread of this process that takes the lock.
     pub fn release(&self, slot: usize, id: u64) {
         self.release_or_defer(DeferredRelease::Allocation(slot, id));
     }
 
-    /// Lets go of all that was lent to this rank by a split it did not see the end of, or for the results of a group it leaves.
+    /// Releases all allocations of this rank that one operation made: of a split that failed, or for the results of a group.
     pub fn release_all_of(&self, origin: Origin) {
         self.release_or_defer(DeferredRelease::AllOf(origin));
     }
 
     fn release_or_defer(&self, what: DeferredRelease) {
-        // a job that never split has lent nothing, and its arena goes as a whole
+        // a job that never split has allocated nothing, and its arena is freed as a whole
         if self.control.header.pooled.load(Relaxed) == 0 || self.is_forked_child() {
             return;
         }
-        match self.lock_pool(&mut Deadline::new(Some(RELEASE_WITHIN))) {
+        match self.lock_allocator(&mut Deadline::new(Some(RELEASE_WITHIN))) {
             Ok(locked) => locked.release(what),
             Err(_) => self.deferred().push(what),
         }
     }
 
     fn deferred(&self) -> MutexGuard<'_, Vec<DeferredRelease>> {
-        self.pool.deferred.lock().unwrap_or_else(PoisonError::into_inner)
+        self.allocator.deferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives back what others could not, if anybody has said that there is such.
+    /// Frees regions that other ranks could not free, if the table says that there are any.
     pub(super) fn give_back_what_is_due(&self) {
         if self.control.header.pooled.load(Relaxed) != 0 && !self.is_forked_child() && self.table().is_due() {
-            drop(self.lock_pool(&mut Deadline::new(Some(RELEASE_WITHIN))));
+            drop(self.lock_allocator(&mut Deadline::new(Some(RELEASE_WITHIN))));
         }
     }
 
-    /// Bytes of a buffer that another rank allocations, as it was borrowed; `None` where the name stands for no buffer.
+    /// Bytes of another rank's registered buffer; `None` where the name stands for no buffer.
     pub(crate) fn bytes_of(&self, name: AllocationName) -> Option<usize> {
         let bytes = self.table().cost_of(name).and_then(|bytes| usize::try_from(bytes).ok())?;
-        (bytes <= self.pool.region_bytes).then_some(bytes)
+        (bytes <= self.allocator.region_bytes).then_some(bytes)
     }
 
     pub(super) fn table(&self) -> Table<'_, Segment> {
-        Table { memory: self, regions: self.pool.regions, ranks: self.size }
+        Table { memory: self, regions: self.allocator.regions, ranks: self.size }
     }
 
     /// Maps the first `bytes` bytes of a region. Takes no memory.
@@ -166,22 +165,22 @@ impl Segment {
     /// # Errors
     /// [`Error::Usage`] for a region that does not exist, [`Error::System`] when the address space is used up.
     pub fn region(&self, slot: usize, bytes: usize) -> Result<Region, Error> {
-        if slot >= self.pool.regions || bytes > self.pool.region_bytes {
+        if slot >= self.allocator.regions || bytes > self.allocator.region_bytes {
             return Err(Error::usage(format!(
                 "region {slot} with {bytes} bytes was asked for; there are {} of {} bytes",
-                self.pool.regions, self.pool.region_bytes
+                self.allocator.regions, self.allocator.region_bytes
             )));
         }
-        Region::of(&self.arena, POOL_BYTES + slot * self.pool.region_bytes, bytes)
+        Region::of(&self.arena, POOL_BYTES + slot * self.allocator.region_bytes, bytes)
     }
 
-    pub(super) fn lock_pool(&self, deadline: &mut Deadline) -> Result<Locked<'_>, Error> {
-        let pool = &self.pool;
-        pool.words().reserve(0..HEAD_BYTES)?;
+    pub(super) fn lock_allocator(&self, deadline: &mut Deadline) -> Result<Locked<'_>, Error> {
+        let allocator = &self.allocator;
+        allocator.words().reserve(0..HEAD_BYTES)?;
         let mut pause = Duration::from_micros(20);
         let mut damage = LockDamage::new(Instant::now());
         let locked = loop {
-            let word = match self.try_lock_pool() {
+            let word = match self.try_lock_allocator() {
                 Ok(locked) => break locked,
                 Err(word) => word,
             };
@@ -197,7 +196,7 @@ impl Segment {
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(1));
         };
-        let base = pool.limits.get().map_or(0, |budget| budget.base);
+        let base = allocator.limits.get().map_or(0, |budget| budget.base);
         locked.table.open(locked.hold, (base, self.size))?;
         for what in std::mem::take(&mut *self.deferred()) {
             locked.release(what);
@@ -206,8 +205,8 @@ impl Segment {
     }
 
     /// The lock if it is free now; the word as it is otherwise, of this rank where another thread is about to have it.
-    fn try_lock_pool(&self) -> Result<Locked<'_>, u64> {
-        let turn = match self.pool.turn.try_lock() {
+    fn try_lock_allocator(&self) -> Result<Locked<'_>, u64> {
+        let turn = match self.allocator.turn.try_lock() {
             Ok(turn) => turn,
             Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(self.load(table::LOCK)),
@@ -254,8 +253,8 @@ impl Locked<'_> {
         }
     }
 
-    fn try_lend(&self, claims: &[Claim], origin: Origin) -> Result<Vec<Grant>, Error> {
-        let total = self.segment.pool.limits.get().map_or(0, |budget| budget.total);
+    fn try_allocate(&self, claims: &[Claim], origin: Origin) -> Result<Vec<Grant>, Error> {
+        let total = self.segment.allocator.limits.get().map_or(0, |budget| budget.total);
         let left = total.saturating_sub(self.table.used());
         let Some(shares) = shares(claims, left) else {
             return Err(Error::NoSpace {
@@ -275,7 +274,7 @@ impl Locked<'_> {
                     for grant in &grants {
                         self.table.give_back(grant.slot);
                     }
-                    let regions = self.segment.pool.regions;
+                    let regions = self.segment.allocator.regions;
                     failed?;
                     return Err(Error::NoSpace {
                         needed: claim.least,
@@ -300,7 +299,7 @@ mod tests {
         let mut damage = LockDamage::new(start);
         assert!((0..600).all(|i| !damage.is_seen(7, at(i * 100), || true)));
         assert!(damage.is_seen(7, at(60_000), || true));
-        // another holder, or one seen stopped, and the time begins anew
+        // another holder, or one seen stopped, restarts the time
         assert!(!damage.is_seen(8, at(60_100), || true));
         assert!(!damage.is_seen(8, at(100_000), || false));
         assert!(!damage.is_seen(8, at(159_000), || true));

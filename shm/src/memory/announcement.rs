@@ -19,10 +19,10 @@ const VERDICT: Duration = Duration::from_secs(1);
 /// Interval at which ended ranks are announced again, for ranks that arrive later.
 const REPEAT_EVERY: Duration = Duration::from_millis(100);
 
-/// Sends a message to whoever brings the ranks of an address together, if anybody does.
+/// Sends a message to the fd server at an address, if there is one.
 pub(super) fn tell(address: &RendezvousAddress, message: &Message) {
     if let Ok(Some(socket)) = address.connect() {
-        // who does not hear it has gone
+        // a process that does not receive the message has ended
         let _ = fd_server::send(&socket, &message.encode(), &[]);
     }
 }
@@ -51,7 +51,7 @@ pub(super) fn give_up(socket: &OwnedFd, error: Error) -> Error {
         match fd_server::receive(socket) {
             Ok(Some((bytes, _))) => match Answer::decode(&bytes) {
                 Some(Answer::Failed(stands)) => return stands,
-                // said before this rank gave up
+                // sent before this rank gave up
                 Some(Answer::Welcome) => {}
                 Some(Answer::Over) | None => return error,
             },
@@ -96,9 +96,9 @@ fn jobs() -> MutexGuard<'static, Vec<Job>> {
     JOBS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells the ranks that meet under `key` that the process of rank `rank` has ended, says its launcher: if it had not
+/// Tells the ranks that meet under `key` that the process of rank `rank` has ended, as its launcher knows: if it had not
 /// joined, all that wait get [`Error::PeerDied`] for it. Ranks that come later learn it too, within 0.1 s of the first:
-/// a thread of this process says it again until [`forget_job`]. Nothing is left behind, whether anybody comes or not.
+/// a thread of this process repeats the message until [`forget_job`]. Nothing is left behind.
 #[doc(hidden)]
 pub fn announce_end(dir: Option<&Path>, key: &str, rank: usize) {
     let mut jobs = jobs();

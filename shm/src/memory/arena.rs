@@ -53,7 +53,8 @@ pub(crate) struct Arena {
 /// Bytes left to others at least, where memory is short.
 const LEFT_BYTES: u64 = 1 << 20;
 
-const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+/// Seals of the memory files: nobody can shrink or grow them, or change the seals.
+pub(super) const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 impl Arena {
     /// A new arena of `bytes` (a multiple of the page) that takes no memory yet.

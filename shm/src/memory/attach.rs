@@ -1,13 +1,13 @@
-//! Joining a group: find the others, claim a place, map the arena, wait for everybody, leave no trace.
+//! Joining a group: find the other ranks, claim a place, map the arena, wait for everybody, leave no trace.
 //!
-//! Whoever comes first to the meeting point creates control segment and arena and serves the others ([`FdServerHandler`]): it
-//! compares what they state, and hands them both. Per rank, in this order, each step before the next becomes visible:
-//! 1. receive control segment and arena, take the lock on byte `rank` of the arena, fill the entry, state `CLAIMED`;
+//! The first rank at the rendezvous creates control segment and arena and serves the others ([`FdServerHandler`]): it
+//! compares their statements and passes them both descriptors. Every rank takes these steps, each visible before the next:
+//! 1. receive control segment and arena, take the record lock on byte `rank` of the arena, fill the entry, state `CLAIMED`;
 //! 2. map the arena, state `ATTACHED`, close the connection;
-//! 3. wait until the creator says that all have attached, which it does when no name is left.
+//! 3. wait until the creator announces that all have attached and no name is left.
 //!
-//! The first error is written into the control segment and ends everybody's wait. The creator looks after all ranks, the
-//! others after the creator, so the work of joining grows with the number of ranks and no faster.
+//! The first error is written into the control segment and ends the wait of all ranks. The creator watches all ranks, the
+//! others watch the creator, so the work of joining grows linearly with the number of ranks.
 
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -109,9 +109,9 @@ struct Joining<'a> {
     region_bytes: usize,
     statement: Statement,
     deadline: Deadline,
-    /// When this rank last looked after others.
+    /// Time of this rank's last check of the ranks that it watches.
     looked: Instant,
-    /// True if this rank brings the others together.
+    /// True if this rank hosts the rendezvous.
     hosts: bool,
 }
 
@@ -175,7 +175,7 @@ impl Joining<'_> {
         Ok((self.options.size > 1).then(|| OwnerThread::start(control, rank)))
     }
 
-    /// Brings the ranks together.
+    /// Hosts the rendezvous of the other ranks.
     fn host(&mut self, mut server: FdServer) -> Result<Attached, Error> {
         let (rank, size) = (self.options.rank, self.options.size);
         self.hosts = true;
@@ -229,7 +229,7 @@ impl Joining<'_> {
                 server.restore()?;
             }
         }
-        // nobody leaves before the meeting is over, so who is gone now has died
+        // no rank leaves before the rendezvous is over, so one that is gone now has died
         self.look_after(attached)
     }
 
@@ -293,8 +293,8 @@ impl Joining<'_> {
         }
     }
 
-    /// One look around of a waiting rank: errors, the dead, the time; whether it looked after others too. What it has
-    /// started elsewhere goes on.
+    /// Checks errors, deaths and the deadline for a waiting rank; returns whether it checked other ranks too. Non-blocking calls
+    /// of this process progress meanwhile.
     fn look(&mut self, attached: &Attached) -> Result<bool, Error> {
         engine::progress();
         let (control, rank, size) = (&attached.control, self.options.rank, self.options.size);
@@ -319,12 +319,12 @@ impl Joining<'_> {
         checked.map(|()| due).map_err(|error| control.fail(rank, &of_attach(error), None))
     }
 
-    /// Fails if a rank has died that this one looks after, or will not come as far as another group of them knows.
+    /// Fails if a watched rank has died, or will not come as far as another group of the same ranks knows.
     fn look_after(&self, attached: &Attached) -> Result<(), Error> {
         let control = &attached.control;
         let absent = || (self.absent)().filter(|_| !control.is_complete(self.options.size));
         let Some(gone) = self.first_gone(control, &attached.arena).or_else(absent) else { return Ok(()) };
-        // the creator may have ended the meeting and left since it was asked about
+        // the creator may have ended the rendezvous and left since it was checked
         if !self.hosts && control.is_over() {
             return Ok(());
         }
@@ -332,7 +332,7 @@ impl Joining<'_> {
         Err(control.fail(self.options.rank, &died(gone, pid), Some(gone)))
     }
 
-    /// The first rank that has claimed its place and is gone. The creator looks after all ranks, the others after it.
+    /// The first rank that has claimed its place and is gone. The creator watches all ranks, the others watch the creator.
     fn first_gone(&self, control: &Control, arena: &Arena) -> Option<usize> {
         let size = self.options.size;
         let creator = (control.header.creator.load(Relaxed) as usize).min(size - 1);
@@ -369,7 +369,7 @@ fn of_attach(error: Error) -> Error {
     }
 }
 
-/// This rank's own end of the connection is broken. Meeting anew would be in vain: the others saw it hang up, and fail.
+/// This rank's own end of the connection is broken. A new rendezvous would be in vain: the others saw it hang up, and fail.
 fn connection_lost(error: Errno) -> Error {
     Error::system("joining over a socket that something else in this process has closed", error)
 }

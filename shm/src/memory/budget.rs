@@ -14,7 +14,7 @@ pub struct MemoryBudget {
     timeout: Option<Duration>,
 }
 
-/// A part of a budget, spoken for until it is dropped.
+/// A reserved part of a budget, returned when dropped.
 #[derive(Debug)]
 pub struct Reservation {
     grant: Option<Grant>,
@@ -27,11 +27,11 @@ impl MemoryBudget {
         MemoryBudget { segment, timeout }
     }
 
-    /// Sets `bytes` bytes aside. No other rank takes part. A job of one rank has no budget.
+    /// Reserves `bytes` bytes. No other rank takes part. A job of one rank has no budget.
     ///
     /// # Errors
     /// [`Error::NoSpace`] when too little is left; [`Error::Timeout`] as [`Segment::allocate`].
-    pub fn take(&self, bytes: u64) -> Result<Reservation, Error> {
+    pub fn reserve(&self, bytes: u64) -> Result<Reservation, Error> {
         let segment = self.segment.clone();
         if segment.size() == 1 {
             return Ok(Reservation { grant: None, segment });

@@ -54,7 +54,7 @@ mod tests {
         assert_eq!(shares(&[claim(1, u64::MAX, u64::MAX), claim(1, 2, 2)], u64::MAX), None);
     }
 
-    /// Whatever was lent, the budget is kept, and it is all there again afterwards.
+    /// The budget is kept whatever groups are made.
     #[test]
     fn the_budget_lasts_for_many_groups() {
         let least = 100 << 10;

@@ -9,7 +9,7 @@
 //! 3. `policy` is written by rank 0 before its state becomes `CLAIMED` and never again.
 //! 4. `failure` is written once: from 0 to `WRITING` and the writer's rank, then, with the text in place, to `FAILED`. Only
 //!    who knows that the writer died may take it over.
-//! 5. `bell` changes when joining has failed or is over, and with nothing else, so who waits there sleeps until then.
+//! 5. `bell` changes when joining has failed or is over, and with nothing else, so a rank that waits there sleeps until then.
 
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{
@@ -134,7 +134,7 @@ impl Control {
         self.ring();
     }
 
-    /// Returns whether the meeting has ended well.
+    /// Returns whether the rendezvous has ended well.
     pub(crate) fn is_over(&self) -> bool {
         self.header.met.load(Acquire) == 1
     }

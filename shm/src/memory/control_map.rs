@@ -9,11 +9,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use memmap2::{MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 
-use super::arena::check_file_limit;
+use super::arena::{SEALS, check_file_limit};
 use super::control::{CONTROL_BYTES, Control};
 use crate::Error;
-
-const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// The mapped control segment.
 pub(crate) struct ControlMap {

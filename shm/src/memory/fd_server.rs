@@ -1,6 +1,6 @@
 //! The fd server: the first rank at the rendezvous passes the descriptors of control segment and arena to the others.
 //!
-//! It holds few connections at a time, so descriptors and the cost of a look do not grow with the number of ranks. A rank
+//! It serves few connections at a time, so neither descriptors nor the cost of a poll grow with the number of ranks. A rank
 //! keeps its connection until it has attached: one that closes earlier has died.
 
 use std::io::{IoSlice, IoSliceMut};
@@ -47,7 +47,7 @@ struct Connection {
 pub(crate) struct FdServer {
     point: Rendezvous,
     connections: Vec<Connection>,
-    /// A descriptor to let go of where there are no more, so that even then everybody can be told.
+    /// A descriptor to close where the process has no more, so that even then all ranks can be answered.
     spare: Option<OwnedFd>,
 }
 
@@ -57,7 +57,7 @@ impl FdServer {
         FdServer { point, connections: Vec::new(), spare }
     }
 
-    /// Serves whoever comes until something happens or `wait` is over.
+    /// Serves connections until something happens or `wait` is over.
     pub fn serve(&mut self, host: &mut impl FdServerHandler, wait: Duration) -> Result<(), Error> {
         let sockets = self.point.sockets().filter(|_| self.connections.len() < MOST_CONNECTIONS);
         let mut watched: Vec<PollFd<'_>> =
@@ -98,18 +98,18 @@ impl FdServer {
         Ok(())
     }
 
-    /// Looks whether late ranks can still find the meeting point.
+    /// Restores the rendezvous if late ranks cannot find it any more.
     pub fn restore(&mut self) -> Result<(), Error> {
         self.point.restore()
     }
 
-    /// Ends the meeting: no name is left, and everybody who is connected already gets `answer`.
+    /// Ends the rendezvous: no name is left, and every process that is already connected gets `answer`.
     pub fn end(mut self, answer: &Answer) {
         self.point.close();
         self.spare = None;
         let until = Instant::now() + DRAIN;
         let mut last = LastAnswer { answer, told: 0 };
-        // who was welcomed reads the control segment
+        // welcomed ranks read the control segment
         self.connections.retain(|connection| connection.rank.is_none());
         let _ = self.accept();
         while let Some(connection) = self.connections.pop() {
@@ -176,7 +176,7 @@ fn attend(mut connection: Connection, host: &mut impl FdServerHandler) -> Result
             Err(error) if is_hangup(error) => connection.rank = statement,
             Err(error) => return Err(Error::system("sending the arena to another rank (see ulimit -n)", error)),
         },
-        // who does not hear it has gone
+        // a process that does not receive the answer has ended
         Some(answer) => drop(send(&connection.socket, &answer.encode(), &[])),
         None => {}
     }

@@ -1,4 +1,4 @@
-//! Regions of the arena in numbers: how many there are, who asks for one, what was granted, and the name of an allocation.
+//! Regions of the arena as plain data: their number, requests, grants, and the names of allocations.
 
 /// Bytes of the head of the table of regions.
 pub const HEAD_BYTES: usize = 4096;
@@ -28,9 +28,9 @@ pub struct Claim {
     pub members: Vec<usize>,
     /// Bytes at the start of its region to reserve at once.
     pub lines: usize,
-    /// The smallest and the largest cost it can do with, bytes.
+    /// The smallest part of the budget that it can use, bytes.
     pub least: u64,
-    /// See `least`.
+    /// The largest part of the budget that it can use, bytes.
     pub most: u64,
 }
 
@@ -50,7 +50,7 @@ impl Grant {
     pub const BASE: u64 = 1;
 }
 
-/// The operation that made an allocation, so that a rank that was not told its number can still release it.
+/// The operation that made an allocation, so that a rank that does not know its number can still release it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
     /// The allocation of the group that was split.
@@ -59,7 +59,7 @@ pub struct Origin {
     pub serial: u64,
 }
 
-/// A allocation by its region and its number, in one word.
+/// The name of an allocation: its region and its number, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AllocationName {
     /// Its region.

@@ -1,7 +1,7 @@
 //! Memory and CPUs that this process may really use: the node's own figures and the control groups'.
 //!
 //! Shared memory is charged when it is reserved, and a group at its limit is answered by the out-of-memory killer and
-//! not by an error. So the wish is compared with what is free before the kernel is asked.
+//! not by an error. So the request is compared with the free memory before the kernel is asked.
 
 use std::fs;
 use std::path::{Path, PathBuf};

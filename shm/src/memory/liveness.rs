@@ -1,12 +1,12 @@
 //! Liveness of ranks: a word per rank that the kernel marks when the rank's process dies or executes another program.
 //!
-//! A parked thread of every rank owns the rank's word ([`super::owner_thread`]), so a look at another rank is one load.
+//! A parked thread of every rank owns the rank's word ([`super::owner_thread`]), so a check of another rank is one load.
 //! Unlike a record lock, the word does not depend on descriptors: a program may open and close the arena through `/proc`, or
 //! close all its descriptors.
 //!
-//! Nothing is concluded from one witness. The second one is the rank's record lock on the arena, which the kernel drops
-//! when the *last* thread of the process is gone; the third is the process itself, where it can be seen. The word may
-//! blame; only the end of all threads permits to reuse memory, because a killed process was seen writing into shared
+//! Nothing is concluded from one witness. The second witness is the rank's record lock on the arena, which the kernel drops
+//! when the *last* thread of the process is gone; the third is the process itself, where it can be seen. The word suffices to
+//! report a death; only the end of all threads permits to reuse memory, because a killed process was seen writing into shared
 //! memory for seconds while one of its threads was inside a system call.
 
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,7 +1,7 @@
 //! Messages at the rendezvous: identity and settings of a rank, errors, and ranks that have ended.
 //!
-//! Messages are texts, fields with zero bytes between them. The first field names the protocol; a rank states every
-//! value that must be alike on all ranks by name, so that whoever finds a difference can name it.
+//! Messages are texts, fields with zero bytes between them. The first field names the protocol. A rank states every value
+//! that must be equal on all ranks by name, so that an error can name the difference.
 
 use super::AttachOptions;
 use super::control::LAYOUT_VERSION;
@@ -17,7 +17,7 @@ const BUILD: &str = env!("EARLYBIRD_SOURCES");
 /// Longest value that is stated in full; of longer ones the beginning and a hash are.
 const VALUE_BYTES: usize = 300;
 
-/// Everything that a rank tells whoever brings the ranks together.
+/// The statement of a rank to the fd server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Statement {
     pub rank: usize,
@@ -29,25 +29,25 @@ pub(crate) struct Statement {
 /// A value that follows from the number of ranks and from settings.
 const REGION: &str = "the bytes of a region";
 
-/// A message to whoever brings the ranks together.
+/// A message to the fd server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     /// A rank that wants to join.
     Join(Statement),
     /// A rank that cannot join, and why: everybody's error.
     Failed(Error),
-    /// Ranks whose processes have ended, says the launcher.
+    /// Ranks whose processes have ended, as the launcher knows.
     Ended(Vec<usize>),
 }
 
 /// The answer. Descriptors travel beside the bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Come in: control segment and arena are with it.
+    /// The rank may join: control segment and arena come with the answer.
     Welcome,
-    /// All have met already; whoever comes now belongs to the next group of this name.
+    /// All ranks have attached already; a later rank belongs to the next group of this name.
     Over,
-    /// Nobody joins, and why.
+    /// No rank joins, for this reason.
     Failed(Error),
 }
 

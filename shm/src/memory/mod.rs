@@ -1,9 +1,9 @@
 //! Shared memory of one node: rendezvous of its processes, the control segment, the arena and its allocator, liveness.
 //!
-//! [`Segment::attach`] brings the ranks of a job together. What they share afterwards are a small control segment
-//! ([`Control`]: who is here) and one arena, a large sparse file of regions: the first belongs to all ranks, the others
-//! are lent to groups of them ([`Segment::allocate`]).
-//! `docs/memory.md` tells the life cycle and what is left where when somebody is killed.
+//! [`Segment::attach`] brings the ranks of a job together. Afterwards they share a small control segment ([`Control`]) with
+//! an entry per rank, and one arena, a large sparse file of regions. The first region belongs to all ranks; the others are
+//! allocated to groups of them ([`Segment::allocate`]).
+//! `docs/memory.md` describes the life cycle, and what is left where after a process was killed.
 
 mod agreement;
 mod allocation;

@@ -25,5 +25,5 @@ pub struct AttachOptions {
     pub settings: Vec<(String, String)>,
 }
 
-/// Names a rank that will not join, where another group of the same ranks knows of one.
+/// A function that names a rank that will not join, as another group of the same ranks knows.
 pub type Absent<'a> = &'a dyn Fn() -> Option<usize>;

@@ -26,7 +26,7 @@ use super::process;
 /// Interval at which a parked owner checks whether it is the last thread of its process.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// RendezvousAddress range of an owner's stack. It uses two pages.
+/// Address range of an owner's stack. It uses two pages.
 const STACK_BYTES: usize = 128 << 10;
 
 #[repr(C)]
@@ -101,7 +101,7 @@ impl Drop for RobustListPage {
 /// Owner threads of this process.
 static OWNERS: AtomicUsize = AtomicUsize::new(0);
 
-/// The parked thread that owns this rank's word. Dropping it says that the rank has left.
+/// The parked thread that owns this rank's word. Dropping it marks the rank as left.
 pub(super) struct OwnerThread {
     control: Arc<ControlMap>,
     rank: usize,

@@ -1,12 +1,13 @@
-//! The record_lock call: who is alive, by record locks that the kernel drops when a process dies or executes another program.
+//! Record locks, which the kernel drops when a process dies or executes another program: a witness of liveness.
 //!
-//! A process-associated `fcntl` lock has exactly the life we want to observe: it belongs to the process and not to the
-//! descriptor, a forked child does not inherit it, it is gone when the process dies (also while its parent has not
-//! reaped it) and when `exec` closes the descriptor, and it stays while the process is stopped. One query costs well
-//! under a microsecond and needs no descriptor per peer. Its one trap: closing *any* descriptor of the file drops all
-//! locks that the process has on it, so a file that carries locks is opened once per process.
+//! A process-associated `fcntl` lock belongs to the process and not to the descriptor. A forked child does not inherit it; it
+//! is gone when the process dies (also while its parent has not reaped it) and when `exec` closes the descriptor; it stays
+//! while the process is stopped. One query costs well under a microsecond and needs no descriptor per peer. Its one trap:
+//! closing *any* descriptor of the file drops all locks that the process has on the file, so a file that carries locks is
+//! opened once per process.
 //!
-//! Here too: who is at the other end of a socket, and whether we are still the process that attached.
+//! Also here, since they need the same kind of system calls: the user at the other end of a socket, and the flag that tells a
+//! forked child from the process that attached.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd};

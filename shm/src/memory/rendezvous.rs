@@ -1,8 +1,8 @@
 //! Rendezvous of ranks that know only a key: a socket whose address follows from user and key.
 //!
 //! The address is abstract: a name that the kernel keeps per network namespace, that exists in no file system, that two
-//! processes cannot both have, and that goes with its process. So nobody elects, locks or cleans up. Ranks that share no
-//! network namespace find each other in a directory instead (`EARLYBIRD_DIR`), by a socket of the same name.
+//! processes cannot both have, and that disappears with its process. So no election, lock or cleaning is needed. Ranks that
+//! share no network namespace use a socket of the same name in a directory instead (`EARLYBIRD_DIR`).
 
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_micros(200);
 pub(crate) enum Role {
     /// The first one: it brings the ranks together.
     Server(Rendezvous),
-    /// One of the others: connected to the first.
+    /// A later one: connected to the first.
     Client(OwnedFd),
 }
 
@@ -74,7 +74,7 @@ impl RendezvousAddress {
         format!("{PREFIX}{:032x}", fnv1a_128(self.key.as_bytes()))
     }
 
-    /// Goes to the meeting point: connects to whoever is there, or becomes the one that others connect to.
+    /// Enters the rendezvous: connects to the fd server, or becomes the fd server.
     pub fn enter(&self, deadline: &mut Deadline) -> Result<Role, Error> {
         loop {
             if let Some(socket) = self.connect()? {
@@ -99,7 +99,7 @@ impl RendezvousAddress {
         }
     }
 
-    /// A connection to whoever is at the meeting point, if anybody is.
+    /// Connects to the fd server at the rendezvous, if there is one.
     pub fn connect(&self) -> Result<Option<OwnedFd>, Error> {
         if let Some(socket) = connect_to(&self.abstract_address()?)? {
             match record_lock::peer_uid(&socket) {
@@ -180,7 +180,7 @@ impl Rendezvous {
             return Ok(());
         }
         let directory = Directory::open(dir, true)?;
-        // whoever holds the lock may be doing the same: the next look tells
+        // the holder of the lock may be doing the same: the next check tells
         if directory.try_lock()? {
             if connect_to(&directory.address(&file_name)?)?.is_some() {
                 return Err(Error::usage(format!(
@@ -238,7 +238,7 @@ fn connect_to(address: &SocketAddrUnix) -> Result<Option<OwnedFd>, Error> {
     }
 }
 
-/// A meeting directory, known to be ours alone.
+/// A rendezvous directory, known to belong to this user alone.
 struct Directory {
     fd: OwnedFd,
     path: PathBuf,
@@ -276,7 +276,7 @@ impl Directory {
         Ok(Directory { fd, path: path.to_path_buf() })
     }
 
-    /// RendezvousAddress of the socket `name` in this directory, which may have too long a path of its own.
+    /// Address of the socket `name` in this directory, which may have too long a path of its own.
     fn address(&self, name: &str) -> Result<SocketAddrUnix, Error> {
         let direct = self.path.join(name);
         let path = match direct.as_os_str().len() <= SOCKET_PATH_MAX {
@@ -307,7 +307,7 @@ impl Directory {
     }
 }
 
-/// Removes the names that groups whose processes are all dead left in a meeting directory. Without a directory there are
+/// Removes the names that groups whose processes are all dead left in a rendezvous directory. Without a directory there are
 /// none. Returns the names removed; those at which a living process listens stay.
 pub fn sweep(dir: Option<&Path>) -> Result<Vec<PathBuf>, Error> {
     let Some(dir) = dir else { return Ok(Vec::new()) };

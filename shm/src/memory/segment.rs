@@ -19,7 +19,7 @@ use super::region::Region;
 use super::{attach, limits, process};
 use crate::{Error, clock};
 
-/// This process's membership in a group. Dropping it says good-bye to the others.
+/// This process's membership in a group. Dropping it tells the others that this rank has left in order.
 pub struct Segment {
     pub(super) rank: usize,
     pub(super) size: usize,
@@ -34,7 +34,7 @@ pub struct Segment {
     _owner: Option<OwnerThread>,
     rounds: ConfirmationRounds,
     pub(super) arena: Arc<Arena>,
-    pub(super) pool: Allocator,
+    pub(super) allocator: Allocator,
 }
 
 impl Segment {
@@ -62,7 +62,7 @@ impl Segment {
         let affine_cpus = affine_cpus(&control, options.size);
         let quota = limits::cpu_quota(Path::new("/"));
         let allowed_cpus = quota.map_or(affine_cpus, |quota| affine_cpus.min(quota));
-        let pool = Allocator::new(table, regions, base.len());
+        let allocator = Allocator::new(table, regions, base.len());
         let segment = Segment {
             rank: options.rank,
             size: options.size,
@@ -76,7 +76,7 @@ impl Segment {
             _owner: owner,
             rounds: ConfirmationRounds::default(),
             arena,
-            pool,
+            allocator,
         };
         Ok((Arc::new(segment), base))
     }
@@ -157,7 +157,7 @@ impl Segment {
     }
 
     /// About once a second, asks one rank's other witnesses whether its word missed a death, which happens where something
-    /// else has replaced the owner thread's robust list or unmapped the word. Who finds one writes it into the word.
+    /// else has replaced the owner thread's robust list or unmapped the word. The death is then written into the word.
     fn confirm_one(&self) {
         let Some(rank) = self.rounds.due(clock::now_ns(), self.rank, self.size) else { return };
         let word = &self.control.living[rank];
@@ -186,7 +186,7 @@ impl Segment {
         self.fork.is_child()
     }
 
-    /// The word that says so: 0 in a child. Where the system has no such page the pid tells.
+    /// The word that is 0 in a forked child; `None` where the system has no such page.
     pub fn fork_word(&self) -> Option<&AtomicU64> {
         self.fork.word()
     }

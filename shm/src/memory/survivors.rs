@@ -1,15 +1,15 @@
-//! The agreement of a group's ranks on who of them is left, in words that all ranks of the node share.
+//! The records of an agreement on survivors, in words that all ranks of the node share.
 //!
-//! A group has a record while its ranks agree. It holds the votes of the open round and the decision of the round before. A
-//! rank votes under the lock of the pool, then waits until every member has voted, is dead or has left; whoever sees that
-//! first decides under the lock. The decision is one store of the round's number, so a rank that dies anywhere has decided
-//! or has not, and all ranks read the same. What a rank wrote before it died counts for nothing: the dead are in no decision.
+//! A group has a record while its ranks agree. The record holds the votes of the open round and the decision of the round
+//! before. A rank votes under the lock of the allocator, then waits until every member has voted, is dead or has left; the
+//! first rank that sees this decides under the lock. The decision is one store of the round's number, so a rank that dies
+//! anywhere has decided or has not, and all ranks read the same. Votes of ranks that died before the decision do not count.
 //!
-//! Two banks of votes take turns, and a decision clears the bank of the round that follows before it is made. So the votes of
-//! one round are never taken for those of another, and the decision of a round stays readable until the next one is made,
-//! which needs the vote of every rank that lives, and nobody votes before having read.
+//! Two banks of votes take turns, and a decision clears the bank of the following round before it is made. So votes of one
+//! round are never taken for those of another. The decision of a round stays readable until the next one is made: that needs
+//! the vote of every living rank, and no rank votes before it has read.
 //!
-//! Nothing found here is used as an address or unchecked as an index: a damaged word gives an error or a wrong set.
+//! No value found here is used as an address, or unchecked as an index: a damaged word gives an error or a wrong set.
 
 use super::control::MAX_RANKS;
 use super::grant::RECORDS_BYTES;

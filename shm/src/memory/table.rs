@@ -1,11 +1,11 @@
-//! The table of regions at the start of the arena: who holds which, what of the budget it takes, and in which group's
-//! operations it lies.
+//! The table of regions at the start of the arena: the holders of each region, its part of the budget, and the groups in whose
+//! operations it is used.
 //!
-//! One page of head, then a record of 256 bytes per region. Only the holder of the lock in the head changes it, with one
-//! exception: the owner of a buffer says by itself in which groups' operations the buffer lies. What a dead holder left
-//! half done reads as "not lent" or "nobody holds it". Numbers found here are bounded before they are used.
+//! One page of head, then a record of 256 bytes per region. Only the holder of the lock in the head changes the table, with one
+//! exception: the owner of a buffer enters the groups that use the buffer by itself. A change that a dead holder left half
+//! done reads as "not allocated" or "no holder". Numbers found here are bounded before they are used.
 //!
-//! Everything goes through [`RegionMemory`], so that `shm/tests/pool_states.rs` explores the lines that ship, one access after
+//! All accesses go through [`RegionMemory`], so that `shm/tests/pool_states.rs` explores the shipping lines, one access after
 //! the other, with ranks that die between any two of them.
 
 use super::grant::{AllocationName, Grant, HEAD_BYTES, MAX_REGIONS, Origin, TABLE_BYTES};
@@ -114,7 +114,7 @@ impl<B: RegionMemory> Table<'_, B> {
         self.memory.compare_exchange(LOCK, seen, word).map(|()| LockToken { word, inherited })
     }
 
-    /// Lets go of the lock.
+    /// Releases the lock.
     pub fn unlock(&self, hold: LockToken) {
         // Not if the word is another one by now: somebody has damaged it, and it may be another rank's.
         let _ = self.memory.compare_exchange(LOCK, hold.word, hold.word >> 16 << 16);
@@ -154,8 +154,8 @@ impl<B: RegionMemory> Table<'_, B> {
         self.get(Self::record(slot) + ID)
     }
 
-    /// Bytes of the budget that the allocation of this name takes; `None` if it is not lent. Needs no lock: what a rank may still
-    /// touch stays lent.
+    /// Bytes of the budget that the allocation of this name takes; `None` if it is not allocated. Needs no lock: memory that a rank may
+    /// still touch stays allocated.
     pub fn cost_of(&self, name: AllocationName) -> Option<u64> {
         let is_lent = name.id != 0 && name.slot < self.seen() && self.is(name);
         is_lent.then(|| self.get(Self::record(name.slot) + COST))
@@ -186,10 +186,10 @@ impl<B: RegionMemory> Table<'_, B> {
         slots.map(|slot| Grant { slot, id: self.id(slot), bytes: 0 }).collect()
     }
 
-    /// Lends the first region that nobody has from `from` on; `None` where all are lent.
+    /// Allocates the first free region from `from` on; `None` where none is free.
     ///
     /// # Errors
-    /// As [`RegionMemory::reserve`]; nothing is lent then.
+    /// As [`RegionMemory::reserve`]; nothing is allocated then.
     pub fn allocate(&self, from: usize, wanted: AllocationRequest<'_>) -> Result<Option<Grant>, Error> {
         let Some(slot) = (from..self.regions).find(|&s| s >= self.seen() || self.id(s) == 0) else { return Ok(None) };
         let id = self.get(NEXT_ID).max(Grant::BASE + 1);
@@ -229,7 +229,7 @@ impl<B: RegionMemory> Table<'_, B> {
         words.flat_map(|(first, bits)| (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| first + bit))
     }
 
-    /// Says that `rank` does not touch the region any more, and gives it back if nobody may.
+    /// Removes `rank` from the holders of a region, and frees the region if no rank may touch it any more.
     pub fn release(&self, slot: usize, id: u64, rank: usize) {
         if slot < self.seen() && self.id(slot) == id {
             let word = Self::record(slot) + HOLDERS + rank / 64;
@@ -285,9 +285,9 @@ impl<B: RegionMemory> Table<'_, B> {
         true
     }
 
-    /// Says that a buffer of this rank lies in an operation of `group` from now on: the word to clear when the operation has
-    /// succeeded, or none where one that failed has said so for good. Needs no lock: only the owner's process writes these
-    /// words as long as the buffer is lent.
+    /// Enters `group` among the users of this rank's buffer: returns the word to clear when the operation has
+    /// succeeded, or `None` where a failed operation has entered it for good. Needs no lock: only the owner's process writes these
+    /// words as long as the buffer is allocated.
     ///
     /// # Errors
     /// `Err(())` where the buffer lies in operations of [`MAX_USES`] groups.
@@ -311,7 +311,7 @@ impl<B: RegionMemory> Table<'_, B> {
         }
     }
 
-    /// The operation has succeeded: nobody touches the buffer for it any more.
+    /// Ends the use of a buffer by an operation that has succeeded.
     pub fn end_use(&self, word: usize) {
         self.set(word, 0);
     }

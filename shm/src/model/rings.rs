@@ -1,4 +1,4 @@
-//! A ring of loom cells: the shipping lines of `ring/pair.rs`, run by loom. One pair from rank 0 to rank 1.
+//! A ring of loom cells: the shipping lines of `channel/ring.rs`, run by loom. One pair from rank 0 to rank 1.
 
 use super::words;
 use crate::channel::lines::{AcknowledgedLine, BellLine, SlotLine};
