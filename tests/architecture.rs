@@ -142,13 +142,17 @@ const BOUNDARIES: &[(&str, &[&str], &str)] = &[
     ("shm/src/", &["earlybird_hier", "earlybird"], "the node layer knows nothing above it"),
     (
         "shm/src/protocol/",
-        &["memory::", "channel::", "mapped::", "node::", "layout::", "rustix", "libc", "memmap2"],
+        &["memory::", "channel::", "mapped::", "comm::", "args::", "layout::", "rustix", "libc", "memmap2"],
         "the protocol sees places and words, never addresses or the system",
     ),
     ("shm/src/protocol/", &["sync::atomic"], "atomics come through crate::sync, so that they can be modelled"),
-    ("shm/src/memory/", &["protocol::", "channel::", "mapped::", "node::"], "the memory layer knows no protocol"),
-    ("shm/src/channel/", &["mapped::", "node::"], "rings stand beside the node's operations, not on them"),
-    ("shm/src/kernels/", &["protocol::", "memory::", "mapped::", "node::"], "kernels are arithmetic only"),
+    (
+        "shm/src/memory/",
+        &["protocol::", "channel::", "mapped::", "comm::", "args::"],
+        "the memory layer knows no protocol",
+    ),
+    ("shm/src/channel/", &["mapped::", "comm::", "args::"], "rings stand beside the node's operations, not on them"),
+    ("shm/src/kernels/", &["protocol::", "memory::", "mapped::", "comm::", "args::"], "kernels are arithmetic only"),
     ("hier/src/", &["earlybird"], "schedules know no communicator"),
     (
         "hier/src/",
@@ -315,8 +319,8 @@ fn the_checks_refuse_bad_samples() {
         ("shm/src/protocol/flat.rs", "    core::sync::atomic::fence(Ordering::SeqCst);"),
         ("shm/src/protocol/wait.rs", "rustix::thread::sched_yield();"),
         ("shm/src/memory/map.rs", "use crate::protocol::board::Board;"),
-        ("shm/src/node/mod.rs", "use earlybird_hier::Plan;"),
-        ("shm/src/node/mod.rs", "earlybird::Config::default()"),
+        ("shm/src/comm/mod.rs", "use earlybird_hier::Plan;"),
+        ("shm/src/comm/mod.rs", "earlybird::Config::default()"),
         ("shm/src/kernels/body.rs", "use crate::node;"),
         ("hier/src/plan.rs", "use earlybird_shm::layout::Layout;"),
         ("src/communicator.rs", "use earlybird_shm::memory::Segment;"),
@@ -326,7 +330,7 @@ fn the_checks_refuse_bad_samples() {
     }
     for (path, line) in [
         ("shm/src/protocol/flat.rs", "use crate::sync::{Ordering, SyncPoint}; // not std::sync::atomic"),
-        ("shm/src/node/mod.rs", "use crate::memory::Segment;"),
+        ("shm/src/comm/mod.rs", "use crate::memory::Segment;"),
         ("hier/src/plan.rs", "use earlybird_shm::{DType, Error, Op};"),
         ("src/communicator.rs", "use earlybird_shm::{How, JoinOptions, NodeComm};"),
     ] {

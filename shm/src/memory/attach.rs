@@ -9,7 +9,6 @@
 //! The first error is written into the control segment and ends the wait of all ranks. The creator watches all ranks, the
 //! others watch the creator, so the work of joining grows linearly with the number of ranks.
 
-use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -17,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use super::announcement;
 use super::arena::{self, Arena};
+use super::attach_errors::{connection_lost, describe, died, of_attach};
 use super::control::{ATTACHED, CLAIMED, Control, FREE, MAX_RANKS};
 use super::control_map::ControlMap;
 use super::deadline::Deadline;
@@ -342,40 +342,6 @@ impl Joining<'_> {
             claimed && liveness::concludes(control, arena, &self.statement.me, rank, liveness::is_dead)
         })
     }
-}
-
-/// A missing rank, as far as the process `own` can see it.
-fn describe(control: &Control, rank: usize, own: Identity) -> String {
-    let pid = control.entries[rank].pid.load(Relaxed);
-    if control.state(rank) == FREE {
-        return format!("rank {rank}, not started or elsewhere");
-    }
-    let visible = control.entries[rank].pid_namespace.load(Relaxed) == own.pid_namespace;
-    let stat = if visible { process::stat(&pid.to_string()) } else { None };
-    let state = match stat {
-        Some(('T', _)) => "stopped",
-        Some(('t', _)) => "held by a debugger",
-        Some(('D', _)) => "waiting for disk",
-        _ => "alive",
-    };
-    format!("rank {rank}, pid {pid}, {state}")
-}
-
-/// The error of a deadline that is over, in the words that all ranks use.
-fn of_attach(error: Error) -> Error {
-    match error {
-        Error::Timeout { missing, after, .. } => Error::Timeout { missing, after, during: "attach".into() },
-        other => other,
-    }
-}
-
-/// This rank's own end of the connection is broken. A new rendezvous would be in vain: the others saw it hang up, and fail.
-fn connection_lost(error: Errno) -> Error {
-    Error::system("joining over a socket that something else in this process has closed", error)
-}
-
-fn died(rank: usize, pid: u32) -> Error {
-    Error::PeerDied { rank, pid, host: process::host_name(), during: "attach".into() }
 }
 
 /// The group that the creator brings together.

@@ -12,6 +12,7 @@ mod allocator_state;
 mod announcement;
 mod arena;
 mod attach;
+mod attach_errors;
 mod budget;
 mod budget_shares;
 mod control;

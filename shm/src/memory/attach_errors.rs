@@ -1,0 +1,43 @@
+//! The errors of joining, in the words that all ranks use, and the names of missing ranks in warnings.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::io::Errno;
+
+use super::control::{Control, FREE};
+use super::process::{self, Identity};
+use crate::Error;
+
+/// A missing rank, as far as the process `own` can see it.
+pub(super) fn describe(control: &Control, rank: usize, own: Identity) -> String {
+    let pid = control.entries[rank].pid.load(Relaxed);
+    if control.state(rank) == FREE {
+        return format!("rank {rank}, not started or elsewhere");
+    }
+    let visible = control.entries[rank].pid_namespace.load(Relaxed) == own.pid_namespace;
+    let stat = if visible { process::stat(&pid.to_string()) } else { None };
+    let state = match stat {
+        Some(('T', _)) => "stopped",
+        Some(('t', _)) => "held by a debugger",
+        Some(('D', _)) => "waiting for disk",
+        _ => "alive",
+    };
+    format!("rank {rank}, pid {pid}, {state}")
+}
+
+/// The error of a deadline that is over, in the words that all ranks use.
+pub(super) fn of_attach(error: Error) -> Error {
+    match error {
+        Error::Timeout { missing, after, .. } => Error::Timeout { missing, after, during: "attach".into() },
+        other => other,
+    }
+}
+
+/// This rank's own end of the connection is broken. A new rendezvous would be in vain: the others saw it hang up, and fail.
+pub(super) fn connection_lost(error: Errno) -> Error {
+    Error::system("joining over a socket that something else in this process has closed", error)
+}
+
+pub(super) fn died(rank: usize, pid: u32) -> Error {
+    Error::PeerDied { rank, pid, host: process::host_name(), during: "attach".into() }
+}
