@@ -1,4 +1,4 @@
-//! What a user sets for a job: every `EARLYBIRD_` variable is read here, and none is ever ignored.
+//! The configuration of a job: every `EARLYBIRD_` variable is read here, and none is ever ignored.
 //!
 //! An unknown variable, an unknown value and a variable whose part does not exist yet are errors, because a
 //! setting that silently does nothing is worse than a refusal.
@@ -18,20 +18,20 @@ use std::time::Duration;
 /// The choices for one communicator. [`Config::default`] is what an empty environment gives.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Config {
-    /// How the ranks of a node carry out an operation (`EARLYBIRD_ALGORITHM`, default `auto`).
+    /// The algorithm by which the ranks of a node carry out an operation (`EARLYBIRD_ALGORITHM`, default `auto`).
     pub algorithm: Choice,
     /// The algorithms of single operations by message size (`EARLYBIRD_ALLREDUCE` and so on); they go before
     /// `algorithm`.
     pub tables: Tables,
-    /// What was measured to be best on one node, and what messages between nodes cost (`EARLYBIRD_TUNE`, a file that `earlybird
+    /// The measured best algorithms on one node and the measured costs of messages between nodes (`EARLYBIRD_TUNE`, a file that `earlybird
     /// tune` writes); the first stands where neither `tables` nor `algorithm` say anything, the second, the same on all ranks,
     /// where `exchange` does not.
     pub tuning: Tuning,
     /// The order of folding (`EARLYBIRD_ORDER`, default `arrival`).
     pub order: FoldOrder,
-    /// What a waiting rank does with its processor (`EARLYBIRD_WAIT`, default `balanced`).
+    /// The waiting preset: a waiting rank's use of its processor (`EARLYBIRD_WAIT`, default `balanced`).
     pub wait: WaitPreset,
-    /// How long a call may wait for living ranks (`EARLYBIRD_TIMEOUT`, seconds; default `none`: for ever).
+    /// Most time that a call may wait for living ranks (`EARLYBIRD_TIMEOUT`, seconds; default `none`: for ever).
     pub timeout: Option<Duration>,
     /// The most shared memory that the ranks of a node may take, all communicators together, in bytes
     /// (`EARLYBIRD_ARENA_MAX`, rank 0's counts; the default is four times what one communicator can use), rings of plans
@@ -49,17 +49,17 @@ pub struct Config {
     /// 1, the same on all ranks; default `auto`: 4 where every rank has a CPU of its own, else 2 for virtual nodes
     /// that share memory and 1 over MPI). At most as many as the smallest node has ranks.
     pub endpoints: Option<usize>,
-    /// How long joining may take, where that is not `timeout`; no variable sets it.
+    /// Most time that joining may take, if different from `timeout`; no variable sets it.
     pub join_timeout: Option<Duration>,
-    /// What the interposer for MPI programs does (`EARLYBIRD_INTERPOSE`, default `on`); it alone reads it.
+    /// The mode of the interposer for MPI programs (`EARLYBIRD_INTERPOSE`, default `on`), which only the interposer reads.
     pub interpose: Interpose,
-    /// Who carries out calls that the interposer could take over, where `EARLYBIRD_INTERPOSE` says so.
+    /// The choices of `EARLYBIRD_INTERPOSE` between earlybird and MPI, by operation and size.
     pub carriers: Carriers,
-    /// Whether to say on standard error what was chosen and why (`EARLYBIRD_VERBOSE`, default `off`).
+    /// Writes the chosen algorithms and the reasons to standard error (`EARLYBIRD_VERBOSE`, default `off`).
     pub verbose: bool,
 }
 
-/// What becomes of a variable.
+/// The use of a variable.
 enum Use {
     /// [`Config`] reads it.
     Config(fn(&mut Config, &str) -> Result<(), Error>),
@@ -114,10 +114,10 @@ impl Config {
         Config::from_env_and([])
     }
 
-    /// As [`Config::from_env`]; the variables of `more` go before those of the environment.
+    /// Reads the environment like [`Config::from_env`]; the variables of `more` go before those of the environment.
     ///
     /// # Errors
-    /// As [`Config::from_env`].
+    /// The errors of [`Config::from_env`].
     pub fn from_env_and(more: impl IntoIterator<Item = (String, String)>) -> Result<Config, Error> {
         let mut vars = Vec::new();
         for (name, value) in std::env::vars_os() {
@@ -133,10 +133,10 @@ impl Config {
         Config::from_vars(vars)
     }
 
-    /// As [`Config::from_env`], from these variables; names without our prefix are passed over.
+    /// Reads these variables like [`Config::from_env`]; names without the prefix are passed over.
     ///
     /// # Errors
-    /// As [`Config::from_env`].
+    /// The errors of [`Config::from_env`].
     pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<Config, Error> {
         let mut config = Config::default();
         for (name, value) in vars {
@@ -153,7 +153,7 @@ impl Config {
         Ok(config)
     }
 
-    /// How a process of this identity joins, if all ranks are one node.
+    /// The options with which a process of this identity joins, if all ranks are one node.
     pub(crate) fn joining(&self, identity: &crate::Identity) -> JoinOptions {
         JoinOptions {
             rank: identity.rank,
@@ -179,14 +179,14 @@ impl Config {
         settings.into_iter().filter_map(|(name, value)| Some((format!("{PREFIX}{name}"), value?))).collect()
     }
 
-    /// What was asked for an allreduce of `bytes` bytes: its size table first, then the general choice.
+    /// The choice for an allreduce of `bytes` bytes: its size table first, then the general choice.
     pub fn algorithm_for(&self, bytes: u64) -> Choice {
         let listed = self.tables.allreduce.choice_for(bytes);
         if listed == Algorithm::Auto { self.algorithm } else { listed }
     }
 }
 
-/// Puts the name of the variable before what is wrong with its value.
+/// Puts the name of the variable before the error in its value.
 fn in_variable(name: &str, error: Error) -> Error {
     match error {
         Error::Usage { message } => Error::usage(format!("{name}: {message}")),

@@ -1,4 +1,4 @@
-//! What messages between nodes cost, as `earlybird tune` measures it: three lines in the file of `EARLYBIRD_TUNE`.
+//! The costs of messages between nodes, as `earlybird tune` measures them: three lines in the file of `EARLYBIRD_TUNE`.
 //!
 //! ```text
 //! between messages 8:3.1e-5,4Ki:4.0e-5,1Mi:1.1e-3   # BYTES:SECONDS of a round in which every node sends to one other
@@ -15,7 +15,7 @@ use std::fmt;
 /// The word that such a line begins with.
 pub(crate) const WORD: &str = "between";
 
-/// What `auto` chooses the plan between nodes by, where it was measured.
+/// The measured costs by which `auto` chooses the plan between nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Costs {
     model: Model,
@@ -37,7 +37,7 @@ impl Costs {
         &self.model
     }
 
-    /// Tells these costs from others.
+    /// A hash that tells these costs from others.
     pub(crate) fn fingerprint(&self) -> u64 {
         fingerprint(&self.to_string())
     }

@@ -1,4 +1,4 @@
-//! Who this process is: its rank, how many there are, and the key under which the ranks of its job meet.
+//! The identity of this process in its job: its rank, the number of ranks, and the key under which the ranks of its job meet.
 //!
 //! The launchers say so in environment variables. A variable that is half set is an error that names it, never a
 //! guess: ranks that disagree about their number would wait for each other for ever, and ranks that each believe
@@ -14,7 +14,7 @@ use ancestry::Process;
 /// The variable by which `earlybird run` tells its ranks apart from those of other jobs; nobody else sets it.
 pub(crate) const LAUNCHER: &str = "EARLYBIRD_LAUNCHER";
 
-/// What started the ranks.
+/// The launcher of the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Launcher {
@@ -46,7 +46,7 @@ pub struct Identity {
     /// The same on all ranks of the job and different from that of any other job running on this node under this
     /// user. Letters, digits and `-._=` only, at most 160 bytes: fit for a file name.
     pub key: String,
-    /// Where this was learnt.
+    /// The launcher that this was read from.
     pub launcher: Launcher,
 }
 
@@ -93,7 +93,7 @@ impl Identity {
         launched.then(|| std::env::var_os("EARLYBIRD_JOB")).flatten().map(|job| job.to_string_lossy().into_owned())
     }
 
-    /// As [`Identity::detect`], from these variables; `starter(name)` is the nearest ancestor that does not itself
+    /// Returns the identity of [`Identity::detect`], from these variables; `starter(name)` is the nearest ancestor that does not itself
     /// have the variable `name`: the process that started the ranks. `starter("")` is this process.
     pub(crate) fn from_vars(
         lookup: impl Fn(&str) -> Option<String>,
@@ -158,7 +158,7 @@ impl Identity {
     }
 }
 
-/// How to learn whether all ranks are on this node.
+/// The source of the number of ranks on this node.
 enum Local {
     /// The launcher starts ranks on this node only.
     All,
@@ -245,7 +245,7 @@ impl Variables<'_> {
         self.identity(Launcher::Torchrun, "RANK", "WORLD_SIZE", Local::Variable("LOCAL_WORLD_SIZE"), &key)
     }
 
-    /// Whether `srun` started this process: batch scripts and interactive shells have step ids from a reserved
+    /// Returns true if `srun` started this process: batch scripts and interactive shells have step ids from a reserved
     /// range at the top (slurm.h), and the number of tasks they see is not theirs.
     fn in_slurm_step(&self) -> bool {
         const FIRST_RESERVED_STEP: u32 = 0xffff_fff0;

@@ -1,4 +1,4 @@
-//! Process arrival patterns: who comes how late to a call. Pure functions, so that every rank, and a simulator, gets
+//! Process arrival patterns: the lateness of each rank at a call. Pure functions, so that every rank, and a simulator, gets
 //! the same pattern from the same numbers.
 //!
 //! The shapes are those of the studies on process arrival patterns (Faraj, Patarasuk and Yuan, "A Study of Process

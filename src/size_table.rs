@@ -1,4 +1,4 @@
-//! What carries out an operation by message size, as users write it: `leader:0-4Ki,plan:butterfly:r=1:64Ki-`.
+//! The algorithm of an operation by message size, as users write it: `leader:0-4Ki,plan:butterfly:r=1:64Ki-`.
 
 use crate::units::parse_size;
 use crate::{Algorithm, Choice, Collective, Error, algorithms};
@@ -15,10 +15,10 @@ pub struct SizeTable {
 }
 
 impl SizeTable {
-    /// A table for one operation: what does not carry it out is refused, since nothing would come of it.
+    /// Parses the table of one operation, and refuses algorithms that do not carry it out.
     ///
     /// # Errors
-    /// As [`SizeTable::from_str`], and [`Error::Usage`] with what does.
+    /// The errors of [`SizeTable::from_str`], and [`Error::Usage`] with the algorithms that carry out the operation.
     pub fn of(collective: Collective, text: &str) -> Result<SizeTable, Error> {
         let table: SizeTable = text.parse()?;
         let has = algorithms(collective);
@@ -40,13 +40,13 @@ impl SizeTable {
         }
     }
 
-    /// What was asked for a message of `bytes` bytes; `auto` where nothing was.
+    /// The choice for a message of `bytes` bytes; `auto` outside all ranges.
     pub fn choice_for(&self, bytes: u64) -> Choice {
         let found = self.ranges.iter().find(|(first, last, _)| (*first..=*last).contains(&bytes));
         found.map_or(Choice::default(), |(.., choice)| *choice)
     }
 
-    /// Everything asked for.
+    /// The choices of all ranges.
     pub fn choices(&self) -> impl Iterator<Item = Choice> {
         self.ranges.iter().map(|(.., choice)| *choice)
     }

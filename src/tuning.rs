@@ -1,8 +1,8 @@
-//! What `earlybird tune` measured, from a file: what carries out an operation on one node, by ranks and message size, and what
-//! messages between nodes cost.
+//! The file of `earlybird tune`: the measured best algorithms on one node, by ranks and message size, and the measured costs of
+//! messages between nodes.
 //!
 //! A line is `RANKS OPERATION TABLE`, such as `4 allreduce chain:16Ki-64Ki,plan:ring:1Mi-`, with tables as the
-//! environment's, or one of those of `costs.rs`; what stands behind `#` is a comment. A file that cannot be meant is refused
+//! environment's, or one of those of `costs.rs`; what stands behind `#` is a comment. A file with an error is refused
 //! as a whole.
 
 use crate::costs::{self, Costs};
@@ -31,7 +31,7 @@ impl Tuning {
         })
     }
 
-    /// What messages between nodes cost, where it was measured.
+    /// The costs of messages between nodes, if measured.
     pub fn costs(&self) -> Option<&Costs> {
         self.costs.as_ref()
     }

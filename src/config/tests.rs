@@ -1,4 +1,4 @@
-//! What variables set, and what is refused with which words.
+//! Variables: the settings they make, and the messages that refuse others.
 
 use super::*;
 use crate::test_support::usage;

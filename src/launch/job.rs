@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Where ranks may run.
+/// The binding of ranks to processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Bind {
     /// Rank r on the (r mod n)th of the n processors that the launcher is allowed to use.
@@ -24,21 +24,21 @@ pub enum Bind {
 /// A job: one program, started once per rank.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// How messages of the launcher begin, for example `earlybird run`.
+    /// The beginning of the launcher's messages, for example `earlybird run`.
     pub name: String,
     /// Number of ranks, 1 to [`MAX_RANKS`].
     pub ranks: usize,
-    /// What every rank executes, looked up in `PATH` as a shell does.
+    /// The program that every rank executes, looked up in `PATH` as a shell does.
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
     /// The `earlybird` binary, whose hidden command `__exec` becomes the rank.
     pub wrapper: PathBuf,
-    /// Where ranks may run.
+    /// The binding of ranks to processors.
     pub bind: Bind,
     /// Ends the job after this long; `None` waits for ever.
     pub timeout: Option<Duration>,
-    /// What the other ranks get after the first failure, to print what they have to say.
+    /// Time that the other ranks get after the first failure, to print their messages.
     pub grace: Duration,
     /// Marks every line that a rank writes with its number.
     pub prefix: bool,

@@ -1,22 +1,22 @@
-//! What the launcher does where its ranks meet: it tells those that still wait of one that has ended, and removes what a job
-//! that ended while it met has left.
+//! The launcher's part in the rendezvous: it tells waiting ranks of one that has ended, and removes what a job that ended there has
+//! left.
 
 use crate::Identity;
 use std::path::PathBuf;
 
-/// Where the ranks of a job meet first, be they on one node or on several virtual ones.
+/// The first rendezvous of a job's ranks, on one node or on several virtual ones.
 pub(super) struct Meeting {
     dir: Option<PathBuf>,
     key: String,
 }
 
 impl Meeting {
-    /// Of the job whose ranks have this value of `EARLYBIRD_LAUNCHER`, and otherwise the environment of the launcher.
+    /// The rendezvous of the job whose ranks have this value of `EARLYBIRD_LAUNCHER`, and otherwise the environment of the launcher.
     pub(super) fn new(launcher: &str) -> Meeting {
         Meeting { dir: directory(), key: Identity::launched_key(launcher) }
     }
 
-    /// The process of `rank` has ended: nobody need wait for it.
+    /// Tells waiting ranks that the process of `rank` has ended.
     pub(super) fn announce_end(&self, rank: usize) {
         earlybird_shm::announce_end(self.dir.as_deref(), &self.key, rank);
     }

@@ -1,6 +1,6 @@
 //! Starts the ranks of a job on this node and stays with them until the last one is gone.
 //!
-//! One piece for `run`, `bench`, `demo` and the tests, so that binding, signals, deadlines and cleaning up behave
+//! `run`, `bench`, `demo` and the tests share this launcher, so that binding, signals, deadlines and cleaning up behave
 //! the same everywhere. Ranks are started through a small wrapper (module `exec`) that ties their life to the
 //! launcher's; the launcher itself waits in one poll over process descriptors (module `supervise`), so it never
 //! signals a process id that the system may have given to somebody else. What ranks have started ends with a launcher that is
@@ -24,7 +24,7 @@ pub use earlybird_shm::MAX_RANKS;
 /// Exit code of a job that ran out of time, as that of timeout(1): scripts can tell it from a failing rank.
 pub const EXIT_TIMED_OUT: u8 = 124;
 
-/// How a job ended.
+/// The end of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Every rank exited with 0.

@@ -53,7 +53,7 @@ impl Readers {
     }
 }
 
-/// What is kept of a line before it is written; a longer one is broken, and what follows is marked as its continuation.
+/// Most bytes of a line that are buffered; a longer line is broken, and its rest is marked as a continuation.
 const LINE_BYTES: u64 = 64 << 10;
 
 /// Copies line by line; a last line without an end gets one. One write per line keeps lines whole.

@@ -13,7 +13,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// What a rank has between TERM and KILL.
+/// Time between TERM and KILL.
 const TERM_TO_KILL: Duration = Duration::from_secs(2);
 
 /// The time limits of a job, and the name that its messages begin with.
@@ -29,9 +29,9 @@ pub(super) struct Rank {
     pub(super) child: Child,
     /// Readable once the process has ended.
     pub(super) pidfd: OwnedFd,
-    /// Whether it leads a process group of its own.
+    /// True if the rank leads a process group of its own.
     pub(super) own_group: bool,
-    /// Set when it has been waited for; its process id means nothing from then on.
+    /// Set when the process has been waited for; its process id means nothing from then on.
     pub(super) status: Option<ExitStatus>,
 }
 
@@ -47,7 +47,7 @@ impl Rank {
         }
     }
 
-    /// The process group that it leads.
+    /// The process group that the rank leads.
     fn group(&self) -> Option<Pid> {
         self.own_group.then(|| Pid::from_child(&self.child))
     }
@@ -122,14 +122,14 @@ impl Signals {
         Ok(Signals(streams))
     }
 
-    /// One that came since the last look.
+    /// Returns a signal that came since the last call.
     fn take(&self) -> Option<Signal> {
         let arrived = |mut stream: &UnixStream| matches!(stream.read(&mut [0; 64]), Ok(count) if count > 0);
         self.0.iter().find(|(_, stream)| arrived(stream)).map(|(signal, _)| *signal)
     }
 }
 
-/// How far the end of the job has come.
+/// The stages of ending a job.
 #[derive(Clone, Copy)]
 enum Stage {
     Running,

@@ -1,4 +1,4 @@
-//! The process that ends what the ranks have started when the launcher is killed, which can do nothing then itself.
+//! The watchdog: a process that kills what the ranks have started when the launcher is killed.
 //!
 //! A rank dies with its launcher by a word to the kernel (module `exec`); what it has started does not. So the launcher
 //! tells one watchdog for the whole job, through a pipe, which process groups the ranks lead. The pipe ends with the launcher,
@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 /// The hidden command: `earlybird __watch`, with a line `+GROUP` or `-GROUP` on standard input for every group.
 pub const COMMAND: &str = "__watch";
 
-/// How long it waits for the killed to be gone, before it removes what they have left where they met.
-const MOST_TO_DIE: Duration = Duration::from_secs(5);
+/// Most time to wait for the end of killed processes, before their rendezvous names are removed.
+const DEATH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Kills the groups that are left when standard input ends.
 pub fn watch() -> ExitCode {
@@ -39,7 +39,7 @@ pub fn watch() -> ExitCode {
     // An error means that nobody is left in it.
     groups.retain(|group| kill_process_group(*group, Signal::KILL).is_ok());
     let since = Instant::now();
-    while groups.iter().any(|group| test_kill_process_group(*group).is_ok()) && since.elapsed() < MOST_TO_DIE {
+    while groups.iter().any(|group| test_kill_process_group(*group).is_ok()) && since.elapsed() < DEATH_TIMEOUT {
         std::thread::sleep(Duration::from_millis(5));
     }
     meeting::sweep();
@@ -55,12 +55,12 @@ pub(super) struct Watchdog {
 struct Running {
     process: Child,
     pipe: ChildStdin,
-    /// Readable once it has ended.
+    /// Readable once the watchdog has ended.
     pidfd: OwnedFd,
 }
 
 impl Watchdog {
-    /// Starts one, before the first rank.
+    /// Starts the watchdog, before the first rank.
     pub(super) fn start(wrapper: &Path) -> Result<Watchdog, Error> {
         Ok(Watchdog { wrapper: wrapper.into(), running: Some(Running::start(wrapper)?) })
     }
@@ -77,7 +77,7 @@ impl Watchdog {
 
     fn tell(&mut self, sign: char, group: Pid) {
         if let Some(Running { pipe, .. }) = &mut self.running {
-            // One that has gone is replaced when its end is seen.
+            // A watchdog that has ended is replaced when its end is seen.
             let _ = pipe.write_all(format!("{sign}{}\n", group.as_raw_nonzero()).as_bytes());
         }
     }
@@ -87,7 +87,7 @@ impl Watchdog {
         self.running.as_ref().map(|running| &running.pidfd)
     }
 
-    /// Replaces one that was killed, for these groups.
+    /// Replaces a watchdog that was killed, for these groups.
     pub(super) fn keep(&mut self, groups: impl Iterator<Item = Pid>) {
         let Some(status) = self.running.as_mut().and_then(|running| running.process.try_wait().ok().flatten()) else {
             return;

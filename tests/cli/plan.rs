@@ -245,7 +245,7 @@ fn mistakes_are_usage_errors_that_say_what_could_be_said() {
         ("pre-reduced-ring --ranks 1 --late 1", &["only one rank"]),
         ("pre-reduced-ring --ranks 4 --segments 0", &["1 to"]),
         ("butterfly --ranks 6 --group 4,3", &["6"]),
-        ("--best --ranks 4 --bytes 64K --alpha 1 --beta 1 --gamma 1", &["4Ki"]),
+        ("--best --ranks 4 --bytes 64K --alpha 1 --beta 1 --gamma 1", &["Ki, Mi or Gi"]),
         ("ring --ranks 4 --bytes 4", &["--best"]),
         ("ring --ranks 4 --alpha 4", &["--best"]),
         ("--best --ranks 4", &["--bytes"]),

@@ -34,14 +34,14 @@ pub struct Lineup {
     lead_ns: i64,
 }
 
-/// How often ranks agree before the first measured call, to learn how long that takes.
+/// Number of times that ranks agree before the first measured call, to learn how long that takes.
 const TRIALS: usize = 8;
 
 impl Lineup {
     /// Joins under the name of the measured group with `-lineup` added. Collective.
     ///
     /// # Errors
-    /// What [`Communicator::connect`] fails with.
+    /// The errors of [`Communicator::connect`].
     pub fn connect(config: Config, mut identity: Identity) -> Result<Lineup, Error> {
         identity.key.push_str("-lineup");
         Lineup::over(Communicator::connect(config, identity)?)
@@ -55,7 +55,7 @@ impl Lineup {
         // Sleeps end within microseconds instead of the default 50; refused only by old kernels, then stamps show it.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
         let crowded = comm.size() > comm.allowed_cpus();
-        // Who shares a processor must not spin while others compute; and the last rank to be lined up may have to wait
+        // A rank that shares a processor must not spin while others compute; and the last rank to be lined up may have to wait
         // until all others have been scheduled once.
         let spin_ns = if crowded { 0 } else { SPIN_NS };
         let lead_ns = 60_000 + spin_ns + if crowded { 100_000 + 30_000 * comm.size() as i64 } else { 30_000 };
@@ -93,7 +93,7 @@ impl Lineup {
     /// Waits for all ranks and agrees on an instant shortly after the last of them came.
     ///
     /// # Errors
-    /// What the collective fails with.
+    /// The errors of the collective.
     pub fn agree_on_start_ns(&self) -> Result<i64, Error> {
         Ok(self.max(now_ns() + self.lead_ns)?.max(0))
     }
@@ -101,7 +101,7 @@ impl Lineup {
     /// The largest of all ranks' values.
     ///
     /// # Errors
-    /// What the collective fails with.
+    /// The errors of the collective.
     pub fn max(&self, value: i64) -> Result<i64, Error> {
         let mut values = [value];
         self.comm.all_reduce_in_place(&mut values, Op::Max)?;
@@ -124,7 +124,7 @@ impl Lineup {
     /// Every rank's `mine`, which has the same length on all, in rank order.
     ///
     /// # Errors
-    /// What the collective fails with.
+    /// The errors of the collective.
     pub fn gather(&self, mine: &[i64]) -> Result<Vec<i64>, Error> {
         let mut all = vec![0; mine.len() * self.comm.size()];
         let first = self.comm.rank() * mine.len();

@@ -31,7 +31,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N|5,3,1")]
     nodes: Option<String>,
 
-    /// Where ranks run: rank r on the (r mod n)th of the n allowed processors, or anywhere
+    /// Binding of ranks: rank r on the (r mod n)th of the n allowed processors, or anywhere
     #[arg(long, value_enum, default_value_t = BindChoice::Core)]
     bind: BindChoice,
 
@@ -39,7 +39,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = parse_seconds)]
     timeout: Option<Duration>,
 
-    /// What the other ranks get after the first failure, in seconds, before they are told to end
+    /// Seconds that the other ranks get after the first failure, before they are told to end
     #[arg(long, value_name = "S", default_value = "5", allow_negative_numbers = true, value_parser = parse_seconds)]
     grace: Duration,
 

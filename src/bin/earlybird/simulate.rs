@@ -17,7 +17,7 @@ use earlybird::pattern::Pattern;
 use earlybird::units::parse_size;
 use figure::{Axis, Figure, Measure, Point};
 use machine::MachineArgs;
-use preset::Preset;
+use preset::PublishedFigure;
 use runner::{Lateness, Runner};
 use spec::Spec;
 use std::process::ExitCode;
@@ -34,7 +34,7 @@ use std::process::ExitCode;
 /// --ranks-per-node ranks (fold: static-leader, leader, chain, slices) and exchanges between them.
 #[derive(Debug, Args)]
 pub struct SimulateArgs {
-    /// What to simulate
+    /// Schedules to simulate, with parameters
     #[arg(
         long,
         value_delimiter = ',',
@@ -57,7 +57,7 @@ pub struct SimulateArgs {
     bytes: Vec<u64>,
     #[command(flatten)]
     machine: MachineArgs,
-    /// Who arrives how late: balanced, random, first-late, last-late, one-late, ascending
+    /// Arrival patterns: balanced, random, first-late, last-late, one-late, ascending
     #[arg(long, value_delimiter = ',', value_name = "P,..", default_value = "balanced", conflicts_with = "preset")]
     pattern: Vec<Pattern>,
     /// The full delay of a late rank
@@ -77,7 +77,7 @@ pub struct SimulateArgs {
     measure: Measure,
     /// A published figure or table: its algorithms, parameters and sizes
     #[arg(long, value_enum)]
-    preset: Option<Preset>,
+    preset: Option<PublishedFigure>,
     /// table, csv or svg
     #[arg(long, value_enum, default_value_t = SimulationFormat::Table)]
     format: SimulationFormat,

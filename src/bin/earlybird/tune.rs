@@ -16,7 +16,7 @@ pub use args::TuneArgs;
 /// Bytes of messages on one node, where none are given.
 const SIZES: [u64; 9] = [8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
 
-/// What is measured of an allreduce besides the node's own algorithms.
+/// The plans that are measured of an allreduce besides the node's own algorithms.
 const PLANS: &str = "plan:ring,plan:halving-doubling,plan:butterfly,plan:recursive-doubling,plan:binomial,plan:direct";
 
 /// Measures and writes.

@@ -75,7 +75,7 @@ pub struct BenchArgs {
     #[arg(long, value_enum)]
     pub(super) order: Option<OrderChoice>,
 
-    /// Where the buffers are: private; shared ones of alloc, which `auto` and `slices` reduce where they lie; or private ones
+    /// Kind of buffers: private; shared ones of alloc, which `auto` and `slices` reduce where they lie; or private ones
     /// and for `auto` a view of one result that all ranks share (allreduce)
     #[arg(long, value_enum, default_value_t = BuffersChoice::Private)]
     pub(super) buffers: BuffersChoice,
@@ -88,11 +88,11 @@ pub struct BenchArgs {
     #[arg(long, value_name = "K", default_value_t = 1)]
     pub(super) seed: u64,
 
-    /// How rows are written
+    /// Output format of the rows
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
 
-    /// How ranks wait: latency, balanced or power [default: EARLYBIRD_WAIT, else balanced]
+    /// Waiting preset: latency, balanced or power [default: EARLYBIRD_WAIT, else balanced]
     #[arg(long)]
     pub(super) wait: Option<WaitPreset>,
 
@@ -156,7 +156,7 @@ impl BuffersChoice {
     }
 }
 
-/// How rows are written.
+/// The output format of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For reading, with what was lost against static-leader.
@@ -178,18 +178,18 @@ pub enum Preset {
 const DEFAULT_SIZES: [u64; 9] = [8, 64, 425, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
 impl BenchArgs {
-    /// Whether this process is one of several ranks that an MPI launcher started, or MPI is wanted in a job of one.
+    /// Returns true if this process is one of several ranks that an MPI launcher started, or MPI is wanted in a job of one.
     pub(super) fn is_launched(&self) -> bool {
         let wanted = self.variants().contains(&Variant::Mpi);
         !self.worker && launched().is_some_and(|(_, size)| size > 1 || wanted)
     }
 
-    /// Whether the ranks join through MPI.
+    /// Returns true if the ranks join through MPI.
     pub(super) fn by_mpi(&self) -> bool {
         cfg!(feature = "mpi") && self.is_launched()
     }
 
-    /// What makes no sense, or is not there: said before anything is started.
+    /// Refuses arguments that contradict each other or need what is not there, before anything is started.
     pub(super) fn refuse(&self) -> Result<(), Error> {
         let pointless = [
             (self.op() == Collective::Barrier && self.sizes.is_some(), "a barrier carries no data", "--sizes"),
@@ -255,7 +255,7 @@ impl BenchArgs {
         }
     }
 
-    /// What a plan cannot do for this many ranks and these elements.
+    /// Refuses a plan that does not exist for this many ranks or is not admitted for these elements.
     pub(super) fn refuse_plan(&self, choice: Choice, word: &str, ranks: usize) -> Result<(), Error> {
         let op = data::op(self.dtype());
         let traits = OpTraits { commutative: true, exact: !self.dtype().is_inexact(op) };

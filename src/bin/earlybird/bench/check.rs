@@ -10,7 +10,7 @@
 use super::stats::quantile;
 use comfy_table::{CellAlignment, Table, presets};
 
-/// What one variant took under one size, pattern and delay: the median of the tails, and what it lies between with 95 % confidence.
+/// The tail of one variant under one size, pattern and delay: the median, and its 95 % confidence interval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
     pub bytes: u64,
@@ -94,13 +94,13 @@ impl Finding {
     }
 }
 
-/// What came out of the guidelines.
-pub struct Verdict {
+/// The result of checking the guidelines.
+pub struct GuidelineReport {
     findings: Vec<Finding>,
 }
 
 /// Holds the cells of one operation against every guideline they allow.
-pub fn judge(cells: &[Cell]) -> Verdict {
+pub fn judge(cells: &[Cell]) -> GuidelineReport {
     let mut findings = Vec::new();
     for auto in cells.iter().filter(|cell| cell.variant == "auto") {
         let same = |cell: &&Cell| cell.bytes == auto.bytes && cell.pattern == auto.pattern && cell.mif == auto.mif;
@@ -139,10 +139,10 @@ pub fn judge(cells: &[Cell]) -> Verdict {
             compare(LessData, auto, next);
         }
     }
-    Verdict { findings }
+    GuidelineReport { findings }
 }
 
-impl Verdict {
+impl GuidelineReport {
     /// Cells that violate a guideline.
     pub fn violations(&self) -> usize {
         self.findings.iter().filter(|finding| finding.is_violation()).count()

@@ -8,7 +8,7 @@ const FASTER: f64 = 0.95;
 /// ... and under none slower by more than this.
 const SLOWER: f64 = 1.02;
 
-/// What `cells` of one operation say, as a size table; nothing where `auto` is as good as anything.
+/// Returns the size table that follows from the `cells` of one operation; nothing where `auto` is as good as anything.
 pub fn table(cells: &[Cell]) -> Option<String> {
     let mut sizes: Vec<u64> = cells.iter().map(|cell| cell.bytes).collect();
     sizes.sort_unstable();

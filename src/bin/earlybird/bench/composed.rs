@@ -5,7 +5,7 @@ use earlybird::{Collective, Communicator, Error, Persistent};
 use std::fmt;
 use std::str::FromStr;
 
-/// How an operation is done by others.
+/// An operation composed of other operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Composed {
     /// An allreduce: a reduce to rank 0 and a broadcast from there.
@@ -51,7 +51,7 @@ impl FromStr for Composed {
     }
 }
 
-/// What compositions need besides the buffers of the call.
+/// The buffers and prepared calls that compositions need besides the buffers of the call.
 pub struct Kit<'c, T> {
     comm: &'c Communicator,
     persistent: Option<Persistent<'c, (Vec<T>, Vec<T>)>>,
@@ -66,7 +66,7 @@ impl<'c, T: Value> Kit<'c, T> {
     /// For buffers of these lengths.
     ///
     /// # Errors
-    /// What preparing a call fails with.
+    /// The errors of preparing a call.
     pub fn new(comm: &'c Communicator, variants: &[Composed], sent: usize, received: usize) -> Result<Self, Error> {
         let zero = |count: usize, needed: bool| vec![T::from_small(0); if needed { count } else { 0 }];
         let persistent = variants.contains(&Composed::Persistent);
@@ -88,7 +88,7 @@ impl<'c, T: Value> Kit<'c, T> {
     /// Writes what this rank gives into buffers of the composition's own.
     ///
     /// # Errors
-    /// None while no call is under variant.
+    /// None while no call is in progress.
     pub fn fill(&mut self, composed: Composed, rank: usize, call: u64) -> Result<(), Error> {
         match (&mut self.persistent, composed) {
             (Some(persistent), Composed::Persistent) => data::fill(persistent.send_mut()?, rank, call),
@@ -100,7 +100,7 @@ impl<'c, T: Value> Kit<'c, T> {
     /// The measured calls.
     ///
     /// # Errors
-    /// What they fail with.
+    /// The errors of the composed calls.
     pub fn carry_out(
         &mut self,
         composed: Composed,
@@ -142,10 +142,10 @@ impl<'c, T: Value> Kit<'c, T> {
         }
     }
 
-    /// What the call got, where it is not in the call's own buffer.
+    /// Copies the result of the call, where it is not in the call's own buffer.
     ///
     /// # Errors
-    /// None while no call is under variant.
+    /// None while no call is in progress.
     pub fn take(&mut self, composed: Composed, receive: &mut [T]) -> Result<(), Error> {
         if let (Some(persistent), Composed::Persistent) = (&mut self.persistent, composed) {
             receive.copy_from_slice(persistent.recv()?);

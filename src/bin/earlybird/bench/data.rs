@@ -1,4 +1,4 @@
-//! What is sent and what must come back: values that add up exactly in any order, and a check of every element.
+//! The data of measured calls: values that add up exactly in any order, and a check of every element.
 //!
 //! The values are small integers, so that sums of 1024 ranks are exact where they are folded and a fold in any order
 //! gives the same bits. They differ by rank, element and call, so that a lost, doubled, misplaced or old contribution shows.
@@ -18,7 +18,7 @@ const PERIOD: usize = 61;
 
 /// An element type that can hold the values.
 pub trait Value: Element + Rival {
-    /// What is measured: the sum, where the type has one.
+    /// The measured reduction operator: the sum, where the type has one.
     const OP: Op = Op::Sum;
 
     /// The type's own form of a small integer: integers wrap, half types round.
@@ -59,7 +59,7 @@ values! {
 impl Value for bool {
     const OP: Op = Op::LogicalXor;
 
-    /// Whether it is odd: then the sum is odd where an odd number of contributions is.
+    /// True for odd values: the exclusive or of all is true where an odd number of contributions is.
     fn from_small(value: u16) -> Self {
         value & 1 == 1
     }
@@ -81,7 +81,7 @@ macro_rules! indexed {
 }
 indexed! { i32, i32; i64, i64; f32, i32; f64, i64; }
 
-/// What is measured with elements of this type.
+/// The reduction operator that is measured with elements of this type.
 pub fn op(dtype: DType) -> Op {
     match dtype {
         DType::Bool => bool::OP,
@@ -166,7 +166,7 @@ pub fn count_wrong<T: Value>(received: &[T], ranks: std::ops::Range<usize>, firs
 mod tests {
     use super::*;
 
-    /// What a correct allreduce gives.
+    /// The result of a correct allreduce.
     fn reduced(count: usize, ranks: usize, call: u64) -> Vec<f32> {
         let mut total = vec![0.0; count];
         for rank in 0..ranks {

@@ -10,7 +10,7 @@ use mpi::topology::{Communicator as _, SimpleCommunicator};
 use mpi::traits::*;
 use num_complex::Complex;
 
-/// Whether this program was built with an MPI library.
+/// Succeeds, because this program was built with an MPI library.
 ///
 /// # Errors
 /// Never here.
@@ -18,7 +18,7 @@ pub fn available() -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether MPI has these elements.
+/// Checks that MPI has a datatype for these elements.
 ///
 /// # Errors
 /// [`Error::Usage`] with those it has.
@@ -70,7 +70,7 @@ impl Mpi {
     /// A communicator of this library with the ranks of MPI.
     ///
     /// # Errors
-    /// What [`Communicator::from_mpi_with`] fails with.
+    /// The errors of [`Communicator::from_mpi_with`].
     pub fn join(&self, config: Config) -> Result<Communicator, Error> {
         Communicator::from_mpi_with(&self.world, config)
     }

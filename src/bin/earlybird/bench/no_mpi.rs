@@ -11,16 +11,16 @@ pub fn available() -> Result<(), Error> {
     })
 }
 
-/// As [`available`].
+/// Fails like [`available`].
 pub fn has_type(_: DType) -> Result<(), Error> {
     available()
 }
 
-/// There is none.
+/// MPI, which this program was built without: no value exists.
 pub struct Mpi(Infallible);
 
 impl Mpi {
-    /// As [`available`].
+    /// Fails like [`available`].
     pub fn start() -> Result<Mpi, Error> {
         available().and_then(|()| Err(Error::usage("there is no MPI")))
     }

@@ -10,7 +10,7 @@ use earlybird::{Algorithm, Choice, Collective, Error};
 /// Sizes of ours, for want of the published ones.
 const SIZES: [u64; 4] = [8, 1 << 10, 64 << 10, 1 << 20];
 
-/// What is compared: the baseline first, then the paper's algorithms 1 and 2 as this library has them, then its own choice.
+/// The compared algorithms: the baseline first, then the paper's algorithms 1 and 2 as this library has them, then its own choice.
 const COMPARED: [Algorithm; 4] = [Algorithm::StaticLeader, Algorithm::Leader, Algorithm::Chain, Algorithm::Auto];
 
 impl Preset {

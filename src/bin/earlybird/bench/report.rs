@@ -1,7 +1,7 @@
 //! Rows of the result, as CSV (line by line while the run goes on), JSON or a table.
 
 use super::args::{BenchArgs, Format, Preset};
-use super::check::Verdict;
+use super::check::GuidelineReport;
 use super::page::page;
 use super::row::Row;
 use crate::output::print;
@@ -38,7 +38,7 @@ impl Report {
         Ok(Report { format: args.format, preset: args.preset, html, tuned, rows: Vec::new(), csv })
     }
 
-    /// What the file of `tune` is to get, if there is one.
+    /// Sets the table for the file of `tune`, if there is one.
     pub fn tune(&mut self, table: impl FnOnce() -> Option<String>) {
         if let Some((_, found)) = &mut self.tuned {
             *found = table();
@@ -62,7 +62,7 @@ impl Report {
     ///
     /// # Errors
     /// [`Error::System`] if standard output cannot be written.
-    pub fn finish(mut self, verdict: Option<&Verdict>) -> Result<u64, Error> {
+    pub fn finish(mut self, verdict: Option<&GuidelineReport>) -> Result<u64, Error> {
         if let Some((path, table)) = self.tuned.take() {
             append(&path, &self.rows, table)?;
             return Ok(self.rows.iter().map(|row| row.wrong).sum());
@@ -76,7 +76,7 @@ impl Report {
             },
         };
         print(&text)?;
-        let verdict = verdict.map(Verdict::to_text);
+        let verdict = verdict.map(GuidelineReport::to_text);
         if let Some((mut file, path)) = self.html {
             let page = page(&self.rows, verdict.as_deref().unwrap_or_default())?;
             let written = file.write_all(page.as_bytes());
@@ -162,7 +162,7 @@ fn table(rows: &[Row]) -> String {
     format!("{first}{table}\n{words}")
 }
 
-/// Where an algorithm is behind the baseline, worst first, so that nobody has to look for it.
+/// The rows in which an algorithm is slower than the baseline, worst first.
 fn losses(rows: &[Row]) -> String {
     let mut lost: Vec<(f64, &Row)> =
         rows.iter().filter_map(|row| Some((ratio(row, rows)?, row))).filter(|(ratio, _)| *ratio >= 1.005).collect();

@@ -1,4 +1,4 @@
-//! How a rank of a benchmark joins the others: as the job that this program started, or as MPI's ranks.
+//! The joining of a rank of a benchmark: as the job that this program started, or as MPI's ranks.
 
 use super::args::BenchArgs;
 use super::data::{ROOT, Value};
@@ -9,7 +9,7 @@ use crate::job::without_selection;
 use crate::lineup::Lineup;
 use earlybird::{Choice, Collective, Communicator, Config, Error, Identity};
 
-/// What a rank measures with.
+/// The communicators of a rank that measures.
 pub struct Session {
     pub comm: Communicator,
     /// The same ranks, a node of its own each: a plan between these nodes is one over all ranks.
@@ -23,7 +23,7 @@ impl Session {
     /// Joins. Collective.
     ///
     /// # Errors
-    /// What joining fails with, and [`Error::Usage`] for ranks or nodes that were not started.
+    /// The errors of joining, and [`Error::Usage`] for ranks or nodes that were not started.
     pub fn open(args: &BenchArgs) -> Result<Session, Error> {
         let config = Config { order: args.order(), ..Config::from_env()? };
         let config = Config { wait: args.wait.unwrap_or(config.wait), ..config };
@@ -87,7 +87,7 @@ impl Session {
     /// Chooses how the calls that follow are carried out.
     ///
     /// # Errors
-    /// What the choice is refused with.
+    /// The errors of [`Communicator::set_algorithm`].
     pub fn choose(&self, variant: Variant) -> Result<(), Error> {
         let choice = match variant {
             Variant::Library(choice) | Variant::Exchange(choice) => choice,

@@ -2,7 +2,7 @@
 
 use earlybird::Error;
 
-/// What one rank saw of one call.
+/// One rank's measurement of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
     /// When it arrived, on the clock that all ranks share.

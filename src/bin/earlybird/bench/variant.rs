@@ -1,11 +1,11 @@
-//! What an entry of `--algorithms` stands for.
+//! The variants of a measured call: the entries of `--algorithms`.
 
 use super::composed::Composed;
 use earlybird::{Choice, Error};
 use std::fmt;
 use std::str::FromStr;
 
-/// Who carries out a measured call, and how.
+/// One way to carry out a measured call: by an algorithm or a plan of the library, by other calls, or by MPI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Variant {
     /// The library; a plan runs over all ranks, as if each were a node.
@@ -21,7 +21,7 @@ pub enum Variant {
 const EXCHANGE: &str = "exchange:";
 
 impl Variant {
-    /// Whether it is a plan over all ranks.
+    /// Returns true for a plan over all ranks.
     pub fn is_flat_plan(self) -> bool {
         matches!(self, Variant::Library(Choice::Plan(_)))
     }

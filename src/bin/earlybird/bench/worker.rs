@@ -24,7 +24,7 @@ const WARM_UP: u64 = 3;
 const PILOT: u64 = 15;
 /// A delay that follows from a measured time is never longer.
 const DELAY_CAP: Duration = Duration::from_millis(50);
-/// What the calls of one row may take together, when their number is left to us.
+/// Time that the calls of one row may take together, when their number is left to us.
 const ROW_BUDGET: Duration = Duration::from_millis(300);
 
 /// Measures everything that was asked for; the exit code of this rank.
@@ -102,7 +102,7 @@ fn measure_all<T: Value>(args: &BenchArgs) -> Result<u8, Error> {
     Ok(u8::from(wrong > 0 || verdict.is_some_and(|verdict| verdict.violations() > 0)))
 }
 
-/// What is measured of every size: multiples of the balanced time as full delay, and patterns. Balanced arrivals know no
+/// The cases that are measured of every size: multiples of the balanced time as full delay, and patterns. Balanced arrivals know no
 /// delay and are measured once.
 fn cases(args: &BenchArgs) -> Vec<(f64, Pattern)> {
     let all = args.mif.iter().enumerate().flat_map(|(at, mif)| args.patterns.iter().map(move |p| (at, *mif, *p)));
@@ -120,11 +120,11 @@ struct Bench<'a, T> {
     receive: Buffer<T>,
 }
 
-/// What the calls of one algorithm in one cell gave.
+/// The measurements of one algorithm in one cell.
 #[derive(Default)]
 struct Record {
     words: Vec<i64>,
-    /// How often each algorithm was the one that ran.
+    /// Number of calls that each algorithm carried out.
     chosen: BTreeMap<&'static str, usize>,
 }
 
@@ -138,7 +138,7 @@ impl<'a, T: Value> Bench<'a, T> {
             _ => (elements, elements),
         };
         let shared = self.args.allocates().then_some(&self.session.comm);
-        // What they replace goes first: they may be most of the memory.
+        // The old buffers go first: they may be most of the memory.
         (self.send, self.receive) = (Buffer::Private(vec![]), Buffer::Private(vec![]));
         self.send = Buffer::new(sent, shared)?;
         self.receive = Buffer::new(received, shared)?;
@@ -150,7 +150,8 @@ impl<'a, T: Value> Bench<'a, T> {
         Ok(())
     }
 
-    /// Median latency of static-leader (of auto, where the operation has no static-leader) when all arrive together, in microseconds; the same value on all ranks.
+    /// Median latency of static-leader in microseconds when all arrive together (of auto, where the operation has no
+    /// static-leader); the same value on all ranks.
     fn balanced_us(&mut self) -> Result<f64, Error> {
         let has = algorithms(self.args.op()).contains(&Algorithm::StaticLeader);
         let pilot = if has { Algorithm::StaticLeader } else { Algorithm::Auto };

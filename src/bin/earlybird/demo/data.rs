@@ -4,7 +4,7 @@
 //! physicochemical properties", Decision Support Systems 47(4), 2009; UCI Machine Learning Repository, "Wine Quality"
 //! (red wines), as it ships in the crate `linfa-datasets`.
 
-/// What is printed as the source.
+/// The source of the data, as printed.
 pub const SOURCE: &str = "P. Cortez et al., Modeling wine preferences by data mining from physicochemical properties,\n\
                           \x20         Decision Support Systems 47(4), 2009; UCI Machine Learning Repository, Wine Quality";
 
@@ -22,7 +22,7 @@ pub struct Example {
 
 /// The wines, split once and for all.
 pub struct Wines {
-    /// What is learned from.
+    /// The training examples.
     pub training: Vec<Example>,
     /// Every fifth wine, never learned from.
     pub held_out: Vec<Example>,

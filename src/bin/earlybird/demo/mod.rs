@@ -1,7 +1,7 @@
 //! `earlybird demo`: processes train a small model together while one of them is always late.
 //!
-//! It shows what the library is for on real data: the time per step and the tail with the classical algorithm and with
-//! the library's own choice, and that the result is, bit for bit, that of one process.
+//! The demonstration shows on real data the time per step and the tail with the classical algorithm and with
+//! the library's own choice, and that the result is bit for bit that of one process.
 
 mod data;
 mod model;
@@ -38,11 +38,11 @@ pub struct DemoArgs {
     #[arg(long, value_name = "K", default_value = "200", value_parser = clap::value_parser!(u32).range(16..=100_000))]
     steps: u32,
 
-    /// How late the late rank is, in seconds
+    /// Delay of the late rank, in seconds
     #[arg(long, value_name = "S", default_value = "0.005", allow_negative_numbers = true, value_parser = parse_seconds)]
     delay: Duration,
 
-    /// Where the picture of arrivals and exits goes
+    /// File for the picture of arrivals and exits
     #[arg(long, value_name = "FILE", default_value = "earlybird-demo.svg")]
     svg: PathBuf,
 
@@ -99,7 +99,7 @@ fn work(args: &DemoArgs) -> Result<u8, Error> {
     if rank == 0 { report(args, processors, &wines, &before, &runs) } else { Ok(0) }
 }
 
-/// What is about to happen, on which data.
+/// The description of the job, the data and the model, printed before the training.
 fn introduction(args: &DemoArgs, wines: &Wines, model: &Model, processors: usize, wait: WaitPreset) -> String {
     let (ranks, steps, delay_ms) = (args.ranks, args.steps, args.delay.as_secs_f64() * 1e3);
     let (learned, held_out, classes) = (wines.training.len(), wines.held_out.len(), wines.classes);

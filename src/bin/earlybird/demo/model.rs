@@ -14,7 +14,7 @@ pub struct Model {
     velocity: Vec<f32>,
 }
 
-/// How well a model does on some examples.
+/// The quality of a model on a set of examples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quality {
     /// Mean cross-entropy, in nats.
@@ -38,7 +38,7 @@ impl Model {
         Model { classes, parameters: (0..count).map(start).collect(), velocity: vec![0.0; count] }
     }
 
-    /// What is learned.
+    /// The learned parameters.
     pub fn parameters(&self) -> &[f32] {
         &self.parameters
     }

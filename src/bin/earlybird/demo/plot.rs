@@ -49,7 +49,7 @@ fn draw_all(root: &Drawing, runs: &[Run], ranks: usize, delay: Duration) -> Resu
     Ok(())
 }
 
-/// What the colours of the timelines mean, in one line.
+/// The legend of the timelines' colours, in one line.
 fn draw_key(area: &Drawing) -> Result<(), Box<dyn std::error::Error>> {
     let entries = [
         (COMPUTES, "computes"),

@@ -17,7 +17,7 @@ pub fn late_rank(step: usize, ranks: usize) -> usize {
 /// Calls before the first step.
 const WARM_UP: usize = 3;
 
-/// What one training run gave.
+/// The results of one training run.
 pub struct Run {
     /// The algorithm that was asked for.
     pub algorithm: Algorithm,
@@ -36,7 +36,7 @@ pub struct Run {
 /// Trains with one algorithm; collective. `after_step` is called when a step is done.
 ///
 /// # Errors
-/// What the collectives fail with.
+/// The errors of the collectives.
 pub fn train(
     comm: &Communicator,
     lineup: &Lineup,

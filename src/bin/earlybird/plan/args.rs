@@ -51,7 +51,7 @@ pub struct PlanArgs {
     /// Segments of a chain or a pre-reduced ring
     #[arg(long, value_name = "K")]
     pub(super) segments: Option<usize>,
-    /// How many of the last ranks of the order of arrival are late
+    /// Number of late ranks, counted from the end of the order of arrival
     #[arg(long, value_name = "K")]
     pub(super) late: Option<usize>,
     /// Keep rank order

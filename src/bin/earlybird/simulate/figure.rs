@@ -1,4 +1,4 @@
-//! What a simulation gives: points of curves, each with its row of the table.
+//! The result of a simulation: points of curves, each with its row of the table.
 
 use crate::chart::Chart;
 use clap::ValueEnum;
@@ -14,7 +14,7 @@ pub enum Measure {
 
 /// One line of the result. Field names and their order are the CSV's header.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub struct SimulatedRow {
     pub algorithm: String,
     pub parameters: String,
     pub ranks: usize,
@@ -24,7 +24,7 @@ pub struct Row {
     pub rounds: usize,
 }
 
-/// What a curve is drawn over.
+/// The quantity of the x axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Axis {
     Bytes,
@@ -41,7 +41,7 @@ pub struct Point {
     pub series: String,
     pub x: f64,
     pub y: f64,
-    pub row: Row,
+    pub row: SimulatedRow,
 }
 
 #[derive(Debug, Clone, PartialEq)]

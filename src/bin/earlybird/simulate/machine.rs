@@ -52,7 +52,7 @@ pub struct MachineArgs {
     /// Tree of switches: star:K (machines of K ranks on a switch), tree:KxM (M such machines per leaf switch), or a
     /// TOML file as for `earlybird plan`
     #[arg(long, value_name = "TREE")]
-    pub topology: Option<Shape>,
+    pub topology: Option<NetworkShape>,
     /// Seconds per byte on a link of the tree [default: beta]
     #[arg(long, value_name = "SECONDS", value_parser = parse_cost, requires = "topology")]
     pub link_beta: Option<f64>,
@@ -64,35 +64,38 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 
 /// A tree of switches, for any number of ranks or from a file.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Shape {
+pub enum NetworkShape {
     Star(usize),
     Tree(usize, usize),
     File(Box<Topology>),
 }
 
-impl FromStr for Shape {
+impl FromStr for NetworkShape {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}`: expected star:K, tree:KxM, or a file");
         if let Some(k) = text.strip_prefix("star:") {
-            return at_least_one(k).map(Shape::Star).map_err(|_| wrong());
+            return at_least_one(k).map(NetworkShape::Star).map_err(|_| wrong());
         }
         if let Some(numbers) = text.strip_prefix("tree:") {
             let (k, m) = numbers.split_once('x').ok_or_else(wrong)?;
-            return Ok(Shape::Tree(at_least_one(k).map_err(|_| wrong())?, at_least_one(m).map_err(|_| wrong())?));
+            return Ok(NetworkShape::Tree(
+                at_least_one(k).map_err(|_| wrong())?,
+                at_least_one(m).map_err(|_| wrong())?,
+            ));
         }
         let file = std::fs::read_to_string(text).map_err(|error| format!("{}: {error}", wrong()))?;
-        Topology::from_toml(&file).map(|tree| Shape::File(Box::new(tree))).map_err(|error| error.to_string())
+        Topology::from_toml(&file).map(|tree| NetworkShape::File(Box::new(tree))).map_err(|error| error.to_string())
     }
 }
 
-impl Shape {
+impl NetworkShape {
     fn tree(&self, ranks: usize) -> Result<Topology, String> {
         match self {
-            Shape::Star(per_machine) => Topology::star(ranks, *per_machine),
-            Shape::Tree(per_machine, per_switch) => Topology::tree(ranks, *per_machine, *per_switch),
-            Shape::File(tree) => Ok((**tree).clone()),
+            NetworkShape::Star(per_machine) => Topology::star(ranks, *per_machine),
+            NetworkShape::Tree(per_machine, per_switch) => Topology::tree(ranks, *per_machine, *per_switch),
+            NetworkShape::File(tree) => Ok((**tree).clone()),
         }
         .map_err(|error| error.to_string())
     }

@@ -3,7 +3,7 @@
 //! Costs of the Kolmakov and Zhang presets are those of their table 2; the axes are ours where docs/simulator.md says
 //! so. What other presets assume about their machines is in their functions.
 
-use super::figure::{Axis, Figure, Measure, Point, Row};
+use super::figure::{Axis, Figure, Measure, Point, SimulatedRow};
 use super::machine::Built;
 use super::runner::{BALANCED, Lateness, Runner};
 use super::spec::Spec;
@@ -24,9 +24,9 @@ const CLASSICAL: [&str; 3] = ["ring", "recursive-doubling", "halving-doubling"];
 const ESTIMATED: &str = "butterfly:r=estimated";
 const BEST: &str = "butterfly:r=best";
 
-/// Which one.
+/// A published figure or table that can be simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Preset {
+pub enum PublishedFigure {
     /// Classical algorithms over the size, 127 ranks
     #[value(name = "kolmakov-1")]
     Kolmakov1,
@@ -56,23 +56,25 @@ pub enum Preset {
     Alizadeh,
 }
 
-impl Preset {
+impl PublishedFigure {
     /// Runs it.
     pub fn figure(self, seed: u64) -> Result<Figure, String> {
         let powers = |from: u32, to: u32| (from..=to).map(|k| 1u64 << k).collect::<Vec<_>>();
         let with_ours = [&[ESTIMATED, BEST], &CLASSICAL[..]].concat();
         let title = |text: &str| format!("Kolmakov and Zhang, {text}");
         match self {
-            Preset::Kolmakov1 => over_bytes(title("classical algorithms, P = 127"), &CLASSICAL, &powers(3, 26)),
-            Preset::Kolmakov7 => over_bytes(title("small sizes, P = 127"), &with_ours, &powers(3, 12)),
-            Preset::Kolmakov8 => over_bytes(title("medium sizes, P = 127"), &with_ours, &powers(10, 18)),
-            Preset::Kolmakov9 => over_bytes(title("large sizes, P = 127"), &with_ours, &powers(16, 26)),
-            Preset::Kolmakov10 => every_step_count(title("every r against the best, P = 127")),
-            Preset::Kolmakov11 => over_ranks(title("425 bytes"), &with_ours, 425),
-            Preset::Kolmakov12 => over_ranks(title("9216 bytes"), &with_ours, 9216),
-            Preset::Rabenseifner => odd_factors(),
-            Preset::Patarasuk => switch_tree(),
-            Preset::Alizadeh => imbalance(seed),
+            PublishedFigure::Kolmakov1 => {
+                over_bytes(title("classical algorithms, P = 127"), &CLASSICAL, &powers(3, 26))
+            }
+            PublishedFigure::Kolmakov7 => over_bytes(title("small sizes, P = 127"), &with_ours, &powers(3, 12)),
+            PublishedFigure::Kolmakov8 => over_bytes(title("medium sizes, P = 127"), &with_ours, &powers(10, 18)),
+            PublishedFigure::Kolmakov9 => over_bytes(title("large sizes, P = 127"), &with_ours, &powers(16, 26)),
+            PublishedFigure::Kolmakov10 => every_step_count(title("every r against the best, P = 127")),
+            PublishedFigure::Kolmakov11 => over_ranks(title("425 bytes"), &with_ours, 425),
+            PublishedFigure::Kolmakov12 => over_ranks(title("9216 bytes"), &with_ours, 9216),
+            PublishedFigure::Rabenseifner => odd_factors(),
+            PublishedFigure::Patarasuk => switch_tree(),
+            PublishedFigure::Alizadeh => imbalance(seed),
         }
     }
 }
@@ -86,7 +88,7 @@ fn spec(text: &str) -> Result<Spec, String> {
     text.parse()
 }
 
-fn point(series: &str, x: f64, row: Row) -> Point {
+fn point(series: &str, x: f64, row: SimulatedRow) -> Point {
     Point { series: series.to_string(), x, y: row.time_us, row }
 }
 

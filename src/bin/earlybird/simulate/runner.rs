@@ -1,8 +1,8 @@
 //! Runs one algorithm for one shape and turns what happened into a row.
 
-use super::figure::{Measure, Row};
+use super::figure::{Measure, SimulatedRow};
 use super::machine::Built;
-use super::spec::{Schedule, Spec, Steps, What, estimated_steps};
+use super::spec::{Schedule, Spec, StepCount, What, estimated_steps};
 use earlybird::pattern::Pattern;
 use earlybird_hier::cost::{Model, Topology};
 use earlybird_hier::schedule::{self, LazyPlan, Params};
@@ -10,7 +10,7 @@ use earlybird_hier::select::select;
 use earlybird_hier::sim::{Call, Jitter, PlanSource, ThreePhase, Timeline, simulate};
 use earlybird_hier::{Consistency, OpTraits, Plan, PlanError};
 
-/// Who arrives late, and by how much.
+/// The late ranks, by an arrival pattern, and the full delay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Lateness {
     pub pattern: Pattern,
@@ -49,14 +49,14 @@ impl Runner {
     }
 
     /// Runs an algorithm on a vector of `bytes`.
-    pub fn row(&self, spec: &Spec, bytes: u64, late: Lateness) -> Result<Row, String> {
+    pub fn row(&self, spec: &Spec, bytes: u64, late: Lateness) -> Result<SimulatedRow, String> {
         let (algorithm, mean) = match &spec.what {
             What::Best => ("best".to_string(), self.best(bytes, late)),
             What::Schedule(schedule) => (schedule.name.clone(), self.schedule(schedule, bytes, late)),
             What::ThreePhase { .. } => ("three-phase".to_string(), self.three_phase(spec, bytes, late)),
         };
         let mean = mean.map_err(|error| error.to_string())?;
-        Ok(Row {
+        Ok(SimulatedRow {
             algorithm,
             parameters: mean.parameters,
             ranks: self.ranks,
@@ -70,13 +70,13 @@ impl Runner {
     fn schedule(&self, schedule: &Schedule, bytes: u64, late: Lateness) -> Result<Mean, PlanError> {
         let costs = &self.built.machine.between;
         match schedule.steps {
-            Steps::Given => self.mean(schedule, &schedule.params, bytes, late),
-            Steps::Estimated => {
+            StepCount::Given => self.mean(schedule, &schedule.params, bytes, late),
+            StepCount::Estimated => {
                 let (alpha, beta, gamma) = (costs.send_s, costs.per_byte_s, costs.reduce_per_byte_s);
                 let r = estimated_steps(self.ranks, bytes as f64, alpha, beta, gamma);
                 self.mean(schedule, &Params { r: Some(r), ..schedule.params.clone() }, bytes, late)
             }
-            Steps::Best => {
+            StepCount::Best => {
                 let mut best: Option<Mean> = None;
                 let most = self.ranks.max(1).next_power_of_two().trailing_zeros() as usize;
                 for r in 0..=most {
@@ -101,7 +101,7 @@ impl Runner {
         let schedule = Schedule {
             name: choice.algorithm.to_string(),
             params: choice.params.clone(),
-            steps: Steps::Given,
+            steps: StepCount::Given,
             by_arrival: false,
         };
         let mut mean = self.mean(&schedule, &choice.params, bytes, late)?;

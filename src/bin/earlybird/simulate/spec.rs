@@ -5,7 +5,7 @@ use earlybird_hier::sim::NodeFold;
 use std::fmt;
 use std::str::FromStr;
 
-/// What is simulated.
+/// The simulated schedule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spec {
     text: String,
@@ -14,7 +14,7 @@ pub struct Spec {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum What {
-    /// What the cost model thinks fastest.
+    /// The schedule that the cost model predicts to be the fastest.
     Best,
     Schedule(Schedule),
     ThreePhase {
@@ -30,14 +30,14 @@ pub struct Schedule {
     pub name: String,
     /// Without ranks.
     pub params: Params,
-    pub steps: Steps,
+    pub steps: StepCount,
     /// The logical order is the order of arrival.
     pub by_arrival: bool,
 }
 
-/// How the number of latency-optimal steps is found.
+/// The choice of the number of latency-optimal steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Steps {
+pub enum StepCount {
     Given,
     /// By simulating every number.
     Best,
@@ -83,7 +83,7 @@ fn three_phase(pairs: Vec<(&str, &str)>) -> Result<What, String> {
         return Err(format!("chunks={chunks}: expected 1 to 65536"));
     }
     let exchange = Schedule::new(exchange, &rest)?;
-    match exchange.by_arrival || exchange.steps != Steps::Given {
+    match exchange.by_arrival || exchange.steps != StepCount::Given {
         true => Err("an exchange between nodes takes r and order as numbers".to_string()),
         false => Ok(What::ThreePhase { fold, chunks, exchange }),
     }
@@ -96,16 +96,16 @@ fn number(key: &str, value: &str) -> Result<usize, String> {
 impl Schedule {
     fn new(name: &str, pairs: &[(&str, &str)]) -> Result<Self, String> {
         let entry = schedule::algorithm(name).map_err(|error| format!("{error} best three-phase"))?;
-        let (mut params, mut steps, mut by_arrival) = (Params::default(), Steps::Given, false);
+        let (mut params, mut steps, mut by_arrival) = (Params::default(), StepCount::Given, false);
         for &(key, value) in pairs {
             match (key, value) {
-                ("r", "best") => steps = Steps::Best,
-                ("r", "estimated") => steps = Steps::Estimated,
+                ("r", "best") => steps = StepCount::Best,
+                ("r", "estimated") => steps = StepCount::Estimated,
                 ("order", "arrival") => by_arrival = true,
                 _ => params.set(entry, key, value).map_err(|error| error.to_string())?,
             }
         }
-        if steps != Steps::Given && (name != "butterfly" || params.group.is_some()) {
+        if steps != StepCount::Given && (name != "butterfly" || params.group.is_some()) {
             return Err("r=best and r=estimated are for the butterfly on the cyclic group".to_string());
         }
         if by_arrival && !entry.uses.contains(&"order") {

@@ -1,4 +1,4 @@
-//! What the command says to requests with and without sense, without starting the program.
+//! The answers of the command to requests, valid and invalid, without starting the program.
 
 use super::*;
 use clap::Parser;
@@ -105,7 +105,7 @@ fn an_order_of_arrival_helps_a_chain() {
 
 #[test]
 fn every_preset_gives_curves() {
-    for preset in Preset::value_variants() {
+    for preset in PublishedFigure::value_variants() {
         let figure = preset.figure(1).unwrap_or_else(|error| panic!("{preset:?}: {error}"));
         let series = figure.series();
         assert!(series.len() >= 3 && figure.points.len() >= 2 * series.len(), "{preset:?}");
@@ -120,7 +120,7 @@ fn presets_show_what_their_sources_say() {
     let y = |figure: &Figure, series: &str, x: f64| {
         figure.points.iter().find(|p| p.series == series && p.x == x).unwrap_or_else(|| panic!("{series} {x}")).y
     };
-    for preset in [Preset::Kolmakov7, Preset::Kolmakov8, Preset::Kolmakov9] {
+    for preset in [PublishedFigure::Kolmakov7, PublishedFigure::Kolmakov8, PublishedFigure::Kolmakov9] {
         let figure = preset.figure(1).unwrap();
         for p in figure.points.iter().filter(|p| p.series == "butterfly:r=best") {
             for other in figure.series() {
@@ -129,14 +129,14 @@ fn presets_show_what_their_sources_say() {
         }
     }
     // consecutive ranks make a ring free of contention; far exchanges first are the worst, near ones first the best
-    let tree = Preset::Patarasuk.figure(1).unwrap();
+    let tree = PublishedFigure::Patarasuk.figure(1).unwrap();
     let large = |series: &str| y(&tree, series, f64::from(1 << 26));
     assert!(large("ring, depth first") < large("ring, machines in turn"));
     assert!(large("halving-doubling, near first") < large("ring, depth first") * 1.01);
     assert!(large("halving-doubling, far first") > 4.0 * large("ring, depth first"));
     assert!(large("butterfly") > 4.0 * large("ring, depth first"));
     // under imbalance, folding early shortens the tail
-    let late = Preset::Alizadeh.figure(1).unwrap();
+    let late = PublishedFigure::Alizadeh.figure(1).unwrap();
     for per_node in [4, 32] {
         let at = |series: &str| y(&late, &format!("{series}, {per_node} per node"), 50.0);
         assert!(at("first arriver leads") < at("static leader") && at("chain") < at("static leader"));

@@ -56,12 +56,12 @@ pub struct TuneArgs {
 pub(super) const MESSAGE_SIZES: [u64; 7] = [8, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
 impl TuneArgs {
-    /// Whether this process is one of several ranks that an MPI launcher started.
+    /// Returns true if this process is one of several ranks that an MPI launcher started.
     pub(super) fn is_launched(&self) -> bool {
         !self.worker && launched().is_some_and(|(_, size)| size > 1)
     }
 
-    /// What makes no sense, or is not there: said before anything is started.
+    /// Refuses arguments that contradict each other or need what is not there, before anything is started.
     pub(super) fn refuse(&self) -> Result<(), Error> {
         let config = Config::from_env()?;
         let is_rank = self.worker || self.is_launched();

@@ -61,7 +61,7 @@ fn on_nodes(args: &TuneArgs, config: Config, size: usize) -> Result<Config, Erro
     with_nodes(config, args.nodes.as_deref(), size)
 }
 
-/// What messages cost between the ranks of this communicator, each on a node of its own.
+/// Measures the costs of messages between the ranks of this communicator, each on a node of its own.
 fn measure(args: &TuneArgs, leaders: &Communicator) -> Result<Costs, Error> {
     let nodes = leaders.nodes();
     let rounds = 2.0 * (nodes - 1) as f64;
