@@ -7,6 +7,7 @@
 mod modelled;
 
 use earlybird_shm::Algorithm::{self, Chain, Flat, Leader, Slices, StaticLeader, StaticLeaderEarly};
+use earlybird_shm::Collective::{self, Broadcast, Gather, Reduce, Scatter};
 use earlybird_shm::protocol::step::Step;
 use modelled::models::{MODELS, for_every_model, model};
 use modelled::{Bound, Scenario, Tally, explore, report, run};
@@ -37,17 +38,34 @@ for_every_model!(tests);
 /// which some rank did die must be `reachable`, so that every role has died.
 fn deaths(algorithm: Algorithm, ranks: usize, words: usize, bound: Bound, reachable: &[Step]) {
     let begun = Instant::now();
+    let all = deaths_in(Collective::AllReduce, algorithm, ranks, words, bound, reachable);
+    let title =
+        format!("deaths, {algorithm}, {ranks} ranks, {words} words ({} deaths, {} failures)", all.died, all.failed);
+    report(&title, bound, &all, begun);
+}
+
+/// The same in another operation than an allreduce, where only those are missed that another rank needs.
+fn deaths_in(
+    collective: Collective,
+    algorithm: Algorithm,
+    ranks: usize,
+    words: usize,
+    bound: Bound,
+    reachable: &[Step],
+) -> Tally {
     let mut all = Tally { executions: 0, died: 0, failed: 0 };
     let mut reached = BTreeSet::new();
     for rank in 0..ranks {
         for step in Step::ALL {
-            let tally = explore(bound, Scenario::new(algorithm, ranks, words).dies(rank, step, 1));
+            let scenario = Scenario::new(algorithm, ranks, words).of(collective);
+            let is_needed = scenario.is_needed(rank);
+            let tally = explore(bound, scenario.dies(rank, step, 1));
             if tally.died > 0 {
                 reached.insert(step.name());
             }
             match step {
                 Step::Left => assert_eq!(tally.failed, 0, "{algorithm}: rank {rank} died after it had left"),
-                Step::Begin => assert!(tally.failed > 0, "{algorithm}: nobody missed rank {rank}"),
+                Step::Begin => assert_eq!(tally.failed > 0, is_needed, "{algorithm}: who missed rank {rank}"),
                 _ => {}
             }
             all.executions += tally.executions;
@@ -56,10 +74,8 @@ fn deaths(algorithm: Algorithm, ranks: usize, words: usize, bound: Bound, reacha
         }
     }
     let expected: BTreeSet<_> = reachable.iter().map(|s| s.name()).collect();
-    assert_eq!(reached, expected, "{algorithm}: where ranks died");
-    let title =
-        format!("deaths, {algorithm}, {ranks} ranks, {words} words ({} deaths, {} failures)", all.died, all.failed);
-    report(&title, bound, &all, begun);
+    assert_eq!(reached, expected, "{}, {algorithm}: where ranks died", collective.name());
+    all
 }
 
 use Step::{Arrived, Begin, Claimed, Copied, Deposited, Entered, Folded, Left, Published};
@@ -103,6 +119,30 @@ death_tests! {
     deaths_static_leader_2: StaticLeader, 2, 1, 2, 3, STATIC;
     deaths_static_leader_early_3: StaticLeaderEarly, 3, 1, 0, 1, STATIC;
 }
+
+/// A rank dies at every step of an operation with a root: only those that somebody needs are missed.
+#[test]
+fn deaths_with_a_root() {
+    let begun = Instant::now();
+    let mut all = Tally { executions: 0, died: 0, failed: 0 };
+    for (collective, algorithm, words, reachable) in ROOTED {
+        let tally = deaths_in(*collective, *algorithm, 2, *words, Some(2), reachable);
+        all.executions += tally.executions;
+        all.died += tally.died;
+        all.failed += tally.failed;
+    }
+    let title = format!("deaths in operations with a root, 2 ranks ({} deaths, {} failures)", all.died, all.failed);
+    report(&title, Some(2), &all, begun);
+}
+
+const ROOTED: &[(Collective, Algorithm, usize, &[Step])] = &[
+    (Broadcast, Flat, 1, FLAT),
+    (Broadcast, Chain, 16, &[Begin, Entered, Arrived, Published, Copied, Left]),
+    (Reduce, Flat, 16, FLAT_PIECES),
+    (Reduce, Chain, 1, FOLDERS),
+    (Gather, Flat, 1, FLAT),
+    (Scatter, Flat, 1, FLAT),
+];
 
 /// A rank that dies between two operations fails the second one, never the first.
 #[test]

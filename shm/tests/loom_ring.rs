@@ -50,11 +50,13 @@ mod posted {
     use super::modelled::posted::Act::{Ask, Finish, Post, Run};
     use super::modelled::posted::{PostedModel, run_posted};
     use super::{Flat, Slices};
+    use earlybird_shm::Collective::AllReduce;
     use earlybird_shm::sync::Rule;
 
     /// Rank 1 may complete the second operation before the first; it stops after that.
     static OUT_OF_ORDER: PostedModel = PostedModel {
         name: "ring of 2: posted, complete out of order",
+        collective: AllReduce,
         algorithm: Flat,
         words: 1,
         bound: Some(2),
@@ -67,6 +69,7 @@ mod posted {
     /// Rank 1 contributes to the blocking operation while it may still have to take the result of the one before.
     static BEFORE_BLOCKING: PostedModel = PostedModel {
         name: "ring of 2: posted, then blocking",
+        collective: AllReduce,
         algorithm: Flat,
         words: 1,
         bound: Some(2),
@@ -75,6 +78,7 @@ mod posted {
 
     static SLICES: PostedModel = PostedModel {
         name: "ring of 2: slices, under way together",
+        collective: AllReduce,
         algorithm: Slices,
         words: 1,
         bound: Some(1),
@@ -83,6 +87,7 @@ mod posted {
 
     static THREE: PostedModel = PostedModel {
         name: "ring of 2: three posted operations",
+        collective: AllReduce,
         algorithm: Flat,
         words: 1,
         bound: Some(2),

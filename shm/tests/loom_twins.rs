@@ -19,8 +19,6 @@ const RACE: &str = "Causality violation: Concurrent";
 const SLEEPS: &str = "deadlock; threads =";
 /// The description of a packet is read before its mark has promised it.
 const STALE: &str = "wrong description";
-/// The names of what a rank lends are read before its mark has promised them, and the sum lies elsewhere.
-const ELSEWHERE: &str = "wrong sum: rank";
 const TOLD: &str = "wrong details: the call of rank";
 const ERRORS: &str = "two errors: [Failed(";
 const UNKNOWN: &str = "a member has gone and what it left is not known";
@@ -49,6 +47,11 @@ const DEPOSITS: &[&str] = &[
     "broadcast_2",
     "broadcast_pieces_2",
     "all_gather_pieces_2",
+    "scatter_2",
+    "scatter_pieces_2",
+    "posted_gather_2",
+    "posted_all_to_all_2",
+    "mismatch_broadcast_2",
 ];
 /// In operations that ranks leave early, this edge alone keeps the next writer from the last reader.
 const EARLY_LEAVERS: &[&str] = &[
@@ -59,6 +62,8 @@ const EARLY_LEAVERS: &[&str] = &[
     "broadcast_2",
     "broadcast_pieces_2",
     "broadcast_chain_2",
+    "scatter_2",
+    "scatter_pieces_2",
 ];
 const SLEEPERS: &[&str] = &[
     "flat_2_once",
@@ -76,6 +81,9 @@ const SLEEPERS: &[&str] = &[
     "broadcast_2",
     "broadcast_chain_2",
 ];
+
+const MISMATCHES_WITH_A_ROOT: &[&str] =
+    &["mismatch_reduce_flat_pieces_2", "mismatch_reduce_chain_2", "mismatch_broadcast_chain_2"];
 
 /// The point, the models in which it carries weight, and how each fails without it.
 const TWINS: &[(SyncPoint, &[&str], &str)] = &[
@@ -103,16 +111,21 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (DepositAcquire, &["posted_flat_2", "posted_slices_pieces_2"], RACE),
     (ChunkRelease, &["posted_slices_pieces_2"], RACE),
     (FinalAcquire, &["posted_slices_pieces_2"], RACE),
-    (LeftRelease, &["posted_flat_2"], RACE),
-    (LeftAcquire, &["posted_flat_2"], RACE),
+    (LeftRelease, &["posted_flat_2", "posted_gather_2", "posted_all_to_all_2"], RACE),
+    (LeftAcquire, &["posted_flat_2", "posted_gather_2", "posted_all_to_all_2"], RACE),
     (PublisherFence, &["posted_flat_3", "posted_slices_pieces_2"], SLEEPS),
     (SleeperFence, &["posted_flat_3", "posted_slices_pieces_2"], SLEEPS),
     (GoneRelease, &[GONE], UNKNOWN),
     (GoneAcquire, &[GONE], UNKNOWN),
     (CallRelease, &["mismatch_chain_2", "mismatch_leader_2", "mismatch_flat_pieces_2", "mismatch_lanes_2"], TOLD),
     (CallAcquire, &["mismatch_chain_2", "mismatch_leader_2", "mismatch_flat_pieces_2", "mismatch_lanes_2"], TOLD),
-    (PoisonRelease, &["mismatch_flat_2", "mismatch_chain_2"], ERRORS),
-    (PoisonAcquire, &["mismatch_flat_2", "mismatch_chain_2"], ERRORS),
+    (CallRelease, MISMATCHES_WITH_A_ROOT, TOLD),
+    (CallAcquire, MISMATCHES_WITH_A_ROOT, TOLD),
+    (CallAcquire, &["mismatch_gather_2"], TOLD),
+    (DepositRelease, &["mismatch_gather_2"], TOLD),
+    (DepositAcquire, &["mismatch_gather_2"], TOLD),
+    (PoisonRelease, &["mismatch_flat_2", "mismatch_chain_2", "mismatch_and_death_3"], ERRORS),
+    (PoisonAcquire, &["mismatch_flat_2", "mismatch_chain_2", "mismatch_and_death_3"], ERRORS),
     (EndFence, &[PARTING], UNNOTICED),
     (CallAcquire, &[PARTING], TOLD),
     (PacketRelease, &["ring_1", "ring_2"], STALE),

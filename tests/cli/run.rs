@@ -306,3 +306,16 @@ fn a_rank_that_ends_before_it_has_joined_is_everybodys_error_soon() {
         assert!(began.elapsed() < std::time::Duration::from_secs(3), "{nodes}: {:?}", began.elapsed());
     }
 }
+
+#[test]
+fn a_job_name_that_differs_between_launched_ranks_is_everybodys_error() {
+    let program = env!("CARGO_BIN_EXE_earlybird");
+    let script = format!("EARLYBIRD_JOB=job$EARLYBIRD_RANK exec {program} bench allreduce --worker --sizes 8");
+    let output = run_script(&["-n", "2", "--timeout", "20", "--grace", "20"], &script);
+    let stderr = text(&output.stderr);
+    let says = |[one, other]: [usize; 2]| {
+        format!("EARLYBIRD_JOB is job{one} on rank {one} and job{other} on rank {other}; set it alike")
+    };
+    assert!([[0, 1], [1, 0]].iter().any(|ranks| stderr.matches(&says(*ranks)).count() == 2), "{stderr}");
+    assert_ne!(output.status.code(), Some(124), "{stderr}");
+}

@@ -186,13 +186,24 @@ impl Scenario {
         let order = if self.by_rank { FoldOrder::Rank } else { FoldOrder::Arrival };
         let flat = self.algorithms[rank] == Algorithm::Flat;
         let call = Signature::new(self.collective, DType::U64, op, order, Algorithm::Auto, self.words).in_lane(flat);
-        let rooted = matches!(
-            self.collective,
-            Collective::Reduce | Collective::Broadcast | Collective::Gather | Collective::Scatter
-        );
         let call = if self.lent { call.lent() } else { call };
         let call = if self.shared { call.shared() } else { call };
-        if rooted { call.rooted(0) } else { call }
+        if self.is_rooted() { call.rooted(0) } else { call }
+    }
+
+    /// Whether only some ranks need others.
+    fn is_rooted(&self) -> bool {
+        use Collective::{Broadcast, Gather, Reduce, Scatter};
+        matches!(self.collective, Reduce | Broadcast | Gather | Scatter)
+    }
+
+    /// Whether another rank waits for `rank` in every operation.
+    pub fn is_needed(&self, rank: usize) -> bool {
+        match self.collective {
+            Collective::Broadcast | Collective::Scatter => rank == 0,
+            Collective::Reduce | Collective::Gather => rank != 0,
+            _ => true,
+        }
     }
 
     fn run_rank(&self, group: &Group, rank: usize) -> (End, Vec<Algorithm>) {
@@ -282,8 +293,14 @@ impl Scenario {
         };
         assert!(failures.all(|f| f == (poison, details)), "two errors: {ends:?}");
         match (self.stranger, self.death) {
-            (Some(stranger), _) => {
-                assert!(ends.iter().all(|e| matches!(e, End::Failed(..))), "somebody missed a mismatch: {ends:?}");
+            (Some(_), Some((dead, ..))) if poison.cause() == Cause::PeerDied => {
+                assert_eq!(details[0], dead as u64, "wrong details: {details:?} for the death of rank {dead}");
+            }
+            (Some(stranger), death) => {
+                // who needs nobody, and who dies, may be gone before
+                let may_miss = |rank: usize| self.is_rooted() || death.is_some_and(|(dead, ..)| dead == rank);
+                let told = |(rank, end): (usize, &End)| may_miss(rank) || matches!(end, End::Failed(..));
+                assert!(ends.iter().enumerate().all(told), "somebody missed a mismatch: {ends:?}");
                 assert_eq!((poison.cause(), poison.epoch()), (Cause::Mismatch, self.epochs as u64), "wrong error");
                 let (reporter, other) = (poison.reporter(), details[0] as usize);
                 assert!((reporter == stranger) != (other == stranger), "wrong details: {details:?} by {reporter}");

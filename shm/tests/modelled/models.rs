@@ -4,7 +4,8 @@
 
 use super::{Bound, Scenario};
 use earlybird_shm::Algorithm::{Chain, Flat, Leader, Slices, StaticLeader, StaticLeaderEarly};
-use earlybird_shm::Collective::{AllGather, AllToAll, Broadcast, Gather, Reduce, ReduceScatter};
+use earlybird_shm::Collective::{AllGather, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter};
+use earlybird_shm::protocol::step::Step;
 
 /// A model by name.
 pub struct Model {
@@ -50,6 +51,9 @@ macro_rules! for_every_model {
             reduce_chain_2 reduce_chain_3 reduce_chain_3_directed reduce_flat_2 reduce_flat_pieces_2 reduce_flat_by_rank_3 reduce_static_leader_3
             broadcast_2 broadcast_pieces_2 broadcast_chain_2 broadcast_3
             gather_3 all_gather_2 all_gather_pieces_2 all_to_all_2 reduce_scatter_2
+            scatter_2 scatter_pieces_2
+            mismatch_reduce_flat_pieces_2 mismatch_reduce_chain_2 mismatch_broadcast_chain_2 mismatch_broadcast_2
+            mismatch_gather_2 mismatch_and_death_3
         }
     };
 }
@@ -182,4 +186,21 @@ models! {
     all_to_all_2: "alltoall, 2 ranks, reuse", upto(2), Some(upto(3)), Scenario::new(Flat, 2, ONE).of(AllToAll).epochs(2);
     reduce_scatter_2: "reduce-scatter, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, ONE).of(ReduceScatter).epochs(2);
+
+    scatter_2: "scatter, 2 ranks, reuse", upto(3), Some(ALL), Scenario::new(Flat, 2, ONE).of(Scatter).epochs(2);
+    scatter_pieces_2: "scatter of 2 deposited pieces, 2 ranks, reuse", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, 8).of(Scatter).epochs(2);
+
+    mismatch_reduce_flat_pieces_2: "different calls, reduce by flat with deposits, 2 ranks, second operation", upto(2),
+        Some(upto(3)), Scenario::new(Flat, 2, TWO).of(Reduce).epochs(2).stranger(1);
+    mismatch_reduce_chain_2: "different calls, reduce by chain, 2 ranks, once", upto(3), Some(ALL),
+        Scenario::new(Chain, 2, ONE).of(Reduce).stranger(1);
+    mismatch_broadcast_chain_2: "different calls, broadcast of 2 chunks, 2 ranks, once", upto(3), Some(ALL),
+        Scenario::new(Chain, 2, TWO).of(Broadcast).stranger(1);
+    mismatch_broadcast_2: "different calls, broadcast, 2 ranks, second operation", upto(3), Some(ALL),
+        Scenario::new(Flat, 2, ONE).of(Broadcast).epochs(2).stranger(1);
+    mismatch_gather_2: "different calls, gather, 2 ranks, second operation", upto(3), Some(ALL),
+        Scenario::new(Flat, 2, ONE).of(Gather).epochs(2).stranger(1);
+    mismatch_and_death_3: "different calls and a death, flat, 3 ranks, once: the first error stands", upto(1), Some(upto(2)),
+        Scenario::new(Flat, 3, ONE).stranger(1).dies(2, Step::Begin, 1);
 }

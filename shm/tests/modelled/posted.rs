@@ -3,6 +3,7 @@
 use super::{Bound, Tally, report};
 use Act::{Finish, Post, Run};
 use earlybird_shm::Algorithm::{Flat, Slices};
+use earlybird_shm::Collective::{AllReduce, AllToAll, Gather};
 use earlybird_shm::model::Group;
 use earlybird_shm::protocol::call::Prepared;
 use earlybird_shm::protocol::payload::Buffers;
@@ -33,7 +34,9 @@ pub enum Act {
 pub struct PostedModel {
     /// Name of its test.
     pub name: &'static str,
-    /// What carries out the posted operations.
+    /// The posted operations; the root is rank 0.
+    pub collective: Collective,
+    /// What carries them out.
     pub algorithm: Algorithm,
     /// 64-bit words that are summed.
     pub words: usize,
@@ -45,22 +48,61 @@ pub struct PostedModel {
 
 /// The models of one slot and one area, so that every operation uses what the one before has used.
 pub static POSTED: &[PostedModel] = &[
-    PostedModel { name: "posted_slices_2", algorithm: Slices, words: 1, bound: Some(1), scripts: CROSSED },
+    PostedModel {
+        name: "posted_slices_2",
+        collective: AllReduce,
+        algorithm: Slices,
+        words: 1,
+        bound: Some(1),
+        scripts: CROSSED,
+    },
     PostedModel {
         name: "posted_slices_pieces_2",
+        collective: AllReduce,
         algorithm: Slices,
         words: 16,
         bound: Some(2),
         scripts: &[ONCE, ONCE],
     },
-    PostedModel { name: "posted_flat_2", algorithm: Flat, words: 1, bound: Some(3), scripts: CROSSED },
-    PostedModel { name: "posted_flat_3", algorithm: Flat, words: 1, bound: Some(2), scripts: &[ONCE, ONCE, ONCE] },
+    PostedModel {
+        name: "posted_flat_2",
+        collective: AllReduce,
+        algorithm: Flat,
+        words: 1,
+        bound: Some(3),
+        scripts: CROSSED,
+    },
+    PostedModel {
+        name: "posted_flat_3",
+        collective: AllReduce,
+        algorithm: Flat,
+        words: 1,
+        bound: Some(2),
+        scripts: &[ONCE, ONCE, ONCE],
+    },
     PostedModel {
         name: "posted_and_blocking_2",
+        collective: AllReduce,
         algorithm: Slices,
         words: 1,
         bound: Some(2),
         scripts: &[&[Post(1), Run(2), Finish(1)], &[Post(1), Finish(1), Run(2)]],
+    },
+    PostedModel {
+        name: "posted_gather_2",
+        collective: Gather,
+        algorithm: Flat,
+        words: 1,
+        bound: Some(3),
+        scripts: CROSSED,
+    },
+    PostedModel {
+        name: "posted_all_to_all_2",
+        collective: AllToAll,
+        algorithm: Flat,
+        words: 1,
+        bound: Some(3),
+        scripts: CROSSED,
     },
 ];
 
@@ -78,14 +120,28 @@ fn value(rank: usize, number: usize) -> u64 {
     1 << (8 * rank + number)
 }
 
+/// What `rank` gives to operation `number`, which moves blocks of one word for each of `ranks`.
+fn blocks(rank: usize, number: usize, ranks: usize) -> Vec<u64> {
+    (0..ranks).map(|to| value(rank, number) | (to as u64) << 40).collect()
+}
+
 fn run_rank(group: &Group, rank: usize, model: &PostedModel) {
     let ranks = model.scripts.len();
     let patience = Patience { preset: WaitPreset::Balanced, oversubscribed: false, timeout_ns: None, mean_wait_ns: 0 };
     let mut member = Member::new(group.board(rank, None), patience);
     let signature =
         Signature::new(Collective::AllReduce, DType::U64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, model.words);
-    let prepared = |signature, algorithm| {
+    let posted =
+        Signature::new(model.collective, DType::U64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, model.words).posted();
+    let prepared = |signature: Signature, algorithm| {
         Prepared::new(signature, DType::U64, Op::Sum, ranks, false, algorithm).expect("u64 has a sum")
+    };
+    let moves = model.collective != AllReduce;
+    let check_moved = |found: &[u64], number: usize| {
+        let block = |from: usize| blocks(from, number, ranks)[if model.collective == Gather { 0 } else { rank }];
+        let expected: Vec<u64> = (0..ranks).map(block).collect();
+        let is_root = model.collective != Gather || rank == 0;
+        assert_eq!(found, if is_root { &expected[..] } else { &[] }, "wrong block: rank {rank} operation {number}");
     };
     let check = |found: &[u64], number: usize| {
         let sum: u64 = (0..ranks).map(|rank| value(rank, number)).sum();
@@ -93,15 +149,22 @@ fn run_rank(group: &Group, rank: usize, model: &PostedModel) {
     };
     let take = |posted: Box<Posted>, number: usize| {
         let held: Box<dyn Any> = posted.into_held();
-        check(&held.downcast::<Owned<u64>>().expect("what was posted").recv, number);
+        let recv = &held.downcast::<Owned<u64>>().expect("what was posted").recv;
+        if moves { check_moved(recv, number) } else { check(recv, number) }
     };
     let mut numbers = [0; 8];
     for act in model.scripts[rank] {
         match *act {
             Act::Post(n) => {
-                let held = Owned::in_place(vec![value(rank, n); model.words]);
-                let (call, room) =
-                    (prepared(signature.posted(), model.algorithm), Room { accumulator: 128, deposit: 128 });
+                let held = match (model.collective, rank) {
+                    (AllReduce, _) => Owned::in_place(vec![value(rank, n); model.words]),
+                    (Gather, 0) => Owned::apart(blocks(rank, n, 1), vec![0; ranks]),
+                    (Gather, _) => Owned::apart(blocks(rank, n, 1), Vec::new()),
+                    _ => Owned::apart(blocks(rank, n, ranks), vec![0; ranks]),
+                };
+                let signature = if model.collective == Gather { posted.rooted(0) } else { posted };
+                let call = prepared(signature.in_lane(moves), model.algorithm);
+                let room = Room { accumulator: 128, deposit: 128 };
                 let posted = Box::new(Posted::new(call, Box::new(held), 0, Blocks::Equal(model.words), room));
                 numbers[n] = member.post(posted).expect("a healthy group");
                 assert_eq!(numbers[n], n as u64);
