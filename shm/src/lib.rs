@@ -51,7 +51,7 @@ pub use bytes_op::BytesOp;
 #[cfg(not(earlybird_loom))]
 pub use checked_args::{CheckedArgs, even_part};
 #[cfg(not(earlybird_loom))]
-pub use comm::{Draft, Ended, JoinOptions, NodeComm, Ready, SharedBuffer, SharedView};
+pub use comm::{Completion, Draft, InactiveRequest, JoinOptions, NodeComm, SharedBuffer, SharedView};
 pub use config::{Algorithm, WaitPreset, nanoseconds};
 #[cfg(not(earlybird_loom))]
 pub use engine::enter;
@@ -63,7 +63,7 @@ pub use op::{DType, Element, FoldOrder, Indexed, Op};
 pub use progress::Progress;
 pub use protocol::Report;
 pub use protocol::decide::algorithms;
-pub use protocol::held::{Grouped, Owned};
+pub use protocol::request_buffers::{GroupedBuffers, OwnedBuffers};
 pub use protocol::signature::{Collective, Signature, USER_SIZE_SHIFT};
 pub use user_op::UserOp;
 #[cfg(not(earlybird_loom))]

@@ -6,7 +6,7 @@ mod posted;
 use super::Communicator;
 use super::lower::lower;
 use crate::choice::mark_of;
-use crate::hierarchy::{Call, CallersOp, Hierarchy, PairCounts, Part};
+use crate::hierarchy::{Call, Hierarchy, PairCounts, Part, UserReduction};
 use crate::{Algorithm, Choice, Element, Error, FoldOrder, Op, SharedView};
 use earlybird_shm::op::{Datatype, OpIdentity};
 use earlybird_shm::{
@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Several nodes, and the communicator that spans them.
-pub(super) struct Across<'a> {
+pub(super) struct MultiNodeCalls<'a> {
     comm: &'a Communicator,
     between: &'a Arc<Hierarchy>,
 }
@@ -27,12 +27,12 @@ const MOST_ELEMENTS: usize = isize::MAX as usize / 16;
 impl Communicator {
     /// The other nodes, where there are some.
     #[inline]
-    pub(super) fn across(&self) -> Option<Across<'_>> {
-        self.between.as_ref().map(|between| Across { comm: self, between })
+    pub(super) fn across(&self) -> Option<MultiNodeCalls<'_>> {
+        self.between.as_ref().map(|between| MultiNodeCalls { comm: self, between })
     }
 }
 
-impl<'a> Across<'a> {
+impl<'a> MultiNodeCalls<'a> {
     /// Makes a blocking call.
     pub(super) fn run(&self, checked: CheckedArgs<'_>) -> Result<(), Error> {
         let (call, checked) = self.described(checked);
@@ -186,7 +186,7 @@ impl<'a> Across<'a> {
     fn call_with(
         &self,
         collective: Collective,
-        op: &impl CallersOp,
+        op: &impl UserReduction,
         items: usize,
         root: Option<usize>,
     ) -> Result<Call<'_>, Error> {

@@ -1,12 +1,12 @@
 //! More forms of the calls that are posted now and completed later: blocks of different lengths, many buffers at once, and
 //! operators of users, which the call keeps.
 
-use super::ready::Ready;
+use super::prepared_call::PreparedCall;
 use super::request::{Grouped, Pair, one, two};
 use super::{Communicator, Persistent, Request, Root};
 use crate::{Element, Error, Op, UserOp};
 use bytemuck::Pod;
-use earlybird_shm::{Collective, Owned};
+use earlybird_shm::{Collective, OwnedBuffers};
 
 impl Communicator {
     /// Posts [`Communicator::all_gather_varcount_into`].
@@ -32,7 +32,7 @@ impl Communicator {
         recv: Vec<T>,
         counts: &[usize],
     ) -> Result<Persistent<'_, Pair<T>>, Error> {
-        self.unequal(Collective::AllGather, Op::Sum, None, counts, Owned::apart(send, recv), two)
+        self.unequal(Collective::AllGather, Op::Sum, None, counts, OwnedBuffers::apart(send, recv), two)
     }
 
     /// Posts [`Communicator::reduce_scatter_varcount_into`]; folded by rank.
@@ -60,7 +60,7 @@ impl Communicator {
         counts: &[usize],
         op: Op,
     ) -> Result<Persistent<'_, Pair<T>>, Error> {
-        self.unequal(Collective::ReduceScatter, op, None, counts, Owned::apart(send, recv), two)
+        self.unequal(Collective::ReduceScatter, op, None, counts, OwnedBuffers::apart(send, recv), two)
     }
 
     /// Posts [`Communicator::all_reduce_grouped_in_place`]: many buffers as one operation.
@@ -85,7 +85,7 @@ impl Communicator {
         op: Op,
     ) -> Result<Persistent<'_, Vec<Vec<T>>>, Error> {
         let bytes = buffers.iter().map(|buffer| size_of_val(&buffer[..])).sum();
-        let take = |ready: Ready| -> Grouped<T> { ready.into_parts().expect("the type it was made with") };
+        let take = |ready: PreparedCall| -> Grouped<T> { ready.into_parts().expect("the type it was made with") };
         if let Some(across) = self.across() {
             return Ok(self.persistent(across.prepared_grouped(op, buffers)?, take));
         }
@@ -118,7 +118,7 @@ impl Communicator {
         T: Pod + Send,
         F: Fn(&T, &T) -> T + Send + Sync + 'static,
     {
-        self.by_user(Collective::AllReduce, op, None, Owned::in_place_of(buffer)?, one)
+        self.by_user(Collective::AllReduce, op, None, OwnedBuffers::in_place_of(buffer)?, one)
     }
 
     /// As [`Communicator::immediate_all_reduce_with`] with a buffer for the result; both come back.
@@ -152,7 +152,7 @@ impl Communicator {
         T: Pod + Send,
         F: Fn(&T, &T) -> T + Send + Sync + 'static,
     {
-        self.by_user(Collective::AllReduce, op, None, Owned::apart_of(send, recv)?, two)
+        self.by_user(Collective::AllReduce, op, None, OwnedBuffers::apart_of(send, recv)?, two)
     }
 
     /// Posts [`Communicator::reduce_scatter_block_into_with`]; folded by rank.
@@ -186,7 +186,7 @@ impl Communicator {
         T: Pod + Send,
         F: Fn(&T, &T) -> T + Send + Sync + 'static,
     {
-        self.by_user(Collective::ReduceScatter, op, None, Owned::apart_of(send, recv)?, two)
+        self.by_user(Collective::ReduceScatter, op, None, OwnedBuffers::apart_of(send, recv)?, two)
     }
 
     fn unequal<T: Element, B>(
@@ -195,8 +195,8 @@ impl Communicator {
         op: Op,
         root: Option<usize>,
         counts: &[usize],
-        owned: Owned<T>,
-        take: fn(Ready) -> B,
+        owned: OwnedBuffers<T>,
+        take: fn(PreparedCall) -> B,
     ) -> Result<Persistent<'_, B>, Error> {
         if let Some(across) = self.across() {
             return Ok(self.persistent(across.prepared(collective, op, root, Some(counts), owned)?, take));
@@ -210,8 +210,8 @@ impl Communicator {
         collective: Collective,
         op: UserOp<T, F>,
         root: Option<usize>,
-        owned: Owned<T>,
-        take: fn(Ready) -> B,
+        owned: OwnedBuffers<T>,
+        take: fn(PreparedCall) -> B,
     ) -> Result<Persistent<'_, B>, Error>
     where
         T: Pod + Send,
@@ -248,7 +248,7 @@ impl<'c> Root<'c> {
         counts: &[usize],
     ) -> Result<Persistent<'c, Vec<T>>, Error> {
         self.must_be_elsewhere("gather_varcount_into")?;
-        let owned = Owned::apart(send, Vec::new());
+        let owned = OwnedBuffers::apart(send, Vec::new());
         self.comm.unequal(Collective::Gather, Op::Sum, Some(self.rank), counts, owned, one)
     }
 
@@ -276,7 +276,7 @@ impl<'c> Root<'c> {
         counts: &[usize],
     ) -> Result<Persistent<'c, Pair<T>>, Error> {
         self.must_be_here("gather_varcount_into_root", "gather_varcount_into")?;
-        let owned = Owned::apart(send, recv);
+        let owned = OwnedBuffers::apart(send, recv);
         self.comm.unequal(Collective::Gather, Op::Sum, Some(self.rank), counts, owned, two)
     }
 
@@ -302,7 +302,7 @@ impl<'c> Root<'c> {
         counts: &[usize],
     ) -> Result<Persistent<'c, Vec<T>>, Error> {
         self.must_be_elsewhere("scatter_varcount_into")?;
-        let owned = Owned::apart(Vec::new(), recv);
+        let owned = OwnedBuffers::apart(Vec::new(), recv);
         self.comm.unequal(Collective::Scatter, Op::Sum, Some(self.rank), counts, owned, one)
     }
 
@@ -330,7 +330,7 @@ impl<'c> Root<'c> {
         counts: &[usize],
     ) -> Result<Persistent<'c, Pair<T>>, Error> {
         self.must_be_here("scatter_varcount_into_root", "scatter_varcount_into")?;
-        let owned = Owned::apart(send, recv);
+        let owned = OwnedBuffers::apart(send, recv);
         self.comm.unequal(Collective::Scatter, Op::Sum, Some(self.rank), counts, owned, two)
     }
 
@@ -356,7 +356,7 @@ impl<'c> Root<'c> {
         F: Fn(&T, &T) -> T + Send + Sync + 'static,
     {
         self.must_be_elsewhere("reduce_into_with")?;
-        let owned = Owned::apart_of(send, Vec::new())?;
+        let owned = OwnedBuffers::apart_of(send, Vec::new())?;
         self.comm.by_user(Collective::Reduce, op, Some(self.rank), owned, one)
     }
 
@@ -392,7 +392,7 @@ impl<'c> Root<'c> {
         F: Fn(&T, &T) -> T + Send + Sync + 'static,
     {
         self.must_be_here("reduce_into_root_with", "reduce_into_with")?;
-        let owned = Owned::apart_of(send, recv)?;
+        let owned = OwnedBuffers::apart_of(send, recv)?;
         self.comm.by_user(Collective::Reduce, op, Some(self.rank), owned, two)
     }
 }

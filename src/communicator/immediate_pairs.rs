@@ -3,7 +3,7 @@
 use super::request::{Pair, two};
 use super::{Communicator, Persistent, Request};
 use crate::{Element, Error};
-use earlybird_shm::{Collective, Owned};
+use earlybird_shm::{Collective, OwnedBuffers};
 
 impl Communicator {
     /// Posts [`Communicator::all_to_all_varcount_into`].
@@ -38,7 +38,7 @@ impl Communicator {
         recv: Vec<T>,
         recv_counts: &[usize],
     ) -> Result<Persistent<'_, Pair<T>>, Error> {
-        let owned = Owned::apart(send, recv);
+        let owned = OwnedBuffers::apart(send, recv);
         if let Some(across) = self.across() {
             return Ok(self.persistent(across.prepared_pairs(send_counts, recv_counts, owned)?, two));
         }

@@ -8,8 +8,8 @@ mod immediate_forms;
 mod immediate_pairs;
 mod lower;
 mod plan_lane;
+mod prepared_call;
 mod raw;
-mod ready;
 mod reductions;
 mod request;
 mod root;
@@ -21,7 +21,7 @@ mod split;
 pub use request::{Persistent, Request, progress};
 pub use root::Root;
 
-use crate::hierarchy::{Between, Hierarchy};
+use crate::hierarchy::{Hierarchy, MultiNodeComm};
 use crate::transport::RingOptions;
 use crate::{Choice, Config, Error, FoldOrder, Identity};
 use earlybird_shm::engine::Handle;
@@ -52,7 +52,7 @@ pub struct Communicator {
     node: Handle<NodeComm>,
     settings: Settings,
     /// The other nodes.
-    between: Option<Between>,
+    between: Option<MultiNodeComm>,
     rank: usize,
     size: usize,
     /// By rank, the number in the job, where the node's group does not have it.
@@ -175,7 +175,7 @@ impl Communicator {
             size: identity.size,
             job_ranks: between.as_ref().map(|_| (0..identity.size).collect()),
             node: Handle::new(node),
-            between: between.map(Between::new),
+            between: between.map(MultiNodeComm::new),
             identity,
             settings,
             plans: PlanLane::new(rings),

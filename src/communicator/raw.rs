@@ -3,7 +3,7 @@
 use super::request::{Pair, two};
 use super::{Communicator, Persistent, Root};
 use crate::{BytesOp, Error};
-use earlybird_shm::{Collective, Owned};
+use earlybird_shm::{Collective, OwnedBuffers};
 
 /// Prepared to be started any number of times; [`Persistent::run`] makes the call once.
 impl Communicator {
@@ -52,7 +52,7 @@ impl Communicator {
     where
         F: Fn(&[u8], &mut [u8]) + Send + Sync + 'static,
     {
-        let (bytes, owned) = (send.len(), Owned::raw(send, recv, op.datatype())?);
+        let (bytes, owned) = (send.len(), OwnedBuffers::raw(send, recv, op.datatype())?);
         if let Some(across) = self.across() {
             return Ok(self.persistent(across.prepared_with(collective, op, root, owned)?, two));
         }

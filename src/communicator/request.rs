@@ -2,10 +2,10 @@
 
 use super::Communicator;
 use super::plan_lane::plan_of;
-use super::ready::{Ended, Ready};
+use super::prepared_call::{Completion, PreparedCall};
 use crate::hierarchy::Prepared;
 use crate::{Element, Error, Op};
-use earlybird_shm::{Collective, Owned, engine};
+use earlybird_shm::{Collective, OwnedBuffers, engine};
 
 /// Many buffers that are reduced as one message.
 pub(super) type Grouped<T> = Vec<Vec<T>>;
@@ -61,7 +61,7 @@ pub struct Request<'c, B> {
     comm: &'c Communicator,
     /// Under which the call is posted; `None` once it has ended.
     number: Option<u64>,
-    take: fn(Ready) -> B,
+    take: fn(PreparedCall) -> B,
 }
 
 impl<B> Request<'_, B> {
@@ -88,7 +88,7 @@ impl<B> Request<'_, B> {
         }
     }
 
-    fn end(&mut self, (ready, result): Ended) -> Result<B, Error> {
+    fn end(&mut self, (ready, result): Completion) -> Result<B, Error> {
         self.number = None;
         result.map(|()| (self.take)(ready))
     }
@@ -124,12 +124,12 @@ impl<B> Drop for Request<'_, B> {
 pub struct Persistent<'c, B> {
     comm: &'c Communicator,
     state: State,
-    take: fn(Ready) -> B,
+    take: fn(PreparedCall) -> B,
 }
 
 #[derive(Debug)]
 enum State {
-    Ready(Ready),
+    Inactive(PreparedCall),
     /// Posted under this number.
     Started(u64),
     /// Between two states.
@@ -143,13 +143,13 @@ impl<'c, B> Persistent<'c, B> {
     /// [`Error::Usage`] when it is under way; others as [`Communicator::all_reduce_into`].
     pub fn start(&mut self) -> Result<(), Error> {
         self.ready_to("start it")?;
-        let State::Ready(ready) = std::mem::replace(&mut self.state, State::Moving) else {
+        let State::Inactive(ready) = std::mem::replace(&mut self.state, State::Moving) else {
             unreachable!("it is ready")
         };
         self.comm.plans.begin_other_call();
         let (state, result) = match self.comm.post(ready) {
             Ok(number) => (State::Started(number), Ok(())),
-            Err((ready, error)) => (State::Ready(ready), Err(error)),
+            Err((ready, error)) => (State::Inactive(ready), Err(error)),
         };
         self.state = state;
         self.comm.done(result)
@@ -162,7 +162,7 @@ impl<'c, B> Persistent<'c, B> {
     pub fn wait(&mut self) -> Result<(), Error> {
         let State::Started(number) = self.state else { return Ok(()) };
         let (ready, result) = self.comm.finish(number)?;
-        self.state = State::Ready(ready);
+        self.state = State::Inactive(ready);
         result
     }
 
@@ -173,7 +173,7 @@ impl<'c, B> Persistent<'c, B> {
     pub fn test(&mut self) -> Result<bool, Error> {
         let State::Started(number) = self.state else { return Ok(true) };
         let Some((ready, result)) = self.comm.ask(number)? else { return Ok(false) };
-        self.state = State::Ready(ready);
+        self.state = State::Inactive(ready);
         result.map(|()| true)
     }
 
@@ -188,9 +188,9 @@ impl<'c, B> Persistent<'c, B> {
     /// As [`Persistent::start`] and [`Persistent::wait`].
     pub fn run(&mut self) -> Result<(), Error> {
         match std::mem::replace(&mut self.state, State::Moving) {
-            State::Ready(Ready::Across(prepared)) => {
+            State::Inactive(PreparedCall::MultiNode(prepared)) => {
                 let (ready, result) = self.comm.run_prepared(prepared);
-                self.state = State::Ready(ready);
+                self.state = State::Inactive(ready);
                 result
             }
             state => {
@@ -208,7 +208,7 @@ impl<'c, B> Persistent<'c, B> {
     pub fn into_buffers(mut self) -> Result<B, Error> {
         self.ready_to("take its buffers")?;
         match std::mem::replace(&mut self.state, State::Moving) {
-            State::Ready(ready) => Ok((self.take)(ready)),
+            State::Inactive(ready) => Ok((self.take)(ready)),
             _ => unreachable!("it is ready"),
         }
     }
@@ -224,7 +224,7 @@ impl<'c, B> Persistent<'c, B> {
 
     fn ready_to(&self, what: &str) -> Result<(), Error> {
         match self.state {
-            State::Ready(_) => Ok(()),
+            State::Inactive(_) => Ok(()),
             _ => Err(Error::usage(format!("the call is under way; wait for it, then {what}"))),
         }
     }
@@ -232,7 +232,7 @@ impl<'c, B> Persistent<'c, B> {
     fn buffers<T: Send + 'static>(&mut self) -> Result<(&mut [T], &mut [T]), Error> {
         self.ready_to("use its buffers")?;
         match &mut self.state {
-            State::Ready(ready) => {
+            State::Inactive(ready) => {
                 ready.buffers().ok_or_else(|| Error::usage("a grouped call has many buffers; use parts_mut"))
             }
             _ => unreachable!("it is ready"),
@@ -277,7 +277,7 @@ impl<T: Element> Persistent<'_, Grouped<T>> {
     pub fn parts_mut(&mut self) -> Result<impl Iterator<Item = &mut [T]>, Error> {
         self.ready_to("use its buffers")?;
         match &mut self.state {
-            State::Ready(ready) => {
+            State::Inactive(ready) => {
                 let parts = ready.parts().expect("the type it was made with");
                 Ok(parts.iter_mut().map(Vec::as_mut_slice))
             }
@@ -295,12 +295,12 @@ impl<B> Drop for Persistent<'_, B> {
 }
 
 /// The one buffer of a call, whichever that is.
-pub(super) fn one<T: Send + 'static>(ready: Ready) -> Vec<T> {
+pub(super) fn one<T: Send + 'static>(ready: PreparedCall) -> Vec<T> {
     let owned = ready.into_buffers::<T>().expect("the type it was made with");
     if owned.recv.is_empty() { owned.send } else { owned.recv }
 }
 
-pub(super) fn two<T: Send + 'static>(ready: Ready) -> (Vec<T>, Vec<T>) {
+pub(super) fn two<T: Send + 'static>(ready: PreparedCall) -> (Vec<T>, Vec<T>) {
     let owned = ready.into_buffers::<T>().expect("the type it was made with");
     (owned.send, owned.recv)
 }
@@ -314,7 +314,7 @@ impl Communicator {
         root: Option<usize>,
         buffer: Vec<T>,
     ) -> Result<Persistent<'_, Vec<T>>, Error> {
-        self.prepare(collective, op, root, Owned::in_place(buffer), one)
+        self.prepare(collective, op, root, OwnedBuffers::in_place(buffer), one)
     }
 
     /// A call that only gives.
@@ -325,7 +325,7 @@ impl Communicator {
         root: usize,
         send: Vec<T>,
     ) -> Result<Persistent<'_, Vec<T>>, Error> {
-        self.prepare(collective, op, Some(root), Owned::apart(send, Vec::new()), one)
+        self.prepare(collective, op, Some(root), OwnedBuffers::apart(send, Vec::new()), one)
     }
 
     /// A call that only gets.
@@ -335,7 +335,7 @@ impl Communicator {
         root: usize,
         recv: Vec<T>,
     ) -> Result<Persistent<'_, Vec<T>>, Error> {
-        self.prepare(collective, Op::Sum, Some(root), Owned::apart(Vec::new(), recv), one)
+        self.prepare(collective, Op::Sum, Some(root), OwnedBuffers::apart(Vec::new(), recv), one)
     }
 
     /// A call that gives from one buffer and gets in another.
@@ -347,12 +347,12 @@ impl Communicator {
         send: Vec<T>,
         recv: Vec<T>,
     ) -> Result<Persistent<'_, Pair<T>>, Error> {
-        self.prepare(collective, op, root, Owned::apart(send, recv), two)
+        self.prepare(collective, op, root, OwnedBuffers::apart(send, recv), two)
     }
 
     /// A call of which only its end is of interest.
     pub(super) fn meeting(&self) -> Result<Persistent<'_, ()>, Error> {
-        let token = Owned::in_place(vec![0u64]);
+        let token = OwnedBuffers::in_place(vec![0u64]);
         self.prepare(Collective::Barrier, Op::Sum, None, token, |_| ())
     }
 
@@ -361,8 +361,8 @@ impl Communicator {
         collective: Collective,
         op: Op,
         root: Option<usize>,
-        owned: Owned<T>,
-        take: fn(Ready) -> B,
+        owned: OwnedBuffers<T>,
+        take: fn(PreparedCall) -> B,
     ) -> Result<Persistent<'_, B>, Error> {
         if let Some(across) = self.across() {
             return Ok(self.persistent(across.prepared(collective, op, root, None, owned)?, take));
@@ -372,8 +372,8 @@ impl Communicator {
     }
 
     /// A call over several nodes.
-    pub(super) fn persistent<B>(&self, prepared: Prepared, take: fn(Ready) -> B) -> Persistent<'_, B> {
-        Persistent { comm: self, state: State::Ready(Ready::Across(Box::new(prepared))), take }
+    pub(super) fn persistent<B>(&self, prepared: Prepared, take: fn(PreparedCall) -> B) -> Persistent<'_, B> {
+        Persistent { comm: self, state: State::Inactive(PreparedCall::MultiNode(Box::new(prepared))), take }
     }
 
     /// A call of one node that `ready` prepares, with buffers of `bytes`.
@@ -381,8 +381,8 @@ impl Communicator {
         &self,
         collective: Collective,
         bytes: usize,
-        take: fn(Ready) -> B,
-        ready: impl FnOnce() -> Result<earlybird_shm::Ready, Error>,
+        take: fn(PreparedCall) -> B,
+        ready: impl FnOnce() -> Result<earlybird_shm::InactiveRequest, Error>,
     ) -> Result<Persistent<'_, B>, Error> {
         // What was measured for blocking calls has no say here.
         if let Some(plan) = plan_of(collective, self.settings.asked(collective, bytes)) {
@@ -391,6 +391,6 @@ impl Communicator {
                 hint: "make the blocking call of the same name, or choose another algorithm".into(),
             });
         }
-        Ok(Persistent { comm: self, state: State::Ready(ready()?.into()), take })
+        Ok(Persistent { comm: self, state: State::Inactive(ready()?.into()), take })
     }
 }

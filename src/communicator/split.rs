@@ -3,7 +3,7 @@
 use super::Communicator;
 use super::plan_lane::PlanLane;
 use crate::Error;
-use crate::hierarchy::{Between, Hierarchy, Part};
+use crate::hierarchy::{Hierarchy, MultiNodeComm, Part};
 use earlybird_shm::engine::Handle;
 use earlybird_shm::{Collective, NodeComm};
 use std::sync::Mutex;
@@ -103,7 +103,7 @@ impl Communicator {
         Communicator {
             size: job_ranks.as_ref().map_or(node.size(), Vec::len),
             node: Handle::new(node),
-            between: between.map(Between::new),
+            between: between.map(MultiNodeComm::new),
             rank,
             job_ranks,
             identity: self.identity.clone(),

@@ -1,10 +1,10 @@
 //! How the ranks of several nodes come together.
 
-use super::alike;
 use super::choice::{Chosen, Exchanges};
+use super::config_check;
+use super::leader_channel::{LeaderChannel, LeaderTransport};
 use super::posted::Postings;
 use super::split::patient;
-use super::wire::{Line, Wire};
 use super::{Call, Hierarchy, State, Topology, errors};
 use crate::plans::Plans;
 use crate::{Config, Error, FoldOrder, Identity};
@@ -32,7 +32,7 @@ impl Hierarchy {
             ..meeting(config, identity)
         })?;
         let crowded = rings.is_oversubscribed();
-        Self::join(config, identity, topology, Line::Rings(Box::new(rings)), crowded)
+        Self::join(config, identity, topology, LeaderTransport::Rings(Box::new(rings)), crowded)
     }
 
     /// Joins the node's group, and returns when every rank of the job has joined its own.
@@ -40,10 +40,10 @@ impl Hierarchy {
         config: &Config,
         identity: &Identity,
         topology: Topology,
-        line: Line,
+        line: LeaderTransport,
         crowded: bool,
     ) -> Result<(NodeComm, Self), Error> {
-        let wire = RefCell::new(Wire::new(line, &topology, config.timeout));
+        let wire = RefCell::new(LeaderChannel::new(line, &topology, config.timeout));
         let absent = || {
             let absent = wire.borrow_mut().absent(topology.here(), None)?;
             topology.here().iter().position(|rank| *rank == absent)
@@ -73,8 +73,8 @@ impl Hierarchy {
         })?;
         wire.set_memory_budget(node.memory_budget());
         let is_crowded = crowded || wire.is_crowded() || node.size() > node.allowed_cpus();
-        let (chosen, fitting) = (Chosen::new(config), alike::fitting_endpoints(is_crowded, wire.is_a_network()));
-        let words = alike::words(config.endpoints, &chosen, fitting);
+        let (chosen, fitting) = (Chosen::new(config), config_check::fitting_endpoints(is_crowded, wire.is_a_network()));
+        let words = config_check::words(config.endpoints, &chosen, fitting);
         let exchanges = Exchanges::new(topology.nodes(), wire.is_a_network(), chosen);
         let meeting = RingOptions { memory_budget: Some(node.memory_budget()), ..meeting(config, identity) };
         let hierarchy = Self::over(wire, topology, again, exchanges, (config.timeout, meeting));
@@ -84,7 +84,7 @@ impl Hierarchy {
 
     /// The nodes of a communicator that has made no call; `deliver` are the node's ranks once more.
     pub(super) fn over(
-        wire: Wire,
+        wire: LeaderChannel,
         topology: Topology,
         deliver: NodeComm,
         exchanges: Exchanges,
@@ -103,7 +103,7 @@ impl Hierarchy {
         let collective = Collective::AllGather;
         let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
         let told = self.tell(&Call { node, collective, options, signature, exchange: None }, words)?;
-        self.topology = self.topology.with_endpoints(alike::agreed_endpoints(&told)?);
+        self.topology = self.topology.with_endpoints(config_check::agreed_endpoints(&told)?);
         let mut state = self.lock()?;
         state.plans.transport_mut().set_peers(&self.topology);
         (state.calls, state.last) = (0, None);

@@ -19,27 +19,28 @@
 //! **Deadlines.** Whoever waits for the rank that is really late must be the first to say so: a leader waits for its node
 //! as long as was set, leaders wait for leaders that are in the call longer, and so do the others for their leader.
 
-mod alike;
-mod callers;
+mod alltoallv;
+mod bools;
 mod choice;
+mod config_check;
 mod connect;
 mod errors;
+mod leader_channel;
 mod moves;
 mod operators;
 mod packing;
-mod pairs;
 mod posted;
 mod reductions;
 mod shared;
 mod shrink;
 mod split;
 mod topology;
-mod truth;
-mod wire;
+mod user_ops;
 
 use crate::Error;
 use crate::plans::{Plans, Shape};
-pub(crate) use callers::{CallersOp, Kept};
+pub(crate) use alltoallv::PairCounts;
+pub(crate) use bools::{of_bytes, put_truth};
 use choice::Exchanges;
 use earlybird_hier::OpTraits;
 use earlybird_hier::exec::Transport;
@@ -50,16 +51,15 @@ use earlybird_shm::shrink::Membership;
 use earlybird_shm::{
     CallBuffers, CallOptions, Collective, CollectiveArgs, Counts, NodeComm, Progress, ReduceOp, enter,
 };
-pub(crate) use pairs::PairCounts;
+use leader_channel::LeaderChannel;
+pub(crate) use leader_channel::LeaderTransport;
 use posted::Postings;
-pub(crate) use posted::{Asked, Between, KeptCounts, Prepared};
+pub(crate) use posted::{MultiNodeComm, OwnedPairCounts, Prepared, StartedArgs};
 pub(crate) use split::Part;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 pub(crate) use topology::Topology;
-pub(crate) use truth::{of_bytes, put_truth};
-pub(crate) use wire::Line;
-use wire::Wire;
+pub(crate) use user_ops::{OwnedUserOp, UserReduction};
 
 /// The nodes of a communicator, as this rank sees them.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub(crate) struct Hierarchy {
     state: Mutex<State>,
     deadline: Option<Duration>,
     exchanges: Exchanges,
-    /// As [`Line::is_crowded`].
+    /// As [`LeaderTransport::is_crowded`].
     is_crowded: bool,
     postings: Postings,
     /// Where the leaders of groups made from this one meet, if they share memory.
@@ -79,7 +79,7 @@ pub(crate) struct Hierarchy {
 
 #[derive(Debug)]
 struct State {
-    plans: Plans<Wire>,
+    plans: Plans<LeaderChannel>,
     /// Calls begun.
     calls: u64,
     /// A hash over the signatures of those that block, in order.
@@ -112,7 +112,7 @@ pub(crate) struct Fold<'a> {
 struct Phases<'a> {
     node: &'a NodeComm,
     topology: &'a Topology,
-    plans: &'a mut Plans<Wire>,
+    plans: &'a mut Plans<LeaderChannel>,
     /// The settings of the operations of the node.
     options: CallOptions,
     /// Tells this call from others, between leaders.
@@ -247,11 +247,11 @@ impl Hierarchy {
     }
 
     /// Fails the job for what this rank found; what stands for everybody.
-    fn fail(&self, wire: &mut Wire, call: &Call<'_>, error: &Error) -> Error {
+    fn fail(&self, wire: &mut LeaderChannel, call: &Call<'_>, error: &Error) -> Error {
         self.fail_for(wire, call.node, call.signature, error)
     }
 
-    fn fail_for(&self, wire: &mut Wire, node: &NodeComm, signature: Signature, error: &Error) -> Error {
+    fn fail_for(&self, wire: &mut LeaderChannel, node: &NodeComm, signature: Signature, error: &Error) -> Error {
         let stands = match wire.failed() {
             Some(stands) => stands.clone(),
             None => {

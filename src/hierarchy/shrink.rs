@@ -1,7 +1,7 @@
 //! The survivors of a communicator of several nodes that share memory.
 
+use super::leader_channel::LeaderTransport;
 use super::split::nodes_of;
-use super::wire::Line;
 use super::{Hierarchy, Topology};
 use crate::{Config, Error, Identity};
 use earlybird_shm::NodeComm;
@@ -47,6 +47,6 @@ impl Hierarchy {
             RingOptions { rank: identity.rank, size: identity.size, ..super::connect::meeting(config, identity) };
         let rings = Rings::join_within(&meeting, survivors.absent)?;
         let crowded = crowded || rings.is_oversubscribed();
-        Self::join(config, identity, topology, Line::Rings(Box::new(rings)), crowded)
+        Self::join(config, identity, topology, LeaderTransport::Rings(Box::new(rings)), crowded)
     }
 }

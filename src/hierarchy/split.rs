@@ -4,7 +4,7 @@
 //! can fail on some ranks alone all learn whether it has, so a split succeeds on all ranks or is the same error on all, and
 //! then the communicator goes on.
 
-use super::wire::{Line, Wire};
+use super::leader_channel::{LeaderChannel, LeaderTransport};
 use super::{Call, Hierarchy, Topology};
 use crate::Error;
 use earlybird_shm::channel::{RingOptions, Rings};
@@ -96,9 +96,9 @@ impl Hierarchy {
         };
         let line = match over_messages {
             Some(line) => line,
-            None => Line::Rings(Box::new(self.join_rings(&meeting, group, number)?)),
+            None => LeaderTransport::Rings(Box::new(self.join_rings(&meeting, group, number)?)),
         };
-        let mut wire = Wire::new(line, &topology, self.deadline);
+        let mut wire = LeaderChannel::new(line, &topology, self.deadline);
         let mut state = self.lock()?;
         wire.number_as_in(state.plans.transport_mut(), group);
         let progress = state.progress.clone();

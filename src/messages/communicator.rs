@@ -3,7 +3,7 @@
 use super::line::MessageLine;
 use super::transport::{MessageOptions, MessageTransport};
 use super::{Failure, Messages};
-use crate::hierarchy::{Hierarchy, Line, Topology};
+use crate::hierarchy::{Hierarchy, LeaderTransport, Topology};
 use crate::{Communicator, Config, Error, Identity};
 use earlybird_shm::channel::Peer;
 
@@ -45,7 +45,7 @@ impl Communicator {
         }
         let peers = layout.processes.into_iter().map(|(pid, host)| Peer { pid, host }).collect();
         let transport = MessageTransport::over(messages, MessageOptions::default()).map_err(failed)?;
-        let line = Line::Messages(Box::new(MessageLine::new(transport, peers)));
+        let line = LeaderTransport::Messages(Box::new(MessageLine::new(transport, peers)));
         // Of a real node the group counts its CPUs itself.
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let crowded = topology.here().len() < layout.here && layout.here > cpus;

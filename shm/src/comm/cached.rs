@@ -68,7 +68,7 @@ impl NodeComm {
         }
         let payload = payload.bind(prepared)?;
         let unwinding = Unwinding { broken, member };
-        let done = unwinding.member.run_straight(&payload);
+        let done = unwinding.member.run_fast(&payload);
         std::mem::forget(unwinding);
         match done? {
             Ok(report) => {

@@ -1,17 +1,17 @@
 //! The collectives of one node as a caller sees them: checked arguments in, one named error out.
 
 mod alltoallv;
+mod alltoallv_request;
 mod cached;
 mod errors;
 mod execute;
 mod outside;
-mod posted;
-mod posted_pairs;
+mod requests;
 mod shared_buffer;
 mod shared_view;
 mod split;
 
-pub use posted::{Ended, Ready};
+pub use requests::{Completion, InactiveRequest};
 pub use shared_buffer::SharedBuffer;
 pub use shared_view::{Draft, SharedView};
 

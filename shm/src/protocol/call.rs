@@ -32,13 +32,13 @@ pub(super) enum Arithmetic<'a> {
     Moved(Option<FinishFn>),
 }
 
-/// What follows from a call's arguments alone; kept from one call to the next, since calls repeat. First what the straight way
+/// What follows from a call's arguments alone; kept from one call to the next, since calls repeat. First what the fast path
 /// looks at.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Prepared<'a> {
-    /// The folds of a call that may go the straight way: of what fits in a line, and of more.
-    pub(super) straight: Option<[FoldFn; 2]>,
+    /// The folds of a call that may go the fast path: of what fits in a line, and of more.
+    pub(super) fast_folds: Option<[FoldFn; 2]>,
     pub(super) signature: Signature,
     pub(super) hash: u32,
     pub(super) datatype: Datatype,
@@ -82,7 +82,7 @@ impl<'a> Prepared<'a> {
         Ok(Prepared {
             accumulator_bytes: kernels.accumulator_bytes,
             fold_few,
-            straight: fold_few.filter(|_| of_its_lane.lane == Lane::Flat).map(|few| [few, kernels.fold]),
+            fast_folds: fold_few.filter(|_| of_its_lane.lane == Lane::Flat).map(|few| [few, kernels.fold]),
             ..of_its_lane
         })
     }
@@ -143,7 +143,7 @@ impl<'a> Prepared<'a> {
             accumulator_bytes: datatype.size(),
             arithmetic,
             fold_few: None,
-            straight: None,
+            fast_folds: None,
             ranks,
             by_rank,
             algorithm,

@@ -20,6 +20,7 @@
 //! 8. A wait that no rank can end any more fails the group, whatever stands in the words.
 //! 9. Bounds come from the agreed signature; nothing read from shared memory is used as an index unchecked.
 
+pub mod active_request;
 mod arrive;
 pub mod board;
 pub mod call;
@@ -27,10 +28,10 @@ mod chain;
 pub mod decide;
 mod end;
 mod exchange;
+mod fast_path;
 mod fault;
 mod flat;
 pub mod geometry;
-pub mod held;
 mod leader;
 mod lent;
 pub mod lines;
@@ -38,14 +39,13 @@ mod operation;
 pub mod payload;
 mod pending;
 pub mod pieces;
-pub mod posted;
 mod publish;
+pub mod request_buffers;
 pub mod shared_result;
 pub mod signature;
 mod slices;
 mod static_leader;
 pub mod step;
-mod straight;
 #[cfg(not(earlybird_loom))]
 mod stuck;
 mod wait;

@@ -139,7 +139,7 @@ impl<B: Board> Member<B> {
     /// Runs one operation: arrive, decide, fold, publish, leave.
     pub fn run(&mut self, call: &Call<'_>) -> Result<Report, Stop> {
         if let Some(few) = call.small_payload()
-            && let Some(done) = self.run_straight(&few)
+            && let Some(done) = self.run_fast(&few)
         {
             return done;
         }

@@ -4,10 +4,10 @@
 //! operation before all that are under way. Nor does a contribution to an operation show any more that its rank has
 //! left the one before, if that one was posted: [`Member::run`] infers it of blocking calls only.
 
+use super::active_request::{ActiveRequest, Effort, RankContext, State};
 use super::board::Board;
 use super::fault;
 use super::operation::{Member, Report, Stop, mix};
-use super::posted::{Around, Effort, Posted, State};
 use super::step::Step;
 use super::wait::Patience;
 use crate::config::Algorithm;
@@ -19,9 +19,9 @@ use std::collections::VecDeque;
 #[repr(C)]
 pub(super) struct Pending {
     /// Those that are complete and not yet asked for.
-    done: VecDeque<Box<Posted>>,
+    done: VecDeque<Box<ActiveRequest>>,
     /// Those that are not complete, in the order of their numbers.
-    active: VecDeque<Box<Posted>>,
+    active: VecDeque<Box<ActiveRequest>>,
     /// Number of the last operation that was posted.
     pub(super) last: u64,
 }
@@ -84,7 +84,7 @@ impl<B: Board> Member<B> {
     ///
     /// # Errors
     /// The group has failed: the call with its buffers comes back.
-    pub fn post(&mut self, mut posted: Box<Posted>) -> Result<u64, (Box<Posted>, Stop)> {
+    pub fn post(&mut self, mut posted: Box<ActiveRequest>) -> Result<u64, (Box<ActiveRequest>, Stop)> {
         let first = self.epoch + 1;
         posted.start(first, self.history);
         self.epoch += posted.segments;
@@ -117,27 +117,27 @@ impl<B: Board> Member<B> {
     }
 
     /// The call posted under this number, if it is complete or has failed by now; peers are inspected now and then.
-    pub fn ask(&mut self, id: u64) -> Option<(Box<Posted>, Result<Report, Stop>)> {
+    pub fn ask(&mut self, id: u64) -> Option<(Box<ActiveRequest>, Result<Report, Stop>)> {
         self.carry_on();
         self.complete(id, Effort::Glance)
     }
 
     /// The same without a look at the peers.
-    pub fn take(&mut self, id: u64) -> Option<(Box<Posted>, Result<Report, Stop>)> {
+    pub fn take(&mut self, id: u64) -> Option<(Box<ActiveRequest>, Result<Report, Stop>)> {
         self.carry_on();
         self.complete(id, Effort::Now)
     }
 
     /// The call posted under this number, when it is complete or has failed; `None` if nothing was posted under it, or it
     /// has been taken.
-    pub fn finish(&mut self, id: u64) -> Option<(Box<Posted>, Result<Report, Stop>)> {
+    pub fn finish(&mut self, id: u64) -> Option<(Box<ActiveRequest>, Result<Report, Stop>)> {
         if !self.pending.is_empty() {
             self.carry_on();
         }
         self.complete(id, Effort::Wait)
     }
 
-    fn complete(&mut self, id: u64, effort: Effort) -> Option<(Box<Posted>, Result<Report, Stop>)> {
+    fn complete(&mut self, id: u64, effort: Effort) -> Option<(Box<ActiveRequest>, Result<Report, Stop>)> {
         let Member { board, patience, all_left, pending, epoch, .. } = self;
         if let Some(i) = pending.done.iter().position(|posted| posted.id == id) {
             let posted = pending.done.swap_remove_back(i)?;
@@ -151,7 +151,7 @@ impl<B: Board> Member<B> {
         let i = pending.active.iter().position(|posted| posted.id == id)?;
         let mut posted = pending.active.remove(i)?;
         loop {
-            let around = Around { board, patience, all_left, pending };
+            let around = RankContext { board, patience, all_left, pending };
             let ended = match posted.failed {
                 Some(stop) => Err(stop),
                 None => posted.carry_on(around, effort),

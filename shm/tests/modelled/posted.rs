@@ -5,13 +5,13 @@ use Act::{Finish, Post, Run};
 use earlybird_shm::Algorithm::{Flat, Slices};
 use earlybird_shm::Collective::{AllReduce, AllToAll, Gather};
 use earlybird_shm::model::Group;
+use earlybird_shm::protocol::active_request::{ActiveRequest, Blocks, Room};
 use earlybird_shm::protocol::call::Prepared;
 use earlybird_shm::protocol::payload::Buffers;
-use earlybird_shm::protocol::posted::{Blocks, Posted, Room};
 use earlybird_shm::protocol::signature::{Collective, Signature};
 use earlybird_shm::protocol::{Member, Patience};
 use earlybird_shm::sync::{Rule, break_rule};
-use earlybird_shm::{Algorithm, DType, FoldOrder, Op, Owned, WaitPreset};
+use earlybird_shm::{Algorithm, DType, FoldOrder, Op, OwnedBuffers, WaitPreset};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -147,9 +147,9 @@ fn run_rank(group: &Group, rank: usize, model: &PostedModel) {
         let sum: u64 = (0..ranks).map(|rank| value(rank, number)).sum();
         assert!(found.iter().all(|word| *word == sum), "wrong sum: rank {rank} operation {number}: {found:?}");
     };
-    let take = |posted: Box<Posted>, number: usize| {
+    let take = |posted: Box<ActiveRequest>, number: usize| {
         let held: Box<dyn Any> = posted.into_held();
-        let recv = &held.downcast::<Owned<u64>>().expect("what was posted").recv;
+        let recv = &held.downcast::<OwnedBuffers<u64>>().expect("what was posted").recv;
         if moves { check_moved(recv, number) } else { check(recv, number) }
     };
     let mut numbers = [0; 8];
@@ -157,15 +157,15 @@ fn run_rank(group: &Group, rank: usize, model: &PostedModel) {
         match *act {
             Act::Post(n) => {
                 let held = match (model.collective, rank) {
-                    (AllReduce, _) => Owned::in_place(vec![value(rank, n); model.words]),
-                    (Gather, 0) => Owned::apart(blocks(rank, n, 1), vec![0; ranks]),
-                    (Gather, _) => Owned::apart(blocks(rank, n, 1), Vec::new()),
-                    _ => Owned::apart(blocks(rank, n, ranks), vec![0; ranks]),
+                    (AllReduce, _) => OwnedBuffers::in_place(vec![value(rank, n); model.words]),
+                    (Gather, 0) => OwnedBuffers::apart(blocks(rank, n, 1), vec![0; ranks]),
+                    (Gather, _) => OwnedBuffers::apart(blocks(rank, n, 1), Vec::new()),
+                    _ => OwnedBuffers::apart(blocks(rank, n, ranks), vec![0; ranks]),
                 };
                 let signature = if model.collective == Gather { posted.rooted(0) } else { posted };
                 let call = prepared(signature.in_lane(moves), model.algorithm);
                 let room = Room { accumulator: 128, deposit: 128 };
-                let posted = Box::new(Posted::new(call, Box::new(held), 0, Blocks::Equal(model.words), room));
+                let posted = Box::new(ActiveRequest::new(call, Box::new(held), 0, Blocks::Equal(model.words), room));
                 numbers[n] = member.post(posted).expect("a healthy group");
                 assert_eq!(numbers[n], n as u64);
             }

@@ -1,11 +1,11 @@
 //! Calls over several nodes that can be posted: refused here, as on one node, if their buffers have not the lengths they need.
 
-use super::Across;
-use crate::hierarchy::{Asked, Kept, KeptCounts, Prepared};
+use super::MultiNodeCalls;
+use crate::hierarchy::{OwnedPairCounts, OwnedUserOp, Prepared, StartedArgs};
 use crate::{Element, Error, Op};
-use earlybird_shm::{Collective, Owned, even_part};
+use earlybird_shm::{Collective, OwnedBuffers, even_part};
 
-impl Across<'_> {
+impl MultiNodeCalls<'_> {
     /// A call that can be posted: as on one node, refused here if its buffers have not the lengths that it needs.
     pub(in crate::communicator) fn prepared<T: Element>(
         &self,
@@ -13,7 +13,7 @@ impl Across<'_> {
         op: Op,
         root: Option<usize>,
         counts: Option<&[usize]>,
-        owned: Owned<T>,
+        owned: OwnedBuffers<T>,
     ) -> Result<Prepared, Error> {
         if let Some(root) = root {
             self.root(root)?;
@@ -29,7 +29,8 @@ impl Across<'_> {
         };
         self.lengths([send, recv], expected)?;
         let call = self.call_in_blocks::<T>(collective, op, (block, counts), root);
-        let asked = Asked { collective, op, root, counts: counts.map(<[usize]>::to_vec), exchange: call.exchange };
+        let asked =
+            StartedArgs { collective, op, root, counts: counts.map(<[usize]>::to_vec), exchange: call.exchange };
         let signature = call.signature.posted();
         Ok(match Prepared::again((self.between, &self.comm.node), &asked, signature, owned)? {
             Ok(kept) => kept,
@@ -47,17 +48,17 @@ impl Across<'_> {
         let lens: Vec<usize> = buffers.iter().map(Vec::len).collect();
         let call = self.call::<T>(Collective::AllReduce, op, lens.iter().sum(), None);
         let (collective, exchange) = (Collective::AllReduce, call.exchange);
-        let asked = Asked { collective, op, root: None, counts: None, exchange };
+        let asked = StartedArgs { collective, op, root: None, counts: None, exchange };
         Ok(Prepared::grouped(asked, call.signature.unequal(&lens).posted(), buffers))
     }
 
     /// A reduction by an operator of the caller's.
-    pub(in crate::communicator) fn prepared_with<O: Kept>(
+    pub(in crate::communicator) fn prepared_with<O: OwnedUserOp>(
         &self,
         collective: Collective,
         op: O,
         root: Option<usize>,
-        owned: Owned<O::Item>,
+        owned: OwnedBuffers<O::Item>,
     ) -> Result<Prepared, Error> {
         if let Some(root) = root {
             self.root(root)?;
@@ -77,13 +78,13 @@ impl Across<'_> {
         &self,
         send_counts: &[usize],
         recv_counts: &[usize],
-        owned: Owned<T>,
+        owned: OwnedBuffers<T>,
     ) -> Result<Prepared, Error> {
         let expected = [self.counts(send_counts)?, self.counts(recv_counts)?];
         self.lengths([owned.send.len(), owned.recv.len()], expected)?;
         let call = self.call::<T>(Collective::AllToAll, Op::Sum, 0, None);
         let (send, recv) = (send_counts.to_vec(), recv_counts.to_vec());
-        let counts = KeptCounts { send, recv, element_bytes: size_of::<T>() };
+        let counts = OwnedPairCounts { send, recv, element_bytes: size_of::<T>() };
         // Which counts, the ranks compare in the call.
         Ok(Prepared::pairs(counts, call.signature.unequal(&[]).posted(), owned))
     }

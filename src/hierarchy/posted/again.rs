@@ -1,12 +1,12 @@
 //! The allreduce that is started again and again: what does not depend on its data is made once, and its owner's vectors go from
 //! step to step where the futures of `calls.rs` copy them. The steps are those of the future.
 
-use super::calls::{self, Asked, from_leader, gets, gives, in_place};
+use super::calls::{self, StartedArgs, from_leader, gets, gives, in_place};
 use super::steps::{Operation, Steps, Waited, is_busy};
 use crate::hierarchy::Hierarchy;
 use crate::plans::Apart;
 use crate::{DType, Element, Error, Op};
-use earlybird_shm::{Collective, NodeComm, Owned, Ready, Signature, bytes};
+use earlybird_shm::{Collective, InactiveRequest, NodeComm, OwnedBuffers, Signature, bytes};
 use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -42,8 +42,8 @@ pub(super) struct AllReduce<T> {
     steps: Steps,
     op: Op,
     /// The operations of the node; `None` while they are posted.
-    give: Option<Ready>,
-    take: Option<Ready>,
+    give: Option<InactiveRequest>,
+    take: Option<InactiveRequest>,
     /// The leader's plan.
     plan: Option<Apart>,
     runs: &'static str,
@@ -52,7 +52,7 @@ pub(super) struct AllReduce<T> {
 }
 
 /// Whether sums of these elements can be carried in vectors of theirs.
-pub(super) fn carries<T: Element>(asked: &Asked) -> bool {
+pub(super) fn carries<T: Element>(asked: &StartedArgs) -> bool {
     let is_widened = matches!(T::DTYPE, DType::F16 | DType::BF16) && asked.op == Op::Average;
     asked.collective == Collective::AllReduce && asked.counts.is_none() && T::DTYPE != DType::Bool && !is_widened
 }
@@ -64,9 +64,9 @@ impl<T: Element> AllReduce<T> {
     /// [`Error::Unsupported`] for an operator or a plan that does not exist; [`Error::Usage`] while another thread is in a call.
     pub(super) fn new(
         (between, node): (&Arc<Hierarchy>, &Arc<NodeComm>),
-        asked: &Asked,
+        asked: &StartedArgs,
         signature: Signature,
-        owned: &mut Owned<T>,
+        owned: &mut OwnedBuffers<T>,
     ) -> Result<Self, Error> {
         let op = asked.op;
         T::DTYPE.must_have(op)?;
@@ -78,7 +78,7 @@ impl<T: Element> AllReduce<T> {
         let (send, recv) = (std::mem::take(&mut owned.send), std::mem::take(&mut owned.recv));
         let given = match (leads, owned.is_in_place()) {
             (true, true) => in_place(recv),
-            (true, false) => Owned::apart(send, recv),
+            (true, false) => OwnedBuffers::apart(send, recv),
             (false, true) => gives(recv),
             (false, false) => {
                 owned.recv = recv;
@@ -95,7 +95,7 @@ impl<T: Element> AllReduce<T> {
     }
 
     /// Vectors that it needs to the operation that gives, or back.
-    fn lend_to_give(give: &mut Ready, leads: bool, owned: &mut Owned<T>) {
+    fn lend_to_give(give: &mut InactiveRequest, leads: bool, owned: &mut OwnedBuffers<T>) {
         let in_place = owned.is_in_place();
         let none = &mut Vec::new();
         let is_of_type = match (leads, in_place) {
@@ -107,13 +107,13 @@ impl<T: Element> AllReduce<T> {
         debug_assert!(is_of_type);
     }
 
-    fn lend_to_take(take: &mut Ready, owned: &mut Owned<T>) {
+    fn lend_to_take(take: &mut InactiveRequest, owned: &mut OwnedBuffers<T>) {
         let is_of_type = take.swap(&mut Vec::new(), &mut owned.recv);
         debug_assert!(is_of_type);
     }
 
     /// Carries on; nothing when it must be called again.
-    fn step(&mut self, owned: &mut Owned<T>) -> Result<Option<()>, Error> {
+    fn step(&mut self, owned: &mut OwnedBuffers<T>) -> Result<Option<()>, Error> {
         let leads = self.steps.topology().leads();
         loop {
             self.stage = match self.stage {
@@ -208,7 +208,7 @@ impl<T: Element> Again for AllReduce<T> {
     }
 
     fn poll(&mut self, owned: &mut dyn Any) -> Poll<Result<(), Error>> {
-        let owned = owned.downcast_mut::<Owned<T>>().expect("the type it was made with");
+        let owned = owned.downcast_mut::<OwnedBuffers<T>>().expect("the type it was made with");
         let ended = match self.step(owned) {
             Ok(None) => return Poll::Pending,
             Ok(Some(())) => Ok(()),
@@ -221,7 +221,7 @@ impl<T: Element> Again for AllReduce<T> {
     }
 
     fn give_up(&mut self, owned: &mut dyn Any) {
-        let owned = owned.downcast_mut::<Owned<T>>().expect("the type it was made with");
+        let owned = owned.downcast_mut::<OwnedBuffers<T>>().expect("the type it was made with");
         let leads = self.steps.topology().leads();
         match self.stage {
             Stage::Giving(number) => {

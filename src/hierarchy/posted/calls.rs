@@ -9,30 +9,30 @@ use earlybird_hier::exec::Parts;
 use earlybird_hier::plan;
 use earlybird_hier::{OpTraits, exec};
 use earlybird_shm::bytes::{self, ByteFold};
-use earlybird_shm::{Collective, Owned};
+use earlybird_shm::{Collective, OwnedBuffers};
 use plans::Work as Does;
 
-pub(super) fn gets<T: Element>(recv: Vec<T>) -> Owned<T> {
-    Owned::apart(Vec::new(), recv)
+pub(super) fn gets<T: Element>(recv: Vec<T>) -> OwnedBuffers<T> {
+    OwnedBuffers::apart(Vec::new(), recv)
 }
 
-pub(super) fn gives<T: Element>(send: Vec<T>) -> Owned<T> {
-    Owned::apart(send, Vec::new())
+pub(super) fn gives<T: Element>(send: Vec<T>) -> OwnedBuffers<T> {
+    OwnedBuffers::apart(send, Vec::new())
 }
 
-pub(super) fn both<T: Element>(send: Vec<T>, recv: Vec<T>) -> Owned<T> {
-    Owned::apart(send, recv)
+pub(super) fn both<T: Element>(send: Vec<T>, recv: Vec<T>) -> OwnedBuffers<T> {
+    OwnedBuffers::apart(send, recv)
 }
 
-pub(super) fn in_place<T: Element>(recv: Vec<T>) -> Owned<T> {
-    Owned::in_place(recv)
+pub(super) fn in_place<T: Element>(recv: Vec<T>) -> OwnedBuffers<T> {
+    OwnedBuffers::in_place(recv)
 }
 
 const MOVES: Op = Op::Sum;
 
 /// What is posted.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct StartedArgs {
     pub collective: Collective,
     pub op: Op,
     pub root: Option<usize>,
@@ -42,7 +42,7 @@ pub(crate) struct Asked {
     pub exchange: Option<&'static str>,
 }
 
-impl Asked {
+impl StartedArgs {
     /// Elements of each rank's block, of a call that gives `given` elements and gets `gets`.
     fn blocks(&self, ranks: usize, given: usize, gets: usize) -> Vec<usize> {
         let block = match self.collective {
@@ -58,8 +58,8 @@ impl Asked {
 ///
 /// # Errors
 /// [`Error::Unsupported`] for an operator that does not exist for the type.
-pub(super) fn begin<T: Element>(asked: &Asked, given: &[T], gets: usize, steps: Steps) -> Result<Begun, Error> {
-    let Asked { collective, op, root, .. } = *asked;
+pub(super) fn begin<T: Element>(asked: &StartedArgs, given: &[T], gets: usize, steps: Steps) -> Result<Begun, Error> {
+    let StartedArgs { collective, op, root, .. } = *asked;
     let (root, size) = (root.unwrap_or(0), steps.topology().size());
     let counts = asked.blocks(size, given.len(), gets);
     if !collective.folds() {
@@ -135,7 +135,12 @@ pub(super) fn begin<T: Element>(asked: &Asked, given: &[T], gets: usize, steps: 
 ///
 /// # Errors
 /// [`Error::Unsupported`] for a plan that was chosen and cannot be.
-pub(super) fn plan<U: Element>(steps: &Steps, asked: &Asked, op: Op, elements: usize) -> Result<Option<Shape>, Error> {
+pub(super) fn plan<U: Element>(
+    steps: &Steps,
+    asked: &StartedArgs,
+    op: Op,
+    elements: usize,
+) -> Result<Option<Shape>, Error> {
     let exact = !U::DTYPE.is_inexact(op);
     // By rank, as posted calls of a node are.
     let traits = OpTraits { commutative: exact, exact };

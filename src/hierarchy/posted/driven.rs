@@ -25,15 +25,15 @@ impl Drive for Hierarchy {
 
 /// The nodes of a communicator, whose posted calls end with it.
 #[derive(Debug)]
-pub(crate) struct Between(Handle<Hierarchy>);
+pub(crate) struct MultiNodeComm(Handle<Hierarchy>);
 
-impl Between {
+impl MultiNodeComm {
     pub fn new(between: Hierarchy) -> Self {
-        Between(Handle::new(between))
+        MultiNodeComm(Handle::new(between))
     }
 }
 
-impl std::ops::Deref for Between {
+impl std::ops::Deref for MultiNodeComm {
     type Target = Handle<Hierarchy>;
 
     fn deref(&self) -> &Handle<Hierarchy> {
@@ -41,7 +41,7 @@ impl std::ops::Deref for Between {
     }
 }
 
-impl Drop for Between {
+impl Drop for MultiNodeComm {
     fn drop(&mut self) {
         self.0.end_postings();
     }

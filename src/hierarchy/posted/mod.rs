@@ -23,11 +23,11 @@ mod steps;
 
 use super::Hierarchy;
 use crate::Error;
-pub(crate) use calls::Asked;
-pub(crate) use driven::Between;
+pub(crate) use calls::StartedArgs;
+pub(crate) use driven::MultiNodeComm;
 use earlybird_shm::engine::Pace;
 use earlybird_shm::{NodeComm, Progress, enter};
-pub(crate) use pairs::KeptCounts;
+pub(crate) use pairs::OwnedPairCounts;
 pub(crate) use prepared::Prepared;
 use std::collections::VecDeque;
 use std::fmt;
@@ -61,7 +61,7 @@ enum Course {
 }
 
 /// How a posted call ended, with its buffers.
-pub(crate) type Ended = (Box<Prepared>, Result<(), Error>);
+pub(crate) type Completion = (Box<Prepared>, Result<(), Error>);
 
 struct Task {
     number: u64,
@@ -158,7 +158,7 @@ impl Hierarchy {
     }
 
     /// Posts a call and completes it.
-    pub(crate) fn run(self: &Arc<Self>, node: &Arc<NodeComm>, prepared: Box<Prepared>) -> Ended {
+    pub(crate) fn run(self: &Arc<Self>, node: &Arc<NodeComm>, prepared: Box<Prepared>) -> Completion {
         match self.enlist(node, prepared) {
             Ok((mut queue, number)) => self.complete(&mut queue, number).expect("what was posted"),
             Err((prepared, error)) => (prepared, Err(error)),
@@ -191,21 +191,21 @@ impl Hierarchy {
     }
 
     /// The call posted under this number, when it has ended.
-    pub(crate) fn finish(&self, number: u64) -> Result<Ended, Error> {
+    pub(crate) fn finish(&self, number: u64) -> Result<Completion, Error> {
         let mut queue = self.call()?;
         self.may_call()?;
         self.complete(&mut queue, number)
             .ok_or_else(|| Error::usage(format!("no call is posted under the number {number}")))
     }
 
-    fn complete(&self, queue: &mut Queue, number: u64) -> Option<Ended> {
+    fn complete(&self, queue: &mut Queue, number: u64) -> Option<Completion> {
         let at = |queue: &Queue| queue.tasks.iter().position(|task| task.number == number);
         self.wait_until(queue, |queue| at(queue).is_none_or(|at| queue.tasks[at].course.is_none()));
         self.take(queue, number)
     }
 
     /// The same if it has ended by now; never waits.
-    pub(crate) fn ask(&self, number: u64) -> Result<Option<Ended>, Error> {
+    pub(crate) fn ask(&self, number: u64) -> Result<Option<Completion>, Error> {
         let mut queue = self.call()?;
         self.may_call()?;
         let moved = self.advance(&mut queue);
@@ -267,7 +267,7 @@ impl Hierarchy {
         }
     }
 
-    fn take(&self, queue: &mut Queue, number: u64) -> Option<Ended> {
+    fn take(&self, queue: &mut Queue, number: u64) -> Option<Completion> {
         let done = |task: &Task| task.number == number && task.course.is_none();
         let at = queue.tasks.iter().position(done)?;
         let task = queue.tasks.remove(at)?;

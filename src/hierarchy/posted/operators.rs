@@ -5,15 +5,15 @@ use super::steps::Steps;
 use super::{Begun, Outcome};
 use crate::Error;
 use crate::hierarchy::Topology;
-use crate::hierarchy::callers::Kept;
 use crate::hierarchy::choice::FEW_BYTES;
 use crate::hierarchy::operators::{RUNS, fold_bytes, folds_by_rank};
+use crate::hierarchy::user_ops::OwnedUserOp;
 use bytemuck::cast_slice;
 use earlybird_shm::Collective;
 use std::sync::Arc;
 
 /// What to do for a reduction of `given`.
-pub(super) fn begin<O: Kept>(
+pub(super) fn begin<O: OwnedUserOp>(
     (collective, root): (Collective, usize),
     op: &Arc<O>,
     given: &[O::Item],
@@ -27,7 +27,7 @@ pub(super) fn begin<O: Kept>(
     (work, RUNS)
 }
 
-async fn reduce<O: Kept>(
+async fn reduce<O: OwnedUserOp>(
     steps: &Steps,
     (collective, root): (Collective, usize),
     op: &Arc<O>,
@@ -80,7 +80,7 @@ async fn reduce<O: Kept>(
 }
 
 /// Between leaders: each folds a part of the vectors of all, and gives it to all.
-async fn in_two_rounds(steps: &Steps, op: &impl Kept, partial: &[u8]) -> Result<Vec<u8>, Error> {
+async fn in_two_rounds(steps: &Steps, op: &impl OwnedUserOp, partial: &[u8]) -> Result<Vec<u8>, Error> {
     let (topology, nodes) = (steps.topology(), steps.topology().nodes());
     let (me, elements) = (topology.node(), partial.len() / op.bytes());
     let start = |node: usize| node * elements / nodes * op.bytes();
@@ -97,7 +97,7 @@ async fn in_two_rounds(steps: &Steps, op: &impl Kept, partial: &[u8]) -> Result<
 /// The fold of these vectors, the first one on the left; empty where there is none.
 fn fold_all<'v>(
     topology: &Topology,
-    op: &impl Kept,
+    op: &impl OwnedUserOp,
     mut vectors: impl Iterator<Item = &'v [u8]>,
 ) -> Result<Vec<u8>, Error> {
     let mut folded = vectors.next().unwrap_or_default().to_vec();

@@ -6,19 +6,19 @@ use super::calls::{both, from_leader, gets, in_place, parts_of};
 use super::steps::{Operation, Steps};
 use super::{Begun, Work};
 use crate::Error;
-use crate::hierarchy::pairs::{PairCounts, Table, difference, first_of, parts_of_words, told_words, totals};
+use crate::hierarchy::alltoallv::{PairCounts, Table, difference, first_of, parts_of_words, told_words, totals};
 use earlybird_shm::Collective;
 
 /// The counts of one rank, kept.
 #[derive(Debug, Clone)]
-pub(crate) struct KeptCounts {
+pub(crate) struct OwnedPairCounts {
     pub send: Vec<usize>,
     pub recv: Vec<usize>,
     pub element_bytes: usize,
 }
 
 /// What to do with these bytes to send.
-pub(super) fn begin(counts: &KeptCounts, given: Vec<u8>, steps: Steps) -> Begun {
+pub(super) fn begin(counts: &OwnedPairCounts, given: Vec<u8>, steps: Steps) -> Begun {
     let counts = counts.clone();
     let work: Work = Box::pin(async move {
         match exchange(&steps, &counts, given).await {
@@ -32,9 +32,9 @@ pub(super) fn begin(counts: &KeptCounts, given: Vec<u8>, steps: Steps) -> Begun 
 }
 
 /// What came, or what differs.
-async fn exchange(steps: &Steps, counts: &KeptCounts, given: Vec<u8>) -> Result<Result<Vec<u8>, Error>, Error> {
+async fn exchange(steps: &Steps, counts: &OwnedPairCounts, given: Vec<u8>) -> Result<Result<Vec<u8>, Error>, Error> {
     let (topology, leads) = (steps.topology(), steps.topology().leads());
-    let KeptCounts { send, recv, element_bytes } = counts;
+    let OwnedPairCounts { send, recv, element_bytes } = counts;
     let words = PairCounts { send, recv, element_bytes: *element_bytes }.words();
     let room = vec![0u64; if leads { words.len() * topology.here().len() } else { 0 }];
     let to_leader = Operation::new(Collective::Gather, earlybird_shm::Op::Sum, Some(0));

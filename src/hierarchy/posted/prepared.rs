@@ -1,15 +1,15 @@
 //! A call that can be posted, any number of times, with its buffers.
 
 use super::again::{self, Again, AllReduce};
-use super::calls::{self, Asked};
+use super::calls::{self, StartedArgs};
 use super::operators;
-use super::pairs::{self, KeptCounts};
+use super::pairs::{self, OwnedPairCounts};
 use super::{Begun, Course, Steps};
 use crate::hierarchy::Hierarchy;
-use crate::hierarchy::callers::Kept;
+use crate::hierarchy::user_ops::OwnedUserOp;
 use crate::{DType, Element, Error};
 use bytemuck::cast_slice_mut;
-use earlybird_shm::{Collective, NodeComm, Owned, Signature, bytes};
+use earlybird_shm::{Collective, NodeComm, OwnedBuffers, Signature, bytes};
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ type Begin = Box<dyn Fn(&dyn Any, Steps) -> Result<Begun, Error> + Send>;
 pub(crate) struct Prepared {
     pub(super) collective: Collective,
     pub(super) signature: Signature,
-    /// `Owned<T>`, or the vectors of a grouped call.
+    /// `OwnedBuffers<T>`, or the vectors of a grouped call.
     pub owned: Box<dyn Any + Send>,
     way: Way,
 }
@@ -37,10 +37,10 @@ enum Way {
 
 impl Prepared {
     /// A call on the buffers of `owned`, which have the lengths that it needs.
-    pub(crate) fn new<T: Element>(asked: Asked, signature: Signature, owned: Owned<T>) -> Self {
+    pub(crate) fn new<T: Element>(asked: StartedArgs, signature: Signature, owned: OwnedBuffers<T>) -> Self {
         let collective = asked.collective;
         let begin = move |owned: &dyn Any, steps: Steps| {
-            let owned = owned.downcast_ref::<Owned<T>>().expect("the type it was made with");
+            let owned = owned.downcast_ref::<OwnedBuffers<T>>().expect("the type it was made with");
             let given = if owned.is_in_place() { &owned.recv } else { &owned.send };
             calls::begin(&asked, given, owned.recv.len(), steps)
         };
@@ -48,7 +48,7 @@ impl Prepared {
     }
 
     /// A reduction of each of many buffers, one after the other in one message.
-    pub(crate) fn grouped<T: Element>(asked: Asked, signature: Signature, buffers: Vec<Vec<T>>) -> Self {
+    pub(crate) fn grouped<T: Element>(asked: StartedArgs, signature: Signature, buffers: Vec<Vec<T>>) -> Self {
         let collective = asked.collective;
         let begin = move |owned: &dyn Any, steps: Steps| {
             let all = owned.downcast_ref::<Vec<Vec<T>>>().expect("the type it was made with").concat();
@@ -66,20 +66,20 @@ impl Prepared {
     }
 
     /// A reduction by an operator of the caller's, which the call keeps.
-    pub(crate) fn with<O: Kept>(
+    pub(crate) fn with<O: OwnedUserOp>(
         (collective, root): (Collective, Option<usize>),
         op: O,
         signature: Signature,
-        owned: Owned<O::Item>,
+        owned: OwnedBuffers<O::Item>,
     ) -> Self {
         let op = Arc::new(op);
         let begin = move |owned: &dyn Any, steps: Steps| {
-            let owned = owned.downcast_ref::<Owned<O::Item>>().expect("the type it was made with");
+            let owned = owned.downcast_ref::<OwnedBuffers<O::Item>>().expect("the type it was made with");
             let given = if owned.is_in_place() { &owned.recv } else { &owned.send };
             Ok(operators::begin((collective, root.unwrap_or(0)), &op, given, steps))
         };
         let put = |owned: &mut dyn Any, result: &[u8]| {
-            if let Some(owned) = owned.downcast_mut::<Owned<O::Item>>()
+            if let Some(owned) = owned.downcast_mut::<OwnedBuffers<O::Item>>()
                 && size_of_val(&owned.recv[..]) == result.len()
             {
                 cast_slice_mut::<O::Item, u8>(&mut owned.recv).copy_from_slice(result);
@@ -89,9 +89,9 @@ impl Prepared {
     }
 
     /// An alltoall of blocks that differ for every pair.
-    pub(crate) fn pairs<T: Element>(counts: KeptCounts, signature: Signature, owned: Owned<T>) -> Self {
+    pub(crate) fn pairs<T: Element>(counts: OwnedPairCounts, signature: Signature, owned: OwnedBuffers<T>) -> Self {
         let begin = move |owned: &dyn Any, steps: Steps| {
-            let owned = owned.downcast_ref::<Owned<T>>().expect("the type it was made with");
+            let owned = owned.downcast_ref::<OwnedBuffers<T>>().expect("the type it was made with");
             Ok(pairs::begin(&counts, bytes::of(&owned.send).to_vec(), steps))
         };
         let collective = Collective::AllToAll;
@@ -104,10 +104,10 @@ impl Prepared {
     /// As [`AllReduce::new`].
     pub(crate) fn again<T: Element>(
         groups: (&Arc<Hierarchy>, &Arc<NodeComm>),
-        asked: &Asked,
+        asked: &StartedArgs,
         signature: Signature,
-        mut owned: Owned<T>,
-    ) -> Result<Result<Self, Owned<T>>, Error> {
+        mut owned: OwnedBuffers<T>,
+    ) -> Result<Result<Self, OwnedBuffers<T>>, Error> {
         if !again::carries::<T>(asked) {
             return Ok(Err(owned));
         }
@@ -166,7 +166,7 @@ impl fmt::Debug for Prepared {
 
 /// Puts a result into the buffer for it.
 fn put<T: Element>(owned: &mut dyn Any, result: &[u8]) {
-    if let Some(owned) = owned.downcast_mut::<Owned<T>>()
+    if let Some(owned) = owned.downcast_mut::<OwnedBuffers<T>>()
         && size_of_val(&owned.recv[..]) == result.len()
     {
         fill(&mut owned.recv, result);

@@ -2,12 +2,12 @@
 
 use super::{Outcome, Turns};
 use crate::Error;
-use crate::hierarchy::wire::Wire;
+use crate::hierarchy::leader_channel::LeaderChannel;
 use crate::hierarchy::{Hierarchy, Topology};
 use crate::plans::{Apart, Plans, Shape};
 use earlybird_hier::exec::{Alltoallv, Parts};
 use earlybird_shm::engine;
-use earlybird_shm::{Collective, Element, Ended, NodeComm, Op, Owned, Ready, Signature};
+use earlybird_shm::{Collective, Completion, Element, InactiveRequest, NodeComm, Op, OwnedBuffers, Signature};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -37,7 +37,7 @@ impl Operation {
         Operation { collective, op: Op::Sum, root: Some(0), lens: (!is_equal).then_some(lens) }
     }
 
-    fn ready<T: Element>(self, node: &NodeComm, owned: Owned<T>) -> Result<Ready, Error> {
+    fn ready<T: Element>(self, node: &NodeComm, owned: OwnedBuffers<T>) -> Result<InactiveRequest, Error> {
         match self.lens {
             Some(lens) => node.ready_varcount(self.collective, self.op, self.root, &lens, owned),
             None => node.ready(self.collective, self.op, self.root, owned),
@@ -73,7 +73,7 @@ impl Default for Waited {
 
 impl Waited {
     /// Fails the group if `awaited` was waited for too long.
-    fn give_up(&mut self, plans: &mut Plans<Wire>, awaited: usize) -> Result<(), Error> {
+    fn give_up(&mut self, plans: &mut Plans<LeaderChannel>, awaited: usize) -> Result<(), Error> {
         // Nobody waits for it yet while it is only driven.
         self.counted += if engine::is_driving() { Duration::ZERO } else { self.polled.elapsed().min(COUNTED_MOST) };
         self.polled = Instant::now();
@@ -123,12 +123,12 @@ impl Steps {
     }
 
     /// The operation of the node that gives; the first step of a call, if it has one.
-    pub(super) async fn give<T: Element>(&self, operation: Operation, owned: Owned<T>) -> Result<Vec<T>, Error> {
+    pub(super) async fn give<T: Element>(&self, operation: Operation, owned: OwnedBuffers<T>) -> Result<Vec<T>, Error> {
         self.on(&self.node, self.giving(operation, owned)?, || ()).await
     }
 
     /// The same with an operation that was made for [`Steps::node`].
-    pub(super) async fn give_ready<T: Send + 'static>(&self, ready: Ready) -> Result<Vec<T>, Error> {
+    pub(super) async fn give_ready<T: Send + 'static>(&self, ready: InactiveRequest) -> Result<Vec<T>, Error> {
         self.on(&self.node, ready.within(self.within()), || ()).await
     }
 
@@ -148,12 +148,20 @@ impl Steps {
     }
 
     /// An operation that gives, for [`Steps::node`].
-    pub(super) fn giving<T: Element>(&self, operation: Operation, owned: Owned<T>) -> Result<Ready, Error> {
+    pub(super) fn giving<T: Element>(
+        &self,
+        operation: Operation,
+        owned: OwnedBuffers<T>,
+    ) -> Result<InactiveRequest, Error> {
         Ok(operation.ready(&self.node, owned)?.within(self.within()))
     }
 
     /// One that takes, for [`Steps::deliver`].
-    pub(super) fn taking<T: Element>(&self, operation: Operation, owned: Owned<T>) -> Result<Ready, Error> {
+    pub(super) fn taking<T: Element>(
+        &self,
+        operation: Operation,
+        owned: OwnedBuffers<T>,
+    ) -> Result<InactiveRequest, Error> {
         Ok(operation.ready(self.deliver(), owned)?.within(self.within()))
     }
 
@@ -168,16 +176,16 @@ impl Steps {
     }
 
     /// What was posted in the node's group under this number, if it has ended.
-    pub(super) fn given(&self, number: u64) -> Result<Option<Ended>, Error> {
+    pub(super) fn given(&self, number: u64) -> Result<Option<Completion>, Error> {
         self.ended(&self.node, number)
     }
 
     /// The same in the group that takes.
-    pub(super) fn taken(&self, number: u64) -> Result<Option<Ended>, Error> {
+    pub(super) fn taken(&self, number: u64) -> Result<Option<Completion>, Error> {
         self.ended(self.deliver(), number)
     }
 
-    fn ended(&self, node: &NodeComm, number: u64) -> Result<Option<Ended>, Error> {
+    fn ended(&self, node: &NodeComm, number: u64) -> Result<Option<Completion>, Error> {
         let ended = match self.waits() {
             true => {
                 // What is given goes into an exchange next.
@@ -192,13 +200,20 @@ impl Steps {
     }
 
     /// An operation before the one that takes, in the same group.
-    pub(super) async fn take_first<T: Element>(&self, operation: Operation, owned: Owned<T>) -> Result<Vec<T>, Error> {
+    pub(super) async fn take_first<T: Element>(
+        &self,
+        operation: Operation,
+        owned: OwnedBuffers<T>,
+    ) -> Result<Vec<T>, Error> {
         self.turn(|turns| Turns::is(&turns.deliver, self.number)).await;
         self.on(self.deliver(), self.taking(operation, owned)?, || ()).await
     }
 
     /// The operation of the node that takes; the last step of a call, which makes it where it has one and passes it where not.
-    pub(super) async fn take<T: Element>(&self, operation: Option<(Operation, Owned<T>)>) -> Result<Vec<T>, Error> {
+    pub(super) async fn take<T: Element>(
+        &self,
+        operation: Option<(Operation, OwnedBuffers<T>)>,
+    ) -> Result<Vec<T>, Error> {
         self.turn(|turns| Turns::is(&turns.deliver, self.number)).await;
         match operation {
             Some((operation, owned)) => {
@@ -215,7 +230,7 @@ impl Steps {
     async fn on<T: Send + 'static>(
         &self,
         node: &NodeComm,
-        mut ready: Ready,
+        mut ready: InactiveRequest,
         posted: impl FnOnce(),
     ) -> Result<Vec<T>, Error> {
         let number = loop {
@@ -249,8 +264,8 @@ impl Steps {
     /// What leaders do between the nodes, one call at a time: until [`Steps::pass_exchange`] no other one does.
     async fn between_nodes<S>(
         &self,
-        start: impl FnOnce(&mut Plans<Wire>) -> Result<S, Error>,
-        mut poll: impl FnMut(&mut Plans<Wire>, &mut S, bool) -> Result<Option<usize>, Error>,
+        start: impl FnOnce(&mut Plans<LeaderChannel>) -> Result<S, Error>,
+        mut poll: impl FnMut(&mut Plans<LeaderChannel>, &mut S, bool) -> Result<Option<usize>, Error>,
     ) -> Result<(), Error> {
         self.turn(|turns| Turns::is(&turns.exchange, self.number)).await;
         let (mut start, mut state) = (Some(start), None);
@@ -291,13 +306,13 @@ impl Steps {
         }
     }
 
-    fn begin(&self, plans: &mut Plans<Wire>) {
+    fn begin(&self, plans: &mut Plans<LeaderChannel>) {
         if !self.begun.swap(true, Relaxed) {
             plans.transport_mut().begin_call(self.collective, self.call, self.signature);
         }
     }
 
-    fn complete(&self, plans: &mut Plans<Wire>) {
+    fn complete(&self, plans: &mut Plans<LeaderChannel>) {
         plans.transport_mut().complete_call();
         self.begun.store(false, Relaxed);
     }

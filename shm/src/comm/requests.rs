@@ -1,6 +1,6 @@
 //! Calls that are posted now and completed later, of a node: arguments checked, operations prepared once.
 
-use super::posted_pairs::OfPairs;
+use super::alltoallv_request::AlltoallvBuffers;
 use super::{NodeComm, State};
 use crate::Error;
 use crate::bytes_op::BytesOp;
@@ -8,11 +8,11 @@ use crate::checked_args::{check_lengths, even_part, starts};
 use crate::config::Algorithm;
 use crate::engine::{self, Drive};
 use crate::op::{DType, Datatype, Element, FoldOrder, Op, OpIdentity};
+use crate::protocol::active_request::{ActiveRequest, Blocks, Room};
 use crate::protocol::call::Prepared;
 use crate::protocol::geometry::Exchange;
-use crate::protocol::held::{Grouped, Held, Owned};
 use crate::protocol::lines::INLINE_BYTES;
-use crate::protocol::posted::{Blocks, Posted, Room};
+use crate::protocol::request_buffers::{GroupedBuffers, OwnedBuffers, RequestBuffers};
 use crate::protocol::signature::{Collective, Signature, USER_SIZE_SHIFT};
 use crate::protocol::{Report, Stop};
 use crate::user_op::{ReduceFn, UserOp, datatype_of};
@@ -22,11 +22,11 @@ use std::sync::{Arc, PoisonError};
 
 /// A call with its buffers, ready to be posted, any number of times.
 #[derive(Debug)]
-pub struct Ready(Box<Posted>);
+pub struct InactiveRequest(Box<ActiveRequest>);
 
-impl Ready {
-    pub(super) fn of(posted: Posted) -> Self {
-        Ready(Box::new(posted))
+impl InactiveRequest {
+    pub(super) fn of(posted: ActiveRequest) -> Self {
+        InactiveRequest(Box::new(posted))
     }
 
     /// The same call as a part of a larger operation with this number, as [`CallOptions::within`](crate::CallOptions) says.
@@ -38,9 +38,9 @@ impl Ready {
     /// What this rank gives, where that is no result, and what it gets; `None` for another type than it was made with.
     pub fn buffers<T: Send + 'static>(&mut self) -> Option<(&mut [T], &mut [T])> {
         let held: &mut dyn Any = self.0.held();
-        let owned = match held.is::<OfPairs<T>>() {
-            true => held.downcast_mut::<OfPairs<T>>()?.buffers()?,
-            false => held.downcast_mut::<Owned<T>>()?,
+        let owned = match held.is::<AlltoallvBuffers<T>>() {
+            true => held.downcast_mut::<AlltoallvBuffers<T>>()?.buffers()?,
+            false => held.downcast_mut::<OwnedBuffers<T>>()?,
         };
         Some((&mut owned.send, &mut owned.recv))
     }
@@ -49,7 +49,7 @@ impl Ready {
     /// lengths that it was made with.
     pub fn swap<T: Send + 'static>(&mut self, send: &mut Vec<T>, recv: &mut Vec<T>) -> bool {
         let held: &mut dyn Any = self.0.held();
-        held.downcast_mut::<Owned<T>>().is_some_and(|owned| {
+        held.downcast_mut::<OwnedBuffers<T>>().is_some_and(|owned| {
             std::mem::swap(&mut owned.send, send);
             std::mem::swap(&mut owned.recv, recv);
             true
@@ -57,9 +57,9 @@ impl Ready {
     }
 
     /// The same, for good.
-    pub fn into_buffers<T: Send + 'static>(self) -> Option<Owned<T>> {
+    pub fn into_buffers<T: Send + 'static>(self) -> Option<OwnedBuffers<T>> {
         let held: Box<dyn Any> = self.0.into_held();
-        match held.downcast::<OfPairs<T>>() {
+        match held.downcast::<AlltoallvBuffers<T>>() {
             Ok(pairs) => pairs.into_buffers(),
             Err(held) => held.downcast().ok().map(|owned| *owned),
         }
@@ -67,18 +67,18 @@ impl Ready {
 
     /// The buffers of a grouped call.
     pub fn parts<T: Element>(&mut self) -> Option<&mut Vec<Vec<T>>> {
-        Some(&mut (self.0.held() as &mut dyn Any).downcast_mut::<Grouped<T>>()?.parts)
+        Some(&mut (self.0.held() as &mut dyn Any).downcast_mut::<GroupedBuffers<T>>()?.parts)
     }
 
     /// The same, for good.
     pub fn into_parts<T: Element>(self) -> Option<Vec<Vec<T>>> {
         let held: Box<dyn Any> = self.0.into_held();
-        held.downcast::<Grouped<T>>().ok().map(|grouped| grouped.parts)
+        held.downcast::<GroupedBuffers<T>>().ok().map(|grouped| grouped.parts)
     }
 }
 
 /// A call to prepare, but for its type, operator and buffers.
-struct Asked<'a> {
+struct StartedArgs<'a> {
     collective: Collective,
     root: Option<usize>,
     blocks: Blocks,
@@ -86,7 +86,7 @@ struct Asked<'a> {
     lens: Option<&'a [usize]>,
 }
 
-impl Asked<'_> {
+impl StartedArgs<'_> {
     fn root(&self) -> usize {
         self.root.unwrap_or(0)
     }
@@ -100,7 +100,7 @@ impl Asked<'_> {
 }
 
 /// How a posted call ended, with its buffers.
-pub type Ended = (Ready, Result<(), Error>);
+pub type Completion = (InactiveRequest, Result<(), Error>);
 
 impl NodeComm {
     /// Prepares a call that can be posted: `op` counts where `collective` folds, `root` where it has one. What this rank
@@ -117,10 +117,10 @@ impl NodeComm {
         collective: Collective,
         op: Op,
         root: Option<usize>,
-        owned: Owned<T>,
-    ) -> Result<Ready, Error> {
+        owned: OwnedBuffers<T>,
+    ) -> Result<InactiveRequest, Error> {
         let blocks = Blocks::Equal(self.block_of(collective, &owned)?);
-        self.built(Asked { collective, root, blocks, lens: None }, T::DTYPE, op, Box::new(owned))
+        self.built(StartedArgs { collective, root, blocks, lens: None }, T::DTYPE, op, Box::new(owned))
     }
 
     /// The same with blocks of different lengths, block `r` of `counts[r]` elements.
@@ -133,21 +133,21 @@ impl NodeComm {
         op: Op,
         root: Option<usize>,
         counts: &[usize],
-        owned: Owned<T>,
-    ) -> Result<Ready, Error> {
+        owned: OwnedBuffers<T>,
+    ) -> Result<InactiveRequest, Error> {
         let blocks = Blocks::Each(counts.to_vec(), starts(counts, self.size)?);
-        self.built(Asked { collective, root, blocks, lens: Some(counts) }, T::DTYPE, op, Box::new(owned))
+        self.built(StartedArgs { collective, root, blocks, lens: Some(counts) }, T::DTYPE, op, Box::new(owned))
     }
 
     /// Prepares the reduction of many buffers as one operation, each in its place.
     ///
     /// # Errors
     /// As [`NodeComm::ready`].
-    pub fn ready_grouped<T: Element>(&self, op: Op, parts: Vec<Vec<T>>) -> Result<Ready, Error> {
+    pub fn ready_grouped<T: Element>(&self, op: Op, parts: Vec<Vec<T>>) -> Result<InactiveRequest, Error> {
         let lens: Vec<usize> = parts.iter().map(Vec::len).collect();
         let blocks = Blocks::Equal(lens.iter().sum());
-        let asked = Asked { collective: Collective::AllReduce, root: None, blocks, lens: Some(&lens) };
-        self.built(asked, T::DTYPE, op, Box::new(Grouped::new(parts)))
+        let asked = StartedArgs { collective: Collective::AllReduce, root: None, blocks, lens: Some(&lens) };
+        self.built(asked, T::DTYPE, op, Box::new(GroupedBuffers::new(parts)))
     }
 
     /// As [`NodeComm::ready`] by an operator of the caller's, which the call keeps.
@@ -159,8 +159,8 @@ impl NodeComm {
         collective: Collective,
         op: impl Into<Arc<UserOp<T, F>>>,
         root: Option<usize>,
-        owned: Owned<T>,
-    ) -> Result<Ready, Error>
+        owned: OwnedBuffers<T>,
+    ) -> Result<InactiveRequest, Error>
     where
         T: Pod + Send,
         F: Fn(&T, &T) -> T + Send + Sync + 'static,
@@ -178,8 +178,8 @@ impl NodeComm {
         collective: Collective,
         op: impl Into<Arc<BytesOp<F>>>,
         root: Option<usize>,
-        owned: Owned<u8>,
-    ) -> Result<Ready, Error>
+        owned: OwnedBuffers<u8>,
+    ) -> Result<InactiveRequest, Error>
     where
         F: Fn(&[u8], &mut [u8]) + Send + Sync + 'static,
     {
@@ -193,8 +193,8 @@ impl NodeComm {
         (element, operator): (Datatype, OpIdentity),
         op: Arc<dyn ReduceFn + Send>,
         root: Option<usize>,
-        owned: Owned<T>,
-    ) -> Result<Ready, Error> {
+        owned: OwnedBuffers<T>,
+    ) -> Result<InactiveRequest, Error> {
         self.must_fit(collective, element)?;
         let block = self.block_of(collective, &owned)?;
         if block as u64 >> USER_SIZE_SHIFT != 0 {
@@ -202,15 +202,23 @@ impl NodeComm {
                 "{block} elements of a user's operator are too many; reduce them in parts"
             )));
         }
-        let asked = Asked { collective, root, blocks: Blocks::Equal(block), lens: None };
-        let mut held: Box<dyn Held> = Box::new(owned);
+        let asked = StartedArgs { collective, root, blocks: Blocks::Equal(block), lens: None };
+        let mut held: Box<dyn RequestBuffers> = Box::new(owned);
         let algorithm = self.check(&asked, element, &mut *held)?;
         let signature = asked.signature(element, operator, algorithm);
         let prepared = Prepared::of_user(signature, element, self.size, true, algorithm);
-        Ok(Ready(Box::new(Posted::new(prepared, held, asked.root(), asked.blocks, self.room()).folded_by(op))))
+        Ok(InactiveRequest(Box::new(
+            ActiveRequest::new(prepared, held, asked.root(), asked.blocks, self.room()).folded_by(op),
+        )))
     }
 
-    fn built(&self, asked: Asked<'_>, dtype: DType, op: Op, mut held: Box<dyn Held>) -> Result<Ready, Error> {
+    fn built(
+        &self,
+        asked: StartedArgs<'_>,
+        dtype: DType,
+        op: Op,
+        mut held: Box<dyn RequestBuffers>,
+    ) -> Result<InactiveRequest, Error> {
         let collective = asked.collective;
         let algorithm = self.check(&asked, dtype.into(), &mut *held)?;
         let folds = collective.folds() || collective == Collective::Barrier;
@@ -218,11 +226,11 @@ impl NodeComm {
         let signature = asked.signature(dtype.into(), op.into(), algorithm);
         let by_rank = collective.folds() && dtype.is_inexact(op) && self.size > 2;
         let prepared = Prepared::new(signature, dtype, op, self.size, by_rank, algorithm)?;
-        Ok(Ready(Box::new(Posted::new(prepared, held, asked.root(), asked.blocks, self.room()))))
+        Ok(InactiveRequest(Box::new(ActiveRequest::new(prepared, held, asked.root(), asked.blocks, self.room()))))
     }
 
     /// Elements of a block of a call on these buffers.
-    fn block_of<T>(&self, collective: Collective, owned: &Owned<T>) -> Result<usize, Error> {
+    fn block_of<T>(&self, collective: Collective, owned: &OwnedBuffers<T>) -> Result<usize, Error> {
         let entries = match collective {
             Collective::AllToAll => even_part(owned.send.len(), self.size)?,
             Collective::Scatter | Collective::ReduceScatter | Collective::Broadcast => owned.recv.len(),
@@ -240,7 +248,12 @@ impl NodeComm {
     }
 
     /// Refuses a root that does not exist and buffers that do not fit; what runs otherwise.
-    fn check(&self, asked: &Asked<'_>, element: Datatype, held: &mut dyn Held) -> Result<Algorithm, Error> {
+    fn check(
+        &self,
+        asked: &StartedArgs<'_>,
+        element: Datatype,
+        held: &mut dyn RequestBuffers,
+    ) -> Result<Algorithm, Error> {
         if let Some(root) = asked.root {
             self.check_root(root)?;
         }
@@ -264,7 +277,7 @@ impl NodeComm {
     /// # Errors
     /// [`Error::Usage`] when another thread is in a call, or for buffers of other lengths than the call was made with; the
     /// group's one error. The call comes back.
-    pub fn post(&self, mut ready: Ready) -> Result<u64, (Ready, Error)> {
+    pub fn post(&self, mut ready: InactiveRequest) -> Result<u64, (InactiveRequest, Error)> {
         if !ready.0.has_its_lengths() {
             let message =
                 "the call has buffers of other lengths than it was prepared with; give those back that it had";
@@ -275,14 +288,17 @@ impl NodeComm {
             Err(error) => return Err((ready, error)),
         };
         self.let_go(&mut state);
-        state.member.post(ready.0).map_err(|(posted, stop)| (Ready(posted), self.error_of(&state.member, stop)))
+        state
+            .member
+            .post(ready.0)
+            .map_err(|(posted, stop)| (InactiveRequest(posted), self.error_of(&state.member, stop)))
     }
 
     /// The call that was posted under this number, when it has ended; everything else that is posted proceeds meanwhile.
     ///
     /// # Errors
     /// [`Error::Usage`] when another thread is in a call, or for a number that stands for nothing.
-    pub fn finish(&self, number: u64) -> Result<Ended, Error> {
+    pub fn finish(&self, number: u64) -> Result<Completion, Error> {
         let mut state = self.lock()?;
         self.let_go(&mut state);
         let ended = state.member.finish(number);
@@ -294,7 +310,7 @@ impl NodeComm {
     ///
     /// # Errors
     /// [`Error::Usage`] when another thread is in a call.
-    pub fn ask(&self, number: u64) -> Result<Option<Ended>, Error> {
+    pub fn ask(&self, number: u64) -> Result<Option<Completion>, Error> {
         let mut state = self.lock()?;
         self.let_go(&mut state);
         // Who drives does not wait for it: peers are inspected, and deadlines run, for who does.
@@ -337,12 +353,12 @@ impl NodeComm {
         }
     }
 
-    fn ended(&self, state: &mut State, (mut posted, result): (Box<Posted>, Result<Report, Stop>)) -> Ended {
+    fn ended(&self, state: &mut State, (mut posted, result): (Box<ActiveRequest>, Result<Report, Stop>)) -> Completion {
         let result = match result {
             Ok(report) => posted.held().end().inspect(|()| state.last = Some(report)),
             Err(stop) => Err(self.error_of(&state.member, stop)),
         };
-        (Ready(posted), result)
+        (InactiveRequest(posted), result)
     }
 }
 
@@ -387,7 +403,7 @@ mod tests {
     fn vectors_come_and_go_but_what_is_posted_has_its_lengths() {
         let alone = JoinOptions { size: 1, key: "vectors".into(), ..JoinOptions::default() };
         let node = NodeComm::join(&alone).unwrap();
-        let owned = Owned::apart(vec![7u32; 3], vec![0; 3]);
+        let owned = OwnedBuffers::apart(vec![7u32; 3], vec![0; 3]);
         let mut ready = node.ready(Collective::Reduce, Op::Sum, Some(0), owned).unwrap();
         let (mut send, mut recv) = (Vec::new(), Vec::new());
         assert!(!ready.swap::<u64>(&mut Vec::new(), &mut Vec::new()), "another type");

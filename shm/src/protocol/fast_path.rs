@@ -20,7 +20,7 @@ use crate::sync::SyncPoint;
 impl<B: Board> Member<B> {
     /// Runs one operation whose payload is few; `None`, with nothing done, where [`Member::run`] must be asked.
     #[inline(always)]
-    pub fn run_straight(&mut self, few: &BoundPayload<'_>) -> Option<Result<Report, Stop>> {
+    pub fn run_fast(&mut self, few: &BoundPayload<'_>) -> Option<Result<Report, Stop>> {
         let (board, epoch) = (&self.board, self.epoch + 1);
         if self.patience.oversubscribed
             || self.all_left + (SLOTS as u64) < epoch

@@ -10,7 +10,7 @@ use std::any::Any;
 use std::fmt;
 
 /// Buffers that a posted operation owns.
-pub trait Held: Any + Send + fmt::Debug {
+pub trait RequestBuffers: Any + Send + fmt::Debug {
     /// The buffers as a call sees them.
     fn lend(&mut self) -> Buffers<'_>;
     /// Before a start.
@@ -25,7 +25,7 @@ pub trait Held: Any + Send + fmt::Debug {
 }
 
 /// A send buffer and a receive buffer; where one is not there, or is the other, its vector is empty.
-pub struct Owned<T> {
+pub struct OwnedBuffers<T> {
     /// The contribution, unless that is `recv`.
     pub send: Vec<T>,
     /// The place of the result.
@@ -36,7 +36,7 @@ pub struct Owned<T> {
     datatype: Datatype,
 }
 
-impl<T> Owned<T> {
+impl<T> OwnedBuffers<T> {
     /// Whether the result replaces the contribution.
     pub fn is_in_place(&self) -> bool {
         self.in_place
@@ -49,57 +49,57 @@ impl<T> Owned<T> {
 }
 
 // D: an `Element` is what its tag says, any bytes are a value of a `Pod`, and of `u8`.
-impl<T: Element> Owned<T> {
+impl<T: Element> OwnedBuffers<T> {
     /// Two buffers.
     pub fn apart(send: Vec<T>, recv: Vec<T>) -> Self {
-        Owned { send, recv, in_place: false, datatype: T::DTYPE.into() }
+        OwnedBuffers { send, recv, in_place: false, datatype: T::DTYPE.into() }
     }
 
     /// One buffer for both.
     pub fn in_place(recv: Vec<T>) -> Self {
-        Owned { send: Vec::new(), recv, in_place: true, datatype: T::DTYPE.into() }
+        OwnedBuffers { send: Vec::new(), recv, in_place: true, datatype: T::DTYPE.into() }
     }
 }
 
-impl<T: Pod> Owned<T> {
-    /// As [`Owned::apart`], for a user's operator.
+impl<T: Pod> OwnedBuffers<T> {
+    /// As [`OwnedBuffers::apart`], for a user's operator.
     ///
     /// # Errors
     /// As [`datatype_of`].
     pub fn apart_of(send: Vec<T>, recv: Vec<T>) -> Result<Self, Error> {
-        Ok(Owned { send, recv, in_place: false, datatype: datatype_of::<T>()? })
+        Ok(OwnedBuffers { send, recv, in_place: false, datatype: datatype_of::<T>()? })
     }
 
-    /// As [`Owned::in_place`], for a user's operator.
+    /// As [`OwnedBuffers::in_place`], for a user's operator.
     ///
     /// # Errors
     /// As [`datatype_of`].
     pub fn in_place_of(recv: Vec<T>) -> Result<Self, Error> {
-        Ok(Owned { send: Vec::new(), recv, in_place: true, datatype: datatype_of::<T>()? })
+        Ok(OwnedBuffers { send: Vec::new(), recv, in_place: true, datatype: datatype_of::<T>()? })
     }
 }
 
-impl Owned<u8> {
-    /// As [`Owned::apart`], of the bytes of elements of `datatype`.
+impl OwnedBuffers<u8> {
+    /// As [`OwnedBuffers::apart`], of the bytes of elements of `datatype`.
     ///
     /// # Errors
     /// [`Error::Usage`] for a buffer that is no whole number of elements.
     pub fn raw(send: Vec<u8>, recv: Vec<u8>, datatype: Datatype) -> Result<Self, Error> {
         [&send, &recv].into_iter().try_for_each(|buffer| datatype.must_fill(buffer.len()))?;
-        Ok(Owned { send, recv, in_place: false, datatype })
+        Ok(OwnedBuffers { send, recv, in_place: false, datatype })
     }
 
-    /// As [`Owned::in_place`], of the bytes of elements of `datatype`.
+    /// As [`OwnedBuffers::in_place`], of the bytes of elements of `datatype`.
     ///
     /// # Errors
-    /// As [`Owned::raw`].
+    /// As [`OwnedBuffers::raw`].
     pub fn raw_in_place(recv: Vec<u8>, datatype: Datatype) -> Result<Self, Error> {
         datatype.must_fill(recv.len())?;
-        Ok(Owned { send: Vec::new(), recv, in_place: true, datatype })
+        Ok(OwnedBuffers { send: Vec::new(), recv, in_place: true, datatype })
     }
 }
 
-impl<T: Send + 'static> Held for Owned<T> {
+impl<T: Send + 'static> RequestBuffers for OwnedBuffers<T> {
     fn lend(&mut self) -> Buffers<'_> {
         // SAFETY: D.
         unsafe {
@@ -111,24 +111,27 @@ impl<T: Send + 'static> Held for Owned<T> {
     }
 }
 
-impl<T> fmt::Debug for Owned<T> {
+impl<T> fmt::Debug for OwnedBuffers<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = (self.send.len(), self.recv.len());
-        f.debug_struct("Owned").field("counts", &counts).field("in_place", &self.in_place).finish_non_exhaustive()
+        f.debug_struct("OwnedBuffers")
+            .field("counts", &counts)
+            .field("in_place", &self.in_place)
+            .finish_non_exhaustive()
     }
 }
 
 /// Many buffers as one message, each of which the result replaces.
-pub struct Grouped<T> {
+pub struct GroupedBuffers<T> {
     /// The buffers.
     pub parts: Vec<Vec<T>>,
     memory: Vec<u64>,
 }
 
-impl<T: Element> Grouped<T> {
+impl<T: Element> GroupedBuffers<T> {
     /// Of these buffers.
     pub fn new(parts: Vec<Vec<T>>) -> Self {
-        let mut grouped = Grouped { parts, memory: Vec::new() };
+        let mut grouped = GroupedBuffers { parts, memory: Vec::new() };
         grouped.begin();
         grouped
     }
@@ -138,7 +141,7 @@ impl<T: Element> Grouped<T> {
     }
 }
 
-impl<T: Element> Held for Grouped<T> {
+impl<T: Element> RequestBuffers for GroupedBuffers<T> {
     fn lend(&mut self) -> Buffers<'_> {
         let count = self.count();
         Buffers::of_packed::<T>(&mut self.memory, count)
@@ -155,8 +158,8 @@ impl<T: Element> Held for Grouped<T> {
     }
 }
 
-impl<T> fmt::Debug for Grouped<T> {
+impl<T> fmt::Debug for GroupedBuffers<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Grouped").field("parts", &self.parts.len()).finish_non_exhaustive()
+        f.debug_struct("GroupedBuffers").field("parts", &self.parts.len()).finish_non_exhaustive()
     }
 }

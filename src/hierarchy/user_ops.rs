@@ -5,11 +5,11 @@ use crate::{BytesOp, Error, UserOp};
 use bytemuck::Pod;
 use earlybird_shm::op::{Datatype, OpIdentity};
 use earlybird_shm::user_op::{ReduceFn, datatype_of};
-use earlybird_shm::{Collective, NodeComm, Owned, Ready};
+use earlybird_shm::{Collective, InactiveRequest, NodeComm, OwnedBuffers};
 use std::sync::Arc;
 
 /// An operator on elements of one or more items each: buffers are rows of items, and hold whole elements.
-pub(crate) trait CallersOp {
+pub(crate) trait UserReduction {
     type Item: Pod;
 
     /// Items of an element.
@@ -34,55 +34,55 @@ pub(crate) trait CallersOp {
 }
 
 /// An operator that a posted call keeps, and can be started with any number of times.
-pub(crate) trait Kept: CallersOp<Item: Send> + Send + Sync + Sized + 'static {
+pub(crate) trait OwnedUserOp: UserReduction<Item: Send> + Send + Sync + Sized + 'static {
     /// Buffers apart.
     ///
     /// # Errors
     /// [`Error::Usage`] for buffers that are no whole number of elements; as [`datatype_of`].
-    fn apart(&self, send: Vec<Self::Item>, recv: Vec<Self::Item>) -> Result<Owned<Self::Item>, Error>;
+    fn apart(&self, send: Vec<Self::Item>, recv: Vec<Self::Item>) -> Result<OwnedBuffers<Self::Item>, Error>;
 
     /// One buffer for both.
     ///
     /// # Errors
-    /// As [`Kept::apart`].
-    fn in_place(&self, recv: Vec<Self::Item>) -> Result<Owned<Self::Item>, Error>;
+    /// As [`OwnedUserOp::apart`].
+    fn in_place(&self, recv: Vec<Self::Item>) -> Result<OwnedBuffers<Self::Item>, Error>;
 
     /// The reduction of a node's ranks to the first one.
     ///
     /// # Errors
     /// As [`NodeComm::ready_with`].
-    fn ready(this: &Arc<Self>, node: &NodeComm, owned: Owned<Self::Item>) -> Result<Ready, Error>;
+    fn ready(this: &Arc<Self>, node: &NodeComm, owned: OwnedBuffers<Self::Item>) -> Result<InactiveRequest, Error>;
 }
 
-impl<T: Pod + Send, F: Fn(&T, &T) -> T + Send + Sync + 'static> Kept for UserOp<T, F> {
-    fn apart(&self, send: Vec<T>, recv: Vec<T>) -> Result<Owned<T>, Error> {
-        Owned::apart_of(send, recv)
+impl<T: Pod + Send, F: Fn(&T, &T) -> T + Send + Sync + 'static> OwnedUserOp for UserOp<T, F> {
+    fn apart(&self, send: Vec<T>, recv: Vec<T>) -> Result<OwnedBuffers<T>, Error> {
+        OwnedBuffers::apart_of(send, recv)
     }
 
-    fn in_place(&self, recv: Vec<T>) -> Result<Owned<T>, Error> {
-        Owned::in_place_of(recv)
+    fn in_place(&self, recv: Vec<T>) -> Result<OwnedBuffers<T>, Error> {
+        OwnedBuffers::in_place_of(recv)
     }
 
-    fn ready(this: &Arc<Self>, node: &NodeComm, owned: Owned<T>) -> Result<Ready, Error> {
+    fn ready(this: &Arc<Self>, node: &NodeComm, owned: OwnedBuffers<T>) -> Result<InactiveRequest, Error> {
         node.ready_with(Collective::Reduce, this.clone(), Some(0), owned)
     }
 }
 
-impl<F: Fn(&[u8], &mut [u8]) + Send + Sync + 'static> Kept for BytesOp<F> {
-    fn apart(&self, send: Vec<u8>, recv: Vec<u8>) -> Result<Owned<u8>, Error> {
-        Owned::raw(send, recv, BytesOp::datatype(self))
+impl<F: Fn(&[u8], &mut [u8]) + Send + Sync + 'static> OwnedUserOp for BytesOp<F> {
+    fn apart(&self, send: Vec<u8>, recv: Vec<u8>) -> Result<OwnedBuffers<u8>, Error> {
+        OwnedBuffers::raw(send, recv, BytesOp::datatype(self))
     }
 
-    fn in_place(&self, recv: Vec<u8>) -> Result<Owned<u8>, Error> {
-        Owned::raw_in_place(recv, BytesOp::datatype(self))
+    fn in_place(&self, recv: Vec<u8>) -> Result<OwnedBuffers<u8>, Error> {
+        OwnedBuffers::raw_in_place(recv, BytesOp::datatype(self))
     }
 
-    fn ready(this: &Arc<Self>, node: &NodeComm, owned: Owned<u8>) -> Result<Ready, Error> {
+    fn ready(this: &Arc<Self>, node: &NodeComm, owned: OwnedBuffers<u8>) -> Result<InactiveRequest, Error> {
         node.ready_raw(Collective::Reduce, this.clone(), Some(0), owned)
     }
 }
 
-impl<T: Pod, F: Fn(&T, &T) -> T + Sync> CallersOp for UserOp<T, F> {
+impl<T: Pod, F: Fn(&T, &T) -> T + Sync> UserReduction for UserOp<T, F> {
     type Item = T;
 
     fn items(&self) -> usize {
@@ -102,7 +102,7 @@ impl<T: Pod, F: Fn(&T, &T) -> T + Sync> CallersOp for UserOp<T, F> {
     }
 }
 
-impl<F: Fn(&[u8], &mut [u8]) + Sync> CallersOp for BytesOp<F> {
+impl<F: Fn(&[u8], &mut [u8]) + Sync> UserReduction for BytesOp<F> {
     type Item = u8;
 
     fn items(&self) -> usize {

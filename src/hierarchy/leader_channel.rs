@@ -16,8 +16,8 @@ use std::time::Duration;
 
 /// One rank's end. Between the endpoints of one number it is a transport whose ranks are the numbers of nodes.
 #[derive(Debug)]
-pub(crate) struct Wire {
-    line: Line,
+pub(crate) struct LeaderChannel {
+    line: LeaderTransport,
     /// The ranks that this one exchanges with, by node; of its own node itself, unless it exchanges nothing.
     peers: Vec<usize>,
     node: usize,
@@ -32,31 +32,31 @@ pub(crate) struct Wire {
 }
 
 #[derive(Debug)]
-pub(crate) enum Line {
+pub(crate) enum LeaderTransport {
     /// All ranks of the job on one machine.
     Rings(Box<Rings>),
     /// Ranks that reach each other by messages.
     Messages(Box<crate::messages::MessageLine>),
 }
 
-impl Line {
+impl LeaderTransport {
     /// Whether messages may cross a network.
     pub(super) fn is_a_network(&self) -> bool {
-        !matches!(self, Line::Rings(_))
+        !matches!(self, LeaderTransport::Rings(_))
     }
 
     /// Whether the ranks are known to outnumber the CPUs that all of them share, so that nodes and leaders cannot work at the same
     /// time: the same on all ranks.
     pub(super) fn is_crowded(&self) -> bool {
-        matches!(self, Line::Rings(rings) if rings.outnumbers_cpus())
+        matches!(self, LeaderTransport::Rings(rings) if rings.outnumbers_cpus())
     }
 }
 
-impl Wire {
-    pub(crate) fn new(line: Line, topology: &Topology, deadline: Option<Duration>) -> Self {
+impl LeaderChannel {
+    pub(crate) fn new(line: LeaderTransport, topology: &Topology, deadline: Option<Duration>) -> Self {
         let (node, leads, me) = (topology.node(), topology.leads(), topology.rank());
         let (peers, call, error, job_ranks) = (Vec::new(), None, None, None);
-        let mut wire = Wire { line, peers, node, leads, me, deadline, call, error, job_ranks };
+        let mut wire = LeaderChannel { line, peers, node, leads, me, deadline, call, error, job_ranks };
         wire.set_peers(topology);
         wire
     }
@@ -64,18 +64,18 @@ impl Wire {
     /// Exchanges from here on with the peers that `topology` has, the same on all ranks and between two calls.
     pub(crate) fn set_peers(&mut self, topology: &Topology) {
         self.peers = topology.peers();
-        if let Line::Rings(rings) = &mut self.line {
+        if let LeaderTransport::Rings(rings) = &mut self.line {
             rings.exchange_among(&self.peers);
         }
     }
 
     /// Numbers the ranks of errors, besides, as in the job, where the ranks `group` of `parent` are this one's.
-    pub(super) fn number_as_in(&mut self, parent: &Wire, group: &[usize]) {
+    pub(super) fn number_as_in(&mut self, parent: &LeaderChannel, group: &[usize]) {
         let in_job = |rank: &usize| parent.job_ranks.as_ref().map_or(*rank, |ranks| ranks[*rank]);
         let job_ranks: Arc<[usize]> = group.iter().map(in_job).collect();
         match &mut self.line {
-            Line::Rings(rings) => rings.set_job_ranks(job_ranks.clone()),
-            Line::Messages(line) => line.set_job_ranks(job_ranks.clone()),
+            LeaderTransport::Rings(rings) => rings.set_job_ranks(job_ranks.clone()),
+            LeaderTransport::Messages(line) => line.set_job_ranks(job_ranks.clone()),
         }
         self.job_ranks = Some(job_ranks);
     }
@@ -83,8 +83,8 @@ impl Wire {
     /// All ranks of all nodes, if they share memory.
     pub(super) fn membership(&self) -> Option<Membership> {
         match &self.line {
-            Line::Rings(rings) => Some(rings.membership()),
-            Line::Messages(_) => None,
+            LeaderTransport::Rings(rings) => Some(rings.membership()),
+            LeaderTransport::Messages(_) => None,
         }
     }
 
@@ -98,13 +98,13 @@ impl Wire {
         self.call = Some(signature);
         let is_endpoint = self.is_endpoint();
         match &mut self.line {
-            Line::Rings(rings) => {
+            LeaderTransport::Rings(rings) => {
                 rings.name_call(collective, number, said(signature));
                 if is_endpoint {
                     rings.begin(true);
                 }
             }
-            Line::Messages(line) => line.begin_call(collective, number),
+            LeaderTransport::Messages(line) => line.begin_call(collective, number),
         }
     }
 
@@ -112,23 +112,23 @@ impl Wire {
     pub(crate) fn complete_call(&mut self) {
         let is_endpoint = self.is_endpoint();
         match &mut self.line {
-            Line::Rings(rings) if is_endpoint => rings.complete_exchange(),
-            Line::Rings(_) | Line::Messages(_) => {}
+            LeaderTransport::Rings(rings) if is_endpoint => rings.complete_exchange(),
+            LeaderTransport::Rings(_) | LeaderTransport::Messages(_) => {}
         }
     }
 
     /// Call `number` has ended on this rank.
     pub(crate) fn end_call(&mut self, number: u64) {
         match &mut self.line {
-            Line::Rings(rings) => rings.end_call(number),
+            LeaderTransport::Rings(rings) => rings.end_call(number),
             // A death is MPI's to notice.
-            Line::Messages(_) => {}
+            LeaderTransport::Messages(_) => {}
         }
     }
 
     /// Compares this rank's calls with those of ranks that have closed the communicator, as far as they share memory.
     pub(super) fn close(&mut self, calls: u64, history: u32) -> Result<(), Error> {
-        let Line::Rings(rings) = &self.line else { return Ok(()) };
+        let LeaderTransport::Rings(rings) = &self.line else { return Ok(()) };
         rings.healthy()?;
         match rings.close(calls, history) {
             Some(other) => Err(self.report(self.mismatch([self.me, other], self.call))),
@@ -136,64 +136,68 @@ impl Wire {
         }
     }
 
-    /// As [`Line::is_a_network`].
+    /// As [`LeaderTransport::is_a_network`].
     pub(super) fn is_a_network(&self) -> bool {
         self.line.is_a_network()
     }
 
-    /// As [`Line::is_crowded`].
+    /// As [`LeaderTransport::is_crowded`].
     pub(super) fn is_crowded(&self) -> bool {
         self.line.is_crowded()
     }
 
     /// What connects the nodes of a group of the ranks `group`, in which this rank is `me`, where that is MPI. All ranks
     /// call it.
-    pub(crate) fn split(&mut self, group: &[usize], me: Option<usize>) -> Result<Option<Line>, Error> {
+    pub(crate) fn split(&mut self, group: &[usize], me: Option<usize>) -> Result<Option<LeaderTransport>, Error> {
         match &mut self.line {
-            Line::Rings(_) => Ok(None),
-            Line::Messages(line) => Ok(line.split(group, me)?.map(|line| Line::Messages(Box::new(line)))),
+            LeaderTransport::Rings(_) => Ok(None),
+            LeaderTransport::Messages(line) => {
+                Ok(line.split(group, me)?.map(|line| LeaderTransport::Messages(Box::new(line))))
+            }
         }
     }
 
     /// Whether this thread may make calls.
     pub(crate) fn may_call(&mut self) -> Result<(), Error> {
         match &mut self.line {
-            Line::Rings(_) => Ok(()),
-            Line::Messages(line) => line.transport().may_call().map_err(|failure| Error::usage(failure.to_string())),
+            LeaderTransport::Rings(_) => Ok(()),
+            LeaderTransport::Messages(line) => {
+                line.transport().may_call().map_err(|failure| Error::usage(failure.to_string()))
+            }
         }
     }
 
     /// Whether this thread, which waits elsewhere, may carry on with what is posted here.
     pub(crate) fn may_be_driven(&mut self, was_here_last: bool) -> bool {
         match &mut self.line {
-            Line::Rings(_) => true,
-            Line::Messages(line) => line.transport().may_be_driven(was_here_last),
+            LeaderTransport::Rings(_) => true,
+            LeaderTransport::Messages(line) => line.transport().may_be_driven(was_here_last),
         }
     }
 
     /// A rank among `ranks` that a meeting of them, of this number if it has one, waits for in vain.
     pub(super) fn absent(&mut self, ranks: &[usize], joining: Option<u64>) -> Option<usize> {
         match &mut self.line {
-            Line::Rings(rings) => rings.absent(ranks, joining),
+            LeaderTransport::Rings(rings) => rings.absent(ranks, joining),
             // Who cannot come has failed the job.
-            Line::Messages(_) => self.progress().err().and(ranks.first().copied()),
+            LeaderTransport::Messages(_) => self.progress().err().and(ranks.first().copied()),
         }
     }
 
     /// Says that this rank has given up joining a group of this number.
     pub(super) fn give_up(&mut self, joining: u64) {
         match &mut self.line {
-            Line::Rings(rings) => rings.give_up(joining),
+            LeaderTransport::Rings(rings) => rings.give_up(joining),
             // Groups of these meet in MPI.
-            Line::Messages(_) => {}
+            LeaderTransport::Messages(_) => {}
         }
     }
 
     /// Fails the job, unless it has failed already; the error that stands, the same for all ranks.
     pub(crate) fn report(&mut self, fault: Fault) -> Error {
         let stands = match &mut self.line {
-            Line::Rings(rings) => rings.raise(fault),
-            Line::Messages(line) => line.report(&fault, self.leads),
+            LeaderTransport::Rings(rings) => rings.raise(fault),
+            LeaderTransport::Messages(line) => line.report(&fault, self.leads),
         };
         self.error.get_or_insert(stands).clone()
     }
@@ -202,7 +206,7 @@ impl Wire {
     pub(super) fn mismatch(&self, ranks: [usize; 2], mine: Option<Signature>) -> Fault {
         match &self.line {
             // A posted call is described by leaders only, when they come to it.
-            Line::Rings(rings) if mine.is_some_and(|call| !call.is_posted()) => rings.mismatch(ranks),
+            LeaderTransport::Rings(rings) if mine.is_some_and(|call| !call.is_posted()) => rings.mismatch(ranks),
             _ => Fault::Mismatch { ranks, calls: [mine.filter(|_| ranks[0] == self.me).map(said), None] },
         }
     }
@@ -211,7 +215,7 @@ impl Wire {
     /// `passes` passes.
     pub(crate) fn look(&mut self, passes: u32) -> Result<(), Failure> {
         match &mut self.line {
-            Line::Rings(rings) if passes > 0 => rings.look(passes).map_err(|error| self.stands(error)),
+            LeaderTransport::Rings(rings) if passes > 0 => rings.look(passes).map_err(|error| self.stands(error)),
             _ => self.progress(),
         }
     }
@@ -224,23 +228,23 @@ impl Wire {
     /// What shared memory between nodes is paid from.
     pub(crate) fn set_memory_budget(&mut self, memory_budget: MemoryBudget) {
         match &mut self.line {
-            Line::Rings(rings) => rings.set_memory_budget(memory_budget),
+            LeaderTransport::Rings(rings) => rings.set_memory_budget(memory_budget),
             // Its packets are another library's.
-            Line::Messages(_) => drop(memory_budget),
+            LeaderTransport::Messages(_) => drop(memory_budget),
         }
     }
 
     pub(crate) fn set_progress(&mut self, progress: Option<Progress>) {
         match &mut self.line {
-            Line::Rings(rings) => rings.set_progress(progress),
+            LeaderTransport::Rings(rings) => rings.set_progress(progress),
             // It drives MPI whenever it waits; what the caller has besides is driven in the operations of the node.
-            Line::Messages(_) => drop(progress),
+            LeaderTransport::Messages(_) => drop(progress),
         }
     }
 
     /// What MPI's transport reported: another rank's word stands, its own troubles are yet to be told.
     fn heard(&mut self, failure: Failure) -> Failure {
-        if let (Failure::Reported { .. }, Line::Messages(line)) = (&failure, &self.line) {
+        if let (Failure::Reported { .. }, LeaderTransport::Messages(line)) = (&failure, &self.line) {
             self.error.get_or_insert(line.error_of(&failure));
         }
         failure
@@ -258,12 +262,12 @@ pub(super) fn said(signature: Signature) -> CallDescription {
     CallDescription::new(signature, choice::plan_marked(signature.number_within()))
 }
 
-impl Lane for Wire {
+impl Lane for LeaderChannel {
     /// The rings know it.
     fn deadline(&self) -> Option<Duration> {
         match &self.line {
-            Line::Rings(_) => None,
-            Line::Messages(_) => self.deadline.map(|deadline| 3 * deadline),
+            LeaderTransport::Rings(_) => None,
+            LeaderTransport::Messages(_) => self.deadline.map(|deadline| 3 * deadline),
         }
     }
 
@@ -272,7 +276,7 @@ impl Lane for Wire {
     }
 }
 
-impl Transport for Wire {
+impl Transport for LeaderChannel {
     fn rank(&self) -> usize {
         self.node
     }
@@ -283,8 +287,8 @@ impl Transport for Wire {
 
     fn packet_bytes(&self) -> usize {
         match &self.line {
-            Line::Rings(rings) => rings.packet_bytes(),
-            Line::Messages(line) => line.packet_bytes(),
+            LeaderTransport::Rings(rings) => rings.packet_bytes(),
+            LeaderTransport::Messages(line) => line.packet_bytes(),
         }
     }
 
@@ -297,22 +301,22 @@ impl Transport for Wire {
     ) -> Result<bool, Failure> {
         let to = self.peers[to];
         match &mut self.line {
-            Line::Rings(rings) => {
+            LeaderTransport::Rings(rings) => {
                 let about = [u64::from(head.operation) << 32 | u64::from(head.packet), head.call, 0];
                 rings.send(to, about, bytes, write).map_err(|error| self.stands(error))
             }
-            Line::Messages(line) => line.transport().post_send(to, head, bytes, write),
+            LeaderTransport::Messages(line) => line.transport().post_send(to, head, bytes, write),
         }
     }
 
     fn post_receive(&mut self, from: usize, bytes: usize) -> Result<(), Failure> {
         match &mut self.line {
             // The ring is the memory.
-            Line::Rings(rings) => {
+            LeaderTransport::Rings(rings) => {
                 debug_assert!(from < self.peers.len() && bytes <= rings.packet_bytes());
                 Ok(())
             }
-            Line::Messages(line) => line.transport().post_receive(self.peers[from], bytes),
+            LeaderTransport::Messages(line) => line.transport().post_receive(self.peers[from], bytes),
         }
     }
 
@@ -323,35 +327,35 @@ impl Transport for Wire {
     ) -> Result<bool, Failure> {
         let from = self.peers[from];
         match &mut self.line {
-            Line::Rings(rings) => {
+            LeaderTransport::Rings(rings) => {
                 let show = |[numbers, call, _]: [u64; 3], payload: &[u8]| {
                     let head = PacketHeader { operation: (numbers >> 32) as u32, packet: numbers as u32, call };
                     take(head, payload) == PacketDecision::Consume
                 };
                 rings.receive(from, show).map_err(|error| self.stands(error))
             }
-            Line::Messages(line) => line.transport().receive(from, take),
+            LeaderTransport::Messages(line) => line.transport().receive(from, take),
         }
     }
 
     fn is_flushed(&mut self) -> Result<bool, Failure> {
         match &mut self.line {
-            Line::Rings(_) => Ok(true),
-            Line::Messages(line) => line.transport().is_flushed(),
+            LeaderTransport::Rings(_) => Ok(true),
+            LeaderTransport::Messages(line) => line.transport().is_flushed(),
         }
     }
 
     fn progress(&mut self) -> Result<(), Failure> {
         match &mut self.line {
-            Line::Rings(rings) => rings.healthy().map_err(|error| self.stands(error)),
-            Line::Messages(line) => line.transport().progress().map_err(|failure| self.heard(failure)),
+            LeaderTransport::Rings(rings) => rings.healthy().map_err(|error| self.stands(error)),
+            LeaderTransport::Messages(line) => line.transport().progress().map_err(|failure| self.heard(failure)),
         }
     }
 
     fn idle(&mut self, passes: u32) -> Result<(), Failure> {
         match &mut self.line {
-            Line::Rings(rings) => rings.idle(passes).map_err(|error| self.stands(error)),
-            Line::Messages(line) => line.transport().idle(passes).map_err(|failure| self.heard(failure)),
+            LeaderTransport::Rings(rings) => rings.idle(passes).map_err(|error| self.stands(error)),
+            LeaderTransport::Messages(line) => line.transport().idle(passes).map_err(|failure| self.heard(failure)),
         }
     }
 

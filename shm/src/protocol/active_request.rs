@@ -14,10 +14,10 @@ use super::call::Prepared;
 use super::exchange::{self, Source};
 use super::fault;
 use super::geometry::{Exchange, Lens};
-use super::held::Held;
 use super::operation::{Operation, Report, Scratch, Stop};
 use super::pending::Pending;
 use super::publish::Done;
+use super::request_buffers::RequestBuffers;
 use super::signature::Collective;
 use super::slices;
 use super::step::Step;
@@ -68,8 +68,8 @@ pub(super) enum State {
 
 /// A call that is, or can be, posted: its arguments, what follows from them, and its buffers.
 #[derive(Debug)]
-pub struct Posted {
-    pub(super) held: Box<dyn Held>,
+pub struct ActiveRequest {
+    pub(super) held: Box<dyn RequestBuffers>,
     pub(super) prepared: Prepared<'static>,
     /// What folds, if that is a user's.
     operator: Option<Arc<dyn ReduceFn + Send>>,
@@ -119,19 +119,25 @@ pub(super) enum Effort {
 }
 
 /// What an operation needs of its rank's membership.
-pub(super) struct Around<'a, B> {
+pub(super) struct RankContext<'a, B> {
     pub(super) board: &'a B,
     pub(super) patience: &'a mut Patience,
     pub(super) all_left: &'a mut u64,
     pub(super) pending: &'a mut Pending,
 }
 
-impl Posted {
+impl ActiveRequest {
     /// A call of `prepared` on `held`, whose lengths fit these blocks. `root` is 0 where there is none.
-    pub fn new(prepared: Prepared<'static>, held: Box<dyn Held>, root: usize, blocks: Blocks, room: Room) -> Self {
+    pub fn new(
+        prepared: Prepared<'static>,
+        held: Box<dyn RequestBuffers>,
+        root: usize,
+        blocks: Blocks,
+        room: Room,
+    ) -> Self {
         let prepared = prepared.posted();
         let block = Exchange::new(prepared.collective, root, prepared.ranks, blocks.lens()).most();
-        let mut posted = Posted {
+        let mut posted = ActiveRequest {
             held,
             prepared,
             operator: None,
@@ -171,7 +177,7 @@ impl Posted {
 
     /// The same call, which this operator folds.
     pub fn folded_by(self, operator: Arc<dyn ReduceFn + Send>) -> Self {
-        Posted { operator: Some(operator), ..self }
+        ActiveRequest { operator: Some(operator), ..self }
     }
 
     /// Makes it a part of a larger operation with this number.
@@ -181,12 +187,12 @@ impl Posted {
     }
 
     /// The buffers, for their owner: only an operation that is not pending can be had.
-    pub fn held(&mut self) -> &mut dyn Held {
+    pub fn held(&mut self) -> &mut dyn RequestBuffers {
         &mut *self.held
     }
 
     /// The buffers.
-    pub fn into_held(self: Box<Self>) -> Box<dyn Held> {
+    pub fn into_held(self: Box<Self>) -> Box<dyn RequestBuffers> {
         self.held
     }
 
@@ -225,7 +231,7 @@ impl Posted {
     /// Carries on with the current segment as far as that is possible without waiting; whether it is complete.
     pub(super) fn carry_on_alone<B: Board>(&mut self, board: &B, mut patience: Patience, all_left: &mut u64) -> bool {
         let (patience, pending) = (&mut patience, &mut Pending::default());
-        let result = self.carry_on(Around { board, patience, all_left, pending }, Effort::Now);
+        let result = self.carry_on(RankContext { board, patience, all_left, pending }, Effort::Now);
         self.failed = result.err();
         result == Ok(true)
     }
@@ -240,9 +246,9 @@ impl Posted {
     }
 
     /// Carries on with the current segment; whether it is complete.
-    pub(super) fn carry_on<B: Board>(&mut self, around: Around<'_, B>, effort: Effort) -> Result<bool, Stop> {
+    pub(super) fn carry_on<B: Board>(&mut self, around: RankContext<'_, B>, effort: Effort) -> Result<bool, Stop> {
         let (part, element_bytes, segment) = (self.part(), self.element_bytes(), self.segment as usize);
-        let Posted { held, prepared, operator, root, blocks, state, scratch, glances, .. } = self;
+        let ActiveRequest { held, prepared, operator, root, blocks, state, scratch, glances, .. } = self;
         let exchange = Exchange::new(prepared.collective, *root, prepared.ranks, blocks.lens());
         let lent;
         let prepared = match operator {
@@ -262,7 +268,7 @@ impl Posted {
             Some(window) => buffers.window(window, prepared),
             None => buffers.call(segment * part..(segment * part + part).min(self.block), prepared),
         };
-        let Around { board, patience, all_left, pending } = around;
+        let RankContext { board, patience, all_left, pending } = around;
         let mut op = Operation {
             board,
             call: &call,

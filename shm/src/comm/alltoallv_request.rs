@@ -16,17 +16,17 @@
 #![allow(unsafe_code)]
 
 use super::NodeComm;
-use super::posted::Ready;
+use super::requests::InactiveRequest;
 use crate::Error;
 use crate::checked_args::starts;
 use crate::config::Algorithm;
 use crate::kernels;
 use crate::memory::{AllocationName, Claim, Origin, Region, Segment};
 use crate::op::{DType, Element, FoldOrder, Op};
+use crate::protocol::active_request::{ActiveRequest, Blocks};
 use crate::protocol::call::Prepared;
-use crate::protocol::held::{Held, Owned};
 use crate::protocol::payload::Buffers;
-use crate::protocol::posted::{Blocks, Posted};
+use crate::protocol::request_buffers::{OwnedBuffers, RequestBuffers};
 use crate::protocol::signature::{Collective, Signature};
 use std::fmt;
 use std::ops::Range;
@@ -38,8 +38,8 @@ use std::time::Duration;
 const HEAD: usize = 4;
 
 /// The buffers of a call, and what the ranks tell each other of it.
-pub(super) struct OfPairs<T> {
-    owned: Option<Owned<T>>,
+pub(super) struct AlltoallvBuffers<T> {
+    owned: Option<OwnedBuffers<T>>,
     /// What this rank tells.
     words: Vec<u64>,
     /// What all told.
@@ -51,12 +51,12 @@ pub(super) struct OfPairs<T> {
     timeout: Option<Duration>,
 }
 
-impl<T> OfPairs<T> {
-    pub(super) fn buffers(&mut self) -> Option<&mut Owned<T>> {
+impl<T> AlltoallvBuffers<T> {
+    pub(super) fn buffers(&mut self) -> Option<&mut OwnedBuffers<T>> {
         self.owned.as_mut()
     }
 
-    pub(super) fn into_buffers(mut self) -> Option<Owned<T>> {
+    pub(super) fn into_buffers(mut self) -> Option<OwnedBuffers<T>> {
         self.owned.take()
     }
 
@@ -93,7 +93,7 @@ impl<T> OfPairs<T> {
     }
 }
 
-impl<T: Element> OfPairs<T> {
+impl<T: Element> AlltoallvBuffers<T> {
     /// Lends what this rank sends to all.
     fn lend(&self, send: &[T]) -> Result<AllocationName, Error> {
         let bytes = size_of_val(send);
@@ -164,8 +164,8 @@ impl<T: Element> OfPairs<T> {
         dealt
     }
 
-    fn deal_to(&self, owned: &mut Owned<T>) -> Result<(), Error> {
-        let (size, me, Owned { send, recv, .. }) = (size_of::<T>(), self.me, owned);
+    fn deal_to(&self, owned: &mut OwnedBuffers<T>) -> Result<(), Error> {
+        let (size, me, OwnedBuffers { send, recv, .. }) = (size_of::<T>(), self.me, owned);
         let bad = || Error::Poisoned { cause: "counts of an alltoall that cannot be".into() };
         for from in 0..self.members.len() {
             let to = Self::block(self.expects(me), from, recv.len()).ok_or_else(bad)?;
@@ -197,7 +197,7 @@ impl<T: Element> OfPairs<T> {
     }
 }
 
-impl<T: Element> Held for OfPairs<T> {
+impl<T: Element> RequestBuffers for AlltoallvBuffers<T> {
     fn lend(&mut self) -> Buffers<'_> {
         Buffers::apart(&self.words, &mut self.all)
     }
@@ -210,7 +210,7 @@ impl<T: Element> Held for OfPairs<T> {
         let bytes = if others { size_of_val(&owned.send[..]) } else { 0 };
         // All ranks learn of it, and let go of what they were lent in vain.
         let refused = |errno: Option<i32>| errno.unwrap_or(0) as u64 + 1;
-        let told = match others.then(|| OfPairs::lend(self, &owned.send)) {
+        let told = match others.then(|| AlltoallvBuffers::lend(self, &owned.send)) {
             None => [0; 3],
             Some(Ok(name)) => match self.fill(name, &owned.send) {
                 Ok(()) => [name.word(), 0, 0],
@@ -231,16 +231,16 @@ impl<T: Element> Held for OfPairs<T> {
     }
 }
 
-impl<T> Drop for OfPairs<T> {
+impl<T> Drop for AlltoallvBuffers<T> {
     /// Also of a call that nobody asked for the end of.
     fn drop(&mut self) {
         self.let_go();
     }
 }
 
-impl<T> fmt::Debug for OfPairs<T> {
+impl<T> fmt::Debug for AlltoallvBuffers<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OfPairs").field("owned", &self.owned).finish_non_exhaustive()
+        f.debug_struct("AlltoallvBuffers").field("owned", &self.owned).finish_non_exhaustive()
     }
 }
 
@@ -269,15 +269,15 @@ impl NodeComm {
         &self,
         send_counts: &[usize],
         recv_counts: &[usize],
-        owned: Owned<T>,
-    ) -> Result<Ready, Error> {
+        owned: OwnedBuffers<T>,
+    ) -> Result<InactiveRequest, Error> {
         self.check_pairs([send_counts, recv_counts], [owned.send.len(), owned.recv.len()])?;
         let state = self.lock()?;
         let (origin, timeout) = (state.results.origin(), state.timeout());
         drop(state);
         let counts = send_counts.iter().chain(recv_counts).map(|count| *count as u64);
         let words: Vec<u64> = [0; HEAD].into_iter().chain(counts).collect();
-        let held = OfPairs {
+        let held = AlltoallvBuffers {
             all: vec![0; words.len() * self.size],
             owned: Some(owned),
             me: self.rank,
@@ -291,7 +291,8 @@ impl NodeComm {
         let asked = Signature::new(collective, T::DTYPE, Op::Sum, order, Algorithm::Auto, 0).posted().unequal(&[]);
         let prepared = Prepared::new(asked.in_lane(true), DType::U64, Op::Sum, self.size, false, Algorithm::Flat)?;
         let blocks = Blocks::Equal(held.words.len());
-        let posted = Posted::new(prepared.carried_as(Collective::AllGather), Box::new(held), 0, blocks, self.room());
-        Ok(Ready::of(posted))
+        let posted =
+            ActiveRequest::new(prepared.carried_as(Collective::AllGather), Box::new(held), 0, blocks, self.room());
+        Ok(InactiveRequest::of(posted))
     }
 }

@@ -3,73 +3,73 @@
 use super::Communicator;
 use crate::hierarchy::Prepared;
 use crate::{Element, Error};
-use earlybird_shm::Owned;
+use earlybird_shm::OwnedBuffers;
 
 /// A call that can be posted, any number of times.
 #[derive(Debug)]
-pub(super) enum Ready {
+pub(super) enum PreparedCall {
     /// By the node.
-    Here(earlybird_shm::Ready),
+    OneNode(earlybird_shm::InactiveRequest),
     /// By several.
-    Across(Box<Prepared>),
+    MultiNode(Box<Prepared>),
 }
 
 /// How a posted call ended, with its buffers.
-pub(super) type Ended = (Ready, Result<(), Error>);
+pub(super) type Completion = (PreparedCall, Result<(), Error>);
 
-impl From<earlybird_shm::Ready> for Ready {
-    fn from(ready: earlybird_shm::Ready) -> Self {
-        Ready::Here(ready)
+impl From<earlybird_shm::InactiveRequest> for PreparedCall {
+    fn from(ready: earlybird_shm::InactiveRequest) -> Self {
+        PreparedCall::OneNode(ready)
     }
 }
 
-impl Ready {
+impl PreparedCall {
     /// What this rank gives, where that is no result, and what it gets; `None` for another type than it was made with.
     pub(super) fn buffers<T: Send + 'static>(&mut self) -> Option<(&mut [T], &mut [T])> {
         match self {
-            Ready::Here(ready) => ready.buffers(),
-            Ready::Across(prepared) => {
-                let owned = prepared.owned.downcast_mut::<Owned<T>>()?;
+            PreparedCall::OneNode(ready) => ready.buffers(),
+            PreparedCall::MultiNode(prepared) => {
+                let owned = prepared.owned.downcast_mut::<OwnedBuffers<T>>()?;
                 Some((&mut owned.send, &mut owned.recv))
             }
         }
     }
 
     /// The same, for good.
-    pub(super) fn into_buffers<T: Send + 'static>(self) -> Option<Owned<T>> {
+    pub(super) fn into_buffers<T: Send + 'static>(self) -> Option<OwnedBuffers<T>> {
         match self {
-            Ready::Here(ready) => ready.into_buffers(),
-            Ready::Across(prepared) => prepared.owned.downcast().ok().map(|owned| *owned),
+            PreparedCall::OneNode(ready) => ready.into_buffers(),
+            PreparedCall::MultiNode(prepared) => prepared.owned.downcast().ok().map(|owned| *owned),
         }
     }
 
     /// The buffers of a grouped call.
     pub(super) fn parts<T: Element>(&mut self) -> Option<&mut Vec<Vec<T>>> {
         match self {
-            Ready::Here(ready) => ready.parts(),
-            Ready::Across(prepared) => prepared.owned.downcast_mut(),
+            PreparedCall::OneNode(ready) => ready.parts(),
+            PreparedCall::MultiNode(prepared) => prepared.owned.downcast_mut(),
         }
     }
 
     /// The same, for good.
     pub(super) fn into_parts<T: Element>(self) -> Option<Vec<Vec<T>>> {
         match self {
-            Ready::Here(ready) => ready.into_parts(),
-            Ready::Across(prepared) => prepared.owned.downcast().ok().map(|parts| *parts),
+            PreparedCall::OneNode(ready) => ready.into_parts(),
+            PreparedCall::MultiNode(prepared) => prepared.owned.downcast().ok().map(|parts| *parts),
         }
     }
 }
 
 impl Communicator {
     /// Posts a call and gives the number to ask for it by.
-    pub(super) fn post(&self, ready: Ready) -> Result<u64, (Ready, Error)> {
+    pub(super) fn post(&self, ready: PreparedCall) -> Result<u64, (PreparedCall, Error)> {
         match (ready, &self.between) {
-            (Ready::Across(prepared), Some(between)) => {
+            (PreparedCall::MultiNode(prepared), Some(between)) => {
                 let posted = between.post(&self.node, prepared);
                 between.watch();
-                posted.map_err(|(prepared, error)| (Ready::Across(prepared), error))
+                posted.map_err(|(prepared, error)| (PreparedCall::MultiNode(prepared), error))
             }
-            (Ready::Here(ready), _) => {
+            (PreparedCall::OneNode(ready), _) => {
                 let posted = self.node.post(ready);
                 self.node.watch();
                 posted.map_err(|(ready, error)| (ready.into(), error))
@@ -79,26 +79,30 @@ impl Communicator {
     }
 
     /// Makes a call over several nodes from beginning to end.
-    pub(super) fn run_prepared(&self, prepared: Box<Prepared>) -> Ended {
+    pub(super) fn run_prepared(&self, prepared: Box<Prepared>) -> Completion {
         let (prepared, result) = match &self.between {
             Some(between) => between.run(&self.node, prepared),
             None => (prepared, Err(Error::usage("the call was prepared by a communicator of several nodes"))),
         };
-        (Ready::Across(prepared), result)
+        (PreparedCall::MultiNode(prepared), result)
     }
 
     /// The call posted under this number, when it has ended.
-    pub(super) fn finish(&self, number: u64) -> Result<Ended, Error> {
+    pub(super) fn finish(&self, number: u64) -> Result<Completion, Error> {
         match &self.between {
-            Some(between) => between.finish(number).map(|(prepared, result)| (Ready::Across(prepared), result)),
+            Some(between) => {
+                between.finish(number).map(|(prepared, result)| (PreparedCall::MultiNode(prepared), result))
+            }
             None => self.node.finish(number).map(|(ready, result)| (ready.into(), result)),
         }
     }
 
     /// The same if it has ended by now.
-    pub(super) fn ask(&self, number: u64) -> Result<Option<Ended>, Error> {
+    pub(super) fn ask(&self, number: u64) -> Result<Option<Completion>, Error> {
         match &self.between {
-            Some(between) => Ok(between.ask(number)?.map(|(prepared, result)| (Ready::Across(prepared), result))),
+            Some(between) => {
+                Ok(between.ask(number)?.map(|(prepared, result)| (PreparedCall::MultiNode(prepared), result)))
+            }
             None => Ok(self.node.ask(number)?.map(|(ready, result)| (ready.into(), result))),
         }
     }
