@@ -101,7 +101,7 @@ pub struct ActiveRequest {
 struct Glances {
     begun_ns: Option<u64>,
     next_ns: u64,
-    watch: fault::Watch,
+    watch: fault::PeerInspection,
 }
 
 /// Between two inspections of the peers by a caller that asks again and again.

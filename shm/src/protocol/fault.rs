@@ -21,7 +21,7 @@ const COUNTED_MOST_NS: u64 = 250_000_000;
 
 /// What a wait remembers between two inspections of the peers.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub struct PeerInspection {
     /// When the peers were inspected last.
     inspected_ns: u64,
     /// Time that counts against the deadline.
@@ -32,7 +32,7 @@ pub struct Watch {
 impl<B: Board> Operation<'_, B> {
     /// Looks at every rank that has not left this operation: a different call, a death, a deadline, a late rank.
     #[cold]
-    pub(super) fn inspect(&mut self, watch: &mut Watch, begun_ns: u64) -> Result<(), Stop> {
+    pub(super) fn inspect(&mut self, watch: &mut PeerInspection, begun_ns: u64) -> Result<(), Stop> {
         let now_ns = self.board.now_ns();
         let since_ns = (now_ns - watch.inspected_ns.max(begun_ns)).min(COUNTED_MOST_NS);
         watch.inspected_ns = now_ns;

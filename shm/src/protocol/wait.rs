@@ -108,7 +108,7 @@ impl<B: Board> Operation<'_, B> {
     fn wait_long<T>(&mut self, wake: Wake, look: &mut impl FnMut(&B) -> Option<T>) -> Result<T, Stop> {
         let board = self.board;
         let begun_ns = board.now_ns();
-        let mut watch = super::fault::Watch::default();
+        let mut watch = super::fault::PeerInspection::default();
         let mut proof = super::stuck::Proof::default();
         let mut inspect_ns = pace::INSPECT_FIRST_NS;
         let result = loop {
@@ -158,7 +158,7 @@ impl<B: Board> Operation<'_, B> {
     #[cfg(earlybird_loom)]
     fn wait_watching<T>(&mut self, wake: Wake, look: &mut impl FnMut(&B) -> Option<T>) -> Result<T, Stop> {
         let board = self.board;
-        let mut watch = super::fault::Watch::default();
+        let mut watch = super::fault::PeerInspection::default();
         loop {
             let wake = if self.pending.is_empty() { wake } else { Wake::Poll };
             if wake == Wake::Poll {

@@ -61,7 +61,7 @@ enum Course {
 }
 
 /// How a posted call ended, with its buffers.
-pub(crate) type Completion = (Box<Prepared>, Result<(), Error>);
+pub(crate) type TaskCompletion = (Box<Prepared>, Result<(), Error>);
 
 struct Task {
     number: u64,
@@ -158,7 +158,7 @@ impl Hierarchy {
     }
 
     /// Posts a call and completes it.
-    pub(crate) fn run(self: &Arc<Self>, node: &Arc<NodeComm>, prepared: Box<Prepared>) -> Completion {
+    pub(crate) fn run(self: &Arc<Self>, node: &Arc<NodeComm>, prepared: Box<Prepared>) -> TaskCompletion {
         match self.enlist(node, prepared) {
             Ok((mut queue, number)) => self.complete(&mut queue, number).expect("what was posted"),
             Err((prepared, error)) => (prepared, Err(error)),
@@ -191,21 +191,21 @@ impl Hierarchy {
     }
 
     /// The call posted under this number, when it has ended.
-    pub(crate) fn finish(&self, number: u64) -> Result<Completion, Error> {
+    pub(crate) fn finish(&self, number: u64) -> Result<TaskCompletion, Error> {
         let mut queue = self.call()?;
         self.may_call()?;
         self.complete(&mut queue, number)
             .ok_or_else(|| Error::usage(format!("no call is posted under the number {number}")))
     }
 
-    fn complete(&self, queue: &mut Queue, number: u64) -> Option<Completion> {
+    fn complete(&self, queue: &mut Queue, number: u64) -> Option<TaskCompletion> {
         let at = |queue: &Queue| queue.tasks.iter().position(|task| task.number == number);
         self.wait_until(queue, |queue| at(queue).is_none_or(|at| queue.tasks[at].course.is_none()));
         self.take(queue, number)
     }
 
     /// The same if it has ended by now; never waits.
-    pub(crate) fn ask(&self, number: u64) -> Result<Option<Completion>, Error> {
+    pub(crate) fn ask(&self, number: u64) -> Result<Option<TaskCompletion>, Error> {
         let mut queue = self.call()?;
         self.may_call()?;
         let moved = self.advance(&mut queue);
@@ -267,7 +267,7 @@ impl Hierarchy {
         }
     }
 
-    fn take(&self, queue: &mut Queue, number: u64) -> Option<Completion> {
+    fn take(&self, queue: &mut Queue, number: u64) -> Option<TaskCompletion> {
         let done = |task: &Task| task.number == number && task.course.is_none();
         let at = queue.tasks.iter().position(done)?;
         let task = queue.tasks.remove(at)?;
