@@ -321,7 +321,7 @@ fn the_checks_refuse_bad_samples() {
         ("shm/src/memory/map.rs", "use crate::protocol::board::Board;"),
         ("shm/src/comm/mod.rs", "use earlybird_hier::Plan;"),
         ("shm/src/comm/mod.rs", "earlybird::Config::default()"),
-        ("shm/src/kernels/body.rs", "use crate::node;"),
+        ("shm/src/kernels/body.rs", "use crate::comm;"),
         ("hier/src/plan.rs", "use earlybird_shm::layout::Layout;"),
         ("src/communicator.rs", "use earlybird_shm::memory::Segment;"),
     ] {

@@ -42,34 +42,35 @@ impl BufferArg {
     }
 
     /// Refuses an address that cannot hold the elements.
-    #[inline]
+    #[inline(always)]
     pub fn check(&self, datatype: Datatype) -> Result<(), Error> {
-        let BufferArg { name, at, count } = *self;
-        if count == 0 {
-            return Ok(());
+        let (at, bytes) = (self.at as usize, self.count.checked_mul(datatype.size()));
+        let fits = bytes.is_some_and(|bytes| bytes <= isize::MAX as usize && at.checked_add(bytes).is_some());
+        let is_address = at != 0 && !is_in_place(self.at) && at & (alignment(datatype) - 1) == 0;
+        match self.count == 0 || (fits && is_address) {
+            true => Ok(()),
+            false => Err(self.refused(datatype)),
         }
-        let elements = || match datatype {
+    }
+
+    #[cold]
+    fn refused(&self, datatype: Datatype) -> Error {
+        let BufferArg { name, at, count } = *self;
+        let elements = match datatype {
             Datatype::Builtin(dtype) => format!("{count} elements of {}", dtype.name()),
             Datatype::Opaque(bytes) => format!("{count} elements of {bytes} bytes"),
         };
-        if is_in_place(at) {
-            return Err(Error::usage(format!("EB_IN_PLACE is not allowed as the {name} here; give a buffer")));
-        }
-        if at.is_null() {
-            return Err(Error::usage(format!("the {name} is null; it must hold {}", elements())));
-        }
         let align = alignment(datatype);
-        if !(at as usize).is_multiple_of(align) {
-            return Err(Error::usage(format!(
-                "the {name} at {at:p} is not aligned for {}; give an address that is a multiple of {align}",
-                elements()
-            )));
-        }
-        let bytes = count.checked_mul(datatype.size()).filter(|bytes| isize::try_from(*bytes).is_ok());
-        match bytes.is_some_and(|bytes| (at as usize).checked_add(bytes).is_some()) {
-            true => Ok(()),
-            false => Err(Error::usage(format!("a {name} of {} exceeds the address space", elements()))),
-        }
+        Error::usage(match () {
+            () if is_in_place(at) => format!("EB_IN_PLACE is not allowed as the {name} here; give a buffer"),
+            () if at.is_null() => format!("the {name} is null; it must hold {elements}"),
+            () if !(at as usize).is_multiple_of(align) => {
+                format!(
+                    "the {name} at {at:p} is not aligned for {elements}; give an address that is a multiple of {align}"
+                )
+            }
+            () => format!("a {name} of {elements} exceeds the address space"),
+        })
     }
 
     /// Refuses buffers that share a byte. Both are checked.
@@ -153,14 +154,15 @@ impl BufferArg {
     }
 }
 
-/// The alignment of elements in C.
-#[inline]
+/// The alignment of elements in C, a power of two.
+#[inline(always)]
 fn alignment(datatype: Datatype) -> usize {
     match datatype {
-        Datatype::Builtin(DType::ComplexF64 | DType::IndexedI64 | DType::IndexedF64) => 8,
-        Datatype::Builtin(DType::ComplexF32 | DType::IndexedI32 | DType::IndexedF32) => 4,
-        Datatype::Builtin(dtype) => dtype.size(),
         Datatype::Opaque(_) => 1,
+        // Complex numbers and pairs are aligned as their halves.
+        Datatype::Builtin(dtype) => {
+            dtype.size() >> u32::from(dtype as u8 >= DType::ComplexF32 as u8 && dtype != DType::Bool)
+        }
     }
 }
 
@@ -289,6 +291,7 @@ pub fn block_starts(counts: &[usize]) -> Result<Vec<usize>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codes::with_type;
     use earlybird::ReduceOp;
 
     fn refused(result: Result<(), Error>) -> String {
@@ -334,6 +337,14 @@ mod tests {
     }
 
     const OR: ReduceOp<'static> = ReduceOp::Builtin(earlybird::Op::LogicalOr);
+
+    #[test]
+    fn elements_are_aligned_as_rust_aligns_them() {
+        for dtype in DType::ALL {
+            let align = with_type!(dtype, T => align_of::<T>());
+            assert_eq!(alignment(dtype.into()), align, "{dtype:?}");
+        }
+    }
 
     #[test]
     fn sums_of_counts_do_not_wrap() {
