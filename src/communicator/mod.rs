@@ -7,6 +7,7 @@ mod immediate;
 mod immediate_forms;
 mod immediate_pairs;
 mod lower;
+mod plan_calls;
 mod plan_lane;
 mod prepared_call;
 mod raw;

@@ -1,6 +1,6 @@
 //! The counts of an alltoall of unequal blocks, which the ranks compare before they move the blocks as in any exchange.
 
-use super::{NodeComm, State};
+use super::node_comm::{NodeComm, NodeState};
 use crate::Error;
 use crate::args::CollectiveArgs;
 use crate::protocol::signature::Collective;
@@ -13,7 +13,7 @@ fn trace(from: usize, to: usize, count: usize) -> u64 {
 
 impl NodeComm {
     /// The largest count of all pairs, if what every rank sends is what is expected of it.
-    pub(super) fn compare_counts(&self, state: &mut State, send: &[usize], recv: &[usize]) -> Result<usize, Error> {
+    pub(super) fn compare_counts(&self, state: &mut NodeState, send: &[usize], recv: &[usize]) -> Result<usize, Error> {
         let me = self.rank;
         let mut words = vec![0u64; self.size + 1];
         words[me] = send.iter().chain(recv).copied().max().unwrap_or(0) as u64;
@@ -33,7 +33,7 @@ impl NodeComm {
 
     /// Which pair differs first, the same on all ranks.
     #[cold]
-    fn find_difference(&self, state: &mut State, send: &[usize], recv: &[usize]) -> Result<Error, Error> {
+    fn find_difference(&self, state: &mut NodeState, send: &[usize], recv: &[usize]) -> Result<Error, Error> {
         let sent: Vec<u64> = send.iter().map(|n| *n as u64).collect();
         let mut theirs = vec![0u64; self.size];
         self.execute_in(state, CollectiveArgs::all_to_all((&sent[..], &mut theirs[..])))?;

@@ -1,57 +1,12 @@
 //! The fast path: a small allreduce or barrier with the arguments of the previous call reuses its prepared state, and goes
 //! from the handle to the lines with one comparison.
 
-use super::{NodeComm, State};
+use super::call_cache::{CachedCall, CallKey};
+use super::node_comm::{NodeComm, NodeState};
 use crate::Error;
-use crate::args::{CollectiveArgs, Counts, ReduceOp};
 use crate::mapped::Mapped;
 use crate::protocol::Member;
-use crate::protocol::call::Prepared;
 use crate::protocol::payload::SmallPayload;
-use crate::protocol::signature::{Collective, Signature};
-
-/// The arguments of a small allreduce or barrier with an operator of the library, packed: calls with equal keys are prepared
-/// alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct CallKey {
-    /// From the low end: `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | within 16`.
-    kind: u64,
-    count: usize,
-}
-
-impl CallKey {
-    /// The key of a call and its payload, if it is a small allreduce or barrier.
-    #[inline(always)]
-    pub(super) fn of<'a>(args: &CollectiveArgs<'a>) -> Option<(CallKey, SmallPayload<'a>)> {
-        let CollectiveArgs {
-            collective, op: ReduceOp::Builtin(op), counts: Counts::Uniform, ref buffers, options, ..
-        } = *args
-        else {
-            return None;
-        };
-        if !matches!(collective, Collective::AllReduce | Collective::Barrier | Collective::Plan) {
-            return None;
-        }
-        let payload = buffers.small_payload()?;
-        let kind = collective as u64
-            | (payload.dtype() as u64) << 8
-            | (op as u64) << 16
-            | (options.order as u64) << 24
-            | (options.algorithm as u64) << 32
-            | u64::from(options.within) << 40;
-        Some((CallKey { kind, count: payload.count() }, payload))
-    }
-}
-
-/// The prepared state of the previous call.
-#[derive(Debug)]
-#[repr(C)]
-pub(super) struct CachedCall {
-    /// `None` where the previous call was not small.
-    pub(super) key: Option<CallKey>,
-    pub(super) prepared: Prepared<'static>,
-    pub(super) signature: Signature,
-}
 
 impl NodeComm {
     /// Carries out a small call with the arguments of the previous one; `None`, with nothing done, where it must be carried
@@ -59,7 +14,8 @@ impl NodeComm {
     #[inline(never)]
     pub(super) fn execute_cached(&self, key: CallKey, payload: SmallPayload<'_>) -> Option<Result<(), Error>> {
         let state = &mut *self.state.try_lock()?;
-        let State { broken, member, cached: Some(CachedCall { prepared, key: Some(last_key), .. }), last, .. } = state
+        let NodeState { broken, member, cached: Some(CachedCall { prepared, key: Some(last_key), .. }), last, .. } =
+            state
         else {
             return None;
         };

@@ -1,6 +1,6 @@
 //! The group's one error in words: what the poison word and the details beside it say, checked before it is used.
 
-use super::NodeComm;
+use super::node_comm::NodeComm;
 use crate::Error;
 use crate::mapped::Mapped;
 use crate::memory::Grant;

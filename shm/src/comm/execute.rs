@@ -1,7 +1,7 @@
 //! The one way of every blocking call: arguments checked, prepared once while calls repeat, run whole or window by window.
 
-use super::cached::{CachedCall, CallKey};
-use super::{NodeComm, State};
+use super::call_cache::{CachedCall, CallKey};
+use super::node_comm::{NodeComm, NodeState};
 use crate::Error;
 use crate::args::{CollectiveArgs, ReduceOp};
 use crate::checked_args::CheckedArgs;
@@ -57,17 +57,17 @@ impl NodeComm {
     }
 
     /// The same for a caller that holds the handle already.
-    pub(super) fn execute_in(&self, state: &mut State, args: CollectiveArgs<'_>) -> Result<(), Error> {
+    pub(super) fn execute_in(&self, state: &mut NodeState, args: CollectiveArgs<'_>) -> Result<(), Error> {
         self.execute_checked_in(state, args.check(self.rank, self.size)?)
     }
 
-    fn execute_checked_in(&self, state: &mut State, mut checked: CheckedArgs<'_>) -> Result<(), Error> {
+    fn execute_checked_in(&self, state: &mut NodeState, mut checked: CheckedArgs<'_>) -> Result<(), Error> {
         if let Some([send, recv]) = checked.pair_counts() {
             // Every rank knows its own counts only.
             let largest = self.compare_counts(state, send, recv)?;
             checked.set_largest_pair(largest);
         }
-        let (args, State { member, cached, last, .. }) = (checked.args(), state);
+        let (args, NodeState { member, cached, last, .. }) = (checked.args(), state);
         let buffers = &args.buffers;
         // A group of one has nothing to prepare for.
         let key = CallKey::of(args).map(|(key, _)| key).filter(|_| self.size > 1);

@@ -1,7 +1,7 @@
 //! Failing the node's group for a reason found outside its operations: the ranks inside one get it, the others at their
 //! next.
 
-use super::NodeComm;
+use super::node_comm::NodeComm;
 use crate::Error;
 use crate::protocol::board::{Board, SLOTS};
 use crate::protocol::lines::DETAILS;

@@ -1,7 +1,7 @@
 //! Calls that are posted now and completed later, of a node: arguments checked, operations prepared once.
 
-use super::alltoallv_request::AlltoallvBuffers;
-use super::{NodeComm, State};
+use super::alltoallv_buffers::AlltoallvBuffers;
+use super::node_comm::{NodeComm, NodeState};
 use crate::Error;
 use crate::bytes_op::BytesOp;
 use crate::checked_args::{check_lengths, even_part, starts};
@@ -339,21 +339,25 @@ impl NodeComm {
         self.settle_in(&mut state)
     }
 
-    fn settle_in(&self, state: &mut State) -> Result<(), Error> {
+    fn settle_in(&self, state: &mut NodeState) -> Result<(), Error> {
         self.let_go(state);
         let settled = state.member.settle();
         settled.map_err(|stop| self.error_of(&state.member, stop))
     }
 
     /// Forgets the calls that nobody asks for. Called wherever calls are posted or asked for.
-    fn let_go(&self, state: &mut State) {
+    fn let_go(&self, state: &mut NodeState) {
         let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         for number in dropped.drain(..) {
             state.member.detach(number);
         }
     }
 
-    fn ended(&self, state: &mut State, (mut posted, result): (Box<ActiveRequest>, Result<Report, Stop>)) -> Completion {
+    fn ended(
+        &self,
+        state: &mut NodeState,
+        (mut posted, result): (Box<ActiveRequest>, Result<Report, Stop>),
+    ) -> Completion {
         let result = match result {
             Ok(report) => posted.held().end().inspect(|()| state.last = Some(report)),
             Err(stop) => Err(self.error_of(&state.member, stop)),

@@ -6,7 +6,7 @@
 //! is gone ([`Allocation::begin_use`]). Zeros are a value of every [`Element`].
 #![allow(unsafe_code)]
 
-use super::{NodeComm, State};
+use super::node_comm::{NodeComm, NodeState};
 use crate::Error;
 use crate::args::{CallOptions, CollectiveArgs};
 use crate::memory::{Allocation, AllocationName};
@@ -135,7 +135,12 @@ impl NodeComm {
         keep_or_detach(result, recv)
     }
 
-    fn reduce_registered(&self, state: &mut State, mut args: CollectiveArgs<'_>, names: [u64; 2]) -> Result<(), Error> {
+    fn reduce_registered(
+        &self,
+        state: &mut NodeState,
+        mut args: CollectiveArgs<'_>,
+        names: [u64; 2],
+    ) -> Result<(), Error> {
         if !is_small(args.buffers.count() * args.buffers.datatype().size()) {
             args.buffers = args.buffers.lent(names);
         }

@@ -9,24 +9,18 @@
 //! * **V (values)**: all `count` elements were written as the result of an operation on `T`.
 #![allow(unsafe_code)]
 
-use super::{NodeComm, State};
+use super::node_comm::{NodeComm, NodeState};
 use crate::Error;
 use crate::args::{CallOptions, CollectiveArgs, Counts, ReduceOp};
-use crate::mapped::Mapped;
-use crate::memory::{AllocationName, Claim, Origin, Segment};
 use crate::op::{Element, Op};
 use crate::protocol::board::{Board, Place};
 use crate::protocol::payload::Buffers;
-use crate::protocol::shared_result::{RESULTS, SharedResult};
+use crate::protocol::shared_result::SharedResult;
 use crate::protocol::signature::Collective;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Tells the loans for results of a group from the groups split from it.
-const RESULTS_OF: u64 = 1 << 63;
 
 /// Smaller results are copied: less than telling each other where they lie.
 const SHARED_MIN_BYTES: usize = 2 << 10;
@@ -118,108 +112,6 @@ impl<'c, T: Element> Draft<'c, T> {
     }
 }
 
-/// The places of a group, as this rank knows them.
-#[derive(Debug)]
-pub(super) struct Results {
-    places: [Option<Lent>; RESULTS],
-    /// Places in which some rank read when the last result was made.
-    held: u64,
-    /// Where a copy goes, until a view takes it.
-    spare: Vec<u64>,
-    /// Of all loans for results of this group.
-    origin: Origin,
-    segment: Arc<Segment>,
-}
-
-#[derive(Debug)]
-struct Lent {
-    name: AllocationName,
-    /// Known to rank 0 only.
-    bytes: usize,
-    /// One more than the views that read there.
-    views: Arc<()>,
-}
-
-impl Results {
-    /// Of the group with this number; no split of it has the same origin.
-    pub(super) fn new(segment: Arc<Segment>, group: u64) -> Results {
-        let origin = Origin { parent: group | RESULTS_OF, serial: 0 };
-        Results { places: Default::default(), held: 0, spare: Vec::new(), origin, segment }
-    }
-
-    /// Of memory that is lent to all ranks of the group: what this rank still holds of it when it leaves, it lets go of.
-    pub(super) fn origin(&self) -> Origin {
-        self.origin
-    }
-
-    /// Places in which this rank reads. Whoever asks has seen the end of the views that are gone.
-    fn held(&mut self) -> u64 {
-        let held =
-            |place: &mut Option<Lent>| place.as_mut().is_some_and(|lent| Arc::get_mut(&mut lent.views).is_none());
-        self.places.iter_mut().enumerate().fold(0, |all, (i, place)| all | u64::from(held(place)) << i)
-    }
-
-    /// Rank 0: memory for a result of `bytes`, and whether it was borrowed just now. Without a name where there is none.
-    fn offer(&mut self, board: &Mapped, bytes: usize, timeout: Option<Duration>) -> ((usize, u64), usize) {
-        let busy = self.held() | self.held;
-        let fits = |i: usize| self.places[i].as_ref().map(|lent| lent.bytes >= bytes);
-        let mut free = (0..RESULTS).filter(|i| busy >> i & 1 == 0);
-        let Some(place) = free.clone().find(|i| fits(*i) == Some(true)).or_else(|| free.next()) else {
-            return ((0, 0), 0);
-        };
-        if let Some(lent) = self.places[place].as_ref().filter(|lent| lent.bytes >= bytes) {
-            return ((place, lent.name.word()), lent.bytes);
-        }
-        let rounded = bytes.next_multiple_of(rustix::param::page_size());
-        if rounded > self.segment.max_allocation_bytes() {
-            return ((0, 0), 0);
-        }
-        let claim = Claim {
-            members: board.group_info().members.to_vec(),
-            lines: rounded,
-            least: rounded as u64,
-            most: rounded as u64,
-        };
-        // A member that has gone has looked for what was lent to it already, and would keep what is lent now.
-        let healthy = || (0..board.ranks()).all(|rank| !board.is_gone(rank));
-        match self.segment.allocate(&[claim], self.origin, timeout, healthy) {
-            Ok(Some(grants)) => {
-                let name = AllocationName { slot: grants[0].slot, id: grants[0].id };
-                ((place, name.word()), rounded)
-            }
-            // Then every rank gets a copy, or the group's error.
-            Ok(None) | Err(_) => ((0, 0), 0),
-        }
-    }
-
-    /// Keeps what was agreed on and lets go of what that replaces. The place that was taken.
-    fn settle(&mut self, shared: &SharedResult, bytes: usize) -> Option<usize> {
-        let agreed = shared.agreed()?;
-        self.held = agreed.held;
-        let (place, word) = agreed.offer;
-        if word == 0 || place >= RESULTS {
-            return None;
-        }
-        let name = AllocationName::from_word(word);
-        let is_known = self.places[place].as_ref().is_some_and(|lent| lent.name == name);
-        if !is_known {
-            let lent = Lent { name, bytes, views: Arc::default() };
-            let other = if agreed.taken { self.places[place].replace(lent) } else { Some(lent) };
-            if let Some(Lent { name, .. }) = other {
-                self.segment.release(name.slot, name.id);
-            }
-        }
-        agreed.taken.then_some(place)
-    }
-}
-
-impl Drop for Results {
-    fn drop(&mut self) {
-        // Also of what was offered in a call that this rank did not make.
-        self.segment.release_all_of(self.origin);
-    }
-}
-
 impl NodeComm {
     /// Reduces `send` of all ranks into one result that all of them read where it lies. Folded by rank in either order.
     ///
@@ -277,7 +169,7 @@ impl NodeComm {
         let (offer, offered_bytes) = match self.rank {
             0 => {
                 let timeout = state.timeout();
-                let State { member, results, .. } = &mut *state;
+                let NodeState { member, results, .. } = &mut *state;
                 results.offer(&member.board, bytes, timeout)
             }
             _ => ((0, 0), 0),

@@ -5,7 +5,7 @@
 //! then nothing is lent and the group goes on. The exchanges are ordinary operations of the group, so a different call,
 //! a death and a deadline end a split as they end any call.
 
-use super::{NodeComm, State};
+use super::node_comm::{NodeComm, NodeState};
 use crate::Error;
 use crate::args::CollectiveArgs;
 use crate::error_codec::{ERROR_WORDS, from_words, to_words};
@@ -66,7 +66,7 @@ impl NodeComm {
 
     fn divide_in(
         &self,
-        state: &mut State,
+        state: &mut NodeState,
         what: Collective,
         color: Option<u32>,
         key: i64,
@@ -83,7 +83,7 @@ impl NodeComm {
 
     fn form_groups(
         &self,
-        state: &mut State,
+        state: &mut NodeState,
         what: Collective,
         color: Option<u32>,
         key: i64,
@@ -115,7 +115,7 @@ impl NodeComm {
 
     /// Sums words over the group: each rank fills in its own and leaves the others zero. Few words travel beside the marks:
     /// that takes no memory, so a split that finds none left does not end this group.
-    pub(super) fn add_up(&self, state: &mut State, what: Collective, words: &mut [u64]) -> Result<(), Error> {
+    pub(super) fn add_up(&self, state: &mut NodeState, what: Collective, words: &mut [u64]) -> Result<(), Error> {
         let few = INLINE_BYTES / size_of::<u64>();
         let at_once = if words.len() <= few * MOST_PARTS { few } else { words.len() };
         for part in words.chunks_mut(at_once) {
@@ -127,7 +127,7 @@ impl NodeComm {
     /// Rank 0 borrows a region for each of the groups that need one; all learn which, or why not.
     fn borrow(
         &self,
-        state: &mut State,
+        state: &mut NodeState,
         what: Collective,
         groups: &[Vec<usize>],
         sharing: &[usize],
@@ -177,7 +177,7 @@ impl NodeComm {
     }
 
     /// This rank's place in its new group, with the lines of its region present.
-    fn take_seat(&self, state: &State, group: &[usize], grant: Option<Grant>) -> Result<Seated, Error> {
+    fn take_seat(&self, state: &NodeState, group: &[usize], grant: Option<Grant>) -> Result<Seated, Error> {
         let board = &state.member.board;
         let bytes = Layout::new(group.len()).bytes();
         let me = group.iter().position(|&rank| rank == self.rank).unwrap_or(0);
@@ -200,7 +200,7 @@ impl NodeComm {
     }
 
     /// Fails on all ranks with the error of the first that has one.
-    fn agree(&self, state: &mut State, what: Collective, error: Option<&Error>) -> Result<(), Error> {
+    fn agree(&self, state: &mut NodeState, what: Collective, error: Option<&Error>) -> Result<(), Error> {
         let mut failed = vec![0u64; self.size.div_ceil(64)];
         failed[self.rank / 64] = u64::from(error.is_some()) << (self.rank % 64);
         self.add_up(state, what, &mut failed)?;

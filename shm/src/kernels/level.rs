@@ -5,11 +5,12 @@
 //! vectorises.
 #![allow(unsafe_code)]
 
+use super::functions::{FinishFn, FoldBothFn, FoldFn, Kernels};
 use super::generic;
 use super::half::{self, BF16, F16, Half};
 use super::scalar::{HalfBits, Truth};
 use super::vector::*;
-use super::{FoldFn, Kernels, body, portable};
+use super::{body, portable};
 use crate::op::{DType, Indexed, Op};
 
 /// The minimum and maximum of a half type are of its own width.
@@ -92,11 +93,11 @@ macro_rules! level {
             }
 
             fn hot<V: Vector, F: Operator<V>>(dtype: DType) -> Kernels {
-                let fold_both = Some([both::<V, F>, both_s::<V, F> as super::FoldBothFn]);
+                let fold_both = Some([both::<V, F>, both_s::<V, F> as FoldBothFn]);
                 Kernels { fold_both, fold_all: Some(all::<V, F>), ..Kernels::plain(dtype, fold::<V, F>) }
             }
             fn halves<H: Half<F32>, F: Operator<F32>>(dtype: DType, average: bool) -> Kernels {
-                let finish = if average { narrow::<H, true> } else { narrow::<H, false> as super::FinishFn };
+                let finish = if average { narrow::<H, true> } else { narrow::<H, false> as FinishFn };
                 Kernels {
                     accumulator_bytes: 4,
                     widen: Some(widen::<H>),
@@ -209,7 +210,7 @@ macro_rules! level {
         /// Copies past the caches.
         ///
         /// # Safety
-        /// As [`copy_streaming`](super::copy_streaming), with the features of the level.
+        /// As `copy_streaming` of the module above, with the features of the level.
         $(#[target_feature(enable = $features)])?
         pub(super) unsafe fn $copy(dst: *mut u8, src: *const u8, bytes: usize) {
             // SAFETY: the caller's contract; the features are enabled here.

@@ -1,0 +1,324 @@
+//! The group of a node's ranks as its members hold it: joining, what it is, and the lock that a call takes.
+
+use super::call_cache::CachedCall;
+use super::shared_results;
+use crate::Error;
+use crate::config::WaitPreset;
+use crate::engine;
+use crate::layout::{Layout, Windows};
+use crate::mapped::{GroupInfo, Mapped};
+use crate::memory::{Absent, AttachOptions, BudgetLimits, Grant, MemoryBudget, Segment};
+use crate::progress::Progress;
+use crate::protocol::board::Board;
+use crate::protocol::decide::Thresholds;
+use crate::protocol::{Member, Patience, Report};
+use spin::mutex::{SpinMutex, SpinMutexGuard};
+use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// How to join the ranks of a node.
+#[derive(Debug, Clone, Default)]
+pub struct JoinOptions {
+    /// This process's number on the node, from 0.
+    pub rank: usize,
+    /// Ranks on the node.
+    pub size: usize,
+    /// Names the group: equal on its ranks, different for any other group of this user on this node.
+    pub key: String,
+    /// Where ranks meet; `None` for the default directory in /dev/shm.
+    pub dir: Option<PathBuf>,
+    /// What a waiting rank does with its CPU.
+    pub wait: WaitPreset,
+    /// Deadline of one wait; `None` waits for ever. Deaths are noticed all the same.
+    pub timeout: Option<Duration>,
+    /// Deadline of joining; `None` for `timeout`.
+    pub join_timeout: Option<Duration>,
+    /// Most shared memory that the ranks may use, bytes, all communicators together; rank 0's counts. `None` for
+    /// [`Windows::default_budget_bytes`].
+    pub arena_max_bytes: Option<u64>,
+    /// Whether ranks of other groups share the CPUs, so that nobody here may spin however few they are.
+    pub crowded: bool,
+    /// Names and values of settings that must be alike on all ranks.
+    pub settings: Vec<(String, String)>,
+}
+
+/// This process as a member of the group of its node.
+///
+/// Every rank makes the same calls in the same order. Two threads that call into one group at once get an error, not
+/// a race. Dropping it leaves the group: ranks that still call get [`Error::PeerDied`].
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct NodeComm {
+    /// Only ever tried: to let go of it is a plain store, where a lock that can be waited for needs an exchange.
+    pub(super) state: SpinMutex<NodeState>,
+    /// Numbers of posted calls that nobody asks for any more.
+    pub(super) dropped: Mutex<Vec<u64>>,
+    pub(super) rank: usize,
+    pub(super) size: usize,
+    pub(super) cpus: usize,
+    pub(super) thresholds: Thresholds,
+    pub(super) windows: Windows,
+    pub(super) group_info: GroupInfo,
+    pub(super) budget_bytes: u64,
+    /// After `state`: the board lets go of its region before the segment is left.
+    pub(super) segment: Arc<Segment>,
+}
+
+/// What a small call looks at comes first, here and in what this is made of: it finds all of it cold.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct NodeState {
+    /// Whether a call panicked.
+    pub(super) broken: bool,
+    /// The prepared state of the previous call.
+    pub(super) cached: Option<CachedCall>,
+    pub(super) last: Option<Report>,
+    pub(super) member: Member<Mapped>,
+    /// What the ranks read together.
+    pub(super) results: shared_results::Results,
+}
+
+/// Words of the group's policy: rank 0 writes them when the group forms.
+const POLICY_VERSION: usize = 0;
+const POLICY_WINDOW_ACCUMULATOR: usize = 1;
+const POLICY_WINDOW_DEPOSIT: usize = 2;
+const POLICY_FLAT_BYTES: usize = 3;
+const POLICY_LEADER_BYTES: usize = 4;
+const POLICY_BUDGET: usize = 5;
+const POLICY_BASE: usize = 6;
+const POLICY_SLICES_BYTES: usize = 7;
+
+impl NodeState {
+    /// The thread unwinds out of a call: nothing more can be called here, and the other ranks are told.
+    #[cold]
+    pub(super) fn give_up(&mut self) {
+        self.broken = true;
+        self.member.panicked();
+    }
+
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        self.member.patience.timeout_ns.map(Duration::from_nanos)
+    }
+}
+
+impl NodeComm {
+    /// Joins and returns when all ranks have.
+    ///
+    /// # Errors
+    /// As [`Segment::attach`]; [`Error::NoSpace`] also when the lines of the group do not fit, [`Error::Usage`] when
+    /// rank 0's arena cap is too small for this many ranks.
+    pub fn join(options: &JoinOptions) -> Result<NodeComm, Error> {
+        NodeComm::join_within(options, &|| None)
+    }
+
+    /// The same for ranks that are members of another group already, which `absent` asks.
+    ///
+    /// # Errors
+    /// As [`NodeComm::join`] and [`Segment::attach_within`].
+    pub fn join_within(options: &JoinOptions, absent: Absent<'_>) -> Result<NodeComm, Error> {
+        let mut policy = [0u64; 32];
+        // A cap that is too small is written as windows of zero, so that every rank refuses and none is left waiting.
+        let ranks = options.size.max(1);
+        let total = options.arena_max_bytes.unwrap_or_else(|| Windows::default_budget_bytes(ranks));
+        let base = Windows::base_bytes(total, ranks);
+        (policy[POLICY_BUDGET], policy[POLICY_BASE]) = (total, base);
+        if let Some(w) = Windows::within(base, ranks) {
+            policy[POLICY_WINDOW_ACCUMULATOR] = w.accumulator as u64;
+            policy[POLICY_WINDOW_DEPOSIT] = w.deposit as u64;
+        }
+        let thresholds = Thresholds::default_for(options.size);
+        policy[POLICY_VERSION] = 1;
+        policy[POLICY_FLAT_BYTES] = thresholds.flat_bytes as u64;
+        policy[POLICY_LEADER_BYTES] = thresholds.leader_bytes as u64;
+        policy[POLICY_SLICES_BYTES] = thresholds.slices_bytes as u64;
+        let attach = AttachOptions {
+            rank: options.rank,
+            size: options.size,
+            key: options.key.clone(),
+            dir: options.dir.clone(),
+            region_bytes: Layout::new(options.size).bytes(),
+            policy,
+            timeout: options.join_timeout.or(options.timeout),
+            settings: options.settings.clone(),
+        };
+        let (segment, region) = Segment::attach_within(&attach, absent)?;
+        let policy = segment.policy();
+        let (rank, size, cpus) = (segment.rank(), segment.size(), segment.allowed_cpus());
+        let windows = Windows::from_words(policy[POLICY_WINDOW_ACCUMULATOR], policy[POLICY_WINDOW_DEPOSIT]);
+        let windows = windows.ok_or_else(|| {
+            Error::usage(format!(
+                "the arena cap of rank 0 (EARLYBIRD_ARENA_MAX) is too small for {size} ranks; set at least {} bytes",
+                Windows::least_budget_bytes(size)
+            ))
+        })?;
+        let thresholds = Thresholds {
+            flat_bytes: policy[POLICY_FLAT_BYTES] as usize,
+            leader_bytes: policy[POLICY_LEADER_BYTES] as usize,
+            slices_bytes: policy[POLICY_SLICES_BYTES] as usize,
+        };
+        let patience = Patience {
+            preset: options.wait,
+            oversubscribed: options.crowded || size > cpus,
+            timeout_ns: options.timeout.map(crate::nanoseconds),
+            mean_wait_ns: 0,
+        };
+        segment.set_budget(BudgetLimits { total: policy[POLICY_BUDGET], base: policy[POLICY_BASE] });
+        let group_info =
+            GroupInfo { members: (0..size).collect(), me: rank, allocation: (size > 1).then_some((0, Grant::BASE)) };
+        let member = Member::new(Mapped::new(segment, group_info, region)?, patience);
+        Ok(NodeComm::seated(member, cpus, thresholds, windows, policy[POLICY_BASE]))
+    }
+
+    pub(super) fn seated(
+        member: Member<Mapped>,
+        cpus: usize,
+        thresholds: Thresholds,
+        windows: Windows,
+        budget_bytes: u64,
+    ) -> NodeComm {
+        let (rank, size) = (member.board.rank(), member.board.ranks());
+        let (group_info, segment) = (member.board.group_info().clone(), member.board.segment().clone());
+        let results = shared_results::Results::new(segment.clone(), group_info.allocation.map_or(0, |(_, id)| id));
+        let state = SpinMutex::new(NodeState { broken: false, member, cached: None, last: None, results });
+        NodeComm {
+            state,
+            dropped: Mutex::default(),
+            rank,
+            size,
+            cpus,
+            thresholds,
+            windows,
+            group_info,
+            budget_bytes,
+            segment,
+        }
+    }
+
+    /// This process's number, from 0.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Ranks in the group.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// CPUs that the ranks together may use; with fewer CPUs than ranks nobody spins.
+    pub fn allowed_cpus(&self) -> usize {
+        self.cpus
+    }
+
+    /// The ranks of the group in order, each by its number in the job.
+    pub fn members(&self) -> &[usize] {
+        &self.group_info.members
+    }
+
+    /// A number that no other group of the job ever has; 0 for groups of one, which share nothing.
+    pub fn group(&self) -> u64 {
+        self.group_info.allocation.map_or(0, |(_, id)| id)
+    }
+
+    /// Bytes of shared memory that the group may take at most; 0 for a group of one, which shares nothing.
+    pub fn budget_bytes(&self) -> u64 {
+        self.group_info.allocation.map_or(0, |_| self.budget_bytes)
+    }
+
+    /// What shared memory outside the node's arena is paid from.
+    pub fn memory_budget(&self) -> MemoryBudget {
+        MemoryBudget::new(self.segment.clone(), self.lock().ok().and_then(|state| state.timeout()))
+    }
+
+    /// Bytes of shared memory that all groups of the node take now.
+    pub fn shared_memory_bytes(&self) -> u64 {
+        self.segment.taken_bytes()
+    }
+
+    /// How `auto` chooses in this group, in words.
+    pub fn describe_choice(&self) -> String {
+        let t = self.thresholds;
+        format!(
+            "auto: flat to {} B, leader to {} B, then chain (leader, from {} B slices, where the rank order shows)",
+            t.flat_bytes, t.leader_bytes, t.slices_bytes
+        )
+    }
+
+    /// What to drive in the long waits of the calls that follow; groups made from this one later inherit it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] while another thread is inside a call.
+    pub fn set_progress(&self, progress: Option<Progress>) -> Result<(), Error> {
+        self.lock()?.member.board.set_progress(progress);
+        Ok(())
+    }
+
+    /// Whether this is a child made by fork, which is not a member.
+    pub fn is_forked(&self) -> bool {
+        self.segment.is_forked_child()
+    }
+
+    /// What ran in the last operation that this rank completed.
+    pub fn last_call(&self) -> Option<Report> {
+        self.lock().ok().and_then(|state| state.last)
+    }
+
+    /// The error after a call that panicked here: what the other ranks get, where there are some.
+    #[cold]
+    pub(super) fn why_broken(&self, member: &Member<Mapped>) -> Error {
+        member.failure().map_or_else(engine::panicked, |stop| self.error_of(member, stop))
+    }
+
+    #[cold]
+    pub(super) fn lock_late(&self) -> Result<SpinMutexGuard<'_, NodeState>, Error> {
+        let _alone = engine::pause();
+        self.state.try_lock().ok_or_else(engine::occupied)
+    }
+
+    #[inline]
+    pub(super) fn lock(&self) -> Result<Inside<'_>, Error> {
+        let state = match self.state.try_lock() {
+            Some(state) => state,
+            None => self.lock_late()?,
+        };
+        self.inside(state)
+    }
+
+    #[inline]
+    pub(super) fn inside<'a>(&self, state: SpinMutexGuard<'a, NodeState>) -> Result<Inside<'a>, Error> {
+        match () {
+            () if state.broken => Err(self.why_broken(&state.member)),
+            () if state.member.board.is_forked_child() => Err(Error::Forked),
+            () => Ok(Inside { state, unwinding: std::thread::panicking() }),
+        }
+    }
+}
+
+/// A call that has begun: no other thread is inside one.
+pub(super) struct Inside<'a> {
+    state: SpinMutexGuard<'a, NodeState>,
+    /// Whether the call is made by a thread that panics already.
+    unwinding: bool,
+}
+
+impl Deref for Inside<'_> {
+    type Target = NodeState;
+    fn deref(&self) -> &NodeState {
+        &self.state
+    }
+}
+
+impl DerefMut for Inside<'_> {
+    fn deref_mut(&mut self) -> &mut NodeState {
+        &mut self.state
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.unwinding {
+            self.state.give_up();
+        }
+    }
+}

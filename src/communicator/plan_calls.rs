@@ -1,0 +1,94 @@
+//! Calls of a communicator that plans carry out: ranks meet for the first one, and share the error of one that fails.
+
+use super::Communicator;
+use super::plan_lane::{PlanState, plan_of};
+use crate::Error;
+use crate::plans::Plans;
+use crate::transport::ShmTransport;
+use earlybird_shm::Collective;
+use earlybird_shm::channel::Fault;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Communicator {
+    /// Takes back the count of a call that was refused before it reached the others.
+    #[inline]
+    pub(super) fn done<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        if let Err(Error::Usage { .. } | Error::Unsupported { .. }) = &result
+            && self.plans.joined.load(Relaxed)
+            && let Ok(mut state) = self.plans.lock()
+            && let Some(plans) = &mut state.plans
+        {
+            plans.transport_mut().rings().take_back();
+        }
+        result
+    }
+
+    /// The plan by which a call of `bytes` is carried out, if by one.
+    #[inline]
+    pub(super) fn plan_for(&self, collective: Collective, bytes: usize) -> Option<&'static str> {
+        plan_of(collective, self.settings.choice(collective, bytes))
+    }
+
+    /// Runs a plan, after joining the rings if it is the first.
+    pub(super) fn run_plan(
+        &self,
+        name: &'static str,
+        call: impl FnOnce(&mut Plans<ShmTransport>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        // Nothing that is posted proceeds while a plan waits.
+        self.node.settle()?;
+        let lane = &self.plans;
+        let mut state = lane.lock()?;
+        let PlanState { plans, failed, last, calls, progress } = &mut *state;
+        if let Some(error) = failed {
+            return Err(error.clone());
+        }
+        if plans.is_none() {
+            // A rank that makes another call meets the others here, instead of their waiting at the door for ever.
+            self.node.meet_for_a_plan()?;
+            let joined = ShmTransport::join_within(&lane.options, &|| self.node.absent());
+            match &joined {
+                // The dead are seen by what follows; who lives and was given up has its own word to say there.
+                Ok(_) | Err(Error::PeerDied { .. }) => {}
+                Err(error) => self.node.fail(error),
+            }
+            self.node.meet_for_a_plan()?;
+            let mut transport = joined.map_err(|error| {
+                // Nobody has died, so each rank has an error of its own; the first one stands for all.
+                self.node.fail(&error);
+                self.node.meet_for_a_plan().err().unwrap_or(error)
+            })?;
+            transport.rings().set_progress(progress.clone());
+            *plans = Some(Plans::over(transport));
+            lane.joined.store(true, Relaxed);
+            self.settings.go_round();
+        }
+        let Some(plans) = plans else { unreachable!("joined above") };
+        let unwinding = Unwinding(plans);
+        let result = call(&mut *unwinding.0);
+        std::mem::forget(unwinding);
+        if result.is_ok() {
+            *calls += 1;
+            *last = Some(name);
+        }
+        let Some(error) = plans.failed() else { return result };
+        // Ranks that made another call are in an operation of the node, which knows what call that is.
+        if !matches!(error, Error::Mismatch { .. }) {
+            self.node.fail(error);
+        }
+        let stands = self.node.meet_for_a_plan().err().unwrap_or_else(|| error.clone());
+        // Where only the plans differ, the node has failed by nobody's word yet.
+        self.node.fail(error);
+        *failed = Some(stands.clone());
+        Err(stands)
+    }
+}
+
+/// What is dropped only where a plan unwinds: the other ranks must not wait for this one, which lives.
+struct Unwinding<'a>(&'a mut Plans<ShmTransport>);
+
+impl Drop for Unwinding<'_> {
+    fn drop(&mut self) {
+        self.0.transport_mut().rings().raise(Fault::Other("it panicked in a plan".into()));
+    }
+}
