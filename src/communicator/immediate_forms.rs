@@ -92,7 +92,7 @@ impl Communicator {
         self.prepared(Collective::AllReduce, bytes, take, || self.node.ready_grouped(op, buffers))
     }
 
-    /// Posts [`Communicator::all_reduce_in_place_with`], which is folded by rank. The operator runs inside any call of this
+    /// Posts [`Communicator::all_reduce_in_place`], which is folded by rank. The operator runs inside any call of this
     /// process that carries on with what is posted, in whatever thread; it must call no communicator.
     ///
     /// # Errors
@@ -155,7 +155,7 @@ impl Communicator {
         self.by_user(Collective::AllReduce, op, None, OwnedBuffers::apart_of(send, recv)?, two)
     }
 
-    /// Posts [`Communicator::reduce_scatter_block_into_with`]; folded by rank.
+    /// Posts [`Communicator::reduce_scatter_block_into`]; folded by rank.
     ///
     /// # Errors
     /// As [`Communicator::immediate_all_reduce`].
@@ -334,7 +334,7 @@ impl<'c> Root<'c> {
         self.comm.unequal(Collective::Scatter, Op::Sum, Some(self.rank), counts, owned, two)
     }
 
-    /// Posts [`Root::reduce_into_with`]; folded by rank.
+    /// Posts [`Root::reduce_into`]; folded by rank.
     ///
     /// # Errors
     /// As [`Communicator::immediate_all_reduce`].
@@ -360,7 +360,7 @@ impl<'c> Root<'c> {
         self.comm.by_user(Collective::Reduce, op, Some(self.rank), owned, one)
     }
 
-    /// Posts [`Root::reduce_into_root_with`]; folded by rank.
+    /// Posts [`Root::reduce_into_root`]; folded by rank.
     ///
     /// # Errors
     /// As [`Communicator::immediate_all_reduce`].
