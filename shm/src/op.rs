@@ -387,6 +387,7 @@ mod tests {
         for (i, dtype) in DType::ALL.into_iter().enumerate() {
             assert_eq!(dtype as usize, i + 1);
             assert!(DType::ALL[..i].iter().all(|other| other.name() != dtype.name()));
+            assert!(dtype.size().is_power_of_two(), "counts are shifts");
         }
         for (i, op) in Op::ALL.into_iter().enumerate() {
             assert_eq!(op as usize, i + 1);

@@ -238,11 +238,15 @@ impl<'a> Buffers<'a> {
 /// Elements of `datatype` in a buffer, and whether they fill it.
 #[inline(always)]
 fn elements<T>(buffer: &[T], datatype: Datatype) -> (usize, bool) {
-    let (bytes, size) = (size_of_val(buffer), datatype.size());
-    match bytes.checked_div(size) {
-        Some(count) => (count, count * size == bytes),
-        // Elements without size are refused later.
-        None => (buffer.len(), true),
+    let bytes = size_of_val(buffer);
+    match datatype {
+        // Powers of two, all of them.
+        Datatype::Builtin(dtype) => (bytes >> dtype.size().trailing_zeros(), bytes & (dtype.size() - 1) == 0),
+        Datatype::Opaque(size) => match bytes.checked_div(size) {
+            Some(count) => (count, count * size == bytes),
+            // Elements without size are refused later.
+            None => (buffer.len(), true),
+        },
     }
 }
 
