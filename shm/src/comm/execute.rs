@@ -43,8 +43,14 @@ impl NodeComm {
     /// The same for arguments that were checked for this rank already.
     ///
     /// # Errors
-    /// As [`NodeComm::execute`].
+    /// As [`NodeComm::execute`]; [`Error::Usage`] for arguments that were checked for another rank or number of ranks.
     pub fn execute_checked(&self, checked: CheckedArgs<'_>) -> Result<(), Error> {
+        if !checked.is_for(self.rank, self.size) {
+            let (rank, size) = (self.rank, self.size);
+            return Err(Error::usage(format!(
+                "arguments that were checked for another rank than {rank} of {size}; check them for this communicator"
+            )));
+        }
         self.execute_checked_in(&mut *self.lock()?, checked)
     }
 
