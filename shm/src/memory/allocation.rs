@@ -24,7 +24,7 @@ pub struct Allocation {
     segment: Arc<Segment>,
 }
 
-/// A allocation that lies in an operation.
+/// An allocation that lies in an operation.
 #[derive(Debug)]
 #[must_use]
 pub struct BufferUse {
