@@ -38,9 +38,7 @@ impl<'a> CollectiveArgs<'a> {
     /// [`Error::Unsupported`] for an operator that does not exist for the datatype, and elements of 16 MiB or more.
     pub fn check(mut self, rank: usize, size: usize) -> Result<CheckedArgs<'a>, Error> {
         self.check_elements()?;
-        if let Some(root) = self.root.filter(|root| *root >= size) {
-            return Err(Error::usage(format!("root {root} does not exist among {size} ranks")));
-        }
+        self.root.map_or(Ok(()), |root| check_root(root, size))?;
         let blocks = self.blocks(size)?;
         if self.buffers.are_in_place() {
             self.buffers = self.own_parts(&blocks, rank)?;
@@ -298,6 +296,17 @@ pub fn check_lengths(
         "{name} on {size} ranks, rank {rank}: the send buffer has {} elements and the receive buffer {}, expected are {} and {}{hint}",
         given[0], given[1], expected[0], expected[1]
     )))
+}
+
+/// Refuses a root that is not one of `size` ranks.
+///
+/// # Errors
+/// [`Error::Usage`].
+pub fn check_root(root: usize, size: usize) -> Result<(), Error> {
+    match root < size {
+        true => Ok(()),
+        false => Err(Error::usage(format!("root {root} does not exist among {size} ranks"))),
+    }
 }
 
 /// Sums of the counts before each rank's block, and of all.

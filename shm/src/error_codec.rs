@@ -117,12 +117,12 @@ pub(crate) fn from_words(words: &[u64]) -> Option<Error> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    #[test]
-    fn an_error_survives_its_bytes() {
-        let errors = [
+    /// Errors of every kind that joining sends.
+    pub(crate) fn samples() -> Vec<Error> {
+        vec![
             Error::PeerDied { rank: 3, pid: 12, host: "h".into(), during: "attach".into() },
             Error::Timeout { missing: vec![1, 1022], after: Duration::from_millis(1500), during: "attach".into() },
             Error::Timeout { missing: vec![], after: Duration::ZERO, during: String::new() },
@@ -132,8 +132,12 @@ mod tests {
             Error::system("opening", "no such file"),
             Error::System { context: "mapping".into(), reason: "no memory".into(), errno: Some(12) },
             Error::Poisoned { cause: "x".into() },
-        ];
-        for error in errors {
+        ]
+    }
+
+    #[test]
+    fn an_error_survives_its_bytes() {
+        for error in samples() {
             let bytes = to_bytes(&error);
             assert_eq!(from_bytes(&bytes), error);
             (0..bytes.len()).for_each(|end| drop((from_bytes(&bytes[..end]), from_bytes(&bytes[end..]))));

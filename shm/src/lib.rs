@@ -49,7 +49,7 @@ mod warn;
 pub use args::{CallBuffers, CallOptions, CollectiveArgs, Counts, IntoReduceOp, ReduceOp, unpack};
 pub use bytes_op::BytesOp;
 #[cfg(not(earlybird_loom))]
-pub use checked_args::{CheckedArgs, even_part};
+pub use checked_args::{CheckedArgs, check_root, even_part};
 #[cfg(not(earlybird_loom))]
 pub use comm::{Completion, Draft, InactiveRequest, JoinOptions, NodeComm, SharedBuffer, SharedView};
 pub use config::{Algorithm, WaitPreset, nanoseconds};

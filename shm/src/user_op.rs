@@ -60,16 +60,6 @@ impl<T: Pod, F: Fn(&T, &T) -> T + Sync> UserOp<T, F> {
         Ok(UserOp { tag, ..self })
     }
 
-    /// The fold of two elements, `a` being the left operand.
-    pub fn combine(&self, a: &T, b: &T) -> T {
-        (self.fold)(a, b)
-    }
-
-    /// Whether operands must stand in rank order.
-    pub fn is_ordered(&self) -> bool {
-        self.ordered
-    }
-
     /// The identity of the operator, as ranks compare it.
     pub fn identity(&self) -> OpIdentity {
         OpIdentity::User { ordered: self.ordered, tag: self.tag }

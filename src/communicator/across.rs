@@ -202,13 +202,6 @@ impl<'a> MultiNodeCalls<'a> {
         }
     }
 
-    fn root(&self, root: usize) -> Result<(), Error> {
-        match root < self.comm.size() {
-            true => Ok(()),
-            false => Err(Error::usage(format!("root {root} does not exist among {} ranks", self.comm.size()))),
-        }
-    }
-
     fn counts(&self, counts: &[usize]) -> Result<usize, Error> {
         let ranks = self.comm.size();
         if counts.len() != ranks {

@@ -83,8 +83,8 @@ impl Communicator {
     /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] for a buffer of another job; [`Error::Mismatch`] where
     /// another rank gives private memory. After an error that others may see the buffer holds zeros.
     pub fn all_reduce_shared_in_place<T: Element>(&self, buffer: &mut SharedBuffer<T>, op: Op) -> Result<(), Error> {
-        if let Some(across) = self.across() {
-            return across.run(CollectiveArgs::all_reduce(&mut buffer[..], op).check(self.rank, self.size)?);
+        if self.between.is_some() {
+            return self.run(CollectiveArgs::all_reduce(&mut buffer[..], op));
         }
         let options = self.options(Collective::AllReduce, size_of_val(&**buffer))?;
         self.done(self.node.all_reduce_shared_in_place(buffer, op, options))
@@ -100,9 +100,8 @@ impl Communicator {
         recv: &mut SharedBuffer<T>,
         op: Op,
     ) -> Result<(), Error> {
-        if let Some(across) = self.across() {
-            let args = CollectiveArgs::all_reduce((&send[..], &mut recv[..]), op);
-            return across.run(args.check(self.rank, self.size)?);
+        if self.between.is_some() {
+            return self.run(CollectiveArgs::all_reduce((&send[..], &mut recv[..]), op));
         }
         let options = self.options(Collective::AllReduce, size_of_val(&**send))?;
         self.done(self.node.all_reduce_shared_into(send, recv, op, options))

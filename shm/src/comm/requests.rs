@@ -4,7 +4,7 @@ use super::alltoallv_buffers::AlltoallvBuffers;
 use super::node_comm::{NodeComm, NodeState};
 use crate::Error;
 use crate::bytes_op::BytesOp;
-use crate::checked_args::{check_lengths, even_part, starts};
+use crate::checked_args::{check_lengths, check_root, even_part, starts};
 use crate::config::Algorithm;
 use crate::engine::{self, Drive};
 use crate::op::{DType, Datatype, Element, FoldOrder, Op, OpIdentity};
@@ -240,13 +240,6 @@ impl NodeComm {
         Ok(entries / owned.values_per_element())
     }
 
-    fn check_root(&self, root: usize) -> Result<(), Error> {
-        match root < self.size {
-            true => Ok(()),
-            false => Err(Error::usage(format!("root {root} does not exist among {} ranks", self.size))),
-        }
-    }
-
     /// Refuses a root that does not exist and buffers that do not fit; what runs otherwise.
     fn check(
         &self,
@@ -255,7 +248,7 @@ impl NodeComm {
         held: &mut dyn RequestBuffers,
     ) -> Result<Algorithm, Error> {
         if let Some(root) = asked.root {
-            self.check_root(root)?;
+            check_root(root, self.size)?;
         }
         let exchange = Exchange::new(asked.collective, asked.root(), self.size, asked.blocks.lens());
         let buffers = held.lend();

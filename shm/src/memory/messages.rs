@@ -183,7 +183,6 @@ pub(crate) fn of_rank(rank: usize, error: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn statement(rank: usize, settings: &[(&str, &str)]) -> Statement {
         let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
@@ -193,18 +192,7 @@ mod tests {
 
     #[test]
     fn messages_and_errors_survive_their_bytes() {
-        let errors = [
-            Error::PeerDied { rank: 3, pid: 12, host: "h".into(), during: "attach".into() },
-            Error::Timeout { missing: vec![1, 1022], after: Duration::from_millis(1500), during: "attach".into() },
-            Error::Timeout { missing: vec![], after: Duration::ZERO, during: String::new() },
-            Error::NoSpace { needed: 5, free: u64::MAX, hint: "rank 1: free some".into() },
-            Error::Unsupported { what: "this".into(), hint: "that".into() },
-            Error::usage("ümlaut"),
-            Error::system("opening", "no such file"),
-            Error::System { context: "mapping".into(), reason: "no memory".into(), errno: Some(12) },
-            Error::Poisoned { cause: "x".into() },
-        ];
-        for error in errors {
+        for error in crate::error_codec::tests::samples() {
             let answer = Answer::Failed(error.clone());
             assert_eq!(Answer::decode(&answer.encode()), Some(answer));
             let message = Message::Failed(error);

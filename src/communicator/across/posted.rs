@@ -3,7 +3,7 @@
 use super::MultiNodeCalls;
 use crate::hierarchy::{OwnedPairCounts, OwnedUserOp, Prepared, StartedArgs};
 use crate::{Element, Error, Op};
-use earlybird_shm::{Collective, OwnedBuffers, even_part};
+use earlybird_shm::{Collective, OwnedBuffers, check_root, even_part};
 
 impl MultiNodeCalls<'_> {
     /// A call that can be posted: as on one node, refused here if its buffers have not the lengths that it needs.
@@ -16,7 +16,7 @@ impl MultiNodeCalls<'_> {
         owned: OwnedBuffers<T>,
     ) -> Result<Prepared, Error> {
         if let Some(root) = root {
-            self.root(root)?;
+            check_root(root, self.comm.size())?;
         }
         if collective.folds() {
             T::DTYPE.must_have(op)?;
@@ -61,7 +61,7 @@ impl MultiNodeCalls<'_> {
         owned: OwnedBuffers<O::Item>,
     ) -> Result<Prepared, Error> {
         if let Some(root) = root {
-            self.root(root)?;
+            check_root(root, self.comm.size())?;
         }
         let (send, recv) = (owned.send.len(), owned.recv.len());
         let (block, expected) = match owned.is_in_place() {
