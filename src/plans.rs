@@ -130,7 +130,7 @@ impl<T: Lane> Plans<T> {
         self.run(shape, buffer)
     }
 
-    /// Whether a plan of this name, collective and root may carry out this work, whatever the size: the same on all ranks.
+    /// Refuses work that no plan of this name, collective and root may carry out, whatever the size: the same on all ranks.
     pub(crate) fn admit(&mut self, shape: Shape) -> Result<(), Error> {
         let shape = Shape { elements: 0, turn: 0, call: 0, ..shape };
         if self.admitted.contains(&shape) {

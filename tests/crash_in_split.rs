@@ -123,7 +123,7 @@ fn one_dies(job: Job, victim: usize, what: &str) -> bool {
     if ends[victim].said == ["done"] {
         return false;
     }
-    // Who dies in the last operation of all has given some of the others what they need.
+    // A rank that dies in the last operation of all has given some of the others what they need.
     let mut told: Vec<&str> = others.iter().flat_map(|rank| &ends[*rank].said).map(String::as_str).collect();
     assert_eq!(told.len(), others.len(), "{what}: {ends:#?}");
     told.retain(|said| *said != "done");
@@ -190,7 +190,7 @@ fn a_death_is_noticed_by_a_leader_that_waits_for_another_node() {
             assert!(operation > 10, "it lived through {operation}");
             break;
         }
-        // Who dies after the last operation has given the leader what it needs, and taken the result.
+        // A rank that dies after the last operation has given the leader what it needs, and taken the result.
         assert!(took < NOTICED, "{fault}: noticed after {took:?}");
         if ends[0].said != ["done"] {
             assert!(ends[0].said[0].starts_with("EB_PEER_DIED rank 1 "), "{fault}: {ends:#?}");

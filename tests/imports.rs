@@ -1,4 +1,4 @@
-//! Who imports whom, file by file, computed from the sources: files that lie in circles become fewer, never more.
+//! Imports between files, computed from the sources: files that lie in circles become fewer, never more.
 //!
 //! A file imports another one if it names something that is defined there, by `use` or by a path, directly or through a
 //! re-export. `mod` lines and re-exports do not count: they say what belongs together, not what needs what.
@@ -108,7 +108,7 @@ fn name_of(item: &Item) -> Option<String> {
     Some(name.to_string())
 }
 
-/// Where `names`, written in `module`, begin: the module that the first of them is looked up in, and the rest.
+/// The beginning of `names`, written in `module`: the module that the first of them is looked up in, and the rest.
 fn begin<'a>(krate: &Crate, module: &Module, names: &'a [String]) -> Option<(Module, &'a [String])> {
     let mut at = module.clone();
     let mut rest = names;

@@ -65,7 +65,7 @@ fn held(kind: &str, nodes: &str, faults: &str, held: usize, late: Option<Duratio
     job.join()
 }
 
-/// What all ranks were told alike, the first time and again.
+/// The one error of all ranks, the first time and again.
 fn told(ends: &[End]) -> [Option<&str>; 2] {
     assert!(ends.iter().all(|end| end.said == ends[0].said), "{ends:#?}");
     ["first", "then"].map(|when| ends[0].heard(when))

@@ -1,4 +1,4 @@
-//! As many ranks as a node can have: they join, wait for each other and sum.
+//! The largest number of ranks of a node: they join, wait for each other and sum.
 
 mod common;
 

@@ -408,7 +408,7 @@ fn panicker(player: &Player) {
         assert!(std::panic::catch_unwind(call).is_err(), "the fault did not strike");
         (0..3).filter(|rank| *rank != 1).for_each(|rank| wait_for(&format!("failed-{rank}")));
     } else if call().is_ok() {
-        // What rank 1 gave may have been enough for this rank.
+        // Rank 1's contribution may have been enough for this rank.
         assert!(call().is_err());
     }
     raise(&format!("failed-{}", comm.rank()));

@@ -266,7 +266,7 @@ fn different_calls_are_found_out() {
                 assert_eq!(codes(end), ["EB_MISMATCH"; 2], "{most} against {one} after {calls}: {end}");
                 assert_eq!(end.said[0], ends[0].said[0], "{most} against {one} after {calls}");
             }
-            // What the users called, not what the library makes of it.
+            // The names of the users' calls, not of the library's operations.
             let told = &ends[0].said[0];
             let with_a_plan = most.starts_with("plan:") && one.starts_with("plan:");
             let expected = match (most.split_once(' ').unwrap().0, one.split_once(' ').unwrap().0) {

@@ -1,4 +1,4 @@
-//! What another process of the same user may write over shared words and payload: values may be wrong, but every rank gets
+//! Words and payload that another process of the same user writes over: values may be wrong, but every rank gets
 //! its result or one error, and nobody waits for ever or crashes.
 
 mod common;

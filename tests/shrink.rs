@@ -366,7 +366,7 @@ fn what_keeps_a_rank_from_joining_is_every_ranks_error() {
     }
 }
 
-/// What this process holds: descriptors, threads, mappings.
+/// The resources of this process: descriptors, threads, mappings.
 fn held() -> [usize; 3] {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let shared = maps.lines().filter(|line| line.contains("earlybird")).count();

@@ -224,7 +224,7 @@ unsafe fn bytes<'a>(buffer: BufferArg, size: usize) -> &'a [u8] {
 }
 
 /// # Safety
-/// As [`bytes`], and nothing else refers to them.
+/// The contract of [`bytes`], and nothing else refers to them.
 #[inline]
 unsafe fn bytes_mut<'a>(buffer: BufferArg, size: usize) -> &'a mut [u8] {
     match buffer.count {
@@ -249,7 +249,7 @@ pub fn zeroed_bytes(count: usize, datatype: Datatype) -> Result<Vec<u8>, Error> 
     zeroed(bytes.ok_or_else(|| Error::usage(format!("{count} elements exceed the address space")))?)
 }
 
-/// As many zeroed, of any type.
+/// Allocates zeroed memory for `count` elements of any type.
 pub fn zeroed<T: Element>(count: usize) -> Result<Vec<T>, Error> {
     let mut zeros = memory::<T>(count)?;
     // SAFETY: the vector has room for them, and zeros are a value of every element.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// `eb_request`.
 pub struct Request {
     call: Box<dyn AnyRequest>,
-    /// Whether the request stays when the call has ended, to be started again.
+    /// True if the request stays when the call has ended, to be started again.
     persistent: bool,
 }
 
@@ -143,7 +143,7 @@ impl<T: Element, B: RequestBuffers<T>> AnyRequest for TypedRequest<T, B> {
 pub struct RequestBuilder<'a> {
     pub comm: &'a Arc<Communicator>,
     request: *mut *mut Request,
-    /// Whether the request is persistent; otherwise the call starts at once.
+    /// True if the request is persistent; otherwise the call starts at once.
     persistent: bool,
 }
 

@@ -20,7 +20,7 @@ pub struct Block {
     /// Bytes of the signature of one element.
     pub element_bytes: usize,
     pub count: usize,
-    /// Whether the elements are contiguous in memory, in the order of the signature.
+    /// True if the elements are contiguous in memory, in the order of the signature.
     pub is_dense: bool,
 }
 
@@ -80,7 +80,7 @@ impl Block {
     /// Packs the elements at `from` into `into`, which is as long as their signature.
     ///
     /// # Safety
-    /// As `copy_in`.
+    /// The contract of `copy_in`.
     pub unsafe fn pack(&self, from: *const c_void, into: &mut [u8]) -> CallResult {
         self.for_each_piece(from as usize, |at, count, part| {
             let part = &mut into[part];
@@ -102,7 +102,7 @@ impl Block {
     /// Unpacks `from`, which is as long as the signature of the elements, to `to`.
     ///
     /// # Safety
-    /// As `copy_out`.
+    /// The contract of `copy_out`.
     pub unsafe fn unpack(&self, from: &[u8], to: *mut c_void) -> CallResult {
         self.for_each_piece(to as usize, |at, count, part| {
             let part = &from[part];

@@ -60,7 +60,7 @@ pub enum ElementLayout {
 pub struct PredefinedType {
     /// Bytes of its signature.
     pub bytes: usize,
-    /// Whether elements are contiguous, without gaps.
+    /// True if elements are contiguous, without gaps.
     pub is_dense: bool,
     /// The type that reductions use.
     reduced: Option<DType>,

@@ -133,7 +133,7 @@ impl Reduction {
     }
 
     /// # Safety
-    /// As `run`.
+    /// The contract of `run`.
     #[cold]
     unsafe fn run_on_copies(
         &self,

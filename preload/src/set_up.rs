@@ -163,7 +163,7 @@ impl RankInfo {
 #[derive(Debug, Clone, Copy)]
 struct JoinOutcome {
     is_done: bool,
-    /// Whether there is a CPU for every rank of the world.
+    /// True if there is a CPU for every rank of the world.
     has_cpu: bool,
 }
 

@@ -55,7 +55,7 @@ impl MpiFoldedReduction {
     /// Runs MPI_Reduce.
     ///
     /// # Safety
-    /// As `allreduce`; `recv` on the root only.
+    /// The contract of `allreduce`; `recv` on the root only.
     pub unsafe fn reduce(&self, send: *const c_void, recv: *mut c_void, root: usize) -> CallResult {
         let (comm, layout) = (&self.intercepted.comm, RowLayout::new(self.block.dtype)?);
         let op = self.fold_op(&layout)?;
@@ -94,7 +94,7 @@ impl MpiFoldedReduction {
     /// Runs `reduce` on a copy of this rank's elements, and copies its result to `recv`.
     ///
     /// # Safety
-    /// As `allreduce`.
+    /// The contract of `allreduce`.
     unsafe fn in_place(
         &self,
         send: *const c_void,

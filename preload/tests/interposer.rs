@@ -285,7 +285,7 @@ fn communicators_of_several_nodes() {
     }
     let said = Program::compile("allreduce.c").is_right_with(3, &["supported"], &[("EARLYBIRD_RANKS_PER_NODE", "1,2")]);
     assert!(intercepted(&said, "MPI_Allreduce") > 900 && said.contains("forwarded to MPI: 0\n"), "{said}");
-    // What MPI folds: a user-defined operator, long double and its like.
+    // The reductions that MPI folds: a user-defined operator, long double and its like.
     let said = Program::compile("allreduce.c").is_right_with(3, &["other"], &[("EARLYBIRD_RANKS_PER_NODE", "1,2")]);
     assert_eq!(intercepted(&said, "MPI_Allreduce"), 5, "{said}");
     // A node for every rank is MPI's.

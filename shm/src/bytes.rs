@@ -38,10 +38,10 @@ pub fn divide<T: Element>(elements: &mut [T], ranks: usize) {
     divide_bytes(T::DTYPE, of_mut(elements), ranks);
 }
 
-/// As [`divide`], of elements of `dtype`.
+/// Divides elements of `dtype`, given as bytes, as [`divide`] does.
 ///
 /// # Panics
-/// As [`divide`].
+/// The cases of [`divide`].
 pub fn divide_bytes(dtype: DType, elements: &mut [u8], ranks: usize) {
     let mut sum = [0u8; WIDE_BYTES];
     for part in elements.chunks_mut(WIDE_BYTES / dtype.size() * dtype.size()) {
@@ -61,10 +61,10 @@ pub fn widened<T: Element>(elements: &[T]) -> Vec<f32> {
     wide
 }
 
-/// As [`widened`], from and to bytes.
+/// Half numbers as `f32`, as [`widened`], from and to bytes.
 ///
 /// # Panics
-/// As [`widened`].
+/// The cases of [`widened`].
 pub fn widened_bytes(dtype: DType, elements: &[u8]) -> Vec<u8> {
     let mut wide = vec![0u8; elements.len() / dtype.size() * size_of::<f32>()];
     widen_into(dtype, elements, &mut wide);
@@ -88,10 +88,10 @@ pub fn averaged<T: Element>(sums: &[f32], averages: &mut [T], ranks: usize) {
     averaged_bytes(T::DTYPE, of(sums), of_mut(averages), ranks);
 }
 
-/// As [`averaged`], from and to bytes.
+/// The averages of half numbers, as [`averaged`], from and to bytes.
 ///
 /// # Panics
-/// As [`averaged`].
+/// The cases of [`averaged`].
 pub fn averaged_bytes(dtype: DType, sums: &[u8], averages: &mut [u8], ranks: usize) {
     finish_into(dtype, averages, sums, size_of::<f32>(), ranks);
 }

@@ -146,7 +146,7 @@ impl<'a> CheckedArgs<'a> {
         }
     }
 
-    /// Whether the arguments were checked for this rank of as many.
+    /// Returns whether the arguments were checked for this rank of as many.
     pub(crate) fn is_for(&self, rank: usize, size: usize) -> bool {
         (self.rank, self.size) == (rank, size)
     }
@@ -161,7 +161,7 @@ impl<'a> CheckedArgs<'a> {
         self.args.op
     }
 
-    /// Whether the call is one message, reduced by one of the library's operators if it is reduced: what plans carry out.
+    /// Returns whether the call is one message, reduced by one of the library's operators if it is reduced: what plans carry out.
     pub fn is_plain(&self) -> bool {
         matches!((self.args.counts, self.args.op), (Counts::Uniform, ReduceOp::Builtin(_)))
     }

@@ -91,7 +91,7 @@ pub fn datatype_of<T: Pod>() -> Result<Datatype, Error> {
 /// The type of elements of `bytes` bytes, called `name` in errors.
 ///
 /// # Errors
-/// As [`datatype_of`].
+/// The errors of [`datatype_of`].
 pub(crate) fn plain_type(bytes: usize, name: &str) -> Result<Datatype, Error> {
     match bytes {
         0 => Err(Error::usage(format!("{name} has no size; there is nothing to reduce"))),
@@ -140,7 +140,7 @@ impl dyn ReduceFn + '_ {
         Ok(())
     }
 
-    /// Whether operands must stand in rank order.
+    /// Returns whether operands must stand in rank order.
     pub fn is_ordered(&self) -> bool {
         matches!(self.identity(), OpIdentity::User { ordered: true, .. })
     }

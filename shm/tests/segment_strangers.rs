@@ -25,7 +25,7 @@ fn address(dir: &Path, key: &str) -> SocketAddrUnix {
     SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap()
 }
 
-/// What two waiting ranks of three, and a third one that states these values, are told, which is the same.
+/// The error of two waiting ranks of three and of a third one that states these values: one for all.
 fn told(values: &[(&str, &str)]) -> String {
     let scratch = Scratch::new();
     let mut ranks: Vec<Rank> = (0..2).map(|rank| Rank::spawn(&scratch.meet(), "builds", rank, 3)).collect();

@@ -152,7 +152,7 @@ impl<'a> MultiNodeCalls<'a> {
     ) -> Call<'a> {
         let bytes = count.saturating_mul(element.size());
         let options = self.comm.settings.options(collective, bytes);
-        // What was chosen is a part of the call, also on ranks that exchange nothing and nodes that have chosen alike.
+        // The choice is a part of the call, also on ranks that exchange nothing and nodes that have chosen alike.
         let (algorithm, exchange) = match self.comm.settings.choice(collective, bytes) {
             Choice::Plan(name) => (Algorithm::Auto, Some(name)),
             Choice::Node(algorithm) => (algorithm, None),

@@ -62,7 +62,7 @@ pub struct Communicator {
     plans: PlanLane,
     /// What a waiting rank drives besides what the user asks for.
     drives: Option<Progress>,
-    /// How ranks join, for communicators of survivors.
+    /// The settings of joining, for communicators of survivors.
     joining: Arc<Config>,
     /// Rounds of agreeing on survivors that are over.
     rounds: Mutex<u64>,
@@ -96,7 +96,7 @@ impl Communicator {
     /// tells the others why, as far as it knows where they are.
     ///
     /// # Errors
-    /// As [`Communicator::connect`], the same on all ranks.
+    /// The errors of [`Communicator::connect`], the same on all ranks.
     #[doc(hidden)]
     pub fn connect_or_refuse(
         config: Result<Config, Error>,

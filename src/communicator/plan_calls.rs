@@ -77,14 +77,14 @@ impl Communicator {
             self.node.fail(error);
         }
         let stands = self.node.meet_for_a_plan().err().unwrap_or_else(|| error.clone());
-        // Where only the plans differ, the node has failed by nobody's word yet.
+        // If only the plans differ, no rank has failed the node yet.
         self.node.fail(error);
         *failed = Some(stands.clone());
         Err(stands)
     }
 }
 
-/// What is dropped only where a plan unwinds: the other ranks must not wait for this one, which lives.
+/// A guard that is dropped only if a plan unwinds: the other ranks must not wait for this one, which lives.
 struct Unwinding<'a>(&'a mut Plans<ShmTransport>);
 
 impl Drop for Unwinding<'_> {

@@ -19,7 +19,7 @@ pub(super) struct PlanLane {
 #[derive(Debug, Default)]
 pub(super) struct PlanState {
     pub(super) plans: Option<Plans<ShmTransport>>,
-    /// What they failed with.
+    /// The error that they failed with.
     pub(super) failed: Option<Error>,
     /// The plan of the last call, where that ran one.
     pub(super) last: Option<&'static str>,
@@ -52,7 +52,7 @@ impl PlanLane {
         &self.options.key
     }
 
-    /// What is driven in long waits.
+    /// The progress function of long waits.
     pub(super) fn progress(&self) -> Option<Progress> {
         match self.state.try_lock() {
             Ok(state) => state.progress.clone(),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Groups of one that this process has formed.
 static ALONE: AtomicU64 = AtomicU64::new(0);
 
-/// What survivors have joined.
+/// The groups that survivors have joined.
 type Joined = (NodeComm, Option<Hierarchy>);
 
 impl Communicator {
@@ -21,7 +21,7 @@ impl Communicator {
     /// [`Communicator::job_ranks`] tells who they were. The meaning is that of `MPIX_Comm_shrink` of MPI's User Level
     /// Failure Mitigation (ULFM).
     ///
-    /// Who dies meanwhile is left out too: the others agree again. Whoever dies after that is missed in a call of the new
+    /// A rank that dies meanwhile is left out too: the others agree again. A rank that dies after that is missed in a call of the new
     /// communicator, which then returns [`Error::PeerDied`]; shrink that one again. Of the ranks that live either all get a
     /// communicator or none does.
     ///
@@ -85,7 +85,7 @@ impl Communicator {
         self.of_survivors(&ranks, attempt, joined)
     }
 
-    /// Who this process is among the survivors, and where they meet: a key that no other group of the job has had.
+    /// The identity of this process among the survivors, and their rendezvous: a key that no other group of the job has had.
     fn identity_among(&self, rank: usize, ranks: &[usize], attempt: u64) -> Identity {
         let first = self.job_ranks().first().copied().unwrap_or(0);
         let name = format!("{} of {first}, attempt {attempt}", self.plans.name());

@@ -25,11 +25,11 @@ pub(super) fn fitting_endpoints(is_crowded: bool, is_a_network: bool) -> usize {
     }
 }
 
-/// What a rank tells the others: endpoints that were chosen, and the plan and costs, as fingerprints, 0 where nothing was; the
+/// The words that a rank tells the others: endpoints that were chosen, and the plan and costs, as fingerprints, 0 where nothing was; the
 /// endpoints that fit it; and the beginning of the plan's name.
 const WORDS: usize = 7;
 
-/// What must be alike.
+/// The settings that must be alike.
 const ALIKE: usize = 3;
 
 /// What a rank of this choice tells, of which so many endpoints were chosen, if any, and so many fit it.

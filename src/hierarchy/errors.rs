@@ -5,7 +5,7 @@ use crate::Error;
 use earlybird_shm::channel::Fault;
 use std::time::Duration;
 
-/// What a node's group failed with, as a fault of the job: its ranks numbered as there. `deadline` is the one that was set.
+/// The error of a node's group, as a fault of the job: its ranks numbered as there. `deadline` is the one that was set.
 pub(super) fn fault_of(error: &Error, topology: &Topology, deadline: Option<Duration>) -> Fault {
     let here = topology.here();
     let rank_of = |local: usize| here[local.min(here.len() - 1)];

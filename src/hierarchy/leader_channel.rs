@@ -1,4 +1,4 @@
-//! What connects the nodes: the transport between their endpoints, and the one place where the error of the whole job
+//! The channel between the nodes: the transport between their endpoints, and the one place where the error of the whole job
 //! stands, which every rank can report to and read.
 
 use super::Topology;
@@ -40,12 +40,12 @@ pub(crate) enum LeaderTransport {
 }
 
 impl LeaderTransport {
-    /// Whether messages may cross a network.
+    /// Returns whether messages may cross a network.
     pub(super) fn is_a_network(&self) -> bool {
         !matches!(self, LeaderTransport::Rings(_))
     }
 
-    /// Whether the ranks are known to outnumber the CPUs that all of them share, so that nodes and leaders cannot work at the same
+    /// Returns whether the ranks are known to outnumber the CPUs that all of them share, so that nodes and leaders cannot work at the same
     /// time: the same on all ranks.
     pub(super) fn is_crowded(&self) -> bool {
         matches!(self, LeaderTransport::Rings(rings) if rings.outnumbers_cpus())
@@ -88,7 +88,7 @@ impl LeaderChannel {
         }
     }
 
-    /// Whether this rank exchanges anything.
+    /// Returns whether this rank exchanges anything.
     fn is_endpoint(&self) -> bool {
         self.peers[self.node] == self.me
     }
@@ -136,17 +136,17 @@ impl LeaderChannel {
         }
     }
 
-    /// As [`LeaderTransport::is_a_network`].
+    /// The same as [`LeaderTransport::is_a_network`].
     pub(super) fn is_a_network(&self) -> bool {
         self.line.is_a_network()
     }
 
-    /// As [`LeaderTransport::is_crowded`].
+    /// The same as [`LeaderTransport::is_crowded`].
     pub(super) fn is_crowded(&self) -> bool {
         self.line.is_crowded()
     }
 
-    /// What connects the nodes of a group of the ranks `group`, in which this rank is `me`, where that is MPI. All ranks
+    /// The transport between the nodes of a group of the ranks `group`, in which this rank is `me`, if that is MPI. All ranks
     /// call it.
     pub(crate) fn split(&mut self, group: &[usize], me: Option<usize>) -> Result<Option<LeaderTransport>, Error> {
         match &mut self.line {
@@ -157,7 +157,7 @@ impl LeaderChannel {
         }
     }
 
-    /// Whether this thread may make calls.
+    /// Returns whether this thread may make calls.
     pub(crate) fn may_call(&mut self) -> Result<(), Error> {
         match &mut self.line {
             LeaderTransport::Rings(_) => Ok(()),
@@ -167,7 +167,7 @@ impl LeaderChannel {
         }
     }
 
-    /// Whether this thread, which waits elsewhere, may carry on with what is posted here.
+    /// Returns whether this thread, which waits elsewhere, may carry on with what is posted here.
     pub(crate) fn may_be_driven(&mut self, was_here_last: bool) -> bool {
         match &mut self.line {
             LeaderTransport::Rings(_) => true,
@@ -179,7 +179,7 @@ impl LeaderChannel {
     pub(super) fn absent(&mut self, ranks: &[usize], joining: Option<u64>) -> Option<usize> {
         match &mut self.line {
             LeaderTransport::Rings(rings) => rings.absent(ranks, joining),
-            // Who cannot come has failed the job.
+            // A rank that cannot come has failed the job.
             LeaderTransport::Messages(_) => self.progress().err().and(ranks.first().copied()),
         }
     }
@@ -220,12 +220,12 @@ impl LeaderChannel {
         }
     }
 
-    /// What the job failed with, as far as this rank knows.
+    /// The error that the job failed with, as far as this rank knows.
     pub(crate) fn failed(&self) -> Option<&Error> {
         self.error.as_ref()
     }
 
-    /// What shared memory between nodes is paid from.
+    /// The budget of the shared memory between nodes.
     pub(crate) fn set_memory_budget(&mut self, memory_budget: MemoryBudget) {
         match &mut self.line {
             LeaderTransport::Rings(rings) => rings.set_memory_budget(memory_budget),
@@ -242,7 +242,7 @@ impl LeaderChannel {
         }
     }
 
-    /// What MPI's transport reported: another rank's word stands, its own troubles are yet to be told.
+    /// The failure that MPI's transport reported: another rank's word stands, its own troubles are yet to be told.
     fn heard(&mut self, failure: Failure) -> Failure {
         if let (Failure::Reported { .. }, LeaderTransport::Messages(line)) = (&failure, &self.line) {
             self.error.get_or_insert(line.error_of(&failure));
@@ -257,7 +257,7 @@ impl LeaderChannel {
     }
 }
 
-/// What a rank says of a call of this signature.
+/// The description of a call of this signature.
 pub(super) fn said(signature: Signature) -> CallDescription {
     CallDescription::new(signature, choice::plan_marked(signature.number_within()))
 }
@@ -370,7 +370,7 @@ impl Transport for LeaderChannel {
         let fault = match failure {
             Failure::PeerDied { rank } => Fault::PeerDied { rank: peer(rank) },
             Failure::Timeout { missing, after } => {
-                // What was waited is a multiple of what was set.
+                // The time waited is a multiple of the deadline.
                 let after = self.deadline.unwrap_or(after);
                 Fault::Timeout { missing: peer(missing), after_ns: earlybird_shm::nanoseconds(after) }
             }

@@ -68,7 +68,7 @@ pub(crate) struct Hierarchy {
     state: Mutex<State>,
     deadline: Option<Duration>,
     exchanges: Exchanges,
-    /// As [`LeaderTransport::is_crowded`].
+    /// The same as [`LeaderTransport::is_crowded`].
     is_crowded: bool,
     postings: Postings,
     /// Where the leaders of groups made from this one meet, if they share memory.
@@ -222,7 +222,7 @@ impl Hierarchy {
         }
     }
 
-    /// As `NodeComm::end`, for the ranks of all nodes that share memory; otherwise for those of this node.
+    /// The end of the membership, as `NodeComm::end`, for the ranks of all nodes that share memory; otherwise for those of this node.
     pub(crate) fn close(&self, node: &NodeComm) -> Result<(), Error> {
         let _alone = self.settle()?;
         let mut state = self.lock()?;

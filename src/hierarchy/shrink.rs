@@ -26,7 +26,7 @@ impl Hierarchy {
     /// The nodes of these ranks in the arrangement that they have here.
     ///
     /// # Errors
-    /// As [`Topology::new`].
+    /// The errors of [`Topology::new`].
     pub(crate) fn topology_of(&self, survivors: &Survivors<'_>) -> Result<Topology, Error> {
         Topology::new(nodes_of(survivors.ranks, &self.topology), survivors.rank)
     }
@@ -35,7 +35,7 @@ impl Hierarchy {
     /// and all learn that everybody has.
     ///
     /// # Errors
-    /// As [`crate::Communicator::connect`].
+    /// The errors of [`crate::Communicator::connect`].
     pub(crate) fn rejoin(
         config: &Config,
         identity: &Identity,

@@ -166,7 +166,7 @@ fn to_words(error: &Error) -> [u64; ERROR_WORDS] {
     words
 }
 
-/// What rank `rank` could not do.
+/// The error of rank `rank`.
 fn from_words(rank: usize, words: &[u64]) -> Error {
     let told = format!("rank {rank}: {}", text::unpack(&words[3..]));
     match words[0] {

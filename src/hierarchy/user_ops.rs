@@ -15,13 +15,13 @@ pub(crate) trait UserReduction {
     /// Items of an element.
     fn items(&self) -> usize;
 
-    /// What it is in a signature.
+    /// The identity of the operator in a signature.
     fn operator(&self) -> OpIdentity;
 
-    /// What its elements are in a signature.
+    /// The type of the elements in a signature.
     ///
     /// # Errors
-    /// As [`datatype_of`].
+    /// The errors of [`datatype_of`].
     fn element(&self) -> Result<Datatype, Error>;
 
     /// The operator without its type.
@@ -44,13 +44,13 @@ pub(crate) trait OwnedUserOp: UserReduction<Item: Send> + Send + Sync + Sized + 
     /// One buffer for both.
     ///
     /// # Errors
-    /// As [`OwnedUserOp::apart`].
+    /// The errors of [`OwnedUserOp::apart`].
     fn in_place(&self, recv: Vec<Self::Item>) -> Result<OwnedBuffers<Self::Item>, Error>;
 
     /// The reduction of a node's ranks to the first one.
     ///
     /// # Errors
-    /// As [`NodeComm::ready_with`].
+    /// The errors of [`NodeComm::ready_with`].
     fn ready(this: &Arc<Self>, node: &NodeComm, owned: OwnedBuffers<Self::Item>) -> Result<InactiveRequest, Error>;
 }
 

@@ -35,7 +35,7 @@ impl MessageLine {
         Ok(transport.map(|transport| MessageLine::new(transport, peers)))
     }
 
-    /// What errors add to the numbers of ranks.
+    /// The text that errors add to the numbers of ranks.
     pub(crate) fn set_job_ranks(&mut self, job_ranks: Arc<[usize]>) {
         self.job_ranks = Some(job_ranks);
     }

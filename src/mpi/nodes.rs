@@ -63,7 +63,7 @@ pub(super) fn find(comm: &SimpleCommunicator, virtual_node: usize) -> Layout {
     Layout { nodes: members, processes: processes(comm), here: here.size() as usize }
 }
 
-/// Whether this rank can reach the first of `comm` where ranks meet: at an abstract socket of its network namespace.
+/// Returns whether this rank can reach the first of `comm` where ranks meet: at an abstract socket of its network namespace.
 fn sees_the_same(comm: &SimpleCommunicator) -> bool {
     let number = common_nonce(comm);
     let name = format!("earlybird-probe-{:016x}{:016x}", number[0], number[1]);

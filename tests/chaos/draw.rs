@@ -10,7 +10,7 @@ use earlybird_hier::schedule::ALGORITHMS;
 #[derive(Clone)]
 pub struct Rng {
     state: u64,
-    /// Whether the call that is being made asked for a plan, which may be refused.
+    /// True if the call that is being made asked for a plan, which may be refused.
     pub plan: bool,
 }
 

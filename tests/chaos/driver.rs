@@ -15,18 +15,18 @@ use std::time::Duration;
 /// A run to make.
 pub struct Job<'a> {
     pub scenario: &'a Scenario,
-    /// What [`crate::select::Selection::of`] was given.
+    /// The text for [`crate::select::Selection::of`].
     pub only: &'a str,
-    /// What the ranks do wrong on purpose, to test the checker.
+    /// The mistake that ranks make on purpose, to test the checker.
     pub sabotage: Option<&'a str>,
-    /// How long after the violence a rank may live without a result.
+    /// The time after the violence that a rank may live without a result.
     pub hang: Duration,
 }
 
 /// A started rank.
 pub struct Rank {
     child: Child,
-    /// Whether it has ended; its number is its own until it is waited for.
+    /// True if it has ended; its number is its own until it is waited for.
     pub is_over: bool,
     pub ended: Option<ExitStatus>,
     pub said: Said,
@@ -178,7 +178,7 @@ impl Running<'_> {
             if (0..self.ranks.len()).all(|rank| self.ranks[rank].is_over || killed.contains(&rank)) {
                 return false;
             }
-            // What runs without violence may take its time: two cores, a million elements, eight ranks.
+            // A run without violence may take its time: two cores, a million elements, eight ranks.
             let mut limit = self.job.hang.as_nanos() as u64;
             if self.job.sabotage.is_none() && self.job.scenario.kind.expect == Expect::Success {
                 limit *= 8;

@@ -25,7 +25,7 @@ impl From<Error> for Failure {
 
 pub type Checked = Result<(), Failure>;
 
-/// How a call is made.
+/// The form of a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Way {
     Into,

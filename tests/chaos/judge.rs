@@ -6,7 +6,7 @@ use crate::said::Told;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What is wrong with a run.
+/// The problems of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     Hang,
@@ -20,7 +20,7 @@ pub enum Class {
     Late,
 }
 
-/// How soon a death must be known to all, on a machine that has nothing else to do.
+/// The time within which a death must be known to all, on a machine that has nothing else to do.
 pub const LATE_NS: u64 = 1_000_000_000;
 
 /// All that is known of a run.
@@ -31,7 +31,7 @@ pub struct Outcome {
     pub detections: Vec<u64>,
     /// Checked calls by form, over all ranks.
     pub calls: BTreeMap<String, u64>,
-    /// Whether there was time for the violence.
+    /// True if there was time for the violence.
     pub acted: bool,
     pub killed: u64,
     pub stopped: u64,
@@ -77,7 +77,7 @@ pub fn judge(run: &Running<'_>, hang: Option<String>, lingering: Vec<usize>) -> 
     outcome
 }
 
-/// What is wrong with how this rank, which was not to die, ended.
+/// The problem with the end of this rank, which was not to die.
 fn bad_end(run: &Running<'_>, number: usize) -> Option<(Class, String)> {
     let (scenario, rank) = (run.job.scenario, &run.ranks[number]);
     let (kind, said) = (scenario.kind, &rank.said);
@@ -113,7 +113,7 @@ fn deadline(run: &Running<'_>, rank: &Rank, told: &Told) -> (Class, String) {
     }
 }
 
-/// Whether an error blames a victim, or a rank that had its error before and left; a deadline does where it ends joining.
+/// Returns whether an error blames a victim, or a rank that had its error before and left; a deadline does where it ends joining.
 fn names_the_dead(run: &Running<'_>, of: &Rank, told: &Told) -> bool {
     let killed = run.killed().iter().any(|victim| run.ranks[*victim].pid() == told.pid);
     let left = |rank: &Rank| rank.pid() == told.pid && rank.said.error.as_ref().is_some_and(|e| e.at < told.at);
@@ -141,7 +141,7 @@ fn left_files(run: &Running<'_>) -> Vec<String> {
     left
 }
 
-/// What a rank has printed last.
+/// The last lines that a rank has printed.
 fn tail(rank: &Rank) -> String {
     let text = std::fs::read_to_string(&rank.log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();

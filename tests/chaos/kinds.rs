@@ -1,6 +1,6 @@
 //! The kinds of violence: what is done to which ranks, what the others must then see, and which kinds the short form runs.
 
-/// What a rank or the driver does.
+/// An act of a rank or of the driver.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Act {
     Nothing,
@@ -36,14 +36,14 @@ pub enum Act {
 }
 
 impl Act {
-    /// Whether a rank may refuse to join because of it.
+    /// Returns whether a rank may refuse to join because of it.
     pub fn refuses(self) -> bool {
         use Act::*;
         matches!(self, Descriptors | AddressSpace | FileSize | Processes | FullDirectory | FullShm)
     }
 }
 
-/// What must become of the ranks that are no victims.
+/// The end that the ranks must have that are no victims.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Expect {
     /// All calls succeed, in the victims too.
@@ -54,7 +54,7 @@ pub enum Expect {
     AnEnd,
 }
 
-/// What the ranks do meanwhile.
+/// The calls of the ranks meanwhile.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Load {
     /// Calls of all forms.

@@ -7,7 +7,7 @@ use crate::posted;
 use crate::said::now;
 use earlybird::{Communicator, Op};
 
-/// What `from` has for `to` in the call `seed`.
+/// The block that `from` has for `to` in the call `seed`.
 fn block<T: Sample>(seed: u64, from: usize, to: usize, count: usize) -> Vec<T> {
     contribution(seed ^ (64 * from + to) as u64, from, count, Op::Sum, false)
 }

@@ -44,7 +44,7 @@ impl Summary {
         }
     }
 
-    /// How often ranks hung, had a wrong element, left something, ended with another error than they must.
+    /// The number of times that ranks hung, had a wrong element, left something, ended with another error than they must.
     pub fn failures(&self) -> u64 {
         self.problems.iter().filter(|(class, _)| **class != Class::Late).map(|(_, count)| count).sum()
     }
@@ -73,7 +73,7 @@ impl Summary {
     }
 }
 
-/// What is known of a failed run, and how to repeat it, as JSON.
+/// A failed run, and how to repeat it, as JSON.
 fn line(scenario: &Scenario, only: &str, outcome: &Outcome) -> serde_json::Value {
     let only = if only.is_empty() { String::new() } else { format!(" --only {only}") };
     serde_json::json!({

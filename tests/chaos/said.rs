@@ -1,4 +1,4 @@
-//! What a rank tells the driver: lines on its standard output, which outlives its other descriptors.
+//! The messages of a rank to the driver: lines on its standard output, which outlives its other descriptors.
 
 use earlybird::Error;
 use rustix::time::{ClockId, clock_gettime};

@@ -5,7 +5,7 @@ use crate::kinds::{KINDS, Kind};
 use crate::worker::form_names;
 use std::time::Duration;
 
-/// What may be drawn.
+/// The kinds and forms that may be drawn.
 pub struct Selection {
     pub forms: Vec<&'static Form>,
     pub kinds: Vec<&'static Kind>,
@@ -35,7 +35,7 @@ impl Selection {
     }
 }
 
-/// What `tests/long/chaos` was told.
+/// The arguments of `tests/long/chaos`.
 pub struct Options {
     pub seconds: Duration,
     pub runs: u64,

@@ -18,7 +18,7 @@ fn matrices(seed: u64, rank: usize, count: usize) -> Vec<Matrix> {
     (0..count as u64).map(|i| std::array::from_fn(|k| mix(seed ^ i << 20 ^ (rank * 4 + k) as u64) as u32)).collect()
 }
 
-/// What this rank gives and the serial product.
+/// The contribution of this rank and the serial product.
 fn products(comm: &Communicator, rng: &mut Rng, count: usize) -> (Vec<Matrix>, Vec<Matrix>) {
     let seed = rng.next();
     let first = matrices(seed, 0, count);

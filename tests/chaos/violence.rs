@@ -1,4 +1,4 @@
-//! What a victim does to itself: it ends, loses its descriptors, forks, lives with low limits.
+//! The acts of a victim on itself: it ends, loses its descriptors, forks, lives with low limits.
 #![allow(unsafe_code)]
 
 use crate::draw::Scenario;
@@ -82,7 +82,7 @@ fn fork() -> i32 {
     }
 }
 
-/// Whether this process is a child that was made here, between two calls, to drop what it has inherited.
+/// Returns whether this process is a child that was made here, between two calls, to drop what it has inherited.
 pub fn is_forked_here(scenario: &Scenario, index: u64) -> bool {
     if scenario.kind.act != Act::ForkThenDrop || index != scenario.dose % scenario.calls {
         return false;

@@ -11,7 +11,7 @@ use earlybird::{Communicator, Config, Error, Identity, Op};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use std::time::Duration;
 
-/// What the test `rank` calls in a process that the driver has started.
+/// Runs a rank: called by the test `rank` in a process that the driver has started.
 pub fn play() {
     let Ok(seed) = std::env::var("CHAOS_SEED") else { return };
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
@@ -70,7 +70,7 @@ impl Worker {
         }
     }
 
-    /// Whether all ranks have made their calls and nothing more is going to be done to them.
+    /// Returns whether all ranks have made their calls and nothing more is going to be done to them.
     fn is_over(&self, world: &Communicator, index: u64) -> Result<bool, Error> {
         if self.scenario.kind.expect == Expect::Death || index < self.scenario.calls || !index.is_multiple_of(20) {
             return Ok(false);
@@ -163,7 +163,7 @@ fn make_part(parent: &Communicator, rng: &mut Rng) -> Result<Option<Communicator
     }
 }
 
-/// What the process has of the library's: open descriptors, and mappings of shared memory.
+/// The library's things that the process has: open descriptors, and mappings of shared memory.
 fn holdings() -> Vec<String> {
     let entries = std::fs::read_dir("/proc/self/fd").map(|all| all.flatten().collect::<Vec<_>>()).unwrap_or_default();
     let targets = entries.iter().filter_map(|entry| std::fs::read_link(entry.path()).ok());
@@ -177,7 +177,7 @@ fn holdings() -> Vec<String> {
     held
 }
 
-/// What a test of the checker makes a rank do.
+/// Makes the mistake that a test of the checker asks for.
 fn sabotage(index: u64) -> Checked {
     let Ok(what) = std::env::var("CHAOS_SABOTAGE") else { return Ok(()) };
     match (what.as_str(), index) {

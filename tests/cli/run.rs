@@ -163,7 +163,7 @@ fn nothing_outlives_a_launcher_that_is_killed() {
     wait_until("the ranks to be gone", || ranks.iter().all(|&rank| is_gone(rank)));
 }
 
-/// What a rank's shell starts and waits for.
+/// The program that a rank's shell starts and waits for.
 const BENEATH: &str = "sh -c 'echo $$ > rank$EARLYBIRD_RANK; exec sleep 600'; true";
 
 #[test]

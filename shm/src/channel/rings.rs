@@ -84,7 +84,7 @@ impl Rings {
     /// Joins and returns when all ranks have. Memory of a ring is reserved when it is first used.
     ///
     /// # Errors
-    /// As [`Segment::attach`].
+    /// The errors of [`Segment::attach`].
     pub fn join(options: &RingOptions) -> Result<Rings, Error> {
         Rings::join_within(options, &|| None)
     }
@@ -92,7 +92,7 @@ impl Rings {
     /// Joins ranks that are members of another group already, which `absent` asks.
     ///
     /// # Errors
-    /// As [`Segment::attach_within`].
+    /// The errors of [`Segment::attach_within`].
     pub fn join_within(options: &RingOptions, absent: Absent<'_>) -> Result<Rings, Error> {
         let attach = AttachOptions {
             rank: options.rank,
@@ -203,7 +203,7 @@ impl Rings {
     /// Shows the next packet of `from`, if one is there, and gives its memory back if `take` returns true.
     ///
     /// # Errors
-    /// As [`Rings::send`]; [`Error::Poisoned`] for a packet that no healthy rank sends.
+    /// The errors of [`Rings::send`]; [`Error::Poisoned`] for a packet that no healthy rank sends.
     pub fn receive(&mut self, from: usize, take: impl FnOnce([u64; 3], &[u8]) -> bool) -> Result<bool, Error> {
         let pair = self.pair(from, self.rank)?;
         if self.incoming[from].is_none() {
@@ -304,7 +304,7 @@ impl Rings {
     /// The group's one error, if it has failed.
     ///
     /// # Errors
-    /// That one.
+    /// The error that stands, or [`Error::Forked`].
     pub fn healthy(&self) -> Result<(), Error> {
         match self.board.poison().load(SyncPoint::PoisonAcquire.order()) {
             0 if self.board.segment().is_forked_child() => Err(Error::Forked),

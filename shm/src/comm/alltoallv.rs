@@ -26,7 +26,7 @@ impl NodeComm {
             return Ok(words[..self.size].iter().copied().max().unwrap_or(0) as usize);
         }
         let error = self.find_difference(state, send, recv);
-        // What ran inside is none of the caller's operations.
+        // The operations inside are none of the caller's.
         state.last = last;
         Err(error?)
     }

@@ -19,7 +19,7 @@ impl NodeComm {
     /// windows of the arena run as several operations. Cost on one node: see the algorithm files in [`crate::protocol`].
     ///
     /// # Errors
-    /// As [`CollectiveArgs::check`], before any other rank is involved; [`Error::Usage`] when another thread is in a call;
+    /// The errors of [`CollectiveArgs::check`], before any other rank is involved; [`Error::Usage`] when another thread is in a call;
     /// [`Error::Unsupported`] for elements of a user's type larger than the windows; [`Error::OperatorPanicked`] on every
     /// rank when a user's operator panics in one; for an alltoall of unequal blocks [`Error::Mismatch`] on all ranks, which
     /// go on, where a rank sends another number than is expected of it. Otherwise the group's one error, after which the
@@ -43,7 +43,7 @@ impl NodeComm {
     /// The same for arguments that were checked for this rank already.
     ///
     /// # Errors
-    /// As [`NodeComm::execute`]; [`Error::Usage`] for arguments that were checked for another rank or number of ranks.
+    /// The errors of [`NodeComm::execute`]; [`Error::Usage`] for arguments that were checked for another rank or number of ranks.
     pub fn execute_checked(&self, checked: CheckedArgs<'_>) -> Result<(), Error> {
         if !checked.is_for(self.rank, self.size) {
             let (rank, size) = (self.rank, self.size);
@@ -57,7 +57,7 @@ impl NodeComm {
     /// A barrier of the ranks that make a call by a plan. A rank that makes another call gets [`Error::Mismatch`], as they do.
     ///
     /// # Errors
-    /// As [`NodeComm::execute`].
+    /// The errors of [`NodeComm::execute`].
     pub fn meet_for_a_plan(&self) -> Result<(), Error> {
         self.execute(CollectiveArgs::internal(Collective::Plan, Buffers::in_place::<u64>(&mut [])))
     }
@@ -80,7 +80,7 @@ impl NodeComm {
         let by_user;
         let prepared = match (args.op, cached) {
             (ReduceOp::Builtin(_), Some(cached)) if key.is_some() && cached.key == key => &cached.prepared,
-            // What follows from its arguments is not kept, since the operator is only borrowed.
+            // The prepared state is not kept, since the operator is only borrowed.
             (ReduceOp::User(operator), _) => {
                 by_user = self.prepare_user(&checked, operator)?;
                 &by_user

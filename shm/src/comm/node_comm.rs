@@ -70,7 +70,7 @@ pub struct NodeComm {
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct NodeState {
-    /// Whether a call panicked.
+    /// True if a call panicked.
     pub(super) broken: bool,
     /// The prepared state of the previous call.
     pub(super) cached: Option<CachedCall>,
@@ -116,7 +116,7 @@ impl NodeComm {
     /// The same for ranks that are members of another group already, which `absent` asks.
     ///
     /// # Errors
-    /// As [`NodeComm::join`] and [`Segment::attach_within`].
+    /// The errors of [`NodeComm::join`] and [`Segment::attach_within`].
     pub fn join_within(options: &JoinOptions, absent: Absent<'_>) -> Result<NodeComm, Error> {
         let mut policy = [0u64; 32];
         // A cap that is too small is written as windows of zero, so that every rank refuses and none is left waiting.

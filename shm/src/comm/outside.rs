@@ -48,12 +48,12 @@ impl NodeComm {
         ended.map_err(|stop| self.error_of(&state.member, stop))
     }
 
-    /// Whether a rank has dropped its handle of the group, or is dead; asked between calls of other threads only.
+    /// Returns whether a rank has dropped its handle of the group, or is dead; asked between calls of other threads only.
     pub fn has_left(&self, rank: usize) -> bool {
         self.state.try_lock().is_some_and(|state| rank < self.size && state.member.board.is_gone(rank))
     }
 
-    /// Whether the ranks are told to outnumber the CPUs by ranks of other groups.
+    /// Returns whether the ranks are told to outnumber the CPUs by ranks of other groups.
     pub fn is_crowded_by_others(&self) -> bool {
         let is_crowded = || self.state.try_lock().is_some_and(|state| state.member.patience.oversubscribed);
         self.size <= self.cpus && is_crowded()

@@ -153,7 +153,7 @@ impl NodeComm {
     /// As [`NodeComm::ready`] by an operator of the caller's, which the call keeps.
     ///
     /// # Errors
-    /// As [`NodeComm::ready`] and [`NodeComm::execute`].
+    /// The errors of [`NodeComm::ready`] and [`NodeComm::execute`].
     pub fn ready_with<T, F>(
         &self,
         collective: Collective,
@@ -172,7 +172,7 @@ impl NodeComm {
     /// The same on elements of which only the size is known.
     ///
     /// # Errors
-    /// As [`NodeComm::ready`] and [`NodeComm::execute`].
+    /// The errors of [`NodeComm::ready`] and [`NodeComm::execute`].
     pub fn ready_raw<F>(
         &self,
         collective: Collective,

@@ -84,7 +84,7 @@ impl NodeComm {
     /// algorithm is.
     ///
     /// # Errors
-    /// As [`NodeComm::execute`]; [`Error::Usage`] for a buffer of another job.
+    /// The errors of [`NodeComm::execute`]; [`Error::Usage`] for a buffer of another job.
     pub fn all_reduce_shared_in_place<T: Element>(
         &self,
         buffer: &mut SharedBuffer<T>,
@@ -106,7 +106,7 @@ impl NodeComm {
     /// Reduces `send` of all ranks into `recv` of every rank, otherwise as [`NodeComm::all_reduce_shared_in_place`].
     ///
     /// # Errors
-    /// As [`NodeComm::execute`]; [`Error::Usage`] for a buffer of another job.
+    /// The errors of [`NodeComm::execute`]; [`Error::Usage`] for a buffer of another job.
     pub fn all_reduce_shared_into<T: Element>(
         &self,
         send: &SharedBuffer<T>,

@@ -16,7 +16,7 @@ pub(super) struct Results {
     pub(super) places: [Option<Lent>; RESULTS],
     /// Places in which some rank read when the last result was made.
     pub(super) held: u64,
-    /// Where a copy goes, until a view takes it.
+    /// The memory of a copy, until a view takes it.
     pub(super) spare: Vec<u64>,
     /// Of all loans for results of this group.
     pub(super) origin: Origin,

@@ -98,7 +98,7 @@ impl<'c, T: Element> Draft<'c, T> {
     /// Gives all ranks what rank 0 has made of it: a view of the one result, or a copy where they have copies.
     ///
     /// # Errors
-    /// As [`NodeComm::execute`].
+    /// The errors of [`NodeComm::execute`].
     pub fn publish(self, options: CallOptions) -> Result<SharedView<'c, T>, Error> {
         if !self.view.is_copy() {
             // What rank 0 wrote is there when its word is.
@@ -120,7 +120,7 @@ impl NodeComm {
     /// held by views, when the budget has no room, and for less than 2 KiB, every rank gets a copy of its own.
     ///
     /// # Errors
-    /// As [`NodeComm::execute`].
+    /// The errors of [`NodeComm::execute`].
     pub fn all_reduce_shared<T: Element>(
         &self,
         send: &[T],

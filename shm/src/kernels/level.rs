@@ -210,7 +210,7 @@ macro_rules! level {
         /// Copies past the caches.
         ///
         /// # Safety
-        /// As `copy_streaming` of the module above, with the features of the level.
+        /// The copy `copy_streaming` of the module above, with the features of the level.
         $(#[target_feature(enable = $features)])?
         pub(super) unsafe fn $copy(dst: *mut u8, src: *const u8, bytes: usize) {
             // SAFETY: the caller's contract; the features are enabled here.

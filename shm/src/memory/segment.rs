@@ -54,7 +54,7 @@ impl Segment {
     /// that will not come, as far as that group knows. It ends the joining as a death does.
     ///
     /// # Errors
-    /// As [`Segment::attach`].
+    /// The errors of [`Segment::attach`].
     pub fn attach_within(options: &AttachOptions, absent: Absent<'_>) -> Result<(Arc<Segment>, Region), Error> {
         let fork = ForkFlag::new()?;
         let attach::Attached { control, owner, arena, table, base, regions, me } = attach::attach(options, absent)?;

@@ -229,7 +229,7 @@ impl<W: SharedWords> Records<'_, W> {
     /// Decides the round if each of `members` has voted or `is_gone`, unless it is decided.
     ///
     /// # Errors
-    /// As [`Records::is_decided`].
+    /// The errors of [`Records::is_decided`].
     pub fn decide(
         &self,
         place: RoundRecord,

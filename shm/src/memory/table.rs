@@ -124,7 +124,7 @@ impl<B: RegionMemory> Table<'_, B> {
     /// what others could not.
     ///
     /// # Errors
-    /// As [`RegionMemory::prepare`].
+    /// The errors of [`RegionMemory::prepare`].
     pub fn open(&self, hold: LockToken, first: (u64, usize)) -> Result<(), Error> {
         if self.get(NEXT_ID) == 0 {
             let (cost, size) = first;
@@ -189,7 +189,7 @@ impl<B: RegionMemory> Table<'_, B> {
     /// Allocates the first free region from `from` on; `None` where none is free.
     ///
     /// # Errors
-    /// As [`RegionMemory::reserve`]; nothing is allocated then.
+    /// The errors of [`RegionMemory::reserve`]; nothing is allocated then.
     pub fn allocate(&self, from: usize, wanted: AllocationRequest<'_>) -> Result<Option<Grant>, Error> {
         let Some(slot) = (from..self.regions).find(|&s| s >= self.seen() || self.id(s) == 0) else { return Ok(None) };
         let id = self.get(NEXT_ID).max(Grant::BASE + 1);

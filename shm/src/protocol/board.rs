@@ -114,13 +114,13 @@ pub trait Board {
 
     /// The group's one error; [`Board::healthy`] while there is none.
     fn poison(&self) -> &AtomicU64;
-    /// What the poison word holds while the group is well.
+    /// The value of the poison word while the group is well.
     fn healthy(&self) -> u64;
-    /// Whether the memory is still this group's, as the identity beside the poison word says.
+    /// Returns whether the memory is still this group's, as the identity beside the poison word says.
     fn is_ours(&self) -> bool;
     /// "Every operation up to this one is left by `rank`". Writer: `rank`.
     fn left(&self, rank: usize) -> &AtomicU64;
-    /// What `rank` tells the others apart from any operation. Writer: `rank`.
+    /// The words by which `rank` tells the others of itself, apart from any operation. Writer: `rank`.
     fn member(&self, rank: usize) -> &MemberLines;
 
     /// The arrival word of `slot`.

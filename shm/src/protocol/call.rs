@@ -32,7 +32,7 @@ pub(super) enum Arithmetic<'a> {
     Moved(Option<FinishFn>),
 }
 
-/// What follows from a call's arguments alone; kept from one call to the next, since calls repeat. First what the fast path
+/// The state that follows from a call's arguments alone; kept from one call to the next, since calls repeat. First what the fast path
 /// looks at.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]

@@ -37,7 +37,7 @@ impl<B: Board> Member<B> {
         Ok(())
     }
 
-    /// Whether [`Member::end`] was called.
+    /// Returns whether [`Member::end`] was called.
     pub fn has_ended(&self) -> bool {
         self.has_ended
     }

@@ -86,7 +86,7 @@ impl MemberLines {
 pub struct PoisonLine {
     /// [`word::PoisonWord`](super::word::PoisonWord); writers: all, by read-modify-write.
     pub poison: AtomicU64,
-    /// What `poison` holds while the group is well; writers: the members when they take their seats, all the same.
+    /// The value of `poison` while the group is well; writers: the members when they take their seats, all the same.
     pub group: AtomicU64,
 }
 

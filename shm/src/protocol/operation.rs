@@ -44,7 +44,7 @@ pub struct Member<B> {
     /// The call history hash: what this rank has called so far. It goes into the signature of every later operation, so
     /// that ranks whose calls differed unseen meet the difference at the latest in their next common operation.
     pub(super) history: u32,
-    /// Whether this rank's membership has ended.
+    /// True if this rank's membership has ended.
     pub(super) has_ended: bool,
     /// The shared state.
     pub board: B,

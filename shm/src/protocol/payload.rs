@@ -67,7 +67,7 @@ impl<'a> Buffers<'a> {
         unsafe { Self::erased_in_place(buf, T::DTYPE.into()) }
     }
 
-    /// As [`Buffers::apart`], of elements of `datatype`, each of one or more values of `T`.
+    /// A send buffer and a receive buffer of elements of `datatype`, each of one or more values of `T`.
     ///
     /// # Safety
     /// Whatever a call on `datatype` writes to `recv` is made of values of `T`.
@@ -77,10 +77,10 @@ impl<'a> Buffers<'a> {
         Self::new(send.as_ptr().cast(), recv.as_mut_ptr().cast(), counts, datatype, false)
     }
 
-    /// As [`Buffers::in_place`], of elements of `datatype`.
+    /// One buffer of elements of `datatype`, in which the result replaces the contribution.
     ///
     /// # Safety
-    /// As [`Buffers::erased_apart`].
+    /// The contract of [`Buffers::erased_apart`].
     #[inline(always)]
     pub unsafe fn erased_in_place<T>(buf: &'a mut [T], datatype: Datatype) -> Self {
         let (recv, count) = (buf.as_mut_ptr().cast::<u8>(), elements(buf, datatype));
@@ -150,12 +150,12 @@ impl<'a> Buffers<'a> {
         }
     }
 
-    /// Whether the result replaces the contribution.
+    /// Returns whether the result replaces the contribution.
     pub fn are_in_place(&self) -> bool {
         self.in_place
     }
 
-    /// Whether their lengths are whole numbers of elements.
+    /// Returns whether their lengths are whole numbers of elements.
     pub fn are_whole(&self) -> bool {
         self.is_whole
     }

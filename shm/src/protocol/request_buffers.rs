@@ -18,7 +18,7 @@ pub trait RequestBuffers: Any + Send + fmt::Debug {
     /// After the end of what was started.
     ///
     /// # Errors
-    /// What only shows when all ranks have told what they give: the same on all, which go on.
+    /// The errors that show only when all ranks have told what they give: the same on all, which go on.
     fn end(&mut self) -> Result<(), Error> {
         Ok(())
     }
@@ -37,7 +37,7 @@ pub struct OwnedBuffers<T> {
 }
 
 impl<T> OwnedBuffers<T> {
-    /// Whether the result replaces the contribution.
+    /// Returns whether the result replaces the contribution.
     pub fn is_in_place(&self) -> bool {
         self.in_place
     }
@@ -62,25 +62,25 @@ impl<T: Element> OwnedBuffers<T> {
 }
 
 impl<T: Pod> OwnedBuffers<T> {
-    /// As [`OwnedBuffers::apart`], for a user's operator.
+    /// Two buffers, for a user's operator.
     ///
     /// # Errors
-    /// As [`datatype_of`].
+    /// The errors of [`datatype_of`].
     pub fn apart_of(send: Vec<T>, recv: Vec<T>) -> Result<Self, Error> {
         Ok(OwnedBuffers { send, recv, in_place: false, datatype: datatype_of::<T>()? })
     }
 
-    /// As [`OwnedBuffers::in_place`], for a user's operator.
+    /// One buffer for both, for a user's operator.
     ///
     /// # Errors
-    /// As [`datatype_of`].
+    /// The errors of [`datatype_of`].
     pub fn in_place_of(recv: Vec<T>) -> Result<Self, Error> {
         Ok(OwnedBuffers { send: Vec::new(), recv, in_place: true, datatype: datatype_of::<T>()? })
     }
 }
 
 impl OwnedBuffers<u8> {
-    /// As [`OwnedBuffers::apart`], of the bytes of elements of `datatype`.
+    /// Two buffers of the bytes of elements of `datatype`.
     ///
     /// # Errors
     /// [`Error::Usage`] for a buffer that is no whole number of elements.
@@ -89,10 +89,10 @@ impl OwnedBuffers<u8> {
         Ok(OwnedBuffers { send, recv, in_place: false, datatype })
     }
 
-    /// As [`OwnedBuffers::in_place`], of the bytes of elements of `datatype`.
+    /// One buffer for both, of the bytes of elements of `datatype`.
     ///
     /// # Errors
-    /// As [`OwnedBuffers::raw`].
+    /// The errors of [`OwnedBuffers::raw`].
     pub fn raw_in_place(recv: Vec<u8>, datatype: Datatype) -> Result<Self, Error> {
         datatype.must_fill(recv.len())?;
         Ok(OwnedBuffers { send: Vec::new(), recv, in_place: true, datatype })

@@ -182,7 +182,7 @@ impl Signature {
         (self.kind >> 25 & 0x7f | (self.kind >> 44 & 0xf) << 7) as u16
     }
 
-    /// Whether the call is posted.
+    /// Returns whether the call is posted.
     pub fn is_posted(self) -> bool {
         self.kind & POSTED != 0
     }

@@ -10,13 +10,13 @@ use super::board::Board;
 use super::operation::Operation;
 use crate::sync::Ordering;
 
-/// What a waiting rank remembers of the others' waits.
+/// The memory that a waiting rank keeps of the others' waits.
 #[derive(Debug, Default)]
 pub(super) struct Proof {
     looks: u32,
     /// This rank's looks at the moment from which on all waits are compared.
     base_looks: u32,
-    /// What the others said at that moment.
+    /// The others' words at that moment.
     base: Vec<u64>,
 }
 
@@ -31,11 +31,11 @@ fn wait_of(word: u64) -> u32 {
 const LOOKS: u32 = 2;
 
 impl<B: Board> Operation<'_, B> {
-    /// Whether this wait, which began at `begun_ns`, cannot end any more. Called after a vain look.
+    /// Returns whether this wait, which began at `begun_ns`, cannot end any more. Called after a vain look.
     pub(super) fn cannot_end(&self, proof: &mut Proof, begun_ns: u64) -> bool {
         let own = &self.board.member(self.me).waits;
         if !self.pending.is_empty() {
-            // What is pending here may change what others wait for.
+            // A pending operation of this rank may change what others wait for.
             own.store(0, Ordering::Relaxed);
             proof.base.clear();
             return false;
@@ -53,7 +53,7 @@ impl<B: Board> Operation<'_, B> {
 }
 
 impl Proof {
-    /// Whether every rank still is in the wait of the base and has looked again; otherwise, where one is not, `now` is the base.
+    /// Returns whether every rank still is in the wait of the base and has looked again; otherwise, where one is not, `now` is the base.
     fn is_complete(&mut self, now: Vec<u64>) -> bool {
         let same = |(then, now): (&u64, &u64)| wait_of(*then) == wait_of(*now);
         if self.base.len() != now.len() || !self.base.iter().zip(&now).all(same) {

@@ -174,7 +174,7 @@ impl PoisonWord {
     pub const fn healthy(id: u64) -> u64 {
         id & ((1 << 56) - 1)
     }
-    /// Whether it says that a group failed.
+    /// Returns whether it says that a group failed.
     pub fn is_error(self) -> bool {
         self.0 >> 56 != 0
     }

@@ -191,13 +191,13 @@ impl Scenario {
         if self.is_rooted() { call.rooted(0) } else { call }
     }
 
-    /// Whether only some ranks need others.
+    /// Returns whether only some ranks need others.
     fn is_rooted(&self) -> bool {
         use Collective::{Broadcast, Gather, Reduce, Scatter};
         matches!(self.collective, Reduce | Broadcast | Gather | Scatter)
     }
 
-    /// Whether another rank waits for `rank` in every operation.
+    /// Returns whether another rank waits for `rank` in every operation.
     pub fn is_needed(&self, rank: usize) -> bool {
         match self.collective {
             Collective::Broadcast | Collective::Scatter => rank == 0,

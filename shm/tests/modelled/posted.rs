@@ -36,7 +36,7 @@ pub struct PostedModel {
     pub name: &'static str,
     /// The posted operations; the root is rank 0.
     pub collective: Collective,
-    /// What carries them out.
+    /// The algorithm of the operations.
     pub algorithm: Algorithm,
     /// 64-bit words that are summed.
     pub words: usize,
@@ -120,7 +120,7 @@ fn value(rank: usize, number: usize) -> u64 {
     1 << (8 * rank + number)
 }
 
-/// What `rank` gives to operation `number`, which moves blocks of one word for each of `ranks`.
+/// The contribution of `rank` to operation `number`, which moves blocks of one word for each of `ranks`.
 fn blocks(rank: usize, number: usize, ranks: usize) -> Vec<u64> {
     (0..ranks).map(|to| value(rank, number) | (to as u64) << 40).collect()
 }

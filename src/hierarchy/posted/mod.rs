@@ -320,7 +320,7 @@ impl Hierarchy {
         if queue.passes > 0
             && let Ok(mut state) = self.lock()
         {
-            // What it finds shows in the next pass.
+            // The findings show in the next pass.
             let _ = state.plans.transport_mut().look(queue.passes);
         }
     }

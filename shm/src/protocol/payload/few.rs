@@ -40,7 +40,7 @@ pub struct BoundPayload<'a> {
 }
 
 impl Call<'_> {
-    /// What the fast path needs of the call, if it may go there.
+    /// The payload of the call for the fast path, if it may go there.
     pub(in crate::protocol) fn small_payload(&self) -> Option<BoundPayload<'_>> {
         let Datatype::Builtin(dtype) = self.prepared.datatype else { return None };
         let whole = self.send_count == self.count && self.recv_count == self.count && self.shared.is_none();
@@ -49,7 +49,7 @@ impl Call<'_> {
 }
 
 impl<'a> Buffers<'a> {
-    /// What of them the fast path needs; `None` where that is not all of them, or they are too large.
+    /// The payload for the fast path; `None` where that is not all of them, or they are too large.
     #[inline(always)]
     pub fn small_payload(&self) -> Option<SmallPayload<'a>> {
         let Datatype::Builtin(dtype) = self.datatype else { return None };
