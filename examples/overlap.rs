@@ -1,7 +1,7 @@
 //! Computing while a sum is under way: each step's gradients are summed while the next step is computed.
 //!
 //! `cargo run --release -- run -n 4 -- target/release/examples/overlap`
-use earlybird::{Communicator, Op};
+use earlybird::{CollectiveArgs, Communicator, Op};
 
 /// Stands for a step of work; later ranks have more of it.
 fn compute(step: usize, rank: usize) -> Vec<f64> {
@@ -15,7 +15,7 @@ fn main() -> Result<(), earlybird::Error> {
     let mut gradients = compute(0, comm.rank());
     for step in 1..=50 {
         // The library owns the buffer from here on; it is deposited already, so nobody waits for this rank.
-        let summing = comm.immediate_all_reduce(gradients, Op::Sum)?;
+        let summing = comm.start(CollectiveArgs::all_reduce(gradients, Op::Sum))?;
         gradients = compute(step, comm.rank());
         total += summing.wait()?.iter().sum::<f64>();
     }

@@ -11,7 +11,15 @@ use std::sync::{Mutex, PoisonError};
 
 /// An algorithm of the node (`chain`), or a plan that the ranks run over shared memory as they would over a network
 /// (`plan:ring`, `plan:butterfly:r=1`).
+///
+/// ```
+/// use earlybird::{Algorithm, Choice};
+/// assert_eq!("chain".parse::<Choice>()?, Algorithm::Chain);
+/// assert_eq!("plan:ring".parse::<Choice>()?, Choice::Plan("ring"));
+/// # Ok::<(), earlybird::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Choice {
     /// One of the node's own.
     Node(Algorithm),

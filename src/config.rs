@@ -10,13 +10,23 @@ use crate::interpose::{Carriers, Interpose};
 use crate::size_table::{SizeTable, Tables};
 use crate::tuning::Tuning;
 use crate::units::parse_size;
-use crate::{Algorithm, Choice, Error, FoldOrder, RanksPerNode, WaitPreset};
+use crate::{Choice, Error, FoldOrder, RanksPerNode, WaitPreset};
 use earlybird_shm::{Collective, JoinOptions};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The choices for one communicator. [`Config::default`] is what an empty environment gives.
+/// The choices for one communicator. [`Config::default`] is what an empty environment gives; change the fields that are to
+/// differ.
+///
+/// ```
+/// let mut config = earlybird::Config::default();
+/// config.order = earlybird::FoldOrder::Rank;
+/// config.ranks_per_node = Some("2".parse()?);
+/// let comm = earlybird::Communicator::builder().config(config).connect()?;
+/// # Ok::<(), earlybird::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
 pub struct Config {
     /// The algorithm by which the ranks of a node carry out an operation (`EARLYBIRD_ALGORITHM`, default `auto`).
     pub algorithm: Choice,
@@ -52,8 +62,10 @@ pub struct Config {
     /// Most time that joining may take, if different from `timeout`; no variable sets it.
     pub join_timeout: Option<Duration>,
     /// The mode of the interposer for MPI programs (`EARLYBIRD_INTERPOSE`, default `on`), which only the interposer reads.
+    #[doc(hidden)]
     pub interpose: Interpose,
     /// The choices of `EARLYBIRD_INTERPOSE` between earlybird and MPI, by operation and size.
+    #[doc(hidden)]
     pub carriers: Carriers,
     /// Writes the chosen algorithms and the reasons to standard error (`EARLYBIRD_VERBOSE`, default `off`).
     pub verbose: bool,
@@ -137,7 +149,7 @@ impl Config {
     ///
     /// # Errors
     /// The errors of [`Config::from_env`].
-    pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<Config, Error> {
+    fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Result<Config, Error> {
         let mut config = Config::default();
         for (name, value) in vars {
             let Some(short) = name.strip_prefix(PREFIX) else { continue };
@@ -177,12 +189,6 @@ impl Config {
             ("JOB", identity.launched_job()),
         ];
         settings.into_iter().filter_map(|(name, value)| Some((format!("{PREFIX}{name}"), value?))).collect()
-    }
-
-    /// The choice for an allreduce of `bytes` bytes: its size table first, then the general choice.
-    pub fn algorithm_for(&self, bytes: u64) -> Choice {
-        let listed = self.tables.allreduce.choice_for(bytes);
-        if listed == Algorithm::Auto { self.algorithm } else { listed }
     }
 }
 

@@ -7,6 +7,7 @@ use earlybird_shm::Collective;
 
 /// What the interposer for MPI programs does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Interpose {
     /// Takes over what it can.
     #[default]
@@ -19,6 +20,7 @@ pub enum Interpose {
 
 /// Who carries out a call that could be taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Carrier {
     /// This library.
     Earlybird,

@@ -6,6 +6,12 @@ use std::str::FromStr;
 
 /// How many ranks each virtual node has, as users write it: `2` for two each (the last node may have fewer), or
 /// `5,3,1` for every node.
+///
+/// ```
+/// let two_each: earlybird::RanksPerNode = "2".parse()?;
+/// assert_eq!(two_each.sizes(5)?, [2, 2, 1]);
+/// # Ok::<(), earlybird::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RanksPerNode(Vec<usize>);
 

@@ -1,20 +1,37 @@
 //! The file of `earlybird tune`: the measured best algorithms on one node, by ranks and message size, and the measured costs of
 //! messages between nodes.
 //!
-//! A line is `RANKS OPERATION TABLE`, such as `4 allreduce chain:16Ki-64Ki,plan:ring:1Mi-`, with tables as the
-//! environment's, or one of those of `costs.rs`; what stands behind `#` is a comment. A file with an error is refused
-//! as a whole.
+//! ```toml
+//! ranks.4.allreduce = "chain:16Ki-64Ki,plan:ring:1Mi-"                    # tables as the environment's
+//! between.messages = [[8, 3.1e-5], [4096, 4.0e-5], [1048576, 1.1e-3]]     # bytes, seconds of a round in which every node sends to one other
+//! between.port = 1.2e-6                                                   # seconds for every further node that one sends to in a round
+//! between.reduced = 1.1e-10                                               # seconds for every byte reduced
+//! ```
+//!
+//! The lines of several files may stand in one. A file with an error is refused as a whole.
 
-use crate::costs::{self, Costs};
+use crate::costs::Costs;
 use crate::size_table::{SizeTable, Tables};
 use crate::{Collective, Error};
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::str::FromStr;
+use toml::Spanned;
 
 /// Measured tables and costs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tuning {
-    lines: Vec<(usize, Collective, SizeTable)>,
+    tables: BTreeMap<usize, Tables>,
     costs: Option<Costs>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TuningFile {
+    /// Tables by number of ranks and operation.
+    #[serde(default)]
+    ranks: BTreeMap<String, BTreeMap<String, Spanned<String>>>,
+    between: Option<Costs>,
 }
 
 impl Tuning {
@@ -38,56 +55,39 @@ impl Tuning {
 
     /// The tables for a communicator of `ranks` ranks; empty where nothing was measured for so many.
     pub(crate) fn tables(&self, ranks: usize) -> Tables {
-        let mut tables = Tables::default();
-        for (of, collective, table) in &self.lines {
-            if *of == ranks
-                && let Some(place) = tables.of_mut(*collective)
-            {
-                place.clone_from(table);
-            }
-        }
-        tables
+        self.tables.get(&ranks).cloned().unwrap_or_default()
     }
 }
 
 impl FromStr for Tuning {
     type Err = Error;
 
-    /// [`Error::Usage`] with the line, for what is no number of ranks, operation or table of it, and for a second table of one
-    /// operation and number of ranks; and for costs between nodes that are not whole.
+    /// [`Error::Usage`] with the line, for text that is not such TOML, for an unknown number of ranks, operation or table of it,
+    /// and for costs between nodes that are not whole.
     fn from_str(text: &str) -> Result<Self, Error> {
-        let mut lines: Vec<(usize, Collective, SizeTable)> = Vec::new();
-        let mut between = costs::Lines::default();
-        for (number, line) in text.lines().enumerate() {
-            let refuse = |why: String| Error::usage(format!("line {}: {why}", number + 1));
-            let at_line = |error: Error| match error {
-                Error::Usage { message } => refuse(message),
-                other => other,
-            };
-            let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
-            let &[ranks, operation, table] = &words[..] else {
-                match words.is_empty() {
-                    true => continue,
-                    false => return Err(refuse(format!("{line:?} is not of the form RANKS OPERATION TABLE"))),
-                }
-            };
-            if ranks == costs::WORD {
-                between.take(operation, table).map_err(at_line)?;
-                continue;
-            }
+        let file: TuningFile = toml::from_str(text).map_err(|error| Error::usage(error.to_string()))?;
+        let mut tables: BTreeMap<usize, Tables> = BTreeMap::new();
+        for (ranks, operations) in file.ranks {
             let count = ranks.parse().ok().filter(|ranks| *ranks >= 1);
-            let count: usize = count.ok_or_else(|| refuse(format!("{ranks:?} is no number of ranks")))?;
-            let Some(collective) = Tables::OPERATIONS.into_iter().find(|known| known.name() == operation) else {
-                let known = Tables::OPERATIONS.map(Collective::name).join(", ");
-                return Err(refuse(format!("{operation:?} is no operation with a table; there are: {known}")));
-            };
-            let table = SizeTable::of(collective, table).map_err(at_line)?;
-            if lines.iter().any(|(of, other, _)| (*of, *other) == (count, collective)) {
-                return Err(refuse(format!("there is another table of {operation} for {count} ranks")));
+            let count = count.ok_or_else(|| Error::usage(format!("ranks.{ranks}: {ranks:?} is no number of ranks")))?;
+            for (operation, table) in operations {
+                let place = Tables::OPERATIONS.into_iter().find(|known| known.name() == operation);
+                let place = place.and_then(|known| Some((known, tables.entry(count).or_default().of_mut(known)?)));
+                let Some((collective, place)) = place else {
+                    let known = Tables::OPERATIONS.map(Collective::name).join(", ");
+                    let mistake = format!("{operation:?} is no operation with a table; there are: {known}");
+                    return Err(Error::usage(format!("ranks.{ranks}: {mistake}")));
+                };
+                *place = SizeTable::of(collective, table.get_ref()).map_err(|error| match error {
+                    Error::Usage { message } => {
+                        let line = text[..table.span().start].lines().count().max(1);
+                        Error::usage(format!("line {line}: {message}"))
+                    }
+                    other => other,
+                })?;
             }
-            lines.push((count, collective, table));
         }
-        Ok(Tuning { lines, costs: between.done()? })
+        Ok(Tuning { tables, costs: file.between })
     }
 }
 
@@ -99,7 +99,8 @@ mod tests {
 
     #[test]
     fn tables_are_those_of_the_number_of_ranks() {
-        let text = "# measured\n4 allreduce chain:16Ki-64Ki,plan:ring:1Mi- # large\n\n8 allreduce flat:0-\n4 barrier flat:0-\n";
+        let text = "# measured\nranks.4.allreduce = 'chain:16Ki-64Ki,plan:ring:1Mi-' # large\n\nranks.8.allreduce = 'flat:0-'\n\
+                    ranks.4.barrier = 'flat:0-'\n";
         let tuning: Tuning = text.parse().unwrap();
         let four = tuning.tables(4);
         assert_eq!(four.allreduce.choice_for(20_000), Algorithm::Chain);
@@ -115,20 +116,23 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_meant_is_refused_with_its_line() {
         for (text, says) in [
-            ("4 allreduce", "line 1: \"4 allreduce\" is not of the form"),
-            ("\nmany allreduce flat:0-", "line 2: \"many\""),
-            ("0 allreduce flat:0-", "no number of ranks"),
-            ("4 scan flat:0-", "allreduce, reduce, broadcast"),
-            ("4 allreduce fast:0-", "static-leader"),
-            ("4 reduce leader:0-", "reduce is not carried out by leader"),
-            ("4 reduce plan:binomial:0-", "not carried out by plan:binomial"),
-            ("4 allreduce flat:0-\n4 allreduce chain:0-", "line 2: there is another table"),
-            ("between messages 8:1e-5,4Ki:2e-5", "all or none"),
-            ("between port 1e-6\nbetween port 1e-6", "line 2: there is another between port"),
-            ("between messages 8=1e-5", "BYTES:SECONDS"),
-            ("between messages 8:-1", "no time in seconds"),
-            ("between alpha 1e-5", "messages, port or reduced"),
-            ("between messages 8:1e-5\nbetween port 0\nbetween reduced 0", "two points"),
+            ("4 allreduce flat:0-", "line 1"),
+            ("\nranks.4.allreduce = 1", "line 2"),
+            ("ranks.many.allreduce = 'flat:0-'", "\"many\" is no number of ranks"),
+            ("ranks.0.allreduce = 'flat:0-'", "no number of ranks"),
+            ("ranks.4.scan = 'flat:0-'", "allreduce, reduce, broadcast"),
+            ("\nranks.4.allreduce = 'fast:0-'", "line 2: "),
+            ("ranks.4.allreduce = 'fast:0-'", "static-leader"),
+            ("ranks.4.reduce = 'leader:0-'", "reduce is not carried out by leader"),
+            ("ranks.4.reduce = 'plan:binomial:0-'", "not carried out by plan:binomial"),
+            ("ranks.4.allreduce = 'flat:0-'\nranks.4.allreduce = 'chain:0-'", "duplicate key"),
+            ("between.messages = [[8, 1e-5], [4096, 2e-5]]", "missing field `port`"),
+            ("between.port = 1e-6\nbetween.port = 1e-6", "duplicate key"),
+            ("between.messages = ['8:1e-5']", "line 1"),
+            ("between.messages = [[8, -1.0], [9, 1.0]]\nbetween.port = 0.0\nbetween.reduced = 0.0", "finite times"),
+            ("between.alpha = 1e-5", "`messages`, `port`, `reduced`"),
+            ("between.messages = [[8, 1e-5]]\nbetween.port = 0.0\nbetween.reduced = 0.0", "two points"),
+            ("nodes.4.allreduce = 'flat:0-'", "`ranks` or `between`"),
         ] {
             let message = usage(text.parse::<Tuning>());
             assert!(message.contains(says), "{text}: {message}");

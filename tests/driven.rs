@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Job, Player, mix};
-use earlybird::{Communicator, Config, Error, Identity, Op, Request, UserOp};
+use earlybird::{BufferOwner, CollectiveArgs, Communicator, Error, Identity, Op, Request, UserOp};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -61,17 +61,17 @@ fn wait_in(comm: &Communicator, how: &str, round: usize) -> Result<(), Error> {
             comm.all_reduce_in_place(&mut buf, &op)?;
             sum(buf.as_flattened());
         }
-        "request" | "node-request" => sum(&comm.immediate_all_reduce(vec![1; 30_000], Op::Sum)?.wait()?),
+        "request" | "node-request" => sum(&comm.start(CollectiveArgs::all_reduce(vec![1; 30_000], Op::Sum))?.wait()?),
         "persistent" => {
-            let mut call = comm.all_reduce_init(vec![1u64; 1000], Op::Sum)?;
+            let mut call = comm.init(CollectiveArgs::all_reduce(vec![1u64; 1000], Op::Sum))?;
             call.run()?;
-            sum(call.buffer_mut()?);
+            sum(call.buffers_mut()?);
         }
         "split" => drop(comm.split(Some(0), -(comm.rank() as i64))?),
         "join" => {
             let mut identity = Identity::detect()?;
             identity.key += &format!("-{round}");
-            Communicator::connect(Config::from_env()?, identity)?.barrier()?;
+            Communicator::builder().identity(identity).connect()?.barrier()?;
         }
         other => panic!("{other:?}"),
     }
@@ -84,25 +84,28 @@ type End<'c> = Box<dyn FnOnce() -> Result<(), Error> + 'c>;
 fn post(comm: &Communicator, kind: usize, count: usize) -> Result<End<'_>, Error> {
     let (me, size) = (comm.rank() as u64, comm.size());
     let total = (0..size as u64).sum::<u64>();
-    let last = comm.process_at_rank(size - 1);
-    fn end<'c, B: 'c>(request: Request<'c, B>, is_right: impl Fn(B) -> bool + 'c) -> End<'c> {
+    fn end<'c, B: BufferOwner>(request: Request<'c, B>, is_right: impl Fn(B) -> bool + 'c) -> End<'c> {
         Box::new(move || request.wait().map(|got| assert!(is_right(got))))
     }
     Ok(match kind {
-        0 => end(comm.immediate_all_reduce(vec![me; count], Op::Sum)?, move |got| got == vec![total; count]),
+        0 => {
+            end(comm.start(CollectiveArgs::all_reduce(vec![me; count], Op::Sum))?, move |got| got == vec![total; count])
+        }
         1 => {
-            let request = comm.immediate_all_gather_into(vec![me; count], vec![0; count * size])?;
+            let request = comm.start(CollectiveArgs::all_gather((vec![me; count], vec![0; count * size])))?;
             end(request, move |(_, got)| got.iter().enumerate().all(|(i, v)| *v == (i / count) as u64))
         }
-        2 => end(last.immediate_broadcast(vec![me; count])?, move |got| got == vec![size as u64 - 1; count]),
+        2 => end(comm.start(CollectiveArgs::broadcast(size - 1, vec![me; count]))?, move |got| {
+            got == vec![size as u64 - 1; count]
+        }),
         3 => {
-            let request = comm.immediate_all_to_all_into(vec![me; count * size], vec![0; count * size])?;
+            let request = comm.start(CollectiveArgs::all_to_all((vec![me; count * size], vec![0; count * size])))?;
             end(request, move |(_, got)| got.iter().enumerate().all(|(i, v)| *v == (i / count) as u64))
         }
         _ => {
-            let mut call = comm.all_reduce_init(vec![me; count], Op::Sum)?;
+            let mut call = comm.init(CollectiveArgs::all_reduce(vec![me; count], Op::Sum))?;
             call.start()?;
-            Box::new(move || call.wait().map(|()| assert_eq!(call.buffer_mut().unwrap(), vec![total; count])))
+            Box::new(move || call.wait().map(|()| assert_eq!(*call.buffers_mut().unwrap(), vec![total; count])))
         }
     })
 }
@@ -124,8 +127,8 @@ fn cross(how: &str) -> Result<(), Error> {
         let also = if how == "drop" { Some(world_of(&other, round)) } else { None };
         let wait = || match also {
             // Dropping it completes what was posted there.
-            Some(also) if first => also?.immediate_barrier().map(drop),
-            Some(also) => also?.immediate_barrier()?.wait(),
+            Some(also) if first => also?.start(CollectiveArgs::barrier()).map(drop),
+            Some(also) => also?.start(CollectiveArgs::barrier())?.wait(),
             None => wait_in(&other, how, round),
         };
         if first {
@@ -193,7 +196,7 @@ fn flag() -> PathBuf {
 fn outside(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     assert!(!earlybird::progress(), "nothing is posted");
-    let posted = comm.immediate_all_reduce(vec![1u64; 5000], Op::Sum).unwrap();
+    let posted = comm.start(CollectiveArgs::all_reduce(vec![1u64; 5000], Op::Sum)).unwrap();
     if comm.rank() == 0 {
         let mut left = true;
         while !flag().exists() {
@@ -265,7 +268,7 @@ fn beside(player: &Player) {
                         let posted = post(comm, step % KINDS, 1 + step % 5000).unwrap();
                         let part = (round % 6 == 0).then(|| world_of(comm, round).unwrap());
                         if let Some(part) = part {
-                            drop(part.immediate_barrier().unwrap());
+                            drop(part.start(CollectiveArgs::barrier()).unwrap());
                         }
                         if step.is_multiple_of(3) {
                             wait_in(comm, "allreduce", round).unwrap();
@@ -296,7 +299,7 @@ fn who_drives_is_no_second_thread_in_a_call() {
 fn differ(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let other = comm.duplicate().unwrap();
-    let posted = comm.immediate_all_reduce(vec![1u64; if comm.rank() == 3 { 9 } else { 10 }], Op::Sum);
+    let posted = comm.start(CollectiveArgs::all_reduce(vec![1u64; if comm.rank() == 3 { 9 } else { 10 }], Op::Sum));
     for _ in 0..5 {
         if other.rank() == 1 {
             std::thread::sleep(Duration::from_millis(20));

@@ -5,7 +5,7 @@ mod common;
 
 use common::victims::{all_tell_of_a_late_rank, tell, told_of_a_death, victim};
 use common::{Job, Player, mix};
-use earlybird::{Communicator, Config, Costs, Error, FoldOrder, Identity, Op};
+use earlybird::{Communicator, Config, Costs, Error, FoldOrder, Op};
 use std::time::Duration;
 
 #[test]
@@ -160,7 +160,7 @@ fn set(player: &Player) {
             config.tuning = costs.to_string().parse().unwrap();
         }
     }
-    let joined = Communicator::connect(config, Identity::detect().unwrap());
+    let joined = Communicator::builder().config(config).connect();
     match joined {
         Ok(comm) => player.say(format!("{} endpoints", comm.endpoints())),
         Err(error) => player.say(error),

@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Job, Player};
-use earlybird::{Communicator, Error, Op};
+use earlybird::{CollectiveArgs, Communicator, Error, Op};
 use rustix::process::{Pid, WaitOptions, waitpid};
 
 #[test]
@@ -20,7 +20,7 @@ fn use_as_child(comm: &Communicator) -> [Result<(), Error>; 6] {
     let (send, mut recv) = ([1.0f64; 100], [0.0; 100]);
     let apart = comm.all_reduce_into(&send, &mut recv, Op::Sum);
     let split = comm.split(Some(0), 0).map(drop);
-    let posted = comm.immediate_barrier().map(drop);
+    let posted = comm.start(CollectiveArgs::barrier()).map(drop);
     [apart, posted, comm.all_reduce_in_place(&mut recv, Op::Sum), comm.barrier(), split, comm.duplicate().map(drop)]
 }
 
@@ -28,13 +28,14 @@ fn forks(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let part = comm.split(Some((comm.rank() / 2) as u32), 0).unwrap().unwrap();
     comm.barrier().unwrap();
-    let under_way = comm.immediate_all_reduce(vec![1u64; 9_000], Op::Sum).unwrap();
+    let mut under_way = comm.start(CollectiveArgs::all_reduce(vec![1u64; 9_000], Op::Sum)).unwrap();
     // SAFETY: this process has one thread (the test harness was told so), so that no lock is held by another one; the
     // child only calls the library, writes a file and ends without running what this process has registered.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let refused = [&part, &comm].iter().all(|c| use_as_child(c).iter().all(|r| *r == Err(Error::Forked)));
-        let test = matches!(under_way.test(), Err(Error::Forked));
+        let test = matches!(under_way.try_wait(), Err(Error::Forked));
+        drop(under_way);
         drop((part, comm));
         player.say(format!("child refused {}", refused && test));
         // SAFETY: ends the child, nothing else.

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Job, Player, mix};
-use earlybird::{Algorithm, Communicator, Config, Error, Identity, Op};
+use earlybird::{Algorithm, Communicator, Error, Identity, Op};
 use rustix::process::Signal;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn rank() {
 fn join(suffix: &str) -> Communicator {
     let mut identity = Identity::detect().unwrap();
     identity.key.push_str(suffix);
-    Communicator::connect(Config::from_env().unwrap(), identity).unwrap()
+    Communicator::builder().identity(identity).connect().unwrap()
 }
 
 fn reduce(comm: &Communicator, count: usize, call: u64) -> Result<(), Error> {

@@ -7,7 +7,7 @@ mod data;
 
 use common::{Job, Player, mix};
 use data::{Sample, contribution, reference, same_bits};
-use earlybird::{Algorithm, Choice, Communicator, Element, Error, Op};
+use earlybird::{Algorithm, BufferOwner, Choice, CollectiveArgs, Communicator, Element, Error, Op, Request};
 use half::f16;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,6 +42,21 @@ fn wait_for(name: &str) {
     }
 }
 
+/// The end of a call, waited for or asked for again and again.
+fn end_of<B: BufferOwner>(mut request: Request<'_, B>, asks: bool) -> Result<B, Error> {
+    if !asks {
+        return request.wait();
+    }
+    let end = loop {
+        if let Some(buffers) = request.try_wait()? {
+            break buffers;
+        }
+    };
+    let again = request.try_wait();
+    assert!(matches!(again, Err(Error::Usage { .. })), "the buffers were given back");
+    Ok(end)
+}
+
 /// The rest of a call: waits and checks.
 type Rest<'c> = Box<dyn FnOnce() + 'c>;
 
@@ -55,7 +70,6 @@ const KINDS: u64 = 10;
 fn post<T: Sample>(comm: &Communicator, kind: u64, seed: u64, count: usize, op: Op) -> Rest<'_> {
     let (rank, ranks) = (comm.rank(), comm.size());
     let root = (seed % ranks as u64) as usize;
-    let here = comm.process_at_rank(root);
     let what = move || format!("kind {kind} of {count} {} {op:?} root {root}", T::DTYPE.name());
     // Sums that round are folded by rank on one node, node by node on several.
     let exact = comm.nodes() > 1;
@@ -75,59 +89,55 @@ fn post<T: Sample>(comm: &Communicator, kind: u64, seed: u64, count: usize, op: 
     };
     match kind {
         0 => {
-            let request = comm.immediate_all_reduce(given(rank, count), op).unwrap();
+            let request = comm.start(CollectiveArgs::all_reduce(given(rank, count), op)).unwrap();
             Box::new(move || one(request, sum(count)))
         }
         1 => {
-            let request = comm.immediate_all_reduce_into(given(rank, count), dirty, op).unwrap();
+            let request = comm.start(CollectiveArgs::all_reduce((given(rank, count), dirty), op)).unwrap();
             Box::new(move || two(request, given(rank, count), sum(count)))
         }
         2 => {
-            let request = comm.immediate_barrier().unwrap();
+            let request = comm.start(CollectiveArgs::barrier()).unwrap();
             Box::new(move || request.wait().unwrap())
         }
         3 => {
-            let request = comm.immediate_all_gather_into(given(rank, count), given(rank + 100, count * ranks)).unwrap();
+            let request =
+                comm.start(CollectiveArgs::all_gather((given(rank, count), given(rank + 100, count * ranks)))).unwrap();
             Box::new(move || two(request, given(rank, count), all(count)))
         }
         4 => {
             let send = given(rank, count * ranks);
-            let request = comm.immediate_all_to_all_into(send, given(rank + 100, count * ranks)).unwrap();
+            let request = comm.start(CollectiveArgs::all_to_all((send, given(rank + 100, count * ranks)))).unwrap();
             let expected = move || (0..ranks).flat_map(|r| block(given(r, count * ranks))).collect();
             Box::new(move || two(request, given(rank, count * ranks), expected()))
         }
         5 => {
-            let request = comm.immediate_reduce_scatter_block_into(given(rank, count * ranks), dirty, op).unwrap();
+            let request = comm.start(CollectiveArgs::reduce_scatter((given(rank, count * ranks), dirty), op)).unwrap();
             Box::new(move || two(request, given(rank, count * ranks), block(sum(count * ranks))))
         }
         6 => {
-            let request = here.immediate_broadcast(if rank == root { given(rank, count) } else { dirty }).unwrap();
+            let request = comm
+                .start(CollectiveArgs::broadcast(root, if rank == root { given(rank, count) } else { dirty }))
+                .unwrap();
             Box::new(move || one(request, given(root, count)))
         }
-        7 if rank == root => {
-            let request = here.immediate_reduce_into_root(given(rank, count), dirty, op).unwrap();
-            Box::new(move || two(request, given(rank, count), sum(count)))
-        }
+        // Of the others no receive buffer, or no send buffer.
         7 => {
-            let request = here.immediate_reduce_into(given(rank, count), op).unwrap();
-            Box::new(move || one(request, given(rank, count)))
-        }
-        8 if rank == root => {
-            let request =
-                here.immediate_gather_into_root(given(rank, count), given(rank + 100, count * ranks)).unwrap();
-            Box::new(move || two(request, given(rank, count), all(count)))
+            let recv = if rank == root { dirty } else { Vec::new() };
+            let request = comm.start(CollectiveArgs::reduce(root, (given(rank, count), recv), op)).unwrap();
+            let expected = move || if rank == root { sum(count) } else { Vec::new() };
+            Box::new(move || two(request, given(rank, count), expected()))
         }
         8 => {
-            let request = here.immediate_gather_into(given(rank, count)).unwrap();
-            Box::new(move || one(request, given(rank, count)))
-        }
-        9 if rank == root => {
-            let request = here.immediate_scatter_into_root(given(rank, count * ranks), dirty).unwrap();
-            Box::new(move || two(request, given(rank, count * ranks), block(given(rank, count * ranks))))
+            let recv = if rank == root { given(rank + 100, count * ranks) } else { Vec::new() };
+            let request = comm.start(CollectiveArgs::gather(root, (given(rank, count), recv))).unwrap();
+            let expected = move || if rank == root { all(count) } else { Vec::new() };
+            Box::new(move || two(request, given(rank, count), expected()))
         }
         9 => {
-            let request = here.immediate_scatter_into(dirty).unwrap();
-            Box::new(move || one(request, block(given(root, count * ranks))))
+            let sent = move || if rank == root { given(rank, count * ranks) } else { Vec::new() };
+            let request = comm.start(CollectiveArgs::scatter(root, (sent(), dirty))).unwrap();
+            Box::new(move || two(request, sent(), block(given(root, count * ranks))))
         }
         _ => unreachable!("kind {kind}"),
     }
@@ -209,7 +219,7 @@ fn away(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let mine = vec![comm.rank() as u64 + 1; count];
     let sum = (1..=comm.size() as u64).sum::<u64>();
-    let request = comm.immediate_all_reduce(mine, Op::Sum).unwrap();
+    let request = comm.start(CollectiveArgs::all_reduce(mine, Op::Sum)).unwrap();
     if comm.rank() == 0 {
         player.say("posted");
         wait_for("go");
@@ -248,7 +258,7 @@ fn queued(_: &Player) {
             other.barrier().unwrap();
         }
         let all: Vec<_> = (0..20u64)
-            .map(|i| comm.immediate_all_reduce(vec![i + comm.rank() as u64; count], Op::Sum).unwrap())
+            .map(|i| comm.start(CollectiveArgs::all_reduce(vec![i + comm.rank() as u64; count], Op::Sum)).unwrap())
             .collect();
         if comm.rank() == 0 {
             other.barrier().unwrap();
@@ -270,7 +280,9 @@ fn behind(_: &Player) {
     let comm = Communicator::from_env().unwrap();
     for round in 0..50u64 {
         let mut all: Vec<_> = (0..12u64)
-            .map(|i| comm.immediate_all_reduce(vec![round + i; [1, 4_000][i as usize % 2]], Op::Max).unwrap())
+            .map(|i| {
+                comm.start(CollectiveArgs::all_reduce(vec![round + i; [1, 4_000][i as usize % 2]], Op::Max)).unwrap()
+            })
             .collect();
         if comm.rank() == 0 {
             all.reverse();
@@ -297,25 +309,18 @@ fn a_rank_inside_another_call_carries_on_with_what_it_has_posted() {
 fn dies(player: &Player) {
     let asks: bool = player.arg(0);
     let comm = Communicator::from_env().unwrap();
-    let first = comm.immediate_all_reduce(vec![1u32; 9_000], Op::Sum).unwrap();
+    let first = comm.start(CollectiveArgs::all_reduce(vec![1u32; 9_000], Op::Sum)).unwrap();
     player.say("posted");
     if comm.rank() == 2 {
         wait_for("never");
     }
     wait_for("dead");
     // The other survivor may have found out before.
-    let mut second = comm.immediate_all_reduce(vec![1u32; 9_000], Op::Sum).map(Err);
+    let second = comm.start(CollectiveArgs::all_reduce(vec![1u32; 9_000], Op::Sum));
     assert_eq!(first.wait().unwrap(), vec![3; 9_000]);
-    let error = loop {
-        second = match second {
-            Err(error) => break error,
-            Ok(Ok(_)) => panic!("the sum of a dead rank"),
-            Ok(Err(request)) if asks => request.test(),
-            Ok(Err(request)) => request.wait().map(Ok),
-        };
-    };
+    let error = second.and_then(|request| end_of(request, asks)).expect_err("the sum of a dead rank");
     assert!(matches!(error, Error::PeerDied { rank: 2, .. }), "{error}");
-    let next = comm.immediate_barrier().map(|_| ()).unwrap_err();
+    let next = comm.start(CollectiveArgs::barrier()).map(|_| ()).unwrap_err();
     assert!(matches!(next, Error::PeerDied { rank: 2, .. }), "{next}");
     player.say("told");
 }
@@ -339,15 +344,8 @@ fn absent(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let count: usize = player.arg(1);
     if comm.rank() == 0 {
-        let mut request = comm.immediate_all_reduce(vec![1i8; count], Op::Sum).map(Err);
-        let error = loop {
-            request = match request {
-                Err(error) => break error,
-                Ok(Ok(_)) => panic!("a sum of ranks that have not come"),
-                Ok(Err(request)) if player.arg(0) => request.test(),
-                Ok(Err(request)) => request.wait().map(Ok),
-            };
-        };
+        let request = comm.start(CollectiveArgs::all_reduce(vec![1i8; count], Op::Sum));
+        let error = request.and_then(|request| end_of(request, player.arg(0))).expect_err("two ranks have not come");
         assert!(matches!(&error, Error::Timeout { missing, .. } if *missing == [1, 2]), "{error}");
         std::fs::write(flag("over"), "").unwrap();
         player.say("told");
@@ -367,8 +365,9 @@ fn a_deadline_ends_waiting_and_asking() {
 fn lets_go(_: &Player) {
     let comm = Communicator::from_env().unwrap();
     for round in 0..30u64 {
-        let all: Vec<_> =
-            (0..11).map(|i| comm.immediate_all_reduce(vec![round; 1 + 700 * i], Op::Sum).unwrap()).collect();
+        let all: Vec<_> = (0..11)
+            .map(|i| comm.start(CollectiveArgs::all_reduce(vec![round; 1 + 700 * i], Op::Sum)).unwrap())
+            .collect();
         if comm.rank() == 0 {
             drop(all);
         } else {
@@ -399,7 +398,8 @@ fn leaves(player: &Player) {
     if late {
         wait_for("gone");
     }
-    let all: Vec<_> = (0..9u64).map(|i| comm.immediate_all_reduce(vec![i; 5_000], Op::Sum).unwrap()).collect();
+    let all: Vec<_> =
+        (0..9u64).map(|i| comm.start(CollectiveArgs::all_reduce(vec![i; 5_000], Op::Sum)).unwrap()).collect();
     if late {
         for (i, request) in all.into_iter().enumerate() {
             assert_eq!(request.wait().unwrap(), vec![2 * i as u64; 5_000]);
@@ -431,28 +431,30 @@ fn usage<T>(result: Result<T, Error>, says: &str) {
 
 fn wrong(player: &Player) {
     let comm = Communicator::from_env().unwrap();
-    let (rank, root) = (comm.rank(), comm.process_at_rank(0));
-    usage(comm.immediate_all_reduce_into(vec![1u8; 3], vec![0; 4], Op::Sum), "expected are");
-    usage(comm.immediate_all_gather_into(vec![1u8; 3], vec![0; 5]), "expected are");
-    usage(comm.process_at_rank(7).immediate_broadcast(vec![1u8]), "root 7 does not exist");
-    match rank {
-        0 => usage(root.immediate_reduce_into(vec![1u8], Op::Sum), "call reduce_into_root there"),
-        _ => usage(root.immediate_reduce_into_root(vec![1u8], vec![0], Op::Sum), "call reduce_into on the others"),
-    }
-    assert!(matches!(comm.immediate_all_reduce(vec![1.0f32], Op::BitAnd), Err(Error::Unsupported { .. })));
+    let rank = comm.rank();
+    usage(comm.start(CollectiveArgs::all_reduce((vec![1u8; 3], vec![0; 4]), Op::Sum)), "expected are");
+    usage(comm.start(CollectiveArgs::all_gather((vec![1u8; 3], vec![0; 5]))), "expected are");
+    usage(comm.start(CollectiveArgs::broadcast(7, vec![1u8])), "root 7 does not exist");
+    let recv = if rank == 0 { Vec::new() } else { vec![0] };
+    usage(comm.start(CollectiveArgs::reduce(0, (vec![1u8], recv), Op::Sum)), "expected are");
+    let elsewhere = 1 - usize::from(rank == 1);
+    usage(comm.start(CollectiveArgs::gather(elsewhere, vec![1u8; 2])), "only the root's block");
+    assert!(matches!(comm.start(CollectiveArgs::all_reduce(vec![1.0f32], Op::BitAnd)), Err(Error::Unsupported { .. })));
     comm.set_algorithm("plan:ring".parse::<Choice>().unwrap()).unwrap();
-    let refused = comm.immediate_all_reduce(vec![1.0f32], Op::Sum).map(|_| ()).unwrap_err();
+    let refused = comm.start(CollectiveArgs::all_reduce(vec![1.0f32], Op::Sum)).map(|_| ()).unwrap_err();
     assert!(refused.to_string().contains("by plan:ring is not supported"), "{refused}");
     comm.set_algorithm(Algorithm::Auto).unwrap();
-    let mut persistent = comm.all_reduce_init(vec![1u64; 4], Op::Sum).unwrap();
+    let mut persistent = comm.init(CollectiveArgs::all_reduce(vec![1u64; 4], Op::Sum)).unwrap();
     persistent.start().unwrap();
     usage(persistent.start(), "is under way");
-    usage(persistent.buffer_mut(), "is under way");
+    usage(persistent.buffers_mut(), "is under way");
     persistent.wait().unwrap();
     assert_eq!(persistent.into_buffers().unwrap(), vec![comm.size() as u64; 4]);
     // A posted call and a blocking one are different calls.
     let error = match rank {
-        0 => comm.immediate_all_reduce(vec![1u64; 400], Op::Sum).and_then(|request| request.wait().map(drop)),
+        0 => comm
+            .start(CollectiveArgs::all_reduce(vec![1u64; 400], Op::Sum))
+            .and_then(|request| request.wait().map(drop)),
         _ => comm.all_reduce_in_place(&mut [1u64; 400], Op::Sum),
     };
     let error = error.unwrap_err();
@@ -472,30 +474,30 @@ fn what_cannot_be_is_refused() {
 fn again(_: &Player) {
     let comm = Communicator::from_env().unwrap();
     let (rank, ranks) = (comm.rank() as u64, comm.size() as u64);
-    let mut sum = comm.all_reduce_init(vec![0u64; 3_000], Op::Sum).unwrap();
-    let mut few = comm.all_reduce_into_init(vec![0u64; 2], vec![0; 2], Op::Max).unwrap();
-    let mut all = comm.all_gather_into_init(vec![0u64; 5], vec![0; 5 * ranks as usize]).unwrap();
-    let mut here = comm.process_at_rank(0).broadcast_init(vec![0u64; 900]).unwrap();
-    let mut met = comm.barrier_init().unwrap();
+    let mut sum = comm.init(CollectiveArgs::all_reduce(vec![0u64; 3_000], Op::Sum)).unwrap();
+    let mut few = comm.init(CollectiveArgs::all_reduce((vec![0u64; 2], vec![0; 2]), Op::Max)).unwrap();
+    let mut all = comm.init(CollectiveArgs::all_gather((vec![0u64; 5], vec![0; 5 * ranks as usize]))).unwrap();
+    let mut here = comm.init(CollectiveArgs::broadcast(0, vec![0u64; 900])).unwrap();
+    let mut met = comm.init(CollectiveArgs::barrier()).unwrap();
     for round in 0..200u64 {
-        sum.buffer_mut().unwrap().fill(round + rank);
-        few.send_mut().unwrap().fill(round + rank);
-        all.send_mut().unwrap().fill(round + rank);
-        here.buffer_mut().unwrap().fill(if rank == 0 { round } else { 0 });
+        sum.buffers_mut().unwrap().fill(round + rank);
+        few.buffers_mut().unwrap().0.fill(round + rank);
+        all.buffers_mut().unwrap().0.fill(round + rank);
+        here.buffers_mut().unwrap().fill(if rank == 0 { round } else { 0 });
         sum.start().unwrap();
         few.start().unwrap();
         all.start().unwrap();
         here.start().unwrap();
         met.run().unwrap();
-        while !few.test().unwrap() {}
+        while !few.try_wait().unwrap() {}
         here.wait().unwrap();
         all.wait().unwrap();
         sum.wait().unwrap();
-        assert!(sum.buffer_mut().unwrap().iter().all(|v| *v == ranks * round + ranks * (ranks - 1) / 2));
-        assert_eq!(few.recv().unwrap(), [round + ranks - 1; 2]);
+        assert!(sum.buffers_mut().unwrap().iter().all(|v| *v == ranks * round + ranks * (ranks - 1) / 2));
+        assert_eq!(few.buffers_mut().unwrap().1, [round + ranks - 1; 2]);
         let gathered: Vec<u64> = (0..ranks).flat_map(|r| [round + r; 5]).collect();
-        assert_eq!(all.recv().unwrap(), gathered);
-        assert!(here.buffer_mut().unwrap().iter().all(|v| *v == round));
+        assert_eq!(all.buffers_mut().unwrap().1, gathered);
+        assert!(here.buffers_mut().unwrap().iter().all(|v| *v == round));
     }
     // One is left under way.
     met.start().unwrap();
@@ -521,8 +523,8 @@ fn fails(player: &Player) {
                 player.say("here");
                 wait_for("never");
             }
-            let a = comm.immediate_all_reduce(vec![1.5f32; count], Op::Sum);
-            let b = comm.immediate_all_gather_into(vec![comm.rank() as u64; 3], vec![0; 3 * comm.size()]);
+            let a = comm.start(CollectiveArgs::all_reduce(vec![1.5f32; count], Op::Sum));
+            let b = comm.start(CollectiveArgs::all_gather((vec![comm.rank() as u64; 3], vec![0; 3 * comm.size()])));
             let ends = [a.and_then(|a| a.wait().map(drop)), b.and_then(|b| b.wait().map(drop))];
             if let Some(error) = ends.into_iter().find_map(Result::err) {
                 break 'calls error;
@@ -530,7 +532,7 @@ fn fails(player: &Player) {
         }
     };
     player.say(format!("{} {error}", error.code()));
-    player.say(comm.immediate_barrier().map(drop).unwrap_err());
+    player.say(comm.start(CollectiveArgs::barrier()).map(drop).unwrap_err());
 }
 
 #[test]
@@ -543,24 +545,25 @@ fn deaths_and_deadlines_are_everybodys_over_several_nodes() {
 fn differs(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let odd = comm.rank() == player.arg::<usize>(1);
-    let all = |count| comm.immediate_all_reduce(vec![1u32; count], Op::Sum).and_then(|r| r.wait().map(drop));
+    let all =
+        |count| comm.start(CollectiveArgs::all_reduce(vec![1u32; count], Op::Sum)).and_then(|r| r.wait().map(drop));
     // A rank may still be in this one when the others find what differs.
-    let met = comm.immediate_barrier().and_then(earlybird::Request::wait);
+    let met = comm.start(CollectiveArgs::barrier()).and_then(earlybird::Request::wait);
     let result = met.and_then(|()| match (player.args()[0].as_str(), odd) {
         (_, false) => all(60),
         ("count", _) => all(61),
         ("blocking", _) => comm.all_reduce_in_place(&mut [1u32; 60], Op::Sum),
         ("reduce", _) => match comm.rank() {
-            0 => {
-                comm.process_at_rank(1).immediate_reduce_into(vec![1u32; 60], Op::Sum).and_then(|r| r.wait().map(drop))
-            }
-            _ => {
-                comm.process_at_rank(0).immediate_reduce_into(vec![1u32; 60], Op::Sum).and_then(|r| r.wait().map(drop))
-            }
+            0 => comm
+                .start(CollectiveArgs::reduce(1, (vec![1u32; 60], Vec::new()), Op::Sum))
+                .and_then(|r| r.wait().map(drop)),
+            _ => comm
+                .start(CollectiveArgs::reduce(0, (vec![1u32; 60], Vec::new()), Op::Sum))
+                .and_then(|r| r.wait().map(drop)),
         },
         (other, _) => panic!("no case {other}"),
     });
-    let result = result.and_then(|()| comm.immediate_barrier()?.wait());
+    let result = result.and_then(|()| comm.start(CollectiveArgs::barrier())?.wait());
     player.say(result.map_or_else(|error| format!("{} {error}", error.code()), |()| "accepted".into()));
     std::thread::sleep(Duration::from_millis(300));
 }

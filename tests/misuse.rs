@@ -3,7 +3,7 @@
 mod common;
 
 use common::{End, Job, Player, Running};
-use earlybird::{Algorithm, Communicator, Config, DType, Element, Error, FoldOrder, Identity, Op};
+use earlybird::{Algorithm, Communicator, Config, DType, Element, Error, FoldOrder, Op};
 use rustix::process::Signal;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -461,8 +461,8 @@ fn odd(player: &Player) {
     let (name, value) = setting.split_once('=').unwrap();
     let is_odd = std::env::var("EARLYBIRD_RANK").unwrap() == who;
     let more = is_odd.then(|| (name.to_owned(), value.to_owned()));
-    let config = Config::from_env_and(more);
-    tell(player, "join", Communicator::connect_or_refuse(config, Identity::detect()).map(drop));
+    let joined = Communicator::builder().try_config(Config::from_env_and(more)).connect();
+    tell(player, "join", joined.map(drop));
 }
 
 #[test]

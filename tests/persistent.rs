@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Job, Player};
-use earlybird::{Communicator, Op};
+use earlybird::{CollectiveArgs, Communicator, Op};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -50,11 +50,12 @@ fn fewest(mut batch: impl FnMut()) -> u64 {
 
 fn counts(player: &Player) {
     let comm = Communicator::from_env().unwrap();
-    let mut large = comm.all_reduce_init(vec![1.0f32; 20_000], Op::Sum).unwrap();
-    let mut few = comm.all_reduce_init(vec![1u64; 2], Op::Sum).unwrap();
-    let mut average = comm.reduce_scatter_block_into_init(vec![1.0f32; 300 * comm.size()], vec![0.0; 300], Op::Average);
+    let mut large = comm.init(CollectiveArgs::all_reduce(vec![1.0f32; 20_000], Op::Sum)).unwrap();
+    let mut few = comm.init(CollectiveArgs::all_reduce(vec![1u64; 2], Op::Sum)).unwrap();
+    let mut average =
+        comm.init(CollectiveArgs::reduce_scatter((vec![1.0f32; 300 * comm.size()], vec![0.0; 300]), Op::Average));
     let average = average.as_mut().unwrap();
-    let mut met = comm.barrier_init().unwrap();
+    let mut met = comm.init(CollectiveArgs::barrier()).unwrap();
     let steady = fewest(|| {
         for _ in 0..20 {
             large.start().unwrap();
@@ -66,7 +67,8 @@ fn counts(player: &Player) {
             large.wait().unwrap();
         }
     });
-    let counts = fewest(|| drop(comm.immediate_all_reduce(vec![1u64; 2], Op::Sum).unwrap().wait().unwrap()));
+    let counts =
+        fewest(|| drop(comm.start(CollectiveArgs::all_reduce(vec![1u64; 2], Op::Sum)).unwrap().wait().unwrap()));
     player.say(format!("steady {steady}"));
     player.say(format!("counts {}", counts > 0));
 }
@@ -83,9 +85,9 @@ fn a_persistent_call_allocates_nothing_once_it_has_run() {
 /// Over several nodes: reductions to all.
 fn across(player: &Player) {
     let comm = Communicator::from_env().unwrap();
-    let mut large = comm.all_reduce_init(vec![1.0f32; 20_000], Op::Sum).unwrap();
-    let mut few = comm.all_reduce_into_init(vec![1u64; 2], vec![0; 2], Op::Max).unwrap();
-    let mut average = comm.all_reduce_init(vec![1.0f64; 300], Op::Average).unwrap();
+    let mut large = comm.init(CollectiveArgs::all_reduce(vec![1.0f32; 20_000], Op::Sum)).unwrap();
+    let mut few = comm.init(CollectiveArgs::all_reduce((vec![1u64; 2], vec![0; 2]), Op::Max)).unwrap();
+    let mut average = comm.init(CollectiveArgs::all_reduce(vec![1.0f64; 300], Op::Average)).unwrap();
     let steady = fewest(|| {
         for _ in 0..20 {
             few.run().unwrap();
@@ -96,7 +98,8 @@ fn across(player: &Player) {
             large.wait().unwrap();
         }
     });
-    let counts = fewest(|| drop(comm.immediate_all_reduce(vec![1u64; 2], Op::Sum).unwrap().wait().unwrap()));
+    let counts =
+        fewest(|| drop(comm.start(CollectiveArgs::all_reduce(vec![1u64; 2], Op::Sum)).unwrap().wait().unwrap()));
     player.say(format!("steady {steady}"));
     player.say(format!("counts {}", counts > 0));
 }

@@ -8,7 +8,7 @@ mod conformance;
 use common::victims::tell;
 use common::{End, Job, Player, mix};
 use earlybird::transport::{RingOptions, ShmTransport};
-use earlybird::{Choice, Communicator, Error, Op};
+use earlybird::{Choice, CollectiveArgs, Communicator, Error, Op};
 use earlybird_hier::exec::Transport;
 use earlybird_hier::plan::Collective;
 use earlybird_hier::schedule::ALGORITHMS;
@@ -290,7 +290,8 @@ fn choices(player: &Player) {
         comm.set_algorithm(word.parse::<Choice>().unwrap()).unwrap();
     }
     let mut buf = [1u32; 50];
-    let sum = || comm.immediate_all_reduce(vec![1u32; 50], Op::Sum).and_then(|request| request.wait().map(drop));
+    let sum =
+        || comm.start(CollectiveArgs::all_reduce(vec![1u32; 50], Op::Sum)).and_then(|request| request.wait().map(drop));
     let result = if posted { sum() } else { comm.all_reduce_in_place(&mut buf, Op::Sum) };
     assert_eq!(result, comm.barrier(), "one error, for ever");
     tell(player, result);
@@ -422,7 +423,9 @@ fn nodes_of_one_rank_reduce_by_plans() {
     let by_size = run(3, "3", "ALLREDUCE plan:ring:1Ki-64Ki,chain:65537-");
     assert!(by_size.starts_with("1 nodes: flat plan:ring chain "), "{by_size}");
     let path = std::env::temp_dir().join(format!("earlybird-tuned-{}", std::process::id()));
-    std::fs::write(&path, "3 allreduce plan:ring:1Ki-64Ki,chain:65537- # measured\n4 allreduce leader:0-\n").unwrap();
+    let lines =
+        ["ranks.3.allreduce = \"plan:ring:1Ki-64Ki,chain:65537-\" # measured", "ranks.4.allreduce = \"leader:0-\""];
+    std::fs::write(&path, lines.join("\n")).unwrap();
     let tuned = format!("TUNE {}", path.display());
     let said = [run(3, "3", &tuned), run(4, "2", &tuned)];
     std::fs::remove_file(&path).unwrap();

@@ -7,8 +7,9 @@ mod data;
 use bytemuck::{cast_slice, cast_slice_mut};
 use common::{Job, Player, mix};
 use data::{Sample, contribution, reference, same_bits};
-use earlybird::{BytesOp, Communicator, Error, Op, UserOp};
+use earlybird::{BytesOp, CollectiveArgs, Communicator, Counts, Error, Op, UserOp};
 use half::f16;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
@@ -25,7 +26,6 @@ const KINDS: u64 = 4;
 fn post<T: Sample>(comm: &Communicator, kind: u64, seed: u64, count: usize, op: Op) -> Rest<'_> {
     let (rank, ranks) = (comm.rank(), comm.size());
     let root = (seed % ranks as u64) as usize;
-    let here = comm.process_at_rank(root);
     let what = move || format!("kind {kind} of {count} {} {op:?} root {root}", T::DTYPE.name());
     let counts: Vec<usize> = (0..ranks).map(|r| count * ((r + seed as usize) % 3) / 2).collect();
     // Sums that round are folded by rank on one node, node by node on several.
@@ -36,38 +36,51 @@ fn post<T: Sample>(comm: &Communicator, kind: u64, seed: u64, count: usize, op: 
     let start: usize = counts[..rank].iter().sum();
     match kind {
         0 => {
-            let request = comm.immediate_all_gather_varcount_into(own, given(rank + 50, total), &counts).unwrap();
+            let request = comm
+                .start(CollectiveArgs::all_gather((own, given(rank + 50, total))).counts(Counts::PerRank(&counts)))
+                .unwrap();
             Box::new(move || same_bits(&request.wait().unwrap().1, &all, &what))
         }
         1 => {
             let (send, recv) = (given(rank, total), given(rank + 50, counts[rank]));
-            let request = comm.immediate_reduce_scatter_varcount_into(send, recv, &counts, op).unwrap();
+            let request =
+                comm.start(CollectiveArgs::reduce_scatter((send, recv), op).counts(Counts::PerRank(&counts))).unwrap();
             let expected = reference::<T>(seed, ranks, total, op, exact)[start..start + counts[rank]].to_vec();
             Box::new(move || same_bits(&request.wait().unwrap().1, &expected, &what))
         }
         2 if rank == root => {
             let (to, from) = (given(rank + 50, total), given(rank + 50, counts[rank]));
-            let gathers = here.immediate_gather_varcount_into_root(own.clone(), to, &counts).unwrap();
-            let scatters = here.immediate_scatter_varcount_into_root(all.clone(), from, &counts).unwrap();
+            let gathers =
+                comm.start(CollectiveArgs::gather(root, (own.clone(), to)).counts(Counts::PerRank(&counts))).unwrap();
+            let scatters = comm
+                .start(CollectiveArgs::scatter(root, (all.clone(), from)).counts(Counts::PerRank(&counts)))
+                .unwrap();
             Box::new(move || {
                 same_bits(&scatters.wait().unwrap().1, &own, &what);
                 same_bits(&gathers.wait().unwrap().1, &all, &what);
             })
         }
         2 => {
-            let gathers = here.immediate_gather_varcount_into(own.clone(), &counts).unwrap();
-            let scatters = here.immediate_scatter_varcount_into(given(rank + 50, counts[rank]), &counts).unwrap();
+            let gathers = comm
+                .start(CollectiveArgs::gather(root, (own.clone(), Vec::new())).counts(Counts::PerRank(&counts)))
+                .unwrap();
+            let scatters = comm
+                .start(
+                    CollectiveArgs::scatter(root, (Vec::new(), given(rank + 50, counts[rank])))
+                        .counts(Counts::PerRank(&counts)),
+                )
+                .unwrap();
             Box::new(move || {
-                same_bits(&scatters.wait().unwrap(), &own, &what);
-                same_bits(&gathers.wait().unwrap(), &own, &what);
+                same_bits(&scatters.wait().unwrap().1, &own, &what);
+                same_bits(&gathers.wait().unwrap().0, &own, &what);
             })
         }
         _ => {
             let whole = given(rank, count);
             let parts = vec![whole[..count / 3].to_vec(), Vec::new(), whole[count / 3..].to_vec()];
-            let request = comm.immediate_all_reduce_grouped(parts, op).unwrap();
+            let request = comm.start(CollectiveArgs::all_reduce_grouped(parts, op)).unwrap();
             let expected = reference::<T>(seed, ranks, count, op, exact);
-            Box::new(move || same_bits(&request.wait().unwrap().concat(), &expected, &what))
+            Box::new(move || same_bits(&request.wait().unwrap().into_parts().concat(), &expected, &what))
         }
     }
 }
@@ -91,12 +104,12 @@ fn post_on_bytes<'c>(
         left.iter().zip(right).for_each(|(a, b)| *b = compose(a, b));
     };
     let (raw, [mine, for_all], rooms) =
-        (BytesOp::new(16, false, rows).unwrap(), given, expected.map(|x| vec![0; 16 * x.len()]));
+        (Arc::new(BytesOp::new(16, false, rows).unwrap()), given, expected.map(|x| vec![0; 16 * x.len()]));
     let [in_all, in_block, at_root] = rooms;
     let calls = [
-        comm.all_reduce_raw_init(bytes(&mine), in_all, raw),
-        comm.reduce_scatter_block_raw_init(bytes(&for_all), in_block, raw),
-        comm.process_at_rank(root).reduce_raw_init(bytes(&mine), at_root, raw),
+        comm.init(CollectiveArgs::all_reduce((bytes(&mine), in_all), &raw)),
+        comm.init(CollectiveArgs::reduce_scatter((bytes(&for_all), in_block), &raw)),
+        comm.init(CollectiveArgs::reduce(root, (bytes(&mine), at_root), &raw)),
     ];
     let mut calls = calls.map(Result::unwrap);
     calls.iter_mut().for_each(|call| call.start().unwrap());
@@ -104,7 +117,7 @@ fn post_on_bytes<'c>(
     Box::new(move || {
         for (which, (call, expected)) in calls.iter_mut().zip(&expected).enumerate().rev() {
             call.wait().unwrap();
-            assert!(call.recv().unwrap() == expected, "call {which} on {} bytes", expected.len());
+            assert!(call.buffers_mut().unwrap().1 == *expected, "call {which} on {} bytes", expected.len());
         }
     })
 }
@@ -112,29 +125,29 @@ fn post_on_bytes<'c>(
 /// Posts calls by an operator that is not commutative.
 fn post_by_user(comm: &Communicator, seed: u64, count: usize) -> Rest<'_> {
     let (rank, ranks) = (comm.rank(), comm.size());
-    let op = || UserOp::ordered(compose);
+    let op = Arc::new(UserOp::ordered(compose));
     let map = move |rank: usize, i: usize| [mix(seed ^ (rank * 1000 + i) as u64), mix(seed + i as u64)];
     let given = move |rank: usize, count: usize| (0..count).map(|i| map(rank, i)).collect::<Vec<_>>();
     let folded = move |i: usize| (1..ranks).fold(map(0, i), |sum, r| compose(&sum, &map(r, i)));
     let expected: Vec<[u64; 2]> = (0..count).map(folded).collect();
     let root = (seed % ranks as u64) as usize;
-    let here = comm.process_at_rank(root);
-    let in_place = comm.immediate_all_reduce_with(given(rank, count), op()).unwrap();
-    let apart = comm.immediate_all_reduce_into_with(given(rank, count), vec![[0; 2]; count], op()).unwrap();
-    let parts = comm.immediate_reduce_scatter_block_into_with(given(rank, count * ranks), vec![[0; 2]; count], op());
+    let in_place = comm.start(CollectiveArgs::all_reduce(given(rank, count), &op)).unwrap();
+    let apart = comm.start(CollectiveArgs::all_reduce((given(rank, count), vec![[0; 2]; count]), &op)).unwrap();
+    let parts = comm.start(CollectiveArgs::reduce_scatter((given(rank, count * ranks), vec![[0; 2]; count]), &op));
     let parts = parts.unwrap();
     let own: Vec<[u64; 2]> = (rank * count..(rank + 1) * count).map(folded).collect();
     let at_root = if rank == root { expected.clone() } else { Vec::new() };
     let raw = post_on_bytes(comm, root, [given(rank, count), given(rank, count * ranks)], [&expected, &own, &at_root]);
     let reduced: Rest<'_> = match rank == root {
         true => {
-            let request = here.immediate_reduce_into_root_with(given(rank, count), vec![[0; 2]; count], op()).unwrap();
+            let request =
+                comm.start(CollectiveArgs::reduce(root, (given(rank, count), vec![[0; 2]; count]), &op)).unwrap();
             let expected = expected.clone();
             Box::new(move || assert_eq!(request.wait().unwrap().1, expected))
         }
         false => {
-            let request = here.immediate_reduce_into_with(given(rank, count), op()).unwrap();
-            Box::new(move || assert_eq!(request.wait().unwrap().len(), count))
+            let request = comm.start(CollectiveArgs::reduce(root, (given(rank, count), Vec::new()), &op)).unwrap();
+            Box::new(move || assert_eq!(request.wait().unwrap().0.len(), count))
         }
     };
     Box::new(move || {
@@ -198,11 +211,11 @@ fn posted_forms_over_several_nodes_give_what_blocking_ones_give() {
 fn panics(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let odd = comm.rank() == player.arg::<usize>(0);
-    let op = UserOp::commutative(move |a: &[u64; 3], b: &[u64; 3]| match odd {
+    let op = Arc::new(UserOp::commutative(move |a: &[u64; 3], b: &[u64; 3]| match odd {
         true => panic!("it cannot be"),
         false => [a[0] + b[0], a[1], b[2]],
-    });
-    let posted = comm.immediate_all_reduce_with(vec![[1u64; 3]; 2], op).unwrap();
+    }));
+    let posted = comm.start(CollectiveArgs::all_reduce(vec![[1u64; 3]; 2], &op)).unwrap();
     // A rank that has completed its call gets the error at the next one.
     let error = posted.wait().and_then(|_| comm.barrier()).unwrap_err();
     player.say(format!("{} {}", error.code(), error.to_string().contains("it cannot be")));
@@ -221,22 +234,22 @@ fn a_panic_in_a_posted_operator_is_everybodys_error() {
 fn again(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let ranks = comm.size() as u64;
-    let mut grouped = comm.all_reduce_grouped_init(vec![vec![0u64; 3], vec![0; 700]], Op::Sum).unwrap();
-    let op = UserOp::commutative(|a: &[u64; 2], b: &[u64; 2]| [a[0] + b[0], a[1].max(b[1])]);
-    let mut merged = comm.all_reduce_with_init(vec![[0u64; 2]; 400], op).unwrap();
+    let mut grouped =
+        comm.init(CollectiveArgs::all_reduce_grouped(vec![vec![0u64; 3], vec![0; 700]], Op::Sum)).unwrap();
+    let op = Arc::new(UserOp::commutative(|a: &[u64; 2], b: &[u64; 2]| [a[0] + b[0], a[1].max(b[1])]));
+    let mut merged = comm.init(CollectiveArgs::all_reduce(vec![[0u64; 2]; 400], &op)).unwrap();
     for step in 0..50 {
-        grouped.parts_mut().unwrap().for_each(|part| part.fill(step));
-        merged.buffer_mut().unwrap().fill([1, step + comm.rank() as u64]);
+        grouped.buffers_mut().unwrap().parts_mut().for_each(|part| part.fill(step));
+        merged.buffers_mut().unwrap().fill([1, step + comm.rank() as u64]);
         grouped.start().unwrap();
         merged.start().unwrap();
-        assert!(matches!(grouped.parts_mut().map(|_| ()), Err(Error::Usage { .. })));
+        assert!(matches!(grouped.buffers_mut(), Err(Error::Usage { .. })));
         grouped.wait().unwrap();
         merged.wait().unwrap();
-        assert!(grouped.parts_mut().unwrap().all(|part| part.iter().all(|x| *x == step * ranks)));
-        assert!(merged.buffer_mut().unwrap().iter().all(|x| *x == [ranks, step + ranks - 1]));
+        assert!(grouped.buffers_mut().unwrap().parts_mut().all(|part| part.iter().all(|x| *x == step * ranks)));
+        assert!(merged.buffers_mut().unwrap().iter().all(|x| *x == [ranks, step + ranks - 1]));
     }
-    assert!(matches!(grouped.buffer_mut(), Err(Error::Usage { .. })), "a grouped call has many buffers");
-    assert_eq!(grouped.into_buffers().unwrap()[1].len(), 700);
+    assert_eq!(grouped.into_buffers().unwrap().into_parts()[1].len(), 700);
     player.say("done");
 }
 
@@ -252,18 +265,23 @@ fn wrong(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let ranks = comm.size();
     for code in [
-        comm.immediate_all_gather_varcount_into(vec![1u8], vec![0; ranks], &[1]).map(|_| ()),
-        comm.immediate_all_gather_varcount_into(vec![1u8], vec![0], &vec![1; ranks]).map(|_| ()),
-        comm.all_reduce_raw_init(vec![0; 7], vec![0; 7], BytesOp::new(2, true, |_: &[u8], _: &mut [u8]| {}).unwrap())
+        comm.start(CollectiveArgs::all_gather((vec![1u8], vec![0; ranks])).counts(Counts::PerRank(&[1]))).map(|_| ()),
+        comm.start(CollectiveArgs::all_gather((vec![1u8], vec![0])).counts(Counts::PerRank(&vec![1; ranks])))
             .map(|_| ()),
-        comm.process_at_rank(9).immediate_scatter_varcount_into(vec![1u8], &vec![1; ranks]).map(|_| ()),
+        comm.init(CollectiveArgs::all_reduce(
+            (vec![0; 7], vec![0; 7]),
+            &Arc::new(BytesOp::new(2, true, |_: &[u8], _: &mut [u8]| {}).unwrap()),
+        ))
+        .map(|_| ()),
+        comm.start(CollectiveArgs::scatter(9, (Vec::new(), vec![1u8])).counts(Counts::PerRank(&vec![1; ranks])))
+            .map(|_| ()),
     ] {
         assert!(matches!(code, Err(Error::Usage { .. })), "{code:?}");
     }
     // The same total in other lengths.
     let lens = if comm.rank() == 1 { [2, 1] } else { [1, 2] };
     // Where the others have met already, posting fails.
-    let posted = comm.immediate_all_reduce_grouped(lens.map(|n| vec![1u32; n]).to_vec(), Op::Sum);
+    let posted = comm.start(CollectiveArgs::all_reduce_grouped(lens.map(|n| vec![1u32; n]).to_vec(), Op::Sum));
     player.say(posted.and_then(earlybird::Request::wait).unwrap_err().code());
 }
 
@@ -283,11 +301,11 @@ fn asks(player: &Player) {
     if comm.rank() == 1 {
         std::thread::sleep(Duration::from_secs(100));
     }
-    let mut request = comm.immediate_all_reduce(vec![comm.rank() as u64; 9], Op::Sum).unwrap();
+    let mut request = comm.start(CollectiveArgs::all_reduce(vec![comm.rank() as u64; 9], Op::Sum)).unwrap();
     let error = loop {
-        match request.test() {
-            Ok(Ok(_)) => panic!("a sum without rank 1"),
-            Ok(Err(again)) => request = again,
+        match request.try_wait() {
+            Ok(Some(_)) => panic!("a sum without rank 1"),
+            Ok(None) => {}
             Err(error) => break error,
         }
     };

@@ -7,7 +7,7 @@ mod data;
 
 use common::{Job, Player, mix};
 use data::{Sample, contribution, same_bits};
-use earlybird::{Communicator, Error, Op, Request};
+use earlybird::{CollectiveArgs, Communicator, Counts, Error, Op, Request};
 use half::f16;
 use num_complex::Complex;
 use std::time::Duration;
@@ -48,7 +48,12 @@ fn post<T: Sample>(comm: &Communicator, seed: u64, count: usize) -> Rest<'_> {
     let send: Vec<T> = (0..ranks).flat_map(|to| block(rank, to)).collect();
     let expected: Vec<T> = (0..ranks).flat_map(|from| block(from, rank)).collect();
     let dirty = contribution::<T>(seed + 1, rank, expected.len(), Op::Sum, false);
-    let posted = comm.immediate_all_to_all_varcount_into(send.clone(), &send_counts, dirty, &recv_counts).unwrap();
+    let posted = comm
+        .start(
+            CollectiveArgs::all_to_all((send.clone(), dirty))
+                .counts(Counts::PerPair { send: &send_counts, recv: &recv_counts }),
+        )
+        .unwrap();
     Box::new(move || {
         let (sent, got) = posted.wait().unwrap();
         let what = || format!("{count} x {}", T::DTYPE.name());
@@ -70,7 +75,7 @@ fn matrix(player: &Player) {
             for _ in 0..3 {
                 calls += 8;
                 open.push(post::<u32>(&comm, mix(calls), count));
-                let sum = comm.immediate_all_reduce(vec![comm.rank() as u64; 9], Op::Sum).unwrap();
+                let sum = comm.start(CollectiveArgs::all_reduce(vec![comm.rank() as u64; 9], Op::Sum)).unwrap();
                 let ranks = comm.size() as u64;
                 open.push(Box::new(move || assert_eq!(sum.wait().unwrap(), vec![ranks * (ranks - 1) / 2; 9])));
                 open.push(post::<f64>(&comm, mix(calls + 1), count));
@@ -107,14 +112,24 @@ fn differ(player: &Player) {
     let (rank, ranks) = (comm.rank(), comm.size());
     let even = vec![4; ranks];
     let mine = vec![rank as u64; 4 * ranks];
-    let right = || comm.immediate_all_to_all_varcount_into(mine.clone(), &even, vec![0; 4 * ranks], &even);
+    let right = || {
+        comm.start(
+            CollectiveArgs::all_to_all((mine.clone(), vec![0; 4 * ranks]))
+                .counts(Counts::PerPair { send: &even, recv: &even }),
+        )
+    };
     let mut send_counts = even.clone();
     if rank == 1 {
         send_counts[2] = 5;
     }
     let send = vec![rank as u64; send_counts.iter().sum()];
     let before = right().unwrap();
-    let wrong = comm.immediate_all_to_all_varcount_into(send, &send_counts, vec![0; 4 * ranks], &even).unwrap();
+    let wrong = comm
+        .start(
+            CollectiveArgs::all_to_all((send, vec![0; 4 * ranks]))
+                .counts(Counts::PerPair { send: &send_counts, recv: &even }),
+        )
+        .unwrap();
     let after = right().unwrap();
     let expected: Vec<u64> = (0..4 * ranks as u64).map(|i| i / 4).collect();
     assert_eq!(after.wait().unwrap().1, expected);
@@ -122,9 +137,14 @@ fn differ(player: &Player) {
     player.say(format!("{} {error}", error.code()));
     assert_eq!(before.wait().unwrap().1, expected);
     for result in [
-        comm.immediate_all_to_all_varcount_into(vec![1u8], &even, vec![0], &even),
-        comm.immediate_all_to_all_varcount_into(vec![1u8], &[1], vec![0], &[1]),
-        comm.immediate_all_to_all_varcount_into(vec![1u8], &vec![usize::MAX; ranks], vec![0], &even),
+        comm.start(
+            CollectiveArgs::all_to_all((vec![1u8], vec![0])).counts(Counts::PerPair { send: &even, recv: &even }),
+        ),
+        comm.start(CollectiveArgs::all_to_all((vec![1u8], vec![0])).counts(Counts::PerPair { send: &[1], recv: &[1] })),
+        comm.start(
+            CollectiveArgs::all_to_all((vec![1u8], vec![0]))
+                .counts(Counts::PerPair { send: &vec![usize::MAX; ranks], recv: &even }),
+        ),
     ] {
         assert!(matches!(result, Err(Error::Usage { .. })));
     }
@@ -141,17 +161,24 @@ fn strays(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let (ranks, odd) = (comm.size(), comm.rank() == player.arg::<usize>(0));
     let (counts, send, recv) = (vec![3; ranks], vec![1u64; 3 * ranks], vec![0; 3 * ranks]);
-    let met = comm.immediate_barrier().and_then(Request::wait);
+    let met = comm.start(CollectiveArgs::barrier()).and_then(Request::wait);
     let result = met.and_then(|()| match (player.args()[1].as_str(), odd) {
-        (_, false) => comm.immediate_all_to_all_varcount_into(send, &counts, recv, &counts)?.wait().map(drop),
-        ("equal", true) => comm.immediate_all_to_all_into(send, recv)?.wait().map(drop),
+        (_, false) => comm
+            .start(CollectiveArgs::all_to_all((send, recv)).counts(Counts::PerPair { send: &counts, recv: &counts }))?
+            .wait()
+            .map(drop),
+        ("equal", true) => comm.start(CollectiveArgs::all_to_all((send, recv)))?.wait().map(drop),
         ("type", true) => {
             let (send, recv) = (vec![1i64; 3 * ranks], vec![0i64; 3 * ranks]);
-            comm.immediate_all_to_all_varcount_into(send, &counts, recv, &counts)?.wait().map(drop)
+            comm.start(
+                CollectiveArgs::all_to_all((send, recv)).counts(Counts::PerPair { send: &counts, recv: &counts }),
+            )?
+            .wait()
+            .map(drop)
         }
         (other, _) => panic!("no case {other}"),
     });
-    let result = result.and_then(|()| comm.immediate_barrier()?.wait());
+    let result = result.and_then(|()| comm.start(CollectiveArgs::barrier())?.wait());
     player.say(result.map_or_else(|error| error.code(), |()| "accepted"));
     std::thread::sleep(Duration::from_millis(300));
 }
@@ -174,16 +201,18 @@ fn again(player: &Player) {
     let (gives, gets): (Vec<usize>, Vec<usize>) =
         (0..ranks).map(|other| (40 * (me + other), 40 * (other + me))).unzip();
     let (send, recv) = (vec![0u64; gives.iter().sum()], vec![0u64; gets.iter().sum()]);
-    let mut call = comm.all_to_all_varcount_into_init(send, &gives, recv, &gets).unwrap();
+    let mut call = comm
+        .init(CollectiveArgs::all_to_all((send, recv)).counts(Counts::PerPair { send: &gives, recv: &gets }))
+        .unwrap();
     for step in 0..30 {
-        call.send_mut().unwrap().fill(step * 100 + me as u64);
+        call.buffers_mut().unwrap().0.fill(step * 100 + me as u64);
         call.start().unwrap();
-        assert!(matches!(call.recv().map(|_| ()), Err(Error::Usage { .. })));
-        while !call.test().unwrap() {
+        assert!(matches!(call.buffers_mut().map(|_| ()), Err(Error::Usage { .. })));
+        while !call.try_wait().unwrap() {
             std::thread::yield_now();
         }
         let senders = gets.iter().enumerate().flat_map(|(from, count)| std::iter::repeat_n(from as u64, *count));
-        assert!(call.recv().unwrap().iter().copied().eq(senders.map(|from| step * 100 + from)));
+        assert!(call.buffers_mut().unwrap().1.iter().copied().eq(senders.map(|from| step * 100 + from)));
     }
     assert_eq!(call.into_buffers().unwrap().1.len(), gets.iter().sum::<usize>());
     player.say("done");
@@ -211,7 +240,9 @@ fn dropped(player: &Player) {
     let counts = vec![5000; ranks];
     for step in 0..12 {
         let (send, recv) = (vec![step as u64; 5000 * ranks], vec![0; 5000 * ranks]);
-        let posted = comm.immediate_all_to_all_varcount_into(send, &counts, recv, &counts).unwrap();
+        let posted = comm
+            .start(CollectiveArgs::all_to_all((send, recv)).counts(Counts::PerPair { send: &counts, recv: &counts }))
+            .unwrap();
         if (step + me).is_multiple_of(3) {
             drop(posted);
         } else {
@@ -245,7 +276,12 @@ fn full(player: &Player) {
         gets[1] = 4 << 20;
     }
     let (send, recv) = (vec![1u64; gives.iter().sum()], vec![0u64; gets.iter().sum()]);
-    let posted = comm.immediate_all_to_all_varcount_into(send.clone(), &gives, recv.clone(), &gets).unwrap();
+    let posted = comm
+        .start(
+            CollectiveArgs::all_to_all((send.clone(), recv.clone()))
+                .counts(Counts::PerPair { send: &gives, recv: &gets }),
+        )
+        .unwrap();
     let error = posted.wait().unwrap_err();
     player.say(format!("{} {error}", error.code()));
     let mut recv = recv;
@@ -267,7 +303,9 @@ fn away(player: &Player) {
     let flag = std::path::PathBuf::from(std::env::var("EARLYBIRD_DIR").unwrap()).with_extension("go");
     let counts = vec![3000; ranks];
     let (send, recv) = (vec![me as u64; 3000 * ranks], vec![0; 3000 * ranks]);
-    let posted = comm.immediate_all_to_all_varcount_into(send, &counts, recv, &counts).unwrap();
+    let posted = comm
+        .start(CollectiveArgs::all_to_all((send, recv)).counts(Counts::PerPair { send: &counts, recv: &counts }))
+        .unwrap();
     player.say("posted");
     while me == 1 && !flag.exists() {
         std::thread::sleep(Duration::from_millis(1));

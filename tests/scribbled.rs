@@ -4,9 +4,10 @@
 mod common;
 
 use common::{End, Job, Player, mix};
-use earlybird::{Algorithm, Communicator, Error, Op};
+use earlybird::{Algorithm, CollectiveArgs, Communicator, Error, Op};
 use earlybird_shm::layout::Layout;
 use earlybird_shm::memory::POOL_BYTES;
+use earlybird_shm::protocol::word::FoldWord;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ use std::time::Duration;
 #[test]
 #[ignore = "a rank of the jobs that the other tests start"]
 fn rank() {
-    common::play(&[("scribbled", scribbled), ("lent_anew", lent_anew)]);
+    common::play(&[("scribbled", scribbled), ("started", started), ("lent_anew", lent_anew)]);
 }
 
 /// The memory of the communicator of all ranks, as another process would reach it.
@@ -93,8 +94,15 @@ fn call(comm: &Communicator, seed: u64, i: u64) -> Result<(), Error> {
     let is_root = root.rank() == comm.rank();
     let mut small = vec![1.0f64; count];
     let mut large = vec![1.0f64; count * ranks];
-    match dice.below(8) {
+    match dice.below(9) {
         0 => comm.barrier(),
+        8 => {
+            let (first, second) = (
+                comm.start(CollectiveArgs::all_reduce(small, Op::Sum))?,
+                comm.start(CollectiveArgs::all_to_all((large.clone(), large)))?,
+            );
+            second.wait().map(drop).and(first.wait().map(drop))
+        }
         1 => root.broadcast_into(&mut small),
         2 => root.reduce_in_place(&mut small, Op::Sum),
         3 if is_root => root.gather_into_root(&small, &mut large),
@@ -136,6 +144,43 @@ fn scribbling_ends_no_wait_never_and_crashes_nobody() {
         }
     });
     println!("200 jobs, {} of them ended with an error", failed.into_inner().unwrap());
+}
+
+/// Two calls are under way, and the words of both say for ever that another rank folds.
+fn started(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    comm.barrier().unwrap();
+    meet(&comm, "called");
+    if comm.rank() == 0 {
+        let (shared, layout) = (Shared::find(), Layout::new(comm.size()));
+        for epoch in [2, 3] {
+            let word = FoldWord::busy(epoch, 1, 0).0.to_le_bytes();
+            (0..16).for_each(|chunk| shared.write(layout.chunk(epoch as usize % 2, chunk), &word));
+        }
+    }
+    meet(&comm, "written");
+    let start = || comm.start(CollectiveArgs::all_reduce(vec![1.0f64; 3000], Op::Sum)).unwrap();
+    let (first, mut second) = (start(), start());
+    let code = |ended: Result<Vec<f64>, Error>| ended.map_or_else(|error| error.code(), |_| "ok");
+    if player.arg::<bool>(0) {
+        player.say(code(first.wait()));
+        player.say(code(second.wait()));
+        return;
+    }
+    let ended = loop {
+        if let Some(ended) = second.try_wait().transpose() {
+            break ended;
+        }
+    };
+    player.say(code(ended));
+}
+
+#[test]
+fn started_calls_whose_words_were_overwritten_end() {
+    for waits in [true, false] {
+        let job = Job::new("started", 3).arg(waits).run();
+        assert!(job.iter().all(|said| said.iter().all(|code| code == "EB_POISONED")), "waits: {waits}, {job:?}");
+    }
 }
 
 fn flag(name: &str) -> PathBuf {

@@ -6,7 +6,7 @@ mod data;
 
 use common::{Job, Player, mix};
 use data::{Sample, contribution, reference, same_bits};
-use earlybird::{Algorithm, Communicator, Config, Error, FoldOrder, Identity, Indexed, Op};
+use earlybird::{Algorithm, Communicator, Error, FoldOrder, Identity, Indexed, Op};
 use half::f16;
 use num_complex::Complex;
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
@@ -245,8 +245,9 @@ fn a_death_leaves_every_survivor_with_memory_of_its_own() {
 /// Two jobs of one rank in one process.
 fn stranger(player: &Player) {
     let join = |key: &str| {
-        let identity = Identity { rank: 0, size: 1, key: key.into(), ..Identity::detect().unwrap() };
-        Communicator::connect(Config::from_env().unwrap(), identity).unwrap()
+        let mut identity = Identity::detect().unwrap();
+        (identity.rank, identity.size, identity.key) = (0, 1, key.into());
+        Communicator::builder().identity(identity).connect().unwrap()
     };
     let (one, other) = (join("one"), join("other"));
     let mut buffer = one.alloc::<f32>(10_000).unwrap();
@@ -342,7 +343,7 @@ fn narrow(player: &Player) {
         buffer.fill(1.0);
         match comm.all_reduce_shared_in_place(&mut buffer, Op::Sum) {
             Ok(()) => assert!(buffer.iter().all(|sum| *sum == 3.0)),
-            Err(Error::System { context, errno, reason }) => {
+            Err(Error::System { context, errno, reason, .. }) => {
                 return player.say(format!("errno {errno:?} {context}: {reason}"));
             }
             Err(other) => return player.say(other),

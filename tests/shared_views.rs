@@ -120,7 +120,7 @@ fn held(player: &Player) {
         }
         if mix(number * 64 + rank as u64).is_multiple_of(2) && !kept.is_empty() {
             let at = mix(number) as usize % kept.len();
-            kept.swap_remove(at);
+            drop(kept.swap_remove(at));
         }
         if number % 50 == 0 {
             kept.clear();

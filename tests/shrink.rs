@@ -78,7 +78,7 @@ fn survive(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     comm.barrier().unwrap();
     player.say("here");
-    until_left(player, comm, player.arg(0));
+    drop(until_left(player, comm, player.arg(0)));
 }
 
 /// Every rank but `dead` has the same last word, which names those that are left.
@@ -131,7 +131,7 @@ fn enter(player: &Player) {
     if comm.rank() == player.arg::<usize>(0) {
         std::thread::sleep(Duration::from_secs(3600));
     }
-    until_left(player, comm, player.arg(1));
+    drop(until_left(player, comm, player.arg(1)));
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn part(player: &Player) {
         check(&shrunk).unwrap();
     }
     drop(shrunk);
-    until_left(player, comm, 4);
+    drop(until_left(player, comm, 4));
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn late(player: &Player) {
         }
     };
     player.say(format!("timeouts {}", timeouts > 0));
-    until_left(player, comm, 3);
+    drop(until_left(player, comm, 3));
 }
 
 #[test]

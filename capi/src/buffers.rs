@@ -1,8 +1,8 @@
-//! The caller's buffers as slices. Invalid addresses are errors; the rest is invariant **C** of the crate.
+//! The caller's buffers as bytes. Invalid addresses are errors; the rest is invariant **C** of the crate.
 #![allow(unsafe_code)]
 
-use earlybird::{CallBuffers, CollectiveArgs, Communicator, DType, Datatype, Element, Error};
-use std::borrow::Cow;
+use earlybird::{Communicator, Counts, DType, Datatype, Error};
+use std::alloc::{Layout, alloc_zeroed};
 use std::ffi::c_void;
 
 /// Returns whether a buffer is `EB_IN_PLACE`.
@@ -21,24 +21,20 @@ pub struct BufferArg {
     pub count: usize,
 }
 
-/// No receive buffer.
-pub const NO_RECV: BufferArg = BufferArg { name: "receive buffer", at: std::ptr::null_mut(), count: 0 };
-
 impl BufferArg {
+    /// No send buffer.
+    pub const NO_SEND: BufferArg = BufferArg { name: "send buffer", at: std::ptr::null_mut(), count: 0 };
+    /// No receive buffer.
+    pub const NO_RECV: BufferArg = BufferArg { name: "receive buffer", ..Self::NO_SEND };
+
     /// Describes a buffer that is read.
     pub fn send(at: *const c_void, count: usize) -> BufferArg {
-        BufferArg { name: "send buffer", at: at.cast_mut(), count }
+        BufferArg { at: at.cast_mut(), count, ..Self::NO_SEND }
     }
 
     /// Describes a buffer that is written, or read and written.
     pub fn recv(at: *mut c_void, count: usize) -> BufferArg {
-        BufferArg { name: "receive buffer", at, count }
-    }
-
-    /// `count` elements of this buffer, which is checked, from element `first` on.
-    pub fn block<T>(self, first: usize, count: usize) -> BufferArg {
-        let at = self.at.cast::<T>().wrapping_add(first).cast();
-        BufferArg { at, count, ..self }
+        BufferArg { at, count, ..Self::NO_RECV }
     }
 
     /// Refuses an address that cannot hold the elements.
@@ -86,71 +82,30 @@ impl BufferArg {
         }
     }
 
-    /// Copies the elements to a vector. The buffer is checked.
-    ///
-    /// # Safety
-    /// C: the buffer holds its elements.
-    pub unsafe fn copy_in<T: Element>(&self) -> Result<Vec<T>, Error> {
-        let mut copy = memory::<T>(self.count)?;
-        // SAFETY: by the caller's contract; the vector has room for as many elements, all of which are written.
-        unsafe {
-            self.copy_elements(copy.as_mut_ptr());
-            copy.set_len(self.count);
-        }
-        Ok(copy)
-    }
-
-    /// Copies the elements to `values`, which has the same length. The buffer is checked.
-    ///
-    /// # Safety
-    /// C: the buffer holds its elements.
-    pub unsafe fn copy_into<T: Element>(&self, values: &mut [T]) {
-        assert_eq!(values.len(), self.count, "elements of the {}", self.name);
-        // SAFETY: by the caller's contract; the lengths are equal.
-        unsafe { self.copy_elements(values.as_mut_ptr()) }
-    }
-
-    /// # Safety
-    /// C: the buffer holds its elements; `to` has room for as many, elsewhere.
-    unsafe fn copy_elements<T: Element>(&self, to: *mut T) {
-        if self.count == 0 {
-            return;
-        }
-        let (from, to, bytes): (*const u8, *mut u8, _) = (self.at.cast(), to.cast(), self.count * size_of::<T>());
-        // SAFETY: by the caller's contract; what is written are values: every pattern is one of a type but `bool`, where an
-        // element is a byte and becomes a 0 or a 1.
-        unsafe {
-            match T::DTYPE {
-                DType::Bool => (0..bytes).for_each(|i| to.add(i).write(u8::from(from.add(i).read() != 0))),
-                _ => std::ptr::copy_nonoverlapping(from, to, bytes),
-            }
-        }
-    }
-
-    /// Copies `values`, which has the same length, to the buffer. The buffer is checked.
-    ///
-    /// # Safety
-    /// C: the buffer has room for its elements.
-    pub unsafe fn copy_out<T: Element>(&self, values: &[T]) {
-        assert_eq!(values.len(), self.count, "elements of the {}", self.name);
-        if self.count > 0 {
-            // SAFETY: C for the destination; the lengths are equal, and a borrowed slice is elsewhere.
-            unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), self.at.cast(), self.count) }
-        }
-    }
-
-    /// Borrows the elements; copies those of `bool`, because not every byte is a `bool`. The buffer is checked.
+    /// Borrows the elements, each of `size` bytes. The buffer is checked.
     ///
     /// # Safety
     /// C: the buffer holds its elements, for as long as they are used.
-    pub unsafe fn read<'a, T: Element>(&self) -> Result<Cow<'a, [T]>, Error> {
-        Ok(match (self.count, T::DTYPE) {
-            (0, _) => Cow::Borrowed(&[]),
-            // SAFETY: by the caller's contract.
-            (_, DType::Bool) => Cow::Owned(unsafe { self.copy_in()? }),
-            // SAFETY: by the caller's contract, aligned and not null as checked; every pattern of bytes is a value.
-            _ => Cow::Borrowed(unsafe { std::slice::from_raw_parts(self.at.cast(), self.count) }),
-        })
+    #[inline]
+    pub unsafe fn bytes<'a>(&self, size: usize) -> &'a [u8] {
+        match self.count {
+            0 => &[],
+            // SAFETY: by the caller's contract; not null as checked, and bytes have no alignment.
+            count => unsafe { std::slice::from_raw_parts(self.at.cast(), count * size) },
+        }
+    }
+
+    /// Borrows the elements exclusively, each of `size` bytes. The buffer is checked.
+    ///
+    /// # Safety
+    /// The contract of [`BufferArg::bytes`], and nothing else refers to them.
+    #[inline]
+    pub unsafe fn bytes_mut<'a>(&self, size: usize) -> &'a mut [u8] {
+        match self.count {
+            0 => &mut [],
+            // SAFETY: as in `bytes`.
+            count => unsafe { std::slice::from_raw_parts_mut(self.at.cast(), count * size) },
+        }
     }
 }
 
@@ -166,98 +121,52 @@ fn alignment(datatype: Datatype) -> usize {
     }
 }
 
-/// Runs the call that `args` makes of the caller's buffers; without `send` the contribution lies in `recv`.
-///
-/// # Safety
-/// C: both hold their elements for as long as this runs. `args` keeps nothing of the buffers but what it returns.
-#[inline(always)]
-pub unsafe fn run<'a>(
-    comm: &Communicator,
-    datatype: Datatype,
-    send: Option<BufferArg>,
-    recv: BufferArg,
-    args: impl FnOnce(CallBuffers<'a, u8>) -> CollectiveArgs<'a>,
-) -> Result<(), Error> {
-    let size = datatype.size();
-    recv.check(datatype)?;
-    if let Some(send) = &send {
-        send.check(datatype)?;
-        send.check_disjoint(&recv, size)?;
+/// Allocates zeros for `count` elements, which takes no time for memory that is never used.
+pub fn zeroed(count: usize, datatype: Datatype) -> Result<Vec<u8>, Error> {
+    let refused = |reason: &str| Error::system(format!("memory for a copy of {count} elements"), reason.to_owned());
+    let layout = Layout::array::<u8>(count.saturating_mul(datatype.size())).map_err(|e| refused(&e.to_string()))?;
+    if layout.size() == 0 {
+        return Ok(Vec::new());
     }
-    // SAFETY: by the caller's contract, not null and apart as checked; bytes have no alignment.
-    let (send, recv) = unsafe { (send.map(|send| bytes(send, size)), bytes_mut(recv, size)) };
-    // Not every byte is a truth value: these are reduced in copies.
-    let mut copies = (datatype == Datatype::Builtin(DType::Bool)).then(|| truth_values(send, recv));
-    // SAFETY: by the caller's contract: what `args` returns is gone before the copies are, and before `recv` is used again.
-    let (send, result) = unsafe {
-        match &mut copies {
-            None => (send, &mut *std::ptr::from_mut(recv)),
-            Some((send, result)) => (
-                send.as_ref().map(|send| &*std::ptr::from_ref(send.as_slice())),
-                &mut *std::ptr::from_mut(result.as_mut_slice()),
-            ),
-        }
-    };
-    comm.run(args(CallBuffers::of_bytes(send, result, datatype)))?;
-    if let Some((_, result)) = copies {
-        recv.copy_from_slice(&result);
+    // SAFETY: the layout is not empty.
+    let at = unsafe { alloc_zeroed(layout) };
+    if at.is_null() {
+        return Err(refused("out of memory"));
     }
-    Ok(())
+    // SAFETY: allocated for as many bytes by the allocator of vectors; all of them are zero.
+    Ok(unsafe { Vec::from_raw_parts(at, layout.size(), layout.size()) })
 }
 
-/// Copies of the buffers in which every byte is 0 or 1.
-#[cold]
-fn truth_values(send: Option<&[u8]>, recv: &[u8]) -> (Option<Vec<u8>>, Vec<u8>) {
-    let values = |bytes: &[u8]| bytes.iter().map(|byte| u8::from(*byte != 0)).collect();
-    (send.map(values), values(recv))
+/// The elements of each rank's block, of all blocks, and of this rank's in them.
+pub struct Blocks<'a> {
+    pub counts: Counts<'a>,
+    pub all: usize,
+    pub start: usize,
+    pub own: usize,
 }
 
-/// # Safety
-/// C: the buffer, which is checked, holds its elements of `size` bytes.
-#[inline]
-unsafe fn bytes<'a>(buffer: BufferArg, size: usize) -> &'a [u8] {
-    match buffer.count {
-        0 => &[],
+impl Blocks<'static> {
+    /// Describes blocks of `count` elements.
+    pub fn uniform(comm: &Communicator, count: usize) -> Result<Self, Error> {
+        let all = count.checked_mul(comm.size());
+        let all = all
+            .ok_or_else(|| Error::usage(format!("{count} elements for each of {} ranks are too many", comm.size())))?;
+        Ok(Blocks { counts: Counts::Uniform, all, start: comm.rank() * count, own: count })
+    }
+}
+
+impl<'a> Blocks<'a> {
+    /// Describes blocks of as many elements as each rank's count.
+    ///
+    /// # Safety
+    /// C: `each` is null or holds a count for each rank.
+    pub unsafe fn per_rank(comm: &Communicator, each: *const usize) -> Result<Self, Error> {
         // SAFETY: by the caller's contract.
-        count => unsafe { std::slice::from_raw_parts(buffer.at.cast::<u8>().cast_const(), count * size) },
+        let counts = unsafe { counts(each, comm.size())? };
+        let all = sum(counts)?;
+        let start = counts[..comm.rank()].iter().sum();
+        Ok(Blocks { counts: Counts::PerRank(counts), all, start, own: counts[comm.rank()] })
     }
-}
-
-/// # Safety
-/// The contract of [`bytes`], and nothing else refers to them.
-#[inline]
-unsafe fn bytes_mut<'a>(buffer: BufferArg, size: usize) -> &'a mut [u8] {
-    match buffer.count {
-        0 => &mut [],
-        // SAFETY: by the caller's contract.
-        count => unsafe { std::slice::from_raw_parts_mut(buffer.at.cast::<u8>(), count * size) },
-    }
-}
-
-/// Allocates a vector for `count` elements.
-fn memory<T>(count: usize) -> Result<Vec<T>, Error> {
-    let mut memory = Vec::new();
-    memory.try_reserve_exact(count).map_err(|refused| {
-        Error::system(format!("memory for a copy of {count} elements of {} bytes", size_of::<T>()), refused)
-    })?;
-    Ok(memory)
-}
-
-/// Allocates zeroed memory for `count` elements.
-pub fn zeroed_bytes(count: usize, datatype: Datatype) -> Result<Vec<u8>, Error> {
-    let bytes = count.checked_mul(datatype.size());
-    zeroed(bytes.ok_or_else(|| Error::usage(format!("{count} elements exceed the address space")))?)
-}
-
-/// Allocates zeroed memory for `count` elements of any type.
-pub fn zeroed<T: Element>(count: usize) -> Result<Vec<T>, Error> {
-    let mut zeros = memory::<T>(count)?;
-    // SAFETY: the vector has room for them, and zeros are a value of every element.
-    unsafe {
-        zeros.as_mut_ptr().write_bytes(0, count);
-        zeros.set_len(count);
-    }
-    Ok(zeros)
 }
 
 /// Reads an array of counts, one for each rank.
@@ -272,27 +181,16 @@ pub unsafe fn counts<'a>(at: *const usize, ranks: usize) -> Result<&'a [usize], 
     Ok(unsafe { std::slice::from_raw_parts(at, ranks) })
 }
 
-/// Returns the number of elements of `ranks` blocks of `count`.
-pub fn count_of_all(count: usize, ranks: usize) -> Result<usize, Error> {
-    let all = count.checked_mul(ranks);
-    all.ok_or_else(|| Error::usage(format!("{count} elements for each of {ranks} ranks are too many")))
-}
-
-/// Returns the offset of each rank's block, and the sum of all counts.
-pub fn block_starts(counts: &[usize]) -> Result<Vec<usize>, Error> {
-    let mut starts = vec![0usize];
-    for count in counts {
-        let next = starts[starts.len() - 1].checked_add(*count);
-        starts.push(next.ok_or_else(|| Error::usage(format!("the sum of the counts {counts:?} is too large")))?);
-    }
-    Ok(starts)
+/// Returns the sum of counts.
+pub fn sum(counts: &[usize]) -> Result<usize, Error> {
+    let sum = counts.iter().try_fold(0usize, |sum, count| sum.checked_add(*count));
+    sum.ok_or_else(|| Error::usage(format!("the sum of the counts {counts:?} is too large")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::codes::with_type;
-    use earlybird::ReduceOp;
 
     fn refused(result: Result<(), Error>) -> String {
         match result {
@@ -321,24 +219,6 @@ mod tests {
     }
 
     #[test]
-    fn any_byte_is_read_as_bool() {
-        let comm = Communicator::connect(
-            earlybird::Config::default(),
-            earlybird::Identity::named(&format!("bool-{}", std::process::id()), 0, 1).unwrap(),
-        )
-        .unwrap();
-        let (send, mut recv) = ([2u8, 0, 255], [7u8, 7, 0]);
-        let [from, to] = [BufferArg::send(send.as_ptr().cast(), 3), BufferArg::recv(recv.as_mut_ptr().cast(), 3)];
-        // SAFETY: three bytes each.
-        let done = unsafe {
-            run(&comm, DType::Bool.into(), Some(from), to, |buffers| CollectiveArgs::all_reduce(buffers, OR))
-        };
-        assert_eq!((done, recv), (Ok(()), [1, 0, 1]));
-    }
-
-    const OR: ReduceOp<'static> = ReduceOp::Builtin(earlybird::Op::LogicalOr);
-
-    #[test]
     fn elements_are_aligned_as_rust_aligns_them() {
         for dtype in DType::ALL {
             let align = with_type!(dtype, T => align_of::<T>());
@@ -348,9 +228,18 @@ mod tests {
 
     #[test]
     fn sums_of_counts_do_not_wrap() {
-        assert_eq!(block_starts(&[2, 0, 3]), Ok(vec![0, 2, 2, 5]));
-        assert!(block_starts(&[usize::MAX, 1]).is_err() && count_of_all(usize::MAX / 2, 3).is_err());
+        assert_eq!((sum(&[2, 0, 3]), sum(&[])), (Ok(5), Ok(0)));
+        assert!(sum(&[usize::MAX, 1]).is_err());
         // SAFETY: null is refused.
         assert!(unsafe { counts(std::ptr::null(), 2) }.is_err());
+    }
+
+    #[test]
+    fn memory_that_does_not_exist_is_refused() {
+        assert_eq!(zeroed(3, DType::I16.into()), Ok(vec![0; 6]));
+        assert_eq!(zeroed(0, DType::I16.into()), Ok(Vec::new()));
+        for count in [usize::MAX, usize::MAX / 4] {
+            assert!(matches!(zeroed(count, DType::I16.into()), Err(Error::System { .. })));
+        }
     }
 }

@@ -122,7 +122,7 @@ export! {
         // SAFETY: C.
         unsafe {
             comm.write(std::ptr::null_mut());
-            write_comm(comm, Some(Communicator::connect_or_refuse(config(options), Identity::detect())?));
+            write_comm(comm, Some(Communicator::builder().try_config(config(options)).connect()?));
         }
         Ok(())
     }
@@ -139,7 +139,7 @@ export! {
         unsafe {
             comm.write(std::ptr::null_mut());
             let identity = Identity::named(text(job, "job")?, rank, size)?;
-            write_comm(comm, Some(Communicator::connect_or_refuse(config(options), Ok(identity))?));
+            write_comm(comm, Some(Communicator::builder().try_config(config(options)).identity(identity).connect()?));
         }
         Ok(())
     }

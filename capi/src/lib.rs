@@ -12,13 +12,13 @@
 //!   thread writes there meanwhile.
 
 mod buffers;
+mod call;
 pub mod codes;
 mod comm;
 mod data_movement;
 pub mod errors;
 mod export;
 mod grouped;
-mod nonblocking;
 mod reductions;
 mod requests;
 mod shared;

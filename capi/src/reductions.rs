@@ -1,159 +1,97 @@
 //! The barrier and the reductions.
 #![allow(unsafe_code)]
 
-use crate::buffers::{BufferArg, NO_RECV, block_starts, count_of_all, counts, is_in_place, run, zeroed_bytes};
+use crate::buffers::{Blocks, BufferArg};
+use crate::call::{Call, CallerBuffers};
 use crate::codes;
-use crate::comm::{Comm, of};
-use crate::export::export;
-use earlybird::{CollectiveArgs, Communicator, Counts, Datatype, Error, ReduceOp};
+use crate::requests::export_forms;
+use earlybird::{Collective, Communicator, Counts, DType, Datatype, Error, SharedReduceOp};
 use std::ffi::{c_int, c_void};
 
-/// Checks that the root is a rank.
-pub fn root(comm: &Communicator, root: usize) -> Result<usize, Error> {
-    match root < comm.size() {
-        true => Ok(root),
-        false => Err(Error::usage(format!("root {root} does not exist among {} ranks", comm.size()))),
-    }
-}
-
 /// The elements and the operator of a reduction.
-#[derive(Clone, Copy)]
-pub struct Reduction<'a> {
+pub struct Reduction {
     pub datatype: Datatype,
-    pub op: ReduceOp<'a>,
+    pub op: SharedReduceOp,
 }
 
-impl Reduction<'static> {
-    /// Of a type and an operator as C numbers them.
+impl Reduction {
+    /// Describes the reduction with a type and an operator as C numbers them.
     pub fn of_codes(dtype: c_int, op: c_int) -> Result<Self, Error> {
-        Ok(Reduction { datatype: codes::dtype(dtype)?.into(), op: ReduceOp::Builtin(codes::op(op)?) })
-    }
-}
-
-impl Reduction<'_> {
-    /// # Safety
-    /// C.
-    #[inline]
-    pub unsafe fn allreduce(self, comm: &Communicator, send: *const c_void, recv: BufferArg) -> Result<(), Error> {
-        let send = (!is_in_place(send)).then(|| BufferArg::send(send, recv.count));
-        // SAFETY: C.
-        unsafe { run(comm, self.datatype, send, recv, |buffers| CollectiveArgs::all_reduce(buffers, self.op)) }
+        Ok(Reduction { datatype: codes::dtype(dtype)?.into(), op: codes::op(op)?.into() })
     }
 
-    /// # Safety
-    /// C.
-    pub unsafe fn reduce(
+    pub fn all_reduce(self, send: *const c_void, recv: *mut c_void, count: usize) -> Call<'static> {
+        let buffers = CallerBuffers::new(self.datatype, (send, count), BufferArg::recv(recv, count), 0);
+        Call { collective: Collective::AllReduce, op: self.op, root: None, counts: Counts::Uniform, buffers }
+    }
+
+    pub fn reduce(
         self,
         comm: &Communicator,
         send: *const c_void,
-        recv: BufferArg,
-        to: usize,
-    ) -> Result<(), Error> {
-        let (is_root, in_place) = (comm.rank() == root(comm, to)?, is_in_place(send));
-        let contribution = if in_place { recv.at.cast_const() } else { send };
-        let send = (!is_root || !in_place).then(|| BufferArg::send(contribution, recv.count));
-        let recv = if is_root { recv } else { NO_RECV };
-        // SAFETY: C.
-        unsafe { run(comm, self.datatype, send, recv, |buffers| CollectiveArgs::reduce(to, buffers, self.op)) }
+        recv: *mut c_void,
+        count: usize,
+        root: usize,
+    ) -> Call<'static> {
+        let mut call = self.all_reduce(send, recv, count);
+        if comm.rank() != root {
+            call.buffers = CallerBuffers::apart(call.buffers.datatype, call.buffers.send, BufferArg::NO_RECV);
+        }
+        Call { collective: Collective::Reduce, root: Some(root), ..call }
     }
 
-    /// `recv` has this rank's block of as many elements as `counts` says, and all elements are `all`.
-    ///
-    /// # Safety
-    /// C.
-    pub unsafe fn reduce_scatter(
-        self,
-        comm: &Communicator,
-        send: *const c_void,
-        recv: BufferArg,
-        (counts, all): (Counts<'_>, usize),
-    ) -> Result<(), Error> {
-        let scatter = |send: BufferArg, recv: BufferArg| {
-            let args = |buffers| CollectiveArgs::reduce_scatter(buffers, self.op).counts(counts);
-            // SAFETY: C.
-            unsafe { run(comm, self.datatype, Some(send), recv, args) }
-        };
-        if !is_in_place(send) {
-            return scatter(BufferArg::send(send, all), recv);
-        }
-        // `recv` holds the contribution, and the result goes to its beginning.
-        let mut block = zeroed_bytes(recv.count, self.datatype)?;
-        let result = BufferArg { at: block.as_mut_ptr().cast(), ..recv };
-        scatter(BufferArg { count: all, ..recv }, result)?;
-        if !block.is_empty() {
-            // SAFETY: C: the buffer has room for a block, and was checked.
-            unsafe { std::ptr::copy_nonoverlapping(block.as_ptr(), recv.at.cast(), block.len()) };
-        }
-        Ok(())
+    pub fn reduce_scatter<'a>(self, send: *const c_void, recv: *mut c_void, blocks: Blocks<'a>) -> Call<'a> {
+        let Blocks { counts, all, own, .. } = blocks;
+        let buffers = CallerBuffers::new(self.datatype, (send, all), BufferArg::recv(recv, own), 0);
+        Call { collective: Collective::ReduceScatter, op: self.op, root: None, counts, buffers }
     }
 }
 
-export! {
-    fn eb_barrier(comm: *const Comm) {
-        // SAFETY: H.
-        unsafe { of(comm)? }.barrier()
+export_forms! {
+    fn eb_barrier, eb_ibarrier, eb_barrier_init() |comm| {
+        let buffers = CallerBuffers::apart(DType::U64.into(), BufferArg::NO_SEND, BufferArg::NO_RECV);
+        Call::moving(Collective::Barrier, None, Counts::Uniform, buffers)
     }
 
-    fn eb_allreduce(
-        comm: *const Comm,
+    fn eb_allreduce, eb_iallreduce, eb_allreduce_init(
         send: *const c_void,
         recv: *mut c_void,
         count: usize,
         dtype: c_int,
         op: c_int,
-    ) {
-        // SAFETY: H, C.
-        unsafe {
-            Reduction::of_codes(dtype, op)?.allreduce(of(comm)?, send, BufferArg::recv(recv, count))
-        }
+    ) |comm| {
+        Reduction::of_codes(dtype, op)?.all_reduce(send, recv, count)
     }
 
-    fn eb_reduce(
-        comm: *const Comm,
+    fn eb_reduce, eb_ireduce, eb_reduce_init(
         send: *const c_void,
         recv: *mut c_void,
         count: usize,
         dtype: c_int,
         op: c_int,
-        to: usize,
-    ) {
-        // SAFETY: H, C.
-        unsafe {
-            Reduction::of_codes(dtype, op)?.reduce(of(comm)?, send, BufferArg::recv(recv, count), to)
-        }
+        root: usize,
+    ) |comm| {
+        Reduction::of_codes(dtype, op)?.reduce(comm, send, recv, count, root)
     }
 
-    fn eb_reduce_scatter(
-        comm: *const Comm,
+    fn eb_reduce_scatter, eb_ireduce_scatter, eb_reduce_scatter_init(
         send: *const c_void,
         recv: *mut c_void,
         count: usize,
         dtype: c_int,
         op: c_int,
-    ) {
-        // SAFETY: H, C.
-        unsafe {
-            let comm = of(comm)?;
-            let blocks = (Counts::Uniform, count_of_all(count, comm.size())?);
-            Reduction::of_codes(dtype, op)?.reduce_scatter(comm, send, BufferArg::recv(recv, count), blocks)
-        }
+    ) |comm| {
+        Reduction::of_codes(dtype, op)?.reduce_scatter(send, recv, Blocks::uniform(comm, count)?)
     }
 
-    fn eb_reduce_scatterv(
-        comm: *const Comm,
+    fn eb_reduce_scatterv, eb_ireduce_scatterv, eb_reduce_scatterv_init(
         send: *const c_void,
         recv: *mut c_void,
         each: *const usize,
         dtype: c_int,
         op: c_int,
-    ) {
-        // SAFETY: H, C.
-        unsafe {
-            let comm = of(comm)?;
-            let each = counts(each, comm.size())?;
-            let blocks = (Counts::PerRank(each), block_starts(each)?[comm.size()]);
-            let recv = BufferArg::recv(recv, each[comm.rank()]);
-            Reduction::of_codes(dtype, op)?.reduce_scatter(comm, send, recv, blocks)
-        }
+    ) |comm| {
+        // SAFETY: C.
+        Reduction::of_codes(dtype, op)?.reduce_scatter(send, recv, unsafe { Blocks::per_rank(comm, each)? })
     }
 }

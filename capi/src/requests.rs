@@ -1,237 +1,130 @@
-//! Requests of non-blocking and persistent calls.
+//! Requests of non-blocking and persistent calls, and the macro that exports the three forms of a call.
 //!
 //! A request owns copies of its buffers, so that only the function that starts the call, `eb_wait` and `eb_test` use the caller's
 //! memory. Invariant **K (kept)**: a request holds the communicator that its call borrows, and drops the call before the communicator.
 #![allow(unsafe_code)]
 
-use crate::buffers::{BufferArg, zeroed};
+use crate::call::{Call, CallerBuffers};
 use crate::comm::{Comm, check_out_pointer, free_handle, of};
 use crate::export::export;
-use earlybird::{Communicator, Element, Error, Persistent};
+use earlybird::{Communicator, Error, OwnedBytes, Persistent};
 use std::ffi::c_int;
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 /// `eb_request`.
 pub struct Request {
-    call: Box<dyn AnyRequest>,
+    call: Persistent<'static, OwnedBytes>,
+    buffers: CallerBuffers,
     /// True if the request stays when the call has ended, to be started again.
     persistent: bool,
-}
-
-/// A request with buffers of any type.
-trait AnyRequest {
-    /// Copies the send buffer, unless it was copied when the request was created, and starts the call.
-    fn start(&mut self) -> Result<(), Error>;
-
-    /// Waits for the started call, if any, and copies the result to the receive buffer.
-    fn wait(&mut self) -> Result<(), Error>;
-
-    /// Does the same without waiting. Returns whether the call has ended.
-    fn test(&mut self) -> Result<bool, Error>;
-}
-
-/// The vectors of a call on elements of `T`, which stand for the caller's buffers.
-pub trait RequestBuffers<T>: Sized {
-    /// Copies the send buffers for the next start. The buffers are checked.
-    ///
-    /// # Safety
-    /// C.
-    unsafe fn read(call: &mut Persistent<'static, Self>, from: &[BufferArg]) -> Result<(), Error>;
-
-    /// Copies the results of the last start to the receive buffers. The buffers are checked.
-    ///
-    /// # Safety
-    /// C.
-    unsafe fn write(call: &mut Persistent<'static, Self>, to: &[BufferArg]) -> Result<(), Error>;
-}
-
-impl<T> RequestBuffers<T> for () {
-    unsafe fn read(_: &mut Persistent<'static, Self>, _: &[BufferArg]) -> Result<(), Error> {
-        Ok(())
-    }
-
-    unsafe fn write(_: &mut Persistent<'static, Self>, _: &[BufferArg]) -> Result<(), Error> {
-        Ok(())
-    }
-}
-
-impl<T: Element> RequestBuffers<T> for Vec<T> {
-    unsafe fn read(call: &mut Persistent<'static, Self>, from: &[BufferArg]) -> Result<(), Error> {
-        let buffer = call.buffer_mut()?;
-        // SAFETY: C, checked.
-        from.iter().for_each(|from| unsafe { from.copy_into(buffer) });
-        Ok(())
-    }
-
-    unsafe fn write(call: &mut Persistent<'static, Self>, to: &[BufferArg]) -> Result<(), Error> {
-        let buffer = call.buffer_mut()?;
-        // SAFETY: C, checked.
-        to.iter().for_each(|to| unsafe { to.copy_out(buffer) });
-        Ok(())
-    }
-}
-
-impl<T: Element> RequestBuffers<T> for (Vec<T>, Vec<T>) {
-    unsafe fn read(call: &mut Persistent<'static, Self>, from: &[BufferArg]) -> Result<(), Error> {
-        let send = call.send_mut()?;
-        // SAFETY: C, checked.
-        from.iter().for_each(|from| unsafe { from.copy_into(send) });
-        Ok(())
-    }
-
-    unsafe fn write(call: &mut Persistent<'static, Self>, to: &[BufferArg]) -> Result<(), Error> {
-        let recv = call.recv()?;
-        // SAFETY: C, checked.
-        to.iter().for_each(|to| unsafe { to.copy_out(recv) });
-        Ok(())
-    }
-}
-
-impl<T: Element> RequestBuffers<T> for Vec<Vec<T>> {
-    unsafe fn read(call: &mut Persistent<'static, Self>, from: &[BufferArg]) -> Result<(), Error> {
-        // SAFETY: C, checked.
-        call.parts_mut()?.zip(from).for_each(|(part, from)| unsafe { from.copy_into(part) });
-        Ok(())
-    }
-
-    unsafe fn write(call: &mut Persistent<'static, Self>, to: &[BufferArg]) -> Result<(), Error> {
-        // SAFETY: C, checked.
-        call.parts_mut()?.zip(to).for_each(|(part, to)| unsafe { to.copy_out(part) });
-        Ok(())
-    }
-}
-
-struct TypedRequest<T, B: 'static> {
-    call: Persistent<'static, B>,
-    from: Vec<BufferArg>,
-    to: Vec<BufferArg>,
-    elements: PhantomData<T>,
     /// Dropped after the call.
     _comm: Arc<Communicator>,
 }
 
-impl<T: Element, B: RequestBuffers<T>> AnyRequest for TypedRequest<T, B> {
+impl Request {
+    /// Copies the send buffer and starts the call.
     fn start(&mut self) -> Result<(), Error> {
         if !self.call.is_started() {
             // SAFETY: C: the caller's buffers stay until the request is freed; they were checked when the request was created.
-            unsafe { B::read(&mut self.call, &self.from)? };
+            unsafe { self.buffers.read(self.call.buffers_mut()?) };
         }
         self.call.start()
     }
 
+    /// Waits for the started call, if any, and copies the result to the receive buffer.
     fn wait(&mut self) -> Result<(), Error> {
         if !self.call.is_started() {
             return Ok(());
         }
         self.call.wait()?;
-        // SAFETY: C: the library may use the caller's buffers until the call has ended; they were checked when the request was created.
-        unsafe { B::write(&mut self.call, &self.to) }
+        self.write()
     }
 
+    /// Does the same without waiting. Returns whether the call has ended.
     fn test(&mut self) -> Result<bool, Error> {
-        let ended = self.call.is_started() && self.call.test()?;
-        if ended {
-            // SAFETY: as in `wait`.
-            unsafe { B::write(&mut self.call, &self.to)? };
+        if self.call.is_started() && self.call.try_wait()? {
+            self.write()?;
         }
         Ok(!self.call.is_started())
     }
-}
 
-/// The arguments that every non-blocking or persistent function shares.
-pub struct RequestBuilder<'a> {
-    pub comm: &'a Arc<Communicator>,
-    request: *mut *mut Request,
-    /// True if the request is persistent; otherwise the call starts at once.
-    persistent: bool,
-}
-
-impl<'a> RequestBuilder<'a> {
-    /// Checks the communicator and the variable for the request, which becomes null.
-    ///
-    /// # Safety
-    /// H, C.
-    pub unsafe fn new(
-        comm: *const Comm,
-        request: *mut *mut Request,
-        persistent: bool,
-    ) -> Result<RequestBuilder<'a>, Error> {
-        check_out_pointer(request, "request")?;
-        // SAFETY: C, H.
-        unsafe {
-            request.write(std::ptr::null_mut());
-            Ok(RequestBuilder { comm: of(comm)?, request, persistent })
-        }
-    }
-
-    /// Returns a vector for the send buffer: a copy of it if the call starts at once, else zeros.
-    ///
-    /// # Safety
-    /// C.
-    pub unsafe fn send_buffer<T: Element>(&self, from: BufferArg) -> Result<Vec<T>, Error> {
-        from.check(T::DTYPE.into())?;
-        match self.persistent {
-            true => zeroed(from.count),
-            // SAFETY: C, checked.
-            false => unsafe { from.copy_in() },
-        }
-    }
-
-    /// Creates the request of a call with the send buffers `from` and the receive buffers `to`, which are checked, and starts the call unless
-    /// it is persistent.
-    ///
-    /// # Safety
-    /// C: also when the call is started and when it ends.
-    pub unsafe fn build<T: Element, B: RequestBuffers<T> + 'static>(
-        &self,
-        from: &[BufferArg],
-        to: &[BufferArg],
-        call: impl FnOnce(&'static Communicator) -> Result<Persistent<'static, B>, Error>,
-    ) -> Result<(), Error> {
-        let comm = self.comm.clone();
-        // SAFETY: K: the only use is the call, which lies in one structure with the handle that keeps it.
-        let kept: &'static Communicator = unsafe { &*Arc::as_ptr(&comm) };
-        let from = if self.persistent { from.to_vec() } else { Vec::new() };
-        let (call, to, elements) = (call(kept)?, to.to_vec(), PhantomData::<T>);
-        let mut call: Box<dyn AnyRequest> = Box::new(TypedRequest { call, from, to, elements, _comm: comm });
-        if !self.persistent {
-            call.start()?;
-        }
-        // SAFETY: C, checked.
-        unsafe { self.request.write(Box::into_raw(Box::new(Request { call, persistent: self.persistent }))) };
+    fn write(&mut self) -> Result<(), Error> {
+        // SAFETY: C: the library may use the caller's buffers until the call has ended; they were checked when the request was
+        // created.
+        unsafe { self.buffers.write(self.call.buffers_mut()?) };
         Ok(())
     }
 }
 
-/// Returns a vector for a receive buffer, which is checked.
-pub fn recv_buffer<T: Element>(to: BufferArg) -> Result<Vec<T>, Error> {
-    to.check(T::DTYPE.into())?;
-    zeroed(to.count)
+/// Checks the communicator and the variable for a request, which becomes null.
+///
+/// # Safety
+/// H, C.
+pub unsafe fn begin<'a>(comm: *const Comm, request: *mut *mut Request) -> Result<&'a Arc<Communicator>, Error> {
+    check_out_pointer(request, "request")?;
+    // SAFETY: C, H.
+    unsafe {
+        request.write(std::ptr::null_mut());
+        of(comm)
+    }
 }
 
-/// Exports the non-blocking and the persistent form of a call. Both take the communicator before these arguments and the address of
-/// the request after them.
-macro_rules! both_forms {
-    ($(fn $immediate:ident, $init:ident($($arg:ident: $type:ty),* $(,)?) |$builder:ident| $body:block)*) => {
+/// Creates the request of a call, and starts the call unless the request is persistent. The variable for it was checked.
+///
+/// # Safety
+/// C: also when the call is started and when it ends.
+pub unsafe fn create(
+    comm: &Arc<Communicator>,
+    call: Call<'_>,
+    persistent: bool,
+    request: *mut *mut Request,
+) -> Result<(), Error> {
+    let comm = comm.clone();
+    // SAFETY: K: the only use is the call, which lies in one structure with the handle that keeps it.
+    let kept: &'static Communicator = unsafe { &*Arc::as_ptr(&comm) };
+    let mut created = Request { call: call.init(kept)?, buffers: call.buffers, persistent, _comm: comm };
+    if !persistent {
+        created.start()?;
+    }
+    // SAFETY: C, checked.
+    unsafe { request.write(Box::into_raw(Box::new(created))) };
+    Ok(())
+}
+
+/// Exports the blocking, the non-blocking and the persistent form of a call. All take the communicator before these arguments, and
+/// the last two the address of the request after them.
+macro_rules! export_forms {
+    ($(fn $blocking:ident, $nonblocking:ident, $persistent:ident($($arg:ident: $type:ty),* $(,)?) |$comm:ident| $call:block)*) => {
         $crate::export::export! {
             $(
-            fn $immediate(comm: *const $crate::comm::Comm, $($arg: $type,)* request: *mut *mut $crate::requests::Request) {
-                // SAFETY: H, C.
-                let $builder = unsafe { $crate::requests::RequestBuilder::new(comm, request, false)? };
-                $body
+            fn $blocking(comm: *const $crate::comm::Comm, $($arg: $type),*) {
+                // SAFETY: H.
+                let $comm = unsafe { $crate::comm::of(comm)? };
+                let call = $call;
+                // SAFETY: C.
+                unsafe { call.run($comm) }
             }
 
-            fn $init(comm: *const $crate::comm::Comm, $($arg: $type,)* request: *mut *mut $crate::requests::Request) {
+            fn $nonblocking(comm: *const $crate::comm::Comm, $($arg: $type,)* request: *mut *mut $crate::requests::Request) {
                 // SAFETY: H, C.
-                let $builder = unsafe { $crate::requests::RequestBuilder::new(comm, request, true)? };
-                $body
+                let $comm = unsafe { $crate::requests::begin(comm, request)? };
+                let call = $call;
+                // SAFETY: C.
+                unsafe { $crate::requests::create($comm, call, false, request) }
+            }
+
+            fn $persistent(comm: *const $crate::comm::Comm, $($arg: $type,)* request: *mut *mut $crate::requests::Request) {
+                // SAFETY: H, C.
+                let $comm = unsafe { $crate::requests::begin(comm, request)? };
+                let call = $call;
+                // SAFETY: C.
+                unsafe { $crate::requests::create($comm, call, true, request) }
             }
             )*
         }
     };
 }
-pub(crate) use both_forms;
+pub(crate) use export_forms;
 
 export! {
     fn eb_start(request: *mut Request) {
@@ -242,7 +135,7 @@ export! {
             Some(Request { persistent: false, .. }) => {
                 Err(Error::usage("the request is not persistent; wait for it"))
             }
-            Some(started) => started.call.start(),
+            Some(started) => started.start(),
         }
     }
 
@@ -251,7 +144,7 @@ export! {
         // SAFETY: C, H: the variable is null or a handle, which is freed here unless it is persistent.
         unsafe {
             let Some(current) = (*request).as_mut() else { return Ok(()) };
-            let result = current.call.wait();
+            let result = current.wait();
             if !current.persistent {
                 drop(Box::from_raw(request.replace(std::ptr::null_mut())));
             }
@@ -266,7 +159,7 @@ export! {
         unsafe {
             done.write(1);
             let Some(current) = (*request).as_mut() else { return Ok(()) };
-            let result = current.call.test();
+            let result = current.test();
             match result {
                 Ok(false) => done.write(0),
                 _ if current.persistent => {}

@@ -83,14 +83,28 @@ impl<T: Element> ErasedView for SharedView<'static, T> {
 ///
 /// # Safety
 /// C.
-unsafe fn all_reduce_view<T: Element>(
+unsafe fn all_reduce_view(
     comm: &'static Communicator,
     send: BufferArg,
+    dtype: DType,
     op: Op,
 ) -> Result<Box<dyn ErasedView>, Error> {
-    send.check(T::DTYPE.into())?;
+    send.check(dtype.into())?;
     // SAFETY: C, checked.
-    Ok(Box::new(comm.all_reduce_shared(&unsafe { send.read::<T>()? }, op)?))
+    let bytes = unsafe { send.bytes(dtype.size()) };
+    if dtype == DType::Bool {
+        // Not every byte is a `bool`.
+        let values: Vec<bool> = bytes.iter().map(|byte| *byte != 0).collect();
+        return Ok(Box::new(comm.all_reduce_shared(&values, op)?));
+    }
+    with_type!(dtype, T => {
+        let values = match send.count {
+            0 => &[],
+            // SAFETY: aligned as checked, and every pattern of bytes is a value.
+            count => unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<T>(), count) },
+        };
+        Ok(Box::new(comm.all_reduce_shared(values, op)?))
+    })
 }
 
 /// Returns the view of a handle.
@@ -119,7 +133,7 @@ export! {
             view.write(std::ptr::null_mut());
             let (comm, op, send) = (of(comm)?.clone(), codes::op(op)?, BufferArg::send(send, count));
             let kept: &'static Communicator = &*Arc::as_ptr(&comm);
-            let result = with_type!(codes::dtype(dtype)?, T => all_reduce_view::<T>(kept, send, op))?;
+            let result = all_reduce_view(kept, send, codes::dtype(dtype)?, op)?;
             view.write(Box::into_raw(Box::new(View { result, _comm: comm })));
         }
         Ok(())

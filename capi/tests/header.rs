@@ -109,14 +109,6 @@ fn exported() -> Table {
         for part in text.split("fn eb_").skip(1) {
             let (name, rest) = part.split_once('(').unwrap();
             let (arguments, rest) = rest.split_once(')').unwrap();
-            // Two names: the forms of `both_forms`, with a communicator before and a request after these arguments.
-            let both = name.contains(", ");
-            let arguments = match both {
-                true => {
-                    format!("comm: *const Comm, {}, request: *mut *mut Request", arguments.trim().trim_end_matches(','))
-                }
-                false => arguments.to_owned(),
-            };
             let result = rest.split(['{', '|']).next().unwrap().trim().trim_start_matches("-> ");
             let each = arguments.split(',').map(str::trim).filter(|argument| !argument.is_empty());
             let types: Vec<&str> = each
@@ -129,7 +121,13 @@ fn exported() -> Table {
                 })
                 .collect();
             let result = if result.is_empty() { "int" } else { in_c(result) };
-            for name in name.split(", eb_") {
+            // Three names: the forms of `export_forms`, with a communicator before these arguments, and a request after those
+            // of the last two.
+            let names: Vec<&str> = name.split(", eb_").collect();
+            for (form, name) in names.iter().enumerate() {
+                let comm = (names.len() > 1).then_some("const eb_comm*");
+                let request = (form > 0).then_some("eb_request**");
+                let types: Vec<&str> = comm.into_iter().chain(types.iter().copied()).chain(request).collect();
                 all.insert(format!("eb_{name}"), format!("{result}({})", types.join(",")));
             }
         }

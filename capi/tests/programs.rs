@@ -3,7 +3,7 @@
 
 mod support;
 
-use earlybird::{Communicator, Config, Error, Identity, Op, UserOp};
+use earlybird::{CollectiveArgs, Communicator, Config, Error, Identity, Op, UserOp};
 use std::process::{Command, Stdio};
 use support::{C, CPP, Program, built, compiles, has, home, launcher, text};
 
@@ -126,8 +126,9 @@ fn ranks_in_c_and_in_rust_are_one_job() {
     let program = Program::compile(C, "joined.c");
     let job = format!("joined {}", std::process::id());
     let child = Command::new(program.path()).args([&job, "1", "2"]).stdout(Stdio::piped()).spawn().unwrap();
-    let config = Config { timeout: Some(std::time::Duration::from_secs(60)), ..Config::default() };
-    let comm = Communicator::connect(config, Identity::named(&job, 0, 2).unwrap()).unwrap();
+    let mut config = Config::default();
+    config.timeout = Some(std::time::Duration::from_secs(60));
+    let comm = Communicator::builder().config(config).identity(Identity::named(&job, 0, 2).unwrap()).connect().unwrap();
     let mut sums = [2i32, 20, 200];
     comm.all_reduce_in_place(&mut sums, Op::Sum).unwrap();
     assert_eq!(sums, [3, 30, 300]);
@@ -135,7 +136,7 @@ fn ranks_in_c_and_in_rust_are_one_job() {
     let (mut pair, second) = ([[1u32, 2]], UserOp::ordered(|_: &[u32; 2], right: &[u32; 2]| *right).tagged(3).unwrap());
     comm.all_reduce_in_place(&mut pair, &second).unwrap();
     assert_eq!(pair, [[5, 6]]);
-    comm.immediate_barrier().unwrap().wait().unwrap();
+    comm.start(CollectiveArgs::barrier()).unwrap().wait().unwrap();
     let refused = comm.all_reduce_in_place(&mut sums, Op::Sum);
     assert!(matches!(refused, Err(Error::Mismatch { .. })), "{refused:?}");
     let output = child.wait_with_output().unwrap();

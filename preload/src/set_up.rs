@@ -82,7 +82,7 @@ static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 const LAUNCHER: Launcher = if cfg!(open_mpi) { Launcher::OpenMpi } else { Launcher::Pmi };
 
 fn join(config: &Config, identity: Identity) -> Result<Communicator, Error> {
-    with_mpi_progress(Communicator::connect(join_config(config), identity)?)
+    with_mpi_progress(Communicator::builder().config(join_config(config)).identity(identity).connect()?)
 }
 
 /// Joins ranks of several nodes. The outer error, on all ranks, is the reason why the calls are forwarded.
@@ -103,14 +103,16 @@ fn join_nodes(
     let here = all.iter().filter(|info| info.host == all[identity.rank].host).count();
     let processes = all.iter().zip(&name).map(|(info, name)| (info.process, name.text())).collect();
     let layout = Layout { nodes, processes, here };
-    Ok(Communicator::connect_over(join_config(config), identity, layout, Box::new(messages))
-        .and_then(with_mpi_progress))
+    let builder = Communicator::builder().config(join_config(config)).identity(identity);
+    Ok(builder.messages(layout, messages).connect().and_then(with_mpi_progress))
 }
 
 /// Returns the configuration for joining: with a deadline, and without virtual nodes, which `agree` has found.
 fn join_config(config: &Config) -> Config {
-    let join_timeout = Some(config.timeout.unwrap_or(JOIN_TIMEOUT));
-    Config { join_timeout, ranks_per_node: None, ..config.clone() }
+    let mut config = config.clone();
+    config.join_timeout = Some(config.timeout.unwrap_or(JOIN_TIMEOUT));
+    config.ranks_per_node = None;
+    config
 }
 
 /// Makes waiting ranks call MPI, so that messages of the program arrive.
@@ -281,7 +283,11 @@ mod tests {
 
     #[test]
     fn a_host_is_known_by_its_kernel_and_file_system() {
-        let at = |dir: Option<&str>| host(&Config { dir: dir.map(Into::into), ..Config::default() });
+        let at = |dir: Option<&str>| {
+            let mut config = Config::default();
+            config.dir = dir.map(Into::into);
+            host(&config)
+        };
         assert_eq!(at(Some("/dev/shm")), at(Some("/dev/shm/not/there/yet")));
         assert_ne!(at(Some("/dev/shm")), at(Some("/proc")));
         assert_eq!(at(None), at(None));

@@ -11,7 +11,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Prints lines in one write, because other ranks may print at the same time.
 pub fn print(text: &str) {
     let line = format!("{text}\n");
-    // A closed standard error is ignored: nobody could read the line.
+    // A closed standard error is ignored: the line would have no reader.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 

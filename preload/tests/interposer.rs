@@ -189,7 +189,7 @@ fn forwarded_calls_are_in_the_summary_and_reach_the_next_tool() {
             assert!(line(&format!("{name}_init")).ends_with("B) a persistent call, counted when it is initialized"));
         }
     }
-    // Nobody asks: nothing is counted, and a tool behind this library sees the calls.
+    // Without the setting nothing is counted, and a tool behind this library sees the calls.
     let tool = Program::compile_for(MPI, "tool.c", &["-shared", "-fPIC"]);
     let both = format!("{}:{}", support::library().display(), tool.path());
     let outcome = program.run(2, true, &[], &[("LD_PRELOAD", &both)]);

@@ -1,13 +1,15 @@
 //! The check of a call's arguments: what does not fit the communicator is refused here, before any other rank is involved.
 
 use crate::Error;
-use crate::args::{CallOptions, CollectiveArgs, Counts, ReduceOp};
+use crate::args::{CallOptions, CollectiveArgs, Counts};
 use crate::config::Algorithm;
 use crate::op::{Datatype, FoldOrder, Op};
+use crate::protocol::active_request::Blocks as OwnedBlocks;
 use crate::protocol::decide;
 use crate::protocol::geometry::{Exchange, Lens, Pairs};
 use crate::protocol::payload::Buffers;
 use crate::protocol::signature::{Collective, Signature, USER_SIZE_SHIFT};
+use crate::reduce_op::ReduceOp;
 use crate::user_op::plain_type;
 use std::borrow::Cow;
 
@@ -36,16 +38,29 @@ impl<'a> CollectiveArgs<'a> {
     /// # Errors
     /// [`Error::Usage`] for a root that does not exist, for counts and buffers that do not fit each other;
     /// [`Error::Unsupported`] for an operator that does not exist for the datatype, and elements of 16 MiB or more.
-    pub fn check(mut self, rank: usize, size: usize) -> Result<CheckedArgs<'a>, Error> {
+    pub fn check(self, rank: usize, size: usize) -> Result<CheckedArgs<'a>, Error> {
         self.check_elements()?;
         self.root.map_or(Ok(()), |root| check_root(root, size))?;
+        self.check_in_place(rank)?;
         let blocks = self.blocks(size)?;
-        if self.buffers.are_in_place() {
-            self.buffers = self.own_parts(&blocks, rank)?;
-        }
-        let checked = CheckedArgs { args: self, blocks, rank, size };
+        let mut checked = CheckedArgs { args: self, blocks, rank, size };
+        let whole = std::mem::replace(&mut checked.args.buffers, Buffers::in_place::<u8>(&mut []));
+        checked.args.buffers = whole.own_parts(checked.args.collective, &checked.exchange(), rank);
         checked.check_lengths()?;
         Ok(checked)
+    }
+
+    /// Refuses a buffer in place on a rank that has no block of its own in it.
+    fn check_in_place(&self, rank: usize) -> Result<(), Error> {
+        match self.collective {
+            Collective::Gather | Collective::Scatter if self.buffers.are_in_place() && self.root != Some(rank) => {
+                Err(Error::usage(format!(
+                    "{} in place on rank {rank}, which is not the root; only the root's block can lie in its buffer",
+                    self.collective.name()
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses elements that cannot be, and operators that do not exist for them.
@@ -99,32 +114,6 @@ impl<'a> CollectiveArgs<'a> {
                 Collective::Scatter | Collective::ReduceScatter => buffers.recv_count(),
                 _ => buffers.count(),
             }),
-        })
-    }
-
-    /// The buffers in place, of which only a part may be what this rank sends or receives.
-    fn own_parts(&mut self, blocks: &Blocks, rank: usize) -> Result<Buffers<'a>, Error> {
-        let whole = std::mem::replace(&mut self.buffers, Buffers::in_place::<u8>(&mut []));
-        let is_root = self.root == Some(rank);
-        let own = match blocks {
-            Blocks::Uniform(block) => rank * block..(rank + 1) * block,
-            Blocks::PerRank(starts) if rank + 1 < starts.len() => starts[rank]..starts[rank + 1],
-            _ => 0..whole.count(),
-        };
-        let only_the_root = |collective: Collective| {
-            Error::usage(format!(
-                "{} in place on rank {rank}, which is not the root; only the root's block can lie in its buffer",
-                collective.name()
-            ))
-        };
-        let fits = own.end <= whole.count();
-        Ok(match self.collective {
-            Collective::Broadcast if !is_root => whole.without_send(),
-            Collective::Reduce if !is_root => whole.without_recv(),
-            Collective::Gather | Collective::Scatter if !is_root => return Err(only_the_root(self.collective)),
-            Collective::AllGather | Collective::Gather if fits => whole.with_own_send(own),
-            Collective::Scatter | Collective::ReduceScatter if fits => whole.with_own_recv(own),
-            _ => whole,
         })
     }
 }
@@ -220,6 +209,14 @@ impl<'a> CheckedArgs<'a> {
         Exchange::new(self.args.collective, self.args.root.unwrap_or(0), self.size, self.lens())
     }
 
+    /// The blocks, for a call that keeps them. Those of pairs of ranks are none: they are compared first.
+    pub(crate) fn owned_blocks(&self) -> OwnedBlocks {
+        match (&self.blocks, self.args.counts) {
+            (Blocks::PerRank(starts), Counts::PerRank(lens)) => OwnedBlocks::Each(lens.to_vec(), starts.clone()),
+            _ => OwnedBlocks::Equal(self.largest_block()),
+        }
+    }
+
     /// Elements of the largest block; of all segments where they are one message.
     pub(crate) fn largest_block(&self) -> usize {
         match self.args.counts {
@@ -255,11 +252,22 @@ impl<'a> CheckedArgs<'a> {
     /// Refuses counts of more elements than an address space holds, and buffers of other lengths than the call needs.
     fn check_lengths(&self) -> Result<(), Error> {
         let (args, exchange) = (&self.args, self.exchange());
-        if let Counts::Segments(_) = args.counts {
-            return Ok(());
-        }
         let element_bytes = args.buffers.datatype().size();
         let given = [args.buffers.send_count(), args.buffers.recv_count()];
+        if let (Counts::Segments(lens), Blocks::PerRank(starts)) = (args.counts, &self.blocks) {
+            let count = starts.last().copied().unwrap_or(0);
+            if args.collective == Collective::AllReduce && given == [count; 2] {
+                return Ok(());
+            }
+            let name = args.collective.name();
+            return Err(Error::usage(format!(
+                "{name} of {} messages with {count} elements in buffers of {} and {}; only an allreduce has such counts, on \
+                 buffers that all messages fill",
+                lens.len(),
+                given[0],
+                given[1]
+            )));
+        }
         check_lengths(args.collective, &exchange, element_bytes, given, self.rank, self.size)
     }
 }
@@ -347,7 +355,7 @@ pub fn even_part(count: usize, ranks: usize) -> Result<usize, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::CallBuffers;
+    use crate::call_buffers::CallBuffers;
     use crate::user_op::UserOp;
 
     fn refused(args: CollectiveArgs<'_>) -> String {
@@ -369,6 +377,9 @@ mod tests {
         assert!(refused(CollectiveArgs::gather(0, &mut three[..])).contains("only the root's block"));
         let counts = Counts::PerRank(&[1, 1]);
         assert!(refused(CollectiveArgs::all_gather(&mut three[..]).counts(counts)).contains("2 counts for 3 ranks"));
+        for args in [CollectiveArgs::all_reduce(&mut four[..], Op::Sum), CollectiveArgs::all_to_all(&mut three[..])] {
+            assert!(refused(args.counts(Counts::Segments(&[1, 2]))).contains("only an allreduce has such counts"));
+        }
         let ragged = CallBuffers::of_bytes(None, &mut bytes, Datatype::Opaque(4));
         let op = UserOp::commutative(|a: &[u8; 4], _: &[u8; 4]| *a);
         assert!(

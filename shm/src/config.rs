@@ -15,6 +15,7 @@ pub fn nanoseconds(time: Duration) -> u64 {
 /// Algorithm of one operation among the ranks of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Algorithm {
     /// The library chooses, from size, ranks and the arrivals seen recently.
     #[default]
@@ -29,13 +30,14 @@ pub enum Algorithm {
     StaticLeader = 4,
     /// Baseline: rank 0 folds whatever has been deposited while it waits for the others.
     StaticLeaderEarly = 5,
-    /// Every rank deposits, whoever is there folds chunk by chunk in rank order: large messages, same bits in every run.
+    /// Every rank deposits, the ranks that are there reduce chunk by chunk in rank order: large messages, same bits in every run.
     Slices = 6,
 }
 
 /// CPU use of a waiting rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum WaitPreset {
     /// Does not sleep below 10 ms: shortest tail, most processor time.
     Latency = 0,
@@ -46,7 +48,6 @@ pub enum WaitPreset {
     Power = 2,
 }
 
-#[cfg(not(earlybird_loom))]
 impl WaitPreset {
     /// Time to yield before sleeping, nanoseconds; `mean_wait_ns` is the mean of the waits so far. The one policy of
     /// operations and of rings.

@@ -12,7 +12,7 @@
 //! 3. A call that finds its communicator locked waits until no thread drives and tries once more ([`enter`]): the driving
 //!    thread does not count as a second thread inside a call.
 //! 4. The end of a [`Handle`] waits until no thread drives, so a communicator ends in the thread that drops it.
-//! 5. Errors that are found stay with their call, and deadlines do not run: nobody waits for that call yet.
+//! 5. Errors that are found stay with their call, and deadlines do not run: no caller waits for that call yet.
 
 use crate::{Error, clock};
 use std::cell::Cell;
@@ -76,7 +76,7 @@ fn under_way() -> bool {
     UNDER_WAY.load(Relaxed)
 }
 
-/// Returns whether this thread is driving, so that it may be inside a wait of whatever it touches, and nobody waits for its result.
+/// Returns whether this thread is driving, so that it may be inside a wait of whatever it touches, and no caller waits for its result.
 pub fn is_driving() -> bool {
     DRIVING.get()
 }
@@ -113,7 +113,7 @@ fn run() {
     DRIVING.set(false);
 }
 
-/// Waits until nobody drives, which nobody does then until the guard is dropped; `None` where this thread does.
+/// Waits until no thread drives, which none does then until the guard is dropped; `None` where this thread does.
 pub(crate) fn pause() -> Option<MutexGuard<'static, ()>> {
     while !is_driving() {
         match DRIVER.try_lock() {

@@ -6,11 +6,20 @@
 use rustix::io::Errno;
 use std::any::Any;
 use std::time::Duration;
+use std::{fmt, io, ops};
 
 /// Error of a collective call or of joining a group.
 ///
-/// Every variant has a stable code ([`Error::code`]) for scripts and for the C interface.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+/// Every variant has a stable code ([`Error::code`]) for scripts and for the C interface. `Debug` prints what `Display`
+/// prints, so `main` can return the error:
+///
+/// ```no_run
+/// # use earlybird_shm as earlybird;
+/// fn main() -> Result<(), earlybird::Error> {
+///     Err(earlybird::Error::usage("there is nothing to do")) // prints: Error: there is nothing to do
+/// }
+/// ```
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A rank of the group died, executed another program, or left the group while others still needed it.
@@ -100,6 +109,7 @@ pub enum Error {
     },
     /// The operating system refused something.
     #[error("{context}: {reason}")]
+    #[non_exhaustive]
     System {
         /// The attempted operation, with the path or object.
         context: String,
@@ -107,8 +117,52 @@ pub enum Error {
         reason: String,
         /// The system's number for it, where it gave one.
         errno: Option<i32>,
+        /// The system's error of that number, which [`source`](std::error::Error::source) returns as an [`io::Error`].
+        source: Option<SystemSource>,
     },
 }
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// An [`io::Error`] of the system that can be cloned and compared, by its number.
+// It is no error itself, so that the source of an `Error` is what it dereferences to.
+#[derive(Debug)]
+pub struct SystemSource {
+    errno: i32,
+    error: io::Error,
+}
+
+impl SystemSource {
+    fn new(errno: i32) -> Self {
+        SystemSource { errno, error: io::Error::from_raw_os_error(errno) }
+    }
+}
+
+impl ops::Deref for SystemSource {
+    type Target = io::Error;
+
+    fn deref(&self) -> &io::Error {
+        &self.error
+    }
+}
+
+impl Clone for SystemSource {
+    fn clone(&self) -> Self {
+        SystemSource::new(self.errno)
+    }
+}
+
+impl PartialEq for SystemSource {
+    fn eq(&self, other: &Self) -> bool {
+        self.errno == other.errno
+    }
+}
+
+impl Eq for SystemSource {}
 
 impl Error {
     /// Stable code of the variant, for scripts and foreign callers.
@@ -145,18 +199,24 @@ impl Error {
     /// A [`Error::System`] from what was attempted and the system's answer, with the number of that where it has one.
     pub fn system(context: impl Into<String>, reason: impl ToString + 'static) -> Self {
         let answer: &dyn Any = &reason;
-        let errno = match (answer.downcast_ref::<Errno>(), answer.downcast_ref::<std::io::Error>()) {
+        let errno = match (answer.downcast_ref::<Errno>(), answer.downcast_ref::<io::Error>()) {
             (Some(errno), _) => Some(errno.raw_os_error()),
             (_, Some(error)) => error.raw_os_error(),
             _ => None,
         };
-        Error::System { context: context.into(), reason: reason.to_string(), errno }
+        Error::numbered(context.into(), reason.to_string(), errno)
+    }
+
+    /// An [`Error::System`] with this number.
+    pub(crate) fn numbered(context: String, reason: String, errno: Option<i32>) -> Self {
+        Error::System { context, reason, errno, source: errno.map(SystemSource::new) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::error::Error as _;
 
     #[test]
     fn a_refusal_keeps_the_number_that_the_system_gave() {
@@ -167,5 +227,22 @@ mod tests {
         assert_eq!(errno(Error::system("mapping", Errno::NOMEM)), Some(12));
         assert_eq!(errno(Error::system("opening", std::io::Error::from_raw_os_error(2))), Some(2));
         assert_eq!(errno(Error::system("reading", "three bytes only")), None);
+    }
+
+    #[test]
+    fn the_source_of_a_refusal_is_the_error_of_the_system() {
+        let error = Error::system("opening", Errno::NOENT).clone();
+        let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+        assert_eq!(source.map(io::Error::kind), Some(io::ErrorKind::NotFound));
+        assert!(Error::system("reading", "three bytes only").source().is_none());
+        assert_ne!(error, Error::numbered("opening".into(), Errno::NOENT.to_string(), Some(1)));
+    }
+
+    #[test]
+    fn debug_prints_what_display_prints() {
+        for error in [Error::Forked, Error::usage("two\nlines"), Error::system("opening", Errno::NOENT)] {
+            assert_eq!(format!("{error:?}"), error.to_string());
+            assert_eq!(format!("{:?}", Err::<(), _>(error.clone())), format!("Err({error})"));
+        }
     }
 }

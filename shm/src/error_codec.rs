@@ -49,7 +49,7 @@ pub(crate) fn to_fields(error: &Error) -> Vec<String> {
         Error::NoSpace { needed, free, hint } => [vec![needed.to_string(), free.to_string()], texts(&[hint])].concat(),
         Error::Unsupported { what, hint } => texts(&[what, hint]),
         Error::Usage { message } => texts(&[message]),
-        Error::System { context, reason, errno } => {
+        Error::System { context, reason, errno, .. } => {
             [texts(&[context, reason]), errno.iter().map(i32::to_string).collect()].concat()
         }
         Error::Poisoned { cause } => texts(&[cause]),
@@ -74,7 +74,7 @@ pub(crate) fn from_fields(fields: &[String]) -> Error {
         "EB_NO_SPACE" => Error::NoSpace { needed: number(1), free: number(2), hint: text(3) },
         "EB_UNSUPPORTED" => Error::Unsupported { what: text(1), hint: text(2) },
         "EB_USAGE" => Error::Usage { message: text(1) },
-        "EB_SYSTEM" => Error::System { context: text(1), reason: text(2), errno: text(3).parse().ok() },
+        "EB_SYSTEM" => Error::numbered(text(1), text(2), text(3).parse().ok()),
         _ => Error::Poisoned { cause: text(1) },
     }
 }
@@ -130,7 +130,7 @@ pub(crate) mod tests {
             Error::Unsupported { what: "this".into(), hint: "that".into() },
             Error::usage("ümlaut"),
             Error::system("opening", "no such file"),
-            Error::System { context: "mapping".into(), reason: "no memory".into(), errno: Some(12) },
+            Error::numbered("mapping".into(), "no memory".into(), Some(12)),
             Error::Poisoned { cause: "x".into() },
         ]
     }

@@ -1,70 +1,115 @@
 //! The node layer of earlybird: collectives through shared memory among the processes of one node.
+//!
+//! Programs use it by the crate `earlybird`, which has the types of this root. [`arrivals`] stands by itself, with
+//! [`sync`] to model-check code that uses it. Everything else is public for the other crates of earlybird only: it is
+//! not documented here and may change in any version.
 
+#[doc(hidden)]
 #[cfg(not(earlybird_loom))]
 pub mod args;
 pub mod arrivals;
+#[doc(hidden)]
 #[cfg(not(earlybird_loom))]
 pub mod bytes;
+#[doc(hidden)]
 pub mod bytes_op;
+#[cfg(not(earlybird_loom))]
+mod call_buffers;
+#[doc(hidden)]
 pub mod channel;
 #[cfg(not(earlybird_loom))]
 mod checked_args;
 #[cfg(not(earlybird_loom))]
 mod clock;
+#[doc(hidden)]
 #[cfg(not(earlybird_loom))]
 pub mod comm;
+#[doc(hidden)]
 pub mod config;
 #[cfg(not(earlybird_loom))]
+mod constructors;
+#[doc(hidden)]
+#[cfg(not(earlybird_loom))]
 pub mod engine;
+#[doc(hidden)]
 pub mod error;
 #[cfg(not(earlybird_loom))]
 mod error_codec;
 #[cfg(all(feature = "fault", not(earlybird_loom)))]
 mod fault_injection;
+#[doc(hidden)]
 pub mod kernels;
+#[doc(hidden)]
 #[cfg(not(earlybird_loom))]
 pub mod layout;
 #[cfg(not(earlybird_loom))]
 mod mapped;
+#[doc(hidden)]
 #[cfg(not(earlybird_loom))]
 pub mod memory;
+#[doc(hidden)]
 #[cfg(earlybird_loom)]
 pub mod model;
+#[doc(hidden)]
 pub mod op;
 #[cfg(not(earlybird_loom))]
+mod owned_args;
+#[doc(hidden)]
+#[cfg(not(earlybird_loom))]
 pub mod progress;
+#[doc(hidden)]
 pub mod protocol;
 #[cfg(not(earlybird_loom))]
+mod reduce_op;
+#[cfg(not(earlybird_loom))]
 mod registration_cache;
+#[doc(hidden)]
 #[cfg(not(earlybird_loom))]
 pub mod shrink;
 pub mod sync;
 #[doc(hidden)]
 pub mod text;
+#[doc(hidden)]
 pub mod user_op;
 #[cfg(not(earlybird_loom))]
 mod warn;
 
-#[cfg(not(earlybird_loom))]
-pub use args::{CallBuffers, CallOptions, CollectiveArgs, Counts, IntoReduceOp, ReduceOp, unpack};
 pub use bytes_op::BytesOp;
-#[cfg(not(earlybird_loom))]
-pub use checked_args::{CheckedArgs, check_root, even_part};
-#[cfg(not(earlybird_loom))]
-pub use comm::{Completion, Draft, InactiveRequest, JoinOptions, NodeComm, SharedBuffer, SharedView};
-pub use config::{Algorithm, WaitPreset, nanoseconds};
-#[cfg(not(earlybird_loom))]
-pub use engine::enter;
+pub use config::{Algorithm, WaitPreset};
 pub use error::Error;
-#[cfg(not(earlybird_loom))]
-pub use memory::{Absent, MAX_RANKS, announce_end, forget_job, refuse, sweep};
 pub use op::{DType, Element, FoldOrder, Indexed, Op};
-#[cfg(not(earlybird_loom))]
-pub use progress::Progress;
-pub use protocol::Report;
-pub use protocol::decide::algorithms;
-pub use protocol::request_buffers::{GroupedBuffers, OwnedBuffers};
-pub use protocol::signature::{Collective, Signature, USER_SIZE_SHIFT};
+pub use protocol::request_buffers::{BufferOwner, Grouped};
+pub use protocol::signature::Collective;
 pub use user_op::UserOp;
 #[cfg(not(earlybird_loom))]
-pub use warn::warn;
+pub use {
+    args::{CollectiveArgs, Counts},
+    call_buffers::IntoCallBuffers,
+    comm::{SharedBuffer, SharedView},
+    owned_args::OwnedArgs,
+    progress::Progress,
+    reduce_op::IntoReduceOp,
+};
+
+#[doc(hidden)]
+#[cfg(not(earlybird_loom))]
+pub use {
+    args::CallOptions,
+    call_buffers::CallBuffers,
+    checked_args::{CheckedArgs, check_root, even_part},
+    comm::{Completion, Draft, InactiveRequest, JoinOptions, NodeComm},
+    constructors::unpack,
+    engine::enter,
+    memory::{Absent, MAX_RANKS, announce_end, forget_job, refuse, sweep},
+    owned_args::{OwnedCall, WithoutBuffers},
+    reduce_op::{ReduceOp, SharedReduceOp},
+    warn::warn,
+};
+#[doc(hidden)]
+pub use {
+    config::nanoseconds,
+    protocol::Report,
+    protocol::decide::algorithms,
+    protocol::request_buffers::{BufferRole, OwnedBuffers, OwnedBytes},
+    protocol::signature::{Signature, USER_SIZE_SHIFT},
+};

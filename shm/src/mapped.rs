@@ -234,7 +234,7 @@ impl Mapped {
                 assert!(area < AREAS && rank < self.ranks, "place {at:?} does not exist");
                 (self.layout.deposit(area, rank), offset, bytes, DEPOSIT_BYTES)
             }
-            Place::Lent { rank, result, offset, bytes, .. } => {
+            Place::Registered { rank, result, offset, bytes, .. } => {
                 let registrations = self.registrations.borrow();
                 // The end lies inside, too.
                 registrations.at(rank, result, offset.saturating_add(bytes));
@@ -320,7 +320,7 @@ impl Board for Mapped {
         }
     }
 
-    fn lend(&self, contribution: *mut u8, result: *mut u8, bytes: usize) {
+    fn register(&self, contribution: *mut u8, result: *mut u8, bytes: usize) {
         self.registrations.borrow_mut().begin(self.group_info.me, [contribution, result], bytes);
     }
     fn open(&self, rank: usize, names: [u64; 2]) -> Result<(), Error> {

@@ -46,6 +46,21 @@ pub fn explore(title: &str, bound: Option<usize>, body: impl Fn() + Sync + Send 
     executions
 }
 
+// All ranks of a model run on the operating system thread of its test.
+std::thread_local! {
+    static SPINS: StdCell<u32> = const { StdCell::new(0) };
+}
+
+/// Lets the ranks of the models that this thread runs from here on look so often without a pause, and as often with one, and
+/// then yield, before they sleep. At first they sleep at once: other waits show nothing more, and take longer to explore.
+pub fn spin_first(looks: u32) {
+    SPINS.set(looks);
+}
+
+pub(crate) fn spins() -> u32 {
+    SPINS.get()
+}
+
 /// The poison word of a healthy group.
 const HEALTHY: u64 = PoisonWord::healthy(1);
 
@@ -79,8 +94,8 @@ struct Shared {
     inline: Vec<Cell>,
     deposits: Vec<Cell>,
     accumulators: Vec<Cell>,
-    lent: Vec<Cell>,
-    /// Places of results, where they do not replace what is lent.
+    registered: Vec<Cell>,
+    /// Places of results, where they do not replace the registered contributions.
     results: Vec<Cell>,
     /// Where every `left` looks done: the twin that forgets to wait before it reuses memory.
     forgets_left: Option<WordLine>,
@@ -93,7 +108,8 @@ pub struct Heap {
     /// Die (unwind) on reaching this step for the n-th time.
     dies: Option<(Step, usize)>,
     reached: StdCell<usize>,
-    /// Whether ranks lend a place for the result beside their contribution: all of them, as they say with their names.
+    clock_ns: StdCell<u64>,
+    /// True if ranks register a place for the result beside their contribution: all of them, as they say with their names.
     apart: StdCell<bool>,
 }
 
@@ -121,7 +137,7 @@ impl Group {
             inline: cells(SLOTS * ranks),
             deposits: cells(AREAS * ranks * PIECES),
             accumulators: cells(AREAS * PIECES),
-            lent: cells(ranks * PIECES),
+            registered: cells(ranks * PIECES),
             results: cells(ranks * PIECES),
             forgets_left: None,
         }))
@@ -144,7 +160,15 @@ impl Group {
     /// `dies.1`-th time (from 1).
     pub fn board(&self, rank: usize, dies: Option<(Step, usize)>) -> Heap {
         words::enter(rank);
-        Heap { shared: self.0.clone(), rank, dies, reached: Default::default(), apart: Default::default() }
+        let shared = self.0.clone();
+        Heap {
+            shared,
+            rank,
+            dies,
+            reached: Default::default(),
+            clock_ns: Default::default(),
+            apart: Default::default(),
+        }
     }
 
     /// The first details that `reporter` left about an error.
@@ -152,8 +176,13 @@ impl Group {
         std::array::from_fn(|i| self.0.members[reporter].details[i].load(Ordering::Relaxed))
     }
 
-    /// The rank is dead from now on, or has let go of its handle, which looks the same to the others. Whoever learns of
-    /// it has seen all that the rank did: of a death the kernel promises as much.
+    /// The last operation before all that the rank has not left. Called when all ranks have ended.
+    pub fn left(&self, rank: usize) -> u64 {
+        self.0.members[rank].left.0.load_newest(Ordering::Relaxed)
+    }
+
+    /// The rank is dead from now on, or has dropped its handle, which looks the same to the others. A rank that learns of
+    /// it has seen all that this one did: of a death the kernel promises as much.
     pub fn bury(&self, rank: usize) {
         self.0.members[rank].go();
     }
@@ -165,8 +194,10 @@ impl Heap {
         match at {
             Place::Inline { slot, rank, .. } => &s.inline[slot * s.ranks + rank],
             Place::Deposit { area, rank, piece, .. } => &s.deposits[(area * s.ranks + rank) * PIECES + piece],
-            Place::Lent { rank, result: true, piece, .. } if self.apart.get() => &s.results[rank * PIECES + piece],
-            Place::Lent { rank, piece, .. } => &s.lent[rank * PIECES + piece],
+            Place::Registered { rank, result: true, piece, .. } if self.apart.get() => {
+                &s.results[rank * PIECES + piece]
+            }
+            Place::Registered { rank, piece, .. } => &s.registered[rank * PIECES + piece],
             Place::Accumulator { area, chunk, .. } => &s.accumulators[area * PIECES + chunk],
         }
     }
@@ -227,7 +258,7 @@ impl Board for Heap {
         Ok(())
     }
 
-    fn lend(&self, _contribution: *mut u8, _result: *mut u8, _bytes: usize) {}
+    fn register(&self, _contribution: *mut u8, _result: *mut u8, _bytes: usize) {}
     fn open(&self, _rank: usize, names: [u64; 2]) -> Result<(), Error> {
         self.apart.set(names[0] != names[1]);
         Ok(())
@@ -249,9 +280,6 @@ impl Board for Heap {
             Watch::Stop => words::stop(self.rank),
         }
     }
-    fn park(&self) {
-        words::block(self.rank, false);
-    }
     fn inspects(&self) -> bool {
         self.shared.inspects
     }
@@ -263,14 +291,24 @@ impl Board for Heap {
         false
     }
     fn warn_late(&self, _operation: u64, _waited_s: u64, _missing: &[usize]) {}
+    /// A clock by which every look of a long wait is due for an inspection, and for sleep; where ranks spin and yield, it is
+    /// slower, so that they yield once before they sleep.
     fn now_ns(&self) -> u64 {
-        0
+        self.clock_ns.update(|now| now + if spins() == 0 { 100_000_000 } else { 600_000 });
+        self.clock_ns.get()
     }
     fn prepare_line(&self, _slot: usize) {}
     fn prefetch(&self, _slot: usize) {}
     fn demote(&self, _at: Place) {}
+    fn drive(&self, _now_ns: u64) {}
+    fn sleep_ns(&self, most_ns: u64) -> u64 {
+        most_ns
+    }
     fn yield_now(&self) {}
-    fn backoff(&self, _ns: u64) {}
+    /// Blocks until a watched word changes; returns at once if one has, or was read while it was old.
+    fn backoff(&self, _ns: u64) {
+        words::block(self.rank, false);
+    }
     fn step(&self, step: Step) {
         if let Some((fatal, at)) = self.dies
             && step == fatal

@@ -6,26 +6,44 @@ use std::any::TypeId;
 /// Type of the elements of a buffer. The discriminant is part of the call signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
-#[allow(missing_docs)]
 pub enum DType {
+    /// [`i32`].
     I32 = 1,
+    /// [`i64`].
     I64 = 2,
+    /// [`u32`].
     U32 = 3,
+    /// [`u64`].
     U64 = 4,
+    /// [`f32`].
     F32 = 5,
+    /// [`f64`].
     F64 = 6,
+    /// [`i8`].
     I8 = 7,
+    /// [`i16`].
     I16 = 8,
+    /// [`u8`].
     U8 = 9,
+    /// [`u16`].
     U16 = 10,
+    /// `half::f16`.
     F16 = 11,
+    /// `half::bf16`.
     BF16 = 12,
+    /// `Complex<f32>` of num-complex.
     ComplexF32 = 13,
+    /// `Complex<f64>` of num-complex.
     ComplexF64 = 14,
+    /// [`bool`].
     Bool = 15,
+    /// `Indexed<i32, i32>`.
     IndexedI32 = 16,
+    /// `Indexed<i64, i64>`.
     IndexedI64 = 17,
+    /// `Indexed<f32, i32>`.
     IndexedF32 = 18,
+    /// `Indexed<f64, i64>`.
     IndexedF64 = 19,
 }
 
@@ -38,6 +56,7 @@ pub enum DType {
 /// rounded once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Op {
     /// The sum.
     Sum = 1,
@@ -70,12 +89,23 @@ pub enum Op {
 /// The order in which contributions are folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum FoldOrder {
     /// As they come: fastest; bits equal on all ranks, not from run to run for inexact operators.
     #[default]
     Arrival = 0,
     /// By rank: the same bits in every run, still starting early on the prefix of ranks that are there.
     Rank = 1,
+}
+
+impl FoldOrder {
+    /// The name that users write and reports print: `arrival`, `rank`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FoldOrder::Arrival => "arrival",
+            FoldOrder::Rank => "rank",
+        }
+    }
 }
 
 /// What the arithmetic of a type is, where types share it.

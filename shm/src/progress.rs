@@ -10,7 +10,7 @@ use std::time::Duration;
 /// A function that a waiting rank calls at a bounded interval.
 ///
 /// A program that has messages of another library under way (MPI's, say) may deadlock when its ranks wait in a collective
-/// and nobody drives them. While a rank waits longer than some microseconds it calls this at least every so often, and it
+/// and nothing drives them. While a rank waits longer than some microseconds it calls this at least every so often, and it
 /// never sleeps longer than that. The function must not call the communicator that waits (it gets [`Error::Usage`]), and
 /// a panic in it aborts the process: the call that waits cannot be left halfway.
 #[derive(Clone)]

@@ -59,7 +59,7 @@ impl RegistrationCache {
         }
         let bytes = segment.bytes_of(name).filter(|bytes| *bytes >= self.bytes).ok_or_else(|| {
             Error::usage(format!(
-                "region {} is named as a buffer of {} bytes or more under number {}; no such buffer is lent",
+                "region {} is named as a buffer of {} bytes or more under number {}; no such buffer is registered",
                 name.slot, self.bytes, name.id
             ))
         })?;
@@ -86,7 +86,11 @@ impl RegistrationCache {
     /// For a rank that was not opened and an offset outside the buffer.
     pub fn at(&self, rank: usize, result: bool, offset: usize) -> *mut u8 {
         let start = self.open[rank][usize::from(result)];
-        assert!(!start.is_null() && offset <= self.bytes, "{offset} of {} bytes that rank {rank} lends", self.bytes);
+        assert!(
+            !start.is_null() && offset <= self.bytes,
+            "{offset} of {} bytes that rank {rank} has registered",
+            self.bytes
+        );
         start.wrapping_add(offset)
     }
 }

@@ -19,7 +19,7 @@ use crate::memory::{Absent, Decision, Segment, SurvivorsCall, Vote};
 use crate::progress::Progress;
 use crate::protocol::step::Step;
 
-/// Attempts of joining that may fail while nobody dies, before the reason is everybody's error.
+/// Attempts of joining that may fail while no rank dies, before the reason is every rank's error.
 const MOST_FUTILE: usize = 8;
 
 /// The ranks of a group, as the segment knows them.

@@ -15,6 +15,7 @@ pub use loom::sync::atomic::{Ordering, fence};
 pub use loom::thread;
 /// Threads of what is modelled. A wait in code of users is a loop around its `yield_now`.
 #[cfg(not(earlybird_loom))]
+#[doc(no_inline)]
 pub use std::thread;
 
 // One list makes the enum and `ALL`: no point can be missing from the twins' walk.
@@ -33,16 +34,17 @@ macro_rules! sync_points {
 }
 
 sync_points! {
+    #[doc(hidden)]
     /// Every end of a synchronizes-with edge of the node protocol.
     ///
     /// | release end | acquire end | what it carries |
     /// | --- | --- | --- |
-    /// | `DepositRelease` | `DepositAcquire` | a rank's payload in its own line or deposit, to whoever folds it |
+    /// | `DepositRelease` | `DepositAcquire` | a rank's payload in its own line or deposit, to the rank that folds it |
     /// | `ChunkRelease` | `ClaimAcquire` | an accumulator chunk, from one folder to the next |
-    /// | `ChunkRelease` | `FinalAcquire` | a finished chunk, to whoever copies it out |
+    /// | `ChunkRelease` | `FinalAcquire` | a finished chunk, to the ranks that copy it out |
     /// | `LeftRelease` | `LeftAcquire` | "I touch nothing of this operation any more", to the next user of its memory |
     /// | `GoneRelease` | `GoneAcquire` | the last operation that a member left before it went |
-    /// | `CallRelease` | `CallAcquire` | the description of a call, to whoever reports a mismatch |
+    /// | `CallRelease` | `CallAcquire` | the description of a call, to the rank that reports a mismatch |
     /// | `PoisonRelease` | `PoisonAcquire` | the details of the group's one error |
     /// | `PacketRelease` | `PacketAcquire` | a packet in a ring, to its consumer |
     /// | `RoomRelease` | `RoomAcquire` | a slot of a ring that was read, to its producer |
@@ -132,11 +134,12 @@ impl SyncPoint {
 
 /// Rules of the protocol that are no ordering; a model may break one of them, to show that it is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[doc(hidden)]
 pub enum Rule {
     /// `left` is the last operation before all that are under way.
     LeftIsAPrefix,
     /// A rank that contributes to an operation has left the one before only if that was not started as a non-blocking call.
-    PostedIsNotLeft,
+    StartedIsNotLeft,
     /// A result that some rank still reads is not written.
     HeldIsNotWritten,
 }

@@ -13,7 +13,8 @@ use std::marker::PhantomData;
 /// An operator of the user's own: an associative function of two elements.
 ///
 /// It must give the same bits for the same operands on every rank. A panic in it ends the group with
-/// [`Error::OperatorPanicked`] on every rank. It must not call the communicator that it works for.
+/// [`Error::OperatorPanicked`] on every rank. It must not call the communicator that it works for. It is `Send` and `Sync` if
+/// its function is.
 ///
 /// ```
 /// use earlybird_shm::UserOp;
@@ -115,7 +116,7 @@ pub trait ReduceFn: Sync {
     ///
     /// # Safety
     /// All three buffers hold `count` elements of the operator's type, at any alignment; `dst` equals `a`, equals `b`,
-    /// or is disjoint from them; nobody else writes them meanwhile.
+    /// or is disjoint from them; nothing else writes them meanwhile.
     unsafe fn fold(&self, dst: *mut u8, a: *const u8, b: *const u8, count: usize);
 }
 

@@ -10,6 +10,7 @@ use earlybird_shm::Algorithm::{self, Chain, Flat, Leader, Slices, StaticLeader, 
 use earlybird_shm::Collective::{self, Broadcast, Gather, Reduce, Scatter};
 use earlybird_shm::protocol::step::Step;
 use modelled::models::{MODELS, for_every_model, model};
+use modelled::posted_deaths::{DEATHS, deaths as deaths_of, run_deaths};
 use modelled::{Bound, Scenario, Tally, explore, report, run};
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -163,6 +164,25 @@ fn deaths_between_operations() {
 #[test]
 fn posted() {
     modelled::posted::POSTED.iter().for_each(|model| modelled::posted::run_posted(model, None));
+}
+
+macro_rules! posted_death_tests {
+    ($($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                run_deaths(deaths_of(stringify!($name)).expect("a model of this name"));
+            }
+        )*
+
+        #[test]
+        fn no_model_of_deaths_is_forgotten() {
+            assert_eq!([$(stringify!($name)),*].len(), DEATHS.len());
+        }
+    };
+}
+posted_death_tests! {
+    deaths_posted_flat_2 deaths_posted_flat_3 deaths_posted_slices_2 deaths_posted_slices_windows_2 deaths_posted_windows_2
 }
 
 #[test]

@@ -59,6 +59,7 @@ mod posted {
         collective: AllReduce,
         algorithm: Flat,
         words: 1,
+        window: 128,
         bound: Some(2),
         scripts: &[
             &[Post(1), Post(2), Finish(1), Finish(2), Post(3), Ask(3)],
@@ -72,6 +73,7 @@ mod posted {
         collective: AllReduce,
         algorithm: Flat,
         words: 1,
+        window: 128,
         bound: Some(2),
         scripts: &[&[Post(1), Run(2), Finish(1), Post(3), Ask(3)], &[Post(1), Run(2), Finish(1)]],
     };
@@ -81,6 +83,7 @@ mod posted {
         collective: AllReduce,
         algorithm: Slices,
         words: 1,
+        window: 128,
         bound: Some(1),
         scripts: &[&[Post(1), Post(2), Finish(1), Finish(2)], &[Post(1), Post(2), Finish(2), Finish(1)]],
     };
@@ -90,6 +93,7 @@ mod posted {
         collective: AllReduce,
         algorithm: Flat,
         words: 1,
+        window: 128,
         bound: Some(2),
         scripts: &[
             &[Post(1), Post(2), Finish(1), Finish(2), Post(3), Finish(3)],
@@ -126,6 +130,6 @@ mod posted {
     #[test]
     #[should_panic(expected = "Causality violation: Concurrent")]
     fn a_contribution_does_not_show_that_what_was_posted_before_is_left() {
-        run_posted(&BEFORE_BLOCKING, Some(Rule::PostedIsNotLeft));
+        run_posted(&BEFORE_BLOCKING, Some(Rule::StartedIsNotLeft));
     }
 }

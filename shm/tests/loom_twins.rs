@@ -10,7 +10,9 @@ use earlybird_shm::Algorithm::Chain;
 use earlybird_shm::sync::SyncPoint::{self, *};
 use earlybird_shm::sync::{Rule, break_rule};
 use modelled::models::{MODELS, model};
+use modelled::parting::{self, UNNOTICED};
 use modelled::posted::{POSTED, posted, run_posted};
+use modelled::posted_deaths::{deaths, run_deaths};
 use modelled::rings::{RINGS, ring, run_ring};
 use modelled::{Scenario, run};
 use std::process::Command;
@@ -22,8 +24,6 @@ const STALE: &str = "wrong description";
 const TOLD: &str = "wrong details: the call of rank";
 const ERRORS: &str = "two errors: [Failed(";
 const UNKNOWN: &str = "a member has gone and what it left is not known";
-
-const UNNOTICED: &str = "nobody noticed that the last calls differed";
 
 /// Two roots that need nobody, and end.
 const PARTING: &str = "parting_2";
@@ -39,8 +39,8 @@ const DEPOSITS: &[&str] = &[
     "static_leader_2",
     "static_leader_early_3",
     "slices_pieces_2",
-    "lent_pieces_2",
-    "lent_apart_2",
+    "registered_pieces_2",
+    "registered_apart_2",
     "shared_pieces_2",
     "reduce_flat_2",
     "reduce_flat_pieces_2",
@@ -73,8 +73,8 @@ const SLEEPERS: &[&str] = &[
     "chain_2_once",
     "static_leader_2",
     "slices_pieces_2",
-    "lent_pieces_2",
-    "lent_apart_2",
+    "registered_pieces_2",
+    "registered_apart_2",
     "shared_pieces_2",
     "reduce_flat_2",
     "reduce_chain_2",
@@ -85,26 +85,44 @@ const SLEEPERS: &[&str] = &[
 const MISMATCHES_WITH_A_ROOT: &[&str] =
     &["mismatch_reduce_flat_pieces_2", "mismatch_reduce_chain_2", "mismatch_broadcast_chain_2"];
 
+/// Ranks that spin and yield before they sleep.
+const SPINNING: &[&str] =
+    &["spinning_flat_2", "spinning_flat_pieces_2", "spinning_chain_2", "spinning_leader_2", "spinning_slices_2"];
+
 /// The point, the models in which it carries weight, and how each fails without it.
 const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (DepositRelease, DEPOSITS, RACE),
     (DepositAcquire, DEPOSITS, RACE),
     (
         ChunkRelease,
-        &["chain_2_once", "leader_2_once", "static_leader_2", "slices_pieces_2", "lent_pieces_2", "broadcast_chain_2"],
+        &[
+            "chain_2_once",
+            "leader_2_once",
+            "static_leader_2",
+            "slices_pieces_2",
+            "registered_pieces_2",
+            "broadcast_chain_2",
+        ],
         RACE,
     ),
     (ClaimAcquire, &["chain_2_once", "chain_by_rank_3", "leader_2_once", "leader_by_rank_3"], RACE),
     (
         FinalAcquire,
-        &["chain_2_once", "leader_2_once", "static_leader_2", "slices_pieces_2", "lent_pieces_2", "broadcast_chain_2"],
+        &[
+            "chain_2_once",
+            "leader_2_once",
+            "static_leader_2",
+            "slices_pieces_2",
+            "registered_pieces_2",
+            "broadcast_chain_2",
+        ],
         RACE,
     ),
     // Not in `flat`, where the fence of the wake-up stands between the last read and this store.
     (LeftRelease, &["leader_2", "chain_2", "static_leader_early_2"], RACE),
     (LeftAcquire, &["flat_2", "flat_pieces_2", "flat_3", "leader_2", "chain_2", "static_leader_early_2"], RACE),
-    (ChunkRelease, &["shared_pieces_2", "lent_apart_2", "lent_apart_3"], RACE),
-    (FinalAcquire, &["shared_pieces_2", "lent_apart_2", "lent_apart_3"], RACE),
+    (ChunkRelease, &["shared_pieces_2", "registered_apart_2", "registered_apart_3"], RACE),
+    (FinalAcquire, &["shared_pieces_2", "registered_apart_2", "registered_apart_3"], RACE),
     (LeftRelease, EARLY_LEAVERS, RACE),
     (LeftAcquire, EARLY_LEAVERS, RACE),
     (DepositRelease, &["posted_flat_2", "posted_slices_pieces_2"], RACE),
@@ -115,6 +133,16 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (LeftAcquire, &["posted_flat_2", "posted_gather_2", "posted_all_to_all_2"], RACE),
     (PublisherFence, &["posted_flat_3", "posted_slices_pieces_2"], SLEEPS),
     (SleeperFence, &["posted_flat_3", "posted_slices_pieces_2"], SLEEPS),
+    (DepositRelease, &["posted_all_to_all_windows_2"], RACE),
+    (DepositAcquire, &["posted_all_to_all_windows_2"], RACE),
+    (LeftRelease, &["posted_all_to_all_windows_2"], RACE),
+    (LeftAcquire, &["posted_all_to_all_windows_2"], RACE),
+    (PoisonRelease, &["deaths_posted_flat_3"], ERRORS),
+    (PoisonAcquire, &["deaths_posted_flat_3"], ERRORS),
+    (DepositAcquire, &["spinning_flat_2", "spinning_flat_pieces_2"], RACE),
+    (FinalAcquire, &["spinning_chain_2", "spinning_leader_2", "spinning_slices_2"], RACE),
+    (PublisherFence, SPINNING, SLEEPS),
+    (SleeperFence, SPINNING, SLEEPS),
     (GoneRelease, &[GONE], UNKNOWN),
     (GoneAcquire, &[GONE], UNKNOWN),
     (CallRelease, &["mismatch_chain_2", "mismatch_leader_2", "mismatch_flat_pieces_2", "mismatch_lanes_2"], TOLD),
@@ -151,6 +179,7 @@ fn one_model() {
         "plan_after_place" => refuted::plan(false),
         "finder_stores" => refuted::store(true),
         "first_arriver_stores" => refuted::store(false),
+        _ if deaths(&name).is_some() => deaths(&name).into_iter().for_each(run_deaths),
         _ if posted(&name).is_some() => posted(&name).into_iter().for_each(|model| run_posted(model, None)),
         _ if ring(&name).is_some() => ring(&name).into_iter().for_each(run_ring),
         _ => run(model(&name).title, model(&name).bound, (model(&name).scenario)()),
@@ -204,7 +233,7 @@ fn a_twin_passes_when_nothing_is_weakened() {
     RINGS.iter().for_each(|model| must_pass(model.name));
     POSTED.iter().filter(|model| model.words == 1).for_each(|model| must_pass(model.name));
     for (_, models, _) in TWINS {
-        let others = |name: &str| name == GONE || name == PARTING || posted(name).is_some();
+        let others = |name: &str| name == GONE || name == PARTING || posted(name).is_some() || deaths(name).is_some();
         let known = |name: &&str| others(name) || MODELS.iter().any(|m| m.name == *name) || ring(name).is_some();
         assert!(models.iter().all(known), "unknown model in {models:?}");
     }
@@ -289,65 +318,6 @@ mod gone {
             "{died} of {executions} executions see it gone: the model shows nothing"
         );
         report("a member leaves and goes", None, &Tally { executions, died, failed: 0 }, begun);
-    }
-}
-
-/// Each of two ranks takes itself for the root of the last broadcast, needs nobody and ends: at least one of them finds the
-/// difference, and tells both calls.
-mod parting {
-    use super::UNNOTICED;
-    use super::modelled::{Tally, report};
-    use earlybird_shm::model::Group;
-    use earlybird_shm::protocol::call::Prepared;
-    use earlybird_shm::protocol::geometry::{Exchange, Lens};
-    use earlybird_shm::protocol::payload::Buffers;
-    use earlybird_shm::protocol::word::{Cause, PoisonWord};
-    use earlybird_shm::protocol::{Member, Patience};
-    use earlybird_shm::{Algorithm, Collective, DType, FoldOrder, Op, Signature, WaitPreset};
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-    use std::time::Instant;
-
-    fn signature(root: usize) -> Signature {
-        let (collective, auto) = (Collective::Broadcast, Algorithm::Auto);
-        Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Arrival, auto, 1).in_lane(true).rooted(root)
-    }
-
-    fn part(group: &Group, rank: usize) -> Option<PoisonWord> {
-        let preset = WaitPreset::Balanced;
-        let patience = Patience { preset, oversubscribed: false, timeout_ns: None, mean_wait_ns: 0 };
-        let mut member = Member::new(group.board(rank, None), patience);
-        let exchange = Exchange::new(Collective::Broadcast, rank, 2, Lens::Equal(1));
-        let prepared = Prepared::new(signature(rank), DType::U64, Op::Sum, 2, false, Algorithm::Flat).unwrap();
-        let window = exchange.windows(8, 128).next().unwrap();
-        let mut word = [7u64];
-        let buffers = Buffers::in_place(&mut word);
-        member.run(&buffers.window(&window, &prepared)).expect("a root needs nobody");
-        let failed = member.end(false).err()?.0;
-        assert_eq!(failed.cause(), Cause::Mismatch);
-        let (reporter, details) = (failed.reporter(), group.details(failed.reporter()));
-        let (theirs, own) = (signature(1 - reporter), signature(reporter));
-        let told = [1 - reporter as u64, theirs.kind, theirs.count, own.kind, own.count];
-        assert_eq!(details, told, "wrong details: the call of rank {} as rank {reporter} told it", 1 - reporter);
-        Some(failed)
-    }
-
-    pub fn check() {
-        let (begun, counts) = (Instant::now(), Arc::new([const { AtomicUsize::new(0) }; 2]));
-        let counted = counts.clone();
-        loom::model::Builder::new().check(move || {
-            let group = Group::new(2, false);
-            let theirs = group.share();
-            let other = loom::thread::spawn(move || part(&theirs, 1));
-            let (one, other) = (part(&group, 0), other.join().unwrap());
-            assert!(one.is_some() || other.is_some(), "{UNNOTICED}");
-            assert!(one.zip(other).is_none_or(|(one, other)| one == other), "two errors");
-            counted[1].fetch_add(usize::from(one.is_none() || other.is_none()), Relaxed);
-            counted[0].fetch_add(1, Relaxed);
-        });
-        let [executions, alone] = [0, 1].map(|i| counts[i].load(Relaxed));
-        assert!(alone > 0 && alone < executions, "{alone} of {executions}: one rank, and both, find it");
-        report("two roots part, 2 ranks", None, &Tally { executions, died: 0, failed: executions }, begun);
     }
 }
 

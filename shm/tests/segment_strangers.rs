@@ -1,4 +1,4 @@
-//! Others at the meeting point: a process of another build, and another user who has taken the address.
+//! Others at the rendezvous: a process of another build, and another user who has taken the address.
 #![cfg(not(earlybird_loom))]
 
 mod segment_support;
@@ -15,7 +15,7 @@ fn rank_process() {
     serve_as_rank();
 }
 
-/// The abstract address of a group's meeting point: user and key, the key as its 128-bit FNV-1a hash.
+/// The abstract address of a group's rendezvous: user and key, the key as its 128-bit FNV-1a hash.
 fn address(dir: &Path, key: &str) -> SocketAddrUnix {
     let key = options(dir, key, 0, 2).key;
     let hash = key.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash: u128, byte| {
@@ -84,7 +84,7 @@ fn an_address_that_another_user_has_taken_is_said_and_a_directory_is_the_way_rou
     for rank in &mut ranks {
         assert_eq!(rank.ask("no-dir"), "ok");
         let answer = rank.ask("attach");
-        assert!(answer.starts_with("EB_USAGE the meeting point of the group "), "{answer}");
+        assert!(answer.starts_with("EB_USAGE the rendezvous of the group "), "{answer}");
         assert!(answer.contains("is taken by user 12345; give the job another name (EARLYBIRD_JOB)"), "{answer}");
     }
     let mut ranks: Vec<Rank> = team(&scratch.meet(), "squatted", 2);

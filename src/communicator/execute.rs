@@ -22,11 +22,13 @@ impl Communicator {
     /// [`Error::PeerDied`], [`Error::Mismatch`], [`Error::Timeout`], [`Error::NoSpace`], [`Error::OperatorPanicked`]: every
     /// rank still in the call gets the same one, a rank that has completed the call gets it at its next. The receive buffer
     /// is of no use then.
+    #[doc(hidden)]
     #[inline(always)]
     pub fn run(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
         match self.settings.fast_options() {
             Some(options) => self.node.execute(args.options(options)),
-            None => self.run_routed(args),
+            // Built anew for this way alone, so that the other one has the arguments in registers.
+            None => self.run_routed(args.options(CallOptions::default())),
         }
     }
 

@@ -1,16 +1,12 @@
 //! The handle a user holds: joining a job, and its collectives under the names rsmpi users know.
 
 mod across;
+mod builder;
 mod data_movement;
 mod execute;
-mod immediate;
-mod immediate_forms;
-mod immediate_pairs;
-mod lower;
 mod plan_calls;
 mod plan_lane;
 mod prepared_call;
-mod raw;
 mod reductions;
 mod request;
 mod root;
@@ -19,22 +15,21 @@ mod shared;
 mod shrink;
 mod split;
 
-pub use request::{Persistent, Request, progress};
+pub use builder::CommunicatorBuilder;
+pub use request::{Persistent, Request, progress, wait_all};
 pub use root::Root;
 
-use crate::hierarchy::{Hierarchy, MultiNodeComm};
-use crate::transport::RingOptions;
+use crate::hierarchy::MultiNodeComm;
 use crate::{Choice, Config, Error, FoldOrder, Identity};
 use earlybird_shm::engine::Handle;
-use earlybird_shm::{NodeComm, Progress, refuse};
+use earlybird_shm::{NodeComm, Progress};
 use plan_lane::PlanLane;
 use settings::Settings;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 /// The processes of one job, or some of them ([`Communicator::split`]).
 ///
-/// All ranks make the same calls in the same order. The handle may be shared between threads, but one call at a time:
+/// All ranks make the same calls in the same order. The handle is `Send` and `Sync`, but threads call one at a time:
 /// a second thread inside a call gets [`Error::Usage`]. Dropping the handle leaves the job; do it on every rank after
 /// the last call.
 ///
@@ -47,6 +42,7 @@ use std::sync::{Arc, Mutex};
 /// # Ok::<(), earlybird::Error>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "dropping the communicator leaves the job"]
 #[repr(C)]
 pub struct Communicator {
     /// The ranks of this node: of one node, all. It and what comes next is all that a small call looks at.
@@ -72,6 +68,7 @@ pub struct Communicator {
 
 /// What ran in a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CallReport {
     /// Number of the operation in this communicator, from 1; 0 in a job of one rank, which shares nothing.
     pub operation: u64,
@@ -87,104 +84,9 @@ impl Communicator {
     /// Returns when all ranks have joined: some milliseconds after the last one came.
     ///
     /// # Errors
-    /// As [`Config::from_env`], [`Identity::detect`] and [`Communicator::connect`].
+    /// The errors of [`CommunicatorBuilder::connect`].
     pub fn from_env() -> Result<Communicator, Error> {
-        Communicator::connect_or_refuse(Config::from_env(), Identity::detect())
-    }
-
-    /// Joins with what was found out about settings and identity. A rank that cannot join because its settings are wrong
-    /// tells the others why, as far as it knows where they are.
-    ///
-    /// # Errors
-    /// The errors of [`Communicator::connect`], the same on all ranks.
-    #[doc(hidden)]
-    pub fn connect_or_refuse(
-        config: Result<Config, Error>,
-        identity: Result<Identity, Error>,
-    ) -> Result<Communicator, Error> {
-        let identity = identity?;
-        match config {
-            Ok(config) => Communicator::connect(config, identity),
-            Err(error) => {
-                let dir = std::env::var_os("EARLYBIRD_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
-                Err(refuse(dir.as_deref(), &identity.key, identity.rank, identity.size, error))
-            }
-        }
-    }
-
-    /// Joins the job `identity` with `config`.
-    ///
-    /// # Errors
-    /// [`Error::PeerDied`] when a rank dies meanwhile, [`Error::Timeout`] when a deadline was set and ranks are
-    /// missing, [`Error::NoSpace`] when shared memory is full, [`Error::Usage`] for settings that cannot be.
-    pub fn connect(config: Config, identity: Identity) -> Result<Communicator, Error> {
-        let sizes = config.ranks_per_node.as_ref().map(|each| each.sizes(identity.size)).transpose();
-        let sizes =
-            sizes.map_err(|error| refuse(config.dir.as_deref(), &identity.key, identity.rank, identity.size, error))?;
-        let (node, between) = match sizes.filter(|sizes| sizes.len() > 1) {
-            Some(sizes) => {
-                let (node, between) = Hierarchy::connect(&config, &identity, &sizes)?;
-                (node, Some(between))
-            }
-            None => (NodeComm::join(&config.joining(&identity))?, None),
-        };
-        Ok(Communicator::assemble(config, identity, node, between))
-    }
-
-    /// The handle of a process that has joined.
-    pub(crate) fn assemble(
-        config: Config,
-        identity: Identity,
-        node: NodeComm,
-        between: Option<Hierarchy>,
-    ) -> Communicator {
-        let joining = Arc::new(config.clone());
-        let rings = RingOptions {
-            rank: identity.rank,
-            size: identity.size,
-            key: format!("{}-rings", identity.key),
-            dir: config.dir,
-            wait: config.wait,
-            timeout: config.timeout,
-            memory_budget: Some(node.memory_budget()),
-            settings: Vec::new(),
-        };
-        if config.verbose && identity.rank == 0 {
-            let counts = |between: &Hierarchy| (between.topology().nodes(), between.topology().endpoints());
-            let (nodes, endpoints) = between.as_ref().map_or((1, 1), counts);
-            let exchange =
-                between.as_ref().map_or_else(String::new, |between| format!("; {} between nodes", between.chooses()));
-            earlybird_shm::warn(format_args!(
-                "{} rank(s) on {nodes} node(s) of {endpoints} endpoint(s) started by {:?} on {} CPU(s): {} waiting{}; {}; algorithm {}, {:?} order{exchange}",
-                identity.size,
-                identity.launcher,
-                node.allowed_cpus(),
-                config.wait,
-                if node.size() > node.allowed_cpus() { ", never spinning" } else { "" },
-                node.describe_choice(),
-                config.algorithm,
-                config.order,
-            ));
-        }
-        let ranks = between.is_none().then_some(identity.size);
-        let settings = Settings::new(config.tables, config.algorithm, config.order).tuned(config.tuning, ranks);
-        if between.is_some() {
-            settings.go_round();
-        }
-        Communicator {
-            rank: identity.rank,
-            size: identity.size,
-            job_ranks: between.as_ref().map(|_| (0..identity.size).collect()),
-            node: Handle::new(node),
-            between: between.map(MultiNodeComm::new),
-            identity,
-            settings,
-            plans: PlanLane::new(rings),
-            drives: None,
-            joining,
-            rounds: Mutex::default(),
-            grouped: Mutex::default(),
-        }
+        Communicator::builder().connect()
     }
 
     /// The same, driving something of the library's own while it waits.

@@ -2,8 +2,7 @@
 
 use super::Communicator;
 use crate::hierarchy::Prepared;
-use crate::{Element, Error};
-use earlybird_shm::OwnedBuffers;
+use crate::{BufferOwner, Error};
 
 /// A call that can be posted, any number of times.
 #[derive(Debug)]
@@ -24,38 +23,19 @@ impl From<earlybird_shm::InactiveRequest> for PreparedCall {
 }
 
 impl PreparedCall {
-    /// What this rank gives, where that is no result, and what it gets; `None` for another type than it was made with.
-    pub(super) fn buffers<T: Send + 'static>(&mut self) -> Option<(&mut [T], &mut [T])> {
+    /// The buffers; `None` for another type than the call was made with.
+    pub(super) fn buffers<B: BufferOwner>(&mut self) -> Option<&mut B> {
         match self {
             PreparedCall::OneNode(ready) => ready.buffers(),
-            PreparedCall::MultiNode(prepared) => {
-                let owned = prepared.owned.downcast_mut::<OwnedBuffers<T>>()?;
-                Some((&mut owned.send, &mut owned.recv))
-            }
+            PreparedCall::MultiNode(prepared) => prepared.buffers(),
         }
     }
 
     /// The same, for good.
-    pub(super) fn into_buffers<T: Send + 'static>(self) -> Option<OwnedBuffers<T>> {
+    pub(super) fn into_buffers<B: BufferOwner>(self) -> Option<B> {
         match self {
             PreparedCall::OneNode(ready) => ready.into_buffers(),
-            PreparedCall::MultiNode(prepared) => prepared.owned.downcast().ok().map(|owned| *owned),
-        }
-    }
-
-    /// The buffers of a grouped call.
-    pub(super) fn parts<T: Element>(&mut self) -> Option<&mut Vec<Vec<T>>> {
-        match self {
-            PreparedCall::OneNode(ready) => ready.parts(),
-            PreparedCall::MultiNode(prepared) => prepared.owned.downcast_mut(),
-        }
-    }
-
-    /// The same, for good.
-    pub(super) fn into_parts<T: Element>(self) -> Option<Vec<Vec<T>>> {
-        match self {
-            PreparedCall::OneNode(ready) => ready.into_parts(),
-            PreparedCall::MultiNode(prepared) => prepared.owned.downcast().ok().map(|parts| *parts),
+            PreparedCall::MultiNode(prepared) => prepared.into_buffers(),
         }
     }
 }

@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_was_measured_stands_where_nothing_was_asked_for() {
-        let tuning: Tuning = "4 allreduce plan:ring:0-\n2 allreduce chain:0-".parse().unwrap();
+        let tuning: Tuning = "ranks.4.allreduce = 'plan:ring:0-'\nranks.2.allreduce = 'chain:0-'".parse().unwrap();
         let of = |tables, choice, ranks| Settings::new(tables, choice, FoldOrder::Arrival).tuned(tuning.clone(), ranks);
         let what = |settings: &Settings| settings.choice(Collective::AllReduce, 8);
         let tuned = of(Tables::default(), Choice::default(), Some(4));

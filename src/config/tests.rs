@@ -1,6 +1,7 @@
 //! Variables: the settings they make, and the messages that refuse others.
 
 use super::*;
+use crate::Algorithm;
 use crate::test_support::usage;
 
 fn with(vars: &[(&str, &str)]) -> Result<Config, Error> {
@@ -51,10 +52,6 @@ fn every_variable_reaches_its_field() {
         join_timeout: None,
     };
     assert_eq!(config, expected);
-    assert_eq!(
-        [config.algorithm_for(100), config.algorithm_for(101)],
-        [Algorithm::Flat, Algorithm::Chain].map(Choice::Node)
-    );
     assert_eq!(with(&[("EARLYBIRD_TIMEOUT", "none")]).unwrap().timeout, None);
     assert!(!with(&[("EARLYBIRD_VERBOSE", "0")]).unwrap().verbose);
 }

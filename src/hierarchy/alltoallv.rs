@@ -6,59 +6,48 @@
 //! between leaders            counts to their nodes, verdicts to all                 parts to their nodes
 //! ```
 
+use super::moves::{deal, parts_of};
+use super::operation::{Buf, Operation, When};
 use super::packing::part_of;
-use super::{Call, Hierarchy, Phases, Topology};
+use super::phases::Phases;
+use super::topology::Topology;
 use crate::Error;
 use bytemuck::{cast_slice, cast_slice_mut};
 use earlybird_hier::exec::Parts;
-use earlybird_shm::CollectiveArgs;
-
-/// What one rank gives to each and expects of each, in elements of so many bytes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PairCounts<'a> {
-    pub send: &'a [usize],
-    pub recv: &'a [usize],
-    pub element_bytes: usize,
-}
-
-impl PairCounts<'_> {
-    /// What its leader must know.
-    pub(super) fn words(&self) -> Vec<u64> {
-        self.send.iter().chain(self.recv).map(|count| *count as u64).collect()
-    }
-}
+use earlybird_shm::Collective;
+use std::borrow::Cow;
 
 /// The first pair whose counts differ: one more than the receiver, the sender, what that gives, what is expected. Zeros where
 /// there is none.
-pub(super) type Verdict = [u64; 4];
+type Verdict = [u64; 4];
 
 /// The words that a leader tells its node: the verdict, what each rank of the node gives in all, what each gets.
-pub(super) fn told_words(topology: &Topology) -> usize {
+fn told_words(topology: &Topology) -> usize {
     size_of::<Verdict>() / size_of::<u64>() + 2 * topology.here().len()
 }
 
 /// What all leaders have found, as every rank's error.
-pub(super) fn difference(told: &[u64]) -> Option<Error> {
+fn difference(told: &[u64]) -> Option<Error> {
     let [to, from, gives, expects] = *told.first_chunk::<4>()?;
     let to = to.checked_sub(1)?;
     Some(Error::counts_differ(from as usize, to as usize, gives, expects))
 }
 
 /// The bytes that each rank of the node gives in all, and those that each gets.
-pub(super) fn totals(told: &[u64], element_bytes: usize) -> (Vec<usize>, Vec<usize>) {
+fn totals(told: &[u64], element_bytes: usize) -> (Vec<usize>, Vec<usize>) {
     let (gives, gets) = told[4..].split_at((told.len() - 4) / 2);
     let bytes = |counts: &[u64]| counts.iter().map(|count| *count as usize * element_bytes).collect();
     (bytes(gives), bytes(gets))
 }
 
 /// The verdict that counts, of those of all nodes: that on the first receiver.
-pub(super) fn first_of(verdicts: &[Vec<u64>]) -> Verdict {
+fn first_of(verdicts: &[Vec<u64>]) -> Verdict {
     let found = verdicts.iter().filter_map(|verdict| verdict.first_chunk::<4>());
     found.filter(|verdict| verdict[0] != 0).min_by_key(|verdict| verdict[0]).copied().unwrap_or_default()
 }
 
 /// The counts of a node's ranks, on its leader.
-pub(super) struct Table<'a> {
+struct Table<'a> {
     topology: &'a Topology,
     /// By rank of the node: elements for each rank.
     gives: Vec<Vec<usize>>,
@@ -69,7 +58,7 @@ pub(super) struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// Of the words of all ranks of the node.
-    pub(super) fn new(topology: &'a Topology, words: &[u64], element_bytes: usize) -> Self {
+    fn new(topology: &'a Topology, words: &[u64], element_bytes: usize) -> Self {
         let half = |second: usize| {
             let rows = words.chunks(topology.size()).skip(second).step_by(2);
             rows.map(|row| row.iter().map(|word| *word as usize).collect()).collect()
@@ -78,7 +67,7 @@ impl<'a> Table<'a> {
     }
 
     /// What this node's ranks give to those of each node: by sender, then by receiver.
-    pub(super) fn given(&self) -> Vec<Vec<u64>> {
+    fn given(&self) -> Vec<Vec<u64>> {
         let to = |node: usize| {
             let pairs = self.gives.iter().flat_map(|row| self.topology.members(node).iter().map(|to| row[*to]));
             pairs.map(|count| count as u64).collect()
@@ -87,13 +76,13 @@ impl<'a> Table<'a> {
     }
 
     /// Room for what every node's ranks give to this one's.
-    pub(super) fn room(&self) -> Vec<Vec<u64>> {
+    fn room(&self) -> Vec<Vec<u64>> {
         let senders = (0..self.topology.nodes()).map(|node| self.topology.members(node).len());
         senders.map(|senders| vec![0; senders * self.expects.len()]).collect()
     }
 
     /// The first of this node's ranks that is given something else than it expects, `given` being what every node said.
-    pub(super) fn judge(&self, given: &[Vec<u64>]) -> Verdict {
+    fn judge(&self, given: &[Vec<u64>]) -> Verdict {
         let here = self.topology.here();
         let of_receiver = |local: usize| {
             (0..self.topology.size()).find_map(|from| {
@@ -106,7 +95,7 @@ impl<'a> Table<'a> {
     }
 
     /// What the node's ranks are told once all leaders agree.
-    pub(super) fn told(&self, verdict: Verdict) -> Vec<u64> {
+    fn told(&self, verdict: Verdict) -> Vec<u64> {
         let sums = self.gives.iter().chain(&self.expects).map(|row| row.iter().sum::<usize>() as u64);
         verdict.into_iter().chain(sums).collect()
     }
@@ -116,7 +105,7 @@ impl<'a> Table<'a> {
     }
 
     /// Of what the node's ranks give, one after the other, what goes to each node: by sender here, then by receiver there.
-    pub(super) fn pack(&self, mut given: &[u8]) -> Vec<Vec<u8>> {
+    fn pack(&self, mut given: &[u8]) -> Vec<Vec<u8>> {
         let mut packed = vec![Vec::new(); self.topology.nodes()];
         for row in &self.gives {
             let lens = self.bytes(row);
@@ -130,7 +119,7 @@ impl<'a> Table<'a> {
     }
 
     /// Room for what comes from each node.
-    pub(super) fn rooms(&self) -> Vec<Vec<u8>> {
+    fn rooms(&self) -> Vec<Vec<u8>> {
         let from = |node: usize| {
             let members = self.topology.members(node).iter();
             let pairs = members.flat_map(|from| self.expects.iter().map(|row| row[*from]));
@@ -140,7 +129,7 @@ impl<'a> Table<'a> {
     }
 
     /// What came from each node, by its receiver, for each by sender.
-    pub(super) fn unpack(&self, rooms: &[Vec<u8>]) -> Vec<u8> {
+    fn unpack(&self, rooms: &[Vec<u8>]) -> Vec<u8> {
         let lens: Vec<Vec<usize>> = self.expects.iter().map(|row| self.bytes(row)).collect();
         let mut got: Vec<Vec<u8>> = lens.iter().map(|lens| vec![0; lens.iter().sum()]).collect();
         for (node, mut room) in rooms.iter().map(Vec::as_slice).enumerate() {
@@ -156,78 +145,56 @@ impl<'a> Table<'a> {
     }
 }
 
-impl Hierarchy {
-    /// Copies the blocks of `send` to their ranks, and to `recv` what the ranks sent to this one.
-    pub(crate) fn all_to_all_of_pairs(
-        &self,
-        call: &Call<'_>,
-        counts: &PairCounts<'_>,
-        send: &[u8],
-        recv: &mut [u8],
-    ) -> Result<(), Error> {
-        let last = self.last();
-        let differ = self.carry_out(call, "direct", None, |phases| phases.all_to_all_of_pairs(counts, send, recv))?;
-        let Some(differ) = differ else { return Ok(()) };
-        // Nothing was moved, and the communicator goes on.
-        self.lock()?.last = last;
-        Err(differ)
+/// Copies the blocks of `send` to their ranks, and to `recv` what the ranks sent to this one. `words` are the elements for each
+/// rank, then those from each. The inner error says what differs, if nothing was moved for that.
+pub(super) async fn all_to_all_of_pairs(
+    phases: &mut Phases<'_>,
+    (words, element_bytes): (&[u64], usize),
+    send: Cow<'_, [u8]>,
+    recv: &mut Buf<'_>,
+) -> Result<Result<(), Error>, Error> {
+    let (topology, leads) = (phases.topology, phases.topology.leads());
+    let mut all = vec![0u64; if leads { words.len() * topology.here().len() } else { 0 }];
+    let (mine, room) = (Some(Cow::Borrowed(cast_slice(words))), &mut Buf::Borrowed(cast_slice_mut(&mut all)));
+    phases.on_node(When::Give, Operation::moving(Collective::Gather, 0), mine, room).await?;
+    let mut told = vec![0u64; told_words(topology)];
+    let table = leads.then(|| Table::new(topology, &all, element_bytes));
+    if let Some(table) = &table {
+        let mut theirs = table.room();
+        swap_words(phases, &table.given(), &mut theirs).await?;
+        let verdicts = vec![table.judge(&theirs).to_vec(); topology.nodes()];
+        let mut of_all = verdicts.clone();
+        swap_words(phases, &verdicts, &mut of_all).await?;
+        told = table.told(first_of(&of_all));
     }
-}
-
-impl Phases<'_> {
-    /// What differs, if that is why nothing was moved.
-    fn all_to_all_of_pairs(
-        &mut self,
-        counts: &PairCounts<'_>,
-        send: &[u8],
-        recv: &mut [u8],
-    ) -> Result<Option<Error>, Error> {
-        let (topology, leads) = (self.topology, self.topology.leads());
-        let words = counts.words();
-        let mut all = vec![0; if leads { words.len() * topology.here().len() } else { 0 }];
-        self.on_node(CollectiveArgs::gather(0, (&words[..], &mut all[..])))?;
-        let mut told = vec![0; told_words(topology)];
-        let table = leads.then(|| Table::new(topology, &all, counts.element_bytes));
-        if let Some(table) = &table {
-            let mut theirs = table.room();
-            self.swap_words(&table.given(), &mut theirs)?;
-            let verdict = table.judge(&theirs);
-            let mut verdicts = vec![verdict.to_vec(); topology.nodes()];
-            self.swap_words(&vec![verdict.to_vec(); topology.nodes()], &mut verdicts)?;
-            told = table.told(first_of(&verdicts));
-        }
-        self.on_node(CollectiveArgs::broadcast(0, &mut told[..]))?;
-        if let Some(differ) = difference(&told) {
-            return Ok(Some(differ));
-        }
-        let (gives, gets) = totals(&told, counts.element_bytes);
-        let Some(table) = table else {
-            self.gather_on_node(send, &mut [], &gives, 0)?;
-            return self.deal(&gets, &[], recv).map(|()| None);
-        };
-        let mut given = vec![0; gives.iter().sum()];
-        self.gather_on_node(send, &mut given, &gives, 0)?;
-        let (mut packed, mut rooms) = (table.pack(&given), table.rooms());
+    let room = &mut Buf::Borrowed(cast_slice_mut(&mut told));
+    phases.on_node(When::TakeFirst, Operation::broadcast(0), None, room).await?;
+    if let Some(differ) = difference(&told) {
+        phases.end_exchange();
+        phases.nothing_to_take().await;
+        return Ok(Err(differ));
+    }
+    let (gives, gets) = totals(&told, element_bytes);
+    let mut given = Buf::zeros(if leads { gives.iter().sum() } else { 0 });
+    phases.on_node(When::TakeFirst, Operation::gather(0, &gives), Some(send), &mut given).await?;
+    let mut got = Vec::new();
+    if let Some(table) = &table {
+        let (mut ours, mut theirs) = (table.pack(&given), table.rooms());
         drop(given);
-        let parts = packed.iter().zip(&mut rooms);
-        let mut parts: Vec<Parts<'_>> = parts.map(|(send, receive)| Parts { send, receive }).collect();
-        self.plans.exchange(self.call, &mut parts)?;
-        std::mem::swap(&mut rooms[topology.node()], &mut packed[topology.node()]);
-        self.deal(&gets, &table.unpack(&rooms), recv).map(|()| None)
+        phases.exchange(&mut parts_of(&ours, &mut theirs), true).await?;
+        std::mem::swap(&mut ours[topology.node()], &mut theirs[topology.node()]);
+        got = table.unpack(&theirs);
     }
-
-    /// Between leaders: words to each node, and from each, the own ones kept.
-    fn swap_words(&mut self, ours: &[Vec<u64>], theirs: &mut [Vec<u64>]) -> Result<(), Error> {
-        let me = self.topology.node();
-        theirs[me].copy_from_slice(&ours[me]);
-        self.plans.exchange(self.call, &mut parts_of_words(ours, theirs))
-    }
+    deal(phases, &gets, got, recv).await.map(Ok)
 }
 
-/// Words for each node, and room for those from there.
-pub(super) fn parts_of_words<'w>(ours: &'w [Vec<u64>], theirs: &'w mut [Vec<u64>]) -> Vec<Parts<'w>> {
-    let pairs = ours.iter().zip(theirs);
-    pairs.map(|(ours, theirs)| Parts { send: cast_slice(ours), receive: cast_slice_mut(theirs) }).collect()
+/// Between leaders: words to each node, and from each, the own ones kept.
+async fn swap_words(phases: &mut Phases<'_>, ours: &[Vec<u64>], theirs: &mut [Vec<u64>]) -> Result<(), Error> {
+    let me = phases.topology.node();
+    theirs[me].copy_from_slice(&ours[me]);
+    let words = ours.iter().zip(theirs);
+    let parts = words.map(|(ours, theirs)| Parts { send: cast_slice(ours), receive: cast_slice_mut(theirs) });
+    phases.exchange(&mut parts.collect::<Vec<_>>(), false).await
 }
 
 #[cfg(test)]

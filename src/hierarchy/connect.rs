@@ -3,8 +3,8 @@
 use super::choice::{Chosen, Exchanges};
 use super::config_check;
 use super::leader_channel::{LeaderChannel, LeaderTransport};
-use super::posted::Postings;
 use super::split::patient;
+use super::started::StartedCalls;
 use super::{Call, Hierarchy, State, Topology, errors};
 use crate::plans::Plans;
 use crate::{Config, Error, FoldOrder, Identity};
@@ -20,7 +20,7 @@ impl Hierarchy {
     /// learn that everybody has.
     ///
     /// # Errors
-    /// As [`crate::Communicator::connect`].
+    /// The errors of [`crate::CommunicatorBuilder::connect`].
     pub(crate) fn connect(config: &Config, identity: &Identity, sizes: &[usize]) -> Result<(NodeComm, Self), Error> {
         let topology = Topology::contiguous(sizes, identity.rank)?;
         let rings = Rings::join(&RingOptions {
@@ -92,8 +92,8 @@ impl Hierarchy {
     ) -> Self {
         let (is_crowded, membership) = (wire.is_crowded(), wire.membership());
         let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, history: 0, last: None, progress: None });
-        let postings = Postings::new(deliver);
-        Hierarchy { topology, state, deadline, exchanges, is_crowded, postings, meeting, membership }
+        let started = StartedCalls::new(deliver);
+        Hierarchy { topology, state, deadline, exchanges, is_crowded, started, meeting, membership }
     }
 
     /// Returns when all ranks have said `words` of theirs: what was chosen on them, which must be alike, and how many endpoints
@@ -102,7 +102,8 @@ impl Hierarchy {
         let options = CallOptions { algorithm: Algorithm::Auto, order: FoldOrder::Arrival, within: 0 };
         let collective = Collective::AllGather;
         let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
-        let told = self.tell(&Call { node, collective, options, signature, exchange: None }, words)?;
+        let call = Call::without_data(collective, options, signature);
+        let told = self.tell(node, &call, words)?;
         self.topology = self.topology.with_endpoints(config_check::agreed_endpoints(&told)?);
         let mut state = self.lock()?;
         state.plans.transport_mut().set_peers(&self.topology);

@@ -167,7 +167,7 @@ impl LeaderChannel {
         }
     }
 
-    /// Returns whether this thread, which waits elsewhere, may carry on with what is posted here.
+    /// Returns whether this thread, which waits elsewhere, may carry on with what is started here.
     pub(crate) fn may_be_driven(&mut self, was_here_last: bool) -> bool {
         match &mut self.line {
             LeaderTransport::Rings(_) => true,
@@ -205,8 +205,8 @@ impl LeaderChannel {
     /// Two ranks make different calls, this one the call `mine`; each is described as far as it is known here.
     pub(super) fn mismatch(&self, ranks: [usize; 2], mine: Option<Signature>) -> Fault {
         match &self.line {
-            // A posted call is described by leaders only, when they come to it.
-            LeaderTransport::Rings(rings) if mine.is_some_and(|call| !call.is_posted()) => rings.mismatch(ranks),
+            // A started call is described by leaders only, when they come to it.
+            LeaderTransport::Rings(rings) if mine.is_some_and(|call| !call.is_started()) => rings.mismatch(ranks),
             _ => Fault::Mismatch { ranks, calls: [mine.filter(|_| ranks[0] == self.me).map(said), None] },
         }
     }

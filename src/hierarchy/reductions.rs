@@ -1,4 +1,4 @@
-//! Reductions over several nodes, and the barrier: the three phases, segment by segment.
+//! Reductions over several nodes: the three phases, segment by segment.
 //!
 //! ```text
 //! leader     reduce 0 | start 0 | reduce 1 | start 1 | finish 0 | broadcast 0 | reduce 2 | start 2 | finish 1 | ...
@@ -17,250 +17,198 @@
 //! leader     reduce 0 | start 0 | give 1             | reduce 2 | ... | finish 0 | broadcast 0 | take 1      | ...
 //! second     give 0             | reduce 1 | start 1 | give 2   | ... | finish 1 | take 0      | broadcast 1 | ...
 //! ```
+//!
+//! A started call is one segment of one endpoint: its operations are under way at the same time as those of other calls.
 
-use super::{Call, Fold, Hierarchy, Phases};
-use crate::plans::{self, Shape, Work};
-use crate::{DType, Error, FoldOrder, Op};
-use earlybird_hier::OpTraits;
-use earlybird_hier::exec::Parts;
-use earlybird_hier::plan;
-use earlybird_shm::bytes::ByteFold;
-use earlybird_shm::{CollectiveArgs, ReduceOp};
+use super::call::Call;
+use super::moves::{deal, here, parts_of, to_root};
+use super::operation::{Buf, Operation, When, contribution, part};
+use super::operators;
+use super::phases::Phases;
+use crate::Error;
+use crate::plans::Shape;
+use earlybird_shm::op::Datatype;
+use earlybird_shm::user_op::ReduceFn;
+use earlybird_shm::{Collective, ReduceOp};
+use std::borrow::Cow;
 
-/// Longer messages are cut into segments of about this many bytes: long enough that a segment's three phases cost by
-/// bytes and not by rounds, short enough that the first and the last, which overlap with nothing, are a small part.
-pub(super) const SEGMENT_BYTES: usize = 512 << 10;
+/// Reduces `send` of all ranks, or `recv` in place, into `recv` of every rank, by a plan.
+pub(super) async fn all_reduce(
+    phases: &mut Phases<'_>,
+    (shape, datatype): (Shape, Datatype),
+    send: Option<Cow<'_, [u8]>>,
+    recv: &mut Buf<'_>,
+) -> Result<(), Error> {
+    let (length, endpoints) = phases.segments(recv.len() / datatype.size(), datatype.size());
+    if recv.len() <= length {
+        // No rank waits for another where there is nothing to reduce; a different call shows all the same.
+        return pipelined(phases, (shape, datatype), endpoints, send, std::slice::from_mut(recv)).await;
+    }
+    let mut segments: Vec<Buf<'_>> = recv.chunks_mut(length).map(Buf::Borrowed).collect();
+    pipelined(phases, (shape, datatype), endpoints, send, &mut segments).await
+}
 
-/// Where nothing overlaps a segment is only worth its rounds and its place in the caches: so many bytes, of messages longer than
-/// two segments.
-const CROWDED_BYTES: usize = 2 << 20;
-
-/// Elements of each segment of an allreduce: as many segments as give every endpoint equally many, where there are several.
-fn segment(elements: usize, size: usize, is_crowded: bool, endpoints: usize) -> usize {
-    const LINE: usize = 64;
-    let bytes = elements * size;
-    let most = if is_crowded && bytes > 2 * SEGMENT_BYTES { CROWDED_BYTES } else { SEGMENT_BYTES };
-    let segments = match bytes {
-        0..=SEGMENT_BYTES => 1,
-        _ => bytes.div_ceil(most).next_multiple_of(endpoints),
+async fn pipelined(
+    phases: &mut Phases<'_>,
+    (shape, datatype): (Shape, Datatype),
+    endpoints: usize,
+    mut send: Option<Cow<'_, [u8]>>,
+    segments: &mut [Buf<'_>],
+) -> Result<(), Error> {
+    let (mine, count, length) = (phases.topology.local(), segments.len(), segments[0].len());
+    let of_round = |round: usize| (round * endpoints).min(count)..((round + 1) * endpoints).min(count);
+    let shape_of = |s: usize, data: &[u8]| {
+        let (elements, turn) = (data.len() / datatype.size(), (s / endpoints) as u8 % 2);
+        Shape { elements, turn, ..shape }
     };
-    elements.div_ceil(segments).next_multiple_of(LINE).max(1)
-}
-
-/// A part of the contribution, which lies in `recv` where there is no send buffer.
-pub(super) fn part<'a>(send: Option<&'a [u8]>, recv: &'a [u8], first: usize) -> &'a [u8] {
-    match send {
-        Some(send) => &send[first..first + recv.len()],
-        None => recv,
+    if mine < endpoints {
+        let mut mine = (mine..count).step_by(endpoints);
+        mine.try_for_each(|s| phases.prepare(shape_of(s, &segments[s])))?;
     }
-}
-
-impl Hierarchy {
-    /// Reduces `send` of all ranks, or `recv` in place, into `recv` of every rank.
-    pub(crate) fn all_reduce(
-        &self,
-        call: &Call<'_>,
-        (dtype, op): (DType, Op),
-        send: Option<&[u8]>,
-        recv: &mut [u8],
-    ) -> Result<(), Error> {
-        let exact = !dtype.is_inexact(op);
-        let traits = OpTraits { commutative: exact || call.options.order == FoldOrder::Arrival, exact };
-        let name = self.exchange_for(call.exchange, recv.len(), traits)?;
-        let (work, call_hash) = (Work::Fold(dtype, op), call.signature.hash());
-        let shape = Shape {
-            name,
-            collective: plan::Collective::Allreduce,
-            root: 0,
-            elements: 0,
-            work,
-            call: call_hash,
-            turn: 0,
-        };
-        self.carry_out(call, name, Some(shape), |phases| phases.all_reduce(shape, send, recv, (dtype, op)))
-    }
-
-    /// Reduces `send` of all ranks, or `recv` in place, into `recv` of `root`; no other rank's is touched.
-    pub(crate) fn reduce(
-        &self,
-        call: &Call<'_>,
-        root: usize,
-        (dtype, op): (DType, Op),
-        send: Option<&[u8]>,
-        recv: &mut [u8],
-    ) -> Result<(), Error> {
-        let (home, _) = self.topology.place(root);
-        let work = Work::Fold(dtype, op);
-        let elements = send.map_or(recv.len(), <[u8]>::len) / dtype.size();
-        let (name, collective) = ("binomial", plan::Collective::Reduce);
-        let shape = Shape { name, collective, root: home, elements, work, call: call.signature.hash(), turn: 0 };
-        self.carry_out(call, name, Some(shape), |phases| phases.reduce(shape, root, send, recv, (dtype, op)))
-    }
-
-    /// Returns when every rank has called it.
-    pub(crate) fn barrier(&self, call: &Call<'_>) -> Result<(), Error> {
-        let shape = plans::barrier(call.signature.hash());
-        self.carry_out(call, shape.name, Some(shape), |phases| {
-            phases.on_node(CollectiveArgs::barrier())?;
-            if phases.topology.leads() {
-                phases.plans.run(shape, &mut [0])?;
+    for round in 0..=count.div_ceil(endpoints) {
+        for s in of_round(round) {
+            let (root, recv) = (s % endpoints, &mut segments[s]);
+            let send = part(&mut send, s * length..s * length + recv.len());
+            phases.on_node(When::Give, Operation::reduce(root, datatype), send, recv).await?;
+            if root == mine {
+                phases.start(shape_of(s, recv), recv)?;
             }
-            phases.on_node(CollectiveArgs::barrier())
-        })
+        }
+        let Some(done) = round.checked_sub(1) else { continue };
+        if let Some(s) = of_round(done).find(|s| s % endpoints == mine) {
+            let (first, rest) = segments[s..].split_at_mut(1);
+            let next = rest.get_mut(endpoints - 1).map(|data| (shape_of(s + endpoints, data), &mut **data));
+            phases.finish(shape_of(s, &first[0]), &mut first[0], next).await?;
+        }
+        for s in of_round(done) {
+            phases.on_node(When::Take, Operation::broadcast(s % endpoints), None, &mut segments[s]).await?;
+        }
     }
+    Ok(())
+}
 
-    /// Reduces `send` of all ranks and gives rank `r` its `lens[r]` bytes in `recv`.
-    pub(crate) fn reduce_scatter(
-        &self,
-        call: &Call<'_>,
-        (dtype, op): (DType, Op),
-        send: &[u8],
-        recv: &mut [u8],
-        lens: &[usize],
-    ) -> Result<(), Error> {
-        // As the plans do: refused by all ranks before anything is shared.
-        let kernel = ByteFold::new(dtype, op)?;
-        let combine = |_: &Phases<'_>, mine: &mut [u8], theirs: &[u8]| {
-            kernel.fold(mine, theirs, false);
-            Ok(())
+/// An allreduce or a reduce by an operator of a user's, segment by segment.
+pub(super) async fn by_user(
+    phases: &mut Phases<'_>,
+    call: &Call,
+    op: &dyn ReduceFn,
+    mut send: Option<Cow<'_, [u8]>>,
+    recv: &mut Buf<'_>,
+) -> Result<(), Error> {
+    let bytes = send.as_ref().map_or(recv.len(), |send| send.len());
+    let length = phases.segment_of_user(op.element_bytes());
+    if bytes <= length {
+        return segment_by_user(phases, call, op, send, recv).await;
+    }
+    for first in (0..bytes).step_by(length) {
+        let range = first..(first + length).min(bytes);
+        let mut recv = match recv.is_empty() {
+            true => Buf::default(),
+            false => Buf::Borrowed(&mut recv[range.clone()]),
         };
-        self.carry_out(call, "direct", None, |phases| {
-            phases.reduce_scatter(send.to_vec(), lens, builtin(dtype, op), combine, recv)
-        })
+        segment_by_user(phases, call, op, part(&mut send, range), &mut recv).await?;
     }
+    Ok(())
 }
 
-fn builtin<'a>(dtype: DType, op: Op) -> Fold<'a> {
-    Fold { datatype: dtype.into(), op: ReduceOp::Builtin(op) }
+async fn segment_by_user(
+    phases: &mut Phases<'_>,
+    call: &Call,
+    op: &dyn ReduceFn,
+    send: Option<Cow<'_, [u8]>>,
+    recv: &mut Buf<'_>,
+) -> Result<(), Error> {
+    if call.collective != Collective::AllReduce {
+        return reduce(phases, call, None, send, recv).await;
+    }
+    if operators::folds_by_rank(op, phases.topology) {
+        operators::fold_by_rank(phases, op, send, recv, None).await?;
+    } else {
+        phases.on_node(When::Give, Operation::reduce(0, call.lowering.datatype()), send, recv).await?;
+        if phases.topology.leads() {
+            operators::fold_nodes(phases, op, recv).await?;
+        }
+    }
+    phases.on_node(When::Take, Operation::broadcast(0), None, recv).await
 }
 
-impl Phases<'_> {
-    fn all_reduce(
-        &mut self,
-        shape: Shape,
-        send: Option<&[u8]>,
-        recv: &mut [u8],
-        (dtype, op): (DType, Op),
-    ) -> Result<(), Error> {
-        let (endpoints, mine, size) = (self.topology.endpoints(), self.topology.local(), dtype.size());
-        let length = size * segment(recv.len() / size, size, self.is_crowded, endpoints);
-        let mut segments: Vec<&mut [u8]> = recv.chunks_mut(length).collect();
-        if segments.is_empty() {
-            // Nobody waits for anybody where there is nothing to reduce; a different call shows all the same.
-            segments.push(&mut []);
+/// Reduces `send` of all ranks, or `recv` of the root in place, into `recv` of the root, which is empty elsewhere: by a plan, or
+/// by an operator of a user's.
+pub(super) async fn reduce(
+    phases: &mut Phases<'_>,
+    call: &Call,
+    shape: Option<Shape>,
+    send: Option<Cow<'_, [u8]>>,
+    recv: &mut Buf<'_>,
+) -> Result<(), Error> {
+    let topology = phases.topology;
+    let (home, _) = topology.place(call.root);
+    let bytes = send.as_ref().map_or(recv.len(), |send| send.len());
+    let mut partial = Buf::default();
+    let passes_on = topology.leads() && topology.rank() != call.root;
+    let (send, room) = match passes_on {
+        // The caller's buffer stays as it is.
+        true => {
+            partial = Buf::Owned(contribution(send, recv).into_owned());
+            (None, &mut partial)
         }
-        let count = segments.len();
-        let of_round = |round: usize| (round * endpoints).min(count)..((round + 1) * endpoints).min(count);
-        let of =
-            |s: usize, data: &[u8]| Shape { elements: data.len() / size, turn: (s / endpoints) as u8 % 2, ..shape };
-        let shapes: Vec<Shape> = segments.iter().enumerate().map(|(s, data)| of(s, data)).collect();
-        if self.topology.is_endpoint() {
-            shapes.iter().skip(mine).step_by(endpoints).try_for_each(|shape| self.plans.prepare(*shape))?;
+        false => (send, &mut *recv),
+    };
+    match (phases.op, shape) {
+        (ReduceOp::User(op), _) if operators::folds_by_rank(op, topology) => {
+            operators::fold_by_rank(phases, op, send, room, Some(home)).await?;
         }
-        for round in 0..=count.div_ceil(endpoints) {
-            for s in of_round(round) {
-                let (root, recv) = (s % endpoints, &mut *segments[s]);
-                let send = send.map(|send| &send[s * length..s * length + recv.len()]);
-                self.reduce_on_node(root, send, recv, builtin(dtype, op))?;
-                if root == mine {
-                    self.plans.start(shapes[s], recv)?;
+        (op, shape) => {
+            phases.on_node(When::Give, Operation::reduce(0, call.lowering.datatype()), send, room).await?;
+            match (op, shape) {
+                (_, Some(shape)) => phases.plan(shape, room).await?,
+                (ReduceOp::User(op), None) if topology.leads() => {
+                    operators::fold_nodes_at(phases, op, room, Some(home)).await?;
                 }
+                _ => {}
             }
-            let Some(done) = round.checked_sub(1) else { continue };
-            if let Some(s) = of_round(done).find(|s| s % endpoints == mine) {
-                let (first, rest) = segments[s..].split_at_mut(1);
-                let next = rest.get_mut(endpoints - 1).map(|data| (shapes[s + endpoints], &mut **data));
-                self.plans.finish(shapes[s], first[0], next)?;
-            }
-            for s in of_round(done) {
-                self.broadcast_on_node(segments[s], s % endpoints)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn reduce(
-        &mut self,
-        shape: Shape,
-        root: usize,
-        send: Option<&[u8]>,
-        recv: &mut [u8],
-        (dtype, op): (DType, Op),
-    ) -> Result<(), Error> {
-        let ((home, local), fold) = (self.topology.place(root), builtin(dtype, op));
-        let is_root = self.topology.rank() == root;
-        if !self.topology.leads() {
-            self.reduce_on_node(0, Some(send.unwrap_or(recv)), &mut [], fold)?;
-        } else if is_root {
-            self.reduce_on_node(0, send, recv, fold)?;
-            self.plans.run(shape, recv)?;
-        } else {
-            // The caller's buffer stays as it is.
-            let mut partial = send.unwrap_or(recv).to_vec();
-            self.reduce_on_node(0, None, &mut partial, fold)?;
-            self.plans.run(shape, &mut partial)?;
-            if self.topology.node() == home {
-                return self.hand_over(&partial, &mut [], 0, local);
-            }
-        }
-        match (self.topology.node() == home && local != 0, is_root) {
-            (true, true) => self.hand_over(&[], recv, 0, local),
-            // The others of that node take part without data.
-            (true, false) => self.hand_over_of(shape.elements * dtype.size(), &[], &mut [], 0, local),
-            (false, _) => Ok(()),
         }
     }
-
-    /// Reduces the nodes' vectors to their leaders; `combine` puts what another node sends to the right of what is there.
-    pub(super) fn reduce_scatter(
-        &mut self,
-        mut partial: Vec<u8>,
-        lens: &[usize],
-        fold: Fold<'_>,
-        combine: impl Fn(&Self, &mut [u8], &[u8]) -> Result<(), Error>,
-        recv: &mut [u8],
-    ) -> Result<(), Error> {
-        self.reduce_on_node(0, None, &mut partial, fold)?;
-        let here: Vec<usize> = self.topology.here().iter().map(|&rank| lens[rank]).collect();
-        let mut mine = vec![0u8; here.iter().sum()];
-        if self.topology.leads() {
-            // Each node's part of the vector, in the order of its ranks.
-            let ours: Vec<Vec<u8>> =
-                (0..self.topology.nodes()).map(|node| self.topology.pick(&partial, lens, node)).collect();
-            let me = self.topology.node();
-            let mut theirs = vec![vec![0u8; mine.len()]; ours.len()];
-            theirs[me].copy_from_slice(&ours[me]);
-            let mut parts: Vec<Parts<'_>> =
-                ours.iter().zip(&mut theirs).map(|(send, receive)| Parts { send, receive }).collect();
-            self.plans.exchange(self.call, &mut parts)?;
-            mine.copy_from_slice(&theirs[0]);
-            theirs[1..].iter().try_for_each(|of_node| combine(self, &mut mine, of_node))?;
-        }
-        self.deal(&here, &mine, recv)
-    }
+    to_root(phases, call.root, bytes, partial, recv).await
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn segments_are_whole_lines_and_few() {
-        for (elements, size, expected) in [(0, 8, 64), (1, 8, 64), (65_536, 8, 65_536), (100_003, 8, 50_048)] {
-            let length = segment(elements, size, false, 1);
-            assert_eq!(length.max(64), expected.max(64), "{elements}");
-            assert!(length * size <= SEGMENT_BYTES + 64 * size);
+/// Reduces `send` of all ranks and gives each rank its block in `recv`.
+pub(super) async fn reduce_scatter(
+    phases: &mut Phases<'_>,
+    call: &Call,
+    send: Cow<'_, [u8]>,
+    recv: &mut Buf<'_>,
+) -> Result<(), Error> {
+    let (topology, op, lens) = (phases.topology, phases.op, &call.lens[..]);
+    let me = topology.node();
+    let mut partial = Buf::default();
+    let send = match topology.leads() {
+        true => {
+            partial = Buf::Owned(send.into_owned());
+            None
         }
-        assert_eq!(segment(131_072, 8, true, 1), 65_536, "two segments");
-        for elements in [131_073usize, 262_144, 1 << 20] {
-            let segments = elements.div_ceil(segment(elements, 8, true, 1));
-            assert_eq!(segments, (8 * elements).div_ceil(CROWDED_BYTES), "{elements}");
+        false => Some(send),
+    };
+    let mut mine = Vec::new();
+    match op {
+        ReduceOp::User(op) if operators::folds_by_rank(op, topology) => {
+            operators::fold_by_rank(phases, op, send, &mut partial, None).await?;
+            if topology.leads() {
+                mine = topology.pick(&partial, lens, me);
+            }
         }
-        // A part for each of three endpoints, but none of a message that is one segment.
-        for (elements, is_crowded, expected) in
-            [(65_536usize, false, 1), (65_537, false, 3), (196_609, false, 6), (196_608, true, 3), (65_536, true, 1)]
-        {
-            assert_eq!(elements.div_ceil(segment(elements, 8, is_crowded, 3)), expected, "{elements}");
+        _ => {
+            let datatype = call.lowering.datatype();
+            phases.on_node(When::Give, Operation::reduce(0, datatype), send, &mut partial).await?;
+            if topology.leads() {
+                // Each node's part of the vector, in the order of its ranks.
+                let ours: Vec<Vec<u8>> =
+                    (0..topology.nodes()).map(|node| topology.pick(&partial, lens, node)).collect();
+                let mut theirs = vec![ours[me].clone(); ours.len()];
+                phases.exchange(&mut parts_of(&ours, &mut theirs), true).await?;
+                mine = operators::fold_all(op, datatype, topology, theirs.iter().map(Vec::as_slice))?;
+            }
         }
     }
+    deal(phases, &here(topology, lens), mine, recv).await
 }

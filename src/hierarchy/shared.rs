@@ -3,50 +3,52 @@
 //! The node folds into memory that all its ranks map; its leader runs the plan on that, in place, and tells the others when it
 //! holds the result of all nodes. Nothing is copied in the node, nor cut into segments.
 
-use super::{Call, Hierarchy, of_bytes, put_truth};
-use crate::plans::{Shape, Work};
-use crate::{DType, Element, Error, FoldOrder, Op, SharedView};
-use earlybird_hier::OpTraits;
-use earlybird_hier::plan;
-use earlybird_shm::bytes;
+use super::Hierarchy;
+use super::call::Call;
+use super::lowering::{Lowering, put_truth};
+use crate::plans::Shape;
+use crate::{DType, Element, Error, Op, SharedView};
+use earlybird_shm::{CallOptions, Collective, NodeComm, ReduceOp, Signature, bytes};
 
 impl Hierarchy {
-    /// Reduces `send` of all ranks into one result per node. Not for averages of half types, whose sums are wider than they.
+    /// Reduces `send` of all ranks into one result per node.
     pub(crate) fn all_reduce_shared<'c, T: Element>(
         &self,
-        call: &Call<'c>,
+        node: &'c NodeComm,
+        (options, signature, exchange): (CallOptions, Signature, Option<&'static str>),
         send: &[T],
         op: Op,
     ) -> Result<SharedView<'c, T>, Error> {
-        let (dtype, by) = match (T::DTYPE, op) {
-            (DType::Bool, op) => (DType::U8, of_bytes(op)),
-            (dtype, Op::Average) => (dtype, Op::Sum),
-            (dtype, op) => (dtype, op),
-        };
         T::DTYPE.must_have(op)?;
-        let exact = !dtype.is_inexact(by);
-        let traits = OpTraits { commutative: exact || call.options.order == FoldOrder::Arrival, exact };
-        let name = self.exchange_for(call.exchange, size_of_val(send), traits)?;
-        let (collective, work, hash) = (plan::Collective::Allreduce, Work::Fold(dtype, by), call.signature.hash());
-        let shape = Shape { name, collective, root: 0, elements: 0, work, call: hash, turn: 0 };
-        let node = call.node;
-        self.carry_out(call, name, Some(shape), |phases| {
-            let mut draft =
-                node.all_reduce_draft(send, if op == Op::Average { Op::Sum } else { op }, phases.options)?;
-            if let Some(result) = draft.edit() {
+        let lowering = Lowering::of(T::DTYPE.into(), ReduceOp::Builtin(op));
+        let vector = (lowering, lowering.bytes(size_of_val(send)));
+        let call = Call::of_vector(Collective::AllReduce, vector, options, signature.shared(), exchange);
+        if lowering.widens() {
+            // Its sums are wider than its elements: a copy for each rank.
+            let mut result = send.to_vec();
+            self.run_bytes(node, &call, ReduceOp::Builtin(op), None, bytes::of_mut(&mut result))?;
+            return Ok(SharedView::copied(result));
+        }
+        let (name, shape) = self.choose(&call)?;
+        let carried_out = lowering.op(ReduceOp::Builtin(op));
+        self.carry_out(node, &call, (name, shape), carried_out, async |phases| {
+            let options = CallOptions { within: call.signature.hash() as u16, ..options };
+            let sum = if op == Op::Average { Op::Sum } else { op };
+            let mut draft = node.all_reduce_draft(send, sum, options)?;
+            if let (Some(result), Some(shape)) = (draft.edit(), shape) {
                 let shape = Shape { elements: result.len(), ..shape };
                 if T::DTYPE == DType::Bool {
                     let mut truth = bytes::of(result).to_vec();
-                    phases.plans.run(shape, &mut truth)?;
+                    phases.plan(shape, &mut truth).await?;
                     put_truth(result, &truth);
                 } else {
-                    phases.plans.run(shape, bytes::of_mut(result))?;
+                    phases.plan(shape, bytes::of_mut(result)).await?;
                 }
                 if op == Op::Average {
                     bytes::divide(result, phases.topology.size());
                 }
             }
-            draft.publish(phases.options)
+            draft.publish(options).map(Ok)
         })
     }
 }

@@ -35,7 +35,7 @@ impl Hierarchy {
     /// and all learn that everybody has.
     ///
     /// # Errors
-    /// The errors of [`crate::Communicator::connect`].
+    /// The errors of [`crate::CommunicatorBuilder::connect`].
     pub(crate) fn rejoin(
         config: &Config,
         identity: &Identity,

@@ -4,11 +4,15 @@
 //! can fail on some ranks alone all learn whether it has, so a split succeeds on all ranks or is the same error on all, and
 //! then the communicator goes on.
 
+use super::call::DIRECT;
 use super::leader_channel::{LeaderChannel, LeaderTransport};
+use super::moves;
+use super::operation::Buf;
 use super::{Call, Hierarchy, Topology};
-use crate::Error;
+use crate::{Error, Op};
 use earlybird_shm::channel::{RingOptions, Rings};
-use earlybird_shm::{NodeComm, text};
+use earlybird_shm::{NodeComm, ReduceOp, text};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// A new group as one of its ranks gets it.
@@ -41,28 +45,34 @@ pub(super) fn nodes_of(group: &[usize], parent: &Topology) -> Vec<Vec<usize>> {
 
 impl Hierarchy {
     /// As `NodeComm::split`, for ranks of all nodes.
-    pub(crate) fn split(&self, call: &Call<'_>, color: Option<u32>, key: i64) -> Result<Option<Part>, Error> {
+    pub(crate) fn split(
+        &self,
+        comm: &NodeComm,
+        call: &Call,
+        color: Option<u32>,
+        key: i64,
+    ) -> Result<Option<Part>, Error> {
         let (topology, me) = (&self.topology, self.topology.rank());
         let mine = [color.map_or(0, |color| u64::from(color) + 1), key as u64];
-        let all = self.tell(call, &mine)?;
+        let all = self.tell(comm, call, &mine)?;
         let wanted: Vec<(u64, i64)> = all.chunks_exact(2).map(|words| (words[0], words[1] as i64)).collect();
         let number = self.lock()?.calls;
         let label = format!("{number}-{}", mine[0]);
 
-        let node = match call.node.split(color, key) {
+        let node = match comm.split(color, key) {
             Err(error @ (Error::NoSpace { .. } | Error::System { .. } | Error::Unsupported { .. })) => Err(error),
-            Err(error) => return Err(self.fail(self.lock()?.plans.transport_mut(), call, &error)),
+            Err(error) => return Err(self.fail(self.lock()?.plans.transport_mut(), comm, call.signature, &error)),
             Ok(node) => Ok(node),
         };
         let group = group_of(&wanted, me);
         let members = nodes_of(&group, topology);
-        // The second group of the node's ranks that posted calls between nodes need.
+        // The second group of the node's ranks that started calls between nodes need.
         let node = node.and_then(|node| {
             let again = node.as_ref().filter(|_| members.len() > 1).map(NodeComm::duplicate).transpose()?;
             Ok((node, again))
         });
-        let (node, again) = self.agree(call, node)?;
-        let between = self.agree(call, self.meet(&group, members, (number, &label), again))?;
+        let (node, again) = self.agree(comm, call, node)?;
+        let between = self.agree(comm, call, self.meet(&group, members, (number, &label), again))?;
         let Some(node) = node else { return Ok(None) };
         let deadline = match &between {
             Some(between) if !between.topology.leads() => self.deadline.map(patient),
@@ -70,7 +80,7 @@ impl Hierarchy {
         };
         node.set_deadline(deadline)?;
         if let Some(between) = &between {
-            between.postings.set_deadline(deadline)?;
+            between.started.set_deadline(deadline)?;
         }
         let rank = group.iter().position(|rank| *rank == me).unwrap_or(0);
         Ok(Some(Part { node, between, rank, ranks: group, label }))
@@ -124,28 +134,31 @@ impl Hierarchy {
     }
 
     /// The words of every rank, on every rank.
-    pub(super) fn tell(&self, call: &Call<'_>, words: &[u64]) -> Result<Vec<u64>, Error> {
+    pub(super) fn tell(&self, comm: &NodeComm, call: &Call, words: &[u64]) -> Result<Vec<u64>, Error> {
         let mine: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let lens = vec![mine.len(); self.topology.size()];
         let mut all = vec![0u8; mine.len() * lens.len()];
-        self.all_gather(call, &mine, &mut all, &lens)?;
+        let op = ReduceOp::Builtin(Op::Sum);
+        self.carry_out(comm, call, DIRECT, op, async |phases| {
+            moves::all_gather(phases, Cow::Borrowed(&mine), &mut Buf::Borrowed(&mut all), &lens).await.map(Ok)
+        })?;
         Ok(all.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
     }
 
     /// Fails on all ranks with the error of the first that has one.
-    fn agree<T>(&self, call: &Call<'_>, result: Result<T, Error>) -> Result<T, Error> {
+    fn agree<T>(&self, comm: &NodeComm, call: &Call, result: Result<T, Error>) -> Result<T, Error> {
         let mine = match &result {
             Ok(_) => 0,
             // Most likely one that lives, and has more to say.
             Err(Error::PeerDied { .. }) => 1,
             Err(_) => 2,
         };
-        let all = self.tell(call, &[mine])?;
+        let all = self.tell(comm, call, &[mine])?;
         let most = all.iter().copied().max().filter(|most| *most > 0);
         let Some(first) = most.and_then(|most| all.iter().position(|of| *of == most)) else { return result };
         // All ranks come here, and tell what they know; that of the first counts.
         let mine = result.err().map_or([0; ERROR_WORDS], |error| to_words(&error));
-        let all = self.tell(call, &mine)?;
+        let all = self.tell(comm, call, &mine)?;
         Err(from_words(first, &all[first * ERROR_WORDS..][..ERROR_WORDS]))
     }
 }

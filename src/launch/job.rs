@@ -13,6 +13,7 @@ use std::time::Duration;
 
 /// The binding of ranks to processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 pub enum Bind {
     /// Rank r on the (r mod n)th of the n processors that the launcher is allowed to use.
     #[default]

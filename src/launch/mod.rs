@@ -3,7 +3,7 @@
 //! `run`, `bench`, `demo` and the tests share this launcher, so that binding, signals, deadlines and cleaning up behave
 //! the same everywhere. Ranks are started through a small wrapper (module `exec`) that ties their life to the
 //! launcher's; the launcher itself waits in one poll over process descriptors (module `supervise`), so it never
-//! signals a process id that the system may have given to somebody else. What ranks have started ends with a launcher that is
+//! signals a process id that the system may have given to another process. What ranks have started ends with a launcher that is
 //! killed by a process beside it (module `watchdog`).
 
 pub mod exec;
@@ -63,6 +63,6 @@ impl Outcome {
 
 /// Writes one line to standard error in one piece, so that lines of several processes do not mix.
 pub fn say(line: std::fmt::Arguments<'_>) {
-    // With standard error gone there is nobody to tell.
+    // Without standard error the message has no reader.
     let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{line}\n").as_bytes());
 }

@@ -39,7 +39,7 @@ impl Rank {
     /// Signals the rank and, if it leads one, its group; does nothing once it has been waited for.
     fn signal(&self, signal: Signal) {
         if self.status.is_none() {
-            // Errors mean that nobody is left to be signalled.
+            // Errors mean that no process is left to be signalled.
             let _ = match self.own_group {
                 true => kill_process_group(Pid::from_child(&self.child), signal),
                 false => pidfd_send_signal(&self.pidfd, signal),

@@ -36,7 +36,7 @@ pub fn watch() -> ExitCode {
             _ => {}
         }
     }
-    // An error means that nobody is left in it.
+    // An error means that no process is left in it.
     groups.retain(|group| kill_process_group(*group, Signal::KILL).is_ok());
     let since = Instant::now();
     while groups.iter().any(|group| test_kill_process_group(*group).is_ok()) && since.elapsed() < DEATH_TIMEOUT {

@@ -1,4 +1,4 @@
-//! The job's one error where ranks share no memory: told to everybody by a notice, in words that all read alike.
+//! The job's one error where ranks share no memory: a notice tells it to all ranks, in the same words.
 
 use super::transport::MessageTransport;
 use crate::Error;
@@ -9,10 +9,10 @@ use earlybird_shm::channel::{Fault, FaultRecord};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a rank that is no leader waits for its leader's word on what went wrong before it gives its own.
+/// Time that a rank which is no leader waits for its leader's error before it reports its own.
 const WORD_OF_LEADER: Duration = Duration::from_secs(2);
 
-/// The transport over all ranks of the job, of which leaders send packets and everybody reads notices.
+/// The transport over all ranks of the job, of which leaders send packets and all ranks read notices.
 #[derive(Debug)]
 pub(crate) struct MessageLine {
     transport: MessageTransport,

@@ -12,7 +12,7 @@ const WORDS: usize = 13;
 /// Bytes before the text.
 const FIXED_BYTES: usize = 1 + WORDS * 8;
 
-/// As bytes, at most [`NOTICE_BYTES`].
+/// The notice as bytes, at most [`NOTICE_BYTES`].
 pub fn encode(failure: &Failure) -> Vec<u8> {
     let (kind, words, text): (u8, &[u64], &str) = match failure {
         Failure::PeerDied { rank } => (1, &[*rank as u64], ""),

@@ -23,7 +23,7 @@ const CREDIT_TAG: i32 = 2;
 const YIELDS: u32 = 20_000;
 /// A nap: MPI is driven at least this often while a rank waits.
 const NAP: Duration = Duration::from_micros(50);
-/// How long a rank that leaves waits for the last credits: of ranks that have yet to take what it sent them.
+/// Time that a leaving rank waits for the last credits, which come from ranks that have yet to take its packets.
 const LAST_CREDITS: Duration = Duration::from_secs(1);
 
 /// Sizes of the transport.
@@ -55,7 +55,7 @@ struct Outgoing {
     pending: VecDeque<Box<dyn Message>>,
     sent: u64,
     credited: u64,
-    /// Where the next credit comes in, from the first packet on.
+    /// The receive of the next credit, from the first packet on.
     credit: Option<Box<dyn Message>>,
 }
 
@@ -89,15 +89,15 @@ pub struct MessageTransport {
     /// Memory of packets that were sent.
     spare: Vec<Vec<u8>>,
     failure: Option<Failure>,
-    /// What is posted elsewhere goes on while this waits.
+    /// Makes progress on calls started elsewhere while this waits.
     elsewhere: Pace,
 }
 
 impl MessageTransport {
-    /// A transport over `messages`, which nobody else uses.
+    /// A transport over `messages`, which must have no other user.
     ///
     /// # Errors
-    /// What the library of the messages reports.
+    /// The errors that the library of the messages reports.
     pub fn over(messages: Box<dyn Messages>, options: MessageOptions) -> Result<MessageTransport, Failure> {
         let options = MessageOptions { packet_bytes: options.packet_bytes.max(1), depth: options.depth.max(1) };
         let notice = Some(messages.receive(None, NOTICE_TAG, vec![0; NOTICE_BYTES])?);
@@ -120,12 +120,12 @@ impl MessageTransport {
         self.messages.split(color_and_key)?.map(|messages| Self::over(messages, self.options)).transpose()
     }
 
-    /// Whether this thread may call.
+    /// Checks that this thread may call.
     pub(crate) fn may_call(&self) -> Result<(), Failure> {
         self.messages.may_call()
     }
 
-    /// Whether this thread may call, which may not have been asked to.
+    /// Returns true if this thread may drive the progress of calls.
     pub(crate) fn may_be_driven(&self, was_here_last: bool) -> bool {
         (was_here_last || self.messages.is_concurrent()) && self.may_call().is_ok()
     }
@@ -160,7 +160,7 @@ impl MessageTransport {
         Ok(())
     }
 
-    /// Whether everything that was sent here has come, and everything sent from here has gone.
+    /// Returns true if every message sent to this rank has come, and every message from here has gone.
     fn settled(&mut self) -> Result<bool, Failure> {
         self.may_call()?;
         self.progress()?;

@@ -2,7 +2,7 @@
 
 use super::nodes;
 use super::raw::Comm;
-use crate::{Communicator, Config, Error, Identity, Launcher, Progress};
+use crate::{Communicator, CommunicatorBuilder, Error, Identity, Launcher, Progress};
 use earlybird_hier::exec::Failure;
 use earlybird_shm::NodeComm;
 use mpi::topology::SimpleCommunicator;
@@ -31,23 +31,22 @@ impl Communicator {
     /// node: it ends the job. A failure that a rank reports reaches all others.
     ///
     /// # Errors
-    /// As [`Config::from_env`] and [`Communicator::connect`]; what one rank refuses, all do.
+    /// The errors of [`CommunicatorBuilder::connect`]; what one rank refuses, all do.
     pub fn from_mpi<C: MpiCommunicator>(comm: &C) -> Result<Communicator, Error> {
-        Self::join_mpi(comm, Config::from_env())
+        Communicator::builder().connect_mpi(comm)
     }
+}
 
-    /// As [`Communicator::from_mpi`] with these settings, the same on all ranks.
+impl CommunicatorBuilder {
+    /// Joins the ranks of an MPI communicator as [`Communicator::from_mpi`] does, with this configuration, the same on all
+    /// ranks.
     ///
     /// # Errors
-    /// As [`Communicator::from_mpi`].
-    pub fn from_mpi_with<C: MpiCommunicator>(comm: &C, config: Config) -> Result<Communicator, Error> {
-        Self::join_mpi(comm, Ok(config))
-    }
-
-    fn join_mpi<C: MpiCommunicator>(comm: &C, config: Result<Config, Error>) -> Result<Communicator, Error> {
+    /// The errors of [`Communicator::from_mpi`], and [`Error::Usage`] if an identity or messages were given: both are MPI's.
+    pub fn connect_mpi<C: MpiCommunicator>(self, comm: &C) -> Result<Communicator, Error> {
         let world = comm.duplicate();
         let (rank, size) = (world.rank() as usize, world.size() as usize);
-        let config = nodes::agree(&world, config)?;
+        let config = nodes::agree(&world, self.only_config())?;
         let virtual_node = config.ranks_per_node.as_ref().map_or(Ok(0), |each| each.node_of(rank, size));
         let virtual_node = nodes::agree(&world, virtual_node)?;
         let [a, b] = nodes::common_nonce(&world);
@@ -62,14 +61,15 @@ impl Communicator {
             }
             _ => {
                 let messages = nodes::agree(&world, Comm::duplicate(&world).map_err(failed))?;
-                Communicator::connect_over(config, identity, layout, Box::new(messages))?
+                let builder = Communicator::builder().config(config).identity(identity);
+                builder.messages(layout, messages).connect()?
             }
         };
         joined.driving(driver)
     }
 }
 
-/// What a waiting rank does for MPI, on a communicator of its own on which nothing is ever sent.
+/// The progress that a waiting rank makes for MPI, on a communicator of its own on which nothing is ever sent.
 fn driver(world: &SimpleCommunicator) -> Result<Progress, Error> {
     let comm = Mutex::new(Comm::duplicate(world).map_err(failed)?);
     Progress::new(DRIVE_EVERY, move || {

@@ -13,7 +13,7 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 /// Bytes of a host's name that ranks tell each other.
 const HOST_BYTES: usize = 64;
 
-/// A number that nobody guesses or draws twice.
+/// A random number that cannot be guessed and is not drawn twice.
 fn nonce() -> u64 {
     RandomState::new().build_hasher().finish()
 }
@@ -69,7 +69,7 @@ fn sees_the_same(comm: &SimpleCommunicator) -> bool {
     let name = format!("earlybird-probe-{:016x}{:016x}", number[0], number[1]);
     let address = SocketAddr::from_abstract_name(name);
     let first = comm.rank() == 0;
-    // If it cannot, nobody sees it: every rank is a node, which works.
+    // If it cannot, every rank is a node of its own, which works.
     let listener = address.as_ref().ok().filter(|_| first).and_then(|address| UnixListener::bind_addr(address).ok());
     comm.barrier();
     let sees = address.is_ok_and(|address| UnixStream::connect_addr(&address).is_ok());

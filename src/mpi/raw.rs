@@ -17,7 +17,7 @@ use std::mem::{MaybeUninit, take};
 use std::os::raw::{c_int, c_void};
 use std::thread::{self, ThreadId};
 
-/// A communicator of our own, so that our messages meet nobody else's.
+/// A communicator of our own, so that our messages are separate from all others.
 #[derive(Debug)]
 pub struct Comm {
     raw: ffi::MPI_Comm,
@@ -25,7 +25,7 @@ pub struct Comm {
     size: usize,
     /// The only thread that may call MPI, where that is so.
     bound_to: Option<ThreadId>,
-    /// Whether several may at the same time.
+    /// True if several threads may at the same time.
     concurrent: bool,
     /// Never to be freed: messages may still come.
     abandoned: bool,
@@ -50,7 +50,7 @@ impl Comm {
     /// Duplicates `comm`, with errors as return codes. Collective.
     ///
     /// # Errors
-    /// What MPI reports; [`Failure::Transport`] when MPI was initialised for one thread only and this is another.
+    /// The errors that MPI reports; [`Failure::Transport`] when MPI was initialised for one thread only and this is another.
     pub fn duplicate<C: AsRaw<Raw = ffi::MPI_Comm>>(comm: &C) -> Result<Comm, Failure> {
         let mut level: c_int = 0;
         // SAFETY: I; the argument is a valid place for the result.
@@ -92,15 +92,15 @@ impl Comm {
         Ok(Comm { raw, rank: rank as usize, size: size as usize, bound_to, concurrent, abandoned: false })
     }
 
-    /// Whether this thread may call MPI: T.
+    /// Checks that this thread may call MPI: T.
     fn may_call(&self) -> Result<(), Failure> {
         may_call(self.bound_to)
     }
 
-    /// Drives MPI's progress, for whatever is under way on whatever communicator: looks for a message that nobody sends.
+    /// Drives MPI's progress, for the calls in progress on all communicators: it probes for a message that is never sent.
     ///
     /// # Errors
-    /// What MPI reports.
+    /// The errors that MPI reports.
     pub fn drive(&self) -> Result<(), Failure> {
         self.may_call()?;
         if is_finalized() {

@@ -4,7 +4,7 @@ use crate::data::{Sample, hash};
 use crate::draw::Rng;
 use crate::forms::{Checked, Failure, Fold, Way, check, complete, delay, dirty, fold, prepare};
 use crate::posted;
-use earlybird::{Communicator, Op};
+use earlybird::{CollectiveArgs, Communicator, Counts, Op};
 
 pub fn all_reduce<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
     let count = rng.count(size_of::<T>(), 1);
@@ -17,19 +17,17 @@ pub fn all_reduce<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Ch
             recv.copy_from_slice(&send);
             comm.all_reduce_in_place(&mut recv, op)?;
         }
-        Way::Immediate if in_place => recv = complete(comm.immediate_all_reduce(send, op)?, rng)?,
+        Way::Immediate if in_place => recv = complete(comm.start(CollectiveArgs::all_reduce(send, op))?, rng)?,
         Way::Persistent if in_place => {
-            let mut call = comm.all_reduce_init(send.clone(), op)?;
+            let mut call = comm.init(CollectiveArgs::all_reduce(send.clone(), op))?;
             call.run()?;
-            check(call.buffer_mut()?, &want, "all_reduce_init")?;
-            call.buffer_mut()?.copy_from_slice(&send);
+            check(call.buffers_mut()?, &want, "all_reduce_init")?;
+            call.buffers_mut()?.copy_from_slice(&send);
             call.run()?;
             recv = call.into_buffers()?;
         }
         Way::Immediate | Way::Persistent => {
-            recv = posted!(way rng; comm immediate_all_reduce_into
-            all_reduce_into_init(send, recv, op))
-            .1
+            recv = posted!(way rng; comm, CollectiveArgs::all_reduce((send, recv), op)).1
         }
         Way::View => recv = comm.all_reduce_shared(&send, op)?.to_vec(),
         Way::Shared => {
@@ -57,13 +55,15 @@ pub fn grouped<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Check
     let mut parts = vec![send[..first].to_vec(), send[first..second].to_vec(), send[second..].to_vec()];
     prepare(comm, rng, way)?;
     match way {
-        Way::Immediate => parts = complete(comm.immediate_all_reduce_grouped(parts, op)?, rng)?,
+        Way::Immediate => {
+            parts = complete(comm.start(CollectiveArgs::all_reduce_grouped(parts, op))?, rng)?.into_parts()
+        }
         Way::Persistent => {
-            let mut call = comm.all_reduce_grouped_init(parts.clone(), op)?;
+            let mut call = comm.init(CollectiveArgs::all_reduce_grouped(parts.clone(), op))?;
             call.run()?;
-            call.parts_mut()?.zip(&parts).for_each(|(part, send)| part.copy_from_slice(send));
+            call.buffers_mut()?.parts_mut().zip(&parts).for_each(|(part, send)| part.copy_from_slice(send));
             call.run()?;
-            parts = call.into_buffers()?;
+            parts = call.into_buffers()?.into_parts();
         }
         _ => {
             let mut slices: Vec<&mut [T]> = parts.iter_mut().map(|part| &mut part[..]).collect();
@@ -90,12 +90,8 @@ pub fn reduce<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Checke
         }
         Way::Into if is_root => root.reduce_into_root(&send, &mut recv, op)?,
         Way::Into => root.reduce_into(&send, op)?,
-        _ if is_root => {
-            recv = posted!(way rng; root immediate_reduce_into_root
-            reduce_into_root_init(send, recv, op))
-            .1
-        }
-        _ => drop(posted!(way rng; root immediate_reduce_into reduce_into_init(send, op))),
+        _ if is_root => recv = posted!(way rng; comm, CollectiveArgs::reduce(root.rank(), (send, recv), op)).1,
+        _ => drop(posted!(way rng; comm, CollectiveArgs::reduce(root.rank(), (send, Vec::new()), op))),
     }
     if is_root { check(&recv, &want, &format!("reduce {op:?}")) } else { Ok(()) }
 }
@@ -113,11 +109,7 @@ pub fn reduce_scatter<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -
             comm.reduce_scatter_block_in_place(&mut send, op)?;
             recv.copy_from_slice(&send[own.clone()]);
         }
-        _ => {
-            recv = posted!(way rng; comm immediate_reduce_scatter_block_into
-            reduce_scatter_block_into_init(send, recv, op))
-            .1
-        }
+        _ => recv = posted!(way rng; comm, CollectiveArgs::reduce_scatter((send, recv), op)).1,
     }
     check(&recv, &want[own], &format!("reduce_scatter {op:?}"))
 }
@@ -136,11 +128,8 @@ pub fn reduce_scatter_varcount<T: Sample>(comm: &Communicator, rng: &mut Rng, wa
             comm.reduce_scatter_varcount_in_place(&mut send, &counts, op)?;
             recv.copy_from_slice(&send[own.clone()]);
         }
-        _ => {
-            recv = posted!(way rng; comm immediate_reduce_scatter_varcount_into
-            reduce_scatter_varcount_into_init(send, recv, &counts, op))
-            .1
-        }
+        _ => recv =
+            posted!(way rng; comm, CollectiveArgs::reduce_scatter((send, recv), op).counts(Counts::PerRank(&counts))).1,
     }
     check(&recv, &want[own], &format!("reduce_scatter_varcount {op:?}"))
 }
@@ -159,7 +148,7 @@ pub fn rounded(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
             comm.all_reduce_in_place(&mut recv, Op::Sum)?;
         }
         Way::View => recv = comm.all_reduce_shared(&send, Op::Sum)?.to_vec(),
-        _ => recv = complete(comm.immediate_all_reduce(send, Op::Sum)?, rng)?,
+        _ => recv = complete(comm.start(CollectiveArgs::all_reduce(send, Op::Sum))?, rng)?,
     }
     if let Some(i) = (0..count).find(|i| (recv[*i] - want[*i]).abs() > 1e-12) {
         return Err(Failure::Wrong(format!("rounded sum: element {i} is {} and not {}", recv[i], want[i])));
@@ -196,7 +185,7 @@ pub fn overlapping(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
     for _ in 0..2 + rng.below(4) {
         let count = rng.count(8, 1);
         let Fold { send, want, op } = fold_sum(comm, rng, count);
-        started.push((comm.immediate_all_reduce(send, op)?, want));
+        started.push((comm.start(CollectiveArgs::all_reduce(send, op))?, want));
         delay(comm, rng);
     }
     if rng.flip() {

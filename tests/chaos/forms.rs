@@ -4,7 +4,7 @@ use crate::common::mix;
 use crate::data::{Sample, contribution, reference};
 use crate::draw::{Rng, plans};
 use crate::{folds, moves, users};
-use earlybird::{Algorithm, Communicator, Error, FoldOrder, Indexed, Op, Request};
+use earlybird::{Algorithm, BufferOwner, Communicator, Error, FoldOrder, Indexed, Op, Request};
 use half::f16;
 use num_complex::Complex;
 use std::time::Duration;
@@ -108,13 +108,13 @@ forms! {
 /// Starts a call and completes it, or prepares it and makes it twice: the buffers.
 #[macro_export]
 macro_rules! posted {
-    ($way:ident $rng:ident; $on:ident $now:ident $init:ident ($($arg:expr),*)) => {
+    ($way:ident $rng:ident; $comm:ident, $args:expr) => {
         match $way {
-            Way::Immediate => $crate::forms::complete($on.$now($($arg),*)?, $rng)?,
+            Way::Immediate => $crate::forms::complete($comm.start($args)?, $rng)?,
             _ => {
-                let mut call = $on.$init($($arg),*)?;
+                let mut call = $comm.init($args)?;
                 call.start()?;
-                while !call.test()? {
+                while !call.try_wait()? {
                     std::thread::yield_now();
                 }
                 call.run()?;
@@ -124,16 +124,15 @@ macro_rules! posted {
     };
 }
 
-/// Waits for a started call, by `wait` or by `test`.
-pub fn complete<B>(mut request: Request<'_, B>, rng: &mut Rng) -> Result<B, Error> {
+/// Waits for a started call, by `wait` or by `try_wait`.
+pub fn complete<B: BufferOwner>(mut request: Request<'_, B>, rng: &mut Rng) -> Result<B, Error> {
     if rng.flip() {
         return request.wait();
     }
     loop {
-        request = match request.test()? {
-            Ok(buffers) => return Ok(buffers),
-            Err(request) => request,
-        };
+        if let Some(buffers) = request.try_wait()? {
+            return Ok(buffers);
+        }
         std::thread::yield_now();
     }
 }

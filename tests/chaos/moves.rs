@@ -5,7 +5,7 @@ use crate::draw::Rng;
 use crate::forms::{Checked, Failure, Way, check, dirty, prepare};
 use crate::posted;
 use crate::said::now;
-use earlybird::{Communicator, Op};
+use earlybird::{CollectiveArgs, Communicator, Counts, Op};
 
 /// The block that `from` has for `to` in the call `seed`.
 fn block<T: Sample>(seed: u64, from: usize, to: usize, count: usize) -> Vec<T> {
@@ -33,7 +33,7 @@ pub fn barrier(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
     let entered = now();
     match way {
         Way::Into => comm.barrier()?,
-        _ => posted!(way rng; comm immediate_barrier barrier_init()),
+        _ => posted!(way rng; comm, CollectiveArgs::barrier()),
     }
     let mut times = vec![0; 2 * comm.size()];
     comm.all_gather_into(&[entered, now()], &mut times)?;
@@ -53,7 +53,7 @@ pub fn broadcast<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Che
     let mut buf = if root.rank() == comm.rank() { want.clone() } else { dirty(count) };
     match way {
         Way::Into => root.broadcast_into(&mut buf)?,
-        _ => buf = posted!(way rng; root immediate_broadcast broadcast_init(buf)),
+        _ => buf = posted!(way rng; comm, CollectiveArgs::broadcast(root.rank(), buf)),
     }
     check(&buf, &want, "broadcast")
 }
@@ -69,7 +69,7 @@ pub fn all_gather<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Ch
             recv[comm.rank() * counts[0]..][..counts[0]].copy_from_slice(&send);
             comm.all_gather_in_place(&mut recv)?;
         }
-        _ => recv = posted!(way rng; comm immediate_all_gather_into all_gather_into_init(send, recv)).1,
+        _ => recv = posted!(way rng; comm, CollectiveArgs::all_gather((send, recv))).1,
     }
     check(&recv, &want, "all_gather")
 }
@@ -81,11 +81,7 @@ pub fn all_gather_varcount<T: Sample>(comm: &Communicator, rng: &mut Rng, way: W
     let mut recv = dirty(want.len());
     match way {
         Way::Into => comm.all_gather_varcount_into(&send, &mut recv, &counts)?,
-        _ => {
-            recv = posted!(way rng; comm immediate_all_gather_varcount_into
-            all_gather_varcount_into_init(send, recv, &counts))
-            .1
-        }
+        _ => recv = posted!(way rng; comm, CollectiveArgs::all_gather((send, recv)).counts(Counts::PerRank(&counts))).1,
     }
     check(&recv, &want, "all_gather_varcount")
 }
@@ -104,8 +100,8 @@ pub fn gather<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Checke
             root.gather_in_place_root(&mut recv)?;
         }
         Way::Into | Way::InPlace => root.gather_into(&send)?,
-        _ if is_root => recv = posted!(way rng; root immediate_gather_into_root gather_into_root_init(send, recv)).1,
-        _ => drop(posted!(way rng; root immediate_gather_into gather_into_init(send))),
+        _ if is_root => recv = posted!(way rng; comm, CollectiveArgs::gather(root.rank(), (send, recv))).1,
+        _ => drop(posted!(way rng; comm, CollectiveArgs::gather(root.rank(), (send, Vec::new())))),
     }
     if is_root { check(&recv, &want, "gather") } else { Ok(()) }
 }
@@ -120,12 +116,12 @@ pub fn gather_varcount<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) 
     match way {
         Way::Into if is_root => root.gather_varcount_into_root(&send, &mut recv, &counts)?,
         Way::Into => root.gather_varcount_into(&send, &counts)?,
-        _ if is_root => {
-            recv = posted!(way rng; root immediate_gather_varcount_into_root
-            gather_varcount_into_root_init(send, recv, &counts))
-            .1
-        }
-        _ => drop(posted!(way rng; root immediate_gather_varcount_into gather_varcount_into_init(send, &counts))),
+        _ if is_root => recv =
+            posted!(way rng; comm, CollectiveArgs::gather(root.rank(), (send, recv)).counts(Counts::PerRank(&counts)))
+                .1,
+        _ => drop(
+            posted!(way rng; comm, CollectiveArgs::gather(root.rank(), (send, Vec::new())).counts(Counts::PerRank(&counts))),
+        ),
     }
     if is_root { check(&recv, &want, "gather_varcount") } else { Ok(()) }
 }
@@ -144,8 +140,8 @@ pub fn scatter<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Check
             recv.copy_from_slice(&send[comm.rank() * counts[0]..][..counts[0]]);
         }
         Way::Into | Way::InPlace => root.scatter_into(&mut recv)?,
-        _ if is_root => recv = posted!(way rng; root immediate_scatter_into_root scatter_into_root_init(send, recv)).1,
-        _ => recv = posted!(way rng; root immediate_scatter_into scatter_into_init(recv)),
+        _ if is_root => recv = posted!(way rng; comm, CollectiveArgs::scatter(root.rank(), (send, recv))).1,
+        _ => recv = posted!(way rng; comm, CollectiveArgs::scatter(root.rank(), (Vec::new(), recv))).1,
     }
     check(&recv, &want, "scatter")
 }
@@ -161,12 +157,12 @@ pub fn scatter_varcount<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way)
     match way {
         Way::Into if is_root => root.scatter_varcount_into_root(&send, &mut recv, &counts)?,
         Way::Into => root.scatter_varcount_into(&mut recv, &counts)?,
-        _ if is_root => {
-            recv = posted!(way rng; root immediate_scatter_varcount_into_root
-                scatter_varcount_into_root_init(send, recv, &counts))
-            .1
+        _ if is_root => recv =
+            posted!(way rng; comm, CollectiveArgs::scatter(root.rank(), (send, recv)).counts(Counts::PerRank(&counts)))
+                .1,
+        _ => {
+            recv = posted!(way rng; comm, CollectiveArgs::scatter(root.rank(), (Vec::new(), recv)).counts(Counts::PerRank(&counts))).1
         }
-        _ => recv = posted!(way rng; root immediate_scatter_varcount_into scatter_varcount_into_init(recv, &counts)),
     }
     check(&recv, &want, "scatter_varcount")
 }
@@ -182,7 +178,7 @@ pub fn all_to_all<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Ch
             comm.all_to_all_in_place(&mut send)?;
             recv = send;
         }
-        _ => recv = posted!(way rng; comm immediate_all_to_all_into all_to_all_into_init(send, recv)).1,
+        _ => recv = posted!(way rng; comm, CollectiveArgs::all_to_all((send, recv))).1,
     }
     check(&recv, &want, "all_to_all")
 }
@@ -207,8 +203,7 @@ pub fn all_to_all_varcount<T: Sample>(comm: &Communicator, rng: &mut Rng, way: W
             recv = send;
         }
         _ => {
-            recv = posted!(way rng; comm immediate_all_to_all_varcount_into
-            all_to_all_varcount_into_init(send, &sends, recv, &recvs))
+            recv = posted!(way rng; comm, CollectiveArgs::all_to_all((send, recv)).counts(Counts::PerPair { send: &sends, recv: &recvs }))
             .1
         }
     }

@@ -4,7 +4,8 @@ use crate::common::mix;
 use crate::draw::Rng;
 use crate::forms::{Checked, Failure, Way, complete, prepare};
 use crate::posted;
-use earlybird::{BytesOp, Communicator, UserOp};
+use earlybird::{BytesOp, CollectiveArgs, Communicator, UserOp};
+use std::sync::Arc;
 
 /// A 2 x 2 matrix of wrapping integers.
 type Matrix = [u32; 4];
@@ -36,7 +37,7 @@ fn check(got: &[Matrix], want: &[Matrix], what: &str) -> Checked {
 
 pub fn all_reduce_with(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
     let count = rng.count(size_of::<Matrix>(), 1);
-    let ((send, want), op, in_place) = (products(comm, rng, count), UserOp::ordered(product), rng.flip());
+    let ((send, want), op, in_place) = (products(comm, rng, count), Arc::new(UserOp::ordered(product)), rng.flip());
     prepare(comm, rng, way)?;
     let mut recv = vec![[7; 4]; count];
     match way {
@@ -45,15 +46,15 @@ pub fn all_reduce_with(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked 
             recv.copy_from_slice(&send);
             comm.all_reduce_in_place(&mut recv, &op)?;
         }
-        Way::Immediate if in_place => recv = complete(comm.immediate_all_reduce_with(send, op)?, rng)?,
-        _ => recv = posted!(way rng; comm immediate_all_reduce_into_with all_reduce_into_with_init(send, recv, op)).1,
+        Way::Immediate if in_place => recv = complete(comm.start(CollectiveArgs::all_reduce(send, &op))?, rng)?,
+        _ => recv = posted!(way rng; comm, CollectiveArgs::all_reduce((send, recv), &op)).1,
     }
     check(&recv, &want, "all_reduce_with")
 }
 
 pub fn reduce_with(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
     let count = rng.count(size_of::<Matrix>(), 1);
-    let ((send, want), op) = (products(comm, rng, count), UserOp::ordered(product));
+    let ((send, want), op) = (products(comm, rng, count), Arc::new(UserOp::ordered(product)));
     let root = comm.process_at_rank(rng.below(comm.size()));
     let is_root = root.rank() == comm.rank();
     prepare(comm, rng, way)?;
@@ -65,28 +66,20 @@ pub fn reduce_with(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
         }
         Way::Into if is_root => root.reduce_into_root(&send, &mut recv, &op)?,
         Way::Into => root.reduce_into(&send, &op)?,
-        _ if is_root => {
-            recv = posted!(way rng; root immediate_reduce_into_root_with
-            reduce_into_root_with_init(send, recv, op))
-            .1
-        }
-        _ => drop(posted!(way rng; root immediate_reduce_into_with reduce_into_with_init(send, op))),
+        _ if is_root => recv = posted!(way rng; comm, CollectiveArgs::reduce(root.rank(), (send, recv), &op)).1,
+        _ => drop(posted!(way rng; comm, CollectiveArgs::reduce(root.rank(), (send, Vec::new()), &op))),
     }
     if is_root { check(&recv, &want, "reduce_with") } else { Ok(()) }
 }
 
 pub fn reduce_scatter_with(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
     let count = rng.count(size_of::<Matrix>(), comm.size());
-    let ((send, want), op) = (products(comm, rng, count * comm.size()), UserOp::ordered(product));
+    let ((send, want), op) = (products(comm, rng, count * comm.size()), Arc::new(UserOp::ordered(product)));
     prepare(comm, rng, way)?;
     let mut recv = vec![[7; 4]; count];
     match way {
         Way::Into => comm.reduce_scatter_block_into(&send, &mut recv, &op)?,
-        _ => {
-            recv = posted!(way rng; comm immediate_reduce_scatter_block_into_with
-            reduce_scatter_block_into_with_init(send, recv, op))
-            .1
-        }
+        _ => recv = posted!(way rng; comm, CollectiveArgs::reduce_scatter((send, recv), &op)).1,
     }
     check(&recv, &want[comm.rank() * count..][..count], "reduce_scatter_with")
 }
@@ -95,10 +88,10 @@ pub fn reduce_scatter_with(comm: &Communicator, rng: &mut Rng, way: Way) -> Chec
 pub fn raw(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
     let count = rng.count(size_of::<Matrix>(), 1);
     let (send, want) = products(comm, rng, count);
-    let op = BytesOp::new(size_of::<Matrix>(), false, |left, right| {
+    let op = Arc::new(BytesOp::new(size_of::<Matrix>(), false, |left, right| {
         let (left, right): (&[Matrix], &mut [Matrix]) = (bytemuck::cast_slice(left), bytemuck::cast_slice_mut(right));
         left.iter().zip(right).for_each(|(a, b)| *b = product(a, b));
-    })?;
+    })?);
     prepare(comm, rng, way)?;
     let mut recv = vec![[7; 4]; count];
     match way {
@@ -109,7 +102,7 @@ pub fn raw(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
         }
         _ => {
             let (send, space) = (bytemuck::cast_slice(&send).to_vec(), vec![0; count * size_of::<Matrix>()]);
-            let mut call = comm.all_reduce_raw_init(send, space, op)?;
+            let mut call = comm.init(CollectiveArgs::all_reduce((send, space), &op))?;
             call.run()?;
             recv = bytemuck::pod_collect_to_vec(&call.into_buffers()?.1);
         }

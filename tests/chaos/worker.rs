@@ -7,7 +7,7 @@ use crate::kinds::{Act, Expect, Load};
 use crate::said::{now, say, say_error};
 use crate::select::Selection;
 use crate::violence;
-use earlybird::{Communicator, Config, Error, Identity, Op};
+use earlybird::{Communicator, Error, Identity, Op};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ impl Worker {
         identity.key += &format!("-{life}");
         say(&format!("joining {}", now()));
         say("call joining");
-        let world = Communicator::connect(Config::from_env()?, identity)?;
+        let world = Communicator::builder().identity(identity).connect()?;
         say("joined");
         if self.is_victim {
             violence::prepare(&self.scenario);

@@ -16,16 +16,14 @@ fn the_file_is_one_that_the_library_takes() {
     assert_eq!(written, text(&output.stdout));
     for (ranks, operation) in ["2", "3"].into_iter().flat_map(|ranks| operations.map(|operation| (ranks, operation))) {
         // A table, or a comment that there is none.
-        let words = |line: &str| {
-            line.trim_start_matches("# ").replace(':', " ").split(' ').take(2).collect::<Vec<_>>().join(" ")
-        };
-        let lines = written.lines().filter(|line| words(line) == format!("{ranks} {operation}"));
+        let key = |line: &str| line.trim_start_matches("# ").split([' ', ':']).next().map(str::to_owned);
+        let lines = written.lines().filter(|line| key(line) == Some(format!("ranks.{ranks}.{operation}")));
         assert_eq!(lines.count(), 1, "{ranks} {operation}: {written}");
     }
     let mut bench = earlybird(&["bench", "allreduce", "--ranks", "3", "--sizes", "8", "--iterations", "2"]);
     let output = bench.env("EARLYBIRD_TUNE", &path).output().expect("start");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    std::fs::write(&path, "3 allreduce fast:0-\n").expect("write");
+    std::fs::write(&path, "ranks.3.allreduce = 'fast:0-'\n").expect("write");
     let mut bench = earlybird(&["bench", "allreduce", "--ranks", "3", "--sizes", "8", "--iterations", "2"]);
     let output = bench.env("EARLYBIRD_TUNE", &path).output().expect("start");
     let stderr = text(&output.stderr);
@@ -54,8 +52,8 @@ fn between_nodes_costs_are_measured() {
         let args = [&["tune", "--sizes", "8,4Ki,1Mi", "--iterations", "2", "--output", file], &layout[..]].concat();
         let costs = costs(&earlybird(&args).output().expect("start"), &path);
         let lines: Vec<&str> = costs.lines().collect();
-        assert!(lines[0].starts_with("between messages 8:") && lines[0].contains(",1048576:"), "{costs}");
-        assert!(lines[1].starts_with("between port ") && lines[2].starts_with("between reduced "), "{costs}");
+        assert!(lines[0].starts_with("between.messages = [[8, ") && lines[0].contains(", [1048576, "), "{costs}");
+        assert!(lines[1].starts_with("between.port = ") && lines[2].starts_with("between.reduced = "), "{costs}");
     }
 }
 
@@ -68,20 +66,20 @@ fn costs_between_nodes_decide_the_plan() {
     bench.env("EARLYBIRD_TUNE", &path);
     // Messages of 64 KiB take 0.5 ms; one that carries nothing takes far longer, and far shorter.
     for (costs, plan) in [
-        ("between messages 0:5e-3,1Mi:1.3e-2\nbetween port 1e-5\nbetween reduced 1e-10\n", "protocol=latency"),
-        ("between messages 0:1e-6,1Mi:8.0e-3\nbetween port 1e-9\nbetween reduced 1e-10\n", "protocol=bandwidth"),
+        ("[[0, 5e-3], [1048576, 1.3e-2]]\nport = 1e-5\nreduced = 1e-10\n", "protocol=latency"),
+        ("[[0, 1e-6], [1048576, 8.0e-3]]\nport = 1e-9\nreduced = 1e-10\n", "protocol=bandwidth"),
     ] {
-        std::fs::write(&path, costs).expect("write");
+        std::fs::write(&path, format!("[between]\nmessages = {costs}")).expect("write");
         let output = bench.output().expect("start");
         let chosen = format!("plan:direct:{plan}\n");
         assert!(text(&output.stdout).ends_with(&chosen), "{}{}", text(&output.stdout), text(&output.stderr));
     }
     let said = bench.env("EARLYBIRD_VERBOSE", "1").output().expect("start");
     assert!(text(&said.stderr).contains("least cost by EARLYBIRD_TUNE between nodes"), "{}", text(&said.stderr));
-    std::fs::write(&path, "between port 1e-5\n").expect("write");
+    std::fs::write(&path, "between.port = 1e-5\n").expect("write");
     let output = bench.output().expect("start");
     assert!(
-        output.status.code() == Some(2) && text(&output.stderr).contains("all or none"),
+        output.status.code() == Some(2) && text(&output.stderr).contains("missing field `messages`"),
         "{}",
         text(&output.stderr)
     );

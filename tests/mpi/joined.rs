@@ -1,7 +1,7 @@
 //! Communicators made from MPI's: every layout of nodes, ranks in any order, messages of the program under way meanwhile,
 //! and errors that reach every node.
 
-use earlybird::{Communicator, Config, Error, FoldOrder, Op};
+use earlybird::{CollectiveArgs, Communicator, Config, Error, FoldOrder, Identity, Op};
 use mpi::topology::{Color, SimpleCommunicator};
 use mpi::traits::{Communicator as _, CommunicatorCollectives as _, Destination as _, Source as _};
 use std::time::{Duration, Instant};
@@ -34,7 +34,9 @@ pub fn all(world: &SimpleCommunicator) {
 
 fn join(world: &SimpleCommunicator, layout: Option<&str>, timeout: Option<Duration>) -> Result<Communicator, Error> {
     let ranks_per_node = layout.map(|text| text.parse().expect("a layout"));
-    Communicator::from_mpi_with(world, Config { ranks_per_node, timeout, ..Config::default() })
+    let mut config = Config::default();
+    (config.ranks_per_node, config.timeout) = (ranks_per_node, timeout);
+    Communicator::builder().config(config).connect_mpi(world)
 }
 
 fn value(rank: usize, i: usize) -> i64 {
@@ -102,10 +104,12 @@ fn beside_messages(world: &SimpleCommunicator, comm: &Communicator) {
     let operations: [Operation<'_>; 11] = [
         ("barrier", &|c| c.barrier().unwrap()),
         ("allreduce", &|c| c.all_reduce_in_place(&mut [1u64; 300], Op::Sum).unwrap()),
-        ("persistent allreduce", &|c| c.all_reduce_init(vec![1u64; 300], Op::Sum).unwrap().run().unwrap()),
+        ("persistent allreduce", &|c| {
+            c.init(CollectiveArgs::all_reduce(vec![1u64; 300], Op::Sum)).unwrap().run().unwrap()
+        }),
         ("immediate alltoall", &|c| {
             let n = c.size();
-            c.immediate_all_to_all_into(vec![1u64; n], vec![0; n]).unwrap().wait().unwrap();
+            c.start(CollectiveArgs::all_to_all((vec![1u64; n], vec![0; n]))).unwrap().wait().unwrap();
         }),
         ("broadcast", &|c| c.process_at_rank(0).broadcast_into(&mut [1u64; 300]).unwrap()),
         ("reduce", &|c| c.process_at_rank(0).reduce_in_place(&mut [1u64; 300], Op::Sum).unwrap()),
@@ -159,21 +163,26 @@ fn beside_messages(world: &SimpleCommunicator, comm: &Communicator) {
 fn posted(comm: &Communicator) {
     let (me, size) = (comm.rank(), comm.size());
     let total = (size * (size - 1) / 2) as u64;
-    let mut again = comm.all_reduce_init(vec![0u64; 2000], Op::Sum).unwrap();
+    let mut again = comm.init(CollectiveArgs::all_reduce(vec![0u64; 2000], Op::Sum)).unwrap();
     for round in 0..20usize {
         let root = comm.process_at_rank(round % size);
         let count = [1, 40, 3000, 100_000][round % 4];
-        again.buffer_mut().unwrap().fill(me as u64);
+        again.buffers_mut().unwrap().fill(me as u64);
         again.start().unwrap();
-        let sum = comm.immediate_all_reduce(vec![me as u64; count], Op::Sum).unwrap();
-        let mean = comm.immediate_all_reduce(vec![me as f32; count], Op::Average).unwrap();
-        let all = comm.immediate_all_gather_into(vec![me as u32; 9], vec![0; 9 * size]).unwrap();
-        let met = comm.immediate_barrier().unwrap();
-        let news = root.immediate_broadcast(vec![if me == root.rank() { round } else { 0 } as u64; count]).unwrap();
+        let sum = comm.start(CollectiveArgs::all_reduce(vec![me as u64; count], Op::Sum)).unwrap();
+        let mean = comm.start(CollectiveArgs::all_reduce(vec![me as f32; count], Op::Average)).unwrap();
+        let all = comm.start(CollectiveArgs::all_gather((vec![me as u32; 9], vec![0; 9 * size]))).unwrap();
+        let met = comm.start(CollectiveArgs::barrier()).unwrap();
+        let news = comm
+            .start(CollectiveArgs::broadcast(
+                root.rank(),
+                vec![if me == root.rank() { round } else { 0 } as u64; count],
+            ))
+            .unwrap();
         if round % 5 == 0 {
             comm.all_reduce_in_place(&mut [1u8; 3], Op::Max).unwrap();
         }
-        let swapped = comm.immediate_all_to_all_into(vec![me as u16; size], vec![0; size]).unwrap();
+        let swapped = comm.start(CollectiveArgs::all_to_all((vec![me as u16; size], vec![0; size]))).unwrap();
         if (round + me) % 2 == 0 {
             met.wait().unwrap();
             assert_eq!(news.wait().unwrap(), vec![round as u64; count]);
@@ -184,15 +193,14 @@ fn posted(comm: &Communicator) {
         assert!(all.wait().unwrap().1.iter().enumerate().all(|(k, v)| *v as usize == k / 9));
         let mut asked = sum;
         let got = loop {
-            match asked.test().unwrap() {
-                Ok(got) => break got,
-                Err(again) => asked = again,
+            if let Some(got) = asked.try_wait().unwrap() {
+                break got;
             }
         };
         assert_eq!(got, vec![total; count]);
         assert_eq!(mean.wait().unwrap(), vec![total as f32 / size as f32; count]);
         again.wait().unwrap();
-        assert_eq!(again.buffer_mut().unwrap(), vec![total; 2000]);
+        assert_eq!(*again.buffers_mut().unwrap(), vec![total; 2000]);
     }
 }
 
@@ -202,10 +210,10 @@ fn crossed(world: &SimpleCommunicator, comm: &Communicator) {
     let total = vec![(size * (size - 1) / 2) as u64; 3000];
     let other = comm.duplicate().unwrap();
     for round in 0..6 {
-        let sum = comm.immediate_all_reduce(vec![me as u64; 3000], Op::Sum).unwrap();
+        let sum = comm.start(CollectiveArgs::all_reduce(vec![me as u64; 3000], Op::Sum)).unwrap();
         let met = || match round % 3 {
             0 => other.barrier().unwrap(),
-            1 => other.immediate_barrier().unwrap().wait().unwrap(),
+            1 => other.start(CollectiveArgs::barrier()).unwrap().wait().unwrap(),
             _ if me != 0 => world.process_at_rank(0).send(&1u8),
             _ => {
                 for _ in 1..size {
@@ -251,8 +259,9 @@ fn by_several_endpoints(world: &SimpleCommunicator) {
     if world.size() < 5 {
         return;
     }
-    let config = Config { ranks_per_node: "3,2".parse().ok(), endpoints: Some(2), ..Config::default() };
-    let comm = Communicator::from_mpi_with(world, config).expect("MPI and shared memory work");
+    let mut config = Config::default();
+    (config.ranks_per_node, config.endpoints) = ("3,2".parse().ok(), Some(2));
+    let comm = Communicator::builder().config(config).connect_mpi(world).expect("MPI and shared memory work");
     assert_eq!((comm.nodes(), comm.endpoints()), (2, 2));
     every_operation(&comm);
     groups(&comm);
@@ -270,7 +279,9 @@ fn different_calls(world: &SimpleCommunicator) {
         let count = if comm.rank() == odd { 51 } else { 50 };
         let error = match odd % 2 {
             0 => comm.all_reduce_in_place(&mut vec![1u32; count], Op::Sum),
-            _ => comm.immediate_all_reduce(vec![1u32; count], Op::Sum).and_then(|request| request.wait().map(drop)),
+            _ => comm
+                .start(CollectiveArgs::all_reduce(vec![1u32; count], Op::Sum))
+                .and_then(|request| request.wait().map(drop)),
         };
         let error = error.and_then(|()| comm.barrier()).expect_err("one rank makes another call");
         assert_eq!(error.code(), "EB_MISMATCH", "{error}");
@@ -304,6 +315,9 @@ fn a_late_rank(world: &SimpleCommunicator) {
 fn what_one_refuses(world: &SimpleCommunicator) {
     let layout = if world.rank() == 0 { "99,1" } else { "1" };
     let error = join(world, Some(layout), None).expect_err("rank 0 has another layout");
+    assert_eq!(error.code(), "EB_USAGE", "{error}");
+    let identity = Identity::named("mpi", world.rank() as usize, world.size() as usize).unwrap();
+    let error = Communicator::builder().identity(identity).connect_mpi(world).expect_err("MPI knows the ranks");
     assert_eq!(error.code(), "EB_USAGE", "{error}");
     join(world, None, None).expect("all say the same").barrier().unwrap();
     world.barrier();

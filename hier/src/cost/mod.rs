@@ -35,6 +35,7 @@ pub struct EqualRounds {
 
 /// A schedule's cost in blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cost {
     /// Blocks the vector is cut into.
     pub blocks: usize,

@@ -16,6 +16,7 @@ const LINE_BYTES: usize = 64;
 
 /// The reason why a plan cannot be compiled for these sizes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CompileError {
     /// The rank does not exist.
     #[error("rank {rank} of a plan for {ranks} ranks does not exist")]

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 /// The reason why an operation cannot be made, started or finished.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RunError {
     /// The operator must not use this plan.
     #[error(transparent)]

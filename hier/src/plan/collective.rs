@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The collective operation of a plan, defined by the ranks' buffers at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Collective {
     /// Every rank holds the reduction of all inputs in every block.
     Allreduce,

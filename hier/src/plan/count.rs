@@ -4,6 +4,7 @@ use super::{Plan, Step};
 
 /// Exact counts of a plan. Blocks, not elements: with m elements a block has m / blocks on average.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Counters {
     /// Rounds.
     pub rounds: usize,

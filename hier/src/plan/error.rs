@@ -4,6 +4,7 @@ use super::{Collective, Order};
 
 /// A request that cannot be met. Each variant names the given value, the expected ones and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PlanError {
     /// No schedule has this name.
     #[error("there is no algorithm `{given}`; there are: {known}")]
@@ -94,6 +95,7 @@ impl std::fmt::Display for StepLocation {
 
 /// The first fault found in a plan, with rank and step.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Violation {
     /// The plan's header contradicts itself.
     #[error("the plan's header is malformed: {reason}")]

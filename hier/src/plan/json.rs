@@ -5,7 +5,7 @@
 //! was read still has to be verified.
 
 use super::{
-    Action, Blocks, Collective, Counters, Order, Plan, PlanBuilder, PlanError, Side, Step, Violation, check_form,
+    Action, Blocks, Collective, Counters, Message, Order, Plan, PlanBuilder, PlanError, Side, Violation, check_form,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -104,27 +104,15 @@ impl Plan {
     /// The plan as JSON text; with `elements`, also the counts for vectors of that length.
     pub fn to_json(&self, elements: Option<usize>) -> Result<String, Violation> {
         let counters = self.counters();
-        let mut items: Vec<(i32, u8, Item)> = Vec::new();
-        for m in self.messages()? {
-            let (verb, side) = verb(m.action);
-            let (round, from, to, source, target, blocks) = (m.round, m.from, m.to, m.source, m.target, m.blocks);
-            let item = MessageItem { round, from, to, source, target, blocks, action: verb, side };
-            items.push((round, 0, Item::Message(item)));
-        }
-        for (rank, program) in self.programs.iter().enumerate() {
-            for timed in program {
-                let (source, target, blocks, act) = match &timed.step {
-                    Step::Copy { source, target, blocks } => (source, target, blocks, Action::Copy),
-                    Step::Reduce { source, target, blocks, side } => (source, target, blocks, Action::Reduce(*side)),
-                    Step::Send { .. } | Step::Receive { .. } | Step::ReceiveReduce { .. } => continue,
-                };
-                let (action, side) = verb(act);
-                let (source, target, blocks) = (*source as usize, *target as usize, blocks.clone());
-                let item = LocalItem { round: timed.round, rank, source, target, blocks, action, side };
-                items.push((timed.round, 1, Item::Local(item)));
+        let item = |m: Message| {
+            let (action, side) = verb(m.action);
+            let Message { round, from, to, source, target, blocks, .. } = m;
+            match from == to {
+                true => Item::Local(LocalItem { round, rank: from, source, target, blocks, action, side }),
+                false => Item::Message(MessageItem { round, from, to, source, target, blocks, action, side }),
             }
-        }
-        items.sort_by_key(|(round, kind, _)| (*round, *kind));
+        };
+        let steps = self.movements()?.into_iter().map(item).collect();
         let document = Document {
             algorithm: self.algorithm.clone(),
             parameters: self.parameters.clone(),
@@ -149,7 +137,7 @@ impl Plan {
                 max_elements_sent: self.max_elements_sent(length),
                 max_elements_reduced: self.max_elements_reduced(length),
             }),
-            steps: items.into_iter().map(|(_, _, item)| item).collect(),
+            steps,
         };
         Ok(serde_json::to_string(&document).expect("numbers, strings and lists always serialise"))
     }

@@ -1,6 +1,6 @@
 //! Message matching: the k-th send from a to b matches the k-th receive of b from a.
 
-use super::{Action, Blocks, Plan, Step, Violation};
+use super::{Action, Blocks, Plan, ScheduledStep, Step, Violation};
 
 /// A send and the matching receive, as (rank, index into its program).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,5 +111,34 @@ impl Plan {
             });
         }
         Ok(messages)
+    }
+
+    /// All messages and, as messages of a rank to itself, all local steps: by round, messages first, in the order in which they
+    /// are applied.
+    ///
+    /// # Errors
+    /// The error of [`Plan::messages`].
+    pub fn movements(&self) -> Result<Vec<Message>, Violation> {
+        let mut all = self.messages()?;
+        for (rank, program) in self.programs.iter().enumerate() {
+            for ScheduledStep { round, step } in program {
+                let (source, target, blocks, action) = match step {
+                    Step::Copy { source, target, blocks } => (source, target, blocks, Action::Copy),
+                    Step::Reduce { source, target, blocks, side } => (source, target, blocks, Action::Reduce(*side)),
+                    Step::Send { .. } | Step::Receive { .. } | Step::ReceiveReduce { .. } => continue,
+                };
+                let (source, target, blocks) = (*source as usize, *target as usize, blocks.clone());
+                all.push(Message { round: *round, from: rank, to: rank, source, target, blocks, action });
+            }
+        }
+        all.sort_by_key(|message| (message.round, message.is_local()));
+        Ok(all)
+    }
+}
+
+impl Message {
+    /// True for a local step.
+    pub fn is_local(&self) -> bool {
+        self.from == self.to
     }
 }

@@ -1,6 +1,6 @@
 //! A stable, line-based text form for people and golden files.
 
-use super::{Action, Plan, Side, Step};
+use super::{Action, Plan, Side};
 use std::fmt;
 
 /// One header line, then one line per message or local step, round by round. A plan whose messages do not pair up
@@ -15,7 +15,7 @@ impl fmt::Display for Plan {
             write!(f, " root={}", self.root)?;
         }
         writeln!(f, " buffers={} result={} ports={}", self.buffers, self.result, self.ports)?;
-        let Ok(messages) = self.messages() else {
+        let Ok(movements) = self.movements() else {
             for (rank, program) in self.programs.iter().enumerate() {
                 for timed in program {
                     writeln!(f, "rank {rank} round {}: {:?}", timed.round, timed.step)?;
@@ -23,26 +23,11 @@ impl fmt::Display for Plan {
             }
             return Ok(());
         };
-        let mut messages = messages.iter().peekable();
-        for round in -1..self.rounds as i32 {
-            while let Some(m) = messages.next_if(|m| m.round == round) {
-                let sign = sign(m.action);
-                writeln!(f, "{round}: {}.{} -> {}.{} {sign} [{}]", m.from, m.source, m.to, m.target, m.blocks)?;
-            }
-            for (rank, program) in self.programs.iter().enumerate() {
-                let first = program.partition_point(|t| t.round < round);
-                for timed in program[first..].iter().take_while(|t| t.round == round) {
-                    match &timed.step {
-                        Step::Copy { source, target, blocks } => {
-                            writeln!(f, "{round}: {rank}: {source} -> {target} copy [{blocks}]")?;
-                        }
-                        Step::Reduce { source, target, blocks, side } => {
-                            let sign = sign(Action::Reduce(*side));
-                            writeln!(f, "{round}: {rank}: {source} -> {target} {sign} [{blocks}]")?;
-                        }
-                        Step::Send { .. } | Step::Receive { .. } | Step::ReceiveReduce { .. } => {}
-                    }
-                }
+        for m in movements {
+            let (round, source, target, sign, blocks) = (m.round, m.source, m.target, sign(m.action), &m.blocks);
+            match m.is_local() {
+                true => writeln!(f, "{round}: {}: {source} -> {target} {sign} [{blocks}]", m.from)?,
+                false => writeln!(f, "{round}: {}.{source} -> {}.{target} {sign} [{blocks}]", m.from, m.to)?,
             }
         }
         Ok(())

@@ -135,46 +135,67 @@ impl FromStr for ShiftRule {
 /// Most segments times ranks of a pipelined schedule.
 pub(crate) const MAX_CELLS: usize = 1 << 20;
 
-/// The parameters of a schedule. A parameter a schedule does not use is refused, not ignored.
+/// The parameters of a schedule. A parameter a schedule does not use is refused, not ignored. With the feature `clap` they are
+/// the arguments of a command line, and these descriptions its help.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "clap", derive(clap::Args), group(skip))]
 pub struct Params {
     /// Number of ranks, at least 1.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "P"))]
     pub ranks: usize,
-    /// Group of a butterfly.
+    /// Group of a butterfly: cyclic, xor, or factors such as 4,3 (3r folds a factor as a ring).
+    #[cfg_attr(feature = "clap", arg(long))]
     pub group: Option<GroupSpec>,
     /// Number of latency-optimal steps of a butterfly.
+    #[cfg_attr(feature = "clap", arg(long, conflicts_with = "rounds"))]
     pub r: Option<usize>,
     /// Total number of rounds of a butterfly.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "K"))]
     pub rounds: Option<usize>,
-    /// Largest number of blocks in a message of a butterfly.
+    /// Largest message of a butterfly, in blocks.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "BLOCKS"))]
     pub cap: Option<usize>,
-    /// Protocol of a hypercube of factors.
+    /// Protocol of a hypercube of factors: latency, bandwidth, or mixed:N.
+    #[cfg_attr(feature = "clap", arg(long))]
     pub protocol: Option<Protocol>,
-    /// Order of distances of halving + doubling.
+    /// Order of distances of halving + doubling: doubling (keeps rank order) or halving.
+    #[cfg_attr(feature = "clap", arg(long))]
     pub distance: Option<Distance>,
-    /// Sizes of a cyclic shift for inexact products.
+    /// Sizes of a cyclic shift for inexact products: ceil or cap.
+    #[cfg_attr(feature = "clap", arg(long))]
     pub rule: Option<ShiftRule>,
     /// Factors, in the order of use.
+    #[cfg_attr(feature = "clap", arg(long, value_delimiter = ',', value_name = "F,F"))]
     pub radices: Option<Vec<usize>>,
     /// Merge prime factors up to this size.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "F"))]
     pub target: Option<usize>,
     /// Ranks a rank may send to in a round.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "K"))]
     pub ports: Option<usize>,
     /// Segments of a pipelined chain or ring.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "K"))]
     pub segments: Option<usize>,
     /// The number of late ranks, the last ones of an order of arrival.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "K"))]
     pub late: Option<usize>,
     /// Use the variant that keeps rank order.
+    #[cfg_attr(feature = "clap", arg(long))]
     pub keep_order: bool,
     /// Consecutive ranks per node.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "K"))]
     pub ranks_per_node: Option<usize>,
-    /// Logical order, or order of arrival: position i holds rank `order[i]`.
+    /// Logical order, or order of arrival: position i holds the i-th rank given.
+    #[cfg_attr(feature = "clap", arg(long, value_delimiter = ',', value_name = "R,R"))]
     pub order: Option<Vec<usize>>,
-    /// The collective; by default the schedule's first.
+    /// The collective: allreduce, reduce, broadcast, allgather, reduce-scatter or barrier; by default the schedule's first.
+    #[cfg_attr(feature = "clap", arg(long = "contract", value_name = "COLLECTIVE"))]
     pub collective: Option<Collective>,
     /// Root of a reduce or broadcast.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "R"))]
     pub root: Option<usize>,
     /// Keep the steps of rounds `first..end` only; [`LazyPlan`](super::LazyPlan) sets it.
+    #[cfg_attr(feature = "clap", arg(skip))]
     pub window: Option<(i32, i32)>,
 }
 

@@ -26,6 +26,7 @@ impl Call<'_> {
 
 /// The times of a simulated call.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Timeline {
     /// Arrival time of each rank.
     pub arrivals_s: Vec<f64>,

@@ -169,6 +169,7 @@ pub fn judge((plan, elements, _): &Job, results: &[Vec<Vec<[u8; 8]>>]) -> Option
                     Collective::Broadcast => (true, &everybody[plan.root..=plan.root]),
                     Collective::Allgather => (true, &everybody[owner..=owner]),
                     Collective::ReduceScatter => (rank == owner, &everybody[..]),
+                    other => unreachable!("{other:?} has no expected result"),
                 };
                 if !promised {
                     continue;

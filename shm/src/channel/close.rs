@@ -6,7 +6,7 @@ use crate::sync::SyncPoint;
 
 impl Rings {
     /// Leaves the number of this rank's calls and their history hash behind. Returns a rank that has closed after other
-    /// calls. Waits for nobody: of two ranks that close at once, at least one sees the other's.
+    /// calls. Does not wait: of two ranks that close at once, at least one sees the other's.
     pub fn close(&self, calls: u64, history: u32) -> Option<usize> {
         // one more: 0 is a rank that has not closed
         let mine = word::ended(calls + 1, history);

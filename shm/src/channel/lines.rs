@@ -29,7 +29,7 @@ pub struct SlotLine {
 #[derive(Debug)]
 pub struct AcknowledgedLine(pub AtomicU64);
 
-/// Event count on which a rank sleeps until one of its rings changes. Writers: everybody, by read-modify-write only.
+/// Event count on which a rank sleeps until one of its rings changes. Writers: all ranks, by read-modify-write only.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct BellLine {

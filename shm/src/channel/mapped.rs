@@ -128,7 +128,7 @@ impl MappedRings {
         assert!(bytes <= self.layout.packet_bytes(), "{bytes} bytes for {pair:?}");
         end.send(self, pair, words, bytes <= INLINE_BYTES, |start| {
             // SAFETY: M, L, R: `start` is a spot of this ring with room for these bytes (checked above, or inline), and
-            // until the slot is marked nobody else uses it.
+            // until the slot is marked no other rank uses it.
             write(unsafe { core::slice::from_raw_parts_mut(start, bytes) });
         });
     }

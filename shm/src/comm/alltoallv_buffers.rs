@@ -1,12 +1,12 @@
 //! The buffers of a non-blocking alltoall of unequal blocks, and what the ranks tell each other of them.
 //!
-//! A posted operation takes its numbers when it is posted, and how many a blocking call of this kind needs follows from counts
-//! that no rank knows alone. So what a rank sends lies in memory that is lent to all ranks of the group, and what it posts is
+//! A started operation takes its numbers when it is started, and how many a blocking call of this kind needs follows from counts
+//! that no rank knows alone. So what a rank sends lies in memory that is lent to all ranks of the group, and what it starts is
 //! its counts and the name of that memory, which every rank gets. Whoever has them all compares them, all alike, reads its
 //! blocks, and lets go of the memory.
 //!
 //! ```text
-//! in the posting call             memory borrowed, send copied there | allgather: name, counts
+//! in the call that starts it      memory borrowed, send copied there | allgather: name, counts
 //! when the allgather is complete  counts compared | own blocks copied out | memory let go of, the last one gives it back
 //! ```
 //!
@@ -18,10 +18,10 @@
 use crate::Error;
 use crate::kernels;
 use crate::memory::{AllocationName, Claim, Origin, Region, Segment};
-use crate::op::Element;
+use crate::op::{DType, Datatype};
 use crate::protocol::payload::Buffers;
-use crate::protocol::request_buffers::{OwnedBuffers, RequestBuffers};
-use std::fmt;
+use crate::protocol::request_buffers::{BufferOwner, OwnedBuffers};
+use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,9 +30,18 @@ use std::time::Duration;
 /// the system's number where it was refused.
 const HEAD: usize = 4;
 
-/// The buffers of a call, and what the ranks tell each other of it.
-pub(super) struct AlltoallvBuffers<T> {
-    owned: Option<OwnedBuffers<T>>,
+/// The caller's buffers of an alltoall of unequal blocks, and what the ranks tell each other of them, which is what is sent in
+/// their place.
+#[derive(Debug)]
+pub(super) struct AlltoallvBuffers {
+    owned: OwnedBuffers,
+    told: Told,
+}
+
+/// The counts and names that the ranks tell each other.
+#[derive(Debug)]
+struct Told {
+    datatype: Datatype,
     /// What this rank tells.
     words: Vec<u64>,
     /// What all told.
@@ -44,41 +53,37 @@ pub(super) struct AlltoallvBuffers<T> {
     timeout: Option<Duration>,
 }
 
-impl<T> AlltoallvBuffers<T> {
-    /// Of rank `me` of a group of these members.
+impl AlltoallvBuffers {
+    /// Of rank `me` of a group of these members, which sends to each and expects from each what `counts` say, one list after
+    /// the other, in elements of `datatype`.
     pub(super) fn new(
         (me, members): (usize, Vec<usize>),
-        (send_counts, recv_counts): (&[usize], &[usize]),
-        owned: OwnedBuffers<T>,
+        (counts, datatype): (&[u64], Datatype),
+        owned: OwnedBuffers,
         segment: Arc<Segment>,
         (origin, timeout): (Origin, Option<Duration>),
     ) -> Self {
-        let counts = send_counts.iter().chain(recv_counts).map(|count| *count as u64);
-        let words: Vec<u64> = [0; HEAD].into_iter().chain(counts).collect();
+        let words = [&[0; HEAD], counts].concat();
         let all = vec![0; words.len() * members.len()];
-        AlltoallvBuffers { owned: Some(owned), words, all, me, members, segment, origin, timeout }
+        AlltoallvBuffers { owned, told: Told { datatype, words, all, me, members, segment, origin, timeout } }
     }
 
-    /// Words that each rank tells.
-    pub(super) fn told_words(&self) -> usize {
-        self.words.len()
+    /// The same as the buffers of a started call, and how many words each rank tells.
+    pub(super) fn into_words(self) -> (OwnedBuffers, usize) {
+        let words = self.told.words.len();
+        // SAFETY: what is sent and received are words.
+        (unsafe { OwnedBuffers::new(Box::new(self), DType::U64.into()) }, words)
     }
+}
 
-    pub(super) fn buffers(&mut self) -> Option<&mut OwnedBuffers<T>> {
-        self.owned.as_mut()
-    }
-
-    pub(super) fn into_buffers(mut self) -> Option<OwnedBuffers<T>> {
-        self.owned.take()
-    }
-
+impl Told {
     /// What rank `of` told, but for its counts.
     fn head(&self, of: usize) -> [u64; HEAD] {
         let row = &self.all[of * self.words.len()..];
         [row[0], row[1], row[2], row[3]]
     }
 
-    fn gives(&self, from: usize) -> &[u64] {
+    fn sends(&self, from: usize) -> &[u64] {
         &self.all[from * self.words.len() + HEAD..][..self.members.len()]
     }
 
@@ -97,18 +102,8 @@ impl<T> AlltoallvBuffers<T> {
         }
     }
 
-    /// The elements of a rank's block among those of all, if the sums fit `most`.
-    fn block(counts: &[u64], rank: usize, most: usize) -> Option<Range<usize>> {
-        let sum = |counts: &[u64]| counts.iter().try_fold(0u64, |sum, count| sum.checked_add(*count));
-        let (first, all) = (sum(&counts[..rank])?, sum(counts)?);
-        (all <= most as u64).then(|| first as usize..(first + counts[rank]) as usize)
-    }
-}
-
-impl<T: Element> AlltoallvBuffers<T> {
-    /// Lends what this rank sends to all.
-    fn lend(&self, send: &[T]) -> Result<AllocationName, Error> {
-        let bytes = size_of_val(send);
+    /// Memory for the bytes that this rank sends, which all ranks can read.
+    fn allocate(&self, bytes: usize) -> Result<AllocationName, Error> {
         let (rounded, most) = (bytes.next_multiple_of(rustix::param::page_size()), self.segment.max_allocation_bytes());
         if rounded > most {
             return Err(Error::NoSpace { needed: bytes as u64, free: most as u64, hint: String::new() });
@@ -121,11 +116,11 @@ impl<T: Element> AlltoallvBuffers<T> {
     }
 
     /// Copies what this rank sends to where it was lent.
-    fn fill(&self, name: AllocationName, send: &[T]) -> Result<(), Error> {
-        let bytes = size_of_val(send);
+    fn fill(&self, name: AllocationName, send: &[u8]) -> Result<(), Error> {
+        let bytes = send.len();
         let region = self.segment.region(name.slot, bytes.next_multiple_of(rustix::param::page_size()))?;
-        // SAFETY: L: this rank is the sender and has told nobody; the region is mapped, and reserved for as many bytes.
-        unsafe { std::ptr::copy_nonoverlapping(send.as_ptr().cast::<u8>(), region.as_ptr(), bytes) };
+        // SAFETY: L: this rank is the sender and has told no other; the region is mapped, and reserved for as many bytes.
+        unsafe { std::ptr::copy_nonoverlapping(send.as_ptr(), region.as_ptr(), bytes) };
         Ok(())
     }
 
@@ -133,25 +128,25 @@ impl<T: Element> AlltoallvBuffers<T> {
     fn region_of(&self, name: AllocationName, bytes: usize) -> Result<Region, Error> {
         match self.segment.bytes_of(name) {
             Some(lent) if lent >= bytes => self.segment.region(name.slot, lent),
-            _ => Err(Error::Poisoned { cause: "memory of an alltoall that nobody was lent".into() }),
+            _ => Err(Error::Poisoned { cause: "memory of an alltoall that was lent to no rank".into() }),
         }
     }
 
     /// Compares what all told and copies what is for this rank.
-    fn deal(&mut self) -> Result<(), Error> {
+    fn deliver(&self, buffers: Buffers<'_>) -> Result<(), Error> {
         let ranks = self.members.len();
         let pairs = (0..ranks).flat_map(|to| (0..ranks).map(move |from| (from, to)));
         for (from, to) in pairs {
-            let (gives, expects) = (self.gives(from)[to], self.expects(to)[from]);
-            if gives != expects {
-                return Err(Error::counts_differ(from, to, gives, expects));
+            let (sends, expects) = (self.sends(from)[to], self.expects(to)[from]);
+            if sends != expects {
+                return Err(Error::counts_differ(from, to, sends, expects));
             }
         }
         for rank in 0..ranks {
             let [name, needed, free, refused] = self.head(rank);
             if refused != 0 {
                 let context = format!(
-                    "rank {rank} could not have the {needed} bytes that it sends in a posted alltoall of unequal blocks; raise its \
+                    "rank {rank} could not have the {needed} bytes that it sends in a non-blocking alltoall of unequal blocks; raise its \
                      limit of address space (ulimit -v)"
                 );
                 return Err(match refused as i32 - 1 {
@@ -164,26 +159,27 @@ impl<T: Element> AlltoallvBuffers<T> {
             }
             if name == 0 && needed != 0 {
                 let hint = format!(
-                    "rank {rank} has no shared memory for what it sends in a posted alltoall of unequal blocks; make the blocking call, \
+                    "rank {rank} has no shared memory for what it sends in a non-blocking alltoall of unequal blocks; make the blocking call, \
                      or set EARLYBIRD_ARENA_MAX higher"
                 );
                 return Err(Error::NoSpace { needed, free, hint });
             }
         }
-        let mut owned = self.owned.take();
-        let dealt = owned.as_mut().map_or(Ok(()), |owned| self.deal_to(owned));
-        self.owned = owned;
-        dealt
+        self.receive(buffers)
     }
 
-    fn deal_to(&self, owned: &mut OwnedBuffers<T>) -> Result<(), Error> {
-        let (size, me, OwnedBuffers { send, recv, .. }) = (size_of::<T>(), self.me, owned);
+    fn receive(&self, buffers: Buffers<'_>) -> Result<(), Error> {
         let bad = || Error::Poisoned { cause: "counts of an alltoall that cannot be".into() };
+        let (size, me) = (self.datatype.size(), self.me);
+        let (send, recv) = buffers.into_bytes();
+        let send = send.as_deref().unwrap_or(recv);
+        let own = block(self.sends(me), me, send.len() / size).ok_or_else(bad)?;
+        let own = send[own.start * size..own.end * size].to_vec();
         for from in 0..self.members.len() {
-            let to = Self::block(self.expects(me), from, recv.len()).ok_or_else(bad)?;
+            let to = block(self.expects(me), from, recv.len() / size).ok_or_else(bad)?;
+            let to = &mut recv[to.start * size..to.end * size];
             if from == me {
-                let at = Self::block(self.gives(me), me, send.len()).ok_or_else(bad)?;
-                recv[to].copy_from_slice(&send[at]);
+                to.copy_from_slice(&own);
                 continue;
             }
             if to.is_empty() {
@@ -191,40 +187,34 @@ impl<T: Element> AlltoallvBuffers<T> {
             }
             let [name, bytes, ..] = self.head(from);
             // As long as `to`, since the counts were compared.
-            let at = Self::block(self.gives(from), me, bytes as usize / size).ok_or_else(bad)?;
+            let at = block(self.sends(from), me, bytes as usize / size).ok_or_else(bad)?;
             let region = self.region_of(AllocationName::from_word(name), bytes as usize)?;
-            let target = recv[to].as_mut_ptr().cast::<u8>();
-            // SAFETY: L: the sender wrote it before it told the name, which this rank has, and nobody writes it before this rank
-            // lets go; the region is mapped and holds `at`, as was checked. The block of `recv` is as long, and borrowed
-            // exclusively; bytes that are no value of `T` are cleaned where there are such.
+            let clean = if let Datatype::Builtin(dtype) = self.datatype { kernels::cleaning(dtype) } else { None };
+            // SAFETY: L: the sender wrote it before it told the name, which this rank has, and no rank writes it before this one
+            // lets go; the region is mapped and holds `at`, as was checked. `to` is as long, and borrowed exclusively; bytes
+            // that are no value of the datatype are cleaned where there are such.
             unsafe {
                 let source = region.as_ptr().add(at.start * size);
-                match kernels::cleaning(T::DTYPE) {
-                    Some(clean) => clean(target, source, at.len(), self.members.len()),
-                    None => std::ptr::copy_nonoverlapping(source, target, at.len() * size),
+                match clean {
+                    Some(clean) => clean(to.as_mut_ptr(), source, at.len(), self.members.len()),
+                    None => std::ptr::copy_nonoverlapping(source, to.as_mut_ptr(), at.len() * size),
                 }
             }
         }
         Ok(())
     }
-}
 
-impl<T: Element> RequestBuffers for AlltoallvBuffers<T> {
-    fn lend(&mut self) -> Buffers<'_> {
-        Buffers::apart(&self.words, &mut self.all)
-    }
-
-    fn begin(&mut self) {
-        self.let_go();
-        let Some(owned) = &self.owned else { return };
+    /// Makes what this rank sends available to all, and says in its words where.
+    fn announce(&mut self, buffers: Buffers<'_>) {
         let counts = &self.words[HEAD..][..self.members.len()];
         let others = counts.iter().enumerate().any(|(to, count)| to != self.me && *count > 0);
-        let bytes = if others { size_of_val(&owned.send[..]) } else { 0 };
+        let (send, recv) = buffers.into_bytes();
+        let send = if others { send.as_deref().unwrap_or(recv) } else { &[] };
         // All ranks learn of it, and let go of what they were lent in vain.
         let refused = |errno: Option<i32>| errno.unwrap_or(0) as u64 + 1;
-        let told = match others.then(|| AlltoallvBuffers::lend(self, &owned.send)) {
+        let told = match others.then(|| self.allocate(send.len())) {
             None => [0; 3],
-            Some(Ok(name)) => match self.fill(name, &owned.send) {
+            Some(Ok(name)) => match self.fill(name, send) {
                 Ok(()) => [name.word(), 0, 0],
                 Err(Error::System { errno, .. }) => [name.word(), 0, refused(errno)],
                 Err(_) => [name.word(), 0, refused(None)],
@@ -233,25 +223,45 @@ impl<T: Element> RequestBuffers for AlltoallvBuffers<T> {
             Some(Err(Error::System { errno, .. })) => [0, 0, refused(errno)],
             Some(Err(_)) => [0; 3],
         };
-        self.words[..HEAD].copy_from_slice(&[told[0], bytes as u64, told[1], told[2]]);
+        self.words[..HEAD].copy_from_slice(&[told[0], send.len() as u64, told[1], told[2]]);
+    }
+}
+
+/// The elements of a rank's block among those of all, if the sums fit `most`.
+fn block(counts: &[u64], rank: usize, most: usize) -> Option<Range<usize>> {
+    let sum = |counts: &[u64]| counts.iter().try_fold(0u64, |sum, count| sum.checked_add(*count));
+    let (first, all) = (sum(&counts[..rank])?, sum(counts)?);
+    (all <= most as u64).then(|| first as usize..(first + counts[rank]) as usize)
+}
+
+impl BufferOwner for AlltoallvBuffers {
+    unsafe fn lend(&mut self, _: Datatype) -> Buffers<'_> {
+        Buffers::apart(&self.told.words, &mut self.told.all)
+    }
+
+    fn begin(&mut self) {
+        self.told.let_go();
+        self.told.announce(self.owned.lend());
     }
 
     fn end(&mut self) -> Result<(), Error> {
-        let dealt = self.deal();
-        self.let_go();
-        dealt
+        let delivered = self.told.deliver(self.owned.lend());
+        self.told.let_go();
+        delivered
+    }
+
+    fn owner(&mut self) -> &mut dyn Any {
+        self.owned.owner_as_any()
+    }
+
+    fn into_owner(self: Box<Self>) -> Box<dyn Any + Send> {
+        self.owned.into_owner_as_any()
     }
 }
 
-impl<T> Drop for AlltoallvBuffers<T> {
-    /// Also of a call that nobody asked for the end of.
+impl Drop for Told {
+    /// Also of a call whose end was not asked for.
     fn drop(&mut self) {
         self.let_go();
-    }
-}
-
-impl<T> fmt::Debug for AlltoallvBuffers<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AlltoallvBuffers").field("owned", &self.owned).finish_non_exhaustive()
     }
 }

@@ -1,9 +1,10 @@
 //! The prepared state of the previous call, and the key by which a small call finds that it is the same.
 
-use crate::args::{CollectiveArgs, Counts, ReduceOp};
+use crate::args::{CollectiveArgs, Counts};
 use crate::protocol::call::Prepared;
 use crate::protocol::payload::SmallPayload;
 use crate::protocol::signature::{Collective, Signature};
+use crate::reduce_op::ReduceOp;
 
 /// The arguments of a small allreduce or barrier with an operator of the library, packed: calls with equal keys are prepared
 /// alike.

@@ -3,7 +3,7 @@
 use super::call_cache::{CachedCall, CallKey};
 use super::node_comm::{NodeComm, NodeState};
 use crate::Error;
-use crate::args::{CollectiveArgs, ReduceOp};
+use crate::args::CollectiveArgs;
 use crate::checked_args::CheckedArgs;
 use crate::config::Algorithm;
 use crate::mapped::Mapped;
@@ -12,6 +12,7 @@ use crate::protocol::call::Prepared;
 use crate::protocol::payload::Buffers;
 use crate::protocol::signature::{Collective, Signature};
 use crate::protocol::{Member, Report, Stop};
+use crate::reduce_op::ReduceOp;
 use crate::user_op::ReduceFn;
 
 impl NodeComm {
@@ -88,7 +89,7 @@ impl NodeComm {
             (ReduceOp::Builtin(op), cached) => {
                 let signature = checked.signature();
                 if cached.as_ref().is_none_or(|cached| cached.signature != signature) {
-                    let prepared = self.prepare(&checked, signature, op, member.patience.oversubscribed)?;
+                    let prepared = self.prepare_builtin(&checked, signature, op, member.patience.oversubscribed)?;
                     *cached = Some(CachedCall { signature, prepared, key });
                 }
                 let Some(cached) = cached else { unreachable!("cached above") };
@@ -119,7 +120,7 @@ impl NodeComm {
     /// # Errors
     /// [`Error::Unsupported`] for a pair of type and operator that does not exist.
     #[cold]
-    fn prepare(
+    fn prepare_builtin(
         &self,
         checked: &CheckedArgs<'_>,
         signature: Signature,
@@ -133,8 +134,8 @@ impl NodeComm {
         // Every other pair is commutative bit for bit, so two ranks cannot tell the orders apart.
         let shows = args.collective.folds() && dtype.is_inexact(op) && self.size > 2;
         let by_rank = args.options.order == FoldOrder::Rank && shows;
-        let algorithm = match signature.is_lent() {
-            true if args.buffers.are_lent() => self.select_registered(args, by_rank, oversubscribed),
+        let algorithm = match signature.is_registered() {
+            true if args.buffers.are_registered() => self.select_registered(args, by_rank, oversubscribed),
             true => Algorithm::Slices,
             false => self.select(checked, by_rank),
         };
@@ -149,7 +150,7 @@ impl NodeComm {
     fn prepare_user<'a>(&self, checked: &CheckedArgs<'_>, operator: &'a dyn ReduceFn) -> Result<Prepared<'a>, Error> {
         let CollectiveArgs { collective, ref buffers, options, .. } = *checked.args();
         self.must_fit(collective, buffers.datatype())?;
-        // Nobody can know whether the order of reducing shows in a user's type.
+        // The order of reducing may show in a user's type.
         let ordered = matches!(operator.identity(), OpIdentity::User { ordered: true, .. });
         let by_rank = ordered || options.order == FoldOrder::Rank;
         let algorithm = self.select(checked, by_rank);
@@ -198,7 +199,7 @@ impl NodeComm {
             Algorithm::Chain => self.windows.accumulator,
             _ => self.windows.deposit,
         };
-        if count.saturating_mul(prepared.accumulator_bytes()) <= window_bytes || buffers.are_lent() {
+        if count.saturating_mul(prepared.accumulator_bytes()) <= window_bytes || buffers.are_registered() {
             return member.run(&buffers.call(0..count, prepared));
         }
         let accumulated = self.windows.accumulator / prepared.accumulator_bytes();

@@ -38,7 +38,7 @@ pub struct JoinOptions {
     /// Most shared memory that the ranks may use, bytes, all communicators together; rank 0's counts. `None` for
     /// [`Windows::default_budget_bytes`].
     pub arena_max_bytes: Option<u64>,
-    /// Whether ranks of other groups share the CPUs, so that nobody here may spin however few they are.
+    /// True if ranks of other groups share the CPUs, so that none here may spin however few they are.
     pub crowded: bool,
     /// Names and values of settings that must be alike on all ranks.
     pub settings: Vec<(String, String)>,
@@ -53,7 +53,7 @@ pub struct JoinOptions {
 pub struct NodeComm {
     /// Only ever tried: to let go of it is a plain store, where a lock that can be waited for needs an exchange.
     pub(super) state: SpinMutex<NodeState>,
-    /// Numbers of posted calls that nobody asks for any more.
+    /// Numbers of started calls that were released.
     pub(super) dropped: Mutex<Vec<u64>>,
     pub(super) rank: usize,
     pub(super) size: usize,
@@ -206,7 +206,7 @@ impl NodeComm {
         self.size
     }
 
-    /// CPUs that the ranks together may use; with fewer CPUs than ranks nobody spins.
+    /// CPUs that the ranks together may use; with fewer CPUs than ranks none spins.
     pub fn allowed_cpus(&self) -> usize {
         self.cpus
     }

@@ -36,7 +36,7 @@ impl NodeComm {
         }
     }
 
-    /// Ends this rank's membership, after what is posted: nothing can be called here any more. Waits for no other rank, and
+    /// Ends this rank's membership, after what is started: nothing can be called here any more. Waits for no other rank, and
     /// compares what was called with what those ranks called that have ended before.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //!
 //! Invariant **G (given)**: the allocation is at least `count` elements long, at an address aligned for any element, and its
 //! memory is touched by other processes only while its owner is inside an operation that it gave the buffer to by `&mut`;
-//! after an operation that failed the memory is private, and what others still touch is lent to nobody else before the group
+//! after an operation that failed the memory is private, and what others still touch is lent to no other before the group
 //! is gone ([`Allocation::begin_use`]). Zeros are a value of every [`Element`].
 #![allow(unsafe_code)]
 
@@ -22,7 +22,9 @@ const LENT_MIN_BYTES: usize = 8 << 10;
 /// A buffer of this rank in memory that the other ranks of the node can reach: `[T]` for its owner.
 ///
 /// [`NodeComm::alloc`] makes it. It may outlive its communicator, and holds its part of the node's memory until it is
-/// dropped. After a call that failed it holds zeros, and no call takes it as a shared buffer any more.
+/// dropped. After a call that failed it holds zeros, and no call takes it as a shared buffer any more. `Send` and `Sync`, as
+/// a `Vec<T>` is.
+#[must_use = "dropping the buffer frees its memory"]
 pub struct SharedBuffer<T> {
     allocation: Allocation,
     count: usize,
@@ -44,7 +46,7 @@ impl<T: Element> Deref for SharedBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: G: mapped and long enough while `self` lives, nobody writes while it is borrowed; all bytes are values of
+        // SAFETY: G: mapped and long enough while `self` lives, no rank writes while it is borrowed; all bytes are values of
         // `T`, being zero or written through `deref_mut` or as the result of an operation on `T`.
         unsafe { std::slice::from_raw_parts(self.allocation.as_ptr().cast(), self.count) }
     }
@@ -142,7 +144,7 @@ impl NodeComm {
         names: [u64; 2],
     ) -> Result<(), Error> {
         if !is_small(args.buffers.count() * args.buffers.datatype().size()) {
-            args.buffers = args.buffers.lent(names);
+            args.buffers = args.buffers.registered(names);
         }
         self.execute_in(state, args)
     }

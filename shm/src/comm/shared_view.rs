@@ -4,19 +4,20 @@
 //!
 //! * **H (held)**: the memory of a place is written only in an operation in which no rank said that it still reads there, and
 //!   this rank says so as long as a view holds the place. It is mapped as long as the communicator lives, which the view
-//!   borrows. Nobody reads a draft; only rank 0 writes to one, before it gives the others the word without which they make no
+//!   borrows. No rank reads a draft; only rank 0 writes to one, before it gives the others the word without which they make no
 //!   view of it.
 //! * **V (values)**: all `count` elements were written as the result of an operation on `T`.
 #![allow(unsafe_code)]
 
 use super::node_comm::{NodeComm, NodeState};
 use crate::Error;
-use crate::args::{CallOptions, CollectiveArgs, Counts, ReduceOp};
+use crate::args::{CallOptions, CollectiveArgs, Counts};
 use crate::op::{Element, Op};
 use crate::protocol::board::{Board, Place};
 use crate::protocol::payload::Buffers;
 use crate::protocol::shared_result::SharedResult;
 use crate::protocol::signature::Collective;
+use crate::reduce_op::ReduceOp;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -25,7 +26,8 @@ use std::sync::Arc;
 /// Smaller results are copied: less than telling each other where they lie.
 const SHARED_MIN_BYTES: usize = 2 << 10;
 
-/// A result of [`NodeComm::all_reduce_shared`], to read: `[T]`.
+/// A result of [`NodeComm::all_reduce_shared`], to read: `[T]`. `Send` and `Sync`, as a `&[T]` is.
+#[must_use = "the result can be read through the view only"]
 pub struct SharedView<'c, T> {
     at: *const T,
     count: usize,
@@ -41,7 +43,7 @@ enum Kept<T> {
     Elements(#[expect(dead_code, reason = "read through its address")] Vec<T>),
 }
 
-// SAFETY: H: what a view reads nobody writes while it lives, so it is as good as a `&[T]` or a `Vec<T>`.
+// SAFETY: H: what a view reads is not written while it lives, so it is as good as a `&[T]` or a `Vec<T>`.
 unsafe impl<T: Element> Send for SharedView<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Element> Sync for SharedView<'_, T> {}
@@ -77,7 +79,7 @@ impl<T: Element> fmt::Debug for SharedView<'_, T> {
     }
 }
 
-/// A result of [`NodeComm::all_reduce_draft`], which nobody reads before rank 0 publishes it.
+/// A result of [`NodeComm::all_reduce_draft`], which no rank reads before rank 0 publishes it.
 #[derive(Debug)]
 pub struct Draft<'c, T: Element> {
     comm: &'c NodeComm,
@@ -182,7 +184,7 @@ impl NodeComm {
         state.results.spare = memory;
         let lent =
             state.results.places[place].as_ref().ok_or_else(|| Error::Poisoned { cause: "a lost result".into() })?;
-        let at = Place::Lent { rank: 0, result: true, piece: 0, offset: 0, bytes };
+        let at = Place::Registered { rank: 0, result: true, piece: 0, offset: 0, bytes };
         Ok(SharedView {
             at: state.member.board.write(at, |at| at.cast_const().cast()),
             count,

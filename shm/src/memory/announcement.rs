@@ -12,7 +12,7 @@ use super::process::{self, Identity};
 use super::rendezvous::{RendezvousAddress, Role};
 use crate::Error;
 
-/// Time during which ranks that are still missing are told why nobody can join.
+/// Time during which ranks that are still missing are told why no rank can join.
 pub(super) const LINGER: Duration = Duration::from_secs(2);
 /// Time that a rank waits to learn which error stands for all.
 const VERDICT: Duration = Duration::from_secs(1);
@@ -67,7 +67,7 @@ pub(super) fn give_up(socket: &OwnedFd, error: Error) -> Error {
 }
 
 /// Tells the ranks that meet under `key` that rank `rank` of `size` cannot join them, and why: the error for all of them,
-/// which is returned. Where nobody has come yet this rank waits for them, 2 s at most.
+/// which is returned. Before any of them has come, this rank waits for them, 2 s at most.
 pub fn refuse(dir: Option<&Path>, key: &str, rank: usize, size: usize, error: Error) -> Error {
     let error = of_rank(rank, error);
     if size < 2 {

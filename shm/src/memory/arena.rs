@@ -53,7 +53,7 @@ pub(crate) struct Arena {
 /// Bytes left to others at least, where memory is short.
 const LEFT_BYTES: u64 = 1 << 20;
 
-/// Seals of the memory files: nobody can shrink or grow them, or change the seals.
+/// Seals of the memory files: no process can shrink or grow them, or change the seals.
 pub(super) const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 impl Arena {
@@ -85,7 +85,7 @@ impl Arena {
         Ok(Arena { file: Some(file), identity: (meta.st_dev, meta.st_ino), bytes })
     }
 
-    /// The arena another rank created, after checking that it is one: nobody can shorten it under our mappings.
+    /// The arena another rank created, after checking its seals: no process can shorten it under our mappings.
     pub fn adopt(file: OwnedFd, bytes: usize) -> Result<Arena, Error> {
         let meta = rustix::fs::fstat(&file).map_err(|e| Error::system("looking at the arena", e))?;
         let size = meta.st_size;
@@ -181,7 +181,7 @@ impl Arena {
     /// Refuses what the node or its control groups could answer only with the out-of-memory killer.
     pub fn check_room(&self, gaps: &[Range<usize>]) -> Result<(), Error> {
         let Some(free) = limits::memory_available_bytes(Path::new("/")) else { return Ok(()) };
-        // keep a little, so that the last byte is not taken from whoever else runs here, or from our own private memory
+        // keep a little, so that the last byte is not taken from other programs, or from our own private memory
         let usable = free.saturating_sub((free / 32).max(LEFT_BYTES));
         let wanted: u64 = gaps.iter().map(Range::len).sum::<usize>() as u64;
         if wanted <= usable {
@@ -192,7 +192,7 @@ impl Arena {
         if needed <= usable { Ok(()) } else { Err(arena_full_with(needed, usable)) }
     }
 
-    /// Bytes of a range that hold data already. The file offset this moves is used by nobody.
+    /// Bytes of a range that hold data already. It moves the file offset, which is not used otherwise.
     pub fn filled(&self, range: &Range<usize>) -> u64 {
         let (mut at, end, mut filled) = (range.start as u64, range.end as u64, 0);
         let Ok(file) = self.checked_fd() else { return 0 };

@@ -1,4 +1,4 @@
-//! Joining a group: find the other ranks, claim a place, map the arena, wait for everybody, leave no trace.
+//! Joining a group: find the other ranks, claim a place, map the arena, wait for all ranks, leave no trace.
 //!
 //! The first rank at the rendezvous creates control segment and arena and serves the others ([`FdServerHandler`]): it
 //! compares their statements and passes them both descriptors. Every rank takes these steps, each visible before the next:
@@ -35,7 +35,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 pub(super) struct Attached {
     pub control: Arc<ControlMap>,
-    /// Holds this rank's word; `None` in a group of one, where nobody looks.
+    /// Holds this rank's word; `None` in a group of one, where no other rank looks.
     pub owner: Option<OwnerThread>,
     pub arena: Arc<Arena>,
     /// The table of regions.

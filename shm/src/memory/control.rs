@@ -4,7 +4,7 @@
 //! whatever a peer wrote into it: no offset, length or enumeration from shared memory is followed unchecked.
 //!
 //! Rules:
-//! 1. The creator fills the header and its own entry before it hands the segment to anybody.
+//! 1. The creator fills the header and its own entry before it hands the segment to another rank.
 //! 2. An entry is written by its own rank only. `state` moves forward only and is stored with Release.
 //! 3. `policy` is written by rank 0 before its state becomes `CLAIMED` and never again.
 //! 4. `failure` is written once: from 0 to `WRITING` and the writer's rank, then, with the text in place, to `FAILED`. Only
@@ -31,7 +31,7 @@ pub(crate) const FREE: u64 = 0;
 pub(crate) const CLAIMED: u64 = 1;
 /// The rank has mapped the arena.
 pub(crate) const ATTACHED: u64 = 2;
-/// The rank left in order after everybody had attached.
+/// The rank left in order after all had attached.
 pub(crate) const DETACHED: u64 = 3;
 
 const WRITING: u64 = 1 << 32;
@@ -128,7 +128,7 @@ impl Control {
         }
     }
 
-    /// Ends everybody's wait: all have attached, and no name is left.
+    /// Ends the wait of all ranks: all have attached, and no name is left.
     pub(crate) fn end_rendezvous(&self) {
         self.header.met.store(1, Release);
         self.ring();
@@ -139,7 +139,7 @@ impl Control {
         self.header.met.load(Acquire) == 1
     }
 
-    /// The first error, once somebody has given one.
+    /// The first error, once a rank has given one.
     pub(crate) fn failure(&self) -> Option<Error> {
         if self.header.failure.load(Acquire) != FAILED {
             return None;
@@ -149,7 +149,7 @@ impl Control {
         Some(error_codec::from_bytes(&text[..bytes]))
     }
 
-    /// Ends everybody's wait with the first error given, which is returned: this one, unless another rank was earlier.
+    /// Ends the wait of all ranks with the first error given, which is returned: this one, unless another rank was earlier.
     /// `dead` is a rank that is known to have died, whose half-written error this one replaces.
     pub(crate) fn fail(&self, rank: usize, error: &Error, dead: Option<usize>) -> Error {
         let mine = WRITING | rank as u64;
@@ -159,7 +159,7 @@ impl Control {
             .flatten()
             .any(|before| self.header.failure.compare_exchange(before, mine, AcqRel, Acquire).is_ok());
         if !taken {
-            // what another rank is just writing stands
+            // the error that another rank is just writing stands
             for _ in 0..100 {
                 if let Some(stands) = self.failure() {
                     return stands;
@@ -183,8 +183,8 @@ impl Control {
 
     fn ring(&self) {
         self.header.bell.fetch_add(1, AcqRel);
-        let everybody = i32::MAX as u32;
-        let _ = rustix::thread::futex::wake(&self.header.bell, rustix::thread::futex::Flags::empty(), everybody);
+        let all = i32::MAX as u32;
+        let _ = rustix::thread::futex::wake(&self.header.bell, rustix::thread::futex::Flags::empty(), all);
     }
 }
 

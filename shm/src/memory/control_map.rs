@@ -32,7 +32,7 @@ impl ControlMap {
         Ok((ControlMap::map(&file)?, file))
     }
 
-    /// Maps the segment that another rank created, after checking that nobody can shorten it.
+    /// Maps the segment that another rank created, after checking that no process can shorten it.
     pub fn adopt(file: &OwnedFd) -> Result<ControlMap, Error> {
         let refused = |error| Error::system("looking at the control segment", error);
         let bytes = rustix::fs::fstat(file).map_err(refused)?.st_size;

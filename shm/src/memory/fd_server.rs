@@ -119,7 +119,7 @@ impl FdServer {
         }
     }
 
-    /// Tells everybody who comes within `time`, or the first `most`, that nobody joins, and why.
+    /// Tells every rank that comes within `time`, or the first `most`, that no rank can join, and why.
     pub fn refuse(mut self, why: &Error, most: usize, time: Duration) {
         let (until, answer) = (Instant::now() + time, Answer::Failed(why.clone()));
         let mut last = LastAnswer { answer: &answer, told: 0 };
@@ -133,7 +133,7 @@ impl FdServer {
     }
 }
 
-/// One answer for everybody.
+/// One answer for all clients.
 struct LastAnswer<'a> {
     answer: &'a Answer,
     told: usize,
@@ -233,7 +233,7 @@ mod tests {
     use super::super::rendezvous::{RendezvousAddress, Role};
     use super::*;
 
-    /// A host that welcomes nobody.
+    /// A handler that admits no rank.
     struct Nobody;
 
     impl FdServerHandler for Nobody {
@@ -248,7 +248,9 @@ mod tests {
 
     fn server(key: &str) -> (RendezvousAddress, FdServer) {
         let address = RendezvousAddress::new(None, &format!("{key}-{}", std::process::id()));
-        let Ok(Role::Server(point)) = address.enter(&mut Deadline::new(None)) else { panic!("nobody was here") };
+        let Ok(Role::Server(point)) = address.enter(&mut Deadline::new(None)) else {
+            panic!("the rendezvous was free")
+        };
         (address, FdServer::new(point))
     }
 
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_who_is_connected_at_the_end_gets_the_last_answer() {
+    fn every_client_connected_at_the_end_gets_the_last_answer() {
         let (address, server) = server("end");
         let waiting: Vec<OwnedFd> = (0..3 * MOST_CONNECTIONS).map(|_| address.connect().unwrap().unwrap()).collect();
         waiting.iter().for_each(|socket| send(socket, &Message::Ended(vec![1]).encode(), &[]).unwrap());

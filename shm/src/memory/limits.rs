@@ -52,7 +52,7 @@ fn meminfo(root: &Path, field: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Free bytes of one group. Its page cache that nobody uses counts as free: the kernel drops it before it kills.
+/// Free bytes of one group. Its unused page cache counts as free: the kernel drops it before it kills.
 fn free_in(group: &Path, limit: &str, usage: &str, cache: &str) -> Option<u64> {
     let limit = number(&group.join(limit))?;
     let usage = number(&group.join(usage))?;

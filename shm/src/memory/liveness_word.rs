@@ -14,7 +14,7 @@ pub(super) const OWNERLESS: u32 = TID_MASK - 1;
 /// The state of a rank that its word shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LivenessState {
-    /// Nobody has claimed the rank.
+    /// No process has claimed the rank.
     Unclaimed,
     /// The owner thread lives.
     Owned,

@@ -34,7 +34,7 @@ const REGION: &str = "the bytes of a region";
 pub(crate) enum Message {
     /// A rank that wants to join.
     Join(Statement),
-    /// A rank that cannot join, and why: everybody's error.
+    /// A rank that cannot join, and why: the error of all ranks.
     Failed(Error),
     /// Ranks whose processes have ended, as the launcher knows.
     Ended(Vec<usize>),
@@ -174,7 +174,7 @@ pub(crate) fn of_rank(rank: usize, error: Error) -> Error {
     match error {
         Error::Usage { message } => Error::Usage { message: named(message) },
         Error::Unsupported { what, hint } => Error::Unsupported { what: named(what), hint },
-        Error::System { context, reason, errno } => Error::System { context: named(context), reason, errno },
+        Error::System { context, reason, errno, .. } => Error::numbered(named(context), reason, errno),
         Error::NoSpace { needed, free, hint } => Error::NoSpace { needed, free, hint: named(hint) },
         other => other,
     }

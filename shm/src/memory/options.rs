@@ -17,11 +17,11 @@ pub struct AttachOptions {
     /// Bytes of address range of each region, rounded up to whole pages; equal on all ranks. Takes no memory until
     /// reserved. The arena holds [`super::MAX_REGIONS`] of them.
     pub region_bytes: usize,
-    /// Settings that must be equal on all ranks; those of rank 0 are everybody's.
+    /// Settings that must be equal on all ranks; those of rank 0 count for all.
     pub policy: [u64; 32],
     /// Timeout of the wait for the others; `None` waits for ever (a death ends the wait in any case).
     pub timeout: Option<Duration>,
-    /// Names and values of settings that must be alike on all ranks; the first that is not is everybody's error.
+    /// Names and values of settings that must be alike on all ranks; the first that is not is the error of all ranks.
     pub settings: Vec<(String, String)>,
 }
 

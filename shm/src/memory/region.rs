@@ -100,7 +100,7 @@ impl Region {
         if gaps.is_empty() {
             return Ok(());
         }
-        // private memory is not reserved: nobody else is harmed by its absence
+        // private memory is not reserved: no other process is harmed by its absence
         if let Some((arena, start)) = &self.home {
             let there: Vec<_> = gaps.iter().map(|gap| start + gap.start..start + gap.end).collect();
             match arena.checked_fd() {
@@ -125,7 +125,7 @@ impl Region {
         self.populate(bytes, true)
     }
 
-    /// Makes the pages of a byte range present for reading. Parts nobody reserved take memory as well.
+    /// Makes the pages of a byte range present for reading. Parts that no rank reserved take memory as well.
     ///
     /// # Errors
     /// As [`Region::reserve`].
@@ -164,8 +164,8 @@ impl Region {
         }
     }
 
-    /// Puts private memory of zeros in place of the shared one, at the same addresses. Whoever writes to the shared memory
-    /// from now on writes past this process.
+    /// Puts private memory of zeros in place of the shared one, at the same addresses. This process does not see
+    /// what others write to the shared memory from now on.
     ///
     /// # Errors
     /// [`Error::System`] when the system refuses.
@@ -318,7 +318,7 @@ mod tests {
         let number = arena.fd().as_raw_fd();
         drop(region);
         assert_eq!(taken(), 65536);
-        // SAFETY: the arena has left the number open, since it is another file's; nobody else closes it.
+        // SAFETY: the arena has left the number open, since it is another file's; no other code closes it.
         drop(unsafe { std::os::fd::OwnedFd::from_raw_fd(number) });
     }
 

@@ -195,7 +195,7 @@ impl Segment {
 impl Drop for Segment {
     fn drop(&mut self) {
         if !self.is_forked_child() {
-            // before the locks go with the descriptor, so that nobody takes the leave for a death
+            // before the locks go with the descriptor, so that no rank takes the leave for a death
             self.control.entries[self.rank].state.store(control::DETACHED, Release);
         }
     }

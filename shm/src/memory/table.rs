@@ -20,13 +20,13 @@ const _: () = assert!(HEAD_BYTES + MAX_REGIONS * RECORD_BYTES <= TABLE_BYTES);
 const NEXT_ID: usize = 0;
 /// Records that were ever used lie below this one.
 const SEEN: usize = 1;
-/// True if some region may have become free that nobody has given back.
+/// True if some region may have become free and has not been given back.
 const DUE: usize = 2;
 /// The lock: `generation 48 | rank + 1, or 0`, in a cache line of its own.
 pub const LOCK: usize = 16;
 
 // words of a record
-/// 0 for a region that nobody has; no two allocations ever have the same.
+/// 0 for a region without a holder; no two allocations ever have the same.
 const ID: usize = 0;
 const COST: usize = 1;
 const PARENT: usize = 2;
@@ -97,8 +97,8 @@ impl<B: RegionMemory> Table<'_, B> {
         (HEAD_BYTES + slot * RECORD_BYTES) / 8
     }
 
-    /// Takes the lock for rank `me`, of which no other thread has it: if nobody has it, or who has it has ended. The word
-    /// as it is otherwise.
+    /// Takes the lock for rank `me`, of which no other thread has it, if it is free or its holder has ended. Returns the
+    /// word otherwise.
     ///
     /// # Errors
     /// The value of the word, which names the holder.
@@ -116,12 +116,12 @@ impl<B: RegionMemory> Table<'_, B> {
 
     /// Releases the lock.
     pub fn unlock(&self, hold: LockToken) {
-        // Not if the word is another one by now: somebody has damaged it, and it may be another rank's.
+        // Not if the word has changed: another process has damaged it, and it may be another rank's.
         let _ = self.memory.compare_exchange(LOCK, hold.word, hold.word >> 16 << 16);
     }
 
-    /// Makes the head usable: `first` says who has region 0, and at what cost, when nobody has written it yet. Gives back
-    /// what others could not.
+    /// Makes the head usable: `first` says which ranks hold region 0, and at what cost, if that is not written yet. Gives
+    /// back the regions that others could not.
     ///
     /// # Errors
     /// The errors of [`RegionMemory::prepare`].
@@ -139,7 +139,7 @@ impl<B: RegionMemory> Table<'_, B> {
         Ok(())
     }
 
-    /// Returns whether some region may have become free that nobody has given back.
+    /// Returns true if some region may have become free and has not been given back.
     pub fn is_due(&self) -> bool {
         self.get(DUE) != 0
     }
@@ -238,14 +238,14 @@ impl<B: RegionMemory> Table<'_, B> {
         }
     }
 
-    /// Gives back all regions that nobody may touch any more; how many.
+    /// Gives back all regions that no rank may touch any more. Returns their number.
     pub fn sweep(&self) -> usize {
         self.set(DUE, 0);
         let lent: Vec<usize> = self.allocated().collect();
         lent.into_iter().filter(|&slot| self.id(slot) != 0 && self.settle(slot)).count()
     }
 
-    /// Gives a region back if nobody may touch it any more. Where only ranks that are dying may, somebody has to look again.
+    /// Gives a region back if no rank may touch it any more. If only dying ranks may, a rank has to look again later.
     fn settle(&self, slot: usize) -> bool {
         if self.is_kept_by(slot, |rank| !self.memory.has_ended(rank)) {
             if !self.is_kept_by(slot, |rank| self.memory.is_alive(rank)) {

@@ -1,27 +1,26 @@
-//! Operations that are posted and completed apart: the one owner of what a rank has under way while its caller computes.
+//! A non-blocking call: its arguments and buffers, and how its operations make progress while the caller computes.
 //!
-//! A posted operation owns its buffers. It is *queued* until the memory of its slot and area is known to be left, then
-//! *posted*: this rank's contribution lies where the others find it and nothing further is needed from this rank. Who is
-//! inside any call of the group carries on with everything it has pending. Calls larger than the windows run segment by
-//! segment, each an operation, the next one posted as the one before is complete; their numbers are taken when the call
-//! is made, so that operations have one order on all ranks.
+//! A started call owns its buffers. Its operation is *queued* until the memory of its slot and area is known to be left, then
+//! *deposited*: this rank's contribution lies where the others find it and nothing further is needed from this rank. A rank
+//! that is inside any call of the group makes progress in everything it has pending. Calls larger than the windows run segment
+//! by segment, each an operation, the next one beginning when the one before is complete; their numbers are taken when the
+//! call is started, so that operations have one order on all ranks.
 //!
-//! `pending.rs` keeps them in order.
+//! `request_queue.rs` keeps them in order.
 
+use super::algorithm::{exchange, slices};
 use super::board::{AREAS, Board, SLOTS};
 use super::call::Arithmetic;
 use super::call::Prepared;
-use super::exchange::{self, Source};
 use super::fault;
 use super::geometry::{Exchange, Lens};
-use super::operation::{Operation, Report, Scratch, Stop};
-use super::pending::Pending;
+use super::operation::{Operation, RankContext, Report, Stop};
+use super::patience::Patience;
 use super::publish::Done;
-use super::request_buffers::RequestBuffers;
+use super::request_buffers::OwnedBuffers;
+use super::scratch::{Scratch, Source};
 use super::signature::Collective;
-use super::slices;
 use super::step::Step;
-use super::wait::Patience;
 use crate::config::Algorithm;
 use crate::user_op::ReduceFn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,7 +35,7 @@ pub struct Room {
     pub deposit: usize,
 }
 
-/// Elements of the blocks, which a posted call keeps.
+/// Elements of the blocks, which a started call keeps.
 #[derive(Debug, Clone)]
 pub enum Blocks {
     /// Every block has this many.
@@ -55,7 +54,7 @@ impl Blocks {
     }
 }
 
-/// How far the current segment of an operation is.
+/// The progress of the current segment.
 #[derive(Debug)]
 pub(super) enum State {
     /// Its memory is not known to be free.
@@ -66,12 +65,12 @@ pub(super) enum State {
     Collecting { starts: bool },
 }
 
-/// A call that is, or can be, posted: its arguments, what follows from them, and its buffers.
+/// A call that is, or can be, started: its arguments, what follows from them, and its buffers.
 #[derive(Debug)]
 pub struct ActiveRequest {
-    pub(super) held: Box<dyn RequestBuffers>,
+    pub(super) held: OwnedBuffers,
     pub(super) prepared: Prepared<'static>,
-    /// What folds, if that is a user's.
+    /// The operator, if that is a user's.
     operator: Option<Arc<dyn ReduceFn + Send>>,
     root: usize,
     blocks: Blocks,
@@ -91,26 +90,28 @@ pub struct ActiveRequest {
     history: u32,
     pub(super) state: State,
     pub(super) failed: Option<Stop>,
-    /// Nobody waits for it any more.
+    /// Its caller does not wait for it any more.
     pub(super) detached: bool,
     glances: Glances,
 }
 
-/// What a caller that asks again and again remembers of its peers: when it began to ask, and when it inspects them next.
+/// The times at which a caller that tests again and again began to test, and inspects its peers next.
 #[derive(Debug, Default)]
 struct Glances {
     begun_ns: Option<u64>,
     next_ns: u64,
     watch: fault::PeerInspection,
+    #[cfg(not(earlybird_loom))]
+    proof: super::stuck::Proof,
 }
 
-/// Between two inspections of the peers by a caller that asks again and again.
+/// Interval between two inspections of the peers by a caller that tests again and again.
 const GLANCE_NS: u64 = 1_000_000;
 
-/// How much is done for an operation.
+/// The work that is done for an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effort {
-    /// What can be done at once.
+    /// All that can be done at once.
     Now,
     /// That, and a look at the peers now and then.
     Glance,
@@ -118,24 +119,10 @@ pub(super) enum Effort {
     Wait,
 }
 
-/// What an operation needs of its rank's membership.
-pub(super) struct RankContext<'a, B> {
-    pub(super) board: &'a B,
-    pub(super) patience: &'a mut Patience,
-    pub(super) all_left: &'a mut u64,
-    pub(super) pending: &'a mut Pending,
-}
-
 impl ActiveRequest {
     /// A call of `prepared` on `held`, whose lengths fit these blocks. `root` is 0 where there is none.
-    pub fn new(
-        prepared: Prepared<'static>,
-        held: Box<dyn RequestBuffers>,
-        root: usize,
-        blocks: Blocks,
-        room: Room,
-    ) -> Self {
-        let prepared = prepared.posted();
+    pub fn new(prepared: Prepared<'static>, held: OwnedBuffers, root: usize, blocks: Blocks, room: Room) -> Self {
+        let prepared = prepared.started();
         let block = Exchange::new(prepared.collective, root, prepared.ranks, blocks.lens()).most();
         let mut posted = ActiveRequest {
             held,
@@ -187,16 +174,16 @@ impl ActiveRequest {
     }
 
     /// The buffers, for their owner: only an operation that is not pending can be had.
-    pub fn held(&mut self) -> &mut dyn RequestBuffers {
-        &mut *self.held
+    pub fn held(&mut self) -> &mut OwnedBuffers {
+        &mut self.held
     }
 
     /// The buffers.
-    pub fn into_held(self: Box<Self>) -> Box<dyn RequestBuffers> {
+    pub fn into_held(self: Box<Self>) -> OwnedBuffers {
         self.held
     }
 
-    /// What it is.
+    /// The collective.
     pub fn collective(&self) -> Collective {
         self.prepared.collective
     }
@@ -214,29 +201,36 @@ impl ActiveRequest {
         (self.room.accumulator / self.prepared.accumulator_bytes).min(self.room.deposit / self.element_bytes()).max(1)
     }
 
-    /// What ran, and the number of its last operation.
+    /// The algorithm that ran, and the number of its last operation.
     pub(super) fn report(&self) -> Report {
         let algorithm = if self.prepared.exchanges() { Algorithm::Flat } else { Algorithm::Slices };
         Report { epoch: self.epoch, algorithm, place: None }
     }
 
     /// Ready for the next start, whose first operation is `epoch`.
-    pub(super) fn start(&mut self, epoch: u64, history: u32) {
+    pub(super) fn begin(&mut self, epoch: u64, history: u32) {
         (self.id, self.epoch, self.segment, self.history) = (epoch, epoch, 0, history);
         (self.state, self.failed, self.detached) = (State::Queued, None, false);
         self.glances = Glances::default();
         self.held.begin();
     }
 
-    /// Carries on with the current segment as far as that is possible without waiting; whether it is complete.
-    pub(super) fn carry_on_alone<B: Board>(&mut self, board: &B, mut patience: Patience, all_left: &mut u64) -> bool {
-        let (patience, pending) = (&mut patience, &mut Pending::default());
-        let result = self.carry_on(RankContext { board, patience, all_left, pending }, Effort::Now);
+    /// Makes progress in the current segment as far as that is possible without waiting; returns whether it is complete. Adds
+    /// to `moves` what it changes.
+    pub(super) fn progress_alone<B: Board>(
+        &mut self,
+        board: &B,
+        mut patience: Patience,
+        all_left: &mut u64,
+        moves: &mut u32,
+    ) -> bool {
+        let around = RankContext { board, patience: &mut patience, all_left, moves, pending: None };
+        let result = self.progress(around, Effort::Now);
         self.failed = result.err();
         result == Ok(true)
     }
 
-    /// Whether the segment that is complete was followed by another one, which is the current one now.
+    /// Returns whether the segment that is complete was followed by another one, which is the current one now.
     pub(super) fn next_segment(&mut self) -> bool {
         if self.segment + 1 == self.segments {
             return false;
@@ -245,21 +239,21 @@ impl ActiveRequest {
         true
     }
 
-    /// Carries on with the current segment; whether it is complete.
-    pub(super) fn carry_on<B: Board>(&mut self, around: RankContext<'_, B>, effort: Effort) -> Result<bool, Stop> {
+    /// Makes progress in the current segment; returns whether it is complete.
+    pub(super) fn progress<B: Board>(&mut self, around: RankContext<'_, B>, effort: Effort) -> Result<bool, Stop> {
         let (part, element_bytes, segment) = (self.part(), self.element_bytes(), self.segment as usize);
         let ActiveRequest { held, prepared, operator, root, blocks, state, scratch, glances, .. } = self;
         let exchange = Exchange::new(prepared.collective, *root, prepared.ranks, blocks.lens());
-        let lent;
+        let folding;
         let prepared = match operator {
             Some(operator) => {
-                lent = Prepared { arithmetic: Arithmetic::User(&**operator), ..*prepared };
-                &lent
+                folding = Prepared { arithmetic: Arithmetic::User(&**operator), ..*prepared };
+                &folding
             }
             None => &*prepared,
         };
         let mut sources = std::mem::take(&mut scratch.sources);
-        let buffers = held.lend();
+        let buffers = held.lend().own_parts(prepared.collective, &exchange, around.board.rank());
         let window = match prepared.exchanges() {
             true => exchange.windows(element_bytes, self.room.deposit).nth(segment),
             false => None,
@@ -268,27 +262,13 @@ impl ActiveRequest {
             Some(window) => buffers.window(window, prepared),
             None => buffers.call(segment * part..(segment * part + part).min(self.block), prepared),
         };
-        let RankContext { board, patience, all_left, pending } = around;
-        let mut op = Operation {
-            board,
-            call: &call,
-            epoch: self.epoch,
-            slot: (self.epoch % SLOTS as u64) as usize,
-            area: (self.epoch % AREAS as u64) as usize,
-            me: board.rank(),
-            ranks: board.ranks(),
-            hash: prepared.hash ^ self.history,
-            patience,
-            all_left,
-            scratch,
-            pending,
-        };
+        let mut op = Operation::new(around, &call, self.epoch, self.history, scratch);
         let result = match prepared.arithmetic {
             Arithmetic::User(_) => {
-                let carried = catch_unwind(AssertUnwindSafe(|| op.carry_on(state, glances, effort, &mut sources)));
+                let carried = catch_unwind(AssertUnwindSafe(|| op.progress(state, glances, effort, &mut sources)));
                 carried.unwrap_or_else(|panic| Err(op.operator_panicked(&*panic)))
             }
-            _ => op.carry_on(state, glances, effort, &mut sources),
+            _ => op.progress(state, glances, effort, &mut sources),
         };
         self.scratch.sources = sources;
         result
@@ -296,7 +276,7 @@ impl ActiveRequest {
 }
 
 impl<B: Board> Operation<'_, B> {
-    fn carry_on(
+    fn progress(
         &mut self,
         state: &mut State,
         glances: &mut Glances,
@@ -305,6 +285,7 @@ impl<B: Board> Operation<'_, B> {
     ) -> Result<bool, Stop> {
         loop {
             let (moved, complete) = self.try_to(state, effort, sources)?;
+            *self.moves = self.moves.wrapping_add(u32::from(moved));
             if complete {
                 return Ok(true);
             }
@@ -317,7 +298,7 @@ impl<B: Board> Operation<'_, B> {
         }
     }
 
-    /// Does what can be done: whether that was something, and whether the operation is complete.
+    /// Does what can be done; returns whether that was something, and whether the operation is complete.
     fn try_to(&mut self, state: &mut State, effort: Effort, sources: &mut Vec<Source>) -> Result<(bool, bool), Stop> {
         let call = self.call;
         match (state, call.window) {
@@ -329,7 +310,7 @@ impl<B: Board> Operation<'_, B> {
                 } else if !self.have_all_left(back) {
                     return Ok((false, false));
                 }
-                *state = self.post(sources)?;
+                *state = self.enter_and_deposit(sources)?;
                 Ok((true, false))
             }
             (State::Folding { copied, left }, _) => {
@@ -348,22 +329,22 @@ impl<B: Board> Operation<'_, B> {
     }
 
     /// Makes the contribution available to the others. Its memory is free.
-    fn post(&mut self, sources: &mut Vec<Source>) -> Result<State, Stop> {
+    fn enter_and_deposit(&mut self, sources: &mut Vec<Source>) -> Result<State, Stop> {
         self.board.step(Step::Begin);
         self.describe();
         Ok(match self.call.window {
             Some(window) => {
-                exchange::post(self, window)?;
+                exchange::enter_and_deposit(self, window)?;
                 State::Collecting { starts: exchange::begin(self, window, sources).starts }
             }
             None => {
-                slices::enter_and_post(self)?;
+                slices::enter_and_deposit(self)?;
                 State::Folding { copied: Done::default(), left: slices::pieces(self).number }
             }
         })
     }
 
-    /// Waits until more can be done for an operation whose contribution is posted.
+    /// Waits until more can be done for an operation whose contribution is deposited.
     fn until_more(&mut self, state: &State, sources: &[Source]) -> Result<(), Stop> {
         match (state, self.call.window) {
             // It waits for its memory itself.
@@ -386,6 +367,11 @@ impl<B: Board> Operation<'_, B> {
             return Ok(());
         }
         glances.next_ns = now_ns - begun_ns + GLANCE_NS;
-        self.inspect(&mut glances.watch, begun_ns)
+        self.inspect(&mut glances.watch, begun_ns)?;
+        #[cfg(not(earlybird_loom))]
+        if self.cannot_end(&mut glances.proof, begun_ns) {
+            return Err(self.corrupt());
+        }
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Arriving: one word gives each rank its place, the plan and the leader.
 //!
-//! The first arriver swaps in its plan together with its own arrival; everybody else finds the swap refused and adds
-//! itself. A plan published after the place was taken would leave the second arriver without one (the model of that
+//! The first arriver swaps in its plan together with its own arrival; all others find the swap refused and add
+//! themselves. A plan published after the place was taken would leave the second arriver without one (the model of that
 //! mistake fails, `shm/tests/loom_twins.rs`). The word may be relaxed: it carries only its own value.
 
 use super::board::Board;
@@ -10,7 +10,7 @@ use super::word::{self, ArrivalWord};
 use crate::config::Algorithm;
 use crate::sync::{AtomicU64, Ordering, SyncPoint};
 
-/// What a rank learns on arriving.
+/// The place of a rank, and the algorithm that all run.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
     /// Place in the arrival order, from 0.
@@ -20,7 +20,7 @@ pub struct Arrival {
 }
 
 /// Takes a place in `word`, whose final value at its last use was `previous`; that becomes this use's. `first` is what this
-/// rank installs if nobody was there before it. What the word was then: its count is the place.
+/// rank installs if it is the first. Returns the word as it was then: its count is the place.
 ///
 /// At most two atomic operations and one cache-line transfer: a refused swap leaves the line here.
 ///
@@ -60,7 +60,7 @@ impl<B: Board> Operation<'_, B> {
         }
     }
 
-    /// Whether every rank has taken its place by now. A hint: nothing is ordered by it.
+    /// Returns whether every rank has taken its place by now. A hint: nothing is ordered by it.
     pub(super) fn all_arrived(&self) -> bool {
         let word = ArrivalWord(self.board.arrival(self.slot).load(Ordering::Relaxed));
         word.is_of(self.epoch) && word.count() == self.ranks

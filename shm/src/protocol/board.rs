@@ -13,7 +13,7 @@ use crate::sync::{AtomicU32, AtomicU64};
 /// operation reuses what the one before used.
 pub const SLOTS: usize = if cfg!(earlybird_loom) { MODELLED } else { 8 };
 
-/// Payload areas: operation `e` uses area `e % AREAS`. SmallPayload, because each is as large as a message.
+/// Payload areas: operation `e` uses area `e % AREAS`. Few, because each is as large as a message.
 pub const AREAS: usize = if cfg!(earlybird_loom) { MODELLED } else { 2 };
 
 /// Slots and areas of a model; two in `shm/tests/loom_ring.rs`.
@@ -58,8 +58,8 @@ pub enum Place {
         /// Bytes of the chunk.
         bytes: usize,
     },
-    /// Piece `piece` of what `rank` lends in this operation, `offset` bytes into it.
-    Lent {
+    /// Piece `piece` of a buffer that `rank` has registered for this operation, `offset` bytes into it.
+    Registered {
         /// Owner.
         rank: usize,
         /// Whether the place of its result, or else its contribution; they may be one.
@@ -73,14 +73,14 @@ pub enum Place {
     },
 }
 
-/// What an operation needs in an area before it starts.
+/// The memory that an operation needs in an area before it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {
     /// Bytes of the accumulator.
     pub accumulator: usize,
     /// Bytes of a rank's deposit.
     pub deposit: usize,
-    /// Whose deposits are used here.
+    /// The ranks whose deposits are used here.
     pub whose: Who,
 }
 
@@ -91,8 +91,7 @@ impl Need {
     }
 }
 
-/// Phases of a modelled wait.
-#[cfg(earlybird_loom)]
+/// Phases of a wait, for the board of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watch {
     /// Reads from here on are watched.
@@ -125,7 +124,7 @@ pub trait Board {
 
     /// The arrival word of `slot`.
     fn arrival(&self, slot: usize) -> &AtomicU64;
-    /// Where the operation in `slot` sleeps.
+    /// The line on which ranks sleep in the operation of `slot`.
     fn event(&self, slot: usize) -> &EventLine;
     /// `rank`'s line of `slot`.
     fn line(&self, slot: usize, rank: usize) -> &RankLine;
@@ -143,30 +142,29 @@ pub trait Board {
     /// Reserves and pre-faults what `need` names in `area`; cheap when it was done before.
     fn reserve(&self, area: usize, need: Need) -> Result<(), Error>;
 
-    /// Begins an operation on buffers of `bytes` that ranks lend each other; the addresses are those of what this one lends.
-    fn lend(&self, contribution: *mut u8, result: *mut u8, bytes: usize);
-    /// Makes what `rank` lends under these names accessible as [`Place::Lent`].
+    /// Begins an operation on registered buffers of `bytes`; the addresses are those of this rank's.
+    fn register(&self, contribution: *mut u8, result: *mut u8, bytes: usize);
+    /// Makes the buffers that `rank` has registered under these names accessible as [`Place::Registered`].
     fn open(&self, rank: usize, names: [u64; 2]) -> Result<(), Error>;
 
     /// Sleeps until woken, while `word` holds `expected`, or for `timeout_ns`.
     fn futex_wait(&self, word: &AtomicU32, expected: u32, timeout_ns: u64);
     /// Wakes every sleeper on `word`.
     fn futex_wake(&self, word: &AtomicU32);
-    /// Says which reads a blocked rank is to be woken for.
-    #[cfg(earlybird_loom)]
-    fn watch(&self, watch: Watch);
-    /// Blocks until a watched word changes; returns at once if one has, or was read while it was old.
-    #[cfg(earlybird_loom)]
-    fn park(&self);
-    /// Whether this model has faults or mismatches to inspect the peers for.
-    #[cfg(earlybird_loom)]
-    fn inspects(&self) -> bool;
+    /// Says which reads a blocked rank of a model is to be woken for.
+    #[inline(always)]
+    fn watch(&self, _: Watch) {}
+    /// Returns whether peers are inspected: not in a model without faults and mismatches.
+    #[inline(always)]
+    fn inspects(&self) -> bool {
+        true
+    }
 
-    /// Whether `rank` has died, executed another program, or left the group for good.
+    /// Returns whether `rank` has died, executed another program, or left the group for good.
     fn is_gone(&self, rank: usize) -> bool;
-    /// Whether `rank` lives but cannot run: stopped by a signal or a debugger.
+    /// Returns whether `rank` lives but cannot run: stopped by a signal or a debugger.
     fn is_held(&self, rank: usize) -> bool;
-    /// Prints, once per operation, who is late and in which state.
+    /// Prints, once per operation, which ranks are late and in which state.
     fn warn_late(&self, operation: u64, waited_s: u64, missing: &[usize]);
     /// Monotonic nanoseconds, the same clock on all ranks.
     fn now_ns(&self) -> u64;
@@ -178,14 +176,12 @@ pub trait Board {
     /// Moves what lies at `at`, just written here and next read elsewhere, out of this core's own cache. A hint.
     fn demote(&self, at: Place);
     /// Drives what the caller wants driven while it waits, where that is due at `now_ns`.
-    #[cfg(not(earlybird_loom))]
     fn drive(&self, now_ns: u64);
     /// The longest sleep before that is due again, at most `most_ns`.
-    #[cfg(not(earlybird_loom))]
     fn sleep_ns(&self, most_ns: u64) -> u64;
     /// Gives the CPU away once.
     fn yield_now(&self);
-    /// Sleeps without a wake-up, for words nobody is obliged to announce.
+    /// Sleeps without a wake-up, for words that no rank announces.
     fn backoff(&self, ns: u64);
     /// A protocol step was reached (fault injection).
     fn step(&self, step: Step);

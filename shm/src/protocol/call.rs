@@ -10,10 +10,10 @@ use crate::op::{DType, Datatype, Op};
 use crate::user_op::ReduceFn;
 use std::marker::PhantomData;
 
-/// How a call meets the others.
+/// The way by which a call meets the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// `flat` of an allreduce or barrier: no ticket, everybody sees everybody.
+    /// `flat` of an allreduce or barrier: no ticket, every rank takes from every rank.
     Flat,
     /// `flat` of every other operation: no ticket, each waits for those whose data it takes.
     Exchange,
@@ -21,19 +21,19 @@ pub(super) enum Lane {
     Ticketed,
 }
 
-/// How contributions are folded.
+/// The arithmetic of a fold.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Arithmetic<'a> {
     /// By the library's kernels.
     Built(Kernels),
-    /// By a user's operator, for as long as its owner lends it.
+    /// By a user's operator, borrowed from its owner.
     User(&'a dyn ReduceFn),
     /// Not at all: data is moved, through this function where any bytes could be no value.
     Moved(Option<FinishFn>),
 }
 
-/// The state that follows from a call's arguments alone; kept from one call to the next, since calls repeat. First what the fast path
-/// looks at.
+/// The state that follows from a call's arguments alone; kept from one call to the next, since calls repeat. First what the
+/// fast path looks at.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Prepared<'a> {
@@ -99,7 +99,7 @@ impl<'a> Prepared<'a> {
         Self::with(signature, datatype, Arithmetic::User(operator), ranks, by_rank, algorithm)
     }
 
-    /// A call of `signature` with a user's operator that is given each time it carries on.
+    /// A call of `signature` with a user's operator that is given each time it makes progress.
     pub fn of_user(
         signature: Signature,
         datatype: Datatype,
@@ -158,17 +158,17 @@ impl<'a> Prepared<'a> {
         self.accumulator_bytes
     }
 
-    /// What it carries out.
+    /// The collective that the call carries out.
     pub fn collective(&self) -> Collective {
         self.collective
     }
 
-    /// What all ranks must have called.
+    /// The signature that all ranks must have.
     pub fn signature(&self) -> Signature {
         self.signature
     }
 
-    /// Whether the call runs window by window: see [`super::geometry`].
+    /// Returns whether the call runs window by window: see [`super::geometry`].
     pub fn exchanges(&self) -> bool {
         self.lane == Lane::Exchange
     }
@@ -178,8 +178,9 @@ impl<'a> Prepared<'a> {
         Prepared { collective, ..self }
     }
 
-    /// The same call, posted: what has no ticket exchanges, whatever it is, since that can be posted and collected apart.
-    pub(super) fn posted(self) -> Self {
+    /// The same call, non-blocking: without a ticket every collective runs as an exchange, since that deposits and collects
+    /// apart.
+    pub(super) fn started(self) -> Self {
         Prepared { lane: if self.lane == Lane::Flat { Lane::Exchange } else { self.lane }, ..self }
     }
 
@@ -194,7 +195,7 @@ impl<'a> Prepared<'a> {
 /// The buffers are private memory of this rank; only `payload.rs` touches them.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
-    /// What all parts of the call have in common.
+    /// The state that all parts of the call share.
     pub(super) prepared: &'a Prepared<'a>,
     /// Elements of this operation.
     pub(super) count: usize,
@@ -205,10 +206,10 @@ pub struct Call<'a> {
     /// Elements that may be read at `send` and written at `recv`; fewer than `count` where this rank gives or gets less.
     pub(super) send_count: usize,
     pub(super) recv_count: usize,
-    /// What of an exchange this operation carries.
+    /// The window of an exchange that this operation carries.
     pub(super) window: Option<&'a Window<'a>>,
-    /// The names of the buffers, where they lie in shared memory.
-    pub(super) lent: Option<[u64; 2]>,
+    /// The names of the buffers, where they are registered.
+    pub(super) registered: Option<[u64; 2]>,
     /// The result that all ranks share, and how many bytes of it lie before what this operation carries.
     pub(super) shared: Option<(&'a SharedResult, usize)>,
     /// Whether the result is written past the caches.
@@ -229,23 +230,23 @@ impl Call<'_> {
         self.count * self.prepared.accumulator_bytes
     }
 
-    /// Whether contributions must be folded by rank: false where the order cannot be seen in the bits.
+    /// Returns whether contributions must be folded by rank: false where the order cannot be seen in the bits.
     #[inline]
     pub(super) fn by_rank(&self) -> bool {
         self.prepared.by_rank
     }
 
-    /// Whether the result lies where all ranks read it, and is not copied out.
+    /// Returns whether the result lies where all ranks read it, and is not copied out.
     pub(super) fn result_is_shared(&self) -> bool {
         self.shared.is_some_and(|(shared, _)| shared.is_taken())
     }
 
-    /// Whether what a fold leaves is the result: nothing is widened, rounded or divided.
+    /// Returns whether what a fold leaves is the result: nothing is widened, rounded or divided.
     pub(super) fn is_its_own_accumulator(&self) -> bool {
         self.prepared.fold_few.is_some()
     }
 
-    /// Whether `rank` gets a result of this reduction.
+    /// Returns whether `rank` gets a result of this reduction.
     pub(super) fn has_result(&self, rank: usize) -> bool {
         self.prepared.root.is_none_or(|root| root == rank)
     }

@@ -1,12 +1,13 @@
 //! The end of a rank's membership: what it has called in all is compared with what those called that have ended before.
 //!
-//! A rank that needs nobody, as the root of a broadcast, may end without meeting the others again. So every rank leaves the
-//! number of its operations and its call history hash behind, and whoever finds another one's different fails the group.
-//! Nobody waits: of two ranks that end at once, at least one sees the other's.
+//! A rank that needs no other, as the root of a broadcast, may end without meeting the others again. So every rank leaves the
+//! number of its operations and its call history hash behind, and a rank that finds another one's different fails the group.
+//! No rank waits: of two that end at once, at least one sees the other's.
 
 use super::board::{Board, SLOTS};
 use super::fault;
-use super::operation::{Member, Stop};
+use super::member::Member;
+use super::operation::Stop;
 use super::word::{self, Cause};
 use crate::sync::{Ordering, SyncPoint};
 

@@ -7,13 +7,17 @@
 //! general one; a rank takes it only when nothing is pending, the group is well, the memory is known to be free and every
 //! rank has a CPU of its own.
 
+use super::algorithm::flat;
 use super::board::{AREAS, Board, Need, Place, SLOTS};
+use super::deposit::has_deposited;
+use super::event;
 use super::lines::INLINE_BYTES;
-use super::operation::{Member, Report, Stop, mix};
+use super::member::{Member, mix};
+use super::operation::{Report, Stop};
 use super::payload::BoundPayload;
 use super::step::Step;
 use super::wait;
-use super::{flat, word};
+use super::word;
 use crate::config::Algorithm;
 use crate::sync::SyncPoint;
 
@@ -40,7 +44,7 @@ impl<B: Board> Member<B> {
             return Some(Err(stop));
         }
         let board = &self.board;
-        wait::wake(board, slot);
+        event::wake(board, slot);
         board.step(Step::Copied);
         board.left(board.rank()).store(epoch, SyncPoint::LeftRelease.order());
         board.step(Step::Left);
@@ -103,10 +107,10 @@ impl<B: Board> Member<B> {
         line.deposited.store(word::deposited(epoch, hash, pieces), SyncPoint::DepositRelease.order());
         board.step(Step::Deposited);
         for rank in (0..ranks).filter(|rank| *rank != me) {
-            let there = || flat::has_deposited(&self.board, slot, rank, epoch, hash, pieces);
+            let there = || has_deposited(&self.board, slot, rank, epoch, hash, pieces);
             let meanwhile = || {
                 few.prefetch();
-                // Somebody is still away, so there is time: see `chain`.
+                // A rank is still away, so there is time: see `chain`.
                 for piece in 0..pieces {
                     let (offset, part) = few.piece(piece);
                     self.board.demote(deposit(me, piece, offset, part.bytes()));

@@ -1,9 +1,9 @@
 //! The group's one error: the first poison value stands for ever, and every rank reads its error from it.
 
 use super::board::{Board, SLOTS};
+use super::event;
 use super::lines::DETAILS;
-use super::operation::{Member, Operation, Stop};
-use super::wait;
+use super::operation::{Operation, Stop};
 use super::word::{self, Cause, PoisonWord};
 use crate::sync::{Ordering, SyncPoint};
 use crate::text;
@@ -19,7 +19,7 @@ pub const NAMED_MOST: usize = 64 * (DETAILS - 2);
 /// after a longer gap this rank was itself stopped, and learns nothing from the clock about the others.
 const COUNTED_MOST_NS: u64 = 250_000_000;
 
-/// What a wait remembers between two inspections of the peers.
+/// The memory of a wait between two inspections of the peers.
 #[derive(Debug, Default)]
 pub struct PeerInspection {
     /// When the peers were inspected last.
@@ -40,12 +40,12 @@ impl<B: Board> Operation<'_, B> {
         for rank in (0..self.ranks).filter(|r| *r != self.me) {
             let entered = self.board.line(self.slot, rank).entered.load(SyncPoint::CallAcquire.order());
             let here = word::has_entered(entered, self.epoch);
-            // Also of a rank that has left: as a root it may have needed nobody, and is waited for in vain.
+            // Also of a rank that has left: as a root it may have needed no other, and is waited for in vain.
             if here && self.has_entered_myself() && entered != word::entered(self.epoch, self.hash) {
                 return Err(self.mismatch(rank));
             }
             let left = self.board.left(rank).load(SyncPoint::LeftAcquire.order());
-            // Nobody leaves twice, nor what must wait for the memory of this operation, which this rank has not left.
+            // No rank leaves twice, nor what must wait for the memory of this operation, which this rank has not left.
             if left < *self.all_left || left >= self.epoch + SLOTS as u64 {
                 return Err(self.corrupt());
             }
@@ -87,6 +87,11 @@ impl<B: Board> Operation<'_, B> {
         Ok(())
     }
 
+    /// The group's error, if it has failed.
+    pub(super) fn poisoned(&self) -> Option<Stop> {
+        failed(self.board)
+    }
+
     pub(super) fn has_left(&self, rank: usize) -> bool {
         self.board.left(rank).load(SyncPoint::LeftAcquire.order()) >= self.epoch
     }
@@ -116,14 +121,14 @@ impl<B: Board> Operation<'_, B> {
         self.raise(Cause::Corrupt, &[])
     }
 
-    /// Fails the group because the system refused `bytes` bytes: of this group, or of what `lender` lends.
+    /// Fails the group because the system refused `bytes` bytes: of this group, or of a buffer that `owner` has registered.
     #[cold]
-    pub(super) fn refused(&mut self, errno: Option<i32>, bytes: usize, lender: Option<usize>) -> Stop {
-        let details = [errno.unwrap_or(0) as u64, bytes as u64, lender.map_or(0, |rank| rank as u64 + 1)];
+    pub(super) fn refused(&mut self, errno: Option<i32>, bytes: usize, owner: Option<usize>) -> Stop {
+        let details = [errno.unwrap_or(0) as u64, bytes as u64, owner.map_or(0, |rank| rank as u64 + 1)];
         self.raise(Cause::System, &details)
     }
 
-    /// Fails the group because what `rank` lends cannot be reached from here.
+    /// Fails the group because a buffer that `rank` has registered cannot be reached from here.
     #[cold]
     pub(super) fn cannot_open(&mut self, rank: usize, error: &crate::Error) -> Stop {
         match error {
@@ -148,24 +153,6 @@ impl<B: Board> Operation<'_, B> {
     }
 }
 
-impl<B: Board> Member<B> {
-    /// Fails the group for a reason found outside its operations, unless it has failed already: the others get it in their
-    /// next operation, or in this one if they are in it.
-    #[cold]
-    pub fn fail(&mut self, cause: Cause, details: &[u64]) -> Stop {
-        raise(&self.board, self.epoch + 1, cause, details)
-    }
-
-    /// Fails the group because this rank unwinds out of a call: it lives, and carries out nothing any more.
-    #[cold]
-    pub fn panicked(&mut self) {
-        if self.board.ranks() > 1 {
-            let has_left = self.board.left(self.board.rank()).load(Ordering::Relaxed) >= self.epoch;
-            raise(&self.board, self.epoch + u64::from(has_left), Cause::Panicked, &[]);
-        }
-    }
-}
-
 /// The group's one error, if it has failed, or if its memory has become another group's.
 #[inline(always)]
 pub(super) fn failed<B: Board>(board: &B) -> Option<Stop> {
@@ -185,7 +172,7 @@ fn what_stands<B: Board>(board: &B, poison: u64) -> Stop {
 /// Fails the group in operation `epoch`, unless it has failed already, and returns the error that stands. Wakes every
 /// sleeper.
 #[cold]
-fn raise<B: Board>(board: &B, epoch: u64, cause: Cause, details: &[u64]) -> Stop {
+pub(super) fn raise<B: Board>(board: &B, epoch: u64, cause: Cause, details: &[u64]) -> Stop {
     // The error may be this rank's own, found twice: its details are being read and must not change.
     if let Some(earlier) = failed(board) {
         return earlier;
@@ -201,7 +188,7 @@ fn raise<B: Board>(board: &B, epoch: u64, cause: Cause, details: &[u64]) -> Stop
         Err(earlier) => what_stands(board, earlier),
     };
     for slot in 0..SLOTS {
-        wait::wake(board, slot);
+        event::wake(board, slot);
     }
     stands
 }

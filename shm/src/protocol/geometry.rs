@@ -1,4 +1,4 @@
-//! Who deposits which elements and who reads which of them: the exchanges of data as data, without words or memory.
+//! The exchanges of data as data: which elements each rank deposits and which each reads, without words or memory.
 //!
 //! Every operation here is one of two forms. *Whole*: a depositor gives one block, and every reader takes all of it
 //! (broadcast, gather, allgather, flat reduce). *Parts*: a depositor gives a block for each reader, and a reader takes
@@ -18,7 +18,7 @@ pub enum Who {
 }
 
 impl Who {
-    /// Whether `rank` is among them.
+    /// Returns whether `rank` is among them.
     pub fn has(self, rank: usize) -> bool {
         match self {
             Who::All => true,
@@ -38,7 +38,7 @@ pub enum Lens<'a> {
     Pairs(Pairs<'a>),
 }
 
-/// What one rank gives to each and gets from each, of blocks that differ for every pair.
+/// The blocks that one rank sends to each and receives from each, where they differ for every pair.
 #[derive(Debug, Clone, Copy)]
 pub struct Pairs<'a> {
     /// The rank that knows this.
@@ -59,9 +59,9 @@ pub struct Pairs<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Exchange<'a> {
     ranks: usize,
-    /// Who has something to give.
+    /// The ranks that have something to send.
     pub depositors: Who,
-    /// Who takes.
+    /// The ranks that receive.
     pub readers: Who,
     /// Whether every reader has a block of its own; otherwise all take the same.
     pub parts: bool,
@@ -102,7 +102,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Where a block begins: in what is sent if it is `sent`, else in what is received.
+    /// The element at which a block begins: in what is sent if it is `sent`, else in what is received.
     fn start(&self, block: usize, sent: bool) -> usize {
         match self.lens {
             Lens::Equal(len) => block * len,
@@ -114,6 +114,15 @@ impl<'a> Exchange<'a> {
                     pairs.recv_starts[block]
                 }
             }
+        }
+    }
+
+    /// The place of a rank's block among those of all; `None` where pairs of ranks have blocks of their own.
+    pub fn block_of(&self, rank: usize) -> Option<Range<usize>> {
+        match self.lens {
+            Lens::Equal(len) => Some(rank.checked_mul(len)?..(rank + 1).checked_mul(len)?),
+            Lens::Each(_, starts) => Some(*starts.get(rank)?..*starts.get(rank + 1)?),
+            Lens::Pairs(_) => None,
         }
     }
 
@@ -158,12 +167,12 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Whether what comes from different ranks lies one after the other in the result.
+    /// Returns whether what comes from different ranks lies one after the other in the result.
     fn joins(&self) -> bool {
         self.depositors == Who::All && !self.folds
     }
 
-    /// Where what `rank` gives lies in a reader's result.
+    /// The place of `rank`'s contribution in a reader's result.
     pub fn place_of(&self, rank: usize) -> usize {
         if self.joins() { self.start(rank, false) } else { 0 }
     }
@@ -171,7 +180,7 @@ impl<'a> Exchange<'a> {
     /// Cuts the call so that no deposit exceeds `window_bytes`; at least one window.
     pub fn windows(&self, element_bytes: usize, window_bytes: usize) -> impl Iterator<Item = Window<'_>> {
         let (blocks, most) = (if self.parts { self.ranks } else { 1 }, self.most());
-        // SmallPayload enough blocks in a deposit that each has room for a cache line's worth of elements; but what is folded
+        // Few enough blocks in a deposit that each has room for a cache line's worth of elements; but what is folded
         // comes from all ranks at once.
         let room = if self.folds { element_bytes } else { element_bytes.max(64) };
         let at_once = blocks.min((window_bytes / room).max(1));
@@ -188,7 +197,7 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// What one operation carries of an exchange: of every block `stride` elements beginning with `from`, in the deposit
+/// The part of an exchange that one operation carries: of every block `stride` elements beginning with `from`, in the deposit
 /// one after the other. A depositor begins with the block of the rank after it, so that readers do not all wait for the
 /// same one, and ends with its own.
 #[derive(Debug, Clone, Copy)]
@@ -238,7 +247,7 @@ impl Window<'_> {
         first..first + self.cut(depositor, reader)
     }
 
-    /// The blocks in `rank`'s deposit: the reader they are for (`rank` itself where everybody reads the same), where
+    /// The blocks in `rank`'s deposit: the reader they are for (`rank` itself where all read the same), where
     /// they lie in the deposit, and where they begin in `rank`'s send buffer.
     pub fn blocks(&self, rank: usize) -> impl Iterator<Item = (usize, Range<usize>, usize)> {
         let x = self.exchange;
@@ -250,7 +259,7 @@ impl Window<'_> {
         })
     }
 
-    /// Where what `depositor` gives in this window begins in a reader's result.
+    /// The place in a reader's result of what `depositor` sends in this window.
     pub fn place_of(&self, depositor: usize) -> usize {
         self.exchange.place_of(depositor) + self.from
     }

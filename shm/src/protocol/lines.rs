@@ -1,4 +1,4 @@
-//! The lines ranks share: who writes each, and where each lies. 128 bytes apart, so that no two writers meet.
+//! The lines that ranks share: the writer of each, and where each lies. 128 bytes apart, so that no two writers meet.
 
 use super::signature::Signature;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, SyncPoint};
@@ -9,7 +9,7 @@ pub const INLINE_BYTES: usize = 104;
 /// Words of a rank's error details.
 pub const DETAILS: usize = 8;
 
-/// Where ranks of one operation sleep and are woken.
+/// The event count on which ranks of one operation sleep and are woken.
 ///
 /// Writers: every rank of the operation, by read-modify-write only.
 #[repr(C, align(128))]
@@ -34,21 +34,22 @@ pub struct RankLine {
     pub payload: [AtomicU64; INLINE_BYTES / 8],
     /// `word::deposited`: how much of the deposit in the arena lies ready.
     pub deposited: AtomicU64,
-    /// Which buffers it lends to this operation: its contribution, the place of its result; ordered by `deposited`.
-    pub lent: [AtomicU64; 2],
+    /// The names of the buffers that it registers for this operation: its contribution, the place of its result; or what it
+    /// says of a shared result. Ordered by `deposited`.
+    pub registered: [AtomicU64; 2],
     #[cfg(not(earlybird_loom))]
     _reserved: [u64; 13],
 }
 
-/// What a member of a group tells the others apart from any operation. Writer: that member.
+/// The words by which a member of a group tells the others of itself, apart from any operation. Writer: that member.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct MemberLines {
     /// "Every operation up to this one is left"; alone on its line, since every operation writes it.
     pub left: WordLine,
-    /// What the member says about an error that it reported.
+    /// The details of an error that the member reported.
     pub details: [AtomicU64; DETAILS],
-    /// 1 once the member has let go of its handle.
+    /// 1 once the member has dropped its handle.
     pub gone: AtomicU64,
     /// `word::ended` once the member has made its last call.
     pub ended: AtomicU64,
@@ -74,7 +75,7 @@ impl MemberLines {
         self.gone.store(1, SyncPoint::GoneRelease.order());
     }
 
-    /// Whether the member has gone. Whoever learns of it also learns what the member had left.
+    /// Returns whether the member has gone. A rank that learns of it also learns what the member had left.
     pub fn is_gone(&self) -> bool {
         self.gone.load(SyncPoint::GoneAcquire.order()) != 0
     }
@@ -108,7 +109,7 @@ pub struct WordLine(pub AtomicU64);
 /// Words of a set with a bit for every rank; a model has few ranks.
 const SET_WORDS: usize = if cfg!(earlybird_loom) { 1 } else { 16 };
 
-/// The ranks whose deposits are in the accumulator, a bit each. Writer: whoever holds the fold word.
+/// The ranks whose deposits are in the accumulator, a bit each. Writer: the holder of the fold word.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct RankSet(pub [AtomicU64; SET_WORDS]);
@@ -151,7 +152,7 @@ mod modelled {
                 entered: AtomicU64::new(0),
                 call: [AtomicU64::promised(0), AtomicU64::promised(0)],
                 deposited: AtomicU64::new(0),
-                lent: [AtomicU64::new(0), AtomicU64::new(0)],
+                registered: [AtomicU64::new(0), AtomicU64::new(0)],
             }
         }
     }

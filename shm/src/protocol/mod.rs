@@ -3,7 +3,7 @@
 //! ```text
 //! arrive -> decide -> fold (flat, leader, chain, slices, static_leader) -> publish -> leave
 //! arrive -> exchange (geometry) -> leave
-//! post -> carry on (pending, posted: slices or exchange) -> leave
+//! start -> progress (slices or exchange) -> leave
 //! ```
 //!
 //! Rules, cited by number elsewhere:
@@ -16,35 +16,37 @@
 //! 4. A rank never waits while it holds a fold word busy.
 //! 5. A wait looks at completion first, at the poison word second, and when slow at the peers it waits for.
 //! 6. No decision outside the arrival word depends on observed times.
-//! 7. `left` is the last operation before all that its rank has under way: posted operations become complete in any order.
+//! 7. `left` is the last operation before all that its rank has under way: started operations become complete in any order.
 //! 8. A wait that no rank can end any more fails the group, whatever stands in the words.
 //! 9. Bounds come from the agreed signature; nothing read from shared memory is used as an index unchecked.
 
 pub mod active_request;
+mod algorithm;
 mod arrive;
 pub mod board;
 pub mod call;
-mod chain;
 pub mod decide;
+mod deposit;
+mod dispatch;
 mod end;
-mod exchange;
+mod event;
 mod fast_path;
 mod fault;
-mod flat;
 pub mod geometry;
-mod leader;
-mod lent;
 pub mod lines;
+mod member;
 mod operation;
+mod patience;
 pub mod payload;
-mod pending;
 pub mod pieces;
 mod publish;
 pub mod request_buffers;
+mod request_queue;
+mod reuse;
+mod scratch;
 pub mod shared_result;
 pub mod signature;
-mod slices;
-mod static_leader;
+mod started;
 pub mod step;
 #[cfg(not(earlybird_loom))]
 mod stuck;
@@ -53,5 +55,6 @@ pub mod word;
 
 pub(crate) use arrive::take_place;
 pub use fault::NAMED_MOST;
-pub use operation::{Member, Report, Stop};
-pub use wait::Patience;
+pub use member::Member;
+pub use operation::{Report, Stop};
+pub use patience::Patience;

@@ -13,13 +13,14 @@
 
 mod few;
 mod grouped;
-mod lent;
+mod in_place;
 mod parts;
+mod registered;
 
 pub use few::{BoundPayload, SmallPayload};
 
 #[cfg(earlybird_loom)]
-pub use lent::look;
+pub use registered::look;
 
 use super::call::{Arithmetic, Call, Prepared};
 use super::geometry::Window;
@@ -47,8 +48,8 @@ pub struct Buffers<'a> {
     in_place: bool,
     /// Both are whole numbers of elements.
     is_whole: bool,
-    /// Where the buffers lie in shared memory: their names.
-    lent: Option<[u64; 2]>,
+    /// The names of the buffers, where they are registered.
+    registered: Option<[u64; 2]>,
     /// The result that all ranks share.
     shared: Option<&'a SharedResult>,
     borrowed: PhantomData<&'a mut [u8]>,
@@ -104,7 +105,7 @@ impl<'a> Buffers<'a> {
             datatype,
             in_place,
             is_whole: send_is_whole && recv_is_whole,
-            lent: None,
+            registered: None,
             shared: None,
             borrowed: PhantomData,
         }
@@ -130,6 +131,11 @@ impl<'a> Buffers<'a> {
     /// The same buffers of a rank that only receives.
     pub fn without_send(self) -> Self {
         Buffers { send_count: 0, count: self.recv_count, ..self }
+    }
+
+    /// The receive buffer, in which the result replaces what was received before.
+    pub fn received_in_place(self) -> Self {
+        Buffers { send: self.recv, send_count: self.recv_count, count: self.recv_count, in_place: true, ..self }
     }
 
     /// The send buffer as bytes, and the receive buffer. `None` where both are the same bytes; a copy where one is a part of
@@ -227,7 +233,7 @@ impl<'a> Buffers<'a> {
             send_count: self.send_count,
             recv_count: self.recv_count,
             window: None,
-            lent: self.lent,
+            registered: self.registered,
             shared: None,
             past_caches: self.send != self.recv && self.count * element_bytes >= kernels::streaming_min_bytes(),
             borrowed: PhantomData,

@@ -1,8 +1,12 @@
 //! How a payload is cut into chunks: pure arithmetic, the same on every rank.
 
+use super::board::Place;
 use super::call::Call;
 
-/// How a payload is cut into chunks.
+/// Bytes after which a deposit that is too large for a line announces its progress.
+pub(super) const PIECE_BYTES: usize = if cfg!(earlybird_loom) { 64 } else { 8 * 1024 };
+
+/// The chunks of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pieces {
     /// Elements of every chunk but the last.
@@ -53,6 +57,17 @@ impl Pieces {
     /// Bytes of piece `i`.
     pub fn bytes(&self, i: usize) -> usize {
         self.len(i) * self.element_bytes
+    }
+
+    /// The place of piece `i` of `rank`'s deposit in `area`.
+    pub(super) fn deposit(&self, area: usize, rank: usize, i: usize) -> Place {
+        Place::Deposit { area, rank, piece: i, offset: self.offset(i), bytes: self.bytes(i) }
+    }
+
+    /// The place of chunk `i` of the accumulator of `area`.
+    pub(super) fn accumulator(&self, area: usize, i: usize) -> Place {
+        let (offset, bytes) = (self.accumulator_offset(i), self.accumulator_piece_bytes(i));
+        Place::Accumulator { area, chunk: i, offset, bytes }
     }
 
     /// Bytes before piece `i` of an accumulator.

@@ -3,7 +3,6 @@
 use super::board::{Board, CHUNKS};
 use super::operation::{Operation, Stop};
 use super::pieces::Pieces;
-use super::slices::accumulator;
 use super::step::Step;
 use super::wait::Wake;
 use super::word::{FoldState, FoldWord};
@@ -30,7 +29,7 @@ impl<B: Board> Operation<'_, B> {
         self.wake();
     }
 
-    /// The same without waking anybody.
+    /// The same without waking the sleepers.
     pub(super) fn make_final(&self, i: usize) {
         let word = FoldWord::open(self.epoch, self.me, self.ranks);
         self.board.chunk(self.area, i).store(word.0, SyncPoint::ChunkRelease.order());
@@ -42,7 +41,7 @@ impl<B: Board> Operation<'_, B> {
         let (board, call, area, epoch, ranks) = (self.board, self.call, self.area, self.epoch, self.ranks);
         for i in (first..pieces.number).chain(0..first).filter(|i| !copied.has(*i)) {
             self.wait(Wake::Event, |board| is_final(board, area, i, epoch, ranks).then_some(()))?;
-            board.read(accumulator(area, pieces, i), |sum| call.take(sum, pieces, i));
+            board.read(pieces.accumulator(area, i), |sum| call.take(sum, pieces, i));
         }
         Ok(())
     }

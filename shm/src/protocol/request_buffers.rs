@@ -1,149 +1,171 @@
-//! Buffers that posted operations own: of the library's types, of a user's, or many as one message.
+//! Buffers that a started call owns, without their type: the call proceeds while its caller does something else.
+//!
+//! Invariant **D (datatype)**: whatever a call on the datatype of the buffers writes to them is made of values of their type.
 #![allow(unsafe_code)]
 
 use super::payload::Buffers;
 use crate::Error;
-use crate::op::{Datatype, Element};
-use crate::user_op::datatype_of;
-use bytemuck::Pod;
+use crate::op::{DType, Datatype, Element};
 use std::any::Any;
 use std::fmt;
 
-/// Buffers that a posted operation owns.
-pub trait RequestBuffers: Any + Send + fmt::Debug {
+/// The values that a started call can own: a `Vec<T>` for a call in place, `(send, recv)` of two vectors, a [`Grouped`], an
+/// [`OwnedBytes`], or `()` for a call without data. They come back when the call has ended.
+pub trait BufferOwner: Any + Send {
     /// The buffers as a call sees them.
-    fn lend(&mut self) -> Buffers<'_>;
-    /// Before a start.
+    ///
+    /// # Safety
+    /// D.
+    #[doc(hidden)]
+    unsafe fn lend(&mut self, datatype: Datatype) -> Buffers<'_>;
+
+    /// Before each start.
+    #[doc(hidden)]
     fn begin(&mut self) {}
-    /// After the end of what was started.
+
+    /// After each end.
     ///
     /// # Errors
-    /// The errors that show only when all ranks have told what they give: the same on all, which go on.
+    /// The errors that show only when all ranks have told what they send: the same on all, which go on.
+    #[doc(hidden)]
     fn end(&mut self) -> Result<(), Error> {
         Ok(())
     }
+
+    /// The values as their owner has given them.
+    #[doc(hidden)]
+    fn owner(&mut self) -> &mut dyn Any;
+
+    /// The same, for good.
+    #[doc(hidden)]
+    fn into_owner(self: Box<Self>) -> Box<dyn Any + Send>;
 }
 
-/// A send buffer and a receive buffer; where one is not there, or is the other, its vector is empty.
-pub struct OwnedBuffers<T> {
-    /// The contribution, unless that is `recv`.
-    pub send: Vec<T>,
-    /// The place of the result.
-    pub recv: Vec<T>,
-    /// The result replaces the contribution, which lies in `recv`.
-    in_place: bool,
-    /// Invariant **D**: what a call on it writes is made of values of `T`.
-    datatype: Datatype,
+/// The owner of a `BufferOwner` that wraps no other one: itself.
+macro_rules! owns_itself {
+    () => {
+        fn owner(&mut self) -> &mut dyn Any {
+            self
+        }
+
+        fn into_owner(self: Box<Self>) -> Box<dyn Any + Send> {
+            self
+        }
+    };
 }
 
-impl<T> OwnedBuffers<T> {
-    /// Returns whether the result replaces the contribution.
-    pub fn is_in_place(&self) -> bool {
-        self.in_place
+impl BufferOwner for () {
+    unsafe fn lend(&mut self, _: Datatype) -> Buffers<'_> {
+        Buffers::in_place::<u64>(&mut [])
     }
 
-    /// Values of `T` that are one element.
-    pub fn values_per_element(&self) -> usize {
-        self.datatype.size() / size_of::<T>().max(1)
-    }
+    owns_itself! {}
 }
 
-// D: an `Element` is what its tag says, any bytes are a value of a `Pod`, and of `u8`.
-impl<T: Element> OwnedBuffers<T> {
-    /// Two buffers.
-    pub fn apart(send: Vec<T>, recv: Vec<T>) -> Self {
-        OwnedBuffers { send, recv, in_place: false, datatype: T::DTYPE.into() }
-    }
-
-    /// One buffer for both.
-    pub fn in_place(recv: Vec<T>) -> Self {
-        OwnedBuffers { send: Vec::new(), recv, in_place: true, datatype: T::DTYPE.into() }
-    }
+/// The message of a call without data, so that each rank waits for all: a word, in place of the owner's values.
+struct Token {
+    word: [u64; 1],
+    owner: Box<dyn BufferOwner>,
 }
 
-impl<T: Pod> OwnedBuffers<T> {
-    /// Two buffers, for a user's operator.
-    ///
-    /// # Errors
-    /// The errors of [`datatype_of`].
-    pub fn apart_of(send: Vec<T>, recv: Vec<T>) -> Result<Self, Error> {
-        Ok(OwnedBuffers { send, recv, in_place: false, datatype: datatype_of::<T>()? })
+impl BufferOwner for Token {
+    unsafe fn lend(&mut self, _: Datatype) -> Buffers<'_> {
+        Buffers::in_place(&mut self.word)
     }
 
-    /// One buffer for both, for a user's operator.
-    ///
-    /// # Errors
-    /// The errors of [`datatype_of`].
-    pub fn in_place_of(recv: Vec<T>) -> Result<Self, Error> {
-        Ok(OwnedBuffers { send: Vec::new(), recv, in_place: true, datatype: datatype_of::<T>()? })
+    fn owner(&mut self) -> &mut dyn Any {
+        self.owner.owner()
+    }
+
+    fn into_owner(self: Box<Self>) -> Box<dyn Any + Send> {
+        self.owner.into_owner()
     }
 }
 
-impl OwnedBuffers<u8> {
-    /// Two buffers of the bytes of elements of `datatype`.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] for a buffer that is no whole number of elements.
-    pub fn raw(send: Vec<u8>, recv: Vec<u8>, datatype: Datatype) -> Result<Self, Error> {
-        [&send, &recv].into_iter().try_for_each(|buffer| datatype.must_fill(buffer.len()))?;
-        Ok(OwnedBuffers { send, recv, in_place: false, datatype })
+impl<T: Send + 'static> BufferOwner for Vec<T> {
+    unsafe fn lend(&mut self, datatype: Datatype) -> Buffers<'_> {
+        // SAFETY: D, by the caller's contract.
+        unsafe { Buffers::erased_in_place(self, datatype) }
     }
 
-    /// One buffer for both, of the bytes of elements of `datatype`.
-    ///
-    /// # Errors
-    /// The errors of [`OwnedBuffers::raw`].
-    pub fn raw_in_place(recv: Vec<u8>, datatype: Datatype) -> Result<Self, Error> {
-        datatype.must_fill(recv.len())?;
-        Ok(OwnedBuffers { send: Vec::new(), recv, in_place: true, datatype })
+    owns_itself! {}
+}
+
+impl<T: Send + 'static> BufferOwner for (Vec<T>, Vec<T>) {
+    unsafe fn lend(&mut self, datatype: Datatype) -> Buffers<'_> {
+        // SAFETY: D, by the caller's contract.
+        unsafe { Buffers::erased_apart(&self.0, &mut self.1, datatype) }
+    }
+
+    owns_itself! {}
+}
+
+/// The bytes of a send buffer and a receive buffer of elements of a datatype, for bindings to other languages.
+#[derive(Debug)]
+pub struct OwnedBytes {
+    /// The bytes of the send buffer; `None` where the result replaces what lies in `recv`.
+    pub send: Option<Vec<u8>>,
+    /// The bytes of the receive buffer.
+    pub recv: Vec<u8>,
+    /// The type of the elements.
+    pub datatype: Datatype,
+}
+
+impl OwnedBytes {
+    /// The bytes of elements of `datatype`; without `send` the result replaces what lies in `recv`.
+    pub fn new(send: Option<Vec<u8>>, recv: Vec<u8>, datatype: Datatype) -> Self {
+        OwnedBytes { send, recv, datatype }
     }
 }
 
-impl<T: Send + 'static> RequestBuffers for OwnedBuffers<T> {
-    fn lend(&mut self) -> Buffers<'_> {
-        // SAFETY: D.
+impl BufferOwner for OwnedBytes {
+    unsafe fn lend(&mut self, _: Datatype) -> Buffers<'_> {
+        // SAFETY: any bytes are values of `u8`.
         unsafe {
-            match self.in_place {
-                true => Buffers::erased_in_place(&mut self.recv, self.datatype),
-                false => Buffers::erased_apart(&self.send, &mut self.recv, self.datatype),
+            match &self.send {
+                Some(send) => Buffers::erased_apart(send, &mut self.recv, self.datatype),
+                None => Buffers::erased_in_place(&mut self.recv, self.datatype),
             }
         }
     }
+
+    owns_itself! {}
 }
 
-impl<T> fmt::Debug for OwnedBuffers<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let counts = (self.send.len(), self.recv.len());
-        f.debug_struct("OwnedBuffers")
-            .field("counts", &counts)
-            .field("in_place", &self.in_place)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Many buffers as one message, each of which the result replaces.
-pub struct GroupedBuffers<T> {
-    /// The buffers.
-    pub parts: Vec<Vec<T>>,
+/// Many vectors that are reduced as one message, each of which its result replaces.
+pub struct Grouped<T> {
+    parts: Vec<Vec<T>>,
     memory: Vec<u64>,
 }
 
-impl<T: Element> GroupedBuffers<T> {
-    /// Of these buffers.
-    pub fn new(parts: Vec<Vec<T>>) -> Self {
-        let mut grouped = GroupedBuffers { parts, memory: Vec::new() };
-        grouped.begin();
-        grouped
+impl<T> Grouped<T> {
+    /// The vectors; their lengths must stay as they are while the call is in use.
+    pub fn parts_mut(&mut self) -> impl ExactSizeIterator<Item = &mut [T]> {
+        self.parts.iter_mut().map(Vec::as_mut_slice)
     }
 
-    fn count(&self) -> usize {
-        self.parts.iter().map(Vec::len).sum()
+    /// The vectors, for good.
+    pub fn into_parts(self) -> Vec<Vec<T>> {
+        self.parts
+    }
+
+    /// The length of each vector.
+    pub(crate) fn lens(&self) -> Vec<usize> {
+        self.parts.iter().map(Vec::len).collect()
     }
 }
 
-impl<T: Element> RequestBuffers for GroupedBuffers<T> {
-    fn lend(&mut self) -> Buffers<'_> {
-        let count = self.count();
+impl<T: Element> From<Vec<Vec<T>>> for Grouped<T> {
+    fn from(parts: Vec<Vec<T>>) -> Self {
+        let mut grouped = Grouped { parts, memory: Vec::new() };
+        grouped.begin();
+        grouped
+    }
+}
+
+impl<T: Element> BufferOwner for Grouped<T> {
+    unsafe fn lend(&mut self, _: Datatype) -> Buffers<'_> {
+        let count = self.parts.iter().map(Vec::len).sum();
         Buffers::of_packed::<T>(&mut self.memory, count)
     }
 
@@ -152,14 +174,137 @@ impl<T: Element> RequestBuffers for GroupedBuffers<T> {
     }
 
     fn end(&mut self) -> Result<(), Error> {
-        let count = self.count();
+        let count = self.parts.iter().map(Vec::len).sum();
         Buffers::of_packed::<T>(&mut self.memory, count).unpack(&mut self.parts);
         Ok(())
     }
+
+    owns_itself! {}
 }
 
-impl<T> fmt::Debug for GroupedBuffers<T> {
+impl<T> fmt::Debug for Grouped<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GroupedBuffers").field("parts", &self.parts.len()).finish_non_exhaustive()
+        f.debug_struct("Grouped").field("lens", &self.lens()).finish_non_exhaustive()
+    }
+}
+
+/// Which of its buffers a call uses, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BufferRole {
+    /// All, as their owner has given them.
+    #[default]
+    AsGiven,
+    /// The same, in an operation that is a part of the call.
+    InPart,
+    /// The send buffer; nothing is received.
+    SendOnly,
+    /// The receive buffer, in place.
+    Received,
+}
+
+/// Buffers that a started call owns.
+pub struct OwnedBuffers {
+    owner: Box<dyn BufferOwner>,
+    datatype: Datatype,
+    role: BufferRole,
+}
+
+// D, for both: an `Element` is what its tag says.
+impl<T: Element> From<Vec<T>> for OwnedBuffers {
+    fn from(buffer: Vec<T>) -> Self {
+        OwnedBuffers { owner: Box::new(buffer), datatype: T::DTYPE.into(), role: BufferRole::AsGiven }
+    }
+}
+
+impl<T: Element> From<(Vec<T>, Vec<T>)> for OwnedBuffers {
+    fn from(buffers: (Vec<T>, Vec<T>)) -> Self {
+        OwnedBuffers { owner: Box::new(buffers), datatype: T::DTYPE.into(), role: BufferRole::AsGiven }
+    }
+}
+
+impl From<OwnedBytes> for OwnedBuffers {
+    fn from(bytes: OwnedBytes) -> Self {
+        let datatype = bytes.datatype;
+        OwnedBuffers { owner: Box::new(bytes), datatype, role: BufferRole::AsGiven }
+    }
+}
+
+impl Default for OwnedBuffers {
+    /// No buffers.
+    fn default() -> Self {
+        OwnedBuffers { owner: Box::new(()), datatype: DType::U64.into(), role: BufferRole::AsGiven }
+    }
+}
+
+impl OwnedBuffers {
+    /// Buffers of elements of `datatype`.
+    ///
+    /// # Safety
+    /// D.
+    pub unsafe fn new(owner: Box<dyn BufferOwner>, datatype: Datatype) -> Self {
+        OwnedBuffers { owner, datatype, role: BufferRole::AsGiven }
+    }
+
+    /// The same values in a call that neither sends nor receives any, and waits for all ranks all the same.
+    pub fn of_token(self) -> Self {
+        let token = Token { word: [0], owner: self.owner };
+        OwnedBuffers { owner: Box::new(token), datatype: DType::U64.into(), role: self.role }
+    }
+
+    /// Says which of the buffers a call uses from now on.
+    pub fn set_role(&mut self, role: BufferRole) {
+        self.role = role;
+    }
+
+    /// The buffers as a call sees them.
+    pub fn lend(&mut self) -> Buffers<'_> {
+        // SAFETY: D, since they were made.
+        let buffers = unsafe { self.owner.lend(self.datatype) };
+        match self.role {
+            BufferRole::AsGiven | BufferRole::InPart => buffers,
+            BufferRole::SendOnly => buffers.without_recv(),
+            BufferRole::Received => buffers.received_in_place(),
+        }
+    }
+
+    /// Before each start.
+    pub fn begin(&mut self) {
+        if self.role == BufferRole::AsGiven {
+            self.owner.begin();
+        }
+    }
+
+    /// After each end.
+    ///
+    /// # Errors
+    /// The errors that show only when all ranks have told what they send: the same on all, which go on.
+    pub fn end(&mut self) -> Result<(), Error> {
+        if self.role == BufferRole::AsGiven { self.owner.end() } else { Ok(()) }
+    }
+
+    /// The values as their owner has given them.
+    pub(crate) fn owner_as_any(&mut self) -> &mut dyn Any {
+        self.owner.owner()
+    }
+
+    /// The same, for good.
+    pub(crate) fn into_owner_as_any(self) -> Box<dyn Any + Send> {
+        self.owner.into_owner()
+    }
+
+    /// The same; `None` for another type than theirs.
+    pub fn owner<B: BufferOwner>(&mut self) -> Option<&mut B> {
+        self.owner_as_any().downcast_mut()
+    }
+
+    /// The same, for good.
+    pub fn into_owner<B: BufferOwner>(self) -> Option<B> {
+        self.into_owner_as_any().downcast().ok().map(|owner| *owner)
+    }
+}
+
+impl fmt::Debug for OwnedBuffers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnedBuffers").field("datatype", &self.datatype).finish_non_exhaustive()
     }
 }

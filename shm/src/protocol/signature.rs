@@ -1,4 +1,4 @@
-//! What a rank says about its call, so that calls that differ are told apart: the collective and the signature.
+//! The collective and the signature: a rank's description of its call, by which calls that differ are told apart.
 
 use crate::config::Algorithm;
 use crate::op::{DType, Datatype, FoldOrder, OpIdentity};
@@ -6,6 +6,7 @@ use crate::op::{DType, Datatype, FoldOrder, OpIdentity};
 /// The collective. The discriminant is part of the signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Collective {
     /// Every rank gets the reduction of all contributions.
     AllReduce = 1,
@@ -72,7 +73,7 @@ impl Collective {
         }
     }
 
-    /// Whether contributions are folded: then type, operator and order decide the result.
+    /// Returns whether contributions are folded: then type, operator and order decide the result.
     pub const fn folds(self) -> bool {
         use Collective::{AllReduce, Counts, Duplicate, Plan, Reduce, ReduceScatter, Split};
         matches!(self, AllReduce | Reduce | ReduceScatter | Split | Duplicate | Counts | Plan)
@@ -84,11 +85,11 @@ impl Collective {
     }
 }
 
-/// What ranks must agree on, in two words.
+/// The two words that all ranks of an operation must agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signature {
-    /// From the low end: `collective 8 | dtype 8 | op 8 | order 1 | within 7 | algorithm 7 | shared 1 | lane 1 | unequal 1 | posted 1 |
-    /// lent 1 | within 4 | root 16`,
+    /// From the low end: `collective 8 | dtype 8 | op 8 | order 1 | within 7 | algorithm 7 | shared 1 | lane 1 | unequal 1 | started 1 |
+    /// registered 1 | within 4 | root 16`,
     /// the root plus one, 0 where there is none.
     pub kind: u64,
     /// Elements of a block; where blocks differ, `hash of their lengths 24 | elements of all 40`. The size of a user's
@@ -98,9 +99,9 @@ pub struct Signature {
 
 const LANE: u64 = 1 << 40;
 const UNEQUAL: u64 = 1 << 41;
-const LENT: u64 = 1 << 43;
-const POSTED: u64 = 1 << 42;
-/// With `LENT`; the codes of the algorithms leave it free.
+const REGISTERED: u64 = 1 << 43;
+const STARTED: u64 = 1 << 42;
+/// With `REGISTERED`; the codes of the algorithms leave it free.
 const SHARED: u64 = 1 << 39;
 const ROOT_SHIFT: u32 = 48;
 
@@ -136,24 +137,24 @@ impl Signature {
         Signature { kind: if flat { self.kind | LANE } else { self.kind & !LANE }, ..self }
     }
 
-    /// The same call on buffers that ranks lend each other.
-    pub fn lent(self) -> Self {
-        Signature { kind: self.kind | LENT, ..self }
+    /// The same call on registered buffers.
+    pub fn registered(self) -> Self {
+        Signature { kind: self.kind | REGISTERED, ..self }
     }
 
-    /// Whether ranks lend each other their buffers, or share a result.
-    pub fn is_lent(self) -> bool {
-        self.kind & LENT != 0
+    /// Returns whether the buffers are registered, or the result is shared.
+    pub fn is_registered(self) -> bool {
+        self.kind & REGISTERED != 0
     }
 
     /// The same call with one result for all ranks.
     pub fn shared(self) -> Self {
-        Signature { kind: self.kind | LENT | SHARED, ..self }
+        Signature { kind: self.kind | REGISTERED | SHARED, ..self }
     }
 
-    /// The same call, posted: blocking calls do not match it.
-    pub fn posted(self) -> Self {
-        Signature { kind: self.kind | POSTED, ..self }
+    /// The same call, non-blocking: blocking calls do not match it.
+    pub fn started(self) -> Self {
+        Signature { kind: self.kind | STARTED, ..self }
     }
 
     /// The same call with this root.
@@ -182,9 +183,9 @@ impl Signature {
         (self.kind >> 25 & 0x7f | (self.kind >> 44 & 0xf) << 7) as u16
     }
 
-    /// Returns whether the call is posted.
-    pub fn is_posted(self) -> bool {
-        self.kind & POSTED != 0
+    /// Returns whether the call is non-blocking.
+    pub fn is_started(self) -> bool {
+        self.kind & STARTED != 0
     }
 
     /// The root, where the call has one.
@@ -210,8 +211,8 @@ impl Signature {
         let b = (self.kind & !SHARED).to_le_bytes();
         let name = |known: Option<&str>, code: u8| known.map_or(format!("#{code}"), str::to_owned);
         let known = Collective::from_code(b[0]);
-        let posted = if self.kind & POSTED != 0 { "immediate " } else { "" };
-        let collective = format!("{posted}{}", name(known.map(Collective::name), b[0]));
+        let started = if self.kind & STARTED != 0 { "immediate " } else { "" };
+        let collective = format!("{started}{}", name(known.map(Collective::name), b[0]));
         let order = name([Some("arrival"), Some("rank")].get(b[3] as usize & 1).copied().flatten(), b[3]);
         let algorithm = Algorithm::ALL.iter().find(|a| **a as u8 == b[4]).map(|a| a.to_string());
         let algorithm = format!("algorithm {}", name(algorithm.as_deref(), b[4]));
@@ -230,7 +231,7 @@ impl Signature {
                 format!("{} x {dtype} in unequal parts (#{:06x})", self.count & ((1 << 40) - 1), self.count >> 40)
             }
         };
-        let shared = match (self.is_lent(), self.kind & SHARED != 0) {
+        let shared = match (self.is_registered(), self.kind & SHARED != 0) {
             (true, true) => " with a shared result",
             (true, false) => " in shared buffers",
             _ => "",
@@ -277,7 +278,7 @@ mod tests {
             base.unequal(&[9]),
             base.unequal(&[4, 5]),
             base.unequal(&[5, 4]),
-            base.lent(),
+            base.registered(),
             base.shared(),
             Signature::new(Collective::AllReduce, DType::F64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, 9),
             Signature::new(Collective::AllReduce, DType::F32, Op::Max, FoldOrder::Rank, Algorithm::Auto, 9),

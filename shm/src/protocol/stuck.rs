@@ -1,10 +1,13 @@
 //! The proof that a wait cannot end: every rank that could still end it waits as well, and has looked in vain since then.
 //!
-//! Healthy words never come to that, but another process of the same user may have written anything over them: a chunk that
-//! nobody holds is busy, a mark is not the one its rank has stored. No word has to be recognized as damaged for the proof.
+//! Healthy words never come to that, but another process of the same user may have written anything over them: a chunk
+//! that no rank holds is busy, a mark is not the one its rank has stored. No word has to be recognized as damaged for the proof.
 //! Each rank says, at every inspection of a long wait, which wait it is in and how often it has looked. If all ranks that
 //! have not left the operation are in one wait each from one moment on, nothing changes after that moment; if each has looked
 //! again since, nothing that it waits for is there.
+//!
+//! A rank that has started operations under way looks at all of them in a wait, and they may change what others wait for: each
+//! such change counts as a new wait. Its wait is of the operation that it needs next, which ranks that have left cannot change.
 
 use super::board::Board;
 use super::operation::Operation;
@@ -14,6 +17,8 @@ use crate::sync::Ordering;
 #[derive(Debug, Default)]
 pub(super) struct Proof {
     looks: u32,
+    /// The changes that this rank had made by its started operations when it looked last.
+    moves: u32,
     /// This rank's looks at the moment from which on all waits are compared.
     base_looks: u32,
     /// The others' words at that moment.
@@ -34,14 +39,12 @@ impl<B: Board> Operation<'_, B> {
     /// Returns whether this wait, which began at `begun_ns`, cannot end any more. Called after a vain look.
     pub(super) fn cannot_end(&self, proof: &mut Proof, begun_ns: u64) -> bool {
         let own = &self.board.member(self.me).waits;
-        if !self.pending.is_empty() {
-            // A pending operation of this rank may change what others wait for.
-            own.store(0, Ordering::Relaxed);
+        let moves = *self.moves;
+        if std::mem::replace(&mut proof.moves, moves) != moves {
             proof.base.clear();
-            return false;
         }
         proof.looks += 1;
-        let wait = (begun_ns >> 10) as u32 | 1;
+        let wait = ((begun_ns >> 10) as u32).wrapping_add(moves.wrapping_mul(2)) | 1;
         own.store(u64::from(wait) << 32 | u64::from(proof.looks), Ordering::Relaxed);
         let word = |rank: usize| match self.has_left(rank) {
             true => HAS_LEFT,
@@ -53,7 +56,8 @@ impl<B: Board> Operation<'_, B> {
 }
 
 impl Proof {
-    /// Returns whether every rank still is in the wait of the base and has looked again; otherwise, where one is not, `now` is the base.
+    /// Returns whether every rank still is in the wait of the base and has looked again; otherwise, where one is not, `now` is
+    /// the base.
     fn is_complete(&mut self, now: Vec<u64>) -> bool {
         let same = |(then, now): (&u64, &u64)| wait_of(*then) == wait_of(*now);
         if self.base.len() != now.len() || !self.base.iter().zip(&now).all(same) {
@@ -86,7 +90,7 @@ mod tests {
 
     #[test]
     fn nothing_is_proven_while_a_rank_may_act() {
-        assert_eq!(after(&[[HAS_LEFT; 2]; 3]), [false, false, true], "nobody is left, and this rank has looked again");
+        assert_eq!(after(&[[HAS_LEFT; 2]; 3]), [false, false, true], "no rank is left, and this one has looked again");
         let waits = |n| [at(7, n), at(9, n + 3)];
         assert_eq!(after(&[waits(1), waits(2), waits(3)]), [false, false, true]);
         assert!(!after(&[[at(7, 1), 0], [at(7, 2), 0], [at(7, 9), 0]]).contains(&true), "one never waited");
@@ -97,6 +101,6 @@ mod tests {
         let goes_on = [[at(7, 1), at(9, 4)], [at(8, 2), at(9, 5)], [at(8, 3), at(9, 6)], [at(8, 4), at(9, 6)]];
         assert_eq!(after(&goes_on), [false, false, false, false], "from a new wait on all is compared anew");
         let leaves = [[at(7, 1), at(9, 4)], [HAS_LEFT, at(9, 6)], [HAS_LEFT, at(9, 7)], [HAS_LEFT, at(9, 8)]];
-        assert_eq!(after(&leaves), [false, false, false, true], "who left may have changed something before");
+        assert_eq!(after(&leaves), [false, false, false, true], "a rank that left may have changed something before");
     }
 }

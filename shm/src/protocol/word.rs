@@ -14,7 +14,7 @@ const fn field(word: u64, low: u32, bits: u32) -> u64 {
 pub struct ArrivalWord(pub u64);
 
 impl ArrivalWord {
-    /// What the first arriver installs: its plan, its name, and itself as the only one there.
+    /// The word that the first arriver installs: its plan, its name, and itself as the only one there.
     pub fn first(epoch: u64, signature: u32, plan: u8, leader: usize) -> Self {
         ArrivalWord(
             (epoch & 0xf_ffff) << 44
@@ -24,7 +24,7 @@ impl ArrivalWord {
                 | 1,
         )
     }
-    /// Whether the word belongs to operation `epoch`.
+    /// Returns whether the word belongs to operation `epoch`.
     pub fn is_of(self, epoch: u64) -> bool {
         field(self.0, 44, 20) == epoch & 0xf_ffff
     }
@@ -40,7 +40,7 @@ impl ArrivalWord {
     pub fn leader(self) -> usize {
         field(self.0, 10, 10) as usize
     }
-    /// How many ranks have arrived.
+    /// The number of ranks that have arrived.
     pub fn count(self) -> usize {
         field(self.0, 0, 10) as usize
     }
@@ -57,17 +57,17 @@ impl ArrivalWord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoldWord(pub u64);
 
-/// What a [`FoldWord`] means to operation `epoch` of `ranks` ranks.
+/// The meaning of a [`FoldWord`] to operation `epoch` of `ranks` ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FoldState {
-    /// Nobody has folded anything yet.
+    /// No contribution is folded yet.
     Empty,
-    /// `holder` is folding; the word is a try-lock, nobody waits while holding one.
+    /// `holder` is folding; the word is a try-lock, and no rank waits while it holds one.
     Busy {
         /// The rank that holds it.
         holder: usize,
     },
-    /// `count` contributions are in, nobody is folding.
+    /// `count` contributions are in, no rank is folding.
     Open {
         /// Contributions folded so far.
         count: usize,
@@ -90,7 +90,7 @@ impl FoldWord {
         if self.0 >> 21 != epoch & ((1 << 43) - 1) {
             FoldState::Empty
         } else if field(self.0, 20, 1) == 1 || field(self.0, 0, 10) as usize > ranks {
-            // More than all is what no rank writes: nobody takes it for anything.
+            // No rank writes more than all: such a word is never taken for a result.
             FoldState::Busy { holder: field(self.0, 10, 10) as usize }
         } else if field(self.0, 0, 10) as usize == ranks {
             FoldState::Final
@@ -105,7 +105,7 @@ pub fn entered(epoch: u64, signature: u32) -> u64 {
     (epoch & 0xffff_ffff) << 32 | u64::from(signature)
 }
 
-/// Whether `word` says that its rank entered operation `epoch`, whatever its signature.
+/// Returns whether `word` says that its rank entered operation `epoch`, whatever its signature.
 pub fn has_entered(word: u64, epoch: u64) -> bool {
     word >> 32 == epoch & 0xffff_ffff
 }
@@ -126,7 +126,7 @@ pub fn deposited(epoch: u64, signature: u32, pieces: usize) -> u64 {
     epoch << 32 | u64::from(signature & 0xff_ffff) << 8 | pieces as u64
 }
 
-/// Whether `word` says that at least `pieces` pieces of operation `epoch` lie ready, of a call with this signature.
+/// Returns whether `word` says that at least `pieces` pieces of operation `epoch` lie ready, of a call with this signature.
 pub fn has_deposited(word: u64, epoch: u64, signature: u32, pieces: usize) -> bool {
     self::pieces(word, epoch, signature) >= pieces
 }
@@ -152,7 +152,8 @@ pub enum Cause {
     Corrupt = 5,
     /// A user's operator panicked; details: length of the message, its first bytes.
     OperatorPanicked = 6,
-    /// The system refused memory; details: its number for that, bytes, and one more than the rank that lends them, if one does.
+    /// The system refused memory; details: its number for that, bytes, and one more than the rank that has registered them,
+    /// if one has.
     System = 7,
     /// A rank panicked inside a call, or unwound through one, and lives on.
     Panicked = 8,
@@ -161,7 +162,7 @@ pub enum Cause {
 }
 
 /// The group's one error: `cause 8 | reporter 16 | epoch 40`; without a cause the group is well, and the rest of the word
-/// is the number of the loan that its memory is.
+/// is the number of the allocation that its memory is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoisonWord(pub u64);
 
@@ -170,7 +171,7 @@ impl PoisonWord {
     pub fn new(cause: Cause, reporter: usize, epoch: u64) -> Self {
         PoisonWord((cause as u64) << 56 | (reporter as u64) << 40 | epoch & ((1 << 40) - 1))
     }
-    /// The word of a healthy group in the memory of loan `id`.
+    /// The word of a healthy group in the memory of allocation `id`.
     pub const fn healthy(id: u64) -> u64 {
         id & ((1 << 56) - 1)
     }

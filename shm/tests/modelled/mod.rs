@@ -4,11 +4,15 @@
 
 pub mod models;
 #[allow(dead_code)]
+pub mod parting;
+#[allow(dead_code)]
 pub mod posted;
+#[allow(dead_code)]
+pub mod posted_deaths;
 #[allow(dead_code)]
 pub mod rings;
 
-use earlybird_shm::model::{Died, Group, Heap};
+use earlybird_shm::model::{Died, Group, Heap, spin_first};
 use earlybird_shm::protocol::board::Place;
 use earlybird_shm::protocol::call::Prepared;
 use earlybird_shm::protocol::geometry::{Exchange, Lens};
@@ -38,8 +42,8 @@ pub struct Scenario {
     death: Option<(usize, Step, usize)>,
     stranger: Option<usize>,
     forgetful: bool,
-    lent: bool,
-    /// Whether they lend places for their results besides.
+    registered: bool,
+    /// True if they register places for their results besides.
     apart: bool,
     /// Ranks that go the general way where others go straight.
     crowded: Vec<usize>,
@@ -49,6 +53,7 @@ pub struct Scenario {
     collective: Collective,
     /// Ranks that stop after so many operations, because they no longer matter to what is shown.
     stops: Vec<(usize, usize)>,
+    spins: u32,
 }
 
 /// How one rank's run ended.
@@ -86,18 +91,24 @@ impl Scenario {
             death: None,
             stranger: None,
             forgetful: false,
-            lent: false,
+            registered: false,
             apart: false,
             crowded: Vec::new(),
             shared: false,
             keeps: None,
             collective: Collective::AllReduce,
             stops: Vec::new(),
+            spins: 0,
         }
     }
     /// `rank` stops after `epochs` operations. The others must not need it any more.
     pub fn stops(mut self, rank: usize, epochs: usize) -> Self {
         self.stops.push((rank, epochs));
+        self
+    }
+    /// Ranks spin and yield before they sleep.
+    pub fn spins(mut self) -> Self {
+        self.spins = 1;
         self
     }
     /// Another operation than an allreduce; the root is rank 0.
@@ -135,14 +146,14 @@ impl Scenario {
         self.crowded.push(rank);
         self
     }
-    /// Ranks lend each other their buffers.
-    pub fn lent(mut self) -> Self {
-        self.lent = true;
+    /// Ranks register their buffers.
+    pub fn registered(mut self) -> Self {
+        self.registered = true;
         self
     }
-    /// Ranks lend each other their buffers, and places for their results.
-    pub fn lent_apart(self) -> Self {
-        Scenario { apart: true, ..self.lent() }
+    /// Ranks register their buffers, and places for their results.
+    pub fn registered_apart(self) -> Self {
+        Scenario { apart: true, ..self.registered() }
     }
     /// Ranks share one result.
     pub fn shared(mut self) -> Self {
@@ -174,10 +185,8 @@ impl Scenario {
             Collective::Scatter => Self::value(0, epoch, rank * self.words + word),
             Collective::ReduceScatter => sum(rank * self.words + word),
             Collective::AllReduce | Collective::Barrier | Collective::Reduce => sum(word),
-            // They run an allreduce of the group's own words.
-            Collective::Split | Collective::Duplicate | Collective::Counts | Collective::Plan => {
-                unreachable!("not modelled by itself")
-            }
+            // The others run an allreduce of the group's own words.
+            other => unreachable!("{} is not modelled by itself", other.name()),
         }
     }
 
@@ -186,7 +195,7 @@ impl Scenario {
         let order = if self.by_rank { FoldOrder::Rank } else { FoldOrder::Arrival };
         let flat = self.algorithms[rank] == Algorithm::Flat;
         let call = Signature::new(self.collective, DType::U64, op, order, Algorithm::Auto, self.words).in_lane(flat);
-        let call = if self.lent { call.lent() } else { call };
+        let call = if self.registered { call.registered() } else { call };
         let call = if self.shared { call.shared() } else { call };
         if self.is_rooted() { call.rooted(0) } else { call }
     }
@@ -224,7 +233,7 @@ impl Scenario {
                 }
                 _ => Buffers::apart(&send, &mut recv),
             };
-            let buffers = if self.lent { buffers.lent([1, 1 + u64::from(self.apart)]) } else { buffers };
+            let buffers = if self.registered { buffers.registered([1, 1 + u64::from(self.apart)]) } else { buffers };
             let keeps = epoch > 1 && self.keeps == Some(rank);
             let result = SharedResult::new(keeps.into(), (0, u64::from(rank == 0)), 8 * self.words);
             let buffers = if self.shared { buffers.shared(&result) } else { buffers };
@@ -272,7 +281,8 @@ impl Scenario {
     /// The words of the shared result, piece by piece.
     fn view(board: &Heap, words: usize) -> Vec<u64> {
         let number = |piece| 8.min(words - 8 * piece);
-        let place = |piece| Place::Lent { rank: 0, result: true, piece, offset: 64 * piece, bytes: 8 * number(piece) };
+        let place =
+            |piece| Place::Registered { rank: 0, result: true, piece, offset: 64 * piece, bytes: 8 * number(piece) };
         (0..words.div_ceil(8)).flat_map(|piece| look(board, place(piece), number(piece))).collect()
     }
 
@@ -320,17 +330,29 @@ impl Scenario {
     }
 }
 
-/// Explores `scenario` and checks every execution.
-pub fn explore(bound: Bound, scenario: Scenario) -> Tally {
+/// Runs `body` in every execution within the bound, and counts them.
+pub fn explore_quietly(bound: Bound, body: impl Fn() + Sync + Send + 'static) -> usize {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = bound;
     // Loom panics at this limit. At the two below it would end without a word, as if everything had been explored.
     builder.max_branches = 20_000;
     builder.max_duration = None;
     builder.max_permutations = None;
-    let counts = Arc::new([const { AtomicUsize::new(0) }; 3]);
-    let counted = counts.clone();
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
     builder.check(move || {
+        body();
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    count.load(Ordering::Relaxed)
+}
+
+/// Explores `scenario` and checks every execution.
+pub fn explore(bound: Bound, scenario: Scenario) -> Tally {
+    let counts = Arc::new([const { AtomicUsize::new(0) }; 2]);
+    let counted = counts.clone();
+    spin_first(scenario.spins);
+    let executions = explore_quietly(bound, move || {
         let inspects = scenario.death.is_some() || scenario.stranger.is_some();
         let group =
             if scenario.forgetful { Group::forgetful(scenario.ranks) } else { Group::new(scenario.ranks, inspects) };
@@ -344,11 +366,10 @@ pub fn explore(bound: Bound, scenario: Scenario) -> Tally {
         runs.extend(threads.into_iter().map(|t| t.join().unwrap()));
         let (ends, ran): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
         scenario.check(&ends, &ran);
-        counted[0].fetch_add(1, Ordering::Relaxed);
-        counted[1].fetch_add(usize::from(ends.contains(&End::Died)), Ordering::Relaxed);
-        counted[2].fetch_add(usize::from(ends.iter().any(|e| matches!(e, End::Failed(..)))), Ordering::Relaxed);
+        counted[0].fetch_add(usize::from(ends.contains(&End::Died)), Ordering::Relaxed);
+        counted[1].fetch_add(usize::from(ends.iter().any(|e| matches!(e, End::Failed(..)))), Ordering::Relaxed);
     });
-    let [executions, died, failed] = [0, 1, 2].map(|i| counts[i].load(Ordering::Relaxed));
+    let [died, failed] = [0, 1].map(|i| counts[i].load(Ordering::Relaxed));
     Tally { executions, died, failed }
 }
 

@@ -45,8 +45,8 @@ macro_rules! for_every_model {
             two_plans_2 two_plans_3
             mismatch_flat_2 mismatch_flat_pieces_2 mismatch_lanes_2 mismatch_leader_2 mismatch_chain_2
             mismatch_chain_3
-            slices_2 slices_pieces_2 slices_3 lent_2 lent_pieces_2 lent_3
-            lent_apart_2 lent_apart_pieces_2 lent_apart_3
+            slices_2 slices_pieces_2 slices_3 registered_2 registered_pieces_2 registered_3
+            registered_apart_2 registered_apart_pieces_2 registered_apart_3
             shared_2 shared_pieces_2 shared_3 shared_kept_2
             reduce_chain_2 reduce_chain_3 reduce_chain_3_directed reduce_flat_2 reduce_flat_pieces_2 reduce_flat_by_rank_3 reduce_static_leader_3
             broadcast_2 broadcast_pieces_2 broadcast_chain_2 broadcast_3
@@ -54,6 +54,7 @@ macro_rules! for_every_model {
             scatter_2 scatter_pieces_2
             mismatch_reduce_flat_pieces_2 mismatch_reduce_chain_2 mismatch_broadcast_chain_2 mismatch_broadcast_2
             mismatch_gather_2 mismatch_and_death_3
+            spinning_flat_2 spinning_flat_pieces_2 spinning_chain_2 spinning_leader_2 spinning_slices_2
         }
     };
 }
@@ -139,15 +140,15 @@ models! {
     slices_pieces_2: "slices, 2 chunks, 2 ranks, once", upto(2), Some(upto(3)), Scenario::new(Slices, 2, TWO);
     slices_3: "slices, 3 ranks, once", upto(1), Some(upto(2)), Scenario::new(Slices, 3, ONE);
 
-    lent_2: "lent buffers, 2 ranks, reuse", upto(2), Some(upto(3)), Scenario::new(Slices, 2, ONE).lent().epochs(2);
-    lent_pieces_2: "lent buffers, 2 chunks, 2 ranks, once", upto(3), Some(ALL), Scenario::new(Slices, 2, TWO).lent();
-    lent_3: "lent buffers, 3 ranks, once", upto(2), Some(upto(3)), Scenario::new(Slices, 3, ONE).lent();
-    lent_apart_2: "lent buffers, results of their own, 2 ranks, reuse", upto(2), Some(upto(3)),
-        Scenario::new(Slices, 2, ONE).lent_apart().epochs(2);
-    lent_apart_pieces_2: "lent buffers, results of their own, 2 chunks, 2 ranks, once", upto(3), Some(ALL),
-        Scenario::new(Slices, 2, TWO).lent_apart();
-    lent_apart_3: "lent buffers, results of their own, 3 ranks, once", upto(2), Some(upto(3)),
-        Scenario::new(Slices, 3, ONE).lent_apart();
+    registered_2: "registered buffers, 2 ranks, reuse", upto(2), Some(upto(3)), Scenario::new(Slices, 2, ONE).registered().epochs(2);
+    registered_pieces_2: "registered buffers, 2 chunks, 2 ranks, once", upto(3), Some(ALL), Scenario::new(Slices, 2, TWO).registered();
+    registered_3: "registered buffers, 3 ranks, once", upto(2), Some(upto(3)), Scenario::new(Slices, 3, ONE).registered();
+    registered_apart_2: "registered buffers, results of their own, 2 ranks, reuse", upto(2), Some(upto(3)),
+        Scenario::new(Slices, 2, ONE).registered_apart().epochs(2);
+    registered_apart_pieces_2: "registered buffers, results of their own, 2 chunks, 2 ranks, once", upto(3), Some(ALL),
+        Scenario::new(Slices, 2, TWO).registered_apart();
+    registered_apart_3: "registered buffers, results of their own, 3 ranks, once", upto(2), Some(upto(3)),
+        Scenario::new(Slices, 3, ONE).registered_apart();
 
     shared_2: "one shared result, 2 ranks, reuse", upto(1), Some(upto(2)),
         Scenario::new(Slices, 2, ONE).shared().epochs(2);
@@ -203,4 +204,15 @@ models! {
         Scenario::new(Flat, 2, ONE).of(Gather).epochs(2).stranger(1);
     mismatch_and_death_3: "different calls and a death, flat, 3 ranks, once: the first error stands", upto(1), Some(upto(2)),
         Scenario::new(Flat, 3, ONE).stranger(1).dies(2, Step::Begin, 1);
+
+    spinning_flat_2: "spin, yield and sleep in flat, 2 ranks, reuse", upto(1), Some(upto(2)),
+        Scenario::new(Flat, 2, ONE).epochs(2).spins();
+    spinning_flat_pieces_2: "spin, yield and sleep in flat with 2 deposited pieces, 2 ranks, once", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, TWO).spins();
+    spinning_chain_2: "spin, yield and sleep in chain, 2 ranks, once", upto(2), Some(upto(3)),
+        Scenario::new(Chain, 2, ONE).spins();
+    spinning_leader_2: "spin, yield and sleep in leader, 2 ranks, once", upto(2), Some(upto(3)),
+        Scenario::new(Leader, 2, ONE).spins();
+    spinning_slices_2: "spin, yield and sleep in slices, 2 ranks, once", upto(2), Some(upto(3)),
+        Scenario::new(Slices, 2, ONE).spins();
 }

@@ -1,20 +1,19 @@
 //! Models of posted operations: ranks that complete them in different orders, in memory that is used again.
 
-use super::{Bound, Tally, report};
+use super::{Bound, End, Tally, explore_quietly, report};
 use Act::{Finish, Post, Run};
 use earlybird_shm::Algorithm::{Flat, Slices};
 use earlybird_shm::Collective::{AllReduce, AllToAll, Gather};
-use earlybird_shm::model::Group;
+use earlybird_shm::model::{self, Died, Group};
 use earlybird_shm::protocol::active_request::{ActiveRequest, Blocks, Room};
 use earlybird_shm::protocol::call::Prepared;
 use earlybird_shm::protocol::payload::Buffers;
 use earlybird_shm::protocol::signature::{Collective, Signature};
-use earlybird_shm::protocol::{Member, Patience};
+use earlybird_shm::protocol::step::Step;
+use earlybird_shm::protocol::{Member, Patience, Stop};
 use earlybird_shm::sync::{Rule, break_rule};
 use earlybird_shm::{Algorithm, DType, FoldOrder, Op, OwnedBuffers, WaitPreset};
-use std::any::Any;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
 /// What a rank does next with the operation of this number, from 1.
@@ -38,8 +37,10 @@ pub struct PostedModel {
     pub collective: Collective,
     /// The algorithm of the operations.
     pub algorithm: Algorithm,
-    /// 64-bit words that are summed.
+    /// 64-bit words that are summed, or of each block.
     pub words: usize,
+    /// Bytes of a window: a call that is larger runs in several operations.
+    pub window: usize,
     /// Preemptions.
     pub bound: Bound,
     /// What each rank does.
@@ -53,6 +54,7 @@ pub static POSTED: &[PostedModel] = &[
         collective: AllReduce,
         algorithm: Slices,
         words: 1,
+        window: 128,
         bound: Some(1),
         scripts: CROSSED,
     },
@@ -61,6 +63,7 @@ pub static POSTED: &[PostedModel] = &[
         collective: AllReduce,
         algorithm: Slices,
         words: 16,
+        window: 128,
         bound: Some(2),
         scripts: &[ONCE, ONCE],
     },
@@ -69,6 +72,7 @@ pub static POSTED: &[PostedModel] = &[
         collective: AllReduce,
         algorithm: Flat,
         words: 1,
+        window: 128,
         bound: Some(3),
         scripts: CROSSED,
     },
@@ -77,6 +81,7 @@ pub static POSTED: &[PostedModel] = &[
         collective: AllReduce,
         algorithm: Flat,
         words: 1,
+        window: 128,
         bound: Some(2),
         scripts: &[ONCE, ONCE, ONCE],
     },
@@ -85,6 +90,7 @@ pub static POSTED: &[PostedModel] = &[
         collective: AllReduce,
         algorithm: Slices,
         words: 1,
+        window: 128,
         bound: Some(2),
         scripts: &[&[Post(1), Run(2), Finish(1)], &[Post(1), Finish(1), Run(2)]],
     },
@@ -93,6 +99,7 @@ pub static POSTED: &[PostedModel] = &[
         collective: Gather,
         algorithm: Flat,
         words: 1,
+        window: 128,
         bound: Some(3),
         scripts: CROSSED,
     },
@@ -101,7 +108,26 @@ pub static POSTED: &[PostedModel] = &[
         collective: AllToAll,
         algorithm: Flat,
         words: 1,
+        window: 128,
         bound: Some(3),
+        scripts: CROSSED,
+    },
+    PostedModel {
+        name: "posted_slices_windows_2",
+        collective: AllReduce,
+        algorithm: Slices,
+        words: 16,
+        window: 64,
+        bound: Some(1),
+        scripts: &[ONCE, ONCE],
+    },
+    PostedModel {
+        name: "posted_all_to_all_windows_2",
+        collective: AllToAll,
+        algorithm: Flat,
+        words: 8,
+        window: 64,
+        bound: Some(2),
         scripts: CROSSED,
     },
 ];
@@ -116,62 +142,77 @@ pub fn posted(name: &str) -> Option<&'static PostedModel> {
     POSTED.iter().find(|model| model.name == name)
 }
 
+/// A death of a rank: at which step, and at which of its visits to it, from 1.
+pub type Death = Option<(usize, Step, usize)>;
+
 fn value(rank: usize, number: usize) -> u64 {
     1 << (8 * rank + number)
 }
 
-/// The contribution of `rank` to operation `number`, which moves blocks of one word for each of `ranks`.
-fn blocks(rank: usize, number: usize, ranks: usize) -> Vec<u64> {
-    (0..ranks).map(|to| value(rank, number) | (to as u64) << 40).collect()
+impl PostedModel {
+    /// Blocks that a rank gives: a reduction gives the whole, a gather one block, and an alltoall a block to every rank.
+    fn gives(&self) -> usize {
+        if self.collective == AllToAll { self.scripts.len() } else { 1 }
+    }
+
+    /// The contribution of `rank` to operation `number`.
+    fn contribution(&self, rank: usize, number: usize) -> Vec<u64> {
+        (0..self.gives()).flat_map(|to| self.block(rank, to, number)).collect()
+    }
+
+    /// The block of `from` for `to`; those of a reduction are of equal words.
+    fn block(&self, from: usize, to: usize, number: usize) -> Vec<u64> {
+        let word = |w: usize| value(from, number) | (to as u64) << 40 | (w as u64) << 48;
+        (0..self.words).map(|w| if self.collective == AllReduce { value(from, number) } else { word(w) }).collect()
+    }
+
+    /// The result of `rank`.
+    fn result(&self, rank: usize, number: usize) -> Vec<u64> {
+        let ranks = self.scripts.len();
+        match self.collective {
+            AllReduce => vec![(0..ranks).map(|rank| value(rank, number)).sum(); self.words],
+            Gather if rank != 0 => Vec::new(),
+            Gather => (0..ranks).flat_map(|from| self.block(from, 0, number)).collect(),
+            _ => (0..ranks).flat_map(|from| self.block(from, rank, number)).collect(),
+        }
+    }
+
+    fn prepared(&self, posted: bool) -> Prepared<'static> {
+        let (collective, algorithm) = if posted { (self.collective, self.algorithm) } else { (AllReduce, Flat) };
+        let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, self.words);
+        let signature = if posted { signature.started() } else { signature };
+        let signature = if collective == Gather { signature.rooted(0) } else { signature };
+        let signature = signature.in_lane(!posted || collective != AllReduce);
+        Prepared::new(signature, DType::U64, Op::Sum, self.scripts.len(), false, algorithm).expect("u64 has a sum")
+    }
+
+    fn request(&self, rank: usize, number: usize) -> Box<ActiveRequest> {
+        let send = self.contribution(rank, number);
+        let held = match self.collective {
+            AllReduce => OwnedBuffers::from(send),
+            _ => OwnedBuffers::from((send, vec![0; self.result(rank, number).len()])),
+        };
+        let room = Room { accumulator: self.window, deposit: self.window };
+        Box::new(ActiveRequest::new(self.prepared(true), held, 0, Blocks::Equal(self.words), room))
+    }
 }
 
-fn run_rank(group: &Group, rank: usize, model: &PostedModel) {
-    let ranks = model.scripts.len();
-    let patience = Patience { preset: WaitPreset::Balanced, oversubscribed: false, timeout_ns: None, mean_wait_ns: 0 };
-    let mut member = Member::new(group.board(rank, None), patience);
-    let signature =
-        Signature::new(Collective::AllReduce, DType::U64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, model.words);
-    let posted =
-        Signature::new(model.collective, DType::U64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, model.words).posted();
-    let prepared = |signature: Signature, algorithm| {
-        Prepared::new(signature, DType::U64, Op::Sum, ranks, false, algorithm).expect("u64 has a sum")
-    };
-    let moves = model.collective != AllReduce;
-    let check_moved = |found: &[u64], number: usize| {
-        let block = |from: usize| blocks(from, number, ranks)[if model.collective == Gather { 0 } else { rank }];
-        let expected: Vec<u64> = (0..ranks).map(block).collect();
-        let is_root = model.collective != Gather || rank == 0;
-        assert_eq!(found, if is_root { &expected[..] } else { &[] }, "wrong block: rank {rank} operation {number}");
-    };
-    let check = |found: &[u64], number: usize| {
-        let sum: u64 = (0..ranks).map(|rank| value(rank, number)).sum();
-        assert!(found.iter().all(|word| *word == sum), "wrong sum: rank {rank} operation {number}: {found:?}");
-    };
+fn carry_out(member: &mut Member<model::Heap>, rank: usize, model: &PostedModel) -> Result<(), Stop> {
     let take = |posted: Box<ActiveRequest>, number: usize| {
-        let held: Box<dyn Any> = posted.into_held();
-        let recv = &held.downcast::<OwnedBuffers<u64>>().expect("what was posted").recv;
-        if moves { check_moved(recv, number) } else { check(recv, number) }
+        let mut held = posted.into_held();
+        let found = match held.owner::<(Vec<u64>, Vec<u64>)>() {
+            Some((_, recv)) => recv,
+            None => held.owner::<Vec<u64>>().expect("what was started"),
+        };
+        assert_eq!(*found, model.result(rank, number), "wrong result: rank {rank} operation {number}");
     };
     let mut numbers = [0; 8];
     for act in model.scripts[rank] {
         match *act {
-            Act::Post(n) => {
-                let held = match (model.collective, rank) {
-                    (AllReduce, _) => OwnedBuffers::in_place(vec![value(rank, n); model.words]),
-                    (Gather, 0) => OwnedBuffers::apart(blocks(rank, n, 1), vec![0; ranks]),
-                    (Gather, _) => OwnedBuffers::apart(blocks(rank, n, 1), Vec::new()),
-                    _ => OwnedBuffers::apart(blocks(rank, n, ranks), vec![0; ranks]),
-                };
-                let signature = if model.collective == Gather { posted.rooted(0) } else { posted };
-                let call = prepared(signature.in_lane(moves), model.algorithm);
-                let room = Room { accumulator: 128, deposit: 128 };
-                let posted = Box::new(ActiveRequest::new(call, Box::new(held), 0, Blocks::Equal(model.words), room));
-                numbers[n] = member.post(posted).expect("a healthy group");
-                assert_eq!(numbers[n], n as u64);
-            }
+            Act::Post(n) => numbers[n] = member.start(model.request(rank, n)).map_err(|(_, stop)| stop)?,
             Act::Ask(n) => {
                 if let Some((posted, result)) = member.ask(numbers[n]) {
-                    result.expect("a healthy group");
+                    result?;
                     take(posted, n);
                     numbers[n] = 0;
                 }
@@ -179,44 +220,62 @@ fn run_rank(group: &Group, rank: usize, model: &PostedModel) {
             Act::Finish(n) if numbers[n] == 0 => {}
             Act::Finish(n) => {
                 let (posted, result) = member.finish(numbers[n]).expect("it was posted");
-                result.expect("a healthy group");
+                result?;
                 take(posted, n);
             }
             Act::Run(n) => {
-                let mut buf = vec![value(rank, n); 1];
-                let call = prepared(signature.in_lane(true), Algorithm::Flat);
-                let report = member.run(&Buffers::in_place(&mut buf).call(0..1, &call)).expect("a healthy group");
-                assert_eq!(report.epoch, n as u64);
-                check(&buf, n);
+                let (mut buf, call) = ([value(rank, n)], model.prepared(false));
+                member.run(&Buffers::in_place(&mut buf).call(0..1, &call))?;
+                assert_eq!(buf[..], model.result(rank, n)[..1], "wrong sum: rank {rank} operation {n}");
             }
         }
     }
+    Ok(())
+}
+
+fn run_rank(group: &Group, rank: usize, model: &PostedModel, death: Death) -> End {
+    let patience = Patience { preset: WaitPreset::Balanced, oversubscribed: false, timeout_ns: None, mean_wait_ns: 0 };
+    let dies = death.filter(|death| death.0 == rank).map(|death| (death.1, death.2));
+    let mut member = Member::new(group.board(rank, dies), patience);
+    match catch_unwind(AssertUnwindSafe(|| carry_out(&mut member, rank, model))) {
+        Ok(Ok(())) => End::Fine,
+        Ok(Err(stop)) => End::Failed(stop.0, group.details(stop.0.reporter())),
+        Err(panic) if panic.is::<Died>() => {
+            group.bury(rank);
+            End::Died
+        }
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+/// Explores the model with this death, and gives the ends of every execution to `check`; how many there were.
+pub fn explore(
+    model: &'static PostedModel,
+    death: Death,
+    check: impl Fn(&Group, &[End]) + Sync + Send + 'static,
+) -> usize {
+    explore_quietly(model.bound, move || {
+        let ranks = model.scripts.len();
+        let group = Group::new(ranks, death.is_some());
+        let others: Vec<_> = (1..ranks)
+            .map(|rank| {
+                let group = group.share();
+                loom::thread::spawn(move || run_rank(&group, rank, model, death))
+            })
+            .collect();
+        let mut ends = vec![run_rank(&group, 0, model, death)];
+        ends.extend(others.into_iter().map(|other| other.join().unwrap()));
+        check(&group, &ends);
+    })
 }
 
 /// Explores the model, without `broken` if that is a rule, and prints how far.
 pub fn run_posted(model: &'static PostedModel, broken: Option<Rule>) {
-    let (begun, count) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
-    let counted = count.clone();
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = model.bound;
-    builder.max_branches = 20_000;
-    builder.max_duration = None;
-    builder.max_permutations = None;
+    let begun = Instant::now();
     break_rule(broken);
-    builder.check(move || {
-        let ranks = model.scripts.len();
-        let group = Group::new(ranks, false);
-        let others: Vec<_> = (1..ranks)
-            .map(|rank| {
-                let group = group.share();
-                loom::thread::spawn(move || run_rank(&group, rank, model))
-            })
-            .collect();
-        run_rank(&group, 0, model);
-        others.into_iter().for_each(|other| other.join().unwrap());
-        counted.fetch_add(1, Ordering::Relaxed);
+    let executions = explore(model, None, |_, ends| {
+        assert!(ends.iter().all(|end| *end == End::Fine), "a healthy group failed: {ends:?}");
     });
-    let executions = count.load(Ordering::Relaxed);
     assert!(executions > 1, "{}: the model explores nothing", model.name);
     report(model.name, model.bound, &Tally { executions, died: 0, failed: 0 }, begun);
 }

@@ -1,9 +1,7 @@
 //! Models of the ring between two ranks: packets handed over, slots given back, sleep on both sides.
 
-use super::{Bound, Tally, report};
+use super::{Bound, Tally, explore_quietly, report};
 use earlybird_shm::model::rings::Ring;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// A ring, how many packets go through it, and how its ends wait.
@@ -31,22 +29,14 @@ pub fn ring(name: &str) -> Option<&'static RingModel> {
 /// Explores the model and prints how far.
 pub fn run_ring(model: &RingModel) {
     let (slots, packets, asleep) = (model.slots, model.packets, model.asleep);
-    let (begun, count) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
-    let counted = count.clone();
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = model.bound;
-    builder.max_branches = 20_000;
-    builder.max_duration = None;
-    builder.max_permutations = None;
-    builder.check(move || {
-        counted.fetch_add(1, Ordering::Relaxed);
+    let begun = Instant::now();
+    let executions = explore_quietly(model.bound, move || {
         let ring = Ring::new(slots);
         let theirs = ring.share();
         let consumer = loom::thread::spawn(move || theirs.consume(packets, asleep));
         ring.produce(packets, asleep);
         consumer.join().unwrap();
     });
-    let executions = count.load(Ordering::Relaxed);
     assert!(executions > 1, "{}: the model explores nothing", model.name);
     let title = format!("ring of {slots}, {packets} packets, {}", if asleep { "asleep" } else { "polling" });
     report(&title, model.bound, &Tally { executions, died: 0, failed: 0 }, begun);

@@ -1,25 +1,8 @@
 //! Argument values that several commands share.
 
-use earlybird::{Config, Error, RanksPerNode, launch};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use earlybird::{Error, RanksPerNode, launch};
 use std::time::Duration;
-
-/// Refuses a `--ranks` that differs from the number of started ranks.
-pub fn check_ranks(given: Option<usize>, size: usize) -> Result<(), Error> {
-    match given.filter(|ranks| *ranks != size) {
-        None => Ok(()),
-        Some(ranks) => {
-            Err(Error::usage(format!("--ranks {ranks}: {size} ranks were started; give that or leave it out")))
-        }
-    }
-}
-
-/// Replaces the virtual nodes of the configuration by those of `--nodes`, if given.
-pub fn with_nodes(config: Config, given: Option<&str>, ranks: usize) -> Result<Config, Error> {
-    Ok(match given {
-        Some(nodes) => Config { ranks_per_node: Some(parse_nodes(nodes, ranks)?), ..config },
-        None => config,
-    })
-}
 
 /// Parses the virtual nodes of `ranks` ranks: their number, or the ranks of each.
 pub fn parse_nodes(text: &str, ranks: usize) -> Result<RanksPerNode, Error> {
@@ -46,4 +29,13 @@ pub fn parse_ranks(text: &str) -> Result<usize, String> {
 pub fn parse_cost(text: &str) -> Result<f64, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
     seconds.ok_or_else(|| format!("`{text}`: expected seconds, such as 3e-5"))
+}
+
+/// A parser of these values by their names, which the help and errors list.
+pub fn one_of<T: Copy + Send + Sync + 'static>(
+    all: &'static [T],
+    name: fn(T) -> &'static str,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(all.iter().map(|value| name(*value)))
+        .map(move |given| *all.iter().find(|value| name(**value) == given).expect("one of the names"))
 }

@@ -1,5 +1,7 @@
-//! Curves as SVG: what `simulate` computes and `bench` measures.
+//! Pictures as SVG: the curves that `simulate` computes and `bench` measures, and what the drawings of `demo` share with them.
 
+use earlybird::Error;
+use itertools::Itertools;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
@@ -9,28 +11,15 @@ pub struct Chart {
     pub title: String,
     /// x is a number of bytes and its axis logarithmic.
     pub bytes: bool,
+    /// Points are not joined.
+    pub dots: bool,
     pub x_name: &'static str,
     pub y_name: &'static str,
     /// Curve, x, y.
     pub points: Vec<(String, f64, f64)>,
 }
 
-impl Chart {
-    /// Names of the curves, in the order of their first points.
-    fn series(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
-        for (series, ..) in &self.points {
-            if !names.contains(&series.as_str()) {
-                names.push(series);
-            }
-        }
-        names
-    }
-}
-
 const SIZE: (u32, u32) = (1240, 640);
-/// Width of the curves; the rest is for their names.
-const CURVES: u32 = 920;
 /// Colours that stay apart for most eyes (Okabe and Ito), then darker again.
 const COLOURS: [RGBColor; 12] = [
     RGBColor(0, 114, 178),
@@ -47,69 +36,72 @@ const COLOURS: [RGBColor; 12] = [
     RGBColor(240, 140, 130),
 ];
 
-type Drawing<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Failure = Box<dyn std::error::Error>;
+pub type Drawing<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub type Failure = Box<dyn std::error::Error>;
+type Plot<'a, 'b, X, Y> = ChartContext<
+    'a,
+    SVGBackend<'b>,
+    Cartesian2d<<X as AsRangedCoord>::CoordDescType, <Y as AsRangedCoord>::CoordDescType>,
+>;
 
-/// The picture. An error if there is nothing to draw.
-pub fn svg(chart: &Chart) -> Result<String, Failure> {
-    let mut text = String::new();
-    {
-        let root = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
-        root.fill(&WHITE)?;
-        let (root, names) = root.split_horizontally(CURVES);
-        key(&names, chart)?;
-        let (low, high) = range(chart.points.iter().map(|p| p.2)).ok_or("no point has a time above 0")?;
-        if chart.bytes {
-            // a vector of no bytes stands at half a byte
-            let (first, last) = range(chart.points.iter().map(|p| p.1.max(0.5))).unwrap_or((1.0, 2.0));
-            times(&root, chart, (first * 0.8..last * 1.25).log_scale().base(2.0), low, high)?;
-        } else {
-            let (first, last) = chart.points.iter().map(|p| p.1).fold((f64::INFINITY, 0.0), ends);
-            let room = ((last - first) * 0.02).max(0.1);
-            times(&root, chart, first - room..last + room, low, high)?;
-        }
-        root.present()?;
+/// An axis of plain numbers.
+pub trait PlainAxis: AsRangedCoord<Value = f64, CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>> {}
+impl<A> PlainAxis for A where A: AsRangedCoord<Value = f64, CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>>
+{}
+
+/// Curves on a picture of their own.
+///
+/// # Errors
+/// [`Error::System`] if there is nothing to draw.
+pub fn svg(chart: &Chart) -> Result<String, Error> {
+    picture(SIZE, |root| draw(root, chart))
+}
+
+/// A picture.
+///
+/// # Errors
+/// [`Error::System`] with the failure of `draw`.
+pub fn picture(size: (u32, u32), draw: impl FnOnce(&Drawing) -> Result<(), Failure>) -> Result<String, Error> {
+    let mut svg = String::new();
+    let drawn = {
+        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        root.fill(&WHITE).map_err(Failure::from).and_then(|()| draw(&root)).and_then(|()| Ok(root.present()?))
+    };
+    drawn.map(|()| svg).map_err(|error| Error::system("draw the picture", error))
+}
+
+/// Curves and, beside them, their names. Times have a logarithmic axis, or an even one if they lie close together.
+pub fn draw(area: &Drawing, chart: &Chart) -> Result<(), Failure> {
+    let (area, names) = area.split_horizontally(74.percent_width());
+    for (i, name) in series(chart).enumerate() {
+        let y = 60 + 24 * i as i32;
+        names.draw(&PathElement::new(vec![(4, y), (32, y)], style(i)))?;
+        names.draw(&Text::new(name, (40, y - 7), ("sans-serif", 14)))?;
     }
-    Ok(text)
-}
-
-fn ends(so_far: (f64, f64), x: f64) -> (f64, f64) {
-    (so_far.0.min(x), so_far.1.max(x))
-}
-
-/// A logarithmic axis of times, or an even one if they lie close together.
-fn times<X>(root: &Drawing, chart: &Chart, x: X, low: f64, high: f64) -> Result<(), Failure>
-where
-    X: AsRangedCoord<Value = f64>,
-    X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
-{
-    match high / low > 10.0 {
-        true => curves(root, chart, x, (low * 0.8..high * 1.25).log_scale()),
-        false => curves(root, chart, x, low * 0.9..high * 1.05),
+    // a vector of no bytes stands at half a byte
+    let x = |point: &(String, f64, f64)| if chart.bytes { point.1.max(0.5) } else { point.1 };
+    let ends = |values: &mut dyn Iterator<Item = f64>| values.minmax_by(f64::total_cmp).into_option();
+    let (low, high) = ends(&mut chart.points.iter().map(|p| p.2).filter(|y| *y > 0.0)).ok_or("no time is above 0")?;
+    let (first, last) = ends(&mut chart.points.iter().map(x)).ok_or("there are no points")?;
+    let room = ((last - first) * 0.02).max(0.1);
+    let bytes = (first * 0.8..last * 1.25).log_scale().base(2.0);
+    let (even, wide) = (low * 0.9..high * 1.05, (low * 0.8..high * 1.25).log_scale());
+    match (chart.bytes, high / low > 10.0) {
+        (true, true) => curves(&area, chart, x, bytes, wide),
+        (true, false) => curves(&area, chart, x, bytes, even),
+        (false, true) => curves(&area, chart, x, first - room..last + room, wide),
+        (false, false) => curves(&area, chart, x, first - room..last + room, even),
     }
 }
 
-/// Smallest and largest of the positive values.
-fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
-    let positive = values.filter(|value| *value > 0.0);
-    positive
-        .fold(None, |ends: Option<(f64, f64)>, v| Some(ends.map_or((v, v), |(low, high)| (low.min(v), high.max(v)))))
-}
-
-fn curves<X, Y>(root: &Drawing, chart: &Chart, x: X, y: Y) -> Result<(), Failure>
-where
-    X: AsRangedCoord<Value = f64>,
-    Y: AsRangedCoord<Value = f64>,
-    X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
-    Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
-{
-    let mut drawn = ChartBuilder::on(root)
-        .caption(&chart.title, ("sans-serif", 20))
-        .margin(14)
-        .x_label_area_size(46)
-        .y_label_area_size(84)
-        .build_cartesian_2d(x, y)?;
-    let bytes = chart.bytes;
+fn curves<X: PlainAxis, Y: PlainAxis>(
+    area: &Drawing,
+    chart: &Chart,
+    x_of: impl Fn(&(String, f64, f64)) -> f64,
+    x: X,
+    y: Y,
+) -> Result<(), Failure> {
+    let mut drawn = plot(area, &chart.title, x, y)?;
     drawn
         .configure_mesh()
         .x_desc(chart.x_name)
@@ -117,20 +109,37 @@ where
         .light_line_style(TRANSPARENT)
         .bold_line_style(BLACK.mix(0.12))
         .x_labels(14)
-        .x_label_formatter(&|x| if bytes { in_bytes(*x) } else { format!("{x}") })
+        .x_label_formatter(&|x| if chart.bytes { in_bytes(*x) } else { format!("{x}") })
         .y_label_formatter(&|y| format!("{y}"))
-        .axis_desc_style(("sans-serif", 15))
         .label_style(("sans-serif", 13))
         .draw()?;
-    for (i, name) in chart.series().into_iter().enumerate() {
+    for (i, name) in series(chart).enumerate() {
         let of_curve = chart.points.iter().filter(|(series, _, y)| series == name && *y > 0.0);
-        let points: Vec<(f64, f64)> = of_curve.map(|(_, x, y)| (if bytes { x.max(0.5) } else { *x }, *y)).collect();
-        let style = style(i);
-        drawn.draw_series(std::iter::once(PathElement::new(points.clone(), style)))?;
+        let points: Vec<(f64, f64)> = of_curve.map(|point| (x_of(point), point.2)).collect();
         let size = if points.len() > 40 { 2 } else { 3 };
-        drawn.draw_series(points.iter().map(|&at| Circle::new(at, size, style.color.filled())))?;
+        drawn.draw_series(points.iter().map(|&at| Circle::new(at, size, style(i).color.filled())))?;
+        if !chart.dots {
+            drawn.draw_series(std::iter::once(PathElement::new(points, style(i))))?;
+        }
     }
     Ok(())
+}
+
+/// A plot with room for the labels of its axes.
+pub fn plot<'a, 'b, X: PlainAxis, Y: PlainAxis>(
+    area: &'a Drawing<'b>,
+    title: &str,
+    x: X,
+    y: Y,
+) -> Result<Plot<'a, 'b, X, Y>, Failure> {
+    let mut plot = ChartBuilder::on(area);
+    plot.caption(title, ("sans-serif", 18)).margin(12).x_label_area_size(40).y_label_area_size(80);
+    Ok(plot.build_cartesian_2d(x, y)?)
+}
+
+/// Names of the curves, in the order of their first points.
+fn series(chart: &Chart) -> impl Iterator<Item = &str> {
+    chart.points.iter().map(|(series, ..)| series.as_str()).unique()
 }
 
 /// Later curves are thinner, so that one that lies on another is seen.
@@ -138,23 +147,11 @@ fn style(curve: usize) -> ShapeStyle {
     COLOURS[curve % COLOURS.len()].stroke_width(if curve == 0 { 5 } else { 2 })
 }
 
-/// The names of the curves, beside them.
-fn key(area: &Drawing, chart: &Chart) -> Result<(), Failure> {
-    for (i, name) in chart.series().into_iter().enumerate() {
-        let y = 60 + 24 * i as i32;
-        area.draw(&PathElement::new(vec![(4, y), (32, y)], style(i)))?;
-        area.draw(&Text::new(name, (40, y - 7), ("sans-serif", 14)))?;
-    }
-    Ok(())
-}
-
 /// A number of bytes as users write it.
 fn in_bytes(bytes: f64) -> String {
-    for (name, unit) in [("Gi", 30), ("Mi", 20), ("Ki", 10)] {
-        let unit = f64::from(1u32 << unit);
-        if bytes >= unit {
-            return format!("{}{name}", (bytes / unit * 100.0).round() / 100.0);
-        }
+    let units = [("Gi", 30), ("Mi", 20), ("Ki", 10)].map(|(name, power)| (name, f64::from(1u32 << power)));
+    match units.into_iter().find(|(_, unit)| bytes >= *unit) {
+        Some((name, unit)) => format!("{}{name}", (bytes / unit * 100.0).round() / 100.0),
+        None => format!("{bytes}"),
     }
-    format!("{bytes}")
 }

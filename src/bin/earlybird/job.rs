@@ -36,9 +36,10 @@ pub fn run_job(command: &str, ranks: usize, nodes: Option<&str>, args: Vec<OsStr
 }
 
 /// The configuration with algorithm selection reset.
-pub fn without_selection(config: Config) -> Config {
-    let (algorithm, tables, tuning) = Default::default();
-    Config { algorithm, tables, tuning, order: FoldOrder::Arrival, exchange: None, ..config }
+pub fn without_selection(mut config: Config) -> Config {
+    (config.algorithm, config.tables, config.tuning) = Default::default();
+    (config.order, config.exchange) = (FoldOrder::Arrival, None);
+    config
 }
 
 /// The path of this program, which is started once per rank.

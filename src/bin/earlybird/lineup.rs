@@ -4,7 +4,7 @@
 //! of their own, so that the measured one sees nothing but the measured calls.
 
 use earlybird::pattern::mix;
-use earlybird::{Communicator, Config, Error, Identity, Op};
+use earlybird::{Communicator, Error, Op};
 use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::num::NonZeroU64;
@@ -38,15 +38,6 @@ pub struct Lineup {
 const TRIALS: usize = 8;
 
 impl Lineup {
-    /// Joins under the name of the measured group with `-lineup` added. Collective.
-    ///
-    /// # Errors
-    /// The errors of [`Communicator::connect`].
-    pub fn connect(config: Config, mut identity: Identity) -> Result<Lineup, Error> {
-        identity.key.push_str("-lineup");
-        Lineup::over(Communicator::connect(config, identity)?)
-    }
-
     /// Lines up over a communicator of its own. Collective.
     ///
     /// # Errors
@@ -63,13 +54,12 @@ impl Lineup {
         if lineup.comm.nodes() > 1 {
             lineup.must_share_a_clock()?;
             // Behind a slow network the last rank to hear of the instant must still hear of it before it has come.
-            let trials: Result<Vec<i64>, Error> = (0..TRIALS)
-                .map(|_| {
-                    let start_ns = now_ns();
-                    lineup.max(0).map(|_| now_ns() - start_ns)
-                })
-                .collect();
-            let longest_ns = trials?.into_iter().skip(TRIALS / 2).max().unwrap_or(0);
+            let mut longest_ns = 0;
+            for trial in 0..TRIALS {
+                let start_ns = now_ns();
+                lineup.max(0)?;
+                longest_ns = longest_ns.max(if trial < TRIALS / 2 { 0 } else { now_ns() - start_ns });
+            }
             lineup.lead_ns += lineup.max(longest_ns)?;
         }
         Ok(lineup)

@@ -13,6 +13,7 @@ mod output;
 mod plan;
 mod run;
 mod simulate;
+mod table;
 mod tune;
 
 use clap::{Parser, Subcommand};

@@ -3,6 +3,8 @@
 use crate::job::is_first;
 use earlybird::{Error, launch};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Display;
+use std::io::{ErrorKind, Write, stdout};
 use std::process::ExitCode;
 
 /// Exit code of a request that cannot be carried out as it stands.
@@ -28,8 +30,22 @@ pub fn fail_once(command: &str, is_worker: bool, error: &Error) -> ExitCode {
 
 /// Writes to standard output; a reader that has gone is an error, not a panic.
 pub fn print(text: &str) -> Result<(), Error> {
-    std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes())
-        .map_err(|error| Error::system("write to standard output", error))
+    stdout().write_all(text.as_bytes()).map_err(|error| Error::system("write to standard output", error))
+}
+
+/// Prints the answer of a command that starts no ranks, or why there is none. A reader may stop early, as `head` does.
+pub fn print_answer(command: &str, answer: Result<String, impl Display>) -> ExitCode {
+    match answer.map(|text| stdout().write_all(text.as_bytes())) {
+        Err(reason) => {
+            eprintln!("earlybird {command}: {reason}");
+            ExitCode::from(EXIT_USAGE)
+        }
+        Ok(Err(error)) if error.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("earlybird {command}: cannot write the answer: {error}");
+            ExitCode::FAILURE
+        }
+        Ok(_) => ExitCode::SUCCESS,
+    }
 }
 
 /// Creates the progress bar of a job: visible on rank 0 only.

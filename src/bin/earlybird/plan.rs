@@ -5,43 +5,30 @@
 mod args;
 mod best;
 
-use args::{PlanFormat, params, read, usage};
+use crate::output::print_answer;
+use crate::table::table;
+use args::{PlanFormat, read, usage};
 use best::best;
-use comfy_table::{Table, presets};
 use earlybird_hier::cost::Topology;
-use earlybird_hier::plan::{Action, Message, Side, Step, elements_in};
+use earlybird_hier::plan::{Action, Side, elements_in};
 use earlybird_hier::schedule;
 use earlybird_hier::verify::{admit, svg};
 use earlybird_hier::{OpTraits, Plan, PlanError, Verified, verify};
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::process::ExitCode;
 
 pub use args::PlanArgs;
 
-/// Steps shown in a table; nobody reads more, and JSON has them all.
+/// The most steps of a table; JSON has all.
 const ROWS: usize = 20_000;
 
 /// Runs the command.
 pub fn run(args: &PlanArgs) -> ExitCode {
     let answer = if args.best { best(args) } else { show(args) };
-    let text = match answer {
-        Ok(text) => text,
-        Err(error) => {
-            eprintln!("earlybird plan: {error}");
-            return match error {
-                PlanError::NotAdmitted { .. } | PlanError::Violation(_) => ExitCode::FAILURE,
-                _ => ExitCode::from(2),
-            };
-        }
-    };
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        // whoever reads may stop early, as `head` does
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            eprintln!("earlybird plan: cannot write the answer: {error}");
-            ExitCode::FAILURE
-        }
-        _ => ExitCode::SUCCESS,
+    let is_refused = matches!(answer, Err(PlanError::NotAdmitted { .. } | PlanError::Violation(_)));
+    match print_answer("plan", answer) {
+        _ if is_refused => ExitCode::FAILURE,
+        code => code,
     }
 }
 
@@ -52,7 +39,7 @@ fn show(args: &PlanArgs) -> Result<String, PlanError> {
     if args.bytes.is_some() || args.times.is_some() || costs.iter().any(Option::is_some) {
         return Err(usage("best", name, "--best instead of a name beside sizes in bytes and costs"));
     }
-    let mut params = params(args);
+    let mut params = args.params.clone();
     let topology = args.topology.as_ref().map(|file| Topology::from_toml(&read(file, "topology")?)).transpose()?;
     if let (Some(tree), "ring", None) = (&topology, name, &params.order) {
         params.order = Some(tree.depth_first_order()).filter(|order| order.len() == params.ranks);
@@ -64,7 +51,7 @@ fn show(args: &PlanArgs) -> Result<String, PlanError> {
     }
     let links = topology.map(|tree| links(&tree, &plan)).transpose()?;
     match args.format {
-        PlanFormat::Table => table(&plan, args.elements, links.as_deref()),
+        PlanFormat::Table => rounds(&plan, args.elements, links.as_deref()),
         PlanFormat::Json | PlanFormat::Svg => {
             if let Some(links) = links {
                 eprintln!("{links}");
@@ -91,8 +78,7 @@ fn links(tree: &Topology, plan: &Plan) -> Result<String, PlanError> {
     })
 }
 
-fn table(plan: &Verified<Plan>, elements: Option<usize>, links: Option<&str>) -> Result<String, PlanError> {
-    let c = plan.counters();
+fn rounds(plan: &Verified<Plan>, elements: Option<usize>, links: Option<&str>) -> Result<String, PlanError> {
     let mut out = String::new();
     let _ = writeln!(out, "{} {}, {} ranks, {} blocks", plan.algorithm, plan.collective, plan.ranks(), plan.blocks);
     for (name, value) in &plan.parameters {
@@ -103,20 +89,12 @@ fn table(plan: &Verified<Plan>, elements: Option<usize>, links: Option<&str>) ->
     }
     let bits = if plan.consistent { "identical bits on all ranks" } else { "bits may differ between ranks" };
     let _ = writeln!(out, "verified: operands {}, {bits}", plan.order);
-    let _ = writeln!(
-        out,
-        "{} rounds, {} messages, {} port(s), {} buffer(s)",
-        c.rounds, c.messages, plan.ports, plan.buffers
-    );
-    let _ = writeln!(
-        out,
-        "blocks sent by the busiest rank {}, reduced {}; on the critical path {} and {}; largest message {}",
-        c.max_blocks_sent,
-        c.max_blocks_reduced,
-        c.critical_blocks_sent,
-        c.critical_blocks_reduced,
-        c.max_message_blocks
-    );
+    let (c, ports, buffers) = (plan.counters(), plan.ports, plan.buffers);
+    let _ = writeln!(out, "{} rounds, {} messages, {ports} port(s), {buffers} buffer(s)", c.rounds, c.messages);
+    let (sent, reduced, largest) = (c.max_blocks_sent, c.max_blocks_reduced, c.max_message_blocks);
+    let critical = format!("on the critical path {} and {}", c.critical_blocks_sent, c.critical_blocks_reduced);
+    let counts = format!("blocks sent by the busiest rank {sent}, reduced {reduced}; {critical}");
+    let _ = writeln!(out, "{counts}; largest message {largest}");
     if let Some(m) = elements {
         let (sent, reduced) = (plan.max_elements_sent(m), plan.max_elements_reduced(m));
         let _ = writeln!(out, "of {m} elements the busiest rank sends {sent} and reduces {reduced}");
@@ -124,47 +102,20 @@ fn table(plan: &Verified<Plan>, elements: Option<usize>, links: Option<&str>) ->
     if let Some(links) = links {
         let _ = writeln!(out, "{links}");
     }
-    let mut rows = Table::new();
-    rows.load_preset(presets::NOTHING);
-    let mut header = vec!["round", "from", "to", "buffers", "action", "blocks"];
-    header.extend(elements.map(|_| "elements"));
-    rows.set_header(header);
-    let (mut last, mut count) = (None, 0);
-    let mut add = |round: i32, from: usize, to: String, buffers: (usize, usize), what: Action, blocks| {
-        let buffers = format!("{} → {}", buffers.0, buffers.1);
-        count += 1;
-        if count > ROWS {
-            return;
-        }
-        let shown = if last == Some(round) { String::new() } else { round.to_string() };
-        last = Some(round);
-        let mut row = vec![shown, from.to_string(), to, buffers, action(what).to_string()];
-        row.push(format!("{blocks}"));
-        row.extend(elements.map(|m| elements_in(blocks, plan.blocks, m).to_string()));
-        rows.add_row(row);
-    };
-    let messages = plan.messages()?;
-    let mut messages = messages.iter().peekable();
-    let mut rest: Vec<_> = plan.programs.iter().map(|program| program.iter().peekable()).collect();
-    for round in -1..plan.rounds as i32 {
-        while let Some(m) = messages.next_if(|m| m.round == round) {
-            let Message { from, to, source, target, action, blocks, .. } = m;
-            add(round, *from, to.to_string(), (*source, *target), *action, blocks);
-        }
-        for (rank, program) in rest.iter_mut().enumerate() {
-            while let Some(timed) = program.next_if(|t| t.round == round) {
-                let (source, target, blocks, what) = match &timed.step {
-                    Step::Copy { source, target, blocks } => (source, target, blocks, Action::Copy),
-                    Step::Reduce { source, target, blocks, side } => (source, target, blocks, Action::Reduce(*side)),
-                    Step::Send { .. } | Step::Receive { .. } | Step::ReceiveReduce { .. } => continue,
-                };
-                add(round, rank, "itself".to_string(), (*source as usize, *target as usize), what, blocks);
-            }
-        }
-    }
-    let _ = writeln!(out, "{rows}");
-    if count > ROWS {
-        let _ = writeln!(out, "{} steps more; --format json has all of them", count - ROWS);
+    let header = ["round", "from", "to", "buffers", "action", "blocks", "elements"];
+    let movements = plan.movements()?;
+    let mut last = None;
+    let rows = movements.iter().take(ROWS).map(|m| {
+        let round = if last.replace(m.round) == Some(m.round) { String::new() } else { m.round.to_string() };
+        let to = if m.is_local() { "itself".to_string() } else { m.to.to_string() };
+        let buffers = format!("{} → {}", m.source, m.target);
+        let mut row = vec![round, m.from.to_string(), to, buffers, action(m.action).to_string(), m.blocks.to_string()];
+        row.extend(elements.map(|length| elements_in(&m.blocks, plan.blocks, length).to_string()));
+        row
+    });
+    let _ = writeln!(out, "{}", table(&header[..6 + usize::from(elements.is_some())], rows.collect()));
+    if movements.len() > ROWS {
+        let _ = writeln!(out, "{} steps more; --format json has all of them", movements.len() - ROWS);
     }
     Ok(out)
 }

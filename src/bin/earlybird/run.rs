@@ -3,7 +3,7 @@
 use crate::arguments::{parse_nodes, parse_ranks, parse_seconds};
 use crate::job::own_binary;
 use crate::output::fail;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use earlybird::Error;
 use earlybird::launch::{Bind, Job};
 use std::ffi::OsString;
@@ -32,8 +32,8 @@ pub struct RunArgs {
     nodes: Option<String>,
 
     /// Binding of ranks: rank r on the (r mod n)th of the n allowed processors, or anywhere
-    #[arg(long, value_enum, default_value_t = BindChoice::Core)]
-    bind: BindChoice,
+    #[arg(long, value_enum, default_value_t)]
+    bind: Bind,
 
     /// End the job after this many seconds
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = parse_seconds)]
@@ -52,12 +52,6 @@ pub struct RunArgs {
     command: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum BindChoice {
-    Core,
-    None,
-}
-
 /// Runs the job; the exit code is the job's.
 pub fn run(args: &RunArgs) -> ExitCode {
     match start(args) {
@@ -70,10 +64,7 @@ fn start(args: &RunArgs) -> Result<u8, Error> {
     let nodes = args.nodes.as_deref().map(|text| parse_nodes(text, args.ranks)).transpose()?;
     let (program, rest) = args.command.split_first().expect("the argument parser requires a program");
     let mut job = Job::new("earlybird run", own_binary()?, args.ranks, program.clone(), rest.to_vec());
-    job.bind = match args.bind {
-        BindChoice::Core => Bind::Core,
-        BindChoice::None => Bind::None,
-    };
+    job.bind = args.bind;
     job.timeout = args.timeout;
     job.grace = args.grace;
     job.prefix = args.prefix;

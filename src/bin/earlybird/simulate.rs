@@ -10,15 +10,15 @@ mod spec;
 
 use crate::arguments::parse_cost;
 use crate::chart;
-use crate::output::{EXIT_USAGE, fail, print};
+use crate::output::print_answer;
 use clap::{Args, ValueEnum};
-use earlybird::Error;
 use earlybird::pattern::Pattern;
 use earlybird::units::parse_size;
 use figure::{Axis, Figure, Measure, Point};
+use itertools::iproduct;
 use machine::MachineArgs;
 use preset::PublishedFigure;
-use runner::{Lateness, Runner};
+use runner::Lateness;
 use spec::Spec;
 use std::process::ExitCode;
 
@@ -35,48 +35,36 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 pub struct SimulateArgs {
     /// Schedules to simulate, with parameters
-    #[arg(
-        long,
-        value_delimiter = ',',
-        value_name = "A,B",
-        required_unless_present = "preset",
-        conflicts_with = "preset"
-    )]
+    #[arg(long, value_delimiter = ',', value_name = "A,B", required_unless_present = "preset")]
     algorithms: Vec<Spec>,
     /// Numbers of ranks
-    #[arg(
-        long,
-        value_delimiter = ',',
-        value_name = "P,..",
-        required_unless_present = "preset",
-        conflicts_with = "preset"
-    )]
+    #[arg(long, value_delimiter = ',', value_name = "P,..", required_unless_present = "preset")]
     ranks: Vec<usize>,
     /// Sizes of the vector in bytes (Ki, Mi, Gi)
-    #[arg(long, value_delimiter = ',', value_name = "B,..", value_parser = parse_size, required_unless_present = "preset", conflicts_with = "preset")]
+    #[arg(long, value_delimiter = ',', value_name = "B,..", value_parser = parse_size, required_unless_present = "preset")]
     bytes: Vec<u64>,
     #[command(flatten)]
     machine: MachineArgs,
     /// Arrival patterns: balanced, random, first-late, last-late, one-late, ascending
-    #[arg(long, value_delimiter = ',', value_name = "P,..", default_value = "balanced", conflicts_with = "preset")]
+    #[arg(long, value_delimiter = ',', value_name = "P,..", default_value = "balanced")]
     pattern: Vec<Pattern>,
     /// The full delay of a late rank
-    #[arg(long, value_name = "SECONDS", value_parser = parse_cost, conflicts_with = "preset")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_cost)]
     delay: Option<f64>,
     /// Mean of a random delay of every message
-    #[arg(long, value_name = "SECONDS", value_parser = parse_cost, default_value = "0", conflicts_with = "preset")]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_cost, default_value = "0")]
     jitter: f64,
     /// Chooses random delays
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Calls with their own random delays, whose mean is shown
-    #[arg(long, default_value_t = 1, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=100_000), conflicts_with = "preset")]
+    #[arg(long, default_value_t = 1, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     iterations: u32,
     /// time: from 0, when the earliest rank may arrive, to the last exit; tail: from the last arrival to the last exit
-    #[arg(long, value_enum, default_value_t = Measure::Time, conflicts_with = "preset")]
+    #[arg(long, value_enum, default_value_t = Measure::Time)]
     measure: Measure,
-    /// A published figure or table: its algorithms, parameters and sizes
-    #[arg(long, value_enum)]
+    /// A published figure or table: its machine, algorithms, parameters and sizes
+    #[arg(long, value_enum, conflicts_with_all = ["machine", "algorithms", "ranks", "bytes", "pattern", "delay", "jitter", "iterations", "measure"])]
     preset: Option<PublishedFigure>,
     /// table, csv or svg
     #[arg(long, value_enum, default_value_t = SimulationFormat::Table)]
@@ -92,34 +80,18 @@ enum SimulationFormat {
 
 /// Runs the command.
 pub fn run(args: &SimulateArgs) -> ExitCode {
-    match answer(args) {
-        Ok(text) => match print(&text) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail("simulate", &error),
-        },
-        Err(reason) => {
-            eprintln!("earlybird simulate: {reason}");
-            ExitCode::from(EXIT_USAGE)
-        }
-    }
+    print_answer("simulate", answer(args))
 }
 
 fn answer(args: &SimulateArgs) -> Result<String, String> {
     let figure = match args.preset {
-        Some(preset) => {
-            if let Some(given) = args.machine.given() {
-                return Err(format!("--preset brings its own machine; leave out --{given}"));
-            }
-            preset.figure(args.seed)?
-        }
+        Some(preset) => preset.figure(args.seed)?,
         None => sweep(args)?,
     };
     match args.format {
         SimulationFormat::Table => Ok(figure.table()),
         SimulationFormat::Csv => figure.csv().map_err(|error| error.to_string()),
-        SimulationFormat::Svg => {
-            chart::svg(&figure.chart()).map_err(|error| Error::system("draw the picture", error).to_string())
-        }
+        SimulationFormat::Svg => chart::svg(&figure.chart()).map_err(|error| error.to_string()),
     }
 }
 
@@ -130,31 +102,27 @@ fn sweep(args: &SimulateArgs) -> Result<Figure, String> {
         return Err("a pattern needs --delay, the seconds by which a late rank is late".to_string());
     }
     if delay_s > 0.0 && args.pattern.iter().all(|pattern| *pattern == Pattern::Balanced) {
-        return Err("--delay delays nobody in a balanced pattern; choose another with --pattern".to_string());
+        return Err("--delay has no effect on a balanced pattern; choose another with --pattern".to_string());
     }
     let axis = if args.bytes.len() == 1 && args.ranks.len() > 1 { Axis::Ranks } else { Axis::Bytes };
     let mut points = Vec::new();
     for &ranks in &args.ranks {
-        let mut runner = Runner::new(ranks, args.machine.build(ranks)?);
+        let mut runner = args.machine.build(ranks)?;
         runner.jitter_s = args.jitter;
         runner.seed = args.seed;
         runner.iterations = args.iterations;
         runner.measure = args.measure;
-        for &bytes in &args.bytes {
-            for spec in &args.algorithms {
-                for &pattern in &args.pattern {
-                    let row = runner.row(spec, bytes, Lateness { pattern, delay_s })?;
-                    let mut series = spec.to_string();
-                    if axis == Axis::Bytes && args.ranks.len() > 1 {
-                        series += &format!(", {ranks} ranks");
-                    }
-                    if args.pattern.len() > 1 {
-                        series += &format!(", {pattern}");
-                    }
-                    let x = if axis == Axis::Bytes { bytes as f64 } else { ranks as f64 };
-                    points.push(Point { series, x, y: row.time_us, row });
-                }
+        for (&bytes, spec, &pattern) in iproduct!(&args.bytes, &args.algorithms, &args.pattern) {
+            let row = runner.row(spec, bytes, Lateness { pattern, delay_s })?;
+            let mut series = spec.to_string();
+            if axis == Axis::Bytes && args.ranks.len() > 1 {
+                series += &format!(", {ranks} ranks");
             }
+            if args.pattern.len() > 1 {
+                series += &format!(", {pattern}");
+            }
+            let x = if axis == Axis::Bytes { bytes as f64 } else { ranks as f64 };
+            points.push(Point { series, x, y: row.time_us, row });
         }
     }
     let title = match (&args.ranks[..], &args.bytes[..]) {

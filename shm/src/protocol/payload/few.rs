@@ -9,8 +9,8 @@
 use super::{Buffers, Call, Prepared};
 use crate::kernels::{self, FoldFn};
 use crate::op::{DType, Datatype};
-use crate::protocol::flat::PIECE_BYTES;
 use crate::protocol::lines::{INLINE_BYTES, RankLine};
+use crate::protocol::pieces::PIECE_BYTES;
 use std::marker::PhantomData;
 
 /// Pieces of what goes the fast path at most: one, but a piece of a model is smaller than what it deposits.
@@ -110,7 +110,7 @@ impl BoundPayload<'_> {
             send_count: count,
             recv_count: count,
             window: None,
-            lent: None,
+            registered: None,
             shared: None,
             past_caches: false,
             borrowed: PhantomData,
@@ -129,7 +129,7 @@ impl BoundPayload<'_> {
         self.few.bytes
     }
 
-    /// How many pieces of a deposit it is.
+    /// The number of pieces of a deposit that it takes.
     #[inline(always)]
     pub(in crate::protocol) fn pieces(&self) -> usize {
         if MOST_PIECES == 1 { 1 } else { self.few.bytes.div_ceil(PIECE_BYTES) }

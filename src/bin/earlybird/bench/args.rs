@@ -3,7 +3,7 @@
 use super::composed::Composed;
 use super::variant::Variant;
 use super::{data, mpi};
-use crate::arguments::{parse_nodes, parse_ranks, parse_seconds};
+use crate::arguments::{one_of, parse_nodes, parse_ranks, parse_seconds};
 use crate::job::launched;
 use clap::{Args, ValueEnum};
 use earlybird::pattern::Pattern;
@@ -11,6 +11,7 @@ use earlybird::units::parse_size;
 use earlybird::{Algorithm, Choice, Collective, DType, Error, FoldOrder, Tables, WaitPreset, algorithms};
 use earlybird_hier::schedule::ScheduleSpec;
 use earlybird_hier::{Consistency, OpTraits, verify};
+use itertools::Itertools;
 use std::time::Duration;
 
 /// Measure a collective under controlled arrival patterns
@@ -28,8 +29,8 @@ use std::time::Duration;
 /// mpirun -n 6 earlybird bench allreduce --algorithms auto,mpi (built with --features mpi).
 #[derive(Args, Clone)]
 pub struct BenchArgs {
-    /// allreduce, reduce, broadcast, barrier, allgather or reduce-scatter
-    #[arg(value_name = "OP", value_parser = parse_op, required_unless_present = "preset")]
+    /// The measured operation
+    #[arg(value_name = "OP", value_parser = one_of(&Tables::OPERATIONS, Collective::name), required_unless_present = "preset")]
     pub(super) op: Option<Collective>,
 
     /// Number of ranks, all nodes together [under mpirun: those that it started]
@@ -71,9 +72,9 @@ pub struct BenchArgs {
     #[arg(long)]
     pub(super) burn: bool,
 
-    /// Order of folding: arrival or rank [default: arrival]
-    #[arg(long, value_enum)]
-    pub(super) order: Option<OrderChoice>,
+    /// Order of folding [default: arrival]
+    #[arg(long, value_parser = one_of(&[FoldOrder::Arrival, FoldOrder::Rank], FoldOrder::name))]
+    pub(super) order: Option<FoldOrder>,
 
     /// Kind of buffers: private; shared ones of alloc, which `auto` and `slices` reduce where they lie; or private ones
     /// and for `auto` a view of one result that all ranks share (allreduce)
@@ -96,9 +97,8 @@ pub struct BenchArgs {
     #[arg(long)]
     pub(super) wait: Option<WaitPreset>,
 
-    /// Element type: i8 to i64, u8 to u64, f16, bf16, f32, f64, complex-f32, complex-f64, bool (logical-xor),
-    /// indexed-i32, -i64, -f32 or -f64 (max-index) [default: f32]
-    #[arg(long, value_parser = parse_dtype)]
+    /// Element type, added up, or bool (logical-xor), or indexed (max-index) [default: f32]
+    #[arg(long, value_parser = one_of(&DType::ALL, DType::name))]
     pub(super) dtype: Option<DType>,
 
     /// Write a page with the curves of the tail over the size, and all rows
@@ -133,27 +133,12 @@ pub struct BenchArgs {
     pub(super) worker: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum OrderChoice {
-    Arrival,
-    Rank,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum BuffersChoice {
     Private,
     Alloc,
     View,
-}
-
-impl BuffersChoice {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            BuffersChoice::Private => "private",
-            BuffersChoice::Alloc => "alloc",
-            BuffersChoice::View => "view",
-        }
-    }
 }
 
 /// The output format of the rows.
@@ -191,17 +176,15 @@ impl BenchArgs {
 
     /// Refuses arguments that contradict each other or need what is not there, before anything is started.
     pub(super) fn refuse(&self) -> Result<(), Error> {
-        let pointless = [
-            (self.op() == Collective::Barrier && self.sizes.is_some(), "a barrier carries no data", "--sizes"),
-            (self.op() == Collective::Barrier && self.dtype.is_some(), "a barrier carries no data", "--dtype"),
-            (!self.op().folds() && self.order.is_some(), "nothing is folded", "--order"),
-            (
-                self.op() != Collective::AllReduce && self.buffers != BuffersChoice::Private,
-                "it copies its data in and out",
-                "--buffers",
-            ),
-        ];
-        if let Some((_, why, option)) = pointless.iter().find(|(given, ..)| *given) {
+        let pointless = match self.op() {
+            Collective::Barrier if self.sizes.is_some() => Some(("a barrier carries no data", "--sizes")),
+            Collective::Barrier if self.dtype.is_some() => Some(("a barrier carries no data", "--dtype")),
+            op if !op.folds() && self.order.is_some() => Some(("nothing is folded", "--order")),
+            Collective::AllReduce => None,
+            _ if self.buffers == BuffersChoice::Private => None,
+            _ => Some(("it copies its data in and out", "--buffers")),
+        };
+        if let Some((why, option)) = pointless {
             return Err(Error::usage(format!("{}: {why}; leave out {option}", self.op().name())));
         }
         let ranks = self.ranks.or(launched().map(|(_, size)| size));
@@ -210,12 +193,7 @@ impl BenchArgs {
         self.variants().into_iter().try_for_each(|variant| self.refuse_variant(variant, ranks, nodes))
     }
 
-    pub(super) fn refuse_variant(
-        &self,
-        variant: Variant,
-        ranks: Option<usize>,
-        nodes: Option<usize>,
-    ) -> Result<(), Error> {
+    fn refuse_variant(&self, variant: Variant, ranks: Option<usize>, nodes: Option<usize>) -> Result<(), Error> {
         let has = every_algorithm(self.op());
         let is_known = match variant {
             Variant::Library(Choice::Plan(_)) => matches!(self.op(), Collective::AllReduce | Collective::Barrier),
@@ -225,9 +203,8 @@ impl BenchArgs {
             Variant::Mpi => true,
         };
         if !is_known {
-            let valid: Vec<String> = has.iter().map(Variant::to_string).collect();
-            let valid = valid.join(", ");
-            return Err(Error::usage(format!("{} is not carried out by {variant}; use {valid}", self.op().name())));
+            let (op, valid) = (self.op().name(), has.iter().join(", "));
+            return Err(Error::usage(format!("{op} is not carried out by {variant}; use {valid}")));
         }
         match variant {
             Variant::Mpi => {
@@ -238,13 +215,7 @@ impl BenchArgs {
                 }
                 mpi::has_type(self.dtype())
             }
-            Variant::Exchange(_)
-                if nodes.is_some_and(|nodes| nodes < 2) || (nodes.is_none() && !self.is_launched()) =>
-            {
-                Err(Error::usage(format!(
-                    "{variant}: one node has nobody to exchange with; give --nodes or use plan:NAME"
-                )))
-            }
+            Variant::Exchange(_) if nodes.map_or(!self.is_launched(), |nodes| nodes < 2) => Err(no_exchange(variant)),
             Variant::Library(choice @ Choice::Plan(word)) if self.op() == Collective::AllReduce => {
                 ranks.map_or(Ok(()), |ranks| self.refuse_plan(choice, word, ranks))
             }
@@ -256,7 +227,7 @@ impl BenchArgs {
     }
 
     /// Refuses a plan that does not exist for this many ranks or is not admitted for these elements.
-    pub(super) fn refuse_plan(&self, choice: Choice, word: &str, ranks: usize) -> Result<(), Error> {
+    fn refuse_plan(&self, choice: Choice, word: &str, ranks: usize) -> Result<(), Error> {
         let op = data::op(self.dtype());
         let traits = OpTraits { commutative: true, exact: !self.dtype().is_inexact(op) };
         let made = word.parse::<ScheduleSpec>().and_then(|named| named.plan(ranks));
@@ -281,25 +252,14 @@ impl BenchArgs {
         let mut variants = self.algorithms.clone().unwrap_or_else(|| every_algorithm(self.op()));
         variants.extend(&self.add);
         if self.check {
-            let compared = Composed::of(self.op()).iter().map(|composed| Variant::Composed(*composed));
-            for variant in std::iter::once(Variant::Library(Choice::default())).chain(compared) {
-                if !variants.contains(&variant) {
-                    variants.push(variant);
-                }
-            }
+            variants.push(Variant::Library(Choice::default()));
+            variants.extend(Composed::of(self.op()).iter().map(|composed| Variant::Composed(*composed)));
         }
-        variants
+        variants.into_iter().unique().collect()
     }
 
     pub(super) fn order(&self) -> FoldOrder {
-        match self.order {
-            Some(OrderChoice::Rank) => FoldOrder::Rank,
-            Some(OrderChoice::Arrival) | None => FoldOrder::Arrival,
-        }
-    }
-
-    pub(super) fn allocates(&self) -> bool {
-        self.buffers == BuffersChoice::Alloc
+        self.order.unwrap_or_default()
     }
 
     pub(super) fn dtype(&self) -> DType {
@@ -312,17 +272,9 @@ fn every_algorithm(op: Collective) -> Vec<Variant> {
     [Algorithm::Auto].iter().chain(algorithms(op)).map(|algorithm| Variant::Library(Choice::Node(*algorithm))).collect()
 }
 
-pub fn parse_op(text: &str) -> Result<Collective, String> {
-    let known = Tables::OPERATIONS;
-    known
-        .into_iter()
-        .find(|op| op.name() == text)
-        .ok_or_else(|| format!("the operations that can be measured are: {}", known.map(Collective::name).join(", ")))
-}
-
-fn parse_dtype(text: &str) -> Result<DType, String> {
-    let valid = || DType::ALL.map(DType::name).join(", ");
-    DType::ALL.into_iter().find(|dtype| dtype.name() == text).ok_or_else(|| format!("use one of: {}", valid()))
+/// The refusal of a plan between nodes where there is one node.
+pub(super) fn no_exchange(variant: Variant) -> Error {
+    Error::usage(format!("{variant}: one node has no other to exchange with; give --nodes or use plan:NAME"))
 }
 
 fn parse_mif(text: &str) -> Result<f64, String> {

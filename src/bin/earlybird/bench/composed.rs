@@ -1,53 +1,34 @@
 //! Calls made of other calls that do the same work: what an operation must not be slower than.
 
 use super::data::{self, ROOT, Value};
-use earlybird::{Collective, Communicator, Error, Persistent};
-use std::fmt;
-use std::str::FromStr;
+use earlybird::{Collective, CollectiveArgs, Communicator, Error, Persistent};
 
 /// An operation composed of other operations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::Display, strum::EnumString)]
 pub enum Composed {
     /// An allreduce: a reduce to rank 0 and a broadcast from there.
+    #[strum(to_string = "reduce+broadcast")]
     ReduceBroadcast,
     /// An allreduce: a reduce-scatter of near-equal blocks and an allgather.
+    #[strum(to_string = "reduce-scatter+allgather")]
     ReduceScatterAllGather,
     /// An allreduce that was prepared once and is started again and again.
+    #[strum(to_string = "persistent")]
     Persistent,
     /// Any other operation: the allreduce that contains it, zeros where a rank has nothing to give.
+    #[strum(to_string = "as-allreduce")]
     AsAllReduce,
 }
 
 use Composed::{AsAllReduce, ReduceBroadcast, ReduceScatterAllGather};
 
-const ALL: [Composed; 4] = [ReduceBroadcast, ReduceScatterAllGather, Composed::Persistent, AsAllReduce];
-
 impl Composed {
     /// Those that do the work of `op`.
     pub fn of(op: Collective) -> &'static [Composed] {
         match op {
-            Collective::AllReduce => &ALL[..3],
-            _ => &ALL[3..],
+            Collective::AllReduce => &[ReduceBroadcast, ReduceScatterAllGather, Composed::Persistent],
+            _ => &[AsAllReduce],
         }
-    }
-}
-
-impl fmt::Display for Composed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ReduceBroadcast => "reduce+broadcast",
-            ReduceScatterAllGather => "reduce-scatter+allgather",
-            Composed::Persistent => "persistent",
-            AsAllReduce => "as-allreduce",
-        })
-    }
-}
-
-impl FromStr for Composed {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        ALL.into_iter().find(|composed| composed.to_string() == text).ok_or(())
     }
 }
 
@@ -63,24 +44,26 @@ pub struct Kit<'c, T> {
 }
 
 impl<'c, T: Value> Kit<'c, T> {
-    /// For buffers of these lengths.
+    /// For those compositions that `has` names, and buffers of these lengths.
     ///
     /// # Errors
     /// The errors of preparing a call.
-    pub fn new(comm: &'c Communicator, variants: &[Composed], sent: usize, received: usize) -> Result<Self, Error> {
+    pub fn new(
+        comm: &'c Communicator,
+        has: impl Fn(Composed) -> bool,
+        sent: usize,
+        received: usize,
+    ) -> Result<Self, Error> {
         let zero = |count: usize, needed: bool| vec![T::from_small(0); if needed { count } else { 0 }];
-        let persistent = variants.contains(&Composed::Persistent);
         let ranks = comm.size();
         let counts: Vec<usize> =
             (0..ranks).map(|rank| received * (rank + 1) / ranks - received * rank / ranks).collect();
+        let prepare = || comm.init(CollectiveArgs::all_reduce((zero(sent, true), zero(received, true)), T::OP));
         Ok(Kit {
             comm,
-            persistent: match persistent {
-                true => Some(comm.all_reduce_into_init(zero(sent, true), zero(received, true), T::OP)?),
-                false => None,
-            },
-            whole: zero(sent.max(received), variants.contains(&AsAllReduce)),
-            block: zero(counts[comm.rank()], variants.contains(&ReduceScatterAllGather)),
+            persistent: has(Composed::Persistent).then(prepare).transpose()?,
+            whole: zero(sent.max(received), has(AsAllReduce)),
+            block: zero(counts[comm.rank()], has(ReduceScatterAllGather)),
             counts,
         })
     }
@@ -91,7 +74,7 @@ impl<'c, T: Value> Kit<'c, T> {
     /// None while no call is in progress.
     pub fn fill(&mut self, composed: Composed, rank: usize, call: u64) -> Result<(), Error> {
         match (&mut self.persistent, composed) {
-            (Some(persistent), Composed::Persistent) => data::fill(persistent.send_mut()?, rank, call),
+            (Some(persistent), Composed::Persistent) => data::fill(&mut persistent.buffers_mut()?.0, rank, call),
             _ => self.whole.fill(T::from_small(0)),
         }
         Ok(())
@@ -148,7 +131,7 @@ impl<'c, T: Value> Kit<'c, T> {
     /// None while no call is in progress.
     pub fn take(&mut self, composed: Composed, receive: &mut [T]) -> Result<(), Error> {
         if let (Some(persistent), Composed::Persistent) = (&mut self.persistent, composed) {
-            receive.copy_from_slice(persistent.recv()?);
+            receive.copy_from_slice(&persistent.buffers_mut()?.1);
         }
         Ok(())
     }

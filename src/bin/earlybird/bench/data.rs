@@ -3,7 +3,6 @@
 //! The values are small integers, so that sums of 1024 ranks are exact where they are folded and a fold in any order
 //! gives the same bits. They differ by rank, element and call, so that a lost, doubled, misplaced or old contribution shows.
 
-use super::mpi::Rival;
 use earlybird::pattern::mix;
 use earlybird::{Communicator, DType, Element, Error, Indexed, Op, SharedBuffer};
 use half::{bf16, f16};
@@ -17,7 +16,7 @@ pub const ROOT: usize = 0;
 const PERIOD: usize = 61;
 
 /// An element type that can hold the values.
-pub trait Value: Element + Rival {
+pub trait Value: Element {
     /// The measured reduction operator: the sum, where the type has one.
     const OP: Op = Op::Sum;
 

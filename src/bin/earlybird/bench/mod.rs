@@ -11,6 +11,7 @@ mod data;
 pub mod mpi;
 mod page;
 mod preset;
+mod ranks;
 mod report;
 mod row;
 mod session;
@@ -24,8 +25,9 @@ use args::Format;
 use earlybird::{Config, Error};
 use std::process::ExitCode;
 
-pub use args::{BenchArgs, parse_op};
-pub use stats::{Sample, Samples, quantile};
+pub use args::BenchArgs;
+pub use ranks::Ranks;
+pub use stats::{Sample, Samples, last_arrival, last_exit, quantile};
 
 /// Runs the benchmark, or one rank of it.
 pub fn run(args: &BenchArgs) -> ExitCode {

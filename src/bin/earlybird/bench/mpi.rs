@@ -1,14 +1,15 @@
 //! The collectives of the MPI library that started the ranks, called as any MPI program calls them: the rivals that are
 //! measured in turn with ours.
 
-use earlybird::{Collective, Communicator, Config, DType, Error, Indexed};
-use half::{bf16, f16};
+use bytemuck::cast_slice_mut;
+use earlybird::{Collective, Communicator, Config, DType, Element, Error};
+use earlybird_shm::bytes::of_mut;
+use itertools::Itertools;
 use mpi::Threading;
 use mpi::collective::SystemOperation;
 use mpi::environment::Universe;
 use mpi::topology::{Communicator as _, SimpleCommunicator};
 use mpi::traits::*;
-use num_complex::Complex;
 
 /// Succeeds, because this program was built with an MPI library.
 ///
@@ -23,25 +24,11 @@ pub fn available() -> Result<(), Error> {
 /// # Errors
 /// [`Error::Usage`] with those it has.
 pub fn has_type(dtype: DType) -> Result<(), Error> {
-    let has = [
-        DType::I8,
-        DType::I16,
-        DType::I32,
-        DType::I64,
-        DType::U8,
-        DType::U16,
-        DType::U32,
-        DType::U64,
-        DType::F32,
-        DType::F64,
-    ];
-    match has.contains(&dtype) {
-        true => Ok(()),
-        false => {
-            let names = has.map(DType::name).join(", ");
-            Err(Error::usage(format!("mpi has no type for --dtype {}; use one of: {names}", dtype.name())))
-        }
+    if TYPES.contains(&dtype) {
+        return Ok(());
     }
+    let names = TYPES.iter().map(|dtype| dtype.name()).join(", ");
+    Err(Error::usage(format!("mpi has no type for --dtype {}; use one of: {names}", dtype.name())))
 }
 
 /// MPI, from its beginning to its end when this is dropped.
@@ -70,59 +57,47 @@ impl Mpi {
     /// A communicator of this library with the ranks of MPI.
     ///
     /// # Errors
-    /// The errors of [`Communicator::from_mpi_with`].
+    /// The errors of [`Communicator::from_mpi`].
     pub fn join(&self, config: Config) -> Result<Communicator, Error> {
-        Communicator::from_mpi_with(&self.world, config)
+        Communicator::builder().config(config).connect_mpi(&self.world)
     }
 
-    /// The operation by the MPI library.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] for elements that MPI has no type for.
-    pub fn call<T: Rival>(&self, op: Collective, root: usize, send: &mut [T], receive: &mut [T]) -> Result<(), Error> {
-        T::call(&self.world, op, root, send, receive)
-    }
-}
-
-/// Elements that MPI may have a type for.
-pub trait Rival: Sized {
     /// The operation by the MPI library, reductions as sums.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where it has none for these elements.
-    fn call(
-        world: &SimpleCommunicator,
+    /// [`Error::Usage`] for elements that MPI has no type for.
+    pub fn call<T: Element>(
+        &self,
         op: Collective,
         root: usize,
-        send: &mut [Self],
-        receive: &mut [Self],
-    ) -> Result<(), Error>;
+        send: &mut [T],
+        receive: &mut [T],
+    ) -> Result<(), Error> {
+        has_type(T::DTYPE)?;
+        call_bytes(&self.world, T::DTYPE, op, root, of_mut(send), of_mut(receive))
+    }
 }
 
-macro_rules! rivals {
-    ($($has:ty)*; $($has_not:ty)*) => {
-        $(impl Rival for $has {
-            fn call(
-                world: &SimpleCommunicator,
-                op: Collective,
-                root: usize,
-                send: &mut [Self],
-                receive: &mut [Self],
-            ) -> Result<(), Error> {
-                carry_out(world, op, root, send, receive)
+macro_rules! with_types {
+    ($($type:ty)*) => {
+        const TYPES: &[DType] = &[$(<$type>::DTYPE),*];
+
+        fn call_bytes(
+            world: &SimpleCommunicator,
+            dtype: DType,
+            op: Collective,
+            root: usize,
+            send: &mut [u8],
+            receive: &mut [u8],
+        ) -> Result<(), Error> {
+            match dtype {
+                $(<$type>::DTYPE => carry_out::<$type>(world, op, root, cast_slice_mut(send), cast_slice_mut(receive)),)*
+                other => has_type(other),
             }
-        })*
-        $(impl Rival for $has_not {
-            fn call(_: &SimpleCommunicator, _: Collective, _: usize, _: &mut [Self], _: &mut [Self]) -> Result<(), Error> {
-                has_type(<$has_not as earlybird::Element>::DTYPE)
-            }
-        })*
+        }
     };
 }
-rivals! {
-    i8 i16 i32 i64 u8 u16 u32 u64 f32 f64;
-    bool f16 bf16 Complex<f32> Complex<f64> Indexed<i32, i32> Indexed<i64, i64> Indexed<f32, i32> Indexed<f64, i64>
-}
+with_types! { i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 }
 
 fn carry_out<T: Equivalence>(
     world: &SimpleCommunicator,

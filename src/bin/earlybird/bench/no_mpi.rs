@@ -37,8 +37,3 @@ impl Mpi {
         match self.0 {}
     }
 }
-
-/// Elements that MPI may have a type for.
-pub trait Rival {}
-
-impl<T> Rival for T {}

@@ -4,11 +4,11 @@
 use super::row::Row;
 use crate::chart::{Chart, svg};
 use earlybird::Error;
-use std::fmt::Write as _;
+use itertools::Itertools;
 
 const STYLE: &str = "body{font-family:sans-serif;margin:2em;color:#222}table{border-collapse:collapse;font-size:.85em}\
                      td,th{padding:.2em .7em;text-align:right;border-bottom:1px solid #ddd}\
-                     td.w,th.w{text-align:left}td.bad{background:#fbb}svg{max-width:100%;height:auto}";
+                     :is(td,th):is(:nth-child(2),:nth-child(4),:nth-child(5)){text-align:left}td.bad{background:#fbb}svg{max-width:100%;height:auto}";
 
 /// The page. `notes` stands below the curves as it is.
 ///
@@ -24,13 +24,8 @@ pub fn page(rows: &[Row], notes: &str) -> Result<String, Error> {
          <body><h1>{title}</h1>\n<p>Elements {}, fold order {}, buffers {}. Tail = last arrival to last exit, median.</p>\n",
         first.dtype, first.order, first.buffers
     );
-    let mut cases: Vec<(&str, Option<f64>)> = Vec::new();
-    for row in rows {
-        if !cases.contains(&(row.pattern, row.mif)) {
-            cases.push((row.pattern, row.mif));
-        }
-    }
-    for (pattern, mif) in cases {
+    for case in rows.iter().unique_by(|row| (row.pattern, row.mif.map(f64::to_bits))) {
+        let (pattern, mif) = (case.pattern, case.mif);
         let of = rows.iter().filter(|row| row.pattern == pattern && row.mif == mif);
         let delay = match (pattern, mif) {
             ("balanced", _) | (_, None) => String::new(),
@@ -39,36 +34,22 @@ pub fn page(rows: &[Row], notes: &str) -> Result<String, Error> {
         let chart = Chart {
             title: format!("{} {pattern}{delay}", first.op),
             bytes: true,
+            dots: false,
             x_name: "bytes",
             y_name: "tail in µs",
             points: of.map(|row| (row.algorithm.clone(), row.bytes as f64, row.tail_us_median)).collect(),
         };
-        page += &svg(&chart).map_err(|error| Error::system("draw the picture", error))?;
+        page += &svg(&chart)?;
         page.push('\n');
     }
     if !notes.is_empty() {
-        let _ = writeln!(page, "<pre>{}</pre>", escaped(notes));
+        page += &format!("<pre>{}</pre>\n", escaped(notes));
     }
-    page += "<table><tr><th>bytes<th class=w>pattern<th>delay us<th class=w>algorithm<th class=w>chosen<th>calls<th>tail us<th>p99\
-             <th>latency us<th>call us<th>cpu us<th>wrong</tr>\n";
+    page += &format!("<table><tr><th>{}</tr>\n", Row::COLUMNS.join("<th>"));
     for row in rows {
         let bad = if row.wrong > 0 { " class=bad" } else { "" };
-        let _ = writeln!(
-            page,
-            "<tr><td>{}<td class=w>{}<td>{:.1}<td class=w>{}<td class=w>{}<td>{}<td>{:.2}<td>{:.2}<td>{:.2}<td>{:.2}<td>{:.2}<td{bad}>{}</tr>",
-            row.bytes,
-            row.pattern,
-            row.delay_us,
-            escaped(&row.algorithm),
-            escaped(&row.chosen),
-            row.iterations,
-            row.tail_us_median,
-            row.tail_us_p99,
-            row.latency_us_median,
-            row.call_us_mean,
-            row.cpu_us_mean,
-            row.wrong
-        );
+        let [cells @ .., wrong] = row.cells().map(|cell| escaped(&cell));
+        page += &format!("<tr><td>{}<td{bad}>{wrong}</tr>\n", cells.join("<td>"));
     }
     page += "</table></body></html>\n";
     Ok(page)

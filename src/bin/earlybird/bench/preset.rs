@@ -3,7 +3,7 @@
 use super::args::{BenchArgs, Preset};
 use super::row::Row;
 use super::variant::Variant;
-use comfy_table::{CellAlignment, Table, presets};
+use crate::table::table;
 use earlybird::pattern::Pattern;
 use earlybird::{Algorithm, Choice, Collective, Error};
 
@@ -32,46 +32,30 @@ impl Preset {
         args.patterns = vec![Pattern::Random];
         args.mif = vec![10.0, 20.0, 50.0];
         args.sizes.get_or_insert_with(|| SIZES.to_vec());
-        let variants = args.algorithms.get_or_insert_default();
-        for algorithm in COMPARED {
-            let variant = Variant::Library(Choice::Node(algorithm));
-            if !variants.contains(&variant) {
-                variants.push(variant);
-            }
-        }
+        let compared = COMPARED.map(|algorithm| Variant::Library(Choice::Node(algorithm)));
+        args.algorithms.get_or_insert_default().extend(compared);
         Ok(())
     }
 
     /// The table of improvements: how many times shorter the tail is than with a static leader, and what was published.
     pub fn side_by_side(self, rows: &[Row]) -> String {
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING);
-        let mut header: Vec<String> = ["ranks", "bytes", "MIF", "static-leader us"].map(str::to_owned).to_vec();
-        for algorithm in &COMPARED[1..] {
-            header.extend([format!("{algorithm} us"), "shorter".into()]);
-        }
-        header.push("published".into());
-        let columns = header.len();
-        table.set_header(header);
-        let find = |of: &Row, algorithm: Algorithm| {
-            let same = |row: &&Row| row.bytes == of.bytes && row.mif == of.mif && row.algorithm == algorithm.name();
-            rows.iter().find(same).map(|row| row.tail_us_median)
-        };
-        for base in rows.iter().filter(|row| row.algorithm == COMPARED[0].name()) {
+        let columns = COMPARED[1..].iter().flat_map(|algorithm| [format!("{algorithm} us"), "shorter".into()]);
+        let header = ["ranks", "bytes", "MIF", "static-leader us"].map(str::to_owned).into_iter().chain(columns);
+        let lines = rows.iter().filter(|row| row.algorithm == COMPARED[0].name()).map(|base| {
             let mif = base.mif.map_or("-".into(), |mif| mif.to_string());
             let mut cells =
                 vec![base.ranks.to_string(), base.bytes.to_string(), mif, format!("{:.2}", base.tail_us_median)];
             for algorithm in &COMPARED[1..] {
-                let tail_us = find(base, *algorithm);
+                let row = rows.iter().find(|row| row.is_beside(base) && row.algorithm == algorithm.name());
+                let tail_us = row.map(|row| row.tail_us_median);
                 cells.push(tail_us.map_or("-".into(), |us| format!("{us:.2}")));
                 cells.push(tail_us.map_or("-".into(), |us| format!("{:.2}x", base.tail_us_median / us)));
             }
             cells.push("not at hand".into());
-            table.add_row(cells);
-        }
-        for column in 0..columns {
-            table.column_mut(column).expect("a column of the header").set_cell_alignment(CellAlignment::Right);
-        }
+            cells
+        });
+        let header: Vec<String> = header.chain(["published".into()]).collect();
+        let table = table(&header, lines.collect());
         format!(
             "Alizadeh and others, table 3: median tail (last arrival to last exit), how many times shorter than with a static \
              leader\n{table}\nleader and chain are the paper's algorithms 1 and 2. The values of its table 3 were not at hand, so \

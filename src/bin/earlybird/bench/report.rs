@@ -1,11 +1,13 @@
 //! Rows of the result, as CSV (line by line while the run goes on), JSON or a table.
 
 use super::args::{BenchArgs, Format, Preset};
-use super::check::GuidelineReport;
+use super::check::judge;
+use super::choosing::size_table;
 use super::page::page;
 use super::row::Row;
 use crate::output::print;
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use crate::table::table;
+use earlybird::launch::say;
 use earlybird::{Algorithm, Error};
 use std::fs::File;
 use std::io::{Write, stdout};
@@ -16,8 +18,9 @@ pub struct Report {
     preset: Option<Preset>,
     /// The page, and where it is.
     html: Option<(File, String)>,
-    /// The file of `tune` in place of everything else, and the table to add.
-    tuned: Option<(String, Option<String>)>,
+    /// The file of `tune`, to which a table is added in place of everything else.
+    tuned: Option<String>,
+    checked: bool,
     rows: Vec<Row>,
     csv: csv::Writer<std::io::Stdout>,
 }
@@ -34,15 +37,8 @@ impl Report {
             Err(error) => Err(Error::usage(format!("--html {path}: {error}"))),
         };
         let html = args.html.as_ref().map(open).transpose()?;
-        let tuned = args.into.clone().map(|path| (path, None));
-        Ok(Report { format: args.format, preset: args.preset, html, tuned, rows: Vec::new(), csv })
-    }
-
-    /// Sets the table for the file of `tune`, if there is one.
-    pub fn tune(&mut self, table: impl FnOnce() -> Option<String>) {
-        if let Some((_, found)) = &mut self.tuned {
-            *found = table();
-        }
+        let (tuned, checked) = (args.into.clone(), args.check);
+        Ok(Report { format: args.format, preset: args.preset, html, tuned, checked, rows: Vec::new(), csv })
     }
 
     /// Adds a row.
@@ -58,47 +54,57 @@ impl Report {
         Ok(())
     }
 
-    /// Writes what has not been written yet, and the verdict if there is one; the number of wrong results.
+    /// Writes the rows that have not been written yet and, with `--check`, the verdict. Returns the exit code: 1 for a wrong
+    /// result or a violated guideline.
     ///
     /// # Errors
     /// [`Error::System`] if standard output cannot be written.
-    pub fn finish(mut self, verdict: Option<&GuidelineReport>) -> Result<u64, Error> {
-        if let Some((path, table)) = self.tuned.take() {
-            append(&path, &self.rows, table)?;
-            return Ok(self.rows.iter().map(|row| row.wrong).sum());
+    pub fn finish(self) -> Result<u8, Error> {
+        let wrong: u64 = self.rows.iter().map(|row| row.wrong).sum();
+        let verdict = self.checked.then(|| judge(&self.rows));
+        let failed = wrong > 0 || verdict.as_ref().is_some_and(|verdict| verdict.violations() > 0);
+        self.write(verdict.map(|verdict| verdict.to_text()))?;
+        if wrong > 0 {
+            say(format_args!("earlybird bench: {wrong} wrong results; see the column `wrong`"));
+        }
+        Ok(u8::from(failed))
+    }
+
+    fn write(self, verdict: Option<String>) -> Result<(), Error> {
+        if let Some(path) = &self.tuned {
+            return append(path, &self.rows);
         }
         let text = match self.format {
             Format::Csv => String::new(),
             Format::Json => serde_json::to_string_pretty(&self.rows).map_err(cannot_write)? + "\n",
             Format::Table => match self.preset {
                 Some(preset) => preset.side_by_side(&self.rows),
-                None => table(&self.rows) + &losses(&self.rows),
+                None => result_table(&self.rows) + &losses(&self.rows),
             },
         };
         print(&text)?;
-        let verdict = verdict.map(GuidelineReport::to_text);
         if let Some((mut file, path)) = self.html {
             let page = page(&self.rows, verdict.as_deref().unwrap_or_default())?;
             let written = file.write_all(page.as_bytes());
             written.map_err(|error| Error::system("write the page", format!("{path}: {error}")))?;
         }
         match (verdict, self.format) {
-            (None, _) => {}
-            (Some(verdict), Format::Table) => print(&verdict)?,
+            (None, _) => Ok(()),
+            (Some(verdict), Format::Table) => print(&verdict),
             (Some(verdict), Format::Csv | Format::Json) => {
-                earlybird::launch::say(format_args!("{}", verdict.trim_end()))
+                say(format_args!("{}", verdict.trim_end()));
+                Ok(())
             }
         }
-        Ok(self.rows.iter().map(|row| row.wrong).sum())
     }
 }
 
 /// Adds a line to the file of `tune`.
-fn append(path: &str, rows: &[Row], table: Option<String>) -> Result<(), Error> {
+fn append(path: &str, rows: &[Row]) -> Result<(), Error> {
     let Some(first) = rows.first() else { return Ok(()) };
-    let line = match table {
-        Some(table) => format!("{} {} {table}\n", first.ranks, first.op),
-        None => format!("# {} {}: auto everywhere\n", first.ranks, first.op),
+    let line = match size_table(rows) {
+        Some(table) => format!("ranks.{}.{} = \"{table}\"\n", first.ranks, first.op),
+        None => format!("# ranks.{}.{}: auto everywhere\n", first.ranks, first.op),
     };
     let file = File::options().append(true).open(path);
     file.and_then(|mut file| file.write_all(line.as_bytes())).map_err(|error| Error::system("write the tuning", error))
@@ -110,50 +116,17 @@ fn cannot_write(error: impl ToString + 'static) -> Error {
 
 /// The tail relative to that of static-leader in the same cell, if that was measured.
 fn ratio(row: &Row, rows: &[Row]) -> Option<f64> {
-    let same_cell = |other: &&Row| other.bytes == row.bytes && other.pattern == row.pattern && other.mif == row.mif;
-    let baseline = rows.iter().filter(same_cell).find(|other| other.algorithm == Algorithm::StaticLeader.name())?;
-    Some(row.tail_us_median / baseline.tail_us_median)
+    let is_baseline = |other: &&Row| other.is_beside(row) && other.algorithm == Algorithm::StaticLeader.name();
+    Some(row.tail_us_median / rows.iter().find(is_baseline)?.tail_us_median)
 }
 
-fn table(rows: &[Row]) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header([
-        "bytes",
-        "pattern",
-        "delay us",
-        "algorithm",
-        "chosen",
-        "calls",
-        "tail us",
-        "p99",
-        "latency us",
-        "call us",
-        "cpu us",
-        "tail vs static-leader",
-        "wrong",
-    ]);
-    for row in rows {
-        let relative = ratio(row, rows).map_or("-".into(), |ratio| format!("{ratio:.2}x"));
-        table.add_row([
-            row.bytes.to_string(),
-            row.pattern.into(),
-            format!("{:.1}", row.delay_us),
-            row.algorithm.clone(),
-            row.chosen.clone(),
-            row.iterations.to_string(),
-            format!("{:.2}", row.tail_us_median),
-            format!("{:.2}", row.tail_us_p99),
-            format!("{:.2}", row.latency_us_median),
-            format!("{:.2}", row.call_us_mean),
-            format!("{:.2}", row.cpu_us_mean),
-            relative,
-            row.wrong.to_string(),
-        ]);
-    }
-    for index in [0, 2, 5, 6, 7, 8, 9, 10, 11, 12] {
-        table.column_mut(index).expect("the table has 13 columns").set_cell_alignment(CellAlignment::Right);
-    }
+/// The rows with their ratios before the number of wrong results.
+fn result_table(rows: &[Row]) -> String {
+    let with_ratio = |cells: &[String], ratio: String| [&cells[..11], &[ratio], &cells[11..]].concat();
+    let header = with_ratio(&Row::COLUMNS.map(str::to_owned), "tail vs static-leader".into());
+    let cells =
+        |row: &Row| with_ratio(&row.cells(), ratio(row, rows).map_or("-".into(), |ratio| format!("{ratio:.2}x")));
+    let table = table(&header, rows.iter().map(cells).collect());
     let first = rows.first().map_or(String::new(), |row| {
         format!("{} on {} ranks, elements {}, fold order {}\n", row.op, row.ranks, row.dtype, row.order)
     });
@@ -211,7 +184,7 @@ mod tests {
         assert!(lines[1].contains("4.00x") && lines[1].contains("64 bytes"), "{text}");
         assert!(lines[2].contains("1.50x") && lines[2].contains("chain"), "{text}");
         assert_eq!(lines.len(), 3);
-        assert!(table(&rows).contains("0.50x"));
+        assert!(result_table(&rows).contains("0.50x"));
         assert_eq!(losses(&rows[5..]), "");
     }
 }

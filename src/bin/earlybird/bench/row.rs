@@ -1,5 +1,6 @@
 //! The rows of the result.
 
+use super::stats::Bounds;
 use serde::Serialize;
 
 /// One line of the result. Field names and their order are the CSV's header.
@@ -25,6 +26,51 @@ pub struct Row {
     pub order: &'static str,
     pub buffers: &'static str,
     pub chosen: String,
+    /// The median of the tail with its 95 % confidence interval, not rounded.
+    #[serde(skip)]
+    pub tail_us: Bounds,
+}
+
+impl Row {
+    /// The columns for readers.
+    pub const COLUMNS: [&str; 12] = [
+        "bytes",
+        "pattern",
+        "delay us",
+        "algorithm",
+        "chosen",
+        "calls",
+        "tail us",
+        "p99",
+        "latency us",
+        "call us",
+        "cpu us",
+        "wrong",
+    ];
+
+    /// Their values.
+    pub fn cells(&self) -> [String; 12] {
+        let us = |us: f64| format!("{us:.2}");
+        [
+            self.bytes.to_string(),
+            self.pattern.to_string(),
+            format!("{:.1}", self.delay_us),
+            self.algorithm.clone(),
+            self.chosen.clone(),
+            self.iterations.to_string(),
+            us(self.tail_us_median),
+            us(self.tail_us_p99),
+            us(self.latency_us_median),
+            us(self.call_us_mean),
+            us(self.cpu_us_mean),
+            self.wrong.to_string(),
+        ]
+    }
+
+    /// True for rows of the same size, pattern and delay, which can be compared.
+    pub fn is_beside(&self, other: &Row) -> bool {
+        (self.bytes, self.pattern, self.mif) == (other.bytes, other.pattern, other.mif)
+    }
 }
 
 #[cfg(test)]
@@ -52,6 +98,7 @@ pub(super) mod tests {
             order: "arrival",
             buffers: "private",
             chosen: algorithm.into(),
+            tail_us: Bounds { low: tail_us_median * 0.99, median: tail_us_median, high: tail_us_median * 1.01 },
         }
     }
 }

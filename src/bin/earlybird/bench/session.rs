@@ -1,13 +1,12 @@
 //! The joining of a rank of a benchmark: as the job that this program started, or as MPI's ranks.
 
-use super::args::BenchArgs;
+use super::args::{BenchArgs, no_exchange};
 use super::data::{ROOT, Value};
-use super::mpi::Mpi;
+use super::ranks::Ranks;
 use super::variant::Variant;
-use crate::arguments::{check_ranks, with_nodes};
 use crate::job::without_selection;
 use crate::lineup::Lineup;
-use earlybird::{Choice, Collective, Communicator, Config, Error, Identity};
+use earlybird::{Choice, Collective, Communicator, Config, Error};
 
 /// The communicators of a rank that measures.
 pub struct Session {
@@ -15,8 +14,8 @@ pub struct Session {
     /// The same ranks, a node of its own each: a plan between these nodes is one over all ranks.
     pub flat: Option<Communicator>,
     pub lineup: Lineup,
-    // After the communicators: MPI ends when it is dropped.
-    mpi: Option<Mpi>,
+    // Dropped after the communicators.
+    ranks: Ranks,
 }
 
 impl Session {
@@ -25,54 +24,27 @@ impl Session {
     /// # Errors
     /// The errors of joining, and [`Error::Usage`] for ranks or nodes that were not started.
     pub fn open(args: &BenchArgs) -> Result<Session, Error> {
-        let config = Config { order: args.order(), ..Config::from_env()? };
-        let config = Config { wait: args.wait.unwrap_or(config.wait), ..config };
-        let plain = without_selection(config.clone());
-        let mut session = match args.by_mpi() {
-            true => Self::of_mpi(args, config.clone(), plain)?,
-            false => {
-                let identity = Identity::detect()?;
-                check_ranks(args.ranks, identity.size)?;
-                let config = with_nodes(config.clone(), args.nodes.as_deref(), identity.size)?;
-                let comm = Communicator::connect(config, identity.clone())?;
-                // Lining up over all ranks at once shows the measured nodes nothing.
-                let lineup = Lineup::connect(Config { ranks_per_node: None, ..plain }, identity)?;
-                Session { comm, flat: None, lineup, mpi: None }
-            }
-        };
+        let mut config = Config::from_env()?;
+        config.order = args.order();
+        config.wait = args.wait.unwrap_or(config.wait);
+        let ranks = Ranks::detect(args.by_mpi())?;
+        let comm = ranks.join(ranks.placed(config.clone(), args.ranks, args.nodes.as_deref())?, "")?;
+        // Lining up over all ranks at once shows the measured nodes nothing.
+        let mut plain = without_selection(config.clone());
+        plain.ranks_per_node = None;
+        let lineup = Lineup::over(ranks.join(plain, "-lineup")?)?;
+        let mut session = Session { comm, flat: None, lineup, ranks };
         let variants = args.variants();
         if session.comm.nodes() > 1 && variants.iter().any(|variant| variant.is_flat_plan()) {
-            session.flat = Some(session.one_rank_nodes(config)?);
+            config.ranks_per_node = Some("1".parse()?);
+            session.flat = Some(session.ranks.join(config, "-flat")?);
         }
         if session.comm.nodes() == 1
             && let Some(variant) = variants.iter().find(|variant| matches!(variant, Variant::Exchange(_)))
         {
-            return Err(Error::usage(format!(
-                "{variant}: one node has nobody to exchange with; give --nodes or use plan:NAME"
-            )));
+            return Err(no_exchange(*variant));
         }
         Ok(session)
-    }
-
-    fn of_mpi(args: &BenchArgs, config: Config, plain: Config) -> Result<Session, Error> {
-        let mpi = Mpi::start()?;
-        let size = mpi.size();
-        check_ranks(args.ranks, size)?;
-        let comm = mpi.join(with_nodes(config, args.nodes.as_deref(), size)?)?;
-        let lineup = Lineup::over(mpi.join(Config { ranks_per_node: None, ..plain })?)?;
-        Ok(Session { comm, flat: None, lineup, mpi: Some(mpi) })
-    }
-
-    fn one_rank_nodes(&self, config: Config) -> Result<Communicator, Error> {
-        let config = Config { ranks_per_node: Some("1".parse()?), ..config };
-        match &self.mpi {
-            Some(mpi) => mpi.join(config),
-            None => {
-                let mut identity = self.comm.identity().clone();
-                identity.key.push_str("-flat");
-                Communicator::connect(config, identity)
-            }
-        }
     }
 
     /// The communicator that carries out such calls; none for MPI's own.
@@ -101,8 +73,9 @@ impl Session {
     /// # Errors
     /// [`Error::Usage`] without one.
     pub fn call_mpi<T: Value>(&self, op: Collective, send: &mut [T], receive: &mut [T]) -> Result<(), Error> {
-        let mpi =
-            self.mpi.as_ref().ok_or_else(|| Error::usage("mpi: the ranks were not started by an MPI launcher"))?;
-        mpi.call(op, ROOT, send, receive)
+        match &self.ranks {
+            Ranks::Mpi(mpi) => mpi.call(op, ROOT, send, receive),
+            Ranks::Started(_) => Err(Error::usage("mpi: the ranks were not started by an MPI launcher")),
+        }
     }
 }

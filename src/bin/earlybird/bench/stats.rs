@@ -1,5 +1,6 @@
 //! From stamps to the figures that are reported. Definitions of the words are here and nowhere else.
 
+use crate::lineup::{now_ns, thread_cpu_ns};
 use earlybird::Error;
 
 /// One rank's measurement of one call.
@@ -19,13 +20,20 @@ impl Sample {
     /// Numbers per sample when samples travel.
     pub const WORDS: usize = 4;
 
+    /// Carries out a call and stamps its begin and its end.
+    ///
+    /// # Errors
+    /// The error of the call.
+    pub fn of<R>(call: impl FnOnce() -> Result<R, Error>) -> Result<(Sample, R), Error> {
+        let (cpu_before_ns, arrival_ns) = (thread_cpu_ns(), now_ns());
+        let result = call()?;
+        let exit_ns = now_ns();
+        Ok((Sample { arrival_ns, exit_ns, cpu_ns: thread_cpu_ns() - cpu_before_ns, wrong: 0 }, result))
+    }
+
     /// For travelling.
     pub fn to_words(self) -> [i64; Self::WORDS] {
         [self.arrival_ns, self.exit_ns, self.cpu_ns, self.wrong]
-    }
-
-    fn from_words(words: &[i64]) -> Sample {
-        Sample { arrival_ns: words[0], exit_ns: words[1], cpu_ns: words[2], wrong: words[3] }
     }
 }
 
@@ -43,16 +51,14 @@ impl Samples {
         if ranks == 0 || words.is_empty() || !words.len().is_multiple_of(ranks * Sample::WORDS) {
             return Err(Error::usage(format!("{} stamps cannot be those of {ranks} ranks", words.len())));
         }
-        let calls = words.len() / ranks / Sample::WORDS;
-        let sample = |call, rank| {
-            let first = (rank * calls + call) * Sample::WORDS;
-            Sample::from_words(&words[first..first + Sample::WORDS])
-        };
-        let call = |call| (0..ranks).map(|rank| sample(call, rank)).collect();
+        let sample = |&[arrival_ns, exit_ns, cpu_ns, wrong]: &[i64; _]| Sample { arrival_ns, exit_ns, cpu_ns, wrong };
+        let samples: Vec<Sample> = words.as_chunks::<{ Sample::WORDS }>().0.iter().map(sample).collect();
+        let calls = samples.len() / ranks;
+        let call = |call| samples.iter().skip(call).step_by(calls).copied().collect();
         Ok(Samples { by_call: (0..calls).map(call).collect() })
     }
 
-    /// Last exit minus last arrival, in microseconds, call by call: what is left to do once everybody is there.
+    /// Last exit minus last arrival, in microseconds, call by call: the time after all ranks have come.
     pub fn tails_us(&self) -> Vec<f64> {
         self.by_call.iter().map(|call| micro(last_exit(call) - last_arrival(call))).collect()
     }
@@ -102,11 +108,13 @@ impl Samples {
     }
 }
 
-fn last_arrival(call: &[Sample]) -> i64 {
+/// The arrival of the last rank.
+pub fn last_arrival(call: &[Sample]) -> i64 {
     call.iter().map(|sample| sample.arrival_ns).max().expect("a call has ranks")
 }
 
-fn last_exit(call: &[Sample]) -> i64 {
+/// The exit of the last rank.
+pub fn last_exit(call: &[Sample]) -> i64 {
     call.iter().map(|sample| sample.exit_ns).max().expect("a call has ranks")
 }
 
@@ -116,10 +124,33 @@ fn micro(ns: i64) -> f64 {
 
 /// The smallest value that at least this part of all values does not exceed (nearest rank); NaN for no values.
 pub fn quantile(values: &[f64], part: f64) -> f64 {
+    let rank = (part * values.len() as f64).ceil() as usize;
+    nth(values, rank.saturating_sub(1))
+}
+
+/// The value at this place of their order.
+fn nth(values: &[f64], place: usize) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let rank = (part * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+    sorted.get(place).copied().unwrap_or(f64::NAN)
+}
+
+/// A median, and the interval around it.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Bounds {
+    pub low: f64,
+    pub median: f64,
+    pub high: f64,
+}
+
+impl Bounds {
+    /// Of a sample, by its order: whatever the distribution, the interval misses the median once in twenty times.
+    pub fn of(values: &[f64]) -> Bounds {
+        let (n, half) = (values.len() as f64, 0.98 * (values.len() as f64).sqrt());
+        let place = |place: f64| nth(values, place.clamp(0.0, (n - 1.0).max(0.0)) as usize);
+        let (low, high) = (place((n / 2.0 - half).floor()), place((n / 2.0 + half).ceil()));
+        Bounds { low, median: quantile(values, 0.5), high }
+    }
 }
 
 #[cfg(test)]
@@ -161,5 +192,13 @@ mod tests {
         assert_eq!((quantile(&values, 0.5), quantile(&values, 0.99), quantile(&values, 1.0)), (100.0, 198.0, 200.0));
         assert_eq!(quantile(&[3.0], 0.99), 3.0);
         assert!(quantile(&[], 0.5).is_nan());
+    }
+
+    #[test]
+    fn the_interval_of_a_median_is_that_of_its_order() {
+        let values: Vec<f64> = (0..100).map(f64::from).rev().collect();
+        assert_eq!(Bounds::of(&values), Bounds { low: 40.0, median: 49.0, high: 60.0 });
+        assert_eq!(Bounds::of(&[3.0]), Bounds { low: 3.0, median: 3.0, high: 3.0 });
+        assert!(Bounds::of(&[]).median.is_nan());
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// One way to carry out a measured call: by an algorithm or a plan of the library, by other calls, or by MPI.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Variant {
     /// The library; a plan runs over all ranks, as if each were a node.
     Library(Choice),

@@ -1,19 +1,19 @@
 //! One rank of a benchmark: lines up, comes late as told, calls, stamps, checks.
 
 use super::args::{BenchArgs, BuffersChoice};
-use super::check::{self, Bounds, Cell};
-use super::choosing;
 use super::composed::Kit;
 use super::data::{self, Buffer, ROOT, Value};
 use super::report::Report;
 use super::row::Row;
 use super::session::Session;
-use super::stats::{Sample, Samples, quantile};
+use super::stats::{Bounds, Sample, Samples, quantile};
 use super::variant::Variant;
-use crate::lineup::{burn, now_ns, thread_cpu_ns};
+use crate::lineup::{burn, now_ns};
 use crate::output::progress_bar;
 use earlybird::pattern::Pattern;
-use earlybird::{Algorithm, Choice, Collective, DType, Error, FoldOrder, Indexed, SharedView, algorithms};
+use earlybird::{Algorithm, Choice, Collective, Element, Error, Indexed, SharedView, algorithms};
+use half::{bf16, f16};
+use itertools::Itertools;
 use num_complex::Complex;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,26 +29,16 @@ const ROW_BUDGET: Duration = Duration::from_millis(300);
 
 /// Measures everything that was asked for; the exit code of this rank.
 pub fn work(args: &BenchArgs) -> Result<u8, Error> {
-    match args.dtype() {
-        DType::I32 => measure_all::<i32>(args),
-        DType::I64 => measure_all::<i64>(args),
-        DType::U32 => measure_all::<u32>(args),
-        DType::U64 => measure_all::<u64>(args),
-        DType::F32 => measure_all::<f32>(args),
-        DType::F64 => measure_all::<f64>(args),
-        DType::I8 => measure_all::<i8>(args),
-        DType::I16 => measure_all::<i16>(args),
-        DType::U8 => measure_all::<u8>(args),
-        DType::U16 => measure_all::<u16>(args),
-        DType::F16 => measure_all::<half::f16>(args),
-        DType::BF16 => measure_all::<half::bf16>(args),
-        DType::ComplexF32 => measure_all::<Complex<f32>>(args),
-        DType::ComplexF64 => measure_all::<Complex<f64>>(args),
-        DType::Bool => measure_all::<bool>(args),
-        DType::IndexedI32 => measure_all::<Indexed<i32, i32>>(args),
-        DType::IndexedI64 => measure_all::<Indexed<i64, i64>>(args),
-        DType::IndexedF32 => measure_all::<Indexed<f32, i32>>(args),
-        DType::IndexedF64 => measure_all::<Indexed<f64, i64>>(args),
+    macro_rules! with_elements {
+        ($($element:ty)*) => {
+            match args.dtype() {
+                $(<$element>::DTYPE => measure_all::<$element>(args),)*
+            }
+        };
+    }
+    with_elements! {
+        i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64 bool Complex<f32> Complex<f64>
+        Indexed<i32, i32> Indexed<i64, i64> Indexed<f32, i32> Indexed<f64, i64>
     }
 }
 
@@ -60,10 +50,9 @@ fn measure_all<T: Value>(args: &BenchArgs) -> Result<u8, Error> {
     let cases = cases(args);
     let rows = args.sizes().len() * cases.len() * variants.len();
     let progress = progress_bar(rank, rows, "{bar:30} {pos}/{len} rows, {eta} left: {msg}");
-    let mut cells = Vec::new();
     let mut bench = Bench::<T> {
         args,
-        kit: Kit::new(&session.comm, &[], 0, 0)?,
+        kit: Kit::new(&session.comm, |_| false, 0, 0)?,
         session: &session,
         variants,
         calls: 0,
@@ -82,9 +71,8 @@ fn measure_all<T: Value>(args: &BenchArgs) -> Result<u8, Error> {
                 None => (mif * base_us).min(DELAY_CAP.as_secs_f64() * 1e6),
             };
             progress.set_message(format!("{bytes} bytes, {pattern}"));
-            for (row, cell) in bench.cell(bytes, pattern, mif, delay_us)? {
+            for row in bench.cell(bytes, pattern, mif, delay_us)? {
                 progress.inc(1);
-                cells.push(cell);
                 if let Some(report) = &mut report {
                     progress.suspend(|| report.add(row))?;
                 }
@@ -92,14 +80,7 @@ fn measure_all<T: Value>(args: &BenchArgs) -> Result<u8, Error> {
         }
     }
     progress.finish_and_clear();
-    let Some(mut report) = report else { return Ok(0) };
-    report.tune(|| choosing::table(&cells));
-    let verdict = args.check.then(|| check::judge(&cells));
-    let wrong = report.finish(verdict.as_ref())?;
-    if wrong > 0 {
-        earlybird::launch::say(format_args!("earlybird bench: {wrong} wrong results; see the column `wrong`"));
-    }
-    Ok(u8::from(wrong > 0 || verdict.is_some_and(|verdict| verdict.violations() > 0)))
+    report.map_or(Ok(0), Report::finish)
 }
 
 /// The cases that are measured of every size: multiples of the balanced time as full delay, and patterns. Balanced arrivals know no
@@ -137,16 +118,14 @@ impl<'a, T: Value> Bench<'a, T> {
             Collective::ReduceScatter => (all, elements),
             _ => (elements, elements),
         };
-        let shared = self.args.allocates().then_some(&self.session.comm);
+        let shared = (self.args.buffers == BuffersChoice::Alloc).then_some(&self.session.comm);
         // The old buffers go first: they may be most of the memory.
         (self.send, self.receive) = (Buffer::Private(vec![]), Buffer::Private(vec![]));
         self.send = Buffer::new(sent, shared)?;
         self.receive = Buffer::new(received, shared)?;
-        let composed =
-            |variant: &Variant| if let Variant::Composed(composed) = variant { Some(*composed) } else { None };
-        let composed: Vec<_> = self.variants.iter().filter_map(composed).collect();
         self.session.comm.set_algorithm(Algorithm::Auto)?;
-        self.kit = Kit::new(&self.session.comm, &composed, sent, received)?;
+        let has = |composed| self.variants.contains(&Variant::Composed(composed));
+        self.kit = Kit::new(&self.session.comm, has, sent, received)?;
         Ok(())
     }
 
@@ -166,41 +145,28 @@ impl<'a, T: Value> Bench<'a, T> {
     }
 
     /// All algorithms under one pattern, taking turns call by call, each round beginning with another one.
-    fn cell(&mut self, bytes: u64, pattern: Pattern, mif: f64, delay_us: f64) -> Result<Vec<(Row, Cell)>, Error> {
-        let variants = self.variants.clone();
-        let mut records: Vec<Record> = Vec::new();
+    fn cell(&mut self, bytes: u64, pattern: Pattern, mif: f64, delay_us: f64) -> Result<Vec<Row>, Error> {
         let start_ns = now_ns();
-        self.rounds(&mut records, pattern, 0..WARM_UP, delay_us)?;
+        self.rounds(pattern, WARM_UP, delay_us)?;
         let iterations = match self.args.iterations {
             Some(iterations) => u64::from(iterations),
             None => {
                 let round_ns = self.session.lineup.max(now_ns() - start_ns)? as f64 / WARM_UP as f64;
-                let budget_ns = ROW_BUDGET.as_nanos() as f64 * variants.len() as f64;
+                let budget_ns = ROW_BUDGET.as_nanos() as f64 * self.variants.len() as f64;
                 (budget_ns / round_ns).clamp(10.0, 1000.0) as u64
             }
         };
-        self.rounds(&mut records, pattern, 0..iterations, delay_us)?;
-
-        let carries_data = self.args.op() != Collective::Barrier;
+        let records = self.rounds(pattern, iterations, delay_us)?;
         let mut rows = Vec::new();
-        for (variant, record) in variants.iter().zip(&records) {
+        for (variant, record) in self.variants.iter().zip(&records) {
             let samples = self.collect(record)?;
             let tails_us = samples.tails_us();
-            let mut chosen: Vec<_> = record.chosen.iter().collect();
-            chosen.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-            let chosen: Vec<&str> = chosen.into_iter().map(|(name, _)| *name).collect();
-            let cell = Cell {
-                bytes,
-                pattern: pattern.name(),
-                mif,
-                variant: variant.to_string(),
-                tail_us: Bounds::of(&tails_us),
-            };
-            let row = Row {
+            let chosen = record.chosen.iter().sorted_by_key(|(_, count)| std::cmp::Reverse(**count));
+            rows.push(Row {
                 op: self.args.op().name(),
                 ranks: self.session.comm.size(),
                 bytes,
-                dtype: if carries_data { T::DTYPE.name() } else { "-" },
+                dtype: if self.args.op() == Collective::Barrier { "-" } else { T::DTYPE.name() },
                 pattern: pattern.name(),
                 algorithm: variant.to_string(),
                 iterations: tails_us.len(),
@@ -216,36 +182,26 @@ impl<'a, T: Value> Bench<'a, T> {
                 nodes: self.session.comm.nodes(),
                 mif: self.args.delay.is_none().then_some(mif),
                 delay_us: rounded(delay_us),
-                order: match self.args.order() {
-                    _ if !self.args.op().folds() => "-",
-                    FoldOrder::Arrival => "arrival",
-                    FoldOrder::Rank => "rank",
-                },
-                buffers: self.args.buffers.name(),
-                chosen: chosen.join("+"),
-            };
-            rows.push((row, cell));
+                order: if self.args.op().folds() { self.args.order().name() } else { "-" },
+                buffers: self.args.buffers.into(),
+                chosen: chosen.map(|(name, _)| name).join("+"),
+                tail_us: Bounds::of(&tails_us),
+            });
         }
         Ok(rows)
     }
 
-    /// Rounds of calls, one of each algorithm; earlier records are dropped.
-    fn rounds(
-        &mut self,
-        records: &mut Vec<Record>,
-        pattern: Pattern,
-        iterations: std::ops::Range<u64>,
-        delay_us: f64,
-    ) -> Result<(), Error> {
-        let variants = self.variants.clone();
-        *records = variants.iter().map(|_| Record::default()).collect();
-        for iteration in iterations {
-            for turn in 0..variants.len() {
-                let index = (turn + iteration as usize) % variants.len();
-                self.call(variants[index], pattern, iteration, delay_us, &mut records[index])?;
+    /// Rounds of calls, one of each algorithm.
+    fn rounds(&mut self, pattern: Pattern, iterations: u64, delay_us: f64) -> Result<Vec<Record>, Error> {
+        let count = self.variants.len();
+        let mut records: Vec<Record> = (0..count).map(|_| Record::default()).collect();
+        for iteration in 0..iterations {
+            for turn in 0..count {
+                let index = (turn + iteration as usize) % count;
+                self.call(self.variants[index], pattern, iteration, delay_us, &mut records[index])?;
             }
         }
-        Ok(())
+        Ok(records)
     }
 
     /// One measured call.
@@ -275,20 +231,15 @@ impl<'a, T: Value> Bench<'a, T> {
             self.session.lineup.wait_until(start_ns + delay_ns);
         }
 
-        let cpu_before_ns = thread_cpu_ns();
-        let arrival_ns = now_ns();
-        let view = self.carry_out(variant)?;
-        let exit_ns = now_ns();
-        let cpu_ns = thread_cpu_ns() - cpu_before_ns;
-
+        let (mut sample, view) = Sample::of(|| self.carry_out(variant))?;
         if let Some(view) = view {
             self.receive.copy_from_slice(&view);
         }
         if let Variant::Composed(composed) = variant {
             self.kit.take(composed, &mut self.receive)?;
         }
-        let wrong = self.wrong() as i64;
-        record.words.extend(Sample { arrival_ns, exit_ns, cpu_ns, wrong }.to_words());
+        sample.wrong = self.wrong() as i64;
+        record.words.extend(sample.to_words());
         let ran = match self.session.carrier(variant) {
             Some(comm) => comm.last_call().map(|call| call.algorithm.name()),
             None => Some("mpi"),
@@ -331,13 +282,7 @@ impl<'a, T: Value> Bench<'a, T> {
             Collective::AllGather => comm.all_gather_into(send, receive),
             Collective::ReduceScatter => comm.reduce_scatter_block_into(send, receive, T::OP),
             Collective::Barrier => comm.barrier(),
-            Collective::Gather
-            | Collective::Scatter
-            | Collective::AllToAll
-            | Collective::Split
-            | Collective::Duplicate
-            | Collective::Counts
-            | Collective::Plan => unreachable!("refused as OP"),
+            _ => unreachable!("refused as OP"),
         }
         .map(|()| None)
     }

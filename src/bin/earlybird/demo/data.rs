@@ -4,6 +4,9 @@
 //! physicochemical properties", Decision Support Systems 47(4), 2009; UCI Machine Learning Repository, "Wine Quality"
 //! (red wines), as it ships in the crate `linfa-datasets`.
 
+use itertools::Itertools;
+use ndarray::{Array2, Axis};
+
 /// The source of the data, as printed.
 pub const SOURCE: &str = "P. Cortez et al., Modeling wine preferences by data mining from physicochemical properties,\n\
                           \x20         Decision Support Systems 47(4), 2009; UCI Machine Learning Repository, Wine Quality";
@@ -11,21 +14,30 @@ pub const SOURCE: &str = "P. Cortez et al., Modeling wine preferences by data mi
 /// Measurements per wine.
 pub const FEATURES: usize = 11;
 
-/// One wine.
+/// Some of the wines.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Example {
-    /// Measurements, each scaled to mean 0 and deviation 1 over all wines.
-    pub features: [f32; FEATURES],
-    /// Index of its rating among the ratings that occur.
-    pub class: usize,
+pub struct Examples {
+    /// Measurements, a row for each wine, each scaled to mean 0 and deviation 1 over all wines.
+    pub features: Array2<f32>,
+    /// Index of each wine's rating among the ratings that occur.
+    pub classes: Vec<usize>,
+}
+
+impl Examples {
+    /// Those whose place among these is taken.
+    pub fn part(&self, takes: impl Fn(usize) -> bool) -> Examples {
+        let places: Vec<usize> = (0..self.classes.len()).filter(|place| takes(*place)).collect();
+        let classes = places.iter().map(|place| self.classes[*place]).collect();
+        Examples { features: self.features.select(Axis(0), &places), classes }
+    }
 }
 
 /// The wines, split once and for all.
 pub struct Wines {
     /// The training examples.
-    pub training: Vec<Example>,
+    pub training: Examples,
     /// Every fifth wine, never learned from.
-    pub held_out: Vec<Example>,
+    pub held_out: Examples,
     /// Number of different ratings.
     pub classes: usize,
 }
@@ -34,36 +46,18 @@ impl Wines {
     /// Reads the data that is compiled in.
     pub fn load() -> Wines {
         let dataset = linfa_datasets::winequality();
-        let mut ratings: Vec<usize> = dataset.targets.iter().copied().collect();
-        ratings.sort();
-        ratings.dedup();
-        let scales: Vec<(f64, f64)> = (0..FEATURES)
-            .map(|feature| {
-                let column = dataset.records.column(feature);
-                let mean = column.iter().sum::<f64>() / column.len() as f64;
-                let variance = column.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / column.len() as f64;
-                (mean, variance.sqrt())
-            })
-            .collect();
-        let example = |index: usize| Example {
-            features: std::array::from_fn(|feature| {
-                let (mean, deviation) = scales[feature];
-                ((dataset.records[(index, feature)] - mean) / deviation) as f32
-            }),
-            class: ratings.partition_point(|&rating| rating < dataset.targets[index]),
-        };
-        let (held_out, training): (Vec<usize>, Vec<usize>) =
-            (0..dataset.targets.len()).partition(|index| index % 5 == 0);
-        Wines {
-            training: training.into_iter().map(example).collect(),
-            held_out: held_out.into_iter().map(example).collect(),
-            classes: ratings.len(),
-        }
+        let (records, ratings) = (dataset.records, dataset.targets.iter().sorted().dedup().collect_vec());
+        let mean = records.mean_axis(Axis(0)).expect("there are wines");
+        let features = ((&records - mean) / records.std_axis(Axis(0), 0.0)).mapv(|value| value as f32);
+        let class = |rating| ratings.partition_point(|known| *known < rating);
+        let all = Examples { features, classes: dataset.targets.iter().map(class).collect() };
+        let held_out = all.part(|wine| wine % 5 == 0);
+        Wines { training: all.part(|wine| wine % 5 != 0), held_out, classes: ratings.len() }
     }
 
     /// The wines that `rank` of `ranks` learns from: every one belongs to exactly one rank.
-    pub fn shard(&self, rank: usize, ranks: usize) -> Vec<Example> {
-        self.training.iter().skip(rank).step_by(ranks).cloned().collect()
+    pub fn shard(&self, rank: usize, ranks: usize) -> Examples {
+        self.training.part(|wine| wine % ranks == rank)
     }
 }
 
@@ -74,10 +68,10 @@ mod tests {
     #[test]
     fn the_data_is_the_published_one() {
         let wines = Wines::load();
-        assert_eq!((wines.training.len(), wines.held_out.len(), wines.classes), (1279, 320, 6));
+        assert_eq!((wines.training.classes.len(), wines.held_out.classes.len(), wines.classes), (1279, 320, 6));
         // Ratings 3 to 8 of 1599 wines occur 10, 53, 681, 638, 199 and 18 times.
         let mut counts = [0; 6];
-        wines.training.iter().chain(&wines.held_out).for_each(|wine| counts[wine.class] += 1);
+        wines.training.classes.iter().chain(&wines.held_out.classes).for_each(|class| counts[*class] += 1);
         assert_eq!(counts, [10, 53, 681, 638, 199, 18]);
     }
 
@@ -85,7 +79,8 @@ mod tests {
     fn shards_share_the_data_out() {
         let wines = Wines::load();
         let shards: Vec<_> = (0..4).map(|rank| wines.shard(rank, 4)).collect();
-        assert_eq!(shards.iter().map(Vec::len).sum::<usize>(), wines.training.len());
-        assert_eq!((&shards[0][1], &shards[3][0]), (&wines.training[4], &wines.training[3]));
+        assert_eq!(shards.iter().map(|shard| shard.classes.len()).sum::<usize>(), wines.training.classes.len());
+        let (row, training) = (|shard: usize, wine| shards[shard].features.row(wine), &wines.training.features);
+        assert_eq!((row(0, 1), row(3, 0)), (training.row(4), training.row(3)));
     }
 }

@@ -9,14 +9,16 @@ mod plot;
 mod train;
 
 use crate::arguments::parse_seconds;
-use crate::bench::quantile;
+use crate::bench::{Ranks, quantile};
 use crate::job::{as_worker, run_job};
 use crate::lineup::Lineup;
 use crate::output::{fail, print, progress_bar};
+use crate::table::table;
 use clap::Args;
 use data::{FEATURES, Wines};
 use earlybird::launch::say;
-use earlybird::{Algorithm, Communicator, Config, Error, FoldOrder, Identity, WaitPreset};
+use earlybird::{Algorithm, Config, Error, FoldOrder, WaitPreset};
+use itertools::Itertools;
 use model::Model;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -76,11 +78,12 @@ fn start(args: &DemoArgs) -> Result<u8, Error> {
 /// One rank; rank 0 reports.
 fn work(args: &DemoArgs) -> Result<u8, Error> {
     let wines = Wines::load();
-    let identity = Identity::detect()?;
-    let config = Config { order: FoldOrder::Rank, ..Config::from_env()? };
+    let ranks = Ranks::detect(false)?;
+    let mut config = Config::from_env()?;
+    config.order = FoldOrder::Rank;
     let wait = config.wait;
-    let comm = Communicator::connect(config.clone(), identity.clone())?;
-    let lineup = Lineup::connect(config, identity)?;
+    let comm = ranks.join(config.clone(), "")?;
+    let lineup = Lineup::over(ranks.join(config, "-lineup")?)?;
     let rank = comm.rank();
     let steps = args.steps as usize;
     let before = Model::new(wines.classes);
@@ -102,7 +105,8 @@ fn work(args: &DemoArgs) -> Result<u8, Error> {
 /// The description of the job, the data and the model, printed before the training.
 fn introduction(args: &DemoArgs, wines: &Wines, model: &Model, processors: usize, wait: WaitPreset) -> String {
     let (ranks, steps, delay_ms) = (args.ranks, args.steps, args.delay.as_secs_f64() * 1e3);
-    let (learned, held_out, classes) = (wines.training.len(), wines.held_out.len(), wines.classes);
+    let (learned, held_out) = (wines.training.classes.len(), wines.held_out.classes.len());
+    let classes = wines.classes;
     let count = model.parameters().len();
     let bytes = size_of_val(model.parameters());
     format!(
@@ -162,20 +166,19 @@ fn report(args: &DemoArgs, processors: usize, wines: &Wines, before: &Model, run
 
 /// Time per step and tail of each run, and how they compare.
 fn figures(runs: &[Run]) -> String {
-    let mut text =
-        format!("{:<24}{:>14}{:>14}{:>14}{:>14}\n", "algorithm", "step ms", "tail us", "tail p99 us", "cpu us/call");
-    let (mut tails_us, mut steps_ms) = (Vec::new(), Vec::new());
+    let header = ["algorithm", "step ms", "tail us", "tail p99 us", "cpu us/call"];
+    let (mut rows, mut tails_us, mut steps_ms) = (Vec::new(), Vec::new(), Vec::new());
     for run in runs {
-        let chosen = run.chosen.iter().copied().collect::<Vec<_>>().join("+");
+        let chosen = run.chosen.iter().join("+");
         let name = match run.algorithm.name() {
             name if name == chosen || chosen.is_empty() => name.to_owned(),
             name => format!("{name} ({chosen})"),
         };
         let tails = run.samples.tails_us();
-        let (median_us, p99_us) = (quantile(&tails, 0.5), quantile(&tails, 0.99));
+        let (median_us, p99_us, cpu_us) = (quantile(&tails, 0.5), quantile(&tails, 0.99), run.samples.cpu_us_mean());
         let step_ms = quantile(&run.samples.steps_us(), 0.5) / 1e3;
-        let cpu_us = run.samples.cpu_us_mean();
-        text += &format!("{name:<24}{step_ms:>14.3}{median_us:>14.1}{p99_us:>14.1}{cpu_us:>14.1}\n");
+        let one_digit = |us: f64| format!("{us:.1}");
+        rows.push(vec![name, format!("{step_ms:.3}"), one_digit(median_us), one_digit(p99_us), one_digit(cpu_us)]);
         tails_us.push(median_us);
         steps_ms.push(step_ms);
     }
@@ -184,7 +187,8 @@ fn figures(runs: &[Run]) -> String {
         let verdict = if ratio < 1.0 { "shorter" } else { "not shorter" };
         format!("{what:<10}of auto is {ratio:.2} times that of static-leader: {verdict}\n")
     };
-    text + "step = last exit to last exit, tail = last arrival to last exit (medians over the steps)\n\n"
+    table(&header, rows)
+        + "\nstep = last exit to last exit, tail = last arrival to last exit (medians over the steps)\n\n"
         + &compare("tail", &tails_us)
         + &compare("step", &steps_ms)
 }

@@ -1,6 +1,7 @@
 //! A small neural network with one hidden layer, and its gradient: enough to have something worth reducing.
 
-use super::data::{Example, FEATURES};
+use super::data::{Examples, FEATURES};
+use ndarray::{Array2, ArrayView1, ArrayView2, Axis};
 
 /// Hidden units.
 pub const HIDDEN: usize = 32;
@@ -52,69 +53,51 @@ impl Model {
         }
     }
 
-    /// Gradient of the cross-entropy, summed over the examples in their order.
-    pub fn gradient(&self, examples: &[Example]) -> Vec<f32> {
-        let mut gradient = vec![0.0; self.parameters.len()];
-        let (hidden_gradient, output_gradient) = gradient.split_at_mut(OUTPUT);
-        for example in examples {
-            let (hidden, mut error) = self.forward(example);
-            error[example.class] -= 1.0;
-            let mut back = [0.0f32; HIDDEN];
-            for (class, (&error, row)) in error.iter().zip(self.output_weights()).enumerate() {
-                for unit in 0..HIDDEN {
-                    output_gradient[class * HIDDEN + unit] += error * hidden[unit];
-                    back[unit] += error * row[unit];
-                }
-                output_gradient[self.classes * HIDDEN + class] += error;
-            }
-            for unit in 0..HIDDEN {
-                let slope = back[unit] * (1.0 - hidden[unit] * hidden[unit]);
-                for (feature, value) in example.features.iter().enumerate() {
-                    hidden_gradient[unit * FEATURES + feature] += slope * value;
-                }
-                hidden_gradient[HIDDEN * FEATURES + unit] += slope;
-            }
-        }
-        gradient
+    /// Gradient of the cross-entropy, summed over the examples.
+    pub fn gradient(&self, examples: &Examples) -> Vec<f32> {
+        let (hidden, mut error) = self.forward(examples);
+        examples.classes.iter().enumerate().for_each(|(example, &class)| error[(example, class)] -= 1.0);
+        let (output_weights, _) = layer(&self.parameters[OUTPUT..], self.classes);
+        let back = error.dot(&output_weights) * hidden.mapv(|value| 1.0 - value * value);
+        let layers = [(&back, &examples.features), (&error, &hidden)];
+        let of_layer = |(error, inputs): (&Array2<f32>, &Array2<f32>)| {
+            error.t().dot(inputs).into_iter().chain(error.sum_axis(Axis(0)))
+        };
+        layers.into_iter().flat_map(of_layer).collect()
     }
 
     /// Loss and accuracy on some examples.
-    pub fn quality(&self, examples: &[Example]) -> Quality {
+    pub fn quality(&self, examples: &Examples) -> Quality {
+        let (_, probabilities) = self.forward(examples);
         let mut quality = Quality { loss: 0.0, accuracy: 0.0 };
-        for example in examples {
-            let (_, probabilities) = self.forward(example);
-            let best = probabilities.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map(|(class, _)| class);
-            quality.loss -= probabilities[example.class].max(f32::MIN_POSITIVE).ln();
-            quality.accuracy += if best == Some(example.class) { 1.0 } else { 0.0 };
+        for (row, &class) in probabilities.rows().into_iter().zip(&examples.classes) {
+            quality.loss -= row[class].max(f32::MIN_POSITIVE).ln();
+            quality.accuracy += f32::from(u8::from(row.iter().all(|other| *other <= row[class])));
         }
-        let count = examples.len() as f32;
+        let count = examples.classes.len() as f32;
         Quality { loss: quality.loss / count, accuracy: quality.accuracy / count }
     }
 
-    fn output_weights(&self) -> impl Iterator<Item = &[f32]> {
-        self.parameters[OUTPUT..OUTPUT + self.classes * HIDDEN].chunks(HIDDEN)
-    }
-
-    /// Hidden values and class probabilities.
-    fn forward(&self, example: &Example) -> ([f32; HIDDEN], Vec<f32>) {
-        let offsets = &self.parameters[HIDDEN * FEATURES..OUTPUT];
-        let hidden = std::array::from_fn(|unit| {
-            let weights = &self.parameters[unit * FEATURES..(unit + 1) * FEATURES];
-            dot(weights, &example.features, offsets[unit]).tanh()
-        });
-        let offsets = &self.parameters[OUTPUT + self.classes * HIDDEN..];
-        let mut scores: Vec<f32> =
-            self.output_weights().zip(offsets).map(|(weights, &offset)| dot(weights, &hidden, offset)).collect();
-        let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        scores.iter_mut().for_each(|score| *score = (*score - largest).exp());
-        let total: f32 = scores.iter().sum();
-        scores.iter_mut().for_each(|score| *score /= total);
-        (hidden, scores)
+    /// Hidden values and class probabilities, a row for each example.
+    fn forward(&self, examples: &Examples) -> (Array2<f32>, Array2<f32>) {
+        let (weights, offsets) = layer(&self.parameters[..OUTPUT], HIDDEN);
+        let hidden = (examples.features.dot(&weights.t()) + offsets).mapv(f32::tanh);
+        let (weights, offsets) = layer(&self.parameters[OUTPUT..], self.classes);
+        let mut probabilities = hidden.dot(&weights.t()) + offsets;
+        for mut scores in probabilities.rows_mut() {
+            let largest = scores.fold(f32::NEG_INFINITY, |largest, score| largest.max(*score));
+            scores.mapv_inplace(|score| (score - largest).exp());
+            scores /= scores.sum();
+        }
+        (hidden, probabilities)
     }
 }
 
-fn dot(a: &[f32], b: &[f32], offset: f32) -> f32 {
-    a.iter().zip(b).fold(offset, |sum, (a, b)| sum + a * b)
+/// The weights, a row for each unit, and the offsets of a layer of so many units.
+fn layer(parameters: &[f32], units: usize) -> (ArrayView2<'_, f32>, ArrayView1<'_, f32>) {
+    let (weights, offsets) = parameters.split_at(parameters.len() - units);
+    let shape = (units, weights.len() / units);
+    (ArrayView2::from_shape(shape, weights).expect("a row for each unit"), ArrayView1::from(offsets))
 }
 
 #[cfg(test)]
@@ -125,10 +108,10 @@ mod tests {
     #[test]
     fn the_gradient_is_the_slope_of_the_loss() {
         let wines = Wines::load();
-        let examples = &wines.training[..50];
+        let examples = &wines.training.part(|example| example < 50);
         let model = Model::new(wines.classes);
         let gradient = model.gradient(examples);
-        let loss = |model: &Model| f64::from(model.quality(examples).loss) * examples.len() as f64;
+        let loss = |model: &Model| f64::from(model.quality(examples).loss) * examples.classes.len() as f64;
         for index in [0, 5, HIDDEN * FEATURES + 3, OUTPUT + 1, OUTPUT + 100, model.parameters.len() - 1] {
             let moved = |by: f32| {
                 let mut model = model.clone();
@@ -148,7 +131,7 @@ mod tests {
         let before = model.quality(&wines.training);
         for _ in 0..30 {
             let gradient = model.gradient(&wines.training);
-            model.step(&gradient, wines.training.len());
+            model.step(&gradient, wines.training.classes.len());
         }
         let after = model.quality(&wines.training);
         assert!(after.loss < 0.8 * before.loss && after.accuracy > before.accuracy, "{before:?} {after:?}");

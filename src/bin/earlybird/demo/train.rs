@@ -1,11 +1,12 @@
 //! Data-parallel training: every rank computes the gradient of its shard, allreduce adds them up, all take the same
 //! step. And the same in one process, which is what the parallel result is held against.
 
-use super::data::{Example, Wines};
+use super::data::Wines;
 use super::model::Model;
 use crate::bench::{Sample, Samples};
-use crate::lineup::{Lineup, now_ns, thread_cpu_ns};
+use crate::lineup::{Lineup, thread_cpu_ns};
 use earlybird::{Algorithm, Communicator, Error, Op};
+use itertools::Itertools;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -29,8 +30,8 @@ pub struct Run {
     pub gradients_us: Vec<f64>,
     /// The model of this rank after the last step.
     pub model: Model,
-    /// The parameters of every rank after the last step, as bits.
-    pub parameter_bits: Vec<Vec<u32>>,
+    /// The parameters of all ranks after the last step, one rank after the other, as bits.
+    pub parameter_bits: Vec<i64>,
 }
 
 /// Trains with one algorithm; collective. `after_step` is called when a step is done.
@@ -48,7 +49,7 @@ pub fn train(
 ) -> Result<Run, Error> {
     let (rank, ranks) = (comm.rank(), comm.size());
     comm.set_algorithm(algorithm)?;
-    let shard: Vec<Example> = wines.shard(rank, ranks);
+    let shard = wines.shard(rank, ranks);
     let mut model = Model::new(wines.classes);
     let (mut words, mut gradients_us) = (Vec::new(), Vec::new());
     let mut chosen = BTreeSet::new();
@@ -64,42 +65,38 @@ pub fn train(
         if late_rank(step, ranks) == rank {
             std::thread::sleep(delay);
         }
-        let cpu_before_ns = thread_cpu_ns();
-        let arrival_ns = now_ns();
-        comm.all_reduce_in_place(&mut gradient, Op::Sum)?;
-        let exit_ns = now_ns();
-        let cpu_ns = thread_cpu_ns() - cpu_before_ns;
-        words.extend(Sample { arrival_ns, exit_ns, cpu_ns, wrong: 0 }.to_words());
+        let (sample, ()) = Sample::of(|| comm.all_reduce_in_place(&mut gradient, Op::Sum))?;
+        words.extend(sample.to_words());
         chosen.extend(comm.last_call().map(|call| call.algorithm.name()));
-        model.step(&gradient, wines.training.len());
+        model.step(&gradient, wines.training.classes.len());
         after_step();
     }
     let samples = Samples::from_words(&lineup.gather(&words)?, ranks)?;
-    let bits: Vec<i64> = model.parameters().iter().map(|value| i64::from(value.to_bits())).collect();
-    let parameter_bits =
-        lineup.gather(&bits)?.chunks(bits.len()).map(|rank| rank.iter().map(|&bits| bits as u32).collect()).collect();
+    let parameter_bits = lineup.gather(&bits(&model))?;
     Ok(Run { algorithm, chosen, samples, gradients_us, model, parameter_bits })
 }
 
 /// The same training in this process alone: the gradients of the same shards, added in rank order.
 pub fn train_alone(wines: &Wines, ranks: usize, steps: usize) -> Model {
-    let shards: Vec<Vec<Example>> = (0..ranks).map(|rank| wines.shard(rank, ranks)).collect();
+    let shards: Vec<_> = (0..ranks).map(|rank| wines.shard(rank, ranks)).collect();
     let mut model = Model::new(wines.classes);
     for _ in 0..steps {
         let mut gradients = shards.iter().map(|shard| model.gradient(shard));
         let mut total = gradients.next().expect("there is at least one rank");
-        for gradient in gradients {
-            total.iter_mut().zip(&gradient).for_each(|(total, value)| *total += value);
-        }
-        model.step(&total, wines.training.len());
+        gradients.for_each(|gradient| total.iter_mut().zip(&gradient).for_each(|(total, value)| *total += value));
+        model.step(&total, wines.training.classes.len());
     }
     model
 }
 
 /// Ranks whose parameters are not those of the model, bit for bit.
 pub fn ranks_that_differ(run: &Run, model: &Model) -> Vec<usize> {
-    let wanted: Vec<u32> = model.parameters().iter().map(|value| value.to_bits()).collect();
-    (0..run.parameter_bits.len()).filter(|&rank| run.parameter_bits[rank] != wanted).collect()
+    let wanted = bits(model);
+    run.parameter_bits.chunks(wanted.len()).positions(|bits| *bits != wanted).collect()
+}
+
+fn bits(model: &Model) -> Vec<i64> {
+    model.parameters().iter().map(|value| i64::from(value.to_bits())).collect()
 }
 
 #[cfg(test)]
@@ -110,14 +107,13 @@ mod tests {
     fn one_bit_in_one_rank_is_a_difference() {
         let wines = Wines::load();
         let model = train_alone(&wines, 2, 1);
-        let bits: Vec<u32> = model.parameters().iter().map(|value| value.to_bits()).collect();
         let samples = Samples::from_words(&[0; 4 * Sample::WORDS], 2).expect("whole samples");
-        let parameter_bits = vec![bits.clone(), bits];
+        let parameter_bits = bits(&model).repeat(2);
         let algorithm = Algorithm::Auto;
         let (chosen, gradients_us) = (BTreeSet::new(), Vec::new());
         let mut run = Run { algorithm, chosen, samples, gradients_us, model: model.clone(), parameter_bits };
         assert_eq!(ranks_that_differ(&run, &model), [0; 0]);
-        run.parameter_bits[1][100] ^= 1;
+        run.parameter_bits[model.parameters().len() + 100] ^= 1;
         assert_eq!(ranks_that_differ(&run, &model), [1]);
     }
 

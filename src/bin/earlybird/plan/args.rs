@@ -3,8 +3,8 @@
 use crate::arguments::parse_cost;
 use clap::{Args, ValueEnum};
 use earlybird::units::parse_size;
-use earlybird_hier::schedule::{Distance, GroupSpec, Params, Protocol, ShiftRule};
-use earlybird_hier::{Collective, Consistency, PlanError};
+use earlybird_hier::schedule::Params;
+use earlybird_hier::{Consistency, PlanError};
 use std::path::{Path, PathBuf};
 
 /// Prints a schedule, verified: a table of rounds, a drawing, or JSON; or says which one would be fastest
@@ -15,63 +15,11 @@ pub struct PlanArgs {
     /// direct
     #[arg(required_unless_present = "best", conflicts_with = "best")]
     pub(super) name: Option<String>,
-    /// Number of ranks
-    #[arg(long, value_name = "P")]
-    pub(super) ranks: usize,
-    /// Group of a butterfly: cyclic, xor, or factors such as 4,3 (3r folds a factor as a ring)
-    #[arg(long)]
-    pub(super) group: Option<GroupSpec>,
-    /// Latency-optimal steps of a butterfly
-    #[arg(long, conflicts_with = "rounds")]
-    pub(super) r: Option<usize>,
-    /// Total rounds of a butterfly
-    #[arg(long, value_name = "K")]
-    pub(super) rounds: Option<usize>,
-    /// Largest message of a butterfly, in blocks
-    #[arg(long, value_name = "BLOCKS")]
-    pub(super) cap: Option<usize>,
-    /// latency, bandwidth, or mixed:N
-    #[arg(long)]
-    pub(super) protocol: Option<Protocol>,
-    /// doubling (keeps rank order) or halving
-    #[arg(long)]
-    pub(super) distance: Option<Distance>,
-    /// ceil or cap: where a cyclic shift is ragged
-    #[arg(long)]
-    pub(super) rule: Option<ShiftRule>,
-    /// Factors, in the order of use
-    #[arg(long, value_delimiter = ',', value_name = "F,F")]
-    pub(super) radices: Option<Vec<usize>>,
-    /// Merge prime factors up to this size
-    #[arg(long, value_name = "F")]
-    pub(super) target: Option<usize>,
-    /// Ranks a rank may send to in a round
-    #[arg(long, value_name = "K")]
-    pub(super) ports: Option<usize>,
-    /// Segments of a chain or a pre-reduced ring
-    #[arg(long, value_name = "K")]
-    pub(super) segments: Option<usize>,
-    /// Number of late ranks, counted from the end of the order of arrival
-    #[arg(long, value_name = "K")]
-    pub(super) late: Option<usize>,
-    /// Keep rank order
-    #[arg(long)]
-    pub(super) keep_order: bool,
-    /// Consecutive ranks per node
-    #[arg(long, value_name = "K")]
-    pub(super) ranks_per_node: Option<usize>,
-    /// Logical order, or order of arrival: position i holds the i-th rank given
-    #[arg(long, value_delimiter = ',', value_name = "R,R")]
-    pub(super) order: Option<Vec<usize>>,
+    #[command(flatten)]
+    pub(super) params: Params,
     /// Tree of switches and machines (TOML): orders a ring, and counts what each link carries
     #[arg(long, value_name = "FILE")]
     pub(super) topology: Option<PathBuf>,
-    /// allreduce, reduce, broadcast, allgather, reduce-scatter or barrier
-    #[arg(long)]
-    pub(super) contract: Option<Collective>,
-    /// Root of a reduce or broadcast
-    #[arg(long, value_name = "R")]
-    pub(super) root: Option<usize>,
     /// Length of the vector: also count elements
     #[arg(long, value_name = "M")]
     pub(super) elements: Option<usize>,
@@ -121,30 +69,6 @@ pub(super) enum PlanFormat {
 pub(super) fn usage(parameter: &'static str, given: impl ToString, expected: impl ToString) -> PlanError {
     let (given, expected) = (given.to_string(), expected.to_string());
     PlanError::Parameter { algorithm: "plan".to_string(), parameter, given, expected }
-}
-
-pub(super) fn params(args: &PlanArgs) -> Params {
-    Params {
-        ranks: args.ranks,
-        group: args.group.clone(),
-        r: args.r,
-        rounds: args.rounds,
-        cap: args.cap,
-        protocol: args.protocol,
-        distance: args.distance,
-        rule: args.rule,
-        radices: args.radices.clone(),
-        target: args.target,
-        ports: args.ports,
-        segments: args.segments,
-        late: args.late,
-        keep_order: args.keep_order,
-        ranks_per_node: args.ranks_per_node,
-        order: args.order.clone(),
-        collective: args.contract,
-        root: args.root,
-        window: None,
-    }
 }
 
 pub(super) fn read(file: &Path, what: &'static str) -> Result<String, PlanError> {

@@ -1,8 +1,8 @@
 //! The result of a simulation: points of curves, each with its row of the table.
 
 use crate::chart::Chart;
+use crate::table::table;
 use clap::ValueEnum;
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 /// The reported time of a call.
@@ -60,6 +60,7 @@ impl Figure {
         Chart {
             title: self.title.clone(),
             bytes: self.axis == Axis::Bytes,
+            dots: false,
             x_name: match self.axis {
                 Axis::Bytes => "bytes",
                 Axis::Ranks => "ranks",
@@ -75,18 +76,6 @@ impl Figure {
         }
     }
 
-    #[cfg(test)]
-    /// Names of the curves, in the order of their first points.
-    pub fn series(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
-        for point in &self.points {
-            if !names.contains(&point.series.as_str()) {
-                names.push(&point.series);
-            }
-        }
-        names
-    }
-
     /// Rows for a program.
     pub fn csv(&self) -> Result<String, csv::Error> {
         let mut writer = csv::Writer::from_writer(Vec::new());
@@ -99,26 +88,13 @@ impl Figure {
 
     /// Rows for a reader.
     pub fn table(&self) -> String {
-        let mut rows = Table::new();
         let time = if self.measure == Measure::Tail { "tail us" } else { "time us" };
-        rows.load_preset(presets::NOTHING);
-        rows.set_header(["algorithm", "parameters", "ranks", "bytes", "pattern", time, "rounds"]);
-        for Point { row, .. } in &self.points {
-            rows.add_row([
-                row.algorithm.clone(),
-                row.parameters.clone(),
-                row.ranks.to_string(),
-                row.bytes.to_string(),
-                row.pattern.to_string(),
-                format!("{:.2}", row.time_us),
-                row.rounds.to_string(),
-            ]);
-        }
-        for column in [2, 3, 5, 6] {
-            if let Some(column) = rows.column_mut(column) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        format!("{}\n{rows}\n", self.title)
+        let header = ["algorithm", "parameters", "ranks", "bytes", "pattern", time, "rounds"];
+        let cells = |Point { row, .. }: &Point| {
+            let (ranks, bytes, rounds) = (row.ranks.to_string(), row.bytes.to_string(), row.rounds.to_string());
+            let (time, pattern) = (format!("{:.2}", row.time_us), row.pattern.to_string());
+            vec![row.algorithm.clone(), row.parameters.clone(), ranks, bytes, pattern, time, rounds]
+        };
+        format!("{}\n{}\n", self.title, table(&header, self.points.iter().map(cells).collect()))
     }
 }

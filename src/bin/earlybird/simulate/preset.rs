@@ -3,14 +3,13 @@
 //! Costs of the Kolmakov and Zhang presets are those of their table 2; the axes are ours where docs/simulator.md says
 //! so. What other presets assume about their machines is in their functions.
 
-use super::figure::{Axis, Figure, Measure, Point, SimulatedRow};
-use super::machine::Built;
+use super::figure::{Axis, Figure, Measure, Point};
 use super::runner::{BALANCED, Lateness, Runner};
-use super::spec::Spec;
 use clap::ValueEnum;
 use earlybird::pattern::Pattern;
 use earlybird_hier::cost::Topology;
 use earlybird_hier::sim::{Costs, Machine};
+use itertools::{Itertools, iproduct};
 
 /// α, β and γ of Kolmakov and Zhang's table 2.
 const TABLE_2: (f64, f64, f64) = (3e-5, 1e-8, 2e-10);
@@ -79,56 +78,45 @@ impl PublishedFigure {
     }
 }
 
-fn table_2() -> Costs {
+/// A machine of one rank per node with the costs of table 2.
+fn table_2() -> Machine {
     let (alpha, beta, gamma) = TABLE_2;
-    Costs::linear(alpha, beta, gamma)
+    Machine::flat(Costs::linear(alpha, beta, gamma))
 }
 
-fn spec(text: &str) -> Result<Spec, String> {
-    text.parse()
+/// The point of `series` over `x` for an algorithm without lateness.
+fn point(runner: &Runner, series: &str, x: f64, algorithm: &str, bytes: u64) -> Result<Point, String> {
+    let row = runner.row(&algorithm.parse()?, bytes, BALANCED)?;
+    Ok(Point { series: series.to_string(), x, y: row.time_us, row })
 }
 
-fn point(series: &str, x: f64, row: SimulatedRow) -> Point {
-    Point { series: series.to_string(), x, y: row.time_us, row }
-}
-
-fn figure(title: String, axis: Axis, points: Vec<Point>) -> Figure {
-    Figure { title, axis, relative: false, points, measure: Measure::Time }
+fn figure(title: impl Into<String>, axis: Axis, points: Vec<Point>) -> Figure {
+    Figure { title: title.into(), axis, relative: false, points, measure: Measure::Time }
 }
 
 fn over_bytes(title: String, algorithms: &[&str], sizes: &[u64]) -> Result<Figure, String> {
-    let runner = Runner::new(PROCESSES, Built::flat(table_2()));
-    let mut points = Vec::new();
-    for algorithm in algorithms {
-        for bytes in sizes {
-            let row = runner.row(&spec(algorithm)?, *bytes, BALANCED)?;
-            points.push(point(algorithm, *bytes as f64, row));
-        }
-    }
-    Ok(figure(title, Axis::Bytes, points))
+    let runner = Runner::new(PROCESSES, table_2());
+    let points = iproduct!(algorithms, sizes);
+    let points = points.map(|(algorithm, bytes)| point(&runner, algorithm, *bytes as f64, algorithm, *bytes));
+    Ok(figure(title, Axis::Bytes, points.collect::<Result<_, _>>()?))
 }
 
 fn over_ranks(title: String, algorithms: &[&str], bytes: u64) -> Result<Figure, String> {
-    let mut points = Vec::new();
-    for algorithm in algorithms {
-        // a ring of that many short messages would only flatten the others
-        for ranks in (2..=160).filter(|_| *algorithm != "ring") {
-            let row = Runner::new(ranks, Built::flat(table_2())).row(&spec(algorithm)?, bytes, BALANCED)?;
-            points.push(point(algorithm, ranks as f64, row));
-        }
-    }
-    Ok(figure(title, Axis::Ranks, points))
+    // a ring of that many short messages would only flatten the others
+    let points = algorithms.iter().filter(|name| **name != "ring").cartesian_product(2..=160);
+    let points = points.map(|(name, ranks)| point(&Runner::new(ranks, table_2()), name, ranks as f64, name, bytes));
+    Ok(figure(title, Axis::Ranks, points.collect::<Result<_, _>>()?))
 }
 
 fn every_step_count(title: String) -> Result<Figure, String> {
-    let runner = Runner::new(PROCESSES, Built::flat(table_2()));
+    let runner = Runner::new(PROCESSES, table_2());
     let mut points = Vec::new();
     for bytes in SIZES {
-        let best = runner.row(&spec(BEST)?, bytes, BALANCED)?.time_us;
+        let best_us = point(&runner, BEST, 0.0, BEST, bytes)?.y;
         for r in 0..=7 {
-            let row = runner.row(&spec(&format!("butterfly:r={r}"))?, bytes, BALANCED)?;
-            let y = row.time_us / best;
-            points.push(Point { y, ..point(&format!("{bytes} bytes"), f64::from(r), row) });
+            let series = format!("{bytes} bytes");
+            let point = point(&runner, &series, f64::from(r), &format!("butterfly:r={r}"), bytes)?;
+            points.push(Point { y: point.y / best_us, ..point });
         }
     }
     Ok(Figure { relative: true, ..figure(title, Axis::Steps, points) })
@@ -137,20 +125,15 @@ fn every_step_count(title: String) -> Result<Figure, String> {
 /// 8 bytes with whole vectors, 1 MiB with split ones; costs as in table 2 of Kolmakov and Zhang, for want of others.
 fn odd_factors() -> Result<Figure, String> {
     let mut points = Vec::new();
-    for (bytes, protocol, classic) in [(8, "latency", "recursive-doubling"), (1 << 20, "bandwidth", "halving-doubling")]
-    {
-        for name in ["elimination-3-2", "elimination-2-1", "odd-ring", "classic fold"] {
-            let algorithm = match name {
-                "classic fold" => classic.to_string(),
-                _ => format!("{name}:protocol={protocol}"),
-            };
-            for ranks in 2..=33 {
-                let row = Runner::new(ranks, Built::flat(table_2())).row(&spec(&algorithm)?, bytes, BALANCED)?;
-                points.push(point(&format!("{name}, {protocol}"), ranks as f64, row));
-            }
-        }
+    let protocols = [(8, "latency", "recursive-doubling"), (1 << 20, "bandwidth", "halving-doubling")];
+    let names = ["elimination-3-2", "elimination-2-1", "odd-ring", "classic fold"];
+    for ((bytes, protocol, classic), name, ranks) in iproduct!(protocols, names, 2..=33) {
+        let (runner, series) = (Runner::new(ranks, table_2()), format!("{name}, {protocol}"));
+        let own = format!("{name}:protocol={protocol}");
+        let algorithm = if name == "classic fold" { classic } else { &own };
+        points.push(point(&runner, &series, ranks as f64, algorithm, bytes)?);
     }
-    Ok(figure("Rabenseifner, odd factors: 8 bytes (latency), 1 MiB (bandwidth)".to_string(), Axis::Ranks, points))
+    Ok(figure("Rabenseifner, odd factors: 8 bytes (latency), 1 MiB (bandwidth)", Axis::Ranks, points))
 }
 
 /// Links as fast as ports, messages inside a machine cheap, no reductions: what is compared is the network.
@@ -160,24 +143,23 @@ fn switch_tree() -> Result<Figure, String> {
     let tree = Topology::star(RANKS, 8).map_err(|error| error.to_string())?;
     let machine =
         Machine { inside: Costs::linear(INSIDE.0, INSIDE.1, 0.0), ..Machine::flat(Costs::linear(alpha, beta, 0.0)) };
-    let runner = Runner::new(RANKS, Built { machine, network: None, tour: None }.on(&tree, beta)?);
+    let runner = Runner::new(RANKS, machine).on(&tree, beta)?;
     // every machine in turn: neighbours in the ring are on different machines
     let apart: Vec<String> = (0..RANKS).map(|i| (i % 4 * 8 + i / 4).to_string()).collect();
     let mut points = Vec::new();
-    for (series, algorithm) in [
-        ("ring, depth first", "ring".to_string()),
-        ("ring, machines in turn", format!("ring:order={}", apart.join("x"))),
-        ("halving-doubling, near first", "halving-doubling:distance=doubling".to_string()),
-        ("halving-doubling, far first", "halving-doubling:distance=halving".to_string()),
-        ("butterfly", "butterfly".to_string()),
-        ("smp-binomial", "smp-binomial:ranks-per-node=8".to_string()),
-        ("smp-butterfly", "smp-butterfly:ranks-per-node=8".to_string()),
-    ] {
-        for bytes in (10..=26).step_by(2).map(|k| 1u64 << k) {
-            points.push(point(series, bytes as f64, runner.row(&spec(&algorithm)?, bytes, BALANCED)?));
-        }
+    let algorithms = [
+        ("ring, depth first", "ring"),
+        ("ring, machines in turn", &format!("ring:order={}", apart.join("x"))),
+        ("halving-doubling, near first", "halving-doubling:distance=doubling"),
+        ("halving-doubling, far first", "halving-doubling:distance=halving"),
+        ("butterfly", "butterfly"),
+        ("smp-binomial", "smp-binomial:ranks-per-node=8"),
+        ("smp-butterfly", "smp-butterfly:ranks-per-node=8"),
+    ];
+    for ((series, algorithm), power) in iproduct!(algorithms, (10..=26).step_by(2)) {
+        points.push(point(&runner, series, f64::from(1 << power), algorithm, 1 << power)?);
     }
-    Ok(figure("Ring against butterfly on 4 machines of 8 ranks at one switch".to_string(), Axis::Bytes, points))
+    Ok(figure("Ring against butterfly on 4 machines of 8 ranks at one switch", Axis::Bytes, points))
 }
 
 /// 64 KiB between 8 nodes of 4 and of 32 ranks, each node with one link to a switch. Delays are multiples (MIF) of the
@@ -195,31 +177,27 @@ fn imbalance(seed: u64) -> Result<Figure, String> {
     ];
     let mut points = Vec::new();
     for per_node in [4, 32] {
-        let (alpha, beta, gamma) = TABLE_2;
-        let machine = Machine {
-            inside: Costs::linear(INSIDE.0, INSIDE.1, gamma),
-            ranks_per_node: per_node,
-            ..Machine::flat(Costs::linear(alpha, beta, gamma))
-        };
+        let inside = Costs::linear(INSIDE.0, INSIDE.1, TABLE_2.2);
+        let machine = Machine { inside, ranks_per_node: per_node, ..table_2() };
         let ranks = NODES * per_node;
         let tree = Topology::star(ranks, per_node).map_err(|error| error.to_string())?;
         // of three phases only one rank per node uses the link, so that the link is its port
-        let hierarchical = Runner::new(ranks, Built { machine, network: None, tour: None });
-        let balanced_us = hierarchical.row(&spec(algorithms[3].1)?, BYTES, BALANCED)?.time_us;
+        let hierarchical = Runner::new(ranks, machine);
+        let balanced_us = point(&hierarchical, "", 0.0, algorithms[3].1, BYTES)?.y;
         for (series, algorithm) in algorithms {
             let mut runner = hierarchical.clone();
             if !algorithm.starts_with("three-phase") {
-                runner = runner.on(&tree, beta)?;
+                runner = runner.on(&tree, TABLE_2.1)?;
             }
             (runner.iterations, runner.seed, runner.measure) = (20, seed, Measure::Tail);
             for mif in [0.0, 1.0, 10.0, 20.0, 50.0] {
                 let late = Lateness { pattern: Pattern::Random, delay_s: mif * balanced_us * 1e-6 };
-                let mut row = runner.row(&spec(algorithm)?, BYTES, late)?;
+                let mut row = runner.row(&algorithm.parse()?, BYTES, late)?;
                 row.parameters += &format!("{}mif={mif}", if row.parameters.is_empty() { "" } else { ";" });
-                points.push(point(&format!("{series}, {per_node} per node"), mif, row));
+                points.push(Point { series: format!("{series}, {per_node} per node"), x: mif, y: row.time_us, row });
             }
         }
     }
-    let title = "Flat against hierarchical under imbalance, 8 nodes, 64 KiB: last arrival to last exit".to_string();
+    let title = "Flat against hierarchical under imbalance, 8 nodes, 64 KiB: last arrival to last exit";
     Ok(Figure { measure: Measure::Tail, ..figure(title, Axis::Imbalance, points) })
 }

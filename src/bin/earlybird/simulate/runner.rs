@@ -1,13 +1,12 @@
 //! Runs one algorithm for one shape and turns what happened into a row.
 
 use super::figure::{Measure, SimulatedRow};
-use super::machine::Built;
 use super::spec::{Schedule, Spec, StepCount, What, estimated_steps};
 use earlybird::pattern::Pattern;
 use earlybird_hier::cost::{Model, Topology};
 use earlybird_hier::schedule::{self, LazyPlan, Params};
 use earlybird_hier::select::select;
-use earlybird_hier::sim::{Call, Jitter, PlanSource, ThreePhase, Timeline, simulate};
+use earlybird_hier::sim::{Call, Jitter, Machine, Network, PlanSource, ThreePhase, Timeline, simulate};
 use earlybird_hier::{Consistency, OpTraits, Plan, PlanError};
 
 /// The late ranks, by an arrival pattern, and the full delay.
@@ -17,14 +16,17 @@ pub struct Lateness {
     pub delay_s: f64,
 }
 
-/// Nobody is late.
+/// No rank is late.
 pub const BALANCED: Lateness = Lateness { pattern: Pattern::Balanced, delay_s: 0.0 };
 
 /// A machine with a number of ranks, and how often to run.
 #[derive(Debug, Clone)]
 pub struct Runner {
     ranks: usize,
-    built: Built,
+    machine: Machine,
+    network: Option<Network>,
+    /// Ranks machine by machine, for a ring.
+    tour: Option<Vec<usize>>,
     pub jitter_s: f64,
     pub seed: u64,
     pub iterations: u32,
@@ -39,13 +41,16 @@ struct Mean {
 }
 
 impl Runner {
-    pub fn new(ranks: usize, built: Built) -> Self {
-        Self { ranks, built, jitter_s: 0.0, seed: 1, iterations: 1, measure: Measure::Time }
+    /// Ranks without a network between their ports.
+    pub fn new(ranks: usize, machine: Machine) -> Self {
+        let (network, tour, measure) = (None, None, Measure::Time);
+        Self { ranks, machine, network, tour, jitter_s: 0.0, seed: 1, iterations: 1, measure }
     }
 
     /// The same ranks on a tree of switches.
     pub fn on(self, tree: &Topology, link_s_per_byte: f64) -> Result<Self, String> {
-        Ok(Self { built: self.built.on(tree, link_s_per_byte)?, ..self })
+        let network = Network::new(tree, link_s_per_byte).map_err(|error| error.to_string())?;
+        Ok(Self { network: Some(network), tour: Some(tree.depth_first_order()), ..self })
     }
 
     /// Runs an algorithm on a vector of `bytes`.
@@ -68,7 +73,7 @@ impl Runner {
     }
 
     fn schedule(&self, schedule: &Schedule, bytes: u64, late: Lateness) -> Result<Mean, PlanError> {
-        let costs = &self.built.machine.between;
+        let costs = &self.machine.between;
         match schedule.steps {
             StepCount::Given => self.mean(schedule, &schedule.params, bytes, late),
             StepCount::Estimated => {
@@ -92,7 +97,7 @@ impl Runner {
     }
 
     fn best(&self, bytes: u64, late: Lateness) -> Result<Mean, PlanError> {
-        let costs = &self.built.machine.between;
+        let costs = &self.machine.between;
         let alpha_s = costs.send_s + costs.latency_s + costs.receive_s;
         let mut model = Model::linear(alpha_s, costs.per_byte_s, costs.reduce_per_byte_s);
         model.port_s = costs.next_port_s;
@@ -111,27 +116,27 @@ impl Runner {
 
     fn three_phase(&self, spec: &Spec, bytes: u64, late: Lateness) -> Result<Mean, PlanError> {
         let What::ThreePhase { fold, chunks, exchange } = &spec.what else { unreachable!("called for three phases") };
-        if self.built.network.is_some() {
+        if self.network.is_some() {
             return Err(bad("topology", "given", "none with three-phase; its nodes are those of --ranks-per-node"));
         }
-        let nodes = self.ranks.div_ceil(self.built.machine.ranks_per_node);
+        let nodes = self.ranks.div_ceil(self.machine.ranks_per_node);
         let plan = LazyPlan::new(&exchange.name, &Params { ranks: nodes, ..exchange.params.clone() })?;
         let three = ThreePhase { ranks: self.ranks, fold: *fold, chunks: *chunks, exchange: (&plan).into() };
         let parameters = joined([
             format!("fold={};chunks={chunks};exchange={}", fold.name(), exchange.name),
             parameters(plan.header()),
         ]);
-        self.iterate(bytes, late, parameters, |call| three.simulate(&self.built.machine, call))
+        self.iterate(bytes, late, parameters, |call| three.simulate(&self.machine, call))
     }
 
     fn mean(&self, schedule: &Schedule, params: &Params, bytes: u64, late: Lateness) -> Result<Mean, PlanError> {
         let mut params = Params { ranks: self.ranks, ..params.clone() };
         let uses = |name: &str| schedule::algorithm(&schedule.name).is_ok_and(|entry| entry.uses.contains(&name));
-        if uses("ranks-per-node") && params.ranks_per_node.is_none() && self.built.machine.ranks_per_node > 1 {
-            params.ranks_per_node = Some(self.built.machine.ranks_per_node);
+        if uses("ranks-per-node") && params.ranks_per_node.is_none() && self.machine.ranks_per_node > 1 {
+            params.ranks_per_node = Some(self.machine.ranks_per_node);
         }
         if schedule.name == "ring" && params.order.is_none() && !schedule.by_arrival {
-            params.order = self.built.tour.clone().filter(|tour| !tour.iter().copied().eq(0..self.ranks));
+            params.order = self.tour.clone().filter(|tour| !tour.iter().copied().eq(0..self.ranks));
         }
         if !schedule.by_arrival {
             let made = self.make(&schedule.name, &params)?;
@@ -152,14 +157,14 @@ impl Runner {
     }
 
     fn make(&self, name: &str, params: &Params) -> Result<Made, PlanError> {
-        match self.built.network {
+        match self.network {
             Some(_) => schedule::build(name, params).map(Made::Whole),
             None => LazyPlan::new(name, params).map(|lazy| Made::Lazy(Box::new(lazy))),
         }
     }
 
     fn run(&self, made: &Made, call: &Call) -> Result<Timeline, PlanError> {
-        simulate(made.source(), &self.built.machine, self.built.network.as_ref(), call)
+        simulate(made.source(), &self.machine, self.network.as_ref(), call)
     }
 
     fn iterate(

@@ -74,7 +74,7 @@ fn three_phase(pairs: Vec<(&str, &str)>) -> Result<What, String> {
     for (key, value) in pairs {
         match key {
             "fold" => fold = value.parse().map_err(|e| format!("fold={e}"))?,
-            "chunks" => chunks = number(key, value)?,
+            "chunks" => chunks = value.parse().map_err(|_| format!("{key}={value}: expected a whole number"))?,
             "exchange" => exchange = value,
             _ => rest.push((key, value)),
         }
@@ -87,10 +87,6 @@ fn three_phase(pairs: Vec<(&str, &str)>) -> Result<What, String> {
         true => Err("an exchange between nodes takes r and order as numbers".to_string()),
         false => Ok(What::ThreePhase { fold, chunks, exchange }),
     }
-}
-
-fn number(key: &str, value: &str) -> Result<usize, String> {
-    value.parse().map_err(|_| format!("{key}={value}: expected a whole number"))
 }
 
 impl Schedule {

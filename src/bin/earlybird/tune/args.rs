@@ -1,11 +1,11 @@
 //! The arguments of `earlybird tune`, and the combinations that it refuses.
 
-use crate::arguments::{parse_nodes, parse_ranks};
-use crate::bench::{mpi, parse_op};
+use crate::arguments::{one_of, parse_nodes, parse_ranks};
+use crate::bench::mpi;
 use crate::job::launched;
 use clap::Args;
 use earlybird::units::parse_size;
-use earlybird::{Collective, Config, Error};
+use earlybird::{Collective, Config, Error, Tables};
 
 /// Measure what carries out each operation best on this machine, or what messages between nodes cost
 ///
@@ -34,8 +34,8 @@ pub struct TuneArgs {
     #[arg(long, short, value_name = "FILE")]
     pub(super) output: String,
 
-    /// On one node: allreduce, reduce, broadcast, barrier, allgather, reduce-scatter [default: all]
-    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = parse_op)]
+    /// The measured operations, on one node [default: all]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = one_of(&Tables::OPERATIONS, Collective::name))]
     pub(super) operations: Option<Vec<Collective>>,
 
     /// Message sizes in bytes, with Ki, Mi or Gi [default: on one node 8,64,512,4Ki,16Ki,64Ki,256Ki,1Mi,4Mi, between nodes

@@ -7,10 +7,9 @@
 
 use super::args::{MESSAGE_SIZES, TuneArgs};
 use super::file;
-use crate::arguments::{check_ranks, with_nodes};
-use crate::bench::{mpi::Mpi, quantile};
+use crate::bench::{Ranks, quantile};
 use crate::job::without_selection;
-use earlybird::{Choice, Communicator, Config, Costs, DType, Error, Identity, Op};
+use earlybird::{Choice, CollectiveArgs, Communicator, Config, Costs, DType, Error, Op};
 use earlybird_shm::bytes::{ByteFold, of, of_mut};
 use std::time::{Duration, Instant};
 
@@ -25,14 +24,8 @@ const FOLDED_BYTES: usize = 4 << 20;
 /// Measures as one rank of the job and, on rank 0, writes the costs to the file.
 pub fn work(args: &TuneArgs) -> Result<u8, Error> {
     let config = without_selection(Config::from_env()?);
-    let mpi = if args.worker { None } else { Some(Mpi::start()?) };
-    let comm = match &mpi {
-        Some(mpi) => mpi.join(on_nodes(args, config, mpi.size())?)?,
-        None => {
-            let identity = Identity::detect()?;
-            Communicator::connect(on_nodes(args, config, identity.size)?, identity)?
-        }
-    };
+    let ranks = Ranks::detect(!args.worker)?;
+    let comm = ranks.join(ranks.placed(config, args.only_ranks()?, args.nodes.as_deref())?, "")?;
     if comm.nodes() < 2 {
         return Err(Error::usage(format!(
             "{} ranks on one node exchange no messages; start ranks on several nodes, or give --nodes",
@@ -42,7 +35,7 @@ pub fn work(args: &TuneArgs) -> Result<u8, Error> {
     let leads = comm.local_rank() == 0;
     let leaders = comm.split(leads.then_some(0), comm.rank() as i64)?;
     let costs = leaders.map(|leaders| measure(args, &leaders)).transpose()?;
-    // Nobody ends while others measure.
+    // A rank must not end while others measure.
     comm.barrier()?;
     if let Some(costs) = costs.filter(|_| comm.rank() == 0) {
         let (nodes, ranks) = (comm.nodes(), comm.size());
@@ -53,12 +46,6 @@ pub fn work(args: &TuneArgs) -> Result<u8, Error> {
         file::show(&args.output)?;
     }
     Ok(0)
-}
-
-/// The nodes of `size` ranks that were started.
-fn on_nodes(args: &TuneArgs, config: Config, size: usize) -> Result<Config, Error> {
-    check_ranks(args.only_ranks()?, size)?;
-    with_nodes(config, args.nodes.as_deref(), size)
 }
 
 /// Measures the costs of messages between the ranks of this communicator, each on a node of its own.
@@ -97,7 +84,7 @@ fn rounded(seconds: f64) -> f64 {
 /// Seconds of an allreduce of so many `f32` by this plan, on the slowest rank.
 fn seconds(args: &TuneArgs, leaders: &Communicator, plan: &str, elements: usize) -> Result<f64, Error> {
     leaders.set_algorithm(plan.parse::<Choice>()?)?;
-    let mut prepared = leaders.all_reduce_init(vec![1.0f32; elements], Op::Max)?;
+    let mut prepared = leaders.init(CollectiveArgs::all_reduce(vec![1.0f32; elements], Op::Max))?;
     let mut batch = |calls: u32| {
         leaders.barrier()?;
         let start = Instant::now();

@@ -1,0 +1,149 @@
+//! The buffers that a call is made with: slices that a blocking call borrows, vectors that a started one owns.
+//!
+//! Invariant **D (datatype)**: whatever a call on the datatype of its buffers writes to the receive buffer is made of values
+//! of the slice's type.
+#![allow(unsafe_code)]
+
+use crate::args::CollectiveArgs;
+use crate::op::Datatype;
+use crate::owned_args::OwnedArgs;
+use crate::protocol::payload::Buffers;
+use crate::protocol::request_buffers::OwnedBytes;
+use crate::reduce_op::{IntoReduceOp, ReduceOp};
+use std::marker::PhantomData;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Buffers that a collective can be called with. `&mut [T]` is both the send and the receive buffer, `(&[T], &mut [T])` are
+/// one of each: a blocking call borrows them. `Vec<T>` and `(Vec<T>, Vec<T>)` are the same for a call that is started, which
+/// owns them until it has ended.
+pub trait IntoCallBuffers<'a>: sealed::Sealed {
+    /// The type of the values in them.
+    type Item;
+    /// The arguments of a call on them, which keeps `O` of its operator.
+    type Args<O>;
+    /// The arguments of a call on them.
+    #[doc(hidden)]
+    fn describe<O: IntoReduceOp<'a, Self::Item>>(
+        self,
+        op: O,
+        args: impl FnOnce(Buffers<'a>, ReduceOp<'a>) -> CollectiveArgs<'a>,
+    ) -> Self::Args<O::Shared>;
+}
+
+/// Buffers that a call borrows.
+macro_rules! borrowed {
+    ($($buffers:ty),*) => { $(
+        impl<'a, T> sealed::Sealed for $buffers {}
+        impl<'a, T> IntoCallBuffers<'a> for $buffers {
+            type Item = T;
+            type Args<O> = CollectiveArgs<'a>;
+            #[inline(always)]
+            fn describe<O: IntoReduceOp<'a, T>>(
+                self,
+                op: O,
+                args: impl FnOnce(Buffers<'a>, ReduceOp<'a>) -> CollectiveArgs<'a>,
+            ) -> CollectiveArgs<'a> {
+                let buffers = CallBuffers::from(self).erased(op.datatype());
+                args(buffers, op.into_reduce_op())
+            }
+        }
+    )* };
+}
+
+borrowed!(&'a mut [T], (&'a [T], &'a mut [T]), CallBuffers<'a, T>);
+
+/// Buffers that a call owns.
+macro_rules! owned {
+    ($([$($parameter:ident)?] $buffers:ty, $item:ty, $datatype:expr;)*) => { $(
+        impl<$($parameter)?> sealed::Sealed for $buffers {}
+        impl<'a $(, $parameter: Send + 'static)?> IntoCallBuffers<'a> for $buffers {
+            type Item = $item;
+            type Args<O> = OwnedArgs<'a, Self, O>;
+            fn describe<O: IntoReduceOp<'a, $item>>(
+                self,
+                op: O,
+                args: impl FnOnce(Buffers<'a>, ReduceOp<'a>) -> CollectiveArgs<'a>,
+            ) -> OwnedArgs<'a, Self, O::Shared> {
+                let datatype: fn(&Self, Datatype) -> Datatype = $datatype;
+                let (datatype, shared) = (datatype(&self, op.datatype()), op.shared());
+                // SAFETY: D: no values are there.
+                let none = unsafe { Buffers::erased_in_place::<u8>(&mut [], datatype) };
+                // SAFETY: D: by `IntoReduceOp::datatype`, or the vectors are bytes.
+                unsafe { OwnedArgs::new(args(none, op.into_reduce_op()), self, shared) }
+            }
+        }
+    )* };
+}
+
+owned! {
+    [T] Vec<T>, T, |_, datatype| datatype;
+    [T] (Vec<T>, Vec<T>), T, |_, datatype| datatype;
+    [] OwnedBytes, u8, |bytes, _| bytes.datatype;
+}
+
+/// The send buffer and the receive buffer of a call: `(send, recv)`, or one for both, `buf`.
+#[derive(Debug)]
+pub struct CallBuffers<'a, T> {
+    send: &'a [T],
+    recv: *mut [T],
+    in_place: bool,
+    /// In place of the type of `T`, which is `u8` then.
+    datatype: Option<Datatype>,
+    borrowed: PhantomData<&'a mut [T]>,
+}
+
+impl<'a, T> From<(&'a [T], &'a mut [T])> for CallBuffers<'a, T> {
+    #[inline(always)]
+    fn from((send, recv): (&'a [T], &'a mut [T])) -> Self {
+        CallBuffers { send, recv, in_place: false, datatype: None, borrowed: PhantomData }
+    }
+}
+
+impl<'a, T> From<&'a mut [T]> for CallBuffers<'a, T> {
+    #[inline(always)]
+    fn from(buf: &'a mut [T]) -> Self {
+        CallBuffers { send: &[], recv: buf, in_place: true, datatype: None, borrowed: PhantomData }
+    }
+}
+
+impl<'a, T> CallBuffers<'a, T> {
+    /// The buffers of a rank that only sends.
+    #[inline(always)]
+    pub fn send(send: &'a [T]) -> Self {
+        (send, &mut [][..]).into()
+    }
+
+    /// The buffers of a rank that only receives.
+    #[inline(always)]
+    pub fn recv(recv: &'a mut [T]) -> Self {
+        (&[][..], recv).into()
+    }
+
+    /// The buffers without their type, whose elements are of `datatype`.
+    #[inline(always)]
+    fn erased(self, datatype: Datatype) -> Buffers<'a> {
+        let datatype = self.datatype.unwrap_or(datatype);
+        // SAFETY: `recv` was made from an exclusive borrow for `'a`; D: by `IntoReduceOp::datatype`, or the slices are bytes.
+        unsafe {
+            match self.in_place {
+                true => Buffers::erased_in_place(&mut *self.recv, datatype),
+                false => Buffers::erased_apart(self.send, &mut *self.recv, datatype),
+            }
+        }
+    }
+}
+
+impl<'a> CallBuffers<'a, u8> {
+    /// The bytes of elements of `datatype`, at any address; without `send` the result replaces what lies in `recv`.
+    #[inline(always)]
+    pub fn of_bytes(send: Option<&'a [u8]>, recv: &'a mut [u8], datatype: Datatype) -> Self {
+        let buffers = match send {
+            Some(send) => CallBuffers::from((send, recv)),
+            None => CallBuffers::from(recv),
+        };
+        CallBuffers { datatype: Some(datatype), ..buffers }
+    }
+}

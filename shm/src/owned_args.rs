@@ -1,0 +1,181 @@
+//! The arguments of a call that is started and ends later: it owns its buffers, its counts and its operator.
+//!
+//! Invariant **D (datatype)**: whatever a call on the datatype of its buffers writes to them is made of values of their type.
+#![allow(unsafe_code)]
+
+use crate::Error;
+use crate::args::{CallOptions, CollectiveArgs, Counts};
+use crate::checked_args::CheckedArgs;
+use crate::config::Algorithm;
+use crate::op::{Element, FoldOrder, Op};
+use crate::protocol::request_buffers::{BufferOwner, Grouped, OwnedBuffers};
+use crate::protocol::signature::Collective;
+use crate::reduce_op::SharedReduceOp;
+
+/// The arguments of one collective call on vectors: what the constructors of [`CollectiveArgs`] make of them. `B` are the
+/// vectors, which come back when the call has ended, `O` is what the call keeps of its operator.
+///
+/// ```
+/// use earlybird_shm::{CollectiveArgs, Op, OwnedArgs};
+/// let args: OwnedArgs<'_, Vec<f32>> = CollectiveArgs::all_reduce(vec![1.0f32, 2.0], Op::Sum);
+/// # let _ = args;
+/// ```
+#[derive(Debug)]
+#[must_use = "a description of a call does nothing before it is started"]
+pub struct OwnedArgs<'a, B, O = Op> {
+    /// The call, but for its buffers and its operator.
+    args: CollectiveArgs<'a>,
+    buffers: B,
+    op: O,
+    /// The lengths of a grouped call.
+    segments: Option<Vec<usize>>,
+}
+
+impl<'a, B, O> OwnedArgs<'a, B, O> {
+    /// The call that `args` describe, on `buffers` of elements of their datatype.
+    ///
+    /// # Safety
+    /// D.
+    pub(crate) unsafe fn new(args: CollectiveArgs<'a>, buffers: B, op: O) -> Self {
+        OwnedArgs { args, buffers, op, segments: None }
+    }
+
+    /// The same call on blocks of these lengths.
+    pub fn counts(self, counts: Counts<'a>) -> Self {
+        OwnedArgs { args: self.args.counts(counts), ..self }
+    }
+}
+
+impl<'a, T: Element> OwnedArgs<'a, Grouped<T>> {
+    pub(crate) fn grouped(args: CollectiveArgs<'a>, parts: Grouped<T>, op: Op) -> Self {
+        OwnedArgs { args, segments: Some(parts.lens()), buffers: parts, op }
+    }
+}
+
+impl<B: BufferOwner, O: Into<SharedReduceOp>> OwnedArgs<'_, B, O> {
+    /// The call without the types of its buffers and its operator.
+    pub fn into_call(self) -> OwnedCall {
+        let CollectiveArgs { collective, root, counts, buffers, .. } = self.args;
+        // SAFETY: D, by the constructor.
+        let buffers = unsafe { OwnedBuffers::new(Box::new(self.buffers), buffers.datatype()) };
+        let counts = match (self.segments, counts) {
+            (Some(lens), _) => OwnedCounts::Segments(lens),
+            (None, Counts::Uniform) => OwnedCounts::Uniform,
+            (None, Counts::PerRank(counts)) => OwnedCounts::PerRank(counts.to_vec()),
+            (None, Counts::PerPair { send, recv }) => OwnedCounts::PerPair(send.to_vec(), recv.to_vec()),
+            (None, Counts::Segments(lens)) => OwnedCounts::Segments(lens.to_vec()),
+        };
+        OwnedCall::of(collective, self.op.into(), root, counts, buffers)
+    }
+}
+
+/// The settings of a call that is started: it proceeds while its caller is elsewhere, so arrivals have no order.
+const STARTED: CallOptions = CallOptions { algorithm: Algorithm::Auto, order: FoldOrder::Rank, within: 0 };
+
+#[derive(Debug)]
+enum OwnedCounts {
+    Uniform,
+    PerRank(Vec<usize>),
+    PerPair(Vec<usize>, Vec<usize>),
+    Segments(Vec<usize>),
+}
+
+/// A call that owns all that it needs, and can be carried out any number of times.
+#[derive(Debug)]
+pub struct OwnedCall {
+    collective: Collective,
+    op: SharedReduceOp,
+    root: Option<usize>,
+    counts: OwnedCounts,
+    buffers: OwnedBuffers,
+}
+
+impl OwnedCall {
+    /// The call of `collective` on these buffers, with blocks of `counts` elements where they are not all of one length.
+    pub fn new(
+        collective: Collective,
+        op: SharedReduceOp,
+        root: Option<usize>,
+        counts: Option<Vec<usize>>,
+        buffers: OwnedBuffers,
+    ) -> Self {
+        Self::of(collective, op, root, counts.map_or(OwnedCounts::Uniform, OwnedCounts::PerRank), buffers)
+    }
+
+    fn of(
+        collective: Collective,
+        op: SharedReduceOp,
+        root: Option<usize>,
+        counts: OwnedCounts,
+        buffers: OwnedBuffers,
+    ) -> Self {
+        let buffers = if collective == Collective::Barrier { buffers.of_token() } else { buffers };
+        OwnedCall { collective, op, root, counts, buffers }
+    }
+
+    /// The arguments of the call on its own buffers, checked for rank `rank` of `size`.
+    ///
+    /// # Errors
+    /// The errors of [`CollectiveArgs::check`].
+    pub fn check(&mut self, rank: usize, size: usize) -> Result<CheckedArgs<'_>, Error> {
+        let counts = match &self.counts {
+            OwnedCounts::Uniform => Counts::Uniform,
+            OwnedCounts::PerRank(counts) => Counts::PerRank(counts),
+            OwnedCounts::PerPair(send, recv) => Counts::PerPair { send, recv },
+            OwnedCounts::Segments(lens) => Counts::Segments(lens),
+        };
+        let (collective, op, root, buffers) = (self.collective, self.op.get(), self.root, self.buffers.lend());
+        CollectiveArgs { collective, op, root, counts, buffers, options: STARTED }.check(rank, size)
+    }
+
+    /// The collective.
+    pub fn collective(&self) -> Collective {
+        self.collective
+    }
+
+    /// The operator; of no meaning where the collective does not reduce.
+    pub fn op(&self) -> &SharedReduceOp {
+        &self.op
+    }
+
+    /// The root; 0 where there is none.
+    pub fn root(&self) -> usize {
+        self.root.unwrap_or(0)
+    }
+
+    /// The buffers.
+    pub fn buffers(&mut self) -> &mut OwnedBuffers {
+        &mut self.buffers
+    }
+
+    /// The buffers, for good.
+    pub fn into_buffers(self) -> OwnedBuffers {
+        self.buffers
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// The arguments of a call without buffers: to run, or to start.
+pub trait WithoutBuffers: sealed::Sealed {
+    /// The same arguments, as they are needed.
+    #[doc(hidden)]
+    fn without_buffers(args: CollectiveArgs<'static>) -> Self;
+}
+
+impl sealed::Sealed for CollectiveArgs<'_> {}
+impl WithoutBuffers for CollectiveArgs<'_> {
+    #[inline(always)]
+    fn without_buffers(args: CollectiveArgs<'static>) -> Self {
+        args
+    }
+}
+
+impl sealed::Sealed for OwnedArgs<'_, ()> {}
+impl WithoutBuffers for OwnedArgs<'_, ()> {
+    fn without_buffers(args: CollectiveArgs<'static>) -> Self {
+        OwnedArgs { args, buffers: (), op: Op::Sum, segments: None }
+    }
+}

@@ -1,0 +1,270 @@
+//! The exchanges of data: every rank deposits what others need and takes what it needs from each as it becomes ready.
+//!
+//! No ticket and no accumulator. Up to [`INLINE_BYTES`](crate::protocol::lines::INLINE_BYTES) travel beside the mark of entry,
+//! larger deposits are announced piece by piece; memory is written by its owner only, so two ranks that believe to be
+//! the root do not meet. A rank waits for exactly those whose data it takes: the root of a broadcast and the others of a
+//! gather or reduce leave as soon as they have deposited. What runs here is told by data: [`crate::protocol::geometry`].
+//!
+//! [`enter_and_deposit`] and collecting are apart: nothing is waited for in between.
+
+use crate::protocol::board::{AREAS, Board, Need, Place};
+use crate::protocol::geometry::{Who, Window};
+use crate::protocol::operation::{Operation, Stop};
+use crate::protocol::pieces::{PIECE_BYTES, Pieces};
+use crate::protocol::scratch::Source;
+use crate::protocol::step::Step;
+use crate::protocol::wait::Wake;
+use crate::protocol::word;
+use crate::sync::SyncPoint;
+
+/// Runs one window; returns whether this rank has had something from every other one.
+pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<bool, Stop> {
+    enter_and_deposit(op, w)?;
+    collect(op, w)
+}
+
+/// Returns whether a fold needs this rank's own contribution in its turn: then it is taken from its deposit like all others,
+/// since the result may lie where the contribution did.
+fn in_turn<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> bool {
+    w.exchange.folds && op.call.by_rank() && w.exchange.readers.has(op.me)
+}
+
+/// Returns whether what is folded needs an accumulator of its own.
+fn gathers<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> bool {
+    w.exchange.folds && op.call.prepared.fold_few.is_none()
+}
+
+/// The pieces of the deposit of `rank`. Beside the mark it is one piece.
+fn pieces<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, rank: usize) -> Pieces {
+    let (count, element_bytes) = (w.deposit(rank), op.call.element_bytes);
+    match w.inline {
+        true => Pieces { elements: count.max(1), number: 1, count, element_bytes, accumulator_bytes: element_bytes },
+        false => Pieces::cut(count, element_bytes, PIECE_BYTES, word::MAX_PIECES),
+    }
+}
+
+fn place<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, pieces: &Pieces, rank: usize, piece: usize) -> Place {
+    match w.inline {
+        true => Place::Inline { slot: op.slot, rank, bytes: pieces.bytes(0) },
+        false => pieces.deposit(op.area, rank, piece),
+    }
+}
+
+/// Whose deposits `rank` writes or reads.
+fn used_by(w: &Window<'_>, rank: usize) -> Who {
+    match (w.exchange.depositors, w.exchange.readers) {
+        (Who::Only(root), _) => Who::Only(root),
+        (Who::All, Who::Only(root)) if root != rank => Who::Only(rank),
+        (Who::All, _) => Who::All,
+    }
+}
+
+/// Marks the entry and deposits what others need. The only wait is for the memory to be free.
+#[inline(always)]
+pub(in crate::protocol) fn enter_and_deposit<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<(), Stop> {
+    let (board, epoch, hash, me) = (op.board, op.epoch, op.hash, op.me);
+    let line = board.line(op.slot, me);
+    let mark = word::entered(epoch, hash);
+    let own = in_turn(op, w);
+    let gives = w.deposit(me) > 0 && (w.exchange.readers != Who::Only(me) || own);
+    let pieces = pieces(op, w, me);
+    if w.inline {
+        if gives {
+            deposit(op, w, &pieces, 0, own);
+        }
+        line.entered.store(mark, SyncPoint::DepositRelease.order());
+        board.step(Step::Entered);
+        op.wake();
+        return Ok(());
+    }
+    line.entered.store(mark, SyncPoint::CallRelease.order());
+    board.step(Step::Entered);
+    if gives {
+        op.until_all_left(AREAS)?;
+    }
+    op.reserve(Need { accumulator: 0, deposit: w.deposit_most() * op.call.element_bytes, whose: used_by(w, me) })?;
+    if gives {
+        for i in 0..pieces.number {
+            deposit(op, w, &pieces, i, own);
+            line.deposited.store(word::deposited(epoch, hash, i + 1), SyncPoint::DepositRelease.order());
+            op.wake();
+        }
+        board.step(Step::Deposited);
+    }
+    Ok(())
+}
+
+/// Writes piece `i` of this rank's deposit; without the block that only this rank takes, unless it is wanted too.
+fn deposit<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, pieces: &Pieces, i: usize, own: bool) {
+    let (call, me) = (op.call, op.me);
+    let first = i * pieces.elements;
+    op.board.write(place(op, w, pieces, me, i), |piece| {
+        for (block, at, from) in w.blocks(me) {
+            let (start, end) = (at.start.max(first), at.end.min(first + pieces.len(i)));
+            if start < end && (block != me || own || !w.exchange.parts) {
+                call.give_part(piece, start - first, from + (start - at.start), end - start);
+            }
+        }
+    });
+}
+
+/// Takes everything as it becomes ready.
+#[inline(always)]
+fn collect<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<bool, Stop> {
+    let mut sources = std::mem::take(&mut op.scratch.sources);
+    let Begun { mut starts, heard_all } = begin(op, w, &mut sources);
+    while !sources.is_empty() {
+        until_more(op, w, &sources)?;
+        take_ready(op, w, &mut sources, &mut starts)?;
+    }
+    op.scratch.sources = sources;
+    finish(op, w);
+    Ok(heard_all)
+}
+
+/// The state of a window of which nothing has been taken yet.
+pub(in crate::protocol) struct Begun {
+    /// Whether a fold begins with what is taken first.
+    pub(in crate::protocol) starts: bool,
+    /// Whether something is taken from every other rank.
+    heard_all: bool,
+}
+
+/// Bytes of a private accumulator of what is folded.
+fn room<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> usize {
+    w.deposit_most() * op.call.prepared.accumulator_bytes
+}
+
+/// Takes this rank's own part and lists what is to be taken from others. This rank's own contribution is deposited.
+#[inline(always)]
+pub(in crate::protocol) fn begin<B: Board>(
+    op: &mut Operation<'_, B>,
+    w: &Window<'_>,
+    sources: &mut Vec<Source>,
+) -> Begun {
+    let (call, me, ranks) = (op.call, op.me, op.ranks);
+    let own = in_turn(op, w);
+    let both = w.exchange.depositors.has(me) && w.exchange.readers.has(me);
+    if let Some((_, at, from)) = w.blocks(me).find(|(block, at, _)| *block == me && !at.is_empty())
+        && both
+        && !own
+    {
+        match gathers(op, w) {
+            true => call.gather_mine(op.scratch.accumulator(room(op, w)), from, at.len()),
+            false => call.keep_part(from, w.place_of(me), at.len()),
+        }
+    }
+    sources.clear();
+    // Every reader begins with another rank; a fold by rank begins with the first.
+    let first = if own { 0 } else { me + 1 };
+    for rank in (first..ranks).chain(0..first).filter(|r| *r != me || own) {
+        let left = w.part(rank, me);
+        if !left.is_empty() {
+            sources.push(Source { rank, left, to: w.place_of(rank), pieces: pieces(op, w, rank) });
+        }
+    }
+    let heard_all = sources.iter().filter(|s| s.rank != me).count() + 1 == ranks;
+    Begun { starts: own, heard_all }
+}
+
+/// Waits until something can be taken.
+#[inline(always)]
+pub(in crate::protocol) fn until_more<B: Board>(
+    op: &mut Operation<'_, B>,
+    w: &Window<'_>,
+    sources: &[Source],
+) -> Result<(), Stop> {
+    let (slot, epoch, hash, inline) = (op.slot, op.epoch, op.hash, w.inline);
+    let turns = if in_turn(op, w) { 1 } else { sources.len() };
+    op.wait(Wake::Event, |board| {
+        sources[..turns].iter().any(|s| ready(board, s, slot, epoch, hash, inline).is_some()).then_some(())
+    })
+}
+
+/// Takes what is ready and forgets the sources that have nothing more; returns whether there was something.
+#[inline(always)]
+pub(in crate::protocol) fn take_ready<B: Board>(
+    op: &mut Operation<'_, B>,
+    w: &Window<'_>,
+    sources: &mut Vec<Source>,
+    starts: &mut bool,
+) -> Result<bool, Stop> {
+    let (slot, epoch, hash, inline) = (op.slot, op.epoch, op.hash, w.inline);
+    let own = in_turn(op, w);
+    let (mut i, mut any) = (0, false);
+    while i < sources.len() && (i == 0 || !own) {
+        if let Some(until) = ready(op.board, &sources[i], slot, epoch, hash, inline) {
+            take(op, w, &mut sources[i], until, *starts)?;
+            any = true;
+        } else if own {
+            break;
+        }
+        if sources[i].left.is_empty() {
+            sources.remove(i);
+            *starts = false;
+        } else {
+            i += 1;
+        }
+    }
+    Ok(any)
+}
+
+/// Makes the result of what was gathered, once everything is taken.
+#[inline(always)]
+pub(in crate::protocol) fn finish<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) {
+    let len = if gathers(op, w) { w.part(op.me, op.me).len() } else { 0 };
+    if len > 0 {
+        op.call.take_gathered_part(op.scratch.accumulator(room(op, w)), w.place_of(op.me), len);
+    }
+}
+
+/// Up to which element more of `source` lies ready; the mark of another call is an answer too.
+#[inline]
+fn ready<B: Board>(board: &B, source: &Source, slot: usize, epoch: u64, hash: u32, inline: bool) -> Option<usize> {
+    let line = board.line(slot, source.rank);
+    if inline {
+        let mark = line.entered.load(SyncPoint::DepositAcquire.order());
+        return word::has_entered(mark, epoch).then_some(source.left.end);
+    }
+    let there = word::pieces(line.deposited.load(SyncPoint::DepositAcquire.order()), epoch, hash);
+    let until = source.left.end.min(there * source.pieces.elements);
+    (until > source.left.start).then_some(until)
+}
+
+/// Takes the elements of `source` up to `until`; `starts` where the fold begins with them.
+#[inline(always)]
+fn take<B: Board>(
+    op: &mut Operation<'_, B>,
+    w: &Window<'_>,
+    source: &mut Source,
+    until: usize,
+    starts: bool,
+) -> Result<(), Stop> {
+    let (board, call, pieces) = (op.board, op.call, source.pieces);
+    if w.inline {
+        // The mark is the flag of the payload: comparing it whole checks the signature for free.
+        let mark = board.line(op.slot, source.rank).entered.load(SyncPoint::DepositAcquire.order());
+        if mark != word::entered(op.epoch, op.hash) {
+            return Err(op.mismatch(source.rank));
+        }
+    }
+    while source.left.start < until {
+        let i = source.left.start / pieces.elements;
+        let within = source.left.start - i * pieces.elements;
+        let len = until.min(i * pieces.elements + pieces.len(i)) - source.left.start;
+        let at = place(op, w, &pieces, source.rank, i);
+        if gathers(op, w) {
+            let sum = op.scratch.accumulator(room(op, w));
+            let begins = source.to - w.place_of(op.me);
+            board.read(at, |piece| call.gather_part(sum, begins, starts, piece, within, len));
+        } else {
+            board.read(at, |piece| match w.exchange.folds && !starts {
+                true => call.fold_part(piece, within, source.to, len),
+                false => call.take_part(piece, within, source.to, len),
+            });
+        }
+        source.left.start += len;
+        source.to += len;
+    }
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! `slices` on registered buffers, which lie in shared memory: nothing is deposited and nothing is copied out.
+//!
+//! ```text
+//!   rank 0   own | own          rank 0 folds the first chunks of all buffers and writes their sums into all of them,
+//!   rank 1   own | own          rank 1 the others; a rank that has finished takes chunks that no rank has begun
+//! ```
+//!
+//! Every rank names its buffers and marks that as its deposit; from then until a chunk is final, the chunk of all
+//! buffers belongs to the holder of its fold word, and nothing is needed from its owner. The holder of a chunk maps the others'
+//! buffers if it has not yet; a rank that comes too late for any chunk maps nothing. Folded in rank order by one rank:
+//! the same bits everywhere and in every run. Cost after the last arrival: one pass over all ranks' data, shared among those
+//! present. Early ranks have nothing to do, for the last contribution is needed for every element.
+//!
+//! The results of other ranks that do not replace what was just read are written past the caches: their owner's core has
+//! read them, and taking such lines from it one by one costs more than the whole fold.
+//!
+//! Sleepers are woken once, by a rank that finds everything final after its own last chunk: of two that finish at the same time
+//! at least one does, since each looks after the fence that follows its publishing.
+
+use super::slices;
+use crate::protocol::board::{Board, CHUNKS, Place};
+use crate::protocol::deposit::deposited_by_all;
+use crate::protocol::event;
+use crate::protocol::operation::{Operation, Stop};
+use crate::protocol::pieces::Pieces;
+use crate::protocol::publish::is_final;
+use crate::protocol::step::Step;
+use crate::protocol::wait::Wake;
+use crate::protocol::word;
+use crate::sync::{Ordering, SyncPoint};
+
+/// Most ranks whose chunk is folded in one pass, with an operand and a result of each under way at a time.
+const ONE_PASS_RANKS: usize = 8;
+
+/// Bytes of a message from which no cache holds two buffers of every rank, and no result is written through one.
+const PAST_CACHES_MIN_BYTES: usize = 16 << 20;
+
+pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, names: [u64; 2]) -> Result<(), Stop> {
+    let pieces = pieces(op);
+    let (board, call, slot, me, ranks) = (op.board, op.call, op.slot, op.me, op.ranks);
+    let line = board.line(slot, me);
+    for (word, name) in line.registered.iter().zip(names) {
+        word.store(name, Ordering::Relaxed);
+    }
+    board.register(call.send.cast_mut(), call.recv, call.bytes());
+    #[cfg(earlybird_loom)]
+    write_contribution(op, &pieces);
+    // The mark hands over everything that the caller has written, the names, and the place of the result.
+    line.deposited.store(word::deposited(op.epoch, op.hash, pieces.number), SyncPoint::DepositRelease.order());
+    board.step(Step::Deposited);
+    op.wake_if_all_deposited(pieces.number, ranks);
+
+    let (epoch, hash) = (op.epoch, op.hash);
+    op.wait(Wake::Event, |board| (deposited_by_all(board, slot, epoch, hash, ranks) == pieces.number).then_some(()))?;
+    let all_apart = (0..ranks).all(|rank| {
+        let [contribution, result] = names_of(board, slot, rank);
+        contribution != result
+    });
+    let first = me * pieces.number / ranks;
+    let mut is_open = false;
+    for i in (first..pieces.number).chain(0..first) {
+        if !slices::claim(op, i) {
+            continue;
+        }
+        // Now, and not before: the operation cannot end, and no rank can drop a buffer, while this rank holds a chunk.
+        if !is_open {
+            open_all(op)?;
+            is_open = true;
+        }
+        fold(op, &pieces, i, all_apart);
+    }
+    // A rank that has failed may be writing to its contribution: what was folded after that is no result.
+    if let Some(stop) = op.poisoned().filter(|stop| stop.0.epoch() <= epoch) {
+        return Err(stop);
+    }
+    let area = op.area;
+    let mut seen = 0;
+    let mut all_final = move |board: &B| {
+        while seen < pieces.number && is_final(board, area, seen, epoch, ranks) {
+            seen += 1;
+        }
+        (seen == pieces.number).then_some(())
+    };
+    if event::sleepers(board, slot) && all_final(board).is_some() {
+        event::wake_all(board, slot);
+    }
+    op.wait(Wake::Event, all_final)?;
+    #[cfg(earlybird_loom)]
+    {
+        // Where this rank's result lies is known to the model from the names.
+        open_all(op)?;
+        for i in 0..pieces.number {
+            board.read(result(me, &pieces, i), |sum| call.take(sum, &pieces, i));
+        }
+        // The owner has its buffers back.
+        write_contribution(op, &pieces);
+    }
+    Ok(())
+}
+
+fn names_of<B: Board>(board: &B, slot: usize, rank: usize) -> [u64; 2] {
+    [0, 1].map(|side| board.line(slot, rank).registered[side].load(Ordering::Relaxed))
+}
+
+/// Finds the buffers of all other ranks. Where that fails, the chunk in this rank's hands is never final, so the call fails on
+/// all ranks.
+fn open_all<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
+    for rank in (0..op.ranks).filter(|rank| *rank != op.me) {
+        if let Err(error) = op.board.open(rank, names_of(op.board, op.slot, rank)) {
+            return Err(op.cannot_open(rank, &error));
+        }
+    }
+    Ok(())
+}
+
+/// Chunks by message size: enough to share, and not so many that claiming and publishing them, which waits for all stores, shows.
+fn pieces<B: Board>(op: &Operation<'_, B>) -> Pieces {
+    let (least, bytes) = (if cfg!(earlybird_loom) { 64 } else { 4 * 1024 }, op.call.bytes());
+    let target = (bytes / 16).clamp((bytes / 4).clamp(least, 16 * 1024), 32 * 1024);
+    Pieces::of(op.call, target, CHUNKS.min(word::MAX_PIECES))
+}
+
+#[cfg(earlybird_loom)]
+fn write_contribution<B: Board>(op: &Operation<'_, B>, pieces: &Pieces) {
+    for i in 0..pieces.number {
+        op.board.write(contribution(op.me, pieces, i), |mine| op.call.give(mine, pieces, i));
+    }
+}
+
+fn contribution(rank: usize, pieces: &Pieces, piece: usize) -> Place {
+    Place::Registered { rank, result: false, piece, offset: pieces.offset(piece), bytes: pieces.bytes(piece) }
+}
+
+fn result(rank: usize, pieces: &Pieces, piece: usize) -> Place {
+    Place::Registered { rank, result: true, piece, offset: pieces.offset(piece), bytes: pieces.bytes(piece) }
+}
+
+/// Folds chunk `i` of all ranks, which this rank has claimed, into all their results.
+fn fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize, all_apart: bool) {
+    let (board, call, ranks) = (op.board, op.call, op.ranks);
+    if ranks <= ONE_PASS_RANKS && call.folds_all() {
+        fold_in_one_pass(op, pieces, i, all_apart);
+    } else {
+        let sum = op.scratch.accumulator(pieces.accumulator_piece_bytes(i));
+        board.read(contribution(0, pieces, i), |first| {
+            board.read(contribution(1, pieces, i), |second| call.gather_two(sum, first, second, pieces, i));
+        });
+        for rank in 2..ranks {
+            board.read(contribution(rank, pieces, i), |next| call.gather(sum, false, Some(next), pieces, i));
+        }
+        for rank in 0..ranks {
+            board.write(result(rank, pieces, i), |to| call.hand_out(to, sum, pieces, i));
+        }
+    }
+    board.step(Step::Folded);
+    op.make_final(i);
+}
+
+/// Folds chunk `i` of all ranks, at most [`ONE_PASS_RANKS`], into all their results at once.
+fn fold_in_one_pass<B: Board>(op: &Operation<'_, B>, pieces: &Pieces, i: usize, all_apart: bool) {
+    let (board, call, ranks) = (op.board, op.call, op.ranks);
+    let mut from = [core::ptr::null(); ONE_PASS_RANKS];
+    let mut to = [core::ptr::null_mut(); ONE_PASS_RANKS];
+    for rank in 0..ranks {
+        from[rank] = board.read(contribution(rank, pieces, i), |from| from);
+        // This rank's own result first.
+        to[(rank + ranks - op.me) % ranks] = board.write(result(rank, pieces, i), |to| to);
+    }
+    let near = match all_apart {
+        false => ranks,
+        true if call.bytes() < PAST_CACHES_MIN_BYTES => 1,
+        true => 0,
+    };
+    let (near, far) = to[..ranks].split_at(near);
+    call.fold_all(near, far, &from[..ranks], pieces, i);
+}

@@ -1,0 +1,46 @@
+//! Deposits: how a rank's contribution in an area is announced, piece by piece, and awaited.
+
+use super::board::Board;
+use super::event;
+use super::operation::{Operation, Stop};
+use super::wait::Wake;
+use super::word;
+use crate::sync::SyncPoint;
+
+impl<B: Board> Operation<'_, B> {
+    /// Waits until `pieces` pieces of `rank`'s deposit lie ready.
+    pub(super) fn until_deposited(&mut self, rank: usize, pieces: usize) -> Result<(), Stop> {
+        let (slot, epoch, hash) = (self.slot, self.epoch, self.hash);
+        self.wait(Wake::Event, |board| has_deposited(board, slot, rank, epoch, hash, pieces).then_some(()))
+    }
+
+    /// Wakes the sleepers if this rank's was the last deposit but for `except`'s: the rank that stores last sees all others.
+    pub(super) fn wake_if_all_deposited(&self, pieces: usize, except: usize) {
+        let (board, slot, epoch, hash) = (self.board, self.slot, self.epoch, self.hash);
+        let there = |r| r == except || has_deposited(board, slot, r, epoch, hash, pieces);
+        if event::sleepers(board, slot) && (0..self.ranks).all(there) {
+            event::wake_all(board, slot);
+        }
+    }
+}
+
+/// Returns whether `pieces` pieces of `rank`'s deposit for operation `epoch` lie ready; a deposit for another call counts as
+/// none, and the wait for it ends with the mismatch.
+#[inline]
+pub(super) fn has_deposited<B: Board>(
+    board: &B,
+    slot: usize,
+    rank: usize,
+    epoch: u64,
+    hash: u32,
+    pieces: usize,
+) -> bool {
+    let word = board.line(slot, rank).deposited.load(SyncPoint::DepositAcquire.order());
+    word::has_deposited(word, epoch, hash, pieces)
+}
+
+/// Pieces that every rank has deposited.
+pub(super) fn deposited_by_all<B: Board>(board: &B, slot: usize, epoch: u64, hash: u32, ranks: usize) -> usize {
+    let of = |r: usize| board.line(slot, r).deposited.load(SyncPoint::DepositAcquire.order());
+    (0..ranks).map(|r| word::pieces(of(r), epoch, hash)).min().unwrap_or(0)
+}

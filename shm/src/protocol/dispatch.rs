@@ -1,0 +1,116 @@
+//! Running an operation: the order of its steps, and the choice of the lane and the algorithm that carry it out.
+
+use super::algorithm::{chain, exchange, flat, leader, registered, shared_result, slices, static_leader};
+use super::arrive::Arrival;
+use super::board::{AREAS, Board, SLOTS};
+use super::call::{Arithmetic, Call, Lane};
+use super::decide;
+use super::fault;
+use super::member::{Member, mix};
+use super::operation::{Operation, Report, Stop};
+use super::signature::Collective;
+use super::step::Step;
+use super::word::{self, ArrivalWord};
+use crate::config::Algorithm;
+use crate::sync::SyncPoint;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+impl<B: Board> Member<B> {
+    /// Runs one operation: arrive, decide, fold, publish, leave.
+    pub fn run(&mut self, call: &Call<'_>) -> Result<Report, Stop> {
+        if let Some(few) = call.small_payload()
+            && let Some(done) = self.run_fast(&few)
+        {
+            return done;
+        }
+        self.epoch += 1;
+        if !self.pending.is_empty() {
+            self.moves = self.moves.wrapping_add(1);
+            self.progress_before(self.epoch);
+        }
+        let epoch = self.epoch;
+        let (mut op, arrival) = self.operation(call);
+        let board = op.board;
+        // A group that has failed later than this may have completed this operation for this rank: its waits look.
+        if let Some(stop) = fault::failed(board).filter(|stop| stop.0.epoch() <= epoch) {
+            return Err(stop);
+        }
+        board.step(Step::Begin);
+        op.until_all_left(SLOTS)?;
+        op.describe();
+        let mut report = Report { epoch, algorithm: Algorithm::Flat, place: None };
+        let heard_all = match call.prepared.arithmetic {
+            Arithmetic::User(_) => op.run_guarded(arrival, &mut report)?,
+            _ => op.run(arrival, &mut report)?,
+        };
+        board.step(Step::Copied);
+        // Left, once all before it are: this rank touches nothing of them any more.
+        self.history = mix(op.hash);
+        self.board.left(self.board.rank()).store(self.pending.prefix(epoch + 1), SyncPoint::LeftRelease.order());
+        self.board.step(Step::Left);
+        if heard_all {
+            self.heard_all(epoch);
+        }
+        self.board.prepare_line(((epoch + 1) % SLOTS as u64) as usize);
+        Ok(report)
+    }
+}
+
+impl<B: Board> Operation<'_, B> {
+    /// Runs the call in its lane; returns whether this rank has had something from every other one.
+    #[inline(always)]
+    fn run(&mut self, previous: &mut ArrivalWord, report: &mut Report) -> Result<bool, Stop> {
+        match self.call.prepared.lane {
+            Lane::Flat => flat::run(self).map(|()| true),
+            Lane::Exchange => {
+                let window = self.call.window.expect("an exchange runs window by window");
+                exchange::run(self, window)
+            }
+            Lane::Ticketed => self.ticketed(previous, report),
+        }
+    }
+
+    /// Runs the call by a user's operator: a panic in it fails the group. A fold word that this rank
+    /// holds stays busy, and the ranks that wait for it find the poison.
+    #[cold]
+    fn run_guarded(&mut self, previous: &mut ArrivalWord, report: &mut Report) -> Result<bool, Stop> {
+        match catch_unwind(AssertUnwindSafe(|| self.run(previous, report))) {
+            Ok(result) => result,
+            Err(panic) => Err(self.operator_panicked(&*panic)),
+        }
+    }
+
+    /// Runs the algorithm that the first arriver chose; returns whether this rank has had something from every other one.
+    fn ticketed(&mut self, previous: &mut ArrivalWord, report: &mut Report) -> Result<bool, Stop> {
+        let (board, call) = (self.board, self.call);
+        let line = board.line(self.slot, self.me);
+        line.entered.store(word::entered(self.epoch, self.hash), SyncPoint::CallRelease.order());
+        board.step(Step::Entered);
+        let Arrival { place, plan } = self.arrive(previous)?;
+        (report.algorithm, report.place) = (plan, Some(place));
+        board.step(Step::Arrived);
+        self.until_all_left(AREAS)?;
+        let collective = call.prepared.collective;
+        if !decide::algorithms(collective).contains(&plan) {
+            return Err(self.corrupt());
+        }
+        match plan {
+            Algorithm::Chain if collective == Collective::Broadcast => chain::broadcast(self)?,
+            Algorithm::Chain => chain::run(self, place)?,
+            Algorithm::Leader => leader::run(self, place)?,
+            Algorithm::Slices => match (call.registered, call.shared) {
+                (Some(names), _) => registered::run(self, names)?,
+                (None, Some((shared, _))) => shared_result::run(self, shared)?,
+                (None, None) => slices::run(self)?,
+            },
+            Algorithm::StaticLeader => static_leader::run(self, false)?,
+            Algorithm::StaticLeaderEarly => static_leader::run(self, true)?,
+            Algorithm::Auto | Algorithm::Flat => return Err(self.corrupt()),
+        }
+        Ok(match collective {
+            Collective::Broadcast => false,
+            // A rank that leaves a chain when its own part is folded has not met the ranks after it.
+            _ => call.has_result(self.me) || plan != Algorithm::Chain,
+        })
+    }
+}

@@ -1,0 +1,53 @@
+//! Reusing memory: an operation touches its slot and its area only when every rank has left the operation that used them
+//! before, and reserves what it needs there.
+
+use super::board::{Board, Need};
+use super::operation::{Operation, Stop};
+use super::wait::Wake;
+use crate::sync::SyncPoint;
+
+impl<B: Board> Operation<'_, B> {
+    /// Returns whether every rank has left, as seen now, the operation that used this one's memory `back` operations ago.
+    pub(super) fn have_all_left(&mut self, back: usize) -> bool {
+        let due = self.epoch.saturating_sub(back as u64);
+        if *self.all_left < due {
+            let left = |rank| self.board.left(rank).load(SyncPoint::LeftAcquire.order());
+            *self.all_left = (0..self.ranks).map(left).min().unwrap_or(0).clamp(*self.all_left, self.epoch);
+        }
+        *self.all_left >= due
+    }
+
+    /// Waits until every rank has left the operation that used this one's memory `back` operations ago.
+    pub(super) fn until_all_left(&mut self, back: usize) -> Result<(), Stop> {
+        let due = self.epoch.saturating_sub(back as u64);
+        if *self.all_left >= due {
+            return Ok(());
+        }
+        let ranks = self.ranks;
+        let mut next = 0;
+        let mut least = u64::MAX;
+        self.wait(Wake::Poll, |board| {
+            while next < ranks {
+                let left = board.left(next).load(SyncPoint::LeftAcquire.order());
+                if left < due {
+                    return None;
+                }
+                least = least.min(left);
+                next += 1;
+            }
+            Some(())
+        })?;
+        *self.all_left = least.clamp(*self.all_left, self.epoch);
+        Ok(())
+    }
+
+    /// Reserves what the operation needs in its area, or fails the group before anything is touched.
+    pub(super) fn reserve(&mut self, need: Need) -> Result<(), Stop> {
+        match self.board.reserve(self.area, need) {
+            Ok(()) => Ok(()),
+            Err(crate::Error::NoSpace { needed, free, .. }) => Err(self.no_space(needed, free)),
+            Err(crate::Error::System { errno, .. }) => Err(self.refused(errno, need.accumulator + need.deposit, None)),
+            Err(_) => Err(self.no_space((need.accumulator + need.deposit) as u64, 0)),
+        }
+    }
+}

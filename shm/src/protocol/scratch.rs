@@ -1,0 +1,38 @@
+//! Lists and accumulators that a rank keeps from one operation to the next: no allocation in the steady state.
+
+use super::pieces::Pieces;
+use std::ops::Range;
+
+/// The lists and the accumulator of a rank.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    /// Ranks to fold now.
+    pub(super) ready: Vec<usize>,
+    /// Ranks to take from.
+    pub(super) sources: Vec<Source>,
+    /// A private accumulator, where the result cannot be its own.
+    accumulator: Vec<u64>,
+}
+
+impl Scratch {
+    /// A private accumulator of at least `bytes`; its contents stay from one use to the next.
+    pub(super) fn accumulator(&mut self, bytes: usize) -> &mut [u64] {
+        let words = bytes.div_ceil(8);
+        if self.accumulator.len() < words {
+            self.accumulator.resize(words, 0);
+        }
+        &mut self.accumulator[..words]
+    }
+}
+
+/// The elements that an exchange has still to take from one rank.
+#[derive(Debug, Clone)]
+pub(super) struct Source {
+    pub(super) rank: usize,
+    /// Elements of its deposit that are left to take.
+    pub(super) left: Range<usize>,
+    /// The place of the next of them in the result.
+    pub(super) to: usize,
+    /// The pieces of its deposit.
+    pub(super) pieces: Pieces,
+}

@@ -1,0 +1,127 @@
+//! Starting, testing and completing operations apart: a rank computes while what it has started makes progress.
+
+use super::active_request::{ActiveRequest, Effort};
+use super::board::Board;
+use super::fault;
+use super::member::{Member, mix};
+use super::operation::{RankContext, Report, Stop};
+use crate::config::Algorithm;
+
+impl<B: Board> Member<B> {
+    /// Starts `request` and returns the number to ask for it by; never waits. A contribution whose memory is not free yet is
+    /// queued, and deposited inside a later call.
+    ///
+    /// # Errors
+    /// The group has failed: the call with its buffers comes back.
+    pub fn start(&mut self, mut request: Box<ActiveRequest>) -> Result<u64, (Box<ActiveRequest>, Stop)> {
+        let first = self.epoch + 1;
+        request.begin(first, self.history);
+        self.epoch += request.segments;
+        self.pending.last = self.epoch;
+        self.moves = self.moves.wrapping_add(1);
+        if self.board.ranks() == 1 {
+            request.held().lend().copy();
+            self.pending.done.push_back(request);
+            return Ok(first);
+        }
+        // Once for all its operations, in the order of the calls.
+        self.history = mix(self.history ^ request.prepared.hash);
+        if let Some(stop) = fault::failed(&self.board).filter(|stop| stop.0.epoch() <= first) {
+            return Err((request, stop));
+        }
+        self.pending.active.push_back(request);
+        self.progress();
+        Ok(first)
+    }
+
+    /// The call started under this number, if it is complete or has failed by now; peers are inspected now and then.
+    pub fn ask(&mut self, id: u64) -> Option<(Box<ActiveRequest>, Result<Report, Stop>)> {
+        self.progress();
+        self.complete(id, Effort::Glance)
+    }
+
+    /// The same without a look at the peers.
+    pub fn take(&mut self, id: u64) -> Option<(Box<ActiveRequest>, Result<Report, Stop>)> {
+        self.progress();
+        self.complete(id, Effort::Now)
+    }
+
+    /// The call started under this number, when it is complete or has failed; `None` if nothing was started under it, or it
+    /// has been taken.
+    pub fn finish(&mut self, id: u64) -> Option<(Box<ActiveRequest>, Result<Report, Stop>)> {
+        if !self.pending.is_empty() {
+            self.progress();
+        }
+        self.complete(id, Effort::Wait)
+    }
+
+    fn complete(&mut self, id: u64, effort: Effort) -> Option<(Box<ActiveRequest>, Result<Report, Stop>)> {
+        let Member { board, patience, all_left, moves, pending, epoch, .. } = self;
+        if let Some(i) = pending.done.iter().position(|request| request.id == id) {
+            let request = pending.done.swap_remove_back(i)?;
+            let result = match (request.failed, board.ranks()) {
+                (Some(stop), _) => Err(stop),
+                (None, 1) => Ok(Report { epoch: 0, algorithm: Algorithm::Flat, place: None }),
+                (None, _) => Ok(request.report()),
+            };
+            return Some((request, result));
+        }
+        let i = pending.active.iter().position(|request| request.id == id)?;
+        let mut request = pending.active.remove(i)?;
+        loop {
+            let around = RankContext { board, patience, all_left, moves, pending: pending.as_pending() };
+            let ended = match request.failed {
+                Some(stop) => Err(stop),
+                None => request.progress(around, effort),
+            };
+            match ended {
+                Ok(true) if request.next_segment() => pending.leave(board, request.epoch),
+                Ok(true) => {
+                    pending.leave(board, *epoch + 1);
+                    let report = request.report();
+                    return Some((request, Ok(report)));
+                }
+                Ok(false) => {
+                    pending.active.insert(i, request);
+                    return None;
+                }
+                Err(stop) => {
+                    request.failed = Some(stop);
+                    return Some((request, Err(stop)));
+                }
+            }
+        }
+    }
+
+    /// Releases the call started under this number: it is completed inside later calls, and its buffers are freed then.
+    pub fn detach(&mut self, id: u64) {
+        self.pending.done.retain(|request| request.id != id);
+        if let Some(request) = self.pending.active.iter_mut().find(|request| request.id == id) {
+            request.detached = true;
+        }
+    }
+
+    /// Completes everything that is started.
+    ///
+    /// # Errors
+    /// The group has failed.
+    pub fn settle(&mut self) -> Result<(), Stop> {
+        while let Some(first) = self.pending.active.front() {
+            let id = first.id;
+            let Some((request, result)) = self.finish(id) else { continue };
+            let failed = result.err();
+            if !request.detached {
+                self.pending.done.push_back(request);
+            }
+            if let Some(stop) = failed {
+                return Err(stop);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether something is started and not complete.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+}

@@ -1,0 +1,119 @@
+//! Blocking calls over several nodes: one at a time, from beginning to end.
+
+use super::Hierarchy;
+use super::call::{Call, LeaderPhase};
+use super::collectives::collective;
+use super::operation::Buf;
+use super::phases::{Blocking, Phases};
+use super::{State, errors};
+use crate::Error;
+use earlybird_hier::exec::Transport;
+use earlybird_shm::{CallOptions, CheckedArgs, NodeComm, ReduceOp};
+use std::borrow::Cow;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+impl Hierarchy {
+    /// Makes a blocking call, which was described by the same arguments.
+    pub(crate) fn run_checked(&self, node: &NodeComm, call: &Call, checked: CheckedArgs<'_>) -> Result<(), Error> {
+        let op = checked.op();
+        let (send, recv) = checked.into_bytes();
+        self.run_bytes(node, call, op, send, recv)
+    }
+
+    /// The same on these bytes.
+    pub(crate) fn run_bytes(
+        &self,
+        node: &NodeComm,
+        call: &Call,
+        op: ReduceOp<'_>,
+        send: Option<Cow<'_, [u8]>>,
+        recv: &mut [u8],
+    ) -> Result<(), Error> {
+        let (lowering, leaders) = (call.lowering, self.choose(call)?);
+        let send = send.map(|send| lowering.widened(send));
+        let mut sums = lowering.widens().then(|| lowering.widened(Cow::Borrowed(recv)).into_owned());
+        let result = self.carry_out(node, call, leaders, lowering.op(op), async |phases| {
+            let mut room = Buf::Borrowed(sums.as_deref_mut().unwrap_or(recv));
+            // A vector here is a copy of what the caller has: parts of it are borrowed, as of the caller's memory.
+            let send = send.as_deref().map(Cow::Borrowed);
+            collective(phases, call, leaders.1, send, &mut room).await
+        });
+        if result.is_ok() {
+            lowering.finish(sums.as_deref(), recv, self.topology.size());
+        }
+        lowering.clean(recv);
+        result
+    }
+
+    /// Carries out a call whose arguments were checked, with this operator. All ranks refuse a plan that cannot be, before anything
+    /// is shared. An inner error of `body` is every rank's of this call alone, and the communicator goes on.
+    pub(super) fn carry_out<'a, R>(
+        &'a self,
+        node: &'a NodeComm,
+        call: &Call,
+        (name, shape): LeaderPhase,
+        op: ReduceOp<'a>,
+        body: impl AsyncFnOnce(&mut Phases<'_>) -> Result<Result<R, Error>, Error>,
+    ) -> Result<R, Error> {
+        let _alone = self.settle()?;
+        let mut state = self.lock()?;
+        let State { plans, calls, history, last, .. } = &mut *state;
+        if let Some(error) = plans.failed() {
+            return Err(error.clone());
+        }
+        plans.transport_mut().may_call()?;
+        if plans.transport_mut().progress().is_err() {
+            // Others have given up what this rank only comes to.
+            let unheard = Error::Poisoned { cause: "the nodes cannot reach each other any more".into() };
+            return Err(self.fail(plans.transport_mut(), node, call.signature, &unheard));
+        }
+        if let Some(shape) = shape {
+            plans.admit(shape)?;
+        }
+        *calls += 1;
+        plans.transport_mut().begin_call(call.collective, *calls, call.signature);
+        let hash = call.signature.hash();
+        *history = (history.rotate_left(5) ^ hash).wrapping_mul(0x9e37_79b1);
+        let options = CallOptions { within: hash as u16, ..call.options };
+        let blocking = Blocking { node, plans, options, call: hash, is_crowded: self.is_crowded };
+        let ended = at_once(body(&mut Phases::blocking(&self.topology, op, blocking)));
+        match ended {
+            Ok(done) => {
+                plans.transport_mut().complete_call();
+                plans.transport_mut().end_call(*calls);
+                if done.is_ok() {
+                    *last = Some((*calls, name));
+                }
+                done
+            }
+            // No member of anything: nothing of the job's is touched.
+            Err(Error::Forked) => Err(Error::Forked),
+            Err(error) => Err(self.fail(plans.transport_mut(), node, call.signature, &error)),
+        }
+    }
+
+    /// The end of the membership, as `NodeComm::end`, for the ranks of all nodes that share memory; otherwise for those of this node.
+    pub(crate) fn close(&self, node: &NodeComm) -> Result<(), Error> {
+        let _alone = self.settle()?;
+        let mut state = self.lock()?;
+        let State { plans, calls, history, .. } = &mut *state;
+        if let Some(error) = plans.failed() {
+            return Err(error.clone());
+        }
+        let wire = plans.transport_mut();
+        let closed = match wire.close(*calls, *history) {
+            Ok(()) => node.end().map_err(|error| wire.report(errors::fault_of(&error, &self.topology, self.deadline))),
+            Err(stands) => Err(stands),
+        };
+        closed.inspect_err(|_| self.end_node(node))
+    }
+}
+
+/// The result of a future whose steps wait for their ends themselves.
+fn at_once<R>(future: impl Future<Output = R>) -> R {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => done,
+        Poll::Pending => unreachable!("a step of a blocking call waits for its end"),
+    }
+}

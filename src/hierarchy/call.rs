@@ -1,0 +1,120 @@
+//! The description of a call over several nodes, the same for one that blocks and one that is started, and what runs between
+//! leaders in it.
+
+use super::Hierarchy;
+use super::lowering::Lowering;
+use crate::plans::{self, Shape, Work};
+use crate::{DType, Error, FoldOrder, Op};
+use earlybird_hier::OpTraits;
+use earlybird_hier::plan;
+use earlybird_shm::bytes::ByteFold;
+use earlybird_shm::{CallOptions, CheckedArgs, Collective, ReduceOp, Signature};
+
+/// A call whose arguments were checked, without its buffers and its operator.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(super) collective: Collective,
+    pub(super) lowering: Lowering,
+    pub(super) root: usize,
+    /// Bytes of the vector of a call that is one vector.
+    pub(super) bytes: usize,
+    /// Bytes of each rank's block.
+    pub(super) lens: Vec<usize>,
+    /// Of an alltoall of unequal blocks: the elements for each rank, then those from each.
+    pub(super) pairs: Option<Vec<u64>>,
+    pub(super) options: CallOptions,
+    pub(super) signature: Signature,
+    /// The plan between leaders, where one was chosen for this call.
+    pub(super) exchange: Option<&'static str>,
+}
+
+impl Call {
+    /// The call with these arguments.
+    pub(crate) fn new(
+        checked: &CheckedArgs<'_>,
+        options: CallOptions,
+        signature: Signature,
+        exchange: Option<&'static str>,
+    ) -> Self {
+        let lowering = Lowering::from(checked);
+        let mut lens = checked.block_bytes();
+        lens.iter_mut().for_each(|len| *len = lowering.bytes(*len));
+        let pairs = checked.pair_counts().map(|[send, recv]| send.iter().chain(recv).map(|n| *n as u64).collect());
+        let (collective, root, bytes) =
+            (checked.collective(), checked.root(), lowering.bytes(checked.selecting_bytes()));
+        Call { collective, lowering, root, bytes, lens, pairs, options, signature, exchange }
+    }
+
+    /// A call that only forms groups.
+    pub(crate) fn without_data(collective: Collective, options: CallOptions, signature: Signature) -> Self {
+        let nothing = (Lowering::of(DType::U8.into(), ReduceOp::Builtin(Op::Sum)), 0);
+        Self::of_vector(collective, nothing, options, signature, None)
+    }
+
+    /// A call without blocks and root, of a vector of so many bytes.
+    pub(super) fn of_vector(
+        collective: Collective,
+        (lowering, bytes): (Lowering, usize),
+        options: CallOptions,
+        signature: Signature,
+        exchange: Option<&'static str>,
+    ) -> Self {
+        Call { collective, lowering, root: 0, bytes, lens: Vec::new(), pairs: None, options, signature, exchange }
+    }
+
+    /// The same call, as it is started: it proceeds while its caller is elsewhere, so arrivals have no order.
+    pub(crate) fn started(self) -> Self {
+        let options = CallOptions { order: FoldOrder::Rank, ..self.options };
+        Call { options, signature: self.signature.started(), ..self }
+    }
+}
+
+/// The exchange between leaders: its name, and its plan, if it is one.
+pub(super) type LeaderPhase = (&'static str, Option<Shape>);
+
+/// The name of an exchange of parts, each straight to its node.
+pub(super) const DIRECT: LeaderPhase = ("direct", None);
+
+impl Hierarchy {
+    /// Chooses what runs between leaders in a call, the same on all ranks.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for an operator that does not exist for the elements; [`Error::Usage`] while another thread is in a
+    /// call.
+    pub(super) fn choose(&self, call: &Call) -> Result<LeaderPhase, Error> {
+        let hash = call.signature.hash();
+        let (home, _) = self.topology.place(call.root);
+        let shape = |name, collective, root, elements, work| Shape {
+            name,
+            collective,
+            root,
+            elements,
+            work,
+            call: hash,
+            turn: 0,
+        };
+        let shape = match (call.collective, call.lowering.builtin()) {
+            (Collective::Barrier, _) => plans::barrier(hash),
+            (Collective::Broadcast, _) => shape("binomial", plan::Collective::Broadcast, home, call.bytes, Work::Move),
+            (Collective::Reduce, Some((dtype, op))) => {
+                shape("binomial", plan::Collective::Reduce, home, call.bytes / dtype.size(), Work::Fold(dtype, op))
+            }
+            (Collective::AllReduce, Some((dtype, op))) => {
+                let exact = !dtype.is_inexact(op);
+                let traits = OpTraits { commutative: exact || call.options.order == FoldOrder::Arrival, exact };
+                let name = match call.exchange {
+                    Some(chosen) => chosen,
+                    None => self.exchanges.plan_for(call.bytes, traits)?,
+                };
+                shape(name, plan::Collective::Allreduce, 0, call.bytes / dtype.size(), Work::Fold(dtype, op))
+            }
+            (Collective::ReduceScatter, Some((dtype, op))) => {
+                // Refused by all ranks, like a plan, before anything is shared.
+                ByteFold::new(dtype, op)?;
+                return Ok(DIRECT);
+            }
+            _ => return Ok(DIRECT),
+        };
+        Ok((shape.name, Some(shape)))
+    }
+}

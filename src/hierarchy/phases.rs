@@ -1,0 +1,185 @@
+//! The steps that collectives over several nodes are made of: operations of the node's group, and exchanges between leaders.
+//!
+//! Each collective is one asynchronous function of these steps. In a blocking call every step waits for its end, so the function
+//! is complete at its first poll; in a started call a step does what can be done whenever it is polled.
+
+use super::leader_channel::LeaderChannel;
+use super::operation::{Buf, Operation, When};
+use super::segments::{SEGMENT_BYTES, segment};
+use super::started::Steps;
+use super::topology::Topology;
+use crate::plans::{Plans, Shape};
+use crate::{Error, Op};
+use earlybird_hier::exec::Parts;
+use earlybird_shm::{
+    CallBuffers, CallOptions, Collective, CollectiveArgs, Counts, NodeComm, OwnedBytes, ReduceOp, SharedReduceOp,
+};
+use std::borrow::Cow;
+
+/// A call under way.
+pub(super) struct Phases<'a> {
+    pub(super) topology: &'a Topology,
+    /// The operator of the call, as it is carried out.
+    pub(super) op: ReduceOp<'a>,
+    mode: Mode<'a>,
+}
+
+enum Mode<'a> {
+    Blocking(Blocking<'a>),
+    /// With the operator as a started call keeps it.
+    Started(&'a Steps, &'a SharedReduceOp),
+}
+
+/// The means of a blocking call.
+pub(super) struct Blocking<'a> {
+    pub(super) node: &'a NodeComm,
+    pub(super) plans: &'a mut Plans<LeaderChannel>,
+    /// The settings of the operations of the node.
+    pub(super) options: CallOptions,
+    /// Tells this call from others, between leaders.
+    pub(super) call: u32,
+    pub(super) is_crowded: bool,
+}
+
+impl<'a> Phases<'a> {
+    pub(super) fn blocking(topology: &'a Topology, op: ReduceOp<'a>, blocking: Blocking<'a>) -> Self {
+        Phases { topology, op, mode: Mode::Blocking(blocking) }
+    }
+
+    pub(super) fn started(steps: &'a Steps, op: &'a SharedReduceOp) -> Self {
+        Phases { topology: steps.topology(), op: op.get(), mode: Mode::Started(steps, op) }
+    }
+
+    /// Carries out an operation of the node. Without `send` the contribution lies in `recv`; a rank that is not the root of a
+    /// reduction only sends, and its `recv` stays as it is.
+    pub(super) async fn on_node(
+        &mut self,
+        when: When,
+        operation: Operation<'_>,
+        send: Option<Cow<'_, [u8]>>,
+        recv: &mut Buf<'_>,
+    ) -> Result<(), Error> {
+        let folds = operation.collective == Collective::Reduce;
+        let only_sends = folds && operation.root != Some(self.topology.local());
+        match &mut self.mode {
+            Mode::Blocking(blocking) => {
+                let (send, room) = match only_sends {
+                    true => (Some(send.as_deref().unwrap_or(recv)), &mut [][..]),
+                    false => (send.as_deref(), &mut **recv),
+                };
+                let buffers = CallBuffers::of_bytes(send, room, operation.datatype);
+                let op = if folds { self.op } else { ReduceOp::Builtin(Op::Sum) };
+                let counts = operation.lens.map_or(Counts::Uniform, Counts::PerRank);
+                let args = match operation.collective {
+                    Collective::Barrier => CollectiveArgs::barrier(),
+                    collective => CollectiveArgs::describe(collective, operation.root, counts, buffers, op),
+                };
+                blocking.node.execute(args.options(blocking.options))
+            }
+            Mode::Started(steps, op) => {
+                let op = if folds { op.clone() } else { Op::Sum.into() };
+                let lends = only_sends && send.is_none();
+                let (send, room) = match only_sends {
+                    true => (Some(send.map_or_else(|| recv.take(), Cow::into_owned)), Vec::new()),
+                    false => (send.map(Cow::into_owned), recv.take()),
+                };
+                let bytes = OwnedBytes::new(send, room, operation.datatype);
+                let bytes = steps.on_node(when, operation, op, bytes).await?;
+                match (only_sends, bytes.send) {
+                    (false, _) => recv.put(bytes.recv),
+                    (true, Some(lent)) if lends => recv.put(lent),
+                    (true, _) => {}
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends a call that takes nothing from its leader.
+    pub(super) async fn nothing_to_take(&mut self) {
+        if let Mode::Started(steps, _) = &self.mode {
+            steps.nothing_to_take().await;
+        }
+    }
+
+    /// Runs a plan on the leader, as the only exchange of the call; nothing elsewhere.
+    pub(super) async fn plan(&mut self, shape: Shape, data: &mut [u8]) -> Result<(), Error> {
+        if !self.topology.leads() {
+            return Ok(());
+        }
+        match &mut self.mode {
+            Mode::Blocking(blocking) => blocking.plans.run(shape, data),
+            Mode::Started(steps, _) => steps.plan(shape, data).await,
+        }
+    }
+
+    /// Exchanges parts between leaders, one with each node; the last exchange of the call lets the next call exchange.
+    pub(super) async fn exchange(&mut self, parts: &mut [Parts<'_>], is_last: bool) -> Result<(), Error> {
+        match &mut self.mode {
+            Mode::Blocking(blocking) => blocking.plans.exchange(blocking.call, parts),
+            Mode::Started(steps, _) => {
+                steps.exchange(parts).await?;
+                if is_last {
+                    steps.pass_exchange();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets the next call exchange: after exchanges of which none was the last.
+    pub(super) fn end_exchange(&self) {
+        if let Mode::Started(steps, _) = &self.mode {
+            steps.pass_exchange();
+        }
+    }
+
+    /// The bytes of each segment of an allreduce of so many elements of `size` bytes, and the ranks of each node that exchange
+    /// them. A started call is not cut.
+    pub(super) fn segments(&self, elements: usize, size: usize) -> (usize, usize) {
+        match &self.mode {
+            Mode::Blocking(blocking) => {
+                let endpoints = self.topology.endpoints();
+                (size * segment(elements, size, blocking.is_crowded, endpoints), endpoints)
+            }
+            Mode::Started(..) => (usize::MAX, 1),
+        }
+    }
+
+    /// The bytes of each segment of a reduction by an operator of a user's on elements of so many bytes.
+    pub(super) fn segment_of_user(&self, element_bytes: usize) -> usize {
+        match &self.mode {
+            Mode::Blocking(_) => (SEGMENT_BYTES / element_bytes).max(1) * element_bytes,
+            Mode::Started(..) => usize::MAX,
+        }
+    }
+
+    /// Makes the plan of a segment ready.
+    pub(super) fn prepare(&mut self, shape: Shape) -> Result<(), Error> {
+        match &mut self.mode {
+            Mode::Blocking(blocking) => blocking.plans.prepare(shape),
+            Mode::Started(..) => Ok(()),
+        }
+    }
+
+    /// Starts the plan of a segment, which [`Phases::finish`] completes. The plan of a started call begins there.
+    pub(super) fn start(&mut self, shape: Shape, data: &mut [u8]) -> Result<(), Error> {
+        match &mut self.mode {
+            Mode::Blocking(blocking) => blocking.plans.start(shape, data),
+            Mode::Started(..) => Ok(()),
+        }
+    }
+
+    /// Completes the plan of a segment; that of the `next` one advances meanwhile.
+    pub(super) async fn finish(
+        &mut self,
+        shape: Shape,
+        data: &mut [u8],
+        next: Option<(Shape, &mut [u8])>,
+    ) -> Result<(), Error> {
+        match &mut self.mode {
+            Mode::Blocking(blocking) => blocking.plans.finish(shape, data, next),
+            Mode::Started(steps, _) => steps.plan(shape, data).await,
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The future of a started call: the steps of the blocking one, on copies of its buffers.
+
+use super::Work;
+use super::steps::Steps;
+use crate::Error;
+use crate::hierarchy::call::Call;
+use crate::hierarchy::collectives::collective;
+use crate::hierarchy::operation::Buf;
+use crate::hierarchy::phases::Phases;
+use crate::plans::Shape;
+use earlybird_shm::{OwnedCall, ReduceOp, SharedReduceOp};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// The steps of a call on the buffers of `owned`, that end with the bytes of the receive buffer as they are carried out.
+///
+/// # Errors
+/// The errors of [`OwnedCall::check`].
+pub(super) fn begin(
+    owned: &mut OwnedCall,
+    (call, shape): (Arc<Call>, Option<Shape>),
+    steps: Steps,
+) -> Result<Work, Error> {
+    let (lowering, op) = (call.lowering, owned.op().clone());
+    let (send, recv) = owned.check(steps.topology().rank(), steps.topology().size())?.into_bytes();
+    let send = send.map(|send| lowering.widened(send).into_owned());
+    let mut recv = Buf::Owned(lowering.widened(Cow::Borrowed(recv)).into_owned());
+    let op = match (lowering.op(op.get()), &op) {
+        (ReduceOp::Builtin(builtin), _) => builtin.into(),
+        (ReduceOp::User(_), op) => SharedReduceOp::clone(op),
+    };
+    Ok(Box::pin(async move {
+        let mut phases = Phases::started(&steps, &op);
+        match collective(&mut phases, &call, shape, send.map(Cow::Owned), &mut recv).await {
+            Ok(Ok(())) => Ok(recv.take()),
+            // Nothing was moved, and the communicator goes on.
+            Ok(Err(differ)) => Err(differ),
+            Err(error) => Err(steps.failed(error)),
+        }
+    }))
+}

@@ -1,0 +1,117 @@
+//! A call that can be started, any number of times, with its buffers.
+
+use super::Course;
+use super::again::{self, AllReduce};
+use super::begin::begin;
+use super::steps::Steps;
+use crate::Error;
+use crate::hierarchy::Hierarchy;
+use crate::hierarchy::call::{Call, LeaderPhase};
+use earlybird_shm::{BufferOwner, NodeComm, OwnedCall};
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// A call that can be started, any number of times, with its buffers.
+pub(crate) struct Prepared {
+    owned: OwnedCall,
+    call: Arc<Call>,
+    /// The exchange between leaders.
+    leaders: LeaderPhase,
+    /// This rank, and how many there are.
+    ranks: (usize, usize),
+    /// The state that an allreduce keeps from one start to the next; other calls begin anew.
+    kept: Option<Box<AllReduce>>,
+}
+
+impl Prepared {
+    /// The call that `call` describes, whose arguments were checked.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for an operator or a plan that does not exist; [`Error::Usage`] while another thread is in a call.
+    pub(crate) fn new(
+        groups: (&Arc<Hierarchy>, &Arc<NodeComm>),
+        mut owned: OwnedCall,
+        call: Call,
+    ) -> Result<Self, Error> {
+        let ranks = (groups.0.topology.rank(), groups.0.topology.size());
+        let leaders = groups.0.choose(&call)?;
+        if let Some(shape) = leaders.1 {
+            // Refused, where it must be, by all ranks, though leaders alone run it.
+            groups.0.lock()?.plans.admit(shape)?;
+        }
+        let kept = match leaders.1.filter(|_| again::can_carry_out(&call)) {
+            Some(shape) => Some(Box::new(AllReduce::new(groups, &mut owned, &call, shape)?)),
+            None => None,
+        };
+        Ok(Prepared { owned, call: Arc::new(call), leaders, ranks, kept })
+    }
+
+    /// The buffers; `None` for another type than the call was made with.
+    pub(crate) fn buffers<B: BufferOwner>(&mut self) -> Option<&mut B> {
+        self.owned.buffers().owner()
+    }
+
+    /// The same, for good.
+    pub(crate) fn into_buffers<B: BufferOwner>(self) -> Option<B> {
+        self.owned.into_buffers().into_owner()
+    }
+
+    /// Starts a call under these numbers, and says what runs between leaders in it.
+    pub(super) fn begin(
+        &mut self,
+        groups: (&Arc<Hierarchy>, &Arc<NodeComm>),
+        (number, call): (u64, u64),
+    ) -> Result<(Course, &'static str), Error> {
+        self.owned.buffers().begin();
+        let (runs, shape) = self.leaders;
+        if let Some(kept) = &mut self.kept {
+            kept.start(number, call);
+            return Ok((Course::Kept, runs));
+        }
+        let steps = Steps::new(groups, (self.call.collective, self.call.signature), (number, call));
+        let future = begin(&mut self.owned, (self.call.clone(), shape), steps)?;
+        Ok((Course::Anew(future), runs))
+    }
+
+    /// Carries on with the call.
+    pub(super) fn poll(&mut self, course: &mut Course) -> Poll<Result<(), Error>> {
+        let ended = match (course, &mut self.kept) {
+            (Course::Kept, Some(kept)) => kept.poll(&mut self.owned),
+            (Course::Anew(future), _) => {
+                let ended = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                ended.map(|outcome| outcome.and_then(|result| self.put(result)))
+            }
+            (Course::Kept, None) => unreachable!("begun as it is"),
+        };
+        match ended {
+            Poll::Ready(Ok(())) => Poll::Ready(self.owned.buffers().end()),
+            ended => ended,
+        }
+    }
+
+    /// Puts the result into the receive buffer.
+    fn put(&mut self, result: Vec<u8>) -> Result<(), Error> {
+        let (lowering, (rank, size)) = (self.call.lowering, self.ranks);
+        let (_, recv) = self.owned.check(rank, size)?.into_bytes();
+        if !lowering.widens() {
+            recv.copy_from_slice(&result);
+        }
+        lowering.finish(lowering.widens().then_some(&result[..]), recv, size);
+        lowering.clean(recv);
+        Ok(())
+    }
+
+    /// The call has failed by the word of others.
+    pub(super) fn give_up(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.give_up(&mut self.owned);
+        }
+    }
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prepared").field("collective", &self.call.collective).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,334 @@
+//! The steps that started calls are made of, as futures that do what can be done whenever they are polled.
+
+use super::Turns;
+use crate::Error;
+use crate::hierarchy::leader_channel::LeaderChannel;
+use crate::hierarchy::operation::{Operation, When};
+use crate::hierarchy::{Hierarchy, Topology};
+use crate::plans::{Apart, Plans, Shape};
+use earlybird_hier::exec::{Alltoallv, Parts};
+use earlybird_shm::engine;
+use earlybird_shm::{
+    Collective, Completion, InactiveRequest, NodeComm, OwnedBuffers, OwnedBytes, OwnedCall, SharedReduceOp, Signature,
+};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+/// The most that counts against a deadline between two polls: the caller may have been elsewhere.
+const COUNTED_MOST: Duration = Duration::from_millis(250);
+
+/// One started call on its way.
+pub(in crate::hierarchy) struct Steps {
+    between: Arc<Hierarchy>,
+    node: Arc<NodeComm>,
+    number: u64,
+    /// Its number among all calls of the communicator.
+    call: u64,
+    collective: Collective,
+    signature: Signature,
+    /// Whether the other leaders know that this one has begun to exchange.
+    begun: AtomicBool,
+}
+
+/// How long somebody has waited for other leaders, as far as that counts against a deadline.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waited {
+    polled: Instant,
+    counted: Duration,
+}
+
+impl Default for Waited {
+    fn default() -> Self {
+        Waited { polled: Instant::now(), counted: Duration::ZERO }
+    }
+}
+
+impl Waited {
+    /// Fails the group if `awaited` was waited for too long.
+    fn give_up(&mut self, plans: &mut Plans<LeaderChannel>, awaited: usize) -> Result<(), Error> {
+        // Nobody waits for it yet while it is only driven.
+        self.counted += if engine::is_driving() { Duration::ZERO } else { self.polled.elapsed().min(COUNTED_MOST) };
+        self.polled = Instant::now();
+        plans.give_up(awaited, self.counted).map_or(Ok(()), Err)
+    }
+}
+
+/// Whether an error only says that another thread looks at something right now.
+pub(super) fn is_busy(error: &Error) -> bool {
+    matches!(error, Error::Usage { .. })
+}
+
+/// Goes on in the next poll.
+async fn once_more() {
+    let mut polled = false;
+    poll_fn(|_| if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending }).await;
+}
+
+impl Steps {
+    pub(super) fn new(
+        (between, node): (&Arc<Hierarchy>, &Arc<NodeComm>),
+        (collective, signature): (Collective, Signature),
+        (number, call): (u64, u64),
+    ) -> Self {
+        Steps {
+            between: between.clone(),
+            node: node.clone(),
+            number,
+            call,
+            collective,
+            signature,
+            begun: AtomicBool::new(false),
+        }
+    }
+
+    /// The numbers of the next start.
+    pub(super) fn count(&mut self, number: u64, call: u64) {
+        (self.number, self.call) = (number, call);
+    }
+
+    pub(in crate::hierarchy) fn topology(&self) -> &Topology {
+        &self.between.topology
+    }
+
+    fn within(&self) -> u16 {
+        self.signature.hash() as u16
+    }
+
+    /// Whether this poll may wait for other ranks.
+    fn waits(&self) -> bool {
+        self.between.started.waits.load(Relaxed)
+    }
+
+    /// The group of what a call gives.
+    pub(super) fn node(&self) -> &NodeComm {
+        &self.node
+    }
+
+    /// The group of what a call takes.
+    pub(super) fn deliver(&self) -> &NodeComm {
+        &self.between.started.deliver
+    }
+
+    /// An operation of this call on these buffers, for [`Steps::node`] or [`Steps::deliver`].
+    pub(super) fn prepare(
+        &self,
+        node: &NodeComm,
+        operation: Operation<'_>,
+        op: SharedReduceOp,
+        buffers: OwnedBuffers,
+    ) -> Result<InactiveRequest, Error> {
+        let lens = operation.lens.filter(|lens| lens.iter().any(|len| *len != lens[0])).map(<[usize]>::to_vec);
+        let call = OwnedCall::new(operation.collective, op, operation.root, lens, buffers);
+        Ok(node.prepare(call)?.within(self.within()))
+    }
+
+    /// Returns whether the calls before have started their operations that take.
+    pub(super) fn may_take(&self) -> bool {
+        Turns::is(&self.between.started.turns.deliver, self.number)
+    }
+
+    /// This call has started what it takes.
+    pub(super) fn pass_taking(&self) {
+        Turns::pass_on(&self.between.started.turns.deliver);
+    }
+
+    /// The operation started in the node's group under this number, if it has ended.
+    pub(super) fn given(&self, number: u64) -> Result<Option<Completion>, Error> {
+        self.ended(&self.node, number)
+    }
+
+    /// The same in the group that takes.
+    pub(super) fn taken(&self, number: u64) -> Result<Option<Completion>, Error> {
+        self.ended(self.deliver(), number)
+    }
+
+    fn ended(&self, node: &NodeComm, number: u64) -> Result<Option<Completion>, Error> {
+        let ended = match self.waits() {
+            true => {
+                // What is given goes into an exchange next.
+                if std::ptr::eq(node, &*self.node) {
+                    self.is_coming();
+                }
+                node.finish(number).map(Some)
+            }
+            false => node.ask(number),
+        };
+        ended.or_else(|error| if is_busy(&error) { Ok(None) } else { Err(error) })
+    }
+
+    /// Carries out an operation of the node, and gives its buffers back.
+    pub(in crate::hierarchy) async fn on_node(
+        &self,
+        when: When,
+        operation: Operation<'_>,
+        op: SharedReduceOp,
+        bytes: OwnedBytes,
+    ) -> Result<OwnedBytes, Error> {
+        let node = match when {
+            When::Give => self.node(),
+            When::TakeFirst | When::Take => {
+                self.turn(|turns| Turns::is(&turns.deliver, self.number)).await;
+                self.deliver()
+            }
+        };
+        let mut ready = self.prepare(node, operation, op, bytes.into())?;
+        let number = loop {
+            match node.post(ready) {
+                Ok(number) => break number,
+                // Operations have one order, so this one cannot be started later.
+                Err((back, error)) if is_busy(&error) => ready = back,
+                Err((_, error)) => return Err(error),
+            }
+            // The first operation of a call is started by the call itself; the others have their turn as long as it takes.
+            match engine::is_driving() {
+                true => once_more().await,
+                false => std::thread::yield_now(),
+            }
+        };
+        if when == When::Take {
+            self.pass_taking();
+        }
+        let (ready, result) = poll_fn(|_| match self.ended(node, number) {
+            Ok(Some(ended)) => Poll::Ready(Ok(ended)),
+            Ok(None) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        })
+        .await?;
+        result?;
+        Ok(ready.into_buffers::<OwnedBytes>().expect("the type it was made with"))
+    }
+
+    /// Lets the next call take, where this one has nothing to take.
+    pub(in crate::hierarchy) async fn nothing_to_take(&self) {
+        self.turn(|turns| Turns::is(&turns.deliver, self.number)).await;
+        self.pass_taking();
+    }
+
+    async fn turn(&self, is_mine: impl Fn(&Turns) -> bool) {
+        poll_fn(|_| if is_mine(&self.between.started.turns) { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
+    /// What leaders do between the nodes, one call at a time: until [`Steps::pass_exchange`] no other one does.
+    async fn between_nodes<S>(
+        &self,
+        start: impl FnOnce(&mut Plans<LeaderChannel>) -> Result<S, Error>,
+        mut poll: impl FnMut(&mut Plans<LeaderChannel>, &mut S, bool) -> Result<Option<usize>, Error>,
+    ) -> Result<(), Error> {
+        self.turn(|turns| Turns::is(&turns.exchange, self.number)).await;
+        let (mut start, mut state) = (Some(start), None);
+        let mut waited = Waited::default();
+        poll_fn(|_| {
+            let Ok(mut between) = self.between.lock() else { return Poll::Pending };
+            let plans = &mut between.plans;
+            let step = match start.take() {
+                Some(start) => {
+                    self.begin(plans);
+                    start(plans).map(|started| state = Some(started))
+                }
+                None => Ok(()),
+            };
+            let awaited = step.and_then(|()| match &mut state {
+                Some(state) => poll(plans, state, self.waits()),
+                None => Ok(None),
+            });
+            match awaited {
+                Ok(Some(awaited)) => match waited.give_up(plans, awaited) {
+                    Ok(()) => Poll::Pending,
+                    Err(error) => Poll::Ready(Err(error)),
+                },
+                Ok(None) => {
+                    self.complete(plans);
+                    Poll::Ready(Ok(()))
+                }
+                Err(error) => Poll::Ready(Err(error)),
+            }
+        })
+        .await
+    }
+
+    /// This call exchanges no more.
+    pub(in crate::hierarchy) fn pass_exchange(&self) {
+        if self.topology().leads() {
+            Turns::pass_on(&self.between.started.turns.exchange);
+        }
+    }
+
+    fn begin(&self, plans: &mut Plans<LeaderChannel>) {
+        if !self.begun.swap(true, Relaxed) {
+            plans.transport_mut().begin_call(self.collective, self.call, self.signature);
+        }
+    }
+
+    fn complete(&self, plans: &mut Plans<LeaderChannel>) {
+        plans.transport_mut().complete_call();
+        self.begun.store(false, Relaxed);
+    }
+
+    /// A leader that waits for its node is in the call: leaders that wait for it do so longer than it does.
+    fn is_coming(&self) {
+        if self.topology().leads()
+            && Turns::is(&self.between.started.turns.exchange, self.number)
+            && let Ok(mut between) = self.between.lock()
+        {
+            self.begin(&mut between.plans);
+        }
+    }
+
+    /// Starts the leader's plan if it is this call's turn; whether it was.
+    pub(super) fn start(&self, plan: &mut Apart) -> Result<bool, Error> {
+        if !Turns::is(&self.between.started.turns.exchange, self.number) {
+            return Ok(false);
+        }
+        let Ok(mut between) = self.between.lock() else { return Ok(false) };
+        self.begin(&mut between.plans);
+        between.plans.restart(plan).map(|()| true)
+    }
+
+    /// Carries on with it; whether it has ended.
+    pub(super) fn carry_on(&self, plan: &mut Apart, data: &mut [u8], waited: &mut Waited) -> Result<bool, Error> {
+        let Ok(mut between) = self.between.lock() else { return Ok(false) };
+        let plans = &mut between.plans;
+        if self.waits() {
+            plans.finish_apart(plan, data)?;
+        } else if let Some(awaited) = plans.poll_apart(plan, data)? {
+            return waited.give_up(plans, awaited).map(|()| false);
+        }
+        self.complete(plans);
+        Ok(true)
+    }
+
+    /// Runs a plan between leaders, as the only exchange of the call.
+    pub(in crate::hierarchy) async fn plan(&self, shape: Shape, data: &mut [u8]) -> Result<(), Error> {
+        let poll = |plans: &mut Plans<_>, apart: &mut Apart, waits| match waits {
+            true => plans.finish_apart(apart, data).map(|()| None),
+            false => plans.poll_apart(apart, data),
+        };
+        self.between_nodes(|plans| plans.start_apart(shape), poll).await?;
+        self.pass_exchange();
+        Ok(())
+    }
+
+    /// Exchanges parts between leaders; another exchange follows, or [`Steps::pass_exchange`].
+    pub(in crate::hierarchy) async fn exchange(&self, parts: &mut [Parts<'_>]) -> Result<(), Error> {
+        let call = self.signature.hash();
+        let poll = |plans: &mut Plans<_>, under_way: &mut Alltoallv, waits| match waits {
+            true => plans.finish_parts(under_way, parts).map(|()| None),
+            false => plans.poll_parts(under_way, parts),
+        };
+        self.between_nodes(|plans| plans.start_parts(call), poll).await
+    }
+
+    /// Fails the job with what this call found; what stands.
+    pub(super) fn failed(&self, error: Error) -> Error {
+        match error {
+            Error::Forked => error,
+            _ => match self.between.lock() {
+                Ok(mut state) => self.between.fail(state.plans.transport_mut(), &self.node, self.signature, &error),
+                Err(busy) => busy,
+            },
+        }
+    }
+}
