@@ -94,7 +94,7 @@ impl RendezvousAddress {
                 }
                 return Ok(Role::Server(point));
             }
-            self.check(deadline, "another process is taking or leaving the meeting point")?;
+            self.check(deadline, "another process is taking or leaving the rendezvous")?;
             std::thread::sleep(PAUSE);
         }
     }
@@ -103,10 +103,10 @@ impl RendezvousAddress {
     pub fn connect(&self) -> Result<Option<OwnedFd>, Error> {
         if let Some(socket) = connect_to(&self.abstract_address()?)? {
             match record_lock::peer_uid(&socket) {
-                Ok(uid) if uid == rustix::process::geteuid().as_raw() => return Ok(Some(socket)),
+                Ok(uid) if is_own(uid) => return Ok(Some(socket)),
                 Ok(uid) if self.dir.is_none() => {
                     return Err(Error::usage(format!(
-                        "the meeting point of the group {:?} is taken by user {uid}; give the job another name \
+                        "the rendezvous of the group {:?} is taken by user {uid}; give the job another name \
                          (EARLYBIRD_JOB), or all its ranks a directory of mode 0700 that belongs to you (EARLYBIRD_DIR)",
                         self.key
                     )));
@@ -115,7 +115,7 @@ impl RendezvousAddress {
             }
         }
         let Some(dir) = &self.dir else { return Ok(None) };
-        // where nobody has met yet there may be no directory
+        // before the first rank has come there may be no directory
         match Directory::open(dir, false) {
             Ok(directory) => connect_to(&directory.address(&self.file_name())?),
             Err(_) if !dir.exists() => Ok(None),
@@ -128,7 +128,8 @@ impl RendezvousAddress {
         match listen_at(&self.abstract_address()?) {
             Ok(socket) => Ok(Some(Some(socket))),
             Err(Errno::ADDRINUSE) => match connect_to(&self.abstract_address()?)? {
-                // only a stranger's gets here: `connect` has looked at our own
+                // another rank's socket, which has just been made: ranks that were given different directories hold different locks
+                Some(socket) if record_lock::peer_uid(&socket).is_ok_and(is_own) => Ok(None),
                 Some(_) if self.dir.is_some() => Ok(Some(None)),
                 _ => Ok(None),
             },
@@ -160,7 +161,7 @@ impl RendezvousAddress {
         deadline.check(|| format!("attach: {why} ({})", self.name), Vec::new, || true)
     }
 
-    /// Removes the socket in the directory if nobody is there any more.
+    /// Removes the socket in the directory if no process listens on it any more.
     pub fn remove_leftover(&self) {
         let Some(Ok(directory)) = self.dir.as_deref().map(|dir| Directory::open(dir, false)) else { return };
         directory.remove_dead(&self.file_name());
@@ -172,7 +173,7 @@ impl Rendezvous {
         self.abstract_socket.iter().chain(self.in_directory.iter().map(|named| &named.socket))
     }
 
-    /// Puts the socket in the directory back when somebody has removed it, so that late ranks still find the others.
+    /// Puts the socket in the directory back after another program has removed it, so that late ranks still find the others.
     pub fn restore(&mut self) -> Result<(), Error> {
         let (Some(named), Some(dir)) = (&self.in_directory, &self.address.dir) else { return Ok(()) };
         let file_name = self.address.file_name();
@@ -202,11 +203,15 @@ impl Rendezvous {
         let (Some(named), Some(dir)) = (&self.in_directory, &self.address.dir) else { return };
         let Ok(directory) = Directory::open(dir, false) else { return };
         let name = self.address.file_name();
-        // nobody replaces a name whose socket answers, and ours does until it is dropped
+        // no rank replaces a name whose socket answers, and ours does until it is dropped
         if directory.inode(&name) == Some(named.inode) {
             let _ = rustix::fs::unlinkat(&directory.fd, &name, AtFlags::empty());
         }
     }
+}
+
+fn is_own(uid: u32) -> bool {
+    uid == rustix::process::geteuid().as_raw()
 }
 
 fn new_socket() -> rustix::io::Result<OwnedFd> {
@@ -221,7 +226,7 @@ fn listen_at(address: &SocketAddrUnix) -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A connection, if anybody listens there.
+/// A connection, if a process listens there.
 fn connect_to(address: &SocketAddrUnix) -> Result<Option<OwnedFd>, Error> {
     let socket = new_socket().map_err(|e| Error::system("making a socket (see ulimit -n)", e))?;
     let since = Instant::now();
@@ -252,19 +257,23 @@ impl Directory {
             _ if !create => {}
             Ok(()) => {}
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(Error::system(format!("creating the meeting directory {shown} (EARLYBIRD_DIR)"), e)),
+            Err(e) => {
+                return Err(Error::system(format!("creating the rendezvous directory {shown} (EARLYBIRD_DIR)"), e));
+            }
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let refuse = |why: String| {
             Error::usage(format!(
-                "the meeting directory {shown} {why}; set EARLYBIRD_DIR to a directory of mode 0700 that belongs to you, \
+                "the rendezvous directory {shown} {why}; set EARLYBIRD_DIR to a directory of mode 0700 that belongs to you, \
                  or to a name that does not exist yet"
             ))
         };
         let fd = match rustix::fs::open(path, flags, Mode::empty()) {
             Ok(fd) => fd,
             Err(Errno::LOOP | Errno::NOTDIR) => return Err(refuse("is a symbolic link or not a directory".into())),
-            Err(e) => return Err(Error::system(format!("opening the meeting directory {shown} (EARLYBIRD_DIR)"), e)),
+            Err(e) => {
+                return Err(Error::system(format!("opening the rendezvous directory {shown} (EARLYBIRD_DIR)"), e));
+            }
         };
         let meta = rustix::fs::fstat(&fd).map_err(|e| Error::system(format!("looking at {shown}"), e))?;
         if meta.st_uid != own {
@@ -299,7 +308,7 @@ impl Directory {
         }
     }
 
-    /// Removes a name at which nobody listens; whether it did.
+    /// Removes a name on which no process listens. Returns true if it did.
     fn remove_dead(&self, name: &str) -> bool {
         let lock = || self.try_lock().unwrap_or(false);
         let dead = || self.address(name).is_ok_and(|address| matches!(connect_to(&address), Ok(None)));
@@ -343,8 +352,12 @@ mod tests {
     fn the_second_one_connects_to_the_first_until_that_closes() {
         let address = RendezvousAddress::new(None, &format!("test-{}", std::process::id()));
         let mut deadline = Deadline::new(None);
-        let Ok(Role::Server(mut point)) = address.enter(&mut deadline) else { panic!("nobody was here") };
+        let Ok(Role::Server(mut point)) = address.enter(&mut deadline) else { panic!("the rendezvous was free") };
         assert!(matches!(address.enter(&mut deadline), Ok(Role::Client(_))));
+        // a rank that was given another directory saw nobody before the first one listened: it looks again, and serves nobody
+        let dir = std::env::temp_dir();
+        let elsewhere = RendezvousAddress { dir: Some(dir), ..address.clone() };
+        assert!(elsewhere.listen_abstract().unwrap().is_none());
         point.close();
         assert!(address.connect().unwrap().is_none());
         drop(point);
