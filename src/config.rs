@@ -83,22 +83,13 @@ enum Use {
 
 const PREFIX: &str = "EARLYBIRD_";
 
-/// Every variable, by its name without the prefix.
+/// Every variable but the tables of collectives, by its name without the prefix.
 static KNOWN: &[(&str, Use)] = &[
     ("RANK", Use::Elsewhere),
     ("SIZE", Use::Elsewhere),
     ("JOB", Use::Elsewhere),
     ("LAUNCHER", Use::Elsewhere),
     ("ALGORITHM", Use::Config(|config, value| value.parse().map(|v| config.algorithm = v))),
-    ("ALLREDUCE", Use::Config(|config, value| table(Collective::AllReduce, value, &mut config.tables.allreduce))),
-    ("REDUCE", Use::Config(|config, value| table(Collective::Reduce, value, &mut config.tables.reduce))),
-    ("BROADCAST", Use::Config(|config, value| table(Collective::Broadcast, value, &mut config.tables.broadcast))),
-    ("BARRIER", Use::Config(|config, value| table(Collective::Barrier, value, &mut config.tables.barrier))),
-    ("ALLGATHER", Use::Config(|config, value| table(Collective::AllGather, value, &mut config.tables.allgather))),
-    (
-        "REDUCE_SCATTER",
-        Use::Config(|config, value| table(Collective::ReduceScatter, value, &mut config.tables.reduce_scatter)),
-    ),
     ("ORDER", Use::Config(order)),
     ("CONSISTENCY", Use::Config(consistency)),
     ("WAIT", Use::Config(|config, value| value.parse().map(|v| config.wait = v))),
@@ -154,12 +145,12 @@ impl Config {
         for (name, value) in vars {
             let Some(short) = name.strip_prefix(PREFIX) else { continue };
             match KNOWN.iter().find(|(known, _)| *known == short).map(|(_, then)| then) {
-                Some(Use::Config(set)) => set(&mut config, &value).map_err(|error| in_variable(&name, error))?,
+                Some(Use::Config(set)) => set(&mut config, &value).map_err(|error| in_variable(short, error))?,
                 Some(Use::Elsewhere) => {}
                 Some(Use::Later(hint)) => {
                     return Err(Error::Unsupported { what: format!("{name}={value:?}"), hint: (*hint).into() });
                 }
-                None => return Err(unknown(&name)),
+                None => set_table(&mut config, short, &value)?,
             }
         }
         Ok(config)
@@ -193,25 +184,38 @@ impl Config {
 }
 
 /// Puts the name of the variable before the error in its value.
-fn in_variable(name: &str, error: Error) -> Error {
+fn in_variable(short: &str, error: Error) -> Error {
     match error {
-        Error::Usage { message } => Error::usage(format!("{name}: {message}")),
+        Error::Usage { message } => Error::usage(format!("{PREFIX}{short}: {message}")),
         other => other,
     }
 }
 
-fn unknown(name: &str) -> Error {
-    let valid: Vec<String> =
-        KNOWN.iter().filter(|(_, then)| !matches!(then, Use::Later(_))).map(|(n, _)| format!("{PREFIX}{n}")).collect();
-    Error::usage(format!("environment variable {name} is not known; unset it, or use one of: {}", valid.join(", ")))
+fn unknown(short: &str) -> Error {
+    let others = KNOWN.iter().filter(|(_, then)| !matches!(then, Use::Later(_))).map(|(name, _)| (*name).to_owned());
+    let valid = others.chain(Collective::PUBLIC.iter().map(|collective| table_variable(*collective)));
+    let valid: Vec<String> = valid.map(|name| format!("{PREFIX}{name}")).collect();
+    Error::usage(format!(
+        "environment variable {PREFIX}{short} is not known; unset it, or use one of: {}",
+        valid.join(", ")
+    ))
 }
 
 fn unknown_value(value: &str, valid: &str) -> Error {
     Error::usage(format!("{value:?} is not known; use one of: {valid}"))
 }
 
-fn table(collective: Collective, value: &str, table: &mut SizeTable) -> Result<(), Error> {
-    *table = SizeTable::of(collective, value)?;
+/// The variable of a collective's [`SizeTable`], without the prefix.
+fn table_variable(collective: Collective) -> String {
+    collective.name().to_uppercase().replace('-', "_")
+}
+
+/// Sets the table of a collective; the given name is that of no other variable.
+fn set_table(config: &mut Config, short: &str, value: &str) -> Result<(), Error> {
+    let collective = Collective::PUBLIC.iter().find(|collective| table_variable(**collective) == short);
+    let collective = *collective.ok_or_else(|| unknown(short))?;
+    let table = SizeTable::of(collective, value).map_err(|error| in_variable(short, error))?;
+    config.tables = std::mem::take(&mut config.tables).with(collective, table);
     Ok(())
 }
 

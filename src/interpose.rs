@@ -1,7 +1,6 @@
 //! What the interposer for MPI programs takes over, as users write it: `profile,broadcast=mpi:1Mi-,barrier=mpi`.
 
 use crate::Error;
-use crate::size_table::Tables;
 use crate::units::parse_size;
 use earlybird_shm::Collective;
 
@@ -65,14 +64,14 @@ impl Interpose {
 
 fn entry(text: &str) -> Result<(Collective, Carrier, u64, u64), Error> {
     let refuse = || {
-        let names = Tables::OPERATIONS.map(Collective::name).join(", ");
+        let names = Vec::from_iter(Collective::PUBLIC.iter().map(|known| known.name())).join(", ");
         Error::usage(format!(
             "{text:?} is not valid; one of: on, off, profile, and after it entries such as broadcast=mpi:1Mi- or \
              barrier=earlybird, with one of: {names}"
         ))
     };
     let (name, rest) = text.split_once('=').ok_or_else(refuse)?;
-    let collective = Tables::OPERATIONS.into_iter().find(|known| known.name() == name).ok_or_else(refuse)?;
+    let collective = Collective::named(name).ok_or_else(refuse)?;
     let (carrier, range) = rest.split_once(':').unwrap_or((rest, "0-"));
     let carrier = match carrier {
         "mpi" => Carrier::Mpi,
@@ -108,7 +107,7 @@ mod tests {
     #[test]
     fn what_is_not_understood_is_refused() {
         for given in
-            ["", "maybe", "on,", "on,off", "gather=mpi", "reduce=open", "reduce=mpi:5", "reduce=mpi:x-", "profile;on"]
+            ["", "maybe", "on,", "on,off", "sort=mpi", "reduce=open", "reduce=mpi:5", "reduce=mpi:x-", "profile;on"]
         {
             let said = usage(Interpose::read(given).map(|_| ()));
             assert!(said.contains("one of") || said.contains("size"), "{given}: {said}");

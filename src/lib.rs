@@ -49,7 +49,7 @@ pub use earlybird_shm::{
     Indexed, IntoCallBuffers, IntoReduceOp, Op, OwnedArgs, Progress, SharedBuffer, SharedView, UserOp, WaitPreset,
 };
 #[doc(hidden)]
-pub use earlybird_shm::{CallBuffers, CallOptions, OwnedBytes, ReduceOp, SharedReduceOp, algorithms};
+pub use earlybird_shm::{CallBuffers, CallOptions, OwnedBytes, ReduceOp, SharedReduceOp, Side};
 pub use identity::{Identity, Launcher};
 #[doc(hidden)]
 pub use interpose::{Carrier, Carriers, Interpose};

@@ -1,7 +1,7 @@
 //! The algorithm of an operation by message size, as users write it: `leader:0-4Ki,plan:butterfly:r=1:64Ki-`.
 
 use crate::units::parse_size;
-use crate::{Algorithm, Choice, Collective, Error, algorithms};
+use crate::{Algorithm, Choice, Collective, Error};
 use std::str::FromStr;
 
 /// Ranges of message sizes with the algorithm or plan asked for in each; `auto` everywhere else.
@@ -21,7 +21,7 @@ impl SizeTable {
     /// The errors of [`SizeTable::from_str`], and [`Error::Usage`] with the algorithms that carry out the operation.
     pub fn of(collective: Collective, text: &str) -> Result<SizeTable, Error> {
         let table: SizeTable = text.parse()?;
-        let has = algorithms(collective);
+        let has = collective.traits().algorithms;
         let is_known = |choice: &Choice| match choice {
             Choice::Node(algorithm) => *algorithm == Algorithm::Auto || has.contains(algorithm),
             Choice::Plan(_) => matches!(collective, Collective::AllReduce | Collective::Barrier),
@@ -86,59 +86,22 @@ impl FromStr for SizeTable {
     }
 }
 
-/// The algorithm by message size, for each operation that has a variable: bytes of a block, 0 for a barrier.
+/// The algorithm by message size, for each collective: bytes of a block, 0 for a barrier. `auto` for those without a table.
 #[derive(Debug, Clone, PartialEq, Default)]
-#[non_exhaustive]
-pub struct Tables {
-    /// `EARLYBIRD_ALLREDUCE`.
-    pub allreduce: SizeTable,
-    /// `EARLYBIRD_REDUCE`.
-    pub reduce: SizeTable,
-    /// `EARLYBIRD_BROADCAST`.
-    pub broadcast: SizeTable,
-    /// `EARLYBIRD_BARRIER`.
-    pub barrier: SizeTable,
-    /// `EARLYBIRD_ALLGATHER`.
-    pub allgather: SizeTable,
-    /// `EARLYBIRD_REDUCE_SCATTER`.
-    pub reduce_scatter: SizeTable,
-}
+pub struct Tables(Vec<(Collective, SizeTable)>);
 
 impl Tables {
-    /// The operations that have a table: those that commands measure, and that the interposer takes over.
-    #[doc(hidden)]
-    pub const OPERATIONS: [Collective; 6] = [
-        Collective::AllReduce,
-        Collective::Reduce,
-        Collective::Broadcast,
-        Collective::Barrier,
-        Collective::AllGather,
-        Collective::ReduceScatter,
-    ];
-
-    /// The table of `collective`, where it has one.
-    pub(crate) fn of(&self, collective: Collective) -> Option<&SizeTable> {
-        match collective {
-            Collective::AllReduce => Some(&self.allreduce),
-            Collective::Reduce => Some(&self.reduce),
-            Collective::Broadcast => Some(&self.broadcast),
-            Collective::Barrier => Some(&self.barrier),
-            Collective::AllGather => Some(&self.allgather),
-            Collective::ReduceScatter => Some(&self.reduce_scatter),
-            _ => None,
-        }
+    /// The same tables, with this one for `collective`.
+    pub fn with(mut self, collective: Collective, table: SizeTable) -> Self {
+        self.0.retain(|(other, _)| *other != collective);
+        self.0.push((collective, table));
+        self
     }
 
-    pub(crate) fn of_mut(&mut self, collective: Collective) -> Option<&mut SizeTable> {
-        match collective {
-            Collective::AllReduce => Some(&mut self.allreduce),
-            Collective::Reduce => Some(&mut self.reduce),
-            Collective::Broadcast => Some(&mut self.broadcast),
-            Collective::Barrier => Some(&mut self.barrier),
-            Collective::AllGather => Some(&mut self.allgather),
-            Collective::ReduceScatter => Some(&mut self.reduce_scatter),
-            _ => None,
-        }
+    /// The choice for a message of `bytes` bytes of `collective`.
+    pub fn choice_for(&self, collective: Collective, bytes: usize) -> Choice {
+        let table = self.0.iter().find(|(of, _)| *of == collective);
+        table.map_or(Choice::default(), |(_, table)| table.choice_for(bytes as u64))
     }
 }
 

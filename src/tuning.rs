@@ -71,20 +71,21 @@ impl FromStr for Tuning {
             let count = ranks.parse().ok().filter(|ranks| *ranks >= 1);
             let count = count.ok_or_else(|| Error::usage(format!("ranks.{ranks}: {ranks:?} is no number of ranks")))?;
             for (operation, table) in operations {
-                let place = Tables::OPERATIONS.into_iter().find(|known| known.name() == operation);
-                let place = place.and_then(|known| Some((known, tables.entry(count).or_default().of_mut(known)?)));
-                let Some((collective, place)) = place else {
-                    let known = Tables::OPERATIONS.map(Collective::name).join(", ");
-                    let mistake = format!("{operation:?} is no operation with a table; there are: {known}");
+                let Some(collective) = Collective::named(&operation) else {
+                    let known: Vec<&str> = Collective::PUBLIC.iter().map(|known| known.name()).collect();
+                    let mistake =
+                        format!("{operation:?} is no operation with a table; there are: {}", known.join(", "));
                     return Err(Error::usage(format!("ranks.{ranks}: {mistake}")));
                 };
-                *place = SizeTable::of(collective, table.get_ref()).map_err(|error| match error {
+                let table_of_operation = SizeTable::of(collective, table.get_ref()).map_err(|error| match error {
                     Error::Usage { message } => {
                         let line = text[..table.span().start].lines().count().max(1);
                         Error::usage(format!("line {line}: {message}"))
                     }
                     other => other,
                 })?;
+                let of_ranks = tables.entry(count).or_default();
+                *of_ranks = std::mem::take(of_ranks).with(collective, table_of_operation);
             }
         }
         Ok(Tuning { tables, costs: file.between })
@@ -103,13 +104,13 @@ mod tests {
                     ranks.4.barrier = 'flat:0-'\n";
         let tuning: Tuning = text.parse().unwrap();
         let four = tuning.tables(4);
-        assert_eq!(four.allreduce.choice_for(20_000), Algorithm::Chain);
-        assert_eq!(four.allreduce.choice_for(1 << 20), Choice::Plan("ring"));
+        assert_eq!(four.choice_for(Collective::AllReduce, 20_000), Algorithm::Chain);
+        assert_eq!(four.choice_for(Collective::AllReduce, 1 << 20), Choice::Plan("ring"));
         assert_eq!(
-            (four.allreduce.choice_for(8), four.barrier.choice_for(0)),
+            (four.choice_for(Collective::AllReduce, 8), four.choice_for(Collective::Barrier, 0)),
             (Choice::default(), Algorithm::Flat.into())
         );
-        assert_eq!(tuning.tables(8).allreduce.choice_for(8), Algorithm::Flat);
+        assert_eq!(tuning.tables(8).choice_for(Collective::AllReduce, 8), Algorithm::Flat);
         assert_eq!(tuning.tables(5), Tables::default());
     }
 
@@ -120,7 +121,7 @@ mod tests {
             ("\nranks.4.allreduce = 1", "line 2"),
             ("ranks.many.allreduce = 'flat:0-'", "\"many\" is no number of ranks"),
             ("ranks.0.allreduce = 'flat:0-'", "no number of ranks"),
-            ("ranks.4.scan = 'flat:0-'", "allreduce, reduce, broadcast"),
+            ("ranks.4.sort = 'flat:0-'", "allreduce, barrier, reduce"),
             ("\nranks.4.allreduce = 'fast:0-'", "line 2: "),
             ("ranks.4.allreduce = 'fast:0-'", "static-leader"),
             ("ranks.4.reduce = 'leader:0-'", "reduce is not carried out by leader"),

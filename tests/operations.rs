@@ -8,7 +8,7 @@ mod data;
 use common::{Job, Player, mix};
 use data::{Sample, contribution, reference, same_bits};
 use earlybird::{Algorithm, Communicator, FoldOrder, Indexed, Op};
-use earlybird_shm::{Collective, algorithms};
+use earlybird_shm::Collective;
 use half::{bf16, f16};
 use num_complex::Complex;
 use std::time::Duration;
@@ -30,7 +30,7 @@ struct Caller {
 
 /// The algorithms of an operation, and the library's own choice.
 fn ways(collective: Collective) -> Vec<Algorithm> {
-    algorithms(collective).iter().copied().chain([Algorithm::Auto]).collect()
+    collective.traits().algorithms.iter().copied().chain([Algorithm::Auto]).collect()
 }
 
 impl Caller {

@@ -19,7 +19,7 @@ fn everything(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let (rank, ranks) = (comm.rank(), comm.size());
     for count in [1, 1000, 100_000, 600_000] {
-        for algorithm in earlybird::algorithms(earlybird::Collective::AllReduce) {
+        for algorithm in earlybird::Collective::AllReduce.traits().algorithms {
             comm.set_algorithm(*algorithm).unwrap();
             let mut sums = vec![1u64; count];
             comm.all_reduce_in_place(&mut sums, Op::Sum).unwrap();

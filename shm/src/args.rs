@@ -8,8 +8,8 @@
 
 use crate::config::Algorithm;
 use crate::op::{FoldOrder, Op};
+use crate::protocol::collective::Collective;
 use crate::protocol::payload::Buffers;
-use crate::protocol::signature::Collective;
 use crate::reduce_op::ReduceOp;
 
 /// The settings of one call. All ranks must give the same: ranks that differ get [`Error::Mismatch`](crate::Error::Mismatch).

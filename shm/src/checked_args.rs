@@ -5,10 +5,10 @@ use crate::args::{CallOptions, CollectiveArgs, Counts};
 use crate::config::Algorithm;
 use crate::op::{Datatype, FoldOrder, Op};
 use crate::protocol::active_request::Blocks as OwnedBlocks;
-use crate::protocol::decide;
+use crate::protocol::collective::Collective;
 use crate::protocol::geometry::{Exchange, Lens, Pairs};
 use crate::protocol::payload::Buffers;
-use crate::protocol::signature::{Collective, Signature, USER_SIZE_SHIFT};
+use crate::protocol::signature::{Signature, USER_SIZE_SHIFT};
 use crate::reduce_op::ReduceOp;
 use crate::user_op::plain_type;
 use std::borrow::Cow;
@@ -45,29 +45,29 @@ impl<'a> CollectiveArgs<'a> {
         let blocks = self.blocks(size)?;
         let mut checked = CheckedArgs { args: self, blocks, rank, size };
         let whole = std::mem::replace(&mut checked.args.buffers, Buffers::in_place::<u8>(&mut []));
-        checked.args.buffers = whole.own_parts(checked.args.collective, &checked.exchange(), rank);
+        checked.args.buffers = whole.own_parts(&checked.exchange(), rank);
         checked.check_lengths()?;
         Ok(checked)
     }
 
     /// Refuses a buffer in place on a rank that has no block of its own in it.
     fn check_in_place(&self, rank: usize) -> Result<(), Error> {
-        match self.collective {
-            Collective::Gather | Collective::Scatter if self.buffers.are_in_place() && self.root != Some(rank) => {
-                Err(Error::usage(format!(
-                    "{} in place on rank {rank}, which is not the root; only the root's block can lie in its buffer",
-                    self.collective.name()
-                )))
-            }
-            _ => Ok(()),
+        let traits = self.collective.traits();
+        let blocks_of_root = traits.has_root() && (traits.in_parts || traits.joins());
+        match blocks_of_root && self.buffers.are_in_place() && self.root != Some(rank) {
+            true => Err(Error::usage(format!(
+                "{} in place on rank {rank}, which is not the root; only the root's block can lie in its buffer",
+                traits.name
+            ))),
+            false => Ok(()),
         }
     }
 
     /// Refuses elements that cannot be, and operators that do not exist for them.
     fn check_elements(&self) -> Result<(), Error> {
-        let datatype = self.buffers.datatype();
+        let (datatype, folds) = (self.buffers.datatype(), self.collective.traits().folds);
         match (datatype, self.op) {
-            (Datatype::Builtin(dtype), ReduceOp::Builtin(op)) if self.collective.folds() => dtype.must_have(op)?,
+            (Datatype::Builtin(dtype), ReduceOp::Builtin(op)) if folds => dtype.must_have(op)?,
             (_, ReduceOp::User(op)) if op.element_bytes() != datatype.size() => {
                 return Err(Error::usage(format!(
                     "an operator on elements of {} bytes for elements of {}; give one for this type",
@@ -76,7 +76,7 @@ impl<'a> CollectiveArgs<'a> {
                 )));
             }
             (Datatype::Opaque(bytes), ReduceOp::User(_)) => drop(plain_type(bytes, "the element")?),
-            (Datatype::Opaque(bytes), ReduceOp::Builtin(op)) if self.collective.folds() => {
+            (Datatype::Opaque(bytes), ReduceOp::Builtin(op)) if folds => {
                 return Err(Error::usage(format!(
                     "the operator {} on elements of {bytes} bytes of a user's type; give an operator of your own",
                     op.name()
@@ -98,21 +98,17 @@ impl<'a> CollectiveArgs<'a> {
     }
 
     fn blocks(&self, size: usize) -> Result<Blocks, Error> {
-        let buffers = &self.buffers;
+        let (buffers, traits) = (&self.buffers, self.collective.traits());
         Ok(match self.counts {
             Counts::PerRank(counts) => Blocks::PerRank(starts(counts, size)?),
             Counts::PerPair { send, recv } => Blocks::PerPair([starts(send, size)?, starts(recv, size)?], 0),
             Counts::Segments(counts) => Blocks::PerRank(sums(counts)?),
-            Counts::Uniform => Blocks::Uniform(match self.collective {
-                Collective::AllToAll => even_part(buffers.send_count(), size)?,
-                Collective::AllGather | Collective::Gather | Collective::Scatter | Collective::ReduceScatter
-                    if buffers.are_in_place() =>
-                {
-                    even_part(buffers.count(), size)?
-                }
-                Collective::AllGather | Collective::Gather => buffers.send_count(),
-                Collective::Scatter | Collective::ReduceScatter => buffers.recv_count(),
-                _ => buffers.count(),
+            Counts::Uniform => Blocks::Uniform(match (traits.joins(), traits.in_parts) {
+                (true, true) => even_part(buffers.send_count(), size)?,
+                (true, false) | (false, true) if buffers.are_in_place() => even_part(buffers.count(), size)?,
+                (true, false) => buffers.send_count(),
+                (false, true) => buffers.recv_count(),
+                (false, false) => buffers.count(),
             }),
         })
     }
@@ -233,10 +229,11 @@ impl<'a> CheckedArgs<'a> {
     /// The description of the call that ranks compare.
     pub fn signature(&self) -> Signature {
         let CollectiveArgs { collective, op, root, buffers, options, .. } = &self.args;
-        let folds = collective.folds() || *collective == Collective::Barrier;
-        let (op, order) = if folds { (op.identity(), options.order) } else { (Op::Sum.into(), FoldOrder::Arrival) };
-        let has = decide::algorithms(*collective).contains(&options.algorithm);
-        let algorithm = if has { options.algorithm } else { Algorithm::Auto };
+        let traits = collective.traits();
+        let (op, order) =
+            if traits.folds { (op.identity(), options.order) } else { (Op::Sum.into(), FoldOrder::Arrival) };
+        let algorithm =
+            if traits.algorithms.contains(&options.algorithm) { options.algorithm } else { Algorithm::Auto };
         let count = if let Blocks::Uniform(count) = self.blocks { count } else { 0 };
         let signature = Signature::new(*collective, buffers.datatype(), op, order, algorithm, count);
         let signature = match self.lens() {

@@ -4,9 +4,9 @@ use crate::args::{CallOptions, CollectiveArgs, Counts};
 use crate::call_buffers::IntoCallBuffers;
 use crate::op::{Element, Op};
 use crate::owned_args::{OwnedArgs, WithoutBuffers};
+use crate::protocol::collective::Collective;
 use crate::protocol::payload::Buffers;
 use crate::protocol::request_buffers::Grouped;
-use crate::protocol::signature::Collective;
 use crate::reduce_op::{IntoReduceOp, ReduceOp};
 
 impl<'a> CollectiveArgs<'a> {

@@ -78,8 +78,8 @@ pub use bytes_op::BytesOp;
 pub use config::{Algorithm, WaitPreset};
 pub use error::Error;
 pub use op::{DType, Element, FoldOrder, Indexed, Op};
+pub use protocol::collective::Collective;
 pub use protocol::request_buffers::{BufferOwner, Grouped};
-pub use protocol::signature::Collective;
 pub use user_op::UserOp;
 #[cfg(not(earlybird_loom))]
 pub use {
@@ -109,7 +109,7 @@ pub use {
 pub use {
     config::nanoseconds,
     protocol::Report,
-    protocol::decide::algorithms,
+    protocol::collective::{Side, Traits},
     protocol::request_buffers::{BufferRole, OwnedBuffers, OwnedBytes},
     protocol::signature::{Signature, USER_SIZE_SHIFT},
 };

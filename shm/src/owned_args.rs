@@ -8,8 +8,8 @@ use crate::args::{CallOptions, CollectiveArgs, Counts};
 use crate::checked_args::CheckedArgs;
 use crate::config::Algorithm;
 use crate::op::{Element, FoldOrder, Op};
+use crate::protocol::collective::Collective;
 use crate::protocol::request_buffers::{BufferOwner, Grouped, OwnedBuffers};
-use crate::protocol::signature::Collective;
 use crate::reduce_op::SharedReduceOp;
 
 /// The arguments of one collective call on vectors: what the constructors of [`CollectiveArgs`] make of them. `B` are the

@@ -5,7 +5,7 @@ use super::Communicator;
 use crate::choice::mark_of;
 use crate::hierarchy::{Call, Hierarchy, Part, Prepared};
 use crate::{Algorithm, Choice, Element, Error, FoldOrder, Op, SharedView};
-use earlybird_shm::{CallOptions, CheckedArgs, Collective, DType, OwnedCall, Signature, algorithms};
+use earlybird_shm::{CallOptions, CheckedArgs, Collective, DType, OwnedCall, Signature};
 use std::sync::Arc;
 
 /// Several nodes, and the communicator that spans them.
@@ -58,7 +58,7 @@ impl<'a> MultiNodeCalls<'a> {
     pub(super) fn all_reduce_shared<T: Element>(&self, send: &[T], op: Op) -> Result<SharedView<'a, T>, Error> {
         let collective = Collective::AllReduce;
         let (options, exchange) = self.chosen(collective, size_of_val(send));
-        let has = algorithms(collective).contains(&options.algorithm);
+        let has = collective.traits().algorithms.contains(&options.algorithm);
         let algorithm = if has { options.algorithm } else { Algorithm::Auto };
         let signature = Signature::new(collective, T::DTYPE, op, options.order, algorithm, send.len());
         let settings = (options, signature.within(options.within), exchange);

@@ -114,7 +114,7 @@ impl Settings {
     pub(super) fn choice(&self, collective: Collective, bytes: usize) -> Choice {
         let asked = self.asked(collective, bytes);
         match self.use_tables.load(Relaxed) && asked == Choice::default() {
-            true => listed(&self.tuned, collective, bytes),
+            true => self.tuned.choice_for(collective, bytes),
             false => asked,
         }
     }
@@ -124,7 +124,9 @@ impl Settings {
     pub(super) fn asked(&self, collective: Collective, bytes: usize) -> Choice {
         let choice = Choice::from_code(self.choice.load(Relaxed));
         match self.use_tables.load(Relaxed) {
-            true => Some(listed(&self.tables, collective, bytes)).filter(|c| *c != Choice::default()).unwrap_or(choice),
+            true => {
+                Some(self.tables.choice_for(collective, bytes)).filter(|c| *c != Choice::default()).unwrap_or(choice)
+            }
             false => choice,
         }
     }
@@ -138,10 +140,6 @@ impl Settings {
         };
         CallOptions { algorithm, order: self.order(), within: 0 }
     }
-}
-
-fn listed(tables: &Tables, collective: Collective, bytes: usize) -> Choice {
-    tables.of(collective).map_or(Choice::default(), |table| table.choice_for(bytes as u64))
 }
 
 #[cfg(test)]
@@ -164,7 +162,7 @@ mod tests {
         settings.choose(Choice::default());
         settings.go_round();
         assert_eq!(settings.fast_options(), None, "other nodes");
-        let tables = Tables { allreduce: "chain:0-".parse().unwrap(), ..Tables::default() };
+        let tables = Tables::default().with(Collective::AllReduce, "chain:0-".parse().unwrap());
         let settings = Settings::new(tables, Choice::default(), FoldOrder::Arrival);
         assert_eq!((settings.fast_options(), settings.another(None).fast_options()), (None, None), "tables");
         settings.choose(Choice::default());
@@ -181,7 +179,7 @@ mod tests {
         assert_eq!(tuned.asked(Collective::AllReduce, 8), Choice::default());
         assert_eq!(what(&tuned.another(Some(2))), Choice::Node(Algorithm::Chain), "a part has its own number of ranks");
         assert!(tuned.another(Some(3)).fast_options().is_some() && tuned.another(None).fast_options().is_some());
-        let tables = Tables { allreduce: "flat:0-".parse().unwrap(), ..Tables::default() };
+        let tables = Tables::default().with(Collective::AllReduce, "flat:0-".parse().unwrap());
         assert_eq!(what(&of(tables, Choice::default(), Some(4))), Choice::Node(Algorithm::Flat));
         assert_eq!(what(&of(Tables::default(), Algorithm::Leader.into(), Some(4))), Choice::Node(Algorithm::Leader));
         tuned.choose(Choice::default());

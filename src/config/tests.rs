@@ -36,7 +36,7 @@ fn every_variable_reaches_its_field() {
     .unwrap();
     let expected = Config {
         algorithm: Choice::Node(Algorithm::Chain),
-        tables: Tables { allreduce: "flat:0-100".parse().unwrap(), ..Tables::default() },
+        tables: Tables::default().with(Collective::AllReduce, "flat:0-100".parse().unwrap()),
         tuning: Tuning::default(),
         ranks_per_node: Some("1".parse().unwrap()),
         exchange: Some(Choice::Plan("rsg")),
@@ -60,7 +60,12 @@ fn every_variable_reaches_its_field() {
 fn an_unknown_variable_is_refused_with_the_list() {
     for name in ["EARLYBIRD_", "EARLYBIRD_ALGORITM", "EARLYBIRD_order", "EARLYBIRD_ORDER "] {
         let message = usage(with(&[(name, "arrival")]));
-        assert!(message.contains(name) && message.contains("EARLYBIRD_ALGORITHM, EARLYBIRD_ALLREDUCE"), "{message}");
+        assert!(
+            message.contains(name)
+                && message.contains("EARLYBIRD_ALGORITHM, ")
+                && message.contains("EARLYBIRD_REDUCE_SCATTER"),
+            "{message}"
+        );
         assert!(!message.contains("EARLYBIRD_TRACE"), "{message}");
     }
 }

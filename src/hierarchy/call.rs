@@ -108,7 +108,7 @@ impl Hierarchy {
                 };
                 shape(name, plan::Collective::Allreduce, 0, call.bytes / dtype.size(), Work::Fold(dtype, op))
             }
-            (Collective::ReduceScatter, Some((dtype, op))) => {
+            (collective, Some((dtype, op))) if collective.traits().folds => {
                 // Refused by all ranks, like a plan, before anything is shared.
                 ByteFold::new(dtype, op)?;
                 return Ok(DIRECT);

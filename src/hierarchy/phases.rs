@@ -59,8 +59,8 @@ impl<'a> Phases<'a> {
         send: Option<Cow<'_, [u8]>>,
         recv: &mut Buf<'_>,
     ) -> Result<(), Error> {
-        let folds = operation.collective == Collective::Reduce;
-        let only_sends = folds && operation.root != Some(self.topology.local());
+        let folds = operation.collective.traits().folds && operation.collective.traits().has_data;
+        let only_sends = folds && operation.root.is_some_and(|root| root != self.topology.local());
         match &mut self.mode {
             Mode::Blocking(blocking) => {
                 let (send, room) = match only_sends {

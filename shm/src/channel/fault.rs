@@ -3,7 +3,8 @@
 use super::lines::{DESCRIPTION_WORDS, DETAILS};
 use crate::Error;
 use crate::memory::Peer;
-use crate::protocol::signature::{Collective, Signature};
+use crate::protocol::collective::Collective;
+use crate::protocol::signature::Signature;
 use crate::protocol::word::{Cause, PoisonWord};
 use crate::text::{pack, unpack};
 use std::time::Duration;
@@ -161,7 +162,7 @@ impl FaultRecord {
         let (poison, words) = (PoisonWord(self.poison), &self.details);
         let (reporter, first) = (poison.reporter(), (words[0] as usize).min(size - 1));
         let name = words[DETAILS - 1];
-        let during = match Collective::from_code(name as u8) {
+        let during = match Collective::from_repr(name as u8) {
             Some(collective) => format!("{} {}", collective.name(), name >> 8),
             None => format!("exchange {}", poison.epoch()),
         };

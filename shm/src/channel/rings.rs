@@ -10,7 +10,7 @@ use crate::Error;
 use crate::config::WaitPreset;
 use crate::memory::{Absent, AttachOptions, Grant, MemoryBudget, Reservation, Segment};
 use crate::progress::Progress;
-use crate::protocol::signature::Collective;
+use crate::protocol::collective::Collective;
 use crate::protocol::word::PoisonWord;
 use crate::shrink::Membership;
 use crate::sync::{Ordering, SyncPoint};

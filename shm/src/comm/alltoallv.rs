@@ -3,7 +3,7 @@
 use super::node_comm::{NodeComm, NodeState};
 use crate::Error;
 use crate::args::CollectiveArgs;
-use crate::protocol::signature::Collective;
+use crate::protocol::collective::Collective;
 
 /// A word that differs if the count of a pair does.
 fn trace(from: usize, to: usize, count: usize) -> u64 {

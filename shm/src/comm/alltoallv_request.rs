@@ -9,7 +9,8 @@ use crate::op::{DType, FoldOrder, Op};
 use crate::owned_args::OwnedCall;
 use crate::protocol::active_request::{ActiveRequest, Blocks};
 use crate::protocol::call::Prepared;
-use crate::protocol::signature::{Collective, Signature};
+use crate::protocol::collective::Collective;
+use crate::protocol::signature::Signature;
 
 impl NodeComm {
     /// Prepares an alltoall of unequal blocks, which was checked. Counts are compared when all ranks have started it; what is

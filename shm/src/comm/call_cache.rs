@@ -2,8 +2,9 @@
 
 use crate::args::{CollectiveArgs, Counts};
 use crate::protocol::call::Prepared;
+use crate::protocol::collective::Collective;
 use crate::protocol::payload::SmallPayload;
-use crate::protocol::signature::{Collective, Signature};
+use crate::protocol::signature::Signature;
 use crate::reduce_op::ReduceOp;
 
 /// The arguments of a small allreduce or barrier with an operator of the library, packed: calls with equal keys are prepared

@@ -6,8 +6,9 @@ use crate::mapped::Mapped;
 use crate::memory::Grant;
 use crate::protocol::NAMED_MOST;
 use crate::protocol::board::{Board, SLOTS};
+use crate::protocol::collective::Collective;
 use crate::protocol::lines::DETAILS;
-use crate::protocol::signature::{Collective, Signature};
+use crate::protocol::signature::Signature;
 use crate::protocol::word::{self, Cause, PoisonWord};
 use crate::protocol::{Member, Stop};
 use crate::sync::Ordering;
@@ -124,6 +125,6 @@ impl NodeComm {
 fn failed_in(board: &Mapped, poison: PoisonWord) -> &'static str {
     let line = board.line((poison.epoch() % SLOTS as u64) as usize, poison.reporter());
     let is_of = word::has_entered(line.entered.load(Ordering::Relaxed), poison.epoch());
-    let collective = Collective::from_code(line.call[0].load(Ordering::Relaxed) as u8);
+    let collective = Collective::from_repr(line.call[0].load(Ordering::Relaxed) as u8);
     collective.filter(|_| is_of).map_or("operation", Collective::name)
 }

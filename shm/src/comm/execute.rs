@@ -9,8 +9,9 @@ use crate::config::Algorithm;
 use crate::mapped::Mapped;
 use crate::op::{Datatype, FoldOrder, Op, OpIdentity};
 use crate::protocol::call::Prepared;
+use crate::protocol::collective::Collective;
 use crate::protocol::payload::Buffers;
-use crate::protocol::signature::{Collective, Signature};
+use crate::protocol::signature::Signature;
 use crate::protocol::{Member, Report, Stop};
 use crate::reduce_op::ReduceOp;
 use crate::user_op::ReduceFn;
@@ -132,7 +133,7 @@ impl NodeComm {
             return Err(Error::usage("elements of a user's type where nothing but bytes can be moved"));
         };
         // Every other pair is commutative bit for bit, so two ranks cannot tell the orders apart.
-        let shows = args.collective.folds() && dtype.is_inexact(op) && self.size > 2;
+        let shows = args.collective.traits().folds && dtype.is_inexact(op) && self.size > 2;
         let by_rank = args.options.order == FoldOrder::Rank && shows;
         let algorithm = match signature.is_registered() {
             true if args.buffers.are_registered() => self.select_registered(args, by_rank, oversubscribed),
@@ -160,8 +161,9 @@ impl NodeComm {
 
     /// Refuses elements of a user's type of which no deposit holds what it must.
     pub(super) fn must_fit(&self, collective: Collective, datatype: Datatype) -> Result<(), Error> {
-        // A reduce-scatter folds what all ranks deposit at once.
-        let blocks = if collective == Collective::ReduceScatter { self.size } else { 1 };
+        // What is folded comes from all ranks at once, and each deposit has a block for every rank.
+        let traits = collective.traits();
+        let blocks = if traits.folds && traits.in_parts { self.size } else { 1 };
         let (bytes, window) = (datatype.size().saturating_mul(blocks), self.windows.deposit);
         let each = if blocks > 1 { format!(" for each of {blocks} ranks") } else { String::new() };
         match bytes <= window {

@@ -4,8 +4,8 @@
 use super::node_comm::NodeComm;
 use crate::Error;
 use crate::protocol::board::{Board, SLOTS};
+use crate::protocol::collective::Collective;
 use crate::protocol::lines::DETAILS;
-use crate::protocol::signature::Collective;
 use crate::protocol::word::{self, Cause};
 use crate::shrink::Membership;
 use crate::sync::Ordering;

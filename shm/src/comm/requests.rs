@@ -8,9 +8,9 @@ use crate::op::Datatype;
 use crate::owned_args::OwnedCall;
 use crate::protocol::active_request::{ActiveRequest, Room};
 use crate::protocol::call::Prepared;
+use crate::protocol::collective::Collective;
 use crate::protocol::lines::INLINE_BYTES;
 use crate::protocol::request_buffers::{BufferOwner, OwnedBuffers};
-use crate::protocol::signature::Collective;
 use crate::protocol::{Report, Stop};
 use crate::reduce_op::{ReduceOp, SharedReduceOp};
 use std::sync::PoisonError;
@@ -75,7 +75,7 @@ impl NodeComm {
                 Prepared::of_user(signature, datatype, self.size, true, algorithm)
             }
             (ReduceOp::Builtin(op), Datatype::Builtin(dtype)) => {
-                let by_rank = collective.folds() && dtype.is_inexact(op) && self.size > 2;
+                let by_rank = collective.traits().folds && dtype.is_inexact(op) && self.size > 2;
                 Prepared::new(signature, dtype, op, self.size, by_rank, algorithm)?
             }
             (ReduceOp::Builtin(_), Datatype::Opaque(_)) => {

@@ -14,10 +14,10 @@ use crate::mapped::{GroupInfo, Mapped};
 use crate::memory::{Claim, Grant, Origin, Region};
 use crate::protocol::Member;
 use crate::protocol::board::Board;
+use crate::protocol::collective::Collective;
 use crate::protocol::decide::Thresholds;
 use crate::protocol::lines::INLINE_BYTES;
 use crate::protocol::payload::Buffers;
-use crate::protocol::signature::Collective;
 use crate::sync::SyncPoint;
 
 /// More words than this many operations carry beside the marks go in one.

@@ -12,6 +12,7 @@ use super::algorithm::{exchange, slices};
 use super::board::{AREAS, Board, SLOTS};
 use super::call::Arithmetic;
 use super::call::Prepared;
+use super::collective::Collective;
 use super::fault;
 use super::geometry::{Exchange, Lens};
 use super::operation::{Operation, RankContext, Report, Stop};
@@ -19,7 +20,6 @@ use super::patience::Patience;
 use super::publish::Done;
 use super::request_buffers::OwnedBuffers;
 use super::scratch::{Scratch, Source};
-use super::signature::Collective;
 use super::step::Step;
 use crate::config::Algorithm;
 use crate::user_op::ReduceFn;
@@ -253,7 +253,7 @@ impl ActiveRequest {
             None => &*prepared,
         };
         let mut sources = std::mem::take(&mut scratch.sources);
-        let buffers = held.lend().own_parts(prepared.collective, &exchange, around.board.rank());
+        let buffers = held.lend().own_parts(&exchange, around.board.rank());
         let window = match prepared.exchanges() {
             true => exchange.windows(element_bytes, self.room.deposit).nth(segment),
             false => None,

@@ -1,8 +1,9 @@
 //! A call as one rank makes it: what all its parts have in common, and its buffers.
 
+use super::collective::Collective;
 use super::geometry::Window;
 use super::shared_result::SharedResult;
-use super::signature::{Collective, Signature};
+use super::signature::Signature;
 use crate::Error;
 use crate::config::Algorithm;
 use crate::kernels::{self, FinishFn, FoldFn, Kernels};
@@ -70,7 +71,7 @@ impl<'a> Prepared<'a> {
         algorithm: Algorithm,
     ) -> Result<Self, Error> {
         let collective = Self::named_by(signature);
-        if !collective.folds() && collective != Collective::Barrier {
+        if !collective.traits().folds {
             let moved = Arithmetic::Moved(kernels::cleaning(dtype));
             return Ok(Self::with(signature, dtype.into(), moved, ranks, by_rank, algorithm));
         }
@@ -111,7 +112,7 @@ impl<'a> Prepared<'a> {
     }
 
     fn named_by(signature: Signature) -> Collective {
-        Collective::from_code(signature.kind as u8).expect("a signature names its collective")
+        Collective::from_repr(signature.kind as u8).expect("a signature names its collective")
     }
 
     fn with(
@@ -123,17 +124,9 @@ impl<'a> Prepared<'a> {
         algorithm: Algorithm,
     ) -> Self {
         let collective = Self::named_by(signature);
-        let lane = match (algorithm, collective) {
-            (
-                Algorithm::Flat,
-                Collective::AllReduce
-                | Collective::Barrier
-                | Collective::Split
-                | Collective::Duplicate
-                | Collective::Counts
-                | Collective::Plan,
-            ) => Lane::Flat,
-            (Algorithm::Flat, _) => Lane::Exchange,
+        let lane = match algorithm {
+            Algorithm::Flat if collective.traits().reaches_all() => Lane::Flat,
+            Algorithm::Flat => Lane::Exchange,
             _ => Lane::Ticketed,
         };
         Prepared {

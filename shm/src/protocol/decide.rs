@@ -4,7 +4,7 @@
 //! waits in one lane would never meet a rank that waits in the other. Inside the ticketed lane the first arriver's
 //! proposal counts, since it travels in the arrival word.
 
-use super::signature::Collective;
+use super::collective::Collective;
 use crate::config::Algorithm;
 
 /// Thresholds of `auto`, the same on all ranks: rank 0 writes them when the group forms.
@@ -21,22 +21,6 @@ pub struct Thresholds {
 /// Largest broadcast without a ticket, bytes: the root's own deposit instead of the accumulator.
 const BROADCAST_FLAT_BYTES: usize = 64 * 1024;
 
-/// The algorithms that carry out `collective`.
-pub const fn algorithms(collective: Collective) -> &'static [Algorithm] {
-    use Algorithm::{Chain, Flat, Leader, Slices, StaticLeader, StaticLeaderEarly};
-    match collective {
-        Collective::AllReduce
-        | Collective::Barrier
-        | Collective::Split
-        | Collective::Duplicate
-        | Collective::Counts
-        | Collective::Plan => &[Flat, Leader, Chain, Slices, StaticLeader, StaticLeaderEarly],
-        Collective::Reduce => &[Flat, Chain, StaticLeader, StaticLeaderEarly],
-        Collective::Broadcast => &[Flat, Chain],
-        _ => &[Flat],
-    }
-}
-
 impl Thresholds {
     /// Defaults for `ranks` ranks: measured, `docs/measurements.md` has the crossings.
     pub fn default_for(ranks: usize) -> Self {
@@ -51,7 +35,7 @@ impl Thresholds {
 
     /// The algorithm to run, or to propose, for a `collective` with blocks of `bytes`.
     pub fn choose(&self, collective: Collective, wished: Algorithm, bytes: usize, by_rank: bool) -> Algorithm {
-        let has = algorithms(collective);
+        let has = collective.traits().algorithms;
         match wished {
             chosen if chosen != Algorithm::Auto && has.contains(&chosen) => chosen,
             // What an operation does not have, it leaves to `auto`: a general wish is for those that have it.

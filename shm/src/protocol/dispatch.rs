@@ -4,11 +4,10 @@ use super::algorithm::{chain, exchange, flat, leader, registered, shared_result,
 use super::arrive::Arrival;
 use super::board::{AREAS, Board, SLOTS};
 use super::call::{Arithmetic, Call, Lane};
-use super::decide;
+use super::collective::Collective;
 use super::fault;
 use super::member::{Member, mix};
 use super::operation::{Operation, Report, Stop};
-use super::signature::Collective;
 use super::step::Step;
 use super::word::{self, ArrivalWord};
 use crate::config::Algorithm;
@@ -91,7 +90,7 @@ impl<B: Board> Operation<'_, B> {
         board.step(Step::Arrived);
         self.until_all_left(AREAS)?;
         let collective = call.prepared.collective;
-        if !decide::algorithms(collective).contains(&plan) {
+        if !collective.traits().algorithms.contains(&plan) {
             return Err(self.corrupt());
         }
         match plan {

@@ -4,8 +4,8 @@
 //! (broadcast, gather, allgather, flat reduce). *Parts*: a depositor gives a block for each reader, and a reader takes
 //! its own (scatter, alltoall, reduce-scatter). Calls that are larger than a deposit run as several [`Window`]s.
 
+use super::collective::{Collective, Side, Traits};
 use super::lines::INLINE_BYTES;
-use super::signature::Collective;
 use std::ops::Range;
 
 /// A set of ranks.
@@ -63,10 +63,8 @@ pub struct Exchange<'a> {
     pub depositors: Who,
     /// The ranks that receive.
     pub readers: Who,
-    /// Whether every reader has a block of its own; otherwise all take the same.
-    pub parts: bool,
-    /// Whether a reader folds what it takes into one result; otherwise results lie one after the other.
-    pub folds: bool,
+    /// How blocks belong to depositors and readers.
+    pub traits: Traits,
     lens: Lens<'a>,
 }
 
@@ -74,29 +72,19 @@ impl<'a> Exchange<'a> {
     /// The exchange of `collective`; `root` where it has one. The blocks belong to the depositors, or to the readers
     /// where each has its own.
     pub fn new(collective: Collective, root: usize, ranks: usize, lens: Lens<'a>) -> Self {
-        let (depositors, readers, parts, folds) = match collective {
-            Collective::Broadcast => (Who::Only(root), Who::All, false, false),
-            Collective::Gather => (Who::All, Who::Only(root), false, false),
-            Collective::AllGather => (Who::All, Who::All, false, false),
-            Collective::Scatter => (Who::Only(root), Who::All, true, false),
-            Collective::AllToAll => (Who::All, Who::All, true, false),
-            Collective::ReduceScatter => (Who::All, Who::All, true, true),
-            Collective::Reduce => (Who::All, Who::Only(root), false, true),
-            Collective::AllReduce
-            | Collective::Barrier
-            | Collective::Split
-            | Collective::Duplicate
-            | Collective::Counts
-            | Collective::Plan => (Who::All, Who::All, false, true),
+        let traits = collective.traits();
+        let ranks_of = |side| match side {
+            Side::All => Who::All,
+            Side::Root => Who::Only(root),
         };
-        Exchange { ranks, depositors, readers, parts, folds, lens }
+        Exchange { ranks, depositors: ranks_of(traits.senders), readers: ranks_of(traits.receivers), traits, lens }
     }
 
     /// Elements that `depositor` has for `reader`.
     fn len(&self, depositor: usize, reader: usize) -> usize {
         match self.lens {
             Lens::Equal(len) => len,
-            Lens::Each(lens, _) => lens[if self.parts { reader } else { depositor }],
+            Lens::Each(lens, _) => lens[if self.traits.in_parts { reader } else { depositor }],
             Lens::Pairs(pairs) if depositor == pairs.me => pairs.send[reader],
             Lens::Pairs(pairs) => pairs.recv[depositor],
         }
@@ -138,7 +126,7 @@ impl<'a> Exchange<'a> {
     /// Elements of the largest buffer that any rank needs; `None` where no number holds them.
     pub fn largest(&self) -> Option<usize> {
         match self.lens {
-            Lens::Equal(len) if self.parts || self.joins() => len.checked_mul(self.ranks),
+            Lens::Equal(len) if self.traits.in_parts || self.traits.joins() => len.checked_mul(self.ranks),
             Lens::Equal(len) => Some(len),
             Lens::Each(_, starts) => starts.last().copied(),
             Lens::Pairs(pairs) => [pairs.send_starts.last(), pairs.recv_starts.last(), Some(&pairs.most)]
@@ -151,7 +139,7 @@ impl<'a> Exchange<'a> {
 
     /// Elements that `rank` must give.
     pub fn send_count(&self, rank: usize) -> usize {
-        match (self.depositors.has(rank), self.parts) {
+        match (self.depositors.has(rank), self.traits.in_parts) {
             (false, _) => 0,
             (true, true) => self.start(self.ranks, true),
             (true, false) => self.len(rank, rank),
@@ -160,29 +148,24 @@ impl<'a> Exchange<'a> {
 
     /// Elements that `rank` gets.
     pub fn recv_count(&self, rank: usize) -> usize {
-        match (self.readers.has(rank), self.joins()) {
+        match (self.readers.has(rank), self.traits.joins()) {
             (false, _) => 0,
             (true, true) => self.start(self.ranks, false),
             (true, false) => self.len(rank, rank),
         }
     }
 
-    /// Returns whether what comes from different ranks lies one after the other in the result.
-    fn joins(&self) -> bool {
-        self.depositors == Who::All && !self.folds
-    }
-
     /// The place of `rank`'s contribution in a reader's result.
     pub fn place_of(&self, rank: usize) -> usize {
-        if self.joins() { self.start(rank, false) } else { 0 }
+        if self.traits.joins() { self.start(rank, false) } else { 0 }
     }
 
     /// Cuts the call so that no deposit exceeds `window_bytes`; at least one window.
     pub fn windows(&self, element_bytes: usize, window_bytes: usize) -> impl Iterator<Item = Window<'_>> {
-        let (blocks, most) = (if self.parts { self.ranks } else { 1 }, self.most());
+        let (blocks, most) = (if self.traits.in_parts { self.ranks } else { 1 }, self.most());
         // Few enough blocks in a deposit that each has room for a cache line's worth of elements; but what is folded
         // comes from all ranks at once.
-        let room = if self.folds { element_bytes } else { element_bytes.max(64) };
+        let room = if self.traits.folds { element_bytes } else { element_bytes.max(64) };
         let at_once = blocks.min((window_bytes / room).max(1));
         let stride_most = (window_bytes / element_bytes / at_once).max(1);
         let inline = blocks.saturating_mul(most).saturating_mul(element_bytes) <= INLINE_BYTES;
@@ -218,7 +201,7 @@ impl Window<'_> {
 
     /// Elements of `rank`'s deposit, gaps and its own block included.
     pub fn deposit(&self, rank: usize) -> usize {
-        match (self.exchange.depositors.has(rank), self.exchange.parts) {
+        match (self.exchange.depositors.has(rank), self.exchange.traits.in_parts) {
             (false, _) => 0,
             (true, false) => self.cut(rank, rank),
             (true, true) => (self.positions.1 - self.positions.0) * self.stride,
@@ -236,7 +219,7 @@ impl Window<'_> {
         if !x.depositors.has(depositor) || !x.readers.has(reader) {
             return 0..0;
         }
-        if !x.parts {
+        if !x.traits.in_parts {
             return 0..self.cut(depositor, depositor);
         }
         let position = (reader + x.ranks - depositor - 1) % x.ranks;
@@ -253,8 +236,8 @@ impl Window<'_> {
         let x = self.exchange;
         (self.positions.0..self.positions.1).map(move |position| {
             let first = (position - self.positions.0) * self.stride;
-            let block = if x.parts { (rank + 1 + position) % x.ranks } else { rank };
-            let start = if x.parts { x.start(block, true) } else { 0 };
+            let block = if x.traits.in_parts { (rank + 1 + position) % x.ranks } else { rank };
+            let start = if x.traits.in_parts { x.start(block, true) } else { 0 };
             (block, first..first + self.cut(rank, block), start + self.from)
         })
     }
@@ -304,7 +287,7 @@ mod tests {
                 sources.sort_unstable();
                 let mut expected = Vec::new();
                 for depositor in (0..ranks).filter(|r| x.depositors.has(*r)) {
-                    let from = if x.parts { x.start(reader, true) } else { 0 };
+                    let from = if x.traits.in_parts { x.start(reader, true) } else { 0 };
                     let len = x.len(depositor, reader);
                     let at = x.place_of(depositor);
                     (at..at + len).contains(&i).then(|| expected.push((depositor, from + i - at)));

@@ -25,6 +25,7 @@ mod algorithm;
 mod arrive;
 pub mod board;
 pub mod call;
+pub mod collective;
 pub mod decide;
 mod deposit;
 mod dispatch;

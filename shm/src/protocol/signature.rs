@@ -1,89 +1,8 @@
-//! The collective and the signature: a rank's description of its call, by which calls that differ are told apart.
+//! The signature: a rank's description of its call, by which calls that differ are told apart.
 
+use super::collective::Collective;
 use crate::config::Algorithm;
 use crate::op::{DType, Datatype, FoldOrder, OpIdentity};
-
-/// The collective. The discriminant is part of the signature.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum Collective {
-    /// Every rank gets the reduction of all contributions.
-    AllReduce = 1,
-    /// Every rank learns that all have arrived.
-    Barrier = 2,
-    /// The root gets the reduction of all contributions.
-    Reduce = 3,
-    /// Every rank gets what the root has.
-    Broadcast = 4,
-    /// Every rank gets what every rank has.
-    AllGather = 5,
-    /// The root gets what every rank has.
-    Gather = 6,
-    /// Every rank gets its own part of what the root has.
-    Scatter = 7,
-    /// Every rank gets its own part of what every rank has.
-    AllToAll = 8,
-    /// Every rank gets its own part of the reduction of all contributions.
-    ReduceScatter = 9,
-    /// The ranks form groups: words of all are summed.
-    Split = 32,
-    /// The ranks form a second group of the same members: as `Split`.
-    Duplicate = 33,
-    /// The ranks compare the counts of an alltoall of unequal blocks: as `Split`.
-    Counts = 34,
-    /// The ranks meet in a call that a plan carries out: as a barrier.
-    Plan = 35,
-}
-
-impl Collective {
-    /// Every collective, in discriminant order.
-    pub const ALL: [Collective; 13] = [
-        Collective::AllReduce,
-        Collective::Barrier,
-        Collective::Reduce,
-        Collective::Broadcast,
-        Collective::AllGather,
-        Collective::Gather,
-        Collective::Scatter,
-        Collective::AllToAll,
-        Collective::ReduceScatter,
-        Collective::Split,
-        Collective::Duplicate,
-        Collective::Counts,
-        Collective::Plan,
-    ];
-
-    /// Name as printed in errors and reports (`allreduce`).
-    pub const fn name(self) -> &'static str {
-        match self {
-            Collective::AllReduce => "allreduce",
-            Collective::Barrier => "barrier",
-            Collective::Reduce => "reduce",
-            Collective::Broadcast => "broadcast",
-            Collective::AllGather => "allgather",
-            Collective::Gather => "gather",
-            Collective::Scatter => "scatter",
-            Collective::AllToAll => "alltoall",
-            Collective::ReduceScatter => "reduce-scatter",
-            Collective::Split => "split",
-            Collective::Duplicate => "duplicate",
-            Collective::Counts => "alltoall of unequal blocks",
-            Collective::Plan => "call by a plan",
-        }
-    }
-
-    /// Returns whether contributions are folded: then type, operator and order decide the result.
-    pub const fn folds(self) -> bool {
-        use Collective::{AllReduce, Counts, Duplicate, Plan, Reduce, ReduceScatter, Split};
-        matches!(self, AllReduce | Reduce | ReduceScatter | Split | Duplicate | Counts | Plan)
-    }
-
-    /// The collective with this discriminant.
-    pub fn from_code(code: u8) -> Option<Self> {
-        Collective::ALL.into_iter().find(|c| *c as u8 == code)
-    }
-}
 
 /// The two words that all ranks of an operation must agree on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,17 +129,17 @@ impl Signature {
     pub fn describe(self) -> String {
         let b = (self.kind & !SHARED).to_le_bytes();
         let name = |known: Option<&str>, code: u8| known.map_or(format!("#{code}"), str::to_owned);
-        let known = Collective::from_code(b[0]);
+        let known = Collective::from_repr(b[0]);
+        let traits = known.map(Collective::traits);
         let started = if self.kind & STARTED != 0 { "immediate " } else { "" };
         let collective = format!("{started}{}", name(known.map(Collective::name), b[0]));
         let order = name([Some("arrival"), Some("rank")].get(b[3] as usize & 1).copied().flatten(), b[3]);
         let algorithm = Algorithm::ALL.iter().find(|a| **a as u8 == b[4]).map(|a| a.to_string());
         let algorithm = format!("algorithm {}", name(algorithm.as_deref(), b[4]));
-        if matches!(known, Some(Collective::Split | Collective::Duplicate | Collective::Counts | Collective::Plan)) {
-            return collective;
-        }
-        if known == Some(Collective::Barrier) {
-            return format!("{collective}, {order} order, {algorithm}");
+        match traits {
+            Some(traits) if !traits.is_public => return collective,
+            Some(traits) if !traits.has_data => return format!("{collective}, {order} order, {algorithm}"),
+            _ => {}
         }
         let dtype = name(DType::ALL.iter().find(|d| **d as u8 == b[1]).map(|d| d.name()), b[1]);
         let below = self.count & ((1 << USER_SIZE_SHIFT) - 1);
@@ -237,7 +156,7 @@ impl Signature {
             _ => "",
         };
         let root = self.root().map_or(String::new(), |root| format!(", root {root}"));
-        let fold = match known.is_some_and(|c| !c.folds()) {
+        let fold = match traits.is_some_and(|traits| !traits.folds) {
             true => String::new(),
             false => {
                 let op = name(OpIdentity::describe(b[2]).as_deref(), b[2]);

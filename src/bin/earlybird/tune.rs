@@ -7,7 +7,7 @@ mod file;
 
 use crate::job::{as_worker, is_first, run_job};
 use crate::output::{fail, fail_once};
-use earlybird::{Collective, Error, Tables};
+use earlybird::{Collective, Error};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -42,10 +42,15 @@ fn begin(args: &TuneArgs) -> Result<(), Error> {
 fn measure(args: &TuneArgs) -> Result<u8, Error> {
     let sizes: Vec<String> = args.sizes.as_deref().unwrap_or(&SIZES).iter().map(u64::to_string).collect();
     for &ranks in &args.ranks {
-        for operation in args.operations.as_deref().unwrap_or(&Tables::OPERATIONS) {
+        for operation in Collective::PUBLIC {
+            // Where there is nothing to choose, nothing is measured unless asked for.
+            let wanted = args.operations.as_ref().map(|wanted| wanted.contains(operation));
+            if !wanted.unwrap_or(operation.traits().algorithms.len() > 1) {
+                continue;
+            }
             let mut again: Vec<OsString> = vec!["bench".into(), operation.name().into(), "--worker".into()];
             again.extend(["--into".into(), args.output.clone().into()]);
-            if *operation != Collective::Barrier {
+            if operation.traits().has_data {
                 again.extend(["--sizes".into(), sizes.join(",").into()]);
             }
             if *operation == Collective::AllReduce {

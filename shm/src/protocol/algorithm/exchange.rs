@@ -26,12 +26,12 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, w: &Window<'
 /// Returns whether a fold needs this rank's own contribution in its turn: then it is taken from its deposit like all others,
 /// since the result may lie where the contribution did.
 fn in_turn<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> bool {
-    w.exchange.folds && op.call.by_rank() && w.exchange.readers.has(op.me)
+    w.exchange.traits.folds && op.call.by_rank() && w.exchange.readers.has(op.me)
 }
 
 /// Returns whether what is folded needs an accumulator of its own.
 fn gathers<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> bool {
-    w.exchange.folds && op.call.prepared.fold_few.is_none()
+    w.exchange.traits.folds && op.call.prepared.fold_few.is_none()
 }
 
 /// The pieces of the deposit of `rank`. Beside the mark it is one piece.
@@ -101,7 +101,7 @@ fn deposit<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, pieces: &Pieces, i: 
     op.board.write(place(op, w, pieces, me, i), |piece| {
         for (block, at, from) in w.blocks(me) {
             let (start, end) = (at.start.max(first), at.end.min(first + pieces.len(i)));
-            if start < end && (block != me || own || !w.exchange.parts) {
+            if start < end && (block != me || own || !w.exchange.traits.in_parts) {
                 call.give_part(piece, start - first, from + (start - at.start), end - start);
             }
         }
@@ -258,7 +258,7 @@ fn take<B: Board>(
             let begins = source.to - w.place_of(op.me);
             board.read(at, |piece| call.gather_part(sum, begins, starts, piece, within, len));
         } else {
-            board.read(at, |piece| match w.exchange.folds && !starts {
+            board.read(at, |piece| match w.exchange.traits.folds && !starts {
                 true => call.fold_part(piece, within, source.to, len),
                 false => call.take_part(piece, within, source.to, len),
             });

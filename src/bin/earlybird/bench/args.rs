@@ -8,7 +8,7 @@ use crate::job::launched;
 use clap::{Args, ValueEnum};
 use earlybird::pattern::Pattern;
 use earlybird::units::parse_size;
-use earlybird::{Algorithm, Choice, Collective, DType, Error, FoldOrder, Tables, WaitPreset, algorithms};
+use earlybird::{Algorithm, Choice, Collective, DType, Error, FoldOrder, WaitPreset};
 use earlybird_hier::schedule::ScheduleSpec;
 use earlybird_hier::{Consistency, OpTraits, verify};
 use itertools::Itertools;
@@ -30,7 +30,7 @@ use std::time::Duration;
 #[derive(Args, Clone)]
 pub struct BenchArgs {
     /// The measured operation
-    #[arg(value_name = "OP", value_parser = one_of(&Tables::OPERATIONS, Collective::name), required_unless_present = "preset")]
+    #[arg(value_name = "OP", value_parser = one_of(Collective::PUBLIC, Collective::name), required_unless_present = "preset")]
     pub(super) op: Option<Collective>,
 
     /// Number of ranks, all nodes together [under mpirun: those that it started]
@@ -176,10 +176,11 @@ impl BenchArgs {
 
     /// Refuses arguments that contradict each other or need what is not there, before anything is started.
     pub(super) fn refuse(&self) -> Result<(), Error> {
+        let traits = self.op().traits();
         let pointless = match self.op() {
-            Collective::Barrier if self.sizes.is_some() => Some(("a barrier carries no data", "--sizes")),
-            Collective::Barrier if self.dtype.is_some() => Some(("a barrier carries no data", "--dtype")),
-            op if !op.folds() && self.order.is_some() => Some(("nothing is folded", "--order")),
+            _ if !traits.has_data && self.sizes.is_some() => Some(("it carries no data", "--sizes")),
+            _ if !traits.has_data && self.dtype.is_some() => Some(("it carries no data", "--dtype")),
+            _ if !(traits.folds && traits.has_data) && self.order.is_some() => Some(("nothing is folded", "--order")),
             Collective::AllReduce => None,
             _ if self.buffers == BuffersChoice::Private => None,
             _ => Some(("it copies its data in and out", "--buffers")),
@@ -242,9 +243,9 @@ impl BenchArgs {
     }
 
     pub(super) fn sizes(&self) -> &[u64] {
-        match self.op() {
-            Collective::Barrier => &[0],
-            _ => self.sizes.as_deref().unwrap_or(&DEFAULT_SIZES),
+        match self.op().traits().has_data {
+            false => &[0],
+            true => self.sizes.as_deref().unwrap_or(&DEFAULT_SIZES),
         }
     }
 
@@ -269,7 +270,11 @@ impl BenchArgs {
 
 /// The library's own choice and all algorithms of `op`.
 fn every_algorithm(op: Collective) -> Vec<Variant> {
-    [Algorithm::Auto].iter().chain(algorithms(op)).map(|algorithm| Variant::Library(Choice::Node(*algorithm))).collect()
+    [Algorithm::Auto]
+        .iter()
+        .chain(op.traits().algorithms)
+        .map(|algorithm| Variant::Library(Choice::Node(*algorithm)))
+        .collect()
 }
 
 /// The refusal of a plan between nodes where there is one node.

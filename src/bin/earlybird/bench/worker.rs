@@ -11,7 +11,7 @@ use super::variant::Variant;
 use crate::lineup::{burn, now_ns};
 use crate::output::progress_bar;
 use earlybird::pattern::Pattern;
-use earlybird::{Algorithm, Choice, Collective, Element, Error, Indexed, SharedView, algorithms};
+use earlybird::{Algorithm, Choice, Collective, CollectiveArgs, Counts, Element, Error, Indexed, SharedView, Side};
 use half::{bf16, f16};
 use itertools::Itertools;
 use num_complex::Complex;
@@ -113,11 +113,9 @@ impl<'a, T: Value> Bench<'a, T> {
     fn resize(&mut self, bytes: u64) -> Result<(), Error> {
         let elements = (usize::try_from(bytes).unwrap_or(usize::MAX) / T::DTYPE.size()).max(1);
         let all = elements.saturating_mul(self.session.comm.size());
-        let (sent, received) = match self.args.op() {
-            Collective::AllGather => (elements, all),
-            Collective::ReduceScatter => (all, elements),
-            _ => (elements, elements),
-        };
+        let traits = self.args.op().traits();
+        let sent = if traits.in_parts { all } else { elements };
+        let received = if traits.joins() { all } else { elements };
         let shared = (self.args.buffers == BuffersChoice::Alloc).then_some(&self.session.comm);
         // The old buffers go first: they may be most of the memory.
         (self.send, self.receive) = (Buffer::Private(vec![]), Buffer::Private(vec![]));
@@ -132,7 +130,7 @@ impl<'a, T: Value> Bench<'a, T> {
     /// Median latency of static-leader in microseconds when all arrive together (of auto, where the operation has no
     /// static-leader); the same value on all ranks.
     fn balanced_us(&mut self) -> Result<f64, Error> {
-        let has = algorithms(self.args.op()).contains(&Algorithm::StaticLeader);
+        let has = self.args.op().traits().algorithms.contains(&Algorithm::StaticLeader);
         let pilot = if has { Algorithm::StaticLeader } else { Algorithm::Auto };
         let mut record = Record::default();
         for iteration in 0..WARM_UP + PILOT {
@@ -157,7 +155,7 @@ impl<'a, T: Value> Bench<'a, T> {
             }
         };
         let records = self.rounds(pattern, iterations, delay_us)?;
-        let mut rows = Vec::new();
+        let (mut rows, traits) = (Vec::new(), self.args.op().traits());
         for (variant, record) in self.variants.iter().zip(&records) {
             let samples = self.collect(record)?;
             let tails_us = samples.tails_us();
@@ -166,7 +164,7 @@ impl<'a, T: Value> Bench<'a, T> {
                 op: self.args.op().name(),
                 ranks: self.session.comm.size(),
                 bytes,
-                dtype: if self.args.op() == Collective::Barrier { "-" } else { T::DTYPE.name() },
+                dtype: if traits.has_data { T::DTYPE.name() } else { "-" },
                 pattern: pattern.name(),
                 algorithm: variant.to_string(),
                 iterations: tails_us.len(),
@@ -175,14 +173,11 @@ impl<'a, T: Value> Bench<'a, T> {
                 latency_us_median: rounded(quantile(&samples.latencies_us(), 0.5)),
                 call_us_mean: rounded(samples.call_us_mean(self.first_counted())),
                 cpu_us_mean: rounded(samples.cpu_us_mean()),
-                wrong: match self.args.op() {
-                    Collective::Barrier => samples.left_too_early(),
-                    _ => samples.wrong(),
-                },
+                wrong: if traits.has_data { samples.wrong() } else { samples.left_too_early() },
                 nodes: self.session.comm.nodes(),
                 mif: self.args.delay.is_none().then_some(mif),
                 delay_us: rounded(delay_us),
-                order: if self.args.op().folds() { self.args.order().name() } else { "-" },
+                order: if traits.folds && traits.has_data { self.args.order().name() } else { "-" },
                 buffers: self.args.buffers.into(),
                 chosen: chosen.map(|(name, _)| name).join("+"),
                 tail_us: Bounds::of(&tails_us),
@@ -216,7 +211,7 @@ impl<'a, T: Value> Bench<'a, T> {
         let (rank, size) = (self.session.comm.rank(), self.session.comm.size());
         self.session.choose(variant)?;
         self.calls += 1;
-        if self.args.op() != Collective::Barrier {
+        if self.args.op().traits().has_data {
             data::fill(&mut self.send, rank, self.calls);
             if let Variant::Composed(composed) = variant {
                 self.kit.fill(composed, rank, self.calls)?;
@@ -264,7 +259,6 @@ impl<'a, T: Value> Bench<'a, T> {
         if let Variant::Composed(composed) = variant {
             return self.kit.carry_out(composed, self.args.op(), send, receive).map(|()| None);
         }
-        let root = comm.process_at_rank(ROOT);
         if let Variant::Library(Choice::Node(Algorithm::Auto | Algorithm::Slices)) = variant
             && let (Buffer::Shared(send), Buffer::Shared(receive)) = (&*send, &mut *receive)
         {
@@ -275,32 +269,37 @@ impl<'a, T: Value> Bench<'a, T> {
         }
         match self.args.op() {
             Collective::AllReduce => comm.all_reduce_into(send, receive, T::OP),
-            Collective::Reduce if comm.rank() == ROOT => root.reduce_into_root(send, receive, T::OP),
-            Collective::Reduce => root.reduce_into(send, T::OP),
-            Collective::Broadcast if comm.rank() == ROOT => root.broadcast_into(send),
-            Collective::Broadcast => root.broadcast_into(receive),
-            Collective::AllGather => comm.all_gather_into(send, receive),
-            Collective::ReduceScatter => comm.reduce_scatter_block_into(send, receive, T::OP),
             Collective::Barrier => comm.barrier(),
-            _ => unreachable!("refused as OP"),
+            Collective::Broadcast => {
+                comm.process_at_rank(ROOT).broadcast_into(if comm.rank() == ROOT { send } else { receive })
+            }
+            collective => {
+                let (traits, is_root) = (collective.traits(), comm.rank() == ROOT);
+                let room = |side, count| if side == Side::All || is_root { count } else { 0 };
+                let (sent, received) = (room(traits.senders, send.len()), room(traits.receivers, receive.len()));
+                let (root, buffers) = (traits.has_root().then_some(ROOT), (&send[..sent], &mut receive[..received]));
+                comm.run(CollectiveArgs::describe(collective, root, Counts::Uniform, buffers, T::OP))
+            }
         }
         .map(|()| None)
     }
 
     /// Elements of the last call's result that are wrong.
     fn wrong(&self) -> usize {
-        let (rank, size, call) = (self.session.comm.rank(), self.session.comm.size(), self.calls);
-        let block = self.receive.len();
-        match self.args.op() {
-            Collective::AllReduce => data::count_wrong(&self.receive, 0..size, 0, call),
-            Collective::Reduce if rank == ROOT => data::count_wrong(&self.receive, 0..size, 0, call),
-            Collective::Broadcast if rank != ROOT => data::count_wrong(&self.receive, ROOT..ROOT + 1, 0, call),
-            Collective::ReduceScatter => data::count_wrong(&self.receive, 0..size, rank * block, call),
-            Collective::AllGather => {
-                let blocks = self.receive.chunks(block / size).enumerate();
-                blocks.map(|(from, block)| data::count_wrong(block, from..from + 1, 0, call)).sum()
+        let (rank, size, call, traits) =
+            (self.session.comm.rank(), self.session.comm.size(), self.calls, self.args.op().traits());
+        let block = if traits.joins() { self.receive.len() / size } else { self.receive.len() };
+        let first = if traits.in_parts { rank * block } else { 0 };
+        let sends_its_result = self.args.op() == Collective::Broadcast && rank == ROOT;
+        let receives = !sends_its_result && (traits.receivers == Side::All || rank == ROOT);
+        match traits.senders {
+            _ if !traits.has_data || !receives => 0,
+            _ if traits.joins() => {
+                let blocks = self.receive.chunks(block).enumerate();
+                blocks.map(|(from, block)| data::count_wrong(block, from..from + 1, first, call)).sum()
             }
-            _ => 0,
+            Side::Root => data::count_wrong(&self.receive, ROOT..ROOT + 1, first, call),
+            Side::All => data::count_wrong(&self.receive, 0..size, first, call),
         }
     }
 

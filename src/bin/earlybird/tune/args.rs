@@ -5,7 +5,7 @@ use crate::bench::mpi;
 use crate::job::launched;
 use clap::Args;
 use earlybird::units::parse_size;
-use earlybird::{Collective, Config, Error, Tables};
+use earlybird::{Collective, Config, Error};
 
 /// Measure what carries out each operation best on this machine, or what messages between nodes cost
 ///
@@ -34,8 +34,8 @@ pub struct TuneArgs {
     #[arg(long, short, value_name = "FILE")]
     pub(super) output: String,
 
-    /// The measured operations, on one node [default: all]
-    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = one_of(&Tables::OPERATIONS, Collective::name))]
+    /// The measured operations, on one node [default: all that have several algorithms]
+    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = one_of(Collective::PUBLIC, Collective::name))]
     pub(super) operations: Option<Vec<Collective>>,
 
     /// Message sizes in bytes, with Ki, Mi or Gi [default: on one node 8,64,512,4Ki,16Ki,64Ki,256Ki,1Mi,4Mi, between nodes

@@ -1,0 +1,158 @@
+//! The collectives, a row of one table each: what selects, cuts, checks, describes and measures a call goes by its row, and never by
+//! which collective it is.
+
+use crate::config::Algorithm::{self, Chain, Flat, Leader, Slices, StaticLeader, StaticLeaderEarly};
+use strum::{FromRepr, VariantArray};
+
+/// The collective. The discriminant is part of the signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRepr, VariantArray)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Collective {
+    /// Every rank gets the reduction of all contributions.
+    AllReduce = 1,
+    /// Every rank learns that all have arrived.
+    Barrier = 2,
+    /// The root gets the reduction of all contributions.
+    Reduce = 3,
+    /// Every rank gets what the root has.
+    Broadcast = 4,
+    /// Every rank gets what every rank has.
+    AllGather = 5,
+    /// The root gets what every rank has.
+    Gather = 6,
+    /// Every rank gets its own part of what the root has.
+    Scatter = 7,
+    /// Every rank gets its own part of what every rank has.
+    AllToAll = 8,
+    /// Every rank gets its own part of the reduction of all contributions.
+    ReduceScatter = 9,
+    /// The ranks form groups: words of all are summed.
+    Split = 32,
+    /// The ranks form a second group of the same members: as `Split`.
+    Duplicate = 33,
+    /// The ranks compare the counts of an alltoall of unequal blocks: as `Split`.
+    Counts = 34,
+    /// The ranks meet in a call that a plan carries out: as a barrier.
+    Plan = 35,
+}
+
+/// The ranks of one side of a collective.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Every rank.
+    All,
+    /// The root alone.
+    Root,
+}
+
+/// A row of the table: what sets a collective apart from the others.
+#[derive(Debug, Clone, Copy)]
+pub struct Traits {
+    /// The name in errors, reports and variables (`allreduce`).
+    pub name: &'static str,
+    /// The ranks that contribute.
+    pub senders: Side,
+    /// The ranks that have a result.
+    pub receivers: Side,
+    /// Whether a contribution has a block for each receiver; otherwise all receivers take the same.
+    pub in_parts: bool,
+    /// Whether contributions are folded into one; otherwise they lie one after the other in the result. Then type, operator and
+    /// order decide the result.
+    pub folds: bool,
+    /// Whether it carries elements of the caller's.
+    pub has_data: bool,
+    /// The algorithms that carry it out.
+    pub algorithms: &'static [Algorithm],
+    /// Whether users call it; otherwise the ranks agree by it on something of the library's.
+    pub is_public: bool,
+}
+
+const ALL_REDUCE: Traits = Traits {
+    name: "allreduce",
+    senders: Side::All,
+    receivers: Side::All,
+    in_parts: false,
+    folds: true,
+    has_data: true,
+    algorithms: &[Flat, Leader, Chain, Slices, StaticLeader, StaticLeaderEarly],
+    is_public: true,
+};
+/// Contributions that are moved as they are.
+const MOVES: Traits = Traits { folds: false, algorithms: &[Flat], ..ALL_REDUCE };
+/// An allreduce that the library needs for itself.
+const AGREEMENT: Traits = Traits { has_data: false, is_public: false, ..ALL_REDUCE };
+
+impl Collective {
+    /// The row of the table.
+    #[doc(hidden)]
+    #[inline]
+    pub const fn traits(self) -> Traits {
+        match self {
+            Collective::AllReduce => ALL_REDUCE,
+            Collective::Barrier => Traits { name: "barrier", has_data: false, ..ALL_REDUCE },
+            Collective::Reduce => Traits {
+                name: "reduce",
+                receivers: Side::Root,
+                algorithms: &[Flat, Chain, StaticLeader, StaticLeaderEarly],
+                ..ALL_REDUCE
+            },
+            Collective::Broadcast => {
+                Traits { name: "broadcast", senders: Side::Root, algorithms: &[Flat, Chain], ..MOVES }
+            }
+            Collective::AllGather => Traits { name: "allgather", ..MOVES },
+            Collective::Gather => Traits { name: "gather", receivers: Side::Root, ..MOVES },
+            Collective::Scatter => Traits { name: "scatter", senders: Side::Root, in_parts: true, ..MOVES },
+            Collective::AllToAll => Traits { name: "alltoall", in_parts: true, ..MOVES },
+            Collective::ReduceScatter => {
+                Traits { name: "reduce-scatter", in_parts: true, algorithms: &[Flat], ..ALL_REDUCE }
+            }
+            Collective::Split => Traits { name: "split", ..AGREEMENT },
+            Collective::Duplicate => Traits { name: "duplicate", ..AGREEMENT },
+            Collective::Counts => Traits { name: "alltoall of unequal blocks", ..AGREEMENT },
+            Collective::Plan => Traits { name: "call by a plan", ..AGREEMENT },
+        }
+    }
+
+    /// The collectives that users call: those before the library's own.
+    #[doc(hidden)]
+    pub const PUBLIC: &[Collective] = {
+        let mut count = 0;
+        while Collective::VARIANTS[count].traits().is_public {
+            count += 1;
+        }
+        Collective::VARIANTS.split_at(count).0
+    };
+
+    /// The public collective of this name.
+    #[doc(hidden)]
+    pub fn named(name: &str) -> Option<Collective> {
+        Collective::PUBLIC.iter().copied().find(|collective| collective.name() == name)
+    }
+
+    /// Name as printed in errors and reports (`allreduce`).
+    #[inline]
+    pub const fn name(self) -> &'static str {
+        self.traits().name
+    }
+}
+
+impl Traits {
+    /// Returns whether what comes from different ranks lies one after the other in the result.
+    #[inline]
+    pub const fn joins(self) -> bool {
+        matches!(self.senders, Side::All) && !self.folds
+    }
+
+    /// Returns whether one rank has a part of its own.
+    #[inline]
+    pub const fn has_root(self) -> bool {
+        matches!(self.senders, Side::Root) || matches!(self.receivers, Side::Root)
+    }
+
+    /// Returns whether every rank gets the fold of all contributions: then each can fold for itself, and needs every other.
+    #[inline]
+    pub const fn reaches_all(self) -> bool {
+        self.folds && !self.in_parts && !self.has_root()
+    }
+}
