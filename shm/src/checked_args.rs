@@ -161,6 +161,11 @@ impl<'a> CheckedArgs<'a> {
         self.args.buffers.datatype()
     }
 
+    /// The settings.
+    pub fn settings(&self) -> CallOptions {
+        self.args.options
+    }
+
     /// The same call with these settings.
     pub fn options(mut self, options: CallOptions) -> Self {
         self.args.options = options;

@@ -39,7 +39,7 @@ impl<'a> MultiNodeCalls<'a> {
     fn described<'c>(&self, checked: CheckedArgs<'c>) -> (Call, CheckedArgs<'c>) {
         let (options, exchange) = self.chosen(checked.collective(), checked.selecting_bytes());
         let checked = checked.options(options);
-        (Call::new(&checked, options, checked.signature(), exchange), checked)
+        (Call::new(&checked, exchange), checked)
     }
 
     /// The settings of a call with blocks of so many bytes, and the plan between leaders, where one was chosen. They are a part of

@@ -30,12 +30,8 @@ pub(crate) struct Call {
 
 impl Call {
     /// The call with these arguments.
-    pub(crate) fn new(
-        checked: &CheckedArgs<'_>,
-        options: CallOptions,
-        signature: Signature,
-        exchange: Option<&'static str>,
-    ) -> Self {
+    pub(crate) fn new(checked: &CheckedArgs<'_>, exchange: Option<&'static str>) -> Self {
+        let (options, signature) = (checked.settings(), checked.signature());
         let lowering = Lowering::from(checked);
         let mut lens = checked.block_bytes();
         lens.iter_mut().for_each(|len| *len = lowering.bytes(*len));

@@ -99,7 +99,9 @@ impl NodeComm {
             }
         };
         if self.size == 1 {
-            buffers.copy();
+            if checked.exchange().takes(0, 0) {
+                buffers.copy();
+            }
             *last = Some(Report { epoch: 0, algorithm: Algorithm::Flat, place: None });
             return Ok(());
         }

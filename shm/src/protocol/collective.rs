@@ -2,6 +2,7 @@
 //! which collective it is.
 
 use crate::config::Algorithm::{self, Chain, Flat, Leader, Slices, StaticLeader, StaticLeaderEarly};
+use std::ops::Range;
 use strum::{FromRepr, VariantArray};
 
 /// The collective. The discriminant is part of the signature.
@@ -148,6 +149,12 @@ impl Traits {
     #[inline]
     pub const fn has_root(self) -> bool {
         matches!(self.senders, Side::Root) || matches!(self.receivers, Side::Root)
+    }
+
+    /// The ranks whose contributions are in the result of `rank`, of as many as contribute.
+    #[inline]
+    pub fn sources(self, _rank: usize, senders: usize) -> Range<usize> {
+        0..senders
     }
 
     /// Returns whether every rank gets the fold of all contributions: then each can fold for itself, and needs every other.

@@ -80,6 +80,19 @@ impl<'a> Exchange<'a> {
         Exchange { ranks, depositors: ranks_of(traits.senders), readers: ranks_of(traits.receivers), traits, lens }
     }
 
+    /// The ranks whose contributions are in what `reader` gets, if it gets something.
+    pub fn sources(&self, reader: usize) -> Range<usize> {
+        match self.depositors {
+            Who::All => self.traits.sources(reader, self.ranks),
+            Who::Only(root) => root..root + 1,
+        }
+    }
+
+    /// Returns whether what `reader` gets has a part from `depositor`.
+    pub fn takes(&self, reader: usize, depositor: usize) -> bool {
+        self.readers.has(reader) && self.sources(reader).contains(&depositor)
+    }
+
     /// Elements that `depositor` has for `reader`.
     fn len(&self, depositor: usize, reader: usize) -> usize {
         match self.lens {
@@ -216,7 +229,7 @@ impl Window<'_> {
     /// The elements of `depositor`'s deposit that are for `reader`; empty if there are none in this window.
     pub fn part(&self, depositor: usize, reader: usize) -> Range<usize> {
         let x = self.exchange;
-        if !x.depositors.has(depositor) || !x.readers.has(reader) {
+        if !x.takes(reader, depositor) {
             return 0..0;
         }
         if !x.traits.in_parts {

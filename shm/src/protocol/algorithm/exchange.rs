@@ -144,9 +144,8 @@ pub(in crate::protocol) fn begin<B: Board>(
 ) -> Begun {
     let (call, me, ranks) = (op.call, op.me, op.ranks);
     let own = in_turn(op, w);
-    let both = w.exchange.depositors.has(me) && w.exchange.readers.has(me);
     if let Some((_, at, from)) = w.blocks(me).find(|(block, at, _)| *block == me && !at.is_empty())
-        && both
+        && w.exchange.takes(me, me)
         && !own
     {
         match gathers(op, w) {
@@ -212,7 +211,8 @@ pub(in crate::protocol) fn take_ready<B: Board>(
 /// Makes the result of what was gathered, once everything is taken.
 #[inline(always)]
 pub(in crate::protocol) fn finish<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) {
-    let len = if gathers(op, w) { w.part(op.me, op.me).len() } else { 0 };
+    // Every fold begins with the contribution of rank 0.
+    let len = if gathers(op, w) { w.part(0, op.me).len() } else { 0 };
     if len > 0 {
         op.call.take_gathered_part(op.scratch.accumulator(room(op, w)), w.place_of(op.me), len);
     }

@@ -299,7 +299,7 @@ impl<'a, T: Value> Bench<'a, T> {
                 blocks.map(|(from, block)| data::count_wrong(block, from..from + 1, first, call)).sum()
             }
             Side::Root => data::count_wrong(&self.receive, ROOT..ROOT + 1, first, call),
-            Side::All => data::count_wrong(&self.receive, 0..size, first, call),
+            Side::All => data::count_wrong(&self.receive, traits.sources(rank, size), first, call),
         }
     }
 
