@@ -201,6 +201,12 @@ impl ActiveRequest {
         (self.room.accumulator / self.prepared.accumulator_bytes).min(self.room.deposit / self.element_bytes()).max(1)
     }
 
+    /// Makes the result of a group of one.
+    pub(super) fn copy(&mut self) {
+        let exchange = Exchange::new(self.collective(), self.root, self.prepared.ranks, self.blocks.lens());
+        self.held.lend().copy(&exchange);
+    }
+
     /// The algorithm that ran, and the number of its last operation.
     pub(super) fn report(&self) -> Report {
         let algorithm = if self.prepared.exchanges() { Algorithm::Flat } else { Algorithm::Slices };

@@ -23,7 +23,7 @@ pub use few::{BoundPayload, SmallPayload};
 pub use registered::look;
 
 use super::call::{Arithmetic, Call, Prepared};
-use super::geometry::Window;
+use super::geometry::{Exchange, Window};
 use super::pieces::Pieces;
 use super::shared_result::SharedResult;
 use crate::kernels;
@@ -186,9 +186,9 @@ impl<'a> Buffers<'a> {
         self.datatype
     }
 
-    /// The result of a group of one: what it gives. Every operation of one rank has it.
-    pub fn copy(&self) {
-        if !core::ptr::eq(self.send, self.recv) {
+    /// Makes the result of a group of one, of which `exchange` is: what it gives, where a result has a part of this rank's own.
+    pub fn copy(&self, exchange: &Exchange<'_>) {
+        if exchange.takes(0, 0) && !core::ptr::eq(self.send, self.recv) {
             // SAFETY: B, and they are not equal; the shorter length.
             unsafe { kernels::copy(self.recv, self.send, self.send_count.min(self.recv_count) * self.datatype.size()) }
         }

@@ -20,7 +20,7 @@ impl<B: Board> Member<B> {
         self.pending.last = self.epoch;
         self.moves = self.moves.wrapping_add(1);
         if self.board.ranks() == 1 {
-            request.held().lend().copy();
+            request.copy();
             self.pending.done.push_back(request);
             return Ok(first);
         }
