@@ -100,15 +100,26 @@ mod tests {
         assert_eq!(of(Collective::Broadcast), [(Carrier::Mpi, 1 << 20, u64::MAX), (Carrier::Earlybird, 8, 1 << 10)]);
         assert_eq!(of(Collective::Barrier), [(Carrier::Mpi, 0, u64::MAX)]);
         assert!(of(Collective::Reduce).is_empty());
-        assert_eq!(Interpose::read("reduce=mpi").unwrap().0, Interpose::On);
+        for name in ["reduce", "gather", "scatter", "alltoall", "reduce-scatter"] {
+            assert_eq!(Interpose::read(&format!("{name}=mpi")).unwrap().0, Interpose::On);
+        }
         assert_eq!(Interpose::read("off").unwrap(), (Interpose::Off, Carriers::default()));
     }
 
     #[test]
     fn what_is_not_understood_is_refused() {
-        for given in
-            ["", "maybe", "on,", "on,off", "sort=mpi", "reduce=open", "reduce=mpi:5", "reduce=mpi:x-", "profile;on"]
-        {
+        for given in [
+            "",
+            "maybe",
+            "on,",
+            "on,off",
+            "split=mpi",
+            "duplicate=mpi",
+            "reduce=open",
+            "reduce=mpi:5",
+            "reduce=mpi:x-",
+            "profile;on",
+        ] {
             let said = usage(Interpose::read(given).map(|_| ()));
             assert!(said.contains("one of") || said.contains("size"), "{given}: {said}");
         }

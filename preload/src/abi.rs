@@ -10,7 +10,7 @@ pub type Handle = usize;
 #[cfg(not(open_mpi))]
 pub type Handle = u32;
 
-/// The count of the functions whose names end in `_c`.
+/// A count or a displacement of the functions whose names end in `_c`.
 #[cfg(large_counts)]
 pub type Count = i64;
 
@@ -73,25 +73,6 @@ unsafe extern "C" {
     pub fn eb_return_errors(comm: Handle) -> c_int;
     pub fn eb_create_keyval(on_delete: DeleteFn, keyval: *mut c_int) -> c_int;
 
-    pub fn PMPI_Allreduce(send: SendPtr, recv: RecvPtr, n: c_int, dtype: Handle, op: Handle, comm: Handle) -> c_int;
-    pub fn PMPI_Reduce(
-        send: SendPtr,
-        recv: RecvPtr,
-        n: c_int,
-        dtype: Handle,
-        op: Handle,
-        root: c_int,
-        comm: Handle,
-    ) -> c_int;
-    pub fn PMPI_Reduce_scatter_block(
-        send: SendPtr,
-        recv: RecvPtr,
-        n: c_int,
-        dtype: Handle,
-        op: Handle,
-        comm: Handle,
-    ) -> c_int;
-    pub fn PMPI_Bcast(buffer: RecvPtr, n: c_int, dtype: Handle, root: c_int, comm: Handle) -> c_int;
     pub fn PMPI_Allgather(
         send: SendPtr,
         n: c_int,
@@ -101,7 +82,6 @@ unsafe extern "C" {
         recv_type: Handle,
         comm: Handle,
     ) -> c_int;
-    pub fn PMPI_Barrier(comm: Handle) -> c_int;
     pub fn PMPI_Finalize() -> c_int;
 
     pub fn PMPI_Abort(comm: Handle, code: c_int) -> c_int;
@@ -121,6 +101,8 @@ unsafe extern "C" {
     pub fn PMPI_Comm_dup(comm: Handle, new: *mut Handle) -> c_int;
     pub fn PMPI_Comm_get_attr(comm: Handle, keyval: c_int, value: *mut *mut c_void, found: *mut c_int) -> c_int;
     pub fn PMPI_Comm_rank(comm: Handle, rank: *mut c_int) -> c_int;
+    #[cfg(open_mpi)]
+    pub fn PMPI_Comm_remote_size(comm: Handle, size: *mut c_int) -> c_int;
     pub fn PMPI_Comm_set_attr(comm: Handle, keyval: c_int, value: *mut c_void) -> c_int;
     pub fn PMPI_Comm_size(comm: Handle, size: *mut c_int) -> c_int;
     pub fn PMPI_Comm_test_inter(comm: Handle, inter: *mut c_int) -> c_int;
@@ -175,38 +157,6 @@ unsafe extern "C" {
         to: RecvPtr,
         n: c_int,
         dtype: Handle,
-        comm: Handle,
-    ) -> c_int;
-}
-
-#[cfg(large_counts)]
-unsafe extern "C" {
-    pub fn PMPI_Allreduce_c(send: SendPtr, recv: RecvPtr, n: Count, dtype: Handle, op: Handle, comm: Handle) -> c_int;
-    pub fn PMPI_Reduce_c(
-        send: SendPtr,
-        recv: RecvPtr,
-        n: Count,
-        dtype: Handle,
-        op: Handle,
-        root: c_int,
-        comm: Handle,
-    ) -> c_int;
-    pub fn PMPI_Reduce_scatter_block_c(
-        send: SendPtr,
-        recv: RecvPtr,
-        n: Count,
-        dtype: Handle,
-        op: Handle,
-        comm: Handle,
-    ) -> c_int;
-    pub fn PMPI_Bcast_c(buffer: RecvPtr, n: Count, dtype: Handle, root: c_int, comm: Handle) -> c_int;
-    pub fn PMPI_Allgather_c(
-        send: SendPtr,
-        n: Count,
-        dtype: Handle,
-        recv: RecvPtr,
-        m: Count,
-        recv_type: Handle,
         comm: Handle,
     ) -> c_int;
 }

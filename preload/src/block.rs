@@ -6,6 +6,7 @@ use crate::buffers::{byte_len, check_address, element_count, read, write};
 use crate::handles::PredefinedHandles;
 use crate::outcome::{CallFailure, CallResult};
 use crate::progress::{self, COPY_TAG};
+use earlybird::Counts;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
@@ -35,6 +36,29 @@ impl Block {
         };
         byte_len(count, element_bytes)?;
         Some(Block { dtype, comm, element_bytes, count, is_dense })
+    }
+
+    /// No bytes.
+    pub const EMPTY: Block = Block { dtype: 0, comm: 0, element_bytes: 1, count: 0, is_dense: true };
+
+    /// The block of `count` elements of `dtype` on the other side of a call, which must be as long as this one.
+    #[inline]
+    pub fn or_equal(&self, handles: &PredefinedHandles, count: i64, dtype: Handle) -> Result<Block, CallFailure> {
+        if dtype == self.dtype && count == self.count as i64 {
+            return Ok(*self);
+        }
+        let other = Block::new(handles, count, dtype, self.comm);
+        other.filter(|other| other.bytes() == self.bytes()).ok_or_else(unequal_sides)
+    }
+
+    /// As many of these blocks as one.
+    pub fn times(&self, blocks: usize) -> Block {
+        self.with_count(self.count * blocks)
+    }
+
+    /// The address of block `number` of those that begin at `start`.
+    pub fn nth(&self, start: *mut c_void, number: usize) -> Result<*mut c_void, CallFailure> {
+        Ok(start.wrapping_byte_offset(self.extent()?.wrapping_mul((number * self.count) as isize)))
     }
 
     /// Bytes of the block's signature.
@@ -177,6 +201,9 @@ impl Block {
 
     /// Returns the extent of an element.
     pub fn extent(&self) -> Result<isize, CallFailure> {
+        if self.is_dense {
+            return Ok(self.element_bytes as isize);
+        }
         let unknown = CallFailure::Argument(constants().err_other, "MPI does not return the extent of a type");
         abi::extent(self.dtype).map(|(_, extent)| extent).ok_or(unknown)
     }
@@ -188,5 +215,19 @@ impl Block {
             0 => Err(CallFailure::Argument(constants().err_other, what)),
             _ => Err(CallFailure::Mpi(code)),
         }
+    }
+}
+
+/// The error of a rank's block that is not as long on the side that sends it as on the side that receives it.
+#[cold]
+pub fn unequal_sides() -> CallFailure {
+    CallFailure::Argument(constants().err_truncate, "a block is not as long where it is sent as where it is received")
+}
+
+/// The counts of a call with a block for each rank: blocks of one length are uniform, which is faster.
+pub fn per_rank(counts: &[usize]) -> Counts<'_> {
+    match counts.iter().all(|count| *count == counts[0]) {
+        true => Counts::Uniform,
+        false => Counts::PerRank(counts),
     }
 }

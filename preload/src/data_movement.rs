@@ -1,13 +1,15 @@
-//! Broadcast and allgather. Ranks may use different types of one signature, so the data moves as bytes.
+//! Broadcast, and the other collectives whose blocks have one length on all ranks and that reduce nothing.
 #![allow(unsafe_code)]
 
-use crate::abi::{Handle, constants};
+use crate::abi::{Handle, RecvPtr, SendPtr, constants};
 use crate::block::Block;
-use crate::buffers::{are_disjoint, check_address, is_address, read, write};
+use crate::buffers::{check_address, write};
 use crate::comm_cache;
+use crate::functions::MpiFunction;
 use crate::intercepted::InterceptedComm;
-use crate::outcome::{CallFailure, CallResult, forward, return_code};
-use crate::summary::{self, ForwardReason, MpiFunction};
+use crate::outcome::{CallResult, forward, return_code};
+use crate::summary::{self, ForwardReason};
+use crate::transfer::{BlockBytes, Row, Transfer, block, carry_out, check_not_in_place, rooted};
 use std::ffi::{c_int, c_void};
 
 /// Intercepts MPI_Bcast. Returns `None` for a call that is forwarded.
@@ -15,21 +17,21 @@ use std::ffi::{c_int, c_void};
 /// # Safety
 /// The buffer is what MPI demands of the caller.
 #[inline]
-pub unsafe fn bcast(buffer: *mut c_void, count: i64, dtype: Handle, root: c_int, comm: Handle) -> Option<c_int> {
-    let intercepted = match comm_cache::get(comm) {
-        Ok(intercepted) => intercepted,
+pub unsafe fn bcast(buffer: RecvPtr, count: impl Into<i64>, dtype: Handle, root: c_int, comm: Handle) -> Option<c_int> {
+    let count = count.into();
+    let (intercepted, root, block) = match rooted(root, comm)
+        .and_then(|(intercepted, root)| Ok((intercepted, root, block(intercepted, count, dtype, comm)?)))
+    {
+        Ok(found) => found,
+        Err(ForwardReason::Argument) => return forward(MpiFunction::Bcast, ForwardReason::Argument, 0, dtype),
         Err(reason) => return forward(MpiFunction::Bcast, reason, count, dtype),
-    };
-    let block = Block::new(intercepted.handles, count, dtype, comm);
-    let Some(block) = block.filter(|_| root >= 0 && (root as usize) < intercepted.size) else {
-        return forward(MpiFunction::Bcast, ForwardReason::Argument, 0, dtype);
     };
     if intercepted.selection.prefers_mpi(MpiFunction::Bcast, block.bytes()) {
         return forward(MpiFunction::Bcast, ForwardReason::Faster, count, dtype);
     }
     summary::count_intercepted(MpiFunction::Bcast, block.bytes());
     // SAFETY: by the caller's contract.
-    Some(return_code(MpiFunction::Bcast, comm, unsafe { bcast_block(intercepted, buffer, &block, root as usize) }))
+    Some(return_code(MpiFunction::Bcast, comm, unsafe { bcast_block(intercepted, buffer, &block, root) }))
 }
 
 /// # Safety
@@ -62,78 +64,143 @@ unsafe fn bcast_block(intercepted: &InterceptedComm, buffer: *mut c_void, block:
 #[inline]
 #[allow(clippy::too_many_arguments)]
 pub unsafe fn allgather(
-    send: *const c_void,
-    send_count: i64,
-    send_type: Handle,
-    recv: *mut c_void,
-    count: i64,
+    send: SendPtr,
+    n: impl Into<i64>,
     dtype: Handle,
+    recv: RecvPtr,
+    m: impl Into<i64>,
+    recv_type: Handle,
     comm: Handle,
 ) -> Option<c_int> {
-    let intercepted = match comm_cache::get(comm) {
-        Ok(intercepted) => intercepted,
-        Err(reason) => return forward(MpiFunction::Allgather, reason, count, dtype),
-    };
-    let Some(block) = Block::new(intercepted.handles, count, dtype, comm) else {
-        return forward(MpiFunction::Allgather, ForwardReason::Argument, 0, dtype);
-    };
-    if intercepted.selection.prefers_mpi(MpiFunction::Allgather, block.bytes()) {
-        return forward(MpiFunction::Allgather, ForwardReason::Faster, count, dtype);
-    }
-    summary::count_intercepted(MpiFunction::Allgather, block.bytes());
-    let result = if send == constants().in_place {
-        // SAFETY: by the caller's contract.
-        unsafe { allgather_block(intercepted, None, recv, block) }
-    } else {
-        let own = match (send_count, send_type) == (count, dtype) {
-            true => Some(block),
-            false => {
-                Block::new(intercepted.handles, send_count, send_type, comm).filter(|own| own.bytes() == block.bytes())
-            }
+    let (n, m) = (n.into(), m.into());
+    let transfer = || {
+        let intercepted = comm_cache::get(comm)?;
+        let received = block(intercepted, m, recv_type, comm)?;
+        let is_in_place = send == constants().in_place;
+        let send = match is_in_place {
+            true => Row::joined(received.nth(recv, intercepted.rank)?, received),
+            false => Row::joined(send.cast_mut(), received.or_equal(intercepted.handles, n, dtype)?),
         };
-        match own {
-            // SAFETY: by the caller's contract.
-            Some(own) => unsafe { allgather_block(intercepted, Some((send, own)), recv, block) },
-            None => Err(CallFailure::Argument(
-                constants().err_truncate,
-                "the sent block is not as long as the received blocks",
-            )),
-        }
+        let recv = Row::joined(recv, received.times(intercepted.size));
+        let block_bytes = BlockBytes::Uniform(received.bytes());
+        Ok(Transfer { intercepted, root: None, block_bytes, is_in_place, send, recv })
     };
-    Some(return_code(MpiFunction::Allgather, comm, result))
+    // SAFETY: by the caller's contract.
+    unsafe { carry_out(MpiFunction::Allgather, comm, (m, recv_type), transfer()) }
 }
 
+/// Intercepts MPI_Alltoall. Returns `None` for a call that is forwarded.
+///
 /// # Safety
-/// `own` is this rank's block, `None` in place, with its layout; `recv` has room for a block per rank.
-unsafe fn allgather_block(
-    intercepted: &InterceptedComm,
-    own: Option<(*const c_void, Block)>,
-    recv: *mut c_void,
-    block: Block,
-) -> CallResult {
-    let (bytes, total) = (block.bytes(), block.bytes() * intercepted.size);
-    let direct = block.is_dense && (is_address(recv) || total == 0);
-    match &own {
-        // SAFETY: by the caller's contract; bytes have no alignment and no invalid values.
-        None if direct => return Ok(intercepted.comm.all_gather_in_place(unsafe { write::<u8>(recv, total) })?),
-        Some((send, own)) if direct && own.is_dense && is_address(*send) && are_disjoint(*send, bytes, recv, total) => {
-            // SAFETY: as above, and disjoint.
-            return Ok(unsafe { intercepted.comm.all_gather_into(read::<u8>(*send, bytes), write(recv, total)) }?);
+/// As `allgather`.
+#[inline]
+#[allow(clippy::too_many_arguments)]
+pub unsafe fn alltoall(
+    send: SendPtr,
+    n: impl Into<i64>,
+    dtype: Handle,
+    recv: RecvPtr,
+    m: impl Into<i64>,
+    recv_type: Handle,
+    comm: Handle,
+) -> Option<c_int> {
+    let (n, m) = (n.into(), m.into());
+    let transfer = || {
+        let intercepted = comm_cache::get(comm)?;
+        let received = block(intercepted, m, recv_type, comm)?;
+        let is_in_place = send == constants().in_place;
+        let (sent, from) = match is_in_place {
+            true => (received, recv),
+            false => (received.or_equal(intercepted.handles, n, dtype)?, send.cast_mut()),
+        };
+        let send = Row::joined(from, sent.times(intercepted.size));
+        let recv = Row::joined(recv, received.times(intercepted.size));
+        let block_bytes = BlockBytes::Uniform(received.bytes());
+        Ok(Transfer { intercepted, root: None, block_bytes, is_in_place, send, recv })
+    };
+    // SAFETY: by the caller's contract.
+    unsafe { carry_out(MpiFunction::Alltoall, comm, (m, recv_type), transfer()) }
+}
+
+/// Intercepts MPI_Gather. Returns `None` for a call that is forwarded.
+///
+/// # Safety
+/// As `allgather`; `recv` and its type on the root only.
+#[inline]
+#[allow(clippy::too_many_arguments)]
+pub unsafe fn gather(
+    send: SendPtr,
+    n: impl Into<i64>,
+    dtype: Handle,
+    recv: RecvPtr,
+    m: impl Into<i64>,
+    recv_type: Handle,
+    root: c_int,
+    comm: Handle,
+) -> Option<c_int> {
+    let (n, m) = (n.into(), m.into());
+    let is_in_place = send == constants().in_place;
+    // Each rank knows the length of the blocks from what MPI lets it know.
+    let known = if is_in_place { (m, recv_type) } else { (n, dtype) };
+    let transfer = || {
+        let (intercepted, root) = rooted(root, comm)?;
+        if root != intercepted.rank {
+            check_not_in_place(is_in_place)?;
+            let sent = block(intercepted, n, dtype, comm)?;
+            let (block_bytes, send) = (BlockBytes::Uniform(sent.bytes()), Row::joined(send.cast_mut(), sent));
+            return Ok(Transfer { intercepted, root: Some(root), block_bytes, is_in_place, send, recv: Row::EMPTY });
         }
-        _ => {}
-    }
-    let mut gathered = vec![0u8; total];
-    let mine = &mut gathered[intercepted.rank * bytes..(intercepted.rank + 1) * bytes];
-    // SAFETY: by the caller's contract; the vector has a signature for every rank.
-    unsafe {
-        match &own {
-            Some((send, own)) => own.copy_in(*send, mine)?,
-            None => {
-                let offset = block.extent()?.wrapping_mul((intercepted.rank * block.count) as isize);
-                block.copy_in(recv.wrapping_byte_offset(offset), mine)?;
-            }
+        let received = block(intercepted, m, recv_type, comm)?;
+        let send = match is_in_place {
+            true => Row::joined(received.nth(recv, root)?, received),
+            false => Row::joined(send.cast_mut(), received.or_equal(intercepted.handles, n, dtype)?),
+        };
+        let recv = Row::joined(recv, received.times(intercepted.size));
+        let block_bytes = BlockBytes::Uniform(received.bytes());
+        Ok(Transfer { intercepted, root: Some(root), block_bytes, is_in_place, send, recv })
+    };
+    // SAFETY: by the caller's contract.
+    unsafe { carry_out(MpiFunction::Gather, comm, known, transfer()) }
+}
+
+/// Intercepts MPI_Scatter. Returns `None` for a call that is forwarded.
+///
+/// # Safety
+/// As `allgather`; `send` and its type on the root only.
+#[inline]
+#[allow(clippy::too_many_arguments)]
+pub unsafe fn scatter(
+    send: SendPtr,
+    n: impl Into<i64>,
+    dtype: Handle,
+    recv: RecvPtr,
+    m: impl Into<i64>,
+    recv_type: Handle,
+    root: c_int,
+    comm: Handle,
+) -> Option<c_int> {
+    let (n, m) = (n.into(), m.into());
+    let is_in_place = recv == constants().in_place;
+    let known = if is_in_place { (n, dtype) } else { (m, recv_type) };
+    // With MPI_IN_PLACE the root's own block stays where it is, and a copy that nobody reads is received.
+    let mut unread = Vec::new();
+    let mut transfer = || {
+        let (intercepted, root) = rooted(root, comm)?;
+        if root != intercepted.rank {
+            check_not_in_place(is_in_place)?;
+            let received = block(intercepted, m, recv_type, comm)?;
+            let (block_bytes, recv) = (BlockBytes::Uniform(received.bytes()), Row::joined(recv, received));
+            return Ok(Transfer { intercepted, root: Some(root), block_bytes, is_in_place, send: Row::EMPTY, recv });
         }
-        intercepted.comm.all_gather_in_place(&mut gathered)?;
-        block.with_count(block.count * intercepted.size).copy_out(&gathered, recv)
-    }
+        let sent = block(intercepted, n, dtype, comm)?;
+        let recv = match is_in_place {
+            true => Row::unread(&mut unread, sent.bytes()),
+            false => Row::joined(recv, sent.or_equal(intercepted.handles, m, recv_type)?),
+        };
+        let block_bytes = BlockBytes::Uniform(sent.bytes());
+        let send = Row::joined(send.cast_mut(), sent.times(intercepted.size));
+        Ok(Transfer { intercepted, root: Some(root), block_bytes, is_in_place: false, send, recv })
+    };
+    // SAFETY: by the caller's contract.
+    unsafe { carry_out(MpiFunction::Scatter, comm, known, transfer()) }
 }

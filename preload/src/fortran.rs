@@ -1,12 +1,14 @@
 //! The Fortran functions that do not call the C functions: all of Open MPI, and two of MPICH's module `mpi_f08`.
 //!
 //! Each is defined under every spelling that the MPI library has. In the module `mpi_f08` handles are integers in a structure, and
-//! the last argument may be missing.
+//! the last argument may be missing. All arguments are addresses.
 #![allow(unsafe_code)]
 
 #[cfg(open_mpi)]
-use crate::abi::{self, constants, eb_comm_f2c, eb_op_f2c, eb_type_f2c};
+use crate::abi::{self, Handle, constants, eb_comm_f2c, eb_op_f2c, eb_type_f2c};
 use crate::entry;
+#[cfg(open_mpi)]
+use crate::functions::for_each_function;
 use std::ffi::c_int;
 #[cfg(open_mpi)]
 use std::ffi::c_void;
@@ -23,11 +25,68 @@ fn buffer(address: *mut c_void) -> *mut c_void {
     }
 }
 
-macro_rules! functions {
-    (@each ($($spelling:literal),*) $arguments:tt $call:expr) => {
-        $(functions!(@one $spelling $arguments $call);)*
+/// Converts the types of an argument that has one for each rank.
+///
+/// # Safety
+/// `at` is such an argument of a call on `comm`.
+#[cfg(open_mpi)]
+unsafe fn types(at: *const c_int, comm: Handle) -> Vec<Handle> {
+    // SAFETY: a communicator by the caller's contract, with a type for each rank; each query writes one int.
+    unsafe {
+        let size = match abi::query(|inter| abi::PMPI_Comm_test_inter(comm, inter)) {
+            Some(0) => abi::query(|size| abi::PMPI_Comm_size(comm, size)),
+            _ => abi::query(|size| abi::PMPI_Comm_remote_size(comm, size)),
+        };
+        (0..size.unwrap_or(0) as usize).map(|rank| eb_type_f2c(*at.add(rank))).collect()
+    }
+}
+
+/// The C argument of a Fortran argument at an address. Its kind is one of `entry::argument_type`; `first` is the call's first argument.
+#[cfg(open_mpi)]
+macro_rules! c_argument {
+    (Send $at:ident $first:ident $comm:ident) => {
+        buffer($at)
     };
-    (@one $spelling:literal ($($argument:ident: $kind:ty),*) $call:expr) => {
+    (Recv $at:ident $first:ident $comm:ident) => {
+        buffer($at)
+    };
+    (Count $at:ident $first:ident $comm:ident) => {
+        *$at.cast()
+    };
+    (Counts $at:ident $first:ident $comm:ident) => {
+        $at.cast()
+    };
+    (Offsets $at:ident $first:ident $comm:ident) => {
+        $at.cast()
+    };
+    (Type $at:ident $first:ident $comm:ident) => {
+        eb_type_f2c(*$at.cast())
+    };
+    // MPI does not read them with MPI_IN_PLACE as the send buffer, and they need not exist.
+    (SendTypes $at:ident $first:ident $comm:ident) => {
+        match buffer($first) == constants().in_place {
+            true => Vec::new(),
+            false => types($at.cast(), $comm),
+        }
+        .as_ptr()
+    };
+    (Types $at:ident $first:ident $comm:ident) => {
+        types($at.cast(), $comm).as_ptr()
+    };
+    (Op $at:ident $first:ident $comm:ident) => {
+        eb_op_f2c(*$at.cast())
+    };
+    (Root $at:ident $first:ident $comm:ident) => {
+        *$at.cast()
+    };
+}
+
+/// Defines a Fortran function under these names. Its code is an expression of its arguments, which precede `error`.
+macro_rules! define_fortran {
+    ($($spelling:expr),*; $arguments:tt $code:expr) => {
+        $(define_fortran!(@one $spelling, $arguments $code);)*
+    };
+    (@one $spelling:expr, ($($argument:ident: $kind:ty),*) $code:expr) => {
         const _: () = {
             /// The Fortran function of this name.
             ///
@@ -37,7 +96,7 @@ macro_rules! functions {
             unsafe extern "C" fn function($($argument: $kind,)* error: *mut c_int) {
                 // SAFETY: Fortran passes addresses of integers and buffers as MPI demands.
                 unsafe {
-                    let code = $call;
+                    let code = $code;
                     if !error.is_null() {
                         *error = code;
                     }
@@ -45,51 +104,40 @@ macro_rules! functions {
             }
         };
     };
-    ($($spellings:tt $arguments:tt $call:expr;)*) => {$(
-        functions!(@each $spellings $arguments $call);
-    )*};
 }
 
-type Int = *const c_int;
 #[cfg(open_mpi)]
-type Buffer = *mut c_void;
+macro_rules! define_fortran_functions {
+    ($($name:ident $capitals:ident, $collective:ident, $counts:ident, $module:ident::$function:ident $arguments:tt;)*) => {
+        $(define_fortran_functions!(@each $capitals $function $arguments);)*
+    };
+    (@each $capitals:ident $function:ident ()) => {
+        define_fortran_functions!(@spellings $capitals $function (comm: *const c_int) entry::$function(eb_comm_f2c(*comm)));
+    };
+    (@each $capitals:ident $function:ident ($first:ident: $first_kind:ident $(, $argument:ident: $kind:ident)*)) => {
+        define_fortran_functions!(@spellings $capitals $function
+            ($first: *mut c_void, $($argument: *mut c_void,)* comm: *const c_int) {
+                let comm = eb_comm_f2c(*comm);
+                entry::$function(
+                    c_argument!($first_kind $first $first comm), $(c_argument!($kind $argument $first comm),)* comm)
+            });
+    };
+    (@spellings $capitals:ident $function:ident $arguments:tt $code:expr) => {
+        define_fortran!(
+            concat!("mpi_", stringify!($function)), concat!("mpi_", stringify!($function), "_"),
+            concat!("mpi_", stringify!($function), "__"), concat!("MPI_", stringify!($capitals)),
+            concat!("mpi_", stringify!($function), "_f08_"); $arguments $code);
+    };
+}
+
+#[cfg(open_mpi)]
+for_each_function!(define_fortran_functions);
+
+#[cfg(open_mpi)]
+define_fortran!(
+    "mpi_finalize", "mpi_finalize_", "mpi_finalize__", "MPI_FINALIZE", "mpi_finalize_f08_"; () entry::finalize());
 
 #[cfg(not(open_mpi))]
-functions! {
-    ("mpi_barrier_f08_")
-        (comm: Int)
-        entry::MPI_Barrier(*comm as crate::abi::Handle);
-    ("mpi_finalize_f08_")
-        ()
-        entry::MPI_Finalize();
-}
-
-#[cfg(open_mpi)]
-functions! {
-    ("mpi_allreduce", "mpi_allreduce_", "mpi_allreduce__", "MPI_ALLREDUCE", "mpi_allreduce_f08_")
-        (send: Buffer, recv: Buffer, n: Int, dtype: Int, op: Int, comm: Int)
-        entry::MPI_Allreduce(
-            buffer(send), buffer(recv), *n, eb_type_f2c(*dtype), eb_op_f2c(*op), eb_comm_f2c(*comm));
-    ("mpi_reduce", "mpi_reduce_", "mpi_reduce__", "MPI_REDUCE", "mpi_reduce_f08_")
-        (send: Buffer, recv: Buffer, n: Int, dtype: Int, op: Int, root: Int, comm: Int)
-        entry::MPI_Reduce(
-            buffer(send), buffer(recv), *n, eb_type_f2c(*dtype), eb_op_f2c(*op), *root, eb_comm_f2c(*comm));
-    ("mpi_reduce_scatter_block", "mpi_reduce_scatter_block_", "mpi_reduce_scatter_block__", "MPI_REDUCE_SCATTER_BLOCK",
-     "mpi_reduce_scatter_block_f08_")
-        (send: Buffer, recv: Buffer, n: Int, dtype: Int, op: Int, comm: Int)
-        entry::MPI_Reduce_scatter_block(
-            buffer(send), buffer(recv), *n, eb_type_f2c(*dtype), eb_op_f2c(*op), eb_comm_f2c(*comm));
-    ("mpi_bcast", "mpi_bcast_", "mpi_bcast__", "MPI_BCAST", "mpi_bcast_f08_")
-        (data: Buffer, n: Int, dtype: Int, root: Int, comm: Int)
-        entry::MPI_Bcast(buffer(data), *n, eb_type_f2c(*dtype), *root, eb_comm_f2c(*comm));
-    ("mpi_allgather", "mpi_allgather_", "mpi_allgather__", "MPI_ALLGATHER", "mpi_allgather_f08_")
-        (send: Buffer, n: Int, dtype: Int, recv: Buffer, m: Int, recv_type: Int, comm: Int)
-        entry::MPI_Allgather(
-            buffer(send), *n, eb_type_f2c(*dtype), buffer(recv), *m, eb_type_f2c(*recv_type), eb_comm_f2c(*comm));
-    ("mpi_barrier", "mpi_barrier_", "mpi_barrier__", "MPI_BARRIER", "mpi_barrier_f08_")
-        (comm: Int)
-        entry::MPI_Barrier(eb_comm_f2c(*comm));
-    ("mpi_finalize", "mpi_finalize_", "mpi_finalize__", "MPI_FINALIZE", "mpi_finalize_f08_")
-        ()
-        entry::MPI_Finalize();
-}
+define_fortran!("mpi_finalize_f08_"; () entry::finalize());
+#[cfg(not(open_mpi))]
+define_fortran!("mpi_barrier_f08_"; (comm: *const c_int) entry::barrier(*comm as crate::abi::Handle));

@@ -112,13 +112,6 @@ macro_rules! functions {
 }
 
 type RequestPtr = *mut Handle;
-type CountArray = *const c_int;
-type TypeArray = *const Handle;
-
-/// Returns the number of elements at `buffer`: `count`, which MPI ignores with MPI_IN_PLACE.
-fn moved_count(buffer: SendPtr, count: c_int) -> c_int {
-    if buffer == constants().in_place { 0 } else { count }
-}
 
 functions! { FUNCTIONS, FunctionIndex;
     MPI_Ibarrier(comm: Handle, request: RequestPtr): NON_BLOCKING, 0, constants().null_type;
@@ -135,28 +128,6 @@ functions! { FUNCTIONS, FunctionIndex;
         NON_BLOCKING, n, dtype;
     MPI_Ialltoall(send: SendPtr, n: c_int, dtype: Handle, recv: RecvPtr, m: c_int, recv_type: Handle, comm: Handle, request: RequestPtr):
         NON_BLOCKING, m, recv_type;
-    MPI_Gather(send: SendPtr, n: c_int, dtype: Handle, recv: RecvPtr, m: c_int, recv_type: Handle, root: c_int, comm: Handle):
-        UNSUPPORTED, moved_count(send, n), dtype;
-    MPI_Gatherv(
-        send: SendPtr, n: c_int, dtype: Handle, recv: RecvPtr, m: CountArray, at: CountArray, recv_type: Handle, root: c_int, comm: Handle):
-        UNSUPPORTED, moved_count(send, n), dtype;
-    MPI_Scatter(send: SendPtr, n: c_int, dtype: Handle, recv: RecvPtr, m: c_int, recv_type: Handle, root: c_int, comm: Handle):
-        UNSUPPORTED, moved_count(recv, m), recv_type;
-    MPI_Scatterv(
-        send: SendPtr, n: CountArray, at: CountArray, dtype: Handle, recv: RecvPtr, m: c_int, recv_type: Handle, root: c_int, comm: Handle):
-        UNSUPPORTED, moved_count(recv, m), recv_type;
-    MPI_Allgatherv(send: SendPtr, n: c_int, dtype: Handle, recv: RecvPtr, m: CountArray, at: CountArray, recv_type: Handle, comm: Handle):
-        UNSUPPORTED, moved_count(send, n), dtype;
-    MPI_Alltoall(send: SendPtr, n: c_int, dtype: Handle, recv: RecvPtr, m: c_int, recv_type: Handle, comm: Handle):
-        UNSUPPORTED, m, recv_type;
-    MPI_Alltoallv(
-        send: SendPtr, n: CountArray, from: CountArray, dtype: Handle, recv: RecvPtr, m: CountArray, to: CountArray, recv_type: Handle, comm: Handle):
-        UNSUPPORTED, 0, constants().null_type;
-    MPI_Alltoallw(
-        send: SendPtr, n: CountArray, from: CountArray, dtype: TypeArray, recv: RecvPtr, m: CountArray, to: CountArray, recv_types: TypeArray, comm: Handle):
-        UNSUPPORTED, 0, constants().null_type;
-    MPI_Reduce_scatter(send: SendPtr, recv: RecvPtr, n: CountArray, dtype: Handle, op: Handle, comm: Handle):
-        UNSUPPORTED, 0, constants().null_type;
     MPI_Scan(send: SendPtr, recv: RecvPtr, n: c_int, dtype: Handle, op: Handle, comm: Handle): UNSUPPORTED, n, dtype;
     MPI_Exscan(send: SendPtr, recv: RecvPtr, n: c_int, dtype: Handle, op: Handle, comm: Handle): UNSUPPORTED, n, dtype;
 }

@@ -2,8 +2,9 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{self, Handle, constants};
+use crate::functions::MpiFunction;
 use crate::stderr;
-use crate::summary::{self, ForwardReason, MpiFunction};
+use crate::summary::{self, ForwardReason};
 use earlybird::Error;
 use std::ffi::c_int;
 

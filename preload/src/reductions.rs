@@ -3,14 +3,16 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{Handle, constants};
+use crate::block::per_rank;
 use crate::buffers::{are_disjoint, can_borrow, copy_in, copy_out, element_count, read, write};
 use crate::comm_cache;
+use crate::functions::MpiFunction;
 use crate::handles::{ElementLayout, OpKind, TypeOp};
 use crate::intercepted::InterceptedComm;
 use crate::outcome::{CallFailure, CallResult, forward, return_code};
-use crate::summary::{self, ForwardReason, MpiFunction};
+use crate::summary::{self, ForwardReason};
 use crate::user_ops::MpiFoldedReduction;
-use earlybird::{CallBuffers, CollectiveArgs, DType, Error, Op, ReduceOp};
+use earlybird::{CallBuffers, CollectiveArgs, Counts, DType, Error, Op, ReduceOp};
 use std::ffi::{c_int, c_void};
 
 /// An intercepted reduction.
@@ -101,8 +103,8 @@ fn run_mpi_folded(
 }
 
 impl Reduction {
-    /// Runs the call that `args` makes of the buffers: of the caller's where they have earlybird's layout and are apart, else of
-    /// copies. In place the contribution lies in `recv`.
+    /// Runs the call on the caller's buffers where they have earlybird's layout and are apart, else on copies. In place the
+    /// contribution lies in `recv`.
     ///
     /// # Safety
     /// `send`, or `recv` if in place, holds `reads` elements, `recv` has room for `writes`, as MPI demands.
@@ -111,7 +113,7 @@ impl Reduction {
         &self,
         (send, reads): (*const c_void, usize),
         (recv, writes): (*mut c_void, usize),
-        args: impl for<'b> FnOnce(CallBuffers<'b, u8>) -> CollectiveArgs<'b>,
+        (call, root, counts): (MpiFunction, Option<usize>, Counts<'_>),
     ) -> CallResult {
         let size = self.dtype.size();
         let (in_place, read_bytes, write_bytes) = (send == constants().in_place, reads * size, writes * size);
@@ -124,12 +126,24 @@ impl Reduction {
         if !is_borrowable {
             let from = if in_place { recv.cast_const() } else { send };
             // SAFETY: by the caller's contract.
-            return unsafe { self.run_on_copies((from, reads), (recv, writes), args) };
+            return unsafe { self.run_on_copies((from, reads), (recv, writes), (call, root, counts)) };
         }
         // SAFETY: by the caller's contract; disjoint, and bytes have no alignment.
         let (send, recv) =
             unsafe { ((!in_place).then(|| read::<u8>(send, read_bytes)), write::<u8>(recv, write_bytes)) };
-        Ok(self.intercepted.comm.run(args(CallBuffers::of_bytes(send, recv, self.dtype.into())))?)
+        self.run_on((send, recv), (call, root, counts))
+    }
+
+    /// Runs the call on bytes of earlybird's layout; `counts` as in `run`.
+    #[inline(always)]
+    fn run_on(
+        &self,
+        (send, recv): (Option<&[u8]>, &mut [u8]),
+        (call, root, counts): (MpiFunction, Option<usize>, Counts<'_>),
+    ) -> CallResult {
+        let buffers = CallBuffers::of_bytes(send, recv, self.dtype.into());
+        let args = CollectiveArgs::describe(call.collective(), root, counts, buffers, ReduceOp::Builtin(self.op));
+        Ok(self.intercepted.comm.run(args)?)
     }
 
     /// # Safety
@@ -139,18 +153,14 @@ impl Reduction {
         &self,
         (from, reads): (*const c_void, usize),
         (recv, writes): (*mut c_void, usize),
-        args: impl for<'b> FnOnce(CallBuffers<'b, u8>) -> CollectiveArgs<'b>,
+        (call, root, counts): (MpiFunction, Option<usize>, Counts<'_>),
     ) -> CallResult {
         // SAFETY: by the caller's contract.
         let send = unsafe { copy_in(from, reads, self.dtype.size(), self.layout)? };
         let mut result = vec![0; writes * self.dtype.size()];
-        self.intercepted.comm.run(args(CallBuffers::of_bytes(Some(&send), &mut result, self.dtype.into())))?;
+        self.run_on((Some(&send), &mut result), (call, root, counts))?;
         // SAFETY: by the caller's contract.
         unsafe { copy_out(&result, recv, self.dtype.size(), self.layout) }
-    }
-
-    fn op(&self) -> ReduceOp<'static> {
-        ReduceOp::Builtin(self.op)
     }
 }
 
@@ -162,21 +172,20 @@ impl Reduction {
 pub unsafe fn allreduce(
     send: *const c_void,
     recv: *mut c_void,
-    count: i64,
+    count: impl Into<i64>,
     dtype: Handle,
     op: Handle,
     comm: Handle,
 ) -> Option<c_int> {
     // SAFETY: by the caller's contract.
     let fold_by_mpi = |reduction: &MpiFoldedReduction| unsafe { reduction.allreduce(send, recv) };
-    let reduction = match reduction(MpiFunction::Allreduce, count, dtype, op, None, comm, fold_by_mpi) {
+    let reduction = match reduction(MpiFunction::Allreduce, count.into(), dtype, op, None, comm, fold_by_mpi) {
         Ok(reduction) => reduction,
         Err(code) => return code,
     };
-    let (count, op) = (reduction.count, reduction.op());
+    let (count, args) = (reduction.count, (MpiFunction::Allreduce, None, Counts::Uniform));
     // SAFETY: by the caller's contract.
-    let result =
-        unsafe { reduction.run((send, count), (recv, count), |buffers| CollectiveArgs::all_reduce(buffers, op)) };
+    let result = unsafe { reduction.run((send, count), (recv, count), args) };
     match result {
         Ok(()) => Some(0),
         failed => Some(return_code(MpiFunction::Allreduce, comm, failed)),
@@ -191,7 +200,7 @@ pub unsafe fn allreduce(
 pub unsafe fn reduce(
     send: *const c_void,
     recv: *mut c_void,
-    count: i64,
+    count: impl Into<i64>,
     dtype: Handle,
     op: Handle,
     root: c_int,
@@ -199,11 +208,11 @@ pub unsafe fn reduce(
 ) -> Option<c_int> {
     // SAFETY: by the caller's contract.
     let fold_by_mpi = |reduction: &MpiFoldedReduction| unsafe { reduction.reduce(send, recv, root as usize) };
-    let reduction = match reduction(MpiFunction::Reduce, count, dtype, op, Some(root), comm, fold_by_mpi) {
+    let reduction = match reduction(MpiFunction::Reduce, count.into(), dtype, op, Some(root), comm, fold_by_mpi) {
         Ok(reduction) => reduction,
         Err(code) => return code,
     };
-    let (root, count, op) = (root as usize, reduction.count, reduction.op());
+    let (root, count) = (root as usize, reduction.count);
     let is_root = root == reduction.intercepted.rank;
     if !is_root && send == constants().in_place {
         let what = "MPI_IN_PLACE on a rank that is not the root";
@@ -214,7 +223,7 @@ pub unsafe fn reduce(
     let result_buffer = if is_root { (recv, count) } else { (std::ptr::null_mut(), 0) };
     // SAFETY: by the caller's contract.
     let result =
-        unsafe { reduction.run((send, count), result_buffer, |buffers| CollectiveArgs::reduce(root, buffers, op)) };
+        unsafe { reduction.run((send, count), result_buffer, (MpiFunction::Reduce, Some(root), Counts::Uniform)) };
     Some(return_code(MpiFunction::Reduce, comm, result))
 }
 
@@ -226,23 +235,58 @@ pub unsafe fn reduce(
 pub unsafe fn reduce_scatter_block(
     send: *const c_void,
     recv: *mut c_void,
-    count: i64,
+    count: impl Into<i64>,
     dtype: Handle,
     op: Handle,
     comm: Handle,
 ) -> Option<c_int> {
     // SAFETY: by the caller's contract.
     let fold_by_mpi = |reduction: &MpiFoldedReduction| unsafe { reduction.reduce_scatter_block(send, recv) };
-    let reduction = match reduction(MpiFunction::ReduceScatterBlock, count, dtype, op, None, comm, fold_by_mpi) {
+    let reduction = match reduction(MpiFunction::Reduce_scatter_block, count.into(), dtype, op, None, comm, fold_by_mpi)
+    {
         Ok(reduction) => reduction,
         Err(code) => return code,
     };
-    let (count, op) = (reduction.count, reduction.op());
+    let (count, args) = (reduction.count, (MpiFunction::Reduce_scatter_block, None, Counts::Uniform));
     let total = count * reduction.intercepted.size;
     // SAFETY: by the caller's contract.
-    let result =
-        unsafe { reduction.run((send, total), (recv, count), |buffers| CollectiveArgs::reduce_scatter(buffers, op)) };
-    Some(return_code(MpiFunction::ReduceScatterBlock, comm, result))
+    let result = unsafe { reduction.run((send, total), (recv, count), args) };
+    Some(return_code(MpiFunction::Reduce_scatter_block, comm, result))
+}
+
+/// Intercepts MPI_Reduce_scatter.
+///
+/// # Safety
+/// As `allreduce`; `counts` has an element for each rank.
+pub unsafe fn reduce_scatter<C: Into<i64> + Copy>(
+    send: *const c_void,
+    recv: *mut c_void,
+    counts: *const C,
+    dtype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Option<c_int> {
+    let call = MpiFunction::Reduce_scatter;
+    let intercepted = match comm_cache::get(comm) {
+        Ok(intercepted) => intercepted,
+        Err(reason) => return forward(call, reason, 0, dtype),
+    };
+    // SAFETY: by the caller's contract.
+    let counts = (0..intercepted.size).map(|rank| element_count(unsafe { *counts.add(rank) }.into()));
+    let Some(counts) = counts.collect::<Option<Vec<usize>>>() else {
+        return forward(call, ForwardReason::Argument, 0, dtype);
+    };
+    let largest = counts.iter().copied().max().unwrap_or(0);
+    // SAFETY: by the caller's contract.
+    let fold_by_mpi = |reduction: &MpiFoldedReduction| unsafe { reduction.reduce_scatter(send, recv, &counts) };
+    let reduction = match reduction(call, largest as i64, dtype, op, None, comm, fold_by_mpi) {
+        Ok(reduction) => reduction,
+        Err(code) => return code,
+    };
+    let (total, own) = (counts.iter().sum(), counts[intercepted.rank]);
+    // SAFETY: by the caller's contract.
+    let result = unsafe { reduction.run((send, total), (recv, own), (call, None, per_rank(&counts))) };
+    Some(return_code(call, comm, result))
 }
 
 /// Intercepts MPI_Barrier.

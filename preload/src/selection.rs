@@ -1,8 +1,8 @@
 //! Selection of earlybird or MPI for each call: by operation, size of a block and nodes of the communicator, which are equal on all
 //! ranks of a call. `docs/interposer.md` has the measurements.
 
-use crate::summary::MpiFunction;
-use earlybird::{Carrier, Carriers, Collective};
+use crate::functions::MpiFunction;
+use earlybird::{Carrier, Carriers};
 
 /// The choice of earlybird or MPI for the calls of a communicator. The first matching range counts; without one, earlybird runs the call.
 pub struct Selection {
@@ -51,19 +51,6 @@ impl Selection {
 fn first_match(ranges: &[(Carrier, u64, u64)], bytes: u64) -> Carrier {
     let range = ranges.iter().find(|(_, first, last)| (*first..=*last).contains(&bytes));
     range.map_or(Carrier::Earlybird, |(carrier, ..)| *carrier)
-}
-
-impl MpiFunction {
-    fn collective(self) -> Collective {
-        match self {
-            MpiFunction::Allreduce => Collective::AllReduce,
-            MpiFunction::Reduce => Collective::Reduce,
-            MpiFunction::Bcast => Collective::Broadcast,
-            MpiFunction::Barrier => Collective::Barrier,
-            MpiFunction::Allgather => Collective::AllGather,
-            MpiFunction::ReduceScatterBlock => Collective::ReduceScatter,
-        }
-    }
 }
 
 #[cfg(test)]

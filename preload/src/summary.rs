@@ -1,40 +1,8 @@
 //! Counts of intercepted and forwarded calls, for the summary that `EARLYBIRD_INTERPOSE=profile` prints.
 
+use crate::functions::MpiFunction;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-
-/// The MPI functions that are intercepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MpiFunction {
-    Allreduce,
-    Reduce,
-    Bcast,
-    Barrier,
-    Allgather,
-    ReduceScatterBlock,
-}
-
-impl MpiFunction {
-    pub const ALL: [MpiFunction; 6] = [
-        MpiFunction::Allreduce,
-        MpiFunction::Reduce,
-        MpiFunction::Bcast,
-        MpiFunction::Barrier,
-        MpiFunction::Allgather,
-        MpiFunction::ReduceScatterBlock,
-    ];
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            MpiFunction::Allreduce => "MPI_Allreduce",
-            MpiFunction::Reduce => "MPI_Reduce",
-            MpiFunction::Bcast => "MPI_Bcast",
-            MpiFunction::Barrier => "MPI_Barrier",
-            MpiFunction::Allgather => "MPI_Allgather",
-            MpiFunction::ReduceScatterBlock => "MPI_Reduce_scatter_block",
-        }
-    }
-}
 
 /// The reason why a call is forwarded. All ranks of the call find the same one, from arguments that MPI requires to be equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{self, Handle, constants, query};
-use crate::block::Block;
+use crate::block::{Block, per_rank};
 use crate::intercepted::InterceptedComm;
 use crate::outcome::{CallFailure, CallResult};
-use earlybird::BytesOp;
+use earlybird::{BytesOp, CollectiveArgs};
 use std::ffi::{c_int, c_void};
 
 /// An intercepted reduction whose elements MPI folds.
@@ -78,16 +78,26 @@ impl MpiFoldedReduction {
     /// # Safety
     /// `send`, or `recv` if in place, has a block for each rank; `recv` has room for one.
     pub unsafe fn reduce_scatter_block(&self, send: *const c_void, recv: *mut c_void) -> CallResult {
-        let (comm, layout) = (&self.intercepted.comm, RowLayout::new(self.block.dtype)?);
+        // SAFETY: by the caller's contract.
+        unsafe { self.reduce_scatter(send, recv, &vec![self.block.count; self.intercepted.size]) }
+    }
+
+    /// Runs MPI_Reduce_scatter, with as many elements for each rank.
+    ///
+    /// # Safety
+    /// `send`, or `recv` if in place, has all ranks' elements; `recv` has room for this rank's.
+    pub unsafe fn reduce_scatter(&self, send: *const c_void, recv: *mut c_void, counts: &[usize]) -> CallResult {
+        let layout = RowLayout::new(self.block.dtype)?;
         let op = self.fold_op(&layout)?;
         let from = if send == constants().in_place { recv.cast_const() } else { send };
-        let blocks = self.block.with_count(self.block.count * self.intercepted.size);
-        let mut own = vec![0; self.bytes()];
+        let own = self.block.with_count(counts[self.intercepted.rank]);
+        let mut result = vec![0; own.bytes()];
         // SAFETY: by the caller's contract.
         unsafe {
-            let values = packed(&blocks, from)?;
-            comm.reduce_scatter_block_into(&values, &mut own, &op)?;
-            self.block.copy_out(&own, recv)
+            let values = packed(&self.block.with_count(counts.iter().sum()), from)?;
+            let args = CollectiveArgs::reduce_scatter((&values[..], &mut result[..]), &op).counts(per_rank(counts));
+            self.intercepted.comm.run(args)?;
+            own.copy_out(&result, recv)
         }
     }
 

@@ -74,6 +74,42 @@ fn every_collective_on_every_communicator() {
     }
 }
 
+/// The functions of `blocks.c`.
+const WITH_BLOCKS: [&str; 9] =
+    ["Gather", "Gatherv", "Scatter", "Scatterv", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw", "Reduce_scatter"];
+
+#[test]
+fn blocks_of_every_length_on_every_communicator() {
+    if !has_mpi() {
+        return;
+    }
+    let program = Program::compile("blocks.c");
+    for &ranks in RANKS {
+        let said = program.is_right(ranks, &[]);
+        for function in WITH_BLOCKS {
+            assert!(intercepted(&said, &format!("MPI_{function} ")) > 0, "{function}: {said}");
+        }
+        assert!(said.contains("an intercommunicator") && !said.contains("setting up"), "{said}");
+        if MPI == "openmpi" {
+            assert!(said.matches("an invalid argument, which MPI reports").count() >= 5, "{said}");
+        }
+    }
+    // What only the root knows, and all ranks learn: the size by which a setting forwards the call.
+    let vars = [("EARLYBIRD_INTERPOSE", "profile,gather=mpi:2Ki-,scatter=mpi:2Ki-,alltoall=mpi")];
+    let outcome = program.run(RANKS[RANKS.len() - 1], true, &[], &vars);
+    assert_eq!(
+        (outcome.code, outcome.said.matches(" right").count()),
+        (Some(0), RANKS[RANKS.len() - 1]),
+        "{outcome:?}"
+    );
+    for function in ["Gatherv", "Scatterv"] {
+        let line = outcome.said.lines().find(|line| line.contains(&format!("MPI_{function} "))).unwrap_or("");
+        let is_split = intercepted(&outcome.said, &format!("MPI_{function} ")) > 0 && line.contains("MPI is faster");
+        assert!(is_split, "{outcome:?}");
+    }
+    assert_eq!(intercepted(&outcome.said, "MPI_Alltoallv "), 0, "{outcome:?}");
+}
+
 #[test]
 fn user_defined_operators_in_rank_order() {
     if !has_mpi() {
@@ -168,7 +204,6 @@ fn forwarded_calls_are_in_the_summary_and_reach_the_next_tool() {
     let persistent: &[_] = &["Allreduce", "Bcast", "Reduce", "Allgather", "Reduce_scatter_block", "Barrier"];
     let non_blocking =
         ["Iallreduce", "Ibcast", "Ireduce", "Iallgather", "Ireduce_scatter_block", "Ibarrier", "Ialltoall"];
-    let unsupported = ["Gather", "Gatherv", "Scatter", "Scatterv", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw"];
     for &ranks in RANKS {
         let said = program.is_right(ranks, &[]);
         let line = |name: &str| {
@@ -180,7 +215,7 @@ fn forwarded_calls_are_in_the_summary_and_reach_the_next_tool() {
             let expected = format!("intercepted: 0 (0 B); forwarded to MPI: 20 ({bytes} B) a non-blocking call");
             assert!(line(name).ends_with(&expected), "{said}");
         }
-        for name in unsupported.iter().chain(&["Reduce_scatter", "Scan", "Exscan"]) {
+        for name in ["Scan", "Exscan"] {
             assert!(
                 line(name).ends_with("B) an unsupported operation") && line(name).contains("forwarded to MPI: 1 (")
             );
@@ -273,6 +308,13 @@ fn communicators_of_several_nodes() {
             assert!(!said.contains("a user-defined operator"), "{said}");
         }
     }
+    let program = Program::compile("blocks.c");
+    for &(ranks, nodes) in nodes {
+        let said = program.is_right_with(ranks, &[], &[("EARLYBIRD_RANKS_PER_NODE", nodes)]);
+        for function in WITH_BLOCKS {
+            assert!(intercepted(&said, &format!("MPI_{function} ")) > 0, "{function} on {nodes}: {said}");
+        }
+    }
     for source in ["collectives.c", "old.f90", "new.f90", "outstanding.c"] {
         let program = Program::compile(source);
         for &(ranks, nodes) in nodes {
@@ -307,7 +349,8 @@ fn fortran_by_either_module() {
         let program = Program::compile(source);
         for &ranks in RANKS {
             let said = program.is_right(ranks, &[]);
-            for function in ["Allreduce", "Reduce", "Bcast", "Barrier", "Allgather", "Reduce_scatter_block"] {
+            let whole = ["Allreduce", "Reduce", "Bcast", "Barrier", "Allgather", "Reduce_scatter_block"];
+            for function in whole.iter().chain(&WITH_BLOCKS) {
                 assert!(intercepted(&said, &format!("MPI_{function} ")) > 0, "{source} {function}: {said}");
             }
         }
@@ -334,6 +377,9 @@ fn python_with_numpy() {
             intercepted(&said, "MPI_Allreduce") > 50 && said.contains("an invalid argument, which MPI reports"),
             "{said}"
         );
+        for function in WITH_BLOCKS {
+            assert!(intercepted(&said, &format!("MPI_{function} ")) > 0, "{function}: {said}");
+        }
     }
 }
 

@@ -37,6 +37,39 @@ def check(comm):
     assert comm.allreduce(rank) == everybody.sum()
     assert comm.allgather({"rank": rank}) == [{"rank": r} for r in range(size)]
     assert comm.bcast(list(range(rank, rank + 5)), root=size - 1) == list(range(size - 1, size + 4))
+    # Blocks for each rank: of one length, of unequal ones, pickled objects of any size.
+    n = 100
+    mine, table = np.arange(n) + 1000 * rank, np.zeros((size, n), int)
+    comm.Gather(mine, table if rank == 0 else None, root=0)
+    assert rank != 0 or np.array_equal(table, np.arange(n) + 1000 * everybody[:, None])
+    comm.Scatter(table if rank == 0 else None, mine, root=0)
+    assert np.array_equal(mine, np.arange(n) + 1000 * rank)
+    comm.Alltoall(np.tile(mine, size), table)
+    assert np.array_equal(table, np.arange(n) + 1000 * everybody[:, None])
+    lengths = 7 * everybody
+    joined = np.concatenate([np.full(7 * r, r) for r in everybody])
+    mine, found, root = np.full(7 * rank, rank), np.zeros(lengths.sum(), int), size - 1
+    comm.Allgatherv(mine, [found, lengths])
+    assert np.array_equal(found, joined)
+    found[:] = -1
+    comm.Gatherv(mine, [found, lengths] if rank == root else None, root=root)
+    assert np.array_equal(found, joined) if rank == root else np.all(found == -1)
+    mine[:] = -1
+    comm.Scatterv([found, lengths] if rank == root else None, mine, root=root)
+    assert np.all(mine == rank)
+    found = np.zeros(3 * (rank + 1) * size, int)
+    comm.Alltoallv([np.repeat(everybody, 3 * (everybody + 1)), 3 * (everybody + 1)], [found, [3 * (rank + 1)] * size])
+    assert np.all(found == rank)
+    types, found = [MPI.INT64_T] * size, np.zeros(size, int)
+    comm.Alltoallw([everybody, ([1] * size, 8 * everybody, types)], [found, ([1] * size, 8 * everybody, types)])
+    assert np.all(found == rank)
+    found = np.zeros(7 * rank, int)
+    comm.Reduce_scatter(joined, found, lengths)
+    assert np.all(found == rank * size)
+    words = comm.gather("x" * 1000 * rank, root=root)
+    assert words == ["x" * 1000 * r for r in range(size)] if rank == root else words is None
+    assert comm.scatter([list(range(r)) for r in range(size)] if rank == 0 else None) == list(range(rank))
+    assert comm.alltoall([(rank, r) for r in range(size)]) == [(r, rank) for r in range(size)]
     comm.Barrier()
 
 

@@ -8,14 +8,15 @@ program old
   double precision :: x(n), y(n)
   logical :: yes, all_yes, any_yes
   complex :: z, w
-  integer, allocatable :: all(:), parts(:)
+  integer, allocatable :: everything(:), parts(:)
   double precision :: pair(2), least(2)
   integer :: ipair(2), most(2)
+  integer, allocatable :: lens(:), at(:), bytes(:), types(:)
 
   call MPI_Init(ierr)
   call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierr)
   call MPI_Comm_size(MPI_COMM_WORLD, ranks, ierr)
-  allocate (all(n * ranks), parts(n * ranks))
+  allocate (everything(n * ranks), parts(n * ranks))
   wrong = 0
 
   a = [(rank + i, i = 1, n)]
@@ -58,15 +59,51 @@ program old
   end do
 
   a = rank
-  call MPI_Allgather(a, n, MPI_INTEGER, all, n, MPI_INTEGER, MPI_COMM_WORLD, ierr)
-  call must(all_equal(all, [((root, i = 1, n), root = 0, ranks - 1)]))
-  all = -1
-  all(rank * n + 1:rank * n + n) = rank
-  call MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, all, n, MPI_INTEGER, MPI_COMM_WORLD, ierr)
-  call must(all_equal(all, [((root, i = 1, n), root = 0, ranks - 1)]))
+  call MPI_Allgather(a, n, MPI_INTEGER, everything, n, MPI_INTEGER, MPI_COMM_WORLD, ierr)
+  call must(all_equal(everything, [((root, i = 1, n), root = 0, ranks - 1)]))
+  everything = -1
+  everything(rank * n + 1:rank * n + n) = rank
+  call MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, everything, n, MPI_INTEGER, MPI_COMM_WORLD, ierr)
+  call must(all_equal(everything, [((root, i = 1, n), root = 0, ranks - 1)]))
   parts = 1
   call MPI_Reduce_scatter_block(parts, b, n, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, ierr)
   call must(count(b == ranks) == n)
+
+  ! Blocks for each rank; lens(i) for rank i - 1.
+  lens = [(3 * i, i = 1, ranks)]
+  at = [(3 * i * (i - 1) / 2, i = 1, ranks)]
+  bytes = [(4 * (i - 1), i = 1, ranks)]
+  types = [(MPI_INTEGER, i = 1, ranks)]
+  a = rank
+  parts = -1
+  call MPI_Gather(a, 2, MPI_INTEGER, parts, 2, MPI_INTEGER, 0, MPI_COMM_WORLD, ierr)
+  call must(rank /= 0 .or. count(parts(:2 * ranks) == [(((i - 1) / 2), i = 1, 2 * ranks)]) == 2 * ranks)
+  b = -1
+  call MPI_Scatter(parts, 2, MPI_INTEGER, b, 2, MPI_INTEGER, 0, MPI_COMM_WORLD, ierr)
+  call must(count(b(:2) == rank) == 2 .and. b(3) == -1)
+  parts = -1
+  call MPI_Gatherv(a, lens(rank + 1), MPI_INTEGER, parts, lens, at, MPI_INTEGER, ranks - 1, MPI_COMM_WORLD, ierr)
+  if (rank == ranks - 1) call must(in_blocks(parts))
+  b = -1
+  call MPI_Scatterv(parts, lens, at, MPI_INTEGER, b, lens(rank + 1), MPI_INTEGER, ranks - 1, MPI_COMM_WORLD, ierr)
+  call must(count(b == rank) == lens(rank + 1))
+  parts = -1
+  call MPI_Allgatherv(a, lens(rank + 1), MPI_INTEGER, parts, lens, at, MPI_INTEGER, MPI_COMM_WORLD, ierr)
+  call must(in_blocks(parts))
+  parts = rank
+  call MPI_Alltoall(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, parts, n, MPI_INTEGER, MPI_COMM_WORLD, ierr)
+  call must(count(parts == [(((i - 1) / n), i = 1, n * ranks)]) == n * ranks)
+  parts = rank
+  b = -1
+  call MPI_Alltoallv(parts, [(lens(rank + 1), i = 1, ranks)], at, MPI_INTEGER, b, lens, at, MPI_INTEGER, MPI_COMM_WORLD, ierr)
+  call must(in_blocks(b))
+  b = -1
+  call MPI_Alltoallw(a, [(1, i = 1, ranks)], bytes, types, b, [(1, i = 1, ranks)], bytes, types, MPI_COMM_WORLD, ierr)
+  call must(count(b(:ranks) == [(i - 1, i = 1, ranks)]) == ranks)
+  a = 1
+  b = -1
+  call MPI_Reduce_scatter(a, b, lens, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, ierr)
+  call must(count(b == ranks) == lens(rank + 1))
 
   color = mod(rank, 2)
   call MPI_Comm_split(MPI_COMM_WORLD, color, rank, half, ierr)
@@ -83,6 +120,11 @@ program old
   end if
 
 contains
+  logical function in_blocks(found)
+    integer, intent(in) :: found(:)
+    integer :: r
+    in_blocks = all([(count(found(at(r) + 1:at(r) + lens(r)) == r - 1) == lens(r), r = 1, ranks)])
+  end function
   subroutine must(condition)
     logical, intent(in) :: condition
     if (.not. condition) wrong = wrong + 1
