@@ -41,11 +41,14 @@ impl Carriers {
 
 impl Interpose {
     /// Reads `EARLYBIRD_INTERPOSE`: a word, then entries `OPERATION=CARRIER` or `OPERATION=CARRIER:FIRST-LAST`, the last
-    /// size may be missing; any part alone.
+    /// size may be missing; any part alone. Nothing is as if it were unset.
     ///
     /// # Errors
     /// [`Error::Usage`] for anything else.
     pub fn read(given: &str) -> Result<(Interpose, Carriers), Error> {
+        if given.is_empty() {
+            return Ok(Default::default());
+        }
         let word = |text| match text {
             "on" => Some(Interpose::On),
             "off" => Some(Interpose::Off),
@@ -103,6 +106,7 @@ mod tests {
         for name in ["reduce", "gather", "scatter", "alltoall", "reduce-scatter"] {
             assert_eq!(Interpose::read(&format!("{name}=mpi")).unwrap().0, Interpose::On);
         }
+        assert_eq!(Interpose::read("").unwrap(), (Interpose::On, Carriers::default()));
         assert_eq!(Interpose::read("off").unwrap(), (Interpose::Off, Carriers::default()));
     }
 

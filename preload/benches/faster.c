@@ -1,15 +1,18 @@
 /* Which is faster, the interposer's call (MPI_) or the MPI library's own (PMPI_)? Both in one program that runs under the
  * interposer, in turns, ranks arriving up to 20 us apart. A line per operation and size: the median tail of each, from the last
- * arrival to the last exit by the clock that all processes of a machine share. preload/benches/faster runs it. */
+ * arrival to the last exit by the clock that all processes of a machine share. Only the operations that are named as arguments, or all.
+ * Where blocks may be unequal the last rank's is half as long. preload/benches/faster runs it. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { OPERATIONS = 6, WARM = 10, MOST = 400, SIZES = 10, LARGEST = 4 << 20 };
-static const char *const names[] = { "allreduce", "reduce", "broadcast", "barrier", "allgather", "reduce-scatter" };
+enum { OPERATIONS = 14, WARM = 10, MOST = 400, SIZES = 10, LARGEST = 4 << 20, RANKS = 64 };
+static const char *const names[] = { "allreduce", "reduce", "broadcast", "barrier", "allgather", "reduce-scatter-block", "gather",
+                                     "gatherv", "scatter", "scatterv", "allgatherv", "alltoall", "alltoallv", "reduce-scatter" };
 static float *in, *out;
+static int counts[RANKS], places[RANKS];
 
 static double now(void)
 {
@@ -20,15 +23,26 @@ static double now(void)
 
 /* n: floats of a block; which: 0 the interposer's, 1 MPI's */
 #define EITHER(name, ...) (which ? PMPI_##name(__VA_ARGS__) : MPI_##name(__VA_ARGS__))
-static void call(int operation, int which, int n)
+static void call(int operation, int which, int n, int rank, int size)
 {
+    int own = counts[rank], pairs[RANKS];
+    /* as much both ways */
+    for (int r = 0; r < size; r++) pairs[r] = counts[r < rank ? rank : r];
     switch (operation) {
     case 0: EITHER(Allreduce, in, out, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
     case 1: EITHER(Reduce, in, out, n, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD); break;
     case 2: EITHER(Bcast, in, n, MPI_FLOAT, 0, MPI_COMM_WORLD); break;
     case 3: EITHER(Barrier, MPI_COMM_WORLD); break;
     case 4: EITHER(Allgather, in, n, MPI_FLOAT, out, n, MPI_FLOAT, MPI_COMM_WORLD); break;
-    default: EITHER(Reduce_scatter_block, in, out, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
+    case 5: EITHER(Reduce_scatter_block, in, out, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
+    case 6: EITHER(Gather, in, n, MPI_FLOAT, out, n, MPI_FLOAT, 0, MPI_COMM_WORLD); break;
+    case 7: EITHER(Gatherv, in, own, MPI_FLOAT, out, counts, places, MPI_FLOAT, 0, MPI_COMM_WORLD); break;
+    case 8: EITHER(Scatter, in, n, MPI_FLOAT, out, n, MPI_FLOAT, 0, MPI_COMM_WORLD); break;
+    case 9: EITHER(Scatterv, in, counts, places, MPI_FLOAT, out, own, MPI_FLOAT, 0, MPI_COMM_WORLD); break;
+    case 10: EITHER(Allgatherv, in, own, MPI_FLOAT, out, counts, places, MPI_FLOAT, MPI_COMM_WORLD); break;
+    case 11: EITHER(Alltoall, in, n, MPI_FLOAT, out, n, MPI_FLOAT, MPI_COMM_WORLD); break;
+    case 12: EITHER(Alltoallv, in, pairs, places, MPI_FLOAT, out, pairs, places, MPI_FLOAT, MPI_COMM_WORLD); break;
+    default: EITHER(Reduce_scatter, in, out, counts, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
     }
 }
 
@@ -43,14 +57,18 @@ int main(int argc, char **argv)
     int rank, size;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank), MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (size > RANKS) MPI_Abort(MPI_COMM_WORLD, 1);
     in = calloc(size, LARGEST), out = calloc(size, LARGEST);
     unsigned seed = 7 + rank;
     static const int bytes[] = { 8, 1 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10, 1 << 20, LARGEST };
     if (rank == 0) printf("operation,bytes,ranks,ours_us,mpi_us,ratio\n");
     for (int operation = 0; operation < OPERATIONS; operation++)
         for (int s = 0; s < SIZES; s++) {
-            if (operation == 3 && s) continue;
+            int is_named = argc == 1;
+            for (int i = 1; i < argc; i++) is_named |= !strcmp(argv[i], names[operation]);
+            if (!is_named || (operation == 3 && s)) continue;
             int n = bytes[s] / sizeof *in, calls = bytes[s] < 1 << 18 ? MOST : MOST / 4;
+            for (int r = 0; r < size; r++) counts[r] = r == size - 1 ? n / 2 : n, places[r] = r * n;
             double last[2], tails[2][MOST];
             for (int i = -WARM; i < calls; i++)
                 for (int which = 0; which < 2; which++) {
@@ -58,7 +76,7 @@ int main(int argc, char **argv)
                     double begin = now(), wait = rand_r(&seed) % 20;
                     while (now() < begin + wait) {}
                     double mine[2] = { now(), 0 };
-                    call(operation, which, n);
+                    call(operation, which, n, rank, size);
                     mine[1] = now();
                     PMPI_Reduce(mine, last, 2, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
                     if (i >= 0) tails[which][i] = last[1] - last[0];

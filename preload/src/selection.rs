@@ -16,9 +16,20 @@ type Ranges = Vec<(Carrier, u64, u64)>;
 /// Sizes of a block, first and last, at which MPI was measured to be faster, on two ranks of one node with a CPU each. Other
 /// cases were not measured, or MPI was slower.
 const MEASURED: &[(MpiFunction, u64, u64)] = if cfg!(open_mpi) {
-    &[(MpiFunction::Bcast, 48 << 10, 512 << 10), (MpiFunction::Allgather, 48 << 10, 128 << 10)]
+    &[
+        (MpiFunction::Bcast, 48 << 10, 512 << 10),
+        (MpiFunction::Allgather, 48 << 10, 128 << 10),
+        (MpiFunction::Gatherv, 0, u64::MAX),
+        (MpiFunction::Scatterv, 0, u64::MAX),
+        (MpiFunction::Alltoallv, 0, u64::MAX),
+        (MpiFunction::Alltoallw, 0, u64::MAX),
+    ]
 } else {
     &[
+        (MpiFunction::Gatherv, 0, u64::MAX),
+        (MpiFunction::Scatterv, 0, u64::MAX),
+        (MpiFunction::Alltoallv, 0, u64::MAX),
+        (MpiFunction::Alltoallw, 0, u64::MAX),
         (MpiFunction::Bcast, 6 << 10, 12 << 10),
         (MpiFunction::Bcast, 48 << 10, 512 << 10),
         (MpiFunction::Allgather, 24 << 10, 512 << 10),
@@ -37,6 +48,12 @@ impl Selection {
         });
         let has_ranges = MpiFunction::ALL.iter().filter(|call| !ranges[**call as usize].is_empty());
         Selection { has_ranges: has_ranges.map(|call| 1 << *call as u32).sum(), ranges: Box::new(ranges) }
+    }
+
+    /// Returns whether calls with blocks of any size are forwarded to MPI: for functions whose sizes some ranks do not know.
+    pub fn always_prefers_mpi(&self, call: MpiFunction) -> bool {
+        self.has_ranges & 1 << call as u32 != 0
+            && self.ranges[call as usize].first() == Some(&(Carrier::Mpi, 0, u64::MAX))
     }
 
     /// Returns whether a call with a block of `bytes` is forwarded to MPI.
@@ -67,6 +84,10 @@ mod tests {
                 [7, 8, 1 << 10, (1 << 10) + 1].map(|bytes| selection.prefers_mpi(MpiFunction::Reduce, bytes));
             assert_eq!(of_reduce, [false, true, true, false]);
             assert!(
+                selection.always_prefers_mpi(MpiFunction::Barrier)
+                    && !selection.always_prefers_mpi(MpiFunction::Reduce)
+            );
+            assert!(
                 selection.prefers_mpi(MpiFunction::Barrier, 0) && !selection.prefers_mpi(MpiFunction::Bcast, 64 << 10)
             );
         }
@@ -79,7 +100,9 @@ mod tests {
                 );
                 assert!(!selection(&all, true).prefers_mpi(*call, bytes), "{call:?}");
             }
-            assert!(!selection("on", true).prefers_mpi(*call, *first as usize - 1));
+            let is_every_size = (*first, *last) == (0, u64::MAX);
+            assert_eq!(selection("on", true).always_prefers_mpi(*call), is_every_size);
+            assert!(is_every_size || !selection("on", true).prefers_mpi(*call, *first as usize - 1));
         }
     }
 }

@@ -13,7 +13,6 @@ use crate::{progress, settings, stderr};
 use earlybird::messages::Layout;
 use earlybird::{Communicator, Config, Error, Identity, Launcher, Progress};
 use std::ffi::c_int;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -150,7 +149,7 @@ impl RankInfo {
         RankInfo {
             host: host(config),
             node: virtual_node(config),
-            settings: digest(&format!("{config:?}")),
+            settings: settings::digest(),
             key: key.unwrap_or_default(),
             process: std::process::id(),
             has_room,
@@ -260,14 +259,7 @@ fn host(config: &Config) -> u64 {
         Some(dir) => dir.ancestors().find_map(|part| std::fs::metadata(part).ok()).map(|data| data.dev()),
         None => std::fs::metadata(Path::new("/proc/self/ns/net")).ok().map(|data| data.ino()),
     };
-    digest(&(boot, place.unwrap_or(0)))
-}
-
-/// Returns a hash that is equal in every process with this library.
-fn digest(what: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    what.hash(&mut hasher);
-    hasher.finish()
+    settings::hash(&(boot, place.unwrap_or(0)))
 }
 
 /// Returns two random numbers.

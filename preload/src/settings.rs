@@ -3,6 +3,7 @@
 
 use crate::{abi, dynamic_linker, stderr, summary};
 use earlybird::{Config, FoldOrder, Interpose};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::OnceLock;
 
 /// Returns the configuration; ends the job with a message if it is invalid.
@@ -18,6 +19,18 @@ pub fn get() -> &'static Config {
         summary::set_counting(config.interpose == Interpose::Profile);
         config
     })
+}
+
+/// Returns a hash of the configuration, by which ranks compare theirs.
+pub fn digest() -> u64 {
+    hash(&format!("{:?}", get()))
+}
+
+/// Returns a hash that is equal in every process with this library.
+pub fn hash(what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Ends the process if the program runs on another MPI than this library was built for.

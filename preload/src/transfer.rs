@@ -9,10 +9,12 @@ use crate::comm_cache;
 use crate::functions::MpiFunction;
 use crate::intercepted::InterceptedComm;
 use crate::outcome::{CallFailure, CallResult, forward, return_code};
+use crate::scratch::Scratch;
+use crate::selection::Selection;
 use crate::summary::{self, ForwardReason};
 use earlybird::{CallBuffers, CollectiveArgs, Counts, DType, Op};
-use std::borrow::Cow;
 use std::ffi::{c_int, c_void};
+use std::ops::Deref;
 use std::ptr;
 
 /// The reason why a call does not begin.
@@ -48,6 +50,23 @@ enum RowBlocks {
     Joined(Option<Block>),
     /// Blocks, and the bytes from the address to each.
     Placed(Vec<(isize, Block)>),
+}
+
+/// The bytes of all signatures of a row.
+enum RowBytes<'a> {
+    Borrowed(&'a [u8]),
+    Packed(Scratch),
+}
+
+impl Deref for RowBytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            RowBytes::Borrowed(bytes) => bytes,
+            RowBytes::Packed(bytes) => bytes,
+        }
+    }
 }
 
 impl Row {
@@ -93,12 +112,12 @@ impl Row {
     ///
     /// # Safety
     /// The blocks are what MPI demands of the caller, and live as long as the result.
-    unsafe fn to_bytes<'a>(&self) -> Result<Cow<'a, [u8]>, CallFailure> {
+    unsafe fn to_bytes<'a>(&self) -> Result<RowBytes<'a>, CallFailure> {
         if self.is_borrowable() {
             // SAFETY: by the caller's contract.
-            return Ok(Cow::Borrowed(unsafe { read(self.at, self.bytes) }));
+            return Ok(RowBytes::Borrowed(unsafe { read(self.at, self.bytes) }));
         }
-        let mut packed = vec![0; self.bytes];
+        let mut packed = Scratch::new(self.bytes);
         let mut rest = &mut packed[..];
         self.for_each(|at, block| {
             let (own, others) = std::mem::take(&mut rest).split_at_mut(block.bytes());
@@ -106,7 +125,7 @@ impl Row {
             // SAFETY: by the caller's contract.
             unsafe { block.copy_in(at, own) }
         })?;
-        Ok(Cow::Owned(packed))
+        Ok(RowBytes::Packed(packed))
     }
 
     /// Copies or unpacks the bytes of all signatures to the blocks.
@@ -157,21 +176,22 @@ impl BlockBytes {
         }
     }
 
-    /// Bytes of the largest block, by which earlybird or MPI is selected; 0 for blocks of pairs, of which no rank knows all.
+    /// Returns whether the call is forwarded to MPI: by its largest block, or, where no rank knows all blocks, by the function alone.
     #[inline]
-    fn selecting(&self) -> usize {
+    fn prefer_mpi(&self, call: MpiFunction, selection: &Selection) -> bool {
         match self {
-            BlockBytes::Uniform(bytes) => *bytes,
-            BlockBytes::PerRank(bytes) => bytes.iter().copied().max().unwrap_or(0),
-            BlockBytes::PerPair(_) => 0,
+            BlockBytes::PerPair(_) => selection.always_prefers_mpi(call),
+            _ => selection.prefers_mpi(call, self.counted()),
         }
     }
 
-    /// Bytes that the summary adds up.
+    /// Bytes of the largest block; of all blocks to send where each pair of ranks has its own.
+    #[inline]
     fn counted(&self) -> usize {
         match self {
+            BlockBytes::Uniform(bytes) => *bytes,
+            BlockBytes::PerRank(bytes) => bytes.iter().copied().max().unwrap_or(0),
             BlockBytes::PerPair([send, _]) => send.iter().sum(),
-            _ => self.selecting(),
         }
     }
 }
@@ -207,12 +227,12 @@ impl Transfer {
         }
         // SAFETY: by the caller's contract.
         let sent = unsafe { send.to_bytes()? };
-        let is_apart = matches!(sent, Cow::Owned(_)) || are_disjoint(send.at, send.bytes, recv.at, recv.bytes);
+        let is_apart = matches!(sent, RowBytes::Packed(_)) || are_disjoint(send.at, send.bytes, recv.at, recv.bytes);
         if recv.is_borrowable() && is_apart {
             // SAFETY: as above, and disjoint.
             return Ok(run(Some(&sent), unsafe { write(recv.at, recv.bytes) })?);
         }
-        let mut received = vec![0; recv.bytes];
+        let mut received = Scratch::new(recv.bytes);
         run(Some(&sent), &mut received)?;
         // SAFETY: by the caller's contract.
         unsafe { recv.unpack(&received) }
@@ -236,7 +256,7 @@ pub unsafe fn carry_out(
         Err(Refusal::Forward(reason)) => return forward(call, reason, count, dtype),
         Err(Refusal::Failed(failure)) => return Some(return_code(call, comm, Err(failure))),
     };
-    if transfer.intercepted.selection.prefers_mpi(call, transfer.block_bytes.selecting()) {
+    if transfer.block_bytes.prefer_mpi(call, &transfer.intercepted.selection) {
         return forward(call, ForwardReason::Faster, count, dtype);
     }
     if summary::is_counting() {
@@ -273,6 +293,7 @@ pub fn check_not_in_place(is_in_place: bool) -> CallResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use earlybird::Interpose;
 
     fn bytes(count: usize) -> Block {
         Block { count, ..Block::EMPTY }
@@ -287,11 +308,11 @@ mod tests {
         let (gap, swapped) = (vec![(0, bytes(2)), (3, bytes(2))], vec![(4, bytes(2)), (0, bytes(3))]);
         // SAFETY: the blocks lie in `memory`.
         unsafe {
-            assert_eq!(joined.to_bytes().unwrap(), Cow::<[u8]>::Borrowed(&[2, 3, 4, 5, 6, 7, 8]));
+            assert!(matches!(joined.to_bytes(), Ok(RowBytes::Borrowed([2, 3, 4, 5, 6, 7, 8]))));
             for (blocks, expected) in [(gap, vec![0, 1, 3, 4]), (swapped, vec![4, 5, 0, 1, 2])] {
                 let row = Row::placed(at, blocks);
                 assert!(!row.is_borrowable());
-                assert_eq!(row.to_bytes().unwrap().into_owned(), expected);
+                assert_eq!(row.to_bytes().unwrap().to_vec(), expected);
                 row.unpack(&[50; 5][..row.bytes]).unwrap();
                 assert!(row.to_bytes().unwrap().iter().all(|byte| *byte == 50));
                 let mut fresh = (0..20).collect::<Vec<u8>>();
@@ -300,10 +321,6 @@ mod tests {
         }
         let nowhere = Row::placed(ptr::null_mut(), vec![(0, bytes(0)), (8, bytes(1))]);
         assert!(!nowhere.is_borrowable() && Row::EMPTY.is_borrowable());
-        // SAFETY: refused before anything is read.
-        assert!(
-            matches!(unsafe { nowhere.to_bytes() }, Err(CallFailure::Argument(..))) || constants().in_place.is_null()
-        );
     }
 
     #[test]
@@ -311,8 +328,14 @@ mod tests {
         assert!(matches!(BlockBytes::PerRank(vec![5, 5]).counts(), Counts::Uniform));
         let unequal = BlockBytes::PerRank(vec![5, 9, 0]);
         assert!(matches!(unequal.counts(), Counts::PerRank([5, 9, 0])));
-        assert_eq!((unequal.selecting(), unequal.counted()), (9, 9));
+        assert_eq!(unequal.counted(), 9);
         let pairs = BlockBytes::PerPair([vec![1, 2], vec![3, 4]]);
-        assert_eq!((pairs.selecting(), pairs.counted()), (0, 3));
+        assert_eq!(pairs.counted(), 3);
+        let selection = |given| Selection::new(&Interpose::read(given).unwrap().1, false);
+        let (some, all) = (selection("alltoall=mpi:2-"), selection("alltoall=mpi"));
+        for (bytes, by_size) in [(unequal, true), (pairs, false)] {
+            assert_eq!(bytes.prefer_mpi(MpiFunction::Alltoallv, &some), by_size);
+            assert!(bytes.prefer_mpi(MpiFunction::Alltoallv, &all));
+        }
     }
 }

@@ -159,6 +159,9 @@ pub unsafe fn gatherv<C: Into<i64> + Copy>(
     let is_in_place = send == constants().in_place;
     let transfer = || {
         let (intercepted, root) = rooted(root, comm)?;
+        if intercepted.selection.always_prefers_mpi(MpiFunction::Gatherv) {
+            return Err(ForwardReason::Faster.into());
+        }
         let is_root = root == intercepted.rank;
         // SAFETY: by the caller's contract.
         let blocks = is_root.then(|| unsafe { placed_blocks(intercepted, counts, offsets, recv_type, comm) });
@@ -196,6 +199,9 @@ pub unsafe fn scatterv<C: Into<i64> + Copy>(
     let mut unread = Vec::new();
     let mut transfer = || {
         let (intercepted, root) = rooted(root, comm)?;
+        if intercepted.selection.always_prefers_mpi(MpiFunction::Scatterv) {
+            return Err(ForwardReason::Faster.into());
+        }
         let is_root = root == intercepted.rank;
         // SAFETY: by the caller's contract.
         let blocks = is_root.then(|| unsafe { placed_blocks(intercepted, counts, offsets, dtype, comm) });

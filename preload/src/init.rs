@@ -1,0 +1,228 @@
+//! MPI_Init: the ranks of MPI_COMM_WORLD compare their settings before the program makes its first call. If some ranks intercepted a
+//! call and others forwarded it, all would wait for ever; so a rank with other settings ends the job, and one without the library is named.
+//!
+//! Every rank sends a hash of its settings to rank 0, which answers when it has all of them.
+#![allow(unsafe_code)]
+
+use crate::abi::{self, Handle, constants, query};
+use crate::{dynamic_linker, settings, stderr};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The time after which ranks that are missing are named. The others wait a little longer for rank 0's word on it.
+const NAME_AFTER: Duration = Duration::from_secs(1);
+/// The time after which the job is ended.
+const END_AFTER: Duration = Duration::from_secs(10);
+/// Every MPI allows tags up to 32767.
+const TAG: c_int = 32749;
+
+/// Rank 0 waits for other ranks.
+const WAITING: u64 = 1;
+/// All ranks have the same settings.
+const EQUAL: u64 = 2;
+
+/// Compares the settings, the first time that it is called.
+fn compare_once() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if !abi::is_running() || DONE.swap(true, Relaxed) {
+        return;
+    }
+    let mine = settings::digest();
+    let world = constants().world;
+    // SAFETY: MPI runs; each writes one int.
+    let (rank, size) =
+        unsafe { (query(|rank| abi::PMPI_Comm_rank(world, rank)), query(|size| abi::PMPI_Comm_size(world, size))) };
+    match (rank, size) {
+        (Some(0), Some(size)) => lead(mine, size),
+        (Some(_), Some(_)) => follow(mine),
+        _ => {}
+    }
+}
+
+/// A word to or from another rank of MPI_COMM_WORLD. Dropped when it is complete, since MPI uses the memory until then.
+struct WordMessage {
+    request: Handle,
+    word: Box<u64>,
+}
+
+impl WordMessage {
+    fn send(to: c_int, word: u64) -> WordMessage {
+        let mut message = WordMessage { request: constants().null_request, word: Box::new(word) };
+        // SAFETY: MPI runs; the word lives until the message is complete.
+        unsafe {
+            let at = (&raw const *message.word).cast();
+            abi::PMPI_Isend(at, 8, constants().byte, to, TAG, constants().world, &mut message.request);
+        }
+        message
+    }
+
+    fn receive(from: c_int) -> WordMessage {
+        let mut message = WordMessage { request: constants().null_request, word: Box::new(0) };
+        // SAFETY: as in `send`.
+        unsafe {
+            let at = (&raw mut *message.word).cast();
+            abi::PMPI_Irecv(at, 8, constants().byte, from, TAG, constants().world, &mut message.request);
+        }
+        message
+    }
+
+    /// The word, if the message is complete.
+    fn test(&mut self) -> Option<u64> {
+        // SAFETY: MPI runs; the request is pending, or null and then complete. Writes one int.
+        let done = query(|flag| unsafe { abi::PMPI_Test(&mut self.request, flag, constants().ignore_status) });
+        // SAFETY: written by MPI, which is not seen by the compiler.
+        (done == Some(1)).then(|| unsafe { (&raw const *self.word).read_volatile() })
+    }
+
+    fn wait(mut self) {
+        let started = Instant::now();
+        while self.test().is_none() {
+            pause(started);
+        }
+    }
+}
+
+/// Rank 0: collects the settings of all ranks and answers.
+fn lead(mine: u64, size: c_int) {
+    let mut missing: Vec<(c_int, WordMessage)> = (1..size).map(|rank| (rank, WordMessage::receive(rank))).collect();
+    let (started, mut is_named, mut present) = (Instant::now(), false, Vec::new());
+    while !missing.is_empty() {
+        let mut arrived = Vec::new();
+        missing.retain_mut(|(rank, message)| match message.test() {
+            Some(word) => {
+                arrived.push((*rank, word));
+                false
+            }
+            None => true,
+        });
+        if let Some((rank, _)) = arrived.iter().find(|(_, theirs)| *theirs != mine) {
+            settings::die(&format!(
+                "the EARLYBIRD_ variables of rank {rank} differ from those of rank 0; set the same for all ranks"
+            ));
+        }
+        if !is_named && started.elapsed() > NAME_AFTER {
+            is_named = true;
+            stderr::print(&format!(
+                "earlybird: {}",
+                unheard(&missing.iter().map(|(rank, _)| *rank).collect::<Vec<_>>())
+            ));
+            present.iter().for_each(|rank| WordMessage::send(*rank, WAITING).wait());
+        }
+        if is_named {
+            arrived.iter().for_each(|(rank, _)| WordMessage::send(*rank, WAITING).wait());
+        }
+        if started.elapsed() > END_AFTER {
+            settings::die(&unheard(&missing.iter().map(|(rank, _)| *rank).collect::<Vec<_>>()));
+        }
+        present.extend(arrived.iter().map(|(rank, _)| *rank));
+        pause(started);
+    }
+    present.into_iter().for_each(|rank| WordMessage::send(rank, EQUAL).wait());
+}
+
+/// Every other rank: tells rank 0 its settings and waits for the answer.
+fn follow(mine: u64) {
+    let (sent, mut answer) = (WordMessage::send(0, mine), WordMessage::receive(0));
+    let (started, mut is_named, mut is_waiting) = (Instant::now(), false, false);
+    loop {
+        match answer.test() {
+            Some(EQUAL) => break,
+            Some(_) => (answer, is_waiting) = (WordMessage::receive(0), true),
+            None => pause(started),
+        }
+        // Rank 0 names the missing ranks and ends the job, unless it is missing itself.
+        if !is_waiting && !is_named && started.elapsed() > 2 * NAME_AFTER {
+            is_named = true;
+            stderr::print(&format!("earlybird: {}", unheard(&[0])));
+        }
+        if !is_waiting && started.elapsed() > END_AFTER + NAME_AFTER {
+            settings::die(&unheard(&[0]));
+        }
+    }
+    sent.wait();
+}
+
+/// Leaves the CPU to others, after a while for longer.
+fn pause(started: Instant) {
+    match started.elapsed() < Duration::from_millis(20) {
+        true => thread::yield_now(),
+        false => thread::sleep(Duration::from_micros(200)),
+    }
+}
+
+/// The line that names ranks.
+fn unheard(ranks: &[c_int]) -> String {
+    let (mut names, more) =
+        (ranks.iter().take(8).map(c_int::to_string).collect::<Vec<_>>().join(", "), ranks.len() > 8);
+    if more {
+        names += ", ...";
+    }
+    let (ranks, have) = if ranks.len() == 1 { ("rank", "has") } else { ("ranks", "have") };
+    format!(
+        "{ranks} {names} of MPI_COMM_WORLD {have} not compared settings in MPI_Init; all ranks wait, and after {} s the job ends. \
+         Load libearlybird_mpi.so on all ranks or on none (LD_PRELOAD; mpirun -x or -genv reaches other hosts)",
+        END_AFTER.as_secs()
+    )
+}
+
+/// Defines functions that initialize MPI: each calls the function of its name in the next library, a tool or MPI, and compares settings.
+macro_rules! define_init {
+    ($($spelling:literal),*; $arguments:tt $result:ty) => {
+        $(define_init!(@one $spelling $arguments $result);)*
+    };
+    (@one $spelling:literal ($($argument:ident: $kind:ty),*) $result:ty) => {
+        const _: () = {
+            /// The function of this name.
+            ///
+            /// # Safety
+            /// The caller keeps the rules of the MPI standard.
+            #[unsafe(export_name = $spelling)]
+            unsafe extern "C" fn function($($argument: $kind),*) -> $result {
+                // SAFETY: the function of this name in another library has these arguments, which are forwarded unchanged.
+                let result = unsafe {
+                    let next: unsafe extern "C" fn($($kind),*) -> $result = std::mem::transmute(next(concat!($spelling, "\0")));
+                    next($($argument),*)
+                };
+                compare_once();
+                result
+            }
+        };
+    };
+}
+
+/// The function of this name, which ends in a zero, in the next library.
+fn next(name: &str) -> *mut c_void {
+    let name = CStr::from_bytes_with_nul(name.as_bytes()).unwrap_or_default();
+    let next = dynamic_linker::next_function(name);
+    if next.is_null() {
+        settings::die(&format!("the MPI library has no {}", name.to_string_lossy()));
+    }
+    next
+}
+
+type IntPtr = *mut c_int;
+
+define_init!("MPI_Init"; (argc: IntPtr, argv: *mut c_void) c_int);
+define_init!("MPI_Init_thread"; (argc: IntPtr, argv: *mut c_void, required: c_int, provided: IntPtr) c_int);
+// The other Fortran functions of MPICH call those of C.
+define_init!("mpi_init_f08_"; (error: IntPtr) ());
+define_init!("mpi_init_thread_f08_"; (required: IntPtr, provided: IntPtr, error: IntPtr) ());
+#[cfg(open_mpi)]
+define_init!("mpi_init", "mpi_init_", "mpi_init__", "MPI_INIT"; (error: IntPtr) ());
+#[cfg(open_mpi)]
+define_init!("mpi_init_thread", "mpi_init_thread_", "mpi_init_thread__", "MPI_INIT_THREAD";
+    (required: IntPtr, provided: IntPtr, error: IntPtr) ());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_ranks_are_named_and_not_too_many() {
+        assert!(unheard(&[3]).starts_with("rank 3 of MPI_COMM_WORLD has not"));
+        assert!(unheard(&[1, 2]).starts_with("ranks 1, 2 of MPI_COMM_WORLD have not"));
+        assert!(unheard(&(1..100).collect::<Vec<_>>()).starts_with("ranks 1, 2, 3, 4, 5, 6, 7, 8, ... of"));
+    }
+}
