@@ -74,6 +74,10 @@ fn call(comm: &Communicator, text: &str) -> Result<(), Error> {
             comm.reduce_scatter_block_into(&mine(count * ranks), &mut recv, Op::Sum)?;
             assert!((0..count).all(|i| recv[i] == sum(rank * count + i)), "{text}");
         }
+        "scan" => {
+            comm.scan_into(&send, &mut recv, Op::Sum)?;
+            assert!((0..count).all(|i| recv[i] == (0..=rank).map(|r| value(r, i)).sum::<f64>()), "{text}");
+        }
         "barrier" => comm.barrier()?,
         _ => panic!("{text:?}"),
     }
@@ -306,7 +310,7 @@ fn pairs(player: &Player) {
 
 /// Every operation, small enough for the line and large enough for the arena.
 #[cfg(feature = "fault")]
-const OPERATIONS: [&str; 16] = [
+const OPERATIONS: [&str; 18] = [
     "reduce:0:3",
     "reduce:1:1500",
     "reduce-chain:0:5000",
@@ -323,6 +327,8 @@ const OPERATIONS: [&str; 16] = [
     "alltoall:0:1500",
     "scattered:0:2",
     "scattered:0:1500",
+    "scan:0:3",
+    "scan:0:1500",
 ];
 
 /// A rank dies at every step of the second operation: the others fail in it or in the barrier after it, and a rank

@@ -261,6 +261,13 @@ int eb_reduce_scatter(const eb_comm *comm, const void *send, void *recv, size_t 
 /* The same, but rank r receives `counts[r]` elements. */
 int eb_reduce_scatterv(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, eb_op op);
 
+/* Reduces `count` elements of `send` of the ranks up to this one, in rank order, into `recv`. EB_IN_PLACE as `send`: this rank
+ * sends from `recv`. No rank waits for those after it. Any operator but EB_AVERAGE, which is EB_UNSUPPORTED. */
+int eb_scan(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op);
+
+/* The same for the ranks before this one; `recv` of rank 0 stays as it is. */
+int eb_exscan(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op);
+
 /* Reduces `group` buffers of all ranks as one operation: each in place, `counts[i]` elements at `buffers[i]`. Many small ones cost
  * as much as one eb_allreduce of their sum. Buffers may not overlap. Different counts of ranks are EB_MISMATCH. */
 int eb_allreduce_grouped(const eb_comm *comm, void *const *buffers, const size_t *counts, size_t group, eb_type type, eb_op op);
@@ -330,6 +337,10 @@ int eb_reduce_with(const eb_comm *comm, const void *send, void *recv, size_t cou
 int eb_reduce_scatter_with(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes,
                            const eb_operator *op);
 
+/* As eb_scan and eb_exscan. */
+int eb_scan_with(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes, const eb_operator *op);
+int eb_exscan_with(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes, const eb_operator *op);
+
 /* ---- non-blocking calls ----
  *
  * Each function whose name begins with i starts the call of the same name and returns without waiting for anybody; `*request`
@@ -352,6 +363,8 @@ int eb_iallreduce(const eb_comm *comm, const void *send, void *recv, size_t coun
 int eb_ireduce(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op, size_t root,
                eb_request **request);
 int eb_ireduce_scatter(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op, eb_request **request);
+int eb_iscan(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op, eb_request **request);
+int eb_iexscan(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op, eb_request **request);
 int eb_ibroadcast(const eb_comm *comm, void *buffer, size_t count, eb_type type, size_t root, eb_request **request);
 int eb_iallgather(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_request **request);
 int eb_igather(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, size_t root, eb_request **request);
@@ -368,6 +381,10 @@ int eb_iscatterv(const eb_comm *comm, const void *send, void *recv, const size_t
                  eb_request **request);
 int eb_iallreduce_with(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes,
                        const eb_operator *op, eb_request **request);
+int eb_iscan_with(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes, const eb_operator *op,
+                  eb_request **request);
+int eb_iexscan_with(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes, const eb_operator *op,
+                    eb_request **request);
 int eb_ireduce_with(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes,
                     const eb_operator *op, size_t root, eb_request **request);
 int eb_ireduce_scatter_with(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes,
@@ -418,6 +435,8 @@ int eb_reduce_scatter_init(const eb_comm *comm, const void *send, void *recv, si
                            eb_request **request);
 int eb_reduce_scatterv_init(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, eb_op op,
                             eb_request **request);
+int eb_scan_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op, eb_request **request);
+int eb_exscan_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_op op, eb_request **request);
 int eb_broadcast_init(const eb_comm *comm, void *buffer, size_t count, eb_type type, size_t root, eb_request **request);
 int eb_allgather_init(const eb_comm *comm, const void *send, void *recv, size_t count, eb_type type, eb_request **request);
 int eb_allgatherv_init(const eb_comm *comm, const void *send, void *recv, const size_t *counts, eb_type type, eb_request **request);
@@ -432,6 +451,10 @@ int eb_alltoallv_init(const eb_comm *comm, const void *send, const size_t *send_
                       eb_type type, eb_request **request);
 int eb_allreduce_with_init(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes,
                            const eb_operator *op, eb_request **request);
+int eb_scan_with_init(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes, const eb_operator *op,
+                      eb_request **request);
+int eb_exscan_with_init(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes, const eb_operator *op,
+                        eb_request **request);
 int eb_reduce_with_init(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes,
                         const eb_operator *op, size_t root, eb_request **request);
 int eb_reduce_scatter_with_init(const eb_comm *comm, const void *send, void *recv, size_t count, size_t element_bytes,

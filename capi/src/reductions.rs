@@ -40,6 +40,20 @@ impl Reduction {
         Call { collective: Collective::Reduce, root: Some(root), ..call }
     }
 
+    /// Describes a scan, or an exclusive one, which leaves the receive buffer of rank 0 as it is.
+    pub fn scan(
+        self,
+        comm: &Communicator,
+        collective: Collective,
+        send: *const c_void,
+        recv: *mut c_void,
+        count: usize,
+    ) -> Call<'static> {
+        let mut call = Call { collective, ..self.all_reduce(send, recv, count) };
+        call.buffers.has_result = collective == Collective::Scan || comm.rank() > 0;
+        call
+    }
+
     pub fn reduce_scatter<'a>(self, send: *const c_void, recv: *mut c_void, blocks: Blocks<'a>) -> Call<'a> {
         let Blocks { counts, all, own, .. } = blocks;
         let buffers = CallerBuffers::new(self.datatype, (send, all), BufferArg::recv(recv, own), 0);
@@ -72,6 +86,26 @@ export_forms! {
         root: usize,
     ) |comm| {
         Reduction::of_codes(dtype, op)?.reduce(comm, send, recv, count, root)
+    }
+
+    fn eb_scan, eb_iscan, eb_scan_init(
+        send: *const c_void,
+        recv: *mut c_void,
+        count: usize,
+        dtype: c_int,
+        op: c_int,
+    ) |comm| {
+        Reduction::of_codes(dtype, op)?.scan(comm, Collective::Scan, send, recv, count)
+    }
+
+    fn eb_exscan, eb_iexscan, eb_exscan_init(
+        send: *const c_void,
+        recv: *mut c_void,
+        count: usize,
+        dtype: c_int,
+        op: c_int,
+    ) |comm| {
+        Reduction::of_codes(dtype, op)?.scan(comm, Collective::ExclusiveScan, send, recv, count)
     }
 
     fn eb_reduce_scatter, eb_ireduce_scatter, eb_reduce_scatter_init(

@@ -4,7 +4,7 @@
 use crate::buffers::Blocks;
 use crate::reductions::Reduction;
 use crate::requests::export_forms;
-use earlybird::{BytesOp, Error, SharedReduceOp};
+use earlybird::{BytesOp, Collective, Error, SharedReduceOp};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
@@ -91,5 +91,27 @@ export_forms! {
     ) |comm| {
         // SAFETY: C.
         unsafe { reduction(op, element_bytes)? }.reduce_scatter(send, recv, Blocks::uniform(comm, count)?)
+    }
+
+    fn eb_scan_with, eb_iscan_with, eb_scan_with_init(
+        send: *const c_void,
+        recv: *mut c_void,
+        count: usize,
+        element_bytes: usize,
+        op: *const Operator,
+    ) |comm| {
+        // SAFETY: C.
+        unsafe { reduction(op, element_bytes)? }.scan(comm, Collective::Scan, send, recv, count)
+    }
+
+    fn eb_exscan_with, eb_iexscan_with, eb_exscan_with_init(
+        send: *const c_void,
+        recv: *mut c_void,
+        count: usize,
+        element_bytes: usize,
+        op: *const Operator,
+    ) |comm| {
+        // SAFETY: C.
+        unsafe { reduction(op, element_bytes)? }.scan(comm, Collective::ExclusiveScan, send, recv, count)
     }
 }

@@ -37,6 +37,11 @@ fn operators_of_the_caller() {
 }
 
 #[test]
+fn scans_in_every_form() {
+    is_right_on_all("scan.c");
+}
+
+#[test]
 fn calls_under_way_and_shared_buffers() {
     is_right_on_all("requests.c");
 }
@@ -91,7 +96,7 @@ fn several_nodes_do_what_they_can() {
     let program = Program::compile(C, "nodes.c");
     program.is_right_with("nodes.c", 5, &["--nodes", "2"]);
     program.is_right_with("nodes.c", 4, &["--nodes", "1,3"]);
-    for name in ["user_ops.c", "persistent.c", "alltoallv.c", "views.c"] {
+    for name in ["user_ops.c", "persistent.c", "alltoallv.c", "views.c", "scan.c"] {
         let program = Program::compile(C, name);
         program.is_right_with(name, 5, &["--nodes", "2"]);
         program.is_right_with(name, 4, &["--nodes", "1,3"]);
@@ -112,9 +117,17 @@ fn nothing_leaks_and_nothing_is_written_beside_a_buffer() {
         eprintln!("SKIPPED: no address sanitizer on this machine");
         return;
     }
-    for name in
-        ["collectives.c", "misuse.c", "groups.c", "user_ops.c", "requests.c", "persistent.c", "alltoallv.c", "views.c"]
-    {
+    for name in [
+        "collectives.c",
+        "misuse.c",
+        "groups.c",
+        "user_ops.c",
+        "requests.c",
+        "persistent.c",
+        "alltoallv.c",
+        "views.c",
+        "scan.c",
+    ] {
         Program::compile(checked, name).is_right(name, 2);
     }
     let output = Program::compile(checked, "leaks.c").run(1);

@@ -21,7 +21,6 @@ struct ForwardedFunction {
 const NON_BLOCKING: &str = "a non-blocking call";
 #[cfg(large_counts)]
 const PERSISTENT: &str = "a persistent call, counted when it is initialized";
-const UNSUPPORTED: &str = "an unsupported operation";
 
 impl ForwardedFunction {
     const fn new(name: &'static CStr, reason: &'static str) -> ForwardedFunction {
@@ -128,8 +127,6 @@ functions! { FUNCTIONS, FunctionIndex;
         NON_BLOCKING, n, dtype;
     MPI_Ialltoall(send: SendPtr, n: c_int, dtype: Handle, recv: RecvPtr, m: c_int, recv_type: Handle, comm: Handle, request: RequestPtr):
         NON_BLOCKING, m, recv_type;
-    MPI_Scan(send: SendPtr, recv: RecvPtr, n: c_int, dtype: Handle, op: Handle, comm: Handle): UNSUPPORTED, n, dtype;
-    MPI_Exscan(send: SendPtr, recv: RecvPtr, n: c_int, dtype: Handle, op: Handle, comm: Handle): UNSUPPORTED, n, dtype;
 }
 
 #[cfg(not(large_counts))]

@@ -43,6 +43,8 @@ macro_rules! for_each_function {
                 reductions::reduce_scatter_block(send: Send, recv: Recv, n: Count, dtype: Type, op: Op);
             Reduce_scatter REDUCE_SCATTER, ReduceScatter, counts,
                 reductions::reduce_scatter(send: Send, recv: Recv, n: Counts, dtype: Type, op: Op);
+            Scan SCAN, Scan, counts, reductions::scan(send: Send, recv: Recv, n: Count, dtype: Type, op: Op);
+            Exscan EXSCAN, ExclusiveScan, counts, reductions::exscan(send: Send, recv: Recv, n: Count, dtype: Type, op: Op);
         }
     };
 }

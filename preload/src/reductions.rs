@@ -162,6 +162,22 @@ impl Reduction {
         // SAFETY: by the caller's contract.
         unsafe { copy_out(&result, recv, self.dtype.size(), self.layout) }
     }
+
+    /// Runs the call on a rank whose receive buffer is of no meaning, though others have a result.
+    ///
+    /// # Safety
+    /// `from` holds this rank's elements, as MPI demands.
+    #[cold]
+    unsafe fn run_without_result(
+        &self,
+        from: *const c_void,
+        args: (MpiFunction, Option<usize>, Counts<'_>),
+    ) -> CallResult {
+        // SAFETY: by the caller's contract.
+        let send = unsafe { copy_in(from, self.count, self.dtype.size(), self.layout)? };
+        let mut no_result = vec![0; send.len()];
+        self.run_on((Some(&send), &mut no_result), args)
+    }
 }
 
 /// Intercepts MPI_Allreduce.
@@ -286,6 +302,68 @@ pub unsafe fn reduce_scatter<C: Into<i64> + Copy>(
     let (total, own) = (counts.iter().sum(), counts[intercepted.rank]);
     // SAFETY: by the caller's contract.
     let result = unsafe { reduction.run((send, total), (recv, own), (call, None, per_rank(&counts))) };
+    Some(return_code(call, comm, result))
+}
+
+/// Intercepts MPI_Scan.
+///
+/// # Safety
+/// As `allreduce`.
+#[inline]
+pub unsafe fn scan(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: impl Into<i64>,
+    dtype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Option<c_int> {
+    // SAFETY: by the caller's contract.
+    unsafe { scan_as(MpiFunction::Scan, (send, recv), count.into(), dtype, op, comm) }
+}
+
+/// Intercepts MPI_Exscan.
+///
+/// # Safety
+/// As `allreduce`; the receive buffer of the first rank is used in place only.
+#[inline]
+pub unsafe fn exscan(
+    send: *const c_void,
+    recv: *mut c_void,
+    count: impl Into<i64>,
+    dtype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Option<c_int> {
+    // SAFETY: by the caller's contract.
+    unsafe { scan_as(MpiFunction::Exscan, (send, recv), count.into(), dtype, op, comm) }
+}
+
+/// # Safety
+/// The contract of `scan` or `exscan`.
+unsafe fn scan_as(
+    call: MpiFunction,
+    (send, recv): (*const c_void, *mut c_void),
+    count: i64,
+    dtype: Handle,
+    op: Handle,
+    comm: Handle,
+) -> Option<c_int> {
+    // SAFETY: by the caller's contract.
+    let fold_by_mpi = |reduction: &MpiFoldedReduction| unsafe { reduction.scan(send, recv, call) };
+    let reduction = match reduction(call, count, dtype, op, None, comm, fold_by_mpi) {
+        Ok(reduction) => reduction,
+        Err(code) => return code,
+    };
+    let (count, args) = (reduction.count, (call, None, Counts::Uniform));
+    let has_result = call == MpiFunction::Scan || reduction.intercepted.rank > 0;
+    // SAFETY: by the caller's contract.
+    let result = unsafe {
+        match has_result {
+            true => reduction.run((send, count), (recv, count), args),
+            false => reduction.run_without_result(if send == constants().in_place { recv } else { send }, args),
+        }
+    };
     Some(return_code(call, comm, result))
 }
 

@@ -4,9 +4,10 @@
 
 use crate::abi::{self, Handle, constants, query};
 use crate::block::{Block, per_rank};
+use crate::functions::MpiFunction;
 use crate::intercepted::InterceptedComm;
 use crate::outcome::{CallFailure, CallResult};
-use earlybird::{BytesOp, CollectiveArgs};
+use earlybird::{BytesOp, CollectiveArgs, Counts};
 use std::ffi::{c_int, c_void};
 
 /// An intercepted reduction whose elements MPI folds.
@@ -71,6 +72,25 @@ impl MpiFoldedReduction {
         // SAFETY: by the caller's contract.
         let mut values = unsafe { packed(&self.block, send)? };
         reduce(&mut values)
+    }
+
+    /// Runs MPI_Scan or MPI_Exscan, which leaves `recv` of the first rank as it is.
+    ///
+    /// # Safety
+    /// The contract of `allreduce`; `recv` of the first rank is used in place only.
+    pub unsafe fn scan(&self, send: *const c_void, recv: *mut c_void, call: MpiFunction) -> CallResult {
+        let (comm, layout) = (&self.intercepted.comm, RowLayout::new(self.block.dtype)?);
+        let op = self.fold_op(&layout)?;
+        let scan = |values: &mut [u8]| {
+            Ok(comm.run(CollectiveArgs::describe(call.collective(), None, Counts::Uniform, values, &op))?)
+        };
+        if call == MpiFunction::Scan || self.intercepted.rank > 0 {
+            // SAFETY: by the caller's contract.
+            return unsafe { self.in_place(send, recv, scan) };
+        }
+        let from = if send == constants().in_place { recv.cast_const() } else { send };
+        // SAFETY: by the caller's contract.
+        scan(&mut unsafe { packed(&self.block, from)? })
     }
 
     /// Runs MPI_Reduce_scatter_block.

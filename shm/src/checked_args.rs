@@ -47,7 +47,8 @@ impl<'a> CollectiveArgs<'a> {
         let whole = std::mem::replace(&mut checked.args.buffers, Buffers::in_place::<u8>(&mut []));
         checked.args.buffers = whole.own_parts(&checked.exchange(), rank);
         checked.check_lengths()?;
-        Ok(checked)
+        let options = checked.settings();
+        Ok(checked.options(options))
     }
 
     /// Refuses a buffer in place on a rank that has no block of its own in it.
@@ -67,6 +68,12 @@ impl<'a> CollectiveArgs<'a> {
     fn check_elements(&self) -> Result<(), Error> {
         let (datatype, folds) = (self.buffers.datatype(), self.collective.traits().folds);
         match (datatype, self.op) {
+            (_, ReduceOp::Builtin(Op::Average)) if self.collective.traits().prefix.is_some() => {
+                return Err(Error::Unsupported {
+                    what: format!("the operator average in {}", self.collective.name()),
+                    hint: "use sum, and divide on each rank by the number of contributions up to it".into(),
+                });
+            }
             (Datatype::Builtin(dtype), ReduceOp::Builtin(op)) if folds => dtype.must_have(op)?,
             (_, ReduceOp::User(op)) if op.element_bytes() != datatype.size() => {
                 return Err(Error::usage(format!(
@@ -166,9 +173,11 @@ impl<'a> CheckedArgs<'a> {
         self.args.options
     }
 
-    /// The same call with these settings.
+    /// The same call with these settings; a scan is in rank order whatever they say.
     pub fn options(mut self, options: CallOptions) -> Self {
-        self.args.options = options;
+        let in_rank_order = self.collective().traits().prefix.is_some();
+        self.args.options =
+            CallOptions { order: if in_rank_order { FoldOrder::Rank } else { options.order }, ..options };
         self
     }
 }

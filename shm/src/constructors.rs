@@ -37,6 +37,23 @@ impl<'a> CollectiveArgs<'a> {
         Self::describe(Collective::ReduceScatter, None, Counts::Uniform, buffers, op)
     }
 
+    /// A scan: the reduction, in rank order, of the send buffers of the ranks up to this one, in its receive buffer. By any
+    /// operator but the average.
+    #[inline(always)]
+    pub fn scan<B: IntoCallBuffers<'a>, O: IntoReduceOp<'a, B::Item>>(buffers: B, op: O) -> B::Args<O::Shared> {
+        Self::describe(Collective::Scan, None, Counts::Uniform, buffers, op)
+    }
+
+    /// An exclusive scan: the reduction, in rank order, of the send buffers of the ranks before this one, in its receive buffer.
+    /// That of rank 0 stays as it is. By any operator but the average.
+    #[inline(always)]
+    pub fn exclusive_scan<B: IntoCallBuffers<'a>, O: IntoReduceOp<'a, B::Item>>(
+        buffers: B,
+        op: O,
+    ) -> B::Args<O::Shared> {
+        Self::describe(Collective::ExclusiveScan, None, Counts::Uniform, buffers, op)
+    }
+
     /// A broadcast: `buf` of `root`, in `buf` of every rank.
     #[inline(always)]
     pub fn broadcast<B: IntoCallBuffers<'a, Item: Element>>(root: usize, buf: B) -> B::Args<Op> {

@@ -7,7 +7,7 @@
 mod modelled;
 
 use earlybird_shm::Algorithm::{self, Chain, Flat, Leader, Slices, StaticLeader, StaticLeaderEarly};
-use earlybird_shm::Collective::{self, Broadcast, Gather, Reduce, Scatter};
+use earlybird_shm::Collective::{self, Broadcast, ExclusiveScan, Gather, Reduce, Scan, Scatter};
 use earlybird_shm::protocol::step::Step;
 use modelled::models::{MODELS, for_every_model, model};
 use modelled::posted_deaths::{DEATHS, deaths as deaths_of, run_deaths};
@@ -121,28 +121,31 @@ death_tests! {
     deaths_static_leader_early_3: StaticLeaderEarly, 3, 1, 0, 1, STATIC;
 }
 
-/// A rank dies at every step of an operation with a root: only those that somebody needs are missed.
+/// A rank dies at every step of an operation in which not every rank needs every other: only those that somebody needs are missed.
 #[test]
-fn deaths_with_a_root() {
+fn deaths_of_ranks_that_not_all_need() {
     let begun = Instant::now();
     let mut all = Tally { executions: 0, died: 0, failed: 0 };
-    for (collective, algorithm, words, reachable) in ROOTED {
+    for (collective, algorithm, words, reachable) in EARLY_LEAVING {
         let tally = deaths_in(*collective, *algorithm, 2, *words, Some(2), reachable);
         all.executions += tally.executions;
         all.died += tally.died;
         all.failed += tally.failed;
     }
-    let title = format!("deaths in operations with a root, 2 ranks ({} deaths, {} failures)", all.died, all.failed);
+    let title =
+        format!("deaths in operations that ranks leave early, 2 ranks ({} deaths, {} failures)", all.died, all.failed);
     report(&title, Some(2), &all, begun);
 }
 
-const ROOTED: &[(Collective, Algorithm, usize, &[Step])] = &[
+const EARLY_LEAVING: &[(Collective, Algorithm, usize, &[Step])] = &[
     (Broadcast, Flat, 1, FLAT),
     (Broadcast, Chain, 16, &[Begin, Entered, Arrived, Published, Copied, Left]),
     (Reduce, Flat, 16, FLAT_PIECES),
     (Reduce, Chain, 1, FOLDERS),
     (Gather, Flat, 1, FLAT),
     (Scatter, Flat, 1, FLAT),
+    (Scan, Flat, 1, FLAT),
+    (ExclusiveScan, Flat, 16, FLAT_PIECES),
 ];
 
 /// A rank that dies between two operations fails the second one, never the first.

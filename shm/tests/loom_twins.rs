@@ -49,6 +49,9 @@ const DEPOSITS: &[&str] = &[
     "all_gather_pieces_2",
     "scatter_2",
     "scatter_pieces_2",
+    "scan_2",
+    "scan_pieces_2",
+    "exscan_2",
     "posted_gather_2",
     "posted_all_to_all_2",
     "mismatch_broadcast_2",
@@ -64,6 +67,9 @@ const EARLY_LEAVERS: &[&str] = &[
     "broadcast_chain_2",
     "scatter_2",
     "scatter_pieces_2",
+    "scan_2",
+    "scan_pieces_2",
+    "exscan_2",
 ];
 const SLEEPERS: &[&str] = &[
     "flat_2_once",
@@ -80,6 +86,7 @@ const SLEEPERS: &[&str] = &[
     "reduce_chain_2",
     "broadcast_2",
     "broadcast_chain_2",
+    "scan_2",
 ];
 
 const MISMATCHES_WITH_A_ROOT: &[&str] =

@@ -142,4 +142,66 @@ impl Communicator {
     ) -> Result<(), Error> {
         self.run(CollectiveArgs::reduce_scatter(buf, op).counts(Counts::PerRank(counts)))
     }
+
+    /// Reduces `send` of the ranks from 0 to this one, in rank order, into `recv`: rank 0 gets its own contribution, the last
+    /// rank that of all.
+    ///
+    /// No rank waits for those after it. Any operator but [`Op::Average`]; it need not be commutative. The order is that of the
+    /// ranks whatever was set: on one node, results that round are those of a loop over the ranks.
+    ///
+    /// ```
+    /// # let comm = earlybird::Communicator::from_env()?;
+    /// // The place of this rank's items among those of all.
+    /// let (mine, mut until_mine) = ([5u64], [0u64]);
+    /// comm.scan_into(&mine, &mut until_mine, earlybird::Op::Sum)?;
+    /// # assert_eq!(until_mine, [5]);
+    /// # Ok::<(), earlybird::Error>(())
+    /// ```
+    ///
+    /// Cost after the last arrival of those up to this rank: one deposit, and a fold of as many vectors as there are such ranks.
+    ///
+    /// # Errors
+    /// As [`Communicator::all_reduce_into`]; [`Error::Unsupported`] for an average.
+    pub fn scan_into<'a, T: 'a>(
+        &self,
+        send: &'a [T],
+        recv: &'a mut [T],
+        op: impl IntoReduceOp<'a, T>,
+    ) -> Result<(), Error> {
+        self.run(CollectiveArgs::scan((send, recv), op))
+    }
+
+    /// As [`Communicator::scan_into`] with one buffer.
+    ///
+    /// # Errors
+    /// As [`Communicator::scan_into`].
+    pub fn scan_in_place<'a, T: 'a>(&self, buf: &'a mut [T], op: impl IntoReduceOp<'a, T>) -> Result<(), Error> {
+        self.run(CollectiveArgs::scan(buf, op))
+    }
+
+    /// Reduces `send` of the ranks before this one, in rank order, into `recv`; that of rank 0 stays as it is. Otherwise as
+    /// [`Communicator::scan_into`].
+    ///
+    /// # Errors
+    /// As [`Communicator::scan_into`].
+    pub fn exclusive_scan_into<'a, T: 'a>(
+        &self,
+        send: &'a [T],
+        recv: &'a mut [T],
+        op: impl IntoReduceOp<'a, T>,
+    ) -> Result<(), Error> {
+        self.run(CollectiveArgs::exclusive_scan((send, recv), op))
+    }
+
+    /// As [`Communicator::exclusive_scan_into`] with one buffer.
+    ///
+    /// # Errors
+    /// As [`Communicator::scan_into`].
+    pub fn exclusive_scan_in_place<'a, T: 'a>(
+        &self,
+        buf: &'a mut [T],
+        op: impl IntoReduceOp<'a, T>,
+    ) -> Result<(), Error> {
+        self.run(CollectiveArgs::exclusive_scan(buf, op))
+    }
 }

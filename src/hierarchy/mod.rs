@@ -34,6 +34,7 @@ mod operation;
 mod operators;
 mod packing;
 mod phases;
+mod prefix;
 mod reductions;
 mod segments;
 mod shared;

@@ -1,6 +1,6 @@
 //! Forms of the reductions by built-in operators.
 
-use crate::data::{Sample, hash};
+use crate::data::{Sample, contribution, hash, reference};
 use crate::draw::Rng;
 use crate::forms::{Checked, Failure, Fold, Way, check, complete, delay, dirty, fold, prepare};
 use crate::posted;
@@ -94,6 +94,39 @@ pub fn reduce<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Checke
         _ => drop(posted!(way rng; comm, CollectiveArgs::reduce(root.rank(), (send, Vec::new()), op))),
     }
     if is_root { check(&recv, &want, &format!("reduce {op:?}")) } else { Ok(()) }
+}
+
+/// Scans of both kinds, of integers, since halves are rounded node by node.
+pub fn scan(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
+    let (count, op) = (rng.count(size_of::<u64>(), 1), rng.pick(&[Op::Sum, Op::Product, Op::BitXor]));
+    let (is_exclusive, seed) = (rng.flip(), rng.next());
+    let send = contribution::<u64>(seed, comm.rank(), count, op, true);
+    let mut recv = dirty(count);
+    let want = match comm.rank() + usize::from(!is_exclusive) {
+        0 => {
+            if way == Way::InPlace {
+                send.clone()
+            } else {
+                recv.clone()
+            }
+        }
+        ranks => reference(seed, ranks, count, op, true),
+    };
+    prepare(comm, rng, way)?;
+    match (way, is_exclusive) {
+        (Way::InPlace, _) => {
+            recv.copy_from_slice(&send);
+            match is_exclusive {
+                true => comm.exclusive_scan_in_place(&mut recv, op)?,
+                false => comm.scan_in_place(&mut recv, op)?,
+            }
+        }
+        (Way::Into, true) => comm.exclusive_scan_into(&send, &mut recv, op)?,
+        (Way::Into, false) => comm.scan_into(&send, &mut recv, op)?,
+        (_, true) => recv = posted!(way rng; comm, CollectiveArgs::exclusive_scan((send, recv), op)).1,
+        (_, false) => recv = posted!(way rng; comm, CollectiveArgs::scan((send, recv), op)).1,
+    }
+    check(&recv, &want, &format!("scan {op:?}, exclusive {is_exclusive}"))
 }
 
 pub fn reduce_scatter<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {

@@ -95,6 +95,7 @@ forms! {
     }
     plain {
         moves::barrier: Into Immediate Persistent;
+        folds::scan: Into InPlace Immediate Persistent;
         folds::rounded: Into InPlace Immediate View;
         folds::repeated: InPlace;
         folds::overlapping: Immediate;

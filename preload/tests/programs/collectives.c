@@ -46,6 +46,12 @@ static void reductions(MPI_Comm comm)
             MPI_Reduce_scatter_block(in_place ? MPI_IN_PLACE : s, r, n, MPI_INT, MPI_SUM, comm);
             for (int i = 0; i < n; i++) MUST(r[i] == sum(size, rank * n + i));
             for (int i = n; i < total && !in_place; i++) MUST(r[i] == -1);
+            for (int without = 0; without < 2; without++) {
+                int ranks_before = without ? rank : rank + 1;
+                for (int i = 0; i < n; i++) r[i] = in_place ? s[i] : -1;
+                (without ? MPI_Exscan : MPI_Scan)(in_place ? MPI_IN_PLACE : s, r, n, MPI_INT, MPI_SUM, comm);
+                for (int i = 0; i < n; i++) MUST(r[i] == (ranks_before ? sum(ranks_before, i) : in_place ? s[i] : -1));
+            }
             for (int i = 0; i < total; i++) MUST(s[i] == number(rank, i));
         }
         free(s), free(r);

@@ -34,6 +34,11 @@ def check(comm):
             found = np.zeros_like(mine)
             comm.Reduce_scatter_block(blocks, found, op)
             assert np.array_equal(found, total), (kind, n)
+            so_far = [np.any(of[:r], axis=0) if kind == "?" else np.sum(of[:r], axis=0).astype(kind) for r in range(size + 1)]
+            comm.Scan(mine, found, op)
+            assert np.array_equal(found, so_far[rank + 1]), (kind, n)
+            comm.Exscan(mine, found, op)
+            assert np.array_equal(found, so_far[rank] if rank else so_far[1]), (kind, n)
     assert comm.allreduce(rank) == everybody.sum()
     assert comm.allgather({"rank": rank}) == [{"rank": r} for r in range(size)]
     assert comm.bcast(list(range(rank, rank + 5)), root=size - 1) == list(range(size - 1, size + 4))

@@ -33,10 +33,6 @@ int main(int argc, char **argv)
         MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
         for (int r = 0; r < size; r++) wrong += back[r] != r + 1;
     }
-    MPI_Scan(&mine, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    wrong += sum != mine * (mine + 1) / 2;
-    MPI_Exscan(&mine, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    wrong += rank > 0 && sum != mine * (mine - 1) / 2;
 #if MPI_VERSION >= 4
     MPI_Request again[6];
     int told = -1, block = -1, reduced = -1;

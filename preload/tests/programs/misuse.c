@@ -67,6 +67,8 @@ int main(int argc, char **argv)
         MUST_BE(MPI_ERR_COUNT, MPI_Bcast(a, -2, MPI_DOUBLE, 0, comm));
         MUST_BE(MPI_ERR_COUNT, MPI_Allgather(a, -1, MPI_DOUBLE, b, -1, MPI_DOUBLE, comm));
         MUST_BE(MPI_ERR_COUNT, MPI_Reduce_scatter_block(a, b, -1, MPI_DOUBLE, MPI_SUM, comm));
+        MUST_BE(MPI_ERR_COUNT, MPI_Scan(a, b, -1, MPI_DOUBLE, MPI_SUM, comm));
+        MUST_BE(MPI_ERR_OP, MPI_Exscan(a, b, 1, MPI_DOUBLE, MPI_BAND, comm));
         MUST_BE(MPI_ERR_ROOT, MPI_Reduce(a, b, 1, MPI_DOUBLE, MPI_SUM, size, comm));
         MUST_BE(MPI_ERR_ROOT, MPI_Bcast(a, 1, MPI_DOUBLE, -1, comm));
         if (MPI_Allreduce(a, b, 1, MPI_DATATYPE_NULL, MPI_SUM, comm) == MPI_SUCCESS) wrong++; /* an error of the type or of the operator */

@@ -35,6 +35,12 @@ program new
   everything = 2
   call MPI_Reduce_scatter_block(everything, b, n, MPI_INTEGER, MPI_SUM, dup)
   call must(count(b == 2 * ranks) == n)
+  a = rank
+  b = -1
+  call MPI_Scan(a, b, n, MPI_INTEGER, MPI_SUM, dup)
+  call must(count(b == rank * (rank + 1) / 2) == n)
+  call MPI_Exscan(MPI_IN_PLACE, a, n, MPI_INTEGER, MPI_SUM, dup)
+  call must(count(a == rank * (rank - 1) / 2) == n)
   ! Blocks for each rank; lens(i) for rank i - 1.
   lens = [(3 * i, i = 1, ranks)]
   at = [(3 * i * (i - 1) / 2, i = 1, ranks)]

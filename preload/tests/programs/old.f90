@@ -68,6 +68,11 @@ program old
   parts = 1
   call MPI_Reduce_scatter_block(parts, b, n, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, ierr)
   call must(count(b == ranks) == n)
+  a = rank
+  call MPI_Scan(a, b, n, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, ierr)
+  call must(count(b == rank * (rank + 1) / 2) == n)
+  call MPI_Exscan(MPI_IN_PLACE, a, n, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, ierr)
+  call must(count(a == rank * (rank - 1) / 2) == n)
 
   ! Blocks for each rank; lens(i) for rank i - 1.
   lens = [(3 * i, i = 1, ranks)]

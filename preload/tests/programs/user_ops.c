@@ -65,6 +65,12 @@ static void matrices(MPI_Comm comm, int commutes)
             for (int i = 0; i < total; i++) r[i] = of(rank, i);
             MPI_Reduce_scatter_block(in_place ? MPI_IN_PLACE : s, r, n, type, op, comm);
             for (int i = 0; i < n; i++) { matrix e = expected(size, rank * n + i); MUST(SAME(r[i], e)); }
+            for (int without = 0; without < 2; without++) {
+                int before = without ? rank : rank + 1;
+                for (int i = 0; i < n; i++) r[i] = of(rank, i);
+                (without ? MPI_Exscan : MPI_Scan)(in_place ? MPI_IN_PLACE : s, r, n, type, op, comm);
+                for (int i = 0; i < n; i++) { matrix e = before ? expected(before, i) : of(rank, i); MUST(SAME(r[i], e)); }
+            }
             for (int root = 0; root < size; root++) {
 #ifndef OPEN_MPI
                 if (in_place && root) continue; /* MPICH 4.0.2 itself crashes */

@@ -28,6 +28,10 @@ pub enum Collective {
     AllToAll = 8,
     /// Every rank gets its own part of the reduction of all contributions.
     ReduceScatter = 9,
+    /// Every rank gets the reduction, in rank order, of the contributions up to its own.
+    Scan = 10,
+    /// Every rank but the first gets the reduction, in rank order, of the contributions before its own.
+    ExclusiveScan = 11,
     /// The ranks form groups: words of all are summed.
     Split = 32,
     /// The ranks form a second group of the same members: as `Split`.
@@ -47,6 +51,15 @@ pub enum Side {
     Root,
 }
 
+/// The contributions in the result of a rank, where it has those of lower ranks only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prefix {
+    /// Those of the ranks before it, and its own.
+    Inclusive,
+    /// Those of the ranks before it.
+    Exclusive,
+}
+
 /// A row of the table: what sets a collective apart from the others.
 #[derive(Debug, Clone, Copy)]
 pub struct Traits {
@@ -61,6 +74,8 @@ pub struct Traits {
     /// Whether contributions are folded into one; otherwise they lie one after the other in the result. Then type, operator and
     /// order decide the result.
     pub folds: bool,
+    /// Whether each rank has a result of its own, of the contributions of lower ranks, folded in rank order.
+    pub prefix: Option<Prefix>,
     /// Whether it carries elements of the caller's.
     pub has_data: bool,
     /// The algorithms that carry it out.
@@ -75,6 +90,7 @@ const ALL_REDUCE: Traits = Traits {
     receivers: Side::All,
     in_parts: false,
     folds: true,
+    prefix: None,
     has_data: true,
     algorithms: &[Flat, Leader, Chain, Slices, StaticLeader, StaticLeaderEarly],
     is_public: true,
@@ -107,6 +123,12 @@ impl Collective {
             Collective::AllToAll => Traits { name: "alltoall", in_parts: true, ..MOVES },
             Collective::ReduceScatter => {
                 Traits { name: "reduce-scatter", in_parts: true, algorithms: &[Flat], ..ALL_REDUCE }
+            }
+            Collective::Scan => {
+                Traits { name: "scan", prefix: Some(Prefix::Inclusive), algorithms: &[Flat], ..ALL_REDUCE }
+            }
+            Collective::ExclusiveScan => {
+                Traits { name: "exscan", prefix: Some(Prefix::Exclusive), algorithms: &[Flat], ..ALL_REDUCE }
             }
             Collective::Split => Traits { name: "split", ..AGREEMENT },
             Collective::Duplicate => Traits { name: "duplicate", ..AGREEMENT },
@@ -153,13 +175,17 @@ impl Traits {
 
     /// The ranks whose contributions are in the result of `rank`, of as many as contribute.
     #[inline]
-    pub fn sources(self, _rank: usize, senders: usize) -> Range<usize> {
-        0..senders
+    pub fn sources(self, rank: usize, senders: usize) -> Range<usize> {
+        match self.prefix {
+            None => 0..senders,
+            Some(Prefix::Inclusive) => 0..rank + 1,
+            Some(Prefix::Exclusive) => 0..rank,
+        }
     }
 
     /// Returns whether every rank gets the fold of all contributions: then each can fold for itself, and needs every other.
     #[inline]
     pub const fn reaches_all(self) -> bool {
-        self.folds && !self.in_parts && !self.has_root()
+        self.folds && self.prefix.is_none() && !self.in_parts && !self.has_root()
     }
 }

@@ -186,6 +186,9 @@ impl Scenario {
             Collective::Scatter => Self::value(0, epoch, rank * self.words + word),
             Collective::ReduceScatter => sum(rank * self.words + word),
             Collective::AllReduce | Collective::Barrier | Collective::Reduce => sum(word),
+            // The first rank of an exclusive one gets nothing.
+            Collective::Scan => (0..=rank).map(|r| Self::value(r, epoch, word)).sum(),
+            Collective::ExclusiveScan => (0..rank).map(|r| Self::value(r, epoch, word)).sum(),
             // The others run an allreduce of the group's own words.
             other => unreachable!("{} is not modelled by itself", other.name()),
         }
@@ -198,22 +201,17 @@ impl Scenario {
         let call = Signature::new(self.collective, DType::U64, op, order, Algorithm::Auto, self.words).in_lane(flat);
         let call = if self.registered { call.registered() } else { call };
         let call = if self.shared { call.shared() } else { call };
-        if self.is_rooted() { call.rooted(0) } else { call }
-    }
-
-    /// Returns whether only some ranks need others.
-    fn is_rooted(&self) -> bool {
-        use Collective::{Broadcast, Gather, Reduce, Scatter};
-        matches!(self.collective, Reduce | Broadcast | Gather | Scatter)
+        if self.collective.traits().has_root() { call.rooted(0) } else { call }
     }
 
     /// Returns whether another rank waits for `rank` in every operation.
     pub fn is_needed(&self, rank: usize) -> bool {
-        match self.collective {
-            Collective::Broadcast | Collective::Scatter => rank == 0,
-            Collective::Reduce | Collective::Gather => rank != 0,
-            _ => true,
-        }
+        (0..self.ranks).any(|reader| reader != rank && self.needs(reader, rank))
+    }
+
+    /// Returns whether `rank` waits for `other` in every operation.
+    fn needs(&self, rank: usize, other: usize) -> bool {
+        Exchange::new(self.collective, 0, self.ranks, Lens::Equal(self.words)).takes(rank, other)
     }
 
     fn run_rank(&self, group: &Group, rank: usize) -> (End, Vec<Algorithm>) {
@@ -308,8 +306,9 @@ impl Scenario {
                 assert_eq!(details[0], dead as u64, "wrong details: {details:?} for the death of rank {dead}");
             }
             (Some(stranger), death) => {
-                // who needs nobody, and who dies, may be gone before
-                let may_miss = |rank: usize| self.is_rooted() || death.is_some_and(|(dead, ..)| dead == rank);
+                // A rank that does not need all the others, and one that dies, may be gone before.
+                let needs_all = |rank: usize| (0..self.ranks).all(|other| self.needs(rank, other));
+                let may_miss = |rank: usize| !needs_all(rank) || death.is_some_and(|(dead, ..)| dead == rank);
                 let told = |(rank, end): (usize, &End)| may_miss(rank) || matches!(end, End::Failed(..));
                 assert!(ends.iter().enumerate().all(told), "somebody missed a mismatch: {ends:?}");
                 assert_eq!((poison.cause(), poison.epoch()), (Cause::Mismatch, self.epochs as u64), "wrong error");

@@ -4,7 +4,9 @@
 
 use super::{Bound, Scenario};
 use earlybird_shm::Algorithm::{Chain, Flat, Leader, Slices, StaticLeader, StaticLeaderEarly};
-use earlybird_shm::Collective::{AllGather, AllToAll, Broadcast, Gather, Reduce, ReduceScatter, Scatter};
+use earlybird_shm::Collective::{
+    AllGather, AllToAll, Broadcast, ExclusiveScan, Gather, Reduce, ReduceScatter, Scan, Scatter,
+};
 use earlybird_shm::protocol::step::Step;
 
 /// A model by name.
@@ -51,6 +53,7 @@ macro_rules! for_every_model {
             reduce_chain_2 reduce_chain_3 reduce_chain_3_directed reduce_flat_2 reduce_flat_pieces_2 reduce_flat_by_rank_3 reduce_static_leader_3
             broadcast_2 broadcast_pieces_2 broadcast_chain_2 broadcast_3
             gather_3 all_gather_2 all_gather_pieces_2 all_to_all_2 reduce_scatter_2
+            scan_2 scan_3 scan_pieces_2 exscan_2 exscan_pieces_3
             scatter_2 scatter_pieces_2
             mismatch_reduce_flat_pieces_2 mismatch_reduce_chain_2 mismatch_broadcast_chain_2 mismatch_broadcast_2
             mismatch_gather_2 mismatch_and_death_3
@@ -187,6 +190,14 @@ models! {
     all_to_all_2: "alltoall, 2 ranks, reuse", upto(2), Some(upto(3)), Scenario::new(Flat, 2, ONE).of(AllToAll).epochs(2);
     reduce_scatter_2: "reduce-scatter, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, ONE).of(ReduceScatter).epochs(2);
+
+    scan_2: "scan, 2 ranks, reuse", upto(3), Some(ALL), Scenario::new(Flat, 2, ONE).of(Scan).epochs(2);
+    scan_3: "scan, 3 ranks, once", upto(2), Some(upto(3)), Scenario::new(Flat, 3, ONE).of(Scan);
+    scan_pieces_2: "scan of 2 deposited pieces, 2 ranks, reuse", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, TWO).of(Scan).epochs(2);
+    exscan_2: "exscan, 2 ranks, reuse", upto(3), Some(ALL), Scenario::new(Flat, 2, ONE).of(ExclusiveScan).epochs(2);
+    exscan_pieces_3: "exscan of 2 deposited pieces, 3 ranks, once", upto(1), Some(upto(2)),
+        Scenario::new(Flat, 3, TWO).of(ExclusiveScan);
 
     scatter_2: "scatter, 2 ranks, reuse", upto(3), Some(ALL), Scenario::new(Flat, 2, ONE).of(Scatter).epochs(2);
     scatter_pieces_2: "scatter of 2 deposited pieces, 2 ranks, reuse", upto(2), Some(upto(3)),

@@ -3,7 +3,8 @@
 //! No ticket and no accumulator. Up to [`INLINE_BYTES`](crate::protocol::lines::INLINE_BYTES) travel beside the mark of entry,
 //! larger deposits are announced piece by piece; memory is written by its owner only, so two ranks that believe to be
 //! the root do not meet. A rank waits for exactly those whose data it takes: the root of a broadcast and the others of a
-//! gather or reduce leave as soon as they have deposited. What runs here is told by data: [`crate::protocol::geometry`].
+//! gather or reduce leave as soon as they have deposited, and in a scan
+//! no rank waits for those after it. What runs here is told by data: [`crate::protocol::geometry`].
 //!
 //! [`enter_and_deposit`] and collecting are apart: nothing is waited for in between.
 
@@ -26,7 +27,8 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, w: &Window<'
 /// Returns whether a fold needs this rank's own contribution in its turn: then it is taken from its deposit like all others,
 /// since the result may lie where the contribution did.
 fn in_turn<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> bool {
-    w.exchange.traits.folds && op.call.by_rank() && w.exchange.readers.has(op.me)
+    let traits = w.exchange.traits;
+    traits.folds && (op.call.by_rank() || traits.prefix.is_some()) && w.exchange.readers.has(op.me)
 }
 
 /// Returns whether what is folded needs an accumulator of its own.

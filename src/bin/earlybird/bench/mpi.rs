@@ -120,6 +120,8 @@ fn carry_out<T: Equivalence>(
         Collective::Scatter => root.scatter_into(receive),
         Collective::AllToAll => world.all_to_all_into(send, receive),
         Collective::ReduceScatter => world.reduce_scatter_block_into(send, receive, SystemOperation::sum()),
+        Collective::Scan => world.scan_into(send, receive, SystemOperation::sum()),
+        Collective::ExclusiveScan => world.exclusive_scan_into(send, receive, SystemOperation::sum()),
         Collective::Barrier => world.barrier(),
         other => return Err(Error::usage(format!("{} is not measured", other.name()))),
     }
