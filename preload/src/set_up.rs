@@ -77,6 +77,24 @@ pub fn set_up(comm: Handle, has_room: bool) -> Result<InterceptedComm, ForwardRe
 /// waits for this one until the deadline again.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
+/// Descriptors that joining needs at once, and some more.
+const DESCRIPTORS: usize = 8;
+
+/// Returns whether this process can open as many descriptors as joining needs. Without them it would fail where the other ranks already
+/// wait for it.
+fn has_descriptors() -> bool {
+    let opened: Result<Vec<_>, _> = (0..DESCRIPTORS).map(|_| std::fs::File::open("/dev/null")).collect();
+    if let Err(error) = &opened
+        && !GIVEN_UP.swap(true, Relaxed)
+    {
+        stderr::print(&format!(
+            "earlybird: the calls of this process are forwarded to MPI: it cannot open {DESCRIPTORS} descriptors ({error}); raise \
+             ulimit -n"
+        ));
+    }
+    opened.is_ok()
+}
+
 /// The launcher, for error messages only.
 const LAUNCHER: Launcher = if cfg!(open_mpi) { Launcher::OpenMpi } else { Launcher::Pmi };
 
@@ -153,7 +171,7 @@ impl RankInfo {
             key: key.unwrap_or_default(),
             process: std::process::id(),
             has_room,
-            is_able: key.is_some() && !GIVEN_UP.load(Relaxed),
+            is_able: key.is_some() && !GIVEN_UP.load(Relaxed) && has_descriptors(),
             gap: [0; 2],
         }
     }

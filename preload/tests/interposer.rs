@@ -95,7 +95,10 @@ fn blocks_of_every_length_on_every_communicator() {
         }
     }
     // What only the root knows, and all ranks learn: the size by which a setting forwards the call.
-    let vars = [("EARLYBIRD_INTERPOSE", "profile,gather=mpi:2Ki-,scatter=mpi:2Ki-,alltoall=mpi")];
+    let vars = [(
+        "EARLYBIRD_INTERPOSE",
+        "profile,gather=mpi:2Ki-,gather=earlybird,scatter=mpi:2Ki-,scatter=earlybird,alltoall=mpi",
+    )];
     let outcome = program.run(RANKS[RANKS.len() - 1], true, &[], &vars);
     assert_eq!(
         (outcome.code, outcome.said.matches(" right").count()),
