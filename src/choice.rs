@@ -64,6 +64,11 @@ impl Choice {
         }
     }
 
+    /// The number of the plan's word in this process; 0 where it is none.
+    pub(crate) fn plan_number(self) -> usize {
+        self.code().saturating_sub(PLANS) as usize
+    }
+
     #[inline]
     pub(crate) fn from_code(code: u32) -> Self {
         match code < PLANS {

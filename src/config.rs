@@ -1,13 +1,13 @@
 //! The configuration of a job: every `EARLYBIRD_` variable is read here, and none is ever ignored.
 //!
-//! An unknown variable, an unknown value and a variable whose part does not exist yet are errors, because a
-//! setting that silently does nothing is worse than a refusal.
+//! An unknown variable and an unknown value are errors, because a setting that silently does nothing is worse than a refusal.
 
 #[cfg(test)]
 mod tests;
 
 use crate::interpose::{Carriers, Interpose};
 use crate::size_table::{SizeTable, Tables};
+use crate::trace::TracedProcess;
 use crate::tuning::Tuning;
 use crate::units::parse_size;
 use crate::{Choice, Error, FoldOrder, RanksPerNode, WaitPreset};
@@ -69,6 +69,15 @@ pub struct Config {
     pub carriers: Carriers,
     /// Writes the chosen algorithms and the reasons to standard error (`EARLYBIRD_VERBOSE`, default `off`).
     pub verbose: bool,
+    /// Records every call of this rank in a file of this name with its rank behind it, for `earlybird trace`
+    /// (`EARLYBIRD_TRACE`, default: no trace).
+    pub trace: Option<PathBuf>,
+    /// The size of that file in bytes, which holds 64 for each of the last calls (`EARLYBIRD_TRACE_SIZE`, default 16 MiB; the
+    /// number of calls is rounded down to a power of two).
+    pub trace_bytes: Option<u64>,
+    /// This process in the trace, where its communicators do not tell: a communicator of MPI may have some of the ranks.
+    #[doc(hidden)]
+    pub traced_process: Option<TracedProcess>,
 }
 
 /// The use of a variable.
@@ -77,8 +86,6 @@ enum Use {
     Config(fn(&mut Config, &str) -> Result<(), Error>),
     /// Another part reads it.
     Elsewhere,
-    /// The part it belongs to does not exist yet; what to do instead.
-    Later(&'static str),
 }
 
 const PREFIX: &str = "EARLYBIRD_";
@@ -101,7 +108,8 @@ static KNOWN: &[(&str, Use)] = &[
     ("EXCHANGE", Use::Config(exchange)),
     ("ENDPOINTS", Use::Config(endpoints)),
     ("TUNE", Use::Config(|config, value| Tuning::read(value).map(|v| config.tuning = v))),
-    ("TRACE", Use::Later("no trace is written so far; unset it")),
+    ("TRACE", Use::Config(trace)),
+    ("TRACE_SIZE", Use::Config(|config, value| parse_size(value).map(|v| config.trace_bytes = Some(v)))),
     ("INTERPOSE", Use::Config(interpose)),
     #[cfg(feature = "fault")]
     ("FAULT", Use::Elsewhere),
@@ -111,8 +119,8 @@ impl Config {
     /// The configuration that the environment of this process asks for.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an unknown `EARLYBIRD_` variable or value, listing the valid ones;
-    /// [`Error::Unsupported`] for a variable whose part does not exist yet, saying what to do.
+    /// [`Error::Usage`] for an unknown `EARLYBIRD_` variable or value, listing the valid ones; [`Error::Unsupported`] for a
+    /// value whose part does not exist yet, saying what to do.
     pub fn from_env() -> Result<Config, Error> {
         Config::from_env_and([])
     }
@@ -147,13 +155,15 @@ impl Config {
             match KNOWN.iter().find(|(known, _)| *known == short).map(|(_, then)| then) {
                 Some(Use::Config(set)) => set(&mut config, &value).map_err(|error| in_variable(short, error))?,
                 Some(Use::Elsewhere) => {}
-                Some(Use::Later(hint)) => {
-                    return Err(Error::Unsupported { what: format!("{name}={value:?}"), hint: (*hint).into() });
-                }
                 None => set_table(&mut config, short, &value)?,
             }
         }
-        Ok(config)
+        match (&config.trace, config.trace_bytes) {
+            (None, Some(_)) => {
+                Err(Error::usage("EARLYBIRD_TRACE_SIZE without EARLYBIRD_TRACE; name the file there too"))
+            }
+            _ => Ok(config),
+        }
     }
 
     /// The options with which a process of this identity joins, if all ranks are one node.
@@ -192,7 +202,7 @@ fn in_variable(short: &str, error: Error) -> Error {
 }
 
 fn unknown(short: &str) -> Error {
-    let others = KNOWN.iter().filter(|(_, then)| !matches!(then, Use::Later(_))).map(|(name, _)| (*name).to_owned());
+    let others = KNOWN.iter().map(|(name, _)| (*name).to_owned());
     let valid = others.chain(Collective::PUBLIC.iter().map(|collective| table_variable(*collective)));
     let valid: Vec<String> = valid.map(|name| format!("{PREFIX}{name}")).collect();
     Error::usage(format!(
@@ -283,6 +293,14 @@ fn dir(config: &mut Config, value: &str) -> Result<(), Error> {
         return Err(Error::usage(format!("{value:?} is not an absolute path")));
     }
     config.dir = Some(path);
+    Ok(())
+}
+
+fn trace(config: &mut Config, value: &str) -> Result<(), Error> {
+    if value.is_empty() || value.ends_with('/') {
+        return Err(Error::usage(format!("{value:?} is not the name of a file")));
+    }
+    config.trace = Some(value.into());
     Ok(())
 }
 

@@ -33,6 +33,8 @@ pub mod pattern;
 mod plans;
 mod size_table;
 #[doc(hidden)]
+pub mod trace;
+#[doc(hidden)]
 pub mod transport;
 mod tuning;
 #[doc(hidden)]

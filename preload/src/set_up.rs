@@ -11,6 +11,7 @@ use crate::selection::Selection;
 use crate::summary::ForwardReason;
 use crate::{progress, settings, stderr};
 use earlybird::messages::Layout;
+use earlybird::trace::TracedProcess;
 use earlybird::{Communicator, Config, Error, Identity, Launcher, Progress};
 use std::ffi::c_int;
 use std::io::Read;
@@ -127,6 +128,8 @@ fn join_nodes(
 /// Returns the configuration for joining: with a deadline, and without virtual nodes, which `agree` has found.
 fn join_config(config: &Config) -> Config {
     let mut config = config.clone();
+    let (rank, size) = rank_in_the_world();
+    config.traced_process = Some(TracedProcess { rank, size, virtual_node: virtual_node(&config) as u32 });
     config.join_timeout = Some(config.timeout.unwrap_or(JOIN_TIMEOUT));
     config.ranks_per_node = None;
     config
@@ -259,14 +262,20 @@ fn gather<T: Copy>(comm: Handle, size: usize, mine: T) -> Result<Vec<T>, Forward
 /// Returns this process's virtual node, by its rank in the world; 0 if the settings have no virtual nodes.
 fn virtual_node(config: &Config) -> u64 {
     let Some(each) = &config.ranks_per_node else { return 0 };
+    let (rank, size) = rank_in_the_world();
+    match each.node_of(rank, size) {
+        Ok(node) => node as u64,
+        Err(error) => settings::die(&format!("EARLYBIRD_RANKS_PER_NODE: {} {error}", error.code())),
+    }
+}
+
+/// Returns this process's rank in the world, and the world's size.
+fn rank_in_the_world() -> (usize, usize) {
     let world = constants().world;
     // SAFETY: MPI runs; each writes one int.
     let (rank, size) =
         unsafe { (query(|rank| abi::PMPI_Comm_rank(world, rank)), query(|size| abi::PMPI_Comm_size(world, size))) };
-    match each.node_of(rank.unwrap_or(0) as usize, size.unwrap_or(0) as usize) {
-        Ok(node) => node as u64,
-        Err(error) => settings::die(&format!("EARLYBIRD_RANKS_PER_NODE: {} {error}", error.code())),
-    }
+    (rank.unwrap_or(0) as usize, size.unwrap_or(0) as usize)
 }
 
 /// Returns a number that is equal for processes that can share memory: of one kernel, and of one network namespace or file system

@@ -104,20 +104,37 @@ impl<'a> CollectiveArgs<'a> {
         }
     }
 
+    /// Bytes of the largest block where no check is worth its time: as [`CheckedArgs::selecting_bytes`], 0 for arguments that
+    /// do not fit each other.
+    pub fn unchecked_bytes(&self, size: usize) -> usize {
+        let elements = match self.counts {
+            Counts::PerRank(counts) => counts.iter().copied().max(),
+            Counts::PerPair { send, recv } => send.iter().chain(recv).copied().max(),
+            Counts::Segments(_) => Some(self.buffers.count()),
+            Counts::Uniform => self.uniform_block(size).ok(),
+        };
+        elements.unwrap_or(0).saturating_mul(self.buffers.datatype().size())
+    }
+
     fn blocks(&self, size: usize) -> Result<Blocks, Error> {
-        let (buffers, traits) = (&self.buffers, self.collective.traits());
         Ok(match self.counts {
             Counts::PerRank(counts) => Blocks::PerRank(starts(counts, size)?),
             Counts::PerPair { send, recv } => Blocks::PerPair([starts(send, size)?, starts(recv, size)?], 0),
             Counts::Segments(counts) => Blocks::PerRank(sums(counts)?),
-            Counts::Uniform => Blocks::Uniform(match (traits.joins(), traits.in_parts) {
-                (true, true) => even_part(buffers.send_count(), size)?,
-                (true, false) | (false, true) if buffers.are_in_place() => even_part(buffers.count(), size)?,
-                (true, false) => buffers.send_count(),
-                (false, true) => buffers.recv_count(),
-                (false, false) => buffers.count(),
-            }),
+            Counts::Uniform => Blocks::Uniform(self.uniform_block(size)?),
         })
+    }
+
+    /// Elements of each block where all have one length.
+    fn uniform_block(&self, size: usize) -> Result<usize, Error> {
+        let (buffers, traits) = (&self.buffers, self.collective.traits());
+        match (traits.joins(), traits.in_parts) {
+            (true, true) => even_part(buffers.send_count(), size),
+            (true, false) | (false, true) if buffers.are_in_place() => even_part(buffers.count(), size),
+            (true, false) => Ok(buffers.send_count()),
+            (false, true) => Ok(buffers.recv_count()),
+            (false, false) => Ok(buffers.count()),
+        }
     }
 }
 

@@ -46,6 +46,9 @@ pub mod layout;
 mod mapped;
 #[doc(hidden)]
 #[cfg(not(earlybird_loom))]
+pub mod mapped_file;
+#[doc(hidden)]
+#[cfg(not(earlybird_loom))]
 pub mod memory;
 #[doc(hidden)]
 #[cfg(earlybird_loom)]
@@ -97,6 +100,7 @@ pub use {
     args::CallOptions,
     call_buffers::CallBuffers,
     checked_args::{CheckedArgs, check_root, even_part},
+    clock::now_ns,
     comm::{Completion, Draft, InactiveRequest, JoinOptions, NodeComm},
     constructors::unpack,
     engine::enter,

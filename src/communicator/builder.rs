@@ -5,6 +5,7 @@ use super::settings::Settings;
 use super::{Communicator, MultiNodeComm};
 use crate::hierarchy::Hierarchy;
 use crate::messages::{self, Layout, Messages};
+use crate::trace::{CallTrace, Recorder};
 use crate::transport::RingOptions;
 use crate::{Config, Error, Identity};
 use earlybird_shm::engine::Handle;
@@ -79,8 +80,9 @@ impl CommunicatorBuilder {
         let config = self.config.unwrap_or_else(Config::from_env);
         if let Some((layout, messages)) = self.messages {
             let config = config?;
+            let recorder = Recorder::open(&config, &identity)?;
             let (node, between) = messages::join(&config, &identity, layout, messages)?;
-            return Ok(Communicator::assemble(config, identity, node, Some(between)));
+            return Ok(Communicator::assemble(config, identity, (node, Some(between)), recorder));
         }
         // Ranks that cannot join tell the others why, as far as they know where those are.
         let refuse = |dir: Option<&Path>, error| refuse(dir, &identity.key, identity.rank, identity.size, error);
@@ -88,6 +90,7 @@ impl CommunicatorBuilder {
             let dir = std::env::var_os("EARLYBIRD_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute());
             refuse(dir.as_deref(), error)
         })?;
+        let recorder = Recorder::open(&config, &identity).map_err(|error| refuse(config.dir.as_deref(), error))?;
         let sizes = config.ranks_per_node.as_ref().map(|each| each.sizes(identity.size)).transpose();
         let sizes = sizes.map_err(|error| refuse(config.dir.as_deref(), error))?;
         let (node, between) = match sizes.filter(|sizes| sizes.len() > 1) {
@@ -97,7 +100,7 @@ impl CommunicatorBuilder {
             }
             None => (NodeComm::join(&config.joining(&identity))?, None),
         };
-        Ok(Communicator::assemble(config, identity, node, between))
+        Ok(Communicator::assemble(config, identity, (node, between), recorder))
     }
 
     /// The configuration, if no identity and no messages were given.
@@ -115,8 +118,8 @@ impl Communicator {
     pub(crate) fn assemble(
         config: Config,
         identity: Identity,
-        node: NodeComm,
-        between: Option<Hierarchy>,
+        (node, between): (NodeComm, Option<Hierarchy>),
+        recorder: Option<Arc<Recorder>>,
     ) -> Communicator {
         let joining = Arc::new(config.clone());
         let rings = RingOptions {
@@ -151,6 +154,11 @@ impl Communicator {
         if between.is_some() {
             settings.go_round();
         }
+        let plans = PlanLane::new(rings);
+        let trace = recorder.map(|recorder| Box::new(CallTrace::new(recorder, plans.name(), identity.size)));
+        if trace.is_some() {
+            settings.trace();
+        }
         Communicator {
             rank: identity.rank,
             size: identity.size,
@@ -159,11 +167,12 @@ impl Communicator {
             between: between.map(MultiNodeComm::new),
             identity,
             settings,
-            plans: PlanLane::new(rings),
+            plans,
             drives: None,
             joining,
             rounds: Mutex::default(),
             grouped: Mutex::default(),
+            trace,
         }
     }
 }

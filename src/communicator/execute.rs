@@ -36,6 +36,14 @@ impl Communicator {
     #[cold]
     #[inline(never)]
     fn run_routed(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
+        match self.trace {
+            Some(_) => self.run_traced(args),
+            None => self.route(args),
+        }
+    }
+
+    /// Makes a call by the way that the settings choose.
+    pub(super) fn route(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
         let checked = args.check(self.rank, self.size)?;
         if let Some(across) = self.across() {
             return across.run(checked);

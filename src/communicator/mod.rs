@@ -14,12 +14,14 @@ mod settings;
 mod shared;
 mod shrink;
 mod split;
+mod traced;
 
 pub use builder::CommunicatorBuilder;
 pub use request::{Persistent, Request, progress, wait_all};
 pub use root::Root;
 
 use crate::hierarchy::MultiNodeComm;
+use crate::trace::CallTrace;
 use crate::{Choice, Config, Error, FoldOrder, Identity};
 use earlybird_shm::engine::Handle;
 use earlybird_shm::{NodeComm, Progress};
@@ -64,6 +66,8 @@ pub struct Communicator {
     rounds: Mutex<u64>,
     /// Memory of grouped calls, kept from one to the next.
     grouped: Mutex<Vec<u64>>,
+    /// Where calls are recorded.
+    trace: Option<Box<CallTrace>>,
 }
 
 /// What ran in a call.

@@ -2,6 +2,7 @@
 
 use super::Communicator;
 use crate::hierarchy::Prepared;
+use crate::trace::NewRecord;
 use crate::{BufferOwner, Error};
 
 /// A call that can be posted, any number of times.
@@ -42,8 +43,8 @@ impl PreparedCall {
 
 impl Communicator {
     /// Posts a call and gives the number to ask for it by.
-    pub(super) fn post(&self, ready: PreparedCall) -> Result<u64, (PreparedCall, Error)> {
-        match (ready, &self.between) {
+    pub(super) fn post(&self, ready: PreparedCall, call: NewRecord) -> Result<u64, (PreparedCall, Error)> {
+        self.traced_start(call, || match (ready, &self.between) {
             (PreparedCall::MultiNode(prepared), Some(between)) => {
                 let posted = between.post(&self.node, prepared);
                 between.watch();
@@ -55,40 +56,49 @@ impl Communicator {
                 posted.map_err(|(ready, error)| (ready.into(), error))
             }
             (ready, None) => Err((ready, Error::usage("the call was prepared by a communicator of several nodes"))),
-        }
+        })
     }
 
     /// Makes a call over several nodes from beginning to end.
-    pub(super) fn run_prepared(&self, prepared: Box<Prepared>) -> Completion {
-        let (prepared, result) = match &self.between {
-            Some(between) => between.run(&self.node, prepared),
-            None => (prepared, Err(Error::usage("the call was prepared by a communicator of several nodes"))),
-        };
-        (PreparedCall::MultiNode(prepared), result)
+    pub(super) fn run_prepared(&self, prepared: Box<Prepared>, call: NewRecord) -> Completion {
+        let mut ended = None;
+        let result = self.traced(call, || {
+            let (prepared, result) = match &self.between {
+                Some(between) => between.run(&self.node, prepared),
+                None => (prepared, Err(Error::usage("the call was prepared by a communicator of several nodes"))),
+            };
+            ended = Some(prepared);
+            result
+        });
+        (PreparedCall::MultiNode(ended.expect("the call has run")), result)
     }
 
     /// The call posted under this number, when it has ended.
     pub(super) fn finish(&self, number: u64) -> Result<Completion, Error> {
-        match &self.between {
+        let ended = self.traced_end(number, || match &self.between {
             Some(between) => {
-                between.finish(number).map(|(prepared, result)| (PreparedCall::MultiNode(prepared), result))
+                between.finish(number).map(|(prepared, result)| Some((PreparedCall::MultiNode(prepared), result)))
             }
-            None => self.node.finish(number).map(|(ready, result)| (ready.into(), result)),
-        }
+            None => self.node.finish(number).map(|(ready, result)| Some((ready.into(), result))),
+        });
+        ended.map(|ended| ended.expect("a call that was waited for has ended"))
     }
 
     /// The same if it has ended by now.
     pub(super) fn ask(&self, number: u64) -> Result<Option<Completion>, Error> {
-        match &self.between {
+        self.traced_end(number, || match &self.between {
             Some(between) => {
                 Ok(between.ask(number)?.map(|(prepared, result)| (PreparedCall::MultiNode(prepared), result)))
             }
             None => Ok(self.node.ask(number)?.map(|(ready, result)| (ready.into(), result))),
-        }
+        })
     }
 
     /// Nobody will ask for the call posted under this number.
     pub(super) fn detach(&self, number: u64) {
+        if let Some(trace) = &self.trace {
+            trace.release(number);
+        }
         match &self.between {
             Some(between) => between.detach(number),
             None => self.node.detach(number),

@@ -3,6 +3,7 @@
 use super::Communicator;
 use super::plan_lane::plan_of;
 use super::prepared_call::{Completion, PreparedCall};
+use crate::trace::NewRecord;
 use crate::{BufferOwner, Error, OwnedArgs};
 use earlybird_shm::{Collective, SharedReduceOp, engine};
 use std::marker::PhantomData;
@@ -144,6 +145,7 @@ pub fn wait_all<'c, B: BufferOwner>(requests: impl IntoIterator<Item = Request<'
 #[must_use = "a prepared call does nothing before it is started"]
 pub struct Persistent<'c, B> {
     comm: &'c Communicator,
+    call: NewRecord,
     state: State,
     buffers: PhantomData<fn() -> B>,
 }
@@ -168,7 +170,7 @@ impl<'c, B: BufferOwner> Persistent<'c, B> {
             unreachable!("it is ready")
         };
         self.comm.plans.begin_other_call();
-        let (state, result) = match self.comm.post(ready) {
+        let (state, result) = match self.comm.post(ready, self.call) {
             Ok(number) => (State::Started(number), Ok(())),
             Err((ready, error)) => (State::Inactive(ready), Err(error)),
         };
@@ -210,7 +212,7 @@ impl<'c, B: BufferOwner> Persistent<'c, B> {
     pub fn run(&mut self) -> Result<(), Error> {
         match std::mem::replace(&mut self.state, State::Moving) {
             State::Inactive(PreparedCall::MultiNode(prepared)) => {
-                let (ready, result) = self.comm.run_prepared(prepared);
+                let (ready, result) = self.comm.run_prepared(prepared, self.call);
                 self.state = State::Inactive(ready);
                 result
             }
@@ -316,15 +318,17 @@ impl Communicator {
         args: OwnedArgs<'_, B, impl Into<SharedReduceOp>>,
     ) -> Result<Persistent<'_, B>, Error> {
         let mut call = args.into_call();
+        let checked = call.check(self.rank, self.size)?;
+        let (collective, bytes) = (checked.collective(), checked.selecting_bytes());
+        let record = NewRecord { collective, bytes, is_root: checked.root() == self.rank };
         let ready = match self.across() {
             Some(across) => PreparedCall::MultiNode(Box::new(across.prepared(call)?)),
             None => {
-                let bytes = call.check(self.rank, self.size)?.selecting_bytes();
-                self.refuse_plan(call.collective(), bytes)?;
+                self.refuse_plan(collective, bytes)?;
                 self.node.prepare(call)?.into()
             }
         };
-        Ok(Persistent { comm: self, state: State::Inactive(ready), buffers: PhantomData })
+        Ok(Persistent { comm: self, call: record, state: State::Inactive(ready), buffers: PhantomData })
     }
 
     /// Refuses a call that is started on one node where a plan was chosen for it. What was measured for blocking calls has no

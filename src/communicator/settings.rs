@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 pub(super) struct Settings {
     /// [`Settings::fast_options`], packed: `algorithm 8 | order 8`, or [`ROUND`].
     fast: AtomicU32,
+    /// The same where calls are traced: [`Settings::options_of_all_calls`].
+    for_all: AtomicU32,
     /// The tables of `EARLYBIRD_ALLREDUCE` and its like, in force until the user chooses otherwise.
     tables: Tables,
     /// What was measured to be best, for any number of ranks, and for those of this communicator: after all else.
@@ -27,6 +29,8 @@ pub(super) struct Settings {
     by_rank: AtomicBool,
     /// Whether there is more to a call than what is chosen: other nodes, or rings that count it.
     goes_round: AtomicBool,
+    /// Whether every call is recorded.
+    is_traced: AtomicBool,
 }
 
 /// No short answer: no algorithm has the code in its low bits.
@@ -43,7 +47,9 @@ impl Settings {
             choice: AtomicU32::new(choice.code()),
             by_rank: AtomicBool::new(order == FoldOrder::Rank),
             goes_round: AtomicBool::new(false),
+            is_traced: AtomicBool::new(false),
             fast: AtomicU32::new(ROUND),
+            for_all: AtomicU32::new(ROUND),
         };
         settings.sum_up();
         settings
@@ -87,6 +93,12 @@ impl Settings {
         self.sum_up();
     }
 
+    /// From here on calls are recorded, which [`Settings::fast_options`] would not let them be.
+    pub(super) fn trace(&self) {
+        self.is_traced.store(true, Relaxed);
+        self.sum_up();
+    }
+
     fn sum_up(&self) {
         let straight = match Choice::from_code(self.choice.load(Relaxed)) {
             Choice::Node(algorithm) if !self.use_tables.load(Relaxed) && !self.goes_round.load(Relaxed) => {
@@ -94,15 +106,20 @@ impl Settings {
             }
             _ => ROUND,
         };
-        self.fast.store(straight, Relaxed);
+        self.for_all.store(straight, Relaxed);
+        self.fast.store(if self.is_traced.load(Relaxed) { ROUND } else { straight }, Relaxed);
     }
 
-    /// The settings of every call, where all calls have the same and only the node carries them out.
+    /// The settings of every call, where all calls have the same, only the node carries them out and none is recorded.
     #[inline(always)]
     pub(super) fn fast_options(&self) -> Option<CallOptions> {
-        let straight = self.fast.load(Relaxed);
-        let order = if straight >> 8 == 0 { FoldOrder::Arrival } else { FoldOrder::Rank };
-        Some(CallOptions { algorithm: Algorithm::from_code(straight as u8)?, order, within: 0 })
+        unpacked(self.fast.load(Relaxed))
+    }
+
+    /// The same for calls that are recorded.
+    #[inline(always)]
+    pub(super) fn options_of_all_calls(&self) -> Option<CallOptions> {
+        unpacked(self.for_all.load(Relaxed))
     }
 
     fn order(&self) -> FoldOrder {
@@ -142,6 +159,13 @@ impl Settings {
     }
 }
 
+/// The settings in [`Settings::fast`], if there are any.
+#[inline(always)]
+fn unpacked(straight: u32) -> Option<CallOptions> {
+    let order = if straight >> 8 == 0 { FoldOrder::Arrival } else { FoldOrder::Rank };
+    Some(CallOptions { algorithm: Algorithm::from_code(straight as u8)?, order, within: 0 })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,8 +184,10 @@ mod tests {
         settings.choose("plan:ring".parse().unwrap());
         assert_eq!(settings.fast_options(), None, "a plan");
         settings.choose(Choice::default());
+        settings.trace();
+        assert_eq!((settings.fast_options(), settings.options_of_all_calls()), (None, Some(long(&settings))), "traced");
         settings.go_round();
-        assert_eq!(settings.fast_options(), None, "other nodes");
+        assert_eq!((settings.fast_options(), settings.options_of_all_calls()), (None, None), "other nodes");
         let tables = Tables::default().with(Collective::AllReduce, "chain:0-".parse().unwrap());
         let settings = Settings::new(tables, Choice::default(), FoldOrder::Arrival);
         assert_eq!((settings.fast_options(), settings.another(None).fast_options()), (None, None), "tables");

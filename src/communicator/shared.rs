@@ -1,6 +1,7 @@
 //! Buffers in shared memory and the reductions that work in them.
 
 use super::Communicator;
+use crate::trace::NewRecord;
 use crate::{CollectiveArgs, Element, Error, Op, SharedBuffer, SharedView};
 use earlybird_shm::Collective;
 
@@ -35,12 +36,16 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`]; [`Error::Mismatch`] where another rank asks for a result of its own.
     pub fn all_reduce_shared<T: Element>(&self, send: &[T], op: Op) -> Result<SharedView<'_, T>, Error> {
+        self.traced(all_reduce_of(send), || self.route_shared(send, op))
+    }
+
+    fn route_shared<T: Element>(&self, send: &[T], op: Op) -> Result<SharedView<'_, T>, Error> {
         if let Some(across) = self.across() {
             return across.all_reduce_shared(send, op);
         }
         if self.plan_for(Collective::AllReduce, size_of_val(send)).is_some() {
             let mut result = send.to_vec();
-            self.all_reduce_in_place(&mut result, op)?;
+            self.route(CollectiveArgs::all_reduce(&mut result[..], op))?;
             return Ok(SharedView::copied(result));
         }
         let options = self.options(Collective::AllReduce, size_of_val(send))?;
@@ -86,8 +91,10 @@ impl Communicator {
         if self.between.is_some() {
             return self.run(CollectiveArgs::all_reduce(&mut buffer[..], op));
         }
-        let options = self.options(Collective::AllReduce, size_of_val(&**buffer))?;
-        self.done(self.node.all_reduce_shared_in_place(buffer, op, options))
+        self.traced(all_reduce_of(buffer), || {
+            let options = self.options(Collective::AllReduce, size_of_val(&**buffer))?;
+            self.done(self.node.all_reduce_shared_in_place(buffer, op, options))
+        })
     }
 
     /// As [`Communicator::all_reduce_shared_in_place`] with the result in another buffer of the same length.
@@ -103,7 +110,13 @@ impl Communicator {
         if self.between.is_some() {
             return self.run(CollectiveArgs::all_reduce((&send[..], &mut recv[..]), op));
         }
-        let options = self.options(Collective::AllReduce, size_of_val(&**send))?;
-        self.done(self.node.all_reduce_shared_into(send, recv, op, options))
+        self.traced(all_reduce_of(send), || {
+            let options = self.options(Collective::AllReduce, size_of_val(&**send))?;
+            self.done(self.node.all_reduce_shared_into(send, recv, op, options))
+        })
     }
+}
+
+fn all_reduce_of<T>(data: &[T]) -> NewRecord {
+    NewRecord { collective: Collective::AllReduce, bytes: size_of_val(data), is_root: false }
 }

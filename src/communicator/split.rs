@@ -34,11 +34,13 @@ impl Communicator {
     /// # Ok::<(), earlybird::Error>(())
     /// ```
     pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Communicator>, Error> {
-        if let Some(across) = self.across() {
-            return Ok(across.split(Collective::Split, color, key)?.map(|part| self.with_part(part)));
-        }
-        self.plans.begin_other_call();
-        Ok(self.done(self.node.split(color, key))?.map(|node| self.with(node)))
+        self.traced_split(Collective::Split, || {
+            if let Some(across) = self.across() {
+                return Ok(across.split(Collective::Split, color, key)?.map(|part| self.with_part(part)));
+            }
+            self.plans.begin_other_call();
+            Ok(self.done(self.node.split(color, key))?.map(|node| self.with(node)))
+        })
     }
 
     /// A second communicator of the same ranks in the same order, for example for another thread. All ranks call it.
@@ -46,13 +48,15 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::split`].
     pub fn duplicate(&self) -> Result<Communicator, Error> {
-        if let Some(across) = self.across() {
-            let part = across.split(Collective::Duplicate, Some(0), self.rank as i64)?;
-            let part = part.ok_or_else(|| Error::Poisoned { cause: "a duplicate without its own rank".into() })?;
-            return Ok(self.with_part(part));
-        }
-        self.plans.begin_other_call();
-        Ok(self.with(self.done(self.node.duplicate())?))
+        self.traced_split(Collective::Duplicate, || {
+            if let Some(across) = self.across() {
+                let part = across.split(Collective::Duplicate, Some(0), self.rank as i64)?;
+                let part = part.ok_or_else(|| Error::Poisoned { cause: "a duplicate without its own rank".into() })?;
+                return Ok(self.with_part(part));
+            }
+            self.plans.begin_other_call();
+            Ok(self.with(self.done(self.node.duplicate())?))
+        })
     }
 
     /// The ranks of this communicator in order, each by its number in the job.
@@ -100,8 +104,13 @@ impl Communicator {
         if between.is_some() {
             settings.go_round();
         }
+        let size = job_ranks.as_ref().map_or(node.size(), Vec::len);
+        let trace = self.trace.as_ref().map(|trace| Box::new(trace.another(plans.name(), size)));
+        if trace.is_some() {
+            settings.trace();
+        }
         Communicator {
-            size: job_ranks.as_ref().map_or(node.size(), Vec::len),
+            size,
             node: Handle::new(node),
             between: between.map(MultiNodeComm::new),
             rank,
@@ -113,6 +122,7 @@ impl Communicator {
             joining: self.joining.clone(),
             rounds: Mutex::default(),
             grouped: Mutex::default(),
+            trace,
         }
     }
 }

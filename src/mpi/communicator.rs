@@ -2,7 +2,8 @@
 
 use super::nodes;
 use super::raw::Comm;
-use crate::{Communicator, CommunicatorBuilder, Error, Identity, Launcher, Progress};
+use crate::trace::{Recorder, TracedProcess};
+use crate::{Communicator, CommunicatorBuilder, Config, Error, Identity, Launcher, Progress};
 use earlybird_hier::exec::Failure;
 use earlybird_shm::NodeComm;
 use mpi::topology::SimpleCommunicator;
@@ -46,18 +47,20 @@ impl CommunicatorBuilder {
     pub fn connect_mpi<C: MpiCommunicator>(self, comm: &C) -> Result<Communicator, Error> {
         let world = comm.duplicate();
         let (rank, size) = (world.rank() as usize, world.size() as usize);
-        let config = nodes::agree(&world, self.only_config())?;
+        let mut config = nodes::agree(&world, self.only_config())?;
         let virtual_node = config.ranks_per_node.as_ref().map_or(Ok(0), |each| each.node_of(rank, size));
         let virtual_node = nodes::agree(&world, virtual_node)?;
+        config.traced_process = Some(process_in_the_world(&config)?);
         let [a, b] = nodes::common_nonce(&world);
         let key = format!("mpi-{a:016x}{b:016x}");
         let identity = Identity { rank, size, key, launcher: Launcher::Mpi };
+        let recorder = nodes::agree(&world, Recorder::open(&config, &identity))?;
         let layout = nodes::find(&world, virtual_node);
         let driver = nodes::agree(&world, driver(&world))?;
         let joined = match layout.nodes.len() {
             1 => {
                 let node = NodeComm::join(&config.joining(&identity))?;
-                Communicator::assemble(config, identity, node, None)
+                Communicator::assemble(config, identity, (node, None), recorder)
             }
             _ => {
                 let messages = nodes::agree(&world, Comm::duplicate(&world).map_err(failed))?;
@@ -78,6 +81,15 @@ fn driver(world: &SimpleCommunicator) -> Result<Progress, Error> {
             let _ = comm.drive();
         }
     })
+}
+
+/// This process among all of the MPI job, of which the communicator may have some.
+fn process_in_the_world(config: &Config) -> Result<TracedProcess, Error> {
+    let world = SimpleCommunicator::world();
+    let (rank, size) = (world.rank() as usize, world.size() as usize);
+    let node = config.ranks_per_node.as_ref().filter(|each| each.sizes(size).is_ok());
+    let node = node.map_or(Ok(0), |each| each.node_of(rank, size))?;
+    Ok(TracedProcess { rank, size, virtual_node: node as u32 })
 }
 
 fn failed(failure: Failure) -> Error {

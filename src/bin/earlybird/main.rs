@@ -14,6 +14,7 @@ mod plan;
 mod run;
 mod simulate;
 mod table;
+mod trace;
 mod tune;
 
 use clap::{Parser, Subcommand};
@@ -35,6 +36,7 @@ enum Command {
     Plan(Box<plan::PlanArgs>),
     Run(run::RunArgs),
     Simulate(Box<simulate::SimulateArgs>),
+    Trace(trace::TraceArgs),
     Tune(tune::TuneArgs),
 }
 
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Trace(args) => trace::run(&args),
         Command::Tune(args) => tune::run(&args),
     }
 }

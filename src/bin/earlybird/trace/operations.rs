@@ -1,0 +1,83 @@
+//! Calls and time by operation and size: what ran, and how its time divides into waiting for the last rank and the rest.
+
+use super::study::{SizeClass, Study, blocked, ms, percent, quantile, us, waited};
+use crate::table::table;
+use earlybird::trace::Call;
+use std::collections::BTreeMap;
+
+/// One line of the table.
+#[derive(Default)]
+struct OperationTotals {
+    calls: usize,
+    /// Nanoseconds of all ranks together.
+    blocked: i64,
+    waited: i64,
+    tails: Vec<i64>,
+    algorithms: BTreeMap<String, usize>,
+}
+
+impl OperationTotals {
+    fn add(&mut self, study: &Study, call: &Call) {
+        self.calls += 1;
+        self.blocked += call.parts.iter().filter_map(blocked).sum::<i64>();
+        if let Some(part) = call.parts.iter().find(|part| part.exit.is_some()) {
+            *self.algorithms.entry(study.algorithm(part).to_owned()).or_default() += 1;
+        }
+        if call.is_whole && call.parts.len() > 1 {
+            let last = call.ends().1.arrival;
+            self.waited += call.parts.iter().filter_map(|part| waited(part, last)).sum::<i64>();
+            self.tails.extend(call.tail());
+        }
+    }
+
+    /// The algorithms, those with most calls first.
+    fn algorithms(&self) -> String {
+        let mut by_calls: Vec<_> = self.algorithms.iter().collect();
+        by_calls.sort_by_key(|(_, calls)| std::cmp::Reverse(**calls));
+        let share = |(name, calls): &(&String, &usize)| match by_calls.len() {
+            1 => (*name).clone(),
+            _ => format!("{name} {}%", percent(**calls as i64, self.calls as i64)),
+        };
+        by_calls.iter().take(3).map(share).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The table.
+pub fn section(study: &Study) -> String {
+    let mut rows: BTreeMap<(&str, SizeClass), OperationTotals> = BTreeMap::new();
+    for call in &study.calls {
+        rows.entry((call.collective.name(), SizeClass::of(call.bytes))).or_default().add(study, call);
+    }
+    let whole: i64 = rows.values().map(|row| row.blocked).sum();
+    let mut rows: Vec<_> = rows.into_iter().collect();
+    rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.blocked));
+    let lines = rows.into_iter().map(|((name, class), mut row)| {
+        let tail = |part, tails: &mut [i64]| quantile(tails, part).map_or("-".into(), us);
+        vec![
+            name.to_owned(),
+            class.name().to_owned(),
+            row.calls.to_string(),
+            ms(row.blocked),
+            percent(row.blocked, whole),
+            percent(row.waited, row.blocked),
+            tail(0.5, &mut row.tails),
+            tail(0.99, &mut row.tails),
+            row.algorithms(),
+        ]
+    });
+    let header = [
+        "operation",
+        "largest block",
+        "calls",
+        "ms of all ranks",
+        "% of time",
+        "% waiting for the last",
+        "tail us",
+        "99 % of tails",
+        "algorithms",
+    ];
+    format!(
+        "Calls and time. Tail: from the last arrival to the last exit, median.\n{}",
+        table(&header, lines.collect())
+    )
+}

@@ -1,0 +1,76 @@
+//! The calls of a communicator that is traced: recorded at their arrival and at their end, by whichever way they go.
+
+use super::Communicator;
+use crate::trace::NewRecord;
+use crate::{CollectiveArgs, Error};
+use earlybird_shm::{Collective, now_ns};
+
+impl Communicator {
+    /// Makes a blocking call that is recorded.
+    pub(super) fn run_traced(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
+        let (bytes, is_root) = (args.unchecked_bytes(self.size), args.is_root(self.rank));
+        self.traced(NewRecord { collective: args.collective(), bytes, is_root }, || {
+            match self.settings.options_of_all_calls() {
+                Some(options) => self.node.execute(args.options(options)),
+                None => self.route(args),
+            }
+        })
+    }
+
+    /// Makes a call, and records it where calls are traced.
+    #[inline]
+    pub(super) fn traced<T>(&self, call: NewRecord, run: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        // A forked child has the file of its parent.
+        let Some(trace) = self.trace.as_ref().filter(|_| !self.node.is_forked()) else { return run() };
+        let record = trace.begin(call, false);
+        let result = run();
+        trace.end(record, &result, || self.last_call());
+        result
+    }
+
+    /// The same for a call that forms communicators.
+    pub(super) fn traced_split<T>(
+        &self,
+        collective: Collective,
+        run: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.traced(NewRecord::without_data(collective), run)
+    }
+
+    /// Starts a call, and keeps its record under the number that `start` returns.
+    pub(super) fn traced_start<E>(
+        &self,
+        call: NewRecord,
+        start: impl FnOnce() -> Result<u64, (E, Error)>,
+    ) -> Result<u64, (E, Error)> {
+        let Some(trace) = self.trace.as_ref().filter(|_| !self.node.is_forked()) else { return start() };
+        let record = trace.begin(call, true);
+        match start() {
+            Ok(number) => {
+                trace.keep(number, record);
+                Ok(number)
+            }
+            Err((call, error)) => {
+                let failed: Result<(), Error> = Err(error);
+                trace.end(record, &failed, || None);
+                let Err(error) = failed else { unreachable!("it is an error") };
+                Err((call, error))
+            }
+        }
+    }
+
+    /// Asks for a started call by `ask`, and records its end if that is what it finds.
+    pub(super) fn traced_end<C>(
+        &self,
+        number: u64,
+        ask: impl FnOnce() -> Result<Option<(C, Result<(), Error>)>, Error>,
+    ) -> Result<Option<(C, Result<(), Error>)>, Error> {
+        let Some(trace) = &self.trace else { return ask() };
+        let since = now_ns();
+        let ended = ask()?;
+        if let Some((_, result)) = &ended {
+            trace.end_kept((number, since), result, || self.last_call());
+        }
+        Ok(ended)
+    }
+}

@@ -1,0 +1,307 @@
+//! The trace file of a rank as words: a header, the names of algorithms, and a ring of records of one cache line each.
+//!
+//! Each part carries a check of its own, so that a file needs no end: whatever a rank had stored when it was killed is there,
+//! and a record that it was storing is told from one that was damaged later.
+
+use crate::Collective;
+
+/// The first word of a file: `EBTRACE` and a zero.
+const MAGIC: u64 = u64::from_le_bytes(*b"EBTRACE\0");
+/// The version of the format. Files of another one are refused.
+const VERSION: u64 = 1;
+
+/// Words of a record.
+pub(super) const RECORD_WORDS: usize = 8;
+/// Words of the header, with room to grow.
+const HEADER_WORDS: usize = 256;
+/// Words of the name of an algorithm, its check included.
+pub(super) const NAME_WORDS: usize = 16;
+/// Names of algorithms that fit into a file.
+pub(super) const NAMES: usize = 112;
+/// Words before the first record.
+pub(super) const RECORDS_AT: usize = HEADER_WORDS + NAMES * NAME_WORDS;
+/// The word at which the name of this entry begins.
+pub(super) const fn name_at(entry: usize) -> usize {
+    HEADER_WORDS + entry * NAME_WORDS
+}
+
+/// The number of an algorithm without a name in the file.
+pub(super) const UNNAMED: u16 = u16::MAX;
+const HOST_WORDS: usize = 8;
+const USED_HEADER_WORDS: usize = 9 + HOST_WORDS + 1;
+
+/// Odd numbers, one for each word, so that damage in any word shows in the upper half of the sum.
+const FACTORS: [u64; USED_HEADER_WORDS] = {
+    let (mut factors, mut at, mut state) = ([0; USED_HEADER_WORDS], 0, 1u64);
+    while at < USED_HEADER_WORDS {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        factors[at] = (state ^ state >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1;
+        at += 1;
+    }
+    factors
+};
+
+/// The check of these words: 32 bits, never 0.
+#[inline]
+fn check(words: &[u64]) -> u64 {
+    let sum = words.iter().zip(FACTORS).fold(0x9e37_79b9_7f4a_7c15_u64, |sum, (word, factor)| {
+        sum.wrapping_add((word ^ word >> 32).wrapping_mul(factor))
+    });
+    sum >> 32 | 1
+}
+
+/// What a rank says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// Records that the ring holds.
+    pub capacity: usize,
+    /// The rank in its job, and the ranks of the job.
+    pub rank: usize,
+    pub size: usize,
+    /// A hash of the job's name; 0 where the launcher gives none that all ranks have.
+    pub job: u64,
+    /// Equal for ranks whose clock readings can be compared: of one boot and one time namespace.
+    pub clock: u64,
+    /// One moment by the clock of the records and by the host's time of day, nanoseconds.
+    pub monotonic_ns: u64,
+    pub realtime_ns: u64,
+    /// The number of the virtual node.
+    pub virtual_node: u32,
+    pub process: u32,
+    /// The first bytes of the host's name.
+    pub host: String,
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> Vec<u64> {
+        let mut words = vec![
+            MAGIC,
+            VERSION << 32 | RECORD_WORDS as u64,
+            self.capacity as u64,
+            (self.rank as u64) << 32 | self.size as u64,
+            self.job,
+            self.clock,
+            self.monotonic_ns,
+            self.realtime_ns,
+            u64::from(self.virtual_node) << 32 | u64::from(self.process),
+        ];
+        words.extend(text_words::<HOST_WORDS>(&self.host));
+        words.push(check(&words));
+        words
+    }
+
+    pub(super) fn decode(words: &[u64]) -> Result<Header, String> {
+        let [magic, version, capacity, ranks, job, clock, monotonic_ns, realtime_ns, process, ref rest @ ..] =
+            words[..HEADER_WORDS]
+        else {
+            unreachable!("the slice has as many words")
+        };
+        if magic != MAGIC {
+            return Err("it does not begin as a trace of earlybird does".into());
+        }
+        if version != VERSION << 32 | RECORD_WORDS as u64 {
+            let given = version >> 32;
+            return Err(format!("its format is version {given}, this program reads version {VERSION}"));
+        }
+        let used = USED_HEADER_WORDS - 1;
+        if words[used] != check(&words[..used]) || words[used + 1..HEADER_WORDS].iter().any(|word| *word != 0) {
+            return Err("its header is damaged".into());
+        }
+        let (rank, size) = ((ranks >> 32) as usize, ranks as u32 as usize);
+        let host = text(&rest[..HOST_WORDS]).ok_or("the name of its host is damaged")?;
+        if rank >= size || !capacity.is_power_of_two() {
+            return Err(format!("it says to be of rank {rank} of {size} with room for {capacity} calls"));
+        }
+        let (virtual_node, process, capacity) = ((process >> 32) as u32, process as u32, capacity as usize);
+        Ok(Header { capacity, rank, size, job, clock, monotonic_ns, realtime_ns, virtual_node, process, host })
+    }
+}
+
+/// The words of a name, cut to what they hold.
+fn text_words<const WORDS: usize>(text: &str) -> [u64; WORDS] {
+    let mut end = text.len().min(8 * WORDS);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let byte = |at: usize| text.as_bytes()[..end].get(at).copied().unwrap_or(0);
+    std::array::from_fn(|word| u64::from_le_bytes(std::array::from_fn(|at| byte(8 * word + at))))
+}
+
+fn text(words: &[u64]) -> Option<String> {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let text = String::from_utf8(bytes).ok()?;
+    let text = text.trim_end_matches('\0');
+    (!text.contains('\0')).then(|| text.to_owned())
+}
+
+/// The entry of an algorithm's name.
+pub(super) fn encode_name(name: &str) -> [u64; NAME_WORDS] {
+    let mut words = [0; NAME_WORDS];
+    words[..NAME_WORDS - 1].copy_from_slice(&text_words::<{ NAME_WORDS - 1 }>(name));
+    words[NAME_WORDS - 1] = check(&words[..NAME_WORDS - 1]);
+    words
+}
+
+/// The name in an entry; `None` for an unused one.
+pub(super) fn decode_name(words: &[u64]) -> Result<Option<String>, String> {
+    let [name @ .., stored] = words else { unreachable!("an entry has words") };
+    match words.iter().all(|word| *word == 0) {
+        true => Ok(None),
+        false if *stored == check(name) => Ok(text(name)),
+        false => Err("a name of an algorithm is damaged".into()),
+    }
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// The rank was in the call when its file was last written.
+    Open,
+    Done,
+    /// The group failed.
+    Failed,
+    /// The arguments were refused; no other rank has seen the call.
+    Refused,
+    /// The request was dropped before its end.
+    Released,
+}
+
+const OUTCOMES: [Outcome; 5] = [Outcome::Open, Outcome::Done, Outcome::Failed, Outcome::Refused, Outcome::Released];
+const OUTCOME_BITS: u64 = 7;
+const STARTED: u64 = 8;
+const ROOT: u64 = 16;
+
+/// One call of one rank. Times are nanoseconds of the host's monotonic clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// The number of the record in its file, from 1.
+    pub index: u64,
+    /// The entry of the call.
+    pub arrival: u64,
+    /// The entry of the wait for a non-blocking call; of others, the arrival.
+    pub waiting: u64,
+    /// The return from the call; 0 if the rank has not seen it.
+    pub exit: u64,
+    /// The communicator: equal on its ranks.
+    pub communicator: u64,
+    /// The number of the call on its communicator, from 1, the same on all ranks; 40 bits.
+    pub number: u64,
+    /// Ranks of the communicator.
+    pub size: u32,
+    /// Bytes of the largest block, by which algorithms are selected; 48 bits.
+    pub bytes: u64,
+    /// The place in the order of arrival, from 0, where the algorithm takes one.
+    pub place: Option<u16>,
+    pub collective: Collective,
+    /// The entry of the algorithm's name.
+    pub algorithm: u16,
+    pub outcome: Outcome,
+    /// The call was non-blocking or persistent.
+    pub is_started: bool,
+    pub is_root: bool,
+}
+
+impl Record {
+    #[inline]
+    pub(super) fn encode(&self) -> [u64; RECORD_WORDS] {
+        let flags =
+            self.outcome as u64 | if self.is_started { STARTED } else { 0 } | if self.is_root { ROOT } else { 0 };
+        let kind = u64::from(self.algorithm) << 16 | (self.collective as u64) << 8 | flags;
+        let place = self.place.map_or(0, |place| u64::from(place) + 1);
+        let mut words = [
+            self.index,
+            self.arrival,
+            self.waiting,
+            self.exit,
+            self.communicator,
+            self.number << 24 | u64::from(self.size) & 0xff_ffff,
+            self.bytes.min((1 << 48) - 1) << 16 | place & 0xffff,
+            kind,
+        ];
+        words[7] |= check(&words) << 32;
+        words
+    }
+
+    /// The record in these words; `None` where the check does not fit them.
+    pub(super) fn decode(words: &[u64; RECORD_WORDS]) -> Option<Record> {
+        let mut unchecked = *words;
+        unchecked[7] &= u64::from(u32::MAX);
+        if words[7] >> 32 != check(&unchecked) {
+            return None;
+        }
+        let [index, arrival, waiting, exit, communicator, number, bytes, kind] = unchecked;
+        let flags = kind & 0xff;
+        Some(Record {
+            index,
+            arrival,
+            waiting,
+            exit,
+            communicator,
+            number: number >> 24,
+            size: (number & 0xff_ffff) as u32,
+            bytes: bytes >> 16,
+            place: (bytes as u16).checked_sub(1),
+            collective: Collective::from_code((kind >> 8) as u8)?,
+            algorithm: (kind >> 16) as u16,
+            outcome: *OUTCOMES.get((flags & OUTCOME_BITS) as usize)?,
+            is_started: flags & STARTED != 0,
+            is_root: flags & ROOT != 0,
+        })
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub fn record(index: u64) -> Record {
+        Record {
+            index,
+            arrival: 1000 * index,
+            waiting: 1000 * index,
+            exit: 1000 * index + 700,
+            communicator: 0xabcd,
+            number: index,
+            size: 2,
+            bytes: 8,
+            place: Some(1),
+            collective: Collective::AllReduce,
+            algorithm: 1,
+            outcome: Outcome::Done,
+            is_started: false,
+            is_root: false,
+        }
+    }
+
+    #[test]
+    fn records_come_back_and_every_flipped_bit_is_noticed() {
+        let extremes = Record {
+            number: (1 << 40) - 1,
+            size: (1 << 24) - 1,
+            bytes: (1 << 48) - 1,
+            place: Some(u16::MAX - 1),
+            outcome: Outcome::Refused,
+            is_started: true,
+            is_root: true,
+            ..record(7)
+        };
+        for whole in [record(1), extremes, Record { place: None, exit: 0, outcome: Outcome::Open, ..record(9) }] {
+            let words = whole.encode();
+            assert_eq!(Record::decode(&words), Some(whole));
+            for bit in 0..64 * RECORD_WORDS {
+                let mut damaged = words;
+                damaged[bit / 64] ^= 1 << (bit % 64);
+                assert_eq!(Record::decode(&damaged), None, "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_names_are_cut_between_letters() {
+        let name = |text: &str| decode_name(&encode_name(text));
+        assert_eq!(name("plan:ring"), Ok(Some("plan:ring".into())));
+        let long = "\u{e4}".repeat(100);
+        assert_eq!(name(&long), Ok(Some(long[..120].to_owned())));
+        assert_eq!(decode_name(&[0; NAME_WORDS]), Ok(None));
+    }
+}

@@ -1,0 +1,17 @@
+//! The trace of a job: every collective call of every rank, in one file per rank that can be read whatever became of the rank.
+//!
+//! `recorder` writes while the job runs, `read` makes records of files and refuses damaged ones, `clocks` puts ranks of several
+//! hosts on one time line, `calls` joins the records of all ranks into calls. `docs/trace.md` has the format.
+
+mod calls;
+mod clocks;
+mod format;
+mod read;
+mod recorder;
+
+pub use calls::{Call, Part, calls};
+pub use clocks::{ClockFit, align};
+pub use format::{Header, Outcome, Record};
+pub use read::{RankTrace, Trace, parse};
+pub(crate) use recorder::{CallTrace, NewRecord, Recorder};
+pub use recorder::{DEFAULT_BYTES, TracedProcess};

@@ -1,0 +1,282 @@
+//! Reading traces: files become records, or are refused with what is wrong with them. Whatever the bytes, nothing panics.
+
+use super::format::{self, Header, NAME_WORDS, NAMES, RECORD_WORDS, RECORDS_AT, Record};
+use super::recorder::path_of;
+use crate::Error;
+use std::path::Path;
+
+/// Slots on either side of the newest record that may be half written: one for each thread that was in a call when the process
+/// was killed.
+const HALF_WRITTEN: usize = 64;
+
+/// The file of a rank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RankTrace {
+    pub header: Header,
+    /// Names of algorithms by their entries.
+    pub algorithms: Vec<Option<String>>,
+    /// The newest calls, the oldest first.
+    pub records: Vec<Record>,
+    /// Calls that came before and were overwritten.
+    pub dropped: u64,
+    /// Calls that were being written when the process was killed.
+    pub torn: usize,
+}
+
+/// The files of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trace {
+    /// Ranks of the job.
+    pub size: usize,
+    /// Those whose files are there, by their numbers.
+    pub ranks: Vec<RankTrace>,
+}
+
+impl RankTrace {
+    /// The name of the algorithm that carried out a call; `-` where the rank did not see one.
+    pub fn algorithm(&self, record: &Record) -> &str {
+        self.algorithms.get(usize::from(record.algorithm)).and_then(Option::as_deref).unwrap_or("-")
+    }
+}
+
+/// The trace of a rank in the bytes of its file.
+///
+/// # Errors
+/// A phrase that completes "the file is refused:".
+pub fn parse(bytes: &[u8]) -> Result<RankTrace, String> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    if words.len() < RECORDS_AT || !rest.is_empty() {
+        return Err(format!("{} bytes are no whole trace; it was cut, or is something else", bytes.len()));
+    }
+    let header = Header::decode(&words[..RECORDS_AT])?;
+    let (names, records) = words[format::name_at(0)..].split_at(NAMES * NAME_WORDS);
+    let algorithms = names.chunks_exact(NAME_WORDS).map(format::decode_name).collect::<Result<Vec<_>, _>>()?;
+    let (slots, _) = records.as_chunks::<RECORD_WORDS>();
+    if header.capacity != slots.len() || records.len() != RECORD_WORDS * slots.len() {
+        let expected = header.capacity.saturating_mul(RECORD_WORDS).saturating_add(RECORDS_AT).saturating_mul(8);
+        return Err(format!("it has {} bytes of {expected}; it was cut, or grown", bytes.len()));
+    }
+    let (records, newest) = in_order(slots)?;
+    let first = records.first().map_or(newest + 1, |record| record.index);
+    let torn = (newest + 1 - first) as usize - records.len();
+    let named = |record: &&Record| record.algorithm != format::UNNAMED;
+    if let Some(record) = records
+        .iter()
+        .filter(named)
+        .find(|record| !matches!(algorithms.get(usize::from(record.algorithm)), Some(Some(_))))
+    {
+        return Err(format!("call {} ran an algorithm whose name is missing", record.index));
+    }
+    Ok(RankTrace { header, algorithms, records, dropped: first.saturating_sub(1), torn })
+}
+
+/// The records of a ring in their order, and the number of the newest one.
+fn in_order(slots: &[[u64; RECORD_WORDS]]) -> Result<(Vec<Record>, u64), String> {
+    let mut records: Vec<Record> = Vec::new();
+    let mut damaged = Vec::new();
+    for (at, slot) in slots.iter().enumerate() {
+        match Record::decode(slot) {
+            Some(record) if record.index > 0 && (record.index - 1) % slots.len() as u64 == at as u64 => {
+                records.push(record);
+            }
+            None if slot.iter().all(|word| *word == 0) => {}
+            _ => damaged.push(at),
+        }
+    }
+    records.sort_unstable_by_key(|record| record.index);
+    let Some(newest) = records.last().map(|record| record.index) else {
+        return match damaged.as_slice() {
+            [] => Ok((records, 0)),
+            [at, ..] if *at < HALF_WRITTEN && damaged.len() <= HALF_WRITTEN => Ok((records, 0)),
+            [at, ..] => Err(format!("the record in slot {at} is damaged")),
+        };
+    };
+    let end = (newest - 1) as usize % slots.len();
+    let is_near = |at: usize| {
+        let ahead = (at + slots.len() - end) % slots.len();
+        ahead <= HALF_WRITTEN || slots.len() - ahead <= HALF_WRITTEN
+    };
+    if let Some(at) = damaged.iter().find(|at| !is_near(**at)) {
+        return Err(format!("the record in slot {at} is damaged"));
+    }
+    // What is left of the last lap ends where a half-written record of the next one begins.
+    let oldest = newest.saturating_sub(slots.len() as u64 - 1).max(1);
+    let first = records.iter().position(|record| record.index >= oldest).unwrap_or(0);
+    records.drain(..first);
+    let gap = records
+        .windows(2)
+        .find(|pair| pair[1].index - pair[0].index > 1 && newest - pair[0].index > HALF_WRITTEN as u64);
+    match gap {
+        Some(pair) => Err(format!("the calls after number {} are missing", pair[0].index)),
+        None => Ok((records, newest)),
+    }
+}
+
+impl Trace {
+    /// Reads the files of all ranks that recorded under this name, which is what `EARLYBIRD_TRACE` was.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a damaged file and for files of different jobs, naming them; [`Error::System`] for one that cannot
+    /// be read.
+    pub fn read(path: &Path) -> Result<Trace, Error> {
+        let first = numbers(path)?;
+        let mut ranks: Vec<RankTrace> = Vec::new();
+        let mut size = None;
+        for rank in first {
+            if size.is_some_and(|size| rank >= size) {
+                // Left over from a larger job of the same name.
+                break;
+            }
+            let file = path_of(path, rank);
+            let bytes = std::fs::read(&file);
+            let bytes = bytes.map_err(|error| Error::system(format!("reading {}", file.display()), error))?;
+            let refused = |why: String| Error::usage(format!("{} is refused: {why}", file.display()));
+            let trace = parse(&bytes).map_err(refused)?;
+            if trace.header.rank != rank {
+                return Err(refused(format!("it is the trace of rank {}; name it after its rank", trace.header.rank)));
+            }
+            let Some(one) = ranks.first().map(|one| &one.header) else {
+                size = Some(trace.header.size);
+                ranks.push(trace);
+                continue;
+            };
+            if (one.size, one.job) != (trace.header.size, trace.header.job) {
+                return Err(refused(format!(
+                    "it is of another job than that of rank {}; remove the older ones",
+                    one.rank
+                )));
+            }
+            ranks.push(trace);
+        }
+        match size {
+            Some(size) => Ok(Trace { size, ranks }),
+            None => Err(Error::usage(format!(
+                "there is no trace {}; give what EARLYBIRD_TRACE was, without the rank's number",
+                path_of(path, 0).display()
+            ))),
+        }
+    }
+}
+
+/// The ranks whose files are there.
+fn numbers(path: &Path) -> Result<Vec<usize>, Error> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let prefix = format!("{}.", path.file_name().unwrap_or_default().to_string_lossy());
+    let entries = std::fs::read_dir(directory);
+    let entries = entries.map_err(|error| Error::system(format!("reading {}", directory.display()), error))?;
+    let mut numbers: Vec<usize> =
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix(&prefix)?.parse().ok()).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::tests::record;
+    use super::*;
+    use crate::pattern::mix;
+
+    /// The file of a rank whose ring of 256 holds the last of `calls` calls.
+    fn file(calls: u64) -> Vec<u8> {
+        let header = Header {
+            capacity: 256,
+            rank: 1,
+            size: 2,
+            job: 7,
+            clock: 8,
+            monotonic_ns: 9,
+            realtime_ns: 10,
+            virtual_node: 0,
+            process: 11,
+            host: "here".into(),
+        };
+        let mut words = header.encode();
+        words.resize(RECORDS_AT + 256 * RECORD_WORDS, 0);
+        let name = format::name_at(1);
+        words[name..name + NAME_WORDS].copy_from_slice(&format::encode_name("flat"));
+        for index in 1..=calls {
+            let at = RECORDS_AT + (index - 1) as usize % 256 * RECORD_WORDS;
+            words[at..at + RECORD_WORDS].copy_from_slice(&record(index).encode());
+        }
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    const RECORDS: usize = 8 * RECORDS_AT;
+    const RECORD: usize = 8 * RECORD_WORDS;
+
+    #[test]
+    fn the_newest_records_are_read_and_the_others_counted() {
+        for (calls, kept, dropped) in [(0, 0, 0), (1, 1, 0), (256, 256, 0), (257, 256, 1), (1000, 256, 744)] {
+            let trace = parse(&file(calls)).unwrap();
+            assert_eq!((trace.records.len(), trace.dropped, trace.torn), (kept, dropped, 0), "{calls}");
+            assert!(trace.records.iter().zip(dropped + 1..).all(|(found, index)| *found == record(index)));
+            assert!(trace.records.iter().all(|record| trace.algorithm(record) == "flat"));
+        }
+    }
+
+    #[test]
+    fn a_half_written_record_is_left_out_and_an_old_damaged_one_refused() {
+        let mut bytes = file(200);
+        bytes[RECORDS + 200 * RECORD] = 201;
+        assert_eq!(parse(&bytes).unwrap().records.len(), 200, "its number was the first word");
+        bytes[RECORDS + 199 * RECORD + 20] ^= 1;
+        let trace = parse(&bytes).unwrap();
+        assert_eq!((trace.records.len(), trace.dropped), (199, 0));
+        bytes[RECORDS + 100 * RECORD + 20] ^= 1;
+        assert_eq!(parse(&bytes), Err("the record in slot 100 is damaged".into()));
+        let mut lap = file(300);
+        lap[RECORDS + 44 * RECORD + 20] ^= 1;
+        let trace = parse(&lap).unwrap();
+        assert_eq!((trace.records.len(), trace.dropped), (255, 45), "the oldest gave way to the next");
+        let mut bytes = file(200);
+        bytes[RECORDS + 190 * RECORD..RECORDS + 191 * RECORD].fill(0);
+        assert_eq!(parse(&bytes).unwrap().torn, 1, "a thread was killed before it had written");
+        bytes[RECORDS + 9 * RECORD..RECORDS + 10 * RECORD].fill(0);
+        assert_eq!(parse(&bytes), Err("the calls after number 9 are missing".into()));
+    }
+
+    #[test]
+    fn damage_is_refused_or_in_what_was_being_written() {
+        let (whole, undamaged) = (file(200), parse(&file(200)).unwrap());
+        for bytes in [0, 1, 8, RECORDS - 8, RECORDS, RECORDS + 1, whole.len() - RECORD, whole.len() - 1] {
+            assert!(parse(&whole[..bytes]).unwrap_err().contains("cut"), "{bytes}");
+        }
+        let grown: Vec<u8> = whole.iter().copied().chain([0; RECORD]).collect();
+        assert!(parse(&grown).unwrap_err().contains("grown"));
+        assert!(parse(b"#!/bin/sh\n").unwrap_err().contains("something else"));
+        assert!(parse(&[b'#'; RECORDS]).unwrap_err().contains("does not begin as"));
+        let mut newer = whole.clone();
+        newer[12] = 2;
+        assert!(parse(&newer).unwrap_err().contains("version 2"));
+        let (mut refused, mut left_out) = (0, 0);
+        for draw in 0..4000u64 {
+            let mut bytes = whole.clone();
+            // Half of the draws in what comes before the records.
+            let range = if draw % 2 == 0 { RECORDS } else { whole.len() };
+            let at = (mix(draw) % range as u64) as usize;
+            bytes[at] ^= 1 << (mix(mix(draw)) % 8);
+            match parse(&bytes) {
+                Err(_) => refused += 1,
+                Ok(trace) => {
+                    left_out += 1;
+                    assert!((at - RECORDS) / RECORD >= 199 - HALF_WRITTEN, "byte {at} went unnoticed");
+                    assert!(trace.records.iter().all(|found| undamaged.records.contains(found)), "byte {at}");
+                }
+            }
+        }
+        assert!(refused > 2500 && left_out > 300, "{refused} {left_out}");
+    }
+
+    #[test]
+    fn random_words_never_panic() {
+        for draw in 0..200u64 {
+            let mut bytes = file(draw * 3);
+            for change in 0..1 + draw % 40 {
+                let at = (mix(draw ^ mix(change)) % (bytes.len() as u64 / 8)) as usize * 8;
+                bytes[at..at + 8].copy_from_slice(&mix(at as u64 ^ draw).to_le_bytes());
+            }
+            let _ = parse(&bytes);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! The recorder: writes the records of this process into its file while the job runs.
+//!
+//! A call costs two readings of the clock and two lines of stores, no system call and no allocation. A record is written at
+//! the arrival, so that a rank that never comes back is seen in its call, and once more at the exit.
+
+use super::format::{self, Header, NAMES, Outcome, RECORD_WORDS, RECORDS_AT, Record, UNNAMED};
+use crate::identity::fingerprint;
+use crate::{Algorithm, CallReport, Choice, Collective, Config, Error, Identity, Launcher};
+use earlybird_shm::mapped_file::MappedFile;
+use earlybird_shm::now_ns;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+/// Bytes of a rank's file where none are chosen.
+pub const DEFAULT_BYTES: u64 = 16 << 20;
+/// Names of plans follow those of the node's algorithms.
+const PLANS_AT: usize = 16;
+
+/// A process among all that write one trace, where its communicators do not tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TracedProcess {
+    pub rank: usize,
+    pub size: usize,
+    pub virtual_node: u32,
+}
+
+/// The file of a process.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    path: PathBuf,
+    process: u32,
+    file: MappedFile,
+    capacity: usize,
+    /// Records that were begun.
+    begun: AtomicU64,
+    /// By the number of a plan, whether its name is in the file.
+    plans: Mutex<[bool; NAMES]>,
+    /// Communicators that were opened, by the fingerprints of their names: a name may be used again.
+    opened: Mutex<HashMap<u64, u64>>,
+}
+
+/// The recorders of this process. They stay, since a program may leave its job and join again.
+static RECORDERS: Mutex<Vec<Arc<Recorder>>> = Mutex::new(Vec::new());
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Recorder {
+    /// The recorder that `config` asks for, if any; the file is created by the first communicator of the process.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a size that holds no records; the errors of creating a file.
+    pub fn open(config: &Config, identity: &Identity) -> Result<Option<Arc<Recorder>>, Error> {
+        let Some(path) = &config.trace else { return Ok(None) };
+        let (process, job) = match &config.traced_process {
+            Some(process) => (process.clone(), Identity::detect().map_or(0, |launched| fingerprint(&launched.key))),
+            None => of_identity(config, identity)?,
+        };
+        let path = path_of(path, process.rank);
+        let mut recorders = locked(&RECORDERS);
+        let own = |known: &&Arc<Recorder>| known.path == path && known.process == std::process::id();
+        if let Some(known) = recorders.iter().find(own) {
+            return Ok(Some(known.clone()));
+        }
+        let recorder = Arc::new(Recorder::create(path, config.trace_bytes.unwrap_or(DEFAULT_BYTES), process, job)?);
+        recorders.push(recorder.clone());
+        Ok(Some(recorder))
+    }
+
+    fn create(path: PathBuf, bytes: u64, process: TracedProcess, job: u64) -> Result<Recorder, Error> {
+        let records = usize::try_from(bytes / 8).unwrap_or(usize::MAX).saturating_sub(RECORDS_AT) / RECORD_WORDS;
+        let Some(capacity) = records.checked_ilog2().map(|log| 1usize << log) else {
+            let least = 8 * (RECORDS_AT + RECORD_WORDS);
+            return Err(Error::usage(format!(
+                "a trace of {bytes} bytes per rank has no room for a call; give {least}"
+            )));
+        };
+        let file = MappedFile::create(&path, RECORDS_AT + capacity * RECORD_WORDS)?;
+        let header = Header {
+            capacity,
+            rank: process.rank,
+            size: process.size,
+            job,
+            clock: clock_domain(),
+            monotonic_ns: now_ns(),
+            realtime_ns: SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64),
+            virtual_node: process.virtual_node,
+            process: std::process::id(),
+            host: read("/proc/sys/kernel/hostname"),
+        };
+        let recorder = Recorder {
+            path,
+            process: header.process,
+            file,
+            capacity,
+            begun: AtomicU64::new(0),
+            plans: Mutex::new([false; NAMES]),
+            opened: Mutex::default(),
+        };
+        recorder.store(0, &header.encode());
+        for algorithm in Algorithm::ALL {
+            recorder.name(algorithm as usize, algorithm.name());
+        }
+        Ok(recorder)
+    }
+
+    #[inline]
+    fn store(&self, at: usize, words: &[u64]) {
+        self.file.words()[at..at + words.len()].iter().zip(words).for_each(|(place, word)| place.store(*word, Relaxed));
+    }
+
+    fn name(&self, entry: usize, name: &str) {
+        self.store(format::name_at(entry), &format::encode_name(name));
+    }
+
+    /// The entry of an algorithm's name, which is written if it is the first call by it.
+    fn entry(&self, algorithm: Choice) -> u16 {
+        let entry = match algorithm {
+            Choice::Node(algorithm) => return algorithm as u16,
+            Choice::Plan(_) => PLANS_AT + algorithm.plan_number(),
+        };
+        let mut plans = locked(&self.plans);
+        match plans.get_mut(entry) {
+            None => UNNAMED,
+            Some(is_named) => {
+                if !std::mem::replace(is_named, true) {
+                    self.name(entry, algorithm.name());
+                }
+                entry as u16
+            }
+        }
+    }
+
+    #[inline]
+    fn place_of(&self, index: u64) -> usize {
+        // The capacity is a power of two.
+        RECORDS_AT + ((index - 1) as usize & (self.capacity - 1)) * RECORD_WORDS
+    }
+
+    /// Writes a record; nothing if newer ones have taken its place.
+    #[inline]
+    fn write_again(&self, record: &Record) {
+        let at = self.place_of(record.index);
+        if self.file.words()[at].load(Relaxed) == record.index {
+            self.store(at, &record.encode());
+        }
+    }
+}
+
+/// The file of a rank: ranks share no file, so none waits for another and each may lie on a host of its own.
+pub(super) fn path_of(path: &Path, rank: usize) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{rank}"));
+    name.into()
+}
+
+/// This process in its job, and a hash of the job's name: by its launcher, so that communicators of some ranks tell the same.
+fn of_identity(config: &Config, identity: &Identity) -> Result<(TracedProcess, u64), Error> {
+    let launched = Identity::detect().ok().filter(|launched| launched.launcher != Launcher::Alone);
+    let Identity { rank, size, key, .. } = launched.as_ref().unwrap_or(identity);
+    let node = config.ranks_per_node.as_ref().map_or(Ok(0), |each| each.node_of(*rank, *size))?;
+    Ok((TracedProcess { rank: *rank, size: *size, virtual_node: node as u32 }, fingerprint(key)))
+}
+
+/// Equal for processes whose monotonic clocks are one.
+fn clock_domain() -> u64 {
+    let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
+    fingerprint(&format!("{} {}", read("/proc/sys/kernel/random/boot_id"), namespace.display()))
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+/// A call that is to be recorded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewRecord {
+    pub collective: Collective,
+    pub bytes: usize,
+    pub is_root: bool,
+}
+
+impl NewRecord {
+    pub fn without_data(collective: Collective) -> Self {
+        NewRecord { collective, bytes: 0, is_root: false }
+    }
+}
+
+/// The calls of one communicator.
+#[derive(Debug)]
+pub(crate) struct CallTrace {
+    recorder: Arc<Recorder>,
+    communicator: u64,
+    size: u32,
+    /// Calls that all ranks have made.
+    calls: AtomicU64,
+    /// Started calls by their numbers.
+    started: Mutex<HashMap<u64, Record>>,
+}
+
+impl CallTrace {
+    /// The trace of a communicator of `size` ranks, which has this name on all of them.
+    pub fn new(recorder: Arc<Recorder>, name: &str, size: usize) -> CallTrace {
+        let name = fingerprint(name);
+        let times = {
+            let mut opened = locked(&recorder.opened);
+            let times = opened.entry(name).or_default();
+            *times += 1;
+            *times
+        };
+        let communicator = fingerprint(&format!("{name:x} {times}"));
+        CallTrace { recorder, communicator, size: size as u32, calls: AtomicU64::new(0), started: Mutex::default() }
+    }
+
+    /// The trace of another communicator.
+    pub fn another(&self, name: &str, size: usize) -> CallTrace {
+        CallTrace::new(self.recorder.clone(), name, size)
+    }
+
+    /// Records the arrival of this rank at a call.
+    #[inline]
+    pub fn begin(&self, call: NewRecord, is_started: bool) -> Record {
+        let number = self.calls.fetch_add(1, Relaxed) + 1;
+        let index = self.recorder.begun.fetch_add(1, Relaxed) + 1;
+        let arrival = now_ns();
+        let record = Record {
+            index,
+            arrival,
+            waiting: arrival,
+            exit: 0,
+            communicator: self.communicator,
+            number,
+            size: self.size,
+            bytes: call.bytes as u64,
+            place: None,
+            collective: call.collective,
+            algorithm: UNNAMED,
+            outcome: Outcome::Open,
+            is_started,
+            is_root: call.is_root,
+        };
+        self.recorder.store(self.recorder.place_of(index), &record.encode());
+        record
+    }
+
+    /// Records the end of a call, after which `report` tells what ran.
+    #[inline]
+    pub fn end<T>(&self, record: Record, result: &Result<T, Error>, report: impl FnOnce() -> Option<CallReport>) {
+        let exit = now_ns();
+        let mut record = Record { exit, ..record };
+        record.outcome = match result {
+            Ok(_) => Outcome::Done,
+            // The other ranks do not count it.
+            Err(Error::Usage { .. } | Error::Unsupported { .. }) => {
+                self.calls.fetch_sub(1, Relaxed);
+                Outcome::Refused
+            }
+            Err(_) => Outcome::Failed,
+        };
+        if let (Outcome::Done, Some(report)) = (record.outcome, report()) {
+            record.algorithm = self.recorder.entry(report.algorithm);
+            record.place = report.place.and_then(|place| u16::try_from(place).ok());
+        }
+        self.recorder.write_again(&record);
+    }
+
+    /// Keeps the record of a call that was started under this number.
+    pub fn keep(&self, number: u64, record: Record) {
+        locked(&self.started).insert(number, record);
+    }
+
+    /// Records the end of a started call, for which this rank has waited since `waiting`.
+    pub fn end_kept<T>(
+        &self,
+        (number, waiting): (u64, u64),
+        result: &Result<T, Error>,
+        report: impl FnOnce() -> Option<CallReport>,
+    ) {
+        let record = locked(&self.started).remove(&number);
+        if let Some(record) = record {
+            self.end(Record { waiting, ..record }, result, report);
+        }
+    }
+
+    /// Records that no caller waits for a started call any more.
+    pub fn release(&self, number: u64) {
+        let record = locked(&self.started).remove(&number);
+        if let Some(record) = record {
+            self.recorder.write_again(&Record { outcome: Outcome::Released, ..record });
+        }
+    }
+}
