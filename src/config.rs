@@ -72,8 +72,8 @@ pub struct Config {
     /// Records every call of this rank in a file of this name with its rank behind it, for `earlybird trace`
     /// (`EARLYBIRD_TRACE`, default: no trace).
     pub trace: Option<PathBuf>,
-    /// The size of that file in bytes, which holds 64 for each of the last calls (`EARLYBIRD_TRACE_SIZE`, default 16 MiB; the
-    /// number of calls is rounded down to a power of two).
+    /// The size of that file in bytes but for its head: 64 for each call, of which it holds the last ones
+    /// (`EARLYBIRD_TRACE_SIZE`, default 16 MiB; rounded down to a power of two).
     pub trace_bytes: Option<u64>,
     /// This process in the trace, where its communicators do not tell: a communicator of MPI may have some of the ranks.
     #[doc(hidden)]

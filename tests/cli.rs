@@ -10,6 +10,8 @@ mod plan;
 mod run;
 #[path = "cli/simulate.rs"]
 mod simulate;
+#[path = "cli/trace.rs"]
+mod trace;
 #[path = "cli/tune.rs"]
 mod tune;
 

@@ -160,7 +160,7 @@ int eb_type_size(eb_type type, size_t *bytes);
  *
  * `options` is NULL or an array that ends in NULL, of strings "EARLYBIRD_NAME=value": any of the variables that earlybird
  * reads, such as EARLYBIRD_ALGORITHM, EARLYBIRD_ALLREDUCE, EARLYBIRD_ORDER, EARLYBIRD_TIMEOUT (seconds),
- * EARLYBIRD_WAIT, EARLYBIRD_ARENA_MAX, EARLYBIRD_DIR, EARLYBIRD_VERBOSE. They go before the variables of the
+ * EARLYBIRD_WAIT, EARLYBIRD_ARENA_MAX, EARLYBIRD_DIR, EARLYBIRD_VERBOSE, EARLYBIRD_TRACE. They go before the variables of the
  * environment. Give the same on all ranks. Strings are copied.
  *
  *     const char *options[] = {"EARLYBIRD_TIMEOUT=30", "EARLYBIRD_ORDER=rank", NULL};

@@ -84,9 +84,4 @@ impl<'a> CollectiveArgs<'a> {
     pub fn collective(&self) -> Collective {
         self.collective
     }
-
-    /// Returns whether `rank` is the root.
-    pub fn is_root(&self, rank: usize) -> bool {
-        self.root == Some(rank)
-    }
 }

@@ -320,7 +320,9 @@ impl Communicator {
         let mut call = args.into_call();
         let checked = call.check(self.rank, self.size)?;
         let (collective, bytes) = (checked.collective(), checked.selecting_bytes());
-        let record = NewRecord { collective, bytes, is_root: checked.root() == self.rank };
+        // What a started barrier sends is a token.
+        let bytes = if collective == Collective::Barrier { 0 } else { bytes };
+        let record = NewRecord { collective, bytes };
         let ready = match self.across() {
             Some(across) => PreparedCall::MultiNode(Box::new(across.prepared(call)?)),
             None => {

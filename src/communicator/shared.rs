@@ -118,5 +118,5 @@ impl Communicator {
 }
 
 fn all_reduce_of<T>(data: &[T]) -> NewRecord {
-    NewRecord { collective: Collective::AllReduce, bytes: size_of_val(data), is_root: false }
+    NewRecord { collective: Collective::AllReduce, bytes: size_of_val(data) }
 }

@@ -2,18 +2,16 @@
 
 use super::Communicator;
 use crate::trace::NewRecord;
-use crate::{CollectiveArgs, Error};
+use crate::{Choice, CollectiveArgs, Error};
 use earlybird_shm::{Collective, now_ns};
 
 impl Communicator {
     /// Makes a blocking call that is recorded.
     pub(super) fn run_traced(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
-        let (bytes, is_root) = (args.unchecked_bytes(self.size), args.is_root(self.rank));
-        self.traced(NewRecord { collective: args.collective(), bytes, is_root }, || {
-            match self.settings.options_of_all_calls() {
-                Some(options) => self.node.execute(args.options(options)),
-                None => self.route(args),
-            }
+        let call = NewRecord { collective: args.collective(), bytes: args.unchecked_bytes(self.size) };
+        self.traced(call, || match self.settings.options_of_all_calls() {
+            Some(options) => self.node.execute(args.options(options)),
+            None => self.route(args),
         })
     }
 
@@ -24,7 +22,7 @@ impl Communicator {
         let Some(trace) = self.trace.as_ref().filter(|_| !self.node.is_forked()) else { return run() };
         let record = trace.begin(call, false);
         let result = run();
-        trace.end(record, &result, || self.last_call());
+        trace.end(record, &result, || self.what_ran());
         result
     }
 
@@ -69,8 +67,12 @@ impl Communicator {
         let since = now_ns();
         let ended = ask()?;
         if let Some((_, result)) = &ended {
-            trace.end_kept((number, since), result, || self.last_call());
+            trace.end_kept((number, since), result, || self.what_ran());
         }
         Ok(ended)
+    }
+    /// The algorithm of the call that has just ended, and this rank's place in the order of arrival.
+    fn what_ran(&self) -> Option<(Choice, Option<usize>)> {
+        self.last_call().map(|report| (report.algorithm, report.place))
     }
 }

@@ -1,13 +1,13 @@
 //! Calls of a job: the records of all ranks of a communicator under one number, on one time line.
 
-use super::format::{Outcome, Record};
+use super::format::{CallOutcome, Record};
 use super::read::Trace;
 use crate::Collective;
 use std::collections::BTreeMap;
 
 /// A rank's part in a call. Times are nanoseconds by the clock of the first rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct TracedPart {
     /// The place of the rank's file in [`Trace::ranks`].
     pub file: usize,
     pub arrival: i64,
@@ -20,19 +20,19 @@ pub struct Part {
 
 /// A call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct TracedCall {
     pub collective: Collective,
     /// Bytes of the largest block of any rank.
     pub bytes: u64,
     /// By the place of the file.
-    pub parts: Vec<Part>,
+    pub parts: Vec<TracedPart>,
     /// All ranks of the communicator have arrived, in the same collective.
     pub is_whole: bool,
 }
 
-impl Call {
+impl TracedCall {
     /// The parts by arrival, the first one and the last one.
-    pub fn ends(&self) -> (&Part, &Part) {
+    pub fn ends(&self) -> (&TracedPart, &TracedPart) {
         let first = self.parts.iter().min_by_key(|part| part.arrival);
         let last = self.parts.iter().max_by_key(|part| part.arrival);
         (first.expect("a call has a part"), last.expect("a call has a part"))
@@ -56,26 +56,26 @@ impl Call {
 
 /// The calls in the order of their first arrivals; `offsets` are added to the times of each file. Calls that were refused
 /// before any other rank saw them are left out.
-pub fn calls(trace: &Trace, offset: impl Fn(usize, u64) -> i64) -> Vec<Call> {
-    let mut calls: BTreeMap<(u64, u64), Vec<Part>> = BTreeMap::new();
+pub fn calls(trace: &Trace, offset: impl Fn(usize, u64) -> i64) -> Vec<TracedCall> {
+    let mut calls: BTreeMap<(u64, u64), Vec<TracedPart>> = BTreeMap::new();
     for (file, rank) in trace.ranks.iter().enumerate() {
-        for record in rank.records.iter().filter(|record| record.outcome != Outcome::Refused) {
+        for record in rank.records.iter().filter(|record| record.outcome != CallOutcome::Refused) {
             let time = |ns: u64| (ns as i64).saturating_add(offset(file, ns));
             let exit = (record.exit != 0).then(|| time(record.exit));
             let (arrival, waiting) = (time(record.arrival), time(record.waiting));
-            let part = Part { file, arrival, waiting, exit, record: *record };
+            let part = TracedPart { file, arrival, waiting, exit, record: *record };
             calls.entry((record.communicator, record.number)).or_default().push(part);
         }
     }
-    let mut calls: Vec<Call> = calls.into_values().map(call).collect();
+    let mut calls: Vec<TracedCall> = calls.into_values().map(call).collect();
     calls.sort_by_key(|call| call.ends().0.arrival);
     calls
 }
 
-fn call(parts: Vec<Part>) -> Call {
+fn call(parts: Vec<TracedPart>) -> TracedCall {
     let first = parts[0].record;
     let is_whole = parts.len() == first.size as usize
         && parts.iter().all(|part| (part.record.collective, part.record.size) == (first.collective, first.size));
     let bytes = parts.iter().map(|part| part.record.bytes).max().unwrap_or(0);
-    Call { collective: first.collective, bytes, parts, is_whole }
+    TracedCall { collective: first.collective, bytes, parts, is_whole }
 }

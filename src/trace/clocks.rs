@@ -6,7 +6,7 @@
 //! narrow as the fastest calls, once each host has been last. Where clocks drift, so that no one difference fits all calls, time
 //! is halved until one fits each part.
 
-use super::calls::{Call, calls};
+use super::calls::{TracedCall, calls};
 use super::read::Trace;
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ struct Bounds {
     most: i64,
 }
 
-fn fitted(trace: &Trace, calls: &[Call], reference: &[usize], files: &[usize]) -> ClockFit {
+fn fitted(trace: &Trace, calls: &[TracedCall], reference: &[usize], files: &[usize]) -> ClockFit {
     let mut bounds: Vec<Bounds> = calls.iter().filter_map(|call| bounds_of(call, reference, files)).collect();
     bounds.sort_by_key(|bounds| bounds.at);
     if bounds.is_empty() {
@@ -69,7 +69,7 @@ fn fitted(trace: &Trace, calls: &[Call], reference: &[usize], files: &[usize]) -
     fit
 }
 
-fn bounds_of(call: &Call, reference: &[usize], files: &[usize]) -> Option<Bounds> {
+fn bounds_of(call: &TracedCall, reference: &[usize], files: &[usize]) -> Option<Bounds> {
     if !call.is_whole || !call.synchronizes() {
         return None;
     }

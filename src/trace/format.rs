@@ -50,6 +50,14 @@ fn check(words: &[u64]) -> u64 {
     sum >> 32 | 1
 }
 
+/// A process among all that write one trace, where its communicators do not tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TracedProcess {
+    pub rank: usize,
+    pub size: usize,
+    pub virtual_node: u32,
+}
+
 /// What a rank says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
@@ -154,7 +162,7 @@ pub(super) fn decode_name(words: &[u64]) -> Result<Option<String>, String> {
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// The rank was in the call when its file was last written.
     Open,
     Done,
@@ -166,10 +174,10 @@ pub enum Outcome {
     Released,
 }
 
-const OUTCOMES: [Outcome; 5] = [Outcome::Open, Outcome::Done, Outcome::Failed, Outcome::Refused, Outcome::Released];
+const OUTCOMES: [CallOutcome; 5] =
+    [CallOutcome::Open, CallOutcome::Done, CallOutcome::Failed, CallOutcome::Refused, CallOutcome::Released];
 const OUTCOME_BITS: u64 = 7;
 const STARTED: u64 = 8;
-const ROOT: u64 = 16;
 
 /// One call of one rank. Times are nanoseconds of the host's monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,17 +203,15 @@ pub struct Record {
     pub collective: Collective,
     /// The entry of the algorithm's name.
     pub algorithm: u16,
-    pub outcome: Outcome,
+    pub outcome: CallOutcome,
     /// The call was non-blocking or persistent.
     pub is_started: bool,
-    pub is_root: bool,
 }
 
 impl Record {
     #[inline]
     pub(super) fn encode(&self) -> [u64; RECORD_WORDS] {
-        let flags =
-            self.outcome as u64 | if self.is_started { STARTED } else { 0 } | if self.is_root { ROOT } else { 0 };
+        let flags = self.outcome as u64 | if self.is_started { STARTED } else { 0 };
         let kind = u64::from(self.algorithm) << 16 | (self.collective as u64) << 8 | flags;
         let place = self.place.map_or(0, |place| u64::from(place) + 1);
         let mut words = [
@@ -245,7 +251,6 @@ impl Record {
             algorithm: (kind >> 16) as u16,
             outcome: *OUTCOMES.get((flags & OUTCOME_BITS) as usize)?,
             is_started: flags & STARTED != 0,
-            is_root: flags & ROOT != 0,
         })
     }
 }
@@ -267,9 +272,8 @@ pub(super) mod tests {
             place: Some(1),
             collective: Collective::AllReduce,
             algorithm: 1,
-            outcome: Outcome::Done,
+            outcome: CallOutcome::Done,
             is_started: false,
-            is_root: false,
         }
     }
 
@@ -280,12 +284,11 @@ pub(super) mod tests {
             size: (1 << 24) - 1,
             bytes: (1 << 48) - 1,
             place: Some(u16::MAX - 1),
-            outcome: Outcome::Refused,
+            outcome: CallOutcome::Refused,
             is_started: true,
-            is_root: true,
             ..record(7)
         };
-        for whole in [record(1), extremes, Record { place: None, exit: 0, outcome: Outcome::Open, ..record(9) }] {
+        for whole in [record(1), extremes, Record { place: None, exit: 0, outcome: CallOutcome::Open, ..record(9) }] {
             let words = whole.encode();
             assert_eq!(Record::decode(&words), Some(whole));
             for bit in 0..64 * RECORD_WORDS {

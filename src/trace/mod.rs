@@ -9,9 +9,9 @@ mod format;
 mod read;
 mod recorder;
 
-pub use calls::{Call, Part, calls};
+pub use calls::{TracedCall, TracedPart, calls};
 pub use clocks::{ClockFit, align};
-pub use format::{Header, Outcome, Record};
+pub use format::{CallOutcome, Header, Record, TracedProcess};
 pub use read::{RankTrace, Trace, parse};
+pub use recorder::DEFAULT_BYTES;
 pub(crate) use recorder::{CallTrace, NewRecord, Recorder};
-pub use recorder::{DEFAULT_BYTES, TracedProcess};

@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// Slots on either side of the newest record that may be half written: one for each thread that was in a call when the process
 /// was killed.
-const HALF_WRITTEN: usize = 64;
+const HALF_WRITTEN: usize = 16;
 
 /// The file of a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -260,12 +260,13 @@ mod tests {
                 Err(_) => refused += 1,
                 Ok(trace) => {
                     left_out += 1;
-                    assert!((at - RECORDS) / RECORD >= 199 - HALF_WRITTEN, "byte {at} went unnoticed");
+                    let slot = (at - RECORDS) / RECORD;
+                    assert!(slot.abs_diff(199) <= HALF_WRITTEN, "byte {at} went unnoticed");
                     assert!(trace.records.iter().all(|found| undamaged.records.contains(found)), "byte {at}");
                 }
             }
         }
-        assert!(refused > 2500 && left_out > 300, "{refused} {left_out}");
+        assert!(refused > 2500 && left_out > 100, "{refused} {left_out}");
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! A call costs two readings of the clock and two lines of stores, no system call and no allocation. A record is written at
 //! the arrival, so that a rank that never comes back is seen in its call, and once more at the exit.
 
-use super::format::{self, Header, NAMES, Outcome, RECORD_WORDS, RECORDS_AT, Record, UNNAMED};
+use super::format::{self, CallOutcome, Header, NAMES, RECORD_WORDS, RECORDS_AT, Record, TracedProcess, UNNAMED};
 use crate::identity::fingerprint;
-use crate::{Algorithm, CallReport, Choice, Collective, Config, Error, Identity, Launcher};
+use crate::{Algorithm, Choice, Collective, Config, Error, Identity, Launcher};
 use earlybird_shm::mapped_file::MappedFile;
 use earlybird_shm::now_ns;
 use std::collections::HashMap;
@@ -17,16 +17,11 @@ use std::time::SystemTime;
 
 /// Bytes of a rank's file where none are chosen.
 pub const DEFAULT_BYTES: u64 = 16 << 20;
+/// The most bytes that can be chosen.
+const MOST_BYTES: u64 = 1 << 40;
+const RECORD_BYTES: u64 = 8 * RECORD_WORDS as u64;
 /// Names of plans follow those of the node's algorithms.
 const PLANS_AT: usize = 16;
-
-/// A process among all that write one trace, where its communicators do not tell.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TracedProcess {
-    pub rank: usize,
-    pub size: usize,
-    pub virtual_node: u32,
-}
 
 /// The file of a process.
 #[derive(Debug)]
@@ -54,11 +49,11 @@ impl Recorder {
     /// The recorder that `config` asks for, if any; the file is created by the first communicator of the process.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a size that holds no records; the errors of creating a file.
+    /// [`Error::Usage`] for a size that holds no call or too many; the errors of creating a file.
     pub fn open(config: &Config, identity: &Identity) -> Result<Option<Arc<Recorder>>, Error> {
         let Some(path) = &config.trace else { return Ok(None) };
         let (process, job) = match &config.traced_process {
-            Some(process) => (process.clone(), Identity::detect().map_or(0, |launched| fingerprint(&launched.key))),
+            Some(process) => (process.clone(), launched().map_or(0, |launched| fingerprint(&launched.key))),
             None => of_identity(config, identity)?,
         };
         let path = path_of(path, process.rank);
@@ -73,13 +68,12 @@ impl Recorder {
     }
 
     fn create(path: PathBuf, bytes: u64, process: TracedProcess, job: u64) -> Result<Recorder, Error> {
-        let records = usize::try_from(bytes / 8).unwrap_or(usize::MAX).saturating_sub(RECORDS_AT) / RECORD_WORDS;
-        let Some(capacity) = records.checked_ilog2().map(|log| 1usize << log) else {
-            let least = 8 * (RECORDS_AT + RECORD_WORDS);
+        if !(RECORD_BYTES..=MOST_BYTES).contains(&bytes) {
             return Err(Error::usage(format!(
-                "a trace of {bytes} bytes per rank has no room for a call; give {least}"
+                "a trace of {bytes} bytes per rank; give {RECORD_BYTES} for each call, and at most {MOST_BYTES}"
             )));
-        };
+        }
+        let capacity = 1usize << (bytes / RECORD_BYTES).ilog2();
         let file = MappedFile::create(&path, RECORDS_AT + capacity * RECORD_WORDS)?;
         let header = Header {
             capacity,
@@ -161,10 +155,15 @@ pub(super) fn path_of(path: &Path, rank: usize) -> PathBuf {
 
 /// This process in its job, and a hash of the job's name: by its launcher, so that communicators of some ranks tell the same.
 fn of_identity(config: &Config, identity: &Identity) -> Result<(TracedProcess, u64), Error> {
-    let launched = Identity::detect().ok().filter(|launched| launched.launcher != Launcher::Alone);
+    let launched = launched();
     let Identity { rank, size, key, .. } = launched.as_ref().unwrap_or(identity);
     let node = config.ranks_per_node.as_ref().map_or(Ok(0), |each| each.node_of(*rank, *size))?;
     Ok((TracedProcess { rank: *rank, size: *size, virtual_node: node as u32 }, fingerprint(key)))
+}
+
+/// The identity that a launcher has given.
+fn launched() -> Option<Identity> {
+    Identity::detect().ok().filter(|launched| launched.launcher != Launcher::Alone)
 }
 
 /// Equal for processes whose monotonic clocks are one.
@@ -177,17 +176,19 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
+/// The algorithm that carried out a call, and this rank's place in the order of arrival.
+type Ran = (Choice, Option<usize>);
+
 /// A call that is to be recorded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewRecord {
     pub collective: Collective,
     pub bytes: usize,
-    pub is_root: bool,
 }
 
 impl NewRecord {
     pub fn without_data(collective: Collective) -> Self {
-        NewRecord { collective, bytes: 0, is_root: false }
+        NewRecord { collective, bytes: 0 }
     }
 }
 
@@ -240,31 +241,30 @@ impl CallTrace {
             place: None,
             collective: call.collective,
             algorithm: UNNAMED,
-            outcome: Outcome::Open,
+            outcome: CallOutcome::Open,
             is_started,
-            is_root: call.is_root,
         };
         self.recorder.store(self.recorder.place_of(index), &record.encode());
         record
     }
 
-    /// Records the end of a call, after which `report` tells what ran.
+    /// Records the end of a call, after which `ran` tells what carried it out.
     #[inline]
-    pub fn end<T>(&self, record: Record, result: &Result<T, Error>, report: impl FnOnce() -> Option<CallReport>) {
+    pub fn end<T>(&self, record: Record, result: &Result<T, Error>, ran: impl FnOnce() -> Option<Ran>) {
         let exit = now_ns();
         let mut record = Record { exit, ..record };
         record.outcome = match result {
-            Ok(_) => Outcome::Done,
+            Ok(_) => CallOutcome::Done,
             // The other ranks do not count it.
             Err(Error::Usage { .. } | Error::Unsupported { .. }) => {
                 self.calls.fetch_sub(1, Relaxed);
-                Outcome::Refused
+                CallOutcome::Refused
             }
-            Err(_) => Outcome::Failed,
+            Err(_) => CallOutcome::Failed,
         };
-        if let (Outcome::Done, Some(report)) = (record.outcome, report()) {
-            record.algorithm = self.recorder.entry(report.algorithm);
-            record.place = report.place.and_then(|place| u16::try_from(place).ok());
+        if let (CallOutcome::Done, Some((algorithm, place))) = (record.outcome, ran()) {
+            record.algorithm = self.recorder.entry(algorithm);
+            record.place = place.and_then(|place| u16::try_from(place).ok());
         }
         self.recorder.write_again(&record);
     }
@@ -279,11 +279,11 @@ impl CallTrace {
         &self,
         (number, waiting): (u64, u64),
         result: &Result<T, Error>,
-        report: impl FnOnce() -> Option<CallReport>,
+        ran: impl FnOnce() -> Option<Ran>,
     ) {
         let record = locked(&self.started).remove(&number);
         if let Some(record) = record {
-            self.end(Record { waiting, ..record }, result, report);
+            self.end(Record { waiting, ..record }, result, ran);
         }
     }
 
@@ -291,7 +291,7 @@ impl CallTrace {
     pub fn release(&self, number: u64) {
         let record = locked(&self.started).remove(&number);
         if let Some(record) = record {
-            self.recorder.write_again(&Record { outcome: Outcome::Released, ..record });
+            self.recorder.write_again(&Record { outcome: CallOutcome::Released, ..record });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Traces for other programs: a timeline for the Perfetto UI, and a table of every call of every rank.
 
 use super::study::{Study, waited};
-use earlybird::trace::{Call, Outcome, Part};
+use earlybird::trace::{CallOutcome, TracedCall, TracedPart};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::error::Error;
@@ -38,7 +38,7 @@ pub fn perfetto(study: &Study, path: &Path) -> Result<(), Box<dyn Error>> {
     Ok(file.flush()?)
 }
 
-fn events(study: &Study, call: &Call, part: &Part) -> Vec<Value> {
+fn events(study: &Study, call: &TracedCall, part: &TracedPart) -> Vec<Value> {
     let us = |ns: i64| ns as f64 / 1e3;
     let at = |ns: i64| us(ns - study.begin());
     let (node, rank, record) = (study.nodes[part.file], study.rank(part.file), &part.record);
@@ -80,13 +80,13 @@ fn events(study: &Study, call: &Call, part: &Part) -> Vec<Value> {
     events
 }
 
-fn outcome(outcome: Outcome) -> &'static str {
+fn outcome(outcome: CallOutcome) -> &'static str {
     match outcome {
-        Outcome::Open => "open",
-        Outcome::Done => "done",
-        Outcome::Failed => "failed",
-        Outcome::Refused => "refused",
-        Outcome::Released => "released",
+        CallOutcome::Open => "open",
+        CallOutcome::Done => "done",
+        CallOutcome::Failed => "failed",
+        CallOutcome::Refused => "refused",
+        CallOutcome::Released => "released",
     }
 }
 

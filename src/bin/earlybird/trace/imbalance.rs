@@ -7,7 +7,7 @@
 use super::study::{SizeClass, Study, mean, quantile, us};
 use crate::table::table;
 use earlybird::Collective;
-use earlybird::trace::Call;
+use earlybird::trace::TracedCall;
 use std::collections::HashMap;
 
 /// Imbalance times of one call in nanoseconds, and the message time of its size.
@@ -27,7 +27,7 @@ const PUBLISHED: [(&str, [(f64, f64); 4]); 2] = [
 /// The table.
 pub fn section(study: &Study) -> String {
     let messages = message_times(study);
-    let of = |call: &Call, files: &dyn Fn(usize) -> bool| {
+    let of = |call: &TracedCall, files: &dyn Fn(usize) -> bool| {
         let parts = call.parts.iter().filter(|part| files(part.file));
         let arrivals: Vec<f64> = parts.map(|part| part.arrival as f64).collect();
         let message = *messages.get(&(call.collective as u8, call.bytes))?;

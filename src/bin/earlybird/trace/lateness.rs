@@ -2,11 +2,14 @@
 
 use super::study::{Study, blocked, mean, ms, percent, seconds, us, waited};
 use crate::table::table;
-use earlybird::trace::{Call, Outcome};
+use earlybird::trace::{CallOutcome, TracedCall};
 use std::fmt::Write;
 
 /// Stretches of time into which a trace is cut.
 const STRETCHES: i64 = 8;
+
+/// Open calls that are listed.
+const OPEN: usize = 10;
 
 /// Sums over the calls of a rank.
 #[derive(Default, Clone)]
@@ -20,7 +23,7 @@ struct RankTotals {
 }
 
 /// Time that other ranks waited for the last one after all but it had arrived.
-fn caused(call: &Call) -> i64 {
+fn caused(call: &TracedCall) -> i64 {
     let last = call.ends().1;
     let before = call.parts.iter().filter(|part| part.file != last.file).map(|part| part.arrival).max();
     let waits = call.parts.iter().filter(|part| part.file != last.file).filter_map(|part| {
@@ -103,7 +106,7 @@ fn verdict(study: &Study, ranks: &[RankTotals], lasts: &[usize]) -> String {
 /// The table of stretches of time: phases in which another rank is late, or none.
 pub fn over_time(study: &Study) -> String {
     let (begin, length) = (study.begin(), study.length().max(1));
-    let mut stretches: Vec<Vec<&Call>> = vec![Vec::new(); STRETCHES as usize];
+    let mut stretches: Vec<Vec<&TracedCall>> = vec![Vec::new(); STRETCHES as usize];
     for call in study.shared_calls() {
         let at = (i128::from(call.ends().0.arrival - begin) * i128::from(STRETCHES) / i128::from(length)) as usize;
         stretches[at.min(STRETCHES as usize - 1)].push(call);
@@ -129,7 +132,7 @@ pub fn over_time(study: &Study) -> String {
 
 /// The calls that ranks were in at the end, and the ranks that had not come.
 pub fn open_calls(study: &Study) -> String {
-    let is_open = |call: &&Call| call.parts.iter().any(|part| part.record.outcome == Outcome::Open);
+    let is_open = |call: &&TracedCall| call.parts.iter().any(|part| part.record.outcome == CallOutcome::Open);
     let newest = |file: usize| study.trace.ranks[file].records.last().map_or(0, |record| record.index);
     let mut lines = Vec::new();
     for call in study.calls.iter().filter(is_open) {
@@ -138,7 +141,7 @@ pub fn open_calls(study: &Study) -> String {
             true => "none".to_owned(),
             false => files.into_iter().map(|file| study.rank(file).to_string()).collect::<Vec<_>>().join(", "),
         };
-        let of = |outcome: fn(Outcome) -> bool| {
+        let of = |outcome: fn(CallOutcome) -> bool| {
             list(call.parts.iter().filter(|part| outcome(part.record.outcome)).map(|part| part.file).collect())
         };
         let absent = match record.size as usize == study.trace.ranks.len() {
@@ -155,9 +158,14 @@ pub fn open_calls(study: &Study) -> String {
             record.number,
             call.bytes,
             record.communicator,
-            of(|outcome| outcome == Outcome::Open),
-            of(|outcome| !matches!(outcome, Outcome::Open)),
+            of(|outcome| outcome == CallOutcome::Open),
+            of(|outcome| !matches!(outcome, CallOutcome::Open)),
         ));
+    }
+    let more = lines.len().saturating_sub(OPEN);
+    lines.truncate(OPEN);
+    if more > 0 {
+        lines.push(format!("and {more} more."));
     }
     match lines.is_empty() {
         true => String::new(),

@@ -2,7 +2,7 @@
 
 use super::study::{SizeClass, Study, blocked, ms, percent, quantile, us, waited};
 use crate::table::table;
-use earlybird::trace::Call;
+use earlybird::trace::TracedCall;
 use std::collections::BTreeMap;
 
 /// One line of the table.
@@ -17,7 +17,7 @@ struct OperationTotals {
 }
 
 impl OperationTotals {
-    fn add(&mut self, study: &Study, call: &Call) {
+    fn add(&mut self, study: &Study, call: &TracedCall) {
         self.calls += 1;
         self.blocked += call.parts.iter().filter_map(blocked).sum::<i64>();
         if let Some(part) = call.parts.iter().find(|part| part.exit.is_some()) {

@@ -1,7 +1,7 @@
 //! The calls of a trace on one time line, and the quantities that the sections of the report share.
 
 use earlybird::Error;
-use earlybird::trace::{self, Call, ClockFit, Part, RankTrace, Trace};
+use earlybird::trace::{self, ClockFit, RankTrace, Trace, TracedCall, TracedPart};
 use std::path::{Path, PathBuf};
 
 /// A trace and its calls.
@@ -9,7 +9,7 @@ pub struct Study {
     path: PathBuf,
     pub trace: Trace,
     clocks: Vec<ClockFit>,
-    pub calls: Vec<Call>,
+    pub calls: Vec<TracedCall>,
     /// By the place of a file, the node of its rank: ranks of one host and one virtual node.
     pub nodes: Vec<usize>,
 }
@@ -43,12 +43,12 @@ impl Study {
     }
 
     /// The name of the algorithm that carried out a rank's part.
-    pub fn algorithm(&self, part: &Part) -> &str {
+    pub fn algorithm(&self, part: &TracedPart) -> &str {
         self.trace.ranks[part.file].algorithm(&part.record)
     }
 
     /// The calls at which all of at least two ranks have arrived.
-    pub fn shared_calls(&self) -> impl Iterator<Item = &Call> {
+    pub fn shared_calls(&self) -> impl Iterator<Item = &TracedCall> {
         self.calls.iter().filter(|call| call.is_whole && call.parts.len() > 1)
     }
 
@@ -111,12 +111,12 @@ impl Study {
 }
 
 /// A part's time in the call, or in the wait for it.
-pub fn blocked(part: &Part) -> Option<i64> {
+pub fn blocked(part: &TracedPart) -> Option<i64> {
     part.exit.map(|exit| (exit - part.waiting).max(0))
 }
 
 /// The part of this time in which ranks were still to arrive.
-pub fn waited(part: &Part, last_arrival: i64) -> Option<i64> {
+pub fn waited(part: &TracedPart, last_arrival: i64) -> Option<i64> {
     part.exit.map(|exit| (exit.min(last_arrival) - part.waiting).max(0))
 }
 
