@@ -1,6 +1,7 @@
 //! The calls of a communicator that is traced: recorded at their arrival and at their end, by whichever way they go.
 
 use super::Communicator;
+use super::prepared_call::Completion;
 use crate::trace::NewRecord;
 use crate::{Choice, CollectiveArgs, Error};
 use earlybird_shm::{Collective, now_ns};
@@ -58,11 +59,11 @@ impl Communicator {
     }
 
     /// Asks for a started call by `ask`, and records its end if that is what it finds.
-    pub(super) fn traced_end<C>(
+    pub(super) fn traced_end(
         &self,
         number: u64,
-        ask: impl FnOnce() -> Result<Option<(C, Result<(), Error>)>, Error>,
-    ) -> Result<Option<(C, Result<(), Error>)>, Error> {
+        ask: impl FnOnce() -> Result<Option<Completion>, Error>,
+    ) -> Result<Option<Completion>, Error> {
         let Some(trace) = &self.trace else { return ask() };
         let since = now_ns();
         let ended = ask()?;

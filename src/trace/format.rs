@@ -247,7 +247,7 @@ impl Record {
             size: (number & 0xff_ffff) as u32,
             bytes: bytes >> 16,
             place: (bytes as u16).checked_sub(1),
-            collective: Collective::from_code((kind >> 8) as u8)?,
+            collective: Collective::from_repr((kind >> 8) as u8)?,
             algorithm: (kind >> 16) as u16,
             outcome: *OUTCOMES.get((flags & OUTCOME_BITS) as usize)?,
             is_started: flags & STARTED != 0,
