@@ -133,8 +133,8 @@ impl SizeClass {
 
     pub fn of(bytes: u64) -> Self {
         match bytes {
-            ..=0x3fff => SizeClass::Small,
-            ..=0x7_ffff => SizeClass::Medium,
+            0..0x4000 => SizeClass::Small,
+            0x4000..0x8_0000 => SizeClass::Medium,
             _ => SizeClass::Large,
         }
     }
