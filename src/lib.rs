@@ -22,7 +22,7 @@ mod hierarchy;
 mod identity;
 mod interpose;
 #[doc(hidden)]
-#[cfg(feature = "cli")]
+#[cfg(feature = "launch")]
 pub mod launch;
 pub mod messages;
 #[cfg(feature = "mpi")]

@@ -14,7 +14,7 @@ use std::time::Duration;
 #[test]
 #[ignore = "a rank of the jobs that the other tests start"]
 fn rank() {
-    common::play(&[("answers", answers), ("calls-back", calls_back), ("panics", panics)]);
+    common::play(&[("answers", answers), ("calls-back", calls_back), ("panics", panics), ("gives-up", gives_up)]);
 }
 
 /// The other library's messages: files that count up.
@@ -148,4 +148,28 @@ fn a_panic_in_it_ends_the_process_and_the_others_hear_of_it() {
     let ends: Vec<End> = Job::new("panics", 2).start().join();
     assert_eq!(ends[0].status.signal(), Some(Signal::ABORT.as_raw()), "{}", ends[0]);
     assert_eq!(ends[1].said, ["EB_PEER_DIED"], "{}", ends[1]);
+}
+
+/// Rank 0 gives up an allreduce that the others reach too late.
+fn gives_up(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    comm.barrier().unwrap();
+    if comm.rank() == 0 {
+        let given_up = Progress::interrupting(Duration::from_millis(1), || true).unwrap();
+        comm.set_progress(Some(given_up)).unwrap();
+    } else {
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    // By a plan, who has all packets of rank 0 completes the call, and learns of it in the next.
+    let error = (0..3).find_map(|_| comm.all_reduce_in_place(&mut [1.0], Op::Sum).err()).unwrap();
+    player.say(error.to_string());
+}
+
+#[test]
+fn a_call_that_is_given_up_fails_on_all_ranks_and_names_the_one() {
+    for algorithm in ["auto", "plan:ring"] {
+        for said in Job::new("gives-up", 3).var("EARLYBIRD_ALGORITHM", algorithm).run() {
+            assert!(said[0].contains("rank 0") && said[0].contains("interrupt"), "{algorithm}: {said:?}");
+        }
+    }
 }

@@ -381,8 +381,8 @@ impl Board for Mapped {
     fn yield_now(&self) {
         rustix::thread::sched_yield();
     }
-    fn drive(&self, now_ns: u64) {
-        self.driver.drive(now_ns);
+    fn drive(&self, now_ns: u64) -> bool {
+        self.driver.drive(now_ns)
     }
     fn sleep_ns(&self, most_ns: u64) -> u64 {
         self.driver.sleep_ns(most_ns)

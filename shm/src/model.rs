@@ -300,7 +300,9 @@ impl Board for Heap {
     fn prepare_line(&self, _slot: usize) {}
     fn prefetch(&self, _slot: usize) {}
     fn demote(&self, _at: Place) {}
-    fn drive(&self, _now_ns: u64) {}
+    fn drive(&self, _now_ns: u64) -> bool {
+        false
+    }
     fn sleep_ns(&self, most_ns: u64) -> u64 {
         most_ns
     }

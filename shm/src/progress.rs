@@ -16,7 +16,8 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct Progress {
     every_ns: u64,
-    drive: Arc<dyn Fn() + Send + Sync>,
+    /// Returns whether the call that waits is to be given up.
+    drive: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl fmt::Debug for Progress {
@@ -32,6 +33,19 @@ impl Progress {
     /// # Errors
     /// [`Error::Usage`] for an interval below 1 us or above 50 ms.
     pub fn new(every: Duration, drive: impl Fn() + Send + Sync + 'static) -> Result<Self, Error> {
+        Progress::interrupting(every, move || {
+            drive();
+            false
+        })
+    }
+
+    /// The same, for a function that returns true to give up the call that waits: its group fails then, with an
+    /// [`Error::Poisoned`] on all ranks that names this one. A program does so that was told to end, by a signal for example.
+    /// Waits for other nodes, of `shrink` and of joining go on.
+    ///
+    /// # Errors
+    /// The errors of [`Progress::new`].
+    pub fn interrupting(every: Duration, drive: impl Fn() -> bool + Send + Sync + 'static) -> Result<Self, Error> {
         if !(Duration::from_micros(1)..=Duration::from_millis(50)).contains(&every) {
             return Err(Error::usage(format!("an interval of progress of {every:?}; give 1 us to 50 ms")));
         }
@@ -40,16 +54,13 @@ impl Progress {
 
     /// Drives it now, for waits of the layers above.
     pub fn run(&self) {
-        (self.drive)();
+        let _ = (self.drive)();
     }
 
     /// Both, at the shorter interval of the two.
     pub fn and(self, other: Progress) -> Progress {
         let (every_ns, first, second) = (self.every_ns.min(other.every_ns), self.drive, other.drive);
-        let drive = move || {
-            first();
-            second();
-        };
+        let drive = move || first() | second();
         Progress { every_ns, drive: Arc::new(drive) }
     }
 }
@@ -73,17 +84,18 @@ impl Driver {
         Driver { progress: self.progress.clone(), ..Driver::default() }
     }
 
-    /// Drives if it is time to.
-    pub fn drive(&self, now_ns: u64) {
+    /// Drives if it is time to. Returns whether the call that waits is to be given up.
+    pub fn drive(&self, now_ns: u64) -> bool {
         self.posted.drive_at(now_ns);
-        let Some(progress) = &self.progress else { return };
+        let Some(progress) = &self.progress else { return false };
         if now_ns.saturating_sub(self.driven_ns.get()) < progress.every_ns {
-            return;
+            return false;
         }
         let bomb = AbortOnUnwind;
-        (progress.drive)();
+        let gives_up = (progress.drive)();
         std::mem::forget(bomb);
         self.driven_ns.set(now_ns);
+        gives_up
     }
 
     /// The longest sleep, where `most_ns` is allowed otherwise.

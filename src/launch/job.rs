@@ -1,6 +1,6 @@
 //! A job and how it starts: one process per rank, through the wrapper, and then supervision until the last one has ended.
 
-use super::{MAX_RANKS, Outcome, exec, meeting, prefix, supervise, watchdog};
+use super::{MAX_RANKS, Outcome, Wrapper, exec, meeting, prefix, supervise, watchdog};
 use crate::{Error, RanksPerNode};
 use rustix::process::{Pid, PidfdFlags, Resource, getpid, getrlimit, pidfd_open, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, Read};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 /// The binding of ranks to processors.
@@ -33,8 +33,8 @@ pub struct Job {
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// The `earlybird` binary, whose hidden command `__exec` becomes the rank.
-    pub wrapper: PathBuf,
+    /// The program whose hidden command `__exec` becomes the rank.
+    pub wrapper: Wrapper,
     /// The binding of ranks to processors.
     pub bind: Bind,
     /// Ends the job after this long; `None` waits for ever.
@@ -48,10 +48,10 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job with the defaults of `earlybird run`: bound, no timeout, 5 s of grace, no marks.
-    pub fn new(name: &str, wrapper: PathBuf, ranks: usize, program: OsString, args: Vec<OsString>) -> Job {
+    /// A job with the defaults of `earlybird run`: bound, no timeout, 5 s of grace, no marks. `binary` is the `earlybird` binary.
+    pub fn new(name: &str, binary: PathBuf, ranks: usize, program: OsString, args: Vec<OsString>) -> Job {
         let grace = Duration::from_secs(5);
-        let (name, bind, timeout) = (name.into(), Bind::Core, None);
+        let (name, wrapper, bind, timeout) = (name.into(), Wrapper::new(binary, Vec::new()), Bind::Core, None);
         Job { name, ranks, program, args, wrapper, bind, timeout, grace, prefix: false, nodes: None }
     }
 
@@ -95,9 +95,8 @@ impl Job {
     }
 
     fn start(&self, rank: usize, cpu: Option<usize>, key: &str) -> Result<supervise::Rank, Error> {
-        let mut command = Command::new(&self.wrapper);
+        let mut command = self.wrapper.command(exec::COMMAND);
         command
-            .arg(exec::COMMAND)
             .arg(getpid().as_raw_nonzero().to_string())
             .arg(cpu.map_or("-".into(), |cpu| cpu.to_string()))
             .arg(&self.program)
@@ -123,7 +122,7 @@ impl Job {
         }
         let mut child = command
             .spawn()
-            .map_err(|error| Error::system(format!("start rank {rank} through {}", self.wrapper.display()), error))?;
+            .map_err(|error| Error::system(format!("start rank {rank} through {}", self.wrapper), error))?;
         match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
             Ok(pidfd) => Ok(supervise::Rank { rank, child, pidfd, own_group, status: None }),
             Err(error) => {

@@ -12,11 +12,13 @@ mod meeting;
 mod prefix;
 mod supervise;
 pub mod watchdog;
+mod wrapper;
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 pub use job::{Bind, Job, allowed_cpus};
+pub use wrapper::Wrapper;
 
 /// Ranks that one node can hold.
 pub use earlybird_shm::MAX_RANKS;

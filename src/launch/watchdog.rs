@@ -4,15 +4,14 @@
 //! tells one watchdog for the whole job, through a pipe, which process groups the ranks lead. The pipe ends with the launcher,
 //! however that ends, and what it has not taken back is killed. A watchdog that is killed itself is replaced.
 
-use super::{meeting, say};
+use super::{Wrapper, meeting, say};
 use crate::Error;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, test_kill_process_group};
 use std::collections::HashSet;
 use std::io::{BufRead, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::time::{Duration, Instant};
 
 /// The hidden command: `earlybird __watch`, with a line `+GROUP` or `-GROUP` on standard input for every group.
@@ -22,7 +21,7 @@ pub const COMMAND: &str = "__watch";
 const DEATH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Kills the groups that are left when standard input ends.
-pub fn watch() -> ExitCode {
+pub fn watch() {
     // So that what ends every process of the launcher's name spares this one; a refusal does no harm.
     let _ = rustix::thread::set_name(c"eb-watchdog");
     let mut groups = HashSet::new();
@@ -43,12 +42,11 @@ pub fn watch() -> ExitCode {
         std::thread::sleep(Duration::from_millis(5));
     }
     meeting::sweep();
-    ExitCode::SUCCESS
 }
 
 /// The launcher's end of a watchdog.
 pub(super) struct Watchdog {
-    wrapper: PathBuf,
+    wrapper: Wrapper,
     running: Option<Running>,
 }
 
@@ -61,8 +59,8 @@ struct Running {
 
 impl Watchdog {
     /// Starts the watchdog, before the first rank.
-    pub(super) fn start(wrapper: &Path) -> Result<Watchdog, Error> {
-        Ok(Watchdog { wrapper: wrapper.into(), running: Some(Running::start(wrapper)?) })
+    pub(super) fn start(wrapper: &Wrapper) -> Result<Watchdog, Error> {
+        Ok(Watchdog { wrapper: wrapper.clone(), running: Some(Running::start(wrapper)?) })
     }
 
     /// The group is to end with the launcher.
@@ -106,10 +104,10 @@ impl Watchdog {
 }
 
 impl Running {
-    fn start(wrapper: &Path) -> Result<Running, Error> {
-        let failed = |error| Error::system(format!("start a watchdog through {}", wrapper.display()), error);
-        let mut command = Command::new(wrapper);
-        command.arg(COMMAND).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    fn start(wrapper: &Wrapper) -> Result<Running, Error> {
+        let failed = |error| Error::system(format!("start a watchdog through {wrapper}"), error);
+        let mut command = wrapper.command(COMMAND);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // Out of reach of the terminal's ctrl-C.
         let mut process = command.process_group(0).spawn().map_err(failed)?;
         let pidfd = pidfd_open(Pid::from_child(&process), PidfdFlags::empty());

@@ -205,7 +205,7 @@ impl FaultRecord {
             Cause::Corrupt if words[1] > 0 => {
                 Error::Poisoned { cause: format!("rank {reporter} in {during}: {}", read(words)) }
             }
-            Cause::Corrupt | Cause::System | Cause::Panicked | Cause::Lost => {
+            Cause::Corrupt | Cause::System | Cause::Panicked | Cause::Lost | Cause::Interrupted => {
                 Error::Poisoned { cause: format!("rank {reporter} found a damaged ring in {during}") }
             }
         }

@@ -48,7 +48,9 @@ impl Rings {
     fn watch_long(&mut self, passes: u32, rests: bool) -> Result<(), Error> {
         self.healthy()?;
         let now = clock::now_ns();
-        self.board.driver.drive(now);
+        if self.board.driver.drive(now) {
+            return Err(self.raise(Fault::Other("interrupted".into())));
+        }
         if passes <= self.wait_state.passes || self.wait_state.begun_ns == 0 {
             let mean_ns = (7 * self.wait_state.mean_ns
                 + self.wait_state.inspected_ns.saturating_sub(self.wait_state.begun_ns))

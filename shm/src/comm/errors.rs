@@ -75,6 +75,7 @@ impl NodeComm {
             Cause::Panicked => {
                 Error::Poisoned { cause: format!("rank {reporter} panicked in {} and cannot go on", during()) }
             }
+            Cause::Interrupted => Error::Poisoned { cause: format!("rank {reporter} was interrupted in {}", during()) },
             Cause::Lost => Error::Poisoned { cause: "its shared memory belongs to another communicator by now".into() },
             Cause::System => {
                 let (errno, bytes) = (detail(0) as i32, detail(1));

@@ -175,8 +175,9 @@ pub trait Board {
     fn prefetch(&self, slot: usize);
     /// Moves what lies at `at`, just written here and next read elsewhere, out of this core's own cache. A hint.
     fn demote(&self, at: Place);
-    /// Drives what the caller wants driven while it waits, where that is due at `now_ns`.
-    fn drive(&self, now_ns: u64);
+    /// Drives what the caller wants driven while it waits, where that is due at `now_ns`. Returns whether the call that waits is
+    /// to be given up.
+    fn drive(&self, now_ns: u64) -> bool;
     /// The longest sleep before that is due again, at most `most_ns`.
     fn sleep_ns(&self, most_ns: u64) -> u64;
     /// Gives the CPU away once.

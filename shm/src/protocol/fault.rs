@@ -138,6 +138,12 @@ impl<B: Board> Operation<'_, B> {
         }
     }
 
+    /// Fails the group because this rank gives up its call.
+    #[cold]
+    pub(super) fn interrupted(&mut self) -> Stop {
+        self.raise(Cause::Interrupted, &[])
+    }
+
     /// Fails the group because the user's operator panicked here with `panic`.
     #[cold]
     pub(super) fn operator_panicked(&mut self, panic: &(dyn Any + Send)) -> Stop {

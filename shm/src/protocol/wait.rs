@@ -73,7 +73,9 @@ impl<B: Board> Operation<'_, B> {
                 break look(board).ok_or(stop);
             }
             let now_ns = board.now_ns();
-            board.drive(now_ns);
+            if board.drive(now_ns) {
+                break look(board).ok_or_else(|| self.interrupted());
+            }
             let waited_ns = now_ns - begun_ns;
             let moved = self.progress_pending();
             if moved {

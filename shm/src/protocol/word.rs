@@ -159,6 +159,8 @@ pub enum Cause {
     Panicked = 8,
     /// No group's: the memory belongs to another one by now. Never stored.
     Lost = 9,
+    /// A rank gave up its call, told so by its progress function.
+    Interrupted = 10,
 }
 
 /// The group's one error: `cause 8 | reporter 16 | epoch 40`; without a cause the group is well, and the rest of the word
@@ -190,6 +192,7 @@ impl PoisonWord {
             7 => Cause::System,
             8 => Cause::Panicked,
             9 => Cause::Lost,
+            10 => Cause::Interrupted,
             _ => Cause::Corrupt,
         }
     }

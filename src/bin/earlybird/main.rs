@@ -44,8 +44,11 @@ enum Command {
 fn main() -> ExitCode {
     let mut args = std::env::args_os();
     match args.nth(1) {
-        Some(command) if command == launch::exec::COMMAND => return launch::exec::become_rank(args),
-        Some(command) if command == launch::watchdog::COMMAND => return launch::watchdog::watch(),
+        Some(command) if command == launch::exec::COMMAND => return launch::exec::become_rank(args).into(),
+        Some(command) if command == launch::watchdog::COMMAND => {
+            launch::watchdog::watch();
+            return ExitCode::SUCCESS;
+        }
         _ => {}
     }
     match Arguments::parse().command {
