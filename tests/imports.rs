@@ -12,7 +12,7 @@ use syn::{Attribute, Item, UseTree, Visibility};
 
 /// Crates by their directory, each with the number of its files that lie in circles. A change may lower a number, never
 /// raise one.
-const CRATES: [(&str, usize); 5] = [("shm", 0), ("hier", 0), (".", 2), ("capi", 0), ("preload", 0)];
+const CRATES: [(&str, usize); 6] = [("shm", 0), ("hier", 0), (".", 2), ("capi", 0), ("preload", 0), ("python", 0)];
 
 /// The same of the command line program.
 const PROGRAM: (&str, usize) = ("src/bin/earlybird", 0);

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use syn::{Item, Visibility};
 
 /// Crates and programs by the directory of their sources, and a directory that is a program of its own.
-const SOURCES: [(&str, Option<&str>); 6] = [
+const SOURCES: [(&str, Option<&str>); 7] = [
     ("shm/src", None),
     ("hier/src", None),
     ("src", Some("src/bin")),
     ("src/bin/earlybird", None),
     ("capi/src", None),
     ("preload/src", None),
+    ("python/src", None),
 ];
 
 /// Files of which a build has only one.

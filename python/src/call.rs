@@ -1,0 +1,113 @@
+//! A collective call as Python describes it: the same for its blocking and its non-blocking form.
+#![allow(unsafe_code)]
+
+use crate::buffers::BufferArg;
+use crate::signals;
+use earlybird::{
+    CallBuffers, Collective, CollectiveArgs, Communicator, Counts, Datatype, Error, Op, OwnedBytes, Persistent,
+    ReduceOp, SharedReduceOp,
+};
+use pyo3::prelude::*;
+
+/// Elements of the blocks of a call.
+pub enum Blocks {
+    Uniform,
+    PerRank(Vec<usize>),
+    PerPair { send: Vec<usize>, recv: Vec<usize> },
+}
+
+impl Blocks {
+    fn counts(&self) -> Counts<'_> {
+        match self {
+            Blocks::Uniform => Counts::Uniform,
+            Blocks::PerRank(counts) => Counts::PerRank(counts),
+            Blocks::PerPair { send, recv } => Counts::PerPair { send, recv },
+        }
+    }
+
+    /// Counts bytes in place of elements of this many.
+    fn scale(&mut self, bytes: usize) {
+        let scale = |counts: &mut Vec<usize>| counts.iter_mut().for_each(|count| *count = count.saturating_mul(bytes));
+        match self {
+            Blocks::Uniform => {}
+            Blocks::PerRank(counts) => scale(counts),
+            Blocks::PerPair { send, recv } => [send, recv].into_iter().for_each(scale),
+        }
+    }
+}
+
+/// A collective call.
+pub struct Call {
+    pub collective: Collective,
+    /// Without effect where nothing is reduced.
+    pub op: Op,
+    pub root: Option<usize>,
+    pub blocks: Blocks,
+    /// `None` if the contribution lies in the receive buffer.
+    pub send: Option<BufferArg>,
+    pub recv: BufferArg,
+    /// False if the call leaves the receive buffer as it is: on the root of a broadcast, and of a scatter in place.
+    pub has_result: bool,
+}
+
+impl Call {
+    /// Refuses buffers that cannot be used. Their lengths are checked against the call by the library.
+    pub fn checked(mut self) -> PyResult<Self> {
+        if self.has_result {
+            self.recv.check_writable()?;
+        }
+        if let Some(send) = &self.send {
+            send.check_pair(&self.recv)?;
+        }
+        if self.collective.folds() {
+            // SAFETY: C.
+            unsafe { self.send.as_ref().unwrap_or(&self.recv).check_elements()? };
+        } else if let Datatype::Opaque(bytes) = self.recv.datatype {
+            self.send.iter_mut().chain([&mut self.recv]).for_each(BufferArg::become_bytes);
+            self.blocks.scale(bytes);
+        }
+        Ok(self)
+    }
+
+    /// Makes the blocking call, which was checked.
+    pub fn run(self, py: Python<'_>, comm: &Communicator) -> PyResult<()> {
+        if !self.has_result && self.recv.is_readonly {
+            // SAFETY: C.
+            let mut copy = unsafe { self.recv.bytes() }.to_vec();
+            return signals::call(py, || comm.run(self.args(None, &mut copy)));
+        }
+        signals::call(py, || {
+            // SAFETY: C; apart from each other and writable, as checked.
+            let (send, recv) = unsafe { (self.send.as_ref().map(|send| send.bytes()), self.recv.bytes_mut()) };
+            comm.run(self.args(send, recv))
+        })
+    }
+
+    #[inline(always)]
+    fn args<'a>(&'a self, send: Option<&'a [u8]>, recv: &'a mut [u8]) -> CollectiveArgs<'a> {
+        let buffers = CallBuffers::of_bytes(send, recv, self.recv.datatype);
+        let op = ReduceOp::Builtin(self.op);
+        CollectiveArgs::describe(self.collective, self.root, self.blocks.counts(), buffers, op)
+    }
+
+    /// Prepares the call, which was checked, to be started on copies of its buffers.
+    pub fn prepare(&self, comm: &'static Communicator) -> Result<Persistent<'static, OwnedBytes>, Error> {
+        // SAFETY: C.
+        let (send, recv) = unsafe {
+            match &self.send {
+                Some(send) => (Some(send.bytes().to_vec()), vec![0; self.recv.bytes().len()]),
+                None => (None, self.recv.bytes().to_vec()),
+            }
+        };
+        let (owned, op) = (OwnedBytes::new(send, recv, self.recv.datatype), SharedReduceOp::Builtin(self.op));
+        comm.init(CollectiveArgs::describe(self.collective, self.root, self.blocks.counts(), owned, &op))
+    }
+
+    /// Copies the result of the started call to the receive buffer.
+    pub fn write(&self, copies: &OwnedBytes) {
+        if self.has_result {
+            // SAFETY: C; writable, as checked when the call was prepared, and kept until the request ends.
+            unsafe { self.recv.bytes_mut() }.copy_from_slice(&copies.recv);
+        }
+    }
+}

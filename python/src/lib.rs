@@ -1,0 +1,34 @@
+//! `earlybird._native`: the compiled part of the Python package. It knows buffers, calls and errors; what can be Python is Python,
+//! in `earlybird/`.
+//!
+//! Nothing is compiled against numpy or torch: an array is what the buffer protocol shows of it. The interpreter is released in
+//! every call that may wait. Invariant **C (caller's memory)**: what a buffer shows stays where it is while it is exported, or as
+//! long as the holder of a [`memory::Memory`] says; no other thread writes there while a call uses it.
+
+mod buffers;
+mod call;
+mod collectives;
+mod communicator;
+mod elements;
+mod errors;
+mod launch;
+mod memory;
+mod methods;
+mod op;
+mod request;
+mod signals;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<communicator::PyCommunicator>()?;
+    module.add_class::<request::PyRequest>()?;
+    module.add_class::<memory::Memory>()?;
+    module.add_class::<op::PyOp>()?;
+    op::add_operators(module)?;
+    module.add("IN_PLACE", Py::new(module.py(), buffers::InPlace)?)?;
+    module.add_function(wrap_pyfunction!(launch::run_job, module)?)?;
+    module.add_function(wrap_pyfunction!(launch::hidden_command, module)?)
+}

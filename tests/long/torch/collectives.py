@@ -1,0 +1,202 @@
+"""Every call of torch.distributed that earlybird.torch has, against what gloo or arithmetic says; run by torchrun."""
+
+import os
+import sys
+from datetime import timedelta
+
+import earlybird
+import earlybird.torch
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+from torch.distributed import ReduceOp
+
+DTYPES = [
+    torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128, torch.bool,
+]  # fmt: skip
+
+
+def share(rank, shape, dtype=torch.float32):
+    """What a rank contributes: whole numbers, small enough for any type."""
+    count = torch.Size(shape).numel()
+    return ((torch.arange(count) + rank) % 3).to(dtype).view(shape)
+
+
+def total(size, shape, dtype=torch.float32):
+    shares = [share(rank, shape, dtype) for rank in range(size)]
+    return torch.stack(shares).any(0) if dtype is torch.bool else torch.stack(shares).sum(0).to(dtype)
+
+
+def refused(kind, words, call, *args, **kwargs):
+    try:
+        call(*args, **kwargs)
+    except kind as error:
+        assert words in str(error), error
+        return
+    raise AssertionError(f"{call} was not refused")
+
+
+def test_allreduce_of_every_type(rank, size):
+    for dtype in DTYPES:
+        tensor = share(rank, [37], dtype)
+        dist.all_reduce(tensor)
+        assert torch.equal(tensor, total(size, [37], dtype)), dtype
+
+
+def test_operators(rank, size):
+    shares = torch.stack([share(r, [9]) for r in range(size)])
+    for op, expected in [
+        (ReduceOp.MAX, shares.amax(0)), (ReduceOp.MIN, shares.amin(0)),
+        (ReduceOp.PRODUCT, shares.prod(0)), (ReduceOp.AVG, shares.mean(0)),
+    ]:  # fmt: skip
+        tensor = share(rank, [9])
+        dist.all_reduce(tensor, op)
+        torch.testing.assert_close(tensor, expected)
+    bits = torch.tensor([1 << rank])
+    dist.all_reduce(bits, ReduceOp.BOR)
+    assert bits.item() == (1 << size) - 1
+    refused(earlybird.Unsupported, "PREMUL_SUM", dist.all_reduce, torch.ones(1), dist._make_nccl_premul_sum(0.5))
+    refused(earlybird.Unsupported, "average", dist.all_reduce, torch.ones(1, dtype=torch.int32), ReduceOp.AVG)
+
+
+def test_tensors_that_do_not_lie_in_one_piece(rank, size):
+    tensor = share(rank, [6, 4]).t()
+    assert not tensor.is_contiguous()
+    dist.all_reduce(tensor)
+    assert torch.equal(tensor, total(size, [6, 4]).t())
+    whole = torch.zeros(8, 3)
+    dist.broadcast(whole[:, 1], 0) if rank else dist.broadcast(torch.ones(8), 0)
+    assert rank == 0 or torch.equal(whole[:, 1], torch.ones(8)) and whole.sum() == 8
+    negated = torch.full((2,), 1 + 2j).conj().imag
+    assert negated.is_neg()
+    dist.all_reduce(negated)
+    assert torch.equal(negated.resolve_neg(), torch.full((2,), -2.0 * size)), negated
+    refused(earlybird.Unsupported, "sparse", dist.all_reduce, torch.eye(2).to_sparse())
+    refused(earlybird.Unsupported, "meta", dist.all_reduce, torch.ones(2, device="meta"))
+
+
+def test_rooted_calls(rank, size):
+    for root in range(size):
+        tensor = share(rank, [5])
+        dist.reduce(tensor, root)
+        assert torch.equal(tensor, total(size, [5]) if rank == root else share(rank, [5]))
+        tensor = share(rank, [5])
+        dist.broadcast(tensor, root)
+        assert torch.equal(tensor, share(root, [5]))
+        parts = [torch.zeros(2, 2) for _ in range(size)] if rank == root else None
+        dist.gather(share(rank, [2, 2]), parts, root)
+        assert parts is None or all(torch.equal(part, share(r, [2, 2])) for r, part in enumerate(parts))
+        out = torch.zeros(2, 2)
+        dist.scatter(out, [share(r, [2, 2]) for r in range(size)] if rank == root else None, root)
+        assert torch.equal(out, share(rank, [2, 2]))
+
+
+def test_gathers(rank, size):
+    parts = [torch.zeros(3) for _ in range(size)]
+    dist.all_gather(parts, share(rank, [3]))
+    assert all(torch.equal(part, share(r, [3])) for r, part in enumerate(parts))
+    uneven = [torch.zeros(r + 1) for r in range(size)]
+    dist.all_gather(uneven, share(rank, [rank + 1]))
+    assert all(torch.equal(part, share(r, [r + 1])) for r, part in enumerate(uneven))
+    expected = torch.cat([share(r, [4]) for r in range(size)])
+    whole = torch.zeros(4 * size)
+    dist.all_gather_into_tensor(whole, share(rank, [4]))
+    assert torch.equal(whole, expected)
+    # In place, as FSDP2 does.
+    whole = torch.zeros(4 * size)
+    whole[4 * rank :][:4] = share(rank, [4])
+    dist.all_gather_into_tensor(whole, whole[4 * rank :][:4])
+    assert torch.equal(whole, expected)
+    # A type that is only moved.
+    bits = torch.full((2,), float(rank)).to(torch.float8_e4m3fn)
+    gathered = torch.zeros(2 * size, dtype=torch.uint8).view(torch.float8_e4m3fn)
+    dist.all_gather_into_tensor(gathered, bits)
+    assert gathered.float().tolist() == [float(r // 2) for r in range(2 * size)]
+
+
+def test_reduce_scatter(rank, size):
+    expected = total(size, [3 * size])[3 * rank :][:3]
+    out = torch.zeros(3)
+    dist.reduce_scatter_tensor(out, share(rank, [3 * size]))
+    assert torch.equal(out, expected)
+    dist.reduce_scatter(out.zero_(), list(share(rank, [3 * size]).chunk(size)))
+    assert torch.equal(out, expected)
+    whole = share(rank, [3 * size])
+    dist.reduce_scatter_tensor(whole[3 * rank :][:3], whole)
+    assert torch.equal(whole[3 * rank :][:3], expected)
+
+
+def test_all_to_all(rank, size):
+    out = torch.zeros(2 * size)
+    dist.all_to_all_single(out, torch.arange(2.0 * size) + 100 * rank)
+    assert out.tolist() == [100.0 * r + 2 * rank + i for r in range(size) for i in range(2)]
+    rows = [rank + r for r in range(size)]
+    out = torch.zeros(sum(rows), 2)
+    dist.all_to_all_single(out, torch.full((sum(rows), 2), float(rank)), rows, rows)
+    assert out[:, 0].tolist() == [float(r) for r in range(size) for _ in range(rank + r)]
+    outs = [torch.zeros(r + 1 + rank) for r in range(size)]
+    dist.all_to_all(outs, [torch.full((r + 1 + rank,), float(rank)) for r in range(size)])
+    assert all((out == r).all() for r, out in enumerate(outs))
+
+
+def test_objects_and_barriers(rank, size):
+    objects = [None] * size
+    dist.all_gather_object(objects, {"rank": rank, "text": "x" * rank})
+    assert [it["rank"] for it in objects] == list(range(size))
+    told = [("from", 0)] if rank == 0 else [None]
+    dist.broadcast_object_list(told, 0)
+    assert told == [("from", 0)]
+    dist.barrier()
+    work = dist.all_reduce(tensor := torch.ones(3), async_op=True)
+    assert work.wait() and work.is_completed() and tensor[0] == size
+    assert work.get_future().wait()[0][0] == size
+    if size > 1:
+        refused(earlybird.Unsupported, "gloo", dist.send, torch.ones(1), (rank + 1) % size)
+
+
+def test_groups(rank, size):
+    pair = dist.new_group(list(range(min(2, size))))
+    if rank < 2:
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor, group=pair)
+        assert tensor.item() == min(2, size)
+    other = dist.new_group(list(range(size)), timeout=timedelta(seconds=60), group_desc="all again")
+    dist.barrier(group=other)
+    dist.destroy_process_group(other)
+
+
+def test_functional_collectives(rank, size):
+    group = dist.group.WORLD
+    assert torch.equal(functional.all_reduce(share(rank, [3]), "sum", group).wait(), total(size, [3]))
+    gathered = functional.all_gather_into_tensor_coalesced([share(rank, [2]), share(rank, [3])], group)
+    for tensor, count in zip(gathered, (2, 3)):
+        assert torch.equal(tensor.wait(), torch.cat([share(r, [count]) for r in range(size)]))
+    reduced = functional.reduce_scatter_tensor_coalesced([share(rank, [2 * size])], "sum", [0], group)
+    assert torch.equal(reduced[0].wait(), total(size, [2 * size])[2 * rank :][:2])
+    for tensor in functional.all_reduce_coalesced([share(rank, [2]), share(rank, [2])], "sum", group):
+        assert torch.equal(tensor.wait(), total(size, [2]))
+
+
+def test_compiled_step(rank, size):
+    step = torch.compile(lambda x: functional.all_reduce(x * 2, "sum", dist.group.WORLD) + 1, backend="aot_eager")
+    assert torch.equal(step(share(rank, [4])), 2 * total(size, [4]) + 1)
+
+
+def main():
+    for time in range(2):  # The second one is joined anew.
+        dist.init_process_group("earlybird")
+        rank, size = dist.get_rank(), dist.get_world_size()
+        assert dist.get_backend() == "earlybird" and int(os.environ["RANK"]) == rank
+        passed = 0
+        for name, test in list(globals().items()):
+            if name.startswith("test_"):
+                test(rank, size)
+                passed += 1
+        dist.destroy_process_group()
+    sys.stdout.write(f"rank {rank}: {passed} passed\n")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""Training by DistributedDataParallel and FSDP2: the losses are those of one process that has all data; run by torchrun."""
+
+import sys
+
+import earlybird.torch
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+STEPS, BATCH = 20, 32
+
+
+def model():
+    torch.manual_seed(7)
+    return torch.nn.Sequential(torch.nn.Linear(64, 96), torch.nn.ReLU(), torch.nn.Linear(96, 10)).double()
+
+
+def batches(size):
+    """The data of each step, a part per rank."""
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(STEPS):
+        yield [
+            (torch.rand(BATCH, 64, generator=generator, dtype=torch.float64), torch.randint(10, (BATCH,), generator=generator))
+            for _ in range(size)
+        ]
+
+
+def alone(size):
+    """The losses of one process: it averages the gradients of all parts in the order of ranks."""
+    net = model()
+    optimizer, losses = torch.optim.SGD(net.parameters(), lr=0.1), []
+    for parts in batches(size):
+        gradients, step = [], []
+        for inputs, labels in parts:
+            optimizer.zero_grad()
+            loss = cross_entropy(net(inputs), labels)
+            loss.backward()
+            step.append(loss.item())
+            # DistributedDataParallel divides before it sums.
+            gradients.append([parameter.grad / size for parameter in net.parameters()])
+        for parameter, *of_ranks in zip(net.parameters(), *gradients):
+            summed = of_ranks[0].clone()
+            for gradient in of_ranks[1:]:
+                summed += gradient
+            parameter.grad = summed
+        optimizer.step()
+        losses.append(step)
+    return losses
+
+
+def together(wrap, rank, size):
+    net = wrap(model())
+    optimizer, losses = torch.optim.SGD(net.parameters(), lr=0.1), []
+    for parts in batches(size):
+        inputs, labels = parts[rank]
+        optimizer.zero_grad()
+        loss = cross_entropy(net(inputs), labels)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    everyone = [None] * size
+    dist.all_gather_object(everyone, losses)
+    return [list(step) for step in zip(*everyone)]
+
+
+def main():
+    dist.init_process_group("earlybird")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    expected = alone(size)
+    assert expected[0] != expected[-1]
+    by_ddp = together(lambda net: DistributedDataParallel(net, bucket_cap_mb=1), rank, size)
+    assert by_ddp == expected, (by_ddp[-1], expected[-1])
+
+    def sharded(net):
+        for layer in net:
+            fully_shard(layer, mesh=mesh)
+        return fully_shard(net, mesh=mesh)
+
+    mesh = torch.distributed.init_device_mesh("cpu", (size,))
+    by_fsdp = together(sharded, rank, size)
+    torch.testing.assert_close(torch.tensor(by_fsdp), torch.tensor(expected))
+    dist.destroy_process_group()
+    sys.stdout.write(f"rank {rank}: losses equal\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
