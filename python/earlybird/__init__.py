@@ -39,7 +39,7 @@ from .errors import (
     Unsupported,
     Usage,
 )
-from .spawning import spawn
+from .spawning import RankFailed, spawn
 
 # The calls for objects need nothing of the compiled part but the calls for buffers.
 for _method in _objects.METHODS:

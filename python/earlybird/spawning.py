@@ -68,6 +68,8 @@ def _answers(pipes):
                 answer = pipe.recv()
             except EOFError:
                 raise RankFailed(rank, "its process ended without an answer") from None
+            except Exception as error:
+                raise RankFailed(rank, f"its answer cannot be unpickled: {error!r}") from error
             if not answer[0]:
                 raise RankFailed(rank, answer[2]) from answer[1]
             results[rank] = answer[1]

@@ -116,7 +116,7 @@ def spawned():
     try:
         earlybird.spawn(fails_on_rank_1, 2, timeout=30)
         raise AssertionError("the failure was lost")
-    except earlybird.spawning.RankFailed as error:
+    except earlybird.RankFailed as error:
         assert error.rank in (0, 1) and ("nothing there" in str(error) or "died" in str(error)), error
     sys.stdout.write("right\n")
 

@@ -183,7 +183,19 @@ def test_compiled_step(rank, size):
     assert torch.equal(step(share(rank, [4])), 2 * total(size, [4]) + 1)
 
 
+def refuses_ranks_apart():
+    """Ranks that do not share a node are told so, all of them."""
+    node, rank = earlybird.torch._node, int(os.environ["RANK"])
+    earlybird.torch._node = lambda: f"{node()}/{rank}"
+    try:
+        refused(earlybird.Unsupported, "different nodes", dist.init_process_group, "earlybird")
+    finally:
+        earlybird.torch._node = node
+
+
 def main():
+    if int(os.environ["WORLD_SIZE"]) > 1:
+        refuses_ranks_apart()
     for time in range(2):  # The second one is joined anew.
         dist.init_process_group("earlybird")
         rank, size = dist.get_rank(), dist.get_world_size()
