@@ -35,7 +35,6 @@ pub struct BufferArg {
     pub counts: Option<Vec<usize>>,
     /// Keeps the memory where it is.
     _export: Option<PyUntypedBuffer>,
-    _owner: Option<Py<PyAny>>,
 }
 
 // SAFETY: C: an address of memory that the exported buffer keeps; it moves between threads as the export does.
@@ -86,7 +85,6 @@ impl BufferArg {
         if let Ok(memory) = object.cast::<Memory>() {
             let Memory { address, count, datatype } = *memory.get();
             let address = ptr::with_exposed_provenance_mut(address);
-            let _owner = Some(object.clone().unbind());
             return Ok(BufferArg {
                 name,
                 address,
@@ -96,7 +94,6 @@ impl BufferArg {
                 is_by_columns: false,
                 counts: None,
                 _export: None,
-                _owner,
             });
         }
         let export = PyUntypedBuffer::get(object).map_err(|error| {
@@ -123,24 +120,13 @@ impl BufferArg {
             is_by_columns,
             counts: None,
             _export: Some(export),
-            _owner: None,
         })
     }
 
     /// No buffer of elements of this type.
     pub fn none(name: &'static str, datatype: Datatype) -> BufferArg {
         let (address, is_readonly, is_by_columns) = (ptr::null_mut(), false, false);
-        BufferArg {
-            name,
-            address,
-            count: 0,
-            datatype,
-            is_readonly,
-            is_by_columns,
-            counts: None,
-            _export: None,
-            _owner: None,
-        }
+        BufferArg { name, address, count: 0, datatype, is_readonly, is_by_columns, counts: None, _export: None }
     }
 
     /// Describes the same memory as bytes, for elements of a type that is only moved.

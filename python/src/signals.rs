@@ -6,7 +6,7 @@
 use crate::errors::exception;
 use earlybird::{Communicator, Error, Progress};
 use pyo3::prelude::*;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ thread_local! {
     /// The call that was waiting when it was looked at last.
     static WAITING: Cell<u64> = const { Cell::new(0) };
     /// The exception of a handler.
-    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+    static RAISED: Cell<Option<PyErr>> = const { Cell::new(None) };
 }
 
 /// Lets the calls of a communicator, and of those that are made from it, be interrupted.
@@ -37,7 +37,7 @@ fn is_interrupted() -> bool {
     let raised = Python::try_attach(|py| py.check_signals().err()).flatten();
     let is_interrupted = raised.is_some();
     if is_interrupted {
-        RAISED.with(|slot| *slot.borrow_mut() = raised);
+        RAISED.set(raised);
     }
     is_interrupted
 }
@@ -46,9 +46,11 @@ fn is_interrupted() -> bool {
 #[inline]
 pub fn call<T: Send>(py: Python<'_>, call: impl FnOnce() -> Result<T, Error> + Send) -> PyResult<T> {
     CALLS.set(CALLS.get().wrapping_add(1));
-    match py.detach(call) {
-        Ok(done) => Ok(done),
-        Err(error) => Err(RAISED.take().unwrap_or_else(|| exception(py, error))),
+    let done = py.detach(call);
+    // Also where the call was completed all the same.
+    match RAISED.take() {
+        Some(raised) => Err(raised),
+        None => done.map_err(|error| exception(py, error)),
     }
 }
 
