@@ -38,8 +38,8 @@ def alone(size):
             loss = cross_entropy(net(inputs), labels)
             loss.backward()
             step.append(loss.item())
-            # DistributedDataParallel divides before it sums.
-            gradients.append([parameter.grad / size for parameter in net.parameters()])
+            # DistributedDataParallel scales before it sums.
+            gradients.append([parameter.grad * (1 / size) for parameter in net.parameters()])
         for parameter, *of_ranks in zip(net.parameters(), *gradients):
             summed = of_ranks[0].clone()
             for gradient in of_ranks[1:]:
