@@ -6,7 +6,7 @@ mod data;
 
 use common::{Job, Player, mix};
 use data::{Sample, contribution, reference, same_bits};
-use earlybird::{Algorithm, Communicator, Error, FoldOrder, Identity, Indexed, Op};
+use earlybird::{Algorithm, CollectiveArgs, Communicator, Error, FoldOrder, Identity, Indexed, Op, UserOp};
 use half::f16;
 use num_complex::Complex;
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
@@ -54,8 +54,19 @@ fn check<T: Sample>(comm: &Communicator, op: Op, count: usize, exact: bool) {
     comm.set_order(FoldOrder::Arrival).unwrap();
 }
 
+/// What does not work in shared buffers takes them as any others.
+fn check_copied(comm: &Communicator) {
+    let (mut buffer, mut recv) = (comm.alloc::<f64>(5003).unwrap(), comm.alloc::<f64>(5003).unwrap());
+    buffer.fill(comm.rank() as f64);
+    let last = UserOp::ordered(|_: &f64, b: &f64| *b);
+    comm.run(CollectiveArgs::all_reduce((&buffer, &mut recv), &last)).unwrap();
+    comm.run(CollectiveArgs::broadcast(comm.size() - 1, &mut buffer)).unwrap();
+    assert!(buffer[..] == recv[..] && recv.iter().all(|x| *x == (comm.size() - 1) as f64));
+}
+
 fn results(player: &Player) {
     let comm = Communicator::from_env().unwrap();
+    check_copied(&comm);
     // Where ranks outnumber the CPUs nothing would be reduced where it lies otherwise, and not by rank.
     let exact = !player.arg::<bool>(0);
     if !exact {

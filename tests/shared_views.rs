@@ -7,7 +7,7 @@ mod data;
 
 use common::{Job, Player, mix};
 use data::{Sample, contribution, reference, same_bits};
-use earlybird::{Choice, Communicator, Config, DType, Error, Indexed, Op};
+use earlybird::{Choice, CollectiveArgs, Communicator, Config, DType, Error, Indexed, Op, SharedView, UserOp};
 use half::{bf16, f16};
 use num_complex::Complex;
 use std::time::Duration;
@@ -23,6 +23,7 @@ fn rank() {
         ("differ", differ),
         ("dies", dies),
         ("planned", planned),
+        ("described", described),
     ]);
 }
 
@@ -95,7 +96,7 @@ fn sum_of(call: u64, ranks: usize) -> u64 {
     (0..ranks as u64).map(|rank| call * 100 + rank).sum()
 }
 
-fn call(comm: &Communicator, number: u64) -> earlybird::SharedView<'_, u64> {
+fn call(comm: &Communicator, number: u64) -> SharedView<'_, u64> {
     comm.all_reduce_shared(&[number * 100 + comm.rank() as u64; COUNT], Op::Sum).unwrap()
 }
 
@@ -104,7 +105,7 @@ fn held(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let (rank, ranks) = (comm.rank(), comm.size());
     let right = |view: &[u64], number: u64| view.len() == COUNT && view.iter().all(|x| *x == sum_of(number, ranks));
-    let mut kept: Vec<(u64, earlybird::SharedView<'_, u64>)> = Vec::new();
+    let mut kept: Vec<(u64, SharedView<'_, u64>)> = Vec::new();
     let mut copies = 0;
     for number in 1..=300 {
         let view = call(&comm, number);
@@ -279,6 +280,47 @@ fn planned(player: &Player) {
 fn plans_of_one_node_give_copies() {
     for nodes in [3, 2] {
         let job = Job::new("planned", 3).var("EARLYBIRD_RANKS_PER_NODE", nodes);
+        assert!(job.run().iter().all(|said| *said == ["done"]));
+    }
+}
+
+/// A view that one call after the other fills, by operators of the caller's own too.
+fn described(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let (rank, ranks) = (comm.rank() as u64, comm.size());
+    let mut view = comm.view::<u64>();
+    for number in 1..=5 {
+        let send = [number * 100 + rank; COUNT];
+        comm.run(CollectiveArgs::all_reduce((&send[..], &mut view), Op::Sum)).unwrap();
+        assert!(view.len() == COUNT && view.iter().all(|x| *x == sum_of(number, ranks)), "call {number}");
+        assert_eq!(view.is_copy(), is_alone(&comm));
+    }
+    let send = [rank; COUNT];
+    let last = UserOp::ordered(|_: &u64, b: &u64| *b);
+    comm.run(CollectiveArgs::all_reduce((&send[..], &mut view), &last)).unwrap();
+    assert!(view.is_copy() && view.len() == COUNT && view.iter().all(|x| *x == ranks as u64 - 1));
+    // An empty result replaces a full one.
+    comm.run(CollectiveArgs::all_reduce((&[][..], &mut view), Op::Sum)).unwrap();
+    assert!(view.is_empty());
+    let refused = |result: Result<(), Error>, why: &str| match result {
+        Err(Error::Usage { message }) => assert!(message.contains(why), "{message}"),
+        other => panic!("{other:?}"),
+    };
+    let none = comm.run(CollectiveArgs::all_gather((&send[..], &mut view)));
+    refused(none, "allgather into a view; only an allreduce has such a result");
+    let twin = comm.duplicate().unwrap();
+    let foreign = twin.run(CollectiveArgs::all_reduce((&send[..], &mut view), Op::Sum));
+    refused(foreign, "made by another communicator");
+    // What was refused has failed nothing.
+    assert_eq!(twin.all_reduce_shared(&send, Op::Max).unwrap()[COUNT - 1], ranks as u64 - 1);
+    comm.barrier().unwrap();
+    player.say("done");
+}
+
+#[test]
+fn calls_that_are_described_fill_views() {
+    for nodes in ["3", "2", "1,2"] {
+        let job = Job::new("described", 3).var("EARLYBIRD_RANKS_PER_NODE", nodes);
         assert!(job.run().iter().all(|said| *said == ["done"]));
     }
 }

@@ -3,26 +3,6 @@
 use earlybird::{DType, Error, FoldOrder, Op};
 use std::ffi::c_int;
 
-/// Runs `$body` with `$t` as the Rust type of `$dtype`.
-macro_rules! with_type {
-    ($dtype:expr, $t:ident => $body:expr) => {
-        with_type!(@ $dtype, $t, $body;
-            I8: i8, I16: i16, I32: i32, I64: i64, U8: u8, U16: u16, U32: u32, U64: u64, F16: half::f16, BF16: half::bf16,
-            F32: f32, F64: f64, ComplexF32: num_complex::Complex<f32>, ComplexF64: num_complex::Complex<f64>, Bool: bool,
-            IndexedI32: earlybird::Indexed<i32, i32>, IndexedI64: earlybird::Indexed<i64, i64>,
-            IndexedF32: earlybird::Indexed<f32, i32>, IndexedF64: earlybird::Indexed<f64, i64>)
-    };
-    (@ $dtype:expr, $t:ident, $body:expr; $($tag:ident: $type:ty),*) => {
-        match $dtype {
-            $(earlybird::DType::$tag => {
-                type $t = $type;
-                $body
-            })*
-        }
-    };
-}
-pub(crate) use with_type;
-
 /// Converts a name such as `bit-and` to `EB_BIT_AND`.
 pub fn c_name(name: &str) -> String {
     format!("EB_{}", name.replace('-', "_").to_uppercase())

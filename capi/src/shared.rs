@@ -4,42 +4,18 @@
 #![allow(unsafe_code)]
 
 use crate::buffers::{BufferArg, is_in_place};
-use crate::codes::{self, with_type};
+use crate::codes;
 use crate::comm::{Comm, check_out_pointer, free_handle, of, write_out};
 use crate::export::export;
-use earlybird::{Communicator, DType, Element, Error, Op, SharedBuffer, SharedView};
-use std::any::Any;
+use earlybird::{CallBuffers, CollectiveArgs, Communicator, DType, Error, Op, ReduceOp, SharedBuffer, SharedView};
+use std::borrow::Cow;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-/// `eb_buffer`.
-pub struct Buffer(Box<dyn ErasedBuffer>);
-
-/// A shared buffer of any element type.
-trait ErasedBuffer: Any {
-    fn data(&mut self) -> *mut c_void;
-
-    fn reduce_in_place(&mut self, comm: &Communicator, op: Op) -> Result<(), Error>;
-
-    /// Reduces from `send`; refuses a buffer of another type.
-    fn reduce_from(&mut self, send: &dyn Any, comm: &Communicator, op: Op) -> Result<(), Error>;
-}
-
-impl<T: Element> ErasedBuffer for SharedBuffer<T> {
-    fn data(&mut self) -> *mut c_void {
-        self.as_mut_ptr().cast()
-    }
-
-    fn reduce_in_place(&mut self, comm: &Communicator, op: Op) -> Result<(), Error> {
-        comm.all_reduce_shared_in_place(self, op)
-    }
-
-    fn reduce_from(&mut self, send: &dyn Any, comm: &Communicator, op: Op) -> Result<(), Error> {
-        let send = send.downcast_ref::<SharedBuffer<T>>();
-        let send =
-            send.ok_or_else(|| Error::usage("the buffers are of different types; allocate both with one type"))?;
-        comm.all_reduce_shared_into(send, self, op)
-    }
+/// `eb_buffer`: the bytes of elements of `dtype`.
+pub struct Buffer {
+    bytes: SharedBuffer<u8>,
+    dtype: DType,
 }
 
 /// Returns the buffer of a handle.
@@ -57,26 +33,9 @@ unsafe fn buffer<'a>(at: *mut Buffer) -> Result<&'a mut Buffer, Error> {
 
 /// `eb_view`.
 pub struct View {
-    result: Box<dyn ErasedView>,
+    result: SharedView<'static, u8>,
     /// Dropped after the result.
     _comm: Arc<Communicator>,
-}
-
-/// A shared result of any element type.
-trait ErasedView {
-    fn data(&self) -> *const c_void;
-
-    fn is_copy(&self) -> bool;
-}
-
-impl<T: Element> ErasedView for SharedView<'static, T> {
-    fn data(&self) -> *const c_void {
-        self.as_ptr().cast()
-    }
-
-    fn is_copy(&self) -> bool {
-        SharedView::is_copy(self)
-    }
 }
 
 /// Runs the allreduce of a view.
@@ -88,23 +47,18 @@ unsafe fn all_reduce_view(
     send: BufferArg,
     dtype: DType,
     op: Op,
-) -> Result<Box<dyn ErasedView>, Error> {
+) -> Result<SharedView<'static, u8>, Error> {
     send.check(dtype.into())?;
     // SAFETY: C, checked.
-    let bytes = unsafe { send.bytes(dtype.size()) };
+    let mut bytes = Cow::Borrowed(unsafe { send.bytes(dtype.size()) });
     if dtype == DType::Bool {
-        // Not every byte is a `bool`.
-        let values: Vec<bool> = bytes.iter().map(|byte| *byte != 0).collect();
-        return Ok(Box::new(comm.all_reduce_shared(&values, op)?));
+        // Not every byte is a truth value.
+        bytes.to_mut().iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
     }
-    with_type!(dtype, T => {
-        let values = match send.count {
-            0 => &[],
-            // SAFETY: aligned as checked, and every pattern of bytes is a value.
-            count => unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<T>(), count) },
-        };
-        Ok(Box::new(comm.all_reduce_shared(values, op)?))
-    })
+    let mut view = comm.view();
+    let buffers = CallBuffers::from((&*bytes, &mut view)).datatype(dtype.into());
+    comm.run(CollectiveArgs::all_reduce(buffers, ReduceOp::Builtin(op)))?;
+    Ok(view)
 }
 
 /// Returns the view of a handle.
@@ -141,7 +95,7 @@ export! {
 
     fn eb_view_data(from: *const View, data: *mut *const c_void) {
         // SAFETY: H, C.
-        unsafe { write_out(data, "data", view(from)?.result.data()) }
+        unsafe { write_out(data, "data", view(from)?.result.as_ptr().cast()) }
     }
 
     fn eb_view_is_copy(from: *const View, is_copy: *mut c_int) {
@@ -166,29 +120,39 @@ export! {
                     hint: "allocate one of EB_U8, which has the same operators".into(),
                 });
             }
-            let shared: Box<dyn ErasedBuffer> = with_type!(dtype, T => Box::new(comm.alloc::<T>(count)?));
-            buffer.write(Box::into_raw(Box::new(Buffer(shared))));
+            let bytes = count.checked_mul(dtype.size());
+            let bytes = bytes.ok_or_else(|| {
+                Error::usage(format!("a buffer of {count} elements of {} exceeds the address space", dtype.name()))
+            })?;
+            buffer.write(Box::into_raw(Box::new(Buffer { bytes: comm.alloc(bytes)?, dtype })));
         }
         Ok(())
     }
 
     fn eb_buffer_data(from: *mut Buffer, data: *mut *mut c_void) {
         // SAFETY: H, C.
-        unsafe { write_out(data, "data", buffer(from)?.0.data()) }
+        unsafe { write_out(data, "data", buffer(from)?.bytes.as_mut_ptr().cast()) }
     }
 
     fn eb_allreduce_shared(comm: *const Comm, send: *mut Buffer, recv: *mut Buffer, op: c_int) {
         // SAFETY: H; the handles are different where both are used.
         unsafe {
             let (comm, op) = (of(comm)?, codes::op(op)?);
-            if is_in_place(send.cast()) {
-                return buffer(recv)?.0.reduce_in_place(comm, op);
-            }
-            if std::ptr::eq(send, recv) {
-                return Err(Error::usage("the buffers are one; give EB_IN_PLACE and the buffer"));
-            }
-            let send: &dyn Any = &*buffer(send)?.0;
-            buffer(recv)?.0.reduce_from(send, comm, op)
+            let (recv, in_place, is_one) = (buffer(recv)?, is_in_place(send.cast()), std::ptr::eq(send, recv));
+            let buffers = match () {
+                () if in_place => CallBuffers::from(&mut recv.bytes),
+                () if is_one => return Err(Error::usage("the buffers are one; give EB_IN_PLACE and the buffer")),
+                () => {
+                    let send = &*buffer(send)?;
+                    if send.dtype != recv.dtype {
+                        let hint = "the buffers are of different types; allocate both with one type";
+                        return Err(Error::usage(hint));
+                    }
+                    CallBuffers::from((&send.bytes, &mut recv.bytes))
+                }
+            };
+            let buffers = buffers.datatype(recv.dtype.into());
+            comm.run(CollectiveArgs::all_reduce(buffers, ReduceOp::Builtin(op)))
         }
     }
 

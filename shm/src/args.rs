@@ -7,10 +7,12 @@
 //! the communicator is refused by [`CollectiveArgs::check`], and only what was checked can be carried out.
 
 use crate::config::Algorithm;
+use crate::memory::Allocation;
 use crate::op::{FoldOrder, Op};
 use crate::protocol::collective::Collective;
 use crate::protocol::payload::Buffers;
 use crate::reduce_op::ReduceOp;
+use crate::shared_view::ViewMemory;
 
 /// The settings of one call. All ranks must give the same: ranks that differ get [`Error::Mismatch`](crate::Error::Mismatch).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,6 +44,24 @@ pub enum Counts<'a> {
     Segments(&'a [usize]),
 }
 
+/// Where the buffers of a call lie.
+#[derive(Debug, Default)]
+pub(crate) enum Placement<'a> {
+    /// In memory of this rank.
+    #[default]
+    Private,
+    /// In memory that the other ranks of the node can map. Counts for an allreduce by one of the library's operators; any other
+    /// call takes such buffers as private.
+    Registered {
+        /// The send buffer's; `None` in place.
+        send: Option<&'a Allocation>,
+        /// The receive buffer's.
+        recv: &'a mut Allocation,
+    },
+    /// The result is to lie where all ranks of the node read it. There is no receive buffer: the view is filled instead.
+    SharedResult(&'a mut ViewMemory),
+}
+
 /// The arguments of one collective call on borrowed buffers.
 ///
 /// ```
@@ -57,6 +77,7 @@ pub struct CollectiveArgs<'a> {
     pub(crate) root: Option<usize>,
     pub(crate) counts: Counts<'a>,
     pub(crate) buffers: Buffers<'a>,
+    pub(crate) placement: Placement<'a>,
     pub(crate) options: CallOptions,
 }
 
@@ -65,12 +86,18 @@ impl<'a> CollectiveArgs<'a> {
     #[inline(always)]
     pub(crate) fn internal(collective: Collective, buffers: Buffers<'a>) -> Self {
         let (op, options) = (ReduceOp::Builtin(Op::Sum), CallOptions::default());
-        CollectiveArgs { collective, op, root: None, counts: Counts::Uniform, buffers, options }
+        let placement = Placement::Private;
+        CollectiveArgs { collective, op, root: None, counts: Counts::Uniform, buffers, placement, options }
     }
 
     /// The same call on blocks of these lengths.
     pub fn counts(self, counts: Counts<'a>) -> Self {
         CollectiveArgs { counts, ..self }
+    }
+
+    /// The same call reduced by `op`.
+    pub fn op(self, op: Op) -> Self {
+        CollectiveArgs { op: ReduceOp::Builtin(op), ..self }
     }
 
     /// The same call with these settings.

@@ -4,12 +4,14 @@
 //! of the slice's type.
 #![allow(unsafe_code)]
 
-use crate::args::CollectiveArgs;
+use crate::args::{CollectiveArgs, Placement};
 use crate::op::Datatype;
 use crate::owned_args::OwnedArgs;
 use crate::protocol::payload::Buffers;
 use crate::protocol::request_buffers::OwnedBytes;
 use crate::reduce_op::{IntoReduceOp, ReduceOp};
+use crate::shared_buffer::SharedBuffer;
+use crate::shared_view::SharedView;
 use std::marker::PhantomData;
 
 mod sealed {
@@ -17,8 +19,9 @@ mod sealed {
 }
 
 /// Buffers that a collective can be called with. `&mut [T]` is both the send and the receive buffer, `(&[T], &mut [T])` are
-/// one of each: a blocking call borrows them. `Vec<T>` and `(Vec<T>, Vec<T>)` are the same for a call that is started, which
-/// owns them until it has ended.
+/// one of each: a blocking call borrows them. So it does a [`SharedBuffer`], or a pair of them, and in an allreduce a
+/// [`SharedView`] in place of the receive buffer. `Vec<T>` and `(Vec<T>, Vec<T>)` are the same for a call that is started,
+/// which owns them until it has ended.
 pub trait IntoCallBuffers<'a>: sealed::Sealed {
     /// The type of the values in them.
     type Item;
@@ -35,9 +38,9 @@ pub trait IntoCallBuffers<'a>: sealed::Sealed {
 
 /// Buffers that a call borrows.
 macro_rules! borrowed {
-    ($($buffers:ty),*) => { $(
-        impl<'a, T> sealed::Sealed for $buffers {}
-        impl<'a, T> IntoCallBuffers<'a> for $buffers {
+    ($([$($lifetime:lifetime)?] $buffers:ty),* $(,)?) => { $(
+        impl<'a, $($lifetime,)? T> sealed::Sealed for $buffers {}
+        impl<'a, $($lifetime,)? T> IntoCallBuffers<'a> for $buffers {
             type Item = T;
             type Args<O> = CollectiveArgs<'a>;
             #[inline(always)]
@@ -46,14 +49,21 @@ macro_rules! borrowed {
                 op: O,
                 args: impl FnOnce(Buffers<'a>, ReduceOp<'a>) -> CollectiveArgs<'a>,
             ) -> CollectiveArgs<'a> {
-                let buffers = CallBuffers::from(self).erased(op.datatype());
-                args(buffers, op.into_reduce_op())
+                let (buffers, placement) = CallBuffers::from(self).erased(op.datatype());
+                CollectiveArgs { placement, ..args(buffers, op.into_reduce_op()) }
             }
         }
     )* };
 }
 
-borrowed!(&'a mut [T], (&'a [T], &'a mut [T]), CallBuffers<'a, T>);
+borrowed! {
+    [] &'a mut [T],
+    [] (&'a [T], &'a mut [T]),
+    [] &'a mut SharedBuffer<T>,
+    [] (&'a SharedBuffer<T>, &'a mut SharedBuffer<T>),
+    ['c] (&'a [T], &'a mut SharedView<'c, T>),
+    [] CallBuffers<'a, T>,
+}
 
 /// Buffers that a call owns.
 macro_rules! owned {
@@ -87,9 +97,10 @@ owned! {
 /// The send buffer and the receive buffer of a call: `(send, recv)`, or one for both, `buf`.
 #[derive(Debug)]
 pub struct CallBuffers<'a, T> {
-    send: &'a [T],
+    send: *const [T],
     recv: *mut [T],
     in_place: bool,
+    placement: Placement<'a>,
     /// In place of the type of `T`, which is `u8` then.
     datatype: Option<Datatype>,
     borrowed: PhantomData<&'a mut [T]>,
@@ -98,18 +109,45 @@ pub struct CallBuffers<'a, T> {
 impl<'a, T> From<(&'a [T], &'a mut [T])> for CallBuffers<'a, T> {
     #[inline(always)]
     fn from((send, recv): (&'a [T], &'a mut [T])) -> Self {
-        CallBuffers { send, recv, in_place: false, datatype: None, borrowed: PhantomData }
+        Self::new(Some(send), recv, Placement::Private)
     }
 }
 
 impl<'a, T> From<&'a mut [T]> for CallBuffers<'a, T> {
     #[inline(always)]
     fn from(buf: &'a mut [T]) -> Self {
-        CallBuffers { send: &[], recv: buf, in_place: true, datatype: None, borrowed: PhantomData }
+        Self::new(None, buf, Placement::Private)
+    }
+}
+
+impl<'a, T> From<&'a mut SharedBuffer<T>> for CallBuffers<'a, T> {
+    fn from(buf: &'a mut SharedBuffer<T>) -> Self {
+        let all = buf.as_raw();
+        Self::new(None, all, Placement::Registered { send: None, recv: &mut buf.allocation })
+    }
+}
+
+impl<'a, T> From<(&'a SharedBuffer<T>, &'a mut SharedBuffer<T>)> for CallBuffers<'a, T> {
+    fn from((send, recv): (&'a SharedBuffer<T>, &'a mut SharedBuffer<T>)) -> Self {
+        let placement = |recv| Placement::Registered { send: Some(&send.allocation), recv };
+        Self::new(Some(send.as_raw()), recv.as_raw(), placement(&mut recv.allocation))
+    }
+}
+
+impl<'a, T> From<(&'a [T], &'a mut SharedView<'_, T>)> for CallBuffers<'a, T> {
+    fn from((send, view): (&'a [T], &'a mut SharedView<'_, T>)) -> Self {
+        Self::new(Some(send), &mut [], Placement::SharedResult(&mut view.memory))
     }
 }
 
 impl<'a, T> CallBuffers<'a, T> {
+    /// Buffers that were borrowed for `'a`, the receive buffer exclusively; without `send` it is both.
+    #[inline(always)]
+    fn new(send: Option<*const [T]>, recv: *mut [T], placement: Placement<'a>) -> Self {
+        let (in_place, send) = (send.is_none(), send.unwrap_or(&[]));
+        CallBuffers { send, recv, in_place, placement, datatype: None, borrowed: PhantomData }
+    }
+
     /// The buffers of a rank that only sends.
     #[inline(always)]
     pub fn send(send: &'a [T]) -> Self {
@@ -122,17 +160,19 @@ impl<'a, T> CallBuffers<'a, T> {
         (&[][..], recv).into()
     }
 
-    /// The buffers without their type, whose elements are of `datatype`.
+    /// The buffers without their type, whose elements are of `datatype`, and where they lie.
     #[inline(always)]
-    fn erased(self, datatype: Datatype) -> Buffers<'a> {
+    fn erased(self, datatype: Datatype) -> (Buffers<'a>, Placement<'a>) {
         let datatype = self.datatype.unwrap_or(datatype);
-        // SAFETY: `recv` was made from an exclusive borrow for `'a`; D: by `IntoReduceOp::datatype`, or the slices are bytes.
-        unsafe {
+        // SAFETY: both were made from borrows for `'a`, that of `recv` exclusive; D: by `IntoReduceOp::datatype`, or the slices
+        // are bytes.
+        let buffers = unsafe {
             match self.in_place {
                 true => Buffers::erased_in_place(&mut *self.recv, datatype),
-                false => Buffers::erased_apart(self.send, &mut *self.recv, datatype),
+                false => Buffers::erased_apart(&*self.send, &mut *self.recv, datatype),
             }
-        }
+        };
+        (buffers, self.placement)
     }
 }
 
@@ -144,6 +184,12 @@ impl<'a> CallBuffers<'a, u8> {
             Some(send) => CallBuffers::from((send, recv)),
             None => CallBuffers::from(recv),
         };
-        CallBuffers { datatype: Some(datatype), ..buffers }
+        buffers.datatype(datatype)
+    }
+
+    /// The same bytes as elements of `datatype`.
+    #[inline(always)]
+    pub fn datatype(self, datatype: Datatype) -> Self {
+        CallBuffers { datatype: Some(datatype), ..self }
     }
 }

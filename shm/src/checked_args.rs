@@ -1,7 +1,7 @@
 //! The check of a call's arguments: what does not fit the communicator is refused here, before any other rank is involved.
 
 use crate::Error;
-use crate::args::{CallOptions, CollectiveArgs, Counts};
+use crate::args::{CallOptions, CollectiveArgs, Counts, Placement};
 use crate::config::Algorithm;
 use crate::op::{Datatype, FoldOrder, Op};
 use crate::protocol::active_request::Blocks as OwnedBlocks;
@@ -26,7 +26,7 @@ enum Blocks {
 /// Arguments that fit the communicator; nothing else can be carried out.
 #[derive(Debug)]
 pub struct CheckedArgs<'a> {
-    args: CollectiveArgs<'a>,
+    pub(crate) args: CollectiveArgs<'a>,
     blocks: Blocks,
     rank: usize,
     size: usize,
@@ -42,6 +42,7 @@ impl<'a> CollectiveArgs<'a> {
         self.check_elements()?;
         self.root.map_or(Ok(()), |root| check_root(root, size))?;
         self.check_in_place(rank)?;
+        self.check_placement()?;
         let blocks = self.blocks(size)?;
         let mut checked = CheckedArgs { args: self, blocks, rank, size };
         let whole = std::mem::replace(&mut checked.args.buffers, Buffers::in_place::<u8>(&mut []));
@@ -170,9 +171,11 @@ impl<'a> CheckedArgs<'a> {
         self.args.op
     }
 
-    /// Returns whether the call is one message, reduced by one of the library's operators if it is reduced: what plans carry out.
+    /// Returns whether the call is one message, reduced by one of the library's operators if it is reduced, and not where it lies:
+    /// what plans carry out.
     pub fn is_plain(&self) -> bool {
-        matches!((self.args.counts, self.args.op), (Counts::Uniform, ReduceOp::Builtin(_)))
+        let is_registered = matches!(self.args.placement, Placement::Registered { .. });
+        matches!((self.args.counts, self.args.op), (Counts::Uniform, ReduceOp::Builtin(_))) && !is_registered
     }
 
     /// The root; 0 where there is none.
@@ -259,7 +262,7 @@ impl<'a> CheckedArgs<'a> {
 
     /// The description of the call that ranks compare.
     pub fn signature(&self) -> Signature {
-        let CollectiveArgs { collective, op, root, buffers, options, .. } = &self.args;
+        let CollectiveArgs { collective, op, root, buffers, placement, options, .. } = &self.args;
         let traits = collective.traits();
         let (op, order) =
             if traits.folds { (op.identity(), options.order) } else { (Op::Sum.into(), FoldOrder::Arrival) };
@@ -274,6 +277,7 @@ impl<'a> CheckedArgs<'a> {
             Lens::Pairs(pairs) => signature.unequal(&[pairs.most]),
         };
         let signature = buffers.mark(signature.within(options.within));
+        let signature = if let Placement::SharedResult(_) = placement { signature.shared() } else { signature };
         root.map_or(signature, |root| signature.rooted(root))
     }
 
@@ -281,7 +285,9 @@ impl<'a> CheckedArgs<'a> {
     fn check_lengths(&self) -> Result<(), Error> {
         let (args, exchange) = (&self.args, self.exchange());
         let element_bytes = args.buffers.datatype().size();
-        let given = [args.buffers.send_count(), args.buffers.recv_count()];
+        // A view has no length before it is filled.
+        let recv = if self.has_shared_result() { args.buffers.send_count() } else { args.buffers.recv_count() };
+        let given = [args.buffers.send_count(), recv];
         if let (Counts::Segments(lens), Blocks::PerRank(starts)) = (args.counts, &self.blocks) {
             let count = starts.last().copied().unwrap_or(0);
             if args.collective == Collective::AllReduce && given == [count; 2] {

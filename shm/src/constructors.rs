@@ -1,6 +1,6 @@
 //! One constructor per collective: of the arguments of a call on slices, which is run, and of one on vectors, which is started.
 
-use crate::args::{CallOptions, CollectiveArgs, Counts};
+use crate::args::{CollectiveArgs, Counts};
 use crate::call_buffers::IntoCallBuffers;
 use crate::op::{Element, Op};
 use crate::owned_args::{OwnedArgs, WithoutBuffers};
@@ -121,14 +121,7 @@ impl<'a> CollectiveArgs<'a> {
         buffers: B,
         op: O,
     ) -> B::Args<O::Shared> {
-        buffers.describe(op, |buffers, op| CollectiveArgs {
-            collective,
-            op,
-            root,
-            counts,
-            buffers,
-            options: CallOptions::default(),
-        })
+        buffers.describe(op, |buffers, op| CollectiveArgs { op, root, counts, ..Self::internal(collective, buffers) })
     }
 
     #[inline(always)]

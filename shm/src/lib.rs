@@ -57,6 +57,8 @@ pub mod model;
 pub mod op;
 #[cfg(not(earlybird_loom))]
 mod owned_args;
+#[cfg(not(earlybird_loom))]
+mod placed_args;
 #[doc(hidden)]
 #[cfg(not(earlybird_loom))]
 pub mod progress;
@@ -66,6 +68,10 @@ pub mod protocol;
 mod reduce_op;
 #[cfg(not(earlybird_loom))]
 mod registration_cache;
+#[cfg(not(earlybird_loom))]
+mod shared_buffer;
+#[cfg(not(earlybird_loom))]
+mod shared_view;
 #[doc(hidden)]
 #[cfg(not(earlybird_loom))]
 pub mod shrink;
@@ -88,10 +94,11 @@ pub use user_op::UserOp;
 pub use {
     args::{CollectiveArgs, Counts},
     call_buffers::IntoCallBuffers,
-    comm::{SharedBuffer, SharedView},
     owned_args::OwnedArgs,
     progress::Progress,
     reduce_op::IntoReduceOp,
+    shared_buffer::SharedBuffer,
+    shared_view::SharedView,
 };
 
 #[doc(hidden)]

@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use crate::Error;
-use crate::args::{CallOptions, CollectiveArgs, Counts};
+use crate::args::{CallOptions, CollectiveArgs, Counts, Placement};
 use crate::checked_args::CheckedArgs;
 use crate::config::Algorithm;
 use crate::op::{Element, FoldOrder, Op};
@@ -125,7 +125,8 @@ impl OwnedCall {
             OwnedCounts::Segments(lens) => Counts::Segments(lens),
         };
         let (collective, op, root, buffers) = (self.collective, self.op.get(), self.root, self.buffers.lend());
-        CollectiveArgs { collective, op, root, counts, buffers, options: STARTED }.check(rank, size)
+        let placement = Placement::Private;
+        CollectiveArgs { collective, op, root, counts, buffers, placement, options: STARTED }.check(rank, size)
     }
 
     /// The collective.

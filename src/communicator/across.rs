@@ -4,7 +4,7 @@
 use super::Communicator;
 use crate::choice::mark_of;
 use crate::hierarchy::{Call, Hierarchy, Part, Prepared};
-use crate::{Algorithm, Choice, Element, Error, FoldOrder, Op, SharedView};
+use crate::{Algorithm, Choice, Error, FoldOrder, Op};
 use earlybird_shm::{CallOptions, CheckedArgs, Collective, DType, OwnedCall, Signature};
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl Communicator {
     }
 }
 
-impl<'a> MultiNodeCalls<'a> {
+impl MultiNodeCalls<'_> {
     /// Makes a blocking call.
     pub(super) fn run(&self, checked: CheckedArgs<'_>) -> Result<(), Error> {
         let (call, checked) = self.described(checked);
@@ -52,17 +52,6 @@ impl<'a> MultiNodeCalls<'a> {
         };
         let within = exchange.filter(|_| collective == Collective::AllReduce).map_or(0, mark_of);
         (CallOptions { within, ..settings.options(collective, bytes) }, exchange)
-    }
-
-    /// One result per node.
-    pub(super) fn all_reduce_shared<T: Element>(&self, send: &[T], op: Op) -> Result<SharedView<'a, T>, Error> {
-        let collective = Collective::AllReduce;
-        let (options, exchange) = self.chosen(collective, size_of_val(send));
-        let has = collective.traits().algorithms.contains(&options.algorithm);
-        let algorithm = if has { options.algorithm } else { Algorithm::Auto };
-        let signature = Signature::new(collective, T::DTYPE, op, options.order, algorithm, send.len());
-        let settings = (options, signature.within(options.within), exchange);
-        self.between.all_reduce_shared(&self.comm.node, settings, send, op)
     }
 
     pub(super) fn split(&self, what: Collective, color: Option<u32>, key: i64) -> Result<Option<Part>, Error> {

@@ -2,7 +2,7 @@
 
 use super::Communicator;
 use crate::Error;
-use earlybird_shm::{CallOptions, Collective, CollectiveArgs};
+use earlybird_shm::{CallOptions, CollectiveArgs};
 
 impl Communicator {
     /// Makes a call that is described by `args` and waits for its end: what every blocking method of a communicator does.
@@ -51,26 +51,12 @@ impl Communicator {
         let (collective, bytes) = (checked.collective(), checked.selecting_bytes());
         let plan = self.plan_for(collective, bytes).filter(|_| checked.is_plain());
         match plan {
-            Some(plan) => self.run_plan(plan, |plans| plans.execute(plan, checked)),
+            Some(plan) => self.run_plan(plan, |plans| plans.execute(plan, checked.into_private())),
             None => {
-                let options = self.options(collective, bytes)?;
+                self.plans.begin_other_call();
+                let options = self.settings.options(collective, bytes);
                 self.done(self.node.execute_checked(checked.options(options)))
             }
         }
-    }
-
-    /// The settings of a call with blocks of `bytes` on one node where it runs no plan; it begins now.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] on several nodes: what exists there has gone its own way.
-    pub(super) fn options(&self, collective: Collective, bytes: usize) -> Result<CallOptions, Error> {
-        if self.between.is_some() {
-            return Err(Error::Unsupported {
-                what: format!("this form of {} on several nodes", collective.name()),
-                hint: "make the blocking call of the same name, or use one node".into(),
-            });
-        }
-        self.plans.begin_other_call();
-        Ok(self.settings.options(collective, bytes))
     }
 }

@@ -1,9 +1,7 @@
 //! Buffers in shared memory and the reductions that work in them.
 
 use super::Communicator;
-use crate::trace::NewRecord;
 use crate::{CollectiveArgs, Element, Error, Op, SharedBuffer, SharedView};
-use earlybird_shm::Collective;
 
 impl Communicator {
     /// Reduces `send` of all ranks into one result, which all of them read where it lies: nobody copies it out, and it takes
@@ -16,7 +14,7 @@ impl Communicator {
     ///
     /// **A view stops nobody.** No rank waits for a view to be dropped. When views are held of both results, by whichever
     /// ranks, or the budget has no room, every rank gets a copy of its own instead: [`SharedView::is_copy`]. So it does for
-    /// less than 2 KiB, and on one node where a plan was chosen. Drop views before the call after the next.
+    /// less than 2 KiB, by an operator of the caller's own, and on one node where a plan was chosen. Drop views before the call after the next.
     ///
     /// **Several nodes.** Each node has one result of its own, with the same bits, and everything said above goes for each
     /// node by itself: a rank that is alone on its node, and every rank for an average of a half type, has a copy. The data are
@@ -36,20 +34,16 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::all_reduce_into`]; [`Error::Mismatch`] where another rank asks for a result of its own.
     pub fn all_reduce_shared<T: Element>(&self, send: &[T], op: Op) -> Result<SharedView<'_, T>, Error> {
-        self.traced(all_reduce_of(send), || self.route_shared(send, op))
+        let mut view = self.view();
+        self.run(CollectiveArgs::all_reduce((send, &mut view), op))?;
+        Ok(view)
     }
 
-    fn route_shared<T: Element>(&self, send: &[T], op: Op) -> Result<SharedView<'_, T>, Error> {
-        if let Some(across) = self.across() {
-            return across.all_reduce_shared(send, op);
-        }
-        if self.plan_for(Collective::AllReduce, size_of_val(send)).is_some() {
-            let mut result = send.to_vec();
-            self.route(CollectiveArgs::all_reduce(&mut result[..], op))?;
-            return Ok(SharedView::copied(result));
-        }
-        let options = self.options(Collective::AllReduce, size_of_val(send))?;
-        self.done(self.node.all_reduce_shared(send, op, options))
+    /// A view of no elements yet, for the result of a call of this communicator that is described by
+    /// `CollectiveArgs::all_reduce((send, &mut view), op)`.
+    #[doc(hidden)]
+    pub fn view<T: Element>(&self) -> SharedView<'_, T> {
+        self.node.view()
     }
 
     /// A buffer of `count` zeros in memory that all ranks of the node reach, for
@@ -88,13 +82,7 @@ impl Communicator {
     /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] for a buffer of another job; [`Error::Mismatch`] where
     /// another rank gives private memory. After an error that others may see the buffer holds zeros.
     pub fn all_reduce_shared_in_place<T: Element>(&self, buffer: &mut SharedBuffer<T>, op: Op) -> Result<(), Error> {
-        if self.between.is_some() {
-            return self.run(CollectiveArgs::all_reduce(&mut buffer[..], op));
-        }
-        self.traced(all_reduce_of(buffer), || {
-            let options = self.options(Collective::AllReduce, size_of_val(&**buffer))?;
-            self.done(self.node.all_reduce_shared_in_place(buffer, op, options))
-        })
+        self.run(CollectiveArgs::all_reduce(buffer, op))
     }
 
     /// As [`Communicator::all_reduce_shared_in_place`] with the result in another buffer of the same length.
@@ -107,16 +95,6 @@ impl Communicator {
         recv: &mut SharedBuffer<T>,
         op: Op,
     ) -> Result<(), Error> {
-        if self.between.is_some() {
-            return self.run(CollectiveArgs::all_reduce((&send[..], &mut recv[..]), op));
-        }
-        self.traced(all_reduce_of(send), || {
-            let options = self.options(Collective::AllReduce, size_of_val(&**send))?;
-            self.done(self.node.all_reduce_shared_into(send, recv, op, options))
-        })
+        self.run(CollectiveArgs::all_reduce((send, recv), op))
     }
-}
-
-fn all_reduce_of<T>(data: &[T]) -> NewRecord {
-    NewRecord { collective: Collective::AllReduce, bytes: size_of_val(data) }
 }

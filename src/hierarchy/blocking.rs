@@ -16,21 +16,11 @@ use std::task::{Context, Poll, Waker};
 impl Hierarchy {
     /// Makes a blocking call, which was described by the same arguments.
     pub(crate) fn run_checked(&self, node: &NodeComm, call: &Call, checked: CheckedArgs<'_>) -> Result<(), Error> {
-        let op = checked.op();
-        let (send, recv) = checked.into_bytes();
-        self.run_bytes(node, call, op, send, recv)
-    }
-
-    /// The same on these bytes.
-    pub(crate) fn run_bytes(
-        &self,
-        node: &NodeComm,
-        call: &Call,
-        op: ReduceOp<'_>,
-        send: Option<Cow<'_, [u8]>>,
-        recv: &mut [u8],
-    ) -> Result<(), Error> {
-        let (lowering, leaders) = (call.lowering, self.choose(call)?);
+        let (lowering, leaders, op) = (call.lowering, self.choose(call)?, checked.op());
+        if checked.has_shared_result() && lowering.builtin().is_some() && !lowering.widens() {
+            return self.run_shared(node, call, leaders, checked);
+        }
+        let (send, recv) = checked.into_private().into_bytes();
         let send = send.map(|send| lowering.widened(send));
         let mut sums = lowering.widens().then(|| lowering.widened(Cow::Borrowed(recv)).into_owned());
         let result = self.carry_out(node, call, leaders, lowering.op(op), async |phases| {

@@ -43,19 +43,9 @@ impl Call {
 
     /// A call that only forms groups.
     pub(crate) fn without_data(collective: Collective, options: CallOptions, signature: Signature) -> Self {
-        let nothing = (Lowering::of(DType::U8.into(), ReduceOp::Builtin(Op::Sum)), 0);
-        Self::of_vector(collective, nothing, options, signature, None)
-    }
-
-    /// A call without blocks and root, of a vector of so many bytes.
-    pub(super) fn of_vector(
-        collective: Collective,
-        (lowering, bytes): (Lowering, usize),
-        options: CallOptions,
-        signature: Signature,
-        exchange: Option<&'static str>,
-    ) -> Self {
-        Call { collective, lowering, root: 0, bytes, lens: Vec::new(), pairs: None, options, signature, exchange }
+        let lowering = Lowering::of(DType::U8.into(), ReduceOp::Builtin(Op::Sum));
+        let (lens, pairs, exchange) = (Vec::new(), None, None);
+        Call { collective, lowering, root: 0, bytes: 0, lens, pairs, options, signature, exchange }
     }
 
     /// The same call, as it is started: it proceeds while its caller is elsewhere, so arrivals have no order.

@@ -1,11 +1,10 @@
 //! A reduction in terms of one that nodes and plans carry out: an average is a sum that is divided when all have contributed,
 //! truth values are bytes, halves to be averaged are summed as `f32`.
 
-use crate::{DType, Element, Op};
+use crate::{DType, Op};
 use earlybird_shm::bytes;
 use earlybird_shm::op::Datatype;
 use earlybird_shm::{CheckedArgs, ReduceOp};
-use std::any::Any;
 use std::borrow::Cow;
 
 /// The elements of a call and its operator: as they were given, and as they are carried out.
@@ -102,14 +101,5 @@ fn of_bytes(op: Op) -> Op {
         Op::BitOr => Op::LogicalOr,
         Op::BitXor => Op::LogicalXor,
         other => other,
-    }
-}
-
-/// Bytes as truth values, of which not every byte is one.
-pub(super) fn put_truth<T: Element>(to: &mut [T], from: &[u8]) {
-    for (value, byte) in to.iter_mut().zip(from) {
-        if let Some(value) = (value as &mut dyn Any).downcast_mut::<bool>() {
-            *value = *byte != 0;
-        }
     }
 }

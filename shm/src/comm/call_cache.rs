@@ -1,6 +1,6 @@
 //! The prepared state of the previous call, and the key by which a small call finds that it is the same.
 
-use crate::args::{CollectiveArgs, Counts};
+use crate::args::{CollectiveArgs, Counts, Placement};
 use crate::protocol::call::Prepared;
 use crate::protocol::collective::Collective;
 use crate::protocol::payload::SmallPayload;
@@ -21,7 +21,13 @@ impl CallKey {
     #[inline(always)]
     pub(super) fn of<'a>(args: &CollectiveArgs<'a>) -> Option<(CallKey, SmallPayload<'a>)> {
         let CollectiveArgs {
-            collective, op: ReduceOp::Builtin(op), counts: Counts::Uniform, ref buffers, options, ..
+            collective,
+            op: ReduceOp::Builtin(op),
+            counts: Counts::Uniform,
+            ref buffers,
+            placement: Placement::Private,
+            options,
+            ..
         } = *args
         else {
             return None;

@@ -3,7 +3,7 @@
 use super::call_cache::{CachedCall, CallKey};
 use super::node_comm::{NodeComm, NodeState};
 use crate::Error;
-use crate::args::CollectiveArgs;
+use crate::args::{CollectiveArgs, Placement};
 use crate::checked_args::CheckedArgs;
 use crate::config::Algorithm;
 use crate::mapped::Mapped;
@@ -69,7 +69,16 @@ impl NodeComm {
         self.execute_checked_in(state, args.check(self.rank, self.size)?)
     }
 
-    fn execute_checked_in(&self, state: &mut NodeState, mut checked: CheckedArgs<'_>) -> Result<(), Error> {
+    /// The same for arguments that were checked.
+    pub(super) fn execute_checked_in(&self, state: &mut NodeState, mut checked: CheckedArgs<'_>) -> Result<(), Error> {
+        match checked.take_placement() {
+            Placement::Private => {}
+            Placement::Registered { send, recv } => return self.execute_registered(state, checked, (send, recv)),
+            Placement::SharedResult(view) => {
+                *view = self.execute_into_view(state, checked, view)?;
+                return Ok(());
+            }
+        }
         if let Some([send, recv]) = checked.pair_counts() {
             // Every rank knows its own counts only.
             let largest = self.compare_counts(state, send, recv)?;

@@ -9,13 +9,12 @@ mod errors;
 mod execute;
 mod node_comm;
 mod outside;
+mod registered;
 mod requests;
-mod shared_buffer;
 mod shared_results;
-mod shared_view;
 mod split;
+mod views;
 
 pub use node_comm::{JoinOptions, NodeComm};
 pub use requests::{Completion, InactiveRequest};
-pub use shared_buffer::SharedBuffer;
-pub use shared_view::{Draft, SharedView};
+pub use views::Draft;

@@ -33,17 +33,6 @@ impl<'a> Buffers<'a> {
         Buffers::new(recv, recv, [(count, true); 2], T::DTYPE.into(), true)
     }
 
-    /// `send`, and a place for the result in `memory`, which grows where needed. New memory is not touched before it is used.
-    pub fn into_memory<T: Element>(send: &'a [T], memory: &'a mut Vec<u64>) -> Self {
-        const { assert!(align_of::<T>() <= align_of::<u64>()) }
-        let words = size_of_val(send).div_ceil(8);
-        if memory.len() < words {
-            *memory = vec![0; words];
-        }
-        let count = (send.len(), true);
-        Buffers::new(send.as_ptr().cast(), memory.as_mut_ptr().cast(), [count; 2], T::DTYPE.into(), false)
-    }
-
     /// Copies the result back into the `parts` that were packed.
     pub fn unpack<T: Element, P: AsMut<[T]> + AsRef<[T]>>(&self, parts: &mut [P]) {
         let count = parts.iter().map(|part| part.as_ref().len()).sum::<usize>();

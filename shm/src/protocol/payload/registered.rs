@@ -1,7 +1,7 @@
 //! Registered buffers and shared results, and the arithmetic on them: the invariants are those of the payload (S, P).
 #![allow(unsafe_code)]
 
-use super::Buffers;
+use super::{Buffers, elements};
 use crate::kernels::Kernels;
 use crate::protocol::call::{Arithmetic, Call};
 use crate::protocol::pieces::Pieces;
@@ -17,6 +17,16 @@ impl<'a> Buffers<'a> {
     /// The same buffers, of which the place of the result is used only if all ranks do not share one.
     pub fn shared(self, shared: &'a SharedResult) -> Self {
         Buffers { shared: Some(shared), ..self }
+    }
+
+    /// The same send buffer, and the bytes of a receive buffer.
+    pub fn received_in<'b>(self, recv: &'b mut [u8]) -> Buffers<'b>
+    where
+        'a: 'b,
+    {
+        let recv_count = elements(recv, self.datatype).0;
+        let count = self.send_count.max(recv_count);
+        Buffers { recv: recv.as_mut_ptr(), recv_count, count, in_place: false, ..self }
     }
 
     /// The call as its ranks must agree on it: what is said of where buffers and result lie is added.

@@ -1,0 +1,79 @@
+//! Where the buffers of a call lie: what a call takes no notice of, what is refused, and the same call on other memory.
+
+use crate::Error;
+use crate::args::{CollectiveArgs, Placement};
+use crate::checked_args::CheckedArgs;
+use crate::protocol::shared_result::SharedResult;
+use crate::protocol::signature::Collective;
+use crate::reduce_op::ReduceOp;
+
+impl CollectiveArgs<'_> {
+    /// Refuses a view as the receive buffer of what has no result that all ranks share.
+    pub(crate) fn check_placement(&self) -> Result<(), Error> {
+        match (&self.placement, self.collective) {
+            (Placement::Private | Placement::Registered { .. }, _) | (_, Collective::AllReduce) => Ok(()),
+            (Placement::SharedResult(_), collective) => {
+                let name = collective.name();
+                Err(Error::usage(format!("{name} into a view; only an allreduce has such a result, give a buffer")))
+            }
+        }
+    }
+}
+
+impl<'a> CheckedArgs<'a> {
+    /// The same call on private buffers: registered ones as any others, and what a view is to show in a copy of its own.
+    pub fn into_private(mut self) -> Self {
+        match std::mem::take(&mut self.args.placement) {
+            Placement::Private | Placement::Registered { .. } => self,
+            Placement::SharedResult(view) => {
+                let bytes = self.selecting_bytes();
+                self.received_in(view.own(bytes))
+            }
+        }
+    }
+
+    /// Returns whether the result is to lie where all ranks read it.
+    pub fn has_shared_result(&self) -> bool {
+        matches!(self.args.placement, Placement::SharedResult(_))
+    }
+
+    /// The arguments, with the parts of buffers in place that are this rank's own.
+    pub fn into_args(self) -> CollectiveArgs<'a> {
+        self.args
+    }
+
+    /// The same call with its result in these bytes.
+    pub(crate) fn received_in<'b>(self, recv: &'b mut [u8]) -> CheckedArgs<'b>
+    where
+        'a: 'b,
+    {
+        let mut checked: CheckedArgs<'b> = self;
+        checked.args.buffers = checked.args.buffers.received_in(recv);
+        checked
+    }
+
+    /// Takes note of where the buffers lie, which is not looked at again. In private memory where that is of no meaning.
+    pub(crate) fn take_placement(&mut self) -> Placement<'a> {
+        let registers = matches!((self.args.collective, self.args.op), (Collective::AllReduce, ReduceOp::Builtin(_)));
+        match std::mem::take(&mut self.args.placement) {
+            Placement::Registered { .. } if !registers => Placement::Private,
+            placement => placement,
+        }
+    }
+
+    /// The same call on registered buffers with these names.
+    pub(crate) fn registered(mut self, names: [u64; 2]) -> Self {
+        self.args.buffers = self.args.buffers.registered(names);
+        self
+    }
+
+    /// The same call, whose result lies in the receive buffer only if it does not lie where `shared` says.
+    pub(crate) fn shared<'b>(self, shared: &'b SharedResult) -> CheckedArgs<'b>
+    where
+        'a: 'b,
+    {
+        let mut checked: CheckedArgs<'b> = self;
+        checked.args.buffers = checked.args.buffers.shared(shared);
+        checked
+    }
+}
