@@ -333,7 +333,7 @@ fn panics(player: &Player) {
     let (who, count): (usize, usize) = (player.arg(0), player.arg(1));
     let me = comm.rank();
     let call = std::cell::Cell::new(0);
-    // Cells are not Sync: the number is lent by value.
+    // Cells are not Sync: the number is moved into it.
     for number in 0..20 {
         call.set(number);
         let op = UserOp::commutative(move |a: &u64, b: &u64| {

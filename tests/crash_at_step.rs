@@ -29,16 +29,16 @@ struct Variant {
 enum Memory {
     Private,
     /// In shared memory, the result in the place of the contribution.
-    Lent,
+    Registered,
     /// In shared memory, the result in a place of its own.
-    LentApart,
+    RegisteredApart,
 }
 
 const fn variant(name: &'static str, algorithm: Algorithm, order: FoldOrder, count: usize) -> Variant {
     Variant { name, algorithm, order, count, memory: Memory::Private }
 }
 
-const fn lent(name: &'static str, memory: Memory) -> Variant {
+const fn registered(name: &'static str, memory: Memory) -> Variant {
     Variant { memory, ..variant(name, Algorithm::Slices, FoldOrder::Rank, 5000) }
 }
 
@@ -52,8 +52,8 @@ static VARIANTS: [Variant; 11] = [
     variant("static leader", Algorithm::StaticLeader, FoldOrder::Arrival, 5000),
     variant("static leader, early", Algorithm::StaticLeaderEarly, FoldOrder::Arrival, 5000),
     variant("slices", Algorithm::Slices, FoldOrder::Rank, 5000),
-    lent("lent buffers", Memory::Lent),
-    lent("lent buffers, results apart", Memory::LentApart),
+    registered("registered buffers", Memory::Registered),
+    registered("registered buffers, results apart", Memory::RegisteredApart),
 ];
 
 /// Whether a rank passes a step in every operation.
@@ -165,13 +165,13 @@ fn all_reduce(comm: &Communicator, v: &Variant, mine: impl Fn(usize) -> f64) -> 
     if v.memory == Memory::Private {
         return comm.all_reduce_in_place(&mut buf, Op::Sum).map(|()| buf);
     }
-    let mut lent = comm.alloc::<f64>(v.count)?;
-    lent.copy_from_slice(&buf);
-    if v.memory == Memory::Lent {
-        return comm.all_reduce_shared_in_place(&mut lent, Op::Sum).map(|()| lent.to_vec());
+    let mut shared = comm.alloc::<f64>(v.count)?;
+    shared.copy_from_slice(&buf);
+    if v.memory == Memory::Registered {
+        return comm.all_reduce_shared_in_place(&mut shared, Op::Sum).map(|()| shared.to_vec());
     }
     let mut result = comm.alloc::<f64>(v.count)?;
-    comm.all_reduce_shared_into(&lent, &mut result, Op::Sum).map(|()| result.to_vec())
+    comm.all_reduce_shared_into(&shared, &mut result, Op::Sum).map(|()| result.to_vec())
 }
 
 fn in_short(error: &Error) -> String {
@@ -354,7 +354,7 @@ fn killed_in_slices() {
 }
 
 #[test]
-fn killed_in_lent_buffers() {
+fn killed_in_registered_buffers() {
     (9..11).for_each(killed_at_every_step);
 }
 

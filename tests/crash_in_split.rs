@@ -1,5 +1,5 @@
 //! A rank dies at every step of a split, and on its way into the meeting that a split over several nodes, or the first plan,
-//! needs: the others return an error that names it, and no memory stays lent.
+//! needs: the others return an error that names it, and no memory stays allocated.
 
 mod common;
 
@@ -52,7 +52,7 @@ fn split(player: &Player) {
 }
 
 #[test]
-fn a_death_in_a_split_is_named_and_nothing_stays_lent() {
+fn a_death_in_a_split_is_named_and_nothing_stays_allocated() {
     let (mut deaths, mut late) = (0, 0);
     for victim in 0..3 {
         for exchange in 1..=EXCHANGES {

@@ -1,4 +1,4 @@
-//! What a rank has posted goes on while it waits for something else: in another communicator, of several nodes or of one, in
+//! What a rank has started goes on while it waits for something else: in another communicator, of several nodes or of one, in
 //! whatever way, or outside the library where it calls `progress`.
 
 mod common;
@@ -80,8 +80,8 @@ fn wait_in(comm: &Communicator, how: &str, round: usize) -> Result<(), Error> {
 
 type End<'c> = Box<dyn FnOnce() -> Result<(), Error> + 'c>;
 
-/// Posts a call; its end.
-fn post(comm: &Communicator, kind: usize, count: usize) -> Result<End<'_>, Error> {
+/// Starts a call; its end.
+fn start(comm: &Communicator, kind: usize, count: usize) -> Result<End<'_>, Error> {
     let (me, size) = (comm.rank() as u64, comm.size());
     let total = (0..size as u64).sum::<u64>();
     fn end<'c, B: BufferOwner>(request: Request<'c, B>, is_right: impl Fn(B) -> bool + 'c) -> End<'c> {
@@ -110,7 +110,7 @@ fn post(comm: &Communicator, kind: usize, count: usize) -> Result<End<'_>, Error
     })
 }
 
-/// A leader of each node in turn waits in one communicator for ranks that wait for what it has posted in another one.
+/// A leader of each node in turn waits in one communicator for ranks that wait for what it has started in another one.
 fn cross(how: &str) -> Result<(), Error> {
     let world = Communicator::from_env()?;
     let me = world.rank();
@@ -122,27 +122,27 @@ fn cross(how: &str) -> Result<(), Error> {
         other.set_algorithm("plan:ring".parse::<earlybird::Choice>()?)?;
     }
     for round in 0..2 * KINDS {
-        let posted = post(&world, round % KINDS, [1, 3000, 40_000][round % 3])?;
+        let started = start(&world, round % KINDS, [1, 3000, 40_000][round % 3])?;
         let first = me == round % 2 * 2;
         let also = if how == "drop" { Some(world_of(&other, round)) } else { None };
         let wait = || match also {
-            // Dropping it completes what was posted there.
+            // Dropping it completes what was started there.
             Some(also) if first => also?.start(CollectiveArgs::barrier()).map(drop),
             Some(also) => also?.start(CollectiveArgs::barrier())?.wait(),
             None => wait_in(&other, how, round),
         };
         if first {
             wait()?;
-            posted()?;
+            started()?;
         } else {
-            posted()?;
+            started()?;
             wait()?;
         }
     }
     Ok(())
 }
 
-/// A communicator to post something in.
+/// A communicator to start something in.
 fn world_of(comm: &Communicator, round: usize) -> Result<Communicator, Error> {
     Ok(comm.split(Some(round as u32), 0)?.expect("a color was given"))
 }
@@ -157,7 +157,7 @@ fn crossed(player: &Player) {
 }
 
 #[test]
-fn posted_calls_go_on_while_their_leader_waits_elsewhere() {
+fn started_calls_go_on_while_their_leader_waits_elsewhere() {
     for how in WAITS {
         let job = Job::new("crossed", 4).arg(how).arg("driven").var("EARLYBIRD_RANKS_PER_NODE", 2);
         assert!(job.run().iter().all(|said| *said == ["right"]), "{how}");
@@ -165,7 +165,7 @@ fn posted_calls_go_on_while_their_leader_waits_elsewhere() {
 }
 
 #[test]
-fn large_posted_calls_of_one_node_go_on_while_a_rank_waits_elsewhere() {
+fn large_started_calls_of_one_node_go_on_while_a_rank_waits_elsewhere() {
     let least = earlybird_shm::layout::Windows::least_budget_bytes(3);
     for how in ["barrier", "request", "join"] {
         let job = Job::new("crossed", 3).arg(how).arg("driven").var("EARLYBIRD_ARENA_MAX", 4 * least);
@@ -192,11 +192,11 @@ fn flag() -> PathBuf {
     PathBuf::from(std::env::var("EARLYBIRD_DIR").unwrap()).with_extension("flag")
 }
 
-/// Rank 0 waits outside the library for a rank that waits for what rank 0 has posted.
+/// Rank 0 waits outside the library for a rank that waits for what rank 0 has started.
 fn outside(player: &Player) {
     let comm = Communicator::from_env().unwrap();
-    assert!(!earlybird::progress(), "nothing is posted");
-    let posted = comm.start(CollectiveArgs::all_reduce(vec![1u64; 5000], Op::Sum)).unwrap();
+    assert!(!earlybird::progress(), "nothing is started");
+    let started = comm.start(CollectiveArgs::all_reduce(vec![1u64; 5000], Op::Sum)).unwrap();
     if comm.rank() == 0 {
         let mut left = true;
         while !flag().exists() {
@@ -207,7 +207,7 @@ fn outside(player: &Player) {
         }
         player.say(format!("left {left}"));
     }
-    let outcome = posted.wait().map(|got| assert_eq!(got, vec![comm.size() as u64; 5000]));
+    let outcome = started.wait().map(|got| assert_eq!(got, vec![comm.size() as u64; 5000]));
     if comm.rank() == 1 {
         std::fs::write(flag(), "").unwrap();
     }
@@ -215,7 +215,7 @@ fn outside(player: &Player) {
 }
 
 #[test]
-fn who_waits_outside_drives_what_it_has_posted() {
+fn who_waits_outside_drives_what_it_has_started() {
     let job = |how: &str| Job::new("outside", 4).arg(how).var("EARLYBIRD_RANKS_PER_NODE", 2);
     let said = job("drives").run();
     assert!(said[1..].iter().all(|said| *said == ["right"]), "{said:?}");
@@ -224,17 +224,17 @@ fn who_waits_outside_drives_what_it_has_posted() {
     assert_eq!(said[1], ["EB_TIMEOUT"], "{said:?}");
 }
 
-/// One thread has posted and waits for another one, which waits in another communicator.
+/// One thread has started and waits for another one, which waits in another communicator.
 fn elsewhere(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let other = comm.duplicate().unwrap();
     for round in 0..KINDS {
-        let posted = post(&comm, round, 2000).unwrap();
+        let started = start(&comm, round, 2000).unwrap();
         if comm.rank() == 0 {
             std::thread::scope(|scope| scope.spawn(|| other.barrier().unwrap()).join().unwrap());
-            posted().unwrap();
+            started().unwrap();
         } else {
-            posted().unwrap();
+            started().unwrap();
             other.barrier().unwrap();
         }
     }
@@ -265,7 +265,7 @@ fn beside(player: &Player) {
                 scope.spawn(move || {
                     for round in 0..30 {
                         let step = mix((number * 1000 + round) as u64) as usize;
-                        let posted = post(comm, step % KINDS, 1 + step % 5000).unwrap();
+                        let started = start(comm, step % KINDS, 1 + step % 5000).unwrap();
                         let part = (round % 6 == 0).then(|| world_of(comm, round).unwrap());
                         if let Some(part) = part {
                             drop(part.start(CollectiveArgs::barrier()).unwrap());
@@ -274,7 +274,7 @@ fn beside(player: &Player) {
                             wait_in(comm, "allreduce", round).unwrap();
                         }
                         comm.set_progress(None).unwrap();
-                        posted().unwrap();
+                        started().unwrap();
                         assert!(comm.last_call().is_some());
                     }
                 })
@@ -295,18 +295,18 @@ fn who_drives_is_no_second_thread_in_a_call() {
     }
 }
 
-/// Posted calls that differ are found while all wait elsewhere, where nothing is wrong.
+/// Started calls that differ are found while all wait elsewhere, where nothing is wrong.
 fn differ(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let other = comm.duplicate().unwrap();
-    let posted = comm.start(CollectiveArgs::all_reduce(vec![1u64; if comm.rank() == 3 { 9 } else { 10 }], Op::Sum));
+    let started = comm.start(CollectiveArgs::all_reduce(vec![1u64; if comm.rank() == 3 { 9 } else { 10 }], Op::Sum));
     for _ in 0..5 {
         if other.rank() == 1 {
             std::thread::sleep(Duration::from_millis(20));
         }
         other.barrier().unwrap();
     }
-    let error = posted.and_then(Request::wait).unwrap_err();
+    let error = started.and_then(Request::wait).unwrap_err();
     other.barrier().unwrap();
     player.say(error.code());
 }
@@ -317,19 +317,19 @@ fn what_goes_wrong_is_told_by_the_call_it_belongs_to() {
     assert!(said.iter().all(|said| *said == ["EB_MISMATCH"]), "{said:?}");
 }
 
-/// The last rank posts after longer than the deadline, in which nobody waits for what was posted.
+/// The last rank starts after longer than the deadline, in which nobody waits for what was started.
 fn patient(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let other = comm.duplicate().unwrap();
     let late = comm.rank() + 1 == comm.size();
-    let early = (!late).then(|| post(&comm, 0, 3000).unwrap());
+    let early = (!late).then(|| start(&comm, 0, 3000).unwrap());
     for _ in 0..5 {
         if late {
             std::thread::sleep(Duration::from_millis(700));
         }
         other.barrier().unwrap();
     }
-    early.unwrap_or_else(|| post(&comm, 0, 3000).unwrap())().unwrap();
+    early.unwrap_or_else(|| start(&comm, 0, 3000).unwrap())().unwrap();
     player.say("right");
 }
 

@@ -166,16 +166,16 @@ fn equal_calls_are_no_mismatch() {
 fn mistakes(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let (root, other) = (comm.process_at_rank(comm.rank()), comm.process_at_rank(1 - comm.rank()));
-    let nobody = comm.process_at_rank(2);
+    let missing = comm.process_at_rank(2);
     let (a, b) = ([1u32, 2, 3], &mut [0u32; 4][..]);
     let mut huge = [3, 1 << 62];
     huge.rotate_right(comm.rank());
     for (result, says) in [
-        (nobody.broadcast_into(b), "root 2 does not exist among 2 ranks"),
-        (nobody.reduce_into(&a, Op::Sum), "root 2 does not exist"),
-        (nobody.gather_into(&a), "root 2 does not exist"),
-        (nobody.reduce_in_place(b, Op::Sum), "root 2 does not exist"),
-        (nobody.reduce_into_root(&a, b, Op::Sum), "call reduce_into on the others"),
+        (missing.broadcast_into(b), "root 2 does not exist among 2 ranks"),
+        (missing.reduce_into(&a, Op::Sum), "root 2 does not exist"),
+        (missing.gather_into(&a), "root 2 does not exist"),
+        (missing.reduce_in_place(b, Op::Sum), "root 2 does not exist"),
+        (missing.reduce_into_root(&a, b, Op::Sum), "call reduce_into on the others"),
         (root.reduce_into(&a, Op::Sum), "call reduce_into_root there"),
         (root.gather_into(&a), "call gather_into_root there"),
         (root.scatter_into(b), "call scatter_into_root there"),

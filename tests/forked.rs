@@ -20,8 +20,8 @@ fn use_as_child(comm: &Communicator) -> [Result<(), Error>; 6] {
     let (send, mut recv) = ([1.0f64; 100], [0.0; 100]);
     let apart = comm.all_reduce_into(&send, &mut recv, Op::Sum);
     let split = comm.split(Some(0), 0).map(drop);
-    let posted = comm.start(CollectiveArgs::barrier()).map(drop);
-    [apart, posted, comm.all_reduce_in_place(&mut recv, Op::Sum), comm.barrier(), split, comm.duplicate().map(drop)]
+    let started = comm.start(CollectiveArgs::barrier()).map(drop);
+    [apart, started, comm.all_reduce_in_place(&mut recv, Op::Sum), comm.barrier(), split, comm.duplicate().map(drop)]
 }
 
 fn forks(player: &Player) {

@@ -107,10 +107,10 @@ impl Caller {
             drop(view);
 
             self.begin(order);
-            let mut lent = self.comm.alloc::<T>(count).unwrap();
-            lent.copy_from_slice(&send[..count]);
-            self.comm.all_reduce_shared_in_place(&mut lent, op).unwrap();
-            same_bits(&lent, &all[..count], &|| what("shared buffer"));
+            let mut shared = self.comm.alloc::<T>(count).unwrap();
+            shared.copy_from_slice(&send[..count]);
+            self.comm.all_reduce_shared_in_place(&mut shared, op).unwrap();
+            same_bits(&shared, &all[..count], &|| what("shared buffer"));
 
             self.begin(order);
             let (mut one, mut other) = (send[..count / 3].to_vec(), send[count / 3..count].to_vec());
@@ -172,7 +172,7 @@ fn windows(player: &Player) {
 }
 
 impl Caller {
-    /// The smallest arena lends no buffers: the forms that need none.
+    /// The smallest arena has no room for shared buffers: the forms that need none.
     fn folds_in_windows<T: Sample>(&mut self, op: Op, count: usize, exact: bool) {
         let (rank, ranks) = (self.comm.rank(), self.comm.size());
         for &order in if exact { &ORDERS[..] } else { &ORDERS[1..] } {

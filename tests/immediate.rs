@@ -1,4 +1,4 @@
-//! Calls that are posted now and waited for later: right results in any order of waiting, and nobody held up by a rank that
+//! Calls that are started now and waited for later: right results in any order of waiting, and nobody held up by a rank that
 //! is elsewhere.
 
 mod common;
@@ -66,8 +66,8 @@ const NODES: [(usize, &str); 3] = [(2, "1"), (5, "2"), (4, "1,3")];
 /// Number of kinds of calls.
 const KINDS: u64 = 10;
 
-/// Posts a call of `kind`; its rest.
-fn post<T: Sample>(comm: &Communicator, kind: u64, seed: u64, count: usize, op: Op) -> Rest<'_> {
+/// Starts a call of `kind`; its rest.
+fn start<T: Sample>(comm: &Communicator, kind: u64, seed: u64, count: usize, op: Op) -> Rest<'_> {
     let (rank, ranks) = (comm.rank(), comm.size());
     let root = (seed % ranks as u64) as usize;
     let what = move || format!("kind {kind} of {count} {} {op:?} root {root}", T::DTYPE.name());
@@ -143,7 +143,7 @@ fn post<T: Sample>(comm: &Communicator, kind: u64, seed: u64, count: usize, op: 
     }
 }
 
-/// Posts every kind of call, more than there are slots, among blocking ones, and waits in an order of this rank's own.
+/// Starts every kind of call, more than there are slots, among blocking ones, and waits in an order of this rank's own.
 fn batch<T: Sample>(comm: &Communicator, seed: u64, count: usize, op: Op) {
     let (rank, ranks) = (comm.rank(), comm.size());
     let mut rests = Vec::new();
@@ -153,12 +153,12 @@ fn batch<T: Sample>(comm: &Communicator, seed: u64, count: usize, op: Op) {
         if own.is_multiple_of(16) {
             std::thread::sleep(Duration::from_micros(own >> 32 & 0x1ff));
         }
-        rests.push(post::<T>(comm, i % KINDS, call, count, op));
+        rests.push(start::<T>(comm, i % KINDS, call, count, op));
         if call.is_multiple_of(3) {
             let mut buf = contribution::<i64>(call, rank, [1, 37, 20_000][call as usize % 5 % 3], Op::Sum, true);
             let expected = reference::<i64>(call, ranks, buf.len(), Op::Sum, true);
             comm.all_reduce_in_place(&mut buf, Op::Sum).unwrap();
-            same_bits(&buf, &expected, &|| format!("blocking among posted ones, {}", buf.len()));
+            same_bits(&buf, &expected, &|| format!("blocking among started ones, {}", buf.len()));
         }
         if own.is_multiple_of(5) {
             rests.swap_remove(own as usize / 7 % rests.len())();
@@ -213,7 +213,7 @@ fn calls_larger_than_the_windows_run_in_parts() {
     Job::new("large", 3).var("EARLYBIRD_RANKS_PER_NODE", 2).watchdog(Duration::from_secs(240)).run();
 }
 
-/// Rank 0 posts and is away until the test, which has heard of the others' results, lets it go on.
+/// Rank 0 starts and is away until the test, which has heard of the others' results, lets it go on.
 fn away(player: &Player) {
     let (count, mixed): (usize, bool) = (player.arg(0), player.arg(1));
     let comm = Communicator::from_env().unwrap();
@@ -221,7 +221,7 @@ fn away(player: &Player) {
     let sum = (1..=comm.size() as u64).sum::<u64>();
     let request = comm.start(CollectiveArgs::all_reduce(mine, Op::Sum)).unwrap();
     if comm.rank() == 0 {
-        player.say("posted");
+        player.say("started");
         wait_for("go");
     } else if mixed {
         // The result is folded and copied inside another call.
@@ -236,10 +236,10 @@ fn away(player: &Player) {
 }
 
 #[test]
-fn a_rank_that_has_posted_holds_up_nobody() {
+fn a_rank_that_has_started_holds_up_nobody() {
     for (count, mixed) in [(1, false), (37, true), (50_000, false), (50_000, true)] {
         let mut job = Job::new("away", 3).arg(count).arg(mixed).start();
-        job.wait_for(0, "posted");
+        job.wait_for(0, "started");
         job.wait_for(1, "has it");
         job.wait_for(2, "has it");
         job.raise("go");
@@ -249,7 +249,7 @@ fn a_rank_that_has_posted_holds_up_nobody() {
     }
 }
 
-/// Rank 0 posts more than the memory holds and only then tells rank 1, through another communicator, to begin.
+/// Rank 0 starts more than the memory holds and only then tells rank 1, through another communicator, to begin.
 fn queued(_: &Player) {
     let comm = Communicator::from_env().unwrap();
     let other = comm.duplicate().unwrap();
@@ -270,7 +270,7 @@ fn queued(_: &Player) {
 }
 
 #[test]
-fn posting_never_waits_for_a_slot_or_an_area() {
+fn starting_never_waits_for_a_slot_or_an_area() {
     Job::new("queued", 2).run();
 }
 
@@ -296,7 +296,7 @@ fn behind(_: &Player) {
 }
 
 #[test]
-fn a_rank_inside_another_call_carries_on_with_what_it_has_posted() {
+fn a_rank_inside_another_call_carries_on_with_what_it_has_started() {
     for ranks in [2, 3] {
         Job::new("behind", ranks).run();
     }
@@ -305,12 +305,12 @@ fn a_rank_inside_another_call_carries_on_with_what_it_has_posted() {
     }
 }
 
-/// Rank 2 dies with its first call posted: that one is complete, the next is not.
+/// Rank 2 dies with its first call started: that one is complete, the next is not.
 fn dies(player: &Player) {
     let asks: bool = player.arg(0);
     let comm = Communicator::from_env().unwrap();
     let first = comm.start(CollectiveArgs::all_reduce(vec![1u32; 9_000], Op::Sum)).unwrap();
-    player.say("posted");
+    player.say("started");
     if comm.rank() == 2 {
         wait_for("never");
     }
@@ -326,20 +326,20 @@ fn dies(player: &Player) {
 }
 
 #[test]
-fn a_dead_rank_fails_what_it_had_not_posted() {
+fn a_dead_rank_fails_what_it_had_not_started() {
     for asks in [false, true] {
         let mut job = Job::new("dies", 3).arg(asks).start();
-        (0..3).for_each(|rank| job.wait_for(rank, "posted"));
+        (0..3).for_each(|rank| job.wait_for(rank, "started"));
         job.signal(2, rustix::process::Signal::KILL);
         job.wait_ended(&[2]);
         job.raise("dead");
         for end in job.join() {
-            assert!(end.rank == 2 || end.said == ["posted", "told"], "{end}");
+            assert!(end.rank == 2 || end.said == ["started", "told"], "{end}");
         }
     }
 }
 
-/// Rank 0 waits for, or asks for, what the others never post, until its deadline.
+/// Rank 0 waits for, or asks for, what the others never start, until its deadline.
 fn absent(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let count: usize = player.arg(1);
@@ -391,7 +391,7 @@ fn dropped_requests_are_completed_by_later_calls() {
     }
 }
 
-/// Rank 0 posts more than the memory holds, lets go of everything and drops the communicator.
+/// Rank 0 starts more than the memory holds, lets go of everything and drops the communicator.
 fn leaves(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let late = comm.rank() != 0;
@@ -450,7 +450,7 @@ fn wrong(player: &Player) {
     usage(persistent.buffers_mut(), "is under way");
     persistent.wait().unwrap();
     assert_eq!(persistent.into_buffers().unwrap(), vec![comm.size() as u64; 4]);
-    // A posted call and a blocking one are different calls.
+    // A started call and a blocking one are different calls.
     let error = match rank {
         0 => comm
             .start(CollectiveArgs::all_reduce(vec![1u64; 400], Op::Sum))
@@ -513,7 +513,7 @@ fn persistent_calls_start_again_and_again() {
     }
 }
 
-/// Over several nodes: posts and waits until the job fails; `who` stops after some calls, in the middle of them.
+/// Over several nodes: starts and waits until the job fails; `who` stops after some calls, in the middle of them.
 fn fails(player: &Player) {
     let (who, count): (usize, usize) = (player.arg(0), player.arg(1));
     let comm = Communicator::from_env().unwrap();
@@ -541,7 +541,7 @@ fn deaths_and_deadlines_are_everybodys_over_several_nodes() {
     common::deaths_and_deadlines_are_everybodys("fails", &cases, &[]);
 }
 
-/// Over several nodes: one rank posts another call than the others.
+/// Over several nodes: one rank starts another call than the others.
 fn differs(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let odd = comm.rank() == player.arg::<usize>(1);

@@ -285,14 +285,14 @@ fn different_calls_are_found_out() {
 /// A rank, or all of a node, chose another plan or algorithm than the others: by a call, or by its environment.
 fn choices(player: &Player) {
     let comm = Communicator::from_env().unwrap();
-    let (word, posted): (String, bool) = (player.arg(0), player.arg(1));
+    let (word, started): (String, bool) = (player.arg(0), player.arg(1));
     if player.args()[2..].contains(&comm.rank().to_string()) {
         comm.set_algorithm(word.parse::<Choice>().unwrap()).unwrap();
     }
     let mut buf = [1u32; 50];
     let sum =
         || comm.start(CollectiveArgs::all_reduce(vec![1u32; 50], Op::Sum)).and_then(|request| request.wait().map(drop));
-    let result = if posted { sum() } else { comm.all_reduce_in_place(&mut buf, Op::Sum) };
+    let result = if started { sum() } else { comm.all_reduce_in_place(&mut buf, Op::Sum) };
     assert_eq!(result, comm.barrier(), "one error, for ever");
     tell(player, result);
     // Leaving at once must not become the others' error.
@@ -301,8 +301,9 @@ fn choices(player: &Player) {
 
 #[test]
 fn what_any_rank_of_several_nodes_has_chosen_is_compared() {
-    let job =
-        |word: &str, posted: bool| Job::new("choices", 5).arg(word).arg(posted).var("EARLYBIRD_RANKS_PER_NODE", "3,2");
+    let job = |word: &str, started: bool| {
+        Job::new("choices", 5).arg(word).arg(started).var("EARLYBIRD_RANKS_PER_NODE", "3,2")
+    };
     let check = |job: Job, what: &str, words: &[&str]| {
         let ends = job.start().join();
         let told = &ends[0].said;
@@ -318,10 +319,10 @@ fn what_any_rank_of_several_nodes_has_chosen_is_compared() {
         (&[3, 4], "plan:ring"),
         (&[3, 4], "chain"),
     ] {
-        let of = |posted| who.iter().fold(job(word, posted), Job::arg);
+        let of = |started| who.iter().fold(job(word, started), Job::arg);
         let (ours, theirs) = (format!("algorithm {word}"), "algorithm auto");
         check(of(false), &format!("{word} on {who:?}"), &[&ours, theirs]);
-        check(of(true), &format!("{word} on {who:?}, posted"), &[]);
+        check(of(true), &format!("{word} on {who:?}, started"), &[]);
         let by_environment =
             who.iter().fold(job(word, false), |job, rank| job.var_of(*rank, "EARLYBIRD_ALGORITHM", word));
         check(by_environment, &format!("EARLYBIRD_ALGORITHM={word} on {who:?}"), &[&ours, theirs]);

@@ -77,8 +77,8 @@ fn chosen(_: &Player) {
         let mut sum = comm.init(CollectiveArgs::all_reduce(vec![rank; 100], Op::Sum)).unwrap();
         let mut truth = comm.init(CollectiveArgs::all_reduce(vec![rank == 0; 5], Op::LogicalOr)).unwrap();
         let mut group = comm.init(CollectiveArgs::all_reduce_grouped(vec![vec![rank], vec![1, 1]], Op::Sum)).unwrap();
-        let posted = comm.start(CollectiveArgs::all_reduce(vec![rank], Op::Max)).unwrap();
-        assert_eq!((posted.wait().unwrap(), runs()), (vec![ranks - 1], plan));
+        let started = comm.start(CollectiveArgs::all_reduce(vec![rank], Op::Max)).unwrap();
+        assert_eq!((started.wait().unwrap(), runs()), (vec![ranks - 1], plan));
         comm.set_algorithm(Algorithm::Auto).unwrap();
         sum.run().unwrap();
         assert_eq!((sum.buffers_mut().unwrap()[99], runs()), (ranks * (ranks - 1) / 2, plan));
@@ -89,7 +89,7 @@ fn chosen(_: &Player) {
         comm.start(CollectiveArgs::all_reduce(vec![rank], Op::Max)).unwrap().wait().unwrap();
         assert_ne!(runs(), plan);
     }
-    // Without identical bits a plan is not for sums that round: refused on all ranks, before anything is posted.
+    // Without identical bits a plan is not for sums that round: refused on all ranks, before anything is started.
     comm.set_algorithm("plan:butterfly:r=1".parse::<Choice>().unwrap()).unwrap();
     let refused = |result: Result<Persistent<'_, Vec<f64>>, Error>| result.expect_err("refused").code();
     assert_eq!(refused(comm.init(CollectiveArgs::all_reduce(vec![0.5; 3], Op::Sum))), "EB_UNSUPPORTED");

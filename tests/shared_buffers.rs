@@ -317,7 +317,7 @@ fn stopped(player: &Player) {
 }
 
 #[test]
-fn memory_that_a_stopped_rank_may_still_write_is_lent_to_nobody() {
+fn memory_that_a_stopped_rank_may_still_write_is_allocated_to_no_other() {
     let mut job = Job::new("stopped", 3).var("EARLYBIRD_FAULT", "2:claimed:1:stop").start();
     job.wait_for(1, "calls");
     job.wait_stopped(2);

@@ -199,7 +199,7 @@ fn budget(player: &Player) {
         assert!(large.is_copy() && large.len() == most && large.iter().all(|x| *x == 1));
         assert!(view.iter().all(|x| *x == 3.0));
     }
-    // One place is lent anew for a larger result, the other as it was.
+    // One place is allocated anew for a larger result, the other as it was.
     drop(group.all_reduce_shared(&vec![1.0f64; 150_000], Op::Sum).unwrap());
     assert!(!group.all_reduce_shared(&vec![1.0f64; 100], Op::Sum).unwrap().is_empty());
     drop(group);

@@ -31,8 +31,8 @@ fn everything(player: &Player) {
         assert!(all.iter().enumerate().all(|(i, x)| *x as usize == i / count));
         let shared = comm.all_reduce_shared(&vec![2u64; count], Op::Sum).unwrap();
         assert!(shared.iter().all(|sum| *sum == 2 * ranks as u64));
-        let posted = comm.start(CollectiveArgs::all_reduce(vec![3u64; count], Op::Sum)).unwrap();
-        assert!(posted.wait().unwrap().iter().all(|sum| *sum == 3 * ranks as u64));
+        let started = comm.start(CollectiveArgs::all_reduce(vec![3u64; count], Op::Sum)).unwrap();
+        assert!(started.wait().unwrap().iter().all(|sum| *sum == 3 * ranks as u64));
     }
     let half = comm.split(Some(rank as u32 % 2), 0).unwrap().unwrap();
     let twin = half.duplicate().unwrap();

@@ -52,7 +52,7 @@ fn calls_made_again_and_again_with_counts_and_in_groups() {
 }
 
 #[test]
-fn blocks_that_differ_for_every_pair_posted_and_again() {
+fn blocks_that_differ_for_every_pair_started_and_again() {
     is_right_on_all("alltoallv.c");
 }
 

@@ -124,7 +124,7 @@ impl OwnedCall {
             OwnedCounts::PerPair(send, recv) => Counts::PerPair { send, recv },
             OwnedCounts::Segments(lens) => Counts::Segments(lens),
         };
-        let (collective, op, root, buffers) = (self.collective, self.op.get(), self.root, self.buffers.lend());
+        let (collective, op, root, buffers) = (self.collective, self.op.get(), self.root, self.buffers.as_buffers());
         let placement = Placement::Private;
         CollectiveArgs { collective, op, root, counts, buffers, placement, options: STARTED }.check(rank, size)
     }

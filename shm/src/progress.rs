@@ -70,7 +70,7 @@ impl Progress {
 pub(crate) struct Driver {
     progress: Option<Progress>,
     driven_ns: Cell<u64>,
-    posted: Pace,
+    started: Pace,
 }
 
 impl Driver {
@@ -86,7 +86,7 @@ impl Driver {
 
     /// Drives if it is time to. Returns whether the call that waits is to be given up.
     pub fn drive(&self, now_ns: u64) -> bool {
-        self.posted.drive_at(now_ns);
+        self.started.drive_at(now_ns);
         let Some(progress) = &self.progress else { return false };
         if now_ns.saturating_sub(self.driven_ns.get()) < progress.every_ns {
             return false;

@@ -10,7 +10,7 @@ use earlybird_shm::Algorithm::{self, Chain, Flat, Leader, Slices, StaticLeader, 
 use earlybird_shm::Collective::{self, Broadcast, ExclusiveScan, Gather, Reduce, Scan, Scatter};
 use earlybird_shm::protocol::step::Step;
 use modelled::models::{MODELS, for_every_model, model};
-use modelled::posted_deaths::{DEATHS, deaths as deaths_of, run_deaths};
+use modelled::started_deaths::{DEATHS, deaths as deaths_of, run_deaths};
 use modelled::{Bound, Scenario, Tally, explore, report, run};
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -165,11 +165,11 @@ fn deaths_between_operations() {
 }
 
 #[test]
-fn posted() {
-    modelled::posted::POSTED.iter().for_each(|model| modelled::posted::run_posted(model, None));
+fn started() {
+    modelled::started::STARTED.iter().for_each(|model| modelled::started::run_started(model, None));
 }
 
-macro_rules! posted_death_tests {
+macro_rules! started_death_tests {
     ($($name:ident)*) => {
         $(
             #[test]
@@ -184,8 +184,8 @@ macro_rules! posted_death_tests {
         }
     };
 }
-posted_death_tests! {
-    deaths_posted_flat_2 deaths_posted_flat_3 deaths_posted_slices_2 deaths_posted_slices_windows_2 deaths_posted_windows_2
+started_death_tests! {
+    deaths_started_flat_2 deaths_started_flat_3 deaths_started_slices_2 deaths_started_slices_windows_2 deaths_started_windows_2
 }
 
 #[test]

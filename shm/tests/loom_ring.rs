@@ -45,91 +45,91 @@ fn ring_of_two_plans() {
     run("ring of 2: one proposes leader, one chain, 2 ranks, 3 operations", Some(1), scenario);
 }
 
-/// Posted operations of which the third uses the memory of the first.
-mod posted {
-    use super::modelled::posted::Act::{Ask, Finish, Post, Run};
-    use super::modelled::posted::{PostedModel, run_posted};
+/// Started operations of which the third uses the memory of the first.
+mod started {
+    use super::modelled::started::Act::{Ask, Finish, Run, Start};
+    use super::modelled::started::{StartedModel, run_started};
     use super::{Flat, Slices};
     use earlybird_shm::Collective::AllReduce;
     use earlybird_shm::sync::Rule;
 
     /// Rank 1 may complete the second operation before the first; it stops after that.
-    static OUT_OF_ORDER: PostedModel = PostedModel {
-        name: "ring of 2: posted, complete out of order",
+    static OUT_OF_ORDER: StartedModel = StartedModel {
+        name: "ring of 2: started, complete out of order",
         collective: AllReduce,
         algorithm: Flat,
         words: 1,
         window: 128,
         bound: Some(2),
         scripts: &[
-            &[Post(1), Post(2), Finish(1), Finish(2), Post(3), Ask(3)],
-            &[Post(1), Post(2), Finish(2), Finish(1)],
+            &[Start(1), Start(2), Finish(1), Finish(2), Start(3), Ask(3)],
+            &[Start(1), Start(2), Finish(2), Finish(1)],
         ],
     };
 
     /// Rank 1 contributes to the blocking operation while it may still have to take the result of the one before.
-    static BEFORE_BLOCKING: PostedModel = PostedModel {
-        name: "ring of 2: posted, then blocking",
+    static BEFORE_BLOCKING: StartedModel = StartedModel {
+        name: "ring of 2: started, then blocking",
         collective: AllReduce,
         algorithm: Flat,
         words: 1,
         window: 128,
         bound: Some(2),
-        scripts: &[&[Post(1), Run(2), Finish(1), Post(3), Ask(3)], &[Post(1), Run(2), Finish(1)]],
+        scripts: &[&[Start(1), Run(2), Finish(1), Start(3), Ask(3)], &[Start(1), Run(2), Finish(1)]],
     };
 
-    static SLICES: PostedModel = PostedModel {
+    static SLICES: StartedModel = StartedModel {
         name: "ring of 2: slices, under way together",
         collective: AllReduce,
         algorithm: Slices,
         words: 1,
         window: 128,
         bound: Some(1),
-        scripts: &[&[Post(1), Post(2), Finish(1), Finish(2)], &[Post(1), Post(2), Finish(2), Finish(1)]],
+        scripts: &[&[Start(1), Start(2), Finish(1), Finish(2)], &[Start(1), Start(2), Finish(2), Finish(1)]],
     };
 
-    static THREE: PostedModel = PostedModel {
-        name: "ring of 2: three posted operations",
+    static THREE: StartedModel = StartedModel {
+        name: "ring of 2: three started operations",
         collective: AllReduce,
         algorithm: Flat,
         words: 1,
         window: 128,
         bound: Some(2),
         scripts: &[
-            &[Post(1), Post(2), Finish(1), Finish(2), Post(3), Finish(3)],
-            &[Post(1), Post(2), Finish(2), Finish(1), Post(3), Finish(3)],
+            &[Start(1), Start(2), Finish(1), Finish(2), Start(3), Finish(3)],
+            &[Start(1), Start(2), Finish(2), Finish(1), Start(3), Finish(3)],
         ],
     };
 
     #[test]
-    fn posted_operations_complete_in_any_order() {
-        run_posted(&OUT_OF_ORDER, None);
+    fn started_operations_complete_in_any_order() {
+        run_started(&OUT_OF_ORDER, None);
     }
 
     #[test]
-    fn three_posted_operations() {
-        run_posted(&THREE, None);
+    fn three_started_operations() {
+        run_started(&THREE, None);
     }
 
     #[test]
     fn slices_under_way_together() {
-        run_posted(&SLICES, None);
+        run_started(&SLICES, None);
     }
 
     #[test]
-    fn a_blocking_operation_follows_a_posted_one() {
-        run_posted(&BEFORE_BLOCKING, None);
+    fn a_blocking_operation_follows_a_started_one() {
+        run_started(&BEFORE_BLOCKING, None);
     }
 
     #[test]
     #[should_panic(expected = "Causality violation: Concurrent")]
     fn left_must_be_a_prefix() {
-        run_posted(&OUT_OF_ORDER, Some(Rule::LeftIsAPrefix));
+        run_started(&OUT_OF_ORDER, Some(Rule::LeftIsAPrefix));
     }
 
     #[test]
     #[should_panic(expected = "Causality violation: Concurrent")]
-    fn a_contribution_does_not_show_that_what_was_posted_before_is_left() {
-        run_posted(&BEFORE_BLOCKING, Some(Rule::StartedIsNotLeft));
+    fn a_contribution_does_not_show_that_what_was_started_before_is_left() {
+        run_started(&BEFORE_BLOCKING, Some(Rule::StartedIsNotLeft));
     }
 }

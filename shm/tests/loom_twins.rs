@@ -11,9 +11,9 @@ use earlybird_shm::sync::SyncPoint::{self, *};
 use earlybird_shm::sync::{Rule, break_rule};
 use modelled::models::{MODELS, model};
 use modelled::parting::{self, UNNOTICED};
-use modelled::posted::{POSTED, posted, run_posted};
-use modelled::posted_deaths::{deaths, run_deaths};
 use modelled::rings::{RINGS, ring, run_ring};
+use modelled::started::{STARTED, run_started, started};
+use modelled::started_deaths::{deaths, run_deaths};
 use modelled::{Scenario, run};
 use std::process::Command;
 
@@ -52,8 +52,8 @@ const DEPOSITS: &[&str] = &[
     "scan_2",
     "scan_pieces_2",
     "exscan_2",
-    "posted_gather_2",
-    "posted_all_to_all_2",
+    "started_gather_2",
+    "started_all_to_all_2",
     "mismatch_broadcast_2",
 ];
 /// In operations that ranks leave early, this edge alone keeps the next writer from the last reader.
@@ -132,20 +132,20 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     (FinalAcquire, &["shared_pieces_2", "registered_apart_2", "registered_apart_3"], RACE),
     (LeftRelease, EARLY_LEAVERS, RACE),
     (LeftAcquire, EARLY_LEAVERS, RACE),
-    (DepositRelease, &["posted_flat_2", "posted_slices_pieces_2"], RACE),
-    (DepositAcquire, &["posted_flat_2", "posted_slices_pieces_2"], RACE),
-    (ChunkRelease, &["posted_slices_pieces_2"], RACE),
-    (FinalAcquire, &["posted_slices_pieces_2"], RACE),
-    (LeftRelease, &["posted_flat_2", "posted_gather_2", "posted_all_to_all_2"], RACE),
-    (LeftAcquire, &["posted_flat_2", "posted_gather_2", "posted_all_to_all_2"], RACE),
-    (PublisherFence, &["posted_flat_3", "posted_slices_pieces_2"], SLEEPS),
-    (SleeperFence, &["posted_flat_3", "posted_slices_pieces_2"], SLEEPS),
-    (DepositRelease, &["posted_all_to_all_windows_2"], RACE),
-    (DepositAcquire, &["posted_all_to_all_windows_2"], RACE),
-    (LeftRelease, &["posted_all_to_all_windows_2"], RACE),
-    (LeftAcquire, &["posted_all_to_all_windows_2"], RACE),
-    (PoisonRelease, &["deaths_posted_flat_3"], ERRORS),
-    (PoisonAcquire, &["deaths_posted_flat_3"], ERRORS),
+    (DepositRelease, &["started_flat_2", "started_slices_pieces_2"], RACE),
+    (DepositAcquire, &["started_flat_2", "started_slices_pieces_2"], RACE),
+    (ChunkRelease, &["started_slices_pieces_2"], RACE),
+    (FinalAcquire, &["started_slices_pieces_2"], RACE),
+    (LeftRelease, &["started_flat_2", "started_gather_2", "started_all_to_all_2"], RACE),
+    (LeftAcquire, &["started_flat_2", "started_gather_2", "started_all_to_all_2"], RACE),
+    (PublisherFence, &["started_flat_3", "started_slices_pieces_2"], SLEEPS),
+    (SleeperFence, &["started_flat_3", "started_slices_pieces_2"], SLEEPS),
+    (DepositRelease, &["started_all_to_all_windows_2"], RACE),
+    (DepositAcquire, &["started_all_to_all_windows_2"], RACE),
+    (LeftRelease, &["started_all_to_all_windows_2"], RACE),
+    (LeftAcquire, &["started_all_to_all_windows_2"], RACE),
+    (PoisonRelease, &["deaths_started_flat_3"], ERRORS),
+    (PoisonAcquire, &["deaths_started_flat_3"], ERRORS),
     (DepositAcquire, &["spinning_flat_2", "spinning_flat_pieces_2"], RACE),
     (FinalAcquire, &["spinning_chain_2", "spinning_leader_2", "spinning_slices_2"], RACE),
     (PublisherFence, SPINNING, SLEEPS),
@@ -187,7 +187,7 @@ fn one_model() {
         "finder_stores" => refuted::store(true),
         "first_arriver_stores" => refuted::store(false),
         _ if deaths(&name).is_some() => deaths(&name).into_iter().for_each(run_deaths),
-        _ if posted(&name).is_some() => posted(&name).into_iter().for_each(|model| run_posted(model, None)),
+        _ if started(&name).is_some() => started(&name).into_iter().for_each(|model| run_started(model, None)),
         _ if ring(&name).is_some() => ring(&name).into_iter().for_each(run_ring),
         _ => run(model(&name).title, model(&name).bound, (model(&name).scenario)()),
     }
@@ -238,9 +238,9 @@ fn a_twin_passes_when_nothing_is_weakened() {
     must_pass(GONE);
     must_pass(PARTING);
     RINGS.iter().for_each(|model| must_pass(model.name));
-    POSTED.iter().filter(|model| model.words == 1).for_each(|model| must_pass(model.name));
+    STARTED.iter().filter(|model| model.words == 1).for_each(|model| must_pass(model.name));
     for (_, models, _) in TWINS {
-        let others = |name: &str| name == GONE || name == PARTING || posted(name).is_some() || deaths(name).is_some();
+        let others = |name: &str| name == GONE || name == PARTING || started(name).is_some() || deaths(name).is_some();
         let known = |name: &&str| others(name) || MODELS.iter().any(|m| m.name == *name) || ring(name).is_some();
         assert!(models.iter().all(known), "unknown model in {models:?}");
     }

@@ -1,4 +1,4 @@
-//! Regions lent and given back, among processes: by the last holder, also when others died, with the budget kept.
+//! Regions allocated and released, among processes: by the last holder, also when others died, with the budget kept.
 #![cfg(not(earlybird_loom))]
 
 mod segment_support;
@@ -37,7 +37,7 @@ fn the_last_holder_gives_a_region_back_and_the_next_finds_it_empty() {
     let scratch = Scratch::new();
     let mut ranks = met(&scratch, 3);
     let before = taken(&mut ranks[0]);
-    assert_eq!(before, 0, "nothing is taken before something is lent");
+    assert_eq!(before, 0, "nothing is taken before something is allocated");
     let (slot, id, bytes) = grant(&ranks[0].ask("allocate 65536 0,2"));
     assert_eq!((slot, bytes), (1, 65536));
     // the table and the lines
@@ -137,7 +137,7 @@ fn a_stopped_holder_of_the_lock_is_a_timeout_and_a_dead_one_nothing() {
     ranks[0].ask(&format!("let-go {slot} {id}"));
     let before = taken(&mut ranks[0]);
     let (other, ..) = grant(&ranks[2].ask("allocate 4096 2"));
-    assert_eq!((other, taken(&mut ranks[0])), (slot, before), "given back first, then lent again");
+    assert_eq!((other, taken(&mut ranks[0])), (slot, before), "released first, then allocated again");
 }
 
 /// A thread that waits for the lock keeps no other thread of its process waiting.
@@ -154,15 +154,15 @@ fn a_drop_takes_a_second_at_most_whoever_else_waits_for_the_lock() {
     assert!((900..5000).contains(&longest), "{longest} ms");
 }
 
-/// A word that names no rank is nobody's lock, whatever has written it.
+/// A word that names no rank is no rank's lock, whatever has written it.
 #[test]
 fn noise_in_the_word_of_the_lock_hangs_nobody() {
     let scratch = Scratch::new();
     let mut ranks = met(&scratch, 2);
-    for nobody in [2, 1022, 65534, 0] {
-        assert_eq!(ranks[0].ask(&format!("lock-pool {nobody}")), "ok");
+    for word in [2, 1022, 65534, 0] {
+        assert_eq!(ranks[0].ask(&format!("lock-pool {word}")), "ok");
         let answer = ranks[0].ask("allocate 4096 0");
-        assert!(grant(&answer).2 >= 4096, "{nobody}: {answer}");
+        assert!(grant(&answer).2 >= 4096, "{word}: {answer}");
     }
 }
 
@@ -177,7 +177,7 @@ fn regions_run_out_where_files_are_limited() {
     let (slot, id, _) = grant(&ranks[0].ask("allocate 4096 0"));
     assert_eq!((slot, grant(&ranks[0].ask("allocate 4096 0")).0), (1, 2));
     let answer = ranks[0].ask("allocate 4096 0");
-    assert!(answer.starts_with("EB_NO_SPACE 4096 ") && answer.contains("all 3 regions are lent"), "{answer}");
+    assert!(answer.starts_with("EB_NO_SPACE 4096 ") && answer.contains("all 3 regions are allocated"), "{answer}");
     ranks[0].ask(&format!("let-go {slot} {id}"));
     assert_eq!(grant(&ranks[0].ask("allocate 4096 0")).0, 1);
 }

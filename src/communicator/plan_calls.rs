@@ -35,7 +35,7 @@ impl Communicator {
         name: &'static str,
         call: impl FnOnce(&mut Plans<ShmTransport>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        // Nothing that is posted proceeds while a plan waits.
+        // Nothing that is started proceeds while a plan waits.
         self.node.settle()?;
         let lane = &self.plans;
         let mut state = lane.lock()?;

@@ -1,11 +1,11 @@
-//! A call with its buffers, to be posted on one node or on several: which of the two carries it out.
+//! A call with its buffers, to be started on one node or on several: which of the two carries it out.
 
 use super::Communicator;
 use crate::hierarchy::Prepared;
 use crate::trace::NewRecord;
 use crate::{BufferOwner, Error};
 
-/// A call that can be posted, any number of times.
+/// A call that can be started, any number of times.
 #[derive(Debug)]
 pub(super) enum PreparedCall {
     /// By the node.
@@ -14,7 +14,7 @@ pub(super) enum PreparedCall {
     MultiNode(Box<Prepared>),
 }
 
-/// How a posted call ended, with its buffers.
+/// The end of a started call, with its buffers.
 pub(super) type Completion = (PreparedCall, Result<(), Error>);
 
 impl From<earlybird_shm::InactiveRequest> for PreparedCall {
@@ -42,18 +42,18 @@ impl PreparedCall {
 }
 
 impl Communicator {
-    /// Posts a call and gives the number to ask for it by.
-    pub(super) fn post(&self, ready: PreparedCall, call: NewRecord) -> Result<u64, (PreparedCall, Error)> {
+    /// Starts a call and gives the number to ask for it by.
+    pub(super) fn start_prepared(&self, ready: PreparedCall, call: NewRecord) -> Result<u64, (PreparedCall, Error)> {
         self.traced_start(call, || match (ready, &self.between) {
             (PreparedCall::MultiNode(prepared), Some(between)) => {
-                let posted = between.post(&self.node, prepared);
+                let started = between.start(&self.node, prepared);
                 between.watch();
-                posted.map_err(|(prepared, error)| (PreparedCall::MultiNode(prepared), error))
+                started.map_err(|(prepared, error)| (PreparedCall::MultiNode(prepared), error))
             }
             (PreparedCall::OneNode(ready), _) => {
-                let posted = self.node.post(ready);
+                let started = self.node.start(ready);
                 self.node.watch();
-                posted.map_err(|(ready, error)| (ready.into(), error))
+                started.map_err(|(ready, error)| (ready.into(), error))
             }
             (ready, None) => Err((ready, Error::usage("the call was prepared by a communicator of several nodes"))),
         })
@@ -73,7 +73,7 @@ impl Communicator {
         (PreparedCall::MultiNode(ended.expect("the call has run")), result)
     }
 
-    /// The call posted under this number, when it has ended.
+    /// The call started under this number, when it has ended.
     pub(super) fn finish(&self, number: u64) -> Result<Completion, Error> {
         let ended = self.traced_end(number, || match &self.between {
             Some(between) => {
@@ -94,7 +94,7 @@ impl Communicator {
         })
     }
 
-    /// Nobody will ask for the call posted under this number.
+    /// Releases the call started under this number: it is completed inside later calls.
     pub(super) fn detach(&self, number: u64) {
         if let Some(trace) = &self.trace {
             trace.release(number);

@@ -170,7 +170,7 @@ impl<'c, B: BufferOwner> Persistent<'c, B> {
             unreachable!("it is ready")
         };
         self.comm.plans.begin_other_call();
-        let (state, result) = match self.comm.post(ready, self.call) {
+        let (state, result) = match self.comm.start_prepared(ready, self.call) {
             Ok(number) => (State::Started(number), Ok(())),
             Err((ready, error)) => (State::Inactive(ready), Err(error)),
         };

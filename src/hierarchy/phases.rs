@@ -78,7 +78,7 @@ impl<'a> Phases<'a> {
             }
             Mode::Started(steps, op) => {
                 let op = if folds { op.clone() } else { Op::Sum.into() };
-                let lends = only_sends && send.is_none();
+                let takes_back = only_sends && send.is_none();
                 let (send, room) = match only_sends {
                     true => (Some(send.map_or_else(|| recv.take(), Cow::into_owned)), Vec::new()),
                     false => (send.map(Cow::into_owned), recv.take()),
@@ -87,7 +87,7 @@ impl<'a> Phases<'a> {
                 let bytes = steps.on_node(when, operation, op, bytes).await?;
                 match (only_sends, bytes.send) {
                     (false, _) => recv.put(bytes.recv),
-                    (true, Some(lent)) if lends => recv.put(lent),
+                    (true, Some(sent)) if takes_back => recv.put(sent),
                     (true, _) => {}
                 }
                 Ok(())

@@ -3,7 +3,7 @@
 use crate::data::{Sample, contribution, hash, reference};
 use crate::draw::Rng;
 use crate::forms::{Checked, Failure, Fold, Way, check, complete, delay, dirty, fold, prepare};
-use crate::posted;
+use crate::started;
 use earlybird::{CollectiveArgs, Communicator, Counts, Op};
 
 pub fn all_reduce<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
@@ -27,19 +27,19 @@ pub fn all_reduce<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Ch
             recv = call.into_buffers()?;
         }
         Way::Immediate | Way::Persistent => {
-            recv = posted!(way rng; comm, CollectiveArgs::all_reduce((send, recv), op)).1
+            recv = started!(way rng; comm, CollectiveArgs::all_reduce((send, recv), op)).1
         }
         Way::View => recv = comm.all_reduce_shared(&send, op)?.to_vec(),
         Way::Shared => {
-            let mut lent = comm.alloc::<T>(count)?;
-            lent.copy_from_slice(&send);
+            let mut shared = comm.alloc::<T>(count)?;
+            shared.copy_from_slice(&send);
             if in_place {
-                comm.all_reduce_shared_in_place(&mut lent, op)?;
-                recv.copy_from_slice(&lent);
+                comm.all_reduce_shared_in_place(&mut shared, op)?;
+                recv.copy_from_slice(&shared);
             } else {
                 let mut result = comm.alloc::<T>(count)?;
-                comm.all_reduce_shared_into(&lent, &mut result, op)?;
-                check(&lent, &send, "contribution of all_reduce_shared_into")?;
+                comm.all_reduce_shared_into(&shared, &mut result, op)?;
+                check(&shared, &send, "contribution of all_reduce_shared_into")?;
                 recv.copy_from_slice(&result);
             }
         }
@@ -90,8 +90,8 @@ pub fn reduce<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Checke
         }
         Way::Into if is_root => root.reduce_into_root(&send, &mut recv, op)?,
         Way::Into => root.reduce_into(&send, op)?,
-        _ if is_root => recv = posted!(way rng; comm, CollectiveArgs::reduce(root.rank(), (send, recv), op)).1,
-        _ => drop(posted!(way rng; comm, CollectiveArgs::reduce(root.rank(), (send, Vec::new()), op))),
+        _ if is_root => recv = started!(way rng; comm, CollectiveArgs::reduce(root.rank(), (send, recv), op)).1,
+        _ => drop(started!(way rng; comm, CollectiveArgs::reduce(root.rank(), (send, Vec::new()), op))),
     }
     if is_root { check(&recv, &want, &format!("reduce {op:?}")) } else { Ok(()) }
 }
@@ -142,7 +142,7 @@ pub fn reduce_scatter<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -
             comm.reduce_scatter_block_in_place(&mut send, op)?;
             recv.copy_from_slice(&send[own.clone()]);
         }
-        _ => recv = posted!(way rng; comm, CollectiveArgs::reduce_scatter((send, recv), op)).1,
+        _ => recv = started!(way rng; comm, CollectiveArgs::reduce_scatter((send, recv), op)).1,
     }
     check(&recv, &want[own], &format!("reduce_scatter {op:?}"))
 }
@@ -162,7 +162,8 @@ pub fn reduce_scatter_varcount<T: Sample>(comm: &Communicator, rng: &mut Rng, wa
             recv.copy_from_slice(&send[own.clone()]);
         }
         _ => recv =
-            posted!(way rng; comm, CollectiveArgs::reduce_scatter((send, recv), op).counts(Counts::PerRank(&counts))).1,
+            started!(way rng; comm, CollectiveArgs::reduce_scatter((send, recv), op).counts(Counts::PerRank(&counts)))
+                .1,
     }
     check(&recv, &want[own], &format!("reduce_scatter_varcount {op:?}"))
 }

@@ -108,7 +108,7 @@ forms! {
 
 /// Starts a call and completes it, or prepares it and makes it twice: the buffers.
 #[macro_export]
-macro_rules! posted {
+macro_rules! started {
     ($way:ident $rng:ident; $comm:ident, $args:expr) => {
         match $way {
             Way::Immediate => $crate::forms::complete($comm.start($args)?, $rng)?,

@@ -3,8 +3,8 @@
 use crate::data::{Sample, contribution};
 use crate::draw::Rng;
 use crate::forms::{Checked, Failure, Way, check, dirty, prepare};
-use crate::posted;
 use crate::said::now;
+use crate::started;
 use earlybird::{CollectiveArgs, Communicator, Counts, Op};
 
 /// The block that `from` has for `to` in the call `seed`.
@@ -33,7 +33,7 @@ pub fn barrier(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
     let entered = now();
     match way {
         Way::Into => comm.barrier()?,
-        _ => posted!(way rng; comm, CollectiveArgs::barrier()),
+        _ => started!(way rng; comm, CollectiveArgs::barrier()),
     }
     let mut times = vec![0; 2 * comm.size()];
     comm.all_gather_into(&[entered, now()], &mut times)?;
@@ -53,7 +53,7 @@ pub fn broadcast<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Che
     let mut buf = if root.rank() == comm.rank() { want.clone() } else { dirty(count) };
     match way {
         Way::Into => root.broadcast_into(&mut buf)?,
-        _ => buf = posted!(way rng; comm, CollectiveArgs::broadcast(root.rank(), buf)),
+        _ => buf = started!(way rng; comm, CollectiveArgs::broadcast(root.rank(), buf)),
     }
     check(&buf, &want, "broadcast")
 }
@@ -69,7 +69,7 @@ pub fn all_gather<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Ch
             recv[comm.rank() * counts[0]..][..counts[0]].copy_from_slice(&send);
             comm.all_gather_in_place(&mut recv)?;
         }
-        _ => recv = posted!(way rng; comm, CollectiveArgs::all_gather((send, recv))).1,
+        _ => recv = started!(way rng; comm, CollectiveArgs::all_gather((send, recv))).1,
     }
     check(&recv, &want, "all_gather")
 }
@@ -81,7 +81,9 @@ pub fn all_gather_varcount<T: Sample>(comm: &Communicator, rng: &mut Rng, way: W
     let mut recv = dirty(want.len());
     match way {
         Way::Into => comm.all_gather_varcount_into(&send, &mut recv, &counts)?,
-        _ => recv = posted!(way rng; comm, CollectiveArgs::all_gather((send, recv)).counts(Counts::PerRank(&counts))).1,
+        _ => {
+            recv = started!(way rng; comm, CollectiveArgs::all_gather((send, recv)).counts(Counts::PerRank(&counts))).1
+        }
     }
     check(&recv, &want, "all_gather_varcount")
 }
@@ -100,8 +102,8 @@ pub fn gather<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Checke
             root.gather_in_place_root(&mut recv)?;
         }
         Way::Into | Way::InPlace => root.gather_into(&send)?,
-        _ if is_root => recv = posted!(way rng; comm, CollectiveArgs::gather(root.rank(), (send, recv))).1,
-        _ => drop(posted!(way rng; comm, CollectiveArgs::gather(root.rank(), (send, Vec::new())))),
+        _ if is_root => recv = started!(way rng; comm, CollectiveArgs::gather(root.rank(), (send, recv))).1,
+        _ => drop(started!(way rng; comm, CollectiveArgs::gather(root.rank(), (send, Vec::new())))),
     }
     if is_root { check(&recv, &want, "gather") } else { Ok(()) }
 }
@@ -117,10 +119,10 @@ pub fn gather_varcount<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) 
         Way::Into if is_root => root.gather_varcount_into_root(&send, &mut recv, &counts)?,
         Way::Into => root.gather_varcount_into(&send, &counts)?,
         _ if is_root => recv =
-            posted!(way rng; comm, CollectiveArgs::gather(root.rank(), (send, recv)).counts(Counts::PerRank(&counts)))
+            started!(way rng; comm, CollectiveArgs::gather(root.rank(), (send, recv)).counts(Counts::PerRank(&counts)))
                 .1,
         _ => drop(
-            posted!(way rng; comm, CollectiveArgs::gather(root.rank(), (send, Vec::new())).counts(Counts::PerRank(&counts))),
+            started!(way rng; comm, CollectiveArgs::gather(root.rank(), (send, Vec::new())).counts(Counts::PerRank(&counts))),
         ),
     }
     if is_root { check(&recv, &want, "gather_varcount") } else { Ok(()) }
@@ -140,8 +142,8 @@ pub fn scatter<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Check
             recv.copy_from_slice(&send[comm.rank() * counts[0]..][..counts[0]]);
         }
         Way::Into | Way::InPlace => root.scatter_into(&mut recv)?,
-        _ if is_root => recv = posted!(way rng; comm, CollectiveArgs::scatter(root.rank(), (send, recv))).1,
-        _ => recv = posted!(way rng; comm, CollectiveArgs::scatter(root.rank(), (Vec::new(), recv))).1,
+        _ if is_root => recv = started!(way rng; comm, CollectiveArgs::scatter(root.rank(), (send, recv))).1,
+        _ => recv = started!(way rng; comm, CollectiveArgs::scatter(root.rank(), (Vec::new(), recv))).1,
     }
     check(&recv, &want, "scatter")
 }
@@ -158,10 +160,10 @@ pub fn scatter_varcount<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way)
         Way::Into if is_root => root.scatter_varcount_into_root(&send, &mut recv, &counts)?,
         Way::Into => root.scatter_varcount_into(&mut recv, &counts)?,
         _ if is_root => recv =
-            posted!(way rng; comm, CollectiveArgs::scatter(root.rank(), (send, recv)).counts(Counts::PerRank(&counts)))
+            started!(way rng; comm, CollectiveArgs::scatter(root.rank(), (send, recv)).counts(Counts::PerRank(&counts)))
                 .1,
         _ => {
-            recv = posted!(way rng; comm, CollectiveArgs::scatter(root.rank(), (Vec::new(), recv)).counts(Counts::PerRank(&counts))).1
+            recv = started!(way rng; comm, CollectiveArgs::scatter(root.rank(), (Vec::new(), recv)).counts(Counts::PerRank(&counts))).1
         }
     }
     check(&recv, &want, "scatter_varcount")
@@ -178,7 +180,7 @@ pub fn all_to_all<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Ch
             comm.all_to_all_in_place(&mut send)?;
             recv = send;
         }
-        _ => recv = posted!(way rng; comm, CollectiveArgs::all_to_all((send, recv))).1,
+        _ => recv = started!(way rng; comm, CollectiveArgs::all_to_all((send, recv))).1,
     }
     check(&recv, &want, "all_to_all")
 }
@@ -203,7 +205,7 @@ pub fn all_to_all_varcount<T: Sample>(comm: &Communicator, rng: &mut Rng, way: W
             recv = send;
         }
         _ => {
-            recv = posted!(way rng; comm, CollectiveArgs::all_to_all((send, recv)).counts(Counts::PerPair { send: &sends, recv: &recvs }))
+            recv = started!(way rng; comm, CollectiveArgs::all_to_all((send, recv)).counts(Counts::PerPair { send: &sends, recv: &recvs }))
             .1
         }
     }

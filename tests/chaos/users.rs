@@ -3,7 +3,7 @@
 use crate::common::mix;
 use crate::draw::Rng;
 use crate::forms::{Checked, Failure, Way, complete, prepare};
-use crate::posted;
+use crate::started;
 use earlybird::{BytesOp, CollectiveArgs, Communicator, UserOp};
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub fn all_reduce_with(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked 
             comm.all_reduce_in_place(&mut recv, &op)?;
         }
         Way::Immediate if in_place => recv = complete(comm.start(CollectiveArgs::all_reduce(send, &op))?, rng)?,
-        _ => recv = posted!(way rng; comm, CollectiveArgs::all_reduce((send, recv), &op)).1,
+        _ => recv = started!(way rng; comm, CollectiveArgs::all_reduce((send, recv), &op)).1,
     }
     check(&recv, &want, "all_reduce_with")
 }
@@ -66,8 +66,8 @@ pub fn reduce_with(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
         }
         Way::Into if is_root => root.reduce_into_root(&send, &mut recv, &op)?,
         Way::Into => root.reduce_into(&send, &op)?,
-        _ if is_root => recv = posted!(way rng; comm, CollectiveArgs::reduce(root.rank(), (send, recv), &op)).1,
-        _ => drop(posted!(way rng; comm, CollectiveArgs::reduce(root.rank(), (send, Vec::new()), &op))),
+        _ if is_root => recv = started!(way rng; comm, CollectiveArgs::reduce(root.rank(), (send, recv), &op)).1,
+        _ => drop(started!(way rng; comm, CollectiveArgs::reduce(root.rank(), (send, Vec::new()), &op))),
     }
     if is_root { check(&recv, &want, "reduce_with") } else { Ok(()) }
 }
@@ -79,7 +79,7 @@ pub fn reduce_scatter_with(comm: &Communicator, rng: &mut Rng, way: Way) -> Chec
     let mut recv = vec![[7; 4]; count];
     match way {
         Way::Into => comm.reduce_scatter_block_into(&send, &mut recv, &op)?,
-        _ => recv = posted!(way rng; comm, CollectiveArgs::reduce_scatter((send, recv), &op)).1,
+        _ => recv = started!(way rng; comm, CollectiveArgs::reduce_scatter((send, recv), &op)).1,
     }
     check(&recv, &want[comm.rank() * count..][..count], "reduce_scatter_with")
 }

@@ -20,7 +20,7 @@ pub fn all(world: &SimpleCommunicator) {
         }
         every_operation(&comm);
         beside_messages(world, &comm);
-        posted(&comm);
+        started(&comm);
         crossed(world, &comm);
         groups(&comm);
     }
@@ -159,8 +159,8 @@ fn beside_messages(world: &SimpleCommunicator, comm: &Communicator) {
     }
 }
 
-/// Calls that are posted, among blocking ones, and waited for in an order of each rank's own.
-fn posted(comm: &Communicator) {
+/// Calls that are started, among blocking ones, and waited for in an order of each rank's own.
+fn started(comm: &Communicator) {
     let (me, size) = (comm.rank(), comm.size());
     let total = (size * (size - 1) / 2) as u64;
     let mut again = comm.init(CollectiveArgs::all_reduce(vec![0u64; 2000], Op::Sum)).unwrap();
@@ -204,7 +204,7 @@ fn posted(comm: &Communicator) {
     }
 }
 
-/// Rank 0 waits in another communicator, then in MPI, for ranks that wait for what all have posted.
+/// Rank 0 waits in another communicator, then in MPI, for ranks that wait for what all have started.
 fn crossed(world: &SimpleCommunicator, comm: &Communicator) {
     let (me, size) = (comm.rank(), comm.size());
     let total = vec![(size * (size - 1) / 2) as u64; 3000];

@@ -1,7 +1,7 @@
 //! The buffers of a non-blocking alltoall of unequal blocks, and what the ranks tell each other of them.
 //!
 //! A started operation takes its numbers when it is started, and how many a blocking call of this kind needs follows from counts
-//! that no rank knows alone. So what a rank sends lies in memory that is lent to all ranks of the group, and what it starts is
+//! that no rank knows alone. So what a rank sends lies in memory that is allocated for all ranks of the group, and what it starts is
 //! its counts and the name of that memory, which every rank gets. Whoever has them all compares them, all alike, reads its
 //! blocks, and lets go of the memory.
 //!
@@ -10,7 +10,7 @@
 //! when the allgather is complete  counts compared | own blocks copied out | memory let go of, the last one gives it back
 //! ```
 //!
-//! Invariant **L (lent)**: memory that a name stands for is written by its sender alone, before the operation that tells its
+//! Invariant **L (allocated)**: memory that a name stands for is written by its sender alone, before the operation that tells its
 //! name, and it stays as it is until every rank of the group has let go of it, as this one does after it has read. What a name
 //! and the lengths beside it say is checked before they are used.
 #![allow(unsafe_code)]
@@ -115,7 +115,7 @@ impl Told {
         Ok(AllocationName { slot: grant.slot, id: grant.id })
     }
 
-    /// Copies what this rank sends to where it was lent.
+    /// Copies what this rank sends to where it was allocated.
     fn fill(&self, name: AllocationName, send: &[u8]) -> Result<(), Error> {
         let bytes = send.len();
         let region = self.segment.region(name.slot, bytes.next_multiple_of(rustix::param::page_size()))?;
@@ -127,8 +127,8 @@ impl Told {
     /// The memory that `bytes` bytes of a rank lie in, if it was told the truth.
     fn region_of(&self, name: AllocationName, bytes: usize) -> Result<Region, Error> {
         match self.segment.bytes_of(name) {
-            Some(lent) if lent >= bytes => self.segment.region(name.slot, lent),
-            _ => Err(Error::Poisoned { cause: "memory of an alltoall that was lent to no rank".into() }),
+            Some(allocated) if allocated >= bytes => self.segment.region(name.slot, allocated),
+            _ => Err(Error::Poisoned { cause: "memory of an alltoall that was allocated for no rank".into() }),
         }
     }
 
@@ -210,7 +210,7 @@ impl Told {
         let others = counts.iter().enumerate().any(|(to, count)| to != self.me && *count > 0);
         let (send, recv) = buffers.into_bytes();
         let send = if others { send.as_deref().unwrap_or(recv) } else { &[] };
-        // All ranks learn of it, and let go of what they were lent in vain.
+        // All ranks learn of it, and release what was allocated in vain.
         let refused = |errno: Option<i32>| errno.unwrap_or(0) as u64 + 1;
         let told = match others.then(|| self.allocate(send.len())) {
             None => [0; 3],
@@ -235,17 +235,17 @@ fn block(counts: &[u64], rank: usize, most: usize) -> Option<Range<usize>> {
 }
 
 impl BufferOwner for AlltoallvBuffers {
-    unsafe fn lend(&mut self, _: Datatype) -> Buffers<'_> {
+    unsafe fn as_buffers(&mut self, _: Datatype) -> Buffers<'_> {
         Buffers::apart(&self.told.words, &mut self.told.all)
     }
 
     fn begin(&mut self) {
         self.told.let_go();
-        self.told.announce(self.owned.lend());
+        self.told.announce(self.owned.as_buffers());
     }
 
     fn end(&mut self) -> Result<(), Error> {
-        let delivered = self.told.deliver(self.owned.lend());
+        let delivered = self.told.deliver(self.owned.as_buffers());
         self.told.let_go();
         delivered
     }

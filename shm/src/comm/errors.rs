@@ -79,7 +79,8 @@ impl NodeComm {
             Cause::Lost => Error::Poisoned { cause: "its shared memory belongs to another communicator by now".into() },
             Cause::System => {
                 let (errno, bytes) = (detail(0) as i32, detail(1));
-                let whose = detail(2).checked_sub(1).map_or(String::new(), |rank| format!(" that rank {rank} lends"));
+                let whose =
+                    detail(2).checked_sub(1).map_or(String::new(), |rank| format!(" that rank {rank} has allocated"));
                 let context = format!(
                     "rank {reporter} could not have {bytes} bytes{whose} in {}; raise its limit of address space (ulimit -v), or \
                      set EARLYBIRD_ARENA_MAX lower",

@@ -95,12 +95,12 @@ impl NodeComm {
         Room { accumulator: self.windows.accumulator, deposit: self.windows.deposit }
     }
 
-    /// Posts a call and gives the number to ask for it by. Never waits for another rank.
+    /// Starts a call and gives the number to ask for it by. Never waits for another rank.
     ///
     /// # Errors
     /// [`Error::Usage`] when another thread is in a call, or for buffers of other lengths than the call was made with; the
     /// group's one error. The call comes back.
-    pub fn post(&self, mut ready: InactiveRequest) -> Result<u64, (InactiveRequest, Error)> {
+    pub fn start(&self, mut ready: InactiveRequest) -> Result<u64, (InactiveRequest, Error)> {
         if !ready.0.has_its_lengths() {
             let message =
                 "the call has buffers of other lengths than it was prepared with; give those back that it had";
@@ -237,10 +237,10 @@ mod tests {
         ready.swap_buffers(&mut buffers);
         buffers.owner::<(Vec<u32>, Vec<u32>)>().unwrap().0.pop();
         ready.swap_buffers(&mut buffers);
-        let (mut ready, error) = node.post(ready).unwrap_err();
+        let (mut ready, error) = node.start(ready).unwrap_err();
         assert!(matches!(&error, Error::Usage { message } if message.contains("other lengths")), "{error}");
         ready.buffers::<(Vec<u32>, Vec<u32>)>().unwrap().0.push(9);
-        let number = node.post(ready).unwrap();
+        let number = node.start(ready).unwrap();
         let (ready, result) = node.finish(number).unwrap();
         result.unwrap();
         assert_eq!(ready.into_buffers::<(Vec<u32>, Vec<u32>)>().unwrap().1, [7, 7, 9]);

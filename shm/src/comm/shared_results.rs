@@ -1,4 +1,4 @@
-//! The places of shared results: the memory that a group's ranks read together, and who still reads there.
+//! The places of shared results: the memory that a group's ranks read together, and which ranks still read there.
 
 use crate::mapped::Mapped;
 use crate::memory::{AllocationName, Claim, Origin, Segment};
@@ -7,24 +7,24 @@ use crate::protocol::shared_result::{RESULTS, SharedResult};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tells the loans for results of a group from the groups split from it.
+/// Tells the allocations for results of a group from the groups split from it.
 const RESULTS_OF: u64 = 1 << 63;
 
 /// The places of a group, as this rank knows them.
 #[derive(Debug)]
 pub(super) struct Results {
-    pub(super) places: [Option<Lent>; RESULTS],
+    pub(super) places: [Option<ResultPlace>; RESULTS],
     /// Places in which some rank read when the last result was made.
     pub(super) held: u64,
     /// The memory of a copy, until a view takes it.
     pub(super) spare: Vec<u64>,
-    /// Of all loans for results of this group.
+    /// The origin of all allocations for results of this group.
     pub(super) origin: Origin,
     pub(super) segment: Arc<Segment>,
 }
 
 #[derive(Debug)]
-pub(super) struct Lent {
+pub(super) struct ResultPlace {
     pub(super) name: AllocationName,
     /// Known to rank 0 only.
     pub(super) bytes: usize,
@@ -39,28 +39,30 @@ impl Results {
         Results { places: Default::default(), held: 0, spare: Vec::new(), origin, segment }
     }
 
-    /// Of memory that is lent to all ranks of the group: what this rank still holds of it when it leaves, it lets go of.
+    /// The origin of memory that is allocated for all ranks of the group: what this rank still holds of it is released when it
+    /// leaves.
     pub(super) fn origin(&self) -> Origin {
         self.origin
     }
 
     /// Places in which this rank reads. Whoever asks has seen the end of the views that are gone.
     pub(super) fn held(&mut self) -> u64 {
-        let held =
-            |place: &mut Option<Lent>| place.as_mut().is_some_and(|lent| Arc::get_mut(&mut lent.views).is_none());
+        let held = |place: &mut Option<ResultPlace>| {
+            place.as_mut().is_some_and(|place| Arc::get_mut(&mut place.views).is_none())
+        };
         self.places.iter_mut().enumerate().fold(0, |all, (i, place)| all | u64::from(held(place)) << i)
     }
 
-    /// Rank 0: memory for a result of `bytes`, and whether it was borrowed just now. Without a name where there is none.
+    /// Rank 0: memory for a result of `bytes`: its place and name, 0 where there is none, and how many bytes it has.
     pub(super) fn offer(&mut self, board: &Mapped, bytes: usize, timeout: Option<Duration>) -> ((usize, u64), usize) {
         let busy = self.held() | self.held;
-        let fits = |i: usize| self.places[i].as_ref().map(|lent| lent.bytes >= bytes);
+        let fits = |i: usize| self.places[i].as_ref().map(|place| place.bytes >= bytes);
         let mut free = (0..RESULTS).filter(|i| busy >> i & 1 == 0);
         let Some(place) = free.clone().find(|i| fits(*i) == Some(true)).or_else(|| free.next()) else {
             return ((0, 0), 0);
         };
-        if let Some(lent) = self.places[place].as_ref().filter(|lent| lent.bytes >= bytes) {
-            return ((place, lent.name.word()), lent.bytes);
+        if let Some(known) = self.places[place].as_ref().filter(|known| known.bytes >= bytes) {
+            return ((place, known.name.word()), known.bytes);
         }
         let rounded = bytes.next_multiple_of(rustix::param::page_size());
         if rounded > self.segment.max_allocation_bytes() {
@@ -72,7 +74,7 @@ impl Results {
             least: rounded as u64,
             most: rounded as u64,
         };
-        // A member that has gone has looked for what was lent to it already, and would keep what is lent now.
+        // A member that has gone has released its allocations already, and would keep what is allocated now.
         let healthy = || (0..board.ranks()).all(|rank| !board.is_gone(rank));
         match self.segment.allocate(&[claim], self.origin, timeout, healthy) {
             Ok(Some(grants)) => {
@@ -84,7 +86,7 @@ impl Results {
         }
     }
 
-    /// Keeps what was agreed on and lets go of what that replaces. The place that was taken.
+    /// Keeps what was agreed on and releases what that replaces. The place that was taken.
     pub(super) fn settle(&mut self, shared: &SharedResult, bytes: usize) -> Option<usize> {
         let agreed = shared.agreed()?;
         self.held = agreed.held;
@@ -93,11 +95,11 @@ impl Results {
             return None;
         }
         let name = AllocationName::from_word(word);
-        let is_known = self.places[place].as_ref().is_some_and(|lent| lent.name == name);
+        let is_known = self.places[place].as_ref().is_some_and(|known| known.name == name);
         if !is_known {
-            let lent = Lent { name, bytes, views: Arc::default() };
-            let other = if agreed.taken { self.places[place].replace(lent) } else { Some(lent) };
-            if let Some(Lent { name, .. }) = other {
+            let taken = ResultPlace { name, bytes, views: Arc::default() };
+            let other = if agreed.taken { self.places[place].replace(taken) } else { Some(taken) };
+            if let Some(ResultPlace { name, .. }) = other {
                 self.segment.release(name.slot, name.id);
             }
         }

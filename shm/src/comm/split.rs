@@ -2,7 +2,7 @@
 //!
 //! All members exchange what they want, rank 0 borrows the regions for all the new groups at once, everybody takes
 //! its seat, and all agree that everybody has one: a split succeeds on all members or fails with one error on all, and
-//! then nothing is lent and the group goes on. The exchanges are ordinary operations of the group, so a different call,
+//! then nothing is allocated and the group goes on. The exchanges are ordinary operations of the group, so a different call,
 //! a death and a deadline end a split as they end any call.
 
 use super::node_comm::{NodeComm, NodeState};

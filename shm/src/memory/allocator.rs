@@ -279,7 +279,9 @@ impl Locked<'_> {
                     return Err(Error::NoSpace {
                         needed: claim.least,
                         free: 0,
-                        hint: format!("all {regions} regions are lent; drop communicators that are no longer used"),
+                        hint: format!(
+                            "all {regions} regions are allocated; drop communicators that are no longer used"
+                        ),
                     });
                 }
             }

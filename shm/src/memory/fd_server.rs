@@ -234,9 +234,9 @@ mod tests {
     use super::*;
 
     /// A handler that admits no rank.
-    struct Nobody;
+    struct NoMessages;
 
-    impl FdServerHandler for Nobody {
+    impl FdServerHandler for NoMessages {
         fn answer(&mut self, _: Message) -> Option<Answer> {
             Some(Answer::Over)
         }
@@ -280,7 +280,7 @@ mod tests {
             let socket = address.connect().unwrap().unwrap();
             send(&socket, noise, &[]).unwrap();
             for _ in 0..2 {
-                server.serve(&mut Nobody, Duration::from_secs(1)).unwrap();
+                server.serve(&mut NoMessages, Duration::from_secs(1)).unwrap();
             }
             assert_eq!(heard(&socket), None);
         }

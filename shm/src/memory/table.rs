@@ -157,8 +157,8 @@ impl<B: RegionMemory> Table<'_, B> {
     /// Bytes of the budget that the allocation of this name takes; `None` if it is not allocated. Needs no lock: memory that a rank may
     /// still touch stays allocated.
     pub fn cost_of(&self, name: AllocationName) -> Option<u64> {
-        let is_lent = name.id != 0 && name.slot < self.seen() && self.is(name);
-        is_lent.then(|| self.get(Self::record(name.slot) + COST))
+        let is_allocated = name.id != 0 && name.slot < self.seen() && self.is(name);
+        is_allocated.then(|| self.get(Self::record(name.slot) + COST))
     }
 
     fn is(&self, name: AllocationName) -> bool {
@@ -241,8 +241,8 @@ impl<B: RegionMemory> Table<'_, B> {
     /// Gives back all regions that no rank may touch any more. Returns their number.
     pub fn sweep(&self) -> usize {
         self.set(DUE, 0);
-        let lent: Vec<usize> = self.allocated().collect();
-        lent.into_iter().filter(|&slot| self.id(slot) != 0 && self.settle(slot)).count()
+        let allocated: Vec<usize> = self.allocated().collect();
+        allocated.into_iter().filter(|&slot| self.id(slot) != 0 && self.settle(slot)).count()
     }
 
     /// Gives a region back if no rank may touch it any more. If only dying ranks may, a rank has to look again later.

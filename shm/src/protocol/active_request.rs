@@ -124,7 +124,7 @@ impl ActiveRequest {
     pub fn new(prepared: Prepared<'static>, held: OwnedBuffers, root: usize, blocks: Blocks, room: Room) -> Self {
         let prepared = prepared.started();
         let block = Exchange::new(prepared.collective, root, prepared.ranks, blocks.lens()).most();
-        let mut posted = ActiveRequest {
+        let mut request = ActiveRequest {
             held,
             prepared,
             operator: None,
@@ -144,16 +144,16 @@ impl ActiveRequest {
             detached: false,
             glances: Glances::default(),
         };
-        posted.lengths = posted.lengths_now();
-        posted.segments = match prepared.exchanges() {
-            true => posted.exchange().windows(posted.element_bytes(), room.deposit).count(),
-            false => block.div_ceil(posted.part()).max(1),
+        request.lengths = request.lengths_now();
+        request.segments = match prepared.exchanges() {
+            true => request.exchange().windows(request.element_bytes(), room.deposit).count(),
+            false => block.div_ceil(request.part()).max(1),
         } as u64;
-        posted
+        request
     }
 
     fn lengths_now(&mut self) -> [usize; 2] {
-        let buffers = self.held.lend();
+        let buffers = self.held.as_buffers();
         [buffers.send_count(), buffers.recv_count()]
     }
 
@@ -259,7 +259,7 @@ impl ActiveRequest {
             None => &*prepared,
         };
         let mut sources = std::mem::take(&mut scratch.sources);
-        let buffers = held.lend().own_parts(&exchange, around.board.rank());
+        let buffers = held.as_buffers().own_parts(&exchange, around.board.rank());
         let window = match prepared.exchanges() {
             true => exchange.windows(element_bytes, self.room.deposit).nth(segment),
             false => None,

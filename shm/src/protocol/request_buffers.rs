@@ -17,7 +17,7 @@ pub trait BufferOwner: Any + Send {
     /// # Safety
     /// D.
     #[doc(hidden)]
-    unsafe fn lend(&mut self, datatype: Datatype) -> Buffers<'_>;
+    unsafe fn as_buffers(&mut self, datatype: Datatype) -> Buffers<'_>;
 
     /// Before each start.
     #[doc(hidden)]
@@ -55,7 +55,7 @@ macro_rules! owns_itself {
 }
 
 impl BufferOwner for () {
-    unsafe fn lend(&mut self, _: Datatype) -> Buffers<'_> {
+    unsafe fn as_buffers(&mut self, _: Datatype) -> Buffers<'_> {
         Buffers::in_place::<u64>(&mut [])
     }
 
@@ -69,7 +69,7 @@ struct Token {
 }
 
 impl BufferOwner for Token {
-    unsafe fn lend(&mut self, _: Datatype) -> Buffers<'_> {
+    unsafe fn as_buffers(&mut self, _: Datatype) -> Buffers<'_> {
         Buffers::in_place(&mut self.word)
     }
 
@@ -83,7 +83,7 @@ impl BufferOwner for Token {
 }
 
 impl<T: Send + 'static> BufferOwner for Vec<T> {
-    unsafe fn lend(&mut self, datatype: Datatype) -> Buffers<'_> {
+    unsafe fn as_buffers(&mut self, datatype: Datatype) -> Buffers<'_> {
         // SAFETY: D, by the caller's contract.
         unsafe { Buffers::erased_in_place(self, datatype) }
     }
@@ -92,7 +92,7 @@ impl<T: Send + 'static> BufferOwner for Vec<T> {
 }
 
 impl<T: Send + 'static> BufferOwner for (Vec<T>, Vec<T>) {
-    unsafe fn lend(&mut self, datatype: Datatype) -> Buffers<'_> {
+    unsafe fn as_buffers(&mut self, datatype: Datatype) -> Buffers<'_> {
         // SAFETY: D, by the caller's contract.
         unsafe { Buffers::erased_apart(&self.0, &mut self.1, datatype) }
     }
@@ -119,7 +119,7 @@ impl OwnedBytes {
 }
 
 impl BufferOwner for OwnedBytes {
-    unsafe fn lend(&mut self, _: Datatype) -> Buffers<'_> {
+    unsafe fn as_buffers(&mut self, _: Datatype) -> Buffers<'_> {
         // SAFETY: any bytes are values of `u8`.
         unsafe {
             match &self.send {
@@ -164,7 +164,7 @@ impl<T: Element> From<Vec<Vec<T>>> for Grouped<T> {
 }
 
 impl<T: Element> BufferOwner for Grouped<T> {
-    unsafe fn lend(&mut self, _: Datatype) -> Buffers<'_> {
+    unsafe fn as_buffers(&mut self, _: Datatype) -> Buffers<'_> {
         let count = self.parts.iter().map(Vec::len).sum();
         Buffers::of_packed::<T>(&mut self.memory, count)
     }
@@ -257,9 +257,9 @@ impl OwnedBuffers {
     }
 
     /// The buffers as a call sees them.
-    pub fn lend(&mut self) -> Buffers<'_> {
+    pub fn as_buffers(&mut self) -> Buffers<'_> {
         // SAFETY: D, since they were made.
-        let buffers = unsafe { self.owner.lend(self.datatype) };
+        let buffers = unsafe { self.owner.as_buffers(self.datatype) };
         match self.role {
             BufferRole::AsGiven | BufferRole::InPart => buffers,
             BufferRole::SendOnly => buffers.without_recv(),

@@ -6,11 +6,11 @@ pub mod models;
 #[allow(dead_code)]
 pub mod parting;
 #[allow(dead_code)]
-pub mod posted;
-#[allow(dead_code)]
-pub mod posted_deaths;
-#[allow(dead_code)]
 pub mod rings;
+#[allow(dead_code)]
+pub mod started;
+#[allow(dead_code)]
+pub mod started_deaths;
 
 use earlybird_shm::model::{Died, Group, Heap, spin_first};
 use earlybird_shm::protocol::board::Place;

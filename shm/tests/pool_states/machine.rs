@@ -28,7 +28,7 @@ type Add<'a> = dyn FnMut(&str, &dyn Fn(&mut State)) + 'a;
 const ORIGIN: Origin = Origin { parent: 0, serial: 0 };
 
 impl Model {
-    /// Every group has its region, the owner its buffer, and nothing else is there to be lent.
+    /// Every group has its region, the owner its buffer, and nothing else is there to be allocated.
     pub fn first(&self) -> State {
         let state = State::new(self.groups.len() + 1, Default::default(), self.kills, self.allocations);
         let view = View::new(state, 0, Broken::Nothing, Vec::new(), usize::MAX);
@@ -104,7 +104,7 @@ impl Model {
             begin("drops its buffer", Task::Release(allocation), &|rank| rank.buffer = None);
         }
         match rank.more {
-            Some(allocation) => begin("drops what it was lent", Task::Release(allocation), &|rank| rank.more = None),
+            Some(allocation) => begin("drops what it was given", Task::Release(allocation), &|rank| rank.more = None),
             None if state.allocations > 0 => begin("borrows", Task::Allocate, &|_| {}),
             None => {}
         }
@@ -190,8 +190,8 @@ impl Model {
             Ok(None) => state.ranks[r].call = Some(Call { task, read, inside }),
             // somebody has the lock: tried again from the beginning
             Ok(Some(Outcome::Busy)) => state.ranks[r].call = Some(Call { task, read: Vec::new(), inside: false }),
-            Ok(Some(Outcome::Done(lent))) if task == Task::Allocate => {
-                state.ranks[r].more = lent;
+            Ok(Some(Outcome::Done(allocated))) if task == Task::Allocate => {
+                state.ranks[r].more = allocated;
             }
             Ok(Some(Outcome::Done(_))) => {}
         }
@@ -210,7 +210,7 @@ impl Model {
             for allocation in rank.groups.iter().chain([&rank.buffer, &rank.more]).flatten() {
                 if table.id(allocation.0) != allocation.1 {
                     return Some(format!(
-                        "region {} is not lent as {} while rank {r} holds it",
+                        "region {} is not allocated as {} while rank {r} holds it",
                         allocation.0, allocation.1
                     ));
                 }
@@ -219,7 +219,7 @@ impl Model {
             if matches!(rank.operation, Some((_, Phase::Writing))) && table.id(buffer.0) != buffer.1 {
                 let now = table.id(buffer.0);
                 return Some(format!(
-                    "rank {r} writes to region {}, which is lent as {now} and not as {}",
+                    "rank {r} writes to region {}, which is allocated as {now} and not as {}",
                     buffer.0, buffer.1
                 ));
             }
@@ -232,13 +232,13 @@ impl Model {
         match state.ranks.iter().position(|rank| rank.life == Life::Alive) {
             Some(survivor) if state.ranks.iter().all(over) => {
                 if state.kills == self.kills && left() != 0 {
-                    return Some(format!("{} regions stay lent although nobody has died", left()));
+                    return Some(format!("{} regions stay allocated although nobody has died", left()));
                 }
                 let after = View::new(state.clone(), survivor, self.broken, Vec::new(), usize::MAX);
                 let swept = after.run(|table| perform(table, survivor, Task::Sweep));
-                let (lent, lock) = (after.table().used(), holder(after.load(LOCK)));
-                (swept.is_err() || lent != 0 || lock.is_some())
-                    .then(|| format!("{lent} regions stay lent after a sweep: {swept:?}, locked by {lock:?}"))
+                let (allocated, lock) = (after.table().used(), holder(after.load(LOCK)));
+                (swept.is_err() || allocated != 0 || lock.is_some())
+                    .then(|| format!("{allocated} regions stay allocated after a sweep: {swept:?}, locked by {lock:?}"))
             }
             _ => None,
         }
@@ -266,7 +266,7 @@ fn perform(table: &Table<'_, View>, me: usize, task: Task) -> Outcome {
     let Ok(hold) = table.try_lock(me) else { return Outcome::Busy };
     table.open(hold, (1, RANKS)).unwrap();
     let allocate = || table.allocate(0, wanted(&[me])).unwrap().map(|grant| (grant.slot, grant.id));
-    let lent = match task {
+    let allocated = match task {
         Task::Release((slot, id)) => {
             table.release(slot, id, me);
             None
@@ -278,5 +278,5 @@ fn perform(table: &Table<'_, View>, me: usize, task: Task) -> Outcome {
         Task::Allocate => allocate().or_else(|| (table.sweep() > 0).then(allocate).flatten()),
     };
     table.unlock(hold);
-    Outcome::Done(lent)
+    Outcome::Done(allocated)
 }

@@ -238,7 +238,7 @@ impl SharedWords for View {
             *state.word(word) = value;
             if let Some((slot, 0)) = field(word).filter(|_| value != 0) {
                 if state.dirty[slot] {
-                    self.wrong(format!("region {slot} is lent and is not zero"));
+                    self.wrong(format!("region {slot} is allocated and is not zero"));
                 }
                 state.dirty[slot] = true;
             }

@@ -90,7 +90,7 @@ impl AllReduce {
             Err(error) => Err(self.steps.failed(error)),
         };
         if ended.is_ok() {
-            self.lowering.finish(None, call.buffers().lend().into_bytes().1, self.steps.topology().size());
+            self.lowering.finish(None, call.buffers().as_buffers().into_bytes().1, self.steps.topology().size());
         }
         Poll::Ready(ended)
     }
@@ -120,7 +120,7 @@ impl AllReduce {
         loop {
             self.stage = match self.stage {
                 Stage::Give if self.is_alone() => {
-                    let (send, recv) = buffers.lend().into_bytes();
+                    let (send, recv) = buffers.as_buffers().into_bytes();
                     if let Some(send) = send {
                         recv.copy_from_slice(&send);
                     }
@@ -128,8 +128,8 @@ impl AllReduce {
                 }
                 Stage::Give => {
                     let mut give = self.give.take().ok_or_else(lost)?;
-                    lend(&mut give, buffers, given);
-                    match self.steps.node().post(give) {
+                    give_buffers(&mut give, buffers, given);
+                    match self.steps.node().start(give) {
                         Ok(number) => Stage::Giving(number),
                         Err((mut give, error)) => {
                             give_back(&mut give, buffers);
@@ -151,7 +151,7 @@ impl AllReduce {
                 },
                 Stage::Exchange(mut waited) => {
                     let plan = self.plan.as_mut().ok_or_else(lost)?;
-                    if !self.steps.carry_on(plan, buffers.lend().into_bytes().1, &mut waited)? {
+                    if !self.steps.carry_on(plan, buffers.as_buffers().into_bytes().1, &mut waited)? {
                         self.stage = Stage::Exchange(waited);
                         return Ok(None);
                     }
@@ -166,8 +166,8 @@ impl AllReduce {
                 }
                 Stage::Take => {
                     let mut take = self.take.take().ok_or_else(lost)?;
-                    lend(&mut take, buffers, BufferRole::Received);
-                    match self.steps.deliver().post(take) {
+                    give_buffers(&mut take, buffers, BufferRole::Received);
+                    match self.steps.deliver().start(take) {
                         Ok(number) => {
                             self.steps.pass_taking();
                             Stage::Taking(number)
@@ -205,7 +205,7 @@ fn lost() -> Error {
 }
 
 /// Gives an idle operation the buffers of the call, of which it uses these.
-fn lend(request: &mut InactiveRequest, buffers: &mut OwnedBuffers, role: BufferRole) {
+fn give_buffers(request: &mut InactiveRequest, buffers: &mut OwnedBuffers, role: BufferRole) {
     buffers.set_role(role);
     request.swap_buffers(buffers);
 }

@@ -105,7 +105,7 @@ pub(super) struct Turns {
 #[derive(Debug)]
 pub(super) struct StartedCalls {
     queue: Mutex<Queue>,
-    /// Numbers of calls that nobody asks for any more.
+    /// Numbers of calls whose requests were dropped.
     dropped: Mutex<Vec<u64>>,
     turns: Turns,
     /// Whether what is polled may wait for other ranks: only while its caller waits for it and nothing else is under way.
@@ -141,7 +141,7 @@ impl StartedCalls {
 
 impl Hierarchy {
     /// Starts a call and gives the number to ask for it by. Never waits for another rank.
-    pub(crate) fn post(
+    pub(crate) fn start(
         self: &Arc<Self>,
         node: &Arc<NodeComm>,
         prepared: Box<Prepared>,
@@ -189,7 +189,7 @@ impl Hierarchy {
         let mut queue = self.call()?;
         self.may_call()?;
         self.complete(&mut queue, number)
-            .ok_or_else(|| Error::usage(format!("no call is posted under the number {number}")))
+            .ok_or_else(|| Error::usage(format!("no call was started under the number {number}")))
     }
 
     fn complete(&self, queue: &mut Queue, number: u64) -> Option<TaskCompletion> {
@@ -207,7 +207,7 @@ impl Hierarchy {
         Ok(self.take(&mut queue, number))
     }
 
-    /// Nobody will ask for the call started under this number: it is completed inside later calls.
+    /// Releases the call started under this number: it is completed inside later calls.
     pub(crate) fn detach(&self, number: u64) {
         self.started.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(number);
     }
@@ -268,7 +268,7 @@ impl Hierarchy {
         Some((task.prepared, task.result))
     }
 
-    /// Forgets the calls that have ended and nobody asks for.
+    /// Forgets the calls that have ended and whose requests were dropped.
     fn let_go(&self, queue: &mut Queue) {
         let mut dropped = self.started.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         if dropped.is_empty() {

@@ -176,7 +176,7 @@ impl Steps {
         };
         let mut ready = self.prepare(node, operation, op, bytes.into())?;
         let number = loop {
-            match node.post(ready) {
+            match node.start(ready) {
                 Ok(number) => break number,
                 // Operations have one order, so this one cannot be started later.
                 Err((back, error)) if is_busy(&error) => ready = back,

@@ -60,7 +60,7 @@ fn wanted(cost: u64, serial: u64, holders: &[usize]) -> AllocationRequest<'_> {
 }
 
 #[test]
-fn a_record_is_what_was_lent() {
+fn a_record_is_what_was_allocated() {
     let alone = Alone::new();
     let table = alone.table(MAX_REGIONS);
     let hold = table.try_lock(5).unwrap();
@@ -72,7 +72,7 @@ fn a_record_is_what_was_lent() {
     let last = MAX_REGIONS - 1;
     let a = table.allocate(0, wanted(10, 8, &[0, 1022])).unwrap().unwrap();
     let b = table.allocate(last, wanted(5, 9, &[1])).unwrap().unwrap();
-    assert!(table.allocate(last, wanted(5, 9, &[1])).unwrap().is_none(), "all are lent");
+    assert!(table.allocate(last, wanted(5, 9, &[1])).unwrap().is_none(), "all are allocated");
     assert!(a.id != b.id && a.id != Grant::BASE && (a.slot, b.slot) == (1, last));
     assert_eq!((table.seen(), table.used()), (MAX_REGIONS, 1015));
     assert_eq!(table.cost_of(AllocationName { slot: 1, id: a.id }), Some(10));

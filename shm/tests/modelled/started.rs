@@ -1,7 +1,7 @@
-//! Models of posted operations: ranks that complete them in different orders, in memory that is used again.
+//! Models of started operations: ranks that complete them in different orders, in memory that is used again.
 
 use super::{Bound, End, Tally, explore_quietly, report};
-use Act::{Finish, Post, Run};
+use Act::{Finish, Run, Start};
 use earlybird_shm::Algorithm::{Flat, Slices};
 use earlybird_shm::Collective::{AllReduce, AllToAll, Gather};
 use earlybird_shm::model::{self, Died, Group};
@@ -20,8 +20,8 @@ use std::time::Instant;
 /// What a rank does next with the operation of this number, from 1.
 #[derive(Debug, Clone, Copy)]
 pub enum Act {
-    /// Posts it.
-    Post(usize),
+    /// Starts it.
+    Start(usize),
     /// Asks whether it is complete, and takes it if so.
     Ask(usize),
     /// Waits for it.
@@ -31,10 +31,10 @@ pub enum Act {
 }
 
 /// Ranks, each with what it does.
-pub struct PostedModel {
+pub struct StartedModel {
     /// Name of its test.
     pub name: &'static str,
-    /// The posted operations; the root is rank 0.
+    /// The started operations; the root is rank 0.
     pub collective: Collective,
     /// The algorithm of the operations.
     pub algorithm: Algorithm,
@@ -49,9 +49,9 @@ pub struct PostedModel {
 }
 
 /// The models of one slot and one area, so that every operation uses what the one before has used.
-pub static POSTED: &[PostedModel] = &[
-    PostedModel {
-        name: "posted_slices_2",
+pub static STARTED: &[StartedModel] = &[
+    StartedModel {
+        name: "started_slices_2",
         collective: AllReduce,
         algorithm: Slices,
         words: 1,
@@ -59,8 +59,8 @@ pub static POSTED: &[PostedModel] = &[
         bound: Some(1),
         scripts: CROSSED,
     },
-    PostedModel {
-        name: "posted_slices_pieces_2",
+    StartedModel {
+        name: "started_slices_pieces_2",
         collective: AllReduce,
         algorithm: Slices,
         words: 16,
@@ -68,8 +68,8 @@ pub static POSTED: &[PostedModel] = &[
         bound: Some(2),
         scripts: &[ONCE, ONCE],
     },
-    PostedModel {
-        name: "posted_flat_2",
+    StartedModel {
+        name: "started_flat_2",
         collective: AllReduce,
         algorithm: Flat,
         words: 1,
@@ -77,8 +77,8 @@ pub static POSTED: &[PostedModel] = &[
         bound: Some(3),
         scripts: CROSSED,
     },
-    PostedModel {
-        name: "posted_flat_3",
+    StartedModel {
+        name: "started_flat_3",
         collective: AllReduce,
         algorithm: Flat,
         words: 1,
@@ -86,17 +86,17 @@ pub static POSTED: &[PostedModel] = &[
         bound: Some(2),
         scripts: &[ONCE, ONCE, ONCE],
     },
-    PostedModel {
-        name: "posted_and_blocking_2",
+    StartedModel {
+        name: "started_and_blocking_2",
         collective: AllReduce,
         algorithm: Slices,
         words: 1,
         window: 128,
         bound: Some(2),
-        scripts: &[&[Post(1), Run(2), Finish(1)], &[Post(1), Finish(1), Run(2)]],
+        scripts: &[&[Start(1), Run(2), Finish(1)], &[Start(1), Finish(1), Run(2)]],
     },
-    PostedModel {
-        name: "posted_gather_2",
+    StartedModel {
+        name: "started_gather_2",
         collective: Gather,
         algorithm: Flat,
         words: 1,
@@ -104,8 +104,8 @@ pub static POSTED: &[PostedModel] = &[
         bound: Some(3),
         scripts: CROSSED,
     },
-    PostedModel {
-        name: "posted_all_to_all_2",
+    StartedModel {
+        name: "started_all_to_all_2",
         collective: AllToAll,
         algorithm: Flat,
         words: 1,
@@ -113,8 +113,8 @@ pub static POSTED: &[PostedModel] = &[
         bound: Some(3),
         scripts: CROSSED,
     },
-    PostedModel {
-        name: "posted_slices_windows_2",
+    StartedModel {
+        name: "started_slices_windows_2",
         collective: AllReduce,
         algorithm: Slices,
         words: 16,
@@ -122,8 +122,8 @@ pub static POSTED: &[PostedModel] = &[
         bound: Some(1),
         scripts: &[ONCE, ONCE],
     },
-    PostedModel {
-        name: "posted_all_to_all_windows_2",
+    StartedModel {
+        name: "started_all_to_all_windows_2",
         collective: AllToAll,
         algorithm: Flat,
         words: 8,
@@ -133,14 +133,14 @@ pub static POSTED: &[PostedModel] = &[
     },
 ];
 
-const ONCE: &[Act] = &[Post(1), Finish(1)];
+const ONCE: &[Act] = &[Start(1), Finish(1)];
 
 /// Two ranks that take their results in different orders.
-const CROSSED: &[&[Act]] = &[&[Post(1), Post(2), Finish(1), Finish(2)], &[Post(1), Post(2), Finish(2), Finish(1)]];
+const CROSSED: &[&[Act]] = &[&[Start(1), Start(2), Finish(1), Finish(2)], &[Start(1), Start(2), Finish(2), Finish(1)]];
 
 /// The model of this name.
-pub fn posted(name: &str) -> Option<&'static PostedModel> {
-    POSTED.iter().find(|model| model.name == name)
+pub fn started(name: &str) -> Option<&'static StartedModel> {
+    STARTED.iter().find(|model| model.name == name)
 }
 
 /// A death of a rank: at which step, and at which of its visits to it, from 1.
@@ -150,7 +150,7 @@ fn value(rank: usize, number: usize) -> u64 {
     1 << (8 * rank + number)
 }
 
-impl PostedModel {
+impl StartedModel {
     /// Blocks that a rank gives: a reduction gives the whole, a gather one block, and an alltoall a block to every rank.
     fn gives(&self) -> usize {
         if self.collective == AllToAll { self.scripts.len() } else { 1 }
@@ -178,12 +178,12 @@ impl PostedModel {
         }
     }
 
-    fn prepared(&self, posted: bool) -> Prepared<'static> {
-        let (collective, algorithm) = if posted { (self.collective, self.algorithm) } else { (AllReduce, Flat) };
+    fn prepared(&self, started: bool) -> Prepared<'static> {
+        let (collective, algorithm) = if started { (self.collective, self.algorithm) } else { (AllReduce, Flat) };
         let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, self.words);
-        let signature = if posted { signature.started() } else { signature };
+        let signature = if started { signature.started() } else { signature };
         let signature = if collective == Gather { signature.rooted(0) } else { signature };
-        let signature = signature.in_lane(!posted || collective != AllReduce);
+        let signature = signature.in_lane(!started || collective != AllReduce);
         Prepared::new(signature, DType::U64, Op::Sum, self.scripts.len(), false, algorithm).expect("u64 has a sum")
     }
 
@@ -198,9 +198,9 @@ impl PostedModel {
     }
 }
 
-fn carry_out(member: &mut Member<model::Heap>, rank: usize, model: &PostedModel) -> Result<(), Stop> {
-    let take = |posted: Box<ActiveRequest>, number: usize| {
-        let mut held = posted.into_held();
+fn carry_out(member: &mut Member<model::Heap>, rank: usize, model: &StartedModel) -> Result<(), Stop> {
+    let take = |started: Box<ActiveRequest>, number: usize| {
+        let mut held = started.into_held();
         let found = match held.owner::<(Vec<u64>, Vec<u64>)>() {
             Some((_, recv)) => recv,
             None => held.owner::<Vec<u64>>().expect("what was started"),
@@ -210,19 +210,19 @@ fn carry_out(member: &mut Member<model::Heap>, rank: usize, model: &PostedModel)
     let mut numbers = [0; 8];
     for act in model.scripts[rank] {
         match *act {
-            Act::Post(n) => numbers[n] = member.start(model.request(rank, n)).map_err(|(_, stop)| stop)?,
+            Act::Start(n) => numbers[n] = member.start(model.request(rank, n)).map_err(|(_, stop)| stop)?,
             Act::Ask(n) => {
-                if let Some((posted, result)) = member.ask(numbers[n]) {
+                if let Some((started, result)) = member.ask(numbers[n]) {
                     result?;
-                    take(posted, n);
+                    take(started, n);
                     numbers[n] = 0;
                 }
             }
             Act::Finish(n) if numbers[n] == 0 => {}
             Act::Finish(n) => {
-                let (posted, result) = member.finish(numbers[n]).expect("it was posted");
+                let (started, result) = member.finish(numbers[n]).expect("it was started");
                 result?;
-                take(posted, n);
+                take(started, n);
             }
             Act::Run(n) => {
                 let (mut buf, call) = ([value(rank, n)], model.prepared(false));
@@ -234,7 +234,7 @@ fn carry_out(member: &mut Member<model::Heap>, rank: usize, model: &PostedModel)
     Ok(())
 }
 
-fn run_rank(group: &Group, rank: usize, model: &PostedModel, death: Death) -> End {
+fn run_rank(group: &Group, rank: usize, model: &StartedModel, death: Death) -> End {
     let patience = Patience { preset: WaitPreset::Balanced, oversubscribed: false, timeout_ns: None, mean_wait_ns: 0 };
     let dies = death.filter(|death| death.0 == rank).map(|death| (death.1, death.2));
     let mut member = Member::new(group.board(rank, dies), patience);
@@ -251,7 +251,7 @@ fn run_rank(group: &Group, rank: usize, model: &PostedModel, death: Death) -> En
 
 /// Explores the model with this death, and gives the ends of every execution to `check`; how many there were.
 pub fn explore(
-    model: &'static PostedModel,
+    model: &'static StartedModel,
     death: Death,
     check: impl Fn(&Group, &[End]) + Sync + Send + 'static,
 ) -> usize {
@@ -271,7 +271,7 @@ pub fn explore(
 }
 
 /// Explores the model, without `broken` if that is a rule, and prints how far.
-pub fn run_posted(model: &'static PostedModel, broken: Option<Rule>) {
+pub fn run_started(model: &'static StartedModel, broken: Option<Rule>) {
     let begun = Instant::now();
     break_rule(broken);
     let executions = explore(model, None, |_, ends| {

@@ -1,4 +1,4 @@
-//! The posted alltoall of blocks that differ for every pair of ranks, on one node and on several: right whatever else is posted,
+//! The started alltoall of blocks that differ for every pair of ranks, on one node and on several: right whatever else is started,
 //! what differs told to all, memory given back.
 
 mod common;
@@ -38,7 +38,7 @@ fn pair(seed: u64, from: usize, to: usize, count: usize) -> usize {
     }
 }
 
-fn post<T: Sample>(comm: &Communicator, seed: u64, count: usize) -> Rest<'_> {
+fn start<T: Sample>(comm: &Communicator, seed: u64, count: usize) -> Rest<'_> {
     let (rank, ranks) = (comm.rank(), comm.size());
     let block = move |from: usize, to: usize| {
         contribution::<T>(seed ^ (from * ranks + to) as u64, from, pair(seed, from, to, count), Op::Sum, false)
@@ -48,14 +48,14 @@ fn post<T: Sample>(comm: &Communicator, seed: u64, count: usize) -> Rest<'_> {
     let send: Vec<T> = (0..ranks).flat_map(|to| block(rank, to)).collect();
     let expected: Vec<T> = (0..ranks).flat_map(|from| block(from, rank)).collect();
     let dirty = contribution::<T>(seed + 1, rank, expected.len(), Op::Sum, false);
-    let posted = comm
+    let started = comm
         .start(
             CollectiveArgs::all_to_all((send.clone(), dirty))
                 .counts(Counts::PerPair { send: &send_counts, recv: &recv_counts }),
         )
         .unwrap();
     Box::new(move || {
-        let (sent, got) = posted.wait().unwrap();
+        let (sent, got) = started.wait().unwrap();
         let what = || format!("{count} x {}", T::DTYPE.name());
         same_bits(&got, &expected, &what);
         same_bits(&sent, &send, &what);
@@ -74,19 +74,19 @@ fn matrix(player: &Player) {
             let mut open: Vec<Rest<'_>> = Vec::new();
             for _ in 0..3 {
                 calls += 8;
-                open.push(post::<u32>(&comm, mix(calls), count));
+                open.push(start::<u32>(&comm, mix(calls), count));
                 let sum = comm.start(CollectiveArgs::all_reduce(vec![comm.rank() as u64; 9], Op::Sum)).unwrap();
                 let ranks = comm.size() as u64;
                 open.push(Box::new(move || assert_eq!(sum.wait().unwrap(), vec![ranks * (ranks - 1) / 2; 9])));
-                open.push(post::<f64>(&comm, mix(calls + 1), count));
-                open.push(post::<bool>(&comm, mix(calls + 2), count));
+                open.push(start::<f64>(&comm, mix(calls + 1), count));
+                open.push(start::<bool>(&comm, mix(calls + 2), count));
                 if mix(calls * 8 + comm.rank() as u64).is_multiple_of(3) {
                     std::thread::sleep(Duration::from_micros(300));
                 }
-                open.push(post::<f16>(&comm, mix(calls + 3), count));
-                open.push(post::<Complex<f64>>(&comm, mix(calls + 4), count));
+                open.push(start::<f16>(&comm, mix(calls + 3), count));
+                open.push(start::<Complex<f64>>(&comm, mix(calls + 4), count));
             }
-            // In another order than they were posted.
+            // In another order than they were started.
             while let Some(rest) =
                 (!open.is_empty()).then(|| open.swap_remove(mix(open.len() as u64) as usize % open.len()))
             {
@@ -156,7 +156,7 @@ fn counts_that_differ_are_told_to_all_and_nothing_is_lost() {
     common::all_tell_that_counts_differ("differ");
 }
 
-/// One rank posts another call.
+/// One rank starts another call.
 fn strays(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let (ranks, odd) = (comm.size(), comm.rank() == player.arg::<usize>(0));
@@ -240,13 +240,13 @@ fn dropped(player: &Player) {
     let counts = vec![5000; ranks];
     for step in 0..12 {
         let (send, recv) = (vec![step as u64; 5000 * ranks], vec![0; 5000 * ranks]);
-        let posted = comm
+        let started = comm
             .start(CollectiveArgs::all_to_all((send, recv)).counts(Counts::PerPair { send: &counts, recv: &counts }))
             .unwrap();
         if (step + me).is_multiple_of(3) {
-            drop(posted);
+            drop(started);
         } else {
-            assert!(posted.wait().unwrap().1.iter().all(|x| *x == step as u64));
+            assert!(started.wait().unwrap().1.iter().all(|x| *x == step as u64));
         }
     }
     comm.barrier().unwrap();
@@ -276,13 +276,13 @@ fn full(player: &Player) {
         gets[1] = 4 << 20;
     }
     let (send, recv) = (vec![1u64; gives.iter().sum()], vec![0u64; gets.iter().sum()]);
-    let posted = comm
+    let started = comm
         .start(
             CollectiveArgs::all_to_all((send.clone(), recv.clone()))
                 .counts(Counts::PerPair { send: &gives, recv: &gets }),
         )
         .unwrap();
-    let error = posted.wait().unwrap_err();
+    let error = started.wait().unwrap_err();
     player.say(format!("{} {error}", error.code()));
     let mut recv = recv;
     comm.all_to_all_varcount_into(&send, &gives, &mut recv, &gets).unwrap();
@@ -296,29 +296,29 @@ fn what_finds_no_memory_is_told_to_all() {
     assert!(said.iter().all(|lines| *lines == said[0]), "{said:?}");
 }
 
-/// On one node a rank that has posted holds up nobody.
+/// On one node a rank that has started holds up nobody.
 fn away(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let (me, ranks) = (comm.rank(), comm.size());
     let flag = std::path::PathBuf::from(std::env::var("EARLYBIRD_DIR").unwrap()).with_extension("go");
     let counts = vec![3000; ranks];
     let (send, recv) = (vec![me as u64; 3000 * ranks], vec![0; 3000 * ranks]);
-    let posted = comm
+    let started = comm
         .start(CollectiveArgs::all_to_all((send, recv)).counts(Counts::PerPair { send: &counts, recv: &counts }))
         .unwrap();
-    player.say("posted");
+    player.say("started");
     while me == 1 && !flag.exists() {
         std::thread::sleep(Duration::from_millis(1));
     }
-    let got = posted.wait().unwrap().1;
+    let got = started.wait().unwrap().1;
     assert!(got.iter().enumerate().all(|(i, from)| *from == i as u64 / 3000));
     player.say("done");
 }
 
 #[test]
-fn a_rank_that_has_posted_holds_up_nobody_on_its_node() {
+fn a_rank_that_has_started_holds_up_nobody_on_its_node() {
     let mut job = Job::new("away", 3).start();
-    job.wait_for(1, "posted");
+    job.wait_for(1, "started");
     job.wait_for(0, "done");
     job.wait_for(2, "done");
     job.raise("go");

@@ -1,6 +1,6 @@
 //! Deaths in started operations: every rank dies at every step of its contributions, its windows and its leaving.
 
-use super::posted::{Act, PostedModel, explore};
+use super::started::{Act, StartedModel, explore};
 use super::{Bound, End, Tally, report};
 use earlybird_shm::Algorithm::{Flat, Slices};
 use earlybird_shm::Collective::{AllReduce, AllToAll};
@@ -13,7 +13,7 @@ use std::time::Instant;
 
 /// A model in which one rank dies, and where it can.
 pub struct DeathsModel {
-    model: PostedModel,
+    model: StartedModel,
     /// The ranks that die, one after the other.
     dead: &'static [usize],
     /// Visits to a step at which they die, from 1.
@@ -21,51 +21,51 @@ pub struct DeathsModel {
     reachable: &'static [Step],
 }
 
-const ONCE: &[Act] = &[Act::Post(1), Act::Finish(1)];
-const TWICE: &[Act] = &[Act::Post(1), Act::Post(2), Act::Finish(2), Act::Finish(1)];
+const ONCE: &[Act] = &[Act::Start(1), Act::Finish(1)];
+const TWICE: &[Act] = &[Act::Start(1), Act::Start(2), Act::Finish(2), Act::Finish(1)];
 
-const fn model(name: &'static str, bound: usize, scripts: &'static [&'static [Act]]) -> PostedModel {
+const fn model(name: &'static str, bound: usize, scripts: &'static [&'static [Act]]) -> StartedModel {
     let bound: Bound = Some(bound);
-    PostedModel { name, collective: AllReduce, algorithm: Flat, words: 1, window: 128, bound, scripts }
+    StartedModel { name, collective: AllReduce, algorithm: Flat, words: 1, window: 128, bound, scripts }
 }
 
 /// Every model of deaths.
 pub static DEATHS: &[DeathsModel] = &[
     DeathsModel {
-        model: model("deaths_posted_flat_2", 2, &[TWICE, TWICE]),
+        model: model("deaths_started_flat_2", 2, &[TWICE, TWICE]),
         dead: &[0, 1],
         visits: &[1, 2],
         reachable: &[Begin, Entered, Left],
     },
     DeathsModel {
-        model: model("deaths_posted_flat_3", 1, &[ONCE, ONCE, ONCE]),
+        model: model("deaths_started_flat_3", 1, &[ONCE, ONCE, ONCE]),
         dead: &[0, 2],
         visits: &[1],
         reachable: &[Begin, Entered, Left],
     },
     DeathsModel {
-        model: PostedModel { algorithm: Slices, ..model("deaths_posted_slices_2", 2, &[ONCE, ONCE]) },
+        model: StartedModel { algorithm: Slices, ..model("deaths_started_slices_2", 2, &[ONCE, ONCE]) },
         dead: &[0, 1],
         visits: &[1],
         reachable: SLICES,
     },
     DeathsModel {
-        model: PostedModel {
+        model: StartedModel {
             algorithm: Slices,
             words: 16,
             window: 64,
-            ..model("deaths_posted_slices_windows_2", 0, &[ONCE, ONCE])
+            ..model("deaths_started_slices_windows_2", 0, &[ONCE, ONCE])
         },
         dead: &[0, 1],
         visits: &[1, 2],
         reachable: SLICES,
     },
     DeathsModel {
-        model: PostedModel {
+        model: StartedModel {
             collective: AllToAll,
             words: 8,
             window: 64,
-            ..model("deaths_posted_windows_2", 2, &[ONCE, ONCE])
+            ..model("deaths_started_windows_2", 2, &[ONCE, ONCE])
         },
         dead: &[1],
         visits: &[1, 2],

@@ -1,4 +1,4 @@
-//! Forms of the calls that are posted now and completed later: blocks of different lengths, many buffers, operators of users.
+//! Forms of the calls that are started now and completed later: blocks of different lengths, many buffers, operators of users.
 
 mod common;
 #[path = "common/data.rs"]
@@ -22,8 +22,8 @@ type Rest<'c> = Box<dyn FnOnce() + 'c>;
 
 const KINDS: u64 = 4;
 
-/// Posts a call of `kind` on the library's types; its rest.
-fn post<T: Sample>(comm: &Communicator, kind: u64, seed: u64, count: usize, op: Op) -> Rest<'_> {
+/// Starts a call of `kind` on the library's types; its rest.
+fn start<T: Sample>(comm: &Communicator, kind: u64, seed: u64, count: usize, op: Op) -> Rest<'_> {
     let (rank, ranks) = (comm.rank(), comm.size());
     let root = (seed % ranks as u64) as usize;
     let what = move || format!("kind {kind} of {count} {} {op:?} root {root}", T::DTYPE.name());
@@ -90,7 +90,7 @@ fn compose(a: &[u64; 2], b: &[u64; 2]) -> [u64; 2] {
     [a[0].wrapping_mul(b[0]), a[1].wrapping_mul(b[0]).wrapping_add(b[1])]
 }
 
-/// Posts an allreduce, a reduce-scatter and a reduce of elements of which only the size is known; what all give, what each gives
+/// Starts an allreduce, a reduce-scatter and a reduce of elements of which only the size is known; what all give, what each gives
 /// to all, and the three results.
 fn post_on_bytes<'c>(
     comm: &'c Communicator,
@@ -122,7 +122,7 @@ fn post_on_bytes<'c>(
     })
 }
 
-/// Posts calls by an operator that is not commutative.
+/// Starts calls by an operator that is not commutative.
 fn post_by_user(comm: &Communicator, seed: u64, count: usize) -> Rest<'_> {
     let (rank, ranks) = (comm.rank(), comm.size());
     let op = Arc::new(UserOp::ordered(compose));
@@ -171,16 +171,16 @@ fn matrix(player: &Player) {
         let mut open: Vec<Rest<'_>> = Vec::new();
         for kind in 0..KINDS {
             calls += 3;
-            open.push(post::<i32>(&comm, kind, mix(calls), count, Op::Sum));
-            open.push(post::<f64>(&comm, kind, mix(calls + 1), count, Op::Product));
-            open.push(post::<f16>(&comm, kind, mix(calls + 2), count, Op::Average));
+            open.push(start::<i32>(&comm, kind, mix(calls), count, Op::Sum));
+            open.push(start::<f64>(&comm, kind, mix(calls + 1), count, Op::Product));
+            open.push(start::<f16>(&comm, kind, mix(calls + 2), count, Op::Average));
             if mix(calls * 8 + comm.rank() as u64).is_multiple_of(3) {
                 std::thread::sleep(Duration::from_micros(300));
             }
         }
         open.push(post_by_user(&comm, mix(count as u64), count));
         comm.barrier().unwrap();
-        // In another order than they were posted.
+        // In another order than they were started.
         while let Some(rest) =
             (!open.is_empty()).then(|| open.swap_remove(mix(open.len() as u64) as usize % open.len()))
         {
@@ -191,7 +191,7 @@ fn matrix(player: &Player) {
 }
 
 #[test]
-fn posted_forms_give_what_blocking_ones_give() {
+fn started_forms_give_what_blocking_ones_give() {
     for ranks in [1, 2, 3, 5, 8] {
         assert!(Job::new("matrix", ranks).run().iter().all(|said| *said == ["done"]));
     }
@@ -200,7 +200,7 @@ fn posted_forms_give_what_blocking_ones_give() {
 }
 
 #[test]
-fn posted_forms_over_several_nodes_give_what_blocking_ones_give() {
+fn started_forms_over_several_nodes_give_what_blocking_ones_give() {
     for (ranks, nodes, mixed) in [(2, "1", false), (5, "2", false), (5, "2", true), (4, "1,3", false)] {
         let job = Job::new("matrix", ranks).arg(mixed).var("EARLYBIRD_RANKS_PER_NODE", nodes);
         assert!(job.run().iter().all(|said| *said == ["done"]));
@@ -215,15 +215,15 @@ fn panics(player: &Player) {
         true => panic!("it cannot be"),
         false => [a[0] + b[0], a[1], b[2]],
     }));
-    let posted = comm.start(CollectiveArgs::all_reduce(vec![[1u64; 3]; 2], &op)).unwrap();
+    let started = comm.start(CollectiveArgs::all_reduce(vec![[1u64; 3]; 2], &op)).unwrap();
     // A rank that has completed its call gets the error at the next one.
-    let error = posted.wait().and_then(|_| comm.barrier()).unwrap_err();
+    let error = started.wait().and_then(|_| comm.barrier()).unwrap_err();
     player.say(format!("{} {}", error.code(), error.to_string().contains("it cannot be")));
     assert_eq!(comm.barrier().unwrap_err().code(), error.code());
 }
 
 #[test]
-fn a_panic_in_a_posted_operator_is_everybodys_error() {
+fn a_panic_in_a_started_operator_is_everybodys_error() {
     for (nodes, odd) in [(3, 1), (2, 2), (1, 1)] {
         let said = Job::new("panics", 3).arg(odd).var("EARLYBIRD_RANKS_PER_NODE", nodes).run();
         assert!(said.iter().all(|lines| *lines == ["EB_OPERATOR_PANICKED true"]), "{said:?}");
@@ -280,9 +280,9 @@ fn wrong(player: &Player) {
     }
     // The same total in other lengths.
     let lens = if comm.rank() == 1 { [2, 1] } else { [1, 2] };
-    // Where the others have met already, posting fails.
-    let posted = comm.start(CollectiveArgs::all_reduce_grouped(lens.map(|n| vec![1u32; n]).to_vec(), Op::Sum));
-    player.say(posted.and_then(earlybird::Request::wait).unwrap_err().code());
+    // Where the others have met already, starting fails.
+    let started = comm.start(CollectiveArgs::all_reduce_grouped(lens.map(|n| vec![1u32; n]).to_vec(), Op::Sum));
+    player.say(started.and_then(earlybird::Request::wait).unwrap_err().code());
 }
 
 #[test]
