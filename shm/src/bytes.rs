@@ -30,19 +30,11 @@ pub fn of_mut<T: Element>(elements: &mut [T]) -> &mut [u8] {
     unsafe { core::slice::from_raw_parts_mut(elements.as_mut_ptr().cast(), size_of_val(elements)) }
 }
 
-/// Divides elements by a number of ranks, as an average of that many contributions is: one division each.
+/// Divides elements of `dtype` by a number of ranks, as an average of that many contributions is: one division each.
 ///
 /// # Panics
 /// For types without averages, and half types, whose average is taken of wider numbers: [`averaged`].
-pub fn divide<T: Element>(elements: &mut [T], ranks: usize) {
-    divide_bytes(T::DTYPE, of_mut(elements), ranks);
-}
-
-/// Divides elements of `dtype`, given as bytes, as [`divide`] does.
-///
-/// # Panics
-/// The cases of [`divide`].
-pub fn divide_bytes(dtype: DType, elements: &mut [u8], ranks: usize) {
+pub fn divide(dtype: DType, elements: &mut [u8], ranks: usize) {
     let mut sum = [0u8; WIDE_BYTES];
     for part in elements.chunks_mut(WIDE_BYTES / dtype.size() * dtype.size()) {
         let sum = &mut sum[..part.len()];
@@ -55,44 +47,21 @@ pub fn divide_bytes(dtype: DType, elements: &mut [u8], ranks: usize) {
 ///
 /// # Panics
 /// For types without wider accumulators.
-pub fn widened<T: Element>(elements: &[T]) -> Vec<f32> {
-    let mut wide = vec![0f32; elements.len()];
-    widen_into(T::DTYPE, of(elements), of_mut(&mut wide));
-    wide
-}
-
-/// Half numbers as `f32`, as [`widened`], from and to bytes.
-///
-/// # Panics
-/// The cases of [`widened`].
-pub fn widened_bytes(dtype: DType, elements: &[u8]) -> Vec<u8> {
-    let mut wide = vec![0u8; elements.len() / dtype.size() * size_of::<f32>()];
-    widen_into(dtype, elements, &mut wide);
-    wide
-}
-
-fn widen_into(dtype: DType, elements: &[u8], wide: &mut [u8]) {
+pub fn widened(dtype: DType, elements: &[u8]) -> Vec<u8> {
     let kernels = kernels::kernels(dtype, Op::Average).filter(|k| k.accumulator_bytes == size_of::<f32>());
     let widen = kernels.and_then(|kernels| kernels.widen).expect("a half type");
     let count = elements.len() / dtype.size();
-    assert_eq!(wide.len(), count * size_of::<f32>(), "an f32 for every half");
+    let mut wide = vec![0u8; count * size_of::<f32>()];
     // SAFETY: both buffers hold `count` elements, accumulators being `f32`; they are disjoint and borrowed.
     unsafe { widen(wide.as_mut_ptr(), elements.as_ptr(), count) };
+    wide
 }
 
 /// The averages of `ranks` half numbers whose sums are `sums`: divided, then rounded once.
 ///
 /// # Panics
 /// For types without wider accumulators, and for unequal lengths.
-pub fn averaged<T: Element>(sums: &[f32], averages: &mut [T], ranks: usize) {
-    averaged_bytes(T::DTYPE, of(sums), of_mut(averages), ranks);
-}
-
-/// The averages of half numbers, as [`averaged`], from and to bytes.
-///
-/// # Panics
-/// The cases of [`averaged`].
-pub fn averaged_bytes(dtype: DType, sums: &[u8], averages: &mut [u8], ranks: usize) {
+pub fn averaged(dtype: DType, sums: &[u8], averages: &mut [u8], ranks: usize) {
     finish_into(dtype, averages, sums, size_of::<f32>(), ranks);
 }
 
@@ -210,29 +179,31 @@ mod tests {
     fn averages_are_divisions() {
         let mut sums: Vec<f64> = (0..1001).map(|i| i as f64 * 1.7).collect();
         let expected: Vec<f64> = sums.iter().map(|sum| sum / 3.0).collect();
-        divide(&mut sums, 3);
+        divide(DType::F64, of_mut(&mut sums), 3);
         assert_eq!(sums, expected);
         let mut pair = [num_complex::Complex::new(3f32, -6.0)];
-        divide(&mut pair, 3);
+        divide(DType::ComplexF32, of_mut(&mut pair), 3);
         assert_eq!(pair, [num_complex::Complex::new(1f32, -2.0)]);
         // A sum that no half can hold.
         let large = vec![half::f16::from_f32(60_000.0); 1001];
-        let sums: Vec<f32> = widened(&large).iter().map(|v| v * 4.0).collect();
+        let wide = widened(DType::F16, of(&large));
+        let wide = wide.chunks(4).map(|sum| f32::from_ne_bytes(sum.try_into().unwrap()));
+        let sums: Vec<f32> = wide.map(|v| v * 4.0).collect();
         let mut averages = vec![half::f16::ZERO; large.len()];
-        averaged(&sums, &mut averages, 4);
+        averaged(DType::F16, of(&sums), of_mut(&mut averages), 4);
         assert_eq!(averages, large);
     }
 
     #[test]
     #[should_panic(expected = "a half type")]
     fn only_halves_are_widened() {
-        widened(&[1f64]);
+        widened(DType::F64, of(&[1f64]));
     }
 
     #[test]
     #[should_panic(expected = "a sum for every average")]
     fn sums_of_another_number_are_refused() {
-        averaged(&[1.0], &mut [half::bf16::ZERO; 2], 1);
+        averaged(DType::BF16, of(&[1f32]), &mut [0; 4], 1);
     }
 
     #[test]

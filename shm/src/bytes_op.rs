@@ -6,7 +6,7 @@
 
 use crate::Error;
 use crate::op::{Datatype, OpIdentity};
-use crate::user_op::{ReduceFn, check_tag, plain_type};
+use crate::user_op::{ReduceFn, check_element_bytes, check_tag};
 use std::fmt;
 
 /// An operator of the user's own on elements of a number of bytes: `fold(left, right)` makes every element of `right` that
@@ -53,7 +53,7 @@ impl<F: Fn(&[u8], &mut [u8]) + Sync> BytesOp<F> {
     /// # Errors
     /// [`Error::Usage`] for elements without size, [`Error::Unsupported`] for elements of 16 MiB or more.
     pub fn new(bytes: usize, commutes: bool, fold: F) -> Result<Self, Error> {
-        plain_type(bytes, "the element")?;
+        check_element_bytes(bytes)?;
         Ok(BytesOp { fold, bytes, commutes, tag: 0 })
     }
 

@@ -10,7 +10,7 @@ use crate::protocol::geometry::{Exchange, Lens, Pairs};
 use crate::protocol::payload::Buffers;
 use crate::protocol::signature::{Signature, USER_SIZE_SHIFT};
 use crate::reduce_op::ReduceOp;
-use crate::user_op::plain_type;
+use crate::user_op::check_element_bytes;
 use std::borrow::Cow;
 
 /// Elements of the blocks, and where they begin.
@@ -83,7 +83,7 @@ impl<'a> CollectiveArgs<'a> {
                     datatype.size()
                 )));
             }
-            (Datatype::Opaque(bytes), ReduceOp::User(_)) => drop(plain_type(bytes, "the element")?),
+            (Datatype::Opaque(bytes), ReduceOp::User(_)) => check_element_bytes(bytes)?,
             (Datatype::Opaque(bytes), ReduceOp::Builtin(op)) if folds => {
                 return Err(Error::usage(format!(
                     "the operator {} on elements of {bytes} bytes of a user's type; give an operator of your own",

@@ -311,19 +311,6 @@ impl Datatype {
         }
     }
 
-    /// Refuses a buffer of `bytes` bytes that is no whole number of elements.
-    ///
-    /// # Errors
-    /// [`Error::Usage`].
-    pub fn must_fill(self, bytes: usize) -> Result<(), Error> {
-        match self.size() {
-            size if size == 0 || bytes.is_multiple_of(size) => Ok(()),
-            size => {
-                Err(Error::usage(format!("a buffer of {bytes} bytes is no whole number of elements of {size} bytes")))
-            }
-        }
-    }
-
     /// Its code in a signature.
     #[inline]
     pub const fn code(self) -> u8 {

@@ -3,8 +3,8 @@
 use crate::Error;
 use crate::args::{CollectiveArgs, Placement};
 use crate::checked_args::CheckedArgs;
+use crate::protocol::collective::Collective;
 use crate::protocol::shared_result::SharedResult;
-use crate::protocol::signature::Collective;
 use crate::reduce_op::ReduceOp;
 
 impl CollectiveArgs<'_> {

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use crate::Error;
-use crate::op::{DType, Datatype, OpIdentity};
+use crate::op::OpIdentity;
 use bytemuck::Pod;
 use std::fmt;
 use std::marker::PhantomData;
@@ -78,29 +78,18 @@ pub(crate) fn check_tag(tag: u8) -> Result<(), Error> {
     }
 }
 
-/// The type of the elements of a user's operator, as ranks compare it.
+/// Refuses elements of `bytes` bytes that no user's operator can reduce.
 ///
 /// # Errors
-/// [`Error::Usage`] for a type without size, [`Error::Unsupported`] for one of 16 MiB or more.
-pub fn datatype_of<T: Pod>() -> Result<Datatype, Error> {
-    if let Some(dtype) = DType::of::<T>() {
-        return Ok(dtype.into());
-    }
-    plain_type(size_of::<T>(), std::any::type_name::<T>())
-}
-
-/// The type of elements of `bytes` bytes, called `name` in errors.
-///
-/// # Errors
-/// The errors of [`datatype_of`].
-pub(crate) fn plain_type(bytes: usize, name: &str) -> Result<Datatype, Error> {
+/// [`Error::Usage`] for elements without size, [`Error::Unsupported`] for elements of 16 MiB or more.
+pub(crate) fn check_element_bytes(bytes: usize) -> Result<(), Error> {
     match bytes {
-        0 => Err(Error::usage(format!("{name} has no size; there is nothing to reduce"))),
+        0 => Err(Error::usage("the element has no size; there is nothing to reduce")),
         bytes if bytes >= 1 << 24 => Err(Error::Unsupported {
             what: format!("an element of {bytes} bytes"),
             hint: "elements must be smaller than 16 MiB; reduce its parts".into(),
         }),
-        bytes => Ok(Datatype::Opaque(bytes)),
+        _ => Ok(()),
     }
 }
 

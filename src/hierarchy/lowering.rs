@@ -63,7 +63,7 @@ impl Lowering {
     /// The elements that are carried out.
     pub(super) fn widened(self, given: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
         match self.datatype {
-            Datatype::Builtin(dtype) if self.widens() => Cow::Owned(bytes::widened_bytes(dtype, &given)),
+            Datatype::Builtin(dtype) if self.widens() => Cow::Owned(bytes::widened(dtype, &given)),
             _ => given,
         }
     }
@@ -73,9 +73,9 @@ impl Lowering {
     pub(super) fn finish(self, sums: Option<&[u8]>, recv: &mut [u8], ranks: usize) {
         match (self.datatype, self.op, sums) {
             (Datatype::Builtin(dtype), Some(Op::Average), Some(sums)) => {
-                bytes::averaged_bytes(dtype, sums, recv, ranks);
+                bytes::averaged(dtype, sums, recv, ranks);
             }
-            (Datatype::Builtin(dtype), Some(Op::Average), None) => bytes::divide_bytes(dtype, recv, ranks),
+            (Datatype::Builtin(dtype), Some(Op::Average), None) => bytes::divide(dtype, recv, ranks),
             _ => {}
         }
     }

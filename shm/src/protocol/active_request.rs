@@ -204,7 +204,7 @@ impl ActiveRequest {
     /// Makes the result of a group of one.
     pub(super) fn copy(&mut self) {
         let exchange = Exchange::new(self.collective(), self.root, self.prepared.ranks, self.blocks.lens());
-        self.held.lend().copy(&exchange);
+        self.held.as_buffers().copy(&exchange);
     }
 
     /// The algorithm that ran, and the number of its last operation.
