@@ -1,4 +1,4 @@
-//! Where the buffers of a call lie: what a call takes no notice of, what is refused, and the same call on other memory.
+//! Where the buffers of a checked call lie: what is refused, what counts for nothing, and the same call on other memory.
 
 use crate::Error;
 use crate::args::{CollectiveArgs, Placement};
@@ -21,7 +21,7 @@ impl CollectiveArgs<'_> {
 }
 
 impl<'a> CheckedArgs<'a> {
-    /// The same call on private buffers: registered ones as any others, and what a view is to show in a copy of its own.
+    /// The same call on private buffers: registered ones are taken as any others, and a view shows a copy of its own.
     pub fn into_private(mut self) -> Self {
         match std::mem::take(&mut self.args.placement) {
             Placement::Private | Placement::Registered { .. } => self,
@@ -52,7 +52,7 @@ impl<'a> CheckedArgs<'a> {
         checked
     }
 
-    /// Takes note of where the buffers lie, which is not looked at again. In private memory where that is of no meaning.
+    /// Takes out where the buffers lie: private memory from here on, and where the call cannot work in registered buffers.
     pub(crate) fn take_placement(&mut self) -> Placement<'a> {
         let registers = matches!((self.args.collective, self.args.op), (Collective::AllReduce, ReduceOp::Builtin(_)));
         match std::mem::take(&mut self.args.placement) {

@@ -1,8 +1,8 @@
 //! Allreduces whose result the ranks of a node share: reduced into one place that all of them read, where there is one.
 //!
-//! Invariants **H (held)** and **V (values)** of [`crate::shared_view`]: this file takes the places from the group's results, and says of each call
-//! in which places this rank reads. No rank reads a draft; only rank 0 writes to one, before it gives the others the word without
-//! which they make no view of it.
+//! Invariants **H (held)** and **V (values)** of [`crate::shared_view`]: this file takes the places from the group's results, and
+//! says in each call in which places this rank reads. No rank reads a draft; only rank 0 writes to one, before it gives the others
+//! the word without which they make no view of it.
 #![allow(unsafe_code)]
 
 use super::node_comm::{NodeComm, NodeState};
