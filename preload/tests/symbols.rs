@@ -1,6 +1,5 @@
 //! Compares the functions that the interposer defines with those of the MPI library: no call is intercepted under a wrong name.
 
-#[allow(dead_code)] // programs are compiled here, not run
 mod support;
 
 use std::collections::BTreeSet;

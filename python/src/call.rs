@@ -59,7 +59,7 @@ impl Call {
         if let Some(send) = &self.send {
             send.check_pair(&self.recv)?;
         }
-        if self.collective.folds() {
+        if self.collective.traits().folds {
             // SAFETY: C.
             unsafe { self.send.as_ref().unwrap_or(&self.recv).check_elements()? };
         } else if let Datatype::Opaque(bytes) = self.recv.datatype {

@@ -123,8 +123,8 @@ pub fn scan(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
         }
         (Way::Into, true) => comm.exclusive_scan_into(&send, &mut recv, op)?,
         (Way::Into, false) => comm.scan_into(&send, &mut recv, op)?,
-        (_, true) => recv = posted!(way rng; comm, CollectiveArgs::exclusive_scan((send, recv), op)).1,
-        (_, false) => recv = posted!(way rng; comm, CollectiveArgs::scan((send, recv), op)).1,
+        (_, true) => recv = started!(way rng; comm, CollectiveArgs::exclusive_scan((send, recv), op)).1,
+        (_, false) => recv = started!(way rng; comm, CollectiveArgs::scan((send, recv), op)).1,
     }
     check(&recv, &want, &format!("scan {op:?}, exclusive {is_exclusive}"))
 }

@@ -1,4 +1,5 @@
 //! Programs of the tests: compiled by the MPI that the library under test is built for, run with and without it.
+#![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
