@@ -112,12 +112,28 @@ def alltoall(self, sendobj):
     return _unpickled(received, recv_sizes)
 
 
-def allreduce(self, sendobj, op=_native.SUM):
-    """Returns the reduction of the objects of all ranks, in rank order: by an operator, or by a function of two objects."""
+def _reduced(self, sendobj, op, ranks=None):
+    """Returns the reduction of the objects of as many ranks, in rank order: by an operator, or by a function of two objects."""
     function = _FUNCTIONS.get(op, op) if isinstance(op, _native.Op) else op
     if not callable(function):
         raise TypeError(f"{op!r} does not reduce objects; give SUM, PROD, MIN, MAX, a logical one, or a function of two objects")
-    return functools.reduce(function, allgather(self, sendobj))
+    objects = allgather(self, sendobj)[:ranks]
+    return functools.reduce(function, objects) if objects else None
+
+
+def allreduce(self, sendobj, op=_native.SUM):
+    """Returns the reduction of the objects of all ranks."""
+    return _reduced(self, sendobj, op)
+
+
+def scan(self, sendobj, op=_native.SUM):
+    """Returns the reduction of the objects of the ranks up to this one."""
+    return _reduced(self, sendobj, op, self.rank + 1)
+
+
+def exscan(self, sendobj, op=_native.SUM):
+    """Returns the reduction of the objects of the ranks before this one, and None on rank 0."""
+    return _reduced(self, sendobj, op, self.rank)
 
 
 def reduce(self, sendobj, op=_native.SUM, root=0):
@@ -126,4 +142,4 @@ def reduce(self, sendobj, op=_native.SUM, root=0):
     return reduced if self.rank == root else None
 
 
-METHODS = (barrier, bcast, allgather, gather, scatter, alltoall, allreduce, reduce)
+METHODS = (barrier, bcast, allgather, gather, scatter, alltoall, allreduce, scan, exscan, reduce)

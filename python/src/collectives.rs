@@ -57,6 +57,17 @@ pub fn all_reduce(send: Argument<'_, '_>, recv: Argument<'_, '_>, op: Op) -> PyR
     Ok(Call { op, ..call(Collective::AllReduce, send, recv) })
 }
 
+/// A scan, or an exclusive one, which leaves the receive buffer of rank 0 as it is.
+pub fn scan(
+    comm: &Communicator,
+    collective: Collective,
+    (send, recv): (Argument<'_, '_>, Argument<'_, '_>),
+    op: Op,
+) -> PyResult<Call> {
+    let has_result = collective == Collective::Scan || comm.rank() > 0;
+    Ok(Call { collective, has_result, ..all_reduce(send, recv, op)? })
+}
+
 pub fn reduce(
     comm: &Communicator,
     (send, recv): (Argument<'_, '_>, Argument<'_, '_>),

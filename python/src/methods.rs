@@ -2,11 +2,12 @@
 //! non-blocking form, which returns a request. Names and arguments are mpi4py's.
 
 use crate::collectives::{
-    all_gather, all_reduce, all_to_all, barrier, broadcast, gather, reduce, reduce_scatter, scatter,
+    all_gather, all_reduce, all_to_all, barrier, broadcast, gather, reduce, reduce_scatter, scan, scatter,
 };
 use crate::communicator::{PyCommunicator, operator};
 use crate::op::PyOp;
 use crate::request::PyRequest;
+use earlybird::Collective;
 use pyo3::prelude::*;
 
 /// Defines the blocking and the non-blocking method of each description.
@@ -52,6 +53,10 @@ methods! {
         recvcounts: Option<Vec<usize>> = None,
         op: Option<PyRef<'_, PyOp>> = None
     ) |_comm| reduce_scatter(sendbuf, recvbuf, recvcounts, operator(op));
+    fn Scan, Iscan(sendbuf: &Bound<'_, PyAny>, recvbuf: &Bound<'_, PyAny>, op: Option<PyRef<'_, PyOp>> = None)
+        |comm| scan(comm, Collective::Scan, (sendbuf, recvbuf), operator(op));
+    fn Exscan, Iexscan(sendbuf: &Bound<'_, PyAny>, recvbuf: &Bound<'_, PyAny>, op: Option<PyRef<'_, PyOp>> = None)
+        |comm| scan(comm, Collective::ExclusiveScan, (sendbuf, recvbuf), operator(op));
     fn Allgather, Iallgather(sendbuf: &Bound<'_, PyAny>, recvbuf: &Bound<'_, PyAny>) |_comm| all_gather(sendbuf, recvbuf);
     fn Allgatherv, Iallgatherv(sendbuf: &Bound<'_, PyAny>, recvbuf: &Bound<'_, PyAny>) |_comm| all_gather(sendbuf, recvbuf);
     fn Gather, Igather(sendbuf: &Bound<'_, PyAny>, recvbuf: &Bound<'_, PyAny>, root: isize = 0)

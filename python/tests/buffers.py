@@ -112,6 +112,21 @@ def test_reduce_and_broadcast_from_every_root(comm):
             assert bytes(data) == bytes(range(50))
 
 
+def test_scans_in_rank_order(comm):
+    mine, untouched = share(comm.rank, 9), np.full(9, -7.0)
+    so_far = [reduced(earlybird.SUM, shares(comm, 9)[:ranks]) if ranks else untouched for ranks in range(comm.size + 1)]
+    result = untouched.copy()
+    for _ in both_forms(comm, "Scan", mine, result):
+        assert (result == so_far[comm.rank + 1]).all()
+        result[:] = untouched
+    for _ in both_forms(comm, "Exscan", mine, result):
+        assert (result == so_far[comm.rank]).all()
+        result[:] = untouched
+    comm.Exscan(IN_PLACE, mine)
+    assert (mine == (so_far[comm.rank] if comm.rank else share(0, 9))).all()
+    refused(earlybird.Unsupported, comm.Scan, IN_PLACE, mine, earlybird.AVG)
+
+
 def test_gathers_and_scatters_of_equal_blocks(comm):
     whole = np.concatenate(shares(comm, 4))
     own = slice(4 * comm.rank, 4 * comm.rank + 4)

@@ -22,6 +22,8 @@ def test_objects(comm):
         assert comm.reduce([rank], root=root) == (list(range(size)) if rank == root else None)
     assert comm.alltoall([(rank, r) for r in range(size)]) == [(r, rank) for r in range(size)]
     assert comm.allreduce(rank + 1, earlybird.PROD) == np.prod(np.arange(1, size + 1))
+    assert comm.scan(rank + 1) == (rank + 1) * (rank + 2) // 2
+    assert comm.exscan(f"{rank}", lambda a, b: a + b) == ("".join(map(str, range(rank))) if rank else None)
     assert comm.allreduce((rank, "a"), max) == (size - 1, "a")
     # Not commutative: by rank.
     assert comm.allreduce(str(rank), lambda a, b: f"({a}{b})").strip("()").replace("(", "").replace(")", "") == "".join(
