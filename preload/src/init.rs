@@ -1,7 +1,8 @@
 //! MPI_Init: the ranks of MPI_COMM_WORLD compare their settings before the program makes its first call. If some ranks intercepted a
 //! call and others forwarded it, all would wait for ever; so a rank with other settings ends the job, and one without the library is named.
 //!
-//! Every rank sends a hash of its settings to rank 0, which answers when it has all of them.
+//! Every rank sends a hash of its settings to rank 0, which answers when it has all of them. A rank that is only slow, or stopped by a
+//! debugger, looks like one without the library: the others wait, and nothing but `EARLYBIRD_TIMEOUT` ends that.
 #![allow(unsafe_code)]
 
 use crate::abi::{self, Handle, constants, query};
@@ -13,8 +14,6 @@ use std::time::{Duration, Instant};
 
 /// The time after which ranks that are missing are named. The others wait a little longer for rank 0's word on it.
 const NAME_AFTER: Duration = Duration::from_secs(1);
-/// The time after which the job is ended.
-const END_AFTER: Duration = Duration::from_secs(10);
 /// Every MPI allows tags up to 32767.
 const TAG: c_int = 32749;
 
@@ -113,7 +112,7 @@ fn lead(mine: u64, size: c_int) {
         if is_named {
             arrived.iter().for_each(|(rank, _)| WordMessage::send(*rank, WAITING).wait());
         }
-        if started.elapsed() > END_AFTER {
+        if is_over(started) {
             settings::die(&unheard(&missing.iter().map(|(rank, _)| *rank).collect::<Vec<_>>()));
         }
         present.extend(arrived.iter().map(|(rank, _)| *rank));
@@ -132,16 +131,21 @@ fn follow(mine: u64) {
             Some(_) => (answer, is_waiting) = (WordMessage::receive(0), true),
             None => pause(started),
         }
-        // Rank 0 names the missing ranks and ends the job, unless it is missing itself.
+        // Rank 0 names the missing ranks, and ends the job in its time, unless it is missing itself.
         if !is_waiting && !is_named && started.elapsed() > 2 * NAME_AFTER {
             is_named = true;
             stderr::print(&format!("earlybird: {}", unheard(&[0])));
         }
-        if !is_waiting && started.elapsed() > END_AFTER + NAME_AFTER {
+        if !is_waiting && is_over(started) {
             settings::die(&unheard(&[0]));
         }
     }
     sent.wait();
+}
+
+/// Returns whether the wait has lasted as long as the settings allow.
+fn is_over(started: Instant) -> bool {
+    settings::get().timeout.is_some_and(|most| started.elapsed() > most)
 }
 
 /// Leaves the CPU to others, after a while for longer.
@@ -161,9 +165,9 @@ fn unheard(ranks: &[c_int]) -> String {
     }
     let (ranks, have) = if ranks.len() == 1 { ("rank", "has") } else { ("ranks", "have") };
     format!(
-        "{ranks} {names} of MPI_COMM_WORLD {have} not compared settings in MPI_Init; all ranks wait, and after {} s the job ends. \
-         Load libearlybird_mpi.so on all ranks or on none (LD_PRELOAD; mpirun -x or -genv reaches other hosts)",
-        END_AFTER.as_secs()
+        "{ranks} {names} of MPI_COMM_WORLD {have} not compared settings in MPI_Init, and all ranks wait (EARLYBIRD_TIMEOUT bounds it). If \
+         the library is missing there, end the job, and load libearlybird_mpi.so on all ranks or on none (LD_PRELOAD; mpirun -x or -genv \
+         reaches other hosts)"
     )
 }
 
