@@ -1,4 +1,4 @@
-//! What a rank has started goes on while it waits for something else: in another communicator, of several nodes or of one, in
+//! Started calls go on while their rank waits for something else: in another communicator, of several nodes or of one, in
 //! whatever way, or outside the library where it calls `progress`.
 
 mod common;

@@ -54,7 +54,7 @@ fn check<T: Sample>(comm: &Communicator, op: Op, count: usize, exact: bool) {
     comm.set_order(FoldOrder::Arrival).unwrap();
 }
 
-/// What does not work in shared buffers takes them as any others.
+/// Calls that do not work in shared buffers take them as any others.
 fn check_copied(comm: &Communicator) {
     let (mut buffer, mut recv) = (comm.alloc::<f64>(5003).unwrap(), comm.alloc::<f64>(5003).unwrap());
     buffer.fill(comm.rank() as f64);

@@ -311,7 +311,7 @@ fn described(player: &Player) {
     let twin = comm.duplicate().unwrap();
     let foreign = twin.run(CollectiveArgs::all_reduce((&send[..], &mut view), Op::Sum));
     refused(foreign, "made by another communicator");
-    // What was refused has failed nothing.
+    // A refused call has failed nothing.
     assert_eq!(twin.all_reduce_shared(&send, Op::Max).unwrap()[COUNT - 1], ranks as u64 - 1);
     comm.barrier().unwrap();
     player.say("done");

@@ -280,7 +280,7 @@ fn wrong(player: &Player) {
     }
     // The same total in other lengths.
     let lens = if comm.rank() == 1 { [2, 1] } else { [1, 2] };
-    // Where the others have met already, starting fails.
+    // Starting fails if the others have met already.
     let started = comm.start(CollectiveArgs::all_reduce_grouped(lens.map(|n| vec![1u32; n]).to_vec(), Op::Sum));
     player.say(started.and_then(earlybird::Request::wait).unwrap_err().code());
 }

@@ -185,7 +185,7 @@ fn the_trace_of_a_killed_rank_ends_with_its_last_call() {
         let records = &of(end.rank).records;
         assert_eq!(records.last().unwrap().outcome, CallOutcome::Failed);
         assert_eq!(records.last().unwrap().number, completed + 1);
-        // What the dead rank has on record is at most a call behind the others'.
+        // The dead rank's record is at most a call behind the others'.
         let dead = of(1).records.last().unwrap();
         assert!(dead.number + 1 >= completed && of(1).torn <= 1, "{dead:?} {completed}");
         assert!(matches!(dead.outcome, CallOutcome::Open | CallOutcome::Done), "{dead:?}");

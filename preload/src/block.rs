@@ -51,7 +51,7 @@ impl Block {
         other.filter(|other| other.bytes() == self.bytes()).ok_or_else(unequal_sides)
     }
 
-    /// As many of these blocks as one.
+    /// So many of these blocks as one.
     pub fn times(&self, blocks: usize) -> Block {
         self.with_count(self.count * blocks)
     }

@@ -92,7 +92,7 @@ pub unsafe fn allgather(
 /// Intercepts MPI_Alltoall. Returns `None` for a call that is forwarded.
 ///
 /// # Safety
-/// As `allgather`.
+/// The contract of `allgather`.
 #[inline]
 #[allow(clippy::too_many_arguments)]
 pub unsafe fn alltoall(
@@ -125,7 +125,7 @@ pub unsafe fn alltoall(
 /// Intercepts MPI_Gather. Returns `None` for a call that is forwarded.
 ///
 /// # Safety
-/// As `allgather`; `recv` and its type on the root only.
+/// The contract of `allgather`; `recv` and its type on the root only.
 #[inline]
 #[allow(clippy::too_many_arguments)]
 pub unsafe fn gather(
@@ -166,7 +166,7 @@ pub unsafe fn gather(
 /// Intercepts MPI_Scatter. Returns `None` for a call that is forwarded.
 ///
 /// # Safety
-/// As `allgather`; `send` and its type on the root only.
+/// The contract of `allgather`; `send` and its type on the root only.
 #[inline]
 #[allow(clippy::too_many_arguments)]
 pub unsafe fn scatter(

@@ -211,7 +211,7 @@ pub unsafe fn allreduce(
 /// Intercepts MPI_Reduce.
 ///
 /// # Safety
-/// As `allreduce`.
+/// The contract of `allreduce`.
 #[inline]
 pub unsafe fn reduce(
     send: *const c_void,
@@ -246,7 +246,7 @@ pub unsafe fn reduce(
 /// Intercepts MPI_Reduce_scatter_block.
 ///
 /// # Safety
-/// As `allreduce`.
+/// The contract of `allreduce`.
 #[inline]
 pub unsafe fn reduce_scatter_block(
     send: *const c_void,
@@ -273,7 +273,7 @@ pub unsafe fn reduce_scatter_block(
 /// Intercepts MPI_Reduce_scatter.
 ///
 /// # Safety
-/// As `allreduce`; `counts` has an element for each rank.
+/// The contract of `allreduce`; `counts` has an element for each rank.
 pub unsafe fn reduce_scatter<C: Into<i64> + Copy>(
     send: *const c_void,
     recv: *mut c_void,
@@ -308,7 +308,7 @@ pub unsafe fn reduce_scatter<C: Into<i64> + Copy>(
 /// Intercepts MPI_Scan.
 ///
 /// # Safety
-/// As `allreduce`.
+/// The contract of `allreduce`.
 #[inline]
 pub unsafe fn scan(
     send: *const c_void,
@@ -325,7 +325,7 @@ pub unsafe fn scan(
 /// Intercepts MPI_Exscan.
 ///
 /// # Safety
-/// As `allreduce`; the receive buffer of the first rank is used in place only.
+/// The contract of `allreduce`; the receive buffer of the first rank is used in place only.
 #[inline]
 pub unsafe fn exscan(
     send: *const c_void,

@@ -41,7 +41,7 @@ unsafe fn placed_blocks<C: Into<i64> + Copy>(
 /// Reads the arguments of MPI_Alltoallw: counts, displacements in bytes, a type for each rank, of no meaning for an empty block.
 ///
 /// # Safety
-/// As `placed_blocks`.
+/// The contract of `placed_blocks`.
 unsafe fn placed_blocks_of_types<C: Into<i64> + Copy>(
     intercepted: &InterceptedComm,
     counts: *const C,
@@ -143,7 +143,7 @@ pub unsafe fn allgatherv<C: Into<i64> + Copy>(
 /// Intercepts MPI_Gatherv. Returns `None` for a call that is forwarded.
 ///
 /// # Safety
-/// As `allgatherv`; `recv`, its arrays and its type on the root only.
+/// The contract of `allgatherv`; `recv`, its arrays and its type on the root only.
 #[allow(clippy::too_many_arguments)]
 pub unsafe fn gatherv<C: Into<i64> + Copy>(
     send: SendPtr,
@@ -182,7 +182,7 @@ pub unsafe fn gatherv<C: Into<i64> + Copy>(
 /// Intercepts MPI_Scatterv. Returns `None` for a call that is forwarded.
 ///
 /// # Safety
-/// As `allgatherv`; `send`, its arrays and its type on the root only.
+/// The contract of `allgatherv`; `send`, its arrays and its type on the root only.
 #[allow(clippy::too_many_arguments)]
 pub unsafe fn scatterv<C: Into<i64> + Copy>(
     send: SendPtr,
@@ -223,7 +223,7 @@ pub unsafe fn scatterv<C: Into<i64> + Copy>(
 /// Intercepts MPI_Alltoallv. Returns `None` for a call that is forwarded.
 ///
 /// # Safety
-/// As `allgatherv`.
+/// The contract of `allgatherv`.
 #[allow(clippy::too_many_arguments)]
 pub unsafe fn alltoallv<C: Into<i64> + Copy>(
     send: SendPtr,
@@ -252,7 +252,7 @@ pub unsafe fn alltoallv<C: Into<i64> + Copy>(
 /// Intercepts MPI_Alltoallw. Returns `None` for a call that is forwarded.
 ///
 /// # Safety
-/// As `allgatherv`.
+/// The contract of `allgatherv`.
 #[allow(clippy::too_many_arguments)]
 pub unsafe fn alltoallw<C: Into<i64> + Copy>(
     send: SendPtr,

@@ -18,7 +18,7 @@ fn run(program: &Program, rank: usize, prepare: &str, vars: &[(&str, &str)]) -> 
     (Program::command(&["sh", "-c", &script]).run(2, true, &[], &vars), started.elapsed())
 }
 
-/// Whether the job was ended before the time limit of `Program::run`.
+/// Returns whether the job was ended before the time limit of `Program::run`.
 fn was_ended(outcome: &Outcome) -> bool {
     ![Some(0), Some(124), None].contains(&outcome.code)
 }

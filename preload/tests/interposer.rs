@@ -94,7 +94,7 @@ fn blocks_of_every_length_on_every_communicator() {
             assert!(said.matches("an invalid argument, which MPI reports").count() >= 5, "{said}");
         }
     }
-    // What only the root knows, and all ranks learn: the size by which a setting forwards the call.
+    // The size, which only the root knows and all ranks learn, and by which a setting forwards the call.
     let vars = [(
         "EARLYBIRD_INTERPOSE",
         "profile,gather=mpi:2Ki-,gather=earlybird,scatter=mpi:2Ki-,scatter=earlybird,alltoall=mpi",

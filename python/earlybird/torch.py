@@ -48,7 +48,7 @@ _OPS = {
     dist.ReduceOp.BOR.value: _native.BOR,
     dist.ReduceOp.BXOR.value: _native.BXOR,
 }
-# As torch's other backends take them: truth values are 0 and 1.
+# Truth values are 0 and 1, the same as in torch's other backends.
 _BOOL_OPS = _OPS | {
     dist.ReduceOp.SUM.value: _native.LOR,
     dist.ReduceOp.MAX.value: _native.LOR,
@@ -184,7 +184,7 @@ class ProcessGroup(dist.ProcessGroup):
             self._calls += 1
             method(*args)
 
-    # What the group is
+    # The identity of the group
 
     def getBackendName(self):
         return "earlybird"

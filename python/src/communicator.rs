@@ -54,7 +54,7 @@ impl PyCommunicator {
 
 impl Drop for PyCommunicator {
     fn drop(&mut self) {
-        // What was started may have to wait for other ranks.
+        // A started call may have to wait for other ranks.
         let comm = self.comm.take();
         if comm.is_some() {
             Python::try_attach(|py| py.detach(|| drop(comm)));

@@ -61,7 +61,7 @@ pub fn wait_for<T: Send + 'static>(
 ) -> PyResult<T> {
     let (sender, mut receiver) = mpsc::sync_channel(1);
     let thread = std::thread::Builder::new().name("earlybird-join".into()).spawn(move || {
-        // Where nobody waits any more, what was made is dropped.
+        // A communicator that no caller waits for any more is dropped.
         let _ = sender.send(work());
     });
     thread.map_err(|error| exception(py, Error::system("start a thread to join with", error)))?;

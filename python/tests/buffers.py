@@ -213,7 +213,7 @@ def test_buffers_of_other_kinds(comm):
     view = memoryview(bytearray(3)).cast("B")
     comm.Allreduce(bytes([comm.rank] * 3), view, earlybird.MAX)
     assert bytes(view) == bytes([comm.size - 1] * 3)
-    # What cannot be reduced is moved.
+    # Elements that cannot be reduced are moved.
     names = np.array([f"rank {comm.rank}"], "U20")
     everyone = np.empty(comm.size, "U20")
     comm.Allgather(names, everyone)

@@ -85,7 +85,7 @@ fn passes(script: &str, ranks: &[usize]) {
     }
 }
 
-/// As many ranks as `right` say that the scene went as it must, and the job ends with `code`.
+/// So many ranks as `right` says report that the scene went as it must, and the job ends with `code`.
 fn scene(args: &[&str], ranks: usize, right: usize, code: i32) {
     let installed = Installed::new(&args.join("-"));
     let (said, ended) = installed.ranks(ranks, &[&["failures.py"], args].concat());

@@ -44,7 +44,7 @@ pub enum Counts<'a> {
     Segments(&'a [usize]),
 }
 
-/// Where the buffers of a call lie.
+/// The place of a call's buffers.
 #[derive(Debug, Default)]
 pub(crate) enum Placement<'a> {
     /// In memory of this rank.

@@ -1,4 +1,4 @@
-//! Where the buffers of a checked call lie: what is refused, what counts for nothing, and the same call on other memory.
+//! The place of a checked call's buffers: what is refused, what counts for nothing, and the same call on other memory.
 
 use crate::Error;
 use crate::args::{CollectiveArgs, Placement};

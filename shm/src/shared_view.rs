@@ -114,7 +114,7 @@ impl<'c, T: Element> SharedView<'c, T> {
         SharedView { memory: ViewMemory::empty(std::ptr::from_ref(comm).cast()), borrowed: PhantomData }
     }
 
-    /// Whether this rank has a copy of its own, and not a view of the one result.
+    /// True if this rank has a copy of its own, and not a view of the one result.
     pub fn is_copy(&self) -> bool {
         self.memory.is_copy()
     }

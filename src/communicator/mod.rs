@@ -66,7 +66,7 @@ pub struct Communicator {
     rounds: Mutex<u64>,
     /// Memory of grouped calls, kept from one to the next.
     grouped: Mutex<Vec<u64>>,
-    /// Where calls are recorded.
+    /// The recorder of calls, if they are recorded.
     trace: Option<Box<CallTrace>>,
 }
 

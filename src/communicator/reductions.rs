@@ -161,7 +161,7 @@ impl Communicator {
     /// Cost after the last arrival of those up to this rank: one deposit, and a fold of as many vectors as there are such ranks.
     ///
     /// # Errors
-    /// As [`Communicator::all_reduce_into`]; [`Error::Unsupported`] for an average.
+    /// The errors of [`Communicator::all_reduce_into`]; [`Error::Unsupported`] for an average.
     pub fn scan_into<'a, T: 'a>(
         &self,
         send: &'a [T],
@@ -171,10 +171,10 @@ impl Communicator {
         self.run(CollectiveArgs::scan((send, recv), op))
     }
 
-    /// As [`Communicator::scan_into`] with one buffer.
+    /// The same as [`Communicator::scan_into`] with one buffer.
     ///
     /// # Errors
-    /// As [`Communicator::scan_into`].
+    /// The errors of [`Communicator::scan_into`].
     pub fn scan_in_place<'a, T: 'a>(&self, buf: &'a mut [T], op: impl IntoReduceOp<'a, T>) -> Result<(), Error> {
         self.run(CollectiveArgs::scan(buf, op))
     }
@@ -183,7 +183,7 @@ impl Communicator {
     /// [`Communicator::scan_into`].
     ///
     /// # Errors
-    /// As [`Communicator::scan_into`].
+    /// The errors of [`Communicator::scan_into`].
     pub fn exclusive_scan_into<'a, T: 'a>(
         &self,
         send: &'a [T],
@@ -193,10 +193,10 @@ impl Communicator {
         self.run(CollectiveArgs::exclusive_scan((send, recv), op))
     }
 
-    /// As [`Communicator::exclusive_scan_into`] with one buffer.
+    /// The same as [`Communicator::exclusive_scan_into`] with one buffer.
     ///
     /// # Errors
-    /// As [`Communicator::scan_into`].
+    /// The errors of [`Communicator::scan_into`].
     pub fn exclusive_scan_in_place<'a, T: 'a>(
         &self,
         buf: &'a mut [T],

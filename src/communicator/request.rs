@@ -320,7 +320,7 @@ impl Communicator {
         let mut call = args.into_call();
         let checked = call.check(self.rank, self.size)?;
         let (collective, bytes) = (checked.collective(), checked.selecting_bytes());
-        // What a started barrier sends is a token.
+        // A started barrier sends a token.
         let bytes = if collective == Collective::Barrier { 0 } else { bytes };
         let record = NewRecord { collective, bytes };
         let ready = match self.across() {

@@ -29,7 +29,7 @@ pub(super) struct Settings {
     by_rank: AtomicBool,
     /// Whether there is more to a call than what is chosen: other nodes, or rings that count it.
     goes_round: AtomicBool,
-    /// Whether every call is recorded.
+    /// True if every call is recorded.
     is_traced: AtomicBool,
 }
 

@@ -1,6 +1,6 @@
 //! Scans over several nodes.
 //!
-//! Where the ranks of the nodes follow one another, each node reduces to its leader, leaders give what they have to those after
+//! On nodes whose ranks follow one another, each node reduces to its leader, leaders give what they have to those after
 //! them, and a scan of the node follows in which the leader puts the nodes before it in front of its own contribution: one
 //! reduction and one scan of a node, one round and at most N - 1 vectors between leaders.
 //!

@@ -58,7 +58,7 @@ pub struct TracedProcess {
     pub virtual_node: u32,
 }
 
-/// What a rank says of itself.
+/// The facts that a rank states of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// Records that the ring holds.
@@ -160,7 +160,7 @@ pub(super) fn decode_name(words: &[u64]) -> Result<Option<String>, String> {
     }
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallOutcome {
     /// The rank was in the call when its file was last written.

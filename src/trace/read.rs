@@ -100,7 +100,7 @@ fn in_order(slots: &[[u64; RECORD_WORDS]]) -> Result<(Vec<Record>, u64), String>
     if let Some(at) = damaged.iter().find(|at| !is_near(**at)) {
         return Err(format!("the record in slot {at} is damaged"));
     }
-    // What is left of the last lap ends where a half-written record of the next one begins.
+    // The rest of the last lap ends where a half-written record of the next one begins.
     let oldest = newest.saturating_sub(slots.len() as u64 - 1).max(1);
     let first = records.iter().position(|record| record.index >= oldest).unwrap_or(0);
     records.drain(..first);

@@ -170,7 +170,7 @@ impl NodeComm {
 
     /// Refuses elements of a user's type of which no deposit holds what it must.
     pub(super) fn must_fit(&self, collective: Collective, datatype: Datatype) -> Result<(), Error> {
-        // What is folded comes from all ranks at once, and each deposit has a block for every rank.
+        // A fold takes from all ranks at once, and each deposit has a block for every rank.
         let traits = collective.traits();
         let blocks = if traits.folds && traits.in_parts { self.size } else { 1 };
         let (bytes, window) = (datatype.size().saturating_mul(blocks), self.windows.deposit);

@@ -48,7 +48,7 @@ impl Draft<'_> {
         let bytes = match self.result.is_copy() {
             // SAFETY: a copy is this rank's own.
             true => unsafe { self.result.edit() },
-            // What rank 0 wrote is there when its word is.
+            // Everything that rank 0 wrote is there when its word is.
             false => &mut token[..],
         };
         self.comm.execute(CollectiveArgs::broadcast(0, bytes).options(options))?;

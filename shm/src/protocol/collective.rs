@@ -69,18 +69,18 @@ pub struct Traits {
     pub senders: Side,
     /// The ranks that have a result.
     pub receivers: Side,
-    /// Whether a contribution has a block for each receiver; otherwise all receivers take the same.
+    /// True if a contribution has a block for each receiver; otherwise all receivers take the same.
     pub in_parts: bool,
-    /// Whether contributions are folded into one; otherwise they lie one after the other in the result. Then type, operator and
+    /// True if contributions are folded into one; otherwise they lie one after the other in the result. Then type, operator and
     /// order decide the result.
     pub folds: bool,
-    /// Whether each rank has a result of its own, of the contributions of lower ranks, folded in rank order.
+    /// The contributions in a rank's result, where each rank has one of its own: those of lower ranks, folded in rank order.
     pub prefix: Option<Prefix>,
-    /// Whether it carries elements of the caller's.
+    /// True if it carries elements of the caller's.
     pub has_data: bool,
     /// The algorithms that carry it out.
     pub algorithms: &'static [Algorithm],
-    /// Whether users call it; otherwise the ranks agree by it on something of the library's.
+    /// True if users call it; otherwise the ranks agree by it on something of the library's.
     pub is_public: bool,
 }
 

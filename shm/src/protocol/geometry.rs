@@ -63,7 +63,7 @@ pub struct Exchange<'a> {
     pub depositors: Who,
     /// The ranks that receive.
     pub readers: Who,
-    /// How blocks belong to depositors and readers.
+    /// The row of the collective: blocks, folds, and whose contributions a result has.
     pub traits: Traits,
     lens: Lens<'a>,
 }

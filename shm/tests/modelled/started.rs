@@ -17,7 +17,7 @@ use earlybird_shm::{Algorithm, DType, FoldOrder, Op, OwnedBuffers, WaitPreset};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
-/// What a rank does next with the operation of this number, from 1.
+/// The next act of a rank in the operation of this number, from 1.
 #[derive(Debug, Clone, Copy)]
 pub enum Act {
     /// Starts it.
@@ -44,7 +44,7 @@ pub struct StartedModel {
     pub window: usize,
     /// Preemptions.
     pub bound: Bound,
-    /// What each rank does.
+    /// The acts of each rank.
     pub scripts: &'static [&'static [Act]],
 }
 

@@ -1,4 +1,4 @@
-//! What a rank's process does as its parent tells it, a command a line: joining, memory, locks, forks and ends of all kinds.
+//! The commands by which a parent leads a rank's process, one a line: joining, memory, locks, forks and ends of all kinds.
 #![allow(unsafe_code)]
 
 use super::{REGION, ROLE, options};

@@ -43,7 +43,7 @@ fn measure(args: &TuneArgs) -> Result<u8, Error> {
     let sizes: Vec<String> = args.sizes.as_deref().unwrap_or(&SIZES).iter().map(u64::to_string).collect();
     for &ranks in &args.ranks {
         for operation in Collective::PUBLIC {
-            // Where there is nothing to choose, nothing is measured unless asked for.
+            // A collective of one algorithm is measured only if asked for.
             let wanted = args.operations.as_ref().map(|wanted| wanted.contains(operation));
             if !wanted.unwrap_or(operation.traits().algorithms.len() > 1) {
                 continue;

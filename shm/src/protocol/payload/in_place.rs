@@ -15,7 +15,7 @@ impl Buffers<'_> {
         match own {
             _ if !exchange.depositors.has(rank) => self.without_send(),
             _ if !exchange.readers.has(rank) => self.without_recv(),
-            // Where ranks both send and receive a block for each, all of the buffer is their own.
+            // A rank that both sends and receives a block for each has all of the buffer as its own.
             Some(own) if traits.joins() && !traits.in_parts => self.with_own_send(own),
             Some(own) if traits.in_parts && !traits.joins() => self.with_own_recv(own),
             _ => self,

@@ -1,4 +1,4 @@
-//! How late each rank was over time, as a picture.
+//! The lateness of each rank over time, as a picture.
 
 use super::study::Study;
 use crate::chart::Chart;

@@ -1,4 +1,4 @@
-//! Who is late: by rank, over time, and at the end of a job that did not end.
+//! Late ranks: by rank, over time, and at the end of a job that did not end.
 
 use super::study::{Study, blocked, mean, ms, percent, seconds, us, waited};
 use crate::table::table;
@@ -81,7 +81,7 @@ pub fn by_rank(study: &Study) -> String {
     text
 }
 
-/// Who was late, and whether it stays the same rank.
+/// The lateness of the ranks, and whether the same one stays late.
 fn verdict(study: &Study, ranks: &[RankTotals], lasts: &[usize]) -> String {
     let worst = (0..ranks.len()).max_by_key(|file| ranks[*file].caused).expect("there are ranks");
     let (all, sum) = (lasts.len() as i64, ranks.iter().map(|rank| rank.caused).sum::<i64>());

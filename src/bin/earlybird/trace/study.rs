@@ -63,7 +63,7 @@ impl Study {
         parts.map(|part| part.exit.unwrap_or(part.arrival)).max().map_or(0, |end| end - self.begin())
     }
 
-    /// What was read, and what is not in it.
+    /// The file as it was read, and what is not in it.
     pub fn heading(&self) -> String {
         let sum = |of: fn(&RankTrace) -> u64| self.trace.ranks.iter().map(of).sum::<u64>();
         let (recorded, dropped) = (sum(|rank| rank.records.len() as u64), sum(|rank| rank.dropped));
