@@ -5,6 +5,7 @@ use crate::{Algorithm, Error};
 use earlybird_hier::PlanError;
 use earlybird_hier::plan::Collective;
 use earlybird_hier::schedule::{ALGORITHMS, Algorithm as Schedule, ScheduleSpec};
+use earlybird_shm::named::did_you_mean;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
@@ -72,7 +73,7 @@ impl Choice {
     #[inline]
     pub(crate) fn from_code(code: u32) -> Self {
         match code < PLANS {
-            true => Choice::Node(Algorithm::from_code(code as u8).unwrap_or_default()),
+            true => Choice::Node(Algorithm::from_repr(code as u8).unwrap_or_default()),
             false => by_number(code - PLANS),
         }
     }
@@ -145,8 +146,9 @@ fn checked(word: &str, given: &str) -> Result<(), Error> {
         Ok(_) | Err(PlanError::UnknownAlgorithm { .. }) => {
             let names = ALGORITHMS.iter().filter(|schedule| reduces(schedule));
             let names: Vec<String> = names.map(|schedule| format!("{PLAN}{}", schedule.name)).collect();
+            let meant = did_you_mean(given, names.iter().map(String::as_str));
             let names = names.join(", ");
-            Err(Error::usage(format!("{given:?} is no plan for an allreduce; use one of: {names}")))
+            Err(Error::usage(format!("{given:?} is no plan for an allreduce{meant}; use one of: {names}")))
         }
         Err(error) => Err(refuse(error.to_string())),
     }
@@ -166,11 +168,11 @@ impl FromStr for Choice {
     fn from_str(given: &str) -> Result<Self, Error> {
         match given.strip_prefix(PLAN) {
             Some(word) => checked(word, given).map(|()| Choice::Plan(&interned(word).1[PLAN.len()..])),
-            None => given.parse().map(Choice::Node).map_err(|error| match error {
-                Error::Usage { message } => {
-                    Error::usage(format!("{message}, or plan:NAME (plan:ring, plan:butterfly:r=1)"))
-                }
-                other => other,
+            None => given.parse().map(Choice::Node).map_err(|_: Error| {
+                let names = Algorithm::ALL.map(Algorithm::name);
+                let (meant, names) = (did_you_mean(given, names), names.join(", "));
+                let valid = format!("{names}, or plan:NAME (plan:ring, plan:butterfly:r=1)");
+                Error::usage(format!("algorithm {given:?} is not known{meant}; use one of: {valid}"))
             }),
         }
     }

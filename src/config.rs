@@ -9,8 +9,9 @@ use crate::interpose::{Carriers, Interpose};
 use crate::size_table::{SizeTable, Tables};
 use crate::trace::TracedProcess;
 use crate::tuning::Tuning;
-use crate::units::parse_size;
+use crate::units::{parse_size, parse_time};
 use crate::{Choice, Error, FoldOrder, RanksPerNode, WaitPreset};
+use earlybird_shm::named::did_you_mean;
 use earlybird_shm::{Collective, JoinOptions};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,7 +42,8 @@ pub struct Config {
     pub order: FoldOrder,
     /// The waiting preset: a waiting rank's use of its processor (`EARLYBIRD_WAIT`, default `balanced`).
     pub wait: WaitPreset,
-    /// Most time that a call may wait for living ranks (`EARLYBIRD_TIMEOUT`, seconds; default `none`: for ever).
+    /// Most time that a call may wait for living ranks (`EARLYBIRD_TIMEOUT`, seconds, or with a unit as in `500ms`, `10s`,
+    /// `2min`; default `none`: for ever).
     pub timeout: Option<Duration>,
     /// The most shared memory that the ranks of a node may take, all communicators together, in bytes
     /// (`EARLYBIRD_ARENA_MAX`, rank 0's counts; the default is four times what one communicator can use), rings of plans
@@ -97,7 +99,7 @@ static KNOWN: &[(&str, Use)] = &[
     ("JOB", Use::Elsewhere),
     ("LAUNCHER", Use::Elsewhere),
     ("ALGORITHM", Use::Config(|config, value| value.parse().map(|v| config.algorithm = v))),
-    ("ORDER", Use::Config(order)),
+    ("ORDER", Use::Config(|config, value| value.parse().map(|v| config.order = v))),
     ("CONSISTENCY", Use::Config(consistency)),
     ("WAIT", Use::Config(|config, value| value.parse().map(|v| config.wait = v))),
     ("TIMEOUT", Use::Config(timeout)),
@@ -111,6 +113,7 @@ static KNOWN: &[(&str, Use)] = &[
     ("TRACE", Use::Config(trace)),
     ("TRACE_SIZE", Use::Config(|config, value| parse_size(value).map(|v| config.trace_bytes = Some(v)))),
     ("INTERPOSE", Use::Config(interpose)),
+    ("TORCH_OVERLAP", Use::Elsewhere),
     #[cfg(feature = "fault")]
     ("FAULT", Use::Elsewhere),
 ];
@@ -205,8 +208,10 @@ fn unknown(short: &str) -> Error {
     let others = KNOWN.iter().map(|(name, _)| (*name).to_owned());
     let valid = others.chain(Collective::PUBLIC.iter().map(|collective| table_variable(*collective)));
     let valid: Vec<String> = valid.map(|name| format!("{PREFIX}{name}")).collect();
+    let given = format!("{PREFIX}{short}");
+    let meant = did_you_mean(&given, valid.iter().map(String::as_str));
     Error::usage(format!(
-        "environment variable {PREFIX}{short} is not known; unset it, or use one of: {}",
+        "environment variable {given} is not known{meant}; unset it, or use one of: {}",
         valid.join(", ")
     ))
 }
@@ -226,15 +231,6 @@ fn set_table(config: &mut Config, short: &str, value: &str) -> Result<(), Error>
     let collective = *collective.ok_or_else(|| unknown(short))?;
     let table = SizeTable::of(collective, value).map_err(|error| in_variable(short, error))?;
     config.tables = std::mem::take(&mut config.tables).with(collective, table);
-    Ok(())
-}
-
-fn order(config: &mut Config, value: &str) -> Result<(), Error> {
-    config.order = match value {
-        "arrival" => FoldOrder::Arrival,
-        "rank" => FoldOrder::Rank,
-        _ => return Err(unknown_value(value, "arrival, rank")),
-    };
     Ok(())
 }
 
@@ -268,14 +264,12 @@ fn consistency(_: &mut Config, value: &str) -> Result<(), Error> {
 }
 
 fn timeout(config: &mut Config, value: &str) -> Result<(), Error> {
-    let refuse = || Error::usage(format!("{value:?} is neither a positive number of seconds nor none"));
-    config.timeout = match value {
-        "none" => None,
-        _ if !value.bytes().all(|b| b.is_ascii_digit() || b == b'.') => return Err(refuse()),
+    config.timeout = match (value, parse_time(value)) {
+        ("none", _) => None,
+        (_, Ok(after)) if !after.is_zero() => Some(after),
         _ => {
-            let seconds = value.parse().map_err(|_| refuse())?;
-            let after = Duration::try_from_secs_f64(seconds).map_err(|_| refuse())?;
-            Some(after).filter(|after| !after.is_zero()).ok_or_else(refuse)?.into()
+            let refusal = format!("{value:?} is neither a time above 0, such as 10, 10s, 500ms or 2min, nor none");
+            return Err(Error::usage(refusal));
         }
     };
     Ok(())
@@ -306,9 +300,9 @@ fn trace(config: &mut Config, value: &str) -> Result<(), Error> {
 
 fn verbose(config: &mut Config, value: &str) -> Result<(), Error> {
     config.verbose = match value {
-        "1" | "on" => true,
-        "0" | "off" => false,
-        _ => return Err(unknown_value(value, "on, off, 1, 0")),
+        "1" | "on" | "true" | "yes" => true,
+        "0" | "off" | "false" | "no" => false,
+        _ => return Err(unknown_value(value, "on, off, true, false, yes, no, 1, 0")),
     };
     Ok(())
 }

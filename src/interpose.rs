@@ -27,21 +27,41 @@ pub enum Carrier {
     Mpi,
 }
 
-/// Ranges of blocks' sizes in bytes, both ends included, and who carries out an operation there. The first that fits counts.
+/// The library that carries out each call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Carriers(Vec<(Collective, Carrier, u64, u64)>);
+pub struct Carriers {
+    /// Ranges of blocks' sizes in bytes, both ends included, and who carries out an operation there. The first that fits counts.
+    ranges: Vec<(Collective, Carrier, u64, u64)>,
+    /// The number, from 1, of the first call of a communicator that earlybird may carry out; `None`: as measured.
+    pub from_call: Option<u64>,
+}
 
 impl Carriers {
     /// What was asked for `collective`: who, first and last byte count.
     pub fn of(&self, collective: Collective) -> impl Iterator<Item = (Carrier, u64, u64)> {
-        let of_it = self.0.iter().filter(move |(asked, ..)| *asked == collective);
+        let of_it = self.ranges.iter().filter(move |(asked, ..)| *asked == collective);
         of_it.map(|(_, carrier, first, last)| (*carrier, *first, *last))
+    }
+
+    fn add(&mut self, text: &str) -> Result<(), Error> {
+        match text.strip_prefix("from-call=") {
+            Some(number) => match number.parse() {
+                Ok(number @ 1..) => self.from_call = Some(number),
+                _ => {
+                    return Err(Error::usage(format!(
+                        "{text:?} is not valid; give a number from 1, such as from-call=1"
+                    )));
+                }
+            },
+            None => self.ranges.push(entry(text)?),
+        }
+        Ok(())
     }
 }
 
 impl Interpose {
-    /// Reads `EARLYBIRD_INTERPOSE`: a word, then entries `OPERATION=CARRIER` or `OPERATION=CARRIER:FIRST-LAST`, the last
-    /// size may be missing; any part alone. Nothing is as if it were unset.
+    /// Reads `EARLYBIRD_INTERPOSE`: a word, then entries `from-call=NUMBER`, `OPERATION=CARRIER` or `OPERATION=CARRIER:FIRST-LAST`,
+    /// the last size may be missing; any part alone. Nothing is as if it were unset.
     ///
     /// # Errors
     /// [`Error::Usage`] for anything else.
@@ -60,8 +80,9 @@ impl Interpose {
         if asked.is_some() {
             entries.next();
         }
-        let carriers = entries.map(entry).collect::<Result<_, _>>()?;
-        Ok((asked.unwrap_or_default(), Carriers(carriers)))
+        let mut carriers = Carriers::default();
+        entries.try_for_each(|text| carriers.add(text))?;
+        Ok((asked.unwrap_or_default(), carriers))
     }
 }
 
@@ -69,7 +90,7 @@ fn entry(text: &str) -> Result<(Collective, Carrier, u64, u64), Error> {
     let refuse = || {
         let names = Vec::from_iter(Collective::PUBLIC.iter().map(|known| known.name())).join(", ");
         Error::usage(format!(
-            "{text:?} is not valid; one of: on, off, profile, and after it entries such as broadcast=mpi:1Mi- or \
+            "{text:?} is not valid; one of: on, off, profile, and after it entries such as from-call=1, broadcast=mpi:1Mi- or \
              barrier=earlybird, with one of: {names}"
         ))
     };
@@ -103,6 +124,8 @@ mod tests {
         assert_eq!(of(Collective::Broadcast), [(Carrier::Mpi, 1 << 20, u64::MAX), (Carrier::Earlybird, 8, 1 << 10)]);
         assert_eq!(of(Collective::Barrier), [(Carrier::Mpi, 0, u64::MAX)]);
         assert!(of(Collective::Reduce).is_empty());
+        let (_, carriers) = Interpose::read("from-call=20,barrier=mpi").unwrap();
+        assert_eq!((carriers.from_call, carriers.of(Collective::Barrier).count()), (Some(20), 1));
         for name in ["reduce", "gather", "scatter", "alltoall", "reduce-scatter"] {
             assert_eq!(Interpose::read(&format!("{name}=mpi")).unwrap().0, Interpose::On);
         }
@@ -122,9 +145,11 @@ mod tests {
             "reduce=mpi:5",
             "reduce=mpi:x-",
             "profile;on",
+            "from-call=0",
+            "from-call=x",
         ] {
             let said = usage(Interpose::read(given).map(|_| ()));
-            assert!(said.contains("one of") || said.contains("size"), "{given}: {said}");
+            assert!(["one of", "size", "a number from 1"].iter().any(|part| said.contains(part)), "{given}: {said}");
         }
         assert!(usage(Interpose::read("reduce=mpi:2-1").map(|_| ())).contains("ends before it begins"));
     }

@@ -1,4 +1,4 @@
-//! Collective operations that know processes never arrive together.
+//! Collective operations (allreduce and others) for processes that arrive at different times.
 //!
 //! A [`Communicator`] has the collectives under rsmpi's names; [`Communicator::process_at_rank`] has those with a root.
 //! Every rank makes the same calls in the same order, and every failure is an [`Error`] that all ranks get.
@@ -41,7 +41,10 @@ mod tuning;
 pub mod units;
 
 pub use choice::Choice;
-pub use communicator::{CallReport, Communicator, CommunicatorBuilder, Persistent, Request, Root, progress, wait_all};
+pub use communicator::{
+    Alternative, CallReport, Communicator, CommunicatorBuilder, Delivery, Explanation, JobShape, Persistent,
+    PointToPoint, Request, Root, Transfer, explain, progress, wait_all,
+};
 pub use config::Config;
 pub use costs::Costs;
 #[doc(hidden)]
@@ -51,13 +54,19 @@ pub use earlybird_shm::{
     Indexed, IntoCallBuffers, IntoReduceOp, Op, OwnedArgs, Progress, SharedBuffer, SharedView, UserOp, WaitPreset,
 };
 #[doc(hidden)]
-pub use earlybird_shm::{CallBuffers, CallOptions, OwnedBytes, ReduceOp, SharedReduceOp, Side};
+pub use earlybird_shm::{BorrowedBytes, CallBuffers, CallOptions, OwnedBytes, ReduceOp, SharedReduceOp, Side, probe};
 pub use identity::{Identity, Launcher};
 #[doc(hidden)]
 pub use interpose::{Carrier, Carriers, Interpose};
 pub use nodes::RanksPerNode;
 pub use size_table::{SizeTable, Tables};
 pub use tuning::Tuning;
+
+/// The examples of the README and of the guide, as doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/guide.md")]
+struct Examples;
 
 #[cfg(test)]
 mod test_support {

@@ -4,13 +4,12 @@
 //! The shapes are those of the studies on process arrival patterns (Faraj, Patarasuk and Yuan, "A Study of Process
 //! Arrival Patterns for MPI Collective Operations", 2008, and later work on imbalanced arrivals).
 
-use crate::Error;
 pub use earlybird_hier::sim::mix;
-use std::fmt;
-use std::str::FromStr;
+use strum::{IntoStaticStr, VariantArray};
 
 /// The shape of lateness over the ranks of a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Pattern {
     /// Nobody is delayed.
     Balanced,
@@ -26,29 +25,9 @@ pub enum Pattern {
     Ascending,
 }
 
+earlybird_shm::named_choice!(Pattern, "arrival pattern");
+
 impl Pattern {
-    /// Every pattern.
-    pub const ALL: [Pattern; 6] = [
-        Pattern::Balanced,
-        Pattern::Random,
-        Pattern::FirstLate,
-        Pattern::LastLate,
-        Pattern::OneLate,
-        Pattern::Ascending,
-    ];
-
-    /// The name that users write and reports print.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Pattern::Balanced => "balanced",
-            Pattern::Random => "random",
-            Pattern::FirstLate => "first-late",
-            Pattern::LastLate => "last-late",
-            Pattern::OneLate => "one-late",
-            Pattern::Ascending => "ascending",
-        }
-    }
-
     /// The part of the full delay, 0 to 1, that `rank` of `ranks` is late by in this iteration. `seed` chooses the
     /// draws of [`Pattern::Random`] and [`Pattern::OneLate`]; the others do not depend on it or on the iteration.
     /// A rank outside the group is never late.
@@ -71,27 +50,10 @@ impl Pattern {
     }
 }
 
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Pattern {
-    type Err = Error;
-
-    /// Exactly one of the names; anything else is [`Error::Usage`] listing them.
-    fn from_str(given: &str) -> Result<Self, Error> {
-        Pattern::ALL.into_iter().find(|pattern| pattern.name() == given).ok_or_else(|| {
-            let valid = Pattern::ALL.map(Pattern::name).join(", ");
-            Error::usage(format!("arrival pattern {given:?} is not known; use one of: {valid}"))
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
 
     fn fractions(pattern: Pattern, ranks: usize, iteration: u64, seed: u64) -> Vec<f64> {
         (0..ranks).map(|rank| pattern.fraction(ranks, rank, iteration, seed)).collect()

@@ -3,7 +3,7 @@
 use crate::transport::ShmTransport;
 use crate::{Algorithm, Collective, DType, Error, FoldOrder, Op};
 use earlybird_hier::exec::{
-    Alltoallv, Endpoint, Failure, Fold, Geometry, Operation, Parts, Program, RunError, Transport, alltoallv, compile,
+    Alltoallv, Endpoint, Failure, Fold, Geometry, Operation, Parts, Program, RunError, Running, Transport, compile,
     wait_first,
 };
 use earlybird_hier::plan::{self, Side};
@@ -88,7 +88,7 @@ pub(crate) struct Shape {
 #[derive(Debug)]
 pub(crate) struct Plans<T> {
     endpoint: Endpoint<T>,
-    kept: Vec<(Shape, Operation<AnyFold>)>,
+    kept: Vec<(Shape, Apart)>,
     /// What they run, whatever the turn.
     programs: Vec<(Shape, Arc<Program>)>,
     /// Admitted before, whatever the sizes.
@@ -150,7 +150,7 @@ impl<T: Lane> Plans<T> {
         if self.kept.iter().any(|(known, _)| *known == shape) {
             return Ok(());
         }
-        let running = self.compiled(shape)?;
+        let running = self.apart(shape)?;
         if self.kept.len() == KEPT {
             self.kept.drain(..KEPT / 2);
         }
@@ -158,7 +158,7 @@ impl<T: Lane> Plans<T> {
         Ok(())
     }
 
-    fn compiled(&mut self, shape: Shape) -> Result<Operation<AnyFold>, Error> {
+    pub(crate) fn apart(&mut self, shape: Shape) -> Result<Apart, Error> {
         let fold = AnyFold::new(&shape)?;
         let known = self.programs.iter().find(|(known, _)| *known == Shape { turn: 0, ..shape });
         let program = match known {
@@ -222,19 +222,13 @@ impl<T: Lane> Plans<T> {
 
     /// Moves parts between every pair of ranks.
     pub(crate) fn exchange(&mut self, call: u32, parts: &mut [Parts<'_>]) -> Result<(), Error> {
-        let deadline = self.endpoint.transport().deadline();
-        let result = alltoallv(&mut self.endpoint, parts_of(call), parts, deadline);
-        result.map_err(|error| self.error(error))
+        let mut exchange = self.start_parts(call)?;
+        self.wait(&mut exchange, parts)
     }
 
-    /// A plan that its owner keeps, to be started any number of times.
-    pub(crate) fn apart(&mut self, shape: Shape) -> Result<Apart, Error> {
-        self.compiled(shape).map(Apart)
-    }
-
-    /// Starts it.
+    /// Starts a plan that its owner keeps.
     pub(crate) fn restart(&mut self, apart: &mut Apart) -> Result<(), Error> {
-        apart.0.start(&mut self.endpoint).map_err(|error| self.error(error))
+        apart.start(&mut self.endpoint).map_err(|error| self.error(error))
     }
 
     /// A plan that has started and its owner keeps.
@@ -243,37 +237,25 @@ impl<T: Lane> Plans<T> {
         self.restart(&mut apart).map(|()| apart)
     }
 
-    /// Carries on with it: a rank that it waits for, or nothing when it is complete.
-    pub(crate) fn poll_apart(&mut self, apart: &mut Apart, data: &mut [u8]) -> Result<Option<usize>, Error> {
-        let ended = apart.0.poll(&mut self.endpoint, data).map_err(|error| self.error(error))?;
-        Ok((!ended).then(|| apart.0.awaited().unwrap_or(0)))
-    }
-
-    /// Waits for its end.
-    pub(crate) fn finish_apart(&mut self, apart: &mut Apart, data: &mut [u8]) -> Result<(), Error> {
-        let deadline = self.endpoint.transport().deadline();
-        apart.0.wait(&mut self.endpoint, data, deadline).map_err(|error| self.error(error))
-    }
-
     /// Starts moving parts between every pair of ranks.
     pub(crate) fn start_parts(&mut self, call: u32) -> Result<Alltoallv, Error> {
         Alltoallv::start(&mut self.endpoint, parts_of(call)).map_err(|error| self.error(error))
     }
 
-    /// As [`Plans::poll_apart`].
-    pub(crate) fn poll_parts(
+    /// Carries on with what its owner keeps: a rank that it waits for, or nothing when it is complete.
+    pub(crate) fn poll<D: ?Sized>(
         &mut self,
-        exchange: &mut Alltoallv,
-        parts: &mut [Parts<'_>],
+        running: &mut impl Running<D>,
+        data: &mut D,
     ) -> Result<Option<usize>, Error> {
-        let ended = exchange.poll(&mut self.endpoint, parts).map_err(|error| self.error(error))?;
-        Ok((!ended).then(|| exchange.awaited().unwrap_or(0)))
+        let ended = running.poll(&mut self.endpoint, data).map_err(|error| self.error(error))?;
+        Ok((!ended).then(|| running.awaited().unwrap_or(0)))
     }
 
-    /// As [`Plans::finish_apart`].
-    pub(crate) fn finish_parts(&mut self, exchange: &mut Alltoallv, parts: &mut [Parts<'_>]) -> Result<(), Error> {
+    /// Waits for its end.
+    pub(crate) fn wait<D: ?Sized>(&mut self, running: &mut impl Running<D>, data: &mut D) -> Result<(), Error> {
         let deadline = self.endpoint.transport().deadline();
-        exchange.wait(&mut self.endpoint, parts, deadline).map_err(|error| self.error(error))
+        running.wait(&mut self.endpoint, data, deadline).map_err(|error| self.error(error))
     }
 
     /// Fails the group if `awaited` was waited for too long, where the transport does not do so itself.
@@ -288,9 +270,8 @@ impl<T: Lane> Plans<T> {
     }
 }
 
-/// A plan under way that its owner keeps.
-#[derive(Debug)]
-pub(crate) struct Apart(Operation<AnyFold>);
+/// A plan that its owner keeps, to be started any number of times.
+pub(crate) type Apart = Operation<AnyFold>;
 
 /// What ranks compare of a call that moves parts.
 fn parts_of(call: u32) -> u64 {
@@ -325,7 +306,7 @@ fn unusable(error: PlanError) -> Error {
 
 /// The library's operators on its element types, or bytes that are moved.
 #[derive(Debug, Clone, Copy)]
-struct AnyFold {
+pub(crate) struct AnyFold {
     fold: Option<(ByteFold, Op)>,
     call: u32,
 }

@@ -7,10 +7,17 @@ mod data;
 
 use common::{Job, Player, mix};
 use data::{Sample, contribution, hash, reference, same_bits};
-use earlybird::{Algorithm, CallBuffers, CollectiveArgs, Communicator, DType, Error, FoldOrder, Indexed, Op, ReduceOp};
+use earlybird::{
+    Algorithm, CallBuffers, Collective, CollectiveArgs, Communicator, DType, Error, FoldOrder, Indexed, Op, ReduceOp,
+};
 use half::{bf16, f16};
 use num_complex::Complex;
 use std::time::Duration;
+
+/// The choices of an allreduce.
+fn algorithms() -> Vec<Algorithm> {
+    [&[Algorithm::Auto], Collective::AllReduce.traits().algorithms].concat()
+}
 
 const ORDERS: [FoldOrder; 2] = [FoldOrder::Arrival, FoldOrder::Rank];
 
@@ -73,7 +80,7 @@ impl Caller {
         let send = contribution::<T>(seed, rank, count, op, true);
         let expected = reference::<T>(seed, ranks, count, op, true);
         let mut cases = 0;
-        for algorithm in Algorithm::ALL {
+        for algorithm in algorithms() {
             for order in ORDERS {
                 self.choose(algorithm, order);
                 for in_place in [false, true] {
@@ -162,7 +169,7 @@ fn rounded_every_way<T: Sample>(caller: &mut Caller, op: Op, count: usize) -> us
     let send = contribution::<T>(seed, rank, count, op, false);
     let expected = reference::<T>(seed, ranks, count, op, false);
     let mut cases = 0;
-    for algorithm in Algorithm::ALL {
+    for algorithm in algorithms() {
         for order in ORDERS {
             for in_place in [false, true, false] {
                 caller.choose(algorithm, order);
@@ -219,7 +226,7 @@ fn interleaved(player: &Player) {
     let ranks = caller.comm.size();
     for call in 0..player.arg::<u64>(0) {
         let random = mix(call ^ 0x5eed);
-        let algorithm = Algorithm::ALL[(random % 7) as usize];
+        let algorithm = Algorithm::ALL[random as usize % Algorithm::ALL.len()];
         let order = ORDERS[(random >> 8 & 1) as usize];
         let count = [0, 1, 4, 5, 60, 700, 9_000, 40_000][(random >> 16 & 7) as usize];
         caller.choose(algorithm, order);
@@ -284,7 +291,7 @@ fn barriers(player: &Player) {
     let mark =
         |r: usize| std::path::Path::new(&std::env::var("EARLYBIRD_DIR").unwrap()).with_extension(format!("at-{r}"));
     for round in 1..=60u64 {
-        caller.choose(Algorithm::ALL[(round % 7) as usize], ORDERS[(round / 7 % 2) as usize]);
+        caller.choose(Algorithm::ALL[round as usize % Algorithm::ALL.len()], ORDERS[(round / 8 % 2) as usize]);
         if mix(round * 8 + rank as u64).is_multiple_of(3) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -358,7 +365,7 @@ fn calls_are_repeated_as_bytes() {
 fn calls_larger_than_the_windows_run_as_several_operations() {
     for ranks in [2, 3] {
         let least = earlybird_shm::layout::Windows::least_budget_bytes(ranks);
-        for algorithm in Algorithm::ALL {
+        for algorithm in algorithms() {
             let job = Job::new("large", ranks).arg(50_000).arg(algorithm).var("EARLYBIRD_ARENA_MAX", least);
             let operations: u64 = job.run()[0][0].strip_prefix("operations ").unwrap().parse().unwrap();
             assert!(operations > 2 * 6, "{algorithm}: {operations} operations for 2 calls of 200 kB and 4 small ones");

@@ -1,4 +1,5 @@
-//! What the sources promise about themselves: where unsafe code is, how long files are, who depends on whom.
+//! Promises of the sources about themselves: where unsafe code is, how long files are, who depends on whom, who knows which collectives
+//! there are.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -110,8 +111,12 @@ fn unsafe_complaints(sources: &[Source], document: &str) -> Vec<String> {
             complaints.push(format!("{path} has unsafe code without allow(unsafe_code)"));
         }
     }
-    complaints.extend(found.difference(&listed).map(|p| format!("{p} has unsafe code and is not in docs/unsafe.md")));
-    complaints.extend(listed.difference(&found).map(|p| format!("{p} is in docs/unsafe.md and has no unsafe code")));
+    complaints.extend(
+        found.difference(&listed).map(|p| format!("{p} has unsafe code and is not in docs/internals/unsafe.md")),
+    );
+    complaints.extend(
+        listed.difference(&found).map(|p| format!("{p} is in docs/internals/unsafe.md and has no unsafe code")),
+    );
     complaints
 }
 
@@ -198,10 +203,6 @@ fn crosses(line: &str, module: &str) -> bool {
 const ORDERINGS: &[(&str, &str)] = &[
     ("shm/src/sync.rs", "the table of sync points"),
     ("shm/src/kernels/", "the fence behind stores past the caches, which no atomic orders"),
-    (
-        "shm/src/memory/",
-        "the meeting and the table of regions: under locks of the kernel, or handed over once by one word",
-    ),
     ("preload/src/comm_cache.rs", "a table of this process alone, between its threads"),
 ];
 
@@ -223,6 +224,144 @@ fn ordering_complaints(sources: &[Source]) -> Vec<String> {
     complaints
 }
 
+/// Files that may name a collective, by a variant of `Collective` or a constructor of `CollectiveArgs`, and why. All others go by
+/// the table, so that they stay as they are when a collective is added or removed.
+const COLLECTIVES: &[(&str, &[&str])] = &[
+    ("the table, and the constructor of each", &["shm/src/protocol/collective.rs", "shm/src/constructors.rs"]),
+    (
+        "a shorthand for each, under rsmpi's name",
+        &["src/communicator/data_movement.rs", "src/communicator/reductions.rs", "src/communicator/root.rs"],
+    ),
+    (
+        "the steps of each over several nodes",
+        &[
+            "src/hierarchy/alltoallv.rs",
+            "src/hierarchy/call.rs",
+            "src/hierarchy/collectives.rs",
+            "src/hierarchy/moves.rs",
+            "src/hierarchy/operation.rs",
+            "src/hierarchy/phases.rs",
+            "src/hierarchy/reductions.rs",
+        ],
+    ),
+    (
+        "a function for each in other languages, and the MPI's own beside ours",
+        &[
+            "capi/src/data_movement.rs",
+            "capi/src/reductions.rs",
+            "python/src/collectives.rs",
+            "python/src/methods.rs",
+            "src/bin/earlybird/bench/mpi.rs",
+            "src/bin/earlybird/bench/calls.rs",
+            "src/bin/earlybird/bench/worker.rs",
+        ],
+    ),
+    (
+        "algorithms that only some have",
+        &[
+            "shm/src/comm/call_cache.rs",
+            "shm/src/comm/requests.rs",
+            "shm/src/protocol/decide.rs",
+            "shm/src/protocol/dispatch.rs",
+            "src/hierarchy/choice.rs",
+            "src/hierarchy/explain.rs",
+            "src/hierarchy/started/again.rs",
+        ],
+    ),
+    (
+        "plans, by which only allreduces and barriers are carried out on one node",
+        &[
+            "src/bin/earlybird/bench/args.rs",
+            "src/communicator/across.rs",
+            "src/communicator/explain.rs",
+            "src/communicator/plan_lane.rs",
+            "src/plans.rs",
+            "src/size_table.rs",
+        ],
+    ),
+    (
+        "forms that only an allreduce has: grouped, in shared memory, with one result for all",
+        &[
+            "capi/src/call.rs",
+            "capi/src/grouped.rs",
+            "capi/src/shared.rs",
+            "shm/src/checked_args.rs",
+            "shm/src/comm/views.rs",
+            "shm/src/placed_args.rs",
+            "src/communicator/shared.rs",
+        ],
+    ),
+    ("the one without data", &["shm/src/owned_args.rs", "src/communicator/request.rs", "src/messages/line.rs"]),
+    ("the one with lengths for each pair", &["shm/src/comm/alltoallv.rs", "shm/src/comm/alltoallv_request.rs"]),
+    (
+        "agreements of the library's own",
+        &[
+            "preload/src/user_ops.rs",
+            "shm/src/comm/execute.rs",
+            "shm/src/comm/outside.rs",
+            "shm/src/comm/split.rs",
+            "src/communicator/split.rs",
+            "src/hierarchy/connect.rs",
+        ],
+    ),
+    (
+        "measurements and reports of one of them",
+        &[
+            "src/bin/earlybird/bench/composed.rs",
+            "src/bin/earlybird/bench/preset.rs",
+            "src/bin/earlybird/trace/imbalance.rs",
+            "src/bin/earlybird/tune.rs",
+            "src/bin/earlybird/tune/between.rs",
+            "src/trace/calls.rs",
+        ],
+    ),
+];
+
+/// Spellings of the collectives in code, of the enumeration that defines them: `Collective::AllReduce`, `CollectiveArgs::all_reduce`.
+fn spellings(definition: &str) -> Vec<String> {
+    let body = definition.split_once("pub enum Collective {").unwrap().1.split_once("\n}").unwrap().0;
+    let variants = body.lines().filter_map(|line| line.trim().split_once(" = ")).map(|(name, _)| name);
+    let constructor = |name: &str| {
+        name.char_indices().fold(String::new(), |word, (at, letter)| {
+            let line = if letter.is_uppercase() && at > 0 { "_" } else { "" };
+            format!("{word}{line}{}", letter.to_lowercase())
+        })
+    };
+    variants
+        .flat_map(|name| [format!("Collective::{name}"), format!("CollectiveArgs::{}", constructor(name))])
+        .collect()
+}
+
+/// The code of a source before its own tests.
+fn code_without_tests(text: &str) -> Vec<String> {
+    let lines = code(text);
+    let is_test =
+        |pair: &[String]| pair[0].starts_with("#[cfg(") && pair[0].contains("test") && pair[1].ends_with("tests {");
+    let end = lines.windows(2).position(is_test).unwrap_or(lines.len());
+    lines[..end].to_vec()
+}
+
+/// Files that name a collective and are not listed, and those listed that name none. A plan's own collectives are others.
+fn collective_complaints(sources: &[Source], listed: &[&str], spellings: &[String]) -> Vec<String> {
+    let names = |line: &String| {
+        let line = line.replace("plan::Collective::", "");
+        spellings.iter().any(|spelling| has_word(&line, spelling))
+    };
+    let is_test = |path: &str| path.contains("/tests") || path.ends_with("tests.rs");
+    let mut found = BTreeSet::new();
+    for (path, text) in sources.iter().filter(|(path, _)| !is_test(path)) {
+        if code_without_tests(text).iter().any(names) {
+            found.insert(path.as_str());
+        }
+    }
+    let listed: BTreeSet<&str> = listed.iter().copied().collect();
+    let unknown = found.difference(&listed).map(|path| {
+        format!("{path} names a collective; ask the table (Collective::traits), or list the file with its reason")
+    });
+    let stale = listed.difference(&found).map(|path| format!("{path} may name a collective and names none"));
+    unknown.chain(stale).collect()
+}
+
 fn none(complaints: Vec<String>) {
     assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
 }
@@ -231,7 +370,7 @@ fn none(complaints: Vec<String>) {
 fn unsafe_code_is_where_the_list_says_and_nowhere_else() {
     let sources = every_source();
     assert!(sources.len() > 60, "only {} sources were found", sources.len());
-    none(unsafe_complaints(&sources, &read("docs/unsafe.md")));
+    none(unsafe_complaints(&sources, &read("docs/internals/unsafe.md")));
 }
 
 #[test]
@@ -265,6 +404,35 @@ fn every_ordering_is_a_sync_point() {
         assert!(used, "{file} names no ordering: stale exception");
     }
     none(ordering_complaints(&sources));
+}
+
+#[test]
+fn only_listed_files_know_which_collectives_there_are() {
+    let sources = sources(&["src", "shm/src", "capi/src", "preload/src", "python/src"]);
+    let listed: Vec<&str> = COLLECTIVES.iter().flat_map(|(_, files)| files.iter().copied()).collect();
+    none(collective_complaints(&sources, &listed, &spellings(&read("shm/src/protocol/collective.rs"))));
+}
+
+#[test]
+fn a_file_that_names_a_collective_must_be_listed() {
+    let spellings = spellings("pub enum Collective {\n    /// All.\n    AllReduce = 1,\n    Scan = 10,\n}\n");
+    let complaints = |text, listed| collective_complaints(&[source("src/a.rs", text)], listed, &spellings);
+    for line in
+        ["if what == Collective::AllReduce {", "run(CollectiveArgs::all_reduce(buf, op))", "Collective::Scan => 1"]
+    {
+        assert!(complaints(line, &[])[0].contains("src/a.rs names a collective"), "{line}");
+        assert!(complaints(line, &["src/a.rs"]).is_empty(), "{line}");
+    }
+    for line in [
+        "Collective::PUBLIC.iter()",
+        "plan::Collective::AllReduce",
+        "Collective::Scanner",
+        "// Collective::Scan",
+        "#[cfg(test)]\nmod tests {\n    Collective::Scan\n}",
+    ] {
+        assert!(complaints(line, &[]).is_empty(), "{line}");
+        assert!(complaints(line, &["src/a.rs"])[0].contains("names none"), "{line}");
+    }
 }
 
 fn source(path: &str, text: &str) -> Source {

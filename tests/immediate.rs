@@ -5,11 +5,11 @@ mod common;
 #[path = "common/data.rs"]
 mod data;
 
+use common::flags::{raise, wait_for};
 use common::{Job, Player, mix};
 use data::{Sample, contribution, reference, same_bits};
 use earlybird::{Algorithm, BufferOwner, Choice, CollectiveArgs, Communicator, Element, Error, Op, Request};
 use half::f16;
-use std::path::PathBuf;
 use std::time::Duration;
 
 #[test]
@@ -30,16 +30,6 @@ fn rank() {
         ("fails", fails),
         ("differs", differs),
     ]);
-}
-
-fn flag(name: &str) -> PathBuf {
-    PathBuf::from(std::env::var("EARLYBIRD_DIR").unwrap()).with_extension(name)
-}
-
-fn wait_for(name: &str) {
-    while !flag(name).exists() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// The end of a call, waited for or asked for again and again.
@@ -347,7 +337,7 @@ fn absent(player: &Player) {
         let request = comm.start(CollectiveArgs::all_reduce(vec![1i8; count], Op::Sum));
         let error = request.and_then(|request| end_of(request, player.arg(0))).expect_err("two ranks have not come");
         assert!(matches!(&error, Error::Timeout { missing, .. } if *missing == [1, 2]), "{error}");
-        std::fs::write(flag("over"), "").unwrap();
+        raise("over");
         player.say("told");
     }
     wait_for("over");

@@ -2,10 +2,10 @@
 
 mod common;
 
+use common::flags::{raise, wait_for};
 use common::{End, Job, Player, Running};
 use earlybird::{Algorithm, Communicator, Config, DType, Element, Error, FoldOrder, Op};
 use rustix::process::Signal;
-use std::path::PathBuf;
 use std::time::Duration;
 
 #[test]
@@ -38,20 +38,6 @@ fn tell(player: &Player, key: &str, result: Result<(), Error>) -> bool {
 }
 
 /// A file that one rank makes and another waits for.
-fn flag(name: &str) -> PathBuf {
-    PathBuf::from(std::env::var("EARLYBIRD_DIR").unwrap()).with_extension(name)
-}
-
-fn raise(name: &str) {
-    std::fs::write(flag(name), "").unwrap();
-}
-
-fn wait_for(name: &str) {
-    while !flag(name).exists() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// One call of a script: `barrier:order:algorithm`, or `type:count:op:order:algorithm`.
 fn call(comm: &Communicator, text: &str) -> Result<(), Error> {
     let parts: Vec<&str> = text.split(':').collect();

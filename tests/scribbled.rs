@@ -5,6 +5,8 @@ mod common;
 
 use common::{End, Job, Player, mix};
 use earlybird::{Algorithm, CollectiveArgs, Communicator, Error, Op};
+use earlybird_shm::channel::RingLayout;
+use earlybird_shm::channel::ring::RankPair;
 use earlybird_shm::layout::Layout;
 use earlybird_shm::memory::POOL_BYTES;
 use earlybird_shm::protocol::word::FoldWord;
@@ -17,23 +19,42 @@ use std::time::Duration;
 #[test]
 #[ignore = "a rank of the jobs that the other tests start"]
 fn rank() {
-    common::play(&[("scribbled", scribbled), ("started", started), ("lent_anew", lent_anew)]);
+    common::play(&[
+        ("scribbled", scribbled),
+        ("scribbled_rings", scribbled_rings),
+        ("lost_packet", lost_packet),
+        ("started", started),
+        ("lent_anew", lent_anew),
+    ]);
 }
 
-/// The memory of the communicator of all ranks, as another process would reach it.
+/// The memory of a group of all ranks, as another process would reach it.
 struct Shared {
     memory: File,
     at: u64,
 }
 
 impl Shared {
-    fn find() -> Shared {
+    /// The region of the communicator.
+    fn find(ranks: usize) -> Shared {
+        Shared::of_bytes(Layout::new(ranks).bytes())
+    }
+
+    /// The rings between the ranks.
+    fn find_rings(ranks: usize) -> Shared {
+        Shared::of_bytes(RingLayout::new(ranks).bytes())
+    }
+
+    /// The first region of the arena whose regions have so many bytes.
+    fn of_bytes(bytes: usize) -> Shared {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let region = |line: &&str| {
-            line.contains("earlybird-arena") && line.split(' ').nth(2) == Some(&format!("{POOL_BYTES:08x}"))
+        let region = |line: &str| {
+            let mut words = line.split([' ', '-']);
+            let [at, end] = [(); 2].map(|()| u64::from_str_radix(words.next().unwrap(), 16).unwrap());
+            let is_first = line.split(' ').nth(2) == Some(&format!("{POOL_BYTES:08x}"));
+            (line.contains("earlybird-arena") && is_first && end - at == bytes as u64).then_some(at)
         };
-        let line = maps.lines().find(region).unwrap_or_else(|| panic!("no region in\n{maps}"));
-        let at = u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+        let at = maps.lines().find_map(region).unwrap_or_else(|| panic!("no region of {bytes} bytes in\n{maps}"));
         let memory = OpenOptions::new().read(true).write(true).open("/proc/self/mem").unwrap();
         Shared { memory, at }
     }
@@ -42,9 +63,9 @@ impl Shared {
         self.memory.write_all_at(bytes, self.at + offset as u64).unwrap();
     }
 
-    fn read(&self, bytes: usize) -> Vec<u8> {
+    fn read(&self, offset: usize, bytes: usize) -> Vec<u8> {
         let mut found = vec![0; bytes];
-        self.memory.read_exact_at(&mut found, self.at).unwrap();
+        self.memory.read_exact_at(&mut found, self.at + offset as u64).unwrap();
         found
     }
 }
@@ -59,27 +80,44 @@ impl Dice {
     }
 }
 
-/// Writes bytes and words, mostly over the lines, some over payload that is in use.
-fn scribble(shared: &Shared, ranks: usize, seed: u64) {
-    let (layout, mut dice) = (Layout::new(ranks), Dice(seed));
+/// Writes bytes and words wherever `spot` says.
+fn scribble(shared: &Shared, seed: u64, spot: impl Fn(&mut Dice) -> usize) {
+    let mut dice = Dice(seed);
     for _ in 0..1 + dice.below(300) {
         std::thread::sleep(Duration::from_micros(dice.below(100) as u64));
-        let offset = match dice.below(16) {
-            0 => layout.accumulator(dice.below(2)) + dice.below(4096),
-            1 => layout.deposit(dice.below(2), dice.below(ranks)) + dice.below(4096),
-            // The poison word, what members say.
-            2..=4 => dice.below(layout.arrival(0)),
-            // Arrivals, events, the lines of the ranks.
-            5..=11 => layout.arrival(0) + dice.below(layout.fold_word(0) - layout.arrival(0)),
-            12 => layout.fold_word(0) + dice.below(layout.chunk(0, 0) - layout.fold_word(0)),
-            // Only the first few chunks are used.
-            _ => layout.chunk(dice.below(2), 0) + dice.below(1024),
-        };
+        let offset = spot(&mut dice);
         let value = mix(dice.0);
         let word = [value, 0, u64::MAX, value & 0xff, 1 << (value % 64)][dice.below(5)].to_le_bytes();
         match dice.below(2) {
             0 => shared.write(offset, &word[..1]),
             _ => shared.write(offset / 8 * 8, &word),
+        }
+    }
+}
+
+/// A place mostly in the lines of a communicator, sometimes in payload that is in use.
+fn in_region(layout: &Layout, ranks: usize) -> impl Fn(&mut Dice) -> usize {
+    move |dice| match dice.below(16) {
+        0 => layout.accumulator(dice.below(2)) + dice.below(4096),
+        1 => layout.deposit(dice.below(2), dice.below(ranks)) + dice.below(4096),
+        // The poison word, what members say.
+        2..=4 => dice.below(layout.arrival(0)),
+        // Arrivals, events, the lines of the ranks.
+        5..=11 => layout.arrival(0) + dice.below(layout.fold_word(0) - layout.arrival(0)),
+        12 => layout.fold_word(0) + dice.below(layout.chunk(0, 0) - layout.fold_word(0)),
+        // Only the first few chunks are used.
+        _ => layout.chunk(dice.below(2), 0) + dice.below(1024),
+    }
+}
+
+/// A place in the lines before the rings, or in a ring between two ranks: its lines, and payload of its first packets.
+fn in_rings(layout: &RingLayout, ranks: usize) -> impl Fn(&mut Dice) -> usize {
+    move |dice| {
+        let pair = RankPair { from: dice.below(ranks), to: dice.below(ranks) };
+        match dice.below(8) {
+            0..=1 => dice.below(layout.state(ranks)),
+            2 => layout.payload(pair, dice.below(8)) + dice.below(4096),
+            _ => layout.ring(pair) + dice.below(layout.payload(pair, 0) - layout.ring(pair)),
         }
     }
 }
@@ -117,25 +155,48 @@ fn scribbled(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let seed: u64 = player.arg(0);
     comm.barrier().unwrap();
-    let shared = Shared::find();
+    meet(&comm, "called");
+    let (shared, layout) = (Shared::find(comm.size()), Layout::new(comm.size()));
     std::thread::scope(|scope| {
         if comm.rank() == 0 {
-            scope.spawn(|| scribble(&shared, comm.size(), seed));
+            scope.spawn(|| scribble(&shared, seed, in_region(&layout, comm.size())));
         }
         let ended = (0..2000).try_for_each(|i| call(&comm, seed, i));
         player.say(ended.map_or_else(|error| format!("{} {error}", error.code()), |()| "ok".into()));
     });
 }
 
-#[test]
-fn scribbling_ends_no_wait_never_and_crashes_nobody() {
+/// Blocking calls by plans of one node, or on nodes of one rank.
+fn scribbled_rings(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let (seed, ranks) = (player.arg::<u64>(0), comm.size());
+    comm.barrier().unwrap();
+    meet(&comm, "called");
+    let (shared, layout) = (Shared::find_rings(ranks), RingLayout::new(ranks));
+    std::thread::scope(|scope| {
+        if comm.rank() == 0 {
+            scope.spawn(|| scribble(&shared, seed, in_rings(&layout, ranks)));
+        }
+        let ended = (0..2000u64).try_for_each(|i| {
+            let mut dice = Dice(mix(seed).wrapping_add(i));
+            match dice.below(4) {
+                0 => comm.barrier(),
+                _ => comm.all_reduce_in_place(&mut vec![1.0f64; [1, 9, 200, 3000][dice.below(4)]], Op::Sum),
+            }
+        });
+        player.say(ended.map_or_else(|error| format!("{} {error}", error.code()), |()| "ok".into()));
+    });
+}
+
+/// Runs 200 jobs of this role, and prints how many of them failed.
+fn nobody_waits_for_ever(role: &'static str, settings: impl Fn(Job, u64) -> Job + Sync) {
     let queue: Mutex<Vec<(usize, u64)>> = Mutex::new((0..200).map(|seed| (2 + seed as usize % 2, seed)).collect());
     let failed = Mutex::new(0);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 while let Some((ranks, seed)) = { queue.lock().unwrap().pop() } {
-                    let ends = Job::new("scribbled", ranks).arg(seed).start().join();
+                    let ends = settings(Job::new(role, ranks).arg(seed), seed).start().join();
                     let fine = |end: &End| end.status.success() && end.said.len() == 1;
                     assert!(ends.iter().all(fine), "seed {seed}, {ranks} ranks: {ends:#?}");
                     *failed.lock().unwrap() += usize::from(ends.iter().any(|end| end.said[0] != "ok"));
@@ -146,13 +207,71 @@ fn scribbling_ends_no_wait_never_and_crashes_nobody() {
     println!("200 jobs, {} of them ended with an error", failed.into_inner().unwrap());
 }
 
+#[test]
+fn scribbling_ends_no_wait_never_and_crashes_nobody() {
+    nobody_waits_for_ever("scribbled", |job, _| job);
+}
+
+/// A setting by which blocking calls use rings.
+fn by_rings(job: Job, which: u64) -> Job {
+    match which % 4 {
+        0 => job.var("EARLYBIRD_ALGORITHM", "plan:butterfly"),
+        1 => job.var("EARLYBIRD_ALGORITHM", "plan:ring"),
+        2 => job.var("EARLYBIRD_ALGORITHM", "plan:direct"),
+        _ => job.var("EARLYBIRD_RANKS_PER_NODE", 1),
+    }
+}
+
+#[test]
+fn scribbling_over_rings_ends_no_wait_never_and_crashes_nobody() {
+    nobody_waits_for_ever("scribbled_rings", |job, seed| by_rings(job, seed / 2));
+}
+
+/// The packets that rank 0 has sent are lost before rank 1 comes.
+fn lost_packet(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let call = || comm.all_reduce_in_place(&mut [1.0f64], Op::Sum).map_or_else(|error| error.code(), |()| "ok");
+    assert_eq!(call(), "ok");
+    let (shared, layout) = (Shared::find_rings(comm.size()), RingLayout::new(comm.size()));
+    let slots = (0..8).map(|slot| layout.slot(RankPair { from: 0, to: 1 }, slot)).collect::<Vec<_>>();
+    let sequence = |slot: &&usize| u64::from_le_bytes(shared.read(**slot, 8).try_into().unwrap());
+    let next = slots.iter().map(|slot| sequence(&slot)).max().unwrap() + 1;
+    let lose = || {
+        let sent = || slots.iter().find(|slot| sequence(slot) == next);
+        while sent().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        shared.write(*sent().unwrap(), &[0; 8]);
+        std::fs::write(flag("lost"), "").unwrap();
+    };
+    std::thread::scope(|scope| {
+        if comm.rank() == 0 {
+            scope.spawn(lose);
+        } else {
+            while !flag("lost").exists() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        (0..2).for_each(|_| player.say(call()));
+    });
+}
+
+#[test]
+fn a_wait_for_a_packet_that_was_lost_ends() {
+    for which in 0..4 {
+        let said = by_rings(Job::new("lost_packet", 2), which).run();
+        assert_eq!(said[1], ["EB_POISONED"; 2], "{which}: {said:?}");
+        assert_eq!(said[0][1], "EB_POISONED", "{which}: {said:?}");
+    }
+}
+
 /// Two calls are under way, and the words of both say for ever that another rank folds.
 fn started(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     comm.barrier().unwrap();
     meet(&comm, "called");
     if comm.rank() == 0 {
-        let (shared, layout) = (Shared::find(), Layout::new(comm.size()));
+        let (shared, layout) = (Shared::find(comm.size()), Layout::new(comm.size()));
         for epoch in [2, 3] {
             let word = FoldWord::busy(epoch, 1, 0).0.to_le_bytes();
             (0..16).for_each(|chunk| shared.write(layout.chunk(epoch as usize % 2, chunk), &word));
@@ -201,20 +320,20 @@ fn lent_anew(player: &Player) {
         comm.all_reduce_in_place(&mut [1.0f64], Op::Sum).unwrap();
     }
     meet(&comm, "called");
-    let (shared, bytes) = (Shared::find(), Layout::new(comm.size()).control_bytes());
+    let (shared, bytes) = (Shared::find(comm.size()), Layout::new(comm.size()).control_bytes());
     let other = 77u64.to_le_bytes();
     if comm.rank() == 0 {
         shared.write(0, &other);
         shared.write(8, &other);
     }
     meet(&comm, "written");
-    let before = shared.read(bytes);
+    let before = shared.read(0, bytes);
     for count in [1usize, 1, 500, 20_000] {
         let error = comm.all_reduce_in_place(&mut vec![1.0f64; count], Op::Sum).unwrap_err();
         player.say(format!("{} {error}", error.code()));
     }
     meet(&comm, "failed");
-    assert!(shared.read(bytes) == before, "something was written");
+    assert!(shared.read(0, bytes) == before, "something was written");
     meet(&comm, "read");
 }
 

@@ -4,13 +4,13 @@ mod common;
 #[path = "common/data.rs"]
 mod data;
 
+use common::flags::wait_for;
 use common::{Job, Player, mix};
 use data::{Sample, contribution, reference, same_bits};
 use earlybird::{Algorithm, CollectiveArgs, Communicator, Error, FoldOrder, Identity, Indexed, Op, UserOp};
 use half::f16;
 use num_complex::Complex;
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
-use std::path::PathBuf;
 use std::time::Duration;
 
 #[test]
@@ -271,16 +271,6 @@ fn stranger(player: &Player) {
 fn a_buffer_of_another_job_is_refused() {
     let said = Job::new("stranger", 1).run();
     assert!(said[0][0].starts_with("EB_USAGE the shared buffer belongs to another job"), "{said:?}");
-}
-
-fn flag(name: &str) -> PathBuf {
-    PathBuf::from(std::env::var("EARLYBIRD_DIR").unwrap()).with_extension(name)
-}
-
-fn wait_for(name: &str) {
-    while !flag(name).exists() {
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// Rank 2 is stopped while it holds a chunk of everybody's buffers, rank 1 is killed, and rank 0 goes on with other memory.

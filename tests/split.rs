@@ -22,6 +22,7 @@ fn rank() {
         ("mismatch", mismatch),
         ("settings", settings),
         ("pairs", pairs),
+        ("formed", formed),
     ]);
 }
 
@@ -349,4 +350,51 @@ fn pairs(player: &Player) {
 fn groups_of_one_split_share_alike() {
     let said = Job::new("pairs", 40).run();
     assert!(said.iter().all(|s| s == &said[0]), "{said:?}");
+}
+
+/// Pairs that are formed by their members alone, until no memory is left for another one: the same number on both.
+fn formed(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let (me, serials) = (comm.rank(), std::cell::Cell::new(0));
+    let means = comm.split(Some((me / 2) as u32), 0).unwrap().unwrap();
+    let form = |ranks: &[usize]| {
+        serials.set(serials.get() + 1);
+        let serial = (serials.get() << 8) + me as u64 / 2;
+        comm.form(ranks, serial, &mut |words: &mut [u64]| means.all_reduce_in_place(words, Op::Sum))
+    };
+    let pair = [me | 1, me & !1];
+    for ranks in [&[me ^ 1][..], &[me, me], &[me, 99]] {
+        assert!(matches!(form(ranks), Err(Error::Usage { .. })), "{ranks:?}");
+    }
+    // The second pair goes on while the first has ended.
+    let rounds = if me < 2 { 1 } else { 3 };
+    for _ in 0..rounds {
+        let formed = form(&pair).unwrap();
+        assert_eq!((formed.job_ranks(), formed.rank()), (&pair[..], usize::from(me % 2 == 0)));
+        [1, 300, 70_000].iter().for_each(|count| check(&formed, *count).unwrap());
+        assert_eq!(form(&[me]).unwrap().size(), 1);
+    }
+    comm.barrier().unwrap();
+    if me < 2 {
+        let mut made = Vec::new();
+        let error = loop {
+            match form(&pair) {
+                Ok(formed) => made.push(formed),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, Error::NoSpace { .. }) && !made.is_empty(), "{} and {error}", made.len());
+        made.iter().for_each(|formed| check(formed, 10).unwrap());
+        player.say(made.len());
+        drop(made);
+        means.barrier().unwrap();
+        check(&form(&pair).unwrap(), 10).unwrap();
+    }
+    comm.barrier().unwrap();
+}
+
+#[test]
+fn members_of_a_new_communicator_form_it_alone() {
+    let said = Job::new("formed", 4).var("EARLYBIRD_ARENA_MAX", 4 << 20).run();
+    assert!(said[0] == said[1] && said[0].len() == 1 && said[2..].concat().is_empty(), "{said:?}");
 }

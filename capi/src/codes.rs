@@ -20,8 +20,7 @@ pub fn ops() -> Vec<(c_int, String)> {
 
 /// Returns every order with its name in C.
 pub fn orders() -> Vec<(c_int, String)> {
-    let named = [(FoldOrder::Arrival, "order-arrival"), (FoldOrder::Rank, "order-rank")];
-    named.iter().map(|(order, name)| (*order as c_int, c_name(name))).collect()
+    FoldOrder::ALL.iter().map(|order| (*order as c_int, c_name(&format!("order-{}", order.name())))).collect()
 }
 
 /// Returns the value with this number, of values that are numbered from 1 in this order.
@@ -46,7 +45,7 @@ pub fn op(number: c_int) -> Result<Op, Error> {
 
 /// Returns the order with this number.
 pub fn order(number: c_int) -> Result<FoldOrder, Error> {
-    let known = [FoldOrder::Arrival, FoldOrder::Rank].into_iter().find(|order| *order as c_int == number);
+    let known = FoldOrder::ALL.into_iter().find(|order| *order as c_int == number);
     known.ok_or_else(|| unknown("order", "eb_order", number, &orders()))
 }
 

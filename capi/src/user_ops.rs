@@ -1,10 +1,7 @@
 //! Reductions with user-defined operators.
 #![allow(unsafe_code)]
 
-use crate::buffers::Blocks;
-use crate::reductions::Reduction;
-use crate::requests::export_forms;
-use earlybird::{BytesOp, Collective, Error, SharedReduceOp};
+use earlybird::{BytesOp, Datatype, Error, SharedReduceOp};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
@@ -39,11 +36,11 @@ impl UserFunction {
     }
 }
 
-/// Describes the reduction of elements of `bytes` bytes with the caller's operator.
+/// The type of elements of `bytes` bytes, and the caller's operator on them.
 ///
 /// # Safety
 /// C: also while the operator is used.
-unsafe fn reduction(op: *const Operator, bytes: usize) -> Result<Reduction, Error> {
+pub unsafe fn operator(op: *const Operator, bytes: usize) -> Result<(Datatype, SharedReduceOp), Error> {
     // SAFETY: C.
     let op = unsafe { op.as_ref() };
     let op = op.ok_or_else(|| Error::usage("the operator is null; give the address of an eb_operator"))?;
@@ -55,63 +52,5 @@ unsafe fn reduction(op: *const Operator, bytes: usize) -> Result<Reduction, Erro
     let function = UserFunction { fold, context, bytes };
     let op = BytesOp::new(bytes, commutative == 1, move |left: &[u8], right: &mut [u8]| function.call(left, right))?;
     let op = op.tagged(u8::try_from(tag).unwrap_or(u8::MAX))?;
-    Ok(Reduction { datatype: op.datatype(), op: SharedReduceOp::User(Arc::new(op)) })
-}
-
-export_forms! {
-    fn eb_allreduce_with, eb_iallreduce_with, eb_allreduce_with_init(
-        send: *const c_void,
-        recv: *mut c_void,
-        count: usize,
-        element_bytes: usize,
-        op: *const Operator,
-    ) |comm| {
-        // SAFETY: C.
-        unsafe { reduction(op, element_bytes)? }.all_reduce(send, recv, count)
-    }
-
-    fn eb_reduce_with, eb_ireduce_with, eb_reduce_with_init(
-        send: *const c_void,
-        recv: *mut c_void,
-        count: usize,
-        element_bytes: usize,
-        op: *const Operator,
-        root: usize,
-    ) |comm| {
-        // SAFETY: C.
-        unsafe { reduction(op, element_bytes)? }.reduce(comm, send, recv, count, root)
-    }
-
-    fn eb_reduce_scatter_with, eb_ireduce_scatter_with, eb_reduce_scatter_with_init(
-        send: *const c_void,
-        recv: *mut c_void,
-        count: usize,
-        element_bytes: usize,
-        op: *const Operator,
-    ) |comm| {
-        // SAFETY: C.
-        unsafe { reduction(op, element_bytes)? }.reduce_scatter(send, recv, Blocks::uniform(comm, count)?)
-    }
-
-    fn eb_scan_with, eb_iscan_with, eb_scan_with_init(
-        send: *const c_void,
-        recv: *mut c_void,
-        count: usize,
-        element_bytes: usize,
-        op: *const Operator,
-    ) |comm| {
-        // SAFETY: C.
-        unsafe { reduction(op, element_bytes)? }.scan(comm, Collective::Scan, send, recv, count)
-    }
-
-    fn eb_exscan_with, eb_iexscan_with, eb_exscan_with_init(
-        send: *const c_void,
-        recv: *mut c_void,
-        count: usize,
-        element_bytes: usize,
-        op: *const Operator,
-    ) |comm| {
-        // SAFETY: C.
-        unsafe { reduction(op, element_bytes)? }.scan(comm, Collective::ExclusiveScan, send, recv, count)
-    }
+    Ok((op.datatype(), SharedReduceOp::User(Arc::new(op))))
 }

@@ -101,6 +101,17 @@ fn in_c(rust: &str) -> &str {
     }
 }
 
+/// Converts an argument of the sources to its type in C.
+fn in_prototype(argument: &str) -> &str {
+    match argument.split_once(": ").unwrap() {
+        ("dtype", "c_int") => "eb_type",
+        ("op", "c_int") => "eb_op",
+        ("order", "c_int") => "eb_order",
+        (_, "c_int") => "int",
+        (_, rust) => in_c(rust),
+    }
+}
+
 /// Reads the exported functions of the sources, as prototypes.
 fn exported() -> Table {
     let mut all = Table::new();
@@ -110,24 +121,25 @@ fn exported() -> Table {
             let (name, rest) = part.split_once('(').unwrap();
             let (arguments, rest) = rest.split_once(')').unwrap();
             let result = rest.split(['{', '|']).next().unwrap().trim().trim_start_matches("-> ");
-            let each = arguments.split(',').map(str::trim).filter(|argument| !argument.is_empty());
-            let types: Vec<&str> = each
-                .map(|argument| match argument.split_once(": ").unwrap() {
-                    ("dtype", "c_int") => "eb_type",
-                    ("op", "c_int") => "eb_op",
-                    ("order", "c_int") => "eb_order",
-                    (_, "c_int") => "int",
-                    (_, rust) => in_c(rust),
-                })
-                .collect();
+            let types = |arguments: &str| -> Vec<String> {
+                let each = arguments.split(',').map(str::trim).filter(|argument| !argument.is_empty());
+                each.map(|argument| in_prototype(argument).to_owned()).collect()
+            };
             let result = if result.is_empty() { "int" } else { in_c(result) };
             // Three names: the forms of `export_forms`, with a communicator before these arguments, and a request after those
-            // of the last two.
-            let names: Vec<&str> = name.split(", eb_").collect();
+            // of the last two. Six: those of `export_reductions`, first by an operator of the library's.
+            let names: Vec<&str> = name.split(',').map(|name| name.trim().trim_start_matches("eb_")).collect();
+            let (first, last) = arguments.split_once(';').unwrap_or((arguments, ""));
+            let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>();
             for (form, name) in names.iter().enumerate() {
-                let comm = (names.len() > 1).then_some("const eb_comm*");
-                let request = (form > 0).then_some("eb_request**");
-                let types: Vec<&str> = comm.into_iter().chain(types.iter().copied()).chain(request).collect();
+                let operator = match (names.len(), form) {
+                    (6, 0..3) => owned(&["eb_type", "eb_op"]),
+                    (6, _) => owned(&["size_t", "const eb_operator*"]),
+                    _ => Vec::new(),
+                };
+                let comm = if names.len() > 1 { owned(&["const eb_comm*"]) } else { Vec::new() };
+                let request = if form % 3 > 0 { owned(&["eb_request**"]) } else { Vec::new() };
+                let types = [comm, types(first), operator, types(last), request].concat();
                 all.insert(format!("eb_{name}"), format!("{result}({})", types.join(",")));
             }
         }

@@ -3,7 +3,7 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use earlybird_hier::exec::{
-    Endpoint, FnOperator, Geometry, Operation, PacketDecision, PacketHeader, Transport, compile,
+    Endpoint, FnOperator, Geometry, Operation, PacketDecision, PacketHeader, Running, Transport, compile,
 };
 use earlybird_hier::transport::threads::{Threads, ThreadsOptions};
 use earlybird_hier::{Consistency, OpTraits, Params, schedule, verify};

@@ -9,7 +9,7 @@ mod execute;
 #[path = "common/random_plans.rs"]
 mod random_plans;
 
-use earlybird_hier::exec::{Endpoint, Failure, Parts, RunError, Transport, alltoallv};
+use earlybird_hier::exec::{Alltoallv, Endpoint, Failure, Parts, RunError, Running, Transport};
 use earlybird_hier::plan::Collective;
 use earlybird_hier::transport::faulty::{Faults, Faulty};
 use earlybird_hier::transport::threads::{Threads, ThreadsOptions};
@@ -137,7 +137,7 @@ fn swap(transport: impl Transport, scale: usize, call: u64) -> Result<(), RunErr
         let send: Vec<Vec<u8>> = (0..ranks).map(|to| part(me, to, scale)).collect();
         let mut receive: Vec<Vec<u8>> = (0..ranks).map(|from| vec![0; part(from, me, scale).len()]).collect();
         let parts = send.iter().zip(&mut receive).map(|(send, receive)| Parts { send, receive });
-        alltoallv(&mut endpoint, call, &mut parts.collect::<Vec<_>>(), None)?;
+        Alltoallv::start(&mut endpoint, call)?.wait(&mut endpoint, &mut parts.collect::<Vec<_>>(), None)?;
         assert!((0..ranks).filter(|from| *from != me).all(|from| receive[from] == part(from, me, scale)));
     }
     Ok(())

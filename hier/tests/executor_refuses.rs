@@ -2,7 +2,7 @@
 //! run allocates nothing once it has run.
 
 use earlybird_hier::exec::{
-    CompileError, Endpoint, Failure, FnOperator, Geometry, Operation, RunError, Token, compile,
+    CompileError, Endpoint, Failure, FnOperator, Geometry, Operation, RunError, Running, Token, compile,
 };
 use earlybird_hier::schedule::Params;
 use earlybird_hier::transport::faulty::{Faults, Faulty};

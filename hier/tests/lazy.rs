@@ -2,7 +2,7 @@
 
 mod common;
 
-use earlybird_hier::plan::{Plan, ScheduledStep};
+use earlybird_hier::plan::{Plan, Step};
 use earlybird_hier::schedule::{self, LazyPlan, MAX_LAZY_RANKS, Params};
 
 /// The windows of `width` rounds put together.
@@ -15,7 +15,7 @@ fn glued(lazy: &LazyPlan, width: i32) -> Plan {
         let same = Plan { programs: plan.programs.clone(), ..window.clone() };
         assert_eq!(same, plan, "the header of a window is the plan's");
         for (program, more) in plan.programs.iter_mut().zip(window.programs) {
-            assert!(more.iter().all(|t: &ScheduledStep| (first..first + width).contains(&t.round)));
+            assert!(more.iter().all(|t: &Step| (first..first + width).contains(&t.round)));
             program.extend(more);
         }
         first += width;

@@ -2,6 +2,7 @@
 
 use earlybird_hier::schedule::{self, LazyPlan, Params};
 use earlybird_hier::sim::{Call, Costs, Machine, NodeFold, ThreePhase, Timeline, mix};
+use strum::VariantArray;
 
 /// Inside: 1 s to give a byte, 10 s to reduce one. Between: 1000 s a message, 100 s a byte.
 fn machine(ranks_per_node: usize) -> Machine {
@@ -25,7 +26,7 @@ fn one_chunk_is_the_sum_of_the_phases() {
         (NodeFold::Chain, 8.0 + 3.0 * 88.0),
         (NodeFold::Slices, 8.0 + 0.75 * 80.0),
     ] {
-        assert_eq!(run(8, 4, fold, 1, 8.0, &[]).exits_s, vec![inside + exchange + 8.0; 8], "{}", fold.name());
+        assert_eq!(run(8, 4, fold, 1, 8.0, &[]).exits_s, vec![inside + exchange + 8.0; 8], "{fold}");
     }
 }
 
@@ -61,14 +62,14 @@ fn a_smaller_last_node_and_a_lazy_exchange_work() {
     let lazy = LazyPlan::new("elimination-3-2", &Params::ranks(3)).unwrap();
     let plan = schedule::build("elimination-3-2", &Params::ranks(3)).unwrap();
     let arrivals: Vec<f64> = (0..7).map(|r| (mix(r) % 1000) as f64).collect();
-    for fold in NodeFold::ALL {
+    for &fold in NodeFold::VARIANTS {
         let call = Call { arrivals_s: &arrivals, ..Call::of(40.0) };
         let whole = ThreePhase { ranks: 7, fold, chunks: 3, exchange: (&plan).into() };
         let found = whole.simulate(&machine(3), &call).unwrap();
         assert_eq!(found, ThreePhase { exchange: (&lazy).into(), ..whole }.simulate(&machine(3), &call).unwrap());
         let last = arrivals.iter().copied().fold(0.0, f64::max);
         assert!(found.exits_s.len() == 7 && found.exits_s.iter().all(|exit| *exit > last));
-        assert_eq!(fold.name().parse(), Ok(fold));
+        assert_eq!(fold.to_string().parse(), Ok(fold));
     }
     assert!("early".parse::<NodeFold>().unwrap_err().contains("static-leader, leader, chain, slices"));
 }

@@ -7,7 +7,7 @@ mod common;
 #[path = "common/concrete.rs"]
 mod concrete;
 
-use earlybird_hier::plan::{Action, Blocks, Collective, Order, PlanBuilder, ScheduledStep, Side, Step};
+use earlybird_hier::plan::{Action, Blocks, Collective, Order, PlanBuilder, Side, Step, StepKind};
 use earlybird_hier::schedule::{self, Params};
 use earlybird_hier::verify::verify;
 use earlybird_hier::{Plan, Violation};
@@ -21,11 +21,12 @@ fn refusal(plan: Plan) -> Violation {
     verify(plan).expect_err("the plan is broken")
 }
 
-fn swap(round: i32, peer: u32, first_send: bool) -> Vec<ScheduledStep> {
-    let send = Step::Send { to: peer, buffer: 0, blocks: Blocks::range(0, 1) };
-    let receive = Step::ReceiveReduce { from: peer, buffer: 0, blocks: Blocks::range(0, 1), side: Side::Right };
-    let steps = if first_send { [send, receive] } else { [receive, send] };
-    steps.into_iter().zip(round..).map(|(step, round)| ScheduledStep { round, step }).collect()
+fn swap(round: i32, peer: u32, first_send: bool) -> Vec<Step> {
+    let (send, receive) =
+        (StepKind::Send { to: peer }, StepKind::Receive { from: peer, action: Action::Reduce(Side::Right) });
+    let kinds = if first_send { [send, receive] } else { [receive, send] };
+    let step = |(kind, round)| Step { round, kind, buffer: 0, blocks: Blocks::range(0, 1) };
+    kinds.into_iter().zip(round..).map(step).collect()
 }
 
 #[test]
@@ -43,7 +44,7 @@ fn a_ring_of_three_that_sends_first_waits_for_ever() {
     plan.rounds = 2;
     let program = |rank: u32| {
         let mut steps = swap(0, (rank + 1) % 3, true);
-        let Step::ReceiveReduce { from, .. } = &mut steps[1].step else { unreachable!() };
+        let StepKind::Receive { from, .. } = &mut steps[1].kind else { unreachable!() };
         *from = (rank + 2) % 3;
         steps
     };
@@ -71,8 +72,7 @@ fn each_fault_is_named_with_its_step() {
     assert!(matches!(refusal(plan), Violation::Unmatched { at, peer: 2, kind: "receive from" } if at.rank == 3));
 
     let mut plan = built("ring", 4);
-    let Step::Send { blocks, .. } = &mut plan.programs[1][0].step else { unreachable!() };
-    *blocks = Blocks::range(3, 4);
+    plan.programs[1][0].blocks = Blocks::range(3, 4);
     assert!(matches!(refusal(plan), Violation::BlocksDiffer { send, .. } if (send.rank, send.step) == (1, 0)));
 
     let mut plan = built("direct", 4);
@@ -149,19 +149,18 @@ const MUTATIONS: [Mutation; 12] = [
 ];
 
 fn kind(step: &Step) -> u8 {
-    match step {
-        Step::Send { .. } => 0,
-        Step::Receive { .. } | Step::ReceiveReduce { .. } => 1,
-        Step::Copy { .. } | Step::Reduce { .. } => 2,
+    match step.kind {
+        StepKind::Send { .. } => 0,
+        StepKind::Receive { .. } => 1,
+        StepKind::Local { .. } => 2,
     }
 }
 
 /// Puts a step where its round and kind want it, after others of the same.
-fn insert(program: &mut Vec<ScheduledStep>, timed: ScheduledStep) -> usize {
-    let key = (timed.round, kind(&timed.step));
-    let at = program.partition_point(|t| (t.round, kind(&t.step)) <= key);
-    program.insert(at, timed);
-    at
+fn insert(program: &mut Vec<Step>, step: Step) {
+    let key = (step.round, kind(&step));
+    let at = program.partition_point(|other| (other.round, kind(other)) <= key);
+    program.insert(at, step);
 }
 
 /// The mutant, or nothing if the mutation does not apply to this step.
@@ -169,7 +168,7 @@ fn mutate(plan: &Plan, mutation: Mutation, (rank, step): (usize, usize)) -> Opti
     let mut mutant = plan.clone();
     let ranks = plan.ranks();
     let timed = plan.programs[rank][step].clone();
-    let local = kind(&timed.step) == 2;
+    let local = kind(&timed) == 2;
     // for message mutations the site is the send; this is the other end
     let other_end = || {
         let pairs = earlybird_hier::plan::match_steps(plan).ok()?;
@@ -193,17 +192,15 @@ fn mutate(plan: &Plan, mutation: Mutation, (rank, step): (usize, usize)) -> Opti
             (step + 1 < plan.programs[rank].len()).then_some(())?;
             mutant.programs[rank].swap(step, step + 1);
         }
-        Mutation::Redirect => match &mut mutant.programs[rank][step].step {
-            Step::Send { to: peer, .. } | Step::Receive { from: peer, .. } | Step::ReceiveReduce { from: peer, .. } => {
-                *peer = (*peer + 1) % ranks as u32
-            }
-            Step::Copy { .. } | Step::Reduce { .. } => return None,
+        Mutation::Redirect => match &mut mutant.programs[rank][step].kind {
+            StepKind::Send { to: peer } | StepKind::Receive { from: peer, .. } => *peer = (*peer + 1) % ranks as u32,
+            StepKind::Local { .. } => return None,
         },
         Mutation::RedirectMessage => {
             let receive = other_end()?;
             let new = (0..ranks).find(|r| *r != rank && *r != receive.0)?;
             let moved = mutant.programs[receive.0].remove(receive.1);
-            let Step::Send { to, .. } = &mut mutant.programs[rank][step].step else { return None };
+            let StepKind::Send { to } = &mut mutant.programs[rank][step].kind else { return None };
             *to = new as u32;
             insert(&mut mutant.programs[new], moved);
         }
@@ -224,37 +221,30 @@ fn mutate(plan: &Plan, mutation: Mutation, (rank, step): (usize, usize)) -> Opti
                 insert(&mut mutant.programs[r], moved);
             }
         }
-        Mutation::FlipSide => match &mut mutant.programs[rank][step].step {
-            Step::ReceiveReduce { side, .. } | Step::Reduce { side, .. } => {
+        Mutation::FlipSide => match &mut mutant.programs[rank][step].kind {
+            StepKind::Receive { action: Action::Reduce(side), .. }
+            | StepKind::Local { action: Action::Reduce(side), .. } => {
                 *side = if *side == Side::Left { Side::Right } else { Side::Left };
             }
-            Step::Send { .. } | Step::Receive { .. } | Step::Copy { .. } => return None,
+            _ => return None,
         },
         Mutation::ShiftBlocks => {
             (plan.blocks > 1).then_some(())?;
             let ends = if local { vec![(rank, step)] } else { vec![(rank, step), other_end()?] };
             for (r, s) in ends {
-                match &mut mutant.programs[r][s].step {
-                    Step::Send { blocks, .. }
-                    | Step::Receive { blocks, .. }
-                    | Step::ReceiveReduce { blocks, .. }
-                    | Step::Copy { blocks, .. }
-                    | Step::Reduce { blocks, .. } => {
-                        *blocks = Blocks::from_indices(blocks.iter().map(|b| (b + 1) % plan.blocks));
-                    }
-                }
+                let blocks = &mut mutant.programs[r][s].blocks;
+                *blocks = Blocks::from_indices(blocks.iter().map(|b| (b + 1) % plan.blocks));
             }
             (mutant != *plan).then_some(())?;
         }
         Mutation::OtherBuffer => {
             (plan.buffers > 1).then_some(())?;
-            match &mut mutant.programs[rank][step].step {
-                Step::Send { buffer, .. }
-                | Step::Receive { buffer, .. }
-                | Step::ReceiveReduce { buffer, .. }
-                | Step::Copy { source: buffer, .. }
-                | Step::Reduce { source: buffer, .. } => *buffer = (*buffer + 1) % plan.buffers as u32,
-            }
+            let step = &mut mutant.programs[rank][step];
+            let buffer = match &mut step.kind {
+                StepKind::Local { source, .. } => source,
+                _ => &mut step.buffer,
+            };
+            *buffer = (*buffer + 1) % plan.buffers as u32;
         }
     }
     Some(mutant)
@@ -299,7 +289,7 @@ fn every_mutant_is_refused_or_equivalent() {
                 (0..ranks).flat_map(|r| (0..plan.programs[r].len()).map(move |s| (r, s))).collect();
             let every = sites.len().div_ceil(24).max(1);
             for site in sites.into_iter().step_by(every) {
-                let local = kind(&plan.programs[site.0][site.1].step) == 2;
+                let local = kind(&plan.programs[site.0][site.1]) == 2;
                 for mutation in MUTATIONS {
                     let Some(mutant) = mutate(&plan, mutation, site) else { continue };
                     let context = || format!("{name} {params:?}\n{mutation:?} at {site:?}");

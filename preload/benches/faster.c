@@ -1,16 +1,18 @@
 /* Which is faster, the interposer's call (MPI_) or the MPI library's own (PMPI_)? Both in one program that runs under the
  * interposer, in turns, ranks arriving up to 20 us apart. A line per operation and size: the median tail of each, from the last
  * arrival to the last exit by the clock that all processes of a machine share. Only the operations that are named as arguments, or all.
- * Where blocks may be unequal the last rank's is half as long. preload/benches/faster runs it. */
+ * Where blocks may be unequal the last rank's is half as long. "communicator" is a duplicate of MPI_COMM_WORLD, some allreduces of 8
+ * bytes on it, whose number stands for the bytes, and its end. preload/benches/faster runs it. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { OPERATIONS = 14, WARM = 10, MOST = 400, SIZES = 10, LARGEST = 4 << 20, RANKS = 64 };
+enum { OPERATIONS = 15, WARM = 10, MOST = 400, SIZES = 10, LARGEST = 4 << 20, RANKS = 64 };
 static const char *const names[] = { "allreduce", "reduce", "broadcast", "barrier", "allgather", "reduce-scatter-block", "gather",
-                                     "gatherv", "scatter", "scatterv", "allgatherv", "alltoall", "alltoallv", "reduce-scatter" };
+                                     "gatherv", "scatter", "scatterv", "allgatherv", "alltoall", "alltoallv", "reduce-scatter",
+                                     "communicator" };
 static float *in, *out;
 static int counts[RANKS], places[RANKS];
 
@@ -42,7 +44,13 @@ static void call(int operation, int which, int n, int rank, int size)
     case 10: EITHER(Allgatherv, in, own, MPI_FLOAT, out, counts, places, MPI_FLOAT, MPI_COMM_WORLD); break;
     case 11: EITHER(Alltoall, in, n, MPI_FLOAT, out, n, MPI_FLOAT, MPI_COMM_WORLD); break;
     case 12: EITHER(Alltoallv, in, pairs, places, MPI_FLOAT, out, pairs, places, MPI_FLOAT, MPI_COMM_WORLD); break;
-    default: EITHER(Reduce_scatter, in, out, counts, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
+    case 13: EITHER(Reduce_scatter, in, out, counts, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
+    default: {
+        MPI_Comm comm;
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        for (int i = 0; i < n; i++) EITHER(Allreduce, in, out, 2, MPI_FLOAT, MPI_SUM, comm);
+        MPI_Comm_free(&comm);
+    }
     }
 }
 
@@ -60,6 +68,7 @@ int main(int argc, char **argv)
     if (size > RANKS) MPI_Abort(MPI_COMM_WORLD, 1);
     in = calloc(size, LARGEST), out = calloc(size, LARGEST);
     unsigned seed = 7 + rank;
+    static const int made[] = { 1, 2, 4, 8, 16, 32, 64, 128, 256, 1024 };
     static const int bytes[] = { 8, 1 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 256 << 10, 1 << 20, LARGEST };
     if (rank == 0) printf("operation,bytes,ranks,ours_us,mpi_us,ratio\n");
     for (int operation = 0; operation < OPERATIONS; operation++)
@@ -67,7 +76,9 @@ int main(int argc, char **argv)
             int is_named = argc == 1;
             for (int i = 1; i < argc; i++) is_named |= !strcmp(argv[i], names[operation]);
             if (!is_named || (operation == 3 && s)) continue;
-            int n = bytes[s] / sizeof *in, calls = bytes[s] < 1 << 18 ? MOST : MOST / 4;
+            int told = bytes[s], n = bytes[s] / sizeof *in, calls = bytes[s] < 1 << 18 ? MOST : MOST / 4;
+            if (operation == 3) told = 0;
+            if (operation == OPERATIONS - 1) told = n = made[s];
             for (int r = 0; r < size; r++) counts[r] = r == size - 1 ? n / 2 : n, places[r] = r * n;
             double last[2], tails[2][MOST];
             for (int i = -WARM; i < calls; i++)
@@ -84,7 +95,7 @@ int main(int argc, char **argv)
             if (rank) continue;
             for (int which = 0; which < 2; which++) qsort(tails[which], calls, sizeof(double), by_value);
             double ours = tails[0][calls / 2], theirs = tails[1][calls / 2];
-            printf("%s,%d,%d,%.2f,%.2f,%.2f\n", names[operation], operation == 3 ? 0 : bytes[s], size, ours, theirs, ours / theirs);
+            printf("%s,%d,%d,%.2f,%.2f,%.2f\n", names[operation], told, size, ours, theirs, ours / theirs);
             fflush(stdout);
         }
     MPI_Finalize();

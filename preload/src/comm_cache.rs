@@ -1,25 +1,20 @@
-//! The interposer's state of each MPI communicator: found by its handle, created by its first call, freed with it.
+//! The interposer's state of each MPI communicator: an attribute of it, created by its first call and ended with it.
 //!
-//! The table is read without a lock: a slot holds one handle from the time that it is written until MPI frees the communicator,
-//! and no rank frees a communicator during a call on it. Only changes take the lock, never while waiting for other ranks.
+//! The table finds most entries by the communicator's handle, without a lock: a slot holds one handle from the time that it is
+//! written until MPI frees the communicator, and no rank frees a communicator during a call on it. Only changes take the lock, never
+//! while waiting for other ranks.
 #![allow(unsafe_code)]
 
-use crate::abi::{self, Handle};
+use crate::abi::{self, Handle, constants};
 use crate::handles::first_cell;
-use crate::intercepted::InterceptedComm;
+use crate::intercepted::{CommEntry, InterceptedComm};
 use crate::summary::ForwardReason;
-use crate::{set_up, settings};
+use crate::{retired, set_up, settings};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize};
-use std::sync::{Mutex, OnceLock};
-
-/// The state of one communicator.
-pub struct CommEntry {
-    /// The communicator, or the reason why its calls are forwarded.
-    pub state: Result<InterceptedComm, ForwardReason>,
-}
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
+use std::sync::{Arc, Mutex, OnceLock};
 
 struct Slot {
     /// The handle, or `FREE` or `DELETED`, which are not handles in any MPI.
@@ -30,123 +25,120 @@ struct Slot {
 const FREE: u64 = 0;
 const DELETED: u64 = 1;
 const SLOTS: usize = 1024;
-/// Largest number of communicators in the table, which keeps searches short.
-pub const MAX_ENTRIES: usize = 768;
+/// Largest number of communicators in the table, which keeps searches short. Calls on others ask MPI for the attribute.
+const MAX_ENTRIES: usize = 768;
 
 static TABLE: [Slot; SLOTS] =
     [const { Slot { handle: AtomicU64::new(FREE), entry: AtomicPtr::new(ptr::null_mut()) } }; SLOTS];
-static CHANGES: Mutex<()> = Mutex::new(());
-static ENTRIES: AtomicUsize = AtomicUsize::new(0);
+/// The number of entries in the table, held while it changes.
+static CHANGES: Mutex<usize> = Mutex::new(0);
 /// Set when MPI_Finalize begins.
 static FINALIZED: AtomicBool = AtomicBool::new(false);
-/// The entry of every communicator for which the table has no room.
-static TOO_MANY: CommEntry = CommEntry { state: Err(ForwardReason::TooMany) };
 
-/// Returns the state of `comm`. The first call on a communicator, which all its ranks make, creates it. An error is the reason why
-/// its calls are forwarded.
+/// Returns the state of `comm`, for a call that all its ranks make. An error is the reason why the call is forwarded.
 #[inline]
 pub fn get(comm: Handle) -> Result<&'static InterceptedComm, ForwardReason> {
     match find(comm) {
-        Some(entry) => entry.state.as_ref().map_err(|reason| *reason),
-        None => create(comm),
+        Some(CommEntry { state: Ok(intercepted), .. }) => Ok(intercepted),
+        Some(entry) => get_again(comm, entry),
+        None => get_first(comm),
+    }
+}
+
+/// Notes that a call on `comm` has failed: no other communicator takes over what it has.
+#[cold]
+pub fn note_failure(comm: Handle) {
+    if let Some(CommEntry { state: Ok(intercepted), .. }) = find(comm).or_else(|| attribute(comm).ok()?) {
+        intercepted.has_failed.store(true, Relaxed);
     }
 }
 
 #[inline(always)]
-#[allow(clippy::useless_conversion)] // a handle is as wide as MPI makes it
 fn find(comm: Handle) -> Option<&'static CommEntry> {
-    let (key, at) = (comm as u64, first_cell(comm, SLOTS));
-    let slot = &TABLE[at];
-    match slot.handle.load(Acquire) == key && key > DELETED {
-        // SAFETY: as in `search`.
-        true => Some(unsafe { &*slot.entry.load(Relaxed) }),
-        false => search(key, at),
-    }
+    let slot = &TABLE[first_cell(comm, SLOTS)];
+    #[allow(clippy::useless_conversion)] // a handle is as wide as MPI makes it
+    let key = comm as u64;
+    let slot = match slot.handle.load(Acquire) == key && key > DELETED {
+        true => slot,
+        false => search(comm)?,
+    };
+    // SAFETY: let go of when MPI frees `comm`, which is not during a call on it.
+    Some(unsafe { &*slot.entry.load(Relaxed) })
 }
 
+/// Returns the slot of a communicator that is not in its first one.
 #[cold]
-fn search(key: u64, mut at: usize) -> Option<&'static CommEntry> {
-    for _ in 0..SLOTS {
-        let slot = &TABLE[at];
-        match slot.handle.load(Acquire) {
-            // SAFETY: a leaked box that is freed when MPI frees `comm`, which is not during a call on it.
-            handle if handle == key && key > DELETED => return Some(unsafe { &*slot.entry.load(Relaxed) }),
-            FREE => return None,
-            _ => at = (at + 1) % SLOTS,
-        }
-    }
-    None
+fn search(comm: Handle) -> Option<&'static Slot> {
+    let key = comm as u64;
+    let slots = (first_cell(comm, SLOTS)..).take(SLOTS).map(|at| &TABLE[at % SLOTS]);
+    let mut taken = slots.map(|slot| (slot, slot.handle.load(Acquire))).take_while(|(_, handle)| *handle != FREE);
+    taken.find(|(_, handle)| *handle == key && key > DELETED).map(|(slot, _)| slot)
 }
 
-/// A reservation of one entry of the table, returned when it is dropped unused.
-pub struct EntryReservation(bool);
-
-impl EntryReservation {
-    pub fn new() -> Option<EntryReservation> {
-        ENTRIES
-            .fetch_update(Relaxed, Relaxed, |used| (used < MAX_ENTRIES).then_some(used + 1))
-            .is_ok()
-            .then_some(EntryReservation(true))
+/// Returns the entry that is the attribute of `comm`, if it has one.
+fn attribute(comm: Handle) -> Result<Option<&'static CommEntry>, ForwardReason> {
+    let mut known = ptr::null_mut();
+    // SAFETY: MPI runs; writes an address and an int.
+    match abi::query(|found| unsafe { abi::PMPI_Comm_get_attr(comm, keyval(), &mut known, found) }) {
+        None => Err(ForwardReason::Argument),
+        Some(0) => Ok(None),
+        // SAFETY: `keep` stored the attribute under this key, and the communicator has not been freed.
+        Some(_) => Ok(Some(unsafe { &*known.cast::<CommEntry>() })),
     }
 }
 
-impl Drop for EntryReservation {
-    fn drop(&mut self) {
-        if self.0 {
-            ENTRIES.fetch_sub(1, Relaxed);
-        }
-    }
-}
-
+/// The state of a communicator that is not in the table.
 #[cold]
-fn create(comm: Handle) -> Result<&'static InterceptedComm, ForwardReason> {
+fn get_first(comm: Handle) -> Result<&'static InterceptedComm, ForwardReason> {
     if settings::get().interpose == earlybird::Interpose::Off {
         return Err(ForwardReason::Off);
     }
     if FINALIZED.load(Relaxed) || !abi::is_running() {
         return Err(ForwardReason::NotRunning);
     }
-    if comm == abi::constants().null_comm || comm == 0 {
+    if comm == constants().null_comm || comm == 0 {
         return Err(ForwardReason::Argument);
     }
-    let keyval = keyval();
-    let mut known = ptr::null_mut();
-    // SAFETY: MPI runs; writes an address and an int.
-    let found = abi::query(|found| unsafe { abi::PMPI_Comm_get_attr(comm, keyval, &mut known, found) });
-    let entry = match found {
-        None => return Err(ForwardReason::Argument),
-        // SAFETY: `insert` stored the attribute under this key, and the communicator has not been freed.
-        Some(1..) => unsafe { &*known.cast::<CommEntry>() },
-        Some(_) => {
-            let reservation = EntryReservation::new();
-            let state = set_up::set_up(comm, reservation.is_some());
-            insert(comm, keyval, CommEntry { state }, reservation)
-        }
+    if let Some(entry) = attribute(comm)? {
+        return get_again(comm, entry);
+    }
+    let state = set_up::members(comm).and(Err(ForwardReason::FirstCalls));
+    get_again(comm, keep(comm, CommEntry::new(state)))
+}
+
+/// The state of a communicator that has an entry, and perhaps not enough calls to be set up.
+#[cold]
+fn get_again(comm: Handle, entry: &'static CommEntry) -> Result<&'static InterceptedComm, ForwardReason> {
+    let entry = match &entry.state {
+        Err(ForwardReason::FirstCalls) => match entry.first_calls.fetch_add(1, Relaxed) + 1 < set_up::from_call(comm) {
+            true => entry,
+            false => keep(comm, set_up::set_up(comm)),
+        },
+        _ => entry,
     };
     entry.state.as_ref().map_err(|reason| *reason)
 }
 
-fn insert(comm: Handle, keyval: c_int, entry: CommEntry, reservation: Option<EntryReservation>) -> &'static CommEntry {
-    let entry: *mut CommEntry = match reservation {
-        None => (&raw const TOO_MANY).cast_mut(),
-        Some(mut reservation) => {
-            reservation.0 = false;
-            let entry = Box::into_raw(Box::new(entry));
-            let _changes = CHANGES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            let mut at = first_cell(comm, SLOTS);
-            while TABLE[at].handle.load(Relaxed) > DELETED {
-                at = (at + 1) % SLOTS;
-            }
-            TABLE[at].entry.store(entry, Relaxed);
-            TABLE[at].handle.store(comm as u64, Release);
-            entry
-        }
-    };
+/// Makes `entry` the attribute of `comm`, and enters it into the table. MPI calls `on_delete` for the one before.
+fn keep(comm: Handle, entry: Arc<CommEntry>) -> &'static CommEntry {
+    retired::settle(&entry);
+    let entry = Arc::into_raw(entry).cast_mut();
     // SAFETY: MPI runs, the key is this library's, the entry lives until `on_delete`.
-    if unsafe { abi::PMPI_Comm_set_attr(comm, keyval, entry.cast()) } != 0 {
+    if unsafe { abi::PMPI_Comm_set_attr(comm, keyval(), entry.cast()) } != 0 {
         settings::die("MPI_Comm_set_attr failed");
     }
-    // SAFETY: made above, and freed only when MPI frees `comm`; or the static one.
+    let mut entries = CHANGES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if *entries < MAX_ENTRIES {
+        let mut at = first_cell(comm, SLOTS);
+        while TABLE[at].handle.load(Relaxed) > DELETED {
+            at = (at + 1) % SLOTS;
+        }
+        TABLE[at].entry.store(entry, Relaxed);
+        TABLE[at].handle.store(comm as u64, Release);
+        *entries += 1;
+    }
+    drop(entries);
+    // SAFETY: let go of only when MPI frees `comm` or takes another entry for it.
     unsafe { &*entry }
 }
 
@@ -158,27 +150,34 @@ fn keyval() -> c_int {
     *KEYVAL.get_or_init(|| create().unwrap_or_else(|| settings::die("MPI_Comm_create_keyval failed")))
 }
 
-/// Frees the entry of a communicator that MPI frees. An entry that `free_all` has freed is no longer in the table.
+/// Frees the entry of a communicator that MPI frees, or that gets another one. `free_all` has freed those in the table.
 unsafe extern "C" fn on_delete(comm: Handle, _keyval: c_int, entry: *mut c_void, _extra: *mut c_void) -> c_int {
-    free(|slot| slot.handle.load(Relaxed) == comm as u64 && slot.entry.load(Relaxed) == entry.cast());
+    if FINALIZED.load(Relaxed) {
+        return 0;
+    }
+    {
+        let mut entries = CHANGES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(slot) = search(comm) {
+            slot.handle.store(DELETED, Release);
+            *entries -= 1;
+        }
+    }
+    // SAFETY: `keep` made it the attribute, which MPI deletes once.
+    retired::keep(unsafe { Arc::from_raw(entry.cast_const().cast::<CommEntry>()) });
     0
 }
 
-/// Frees every entry. Calls from callbacks of MPI_Finalize are forwarded from now on, because attributes still point to freed entries.
+/// Frees the entries of the table. Calls from callbacks of MPI_Finalize are forwarded from now on, because attributes still point to
+/// freed entries.
 pub fn free_all() {
     FINALIZED.store(true, Relaxed);
-    free(|slot| slot.handle.load(Relaxed) > DELETED);
-}
-
-fn free(which: impl Fn(&Slot) -> bool) {
-    let mut entries = Vec::new();
-    {
-        let _changes = CHANGES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        for slot in TABLE.iter().filter(|slot| which(slot)) {
-            slot.handle.store(DELETED, Release);
-            // SAFETY: a box leaked by `insert`, taken out once: its slot held its handle until now.
-            entries.push(unsafe { Box::from_raw(slot.entry.load(Relaxed)) });
-        }
-    }
-    ENTRIES.fetch_sub(entries.len(), Relaxed);
+    let taken_out: Vec<_> = {
+        let _entries = CHANGES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let taken = TABLE.iter().filter(|slot| slot.handle.load(Relaxed) > DELETED);
+        let slots = taken.inspect(|slot| slot.handle.store(DELETED, Release));
+        // SAFETY: `keep` entered it; taken out once: its slot held its handle until now, and `on_delete` frees no more.
+        slots.map(|slot| unsafe { Arc::from_raw(slot.entry.load(Relaxed)) }).collect()
+    };
+    drop(taken_out);
+    retired::free_all();
 }

@@ -2,6 +2,7 @@
 
 use crate::abi::{self, Handle};
 use earlybird::{DType, Op};
+use strum::FromRepr;
 
 /// A hash table with open addressing that is filled once and never full.
 struct HandleMap<V> {
@@ -69,7 +70,7 @@ pub struct PredefinedType {
 }
 
 /// The operators that MPI allows for a type, among those of its representation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRepr)]
 enum AllowedOps {
     All,
     NotLogical,
@@ -79,18 +80,6 @@ enum AllowedOps {
     MpiOnlyReal,
     MpiOnlyComplex,
     MpiOnlyPair,
-}
-
-impl AllowedOps {
-    const ALL: [AllowedOps; 7] = [
-        AllowedOps::All,
-        AllowedOps::NotLogical,
-        AllowedOps::Bitwise,
-        AllowedOps::Logical,
-        AllowedOps::MpiOnlyReal,
-        AllowedOps::MpiOnlyComplex,
-        AllowedOps::MpiOnlyPair,
-    ];
 }
 
 /// The kind of an operator's handle.
@@ -182,7 +171,7 @@ impl PredefinedHandles {
             let bytes = abi::type_size(entry.handle)?;
             let (lower, extent) = abi::extent(entry.handle)?;
             let layout = [ElementLayout::Same, ElementLayout::WideInt, ElementLayout::ShortInt][entry.layout as usize];
-            let operators = AllowedOps::ALL[entry.operators as usize];
+            let operators = AllowedOps::from_repr(entry.operators as usize)?;
             let dtype = DType::ALL.into_iter().find(|dtype| *dtype as i32 == entry.dtype);
             // Options of a Fortran compiler may change the sizes that `abi.c` assumes.
             let fits = |dtype: &DType| layout != ElementLayout::Same || dtype.size() == bytes;

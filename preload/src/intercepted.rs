@@ -1,8 +1,25 @@
-//! A communicator whose calls are intercepted.
+//! A communicator whose calls are intercepted, and the entry that MPI keeps of each communicator.
 
 use crate::handles::{PredefinedHandles, TypeOpTable};
 use crate::selection::Selection;
+use crate::summary::ForwardReason;
 use earlybird::Communicator;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// The state of one communicator of MPI.
+pub struct CommEntry {
+    /// The communicator, or the reason why its calls are forwarded.
+    pub state: Result<InterceptedComm, ForwardReason>,
+    /// Calls that were forwarded for `ForwardReason::FirstCalls`: the same number on all ranks, which make the same calls.
+    pub first_calls: AtomicU64,
+}
+
+impl CommEntry {
+    pub fn new(state: Result<InterceptedComm, ForwardReason>) -> Arc<CommEntry> {
+        Arc::new(CommEntry { state, first_calls: AtomicU64::new(0) })
+    }
+}
 
 /// A communicator whose calls are intercepted. The fields that a small call reads come first, in one cache line.
 #[repr(C, align(64))]
@@ -13,4 +30,10 @@ pub struct InterceptedComm {
     pub rank: usize,
     pub size: usize,
     pub handles: &'static PredefinedHandles,
+    /// A number that no other communicator of these processes has.
+    pub key: u64,
+    /// Its processes by rank, each by its random number.
+    pub processes: Box<[u64]>,
+    /// Set when a call has failed on this rank.
+    pub has_failed: AtomicBool,
 }

@@ -1,4 +1,4 @@
-//! Interception of the collectives of unmodified MPI programs by `LD_PRELOAD`; `docs/interposer.md` has the rules.
+//! Interception of the collectives of unmodified MPI programs by `LD_PRELOAD`; `docs/mpi.md` has the rules.
 //!
 //! A call is intercepted or forwarded to MPI by arguments that MPI requires to be equal on all ranks: communicator, operation, operator,
 //! root and the signature of the data. Arguments that one rank alone knows (addresses, derived types, `MPI_IN_PLACE`) are handled on
@@ -22,6 +22,7 @@ mod messages;
 mod outcome;
 mod progress;
 mod reductions;
+mod retired;
 mod scratch;
 mod selection;
 mod set_up;

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{self, Handle, constants};
+use crate::comm_cache;
 use crate::functions::MpiFunction;
 use crate::stderr;
 use crate::summary::{self, ForwardReason};
@@ -50,6 +51,7 @@ pub fn return_code(call: MpiFunction, comm: Handle, result: CallResult) -> c_int
 /// Prints the failure and calls the communicator's error handler, which by default ends the job.
 #[cold]
 fn report(call: MpiFunction, comm: Handle, failure: CallFailure) -> c_int {
+    comm_cache::note_failure(comm);
     let code = match failure {
         CallFailure::Mpi(code) => return code,
         CallFailure::Argument(code, what) => {

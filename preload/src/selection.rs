@@ -1,5 +1,5 @@
 //! Selection of earlybird or MPI for each call: by operation, size of a block and nodes of the communicator, which are equal on all
-//! ranks of a call. `docs/interposer.md` has the measurements.
+//! ranks of a call. `docs/mpi.md` has the measurements.
 
 use crate::functions::MpiFunction;
 use earlybird::{Carrier, Carriers};

@@ -1,15 +1,15 @@
-//! The first call on a communicator: all its ranks decide together whether its calls are intercepted.
+//! The set-up of a communicator by one of its first calls: all its ranks decide together whether its calls are intercepted.
 //!
 //! Every rank makes the same MPI calls on the communicator, whatever it finds, and all reach the same decision.
 #![allow(unsafe_code)]
 
 use crate::abi::{self, Handle, constants, query};
 use crate::handles::PredefinedHandles;
-use crate::intercepted::InterceptedComm;
+use crate::intercepted::{CommEntry, InterceptedComm};
 use crate::messages::PrivateComm;
 use crate::selection::Selection;
-use crate::summary::ForwardReason;
-use crate::{progress, settings, stderr};
+use crate::summary::{self, ForwardReason, SetUp};
+use crate::{progress, retired, settings, stderr};
 use earlybird::messages::Layout;
 use earlybird::trace::TracedProcess;
 use earlybird::{Communicator, Config, Error, Identity, Launcher, Progress};
@@ -17,8 +17,8 @@ use std::ffi::c_int;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Longest wait of joining ranks for each other; after it, calls are forwarded to MPI.
@@ -26,9 +26,20 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Interval at which a waiting rank lets MPI make progress.
 const PROGRESS_EVERY: Duration = Duration::from_micros(200);
 
-/// Sets up `comm`, or returns the reason why its calls are forwarded. `has_room`: whether this process can keep one more communicator.
-pub fn set_up(comm: Handle, has_room: bool) -> Result<InterceptedComm, ForwardReason> {
-    let config = settings::get();
+/// The first call of a communicator that is worth its set-up, by measurement (`docs/mpi.md`).
+const FROM_CALL: u64 = 16;
+
+/// The number of the call, from 1, that sets up `comm`. MPI_COMM_WORLD, of which there is one, is set up by its first.
+pub fn from_call(comm: Handle) -> u64 {
+    match settings::get().carriers.from_call {
+        Some(asked) => asked,
+        None if comm == constants().world => 1,
+        None => FROM_CALL,
+    }
+}
+
+/// Returns this process's rank in `comm` and its size, or the reason why its calls are forwarded, whatever others say.
+pub fn members(comm: Handle) -> Result<(usize, usize), ForwardReason> {
     // SAFETY: MPI runs and `comm` is a communicator; each writes one int.
     let (inter, rank, size) = unsafe {
         (
@@ -37,22 +48,56 @@ pub fn set_up(comm: Handle, has_room: bool) -> Result<InterceptedComm, ForwardRe
             query(|size| abi::PMPI_Comm_size(comm, size)),
         )
     };
-    let (Some(inter), Some(rank), Some(size)) = (inter, rank, size) else { return Err(ForwardReason::Argument) };
-    if inter != 0 {
-        return Err(ForwardReason::Intercommunicator);
+    match (inter, rank, size) {
+        (Some(0), Some(_), Some(1)) => Err(ForwardReason::OneRank),
+        (Some(0), Some(rank), Some(size)) => Ok((rank as usize, size as usize)),
+        (Some(_), Some(_), Some(_)) => Err(ForwardReason::Intercommunicator),
+        _ => Err(ForwardReason::Argument),
     }
-    if size == 1 {
-        return Err(ForwardReason::OneRank);
-    }
-    let (rank, size) = (rank as usize, size as usize);
-    let all = gather(comm, size, RankInfo::new(has_room, config))?;
-    let (nodes, key) = agree(&all)?;
-    let identity = Identity { rank, size, key, launcher: LAUNCHER };
+}
+
+/// Sets up `comm`, or finds the reason why its calls are forwarded.
+pub fn set_up(comm: Handle) -> Arc<CommEntry> {
+    take_over_or_begin(comm).unwrap_or_else(|reason| CommEntry::new(Err(reason)))
+}
+
+/// Takes over a communicator that MPI has freed, forms one of ranks of another one, or joins a new group: the first of these
+/// that all ranks can.
+fn take_over_or_begin(comm: Handle) -> Result<Arc<CommEntry>, ForwardReason> {
+    let (config, (rank, size)) = (settings::get(), members(comm)?);
+    let home = retired::home();
+    let home = home.as_ref().and_then(|home| home.state.as_ref().ok());
+    let all = gather(comm, size, &[RankInfo::new(config, home)])?;
+    let nodes = agree(&all)?;
+    let processes: Box<[u64]> = all.iter().map(|info| info.process_key).collect();
     let one_node = nodes.len() == 1;
-    let joined = match nodes.len() {
-        1 => join(config, identity),
-        _ => join_nodes(comm, config, identity, nodes, &all)?,
+    // Of several nodes none is kept.
+    if one_node {
+        let offer = retired::take(&processes);
+        let mine = offer.as_ref().and_then(|offer| offer.state.as_ref().ok()).map_or(0, |offer| offer.key);
+        let is_equal = gather(comm, size, &[mine])?.into_iter().all(|theirs| theirs == mine);
+        if let Some(offer) = offer.filter(|_| is_equal) {
+            summary::count_set_up(SetUp::TakenOver);
+            return Ok(offer);
+        }
+    }
+    // Equal on all ranks of this communicator, and on no others.
+    let key = settings::hash(&(all[0].process_key, all[0].set_ups));
+    let formed = match home {
+        Some(home) if one_node && all.iter().all(|info| info.home == home.key) => {
+            let places: Vec<usize> = all.iter().map(|info| info.place as usize).collect();
+            let mut exchange = |words: &mut [u64]| add_up(comm, size, words);
+            // If memory is short, all ranks join a new group instead.
+            home.comm.form(&places, key, &mut exchange).ok()
+        }
+        _ => None,
     };
+    let how = if formed.is_some() { SetUp::Formed } else { SetUp::Joined };
+    let joined = match formed {
+        Some(formed) => Ok(formed),
+        None => join(comm, config, (rank, size), nodes, &all)?,
+    };
+    let joined = joined.and_then(with_mpi_progress);
     if let Err(error) = &joined
         && !GIVEN_UP.swap(true, Relaxed)
     {
@@ -62,15 +107,38 @@ pub fn set_up(comm: Handle, has_room: bool) -> Result<InterceptedComm, ForwardRe
             error.code()
         ));
     }
-    let all = gather(comm, size, JoinOutcome::new(&joined))?;
+    let all = gather(comm, size, &[JoinOutcome::new(&joined)])?;
     match joined {
         Ok(comm) if all.iter().all(|joined| joined.is_done) => {
+            summary::count_set_up(how);
             let is_measured = size == 2 && one_node && all.iter().all(|joined| joined.has_cpu);
             let selection = Selection::new(&config.carriers, is_measured);
-            let handles = handles();
-            Ok(InterceptedComm { type_ops: &handles.type_ops, selection, comm, rank, size, handles })
+            let (handles, has_failed) = (handles(), AtomicBool::new(false));
+            let type_ops = &handles.type_ops;
+            let comm = InterceptedComm { type_ops, selection, comm, rank, size, handles, key, processes, has_failed };
+            Ok(CommEntry::new(Ok(comm)))
         }
         _ => Err(ForwardReason::SetUpFailed),
+    }
+}
+
+/// Joins the ranks of `comm` in a new group. The outer error, on all ranks, is the reason why the calls are forwarded.
+fn join(
+    comm: Handle,
+    config: &Config,
+    (rank, size): (usize, usize),
+    nodes: Vec<Vec<usize>>,
+    all: &[RankInfo],
+) -> Result<Result<Communicator, Error>, ForwardReason> {
+    let key = format!("mpi-{:016x}{:016x}", all[0].process_key, all[0].set_ups);
+    let identity = Identity { rank, size, key, launcher: LAUNCHER };
+    if nodes.len() > 1 {
+        return join_nodes(comm, config, identity, nodes, all);
+    }
+    // The others know what one rank lacks before they wait for it.
+    match gather(comm, size, &[has_descriptors()])?.into_iter().all(|has| has) {
+        true => Ok(Communicator::builder().config(join_config(config)).identity(identity).connect()),
+        false => Err(ForwardReason::SetUpFailed),
     }
 }
 
@@ -99,10 +167,6 @@ fn has_descriptors() -> bool {
 /// The launcher, for error messages only.
 const LAUNCHER: Launcher = if cfg!(open_mpi) { Launcher::OpenMpi } else { Launcher::Pmi };
 
-fn join(config: &Config, identity: Identity) -> Result<Communicator, Error> {
-    with_mpi_progress(Communicator::builder().config(join_config(config)).identity(identity).connect()?)
-}
-
 /// Joins ranks of several nodes. The outer error, on all ranks, is the reason why the calls are forwarded.
 fn join_nodes(
     comm: Handle,
@@ -112,17 +176,17 @@ fn join_nodes(
     all: &[RankInfo],
 ) -> Result<Result<Communicator, Error>, ForwardReason> {
     let messages = PrivateComm::split(comm, Some((0, identity.rank)));
-    let name = gather(comm, identity.size, HostName::of_this_host(messages.is_ok()))?;
+    let name = gather(comm, identity.size, &[HostName::of_this_host(messages.is_ok() && has_descriptors())])?;
     let failed = |what: String| Error::Poisoned { cause: format!("joining the ranks of several nodes: {what}") };
     if let Some(rank) = name.iter().position(|name| !name.is_able) {
-        return Ok(Err(failed(format!("rank {rank} cannot make a communicator"))));
+        return Ok(Err(failed(format!("rank {rank} cannot make a communicator, or has too few descriptors"))));
     }
     let Ok(Some(messages)) = messages else { return Err(ForwardReason::SetUpFailed) };
     let here = all.iter().filter(|info| info.host == all[identity.rank].host).count();
     let processes = all.iter().zip(&name).map(|(info, name)| (info.process, name.text())).collect();
     let layout = Layout { nodes, processes, here };
     let builder = Communicator::builder().config(join_config(config)).identity(identity);
-    Ok(builder.messages(layout, messages).connect().and_then(with_mpi_progress))
+    Ok(builder.messages(layout, messages).connect())
 }
 
 /// Returns the configuration for joining: with a deadline, and without virtual nodes, which `agree` has found.
@@ -155,28 +219,39 @@ struct RankInfo {
     /// The virtual node.
     node: u64,
     settings: u64,
-    /// A random number, of which only that of rank 0 is used.
-    key: [u64; 2],
+    /// A random number, by which this process is known.
+    process_key: u64,
+    /// The set-ups of this process so far, of which only that of rank 0 is used.
+    set_ups: u64,
+    /// The key of the communicator of whose ranks others are formed; 0 if there is none.
+    home: u64,
+    /// This process's rank in it.
+    place: u32,
     process: u32,
-    has_room: bool,
     is_able: bool,
     /// Padding, so that every byte is initialized.
-    gap: [u8; 2],
+    gap: [u8; 7],
 }
 
 impl RankInfo {
-    fn new(has_room: bool, config: &Config) -> RankInfo {
-        let key = random();
-        RankInfo {
-            host: host(config),
-            node: virtual_node(config),
-            settings: settings::digest(),
-            key: key.unwrap_or_default(),
-            process: std::process::id(),
-            has_room,
-            is_able: key.is_some() && !GIVEN_UP.load(Relaxed) && has_descriptors(),
-            gap: [0; 2],
-        }
+    fn new(config: &Config, home: Option<&InterceptedComm>) -> RankInfo {
+        static FACTS: OnceLock<RankInfo> = OnceLock::new();
+        static SET_UPS: AtomicU64 = AtomicU64::new(0);
+        let facts = FACTS.get_or_init(|| {
+            let process_key = random();
+            RankInfo {
+                host: host(config),
+                node: virtual_node(config),
+                settings: settings::digest(),
+                process_key: process_key.unwrap_or_default(),
+                process: std::process::id(),
+                is_able: process_key.is_some(),
+                ..RankInfo::default()
+            }
+        });
+        let is_able = facts.is_able && !GIVEN_UP.load(Relaxed);
+        let (home, place) = home.map_or((0, 0), |home| (home.key, home.rank as u32));
+        RankInfo { set_ups: SET_UPS.fetch_add(1, Relaxed), home, place, is_able, ..*facts }
     }
 }
 
@@ -219,14 +294,10 @@ impl HostName {
     }
 }
 
-/// Returns the nodes in the order of their first ranks, and a key that no other communicator has; or the reason why the calls are
-/// forwarded. All ranks return the same.
-fn agree(all: &[RankInfo]) -> Result<(Vec<Vec<usize>>, String), ForwardReason> {
+/// Returns the nodes in the order of their first ranks, or the reason why the calls are forwarded: the same on all ranks.
+fn agree(all: &[RankInfo]) -> Result<Vec<Vec<usize>>, ForwardReason> {
     if all.iter().any(|info| info.settings != all[0].settings) {
         settings::die("the EARLYBIRD_ variables differ between ranks; set the same for all");
-    }
-    if !all.iter().all(|info| info.has_room) {
-        return Err(ForwardReason::TooMany);
     }
     if !all.iter().all(|info| info.is_able) {
         return Err(ForwardReason::SetUpFailed);
@@ -239,24 +310,34 @@ fn agree(all: &[RankInfo]) -> Result<(Vec<Vec<usize>>, String), ForwardReason> {
             None => nodes.push((host_and_node, vec![rank])),
         }
     }
-    let [first, second] = all[0].key;
     match nodes.len() == all.len() {
         true => Err(ForwardReason::OnePerNode),
-        false => Ok((nodes.into_iter().map(|(_, ranks)| ranks).collect(), format!("mpi-{first:016x}{second:016x}"))),
+        false => Ok(nodes.into_iter().map(|(_, ranks)| ranks).collect()),
     }
 }
 
-/// Gathers `mine` of the `size` ranks of `comm`, by rank; `T` is plain data.
-fn gather<T: Copy>(comm: Handle, size: usize, mine: T) -> Result<Vec<T>, ForwardReason> {
-    let (mut all, bytes, byte) = (vec![mine; size], size_of::<T>() as c_int, constants().byte);
-    // SAFETY: every rank of `comm` makes this call; `all` has room for a `T` of every rank, and every rank sends a `T`.
-    let code = unsafe {
-        abi::PMPI_Allgather((&raw const mine).cast(), bytes, byte, all.as_mut_ptr().cast(), bytes, byte, comm)
-    };
+/// Gathers as much of each of the `size` ranks of `comm`, by rank; `T` is plain data.
+fn gather<T: Copy>(comm: Handle, size: usize, mine: &[T]) -> Result<Vec<T>, ForwardReason> {
+    let (mut all, bytes, byte) = (mine.repeat(size), size_of_val(mine) as c_int, constants().byte);
+    // SAFETY: every rank of `comm` makes this call; `all` has room for as much of every rank as every rank sends.
+    let code =
+        unsafe { abi::PMPI_Allgather(mine.as_ptr().cast(), bytes, byte, all.as_mut_ptr().cast(), bytes, byte, comm) };
     match code {
         0 => Ok(all),
         _ => Err(ForwardReason::SetUpFailed),
     }
+}
+
+/// Sums each of the words over the `size` ranks of `comm`.
+fn add_up(comm: Handle, size: usize, words: &mut [u64]) -> Result<(), Error> {
+    let Ok(all) = gather(comm, size, words) else {
+        return Err(Error::Poisoned { cause: "an MPI_Allgather failed while a communicator was set up".into() });
+    };
+    words.fill(0);
+    for of_one in all.chunks(words.len()) {
+        words.iter_mut().zip(of_one).for_each(|(sum, word)| *sum = sum.wrapping_add(*word));
+    }
+    Ok(())
 }
 
 /// Returns this process's virtual node, by its rank in the world; 0 if the settings have no virtual nodes.
@@ -289,11 +370,11 @@ fn host(config: &Config) -> u64 {
     settings::hash(&(boot, place.unwrap_or(0)))
 }
 
-/// Returns two random numbers.
-fn random() -> Option<[u64; 2]> {
-    let mut bytes = [0; 16];
+/// Returns a random number.
+fn random() -> Option<u64> {
+    let mut bytes = [0; 8];
     std::fs::File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes)).ok()?;
-    Some([0, 8].map(|at| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]))))
+    Some(u64::from_ne_bytes(bytes))
 }
 
 #[cfg(test)]
@@ -314,15 +395,11 @@ mod tests {
 
     #[test]
     fn nodes_are_hosts_and_virtual_nodes_and_one_rank_each_is_nothing_to_share() {
-        let rank =
-            |host, node| RankInfo { host, node, has_room: true, is_able: true, key: [7, 8], ..RankInfo::default() };
+        let rank = |host, node| RankInfo { host, node, is_able: true, ..RankInfo::default() };
         let mut all = [rank(5, 0), rank(6, 0), rank(5, 0), rank(5, 1)];
-        let (nodes, key) = agree(&all).unwrap();
-        assert_eq!((nodes, key.len()), (vec![vec![0, 2], vec![1], vec![3]], 4 + 32));
+        assert_eq!(agree(&all), Ok(vec![vec![0, 2], vec![1], vec![3]]));
         assert_eq!(agree(&all[1..]), Err(ForwardReason::OnePerNode));
         all[1].is_able = false;
         assert_eq!(agree(&all), Err(ForwardReason::SetUpFailed));
-        all[3].has_room = false;
-        assert_eq!(agree(&all), Err(ForwardReason::TooMany));
     }
 }

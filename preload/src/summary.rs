@@ -3,53 +3,33 @@
 use crate::functions::MpiFunction;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use strum::{IntoStaticStr, VariantArray};
 
 /// The reason why a call is forwarded. All ranks of the call find the same one, from arguments that MPI requires to be equal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr, VariantArray)]
 pub enum ForwardReason {
+    #[strum(serialize = "before MPI_Init or after MPI_Finalize")]
     NotRunning,
+    #[strum(serialize = "EARLYBIRD_INTERPOSE=off")]
     Off,
+    #[strum(serialize = "a communicator of one rank")]
     OneRank,
+    #[strum(serialize = "an intercommunicator")]
     Intercommunicator,
+    #[strum(serialize = "no two ranks share a node")]
     OnePerNode,
+    #[strum(serialize = "setting up the communicator failed")]
     SetUpFailed,
-    TooMany,
+    #[strum(serialize = "a first call of a communicator")]
+    FirstCalls,
+    #[strum(serialize = "a user-defined operator on elements that are too large")]
     UserOp,
+    #[strum(serialize = "an unsupported pair of type and operator")]
     TypeAndOp,
+    #[strum(serialize = "an invalid argument, which MPI reports")]
     Argument,
+    #[strum(serialize = "MPI is faster by measurement, or chosen by a setting")]
     Faster,
-}
-
-impl ForwardReason {
-    const ALL: [ForwardReason; 11] = [
-        ForwardReason::NotRunning,
-        ForwardReason::Off,
-        ForwardReason::OneRank,
-        ForwardReason::Intercommunicator,
-        ForwardReason::OnePerNode,
-        ForwardReason::SetUpFailed,
-        ForwardReason::TooMany,
-        ForwardReason::UserOp,
-        ForwardReason::TypeAndOp,
-        ForwardReason::Argument,
-        ForwardReason::Faster,
-    ];
-
-    const fn text(self) -> &'static str {
-        match self {
-            ForwardReason::NotRunning => "before MPI_Init or after MPI_Finalize",
-            ForwardReason::Off => "EARLYBIRD_INTERPOSE=off",
-            ForwardReason::OneRank => "a communicator of one rank",
-            ForwardReason::Intercommunicator => "an intercommunicator",
-            ForwardReason::OnePerNode => "no two ranks share a node",
-            ForwardReason::SetUpFailed => "setting up the communicator failed",
-            ForwardReason::TooMany => "too many communicators",
-            ForwardReason::UserOp => "a user-defined operator on elements that are too large",
-            ForwardReason::TypeAndOp => "an unsupported pair of type and operator",
-            ForwardReason::Argument => "an invalid argument, which MPI reports",
-            ForwardReason::Faster => "MPI is faster by measurement, or chosen by a setting",
-        }
-    }
 }
 
 /// The number of some calls, and of their bytes.
@@ -76,14 +56,15 @@ impl CallCounter {
 /// The counters of every function: intercepted calls, and forwarded ones by reason.
 struct Counters {
     intercepted: [CallCounter; MpiFunction::ALL.len()],
-    forwarded: [[CallCounter; ForwardReason::ALL.len()]; MpiFunction::ALL.len()],
+    forwarded: [[CallCounter; ForwardReason::VARIANTS.len()]; MpiFunction::ALL.len()],
 }
 
 impl Counters {
     const fn none() -> Counters {
         Counters {
             intercepted: [const { CallCounter::none() }; MpiFunction::ALL.len()],
-            forwarded: [const { [const { CallCounter::none() }; ForwardReason::ALL.len()] }; MpiFunction::ALL.len()],
+            forwarded: [const { [const { CallCounter::none() }; ForwardReason::VARIANTS.len()] };
+                MpiFunction::ALL.len()],
         }
     }
 
@@ -95,11 +76,11 @@ impl Counters {
             let mut line =
                 format!("earlybird: {:<29} intercepted: {calls} ({bytes} B); forwarded to MPI:", call.name());
             let mut forwarded = 0;
-            for reason in ForwardReason::ALL {
+            for &reason in ForwardReason::VARIANTS {
                 let (calls, bytes) = self.forwarded[call as usize][reason as usize].read();
                 if calls > 0 {
-                    let _ =
-                        write!(line, "{} {calls} ({bytes} B) {}", if forwarded > 0 { "," } else { "" }, reason.text());
+                    let (comma, text) = (if forwarded > 0 { "," } else { "" }, <&str>::from(reason));
+                    let _ = write!(line, "{comma} {calls} ({bytes} B) {text}");
                     forwarded += calls;
                 }
             }
@@ -116,6 +97,7 @@ impl Counters {
 }
 
 static COUNTERS: Counters = Counters::none();
+static SET_UPS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 static COUNTING: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
 const NO: u8 = 1;
@@ -153,9 +135,27 @@ pub fn count_forwarded(call: MpiFunction, reason: ForwardReason, bytes: impl FnO
     }
 }
 
-/// The summary: a headline, then one line per function that was called.
+/// The way in which a communicator was set up.
+#[derive(Debug, Clone, Copy)]
+pub enum SetUp {
+    /// Its ranks joined a new group.
+    Joined,
+    /// It was formed of ranks of another one.
+    Formed,
+    /// It took over what a freed one had.
+    TakenOver,
+}
+
+/// Counts a communicator that was set up.
+pub fn count_set_up(how: SetUp) {
+    SET_UPS[how as usize].fetch_add(1, Relaxed);
+}
+
+/// The summary: a headline, then one line per function that was called, and one for the communicators.
 pub fn text() -> String {
-    COUNTERS.text()
+    let [joined, formed, taken_over] = SET_UPS.each_ref().map(|counter| counter.load(Relaxed));
+    let text = COUNTERS.text();
+    format!("{text}earlybird: {:<29} joined: {joined}; formed: {formed}; taken over: {taken_over}\n", "communicators")
 }
 
 #[cfg(test)]

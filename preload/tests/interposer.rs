@@ -44,7 +44,7 @@ fn calls_are_forwarded_by_settings() {
         return;
     }
     let program = Program::compile("collectives.c");
-    let left = [("EARLYBIRD_INTERPOSE", "profile,broadcast=mpi:100-,barrier=mpi,allgather=earlybird")];
+    let left = [("EARLYBIRD_INTERPOSE", "profile,from-call=1,broadcast=mpi:100-,barrier=mpi,allgather=earlybird")];
     let outcome = program.run(2, true, &[], &left);
     assert!(outcome.code == Some(0) && outcome.said.matches(" right").count() == 2, "{outcome:?}");
     let line = |function: &str| outcome.said.lines().find(|line| line.contains(function)).unwrap_or("").to_owned();
@@ -97,7 +97,7 @@ fn blocks_of_every_length_on_every_communicator() {
     // The size, which only the root knows and all ranks learn, and by which a setting forwards the call.
     let vars = [(
         "EARLYBIRD_INTERPOSE",
-        "profile,gather=mpi:2Ki-,gather=earlybird,scatter=mpi:2Ki-,scatter=earlybird,alltoall=mpi",
+        "profile,from-call=1,gather=mpi:2Ki-,gather=earlybird,scatter=mpi:2Ki-,scatter=earlybird,alltoall=mpi",
     )];
     let outcome = program.run(RANKS[RANKS.len() - 1], true, &[], &vars);
     assert_eq!(
@@ -199,8 +199,48 @@ fn communicators_made_and_freed_by_every_function() {
     let program = Program::compile("churn.c");
     for &ranks in RANKS {
         let said = program.is_right(ranks, &[]);
-        assert!(intercepted(&said, "MPI_Allreduce") > 200 && !said.contains("too many communicators"), "{said}");
+        assert!(intercepted(&said, "MPI_Allreduce") > 200 && set_up(&said)[2] > 200, "{said}");
     }
+}
+
+#[test]
+fn communicators_are_set_up_when_they_are_worth_it_and_reused() {
+    if !has_mpi() {
+        return;
+    }
+    let program = Program::compile("again.c");
+    let run = |ranks, what, interpose| {
+        let outcome = program.run(ranks, true, &[what], &[("EARLYBIRD_INTERPOSE", interpose)]);
+        assert!(outcome.code == Some(0) && outcome.said.matches(" right").count() == ranks, "{outcome:?}");
+        outcome.said
+    };
+    for &ranks in RANKS {
+        // 60 communicators of all ranks, one after the other, and a pair that is alive together, of 30 calls each.
+        let said = run(ranks, "many", "profile,from-call=11");
+        assert_eq!(intercepted(&said, "MPI_Allreduce"), 62 * 20, "{said}");
+        assert!(said.contains(&format!("{} ({} B) a first call of a communicator", 62 * 10, 62 * 10 * 8)), "{said}");
+        assert_eq!(set_up(&said), [1, 1, 60], "{said}");
+        // Too few calls on each.
+        let said = run(ranks, "many", "profile,from-call=31");
+        assert!(intercepted(&said, "MPI_Allreduce") == 0 && set_up(&said) == [0, 0, 0], "{said}");
+        // After a call that failed on all ranks nothing is taken over.
+        let said = run(ranks, "failed", "profile,from-call=1");
+        assert_eq!(set_up(&said), [1, 3, 0], "{said}");
+        // More than are kept.
+        let said = run(ranks, "alive", "profile,from-call=2");
+        let [joined, formed, taken_over] = set_up(&said);
+        assert!(joined == 1 && formed + taken_over == 79 && formed > 40 && taken_over > 0, "{said}");
+    }
+    // By default MPI_COMM_WORLD is set up by its first call.
+    let said = run(2, "world", "profile");
+    assert_eq!((intercepted(&said, "MPI_Allreduce"), set_up(&said)), (1, [1, 0, 0]), "{said}");
+}
+
+/// The communicators that joined, those that were formed and those that took over a freed one, by the summary.
+fn set_up(said: &str) -> [u64; 3] {
+    let line = said.lines().find(|line| line.starts_with("earlybird: communicators ")).unwrap_or_default();
+    let numbers: Vec<u64> = line.split([' ', ';']).filter_map(|word| word.parse().ok()).collect();
+    numbers.try_into().unwrap_or_else(|_| panic!("no line of communicators: {said}"))
 }
 
 #[test]
@@ -414,6 +454,7 @@ fn calls_are_forwarded_if_descriptors_run_out() {
         return;
     }
     let said = Program::compile("many.c").is_right(2, &[]);
-    assert!(intercepted(&said, "MPI_Allreduce") > 10 && said.contains("setting up the communicator failed"), "{said}");
+    // Communicators are formed without descriptors until they have used up the shared memory that they may take.
+    assert!(set_up(&said)[1] > 100 && said.contains("setting up the communicator failed"), "{said}");
     assert!(said.matches(" go to MPI: EB_").count() <= 2, "{said}");
 }

@@ -33,8 +33,15 @@ pub struct BufferArg {
     is_by_columns: bool,
     /// Elements of each rank's block.
     pub counts: Option<Vec<usize>>,
-    /// Keeps the memory where it is.
-    _export: Option<PyUntypedBuffer>,
+    _keeper: Keeper,
+}
+
+/// The holder that keeps memory in its place.
+enum Keeper {
+    /// There is none to keep.
+    None,
+    Export(#[expect(dead_code, reason = "held")] PyUntypedBuffer),
+    Owner(#[expect(dead_code, reason = "held")] Py<PyAny>),
 }
 
 // SAFETY: C: an address of memory that the exported buffer keeps; it moves between threads as the export does.
@@ -83,7 +90,7 @@ impl BufferArg {
             return Ok(BufferArg { counts: Some(counts), ..BufferArg::read(&buffer, name)? });
         }
         if let Ok(memory) = object.cast::<Memory>() {
-            let Memory { address, count, datatype } = *memory.get();
+            let Memory { address, count, datatype, ref owner } = *memory.get();
             let address = ptr::with_exposed_provenance_mut(address);
             return Ok(BufferArg {
                 name,
@@ -93,7 +100,7 @@ impl BufferArg {
                 is_readonly: false,
                 is_by_columns: false,
                 counts: None,
-                _export: None,
+                _keeper: Keeper::Owner(owner.clone_ref(object.py())),
             });
         }
         let export = PyUntypedBuffer::get(object).map_err(|error| {
@@ -119,14 +126,14 @@ impl BufferArg {
             is_readonly,
             is_by_columns,
             counts: None,
-            _export: Some(export),
+            _keeper: Keeper::Export(export),
         })
     }
 
     /// No buffer of elements of this type.
     pub fn none(name: &'static str, datatype: Datatype) -> BufferArg {
         let (address, is_readonly, is_by_columns) = (ptr::null_mut(), false, false);
-        BufferArg { name, address, count: 0, datatype, is_readonly, is_by_columns, counts: None, _export: None }
+        BufferArg { name, address, count: 0, datatype, is_readonly, is_by_columns, counts: None, _keeper: Keeper::None }
     }
 
     /// Describes the same memory as bytes, for elements of a type that is only moved.
@@ -138,16 +145,19 @@ impl BufferArg {
         self.count * self.datatype.size()
     }
 
+    /// The elements without a lifetime.
+    pub fn raw_bytes(&self) -> *mut [u8] {
+        let address = if self.len() == 0 { ptr::dangling_mut() } else { self.address };
+        ptr::slice_from_raw_parts_mut(address, self.len())
+    }
+
     /// Borrows the elements.
     ///
     /// # Safety
     /// C.
     pub unsafe fn bytes(&self) -> &[u8] {
-        match self.len() {
-            0 => &[],
-            // SAFETY: by the caller's contract; memory that is not empty has an address.
-            len => unsafe { std::slice::from_raw_parts(self.address, len) },
-        }
+        // SAFETY: by the caller's contract; memory that is not empty has an address.
+        unsafe { &*self.raw_bytes() }
     }
 
     /// Borrows the elements exclusively.
@@ -156,11 +166,8 @@ impl BufferArg {
     /// C; nothing else refers to them, and they may be written.
     #[expect(clippy::mut_from_ref, reason = "the memory is the caller's, not the argument's")]
     pub unsafe fn bytes_mut(&self) -> &mut [u8] {
-        match self.len() {
-            0 => &mut [],
-            // SAFETY: as in `bytes`.
-            len => unsafe { std::slice::from_raw_parts_mut(self.address, len) },
-        }
+        // SAFETY: as in `bytes`.
+        unsafe { &mut *self.raw_bytes() }
     }
 
     /// Refuses memory that cannot be written.

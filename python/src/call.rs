@@ -4,10 +4,11 @@
 use crate::buffers::BufferArg;
 use crate::signals;
 use earlybird::{
-    CallBuffers, Collective, CollectiveArgs, Communicator, Counts, Datatype, Error, Op, OwnedBytes, Persistent,
-    ReduceOp, SharedReduceOp,
+    BorrowedBytes, CallBuffers, Collective, CollectiveArgs, Communicator, Counts, Datatype, Error, Op, ReduceOp,
+    Request, SharedReduceOp,
 };
 use pyo3::prelude::*;
+use std::ptr;
 
 /// Elements of the blocks of a call.
 pub enum Blocks {
@@ -90,24 +91,35 @@ impl Call {
         CollectiveArgs::describe(self.collective, self.root, self.blocks.counts(), buffers, op)
     }
 
-    /// Prepares the call, which was checked, to be started on copies of its buffers.
-    pub fn prepare(&self, comm: &'static Communicator) -> Result<Persistent<'static, OwnedBytes>, Error> {
-        // SAFETY: C.
-        let (send, recv) = unsafe {
-            match &self.send {
-                Some(send) => (Some(send.bytes().to_vec()), vec![0; self.recv.bytes().len()]),
-                None => (None, self.recv.bytes().to_vec()),
-            }
+    /// Starts the call, which was checked, on the caller's buffers, which it keeps.
+    pub fn start(self, comm: &'static Communicator) -> Result<Request<'static, LentBytes>, Error> {
+        let Call { collective, op, root, blocks, send, recv, has_result } = self;
+        let datatype = recv.datatype;
+        let copy = match !has_result && recv.is_readonly {
+            // SAFETY: C.
+            true => Some(unsafe { recv.bytes() }.to_vec()),
+            false => None,
         };
-        let (owned, op) = (OwnedBytes::new(send, recv, self.recv.datatype), SharedReduceOp::Builtin(self.op));
-        comm.init(CollectiveArgs::describe(self.collective, self.root, self.blocks.counts(), owned, &op))
+        let mut kept = Kept { send, recv, copy };
+        let bytes = match &mut kept.copy {
+            Some(copy) => ptr::from_mut(copy.as_mut_slice()),
+            None => kept.recv.raw_bytes(),
+        };
+        let send = kept.send.as_ref().map(|send| send.raw_bytes().cast_const());
+        // SAFETY: L: C; apart from each other and writable, as checked.
+        let lent = unsafe { BorrowedBytes::new(send, bytes, datatype, kept) };
+        let op = SharedReduceOp::Builtin(op);
+        comm.start(CollectiveArgs::describe(collective, root, blocks.counts(), lent, &op))
     }
+}
 
-    /// Copies the result of the started call to the receive buffer.
-    pub fn write(&self, copies: &OwnedBytes) {
-        if self.has_result {
-            // SAFETY: C; writable, as checked when the call was prepared, and kept until the request ends.
-            unsafe { self.recv.bytes_mut() }.copy_from_slice(&copies.recv);
-        }
-    }
+/// The memory of a started call: the caller's.
+pub type LentBytes = BorrowedBytes<Kept>;
+
+/// The holders that keep the memory of a started call in its place.
+pub struct Kept {
+    send: Option<BufferArg>,
+    recv: BufferArg,
+    /// Elements that are sent from a receive buffer which cannot be written.
+    copy: Option<Vec<u8>>,
 }

@@ -21,11 +21,11 @@ pub struct PyCommunicator {
 
 impl PyCommunicator {
     #[inline]
-    fn get(&self, py: Python<'_>) -> PyResult<&Arc<Communicator>> {
+    pub fn get(&self, py: Python<'_>) -> PyResult<&Arc<Communicator>> {
         self.comm.as_ref().ok_or_else(|| exception(py, Error::usage("the communicator was freed; join again")))
     }
 
-    fn of(comm: Communicator) -> Self {
+    pub fn of(comm: Communicator) -> Self {
         PyCommunicator { comm: Some(Arc::new(comm)) }
     }
 
@@ -67,7 +67,8 @@ pub fn operator(op: Option<PyRef<'_, PyOp>>) -> Op {
     op.map_or(Op::Sum, |op| op.0)
 }
 
-fn configuration(timeout: Option<f64>, options: BTreeMap<String, String>) -> Result<Config, Error> {
+/// The settings of the environment, with these options in place of variables.
+pub fn configuration(timeout: Option<f64>, options: BTreeMap<String, String>) -> Result<Config, Error> {
     if let Some(name) = options.keys().find(|name| !name.starts_with("EARLYBIRD_")) {
         return Err(Error::usage(format!(
             "the option {name:?} does not begin with EARLYBIRD_; options are named as the variables"
@@ -133,6 +134,12 @@ impl PyCommunicator {
     #[getter]
     fn last_algorithm(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
         Ok(self.get(py)?.last_call().map(|report| report.algorithm.name()))
+    }
+
+    /// The number under which the trace has the calls of this communicator.
+    #[getter]
+    fn trace(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        Ok(self.get(py)?.traced_as())
     }
 
     fn set_algorithm(&self, py: Python<'_>, name: &str) -> PyResult<()> {

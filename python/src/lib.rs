@@ -2,8 +2,8 @@
 //! in `earlybird/`.
 //!
 //! Nothing is compiled against numpy or torch: an array is what the buffer protocol shows of it. The interpreter is released in
-//! every call that may wait. Invariant **C (caller's memory)**: what a buffer shows stays where it is while it is exported, or as
-//! long as the holder of a [`memory::Memory`] says; no other thread writes there while a call uses it.
+//! every call that may wait. Invariant **C (caller's memory)**: what a buffer shows stays where it is while it is exported, that of a
+//! [`memory::Memory`] while its owner lives; no other thread writes there while a call uses it.
 
 mod buffers;
 mod call;
@@ -13,8 +13,11 @@ mod elements;
 mod errors;
 mod launch;
 mod memory;
+mod messages;
 mod methods;
+mod nodes;
 mod op;
+mod report;
 mod request;
 mod signals;
 
@@ -25,10 +28,14 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<communicator::PyCommunicator>()?;
     module.add_class::<request::PyRequest>()?;
+    module.add_class::<messages::PyMessages>()?;
+    module.add_class::<messages::PyTransfer>()?;
+    module.add_class::<nodes::Listener>()?;
     module.add_class::<memory::Memory>()?;
     module.add_class::<op::PyOp>()?;
     op::add_operators(module)?;
     module.add("IN_PLACE", Py::new(module.py(), buffers::InPlace)?)?;
+    module.add_function(wrap_pyfunction!(report::read_lateness, module)?)?;
     module.add_function(wrap_pyfunction!(launch::run_job, module)?)?;
     module.add_function(wrap_pyfunction!(launch::hidden_command, module)?)
 }

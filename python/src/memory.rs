@@ -4,20 +4,21 @@ use earlybird::{DType, Datatype};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-/// `count` elements of a type at an address, which whoever makes it keeps alive and writable: invariant C of the crate.
+/// `count` elements of a type at an address, which lie there and are writable as long as `owner` lives: invariant C of the crate.
 #[pyclass(name = "Memory", module = "earlybird._native", frozen)]
 pub struct Memory {
     pub address: usize,
     pub count: usize,
     pub datatype: Datatype,
+    pub owner: Py<PyAny>,
 }
 
 #[pymethods]
 impl Memory {
     /// Describes `count` elements of the type with this name (`f32`, `bf16`, `complex-f64`; `bytes-N` for N bytes that are only
-    /// moved) at `address`.
+    /// moved) at `address`, in memory that `owner` keeps.
     #[new]
-    fn new(address: usize, count: usize, dtype: &str) -> PyResult<Self> {
+    fn new(address: usize, count: usize, dtype: &str, owner: Py<PyAny>) -> PyResult<Self> {
         let datatype = match dtype.strip_prefix("bytes-").map(str::parse) {
             Some(Ok(bytes @ 1..)) => Some(Datatype::Opaque(bytes)),
             _ => DType::ALL.into_iter().find(|known| known.name() == dtype).map(Datatype::from),
@@ -33,6 +34,6 @@ impl Memory {
                 "{count} elements of {dtype} cannot lie at address {address:#x}"
             )));
         }
-        Ok(Memory { address, count, datatype })
+        Ok(Memory { address, count, datatype, owner })
     }
 }

@@ -1,29 +1,21 @@
 //! Requests: calls that were started and whose end is waited for later.
 //!
-//! A request owns copies of its buffers, so that only the call that starts it, `wait` and `test` use the caller's memory.
+//! A started call uses the caller's memory where it lies, and keeps it until the call has ended, also when its request is dropped.
 //! Invariant **K (kept)**: a request holds the communicator that its call borrows, and drops the call before the communicator.
 #![allow(unsafe_code)]
 
-use crate::call::Call;
+use crate::call::{Call, LentBytes};
 use crate::errors::OrException;
 use crate::signals;
-use earlybird::{Communicator, Error, OwnedBytes, Persistent};
+use earlybird::{Communicator, Request};
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A call under way.
 struct Started {
-    call: Persistent<'static, OwnedBytes>,
-    buffers: Call,
+    call: Request<'static, LentBytes>,
     /// Dropped after the call.
     _comm: Arc<Communicator>,
-}
-
-impl Started {
-    fn write(&mut self) -> Result<(), Error> {
-        self.buffers.write(self.call.buffers_mut()?);
-        Ok(())
-    }
 }
 
 /// A call that was started.
@@ -39,27 +31,32 @@ impl PyRequest {
     }
 }
 
+impl Drop for PyRequest {
+    fn drop(&mut self) {
+        // The last holder of a communicator leaves it, for which it may have to wait for other ranks.
+        if let Some(started) = self.started().take() {
+            Python::try_attach(|py| py.detach(|| drop(started)));
+        }
+    }
+}
+
 /// Starts a call.
 pub fn start(py: Python<'_>, comm: &Arc<Communicator>, call: Call) -> PyResult<PyRequest> {
     let (comm, call) = (comm.clone(), call.checked()?);
     // SAFETY: K: the only use is the call, which lies in one structure with the handle that keeps it.
     let kept: &'static Communicator = unsafe { &*Arc::as_ptr(&comm) };
-    let started = py.detach(move || {
-        let mut started = Started { call: call.prepare(kept)?, buffers: call, _comm: comm };
-        started.call.start().map(|()| started)
-    });
-    let started = started.or_exception(py)?;
-    Ok(PyRequest { started: Mutex::new(Some(started)) })
+    let call = py.detach(|| call.start(kept)).or_exception(py)?;
+    Ok(PyRequest { started: Mutex::new(Some(Started { call, _comm: comm })) })
 }
 
 #[pymethods]
 impl PyRequest {
     /// Waits for the result, which lies in the receive buffer then; returns at once where it does already.
     fn wait(&mut self, py: Python<'_>) -> PyResult<bool> {
-        let Some(mut started) = self.started().take() else { return Ok(true) };
+        let Some(started) = self.started().take() else { return Ok(true) };
         signals::call(py, move || {
-            started.call.wait()?;
-            started.write()
+            let Started { call, _comm } = started;
+            call.wait()
         })?;
         Ok(true)
     }
@@ -67,14 +64,11 @@ impl PyRequest {
     /// Returns whether the result lies in the receive buffer; never waits for another rank.
     fn test(&mut self, py: Python<'_>) -> PyResult<bool> {
         let Some(started) = self.started() else { return Ok(true) };
-        let tried = py.detach(|| {
-            let has_ended = started.call.try_wait()?;
-            if has_ended { started.write().map(|()| true) } else { Ok(false) }
-        });
-        if !matches!(tried, Ok(false)) {
+        let tried = py.detach(|| started.call.try_wait());
+        if !matches!(tried, Ok(None)) {
             *self.started() = None;
         }
-        tried.or_exception(py)
+        tried.or_exception(py).map(|buffers| buffers.is_some())
     }
 
     #[pyo3(name = "Wait")]

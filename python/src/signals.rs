@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 /// The interval at which a waiting call is looked at.
-const EVERY: Duration = Duration::from_millis(50);
+pub const EVERY: Duration = Duration::from_millis(50);
 
 thread_local! {
     /// The number of this thread's calls.
@@ -25,6 +25,11 @@ thread_local! {
 /// Lets the calls of a communicator, and of those that are made from it, be interrupted.
 pub fn watch(comm: &Communicator) -> Result<(), Error> {
     comm.set_progress(Some(Progress::interrupting(EVERY, is_interrupted)?))
+}
+
+/// The same, and what else is driven in waits.
+pub fn watch_and(comm: &Communicator, other: Progress) -> Result<(), Error> {
+    comm.set_progress(Some(Progress::interrupting(EVERY, is_interrupted)?.and(other)))
 }
 
 /// Runs the handlers of signals that have come. Only a call that has waited for an interval pays for that: another thread may

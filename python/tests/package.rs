@@ -103,6 +103,11 @@ fn objects_groups_threads_and_forks() {
 }
 
 #[test]
+fn messages_between_two_ranks() {
+    passes("messages.py", &[1, 2, 3]);
+}
+
+#[test]
 fn a_killed_rank_is_named_and_the_others_go_on() {
     scene(&["killed"], 3, 2, 128 + 9);
 }

@@ -70,7 +70,7 @@ fn everybody(flags: bool) {
         .collect();
     let mut totals = vec![sum.add(0, 10, flags)];
     totals.extend(others.into_iter().map(|other| other.join().expect("a party that adds")));
-    let right = (0..PARTIES as u64).map(|party| 10 + party).sum();
+    let right: u64 = (0..PARTIES as u64).map(|party| 10 + party).sum();
     assert!(totals.iter().all(|total| *total == right), "wrong sum: {totals:?}, not {right}");
 }
 

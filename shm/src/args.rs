@@ -7,11 +7,11 @@
 //! the communicator is refused by [`CollectiveArgs::check`], and only what was checked can be carried out.
 
 use crate::config::Algorithm;
-use crate::memory::Allocation;
 use crate::op::{FoldOrder, Op};
 use crate::protocol::collective::Collective;
 use crate::protocol::payload::Buffers;
 use crate::reduce_op::ReduceOp;
+use crate::shared_buffer::Allocations;
 use crate::shared_view::ViewMemory;
 
 /// The settings of one call. All ranks must give the same: ranks that differ get [`Error::Mismatch`](crate::Error::Mismatch).
@@ -52,12 +52,7 @@ pub(crate) enum Placement<'a> {
     Private,
     /// In memory that the other ranks of the node can map. Counts for an allreduce by one of the library's operators; any other
     /// call takes such buffers as private.
-    Registered {
-        /// The send buffer's; `None` in place.
-        send: Option<&'a Allocation>,
-        /// The receive buffer's.
-        recv: &'a mut Allocation,
-    },
+    Registered(Allocations<'a>),
     /// The result is to lie where all ranks of the node read it. There is no receive buffer: the view is filled instead.
     SharedResult(&'a mut ViewMemory),
 }

@@ -3,7 +3,7 @@
 //!
 //! The code that takes the place is that of the node's operations (`protocol/arrive.rs`). The word carries nothing but
 //! itself: it is relaxed, so an arrival does not order what a party wrote before. Order that with flags of your own;
-//! `docs/models.md` describes how to model-check them, and `shm/examples/last_arriver.rs` does it.
+//! `docs/internals/models.md` describes how to model-check them, and `shm/examples/last_arriver.rs` does it.
 
 use crate::protocol::take_place;
 use crate::protocol::word::{ArrivalWord, MAX_RANKS};

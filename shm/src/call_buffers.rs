@@ -7,10 +7,11 @@
 use crate::args::{CollectiveArgs, Placement};
 use crate::op::Datatype;
 use crate::owned_args::OwnedArgs;
+use crate::protocol::borrowed_bytes::BorrowedBytes;
 use crate::protocol::payload::Buffers;
 use crate::protocol::request_buffers::OwnedBytes;
 use crate::reduce_op::{IntoReduceOp, ReduceOp};
-use crate::shared_buffer::SharedBuffer;
+use crate::shared_buffer::{self, SharedBuffer};
 use crate::shared_view::SharedView;
 use std::marker::PhantomData;
 
@@ -21,7 +22,7 @@ mod sealed {
 /// Buffers that a collective can be called with. `&mut [T]` is both the send and the receive buffer, `(&[T], &mut [T])` are
 /// one of each: a blocking call borrows them. So it does a [`SharedBuffer`], or a pair of them, and in an allreduce a
 /// [`SharedView`] in place of the receive buffer. `Vec<T>` and `(Vec<T>, Vec<T>)` are the same for a call that is started,
-/// which owns them until it has ended.
+/// which owns them until it has ended, and so are [`SharedBuffer`]s that are not borrowed.
 pub trait IntoCallBuffers<'a>: sealed::Sealed {
     /// The type of the values in them.
     type Item;
@@ -67,7 +68,7 @@ borrowed! {
 
 /// Buffers that a call owns.
 macro_rules! owned {
-    ($([$($parameter:ident)?] $buffers:ty, $item:ty, $datatype:expr;)*) => { $(
+    ($([$($parameter:ident)?] $buffers:ty, $item:ty, $datatype:expr, $allocations:expr;)*) => { $(
         impl<$($parameter)?> sealed::Sealed for $buffers {}
         impl<'a $(, $parameter: Send + 'static)?> IntoCallBuffers<'a> for $buffers {
             type Item = $item;
@@ -82,16 +83,19 @@ macro_rules! owned {
                 // SAFETY: D: no values are there.
                 let none = unsafe { Buffers::erased_in_place::<u8>(&mut [], datatype) };
                 // SAFETY: D: by `IntoReduceOp::datatype`, or the vectors are bytes.
-                unsafe { OwnedArgs::new(args(none, op.into_reduce_op()), self, shared) }
+                unsafe { OwnedArgs::new(args(none, op.into_reduce_op()), self, $allocations, shared) }
             }
         }
     )* };
 }
 
 owned! {
-    [T] Vec<T>, T, |_, datatype| datatype;
-    [T] (Vec<T>, Vec<T>), T, |_, datatype| datatype;
-    [] OwnedBytes, u8, |bytes, _| bytes.datatype;
+    [T] Vec<T>, T, |_, datatype| datatype, None;
+    [T] (Vec<T>, Vec<T>), T, |_, datatype| datatype, None;
+    [T] SharedBuffer<T>, T, |_, datatype| datatype, Some(shared_buffer::in_place::<T>);
+    [T] (SharedBuffer<T>, SharedBuffer<T>), T, |_, datatype| datatype, Some(shared_buffer::apart::<T>);
+    [] OwnedBytes, u8, |bytes, _| bytes.datatype, None;
+    [K] BorrowedBytes<K>, u8, |bytes, _| bytes.datatype, None;
 }
 
 /// The send buffer and the receive buffer of a call: `(send, recv)`, or one for both, `buf`.
@@ -123,14 +127,15 @@ impl<'a, T> From<&'a mut [T]> for CallBuffers<'a, T> {
 impl<'a, T> From<&'a mut SharedBuffer<T>> for CallBuffers<'a, T> {
     fn from(buf: &'a mut SharedBuffer<T>) -> Self {
         let all = buf.as_raw();
-        Self::new(None, all, Placement::Registered { send: None, recv: &mut buf.allocation })
+        Self::new(None, all, Placement::Registered((None, &mut buf.allocation)))
     }
 }
 
 impl<'a, T> From<(&'a SharedBuffer<T>, &'a mut SharedBuffer<T>)> for CallBuffers<'a, T> {
     fn from((send, recv): (&'a SharedBuffer<T>, &'a mut SharedBuffer<T>)) -> Self {
-        let placement = |recv| Placement::Registered { send: Some(&send.allocation), recv };
-        Self::new(Some(send.as_raw()), recv.as_raw(), placement(&mut recv.allocation))
+        let all = recv.as_raw();
+        let placement = Placement::Registered((Some(&send.allocation), &mut recv.allocation));
+        Self::new(Some(send.as_raw()), all, placement)
     }
 }
 

@@ -174,7 +174,7 @@ impl<'a> CheckedArgs<'a> {
     /// Returns whether the call is one message, reduced by one of the library's operators if it is reduced, and not where it lies:
     /// what plans carry out.
     pub fn is_plain(&self) -> bool {
-        let is_registered = matches!(self.args.placement, Placement::Registered { .. });
+        let is_registered = matches!(self.args.placement, Placement::Registered(_));
         matches!((self.args.counts, self.args.op), (Counts::Uniform, ReduceOp::Builtin(_))) && !is_registered
     }
 

@@ -2,10 +2,8 @@
 //!
 //! They live in the node layer because their discriminants travel in words that ranks share.
 
-use crate::Error;
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
+use strum::{FromRepr, IntoStaticStr, VariantArray};
 
 /// A time in nanoseconds; what is longer than a word can say (584 years) is that long.
 pub fn nanoseconds(time: Duration) -> u64 {
@@ -13,11 +11,12 @@ pub fn nanoseconds(time: Duration) -> u64 {
 }
 
 /// Algorithm of one operation among the ranks of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, FromRepr, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// The library chooses, from size, ranks and the arrivals seen recently.
+    /// The library chooses by the size of the message and the number of ranks.
     #[default]
     Auto = 0,
     /// Every rank deposits and every rank folds all in rank order: tiny messages, few ranks.
@@ -32,10 +31,13 @@ pub enum Algorithm {
     StaticLeaderEarly = 5,
     /// Every rank deposits, the ranks that are there reduce chunk by chunk in rank order: large messages, same bits in every run.
     Slices = 6,
+    /// Every rank reads the others' private buffers through the kernel: large allgathers and alltoalls of equal blocks.
+    SingleCopy = 7,
 }
 
 /// CPU use of a waiting rank.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, FromRepr, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum WaitPreset {
@@ -62,57 +64,13 @@ impl WaitPreset {
     }
 }
 
-/// `FromStr`, `Display`, `ALL`, `name` and `from_code` of a choice, from one list of its names.
-macro_rules! named_choice {
-    ($type:ident, $what:literal, $count:literal, $($variant:ident => $name:literal),*) => {
-        impl $type {
-            /// Every value, in discriminant order.
-            pub const ALL: [$type; $count] = [$($type::$variant),*];
-
-            /// The name that users write and reports print.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $($type::$variant => $name,)*
-                }
-            }
-
-            /// The value with this discriminant, or `None` if there is none (a word written by another version).
-            pub const fn from_code(code: u8) -> Option<Self> {
-                $(if code == $type::$variant as u8 {
-                    return Some($type::$variant);
-                })*
-                None
-            }
-        }
-
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.name())
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = Error;
-
-            /// Exactly one of the names; anything else is [`Error::Usage`] listing them.
-            fn from_str(given: &str) -> Result<Self, Error> {
-                Self::ALL.into_iter().find(|choice| choice.name() == given).ok_or_else(|| {
-                    let valid = Self::ALL.map(Self::name).join(", ");
-                    Error::usage(format!(concat!($what, " {:?} is not known; use one of: {}"), given, valid))
-                })
-            }
-        }
-    };
-}
-
-named_choice!(Algorithm, "algorithm", 7,
-    Auto => "auto", Flat => "flat", Leader => "leader", Chain => "chain",
-    StaticLeader => "static-leader", StaticLeaderEarly => "static-leader-early", Slices => "slices");
-named_choice!(WaitPreset, "waiting preset", 3, Latency => "latency", Balanced => "balanced", Power => "power");
+crate::named_choice!(Algorithm, "algorithm");
+crate::named_choice!(WaitPreset, "waiting preset");
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
 
     #[test]
     fn long_times_are_not_cut() {
@@ -125,16 +83,16 @@ mod tests {
     fn names_and_codes_lead_back_to_the_value() {
         for (code, algorithm) in Algorithm::ALL.into_iter().enumerate() {
             assert_eq!(algorithm as usize, code);
-            assert_eq!(Algorithm::from_code(code as u8), Some(algorithm));
+            assert_eq!(Algorithm::from_repr(code as u8), Some(algorithm));
             assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
         }
         for (code, wait) in WaitPreset::ALL.into_iter().enumerate() {
             assert_eq!(wait as usize, code);
-            assert_eq!(WaitPreset::from_code(code as u8), Some(wait));
+            assert_eq!(WaitPreset::from_repr(code as u8), Some(wait));
             assert_eq!(wait.to_string().parse(), Ok(wait));
         }
-        assert_eq!(Algorithm::from_code(7), None);
-        assert_eq!(WaitPreset::from_code(3), None);
+        assert_eq!(Algorithm::from_repr(8), None);
+        assert_eq!(WaitPreset::from_repr(3), None);
     }
 
     #[test]

@@ -168,8 +168,8 @@ pub struct Handle<T: Drive + 'static>(Arc<T>);
 
 impl<T: Drive + 'static> Handle<T> {
     /// Of something that has nothing under way.
-    pub fn new(it: T) -> Self {
-        Handle(Arc::new(it))
+    pub fn new(it: impl Into<Arc<T>>) -> Self {
+        Handle(it.into())
     }
 
     fn listed(&self) -> Listed {

@@ -4,6 +4,7 @@
 //! group is decoded to the same variant everywhere.
 
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::time::Duration;
 use std::{fmt, io, ops};
@@ -19,17 +20,18 @@ use std::{fmt, io, ops};
 ///     Err(earlybird::Error::usage("there is nothing to do")) // prints: Error: there is nothing to do
 /// }
 /// ```
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A rank of the group died, executed another program, or left the group while others still needed it.
     #[error(
-        "rank {rank} (pid {pid} on {host}) died during {during}; the group cannot continue: restart the job, or shrink it to the survivors"
+        "rank {rank} ({}) died during {during}; the group cannot continue: restart the job, or shrink it to the survivors",
+        process(*pid, host)
     )]
     PeerDied {
         /// The rank that is gone.
         rank: usize,
-        /// Its process id, as it announced it.
+        /// Its process id, as it announced it; 0 if it died before that.
         pid: u32,
         /// The node it ran on.
         host: String,
@@ -122,6 +124,11 @@ pub enum Error {
     },
 }
 
+/// A process in words. One that died before it had told who it is has number 0.
+fn process(pid: u32, host: &str) -> String {
+    if pid == 0 { format!("on {host}") } else { format!("pid {pid} on {host}") }
+}
+
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -130,15 +137,22 @@ impl fmt::Debug for Error {
 
 /// An [`io::Error`] of the system that can be cloned and compared, by its number.
 // It is no error itself, so that the source of an `Error` is what it dereferences to.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(from = "i32", into = "i32")]
 pub struct SystemSource {
     errno: i32,
     error: io::Error,
 }
 
-impl SystemSource {
-    fn new(errno: i32) -> Self {
+impl From<i32> for SystemSource {
+    fn from(errno: i32) -> Self {
         SystemSource { errno, error: io::Error::from_raw_os_error(errno) }
+    }
+}
+
+impl From<SystemSource> for i32 {
+    fn from(source: SystemSource) -> i32 {
+        source.errno
     }
 }
 
@@ -152,7 +166,7 @@ impl ops::Deref for SystemSource {
 
 impl Clone for SystemSource {
     fn clone(&self) -> Self {
-        SystemSource::new(self.errno)
+        SystemSource::from(self.errno)
     }
 }
 
@@ -207,9 +221,22 @@ impl Error {
         Error::numbered(context.into(), reason.to_string(), errno)
     }
 
+    /// The same error with the rank before its text, for the other ranks.
+    #[doc(hidden)]
+    pub fn of_rank(self, rank: usize) -> Self {
+        let named = |text: String| if text.starts_with("rank ") { text } else { format!("rank {rank}: {text}") };
+        match self {
+            Error::Usage { message } => Error::Usage { message: named(message) },
+            Error::Unsupported { what, hint } => Error::Unsupported { what: named(what), hint },
+            Error::System { context, reason, errno, .. } => Error::numbered(named(context), reason, errno),
+            Error::NoSpace { needed, free, hint } => Error::NoSpace { needed, free, hint: named(hint) },
+            other => other,
+        }
+    }
+
     /// An [`Error::System`] with this number.
     pub(crate) fn numbered(context: String, reason: String, errno: Option<i32>) -> Self {
-        Error::System { context, reason, errno, source: errno.map(SystemSource::new) }
+        Error::System { context, reason, errno, source: errno.map(SystemSource::from) }
     }
 }
 
@@ -236,6 +263,16 @@ mod tests {
         assert_eq!(source.map(io::Error::kind), Some(io::ErrorKind::NotFound));
         assert!(Error::system("reading", "three bytes only").source().is_none());
         assert_ne!(error, Error::numbered("opening".into(), Errno::NOENT.to_string(), Some(1)));
+    }
+
+    #[test]
+    fn the_rank_stands_before_the_text() {
+        let full = Error::NoSpace { needed: 7, free: 3, hint: "free some".into() };
+        assert_eq!(full.of_rank(2), Error::NoSpace { needed: 7, free: 3, hint: "rank 2: free some".into() });
+        assert_eq!(
+            Error::system("opening", Errno::NOENT).of_rank(0).of_rank(1).to_string(),
+            "rank 0: opening: No such file or directory (os error 2)"
+        );
     }
 
     #[test]

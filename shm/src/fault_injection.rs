@@ -12,8 +12,10 @@ use std::os::fd::IntoRawFd;
 use std::os::unix::process::CommandExt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use strum::EnumString;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, EnumString)]
+#[strum(serialize_all = "lowercase")]
 enum FaultKind {
     Kill,
     Stop,
@@ -78,16 +80,7 @@ impl InjectedFault {
             step: step.parse()?,
             nth: nth.parse().ok().filter(|n| *n > 0).ok_or_else(bad)?,
             reached: AtomicUsize::new(0),
-            what: match what {
-                "kill" => FaultKind::Kill,
-                "stop" => FaultKind::Stop,
-                "exit" => FaultKind::Exit,
-                "exec" => FaultKind::Exec,
-                "panic" => FaultKind::Panic,
-                "close" => FaultKind::Close,
-                "files" => FaultKind::Files,
-                _ => return Err(bad()),
-            },
+            what: what.parse().map_err(|_| bad())?,
         };
         Ok((who.parse::<usize>().map_err(|_| bad())?, fault))
     }

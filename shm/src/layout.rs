@@ -1,14 +1,15 @@
 //! Layout of a region of the arena: pure arithmetic from the number of ranks, the same on every rank.
 //!
 //! ```text
-//! poison | member lines | arrival words | events | rank lines | fold words | folded sets | chunk words || payload of area 0 | area 1
-//!                                                                   payload = accumulator | a deposit per rank
+//! poison | member lines | arrival words | events | rank lines | fold words | folded sets | chunk words of areas | chunk words of slots
+//!                                                    || payload of area 0 | area 1;   payload = accumulator | a deposit per rank
 //! ```
 //!
 //! The arena is a sparse memory file: offsets are fixed, memory is taken only where something was reserved.
 
 use crate::protocol::board::{AREAS, CHUNKS, SLOTS};
 use crate::protocol::lines::{EventLine, MemberLines, RankLine, RankSet, WordLine};
+use crate::sync::AtomicU64;
 
 /// Largest accumulator of an area, bytes.
 pub const ACCUMULATOR_BYTES: usize = 64 << 20;
@@ -30,6 +31,7 @@ pub struct Layout {
     fold_words: usize,
     folded: usize,
     chunks: usize,
+    slot_chunks: usize,
     payload: usize,
 }
 
@@ -42,9 +44,10 @@ impl Layout {
         let fold_words = lines + SLOTS * ranks * size_of::<RankLine>();
         let folded = fold_words + AREAS * size_of::<WordLine>();
         let chunks = folded + AREAS * size_of::<RankSet>();
-        let control_end = chunks + AREAS * CHUNKS * size_of::<WordLine>();
+        let slot_chunks = chunks + AREAS * CHUNKS * size_of::<WordLine>();
+        let control_end = slot_chunks + SLOTS * CHUNKS * size_of::<AtomicU64>();
         let payload = control_end.next_multiple_of(PAYLOAD_ALIGN);
-        Layout { ranks, arrivals, events, lines, fold_words, folded, chunks, payload }
+        Layout { ranks, arrivals, events, lines, fold_words, folded, chunks, slot_chunks, payload }
     }
 
     /// Bytes of the region in all.
@@ -54,7 +57,7 @@ impl Layout {
 
     /// Bytes of the lines before the payload: reserved at once.
     pub fn control_bytes(&self) -> usize {
-        self.chunks + AREAS * CHUNKS * size_of::<WordLine>()
+        self.slot_chunks + SLOTS * CHUNKS * size_of::<AtomicU64>()
     }
 
     fn area_bytes(&self) -> usize {
@@ -92,6 +95,10 @@ impl Layout {
     /// Fold word of `chunk` of `area`.
     pub fn chunk(&self, area: usize, chunk: usize) -> usize {
         self.chunks + (area * CHUNKS + chunk) * size_of::<WordLine>()
+    }
+    /// Chunk word of `chunk` of `slot`, packed: a chunk of what is folded there takes long.
+    pub fn slot_chunk(&self, slot: usize, chunk: usize) -> usize {
+        self.slot_chunks + (slot * CHUNKS + chunk) * size_of::<AtomicU64>()
     }
     /// Accumulator of `area`.
     pub fn accumulator(&self, area: usize) -> usize {
@@ -166,6 +173,7 @@ mod tests {
                 add(l.arrival(slot), 128);
                 add(l.event(slot), 128);
                 (0..ranks).for_each(|rank| add(l.line(slot, rank), 256));
+                add(l.slot_chunk(slot, 0), 8 * CHUNKS);
             }
             for area in 0..AREAS {
                 add(l.fold_word(area), 128);

@@ -33,8 +33,9 @@ mod constructors;
 pub mod engine;
 #[doc(hidden)]
 pub mod error;
-#[cfg(not(earlybird_loom))]
-mod error_codec;
+#[doc(hidden)]
+#[cfg_attr(earlybird_loom, allow(dead_code))]
+pub mod error_codec;
 #[cfg(all(feature = "fault", not(earlybird_loom)))]
 mod fault_injection;
 #[doc(hidden)]
@@ -50,13 +51,20 @@ pub mod mapped_file;
 #[doc(hidden)]
 #[cfg(not(earlybird_loom))]
 pub mod memory;
+#[cfg(earlybird_loom)]
+#[path = "memory/modelled.rs"]
+mod memory;
 #[doc(hidden)]
 #[cfg(earlybird_loom)]
 pub mod model;
 #[doc(hidden)]
+pub mod named;
+#[doc(hidden)]
 pub mod op;
 #[cfg(not(earlybird_loom))]
 mod owned_args;
+#[cfg(not(earlybird_loom))]
+mod peer_memory;
 #[cfg(not(earlybird_loom))]
 mod placed_args;
 #[doc(hidden)]
@@ -111,7 +119,7 @@ pub use {
     comm::{Completion, Draft, InactiveRequest, JoinOptions, NodeComm},
     constructors::unpack,
     engine::enter,
-    memory::{Absent, MAX_RANKS, announce_end, forget_job, refuse, sweep},
+    memory::{Absent, MAX_RANKS, announce_end, forget_job, probe, refuse, sweep},
     owned_args::{OwnedCall, WithoutBuffers},
     reduce_op::{ReduceOp, SharedReduceOp},
     warn::warn,
@@ -120,7 +128,9 @@ pub use {
 pub use {
     config::nanoseconds,
     protocol::Report,
-    protocol::collective::{Side, Traits},
+    protocol::borrowed_bytes::BorrowedBytes,
+    protocol::collective::{Prefix, Side, Traits},
+    protocol::decide::{SelectionRule, Thresholds, folds_by_rank},
     protocol::request_buffers::{BufferRole, OwnedBuffers, OwnedBytes},
     protocol::signature::{Signature, USER_SIZE_SHIFT},
 };

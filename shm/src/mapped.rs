@@ -5,7 +5,7 @@
 //! * **M (mapping)**: the region is mapped at `base`, at least `Layout::bytes()` long, for as long as this board lives,
 //!   which owns it; the word that tells a forked child lives as long as the segment, of which the board has a share.
 //! * **L (layout)**: [`Layout`] puts every line inside the region, aligned to 128 bytes and apart from all others
-//!   (tested for 1 to 1023 ranks); slots, areas, chunks and ranks are checked or bounded here before use.
+//!   (tested for 1 to 1023 ranks), the chunk words of a slot as one; slots, areas, chunks and ranks are checked or bounded here before use.
 //! * **A (atomics)**: lines consist of atomics only, for which every bit pattern is valid, so another process can
 //!   spoil values but not memory safety. The lines' memory is reserved before the board exists: no SIGBUS.
 #![allow(unsafe_code)]
@@ -14,18 +14,16 @@ use crate::kernels::{fetch_for_reading, fetch_for_writing};
 use crate::layout::{ACCUMULATOR_BYTES, DEPOSIT_BYTES, Layout};
 use crate::memory::{Peer, PeerState, Region, Segment};
 use crate::progress::{Driver, Progress};
-use crate::protocol::board::{AREAS, Board, CHUNKS, Need, Place, SLOTS};
+use crate::protocol::board::{AREAS, Board, CHUNKS, Exposed, Need, Place, SLOTS};
 use crate::protocol::lines::{EventLine, INLINE_BYTES, MemberLines, PoisonLine, RankLine, RankSet, WordLine};
 use crate::protocol::step::Step;
 use crate::protocol::word::PoisonWord;
 use crate::registration_cache::RegistrationCache;
-use crate::{Error, clock, warn};
-use rustix::thread::futex;
-use rustix::time::Timespec;
+use crate::{Error, clock, peer_memory, warn};
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Memory is reserved in steps of at least this, doubling: few system calls while sizes grow.
 const LEAST_RESERVE_BYTES: usize = 64 * 1024;
@@ -299,7 +297,10 @@ impl Board for Mapped {
     }
     fn chunk(&self, area: usize, chunk: usize) -> &AtomicU64 {
         assert!(chunk < CHUNKS);
-        &self.at::<WordLine>(self.layout.chunk(area % AREAS, chunk)).0
+        match area.checked_sub(AREAS) {
+            None => &self.at::<WordLine>(self.layout.chunk(area, chunk)).0,
+            Some(slot) => self.at::<AtomicU64>(self.layout.slot_chunk(slot % SLOTS, chunk)),
+        }
     }
 
     #[inline(always)]
@@ -327,14 +328,11 @@ impl Board for Mapped {
         self.registrations.borrow_mut().open(&self.segment, rank, names)
     }
 
-    fn futex_wait(&self, word: &AtomicU32, expected: u32, timeout_ns: u64) {
-        let timeout =
-            Timespec { tv_sec: (timeout_ns / 1_000_000_000) as i64, tv_nsec: (timeout_ns % 1_000_000_000) as i64 };
-        // Woken, timed out, interrupted, changed before sleeping: the caller looks again in every case.
-        let _ = futex::wait(word, futex::Flags::empty(), expected, Some(&timeout));
+    fn expose(&self, buffer: &[u8]) -> Exposed {
+        peer_memory::expose(buffer)
     }
-    fn futex_wake(&self, word: &AtomicU32) {
-        let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
+    fn read_exposed(&self, rank: usize, exposed: Exposed, offset: usize, to: &mut [u8]) -> bool {
+        peer_memory::read(self.segment.pid(self.group_info.members[rank]), exposed, offset, to)
     }
 
     fn is_gone(&self, rank: usize) -> bool {

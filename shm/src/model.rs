@@ -4,15 +4,21 @@
 //! access that the protocol has not ordered. A futex is the check of its word and the blocking in one step, as the
 //! kernel promises. A death is a word of its own, stored by the dead and seen sooner or later by the others.
 
+pub mod joining;
+pub mod pool;
+mod registered;
 pub mod rings;
 pub mod words;
 
+pub use registered::RegisteredWords;
+
 use crate::Error;
-use crate::protocol::board::{AREAS, Board, Need, Place, SLOTS, Watch};
+use crate::protocol::board::{AREAS, Board, Exposed, Need, Place, SLOTS, Watch};
 use crate::protocol::lines::{EventLine, INLINE_BYTES, MemberLines, RankLine, RankSet, WordLine};
+use crate::protocol::payload;
 use crate::protocol::step::Step;
 use crate::protocol::word::PoisonWord;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 use loom::cell::UnsafeCell;
 use std::cell::Cell as StdCell;
 use std::rc::Rc;
@@ -97,6 +103,10 @@ struct Shared {
     registered: Vec<Cell>,
     /// Places of results, where they do not replace the registered contributions.
     results: Vec<Cell>,
+    /// Private buffers that others read.
+    exposed: Vec<Cell>,
+    /// The rank that may not read what others expose.
+    cannot_read: Option<usize>,
     /// Where every `left` looks done: the twin that forgets to wait before it reuses memory.
     forgets_left: Option<WordLine>,
 }
@@ -133,12 +143,14 @@ impl Group {
             lines: lines(SLOTS * ranks),
             fold_words: lines(AREAS),
             folded: lines(AREAS),
-            chunks: lines(AREAS * PIECES),
+            chunks: lines((AREAS + SLOTS) * PIECES),
             inline: cells(SLOTS * ranks),
             deposits: cells(AREAS * ranks * PIECES),
             accumulators: cells(AREAS * PIECES),
             registered: cells(ranks * PIECES),
             results: cells(ranks * PIECES),
+            exposed: cells(ranks),
+            cannot_read: None,
             forgets_left: None,
         }))
     }
@@ -148,6 +160,13 @@ impl Group {
         let Group(shared) = Self::new(ranks, false);
         let mut shared = Rc::into_inner(shared).expect("a fresh group has one owner");
         shared.forgets_left = Some(WordLine(AtomicU64::new(u64::MAX - 1)));
+        Group(Rc::new(shared))
+    }
+
+    /// The same group, in which this rank may not read what others expose.
+    pub fn without_reads_of(self, rank: Option<usize>) -> Self {
+        let mut shared = Rc::into_inner(self.0).expect("a fresh group has one owner");
+        shared.cannot_read = rank;
         Group(Rc::new(shared))
     }
 
@@ -264,14 +283,22 @@ impl Board for Heap {
         Ok(())
     }
 
-    fn futex_wait(&self, word: &AtomicU32, expected: u32, _timeout_ns: u64) {
-        if word.load_newest(Ordering::Relaxed) == expected {
-            words::block(self.rank, true);
+    fn expose(&self, buffer: &[u8]) -> Exposed {
+        self.shared.exposed[self.rank].with_mut(|cell| payload::store(cell.cast(), buffer));
+        Exposed { address: 0, token_address: 0, token: 0 }
+    }
+    fn read_exposed(&self, rank: usize, _exposed: Exposed, offset: usize, to: &mut [u8]) -> bool {
+        let may = self.shared.cannot_read != Some(self.rank);
+        if may {
+            self.shared.exposed[rank].with(|cell| payload::load(cell.cast::<u8>().wrapping_add(offset), to));
         }
+        may
     }
-    fn futex_wake(&self, _word: &AtomicU32) {
-        words::wake();
+    /// The owner uses its buffer for something else.
+    fn end_exposure(&self) {
+        self.shared.exposed[self.rank].with_mut(|_| {});
     }
+
     fn watch(&self, watch: Watch) {
         match watch {
             Watch::Start => words::start(self.rank),

@@ -2,9 +2,11 @@
 
 use crate::Error;
 use std::any::TypeId;
+use strum::{IntoStaticStr, VariantArray};
 
 /// Type of the elements of a buffer. The discriminant is part of the call signature.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 #[repr(u8)]
 pub enum DType {
     /// [`i32`].
@@ -54,7 +56,8 @@ pub enum DType {
 /// propagate NaN and order -0 below +0, so every operator is commutative bit for bit; only sum, product and average of
 /// floats and complex numbers depend on the order of folding. Half types are summed and multiplied in `f32` and
 /// rounded once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum Op {
@@ -87,7 +90,8 @@ pub enum Op {
 }
 
 /// The order in which contributions are folded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum FoldOrder {
@@ -98,15 +102,9 @@ pub enum FoldOrder {
     Rank = 1,
 }
 
-impl FoldOrder {
-    /// The name that users write and reports print: `arrival`, `rank`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            FoldOrder::Arrival => "arrival",
-            FoldOrder::Rank => "rank",
-        }
-    }
-}
+crate::named_choice!(DType, "type");
+crate::named_choice!(Op, "operator");
+crate::named_choice!(FoldOrder, "order");
 
 /// What the arithmetic of a type is, where types share it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -119,29 +117,6 @@ enum Family {
 }
 
 impl DType {
-    /// Every type, in discriminant order.
-    pub const ALL: [DType; 19] = [
-        DType::I32,
-        DType::I64,
-        DType::U32,
-        DType::U64,
-        DType::F32,
-        DType::F64,
-        DType::I8,
-        DType::I16,
-        DType::U8,
-        DType::U16,
-        DType::F16,
-        DType::BF16,
-        DType::ComplexF32,
-        DType::ComplexF64,
-        DType::Bool,
-        DType::IndexedI32,
-        DType::IndexedI64,
-        DType::IndexedF32,
-        DType::IndexedF64,
-    ];
-
     /// Bytes of one element.
     pub const fn size(self) -> usize {
         match self {
@@ -151,31 +126,6 @@ impl DType {
             DType::I64 | DType::U64 | DType::F64 => 8,
             DType::ComplexF32 | DType::IndexedI32 | DType::IndexedF32 => 8,
             DType::ComplexF64 | DType::IndexedI64 | DType::IndexedF64 => 16,
-        }
-    }
-
-    /// Name as printed in reports (`f32`).
-    pub const fn name(self) -> &'static str {
-        match self {
-            DType::I8 => "i8",
-            DType::I16 => "i16",
-            DType::I32 => "i32",
-            DType::I64 => "i64",
-            DType::U8 => "u8",
-            DType::U16 => "u16",
-            DType::U32 => "u32",
-            DType::U64 => "u64",
-            DType::F16 => "f16",
-            DType::BF16 => "bf16",
-            DType::F32 => "f32",
-            DType::F64 => "f64",
-            DType::ComplexF32 => "complex-f32",
-            DType::ComplexF64 => "complex-f64",
-            DType::Bool => "bool",
-            DType::IndexedI32 => "indexed-i32",
-            DType::IndexedI64 => "indexed-i64",
-            DType::IndexedF32 => "indexed-f32",
-            DType::IndexedF64 => "indexed-f64",
         }
     }
 
@@ -222,44 +172,6 @@ impl DType {
             what: format!("the operator {} on {}", op.name(), self.name()),
             hint: format!("{} has {ops}; {} exists for {types}", self.name(), op.name()),
         })
-    }
-}
-
-impl Op {
-    /// Every operator, in discriminant order.
-    pub const ALL: [Op; 13] = [
-        Op::Sum,
-        Op::Product,
-        Op::Min,
-        Op::Max,
-        Op::Average,
-        Op::BitAnd,
-        Op::BitOr,
-        Op::BitXor,
-        Op::LogicalAnd,
-        Op::LogicalOr,
-        Op::LogicalXor,
-        Op::MinIndex,
-        Op::MaxIndex,
-    ];
-
-    /// Name as printed in reports (`sum`).
-    pub const fn name(self) -> &'static str {
-        match self {
-            Op::Sum => "sum",
-            Op::Product => "product",
-            Op::Min => "min",
-            Op::Max => "max",
-            Op::Average => "average",
-            Op::BitAnd => "bit-and",
-            Op::BitOr => "bit-or",
-            Op::BitXor => "bit-xor",
-            Op::LogicalAnd => "logical-and",
-            Op::LogicalOr => "logical-or",
-            Op::LogicalXor => "logical-xor",
-            Op::MinIndex => "min-index",
-            Op::MaxIndex => "max-index",
-        }
     }
 }
 

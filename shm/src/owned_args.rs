@@ -11,9 +11,11 @@ use crate::op::{Element, FoldOrder, Op};
 use crate::protocol::collective::Collective;
 use crate::protocol::request_buffers::{BufferOwner, Grouped, OwnedBuffers};
 use crate::reduce_op::SharedReduceOp;
+use crate::shared_buffer::FindAllocations;
 
-/// The arguments of one collective call on vectors: what the constructors of [`CollectiveArgs`] make of them. `B` are the
-/// vectors, which come back when the call has ended, `O` is what the call keeps of its operator.
+/// The arguments of one collective call on buffers of its own, vectors or shared buffers: what the constructors of
+/// [`CollectiveArgs`] make of them. `B` are the buffers, which come back when the call has ended, `O` is what the call keeps of
+/// its operator.
 ///
 /// ```
 /// use earlybird_shm::{CollectiveArgs, Op, OwnedArgs};
@@ -26,18 +28,26 @@ pub struct OwnedArgs<'a, B, O = Op> {
     /// The call, but for its buffers and its operator.
     args: CollectiveArgs<'a>,
     buffers: B,
+    /// The places at which the other ranks reach the buffers.
+    allocations: Option<FindAllocations>,
     op: O,
     /// The lengths of a grouped call.
     segments: Option<Vec<usize>>,
 }
 
 impl<'a, B, O> OwnedArgs<'a, B, O> {
-    /// The call that `args` describe, on `buffers` of elements of their datatype.
+    /// The call that `args` describe, on `buffers` of elements of their datatype, and their `allocations` if the other ranks
+    /// reach them.
     ///
     /// # Safety
     /// D.
-    pub(crate) unsafe fn new(args: CollectiveArgs<'a>, buffers: B, op: O) -> Self {
-        OwnedArgs { args, buffers, op, segments: None }
+    pub(crate) unsafe fn new(
+        args: CollectiveArgs<'a>,
+        buffers: B,
+        allocations: Option<FindAllocations>,
+        op: O,
+    ) -> Self {
+        OwnedArgs { args, buffers, allocations, op, segments: None }
     }
 
     /// The same call on blocks of these lengths.
@@ -48,7 +58,7 @@ impl<'a, B, O> OwnedArgs<'a, B, O> {
 
 impl<'a, T: Element> OwnedArgs<'a, Grouped<T>> {
     pub(crate) fn grouped(args: CollectiveArgs<'a>, parts: Grouped<T>, op: Op) -> Self {
-        OwnedArgs { args, segments: Some(parts.lens()), buffers: parts, op }
+        OwnedArgs { args, segments: Some(parts.lens()), buffers: parts, allocations: None, op }
     }
 }
 
@@ -65,7 +75,7 @@ impl<B: BufferOwner, O: Into<SharedReduceOp>> OwnedArgs<'_, B, O> {
             (None, Counts::PerPair { send, recv }) => OwnedCounts::PerPair(send.to_vec(), recv.to_vec()),
             (None, Counts::Segments(lens)) => OwnedCounts::Segments(lens.to_vec()),
         };
-        OwnedCall::of(collective, self.op.into(), root, counts, buffers)
+        OwnedCall { allocations: self.allocations, ..OwnedCall::of(collective, self.op.into(), root, counts, buffers) }
     }
 }
 
@@ -88,6 +98,7 @@ pub struct OwnedCall {
     root: Option<usize>,
     counts: OwnedCounts,
     buffers: OwnedBuffers,
+    allocations: Option<FindAllocations>,
 }
 
 impl OwnedCall {
@@ -110,7 +121,7 @@ impl OwnedCall {
         buffers: OwnedBuffers,
     ) -> Self {
         let buffers = if collective == Collective::Barrier { buffers.of_token() } else { buffers };
-        OwnedCall { collective, op, root, counts, buffers }
+        OwnedCall { collective, op, root, counts, buffers, allocations: None }
     }
 
     /// The arguments of the call on its own buffers, checked for rank `rank` of `size`.
@@ -142,6 +153,11 @@ impl OwnedCall {
     /// The root; 0 where there is none.
     pub fn root(&self) -> usize {
         self.root.unwrap_or(0)
+    }
+
+    /// The places at which the other ranks reach the buffers; `None` if they do not.
+    pub(crate) fn allocations(&self) -> Option<FindAllocations> {
+        self.allocations
     }
 
     /// The buffers.
@@ -177,6 +193,6 @@ impl WithoutBuffers for CollectiveArgs<'_> {
 impl sealed::Sealed for OwnedArgs<'_, ()> {}
 impl WithoutBuffers for OwnedArgs<'_, ()> {
     fn without_buffers(args: CollectiveArgs<'static>) -> Self {
-        OwnedArgs { args, buffers: (), op: Op::Sum, segments: None }
+        OwnedArgs { args, buffers: (), allocations: None, op: Op::Sum, segments: None }
     }
 }

@@ -11,7 +11,7 @@ impl CollectiveArgs<'_> {
     /// Refuses a view as the receive buffer of what has no result that all ranks share.
     pub(crate) fn check_placement(&self) -> Result<(), Error> {
         match (&self.placement, self.collective) {
-            (Placement::Private | Placement::Registered { .. }, _) | (_, Collective::AllReduce) => Ok(()),
+            (Placement::Private | Placement::Registered(_), _) | (_, Collective::AllReduce) => Ok(()),
             (Placement::SharedResult(_), collective) => {
                 let name = collective.name();
                 Err(Error::usage(format!("{name} into a view; only an allreduce has such a result, give a buffer")))
@@ -24,7 +24,7 @@ impl<'a> CheckedArgs<'a> {
     /// The same call on private buffers: registered ones are taken as any others, and a view shows a copy of its own.
     pub fn into_private(mut self) -> Self {
         match std::mem::take(&mut self.args.placement) {
-            Placement::Private | Placement::Registered { .. } => self,
+            Placement::Private | Placement::Registered(_) => self,
             Placement::SharedResult(view) => {
                 let bytes = self.selecting_bytes();
                 self.received_in(view.own(bytes))
@@ -52,11 +52,16 @@ impl<'a> CheckedArgs<'a> {
         checked
     }
 
+    /// Returns whether the call can work in registered buffers.
+    pub(crate) fn registers(&self) -> bool {
+        matches!((self.args.collective, self.args.op), (Collective::AllReduce, ReduceOp::Builtin(_)))
+    }
+
     /// Takes out where the buffers lie: private memory from here on, and where the call cannot work in registered buffers.
     pub(crate) fn take_placement(&mut self) -> Placement<'a> {
-        let registers = matches!((self.args.collective, self.args.op), (Collective::AllReduce, ReduceOp::Builtin(_)));
+        let registers = self.registers();
         match std::mem::take(&mut self.args.placement) {
-            Placement::Registered { .. } if !registers => Placement::Private,
+            Placement::Registered(_) if !registers => Placement::Private,
             placement => placement,
         }
     }

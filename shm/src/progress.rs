@@ -52,6 +52,11 @@ impl Progress {
         Ok(Progress { every_ns: crate::nanoseconds(every), drive: Arc::new(drive) })
     }
 
+    /// The most time between two calls of it.
+    pub fn every(&self) -> Duration {
+        Duration::from_nanos(self.every_ns)
+    }
+
     /// Drives it now, for waits of the layers above.
     pub fn run(&self) {
         let _ = (self.drive)();

@@ -1,13 +1,16 @@
 //! Buffers in shared memory, in which an allreduce works where they lie, without copying in and out.
 //!
 //! Invariant **G (given)**: the allocation is at least `count` elements long, at an address aligned for any element, and its
-//! memory is touched by other processes only while its owner is inside an operation that it gave the buffer to by `&mut`;
-//! after an operation that failed the memory is private, and what others still touch is allocated to no other rank before the
+//! memory is touched by other processes only while its owner is inside an operation that it gave the buffer to by `&mut`, or
+//! a call that is started owns the buffer and has not ended; after an operation that failed the memory is private, and what others still touch is allocated to no other rank before the
 //! group is gone ([`Allocation::begin_use`]). Zeros are a value of every [`Element`].
 #![allow(unsafe_code)]
 
 use crate::memory::Allocation;
-use crate::op::Element;
+use crate::op::{Datatype, Element};
+use crate::protocol::payload::Buffers;
+use crate::protocol::request_buffers::BufferOwner;
+use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -60,6 +63,53 @@ impl<T: Element> DerefMut for SharedBuffer<T> {
         // SAFETY: G, as above, and borrowed exclusively.
         unsafe { &mut *self.as_raw() }
     }
+}
+
+impl<T: Send + 'static> BufferOwner for SharedBuffer<T> {
+    unsafe fn as_buffers(&mut self, datatype: Datatype) -> Buffers<'_> {
+        // SAFETY: G, and borrowed exclusively; D of `request_buffers.rs`, by the caller's contract.
+        unsafe { Buffers::erased_in_place(&mut *self.as_raw(), datatype) }
+    }
+
+    fn owner(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn into_owner(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+}
+
+impl<T: Send + 'static> BufferOwner for (SharedBuffer<T>, SharedBuffer<T>) {
+    unsafe fn as_buffers(&mut self, datatype: Datatype) -> Buffers<'_> {
+        // SAFETY: as above, for both.
+        unsafe { Buffers::erased_apart(&*self.0.as_raw(), &mut *self.1.as_raw(), datatype) }
+    }
+
+    fn owner(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn into_owner(self: Box<Self>) -> Box<dyn Any + Send> {
+        self
+    }
+}
+
+/// The allocations of a call's buffers: that of the send buffer, `None` in place, and that of the receive buffer.
+pub(crate) type Allocations<'a> = (Option<&'a Allocation>, &'a mut Allocation);
+
+/// Finds the allocations of the buffers that a started call owns.
+pub(crate) type FindAllocations = for<'a> fn(&'a mut dyn Any) -> Option<Allocations<'a>>;
+
+/// Those of a `SharedBuffer<T>`.
+pub(crate) fn in_place<T: 'static>(owner: &mut dyn Any) -> Option<Allocations<'_>> {
+    owner.downcast_mut::<SharedBuffer<T>>().map(|buffer| (None, &mut buffer.allocation))
+}
+
+/// Those of two.
+pub(crate) fn apart<T: 'static>(owner: &mut dyn Any) -> Option<Allocations<'_>> {
+    let buffers = owner.downcast_mut::<(SharedBuffer<T>, SharedBuffer<T>)>();
+    buffers.map(|(send, recv)| (Some(&send.allocation), &mut recv.allocation))
 }
 
 impl<T> fmt::Debug for SharedBuffer<T> {

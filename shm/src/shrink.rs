@@ -182,11 +182,10 @@ fn is_anothers(error: &Error) -> bool {
 
 /// Another rank's reason, in its words.
 fn told(reason: &[u64; ERROR_WORDS]) -> Error {
+    let context = "another survivor could not join the new communicator";
     match from_words(reason) {
-        Some(Error::System { reason, .. }) => {
-            Error::system("another survivor could not join the new communicator", reason)
-        }
-        Some(error) => error,
-        None => Error::Poisoned { cause: "another survivor could not join the new communicator".into() },
+        Some(error @ (Error::NoSpace { .. } | Error::Timeout { .. })) => error,
+        Some(error) => Error::system(context, error),
+        None => Error::Poisoned { cause: context.into() },
     }
 }

@@ -1,4 +1,4 @@
-//! The one door to atomics: shipping code gets the machine's, a model gets loom's.
+//! The one door to atomics and to sleep on them: shipping code gets the machine's, a model gets loom's.
 //!
 //! Every access that orders other memory names its [`SyncPoint`]; the orderings stand here and nowhere else. A model
 //! run may weaken exactly one of them (`EARLYBIRD_WEAKEN=ChunkRelease`), which is how each is shown to be needed:
@@ -18,76 +18,103 @@ pub use loom::thread;
 #[doc(no_inline)]
 pub use std::thread;
 
-// One list makes the enum and `ALL`: no point can be missing from the twins' walk.
+/// Sleep on a word that ranks share.
+#[cfg(not(earlybird_loom))]
+pub(crate) mod futex {
+    use super::AtomicU32;
+    use core::time::Duration;
+    use rustix::thread::{Timespec, futex};
+
+    /// Sleeps until woken, while `word` holds `expected`, or for `most`. The caller looks again, whatever ended the sleep.
+    pub fn wait(word: &AtomicU32, expected: u32, most: Duration) {
+        let most = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
+        let _ = futex::wait(word, futex::Flags::empty(), expected, Some(&most));
+    }
+
+    /// Wakes every rank that sleeps on `word`.
+    pub fn wake_all(word: &AtomicU32) {
+        let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
+    }
+}
+/// Sleep on a word of a model.
+#[cfg(earlybird_loom)]
+pub(crate) mod futex {
+    pub(crate) use crate::model::words::{futex_wait as wait, futex_wake_all as wake_all};
+}
+
+/// Looks so often, with this pause between two looks, until something is found that is about to come.
+#[cfg(not(earlybird_loom))]
+pub(crate) fn poll<T>((looks, pause): (u32, core::time::Duration), mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    (0..looks).find_map(|_| {
+        look().or_else(|| {
+            thread::sleep(pause);
+            None
+        })
+    })
+}
+/// Looks until something is found that is about to come: a model has no clock that could say how long.
+#[cfg(earlybird_loom)]
+pub(crate) fn poll<T>(_: (u32, core::time::Duration), look: impl FnMut() -> Option<T>) -> Option<T> {
+    Some(crate::model::words::poll(look))
+}
+
+// One list makes the enum, `ALL` and the orderings: no point can be missing from the twins' walk.
 macro_rules! sync_points {
-    ($(#[$doc:meta])* $($point:ident)*) => {
+    ($(#[$doc:meta])* $($ordering:ident: $($point:ident)*;)*) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[allow(missing_docs)]
-        pub enum SyncPoint { $($point,)* }
+        pub enum SyncPoint { $($($point,)*)* }
 
         impl SyncPoint {
             /// Every point; the twins test walks this list, so a new point without a twin does not pass.
-            pub const ALL: &'static [SyncPoint] = &[$(SyncPoint::$point,)*];
+            pub const ALL: &'static [SyncPoint] = &[$($(SyncPoint::$point,)*)*];
+
+            /// The ordering that ships.
+            #[inline(always)]
+            const fn shipped(self) -> Ordering {
+                match self {
+                    $($(SyncPoint::$point)|* => Ordering::$ordering,)*
+                }
+            }
         }
     };
 }
 
 sync_points! {
     #[doc(hidden)]
-    /// Every end of a synchronizes-with edge of the node protocol.
+    /// Every end of a synchronizes-with edge between the ranks of a node.
     ///
     /// | release end | acquire end | what it carries |
     /// | --- | --- | --- |
     /// | `DepositRelease` | `DepositAcquire` | a rank's payload in its own line or deposit, to the rank that folds it |
     /// | `ChunkRelease` | `ClaimAcquire` | an accumulator chunk, from one folder to the next |
     /// | `ChunkRelease` | `FinalAcquire` | a finished chunk, to the ranks that copy it out |
+    /// | `ReadRelease` | `ReadAcquire` | "I have read your private buffer", to its owner, who uses it again |
     /// | `LeftRelease` | `LeftAcquire` | "I touch nothing of this operation any more", to the next user of its memory |
     /// | `GoneRelease` | `GoneAcquire` | the last operation that a member left before it went |
     /// | `CallRelease` | `CallAcquire` | the description of a call, to the rank that reports a mismatch |
-    /// | `PoisonRelease` | `PoisonAcquire` | the details of the group's one error |
+    /// | `PoisonRelease` | `PoisonAcquire` | the details of the group's one error; of the first error of joining |
     /// | `PacketRelease` | `PacketAcquire` | a packet in a ring, to its consumer |
     /// | `RoomRelease` | `RoomAcquire` | a slot of a ring that was read, to its producer |
+    /// | `EntryRelease` | `EntryAcquire` | a rank's entry in the control segment, to a rank that asks for its state |
+    /// | `MetRelease` | `MetAcquire` | the entries of all ranks, to a rank that has joined |
+    /// | `BellRelease` | `BellAcquire` | that joining is over or has failed, to a rank that sleeps on the bell next |
+    /// | `AliveRelease` | `AliveAcquire` | all that a rank did before it left; its owner thread, to a rank that finds that dead |
+    /// | `TableRelease` | `TableAcquire` | the table of regions and the votes of survivors, from one holder of the lock to the next |
     /// | `PublisherFence` | `SleeperFence` | whichever comes second sees the other: no lost wake-up |
     /// | `EndFence` | `EndFence` | of two ranks that end at once, at least one sees what the other called |
-    DepositRelease DepositAcquire
-    ChunkRelease ClaimAcquire FinalAcquire
-    LeftRelease LeftAcquire
-    GoneRelease GoneAcquire
-    CallRelease CallAcquire
-    PoisonRelease PoisonAcquire
-    PacketRelease PacketAcquire
-    RoomRelease RoomAcquire
-    PublisherFence SleeperFence
-    EndFence
+    Release:
+        DepositRelease ChunkRelease ReadRelease LeftRelease GoneRelease CallRelease PoisonRelease PacketRelease RoomRelease
+        EntryRelease MetRelease BellRelease AliveRelease TableRelease;
+    Acquire:
+        DepositAcquire ClaimAcquire FinalAcquire ReadAcquire LeftAcquire GoneAcquire CallAcquire PoisonAcquire PacketAcquire
+        RoomAcquire EntryAcquire MetAcquire BellAcquire AliveAcquire TableAcquire;
+    SeqCst:
+        PublisherFence SleeperFence EndFence;
 }
 
 impl SyncPoint {
-    /// The ordering that ships.
-    #[inline(always)]
-    const fn shipped(self) -> Ordering {
-        match self {
-            SyncPoint::DepositRelease
-            | SyncPoint::ChunkRelease
-            | SyncPoint::LeftRelease
-            | SyncPoint::GoneRelease
-            | SyncPoint::CallRelease
-            | SyncPoint::PoisonRelease
-            | SyncPoint::PacketRelease
-            | SyncPoint::RoomRelease => Ordering::Release,
-            SyncPoint::DepositAcquire
-            | SyncPoint::ClaimAcquire
-            | SyncPoint::FinalAcquire
-            | SyncPoint::LeftAcquire
-            | SyncPoint::GoneAcquire
-            | SyncPoint::CallAcquire
-            | SyncPoint::PoisonAcquire
-            | SyncPoint::PacketAcquire
-            | SyncPoint::RoomAcquire => Ordering::Acquire,
-            SyncPoint::PublisherFence | SyncPoint::SleeperFence | SyncPoint::EndFence => Ordering::SeqCst,
-        }
-    }
-
     /// The ordering of the access at this point.
     #[cfg(not(earlybird_loom))]
     #[inline(always)]

@@ -1,8 +1,17 @@
 //! Texts as words that ranks share: the beginning of a name or a message beside the numbers of an error.
 
+/// The first characters of `text` that fit in so many bytes.
+pub fn beginning(text: &str, bytes: usize) -> &str {
+    let mut end = text.len().min(bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
 /// Puts the beginning of `text` into `words`, which are zero behind it; how many bytes of it.
 pub fn pack(text: &str, words: &mut [u64]) -> usize {
-    let text = &text[..text.floor_char_boundary(8 * words.len())];
+    let text = beginning(text, 8 * words.len());
     words.fill(0);
     for (word, bytes) in words.iter_mut().zip(text.as_bytes().chunks(8)) {
         let mut padded = [0; 8];

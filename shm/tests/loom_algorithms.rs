@@ -1,6 +1,6 @@
 //! Every algorithm of the shipping protocol under loom, in health, with different calls, and with deaths.
 //!
-//! What each model covers, its bound and its size stand in `docs/models.md`, with the commands. The long run looks
+//! The subject, bound and size of each model stand in `docs/internals/models.md`, with the commands. The long run looks
 //! further: `--ignored --test-threads 1`.
 #![cfg(all(earlybird_loom, not(earlybird_loom_ring)))]
 
@@ -137,6 +137,15 @@ fn deaths_of_ranks_that_not_all_need() {
     report(&title, Some(2), &all, begun);
 }
 
+/// A rank dies at every step of an allgather that reads private buffers.
+#[test]
+fn deaths_single_copy_2() {
+    let begun = Instant::now();
+    let all = deaths_in(Collective::AllGather, Algorithm::SingleCopy, 2, 1, Some(2), FLAT_PIECES);
+    let title = format!("deaths, allgather by single-copy, 2 ranks ({} deaths, {} failures)", all.died, all.failed);
+    report(&title, Some(2), &all, begun);
+}
+
 const EARLY_LEAVING: &[(Collective, Algorithm, usize, &[Step])] = &[
     (Broadcast, Flat, 1, FLAT),
     (Broadcast, Chain, 16, &[Begin, Entered, Arrived, Published, Copied, Left]),
@@ -185,12 +194,17 @@ macro_rules! started_death_tests {
     };
 }
 started_death_tests! {
-    deaths_started_flat_2 deaths_started_flat_3 deaths_started_slices_2 deaths_started_slices_windows_2 deaths_started_windows_2
+    deaths_started_flat_2 deaths_started_flat_3 deaths_started_slices_2 deaths_started_registered_2 deaths_started_slices_windows_2 deaths_started_windows_2
 }
 
 #[test]
 fn rings() {
     modelled::rings::RINGS.iter().for_each(modelled::rings::run_ring);
+}
+
+#[test]
+fn joining() {
+    modelled::joining::JOINING.iter().for_each(modelled::joining::run_joining);
 }
 
 #[test]

@@ -1,18 +1,30 @@
-//! Three operations in a ring of two slots and two areas: the third reuses what the first used.
+//! Operations in the ring that ships, of eight slots and two areas: the third one reuses the area of the first, the ninth
+//! its slot.
 //!
 //! A rank that has finished an operation knows that everybody had left the one before, and does not look. With one
-//! area, as in `loom_algorithms.rs`, it always looks; this ring is the smallest in which it does not.
+//! area, as in `loom_algorithms.rs`, it always looks; here it does not.
 #![cfg(all(earlybird_loom, earlybird_loom_ring))]
 
 #[allow(dead_code)]
 mod modelled;
 
 use earlybird_shm::Algorithm::{self, Chain, Flat, Leader, Slices, StaticLeader, StaticLeaderEarly};
+use earlybird_shm::protocol::board::{AREAS, SLOTS};
 use modelled::{Bound, Scenario, run};
 
 fn ring(algorithm: Algorithm, words: usize, bound: Bound) {
-    let title = format!("ring of 2: {algorithm}, 2 ranks, {words} words, 3 operations");
-    run(&title, bound, Scenario::new(algorithm, 2, words).epochs(3));
+    operations(AREAS + 1, algorithm, words, bound);
+}
+
+fn operations(operations: usize, algorithm: Algorithm, words: usize, bound: Bound) {
+    let title = format!("as shipped: {algorithm}, 2 ranks, {words} words, {operations} operations");
+    run(&title, bound, Scenario::new(algorithm, 2, words).epochs(operations));
+}
+
+/// The last operation uses the slot of the first, and no area.
+#[test]
+fn ring_slots() {
+    operations(SLOTS + 1, Flat, 1, Some(1));
 }
 
 #[test]
@@ -42,12 +54,13 @@ fn ring_static_leader_early() {
 #[test]
 fn ring_of_two_plans() {
     let scenario = Scenario::new(Leader, 2, 1).proposes(1, Chain).epochs(3);
-    run("ring of 2: one proposes leader, one chain, 2 ranks, 3 operations", Some(1), scenario);
+    run("as shipped: one proposes leader, one chain, 2 ranks, 3 operations", Some(1), scenario);
 }
 
 /// Started operations of which the third uses the memory of the first.
 mod started {
     use super::modelled::started::Act::{Ask, Finish, Run, Start};
+    use super::modelled::started::Memory::Private;
     use super::modelled::started::{StartedModel, run_started};
     use super::{Flat, Slices};
     use earlybird_shm::Collective::AllReduce;
@@ -55,11 +68,12 @@ mod started {
 
     /// Rank 1 may complete the second operation before the first; it stops after that.
     static OUT_OF_ORDER: StartedModel = StartedModel {
-        name: "ring of 2: started, complete out of order",
+        name: "as shipped: started, complete out of order",
         collective: AllReduce,
         algorithm: Flat,
-        words: 1,
+        words: 16,
         window: 128,
+        memory: Private,
         bound: Some(2),
         scripts: &[
             &[Start(1), Start(2), Finish(1), Finish(2), Start(3), Ask(3)],
@@ -69,32 +83,35 @@ mod started {
 
     /// Rank 1 contributes to the blocking operation while it may still have to take the result of the one before.
     static BEFORE_BLOCKING: StartedModel = StartedModel {
-        name: "ring of 2: started, then blocking",
+        name: "as shipped: started, then blocking",
         collective: AllReduce,
         algorithm: Flat,
-        words: 1,
+        words: 16,
         window: 128,
+        memory: Private,
         bound: Some(2),
         scripts: &[&[Start(1), Run(2), Finish(1), Start(3), Ask(3)], &[Start(1), Run(2), Finish(1)]],
     };
 
     static SLICES: StartedModel = StartedModel {
-        name: "ring of 2: slices, under way together",
+        name: "as shipped: slices, under way together",
         collective: AllReduce,
         algorithm: Slices,
         words: 1,
         window: 128,
+        memory: Private,
         bound: Some(1),
         scripts: &[&[Start(1), Start(2), Finish(1), Finish(2)], &[Start(1), Start(2), Finish(2), Finish(1)]],
     };
 
     static THREE: StartedModel = StartedModel {
-        name: "ring of 2: three started operations",
+        name: "as shipped: three started operations",
         collective: AllReduce,
         algorithm: Flat,
-        words: 1,
+        words: 16,
         window: 128,
-        bound: Some(2),
+        memory: Private,
+        bound: Some(1),
         scripts: &[
             &[Start(1), Start(2), Finish(1), Finish(2), Start(3), Finish(3)],
             &[Start(1), Start(2), Finish(2), Finish(1), Start(3), Finish(3)],

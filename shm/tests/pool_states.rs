@@ -1,7 +1,7 @@
 //! All states of the pool of regions: the lines that ship, one access to shared memory after the other, with ranks that
 //! stop, die and go on writing while they die.
 //!
-//! A breadth-first walk over every interleaving of three ranks within the bounds of a model (`docs/models.md`). A rule that
+//! A breadth-first walk over every interleaving of three ranks within the bounds of a model (`docs/internals/models.md`). A rule that
 //! is broken on purpose must be found: those tests are the last ones here.
 #![cfg(not(earlybird_loom))]
 

@@ -158,7 +158,7 @@ fn the_cpus_of_all_ranks_are_counted_once() {
     }
 }
 
-/// Prints the figures of docs/memory.md; asserts no time. `cargo test --release --test segment_attach -- --ignored --nocapture`
+/// Prints the figures of docs/internals/memory.md; asserts no time. `cargo test --release --test segment_attach -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement, not a check"]
 fn measure() {

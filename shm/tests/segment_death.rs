@@ -234,6 +234,7 @@ fn late_ranks_do_not_wait_for_the_child_of_a_dead_one() {
     assert!(ranks[1].answer().starts_with("EB_PEER_DIED rank 0 "));
     let answer = ranks[2].ask("attach");
     assert!(answer.starts_with("EB_SYSTEM joining: process") && answer.contains("a child of it lives on"), "{answer}");
+    assert_eq!(scratch.files(), Vec::<String>::new(), "the child has a socket, and no name leads there");
 }
 
 #[test]

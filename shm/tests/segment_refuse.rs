@@ -354,7 +354,7 @@ fn strangers_are_not_served() {
 /// A launcher's word about a rank that has ended before it came.
 #[test]
 fn an_end_before_joining_is_everybodys_error() {
-    let dead = "EB_PEER_DIED rank 2 (pid 0 on ";
+    let dead = "EB_PEER_DIED rank 2 (on ";
     // it waits
     let scratch = Scratch::new();
     let key = options(&scratch.meet(), "announced", 2, 3).key;

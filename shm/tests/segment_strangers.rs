@@ -35,8 +35,9 @@ fn told(values: &[(&str, &str)]) -> String {
     }
     let third = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
     connect(&third, &address(&scratch.meet(), "builds")).unwrap();
-    let values: String = values.iter().map(|(name, value)| format!("\0{name}\0{value}")).collect();
-    let joins = format!("earlybird\0join\x002\0{}\x001\x001{values}", std::process::id());
+    let me = format!(r#"{{"pid":{},"pid_namespace":1,"start_ticks":1}}"#, std::process::id());
+    let values: Vec<String> = values.iter().map(|(name, value)| format!(r#"["{name}","{value}"]"#)).collect();
+    let joins = format!(r#"{{"Join":{{"rank":2,"me":{me},"values":[{}]}}}}"#, values.join(","));
     send(&third, joins.as_bytes(), SendFlags::empty()).unwrap();
     let mut bytes = [0; 4096];
     let (heard, _) = recv(&third, &mut bytes, RecvFlags::empty()).unwrap();

@@ -1,17 +1,16 @@
 //! The operations of a communicator of several nodes: arguments checked on every rank, elements seen as bytes, then
-//! handed to the [`Hierarchy`].
+//! handed to the [`MultiNodeComm`].
 
 use super::Communicator;
 use crate::choice::mark_of;
-use crate::hierarchy::{Call, Hierarchy, Part, Prepared};
+use crate::hierarchy::{Call, MultiNodeComm, Part, Prepared};
 use crate::{Algorithm, Choice, Error, FoldOrder, Op};
 use earlybird_shm::{CallOptions, CheckedArgs, Collective, DType, OwnedCall, Signature};
-use std::sync::Arc;
 
 /// Several nodes, and the communicator that spans them.
 pub(super) struct MultiNodeCalls<'a> {
     comm: &'a Communicator,
-    between: &'a Arc<Hierarchy>,
+    between: &'a MultiNodeComm,
 }
 
 impl Communicator {
@@ -26,13 +25,13 @@ impl MultiNodeCalls<'_> {
     /// Makes a blocking call.
     pub(super) fn run(&self, checked: CheckedArgs<'_>) -> Result<(), Error> {
         let (call, checked) = self.described(checked);
-        self.between.run_checked(&self.comm.node, &call, checked)
+        self.between.block(|hierarchy| hierarchy.run_checked(&call, checked))
     }
 
     /// A call that can be started: refused here, as on one node, if its arguments do not fit.
     pub(super) fn prepared(&self, mut owned: OwnedCall) -> Result<Prepared, Error> {
         let (call, _) = self.described(owned.check(self.comm.rank(), self.comm.size())?);
-        Prepared::new((self.between, &self.comm.node), owned, call.started())
+        Prepared::new(self.between, owned, call.started())
     }
 
     /// The call with the settings that are chosen for it.
@@ -57,7 +56,8 @@ impl MultiNodeCalls<'_> {
     pub(super) fn split(&self, what: Collective, color: Option<u32>, key: i64) -> Result<Option<Part>, Error> {
         let (options, _) = self.chosen(what, 0);
         let signature = Signature::new(what, DType::U64, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
-        self.between.split(&self.comm.node, &Call::without_data(what, options, signature), color, key)
+        let call = Call::without_data(what, options, signature);
+        self.between.block(|hierarchy| hierarchy.split(&call, color, key))
     }
 
     /// Numbers of the last call and what ran in it.

@@ -3,8 +3,8 @@
 use super::plan_lane::PlanLane;
 use super::settings::Settings;
 use super::{Communicator, MultiNodeComm};
-use crate::hierarchy::Hierarchy;
-use crate::messages::{self, Layout, Messages};
+use crate::hierarchy::{Groups, Hierarchy};
+use crate::messages::{Layout, Messages};
 use crate::trace::{CallTrace, Recorder};
 use crate::transport::RingOptions;
 use crate::{Config, Error, Identity};
@@ -81,8 +81,8 @@ impl CommunicatorBuilder {
         if let Some((layout, messages)) = self.messages {
             let config = config?;
             let recorder = Recorder::open(&config, &identity)?;
-            let (node, between) = messages::join(&config, &identity, layout, messages)?;
-            return Ok(Communicator::assemble(config, identity, (node, Some(between)), recorder));
+            let nodes = Hierarchy::connect_by_messages(&config, &identity, layout, messages)?;
+            return Ok(Communicator::assemble(config, identity, nodes.into(), recorder));
         }
         // Ranks that cannot join tell the others why, as far as they know where those are.
         let refuse = |dir: Option<&Path>, error| refuse(dir, &identity.key, identity.rank, identity.size, error);
@@ -93,14 +93,11 @@ impl CommunicatorBuilder {
         let recorder = Recorder::open(&config, &identity).map_err(|error| refuse(config.dir.as_deref(), error))?;
         let sizes = config.ranks_per_node.as_ref().map(|each| each.sizes(identity.size)).transpose();
         let sizes = sizes.map_err(|error| refuse(config.dir.as_deref(), error))?;
-        let (node, between) = match sizes.filter(|sizes| sizes.len() > 1) {
-            Some(sizes) => {
-                let (node, between) = Hierarchy::connect(&config, &identity, &sizes)?;
-                (node, Some(between))
-            }
-            None => (NodeComm::join(&config.joining(&identity))?, None),
+        let groups = match sizes.filter(|sizes| sizes.len() > 1) {
+            Some(sizes) => Hierarchy::connect(&config, &identity, &sizes)?.into(),
+            None => NodeComm::join(&config.joining(&identity))?.into(),
         };
-        Ok(Communicator::assemble(config, identity, (node, between), recorder))
+        Ok(Communicator::assemble(config, identity, groups, recorder))
     }
 
     /// The configuration, if no identity and no messages were given.
@@ -118,7 +115,7 @@ impl Communicator {
     pub(crate) fn assemble(
         config: Config,
         identity: Identity,
-        (node, between): (NodeComm, Option<Hierarchy>),
+        Groups { node, between }: Groups,
         recorder: Option<Arc<Recorder>>,
     ) -> Communicator {
         let joining = Arc::new(config.clone());
@@ -150,7 +147,7 @@ impl Communicator {
             ));
         }
         let ranks = between.is_none().then_some(identity.size);
-        let settings = Settings::new(config.tables, config.algorithm, config.order).tuned(config.tuning, ranks);
+        let settings = Settings::of(&joining, ranks);
         if between.is_some() {
             settings.go_round();
         }
@@ -164,13 +161,14 @@ impl Communicator {
             size: identity.size,
             job_ranks: between.as_ref().map(|_| (0..identity.size).collect()),
             node: Handle::new(node),
-            between: between.map(MultiNodeComm::new),
+            between: between.map(|hierarchy| Handle::new(MultiNodeComm::new(hierarchy))),
             identity,
             settings,
             plans,
             drives: None,
             joining,
             rounds: Mutex::default(),
+            messages: Mutex::default(),
             grouped: Mutex::default(),
             trace,
         }

@@ -4,8 +4,11 @@ mod across;
 mod builder;
 mod data_movement;
 mod execute;
+mod explain;
+mod messages;
 mod plan_calls;
 mod plan_lane;
+mod point_to_point;
 mod prepared_call;
 mod reductions;
 mod request;
@@ -15,12 +18,16 @@ mod shared;
 mod shrink;
 mod split;
 mod traced;
+mod transfers;
 
 pub use builder::CommunicatorBuilder;
+pub use explain::{Alternative, Explanation, JobShape, explain};
+pub use point_to_point::PointToPoint;
 pub use request::{Persistent, Request, progress, wait_all};
 pub use root::Root;
+pub use transfers::{Delivery, Transfer};
 
-use crate::hierarchy::MultiNodeComm;
+use crate::hierarchy::{Hierarchy, MultiNodeComm};
 use crate::trace::CallTrace;
 use crate::{Choice, Config, Error, FoldOrder, Identity};
 use earlybird_shm::engine::Handle;
@@ -51,7 +58,7 @@ pub struct Communicator {
     node: Handle<NodeComm>,
     settings: Settings,
     /// The other nodes.
-    between: Option<MultiNodeComm>,
+    between: Option<Handle<MultiNodeComm>>,
     rank: usize,
     size: usize,
     /// By rank, the number in the job, where the node's group does not have it.
@@ -64,6 +71,8 @@ pub struct Communicator {
     joining: Arc<Config>,
     /// Rounds of agreeing on survivors that are over.
     rounds: Mutex<u64>,
+    /// Messages between two ranks, once they were asked for.
+    messages: Mutex<Option<Arc<PointToPoint>>>,
     /// Memory of grouped calls, kept from one to the next.
     grouped: Mutex<Vec<u64>>,
     /// The recorder of calls, if they are recorded.
@@ -110,7 +119,7 @@ impl Communicator {
     /// # Errors
     /// [`Error::Mismatch`] as said; otherwise the communicator's one error.
     pub fn close(self) -> Result<(), Error> {
-        self.between.as_ref().map_or_else(|| self.node.end(), |between| between.close(&self.node))
+        self.between.as_ref().map_or_else(|| self.node.end(), |between| between.block(Hierarchy::close))
     }
 
     /// This process's number in this communicator, from 0.
@@ -204,6 +213,11 @@ impl Communicator {
             between.set_progress(progress.clone())?;
         }
         self.node.set_progress(progress)
+    }
+
+    /// The number under which the records of this communicator stand in the trace, if its calls are recorded.
+    pub fn traced_as(&self) -> Option<u64> {
+        self.trace.as_ref().map(|trace| trace.communicator())
     }
 
     /// What ran in the last operation that this rank completed.

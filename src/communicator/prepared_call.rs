@@ -46,7 +46,7 @@ impl Communicator {
     pub(super) fn start_prepared(&self, ready: PreparedCall, call: NewRecord) -> Result<u64, (PreparedCall, Error)> {
         self.traced_start(call, || match (ready, &self.between) {
             (PreparedCall::MultiNode(prepared), Some(between)) => {
-                let started = between.start(&self.node, prepared);
+                let started = between.start(prepared);
                 between.watch();
                 started.map_err(|(prepared, error)| (PreparedCall::MultiNode(prepared), error))
             }
@@ -64,7 +64,7 @@ impl Communicator {
         let mut ended = None;
         let result = self.traced(call, || {
             let (prepared, result) = match &self.between {
-                Some(between) => between.run(&self.node, prepared),
+                Some(between) => between.run(prepared),
                 None => (prepared, Err(Error::usage("the call was prepared by a communicator of several nodes"))),
             };
             ended = Some(prepared);

@@ -36,7 +36,7 @@ pub fn progress() -> bool {
 /// The contribution is deposited in the call that starts it where the memory for it is free, otherwise in a later call of this
 /// communicator: a call is started without waiting for another rank. Every call of the communicator makes progress in all that is
 /// under way, and so does every wait of this process in another one, and [`progress`]; a rank that computes meanwhile holds
-/// up no rank that has its contribution, but for a large call and for the leader of a node. Calls count in the order in
+/// up no rank that has its contribution, but for a call of more than 1 MiB of private memory and for the leader of a node. Calls count in the order in
 /// which they were made, on all ranks the same, blocking ones included; requests may be waited for in any order.
 ///
 /// A request that is dropped releases its call: it is completed inside later calls of the communicator, at the latest
@@ -274,7 +274,8 @@ impl<B> Drop for Persistent<'_, B> {
 }
 
 impl Communicator {
-    /// Starts a call and returns at once: the collective of `args` on vectors, which the call owns until it has ended.
+    /// Starts a call and returns at once: the collective of `args` on buffers that the call owns until it has ended, vectors or
+    /// shared buffers of [`Communicator::alloc`].
     ///
     /// ```
     /// use earlybird::{CollectiveArgs, Communicator, Op, UserOp};
@@ -294,7 +295,10 @@ impl Communicator {
     /// [`Communicator::set_algorithm`] have no say in it, but that a plan is refused; [`Communicator::last_call`] tells what
     /// ran. Over several nodes it runs as the blocking call does, by the plan between them that was chosen when it was
     /// prepared, but not cut into segments. An operator of a user's runs inside any call of this process that carries on with
-    /// what is started, in whatever thread; it must call no communicator. An alltoall of unequal blocks compares the counts of
+    /// what is started, in whatever thread; it must call no communicator. On one node an allreduce of shared buffers by one of the
+    /// library's operators is reduced where they lie by the ranks that wait, by rank: however large it is, a rank that has
+    /// started it and computes is not needed. All ranks must give such buffers; after an error the one of the result holds
+    /// zeros. Every other call takes shared buffers as it takes vectors. An alltoall of unequal blocks compares the counts of
     /// all ranks when it ends: counts that differ are an [`Error::Mismatch`] on all ranks, which go on. On one node what a rank
     /// sends in it lies in shared memory of the node, whole pages out of [`Config::arena_max_bytes`](crate::Config), until
     /// every rank has received its part; over several nodes a rank must come back to the communicator for its data to be sent.

@@ -5,7 +5,7 @@
 
 use crate::size_table::Tables;
 use crate::tuning::Tuning;
-use crate::{Algorithm, Choice, FoldOrder};
+use crate::{Algorithm, Choice, Config, FoldOrder};
 use earlybird_shm::{CallOptions, Collective};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
@@ -33,6 +33,19 @@ pub(super) struct Settings {
     is_traced: AtomicBool,
 }
 
+/// The setting that chose what carries out a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Decider {
+    /// None: the library chooses.
+    Nothing,
+    /// The one for all calls: `EARLYBIRD_ALGORITHM` or `set_algorithm`.
+    AllCalls,
+    /// The table of the collective, `EARLYBIRD_ALLREDUCE` and its like.
+    Table,
+    /// A measurement: the file of `EARLYBIRD_TUNE`.
+    Tuning,
+}
+
 /// No short answer: no algorithm has the code in its low bits.
 const ROUND: u32 = u32::MAX;
 
@@ -53,6 +66,12 @@ impl Settings {
         };
         settings.sum_up();
         settings
+    }
+
+    /// Those of a communicator of so many ranks on one node; `None` on several.
+    pub(super) fn of(config: &Config, ranks: Option<usize>) -> Self {
+        let choice = Settings::new(config.tables.clone(), config.algorithm, config.order);
+        choice.tuned(config.tuning.clone(), ranks)
     }
 
     /// With what was measured for so many ranks on one node; `None` on several.
@@ -129,23 +148,38 @@ impl Settings {
     /// What carries out a call with blocks of `bytes`.
     #[inline]
     pub(super) fn choice(&self, collective: Collective, bytes: usize) -> Choice {
-        let asked = self.asked(collective, bytes);
-        match self.use_tables.load(Relaxed) && asked == Choice::default() {
-            true => self.tuned.choice_for(collective, bytes),
-            false => asked,
+        self.decided(collective, bytes).0
+    }
+
+    /// The same, and the setting that it follows from.
+    #[inline]
+    pub(super) fn decided(&self, collective: Collective, bytes: usize) -> (Choice, Decider) {
+        let asked = self.asked_by(collective, bytes);
+        if !self.use_tables.load(Relaxed) || asked.0 != Choice::default() {
+            return asked;
+        }
+        match self.tuned.choice_for(collective, bytes) {
+            auto if auto == Choice::default() => asked,
+            measured => (measured, Decider::Tuning),
         }
     }
 
-    /// The same without what was measured: what the user asked for.
+    /// The choice that the user asked for, measurements aside.
     #[inline]
     pub(super) fn asked(&self, collective: Collective, bytes: usize) -> Choice {
-        let choice = Choice::from_code(self.choice.load(Relaxed));
-        match self.use_tables.load(Relaxed) {
-            true => {
-                Some(self.tables.choice_for(collective, bytes)).filter(|c| *c != Choice::default()).unwrap_or(choice)
+        self.asked_by(collective, bytes).0
+    }
+
+    #[inline]
+    fn asked_by(&self, collective: Collective, bytes: usize) -> (Choice, Decider) {
+        if self.use_tables.load(Relaxed) {
+            let choice = self.tables.choice_for(collective, bytes);
+            if choice != Choice::default() {
+                return (choice, Decider::Table);
             }
-            false => choice,
         }
+        let choice = Choice::from_code(self.choice.load(Relaxed));
+        (choice, if choice == Choice::default() { Decider::Nothing } else { Decider::AllCalls })
     }
 
     /// The settings of a call with blocks of `bytes` inside a node where it runs no plan.
@@ -163,7 +197,7 @@ impl Settings {
 #[inline(always)]
 fn unpacked(straight: u32) -> Option<CallOptions> {
     let order = if straight >> 8 == 0 { FoldOrder::Arrival } else { FoldOrder::Rank };
-    Some(CallOptions { algorithm: Algorithm::from_code(straight as u8)?, order, within: 0 })
+    Some(CallOptions { algorithm: Algorithm::from_repr(straight as u8)?, order, within: 0 })
 }
 
 #[cfg(test)]

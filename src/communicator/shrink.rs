@@ -1,7 +1,7 @@
 //! Going on without the dead: a new communicator of the ranks that are left.
 
 use super::Communicator;
-use crate::hierarchy::Hierarchy;
+use crate::hierarchy::{Groups, Hierarchy};
 use crate::identity::fingerprint;
 use crate::{Error, Identity};
 use earlybird_shm::shrink::{Membership, ShrinkOptions, Survivors};
@@ -10,9 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Groups of one that this process has formed.
 static ALONE: AtomicU64 = AtomicU64::new(0);
-
-/// The groups that survivors have joined.
-type Joined = (NodeComm, Option<Hierarchy>);
 
 impl Communicator {
     /// Forms a new communicator of the ranks that are left, in new memory, after a death or any other failure; of all ranks
@@ -32,7 +29,7 @@ impl Communicator {
     /// of the old job are dropped, both are there.
     ///
     /// A call of this communicator that has not failed on some rank must end there first: ranks that wait in one do not
-    /// shrink. Costs some milliseconds (`docs/memory.md` has a table).
+    /// shrink. Costs some milliseconds (`docs/internals/memory.md` has a table).
     ///
     /// # Errors
     /// [`Error::Timeout`] when a deadline was set and living ranks have not called; a rank may call again.
@@ -93,7 +90,7 @@ impl Communicator {
         Identity { rank, size: ranks.len(), key, launcher: self.identity.launcher }
     }
 
-    fn join_survivors(&self, survivors: &Survivors<'_>, old: Option<&Membership>) -> Result<Joined, Error> {
+    fn join_survivors(&self, survivors: &Survivors<'_>, old: Option<&Membership>) -> Result<Groups, Error> {
         let identity = self.identity_among(survivors.rank, survivors.ranks, survivors.attempt);
         let config = &*self.joining;
         let crowd = old.is_some_and(|old| old.living() > self.node.allowed_cpus());
@@ -101,21 +98,20 @@ impl Communicator {
         if let Some(between) = &self.between {
             let topology = between.topology_of(survivors)?;
             if topology.nodes() > 1 {
-                let (node, between) = Hierarchy::rejoin(config, &identity, topology, survivors, crowded)?;
-                return Ok((node, Some(between)));
+                return Ok(Hierarchy::rejoin(config, &identity, topology, survivors, crowded)?.into());
             }
         }
         let mut joining = config.joining(&identity);
         joining.crowded = crowded;
-        Ok((NodeComm::join_within(&joining, survivors.absent)?, None))
+        Ok(NodeComm::join_within(&joining, survivors.absent)?.into())
     }
 
-    fn of_survivors(&self, ranks: &[usize], attempt: u64, (node, between): Joined) -> Result<Communicator, Error> {
-        let rank = between.as_ref().map_or(node.rank(), |between| between.topology().rank());
+    fn of_survivors(&self, ranks: &[usize], attempt: u64, groups: Groups) -> Result<Communicator, Error> {
+        let rank = groups.between.as_ref().map_or(groups.node.rank(), |between| between.topology().rank());
         let key = format!("{}-rings", self.identity_among(rank, ranks, attempt).key);
-        let plans = self.plans.for_survivors(key, rank, ranks.len(), node.memory_budget());
+        let plans = self.plans.for_survivors(key, rank, ranks.len(), groups.node.memory_budget());
         let job_ranks = ranks.iter().map(|rank| self.job_ranks()[*rank]).collect();
-        let made = self.made(node, between, plans, rank, Some(job_ranks));
+        let made = self.made(groups, plans, rank, Some(job_ranks));
         made.drive(self.plans.progress())?;
         Ok(made)
     }

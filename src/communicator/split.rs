@@ -3,7 +3,7 @@
 use super::Communicator;
 use super::plan_lane::PlanLane;
 use crate::Error;
-use crate::hierarchy::{Hierarchy, MultiNodeComm, Part};
+use crate::hierarchy::{Groups, MultiNodeComm, Part};
 use earlybird_shm::engine::Handle;
 use earlybird_shm::{Collective, NodeComm};
 use std::sync::Mutex;
@@ -20,7 +20,7 @@ impl Communicator {
     /// All communicators of a node share one budget of memory, see [`Config::arena_max_bytes`](crate::Config). The new
     /// ones take a part of what is left of it; a communicator with a small part cuts large calls into more pieces.
     /// Dropping the last handle gives it back. Costs a few small reductions and mapping a region; no
-    /// memory beyond its first lines (`docs/memory.md` has a table) until it is used.
+    /// memory beyond its first lines (`docs/internals/memory.md` has a table) until it is used.
     ///
     /// # Errors
     /// [`Error::NoSpace`] on all ranks, before anything is used, when even the smallest part is not left; this
@@ -59,6 +59,28 @@ impl Communicator {
         })
     }
 
+    /// A communicator of these ranks of this one, numbered in this order. Only they call it: they tell each other words by `exchange`,
+    /// which sums each word over them. No call of this communicator runs, so its other ranks, and other threads, may go on with theirs.
+    /// `serial` is equal on the ranks that form a communicator, and different for any other one.
+    ///
+    /// # Errors
+    /// The errors of [`Communicator::split`], and that of `exchange`, after which the others may have no communicator. [`Error::Usage`] for
+    /// ranks that are not here, are named twice or do not include this one, and for a communicator of several nodes.
+    #[doc(hidden)]
+    pub fn form(
+        &self,
+        ranks: &[usize],
+        serial: u64,
+        exchange: &mut dyn FnMut(&mut [u64]) -> Result<(), Error>,
+    ) -> Result<Communicator, Error> {
+        match self.between {
+            Some(_) => {
+                Err(Error::usage("ranks of a communicator of several nodes form none without the others; split it"))
+            }
+            None => Ok(self.with(self.node.form(ranks, serial, exchange)?)),
+        }
+    }
+
     /// The ranks of this communicator in order, each by its number in the job.
     pub fn job_ranks(&self) -> &[usize] {
         self.job_ranks.as_deref().unwrap_or_else(|| self.node.members())
@@ -75,10 +97,10 @@ impl Communicator {
     }
 
     fn with_part(&self, part: Part) -> Communicator {
-        let Part { node, between, rank, ranks, label } = part;
+        let Part { groups, rank, ranks, label } = part;
         let plans = self.plans.for_group(&label, rank, ranks.len());
         let job_ranks = ranks.iter().map(|rank| self.job_ranks()[*rank]).collect();
-        self.made(node, between, plans, rank, Some(job_ranks))
+        self.made(groups, plans, rank, Some(job_ranks))
     }
 
     fn with(&self, node: NodeComm) -> Communicator {
@@ -88,14 +110,13 @@ impl Communicator {
         let place = |member: &usize| self.node.members().iter().position(|other| other == member);
         let job_ranks = self.job_ranks.as_ref().map(|ranks| node.members().iter().filter_map(place).map(|p| ranks[p]));
         let job_ranks = job_ranks.map(Iterator::collect);
-        self.made(node, None, plans, rank, job_ranks)
+        self.made(node.into(), plans, rank, job_ranks)
     }
 
     /// A communicator with the settings of this one.
     pub(super) fn made(
         &self,
-        node: NodeComm,
-        between: Option<Hierarchy>,
+        Groups { node, between }: Groups,
         plans: PlanLane,
         rank: usize,
         job_ranks: Option<Vec<usize>>,
@@ -112,7 +133,7 @@ impl Communicator {
         Communicator {
             size,
             node: Handle::new(node),
-            between: between.map(MultiNodeComm::new),
+            between: between.map(|hierarchy| Handle::new(MultiNodeComm::new(hierarchy))),
             rank,
             job_ranks,
             identity: self.identity.clone(),
@@ -121,6 +142,7 @@ impl Communicator {
             drives: self.drives.clone(),
             joining: self.joining.clone(),
             rounds: Mutex::default(),
+            messages: Mutex::default(),
             grouped: Mutex::default(),
             trace,
         }

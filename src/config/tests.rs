@@ -58,7 +58,9 @@ fn every_variable_reaches_its_field() {
     };
     assert_eq!(config, expected);
     assert_eq!(with(&[("EARLYBIRD_TIMEOUT", "none")]).unwrap().timeout, None);
+    assert_eq!(with(&[("EARLYBIRD_TIMEOUT", "10s")]).unwrap().timeout, Some(Duration::from_secs(10)));
     assert!(!with(&[("EARLYBIRD_VERBOSE", "0")]).unwrap().verbose);
+    assert!(with(&[("EARLYBIRD_VERBOSE", "true")]).unwrap().verbose);
 }
 
 #[test]
@@ -92,7 +94,7 @@ fn an_unknown_value_is_refused_with_its_variable_and_the_valid_ones() {
         ("EARLYBIRD_ARENA_MAX", "1KB", "Ki, Mi or Gi"),
         ("EARLYBIRD_DIR", "relative/path", "absolute"),
         ("EARLYBIRD_DIR", "", "absolute"),
-        ("EARLYBIRD_VERBOSE", "yes", "on, off, 1, 0"),
+        ("EARLYBIRD_VERBOSE", "maybe", "on, off, true, false"),
         ("EARLYBIRD_REDUCE", "plan:binomial:0-", "not carried out by plan:binomial"),
         ("EARLYBIRD_INTERPOSE", "1", "on, off, profile"),
         ("EARLYBIRD_TRACE", "runs/", "name of a file"),
@@ -101,9 +103,9 @@ fn an_unknown_value_is_refused_with_its_variable_and_the_valid_ones() {
         let message = usage(with(&[(name, value)]));
         assert!(message.starts_with(name) && message.contains(valid), "{message}");
     }
-    for value in ["", "0", "0.0", "-1", "+1", "nan", "inf", "1e3", "1s", "1.2.3", ".", "99999999999999999999"] {
+    for value in ["", "0", "0.0", "-1", "+1", "nan", "inf", "1e3", "1h", "0s", "1.2.3", ".", "99999999999999999999"] {
         let message = usage(with(&[("EARLYBIRD_TIMEOUT", value)]));
-        assert!(message.contains("EARLYBIRD_TIMEOUT") && message.contains("seconds"), "{message}");
+        assert!(message.contains("EARLYBIRD_TIMEOUT") && message.contains("10s, 500ms"), "{message}");
     }
 }
 

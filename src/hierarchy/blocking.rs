@@ -1,4 +1,4 @@
-//! Blocking calls over several nodes: one at a time, from beginning to end.
+//! Blocking calls over several nodes: one at a time, from beginning to end, inside `MultiNodeComm::block`, which waits for what was started.
 
 use super::Hierarchy;
 use super::call::{Call, LeaderPhase};
@@ -8,22 +8,22 @@ use super::phases::{Blocking, Phases};
 use super::{State, errors};
 use crate::Error;
 use earlybird_hier::exec::Transport;
-use earlybird_shm::{CallOptions, CheckedArgs, NodeComm, ReduceOp};
+use earlybird_shm::{CallOptions, CheckedArgs, ReduceOp};
 use std::borrow::Cow;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 impl Hierarchy {
     /// Makes a blocking call, which was described by the same arguments.
-    pub(crate) fn run_checked(&self, node: &NodeComm, call: &Call, checked: CheckedArgs<'_>) -> Result<(), Error> {
+    pub(crate) fn run_checked(&self, call: &Call, checked: CheckedArgs<'_>) -> Result<(), Error> {
         let (lowering, leaders, op) = (call.lowering, self.choose(call)?, checked.op());
         if checked.has_shared_result() && lowering.builtin().is_some() && !lowering.widens() {
-            return self.run_shared(node, call, leaders, checked);
+            return self.run_shared(call, leaders, checked);
         }
         let (send, recv) = checked.into_private().into_bytes();
         let send = send.map(|send| lowering.widened(send));
         let mut sums = lowering.widens().then(|| lowering.widened(Cow::Borrowed(recv)).into_owned());
-        let result = self.carry_out(node, call, leaders, lowering.op(op), async |phases| {
+        let result = self.carry_out(call, leaders, lowering.op(op), async |phases| {
             let mut room = Buf::Borrowed(sums.as_deref_mut().unwrap_or(recv));
             // A vector here is a copy of what the caller has: parts of it are borrowed, as of the caller's memory.
             let send = send.as_deref().map(Cow::Borrowed);
@@ -40,13 +40,11 @@ impl Hierarchy {
     /// is shared. An inner error of `body` is every rank's of this call alone, and the communicator goes on.
     pub(super) fn carry_out<'a, R>(
         &'a self,
-        node: &'a NodeComm,
         call: &Call,
         (name, shape): LeaderPhase,
         op: ReduceOp<'a>,
         body: impl AsyncFnOnce(&mut Phases<'_>) -> Result<Result<R, Error>, Error>,
     ) -> Result<R, Error> {
-        let _alone = self.settle()?;
         let mut state = self.lock()?;
         let State { plans, calls, history, last, .. } = &mut *state;
         if let Some(error) = plans.failed() {
@@ -56,7 +54,7 @@ impl Hierarchy {
         if plans.transport_mut().progress().is_err() {
             // Others have given up what this rank only comes to.
             let unheard = Error::Poisoned { cause: "the nodes cannot reach each other any more".into() };
-            return Err(self.fail(plans.transport_mut(), node, call.signature, &unheard));
+            return Err(self.fail(plans.transport_mut(), call.signature, &unheard));
         }
         if let Some(shape) = shape {
             plans.admit(shape)?;
@@ -66,7 +64,7 @@ impl Hierarchy {
         let hash = call.signature.hash();
         *history = (history.rotate_left(5) ^ hash).wrapping_mul(0x9e37_79b1);
         let options = CallOptions { within: hash as u16, ..call.options };
-        let blocking = Blocking { node, plans, options, call: hash, is_crowded: self.is_crowded };
+        let blocking = Blocking { node: &self.node, plans, options, call: hash, is_crowded: self.is_crowded };
         let ended = at_once(body(&mut Phases::blocking(&self.topology, op, blocking)));
         match ended {
             Ok(done) => {
@@ -79,13 +77,12 @@ impl Hierarchy {
             }
             // No member of anything: nothing of the job's is touched.
             Err(Error::Forked) => Err(Error::Forked),
-            Err(error) => Err(self.fail(plans.transport_mut(), node, call.signature, &error)),
+            Err(error) => Err(self.fail(plans.transport_mut(), call.signature, &error)),
         }
     }
 
     /// The end of the membership, as `NodeComm::end`, for the ranks of all nodes that share memory; otherwise for those of this node.
-    pub(crate) fn close(&self, node: &NodeComm) -> Result<(), Error> {
-        let _alone = self.settle()?;
+    pub(crate) fn close(&self) -> Result<(), Error> {
         let mut state = self.lock()?;
         let State { plans, calls, history, .. } = &mut *state;
         if let Some(error) = plans.failed() {
@@ -93,10 +90,12 @@ impl Hierarchy {
         }
         let wire = plans.transport_mut();
         let closed = match wire.close(*calls, *history) {
-            Ok(()) => node.end().map_err(|error| wire.report(errors::fault_of(&error, &self.topology, self.deadline))),
+            Ok(()) => {
+                self.node.end().map_err(|error| wire.report(errors::fault_of(&error, &self.topology, self.deadline)))
+            }
             Err(stands) => Err(stands),
         };
-        closed.inspect_err(|_| self.end_node(node))
+        closed.inspect_err(|_| self.end_node())
     }
 }
 

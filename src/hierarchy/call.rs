@@ -5,8 +5,6 @@ use super::Hierarchy;
 use super::lowering::Lowering;
 use crate::plans::{self, Shape, Work};
 use crate::{DType, Error, FoldOrder, Op};
-use earlybird_hier::OpTraits;
-use earlybird_hier::plan;
 use earlybird_shm::bytes::ByteFold;
 use earlybird_shm::{CallOptions, CheckedArgs, Collective, ReduceOp, Signature};
 
@@ -58,9 +56,6 @@ impl Call {
 /// The exchange between leaders: its name, and its plan, if it is one.
 pub(super) type LeaderPhase = (&'static str, Option<Shape>);
 
-/// The name of an exchange of parts, each straight to its node.
-pub(super) const DIRECT: LeaderPhase = ("direct", None);
-
 impl Hierarchy {
     /// Chooses what runs between leaders in a call, the same on all ranks.
     ///
@@ -68,39 +63,28 @@ impl Hierarchy {
     /// [`Error::Unsupported`] for an operator that does not exist for the elements; [`Error::Usage`] while another thread is in a
     /// call.
     pub(super) fn choose(&self, call: &Call) -> Result<LeaderPhase, Error> {
-        let hash = call.signature.hash();
-        let (home, _) = self.topology.place(call.root);
-        let shape = |name, collective, root, elements, work| Shape {
-            name,
-            collective,
-            root,
-            elements,
-            work,
-            call: hash,
-            turn: 0,
-        };
-        let shape = match (call.collective, call.lowering.builtin()) {
-            (Collective::Barrier, _) => plans::barrier(hash),
-            (Collective::Broadcast, _) => shape("binomial", plan::Collective::Broadcast, home, call.bytes, Work::Move),
-            (Collective::Reduce, Some((dtype, op))) => {
-                shape("binomial", plan::Collective::Reduce, home, call.bytes / dtype.size(), Work::Fold(dtype, op))
-            }
-            (Collective::AllReduce, Some((dtype, op))) => {
-                let exact = !dtype.is_inexact(op);
-                let traits = OpTraits { commutative: exact || call.options.order == FoldOrder::Arrival, exact };
-                let name = match call.exchange {
-                    Some(chosen) => chosen,
-                    None => self.exchanges.plan_for(call.bytes, traits)?,
-                };
-                shape(name, plan::Collective::Allreduce, 0, call.bytes / dtype.size(), Work::Fold(dtype, op))
-            }
-            (collective, Some((dtype, op))) if collective.traits().folds => {
+        let (collective, builtin) = (call.collective, call.lowering.builtin());
+        let exchange = self.exchanges.decide(collective, builtin, (call.bytes, call.options.order), call.exchange)?;
+        let Some(plan) = exchange.plan else {
+            if let Some((dtype, op)) = builtin.filter(|_| collective.traits().folds) {
                 // Refused by all ranks, like a plan, before anything is shared.
                 ByteFold::new(dtype, op)?;
-                return Ok(DIRECT);
             }
-            _ => return Ok(DIRECT),
+            return Ok((exchange.name, None));
         };
-        Ok((shape.name, Some(shape)))
+        let hash = call.signature.hash();
+        let (size, work) = match builtin {
+            Some((dtype, op)) if collective.traits().folds => (dtype.size(), Work::Fold(dtype, op)),
+            _ => (1, Work::Move),
+        };
+        let root = if collective.traits().has_root() { self.topology.place(call.root).0 } else { 0 };
+        let shape = match collective {
+            Collective::Barrier => plans::barrier(hash),
+            _ => {
+                let elements = call.bytes / size;
+                Shape { name: exchange.name, collective: plan, root, elements, work, call: hash, turn: 0 }
+            }
+        };
+        Ok((exchange.name, Some(shape)))
     }
 }

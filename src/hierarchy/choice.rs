@@ -12,10 +12,12 @@
 //! Over shared memory on one machine a round costs little more than its bytes: there a rule of two plans stands where nothing was
 //! measured.
 
-use crate::{Choice, Config, Costs, Error};
+use crate::{Choice, Collective, Config, Costs, DType, Error, FoldOrder, Op};
 use earlybird_hier::cost::Model;
+use earlybird_hier::plan;
 use earlybird_hier::select::{self, RankedSchedule};
 use earlybird_hier::{Consistency, OpTraits};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
@@ -49,9 +51,39 @@ impl Chosen {
     }
 }
 
+/// The name of an exchange of parts, each straight to its node.
+pub(super) const DIRECT: &str = "direct";
+
+/// The rule by which the exchange of leaders was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExchangeRule {
+    /// The collective has no other.
+    OnlyOne,
+    /// The plan was chosen for this call.
+    Asked,
+    /// `EARLYBIRD_EXCHANGE`.
+    Variable,
+    /// A rule of two plans over shared memory: up to so many bytes, or above.
+    UpTo(usize),
+    Above(usize),
+    /// The least time by the costs of `EARLYBIRD_TUNE`.
+    Measured,
+    /// The least time by the costs of an ordinary Ethernet.
+    Ordinary,
+}
+
+/// The exchange of leaders in a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Exchange {
+    pub(crate) name: &'static str,
+    /// The collective of its plan, if it is one.
+    pub(crate) plan: Option<plan::Collective>,
+    pub(crate) rule: ExchangeRule,
+}
+
 /// The plans of one group of leaders.
 #[derive(Debug)]
-pub(super) struct Exchanges {
+pub(crate) struct Exchanges {
     nodes: usize,
     over_network: bool,
     chosen: Chosen,
@@ -78,27 +110,78 @@ impl Exchanges {
         }
     }
 
-    /// The plan for a vector of `bytes`. All that can be answered where the user chose none give identical bits, and keep the order
-    /// of nodes for an operator that does not commute.
+    /// The exchange of leaders in a call on so many bytes, by this operator if it is one of the library's; `asked` is the plan that was chosen
+    /// for the call.
     ///
     /// # Errors
     /// [`Error::Usage`] while another thread is inside a call.
-    pub(super) fn plan_for(&self, bytes: usize, op: OpTraits) -> Result<&'static str, Error> {
+    pub(crate) fn decide(
+        &self,
+        collective: Collective,
+        builtin: Option<(DType, Op)>,
+        (bytes, order): (usize, FoldOrder),
+        asked: Option<&'static str>,
+    ) -> Result<Exchange, Error> {
+        let only = |name, plan| Exchange { name, plan, rule: ExchangeRule::OnlyOne };
+        Ok(match (collective, builtin) {
+            (Collective::Barrier, _) => only("dissemination", Some(plan::Collective::Barrier)),
+            (Collective::Broadcast, _) => only("binomial", Some(plan::Collective::Broadcast)),
+            (Collective::Reduce, Some(_)) => only("binomial", Some(plan::Collective::Reduce)),
+            (Collective::AllReduce, Some((dtype, op))) => {
+                let (name, rule) = match asked {
+                    Some(name) => (name, ExchangeRule::Asked),
+                    None => self.plan_for(bytes, traits_of(dtype, op, order))?,
+                };
+                Exchange { name, plan: Some(plan::Collective::Allreduce), rule }
+            }
+            _ => only(DIRECT, None),
+        })
+    }
+
+    /// The plan for a vector of `bytes`, and what decided it. All that can be answered where the user chose none give identical bits,
+    /// and keep the order of nodes for an operator that does not commute.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] while another thread is inside a call.
+    fn plan_for(&self, bytes: usize, op: OpTraits) -> Result<(&'static str, ExchangeRule), Error> {
         if let Some(name) = self.chosen.plan {
-            return Ok(name);
+            return Ok((name, ExchangeRule::Variable));
         }
-        let measured = self.chosen.costs.as_ref().map(Costs::model);
-        if measured.is_none() && !self.over_network {
-            return Ok(if bytes <= FEW_BYTES { "elimination-3-2" } else { "halving-doubling" });
-        }
+        let Some((model, rule)) = self.model() else {
+            return Ok(match bytes <= FEW_BYTES {
+                true => ("elimination-3-2", ExchangeRule::UpTo(FEW_BYTES)),
+                false => ("halving-doubling", ExchangeRule::Above(FEW_BYTES)),
+            });
+        };
         let mut known = earlybird_shm::enter(&self.known)?;
         if known.len() == KEPT {
             known.clear();
         }
         let question = (bytes, op.commutative, op.exact);
-        let best = || argmin(self.nodes, bytes, op, measured.unwrap_or(&ordinary()));
-        Ok(known.entry(question).or_insert_with(best))
+        let best = || ranked(self.nodes, bytes, op, &model).next().map_or("recursive-doubling", |(name, _)| name);
+        Ok((known.entry(question).or_insert_with(best), rule))
     }
+
+    /// The plans for an allreduce of `bytes` by their expected seconds, the fastest first; none without a cost model.
+    pub(crate) fn ranking(&self, bytes: usize, (dtype, op): (DType, Op), order: FoldOrder) -> Vec<(&'static str, f64)> {
+        let Some((model, _)) = self.model() else { return Vec::new() };
+        ranked(self.nodes, bytes, traits_of(dtype, op, order), &model).collect()
+    }
+
+    /// The cost model, if there is one, and the rule that it stands for.
+    fn model(&self) -> Option<(Cow<'_, Model>, ExchangeRule)> {
+        match (&self.chosen.costs, self.over_network) {
+            (Some(costs), _) => Some((Cow::Borrowed(costs.model()), ExchangeRule::Measured)),
+            (None, true) => Some((Cow::Owned(ordinary()), ExchangeRule::Ordinary)),
+            (None, false) => None,
+        }
+    }
+}
+
+/// The liberties of a plan with an operator, if contributions are folded in this order.
+fn traits_of(dtype: DType, op: Op, order: FoldOrder) -> OpTraits {
+    let exact = !dtype.is_inexact(op);
+    OpTraits { commutative: exact || order == FoldOrder::Arrival, exact }
 }
 
 /// An ordinary Ethernet's costs.
@@ -106,9 +189,10 @@ fn ordinary() -> Model {
     Model { port_s: 5e-6, ..Model::linear(5e-5, 1e-9, 2e-10) }
 }
 
-fn argmin(nodes: usize, bytes: usize, op: OpTraits, model: &Model) -> &'static str {
+/// The candidates that users can write, and their expected seconds, the fastest first.
+fn ranked(nodes: usize, bytes: usize, op: OpTraits, model: &Model) -> impl Iterator<Item = (&'static str, f64)> {
     let ranking = select::ranking(nodes, bytes as f64, op, Consistency::Identical, model, LOOKED_AT);
-    ranking.iter().find_map(word).unwrap_or("recursive-doubling")
+    ranking.into_iter().filter_map(|candidate| Some((word(&candidate)?, candidate.seconds)))
 }
 
 /// A candidate in one word, as users write it, where there is one.
@@ -138,21 +222,23 @@ mod tests {
         let op = OpTraits { commutative: true, exact: false };
         for nodes in [2, 3, 5, 6, 7] {
             let exchanges = exchanges(nodes, true, None);
-            let few = exchanges.plan_for(425, op).unwrap();
-            let many = exchanges.plan_for(64 << 20, op).unwrap();
-            let ordered = exchanges.plan_for(64 << 20, OpTraits { commutative: false, exact: false }).unwrap();
+            let few = exchanges.plan_for(425, op).unwrap().0;
+            let many = exchanges.plan_for(64 << 20, op).unwrap().0;
+            let by_rank = OpTraits { commutative: false, exact: false };
+            let ordered = exchanges.plan_for(64 << 20, by_rank).unwrap().0;
             if nodes > 2 {
                 assert_eq!((few, many), ("direct:protocol=latency", "direct:protocol=bandwidth"), "{nodes}");
             }
             assert!(!["ring", "butterfly", "cyclic-shift"].iter().any(|name| ordered.starts_with(name)), "{ordered}");
         }
-        assert_eq!(exchanges(5, false, None).plan_for(425, op), Ok("elimination-3-2"));
+        let expected = ("elimination-3-2", ExchangeRule::UpTo(FEW_BYTES));
+        assert_eq!(exchanges(5, false, None).plan_for(425, op), Ok(expected));
     }
 
     #[test]
     fn many_nodes_do_not_all_send_to_all() {
         let op = OpTraits { commutative: true, exact: true };
-        let few = exchanges(200, true, None).plan_for(425, op).unwrap();
+        let few = exchanges(200, true, None).plan_for(425, op).unwrap().0;
         assert!(!few.starts_with("direct"), "{few}");
     }
 
@@ -166,7 +252,7 @@ mod tests {
         for over_network in [false, true] {
             // 64 KiB are 0.5 ms on this link: less than a round of a long one, more than rounds of a short one.
             let plan =
-                |latency_s| exchanges(3, over_network, Some(of(latency_s, 8e-9))).plan_for(64 << 10, op).unwrap();
+                |latency_s| exchanges(3, over_network, Some(of(latency_s, 8e-9))).plan_for(64 << 10, op).unwrap().0;
             assert_eq!([plan(5e-3), plan(1e-6)], ["direct:protocol=latency", "direct:protocol=bandwidth"]);
         }
     }

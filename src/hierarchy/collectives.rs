@@ -39,7 +39,7 @@ pub(super) async fn collective(
             let send = contribution(send, recv);
             match (collective, &call.pairs) {
                 (Collective::ReduceScatter, _) => reductions::reduce_scatter(phases, call, send, recv).await,
-                (Collective::Scan | Collective::ExclusiveScan, _) => prefix::scan(phases, call, send, recv).await,
+                (collective, _) if collective.traits().prefix.is_some() => prefix::scan(phases, call, send, recv).await,
                 (Collective::AllGather, _) => moves::all_gather(phases, send, recv, lens).await,
                 (Collective::Gather, _) => moves::gather(phases, root, send, recv, lens).await,
                 (Collective::Scatter, _) => moves::scatter(phases, root, send, recv, lens).await,

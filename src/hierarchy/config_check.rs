@@ -3,7 +3,7 @@
 //!
 //! One of these is how many ranks of each node exchange large messages with the other nodes, each a part: what one leader copies
 //! and folds is what a large call waits for, where every rank has a CPU of its own and less so where ranks share them
-//! (`docs/measurements.md`). Each rank sees its own CPUs only; where nothing was set, the least that fits a rank counts.
+//! (`docs/results/2026-11-22.md`). Each rank sees its own CPUs only; where nothing was set, the least that fits a rank counts.
 
 use super::choice::Chosen;
 use crate::identity::fingerprint;

@@ -4,7 +4,7 @@ use super::choice::{Chosen, Exchanges};
 use super::config_check;
 use super::leader_channel::{LeaderChannel, LeaderTransport};
 use super::split::patient;
-use super::started::StartedCalls;
+use super::turns::Turns;
 use super::{Call, Hierarchy, State, Topology, errors};
 use crate::plans::Plans;
 use crate::{Config, Error, FoldOrder, Identity};
@@ -12,7 +12,7 @@ use earlybird_shm::Signature;
 use earlybird_shm::channel::{RingOptions, Rings};
 use earlybird_shm::{Algorithm, CallOptions, Collective, DType, JoinOptions, NodeComm, Op};
 use std::cell::RefCell;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 impl Hierarchy {
@@ -21,7 +21,7 @@ impl Hierarchy {
     ///
     /// # Errors
     /// The errors of [`crate::CommunicatorBuilder::connect`].
-    pub(crate) fn connect(config: &Config, identity: &Identity, sizes: &[usize]) -> Result<(NodeComm, Self), Error> {
+    pub(crate) fn connect(config: &Config, identity: &Identity, sizes: &[usize]) -> Result<Self, Error> {
         let topology = Topology::contiguous(sizes, identity.rank)?;
         let rings = Rings::join(&RingOptions {
             rank: identity.rank,
@@ -42,7 +42,7 @@ impl Hierarchy {
         topology: Topology,
         line: LeaderTransport,
         crowded: bool,
-    ) -> Result<(NodeComm, Self), Error> {
+    ) -> Result<Self, Error> {
         let wire = RefCell::new(LeaderChannel::new(line, &topology, config.timeout));
         let absent = || {
             let absent = wire.borrow_mut().absent(topology.here(), None)?;
@@ -77,33 +77,32 @@ impl Hierarchy {
         let words = config_check::words(config.endpoints, &chosen, fitting);
         let exchanges = Exchanges::new(topology.nodes(), wire.is_a_network(), chosen);
         let meeting = RingOptions { memory_budget: Some(node.memory_budget()), ..meeting(config, identity) };
-        let hierarchy = Self::over(wire, topology, again, exchanges, (config.timeout, meeting));
-        let hierarchy = hierarchy.agreed(&node, &words)?;
-        Ok((node, hierarchy))
+        Self::over(wire, topology, (node, again), exchanges, (config.timeout, meeting)).agreed(&words)
     }
 
-    /// The nodes of a communicator that has made no call; `deliver` are the node's ranks once more.
+    /// The nodes of a communicator that has made no call; `deliver` are the ranks of `node` once more.
     pub(super) fn over(
         wire: LeaderChannel,
         topology: Topology,
-        deliver: NodeComm,
+        (node, deliver): (NodeComm, NodeComm),
         exchanges: Exchanges,
         (deadline, meeting): (Option<Duration>, RingOptions),
     ) -> Self {
         let (is_crowded, membership) = (wire.is_crowded(), wire.membership());
         let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, history: 0, last: None, progress: None });
-        let started = StartedCalls::new(deliver);
-        Hierarchy { topology, state, deadline, exchanges, is_crowded, started, meeting, membership }
+        let turns = Turns::default();
+        let node = Arc::new(node);
+        Hierarchy { node, topology, state, deadline, exchanges, is_crowded, turns, deliver, meeting, membership }
     }
 
     /// Returns when all ranks have said `words` of theirs: what was chosen on them, which must be alike, and how many endpoints
     /// fit them, of which the fewest are taken.
-    fn agreed(mut self, node: &NodeComm, words: &[u64]) -> Result<Self, Error> {
+    fn agreed(mut self, words: &[u64]) -> Result<Self, Error> {
         let options = CallOptions { algorithm: Algorithm::Auto, order: FoldOrder::Arrival, within: 0 };
         let collective = Collective::AllGather;
         let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
         let call = Call::without_data(collective, options, signature);
-        let told = self.tell(node, &call, words)?;
+        let told = self.tell(&call, words)?;
         self.topology = self.topology.with_endpoints(config_check::agreed_endpoints(&told)?);
         let mut state = self.lock()?;
         state.plans.transport_mut().set_peers(&self.topology);

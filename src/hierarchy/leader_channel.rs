@@ -41,7 +41,7 @@ pub(crate) enum LeaderTransport {
 
 impl LeaderTransport {
     /// Returns whether messages may cross a network.
-    pub(super) fn is_a_network(&self) -> bool {
+    pub(crate) fn is_a_network(&self) -> bool {
         !matches!(self, LeaderTransport::Rings(_))
     }
 
@@ -86,6 +86,21 @@ impl LeaderChannel {
             LeaderTransport::Rings(rings) => Some(rings.membership()),
             LeaderTransport::Messages(_) => None,
         }
+    }
+
+    /// From here on this rank waits for all of `ranks` and any of `any_of`, until it says so again: the end of others fails none of its
+    /// waits.
+    pub(crate) fn wait_for(&mut self, ranks: &[usize], any_of: Vec<usize>) {
+        match &mut self.line {
+            LeaderTransport::Rings(rings) => rings.wait_for(ranks, any_of),
+            // A rank that is gone is noticed by who tests for its messages.
+            LeaderTransport::Messages(_) => drop(any_of),
+        }
+    }
+
+    /// Returns whether a rank has left, as far as that is known before anybody waits for it.
+    pub(crate) fn has_left(&self, rank: usize) -> bool {
+        matches!(&self.line, LeaderTransport::Rings(rings) if rings.has_left(rank))
     }
 
     /// Returns whether this rank exchanges anything.
@@ -137,7 +152,7 @@ impl LeaderChannel {
     }
 
     /// The same as [`LeaderTransport::is_a_network`].
-    pub(super) fn is_a_network(&self) -> bool {
+    pub(crate) fn is_a_network(&self) -> bool {
         self.line.is_a_network()
     }
 
@@ -237,17 +252,24 @@ impl LeaderChannel {
     pub(crate) fn set_progress(&mut self, progress: Option<Progress>) {
         match &mut self.line {
             LeaderTransport::Rings(rings) => rings.set_progress(progress),
-            // It drives MPI whenever it waits; what the caller has besides is driven in the operations of the node.
-            LeaderTransport::Messages(_) => drop(progress),
+            LeaderTransport::Messages(line) => line.transport().set_progress(progress),
         }
     }
 
-    /// The failure that MPI's transport reported: another rank's word stands, its own troubles are yet to be told.
+    /// The failure that the transport of messages reported: another rank's word stands, its own troubles are yet to be told. A death
+    /// is told at once, under the rank's number, which is that of no node.
     fn heard(&mut self, failure: Failure) -> Failure {
-        if let (Failure::Reported { .. }, LeaderTransport::Messages(line)) = (&failure, &self.line) {
-            self.error.get_or_insert(line.error_of(&failure));
+        match (failure, &self.line) {
+            (Failure::PeerDied { rank }, LeaderTransport::Messages(_)) => {
+                let stands = self.report(Fault::PeerDied { rank });
+                self.stands(stands)
+            }
+            (failure @ Failure::Reported { .. }, LeaderTransport::Messages(line)) => {
+                self.error.get_or_insert(line.error_of(&failure));
+                failure
+            }
+            (failure, _) => failure,
         }
-        failure
     }
 
     fn stands(&mut self, error: Error) -> Failure {
@@ -305,7 +327,9 @@ impl Transport for LeaderChannel {
                 let about = [u64::from(head.operation) << 32 | u64::from(head.packet), head.call, 0];
                 rings.send(to, about, bytes, write).map_err(|error| self.stands(error))
             }
-            LeaderTransport::Messages(line) => line.transport().post_send(to, head, bytes, write),
+            LeaderTransport::Messages(line) => {
+                line.transport().post_send(to, head, bytes, write).map_err(|failure| self.heard(failure))
+            }
         }
     }
 
@@ -334,14 +358,16 @@ impl Transport for LeaderChannel {
                 };
                 rings.receive(from, show).map_err(|error| self.stands(error))
             }
-            LeaderTransport::Messages(line) => line.transport().receive(from, take),
+            LeaderTransport::Messages(line) => {
+                line.transport().receive(from, take).map_err(|failure| self.heard(failure))
+            }
         }
     }
 
     fn is_flushed(&mut self) -> Result<bool, Failure> {
         match &mut self.line {
             LeaderTransport::Rings(_) => Ok(true),
-            LeaderTransport::Messages(line) => line.transport().is_flushed(),
+            LeaderTransport::Messages(line) => line.transport().is_flushed().map_err(|failure| self.heard(failure)),
         }
     }
 

@@ -9,7 +9,8 @@
 //! topology (who is where) · config_check (what all ranks must have alike) · choice (which plan) · leader_channel (between nodes)
 //! call (the description of a call) · phases (the steps that calls are made of) · collectives (every call by its name)
 //! reductions · operators (of users) · moves · alltoallv · lowering (averages, truth values) · shared (one result per node)
-//! blocking (calls that wait) · started (calls that end later) · errors (a node's as the job's)
+//! blocking (calls that wait) · started (calls that end later) · turns (their order) · errors (a node's as the job's)
+//! connect · by_messages · split · shrink (how the ranks of nodes come together) · explain (what a call would do)
 //! ```
 //!
 //! **Errors.** A rank that finds its node's group or the leaders' failed reports it to the wire, where the first report
@@ -21,12 +22,14 @@
 
 mod alltoallv;
 mod blocking;
+mod by_messages;
 mod call;
 mod choice;
 mod collectives;
 mod config_check;
 mod connect;
 mod errors;
+mod explain;
 mod leader_channel;
 mod lowering;
 mod moves;
@@ -42,33 +45,39 @@ mod shrink;
 mod split;
 mod started;
 mod topology;
+mod turns;
 
 use crate::Error;
 use crate::plans::Plans;
 pub(crate) use call::Call;
+pub(crate) use choice::ExchangeRule;
 use choice::Exchanges;
 use earlybird_shm::channel::{Fault, RingOptions};
 use earlybird_shm::shrink::Membership;
 use earlybird_shm::{NodeComm, Progress, Signature, enter};
-use leader_channel::LeaderChannel;
-pub(crate) use leader_channel::LeaderTransport;
+pub(crate) use explain::LeaderChoice;
+pub(crate) use leader_channel::{LeaderChannel, LeaderTransport};
 pub(crate) use split::Part;
-use started::StartedCalls;
 pub(crate) use started::{MultiNodeComm, Prepared};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 pub(crate) use topology::Topology;
+use turns::Turns;
 
 /// The nodes of a communicator, as this rank sees them.
 #[derive(Debug)]
 pub(crate) struct Hierarchy {
+    /// The ranks of this node.
+    node: Arc<NodeComm>,
     topology: Topology,
     state: Mutex<State>,
     deadline: Option<Duration>,
     exchanges: Exchanges,
     /// The same as [`LeaderTransport::is_crowded`].
     is_crowded: bool,
-    started: StartedCalls,
+    turns: Turns,
+    /// The node's ranks once more, for what leaders give them in started calls.
+    deliver: NodeComm,
     /// Where the leaders of groups made from this one meet, if they share memory.
     meeting: RingOptions,
     /// All ranks of all nodes, if they share memory.
@@ -98,6 +107,11 @@ impl Hierarchy {
         self.exchanges.chooses()
     }
 
+    /// The choice of exchanges between the leaders, for explanations.
+    pub(crate) fn leader_choice(&self) -> LeaderChoice {
+        LeaderChoice::of(&self.exchanges, &self.topology, self.is_crowded)
+    }
+
     /// Number of the last call, and what ran between the leaders in it.
     pub(crate) fn last(&self) -> Option<(u64, &'static str)> {
         self.lock().ok()?.last
@@ -106,7 +120,7 @@ impl Hierarchy {
     pub(crate) fn set_progress(&self, progress: Option<Progress>) -> Result<(), Error> {
         let mut state = self.lock()?;
         state.plans.transport_mut().set_progress(progress.clone());
-        self.started.set_progress(progress.clone())?;
+        self.deliver.set_progress(progress.clone())?;
         state.progress = progress;
         Ok(())
     }
@@ -116,7 +130,7 @@ impl Hierarchy {
     }
 
     /// Fails the job for what this rank found; what stands for everybody.
-    fn fail(&self, wire: &mut LeaderChannel, node: &NodeComm, signature: Signature, error: &Error) -> Error {
+    fn fail(&self, wire: &mut LeaderChannel, signature: Signature, error: &Error) -> Error {
         let stands = match wire.failed() {
             Some(stands) => stands.clone(),
             None => {
@@ -127,14 +141,32 @@ impl Hierarchy {
                 wire.report(fault)
             }
         };
-        self.end_node(node);
+        self.end_node();
         stands
     }
 
     /// Ends the waits of the node's ranks for each other: they find what stands by themselves.
-    fn end_node(&self, node: &NodeComm) {
+    fn end_node(&self) {
         let cause = Error::Poisoned { cause: "another node".into() };
-        node.fail(&cause);
-        self.started.fail(&cause);
+        self.node.fail(&cause);
+        self.deliver.fail(&cause);
+    }
+}
+
+/// The groups of a communicator: the ranks of this node, and the nodes where it has several.
+pub(crate) struct Groups {
+    pub node: Arc<NodeComm>,
+    pub between: Option<Hierarchy>,
+}
+
+impl From<NodeComm> for Groups {
+    fn from(node: NodeComm) -> Self {
+        Groups { node: Arc::new(node), between: None }
+    }
+}
+
+impl From<Hierarchy> for Groups {
+    fn from(between: Hierarchy) -> Self {
+        Groups { node: between.node.clone(), between: Some(between) }
     }
 }

@@ -14,7 +14,7 @@ use super::operators::{fold_all, folds_by_rank};
 use super::phases::Phases;
 use crate::Error;
 use earlybird_hier::exec::Parts;
-use earlybird_shm::{Collective, ReduceOp};
+use earlybird_shm::{Prefix, ReduceOp};
 use std::borrow::Cow;
 
 /// Reduces `send` of the ranks up to each one, or before it, into its `recv`.
@@ -36,7 +36,7 @@ pub(super) async fn scan(
         if topology.node() > 0 {
             let before = fold_all(op, datatype, topology, before.iter().map(Vec::as_slice))?;
             given = Cow::Owned(fold_all(op, datatype, topology, [&before[..], &given].into_iter())?);
-            if call.collective == Collective::ExclusiveScan {
+            if call.collective.traits().prefix == Some(Prefix::Exclusive) {
                 recv.copy_from_slice(&before);
             }
         }

@@ -4,7 +4,6 @@ use super::leader_channel::LeaderTransport;
 use super::split::nodes_of;
 use super::{Hierarchy, Topology};
 use crate::{Config, Error, Identity};
-use earlybird_shm::NodeComm;
 use earlybird_shm::channel::{RingOptions, Rings};
 use earlybird_shm::shrink::{Membership, Survivors};
 
@@ -42,7 +41,7 @@ impl Hierarchy {
         topology: Topology,
         survivors: &Survivors<'_>,
         crowded: bool,
-    ) -> Result<(NodeComm, Self), Error> {
+    ) -> Result<Self, Error> {
         let meeting =
             RingOptions { rank: identity.rank, size: identity.size, ..super::connect::meeting(config, identity) };
         let rings = Rings::join_within(&meeting, survivors.absent)?;

@@ -4,22 +4,21 @@
 //! can fail on some ranks alone all learn whether it has, so a split succeeds on all ranks or is the same error on all, and
 //! then the communicator goes on.
 
-use super::call::DIRECT;
+use super::choice::DIRECT;
 use super::leader_channel::{LeaderChannel, LeaderTransport};
 use super::moves;
 use super::operation::Buf;
-use super::{Call, Hierarchy, Topology};
+use super::{Call, Groups, Hierarchy, Topology};
 use crate::{Error, Op};
 use earlybird_shm::channel::{RingOptions, Rings};
-use earlybird_shm::{NodeComm, ReduceOp, text};
+use earlybird_shm::error_codec::{self, ERROR_WORDS};
+use earlybird_shm::{NodeComm, ReduceOp};
 use std::borrow::Cow;
 use std::time::Duration;
 
 /// A new group as one of its ranks gets it.
 pub(crate) struct Part {
-    pub node: NodeComm,
-    /// Where it has several nodes.
-    pub between: Option<Hierarchy>,
+    pub groups: Groups,
     pub rank: usize,
     /// Its ranks in order, by their numbers in the communicator that was split.
     pub ranks: Vec<usize>,
@@ -45,23 +44,17 @@ pub(super) fn nodes_of(group: &[usize], parent: &Topology) -> Vec<Vec<usize>> {
 
 impl Hierarchy {
     /// As `NodeComm::split`, for ranks of all nodes.
-    pub(crate) fn split(
-        &self,
-        comm: &NodeComm,
-        call: &Call,
-        color: Option<u32>,
-        key: i64,
-    ) -> Result<Option<Part>, Error> {
+    pub(crate) fn split(&self, call: &Call, color: Option<u32>, key: i64) -> Result<Option<Part>, Error> {
         let (topology, me) = (&self.topology, self.topology.rank());
         let mine = [color.map_or(0, |color| u64::from(color) + 1), key as u64];
-        let all = self.tell(comm, call, &mine)?;
+        let all = self.tell(call, &mine)?;
         let wanted: Vec<(u64, i64)> = all.chunks_exact(2).map(|words| (words[0], words[1] as i64)).collect();
         let number = self.lock()?.calls;
         let label = format!("{number}-{}", mine[0]);
 
-        let node = match comm.split(color, key) {
+        let node = match self.node.split(color, key) {
             Err(error @ (Error::NoSpace { .. } | Error::System { .. } | Error::Unsupported { .. })) => Err(error),
-            Err(error) => return Err(self.fail(self.lock()?.plans.transport_mut(), comm, call.signature, &error)),
+            Err(error) => return Err(self.fail(self.lock()?.plans.transport_mut(), call.signature, &error)),
             Ok(node) => Ok(node),
         };
         let group = group_of(&wanted, me);
@@ -71,32 +64,30 @@ impl Hierarchy {
             let again = node.as_ref().filter(|_| members.len() > 1).map(NodeComm::duplicate).transpose()?;
             Ok((node, again))
         });
-        let (node, again) = self.agree(comm, call, node)?;
-        let between = self.agree(comm, call, self.meet(&group, members, (number, &label), again))?;
-        let Some(node) = node else { return Ok(None) };
-        let deadline = match &between {
-            Some(between) if !between.topology.leads() => self.deadline.map(patient),
-            _ => self.deadline,
-        };
-        node.set_deadline(deadline)?;
-        if let Some(between) = &between {
-            between.started.set_deadline(deadline)?;
-        }
+        let node = self.agree(call, node)?;
+        let met = self.meet(&group, members, (number, &label), node);
+        let Some(groups) = self.agree(call, met)? else { return Ok(None) };
+        let between = groups.between.as_ref();
+        let waits = between.is_some_and(|between| !between.topology.leads());
+        let deadline = if waits { self.deadline.map(patient) } else { self.deadline };
+        groups.node.set_deadline(deadline)?;
+        between.map_or(Ok(()), |between| between.deliver.set_deadline(deadline))?;
         let rank = group.iter().position(|rank| *rank == me).unwrap_or(0);
-        Ok(Some(Part { node, between, rank, ranks: group, label }))
+        Ok(Some(Part { groups, rank, ranks: group, label }))
     }
 
-    /// Connects the leaders of a new group; nothing where it has one node, or this rank none.
+    /// Connects the leaders of a new group, if it has several nodes; nothing where this rank has no group.
     fn meet(
         &self,
         group: &[usize],
         members: Vec<Vec<usize>>,
         (number, label): (u64, &str),
-        again: Option<NodeComm>,
-    ) -> Result<Option<Hierarchy>, Error> {
+        (node, again): (Option<NodeComm>, Option<NodeComm>),
+    ) -> Result<Option<Groups>, Error> {
         let me = group.iter().position(|rank| *rank == self.topology.rank());
         let over_messages = self.lock()?.plans.transport_mut().split(group, me)?;
-        let (Some(me), Some(again)) = (me, again) else { return Ok(None) };
+        let (Some(me), Some(node)) = (me, node) else { return Ok(None) };
+        let Some(again) = again else { return Ok(Some(node.into())) };
         let topology = Topology::new(members, me)?.with_endpoints(self.topology.wanted_endpoints());
         let meeting = RingOptions {
             rank: me,
@@ -115,9 +106,20 @@ impl Hierarchy {
         drop(state);
         wire.set_progress(progress.clone());
         let exchanges = self.exchanges.of_group(topology.nodes());
-        let made = Hierarchy::over(wire, topology, again, exchanges, (self.deadline, meeting));
+        let made = Hierarchy::over(wire, topology, (node, again), exchanges, (self.deadline, meeting));
         made.lock()?.progress = progress;
-        Ok(Some(made))
+        Ok(Some(made.into()))
+    }
+
+    /// A second way between all ranks, for messages of their own. All ranks call it, once.
+    pub(crate) fn connect_again(&self) -> Result<LeaderTransport, Error> {
+        let (me, all) = (self.topology.rank(), (0..self.topology.size()).collect::<Vec<usize>>());
+        if let Some(line) = self.lock()?.plans.transport_mut().split(&all, Some(me))? {
+            return Ok(line);
+        }
+        let key = format!("{}-messages", self.meeting.key);
+        let meeting = RingOptions { rank: me, size: all.len(), key, ..self.meeting.clone() };
+        self.join_rings(&meeting, &all, u64::MAX).map(|rings| LeaderTransport::Rings(Box::new(rings)))
     }
 
     /// Joins the rings of a new group of the ranks `group`, which ends when one of them is lost to this communicator, or gives up.
@@ -134,57 +136,33 @@ impl Hierarchy {
     }
 
     /// The words of every rank, on every rank.
-    pub(super) fn tell(&self, comm: &NodeComm, call: &Call, words: &[u64]) -> Result<Vec<u64>, Error> {
+    pub(super) fn tell(&self, call: &Call, words: &[u64]) -> Result<Vec<u64>, Error> {
         let mine: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let lens = vec![mine.len(); self.topology.size()];
         let mut all = vec![0u8; mine.len() * lens.len()];
         let op = ReduceOp::Builtin(Op::Sum);
-        self.carry_out(comm, call, DIRECT, op, async |phases| {
+        self.carry_out(call, (DIRECT, None), op, async |phases| {
             moves::all_gather(phases, Cow::Borrowed(&mine), &mut Buf::Borrowed(&mut all), &lens).await.map(Ok)
         })?;
         Ok(all.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
     }
 
     /// Fails on all ranks with the error of the first that has one.
-    fn agree<T>(&self, comm: &NodeComm, call: &Call, result: Result<T, Error>) -> Result<T, Error> {
+    fn agree<T>(&self, call: &Call, result: Result<T, Error>) -> Result<T, Error> {
         let mine = match &result {
             Ok(_) => 0,
             // Most likely one that lives, and has more to say.
             Err(Error::PeerDied { .. }) => 1,
             Err(_) => 2,
         };
-        let all = self.tell(comm, call, &[mine])?;
+        let all = self.tell(call, &[mine])?;
         let most = all.iter().copied().max().filter(|most| *most > 0);
         let Some(first) = most.and_then(|most| all.iter().position(|of| *of == most)) else { return result };
         // All ranks come here, and tell what they know; that of the first counts.
-        let mine = result.err().map_or([0; ERROR_WORDS], |error| to_words(&error));
-        let all = self.tell(comm, call, &mine)?;
-        Err(from_words(first, &all[first * ERROR_WORDS..][..ERROR_WORDS]))
-    }
-}
-
-/// Words of an error on its way to the others: bytes needed and free, where it is that there is no room, then a text.
-const ERROR_WORDS: usize = 48;
-
-fn to_words(error: &Error) -> [u64; ERROR_WORDS] {
-    let mut words = [0; ERROR_WORDS];
-    let told = match error {
-        Error::NoSpace { needed, free, hint } => {
-            words[..3].copy_from_slice(&[1, *needed, *free]);
-            hint.clone()
-        }
-        other => other.to_string(),
-    };
-    text::pack(&told, &mut words[3..]);
-    words
-}
-
-/// The error of rank `rank`.
-fn from_words(rank: usize, words: &[u64]) -> Error {
-    let told = format!("rank {rank}: {}", text::unpack(&words[3..]));
-    match words[0] {
-        1 => Error::NoSpace { needed: words[1], free: words[2], hint: told },
-        _ => Error::system("splitting a communicator", told),
+        let mine = result.err().map_or([0; ERROR_WORDS], |error| error_codec::to_words(&error));
+        let all = self.tell(call, &mine)?;
+        let told = error_codec::from_words(&all[first * ERROR_WORDS..][..ERROR_WORDS]);
+        Err(told.unwrap_or_else(|| Error::Poisoned { cause: "it could not split".into() }).of_rank(first))
     }
 }
 
@@ -196,17 +174,6 @@ pub(super) fn patient(deadline: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_error_is_the_same_on_all_ranks_and_keeps_its_hint() {
-        let full =
-            Error::NoSpace { needed: 7, free: 3, hint: "set EARLYBIRD_DIR to a directory with free space".into() };
-        let told = from_words(2, &to_words(&full));
-        let hint = "rank 2: set EARLYBIRD_DIR to a directory with free space".into();
-        assert_eq!(told, Error::NoSpace { needed: 7, free: 3, hint });
-        let told = from_words(0, &to_words(&Error::system("opening a socket", "Too many open files")));
-        assert_eq!(told.to_string(), "splitting a communicator: rank 0: opening a socket: Too many open files");
-    }
 
     #[test]
     fn groups_go_by_key_and_nodes_by_their_first_ranks() {

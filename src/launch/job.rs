@@ -22,6 +22,16 @@ pub enum Bind {
     None,
 }
 
+impl Bind {
+    /// The processor of a rank whose launcher may use these; none where it is not bound.
+    pub fn cpu(self, rank: usize, allowed: &[usize]) -> Option<usize> {
+        match self {
+            Bind::Core => allowed.get(rank % allowed.len().max(1)).copied(),
+            Bind::None => None,
+        }
+    }
+}
+
 /// A job: one program, started once per rank.
 #[derive(Debug, Clone)]
 pub struct Job {
@@ -43,6 +53,8 @@ pub struct Job {
     pub grace: Duration,
     /// Marks every line that a rank writes with its number.
     pub prefix: bool,
+    /// A rank whose death by SIGKILL is no failure of the job: the others go on without it.
+    pub expendable: Option<usize>,
     /// Virtual nodes; the ranks find them in `EARLYBIRD_RANKS_PER_NODE`.
     pub nodes: Option<RanksPerNode>,
 }
@@ -52,7 +64,7 @@ impl Job {
     pub fn new(name: &str, binary: PathBuf, ranks: usize, program: OsString, args: Vec<OsString>) -> Job {
         let grace = Duration::from_secs(5);
         let (name, wrapper, bind, timeout) = (name.into(), Wrapper::new(binary, Vec::new()), Bind::Core, None);
-        Job { name, ranks, program, args, wrapper, bind, timeout, grace, prefix: false, nodes: None }
+        Job { name, ranks, program, args, wrapper, bind, timeout, grace, prefix: false, expendable: None, nodes: None }
     }
 
     /// Starts all ranks and returns when the last one is gone. Takes over the handling of SIGINT, SIGTERM and SIGHUP
@@ -79,14 +91,18 @@ impl Job {
         let mut ranks = supervise::Ranks::new(watchdog::Watchdog::start(&self.wrapper)?);
         let mut readers = prefix::Readers::default();
         for rank in 0..self.ranks {
-            let cpu = if cpus.is_empty() { None } else { Some(cpus[rank % cpus.len()]) };
-            let mut rank_process = self.start(rank, cpu, &key)?;
+            let mut rank_process = self.start(rank, self.bind.cpu(rank, &cpus), &key)?;
             if self.prefix {
                 readers.add(rank, &mut rank_process.child);
             }
             ranks.push(rank_process);
         }
-        let limits = supervise::Limits { name: &self.name, timeout: self.timeout, grace: self.grace };
+        let limits = supervise::Limits {
+            name: &self.name,
+            timeout: self.timeout,
+            grace: self.grace,
+            expendable: self.expendable,
+        };
         let outcome = supervise::until_all_ended(&limits, &mut ranks, &signals, &meeting);
         drop(ranks);
         readers.finish();

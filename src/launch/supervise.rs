@@ -21,6 +21,7 @@ pub(super) struct Limits<'a> {
     pub(super) name: &'a str,
     pub(super) timeout: Option<Duration>,
     pub(super) grace: Duration,
+    pub(super) expendable: Option<usize>,
 }
 
 /// One process of the job.
@@ -173,11 +174,16 @@ pub(super) fn until_all_ended(
 
         if let Some((rank, status)) = reap_ended(ranks, meeting)?
             && outcome == Outcome::Success
+            && !(job.expendable == Some(rank) && status.signal() == Some(Signal::KILL.as_raw()))
         {
             outcome = Outcome::Failed { rank, status };
             let left = ranks.living().count();
             let how = describe(status);
-            if left == 0 {
+            if status.signal() == Some(Signal::PIPE.as_raw()) {
+                // The reader of its output has gone, as `head` does: nothing is wrong, and nobody wants the rest.
+                ranks.signal(Signal::TERM);
+                stage = Stage::Terminated(Instant::now() + TERM_TO_KILL);
+            } else if left == 0 {
                 say(format_args!("{}: rank {rank} {how}", job.name));
             } else {
                 let grace_seconds = job.grace.as_secs_f64();

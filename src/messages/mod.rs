@@ -1,20 +1,32 @@
 //! Nodes that reach each other through another library's messages: the operations that such a library must have, the communicator,
-//! the transport and the word of failure that are built on it. MPI is the one that is there: by rsmpi in `src/mpi`, by its
-//! profiling names in `preload/`.
+//! the transport and the word of failure that are built on it. MPI is one: by rsmpi in `src/mpi`, by its profiling names in
+//! `preload/`. Where there is none, TCP carries the messages.
 
-mod join;
+mod handshake;
 mod line;
 mod notice;
+mod tcp;
 mod transport;
 
 pub use earlybird_hier::exec::Failure;
-pub use join::Layout;
-pub(crate) use join::join;
+pub use handshake::TOKEN_BYTES;
 pub(crate) use line::MessageLine;
+pub use tcp::TcpMessages;
 #[doc(hidden)]
 pub use transport::{MessageOptions, MessageTransport};
 
 use std::fmt::Debug;
+
+/// The placement of a job's ranks, known to all of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    /// The ranks of every node, each rank once. The first of a node leads it.
+    pub nodes: Vec<Vec<usize>>,
+    /// Process id and host of every rank, for errors.
+    pub processes: Vec<(u32, String)>,
+    /// Ranks on the machine of this one: more than its node has where nodes are virtual.
+    pub here: usize,
+}
 
 /// Messages between the ranks of a job, separate from all others: of one sender and one tag they come in the order in which
 /// they were sent. Dropped after its last message is complete or taken back, and without a word to the other ranks.

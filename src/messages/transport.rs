@@ -10,6 +10,7 @@
 use super::notice::{self, NOTICE_BYTES};
 use super::{Message, Messages};
 use earlybird_hier::exec::{Failure, PacketDecision, PacketHeader, Transport};
+use earlybird_shm::Progress;
 use earlybird_shm::engine::Pace;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -59,6 +60,12 @@ struct Outgoing {
     credit: Option<Box<dyn Message>>,
 }
 
+impl Outgoing {
+    fn has_room(&self, depth: usize) -> bool {
+        self.pending.len() < depth && self.sent - self.credited.min(self.sent) < depth as u64
+    }
+}
+
 /// Packets from one rank.
 #[derive(Debug, Default)]
 struct Incoming {
@@ -91,6 +98,8 @@ pub struct MessageTransport {
     failure: Option<Failure>,
     /// Makes progress on calls started elsewhere while this waits.
     elsewhere: Pace,
+    /// The progress that the caller has besides, and when it was driven last.
+    driven: Option<(Progress, Instant)>,
 }
 
 impl MessageTransport {
@@ -112,12 +121,18 @@ impl MessageTransport {
             spare: Vec::new(),
             failure: None,
             elsewhere: Pace::default(),
+            driven: None,
         })
     }
 
     /// The transport of a group of some of the ranks: those that give one color, ordered by key. Collective.
     pub(crate) fn split(&self, color_and_key: Option<(usize, usize)>) -> Result<Option<MessageTransport>, Failure> {
         self.messages.split(color_and_key)?.map(|messages| Self::over(messages, self.options)).transpose()
+    }
+
+    /// Sets what is driven while this waits.
+    pub(crate) fn set_progress(&mut self, progress: Option<Progress>) {
+        self.driven = progress.map(|progress| (progress, Instant::now()));
     }
 
     /// Checks that this thread may call.
@@ -147,7 +162,12 @@ impl MessageTransport {
             self.spare.extend(lane.pending.pop_front().map(Message::into_buffer));
         }
         while let Some(mut credit) = lane.credit.take() {
-            let Some(bytes) = credit.test()? else {
+            let came = match credit.test() {
+                // A rank may leave that has taken all it needs. Whoever needs something from a rank that is gone learns of it there.
+                Err(Failure::PeerDied { .. }) if lane.has_room(self.options.depth) => None,
+                other => other?,
+            };
+            let Some(bytes) = came else {
                 lane.credit = Some(credit);
                 break;
             };
@@ -170,8 +190,7 @@ impl MessageTransport {
     }
 
     fn has_room(&self, to: usize) -> bool {
-        let lane = &self.outgoing[to];
-        lane.pending.len() < self.options.depth && lane.sent - lane.credited.min(lane.sent) < self.options.depth as u64
+        self.outgoing[to].has_room(self.options.depth)
     }
 
     /// Posts one more receive from `from` into `buffer`, which has room for any packet.
@@ -312,6 +331,12 @@ impl Transport for MessageTransport {
     /// Yields, and naps after a while, but never so long that others wait for this rank's part of MPI's progress.
     fn idle(&mut self, passes: u32) -> Result<(), Failure> {
         self.elsewhere.drive();
+        if let Some((progress, last)) =
+            self.driven.as_mut().filter(|(progress, last)| last.elapsed() > progress.every())
+        {
+            progress.run();
+            *last = Instant::now();
+        }
         match passes < YIELDS {
             true => std::thread::yield_now(),
             false => std::thread::sleep(NAP),

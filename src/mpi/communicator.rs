@@ -60,7 +60,7 @@ impl CommunicatorBuilder {
         let joined = match layout.nodes.len() {
             1 => {
                 let node = NodeComm::join(&config.joining(&identity))?;
-                Communicator::assemble(config, identity, (node, None), recorder)
+                Communicator::assemble(config, identity, node.into(), recorder)
             }
             _ => {
                 let messages = nodes::agree(&world, Comm::duplicate(&world).map_err(failed))?;

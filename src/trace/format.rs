@@ -4,6 +4,9 @@
 //! and a record that it was storing is told from one that was damaged later.
 
 use crate::Collective;
+use earlybird_shm::text;
+use serde::Serialize;
+use strum::FromRepr;
 
 /// The first word of a file: `EBTRACE` and a zero.
 const MAGIC: u64 = u64::from_le_bytes(*b"EBTRACE\0");
@@ -93,7 +96,9 @@ impl Header {
             self.realtime_ns,
             u64::from(self.virtual_node) << 32 | u64::from(self.process),
         ];
-        words.extend(text_words::<HOST_WORDS>(&self.host));
+        let mut host = [0; HOST_WORDS];
+        text::pack(&self.host, &mut host);
+        words.extend(host);
         words.push(check(&words));
         words
     }
@@ -116,7 +121,7 @@ impl Header {
             return Err("its header is damaged".into());
         }
         let (rank, size) = ((ranks >> 32) as usize, ranks as u32 as usize);
-        let host = text(&rest[..HOST_WORDS]).ok_or("the name of its host is damaged")?;
+        let host = text::unpack(&rest[..HOST_WORDS]);
         if rank >= size || !capacity.is_power_of_two() {
             return Err(format!("it says to be of rank {rank} of {size} with room for {capacity} calls"));
         }
@@ -125,27 +130,10 @@ impl Header {
     }
 }
 
-/// The words of a name, cut to what they hold.
-fn text_words<const WORDS: usize>(text: &str) -> [u64; WORDS] {
-    let mut end = text.len().min(8 * WORDS);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    let byte = |at: usize| text.as_bytes()[..end].get(at).copied().unwrap_or(0);
-    std::array::from_fn(|word| u64::from_le_bytes(std::array::from_fn(|at| byte(8 * word + at))))
-}
-
-fn text(words: &[u64]) -> Option<String> {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let text = String::from_utf8(bytes).ok()?;
-    let text = text.trim_end_matches('\0');
-    (!text.contains('\0')).then(|| text.to_owned())
-}
-
 /// The entry of an algorithm's name.
 pub(super) fn encode_name(name: &str) -> [u64; NAME_WORDS] {
     let mut words = [0; NAME_WORDS];
-    words[..NAME_WORDS - 1].copy_from_slice(&text_words::<{ NAME_WORDS - 1 }>(name));
+    text::pack(name, &mut words[..NAME_WORDS - 1]);
     words[NAME_WORDS - 1] = check(&words[..NAME_WORDS - 1]);
     words
 }
@@ -155,13 +143,14 @@ pub(super) fn decode_name(words: &[u64]) -> Result<Option<String>, String> {
     let [name @ .., stored] = words else { unreachable!("an entry has words") };
     match words.iter().all(|word| *word == 0) {
         true => Ok(None),
-        false if *stored == check(name) => Ok(text(name)),
+        false if *stored == check(name) => Ok(Some(text::unpack(name))),
         false => Err("a name of an algorithm is damaged".into()),
     }
 }
 
 /// The end of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, FromRepr)]
+#[serde(rename_all = "lowercase")]
 pub enum CallOutcome {
     /// The rank was in the call when its file was last written.
     Open,
@@ -174,8 +163,6 @@ pub enum CallOutcome {
     Released,
 }
 
-const OUTCOMES: [CallOutcome; 5] =
-    [CallOutcome::Open, CallOutcome::Done, CallOutcome::Failed, CallOutcome::Refused, CallOutcome::Released];
 const OUTCOME_BITS: u64 = 7;
 const STARTED: u64 = 8;
 
@@ -249,7 +236,7 @@ impl Record {
             place: (bytes as u16).checked_sub(1),
             collective: Collective::from_repr((kind >> 8) as u8)?,
             algorithm: (kind >> 16) as u16,
-            outcome: *OUTCOMES.get((flags & OUTCOME_BITS) as usize)?,
+            outcome: CallOutcome::from_repr((flags & OUTCOME_BITS) as usize)?,
             is_started: flags & STARTED != 0,
         })
     }

@@ -1,17 +1,19 @@
 //! The trace of a job: every collective call of every rank, in one file per rank that can be read whatever became of the rank.
 //!
 //! `recorder` writes while the job runs, `read` makes records of files and refuses damaged ones, `clocks` puts ranks of several
-//! hosts on one time line, `calls` joins the records of all ranks into calls. `docs/trace.md` has the format.
+//! hosts on one time line, `calls` joins the records of all ranks into calls, `lateness` sums up who was late. `docs/trace.md` has the format.
 
 mod calls;
 mod clocks;
 mod format;
+mod lateness;
 mod read;
 mod recorder;
 
 pub use calls::{TracedCall, TracedPart, calls};
 pub use clocks::{ClockFit, align};
 pub use format::{CallOutcome, Header, Record, TracedProcess};
+pub use lateness::{RankLateness, by_rank, quantile};
 pub use read::{RankTrace, Trace, parse};
 pub use recorder::DEFAULT_BYTES;
 pub(crate) use recorder::{CallTrace, NewRecord, Recorder};

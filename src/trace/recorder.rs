@@ -218,6 +218,11 @@ impl CallTrace {
         CallTrace { recorder, communicator, size: size as u32, calls: AtomicU64::new(0), started: Mutex::default() }
     }
 
+    /// The communicator in its records.
+    pub fn communicator(&self) -> u64 {
+        self.communicator
+    }
+
     /// The trace of another communicator.
     pub fn another(&self, name: &str, size: usize) -> CallTrace {
         CallTrace::new(self.recorder.clone(), name, size)

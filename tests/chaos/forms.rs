@@ -3,6 +3,7 @@
 use crate::common::mix;
 use crate::data::{Sample, contribution, reference};
 use crate::draw::{Rng, plans};
+use crate::said::now;
 use crate::{folds, moves, users};
 use earlybird::{Algorithm, BufferOwner, Communicator, Error, FoldOrder, Indexed, Op, Request};
 use half::f16;
@@ -12,14 +13,15 @@ use std::time::Duration;
 /// Why a call was not what it must be.
 #[derive(Debug)]
 pub enum Failure {
-    Library(Error),
+    /// An error, and when the call returned it: before the handles are dropped, which ends the calls of others.
+    Library { error: Error, at: u64 },
     /// A result that differs from the serial computation, or between ranks.
     Wrong(String),
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
-        Failure::Library(error)
+        Failure::Library { error, at: now() }
     }
 }
 

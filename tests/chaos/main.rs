@@ -1,5 +1,5 @@
 //! Random calls of all forms on random jobs, quiet ones and such to which violence is done: every element is checked, nobody
-//! hangs, everybody gets an error that names the dead, nothing stays (`docs/chaos.md`).
+//! hangs, everybody gets an error that names the dead, nothing stays (`docs/internals/chaos.md`).
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -18,9 +18,9 @@ pub fn say(line: &str) {
 }
 
 /// Tells the driver of a library's error: when, its code, the process that it blames, its words.
-pub fn say_error(error: &Error) {
+pub fn say_error(error: &Error, at: u64) {
     let pid = if let Error::PeerDied { pid, .. } = error { *pid } else { 0 };
-    say(&format!("error {} {} {pid} {}", now(), error.code(), error.to_string().replace('\n', " ")));
+    say(&format!("error {at} {} {pid} {}", error.code(), error.to_string().replace('\n', " ")));
 }
 
 /// An error as a rank told of it.

@@ -42,7 +42,7 @@ impl Worker {
         match self.take_part(life) {
             Ok(()) if is_last => say("done"),
             Ok(()) => {}
-            Err(Failure::Library(error)) => say_error(&error),
+            Err(Failure::Library { error, at }) => say_error(&error, at),
             Err(Failure::Wrong(text)) => say(&format!("wrong {}", text.replace('\n', " "))),
         }
         if self.is_victim && self.scenario.kind.act == Act::CloseRange {
@@ -134,7 +134,7 @@ fn call(form: &Form, comm: &Communicator, rng: &mut Rng) -> Checked {
     say(&format!("call {}", form.name));
     match (form.run)(comm, rng) {
         // A plan is not for every operator and every number of ranks.
-        Err(Failure::Library(Error::Unsupported { .. })) if rng.plan => {
+        Err(Failure::Library { error: Error::Unsupported { .. }, .. }) if rng.plan => {
             say("call refused plan");
             Ok(())
         }

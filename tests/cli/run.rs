@@ -282,8 +282,8 @@ fn usage_errors_exit_with_2_and_say_what_to_do() {
         (&["run", "-n", "2", "--nodes", "2,1", "--", "true"], "for 2 ranks"),
         (&["run", "-n", "2", "--nodes", "none", "--", "true"], "ranks per node"),
         (&["run", "-n", "2", "--bind", "socket", "--", "true"], "core, none"),
-        (&["run", "-n", "2", "--timeout", "soon", "--", "true"], "number of seconds"),
-        (&["run", "-n", "2", "--timeout", "-1", "--", "true"], "from 0 upwards"),
+        (&["run", "-n", "2", "--timeout", "soon", "--", "true"], "write seconds"),
+        (&["run", "-n", "2", "--timeout", "-1", "--", "true"], "write seconds"),
         (&["ran"], "run"),
         (&["__exec", "1"], "internal"),
     ] {

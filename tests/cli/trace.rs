@@ -1,4 +1,5 @@
-//! `earlybird trace`: the report of a job names the rank that was late, its other files are whole, and damage is refused.
+//! `earlybird trace`: the report of a job names the rank that was late, its other files are whole, damage is refused, and other
+//! commands let their ranks come as those of the job did.
 
 use crate::{Scratch, earlybird, text};
 use serde_json::Value;
@@ -8,7 +9,7 @@ use std::path::Path;
 fn traced(scratch: &Scratch) -> String {
     let path = scratch.file("job").display().to_string();
     let bench =
-        "bench allreduce --ranks 4 --sizes 8,64Ki --algorithms auto --patterns last-late --delay 0.002 --iterations 60";
+        "bench allreduce --ranks 4 --sizes 8,64Ki --algorithms auto --patterns last-late --delay 0.01 --iterations 60";
     let arguments: Vec<&str> = bench.split(' ').collect();
     let output = earlybird(&arguments).env("EARLYBIRD_TRACE", &path).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -24,11 +25,12 @@ fn report(path: &str, more: &[&str]) -> (Option<i32>, String, String) {
 fn the_late_rank_is_named_and_every_file_is_whole() {
     let scratch = Scratch::new("trace");
     let path = traced(&scratch);
-    let [json, csv, svg] = ["job.json", "job.csv", "job.svg"].map(|name| scratch.file(name).display().to_string());
-    let (code, report, error) = report(&path, &["--perfetto", &json, "--csv", &csv, "--svg", &svg]);
+    let file = |name: &str| scratch.file(name).display().to_string();
+    let [json, csv, svg, html] = ["job.json", "job.csv", "job.svg", "job.html"].map(file);
+    let (code, report, error) = report(&path, &["--perfetto", &json, "--csv", &csv, "--svg", &svg, "--html", &html]);
     assert_eq!((code, error.as_str()), (Some(0), ""), "{report}");
     assert!(report.contains("4 rank(s) on 1 node(s)") && report.contains("Rank 3 caused "), "{report}");
-    // 2 ms of three ranks in at least 120 calls.
+    // 10 ms of three ranks in at least 120 calls, far more than other load takes.
     let caused = report.split("Rank 3 caused ").nth(1).unwrap();
     let share: f64 = caused.split(' ').next().unwrap().parse().unwrap();
     assert!(share > 50.0, "{report}");
@@ -49,6 +51,68 @@ fn the_late_rank_is_named_and_every_file_is_whole() {
     let svg = std::fs::read_to_string(&svg).unwrap();
     let drawing = roxmltree::Document::parse(&svg).unwrap();
     assert!(drawing.descendants().filter(|node| node.has_tag_name("circle")).count() > 100);
+    let page = std::fs::read_to_string(&html).unwrap();
+    assert_eq!(page.matches("<svg").count(), 2, "the lateness, and the longest wait");
+    assert!(
+        page.contains("us in all for rank ") && page.contains("Rank 3 caused ") && !page.contains("src="),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_look_shows_what_has_happened_and_the_next_one_only_what_is_new() {
+    let scratch = Scratch::new("trace-top");
+    let path = traced(&scratch);
+    let output = earlybird(&["trace", "top", &path, "--every", "10ms", "--looks", "2"]).output().unwrap();
+    let (shown, error) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!((output.status.code(), error.as_str()), (Some(0), ""));
+    let (first, second) = shown.split_once("No call since the last look.").expect(&shown);
+    assert!(first.contains("Rank 3 caused ") && !second.contains("Rank 3 caused "), "{shown}");
+    let none = scratch.file("none").display().to_string();
+    for (arguments, why) in
+        [(["top", &path, "--every", "0"], "--every 0"), (["top", &none, "--looks", "1"], "no trace")]
+    {
+        let output = earlybird(&[&["trace"], &arguments[..]].concat()).output().unwrap();
+        assert_eq!((output.status.code(), text(&output.stderr).contains(why)), (Some(2), true), "{why}");
+    }
+}
+
+#[test]
+fn recorded_arrivals_are_measured_and_simulated_again() {
+    let scratch = Scratch::new("trace-arrivals");
+    let path = traced(&scratch);
+    let run = |line: &str| {
+        let arguments: Vec<&str> = line.split(' ').chain(["--arrivals", &path]).collect();
+        let output = earlybird(&arguments).output().unwrap();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let rows = |csv: &str, of: &str| -> Vec<f64> {
+        let mut reader = csv::Reader::from_reader(csv.as_bytes());
+        let column = reader.headers().unwrap().iter().position(|name| name == of).expect(of);
+        reader.records().map(|row| row.unwrap()[column].parse().unwrap()).collect()
+    };
+    let bench = "bench allreduce --ranks 4 --sizes 8 --algorithms auto,flat --iterations 20 --format csv";
+    let (code, table, error) = run(bench);
+    assert_eq!(code, Some(0), "{error}");
+    // The last rank came 10 ms late to every other call that is on record.
+    assert!(table.contains(",recorded,") && rows(&table, "delay_us").iter().all(|us| *us >= 9000.0), "{table}");
+    assert_eq!(rows(&table, "wrong"), [0.0, 0.0]);
+
+    let costs = "--alpha 1e-6 --beta 1e-9 --gamma 1e-10 --iterations 50 --format csv";
+    let (code, table, error) = run(&format!("simulate --algorithms ring --ranks 4 --bytes 8 {costs}"));
+    assert_eq!(code, Some(0), "{error}");
+    // A time counts from the first arrival, so the lateness of the drawn calls is in the mean.
+    assert!(rows(&table, "time_us")[0] > 1000.0, "{table}");
+
+    for (line, why) in [
+        (bench.replace("--ranks 4", "--ranks 3"), "give --ranks 4"),
+        (bench.replace("allreduce", "broadcast"), "no broadcast"),
+        (format!("{bench} --delay 5ms"), "cannot be used with"),
+        (format!("simulate --algorithms ring --ranks 5 --bytes 8 {costs}"), "give --ranks 4"),
+    ] {
+        let (code, _, error) = run(&line);
+        assert!(code == Some(2) && error.contains(why), "{why}: {error}");
+    }
 }
 
 #[test]

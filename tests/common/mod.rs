@@ -5,6 +5,7 @@
 //! every job meets in a directory of its own, so no test leaves a file.
 #![allow(dead_code)]
 
+pub mod flags;
 mod scratch;
 pub mod victims;
 

@@ -6,9 +6,8 @@
 
 use super::endpoint::Endpoint;
 use super::packets::{ExpectedPacket, PacketCursor, WINDOW};
-use super::run::RunError;
+use super::running::{RunError, Running};
 use super::transport::{Failure, PacketDecision, PacketHeader, Transport};
-use std::time::{Duration, Instant};
 
 /// The send and the receive buffer of a rank for one other rank. Both ends agree on the lengths; empty parts are neither
 /// sent nor awaited.
@@ -45,92 +44,33 @@ impl Alltoallv {
         let cursors = vec![PacketCursor::default(); endpoint.transport.size()];
         Ok(Alltoallv { head: PacketHeader { operation, packet: 0, call }, cursors, left: None, ended: false })
     }
+}
 
-    /// Makes progress without waiting; `true` when all parts have been sent and received.
-    ///
-    /// # Errors
-    /// The group's failure, which ends the operation.
-    ///
-    /// # Panics
-    /// Unless there is a part for every rank.
-    pub fn poll<T: Transport>(
-        &mut self,
-        endpoint: &mut Endpoint<T>,
-        parts: &mut [Parts<'_>],
-    ) -> Result<bool, RunError> {
-        let mut looked_again = false;
-        let result = match endpoint.failure() {
-            Some(failure) => Err(failure.clone()),
-            None => loop {
-                match self.pass(&mut endpoint.transport, parts) {
-                    Ok(true) if self.left.is_some() => {}
-                    Ok(_) => {
-                        let transport = &mut endpoint.transport;
-                        break match self.left.is_none().then(|| transport.is_flushed()).transpose() {
-                            Ok(Some(true)) => Ok(true),
-                            Ok(_) => match transport.progress() {
-                                // Packets that came before the failure count.
-                                Err(_) if !looked_again => {
-                                    looked_again = true;
-                                    continue;
-                                }
-                                driven => driven.map(|()| false),
-                            },
-                            Err(failure) => Err(failure),
-                        };
-                    }
-                    Err(failure) => break Err(failure),
-                }
-            },
-        };
-        if matches!(result, Ok(true) | Err(_)) && !std::mem::replace(&mut self.ended, true) {
-            endpoint.running.end(self.head.operation);
-        }
-        result.map_err(|failure| endpoint.fail(failure).into())
+impl<'p> Running<[Parts<'p>]> for Alltoallv {
+    fn number(&self) -> Option<u32> {
+        (!self.ended).then_some(self.head.operation)
     }
 
-    /// Waits until all parts have been sent and received.
-    ///
-    /// # Errors
-    /// The group's failure; [`Failure::Timeout`] on every rank after `timeout` without progress.
-    ///
-    /// # Panics
-    /// Unless there is a part for every rank.
-    pub fn wait<T: Transport>(
-        &mut self,
-        endpoint: &mut Endpoint<T>,
-        parts: &mut [Parts<'_>],
-        timeout: Option<Duration>,
-    ) -> Result<(), RunError> {
-        let (mut idle, mut since, mut done) = (0, None, 0);
-        while !self.poll(endpoint, parts)? {
-            let now_done = self.cursors.iter().map(|cursor| cursor.sent + cursor.received).sum();
-            if now_done > std::mem::replace(&mut done, now_done) {
-                (idle, since) = (0, None);
-                continue;
-            }
-            idle += 1;
-            // Packets that have come by now may be the last ones needed; if not, the next pass reports the failure.
-            let _ = endpoint.transport.idle(idle);
-            if let Some(after) = timeout
-                && since.get_or_insert_with(Instant::now).elapsed() > after
-            {
-                let missing = self.left.unwrap_or(endpoint.transport.rank());
-                endpoint.fail(Failure::Timeout { missing, after });
-            }
-        }
-        Ok(())
-    }
-
-    /// A rank that the operation waits for.
-    pub fn awaited(&self) -> Option<usize> {
+    fn awaited(&self) -> Option<usize> {
         self.left
     }
 
-    /// Tries to send to and receive from every partner once; `true` if there was progress.
-    fn pass<T: Transport>(&mut self, transport: &mut T, parts: &mut [Parts<'_>]) -> Result<bool, Failure> {
+    fn check(&self, parts: &[Parts<'p>]) -> Result<(), RunError> {
+        let (given, expected) = (parts.len(), self.cursors.len());
+        if given == expected { Ok(()) } else { Err(RunError::Length { given, expected }) }
+    }
+
+    fn is_through(&self) -> bool {
+        self.left.is_none()
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+    }
+
+    fn pass<T: Transport>(&mut self, endpoint: &mut Endpoint<T>, parts: &mut [Parts<'p>]) -> Result<bool, Failure> {
+        let transport = &mut endpoint.transport;
         let (me, size, most) = (transport.rank(), parts.len(), transport.packet_bytes());
-        assert_eq!(size, self.cursors.len(), "a part for every rank");
         let mut moved = false;
         self.left = None;
         // Every rank begins with another partner, so that not all send to the same one first.
@@ -161,22 +101,6 @@ impl Alltoallv {
         }
         Ok(moved)
     }
-}
-
-/// Starts an [`Alltoallv`] and waits for its end.
-///
-/// # Errors
-/// The errors of [`Alltoallv::wait`].
-///
-/// # Panics
-/// Unless there is a part for every rank.
-pub fn alltoallv<T: Transport>(
-    endpoint: &mut Endpoint<T>,
-    call: u64,
-    parts: &mut [Parts<'_>],
-    timeout: Option<Duration>,
-) -> Result<(), RunError> {
-    Alltoallv::start(endpoint, call)?.wait(endpoint, parts, timeout)
 }
 
 /// Takes packet `due` from `peer` if it has arrived.

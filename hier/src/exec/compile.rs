@@ -7,7 +7,7 @@
 
 use super::access::AccessHistory;
 use super::program::{Channel, Geometry, Instruction, InstructionKind, Program, Span};
-use crate::plan::{Action, Blocks, Collective, Plan, Step, offset};
+use crate::plan::{Action, Blocks, Collective, Plan, Step, StepKind, offset};
 use crate::verify::Verified;
 use std::collections::BTreeMap;
 
@@ -73,11 +73,9 @@ pub fn compile(plan: &Verified<Plan>, rank: usize, geometry: Geometry) -> Result
     let mut writer = Compiler::new(plan, rank, geometry);
     for steps in plan.programs[rank].chunk_by(|a, b| a.round == b.round) {
         // Sends read the state at the start of the round.
-        for (sends, timed) in [true, false].into_iter().flat_map(|s| steps.iter().map(move |t| (s, t))) {
-            if sends == matches!(timed.step, Step::Send { .. }) {
-                writer.step(&timed.step, timed.round);
-            }
-        }
+        let (sends, others): (Vec<_>, Vec<_>) =
+            steps.iter().partition(|step| matches!(step.kind, StepKind::Send { .. }));
+        sends.into_iter().chain(others).for_each(|step| writer.step(step));
         if writer.program.instructions.len() > u32::MAX as usize / 4 {
             return Err(too_large);
         }
@@ -122,22 +120,14 @@ impl Compiler {
         Compiler { program, blocks: plan.blocks, histories, waits_for: Vec::new(), channels: BTreeMap::new() }
     }
 
-    fn step(&mut self, step: &Step, round: i32) {
-        let (kind, peer, source, target) = match step {
-            Step::Send { to, buffer, .. } => (InstructionKind::Send, Some(*to), *buffer, *buffer),
-            Step::Receive { from, buffer, .. } => {
-                (InstructionKind::Receive(Action::Copy), Some(*from), *buffer, *buffer)
-            }
-            Step::ReceiveReduce { from, buffer, side, .. } => {
-                (InstructionKind::Receive(Action::Reduce(*side)), Some(*from), *buffer, *buffer)
-            }
-            Step::Copy { source, target, .. } => (InstructionKind::Local(Action::Copy), None, *source, *target),
-            Step::Reduce { source, target, side, .. } => {
-                (InstructionKind::Local(Action::Reduce(*side)), None, *source, *target)
-            }
+    fn step(&mut self, step: &Step) {
+        let (kind, peer, source) = match step.kind {
+            StepKind::Send { to } => (InstructionKind::Send, Some(to as usize), step.buffer),
+            StepKind::Receive { from, action } => (InstructionKind::Receive(action), Some(from as usize), step.buffer),
+            StepKind::Local { source, action } => (InstructionKind::Local(action), None, source),
         };
-        let spans = self.spans_of(step.blocks());
-        self.pieces(kind, peer.map(|p| p as usize), source, target, &spans, (round + 1) as u32);
+        let spans = self.spans_of(&step.blocks);
+        self.pieces(kind, peer, source, step.buffer, &spans, (step.round + 1) as u32);
     }
 
     /// Copies the result of the collective from the plan's result buffer into the caller's.

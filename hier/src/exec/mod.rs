@@ -40,12 +40,14 @@ mod packets;
 mod program;
 mod progress;
 mod run;
+mod running;
 mod transport;
 
-pub use alltoallv::{Alltoallv, Parts, alltoallv};
+pub use alltoallv::{Alltoallv, Parts};
 pub use compile::{CompileError, compile};
 pub use endpoint::Endpoint;
 pub use fold::{FnOperator, Fold, Token};
 pub use program::{Geometry, Program};
-pub use run::{Operation, RunError, wait_all, wait_first};
+pub use run::Operation;
+pub use running::{RunError, Running, wait_all, wait_first};
 pub use transport::{Failure, PacketDecision, PacketHeader, Transport};

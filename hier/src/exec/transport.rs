@@ -4,6 +4,7 @@
 //! a message is copied once on its way into the transport, a reduction needs no receive buffer, and nothing is borrowed
 //! beyond a call.
 
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The header of a packet: its operation and its number.
@@ -27,7 +28,7 @@ pub enum PacketDecision {
 }
 
 /// The failure of a group of ranks. The first one raised is reported on every rank.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum Failure {
     /// A rank died or left while others still needed it.
     #[error("rank {rank} died or left while others still needed it; start the group again")]

@@ -1,6 +1,6 @@
 //! The plan builder: turns each message into the send of one rank and the receive of another.
 
-use super::{Action, Blocks, Collective, Order, Plan, ScheduledStep, Step};
+use super::{Action, Blocks, Collective, Order, Plan, Step, StepKind};
 use std::collections::BTreeMap;
 
 /// Collects messages and local steps in any order and lays them out by rank and round.
@@ -9,8 +9,6 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub struct PlanBuilder {
     plan: Plan,
-    // per rank: (round, 0 send | 1 receive | 2 local, step)
-    drafts: Vec<Vec<(i32, u8, Step)>>,
     // rounds whose steps are kept
     kept: (i32, i32),
 }
@@ -30,9 +28,9 @@ impl PlanBuilder {
             ports: 1,
             order: Order::Ordered,
             consistent: true,
-            programs: Vec::new(),
+            programs: vec![Vec::new(); ranks],
         };
-        Self { plan, drafts: vec![Vec::new(); ranks], kept: (-1, i32::MAX) }
+        Self { plan, kept: (-1, i32::MAX) }
     }
 
     /// Keeps the steps of rounds `first..end` only; the header is that of the whole plan.
@@ -45,23 +43,18 @@ impl PlanBuilder {
     /// that are not.
     pub fn announce(&mut self, round: usize, source: usize, target: usize) -> bool {
         self.plan.rounds = self.plan.rounds.max(round + 1);
-        self.plan.buffers = self.plan.buffers.max(source.max(target) + 1);
-        self.keeps(round as i32)
+        self.announce_local(round as i32, source, target)
     }
 
     /// Announces local steps at the end of `round`; `true` if they are kept.
     pub fn announce_local(&mut self, round: i32, source: usize, target: usize) -> bool {
         self.plan.buffers = self.plan.buffers.max(source.max(target) + 1);
-        self.keeps(round)
-    }
-
-    fn keeps(&self, round: i32) -> bool {
         (self.kept.0..self.kept.1).contains(&round)
     }
 
     /// Number of ranks.
     pub fn ranks(&self) -> usize {
-        self.drafts.len()
+        self.plan.ranks()
     }
 
     /// Rounds used so far.
@@ -112,53 +105,35 @@ impl PlanBuilder {
         blocks: Blocks,
         action: Action,
     ) {
-        if blocks.is_empty() {
+        if blocks.is_empty() || !self.announce(round, source, target) {
             return;
         }
-        if !self.announce(round, source, target) {
-            return;
-        }
-        let (from_rank, to_rank) = (from as u32, to as u32);
-        let receive = match action {
-            Action::Copy => Step::Receive { from: from_rank, buffer: target as u32, blocks: blocks.clone() },
-            Action::Reduce(side) => {
-                Step::ReceiveReduce { from: from_rank, buffer: target as u32, blocks: blocks.clone(), side }
-            }
-        };
-        self.drafts[from].push((round as i32, 0, Step::Send { to: to_rank, buffer: source as u32, blocks }));
-        self.drafts[to].push((round as i32, 1, receive));
+        let send = StepKind::Send { to: to as u32 };
+        let receive = StepKind::Receive { from: from as u32, action };
+        let round = round as i32;
+        self.plan.programs[from].push(Step { round, kind: send, buffer: source as u32, blocks: blocks.clone() });
+        self.plan.programs[to].push(Step { round, kind: receive, buffer: target as u32, blocks });
     }
 
     /// Adds a local step of `rank` at the end of `round` (-1: before round 0).
     pub fn local(&mut self, round: i32, rank: usize, source: usize, target: usize, blocks: Blocks, action: Action) {
-        if blocks.is_empty() {
+        if blocks.is_empty() || !self.announce_local(round, source, target) {
             return;
         }
-        if !self.announce_local(round, source, target) {
-            return;
-        }
-        let (source, target) = (source as u32, target as u32);
-        let step = match action {
-            Action::Copy => Step::Copy { source, target, blocks },
-            Action::Reduce(side) => Step::Reduce { source, target, blocks, side },
-        };
-        self.drafts[rank].push((round, 2, step));
+        let kind = StepKind::Local { source: source as u32, action };
+        self.plan.programs[rank].push(Step { round, kind, buffer: target as u32, blocks });
     }
 
     /// The plan. Sends of one rank and round are ordered by receiver; other steps of one rank, round and kind, and
     /// sends to the same receiver, keep the order in which they were given.
     pub fn finish(mut self) -> Plan {
-        self.plan.programs = self
-            .drafts
-            .into_iter()
-            .map(|mut drafts| {
-                drafts.sort_by_key(|(round, kind, step)| match step {
-                    Step::Send { to, .. } => (*round, *kind, *to),
-                    _ => (*round, *kind, 0),
-                });
-                drafts.into_iter().map(|(round, _, step)| ScheduledStep { round, step }).collect()
-            })
-            .collect();
+        for program in &mut self.plan.programs {
+            program.sort_by_key(|step| match step.kind {
+                StepKind::Send { to } => (step.round, 0, to),
+                StepKind::Receive { .. } => (step.round, 1, 0),
+                StepKind::Local { .. } => (step.round, 2, 0),
+            });
+        }
         self.plan
     }
 }

@@ -1,10 +1,15 @@
 //! The collective that a plan carries out.
 
+use super::unknown;
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 /// The collective operation of a plan, defined by the ranks' buffers at its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Display, EnumString, IntoStaticStr, VariantArray,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", parse_err_ty = String, parse_err_fn = unknown::<Collective>)]
 #[non_exhaustive]
 pub enum Collective {
     /// Every rank holds the reduction of all inputs in every block.
@@ -23,45 +28,13 @@ pub enum Collective {
 }
 
 impl Collective {
-    /// All collectives, in the order of the help text.
-    pub const ALL: [Collective; 6] = [
-        Collective::Allreduce,
-        Collective::Reduce,
-        Collective::Broadcast,
-        Collective::Allgather,
-        Collective::ReduceScatter,
-        Collective::Barrier,
-    ];
-
     /// The name used on the command line and in JSON.
     pub fn name(self) -> &'static str {
-        match self {
-            Collective::Allreduce => "allreduce",
-            Collective::Reduce => "reduce",
-            Collective::Broadcast => "broadcast",
-            Collective::Allgather => "allgather",
-            Collective::ReduceScatter => "reduce-scatter",
-            Collective::Barrier => "barrier",
-        }
+        self.into()
     }
 
     /// True if the collective has a root.
     pub fn has_root(self) -> bool {
         matches!(self, Collective::Reduce | Collective::Broadcast)
-    }
-}
-
-impl std::str::FromStr for Collective {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = || Collective::ALL.map(Collective::name).join(", ");
-        Collective::ALL.into_iter().find(|c| c.name() == text).ok_or_else(|| format!("`{text}`: expected {}", known()))
-    }
-}
-
-impl std::fmt::Display for Collective {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
     }
 }

@@ -1,6 +1,6 @@
 //! The cost of a plan in blocks, counted step by step.
 
-use super::{Plan, Step};
+use super::{Plan, Step, StepKind, elements_in};
 
 /// Exact counts of a plan. Blocks, not elements: with m elements a block has m / blocks on average.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,16 +32,14 @@ impl Plan {
             let mut total = (0, 0);
             for steps in program.chunk_by(|a, b| a.round == b.round) {
                 let mut here = (0, 0);
-                for timed in steps {
-                    let n = timed.step.blocks().len();
-                    match timed.step {
-                        Step::Send { .. } => {
-                            here.0 += n;
-                            counters.messages += 1;
-                            counters.max_message_blocks = counters.max_message_blocks.max(n);
-                        }
-                        Step::ReceiveReduce { .. } | Step::Reduce { .. } => here.1 += n,
-                        Step::Receive { .. } | Step::Copy { .. } => {}
+                for step in steps {
+                    let n = step.blocks.len();
+                    if let StepKind::Send { .. } = step.kind {
+                        here.0 += n;
+                        counters.messages += 1;
+                        counters.max_message_blocks = counters.max_message_blocks.max(n);
+                    } else if step.kind.reduces() {
+                        here.1 += n;
                     }
                 }
                 total = (total.0 + here.0, total.1 + here.1);
@@ -59,25 +57,17 @@ impl Plan {
 
     /// Largest number of elements any rank sends in a run over `elements`.
     pub fn max_elements_sent(&self, elements: usize) -> usize {
-        let per_rank = |program: &Vec<super::ScheduledStep>| {
-            program
-                .iter()
-                .filter(|t| matches!(t.step, Step::Send { .. }))
-                .map(|t| super::elements_in(t.step.blocks(), self.blocks, elements))
-                .sum::<usize>()
-        };
-        self.programs.iter().map(per_rank).max().unwrap_or(0)
+        self.max_elements(elements, |kind| matches!(kind, StepKind::Send { .. }))
     }
 
     /// Largest number of element reductions of any rank in a run over `elements`.
     pub fn max_elements_reduced(&self, elements: usize) -> usize {
-        let per_rank = |program: &Vec<super::ScheduledStep>| {
-            program
-                .iter()
-                .filter(|t| matches!(t.step, Step::ReceiveReduce { .. } | Step::Reduce { .. }))
-                .map(|t| super::elements_in(t.step.blocks(), self.blocks, elements))
-                .sum::<usize>()
-        };
-        self.programs.iter().map(per_rank).max().unwrap_or(0)
+        self.max_elements(elements, StepKind::reduces)
+    }
+
+    fn max_elements(&self, elements: usize, counts: impl Fn(StepKind) -> bool) -> usize {
+        let of_step = |step: &Step| elements_in(&step.blocks, self.blocks, elements);
+        let of_rank = |program: &Vec<Step>| program.iter().filter(|step| counts(step.kind)).map(of_step).sum();
+        self.programs.iter().map(of_rank).max().unwrap_or(0)
     }
 }

@@ -69,13 +69,6 @@ pub enum PlanError {
     Violation(#[from] Violation),
 }
 
-/// Finds the value of a name; the error lists all names.
-pub(crate) fn by_name<T: Copy>(text: &str, known: &[(&str, T)]) -> Result<T, String> {
-    let names = || known.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" or ");
-    let found = known.iter().find(|(name, _)| *name == text);
-    found.map(|(_, value)| *value).ok_or_else(|| format!("`{text}`: expected {}", names()))
-}
-
 /// The location of one step of one rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StepLocation {

@@ -1,6 +1,6 @@
 //! The form of a plan: every step names things that exist, in the order that a program has.
 
-use super::{Collective, Plan, Step, StepLocation, Violation};
+use super::{Collective, Plan, StepKind, StepLocation, Violation};
 
 /// Most cells of symbolic state: 1 GiB.
 const MAX_CELLS: usize = 1 << 28;
@@ -32,21 +32,21 @@ pub(crate) fn check_form(plan: &Plan) -> Result<(), Violation> {
     }
     for (rank, program) in plan.programs.iter().enumerate() {
         let (mut round, mut local_seen) = (-1, false);
-        for (step, timed) in program.iter().enumerate() {
-            let at = StepLocation { rank, step, round: timed.round };
+        for (number, step) in program.iter().enumerate() {
+            let at = StepLocation { rank, step: number, round: step.round };
             let bad = |reason: String| Err(Violation::Malformed { at, reason });
-            if timed.round < round {
+            if step.round < round {
                 return bad(format!("it follows a step of round {round}"));
             }
-            if timed.round >= plan.rounds as i32 {
+            if step.round >= plan.rounds as i32 {
                 return bad(format!("the plan has {} rounds", plan.rounds));
             }
-            (round, local_seen) = (timed.round, local_seen && timed.round == round);
-            let (peer, buffers) = match &timed.step {
-                Step::Send { to: peer, buffer, .. }
-                | Step::Receive { from: peer, buffer, .. }
-                | Step::ReceiveReduce { from: peer, buffer, .. } => (Some(*peer as usize), [*buffer, *buffer]),
-                Step::Copy { source, target, .. } | Step::Reduce { source, target, .. } => (None, [*source, *target]),
+            (round, local_seen) = (step.round, local_seen && step.round == round);
+            let (peer, source) = match step.kind {
+                StepKind::Send { to: peer } | StepKind::Receive { from: peer, .. } => {
+                    (Some(peer as usize), step.buffer)
+                }
+                StepKind::Local { source, .. } => (None, source),
             };
             match peer {
                 Some(_) if local_seen => return bad("a message after a local step of the same round".into()),
@@ -54,15 +54,15 @@ pub(crate) fn check_form(plan: &Plan) -> Result<(), Violation> {
                 Some(peer) if peer >= ranks => return bad(format!("rank {peer} of {ranks}")),
                 Some(peer) if peer == rank => return bad("a message to itself; use a local step".into()),
                 Some(_) => {}
-                None if buffers[0] == buffers[1] => return bad("source and target are the same buffer".into()),
+                None if source == step.buffer => return bad("source and target are the same buffer".into()),
                 None => local_seen = true,
             }
-            if let Some(buffer) = buffers.into_iter().find(|b| *b as usize >= plan.buffers) {
+            if let Some(buffer) = [source, step.buffer].into_iter().find(|b| *b as usize >= plan.buffers) {
                 return bad(format!("buffer {buffer} of {}", plan.buffers));
             }
-            let runs = timed.step.blocks().runs();
+            let runs = step.blocks.runs();
             if runs.is_empty() || runs.iter().any(|r| r.first >= r.end || r.end as usize > blocks) {
-                return bad(format!("blocks [{}] of {blocks}", timed.step.blocks()));
+                return bad(format!("blocks [{}] of {blocks}", step.blocks));
             }
             if runs.windows(2).any(|w| w[0].end >= w[1].first) {
                 return bad("its runs of blocks are not ascending and apart".into());

@@ -1,6 +1,6 @@
 //! Message matching: the k-th send from a to b matches the k-th receive of b from a.
 
-use super::{Action, Blocks, Plan, ScheduledStep, Step, Violation};
+use super::{Action, Blocks, Plan, Step, StepKind, Violation};
 
 /// A send and the matching receive, as (rank, index into its program).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,13 +34,11 @@ pub struct Message {
 pub fn match_steps(plan: &Plan) -> Result<Vec<MatchedSteps>, Violation> {
     let (mut sends, mut receives) = (Vec::new(), Vec::new());
     for (rank, program) in plan.programs.iter().enumerate() {
-        for (step, timed) in program.iter().enumerate() {
-            match &timed.step {
-                Step::Send { to, .. } => sends.push((rank, *to as usize, step)),
-                Step::Receive { from, .. } | Step::ReceiveReduce { from, .. } => {
-                    receives.push((*from as usize, rank, step));
-                }
-                Step::Copy { .. } | Step::Reduce { .. } => {}
+        for (number, step) in program.iter().enumerate() {
+            match step.kind {
+                StepKind::Send { to } => sends.push((rank, to as usize, number)),
+                StepKind::Receive { from, .. } => receives.push((from as usize, rank, number)),
+                StepKind::Local { .. } => {}
             }
         }
     }
@@ -89,26 +87,13 @@ impl Plan {
         pairs.sort_unstable_by_key(|p| (self.programs[p.receive.0][p.receive.1].round, p.receive));
         let mut messages = Vec::with_capacity(pairs.len());
         for p in pairs {
-            let receive = &self.programs[p.receive.0][p.receive.1];
-            let Step::Send { buffer: source, .. } = &self.programs[p.send.0][p.send.1].step else {
-                unreachable!("match_steps() puts sends on the sending side")
+            let source = self.programs[p.send.0][p.send.1].buffer as usize;
+            let Step { round, kind, buffer, blocks } = self.programs[p.receive.0][p.receive.1].clone();
+            let StepKind::Receive { action, .. } = kind else {
+                unreachable!("match_steps() puts receives on the receiving side")
             };
-            let (target, blocks, action) = match &receive.step {
-                Step::Receive { buffer, blocks, .. } => (*buffer, blocks, Action::Copy),
-                Step::ReceiveReduce { buffer, blocks, side, .. } => (*buffer, blocks, Action::Reduce(*side)),
-                Step::Send { .. } | Step::Copy { .. } | Step::Reduce { .. } => {
-                    unreachable!("match_steps() puts receives on the receiving side")
-                }
-            };
-            messages.push(Message {
-                round: receive.round,
-                from: p.send.0,
-                to: p.receive.0,
-                source: *source as usize,
-                target: target as usize,
-                blocks: blocks.clone(),
-                action,
-            });
+            let (from, to, target) = (p.send.0, p.receive.0, buffer as usize);
+            messages.push(Message { round, from, to, source, target, blocks, action });
         }
         Ok(messages)
     }
@@ -121,14 +106,11 @@ impl Plan {
     pub fn movements(&self) -> Result<Vec<Message>, Violation> {
         let mut all = self.messages()?;
         for (rank, program) in self.programs.iter().enumerate() {
-            for ScheduledStep { round, step } in program {
-                let (source, target, blocks, action) = match step {
-                    Step::Copy { source, target, blocks } => (source, target, blocks, Action::Copy),
-                    Step::Reduce { source, target, blocks, side } => (source, target, blocks, Action::Reduce(*side)),
-                    Step::Send { .. } | Step::Receive { .. } | Step::ReceiveReduce { .. } => continue,
-                };
-                let (source, target, blocks) = (*source as usize, *target as usize, blocks.clone());
-                all.push(Message { round: *round, from: rank, to: rank, source, target, blocks, action });
+            for step in program {
+                let StepKind::Local { source, action } = step.kind else { continue };
+                let (round, blocks) = (step.round, step.blocks.clone());
+                let (source, target) = (source as usize, step.buffer as usize);
+                all.push(Message { round, from: rank, to: rank, source, target, blocks, action });
             }
         }
         all.sort_by_key(|message| (message.round, message.is_local()));

@@ -1,7 +1,7 @@
 //! Plans: a schedule written down for all ranks at once.
 //!
 //! A [`Plan`] is plain data without pointers or closures: it can be printed, parsed, compared and hashed, and the plan
-//! that was verified is the plan that runs. A rank's program is a list of [`ScheduledStep`]s. Inside a round a rank's
+//! that was verified is the plan that runs. A rank's program is a list of [`Step`]s. Inside a round a rank's
 //! sends read the state at the start of the round, its receives apply in list order, then its local steps in list
 //! order. Buffer 0 starts as the rank's input; other buffers start undefined.
 
@@ -12,6 +12,7 @@ mod error;
 mod form;
 mod json;
 mod matching;
+mod names;
 mod order;
 mod partition;
 mod step;
@@ -20,14 +21,15 @@ mod text;
 pub use build::PlanBuilder;
 pub use collective::Collective;
 pub use count::Counters;
-pub(crate) use error::by_name;
 pub use error::{PlanError, StepLocation, Violation};
 pub(crate) use form::check_form;
 pub(crate) use matching::same_rounds;
 pub use matching::{MatchedSteps, Message, match_steps};
+pub(crate) use names::unknown;
 pub use order::Order;
 pub use partition::{elements_in, offset};
-pub use step::{Action, BlockRange, Blocks, ScheduledStep, Side, Step};
+pub(crate) use step::joined;
+pub use step::{Action, BlockRange, Blocks, Side, Step, StepKind};
 
 use std::collections::BTreeMap;
 
@@ -57,7 +59,7 @@ pub struct Plan {
     /// True if the plan claims that all ranks get identical bits from a rounding operator.
     pub consistent: bool,
     /// One program per rank.
-    pub programs: Vec<Vec<ScheduledStep>>,
+    pub programs: Vec<Vec<Step>>,
 }
 
 impl Plan {
@@ -94,19 +96,18 @@ impl Plan {
         hash.word(u32::from(self.consistent));
         for program in &self.programs {
             hash.word(program.len() as u32);
-            for timed in program {
-                hash.word(timed.round as u32);
-                let (kind, a, b) = match &timed.step {
-                    Step::Send { to, buffer, .. } => (0, *to, *buffer),
-                    Step::Receive { from, buffer, .. } => (1, *from, *buffer),
-                    Step::ReceiveReduce { from, buffer, side, .. } => (2 + *side as u32, *from, *buffer),
-                    Step::Copy { source, target, .. } => (4, *source, *target),
-                    Step::Reduce { source, target, side, .. } => (5 + *side as u32, *source, *target),
+            for step in program {
+                hash.word(step.round as u32);
+                let code = |action| if let Action::Reduce(side) = action { 1 + side as u32 } else { 0 };
+                let (kind, a, b) = match step.kind {
+                    StepKind::Send { to } => (0, to, step.buffer),
+                    StepKind::Receive { from, action } => (1 + code(action), from, step.buffer),
+                    StepKind::Local { source, action } => (4 + code(action), source, step.buffer),
                 };
-                for word in [kind, a, b, timed.step.blocks().runs().len() as u32] {
+                for word in [kind, a, b, step.blocks.runs().len() as u32] {
                     hash.word(word);
                 }
-                for run in timed.step.blocks().runs() {
+                for run in step.blocks.runs() {
                     hash.word(run.first);
                     hash.word(run.end);
                 }

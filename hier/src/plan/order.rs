@@ -1,9 +1,11 @@
 //! The order in which a plan combines operands.
 
 use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr};
 
 /// The order of operands in a reduction, from the strictest to the weakest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Display, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
     /// Rank order, x₀ ⊕ x₁ ⊕ …: correct for non-commutative operators.
@@ -17,16 +19,6 @@ pub enum Order {
 impl Order {
     /// The name used in JSON.
     pub fn name(self) -> &'static str {
-        match self {
-            Order::Ordered => "ordered",
-            Order::Rotated => "rotated",
-            Order::Commutative => "commutative",
-        }
-    }
-}
-
-impl std::fmt::Display for Order {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
+        self.into()
     }
 }

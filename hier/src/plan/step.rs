@@ -27,19 +27,21 @@ impl From<BlockRange> for (u32, u32) {
 
 /// A set of blocks as ascending, disjoint, non-touching runs. Most messages have one or two.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(from = "Vec<BlockRange>", into = "Vec<BlockRange>")]
+#[serde(transparent)]
 pub struct Blocks(SmallVec<[BlockRange; 2]>);
 
-impl From<Vec<BlockRange>> for Blocks {
-    fn from(runs: Vec<BlockRange>) -> Self {
-        Self(runs.into())
-    }
-}
-
-impl From<Blocks> for Vec<BlockRange> {
-    fn from(blocks: Blocks) -> Self {
-        blocks.0.into_vec()
-    }
+/// The given half-open runs as ascending, disjoint, non-touching ones, without the empty ones.
+pub(crate) fn joined(mut runs: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
+    runs.retain(|(first, end)| first < end);
+    runs.sort_unstable();
+    runs.dedup_by(|next, run| {
+        let touches = run.1 >= next.0;
+        if touches {
+            run.1 = run.1.max(next.1);
+        }
+        touches
+    });
+    runs
 }
 
 impl Blocks {
@@ -54,31 +56,13 @@ impl Blocks {
 
     /// The set of the given block indices, in any order. Cost O(n log n) for n indices.
     pub fn from_indices(indices: impl IntoIterator<Item = usize>) -> Self {
-        let mut sorted: Vec<u32> = indices.into_iter().map(|i| i as u32).collect();
-        sorted.sort_unstable();
-        let mut runs: SmallVec<[BlockRange; 2]> = SmallVec::new();
-        for block in sorted {
-            match runs.last_mut() {
-                Some(run) if run.end == block => run.end += 1,
-                Some(run) if run.end > block => {}
-                _ => runs.push(BlockRange { first: block, end: block + 1 }),
-            }
-        }
-        Self(runs)
+        Self::from_runs(indices.into_iter().map(|block| (block, block + 1)).collect())
     }
 
     /// The set of the blocks in the given half-open runs, in any order.
-    pub(crate) fn from_runs(mut given: Vec<(usize, usize)>) -> Self {
-        given.sort_unstable();
-        let mut runs: SmallVec<[BlockRange; 2]> = SmallVec::new();
-        for (first, end) in given.into_iter().filter(|(first, end)| first < end) {
-            let (first, end) = (first as u32, end as u32);
-            match runs.last_mut() {
-                Some(run) if run.end >= first => run.end = run.end.max(end),
-                _ => runs.push(BlockRange { first, end }),
-            }
-        }
-        Self(runs)
+    pub(crate) fn from_runs(runs: Vec<(usize, usize)>) -> Self {
+        let block_range = |(first, end)| BlockRange { first: first as u32, end: end as u32 };
+        Self(joined(runs).into_iter().map(block_range).collect())
     }
 
     /// The runs, ascending.
@@ -135,78 +119,47 @@ pub enum Action {
     Reduce(Side),
 }
 
-/// One step of one rank. Block indices are the same in source and target.
+/// One step of one rank. Block indices are the same in all buffers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub struct Step {
+    /// The round that it belongs to; round -1 holds local steps before round 0.
+    pub round: i32,
+    /// The work on the blocks.
+    pub kind: StepKind,
+    /// The buffer that a send reads and that others write.
+    pub buffer: u32,
+    /// The blocks that are read or written.
+    pub blocks: Blocks,
+}
+
+/// The work of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepKind {
     /// Sends the blocks with their contents at the start of the round.
     Send {
         /// Receiving rank.
         to: u32,
-        /// Buffer read.
-        buffer: u32,
-        /// Blocks sent.
-        blocks: Blocks,
     },
-    /// Receives into the buffer.
+    /// Receives the blocks.
     Receive {
         /// Sending rank.
         from: u32,
-        /// Buffer written.
-        buffer: u32,
-        /// Blocks awaited.
-        blocks: Blocks,
+        /// The use of the arriving data.
+        action: Action,
     },
-    /// Receives and combines with the buffer.
-    ReceiveReduce {
-        /// Sending rank.
-        from: u32,
-        /// Buffer read and written.
-        buffer: u32,
-        /// Blocks awaited.
-        blocks: Blocks,
-        /// Side of the arriving operand.
-        side: Side,
-    },
-    /// Copies between two buffers of the rank, after the round's messages.
-    Copy {
+    /// Copies or combines with another buffer of the rank, after the round's messages.
+    Local {
         /// Buffer read.
         source: u32,
-        /// Buffer written.
-        target: u32,
-        /// Blocks copied.
-        blocks: Blocks,
-    },
-    /// Combines two buffers of the rank, after the round's messages.
-    Reduce {
-        /// Buffer read.
-        source: u32,
-        /// Buffer read and written.
-        target: u32,
-        /// Blocks combined.
-        blocks: Blocks,
-        /// Side of the source operand.
-        side: Side,
+        /// The use of its data.
+        action: Action,
     },
 }
 
-impl Step {
-    /// The blocks that the step reads or writes.
-    pub fn blocks(&self) -> &Blocks {
-        match self {
-            Step::Send { blocks, .. }
-            | Step::Receive { blocks, .. }
-            | Step::ReceiveReduce { blocks, .. }
-            | Step::Copy { blocks, .. }
-            | Step::Reduce { blocks, .. } => blocks,
-        }
+impl StepKind {
+    /// Returns whether the step combines data.
+    pub fn reduces(self) -> bool {
+        let (StepKind::Receive { action, .. } | StepKind::Local { action, .. }) = self else { return false };
+        action != Action::Copy
     }
-}
-
-/// A step and the round it belongs to; round -1 holds local steps before round 0.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScheduledStep {
-    /// Round.
-    pub round: i32,
-    /// The step.
-    pub step: Step,
 }

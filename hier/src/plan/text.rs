@@ -17,8 +17,8 @@ impl fmt::Display for Plan {
         writeln!(f, " buffers={} result={} ports={}", self.buffers, self.result, self.ports)?;
         let Ok(movements) = self.movements() else {
             for (rank, program) in self.programs.iter().enumerate() {
-                for timed in program {
-                    writeln!(f, "rank {rank} round {}: {:?}", timed.round, timed.step)?;
+                for step in program {
+                    writeln!(f, "rank {rank}: {step:?}")?;
                 }
             }
             return Ok(());

@@ -1,7 +1,8 @@
 //! The parameters of all schedules, named as on the command line.
 
-use crate::plan::{Collective, Order, PlanBuilder, PlanError, by_name};
+use crate::plan::{Collective, Order, PlanBuilder, PlanError, unknown};
 use std::str::FromStr;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// A factor of a product group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +98,8 @@ impl std::fmt::Display for Protocol {
 }
 
 /// The first distance of halving + doubling.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = String, parse_err_fn = unknown::<Distance>)]
 pub enum Distance {
     /// Nearest partner first: keeps rank order, large messages stay near.
     #[default]
@@ -106,30 +108,15 @@ pub enum Distance {
     Halving,
 }
 
-impl FromStr for Distance {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        by_name(text, &[("doubling", Distance::Doubling), ("halving", Distance::Halving)])
-    }
-}
-
 /// The sizes of a cyclic shift whose factors have a product above the number of ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = String, parse_err_fn = unknown::<ShiftRule>)]
 pub enum ShiftRule {
     /// Balanced: each step divides what is left by its factor, rounded up.
     #[default]
     Ceil,
     /// Bruck: full windows later, the ragged step first.
     Cap,
-}
-
-impl FromStr for ShiftRule {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        by_name(text, &[("ceil", ShiftRule::Ceil), ("cap", ShiftRule::Cap)])
-    }
 }
 
 /// Most segments times ranks of a pipelined schedule.
@@ -217,16 +204,14 @@ impl Params {
     /// The parameters that were given, with their texts, in the order of the help text.
     fn texts(&self) -> impl Iterator<Item = (&'static str, String)> {
         let number = |value: Option<usize>| value.map(|n| n.to_string());
-        let distance = self.distance.map(|d| if d == Distance::Doubling { "doubling" } else { "halving" });
-        let rule = self.rule.map(|r| if r == ShiftRule::Ceil { "ceil" } else { "cap" });
         let table = [
             ("group", self.group.as_ref().map(GroupSpec::to_string)),
             ("r", number(self.r)),
             ("rounds", number(self.rounds)),
             ("cap", number(self.cap)),
             ("protocol", self.protocol.map(|p| p.to_string())),
-            ("distance", distance.map(str::to_string)),
-            ("rule", rule.map(str::to_string)),
+            ("distance", self.distance.map(|d| <&str>::from(d).to_owned())),
+            ("rule", self.rule.map(|r| <&str>::from(r).to_owned())),
             ("radices", self.radices.as_deref().map(list)),
             ("target", number(self.target)),
             ("ports", number(self.ports)),

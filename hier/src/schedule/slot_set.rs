@@ -5,7 +5,7 @@
 //! any other form are treated slot by slot.
 
 use super::group::Group;
-use crate::plan::Blocks;
+use crate::plan::{Blocks, joined};
 
 /// Ascending, disjoint, non-touching half-open runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,28 +13,12 @@ pub(super) struct SlotSet(Vec<(usize, usize)>);
 
 impl SlotSet {
     /// In any order, also overlapping; empty runs are dropped.
-    pub(super) fn from_runs(mut runs: Vec<(usize, usize)>) -> Self {
-        runs.retain(|(lo, hi)| lo < hi);
-        runs.sort_unstable();
-        let mut merged: Vec<(usize, usize)> = Vec::with_capacity(runs.len().min(4));
-        for (lo, hi) in runs {
-            match merged.last_mut() {
-                Some(last) if last.1 >= lo => last.1 = last.1.max(hi),
-                _ => merged.push((lo, hi)),
-            }
-        }
-        Self(merged)
+    pub(super) fn from_runs(runs: Vec<(usize, usize)>) -> Self {
+        Self(joined(runs))
     }
 
     pub(super) fn of(slots: impl IntoIterator<Item = usize>) -> Self {
-        let mut runs: Vec<(usize, usize)> = Vec::new();
-        for slot in slots {
-            match runs.last_mut() {
-                Some(last) if last.1 == slot => last.1 += 1,
-                _ => runs.push((slot, slot + 1)),
-            }
-        }
-        Self::from_runs(runs)
+        Self::from_runs(slots.into_iter().map(|slot| (slot, slot + 1)).collect())
     }
 
     fn iter(&self) -> impl Iterator<Item = usize> + '_ {

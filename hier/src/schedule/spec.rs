@@ -165,7 +165,7 @@ mod tests {
             ("butterfly:r=x", "expected a whole number"),
             ("butterfly:group=1x3", "4x3r"),
             ("cyclic-shift:radices=4,3", "4x3"),
-            ("halving-doubling:distance=far", "doubling or halving"),
+            ("halving-doubling:distance=far", "doubling, halving"),
         ] {
             let refused = word.parse::<ScheduleSpec>().unwrap_err().to_string();
             assert!(refused.contains(says), "{word}: {refused}");

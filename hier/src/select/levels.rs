@@ -7,7 +7,7 @@
 
 use super::ranking::ranking;
 use crate::cost::{Level, Model};
-use crate::plan::{Plan, PlanError, Step};
+use crate::plan::{Plan, PlanError, StepKind};
 use crate::schedule::{self, Params};
 use crate::verify::{Consistency, OpTraits, admit, verify};
 
@@ -117,14 +117,14 @@ impl Levels {
                 }
             }
             for (rank, program) in steps.iter_mut().enumerate() {
-                while let Some(timed) = program.next_if(|t| t.round == round) {
-                    let level = match &timed.step {
-                        Step::ReceiveReduce { from, .. } => self.crossing(*from as usize, rank),
-                        Step::Reduce { .. } => 0,
-                        Step::Send { .. } | Step::Receive { .. } | Step::Copy { .. } => continue,
+                while let Some(step) = program.next_if(|step| step.round == round) {
+                    let level = match step.kind {
+                        kind if !kind.reduces() => continue,
+                        StepKind::Receive { from, .. } => self.crossing(from as usize, rank),
+                        StepKind::Send { .. } | StepKind::Local { .. } => 0,
                     };
                     let gamma = self.levels[level].model.gamma_s_per_byte;
-                    now.reducing[rank] += timed.step.blocks().len() as f64 * unit * gamma;
+                    now.reducing[rank] += step.blocks.len() as f64 * unit * gamma;
                 }
             }
             seconds += now.seconds(unit);

@@ -9,7 +9,7 @@ use super::costs::{Costs, Duplex, Machine};
 use super::fair::{FairShares, ResourceUse};
 use super::network::Network;
 use super::round_work::RoundWork;
-use crate::plan::{Plan, PlanError, ScheduledStep};
+use crate::plan::{Plan, PlanError, Step};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
@@ -212,11 +212,11 @@ impl<'a> FlowSimulation<'a> {
     /// A rank begins its next round, or is done.
     fn enter(&mut self, rank: usize) {
         let steps = &self.plan.programs[rank][self.next_step[rank]..];
-        let Some(ScheduledStep { round, .. }) = steps.first() else {
+        let Some(Step { round, .. }) = steps.first() else {
             self.exits_s[rank] = self.now_s;
             return;
         };
-        let steps = &steps[..steps.partition_point(|timed| timed.round <= *round)];
+        let steps = &steps[..steps.partition_point(|step| step.round <= *round)];
         self.next_step[rank] += steps.len();
         let mut part = std::mem::take(&mut self.part);
         part.read(self.plan, self.machine, self.call.bytes, steps);

@@ -1,7 +1,7 @@
 //! The messages and reductions of a rank in a round, as both simulations read them from the plan.
 
 use super::costs::{Machine, Partition};
-use crate::plan::{Plan, ScheduledStep, Step};
+use crate::plan::{Plan, Step, StepKind};
 
 /// A rank's part of a round. What goes to or comes from one rank in one round is one message, also if it is several
 /// steps on different buffers.
@@ -17,24 +17,22 @@ pub(super) struct RoundWork {
 
 impl RoundWork {
     /// Reads the steps of a round, in place of what was read before.
-    pub(super) fn read(&mut self, plan: &Plan, machine: &Machine, bytes: f64, steps: &[ScheduledStep]) {
+    pub(super) fn read(&mut self, plan: &Plan, machine: &Machine, bytes: f64, steps: &[Step]) {
         self.sends.clear();
         self.receives.clear();
         self.reduced = 0.0;
-        for timed in steps {
-            let bytes = machine.partition.bytes(timed.step.blocks(), plan.blocks, bytes);
+        for step in steps {
+            let bytes = machine.partition.bytes(&step.blocks, plan.blocks, bytes);
             // shares of a vector of no bytes are sent, as the cost models have it; no elements are not
             let none = bytes == 0.0 && machine.partition != Partition::Even;
-            match &timed.step {
-                Step::Send { .. } | Step::Receive { .. } | Step::ReceiveReduce { .. } if none => {}
-                Step::Send { to, .. } => add(&mut self.sends, *to as usize, bytes),
-                Step::Receive { from, .. } => add(&mut self.receives, *from as usize, bytes),
-                Step::ReceiveReduce { from, .. } => {
-                    add(&mut self.receives, *from as usize, bytes);
-                    self.reduced += bytes;
-                }
-                Step::Reduce { .. } => self.reduced += bytes,
-                Step::Copy { .. } => {}
+            match step.kind {
+                StepKind::Send { .. } | StepKind::Receive { .. } if none => continue,
+                StepKind::Send { to } => add(&mut self.sends, to as usize, bytes),
+                StepKind::Receive { from, .. } => add(&mut self.receives, from as usize, bytes),
+                StepKind::Local { .. } => {}
+            }
+            if step.kind.reduces() {
+                self.reduced += bytes;
             }
         }
     }

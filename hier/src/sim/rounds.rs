@@ -54,14 +54,14 @@ impl<'a> RoundSimulation<'a> {
     /// Runs rounds `first..end`; the plan may be without the steps of other rounds.
     pub(super) fn window(&mut self, plan: &Plan, first: i32, end: i32) {
         let mut next: Vec<usize> =
-            plan.programs.iter().map(|program| program.partition_point(|timed| timed.round < first)).collect();
+            plan.programs.iter().map(|program| program.partition_point(|step| step.round < first)).collect();
         let (mut messages, mut turns, mut part) = (Vec::new(), Vec::new(), RoundWork::default());
         for round in first..end {
             messages.clear();
             turns.clear();
             for (rank, program) in plan.programs.iter().enumerate() {
                 let begin = next[rank];
-                while program.get(next[rank]).is_some_and(|timed| timed.round == round) {
+                while program.get(next[rank]).is_some_and(|step| step.round == round) {
                     next[rank] += 1;
                 }
                 if begin < next[rank] {

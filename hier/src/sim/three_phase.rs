@@ -9,10 +9,12 @@ use super::call::{Call, PlanSource, Timeline, bad, checked_machine, times};
 use super::costs::Machine;
 use super::noise::{Jitter, mix};
 use super::simulate::simulate;
-use crate::plan::PlanError;
+use crate::plan::{PlanError, unknown};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 /// The reduction inside a node, named after the node layer's algorithm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Display, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = String, parse_err_fn = unknown::<NodeFold>)]
 pub enum NodeFold {
     /// All deposit, rank 0 of the node waits for all and then folds.
     StaticLeader,
@@ -22,30 +24,6 @@ pub enum NodeFold {
     Chain,
     /// All deposit, then each folds its slice of every chunk.
     Slices,
-}
-
-impl NodeFold {
-    /// All variants.
-    pub const ALL: [NodeFold; 4] = [NodeFold::StaticLeader, NodeFold::Leader, NodeFold::Chain, NodeFold::Slices];
-
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            NodeFold::StaticLeader => "static-leader",
-            NodeFold::Leader => "leader",
-            NodeFold::Chain => "chain",
-            NodeFold::Slices => "slices",
-        }
-    }
-}
-
-impl std::str::FromStr for NodeFold {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = || NodeFold::ALL.map(NodeFold::name).join(", ");
-        NodeFold::ALL.into_iter().find(|f| f.name() == text).ok_or_else(|| format!("`{text}`: expected {}", known()))
-    }
 }
 
 /// A three-phase allreduce.

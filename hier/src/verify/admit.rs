@@ -4,25 +4,18 @@
 //! only plans with identical bits on all ranks, unless the caller asks for [`Consistency::PerRank`].
 
 use super::Verified;
-use crate::plan::{Order, Plan, PlanError, by_name};
-use std::str::FromStr;
+use crate::plan::{Order, Plan, PlanError, unknown};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 /// The agreement that is required between the results of the ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = String, parse_err_fn = unknown::<Consistency>)]
 pub enum Consistency {
     /// Identical bits on all ranks.
     #[default]
     Identical,
     /// Ranks may differ in rounding.
     PerRank,
-}
-
-impl FromStr for Consistency {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        by_name(text, &[("identical", Consistency::Identical), ("per-rank", Consistency::PerRank)])
-    }
 }
 
 /// The properties of a reduction operator that decide which plans it may use.

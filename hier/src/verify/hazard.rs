@@ -4,7 +4,7 @@
 //! through a receive area and waits until the sends are done; data that is *copied* may land in place. So a copying
 //! receive must not touch what the rank sends in the same round, nor what another receive of the round writes.
 
-use crate::plan::{Plan, Step, StepLocation, Violation};
+use crate::plan::{Action, Plan, StepKind, StepLocation, Violation};
 
 /// The last access to each block, as (number of the round of the rank, step); one mark per block of each buffer, so that
 /// the check is linear in the blocks moved however many partners a rank has.
@@ -25,27 +25,23 @@ pub(super) fn check(plan: &Plan) -> Result<(), Violation> {
         let mut first = 0;
         for steps in program.chunk_by(|a, b| a.round == b.round) {
             stamp += 1;
-            for (i, timed) in steps.iter().enumerate() {
-                let (buffer, blocks) = match &timed.step {
-                    Step::Send { buffer, blocks, .. }
-                    | Step::Receive { buffer, blocks, .. }
-                    | Step::ReceiveReduce { buffer, blocks, .. } => (*buffer as usize, blocks),
-                    Step::Copy { .. } | Step::Reduce { .. } => continue,
-                };
-                for block in blocks.iter() {
+            let messages = steps.iter().enumerate().filter(|(_, step)| !matches!(step.kind, StepKind::Local { .. }));
+            for (i, step) in messages {
+                let buffer = step.buffer as usize;
+                for block in step.blocks.iter() {
                     let cell = buffer * plan.blocks + block;
                     let copy = copied.in_round(cell, stamp).map(|other| (other, "two writes"));
-                    let (own, clash) = match &timed.step {
-                        Step::Send { .. } => (&mut sent, copy.map(|(other, _)| (other, "write over a send"))),
-                        Step::ReceiveReduce { .. } => (&mut reduced, copy),
-                        Step::Receive { .. } | Step::Copy { .. } | Step::Reduce { .. } => {
+                    let (own, clash) = match step.kind {
+                        StepKind::Send { .. } => (&mut sent, copy.map(|(other, _)| (other, "write over a send"))),
+                        StepKind::Receive { action: Action::Reduce(_), .. } => (&mut reduced, copy),
+                        StepKind::Receive { .. } | StepKind::Local { .. } => {
                             let send = sent.in_round(cell, stamp).map(|other| (other, "write over a send"));
                             let reduce = reduced.in_round(cell, stamp).map(|other| (other, "two writes"));
                             (&mut copied, send.or(copy).or(reduce))
                         }
                     };
                     if let Some((other, kind)) = clash {
-                        let at = StepLocation { rank, step: first + i, round: timed.round };
+                        let at = StepLocation { rank, step: first + i, round: step.round };
                         return Err(Violation::Hazard { at, other, buffer, block, kind });
                     }
                     own.0[cell] = (stamp, (first + i) as u32);

@@ -20,7 +20,7 @@ pub(crate) use admit::check_operator;
 pub use admit::{Consistency, OpTraits, admit};
 pub use svg::svg;
 
-use crate::plan::{MatchedSteps, Plan, Step, Violation, check_form, match_steps, same_rounds};
+use crate::plan::{MatchedSteps, Plan, StepKind, Violation, check_form, match_steps, same_rounds};
 use symbol::SymbolicState;
 
 /// A value that passed the verifier. There is no other way to make one.
@@ -63,8 +63,8 @@ pub fn verify(mut plan: Plan) -> Result<Verified<Plan>, Violation> {
 
 fn same_blocks(plan: &Plan, pairs: &[MatchedSteps]) -> Result<(), Violation> {
     for p in pairs {
-        let sent = plan.programs[p.send.0][p.send.1].step.blocks();
-        let expected = plan.programs[p.receive.0][p.receive.1].step.blocks();
+        let sent = &plan.programs[p.send.0][p.send.1].blocks;
+        let expected = &plan.programs[p.receive.0][p.receive.1].blocks;
         if sent != expected {
             return Err(Violation::BlocksDiffer {
                 send: plan.location(p.send),
@@ -81,11 +81,11 @@ fn ports(plan: &Plan) -> Result<(), Violation> {
     for (rank, program) in plan.programs.iter().enumerate() {
         for steps in program.chunk_by(|a, b| a.round == b.round) {
             let (mut to, mut from) = (Vec::new(), Vec::new());
-            for timed in steps {
-                match &timed.step {
-                    Step::Send { to: peer, .. } => to.push(*peer),
-                    Step::Receive { from: peer, .. } | Step::ReceiveReduce { from: peer, .. } => from.push(*peer),
-                    Step::Copy { .. } | Step::Reduce { .. } => {}
+            for step in steps {
+                match step.kind {
+                    StepKind::Send { to: peer } => to.push(peer),
+                    StepKind::Receive { from: peer, .. } => from.push(peer),
+                    StepKind::Local { .. } => {}
                 }
             }
             for (kind, mut peers) in [("sends to", to), ("receives from", from)] {

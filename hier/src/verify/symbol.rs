@@ -1,7 +1,7 @@
 //! Symbolic execution of a plan, round by round.
 
 use super::term::{TermId, Terms, UNDEFINED};
-use crate::plan::{Blocks, Collective, MatchedSteps, Plan, Side, Step, StepLocation, Violation};
+use crate::plan::{Action, Collective, MatchedSteps, Plan, Side, Step, StepKind, StepLocation, Violation};
 
 /// The symbolic state of all ranks.
 #[derive(Debug)]
@@ -64,52 +64,34 @@ impl<'a> SymbolicState<'a> {
     /// Applies one round; rounds must be run in order from -1.
     pub fn run_round(&mut self, round: i32) -> Result<(), Violation> {
         // first everything that is sent is read, then all of it is applied: messages see the start of the round
-        self.arriving.clear();
+        let mut arriving = std::mem::take(&mut self.arriving);
+        arriving.clear();
         for rank in 0..self.plan.ranks() {
-            for (step, timed) in self.this_round(rank, round) {
-                let (Step::Receive { from, blocks, .. } | Step::ReceiveReduce { from, blocks, .. }) = &timed.step
-                else {
-                    continue;
-                };
-                let (sender, send) = (*from as usize, self.taken[rank][step] as usize);
-                let Step::Send { buffer, .. } = &self.plan.programs[sender][send].step else {
-                    unreachable!("receives are paired with sends")
-                };
-                for block in blocks.iter() {
-                    let value = self.value(sender, *buffer as usize, block);
-                    if value == UNDEFINED {
-                        let at = StepLocation { rank: sender, step: send, round };
-                        return Err(Violation::Undefined { at, owner: sender, buffer: *buffer as usize, block });
-                    }
-                    self.arriving.push(value);
+            for (number, step) in self.this_round(rank, round) {
+                let StepKind::Receive { from, .. } = step.kind else { continue };
+                let (sender, send) = (from as usize, self.taken[rank][number] as usize);
+                let at = StepLocation { rank: sender, step: send, round };
+                for value in self.read(at, self.plan.programs[sender][send].buffer, step) {
+                    arriving.push(value?);
                 }
             }
         }
-        let arriving = std::mem::take(&mut self.arriving);
         let mut next = 0;
         for rank in 0..self.plan.ranks() {
             let mut passed = 0;
-            for (step, timed) in self.this_round(rank, round) {
+            for (number, step) in self.this_round(rank, round) {
                 passed += 1;
-                let at = StepLocation { rank, step, round };
-                let n = timed.step.blocks().len();
-                match &timed.step {
-                    Step::Send { .. } => {}
-                    Step::Receive { buffer, blocks, .. } => {
-                        self.apply(at, *buffer, blocks, None, &arriving[next..next + n])?;
+                let at = StepLocation { rank, step: number, round };
+                match step.kind {
+                    StepKind::Send { .. } => {}
+                    StepKind::Receive { action, .. } => {
+                        let n = step.blocks.len();
+                        self.apply(at, step, action, &arriving[next..next + n])?;
                         next += n;
                     }
-                    Step::ReceiveReduce { buffer, blocks, side, .. } => {
-                        self.apply(at, *buffer, blocks, Some(*side), &arriving[next..next + n])?;
-                        next += n;
-                    }
-                    Step::Copy { source, target, blocks } => {
-                        let incoming = self.read(at, *source, blocks)?;
-                        self.apply(at, *target, blocks, None, &incoming)?;
-                    }
-                    Step::Reduce { source, target, blocks, side } => {
-                        let incoming = self.read(at, *source, blocks)?;
-                        self.apply(at, *target, blocks, Some(*side), &incoming)?;
+                    StepKind::Local { source, action } => {
+                        let incoming: Vec<TermId> = self.read(at, source, step).collect::<Result<_, _>>()?;
+                        self.apply(at, step, action, &incoming)?;
                     }
                 }
             }
@@ -119,47 +101,34 @@ impl<'a> SymbolicState<'a> {
         Ok(())
     }
 
-    fn this_round(
-        &self,
-        rank: usize,
-        round: i32,
-    ) -> impl Iterator<Item = (usize, &'a crate::plan::ScheduledStep)> + use<'a> {
+    fn this_round(&self, rank: usize, round: i32) -> impl Iterator<Item = (usize, &'a Step)> + use<'a> {
         let plan: &'a Plan = self.plan;
         let first = self.cursor[rank];
-        let steps = plan.programs[rank][first..].iter().take_while(move |t| t.round == round);
-        steps.enumerate().map(move |(i, timed)| (first + i, timed))
+        let steps = plan.programs[rank][first..].iter().take_while(move |step| step.round == round);
+        steps.enumerate().map(move |(i, step)| (first + i, step))
     }
 
-    fn read(&self, at: StepLocation, buffer: u32, blocks: &Blocks) -> Result<Vec<TermId>, Violation> {
-        let mut values = Vec::with_capacity(blocks.len());
-        for block in blocks.iter() {
-            let value = self.value(at.rank, buffer as usize, block);
-            if value == UNDEFINED {
-                return Err(Violation::Undefined { at, owner: at.rank, buffer: buffer as usize, block });
-            }
-            values.push(value);
-        }
-        Ok(values)
+    /// The contents of the blocks of `step` in a buffer of the rank at `at`.
+    fn read(&self, at: StepLocation, buffer: u32, step: &Step) -> impl Iterator<Item = Result<TermId, Violation>> {
+        let buffer = buffer as usize;
+        step.blocks.iter().map(move |block| match self.value(at.rank, buffer, block) {
+            UNDEFINED => Err(Violation::Undefined { at, owner: at.rank, buffer, block }),
+            value => Ok(value),
+        })
     }
 
-    fn apply(
-        &mut self,
-        at: StepLocation,
-        buffer: u32,
-        blocks: &Blocks,
-        side: Option<Side>,
-        incoming: &[TermId],
-    ) -> Result<(), Violation> {
-        let base = self.at(at.rank, buffer as usize, 0);
-        for (block, new) in blocks.iter().zip(incoming) {
+    fn apply(&mut self, at: StepLocation, step: &Step, action: Action, incoming: &[TermId]) -> Result<(), Violation> {
+        let buffer = step.buffer as usize;
+        let base = self.at(at.rank, buffer, 0);
+        for (block, new) in step.blocks.iter().zip(incoming) {
             let old = self.state[base + block];
-            let value = match side {
-                None => Ok(*new),
-                Some(_) if old == UNDEFINED => {
-                    return Err(Violation::Undefined { at, owner: at.rank, buffer: buffer as usize, block });
+            let value = match action {
+                Action::Copy => Ok(*new),
+                Action::Reduce(_) if old == UNDEFINED => {
+                    return Err(Violation::Undefined { at, owner: at.rank, buffer, block });
                 }
-                Some(Side::Left) => self.terms.combine(*new, old),
-                Some(Side::Right) => self.terms.combine(old, *new),
+                Action::Reduce(Side::Left) => self.terms.combine(*new, old),
+                Action::Reduce(Side::Right) => self.terms.combine(old, *new),
             };
             let twice = |contributor| Violation::Twice { at, block, contributor };
             self.state[base + block] = value.map_err(twice)?;

@@ -1,7 +1,7 @@
 //! A second, independent reading of a plan: runs the ranks' programs on lists of contributors, with queues for
 //! messages and no notion of matching, terms or hazards. Used to judge what the verifier accepts.
 
-use earlybird_hier::plan::{Collective, Order, Plan, Side, Step};
+use earlybird_hier::plan::{Action, Collective, Order, Plan, Side, StepKind};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -50,45 +50,32 @@ fn run(plan: &Plan) -> Option<Vec<Vec<Vec<Cell>>>> {
     }
     let mut wires: BTreeMap<(usize, usize), VecDeque<Vec<Value>>> = BTreeMap::new();
     for round in -1..plan.rounds as i32 {
-        let now = |rank: usize| plan.programs[rank].iter().filter(move |t| t.round == round).map(|t| &t.step);
+        let now = |rank: usize| plan.programs[rank].iter().filter(move |step| step.round == round);
         for (rank, buffers) in state.iter().enumerate() {
             for step in now(rank) {
-                if let Step::Send { to, buffer, blocks } = step {
-                    let data: Option<Vec<Value>> =
-                        blocks.iter().map(|b| buffers[*buffer as usize][b].clone()).collect();
-                    wires.entry((rank, *to as usize)).or_default().push_back(data?);
+                if let StepKind::Send { to } = step.kind {
+                    let from = &buffers[step.buffer as usize];
+                    let data: Option<Vec<Value>> = step.blocks.iter().map(|b| from[b].clone()).collect();
+                    wires.entry((rank, to as usize)).or_default().push_back(data?);
                 }
             }
         }
         for (rank, buffers) in state.iter_mut().enumerate() {
             for step in now(rank) {
-                let mut arrived = |from: u32| wires.get_mut(&(from as usize, rank))?.pop_front();
-                match step {
-                    Step::Send { .. } => {}
-                    Step::Receive { from, buffer, blocks } => {
-                        for (block, value) in blocks.iter().zip(arrived(*from)?) {
-                            buffers[*buffer as usize][block] = Some(value);
-                        }
+                let (incoming, action) = match step.kind {
+                    StepKind::Send { .. } => continue,
+                    StepKind::Receive { from, action } => (wires.get_mut(&(from as usize, rank))?.pop_front()?, action),
+                    StepKind::Local { source, action } => {
+                        let read = |block: usize| buffers[source as usize][block].clone();
+                        (step.blocks.iter().map(read).collect::<Option<Vec<_>>>()?, action)
                     }
-                    Step::ReceiveReduce { from, buffer, blocks, side } => {
-                        for (block, value) in blocks.iter().zip(arrived(*from)?) {
-                            let cell = &mut buffers[*buffer as usize][block];
-                            *cell = Some(joined(&value, cell, *side)?);
-                        }
-                    }
-                    Step::Copy { source, target, blocks } => {
-                        for block in blocks.iter() {
-                            let value = buffers[*source as usize][block].clone()?;
-                            buffers[*target as usize][block] = Some(value);
-                        }
-                    }
-                    Step::Reduce { source, target, blocks, side } => {
-                        for block in blocks.iter() {
-                            let value = buffers[*source as usize][block].clone()?;
-                            let cell = &mut buffers[*target as usize][block];
-                            *cell = Some(joined(&value, cell, *side)?);
-                        }
-                    }
+                };
+                for (block, value) in step.blocks.iter().zip(incoming) {
+                    let cell = &mut buffers[step.buffer as usize][block];
+                    *cell = match action {
+                        Action::Copy => Some(value),
+                        Action::Reduce(side) => Some(joined(&value, cell, side)?),
+                    };
                 }
             }
         }

@@ -107,8 +107,8 @@ impl Program {
 
     /// Runs it with the library and these variables: every rank must say ` right`. What it said.
     pub fn is_right_with(&self, ranks: usize, arguments: &[&str], vars: &[(&str, &str)]) -> String {
-        // Calls that measurements forward on two ranks, of any size, are tested too.
-        let interposed = "profile,gather=earlybird,scatter=earlybird,alltoall=earlybird";
+        // Calls that measurements forward are tested too: a communicator's first ones, and on two ranks some of any size.
+        let interposed = "profile,from-call=1,gather=earlybird,scatter=earlybird,alltoall=earlybird";
         let vars = [vars, &[("EARLYBIRD_INTERPOSE", interposed)]].concat();
         self.must_be_right(ranks, self.run(ranks, true, arguments, &vars), &[arguments, &["preloaded"]].concat())
     }

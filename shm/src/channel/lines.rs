@@ -55,6 +55,8 @@ pub struct StateLine {
     pub ended: AtomicU64,
     /// The group made from this one that it gave up joining last; 0 for none.
     pub gave_up: AtomicU64,
+    /// The wait of an exchange that it is in, and its looks in that wait: see `protocol/stuck.rs`.
+    pub waits: AtomicU64,
     /// Number of its calls and their history hash, when it has closed the communicator; 0 before.
     pub closed: AtomicU64,
     /// Number of the call that it has described last, and the description.

@@ -18,10 +18,9 @@ use super::ring::{Incoming, Outgoing, PayloadLocation, RankPair, RingBoard};
 use crate::Error;
 use crate::memory::{Region, Segment};
 use crate::progress::Driver;
-use rustix::thread::futex;
-use rustix::time::Timespec;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 /// A sleeper looks up at least this often, so that deaths and stops are noticed.
 const SLEEP_NS: u64 = 50_000_000;
@@ -169,12 +168,7 @@ impl RingBoard for MappedRings {
     fn write<R>(&self, at: PayloadLocation, f: impl FnOnce(*mut u8) -> R) -> R {
         f(self.place(at))
     }
-    fn futex_wait(&self, word: &AtomicU32, expected: u32) {
-        let timeout = Timespec { tv_sec: 0, tv_nsec: self.driver.sleep_ns(SLEEP_NS) as i64 };
-        // Woken, timed out, interrupted, changed before sleeping: the caller looks again in every case.
-        let _ = futex::wait(word, futex::Flags::empty(), expected, Some(&timeout));
-    }
-    fn futex_wake(&self, word: &AtomicU32) {
-        let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
+    fn most_sleep(&self) -> Duration {
+        Duration::from_nanos(self.driver.sleep_ns(SLEEP_NS))
     }
 }

@@ -5,7 +5,7 @@
 //! ring (words, model-checked by loom) -> mapped (lines in memory) -> rings (join, wait, fail)
 //! ```
 //!
-//! `docs/channel.md` lists the words and their orderings.
+//! `docs/internals/channel.md` lists the words and their orderings.
 
 #[cfg(not(earlybird_loom))]
 mod close;
@@ -28,5 +28,7 @@ mod wait_state;
 pub use crate::memory::{MemoryBudget, Peer};
 #[cfg(not(earlybird_loom))]
 pub use fault::{CallDescription, Fault, FaultRecord};
+#[cfg(not(earlybird_loom))]
+pub use layout::RingLayout;
 #[cfg(not(earlybird_loom))]
 pub use rings::{RingOptions, Rings};

@@ -5,7 +5,8 @@
 //! as empty. A small packet is one cache line: sequence, header and payload together.
 
 use super::lines::{BellLine, PacketHeader, SlotLine};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, SyncPoint};
+use crate::sync::{AtomicU64, Ordering, SyncPoint, futex};
+use core::time::Duration;
 
 /// An ordered pair of ranks: producer and consumer of one ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,10 +42,8 @@ pub trait RingBoard {
     fn read<R>(&self, at: PayloadLocation, f: impl FnOnce(*const u8) -> R) -> R;
     /// Writes payload: the ring has made this rank its only user.
     fn write<R>(&self, at: PayloadLocation, f: impl FnOnce(*mut u8) -> R) -> R;
-    /// Sleeps until woken, while `word` holds `expected`, or for a bounded time.
-    fn futex_wait(&self, word: &AtomicU32, expected: u32);
-    /// Wakes every sleeper on `word`.
-    fn futex_wake(&self, word: &AtomicU32);
+    /// The longest sleep of a rank that waits.
+    fn most_sleep(&self) -> Duration;
 }
 
 /// The producer's private end of a ring.
@@ -135,7 +134,7 @@ pub fn announce<B: RingBoard>(board: &B, rank: usize) {
     let bell = board.bell(rank);
     if bell.sleepers.load(Ordering::Relaxed) > 0 {
         bell.event.fetch_add(1, Ordering::Relaxed);
-        board.futex_wake(&bell.event);
+        futex::wake_all(&bell.event);
     }
 }
 
@@ -147,7 +146,7 @@ pub fn sleep<B: RingBoard>(board: &B, rank: usize, look: impl FnOnce() -> bool) 
     // Pairs with PublisherFence: either the publisher sees this sleeper, or this look sees what it published.
     SyncPoint::SleeperFence.fence();
     if !look() {
-        board.futex_wait(&bell.event, seen);
+        futex::wait(&bell.event, seen, board.most_sleep());
     }
     bell.sleepers.fetch_sub(1, Ordering::Relaxed);
 }

@@ -56,6 +56,8 @@ pub struct Rings {
     pub(super) timeout_ns: Option<u64>,
     /// The ranks that this one exchanges packets with, and itself.
     pub(super) partners: Vec<usize>,
+    /// Partners that may leave while this rank waits: it waits for any of them.
+    pub(super) may_leave: Vec<usize>,
     /// True if the group has other ranks too, which share the group's error.
     pub(super) is_partial: bool,
     /// Number and collective of this rank's call, for errors ([`Rings::name_call`]).
@@ -77,6 +79,8 @@ pub struct Rings {
     pub(super) begun: u64,
     /// True between the begin of an exchange and its end.
     pub(super) exchanging: bool,
+    /// Packets that this rank has sent and taken.
+    pub(super) moves: u32,
     pub(super) wait_state: WaitState,
 }
 
@@ -116,6 +120,7 @@ impl Rings {
             timeout_ns: options.timeout.map(crate::nanoseconds),
             is_partial: false,
             partners: (0..size).collect(),
+            may_leave: Vec::new(),
             call_name: 0,
             job_ranks: None,
             outgoing: vec![None; size],
@@ -127,6 +132,7 @@ impl Rings {
             completed: 0,
             begun: 0,
             exchanging: false,
+            moves: 0,
             wait_state: WaitState::default(),
         })
     }
@@ -135,7 +141,22 @@ impl Rings {
     /// such ranks needs no others; those share the group's error all the same.
     pub fn exchange_among(&mut self, ranks: &[usize]) {
         self.partners = ranks.to_vec();
+        self.may_leave.clear();
         self.is_partial = true;
+    }
+
+    /// From here on this rank waits for all of `ranks`, and for any of `any_of`: of these a death fails its waits, and no leaving. The
+    /// end of others fails none.
+    pub fn wait_for(&mut self, ranks: &[usize], mut any_of: Vec<usize>) {
+        any_of.retain(|rank| !ranks.contains(rank));
+        self.partners = [ranks, &any_of].concat();
+        self.may_leave = any_of;
+        self.is_partial = false;
+    }
+
+    /// Returns whether a rank has left the group, alive.
+    pub fn has_left(&self, rank: usize) -> bool {
+        rank < self.size && self.board.segment().has_left(rank)
     }
 
     /// Sets the job's number of each rank, which errors add to the rank.
@@ -196,6 +217,7 @@ impl Rings {
         }
         let words = ring::pack([header[0], header[1], header[2], bytes as u64]);
         self.board.send(end, pair, words, bytes, write);
+        self.moves = self.moves.wrapping_add(1);
         ring::announce(&self.board, to);
         Ok(true)
     }
@@ -222,6 +244,7 @@ impl Rings {
         }
         let acknowledged = self.board.take(end, pair, bytes, |payload| take([a, b, c], payload));
         if acknowledged {
+            self.moves = self.moves.wrapping_add(1);
             ring::announce(&self.board, from);
         }
         Ok(acknowledged)

@@ -6,6 +6,7 @@ use super::ring;
 use super::rings::Rings;
 use super::wait_state::{WaitState, differs};
 use crate::memory::PeerState;
+use crate::protocol::stuck::HAS_LEFT;
 use crate::sync::Ordering;
 use crate::warn::{self, WARN_AFTER};
 use crate::{Error, clock};
@@ -72,6 +73,9 @@ impl Rings {
         }
         if now >= self.wait_state.inspect_at_ns {
             self.inspect(now)?;
+            if rests && self.cannot_end() {
+                return Err(self.raise(Fault::Corrupt));
+            }
             let pause_ns = (waited_ns / 2).clamp(INSPECT_FIRST_NS, INSPECT_MOST_NS);
             self.wait_state.inspect_at_ns = now + pause_ns;
         }
@@ -92,7 +96,9 @@ impl Rings {
         let mut away = None;
         let suspected = self.wait_state.suspect.take();
         for &rank in self.partners.iter().filter(|r| **r != self.rank) {
-            let gone = !segment.is_alive(rank) || segment.has_left(rank);
+            // A rank leaves before its process ends, so whether it has left is read after its end was seen.
+            let (ended, left) = (!segment.is_alive(rank), segment.has_left(rank));
+            let gone = if self.may_leave.contains(&rank) { ended && !left } else { ended || left };
             // A dead rank writes nothing more: its last completed call is read after its death was seen.
             let state = self.board.state(rank);
             if state.completed.load(Ordering::Relaxed) >= current {
@@ -141,6 +147,21 @@ impl Rings {
             self.warn_late(waited_ns / 1_000_000_000, &late);
         }
         Ok(())
+    }
+
+    /// Returns whether the wait for an exchange cannot end any more: every rank that takes part in it, and has not completed it,
+    /// waits as well. Called after a vain look, where this rank does nothing else meanwhile.
+    fn cannot_end(&mut self) -> bool {
+        let current = self.completed + 1;
+        let WaitState { begun_ns, proof, .. } = &mut self.wait_state;
+        self.board.state(self.rank).waits.store(proof.look(*begun_ns, self.moves), Ordering::Relaxed);
+        let word = |rank: &usize| {
+            let state = self.board.state(*rank);
+            let is_through = state.completed.load(Ordering::Relaxed) >= current;
+            if is_through { HAS_LEFT } else { state.waits.load(Ordering::Relaxed) }
+        };
+        let others = self.partners.iter().filter(|rank| **rank != self.rank);
+        self.exchanging && proof.is_complete(others.map(word).collect())
     }
 
     /// Returns a rank that is gone and exchanges nothing with this one, but has not completed the call of this exchange.

@@ -1,5 +1,7 @@
 //! The state of one wait on rings, and the comparison of two ranks' call counters.
 
+use crate::protocol::stuck::Proof;
+
 /// State of one wait, and the mean of the long waits before it.
 #[derive(Debug, Default)]
 pub(super) struct WaitState {
@@ -13,6 +15,7 @@ pub(super) struct WaitState {
     pub passes: u32,
     /// A rank that seemed to make another call at the last inspection.
     pub suspect: Option<usize>,
+    pub proof: Proof,
 }
 
 /// Returns whether a rank whose calls are `theirs` has gone on, or is, where this one is in an exchange, without that exchange.

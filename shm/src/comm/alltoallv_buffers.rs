@@ -239,13 +239,14 @@ impl BufferOwner for AlltoallvBuffers {
         Buffers::apart(&self.told.words, &mut self.told.all)
     }
 
-    fn begin(&mut self) {
+    fn begin(&mut self) -> Result<(), Error> {
         self.told.let_go();
         self.told.announce(self.owned.as_buffers());
+        Ok(())
     }
 
-    fn end(&mut self) -> Result<(), Error> {
-        let delivered = self.told.deliver(self.owned.as_buffers());
+    fn end(&mut self, outcome: Result<(), Error>) -> Result<(), Error> {
+        let delivered = outcome.and_then(|()| self.told.deliver(self.owned.as_buffers()));
         self.told.let_go();
         delivered
     }

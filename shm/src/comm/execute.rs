@@ -7,14 +7,21 @@ use crate::args::{CollectiveArgs, Placement};
 use crate::checked_args::CheckedArgs;
 use crate::config::Algorithm;
 use crate::mapped::Mapped;
-use crate::op::{Datatype, FoldOrder, Op, OpIdentity};
+use crate::op::{DType, Datatype, FoldOrder, Op, OpIdentity};
 use crate::protocol::call::Prepared;
 use crate::protocol::collective::Collective;
+use crate::protocol::decide::folds_by_rank;
 use crate::protocol::payload::Buffers;
 use crate::protocol::signature::Signature;
 use crate::protocol::{Member, Report, Stop};
 use crate::reduce_op::ReduceOp;
 use crate::user_op::ReduceFn;
+
+/// Facts that a choice depends on besides the call, equal on all ranks.
+struct Facts {
+    oversubscribed: bool,
+    is_single_copy_refused: bool,
+}
 
 impl NodeComm {
     /// Carries out a call. The collectives are described by the constructors of [`CollectiveArgs`]; calls larger than the
@@ -73,7 +80,7 @@ impl NodeComm {
     pub(super) fn execute_checked_in(&self, state: &mut NodeState, mut checked: CheckedArgs<'_>) -> Result<(), Error> {
         match checked.take_placement() {
             Placement::Private => {}
-            Placement::Registered { send, recv } => return self.execute_registered(state, checked, (send, recv)),
+            Placement::Registered(buffers) => return self.execute_registered(state, checked, buffers),
             Placement::SharedResult(view) => {
                 *view = self.execute_into_view(state, checked, view)?;
                 return Ok(());
@@ -84,12 +91,12 @@ impl NodeComm {
             let largest = self.compare_counts(state, send, recv)?;
             checked.set_largest_pair(largest);
         }
-        let (args, NodeState { member, cached, last, .. }) = (checked.args(), state);
+        let (args, NodeState { member, cached, last, is_single_copy_refused, .. }) = (checked.args(), &mut *state);
         let buffers = &args.buffers;
         // A group of one has nothing to prepare for.
         let key = CallKey::of(args).map(|(key, _)| key).filter(|_| self.size > 1);
         let by_user;
-        let prepared = match (args.op, cached) {
+        let prepared = match (args.op, &mut *cached) {
             (ReduceOp::Builtin(_), Some(cached)) if key.is_some() && cached.key == key => &cached.prepared,
             // The prepared state is not kept, since the operator is only borrowed.
             (ReduceOp::User(operator), _) => {
@@ -99,7 +106,11 @@ impl NodeComm {
             (ReduceOp::Builtin(op), cached) => {
                 let signature = checked.signature();
                 if cached.as_ref().is_none_or(|cached| cached.signature != signature) {
-                    let prepared = self.prepare_builtin(&checked, signature, op, member.patience.oversubscribed)?;
+                    let facts = Facts {
+                        oversubscribed: member.patience.oversubscribed,
+                        is_single_copy_refused: *is_single_copy_refused,
+                    };
+                    let prepared = self.prepare_builtin(&checked, signature, op, facts)?;
                     *cached = Some(CachedCall { signature, prepared, key });
                 }
                 let Some(cached) = cached else { unreachable!("cached above") };
@@ -109,7 +120,7 @@ impl NodeComm {
         };
         if self.size == 1 {
             buffers.copy(&checked.exchange());
-            *last = Some(Report { epoch: 0, algorithm: Algorithm::Flat, place: None });
+            *last = Some(Report::ticketless(0, Algorithm::Flat));
             return Ok(());
         }
         let done = match prepared.exchanges() {
@@ -117,6 +128,10 @@ impl NodeComm {
             false => self.run(member, buffers, prepared),
         };
         match done {
+            Ok(Report { is_done: false, .. }) => {
+                (*cached, *is_single_copy_refused) = (None, true);
+                self.execute_checked_in(state, checked)
+            }
             Ok(report) => {
                 *last = Some(report);
                 Ok(())
@@ -135,19 +150,25 @@ impl NodeComm {
         checked: &CheckedArgs<'_>,
         signature: Signature,
         op: Op,
-        oversubscribed: bool,
+        facts: Facts,
     ) -> Result<Prepared<'static>, Error> {
         let args = checked.args();
         let Datatype::Builtin(dtype) = args.buffers.datatype() else {
             return Err(Error::usage("elements of a user's type where nothing but bytes can be moved"));
         };
-        // Every other pair is commutative bit for bit, so two ranks cannot tell the orders apart.
-        let shows = args.collective.traits().folds && dtype.is_inexact(op) && self.size > 2;
-        let by_rank = args.options.order == FoldOrder::Rank && shows;
+        let by_rank = folds_by_rank(args.collective, args.options.order, dtype, op, self.size);
         let algorithm = match signature.is_registered() {
-            true if args.buffers.are_registered() => self.select_registered(args, by_rank, oversubscribed),
+            true if args.buffers.are_registered() => self.select_registered(args, by_rank, facts.oversubscribed),
             true => Algorithm::Slices,
-            false => self.select(checked, by_rank),
+            false => match self.select(checked, by_rank) {
+                // Every rank must know where the blocks for it lie, and take any bytes for elements.
+                Algorithm::SingleCopy
+                    if facts.is_single_copy_refused || checked.pair_counts().is_some() || dtype == DType::Bool =>
+                {
+                    Algorithm::Flat
+                }
+                algorithm => algorithm,
+            },
         };
         Prepared::new(signature.in_lane(algorithm == Algorithm::Flat), dtype, op, self.size, by_rank, algorithm)
     }
@@ -226,7 +247,7 @@ impl NodeComm {
         }
     }
 
-    /// Runs an exchange, window by window.
+    /// Runs an exchange, window by window where it is deposited.
     fn run_exchange(
         &self,
         member: &mut Member<Mapped>,
@@ -234,6 +255,9 @@ impl NodeComm {
         prepared: &Prepared<'_>,
     ) -> Result<Report, Stop> {
         let (exchange, buffers) = (checked.exchange(), &checked.args().buffers);
+        if prepared.algorithm() == Algorithm::SingleCopy {
+            return member.run(&buffers.window(&exchange.whole(), prepared));
+        }
         let mut report = None;
         for window in exchange.windows(buffers.datatype().size(), self.windows.deposit) {
             report = Some(member.run(&buffers.window(&window, prepared))?);

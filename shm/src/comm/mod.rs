@@ -10,6 +10,7 @@ mod execute;
 mod node_comm;
 mod outside;
 mod registered;
+mod registered_buffers;
 mod requests;
 mod shared_results;
 mod split;

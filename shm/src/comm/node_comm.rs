@@ -62,6 +62,8 @@ pub struct NodeComm {
     pub(super) windows: Windows,
     pub(super) group_info: GroupInfo,
     pub(super) budget_bytes: u64,
+    /// The settings of waits as this group began with them.
+    pub(super) patience: Patience,
     /// After `state`: the board lets go of its region before the segment is left.
     pub(super) segment: Arc<Segment>,
 }
@@ -75,6 +77,8 @@ pub(super) struct NodeState {
     /// The prepared state of the previous call.
     pub(super) cached: Option<CachedCall>,
     pub(super) last: Option<Report>,
+    /// True once a rank could not read another's private memory: all ranks know it after the same call.
+    pub(super) is_single_copy_refused: bool,
     pub(super) member: Member<Mapped>,
     /// What the ranks read together.
     pub(super) results: shared_results::Results,
@@ -89,6 +93,8 @@ const POLICY_LEADER_BYTES: usize = 4;
 const POLICY_BUDGET: usize = 5;
 const POLICY_BASE: usize = 6;
 const POLICY_SLICES_BYTES: usize = 7;
+const POLICY_ALL_GATHER_SINGLE_COPY_BYTES: usize = 8;
+const POLICY_ALL_TO_ALL_SINGLE_COPY_BYTES: usize = 9;
 
 impl NodeState {
     /// The thread unwinds out of a call: nothing more can be called here, and the other ranks are told.
@@ -133,6 +139,8 @@ impl NodeComm {
         policy[POLICY_FLAT_BYTES] = thresholds.flat_bytes as u64;
         policy[POLICY_LEADER_BYTES] = thresholds.leader_bytes as u64;
         policy[POLICY_SLICES_BYTES] = thresholds.slices_bytes as u64;
+        policy[POLICY_ALL_GATHER_SINGLE_COPY_BYTES] = thresholds.all_gather_single_copy_bytes as u64;
+        policy[POLICY_ALL_TO_ALL_SINGLE_COPY_BYTES] = thresholds.all_to_all_single_copy_bytes as u64;
         let attach = AttachOptions {
             rank: options.rank,
             size: options.size,
@@ -157,6 +165,8 @@ impl NodeComm {
             flat_bytes: policy[POLICY_FLAT_BYTES] as usize,
             leader_bytes: policy[POLICY_LEADER_BYTES] as usize,
             slices_bytes: policy[POLICY_SLICES_BYTES] as usize,
+            all_gather_single_copy_bytes: policy[POLICY_ALL_GATHER_SINGLE_COPY_BYTES] as usize,
+            all_to_all_single_copy_bytes: policy[POLICY_ALL_TO_ALL_SINGLE_COPY_BYTES] as usize,
         };
         let patience = Patience {
             preset: options.wait,
@@ -181,7 +191,15 @@ impl NodeComm {
         let (rank, size) = (member.board.rank(), member.board.ranks());
         let (group_info, segment) = (member.board.group_info().clone(), member.board.segment().clone());
         let results = shared_results::Results::new(segment.clone(), group_info.allocation.map_or(0, |(_, id)| id));
-        let state = SpinMutex::new(NodeState { broken: false, member, cached: None, last: None, results });
+        let patience = member.patience;
+        let state = SpinMutex::new(NodeState {
+            broken: false,
+            member,
+            cached: None,
+            last: None,
+            is_single_copy_refused: false,
+            results,
+        });
         NodeComm {
             state,
             dropped: Mutex::default(),
@@ -192,6 +210,7 @@ impl NodeComm {
             windows,
             group_info,
             budget_bytes,
+            patience,
             segment,
         }
     }
@@ -234,6 +253,14 @@ impl NodeComm {
     /// Bytes of shared memory that all groups of the node take now.
     pub fn shared_memory_bytes(&self) -> u64 {
         self.segment.taken_bytes()
+    }
+
+    /// The limits by which algorithms are chosen.
+    pub fn thresholds(&self) -> Thresholds {
+        match self.state.try_lock() {
+            Some(state) if state.is_single_copy_refused => self.thresholds.without_single_copy(),
+            _ => self.thresholds,
+        }
     }
 
     /// How `auto` chooses in this group, in words.

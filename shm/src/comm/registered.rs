@@ -1,15 +1,14 @@
 //! Calls on buffers in shared memory, which the other ranks reduce where they lie.
 
 use super::node_comm::{NodeComm, NodeState};
+use super::registered_buffers::{Uses, names};
 use crate::Error;
 use crate::checked_args::CheckedArgs;
-use crate::memory::{Allocation, AllocationName};
 use crate::op::Element;
-use crate::shared_buffer::SharedBuffer;
-use std::sync::Arc;
+use crate::shared_buffer::{Allocations, SharedBuffer};
 
 /// Smaller messages go through the lines of the group: less than finding everybody's buffers.
-const REGISTERED_MIN_BYTES: usize = 8 << 10;
+pub(super) const REGISTERED_MIN_BYTES: usize = 8 << 10;
 
 impl NodeComm {
     /// A buffer of `count` zeros in shared memory. This rank alone takes part. Costs mapping and faulting in its pages.
@@ -26,47 +25,26 @@ impl NodeComm {
         Ok(SharedBuffer::new(allocation, count))
     }
 
-    /// Carries out a call on registered buffers, of which there is one in place: where they lie, by rank in either order, or as if
-    /// they were private by [`Algorithm::Chain`](crate::Algorithm) where that is chosen, or where ranks outnumber CPUs and no
-    /// algorithm is.
+    /// Carries out a call on registered buffers: where they lie, by rank in either order, or as if they were private by
+    /// [`Algorithm::Chain`](crate::Algorithm) where that is chosen, or where ranks outnumber CPUs and no algorithm is.
     pub(super) fn execute_registered(
         &self,
         state: &mut NodeState,
         checked: CheckedArgs<'_>,
-        (send, recv): (Option<&Allocation>, &mut Allocation),
+        buffers: Allocations<'_>,
     ) -> Result<(), Error> {
-        self.must_reach(send.unwrap_or(recv))?;
-        self.must_reach(recv)?;
         let is_registered = checked.selecting_bytes() >= REGISTERED_MIN_BYTES;
         let group = self.group_info.allocation.filter(|_| is_registered);
-        let of_send = send.map(|send| send.begin_use(group)).transpose()?;
-        let end_send = || send.zip(of_send).into_iter().for_each(|(send, of_send)| send.end_use(of_send));
-        let of_recv = match recv.begin_use(group) {
-            Ok(of_recv) => of_recv,
-            Err(error) => {
-                end_send();
-                return Err(error);
-            }
-        };
-        let names = [send.unwrap_or(recv), recv].map(|at| at.name().map_or(0, AllocationName::word));
-        let result = self.execute_checked_in(state, if is_registered { checked.registered(names) } else { checked });
+        let uses = Uses::begin(&buffers, &self.segment, group)?;
+        let checked = if is_registered { checked.registered(names(&buffers)) } else { checked };
+        let result = self.execute_checked_in(state, checked);
         if result.is_ok() || state.member.failure().is_none() {
-            end_send();
-            recv.end_use(of_recv);
+            uses.end(&buffers);
         }
         if !matches!(result, Ok(()) | Err(Error::Usage { .. } | Error::Unsupported { .. })) {
             // Ranks that the call has met may still write there. What they still read spoils at most their own failed results.
-            recv.detach()?;
+            buffers.1.detach()?;
         }
         result
-    }
-
-    fn must_reach(&self, allocation: &Allocation) -> Result<(), Error> {
-        match Arc::ptr_eq(allocation.segment(), &self.segment) {
-            true => Ok(()),
-            false => Err(Error::usage(
-                "the shared buffer belongs to another job; allocate it from this communicator or one it was split from",
-            )),
-        }
     }
 }

@@ -1,6 +1,8 @@
 //! Calls of a node that are started now and completed later: arguments checked, operations prepared once.
 
 use super::node_comm::{NodeComm, NodeState};
+use super::registered::REGISTERED_MIN_BYTES;
+use super::registered_buffers::RegisteredBuffers;
 use crate::Error;
 use crate::config::Algorithm;
 use crate::engine::{self, Drive};
@@ -52,12 +54,14 @@ pub type Completion = (InactiveRequest, Result<(), Error>);
 impl NodeComm {
     /// Prepares a call that can be started any number of times. `FoldOrder::Rank` counts always: a started call proceeds while
     /// its caller is elsewhere, so the order of arrival is nothing that is seen. Blocks up to 104 bytes exchange beside their
-    /// marks, larger reductions to all run [`Algorithm::Slices`], everything else exchanges.
+    /// marks, larger reductions to all run [`Algorithm::Slices`], everything else exchanges. An allreduce of shared buffers by one
+    /// of the library's operators is one operation however large it is.
     ///
     /// # Errors
     /// The errors of [`CollectiveArgs::check`](crate::CollectiveArgs::check); [`Error::Unsupported`] for elements of a user's
     /// type larger than the windows; for an alltoall of unequal blocks [`Error::Usage`] when another thread is in a call.
     pub fn prepare(&self, mut call: OwnedCall) -> Result<InactiveRequest, Error> {
+        let allocations = call.allocations();
         let checked = call.check(self.rank, self.size)?;
         if checked.pair_counts().is_some() {
             return self.prepare_pairs(call);
@@ -69,6 +73,8 @@ impl NodeComm {
             _ => Algorithm::Flat,
         };
         let signature = checked.signature().started().in_lane(algorithm == Algorithm::Flat);
+        let reaches = allocations.filter(|_| checked.registers() && checked.selecting_bytes() >= REGISTERED_MIN_BYTES);
+        let signature = if reaches.is_some() { signature.registered() } else { signature };
         let prepared = match (op, datatype) {
             (ReduceOp::User(_), _) => {
                 self.must_fit(collective, datatype)?;
@@ -83,8 +89,16 @@ impl NodeComm {
             }
         };
         let blocks = checked.owned_blocks();
-        let (root, operator) = (call.root(), call.op().clone());
-        let request = ActiveRequest::new(prepared, call.into_buffers(), root, blocks, self.room());
+        let (root, operator, buffers) = (call.root(), call.op().clone(), call.into_buffers());
+        let (buffers, room) = match reaches {
+            Some(find) => {
+                let group = self.group_info.allocation;
+                let buffers = RegisteredBuffers::new(buffers, find, self.segment.clone(), group);
+                (buffers.into_owned(datatype), Room::NONE_NEEDED)
+            }
+            None => (buffers, self.room()),
+        };
+        let request = ActiveRequest::new(prepared, buffers, root, blocks, room);
         Ok(InactiveRequest::of(match operator {
             SharedReduceOp::User(operator) => request.folded_by(operator),
             SharedReduceOp::Builtin(_) => request,
@@ -111,10 +125,14 @@ impl NodeComm {
             Err(error) => return Err((ready, error)),
         };
         self.let_go(&mut state);
-        state
-            .member
-            .start(ready.0)
-            .map_err(|(request, stop)| (InactiveRequest(request), self.error_of(&state.member, stop)))
+        if let Err(error) = ready.0.held().begin() {
+            return Err((ready, error));
+        }
+        state.member.start(ready.0).map_err(|(mut request, stop)| {
+            let error = self.error_of(&state.member, stop);
+            let error = request.held().end(Err(error)).expect_err("a failure stays one");
+            (InactiveRequest(request), error)
+        })
     }
 
     /// The call that was started under this number, when it has ended; everything else that is started proceeds meanwhile.
@@ -181,11 +199,9 @@ impl NodeComm {
         state: &mut NodeState,
         (mut request, result): (Box<ActiveRequest>, Result<Report, Stop>),
     ) -> Completion {
-        let result = match result {
-            Ok(report) => request.held().end().inspect(|()| state.last = Some(report)),
-            Err(stop) => Err(self.error_of(&state.member, stop)),
-        };
-        (InactiveRequest(request), result)
+        let outcome = result.map_err(|stop| self.error_of(&state.member, stop));
+        let told = request.held().end(outcome.as_ref().map(drop).map_err(Clone::clone));
+        (InactiveRequest(request), told.inspect(|()| state.last = outcome.ok()))
     }
 }
 

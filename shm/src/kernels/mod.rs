@@ -86,7 +86,9 @@ pub fn streaming_min_bytes() -> usize {
 fn is_intel() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
-        let leaf = std::arch::x86_64::__cpuid(0);
+        // SAFETY: every x86-64 processor has the instruction. Newer compilers know that and call the function safe.
+        #[allow(unused_unsafe)]
+        let leaf = unsafe { std::arch::x86_64::__cpuid(0) };
         [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes).as_flattened() == b"GenuineIntel"
     }
     #[cfg(not(target_arch = "x86_64"))]

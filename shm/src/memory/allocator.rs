@@ -4,7 +4,7 @@
 //! is taken from a rank that has ended, and from no other, so nothing here waits for a dead rank. Regions held only by dead
 //! ranks are reclaimed: by the last living holder that releases the region, or by a rank that finds the arena full.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use super::allocator_state::DeferredRelease;
 use super::budget_shares::shares;
 use super::deadline::Deadline;
 use super::grant::{AllocationName, BudgetLimits, Claim, Grant, HEAD_BYTES, Origin, POOL_BYTES};
-use super::shared_words::{RegionMemory, SharedWords};
+use super::shared_words::{self, RegionMemory, SharedWords};
 use super::table::{self, AllocationRequest, LockToken, Table};
 use super::{PeerState, Region, Segment};
 use crate::Error;
@@ -28,10 +28,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// The table's words in the arena.
 impl SharedWords for Segment {
     fn load(&self, word: usize) -> u64 {
-        self.allocator.words().word(word).load(Acquire)
+        shared_words::load(self.allocator.words().word(word))
     }
     fn store(&self, word: usize, value: u64) {
-        self.allocator.words().word(word).store(value, Release);
+        shared_words::store(self.allocator.words().word(word), value);
     }
     fn has_ended(&self, rank: usize) -> bool {
         Segment::has_ended(self, rank)
@@ -41,7 +41,7 @@ impl SharedWords for Segment {
 /// The regions' memory in the arena.
 impl RegionMemory for Segment {
     fn compare_exchange(&self, word: usize, from: u64, to: u64) -> Result<(), u64> {
-        self.allocator.words().word(word).compare_exchange(from, to, AcqRel, Acquire).map(drop)
+        shared_words::exchange(self.allocator.words().word(word), from, to)
     }
     fn is_alive(&self, rank: usize) -> bool {
         Segment::is_alive(self, rank)

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::control::Identity;
 use super::deadline::Deadline;
 use super::fd_server::{self, FdServer};
-use super::messages::{Answer, Message, of_rank};
-use super::process::{self, Identity};
+use super::messages::{self, Answer, Message};
+use super::process;
 use super::rendezvous::{RendezvousAddress, Role};
 use crate::Error;
 
@@ -23,7 +24,7 @@ const REPEAT_EVERY: Duration = Duration::from_millis(100);
 pub(super) fn tell(address: &RendezvousAddress, message: &Message) {
     if let Ok(Some(socket)) = address.connect() {
         // a process that does not receive the message has ended
-        let _ = fd_server::send(&socket, &message.encode(), &[]);
+        let _ = fd_server::send(&socket, &messages::encode(&message), &[]);
     }
 }
 
@@ -43,13 +44,13 @@ pub(super) fn check_creator(creator: Option<&Identity>) -> Result<(), Error> {
 
 /// Tells the others over an open connection that this rank cannot join; the error that stands for all.
 pub(super) fn give_up(socket: &OwnedFd, error: Error) -> Error {
-    if fd_server::send(socket, &Message::Failed(error.clone()).encode(), &[]).is_err() {
+    if fd_server::send(socket, &messages::encode(&Message::Failed(error.clone())), &[]).is_err() {
         return error;
     }
     let until = Instant::now() + VERDICT;
     loop {
         match fd_server::receive(socket) {
-            Ok(Some((bytes, _))) => match Answer::decode(&bytes) {
+            Ok(Some((bytes, _))) => match messages::decode(&bytes) {
                 Some(Answer::Failed(stands)) => return stands,
                 // sent before this rank gave up
                 Some(Answer::Welcome) => {}
@@ -69,7 +70,7 @@ pub(super) fn give_up(socket: &OwnedFd, error: Error) -> Error {
 /// Tells the ranks that meet under `key` that rank `rank` of `size` cannot join them, and why: the error for all of them,
 /// which is returned. Before any of them has come, this rank waits for them, 2 s at most.
 pub fn refuse(dir: Option<&Path>, key: &str, rank: usize, size: usize, error: Error) -> Error {
-    let error = of_rank(rank, error);
+    let error = error.of_rank(rank);
     if size < 2 {
         return error;
     }

@@ -33,12 +33,12 @@ pub(crate) fn check_file_limit(bytes: usize) -> Result<(), Error> {
 }
 
 /// The largest file that this process may make, bytes.
-pub(crate) fn file_limit() -> Option<u64> {
+pub fn file_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Fsize).current
 }
 
 /// Name of the arena in `/proc`.
-const ARENA_NAME: &str = "earlybird-arena";
+pub const ARENA_NAME: &str = "earlybird-arena";
 
 /// The payload memory of a node: a sealed memfd.
 #[derive(Debug)]
@@ -180,10 +180,13 @@ impl Arena {
 
     /// Refuses what the node or its control groups could answer only with the out-of-memory killer.
     pub fn check_room(&self, gaps: &[Range<usize>]) -> Result<(), Error> {
-        let Some(free) = limits::memory_available_bytes(Path::new("/")) else { return Ok(()) };
+        let wanted: u64 = gaps.iter().map(Range::len).sum::<usize>() as u64;
+        if limits::is_covered(wanted) {
+            return Ok(());
+        }
+        let Some(free) = limits::read_memory_available() else { return Ok(()) };
         // keep a little, so that the last byte is not taken from other programs, or from our own private memory
         let usable = free.saturating_sub((free / 32).max(LEFT_BYTES));
-        let wanted: u64 = gaps.iter().map(Range::len).sum::<usize>() as u64;
         if wanted <= usable {
             return Ok(());
         }

@@ -11,20 +11,20 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::announcement;
 use super::arena::{self, Arena};
 use super::attach_errors::{connection_lost, describe, died, of_attach};
-use super::control::{ATTACHED, CLAIMED, Control, FREE, MAX_RANKS};
+use super::control::{ATTACHED, CLAIMED, Control, FREE, Identity, MAX_RANKS};
 use super::control_map::ControlMap;
 use super::deadline::Deadline;
 use super::fd_server::{self, FdServer, FdServerHandler};
 use super::grant::{MAX_REGIONS, POOL_BYTES};
-use super::messages::{Answer, Message, Statement, of_rank};
+use super::messages::{self, Answer, Message, Statement};
 use super::owner_thread::OwnerThread;
-use super::process::{self, Identity};
+use super::process;
 use super::rendezvous::{self, RendezvousAddress, Role};
 use super::{Absent, AttachOptions, Region, liveness, record_lock};
 use crate::Error;
@@ -69,7 +69,7 @@ pub(super) fn attach(options: &AttachOptions, absent: Absent<'_>) -> Result<Atta
             // what was found there had met, or had lost its creator: a new group begins
             Ok(None) => std::thread::sleep(Duration::from_micros(200)),
             Err(error) => {
-                address.remove_leftover();
+                address.remove_leftover(matches!(error, Error::PeerDied { .. }));
                 return Err(error);
             }
         }
@@ -159,19 +159,7 @@ impl Joining<'_> {
         if !record_lock::try_take(&arena.fd(), rank)? {
             return Err(Error::usage(format!("rank {rank} of this group is already taken by another process")));
         }
-        let entry = &control.entries[rank];
-        entry.pid.store(u64::from(me.pid), Relaxed);
-        entry.pid_namespace.store(me.pid_namespace, Relaxed);
-        entry.start_ticks.store(me.start_ticks, Relaxed);
-        for (word, bits) in entry.affinity.iter().zip(process::affinity()) {
-            word.store(bits, Relaxed);
-        }
-        if rank == 0 {
-            for (word, value) in control.policy.iter().zip(self.options.policy) {
-                word.store(value, Relaxed);
-            }
-        }
-        control.announce(rank, CLAIMED);
+        control.claim(rank, me, process::affinity(), self.options.policy);
         Ok((self.options.size > 1).then(|| OwnerThread::start(control, rank)))
     }
 
@@ -182,7 +170,7 @@ impl Joining<'_> {
         let (attached, control_file) = match self.create() {
             Ok(created) => created,
             Err(error) => {
-                let error = of_rank(rank, error);
+                let error = error.of_rank(rank);
                 server.refuse(&error, size - 1, announcement::LINGER);
                 return Err(error);
             }
@@ -204,7 +192,7 @@ impl Joining<'_> {
                 Ok(attached)
             }
             Err(error) => {
-                let stands = attached.control.fail(rank, &of_rank(rank, error), None);
+                let stands = attached.control.fail(rank, &error.of_rank(rank), None);
                 // who has yet to come would wait in vain; a death or a deadline has kept the others long enough
                 let late = match stands {
                     Error::PeerDied { .. } | Error::Timeout { .. } => 0,
@@ -237,7 +225,7 @@ impl Joining<'_> {
     fn join(&mut self, address: &RendezvousAddress, socket: OwnedFd) -> Result<Option<Attached>, Error> {
         self.hosts = false;
         let message = Message::Join(self.statement.clone());
-        match fd_server::send(&socket, &message.encode(), &[]) {
+        match fd_server::send(&socket, &messages::encode(&message), &[]) {
             Ok(()) => {}
             Err(error) if fd_server::is_hangup(error) => return Ok(None),
             Err(error) => return Err(connection_lost(error)),
@@ -250,25 +238,12 @@ impl Joining<'_> {
             Some((Answer::Welcome, files)) => files,
         };
         let rank = self.options.rank;
-        let attached = self.adopt(files).map_err(|error| announcement::give_up(&socket, of_rank(rank, error)))?;
+        let attached = self.adopt(files).map_err(|error| announcement::give_up(&socket, error.of_rank(rank)))?;
         drop(socket);
-        let bell = &attached.control.header.bell;
-        loop {
-            let rung = bell.load(Acquire);
-            if attached.control.is_over() {
-                return Ok(Some(attached));
-            }
-            if let Err(error) = self.look(&attached) {
-                // who lost the creator before it was answered has begun anew, and would wait for those that go
-                announcement::tell(address, &Message::Failed(error.clone()));
-                return Err(error);
-            }
-            let wait = engine::sleep(LOOK_EVERY);
-            let wait = rustix::thread::Timespec { tv_sec: 0, tv_nsec: wait.subsec_nanos().into() };
-            let flags = rustix::thread::futex::Flags::empty();
-            // whatever ends the sleep, the words are looked at again
-            let _ = rustix::thread::futex::wait(bell, flags, rung, Some(&wait));
-        }
+        let over = attached.control.until_over(|| self.look(&attached).map(|_| engine::sleep(LOOK_EVERY)));
+        // who lost the creator before it was answered has begun anew, and would wait for those that go
+        over.inspect_err(|error| announcement::tell(address, &Message::Failed(error.clone())))?;
+        Ok(Some(attached))
     }
 
     /// The creator's answer; `None` when it has gone.
@@ -277,7 +252,7 @@ impl Joining<'_> {
         loop {
             let creator_runs = announcement::check_creator(creator.as_ref());
             match fd_server::receive(socket) {
-                Ok(Some((bytes, files))) => return Ok(Answer::decode(&bytes).map(|answer| (answer, files))),
+                Ok(Some((bytes, files))) => return Ok(messages::decode(&bytes).map(|answer| (answer, files))),
                 Ok(None) => creator_runs?,
                 Err(error) if fd_server::is_hangup(error) => return Ok(None),
                 Err(error) => return Err(connection_lost(error)),
@@ -314,7 +289,7 @@ impl Joining<'_> {
             let hint = "if these have failed and ended already, end this one too; EARLYBIRD_TIMEOUT bounds the wait";
             format!("attach ({size} ranks expected; missing: {}; {hint})", names.join(", "))
         };
-        let first_to_warn = || control.header.warned.compare_exchange(0, 1, AcqRel, Relaxed).is_ok();
+        let first_to_warn = || control.header.warned.compare_exchange(0, 1, Relaxed, Relaxed).is_ok();
         let checked = self.deadline.check(who, missing, first_to_warn);
         checked.map(|()| due).map_err(|error| control.fail(rank, &of_attach(error), None))
     }

@@ -4,8 +4,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::io::Errno;
 
+use super::control::Identity;
 use super::control::{Control, FREE};
-use super::process::{self, Identity};
+use super::process;
 use crate::Error;
 
 /// A missing rank, as far as the process `own` can see it.

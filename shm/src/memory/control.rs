@@ -5,26 +5,27 @@
 //!
 //! Rules:
 //! 1. The creator fills the header and its own entry before it hands the segment to another rank.
-//! 2. An entry is written by its own rank only. `state` moves forward only and is stored with Release.
+//! 2. An entry is written by its own rank only. `state` moves forward only, and is stored last.
 //! 3. `policy` is written by rank 0 before its state becomes `CLAIMED` and never again.
 //! 4. `failure` is written once: from 0 to `WRITING` and the writer's rank, then, with the text in place, to `FAILED`. Only
 //!    who knows that the writer died may take it over.
 //! 5. `bell` changes when joining has failed or is over, and with nothing else, so a rank that waits there sleeps until then.
 
-use core::mem::{offset_of, size_of};
-use core::sync::atomic::{
-    AtomicU32, AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
-};
+use core::time::Duration;
 
-use super::process::Identity;
-use crate::{Error, error_codec};
+use serde::{Deserialize, Serialize};
 
-/// Largest number of ranks on one node.
-pub const MAX_RANKS: usize = 1023;
+use super::liveness_word::LivenessWord;
+use crate::sync::Ordering::Relaxed;
+use crate::sync::{AtomicU32, AtomicU64, SyncPoint, futex, poll};
+use crate::{Error, error_codec, text};
+
+/// Largest number of ranks on one node; fewer in a model.
+pub const MAX_RANKS: usize = if cfg!(earlybird_loom) { 3 } else { 1023 };
 
 /// Raised whenever the meaning or place of any word changes; ranks of different layouts do not join.
-pub(crate) const LAYOUT_VERSION: u64 = 5;
+#[cfg(not(earlybird_loom))]
+pub(crate) const LAYOUT_VERSION: u64 = 6;
 
 pub(crate) const FREE: u64 = 0;
 /// The rank has the arena, and its process holds the rank's lock on it.
@@ -38,7 +39,24 @@ const WRITING: u64 = 1 << 32;
 const FAILED: u64 = 2 << 32;
 
 /// Bytes of the first error.
-const FAILURE_BYTES: usize = 8192;
+const FAILURE_BYTES: usize = if cfg!(earlybird_loom) { 32 } else { 8192 };
+
+/// Words of an affinity mask.
+const AFFINITY_WORDS: usize = if cfg!(earlybird_loom) { 1 } else { 16 };
+
+/// Words of rank 0's settings.
+const POLICY_WORDS: usize = if cfg!(earlybird_loom) { 1 } else { 32 };
+
+/// The longest that a rank takes to write the first error, in looks and the pause between two.
+const WRITING_LOOKS: (u32, Duration) = (100, Duration::from_micros(100));
+
+/// Distinguishes a process from every other one on this machine, past and present, in whatever pid namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pub pid: u32,
+    pub pid_namespace: u64,
+    pub start_ticks: u64,
+}
 
 #[repr(C, align(128))]
 pub(crate) struct Header {
@@ -46,8 +64,6 @@ pub(crate) struct Header {
     pub creator: AtomicU64,
     /// True if the group cannot come together; see rule 4.
     failure: AtomicU64,
-    /// Bytes of the error in `failure_text`.
-    failure_bytes: AtomicU64,
     /// 1 once the table of regions is in use: a job that never splits does without.
     pub pooled: AtomicU64,
     /// 1 once a rank has warned about late ranks, so that only one does.
@@ -68,9 +84,10 @@ pub(crate) struct Entry {
     pub state: AtomicU64,
     /// The thread that owns the rank's word in [`Control::living`], 0 if it has none.
     pub owner: AtomicU64,
+    #[cfg(not(earlybird_loom))]
     _unused: [AtomicU64; 11],
     /// CPUs this rank may run on, bit n of word n / 64.
-    pub affinity: [AtomicU64; 16],
+    pub affinity: [AtomicU64; AFFINITY_WORDS],
 }
 
 impl Entry {
@@ -88,18 +105,20 @@ impl Entry {
 #[repr(C, align(128))]
 pub struct Control {
     pub(crate) header: Header,
-    pub(crate) policy: [AtomicU64; 32],
+    pub(crate) policy: [AtomicU64; POLICY_WORDS],
     pub(crate) entries: [Entry; MAX_RANKS],
     /// A word per rank that its owner thread holds and the kernel marks (`liveness.rs`), close together so that a look at
     /// all ranks reads 64 lines.
-    pub(crate) living: [AtomicU32; MAX_RANKS + 1],
+    pub(crate) living: [LivenessWord; MAX_RANKS + 1],
     failure_text: [AtomicU64; FAILURE_BYTES / 8],
 }
 
 /// Bytes of the control segment: the same for every number of ranks.
 pub const CONTROL_BYTES: usize = size_of::<Control>();
 
+#[cfg(not(earlybird_loom))]
 const _: () = {
+    use core::mem::offset_of;
     assert!(size_of::<Header>() == 128);
     assert!(size_of::<Entry>() == 256);
     assert!(offset_of!(Entry, affinity) == 128);
@@ -109,44 +128,80 @@ const _: () = {
 };
 
 impl Control {
+    /// Fills in the entry of `rank`, and rank 0's settings, and moves its state to `CLAIMED`.
+    pub(crate) fn claim(
+        &self,
+        rank: usize,
+        process: Identity,
+        affinity: [u64; AFFINITY_WORDS],
+        policy: [u64; POLICY_WORDS],
+    ) {
+        let entry = &self.entries[rank];
+        entry.pid.store(u64::from(process.pid), Relaxed);
+        entry.pid_namespace.store(process.pid_namespace, Relaxed);
+        entry.start_ticks.store(process.start_ticks, Relaxed);
+        entry.affinity.iter().zip(affinity).for_each(|(word, bits)| word.store(bits, Relaxed));
+        if rank == 0 {
+            self.policy.iter().zip(policy).for_each(|(word, value)| word.store(value, Relaxed));
+        }
+        self.announce(rank, CLAIMED);
+    }
+
+    /// Says that thread `tid` owns the word of `rank`: its own thread, which calls this.
+    pub(crate) fn own(&self, rank: usize, tid: u32) {
+        self.entries[rank].owner.store(u64::from(tid), Relaxed);
+        self.living[rank].own(tid);
+    }
+
     pub(crate) fn state(&self, rank: usize) -> u64 {
-        self.entries.get(rank).map_or(FREE, |entry| entry.state.load(Acquire))
+        self.entries.get(rank).map_or(FREE, |entry| entry.state.load(SyncPoint::EntryAcquire.order()))
     }
 
     /// Returns whether all of the first `size` ranks have attached, be they still here or not.
     pub(crate) fn is_complete(&self, size: usize) -> bool {
-        self.header.attached.load(Acquire) as usize >= size
+        self.header.attached.load(Relaxed) as usize >= size
             && (0..size).all(|rank| matches!(self.state(rank), ATTACHED | DETACHED))
     }
 
     /// Moves a rank's state.
     pub(crate) fn announce(&self, rank: usize, state: u64) {
         let Some(entry) = self.entries.get(rank) else { return };
-        entry.state.store(state, Release);
+        entry.state.store(state, SyncPoint::EntryRelease.order());
         if state == ATTACHED {
-            self.header.attached.fetch_add(1, AcqRel);
+            self.header.attached.fetch_add(1, Relaxed);
         }
     }
 
     /// Ends the wait of all ranks: all have attached, and no name is left.
     pub(crate) fn end_rendezvous(&self) {
-        self.header.met.store(1, Release);
+        self.header.met.store(1, SyncPoint::MetRelease.order());
         self.ring();
     }
 
     /// Returns whether the rendezvous has ended well.
     pub(crate) fn is_over(&self) -> bool {
-        self.header.met.load(Acquire) == 1
+        self.header.met.load(SyncPoint::MetAcquire.order()) == 1
+    }
+
+    /// Waits until the rendezvous has ended well. `look`, asked before each sleep, says how long that may be, or ends the wait.
+    pub(crate) fn until_over(&self, mut look: impl FnMut() -> Result<Duration, Error>) -> Result<(), Error> {
+        loop {
+            let rung = self.header.bell.load(SyncPoint::BellAcquire.order());
+            if self.is_over() {
+                return Ok(());
+            }
+            let most = look()?;
+            futex::wait(&self.header.bell, rung, most);
+        }
     }
 
     /// The first error, once a rank has given one.
     pub(crate) fn failure(&self) -> Option<Error> {
-        if self.header.failure.load(Acquire) != FAILED {
+        if self.header.failure.load(SyncPoint::PoisonAcquire.order()) != FAILED {
             return None;
         }
-        let bytes = (self.header.failure_bytes.load(Relaxed) as usize).min(FAILURE_BYTES);
-        let text: Vec<u8> = self.failure_text.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect();
-        Some(error_codec::from_bytes(&text[..bytes]))
+        let words: Vec<u64> = self.failure_text.iter().map(|word| word.load(Relaxed)).collect();
+        Some(error_codec::from_text(&text::unpack(&words)))
     }
 
     /// Ends the wait of all ranks with the first error given, which is returned: this one, unless another rank was earlier.
@@ -157,52 +212,60 @@ impl Control {
         let taken = free
             .into_iter()
             .flatten()
-            .any(|before| self.header.failure.compare_exchange(before, mine, AcqRel, Acquire).is_ok());
+            .any(|before| self.header.failure.compare_exchange(before, mine, Relaxed, Relaxed).is_ok());
         if !taken {
             // the error that another rank is just writing stands
-            for _ in 0..100 {
-                if let Some(stands) = self.failure() {
-                    return stands;
-                }
-                std::thread::sleep(std::time::Duration::from_micros(100));
-            }
-            return error.clone();
+            return poll(WRITING_LOOKS, || self.failure()).unwrap_or_else(|| error.clone());
         }
-        let mut text = error_codec::to_bytes(error);
-        text.truncate(FAILURE_BYTES);
-        for (word, bytes) in self.failure_text.iter().zip(text.chunks(8)) {
-            let mut padded = [0; 8];
-            padded[..bytes.len()].copy_from_slice(bytes);
-            word.store(u64::from_le_bytes(padded), Relaxed);
-        }
-        self.header.failure_bytes.store(text.len() as u64, Relaxed);
-        self.header.failure.store(FAILED, Release);
+        let mut words = [0; FAILURE_BYTES / 8];
+        text::pack(&error_codec::to_text(error, FAILURE_BYTES), &mut words);
+        self.failure_text.iter().zip(words).for_each(|(kept, word)| kept.store(word, Relaxed));
+        self.header.failure.store(FAILED, SyncPoint::PoisonRelease.order());
         self.ring();
         self.failure().unwrap_or_else(|| error.clone())
     }
 
     fn ring(&self) {
-        self.header.bell.fetch_add(1, AcqRel);
-        let all = i32::MAX as u32;
-        let _ = rustix::thread::futex::wake(&self.header.bell, rustix::thread::futex::Flags::empty(), all);
+        self.header.bell.fetch_add(1, SyncPoint::BellRelease.order());
+        futex::wake_all(&self.header.bell);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::super::control_map::ControlMap;
+#[cfg(earlybird_loom)]
+mod modelled {
     use super::*;
+    use core::array::from_fn;
 
-    #[test]
-    fn the_first_error_stands_and_a_dead_writers_is_replaced() {
-        let (control, _file) = ControlMap::create().unwrap();
-        let (first, second) = (Error::usage("first ".repeat(3000)), Error::usage("second"));
-        assert_eq!(control.failure(), None);
-        control.header.failure.store(WRITING | 7, Relaxed);
-        assert_eq!(control.fail(1, &first, Some(3)), first, "rank 7 is about to say what stands");
-        assert_eq!(control.failure(), None);
-        let stands = control.fail(1, &first, Some(7));
-        assert!(stands.to_string().starts_with("first first") && stands.to_string().len() < FAILURE_BYTES);
-        assert_eq!((control.fail(2, &second, None), control.failure()), (stands.clone(), Some(stands)));
+    impl Default for Control {
+        fn default() -> Self {
+            let (word, promised) = (|| AtomicU64::new(0), || AtomicU64::promised(0));
+            let entry = || Entry {
+                pid: promised(),
+                pid_namespace: promised(),
+                start_ticks: promised(),
+                state: word(),
+                owner: promised(),
+                affinity: from_fn(|_| promised()),
+            };
+            let header = Header {
+                creator: promised(),
+                failure: word(),
+                pooled: word(),
+                warned: word(),
+                bell: AtomicU32::new(0),
+                attached: AtomicU32::new(0),
+                met: AtomicU32::new(0),
+            };
+            Control {
+                header,
+                policy: from_fn(|_| promised()),
+                entries: from_fn(|_| entry()),
+                living: from_fn(|_| LivenessWord::default()),
+                failure_text: from_fn(|_| promised()),
+            }
+        }
     }
 }
+
+#[cfg(all(test, not(earlybird_loom)))]
+mod tests;

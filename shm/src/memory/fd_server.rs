@@ -15,7 +15,7 @@ use rustix::net::{
     SocketFlags,
 };
 
-use super::messages::{Answer, Message, Statement};
+use super::messages::{self, Answer, Message, Statement};
 use super::record_lock;
 use super::rendezvous::Rendezvous;
 use crate::Error;
@@ -165,19 +165,21 @@ fn attend(mut connection: Connection, host: &mut impl FdServerHandler) -> Result
         // as if it had closed
         Err(_) => Vec::new(),
     };
-    let message = Message::decode(&bytes);
+    let message = messages::decode(&bytes);
     let statement = if let Some(Message::Join(statement)) = &message { Some(statement.clone()) } else { None };
     match message.and_then(|message| host.answer(message)) {
-        Some(Answer::Welcome) => match send(&connection.socket, &Answer::Welcome.encode(), &host.descriptors()) {
-            Ok(()) => {
-                connection.rank = statement;
-                return Ok(Some(connection));
+        Some(Answer::Welcome) => {
+            match send(&connection.socket, &messages::encode(&Answer::Welcome), &host.descriptors()) {
+                Ok(()) => {
+                    connection.rank = statement;
+                    return Ok(Some(connection));
+                }
+                Err(error) if is_hangup(error) => connection.rank = statement,
+                Err(error) => return Err(Error::system("sending the arena to another rank (see ulimit -n)", error)),
             }
-            Err(error) if is_hangup(error) => connection.rank = statement,
-            Err(error) => return Err(Error::system("sending the arena to another rank (see ulimit -n)", error)),
-        },
+        }
         // a process that does not receive the answer has ended
-        Some(answer) => drop(send(&connection.socket, &answer.encode(), &[])),
+        Some(answer) => drop(send(&connection.socket, &messages::encode(&answer), &[])),
         None => {}
     }
     connection.rank.iter().for_each(|rank| host.closed(rank));
@@ -257,14 +259,14 @@ mod tests {
     /// The answer to a message sent on an own connection.
     fn heard(socket: &OwnedFd) -> Option<Answer> {
         wait_for(socket, Duration::from_secs(10));
-        Answer::decode(&receive(socket).unwrap()?.0)
+        messages::decode(&receive(socket).unwrap()?.0)
     }
 
     #[test]
     fn every_client_connected_at_the_end_gets_the_last_answer() {
         let (address, server) = server("end");
         let waiting: Vec<OwnedFd> = (0..3 * MOST_CONNECTIONS).map(|_| address.connect().unwrap().unwrap()).collect();
-        waiting.iter().for_each(|socket| send(socket, &Message::Ended(vec![1]).encode(), &[]).unwrap());
+        waiting.iter().for_each(|socket| send(socket, &messages::encode(&Message::Ended(vec![1])), &[]).unwrap());
         let last = Answer::Failed(Error::usage("the end"));
         server.end(&last);
         for socket in &waiting {
@@ -276,7 +278,7 @@ mod tests {
     #[test]
     fn what_is_no_message_gets_no_answer() {
         let (address, mut server) = server("noise");
-        for noise in [&b"x"[..], b"earlybird\0join\0", &[0xff; 4000]] {
+        for noise in [&b"x"[..], b"{\"Join\":{}}", &[0xff; 4000]] {
             let socket = address.connect().unwrap().unwrap();
             send(&socket, noise, &[]).unwrap();
             for _ in 0..2 {

@@ -5,20 +5,63 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time for which a reading of the free memory covers small requests: it takes some hundred system calls.
+const READING_LASTS: Duration = Duration::from_secs(1);
+/// The part of the free memory that a reading covers, for this process. 32 processes, each with a reading of its own, take no more of
+/// the free memory than its 32nd part, which requests leave free.
+const COVERED_PART: u64 = 1024;
+
+/// The time of the last reading of the free memory, and the rest of the part that it covers.
+static LAST_READING: Mutex<Option<(Instant, u64)>> = Mutex::new(None);
+
+/// Returns whether the last reading of the free memory covers `bytes` more.
+pub(crate) fn is_covered(bytes: u64) -> bool {
+    let mut last = LAST_READING.lock().unwrap_or_else(PoisonError::into_inner);
+    let left = last.as_mut().filter(|(read, left)| read.elapsed() < READING_LASTS && *left >= bytes);
+    left.map(|(_, left)| *left -= bytes).is_some()
+}
+
+/// Reads the free memory of this machine, see [`memory_available_bytes`].
+pub(crate) fn read_memory_available() -> Option<u64> {
+    let free = memory_available_bytes(Path::new("/"));
+    let reading = free.map(|free| (Instant::now(), free / COVERED_PART));
+    *LAST_READING.lock().unwrap_or_else(PoisonError::into_inner) = reading;
+    free
+}
 
 /// Bytes that can still be taken without swapping or exceeding a control group's limit. `root` is `/` but in tests.
 pub(crate) fn memory_available_bytes(root: &Path) -> Option<u64> {
-    let node = meminfo(root, "MemAvailable:");
-    let v2 = group_directories(root, "", &["sys/fs/cgroup", "sys/fs/cgroup/unified"]);
-    let v1 = group_directories(root, "memory", &["sys/fs/cgroup/memory"]);
-    let groups = v2
-        .iter()
-        .filter_map(|group| free_in(group, "memory.max", "memory.current", "inactive_file "))
-        .chain(v1.iter().filter_map(|group| {
+    [node_available_bytes(root), tightest_group(root).map(|group| group.free_bytes)].into_iter().flatten().min()
+}
+
+/// Bytes that the node can still give without swapping.
+pub(crate) fn node_available_bytes(root: &Path) -> Option<u64> {
+    meminfo(root, "MemAvailable:")
+}
+
+/// A control group with a memory limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemoryGroup {
+    /// Its directory.
+    pub path: PathBuf,
+    /// Its limit.
+    pub limit_bytes: u64,
+    /// Bytes that its processes can still take.
+    pub free_bytes: u64,
+}
+
+/// The control group of this process, or ancestor of it, with the least free memory; `None` without a limit.
+pub(crate) fn tightest_group(root: &Path) -> Option<MemoryGroup> {
+    let v2 = group_directories(root, "", &["sys/fs/cgroup", "sys/fs/cgroup/unified"]).into_iter();
+    let v1 = group_directories(root, "memory", &["sys/fs/cgroup/memory"]).into_iter();
+    v2.filter_map(|group| free_in(group, "memory.max", "memory.current", "inactive_file "))
+        .chain(v1.filter_map(|group| {
             free_in(group, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file ")
         }))
-        .min();
-    [node, groups].into_iter().flatten().min()
+        .min_by_key(|group| group.free_bytes)
 }
 
 /// CPUs' worth of time that the control groups grant, rounded up; `None` without a quota.
@@ -52,15 +95,18 @@ fn meminfo(root: &Path, field: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Free bytes of one group. Its unused page cache counts as free: the kernel drops it before it kills.
-fn free_in(group: &Path, limit: &str, usage: &str, cache: &str) -> Option<u64> {
-    let limit = number(&group.join(limit))?;
-    let usage = number(&group.join(usage))?;
-    let cache = fs::read_to_string(group.join("memory.stat"))
+/// Version 1 writes no limit as the largest number of pages; nothing near it is a limit.
+const UNLIMITED_BYTES: u64 = 1 << 62;
+
+/// The memory of one group, if it has a limit. Its unused page cache counts as free: the kernel drops it before it kills.
+fn free_in(path: PathBuf, limit: &str, usage: &str, cache: &str) -> Option<MemoryGroup> {
+    let limit_bytes = number(&path.join(limit)).filter(|limit| *limit < UNLIMITED_BYTES)?;
+    let usage = number(&path.join(usage))?;
+    let cache = fs::read_to_string(path.join("memory.stat"))
         .ok()
         .and_then(|text| text.lines().find_map(|line| line.strip_prefix(cache)?.trim().parse::<u64>().ok()))
         .unwrap_or(0);
-    Some(limit.saturating_sub(usage.saturating_sub(cache)))
+    Some(MemoryGroup { path, limit_bytes, free_bytes: limit_bytes.saturating_sub(usage.saturating_sub(cache)) })
 }
 
 /// The directories of this process's group and of its ancestors for one controller (version 2: the empty name). In a
@@ -136,11 +182,15 @@ mod tests {
                 ("proc/self/cgroup", "4:memory:/a\n1:cpu,cpuacct:/a\n0::/\n"),
                 ("sys/fs/cgroup/memory/a/memory.limit_in_bytes", "20000\n"),
                 ("sys/fs/cgroup/memory/a/memory.usage_in_bytes", "19000\n"),
+                ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+                ("sys/fs/cgroup/memory/memory.usage_in_bytes", "19000\n"),
                 ("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "50000\n"),
                 ("sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n"),
             ],
         );
         assert_eq!(memory_available_bytes(&f.0), Some(1000));
+        let path = f.0.join("sys/fs/cgroup/memory/a");
+        assert_eq!(tightest_group(&f.0), Some(MemoryGroup { path, limit_bytes: 20000, free_bytes: 1000 }));
         assert_eq!(cpu_quota(&f.0), Some(1));
     }
 

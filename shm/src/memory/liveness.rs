@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use super::arena::Arena;
-use super::control::Control;
+use super::control::{Control, Identity};
 use super::liveness_word::LivenessState;
 use super::{owner_thread, process, record_lock};
 
@@ -67,18 +67,18 @@ pub(super) fn has_ended(mark: LivenessState, evidence: Evidence) -> bool {
 pub(super) fn concludes(
     control: &Control,
     arena: &Arena,
-    me: &process::Identity,
+    me: &Identity,
     rank: usize,
     verdict: fn(LivenessState, Evidence) -> bool,
 ) -> bool {
-    match LivenessState::of(&control.living[rank]) {
+    match control.living[rank].state() {
         mark @ (LivenessState::Owned | LivenessState::Left) => verdict(mark, Evidence::default()),
         mark => verdict(mark, evidence(control, arena, me, rank)),
     }
 }
 
 /// Collects the evidence about a rank that the process `me` can see.
-pub(super) fn evidence(control: &Control, arena: &Arena, me: &process::Identity, rank: usize) -> Evidence {
+pub(super) fn evidence(control: &Control, arena: &Arena, me: &Identity, rank: usize) -> Evidence {
     let entry = &control.entries[rank];
     let (identity, owner) = (entry.identity(), entry.owner.load(Relaxed) as u32);
     // an error says that the descriptor is gone here, and nothing about the rank

@@ -1,19 +1,25 @@
 //! The word of a rank in the control segment that the kernel marks when the rank's owner thread ends.
 
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Acquire;
+use crate::sync::Ordering::Relaxed;
+use crate::sync::{AtomicU32, SyncPoint};
 
 /// The kernel has set this bit: the owner ended without leaving.
-pub(super) const OWNER_DIED: u32 = 0x4000_0000;
+const OWNER_DIED: u32 = 0x4000_0000;
 const TID_MASK: u32 = 0x3fff_ffff;
 /// The rank has left in order, or given up joining. No thread has such a number.
-pub(super) const LEFT: u32 = TID_MASK;
+const LEFT: u32 = TID_MASK;
 /// The rank could not start an owner thread (`ulimit -u`, a system call filter).
-pub(super) const OWNERLESS: u32 = TID_MASK - 1;
+const OWNERLESS: u32 = TID_MASK - 1;
+
+/// The word of a rank. Writers: its rank; the kernel, once, when the owner thread ends; a rank that has seen a death that the
+/// kernel did not mark.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(crate) struct LivenessWord(AtomicU32);
 
 /// The state of a rank that its word shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LivenessState {
+pub(crate) enum LivenessState {
     /// No process has claimed the rank.
     Unclaimed,
     /// The owner thread lives.
@@ -26,12 +32,43 @@ pub(super) enum LivenessState {
     Ownerless,
 }
 
-impl LivenessState {
-    pub fn of(word: &AtomicU32) -> LivenessState {
-        LivenessState::from_word(word.load(Acquire))
+impl LivenessWord {
+    /// The state that the word shows. What the rank did before it left, and the owner of a dead one, are seen with it.
+    pub fn state(&self) -> LivenessState {
+        LivenessState::of(self.0.load(SyncPoint::AliveAcquire.order()))
     }
 
-    pub fn from_word(word: u32) -> LivenessState {
+    /// Thread `tid`, which calls this, owns the word from here on.
+    pub fn own(&self, tid: u32) {
+        self.0.store(tid, SyncPoint::AliveRelease.order());
+    }
+
+    /// The rank has no thread that owns the word.
+    pub fn do_without_owner(&self) {
+        self.0.store(OWNERLESS, Relaxed);
+    }
+
+    /// The rank has left: none of its threads touches shared memory any more.
+    pub fn leave(&self) {
+        self.0.store(LEFT, SyncPoint::AliveRelease.order());
+    }
+
+    /// Marks a death that the kernel did not mark, if the word says that the rank lives and `is_dead` says that it does not.
+    pub fn confirm(&self, is_dead: impl FnOnce() -> bool) {
+        let word = self.0.load(Relaxed);
+        if LivenessState::of(word) == LivenessState::Owned && is_dead() {
+            let _ = self.0.compare_exchange(word, word | OWNER_DIED, Relaxed, Relaxed);
+        }
+    }
+
+    /// The word as the kernel knows it.
+    pub fn futex(&self) -> &AtomicU32 {
+        &self.0
+    }
+}
+
+impl LivenessState {
+    fn of(word: u32) -> LivenessState {
         match word & TID_MASK {
             _ if word & OWNER_DIED != 0 => LivenessState::OwnerDied,
             0 => LivenessState::Unclaimed,
@@ -42,7 +79,25 @@ impl LivenessState {
     }
 }
 
-#[cfg(test)]
+#[cfg(earlybird_loom)]
+mod modelled {
+    use super::*;
+
+    impl Default for LivenessWord {
+        fn default() -> Self {
+            LivenessWord(AtomicU32::new(0))
+        }
+    }
+
+    impl LivenessWord {
+        /// Marks the word as the kernel does when the owner thread ends.
+        pub fn end_of_owner(&self, tid: u32) {
+            self.0.compare_exchange(tid, OWNER_DIED, Relaxed, Relaxed).expect("the owner's own number");
+        }
+    }
+}
+
+#[cfg(all(test, not(earlybird_loom)))]
 mod tests {
     use super::*;
 
@@ -58,7 +113,7 @@ mod tests {
             (LEFT, LivenessState::Left),
             (OWNERLESS, LivenessState::Ownerless),
         ] {
-            assert_eq!(LivenessState::of(&AtomicU32::new(word)), mark, "{word:#x}");
+            assert_eq!(LivenessWord(AtomicU32::new(word)).state(), mark, "{word:#x}");
         }
     }
 }

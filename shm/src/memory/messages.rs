@@ -1,24 +1,26 @@
 //! Messages at the rendezvous: identity and settings of a rank, errors, and ranks that have ended.
 //!
-//! Messages are texts, fields with zero bytes between them. The first field names the protocol. A rank states every value
-//! that must be equal on all ranks by name, so that an error can name the difference.
+//! Messages are JSON. A rank states every value that must be equal on all ranks by name, so that an error can name the
+//! difference.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::AttachOptions;
+use super::control::Identity;
 use super::control::LAYOUT_VERSION;
-use super::process::Identity;
-use crate::{Error, error_codec};
+use crate::Error;
+use crate::text::beginning;
 
-/// First field of every message.
-const PREFIX: &str = "earlybird";
 /// Raised when messages or the steps of joining change; ranks of different protocols do not join.
-const PROTOCOL: u32 = 2;
+const PROTOCOL: u32 = 3;
 /// Hash of the sources, to distinguish builds of one version.
 const BUILD: &str = env!("EARLYBIRD_SOURCES");
 /// Longest value that is stated in full; of longer ones the beginning and a hash are.
 const VALUE_BYTES: usize = 300;
 
 /// The statement of a rank to the fd server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Statement {
     pub rank: usize,
     pub me: Identity,
@@ -30,7 +32,7 @@ pub(crate) struct Statement {
 const REGION: &str = "the bytes of a region";
 
 /// A message to the fd server.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Message {
     /// A rank that wants to join.
     Join(Statement),
@@ -41,7 +43,7 @@ pub(crate) enum Message {
 }
 
 /// The answer. Descriptors travel beside the bytes.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Answer {
     /// The rank may join: control segment and arena come with the answer.
     Welcome,
@@ -92,92 +94,20 @@ impl Statement {
 
 /// A value as it is stated: short, and different for different values.
 fn shortened(value: &str) -> String {
-    let value = value.replace('\0', "?");
     if value.len() <= VALUE_BYTES {
-        return value;
+        return value.to_owned();
     }
-    let end = (0..=VALUE_BYTES).rev().find(|end| value.is_char_boundary(*end)).unwrap_or(0);
-    format!("{}... (hash {:032x})", &value[..end], super::rendezvous::fnv1a_128(value.as_bytes()))
+    format!("{}... (hash {:032x})", beginning(value, VALUE_BYTES), super::rendezvous::fnv1a_128(value.as_bytes()))
 }
 
-impl Message {
-    pub fn encode(&self) -> Vec<u8> {
-        let mut fields = vec![PREFIX.to_owned()];
-        match self {
-            Message::Join(statement) => {
-                let Identity { pid, pid_namespace, start_ticks } = statement.me;
-                fields.push("join".into());
-                fields.extend([statement.rank.to_string(), pid.to_string()]);
-                fields.extend([pid_namespace.to_string(), start_ticks.to_string()]);
-                fields.extend(statement.values.iter().flat_map(|(name, value)| [name.clone(), value.clone()]));
-            }
-            Message::Failed(error) => {
-                fields.push("failed".into());
-                fields.extend(error_codec::to_fields(error));
-            }
-            Message::Ended(ranks) => {
-                fields.push("ended".into());
-                fields.extend(ranks.iter().map(usize::to_string));
-            }
-        }
-        error_codec::join(fields)
-    }
-
-    /// `None` for what is no message.
-    pub fn decode(bytes: &[u8]) -> Option<Message> {
-        let fields = error_codec::split(bytes);
-        let (prefix, rest) = fields.split_first()?;
-        let (kind, rest) = rest.split_first().filter(|_| prefix == PREFIX)?;
-        match kind.as_str() {
-            "join" => {
-                let ([rank, pid, pid_namespace, start_ticks], values) = rest.split_first_chunk()?;
-                let me = Identity {
-                    pid: pid.parse().ok()?,
-                    pid_namespace: pid_namespace.parse().ok()?,
-                    start_ticks: start_ticks.parse().ok()?,
-                };
-                let values = values.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
-                Some(Message::Join(Statement { rank: rank.parse().ok()?, me, values }))
-            }
-            "failed" => Some(Message::Failed(error_codec::from_fields(rest))),
-            "ended" => rest.iter().map(|rank| rank.parse().ok()).collect::<Option<_>>().map(Message::Ended),
-            _ => None,
-        }
-    }
+/// Encodes a [`Message`] or an [`Answer`].
+pub(crate) fn encode(message: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(message).expect("numbers and texts are JSON")
 }
 
-impl Answer {
-    pub fn encode(&self) -> Vec<u8> {
-        match self {
-            Answer::Welcome => b"welcome".to_vec(),
-            Answer::Over => b"over".to_vec(),
-            Answer::Failed(error) => {
-                error_codec::join([vec!["failed".to_owned()], error_codec::to_fields(error)].concat())
-            }
-        }
-    }
-
-    pub fn decode(bytes: &[u8]) -> Option<Answer> {
-        let fields = error_codec::split(bytes);
-        match fields.split_first()? {
-            (kind, []) if kind == "welcome" => Some(Answer::Welcome),
-            (kind, []) if kind == "over" => Some(Answer::Over),
-            (kind, rest) if kind == "failed" => Some(Answer::Failed(error_codec::from_fields(rest))),
-            _ => None,
-        }
-    }
-}
-
-/// Puts the rank before the text of its error, for the other ranks.
-pub(crate) fn of_rank(rank: usize, error: Error) -> Error {
-    let named = |text: String| if text.starts_with("rank ") { text } else { format!("rank {rank}: {text}") };
-    match error {
-        Error::Usage { message } => Error::Usage { message: named(message) },
-        Error::Unsupported { what, hint } => Error::Unsupported { what: named(what), hint },
-        Error::System { context, reason, errno, .. } => Error::numbered(named(context), reason, errno),
-        Error::NoSpace { needed, free, hint } => Error::NoSpace { needed, free, hint: named(hint) },
-        other => other,
-    }
+/// Decodes the [`Message`] or [`Answer`] of [`encode`]; `None` for what is none.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    serde_json::from_slice(bytes).ok()
 }
 
 #[cfg(test)]
@@ -194,29 +124,29 @@ mod tests {
     fn messages_and_errors_survive_their_bytes() {
         for error in crate::error_codec::tests::samples() {
             let answer = Answer::Failed(error.clone());
-            assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+            assert_eq!(decode(&encode(&answer)), Some(answer));
             let message = Message::Failed(error);
-            assert_eq!(Message::decode(&message.encode()), Some(message));
+            assert_eq!(decode(&encode(&message)), Some(message));
         }
         for message in [Message::Ended(vec![0, 1022]), Message::Join(statement(2, &[("EARLYBIRD_DIR", "")]))] {
-            assert_eq!(Message::decode(&message.encode()), Some(message));
+            assert_eq!(decode(&encode(&message)), Some(message));
         }
         for answer in [Answer::Welcome, Answer::Over] {
-            assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+            assert_eq!(decode(&encode(&answer)), Some(answer));
         }
     }
 
     #[test]
     fn whatever_comes_is_a_message_or_none() {
-        let whole = Message::Join(statement(2, &[("EARLYBIRD_DIR", "/a")])).encode();
+        let whole = encode(&Message::Join(statement(2, &[("EARLYBIRD_DIR", "/a")])));
         for end in 0..whole.len() {
-            let _ = Message::decode(&whole[..end]);
-            let _ = Answer::decode(&whole[end..]);
+            assert_eq!(decode::<Message>(&whole[..end]), None);
+            assert_eq!(decode::<Answer>(&whole[end..]), None);
         }
-        for text in ["", "earlybird", "earlybird\0join", "earlybird\0ended\0-1", "other\0ended\x001"] {
-            assert_eq!(Message::decode(text.as_bytes()), None, "{text:?}");
+        for text in ["", "\"Join\"", "{\"Join\":{}}", "{\"Ended\":[-1]}", "{\"Other\":[1]}", "{\"Ended\":[1]} {}"] {
+            assert_eq!(decode::<Message>(text.as_bytes()), None, "{text:?}");
         }
-        assert_eq!(Message::decode(&[0xff; 64]), None);
+        assert_eq!(decode::<Message>(&[0xff; 64]), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 
 use std::io;
 use std::ptr;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -20,7 +20,6 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::thread::futex;
 
 use super::control_map::ControlMap;
-use super::liveness_word::{LEFT, OWNERLESS};
 use super::process;
 
 /// Interval at which a parked owner checks whether it is the last thread of its process.
@@ -115,7 +114,7 @@ impl OwnerThread {
     pub fn start(control: &Arc<ControlMap>, rank: usize) -> OwnerThread {
         let running = spawn(control, rank).ok();
         if running.is_none() {
-            control.living[rank].store(OWNERLESS, Release);
+            control.living[rank].do_without_owner();
         }
         OwnerThread { control: control.clone(), rank, pid: std::process::id(), running }
     }
@@ -128,9 +127,9 @@ impl Drop for OwnerThread {
             std::mem::forget(self.running.take());
             return;
         }
-        self.control.living[self.rank].store(LEFT, Release);
+        self.control.living[self.rank].leave();
         if let Some((page, thread)) = self.running.take() {
-            page.stop().store(1, Release);
+            page.stop().store(1, Relaxed);
             let _ = futex::wake(page.stop(), futex::Flags::PRIVATE, 1);
             let _ = thread.join();
         }
@@ -138,7 +137,7 @@ impl Drop for OwnerThread {
 }
 
 fn spawn(control: &Arc<ControlMap>, rank: usize) -> io::Result<(Arc<RobustListPage>, JoinHandle<()>)> {
-    let page = Arc::new(RobustListPage::new(&control.living[rank])?);
+    let page = Arc::new(RobustListPage::new(control.living[rank].futex())?);
     let (tell, told) = mpsc::channel();
     let (list, control) = (page.clone(), control.clone());
     let _blocked = BlockedSignals::new();
@@ -147,8 +146,7 @@ fn spawn(control: &Arc<ControlMap>, rank: usize) -> io::Result<(Arc<RobustListPa
             let owned = list.adopt();
             if owned.is_ok() {
                 let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-                control.entries[rank].owner.store(u64::from(tid), Relaxed);
-                control.living[rank].store(tid, Release);
+                control.own(rank, tid);
             }
             let adopted = owned.is_ok();
             let _ = tell.send(owned);
@@ -168,7 +166,7 @@ fn spawn(control: &Arc<ControlMap>, rank: usize) -> io::Result<(Arc<RobustListPa
 fn park(stop: &AtomicU32) {
     OWNERS.fetch_add(1, Relaxed);
     let every = rustix::time::Timespec { tv_sec: LOOK_EVERY.as_secs() as i64, tv_nsec: 0 };
-    while stop.load(Acquire) == 0 {
+    while stop.load(Relaxed) == 0 {
         let _ = futex::wait(stop, futex::Flags::PRIVATE, 0, Some(&every));
         if matches!(process::stat("self"), Some(('Z', _))) {
             let threads = std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);

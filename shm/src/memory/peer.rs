@@ -10,28 +10,21 @@ pub struct Peer {
 }
 
 /// State of a rank's process, as far as the operating system shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 pub enum PeerState {
     /// Running, runnable or asleep; also when its state cannot be seen from here (another container).
+    #[strum(serialize = "running")]
     Running,
     /// In a system call that cannot be interrupted, usually for a disk or a network file system.
+    #[strum(serialize = "waiting for a disk")]
     Disk,
     /// Stopped by a signal (SIGSTOP, SIGTSTP).
+    #[strum(serialize = "stopped")]
     Stopped,
     /// Held by a debugger.
+    #[strum(serialize = "held by a debugger")]
     Traced,
     /// Dead, executing another program, or not a member any more.
+    #[strum(serialize = "gone")]
     Gone,
-}
-
-impl std::fmt::Display for PeerState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            PeerState::Running => "running",
-            PeerState::Disk => "waiting for a disk",
-            PeerState::Stopped => "stopped",
-            PeerState::Traced => "held by a debugger",
-            PeerState::Gone => "gone",
-        })
-    }
 }

@@ -6,13 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// Distinguishes a process from every other one on this machine, past and present, in whatever pid namespace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub pid: u32,
-    pub pid_namespace: u64,
-    pub start_ticks: u64,
-}
+use super::control::Identity;
 
 impl Identity {
     /// Of the calling process. Without /proc only the pid is known.

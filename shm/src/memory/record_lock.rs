@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
 
-use super::process::{self, Identity};
+use super::control::Identity;
+use super::process;
 use crate::Error;
 
 fn request(kind: libc::c_int, first: usize, count: usize) -> libc::flock {

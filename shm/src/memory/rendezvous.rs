@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::deadline::Deadline;
-use super::record_lock;
+use super::{process, record_lock};
 use crate::Error;
 
 /// First part of the name of a socket in a directory.
@@ -27,6 +27,8 @@ const SOCKET_PATH_MAX: usize = 107;
 const BACKLOG: i32 = 1024;
 /// Time that a client waits for room in the queue of connections.
 const FULL: Duration = Duration::from_secs(1);
+/// Time that the files of a process may stay open after it is known to be dead.
+const DYING: Duration = Duration::from_millis(500);
 /// Pause before another look at a socket that is being made or closed.
 const PAUSE: Duration = Duration::from_micros(200);
 
@@ -161,10 +163,17 @@ impl RendezvousAddress {
         deadline.check(|| format!("attach: {why} ({})", self.name), Vec::new, || true)
     }
 
-    /// Removes the socket in the directory if no process listens on it any more.
-    pub fn remove_leftover(&self) {
-        let Some(Ok(directory)) = self.dir.as_deref().map(|dir| Directory::open(dir, false)) else { return };
-        directory.remove_dead(&self.file_name());
+    /// Removes the socket in the directory if no process listens on it any more. After a death the dead may still have it, or the
+    /// lock, for a moment: a process is known to be dead before its files are closed. So this looks again until the name is gone,
+    /// at most for [`DYING`].
+    pub fn remove_leftover(&self, after_death: bool) {
+        let Some(dir) = &self.dir else { return };
+        let (name, since) = (self.file_name(), Instant::now());
+        // The lock is let go of between two looks.
+        let stays = |at: Directory| at.inode(&name).is_some() && !at.remove_dead(&name);
+        while Directory::open(dir, false).is_ok_and(stays) && after_death && since.elapsed() < DYING {
+            std::thread::sleep(PAUSE);
+        }
     }
 }
 
@@ -308,26 +317,63 @@ impl Directory {
         }
     }
 
-    /// Removes a name on which no process listens. Returns true if it did.
+    /// The names of sockets at which ranks met or meet.
+    fn names(&self) -> Result<Vec<String>, Error> {
+        let shown = self.path.display();
+        let names = std::fs::read_dir(&self.path).map_err(|e| Error::system(format!("reading {shown}"), e))?;
+        let ours = |name: &String| name.strip_prefix(PREFIX).is_some_and(|key| key.len() == 32);
+        Ok(names.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(ours).collect())
+    }
+
+    /// Returns whether there is such a name and no process listens on it, or none but a child of its creator has its socket.
+    fn is_dead(&self, name: &str) -> bool {
+        let is_orphan =
+            |socket| record_lock::peer_process(&socket).is_some_and(|creator| process::runs(&creator) == Some(false));
+        let found = || self.address(name).and_then(|address| connect_to(&address));
+        self.inode(name).is_some() && found().is_ok_and(|socket| socket.is_none_or(is_orphan))
+    }
+
+    /// Removes such a name. Returns true if it did.
     fn remove_dead(&self, name: &str) -> bool {
         let lock = || self.try_lock().unwrap_or(false);
-        let dead = || self.address(name).is_ok_and(|address| matches!(connect_to(&address), Ok(None)));
-        self.inode(name).is_some() && lock() && dead() && rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()).is_ok()
+        lock() && self.is_dead(name) && rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()).is_ok()
     }
 }
 
 /// Removes the names that groups whose processes are all dead left in a rendezvous directory. Without a directory there are
 /// none. Returns the names removed; those at which a living process listens stay.
 pub fn sweep(dir: Option<&Path>) -> Result<Vec<PathBuf>, Error> {
+    names_of_which(dir, Directory::remove_dead)
+}
+
+/// The names that groups whose processes are all dead left in a rendezvous directory, as [`sweep`] would remove them.
+pub fn leftovers(dir: &Path) -> Result<Vec<PathBuf>, Error> {
+    names_of_which(Some(dir), Directory::is_dead)
+}
+
+fn names_of_which(dir: Option<&Path>, holds: fn(&Directory, &str) -> bool) -> Result<Vec<PathBuf>, Error> {
     let Some(dir) = dir else { return Ok(Vec::new()) };
     if std::fs::symlink_metadata(dir).is_err_and(|e| e.kind() == ErrorKind::NotFound) {
         return Ok(Vec::new());
     }
     let directory = Directory::open(dir, false)?;
-    let names = std::fs::read_dir(dir).map_err(|e| Error::system(format!("reading {}", dir.display()), e))?;
-    let ours = |name: &String| name.strip_prefix(PREFIX).is_some_and(|key| key.len() == 32);
-    let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(ours);
-    Ok(names.filter(|name| directory.remove_dead(name)).map(|name| dir.join(name)).collect())
+    let names = directory.names()?;
+    Ok(names.into_iter().filter(|name| holds(&directory, name)).map(|name| dir.join(name)).collect())
+}
+
+/// Meets nobody at a rendezvous of its own, as the first rank of a job would, and leaves it.
+///
+/// # Errors
+/// The errors of joining that have their reason in the sockets or in the directory.
+pub fn try_out(dir: Option<&Path>) -> Result<(), Error> {
+    let key = format!("try-{}", std::process::id());
+    match RendezvousAddress::new(dir, &key).enter(&mut Deadline::new(Some(FULL)))? {
+        Role::Server(mut rendezvous) => {
+            rendezvous.close();
+            Ok(())
+        }
+        Role::Client(_) => Err(Error::system("meeting", "another process of this user has the name of this one")),
+    }
 }
 
 /// FNV-1a with 128 bits: the same in every build of every rank, which the standard library's hasher does not promise.
@@ -346,6 +392,26 @@ mod tests {
         // test vectors of the FNV reference: the empty string and "foobar"
         assert_eq!(fnv1a_128(b""), 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
         assert_eq!(fnv1a_128(b"foobar"), 0x343e_1662_793c_64bf_6f0d_3597_ba44_6f18);
+    }
+
+    #[test]
+    fn what_a_dying_process_still_holds_is_removed_when_it_is_gone() {
+        let dir = std::env::temp_dir().join(format!("earlybird-dying-{}", std::process::id()));
+        let address = RendezvousAddress::new(Some(&dir), &format!("dying-{}", std::process::id()));
+        let directory = Directory::open(&dir, true).unwrap();
+        let name = address.file_name();
+        drop(listen_at(&directory.address(&name).unwrap()).unwrap());
+        assert!(directory.try_lock().unwrap());
+        address.remove_leftover(false);
+        assert!(directory.inode(&name).is_some(), "the lock is held, and nobody died");
+        let dying = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            drop(directory);
+        });
+        address.remove_leftover(true);
+        dying.join().unwrap();
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+        std::fs::remove_dir(&dir).unwrap();
     }
 
     #[test]

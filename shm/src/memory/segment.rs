@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::allocator_state::Allocator;
 use super::arena::Arena;
-use super::control::{self, Control};
+use super::control::{self, Control, Identity};
 use super::control_map::ControlMap;
 use super::liveness::{self, ConfirmationRounds, Evidence};
-use super::liveness_word::{LivenessState, OWNER_DIED};
+use super::liveness_word::LivenessState;
 use super::options::{Absent, AttachOptions};
 use super::owner_thread::OwnerThread;
 use super::peer::{Peer, PeerState};
@@ -27,7 +27,7 @@ pub struct Segment {
     allowed_cpus: usize,
     affine_cpus: usize,
     host: String,
-    pub(super) me: process::Identity,
+    pub(super) me: Identity,
     fork: ForkFlag,
     pub(super) control: Arc<ControlMap>,
     /// Says that this rank lives, and at its end that it has left.
@@ -103,8 +103,12 @@ impl Segment {
 
     /// Process of rank `rank`.
     pub fn peer(&self, rank: usize) -> Peer {
-        let pid = self.control.entries.get(rank).filter(|_| rank < self.size).map_or(0, |e| e.pid.load(Relaxed) as u32);
-        Peer { pid, host: self.host.clone() }
+        Peer { pid: self.pid(rank), host: self.host.clone() }
+    }
+
+    /// Process id of rank `rank` as that sees it itself; 0 for a rank that does not exist.
+    pub fn pid(&self, rank: usize) -> u32 {
+        self.control.entries.get(rank).filter(|_| rank < self.size).map_or(0, |e| e.pid.load(Relaxed) as u32)
     }
 
     /// State of the rank's process.
@@ -160,14 +164,10 @@ impl Segment {
     /// else has replaced the owner thread's robust list or unmapped the word. The death is then written into the word.
     fn confirm_one(&self) {
         let Some(rank) = self.rounds.due(clock::now_ns(), self.rank, self.size) else { return };
-        let word = &self.control.living[rank];
-        let owned = word.load(Acquire);
-        if LivenessState::from_word(owned) == LivenessState::Owned {
+        self.control.living[rank].confirm(|| {
             let Evidence { locked, process_runs, .. } = liveness::evidence(&self.control, &self.arena, &self.me, rank);
-            if locked != Some(true) && process_runs == Some(false) {
-                let _ = word.compare_exchange(owned, owned | OWNER_DIED, AcqRel, Relaxed);
-            }
-        }
+            locked != Some(true) && process_runs == Some(false)
+        });
     }
 
     /// CPUs that the ranks together may use: all their affinity masks, not more than the control group's quota grants.
@@ -196,7 +196,7 @@ impl Drop for Segment {
     fn drop(&mut self) {
         if !self.is_forked_child() {
             // before the locks go with the descriptor, so that no rank takes the leave for a death
-            self.control.entries[self.rank].state.store(control::DETACHED, Release);
+            self.control.announce(self.rank, control::DETACHED);
         }
     }
 }
@@ -210,7 +210,7 @@ impl std::fmt::Debug for Segment {
 fn affine_cpus(control: &Control, size: usize) -> usize {
     let mut union = [0u64; 16];
     for entry in &control.entries[..size] {
-        // every state was read with Acquire when the group was seen complete; the masks were written before
+        // written before the rendezvous was over
         for (word, mask) in union.iter_mut().zip(&entry.affinity) {
             *word |= mask.load(Relaxed);
         }

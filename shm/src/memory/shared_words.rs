@@ -2,6 +2,7 @@
 //! put a model in place of the arena.
 
 use crate::Error;
+use crate::sync::{AtomicU64, Ordering, SyncPoint};
 
 /// Words that processes share, and which ranks can still touch them.
 pub trait SharedWords {
@@ -13,9 +14,26 @@ pub trait SharedWords {
     fn has_ended(&self, rank: usize) -> bool;
 }
 
+/// Loads a word as [`SharedWords::load`] promises.
+pub fn load(word: &AtomicU64) -> u64 {
+    word.load(SyncPoint::TableAcquire.order())
+}
+
+/// Stores a word as [`SharedWords::store`] promises.
+pub fn store(word: &AtomicU64, value: u64) {
+    word.store(value, SyncPoint::TableRelease.order());
+}
+
+/// Exchanges a word as [`RegionMemory::compare_exchange`] promises: a value that was loaded before, so that what it carries
+/// has been seen.
+pub fn exchange(word: &AtomicU64, from: u64, to: u64) -> Result<(), u64> {
+    word.compare_exchange(from, to, SyncPoint::TableRelease.order(), Ordering::Relaxed).map(drop)
+}
+
 /// The words of the table of regions, and the memory of the regions.
 pub trait RegionMemory: SharedWords {
-    /// Stores `to` if the word is `from`; otherwise returns the value found.
+    /// Stores `to`, after all that was written before, if the word is `from`, which was loaded or stored here; otherwise returns
+    /// the value found.
     fn compare_exchange(&self, word: usize, from: u64, to: u64) -> Result<(), u64>;
     /// Returns whether the rank's process lives, as far as can be seen: false while it is dying.
     fn is_alive(&self, rank: usize) -> bool;

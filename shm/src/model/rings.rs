@@ -3,10 +3,11 @@
 use super::words;
 use crate::channel::lines::{AcknowledgedLine, BellLine, SlotLine};
 use crate::channel::ring::{Incoming, Outgoing, PayloadLocation, RankPair, RingBoard, announce, sleep};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::AtomicU64;
 use loom::cell::UnsafeCell;
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::Duration;
 
 const PAIR: RankPair = RankPair { from: 0, to: 1 };
 
@@ -56,19 +57,11 @@ impl Ring {
 
     /// Waits until `look` succeeds: asleep on the rank's bell, or watching the words it reads.
     fn wait(&self, rank: usize, asleep: bool, mut look: impl FnMut() -> bool) {
-        loop {
-            if asleep {
-                if look() {
-                    return;
-                }
-                sleep(self, rank, &mut look);
-            } else {
-                words::start(rank);
-                if look() {
-                    return words::stop(rank);
-                }
-                words::block(rank, false);
-            }
+        if !asleep {
+            return words::poll(|| look().then_some(()));
+        }
+        while !look() {
+            sleep(self, rank, &mut look);
         }
     }
 
@@ -127,12 +120,7 @@ impl RingBoard for Ring {
     fn write<R>(&self, at: PayloadLocation, f: impl FnOnce(*mut u8) -> R) -> R {
         f(std::ptr::without_provenance_mut(at.slot))
     }
-    fn futex_wait(&self, word: &AtomicU32, expected: u32) {
-        if word.load_newest(Ordering::Relaxed) == expected {
-            words::block(words::running(), true);
-        }
-    }
-    fn futex_wake(&self, _: &AtomicU32) {
-        words::wake();
+    fn most_sleep(&self) -> Duration {
+        Duration::MAX
     }
 }

@@ -116,6 +116,30 @@ pub(super) fn block(rank: usize, futex: bool) {
     }
 }
 
+/// Looks until something is found, and blocks while nothing that was read changes.
+pub(crate) fn poll<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    loop {
+        start(running());
+        if let Some(found) = look() {
+            stop(running());
+            return found;
+        }
+        block(running(), false);
+    }
+}
+
+/// Sleep of the rank that runs: the check of the word and the blocking in one step.
+pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, _: std::time::Duration) {
+    if word.load_newest(Ordering::Relaxed) == expected {
+        block(running(), true);
+    }
+}
+
+/// Wakes every rank that sleeps.
+pub(crate) fn futex_wake_all(_: &AtomicU32) {
+    wake();
+}
+
 /// The rank that runs.
 pub(super) fn running() -> usize {
     RUNNING.get()

@@ -8,7 +8,7 @@
 //!
 //! `request_queue.rs` keeps them in order.
 
-use super::algorithm::{exchange, slices};
+use super::algorithm::{exchange, registered, slices};
 use super::board::{AREAS, Board, SLOTS};
 use super::call::Arithmetic;
 use super::call::Prepared;
@@ -33,6 +33,11 @@ pub struct Room {
     pub accumulator: usize,
     /// Of a deposit.
     pub deposit: usize,
+}
+
+impl Room {
+    /// Of a call that needs none: it is one operation.
+    pub const NONE_NEEDED: Room = Room { accumulator: usize::MAX, deposit: usize::MAX };
 }
 
 /// Elements of the blocks, which a started call keeps.
@@ -61,6 +66,8 @@ pub(super) enum State {
     Queued,
     /// By `slices`: the contribution is deposited; which chunks of the result are here, and how many are not.
     Folding { copied: Done, left: usize },
+    /// On registered buffers: these are named, and reduced where they lie.
+    Reducing(registered::ChunkProgress),
     /// By the exchange: what others need is deposited; whether the fold begins with what comes next.
     Collecting { starts: bool },
 }
@@ -210,7 +217,7 @@ impl ActiveRequest {
     /// The algorithm that ran, and the number of its last operation.
     pub(super) fn report(&self) -> Report {
         let algorithm = if self.prepared.exchanges() { Algorithm::Flat } else { Algorithm::Slices };
-        Report { epoch: self.epoch, algorithm, place: None }
+        Report::ticketless(self.epoch, algorithm)
     }
 
     /// Ready for the next start, whose first operation is `epoch`.
@@ -218,7 +225,14 @@ impl ActiveRequest {
         (self.id, self.epoch, self.segment, self.history) = (epoch, epoch, 0, history);
         (self.state, self.failed, self.detached) = (State::Queued, None, false);
         self.glances = Glances::default();
-        self.held.begin();
+    }
+
+    /// Ends it, complete, for a caller who does not wait for it any more.
+    pub(super) fn release(&mut self) {
+        if self.failed.is_none() {
+            // An error that shows only at the end is told to nobody.
+            let _ = self.held.end(Ok(()));
+        }
     }
 
     /// Makes progress in the current segment as far as that is possible without waiting; returns whether it is complete. Adds
@@ -269,6 +283,9 @@ impl ActiveRequest {
             None => buffers.call(segment * part..(segment * part + part).min(self.block), prepared),
         };
         let mut op = Operation::new(around, &call, self.epoch, self.history, scratch);
+        if call.registered.is_some() {
+            op.fold_by_slot();
+        }
         let result = match prepared.arithmetic {
             Arithmetic::User(_) => {
                 let carried = catch_unwind(AssertUnwindSafe(|| op.progress(state, glances, effort, &mut sources)));
@@ -296,6 +313,8 @@ impl<B: Board> Operation<'_, B> {
                 return Ok(true);
             }
             match effort {
+                // A rank that does not wait for it folds for one turn, however large it is.
+                Effort::Now | Effort::Glance if moved && self.call.registered.is_some() => return Ok(false),
                 _ if moved => {}
                 Effort::Now => return Ok(false),
                 Effort::Glance => return self.glance(glances).map(|()| false),
@@ -309,8 +328,9 @@ impl<B: Board> Operation<'_, B> {
         let call = self.call;
         match (state, call.window) {
             (state @ State::Queued, window) => {
-                // What fits beside the mark needs no area.
-                let back = if window.is_some_and(|w| w.inline) { SLOTS } else { AREAS };
+                // A deposit that fits beside the mark or lies in buffers of its own needs no area.
+                let needs_none = window.is_some_and(|w| w.inline) || call.registered.is_some();
+                let back = if needs_none { SLOTS } else { AREAS };
                 if effort == Effort::Wait {
                     self.until_all_left(back)?;
                 } else if !self.have_all_left(back) {
@@ -322,6 +342,10 @@ impl<B: Board> Operation<'_, B> {
             (State::Folding { copied, left }, _) => {
                 let moved = slices::sweep(self, &slices::pieces(self), copied, left);
                 Ok((moved, *left == 0))
+            }
+            (State::Reducing(progress), _) => {
+                let moved = registered::sweep(self, progress)?;
+                Ok((moved, registered::is_complete(self, progress)?))
             }
             (State::Collecting { starts }, Some(window)) => {
                 let moved = exchange::take_ready(self, window, sources, starts)?;
@@ -338,12 +362,17 @@ impl<B: Board> Operation<'_, B> {
     fn enter_and_deposit(&mut self, sources: &mut Vec<Source>) -> Result<State, Stop> {
         self.board.step(Step::Begin);
         self.describe();
-        Ok(match self.call.window {
-            Some(window) => {
+        Ok(match (self.call.window, self.call.registered) {
+            (Some(window), _) => {
                 exchange::enter_and_deposit(self, window)?;
                 State::Collecting { starts: exchange::begin(self, window, sources).starts }
             }
-            None => {
+            (None, Some(names)) => {
+                self.enter();
+                registered::deposit(self, names);
+                State::Reducing(registered::ChunkProgress::default())
+            }
+            (None, None) => {
                 slices::enter_and_deposit(self)?;
                 State::Folding { copied: Done::default(), left: slices::pieces(self).number }
             }
@@ -351,11 +380,12 @@ impl<B: Board> Operation<'_, B> {
     }
 
     /// Waits until more can be done for an operation whose contribution is deposited.
-    fn until_more(&mut self, state: &State, sources: &[Source]) -> Result<(), Stop> {
+    fn until_more(&mut self, state: &mut State, sources: &[Source]) -> Result<(), Stop> {
         match (state, self.call.window) {
             // It waits for its memory itself.
             (State::Queued, _) => Ok(()),
             (State::Folding { copied, .. }, _) => slices::until_more(self, &slices::pieces(self), copied),
+            (State::Reducing(progress), _) => registered::until_more(self, progress),
             (State::Collecting { .. }, window) => {
                 exchange::until_more(self, window.expect("an exchange has a window"), sources)
             }

@@ -51,7 +51,7 @@ impl<B: Board> Operation<'_, B> {
         let is_ours = |w: ArrivalWord| w.is_of(epoch) && w.count() < ranks && w.leader() < ranks;
         let accepts = |found: ArrivalWord| is_ours(found) && found.signature() == signature;
         match take_place(self.board.arrival(self.slot), previous, first, ranks, accepts) {
-            Ok(before) => match Algorithm::from_code(before.plan()) {
+            Ok(before) => match Algorithm::from_repr(before.plan()) {
                 Some(plan) => Ok(Arrival { place: before.count(), plan }),
                 None => Err(self.corrupt()),
             },

@@ -7,17 +7,17 @@ use super::geometry::Who;
 use super::lines::{EventLine, MemberLines, RankLine, RankSet};
 use super::step::Step;
 use crate::Error;
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::AtomicU64;
 
-/// Operation slots in the ring: operation `e` uses slot `e % SLOTS`. A model has one, so that every
-/// operation reuses what the one before used.
-pub const SLOTS: usize = if cfg!(earlybird_loom) { MODELLED } else { 8 };
+/// True in models that have one slot and one area, so that every operation reuses what the one before used. Those of
+/// `shm/tests/loom_ring.rs` have as many as ship.
+const IS_SMALL: bool = cfg!(all(earlybird_loom, not(earlybird_loom_ring)));
+
+/// Operation slots in the ring: operation `e` uses slot `e % SLOTS`.
+pub const SLOTS: usize = if IS_SMALL { 1 } else { 8 };
 
 /// Payload areas: operation `e` uses area `e % AREAS`. Few, because each is as large as a message.
-pub const AREAS: usize = if cfg!(earlybird_loom) { MODELLED } else { 2 };
-
-/// Slots and areas of a model; two in `shm/tests/loom_ring.rs`.
-const MODELLED: usize = if cfg!(earlybird_loom_ring) { 2 } else { 1 };
+pub const AREAS: usize = if IS_SMALL { 1 } else { 2 };
 
 /// Accumulator chunks of one operation at most.
 pub const CHUNKS: usize = if cfg!(earlybird_loom) { 64 } else { 256 };
@@ -71,6 +71,19 @@ pub enum Place {
         /// Bytes of the piece.
         bytes: usize,
     },
+}
+
+/// A private buffer that other ranks may read, as its owner tells them: its address, and the address and value of a word by which a
+/// reader finds that it has reached the right process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct Exposed {
+    /// Address of the buffer in its owner's memory.
+    pub address: u64,
+    /// Address of `token` in its owner's memory.
+    pub token_address: u64,
+    /// A random number of the owner's process.
+    pub token: u64,
 }
 
 /// The memory that an operation needs in an area before it starts.
@@ -132,7 +145,7 @@ pub trait Board {
     fn fold_word(&self, area: usize) -> &AtomicU64;
     /// The ranks already folded in `area` (`leader`).
     fn folded(&self, area: usize) -> &RankSet;
-    /// The fold word of one chunk of `area`.
+    /// The fold word of one chunk of `area`, or of slot `area - AREAS`, for operations that have no payload in an area.
     fn chunk(&self, area: usize, chunk: usize) -> &AtomicU64;
 
     /// Reads payload: the protocol has ordered it after its writer.
@@ -142,15 +155,19 @@ pub trait Board {
     /// Reserves and pre-faults what `need` names in `area`; cheap when it was done before.
     fn reserve(&self, area: usize, need: Need) -> Result<(), Error>;
 
-    /// Begins an operation on registered buffers of `bytes`; the addresses are those of this rank's.
+    /// Turns to an operation on registered buffers of `bytes`; the addresses are those of this rank's. Only buffers that are
+    /// opened from here on are accessible.
     fn register(&self, contribution: *mut u8, result: *mut u8, bytes: usize);
     /// Makes the buffers that `rank` has registered under these names accessible as [`Place::Registered`].
     fn open(&self, rank: usize, names: [u64; 2]) -> Result<(), Error>;
 
-    /// Sleeps until woken, while `word` holds `expected`, or for `timeout_ns`.
-    fn futex_wait(&self, word: &AtomicU32, expected: u32, timeout_ns: u64);
-    /// Wakes every sleeper on `word`.
-    fn futex_wake(&self, word: &AtomicU32);
+    /// Lets the other ranks read this private buffer, until [`Board::end_exposure`].
+    fn expose(&self, buffer: &[u8]) -> Exposed;
+    /// Fills `to` from what `rank` has exposed, beginning `offset` bytes into it; returns whether that was possible.
+    fn read_exposed(&self, rank: usize, exposed: Exposed, offset: usize, to: &mut [u8]) -> bool;
+    /// No rank reads what this one has exposed any more.
+    fn end_exposure(&self) {}
+
     /// Says which reads a blocked rank of a model is to be woken for.
     #[inline(always)]
     fn watch(&self, _: Watch) {}

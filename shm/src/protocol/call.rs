@@ -18,6 +18,8 @@ pub(super) enum Lane {
     Flat,
     /// `flat` of every other operation: no ticket, each waits for those whose data it takes.
     Exchange,
+    /// No ticket and no deposit: every rank reads what it takes from private memory.
+    SingleCopy,
     /// The arrival word decides the algorithm.
     Ticketed,
 }
@@ -127,6 +129,7 @@ impl<'a> Prepared<'a> {
         let lane = match algorithm {
             Algorithm::Flat if collective.traits().reaches_all() => Lane::Flat,
             Algorithm::Flat => Lane::Exchange,
+            Algorithm::SingleCopy => Lane::SingleCopy,
             _ => Lane::Ticketed,
         };
         Prepared {
@@ -163,7 +166,7 @@ impl<'a> Prepared<'a> {
 
     /// Returns whether the call runs window by window: see [`super::geometry`].
     pub fn exchanges(&self) -> bool {
-        self.lane == Lane::Exchange
+        matches!(self.lane, Lane::Exchange | Lane::SingleCopy)
     }
 
     /// The same call, whose data go the way of another exchange.

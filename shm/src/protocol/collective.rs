@@ -1,7 +1,7 @@
 //! The collectives, a row of one table each: what selects, cuts, checks, describes and measures a call goes by its row, and never by
 //! which collective it is.
 
-use crate::config::Algorithm::{self, Chain, Flat, Leader, Slices, StaticLeader, StaticLeaderEarly};
+use crate::config::Algorithm::{self, Chain, Flat, Leader, SingleCopy, Slices, StaticLeader, StaticLeaderEarly};
 use std::ops::Range;
 use strum::{FromRepr, VariantArray};
 
@@ -117,10 +117,12 @@ impl Collective {
             Collective::Broadcast => {
                 Traits { name: "broadcast", senders: Side::Root, algorithms: &[Flat, Chain], ..MOVES }
             }
-            Collective::AllGather => Traits { name: "allgather", ..MOVES },
+            Collective::AllGather => Traits { name: "allgather", algorithms: &[Flat, SingleCopy], ..MOVES },
             Collective::Gather => Traits { name: "gather", receivers: Side::Root, ..MOVES },
             Collective::Scatter => Traits { name: "scatter", senders: Side::Root, in_parts: true, ..MOVES },
-            Collective::AllToAll => Traits { name: "alltoall", in_parts: true, ..MOVES },
+            Collective::AllToAll => {
+                Traits { name: "alltoall", in_parts: true, algorithms: &[Flat, SingleCopy], ..MOVES }
+            }
             Collective::ReduceScatter => {
                 Traits { name: "reduce-scatter", in_parts: true, algorithms: &[Flat], ..ALL_REDUCE }
             }

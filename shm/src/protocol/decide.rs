@@ -6,6 +6,8 @@
 
 use super::collective::Collective;
 use crate::config::Algorithm;
+use crate::op::{DType, FoldOrder, Op};
+use std::fmt;
 
 /// Thresholds of `auto`, the same on all ranks: rank 0 writes them when the group forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,13 +18,17 @@ pub struct Thresholds {
     pub leader_bytes: usize,
     /// Smallest allreduce by rank that `slices` carries, bytes; below it `leader` does.
     pub slices_bytes: usize,
+    /// Smallest block of an allgather that is read out of its owner's private buffer, bytes; smaller ones are deposited.
+    pub all_gather_single_copy_bytes: usize,
+    /// The same for an alltoall.
+    pub all_to_all_single_copy_bytes: usize,
 }
 
 /// Largest broadcast without a ticket, bytes: the root's own deposit instead of the accumulator.
 const BROADCAST_FLAT_BYTES: usize = 64 * 1024;
 
 impl Thresholds {
-    /// Defaults for `ranks` ranks: measured, `docs/measurements.md` has the crossings.
+    /// Defaults for `ranks` ranks: measured, `docs/results/2026-11-20.md` has the crossings.
     pub fn default_for(ranks: usize) -> Self {
         let flat_bytes = match ranks {
             0..=2 => 8 * 1024,
@@ -30,25 +36,108 @@ impl Thresholds {
             _ => 512,
         };
         let slices_bytes = if ranks <= 4 { 512 * 1024 } else { 64 * 1024 };
-        Thresholds { flat_bytes, leader_bytes: 0, slices_bytes }
+        Thresholds {
+            flat_bytes,
+            leader_bytes: 0,
+            slices_bytes,
+            all_gather_single_copy_bytes: if ranks <= 4 { 2 << 20 } else { usize::MAX },
+            all_to_all_single_copy_bytes: if ranks <= 2 { 2 << 20 } else { (2 << 20) / ranks },
+        }
+    }
+
+    /// The same, where the system forbids to read private buffers.
+    pub fn without_single_copy(self) -> Self {
+        Thresholds { all_gather_single_copy_bytes: usize::MAX, all_to_all_single_copy_bytes: usize::MAX, ..self }
     }
 
     /// The algorithm to run, or to propose, for a `collective` with blocks of `bytes`.
     pub fn choose(&self, collective: Collective, wished: Algorithm, bytes: usize, by_rank: bool) -> Algorithm {
+        self.decide(collective, wished, bytes, by_rank).0
+    }
+
+    /// The same, and the rule that it follows from.
+    #[inline]
+    pub fn decide(
+        &self,
+        collective: Collective,
+        wished: Algorithm,
+        bytes: usize,
+        by_rank: bool,
+    ) -> (Algorithm, SelectionRule) {
         let has = collective.traits().algorithms;
         match wished {
-            chosen if chosen != Algorithm::Auto && has.contains(&chosen) => chosen,
+            chosen if chosen != Algorithm::Auto && has.contains(&chosen) => (chosen, SelectionRule::Asked),
+            _ if has.contains(&Algorithm::SingleCopy) => {
+                let from = match collective.traits().in_parts {
+                    true => self.all_to_all_single_copy_bytes,
+                    false => self.all_gather_single_copy_bytes,
+                };
+                match bytes < from {
+                    true => (Algorithm::Flat, SelectionRule::Below(from)),
+                    false => (Algorithm::SingleCopy, SelectionRule::From(from)),
+                }
+            }
             // What an operation does not have, it leaves to `auto`: a general wish is for those that have it.
-            _ if has.len() == 1 || bytes <= self.flat_bytes => Algorithm::Flat,
+            _ if has.len() == 1 => (Algorithm::Flat, SelectionRule::OnlyOne),
+            _ if bytes <= self.flat_bytes => (Algorithm::Flat, SelectionRule::UpTo(self.flat_bytes)),
             _ if collective == Collective::Broadcast => match bytes <= BROADCAST_FLAT_BYTES {
-                true => Algorithm::Flat,
-                false => Algorithm::Chain,
+                true => (Algorithm::Flat, SelectionRule::UpTo(BROADCAST_FLAT_BYTES)),
+                false => (Algorithm::Chain, SelectionRule::Above(BROADCAST_FLAT_BYTES)),
             },
             // By rank a chain would stall behind a late low rank; deposits do not.
-            _ if by_rank && collective == Collective::Reduce => Algorithm::Flat,
-            _ if by_rank && bytes >= self.slices_bytes => Algorithm::Slices,
-            _ if by_rank || bytes <= self.leader_bytes => Algorithm::Leader,
-            _ => Algorithm::Chain,
+            _ if by_rank && collective == Collective::Reduce => (Algorithm::Flat, SelectionRule::ByRank),
+            _ if by_rank && bytes >= self.slices_bytes => {
+                (Algorithm::Slices, SelectionRule::ByRankFrom(self.slices_bytes))
+            }
+            _ if by_rank => (Algorithm::Leader, SelectionRule::ByRankBelow(self.slices_bytes)),
+            _ if bytes <= self.leader_bytes => (Algorithm::Leader, SelectionRule::UpTo(self.leader_bytes)),
+            _ => (Algorithm::Chain, SelectionRule::Above(self.flat_bytes.max(self.leader_bytes))),
         }
     }
+}
+
+/// The rule by which an algorithm of the node was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SelectionRule {
+    /// It was asked for, and the collective has it.
+    Asked,
+    /// The collective has no other.
+    OnlyOne,
+    /// Messages of up to so many bytes take it.
+    UpTo(usize),
+    /// Messages of more than so many bytes take it.
+    Above(usize),
+    /// Blocks of less than so many bytes take it.
+    Below(usize),
+    /// Blocks of so many bytes and more take it.
+    From(usize),
+    /// Folding in rank order takes it.
+    ByRank,
+    /// Folding in rank order takes it from so many bytes on.
+    ByRankFrom(usize),
+    /// Folding in rank order takes it below so many bytes.
+    ByRankBelow(usize),
+}
+
+impl fmt::Display for SelectionRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SelectionRule::Asked => f.write_str("it was asked for"),
+            SelectionRule::OnlyOne => f.write_str("the collective has no other"),
+            SelectionRule::UpTo(bytes) => write!(f, "messages of up to {bytes} bytes"),
+            SelectionRule::Above(bytes) => write!(f, "messages of more than {bytes} bytes"),
+            SelectionRule::Below(usize::MAX) => f.write_str("blocks of any size"),
+            SelectionRule::Below(bytes) => write!(f, "blocks of less than {bytes} bytes"),
+            SelectionRule::From(bytes) => write!(f, "blocks of {bytes} bytes and more"),
+            SelectionRule::ByRank => f.write_str("folding in rank order"),
+            SelectionRule::ByRankFrom(bytes) => write!(f, "folding in rank order from {bytes} bytes on"),
+            SelectionRule::ByRankBelow(bytes) => write!(f, "folding in rank order below {bytes} bytes"),
+        }
+    }
+}
+
+/// Returns whether a call by a built-in operator folds in rank order. Every other pair of type and operator is commutative bit for
+/// bit, and so are two operands, so ranks cannot tell the orders apart.
+pub fn folds_by_rank(collective: Collective, order: FoldOrder, dtype: DType, op: Op, ranks: usize) -> bool {
+    collective.traits().folds && order == FoldOrder::Rank && dtype.is_inexact(op) && ranks > 2
 }

@@ -1,6 +1,6 @@
 //! Running an operation: the order of its steps, and the choice of the lane and the algorithm that carry it out.
 
-use super::algorithm::{chain, exchange, flat, leader, registered, shared_result, slices, static_leader};
+use super::algorithm::{chain, exchange, flat, leader, registered, shared_result, single_copy, slices, static_leader};
 use super::arrive::Arrival;
 use super::board::{AREAS, Board, SLOTS};
 use super::call::{Arithmetic, Call, Lane};
@@ -9,7 +9,7 @@ use super::fault;
 use super::member::{Member, mix};
 use super::operation::{Operation, Report, Stop};
 use super::step::Step;
-use super::word::{self, ArrivalWord};
+use super::word::ArrivalWord;
 use crate::config::Algorithm;
 use crate::sync::SyncPoint;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,7 +37,7 @@ impl<B: Board> Member<B> {
         board.step(Step::Begin);
         op.until_all_left(SLOTS)?;
         op.describe();
-        let mut report = Report { epoch, algorithm: Algorithm::Flat, place: None };
+        let mut report = Report::ticketless(epoch, Algorithm::Flat);
         let heard_all = match call.prepared.arithmetic {
             Arithmetic::User(_) => op.run_guarded(arrival, &mut report)?,
             _ => op.run(arrival, &mut report)?,
@@ -65,6 +65,11 @@ impl<B: Board> Operation<'_, B> {
                 let window = self.call.window.expect("an exchange runs window by window");
                 exchange::run(self, window)
             }
+            Lane::SingleCopy => {
+                report.algorithm = Algorithm::SingleCopy;
+                report.is_done = single_copy::run(self, self.call.window.expect("an exchange is one window"))?;
+                Ok(true)
+            }
             Lane::Ticketed => self.ticketed(previous, report),
         }
     }
@@ -82,9 +87,7 @@ impl<B: Board> Operation<'_, B> {
     /// Runs the algorithm that the first arriver chose; returns whether this rank has had something from every other one.
     fn ticketed(&mut self, previous: &mut ArrivalWord, report: &mut Report) -> Result<bool, Stop> {
         let (board, call) = (self.board, self.call);
-        let line = board.line(self.slot, self.me);
-        line.entered.store(word::entered(self.epoch, self.hash), SyncPoint::CallRelease.order());
-        board.step(Step::Entered);
+        self.enter();
         let Arrival { place, plan } = self.arrive(previous)?;
         (report.algorithm, report.place) = (plan, Some(place));
         board.step(Step::Arrived);
@@ -104,7 +107,7 @@ impl<B: Board> Operation<'_, B> {
             },
             Algorithm::StaticLeader => static_leader::run(self, false)?,
             Algorithm::StaticLeaderEarly => static_leader::run(self, true)?,
-            Algorithm::Auto | Algorithm::Flat => return Err(self.corrupt()),
+            Algorithm::Auto | Algorithm::Flat | Algorithm::SingleCopy => return Err(self.corrupt()),
         }
         Ok(match collective {
             Collective::Broadcast => false,

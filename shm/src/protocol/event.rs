@@ -4,7 +4,7 @@
 
 use super::board::Board;
 use super::operation::Operation;
-use crate::sync::{Ordering, SyncPoint};
+use crate::sync::{Ordering, SyncPoint, futex};
 
 impl<B: Board> Operation<'_, B> {
     /// Wakes the ranks that sleep in this operation; called after the change they wait for was stored.
@@ -34,5 +34,5 @@ pub(super) fn sleepers<B: Board>(board: &B, slot: usize) -> bool {
 pub(super) fn wake_all<B: Board>(board: &B, slot: usize) {
     let line = board.event(slot);
     line.event.fetch_add(1, Ordering::Relaxed);
-    board.futex_wake(&line.event);
+    futex::wake_all(&line.event);
 }

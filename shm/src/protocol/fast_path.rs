@@ -51,7 +51,7 @@ impl<B: Board> Member<B> {
         self.history = mix(few.hash() ^ self.history);
         self.heard_all(epoch);
         self.board.prepare_line(((epoch + 1) % SLOTS as u64) as usize);
-        Some(Ok(Report { epoch, algorithm: Algorithm::Flat, place: None }))
+        Some(Ok(Report::ticketless(epoch, Algorithm::Flat)))
     }
 
     /// Begins the next operation; the mark of its entry.

@@ -127,6 +127,17 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// The element at which the block for `reader` begins in what every rank sends, where that is the same on all.
+    fn sent_at(&self, reader: usize) -> usize {
+        if self.traits.in_parts { self.start(reader, true) } else { 0 }
+    }
+
+    /// The whole exchange at once, of which nothing is deposited but what fits beside the mark of entry.
+    pub fn whole(&self) -> Window<'_> {
+        let blocks = if self.traits.in_parts { self.ranks } else { 1 };
+        Window { exchange: self, positions: (0, blocks), from: 0, stride: self.most(), inline: true }
+    }
+
     /// Elements of the largest block.
     pub fn most(&self) -> usize {
         match self.lens {
@@ -250,9 +261,13 @@ impl Window<'_> {
         (self.positions.0..self.positions.1).map(move |position| {
             let first = (position - self.positions.0) * self.stride;
             let block = if x.traits.in_parts { (rank + 1 + position) % x.ranks } else { rank };
-            let start = if x.traits.in_parts { x.start(block, true) } else { 0 };
-            (block, first..first + self.cut(rank, block), start + self.from)
+            (block, first..first + self.cut(rank, block), x.sent_at(block) + self.from)
         })
+    }
+
+    /// The element at which what is for `reader` begins in the send buffer of every rank.
+    pub fn sent_at(&self, reader: usize) -> usize {
+        self.exchange.sent_at(reader) + self.from
     }
 
     /// The place in a reader's result of what `depositor` sends in this window.

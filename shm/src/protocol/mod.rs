@@ -1,4 +1,4 @@
-//! The node protocol: how the ranks of one node carry out an operation through shared words. See `docs/protocol.md`.
+//! The node protocol: how the ranks of one node carry out an operation through shared words. See `docs/internals/protocol.md`.
 //!
 //! ```text
 //! arrive -> decide -> fold (flat, leader, chain, slices, static_leader) -> publish -> leave
@@ -24,6 +24,7 @@ pub mod active_request;
 mod algorithm;
 mod arrive;
 pub mod board;
+pub mod borrowed_bytes;
 pub mod call;
 pub mod collective;
 pub mod decide;
@@ -50,7 +51,7 @@ pub mod signature;
 mod started;
 pub mod step;
 #[cfg(not(earlybird_loom))]
-mod stuck;
+pub(crate) mod stuck;
 mod wait;
 pub mod word;
 

@@ -4,8 +4,10 @@ use super::board::{AREAS, Board, SLOTS};
 use super::call::Call;
 use super::patience::Patience;
 use super::scratch::Scratch;
-use super::word::PoisonWord;
+use super::step::Step;
+use super::word::{self, PoisonWord};
 use crate::config::Algorithm;
+use crate::sync::SyncPoint;
 
 /// The group has failed: the operation ends with the error in this word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +22,15 @@ pub struct Report {
     pub algorithm: Algorithm,
     /// Place in the arrival order; `None` in the ticketless lane.
     pub place: Option<usize>,
+    /// False if a rank could not read another's memory: then all ranks must make the call in another way.
+    pub is_done: bool,
+}
+
+impl Report {
+    /// Operation `epoch`, which runs in the ticketless lane and by `algorithm`.
+    pub(crate) fn ticketless(epoch: u64, algorithm: Algorithm) -> Self {
+        Report { epoch, algorithm, place: None, is_done: true }
+    }
 }
 
 /// The other operations that a rank has started and not completed: a waiting rank makes progress in them.
@@ -27,8 +38,8 @@ pub(super) trait Pending<B> {
     /// Returns whether all are complete.
     fn is_empty(&self) -> bool;
 
-    /// Makes progress in all of them, in order, without waiting; returns whether an operation became complete. The rank is
-    /// inside operation `now`, or has left all before `now` that are not pending. Adds to `moves` what it changes.
+    /// Makes progress in all of them, in order, without waiting; returns whether there was any. The rank is inside operation
+    /// `now`, or has left all before `now` that are not pending. Adds to `moves` what it changes.
     fn progress(&mut self, board: &B, patience: &Patience, all_left: &mut u64, moves: &mut u32, now: u64) -> bool;
 }
 
@@ -96,13 +107,27 @@ impl<'a, B: Board> Operation<'a, B> {
         self.board.line(self.slot, self.me).describe(self.call.prepared.signature);
     }
 
+    /// Marks the entry, for ranks that look for a different call or a late rank.
+    #[inline(always)]
+    pub(super) fn enter(&self) {
+        let mark = word::entered(self.epoch, self.hash);
+        self.board.line(self.slot, self.me).entered.store(mark, SyncPoint::CallRelease.order());
+        self.board.step(Step::Entered);
+    }
+
+    /// Folds by the words of the operation's slot in place of those of its area, for an operation without payload there. So as
+    /// many of them can be under way as there are slots.
+    pub(super) fn fold_by_slot(&mut self) {
+        self.area = AREAS + self.slot;
+    }
+
     /// Returns whether other operations of this rank are pending.
     #[inline]
     pub(super) fn has_pending(&self) -> bool {
         self.pending.as_ref().is_some_and(|pending| !pending.is_empty())
     }
 
-    /// Makes progress in the other operations of this rank; returns whether one became complete.
+    /// Makes progress in the other operations of this rank; returns whether there was any.
     #[inline]
     pub(super) fn progress_pending(&mut self) -> bool {
         match &mut self.pending {

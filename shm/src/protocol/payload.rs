@@ -11,6 +11,7 @@
 //! * **P (piece)**: `i < pieces.number` and `pieces` cuts exactly this call, so piece `i` lies inside both buffers.
 #![allow(unsafe_code)]
 
+mod exposed;
 mod few;
 mod grouped;
 mod in_place;
@@ -20,7 +21,10 @@ mod registered;
 pub use few::{BoundPayload, SmallPayload};
 
 #[cfg(earlybird_loom)]
-pub use registered::look;
+pub use {
+    exposed::{load, store},
+    registered::look,
+};
 
 use super::call::{Arithmetic, Call, Prepared};
 use super::geometry::{Exchange, Window};

@@ -9,8 +9,8 @@ use crate::op::{DType, Datatype, Element};
 use std::any::Any;
 use std::fmt;
 
-/// The values that a started call can own: a `Vec<T>` for a call in place, `(send, recv)` of two vectors, a [`Grouped`], an
-/// [`OwnedBytes`], or `()` for a call without data. They come back when the call has ended.
+/// The values that a started call can own: a `Vec<T>` or a `SharedBuffer<T>` for a call in place, `(send, recv)` of two of
+/// them, a [`Grouped`], an [`OwnedBytes`], or `()` for a call without data. They come back when the call has ended.
 pub trait BufferOwner: Any + Send {
     /// The buffers as a call sees them.
     ///
@@ -20,16 +20,21 @@ pub trait BufferOwner: Any + Send {
     unsafe fn as_buffers(&mut self, datatype: Datatype) -> Buffers<'_>;
 
     /// Before each start.
-    #[doc(hidden)]
-    fn begin(&mut self) {}
-
-    /// After each end.
     ///
     /// # Errors
-    /// The errors that show only when all ranks have told what they send: the same on all, which go on.
+    /// The fault of the buffers; then the call is not started.
     #[doc(hidden)]
-    fn end(&mut self) -> Result<(), Error> {
+    fn begin(&mut self) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// After each end, with its outcome; returns what the caller is told.
+    ///
+    /// # Errors
+    /// That of the outcome, and those that show only when all ranks have told what they send: the same on all, which go on.
+    #[doc(hidden)]
+    fn end(&mut self, outcome: Result<(), Error>) -> Result<(), Error> {
+        outcome
     }
 
     /// The values as their owner has given them.
@@ -157,9 +162,9 @@ impl<T> Grouped<T> {
 
 impl<T: Element> From<Vec<Vec<T>>> for Grouped<T> {
     fn from(parts: Vec<Vec<T>>) -> Self {
-        let mut grouped = Grouped { parts, memory: Vec::new() };
-        grouped.begin();
-        grouped
+        let mut memory = Vec::new();
+        Buffers::packed::<T, _>(&parts, &mut memory);
+        Grouped { parts, memory }
     }
 }
 
@@ -169,11 +174,13 @@ impl<T: Element> BufferOwner for Grouped<T> {
         Buffers::of_packed::<T>(&mut self.memory, count)
     }
 
-    fn begin(&mut self) {
+    fn begin(&mut self) -> Result<(), Error> {
         Buffers::packed::<T, _>(&self.parts, &mut self.memory);
+        Ok(())
     }
 
-    fn end(&mut self) -> Result<(), Error> {
+    fn end(&mut self, outcome: Result<(), Error>) -> Result<(), Error> {
+        outcome?;
         let count = self.parts.iter().map(Vec::len).sum();
         Buffers::of_packed::<T>(&mut self.memory, count).unpack(&mut self.parts);
         Ok(())
@@ -268,18 +275,19 @@ impl OwnedBuffers {
     }
 
     /// Before each start.
-    pub fn begin(&mut self) {
-        if self.role == BufferRole::AsGiven {
-            self.owner.begin();
-        }
-    }
-
-    /// After each end.
     ///
     /// # Errors
-    /// The errors that show only when all ranks have told what they send: the same on all, which go on.
-    pub fn end(&mut self) -> Result<(), Error> {
-        if self.role == BufferRole::AsGiven { self.owner.end() } else { Ok(()) }
+    /// The errors of [`BufferOwner::begin`].
+    pub fn begin(&mut self) -> Result<(), Error> {
+        if self.role == BufferRole::AsGiven { self.owner.begin() } else { Ok(()) }
+    }
+
+    /// After each end, with its outcome; returns what the caller is told.
+    ///
+    /// # Errors
+    /// The errors of [`BufferOwner::end`].
+    pub fn end(&mut self, outcome: Result<(), Error>) -> Result<(), Error> {
+        if self.role == BufferRole::AsGiven { self.owner.end(outcome) } else { outcome }
     }
 
     /// The values as their owner has given them.

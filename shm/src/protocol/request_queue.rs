@@ -48,6 +48,14 @@ impl RequestQueue {
         }
     }
 
+    /// Keeps a complete call for its caller; one that was released ends here.
+    pub(super) fn keep(&mut self, mut request: Box<ActiveRequest>) {
+        match request.detached {
+            true => request.release(),
+            false => self.done.push_back(request),
+        }
+    }
+
     /// Says so, unless the group has failed: then operations end without being left.
     pub(super) fn leave<B: Board>(&self, board: &B, next: u64) {
         let (left, prefix) = (board.left(board.rank()), self.prefix(next));
@@ -64,7 +72,7 @@ impl<B: Board> Pending<B> for RequestQueue {
     }
 
     fn progress(&mut self, board: &B, patience: &Patience, all_left: &mut u64, moves: &mut u32, now: u64) -> bool {
-        let (mut any, mut i) = (false, 0);
+        let (before, mut any, mut i) = (*moves, false, 0);
         while let Some(request) = self.active.get_mut(i) {
             if request.failed.is_some() || !request.progress_alone(board, *patience, all_left, moves) {
                 if matches!(request.state, State::Queued) {
@@ -77,12 +85,11 @@ impl<B: Board> Pending<B> for RequestQueue {
             any = true;
             if !request.next_segment()
                 && let Some(request) = self.active.remove(i)
-                && !request.detached
             {
-                self.done.push_back(request);
+                self.keep(request);
             }
             self.leave(board, now);
         }
-        any
+        any || *moves != before
     }
 }

@@ -5,6 +5,7 @@ use super::board::Board;
 use super::fault;
 use super::member::{Member, mix};
 use super::operation::{RankContext, Report, Stop};
+use super::request_queue::RequestQueue;
 use crate::config::Algorithm;
 
 impl<B: Board> Member<B> {
@@ -61,7 +62,7 @@ impl<B: Board> Member<B> {
             let request = pending.done.swap_remove_back(i)?;
             let result = match (request.failed, board.ranks()) {
                 (Some(stop), _) => Err(stop),
-                (None, 1) => Ok(Report { epoch: 0, algorithm: Algorithm::Flat, place: None }),
+                (None, 1) => Ok(Report::ticketless(0, Algorithm::Flat)),
                 (None, _) => Ok(request.report()),
             };
             return Some((request, result));
@@ -95,8 +96,10 @@ impl<B: Board> Member<B> {
 
     /// Releases the call started under this number: it is completed inside later calls, and its buffers are freed then.
     pub fn detach(&mut self, id: u64) {
-        self.pending.done.retain(|request| request.id != id);
-        if let Some(request) = self.pending.active.iter_mut().find(|request| request.id == id) {
+        let RequestQueue { done, active, .. } = &mut self.pending;
+        if let Some(i) = done.iter().position(|request| request.id == id) {
+            done.swap_remove_back(i).into_iter().for_each(|mut request| request.release());
+        } else if let Some(request) = active.iter_mut().find(|request| request.id == id) {
             request.detached = true;
         }
     }
@@ -110,9 +113,7 @@ impl<B: Board> Member<B> {
             let id = first.id;
             let Some((request, result)) = self.finish(id) else { continue };
             let failed = result.err();
-            if !request.detached {
-                self.pending.done.push_back(request);
-            }
+            self.pending.keep(request);
             if let Some(stop) = failed {
                 return Err(stop);
             }

@@ -8,6 +8,8 @@
 //!
 //! A rank that has started operations under way looks at all of them in a wait, and they may change what others wait for: each
 //! such change counts as a new wait. Its wait is of the operation that it needs next, which ranks that have left cannot change.
+//!
+//! Waits on rings are proved endless in the same way (`channel/wait.rs`).
 
 use super::board::Board;
 use super::operation::Operation;
@@ -15,18 +17,18 @@ use crate::sync::Ordering;
 
 /// The memory that a waiting rank keeps of the others' waits.
 #[derive(Debug, Default)]
-pub(super) struct Proof {
+pub(crate) struct Proof {
     looks: u32,
-    /// The changes that this rank had made by its started operations when it looked last.
+    /// The changes that this rank had made for others when it looked last.
     moves: u32,
-    /// This rank's looks at the moment from which on all waits are compared.
+    /// This rank's looks at the moment from which on all waits are compared; 0 before there is one.
     base_looks: u32,
     /// The others' words at that moment.
     base: Vec<u64>,
 }
 
 /// Instead of the word of a rank that has left the operation and changes nothing in it any more.
-const HAS_LEFT: u64 = u64::MAX;
+pub(crate) const HAS_LEFT: u64 = u64::MAX;
 
 fn wait_of(word: u64) -> u32 {
     (word >> 32) as u32
@@ -38,29 +40,32 @@ const LOOKS: u32 = 2;
 impl<B: Board> Operation<'_, B> {
     /// Returns whether this wait, which began at `begun_ns`, cannot end any more. Called after a vain look.
     pub(super) fn cannot_end(&self, proof: &mut Proof, begun_ns: u64) -> bool {
-        let own = &self.board.member(self.me).waits;
-        let moves = *self.moves;
-        if std::mem::replace(&mut proof.moves, moves) != moves {
-            proof.base.clear();
-        }
-        proof.looks += 1;
-        let wait = ((begun_ns >> 10) as u32).wrapping_add(moves.wrapping_mul(2)) | 1;
-        own.store(u64::from(wait) << 32 | u64::from(proof.looks), Ordering::Relaxed);
+        self.board.member(self.me).waits.store(proof.look(begun_ns, *self.moves), Ordering::Relaxed);
         let word = |rank: usize| match self.has_left(rank) {
             true => HAS_LEFT,
             false => self.board.member(rank).waits.load(Ordering::Relaxed),
         };
-        let now: Vec<u64> = (0..self.ranks).map(|rank| if rank == self.me { HAS_LEFT } else { word(rank) }).collect();
-        proof.is_complete(now)
+        proof.is_complete((0..self.ranks).filter(|rank| *rank != self.me).map(word).collect())
     }
 }
 
 impl Proof {
-    /// Returns whether every rank still is in the wait of the base and has looked again; otherwise, where one is not, `now` is
-    /// the base.
-    fn is_complete(&mut self, now: Vec<u64>) -> bool {
+    /// Takes a vain look in a wait that began at `begun_ns`, of a rank that has made `moves` changes for others meanwhile. Returns
+    /// the word by which this rank tells the others of it.
+    pub(crate) fn look(&mut self, begun_ns: u64, moves: u32) -> u64 {
+        if std::mem::replace(&mut self.moves, moves) != moves {
+            self.base_looks = 0;
+        }
+        self.looks += 1;
+        let wait = ((begun_ns >> 10) as u32).wrapping_add(moves.wrapping_mul(2)) | 1;
+        u64::from(wait) << 32 | u64::from(self.looks)
+    }
+
+    /// Returns whether every other rank still is in the wait of the base and has looked again; otherwise, where one is not, `now`
+    /// is the base. Called after [`Proof::look`], with the words of the others, or [`HAS_LEFT`].
+    pub(crate) fn is_complete(&mut self, now: Vec<u64>) -> bool {
         let same = |(then, now): (&u64, &u64)| wait_of(*then) == wait_of(*now);
-        if self.base.len() != now.len() || !self.base.iter().zip(&now).all(same) {
+        if self.base_looks == 0 || !self.base.iter().zip(&now).all(same) {
             (self.base, self.base_looks) = (now, self.looks);
             return false;
         }

@@ -7,7 +7,8 @@ use super::board::{Board, Watch};
 use super::fault::PeerInspection;
 use super::operation::{Operation, Stop};
 use super::patience::{Patience, pace};
-use crate::sync::{Ordering, SyncPoint};
+use crate::sync::{Ordering, SyncPoint, futex};
+use core::time::Duration;
 
 /// The way in which a rank learns of the awaited change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,7 +128,7 @@ impl<B: Board> Operation<'_, B> {
         SyncPoint::SleeperFence.fence();
         let mut found = look(self.board);
         if found.is_none() && self.poisoned().is_none() {
-            self.board.futex_wait(&line.event, seen, most_ns);
+            futex::wait(&line.event, seen, Duration::from_nanos(most_ns));
             found = look(self.board);
         }
         line.sleepers.fetch_sub(1, Ordering::Relaxed);

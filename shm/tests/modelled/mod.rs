@@ -2,6 +2,8 @@
 //!
 //! The models themselves stand in `models.rs`; two test binaries share both files.
 
+#[allow(dead_code)]
+pub mod joining;
 pub mod models;
 #[allow(dead_code)]
 pub mod parting;
@@ -55,6 +57,8 @@ pub struct Scenario {
     /// Ranks that stop after so many operations, because they no longer matter to what is shown.
     stops: Vec<(usize, usize)>,
     spins: u32,
+    /// The rank that may not read what others expose.
+    cannot_read: Option<usize>,
 }
 
 /// How one rank's run ended.
@@ -100,6 +104,7 @@ impl Scenario {
             collective: Collective::AllReduce,
             stops: Vec::new(),
             spins: 0,
+            cannot_read: None,
         }
     }
     /// `rank` stops after `epochs` operations. The others must not need it any more.
@@ -110,6 +115,11 @@ impl Scenario {
     /// Ranks spin and yield before they sleep.
     pub fn spins(mut self) -> Self {
         self.spins = 1;
+        self
+    }
+    /// `rank` may not read what others expose: every rank learns of it.
+    pub fn cannot_read(mut self, rank: usize) -> Self {
+        self.cannot_read = Some(rank);
         self
     }
     /// Another operation than an allreduce; the root is rank 0.
@@ -241,8 +251,14 @@ impl Scenario {
                 Prepared::new(signature, DType::U64, Op::Sum, self.ranks, self.by_rank, self.algorithms[rank])
                     .expect("u64 has a sum");
             let mut windows = exchange.windows(8, 128);
-            let window = windows.next().expect("an exchange has a window");
-            assert!(windows.next().is_none(), "a model is one operation per call");
+            let window = match self.algorithms[rank] {
+                Algorithm::SingleCopy => exchange.whole(),
+                _ => {
+                    let window = windows.next().expect("an exchange has a window");
+                    assert!(windows.next().is_none(), "a model is one operation per call");
+                    window
+                }
+            };
             let call = match prepared.exchanges() {
                 true => buffers.window(&window, &prepared),
                 false => buffers.call(0..self.words, &prepared),
@@ -251,6 +267,10 @@ impl Scenario {
                 Ok(Ok(report)) => {
                     assert_eq!(report.epoch, epoch as u64);
                     ran.push(report.algorithm);
+                    assert_eq!(report.is_done, self.cannot_read.is_none(), "rank {rank} epoch {epoch}");
+                    if !report.is_done {
+                        continue;
+                    }
                     if result.agreed().is_some_and(|agreed| agreed.taken) {
                         recv = Self::view(&member.board, self.words);
                     }
@@ -356,6 +376,7 @@ pub fn explore(bound: Bound, scenario: Scenario) -> Tally {
         let inspects = scenario.death.is_some() || scenario.stranger.is_some();
         let group =
             if scenario.forgetful { Group::forgetful(scenario.ranks) } else { Group::new(scenario.ranks, inspects) };
+        let group = group.without_reads_of(scenario.cannot_read);
         let threads: Vec<_> = (1..scenario.ranks)
             .map(|rank| {
                 let (group, scenario) = (group.share(), scenario.clone());
@@ -381,7 +402,7 @@ pub fn run(title: &str, bound: Bound, scenario: Scenario) {
     report(title, bound, &tally, begun);
 }
 
-/// Prints one line for the table in `docs/models.md`.
+/// Prints one line for the table in `docs/internals/models.md`.
 pub fn report(title: &str, bound: Bound, tally: &Tally, begun: Instant) {
     let reach = match bound {
         None => "every interleaving".to_owned(),

@@ -3,7 +3,7 @@
 //! Two operations always share one slot and one area, so the second reuses all memory of the first.
 
 use super::{Bound, Scenario};
-use earlybird_shm::Algorithm::{Chain, Flat, Leader, Slices, StaticLeader, StaticLeaderEarly};
+use earlybird_shm::Algorithm::{Chain, Flat, Leader, SingleCopy, Slices, StaticLeader, StaticLeaderEarly};
 use earlybird_shm::Collective::{
     AllGather, AllToAll, Broadcast, ExclusiveScan, Gather, Reduce, ReduceScatter, Scan, Scatter,
 };
@@ -55,6 +55,8 @@ macro_rules! for_every_model {
             gather_3 all_gather_2 all_gather_pieces_2 all_to_all_2 reduce_scatter_2
             scan_2 scan_3 scan_pieces_2 exscan_2 exscan_pieces_3
             scatter_2 scatter_pieces_2
+            single_copy_all_gather_2 single_copy_all_to_all_2 single_copy_all_gather_3 single_copy_refused_2
+            mismatch_single_copy_2
             mismatch_reduce_flat_pieces_2 mismatch_reduce_chain_2 mismatch_broadcast_chain_2 mismatch_broadcast_2
             mismatch_gather_2 mismatch_and_death_3
             spinning_flat_2 spinning_flat_pieces_2 spinning_chain_2 spinning_leader_2 spinning_slices_2
@@ -202,6 +204,17 @@ models! {
     scatter_2: "scatter, 2 ranks, reuse", upto(3), Some(ALL), Scenario::new(Flat, 2, ONE).of(Scatter).epochs(2);
     scatter_pieces_2: "scatter of 2 deposited pieces, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, 8).of(Scatter).epochs(2);
+
+    single_copy_all_gather_2: "allgather by single-copy, 2 ranks, reuse", upto(3), Some(ALL),
+        Scenario::new(SingleCopy, 2, ONE).of(AllGather).epochs(2);
+    single_copy_all_to_all_2: "alltoall by single-copy, 2 ranks, reuse", upto(3), Some(ALL),
+        Scenario::new(SingleCopy, 2, ONE).of(AllToAll).epochs(2);
+    single_copy_all_gather_3: "allgather by single-copy, 3 ranks, once", upto(1), Some(upto(2)),
+        Scenario::new(SingleCopy, 3, ONE).of(AllGather);
+    single_copy_refused_2: "allgather by single-copy, one of 2 ranks may not read, reuse", upto(3), Some(ALL),
+        Scenario::new(SingleCopy, 2, ONE).of(AllGather).epochs(2).cannot_read(1);
+    mismatch_single_copy_2: "different calls, allgather by single-copy, 2 ranks, second operation", upto(3), Some(ALL),
+        Scenario::new(SingleCopy, 2, ONE).of(AllGather).epochs(2).stranger(1);
 
     mismatch_reduce_flat_pieces_2: "different calls, reduce by flat with deposits, 2 ranks, second operation", upto(2),
         Some(upto(3)), Scenario::new(Flat, 2, TWO).of(Reduce).epochs(2).stranger(1);

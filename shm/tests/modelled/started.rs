@@ -2,9 +2,10 @@
 
 use super::{Bound, End, Tally, explore_quietly, report};
 use Act::{Finish, Run, Start};
+use Memory::{Private, Registered};
 use earlybird_shm::Algorithm::{Flat, Slices};
 use earlybird_shm::Collective::{AllReduce, AllToAll, Gather};
-use earlybird_shm::model::{self, Died, Group};
+use earlybird_shm::model::{self, Died, Group, RegisteredWords};
 use earlybird_shm::protocol::active_request::{ActiveRequest, Blocks, Room};
 use earlybird_shm::protocol::call::Prepared;
 use earlybird_shm::protocol::collective::Collective;
@@ -30,6 +31,14 @@ pub enum Act {
     Run(usize),
 }
 
+/// The place of the buffers of a started call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Memory {
+    Private,
+    /// A place at which the other ranks reach them, and reduce them.
+    Registered,
+}
+
 /// Ranks, each with what it does.
 pub struct StartedModel {
     /// Name of its test.
@@ -42,6 +51,8 @@ pub struct StartedModel {
     pub words: usize,
     /// Bytes of a window: a call that is larger runs in several operations.
     pub window: usize,
+    /// The place of the buffers.
+    pub memory: Memory,
     /// Preemptions.
     pub bound: Bound,
     /// The acts of each rank.
@@ -56,6 +67,7 @@ pub static STARTED: &[StartedModel] = &[
         algorithm: Slices,
         words: 1,
         window: 128,
+        memory: Private,
         bound: Some(1),
         scripts: CROSSED,
     },
@@ -65,6 +77,7 @@ pub static STARTED: &[StartedModel] = &[
         algorithm: Slices,
         words: 16,
         window: 128,
+        memory: Private,
         bound: Some(2),
         scripts: &[ONCE, ONCE],
     },
@@ -74,6 +87,7 @@ pub static STARTED: &[StartedModel] = &[
         algorithm: Flat,
         words: 1,
         window: 128,
+        memory: Private,
         bound: Some(3),
         scripts: CROSSED,
     },
@@ -83,6 +97,7 @@ pub static STARTED: &[StartedModel] = &[
         algorithm: Flat,
         words: 1,
         window: 128,
+        memory: Private,
         bound: Some(2),
         scripts: &[ONCE, ONCE, ONCE],
     },
@@ -92,6 +107,7 @@ pub static STARTED: &[StartedModel] = &[
         algorithm: Slices,
         words: 1,
         window: 128,
+        memory: Private,
         bound: Some(2),
         scripts: &[&[Start(1), Run(2), Finish(1)], &[Start(1), Finish(1), Run(2)]],
     },
@@ -101,6 +117,7 @@ pub static STARTED: &[StartedModel] = &[
         algorithm: Flat,
         words: 1,
         window: 128,
+        memory: Private,
         bound: Some(3),
         scripts: CROSSED,
     },
@@ -110,6 +127,7 @@ pub static STARTED: &[StartedModel] = &[
         algorithm: Flat,
         words: 1,
         window: 128,
+        memory: Private,
         bound: Some(3),
         scripts: CROSSED,
     },
@@ -119,6 +137,7 @@ pub static STARTED: &[StartedModel] = &[
         algorithm: Slices,
         words: 16,
         window: 64,
+        memory: Private,
         bound: Some(1),
         scripts: &[ONCE, ONCE],
     },
@@ -128,10 +147,76 @@ pub static STARTED: &[StartedModel] = &[
         algorithm: Flat,
         words: 8,
         window: 64,
+        memory: Private,
         bound: Some(2),
         scripts: CROSSED,
     },
+    StartedModel {
+        name: "started_registered_2",
+        collective: AllReduce,
+        algorithm: Slices,
+        words: 1,
+        window: 128,
+        memory: Registered,
+        bound: Some(2),
+        scripts: CROSSED,
+    },
+    StartedModel {
+        name: "started_registered_pieces_2",
+        collective: AllReduce,
+        algorithm: Slices,
+        words: 16,
+        window: 128,
+        memory: Registered,
+        bound: Some(2),
+        scripts: &[ONCE, ONCE],
+    },
+    StartedModel {
+        name: "started_registered_3",
+        collective: AllReduce,
+        algorithm: Slices,
+        words: 1,
+        window: 128,
+        memory: Registered,
+        bound: Some(1),
+        scripts: &[ONCE, ONCE, ONCE],
+    },
+    StartedModel {
+        name: "started_registered_and_blocking_2",
+        collective: AllReduce,
+        algorithm: Slices,
+        words: 1,
+        window: 128,
+        memory: Registered,
+        bound: Some(2),
+        scripts: &[&[Start(1), Run(2), Finish(1)], &[Start(1), Finish(1), Run(2)]],
+    },
+    StartedModel {
+        name: "started_registered_away_2",
+        collective: AllReduce,
+        algorithm: Slices,
+        words: 16,
+        window: 64,
+        memory: Registered,
+        bound: Some(3),
+        scripts: AWAY,
+    },
 ];
+
+/// The same as `started_registered_away_2` on private buffers, in two windows: rank 0 has to come back for the second.
+pub static PRIVATE_AWAY: StartedModel = StartedModel {
+    name: "started_slices_away_2",
+    collective: AllReduce,
+    algorithm: Slices,
+    words: 16,
+    window: 64,
+    memory: Private,
+    bound: Some(0),
+    scripts: AWAY,
+};
+
+/// Rank 0 starts a call and is in none any more.
+const AWAY: &[&[Act]] = &[&[Start(1)], ONCE];
 
 const ONCE: &[Act] = &[Start(1), Finish(1)];
 
@@ -182,6 +267,7 @@ impl StartedModel {
         let (collective, algorithm) = if started { (self.collective, self.algorithm) } else { (AllReduce, Flat) };
         let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Rank, Algorithm::Auto, self.words);
         let signature = if started { signature.started() } else { signature };
+        let signature = if started && self.memory == Registered { signature.registered() } else { signature };
         let signature = if collective == Gather { signature.rooted(0) } else { signature };
         let signature = signature.in_lane(!started || collective != AllReduce);
         Prepared::new(signature, DType::U64, Op::Sum, self.scripts.len(), false, algorithm).expect("u64 has a sum")
@@ -189,11 +275,15 @@ impl StartedModel {
 
     fn request(&self, rank: usize, number: usize) -> Box<ActiveRequest> {
         let send = self.contribution(rank, number);
-        let held = match self.collective {
-            AllReduce => OwnedBuffers::from(send),
+        let held = match (self.collective, self.memory) {
+            (AllReduce, Private) => OwnedBuffers::from(send),
+            (AllReduce, Registered) => RegisteredWords(send).into_owned(),
             _ => OwnedBuffers::from((send, vec![0; self.result(rank, number).len()])),
         };
-        let room = Room { accumulator: self.window, deposit: self.window };
+        let room = match self.memory {
+            Private => Room { accumulator: self.window, deposit: self.window },
+            Registered => Room::NONE_NEEDED,
+        };
         Box::new(ActiveRequest::new(self.prepared(true), held, 0, Blocks::Equal(self.words), room))
     }
 }

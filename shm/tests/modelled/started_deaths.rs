@@ -1,6 +1,6 @@
 //! Deaths in started operations: every rank dies at every step of its contributions, its windows and its leaving.
 
-use super::started::{Act, StartedModel, explore};
+use super::started::{Act, Memory, StartedModel, explore};
 use super::{Bound, End, Tally, report};
 use earlybird_shm::Algorithm::{Flat, Slices};
 use earlybird_shm::Collective::{AllReduce, AllToAll};
@@ -26,7 +26,16 @@ const TWICE: &[Act] = &[Act::Start(1), Act::Start(2), Act::Finish(2), Act::Finis
 
 const fn model(name: &'static str, bound: usize, scripts: &'static [&'static [Act]]) -> StartedModel {
     let bound: Bound = Some(bound);
-    StartedModel { name, collective: AllReduce, algorithm: Flat, words: 1, window: 128, bound, scripts }
+    StartedModel {
+        name,
+        collective: AllReduce,
+        algorithm: Flat,
+        words: 1,
+        window: 128,
+        memory: Memory::Private,
+        bound,
+        scripts,
+    }
 }
 
 /// Every model of deaths.
@@ -45,6 +54,16 @@ pub static DEATHS: &[DeathsModel] = &[
     },
     DeathsModel {
         model: StartedModel { algorithm: Slices, ..model("deaths_started_slices_2", 2, &[ONCE, ONCE]) },
+        dead: &[0, 1],
+        visits: &[1],
+        reachable: SLICES,
+    },
+    DeathsModel {
+        model: StartedModel {
+            algorithm: Slices,
+            memory: Memory::Registered,
+            ..model("deaths_started_registered_2", 2, &[ONCE, ONCE])
+        },
         dead: &[0, 1],
         visits: &[1],
         reachable: SLICES,

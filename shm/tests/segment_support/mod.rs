@@ -219,7 +219,7 @@ pub fn said_at(name: &str) -> String {
         return String::new();
     }
     // closed already, as it should be
-    let _ = rustix::net::send(&socket, b"earlybird\0ended\x001", SendFlags::NOSIGNAL);
+    let _ = rustix::net::send(&socket, br#"{"Ended":[1]}"#, SendFlags::NOSIGNAL);
     let mut bytes = [0; 4096];
     let (heard, _) = rustix::net::recv(&socket, &mut bytes, RecvFlags::empty()).unwrap_or((0, 0));
     String::from_utf8_lossy(&bytes[..heard]).into_owned()

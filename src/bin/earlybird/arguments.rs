@@ -1,8 +1,7 @@
 //! Argument values that several commands share.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use earlybird::{Error, RanksPerNode, launch};
-use std::time::Duration;
+use earlybird::{Algorithm, Config, Error, RanksPerNode, launch};
 
 /// Parses the virtual nodes of `ranks` ranks: their number, or the ranks of each.
 pub fn parse_nodes(text: &str, ranks: usize) -> Result<RanksPerNode, Error> {
@@ -13,16 +12,24 @@ pub fn parse_nodes(text: &str, ranks: usize) -> Result<RanksPerNode, Error> {
     nodes.sizes(ranks).map(|_| nodes)
 }
 
-/// Parses a time in seconds, 0 included.
-pub fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is not a number of seconds, for example 0.5"))?;
-    Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text} s is not a time; give seconds from 0 upwards"))
+/// Refuses `EARLYBIRD_ALGORITHM` where a command measures what its arguments name.
+pub fn refuse_chosen_algorithm(config: &Config) -> Result<(), Error> {
+    match config.algorithm == Algorithm::Auto {
+        true => Ok(()),
+        false => Err(Error::usage(format!(
+            "EARLYBIRD_ALGORITHM={} would change nothing here; unset it, and name what is measured with --algorithms",
+            config.algorithm
+        ))),
+    }
 }
 
 /// Parses a number of ranks that one node can hold.
 pub fn parse_ranks(text: &str) -> Result<usize, String> {
     let ranks = text.parse().ok().filter(|ranks| (1..=launch::MAX_RANKS).contains(ranks));
-    ranks.ok_or_else(|| format!("{text:?} is not a number of ranks from 1 to {}", launch::MAX_RANKS))
+    ranks.ok_or_else(|| match text {
+        "p" => "the option of mpirun, -np P, is -n P here".into(),
+        _ => format!("{text:?} is not a number of ranks from 1 to {}", launch::MAX_RANKS),
+    })
 }
 
 /// Parses a cost in seconds: finite, from 0 up.

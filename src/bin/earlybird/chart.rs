@@ -1,4 +1,4 @@
-//! Pictures as SVG: the curves that `simulate` computes and `bench` measures, and what the drawings of `demo` share with them.
+//! Curves as SVG: those that `simulate` computes and `bench` and `trace` measure.
 
 use earlybird::Error;
 use itertools::Itertools;
@@ -109,8 +109,8 @@ fn curves<X: PlainAxis, Y: PlainAxis>(
         .light_line_style(TRANSPARENT)
         .bold_line_style(BLACK.mix(0.12))
         .x_labels(14)
-        .x_label_formatter(&|x| if chart.bytes { in_bytes(*x) } else { format!("{x}") })
-        .y_label_formatter(&|y| format!("{y}"))
+        .x_label_formatter(&|x| if chart.bytes { in_bytes(*x) } else { plain(*x) })
+        .y_label_formatter(&|y| plain(*y))
         .label_style(("sans-serif", 13))
         .draw()?;
     for (i, name) in series(chart).enumerate() {
@@ -147,8 +147,13 @@ fn style(curve: usize) -> ShapeStyle {
     COLOURS[curve % COLOURS.len()].stroke_width(if curve == 0 { 5 } else { 2 })
 }
 
+/// A number without the digits that binary fractions add.
+fn plain(number: f64) -> String {
+    format!("{}", (number * 1e6).round() / 1e6)
+}
+
 /// A number of bytes as users write it.
-fn in_bytes(bytes: f64) -> String {
+pub fn in_bytes(bytes: f64) -> String {
     let units = [("Gi", 30), ("Mi", 20), ("Ki", 10)].map(|(name, power)| (name, f64::from(1u32 << power)));
     match units.into_iter().find(|(_, unit)| bytes >= *unit) {
         Some((name, unit)) => format!("{}{name}", (bytes / unit * 100.0).round() / 100.0),

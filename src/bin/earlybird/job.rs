@@ -23,10 +23,15 @@ pub fn as_worker() -> Vec<OsString> {
     std::env::args_os().skip(1).chain(["--worker".into()]).collect()
 }
 
+/// The job whose ranks are this program with `args`.
+pub fn job_of(command: &str, ranks: usize, args: Vec<OsString>) -> Result<Job, Error> {
+    let binary = own_binary()?;
+    Ok(Job::new(command, binary.clone(), ranks, binary.into(), args))
+}
+
 /// Runs this program with `args` as the ranks of a job that measures, and returns the exit code: 1 if any rank failed.
 pub fn run_job(command: &str, ranks: usize, nodes: Option<&str>, args: Vec<OsString>) -> Result<u8, Error> {
-    let binary = own_binary()?;
-    let mut job = Job::new(command, binary.clone(), ranks, binary.into(), args);
+    let mut job = job_of(command, ranks, args)?;
     job.nodes = nodes.map(|text| parse_nodes(text, ranks)).transpose()?;
     Ok(match job.run()? {
         Outcome::Success => 0,

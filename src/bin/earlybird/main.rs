@@ -7,18 +7,26 @@ mod arguments;
 mod bench;
 mod chart;
 mod demo;
+mod doctor;
+mod explain;
 mod job;
+mod lateness;
 mod lineup;
+mod numbers;
 mod output;
+mod page;
+mod pages;
 mod plan;
+mod proc_files;
 mod run;
 mod simulate;
 mod table;
+mod topo;
 mod trace;
 mod tune;
 
-use clap::{Parser, Subcommand};
-use earlybird::launch;
+use clap::{CommandFactory, Parser, Subcommand};
+use earlybird::{Config, Error, launch};
 use std::process::ExitCode;
 
 /// Collective operations that know processes never arrive together.
@@ -33,11 +41,34 @@ struct Arguments {
 enum Command {
     Bench(Box<bench::BenchArgs>),
     Demo(demo::DemoArgs),
+    Doctor(doctor::DoctorArgs),
+    Explain(explain::ExplainArgs),
+    Pages(pages::PagesArgs),
     Plan(Box<plan::PlanArgs>),
     Run(run::RunArgs),
     Simulate(Box<simulate::SimulateArgs>),
+    Topo(topo::TopoArgs),
     Trace(trace::TraceArgs),
     Tune(tune::TuneArgs),
+}
+
+impl Command {
+    /// Carries the command out; its exit code.
+    fn run(&self) -> Result<u8, Error> {
+        match self {
+            Command::Bench(args) => bench::run(args),
+            Command::Demo(args) => demo::run(args),
+            Command::Doctor(args) => doctor::run(args),
+            Command::Explain(args) => explain::run(args),
+            Command::Pages(args) => pages::run(args, Arguments::command()),
+            Command::Plan(args) => plan::run(args),
+            Command::Run(args) => run::run(args),
+            Command::Simulate(args) => simulate::run(args),
+            Command::Topo(args) => topo::run(args),
+            Command::Trace(args) => trace::run(args),
+            Command::Tune(args) => tune::run(args),
+        }
+    }
 }
 
 /// Reads the arguments and carries out the command.
@@ -51,13 +82,12 @@ fn main() -> ExitCode {
         }
         _ => {}
     }
-    match Arguments::parse().command {
-        Command::Bench(args) => bench::run(&args),
-        Command::Demo(args) => demo::run(&args),
-        Command::Plan(args) => plan::run(&args),
-        Command::Run(args) => run::run(&args),
-        Command::Simulate(args) => simulate::run(&args),
-        Command::Trace(args) => trace::run(&args),
-        Command::Tune(args) => tune::run(&args),
-    }
+    let command = Arguments::parse().command;
+    // A mistake in a variable is said by every command, once, and before anything is started; by doctor among its findings.
+    let mistake = Config::from_env().err().filter(|_| !matches!(command, Command::Doctor(_)));
+    let code = match mistake {
+        Some(error) => output::fail_once(false, error),
+        None => command.run(),
+    };
+    code.map_or_else(|error| output::fail(&std::env::args().nth(1).unwrap_or_default(), &error), ExitCode::from)
 }

@@ -5,17 +5,17 @@
 mod args;
 mod best;
 
-use crate::output::print_answer;
+use crate::output::print;
 use crate::table::table;
 use args::{PlanFormat, read, usage};
 use best::best;
+use earlybird::{Error, launch};
 use earlybird_hier::cost::Topology;
 use earlybird_hier::plan::{Action, Side, elements_in};
 use earlybird_hier::schedule;
 use earlybird_hier::verify::{admit, svg};
 use earlybird_hier::{OpTraits, Plan, PlanError, Verified, verify};
 use std::fmt::Write as _;
-use std::process::ExitCode;
 
 pub use args::PlanArgs;
 
@@ -23,12 +23,14 @@ pub use args::PlanArgs;
 const ROWS: usize = 20_000;
 
 /// Runs the command.
-pub fn run(args: &PlanArgs) -> ExitCode {
-    let answer = if args.best { best(args) } else { show(args) };
-    let is_refused = matches!(answer, Err(PlanError::NotAdmitted { .. } | PlanError::Violation(_)));
-    match print_answer("plan", answer) {
-        _ if is_refused => ExitCode::FAILURE,
-        code => code,
+pub fn run(args: &PlanArgs) -> Result<u8, Error> {
+    match if args.best { best(args) } else { show(args) } {
+        Ok(text) => print(&text).map(|()| 0),
+        Err(error @ (PlanError::NotAdmitted { .. } | PlanError::Violation(_))) => {
+            launch::say(format_args!("earlybird plan: {error}"));
+            Ok(1)
+        }
+        Err(error) => Err(Error::usage(error.to_string())),
     }
 }
 

@@ -1,14 +1,19 @@
 //! `earlybird run`: starts a program once per rank on this node.
 
-use crate::arguments::{parse_nodes, parse_ranks, parse_seconds};
+use crate::arguments::{parse_nodes, parse_ranks};
 use crate::job::own_binary;
-use crate::output::fail;
 use clap::Args;
 use earlybird::Error;
 use earlybird::launch::{Bind, Job};
+use earlybird::units::parse_time;
 use std::ffi::OsString;
-use std::process::ExitCode;
 use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  earlybird run -n 4 -- ./program --its-option
+  earlybird run -n 8 --nodes 2 --prefix -- ./program       (two virtual nodes)
+  EARLYBIRD_TIMEOUT=10s earlybird run -n 4 --timeout 5min -- ./program";
 
 /// Start a program once per rank on this node
 ///
@@ -21,6 +26,7 @@ use std::time::Duration;
 /// Exit code: 0, or that of the first rank that failed (128 + signal for a signal), 124 when --timeout ended the job,
 /// 128 + signal when the launcher got one.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub struct RunArgs {
     /// Number of ranks
     #[arg(short = 'n', long = "ranks", value_name = "P", value_parser = parse_ranks)]
@@ -35,12 +41,12 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value_t)]
     bind: Bind,
 
-    /// End the job after this many seconds
-    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = parse_seconds)]
+    /// End the job after this time: seconds, or with a unit as in 5min
+    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = parse_time)]
     timeout: Option<Duration>,
 
-    /// Seconds that the other ranks get after the first failure, before they are told to end
-    #[arg(long, value_name = "S", default_value = "5", allow_negative_numbers = true, value_parser = parse_seconds)]
+    /// Time that the other ranks get after the first failure, before they are told to end
+    #[arg(long, value_name = "S", default_value = "5", allow_negative_numbers = true, value_parser = parse_time)]
     grace: Duration,
 
     /// Mark every line of output with its rank: [3]; a line of more than 64 KiB is broken, what follows marked [3+]
@@ -48,19 +54,12 @@ pub struct RunArgs {
     prefix: bool,
 
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
 }
 
 /// Runs the job; the exit code is the job's.
-pub fn run(args: &RunArgs) -> ExitCode {
-    match start(args) {
-        Ok(code) => ExitCode::from(code),
-        Err(error) => fail("run", &error),
-    }
-}
-
-fn start(args: &RunArgs) -> Result<u8, Error> {
+pub fn run(args: &RunArgs) -> Result<u8, Error> {
     let nodes = args.nodes.as_deref().map(|text| parse_nodes(text, args.ranks)).transpose()?;
     let (program, rest) = args.command.split_first().expect("the argument parser requires a program");
     let mut job = Job::new("earlybird run", own_binary()?, args.ranks, program.clone(), rest.to_vec());

@@ -10,19 +10,27 @@ mod spec;
 
 use crate::arguments::parse_cost;
 use crate::chart;
-use crate::output::print_answer;
+use crate::lateness::{Lateness, Recorded};
+use crate::output::print;
 use clap::{Args, ValueEnum};
+use earlybird::Error;
 use earlybird::pattern::Pattern;
 use earlybird::units::parse_size;
 use figure::{Axis, Figure, Measure, Point};
 use itertools::iproduct;
 use machine::MachineArgs;
 use preset::PublishedFigure;
-use runner::Lateness;
 use spec::Spec;
-use std::process::ExitCode;
+use std::path::PathBuf;
+use std::rc::Rc;
 
-/// Simulates schedules in time: a table, CSV or a drawing
+const EXAMPLES: &str = "\
+Examples:
+  earlybird simulate --algorithms ring,butterfly --ranks 48 --bytes 64Ki \\
+      --alpha 3e-5 --beta 1e-8 --gamma 2e-10
+  earlybird simulate --preset kolmakov-8 --format svg > figure.svg";
+
+/// Simulate schedules in time: a table, CSV or a drawing
 ///
 /// A rank begins a round when it has finished its earlier rounds; there is no barrier between rounds. Without
 /// --topology only the ports of ranks are shared, and logarithmic schedules may have up to 131072 ranks.
@@ -33,6 +41,7 @@ use std::process::ExitCode;
 /// the cost model thinks fastest. three-phase:fold=chain:chunks=4:exchange=ring reduces and publishes inside nodes of
 /// --ranks-per-node ranks (fold: static-leader, leader, chain, slices) and exchanges between them.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct SimulateArgs {
     /// Schedules to simulate, with parameters
     #[arg(long, value_delimiter = ',', value_name = "A,B", required_unless_present = "preset")]
@@ -43,14 +52,16 @@ pub struct SimulateArgs {
     /// Sizes of the vector in bytes (Ki, Mi, Gi)
     #[arg(long, value_delimiter = ',', value_name = "B,..", value_parser = parse_size, required_unless_present = "preset")]
     bytes: Vec<u64>,
-    #[command(flatten)]
-    machine: MachineArgs,
     /// Arrival patterns: balanced, random, first-late, last-late, one-late, ascending
     #[arg(long, value_delimiter = ',', value_name = "P,..", default_value = "balanced")]
     pattern: Vec<Pattern>,
     /// The full delay of a late rank
     #[arg(long, value_name = "SECONDS", value_parser = parse_cost)]
     delay: Option<f64>,
+    /// Instead of a pattern the arrivals that a job of as many ranks recorded under EARLYBIRD_TRACE=FILE: those at one of its
+    /// calls, drawn anew for every iteration
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pattern", "delay"])]
+    arrivals: Option<PathBuf>,
     /// Mean of a random delay of every message
     #[arg(long, value_name = "SECONDS", value_parser = parse_cost, default_value = "0")]
     jitter: f64,
@@ -64,11 +75,13 @@ pub struct SimulateArgs {
     #[arg(long, value_enum, default_value_t = Measure::Time)]
     measure: Measure,
     /// A published figure or table: its machine, algorithms, parameters and sizes
-    #[arg(long, value_enum, conflicts_with_all = ["machine", "algorithms", "ranks", "bytes", "pattern", "delay", "jitter", "iterations", "measure"])]
+    #[arg(long, value_enum, conflicts_with_all = ["machine", "algorithms", "ranks", "bytes", "pattern", "delay", "arrivals", "jitter", "iterations", "measure"])]
     preset: Option<PublishedFigure>,
     /// table, csv or svg
     #[arg(long, value_enum, default_value_t = SimulationFormat::Table)]
     format: SimulationFormat,
+    #[command(flatten)]
+    machine: MachineArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -79,8 +92,9 @@ enum SimulationFormat {
 }
 
 /// Runs the command.
-pub fn run(args: &SimulateArgs) -> ExitCode {
-    print_answer("simulate", answer(args))
+pub fn run(args: &SimulateArgs) -> Result<u8, Error> {
+    print(&answer(args).map_err(Error::usage)?)?;
+    Ok(0)
 }
 
 fn answer(args: &SimulateArgs) -> Result<String, String> {
@@ -112,14 +126,21 @@ fn sweep(args: &SimulateArgs) -> Result<Figure, String> {
         runner.seed = args.seed;
         runner.iterations = args.iterations;
         runner.measure = args.measure;
-        for (&bytes, spec, &pattern) in iproduct!(&args.bytes, &args.algorithms, &args.pattern) {
-            let row = runner.row(spec, bytes, Lateness { pattern, delay_s })?;
+        let lateness = match &args.arrivals {
+            None => args.pattern.iter().map(|&pattern| Lateness::Pattern { pattern, delay_s }).collect(),
+            Some(path) => {
+                let recorded = Recorded::read(path, None, ranks).map_err(|error| error.to_string())?;
+                vec![Lateness::Recorded(Rc::new(recorded))]
+            }
+        };
+        for (&bytes, spec, late) in iproduct!(&args.bytes, &args.algorithms, &lateness) {
+            let row = runner.row(spec, bytes, late)?;
             let mut series = spec.to_string();
             if axis == Axis::Bytes && args.ranks.len() > 1 {
                 series += &format!(", {ranks} ranks");
             }
             if args.pattern.len() > 1 {
-                series += &format!(", {pattern}");
+                series += &format!(", {}", late.name());
             }
             let x = if axis == Axis::Bytes { bytes as f64 } else { ranks as f64 };
             points.push(Point { series, x, y: row.time_us, row });

@@ -4,10 +4,19 @@ use comfy_table::{CellAlignment, Table, presets};
 
 /// The text of a table, without a line end after its last row.
 pub fn table(header: &[impl AsRef<str>], rows: Vec<Vec<String>>) -> String {
+    drawn(presets::NOTHING, header, rows)
+}
+
+/// The same in Markdown.
+pub fn markdown(header: &[impl AsRef<str>], rows: Vec<Vec<String>>) -> String {
+    drawn(presets::ASCII_MARKDOWN, header, rows)
+}
+
+fn drawn(preset: &str, header: &[impl AsRef<str>], rows: Vec<Vec<String>>) -> String {
     let is_number = |cell: &String| cell.chars().all(|sign| sign.is_ascii_digit() || ".-x".contains(sign));
     let numbers: Vec<bool> = (0..header.len()).map(|at| rows.iter().all(|row| is_number(&row[at]))).collect();
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header.iter().map(AsRef::as_ref)).add_rows(rows);
+    table.load_preset(preset).set_header(header.iter().map(AsRef::as_ref)).add_rows(rows);
     for (column, _) in table.column_iter_mut().zip(numbers).filter(|(_, numbers)| *numbers) {
         column.set_cell_alignment(CellAlignment::Right);
     }

@@ -6,14 +6,17 @@ mod imbalance;
 mod lateness;
 mod operations;
 mod study;
+mod top;
 
 use crate::chart;
-use crate::output::{fail, print};
+use crate::output::{must_be_writable, print};
+use crate::page::Page;
 use clap::{Args, Subcommand};
 use earlybird::Error;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use study::Study;
+use top::TopArgs;
+
+pub use study::Study;
 
 /// Look at what a job recorded under EARLYBIRD_TRACE=FILE
 #[derive(Args)]
@@ -25,13 +28,20 @@ pub struct TraceArgs {
 #[derive(Subcommand)]
 enum TraceCommand {
     Report(ReportArgs),
+    Top(TopArgs),
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  EARLYBIRD_TRACE=run1 earlybird run -n 4 -- ./program
+  earlybird trace report run1 --perfetto run1.json --html run1.html";
 
 /// Tell who was late, what ran, and where the time went
 ///
 /// Every rank of a job that runs with EARLYBIRD_TRACE=FILE writes FILE.RANK; those that are there are read, also of a job that
 /// was killed or still runs. Times of ranks on several hosts are aligned by the calls themselves.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 struct ReportArgs {
     /// The name that EARLYBIRD_TRACE had, without the number of a rank
     #[arg(value_name = "FILE")]
@@ -48,18 +58,26 @@ struct ReportArgs {
     /// Also draw how late each rank was over time
     #[arg(long, value_name = "SVG")]
     svg: Option<PathBuf>,
+
+    /// Also write a page of one file: the report, that drawing, and the call that kept the ranks waiting longest
+    #[arg(long, value_name = "HTML")]
+    html: Option<PathBuf>,
 }
 
 /// Carries out the command.
-pub fn run(args: &TraceArgs) -> ExitCode {
-    let TraceCommand::Report(args) = &args.command;
-    match report(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail("trace report", &error),
+pub fn run(args: &TraceArgs) -> Result<u8, Error> {
+    match &args.command {
+        TraceCommand::Report(args) => report(args),
+        TraceCommand::Top(args) => top::run(args),
     }
+    .map(|()| 0)
 }
 
 fn report(args: &ReportArgs) -> Result<(), Error> {
+    let outputs = [("--perfetto", &args.perfetto), ("--csv", &args.csv), ("--svg", &args.svg), ("--html", &args.html)];
+    for (option, path) in outputs {
+        path.as_deref().map_or(Ok(()), |path| must_be_writable(option, path))?;
+    }
     let study = Study::read(&args.trace)?;
     let sections = [
         study.heading(),
@@ -80,7 +98,23 @@ fn report(args: &ReportArgs) -> Result<(), Error> {
     if let Some(path) = &args.svg {
         written(path, std::fs::write(path, chart::svg(&figure::lateness(&study))?))?;
     }
+    if let Some(path) = &args.html {
+        written(path, std::fs::write(path, page(&study, &args.trace, &sections)?))?;
+    }
     Ok(())
+}
+
+/// The report as a page.
+fn page(study: &Study, trace: &Path, sections: &[String]) -> Result<String, Error> {
+    let mut page = Page::new(&format!("earlybird trace {}", trace.display()));
+    let (heading, tables) = sections.split_first().expect("the heading is never empty");
+    page.add_plain(heading);
+    if study.shared_calls().next().is_some() {
+        page.add_chart(&figure::lateness(study))?;
+    }
+    figure::longest_wait(study)?.iter().for_each(|picture| page.add_svg(picture));
+    tables.iter().for_each(|table| page.add_plain(table));
+    Ok(page.finish())
 }
 
 fn written<T, E: ToString + 'static>(path: &Path, result: Result<T, E>) -> Result<(), Error> {

@@ -6,10 +6,9 @@ mod between;
 mod file;
 
 use crate::job::{as_worker, is_first, run_job};
-use crate::output::{fail, fail_once};
+use crate::output::fail_once;
 use earlybird::{Collective, Error};
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 pub use args::TuneArgs;
 
@@ -20,18 +19,17 @@ const SIZES: [u64; 9] = [8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 <
 const PLANS: &str = "plan:ring,plan:halving-doubling,plan:butterfly,plan:recursive-doubling,plan:binomial,plan:direct";
 
 /// Measures and writes.
-pub fn run(args: &TuneArgs) -> ExitCode {
+pub fn run(args: &TuneArgs) -> Result<u8, Error> {
     if let Err(error) = args.refuse().and_then(|()| begin(args)) {
-        return fail_once("tune", args.worker, &error);
+        return fail_once(args.worker, error);
     }
-    let code = match args.nodes {
+    match args.nodes {
         _ if args.worker || args.is_launched() => between::work(args),
         Some(_) => args
             .only_ranks()
             .and_then(|ranks| run_job("earlybird tune", ranks.unwrap_or(1), args.nodes.as_deref(), as_worker())),
         None => measure(args),
-    };
-    code.map_or_else(|error| fail("tune", &error), ExitCode::from)
+    }
 }
 
 /// Creates the file on the rank that will write it, so that a file that cannot be written is reported before measuring.

@@ -8,7 +8,7 @@ use crate::hierarchy::lowering::Lowering;
 use crate::hierarchy::operation::Operation;
 use crate::plans::{Apart, Shape};
 use crate::{Error, Op};
-use earlybird_shm::{BufferRole, Collective, InactiveRequest, NodeComm, OwnedBuffers, OwnedCall};
+use earlybird_shm::{BufferRole, Collective, InactiveRequest, OwnedBuffers, OwnedCall};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -48,12 +48,12 @@ impl AllReduce {
     /// # Errors
     /// [`Error::Unsupported`] for a plan that does not exist; [`Error::Usage`] while another thread is in a call.
     pub(super) fn new(
-        (between, node): (&Arc<Hierarchy>, &Arc<NodeComm>),
+        between: &Arc<Hierarchy>,
         owned: &mut OwnedCall,
         call: &Call,
         shape: Shape,
     ) -> Result<Self, Error> {
-        let steps = Steps::new((between, node), (call.collective, call.signature), (0, 0));
+        let steps = Steps::new(between, (call.collective, call.signature), (0, 0));
         let (lowering, buffers) = (call.lowering, owned.buffers());
         let plan = if steps.topology().leads() { Some(between.lock()?.plans.apart(shape)?) } else { None };
         let mut allreduce = AllReduce { steps, lowering, give: None, take: None, plan, stage: Stage::Give };

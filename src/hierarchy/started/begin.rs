@@ -1,6 +1,5 @@
 //! The future of a started call: the steps of the blocking one, on copies of its buffers.
 
-use super::Work;
 use super::steps::Steps;
 use crate::Error;
 use crate::hierarchy::call::Call;
@@ -10,7 +9,11 @@ use crate::hierarchy::phases::Phases;
 use crate::plans::Shape;
 use earlybird_shm::{OwnedCall, ReduceOp, SharedReduceOp};
 use std::borrow::Cow;
+use std::pin::Pin;
 use std::sync::Arc;
+
+/// A started call on its way to the bytes of its receive buffer.
+pub(super) type CallFuture = Pin<Box<dyn Future<Output = Result<Vec<u8>, Error>> + Send>>;
 
 /// The steps of a call on the buffers of `owned`, that end with the bytes of the receive buffer as they are carried out.
 ///
@@ -20,7 +23,7 @@ pub(super) fn begin(
     owned: &mut OwnedCall,
     (call, shape): (Arc<Call>, Option<Shape>),
     steps: Steps,
-) -> Result<Work, Error> {
+) -> Result<CallFuture, Error> {
     let (lowering, op) = (call.lowering, owned.op().clone());
     let (send, recv) = owned.check(steps.topology().rank(), steps.topology().size())?.into_bytes();
     let send = send.map(|send| lowering.widened(send).into_owned());

@@ -1,16 +1,23 @@
 //! A call that can be started, any number of times, with its buffers.
 
-use super::Course;
 use super::again::{self, AllReduce};
-use super::begin::begin;
+use super::begin::{CallFuture, begin};
 use super::steps::Steps;
 use crate::Error;
 use crate::hierarchy::Hierarchy;
 use crate::hierarchy::call::{Call, LeaderPhase};
-use earlybird_shm::{BufferOwner, NodeComm, OwnedCall};
+use earlybird_shm::{BufferOwner, OwnedCall};
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+
+/// The means by which a started call makes progress.
+pub(super) enum Course {
+    /// A future of this start.
+    Anew(CallFuture),
+    /// The state that the call keeps from one start to the next.
+    Kept,
+}
 
 /// A call that can be started, any number of times, with its buffers.
 pub(crate) struct Prepared {
@@ -29,19 +36,15 @@ impl Prepared {
     ///
     /// # Errors
     /// [`Error::Unsupported`] for an operator or a plan that does not exist; [`Error::Usage`] while another thread is in a call.
-    pub(crate) fn new(
-        groups: (&Arc<Hierarchy>, &Arc<NodeComm>),
-        mut owned: OwnedCall,
-        call: Call,
-    ) -> Result<Self, Error> {
-        let ranks = (groups.0.topology.rank(), groups.0.topology.size());
-        let leaders = groups.0.choose(&call)?;
+    pub(crate) fn new(between: &Arc<Hierarchy>, mut owned: OwnedCall, call: Call) -> Result<Self, Error> {
+        let ranks = (between.topology.rank(), between.topology.size());
+        let leaders = between.choose(&call)?;
         if let Some(shape) = leaders.1 {
             // Refused, where it must be, by all ranks, though leaders alone run it.
-            groups.0.lock()?.plans.admit(shape)?;
+            between.lock()?.plans.admit(shape)?;
         }
         let kept = match leaders.1.filter(|_| again::can_carry_out(&call)) {
-            Some(shape) => Some(Box::new(AllReduce::new(groups, &mut owned, &call, shape)?)),
+            Some(shape) => Some(Box::new(AllReduce::new(between, &mut owned, &call, shape)?)),
             None => None,
         };
         Ok(Prepared { owned, call: Arc::new(call), leaders, ranks, kept })
@@ -60,16 +63,16 @@ impl Prepared {
     /// Starts a call under these numbers, and says what runs between leaders in it.
     pub(super) fn begin(
         &mut self,
-        groups: (&Arc<Hierarchy>, &Arc<NodeComm>),
+        between: &Arc<Hierarchy>,
         (number, call): (u64, u64),
     ) -> Result<(Course, &'static str), Error> {
-        self.owned.buffers().begin();
+        self.owned.buffers().begin()?;
         let (runs, shape) = self.leaders;
         if let Some(kept) = &mut self.kept {
             kept.start(number, call);
             return Ok((Course::Kept, runs));
         }
-        let steps = Steps::new(groups, (self.call.collective, self.call.signature), (number, call));
+        let steps = Steps::new(between, (self.call.collective, self.call.signature), (number, call));
         let future = begin(&mut self.owned, (self.call.clone(), shape), steps)?;
         Ok((Course::Anew(future), runs))
     }
@@ -84,10 +87,7 @@ impl Prepared {
             }
             (Course::Kept, None) => unreachable!("begun as it is"),
         };
-        match ended {
-            Poll::Ready(Ok(())) => Poll::Ready(self.owned.buffers().end()),
-            ended => ended,
-        }
+        ended.map(|outcome| self.owned.buffers().end(outcome))
     }
 
     /// Puts the result into the receive buffer.

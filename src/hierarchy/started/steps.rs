@@ -1,12 +1,12 @@
 //! The steps that started calls are made of, as futures that do what can be done whenever they are polled.
 
-use super::Turns;
 use crate::Error;
 use crate::hierarchy::leader_channel::LeaderChannel;
 use crate::hierarchy::operation::{Operation, When};
+use crate::hierarchy::turns::Turns;
 use crate::hierarchy::{Hierarchy, Topology};
 use crate::plans::{Apart, Plans, Shape};
-use earlybird_hier::exec::{Alltoallv, Parts};
+use earlybird_hier::exec::{Parts, Running};
 use earlybird_shm::engine;
 use earlybird_shm::{
     Collective, Completion, InactiveRequest, NodeComm, OwnedBuffers, OwnedBytes, OwnedCall, SharedReduceOp, Signature,
@@ -23,7 +23,6 @@ const COUNTED_MOST: Duration = Duration::from_millis(250);
 /// One started call on its way.
 pub(in crate::hierarchy) struct Steps {
     between: Arc<Hierarchy>,
-    node: Arc<NodeComm>,
     number: u64,
     /// Its number among all calls of the communicator.
     call: u64,
@@ -69,19 +68,11 @@ async fn once_more() {
 
 impl Steps {
     pub(super) fn new(
-        (between, node): (&Arc<Hierarchy>, &Arc<NodeComm>),
+        between: &Arc<Hierarchy>,
         (collective, signature): (Collective, Signature),
         (number, call): (u64, u64),
     ) -> Self {
-        Steps {
-            between: between.clone(),
-            node: node.clone(),
-            number,
-            call,
-            collective,
-            signature,
-            begun: AtomicBool::new(false),
-        }
+        Steps { between: between.clone(), number, call, collective, signature, begun: AtomicBool::new(false) }
     }
 
     /// The numbers of the next start.
@@ -99,17 +90,17 @@ impl Steps {
 
     /// Whether this poll may wait for other ranks.
     fn waits(&self) -> bool {
-        self.between.started.waits.load(Relaxed)
+        self.between.turns.waits.load(Relaxed)
     }
 
     /// The group of what a call gives.
     pub(super) fn node(&self) -> &NodeComm {
-        &self.node
+        &self.between.node
     }
 
     /// The group of what a call takes.
     pub(super) fn deliver(&self) -> &NodeComm {
-        &self.between.started.deliver
+        &self.between.deliver
     }
 
     /// An operation of this call on these buffers, for [`Steps::node`] or [`Steps::deliver`].
@@ -127,17 +118,17 @@ impl Steps {
 
     /// Returns whether the calls before have started their operations that take.
     pub(super) fn may_take(&self) -> bool {
-        Turns::is(&self.between.started.turns.deliver, self.number)
+        Turns::is(&self.between.turns.deliver, self.number)
     }
 
     /// This call has started what it takes.
     pub(super) fn pass_taking(&self) {
-        Turns::pass_on(&self.between.started.turns.deliver);
+        Turns::pass_on(&self.between.turns.deliver);
     }
 
     /// The operation started in the node's group under this number, if it has ended.
     pub(super) fn given(&self, number: u64) -> Result<Option<Completion>, Error> {
-        self.ended(&self.node, number)
+        self.ended(self.node(), number)
     }
 
     /// The same in the group that takes.
@@ -149,7 +140,7 @@ impl Steps {
         let ended = match self.waits() {
             true => {
                 // What is given goes into an exchange next.
-                if std::ptr::eq(node, &*self.node) {
+                if std::ptr::eq(node, self.node()) {
                     self.is_coming();
                 }
                 node.finish(number).map(Some)
@@ -208,51 +199,54 @@ impl Steps {
     }
 
     async fn turn(&self, is_mine: impl Fn(&Turns) -> bool) {
-        poll_fn(|_| if is_mine(&self.between.started.turns) { Poll::Ready(()) } else { Poll::Pending }).await;
+        poll_fn(|_| if is_mine(&self.between.turns) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
     /// What leaders do between the nodes, one call at a time: until [`Steps::pass_exchange`] no other one does.
-    async fn between_nodes<S>(
+    async fn between_nodes<D: ?Sized, R: Running<D>>(
         &self,
-        start: impl FnOnce(&mut Plans<LeaderChannel>) -> Result<S, Error>,
-        mut poll: impl FnMut(&mut Plans<LeaderChannel>, &mut S, bool) -> Result<Option<usize>, Error>,
+        start: impl FnOnce(&mut Plans<LeaderChannel>) -> Result<R, Error>,
+        data: &mut D,
     ) -> Result<(), Error> {
         self.turn(|turns| Turns::is(&turns.exchange, self.number)).await;
-        let (mut start, mut state) = (Some(start), None);
+        let (mut start, mut running) = (Some(start), None);
         let mut waited = Waited::default();
         poll_fn(|_| {
             let Ok(mut between) = self.between.lock() else { return Poll::Pending };
             let plans = &mut between.plans;
-            let step = match start.take() {
-                Some(start) => {
-                    self.begin(plans);
-                    start(plans).map(|started| state = Some(started))
-                }
-                None => Ok(()),
-            };
-            let awaited = step.and_then(|()| match &mut state {
-                Some(state) => poll(plans, state, self.waits()),
-                None => Ok(None),
-            });
-            match awaited {
-                Ok(Some(awaited)) => match waited.give_up(plans, awaited) {
-                    Ok(()) => Poll::Pending,
-                    Err(error) => Poll::Ready(Err(error)),
-                },
-                Ok(None) => {
-                    self.complete(plans);
-                    Poll::Ready(Ok(()))
-                }
-                Err(error) => Poll::Ready(Err(error)),
+            if let Some(start) = start.take() {
+                self.begin(plans);
+                running = Some(start(plans)?);
+            }
+            match self.step(plans, running.as_mut().expect("started above"), data, &mut waited)? {
+                true => Poll::Ready(Ok(())),
+                false => Poll::Pending,
             }
         })
         .await
     }
 
+    /// Carries on with what leaders do; whether it has ended.
+    fn step<D: ?Sized>(
+        &self,
+        plans: &mut Plans<LeaderChannel>,
+        running: &mut impl Running<D>,
+        data: &mut D,
+        waited: &mut Waited,
+    ) -> Result<bool, Error> {
+        if self.waits() {
+            plans.wait(running, data)?;
+        } else if let Some(awaited) = plans.poll(running, data)? {
+            return waited.give_up(plans, awaited).map(|()| false);
+        }
+        self.complete(plans);
+        Ok(true)
+    }
+
     /// This call exchanges no more.
     pub(in crate::hierarchy) fn pass_exchange(&self) {
         if self.topology().leads() {
-            Turns::pass_on(&self.between.started.turns.exchange);
+            Turns::pass_on(&self.between.turns.exchange);
         }
     }
 
@@ -270,7 +264,7 @@ impl Steps {
     /// A leader that waits for its node is in the call: leaders that wait for it do so longer than it does.
     fn is_coming(&self) {
         if self.topology().leads()
-            && Turns::is(&self.between.started.turns.exchange, self.number)
+            && Turns::is(&self.between.turns.exchange, self.number)
             && let Ok(mut between) = self.between.lock()
         {
             self.begin(&mut between.plans);
@@ -279,7 +273,7 @@ impl Steps {
 
     /// Starts the leader's plan if it is this call's turn; whether it was.
     pub(super) fn start(&self, plan: &mut Apart) -> Result<bool, Error> {
-        if !Turns::is(&self.between.started.turns.exchange, self.number) {
+        if !Turns::is(&self.between.turns.exchange, self.number) {
             return Ok(false);
         }
         let Ok(mut between) = self.between.lock() else { return Ok(false) };
@@ -290,23 +284,12 @@ impl Steps {
     /// Carries on with it; whether it has ended.
     pub(super) fn carry_on(&self, plan: &mut Apart, data: &mut [u8], waited: &mut Waited) -> Result<bool, Error> {
         let Ok(mut between) = self.between.lock() else { return Ok(false) };
-        let plans = &mut between.plans;
-        if self.waits() {
-            plans.finish_apart(plan, data)?;
-        } else if let Some(awaited) = plans.poll_apart(plan, data)? {
-            return waited.give_up(plans, awaited).map(|()| false);
-        }
-        self.complete(plans);
-        Ok(true)
+        self.step(&mut between.plans, plan, data, waited)
     }
 
     /// Runs a plan between leaders, as the only exchange of the call.
     pub(in crate::hierarchy) async fn plan(&self, shape: Shape, data: &mut [u8]) -> Result<(), Error> {
-        let poll = |plans: &mut Plans<_>, apart: &mut Apart, waits| match waits {
-            true => plans.finish_apart(apart, data).map(|()| None),
-            false => plans.poll_apart(apart, data),
-        };
-        self.between_nodes(|plans| plans.start_apart(shape), poll).await?;
+        self.between_nodes(|plans| plans.start_apart(shape), data).await?;
         self.pass_exchange();
         Ok(())
     }
@@ -314,11 +297,7 @@ impl Steps {
     /// Exchanges parts between leaders; another exchange follows, or [`Steps::pass_exchange`].
     pub(in crate::hierarchy) async fn exchange(&self, parts: &mut [Parts<'_>]) -> Result<(), Error> {
         let call = self.signature.hash();
-        let poll = |plans: &mut Plans<_>, under_way: &mut Alltoallv, waits| match waits {
-            true => plans.finish_parts(under_way, parts).map(|()| None),
-            false => plans.poll_parts(under_way, parts),
-        };
-        self.between_nodes(|plans| plans.start_parts(call), poll).await
+        self.between_nodes(|plans| plans.start_parts(call), parts).await
     }
 
     /// Fails the job with what this call found; what stands.
@@ -326,7 +305,7 @@ impl Steps {
         match error {
             Error::Forked => error,
             _ => match self.between.lock() {
-                Ok(mut state) => self.between.fail(state.plans.transport_mut(), &self.node, self.signature, &error),
+                Ok(mut state) => self.between.fail(state.plans.transport_mut(), self.signature, &error),
                 Err(busy) => busy,
             },
         }

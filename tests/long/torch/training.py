@@ -72,6 +72,9 @@ def main():
     assert expected[0] != expected[-1]
     by_ddp = together(lambda net: DistributedDataParallel(net, bucket_cap_mb=1), rank, size)
     assert by_ddp == expected, (by_ddp[-1], expected[-1])
+    # Its first pass reduces in a callback at the end.
+    static = together(lambda net: DistributedDataParallel(net, bucket_cap_mb=1, static_graph=True), rank, size)
+    assert static == expected, (static[-1], expected[-1])
 
     def sharded(net):
         for layer in net:

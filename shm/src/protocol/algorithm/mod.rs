@@ -6,5 +6,6 @@ pub(super) mod flat;
 pub(super) mod leader;
 pub(super) mod registered;
 pub(super) mod shared_result;
+pub(super) mod single_copy;
 pub(super) mod slices;
 pub(super) mod static_leader;

@@ -14,8 +14,10 @@
 //! The results of other ranks that do not replace what was just read are written past the caches: their owner's core has
 //! read them, and taking such lines from it one by one costs more than the whole fold.
 //!
-//! Sleepers are woken once, by a rank that finds everything final after its own last chunk: of two that finish at the same time
-//! at least one does, since each looks after the fence that follows its publishing.
+//! A rank takes chunks for a turn at a time ([`sweep`]): one that waits for the operation takes turns until nothing is left, one
+//! that has started it and does something else takes one when it comes by. Sleepers are woken once, by a rank that finds
+//! everything final after its own last chunk: of two that finish at the same time at least one does, since each looks
+//! after the fence that follows its publishing.
 
 use super::slices;
 use crate::protocol::board::{Board, CHUNKS, Place};
@@ -35,82 +37,147 @@ const ONE_PASS_RANKS: usize = 8;
 /// Bytes of a message from which no cache holds two buffers of every rank, and no result is written through one.
 const PAST_CACHES_MIN_BYTES: usize = 16 << 20;
 
+/// Bytes that a rank folds before it looks after something else: as many as a call on private memory deposits at a time.
+const TURN_BYTES: usize = if cfg!(earlybird_loom) { 64 } else { 1 << 20 };
+
+/// The chunks that a rank need not look at again.
+#[derive(Debug, Default)]
+pub(in crate::protocol) struct ChunkProgress {
+    /// Chunks that some rank has begun, in the order in which this rank takes them.
+    begun: usize,
+    /// Chunks that are final, in the order of the buffer.
+    finished: usize,
+}
+
+impl ChunkProgress {
+    fn all_final<B: Board>(&mut self, board: &B, area: usize, epoch: u64, ranks: usize, chunks: usize) -> bool {
+        while self.finished < chunks && is_final(board, area, self.finished, epoch, ranks) {
+            self.finished += 1;
+        }
+        self.finished == chunks
+    }
+}
+
 pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, names: [u64; 2]) -> Result<(), Stop> {
-    let pieces = pieces(op);
-    let (board, call, slot, me, ranks) = (op.board, op.call, op.slot, op.me, op.ranks);
-    let line = board.line(slot, me);
+    op.fold_by_slot();
+    deposit(op, names);
+    let mut progress = ChunkProgress::default();
+    loop {
+        while sweep(op, &mut progress)? {}
+        if is_complete(op, &mut progress)? {
+            return Ok(());
+        }
+        until_more(op, &mut progress)?;
+    }
+}
+
+/// Names this rank's buffers to the others. From here on nothing is needed from this rank.
+pub(in crate::protocol) fn deposit<B: Board>(op: &Operation<'_, B>, names: [u64; 2]) {
+    let (pieces, line) = (pieces(op), op.board.line(op.slot, op.me));
     for (word, name) in line.registered.iter().zip(names) {
         word.store(name, Ordering::Relaxed);
     }
-    board.register(call.send.cast_mut(), call.recv, call.bytes());
     #[cfg(earlybird_loom)]
     write_contribution(op, &pieces);
     // The mark hands over everything that the caller has written, the names, and the place of the result.
     line.deposited.store(word::deposited(op.epoch, op.hash, pieces.number), SyncPoint::DepositRelease.order());
-    board.step(Step::Deposited);
-    op.wake_if_all_deposited(pieces.number, ranks);
+    op.board.step(Step::Deposited);
+    op.wake_if_all_deposited(pieces.number, op.ranks);
+}
 
-    let (epoch, hash) = (op.epoch, op.hash);
-    op.wait(Wake::Event, |board| (deposited_by_all(board, slot, epoch, hash, ranks) == pieces.number).then_some(()))?;
-    let all_apart = (0..ranks).all(|rank| {
-        let [contribution, result] = names_of(board, slot, rank);
-        contribution != result
-    });
-    let first = me * pieces.number / ranks;
-    let mut is_open = false;
-    for i in (first..pieces.number).chain(0..first) {
+/// Once all ranks have named their buffers, folds chunks that no rank has begun, for one turn and without waiting; returns
+/// whether there were any.
+pub(in crate::protocol) fn sweep<B: Board>(
+    op: &mut Operation<'_, B>,
+    progress: &mut ChunkProgress,
+) -> Result<bool, Stop> {
+    let (pieces, board, slot, epoch, ranks) = (pieces(op), op.board, op.slot, op.epoch, op.ranks);
+    if progress.begun == pieces.number || deposited_by_all(board, slot, epoch, op.hash, ranks) < pieces.number {
+        return Ok(false);
+    }
+    let first = op.me * pieces.number / ranks;
+    let (mut folded, mut all_apart) = (0, false);
+    while progress.begun < pieces.number && folded < TURN_BYTES {
+        let i = (first + progress.begun) % pieces.number;
+        progress.begun += 1;
         if !slices::claim(op, i) {
             continue;
         }
         // Now, and not before: the operation cannot end, and no rank can drop a buffer, while this rank holds a chunk.
-        if !is_open {
-            open_all(op)?;
-            is_open = true;
+        if folded == 0 {
+            all_apart = open_all(op)?;
         }
         fold(op, &pieces, i, all_apart);
+        folded += pieces.bytes(i);
     }
-    // A rank that has failed may be writing to its contribution: what was folded after that is no result.
-    if let Some(stop) = op.poisoned().filter(|stop| stop.0.epoch() <= epoch) {
-        return Err(stop);
-    }
-    let area = op.area;
-    let mut seen = 0;
-    let mut all_final = move |board: &B| {
-        while seen < pieces.number && is_final(board, area, seen, epoch, ranks) {
-            seen += 1;
-        }
-        (seen == pieces.number).then_some(())
-    };
-    if event::sleepers(board, slot) && all_final(board).is_some() {
+    if folded > 0 && event::sleepers(board, slot) && progress.all_final(board, op.area, epoch, ranks, pieces.number) {
         event::wake_all(board, slot);
     }
-    op.wait(Wake::Event, all_final)?;
+    Ok(folded > 0)
+}
+
+/// Returns whether the whole result is here.
+pub(in crate::protocol) fn is_complete<B: Board>(
+    op: &mut Operation<'_, B>,
+    progress: &mut ChunkProgress,
+) -> Result<bool, Stop> {
+    let pieces = pieces(op);
+    if !progress.all_final(op.board, op.area, op.epoch, op.ranks, pieces.number) {
+        return Ok(false);
+    }
+    // A rank that has failed may be writing to its contribution: what was folded after that is no result.
+    if let Some(stop) = op.poisoned().filter(|stop| stop.0.epoch() <= op.epoch) {
+        return Err(stop);
+    }
     #[cfg(earlybird_loom)]
     {
         // Where this rank's result lies is known to the model from the names.
         open_all(op)?;
         for i in 0..pieces.number {
-            board.read(result(me, &pieces, i), |sum| call.take(sum, &pieces, i));
+            op.board.read(result(op.me, &pieces, i), |sum| op.call.take(sum, &pieces, i));
         }
         // The owner has its buffers back.
         write_contribution(op, &pieces);
     }
-    Ok(())
+    Ok(true)
+}
+
+/// Waits until a chunk can be folded, or, where all have been begun, until all are final.
+pub(in crate::protocol) fn until_more<B: Board>(
+    op: &mut Operation<'_, B>,
+    progress: &mut ChunkProgress,
+) -> Result<(), Stop> {
+    let (slot, area, epoch, hash, ranks) = (op.slot, op.area, op.epoch, op.hash, op.ranks);
+    let chunks = pieces(op).number;
+    op.wait(Wake::Event, |board| {
+        let more = match progress.begun == chunks {
+            true => progress.all_final(board, area, epoch, ranks, chunks),
+            false => deposited_by_all(board, slot, epoch, hash, ranks) == chunks,
+        };
+        more.then_some(())
+    })
 }
 
 fn names_of<B: Board>(board: &B, slot: usize, rank: usize) -> [u64; 2] {
     [0, 1].map(|side| board.line(slot, rank).registered[side].load(Ordering::Relaxed))
 }
 
-/// Finds the buffers of all other ranks. Where that fails, the chunk in this rank's hands is never final, so the call fails on
-/// all ranks.
-fn open_all<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
-    for rank in (0..op.ranks).filter(|rank| *rank != op.me) {
-        if let Err(error) = op.board.open(rank, names_of(op.board, op.slot, rank)) {
+/// Finds the buffers of all ranks; returns whether every rank has its result elsewhere than its contribution. Where that
+/// fails, the chunk in this rank's hands is never final, so the call fails on all ranks.
+fn open_all<B: Board>(op: &mut Operation<'_, B>) -> Result<bool, Stop> {
+    // Another operation may have been opened since this rank was here.
+    op.board.register(op.call.send.cast_mut(), op.call.recv, op.call.bytes());
+    let mut all_apart = true;
+    for rank in 0..op.ranks {
+        let names = names_of(op.board, op.slot, rank);
+        all_apart &= names[0] != names[1];
+        if rank != op.me
+            && let Err(error) = op.board.open(rank, names)
+        {
             return Err(op.cannot_open(rank, &error));
         }
     }
-    Ok(())
+    Ok(all_apart)
 }
 
 /// Chunks by message size: enough to share, and not so many that claiming and publishing them, which waits for all stores, shows.

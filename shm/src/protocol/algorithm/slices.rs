@@ -20,9 +20,7 @@ use crate::sync::{Ordering, SyncPoint};
 
 /// Marks the entry and deposits. The memory is free.
 pub(in crate::protocol) fn enter_and_deposit<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
-    let mark = word::entered(op.epoch, op.hash);
-    op.board.line(op.slot, op.me).entered.store(mark, SyncPoint::CallRelease.order());
-    op.board.step(Step::Entered);
+    op.enter();
     op.reserve(Need::of_all(op.call.accumulator_bytes(), op.call.bytes()))?;
     deposit(op, &pieces(op));
     Ok(())

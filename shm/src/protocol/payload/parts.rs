@@ -85,7 +85,7 @@ impl Call<'_> {
         unsafe { core::ptr::copy(self.send.add(from * size), result, len * size) }
     }
 
-    fn part(&self, to: usize, len: usize) -> *mut u8 {
+    pub(super) fn part(&self, to: usize, len: usize) -> *mut u8 {
         assert!(to <= self.recv_count && len <= self.recv_count - to, "{to}+{len} of {}", self.recv_count);
         // SAFETY: B by the check.
         unsafe { self.recv.add(to * self.element_bytes) }

@@ -2,17 +2,34 @@
 
 use super::composed::Composed;
 use super::variant::Variant;
-use super::{data, mpi};
-use crate::arguments::{one_of, parse_nodes, parse_ranks, parse_seconds};
+use super::{data, memory, mpi};
+use crate::arguments::{one_of, parse_nodes, parse_ranks, refuse_chosen_algorithm};
 use crate::job::launched;
-use clap::{Args, ValueEnum};
+use crate::lateness::Recorded;
+use crate::output::must_be_writable;
+use clap::{Args, FromArgMatches, ValueEnum};
 use earlybird::pattern::Pattern;
-use earlybird::units::parse_size;
-use earlybird::{Algorithm, Choice, Collective, DType, Error, FoldOrder, WaitPreset};
+use earlybird::units::{parse_size, parse_time};
+use earlybird::{Algorithm, Choice, Collective, Config, DType, Error, FoldOrder, WaitPreset};
 use earlybird_hier::schedule::ScheduleSpec;
 use earlybird_hier::{Consistency, OpTraits, verify};
 use itertools::Itertools;
+use std::path::PathBuf;
 use std::time::Duration;
+
+/// Headings of the options.
+const MEASURED: &str = "What is measured";
+const ARRIVALS: &str = "Arrivals";
+const REPORT: &str = "Report";
+
+const EXAMPLES: &str = "\
+Examples:
+  earlybird bench allreduce --ranks 2
+  earlybird bench allreduce --ranks 4 --sizes 64Ki,1Mi --patterns one-late --delay 5ms
+  earlybird bench reduce --ranks 4 --order rank --format csv > reduce.csv
+  earlybird bench allreduce --ranks 4 --sizes 64Ki --arrivals run1    (of a job with EARLYBIRD_TRACE=run1)
+  earlybird bench broadcast --ranks 8 --check --html broadcast.html
+  mpirun -n 4 earlybird bench allreduce --algorithms auto,mpi      (built with --features mpi)";
 
 /// Measure a collective under controlled arrival patterns
 ///
@@ -28,26 +45,27 @@ use std::time::Duration;
 /// Under mpirun the ranks that it started are measured, and `mpi` is that MPI library's own collective:
 /// mpirun -n 6 earlybird bench allreduce --algorithms auto,mpi (built with --features mpi).
 #[derive(Args, Clone)]
+#[command(after_help = EXAMPLES)]
 pub struct BenchArgs {
     /// The measured operation
     #[arg(value_name = "OP", value_parser = one_of(Collective::PUBLIC, Collective::name), required_unless_present = "preset")]
     pub(super) op: Option<Collective>,
 
     /// Number of ranks, all nodes together [under mpirun: those that it started]
-    #[arg(long, value_name = "P", value_parser = parse_ranks)]
+    #[arg(long, help_heading = MEASURED, value_name = "P", value_parser = parse_ranks)]
     pub(super) ranks: Option<usize>,
 
     /// Virtual nodes, as of `earlybird run`: calls go through the leaders of the nodes
-    #[arg(long, value_name = "N")]
+    #[arg(long, help_heading = MEASURED, value_name = "N")]
     pub(super) nodes: Option<String>,
 
     /// Message sizes in bytes, with Ki, Mi or Gi; of an allgather or reduce-scatter the block of one rank [default:
     /// 8,64,425,1Ki,4Ki,16Ki,64Ki,256Ki,1Mi]
-    #[arg(long, value_name = "A,B", value_delimiter = ',', value_parser = parse_size)]
+    #[arg(long, help_heading = MEASURED, value_name = "A,B", value_delimiter = ',', value_parser = parse_size)]
     pub(super) sizes: Option<Vec<u64>>,
 
     /// Arrival patterns: balanced, random, first-late, last-late, one-late, ascending
-    #[arg(long, value_name = "A,B", value_delimiter = ',', default_value = "balanced,random,one-late")]
+    #[arg(long, help_heading = ARRIVALS, value_name = "A,B", value_delimiter = ',', default_value = "balanced,random,one-late")]
     pub(super) patterns: Vec<Pattern>,
 
     /// Algorithms: auto, flat, leader, chain, slices, static-leader, static-leader-early, and for allreduce and barrier
@@ -56,64 +74,69 @@ pub struct BenchArgs {
     /// exchange:NAME runs the plan between the leaders of the nodes, and the others are inside the nodes. Calls that do the
     /// same work: of allreduce reduce+broadcast, reduce-scatter+allgather and persistent, of the others as-allreduce
     /// [default: all of the operation's own]
-    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    #[arg(long, help_heading = MEASURED, value_name = "A,B", value_delimiter = ',')]
     pub(super) algorithms: Option<Vec<Variant>>,
 
     /// Full delay as a multiple of the balanced latency of static-leader, or several
-    #[arg(long, value_name = "X,Y", value_delimiter = ',', default_value = "10", allow_negative_numbers = true,
+    #[arg(long, help_heading = ARRIVALS, value_name = "X,Y", value_delimiter = ',', default_value = "10", allow_negative_numbers = true,
           value_parser = parse_mif, conflicts_with = "delay")]
     pub(super) mif: Vec<f64>,
 
-    /// Full delay in seconds instead
-    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = parse_seconds)]
+    /// Full delay instead: seconds, or with a unit as in 5ms
+    #[arg(long, help_heading = ARRIVALS, value_name = "S", allow_negative_numbers = true, value_parser = parse_time)]
     pub(super) delay: Option<Duration>,
 
+    /// Instead of patterns the arrivals that a job of as many ranks recorded under EARLYBIRD_TRACE=FILE: those at a call of the
+    /// same operation, drawn anew for every call
+    #[arg(long, help_heading = ARRIVALS, value_name = "FILE", conflicts_with_all = ["patterns", "mif", "delay", "preset"])]
+    pub(super) arrivals: Option<PathBuf>,
+
     /// Late ranks use processor time instead of sleeping
-    #[arg(long)]
+    #[arg(long, help_heading = ARRIVALS)]
     pub(super) burn: bool,
 
-    /// Order of folding [default: arrival]
-    #[arg(long, value_parser = one_of(&[FoldOrder::Arrival, FoldOrder::Rank], FoldOrder::name))]
+    /// Order of folding [default: EARLYBIRD_ORDER, else arrival]
+    #[arg(long, help_heading = MEASURED, value_parser = one_of(&[FoldOrder::Arrival, FoldOrder::Rank], FoldOrder::name))]
     pub(super) order: Option<FoldOrder>,
 
     /// Kind of buffers: private; shared ones of alloc, which `auto` and `slices` reduce where they lie; or private ones
     /// and for `auto` a view of one result that all ranks share (allreduce)
-    #[arg(long, value_enum, default_value_t = BuffersChoice::Private)]
+    #[arg(long, help_heading = MEASURED, value_enum, default_value_t = BuffersChoice::Private)]
     pub(super) buffers: BuffersChoice,
 
     /// Calls per row [default: as many as fit into 0.3 s, at least 10, at most 1000]
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, help_heading = MEASURED, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) iterations: Option<u32>,
 
-    /// Chooses the draws of random and one-late
-    #[arg(long, value_name = "K", default_value_t = 1)]
+    /// Chooses the draws of random and one-late, and of recorded calls
+    #[arg(long, help_heading = ARRIVALS, value_name = "K", default_value_t = 1)]
     pub(super) seed: u64,
 
     /// Output format of the rows
-    #[arg(long, value_enum, default_value_t = Format::Table)]
+    #[arg(long, help_heading = REPORT, value_enum, default_value_t = Format::Table)]
     pub(super) format: Format,
 
     /// Waiting preset: latency, balanced or power [default: EARLYBIRD_WAIT, else balanced]
-    #[arg(long)]
+    #[arg(long, help_heading = MEASURED)]
     pub(super) wait: Option<WaitPreset>,
 
     /// Element type, added up, or bool (logical-xor), or indexed (max-index) [default: f32]
-    #[arg(long, value_parser = one_of(&DType::ALL, DType::name))]
+    #[arg(long, help_heading = MEASURED, value_parser = one_of(&DType::ALL, DType::name))]
     pub(super) dtype: Option<DType>,
 
     /// Write a page with the curves of the tail over the size, and all rows
-    #[arg(long, value_name = "FILE")]
-    pub(super) html: Option<String>,
+    #[arg(long, help_heading = REPORT, value_name = "FILE")]
+    pub(super) html: Option<PathBuf>,
 
     /// Hold the figures against performance guidelines: auto within 1.10 of the best single algorithm and 1.05 of
     /// static-leader, less data not slower, one call not slower than others that do its work, a prepared call not slower
     /// than a plain one. Measures besides what the guidelines need; exit code 1 if one is violated beyond the noise. Use it
     /// on a quiet machine. Results are checked for correctness in any case
-    #[arg(long)]
+    #[arg(long, help_heading = REPORT)]
     pub(super) check: bool,
 
     /// A published study's settings, our figures beside its own: of alizadeh jobs of 4 and 32 ranks, or of --ranks
-    #[arg(long, value_enum, value_name = "NAME", conflicts_with_all = ["patterns", "mif", "delay", "nodes"])]
+    #[arg(long, help_heading = MEASURED, value_enum, value_name = "NAME", conflicts_with_all = ["patterns", "mif", "delay", "nodes"])]
     pub(super) preset: Option<Preset>,
 
     /// Another job has written the header of the CSV
@@ -146,6 +169,8 @@ pub(super) enum BuffersChoice {
 pub enum Format {
     /// For reading, with what was lost against static-leader.
     Table,
+    /// The same table in Markdown.
+    Markdown,
     /// One line per row, written as soon as it is known.
     Csv,
     /// One array of objects.
@@ -175,7 +200,7 @@ impl BenchArgs {
     }
 
     /// Refuses arguments that contradict each other or need what is not there, before anything is started.
-    pub(super) fn refuse(&self) -> Result<(), Error> {
+    pub fn refuse(&self) -> Result<(), Error> {
         let traits = self.op().traits();
         let pointless = match self.op() {
             _ if !traits.has_data && self.sizes.is_some() => Some(("it carries no data", "--sizes")),
@@ -188,7 +213,13 @@ impl BenchArgs {
         if let Some((why, option)) = pointless {
             return Err(Error::usage(format!("{}: {why}; leave out {option}", self.op().name())));
         }
+        refuse_chosen_algorithm(&Config::from_env()?)?;
         let ranks = self.ranks.or(launched().map(|(_, size)| size));
+        if let (Some(ranks), false) = (ranks, self.worker) {
+            memory::must_suffice(self.op(), self.sizes(), ranks)?;
+            self.html.as_deref().map_or(Ok(()), |path| must_be_writable("--html", path))?;
+            self.arrivals.as_deref().map_or(Ok(()), |path| Recorded::read(path, Some(self.op()), ranks).map(drop))?;
+        }
         let nodes = self.nodes.as_deref().zip(ranks).map(|(text, ranks)| parse_nodes(text, ranks)?.sizes(ranks));
         let nodes = nodes.transpose()?.map(|sizes| sizes.len());
         self.variants().into_iter().try_for_each(|variant| self.refuse_variant(variant, ranks, nodes))
@@ -237,6 +268,18 @@ impl BenchArgs {
         admitted.map(drop).map_err(|error| Error::usage(format!("{choice} on {ranks} ranks: {error}")))
     }
 
+    /// The arguments of a rank of another command's job that measures by this command line.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the command line is none of `bench`.
+    pub fn of_rank(line: &str) -> Result<BenchArgs, Error> {
+        let command = BenchArgs::augment_args(clap::Command::new("earlybird bench").no_binary_name(true));
+        let matches = command.try_get_matches_from(line.split(' ').chain(["--worker"]));
+        matches
+            .and_then(|matches| BenchArgs::from_arg_matches(&matches))
+            .map_err(|error| Error::usage(error.to_string()))
+    }
+
     /// A preset without one brings its own.
     pub(super) fn op(&self) -> Collective {
         self.op.unwrap_or(Collective::AllReduce)
@@ -257,10 +300,6 @@ impl BenchArgs {
             variants.extend(Composed::of(self.op()).iter().map(|composed| Variant::Composed(*composed)));
         }
         variants.into_iter().unique().collect()
-    }
-
-    pub(super) fn order(&self) -> FoldOrder {
-        self.order.unwrap_or_default()
     }
 
     pub(super) fn dtype(&self) -> DType {

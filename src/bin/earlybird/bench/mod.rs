@@ -3,10 +3,12 @@
 //! The parent starts the ranks, which are this program again with one more argument; rank 0 of them reports.
 
 mod args;
+mod calls;
 mod check;
 mod choosing;
 mod composed;
 mod data;
+mod memory;
 #[cfg_attr(not(feature = "mpi"), path = "no_mpi.rs")]
 pub mod mpi;
 mod page;
@@ -20,33 +22,37 @@ mod variant;
 mod worker;
 
 use crate::job::{as_worker, run_job};
-use crate::output::{fail, fail_once};
+use crate::output::fail_once;
 use args::Format;
-use earlybird::{Config, Error};
-use std::process::ExitCode;
+use earlybird::Error;
 
 pub use args::BenchArgs;
+pub use calls::{Cell, Measured, measure};
 pub use ranks::Ranks;
-pub use stats::{Sample, Samples, last_arrival, last_exit, quantile};
+pub use session::Session;
+pub use stats::{Bounds, Sample, Verdict, last_arrival, last_exit, quantile};
 
 /// Runs the benchmark, or one rank of it.
-pub fn run(args: &BenchArgs) -> ExitCode {
+pub fn run(args: &BenchArgs) -> Result<u8, Error> {
     let args = &mut args.clone();
     let complete = args.preset.map_or(Ok(()), |preset| preset.apply(args));
     if let Err(error) = complete.and_then(|()| args.refuse()) {
-        return fail_once("bench", args.worker, &error);
+        return fail_once(args.worker, error);
     }
     let code = match args.worker || args.is_launched() {
         true => worker::work(args),
         false => start(args),
     };
-    code.map_or_else(|error| fail("bench", &error), ExitCode::from)
+    match code {
+        // The launcher tells of the end of rank 0, which prints, and not where the reader of the output has gone. The end of this
+        // rank, which may be seen first, must not tell anything else.
+        Err(Error::PeerDied { rank: 0, .. }) if args.worker => Ok(0),
+        code => code,
+    }
 }
 
 /// Starts this command again as ranks, once for every number of ranks.
 fn start(args: &BenchArgs) -> Result<u8, Error> {
-    // Each rank reads its environment too; a mistake in it is better said once, and before anything is started.
-    Config::from_env()?;
     let jobs: &[usize] = match (&args.ranks, args.preset) {
         (Some(ranks), _) => std::slice::from_ref(ranks),
         (None, Some(preset)) if args.format != Format::Json && args.html.is_none() => preset.ranks(),

@@ -6,7 +6,7 @@ use std::convert::Infallible;
 /// Refuses: this program has no MPI library.
 pub fn available() -> Result<(), Error> {
     Err(Error::Unsupported {
-        what: "mpi: this earlybird was built without an MPI library".into(),
+        what: "the algorithm mpi of an earlybird that was built without an MPI library".into(),
         hint: "build it with `cargo build --release --features mpi`, which needs mpicc and libclang".into(),
     })
 }

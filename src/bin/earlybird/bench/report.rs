@@ -5,40 +5,44 @@ use super::check::judge;
 use super::choosing::size_table;
 use super::page::page;
 use super::row::Row;
-use crate::output::print;
-use crate::table::table;
+use super::stats::{Bounds, Doubt, Verdict};
+use crate::output::{json, print};
+use crate::table::{markdown, table};
 use earlybird::launch::say;
 use earlybird::{Algorithm, Error};
 use std::fs::File;
-use std::io::{Write, stdout};
+use std::io::Write;
+use std::path::PathBuf;
+use strum::VariantArray;
 
 /// Takes rows and writes them to standard output.
 pub struct Report {
     format: Format,
     preset: Option<Preset>,
-    /// The page, and where it is.
-    html: Option<(File, String)>,
+    /// The file of the page.
+    html: Option<PathBuf>,
     /// The file of `tune`, to which a table is added in place of everything else.
     tuned: Option<String>,
     checked: bool,
     rows: Vec<Row>,
-    csv: csv::Writer<std::io::Stdout>,
+    /// The header of the CSV has been written.
+    has_header: bool,
 }
 
 impl Report {
-    /// Opens the page if there is to be one, before anything is measured.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] if it cannot be written.
-    pub fn new(args: &BenchArgs) -> Result<Report, Error> {
-        let csv = csv::WriterBuilder::new().has_headers(!args.continued).from_writer(stdout());
-        let open = |path: &String| match File::create(path) {
-            Ok(file) => Ok((file, path.clone())),
-            Err(error) => Err(Error::usage(format!("--html {path}: {error}"))),
-        };
-        let html = args.html.as_ref().map(open).transpose()?;
+    /// A report in the form that was asked for.
+    pub fn new(args: &BenchArgs) -> Report {
+        let html = args.html.clone();
         let (tuned, checked) = (args.into.clone(), args.check);
-        Ok(Report { format: args.format, preset: args.preset, html, tuned, checked, rows: Vec::new(), csv })
+        Report {
+            format: args.format,
+            preset: args.preset,
+            html,
+            tuned,
+            checked,
+            rows: Vec::new(),
+            has_header: args.continued,
+        }
     }
 
     /// Adds a row.
@@ -47,8 +51,10 @@ impl Report {
     /// [`Error::System`] if standard output cannot be written.
     pub fn add(&mut self, row: Row) -> Result<(), Error> {
         if self.format == Format::Csv {
-            self.csv.serialize(&row).map_err(cannot_write)?;
-            self.csv.flush().map_err(cannot_write)?;
+            let header = !std::mem::replace(&mut self.has_header, true);
+            let mut csv = csv::WriterBuilder::new().has_headers(header).from_writer(Vec::new());
+            csv.serialize(&row).map_err(cannot_write)?;
+            print(&String::from_utf8_lossy(&csv.into_inner().map_err(cannot_write)?))?;
         }
         self.rows.push(row);
         Ok(())
@@ -76,21 +82,23 @@ impl Report {
         }
         let text = match self.format {
             Format::Csv => String::new(),
-            Format::Json => serde_json::to_string_pretty(&self.rows).map_err(cannot_write)? + "\n",
-            Format::Table => match self.preset {
-                Some(preset) => preset.side_by_side(&self.rows),
-                None => result_table(&self.rows) + &losses(&self.rows),
+            Format::Json => json(&self.rows),
+            Format::Table | Format::Markdown => match (self.preset, self.format) {
+                (Some(preset), _) => preset.side_by_side(&self.rows),
+                (None, Format::Markdown) => result_table(&self.rows, markdown),
+                (None, _) => result_table(&self.rows, table) + &losses(&self.rows),
             },
         };
         print(&text)?;
-        if let Some((mut file, path)) = self.html {
+        doubts(&self.rows).into_iter().for_each(|doubt| say(format_args!("earlybird bench: warning: {doubt}")));
+        if let Some(path) = self.html {
             let page = page(&self.rows, verdict.as_deref().unwrap_or_default())?;
-            let written = file.write_all(page.as_bytes());
-            written.map_err(|error| Error::system("write the page", format!("{path}: {error}")))?;
+            let written = std::fs::write(&path, page);
+            written.map_err(|error| Error::system(format!("write {}", path.display()), error))?;
         }
         match (verdict, self.format) {
             (None, _) => Ok(()),
-            (Some(verdict), Format::Table) => print(&verdict),
+            (Some(verdict), Format::Table | Format::Markdown) => print(&verdict),
             (Some(verdict), Format::Csv | Format::Json) => {
                 say(format_args!("{}", verdict.trim_end()));
                 Ok(())
@@ -114,40 +122,48 @@ fn cannot_write(error: impl ToString + 'static) -> Error {
     Error::system("write the result", error)
 }
 
-/// The tail relative to that of static-leader in the same cell, if that was measured.
-fn ratio(row: &Row, rows: &[Row]) -> Option<f64> {
-    let is_baseline = |other: &&Row| other.is_beside(row) && other.algorithm == Algorithm::StaticLeader.name();
-    Some(row.tail_us_median / rows.iter().find(is_baseline)?.tail_us_median)
-}
-
 /// The rows with their ratios before the number of wrong results.
-fn result_table(rows: &[Row]) -> String {
+fn result_table(rows: &[Row], table: fn(&[String], Vec<Vec<String>>) -> String) -> String {
     let with_ratio = |cells: &[String], ratio: String| [&cells[..11], &[ratio], &cells[11..]].concat();
     let header = with_ratio(&Row::COLUMNS.map(str::to_owned), "tail vs static-leader".into());
-    let cells =
-        |row: &Row| with_ratio(&row.cells(), ratio(row, rows).map_or("-".into(), |ratio| format!("{ratio:.2}x")));
+    let ratio = |row: &Row| row.versus_baseline.map_or("-".into(), |ratio| format!("{:.2}x", ratio.median));
+    let cells = |row: &Row| with_ratio(&row.cells(), ratio(row));
     let table = table(&header, rows.iter().map(cells).collect());
     let first = rows.first().map_or(String::new(), |row| {
         format!("{} on {} ranks, elements {}, fold order {}\n", row.op, row.ranks, row.dtype, row.order)
     });
     let words = "tail = last exit - last arrival, latency = last exit - first arrival (medians, p99 of the tail); \
                  call, cpu = mean time and processor time per rank and call\n";
-    format!("{first}{table}\n{words}")
+    format!("{first}\n{table}\n\n{words}")
 }
 
-/// The rows in which an algorithm is slower than the baseline, worst first.
+/// Each reason to distrust rows, with their number.
+fn doubts(rows: &[Row]) -> Vec<String> {
+    let count = |doubt: &Doubt| rows.iter().filter(|row| row.doubts.contains(doubt)).count();
+    let doubtful = Doubt::VARIANTS.iter().map(|doubt| (doubt, count(doubt))).filter(|(_, count)| *count > 0);
+    doubtful.map(|(doubt, count)| format!("in {count} of {} rows {doubt}", rows.len())).collect()
+}
+
+/// The comparisons with the baseline by their verdicts, and the rows that lose beyond the noise, worst first.
 fn losses(rows: &[Row]) -> String {
-    let mut lost: Vec<(f64, &Row)> =
-        rows.iter().filter_map(|row| Some((ratio(row, rows)?, row))).filter(|(ratio, _)| *ratio >= 1.005).collect();
-    lost.sort_by(|(a, _), (b, _)| b.total_cmp(a));
     let compared = rows.iter().filter(|row| row.algorithm != Algorithm::StaticLeader.name());
-    let compared = compared.filter(|row| ratio(row, rows).is_some()).count();
-    if compared == 0 {
+    let compared: Vec<(Bounds, &Row)> = compared.filter_map(|row| Some((row.versus_baseline?, row))).collect();
+    let count = |verdict| compared.iter().filter(|(ratio, _)| Verdict::of(*ratio) == verdict).count();
+    if compared.is_empty() {
         return String::new();
     }
-    let mut text = format!("longer tail than static-leader in {} of {compared} comparisons\n", lost.len());
-    for (ratio, row) in lost {
-        text += &format!("  {ratio:.2}x  {:>9} bytes  {:<10} {}\n", row.bytes, row.pattern, row.algorithm);
+    let mut text = format!(
+        "tail against static-leader in {} comparisons: shorter in {}, longer in {}, no difference beyond the noise in {}\n",
+        compared.len(),
+        count(Verdict::Faster),
+        count(Verdict::Slower),
+        count(Verdict::NoDifference),
+    );
+    let mut lost: Vec<_> = compared.iter().filter(|(ratio, _)| Verdict::of(*ratio) == Verdict::Slower).collect();
+    lost.sort_by(|(a, _), (b, _)| b.median.total_cmp(&a.median));
+    for (Bounds { low, median, high }, row) in lost {
+        let interval = format!("{median:.2}x ({low:.2} to {high:.2})");
+        text += &format!("  {interval:<23} {:>9} bytes  {:<10} {}\n", row.bytes, row.pattern, row.algorithm);
     }
     text
 }
@@ -169,22 +185,36 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_named_worst_first() {
+    fn doubtful_rows_are_counted() {
+        let doubtful = Row { doubts: vec![Doubt::Outliers], ..row(8, "flat", 1.0) };
+        let said = doubts(&[doubtful.clone(), row(8, "chain", 1.0), doubtful]);
+        assert!(matches!(&said[..], [one] if one.starts_with("in 2 of 3 rows more than one call")), "{said:?}");
+    }
+
+    /// A row whose tail is this many times that of static-leader, give or take `spread`.
+    fn compared(bytes: u64, algorithm: &'static str, ratio: f64, spread: f64) -> Row {
+        let versus = Bounds { low: ratio * (1.0 - spread), median: ratio, high: ratio * (1.0 + spread) };
+        Row { versus_baseline: Some(versus), ..row(bytes, algorithm, ratio) }
+    }
+
+    #[test]
+    fn losses_beyond_the_noise_are_named_worst_first() {
         let rows = [
-            row(8, "static-leader", 2.0),
-            row(8, "flat", 1.0),
-            row(8, "chain", 3.0),
-            row(64, "static-leader", 1.0),
-            row(64, "flat", 4.0),
+            compared(8, "static-leader", 1.0, 0.0),
+            compared(8, "flat", 0.5, 0.1),
+            compared(8, "chain", 1.5, 0.1),
+            compared(64, "flat", 4.0, 0.1),
+            compared(64, "chain", 1.3, 0.4),
             row(425, "flat", 9.0),
         ];
         let text = losses(&rows);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "longer tail than static-leader in 2 of 3 comparisons");
-        assert!(lines[1].contains("4.00x") && lines[1].contains("64 bytes"), "{text}");
+        assert!(lines[0].ends_with("4 comparisons: shorter in 1, longer in 2, no difference beyond the noise in 1"));
+        assert!(lines[1].contains("4.00x (3.60 to 4.40)") && lines[1].contains("64 bytes"), "{text}");
         assert!(lines[2].contains("1.50x") && lines[2].contains("chain"), "{text}");
         assert_eq!(lines.len(), 3);
-        assert!(result_table(&rows).contains("0.50x"));
+        assert!(result_table(&rows, table).contains("0.50x"));
+        assert!(result_table(&rows, markdown).contains("| bytes | pattern |"), "{}", result_table(&rows, markdown));
         assert_eq!(losses(&rows[5..]), "");
     }
 }

@@ -1,6 +1,6 @@
 //! The rows of the result.
 
-use super::stats::Bounds;
+use super::stats::{Bounds, Doubt};
 use serde::Serialize;
 
 /// One line of the result. Field names and their order are the CSV's header.
@@ -29,6 +29,12 @@ pub struct Row {
     /// The median of the tail with its 95 % confidence interval, not rounded.
     #[serde(skip)]
     pub tail_us: Bounds,
+    /// The tail over that of static-leader in the same round of calls, if that was measured.
+    #[serde(skip)]
+    pub versus_baseline: Option<Bounds>,
+    /// Reasons to distrust the tails.
+    #[serde(skip)]
+    pub doubts: Vec<Doubt>,
 }
 
 impl Row {
@@ -99,6 +105,8 @@ pub(super) mod tests {
             buffers: "private",
             chosen: algorithm.into(),
             tail_us: Bounds { low: tail_us_median * 0.99, median: tail_us_median, high: tail_us_median * 1.01 },
+            versus_baseline: None,
+            doubts: Vec::new(),
         }
     }
 }

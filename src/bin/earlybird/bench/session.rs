@@ -6,7 +6,7 @@ use super::ranks::Ranks;
 use super::variant::Variant;
 use crate::job::without_selection;
 use crate::lineup::Lineup;
-use earlybird::{Choice, Collective, Communicator, Config, Error};
+use earlybird::{Choice, Collective, Communicator, Config, Error, FoldOrder};
 
 /// The communicators of a rank that measures.
 pub struct Session {
@@ -14,6 +14,8 @@ pub struct Session {
     /// The same ranks, a node of its own each: a plan between these nodes is one over all ranks.
     pub flat: Option<Communicator>,
     pub lineup: Lineup,
+    /// The order of folding of the measured calls.
+    pub order: FoldOrder,
     // Dropped after the communicators.
     ranks: Ranks,
 }
@@ -25,7 +27,8 @@ impl Session {
     /// The errors of joining, and [`Error::Usage`] for ranks or nodes that were not started.
     pub fn open(args: &BenchArgs) -> Result<Session, Error> {
         let mut config = Config::from_env()?;
-        config.order = args.order();
+        config.order = args.order.unwrap_or(config.order);
+        let order = config.order;
         config.wait = args.wait.unwrap_or(config.wait);
         let ranks = Ranks::detect(args.by_mpi())?;
         let comm = ranks.join(ranks.placed(config.clone(), args.ranks, args.nodes.as_deref())?, "")?;
@@ -33,7 +36,7 @@ impl Session {
         let mut plain = without_selection(config.clone());
         plain.ranks_per_node = None;
         let lineup = Lineup::over(ranks.join(plain, "-lineup")?)?;
-        let mut session = Session { comm, flat: None, lineup, ranks };
+        let mut session = Session { comm, flat: None, lineup, order, ranks };
         let variants = args.variants();
         if session.comm.nodes() > 1 && variants.iter().any(|variant| variant.is_flat_plan()) {
             config.ranks_per_node = Some("1".parse()?);

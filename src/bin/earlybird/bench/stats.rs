@@ -69,11 +69,6 @@ impl Samples {
         self.by_call.iter().map(|call| micro(last_exit(call) - first(call))).collect()
     }
 
-    /// From last exit to last exit, in microseconds: one value less than there are calls.
-    pub fn steps_us(&self) -> Vec<f64> {
-        self.by_call.windows(2).map(|pair| micro(last_exit(&pair[1]) - last_exit(&pair[0]))).collect()
-    }
-
     /// The samples themselves, by call and rank.
     pub fn calls(&self) -> &[Vec<Sample>] {
         &self.by_call
@@ -144,18 +139,79 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Of a sample, by its order: whatever the distribution, the interval misses the median once in twenty times.
+    /// Of a sample of positive values, by its order: whatever the distribution, the interval misses the median once in twenty
+    /// times. Fewer than six values cannot tell so much, and bound nothing.
     pub fn of(values: &[f64]) -> Bounds {
+        let median = quantile(values, 0.5);
+        if values.len() < 6 {
+            return Bounds { low: 0.0, median, high: f64::INFINITY };
+        }
         let (n, half) = (values.len() as f64, 0.98 * (values.len() as f64).sqrt());
-        let place = |place: f64| nth(values, place.clamp(0.0, (n - 1.0).max(0.0)) as usize);
-        let (low, high) = (place((n / 2.0 - half).floor()), place((n / 2.0 + half).ceil()));
-        Bounds { low, median: quantile(values, 0.5), high }
+        let place = |place: f64| nth(values, place.clamp(0.0, n - 1.0) as usize);
+        Bounds { low: place((n / 2.0 - half).floor()), median, high: place((n / 2.0 + half).ceil()) }
+    }
+
+    /// Of the ratios of two samples that were taken in turn, call by call, so that both met the same disturbances.
+    pub fn of_ratios(ours: &[f64], theirs: &[f64]) -> Bounds {
+        let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
+        Bounds::of(&ratios)
+    }
+}
+
+/// The verdict on two times by the interval of their ratio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
+pub enum Verdict {
+    #[strum(to_string = "faster")]
+    Faster,
+    #[strum(to_string = "slower")]
+    Slower,
+    /// The interval holds 1: noise alone may have made the difference.
+    #[strum(to_string = "no difference here")]
+    NoDifference,
+}
+
+impl Verdict {
+    /// Judges by the interval, never by the median alone.
+    pub fn of(ratio: Bounds) -> Verdict {
+        match ratio {
+            Bounds { high, .. } if high < 1.0 => Verdict::Faster,
+            Bounds { low, .. } if low > 1.0 => Verdict::Slower,
+            _ => Verdict::NoDifference,
+        }
+    }
+}
+
+/// A reason to distrust the figures of a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display, strum::VariantArray)]
+pub enum Doubt {
+    #[strum(to_string = "the quartiles lie more than half the median apart: other load, or too few calls")]
+    Spread,
+    #[strum(to_string = "more than one call in twenty is far above the quartiles: something else ran now and then")]
+    Outliers,
+    #[strum(to_string = "the first tenth of the calls took half as long again as the others: the machine was not warm")]
+    WarmUp,
+}
+
+impl Doubt {
+    /// The doubts about values in the order in which they were measured.
+    pub fn of(values: &[f64]) -> Vec<Doubt> {
+        let [first, median, third] = [0.25, 0.5, 0.75].map(|part| quantile(values, part));
+        let range = third - first;
+        let far = values.iter().filter(|value| **value > third + 3.0 * range).count();
+        let (early, rest) = values.split_at(values.len() / 10);
+        let doubts = [
+            (Doubt::Spread, range > 0.5 * median),
+            (Doubt::Outliers, far * 20 > values.len()),
+            (Doubt::WarmUp, early.len() >= 5 && quantile(early, 0.5) > 1.5 * quantile(rest, 0.5)),
+        ];
+        doubts.into_iter().filter_map(|(doubt, holds)| holds.then_some(doubt)).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use earlybird::pattern::mix;
 
     /// Two calls of two ranks.
     fn samples() -> Samples {
@@ -171,7 +227,6 @@ mod tests {
         let samples = samples();
         assert_eq!(samples.tails_us(), [2.0, 4.5]);
         assert_eq!(samples.latencies_us(), [8.0, 5.0]);
-        assert_eq!(samples.steps_us(), [16.0]);
         assert_eq!(samples.call_us_mean(0), (8.0 + 5.0 + 1.0 - 0.25) / 4.0);
         assert_eq!(samples.call_us_mean(1), (1.0 - 0.25) / 2.0);
         assert_eq!(samples.cpu_us_mean(), 2.5 / 4.0);
@@ -198,7 +253,49 @@ mod tests {
     fn the_interval_of_a_median_is_that_of_its_order() {
         let values: Vec<f64> = (0..100).map(f64::from).rev().collect();
         assert_eq!(Bounds::of(&values), Bounds { low: 40.0, median: 49.0, high: 60.0 });
-        assert_eq!(Bounds::of(&[3.0]), Bounds { low: 3.0, median: 3.0, high: 3.0 });
+        assert_eq!(Bounds::of(&[3.0; 5]), Bounds { low: 0.0, median: 3.0, high: f64::INFINITY });
+        assert_eq!(Bounds::of(&[3.0; 6]), Bounds { low: 3.0, median: 3.0, high: 3.0 });
         assert!(Bounds::of(&[]).median.is_nan());
+    }
+
+    /// Times as a busy machine gives them: mostly near 40 us, one in eight disturbed by up to 1000 us. Always the same draws.
+    fn noisy_us(seed: u64, count: u64) -> Vec<f64> {
+        let unit = |draw: u64| (mix(mix(seed) ^ draw) >> 11) as f64 / (1u64 << 53) as f64;
+        let disturbance = |call| if unit(3 * call) < 0.125 { 1000.0 * unit(3 * call + 1) } else { 0.0 };
+        (0..count).map(|call| 40.0 + 8.0 * unit(3 * call + 2) + disturbance(call)).collect()
+    }
+
+    #[test]
+    fn noise_is_not_called_a_win() {
+        let ratio = |seed: u64| Bounds::of_ratios(&noisy_us(2 * seed, 100), &noisy_us(2 * seed + 1, 100));
+        let (mut wins, mut apparent) = (0, 0);
+        for seed in 0..400 {
+            wins += usize::from(Verdict::of(ratio(seed)) == Verdict::Faster);
+            apparent += usize::from(ratio(seed).median < 1.0);
+        }
+        assert!(apparent > 150, "{apparent} of 400 medians look shorter, so there was something to refuse");
+        assert!(wins <= 16, "{wins} of 400 were called wins; 2.5 % may be");
+        assert_eq!(Verdict::of(Bounds::of(&[0.1; 5])), Verdict::NoDifference, "five calls prove nothing");
+    }
+
+    #[test]
+    fn doubtful_samples_are_named() {
+        let steady = |count: u32| (0..count).map(|call| 40.0 + f64::from(call % 8));
+        assert_eq!(Doubt::of(&steady(100).collect::<Vec<_>>()), []);
+        let wide: Vec<f64> = steady(100).enumerate().map(|(call, us)| us * (1 + call % 2) as f64).collect();
+        assert_eq!(Doubt::of(&wide), [Doubt::Spread]);
+        let disturbed: Vec<f64> = steady(90).chain([900.0; 10]).collect();
+        assert_eq!(Doubt::of(&disturbed), [Doubt::Outliers]);
+        let varied = (0..180).map(|call| 40.0 + f64::from(call % 24));
+        let cold: Vec<f64> = [85.0; 20].into_iter().chain(varied).collect();
+        assert_eq!(Doubt::of(&cold), [Doubt::WarmUp]);
+    }
+
+    #[test]
+    fn a_difference_is_called_one_through_noise() {
+        let theirs = noisy_us(1, 100);
+        let ours: Vec<f64> = noisy_us(2, 100).iter().map(|us| us * 0.85).collect();
+        assert_eq!(Verdict::of(Bounds::of_ratios(&ours, &theirs)), Verdict::Faster);
+        assert_eq!(Verdict::of(Bounds::of_ratios(&theirs, &ours)), Verdict::Slower);
     }
 }

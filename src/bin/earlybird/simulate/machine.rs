@@ -10,6 +10,7 @@ use std::str::FromStr;
 
 /// Costs, ports, nodes and network.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "The machine")]
 #[group(id = "machine")]
 pub struct MachineArgs {
     /// Seconds per message, spent by the sender (o_s of LogGP)

@@ -4,7 +4,8 @@
 //! so. What other presets assume about their machines is in their functions.
 
 use super::figure::{Axis, Figure, Measure, Point};
-use super::runner::{BALANCED, Lateness, Runner};
+use super::runner::Runner;
+use crate::lateness::{BALANCED, Lateness};
 use clap::ValueEnum;
 use earlybird::pattern::Pattern;
 use earlybird_hier::cost::Topology;
@@ -86,7 +87,7 @@ fn table_2() -> Machine {
 
 /// The point of `series` over `x` for an algorithm without lateness.
 fn point(runner: &Runner, series: &str, x: f64, algorithm: &str, bytes: u64) -> Result<Point, String> {
-    let row = runner.row(&algorithm.parse()?, bytes, BALANCED)?;
+    let row = runner.row(&algorithm.parse()?, bytes, &BALANCED)?;
     Ok(Point { series: series.to_string(), x, y: row.time_us, row })
 }
 
@@ -191,8 +192,8 @@ fn imbalance(seed: u64) -> Result<Figure, String> {
             }
             (runner.iterations, runner.seed, runner.measure) = (20, seed, Measure::Tail);
             for mif in [0.0, 1.0, 10.0, 20.0, 50.0] {
-                let late = Lateness { pattern: Pattern::Random, delay_s: mif * balanced_us * 1e-6 };
-                let mut row = runner.row(&algorithm.parse()?, BYTES, late)?;
+                let late = Lateness::Pattern { pattern: Pattern::Random, delay_s: mif * balanced_us * 1e-6 };
+                let mut row = runner.row(&algorithm.parse()?, BYTES, &late)?;
                 row.parameters += &format!("{}mif={mif}", if row.parameters.is_empty() { "" } else { ";" });
                 points.push(Point { series: format!("{series}, {per_node} per node"), x: mif, y: row.time_us, row });
             }

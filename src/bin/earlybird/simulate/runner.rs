@@ -2,22 +2,12 @@
 
 use super::figure::{Measure, SimulatedRow};
 use super::spec::{Schedule, Spec, StepCount, What, estimated_steps};
-use earlybird::pattern::Pattern;
+use crate::lateness::Lateness;
 use earlybird_hier::cost::{Model, Topology};
 use earlybird_hier::schedule::{self, LazyPlan, Params};
 use earlybird_hier::select::select;
 use earlybird_hier::sim::{Call, Jitter, Machine, Network, PlanSource, ThreePhase, Timeline, simulate};
 use earlybird_hier::{Consistency, OpTraits, Plan, PlanError};
-
-/// The late ranks, by an arrival pattern, and the full delay.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Lateness {
-    pub pattern: Pattern,
-    pub delay_s: f64,
-}
-
-/// No rank is late.
-pub const BALANCED: Lateness = Lateness { pattern: Pattern::Balanced, delay_s: 0.0 };
 
 /// A machine with a number of ranks, and how often to run.
 #[derive(Debug, Clone)]
@@ -54,7 +44,7 @@ impl Runner {
     }
 
     /// Runs an algorithm on a vector of `bytes`.
-    pub fn row(&self, spec: &Spec, bytes: u64, late: Lateness) -> Result<SimulatedRow, String> {
+    pub fn row(&self, spec: &Spec, bytes: u64, late: &Lateness) -> Result<SimulatedRow, String> {
         let (algorithm, mean) = match &spec.what {
             What::Best => ("best".to_string(), self.best(bytes, late)),
             What::Schedule(schedule) => (schedule.name.clone(), self.schedule(schedule, bytes, late)),
@@ -66,13 +56,13 @@ impl Runner {
             parameters: mean.parameters,
             ranks: self.ranks,
             bytes,
-            pattern: late.pattern.name(),
+            pattern: late.name(),
             time_us: mean.time_s * 1e6,
             rounds: mean.rounds,
         })
     }
 
-    fn schedule(&self, schedule: &Schedule, bytes: u64, late: Lateness) -> Result<Mean, PlanError> {
+    fn schedule(&self, schedule: &Schedule, bytes: u64, late: &Lateness) -> Result<Mean, PlanError> {
         let costs = &self.machine.between;
         match schedule.steps {
             StepCount::Given => self.mean(schedule, &schedule.params, bytes, late),
@@ -96,7 +86,7 @@ impl Runner {
         }
     }
 
-    fn best(&self, bytes: u64, late: Lateness) -> Result<Mean, PlanError> {
+    fn best(&self, bytes: u64, late: &Lateness) -> Result<Mean, PlanError> {
         let costs = &self.machine.between;
         let alpha_s = costs.send_s + costs.latency_s + costs.receive_s;
         let mut model = Model::linear(alpha_s, costs.per_byte_s, costs.reduce_per_byte_s);
@@ -114,7 +104,7 @@ impl Runner {
         Ok(mean)
     }
 
-    fn three_phase(&self, spec: &Spec, bytes: u64, late: Lateness) -> Result<Mean, PlanError> {
+    fn three_phase(&self, spec: &Spec, bytes: u64, late: &Lateness) -> Result<Mean, PlanError> {
         let What::ThreePhase { fold, chunks, exchange } = &spec.what else { unreachable!("called for three phases") };
         if self.network.is_some() {
             return Err(bad("topology", "given", "none with three-phase; its nodes are those of --ranks-per-node"));
@@ -122,14 +112,12 @@ impl Runner {
         let nodes = self.ranks.div_ceil(self.machine.ranks_per_node);
         let plan = LazyPlan::new(&exchange.name, &Params { ranks: nodes, ..exchange.params.clone() })?;
         let three = ThreePhase { ranks: self.ranks, fold: *fold, chunks: *chunks, exchange: (&plan).into() };
-        let parameters = joined([
-            format!("fold={};chunks={chunks};exchange={}", fold.name(), exchange.name),
-            parameters(plan.header()),
-        ]);
+        let parameters =
+            joined([format!("fold={fold};chunks={chunks};exchange={}", exchange.name), parameters(plan.header())]);
         self.iterate(bytes, late, parameters, |call| three.simulate(&self.machine, call))
     }
 
-    fn mean(&self, schedule: &Schedule, params: &Params, bytes: u64, late: Lateness) -> Result<Mean, PlanError> {
+    fn mean(&self, schedule: &Schedule, params: &Params, bytes: u64, late: &Lateness) -> Result<Mean, PlanError> {
         let mut params = Params { ranks: self.ranks, ..params.clone() };
         let uses = |name: &str| schedule::algorithm(&schedule.name).is_ok_and(|entry| entry.uses.contains(&name));
         if uses("ranks-per-node") && params.ranks_per_node.is_none() && self.machine.ranks_per_node > 1 {
@@ -170,13 +158,13 @@ impl Runner {
     fn iterate(
         &self,
         bytes: u64,
-        late: Lateness,
+        late: &Lateness,
         parameters: String,
         mut run: impl FnMut(&Call) -> Result<Timeline, PlanError>,
     ) -> Result<Mean, PlanError> {
         let mut mean = Mean { time_s: 0.0, rounds: 0, parameters };
         for iteration in 0..u64::from(self.iterations) {
-            let one = |rank| late.pattern.fraction(self.ranks, rank, iteration, self.seed) * late.delay_s;
+            let one = |rank| late.seconds(self.ranks, rank, iteration, self.seed);
             let arrivals_s: Vec<f64> = (0..self.ranks).map(one).collect();
             let seed = earlybird::pattern::mix(self.seed ^ iteration);
             let jitter = Jitter { mean_s: self.jitter_s, seed };

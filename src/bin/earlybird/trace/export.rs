@@ -1,6 +1,6 @@
 //! Traces for other programs: a timeline for the Perfetto UI, and a table of every call of every rank.
 
-use super::study::{Study, waited};
+use super::study::Study;
 use earlybird::trace::{CallOutcome, TracedCall, TracedPart};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ fn events(study: &Study, call: &TracedCall, part: &TracedPart) -> Vec<Value> {
         "algorithm": study.algorithm(part),
         "place": record.place,
         "last": last.map(|last| study.rank(last.file)),
-        "outcome": outcome(record.outcome),
+        "outcome": record.outcome,
     });
     let mut events = Vec::new();
     if record.is_started {
@@ -72,22 +72,12 @@ fn events(study: &Study, call: &TracedCall, part: &TracedPart) -> Vec<Value> {
     let dur = us(exit - part.waiting);
     events.push(json!({"ph": "X", "cat": "collective", "name": name, "pid": node, "tid": rank, "ts": at(part.waiting), "dur": dur, "args": args}));
     if let Some(last) = last
-        && let Some(wait @ 1..) = waited(part, last.arrival)
+        && let Some(wait @ 1..) = part.waited(last.arrival)
     {
         let name = format!("waits for rank {}", study.rank(last.file));
         events.push(json!({"ph": "X", "cat": "wait", "name": name, "pid": node, "tid": rank, "ts": at(part.waiting), "dur": us(wait)}));
     }
     events
-}
-
-fn outcome(outcome: CallOutcome) -> &'static str {
-    match outcome {
-        CallOutcome::Open => "open",
-        CallOutcome::Done => "done",
-        CallOutcome::Failed => "failed",
-        CallOutcome::Refused => "refused",
-        CallOutcome::Released => "released",
-    }
 }
 
 /// A line of the table. Field names and their order are the CSV's header; times are nanoseconds from the first arrival.
@@ -107,7 +97,7 @@ struct TracedRow<'a> {
     wait_ns: i64,
     exit_ns: Option<i64>,
     behind_first_ns: i64,
-    outcome: &'static str,
+    outcome: CallOutcome,
 }
 
 /// Writes every call of every rank.
@@ -133,7 +123,7 @@ pub fn csv(study: &Study, path: &Path) -> Result<(), csv::Error> {
                 wait_ns: part.waiting - begin,
                 exit_ns: part.exit.map(|exit| exit - begin),
                 behind_first_ns: part.arrival - first,
-                outcome: outcome(record.outcome),
+                outcome: record.outcome,
             })?;
         }
     }

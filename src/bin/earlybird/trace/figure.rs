@@ -1,7 +1,10 @@
-//! The lateness of each rank over time, as a picture.
+//! Pictures of a trace: the lateness of each rank over time, and the call that kept the ranks waiting longest.
 
-use super::study::Study;
-use crate::chart::Chart;
+use super::study::{Study, us};
+use crate::chart::{Chart, picture, plot};
+use earlybird::Error;
+use earlybird::trace::TracedCall;
+use plotters::prelude::*;
 
 /// Dots of a rank.
 const DOTS: i64 = 150;
@@ -39,4 +42,67 @@ pub fn lateness(study: &Study) -> Chart {
         y_name: "behind the first arrival (us)",
         points: dots.collect(),
     }
+}
+
+/// The call in which the ranks waited longest for the last one, a lane for each of the [`RANKS`] that came last: when it came, what it
+/// waited, and what was left to do when all had arrived. Nothing if no call kept anybody waiting.
+///
+/// # Errors
+/// [`Error::System`] if it cannot be drawn.
+pub fn longest_wait(study: &Study) -> Result<Option<String>, Error> {
+    let ended = study.shared_calls().filter(|call| call.tail().is_some());
+    let Some(call) = ended.max_by_key(|call| waiting(call)).filter(|call| waiting(call) > 0) else {
+        return Ok(None);
+    };
+    let last = call.ends().1.arrival;
+    let mut parts: Vec<_> = call.parts.iter().collect();
+    parts.sort_by_key(|part| std::cmp::Reverse(part.arrival));
+    parts.truncate(RANKS);
+    let in_ms = |ns: i64| (ns - last) as f64 / 1e6;
+    let exits = parts.iter().filter_map(|part| part.exit).map(in_ms).fold(0.0, f64::max);
+    let first = parts.iter().map(|part| in_ms(part.arrival)).fold(0.0, f64::min);
+    let room = (exits - first) * 0.02;
+    let title = format!(
+        "{} of {} bytes that kept ranks waiting longest: {} us in all for rank {}; tail {} us",
+        call.collective.name(),
+        call.bytes,
+        us(waiting(call)),
+        study.rank(call.ends().1.file),
+        us(call.tail().unwrap_or(0)),
+    );
+    let height = 110 + 28 * parts.len() as u32;
+    let svg = picture((1240, height), |area| {
+        let lanes = parts.len() as f64;
+        let mut drawn = plot(area, &title, first - room..exits + room, 0.0..lanes)?;
+        let rank_at = |y: &f64| match parts.get(y.floor() as usize) {
+            Some(part) if y.fract() != 0.0 => format!("rank {}", study.rank(part.file)),
+            _ => String::new(),
+        };
+        drawn
+            .configure_mesh()
+            .disable_y_mesh()
+            .x_desc("ms after the last arrival (light: waits for it; dark: after it)")
+            .y_labels(2 * parts.len() + 1)
+            .y_label_formatter(&rank_at)
+            .label_style(("sans-serif", 13))
+            .draw()?;
+        for (lane, part) in parts.iter().enumerate() {
+            let exit = part.exit.unwrap_or(last);
+            let bar = |from: i64, to: i64, colour: ShapeStyle| {
+                let (low, high) = (lane as f64 + 0.2, lane as f64 + 0.8);
+                Rectangle::new([(in_ms(from), low), (in_ms(to.max(from)), high)], colour)
+            };
+            let (waits, works) = (RGBColor(86, 180, 233).mix(0.5).filled(), RGBColor(0, 60, 110).filled());
+            drawn.draw_series([bar(part.arrival, exit.min(last), waits), bar(part.arrival.max(last), exit, works)])?;
+        }
+        drawn.draw_series([PathElement::new([(0.0, 0.0), (0.0, lanes)], RED.stroke_width(1))])?;
+        Ok(())
+    })?;
+    Ok(Some(svg))
+}
+
+/// The nanoseconds that all ranks together waited for the last one.
+fn waiting(call: &TracedCall) -> i64 {
+    let last = call.ends().1.arrival;
+    call.parts.iter().filter_map(|part| part.waited(last)).sum()
 }

@@ -4,10 +4,10 @@
 //! arrival minus the first, the average one the mean over ranks of the distance from the mean arrival; a factor is such a time
 //! divided by the time of a message of the call's size.
 
-use super::study::{SizeClass, Study, mean, quantile, us};
+use super::study::{SizeClass, Study, mean, us};
 use crate::table::table;
 use earlybird::Collective;
-use earlybird::trace::TracedCall;
+use earlybird::trace::{TracedCall, quantile};
 use std::collections::HashMap;
 
 /// Imbalance times of one call in nanoseconds, and the message time of its size.

@@ -1,8 +1,8 @@
 //! Late ranks: by rank, over time, and at the end of a job that did not end.
 
-use super::study::{Study, blocked, mean, ms, percent, seconds, us, waited};
+use super::study::{Study, mean, ms, percent, seconds, us};
 use crate::table::table;
-use earlybird::trace::{CallOutcome, TracedCall};
+use earlybird::trace::{CallOutcome, RankLateness, TracedCall, by_rank as by_rank_of};
 use std::fmt::Write;
 
 /// Stretches of time into which a trace is cut.
@@ -11,45 +11,10 @@ const STRETCHES: i64 = 8;
 /// Open calls that are listed.
 const OPEN: usize = 10;
 
-/// Sums over the calls of a rank.
-#[derive(Default, Clone)]
-struct RankTotals {
-    calls: i64,
-    last: i64,
-    late: i64,
-    caused: i64,
-    waited: i64,
-    blocked: i64,
-}
-
-/// Time that other ranks waited for the last one after all but it had arrived.
-fn caused(call: &TracedCall) -> i64 {
-    let last = call.ends().1;
-    let before = call.parts.iter().filter(|part| part.file != last.file).map(|part| part.arrival).max();
-    let waits = call.parts.iter().filter(|part| part.file != last.file).filter_map(|part| {
-        let end = part.exit?.min(last.arrival);
-        Some((end - part.waiting.max(before?)).max(0))
-    });
-    waits.sum()
-}
-
 /// The table of ranks, and in words who was late.
 pub fn by_rank(study: &Study) -> String {
-    let mut ranks = vec![RankTotals::default(); study.trace.ranks.len()];
-    let mut lasts = Vec::new();
-    for call in study.shared_calls() {
-        let (first, last) = call.ends();
-        lasts.push(last.file);
-        ranks[last.file].last += 1;
-        ranks[last.file].caused += caused(call);
-        for part in &call.parts {
-            let rank = &mut ranks[part.file];
-            rank.calls += 1;
-            rank.late += part.arrival - first.arrival;
-            rank.waited += waited(part, last.arrival).unwrap_or(0);
-            rank.blocked += blocked(part).unwrap_or(0);
-        }
-    }
+    let ranks = by_rank_of(&study.calls, study.trace.ranks.len());
+    let lasts: Vec<usize> = study.shared_calls().map(|call| call.ends().1.file).collect();
     if lasts.is_empty() {
         return String::new();
     }
@@ -59,7 +24,7 @@ pub fn by_rank(study: &Study) -> String {
             study.nodes[file].to_string(),
             rank.calls.to_string(),
             percent(rank.last, rank.calls),
-            us(rank.late / rank.calls.max(1)),
+            us(rank.behind.iter().sum::<i64>() / rank.calls.max(1)),
             ms(rank.caused),
             ms(rank.waited),
             ms(rank.blocked - rank.waited),
@@ -82,7 +47,7 @@ pub fn by_rank(study: &Study) -> String {
 }
 
 /// The lateness of the ranks, and whether the same one stays late.
-fn verdict(study: &Study, ranks: &[RankTotals], lasts: &[usize]) -> String {
+fn verdict(study: &Study, ranks: &[RankLateness], lasts: &[usize]) -> String {
     let worst = (0..ranks.len()).max_by_key(|file| ranks[*file].caused).expect("there are ranks");
     let (all, sum) = (lasts.len() as i64, ranks.iter().map(|rank| rank.caused).sum::<i64>());
     let again = lasts.windows(2).filter(|pair| pair[0] == pair[1]).count() as i64;

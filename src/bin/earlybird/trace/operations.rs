@@ -1,8 +1,8 @@
 //! Calls and time by operation and size: what ran, and how its time divides into waiting for the last rank and the rest.
 
-use super::study::{SizeClass, Study, blocked, ms, percent, quantile, us, waited};
+use super::study::{SizeClass, Study, ms, percent, us};
 use crate::table::table;
-use earlybird::trace::TracedCall;
+use earlybird::trace::{TracedCall, TracedPart, quantile};
 use std::collections::BTreeMap;
 
 /// One line of the table.
@@ -19,13 +19,13 @@ struct OperationTotals {
 impl OperationTotals {
     fn add(&mut self, study: &Study, call: &TracedCall) {
         self.calls += 1;
-        self.blocked += call.parts.iter().filter_map(blocked).sum::<i64>();
+        self.blocked += call.parts.iter().filter_map(TracedPart::blocked).sum::<i64>();
         if let Some(part) = call.parts.iter().find(|part| part.exit.is_some()) {
             *self.algorithms.entry(study.algorithm(part).to_owned()).or_default() += 1;
         }
-        if call.is_whole && call.parts.len() > 1 {
+        if call.is_shared() {
             let last = call.ends().1.arrival;
-            self.waited += call.parts.iter().filter_map(|part| waited(part, last)).sum::<i64>();
+            self.waited += call.parts.iter().filter_map(|part| part.waited(last)).sum::<i64>();
             self.tails.extend(call.tail());
         }
     }

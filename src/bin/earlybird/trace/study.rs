@@ -37,6 +37,13 @@ impl Study {
         Ok(Study { path: path.to_path_buf(), calls, nodes, clocks, trace })
     }
 
+    /// The calls that ended after this moment, or have not ended.
+    pub fn since(mut self, moment: i64) -> Study {
+        let goes_on = |part: &TracedPart| part.exit.is_none_or(|exit| exit > moment);
+        self.calls.retain(|call| call.parts.iter().any(goes_on));
+        self
+    }
+
     /// The rank of a file.
     pub fn rank(&self, file: usize) -> usize {
         self.trace.ranks[file].header.rank
@@ -49,7 +56,7 @@ impl Study {
 
     /// The calls at which all of at least two ranks have arrived.
     pub fn shared_calls(&self) -> impl Iterator<Item = &TracedCall> {
-        self.calls.iter().filter(|call| call.is_whole && call.parts.len() > 1)
+        self.calls.iter().filter(|call| call.is_shared())
     }
 
     /// The first moment of the trace.
@@ -110,16 +117,6 @@ impl Study {
     }
 }
 
-/// A part's time in the call, or in the wait for it.
-pub fn blocked(part: &TracedPart) -> Option<i64> {
-    part.exit.map(|exit| (exit - part.waiting).max(0))
-}
-
-/// The part of this time in which ranks were still to arrive.
-pub fn waited(part: &TracedPart, last_arrival: i64) -> Option<i64> {
-    part.exit.map(|exit| (exit.min(last_arrival) - part.waiting).max(0))
-}
-
 /// The class of a message size: earlybird's own limits, the papers give none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SizeClass {
@@ -168,11 +165,4 @@ pub fn percent(part: i64, whole: i64) -> String {
 pub fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
     let (count, sum) = values.into_iter().fold((0, 0.0), |(count, sum), value| (count + 1, sum + value));
     if count == 0 { 0.0 } else { sum / f64::from(count) }
-}
-
-/// The value below which this part of the values lies.
-pub fn quantile(values: &mut [i64], part: f64) -> Option<i64> {
-    values.sort_unstable();
-    let last = values.len().checked_sub(1)?;
-    Some(values[(last as f64 * part) as usize])
 }

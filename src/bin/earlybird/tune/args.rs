@@ -1,11 +1,17 @@
 //! The arguments of `earlybird tune`, and the combinations that it refuses.
 
-use crate::arguments::{one_of, parse_nodes, parse_ranks};
+use crate::arguments::{one_of, parse_nodes, parse_ranks, refuse_chosen_algorithm};
 use crate::bench::mpi;
 use crate::job::launched;
 use clap::Args;
 use earlybird::units::parse_size;
 use earlybird::{Collective, Config, Error};
+
+const EXAMPLES: &str = "\
+Examples:
+  earlybird tune --ranks 2,4 -o tuned
+  EARLYBIRD_TUNE=$PWD/tuned earlybird run -n 4 -- ./program
+  earlybird tune --ranks 6 --nodes 3 -o costs";
 
 /// Measure what carries out each operation best on this machine, or what messages between nodes cost
 ///
@@ -21,6 +27,7 @@ use earlybird::{Collective, Config, Error};
 /// EARLYBIRD_TUNE names the file; the lines of several files may stand in one. EARLYBIRD_ALGORITHM and EARLYBIRD_ALLREDUCE and
 /// its like go before it, and EARLYBIRD_EXCHANGE before its costs. Use it on a quiet machine.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub struct TuneArgs {
     /// Number of ranks, or several on one node [default: those of mpirun]
     #[arg(long, value_name = "P,Q", value_delimiter = ',', value_parser = parse_ranks)]
@@ -64,6 +71,7 @@ impl TuneArgs {
     /// Refuses arguments that contradict each other or need what is not there, before anything is started.
     pub(super) fn refuse(&self) -> Result<(), Error> {
         let config = Config::from_env()?;
+        refuse_chosen_algorithm(&config)?;
         let is_rank = self.worker || self.is_launched();
         if self.is_launched() {
             mpi::available()?;

@@ -1,0 +1,14 @@
+"""PyTorch's collectives on CPU tensors of one node: `dist.init_process_group("earlybird")` after `import earlybird.torch`.
+
+A process group is Python here, and nothing is compiled against torch. Calls are carried out before they return, so a `Work` is
+complete when it is given back, unless `EARLYBIRD_TORCH_OVERLAP=on` has them started.
+"""
+
+import torch.distributed as dist
+
+from ._group import Backend, ProcessGroup, create
+from ._report import RankReport, Report, report
+
+__all__ = ["Backend", "ProcessGroup", "RankReport", "Report", "report"]
+
+dist.Backend.register_backend("earlybird", create, extended_api=True, devices=["cpu"])

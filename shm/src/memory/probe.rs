@@ -1,0 +1,40 @@
+//! Probes of the system for `earlybird doctor`, by the functions that joining and reserving use.
+
+use std::path::Path;
+
+use super::arena::Arena;
+pub use super::arena::{ARENA_NAME, file_limit};
+use super::limits;
+pub use super::limits::MemoryGroup;
+pub use super::rendezvous::{leftovers, try_out};
+use crate::Error;
+use crate::layout::Layout;
+
+/// Makes an arena of `bytes` and reserves its first page, then gives it back.
+///
+/// # Errors
+/// Those of the creator of a job's memory: [`Error::Unsupported`], [`Error::NoSpace`], [`Error::System`].
+pub fn sealed_memory(bytes: usize) -> Result<(), Error> {
+    let page = 0..rustix::param::page_size();
+    Arena::create(bytes)?.reserve(std::slice::from_ref(&page))
+}
+
+/// Bytes that the node can still give without swapping.
+pub fn node_available_bytes() -> Option<u64> {
+    limits::node_available_bytes(Path::new("/"))
+}
+
+/// The control group that leaves this process the least memory; `None` without a limit.
+pub fn memory_group() -> Option<MemoryGroup> {
+    limits::tightest_group(Path::new("/"))
+}
+
+/// CPUs' worth of time that the control groups grant, rounded up; `None` without a quota.
+pub fn cpu_quota() -> Option<usize> {
+    limits::cpu_quota(Path::new("/"))
+}
+
+/// Bytes of address space that a communicator of so many ranks of a node maps.
+pub fn address_space_bytes(ranks: usize) -> usize {
+    Layout::new(ranks).bytes()
+}

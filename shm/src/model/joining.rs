@@ -1,0 +1,134 @@
+//! Ranks that join and leave, run by loom: the shipping lines of `memory/control.rs` and `memory/liveness_word.rs`. What the
+//! kernel does, passing descriptors and marking the word of a thread that ends, is taken for ordered as it promises.
+
+use super::words;
+use crate::Error;
+use crate::memory::control::{ATTACHED, Control, DETACHED, Identity};
+use crate::memory::liveness_word::LivenessState;
+use crate::sync::Ordering;
+use loom::cell::UnsafeCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The complaint about a rank whose entry is not seen as it was written.
+pub const WRONG_ENTRY: &str = "wrong entry of rank";
+/// The complaint about a rank that was told of another error than was given first.
+pub const WRONG_ERROR: &str = "an error that nobody has given";
+/// The complaint about a dead rank of which another witness cannot be asked.
+pub const UNKNOWN_OWNER: &str = "the owner thread of a dead rank is not known";
+
+const SETTINGS: u64 = 5;
+
+fn identity(rank: usize) -> Identity {
+    let number = 100 + rank as u64;
+    Identity { pid: number as u32, pid_namespace: 2 * number, start_ticks: 3 * number }
+}
+
+fn affinity(rank: usize) -> u64 {
+    1 << rank
+}
+
+/// The number of the thread that owns a rank's word.
+fn owner(rank: usize) -> u32 {
+    7 + rank as u32
+}
+
+struct SharedControl {
+    ranks: usize,
+    control: Control,
+    /// Memory that all ranks can write.
+    memory: UnsafeCell<()>,
+}
+
+/// A control segment that modelled ranks share.
+pub struct ControlModel(Rc<SharedControl>);
+
+impl ControlModel {
+    /// A fresh one, for `ranks` ranks.
+    pub fn new(ranks: usize) -> Self {
+        words::reset(ranks);
+        ControlModel(Rc::new(SharedControl { ranks, control: Control::default(), memory: UnsafeCell::new(()) }))
+    }
+
+    /// A copy to move into another thread.
+    pub fn share(&self) -> Self {
+        ControlModel(self.0.clone())
+    }
+
+    fn claim_and_attach(&self, rank: usize) {
+        words::enter(rank);
+        self.0.control.claim(rank, identity(rank), [affinity(rank)], [SETTINGS]);
+        self.0.control.announce(rank, ATTACHED);
+    }
+
+    fn check_entries(&self) {
+        for (rank, entry) in self.0.control.entries.iter().enumerate().take(self.0.ranks) {
+            let found = (entry.identity(), entry.affinity[0].load(Ordering::Relaxed));
+            assert_eq!(found, (identity(rank), affinity(rank)), "{WRONG_ENTRY} {rank}");
+        }
+        assert_eq!(self.0.control.policy[0].load(Ordering::Relaxed), SETTINGS, "{WRONG_ENTRY} 0: its settings");
+    }
+
+    /// Rank 0 waits for the others and ends the rendezvous.
+    pub fn host(&self) {
+        self.claim_and_attach(0);
+        words::poll(|| self.0.control.is_complete(self.0.ranks).then_some(()));
+        self.check_entries();
+        self.0.control.end_rendezvous();
+    }
+
+    /// Another rank joins.
+    pub fn join(&self, rank: usize) {
+        self.claim_and_attach(rank);
+        let never = || self.0.control.failure().map_or(Ok(Duration::MAX), Err);
+        self.0.control.until_over(never).expect("nobody has failed");
+        self.check_entries();
+    }
+
+    /// Rank `rank` finds an error of its own; returns the one that stands.
+    pub fn fail(&self, rank: usize) -> Error {
+        words::enter(rank);
+        self.0.control.fail(rank, &Error::usage(rank.to_string()), None)
+    }
+
+    /// Rank `rank` waits in vain; returns the error of another.
+    pub fn join_in_vain(&self, rank: usize) -> Error {
+        words::enter(rank);
+        let failed = || self.0.control.failure().map_or(Ok(Duration::MAX), Err);
+        self.0.control.until_over(failed).expect_err("the rendezvous fails")
+    }
+
+    /// Rank `rank` uses the memory and leaves in order.
+    pub fn leave(&self, rank: usize) {
+        words::enter(rank);
+        self.0.control.own(rank, owner(rank));
+        self.0.memory.with_mut(|_| ());
+        self.0.control.announce(rank, DETACHED);
+        self.0.control.living[rank].leave();
+    }
+
+    /// The process of rank `rank` ends.
+    pub fn die(&self, rank: usize) {
+        words::enter(rank);
+        self.0.control.own(rank, owner(rank));
+        self.0.control.living[rank].end_of_owner(owner(rank));
+    }
+
+    /// Rank 0 looks once at rank `rank`; returns whether that is gone. The memory of one that has left is free then.
+    pub fn look_at(&self, rank: usize) -> bool {
+        words::enter(0);
+        match self.0.control.living[rank].state() {
+            LivenessState::Left => {
+                self.0.memory.with_mut(|_| ());
+                assert_eq!(self.0.control.state(rank), DETACHED, "a rank that left in order is taken for dead");
+                true
+            }
+            LivenessState::OwnerDied => {
+                let found = self.0.control.entries[rank].owner.load(Ordering::Relaxed);
+                assert_eq!(found, u64::from(owner(rank)), "{UNKNOWN_OWNER}");
+                true
+            }
+            _ => false,
+        }
+    }
+}

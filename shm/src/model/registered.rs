@@ -1,0 +1,34 @@
+//! The buffers of a modelled call that are registered: the model knows their contents by cells, whatever their address.
+//!
+//! Invariant **D (datatype)**: a call on words writes words.
+#![allow(unsafe_code)]
+
+use crate::op::{DType, Datatype};
+use crate::protocol::payload::Buffers;
+use crate::protocol::request_buffers::{BufferOwner, OwnedBuffers};
+use std::any::Any;
+
+/// Words that a started call owns, in which the result replaces the contribution.
+pub struct RegisteredWords(pub Vec<u64>);
+
+impl RegisteredWords {
+    /// The same as the buffers of a started call.
+    pub fn into_owned(self) -> OwnedBuffers {
+        // SAFETY: D.
+        unsafe { OwnedBuffers::new(Box::new(self), DType::U64.into()) }
+    }
+}
+
+impl BufferOwner for RegisteredWords {
+    unsafe fn as_buffers(&mut self, _: Datatype) -> Buffers<'_> {
+        Buffers::in_place(&mut self.0).registered([1; 2])
+    }
+
+    fn owner(&mut self) -> &mut dyn Any {
+        &mut self.0
+    }
+
+    fn into_owner(self: Box<Self>) -> Box<dyn Any + Send> {
+        Box::new(self.0)
+    }
+}

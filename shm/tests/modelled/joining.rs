@@ -1,0 +1,108 @@
+//! Models of the words that ranks share besides those of operations: joining, leaving, and the table of regions.
+
+use super::Bound;
+use earlybird_shm::model::joining::{ControlModel, WRONG_ERROR};
+use earlybird_shm::model::{explore, pool::Pool};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// The complaint about survivors that read another decision than was made.
+pub const WRONG_DECISION: &str = "another decision than was made";
+
+/// A model by name.
+pub struct JoiningModel {
+    /// Name of the model.
+    pub name: &'static str,
+    title: &'static str,
+    bound: Bound,
+    body: fn() -> bool,
+}
+
+/// Every model. A body returns whether the execution came to what some of them must come to.
+pub const JOINING: &[JoiningModel] = &[
+    JoiningModel { name: "joining_2", title: "joining, 2 ranks", bound: None, body: || join(2) },
+    JoiningModel { name: "joining_3", title: "joining, 3 ranks", bound: Some(3), body: || join(3) },
+    JoiningModel { name: "joining_fails_2", title: "joining fails, 2 ranks", bound: None, body: one_fails },
+    JoiningModel { name: "joining_fails_3", title: "joining fails on two of 3 ranks", bound: Some(4), body: two_fail },
+    JoiningModel { name: "leaving", title: "a rank leaves", bound: None, body: || leave(ControlModel::leave) },
+    JoiningModel { name: "dying", title: "a rank dies", bound: None, body: || leave(ControlModel::die) },
+    JoiningModel { name: "table", title: "two ranks allocate and release", bound: Some(3), body: allocate },
+    JoiningModel { name: "survivors", title: "a survivor decides, another reads", bound: Some(3), body: agree },
+];
+
+/// The model of this name.
+pub fn joining(name: &str) -> Option<&'static JoiningModel> {
+    JOINING.iter().find(|model| model.name == name)
+}
+
+/// Explores the model and prints how far.
+pub fn run_joining(model: &JoiningModel) {
+    let came = Arc::new(AtomicUsize::new(0));
+    let (counted, body) = (came.clone(), model.body);
+    explore(model.title, model.bound, move || {
+        counted.fetch_add(usize::from(body()), Relaxed);
+    });
+    assert!(came.load(Relaxed) > 0, "{}: no execution shows it", model.name);
+}
+
+fn join(ranks: usize) -> bool {
+    let control = ControlModel::new(ranks);
+    let guest = |rank| {
+        let theirs = control.share();
+        loom::thread::spawn(move || theirs.join(rank))
+    };
+    let guests: Vec<_> = (1..ranks).map(guest).collect();
+    control.host();
+    guests.into_iter().for_each(|guest| guest.join().unwrap());
+    true
+}
+
+fn one_fails() -> bool {
+    let control = ControlModel::new(2);
+    let theirs = control.share();
+    let waits = loom::thread::spawn(move || theirs.join_in_vain(1));
+    let own = control.fail(0);
+    assert_eq!((waits.join().unwrap(), own.to_string().as_str()), (own.clone(), "0"), "{WRONG_ERROR}");
+    true
+}
+
+fn two_fail() -> bool {
+    let control = ControlModel::new(3);
+    let (theirs, waiting) = (control.share(), control.share());
+    let other = loom::thread::spawn(move || theirs.fail(1));
+    let waits = loom::thread::spawn(move || waiting.join_in_vain(2));
+    let own = control.fail(0);
+    let all = [own, other.join().unwrap(), waits.join().unwrap()].map(|error| error.to_string());
+    assert!(
+        ["0", "1"].contains(&all[0].as_str()) && all.iter().all(|error| *error == all[0]),
+        "{WRONG_ERROR}: {all:?}"
+    );
+    all[0] == "0"
+}
+
+fn leave(goes: fn(&ControlModel, usize)) -> bool {
+    let control = ControlModel::new(2);
+    let theirs = control.share();
+    let other = loom::thread::spawn(move || goes(&theirs, 1));
+    let gone = control.look_at(1);
+    other.join().unwrap();
+    gone
+}
+
+fn allocate() -> bool {
+    let pool = Pool::new(false);
+    let theirs = pool.share();
+    let other = loom::thread::spawn(move || theirs.allocate_and_release(1));
+    pool.allocate_and_release(0);
+    other.join().unwrap();
+    true
+}
+
+fn agree() -> bool {
+    let pool = Pool::new(true);
+    let theirs = pool.share();
+    let other = loom::thread::spawn(move || theirs.read_decision());
+    let all = [pool.decide(), other.join().unwrap()];
+    assert!(all.iter().all(|decision| *decision == (vec![0, 1], true)), "{WRONG_DECISION}: {all:?}");
+    true
+}

@@ -1,0 +1,81 @@
+//! A page that shows what a command has found: pictures, words, tables. One file, nothing fetched.
+
+use crate::chart::{Chart, svg};
+use earlybird::Error;
+
+const STYLE: &str = "body{font-family:sans-serif;margin:2em;color:#222}table{border-collapse:collapse;font-size:.85em}\
+                     td,th{padding:.2em .7em;text-align:right;border-bottom:1px solid #ddd}:is(td,th).word{text-align:left}\
+                     td.bad{background:#fbb}svg{max-width:100%;height:auto}pre{overflow-x:auto}";
+
+/// A page under construction.
+pub struct Page {
+    html: String,
+}
+
+impl Page {
+    /// A page with this title and heading.
+    pub fn new(title: &str) -> Page {
+        let title = escaped(title);
+        Page {
+            html: format!(
+                "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title><style>{STYLE}</style></head>\n\
+                 <body><h1>{title}</h1>\n"
+            ),
+        }
+    }
+
+    /// Adds a paragraph.
+    pub fn add_paragraph(&mut self, text: &str) {
+        self.html += &format!("<p>{}</p>\n", escaped(text));
+    }
+
+    /// Adds text whose columns stand below each other.
+    pub fn add_plain(&mut self, text: &str) {
+        self.html += &format!("<pre>{}</pre>\n", escaped(text));
+    }
+
+    /// Adds curves.
+    ///
+    /// # Errors
+    /// [`Error::System`] if they cannot be drawn.
+    pub fn add_chart(&mut self, chart: &Chart) -> Result<(), Error> {
+        self.add_svg(&svg(chart)?);
+        Ok(())
+    }
+
+    /// Adds a picture.
+    pub fn add_svg(&mut self, svg: &str) {
+        self.html += svg;
+        self.html.push('\n');
+    }
+
+    /// Adds a table. The columns of `words` stand on the left; `is_bad` marks cells, by row and column.
+    pub fn add_table<const N: usize>(
+        &mut self,
+        header: &[&str; N],
+        rows: &[[String; N]],
+        words: &[&str],
+        is_bad: impl Fn(usize, usize) -> bool,
+    ) {
+        let class = |column: usize| if words.contains(&header[column]) { " class=word" } else { "" };
+        let heads = header.iter().enumerate().map(|(column, name)| format!("<th{}>{name}", class(column)));
+        self.html += &format!("<table><tr>{}</tr>\n", heads.collect::<String>());
+        for (at, row) in rows.iter().enumerate() {
+            let cells = row.iter().enumerate().map(|(column, cell)| {
+                let class = if is_bad(at, column) { " class=bad" } else { class(column) };
+                format!("<td{class}>{}", escaped(cell))
+            });
+            self.html += &format!("<tr>{}</tr>\n", cells.collect::<String>());
+        }
+        self.html += "</table>\n";
+    }
+
+    /// The text of the file.
+    pub fn finish(self) -> String {
+        self.html + "</body></html>\n"
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

@@ -1,0 +1,238 @@
+//! Explanations: what a call would run and why, decided by what decides in a call.
+
+use super::Communicator;
+use super::plan_lane::plan_of;
+use super::settings::{Decider, Settings};
+use crate::hierarchy::{ExchangeRule, LeaderChoice};
+use crate::{Algorithm, Choice, Collective, Config, DType, Error, FoldOrder, Op, WaitPreset};
+use earlybird_shm::{SelectionRule, Thresholds, folds_by_rank};
+use serde::Serialize;
+
+/// The elements and the operator of explained calls.
+const CALL: (DType, Op) = (DType::F32, Op::Sum);
+
+/// The algorithm that a call would run, and the reason: a blocking call on private buffers, which sums `f32` where it reduces.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The collective, by its name.
+    pub collective: &'static str,
+    /// Bytes of a block.
+    pub bytes: usize,
+    /// Ranks of the communicator.
+    pub ranks: usize,
+    /// Nodes, real or virtual.
+    pub nodes: usize,
+    /// The algorithm, as [`Communicator::last_call`] names it afterwards: on several nodes, that of the leaders.
+    pub algorithm: &'static str,
+    /// The setting, limit, measurement or cost model that decided.
+    pub because: String,
+    /// The order of folding; none where nothing is folded.
+    pub order: Option<&'static str>,
+    /// Segments that are exchanged between nodes one after the other.
+    pub segments: usize,
+    /// Ranks of each node that exchange segments.
+    pub endpoints: usize,
+    /// The use that waiting ranks make of their processors.
+    pub waiting: String,
+    /// Expected time of the exchange between nodes, where the cost model gives one.
+    pub expected_us: Option<f64>,
+    /// The other algorithms that could run, the fastest first where there are expected times.
+    pub others: Vec<Alternative>,
+}
+
+/// An algorithm that could run instead.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Alternative {
+    /// Its name, as settings take it.
+    pub algorithm: &'static str,
+    /// Expected time of the exchange between nodes, where the cost model gives one.
+    pub expected_us: Option<f64>,
+}
+
+/// A job that need not run. All ranks are on one machine, on the virtual nodes of [`Config::ranks_per_node`], or on nodes of a
+/// network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JobShape {
+    /// Ranks.
+    pub ranks: usize,
+    /// Processors that the ranks of one machine may use.
+    pub cpus: usize,
+    /// Processors' worth of time that a control group grants them.
+    pub quota: Option<usize>,
+    /// True if the nodes are machines that reach each other over a network.
+    pub over_network: bool,
+}
+
+/// The settings and limits that decide in the calls of one communicator.
+struct Deciders<'a> {
+    settings: &'a Settings,
+    thresholds: Thresholds,
+    leaders: Option<LeaderChoice>,
+    ranks: usize,
+    nodes: usize,
+    wait: WaitPreset,
+    never_spins: bool,
+}
+
+/// Explains a call of a job of this shape with these settings, on blocks of `bytes`. Nothing is started.
+///
+/// ```
+/// use earlybird::{Collective, Config, JobShape, explain};
+/// let job = JobShape { ranks: 4, cpus: 8, quota: None, over_network: false };
+/// let told = explain(Collective::AllReduce, 64 << 10, &job, &Config::default())?;
+/// assert_eq!((told.algorithm, told.because.as_str()), ("chain", "messages of more than 2048 bytes"));
+/// # Ok::<(), earlybird::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Usage`] for no ranks, and for nodes that are not of these ranks.
+pub fn explain(collective: Collective, bytes: usize, job: &JobShape, config: &Config) -> Result<Explanation, Error> {
+    let JobShape { ranks, cpus, quota, over_network } = *job;
+    if ranks == 0 {
+        return Err(Error::usage("a job of 0 ranks makes no call; give at least 1"));
+    }
+    let sizes = config.ranks_per_node.as_ref().map_or_else(|| Ok(vec![ranks]), |nodes| nodes.sizes(ranks))?;
+    let nodes = sizes.len();
+    // On a network each node has a machine of its own.
+    let on_machine = if over_network { sizes.iter().copied().max().unwrap_or(ranks) } else { ranks };
+    let never_spins = on_machine > quota.map_or(cpus, |quota| quota.min(cpus));
+    let lacks_cpus = [on_machine > cpus, never_spins];
+    let leaders = (nodes > 1).then(|| LeaderChoice::planned(config, &sizes, over_network, lacks_cpus)).transpose()?;
+    let settings = Settings::of(config, (nodes == 1).then_some(ranks));
+    let thresholds = Thresholds::default_for(ranks);
+    Deciders { settings: &settings, thresholds, leaders, ranks, nodes, wait: config.wait, never_spins }
+        .explain(collective, bytes)
+}
+
+impl Communicator {
+    /// Explains what a call on blocks of `bytes` would run in this communicator, with what was chosen for the calls that follow.
+    /// Every rank may ask alone.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] while another thread is inside a call.
+    pub fn explain(&self, collective: Collective, bytes: usize) -> Result<Explanation, Error> {
+        Deciders {
+            settings: &self.settings,
+            thresholds: self.node.thresholds(),
+            leaders: self.between.as_ref().map(|between| between.leader_choice()),
+            ranks: self.size,
+            nodes: self.nodes(),
+            wait: self.joining.wait,
+            never_spins: self.size > self.allowed_cpus(),
+        }
+        .explain(collective, bytes)
+    }
+}
+
+impl Deciders<'_> {
+    fn explain(&self, collective: Collective, bytes: usize) -> Result<Explanation, Error> {
+        let (dtype, _) = CALL;
+        let traits = collective.traits();
+        // A barrier has no block, and others have elements.
+        let bytes = if traits.has_data { (bytes / dtype.size()).max(1) * dtype.size() } else { 0 };
+        let order = self.settings.options(collective, bytes).order;
+        let ((algorithm, because), others) = match &self.leaders {
+            None => self.on_node(collective, bytes, order),
+            Some(leaders) => self.between_nodes(leaders, collective, bytes, order)?,
+        };
+        let (segments, endpoints) =
+            self.leaders.as_ref().map_or((1, 1), |leaders| leaders.segments(collective, bytes, dtype.size()));
+        let ranked = others.iter().find(|other| other.algorithm == algorithm).and_then(|other| other.expected_us);
+        let spins =
+            if self.never_spins { "never spinning: more ranks than processors" } else { "a processor per rank" };
+        Ok(Explanation {
+            collective: collective.name(),
+            bytes,
+            ranks: self.ranks,
+            nodes: self.nodes,
+            algorithm,
+            because,
+            order: (traits.folds && traits.has_data).then(|| match traits.prefix {
+                Some(_) => FoldOrder::Rank.name(),
+                None => order.name(),
+            }),
+            segments,
+            endpoints,
+            waiting: format!("{}, {spins}", self.wait),
+            expected_us: ranked,
+            others: others.into_iter().filter(|other| other.algorithm != algorithm).collect(),
+        })
+    }
+
+    /// The algorithm that runs, the reason, and the alternatives.
+    fn on_node(&self, collective: Collective, bytes: usize, order: FoldOrder) -> (Decision, Vec<Alternative>) {
+        let (choice, decider) = self.settings.decided(collective, bytes);
+        let others = collective.traits().algorithms.iter().map(|algorithm| unranked(algorithm.name())).collect();
+        if let Some(plan) = plan_of(collective, choice) {
+            return ((Choice::Plan(plan).name(), told(decider, collective)), others);
+        }
+        if self.ranks == 1 {
+            return ((Algorithm::Flat.name(), "one rank has its result at once".into()), others);
+        }
+        let asked = self.settings.options(collective, bytes).algorithm;
+        let (dtype, op) = CALL;
+        let by_rank = folds_by_rank(collective, order, dtype, op, self.ranks);
+        let (algorithm, rule) = self.thresholds.decide(collective, asked, bytes, by_rank);
+        let because = match (rule, decider) {
+            (SelectionRule::Asked, decider) => told(decider, collective),
+            (rule, Decider::Nothing) => rule.to_string(),
+            (rule, _) => format!("{rule}; {} does not carry out {}", choice.name(), collective.name()),
+        };
+        ((algorithm.name(), because), others)
+    }
+
+    /// The same between the leaders of several nodes.
+    fn between_nodes(
+        &self,
+        leaders: &LeaderChoice,
+        collective: Collective,
+        bytes: usize,
+        order: FoldOrder,
+    ) -> Result<(Decision, Vec<Alternative>), Error> {
+        let (choice, decider) = self.settings.decided(collective, bytes);
+        let asked = match choice {
+            Choice::Plan(name) => Some(name),
+            Choice::Node(_) => None,
+        };
+        let exchange = leaders.exchange(collective, (bytes, order), CALL, asked)?;
+        let because = match exchange.rule {
+            ExchangeRule::OnlyOne => "the exchange of this collective has no other".into(),
+            ExchangeRule::Asked => told(decider, collective),
+            ExchangeRule::Variable => "EARLYBIRD_EXCHANGE".into(),
+            ExchangeRule::UpTo(limit) => format!("vectors of up to {limit} bytes between nodes that share memory"),
+            ExchangeRule::Above(limit) => format!("vectors of more than {limit} bytes between nodes that share memory"),
+            ExchangeRule::Measured => "the least expected time by the costs of EARLYBIRD_TUNE".into(),
+            ExchangeRule::Ordinary => "the least expected time at the costs of an ordinary Ethernet".into(),
+        };
+        let ranking = match collective {
+            Collective::AllReduce => leaders.ranking(bytes, CALL, order),
+            _ => Vec::new(),
+        };
+        let others = ranking.into_iter().map(|(name, seconds)| {
+            let (algorithm, us) = (Choice::Plan(name).name(), (seconds * 1e9).round() / 1e3);
+            Alternative { algorithm, expected_us: Some(us) }
+        });
+        Ok(((Choice::Plan(exchange.name).name(), because), others.collect()))
+    }
+}
+
+/// The algorithm that runs, and the reason.
+type Decision = (&'static str, String);
+
+fn unranked(algorithm: &'static str) -> Alternative {
+    Alternative { algorithm, expected_us: None }
+}
+
+/// The setting that decided, in words.
+fn told(decider: Decider, collective: Collective) -> String {
+    match decider {
+        Decider::Nothing => "nothing else was asked for".into(),
+        Decider::AllCalls => "it was chosen for all calls (EARLYBIRD_ALGORITHM, set_algorithm)".into(),
+        Decider::Table => {
+            format!("it was chosen for this size of {} (EARLYBIRD_ALLREDUCE and its like)", collective.name())
+        }
+        Decider::Tuning => "it was measured to be the fastest (EARLYBIRD_TUNE)".into(),
+    }
+}

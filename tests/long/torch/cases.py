@@ -1,0 +1,11 @@
+"""The cases of a script of this folder: its functions whose names begin with `test_`, called on every rank."""
+
+import torch.distributed as dist
+
+
+def run(script):
+    """Calls the cases among the globals of a script; returns their number."""
+    cases = [case for name, case in list(script.items()) if name.startswith("test_")]
+    for case in cases:
+        case(dist.get_rank(), dist.get_world_size())
+    return len(cases)
