@@ -3,11 +3,11 @@
 
 mod common;
 
+use common::flags::meet;
 use common::{Job, Player, mix};
 use earlybird::{BytesOp, Communicator, FoldOrder, Op, UserOp};
 use half::{bf16, f16};
 use num_complex::Complex;
-use std::time::Duration;
 
 #[test]
 #[ignore = "a rank of the jobs that the other tests start"]
@@ -388,7 +388,7 @@ fn differ(player: &Player) {
     };
     let result = result.and_then(|()| comm.barrier());
     player.say(result.map_or_else(|error| format!("{} {error}", error.code()), |()| "accepted".into()));
-    std::thread::sleep(Duration::from_millis(300));
+    meet("told", &comm);
 }
 
 #[test]

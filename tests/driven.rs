@@ -3,9 +3,9 @@
 
 mod common;
 
+use common::flags::{is_raised, raise, wait_for};
 use common::{Job, Player, mix};
 use earlybird::{BufferOwner, CollectiveArgs, Communicator, Error, Identity, Op, Request, UserOp};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -188,42 +188,29 @@ fn without_an_engine_they_do_not() {
     assert!(said.iter().any(|said| *said == ["EB_TIMEOUT"]), "{said:?}");
 }
 
-/// A file beside the job's directory by which one rank tells another one how far it is, outside the library.
-fn flag(name: &str) -> PathBuf {
-    PathBuf::from(std::env::var("EARLYBIRD_DIR").unwrap()).with_extension(name)
-}
-
-fn until_there(flag: &Path, mut meanwhile: impl FnMut()) {
-    while !flag.exists() {
-        meanwhile();
-        std::thread::sleep(Duration::from_micros(100));
-    }
-}
-
 /// Rank 0 waits outside the library for a rank that waits for what rank 0 has started. It starts first: the start of the
 /// last rank can be all that a call needs.
 fn outside(player: &Player) {
     let comm = Communicator::from_env().unwrap();
-    let (first_started, others_done) = (flag("started"), flag("done"));
     assert!(!earlybird::progress(), "nothing is started");
     if comm.rank() != 0 {
-        until_there(&first_started, || ());
+        wait_for("started");
     }
     let started = comm.start(CollectiveArgs::all_reduce(vec![1u64; 5000], Op::Sum)).unwrap();
     if comm.rank() == 0 {
-        std::fs::write(first_started, "").unwrap();
-        let drives = player.arg::<String>(0) == "drives";
+        raise("started");
         let mut left = true;
-        until_there(&others_done, || {
-            if drives {
+        while !is_raised("done") {
+            if player.arg::<String>(0) == "drives" {
                 left = earlybird::progress();
             }
-        });
+            std::thread::sleep(Duration::from_micros(100));
+        }
         player.say(format!("left {left}"));
     }
     let outcome = started.wait().map(|got| assert_eq!(got, vec![comm.size() as u64; 5000]));
     if comm.rank() == 1 {
-        std::fs::write(others_done, "").unwrap();
+        raise("done");
     }
     player.say(outcome.map_or_else(|error| error.code(), |()| "right"));
 }

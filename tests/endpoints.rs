@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::flags::meet;
 use common::victims::{all_tell_of_a_late_rank, tell, told_of_a_death, victim};
 use common::{Job, Player, mix};
 use earlybird::{Communicator, Config, Costs, Error, FoldOrder, Op};
@@ -137,7 +138,7 @@ fn differ(player: &Player) {
     let count = if ours.contains(&comm.rank()) { 600_000 } else { 300_000 };
     tell(player, comm.all_reduce_in_place(&mut vec![1u32; count], Op::Sum));
     tell(player, comm.barrier());
-    std::thread::sleep(Duration::from_millis(400));
+    meet("told", &comm);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod common;
 #[path = "common/data.rs"]
 mod data;
 
+use common::flags::meet;
 use common::{Job, Player, mix};
 use data::{Sample, contribution, reference, same_bits};
 use earlybird::{Communicator, Error, FoldOrder, Indexed, Op};
@@ -286,7 +287,7 @@ fn strays(player: &Player) {
     });
     let result = result.and_then(|()| comm.barrier());
     player.say(result.map_or_else(|error| format!("{} {error}", error.code()), |()| "accepted".into()));
-    std::thread::sleep(Duration::from_millis(300));
+    meet("told", &comm);
 }
 
 #[test]

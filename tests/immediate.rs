@@ -5,7 +5,7 @@ mod common;
 #[path = "common/data.rs"]
 mod data;
 
-use common::flags::{raise, wait_for};
+use common::flags::{meet, raise, wait_for};
 use common::{Job, Player, mix};
 use data::{Sample, contribution, reference, same_bits};
 use earlybird::{Algorithm, BufferOwner, Choice, CollectiveArgs, Communicator, Element, Error, Op, Request};
@@ -555,7 +555,7 @@ fn differs(player: &Player) {
     });
     let result = result.and_then(|()| comm.start(CollectiveArgs::barrier())?.wait());
     player.say(result.map_or_else(|error| format!("{} {error}", error.code()), |()| "accepted".into()));
-    std::thread::sleep(Duration::from_millis(300));
+    meet("told", &comm);
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 mod common;
 
+use common::flags::wait_for;
 use common::{End, Job, Player};
 use earlybird::{Choice, Communicator, Error, Op};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
-use std::path::PathBuf;
 use std::time::Duration;
 
 #[test]
@@ -36,10 +36,7 @@ fn member(player: &Player) {
     say("first", result);
     if let Ok(comm) = &comm {
         say("then", if kind == "plan" { by_a_plan(comm) } else { comm.barrier() });
-        let flag = PathBuf::from(std::env::var("EARLYBIRD_DIR").unwrap()).with_extension("leave");
-        while !flag.exists() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_for("leave");
     }
 }
 

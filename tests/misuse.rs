@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::flags::{raise, wait_for};
+use common::flags::{meet, raise, wait_for};
 use common::{End, Job, Player, Running};
 use earlybird::{Algorithm, Communicator, Config, DType, Element, Error, FoldOrder, Op};
 use rustix::process::Signal;
@@ -271,8 +271,7 @@ fn deadline(player: &Player) {
         }
     }
     if !tell(player, "call", comm.all_reduce_in_place(&mut buf, Op::Sum)) {
-        raise(&format!("failed-{}", comm.rank()));
-        (0..comm.size()).for_each(|rank| wait_for(&format!("failed-{rank}")));
+        meet("failed", &comm);
     } else {
         assert!(buf.iter().all(|v| *v == comm.size() as f64));
         // Leaving while others still copy is no error; this only keeps the test about one call.

@@ -5,6 +5,7 @@ mod common;
 #[path = "../hier/tests/common/conformance.rs"]
 mod conformance;
 
+use common::flags::meet;
 use common::victims::tell;
 use common::{End, Job, Player, mix};
 use earlybird::transport::{RingOptions, ShmTransport};
@@ -240,7 +241,7 @@ fn differ(player: &Player) {
     tell(player, result);
     tell(player, comm.barrier());
     // Leaving at once must not become the others' error.
-    std::thread::sleep(Duration::from_millis(300));
+    meet("told", &comm);
 }
 
 #[test]
@@ -296,7 +297,7 @@ fn choices(player: &Player) {
     assert_eq!(result, comm.barrier(), "one error, for ever");
     tell(player, result);
     // Leaving at once must not become the others' error.
-    std::thread::sleep(Duration::from_millis(300));
+    meet("told", &comm);
 }
 
 #[test]
@@ -350,7 +351,7 @@ fn poor_in_files(player: &Player) {
     set(limit.current);
     tell(player, result);
     tell(player, comm.set_algorithm(Choice::default()).and_then(|()| comm.barrier()));
-    std::thread::sleep(Duration::from_millis(300));
+    meet("told", &comm);
 }
 
 #[test]
@@ -384,7 +385,7 @@ fn poor(player: &Player) {
     tell(player, comm.all_reduce_in_place(&mut [1u32; 50], Op::Sum));
     tell(player, comm.barrier());
     // Leaving at once must not become the others' error.
-    std::thread::sleep(Duration::from_millis(300));
+    meet("told", &comm);
 }
 
 /// Nodes of one rank each: everything goes by plans.

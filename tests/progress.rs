@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::flags::{meet, raise, wait_for};
 use common::{End, Job, Player};
 use earlybird::{Communicator, Error, Op, Progress};
 use rustix::process::Signal;
@@ -100,13 +101,11 @@ fn calls_back(player: &Player) {
         let call = move || {
             let comm = same.upgrade().unwrap();
             *found.lock().unwrap() = Some(comm.barrier());
-            std::fs::write(message("answer", 0), "").unwrap();
+            raise("called");
         };
         comm.set_progress(Some(Progress::new(Duration::from_micros(200), call).unwrap())).unwrap();
     } else {
-        while !message("answer", 0).exists() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_for("called");
     }
     comm.barrier().unwrap();
     if comm.rank() == 0 {
@@ -129,14 +128,13 @@ fn a_call_from_within_is_refused() {
 fn panics(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     if comm.rank() == 0 {
-        comm.set_progress(Some(Progress::new(Duration::from_millis(1), || panic!("no such message")).unwrap()))
-            .unwrap();
-        std::fs::write(message("answer", 0), "").unwrap();
+        let panic = || {
+            raise("panics");
+            panic!("no such message")
+        };
+        comm.set_progress(Some(Progress::new(Duration::from_millis(1), panic).unwrap())).unwrap();
     } else {
-        while !message("answer", 0).exists() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        std::thread::sleep(Duration::from_millis(100));
+        wait_for("panics");
     }
     // It died inside the first barrier, at which it had arrived.
     let error = (0..2).find_map(|_| comm.barrier().err()).unwrap();
@@ -154,16 +152,16 @@ fn a_panic_in_it_ends_the_process_and_the_others_hear_of_it() {
 fn gives_up(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     comm.barrier().unwrap();
+    // A rank that is still inside the barrier would get its error there.
+    meet("outside", &comm);
     if comm.rank() == 0 {
-        // A rank that is still inside the barrier would get its error there.
-        while !(1..comm.size() as u32).all(|rank| message("outside", rank).exists()) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let given_up = Progress::interrupting(Duration::from_millis(1), || true).unwrap();
-        comm.set_progress(Some(given_up)).unwrap();
+        let give_up = || {
+            raise("given-up");
+            true
+        };
+        comm.set_progress(Some(Progress::interrupting(Duration::from_millis(1), give_up).unwrap())).unwrap();
     } else {
-        std::fs::write(message("outside", comm.rank() as u32), "").unwrap();
-        std::thread::sleep(Duration::from_millis(200));
+        wait_for("given-up");
     }
     // By a plan, who has all packets of rank 0 completes the call, and learns of it in the next.
     let error = (0..3).find_map(|_| comm.all_reduce_in_place(&mut [1.0], Op::Sum).err()).unwrap();

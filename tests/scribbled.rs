@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::flags::{meet, raise, wait_for};
 use common::{End, Job, Player, mix};
 use earlybird::{Algorithm, CollectiveArgs, Communicator, Error, Op};
 use earlybird_shm::channel::RingLayout;
@@ -12,7 +13,6 @@ use earlybird_shm::memory::POOL_BYTES;
 use earlybird_shm::protocol::word::FoldWord;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -155,7 +155,7 @@ fn scribbled(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let seed: u64 = player.arg(0);
     comm.barrier().unwrap();
-    meet(&comm, "called");
+    meet("called", &comm);
     let (shared, layout) = (Shared::find(comm.size()), Layout::new(comm.size()));
     std::thread::scope(|scope| {
         if comm.rank() == 0 {
@@ -171,7 +171,7 @@ fn scribbled_rings(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let (seed, ranks) = (player.arg::<u64>(0), comm.size());
     comm.barrier().unwrap();
-    meet(&comm, "called");
+    meet("called", &comm);
     let (shared, layout) = (Shared::find_rings(ranks), RingLayout::new(ranks));
     std::thread::scope(|scope| {
         if comm.rank() == 0 {
@@ -242,15 +242,13 @@ fn lost_packet(player: &Player) {
             std::thread::sleep(Duration::from_millis(1));
         }
         shared.write(*sent().unwrap(), &[0; 8]);
-        std::fs::write(flag("lost"), "").unwrap();
+        raise("lost");
     };
     std::thread::scope(|scope| {
         if comm.rank() == 0 {
             scope.spawn(lose);
         } else {
-            while !flag("lost").exists() {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            wait_for("lost");
         }
         (0..2).for_each(|_| player.say(call()));
     });
@@ -269,7 +267,7 @@ fn a_wait_for_a_packet_that_was_lost_ends() {
 fn started(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     comm.barrier().unwrap();
-    meet(&comm, "called");
+    meet("called", &comm);
     if comm.rank() == 0 {
         let (shared, layout) = (Shared::find(comm.size()), Layout::new(comm.size()));
         for epoch in [2, 3] {
@@ -277,7 +275,7 @@ fn started(player: &Player) {
             (0..16).for_each(|chunk| shared.write(layout.chunk(epoch as usize % 2, chunk), &word));
         }
     }
-    meet(&comm, "written");
+    meet("written", &comm);
     let start = || comm.start(CollectiveArgs::all_reduce(vec![1.0f64; 3000], Op::Sum)).unwrap();
     let (first, mut second) = (start(), start());
     let code = |ended: Result<Vec<f64>, Error>| ended.map_or_else(|error| error.code(), |_| "ok");
@@ -302,39 +300,28 @@ fn started_calls_whose_words_were_overwritten_end() {
     }
 }
 
-fn flag(name: &str) -> PathBuf {
-    PathBuf::from(std::env::var("EARLYBIRD_DIR").unwrap()).with_extension(name)
-}
-
-fn meet(comm: &Communicator, name: &str) {
-    std::fs::write(flag(&format!("{name}-{}", comm.rank())), "").unwrap();
-    while !(0..comm.size()).all(|rank| flag(&format!("{name}-{rank}")).exists()) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// The memory becomes that of another, healthy group, while these ranks still have their handles.
 fn lent_anew(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     for _ in 0..2 {
         comm.all_reduce_in_place(&mut [1.0f64], Op::Sum).unwrap();
     }
-    meet(&comm, "called");
+    meet("called", &comm);
     let (shared, bytes) = (Shared::find(comm.size()), Layout::new(comm.size()).control_bytes());
     let other = 77u64.to_le_bytes();
     if comm.rank() == 0 {
         shared.write(0, &other);
         shared.write(8, &other);
     }
-    meet(&comm, "written");
+    meet("written", &comm);
     let before = shared.read(0, bytes);
     for count in [1usize, 1, 500, 20_000] {
         let error = comm.all_reduce_in_place(&mut vec![1.0f64; count], Op::Sum).unwrap_err();
         player.say(format!("{} {error}", error.code()));
     }
-    meet(&comm, "failed");
+    meet("failed", &comm);
     assert!(shared.read(0, bytes) == before, "something was written");
-    meet(&comm, "read");
+    meet("read", &comm);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod common;
 #[path = "common/data.rs"]
 mod data;
 
+use common::flags::{meet, wait_for};
 use common::{Job, Player, mix};
 use data::{Sample, contribution, same_bits};
 use earlybird::{CollectiveArgs, Communicator, Counts, Error, Op, Request};
@@ -180,7 +181,7 @@ fn strays(player: &Player) {
     });
     let result = result.and_then(|()| comm.start(CollectiveArgs::barrier())?.wait());
     player.say(result.map_or_else(|error| error.code(), |()| "accepted"));
-    std::thread::sleep(Duration::from_millis(300));
+    meet("told", &comm);
 }
 
 #[test]
@@ -300,15 +301,14 @@ fn what_finds_no_memory_is_told_to_all() {
 fn away(player: &Player) {
     let comm = Communicator::from_env().unwrap();
     let (me, ranks) = (comm.rank(), comm.size());
-    let flag = std::path::PathBuf::from(std::env::var("EARLYBIRD_DIR").unwrap()).with_extension("go");
     let counts = vec![3000; ranks];
     let (send, recv) = (vec![me as u64; 3000 * ranks], vec![0; 3000 * ranks]);
     let started = comm
         .start(CollectiveArgs::all_to_all((send, recv)).counts(Counts::PerPair { send: &counts, recv: &counts }))
         .unwrap();
     player.say("started");
-    while me == 1 && !flag.exists() {
-        std::thread::sleep(Duration::from_millis(1));
+    if me == 1 {
+        wait_for("go");
     }
     let got = started.wait().unwrap().1;
     assert!(got.iter().enumerate().all(|(i, from)| *from == i as u64 / 3000));

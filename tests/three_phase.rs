@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::flags::meet;
 use common::victims::{all_tell_of_a_late_rank, tell, told_of_a_death, victim};
 use common::{Job, Player, mix};
 use earlybird::{Communicator, Error, FoldOrder, Op};
@@ -235,7 +236,7 @@ fn differ(player: &Player) {
     tell(player, result);
     tell(player, comm.barrier());
     // Leaving at once must not become the others' error.
-    std::thread::sleep(Duration::from_millis(400));
+    meet("told", &comm);
 }
 
 #[test]

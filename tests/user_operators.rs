@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::flags::meet;
 use common::{Job, Player, mix};
 use earlybird::{Algorithm, BytesOp, Communicator, Error, FoldOrder, Op, UserOp};
 use std::time::Duration;
@@ -168,7 +169,7 @@ fn panics(player: &Player) {
             assert_eq!(comm.barrier().unwrap_err().code(), error.code(), "the group's error changed");
             player.say(format!("{} {error}", error.code()));
             // Leaving at once must not become the others' error.
-            std::thread::sleep(Duration::from_millis(20));
+            meet("told", &comm);
             return;
         }
     }
