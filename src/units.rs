@@ -39,14 +39,14 @@ fn meant_size(given: &str) -> Option<String> {
     (digits > 0).then(|| format!("{number}{unit}"))
 }
 
-/// A time from seconds alone or with one of the units `ms`, `s`, `min`: `10`, `0.5`, `10s`, `500ms`.
+/// A time from seconds alone or with one of the units `us`, `ms`, `s`, `min`: `10`, `0.5`, `10s`, `500ms`.
 ///
 /// # Errors
 /// [`Error::Usage`] for anything else, such as signs, blanks and exponents, and for more than 2^64 seconds.
 pub fn parse_time(given: &str) -> Result<Duration, Error> {
     let refuse =
         || Error::usage(format!("time {given:?} is not understood; write seconds, such as 0.5, or 500ms, 10s, 2min"));
-    let (number, unit_s) = [("ms", 1e-3), ("s", 1.0), ("min", 60.0)]
+    let (number, unit_s) = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0)]
         .into_iter()
         .find_map(|(suffix, unit_s)| Some((given.strip_suffix(suffix)?, unit_s)))
         .unwrap_or((given, 1.0));
@@ -97,6 +97,7 @@ mod tests {
 
     #[test]
     fn times_have_seconds_or_a_unit() {
+        assert_eq!(parse_time("100us"), Ok(Duration::from_micros(100)));
         for (given, ms) in
             [("10", 10_000), ("0.5", 500), (".5", 500), ("10s", 10_000), ("500ms", 500), ("2min", 120_000), ("0", 0)]
         {

@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::process::Stdio;
 
 const HEADER: &str = "op,ranks,bytes,dtype,pattern,algorithm,iterations,tail_us_median,tail_us_p99,latency_us_median,\
-                      call_us_mean,cpu_us_mean,wrong,nodes,mif,delay_us,order,buffers,chosen";
+                      call_us_mean,cpu_us_mean,wrong,nodes,mif,delay_us,order,buffers,chosen,compute_us";
 
 /// Runs a benchmark that must succeed and returns its lines, cut into columns, without the header.
 fn rows(args: &str) -> Vec<Vec<String>> {
@@ -222,16 +222,41 @@ fn mpi_is_a_rival_under_its_launcher() {
     }
 }
 
+/// What is computed is no time of the call, and lies in all others.
+#[test]
+fn started_calls_are_measured_beside_a_computation() {
+    for (op, sizes) in [("allreduce", " --sizes 8,20Ki"), ("broadcast", " --sizes 425"), ("barrier", "")] {
+        for nodes in ["", " --nodes 2"] {
+            let args = format!(
+                "bench {op} --ranks 3{nodes}{sizes} --patterns balanced --algorithms auto,started --iterations 3"
+            );
+            for row in rows(&format!("{args} --compute 20ms --format csv")) {
+                let number = |name: &str| column(&row, name).parse::<f64>().expect("a number");
+                assert_eq!(["wrong", "compute_us"].map(|name| column(&row, name)), ["0", "20000.0"], "{args}");
+                assert!(number("tail_us_median").min(number("cpu_us_mean")) >= 20e3, "{args}: {row:?}");
+            }
+            let args = format!("{args} --compute 100us");
+            let output = earlybird(&args.split(' ').collect::<Vec<_>>()).output().expect("start earlybird");
+            assert!(text(&output.stdout).contains(" hidden behind the computation, "), "{args}");
+        }
+    }
+}
+
 /// Whether the figures pass is the machine's matter; what is compared, and that results are right, is not.
 #[test]
 fn guidelines_are_checked_on_what_they_need() {
     for (op, others) in [
-        ("allreduce", "reduce+broadcast,reduce-scatter+allgather,persistent"),
-        ("reduce", "as-allreduce"),
-        ("broadcast", "as-allreduce"),
-        ("allgather", "as-allreduce"),
-        ("reduce-scatter", "as-allreduce"),
-        ("barrier", "as-allreduce"),
+        ("allreduce", "reduce+broadcast,reduce-scatter+allgather,persistent,started"),
+        ("reduce", "as-allreduce,started"),
+        ("broadcast", "as-allreduce,started"),
+        ("allgather", "as-allreduce,started"),
+        ("gather", "as-allgather,started"),
+        ("scatter", "as-broadcast,started"),
+        ("alltoall", "started"),
+        ("reduce-scatter", "as-allreduce,started"),
+        ("scan", "started"),
+        ("exscan", "started"),
+        ("barrier", "as-allreduce,started"),
     ] {
         let mut args = vec!["bench", op, "--ranks", "3", "--patterns", "random", "--iterations", "5", "--check"];
         if op != "barrier" {
@@ -369,6 +394,8 @@ fn usage_errors_exit_with_2_and_list_what_is_valid() {
         ("bench broadcast --ranks 2 --buffers view", "leave out --buffers"),
         ("bench --preset alizadeh --html x", "give --ranks"),
         ("bench reduce --ranks 2 --algorithms persistent", "not carried out by persistent"),
+        ("bench scan --ranks 2 --algorithms as-allreduce", "not carried out by as-allreduce"),
+        ("bench allreduce --ranks 2 --compute 1ms --algorithms auto", "add started to --algorithms"),
         ("bench allreduce --ranks 2 --algorithms as-allreduce", "not carried out by as-allreduce"),
         ("bench reduce --preset alizadeh", "measured allreduce"),
         ("bench --preset alizadeh --mif 3", "cannot be used with"),

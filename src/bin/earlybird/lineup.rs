@@ -124,10 +124,11 @@ impl Lineup {
     }
 }
 
-/// Uses up `cpu_ns` of this thread's processor time, as a computing rank does.
-pub fn burn(cpu_ns: i64) {
-    let until = thread_cpu_ns() + cpu_ns;
+/// Uses up `cpu_ns` of this thread's processor time, as a computing rank does; the nanoseconds that went by.
+pub fn burn(cpu_ns: i64) -> i64 {
+    let (begun_ns, until) = (now_ns(), thread_cpu_ns() + cpu_ns);
     while thread_cpu_ns() < until {
         std::hint::spin_loop();
     }
+    now_ns() - begun_ns
 }

@@ -28,6 +28,7 @@ Examples:
   earlybird bench allreduce --ranks 4 --sizes 64Ki,1Mi --patterns one-late --delay 5ms
   earlybird bench reduce --ranks 4 --order rank --format csv > reduce.csv
   earlybird bench allreduce --ranks 4 --sizes 64Ki --arrivals run1    (of a job with EARLYBIRD_TRACE=run1)
+  earlybird bench allreduce --ranks 2 --sizes 1Mi --algorithms auto,started --compute 2ms
   earlybird bench broadcast --ranks 8 --check --html broadcast.html
   mpirun -n 4 earlybird bench allreduce --algorithms auto,mpi      (built with --features mpi)";
 
@@ -72,8 +73,8 @@ pub struct BenchArgs {
     /// plan:NAME with the name of a schedule and its parameters (see `earlybird plan`): plan:ring, plan:butterfly:r=1,
     /// plan:cyclic-shift:radices=4x3; under mpirun also mpi. On several nodes a plan:NAME runs flat over all ranks,
     /// exchange:NAME runs the plan between the leaders of the nodes, and the others are inside the nodes. Calls that do the
-    /// same work: of allreduce reduce+broadcast, reduce-scatter+allgather and persistent, of the others as-allreduce
-    /// [default: all of the operation's own]
+    /// same work: started, which is waited for after --compute; of allreduce reduce+broadcast, reduce-scatter+allgather and
+    /// persistent, of gather as-allgather, of scatter as-broadcast, of others as-allreduce [default: all of the operation's own]
     #[arg(long, help_heading = MEASURED, value_name = "A,B", value_delimiter = ',')]
     pub(super) algorithms: Option<Vec<Variant>>,
 
@@ -103,6 +104,12 @@ pub struct BenchArgs {
     /// and for `auto` a view of one result that all ranks share (allreduce)
     #[arg(long, help_heading = MEASURED, value_enum, default_value_t = BuffersChoice::Private)]
     pub(super) buffers: BuffersChoice,
+
+    /// Computing time of every rank in each call, seconds or with a unit: between the start and the wait of `started`, before the
+    /// call of the others. Tail, latency and processor time contain it, the time of a call does not: below the table stands how much
+    /// of that is hidden behind it
+    #[arg(long, help_heading = MEASURED, value_name = "S", value_parser = parse_time, conflicts_with = "check")]
+    pub(super) compute: Option<Duration>,
 
     /// Calls per row [default: as many as fit into 0.3 s, at least 10, at most 1000]
     #[arg(long, help_heading = MEASURED, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -213,6 +220,9 @@ impl BenchArgs {
         if let Some((why, option)) = pointless {
             return Err(Error::usage(format!("{}: {why}; leave out {option}", self.op().name())));
         }
+        if self.compute.is_some() && !self.variants().contains(&Variant::Composed(Composed::Started)) {
+            return Err(Error::usage("--compute: nothing overlaps with it; add started to --algorithms"));
+        }
         refuse_chosen_algorithm(&Config::from_env()?)?;
         let ranks = self.ranks.or(launched().map(|(_, size)| size));
         if let (Some(ranks), false) = (ranks, self.worker) {
@@ -300,6 +310,10 @@ impl BenchArgs {
             variants.extend(Composed::of(self.op()).iter().map(|composed| Variant::Composed(*composed)));
         }
         variants.into_iter().unique().collect()
+    }
+
+    pub(super) fn compute(&self) -> Duration {
+        self.compute.unwrap_or_default()
     }
 
     pub(super) fn dtype(&self) -> DType {

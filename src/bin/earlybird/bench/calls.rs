@@ -1,7 +1,7 @@
 //! The measured calls of one rank: lines up, comes late as told, calls, stamps, checks.
 
 use super::args::{BenchArgs, BuffersChoice};
-use super::composed::Kit;
+use super::composed::{Composed, Kit, used};
 use super::data::{self, Buffer, ROOT, Value};
 use super::session::Session;
 use super::stats::{Sample, Samples, quantile};
@@ -58,7 +58,7 @@ pub fn measure<T: Value>(
     progress.set_length((args.sizes().len() * cases(0.0).len() * variants.len()) as u64);
     let mut calls = Calls::<T> {
         args,
-        kit: Kit::new(&session.comm, |_| false, 0, 0)?,
+        kit: Kit::new(&session.comm, args.op(), |_| false, (0, 0), args.compute())?,
         session,
         variants,
         calls: 0,
@@ -134,7 +134,7 @@ impl<'a, T: Value> Calls<'a, T> {
         self.receive = Buffer::new(received, shared)?;
         self.session.comm.set_algorithm(Algorithm::Auto)?;
         let has = |composed| self.variants.contains(&Variant::Composed(composed));
-        self.kit = Kit::new(&self.session.comm, has, sent, received)?;
+        self.kit = Kit::new(&self.session.comm, self.args.op(), has, (sent, received), self.args.compute())?;
         Ok(())
     }
 
@@ -213,7 +213,14 @@ impl<'a, T: Value> Calls<'a, T> {
             self.session.lineup.wait_until(start_ns + delay_ns);
         }
 
-        let (mut sample, view) = Sample::of(|| self.carry_out(variant))?;
+        let (is_started, mut computed_ns) = (variant == Variant::Composed(Composed::Started), 0);
+        let (mut sample, view) = Sample::of(|| {
+            if !is_started {
+                computed_ns = burn(self.args.compute().as_nanos() as i64);
+            }
+            self.carry_out(variant)
+        })?;
+        sample.computed_ns = if is_started { self.kit.computed_ns } else { computed_ns };
         if let Some(view) = view {
             self.receive.copy_from_slice(&view);
         }
@@ -256,10 +263,9 @@ impl<'a, T: Value> Calls<'a, T> {
                 comm.process_at_rank(ROOT).broadcast_into(if comm.rank() == ROOT { send } else { receive })
             }
             collective => {
-                let (traits, is_root) = (collective.traits(), comm.rank() == ROOT);
-                let room = |side, count| if side == Side::All || is_root { count } else { 0 };
-                let (sent, received) = (room(traits.senders, send.len()), room(traits.receivers, receive.len()));
-                let (root, buffers) = (traits.has_root().then_some(ROOT), (&send[..sent], &mut receive[..received]));
+                let (sent, received) = used(collective, comm.rank(), (send.len(), receive.len()));
+                let root = collective.traits().has_root().then_some(ROOT);
+                let buffers = (&send[..sent], &mut receive[..received]);
                 comm.run(CollectiveArgs::describe(collective, root, Counts::Uniform, buffers, T::OP))
             }
         }

@@ -89,7 +89,9 @@ pub fn judge(rows: &[Row]) -> GuidelineReport {
             match &*rival.algorithm {
                 "static-leader" => compare(StaticLeader, auto, rival),
                 "persistent" => compare(Persistent, rival, auto),
-                name if name.contains('+') || name.starts_with("as-") => compare(Composed, auto, rival),
+                name if name == "started" || name.contains('+') || name.starts_with("as-") => {
+                    compare(Composed, auto, rival)
+                }
                 _ => {}
             }
         }
@@ -175,6 +177,7 @@ mod tests {
             ("static-leader", 0.92, "auto / static-leader"),
             ("reduce+broadcast", 0.88, "auto / reduce+broadcast"),
             ("as-allreduce", 0.88, "auto / as-allreduce"),
+            ("started", 0.88, "auto / started"),
             ("persistent", 1.1, "persistent / auto"),
             ("auto", 0.2, "auto of 8 bytes / of 64 bytes"),
         ] {

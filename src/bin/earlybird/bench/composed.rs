@@ -1,9 +1,11 @@
-//! Calls made of other calls that do the same work: what an operation must not be slower than.
+//! Other calls that do the work of an operation: what it must not be slower than.
 
 use super::data::{self, ROOT, Value};
-use earlybird::{Collective, CollectiveArgs, Communicator, Error, Persistent};
+use crate::lineup::burn;
+use earlybird::{Collective, CollectiveArgs, Communicator, Counts, Error, Persistent, Side};
+use std::time::Duration;
 
-/// An operation composed of other operations.
+/// An operation by other operations, or in another form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::Display, strum::EnumString)]
 pub enum Composed {
     /// An allreduce: a reduce to rank 0 and a broadcast from there.
@@ -15,27 +17,51 @@ pub enum Composed {
     /// An allreduce that was prepared once and is started again and again.
     #[strum(to_string = "persistent")]
     Persistent,
-    /// Any other operation: the allreduce that contains it, zeros where a rank has nothing to give.
+    /// The allreduce that contains it, zeros where a rank has nothing to give.
     #[strum(to_string = "as-allreduce")]
     AsAllReduce,
+    /// A gather: the allgather, which gives the result to all.
+    #[strum(to_string = "as-allgather")]
+    AsAllGather,
+    /// A scatter: a broadcast of all blocks.
+    #[strum(to_string = "as-broadcast")]
+    AsBroadcast,
+    /// Any operation: started and waited for.
+    #[strum(to_string = "started")]
+    Started,
 }
 
-use Composed::{AsAllReduce, ReduceBroadcast, ReduceScatterAllGather};
+use Composed::{AsAllGather, AsAllReduce, AsBroadcast, ReduceBroadcast, ReduceScatterAllGather, Started};
 
 impl Composed {
     /// Those that do the work of `op`.
     pub fn of(op: Collective) -> &'static [Composed] {
         match op {
-            Collective::AllReduce => &[ReduceBroadcast, ReduceScatterAllGather, Composed::Persistent],
-            _ => &[AsAllReduce],
+            Collective::AllReduce => &[ReduceBroadcast, ReduceScatterAllGather, Composed::Persistent, Started],
+            Collective::Gather => &[AsAllGather, Started],
+            Collective::Scatter => &[AsBroadcast, Started],
+            // No other call contains what these do.
+            Collective::AllToAll | Collective::Scan | Collective::ExclusiveScan => &[Started],
+            _ => &[AsAllReduce, Started],
         }
     }
+}
+
+/// Elements of the send and the receive buffer that `op` uses on this rank, of those that are there.
+pub fn used(op: Collective, rank: usize, (sent, received): (usize, usize)) -> (usize, usize) {
+    let of = |side, count| if side == Side::All || rank == ROOT { count } else { 0 };
+    (of(op.traits().senders, sent), of(op.traits().receivers, received))
 }
 
 /// The buffers and prepared calls that compositions need besides the buffers of the call.
 pub struct Kit<'c, T> {
     comm: &'c Communicator,
+    /// Computing time between the start of a call and the wait for it, and how long that took the last time.
+    compute: Duration,
+    pub computed_ns: i64,
     persistent: Option<Persistent<'c, (Vec<T>, Vec<T>)>>,
+    /// Of a call that is started, which owns them until it has ended.
+    started: (Vec<T>, Vec<T>),
     /// For an allreduce in place of an operation with less to give.
     whole: Vec<T>,
     /// Between a reduce-scatter and an allgather.
@@ -50,17 +76,22 @@ impl<'c, T: Value> Kit<'c, T> {
     /// The errors of preparing a call.
     pub fn new(
         comm: &'c Communicator,
+        op: Collective,
         has: impl Fn(Composed) -> bool,
-        sent: usize,
-        received: usize,
+        (sent, received): (usize, usize),
+        compute: Duration,
     ) -> Result<Self, Error> {
         let zero = |count: usize, needed: bool| vec![T::from_small(0); if needed { count } else { 0 }];
         let ranks = comm.size();
         let counts: Vec<usize> =
             (0..ranks).map(|rank| received * (rank + 1) / ranks - received * rank / ranks).collect();
+        let (own_sent, own_received) = used(op, comm.rank(), (sent, received));
         let prepare = || comm.init(CollectiveArgs::all_reduce((zero(sent, true), zero(received, true)), T::OP));
         Ok(Kit {
             comm,
+            compute,
+            computed_ns: 0,
+            started: (zero(own_sent, has(Started)), zero(own_received, has(Started))),
             persistent: has(Composed::Persistent).then(prepare).transpose()?,
             whole: zero(sent.max(received), has(AsAllReduce)),
             block: zero(counts[comm.rank()], has(ReduceScatterAllGather)),
@@ -75,6 +106,7 @@ impl<'c, T: Value> Kit<'c, T> {
     pub fn fill(&mut self, composed: Composed, rank: usize, call: u64) -> Result<(), Error> {
         match (&mut self.persistent, composed) {
             (Some(persistent), Composed::Persistent) => data::fill(&mut persistent.buffers_mut()?.0, rank, call),
+            (_, Started) => data::fill(&mut self.started.0, rank, call),
             _ => self.whole.fill(T::from_small(0)),
         }
         Ok(())
@@ -109,6 +141,13 @@ impl<'c, T: Value> Kit<'c, T> {
                 Some(persistent) => persistent.run(),
                 None => Err(Error::usage("no persistent call was prepared")),
             },
+            (Started, _) => self.start_and_wait(op),
+            (AsAllGather, _) => comm.all_gather_into(send, receive),
+            (AsBroadcast, _) => {
+                root.broadcast_into(send)?;
+                receive.copy_from_slice(&send[rank * receive.len()..][..receive.len()]);
+                Ok(())
+            }
             (AsAllReduce, Collective::AllGather) => {
                 receive.copy_from_slice(&self.whole);
                 receive[rank * send.len()..][..send.len()].copy_from_slice(send);
@@ -125,13 +164,39 @@ impl<'c, T: Value> Kit<'c, T> {
         }
     }
 
+    fn start_and_wait(&mut self, op: Collective) -> Result<(), Error> {
+        let (sent, received) = std::mem::take(&mut self.started);
+        let compute = || burn(self.compute.as_nanos() as i64);
+        self.started = match op {
+            Collective::Broadcast => {
+                let is_root = self.comm.rank() == ROOT;
+                let (buffer, other) = if is_root { (sent, received) } else { (received, sent) };
+                let request = self.comm.start(CollectiveArgs::broadcast(ROOT, buffer))?;
+                self.computed_ns = compute();
+                let buffer = request.wait()?;
+                if is_root { (buffer, other) } else { (other, buffer) }
+            }
+            _ => {
+                let root = op.traits().has_root().then_some(ROOT);
+                let buffers = (sent, received);
+                let args = CollectiveArgs::describe(op, root, Counts::Uniform, buffers, T::OP);
+                let request = self.comm.start(args)?;
+                self.computed_ns = compute();
+                request.wait()?
+            }
+        };
+        Ok(())
+    }
+
     /// Copies the result of the call, where it is not in the call's own buffer.
     ///
     /// # Errors
     /// None while no call is in progress.
     pub fn take(&mut self, composed: Composed, receive: &mut [T]) -> Result<(), Error> {
-        if let (Some(persistent), Composed::Persistent) = (&mut self.persistent, composed) {
-            receive.copy_from_slice(&persistent.buffers_mut()?.1);
+        match (&mut self.persistent, composed) {
+            (Some(persistent), Composed::Persistent) => receive.copy_from_slice(&persistent.buffers_mut()?.1),
+            (_, Started) => receive[..self.started.1.len()].copy_from_slice(&self.started.1),
+            _ => {}
         }
         Ok(())
     }

@@ -134,7 +134,27 @@ fn result_table(rows: &[Row], table: fn(&[String], Vec<Vec<String>>) -> String) 
     });
     let words = "tail = last exit - last arrival, latency = last exit - first arrival (medians, p99 of the tail); \
                  call, cpu = mean time and processor time per rank and call\n";
-    format!("{first}\n{table}\n\n{words}")
+    format!("{first}\n{table}\n\n{words}{}", overlaps(rows))
+}
+
+/// Each started call beside the blocking one of `auto`, where ranks compute: how much of a rank's time in that call is not seen any
+/// more.
+fn overlaps(rows: &[Row]) -> String {
+    let mut text = String::new();
+    for row in rows.iter().filter(|row| row.algorithm == "started" && row.compute_us > 0.0) {
+        let Some(blocking) = rows.iter().find(|other| other.algorithm == "auto" && other.is_beside(row)) else {
+            continue;
+        };
+        let (alone_us, left_us) = (blocking.call_us_mean, row.call_us_mean);
+        let hidden = match 100.0 * (1.0 - left_us / alone_us) {
+            percent if percent > 0.0 => format!("{percent:.0} %"),
+            _ => "nothing".to_owned(),
+        };
+        let words =
+            format!("{hidden} of a call's {alone_us:.2} us hidden behind the computation, {left_us:.2} us left");
+        text += &format!("  {:>9} bytes  {:<10} started: {words}\n", row.bytes, row.pattern);
+    }
+    text
 }
 
 /// Each reason to distrust rows, with their number.
@@ -179,9 +199,20 @@ mod tests {
         csv.serialize(row(8, "flat", 1.5)).expect("serialize");
         let text = String::from_utf8(csv.into_inner().expect("flush")).expect("utf-8");
         let header = "op,ranks,bytes,dtype,pattern,algorithm,iterations,tail_us_median,tail_us_p99,latency_us_median,\
-                      call_us_mean,cpu_us_mean,wrong,nodes,mif,delay_us,order,buffers,chosen";
-        let values = "allreduce,2,8,f32,random,flat,10,1.5,9.0,3.0,2.0,1.0,0,1,10.0,5.0,arrival,private,flat";
+                      call_us_mean,cpu_us_mean,wrong,nodes,mif,delay_us,order,buffers,chosen,compute_us";
+        let values = "allreduce,2,8,f32,random,flat,10,1.5,9.0,3.0,2.0,1.0,0,1,10.0,5.0,arrival,private,flat,0.0";
         assert_eq!(text, format!("{header}\n{values}\n"));
+    }
+
+    #[test]
+    fn what_a_computation_hides_is_told_against_the_blocking_call() {
+        let computing = |algorithm, call_us_mean| Row { compute_us: 100.0, call_us_mean, ..row(8, algorithm, 120.0) };
+        let text = overlaps(&[computing("auto", 20.0), computing("started", 5.0), computing("flat", 10.0)]);
+        assert!(text.contains("75 % of a call's 20.00 us hidden behind the computation, 5.00 us left"), "{text}");
+        let text = overlaps(&[computing("auto", 20.0), computing("started", 25.0)]);
+        assert!(text.contains("nothing of a call's 20.00 us hidden behind the computation, 25.00 us left"), "{text}");
+        assert_eq!(overlaps(&[computing("auto", 20.0), Row { bytes: 9, ..computing("started", 5.0) }]), "");
+        assert_eq!(overlaps(&[row(8, "auto", 20.0), row(8, "started", 20.0)]), "");
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct Row {
     pub order: &'static str,
     pub buffers: &'static str,
     pub chosen: String,
+    /// Processor time of the computation in every call, which tail, latency and processor time contain.
+    pub compute_us: f64,
     /// The median of the tail with its 95 % confidence interval, not rounded.
     #[serde(skip)]
     pub tail_us: Bounds,
@@ -104,6 +106,7 @@ pub(super) mod tests {
             order: "arrival",
             buffers: "private",
             chosen: algorithm.into(),
+            compute_us: 0.0,
             tail_us: Bounds { low: tail_us_median * 0.99, median: tail_us_median, high: tail_us_median * 1.01 },
             versus_baseline: None,
             doubts: Vec::new(),

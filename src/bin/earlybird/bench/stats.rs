@@ -14,11 +14,13 @@ pub struct Sample {
     pub cpu_ns: i64,
     /// Elements that it found wrong.
     pub wrong: i64,
+    /// Time that it computed in between, which is no time of the call.
+    pub computed_ns: i64,
 }
 
 impl Sample {
     /// Numbers per sample when samples travel.
-    pub const WORDS: usize = 4;
+    pub const WORDS: usize = 5;
 
     /// Carries out a call and stamps its begin and its end.
     ///
@@ -28,12 +30,12 @@ impl Sample {
         let (cpu_before_ns, arrival_ns) = (thread_cpu_ns(), now_ns());
         let result = call()?;
         let exit_ns = now_ns();
-        Ok((Sample { arrival_ns, exit_ns, cpu_ns: thread_cpu_ns() - cpu_before_ns, wrong: 0 }, result))
+        Ok((Sample { arrival_ns, exit_ns, cpu_ns: thread_cpu_ns() - cpu_before_ns, wrong: 0, computed_ns: 0 }, result))
     }
 
     /// For travelling.
     pub fn to_words(self) -> [i64; Self::WORDS] {
-        [self.arrival_ns, self.exit_ns, self.cpu_ns, self.wrong]
+        [self.arrival_ns, self.exit_ns, self.cpu_ns, self.wrong, self.computed_ns]
     }
 }
 
@@ -51,7 +53,13 @@ impl Samples {
         if ranks == 0 || words.is_empty() || !words.len().is_multiple_of(ranks * Sample::WORDS) {
             return Err(Error::usage(format!("{} stamps cannot be those of {ranks} ranks", words.len())));
         }
-        let sample = |&[arrival_ns, exit_ns, cpu_ns, wrong]: &[i64; _]| Sample { arrival_ns, exit_ns, cpu_ns, wrong };
+        let sample = |&[arrival_ns, exit_ns, cpu_ns, wrong, computed_ns]: &[i64; _]| Sample {
+            arrival_ns,
+            exit_ns,
+            cpu_ns,
+            wrong,
+            computed_ns,
+        };
         let samples: Vec<Sample> = words.as_chunks::<{ Sample::WORDS }>().0.iter().map(sample).collect();
         let calls = samples.len() / ranks;
         let call = |call| samples.iter().skip(call).step_by(calls).copied().collect();
@@ -74,10 +82,10 @@ impl Samples {
         &self.by_call
     }
 
-    /// Mean over the ranks from `first` on and over calls of a rank's own time in the call, in microseconds; NaN
-    /// without such ranks.
+    /// Mean over the ranks from `first` on and over calls of a rank's own time in the call, without what it computed meanwhile, in
+    /// microseconds; NaN without such ranks.
     pub fn call_us_mean(&self, first: usize) -> f64 {
-        self.mean(first, |sample| micro(sample.exit_ns - sample.arrival_ns))
+        self.mean(first, |sample| micro(sample.exit_ns - sample.arrival_ns - sample.computed_ns))
     }
 
     /// Mean over ranks and calls of the processor time that a rank used in the call, in microseconds.
@@ -215,9 +223,15 @@ mod tests {
 
     /// Two calls of two ranks.
     fn samples() -> Samples {
-        let sample = |arrival_ns, exit_ns, cpu_ns, wrong| Sample { arrival_ns, exit_ns, cpu_ns, wrong };
-        let rank_0 = [sample(1_000, 9_000, 500, 0), sample(20_000, 25_000, 750, 2)];
-        let rank_1 = [sample(7_000, 8_000, 1_000, 0), sample(20_500, 20_250, 250, 1)];
+        let sample = |[arrival_ns, exit_ns, cpu_ns, wrong, computed_ns]: [i64; 5]| Sample {
+            arrival_ns,
+            exit_ns,
+            cpu_ns,
+            wrong,
+            computed_ns,
+        };
+        let rank_0 = [sample([1_000, 9_000, 500, 0, 0]), sample([20_000, 25_000, 750, 2, 4_000])];
+        let rank_1 = [sample([7_000, 8_000, 1_000, 0, 0]), sample([20_500, 20_250, 250, 1, 0])];
         let words: Vec<i64> = rank_0.into_iter().chain(rank_1).flat_map(Sample::to_words).collect();
         Samples::from_words(&words, 2).expect("whole samples")
     }
@@ -227,7 +241,7 @@ mod tests {
         let samples = samples();
         assert_eq!(samples.tails_us(), [2.0, 4.5]);
         assert_eq!(samples.latencies_us(), [8.0, 5.0]);
-        assert_eq!(samples.call_us_mean(0), (8.0 + 5.0 + 1.0 - 0.25) / 4.0);
+        assert_eq!(samples.call_us_mean(0), (8.0 + (5.0 - 4.0) + 1.0 - 0.25) / 4.0);
         assert_eq!(samples.call_us_mean(1), (1.0 - 0.25) / 2.0);
         assert_eq!(samples.cpu_us_mean(), 2.5 / 4.0);
         assert_eq!(samples.wrong(), 3);
@@ -236,7 +250,7 @@ mod tests {
 
     #[test]
     fn incomplete_stamps_are_refused() {
-        for (words, ranks) in [(0, 1), (7, 1), (12, 2), (8, 0)] {
+        for (words, ranks) in [(0, 1), (9, 1), (15, 2), (10, 0)] {
             assert!(Samples::from_words(&vec![0; words], ranks).is_err(), "{words} {ranks}");
         }
     }

@@ -100,7 +100,7 @@ pub mod tests {
     /// Calls of three ranks of which the last is 5 ms late.
     fn contender(name: &str, tails_us: impl Iterator<Item = f64>) -> Contender {
         let tails_us: Vec<f64> = tails_us.collect();
-        let sample = |arrival_ns, exit_ns| Sample { arrival_ns, exit_ns, cpu_ns: 0, wrong: 0 };
+        let sample = |arrival_ns, exit_ns| Sample { arrival_ns, exit_ns, cpu_ns: 0, wrong: 0, computed_ns: 0 };
         let call = |us: &f64| {
             vec![sample(0, 5_000_000 + (us * 1e3) as i64), sample(0, 5_008_000), sample(5_000_000, 5_010_000)]
         };
