@@ -71,7 +71,8 @@ pub struct BenchArgs {
 
     /// Algorithms: auto, flat, leader, chain, slices, static-leader, static-leader-early, and for allreduce and barrier
     /// plan:NAME with the name of a schedule and its parameters (see `earlybird plan`): plan:ring, plan:butterfly:r=1,
-    /// plan:cyclic-shift:radices=4x3; under mpirun also mpi. On several nodes a plan:NAME runs flat over all ranks,
+    /// plan:cyclic-shift:radices=4x3; under mpirun also mpi and
+    /// mpi-started. On several nodes a plan:NAME runs flat over all ranks,
     /// exchange:NAME runs the plan between the leaders of the nodes, and the others are inside the nodes. Calls that do the
     /// same work: started, which is waited for after --compute; of allreduce reduce+broadcast, reduce-scatter+allgather and
     /// persistent, of gather as-allgather, of scatter as-broadcast, of others as-allreduce [default: all of the operation's own]
@@ -105,8 +106,8 @@ pub struct BenchArgs {
     #[arg(long, help_heading = MEASURED, value_enum, default_value_t = BuffersChoice::Private)]
     pub(super) buffers: BuffersChoice,
 
-    /// Computing time of every rank in each call, seconds or with a unit: between the start and the wait of `started`, before the
-    /// call of the others. Tail, latency and processor time contain it, the time of a call does not: below the table stands how much
+    /// Computing time of every rank in each call, seconds or with a unit: between the start and the wait of started
+    /// calls, before the others. Tail, latency and processor time contain it, the time of a call does not: below the table stands how much
     /// of that is hidden behind it
     #[arg(long, help_heading = MEASURED, value_name = "S", value_parser = parse_time, conflicts_with = "check")]
     pub(super) compute: Option<Duration>,
@@ -197,7 +198,7 @@ const DEFAULT_SIZES: [u64; 9] = [8, 64, 425, 1 << 10, 4 << 10, 16 << 10, 64 << 1
 impl BenchArgs {
     /// Returns true if this process is one of several ranks that an MPI launcher started, or MPI is wanted in a job of one.
     pub(super) fn is_launched(&self) -> bool {
-        let wanted = self.variants().contains(&Variant::Mpi);
+        let wanted = self.variants().into_iter().any(Variant::is_mpi);
         !self.worker && launched().is_some_and(|(_, size)| size > 1 || wanted)
     }
 
@@ -220,7 +221,7 @@ impl BenchArgs {
         if let Some((why, option)) = pointless {
             return Err(Error::usage(format!("{}: {why}; leave out {option}", self.op().name())));
         }
-        if self.compute.is_some() && !self.variants().contains(&Variant::Composed(Composed::Started)) {
+        if self.compute.is_some() && !self.variants().into_iter().any(Variant::is_started) {
             return Err(Error::usage("--compute: nothing overlaps with it; add started to --algorithms"));
         }
         refuse_chosen_algorithm(&Config::from_env()?)?;
@@ -242,14 +243,14 @@ impl BenchArgs {
             Variant::Library(_) => has.contains(&variant),
             Variant::Exchange(_) => self.op() == Collective::AllReduce,
             Variant::Composed(composed) => Composed::of(self.op()).contains(&composed),
-            Variant::Mpi => true,
+            Variant::Mpi { .. } => true,
         };
         if !is_known {
             let (op, valid) = (self.op().name(), has.iter().join(", "));
             return Err(Error::usage(format!("{op} is not carried out by {variant}; use {valid}")));
         }
         match variant {
-            Variant::Mpi => {
+            Variant::Mpi { .. } => {
                 mpi::available()?;
                 if !self.is_launched() && !self.worker {
                     let command = "mpirun -n 6 earlybird bench allreduce --algorithms auto,mpi";

@@ -1,7 +1,7 @@
 //! The measured calls of one rank: lines up, comes late as told, calls, stamps, checks.
 
 use super::args::{BenchArgs, BuffersChoice};
-use super::composed::{Composed, Kit, used};
+use super::composed::{Kit, used};
 use super::data::{self, Buffer, ROOT, Value};
 use super::session::Session;
 use super::stats::{Sample, Samples, quantile};
@@ -58,7 +58,7 @@ pub fn measure<T: Value>(
     progress.set_length((args.sizes().len() * cases(0.0).len() * variants.len()) as u64);
     let mut calls = Calls::<T> {
         args,
-        kit: Kit::new(&session.comm, args.op(), |_| false, (0, 0), args.compute())?,
+        kit: Kit::new(&session.comm, args.op(), |_| false, (0, 0))?,
         session,
         variants,
         calls: 0,
@@ -134,7 +134,7 @@ impl<'a, T: Value> Calls<'a, T> {
         self.receive = Buffer::new(received, shared)?;
         self.session.comm.set_algorithm(Algorithm::Auto)?;
         let has = |composed| self.variants.contains(&Variant::Composed(composed));
-        self.kit = Kit::new(&self.session.comm, self.args.op(), has, (sent, received), self.args.compute())?;
+        self.kit = Kit::new(&self.session.comm, self.args.op(), has, (sent, received))?;
         Ok(())
     }
 
@@ -213,14 +213,10 @@ impl<'a, T: Value> Calls<'a, T> {
             self.session.lineup.wait_until(start_ns + delay_ns);
         }
 
-        let (is_started, mut computed_ns) = (variant == Variant::Composed(Composed::Started), 0);
-        let (mut sample, view) = Sample::of(|| {
-            if !is_started {
-                computed_ns = burn(self.args.compute().as_nanos() as i64);
-            }
-            self.carry_out(variant)
-        })?;
-        sample.computed_ns = if is_started { self.kit.computed_ns } else { computed_ns };
+        let (compute_ns, mut computed_ns) = (self.args.compute().as_nanos() as i64, 0);
+        let mut compute = || computed_ns = burn(compute_ns);
+        let (mut sample, view) = Sample::of(|| self.carry_out(variant, &mut compute))?;
+        sample.computed_ns = computed_ns;
         if let Some(view) = view {
             self.receive.copy_from_slice(&view);
         }
@@ -239,14 +235,18 @@ impl<'a, T: Value> Calls<'a, T> {
         Ok(())
     }
 
-    /// The call that is measured; its result where that is a view.
-    fn carry_out(&mut self, variant: Variant) -> Result<Option<SharedView<'a, T>>, Error> {
+    /// The call that is measured, after the computation or around it; its result where that is a view.
+    fn carry_out(&mut self, variant: Variant, compute: &mut dyn FnMut()) -> Result<Option<SharedView<'a, T>>, Error> {
         let (session, send, receive) = (self.session, &mut self.send, &mut self.receive);
+        if !variant.is_started() {
+            compute();
+        }
         let Some(comm) = session.carrier(variant) else {
-            return session.call_mpi(self.args.op(), send, receive).map(|()| None);
+            let meanwhile = variant.is_started().then_some(compute);
+            return session.call_mpi(self.args.op(), send, receive, meanwhile).map(|()| None);
         };
         if let Variant::Composed(composed) = variant {
-            return self.kit.carry_out(composed, self.args.op(), send, receive).map(|()| None);
+            return self.kit.carry_out(composed, self.args.op(), send, receive, compute).map(|()| None);
         }
         if let Variant::Library(Choice::Node(Algorithm::Auto | Algorithm::Slices)) = variant
             && let (Buffer::Shared(send), Buffer::Shared(receive)) = (&*send, &mut *receive)

@@ -1,9 +1,7 @@
 //! Other calls that do the work of an operation: what it must not be slower than.
 
 use super::data::{self, ROOT, Value};
-use crate::lineup::burn;
 use earlybird::{Collective, CollectiveArgs, Communicator, Counts, Error, Persistent, Side};
-use std::time::Duration;
 
 /// An operation by other operations, or in another form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::Display, strum::EnumString)]
@@ -56,9 +54,6 @@ pub fn used(op: Collective, rank: usize, (sent, received): (usize, usize)) -> (u
 /// The buffers and prepared calls that compositions need besides the buffers of the call.
 pub struct Kit<'c, T> {
     comm: &'c Communicator,
-    /// Computing time between the start of a call and the wait for it, and how long that took the last time.
-    compute: Duration,
-    pub computed_ns: i64,
     persistent: Option<Persistent<'c, (Vec<T>, Vec<T>)>>,
     /// Of a call that is started, which owns them until it has ended.
     started: (Vec<T>, Vec<T>),
@@ -79,7 +74,6 @@ impl<'c, T: Value> Kit<'c, T> {
         op: Collective,
         has: impl Fn(Composed) -> bool,
         (sent, received): (usize, usize),
-        compute: Duration,
     ) -> Result<Self, Error> {
         let zero = |count: usize, needed: bool| vec![T::from_small(0); if needed { count } else { 0 }];
         let ranks = comm.size();
@@ -89,8 +83,6 @@ impl<'c, T: Value> Kit<'c, T> {
         let prepare = || comm.init(CollectiveArgs::all_reduce((zero(sent, true), zero(received, true)), T::OP));
         Ok(Kit {
             comm,
-            compute,
-            computed_ns: 0,
             started: (zero(own_sent, has(Started)), zero(own_received, has(Started))),
             persistent: has(Composed::Persistent).then(prepare).transpose()?,
             whole: zero(sent.max(received), has(AsAllReduce)),
@@ -112,7 +104,7 @@ impl<'c, T: Value> Kit<'c, T> {
         Ok(())
     }
 
-    /// The measured calls.
+    /// The measured calls; computes in the middle of a started one.
     ///
     /// # Errors
     /// The errors of the composed calls.
@@ -122,6 +114,7 @@ impl<'c, T: Value> Kit<'c, T> {
         op: Collective,
         send: &mut [T],
         receive: &mut [T],
+        compute: &mut dyn FnMut(),
     ) -> Result<(), Error> {
         let (comm, rank) = (self.comm, self.comm.rank());
         let root = comm.process_at_rank(ROOT);
@@ -141,7 +134,7 @@ impl<'c, T: Value> Kit<'c, T> {
                 Some(persistent) => persistent.run(),
                 None => Err(Error::usage("no persistent call was prepared")),
             },
-            (Started, _) => self.start_and_wait(op),
+            (Started, _) => self.start_and_wait(op, compute),
             (AsAllGather, _) => comm.all_gather_into(send, receive),
             (AsBroadcast, _) => {
                 root.broadcast_into(send)?;
@@ -164,15 +157,14 @@ impl<'c, T: Value> Kit<'c, T> {
         }
     }
 
-    fn start_and_wait(&mut self, op: Collective) -> Result<(), Error> {
+    fn start_and_wait(&mut self, op: Collective, compute: &mut dyn FnMut()) -> Result<(), Error> {
         let (sent, received) = std::mem::take(&mut self.started);
-        let compute = || burn(self.compute.as_nanos() as i64);
         self.started = match op {
             Collective::Broadcast => {
                 let is_root = self.comm.rank() == ROOT;
                 let (buffer, other) = if is_root { (sent, received) } else { (received, sent) };
                 let request = self.comm.start(CollectiveArgs::broadcast(ROOT, buffer))?;
-                self.computed_ns = compute();
+                compute();
                 let buffer = request.wait()?;
                 if is_root { (buffer, other) } else { (other, buffer) }
             }
@@ -181,7 +173,7 @@ impl<'c, T: Value> Kit<'c, T> {
                 let buffers = (sent, received);
                 let args = CollectiveArgs::describe(op, root, Counts::Uniform, buffers, T::OP);
                 let request = self.comm.start(args)?;
-                self.computed_ns = compute();
+                compute();
                 request.wait()?
             }
         };

@@ -8,6 +8,7 @@ use itertools::Itertools;
 use mpi::Threading;
 use mpi::collective::SystemOperation;
 use mpi::environment::Universe;
+use mpi::request::{self, Request, Scope};
 use mpi::topology::{Communicator as _, SimpleCommunicator};
 use mpi::traits::*;
 
@@ -62,7 +63,7 @@ impl Mpi {
         Communicator::builder().config(config).connect_mpi(&self.world)
     }
 
-    /// The operation by the MPI library, reductions as sums.
+    /// The operation by the MPI library, reductions as sums; if there is something to do `meanwhile`, started and then waited for.
     ///
     /// # Errors
     /// [`Error::Usage`] for elements that MPI has no type for.
@@ -72,9 +73,10 @@ impl Mpi {
         root: usize,
         send: &mut [T],
         receive: &mut [T],
+        meanwhile: Option<&mut dyn FnMut()>,
     ) -> Result<(), Error> {
         has_type(T::DTYPE)?;
-        call_bytes(&self.world, T::DTYPE, op, root, of_mut(send), of_mut(receive))
+        call_bytes(&self.world, T::DTYPE, (op, root), of_mut(send), of_mut(receive), meanwhile)
     }
 }
 
@@ -85,13 +87,19 @@ macro_rules! with_types {
         fn call_bytes(
             world: &SimpleCommunicator,
             dtype: DType,
-            op: Collective,
-            root: usize,
+            (op, root): (Collective, usize),
             send: &mut [u8],
             receive: &mut [u8],
+            meanwhile: Option<&mut dyn FnMut()>,
         ) -> Result<(), Error> {
             match dtype {
-                $(<$type>::DTYPE => carry_out::<$type>(world, op, root, cast_slice_mut(send), cast_slice_mut(receive)),)*
+                $(<$type>::DTYPE => {
+                    let (send, receive) = (cast_slice_mut::<u8, $type>(send), cast_slice_mut(receive));
+                    match meanwhile {
+                        None => carry_out(world, op, root, send, receive),
+                        Some(meanwhile) => start_and_wait(world, op, root, send, receive, meanwhile),
+                    }
+                })*
                 other => has_type(other),
             }
         }
@@ -123,7 +131,55 @@ fn carry_out<T: Equivalence>(
         Collective::Scan => world.scan_into(send, receive, SystemOperation::sum()),
         Collective::ExclusiveScan => world.exclusive_scan_into(send, receive, SystemOperation::sum()),
         Collective::Barrier => world.barrier(),
-        other => return Err(Error::usage(format!("{} is not measured", other.name()))),
+        other => return Err(is_not_measured(other)),
     }
     Ok(())
+}
+
+fn is_not_measured(op: Collective) -> Error {
+    Error::usage(format!("{} is not measured", op.name()))
+}
+
+fn start_and_wait<T: Equivalence>(
+    world: &SimpleCommunicator,
+    op: Collective,
+    root: usize,
+    send: &mut [T],
+    receive: &mut [T],
+    meanwhile: &mut dyn FnMut(),
+) -> Result<(), Error> {
+    fn end<'a, D: ?Sized>(request: Request<'a, D, impl Scope<'a>>, meanwhile: &mut dyn FnMut()) {
+        meanwhile();
+        request.wait();
+    }
+    let (root, is_root) = (world.process_at_rank(root as i32), world.rank() == root as i32);
+    let sum = SystemOperation::sum;
+    request::scope(|scope| {
+        match op {
+            Collective::AllReduce => end(world.immediate_all_reduce_into(scope, send, receive, sum()), meanwhile),
+            Collective::Reduce if is_root => {
+                end(root.immediate_reduce_into_root(scope, send, receive, sum()), meanwhile)
+            }
+            Collective::Reduce => end(root.immediate_reduce_into(scope, send, sum()), meanwhile),
+            Collective::Broadcast => {
+                end(root.immediate_broadcast_into(scope, if is_root { send } else { receive }), meanwhile)
+            }
+            Collective::AllGather => end(world.immediate_all_gather_into(scope, send, receive), meanwhile),
+            Collective::Gather if is_root => end(root.immediate_gather_into_root(scope, send, receive), meanwhile),
+            Collective::Gather => end(root.immediate_gather_into(scope, send), meanwhile),
+            Collective::Scatter if is_root => end(root.immediate_scatter_into_root(scope, send, receive), meanwhile),
+            Collective::Scatter => end(root.immediate_scatter_into(scope, receive), meanwhile),
+            Collective::AllToAll => end(world.immediate_all_to_all_into(scope, send, receive), meanwhile),
+            Collective::ReduceScatter => {
+                end(world.immediate_reduce_scatter_block_into(scope, send, receive, sum()), meanwhile)
+            }
+            Collective::Scan => end(world.immediate_scan_into(scope, send, receive, sum()), meanwhile),
+            Collective::ExclusiveScan => {
+                end(world.immediate_exclusive_scan_into(scope, send, receive, sum()), meanwhile)
+            }
+            Collective::Barrier => end(world.immediate_barrier(), meanwhile),
+            other => return Err(is_not_measured(other)),
+        }
+        Ok(())
+    })
 }

@@ -137,12 +137,18 @@ fn result_table(rows: &[Row], table: fn(&[String], Vec<Vec<String>>) -> String) 
     format!("{first}\n{table}\n\n{words}{}", overlaps(rows))
 }
 
-/// Each started call beside the blocking one of `auto`, where ranks compute: how much of a rank's time in that call is not seen any
-/// more.
+/// Started calls beside the blocking ones of the same library, where ranks compute: how much of a rank's time in these is not seen
+/// any more.
 fn overlaps(rows: &[Row]) -> String {
     let mut text = String::new();
-    for row in rows.iter().filter(|row| row.algorithm == "started" && row.compute_us > 0.0) {
-        let Some(blocking) = rows.iter().find(|other| other.algorithm == "auto" && other.is_beside(row)) else {
+    let computing = || rows.iter().filter(|row| row.compute_us > 0.0);
+    for row in computing() {
+        let blocking = match &*row.algorithm {
+            "started" => Algorithm::Auto.name(),
+            "mpi-started" => "mpi",
+            _ => continue,
+        };
+        let Some(blocking) = computing().find(|other| other.algorithm == blocking && other.is_beside(row)) else {
             continue;
         };
         let (alone_us, left_us) = (blocking.call_us_mean, row.call_us_mean);
@@ -152,7 +158,7 @@ fn overlaps(rows: &[Row]) -> String {
         };
         let words =
             format!("{hidden} of a call's {alone_us:.2} us hidden behind the computation, {left_us:.2} us left");
-        text += &format!("  {:>9} bytes  {:<10} started: {words}\n", row.bytes, row.pattern);
+        text += &format!("  {:>9} bytes  {:<10} {}: {words}\n", row.bytes, row.pattern, row.algorithm);
     }
     text
 }

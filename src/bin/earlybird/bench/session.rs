@@ -53,7 +53,7 @@ impl Session {
     /// The communicator that carries out such calls; none for MPI's own.
     pub fn carrier(&self, variant: Variant) -> Option<&Communicator> {
         match &self.flat {
-            _ if variant == Variant::Mpi => None,
+            _ if variant.is_mpi() => None,
             Some(flat) if variant.is_flat_plan() => Some(flat),
             _ => Some(&self.comm),
         }
@@ -66,18 +66,24 @@ impl Session {
     pub fn choose(&self, variant: Variant) -> Result<(), Error> {
         let choice = match variant {
             Variant::Library(choice) | Variant::Exchange(choice) => choice,
-            Variant::Composed(_) | Variant::Mpi => Choice::default(),
+            Variant::Composed(_) | Variant::Mpi { .. } => Choice::default(),
         };
         self.carrier(variant).map_or(Ok(()), |comm| comm.set_algorithm(choice))
     }
 
-    /// A call of the MPI library.
+    /// A call of the MPI library; if there is something to do `meanwhile`, one that is started and then waited for.
     ///
     /// # Errors
     /// [`Error::Usage`] without one.
-    pub fn call_mpi<T: Value>(&self, op: Collective, send: &mut [T], receive: &mut [T]) -> Result<(), Error> {
+    pub fn call_mpi<T: Value>(
+        &self,
+        op: Collective,
+        send: &mut [T],
+        receive: &mut [T],
+        meanwhile: Option<&mut dyn FnMut()>,
+    ) -> Result<(), Error> {
         match &self.ranks {
-            Ranks::Mpi(mpi) => mpi.call(op, ROOT, send, receive),
+            Ranks::Mpi(mpi) => mpi.call(op, ROOT, send, receive, meanwhile),
             Ranks::Started(_) => Err(Error::usage("mpi: the ranks were not started by an MPI launcher")),
         }
     }

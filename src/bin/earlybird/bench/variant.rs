@@ -14,13 +14,23 @@ pub enum Variant {
     Exchange(Choice),
     /// The library by other operations that do the same work.
     Composed(Composed),
-    /// The MPI library that the ranks were started with.
-    Mpi,
+    /// The MPI library that the ranks were started with, by its blocking call or by one that is started and waited for.
+    Mpi { started: bool },
 }
 
 const EXCHANGE: &str = "exchange:";
 
 impl Variant {
+    /// Returns true for the MPI library's own calls.
+    pub fn is_mpi(self) -> bool {
+        matches!(self, Variant::Mpi { .. })
+    }
+
+    /// Returns true for calls that are started and waited for.
+    pub fn is_started(self) -> bool {
+        matches!(self, Variant::Composed(Composed::Started) | Variant::Mpi { started: true })
+    }
+
     /// Returns true for a plan over all ranks.
     pub fn is_flat_plan(self) -> bool {
         matches!(self, Variant::Library(Choice::Plan(_)))
@@ -35,7 +45,7 @@ impl fmt::Display for Variant {
                 write!(f, "{EXCHANGE}{}", choice.name().strip_prefix("plan:").unwrap_or(choice.name()))
             }
             Variant::Composed(composed) => write!(f, "{composed}"),
-            Variant::Mpi => f.write_str("mpi"),
+            Variant::Mpi { started } => f.write_str(if *started { "mpi-started" } else { "mpi" }),
         }
     }
 }
@@ -48,7 +58,8 @@ impl FromStr for Variant {
             return Ok(Variant::Composed(composed));
         }
         match (given, given.strip_prefix(EXCHANGE)) {
-            ("mpi", _) => Ok(Variant::Mpi),
+            ("mpi", _) => Ok(Variant::Mpi { started: false }),
+            ("mpi-started", _) => Ok(Variant::Mpi { started: true }),
             (_, Some(plan)) => format!("plan:{plan}").parse().map(Variant::Exchange),
             (_, None) => given.parse().map(Variant::Library),
         }
@@ -70,7 +81,9 @@ mod tests {
             "exchange:butterfly:r=1",
             "reduce+broadcast",
             "persistent",
+            "started",
             "mpi",
+            "mpi-started",
         ] {
             let variant: Variant = name.parse().expect(name);
             assert_eq!((variant.to_string().as_str(), variant.is_flat_plan()), (name, name.starts_with("plan:")));
