@@ -1,6 +1,6 @@
 //! Back-to-back small all-reduces on 2 and 4 ranks: nanoseconds per call, the floor of the small-message path.
 //!
-//! `cargo bench --bench hot_loop`. `benches/instructions/run` counts the instructions of such a call.
+//! `cargo bench --features cli --bench hot_loop`. `benches/instructions/run` counts the instructions of such a call.
 
 use earlybird::launch::{Job, Outcome};
 use earlybird::{Communicator, Error, Op};

@@ -1,6 +1,6 @@
 //! Every rank finds a different number of results; the root collects them all, in rank order.
 //!
-//! `cargo run --release -- run -n 4 -- target/release/examples/gather_results`
+//! `cargo run --release --features cli -- run -n 4 -- target/release/examples/gather_results`
 use earlybird::Communicator;
 
 fn main() -> Result<(), earlybird::Error> {

@@ -2,7 +2,7 @@
 //! of them have, divide the data anew and continue.
 //!
 //! `cargo build --release --example keep_training`, then
-//! `cargo run --release -- run -n 4 --grace 3600 -- target/release/examples/keep_training`
+//! `cargo run --release --features cli -- run -n 4 --grace 3600 -- target/release/examples/keep_training`
 //! (`--grace`: what the launcher leaves to the others after a rank has failed; the job's exit code is still that of the killed one).
 use earlybird::{Communicator, Error, Op};
 use rustix::process::{Signal, getpid, kill_process};

@@ -1,7 +1,7 @@
 //! One rank comes 5 ms late: how long after it does each rank have the result? Rank 0 as the fixed leader first, then
 //! the library's own choice, which has folded everybody else's data by then.
 //!
-//! `cargo run --release -- run -n 4 -- target/release/examples/late_rank`
+//! `cargo run --release --features cli -- run -n 4 -- target/release/examples/late_rank`
 use earlybird::{Algorithm, Communicator, Op};
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! Computing while a sum is under way: each step's gradients are summed while the next step is computed.
 //!
-//! `cargo run --release -- run -n 4 -- target/release/examples/overlap`
+//! `cargo run --release --features cli -- run -n 4 -- target/release/examples/overlap`
 use earlybird::{CollectiveArgs, Communicator, Op};
 
 /// Stands for a step of work; later ranks have more of it.

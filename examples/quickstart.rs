@@ -1,7 +1,7 @@
 //! The smallest program: every rank contributes, every rank gets the sum.
 //!
 //! `cargo build --release --example quickstart`, then
-//! `cargo run --release -- run -n 4 -- target/release/examples/quickstart`
+//! `cargo run --release --features cli -- run -n 4 -- target/release/examples/quickstart`
 use earlybird::{Communicator, Op};
 
 fn main() -> Result<(), earlybird::Error> {

@@ -1,7 +1,7 @@
 //! Ranks as a grid: a communicator per row and one per column, each summing on its own.
 //!
 //! `cargo build --release --example rows_and_columns`, then
-//! `cargo run --release -- run -n 6 -- target/release/examples/rows_and_columns`
+//! `cargo run --release --features cli -- run -n 6 -- target/release/examples/rows_and_columns`
 use earlybird::{Communicator, Op};
 
 /// Columns of the grid.

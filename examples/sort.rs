@@ -1,7 +1,7 @@
 //! Numbers sorted across ranks: each has some, and sends those of every range to the rank that keeps the range. How many
 //! those are differs for every pair of ranks.
 //!
-//! `cargo run --release -- run -n 4 -- target/release/examples/sort`
+//! `cargo run --release --features cli -- run -n 4 -- target/release/examples/sort`
 use earlybird::{Communicator, Op};
 
 fn main() -> Result<(), earlybird::Error> {

@@ -1,6 +1,6 @@
 //! Ranks that compute and reduce until something goes wrong: kill one and see what the others are told.
 //!
-//! `cargo run --release -- run -n 4 -- target/release/examples/survivor &`, then `kill -9` one of the pids it prints.
+//! `cargo run --release --features cli -- run -n 4 -- target/release/examples/survivor &`, then `kill -9` one of the pids it prints.
 use earlybird::{Communicator, Op};
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! Data-parallel training: every rank computes the gradient of its part of the examples, one allreduce of about 400 KiB adds
 //! them up, and all take the same step. In every step another rank computes 5 ms longer.
 //!
-//! `cargo build --release --example train`, then `cargo run --release -- run -n 2 -- target/release/examples/train`
+//! `cargo build --release --example train`, then `cargo run --release --features cli -- run -n 2 -- target/release/examples/train`
 use earlybird::{Algorithm, Communicator, Error, FoldOrder, Op};
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! A matrix lies in strips of rows, one strip per rank; an alltoall turns it into its transpose, again in strips.
 //!
-//! `cargo run --release -- run -n 4 -- target/release/examples/transpose`
+//! `cargo run --release --features cli -- run -n 4 -- target/release/examples/transpose`
 use earlybird::Communicator;
 
 fn main() -> Result<(), earlybird::Error> {

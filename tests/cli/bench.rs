@@ -379,7 +379,10 @@ fn usage_errors_exit_with_2_and_list_what_is_valid() {
         ("bench allreduce --ranks 2 --sizes 8K", "whole bytes"),
         ("bench allreduce --ranks 2 --patterns late", "one-late"),
         ("bench allreduce --ranks 2 --algorithms fast", "static-leader-early"),
-        ("bench allreduce --ranks 2 --algorithms mpi", if cfg!(feature = "mpi") { "mpirun" } else { "--features mpi" }),
+        (
+            "bench allreduce --ranks 2 --algorithms mpi",
+            if cfg!(feature = "mpi") { "mpirun" } else { "--features cli,mpi" },
+        ),
         ("bench allreduce --ranks 2 --algorithms plan:rings", "plan:ring, plan:butterfly"),
         ("bench allreduce --ranks 2 --algorithms plan:ring:r=1", "it uses: order"),
         ("bench allreduce --ranks 3 --algorithms plan:butterfly:r=3", "3 ranks"),

@@ -30,7 +30,7 @@ Examples:
   earlybird bench allreduce --ranks 4 --sizes 64Ki --arrivals run1    (of a job with EARLYBIRD_TRACE=run1)
   earlybird bench allreduce --ranks 2 --sizes 1Mi --algorithms auto,started --compute 2ms
   earlybird bench broadcast --ranks 8 --check --html broadcast.html
-  mpirun -n 4 earlybird bench allreduce --algorithms auto,mpi      (built with --features mpi)";
+  mpirun -n 4 earlybird bench allreduce --algorithms auto,mpi      (built with --features cli,mpi)";
 
 /// Measure a collective under controlled arrival patterns
 ///
@@ -44,7 +44,7 @@ Examples:
 /// was wrong.
 ///
 /// Under mpirun the ranks that it started are measured, and `mpi` is that MPI library's own collective:
-/// mpirun -n 6 earlybird bench allreduce --algorithms auto,mpi (built with --features mpi).
+/// mpirun -n 6 earlybird bench allreduce --algorithms auto,mpi (built with --features cli,mpi).
 #[derive(Args, Clone)]
 #[command(after_help = EXAMPLES)]
 pub struct BenchArgs {

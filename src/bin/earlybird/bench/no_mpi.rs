@@ -7,7 +7,7 @@ use std::convert::Infallible;
 pub fn available() -> Result<(), Error> {
     Err(Error::Unsupported {
         what: "the algorithm mpi of an earlybird that was built without an MPI library".into(),
-        hint: "build it with `cargo build --release --features mpi`, which needs mpicc and libclang".into(),
+        hint: "build it with `cargo build --release --features cli,mpi`, which needs mpicc and libclang".into(),
     })
 }
 
