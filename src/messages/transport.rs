@@ -345,8 +345,11 @@ impl Transport for MessageTransport {
     }
 
     fn raise(&mut self, failure: Failure) -> Failure {
-        if let Err(earlier) = self.progress() {
-            return earlier;
+        // Some messages show one rank at each look, and the end of a rank may be seen before what it told.
+        for _ in 0..self.messages.size() {
+            if let Err(earlier) = self.progress() {
+                return earlier;
+            }
         }
         for rank in (0..self.messages.size()).filter(|rank| *rank != self.messages.rank()) {
             // A rank that cannot be told is beyond help, and this one has a failure to report already.
