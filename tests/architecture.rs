@@ -297,9 +297,10 @@ const COLLECTIVES: &[(&str, &[&str])] = &[
         "agreements of the library's own",
         &[
             "preload/src/user_ops.rs",
-            "shm/src/comm/execute.rs",
             "shm/src/comm/outside.rs",
             "shm/src/comm/split.rs",
+            "src/communicator/messages.rs",
+            "src/communicator/plan_calls.rs",
             "src/communicator/split.rs",
             "src/hierarchy/connect.rs",
         ],

@@ -5,10 +5,13 @@ mod common;
 #[path = "../hier/tests/common/conformance.rs"]
 mod conformance;
 
+use common::flags::{raise, wait_for};
+use common::messages::{end, receive};
 use common::victims::{tell, told_of_a_death};
 use common::{Job, Player, mix};
 use earlybird::messages::{Layout, MessageOptions, MessageTransport, TcpMessages};
-use earlybird::{Communicator, Config, Delivery, Error, Identity, Op, PointToPoint, Transfer};
+use earlybird::{Communicator, Config, Delivery, Identity, Op, Transfer};
+use earlybird_hier::exec::{Failure, Transport};
 use rustix::process::Signal;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -24,6 +27,7 @@ const MIN: Duration = Duration::from_secs(60);
 fn rank() {
     common::play(&[
         ("conform", conform),
+        ("last_word", last_word),
         ("both_first", both_first),
         ("ring", ring),
         ("beside", beside),
@@ -104,40 +108,27 @@ fn tcp_conforms() {
     }
 }
 
+/// Rank 2 tells the others of a failure and leaves. Who notices that it is gone learns what it told.
+fn last_word(player: &Player) {
+    let mut transport =
+        MessageTransport::over(Box::new(connect()), MessageOptions { packet_bytes: 5000, depth: 3 }).unwrap();
+    let told = Failure::Mismatch { rank_a: 1, rank_b: 2 };
+    if var("EARLYBIRD_RANK") == "2" {
+        transport.raise(told);
+        drop(transport);
+        return raise("gone");
+    }
+    wait_for("gone");
+    player.say(transport.raise(Failure::PeerDied { rank: 2 }) == told);
+}
+
+#[test]
+fn what_a_rank_told_goes_before_its_end() {
+    assert_eq!(Job::new("last_word", 4).run(), [&["true"][..], &["true"], &[], &["true"]]);
+}
+
 fn bytes(from: usize, to: usize, message: usize, length: usize) -> Vec<u8> {
     (0..length).map(|at| mix((from << 40 | to << 20 | message << 10 | (at % 999)) as u64) as u8).collect()
-}
-
-fn end(messages: &PointToPoint, transfer: &Transfer) -> Result<Delivery, Error> {
-    loop {
-        if let Some(delivery) = messages.wait(transfer, MIN)? {
-            return Ok(delivery);
-        }
-    }
-}
-
-/// Memory that a receive fills and its owner reads.
-#[derive(Clone)]
-struct Shared(Arc<std::sync::Mutex<Vec<u8>>>);
-
-struct Filling(Shared, Vec<u8>);
-
-impl AsMut<[u8]> for Filling {
-    fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.1
-    }
-}
-
-impl Drop for Filling {
-    fn drop(&mut self) {
-        *self.0.0.lock().unwrap() = std::mem::take(&mut self.1);
-    }
-}
-
-fn receive(messages: &PointToPoint, from: Option<usize>, tag: u32, length: usize) -> Result<(Transfer, Shared), Error> {
-    let shared = Shared(Arc::default());
-    let transfer = messages.receive(from, tag, Filling(shared.clone(), vec![0; length]))?;
-    Ok((transfer, shared))
 }
 
 const LENGTHS: [usize; 5] = [0, 8, 97, 70_000, 3_000_000];
@@ -159,7 +150,7 @@ fn both_first(player: &Player) {
         for from in others() {
             let (transfer, memory) = receive(&messages, Some(from), 3, length).unwrap();
             assert_eq!(end(&messages, &transfer), Ok(Delivery { peer: from, bytes: length }));
-            assert!(*memory.0.lock().unwrap() == bytes(from, me, 0, length), "{length}");
+            assert!(memory.bytes() == bytes(from, me, 0, length), "{length}");
         }
         sent.iter().for_each(|sent| assert!(end(&messages, sent).is_ok()));
     }
@@ -180,7 +171,7 @@ fn ring(player: &Player) {
         sent.iter().for_each(|sent| assert!(end(&messages, sent).is_ok()));
         for (tag, (transfer, memory)) in (0..3).rev().zip(received) {
             assert!(end(&messages, &transfer).is_ok());
-            assert!(*memory.0.lock().unwrap() == bytes(before, me, tag, length));
+            assert!(memory.bytes() == bytes(before, me, tag, length));
         }
     }
     comm.barrier().unwrap();
@@ -210,7 +201,7 @@ fn beside(player: &Player) {
     } else {
         if comm.rank() == 2 {
             let (transfer, memory) = receive(&messages, Some(0), 0, length).unwrap();
-            assert!(end(&messages, &transfer).is_ok() && *memory.0.lock().unwrap() == bytes(0, 2, 0, length));
+            assert!(end(&messages, &transfer).is_ok() && memory.bytes() == bytes(0, 2, 0, length));
         }
         comm.barrier().unwrap();
     }
@@ -235,7 +226,7 @@ fn any(player: &Player) {
         for _ in 1..size {
             let (transfer, memory) = receive(&messages, None, 5, 1000).unwrap();
             let delivery = end(&messages, &transfer).unwrap();
-            assert!(*memory.0.lock().unwrap() == bytes(delivery.peer, 0, 0, 1000));
+            assert!(memory.bytes() == bytes(delivery.peer, 0, 0, 1000));
             from.push(delivery.peer);
         }
         from.sort_unstable();
@@ -268,7 +259,7 @@ fn threads(player: &Player) {
                     let sent = messages.send(other, tag, [turn; 9]).unwrap();
                     let (transfer, memory) = receive(messages, Some(other), tag, 9).unwrap();
                     assert!(end(messages, &transfer).is_ok() && end(messages, &sent).is_ok());
-                    assert_eq!(*memory.0.lock().unwrap(), [turn; 9]);
+                    assert_eq!(memory.bytes(), [turn; 9]);
                 }
             });
         }
@@ -341,7 +332,7 @@ fn wrong(player: &Player) {
     let refused = receive(&messages, Some(other), 0, 9).unwrap().0;
     assert!(end(&messages, &refused).unwrap_err().to_string().contains("sent 8 bytes under tag 0 and 9 are awaited"));
     let (transfer, memory) = receive(&messages, Some(other), 0, 9).unwrap();
-    assert!(end(&messages, &transfer).is_ok() && *memory.0.lock().unwrap() == [other as u8; 9]);
+    assert!(end(&messages, &transfer).is_ok() && memory.bytes() == [other as u8; 9]);
     sent.iter().for_each(|sent| assert!(end(&messages, sent).is_ok()));
     if comm.nodes() > 1 {
         assert!(messages.receive(None, 0, [0]).unwrap_err().to_string().contains("any rank over several nodes"));

@@ -3,7 +3,7 @@
 
 use super::Communicator;
 use crate::choice::mark_of;
-use crate::hierarchy::{Call, MultiNodeComm, Part, Prepared};
+use crate::hierarchy::{Call, LeaderTransport, MultiNodeComm, Part, Prepared};
 use crate::{Algorithm, Choice, Error, FoldOrder, Op};
 use earlybird_shm::{CallOptions, CheckedArgs, Collective, DType, OwnedCall, Signature};
 
@@ -53,11 +53,22 @@ impl MultiNodeCalls<'_> {
         (CallOptions { within, ..settings.options(collective, bytes) }, exchange)
     }
 
-    pub(super) fn split(&self, what: Collective, color: Option<u32>, key: i64) -> Result<Option<Part>, Error> {
+    /// A call of the library's own, by which the ranks agree.
+    fn agreement(&self, what: Collective) -> Call {
         let (options, _) = self.chosen(what, 0);
         let signature = Signature::new(what, DType::U64, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
-        let call = Call::without_data(what, options, signature);
+        Call::without_data(what, options, signature)
+    }
+
+    pub(super) fn split(&self, what: Collective, color: Option<u32>, key: i64) -> Result<Option<Part>, Error> {
+        let call = self.agreement(what);
         self.between.block(|hierarchy| hierarchy.split(&call, color, key))
+    }
+
+    /// A second way between all ranks, for messages of two.
+    pub(super) fn connect_again(&self) -> Result<LeaderTransport, Error> {
+        let call = self.agreement(Collective::Connect);
+        self.between.block(|hierarchy| hierarchy.connect_again(&call))
     }
 
     /// Numbers of the last call and what ran in it.

@@ -4,6 +4,7 @@ use super::Communicator;
 use super::point_to_point::PointToPoint;
 use crate::Error;
 use crate::hierarchy::LeaderTransport;
+use earlybird_shm::Collective;
 use earlybird_shm::channel::{RingOptions, Rings};
 use std::sync::{Arc, PoisonError};
 
@@ -32,12 +33,14 @@ impl Communicator {
         if let Some(joined) = &*joined {
             return Ok(joined.clone());
         }
-        let line = match &self.between {
-            Some(between) => between.block(|nodes| nodes.connect_again())?,
+        let line = match self.across() {
+            Some(across) => across.connect_again()?,
             None => {
+                self.plans.begin_other_call();
                 let key = format!("{}-messages", self.plans.name());
                 let options = RingOptions { key, ..self.plans.options.clone() };
-                LeaderTransport::Rings(Box::new(Rings::join_within(&options, &|| self.node.absent())?))
+                let rings = self.join_beside(Collective::Connect, |absent| Rings::join_within(&options, absent));
+                LeaderTransport::Rings(Box::new(self.done(rings)?))
             }
         };
         let made = Arc::new(PointToPoint::over(line, self.rank, self.size, self.plans.options.timeout)?);

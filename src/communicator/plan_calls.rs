@@ -5,8 +5,8 @@ use super::plan_lane::{PlanState, plan_of};
 use crate::Error;
 use crate::plans::Plans;
 use crate::transport::ShmTransport;
-use earlybird_shm::Collective;
 use earlybird_shm::channel::Fault;
+use earlybird_shm::{Absent, Collective};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Communicator {
@@ -29,6 +29,29 @@ impl Communicator {
         plan_of(collective, self.settings.choice(collective, bytes))
     }
 
+    /// Joins the ranks of the node once more, beside the operations in which they meet before and after it in `call`. A rank that
+    /// makes another call is found out before, instead of the others' waiting at the door for ever; what fails on some ranks is the
+    /// one error of all.
+    pub(super) fn join_beside<T>(
+        &self,
+        call: Collective,
+        join: impl FnOnce(Absent<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.node.meet(call)?;
+        let joined = join(&|| self.node.absent());
+        match &joined {
+            // The dead are seen by what follows; who lives and was given up has its own word to say there.
+            Ok(_) | Err(Error::PeerDied { .. }) => {}
+            Err(error) => self.node.fail(error),
+        }
+        self.node.meet(call)?;
+        joined.map_err(|error| {
+            // Nobody has died, so each rank has an error of its own; the first one stands for all.
+            self.node.fail(&error);
+            self.node.meet(call).err().unwrap_or(error)
+        })
+    }
+
     /// Runs a plan, after joining the rings if it is the first.
     pub(super) fn run_plan(
         &self,
@@ -44,20 +67,8 @@ impl Communicator {
             return Err(error.clone());
         }
         if plans.is_none() {
-            // A rank that makes another call meets the others here, instead of their waiting at the door for ever.
-            self.node.meet_for_a_plan()?;
-            let joined = ShmTransport::join_within(&lane.options, &|| self.node.absent());
-            match &joined {
-                // The dead are seen by what follows; who lives and was given up has its own word to say there.
-                Ok(_) | Err(Error::PeerDied { .. }) => {}
-                Err(error) => self.node.fail(error),
-            }
-            self.node.meet_for_a_plan()?;
-            let mut transport = joined.map_err(|error| {
-                // Nobody has died, so each rank has an error of its own; the first one stands for all.
-                self.node.fail(&error);
-                self.node.meet_for_a_plan().err().unwrap_or(error)
-            })?;
+            let mut transport =
+                self.join_beside(Collective::Plan, |absent| ShmTransport::join_within(&lane.options, absent))?;
             transport.rings().set_progress(progress.clone());
             *plans = Some(Plans::over(transport));
             lane.joined.store(true, Relaxed);
@@ -76,7 +87,7 @@ impl Communicator {
         if !matches!(error, Error::Mismatch { .. }) {
             self.node.fail(error);
         }
-        let stands = self.node.meet_for_a_plan().err().unwrap_or_else(|| error.clone());
+        let stands = self.node.meet(Collective::Plan).err().unwrap_or_else(|| error.clone());
         // If only the plans differ, no rank has failed the node yet.
         self.node.fail(error);
         *failed = Some(stands.clone());

@@ -47,6 +47,34 @@ pub fn all_reduce<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Ch
     check(&recv, &want, &format!("all_reduce {op:?}"))
 }
 
+/// Started allreduces of shared buffers.
+pub fn all_reduce_shared<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
+    let count = rng.count(size_of::<T>(), 1);
+    let Fold { op, send, want } = fold::<T>(comm, rng, count);
+    let in_place = rng.flip();
+    prepare(comm, rng, way)?;
+    let mut shared = comm.alloc::<T>(count)?;
+    shared.copy_from_slice(&send);
+    let result = match way {
+        Way::Immediate if in_place => complete(comm.start(CollectiveArgs::all_reduce(shared, op))?, rng)?,
+        _ if in_place => {
+            let mut call = comm.init(CollectiveArgs::all_reduce(shared, op))?;
+            call.run()?;
+            check(call.buffers_mut()?, &want, "all_reduce_init of shared buffers")?;
+            call.buffers_mut()?.copy_from_slice(&send);
+            call.run()?;
+            call.into_buffers()?
+        }
+        _ => {
+            let buffers = (shared, comm.alloc::<T>(count)?);
+            let (sent, result) = started!(way rng; comm, CollectiveArgs::all_reduce(buffers, op));
+            check(&sent, &send, "contribution of a started shared all_reduce")?;
+            result
+        }
+    };
+    check(&result, &want, &format!("started all_reduce {op:?} of shared buffers"))
+}
+
 pub fn grouped<T: Sample>(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
     let count = rng.count(size_of::<T>(), 1);
     let Fold { op, send, want } = fold::<T>(comm, rng, count);

@@ -4,7 +4,7 @@ use crate::common::mix;
 use crate::data::{Sample, contribution, reference};
 use crate::draw::{Rng, plans};
 use crate::said::now;
-use crate::{folds, moves, users};
+use crate::{folds, messages, moves, users};
 use earlybird::{Algorithm, BufferOwner, Communicator, Error, FoldOrder, Indexed, Op, Request};
 use half::f16;
 use num_complex::Complex;
@@ -81,6 +81,7 @@ macro_rules! forms {
 forms! {
     typed {
         folds::all_reduce: Into InPlace Immediate Persistent Shared View;
+        folds::all_reduce_shared: Immediate Persistent;
         folds::grouped: InPlace Immediate Persistent;
         folds::reduce: Into InPlace Immediate Persistent;
         folds::reduce_scatter: Into InPlace Immediate Persistent;
@@ -101,6 +102,8 @@ forms! {
         folds::rounded: Into InPlace Immediate View;
         folds::repeated: InPlace;
         folds::overlapping: Immediate;
+        messages::messages_to_all: Immediate;
+        messages::messages_from_any: Immediate;
         users::all_reduce_with: Into InPlace Immediate Persistent;
         users::reduce_with: Into InPlace Immediate Persistent;
         users::reduce_scatter_with: Into Immediate Persistent;

@@ -11,6 +11,7 @@ mod folds;
 mod forms;
 mod judge;
 mod kinds;
+mod messages;
 mod moves;
 mod report;
 mod said;

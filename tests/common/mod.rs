@@ -6,6 +6,7 @@
 #![allow(dead_code)]
 
 pub mod flags;
+pub mod messages;
 mod scratch;
 pub mod victims;
 

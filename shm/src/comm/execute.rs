@@ -63,12 +63,12 @@ impl NodeComm {
         self.execute_checked_in(&mut *self.lock()?, checked)
     }
 
-    /// A barrier of the ranks that make a call by a plan. A rank that makes another call gets [`Error::Mismatch`], as they do.
+    /// A barrier of the ranks in this call of the library's own. A rank that makes another call gets [`Error::Mismatch`], as they do.
     ///
     /// # Errors
     /// The errors of [`NodeComm::execute`].
-    pub fn meet_for_a_plan(&self) -> Result<(), Error> {
-        self.execute(CollectiveArgs::internal(Collective::Plan, Buffers::in_place::<u64>(&mut [])))
+    pub fn meet(&self, call: Collective) -> Result<(), Error> {
+        self.execute(CollectiveArgs::internal(call, Buffers::in_place::<u64>(&mut [])))
     }
 
     /// The same for a caller that holds the handle already.

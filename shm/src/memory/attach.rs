@@ -253,7 +253,7 @@ impl Joining<'_> {
             let creator_runs = announcement::check_creator(creator.as_ref());
             match fd_server::receive(socket) {
                 Ok(Some((bytes, files))) => return Ok(messages::decode(&bytes).map(|answer| (answer, files))),
-                Ok(None) => creator_runs?,
+                Ok(None) => {}
                 Err(error) if fd_server::is_hangup(error) => return Ok(None),
                 Err(error) => return Err(connection_lost(error)),
             }
@@ -264,6 +264,8 @@ impl Joining<'_> {
             if let Some(rank) = (self.absent)() {
                 return Err(announcement::give_up(socket, died(rank, 0)));
             }
+            // Said last: the ranks that wait in another group of theirs know which rank that was.
+            creator_runs?;
             fd_server::wait_for(socket, engine::sleep(LOOK_EVERY));
         }
     }

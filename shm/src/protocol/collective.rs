@@ -40,6 +40,8 @@ pub enum Collective {
     Counts = 34,
     /// The ranks meet in a call that a plan carries out: as a barrier.
     Plan = 35,
+    /// The ranks join for messages between two of them: as a barrier.
+    Connect = 36,
 }
 
 /// The ranks of one side of a collective.
@@ -136,6 +138,7 @@ impl Collective {
             Collective::Duplicate => Traits { name: "duplicate", ..AGREEMENT },
             Collective::Counts => Traits { name: "alltoall of unequal blocks", ..AGREEMENT },
             Collective::Plan => Traits { name: "call by a plan", ..AGREEMENT },
+            Collective::Connect => Traits { name: "joining for messages", ..AGREEMENT },
         }
     }
 
