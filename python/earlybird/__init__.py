@@ -23,6 +23,7 @@ from ._native import (
     SUM,
     Communicator,
     Op,
+    Prequest,
     Request,
     __version__,
 )

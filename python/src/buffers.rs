@@ -181,12 +181,9 @@ impl BufferArg {
         }
     }
 
-    /// Refuses truth values that are neither.
-    ///
-    /// # Safety
-    /// C.
-    pub unsafe fn check_elements(&self) -> PyResult<()> {
-        // SAFETY: by the caller's contract.
+    /// Refuses truth values that are neither. No call uses the memory meanwhile.
+    pub fn check_elements(&self) -> PyResult<()> {
+        // SAFETY: C.
         match self.datatype == DType::Bool.into() && is_no_bool(unsafe { self.bytes() }) {
             false => Ok(()),
             true => Err(PyValueError::new_err(format!(

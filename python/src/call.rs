@@ -1,11 +1,11 @@
-//! A collective call as Python describes it: the same for its blocking and its non-blocking form.
+//! A collective call as Python describes it: the same for its blocking, its non-blocking and its persistent form.
 #![allow(unsafe_code)]
 
 use crate::buffers::BufferArg;
 use crate::signals;
 use earlybird::{
-    BorrowedBytes, CallBuffers, Collective, CollectiveArgs, Communicator, Counts, Datatype, Error, Op, ReduceOp,
-    Request, SharedReduceOp,
+    BorrowedBytes, CallBuffers, Collective, CollectiveArgs, Communicator, Counts, Datatype, Op, OwnedArgs, ReduceOp,
+    SharedReduceOp,
 };
 use pyo3::prelude::*;
 use std::ptr;
@@ -61,13 +61,17 @@ impl Call {
             send.check_pair(&self.recv)?;
         }
         if self.collective.traits().folds {
-            // SAFETY: C.
-            unsafe { self.send.as_ref().unwrap_or(&self.recv).check_elements()? };
+            contribution(&self.send, &self.recv).check_elements()?;
         } else if let Datatype::Opaque(bytes) = self.recv.datatype {
             self.send.iter_mut().chain([&mut self.recv]).for_each(BufferArg::become_bytes);
             self.blocks.scale(bytes);
         }
         Ok(self)
+    }
+
+    /// Refuses what cannot be sent anew at each start.
+    pub fn check_persistent(&self) -> PyResult<()> {
+        if self.has_result { Ok(()) } else { self.recv.check_writable() }
     }
 
     /// Makes the blocking call, which was checked.
@@ -91,8 +95,8 @@ impl Call {
         CollectiveArgs::describe(self.collective, self.root, self.blocks.counts(), buffers, op)
     }
 
-    /// Starts the call, which was checked, on the caller's buffers, which it keeps.
-    pub fn start(self, comm: &'static Communicator) -> Result<Request<'static, LentBytes>, Error> {
+    /// Hands the call, which was checked, to `begin` as one that is started, on the caller's buffers, which it keeps.
+    pub fn owned<T>(self, begin: impl FnOnce(OwnedArgs<'_, LentBytes, SharedReduceOp>) -> T) -> T {
         let Call { collective, op, root, blocks, send, recv, has_result } = self;
         let datatype = recv.datatype;
         let copy = match !has_result && recv.is_readonly {
@@ -100,7 +104,7 @@ impl Call {
             true => Some(unsafe { recv.bytes() }.to_vec()),
             false => None,
         };
-        let mut kept = Kept { send, recv, copy };
+        let mut kept = Kept { send, recv, folds: collective.traits().folds, copy };
         let bytes = match &mut kept.copy {
             Some(copy) => ptr::from_mut(copy.as_mut_slice()),
             None => kept.recv.raw_bytes(),
@@ -109,7 +113,7 @@ impl Call {
         // SAFETY: L: C; apart from each other and writable, as checked.
         let lent = unsafe { BorrowedBytes::new(send, bytes, datatype, kept) };
         let op = SharedReduceOp::Builtin(op);
-        comm.start(CollectiveArgs::describe(collective, root, blocks.counts(), lent, &op))
+        begin(CollectiveArgs::describe(collective, root, blocks.counts(), lent, &op))
     }
 }
 
@@ -120,6 +124,19 @@ pub type LentBytes = BorrowedBytes<Kept>;
 pub struct Kept {
     send: Option<BufferArg>,
     recv: BufferArg,
+    folds: bool,
     /// Elements that are sent from a receive buffer which cannot be written.
     copy: Option<Vec<u8>>,
+}
+
+impl Kept {
+    /// Refuses, before a call is started once more, elements that cannot be reduced.
+    pub fn check_elements(&self) -> PyResult<()> {
+        if self.folds { contribution(&self.send, &self.recv).check_elements() } else { Ok(()) }
+    }
+}
+
+/// The buffer with the elements that a rank contributes.
+fn contribution<'a>(send: &'a Option<BufferArg>, recv: &'a BufferArg) -> &'a BufferArg {
+    send.as_ref().unwrap_or(recv)
 }

@@ -3,7 +3,8 @@
 use crate::call::Call;
 use crate::errors::{OrException, exception};
 use crate::op::PyOp;
-use crate::request::{PyRequest, start};
+use crate::prequest::PyPrequest;
+use crate::request::PyRequest;
 use crate::signals;
 use earlybird::{Choice, Communicator, Config, Error, FoldOrder, Identity, Op};
 use pyo3::exceptions::PyTypeError;
@@ -37,7 +38,12 @@ impl PyCommunicator {
 
     pub fn start(&self, py: Python<'_>, describe: impl FnOnce(&Communicator) -> PyResult<Call>) -> PyResult<PyRequest> {
         let comm = self.get(py)?;
-        start(py, comm, describe(comm)?)
+        PyRequest::start(py, comm, describe(comm)?.checked()?)
+    }
+
+    pub fn init(&self, py: Python<'_>, describe: impl FnOnce(&Communicator) -> PyResult<Call>) -> PyResult<PyPrequest> {
+        let comm = self.get(py)?;
+        PyPrequest::new(py, comm, describe(comm)?.checked()?)
     }
 
     /// Lets go of the communicator, of which requests may keep a part.

@@ -17,6 +17,7 @@ mod messages;
 mod methods;
 mod nodes;
 mod op;
+mod prequest;
 mod report;
 mod request;
 mod signals;
@@ -28,6 +29,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<communicator::PyCommunicator>()?;
     module.add_class::<request::PyRequest>()?;
+    module.add_class::<prequest::PyPrequest>()?;
     module.add_class::<messages::PyMessages>()?;
     module.add_class::<messages::PyTransfer>()?;
     module.add_class::<nodes::Listener>()?;

@@ -26,6 +26,15 @@ pub struct PyRequest {
 }
 
 impl PyRequest {
+    /// Starts a call, which was checked.
+    pub fn start(py: Python<'_>, comm: &Arc<Communicator>, call: Call) -> PyResult<Self> {
+        let comm = comm.clone();
+        // SAFETY: K: the only use is the call, which lies in one structure with the handle that keeps it.
+        let kept: &'static Communicator = unsafe { &*Arc::as_ptr(&comm) };
+        let call = py.detach(|| call.owned(|args| kept.start(args))).or_exception(py)?;
+        Ok(PyRequest { started: Mutex::new(Some(Started { call, _comm: comm })) })
+    }
+
     fn started(&mut self) -> &mut Option<Started> {
         self.started.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -38,15 +47,6 @@ impl Drop for PyRequest {
             Python::try_attach(|py| py.detach(|| drop(started)));
         }
     }
-}
-
-/// Starts a call.
-pub fn start(py: Python<'_>, comm: &Arc<Communicator>, call: Call) -> PyResult<PyRequest> {
-    let (comm, call) = (comm.clone(), call.checked()?);
-    // SAFETY: K: the only use is the call, which lies in one structure with the handle that keeps it.
-    let kept: &'static Communicator = unsafe { &*Arc::as_ptr(&comm) };
-    let call = py.detach(|| call.start(kept)).or_exception(py)?;
-    Ok(PyRequest { started: Mutex::new(Some(Started { call, _comm: comm })) })
 }
 
 #[pymethods]

@@ -35,8 +35,8 @@ def reduced(op, parts):
     return REDUCE[op].reduce(parts).astype(parts[0].dtype)
 
 
-def both_forms(comm, name, *args):
-    """Makes the blocking call, then yields; makes the non-blocking one, then yields again."""
+def every_form(comm, name, *args):
+    """Makes the blocking call, the non-blocking one, and the persistent one twice; yields after each."""
     getattr(comm, name)(*args)
     yield
     request = getattr(comm, "I" + name[:1].lower() + name[1:])(*args)
@@ -44,6 +44,13 @@ def both_forms(comm, name, *args):
         pass
     assert request.wait() and request.Wait() and request.Test()
     yield
+    persistent = getattr(comm, name + "_init")(*args)
+    for wait in (persistent.wait, persistent.Wait):
+        assert persistent.test()
+        persistent.Start()
+        wait()
+        yield
+    persistent.Free()
 
 
 def test_allreduce_of_every_type_and_operator(comm):
@@ -67,7 +74,7 @@ def test_allreduce_of_every_type_and_operator(comm):
             if not has:
                 refused(earlybird.Unsupported, comm.Allreduce, parts[comm.rank], result, op)
                 continue
-            for _ in both_forms(comm, "Allreduce", parts[comm.rank], result, op):
+            for _ in every_form(comm, "Allreduce", parts[comm.rank], result, op):
                 assert result.tobytes() == expected.tobytes(), (dtype, op, result, expected)
                 result[:] = 0
             in_place = parts[comm.rank].copy()
@@ -96,7 +103,7 @@ def test_large_arrays_in_both_layouts(comm):
 def test_reduce_and_broadcast_from_every_root(comm):
     for root in range(comm.size):
         result = np.zeros(9) if comm.rank == root else None
-        for _ in both_forms(comm, "Reduce", share(comm.rank, 9), result, earlybird.SUM, root):
+        for _ in every_form(comm, "Reduce", share(comm.rank, 9), result, earlybird.SUM, root):
             if result is not None:
                 assert (result == reduced(earlybird.SUM, shares(comm, 9))).all()
                 result[:] = 0
@@ -106,20 +113,25 @@ def test_reduce_and_broadcast_from_every_root(comm):
             assert (mine == reduced(earlybird.SUM, shares(comm, 9))).all()
         else:
             comm.Reduce(share(comm.rank, 9), None, root=root)
+        data = bytearray(range(50)) if comm.rank == root else bytearray(50)
+        for _ in every_form(comm, "Bcast", data, root):
+            assert bytes(data) == bytes(range(50))
+            data[:] = data if comm.rank == root else bytes(50)
         # The root may send what it cannot write.
         data = bytes(range(50)) if comm.rank == root else bytearray(50)
-        for _ in both_forms(comm, "Bcast", data, root):
-            assert bytes(data) == bytes(range(50))
+        comm.Bcast(data, root)
+        comm.Ibcast(data, root).wait()
+        assert bytes(data) == bytes(range(50))
 
 
 def test_scans_in_rank_order(comm):
     mine, untouched = share(comm.rank, 9), np.full(9, -7.0)
     so_far = [reduced(earlybird.SUM, shares(comm, 9)[:ranks]) if ranks else untouched for ranks in range(comm.size + 1)]
     result = untouched.copy()
-    for _ in both_forms(comm, "Scan", mine, result):
+    for _ in every_form(comm, "Scan", mine, result):
         assert (result == so_far[comm.rank + 1]).all()
         result[:] = untouched
-    for _ in both_forms(comm, "Exscan", mine, result):
+    for _ in every_form(comm, "Exscan", mine, result):
         assert (result == so_far[comm.rank]).all()
         result[:] = untouched
     comm.Exscan(IN_PLACE, mine)
@@ -131,27 +143,27 @@ def test_gathers_and_scatters_of_equal_blocks(comm):
     whole = np.concatenate(shares(comm, 4))
     own = slice(4 * comm.rank, 4 * comm.rank + 4)
     result = np.zeros(4 * comm.size)
-    for _ in both_forms(comm, "Allgather", share(comm.rank, 4), result):
+    for _ in every_form(comm, "Allgather", share(comm.rank, 4), result):
         assert (result == whole).all()
         result[:] = 0
     result[own] = share(comm.rank, 4)
-    for _ in both_forms(comm, "Allgather", IN_PLACE, result):
+    for _ in every_form(comm, "Allgather", IN_PLACE, result):
         assert (result == whole).all()
     for root in range(comm.size):
         is_root = comm.rank == root
         gathered = np.zeros(4 * comm.size) if is_root else None
-        for _ in both_forms(comm, "Gather", share(comm.rank, 4), gathered, root):
+        for _ in every_form(comm, "Gather", share(comm.rank, 4), gathered, root):
             assert not is_root or (gathered == whole).all()
         mine = np.zeros(4)
-        for _ in both_forms(comm, "Scatter", whole if is_root else None, mine, root):
+        for _ in every_form(comm, "Scatter", whole if is_root else None, mine, root):
             assert (mine == share(comm.rank, 4)).all()
             mine[:] = 0
-        for _ in both_forms(comm, "Scatter", whole if is_root else None, IN_PLACE if is_root else mine, root):
+        for _ in every_form(comm, "Scatter", whole if is_root else None, IN_PLACE if is_root else mine, root):
             assert is_root or (mine == share(comm.rank, 4)).all()
         if is_root:
             gathered[:] = 0
             gathered[own] = share(comm.rank, 4)
-        for _ in both_forms(comm, "Gather", IN_PLACE if is_root else share(comm.rank, 4), gathered, root):
+        for _ in every_form(comm, "Gather", IN_PLACE if is_root else share(comm.rank, 4), gathered, root):
             assert not is_root or (gathered == whole).all()
 
 
@@ -166,20 +178,20 @@ def test_blocks_of_different_lengths(comm):
         lambda buffer: (buffer, np.array(counts), list(starts[:-1])),
     ):
         result = np.zeros(len(whole))
-        for _ in both_forms(comm, "Allgatherv", mine, specification(result)):
+        for _ in every_form(comm, "Allgatherv", mine, specification(result)):
             assert (result == whole).all()
             result[:] = 0
     for root in range(comm.size):
         gathered = [np.zeros(len(whole)), counts] if comm.rank == root else None
-        for _ in both_forms(comm, "Gatherv", mine, gathered, root, counts):
+        for _ in every_form(comm, "Gatherv", mine, gathered, root, counts):
             assert gathered is None or (gathered[0] == whole).all()
         part = np.zeros(counts[comm.rank])
-        for _ in both_forms(comm, "Scatterv", [whole, counts] if comm.rank == root else None, part, root, counts):
+        for _ in every_form(comm, "Scatterv", [whole, counts] if comm.rank == root else None, part, root, counts):
             assert (part == mine).all()
             part[:] = 0
     total = reduced(earlybird.SUM, shares(comm, len(whole)))
     part = np.zeros(counts[comm.rank])
-    for _ in both_forms(comm, "Reduce_scatter", share(comm.rank, len(whole)), part, counts):
+    for _ in every_form(comm, "Reduce_scatter", share(comm.rank, len(whole)), part, counts):
         assert (part == total[own]).all()
 
 
@@ -187,7 +199,7 @@ def test_alltoall(comm):
     send = np.arange(3 * comm.size) + 100 * comm.rank
     expected = np.concatenate([np.arange(3 * comm.rank, 3 * comm.rank + 3) + 100 * rank for rank in range(comm.size)])
     result = np.zeros_like(send)
-    for _ in both_forms(comm, "Alltoall", send, result):
+    for _ in every_form(comm, "Alltoall", send, result):
         assert (result == expected).all()
     comm.Alltoall(IN_PLACE, send)
     assert (send == expected).all()
@@ -195,14 +207,14 @@ def test_alltoall(comm):
     counts = [comm.rank + rank for rank in range(comm.size)]
     send = np.full(sum(counts), comm.rank, "i2")
     result = np.zeros_like(send)
-    for _ in both_forms(comm, "Alltoallv", [send, counts], [result, counts]):
+    for _ in every_form(comm, "Alltoallv", [send, counts], [result, counts]):
         assert (result == np.repeat(np.arange(comm.size), counts)).all()
 
 
 def test_reduce_scatter_of_equal_blocks(comm):
     total = reduced(earlybird.SUM, shares(comm, 2 * comm.size))
     part = np.zeros(2)
-    for _ in both_forms(comm, "Reduce_scatter_block", share(comm.rank, 2 * comm.size), part):
+    for _ in every_form(comm, "Reduce_scatter_block", share(comm.rank, 2 * comm.size), part):
         assert (part == total[2 * comm.rank :][:2]).all()
 
 

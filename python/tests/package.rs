@@ -98,6 +98,11 @@ fn collectives_give_what_numpy_gives() {
 }
 
 #[test]
+fn persistent_calls() {
+    passes("persistent.py", &[1, 2, 3]);
+}
+
+#[test]
 fn objects_groups_threads_and_forks() {
     passes("groups.py", &[1, 2, 3]);
 }

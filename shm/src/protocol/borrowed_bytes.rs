@@ -17,7 +17,7 @@ pub struct BorrowedBytes<K> {
     send: Option<*const [u8]>,
     recv: *mut [u8],
     pub(crate) datatype: Datatype,
-    _keeper: K,
+    keeper: K,
 }
 
 // SAFETY: L: nobody else uses the memory, and the keeper may be sent.
@@ -29,7 +29,12 @@ impl<K> BorrowedBytes<K> {
     /// # Safety
     /// L. An empty buffer may lie anywhere but at address 0.
     pub unsafe fn new(send: Option<*const [u8]>, recv: *mut [u8], datatype: Datatype, keeper: K) -> Self {
-        BorrowedBytes { send, recv, datatype, _keeper: keeper }
+        BorrowedBytes { send, recv, datatype, keeper }
+    }
+
+    /// The value that keeps the memory.
+    pub fn keeper(&self) -> &K {
+        &self.keeper
     }
 }
 

@@ -1,0 +1,100 @@
+//! Persistent requests: calls that are prepared once and started again and again, under mpi4py's names.
+//!
+//! A call uses the caller's memory where it lies, and keeps it from its preparation on. Invariant **K (kept)**, as in `request.rs`: a
+//! request holds the communicator that its call borrows, and drops the call before the communicator.
+#![allow(unsafe_code)]
+
+use crate::call::{Call, LentBytes};
+use crate::errors::{OrException, exception};
+use crate::signals;
+use earlybird::{Communicator, Error, Persistent};
+use pyo3::prelude::*;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A call that was prepared, under way or not.
+struct Prepared {
+    call: Persistent<'static, LentBytes>,
+    /// Dropped after the call.
+    _comm: Arc<Communicator>,
+}
+
+/// A call that is started any number of times.
+#[pyclass(name = "Prequest", module = "earlybird")]
+pub struct PyPrequest {
+    /// `None` once it was freed. Never locked: a method has the object for itself.
+    prepared: Mutex<Option<Prepared>>,
+}
+
+impl PyPrequest {
+    /// Prepares a call, which was checked.
+    pub fn new(py: Python<'_>, comm: &Arc<Communicator>, call: Call) -> PyResult<Self> {
+        call.check_persistent()?;
+        let comm = comm.clone();
+        // SAFETY: K: the only use is the call, which lies in one structure with the handle that keeps it.
+        let kept: &'static Communicator = unsafe { &*Arc::as_ptr(&comm) };
+        let call = py.detach(|| call.owned(|args| kept.init(args))).or_exception(py)?;
+        Ok(PyPrequest { prepared: Mutex::new(Some(Prepared { call, _comm: comm })) })
+    }
+
+    fn call(&mut self, py: Python<'_>) -> PyResult<&mut Persistent<'static, LentBytes>> {
+        let prepared = self.prepared.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut();
+        let freed = || exception(py, Error::usage("the persistent request was freed; prepare the call again"));
+        prepared.map(|prepared| &mut prepared.call).ok_or_else(freed)
+    }
+}
+
+impl Drop for PyPrequest {
+    fn drop(&mut self) {
+        Python::try_attach(|py| self.free(py));
+    }
+}
+
+#[pymethods]
+impl PyPrequest {
+    /// Starts the call on what the buffers hold now; never waits for another rank.
+    #[pyo3(name = "Start")]
+    fn start(&mut self, py: Python<'_>) -> PyResult<()> {
+        let call = self.call(py)?;
+        call.buffers_mut().or_exception(py)?.keeper().check_elements()?;
+        py.detach(|| call.start()).or_exception(py)
+    }
+
+    /// Starts several calls in this order, the same on all ranks.
+    #[pyo3(name = "Startall")]
+    #[staticmethod]
+    fn start_all(py: Python<'_>, requests: Vec<Py<PyPrequest>>) -> PyResult<()> {
+        requests.iter().try_for_each(|request| request.try_borrow_mut(py)?.start(py))
+    }
+
+    /// Waits for the result, which lies in the receive buffer then; returns at once where the call is not under way.
+    fn wait(&mut self, py: Python<'_>) -> PyResult<bool> {
+        let call = self.call(py)?;
+        signals::call(py, || call.wait())?;
+        Ok(true)
+    }
+
+    /// Returns whether the call is not, or no longer, under way; never waits for another rank.
+    fn test(&mut self, py: Python<'_>) -> PyResult<bool> {
+        let call = self.call(py)?;
+        py.detach(|| call.try_wait()).or_exception(py)
+    }
+
+    #[pyo3(name = "Wait")]
+    fn wait_under_its_other_name(&mut self, py: Python<'_>) -> PyResult<bool> {
+        self.wait(py)
+    }
+
+    #[pyo3(name = "Test")]
+    fn test_under_its_other_name(&mut self, py: Python<'_>) -> PyResult<bool> {
+        self.test(py)
+    }
+
+    /// Lets go of the buffers and the communicator; of a call under way when that has ended.
+    #[pyo3(name = "Free")]
+    fn free(&mut self, py: Python<'_>) {
+        // The last holder of a communicator leaves it, for which it may have to wait for other ranks.
+        if let Some(prepared) = self.prepared.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            py.detach(|| drop(prepared));
+        }
+    }
+}
