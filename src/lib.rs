@@ -54,7 +54,9 @@ pub use earlybird_shm::{
     Indexed, IntoCallBuffers, IntoReduceOp, Op, OwnedArgs, Progress, SharedBuffer, SharedView, UserOp, WaitPreset,
 };
 #[doc(hidden)]
-pub use earlybird_shm::{BorrowedBytes, CallBuffers, CallOptions, OwnedBytes, ReduceOp, SharedReduceOp, Side, probe};
+pub use earlybird_shm::{
+    BorrowedBytes, CallBuffers, CallOptions, MemoryKeeper, OwnedBytes, ReduceOp, SharedReduceOp, Side, probe,
+};
 pub use identity::{Identity, Launcher};
 #[doc(hidden)]
 pub use interpose::{Carrier, Carriers, Interpose};

@@ -25,6 +25,7 @@ from ._native import (
     Op,
     Prequest,
     Request,
+    SharedMemory,
     __version__,
 )
 from .errors import (

@@ -141,7 +141,7 @@ impl BufferArg {
         (self.count, self.datatype) = (self.len(), DType::U8.into());
     }
 
-    fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.count * self.datatype.size()
     }
 

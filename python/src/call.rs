@@ -2,10 +2,11 @@
 #![allow(unsafe_code)]
 
 use crate::buffers::BufferArg;
+use crate::shared_memory::Leases;
 use crate::signals;
 use earlybird::{
-    BorrowedBytes, CallBuffers, Collective, CollectiveArgs, Communicator, Counts, Datatype, Op, OwnedArgs, ReduceOp,
-    SharedReduceOp,
+    BorrowedBytes, CallBuffers, Collective, CollectiveArgs, Communicator, Counts, Datatype, MemoryKeeper, Op,
+    OwnedArgs, ReduceOp, SharedBuffer, SharedReduceOp,
 };
 use pyo3::prelude::*;
 use std::ptr;
@@ -49,11 +50,15 @@ pub struct Call {
     pub recv: BufferArg,
     /// False if the call leaves the receive buffer as it is: on the root of a broadcast, and of a scatter in place.
     pub has_result: bool,
+    /// True if the other ranks work in buffers that lie in shared memory.
+    pub is_shared: bool,
+    /// The shared memory that the buffers are, where that is so; from the check on.
+    pub leases: Option<Leases>,
 }
 
 impl Call {
     /// Refuses buffers that cannot be used. Their lengths are checked against the call by the library.
-    pub fn checked(mut self) -> PyResult<Self> {
+    pub fn checked(mut self, py: Python<'_>) -> PyResult<Self> {
         if self.has_result {
             self.recv.check_writable()?;
         }
@@ -66,6 +71,9 @@ impl Call {
             self.send.iter_mut().chain([&mut self.recv]).for_each(BufferArg::become_bytes);
             self.blocks.scale(bytes);
         }
+        if self.is_shared {
+            self.leases = Leases::take(py, self.send.as_ref(), &self.recv)?;
+        }
         Ok(self)
     }
 
@@ -75,36 +83,43 @@ impl Call {
     }
 
     /// Makes the blocking call, which was checked.
-    pub fn run(self, py: Python<'_>, comm: &Communicator) -> PyResult<()> {
-        if !self.has_result && self.recv.is_readonly {
-            // SAFETY: C.
-            let mut copy = unsafe { self.recv.bytes() }.to_vec();
-            return signals::call(py, || comm.run(self.args(None, &mut copy)));
+    pub fn run(mut self, py: Python<'_>, comm: &Communicator) -> PyResult<()> {
+        if let Some(mut leases) = self.leases.take() {
+            let done = signals::call(py, || comm.run(self.args(leases.call_buffers().datatype(self.recv.datatype))));
+            drop(leases);
+            return done;
         }
-        signals::call(py, || {
-            // SAFETY: C; apart from each other and writable, as checked.
-            let (send, recv) = unsafe { (self.send.as_ref().map(|send| send.bytes()), self.recv.bytes_mut()) };
-            comm.run(self.args(send, recv))
-        })
+        let mut copy;
+        // SAFETY: C; apart from each other and writable, as checked.
+        let (send, recv) = unsafe {
+            let recv = match self.has_result || !self.recv.is_readonly {
+                true => self.recv.bytes_mut(),
+                false => {
+                    copy = self.recv.bytes().to_vec();
+                    &mut copy
+                }
+            };
+            (self.send.as_ref().map(|send| send.bytes()), recv)
+        };
+        signals::call(py, || comm.run(self.args(CallBuffers::of_bytes(send, recv, self.recv.datatype))))
     }
 
     #[inline(always)]
-    fn args<'a>(&'a self, send: Option<&'a [u8]>, recv: &'a mut [u8]) -> CollectiveArgs<'a> {
-        let buffers = CallBuffers::of_bytes(send, recv, self.recv.datatype);
+    fn args<'a>(&'a self, buffers: CallBuffers<'a, u8>) -> CollectiveArgs<'a> {
         let op = ReduceOp::Builtin(self.op);
         CollectiveArgs::describe(self.collective, self.root, self.blocks.counts(), buffers, op)
     }
 
     /// Hands the call, which was checked, to `begin` as one that is started, on the caller's buffers, which it keeps.
     pub fn owned<T>(self, begin: impl FnOnce(OwnedArgs<'_, LentBytes, SharedReduceOp>) -> T) -> T {
-        let Call { collective, op, root, blocks, send, recv, has_result } = self;
+        let Call { collective, op, root, blocks, send, recv, has_result, leases, .. } = self;
         let datatype = recv.datatype;
         let copy = match !has_result && recv.is_readonly {
             // SAFETY: C.
             true => Some(unsafe { recv.bytes() }.to_vec()),
             false => None,
         };
-        let mut kept = Kept { send, recv, folds: collective.traits().folds, copy };
+        let mut kept = Kept { leases, send, recv, folds: collective.traits().folds, copy };
         let bytes = match &mut kept.copy {
             Some(copy) => ptr::from_mut(copy.as_mut_slice()),
             None => kept.recv.raw_bytes(),
@@ -122,6 +137,7 @@ pub type LentBytes = BorrowedBytes<Kept>;
 
 /// The holders that keep the memory of a started call in its place.
 pub struct Kept {
+    leases: Option<Leases>,
     send: Option<BufferArg>,
     recv: BufferArg,
     folds: bool,
@@ -133,6 +149,12 @@ impl Kept {
     /// Refuses, before a call is started once more, elements that cannot be reduced.
     pub fn check_elements(&self) -> PyResult<()> {
         if self.folds { contribution(&self.send, &self.recv).check_elements() } else { Ok(()) }
+    }
+}
+
+impl MemoryKeeper for Kept {
+    fn shared_buffers(&mut self) -> Option<(Option<&SharedBuffer<u8>>, &mut SharedBuffer<u8>)> {
+        self.leases.as_mut().map(Leases::buffers)
     }
 }
 

@@ -10,7 +10,8 @@ type Argument<'a, 'py> = &'a Bound<'py, PyAny>;
 
 /// A call by sums on blocks of one length, which the descriptions below change.
 fn call(collective: Collective, send: Option<BufferArg>, recv: BufferArg) -> Call {
-    Call { collective, op: Op::Sum, root: None, blocks: Blocks::Uniform, send, recv, has_result: true }
+    let (op, blocks) = (Op::Sum, Blocks::Uniform);
+    Call { collective, op, root: None, blocks, send, recv, has_result: true, is_shared: false, leases: None }
 }
 
 /// Returns the root's number; the library refuses one that does not exist.
@@ -54,7 +55,7 @@ pub fn broadcast(comm: &Communicator, buf: Argument<'_, '_>, root: isize) -> PyR
 
 pub fn all_reduce(send: Argument<'_, '_>, recv: Argument<'_, '_>, op: Op) -> PyResult<Call> {
     let (send, recv) = pair(send, recv)?;
-    Ok(Call { op, ..call(Collective::AllReduce, send, recv) })
+    Ok(Call { op, is_shared: true, ..call(Collective::AllReduce, send, recv) })
 }
 
 /// A scan, or an exclusive one, which leaves the receive buffer of rank 0 as it is.
@@ -65,7 +66,7 @@ pub fn scan(
     op: Op,
 ) -> PyResult<Call> {
     let has_result = collective == Collective::Scan || comm.rank() > 0;
-    Ok(Call { collective, has_result, ..all_reduce(send, recv, op)? })
+    Ok(Call { collective, has_result, is_shared: false, ..all_reduce(send, recv, op)? })
 }
 
 pub fn reduce(

@@ -33,17 +33,17 @@ impl PyCommunicator {
     #[inline]
     pub fn run(&self, py: Python<'_>, describe: impl FnOnce(&Communicator) -> PyResult<Call>) -> PyResult<()> {
         let comm = self.get(py)?;
-        describe(comm)?.checked()?.run(py, comm)
+        describe(comm)?.checked(py)?.run(py, comm)
     }
 
     pub fn start(&self, py: Python<'_>, describe: impl FnOnce(&Communicator) -> PyResult<Call>) -> PyResult<PyRequest> {
         let comm = self.get(py)?;
-        PyRequest::start(py, comm, describe(comm)?.checked()?)
+        PyRequest::start(py, comm, describe(comm)?.checked(py)?)
     }
 
     pub fn init(&self, py: Python<'_>, describe: impl FnOnce(&Communicator) -> PyResult<Call>) -> PyResult<PyPrequest> {
         let comm = self.get(py)?;
-        PyPrequest::new(py, comm, describe(comm)?.checked()?)
+        PyPrequest::new(py, comm, describe(comm)?.checked(py)?)
     }
 
     /// Lets go of the communicator, of which requests may keep a part.

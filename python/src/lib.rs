@@ -20,6 +20,7 @@ mod op;
 mod prequest;
 mod report;
 mod request;
+mod shared_memory;
 mod signals;
 
 use pyo3::prelude::*;
@@ -34,6 +35,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<messages::PyTransfer>()?;
     module.add_class::<nodes::Listener>()?;
     module.add_class::<memory::Memory>()?;
+    module.add_class::<shared_memory::SharedMemory>()?;
     module.add_class::<op::PyOp>()?;
     op::add_operators(module)?;
     module.add("IN_PLACE", Py::new(module.py(), buffers::InPlace)?)?;

@@ -103,6 +103,11 @@ fn persistent_calls() {
 }
 
 #[test]
+fn arrays_in_shared_memory() {
+    passes("shared.py", &[1, 2, 3]);
+}
+
+#[test]
 fn objects_groups_threads_and_forks() {
     passes("groups.py", &[1, 2, 3]);
 }

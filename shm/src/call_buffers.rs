@@ -11,7 +11,7 @@ use crate::protocol::borrowed_bytes::BorrowedBytes;
 use crate::protocol::payload::Buffers;
 use crate::protocol::request_buffers::OwnedBytes;
 use crate::reduce_op::{IntoReduceOp, ReduceOp};
-use crate::shared_buffer::{self, SharedBuffer};
+use crate::shared_buffer::{self, MemoryKeeper, SharedBuffer};
 use crate::shared_view::SharedView;
 use std::marker::PhantomData;
 
@@ -68,9 +68,9 @@ borrowed! {
 
 /// Buffers that a call owns.
 macro_rules! owned {
-    ($([$($parameter:ident)?] $buffers:ty, $item:ty, $datatype:expr, $allocations:expr;)*) => { $(
+    ($([$($parameter:ident $(: $bound:path)?)?] $buffers:ty, $item:ty, $datatype:expr, $allocations:expr;)*) => { $(
         impl<$($parameter)?> sealed::Sealed for $buffers {}
-        impl<'a $(, $parameter: Send + 'static)?> IntoCallBuffers<'a> for $buffers {
+        impl<'a $(, $parameter: Send + 'static $(+ $bound)?)?> IntoCallBuffers<'a> for $buffers {
             type Item = $item;
             type Args<O> = OwnedArgs<'a, Self, O>;
             fn describe<O: IntoReduceOp<'a, $item>>(
@@ -95,7 +95,7 @@ owned! {
     [T] SharedBuffer<T>, T, |_, datatype| datatype, Some(shared_buffer::in_place::<T>);
     [T] (SharedBuffer<T>, SharedBuffer<T>), T, |_, datatype| datatype, Some(shared_buffer::apart::<T>);
     [] OwnedBytes, u8, |bytes, _| bytes.datatype, None;
-    [K] BorrowedBytes<K>, u8, |bytes, _| bytes.datatype, None;
+    [K: MemoryKeeper] BorrowedBytes<K>, u8, |bytes, _| bytes.datatype, Some(shared_buffer::lent::<K>);
 }
 
 /// The send buffer and the receive buffer of a call: `(send, recv)`, or one for both, `buf`.

@@ -133,4 +133,5 @@ pub use {
     protocol::decide::{SelectionRule, Thresholds, folds_by_rank},
     protocol::request_buffers::{BufferRole, OwnedBuffers, OwnedBytes},
     protocol::signature::{Signature, USER_SIZE_SHIFT},
+    shared_buffer::MemoryKeeper,
 };

@@ -156,8 +156,8 @@ impl OwnedCall {
     }
 
     /// The places at which the other ranks reach the buffers; `None` if they do not.
-    pub(crate) fn allocations(&self) -> Option<FindAllocations> {
-        self.allocations
+    pub(crate) fn allocations(&mut self) -> Option<FindAllocations> {
+        self.allocations.filter(|find| find(self.buffers.owner_as_any()).is_some())
     }
 
     /// The buffers.

@@ -8,6 +8,7 @@
 
 use crate::memory::Allocation;
 use crate::op::{Datatype, Element};
+use crate::protocol::borrowed_bytes::BorrowedBytes;
 use crate::protocol::payload::Buffers;
 use crate::protocol::request_buffers::BufferOwner;
 use std::any::Any;
@@ -110,6 +111,20 @@ pub(crate) fn in_place<T: 'static>(owner: &mut dyn Any) -> Option<Allocations<'_
 pub(crate) fn apart<T: 'static>(owner: &mut dyn Any) -> Option<Allocations<'_>> {
     let buffers = owner.downcast_mut::<(SharedBuffer<T>, SharedBuffer<T>)>();
     buffers.map(|(send, recv)| (Some(&send.allocation), &mut recv.allocation))
+}
+
+/// The value that keeps the memory of [`BorrowedBytes`] where it is.
+pub trait MemoryKeeper: Send + 'static {
+    /// The shared buffers that the memory lies in, the send buffer, `None` in place, and the receive buffer; `None` if it is private.
+    fn shared_buffers(&mut self) -> Option<(Option<&SharedBuffer<u8>>, &mut SharedBuffer<u8>)> {
+        None
+    }
+}
+
+/// The allocations of memory that a binding to another language lends.
+pub(crate) fn lent<K: MemoryKeeper>(owner: &mut dyn Any) -> Option<Allocations<'_>> {
+    let (send, recv) = owner.downcast_mut::<BorrowedBytes<K>>()?.keeper_mut().shared_buffers()?;
+    Some((send.map(|send| &send.allocation), &mut recv.allocation))
 }
 
 impl<T> fmt::Debug for SharedBuffer<T> {

@@ -36,6 +36,11 @@ impl<K> BorrowedBytes<K> {
     pub fn keeper(&self) -> &K {
         &self.keeper
     }
+
+    /// The same, exclusively.
+    pub(crate) fn keeper_mut(&mut self) -> &mut K {
+        &mut self.keeper
+    }
 }
 
 impl<K: Send + 'static> BufferOwner for BorrowedBytes<K> {
