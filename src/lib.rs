@@ -48,7 +48,9 @@ pub use communicator::{
 pub use config::Config;
 pub use costs::Costs;
 #[doc(hidden)]
-pub use earlybird_shm::op::Datatype;
+pub use earlybird_shm::op::{Datatype, OpIdentity};
+#[doc(hidden)]
+pub use earlybird_shm::user_op::ReduceFn;
 pub use earlybird_shm::{
     Algorithm, BufferOwner, BytesOp, Collective, CollectiveArgs, Counts, DType, Element, Error, FoldOrder, Grouped,
     Indexed, IntoCallBuffers, IntoReduceOp, Op, OwnedArgs, Progress, SharedBuffer, SharedView, UserOp, WaitPreset,

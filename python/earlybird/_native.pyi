@@ -6,6 +6,8 @@ __version__: str
 @final
 class Op:
     name: str
+    @staticmethod
+    def Create(function: Callable[[memoryview, memoryview, str], object], commute: bool = False) -> Op: ...
 
 SUM: Op
 PROD: Op

@@ -8,6 +8,7 @@ use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
+use std::ffi::{CStr, CString};
 use std::ptr;
 
 /// The value `earlybird.IN_PLACE`.
@@ -33,14 +34,14 @@ pub struct BufferArg {
     is_by_columns: bool,
     /// Elements of each rank's block.
     pub counts: Option<Vec<usize>>,
-    _keeper: Keeper,
+    keeper: Keeper,
 }
 
 /// The holder that keeps memory in its place.
 enum Keeper {
     /// There is none to keep.
     None,
-    Export(#[expect(dead_code, reason = "held")] PyUntypedBuffer),
+    Export(PyUntypedBuffer),
     Owner(#[expect(dead_code, reason = "held")] Py<PyAny>),
 }
 
@@ -100,7 +101,7 @@ impl BufferArg {
                 is_readonly: false,
                 is_by_columns: false,
                 counts: None,
-                _keeper: Keeper::Owner(owner.clone_ref(object.py())),
+                keeper: Keeper::Owner(owner.clone_ref(object.py())),
             });
         }
         let export = PyUntypedBuffer::get(object).map_err(|error| {
@@ -126,19 +127,38 @@ impl BufferArg {
             is_readonly,
             is_by_columns,
             counts: None,
-            _keeper: Keeper::Export(export),
+            keeper: Keeper::Export(export),
         })
     }
 
     /// No buffer of elements of this type.
     pub fn none(name: &'static str, datatype: Datatype) -> BufferArg {
         let (address, is_readonly, is_by_columns) = (ptr::null_mut(), false, false);
-        BufferArg { name, address, count: 0, datatype, is_readonly, is_by_columns, counts: None, _keeper: Keeper::None }
+        BufferArg { name, address, count: 0, datatype, is_readonly, is_by_columns, counts: None, keeper: Keeper::None }
     }
 
     /// Describes the same memory as bytes, for elements of a type that is only moved.
     pub fn become_bytes(&mut self) {
         (self.count, self.datatype) = (self.len(), DType::U8.into());
+    }
+
+    /// Describes truth values as bytes, of which not every one is such a value.
+    pub fn allow_any_bytes(&mut self) {
+        if self.datatype == DType::Bool.into() {
+            self.datatype = DType::U8.into();
+        }
+    }
+
+    /// The format of the elements, as the buffer protocol writes it.
+    pub fn format(&self) -> PyResult<CString> {
+        let format = match &self.keeper {
+            Keeper::Export(export) => Some(export.format()),
+            _ => elements::format(self.datatype),
+        };
+        format.map(CStr::to_owned).ok_or_else(|| {
+            let elements = describe(self.datatype);
+            PyTypeError::new_err(format!("{} has elements of {elements}, which Python has no format for", self.name))
+        })
     }
 
     pub fn len(&self) -> usize {

@@ -2,11 +2,12 @@
 #![allow(unsafe_code)]
 
 use crate::buffers::BufferArg;
+use crate::fold::{self, CallOp};
 use crate::shared_memory::Leases;
 use crate::signals;
 use earlybird::{
-    BorrowedBytes, CallBuffers, Collective, CollectiveArgs, Communicator, Counts, Datatype, MemoryKeeper, Op,
-    OwnedArgs, ReduceOp, SharedBuffer, SharedReduceOp,
+    BorrowedBytes, CallBuffers, Collective, CollectiveArgs, Communicator, Counts, Datatype, MemoryKeeper, OwnedArgs,
+    SharedBuffer, SharedReduceOp,
 };
 use pyo3::prelude::*;
 use std::ptr;
@@ -42,7 +43,7 @@ impl Blocks {
 pub struct Call {
     pub collective: Collective,
     /// Without effect where nothing is reduced.
-    pub op: Op,
+    pub op: CallOp,
     pub root: Option<usize>,
     pub blocks: Blocks,
     /// `None` if the contribution lies in the receive buffer.
@@ -59,13 +60,16 @@ pub struct Call {
 impl Call {
     /// Refuses buffers that cannot be used. Their lengths are checked against the call by the library.
     pub fn checked(mut self, py: Python<'_>) -> PyResult<Self> {
+        fold::refuse_inside(py)?;
         if self.has_result {
             self.recv.check_writable()?;
         }
         if let Some(send) = &self.send {
             send.check_pair(&self.recv)?;
         }
-        if self.collective.traits().folds {
+        if let CallOp::Function(_) = &self.op {
+            self.send.iter_mut().chain([&mut self.recv]).for_each(BufferArg::allow_any_bytes);
+        } else if self.collective.traits().folds {
             contribution(&self.send, &self.recv).check_elements()?;
         } else if let Datatype::Opaque(bytes) = self.recv.datatype {
             self.send.iter_mut().chain([&mut self.recv]).for_each(BufferArg::become_bytes);
@@ -101,13 +105,13 @@ impl Call {
             };
             (self.send.as_ref().map(|send| send.bytes()), recv)
         };
-        signals::call(py, || comm.run(self.args(CallBuffers::of_bytes(send, recv, self.recv.datatype))))
+        let done = signals::call(py, || comm.run(self.args(CallBuffers::of_bytes(send, recv, self.recv.datatype))));
+        self.op.explain(py, done)
     }
 
     #[inline(always)]
     fn args<'a>(&'a self, buffers: CallBuffers<'a, u8>) -> CollectiveArgs<'a> {
-        let op = ReduceOp::Builtin(self.op);
-        CollectiveArgs::describe(self.collective, self.root, self.blocks.counts(), buffers, op)
+        CollectiveArgs::describe(self.collective, self.root, self.blocks.counts(), buffers, self.op.get())
     }
 
     /// Hands the call, which was checked, to `begin` as one that is started, on the caller's buffers, which it keeps.
@@ -127,8 +131,7 @@ impl Call {
         let send = kept.send.as_ref().map(|send| send.raw_bytes().cast_const());
         // SAFETY: L: C; apart from each other and writable, as checked.
         let lent = unsafe { BorrowedBytes::new(send, bytes, datatype, kept) };
-        let op = SharedReduceOp::Builtin(op);
-        begin(CollectiveArgs::describe(collective, root, blocks.counts(), lent, &op))
+        begin(CollectiveArgs::describe(collective, root, blocks.counts(), lent, &op.shared()))
     }
 }
 
@@ -159,6 +162,6 @@ impl MemoryKeeper for Kept {
 }
 
 /// The buffer with the elements that a rank contributes.
-fn contribution<'a>(send: &'a Option<BufferArg>, recv: &'a BufferArg) -> &'a BufferArg {
+pub fn contribution<'a>(send: &'a Option<BufferArg>, recv: &'a BufferArg) -> &'a BufferArg {
     send.as_ref().unwrap_or(recv)
 }

@@ -1,7 +1,9 @@
 //! One description per collective, from the arguments of Python, which its blocking and its non-blocking method share.
 
 use crate::buffers::{BufferArg, Given};
-use crate::call::{Blocks, Call};
+use crate::call::{Blocks, Call, contribution};
+use crate::fold::CallOp;
+use crate::op::Operator;
 use earlybird::{Collective, Communicator, DType, Op};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -10,7 +12,7 @@ type Argument<'a, 'py> = &'a Bound<'py, PyAny>;
 
 /// A call by sums on blocks of one length, which the descriptions below change.
 fn call(collective: Collective, send: Option<BufferArg>, recv: BufferArg) -> Call {
-    let (op, blocks) = (Op::Sum, Blocks::Uniform);
+    let (op, blocks) = (CallOp::Builtin(Op::Sum), Blocks::Uniform);
     Call { collective, op, root: None, blocks, send, recv, has_result: true, is_shared: false, leases: None }
 }
 
@@ -53,8 +55,9 @@ pub fn broadcast(comm: &Communicator, buf: Argument<'_, '_>, root: isize) -> PyR
     Ok(Call { root: Some(root), has_result: !is_root, ..call(Collective::Broadcast, send, buf) })
 }
 
-pub fn all_reduce(send: Argument<'_, '_>, recv: Argument<'_, '_>, op: Op) -> PyResult<Call> {
+pub fn all_reduce(send: Argument<'_, '_>, recv: Argument<'_, '_>, op: Operator) -> PyResult<Call> {
     let (send, recv) = pair(send, recv)?;
+    let op = CallOp::new(op, contribution(&send, &recv))?;
     Ok(Call { op, is_shared: true, ..call(Collective::AllReduce, send, recv) })
 }
 
@@ -63,7 +66,7 @@ pub fn scan(
     comm: &Communicator,
     collective: Collective,
     (send, recv): (Argument<'_, '_>, Argument<'_, '_>),
-    op: Op,
+    op: Operator,
 ) -> PyResult<Call> {
     let has_result = collective == Collective::Scan || comm.rank() > 0;
     Ok(Call { collective, has_result, is_shared: false, ..all_reduce(send, recv, op)? })
@@ -72,11 +75,12 @@ pub fn scan(
 pub fn reduce(
     comm: &Communicator,
     (send, recv): (Argument<'_, '_>, Argument<'_, '_>),
-    op: Op,
+    op: Operator,
     root: isize,
 ) -> PyResult<Call> {
     let root = root_number(comm, root)?;
     let (send, recv) = if comm.rank() == root { pair(send, recv)? } else { only_send(send)? };
+    let op = CallOp::new(op, contribution(&send, &recv))?;
     Ok(Call { op, root: Some(root), ..call(Collective::Reduce, send, recv) })
 }
 
@@ -84,10 +88,11 @@ pub fn reduce_scatter(
     send: Argument<'_, '_>,
     recv: Argument<'_, '_>,
     counts: Option<Vec<usize>>,
-    op: Op,
+    op: Operator,
 ) -> PyResult<Call> {
     let (send, mut recv) = pair(send, recv)?;
     let blocks = per_rank(counts.or(recv.counts.take()));
+    let op = CallOp::new(op, contribution(&send, &recv))?;
     Ok(Call { op, blocks, ..call(Collective::ReduceScatter, send, recv) })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::call::Call;
 use crate::errors::{OrException, exception};
-use crate::op::PyOp;
+use crate::op::{Operator, PyOp};
 use crate::prequest::PyPrequest;
 use crate::request::PyRequest;
 use crate::signals;
@@ -69,8 +69,8 @@ impl Drop for PyCommunicator {
 }
 
 /// The operator of a reduction, the sum by default.
-pub fn operator(op: Option<PyRef<'_, PyOp>>) -> Op {
-    op.map_or(Op::Sum, |op| op.0)
+pub fn operator(op: Option<PyRef<'_, PyOp>>) -> Operator {
+    op.map_or(Operator::Builtin(Op::Sum), |op| op.0.clone())
 }
 
 /// The settings of the environment, with these options in place of variables.
@@ -107,9 +107,7 @@ impl PyCommunicator {
             (Some(job), Some(rank), Some(size)) => builder.identity(Identity::named(job, rank, size).or_exception(py)?),
             _ => return Err(PyTypeError::new_err("give job, rank and size, or none of them: a launcher says so then")),
         };
-        let comm = signals::wait_for(py, move || builder.connect())?;
-        signals::watch(&comm).or_exception(py)?;
-        Ok(PyCommunicator::of(comm))
+        signals::wait_for(py, move || signals::watched(builder.connect()?)).map(PyCommunicator::of)
     }
 
     #[getter]
@@ -139,7 +137,9 @@ impl PyCommunicator {
 
     #[getter]
     fn last_algorithm(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
-        Ok(self.get(py)?.last_call().map(|report| report.algorithm.name()))
+        let comm = self.get(py)?;
+        // Another thread that folds may wait for the interpreter.
+        Ok(py.detach(|| comm.last_call()).map(|report| report.algorithm.name()))
     }
 
     /// The number under which the trace has the calls of this communicator.

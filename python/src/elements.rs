@@ -2,6 +2,7 @@
 //! structures.
 
 use earlybird::{DType, Datatype};
+use std::ffi::CStr;
 
 /// Returns the datatype of elements of `bytes` bytes in this format. What the library cannot calculate with is opaque: it is
 /// moved, not reduced.
@@ -32,6 +33,28 @@ pub fn datatype(format: &[u8], bytes: usize) -> Option<Datatype> {
         _ => return Some(Datatype::Opaque(bytes)),
     };
     Some(builtin.into())
+}
+
+/// Returns a format of elements of this type; `None` where Python has none.
+pub fn format(datatype: Datatype) -> Option<&'static CStr> {
+    let Datatype::Builtin(dtype) = datatype else { return None };
+    Some(match dtype {
+        DType::I8 => c"b",
+        DType::I16 => c"h",
+        DType::I32 => c"i",
+        DType::I64 => c"q",
+        DType::U8 => c"B",
+        DType::U16 => c"H",
+        DType::U32 => c"I",
+        DType::U64 => c"Q",
+        DType::F16 => c"e",
+        DType::F32 => c"f",
+        DType::F64 => c"d",
+        DType::ComplexF32 => c"Zf",
+        DType::ComplexF64 => c"Zd",
+        DType::Bool => c"?",
+        _ => return None,
+    })
 }
 
 /// Returns whether some element is no truth value, which would be one of no type.

@@ -95,12 +95,13 @@ impl PyCommunicator {
         let listener = listener.listener.lock().ok().and_then(|mut listener| listener.take());
         let listener = listener.ok_or_else(|| Error::usage("the listener was used; make one for each communicator"));
         let listener = listener.or_exception(py)?;
-        let comm = signals::wait_for(py, move || {
+        let joined = signals::wait_for(py, move || {
             let within: Option<Duration> = config.timeout;
             let messages = TcpMessages::connect(rank, &listener, &addresses, token, within)?;
-            Communicator::builder().config(config).identity(identity).messages(layout, messages).connect()
-        })?;
-        signals::watch(&comm).or_exception(py)?;
-        Ok(PyCommunicator::of(comm))
+            signals::watched(
+                Communicator::builder().config(config).identity(identity).messages(layout, messages).connect()?,
+            )
+        });
+        joined.map(PyCommunicator::of)
     }
 }

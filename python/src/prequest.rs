@@ -6,6 +6,7 @@
 
 use crate::call::{Call, LentBytes};
 use crate::errors::{OrException, exception};
+use crate::fold::CallOp;
 use crate::signals;
 use earlybird::{Communicator, Error, Persistent};
 use pyo3::prelude::*;
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A call that was prepared, under way or not.
 struct Prepared {
     call: Persistent<'static, LentBytes>,
+    op: CallOp,
     /// Dropped after the call.
     _comm: Arc<Communicator>,
 }
@@ -32,14 +34,15 @@ impl PyPrequest {
         let comm = comm.clone();
         // SAFETY: K: the only use is the call, which lies in one structure with the handle that keeps it.
         let kept: &'static Communicator = unsafe { &*Arc::as_ptr(&comm) };
+        let op = call.op.clone();
         let call = py.detach(|| call.owned(|args| kept.init(args))).or_exception(py)?;
-        Ok(PyPrequest { prepared: Mutex::new(Some(Prepared { call, _comm: comm })) })
+        Ok(PyPrequest { prepared: Mutex::new(Some(Prepared { call, op, _comm: comm })) })
     }
 
-    fn call(&mut self, py: Python<'_>) -> PyResult<&mut Persistent<'static, LentBytes>> {
+    fn prepared(&mut self, py: Python<'_>) -> PyResult<&mut Prepared> {
         let prepared = self.prepared.get_mut().unwrap_or_else(PoisonError::into_inner).as_mut();
         let freed = || exception(py, Error::usage("the persistent request was freed; prepare the call again"));
-        prepared.map(|prepared| &mut prepared.call).ok_or_else(freed)
+        prepared.ok_or_else(freed)
     }
 }
 
@@ -54,9 +57,9 @@ impl PyPrequest {
     /// Starts the call on what the buffers hold now; never waits for another rank.
     #[pyo3(name = "Start")]
     fn start(&mut self, py: Python<'_>) -> PyResult<()> {
-        let call = self.call(py)?;
+        let Prepared { call, op, .. } = self.prepared(py)?;
         call.buffers_mut().or_exception(py)?.keeper().check_elements()?;
-        py.detach(|| call.start()).or_exception(py)
+        op.explain(py, py.detach(|| call.start()).or_exception(py))
     }
 
     /// Starts several calls in this order, the same on all ranks.
@@ -68,15 +71,15 @@ impl PyPrequest {
 
     /// Waits for the result, which lies in the receive buffer then; returns at once where the call is not under way.
     fn wait(&mut self, py: Python<'_>) -> PyResult<bool> {
-        let call = self.call(py)?;
-        signals::call(py, || call.wait())?;
+        let Prepared { call, op, .. } = self.prepared(py)?;
+        op.explain(py, signals::call(py, || call.wait()))?;
         Ok(true)
     }
 
     /// Returns whether the call is not, or no longer, under way; never waits for another rank.
     fn test(&mut self, py: Python<'_>) -> PyResult<bool> {
-        let call = self.call(py)?;
-        py.detach(|| call.try_wait()).or_exception(py)
+        let Prepared { call, op, .. } = self.prepared(py)?;
+        op.explain(py, py.detach(|| call.try_wait()).or_exception(py))
     }
 
     #[pyo3(name = "Wait")]

@@ -6,6 +6,7 @@
 
 use crate::call::{Call, LentBytes};
 use crate::errors::OrException;
+use crate::fold::{self, CallOp};
 use crate::signals;
 use earlybird::{Communicator, Request};
 use pyo3::prelude::*;
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A call under way.
 struct Started {
     call: Request<'static, LentBytes>,
+    op: CallOp,
     /// Dropped after the call.
     _comm: Arc<Communicator>,
 }
@@ -31,8 +33,9 @@ impl PyRequest {
         let comm = comm.clone();
         // SAFETY: K: the only use is the call, which lies in one structure with the handle that keeps it.
         let kept: &'static Communicator = unsafe { &*Arc::as_ptr(&comm) };
-        let call = py.detach(|| call.owned(|args| kept.start(args))).or_exception(py)?;
-        Ok(PyRequest { started: Mutex::new(Some(Started { call, _comm: comm })) })
+        let op = call.op.clone();
+        let call = op.explain(py, py.detach(|| call.owned(|args| kept.start(args))).or_exception(py))?;
+        Ok(PyRequest { started: Mutex::new(Some(Started { call, op, _comm: comm })) })
     }
 
     fn started(&mut self) -> &mut Option<Started> {
@@ -53,22 +56,27 @@ impl Drop for PyRequest {
 impl PyRequest {
     /// Waits for the result, which lies in the receive buffer then; returns at once where it does already.
     fn wait(&mut self, py: Python<'_>) -> PyResult<bool> {
+        fold::refuse_inside(py)?;
         let Some(started) = self.started().take() else { return Ok(true) };
-        signals::call(py, move || {
-            let Started { call, _comm } = started;
-            call.wait()
-        })?;
+        let Started { call, op, _comm } = started;
+        let done = signals::call(py, move || {
+            let done = call.wait();
+            drop(_comm);
+            done
+        });
+        op.explain(py, done)?;
         Ok(true)
     }
 
     /// Returns whether the result lies in the receive buffer; never waits for another rank.
     fn test(&mut self, py: Python<'_>) -> PyResult<bool> {
         let Some(started) = self.started() else { return Ok(true) };
-        let tried = py.detach(|| started.call.try_wait());
+        let tried = py.detach(|| started.call.try_wait()).or_exception(py);
+        let tried = started.op.explain(py, tried);
         if !matches!(tried, Ok(None)) {
             *self.started() = None;
         }
-        tried.or_exception(py).map(|buffers| buffers.is_some())
+        tried.map(|buffers| buffers.is_some())
     }
 
     #[pyo3(name = "Wait")]

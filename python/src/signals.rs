@@ -4,6 +4,7 @@
 //! error on all ranks that names this one.
 
 use crate::errors::exception;
+use crate::fold;
 use earlybird::{Communicator, Error, Progress};
 use pyo3::prelude::*;
 use std::cell::Cell;
@@ -22,9 +23,10 @@ thread_local! {
     static RAISED: Cell<Option<PyErr>> = const { Cell::new(None) };
 }
 
-/// Lets the calls of a communicator, and of those that are made from it, be interrupted.
-pub fn watch(comm: &Communicator) -> Result<(), Error> {
-    comm.set_progress(Some(Progress::interrupting(EVERY, is_interrupted)?))
+/// The communicator, whose calls, and those of communicators that are made from it, can be interrupted.
+pub fn watched(comm: Communicator) -> Result<Communicator, Error> {
+    comm.set_progress(Some(Progress::interrupting(EVERY, is_interrupted)?))?;
+    Ok(comm)
 }
 
 /// The same, and what else is driven in waits.
@@ -50,6 +52,7 @@ fn is_interrupted() -> bool {
 /// Makes a call with the interpreter released. What a handler of a signal has raised meanwhile comes before its error.
 #[inline]
 pub fn call<T: Send>(py: Python<'_>, call: impl FnOnce() -> Result<T, Error> + Send) -> PyResult<T> {
+    fold::refuse_inside(py)?;
     CALLS.set(CALLS.get().wrapping_add(1));
     let done = py.detach(call);
     // Also where the call was completed all the same.

@@ -100,6 +100,48 @@ def joining():
         sys.stdout.write("right\n")
 
 
+def operator_raises(form):
+    """An exception of an operator is the cause of its rank's error; the others learn what it says."""
+    options = {"EARLYBIRD_RANKS_PER_NODE": "1"} if form == "nodes" else {}
+    comm = earlybird.Communicator(timeout=60, options=options)
+    raised = []
+
+    def refuse(inbuf, inoutbuf, datatype):
+        raised.append(ZeroDivisionError(f"on rank {comm.rank}"))
+        raise raised[-1]
+
+    op, values = earlybird.Op.Create(refuse), np.ones(1000)
+    try:
+        if form in ("Allreduce", "nodes"):
+            comm.Allreduce(earlybird.IN_PLACE, values, op)
+        else:
+            request = getattr(comm, form)(earlybird.IN_PLACE, values, op)
+            if form == "Allreduce_init":
+                request.Start()
+            request.wait()
+        raise AssertionError("the exception was lost")
+    except earlybird.OperatorPanicked as error:
+        assert "ZeroDivisionError: on rank" in str(error), error
+        assert error.__cause__ is (raised[0] if raised else None), (error.__cause__, raised)
+        assert raised or error.rank != comm.rank
+    sys.stdout.write("right\n")
+
+
+def operator_is_interrupted():
+    """Ctrl-C inside an operator reaches its caller as it is."""
+    comm = earlybird.Communicator(timeout=60)
+
+    def interrupted(inbuf, inoutbuf, datatype):
+        signal.raise_signal(signal.SIGINT)
+
+    try:
+        comm.Allreduce(earlybird.IN_PLACE, np.ones(10), earlybird.Op.Create(interrupted))
+        raise AssertionError("the signal was lost")
+    except (KeyboardInterrupt, earlybird.OperatorPanicked) as error:
+        assert "KeyboardInterrupt" in repr(error), repr(error)
+    sys.stdout.write("right\n")
+
+
 def product(comm, factor):
     return comm.allreduce(factor * (comm.rank + 1), earlybird.PROD)
 

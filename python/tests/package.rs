@@ -108,6 +108,16 @@ fn arrays_in_shared_memory() {
 }
 
 #[test]
+fn operators_of_functions() {
+    passes("operators.py", &[1, 2, 3]);
+    scene(&["operator_raises", "Allreduce"], 3, 3, 0);
+    scene(&["operator_raises", "Iallreduce"], 2, 2, 0);
+    scene(&["operator_raises", "Allreduce_init"], 2, 2, 0);
+    scene(&["operator_raises", "nodes"], 2, 2, 0);
+    scene(&["operator_is_interrupted"], 2, 2, 0);
+}
+
+#[test]
 fn objects_groups_threads_and_forks() {
     passes("groups.py", &[1, 2, 3]);
 }
