@@ -39,7 +39,11 @@ class SharedMemory:
 class Buffer(Protocol):
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
-_Sends = Buffer | Memory
+class Tensor(Protocol):
+    def __dlpack__(self) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+_Sends = Buffer | Tensor | Memory
 _Counts = Sequence[int]
 _Blocks = _Sends | Sequence[Any]
 

@@ -1,6 +1,7 @@
 //! The caller's buffers as bytes: what the arguments of a call may be, and what is refused before anything is shared.
 #![allow(unsafe_code)]
 
+use crate::dlpack::{self, HostMemory};
 use crate::elements::{self, is_no_bool};
 use crate::memory::Memory;
 use earlybird::{DType, Datatype};
@@ -42,6 +43,7 @@ enum Keeper {
     /// There is none to keep.
     None,
     Export(PyUntypedBuffer),
+    Tensor(#[expect(dead_code, reason = "held")] dlpack::Borrowed),
     Owner(#[expect(dead_code, reason = "held")] Py<PyAny>),
 }
 
@@ -104,14 +106,24 @@ impl BufferArg {
                 keeper: Keeper::Owner(owner.clone_ref(object.py())),
             });
         }
-        let export = PyUntypedBuffer::get(object).map_err(|error| {
-            PyTypeError::new_err(format!(
-                "{name} is no buffer ({error}); give a numpy array, an array.array, a bytearray or [buffer, counts]"
-            ))
-        })?;
+        let export = match PyUntypedBuffer::get(object) {
+            Ok(export) => export,
+            Err(error) => {
+                return BufferArg::of_tensor(object, name)?.ok_or_else(|| {
+                    PyTypeError::new_err(format!(
+                        "{name} is no buffer ({error}); give a numpy array, an array.array, a bytearray or [buffer, counts]"
+                    ))
+                });
+            }
+        };
         if !export.is_c_contiguous() && !export.is_fortran_contiguous() {
             return Err(PyValueError::new_err(format!(
                 "{name} is not contiguous; give a copy, as numpy.ascontiguousarray makes it"
+            )));
+        }
+        if elements::has_objects(export.format().to_bytes()) {
+            return Err(PyTypeError::new_err(format!(
+                "{name} has Python objects as elements; use the calls for objects, as allgather, or another type"
             )));
         }
         let datatype = elements::datatype(export.format().to_bytes(), export.item_size()).ok_or_else(|| {
@@ -129,6 +141,14 @@ impl BufferArg {
             counts: None,
             keeper: Keeper::Export(export),
         })
+    }
+
+    /// The memory of a tensor of another library; `None` if the object is none.
+    fn of_tensor(object: &Bound<'_, PyAny>, name: &'static str) -> PyResult<Option<BufferArg>> {
+        let Some((tensor, memory)) = dlpack::borrow(object, name)? else { return Ok(None) };
+        let HostMemory { address, count, datatype, is_readonly } = memory;
+        let keeper = Keeper::Tensor(tensor);
+        Ok(Some(BufferArg { name, address, count, datatype, is_readonly, is_by_columns: false, counts: None, keeper }))
     }
 
     /// No buffer of elements of this type.

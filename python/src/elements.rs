@@ -57,6 +57,11 @@ pub fn format(datatype: Datatype) -> Option<&'static CStr> {
     })
 }
 
+/// Returns whether elements in this format are or have references to objects, which mean nothing to another process.
+pub fn has_objects(format: &[u8]) -> bool {
+    letters(format).contains(&b'O')
+}
+
 /// Returns whether some element is no truth value, which would be one of no type.
 pub fn is_no_bool(bytes: &[u8]) -> bool {
     bytes.iter().any(|byte| *byte > 1)

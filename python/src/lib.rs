@@ -9,6 +9,7 @@ mod buffers;
 mod call;
 mod collectives;
 mod communicator;
+mod dlpack;
 mod elements;
 mod errors;
 mod fold;

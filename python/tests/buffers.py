@@ -257,6 +257,7 @@ def test_arguments_that_cannot_be_used(comm):
     refused(ValueError, comm.Allgatherv, ones, [more, [1] * comm.size, [7] * comm.size], words="displacements")
     refused(TypeError, comm.Alltoallv, ones, [more, [1] * comm.size], words="for both or for none")
     refused(earlybird.Usage, comm.Allreduce, IN_PLACE, np.zeros(1, "U3"), words="operator of your own")
+    refused(TypeError, comm.Bcast, np.array([{}, ()], "O"), words="Python objects")
     swapped = np.ones(4, ">f8")
     refused(earlybird.Usage, comm.Allreduce, IN_PLACE, swapped, words="operator of your own")
     refused(ValueError, comm.set_order, "left", words="arrival")

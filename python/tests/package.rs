@@ -118,6 +118,11 @@ fn operators_of_functions() {
 }
 
 #[test]
+fn tensors_through_dlpack() {
+    passes("tensors.py", &[1, 2]);
+}
+
+#[test]
 fn objects_groups_threads_and_forks() {
     passes("groups.py", &[1, 2, 3]);
 }

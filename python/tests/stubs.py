@@ -27,7 +27,7 @@ def public(names):
 
 extra, missing = set(), set()
 module = {name for name in declared(tree.body)}
-extra |= public(module) - set(dir(_native)) - {"InPlace", "Buffer"}
+extra |= public(module) - set(dir(_native)) - {"InPlace", "Buffer", "Tensor"}
 missing |= public(dir(_native)) - module
 for node in tree.body:
     if isinstance(node, ast.ClassDef) and hasattr(_native, node.name):
