@@ -5,6 +5,7 @@ use crate::errors::{OrException, exception};
 use crate::op::{Operator, PyOp};
 use crate::prequest::PyPrequest;
 use crate::request::PyRequest;
+use crate::shared_memory::SharedMemory;
 use crate::signals;
 use earlybird::{Choice, Communicator, Config, Error, FoldOrder, Identity, Op};
 use pyo3::exceptions::PyTypeError;
@@ -157,6 +158,13 @@ impl PyCommunicator {
         let known = [FoldOrder::Arrival, FoldOrder::Rank].into_iter().find(|order| order.name() == name);
         let order = known.ok_or_else(|| Error::usage(format!("there is no order {name:?}; use arrival or rank")));
         order.and_then(|order| self.get(py).map(|comm| comm.set_order(order)).unwrap_or(Ok(()))).or_exception(py)
+    }
+
+    /// Allocates bytes in the shared memory of the node. This rank alone takes part.
+    #[pyo3(name = "Alloc_mem")]
+    fn alloc(&self, py: Python<'_>, size: usize) -> PyResult<SharedMemory> {
+        let comm = self.get(py)?;
+        signals::call(py, || comm.alloc(size)).map(SharedMemory::new)
     }
 
     #[pyo3(signature = (color, key=0))]

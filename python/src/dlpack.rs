@@ -150,8 +150,8 @@ impl Borrowed {
         check_device(name, tensor.device.kind, tensor.device.number)?;
         let datatype = datatype(name, tensor.element)?;
         let dimensions = usize::try_from(tensor.ndim).map_err(|_| no_shape(name))?;
-        // SAFETY: T: both have a number for each dimension, unless they are null.
         let numbers = |at: *const i64| match dimensions > 0 && !at.is_null() {
+            // SAFETY: T: both have a number for each dimension, unless they are null.
             true => Some(unsafe { slice::from_raw_parts(at, dimensions) }),
             false => None,
         };

@@ -119,12 +119,11 @@ impl ReduceFn for Fold {
         let folded = Python::try_attach(|py| {
             // SAFETY: the contract of the trait: `a`, `b` and `dst` hold `count` elements. Both operands are copied out before the
             // result is copied in.
-            let done = unsafe {
+            unsafe {
                 let operand = |at, is_readonly| Operand::copied(py, at, count, self.bytes, &self.format, is_readonly);
                 let (left, right) = (operand(a, true)?, operand(b, false)?);
                 self.call(&left, &right).map(|()| right.get().copy_to(dst))
-            };
-            done
+            }
         });
         let message = match folded {
             Some(Ok(())) => return,

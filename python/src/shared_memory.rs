@@ -7,9 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::buffers::BufferArg;
-use crate::communicator::PyCommunicator;
 use crate::errors::exception;
-use crate::signals;
 use earlybird::{CallBuffers, Error, SharedBuffer};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -122,14 +120,9 @@ impl Leases {
 #[pyclass(name = "SharedMemory", module = "earlybird", frozen)]
 pub struct SharedMemory(Arc<Place>);
 
-#[pymethods]
-impl PyCommunicator {
-    /// Allocates bytes in the shared memory of the node. This rank alone takes part.
-    #[pyo3(name = "Alloc_mem")]
-    fn alloc(&self, py: Python<'_>, size: usize) -> PyResult<SharedMemory> {
-        let comm = self.get(py)?;
-        let buffer = signals::call(py, || comm.alloc(size))?;
-        Ok(SharedMemory(Place::new(buffer)))
+impl SharedMemory {
+    pub fn new(buffer: SharedBuffer<u8>) -> Self {
+        SharedMemory(Place::new(buffer))
     }
 }
 

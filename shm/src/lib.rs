@@ -122,6 +122,7 @@ pub use {
     memory::{Absent, MAX_RANKS, announce_end, forget_job, probe, refuse, sweep},
     owned_args::{OwnedCall, WithoutBuffers},
     reduce_op::{ReduceOp, SharedReduceOp},
+    shared_buffer::MemoryKeeper,
     warn::warn,
 };
 #[doc(hidden)]
@@ -133,5 +134,4 @@ pub use {
     protocol::decide::{SelectionRule, Thresholds, folds_by_rank},
     protocol::request_buffers::{BufferRole, OwnedBuffers, OwnedBytes},
     protocol::signature::{Signature, USER_SIZE_SHIFT},
-    shared_buffer::MemoryKeeper,
 };
