@@ -15,6 +15,9 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+/// Bytes of the smallest pages: shared memory is whole pages.
+const PAGE: usize = 4096;
+
 /// The places of this process by their addresses.
 static PLACES: Mutex<BTreeMap<usize, Weak<Place>>> = Mutex::new(BTreeMap::new());
 
@@ -40,7 +43,9 @@ impl Place {
 
     /// The place that a buffer is the whole of.
     fn of(buffer: &BufferArg) -> Option<Arc<Place>> {
-        let place = places().get(&buffer.raw_bytes().addr())?.upgrade()?;
+        let address = buffer.raw_bytes().addr();
+        // Other buffers hardly ever begin with a page, and need not wait for the lock.
+        let place = if address.is_multiple_of(PAGE) { places().get(&address)?.upgrade()? } else { return None };
         (place.bytes == buffer.len()).then_some(place)
     }
 
