@@ -88,24 +88,23 @@ impl Call {
 
     /// Makes the blocking call, which was checked.
     pub fn run(mut self, py: Python<'_>, comm: &Communicator) -> PyResult<()> {
-        if let Some(mut leases) = self.leases.take() {
-            let done = signals::call(py, || comm.run(self.args(leases.call_buffers().datatype(self.recv.datatype))));
-            drop(leases);
-            return done;
-        }
-        let mut copy;
-        // SAFETY: C; apart from each other and writable, as checked.
-        let (send, recv) = unsafe {
-            let recv = match self.has_result || !self.recv.is_readonly {
-                true => self.recv.bytes_mut(),
-                false => {
-                    copy = self.recv.bytes().to_vec();
-                    &mut copy
-                }
+        let (datatype, mut leases, mut copy) = (self.recv.datatype, self.leases.take(), Vec::new());
+        let done = signals::call(py, || {
+            let buffers = match &mut leases {
+                Some(leases) => leases.call_buffers().datatype(datatype),
+                // SAFETY: C; apart from each other and writable, as checked.
+                None => unsafe {
+                    let recv = if !self.has_result && self.recv.is_readonly {
+                        copy.extend_from_slice(self.recv.bytes());
+                        &mut copy
+                    } else {
+                        self.recv.bytes_mut()
+                    };
+                    CallBuffers::of_bytes(self.send.as_ref().map(|send| send.bytes()), recv, datatype)
+                },
             };
-            (self.send.as_ref().map(|send| send.bytes()), recv)
-        };
-        let done = signals::call(py, || comm.run(self.args(CallBuffers::of_bytes(send, recv, self.recv.datatype))));
+            comm.run(self.args(buffers))
+        });
         self.op.explain(py, done)
     }
 

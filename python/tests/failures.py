@@ -110,7 +110,7 @@ def operator_raises(form):
         raised.append(ZeroDivisionError(f"on rank {comm.rank}"))
         raise raised[-1]
 
-    op, values = earlybird.Op.Create(refuse), np.ones(1000)
+    op, values = earlybird.Op.Create(refuse), np.frombuffer(comm.Alloc_mem(20_000), "f8")
     try:
         if form in ("Allreduce", "nodes"):
             comm.Allreduce(earlybird.IN_PLACE, values, op)
