@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 
@@ -35,16 +36,26 @@ def killed():
 
 
 def late():
-    """Rank 1 comes later than the deadline of the others."""
-    comm = earlybird.Communicator(timeout=0.3)
-    comm.Barrier()
-    if comm.rank == 1:
-        time.sleep(1.5)
-    try:
-        comm.Barrier()
-        raise AssertionError("the deadline passed unnoticed")
-    except earlybird.Timeout as error:
-        assert (error.rank, error.missing, error.after) == (1, [1], 0.3) and isinstance(error, TimeoutError), vars(error)
+    """Rank 1 comes when the deadline of the other has passed, which the other tells it by a file."""
+    comm = earlybird.Communicator(timeout=3)
+    with tempfile.TemporaryDirectory() as mine:
+        directory = comm.bcast(mine)
+        told = os.path.join(directory, "passed")
+        while comm.rank == 1 and not os.path.exists(told):
+            time.sleep(0.01)
+        try:
+            comm.Barrier()
+            raise AssertionError("the deadline passed unnoticed")
+        except earlybird.Timeout as error:
+            assert (error.rank, error.missing, error.after) == (1, [1], 3.0), vars(error)
+            assert isinstance(error, TimeoutError)
+        if comm.rank == 0:
+            open(told, "w").close()
+            # The file goes with its directory, after the other has seen it.
+            while os.path.exists(told):
+                time.sleep(0.01)
+        else:
+            os.remove(told)
     sys.stdout.write("right\n")
 
 

@@ -88,7 +88,7 @@ def test_a_rank_that_computes_is_not_needed(comm):
     values = shared(comm, 1_000_000)
     values[:] = comm.rank + 1
     comm.Barrier()
-    directory = comm.bcast(tempfile.mkdtemp())
+    directory = comm.bcast(tempfile.mkdtemp() if comm.rank == 0 else None)
     request = comm.Iallreduce(IN_PLACE, values)
     open(os.path.join(directory, str(comm.rank)), "w").close()
     until(lambda: len(os.listdir(directory)) >= comm.size)
