@@ -261,11 +261,13 @@ impl Joining<'_> {
             let who = || "attach: the process that brings the ranks together has not answered".to_owned();
             let checked = self.deadline.check(who, Vec::new, || true);
             checked.map_err(|error| announcement::give_up(socket, of_attach(error)))?;
-            if let Some(rank) = (self.absent)() {
-                return Err(announcement::give_up(socket, died(rank, 0)));
+            let gone = (self.absent)().map(|rank| died(rank, 0));
+            match (creator_runs, gone) {
+                (Ok(()), None) => {}
+                (Ok(()), Some(gone)) => return Err(announcement::give_up(socket, gone)),
+                // Nobody answers, and the ranks that meet in another group of theirs know who that was.
+                (Err(ended), gone) => return Err(gone.unwrap_or(ended)),
             }
-            // Said last: the ranks that wait in another group of theirs know which rank that was.
-            creator_runs?;
             fd_server::wait_for(socket, engine::sleep(LOOK_EVERY));
         }
     }

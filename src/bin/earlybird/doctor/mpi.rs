@@ -1,4 +1,4 @@
-//! MPI libraries that can be started from here, and the interposer beside this program.
+//! MPI libraries that can be started from here, and the interposers that came with this program.
 
 use super::finding::{Finding, State};
 use crate::job::own_binary;
@@ -25,7 +25,7 @@ pub fn findings() -> Vec<Finding> {
     if found.is_empty() {
         found.push(Finding::ok(SECTION, "mpirun", "none in PATH", "earlybird run starts ranks without one"));
     }
-    found.push(interposer(&launchers));
+    found.extend(interposers(&launchers));
     found
 }
 
@@ -56,23 +56,32 @@ impl Launcher {
     }
 }
 
-/// The interposer that was built beside this program.
-fn interposer(launchers: &[Launcher]) -> Finding {
-    let build = "MPICC=mpicc cargo build --release -p earlybird-preload, beside this program";
-    let beside = own_binary().ok().map(|binary| binary.with_file_name(INTERPOSER)).filter(|path| path.is_file());
-    let Some(path) = beside else {
-        let effect = "MPI programs run by their MPI alone";
-        return Finding::ok(SECTION, "interposer", "not built", effect).noted_if(!launchers.is_empty(), build);
-    };
+/// How the interposer is built, where it is missing.
+const BUILD: &str = "MPICC=mpicc cargo build --release -p earlybird-preload, beside this program";
+
+/// The interposers that were built beside this program, or installed with it.
+fn interposers(launchers: &[Launcher]) -> Vec<Finding> {
+    let binary = own_binary().unwrap_or_default();
+    let places = ["", "../lib/earlybird/openmpi", "../lib/earlybird/mpich"];
+    let places = places.map(|place| binary.with_file_name(place).join(INTERPOSER));
+    let found = places.iter().filter(|path| path.is_file()).map(|path| interposer(path, launchers)).collect_vec();
+    if !found.is_empty() {
+        return found;
+    }
+    let effect = "MPI programs run by their MPI alone";
+    vec![Finding::ok(SECTION, "interposer", "not built", effect).noted_if(!launchers.is_empty(), BUILD)]
+}
+
+fn interposer(path: &Path, launchers: &[Launcher]) -> Finding {
     let finding = |value: String, effect: &str| {
         Finding::ok(SECTION, "interposer", format!("{}, {value}", path.display()), effect)
     };
-    let Some(family) = family_of(&path) else {
-        return finding("built for no MPI".into(), "it takes over nothing").judged(State::Note, build);
+    let Some(family) = family_of(path) else {
+        return finding("built for no MPI".into(), "it takes over nothing").judged(State::Note, BUILD);
     };
     let has = launchers.iter().any(|launcher| launcher.family == Some(family));
     finding(format!("built for {family}"), "takes over collectives of programs of that MPI, by LD_PRELOAD")
-        .noted_if(!has, format!("no launcher of {family} is in PATH: {build}"))
+        .noted_if(!has, format!("no launcher of {family} is in PATH: {BUILD}"))
 }
 
 /// The family of MPI that a library needs, by the names in its dynamic section.
