@@ -25,6 +25,7 @@ fn member(player: &Player) {
         "plan" => by_a_plan(comm),
         "split" => comm.split(Some((comm.rank() == 2).into()), 0).map(drop),
         "duplicate" => comm.duplicate().map(drop),
+        "messages" => comm.point_to_point().map(drop),
         other => panic!("{other}"),
     });
     // of a rank that was told to open no more files
@@ -71,20 +72,44 @@ fn told(ends: &[End]) -> [Option<&str>; 2] {
 const CLOSED: &str = "joining over a socket that something else in this proces";
 const NO_MORE: &str = "(see ulimit -n): Too many open files";
 
+/// What the ranks of a node join beside its calls: a plan, and messages of two ranks.
+const BESIDE: [&str; 2] = ["plan", "messages"];
+
 #[test]
-fn a_rank_whose_socket_is_closed_while_it_joins_fails_the_plan_for_all() {
-    let ends = held("plan", "3", "1:left:1:stop,1:asked:2:close", 1, None);
-    let [first, then] = told(&ends);
-    assert!(first.is_some_and(|error| error.starts_with("EB_") && error.contains(CLOSED)), "{first:?}");
-    assert_eq!(first, then);
+fn a_rank_whose_socket_is_closed_while_it_joins_fails_the_call_for_all() {
+    for kind in BESIDE {
+        let ends = held(kind, "3", "1:left:1:stop,1:asked:2:close", 1, None);
+        let [first, then] = told(&ends);
+        assert!(first.is_some_and(|error| error.starts_with("EB_") && error.contains(CLOSED)), "{kind}: {first:?}");
+        assert_eq!(first, then);
+    }
 }
 
 #[test]
-fn a_rank_that_comes_late_to_a_plan_gets_the_error_that_stands() {
-    let ends = held("plan", "3", "1:left:1:stop,0:left:1:files", 1, Some(LATE));
-    let [first, then] = told(&ends);
-    assert!(first.is_some_and(|error| error.starts_with("EB_") && error.contains(NO_MORE)), "{first:?}");
-    assert_eq!(first, then);
+fn a_rank_that_comes_late_to_a_call_gets_the_error_that_stands() {
+    for kind in BESIDE {
+        let ends = held(kind, "3", "1:left:1:stop,0:left:1:files", 1, Some(LATE));
+        let [first, then] = told(&ends);
+        assert!(first.is_some_and(|error| error.starts_with("EB_") && error.contains(NO_MORE)), "{kind}: {first:?}");
+        assert_eq!(first, then);
+    }
+}
+
+/// A rank is killed on its way into the meeting: its process is named, which the meeting never knew.
+#[test]
+fn a_rank_that_dies_on_its_way_to_the_others_is_named() {
+    for (kind, nodes) in BESIDE.into_iter().map(|kind| (kind, "3")).chain([("messages", "2,1"), ("duplicate", "2,1")]) {
+        let fault = if nodes == "3" { "1:left:1:kill" } else { "1:joining:3:kill" };
+        let job = Job::new("member", 3).arg(kind).var("EARLYBIRD_RANKS_PER_NODE", nodes);
+        let mut job = job.var("EARLYBIRD_FAULT", fault).start();
+        [0, 2].into_iter().for_each(|rank| job.wait_for(rank, "first"));
+        job.raise("leave");
+        let ends = job.join();
+        let named = format!("EB_PEER_DIED rank 1 (pid {} ", ends[1].pid);
+        for end in [&ends[0], &ends[2]] {
+            assert!(end.heard("first").is_some_and(|error| error.starts_with(&named)), "{kind} {nodes}: {end}");
+        }
+    }
 }
 
 /// On several nodes: in the joining of the node's ranks (the second), and of the ranks of a new group (the third).
@@ -99,7 +124,9 @@ fn a_rank_of_several_nodes_that_comes_late_or_is_closed_is_told_like_the_others(
         ("3,2", "1:joining:3:stop,0:joining:3:files"),
         ("3,2", "4:joining:3:stop,0:joining:3:files"),
     ];
-    for (kind, (nodes, faults)) in ["split", "duplicate"].into_iter().flat_map(|kind| cases.map(|case| (kind, case))) {
+    for (kind, (nodes, faults)) in
+        ["split", "duplicate", "messages"].into_iter().flat_map(|kind| cases.map(|case| (kind, case)))
+    {
         let (late, says) = if faults.ends_with("files") { (Some(LATE), NO_MORE) } else { (None, CLOSED) };
         let ends = held(kind, nodes, faults, faults[..1].parse().unwrap(), late);
         let [first, then] = told(&ends);
