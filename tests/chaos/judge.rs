@@ -127,7 +127,12 @@ fn left_files(run: &Running<'_>) -> Vec<String> {
         let entries = std::fs::read_dir(path).map(|all| all.flatten().collect::<Vec<_>>()).unwrap_or_default();
         entries.iter().map(|entry| entry.path().display().to_string()).collect()
     };
-    let mut left: Vec<String> = names(&run.dir.join("meet"));
+    let meet = run.dir.join("meet");
+    if run.killed().len() > 1 {
+        // Who knows the name of a meeting may all have been killed in it: then the next start in the directory removes it.
+        let _ = earlybird_shm::sweep(Some(&meet));
+    }
+    let mut left: Vec<String> = names(&meet);
     // Other programs meet at the same time: ours is what names a process of this run.
     let is_ours = |name: &String| {
         let words = std::fs::read(name).unwrap_or_default();
