@@ -71,11 +71,11 @@ pub struct BenchArgs {
 
     /// Algorithms: auto, flat, leader, chain, slices, static-leader, static-leader-early, and for allreduce and barrier
     /// plan:NAME with the name of a schedule and its parameters (see `earlybird plan`): plan:ring, plan:butterfly:r=1,
-    /// plan:cyclic-shift:radices=4x3; under mpirun also mpi and
-    /// mpi-started. On several nodes a plan:NAME runs flat over all ranks,
-    /// exchange:NAME runs the plan between the leaders of the nodes, and the others are inside the nodes. Calls that do the
-    /// same work: started, which is waited for after --compute; of allreduce reduce+broadcast, reduce-scatter+allgather and
-    /// persistent, of gather as-allgather, of scatter as-broadcast, of others as-allreduce [default: all of the operation's own]
+    /// plan:cyclic-shift:radices=4x3; under mpirun also mpi and mpi-started. On several nodes a plan:NAME runs flat over
+    /// all ranks, exchange:NAME runs the plan between the leaders of the nodes, and the others are inside the nodes. Calls that
+    /// do the same work: started, which is waited for after --compute; of allreduce reduce+broadcast, reduce-scatter+allgather
+    /// and persistent, of gather as-allgather, of scatter as-broadcast, of others as-allreduce [default: all of the operation's
+    /// own]
     #[arg(long, help_heading = MEASURED, value_name = "A,B", value_delimiter = ',')]
     pub(super) algorithms: Option<Vec<Variant>>,
 
@@ -106,9 +106,9 @@ pub struct BenchArgs {
     #[arg(long, help_heading = MEASURED, value_enum, default_value_t = BuffersChoice::Private)]
     pub(super) buffers: BuffersChoice,
 
-    /// Computing time of every rank in each call, seconds or with a unit: between the start and the wait of started
-    /// calls, before the others. Tail, latency and processor time contain it, the time of a call does not: below the table stands how much
-    /// of that is hidden behind it
+    /// Computing time of every rank in each call, seconds or with a unit: between the start and the wait of started calls,
+    /// before the others. Tail, latency and processor time contain it, the time of a call does not: below the table stands
+    /// how much of that is hidden behind it
     #[arg(long, help_heading = MEASURED, value_name = "S", value_parser = parse_time, conflicts_with = "check")]
     pub(super) compute: Option<Duration>,
 
