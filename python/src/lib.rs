@@ -13,6 +13,7 @@ mod dlpack;
 mod elements;
 mod errors;
 mod fold;
+mod kept_call;
 mod launch;
 mod memory;
 mod messages;

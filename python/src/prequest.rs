@@ -1,24 +1,17 @@
 //! Persistent requests: calls that are prepared once and started again and again, under mpi4py's names.
 //!
-//! A call uses the caller's memory where it lies, and keeps it from its preparation on. Invariant **K (kept)**, as in `request.rs`: a
-//! request holds the communicator that its call borrows, and drops the call before the communicator.
-#![allow(unsafe_code)]
+//! A call uses the caller's memory where it lies, and keeps it from its preparation on.
 
 use crate::call::{Call, LentBytes};
 use crate::errors::{OrException, exception};
-use crate::fold::CallOp;
+use crate::kept_call::KeptCall;
 use crate::signals;
 use earlybird::{Communicator, Error, Persistent};
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A call that was prepared, under way or not.
-struct Prepared {
-    call: Persistent<'static, LentBytes>,
-    op: CallOp,
-    /// Dropped after the call.
-    _comm: Arc<Communicator>,
-}
+type Prepared = KeptCall<Persistent<'static, LentBytes>>;
 
 /// A call that is started any number of times.
 #[pyclass(name = "Prequest", module = "earlybird")]
@@ -31,12 +24,8 @@ impl PyPrequest {
     /// Prepares a call, which was checked.
     pub fn new(py: Python<'_>, comm: &Arc<Communicator>, call: Call) -> PyResult<Self> {
         call.check_persistent()?;
-        let comm = comm.clone();
-        // SAFETY: K: the only use is the call, which lies in one structure with the handle that keeps it.
-        let kept: &'static Communicator = unsafe { &*Arc::as_ptr(&comm) };
-        let op = call.op.clone();
-        let call = py.detach(|| call.owned(|args| kept.init(args))).or_exception(py)?;
-        Ok(PyPrequest { prepared: Mutex::new(Some(Prepared { call, op, _comm: comm })) })
+        let prepared = KeptCall::new(py, comm, call, |comm, args| comm.init(args))?;
+        Ok(PyPrequest { prepared: Mutex::new(Some(prepared)) })
     }
 
     fn prepared(&mut self, py: Python<'_>) -> PyResult<&mut Prepared> {
@@ -57,7 +46,7 @@ impl PyPrequest {
     /// Starts the call on what the buffers hold now; never waits for another rank.
     #[pyo3(name = "Start")]
     fn start(&mut self, py: Python<'_>) -> PyResult<()> {
-        let Prepared { call, op, .. } = self.prepared(py)?;
+        let KeptCall { call, op, .. } = self.prepared(py)?;
         call.buffers_mut().or_exception(py)?.keeper().check_elements()?;
         op.explain(py, py.detach(|| call.start()).or_exception(py))
     }
@@ -71,14 +60,14 @@ impl PyPrequest {
 
     /// Waits for the result, which lies in the receive buffer then; returns at once where the call is not under way.
     fn wait(&mut self, py: Python<'_>) -> PyResult<bool> {
-        let Prepared { call, op, .. } = self.prepared(py)?;
+        let KeptCall { call, op, .. } = self.prepared(py)?;
         op.explain(py, signals::call(py, || call.wait()))?;
         Ok(true)
     }
 
     /// Returns whether the call is not, or no longer, under way; never waits for another rank.
     fn test(&mut self, py: Python<'_>) -> PyResult<bool> {
-        let Prepared { call, op, .. } = self.prepared(py)?;
+        let KeptCall { call, op, .. } = self.prepared(py)?;
         op.explain(py, py.detach(|| call.try_wait()).or_exception(py))
     }
 

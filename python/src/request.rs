@@ -1,24 +1,17 @@
 //! Requests: calls that were started and whose end is waited for later.
 //!
 //! A started call uses the caller's memory where it lies, and keeps it until the call has ended, also when its request is dropped.
-//! Invariant **K (kept)**: a request holds the communicator that its call borrows, and drops the call before the communicator.
-#![allow(unsafe_code)]
 
 use crate::call::{Call, LentBytes};
 use crate::errors::OrException;
-use crate::fold::{self, CallOp};
-use crate::signals;
+use crate::fold;
+use crate::kept_call::KeptCall;
 use earlybird::{Communicator, Request};
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A call under way.
-struct Started {
-    call: Request<'static, LentBytes>,
-    op: CallOp,
-    /// Dropped after the call.
-    _comm: Arc<Communicator>,
-}
+type Started = KeptCall<Request<'static, LentBytes>>;
 
 /// A call that was started.
 #[pyclass(name = "Request", module = "earlybird")]
@@ -30,12 +23,8 @@ pub struct PyRequest {
 impl PyRequest {
     /// Starts a call, which was checked.
     pub fn start(py: Python<'_>, comm: &Arc<Communicator>, call: Call) -> PyResult<Self> {
-        let comm = comm.clone();
-        // SAFETY: K: the only use is the call, which lies in one structure with the handle that keeps it.
-        let kept: &'static Communicator = unsafe { &*Arc::as_ptr(&comm) };
-        let op = call.op.clone();
-        let call = op.explain(py, py.detach(|| call.owned(|args| kept.start(args))).or_exception(py))?;
-        Ok(PyRequest { started: Mutex::new(Some(Started { call, op, _comm: comm })) })
+        let started = KeptCall::new(py, comm, call, |comm, args| comm.start(args))?;
+        Ok(PyRequest { started: Mutex::new(Some(started)) })
     }
 
     fn started(&mut self) -> &mut Option<Started> {
@@ -58,13 +47,7 @@ impl PyRequest {
     fn wait(&mut self, py: Python<'_>) -> PyResult<bool> {
         fold::refuse_inside(py)?;
         let Some(started) = self.started().take() else { return Ok(true) };
-        let Started { call, op, _comm } = started;
-        let done = signals::call(py, move || {
-            let done = call.wait();
-            drop(_comm);
-            done
-        });
-        op.explain(py, done)?;
+        started.end(py, Request::wait)?;
         Ok(true)
     }
 
