@@ -1,7 +1,7 @@
 /* Which is faster, the interposer's call (MPI_) or the MPI library's own (PMPI_)? Both in one program that runs under the
  * interposer, in turns, ranks arriving up to 20 us apart. A line per operation and size: the median tail of each, from the last
  * arrival to the last exit by the clock that all processes of a machine share. Only the operations that are named as arguments, or all.
- * Where blocks may be unequal the last rank's is half as long. "communicator" is a duplicate of MPI_COMM_WORLD, some allreduces of 8
+ * Non-blocking calls are started and waited for at once. Where blocks may be unequal the last rank's is half as long. "communicator" is a duplicate of MPI_COMM_WORLD, some allreduces of 8
  * bytes on it, whose number stands for the bytes, and its end. preload/benches/faster runs it. */
 #include <mpi.h>
 #include <stdio.h>
@@ -9,9 +9,10 @@
 #include <string.h>
 #include <time.h>
 
-enum { OPERATIONS = 15, WARM = 10, MOST = 400, SIZES = 10, LARGEST = 4 << 20, RANKS = 64 };
+enum { OPERATIONS = 22, WARM = 10, MOST = 400, SIZES = 10, LARGEST = 4 << 20, RANKS = 64 };
 static const char *const names[] = { "allreduce", "reduce", "broadcast", "barrier", "allgather", "reduce-scatter-block", "gather",
                                      "gatherv", "scatter", "scatterv", "allgatherv", "alltoall", "alltoallv", "reduce-scatter",
+                                     "iallreduce", "ireduce", "ibroadcast", "ibarrier", "iallgather", "ialltoall", "ireduce-scatter-block",
                                      "communicator" };
 static float *in, *out;
 static int counts[RANKS], places[RANKS];
@@ -28,6 +29,7 @@ static double now(void)
 static void call(int operation, int which, int n, int rank, int size)
 {
     int own = counts[rank], pairs[RANKS];
+    MPI_Request request = MPI_REQUEST_NULL;
     /* as much both ways */
     for (int r = 0; r < size; r++) pairs[r] = counts[r < rank ? rank : r];
     switch (operation) {
@@ -45,6 +47,13 @@ static void call(int operation, int which, int n, int rank, int size)
     case 11: EITHER(Alltoall, in, n, MPI_FLOAT, out, n, MPI_FLOAT, MPI_COMM_WORLD); break;
     case 12: EITHER(Alltoallv, in, pairs, places, MPI_FLOAT, out, pairs, places, MPI_FLOAT, MPI_COMM_WORLD); break;
     case 13: EITHER(Reduce_scatter, in, out, counts, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); break;
+    case 14: EITHER(Iallreduce, in, out, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &request); break;
+    case 15: EITHER(Ireduce, in, out, n, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD, &request); break;
+    case 16: EITHER(Ibcast, in, n, MPI_FLOAT, 0, MPI_COMM_WORLD, &request); break;
+    case 17: EITHER(Ibarrier, MPI_COMM_WORLD, &request); break;
+    case 18: EITHER(Iallgather, in, n, MPI_FLOAT, out, n, MPI_FLOAT, MPI_COMM_WORLD, &request); break;
+    case 19: EITHER(Ialltoall, in, n, MPI_FLOAT, out, n, MPI_FLOAT, MPI_COMM_WORLD, &request); break;
+    case 20: EITHER(Ireduce_scatter_block, in, out, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD, &request); break;
     default: {
         MPI_Comm comm;
         MPI_Comm_dup(MPI_COMM_WORLD, &comm);
@@ -52,6 +61,7 @@ static void call(int operation, int which, int n, int rank, int size)
         MPI_Comm_free(&comm);
     }
     }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
 static int by_value(const void *a, const void *b)
@@ -75,9 +85,10 @@ int main(int argc, char **argv)
         for (int s = 0; s < SIZES; s++) {
             int is_named = argc == 1;
             for (int i = 1; i < argc; i++) is_named |= !strcmp(argv[i], names[operation]);
-            if (!is_named || (operation == 3 && s)) continue;
+            int is_barrier = strstr(names[operation], "barrier") != NULL;
+            if (!is_named || (is_barrier && s)) continue;
             int told = bytes[s], n = bytes[s] / sizeof *in, calls = bytes[s] < 1 << 18 ? MOST : MOST / 4;
-            if (operation == 3) told = 0;
+            if (is_barrier) told = 0;
             if (operation == OPERATIONS - 1) told = n = made[s];
             for (int r = 0; r < size; r++) counts[r] = r == size - 1 ? n / 2 : n, places[r] = r * n;
             double last[2], tails[2][MOST];

@@ -77,13 +77,13 @@ struct constants {
     MPI_Datatype null_type, byte, integer, packed;
     MPI_Op min, null_op;
     MPI_Request null_request;
-    int32_t err_buffer, err_count, err_truncate, err_other, any_source, undefined;
+    int32_t err_buffer, err_count, err_truncate, err_other, err_request, thread_multiple, any_source, undefined;
     MPI_Status *ignore_status;
 };
 const struct constants eb_constants = {
     MPI_IN_PLACE, MPI_COMM_WORLD, MPI_COMM_SELF, MPI_COMM_NULL, MPI_DATATYPE_NULL, MPI_BYTE, MPI_INT, MPI_PACKED,
     MPI_MIN, MPI_OP_NULL, MPI_REQUEST_NULL,
-    MPI_ERR_BUFFER, MPI_ERR_COUNT, MPI_ERR_TRUNCATE, MPI_ERR_OTHER, MPI_ANY_SOURCE, MPI_UNDEFINED,
+    MPI_ERR_BUFFER, MPI_ERR_COUNT, MPI_ERR_TRUNCATE, MPI_ERR_OTHER, MPI_ERR_REQUEST, MPI_THREAD_MULTIPLE, MPI_ANY_SOURCE, MPI_UNDEFINED,
     MPI_STATUS_IGNORE,
 };
 
@@ -91,6 +91,14 @@ _Static_assert(sizeof(MPI_Status) <= 64, "messages.rs has room for a status");
 
 /* Makes calls on this communicator return error codes. */
 int eb_return_errors(MPI_Comm comm) { return PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN); }
+
+/* The status of a collective: empty, but for its error. */
+int eb_set_status(MPI_Status *status, int code)
+{
+    status->MPI_SOURCE = MPI_ANY_SOURCE, status->MPI_TAG = MPI_ANY_TAG, status->MPI_ERROR = code;
+    PMPI_Status_set_cancelled(status, 0);
+    return PMPI_Status_set_elements(status, MPI_BYTE, 0);
+}
 
 /* Creates a key of attributes that duplicates of a communicator do not inherit. */
 int eb_create_keyval(MPI_Comm_delete_attr_function *on_delete, int *keyval)
@@ -103,6 +111,7 @@ int eb_create_keyval(MPI_Comm_delete_attr_function *on_delete, int *keyval)
 MPI_Comm eb_comm_f2c(MPI_Fint handle) { return PMPI_Comm_f2c(handle); }
 MPI_Datatype eb_type_f2c(MPI_Fint handle) { return PMPI_Type_f2c(handle); }
 MPI_Op eb_op_f2c(MPI_Fint handle) { return PMPI_Op_f2c(handle); }
+MPI_Fint eb_request_c2f(MPI_Request handle) { return PMPI_Request_c2f(handle); }
 extern int mpi_fortran_in_place_, mpi_fortran_bottom_;
 const void *eb_fortran_in_place(void) { return &mpi_fortran_in_place_; }
 const void *eb_fortran_bottom(void) { return &mpi_fortran_bottom_; }

@@ -17,6 +17,11 @@ pub type Count = i64;
 /// The function that MPI calls when it deletes an attribute.
 pub type DeleteFn = unsafe extern "C" fn(Handle, c_int, *mut c_void, *mut c_void) -> c_int;
 
+/// The functions that MPI calls for a request of this library's: for its status, when it is freed, to cancel it.
+pub type QueryFn = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+pub type FreeFn = unsafe extern "C" fn(*mut c_void) -> c_int;
+pub type CancelFn = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+
 /// An entry of the table of predefined types in `abi.c`.
 #[repr(C)]
 pub struct CType {
@@ -51,6 +56,8 @@ pub struct Constants {
     pub err_count: c_int,
     pub err_truncate: c_int,
     pub err_other: c_int,
+    pub err_request: c_int,
+    pub thread_multiple: c_int,
     pub any_source: c_int,
     pub undefined: c_int,
     pub ignore_status: *mut c_void,
@@ -71,6 +78,7 @@ unsafe extern "C" {
     static eb_ops: [COp; 0];
     safe static eb_ops_len: usize;
     pub fn eb_return_errors(comm: Handle) -> c_int;
+    pub fn eb_set_status(status: RecvPtr, code: c_int) -> c_int;
     pub fn eb_create_keyval(on_delete: DeleteFn, keyval: *mut c_int) -> c_int;
 
     pub fn PMPI_Allgather(
@@ -83,6 +91,17 @@ unsafe extern "C" {
         comm: Handle,
     ) -> c_int;
     pub fn PMPI_Finalize() -> c_int;
+    pub fn PMPI_Grequest_start(
+        query: QueryFn,
+        free: FreeFn,
+        cancel: CancelFn,
+        state: *mut c_void,
+        request: *mut Handle,
+    ) -> c_int;
+    pub fn PMPI_Grequest_complete(request: Handle) -> c_int;
+    pub fn PMPI_Query_thread(level: *mut c_int) -> c_int;
+    pub fn PMPI_Type_dup(dtype: Handle, new: *mut Handle) -> c_int;
+    pub fn PMPI_Type_free(dtype: *mut Handle) -> c_int;
 
     pub fn PMPI_Abort(comm: Handle, code: c_int) -> c_int;
     pub fn PMPI_Comm_call_errhandler(comm: Handle, code: c_int) -> c_int;
@@ -166,6 +185,7 @@ unsafe extern "C" {
     pub fn eb_comm_f2c(handle: c_int) -> Handle;
     pub fn eb_type_f2c(handle: c_int) -> Handle;
     pub fn eb_op_f2c(handle: c_int) -> Handle;
+    pub fn eb_request_c2f(handle: Handle) -> c_int;
     pub safe fn eb_fortran_in_place() -> *const c_void;
     pub safe fn eb_fortran_bottom() -> *const c_void;
 }
@@ -224,4 +244,14 @@ pub fn true_extent(dtype: Handle) -> Option<(isize, isize)> {
     let (mut lower, mut extent) = (0, 0);
     // SAFETY: as in `extent`.
     (unsafe { PMPI_Type_get_true_extent(dtype, &mut lower, &mut extent) } == 0).then_some((lower, extent))
+}
+
+/// Returns a copy of `dtype`, or the error code of MPI.
+pub fn copy_type(dtype: Handle) -> Result<Handle, c_int> {
+    let mut copy = constants().null_type;
+    // SAFETY: a type as MPI demands of the caller; writes one handle.
+    match unsafe { PMPI_Type_dup(dtype, &mut copy) } {
+        0 => Ok(copy),
+        code => Err(code),
+    }
 }

@@ -51,6 +51,16 @@ impl Block {
         other.filter(|other| other.bytes() == self.bytes()).ok_or_else(unequal_sides)
     }
 
+    /// The type of the elements.
+    pub fn dtype(&self) -> Handle {
+        self.dtype
+    }
+
+    /// Makes the block independent of the caller's type, of which `copy` is one, and of the communicator.
+    pub fn become_independent(&mut self, copy: Handle) {
+        (self.dtype, self.comm) = (copy, constants().comm_self);
+    }
+
     /// So many of these blocks as one.
     pub fn times(&self, blocks: usize) -> Block {
         self.with_count(self.count * blocks)

@@ -87,9 +87,38 @@ fn attribute(comm: Handle) -> Result<Option<&'static CommEntry>, ForwardReason> 
     }
 }
 
-/// The state of a communicator that is not in the table.
+/// Returns the state of `comm` for a non-blocking call, which sets up no communicator: that would wait for other ranks. Blocking calls
+/// before it have, on all ranks or on none.
+pub fn get_ready(comm: Handle) -> Result<&'static InterceptedComm, ForwardReason> {
+    let entry = match find(comm) {
+        Some(entry) => entry,
+        None => kept(comm)?.ok_or(ForwardReason::FirstCalls)?,
+    };
+    match &entry.state {
+        Ok(intercepted) if intercepted.starts_calls => Ok(intercepted),
+        Ok(_) => Err(ForwardReason::NonBlocking),
+        Err(reason) => Err(*reason),
+    }
+}
+
+/// Returns a holder of the entry of `comm`, which has one: it outlives the communicator of MPI.
+pub fn hold(comm: Handle) -> Option<Arc<CommEntry>> {
+    let entry = find(comm).or_else(|| attribute(comm).ok()?)?;
+    // SAFETY: `keep` made the address of an `Arc`, which is let go of when MPI frees `comm`: not during a call on it.
+    unsafe {
+        Arc::increment_strong_count(entry);
+        Some(Arc::from_raw(entry))
+    }
+}
+
+/// Returns whether `entry` is still that of `comm`, which may have been freed.
+pub fn is_state(comm: Handle, entry: &Arc<CommEntry>) -> bool {
+    find(comm).is_some_and(|found| ptr::eq(found, Arc::as_ptr(entry)))
+}
+
+/// The entry of a communicator that is not in the table, if it has one; an error is the reason why its calls are forwarded.
 #[cold]
-fn get_first(comm: Handle) -> Result<&'static InterceptedComm, ForwardReason> {
+fn kept(comm: Handle) -> Result<Option<&'static CommEntry>, ForwardReason> {
     if settings::get().interpose == earlybird::Interpose::Off {
         return Err(ForwardReason::Off);
     }
@@ -99,7 +128,13 @@ fn get_first(comm: Handle) -> Result<&'static InterceptedComm, ForwardReason> {
     if comm == constants().null_comm || comm == 0 {
         return Err(ForwardReason::Argument);
     }
-    if let Some(entry) = attribute(comm)? {
+    attribute(comm)
+}
+
+/// The state of a communicator that is not in the table.
+#[cold]
+fn get_first(comm: Handle) -> Result<&'static InterceptedComm, ForwardReason> {
+    if let Some(entry) = kept(comm)? {
         return get_again(comm, entry);
     }
     let state = set_up::members(comm).and(Err(ForwardReason::FirstCalls));

@@ -4,12 +4,15 @@
 use crate::abi::{Handle, RecvPtr, SendPtr, constants};
 use crate::block::Block;
 use crate::buffers::{check_address, write};
-use crate::comm_cache;
+use crate::form::Form;
 use crate::functions::MpiFunction;
 use crate::intercepted::InterceptedComm;
+use crate::non_blocking::{LentBuffers, NewCall};
 use crate::outcome::{CallResult, forward, return_code};
+use crate::row::{CallMemory, Row};
 use crate::summary::{self, ForwardReason};
-use crate::transfer::{BlockBytes, Row, Transfer, block, carry_out, check_not_in_place, rooted};
+use crate::transfer::{BlockBytes, Transfer, block, carry_out, check_not_in_place, rooted};
+use earlybird::{Counts, DType, Op};
 use std::ffi::{c_int, c_void};
 
 /// Intercepts MPI_Bcast. Returns `None` for a call that is forwarded.
@@ -17,21 +20,34 @@ use std::ffi::{c_int, c_void};
 /// # Safety
 /// The buffer is what MPI demands of the caller.
 #[inline]
-pub unsafe fn bcast(buffer: RecvPtr, count: impl Into<i64>, dtype: Handle, root: c_int, comm: Handle) -> Option<c_int> {
-    let count = count.into();
-    let (intercepted, root, block) = match rooted(root, comm)
+pub unsafe fn bcast(
+    buffer: RecvPtr,
+    count: impl Into<i64>,
+    dtype: Handle,
+    root: c_int,
+    comm: Handle,
+    form: Form,
+) -> Option<c_int> {
+    let (call, count) = (form.of(MpiFunction::Bcast), count.into());
+    let (intercepted, root, block) = match rooted(root, comm, form)
         .and_then(|(intercepted, root)| Ok((intercepted, root, block(intercepted, count, dtype, comm)?)))
     {
         Ok(found) => found,
-        Err(ForwardReason::Argument) => return forward(MpiFunction::Bcast, ForwardReason::Argument, 0, dtype),
-        Err(reason) => return forward(MpiFunction::Bcast, reason, count, dtype),
+        Err(ForwardReason::Argument) => return forward(call, ForwardReason::Argument, 0, dtype),
+        Err(reason) => return forward(call, reason, count, dtype),
     };
-    if intercepted.selection.prefers_mpi(MpiFunction::Bcast, block.bytes()) {
-        return forward(MpiFunction::Bcast, ForwardReason::Faster, count, dtype);
+    if intercepted.selection.prefers_mpi(call, block.bytes()) {
+        return forward(call, ForwardReason::Faster, count, dtype);
     }
-    summary::count_intercepted(MpiFunction::Bcast, block.bytes());
+    summary::count_intercepted(call, block.bytes());
     // SAFETY: by the caller's contract.
-    Some(return_code(MpiFunction::Bcast, comm, unsafe { bcast_block(intercepted, buffer, &block, root) }))
+    let result = unsafe {
+        match form {
+            Form::Blocking => bcast_block(intercepted, buffer, &block, root),
+            Form::NonBlocking(request) => start_bcast((intercepted, comm), buffer, block, root, request),
+        }
+    };
+    Some(return_code(call, comm, result))
 }
 
 /// # Safety
@@ -57,6 +73,31 @@ unsafe fn bcast_block(intercepted: &InterceptedComm, buffer: *mut c_void, block:
     Ok(())
 }
 
+/// # Safety
+/// `buffer` has the elements until the call has ended; `request` is where the caller wants the request.
+#[cold]
+unsafe fn start_bcast(
+    (intercepted, comm): (&'static InterceptedComm, Handle),
+    buffer: *mut c_void,
+    block: Block,
+    root: usize,
+    request: *mut Handle,
+) -> CallResult {
+    let is_root = root == intercepted.rank;
+    let (mut recv, mut deliver_to) = Row::joined(buffer, block).lend()?;
+    if let CallMemory::Own(packed) = &mut recv
+        && is_root
+    {
+        // SAFETY: by the caller's contract; `packed` is as long as the signature.
+        unsafe { block.copy_in(buffer, packed)? };
+        deliver_to = None;
+    }
+    let (function, counts) = (MpiFunction::Ibcast, Counts::Uniform);
+    let call = NewCall { intercepted, function, comm, root: Some(root), counts, dtype: DType::U8, op: Op::Sum };
+    // SAFETY: by the caller's contract.
+    unsafe { call.start(LentBuffers { send: None, recv, deliver_to }, request) }
+}
+
 /// Intercepts MPI_Allgather. Returns `None` for a call that is forwarded.
 ///
 /// # Safety
@@ -71,10 +112,11 @@ pub unsafe fn allgather(
     m: impl Into<i64>,
     recv_type: Handle,
     comm: Handle,
+    form: Form,
 ) -> Option<c_int> {
     let (n, m) = (n.into(), m.into());
     let transfer = || {
-        let intercepted = comm_cache::get(comm)?;
+        let intercepted = form.comm(comm)?;
         let received = block(intercepted, m, recv_type, comm)?;
         let is_in_place = send == constants().in_place;
         let send = match is_in_place {
@@ -86,7 +128,7 @@ pub unsafe fn allgather(
         Ok(Transfer { intercepted, root: None, block_bytes, is_in_place, send, recv })
     };
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(MpiFunction::Allgather, comm, (m, recv_type), transfer()) }
+    unsafe { carry_out(MpiFunction::Allgather, comm, (m, recv_type), transfer(), form) }
 }
 
 /// Intercepts MPI_Alltoall. Returns `None` for a call that is forwarded.
@@ -103,10 +145,11 @@ pub unsafe fn alltoall(
     m: impl Into<i64>,
     recv_type: Handle,
     comm: Handle,
+    form: Form,
 ) -> Option<c_int> {
     let (n, m) = (n.into(), m.into());
     let transfer = || {
-        let intercepted = comm_cache::get(comm)?;
+        let intercepted = form.comm(comm)?;
         let received = block(intercepted, m, recv_type, comm)?;
         let is_in_place = send == constants().in_place;
         let (sent, from) = match is_in_place {
@@ -119,7 +162,7 @@ pub unsafe fn alltoall(
         Ok(Transfer { intercepted, root: None, block_bytes, is_in_place, send, recv })
     };
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(MpiFunction::Alltoall, comm, (m, recv_type), transfer()) }
+    unsafe { carry_out(MpiFunction::Alltoall, comm, (m, recv_type), transfer(), form) }
 }
 
 /// Intercepts MPI_Gather. Returns `None` for a call that is forwarded.
@@ -137,13 +180,14 @@ pub unsafe fn gather(
     recv_type: Handle,
     root: c_int,
     comm: Handle,
+    form: Form,
 ) -> Option<c_int> {
     let (n, m) = (n.into(), m.into());
     let is_in_place = send == constants().in_place;
     // Each rank knows the length of the blocks from what MPI lets it know.
     let known = if is_in_place { (m, recv_type) } else { (n, dtype) };
     let transfer = || {
-        let (intercepted, root) = rooted(root, comm)?;
+        let (intercepted, root) = rooted(root, comm, form)?;
         if root != intercepted.rank {
             check_not_in_place(is_in_place)?;
             let sent = block(intercepted, n, dtype, comm)?;
@@ -160,7 +204,7 @@ pub unsafe fn gather(
         Ok(Transfer { intercepted, root: Some(root), block_bytes, is_in_place, send, recv })
     };
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(MpiFunction::Gather, comm, known, transfer()) }
+    unsafe { carry_out(MpiFunction::Gather, comm, known, transfer(), form) }
 }
 
 /// Intercepts MPI_Scatter. Returns `None` for a call that is forwarded.
@@ -178,14 +222,13 @@ pub unsafe fn scatter(
     recv_type: Handle,
     root: c_int,
     comm: Handle,
+    form: Form,
 ) -> Option<c_int> {
     let (n, m) = (n.into(), m.into());
     let is_in_place = recv == constants().in_place;
     let known = if is_in_place { (n, dtype) } else { (m, recv_type) };
-    // With MPI_IN_PLACE the root's own block stays where it is, and a copy that nobody reads is received.
-    let mut unread = Vec::new();
-    let mut transfer = || {
-        let (intercepted, root) = rooted(root, comm)?;
+    let transfer = || {
+        let (intercepted, root) = rooted(root, comm, form)?;
         if root != intercepted.rank {
             check_not_in_place(is_in_place)?;
             let received = block(intercepted, m, recv_type, comm)?;
@@ -194,7 +237,8 @@ pub unsafe fn scatter(
         }
         let sent = block(intercepted, n, dtype, comm)?;
         let recv = match is_in_place {
-            true => Row::unread(&mut unread, sent.bytes()),
+            // The root's own block stays where it is.
+            true => Row::unread(sent.bytes()),
             false => Row::joined(recv, sent.or_equal(intercepted.handles, m, recv_type)?),
         };
         let block_bytes = BlockBytes::Uniform(sent.bytes());
@@ -202,5 +246,5 @@ pub unsafe fn scatter(
         Ok(Transfer { intercepted, root: Some(root), block_bytes, is_in_place: false, send, recv })
     };
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(MpiFunction::Scatter, comm, known, transfer()) }
+    unsafe { carry_out(MpiFunction::Scatter, comm, known, transfer(), form) }
 }

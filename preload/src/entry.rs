@@ -2,8 +2,9 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{self, Handle, constants};
+use crate::form::Form;
 use crate::functions::for_each_function;
-use crate::{comm_cache, data_movement, forwarded, progress, reductions, settings, stderr, summary, unequal_blocks};
+use crate::{comm_cache, data_movement, non_blocking, progress, reductions, settings, stderr, summary, unequal_blocks};
 use earlybird::Interpose;
 use std::ffi::c_int;
 
@@ -22,41 +23,57 @@ macro_rules! argument_type {
 }
 
 /// Defines a function whose counts are of the given type, exported under the name of MPI and this suffix. The function that intercepts
-/// the call returns its return code, or `None` to forward it.
+/// the call returns its return code, or `None` to forward it. In brackets follow the address of the request and the form of the call.
 macro_rules! define_entry {
-    ($name:ident, $suffix:literal, $count:ty, $module:ident::$function:ident($($argument:ident: $kind:ident),*)) => {
+    ($name:ident $lower:ident, $suffix:literal, $count:ty, $module:ident::$function:ident
+        ($($argument:ident: $kind:ident),*) [$($request:ident)?] [$($form:expr)?]) => {
         /// The MPI function of this name.
         ///
         /// # Safety
         /// The caller keeps the rules of the MPI standard.
         #[unsafe(export_name = concat!("MPI_", stringify!($name), $suffix))]
         #[allow(clippy::too_many_arguments)]
-        pub unsafe extern "C" fn $function($($argument: argument_type!($kind $count),)* comm: Handle) -> c_int {
+        pub unsafe extern "C" fn $lower(
+            $($argument: argument_type!($kind $count),)* comm: Handle $(, $request: *mut Handle)?
+        ) -> c_int {
             unsafe extern "C" {
                 #[link_name = concat!("PMPI_", stringify!($name), $suffix)]
-                fn forward($($argument: argument_type!($kind $count),)* comm: Handle) -> c_int;
+                fn forward($($argument: argument_type!($kind $count),)* comm: Handle $(, $request: *mut Handle)?) -> c_int;
             }
             // SAFETY: the arguments are what MPI demands of the caller, and are forwarded unchanged.
-            unsafe { $module::$function($($argument,)* comm).unwrap_or_else(|| forward($($argument,)* comm)) }
+            unsafe {
+                $module::$function($($argument,)* comm $(, $form)?)
+                    .unwrap_or_else(|| forward($($argument,)* comm $(, $request)?))
+            }
         }
     };
 }
 
 macro_rules! define_entries {
-    ($($name:ident $capitals:ident, $collective:ident, $counts:ident, $module:ident::$function:ident $arguments:tt;)*) => {
-        $(define_entry!($name, "", c_int, $module::$function $arguments);)*
+    ($($name:ident $capitals:ident $lower:ident $non_blocking:tt, $collective:ident, $counts:ident,
+        $module:ident::$function:ident $arguments:tt;)*) => {
+        $(define_entries!(@forms $name $lower $non_blocking "" c_int, $module $function $arguments);)*
 
         /// The forms with large counts.
         #[cfg(large_counts)]
         mod large {
             use super::*;
-            $(define_entries!(@$counts $name $module $function $arguments);)*
+            $(define_entries!(@$counts $name $lower $non_blocking $module $function $arguments);)*
         }
     };
-    (@counts $name:ident $module:ident $function:ident $arguments:tt) => {
-        define_entry!($name, "_c", abi::Count, $module::$function $arguments);
+    (@counts $name:ident $lower:ident $non_blocking:tt $module:ident $function:ident $arguments:tt) => {
+        define_entries!(@forms $name $lower $non_blocking "_c" abi::Count, $module $function $arguments);
     };
-    (@no_counts $name:ident $module:ident $function:ident $arguments:tt) => {};
+    (@no_counts $name:ident $lower:ident $non_blocking:tt $module:ident $function:ident $arguments:tt) => {};
+    (@forms $name:ident $lower:ident [] $suffix:literal $count:ty, $module:ident $function:ident $arguments:tt) => {
+        define_entry!($name $lower, $suffix, $count, $module::$function $arguments [] []);
+    };
+    (@forms $name:ident $lower:ident [$non_blocking:ident $i_capitals:ident $i_lower:ident] $suffix:literal $count:ty,
+        $module:ident $function:ident $arguments:tt) => {
+        define_entry!($name $lower, $suffix, $count, $module::$function $arguments [] [Form::Blocking]);
+        define_entry!(
+            $non_blocking $i_lower, $suffix, $count, $module::$function $arguments [request] [Form::NonBlocking(request)]);
+    };
 }
 
 for_each_function!(define_entries);
@@ -72,12 +89,16 @@ pub unsafe extern "C" fn finalize() -> c_int {
         // SAFETY: MPI runs; writes one int.
         let rank = abi::query(|rank| unsafe { abi::PMPI_Comm_rank(constants().world, rank) });
         if rank == Some(0) {
-            stderr::print((summary::text() + &forwarded::summary_text()).trim_end());
+            let text = summary::text();
+            #[cfg(large_counts)]
+            let text = text + &crate::forwarded::summary_text();
+            stderr::print(text.trim_end());
         }
     }
     comm_cache::free_all();
     if is_on {
         progress::stop();
+        non_blocking::stop();
     }
     // SAFETY: the caller keeps the rules of the MPI standard.
     unsafe { abi::PMPI_Finalize() }

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 #[cfg(open_mpi)]
-use crate::abi::{self, Handle, constants, eb_comm_f2c, eb_op_f2c, eb_type_f2c};
+use crate::abi::{self, Handle, constants, eb_comm_f2c, eb_op_f2c, eb_request_c2f, eb_type_f2c};
 use crate::entry;
 #[cfg(open_mpi)]
 use crate::functions::for_each_function;
@@ -81,6 +81,20 @@ macro_rules! c_argument {
     };
 }
 
+/// A call of a C function. That of a non-blocking one gives a request, which becomes one of Fortran at this address.
+#[cfg(open_mpi)]
+macro_rules! with_request {
+    ([] entry::$function:ident($($argument:expr),* $(,)?)) => {
+        entry::$function($($argument),*)
+    };
+    ([$request:ident] entry::$function:ident($($argument:expr),* $(,)?)) => {{
+        let mut handle = constants().null_request;
+        let code = entry::$function($($argument,)* &mut handle);
+        *$request = eb_request_c2f(handle);
+        code
+    }};
+}
+
 /// Defines a Fortran function under these names. Its code is an expression of its arguments, which precede `error`.
 macro_rules! define_fortran {
     ($($spelling:expr),*; $arguments:tt $code:expr) => {
@@ -108,25 +122,30 @@ macro_rules! define_fortran {
 
 #[cfg(open_mpi)]
 macro_rules! define_fortran_functions {
-    ($($name:ident $capitals:ident, $collective:ident, $counts:ident, $module:ident::$function:ident $arguments:tt;)*) => {
-        $(define_fortran_functions!(@each $capitals $function $arguments);)*
+    ($($name:ident $capitals:ident $lower:ident [$($non_blocking:ident $i_capitals:ident $i_lower:ident)?], $collective:ident,
+        $counts:ident, $module:ident::$function:ident $arguments:tt;)*) => {
+        $(
+            define_fortran_functions!(@each $capitals $lower [] $arguments);
+            $(define_fortran_functions!(@each $i_capitals $i_lower [request] $arguments);)?
+        )*
     };
-    (@each $capitals:ident $function:ident ()) => {
-        define_fortran_functions!(@spellings $capitals $function (comm: *const c_int) entry::$function(eb_comm_f2c(*comm)));
+    (@each $capitals:ident $lower:ident [$($request:ident)?] ()) => {
+        define_fortran_functions!(@spellings $capitals $lower (comm: *const c_int $(, $request: *mut c_int)?)
+            with_request!([$($request)?] entry::$lower(eb_comm_f2c(*comm))));
     };
-    (@each $capitals:ident $function:ident ($first:ident: $first_kind:ident $(, $argument:ident: $kind:ident)*)) => {
-        define_fortran_functions!(@spellings $capitals $function
-            ($first: *mut c_void, $($argument: *mut c_void,)* comm: *const c_int) {
+    (@each $capitals:ident $lower:ident [$($request:ident)?] ($first:ident: $first_kind:ident $(, $argument:ident: $kind:ident)*)) => {
+        define_fortran_functions!(@spellings $capitals $lower
+            ($first: *mut c_void, $($argument: *mut c_void,)* comm: *const c_int $(, $request: *mut c_int)?) {
                 let comm = eb_comm_f2c(*comm);
-                entry::$function(
-                    c_argument!($first_kind $first $first comm), $(c_argument!($kind $argument $first comm),)* comm)
+                with_request!([$($request)?] entry::$lower(
+                    c_argument!($first_kind $first $first comm), $(c_argument!($kind $argument $first comm),)* comm))
             });
     };
-    (@spellings $capitals:ident $function:ident $arguments:tt $code:expr) => {
+    (@spellings $capitals:ident $lower:ident $arguments:tt $code:expr) => {
         define_fortran!(
-            concat!("mpi_", stringify!($function)), concat!("mpi_", stringify!($function), "_"),
-            concat!("mpi_", stringify!($function), "__"), concat!("MPI_", stringify!($capitals)),
-            concat!("mpi_", stringify!($function), "_f08_"); $arguments $code);
+            concat!("mpi_", stringify!($lower)), concat!("mpi_", stringify!($lower), "_"),
+            concat!("mpi_", stringify!($lower), "__"), concat!("MPI_", stringify!($capitals)),
+            concat!("mpi_", stringify!($lower), "_f08_"); $arguments $code);
     };
 }
 

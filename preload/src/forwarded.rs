@@ -18,8 +18,6 @@ struct ForwardedFunction {
     count: CallCounter,
 }
 
-const NON_BLOCKING: &str = "a non-blocking call";
-#[cfg(large_counts)]
 const PERSISTENT: &str = "a persistent call, counted when it is initialized";
 
 impl ForwardedFunction {
@@ -68,9 +66,7 @@ impl ForwardedFunction {
 
 /// The lines of the summary: one per function that was called.
 pub fn summary_text() -> String {
-    let mut text = String::new();
-    tables().into_iter().flatten().filter_map(ForwardedFunction::line).for_each(|line| text += &line);
-    text
+    FUNCTIONS.iter().filter_map(ForwardedFunction::line).collect()
 }
 
 /// Defines MPI functions that are counted and forwarded. After the colon stand the reason, and the count and type that are summed up.
@@ -113,34 +109,6 @@ macro_rules! functions {
 type RequestPtr = *mut Handle;
 
 functions! { FUNCTIONS, FunctionIndex;
-    MPI_Ibarrier(comm: Handle, request: RequestPtr): NON_BLOCKING, 0, constants().null_type;
-    MPI_Ibcast(buffer: RecvPtr, n: c_int, dtype: Handle, root: c_int, comm: Handle, request: RequestPtr):
-        NON_BLOCKING, n, dtype;
-    MPI_Iallreduce(send: SendPtr, recv: RecvPtr, n: c_int, dtype: Handle, op: Handle, comm: Handle, request: RequestPtr):
-        NON_BLOCKING, n, dtype;
-    MPI_Ireduce(send: SendPtr, recv: RecvPtr, n: c_int, dtype: Handle, op: Handle, root: c_int, comm: Handle, request: RequestPtr):
-        NON_BLOCKING, n, dtype;
-    MPI_Iallgather(send: SendPtr, n: c_int, dtype: Handle, recv: RecvPtr, m: c_int, recv_type: Handle, comm: Handle, request: RequestPtr):
-        NON_BLOCKING, m, recv_type;
-    MPI_Ireduce_scatter_block(
-        send: SendPtr, recv: RecvPtr, n: c_int, dtype: Handle, op: Handle, comm: Handle, request: RequestPtr):
-        NON_BLOCKING, n, dtype;
-    MPI_Ialltoall(send: SendPtr, n: c_int, dtype: Handle, recv: RecvPtr, m: c_int, recv_type: Handle, comm: Handle, request: RequestPtr):
-        NON_BLOCKING, m, recv_type;
-}
-
-#[cfg(not(large_counts))]
-fn tables() -> [&'static [ForwardedFunction]; 1] {
-    [&FUNCTIONS]
-}
-
-#[cfg(large_counts)]
-fn tables() -> [&'static [ForwardedFunction]; 2] {
-    [&FUNCTIONS, &PERSISTENT_FUNCTIONS]
-}
-
-#[cfg(large_counts)]
-functions! { PERSISTENT_FUNCTIONS, PersistentIndex;
     MPI_Barrier_init(comm: Handle, info: Handle, request: RequestPtr): PERSISTENT, 0, constants().null_type;
     MPI_Bcast_init(buffer: RecvPtr, n: c_int, dtype: Handle, root: c_int, comm: Handle, info: Handle, request: RequestPtr):
         PERSISTENT, n, dtype;

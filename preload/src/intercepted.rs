@@ -34,6 +34,8 @@ pub struct InterceptedComm {
     pub key: u64,
     /// Its processes by rank, each by its random number.
     pub processes: Box<[u64]>,
+    /// True if non-blocking calls are intercepted, on all ranks.
+    pub starts_calls: bool,
     /// Set when a call has failed on this rank.
     pub has_failed: AtomicBool,
 }

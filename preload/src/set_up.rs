@@ -9,7 +9,7 @@ use crate::intercepted::{CommEntry, InterceptedComm};
 use crate::messages::PrivateComm;
 use crate::selection::Selection;
 use crate::summary::{self, ForwardReason, SetUp};
-use crate::{progress, retired, settings, stderr};
+use crate::{progress, retired, settings, stderr, waits};
 use earlybird::messages::Layout;
 use earlybird::trace::TracedProcess;
 use earlybird::{Communicator, Config, Error, Identity, Launcher, Progress};
@@ -113,9 +113,21 @@ fn take_over_or_begin(comm: Handle) -> Result<Arc<CommEntry>, ForwardReason> {
             summary::count_set_up(how);
             let is_measured = size == 2 && one_node && all.iter().all(|joined| joined.has_cpu);
             let selection = Selection::new(&config.carriers, is_measured);
+            let starts_calls = one_node && all.iter().all(|joined| joined.starts_calls);
             let (handles, has_failed) = (handles(), AtomicBool::new(false));
             let type_ops = &handles.type_ops;
-            let comm = InterceptedComm { type_ops, selection, comm, rank, size, handles, key, processes, has_failed };
+            let comm = InterceptedComm {
+                type_ops,
+                selection,
+                comm,
+                rank,
+                size,
+                starts_calls,
+                handles,
+                key,
+                processes,
+                has_failed,
+            };
             Ok(CommEntry::new(Ok(comm)))
         }
         _ => Err(ForwardReason::SetUpFailed),
@@ -262,6 +274,8 @@ struct JoinOutcome {
     is_done: bool,
     /// True if there is a CPU for every rank of the world.
     has_cpu: bool,
+    /// True if this process can make progress in non-blocking calls whenever it is inside MPI.
+    starts_calls: bool,
 }
 
 impl JoinOutcome {
@@ -269,7 +283,7 @@ impl JoinOutcome {
         // SAFETY: MPI runs; writes one int.
         let ranks = query(|size| unsafe { abi::PMPI_Comm_size(constants().world, size) }).unwrap_or(c_int::MAX);
         let has_cpu = joined.as_ref().is_ok_and(|comm| comm.allowed_cpus() >= ranks as usize);
-        JoinOutcome { is_done: joined.is_ok(), has_cpu }
+        JoinOutcome { is_done: joined.is_ok(), has_cpu, starts_calls: waits::can_call() }
     }
 }
 

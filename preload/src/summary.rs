@@ -26,6 +26,8 @@ pub enum ForwardReason {
     UserOp,
     #[strum(serialize = "an unsupported pair of type and operator")]
     TypeAndOp,
+    #[strum(serialize = "a non-blocking call of a kind that MPI alone makes")]
+    NonBlocking,
     #[strum(serialize = "an invalid argument, which MPI reports")]
     Argument,
     #[strum(serialize = "MPI is faster by measurement, or chosen by a setting")]
@@ -114,6 +116,7 @@ pub fn is_counting() -> bool {
 }
 
 /// Returns whether the settings, which switch counting on or off, have been read.
+#[cfg(large_counts)]
 #[inline]
 pub fn is_counting_known() -> bool {
     COUNTING.load(Relaxed) != UNKNOWN

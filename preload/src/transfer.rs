@@ -1,21 +1,21 @@
-//! Collectives that move data and reduce nothing: the blocks of each side in the caller's memory, and how a call on them is carried out.
+//! Collectives that move data and reduce nothing: how a call on the blocks of both sides is carried out.
 //! Ranks may use different types of one signature, so the data moves as bytes.
 #![allow(unsafe_code)]
 
 use crate::abi::{Handle, constants};
 use crate::block::{Block, per_rank};
-use crate::buffers::{are_disjoint, is_address, read, write};
-use crate::comm_cache;
+use crate::buffers::{are_disjoint, write};
+use crate::form::Form;
 use crate::functions::MpiFunction;
 use crate::intercepted::InterceptedComm;
+use crate::non_blocking::{LentBuffers, NewCall};
 use crate::outcome::{CallFailure, CallResult, forward, return_code};
+use crate::row::{CallMemory, Row, RowBytes};
 use crate::scratch::Scratch;
 use crate::selection::Selection;
 use crate::summary::{self, ForwardReason};
 use earlybird::{CallBuffers, CollectiveArgs, Counts, DType, Op};
-use std::ffi::{c_int, c_void};
-use std::ops::Deref;
-use std::ptr;
+use std::ffi::c_int;
 
 /// The reason why a call does not begin.
 pub enum Refusal {
@@ -32,128 +32,6 @@ impl From<ForwardReason> for Refusal {
 impl From<CallFailure> for Refusal {
     fn from(failure: CallFailure) -> Self {
         Refusal::Failed(failure)
-    }
-}
-
-/// One side of a call: blocks in the caller's memory, in the order of the ranks.
-pub struct Row {
-    at: *mut c_void,
-    blocks: RowBlocks,
-    /// Bytes of all signatures.
-    bytes: usize,
-    /// True if the bytes of all signatures follow one another in memory.
-    is_contiguous: bool,
-}
-
-enum RowBlocks {
-    /// Blocks that follow one another, as one.
-    Joined(Option<Block>),
-    /// Blocks, and the bytes from the address to each.
-    Placed(Vec<(isize, Block)>),
-}
-
-/// The bytes of all signatures of a row.
-enum RowBytes<'a> {
-    Borrowed(&'a [u8]),
-    Packed(Scratch),
-}
-
-impl Deref for RowBytes<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            RowBytes::Borrowed(bytes) => bytes,
-            RowBytes::Packed(bytes) => bytes,
-        }
-    }
-}
-
-impl Row {
-    /// No blocks.
-    pub const EMPTY: Row = Row { at: ptr::null_mut(), blocks: RowBlocks::Joined(None), bytes: 0, is_contiguous: true };
-
-    /// Elements that follow one another.
-    #[inline]
-    pub fn joined(at: *mut c_void, block: Block) -> Row {
-        Row { at, bytes: block.bytes(), is_contiguous: block.is_dense, blocks: RowBlocks::Joined(Some(block)) }
-    }
-
-    /// Blocks at distances from an address.
-    pub fn placed(at: *mut c_void, blocks: Vec<(isize, Block)>) -> Row {
-        let mut filled = blocks.iter().filter(|(_, block)| block.bytes() > 0).peekable();
-        let first = filled.peek().map_or(0, |(offset, _)| *offset);
-        let mut end = first;
-        let is_contiguous = filled.all(|(offset, block)| {
-            let follows = block.is_dense && *offset == end;
-            end = offset.wrapping_add_unsigned(block.bytes());
-            follows
-        });
-        let bytes = blocks.iter().map(|(_, block)| block.bytes()).sum();
-        match is_contiguous && bytes > 0 && is_address(at) {
-            // The address of the first byte; the blocks are of no more interest.
-            true => Row { at: at.wrapping_byte_offset(first), blocks: RowBlocks::Joined(None), bytes, is_contiguous },
-            false => Row { at, blocks: RowBlocks::Placed(blocks), bytes, is_contiguous: bytes == 0 },
-        }
-    }
-
-    /// A block of `bytes` bytes in `memory` that nobody reads.
-    pub fn unread(memory: &mut Vec<u8>, bytes: usize) -> Row {
-        memory.resize(bytes, 0);
-        Row::joined(memory.as_mut_ptr().cast(), Block { count: bytes, ..Block::EMPTY })
-    }
-
-    #[inline]
-    fn is_borrowable(&self) -> bool {
-        self.bytes == 0 || self.is_contiguous && is_address(self.at)
-    }
-
-    /// The bytes of all signatures: borrowed where they follow one another, else packed.
-    ///
-    /// # Safety
-    /// The blocks are what MPI demands of the caller, and live as long as the result.
-    unsafe fn to_bytes<'a>(&self) -> Result<RowBytes<'a>, CallFailure> {
-        if self.is_borrowable() {
-            // SAFETY: by the caller's contract.
-            return Ok(RowBytes::Borrowed(unsafe { read(self.at, self.bytes) }));
-        }
-        let mut packed = Scratch::new(self.bytes);
-        let mut rest = &mut packed[..];
-        self.for_each(|at, block| {
-            let (own, others) = std::mem::take(&mut rest).split_at_mut(block.bytes());
-            rest = others;
-            // SAFETY: by the caller's contract.
-            unsafe { block.copy_in(at, own) }
-        })?;
-        Ok(RowBytes::Packed(packed))
-    }
-
-    /// Copies or unpacks the bytes of all signatures to the blocks.
-    ///
-    /// # Safety
-    /// The blocks are what MPI demands of the caller.
-    unsafe fn unpack(&self, mut from: &[u8]) -> CallResult {
-        self.for_each(|at, block| {
-            let (own, others) = from.split_at(block.bytes());
-            from = others;
-            // SAFETY: by the caller's contract.
-            unsafe { block.copy_out(own, at) }
-        })
-    }
-
-    /// Calls `run` with each block that has bytes, and its address.
-    fn for_each(&self, mut run: impl FnMut(*mut c_void, &Block) -> CallResult) -> CallResult {
-        match &self.blocks {
-            RowBlocks::Joined(None) => {
-                let block = Block { count: self.bytes, ..Block::EMPTY };
-                run(self.at, &block)
-            }
-            RowBlocks::Joined(Some(block)) => run(self.at, block),
-            RowBlocks::Placed(blocks) => {
-                let mut filled = blocks.iter().filter(|(_, block)| block.bytes() > 0);
-                filled.try_for_each(|(offset, block)| run(self.at.wrapping_byte_offset(*offset), block))
-            }
-        }
     }
 }
 
@@ -237,9 +115,34 @@ impl Transfer {
         // SAFETY: by the caller's contract.
         unsafe { recv.unpack(&received) }
     }
+
+    /// Starts the call, on the same memory or on copies, and writes its request.
+    ///
+    /// # Safety
+    /// The contract of `run`; `request` is where the caller wants the request.
+    #[cold]
+    unsafe fn start(self, function: MpiFunction, comm: Handle, request: *mut Handle) -> CallResult {
+        let Transfer { intercepted, root, block_bytes, is_in_place, send, recv } = self;
+        let send = match is_in_place && recv.is_borrowable() {
+            true => None,
+            // SAFETY: by the caller's contract.
+            false => Some(match unsafe { send.to_bytes()? } {
+                RowBytes::Borrowed(bytes) if are_disjoint(send.at, send.bytes, recv.at, recv.bytes) => {
+                    CallMemory::Lent(send.at, bytes.len())
+                }
+                bytes => CallMemory::Own(bytes.to_vec()),
+            }),
+        };
+        let (recv, deliver_to) = recv.lend()?;
+        let buffers = LentBuffers { send, recv, deliver_to };
+        let counts = block_bytes.counts();
+        let call = NewCall { intercepted, function, comm, root, counts, dtype: DType::U8, op: Op::Sum };
+        // SAFETY: by the caller's contract.
+        unsafe { call.start(buffers, request) }
+    }
 }
 
-/// Runs a call that moves data, or forwards it: its return code, or `None`. `counted` is what a forwarded call adds to the summary.
+/// Runs or starts a call that moves data, or forwards it: its return code, or `None`. `call` is the blocking function. `counted` is what a forwarded call adds to the summary.
 ///
 /// # Safety
 /// The rows are what MPI demands of the caller.
@@ -249,7 +152,9 @@ pub unsafe fn carry_out(
     comm: Handle,
     (count, dtype): (i64, Handle),
     transfer: Result<Transfer, Refusal>,
+    form: Form,
 ) -> Option<c_int> {
+    let call = form.of(call);
     let transfer = match transfer {
         Ok(transfer) => transfer,
         Err(Refusal::Forward(ForwardReason::Argument)) => return forward(call, ForwardReason::Argument, 0, dtype),
@@ -263,13 +168,19 @@ pub unsafe fn carry_out(
         summary::count_intercepted(call, transfer.block_bytes.counted());
     }
     // SAFETY: by the caller's contract.
-    Some(return_code(call, comm, unsafe { transfer.run(call) }))
+    let result = unsafe {
+        match form {
+            Form::Blocking => transfer.run(call),
+            Form::NonBlocking(request) => transfer.start(call, comm, request),
+        }
+    };
+    Some(return_code(call, comm, result))
 }
 
 /// The communicator and the root of a call.
 #[inline]
-pub fn rooted(root: c_int, comm: Handle) -> Result<(&'static InterceptedComm, usize), ForwardReason> {
-    let intercepted = comm_cache::get(comm)?;
+pub fn rooted(root: c_int, comm: Handle, form: Form) -> Result<(&'static InterceptedComm, usize), ForwardReason> {
+    let intercepted = form.comm(comm)?;
     let root = usize::try_from(root).ok().filter(|root| *root < intercepted.size);
     Ok((intercepted, root.ok_or(ForwardReason::Argument)?))
 }
@@ -294,34 +205,6 @@ pub fn check_not_in_place(is_in_place: bool) -> CallResult {
 mod tests {
     use super::*;
     use earlybird::Interpose;
-
-    fn bytes(count: usize) -> Block {
-        Block { count, ..Block::EMPTY }
-    }
-
-    #[test]
-    fn blocks_that_follow_one_another_are_borrowed_and_others_are_copied() {
-        let mut memory: Vec<u8> = (0..20).collect();
-        let at: *mut c_void = memory.as_mut_ptr().cast();
-        // An empty block may lie anywhere.
-        let joined = Row::placed(at, vec![(99, bytes(0)), (2, bytes(3)), (5, bytes(4))]);
-        let (gap, swapped) = (vec![(0, bytes(2)), (3, bytes(2))], vec![(4, bytes(2)), (0, bytes(3))]);
-        // SAFETY: the blocks lie in `memory`.
-        unsafe {
-            assert!(matches!(joined.to_bytes(), Ok(RowBytes::Borrowed([2, 3, 4, 5, 6, 7, 8]))));
-            for (blocks, expected) in [(gap, vec![0, 1, 3, 4]), (swapped, vec![4, 5, 0, 1, 2])] {
-                let row = Row::placed(at, blocks);
-                assert!(!row.is_borrowable());
-                assert_eq!(row.to_bytes().unwrap().to_vec(), expected);
-                row.unpack(&[50; 5][..row.bytes]).unwrap();
-                assert!(row.to_bytes().unwrap().iter().all(|byte| *byte == 50));
-                let mut fresh = (0..20).collect::<Vec<u8>>();
-                memory.swap_with_slice(&mut fresh);
-            }
-        }
-        let nowhere = Row::placed(ptr::null_mut(), vec![(0, bytes(0)), (8, bytes(1))]);
-        assert!(!nowhere.is_borrowable() && Row::EMPTY.is_borrowable());
-    }
 
     #[test]
     fn blocks_of_one_length_are_uniform_and_the_largest_selects() {

@@ -6,11 +6,12 @@
 
 use crate::abi::{Handle, RecvPtr, SendPtr, constants};
 use crate::block::{Block, unequal_sides};
-use crate::comm_cache;
+use crate::form::Form;
 use crate::functions::MpiFunction;
 use crate::intercepted::InterceptedComm;
+use crate::row::Row;
 use crate::summary::ForwardReason;
-use crate::transfer::{BlockBytes, Refusal, Row, Transfer, block, carry_out, check_not_in_place, rooted};
+use crate::transfer::{BlockBytes, Refusal, Transfer, block, carry_out, check_not_in_place, rooted};
 use std::ffi::{c_int, c_void};
 
 /// A block for each rank, and the bytes from the buffer's address to it.
@@ -122,9 +123,10 @@ pub unsafe fn allgatherv<C: Into<i64> + Copy>(
     offsets: *const C,
     recv_type: Handle,
     comm: Handle,
+    form: Form,
 ) -> Option<c_int> {
     let transfer = || {
-        let intercepted = comm_cache::get(comm)?;
+        let intercepted = form.comm(comm)?;
         // SAFETY: by the caller's contract.
         let blocks = unsafe { placed_blocks(intercepted, counts, offsets, recv_type, comm)? };
         let (own, bytes) = (blocks[intercepted.rank], bytes_of(&blocks));
@@ -137,7 +139,7 @@ pub unsafe fn allgatherv<C: Into<i64> + Copy>(
         Ok(Transfer { intercepted, root: None, block_bytes, is_in_place, send, recv })
     };
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(MpiFunction::Allgatherv, comm, (n.into(), dtype), transfer()) }
+    unsafe { carry_out(MpiFunction::Allgatherv, comm, (n.into(), dtype), transfer(), form) }
 }
 
 /// Intercepts MPI_Gatherv. Returns `None` for a call that is forwarded.
@@ -158,7 +160,7 @@ pub unsafe fn gatherv<C: Into<i64> + Copy>(
 ) -> Option<c_int> {
     let is_in_place = send == constants().in_place;
     let transfer = || {
-        let (intercepted, root) = rooted(root, comm)?;
+        let (intercepted, root) = rooted(root, comm, Form::Blocking)?;
         if intercepted.selection.always_prefers_mpi(MpiFunction::Gatherv) {
             return Err(ForwardReason::Faster.into());
         }
@@ -176,7 +178,10 @@ pub unsafe fn gatherv<C: Into<i64> + Copy>(
         Ok(Transfer { intercepted, root: Some(root), block_bytes, is_in_place, send, recv })
     };
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(MpiFunction::Gatherv, comm, (if is_in_place { 0 } else { n.into() }, dtype), transfer()) }
+    unsafe {
+        let known = (if is_in_place { 0 } else { n.into() }, dtype);
+        carry_out(MpiFunction::Gatherv, comm, known, transfer(), Form::Blocking)
+    }
 }
 
 /// Intercepts MPI_Scatterv. Returns `None` for a call that is forwarded.
@@ -196,9 +201,8 @@ pub unsafe fn scatterv<C: Into<i64> + Copy>(
     comm: Handle,
 ) -> Option<c_int> {
     let is_in_place = recv == constants().in_place;
-    let mut unread = Vec::new();
-    let mut transfer = || {
-        let (intercepted, root) = rooted(root, comm)?;
+    let transfer = || {
+        let (intercepted, root) = rooted(root, comm, Form::Blocking)?;
         if intercepted.selection.always_prefers_mpi(MpiFunction::Scatterv) {
             return Err(ForwardReason::Faster.into());
         }
@@ -209,7 +213,7 @@ pub unsafe fn scatterv<C: Into<i64> + Copy>(
         check_not_in_place(is_in_place && !is_root)?;
         let own = bytes[intercepted.rank];
         let recv = match is_in_place {
-            true => Row::unread(&mut unread, own),
+            true => Row::unread(own),
             false => own_row(intercepted, recv, (m.into(), recv_type, comm), own)?,
         };
         let send = if is_root { Row::placed(send.cast_mut(), blocks) } else { Row::EMPTY };
@@ -217,7 +221,10 @@ pub unsafe fn scatterv<C: Into<i64> + Copy>(
         Ok(Transfer { intercepted, root: Some(root), block_bytes, is_in_place: false, send, recv })
     };
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(MpiFunction::Scatterv, comm, (if is_in_place { 0 } else { m.into() }, recv_type), transfer()) }
+    unsafe {
+        let known = (if is_in_place { 0 } else { m.into() }, recv_type);
+        carry_out(MpiFunction::Scatterv, comm, known, transfer(), Form::Blocking)
+    }
 }
 
 /// Intercepts MPI_Alltoallv. Returns `None` for a call that is forwarded.
@@ -235,18 +242,19 @@ pub unsafe fn alltoallv<C: Into<i64> + Copy>(
     offsets: *const C,
     recv_type: Handle,
     comm: Handle,
+    form: Form,
 ) -> Option<c_int> {
     // SAFETY: by the caller's contract.
     let transfer = unsafe {
         exchange_of_pairs(
             (send, recv),
-            comm,
+            (comm, form),
             |intercepted| placed_blocks(intercepted, send_counts, send_offsets, dtype, comm),
             |intercepted| placed_blocks(intercepted, counts, offsets, recv_type, comm),
         )
     };
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(MpiFunction::Alltoallv, comm, (0, dtype), transfer) }
+    unsafe { carry_out(MpiFunction::Alltoallv, comm, (0, dtype), transfer, form) }
 }
 
 /// Intercepts MPI_Alltoallw. Returns `None` for a call that is forwarded.
@@ -264,28 +272,29 @@ pub unsafe fn alltoallw<C: Into<i64> + Copy>(
     offsets: *const C,
     recv_types: *const Handle,
     comm: Handle,
+    form: Form,
 ) -> Option<c_int> {
     // SAFETY: by the caller's contract.
     let transfer = unsafe {
         exchange_of_pairs(
             (send, recv),
-            comm,
+            (comm, form),
             |intercepted| placed_blocks_of_types(intercepted, send_counts, send_offsets, dtypes, comm),
             |intercepted| placed_blocks_of_types(intercepted, counts, offsets, recv_types, comm),
         )
     };
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(MpiFunction::Alltoallw, comm, (0, constants().null_type), transfer) }
+    unsafe { carry_out(MpiFunction::Alltoallw, comm, (0, constants().null_type), transfer, form) }
 }
 
 /// The exchange of a block between every two ranks. With MPI_IN_PLACE the blocks to send are those that are replaced.
 fn exchange_of_pairs(
     (send, recv): (SendPtr, RecvPtr),
-    comm: Handle,
+    (comm, form): (Handle, Form),
     sent: impl FnOnce(&InterceptedComm) -> Result<PlacedBlocks, Refusal>,
     received: impl FnOnce(&InterceptedComm) -> Result<PlacedBlocks, Refusal>,
 ) -> Result<Transfer, Refusal> {
-    let intercepted = comm_cache::get(comm)?;
+    let intercepted = form.comm(comm)?;
     let received = received(intercepted)?;
     let (from, sent) = match send == constants().in_place {
         true => (recv, received.clone()),

@@ -1,4 +1,4 @@
-/* Collectives that are always forwarded, between intercepted ones: non-blocking, persistent where MPI has them, and unsupported ones. */
+/* Persistent collectives, where MPI has them, and non-blocking ones between blocking ones. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

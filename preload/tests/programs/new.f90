@@ -8,7 +8,9 @@ program new
   real :: r(n), s(n)
   integer, allocatable :: lens(:), at(:), bytes(:)
   type(MPI_Datatype), allocatable :: types(:)
-  integer, allocatable :: everything(:)
+  integer, allocatable :: everything(:), mine(:), out(:, :)
+  type(MPI_Comm) :: comm
+  type(MPI_Request) :: requests(15)
   type(MPI_Comm) :: dup
 
   call MPI_Init()
@@ -77,6 +79,8 @@ program new
   b = -1
   call MPI_Reduce_scatter(a, b, lens, MPI_INTEGER, MPI_SUM, dup)
   call must(count(b == ranks) == lens(rank + 1))
+  comm = dup
+  include 'non_blocking.inc'
   call MPI_Barrier(dup)
   call MPI_Comm_free(dup)
   call MPI_Finalize()

@@ -11,7 +11,8 @@ program old
   integer, allocatable :: everything(:), parts(:)
   double precision :: pair(2), least(2)
   integer :: ipair(2), most(2)
-  integer, allocatable :: lens(:), at(:), bytes(:), types(:)
+  integer, allocatable :: lens(:), at(:), bytes(:), types(:), mine(:), out(:, :)
+  integer :: comm, requests(15)
 
   call MPI_Init(ierr)
   call MPI_Comm_rank(MPI_COMM_WORLD, rank, ierr)
@@ -109,6 +110,9 @@ program old
   b = -1
   call MPI_Reduce_scatter(a, b, lens, MPI_INTEGER, MPI_SUM, MPI_COMM_WORLD, ierr)
   call must(count(b == ranks) == lens(rank + 1))
+
+  comm = MPI_COMM_WORLD
+  include 'non_blocking.inc'
 
   color = mod(rank, 2)
   call MPI_Comm_split(MPI_COMM_WORLD, color, rank, half, ierr)

@@ -4,10 +4,10 @@
 
 static int calls;
 
-int MPI_Iallreduce(const void *send, void *receive, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Request *request)
+int MPI_Allreduce_init(const void *send, void *receive, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm, MPI_Info info, MPI_Request *request)
 {
     calls++;
-    return PMPI_Iallreduce(send, receive, n, type, op, comm, request);
+    return PMPI_Allreduce_init(send, receive, n, type, op, comm, info, request);
 }
 
 __attribute__((destructor)) static void tell(void)

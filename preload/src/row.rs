@@ -1,0 +1,244 @@
+//! One side of a call that moves data: blocks in the caller's memory, used where they lie or packed.
+#![allow(unsafe_code)]
+
+use crate::abi::{self, Handle};
+use crate::block::Block;
+use crate::buffers::{is_address, read};
+use crate::outcome::{CallFailure, CallResult};
+use crate::scratch::Scratch;
+use std::ffi::c_void;
+use std::ops::Deref;
+use std::ptr;
+
+/// One side of a call: blocks in the caller's memory, in the order of the ranks.
+pub struct Row {
+    pub at: *mut c_void,
+    blocks: RowBlocks,
+    /// Bytes of all signatures.
+    pub bytes: usize,
+    /// True if the bytes of all signatures follow one another in memory.
+    is_contiguous: bool,
+}
+
+enum RowBlocks {
+    /// Blocks that follow one another, as one.
+    Joined(Option<Block>),
+    /// Blocks, and the bytes from the address to each.
+    Placed(Vec<(isize, Block)>),
+    /// Blocks whose contents are received and dropped.
+    Unread,
+}
+
+/// The bytes of all signatures of a row.
+pub enum RowBytes<'a> {
+    Borrowed(&'a [u8]),
+    Packed(Scratch),
+}
+
+impl Deref for RowBytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            RowBytes::Borrowed(bytes) => bytes,
+            RowBytes::Packed(bytes) => bytes,
+        }
+    }
+}
+
+impl Row {
+    /// No blocks.
+    pub const EMPTY: Row = Row { at: ptr::null_mut(), blocks: RowBlocks::Joined(None), bytes: 0, is_contiguous: true };
+
+    /// Elements that follow one another.
+    #[inline]
+    pub fn joined(at: *mut c_void, block: Block) -> Row {
+        Row { at, bytes: block.bytes(), is_contiguous: block.is_dense, blocks: RowBlocks::Joined(Some(block)) }
+    }
+
+    /// Blocks at distances from an address.
+    pub fn placed(at: *mut c_void, blocks: Vec<(isize, Block)>) -> Row {
+        let mut filled = blocks.iter().filter(|(_, block)| block.bytes() > 0).peekable();
+        let first = filled.peek().map_or(0, |(offset, _)| *offset);
+        let mut end = first;
+        let is_contiguous = filled.all(|(offset, block)| {
+            let follows = block.is_dense && *offset == end;
+            end = offset.wrapping_add_unsigned(block.bytes());
+            follows
+        });
+        let bytes = blocks.iter().map(|(_, block)| block.bytes()).sum();
+        match is_contiguous && bytes > 0 && is_address(at) {
+            // The address of the first byte; the blocks are of no more interest.
+            true => Row { at: at.wrapping_byte_offset(first), blocks: RowBlocks::Joined(None), bytes, is_contiguous },
+            false => Row { at, blocks: RowBlocks::Placed(blocks), bytes, is_contiguous: bytes == 0 },
+        }
+    }
+
+    /// Bytes that are received and that nobody reads.
+    pub fn unread(bytes: usize) -> Row {
+        Row { at: ptr::null_mut(), blocks: RowBlocks::Unread, bytes, is_contiguous: false }
+    }
+
+    #[inline]
+    pub fn is_borrowable(&self) -> bool {
+        self.bytes == 0 || self.is_contiguous && is_address(self.at)
+    }
+
+    /// The bytes of all signatures: borrowed where they follow one another, else packed.
+    ///
+    /// # Safety
+    /// The blocks are what MPI demands of the caller, and live as long as the result.
+    pub unsafe fn to_bytes<'a>(&self) -> Result<RowBytes<'a>, CallFailure> {
+        if self.is_borrowable() {
+            // SAFETY: by the caller's contract.
+            return Ok(RowBytes::Borrowed(unsafe { read(self.at, self.bytes) }));
+        }
+        let mut packed = Scratch::new(self.bytes);
+        let mut rest = &mut packed[..];
+        self.for_each(|at, block| {
+            let (own, others) = std::mem::take(&mut rest).split_at_mut(block.bytes());
+            rest = others;
+            // SAFETY: by the caller's contract.
+            unsafe { block.copy_in(at, own) }
+        })?;
+        Ok(RowBytes::Packed(packed))
+    }
+
+    /// Copies or unpacks the bytes of all signatures to the blocks.
+    ///
+    /// # Safety
+    /// The blocks are what MPI demands of the caller.
+    pub unsafe fn unpack(&self, mut from: &[u8]) -> CallResult {
+        self.for_each(|at, block| {
+            let (own, others) = from.split_at(block.bytes());
+            from = others;
+            // SAFETY: by the caller's contract.
+            unsafe { block.copy_out(own, at) }
+        })
+    }
+
+    /// Calls `run` with each block that has bytes, and its address.
+    fn for_each(&self, mut run: impl FnMut(*mut c_void, &Block) -> CallResult) -> CallResult {
+        match &self.blocks {
+            RowBlocks::Joined(None) => {
+                let block = Block { count: self.bytes, ..Block::EMPTY };
+                run(self.at, &block)
+            }
+            RowBlocks::Joined(Some(block)) => run(self.at, block),
+            RowBlocks::Placed(blocks) => {
+                let mut filled = blocks.iter().filter(|(_, block)| block.bytes() > 0);
+                filled.try_for_each(|(offset, block)| run(self.at.wrapping_byte_offset(*offset), block))
+            }
+            RowBlocks::Unread => Ok(()),
+        }
+    }
+
+    /// The blocks of the row.
+    fn blocks_mut(&mut self) -> Vec<&mut Block> {
+        match &mut self.blocks {
+            RowBlocks::Joined(block) => block.iter_mut().collect(),
+            RowBlocks::Placed(blocks) => blocks.iter_mut().map(|(_, block)| block).collect(),
+            RowBlocks::Unread => Vec::new(),
+        }
+    }
+
+    /// The memory of the row in a call under way, and the row where the result is copied to it in the end.
+    pub fn lend(self) -> Result<(CallMemory, Option<KeptRow>), CallFailure> {
+        match self.is_borrowable() {
+            true => Ok((CallMemory::Lent(self.at, self.bytes), None)),
+            false => Ok((CallMemory::Own(vec![0; self.bytes]), Some(KeptRow::new(self)?))),
+        }
+    }
+}
+
+/// Memory of a call under way: the caller's, or a copy.
+pub enum CallMemory {
+    Lent(*mut c_void, usize),
+    Own(Vec<u8>),
+}
+
+impl CallMemory {
+    pub fn bytes(&mut self) -> *mut [u8] {
+        match self {
+            // No bytes lie at no address.
+            CallMemory::Lent(_, 0) => ptr::slice_from_raw_parts_mut(ptr::dangling_mut(), 0),
+            CallMemory::Lent(at, bytes) => ptr::slice_from_raw_parts_mut(at.cast(), *bytes),
+            CallMemory::Own(bytes) => ptr::from_mut(bytes.as_mut_slice()),
+        }
+    }
+}
+
+/// A row of a call under way: the program may free its types and the communicator before the call has ended.
+pub struct KeptRow {
+    row: Row,
+    types: Vec<Handle>,
+}
+
+impl KeptRow {
+    fn new(mut row: Row) -> Result<KeptRow, CallFailure> {
+        let mut types: Vec<(Handle, Handle)> = Vec::new();
+        for block in row.blocks_mut().into_iter().filter(|block| !block.is_dense) {
+            let copy = match types.iter().find(|(of, _)| *of == block.dtype()) {
+                Some((_, copy)) => *copy,
+                None => {
+                    let copy = abi::copy_type(block.dtype()).map_err(CallFailure::Mpi)?;
+                    types.push((block.dtype(), copy));
+                    copy
+                }
+            };
+            block.become_independent(copy);
+        }
+        Ok(KeptRow { row, types: types.into_iter().map(|(_, copy)| copy).collect() })
+    }
+
+    /// Copies or unpacks the bytes of all signatures to the blocks.
+    ///
+    /// # Safety
+    /// The blocks are what MPI demands of the caller.
+    pub unsafe fn unpack(&self, from: &[u8]) -> CallResult {
+        // SAFETY: by the caller's contract.
+        unsafe { self.row.unpack(from) }
+    }
+}
+
+impl Drop for KeptRow {
+    fn drop(&mut self) {
+        for dtype in &mut self.types {
+            // SAFETY: a copy that nothing else uses.
+            unsafe { abi::PMPI_Type_free(dtype) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(count: usize) -> Block {
+        Block { count, ..Block::EMPTY }
+    }
+
+    #[test]
+    fn blocks_that_follow_one_another_are_borrowed_and_others_are_copied() {
+        let mut memory: Vec<u8> = (0..20).collect();
+        let at: *mut c_void = memory.as_mut_ptr().cast();
+        // An empty block may lie anywhere.
+        let joined = Row::placed(at, vec![(99, bytes(0)), (2, bytes(3)), (5, bytes(4))]);
+        let (gap, swapped) = (vec![(0, bytes(2)), (3, bytes(2))], vec![(4, bytes(2)), (0, bytes(3))]);
+        // SAFETY: the blocks lie in `memory`.
+        unsafe {
+            assert!(matches!(joined.to_bytes(), Ok(RowBytes::Borrowed([2, 3, 4, 5, 6, 7, 8]))));
+            for (blocks, expected) in [(gap, vec![0, 1, 3, 4]), (swapped, vec![4, 5, 0, 1, 2])] {
+                let row = Row::placed(at, blocks);
+                assert!(!row.is_borrowable());
+                assert_eq!(row.to_bytes().unwrap().to_vec(), expected);
+                row.unpack(&[50; 5][..row.bytes]).unwrap();
+                assert!(row.to_bytes().unwrap().iter().all(|byte| *byte == 50));
+                let mut fresh = (0..20).collect::<Vec<u8>>();
+                memory.swap_with_slice(&mut fresh);
+            }
+        }
+        let nowhere = Row::placed(ptr::null_mut(), vec![(0, bytes(0)), (8, bytes(1))]);
+        assert!(!nowhere.is_borrowable() && Row::EMPTY.is_borrowable());
+    }
+}
