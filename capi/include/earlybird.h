@@ -234,6 +234,13 @@ int eb_set_order(const eb_comm *comm, eb_order order);
 /* The algorithm of the last operation that this rank completed, such as "chain"; "" before the first. Never freed. */
 int eb_last_algorithm(const eb_comm *comm, const char **name);
 
+/*
+ * Explains what the collective of this name, such as "allreduce", would run on blocks of so many bytes, and why: text of several
+ * lines, as `earlybird explain` prints it, valid until the next explanation of this thread. Every rank may ask alone. EB_USAGE for another
+ * name, with the valid ones, and while another thread is inside a call.
+ */
+int eb_explain(const eb_comm *comm, const char *collective, size_t bytes, const char **text);
+
 /* ---- operations ----
  *
  * The time between the last arrival and the first exit, for a message of n bytes, is: in a reduction one fold and one copy of n

@@ -4,7 +4,8 @@
 use crate::codes;
 use crate::errors;
 use crate::export::export;
-use earlybird::{Choice, Communicator, Config, Error, Identity};
+use earlybird::{Choice, Collective, Communicator, Config, Error, Identity};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -236,10 +237,30 @@ export! {
         }
     }
 
+    fn eb_explain(comm: *const Comm, collective: *const c_char, bytes: usize, told: *mut *const c_char) {
+        // SAFETY: H, C.
+        unsafe {
+            let collective = text(collective, "the name of the collective")?.parse::<Collective>()?;
+            let explained = of(comm)?.explain(collective, bytes)?.to_string();
+            write_out(told, "told", keep_explanation(explained))
+        }
+    }
+
     fn eb_type_size(dtype: c_int, bytes: *mut usize) {
         // SAFETY: C.
         unsafe { write_out(bytes, "bytes", codes::dtype(dtype)?.size()) }
     }
+}
+
+/// Keeps the text of an explanation for the caller, until the next one of this thread.
+fn keep_explanation(told: String) -> *const c_char {
+    thread_local! {
+        static LAST: RefCell<CString> = RefCell::default();
+    }
+    LAST.with_borrow_mut(|last| {
+        *last = CString::new(told).unwrap_or_default();
+        last.as_ptr()
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -19,7 +19,7 @@ use std::ffi::{c_int, c_void};
 ///
 /// # Safety
 /// The buffer is what MPI demands of the caller.
-#[inline]
+#[inline(always)]
 pub unsafe fn bcast(
     buffer: RecvPtr,
     count: impl Into<i64>,
@@ -102,7 +102,7 @@ unsafe fn start_bcast(
 ///
 /// # Safety
 /// The buffers are what MPI demands of the caller.
-#[inline]
+#[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub unsafe fn allgather(
     send: SendPtr,
@@ -135,7 +135,7 @@ pub unsafe fn allgather(
 ///
 /// # Safety
 /// The contract of `allgather`.
-#[inline]
+#[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub unsafe fn alltoall(
     send: SendPtr,
@@ -169,7 +169,7 @@ pub unsafe fn alltoall(
 ///
 /// # Safety
 /// The contract of `allgather`; `recv` and its type on the root only.
-#[inline]
+#[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub unsafe fn gather(
     send: SendPtr,
@@ -211,7 +211,7 @@ pub unsafe fn gather(
 ///
 /// # Safety
 /// The contract of `allgather`; `send` and its type on the root only.
-#[inline]
+#[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub unsafe fn scatter(
     send: SendPtr,

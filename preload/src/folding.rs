@@ -29,7 +29,7 @@ pub struct Reduction {
 
 /// Checks the arguments that are equal on all ranks: communicator, type, operator, count and root. An error is the outcome of a call
 /// that earlybird does not fold itself: its return code, from `fold_by_mpi`, or `None` if it is forwarded.
-#[inline]
+#[inline(always)]
 pub fn reduction(
     call: MpiFunction,
     count: i64,

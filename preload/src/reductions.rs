@@ -19,7 +19,7 @@ use std::ffi::{c_int, c_void};
 ///
 /// # Safety
 /// The buffers are what MPI demands of the caller.
-#[inline]
+#[inline(always)]
 pub unsafe fn allreduce(
     send: *const c_void,
     recv: *mut c_void,
@@ -49,7 +49,7 @@ pub unsafe fn allreduce(
 ///
 /// # Safety
 /// The contract of `allreduce`.
-#[inline]
+#[inline(always)]
 #[allow(clippy::too_many_arguments)]
 pub unsafe fn reduce(
     send: *const c_void,
@@ -86,7 +86,7 @@ pub unsafe fn reduce(
 ///
 /// # Safety
 /// The contract of `allreduce`.
-#[inline]
+#[inline(always)]
 pub unsafe fn reduce_scatter_block(
     send: *const c_void,
     recv: *mut c_void,
@@ -150,7 +150,7 @@ pub unsafe fn reduce_scatter<C: Into<i64> + Copy>(
 ///
 /// # Safety
 /// The contract of `allreduce`.
-#[inline]
+#[inline(always)]
 pub unsafe fn scan(
     send: *const c_void,
     recv: *mut c_void,
@@ -168,7 +168,7 @@ pub unsafe fn scan(
 ///
 /// # Safety
 /// The contract of `allreduce`; the receive buffer of the first rank is used in place only.
-#[inline]
+#[inline(always)]
 pub unsafe fn exscan(
     send: *const c_void,
     recv: *mut c_void,
@@ -214,7 +214,7 @@ unsafe fn scan_as(
 ///
 /// # Safety
 /// The form has a place for the request if it is not blocking.
-#[inline]
+#[inline(always)]
 pub unsafe fn barrier(comm: Handle, form: Form) -> Option<c_int> {
     let call = form.of(MpiFunction::Barrier);
     let intercepted = match form.comm(comm) {

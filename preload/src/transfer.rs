@@ -45,7 +45,7 @@ pub enum BlockBytes {
 }
 
 impl BlockBytes {
-    #[inline]
+    #[inline(always)]
     fn counts(&self) -> Counts<'_> {
         match self {
             BlockBytes::Uniform(_) => Counts::Uniform,
@@ -55,7 +55,7 @@ impl BlockBytes {
     }
 
     /// Returns whether the call is forwarded to MPI: by its largest block, or, where no rank knows all blocks, by the function alone.
-    #[inline]
+    #[inline(always)]
     fn prefer_mpi(&self, call: MpiFunction, selection: &Selection) -> bool {
         match self {
             BlockBytes::PerPair(_) => selection.always_prefers_mpi(call),
@@ -64,7 +64,7 @@ impl BlockBytes {
     }
 
     /// Bytes of the largest block; of all blocks to send where each pair of ranks has its own.
-    #[inline]
+    #[inline(always)]
     fn counted(&self) -> usize {
         match self {
             BlockBytes::Uniform(bytes) => *bytes,
@@ -90,7 +90,7 @@ impl Transfer {
     ///
     /// # Safety
     /// Both rows are what MPI demands of the caller.
-    #[inline]
+    #[inline(always)]
     unsafe fn run(&self, call: MpiFunction) -> CallResult {
         let (send, recv) = (&self.send, &self.recv);
         let run = |send: Option<&[u8]>, recv: &mut [u8]| {
@@ -146,7 +146,7 @@ impl Transfer {
 ///
 /// # Safety
 /// The rows are what MPI demands of the caller.
-#[inline]
+#[inline(always)]
 pub unsafe fn carry_out(
     call: MpiFunction,
     comm: Handle,
@@ -178,7 +178,7 @@ pub unsafe fn carry_out(
 }
 
 /// The communicator and the root of a call.
-#[inline]
+#[inline(always)]
 pub fn rooted(root: c_int, comm: Handle, form: Form) -> Result<(&'static InterceptedComm, usize), ForwardReason> {
     let intercepted = form.comm(comm)?;
     let root = usize::try_from(root).ok().filter(|root| *root < intercepted.size);
@@ -186,13 +186,13 @@ pub fn rooted(root: c_int, comm: Handle, form: Form) -> Result<(&'static Interce
 }
 
 /// The block of `count` elements.
-#[inline]
+#[inline(always)]
 pub fn block(intercepted: &InterceptedComm, count: i64, dtype: Handle, comm: Handle) -> Result<Block, ForwardReason> {
     Block::new(intercepted.handles, count, dtype, comm).ok_or(ForwardReason::Argument)
 }
 
 /// Refuses MPI_IN_PLACE on a rank that is not the root of a gather or a scatter.
-#[inline]
+#[inline(always)]
 pub fn check_not_in_place(is_in_place: bool) -> CallResult {
     let what = "MPI_IN_PLACE on a rank that is not the root";
     match is_in_place {

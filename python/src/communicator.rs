@@ -143,6 +143,13 @@ impl PyCommunicator {
         Ok(py.detach(|| comm.last_call()).map(|report| report.algorithm.name()))
     }
 
+    /// Explains what a collective would run on blocks of so many bytes, and why: the text of `earlybird explain`. Every rank may ask alone.
+    fn explain(&self, py: Python<'_>, collective: &str, nbytes: usize) -> PyResult<String> {
+        let comm = self.get(py)?;
+        let told = collective.parse().and_then(|collective| py.detach(|| comm.explain(collective, nbytes)));
+        told.map(|told| told.to_string()).or_exception(py)
+    }
+
     /// The number under which the trace has the calls of this communicator.
     #[getter]
     fn trace(&self, py: Python<'_>) -> PyResult<Option<u64>> {

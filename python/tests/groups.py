@@ -65,6 +65,10 @@ def test_algorithms_and_orders(comm):
         copy.Allreduce(earlybird.IN_PLACE, np.ones(100_000))
         assert comm.size == 1 or copy.last_algorithm == "slices"
         refused(earlybird.Usage, copy.set_algorithm, "best")
+        told = copy.explain("allreduce", 800_000)
+        assert told.startswith("allreduce of 800000 bytes") and "rank order" in told
+        assert comm.size == 1 or "slices" in told and "set_algorithm" in told
+        refused(earlybird.Usage, copy.explain, "sum", 8, words="use one of")
 
 
 def test_requests_keep_what_they_need(comm):

@@ -7,6 +7,7 @@ use crate::hierarchy::{ExchangeRule, LeaderChoice};
 use crate::{Algorithm, Choice, Collective, Config, DType, Error, FoldOrder, Op, WaitPreset};
 use earlybird_shm::{SelectionRule, Thresholds, folds_by_rank};
 use serde::Serialize;
+use std::fmt;
 
 /// The elements and the operator of explained calls.
 const CALL: (DType, Op) = (DType::F32, Op::Sum);
@@ -39,6 +40,36 @@ pub struct Explanation {
     pub expected_us: Option<f64>,
     /// The other algorithms that could run, the fastest first where there are expected times.
     pub others: Vec<Alternative>,
+}
+
+/// The answer of `earlybird explain`: a line per field, then the alternatives.
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} of {} bytes, {} rank(s) on {} node(s)\n", self.collective, self.bytes, self.ranks, self.nodes)?;
+        let mut line = |name: &str, value: &str| writeln!(f, "{name:<10} {value}");
+        line("runs", self.algorithm)?;
+        line("because", &self.because)?;
+        line("folds in", &self.order.map_or("nothing is folded".into(), |order| format!("{order} order")))?;
+        if self.nodes > 1 {
+            line("segments", &format!("{} by {} rank(s) of each node", self.segments, self.endpoints))?;
+            let expected = self.expected_us.map(|us| format!("{us:.1} us between nodes"));
+            line("expected", &expected.unwrap_or_else(|| "no cost model here: earlybird tune measures one".into()))?;
+        }
+        line("waits", &self.waiting)?;
+        if self.others.is_empty() {
+            return Ok(());
+        }
+        if self.expected_us.is_none() {
+            let names: Vec<&str> = self.others.iter().map(|other| other.algorithm).collect();
+            return line("instead", &names.join(", "));
+        }
+        let width = self.others.iter().map(|other| other.algorithm.len()).max().unwrap_or(0);
+        writeln!(f, "\n {:<width$}  expected us", "instead")?;
+        self.others.iter().try_for_each(|Alternative { algorithm, expected_us }| {
+            let us = expected_us.map_or("-".to_owned(), |us| format!("{us:.1}"));
+            writeln!(f, " {algorithm:<width$}  {us:>11}")
+        })
+    }
 }
 
 /// An algorithm that could run instead.

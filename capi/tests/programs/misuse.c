@@ -16,6 +16,9 @@ static void arguments(const eb_comm *comm) {
     FAILS(EB_USAGE, eb_job_ranks(comm, NULL), "address of a variable");
     FAILS(EB_USAGE, eb_last_algorithm(comm, NULL), "address of a variable");
     FAILS(EB_USAGE, eb_last_algorithm(NULL, &name), "the communicator is null");
+    FAILS(EB_USAGE, eb_explain(comm, "allredcue", 8, &name), "did you mean \"allreduce\"");
+    FAILS(EB_USAGE, eb_explain(comm, NULL, 8, &name), "is null");
+    FAILS(EB_USAGE, eb_explain(comm, "barrier", 8, NULL), "address of a variable");
     FAILS(EB_USAGE, eb_comm_free(NULL), "address of a variable");
     FAILS(EB_USAGE, eb_set_algorithm(comm, "fast"), "static-leader-early");
     FAILS(EB_USAGE, eb_set_algorithm(comm, NULL), "is null");

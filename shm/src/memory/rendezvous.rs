@@ -117,10 +117,9 @@ impl RendezvousAddress {
             }
         }
         let Some(dir) = &self.dir else { return Ok(None) };
-        // before the first rank has come there may be no directory
         match Directory::open(dir, false) {
             Ok(directory) => connect_to(&directory.address(&self.file_name())?),
-            Err(_) if !dir.exists() => Ok(None),
+            Err(_) if !dir.exists() => Ok(None), // before the first rank has come
             Err(error) => Err(error),
         }
     }
@@ -258,6 +257,13 @@ struct Directory {
     path: PathBuf,
 }
 
+impl Drop for Directory {
+    /// Lets go of the lock, which a child that was forked meanwhile has too: closing one's own descriptor would leave it to the child.
+    fn drop(&mut self) {
+        let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
+    }
+}
+
 impl Directory {
     fn open(path: &Path, create: bool) -> Result<Directory, Error> {
         let own = rustix::process::geteuid().as_raw();
@@ -392,6 +398,18 @@ mod tests {
         // test vectors of the FNV reference: the empty string and "foobar"
         assert_eq!(fnv1a_128(b""), 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d);
         assert_eq!(fnv1a_128(b"foobar"), 0x343e_1662_793c_64bf_6f0d_3597_ba44_6f18);
+    }
+
+    #[test]
+    fn a_lock_that_a_forked_child_has_too_is_let_go_of() {
+        let path = std::env::temp_dir().join(format!("earlybird-locked-{}", std::process::id()));
+        let open = || Directory::open(&path, true).unwrap();
+        let (locked, other) = (open(), open());
+        assert!(locked.try_lock().unwrap() && !other.try_lock().unwrap());
+        let _of_the_child = locked.fd.try_clone().unwrap();
+        drop(locked);
+        assert!(other.try_lock().unwrap());
+        std::fs::remove_dir(&path).unwrap();
     }
 
     #[test]

@@ -2,10 +2,9 @@
 
 use crate::arguments::{one_of, parse_nodes, parse_ranks};
 use crate::output::{AnswerFormat, json, print};
-use crate::table::table;
 use clap::Args;
 use earlybird::units::parse_size;
-use earlybird::{Collective, Config, Error, Explanation, JobShape, explain, launch, probe};
+use earlybird::{Collective, Config, Error, JobShape, explain, launch, probe};
 
 /// Tell what a call would run, and what decides it
 ///
@@ -56,31 +55,7 @@ pub fn run(args: &ExplainArgs) -> Result<u8, Error> {
     let told = explain(args.op, usize::try_from(args.bytes).unwrap_or(usize::MAX), &job, &config)?;
     print(&match args.format {
         AnswerFormat::Json => json(&told),
-        AnswerFormat::Table => shown(&told),
+        AnswerFormat::Table => told.to_string(),
     })?;
     Ok(0)
-}
-
-fn shown(told: &Explanation) -> String {
-    let us = |time: Option<f64>| time.map_or("-".to_owned(), |us| format!("{us:.1}"));
-    let mut text =
-        format!("{} of {} bytes, {} rank(s) on {} node(s)\n\n", told.collective, told.bytes, told.ranks, told.nodes);
-    let mut line = |name: &str, value: String| text += &format!("{name:<10} {value}\n");
-    line("runs", told.algorithm.into());
-    line("because", told.because.clone());
-    line("folds in", told.order.map_or("nothing is folded".into(), |order| format!("{order} order")));
-    if told.nodes > 1 {
-        line("segments", format!("{} by {} rank(s) of each node", told.segments, told.endpoints));
-        let expected = told.expected_us.map(|us| format!("{us:.1} us between nodes"));
-        line("expected", expected.unwrap_or_else(|| "no cost model here: earlybird tune measures one".into()));
-    }
-    line("waits", told.waiting.clone());
-    let names: Vec<&str> = told.others.iter().map(|other| other.algorithm).collect();
-    if !names.is_empty() && told.expected_us.is_none() {
-        line("instead", names.join(", "));
-    } else if !names.is_empty() {
-        let rows = told.others.iter().map(|other| vec![other.algorithm.into(), us(other.expected_us)]).collect();
-        text += &format!("\n{}\n", table(&["instead", "expected us"], rows));
-    }
-    text
 }
