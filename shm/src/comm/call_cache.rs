@@ -1,25 +1,37 @@
 //! The prepared state of the previous call, and the key by which a small call finds that it is the same.
 
 use crate::args::{CollectiveArgs, Counts, Placement};
+use crate::op::Op;
 use crate::protocol::call::Prepared;
 use crate::protocol::collective::Collective;
-use crate::protocol::payload::SmallPayload;
+use crate::protocol::payload::{SmallExchange, SmallPayload};
 use crate::protocol::signature::Signature;
 use crate::reduce_op::ReduceOp;
 
-/// The arguments of a small allreduce or barrier with an operator of the library, packed: calls with equal keys are prepared
-/// alike.
+/// The arguments of a small allreduce or barrier with an operator of the library, or of a small exchange of blocks of one length, packed:
+/// calls with equal keys are prepared alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CallKey {
     /// From the low end: `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | within 16`.
     kind: u64,
+    /// Elements of an allreduce; of an exchange bytes to send and to receive, and the root: `send 16 | receive 16 | root + 1`.
     count: usize,
 }
 
+/// Most bytes that an exchange with a key sends, or receives.
+const MOST_MOVED: usize = u16::MAX as usize;
+
+/// The payload of a call that has a key.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum CachedPayload<'a> {
+    Reduced(SmallPayload<'a>),
+    Moved(SmallExchange<'a>),
+}
+
 impl CallKey {
-    /// The key of a call and its payload, if it is a small allreduce or barrier.
+    /// The key of a call and its payload, if it is small and of a kind that has one.
     #[inline(always)]
-    pub(super) fn of<'a>(args: &CollectiveArgs<'a>) -> Option<(CallKey, SmallPayload<'a>)> {
+    pub(super) fn of<'a>(args: &CollectiveArgs<'a>) -> Option<(CallKey, CachedPayload<'a>)> {
         let CollectiveArgs {
             collective,
             op: ReduceOp::Builtin(op),
@@ -32,17 +44,33 @@ impl CallKey {
         else {
             return None;
         };
-        if !matches!(collective, Collective::AllReduce | Collective::Barrier | Collective::Plan) {
-            return None;
-        }
-        let payload = buffers.small_payload()?;
+        let traits = collective.traits();
+        let (payload, op, count) = match collective {
+            Collective::AllReduce | Collective::Barrier | Collective::Plan => {
+                let payload = buffers.small_payload()?;
+                (CachedPayload::Reduced(payload), op, payload.count())
+            }
+            _ if !traits.folds => {
+                // What one rank sends whole lies where all others receive it.
+                let one_buffer = traits.has_root() && !traits.in_parts && !traits.joins();
+                let payload = buffers.small_exchange(one_buffer)?;
+                let [send, recv] = payload.bytes();
+                let [send, recv] = if one_buffer { [send.max(recv); 2] } else { [send, recv] };
+                if send.max(recv) > MOST_MOVED {
+                    return None;
+                }
+                (CachedPayload::Moved(payload), Op::Sum, send | recv << 16 | args.root.map_or(0, |root| root + 1) << 32)
+            }
+            _ => return None,
+        };
+        let dtype = buffers.builtin_dtype()?;
         let kind = collective as u64
-            | (payload.dtype() as u64) << 8
+            | (dtype as u64) << 8
             | (op as u64) << 16
             | (options.order as u64) << 24
             | (options.algorithm as u64) << 32
             | u64::from(options.within) << 40;
-        Some((CallKey { kind, count: payload.count() }, payload))
+        Some((CallKey { kind, count }, payload))
     }
 }
 

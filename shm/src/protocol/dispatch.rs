@@ -22,6 +22,11 @@ impl<B: Board> Member<B> {
         {
             return done;
         }
+        if let Some(few) = call.small_exchange(self.board.rank())
+            && let Some(done) = self.run_fast_exchange(&few)
+        {
+            return done;
+        }
         self.epoch += 1;
         if !self.pending.is_empty() {
             self.moves = self.moves.wrapping_add(1);

@@ -138,6 +138,11 @@ impl<'a> Exchange<'a> {
         Window { exchange: self, positions: (0, blocks), from: 0, stride: self.most(), inline: true }
     }
 
+    /// Returns whether every block has as many elements.
+    pub fn is_uniform(&self) -> bool {
+        matches!(self.lens, Lens::Equal(_))
+    }
+
     /// Elements of the largest block.
     pub fn most(&self) -> usize {
         match self.lens {

@@ -17,8 +17,10 @@ mod grouped;
 mod in_place;
 mod parts;
 mod registered;
+mod small_exchange;
 
 pub use few::{BoundPayload, SmallPayload};
+pub use small_exchange::{BoundExchange, SmallExchange};
 
 #[cfg(earlybird_loom)]
 pub use {
@@ -83,7 +85,6 @@ impl<'a> Buffers<'a> {
     }
 
     /// One buffer of elements of `datatype`, in which the result replaces the contribution.
-    ///
     /// # Safety
     /// The contract of [`Buffers::erased_apart`].
     #[inline(always)]
@@ -142,8 +143,7 @@ impl<'a> Buffers<'a> {
         Buffers { send: self.recv, send_count: self.recv_count, count: self.recv_count, in_place: true, ..self }
     }
 
-    /// The send buffer as bytes, and the receive buffer. `None` where both are the same bytes; a copy where one is a part of
-    /// the other.
+    /// The send buffer as bytes, and the receive buffer. `None` where both are the same; a copy where one is a part of the other.
     pub fn into_bytes(self) -> (Option<Cow<'a, [u8]>>, &'a mut [u8]) {
         let bytes = [self.send_count, self.recv_count].map(|count| count * self.datatype.size());
         // SAFETY: B: borrowed for `'a`, the receive buffer exclusively. The contribution is given out beside it only where they
@@ -151,7 +151,7 @@ impl<'a> Buffers<'a> {
         unsafe {
             let send = match () {
                 () if !self.in_place || bytes.contains(&0) => {
-                    Some(Cow::Borrowed(core::slice::from_raw_parts(self.send, bytes[0])))
+                    Some(core::slice::from_raw_parts(self.send, bytes[0]).into())
                 }
                 () if bytes[0] == bytes[1] && core::ptr::eq(self.send, self.recv) => None,
                 () => Some(Cow::Owned(core::slice::from_raw_parts(self.send, bytes[0]).to_vec())),

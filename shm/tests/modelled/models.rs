@@ -53,6 +53,7 @@ macro_rules! for_every_model {
             reduce_chain_2 reduce_chain_3 reduce_chain_3_directed reduce_flat_2 reduce_flat_pieces_2 reduce_flat_by_rank_3 reduce_static_leader_3
             broadcast_2 broadcast_pieces_2 broadcast_chain_2 broadcast_3
             gather_3 all_gather_2 all_gather_pieces_2 all_to_all_2 reduce_scatter_2
+            broadcast_general_2 broadcast_mixed_2 all_gather_general_2 all_gather_mixed_2 all_to_all_mixed_2
             scan_2 scan_3 scan_pieces_2 exscan_2 exscan_pieces_3
             scatter_2 scatter_pieces_2
             single_copy_all_gather_2 single_copy_all_to_all_2 single_copy_all_gather_3 single_copy_refused_2
@@ -190,6 +191,16 @@ models! {
     all_gather_pieces_2: "allgather of 2 deposited pieces, 2 ranks, once", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, TWO).of(AllGather);
     all_to_all_2: "alltoall, 2 ranks, reuse", upto(2), Some(upto(3)), Scenario::new(Flat, 2, ONE).of(AllToAll).epochs(2);
+    broadcast_general_2: "broadcast by the general way, 2 ranks, reuse", upto(3), Some(ALL),
+        Scenario::new(Flat, 2, ONE).of(Broadcast).epochs(2).crowded(0).crowded(1);
+    broadcast_mixed_2: "broadcast, the root by the general way and the other straight, 2 ranks, reuse", upto(3), Some(ALL),
+        Scenario::new(Flat, 2, ONE).of(Broadcast).epochs(2).crowded(0);
+    all_gather_general_2: "allgather by the general way, 2 ranks, reuse", upto(3), Some(upto(4)),
+        Scenario::new(Flat, 2, ONE).of(AllGather).epochs(2).crowded(0).crowded(1);
+    all_gather_mixed_2: "allgather, a rank by the general way and one straight, 2 ranks, reuse", upto(3), Some(upto(4)),
+        Scenario::new(Flat, 2, ONE).of(AllGather).epochs(2).crowded(0);
+    all_to_all_mixed_2: "alltoall, a rank by the general way and one straight, 2 ranks, reuse", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, ONE).of(AllToAll).epochs(2).crowded(0);
     reduce_scatter_2: "reduce-scatter, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, ONE).of(ReduceScatter).epochs(2);
 
