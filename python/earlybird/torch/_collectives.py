@@ -3,7 +3,6 @@
 import os
 import threading
 
-import torch
 import torch.distributed as dist
 
 from .._native import IN_PLACE
@@ -11,7 +10,7 @@ from ..errors import Usage
 from ._join import join
 from ._messages import Messages
 from ._report import write_summary
-from ._tensors import concatenate, contiguous, copy_back, is_block, memory, operator, take_apart
+from ._tensors import concatenate, contiguous, copy_back, empty, is_block, memory, operator, room, take_apart
 from ._work import Carried, Started
 
 
@@ -146,7 +145,7 @@ class Collectives(Messages):
         work = self._work(outputs)
         for parts, input in zip(outputs, inputs, strict=True):
             counts, plain = [part.numel() for part in parts], contiguous(input)
-            flat = torch.empty(sum(counts), dtype=input.dtype)
+            flat = empty(sum(counts), input)
             work.call("Allgatherv", memory(plain), [memory(flat), counts])
             work.then(take_apart, flat, parts)
         return work
@@ -163,7 +162,7 @@ class Collectives(Messages):
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
         work = self._work(outputs)
         for output, input in zip(outputs, inputs, strict=True):
-            whole, part = contiguous(output), contiguous(input)
+            whole, part = room(output), contiguous(input)
             # FSDP2 gathers in place.
             contribution = IN_PLACE if is_block(part, whole, self._rank) else memory(part)
             work.call("Allgather", contribution, memory(whole))
@@ -178,7 +177,7 @@ class Collectives(Messages):
             return self.gather_single(None, input, opts)
         [parts] = outputs
         work, plain = self._work(parts), contiguous(input)
-        flat = torch.empty(sum(part.numel() for part in parts), dtype=input.dtype)
+        flat = empty(sum(part.numel() for part in parts), input)
         work.call("Gather", memory(plain), memory(flat), opts.rootRank)
         work.then(take_apart, flat, parts)
         return work
@@ -222,7 +221,7 @@ class Collectives(Messages):
 
     def alltoall(self, outputs, inputs, opts=None):
         work, send = self._work(outputs), concatenate(inputs)
-        recv = torch.empty(sum(output.numel() for output in outputs), dtype=send.dtype)
+        recv = empty(sum(output.numel() for output in outputs), outputs[0])
         counts = [[tensor.numel() for tensor in tensors] for tensors in (inputs, outputs)]
         work.call("Alltoallv", [memory(send), counts[0]], [memory(recv), counts[1]])
         work.then(take_apart, recv, outputs)
