@@ -9,6 +9,7 @@ from .._native import IN_PLACE
 from ..errors import Usage
 from ._join import join
 from ._messages import Messages
+from ._profile import recorded
 from ._report import write_summary
 from ._tensors import concatenate, contiguous, copy_back, empty, is_block, memory, operator, room, take_apart
 from ._work import Carried, Started
@@ -33,7 +34,7 @@ class Collectives(Messages):
         self._overlaps = overlaps(os.environ.get("EARLYBIRD_TORCH_OVERLAP", "off"))
 
     def _call(self, name, *args):
-        with self._lock:
+        with self._lock, recorded(name):
             self._calls += 1
             return getattr(self._comm, name)(*args)
 

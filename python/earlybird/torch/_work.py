@@ -17,6 +17,7 @@ from torch._C._distributed_c10d import Work
 from torch.autograd import Variable
 from torch.autograd.graph import _engine_run_backward
 
+from ._profile import recorded_wait
 from ._staging import devices
 
 # Of requests and of messages.
@@ -103,7 +104,7 @@ class Started(Carried):
 
     def wait(self, timeout=timedelta(0)):
         if self._left:
-            with self._group._lock:
+            with self._group._lock, recorded_wait():
                 self._wait(timeout.total_seconds())
         if self._error is not None:
             raise self._error
