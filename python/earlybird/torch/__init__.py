@@ -1,7 +1,7 @@
-"""PyTorch's collectives on CPU tensors of one node: `dist.init_process_group("earlybird")` after `import earlybird.torch`.
+"""PyTorch's collectives on tensors of the host: `dist.init_process_group("earlybird")` after `import earlybird.torch`.
 
 A process group is Python here, and nothing is compiled against torch. Calls are carried out before they return, so a `Work` is
-complete when it is given back, unless `EARLYBIRD_TORCH_OVERLAP=on` has them started.
+complete when it is given back, unless `EARLYBIRD_TORCH_OVERLAP=on` has them started. CUDA tensors are copied to the host and back.
 """
 
 import torch.distributed as dist

@@ -3,15 +3,15 @@
 import os
 import threading
 
-import torch
 import torch.distributed as dist
 
 from .._native import IN_PLACE
 from ..errors import Usage
 from ._join import join
 from ._messages import Messages
+from ._profile import recorded
 from ._report import write_summary
-from ._tensors import concatenate, contiguous, copy_back, is_block, memory, operator, take_apart
+from ._tensors import concatenate, contiguous, copy_back, empty, is_block, memory, operator, room, take_apart
 from ._work import Carried, Started
 
 
@@ -34,7 +34,7 @@ class Collectives(Messages):
         self._overlaps = overlaps(os.environ.get("EARLYBIRD_TORCH_OVERLAP", "off"))
 
     def _call(self, name, *args):
-        with self._lock:
+        with self._lock, recorded(name):
             self._calls += 1
             return getattr(self._comm, name)(*args)
 
@@ -146,7 +146,7 @@ class Collectives(Messages):
         work = self._work(outputs)
         for parts, input in zip(outputs, inputs, strict=True):
             counts, plain = [part.numel() for part in parts], contiguous(input)
-            flat = torch.empty(sum(counts), dtype=input.dtype)
+            flat = empty(sum(counts), input)
             work.call("Allgatherv", memory(plain), [memory(flat), counts])
             work.then(take_apart, flat, parts)
         return work
@@ -163,7 +163,7 @@ class Collectives(Messages):
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
         work = self._work(outputs)
         for output, input in zip(outputs, inputs, strict=True):
-            whole, part = contiguous(output), contiguous(input)
+            whole, part = room(output), contiguous(input)
             # FSDP2 gathers in place.
             contribution = IN_PLACE if is_block(part, whole, self._rank) else memory(part)
             work.call("Allgather", contribution, memory(whole))
@@ -178,7 +178,7 @@ class Collectives(Messages):
             return self.gather_single(None, input, opts)
         [parts] = outputs
         work, plain = self._work(parts), contiguous(input)
-        flat = torch.empty(sum(part.numel() for part in parts), dtype=input.dtype)
+        flat = empty(sum(part.numel() for part in parts), input)
         work.call("Gather", memory(plain), memory(flat), opts.rootRank)
         work.then(take_apart, flat, parts)
         return work
@@ -222,7 +222,7 @@ class Collectives(Messages):
 
     def alltoall(self, outputs, inputs, opts=None):
         work, send = self._work(outputs), concatenate(inputs)
-        recv = torch.empty(sum(output.numel() for output in outputs), dtype=send.dtype)
+        recv = empty(sum(output.numel() for output in outputs), outputs[0])
         counts = [[tensor.numel() for tensor in tensors] for tensors in (inputs, outputs)]
         work.call("Alltoallv", [memory(send), counts[0]], [memory(recv), counts[1]])
         work.then(take_apart, recv, outputs)

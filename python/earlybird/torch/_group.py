@@ -57,7 +57,7 @@ class Backend(Collectives, c10d.Backend):
         self._kept.add(self)
 
     def _title(self):
-        return "of cpu tensors"
+        return "of one backend of several"
 
     def shutdown(self):
         self._kept.discard(self)

@@ -5,7 +5,7 @@ A message is started when its method is called, and goes on while its rank waits
 
 import threading
 
-from ._tensors import contiguous, copy_back, memory
+from ._tensors import contiguous, copy_back, memory, room
 from ._work import Carried, Started
 
 
@@ -50,7 +50,7 @@ class Messages:
     def recv(self, tensors, src, tag=0):
         work = Transferred(tensors)
         for tensor in tensors:
-            plain = contiguous(tensor)
+            plain = room(tensor)
             work.add(self._messages.Irecv(memory(plain), src, tag))
             work.then(copy_back, tensor, plain)
         return self._begun(work)

@@ -1,5 +1,5 @@
-"""Tensors as the library sees them: the types and operators that it has, addresses, and contiguous copies where a tensor does not
-lie in one piece."""
+"""Tensors as the library sees them: the types and operators that it has, addresses, and copies where a tensor does not lie in one
+piece of the host's memory."""
 
 import torch
 import torch.distributed as dist
@@ -7,6 +7,7 @@ import torch.distributed as dist
 from .. import _native
 from .._native import Memory
 from ..errors import Unsupported
+from . import _staging
 
 # The types that the library calculates with; others are moved as bytes.
 _TYPES = {
@@ -62,23 +63,36 @@ def memory(tensor):
 
 
 def contiguous(tensor):
-    """The tensor, or a contiguous copy of it."""
-    if not tensor.is_cpu or tensor.layout is not torch.strided:
+    """The tensor, or a copy of it that is contiguous and on the host."""
+    if not (tensor.is_cpu or tensor.is_cuda) or tensor.layout is not torch.strided:
         raise Unsupported(
-            f"a tensor on {tensor.device} of layout {tensor.layout} is not supported by earlybird; give dense CPU tensors, or use "
-            "the backend of the device"
+            f"a tensor on {tensor.device} of layout {tensor.layout} is not supported by earlybird; give dense tensors of the CPU "
+            "or of CUDA, or use the backend of the device"
         )
+    staging = _staging.staging(tensor)
+    if staging is not None:
+        return staging.bring([tensor]).view(tensor.shape)
     if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
         return tensor
     with torch.no_grad():
         return tensor.resolve_conj().resolve_neg().contiguous()
 
 
+def room(tensor):
+    """The tensor, or memory on the host for a result of its shape that is copied back."""
+    staging = _staging.staging(tensor)
+    return contiguous(tensor) if staging is None else staging.empty(tensor.numel(), tensor.dtype).view(tensor.shape)
+
+
+def empty(count, tensor):
+    """Memory on the host for results that are taken apart into tensors like this one."""
+    staging = _staging.staging(tensor)
+    return torch.empty(count, dtype=tensor.dtype) if staging is None else staging.empty(count, tensor.dtype)
+
+
 def copy_back(tensor, plain):
-    """Copies a result back that is not in its tensor already."""
-    if plain is not tensor:
-        with torch.no_grad():
-            tensor.copy_(plain)
+    """Copies a result back that is not in its tensor already; returns the mark of copies that go on."""
+    return None if plain is tensor else take_apart(plain.view(-1), [tensor])
 
 
 def is_block(part, whole, index):
@@ -89,13 +103,16 @@ def is_block(part, whole, index):
 @torch.no_grad()
 def concatenate(tensors):
     """The elements of tensors one after the other."""
-    return torch.cat([contiguous(tensor).view(-1) for tensor in tensors])
+    staging = _staging.staging(tensors[0])
+    return torch.cat([contiguous(tensor).view(-1) for tensor in tensors]) if staging is None else staging.bring(tensors)
 
 
 @torch.no_grad()
 def take_apart(flat, tensors):
-    """Copies elements that lie one after the other into tensors."""
-    start = 0
-    for tensor in tensors:
-        tensor.copy_(flat[start : start + tensor.numel()].view(tensor.shape))
-        start += tensor.numel()
+    """Copies elements that lie one after the other into tensors; returns the mark of copies that go on."""
+    staging = _staging.staging(tensors[0])
+    if staging is not None:
+        return staging.give(flat, tensors)
+    for tensor, part in _staging.parts(flat, tensors):
+        tensor.copy_(part)
+    return None

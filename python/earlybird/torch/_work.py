@@ -17,6 +17,9 @@ from torch._C._distributed_c10d import Work
 from torch.autograd import Variable
 from torch.autograd.graph import _engine_run_backward
 
+from ._profile import recorded_wait
+from ._staging import devices
+
 # Of requests and of messages.
 _WAIT, _TEST = methodcaller("wait"), methodcaller("test")
 
@@ -27,23 +30,28 @@ class Carried(Work):
     def __init__(self, group, tensors):
         super().__init__()
         self._group, self._tensors = group, tensors
+        # Marks of the copies to a device that are not waited for.
+        self._copies = []
 
     def call(self, name, *args):
         """Makes the group's call of this name."""
         self._group._call(name, *args)
 
     def then(self, function, *args):
-        """Calls a function when all calls so far are complete."""
-        function(*args)
+        """Calls a function when all calls so far are complete; it returns the mark of its copies to a device, or `None`."""
+        if (mark := function(*args)) is not None:
+            self._copies.append(mark)
 
     def wait(self, timeout=timedelta(0)):
+        for copies in self._copies:
+            copies.wait()
         return True
 
     def is_completed(self):
-        return True
+        return all(copies.is_complete() for copies in self._copies)
 
     def is_success(self):
-        return True
+        return self.is_completed()
 
     def exception(self):
         return None
@@ -56,7 +64,9 @@ class Carried(Work):
         return self._tensors
 
     def get_future(self):
-        future = torch.futures.Future()
+        future = torch.futures.Future(devices=list(devices(self._tensors)))
+        # On a device the result is there for those that come after what the program's stream waits for here.
+        self.wait()
         future.set_result(self._tensors)
         return future
 
@@ -83,7 +93,7 @@ class Started(Carried):
                 first = self._left[0]
                 if isinstance(first, tuple):
                     function, args = first
-                    function(*args)
+                    Carried.then(self, function, *args)
                 elif not is_complete(first):
                     return False
                 del self._left[0]
@@ -94,11 +104,11 @@ class Started(Carried):
 
     def wait(self, timeout=timedelta(0)):
         if self._left:
-            with self._group._lock:
+            with self._group._lock, recorded_wait():
                 self._wait(timeout.total_seconds())
         if self._error is not None:
             raise self._error
-        return True
+        return super().wait()
 
     def _wait(self, seconds):
         if seconds <= 0:
@@ -119,7 +129,7 @@ class Started(Carried):
                 pass  # It is kept.
             finally:
                 self._group._lock.release()
-        return not self._left
+        return not self._left and super().is_completed()
 
     def is_success(self):
         return self.is_completed() and self._error is None
@@ -129,7 +139,7 @@ class Started(Carried):
 
     def get_future(self):
         if self._future is None:
-            self._future = torch.futures.Future()
+            self._future = torch.futures.Future(devices=list(devices(self._tensors)))
             if self._left and _is_asked_by_reducer():
                 Variable._execution_engine.queue_callback(self._complete_future)
             else:
