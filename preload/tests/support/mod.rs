@@ -108,8 +108,10 @@ impl Program {
     /// Runs it with the library and these variables: every rank must say ` right`. What it said.
     pub fn is_right_with(&self, ranks: usize, arguments: &[&str], vars: &[(&str, &str)]) -> String {
         // Calls that measurements forward are tested too: a communicator's first ones, and on two ranks some of any size.
-        let interposed = "profile,from-call=1,gather=earlybird,scatter=earlybird,alltoall=earlybird";
-        let vars = [vars, &[("EARLYBIRD_INTERPOSE", interposed)]].concat();
+        let names = ["allreduce", "reduce", "broadcast", "barrier", "allgather", "gather", "scatter", "alltoall"];
+        let interposed = names.map(|name| format!(",{name}=earlybird")).concat();
+        let interposed = format!("profile,from-call=1{interposed}");
+        let vars = [vars, &[("EARLYBIRD_INTERPOSE", interposed.as_str())]].concat();
         self.must_be_right(ranks, self.run(ranks, true, arguments, &vars), &[arguments, &["preloaded"]].concat())
     }
 
