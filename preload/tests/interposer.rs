@@ -318,7 +318,8 @@ fn an_error_of_a_non_blocking_call_reaches_the_program() {
     }
     let program = Program::compile("non_blocking_errors.c");
     for handler in ["return", "function"] {
-        let outcome = program.run(2, true, &[handler], &[("EARLYBIRD_INTERPOSE", "on,from-call=1,allreduce=earlybird")]);
+        let outcome =
+            program.run(2, true, &[handler], &[("EARLYBIRD_INTERPOSE", "on,from-call=1,allreduce=earlybird")]);
         assert_eq!((outcome.code, outcome.said.matches(" right").count()), (Some(0), 2), "{handler}: {outcome:?}");
         assert!(outcome.said.contains("earlybird: MPI_Iallreduce: EB_MISMATCH"), "{outcome:?}");
     }
