@@ -1,8 +1,11 @@
 //! The collectives, a row of one table each: what selects, cuts, checks, describes and measures a call goes by its row, and never by
 //! which collective it is.
 
+use crate::Error;
 use crate::config::Algorithm::{self, Chain, Flat, Leader, SingleCopy, Slices, StaticLeader, StaticLeaderEarly};
+use crate::named::did_you_mean;
 use std::ops::Range;
+use std::str::FromStr;
 use strum::{FromRepr, VariantArray};
 
 /// The collective. The discriminant is part of the signature.
@@ -162,6 +165,19 @@ impl Collective {
     #[inline]
     pub const fn name(self) -> &'static str {
         self.traits().name
+    }
+}
+
+impl FromStr for Collective {
+    type Err = Error;
+
+    /// The name of a collective that users call; anything else is `Error::Usage`, which lists them.
+    fn from_str(given: &str) -> Result<Self, Error> {
+        Collective::named(given).ok_or_else(|| {
+            let names = || Collective::PUBLIC.iter().map(|collective| collective.name());
+            let (meant, valid) = (did_you_mean(given, names()), Vec::from_iter(names()).join(", "));
+            Error::usage(format!("collective {given:?} is not known{meant}; use one of: {valid}"))
+        })
     }
 }
 
