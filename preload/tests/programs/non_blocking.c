@@ -8,6 +8,7 @@
 enum { LARGE = 1 << 19, MANY = 40 };
 
 static int rank, size, wrong, are_intercepted;
+static MPI_Status statuses[MANY];
 
 #define CHECK(condition) do { if (!(condition)) { wrong++; printf("rank %d line %d\n", rank, __LINE__); } } while (0)
 
@@ -48,7 +49,7 @@ static void every_function(MPI_Comm comm, int n, int root)
     MPI_Allreduce(&one, &ones, 1, MPI_INT, MPI_SUM, comm);
     CHECK(ones == size);
     for (int i = 14; i > 9; i--) MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
-    MPI_Waitall(15, requests, MPI_STATUSES_IGNORE);
+    MPI_Waitall(15, requests, statuses);
     for (int i = 0; i < 15; i++) CHECK(requests[i] == MPI_REQUEST_NULL);
     for (int i = 0; i < n; i++) {
         CHECK(all[0][i] == sum_of(size - 1) + size * i);
@@ -124,7 +125,7 @@ static void derived(void)
         for (int i = 0; i < 4; i++) CHECK(dense[i] == 3 * i);
     }
     if (are_intercepted) MPI_Type_free(&column), MPI_Comm_free(&copy);
-    MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+    MPI_Waitall(2, requests, statuses);
     if (!are_intercepted) MPI_Type_free(&column), MPI_Comm_free(&copy);
     for (int r = 0; r < size; r++) for (int i = 0; i < 4; i++) CHECK(all[4 * r + i] == r * 100 + 3 * i);
     for (int i = 0; i < 12; i++) CHECK(told[i] == (rank % 2 ? (i % 3 == 0 ? i : -1) : rank == 0 ? i : -1));
@@ -139,7 +140,7 @@ static void many(void)
         mine[i] = rank * i;
         MPI_Iallreduce(&mine[i], &sums[i], 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[i]);
     }
-    for (int flag = 0; !flag;) MPI_Testall(MANY, requests, &flag, MPI_STATUSES_IGNORE);
+    for (int flag = 0; !flag;) MPI_Testall(MANY, requests, &flag, statuses);
     for (int i = 0; i < MANY; i++) CHECK(sums[i] == i * sum_of(size - 1));
 }
 
@@ -153,9 +154,9 @@ static void waits_elsewhere(int n)
     for (int i = 0; i < calls; i++) MPI_Iallreduce(i ? MPI_IN_PLACE : mine, sum, i ? 0 : n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &requests[i]);
     if (rank == 0) {
         for (int from = 1; from < size; from++) MPI_Recv(&told, 1, MPI_INT, from, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        MPI_Waitall(calls, requests, MPI_STATUSES_IGNORE);
+        MPI_Waitall(calls, requests, statuses);
     } else {
-        MPI_Waitall(calls, requests, MPI_STATUSES_IGNORE);
+        MPI_Waitall(calls, requests, statuses);
         MPI_Ssend(&rank, 1, MPI_INT, 0, 5, MPI_COMM_WORLD);
     }
     for (int i = 0; i < n; i++) CHECK(sum[i] == sum_of(size - 1) + (double)size * (i % 100));
