@@ -52,8 +52,8 @@ macro_rules! for_every_model {
             shared_2 shared_pieces_2 shared_3 shared_kept_2
             reduce_chain_2 reduce_chain_3 reduce_chain_3_directed reduce_flat_2 reduce_flat_pieces_2 reduce_flat_by_rank_3 reduce_static_leader_3
             broadcast_2 broadcast_pieces_2 broadcast_chain_2 broadcast_3
-            gather_3 all_gather_2 all_gather_pieces_2 all_to_all_2 reduce_scatter_2
-            broadcast_general_2 broadcast_mixed_2 all_gather_general_2 all_gather_mixed_2 all_to_all_mixed_2
+            gather_3 all_gather_2 all_gather_pieces_2 all_to_all_2
+            broadcast_general_2 broadcast_mixed_2 all_gather_general_2 all_gather_mixed_2 all_to_all_mixed_2 reduce_scatter_2
             scan_2 scan_3 scan_pieces_2 exscan_2 exscan_pieces_3
             scatter_2 scatter_pieces_2
             single_copy_all_gather_2 single_copy_all_to_all_2 single_copy_all_gather_3 single_copy_refused_2
