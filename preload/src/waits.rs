@@ -4,6 +4,7 @@
 use crate::abi::{self, constants, query};
 use crate::dynamic_linker;
 use std::ffi::{CStr, c_int};
+use std::sync::OnceLock;
 
 /// A function that MPI calls. It returns how much it has completed.
 pub type WaitFn = unsafe extern "C" fn() -> c_int;
@@ -14,11 +15,14 @@ const UNREGISTER: &CStr = c"opal_progress_unregister";
 /// Returns whether functions can be registered that make progress in calls of the library. Where several threads are inside MPI at a
 /// time, one may wait in a call of a communicator in which another one would make progress, which the library takes for a mistake.
 pub fn can_call() -> bool {
-    // SAFETY: MPI runs; writes one int.
-    let level = query(|level| unsafe { abi::PMPI_Query_thread(level) });
-    cfg!(open_mpi)
-        && level.is_some_and(|level| level != constants().thread_multiple)
-        && [REGISTER, UNREGISTER].iter().all(|name| !dynamic_linker::next_function(name).is_null())
+    static CAN: OnceLock<bool> = OnceLock::new();
+    *CAN.get_or_init(|| {
+        // SAFETY: MPI runs; writes one int.
+        let level = query(|level| unsafe { abi::PMPI_Query_thread(level) });
+        cfg!(open_mpi)
+            && level.is_some_and(|level| level != constants().thread_multiple)
+            && [REGISTER, UNREGISTER].iter().all(|name| !dynamic_linker::next_function(name).is_null())
+    })
 }
 
 /// Has MPI call `function`, if it can.

@@ -213,6 +213,31 @@ pub struct Call<'a> {
     pub(super) borrowed: PhantomData<&'a mut [u8]>,
 }
 
+impl<'a> Call<'a> {
+    /// A small call of the fast path, as every other part of the protocol knows it: its waits, and its errors.
+    #[cold]
+    pub(super) fn of_fast_path(
+        prepared: &'a Prepared<'a>,
+        (send, send_count): (*const u8, usize),
+        (recv, recv_count): (*mut u8, usize),
+    ) -> Self {
+        Call {
+            prepared,
+            count: send_count.max(recv_count),
+            element_bytes: prepared.datatype.size(),
+            send,
+            recv,
+            send_count,
+            recv_count,
+            window: None,
+            registered: None,
+            shared: None,
+            past_caches: false,
+            borrowed: PhantomData,
+        }
+    }
+}
+
 impl Call<'_> {
     /// Bytes of the payload.
     #[inline]

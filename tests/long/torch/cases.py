@@ -9,3 +9,13 @@ def run(script):
     for case in cases:
         case(dist.get_rank(), dist.get_world_size())
     return len(cases)
+
+
+def refused(kind, words, call, *args, **kwargs):
+    """Makes a call, which must raise an error of this kind with these words."""
+    try:
+        call(*args, **kwargs)
+    except kind as error:
+        assert words in str(error), error
+        return
+    raise AssertionError(f"{call} was not refused")

@@ -10,6 +10,7 @@ import earlybird.torch
 import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
+from cases import refused
 from torch.distributed import ReduceOp
 
 DTYPES = [
@@ -32,15 +33,6 @@ def total(size, shape, dtype=torch.float32):
 def is_alone():
     """Returns whether the group is earlybird, not one backend of several."""
     return isinstance(dist.group.WORLD, earlybird.torch.ProcessGroup)
-
-
-def refused(kind, words, call, *args, **kwargs):
-    try:
-        call(*args, **kwargs)
-    except kind as error:
-        assert words in str(error), error
-        return
-    raise AssertionError(f"{call} was not refused")
 
 
 def test_allreduce_of_every_type(rank, size):

@@ -7,6 +7,7 @@ import earlybird
 import earlybird.torch
 import torch
 import torch.distributed as dist
+from cases import refused
 from earlybird import IN_PLACE
 
 COMPUTED = [
@@ -25,15 +26,6 @@ def share(rank, count, dtype):
 
 def total(size, count, dtype):
     return torch.stack([share(rank, count, torch.int64) for rank in range(size)]).sum(0).to(dtype)
-
-
-def refused(kind, words, call, *args):
-    try:
-        call(*args)
-    except kind as error:
-        assert words in str(error), error
-        return
-    raise AssertionError(f"{call} was not refused")
 
 
 def test_every_type(rank, size):

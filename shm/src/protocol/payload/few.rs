@@ -100,21 +100,8 @@ impl BoundPayload<'_> {
     /// The call as every other part of the protocol knows it.
     #[cold]
     pub(in crate::protocol) fn call(&self) -> Call<'_> {
-        let BoundPayload { few: SmallPayload { send, recv, count, .. }, prepared, .. } = *self;
-        Call {
-            prepared,
-            count,
-            element_bytes: prepared.datatype.size(),
-            send,
-            recv,
-            send_count: count,
-            recv_count: count,
-            window: None,
-            registered: None,
-            shared: None,
-            past_caches: false,
-            borrowed: PhantomData,
-        }
+        let SmallPayload { send, recv, count, .. } = self.few;
+        Call::of_fast_path(self.prepared, (send, count), (recv, count))
     }
 
     /// The hash of the call.

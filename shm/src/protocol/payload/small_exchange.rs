@@ -151,20 +151,7 @@ impl BoundExchange<'_> {
         let SmallExchange { send, recv, send_bytes, recv_bytes, .. } = self.few;
         let element_bytes = self.prepared.datatype.size();
         let [send_count, recv_count] = [send_bytes, recv_bytes].map(|bytes| bytes / element_bytes);
-        Call {
-            prepared: self.prepared,
-            count: send_count.max(recv_count),
-            element_bytes,
-            send,
-            recv,
-            send_count,
-            recv_count,
-            window: None,
-            registered: None,
-            shared: None,
-            past_caches: false,
-            borrowed: PhantomData,
-        }
+        Call::of_fast_path(self.prepared, (send, send_count), (recv, recv_count))
     }
 
     /// `place = mine`: of blocks for each rank, those for the others, beginning with the one for the rank after this one.
