@@ -110,7 +110,7 @@ pub enum Error {
         message: String,
     },
     /// The operating system refused something.
-    #[error("{context}: {reason}")]
+    #[error("{context}: {reason}{}", advice(*errno))]
     #[non_exhaustive]
     System {
         /// The attempted operation, with the path or object.
@@ -122,6 +122,11 @@ pub enum Error {
         /// The system's error of that number, which [`source`](std::error::Error::source) returns as an [`io::Error`].
         source: Option<SystemSource>,
     },
+}
+
+/// What to do where the system refuses for its number `errno`.
+fn advice(errno: Option<i32>) -> &'static str {
+    if errno == Some(Errno::MFILE.raw_os_error()) { "; raise the limit on open files (ulimit -n)" } else { "" }
 }
 
 /// A process in words. One that died before it had told who it is has number 0.

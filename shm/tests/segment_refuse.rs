@@ -189,25 +189,33 @@ fn a_refusal_reaches_everybody() {
     }
 }
 
-/// Whatever a process lacks of descriptors, all ranks end alike and soon.
+/// Whatever a process lacks of descriptors, all ranks end alike and soon, whoever comes first, and leave no name.
 #[test]
 fn too_few_descriptors_are_everybodys_error_and_no_hang() {
-    for (poor, limit) in (0..2).flat_map(|poor| (3..14).map(move |limit| (poor, limit))) {
+    let mut refused = 0;
+    for (poor_first, poor, limit) in [true, false]
+        .into_iter()
+        .flat_map(|first| (0..2).flat_map(move |poor| (3..16).map(move |limit| (first, poor, limit))))
+    {
         let scratch = Scratch::new();
         let mut ranks = team(&scratch.meet(), "poor", 3);
-        ranks[poor].ask(&format!("files-limit {limit}"));
-        ranks[poor].tell("attach-ms");
-        std::thread::sleep(Duration::from_millis(5));
-        for rank in (0..3).filter(|rank| *rank != poor) {
+        assert_eq!(ranks[poor].ask(&format!("files-limit {limit}")), "ok");
+        let others = (0..3).filter(|rank| *rank != poor);
+        let order: Vec<usize> =
+            if poor_first { std::iter::once(poor).chain(others).collect() } else { others.chain([poor]).collect() };
+        for rank in order {
             assert_eq!(ranks[rank].ask("timeout-ms 3000"), "ok");
             ranks[rank].tell("attach");
+            std::thread::sleep(Duration::from_millis(5));
         }
-        let poor_answer = ranks[poor].answer();
-        let answers: Vec<String> = (0..3).filter(|rank| *rank != poor).map(|rank| ranks[rank].answer()).collect();
-        println!("{poor} {limit}: {poor_answer} / {answers:?}");
-        assert_eq!(answers[0], answers[1], "{poor} {limit}");
-        assert!(answers[0] == "ok" || answers[0].contains("ulimit -n"), "{poor} {limit}: {answers:?}");
+        let answers: Vec<String> = (0..3).map(|rank| ranks[rank].answer()).collect();
+        let at = format!("rank {poor} with {limit} descriptors, first: {poor_first}: {answers:?}");
+        assert!(answers.iter().all(|answer| *answer == answers[0]), "{at}");
+        assert!(answers[0] == "ok" || answers[0].contains("ulimit -n"), "{at}");
+        assert_eq!(scratch.files(), Vec::<String>::new(), "{at}");
+        refused += usize::from(answers[0] != "ok");
     }
+    assert!(refused > 0, "every limit left room enough");
 }
 
 /// A group whose ranks 0 and 1 of three wait for the last one, and the file of its control segment.

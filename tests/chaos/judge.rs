@@ -113,12 +113,16 @@ fn deadline(run: &Running<'_>, rank: &Rank, told: &Told) -> (Class, String) {
     }
 }
 
-/// Returns whether an error blames a victim, or a rank that had its error before and left; a deadline does where it ends joining.
+/// Returns whether an error blames a victim, or a rank that left for an error of its own: one that it had before, or that names
+/// a victim, as a rank may leave before it has told when. A deadline does where it ends joining.
 fn names_the_dead(run: &Running<'_>, of: &Rank, told: &Told) -> bool {
-    let killed = run.killed().iter().any(|victim| run.ranks[*victim].pid() == told.pid);
-    let left = |rank: &Rank| rank.pid() == told.pid && rank.said.error.as_ref().is_some_and(|e| e.at < told.at);
+    let is_victim = |pid| run.killed().iter().any(|victim| run.ranks[*victim].pid() == pid);
+    let left = |rank: &Rank| {
+        let had = |own: &Told| own.at < told.at || is_victim(own.pid);
+        rank.pid() == told.pid && rank.said.error.as_ref().is_some_and(had)
+    };
     let joining = run.job.scenario.kind.load == Load::Joining && !of.said.joined && told.code == "EB_TIMEOUT";
-    told.code == "EB_PEER_DIED" && (killed || run.ranks.iter().any(left)) || joining
+    told.code == "EB_PEER_DIED" && (is_victim(told.pid) || run.ranks.iter().any(left)) || joining
 }
 
 /// Names that the run left in its meeting directory, and its control segments in /dev/shm.

@@ -1,5 +1,6 @@
 //! Announcements to ranks at the rendezvous: another rank will not come, and why.
 
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::control::Identity;
 use super::deadline::Deadline;
 use super::fd_server::{self, FdServer};
+use super::headroom::Headroom;
 use super::messages::{self, Answer, Message};
 use super::process;
 use super::rendezvous::{RendezvousAddress, Role};
@@ -22,6 +24,7 @@ const REPEAT_EVERY: Duration = Duration::from_millis(100);
 
 /// Sends a message to the fd server at an address, if there is one.
 pub(super) fn tell(address: &RendezvousAddress, message: &Message) {
+    let _room = Headroom::take();
     if let Ok(Some(socket)) = address.connect() {
         // a process that does not receive the message has ended
         let _ = fd_server::send(&socket, &messages::encode(&message), &[]);
@@ -44,7 +47,7 @@ pub(super) fn check_creator(creator: Option<&Identity>) -> Result<(), Error> {
 
 /// Tells the others over an open connection that this rank cannot join; the error that stands for all.
 pub(super) fn give_up(socket: &OwnedFd, error: Error) -> Error {
-    if fd_server::send(socket, &messages::encode(&Message::Failed(error.clone())), &[]).is_err() {
+    if fd_server::send(socket, &messages::encode(&Message::Failed(Identity::own(), error.clone())), &[]).is_err() {
         return error;
     }
     let until = Instant::now() + VERDICT;
@@ -74,10 +77,11 @@ pub fn refuse(dir: Option<&Path>, key: &str, rank: usize, size: usize, error: Er
     if size < 2 {
         return error;
     }
+    let _room = Headroom::take();
     match RendezvousAddress::new(dir, key).enter(&mut Deadline::new(Some(LINGER))) {
         Ok(Role::Client(socket)) => give_up(&socket, error),
         Ok(Role::Server(point)) => {
-            FdServer::new(point).refuse(&error, size - 1, LINGER);
+            FdServer::new(point).refuse(&error, size - 1, HashSet::new(), LINGER);
             error
         }
         Err(_) => error,

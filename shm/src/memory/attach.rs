@@ -9,6 +9,7 @@
 //! The first error is written into the control segment and ends the wait of all ranks. The creator watches all ranks, the
 //! others watch the creator, so the work of joining grows linearly with the number of ranks.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -60,9 +61,15 @@ pub(super) fn attach(options: &AttachOptions, absent: Absent<'_>) -> Result<Atta
     crate::fault_injection::reached_in_joining(options.rank, "joining");
     let address = RendezvousAddress::new(options.dir.as_deref(), &options.key);
     loop {
-        let attached = match address.enter(&mut joining.deadline)? {
-            Role::Server(point) => joining.host(FdServer::new(point)).map(Some),
-            Role::Client(socket) => joining.join(&address, socket),
+        let attached = match address.enter(&mut joining.deadline) {
+            Ok(Role::Server(point)) => joining.host(FdServer::new(point)).map(Some),
+            Ok(Role::Client(socket)) => joining.join(&address, socket),
+            // as where no descriptor is left: the others do not know of this rank yet
+            Err(error @ Error::System { .. }) => {
+                let AttachOptions { dir, key, rank, size, .. } = options;
+                return Err(announcement::refuse(dir.as_deref(), key, *rank, *size, error));
+            }
+            Err(error) => return Err(error),
         };
         match attached {
             Ok(Some(attached)) => return Ok(attached),
@@ -171,7 +178,7 @@ impl Joining<'_> {
             Ok(created) => created,
             Err(error) => {
                 let error = error.of_rank(rank);
-                server.refuse(&error, size - 1, announcement::LINGER);
+                server.refuse(&error, size - 1, HashSet::new(), announcement::LINGER);
                 return Err(error);
             }
         };
@@ -180,7 +187,7 @@ impl Joining<'_> {
             files: [control_file.as_fd(), attached.arena.fd()],
             statement: self.statement.clone(),
             known: vec![None; size],
-            heard: 0,
+            heard: HashSet::new(),
         };
         group.known[rank] = Some(self.statement.me);
         match self.bring_together(&mut server, &mut group, &attached) {
@@ -194,12 +201,13 @@ impl Joining<'_> {
             Err(error) => {
                 let stands = attached.control.fail(rank, &error.of_rank(rank), None);
                 // who has yet to come would wait in vain; a death or a deadline has kept the others long enough
-                let late = match stands {
-                    Error::PeerDied { .. } | Error::Timeout { .. } => 0,
-                    _ => (size - 1).saturating_sub(group.heard),
+                let linger = match stands {
+                    Error::PeerDied { .. } | Error::Timeout { .. } => Duration::ZERO,
+                    _ => announcement::LINGER,
                 };
+                let heard = group.heard;
                 drop(control_file);
-                server.refuse(&stands, late, announcement::LINGER);
+                server.refuse(&stands, size - 1, heard, linger);
                 Err(stands)
             }
         }
@@ -242,7 +250,7 @@ impl Joining<'_> {
         drop(socket);
         let over = attached.control.until_over(|| self.look(&attached).map(|_| engine::sleep(LOOK_EVERY)));
         // who lost the creator before it was answered has begun anew, and would wait for those that go
-        over.inspect_err(|error| announcement::tell(address, &Message::Failed(error.clone())))?;
+        over.inspect_err(|error| announcement::tell(address, &Message::Failed(self.statement.me, error.clone())))?;
         Ok(Some(attached))
     }
 
@@ -331,8 +339,8 @@ struct JoiningGroup<'a> {
     statement: Statement,
     /// The processes of the ranks that have come.
     known: Vec<Option<Identity>>,
-    /// Ranks that have had an answer.
-    heard: usize,
+    /// The processes of ranks that have had an answer.
+    heard: HashSet<Identity>,
 }
 
 impl JoiningGroup<'_> {
@@ -368,7 +376,7 @@ impl JoiningGroup<'_> {
 
 impl FdServerHandler for JoiningGroup<'_> {
     fn answer(&mut self, message: Message) -> Option<Answer> {
-        self.heard += usize::from(matches!(message, Message::Join(_) | Message::Failed(_)));
+        self.heard.extend(message.sender());
         if let Some(error) = self.control.failure() {
             return Some(Answer::Failed(error));
         }
@@ -380,7 +388,7 @@ impl FdServerHandler for JoiningGroup<'_> {
                     Some(Answer::Welcome)
                 }
             },
-            Message::Failed(error) => Some(self.fail(&error, None)),
+            Message::Failed(_, error) => Some(self.fail(&error, None)),
             Message::Ended(ranks) => {
                 let never_came = |rank: &usize| matches!(self.known.get(*rank), Some(None));
                 ranks.into_iter().find(never_came).map(|rank| self.fail(&died(rank, 0), Some(rank)))

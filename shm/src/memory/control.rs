@@ -51,7 +51,7 @@ const POLICY_WORDS: usize = if cfg!(earlybird_loom) { 1 } else { 32 };
 const WRITING_LOOKS: (u32, Duration) = (100, Duration::from_micros(100));
 
 /// Distinguishes a process from every other one on this machine, past and present, in whatever pid namespace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub pid: u32,
     pub pid_namespace: u64,

@@ -3,6 +3,7 @@
 //! It serves few connections at a time, so neither descriptors nor the cost of a poll grow with the number of ranks. A rank
 //! keeps its connection until it has attached: one that closes earlier has died.
 
+use std::collections::HashSet;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,6 +16,8 @@ use rustix::net::{
     SocketFlags,
 };
 
+use super::control::Identity;
+use super::headroom::Headroom;
 use super::messages::{self, Answer, Message, Statement};
 use super::record_lock;
 use super::rendezvous::Rendezvous;
@@ -90,7 +93,7 @@ impl FdServer {
                     Err(Errno::AGAIN) => break,
                     Err(Errno::INTR | Errno::CONNABORTED) => {}
                     Err(error) => {
-                        return Err(Error::system("accepting the connection of another rank (see ulimit -n)", error));
+                        return Err(Error::system("accepting the connection of another rank", error));
                     }
                 }
             }
@@ -108,7 +111,7 @@ impl FdServer {
         self.point.close();
         self.spare = None;
         let until = Instant::now() + DRAIN;
-        let mut last = LastAnswer { answer, told: 0 };
+        let mut last = LastAnswer { answer, told: HashSet::new() };
         // welcomed ranks read the control segment
         self.connections.retain(|connection| connection.rank.is_none());
         let _ = self.accept();
@@ -119,11 +122,13 @@ impl FdServer {
         }
     }
 
-    /// Tells every rank that comes within `time`, or the first `most`, that no rank can join, and why.
-    pub fn refuse(mut self, why: &Error, most: usize, time: Duration) {
+    /// Tells every rank that comes within `time` that no rank can join, and why, or until `ranks` processes have been told, of which
+    /// `told` were before. A process that comes again counts once.
+    pub fn refuse(mut self, why: &Error, ranks: usize, told: HashSet<Identity>, time: Duration) {
+        let _room = Headroom::take();
         let (until, answer) = (Instant::now() + time, Answer::Failed(why.clone()));
-        let mut last = LastAnswer { answer: &answer, told: 0 };
-        while last.told < most {
+        let mut last = LastAnswer { answer: &answer, told };
+        while last.told.len() < ranks {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || self.serve(&mut last, left).is_err() {
                 break;
@@ -136,12 +141,13 @@ impl FdServer {
 /// One answer for all clients.
 struct LastAnswer<'a> {
     answer: &'a Answer,
-    told: usize,
+    /// The processes that had it.
+    told: HashSet<Identity>,
 }
 
 impl FdServerHandler for LastAnswer<'_> {
-    fn answer(&mut self, _: Message) -> Option<Answer> {
-        self.told += 1;
+    fn answer(&mut self, message: Message) -> Option<Answer> {
+        self.told.extend(message.sender());
         match self.answer {
             Answer::Failed(error) => Some(Answer::Failed(error.clone())),
             _ => Some(Answer::Over),
@@ -175,7 +181,7 @@ fn attend(mut connection: Connection, host: &mut impl FdServerHandler) -> Result
                     return Ok(Some(connection));
                 }
                 Err(error) if is_hangup(error) => connection.rank = statement,
-                Err(error) => return Err(Error::system("sending the arena to another rank (see ulimit -n)", error)),
+                Err(error) => return Err(Error::system("sending the arena to another rank", error)),
             }
         }
         // a process that does not receive the answer has ended
@@ -273,6 +279,22 @@ mod tests {
             assert_eq!(heard(socket).as_ref(), Some(&last));
         }
         assert!(address.connect().unwrap().is_none());
+    }
+
+    /// A rank that has joined tells of its failure on a second connection: that is no other rank.
+    #[test]
+    fn a_process_that_comes_twice_takes_nobodys_answer() {
+        let (address, server) = server("twice");
+        let why = Error::usage("the reason");
+        let told = Answer::Failed(why.clone());
+        let refusing = std::thread::spawn(move || server.refuse(&why, 2, HashSet::new(), Duration::from_secs(20)));
+        for pid in [1, 1, 2] {
+            let process = Identity { pid, ..Identity::own() };
+            let socket = address.connect().unwrap().expect("the server has ended before all were told");
+            send(&socket, &messages::encode(&Message::Failed(process, Error::Forked)), &[]).unwrap();
+            assert_eq!(heard(&socket).as_ref(), Some(&told));
+        }
+        refusing.join().unwrap();
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::Error;
 use crate::text::beginning;
 
 /// Raised when messages or the steps of joining change; ranks of different protocols do not join.
-const PROTOCOL: u32 = 3;
+const PROTOCOL: u32 = 4;
 /// Hash of the sources, to distinguish builds of one version.
 const BUILD: &str = env!("EARLYBIRD_SOURCES");
 /// Longest value that is stated in full; of longer ones the beginning and a hash are.
@@ -36,8 +36,8 @@ const REGION: &str = "the bytes of a region";
 pub(crate) enum Message {
     /// A rank that wants to join.
     Join(Statement),
-    /// A rank that cannot join, and why: the error of all ranks.
-    Failed(Error),
+    /// The process of a rank that cannot join, and why: the error of all ranks.
+    Failed(Identity, Error),
     /// Ranks whose processes have ended, as the launcher knows.
     Ended(Vec<usize>),
 }
@@ -51,6 +51,17 @@ pub(crate) enum Answer {
     Over,
     /// No rank joins, for this reason.
     Failed(Error),
+}
+
+impl Message {
+    /// The process of the rank that sends this message, if a rank does.
+    pub fn sender(&self) -> Option<Identity> {
+        match self {
+            Message::Join(statement) => Some(statement.me),
+            Message::Failed(me, _) => Some(*me),
+            Message::Ended(_) => None,
+        }
+    }
 }
 
 impl Statement {
@@ -114,10 +125,12 @@ pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
 mod tests {
     use super::*;
 
+    const OWN: Identity = Identity { pid: 7, pid_namespace: 8, start_ticks: 9 };
+
     fn statement(rank: usize, settings: &[(&str, &str)]) -> Statement {
         let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         let options = AttachOptions { rank, size: 4, settings, ..AttachOptions::default() };
-        Statement::of(&options, Identity { pid: 7, pid_namespace: 8, start_ticks: 9 }, 4096)
+        Statement::of(&options, OWN, 4096)
     }
 
     #[test]
@@ -125,7 +138,7 @@ mod tests {
         for error in crate::error_codec::tests::samples() {
             let answer = Answer::Failed(error.clone());
             assert_eq!(decode(&encode(&answer)), Some(answer));
-            let message = Message::Failed(error);
+            let message = Message::Failed(OWN, error);
             assert_eq!(decode(&encode(&message)), Some(message));
         }
         for message in [Message::Ended(vec![0, 1022]), Message::Join(statement(2, &[("EARLYBIRD_DIR", "")]))] {

@@ -20,6 +20,7 @@ mod control_map;
 mod deadline;
 mod fd_server;
 mod grant;
+mod headroom;
 mod limits;
 mod liveness;
 mod liveness_word;

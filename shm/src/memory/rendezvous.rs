@@ -7,7 +7,7 @@
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -209,11 +209,11 @@ impl Rendezvous {
             let _ = rustix::net::shutdown(socket, Shutdown::Read);
         }
         let (Some(named), Some(dir)) = (&self.in_directory, &self.address.dir) else { return };
-        let Ok(directory) = Directory::open(dir, false) else { return };
-        let name = self.address.file_name();
+        // By its path: a process that has no descriptor left removes its name too.
+        let path = dir.join(self.address.file_name());
         // no rank replaces a name whose socket answers, and ours does until it is dropped
-        if directory.inode(&name) == Some(named.inode) {
-            let _ = rustix::fs::unlinkat(&directory.fd, &name, AtFlags::empty());
+        if std::fs::symlink_metadata(&path).is_ok_and(|meta| meta.ino() == named.inode) {
+            let _ = std::fs::remove_file(&path);
         }
     }
 }
@@ -236,7 +236,7 @@ fn listen_at(address: &SocketAddrUnix) -> rustix::io::Result<OwnedFd> {
 
 /// A connection, if a process listens there.
 fn connect_to(address: &SocketAddrUnix) -> Result<Option<OwnedFd>, Error> {
-    let socket = new_socket().map_err(|e| Error::system("making a socket (see ulimit -n)", e))?;
+    let socket = new_socket().map_err(|e| Error::system("making a socket", e))?;
     let since = Instant::now();
     loop {
         match rustix::net::connect(&socket, address) {

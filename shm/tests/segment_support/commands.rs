@@ -62,8 +62,9 @@ fn obey(words: &[&str], options: &mut AttachOptions, segment: &mut Option<Joined
             earlybird_shm::memory::refuse(dir.as_deref(), key, *rank, *size, why).to_string()
         }
         "files-limit" => {
-            let limit = rustix::process::Rlimit { current: Some(number(1) as u64), maximum: None };
             let what = rustix::process::Resource::Nofile;
+            let maximum = rustix::process::getrlimit(what).maximum;
+            let limit = rustix::process::Rlimit { current: Some(number(1) as u64), maximum };
             rustix::process::setrlimit(what, limit).map_or_else(|e| e.to_string(), |()| "ok".into())
         }
         "attach-ms" => {
