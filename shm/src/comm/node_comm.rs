@@ -168,12 +168,8 @@ impl NodeComm {
             all_gather_single_copy_bytes: policy[POLICY_ALL_GATHER_SINGLE_COPY_BYTES] as usize,
             all_to_all_single_copy_bytes: policy[POLICY_ALL_TO_ALL_SINGLE_COPY_BYTES] as usize,
         };
-        let patience = Patience {
-            preset: options.wait,
-            oversubscribed: options.crowded || size > cpus,
-            timeout_ns: options.timeout.map(crate::nanoseconds),
-            mean_wait_ns: 0,
-        };
+        let oversubscribed = options.crowded || size > cpus;
+        let patience = Patience::new(options.wait, oversubscribed, options.timeout.map(crate::nanoseconds));
         segment.set_budget(BudgetLimits { total: policy[POLICY_BUDGET], base: policy[POLICY_BASE] });
         let group_info =
             GroupInfo { members: (0..size).collect(), me: rank, allocation: (size > 1).then_some((0, Grant::BASE)) };

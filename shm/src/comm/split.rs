@@ -72,7 +72,8 @@ impl Founders for Dividing<'_> {
         self.state.member.board.new_part(group_info, region)
     }
     fn patience(&self) -> Patience {
-        Patience { mean_wait_ns: 0, ..self.state.member.patience }
+        let Patience { preset, oversubscribed, timeout_ns, .. } = self.state.member.patience;
+        Patience::new(preset, oversubscribed, timeout_ns)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The time that a waiting rank spins, yields and sleeps: its settings, and what it has learnt from its own waits.
 
 use crate::config::WaitPreset;
+use std::ops::Range;
 
 /// The settings of a rank's waits, and what it has learnt from them.
 #[derive(Debug, Clone, Copy)]
@@ -11,12 +12,51 @@ pub struct Patience {
     pub oversubscribed: bool,
     /// Deadline of one wait; `None` waits for ever (deaths are noticed all the same).
     pub timeout_ns: Option<u64>,
-    /// Running mean of this rank's own long waits.
-    pub mean_wait_ns: u64,
+    /// This rank's own long waits so far.
+    history: WaitHistory,
+}
+
+impl Patience {
+    /// The settings of a rank that has not waited yet.
+    pub fn new(preset: WaitPreset, oversubscribed: bool, timeout_ns: Option<u64>) -> Self {
+        Patience { preset, oversubscribed, timeout_ns, history: WaitHistory::default() }
+    }
+}
+
+/// The long waits of a rank: their running mean, and their mean distance from it.
+///
+/// The two are estimated as TCP estimates round-trip times (RFC 6298): a program whose ranks come late by much the same time in every
+/// step lets a rank foretell when the last one comes.
+#[derive(Debug, Clone, Copy, Default)]
+struct WaitHistory {
+    mean_ns: u64,
+    deviation_ns: u64,
+}
+
+/// A sleeper that a timer wakes is back by then.
+const WAKE_UP_NS: u64 = 200_000;
+/// The longest time around the expected end of a wait in which a rank stays awake, unless a tenth of the wait is longer.
+const AWAKE_MOST_NS: u64 = 2_000_000;
+
+impl WaitHistory {
+    /// Adds a wait.
+    fn add(&mut self, waited_ns: u64) {
+        self.deviation_ns = (3 * self.deviation_ns + waited_ns.abs_diff(self.mean_ns)) / 4;
+        self.mean_ns = (7 * self.mean_ns + waited_ns) / 8;
+    }
+
+    /// The times after its start at which a wait is expected to end; `None` where waits differ by more than is worth staying awake
+    /// for.
+    fn expected_end(&self) -> Option<Range<u64>> {
+        let margin_ns = 2 * self.deviation_ns + WAKE_UP_NS;
+        let is_narrow = 2 * margin_ns <= AWAKE_MOST_NS.max(self.mean_ns / 10);
+        is_narrow.then(|| self.mean_ns.saturating_sub(margin_ns)..self.mean_ns + margin_ns)
+    }
 }
 
 pub(super) mod pace {
     use super::Patience;
+    use crate::config::WaitPreset;
 
     /// Looks without any pause, then with one, while every rank has a CPU of its own: about 2 and 60 us.
     #[cfg(not(earlybird_loom))]
@@ -33,15 +73,27 @@ pub(super) mod pace {
     pub const INSPECT_MOST_NS: u64 = 100_000_000;
 
     /// The next step of a wait that lasts.
+    #[derive(Debug, PartialEq, Eq)]
     pub enum Next {
+        /// Gives the CPU away and looks again at once.
         Yield,
-        Sleep,
+        /// Sleeps until it is woken, at most that long.
+        Sleep { most_ns: u64 },
     }
 
     impl Patience {
+        /// The next step of a wait that has lasted `waited_ns`. It sleeps in the end, but is awake when the end is expected: a
+        /// sleeper takes tens of microseconds to come back, which all others see as the tail of the call.
         pub(in crate::protocol) fn next(&self, waited_ns: u64) -> Next {
-            let yields = waited_ns < self.preset.yield_ns(self.oversubscribed, self.mean_wait_ns);
-            if yields { Next::Yield } else { Next::Sleep }
+            if waited_ns < self.preset.yield_ns(self.oversubscribed, self.history.mean_ns) {
+                return Next::Yield;
+            }
+            let has_cpu = !self.oversubscribed && self.preset != WaitPreset::Power;
+            match self.history.expected_end().filter(|_| has_cpu) {
+                Some(end) if end.contains(&waited_ns) => Next::Yield,
+                Some(end) if waited_ns < end.start => Next::Sleep { most_ns: end.start - waited_ns },
+                _ => Next::Sleep { most_ns: u64::MAX },
+            }
         }
 
         /// Sleep between two polls of a wait that takes long: an eighth of the wait so far, from 50 us to 1 ms.
@@ -49,9 +101,64 @@ pub(super) mod pace {
             (waited_ns / 8).clamp(50_000, 1_000_000)
         }
 
-        /// Takes a wait that a peer announced the end of into the mean.
+        /// Adds a wait whose end a peer announced to the history.
         pub(in crate::protocol) fn learn(&mut self, waited_ns: u64) {
-            self.mean_wait_ns = (7 * self.mean_wait_ns + waited_ns) / 8;
+            self.history.add(waited_ns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pace::Next;
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A rank that has waited that long, again and again.
+    fn after(preset: WaitPreset, oversubscribed: bool, waits_ns: &[u64]) -> Patience {
+        let mut patience = Patience::new(preset, oversubscribed, None);
+        (0..50).for_each(|at| patience.learn(waits_ns[at % waits_ns.len()]));
+        patience
+    }
+
+    fn is_awake(patience: &Patience, waited_ns: u64) -> bool {
+        patience.next(waited_ns) == Next::Yield
+    }
+
+    #[test]
+    fn a_rank_is_awake_when_its_waits_usually_end() {
+        for preset in [WaitPreset::Balanced, WaitPreset::Latency] {
+            for usual in [2 * MS, 25 * MS, 400 * MS] {
+                let patience = after(preset, false, &[usual - usual / 100, usual + usual / 100]);
+                assert!(is_awake(&patience, 0) && is_awake(&patience, usual - usual / 100), "{patience:?}");
+                assert!(is_awake(&patience, usual + usual / 100), "{patience:?}");
+                assert_eq!(patience.next(10 * usual), Next::Sleep { most_ns: u64::MAX }, "{patience:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rank_sleeps_until_shortly_before() {
+        let patience = after(WaitPreset::Balanced, false, &[25 * MS]);
+        let Next::Sleep { most_ns } = patience.next(5 * MS) else { panic!("{patience:?}") };
+        assert!((18 * MS..20 * MS).contains(&most_ns), "{most_ns}");
+        assert!(is_awake(&patience, 5 * MS + most_ns));
+    }
+
+    #[test]
+    fn waits_of_all_lengths_foretell_nothing() {
+        let patience = after(WaitPreset::Balanced, false, &[2 * MS, 9 * MS, 5 * MS, 14 * MS]);
+        for waited in [MS, 2 * MS, 7 * MS, 9 * MS] {
+            assert_eq!(patience.next(waited), Next::Sleep { most_ns: u64::MAX }, "{patience:?}");
+        }
+    }
+
+    #[test]
+    fn a_rank_that_should_spare_its_cpu_sleeps_at_the_expected_end_too() {
+        for (preset, oversubscribed) in [(WaitPreset::Power, false), (WaitPreset::Balanced, true)] {
+            let patience = after(preset, oversubscribed, &[25 * MS]);
+            assert_eq!(patience.next(25 * MS), Next::Sleep { most_ns: u64::MAX }, "{patience:?}");
         }
     }
 }

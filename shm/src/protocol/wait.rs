@@ -1,7 +1,8 @@
 //! Waiting: look at completion first, at the poison word second, at the peers when it takes long.
 //!
-//! Ranks that have a CPU each spin, then yield, then sleep. Where ranks outnumber CPUs no rank spins: they yield for a
-//! bounded time that follows from their own recent waits, then sleep on the slot's event word.
+//! Ranks that have a CPU each spin, then yield, then sleep; they are awake again when the end of the wait is expected (`patience.rs`).
+//! Where ranks outnumber CPUs no rank spins: they yield for a bounded time that follows from their own recent waits, then sleep
+//! on the slot's event word.
 
 use super::board::{Board, Watch};
 use super::fault::PeerInspection;
@@ -102,13 +103,15 @@ impl<B: Board> Operation<'_, B> {
             match self.patience.next(waited_ns) {
                 _ if moved => {}
                 pace::Next::Yield => board.yield_now(),
-                pace::Next::Sleep if sleeps => {
+                pace::Next::Sleep { most_ns } if sleeps => {
                     board.watch(Watch::Hold);
-                    if let Some(found) = self.sleep(look) {
+                    if let Some(found) = self.sleep(most_ns.min(SLEEP_NS), look) {
                         break Ok(found);
                     }
                 }
-                pace::Next::Sleep => board.backoff(board.sleep_ns(Patience::backoff_ns(waited_ns))),
+                pace::Next::Sleep { most_ns } => {
+                    board.backoff(board.sleep_ns(most_ns.min(Patience::backoff_ns(waited_ns))));
+                }
             }
         };
         board.watch(Watch::Stop);
@@ -118,9 +121,9 @@ impl<B: Board> Operation<'_, B> {
         result
     }
 
-    /// Sleeps once on the slot's event word, unless `look` succeeds after this rank was counted as a sleeper.
-    fn sleep<T>(&mut self, look: &mut impl FnMut(&B) -> Option<T>) -> Option<T> {
-        let most_ns = self.board.sleep_ns(SLEEP_NS);
+    /// Sleeps once on the slot's event word, at most `most_ns`, unless `look` succeeds after this rank was counted as a sleeper.
+    fn sleep<T>(&mut self, most_ns: u64, look: &mut impl FnMut(&B) -> Option<T>) -> Option<T> {
+        let most_ns = self.board.sleep_ns(most_ns);
         let line = self.board.event(self.slot);
         let seen = line.event.load(Ordering::Relaxed);
         line.sleepers.fetch_add(1, Ordering::Relaxed);

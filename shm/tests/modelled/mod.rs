@@ -227,7 +227,7 @@ impl Scenario {
     fn run_rank(&self, group: &Group, rank: usize) -> (End, Vec<Algorithm>) {
         let dies = self.death.filter(|d| d.0 == rank).map(|d| (d.1, d.2));
         let oversubscribed = self.crowded.contains(&rank);
-        let patience = Patience { preset: WaitPreset::Balanced, oversubscribed, timeout_ns: None, mean_wait_ns: 0 };
+        let patience = Patience::new(WaitPreset::Balanced, oversubscribed, None);
         let mut member = Member::new(group.board(rank, dies), patience);
         let mut ran = Vec::new();
         let epochs = self.stops.iter().find(|s| s.0 == rank).map_or(self.epochs, |s| s.1);

@@ -23,7 +23,7 @@ fn signature(root: usize) -> Signature {
 
 fn part(group: &Group, rank: usize) -> Option<PoisonWord> {
     let preset = WaitPreset::Balanced;
-    let patience = Patience { preset, oversubscribed: false, timeout_ns: None, mean_wait_ns: 0 };
+    let patience = Patience::new(preset, false, None);
     let mut member = Member::new(group.board(rank, None), patience);
     let exchange = Exchange::new(Collective::Broadcast, rank, 2, Lens::Equal(1));
     let prepared = Prepared::new(signature(rank), DType::U64, Op::Sum, 2, false, Algorithm::Flat).unwrap();

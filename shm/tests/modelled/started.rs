@@ -325,7 +325,7 @@ fn carry_out(member: &mut Member<model::Heap>, rank: usize, model: &StartedModel
 }
 
 fn run_rank(group: &Group, rank: usize, model: &StartedModel, death: Death) -> End {
-    let patience = Patience { preset: WaitPreset::Balanced, oversubscribed: false, timeout_ns: None, mean_wait_ns: 0 };
+    let patience = Patience::new(WaitPreset::Balanced, false, None);
     let dies = death.filter(|death| death.0 == rank).map(|death| (death.1, death.2));
     let mut member = Member::new(group.board(rank, dies), patience);
     match catch_unwind(AssertUnwindSafe(|| carry_out(&mut member, rank, model))) {
