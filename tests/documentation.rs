@@ -1,4 +1,4 @@
-//! Promises of the documentation: links lead somewhere, files that are named exist, commands have the options that they are
+//! Promises of the documentation: links lead somewhere, files and tests that are named exist, commands have the options that they are
 //! shown with, and the list of environment variables is that of the library.
 
 use earlybird::Config;
@@ -116,6 +116,16 @@ fn missing_files((page, text): &Page) -> Vec<String> {
     missing.map(|name| format!("{page}: there is no {name}")).collect()
 }
 
+/// Tests that a page names as `FILE::TEST` in backticks and that are no function of that file.
+fn missing_tests((page, text): &Page) -> Vec<String> {
+    let quoted = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let named = quoted.filter_map(|name| name.split_once(".rs::").map(|(file, test)| (format!("{file}.rs"), test)));
+    let missing = named.filter(|(file, test)| {
+        !std::fs::read_to_string(root().join(file)).is_ok_and(|source| source.contains(&format!("fn {test}(")))
+    });
+    missing.map(|(file, test)| format!("{page}: {file} has no {test}")).collect()
+}
+
 /// The arguments of a line that calls `earlybird`, up to the program that it starts, a comment or another command.
 fn arguments(line: &str) -> Option<Vec<String>> {
     let mut words = line.split_whitespace().skip_while(|word| word.contains('=') && word.starts_with("EARLYBIRD_"));
@@ -170,6 +180,11 @@ fn files_that_pages_and_sources_name_exist() {
     // The pages by date speak of the files of their day.
     named.retain(|(path, _)| !path.starts_with("docs/results/2"));
     none(named.iter().flat_map(missing_files).collect());
+}
+
+#[test]
+fn tests_that_pages_name_exist() {
+    none(pages().iter().flat_map(missing_tests).collect());
 }
 
 #[test]
@@ -235,6 +250,8 @@ fn the_checks_refuse_bad_samples() {
     assert_eq!(missing_files(&page("`src/nothing.rs`, see docs/nothing.md.")).len(), 2);
     let source = ("src/a.rs".to_owned(), "// docs/nothing.md\nlet path = \"docs/nothing.md\";".to_owned());
     assert_eq!(missing_files(&source).len(), 1);
+    assert!(missing_tests(&page("`tests/names.rs::the_checks_refuse_bad_samples`")).is_empty());
+    assert_eq!(missing_tests(&page("`tests/names.rs::nothing`, `tests/nothing.rs::rank`")).len(), 2);
     assert!(refused(&page("    EARLYBIRD_WAIT=power earlybird run -n 2 -- program --no-option\n")).is_empty());
     assert_eq!(refused(&page("```sh\nearlybird run --no-option -- program\n```")).len(), 1);
     assert_eq!(messages("### `one ... two`\n### Other\n"), ["one", "two"]);
