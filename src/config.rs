@@ -180,7 +180,7 @@ impl Config {
             timeout: self.timeout,
             join_timeout: self.join_timeout,
             arena_max_bytes: self.arena_max_bytes,
-            crowded: false,
+            oversubscribed: false,
             settings: self.alike(identity),
         }
     }

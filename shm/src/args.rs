@@ -85,17 +85,17 @@ impl<'a> CollectiveArgs<'a> {
         CollectiveArgs { collective, op, root: None, counts: Counts::Uniform, buffers, placement, options }
     }
 
-    /// The same call on blocks of these lengths.
+    /// Sets the block lengths.
     pub fn counts(self, counts: Counts<'a>) -> Self {
         CollectiveArgs { counts, ..self }
     }
 
-    /// The same call reduced by `op`.
+    /// Sets the operator.
     pub fn op(self, op: Op) -> Self {
         CollectiveArgs { op: ReduceOp::Builtin(op), ..self }
     }
 
-    /// The same call with these settings.
+    /// Sets the options.
     #[inline(always)]
     pub fn options(self, options: CallOptions) -> Self {
         CollectiveArgs { options, ..self }

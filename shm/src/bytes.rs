@@ -134,7 +134,7 @@ impl ByteFold {
     }
 }
 
-/// Whether a result can be an operand again, wherever it stands.
+/// Returns whether a result can be an operand again, on either side.
 fn is_closed(kernels: &Kernels) -> bool {
     kernels.widen.is_some() == kernels.finish.is_some()
 }

@@ -105,7 +105,7 @@ impl<F: Fn(&[u8], &mut [u8]) + Sync> ReduceFn for BytesOp<F> {
         if count == 0 {
             return;
         }
-        // What may be swapped is swapped where the result lies on the left.
+        // Operands of a commutative operator are swapped if the result replaces the left one.
         let (left, right) = if self.commutes && std::ptr::eq(dst, a) { (b, a) } else { (a, b) };
         let (apart, bytes) = (!std::ptr::eq(dst, left), count * self.bytes);
         if apart && self.is_aligned(left) && self.is_aligned(dst) {

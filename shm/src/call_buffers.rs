@@ -95,7 +95,7 @@ owned! {
     [T] SharedBuffer<T>, T, |_, datatype| datatype, Some(shared_buffer::in_place::<T>);
     [T] (SharedBuffer<T>, SharedBuffer<T>), T, |_, datatype| datatype, Some(shared_buffer::apart::<T>);
     [] OwnedBytes, u8, |bytes, _| bytes.datatype, None;
-    [K: MemoryKeeper] BorrowedBytes<K>, u8, |bytes, _| bytes.datatype, Some(shared_buffer::lent::<K>);
+    [K: MemoryKeeper] BorrowedBytes<K>, u8, |bytes, _| bytes.datatype, Some(shared_buffer::borrowed::<K>);
 }
 
 /// The send buffer and the receive buffer of a call: `(send, recv)`, or one for both, `buf`.
@@ -192,7 +192,7 @@ impl<'a> CallBuffers<'a, u8> {
         buffers.datatype(datatype)
     }
 
-    /// The same bytes as elements of `datatype`.
+    /// Sets the datatype of the bytes.
     #[inline(always)]
     pub fn datatype(self, datatype: Datatype) -> Self {
         CallBuffers { datatype: Some(datatype), ..self }

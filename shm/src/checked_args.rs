@@ -19,7 +19,7 @@ enum Blocks {
     Uniform(usize),
     /// Sums of the counts before each block, and of all.
     PerRank(Vec<usize>),
-    /// The same for what is sent and what is received; elements of the largest block of all pairs.
+    /// The counts to send and to receive, per rank; then the elements of the largest block of all pairs.
     PerPair([Vec<usize>; 2], usize),
 }
 
@@ -193,7 +193,7 @@ impl<'a> CheckedArgs<'a> {
         self.args.options
     }
 
-    /// The same call with these settings; a scan is in rank order whatever they say.
+    /// Sets the options; a scan always folds in rank order.
     pub fn options(mut self, options: CallOptions) -> Self {
         let in_rank_order = self.collective().traits().prefix.is_some();
         self.args.options =

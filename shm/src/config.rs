@@ -5,7 +5,7 @@
 use std::time::Duration;
 use strum::{FromRepr, IntoStaticStr, VariantArray};
 
-/// A time in nanoseconds; what is longer than a word can say (584 years) is that long.
+/// A time in nanoseconds, at most the largest that fits a word (584 years).
 pub fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -22,13 +22,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::time::Duration;
 
-/// While something is under way a waiting thread drives it at least this often, once it waits longer than it spins.
+/// Longest interval at which a thread that waits longer than it spins drives the active calls.
 const EVERY: Duration = Duration::from_micros(200);
 const EVERY_NS: u64 = EVERY.as_nanos() as u64;
-/// Naps up to this long are short enough as they are.
-const SHORT_NAP_NS: u64 = 1_000_000;
+/// Longest sleep that is never shortened.
+const SHORT_SLEEP_NS: u64 = 1_000_000;
 
-/// Something with calls under way.
+/// A communicator with active calls.
 pub trait Drive: Send + Sync {
     /// Progresses its calls without waiting; returns whether any may need it again. Called by any thread.
     fn drive(&self) -> bool;
@@ -37,11 +37,11 @@ pub trait Drive: Send + Sync {
 type Listed = Weak<dyn Drive>;
 
 /// True if the list has, or may have, something on it.
-static UNDER_WAY: AtomicBool = AtomicBool::new(false);
+static ACTIVE: AtomicBool = AtomicBool::new(false);
 static LIST: Mutex<Vec<Listed>> = Mutex::new(Vec::new());
 /// Held by the driving thread.
 static DRIVER: Mutex<()> = Mutex::new(());
-/// The process of the last one: after a fork that may be another one's.
+/// The process that drove last; a forked child finds its parent's number here.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
@@ -68,25 +68,25 @@ fn add(list: &mut Vec<Listed>, it: Listed) {
 }
 
 #[inline]
-fn under_way() -> bool {
+fn is_active() -> bool {
     #[cfg(feature = "fault")]
     if STILL.load(Relaxed) {
         return false;
     }
-    UNDER_WAY.load(Relaxed)
+    ACTIVE.load(Relaxed)
 }
 
-/// Returns whether this thread is driving, so that it may be inside a wait of whatever it touches, and no caller waits for its result.
+/// Returns whether this thread is driving: then it may be inside a wait of the same communicator, and no caller waits for its result.
 pub fn is_driving() -> bool {
     DRIVING.get()
 }
 
-/// Progresses all started calls of this process, on every communicator, without waiting; returns whether any may be left.
+/// Makes progress in all started calls of this process, on every communicator, without waiting; returns whether any may be active.
 pub fn progress() -> bool {
-    if under_way() {
+    if is_active() {
         run();
     }
-    under_way()
+    is_active()
 }
 
 #[cold]
@@ -99,7 +99,7 @@ fn run() {
     };
     DRIVING.set(true);
     let mut listed = std::mem::take(&mut *list());
-    // A panic leaves its communicator's lock poisoned: the next call there says so.
+    // A panic leaves its communicator's lock poisoned, which the next call there reports.
     let drive = |it: Arc<dyn Drive>| catch_unwind(AssertUnwindSafe(|| it.drive())).unwrap_or(false);
     listed.retain(|weak| weak.upgrade().is_some_and(drive));
     let mut list = list();
@@ -107,7 +107,7 @@ fn run() {
     for it in list.drain(..) {
         add(&mut listed, it);
     }
-    UNDER_WAY.store(!listed.is_empty(), Relaxed);
+    ACTIVE.store(!listed.is_empty(), Relaxed);
     *list = listed;
     drop(list);
     DRIVING.set(false);
@@ -129,7 +129,7 @@ pub(crate) fn pause() -> Option<MutexGuard<'static, ()>> {
 
 /// Shortens a sleep of `most_ns` while calls are in progress.
 pub(crate) fn sleep_ns(most_ns: u64) -> u64 {
-    if most_ns > SHORT_NAP_NS && under_way() { EVERY_NS } else { most_ns }
+    if most_ns > SHORT_SLEEP_NS && is_active() { EVERY_NS } else { most_ns }
 }
 
 /// Shortens a sleep of `most` while calls are in progress.
@@ -144,10 +144,10 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Drives what is under way if it is time to.
+    /// Makes progress in the active operations if that is due.
     #[inline]
     pub fn drive(&self) {
-        if under_way() {
+        if is_active() {
             self.drive_at(clock::now_ns());
         }
     }
@@ -155,19 +155,19 @@ impl Pace {
     /// Drives the calls in progress if it is time to, at the given time.
     #[inline]
     pub(crate) fn drive_at(&self, now_ns: u64) {
-        if under_way() && now_ns.saturating_sub(self.driven_ns.get()) >= EVERY_NS {
+        if is_active() && now_ns.saturating_sub(self.driven_ns.get()) >= EVERY_NS {
             self.driven_ns.set(now_ns);
             run();
         }
     }
 }
 
-/// A communicator's hold of what is driven for it.
+/// A communicator's registration with the progress engine.
 #[derive(Debug)]
 pub struct Handle<T: Drive + 'static>(Arc<T>);
 
 impl<T: Drive + 'static> Handle<T> {
-    /// Of something that has nothing under way.
+    /// The registration of a value without active operations.
     pub fn new(it: impl Into<Arc<T>>) -> Self {
         Handle(it.into())
     }
@@ -180,7 +180,7 @@ impl<T: Drive + 'static> Handle<T> {
     /// Puts the communicator on the list after a call was started: it is driven until no call is left.
     pub fn watch(&self) {
         add(&mut list(), self.listed());
-        UNDER_WAY.store(true, Relaxed);
+        ACTIVE.store(true, Relaxed);
     }
 }
 

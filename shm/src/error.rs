@@ -124,12 +124,12 @@ pub enum Error {
     },
 }
 
-/// What to do where the system refuses for its number `errno`.
+/// Advice to the user for a system error.
 fn advice(errno: Option<i32>) -> &'static str {
     if errno == Some(Errno::MFILE.raw_os_error()) { "; raise the limit on open files (ulimit -n)" } else { "" }
 }
 
-/// A process in words. One that died before it had told who it is has number 0.
+/// A description of a process; `pid` is 0 if it died before it had sent its number.
 fn process(pid: u32, host: &str) -> String {
     if pid == 0 { format!("on {host}") } else { format!("pid {pid} on {host}") }
 }
@@ -140,8 +140,8 @@ impl fmt::Debug for Error {
     }
 }
 
-/// An [`io::Error`] of the system that can be cloned and compared, by its number.
-// It is no error itself, so that the source of an `Error` is what it dereferences to.
+/// An [`io::Error`] that can be cloned and compared, by its errno.
+// Not an error type itself, so that the source of an `Error` is the `io::Error` that this dereferences to.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(from = "i32", into = "i32")]
 pub struct SystemSource {
@@ -205,11 +205,11 @@ impl Error {
         Error::Usage { message: message.into() }
     }
 
-    /// The [`Error::Mismatch`] of a pair of ranks that do not agree on what one gives the other in an alltoall.
-    pub fn counts_differ(from: usize, to: usize, gives: u64, expects: u64) -> Self {
+    /// The [`Error::Mismatch`] of an alltoall in which one rank does not send the count that another one expects.
+    pub fn counts_differ(from: usize, to: usize, sends: u64, expects: u64) -> Self {
         Error::Mismatch {
             rank_a: from,
-            call_a: format!("alltoall that gives {gives} elements to rank {to}"),
+            call_a: format!("alltoall that gives {sends} elements to rank {to}"),
             rank_b: to,
             call_b: format!("alltoall that expects {expects} elements of rank {from}"),
         }
@@ -226,7 +226,7 @@ impl Error {
         Error::numbered(context.into(), reason.to_string(), errno)
     }
 
-    /// The same error with the rank before its text, for the other ranks.
+    /// Adds the rank to the error's text, for the other ranks.
     #[doc(hidden)]
     pub fn of_rank(self, rank: usize) -> Self {
         let named = |text: String| if text.starts_with("rank ") { text } else { format!("rank {rank}: {text}") };

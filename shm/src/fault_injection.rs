@@ -33,7 +33,7 @@ pub struct InjectedFaults(Vec<InjectedFault>);
 #[derive(Debug)]
 struct InjectedFault {
     step: Step,
-    /// When the step is reached for this time, it strikes.
+    /// The count of passes through the step at which the fault is injected.
     nth: usize,
     /// Counts over all groups of the process.
     reached: AtomicUsize,
@@ -46,7 +46,7 @@ impl InjectedFaults {
         let Ok(text) = std::env::var("EARLYBIRD_FAULT") else { return Ok(None) };
         let faults = text.split(',').map(InjectedFault::parse).collect::<Result<Vec<_>, _>>()?;
         let faults: Vec<InjectedFault> =
-            faults.into_iter().filter(|(who, _)| *who == rank).map(|(_, fault)| fault).collect();
+            faults.into_iter().filter(|(victim, _)| *victim == rank).map(|(_, fault)| fault).collect();
         Ok((!faults.is_empty()).then_some(InjectedFaults(faults)))
     }
 
@@ -65,7 +65,7 @@ pub(crate) fn reached_in_joining(rank: usize, step: &str) {
     let number = JOININGS.fetch_add(begins.into(), Relaxed) + usize::from(begins);
     let fault = FAULT.get_or_init(|| InjectedFaults::from_env(rank).unwrap_or_else(|error| panic!("{error}")));
     let here = |fault: &&InjectedFault| fault.step.name() == step && fault.nth == number;
-    fault.iter().flat_map(|fault| &fault.0).filter(here).for_each(InjectedFault::strike);
+    fault.iter().flat_map(|fault| &fault.0).filter(here).for_each(InjectedFault::inject);
 }
 
 impl InjectedFault {
@@ -75,23 +75,23 @@ impl InjectedFault {
                 "EARLYBIRD_FAULT={text:?}: expected rank:step:n:kill|stop|exit|exec|panic|close|files"
             ))
         };
-        let [who, step, nth, what] = text.split(':').collect::<Vec<_>>()[..] else { return Err(bad()) };
+        let [victim, step, nth, what] = text.split(':').collect::<Vec<_>>()[..] else { return Err(bad()) };
         let fault = InjectedFault {
             step: step.parse()?,
             nth: nth.parse().ok().filter(|n| *n > 0).ok_or_else(bad)?,
             reached: AtomicUsize::new(0),
             what: what.parse().map_err(|_| bad())?,
         };
-        Ok((who.parse::<usize>().map_err(|_| bad())?, fault))
+        Ok((victim.parse::<usize>().map_err(|_| bad())?, fault))
     }
 
     fn reached(&self) {
         if self.reached.fetch_add(1, Relaxed) + 1 == self.nth {
-            self.strike();
+            self.inject();
         }
     }
 
-    fn strike(&self) {
+    fn inject(&self) {
         match self.what {
             FaultKind::Kill => drop(kill_process(getpid(), Signal::KILL)),
             // To this thread: one sent to the process may first stop another, while this one goes on past the step.
@@ -114,7 +114,7 @@ impl InjectedFault {
 
 /// Closes what others opened, as daemons do, and lets a file take the numbers.
 fn close_descriptors() {
-    // SAFETY: a system call that touches no memory of ours; whoever uses such a number gets an error, which is the fault.
+    // SAFETY: a system call that touches no memory; later uses of the closed descriptors return errors, which is the fault.
     unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
     for _ in 0..64 {
         let file = std::fs::File::open("/proc/self/exe");

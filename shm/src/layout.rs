@@ -131,7 +131,7 @@ impl Windows {
         (deposit > 0 && accumulator >= deposit).then_some(Windows { accumulator, deposit })
     }
 
-    /// The windows that rank 0 wrote, as far as the layout has room for them. `None` if they are too small to work with.
+    /// The windows that rank 0 wrote, bounded by the layout; `None` if they are too small.
     pub fn from_words(accumulator: u64, deposit: u64) -> Option<Self> {
         let page = |word: u64, most: usize| usize::try_from(word).unwrap_or(usize::MAX).min(most) / 4096 * 4096;
         let deposit = page(deposit, DEPOSIT_BYTES);

@@ -3,7 +3,7 @@
 //! Invariants, relied on by every block here:
 //!
 //! * **M (mapping)**: the region is mapped at `base`, at least `Layout::bytes()` long, for as long as this board lives,
-//!   which owns it; the word that tells a forked child lives as long as the segment, of which the board has a share.
+//!   which owns it; the word that is 0 in a forked child lives as long as the segment, of which the board has a share.
 //! * **L (layout)**: [`Layout`] puts every line inside the region, aligned to 128 bytes and apart from all others
 //!   (tested for 1 to 1023 ranks), the chunk words of a slot as one; slots, areas, chunks and ranks are checked or bounded here before use.
 //! * **A (atomics)**: lines consist of atomics only, for which every bit pattern is valid, so another process can
@@ -70,7 +70,7 @@ pub struct Mapped {
     forked: Option<NonNull<AtomicU64>>,
     layout: Layout,
     group_info: GroupInfo,
-    /// Per area: what is reserved and mapped so far, of the accumulator and of the deposit of each rank.
+    /// Per area: the reserved and mapped parts of the accumulator and of each rank's deposit.
     reserved: [Reserved; AREAS],
     fault: Injected,
     driver: Driver,
@@ -98,7 +98,7 @@ impl Mapped {
         Mapped::with(segment, group_info, region, fault, Driver::default())
     }
 
-    /// Maps the board of a group of some members of this one. An injected fault goes on counting.
+    /// Maps the board of a group of some members of this one; injected faults keep their counts.
     ///
     /// # Errors
     /// As [`Mapped::new`].
@@ -400,7 +400,7 @@ impl Board for Mapped {
 }
 
 impl Drop for Mapped {
-    /// Tells the group that this rank has left, then releases the region. A forked child is no member and does neither.
+    /// Marks this rank as gone, then releases the region. A forked child is no member and does neither.
     fn drop(&mut self) {
         if let Some((slot, id)) = self.group_info.allocation
             && !self.is_forked_child()

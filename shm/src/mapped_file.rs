@@ -1,4 +1,4 @@
-//! A file of this process alone, mapped as words: what is stored there survives the process, however that ends.
+//! A file of this process alone, mapped as words: its contents survive the process, however that ends.
 //!
 //! The kernel keeps the pages of a shared mapping after a crash or SIGKILL and writes them to the file. All of the file's
 //! space is taken when it is created, so that a full disk is an error there and no SIGBUS at a later store.
@@ -45,7 +45,7 @@ impl MappedFile {
         })?;
         let map = MmapOptions::new().len(bytes).map_raw(&file.as_fd());
         let map = map.map_err(|error| Error::system(format!("mapping {}", path.display()), error))?;
-        // Only a matter of time: without it every page is faulted in by the first store there.
+        // Optional: without it the first store to each page causes a page fault.
         let _ = map.advise(Advice::PopulateWrite);
         Ok(MappedFile { map, words })
     }

@@ -32,7 +32,7 @@ use std::time::Instant;
 /// No limit ends it silently: loom panics where an execution has more than 20,000 steps, and there is no other.
 ///
 /// # Panics
-/// Where `body` does in some execution, or loom finds an access that nothing orders; and if there was only one execution.
+/// If `body` panics in some execution, if loom finds an unordered access, and if there was only one execution.
 pub fn explore(title: &str, bound: Option<usize>, body: impl Fn() + Sync + Send + 'static) -> usize {
     let (begun, count) = (Instant::now(), Arc::new(AtomicUsize::new(0)));
     let counted = count.clone();
@@ -107,7 +107,7 @@ struct Shared {
     exposed: Vec<Cell>,
     /// The rank that may not read what others expose.
     cannot_read: Option<usize>,
-    /// Where every `left` looks done: the twin that forgets to wait before it reuses memory.
+    /// A `left` word in which every operation is left, for the must-fail test that reuses memory without waiting.
     forgets_left: Option<WordLine>,
 }
 
@@ -123,7 +123,7 @@ pub struct Heap {
     apart: StdCell<bool>,
 }
 
-/// What a modelled rank throws when it dies.
+/// The panic payload of a modelled rank that dies.
 pub struct Died;
 
 /// The boards of a group of `ranks`; `inspects` where the model has deaths or mismatches.
@@ -155,7 +155,7 @@ impl Group {
         }))
     }
 
-    /// The same, in a group whose ranks forget to wait until the memory they reuse has been left.
+    /// A group whose ranks reuse memory without waiting until it has been left, for a must-fail test.
     pub fn forgetful(ranks: usize) -> Self {
         let Group(shared) = Self::new(ranks, false);
         let mut shared = Rc::into_inner(shared).expect("a fresh group has one owner");
@@ -163,7 +163,7 @@ impl Group {
         Group(Rc::new(shared))
     }
 
-    /// The same group, in which this rank may not read what others expose.
+    /// Forbids this rank to read exposed buffers of others.
     pub fn without_reads_of(self, rank: Option<usize>) -> Self {
         let mut shared = Rc::into_inner(self.0).expect("a fresh group has one owner");
         shared.cannot_read = rank;

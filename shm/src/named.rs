@@ -1,6 +1,6 @@
 //! Enumerations that users choose from by name: algorithms, types, operators; and the word that a user may have meant.
 
-/// `FromStr`, `Display`, `ALL` and `name` of a choice, by the names that `strum` gives its variants.
+/// `FromStr`, `Display`, `ALL` and `name` for a plain enum, by the names that `strum` gives its variants.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! named_choice {
@@ -40,13 +40,13 @@ macro_rules! named_choice {
     };
 }
 
-/// From this likeness on a word is taken for a slip of another one.
-const ALIKE: f64 = 0.8;
+/// The least similarity (Jaro-Winkler) at which a word counts as a misspelling of another one.
+const LEAST_SIMILARITY: f64 = 0.8;
 
-/// ` (did you mean "..."?)` with the word most like the given one, or nothing where none is alike.
+/// Returns ` (did you mean "..."?)` with the most similar valid word, or nothing if none is similar.
 pub fn did_you_mean<'a>(given: &str, valid: impl IntoIterator<Item = &'a str>) -> String {
-    let alike = valid.into_iter().map(|word| (strsim::jaro_winkler(given, word), word));
-    let nearest = alike.filter(|(alike, _)| *alike >= ALIKE).max_by(|(a, _), (b, _)| a.total_cmp(b));
+    let scored = valid.into_iter().map(|word| (strsim::jaro_winkler(given, word), word));
+    let nearest = scored.filter(|(score, _)| *score >= LEAST_SIMILARITY).max_by(|(a, _), (b, _)| a.total_cmp(b));
     nearest.map_or(String::new(), |(_, word)| format!(" (did you mean {word:?}?)"))
 }
 

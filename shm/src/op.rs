@@ -77,11 +77,11 @@ pub enum Op {
     BitOr = 7,
     /// Bitwise exclusive or.
     BitXor = 8,
-    /// Whether all are non-zero: 1 or 0, true or false.
+    /// 1 or true if all are non-zero, else 0 or false.
     LogicalAnd = 9,
-    /// Whether any is non-zero.
+    /// 1 or true if any is non-zero.
     LogicalOr = 10,
-    /// Whether an odd number of them is non-zero.
+    /// 1 or true if an odd number of them is non-zero.
     LogicalXor = 11,
     /// The smallest value and where it stands; the lowest index among equal values.
     MinIndex = 12,
@@ -95,10 +95,10 @@ pub enum Op {
 #[repr(u8)]
 #[non_exhaustive]
 pub enum FoldOrder {
-    /// As they come: fastest; bits equal on all ranks, not from run to run for inexact operators.
+    /// In arrival order: fastest; bits equal on all ranks, not from run to run for inexact operators.
     #[default]
     Arrival = 0,
-    /// By rank: the same bits in every run, still starting early on the prefix of ranks that are there.
+    /// In rank order: the same bits in every run, still starting early on the lowest ranks that have arrived.
     Rank = 1,
 }
 
@@ -106,7 +106,7 @@ crate::named_choice!(DType, "type");
 crate::named_choice!(Op, "operator");
 crate::named_choice!(FoldOrder, "order");
 
-/// What the arithmetic of a type is, where types share it.
+/// A class of types that share their arithmetic.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Family {
     Integer,
@@ -140,7 +140,7 @@ impl DType {
         }
     }
 
-    /// Whether `op` exists for this type.
+    /// Returns whether `op` exists for this type.
     pub const fn has(self, op: Op) -> bool {
         match op {
             Op::Sum | Op::Product => matches!(self.family(), Family::Integer | Family::Float | Family::Complex),
@@ -152,12 +152,12 @@ impl DType {
         }
     }
 
-    /// Whether the order of folding shows in the bits of this type under `op`.
+    /// Returns whether the order of folding shows in the bits of this type under `op`.
     pub const fn is_inexact(self, op: Op) -> bool {
         matches!(self.family(), Family::Float | Family::Complex) && matches!(op, Op::Sum | Op::Product | Op::Average)
     }
 
-    /// Nothing if `op` exists for this type.
+    /// Checks that `op` exists for this type.
     ///
     /// # Errors
     /// [`Error::Unsupported`], naming the operators of the type and the types of the operator.
@@ -189,7 +189,7 @@ pub enum Datatype {
 pub enum OpIdentity {
     /// One of the library's.
     Builtin(Op),
-    /// A user's: whether its operands must stand in rank order, and the number by which its owner tells it apart.
+    /// A user's operator: its order, and the tag that distinguishes it from the user's others.
     User {
         /// Not commutative.
         ordered: bool,
@@ -234,10 +234,10 @@ impl Datatype {
 }
 
 impl OpIdentity {
-    /// Numbers by which users can tell their operators apart.
+    /// Number of tags for users' operators.
     pub const TAGS: u8 = 64;
 
-    /// Its code in a signature: users' have the highest bit set, the next one says "ordered", the rest is the tag.
+    /// The code in a signature: users' operators have the highest bit set, the next one means "ordered", the rest is the tag.
     #[inline]
     pub const fn code(self) -> u8 {
         match self {
@@ -264,9 +264,9 @@ impl OpIdentity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(C)]
 pub struct Indexed<V, I> {
-    /// What is compared.
+    /// The value to compare.
     pub value: V,
-    /// Where it stands: any number the caller likes, such as a rank or a position.
+    /// The index of the value: any number, such as a rank or a position.
     pub index: I,
 }
 

@@ -50,7 +50,7 @@ impl<'a, B, O> OwnedArgs<'a, B, O> {
         OwnedArgs { args, buffers, allocations, op, segments: None }
     }
 
-    /// The same call on blocks of these lengths.
+    /// Sets the block lengths.
     pub fn counts(self, counts: Counts<'a>) -> Self {
         OwnedArgs { args: self.args.counts(counts), ..self }
     }

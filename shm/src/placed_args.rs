@@ -1,4 +1,4 @@
-//! The place of a checked call's buffers: what is refused, what counts for nothing, and the same call on other memory.
+//! The placement of a checked call's buffers: its checks, and conversions of the call to other memory.
 
 use crate::Error;
 use crate::args::{CollectiveArgs, Placement};
@@ -21,7 +21,7 @@ impl CollectiveArgs<'_> {
 }
 
 impl<'a> CheckedArgs<'a> {
-    /// The same call on private buffers: registered ones are taken as any others, and a view shows a copy of its own.
+    /// Converts to a call on private memory: registered buffers count as private ones, and a view gets its own copy.
     pub fn into_private(mut self) -> Self {
         match std::mem::take(&mut self.args.placement) {
             Placement::Private | Placement::Registered(_) => self,
@@ -42,7 +42,7 @@ impl<'a> CheckedArgs<'a> {
         self.args
     }
 
-    /// The same call with its result in these bytes.
+    /// Replaces the receive buffer by these bytes.
     pub(crate) fn received_in<'b>(self, recv: &'b mut [u8]) -> CheckedArgs<'b>
     where
         'a: 'b,
@@ -66,13 +66,13 @@ impl<'a> CheckedArgs<'a> {
         }
     }
 
-    /// The same call on registered buffers with these names.
+    /// Converts to a call on registered buffers with these names.
     pub(crate) fn registered(mut self, names: [u64; 2]) -> Self {
         self.args.buffers = self.args.buffers.registered(names);
         self
     }
 
-    /// The same call, whose result lies in the receive buffer only if it does not lie where `shared` says.
+    /// Converts to a call with a shared result; the receive buffer is used only if the ranks do not agree on a place.
     pub(crate) fn shared<'b>(self, shared: &'b SharedResult) -> CheckedArgs<'b>
     where
         'a: 'b,

@@ -39,9 +39,9 @@ impl Progress {
         })
     }
 
-    /// The same, for a function that returns true to give up the call that waits: its group fails then, with an
-    /// [`Error::Poisoned`] on all ranks that names this one. A program does so that was told to end, by a signal for example.
-    /// Waits for other nodes, of `shrink` and of joining go on.
+    /// A progress function that can interrupt the waiting call by returning true, for example after a signal to end the program.
+    /// The group fails then, with an [`Error::Poisoned`] on all ranks that names this one. Waits for other nodes, in `shrink`
+    /// and in joining are not interrupted.
     ///
     /// # Errors
     /// The errors of [`Progress::new`].
@@ -96,11 +96,11 @@ impl Driver {
         if now_ns.saturating_sub(self.driven_ns.get()) < progress.every_ns {
             return false;
         }
-        let bomb = AbortOnUnwind;
-        let gives_up = (progress.drive)();
-        std::mem::forget(bomb);
+        let abort = AbortOnUnwind;
+        let interrupts = (progress.drive)();
+        std::mem::forget(abort);
         self.driven_ns.set(now_ns);
-        gives_up
+        interrupts
     }
 
     /// The longest sleep, where `most_ns` is allowed otherwise.

@@ -50,7 +50,7 @@ impl RegistrationCache {
 
     fn find(&mut self, segment: &Segment, name: AllocationName) -> Result<*mut u8, Error> {
         let known = self.mapped.iter().rposition(|known| known.name.slot == name.slot);
-        // Nothing that lies in an operation is given back before the group is.
+        // A buffer in an operation is not freed before the group is.
         if let Some(known) = known.map(|at| &self.mapped[at])
             && known.name == name
             && known.present_bytes >= self.bytes

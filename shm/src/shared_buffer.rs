@@ -18,8 +18,8 @@ use std::ops::{Deref, DerefMut};
 
 /// A buffer of this rank in memory that the other ranks of the node can reach: `[T]` for its owner.
 ///
-/// It may outlive its communicator, and holds its part of the node's memory until it is dropped. After a call that failed it
-/// holds zeros, and no call takes it as a shared buffer any more. `Send` and `Sync`, as a `Vec<T>` is.
+/// It may outlive its communicator, and keeps its part of the node's memory until it is dropped. After a failed call it contains
+/// zeros, and no call takes it as a shared buffer any more. `Send` and `Sync`, as a `Vec<T>` is.
 #[must_use = "dropping the buffer frees its memory"]
 pub struct SharedBuffer<T> {
     pub(crate) allocation: Allocation,
@@ -102,12 +102,12 @@ pub(crate) type Allocations<'a> = (Option<&'a Allocation>, &'a mut Allocation);
 /// Finds the allocations of the buffers that a started call owns.
 pub(crate) type FindAllocations = for<'a> fn(&'a mut dyn Any) -> Option<Allocations<'a>>;
 
-/// Those of a `SharedBuffer<T>`.
+/// The allocation of a `SharedBuffer<T>`.
 pub(crate) fn in_place<T: 'static>(owner: &mut dyn Any) -> Option<Allocations<'_>> {
     owner.downcast_mut::<SharedBuffer<T>>().map(|buffer| (None, &mut buffer.allocation))
 }
 
-/// Those of two.
+/// The allocations of two of them.
 pub(crate) fn apart<T: 'static>(owner: &mut dyn Any) -> Option<Allocations<'_>> {
     let buffers = owner.downcast_mut::<(SharedBuffer<T>, SharedBuffer<T>)>();
     buffers.map(|(send, recv)| (Some(&send.allocation), &mut recv.allocation))
@@ -121,8 +121,8 @@ pub trait MemoryKeeper: Send + 'static {
     }
 }
 
-/// The allocations of memory that a binding to another language lends.
-pub(crate) fn lent<K: MemoryKeeper>(owner: &mut dyn Any) -> Option<Allocations<'_>> {
+/// The allocations of buffers borrowed from another language.
+pub(crate) fn borrowed<K: MemoryKeeper>(owner: &mut dyn Any) -> Option<Allocations<'_>> {
     let (send, recv) = owner.downcast_mut::<BorrowedBytes<K>>()?.keeper_mut().shared_buffers()?;
     Some((send.map(|send| &send.allocation), &mut recv.allocation))
 }

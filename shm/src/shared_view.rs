@@ -1,10 +1,10 @@
-//! Views of an allreduce's result: of the one that all ranks of a node share, or of a copy that is this rank's own.
+//! Views of an allreduce's result: the one that all ranks of a node share, or this rank's own copy.
 //!
 //! Invariants, relied on by every block here:
 //!
-//! * **H (held)**: the memory of a place is written only in an operation in which no rank said that it still reads there, and
-//!   this rank says so as long as a view holds the place. It is mapped as long as the communicator lives, which the view
-//!   borrows: a place comes only from the communicator that the view was made by.
+//! * **H (held)**: the memory of a place is written only in an operation in which no rank has marked the place as held, and this
+//!   rank marks it as long as a view reads it. The memory is mapped as long as the communicator lives, which the view borrows:
+//!   a place comes only from the communicator that the view was made by.
 //! * **V (values)**: all bytes were written as the result of an operation on `T`, or are zero, which is a value of every
 //!   [`Element`].
 #![allow(unsafe_code)]
@@ -100,7 +100,7 @@ impl ViewMemory {
     /// The bytes, to be written.
     ///
     /// # Safety
-    /// They are this rank's own, or H: no other rank reads there before it is told.
+    /// They are this rank's own, or H: no other rank reads them before the result is published.
     pub(crate) unsafe fn edit(&mut self) -> &mut [u8] {
         // SAFETY: by the caller's contract; the address comes from one that may be written to.
         unsafe { std::slice::from_raw_parts_mut(self.at.cast_mut(), self.bytes) }

@@ -1,14 +1,14 @@
-//! Shrinking: the survivors of a group form a new group, in new memory. They agree on who is left, join, and agree that all
-//! have joined. When a rank dies or gives up in between they begin again with those that are left then.
+//! Shrinking: the survivors of a group form a new group, in new memory. They agree on the survivors, join, and agree that all
+//! have joined. When a rank dies or fails to join in between, they begin again with the remaining ones.
 //!
 //! **All return the same.** Both agreements are decisions of [`Segment::agree_on_survivors`], which are equal on all ranks
-//! that read them. A rank returns success only by a decision that every member of the new group has joined it, and a decision
+//! that read them. A rank returns success only after a decision that every member of the new group has joined, and a decision
 //! needs the vote of every old member that lives and has not left. So all living ranks succeed or none does, also when ranks
-//! die while they join; a rank that dies after the decision dies in the new group, as in any group. A reason that no other
-//! attempt would mend (no memory) is voted for too, and is the error of all ranks.
+//! die while they join; a rank that dies after the decision dies in the new group, as in any group. An error that another
+//! attempt would not remove (no memory) is voted for too, and becomes the error of all ranks.
 //!
-//! **No rank waits in vain.** A wait for votes ends by the death or leave of a rank that is waited for. While joining, a rank
-//! gives up when another survivor has died, left, or voted that it did not join.
+//! **No rank waits for ever.** A wait for votes ends by the death or leave of the awaited rank. A rank stops joining when another
+//! survivor has died, left, or voted that it did not join.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::progress::Progress;
 use crate::protocol::step::Step;
 
 /// Attempts of joining that may fail while no rank dies, before the reason is every rank's error.
-const MOST_FUTILE: usize = 8;
+const MOST_FAILED_ATTEMPTS: usize = 8;
 
 /// The ranks of a group, as the segment knows them.
 #[derive(Debug, Clone)]
@@ -90,19 +90,19 @@ impl Membership {
         if self.segment.is_forked_child() {
             return Err(Error::Forked);
         }
-        let (mut members, mut vote, mut made, mut futile) = (self.members.to_vec(), Vote::Retry, None, 0);
+        let (mut members, mut vote, mut made, mut failed_attempts) = (self.members.to_vec(), Vote::Retry, None, 0);
         loop {
             let decision = self.agree(options, &members, *rounds, vote)?;
             *rounds = rounds.wrapping_add(1);
             let ranks = self.ranks_of(&decision.survivors);
-            futile += usize::from(made.is_some());
-            // of a rank that has not joined the decision is to join anew
+            failed_attempts += usize::from(made.is_some());
+            // a rank that has not joined cannot have the decision "joined"
             match (decision.outcome, made.take()) {
-                _ if decision.survivors != members => futile = 0,
+                _ if decision.survivors != members => failed_attempts = 0,
                 (Vote::Joined, Some(Ok(made))) => return Ok((ranks, made)),
                 (Vote::Failed(reason), Some(joined)) => {
                     let own = joined.err().filter(|error| !is_anothers(error));
-                    return Err(own.unwrap_or_else(|| told(&reason)));
+                    return Err(own.unwrap_or_else(|| error_of_group(&reason)));
                 }
                 _ => {}
             }
@@ -114,7 +114,7 @@ impl Membership {
                 Ok(_) => Vote::Joined,
                 // the others get the same, or miss this rank's vote
                 Err(Error::Timeout { .. }) => return joined.map(|made| (ranks, made)),
-                Err(error) if is_anothers(error) && futile < MOST_FUTILE => Vote::Retry,
+                Err(error) if is_anothers(error) && failed_attempts < MOST_FAILED_ATTEMPTS => Vote::Retry,
                 Err(error) => Vote::Failed(Box::new(to_words(error))),
             };
             made = Some(joined);
@@ -181,7 +181,7 @@ fn is_anothers(error: &Error) -> bool {
 }
 
 /// Another rank's reason, in its words.
-fn told(reason: &[u64; ERROR_WORDS]) -> Error {
+fn error_of_group(reason: &[u64; ERROR_WORDS]) -> Error {
     let context = "another survivor could not join the new communicator";
     match from_words(reason) {
         Some(error @ (Error::NoSpace { .. } | Error::Timeout { .. })) => error,

@@ -92,18 +92,18 @@ sync_points! {
     /// | `ChunkRelease` | `FinalAcquire` | a finished chunk, to the ranks that copy it out |
     /// | `ReadRelease` | `ReadAcquire` | "I have read your private buffer", to its owner, who uses it again |
     /// | `LeftRelease` | `LeftAcquire` | "I touch nothing of this operation any more", to the next user of its memory |
-    /// | `GoneRelease` | `GoneAcquire` | the last operation that a member left before it went |
+    /// | `GoneRelease` | `GoneAcquire` | the last operation that a member left before it was gone |
     /// | `CallRelease` | `CallAcquire` | the description of a call, to the rank that reports a mismatch |
     /// | `PoisonRelease` | `PoisonAcquire` | the details of the group's one error; of the first error of joining |
     /// | `PacketRelease` | `PacketAcquire` | a packet in a ring, to its consumer |
     /// | `RoomRelease` | `RoomAcquire` | a slot of a ring that was read, to its producer |
-    /// | `EntryRelease` | `EntryAcquire` | a rank's entry in the control segment, to a rank that asks for its state |
+    /// | `EntryRelease` | `EntryAcquire` | a rank's entry in the control segment, to a rank that reads its state |
     /// | `MetRelease` | `MetAcquire` | the entries of all ranks, to a rank that has joined |
     /// | `BellRelease` | `BellAcquire` | that joining is over or has failed, to a rank that sleeps on the bell next |
-    /// | `AliveRelease` | `AliveAcquire` | all that a rank did before it left; its owner thread, to a rank that finds that dead |
+    /// | `AliveRelease` | `AliveAcquire` | a rank's writes before it left; its owner thread, to a rank that sees the owner's death |
     /// | `TableRelease` | `TableAcquire` | the table of regions and the votes of survivors, from one holder of the lock to the next |
     /// | `PublisherFence` | `SleeperFence` | whichever comes second sees the other: no lost wake-up |
-    /// | `EndFence` | `EndFence` | of two ranks that end at once, at least one sees what the other called |
+    /// | `EndFence` | `EndFence` | of two ranks that end at once, at least one sees the other's call history |
     Release:
         DepositRelease ChunkRelease ReadRelease LeftRelease GoneRelease CallRelease PoisonRelease PacketRelease RoomRelease
         EntryRelease MetRelease BellRelease AliveRelease TableRelease;

@@ -51,8 +51,8 @@ impl<T: Pod, F: Fn(&T, &T) -> T + Sync> UserOp<T, F> {
         UserOp { fold: f, ordered: true, tag: 0, elements: PhantomData }
     }
 
-    /// Marks the operator with a number from 0 to 63, compared between ranks: a rank that comes with another one is a
-    /// [`Error::Mismatch`]. Closures cannot be compared, so without marks two operators of one kind look alike.
+    /// Tags the operator with a number from 0 to 63, which the ranks compare: different tags are an [`Error::Mismatch`]. Closures
+    /// cannot be compared, so two operators of one kind are distinguished by their tags only.
     ///
     /// # Errors
     /// [`Error::Usage`] for a number above 63.

@@ -207,7 +207,7 @@ impl Deciders<'_> {
         let by_rank = folds_by_rank(collective, order, dtype, op, self.ranks);
         let (algorithm, rule) = self.thresholds.decide(collective, asked, bytes, by_rank);
         let because = match (rule, decider) {
-            (SelectionRule::Asked, decider) => told(decider, collective),
+            (SelectionRule::Requested, decider) => told(decider, collective),
             (rule, Decider::Nothing) => rule.to_string(),
             (rule, _) => format!("{rule}; {} does not carry out {}", choice.name(), collective.name()),
         };

@@ -94,7 +94,7 @@ impl Communicator {
         let identity = self.identity_among(survivors.rank, survivors.ranks, survivors.attempt);
         let config = &*self.joining;
         let crowd = old.is_some_and(|old| old.living() > self.node.allowed_cpus());
-        let crowded = crowd || self.node.is_crowded_by_others();
+        let crowded = crowd || self.node.is_oversubscribed_by_others();
         if let Some(between) = &self.between {
             let topology = between.topology_of(survivors)?;
             if topology.nodes() > 1 {
@@ -102,7 +102,7 @@ impl Communicator {
             }
         }
         let mut joining = config.joining(&identity);
-        joining.crowded = crowded;
+        joining.oversubscribed = crowded;
         Ok(NodeComm::join_within(&joining, survivors.absent)?.into())
     }
 

@@ -57,7 +57,7 @@ impl Hierarchy {
             timeout: if topology.leads() { config.timeout } else { config.timeout.map(patient) },
             join_timeout: config.join_timeout,
             arena_max_bytes: config.arena_max_bytes,
-            crowded,
+            oversubscribed: crowded,
             settings: Vec::new(),
         };
         let node = NodeComm::join_within(&joining, &absent);

@@ -23,11 +23,11 @@ pub(super) struct Span {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InstructionKind {
-    /// From `source` to the peer.
+    /// Sends `source` to the peer.
     Send,
-    /// From the peer into `target`.
+    /// Receives from the peer into `target`.
     Receive(Action),
-    /// From `source` into `target`.
+    /// Moves or folds `source` into `target` on this rank.
     Local(Action),
 }
 

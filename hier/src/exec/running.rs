@@ -122,8 +122,8 @@ pub trait Running<D: ?Sized> {
 
     /// Waits until the operation is complete.
     ///
-    /// Only this operation makes progress. If several are under way use [`wait_all`]: a rank that waits for another
-    /// operation first would never be served.
+    /// Only this operation makes progress. Use [`wait_all`] for several active operations: otherwise a rank that waits for
+    /// another of them first would wait for ever.
     ///
     /// # Errors
     /// The errors of [`Running::poll`]; [`Failure::Timeout`] on every rank after `timeout` without progress.

@@ -6,7 +6,7 @@
 
 use super::Blocks;
 
-/// First element of `block` when `elements` are cut into `blocks`; `block == blocks` gives `elements`.
+/// First element of `block` when `elements` are cut into `blocks`; `elements` for `block == blocks`.
 pub fn offset(block: usize, blocks: usize, elements: usize) -> usize {
     // The product needs up to 128 bits; the result is at most `elements`.
     (block as u128 * elements as u128 / blocks.max(1) as u128) as usize

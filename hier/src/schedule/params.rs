@@ -112,7 +112,7 @@ pub enum Distance {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case", parse_err_ty = String, parse_err_fn = unknown::<ShiftRule>)]
 pub enum ShiftRule {
-    /// Balanced: each step divides what is left by its factor, rounded up.
+    /// Balanced: each step divides the rest by its factor, rounded up.
     #[default]
     Ceil,
     /// Bruck: full windows later, the ragged step first.

@@ -82,7 +82,7 @@ fn factors(params: &Params) -> Result<Vec<usize>, PlanError> {
     }
 }
 
-/// One step: what is made from pieces of length `window` and of the remainder.
+/// One step of the prefix sums, made from pieces of length `window` and of the remainder.
 struct PrefixStep {
     window: usize,
     // whole pieces and whether the remainder follows, for the next window (or the end) and for the next remainder

@@ -1,4 +1,4 @@
-//! Sets of slots as runs, so that a schedule over many ranks says in one step what it moves.
+//! Sets of slots as runs, so that one step of a schedule over many ranks can move a whole set.
 //!
 //! The slots of a fold are an interval of one digit of the group, the digits before it fixed and those after it free.
 //! Shifting such a run, spreading it over copies and reading it as blocks of a rank stay runs, at most two. Sets of

@@ -1,12 +1,12 @@
 //! The classic fold: brings any number of ranks to a power of two.
 //!
-//! With rem = P - p₂, for i < rem position 2i gives its vector to 2i + 1, which takes part for both; 2i gets the
+//! With rem = P - p₂, for i < rem position 2i sends its vector to 2i + 1, which takes part for both; 2i receives the
 //! result in a last round. Rank order is kept. On the critical path 2mβ + mγ and two rounds.
 
 use super::arithmetic::floor_log2;
 use crate::plan::{Action, Blocks, PlanBuilder, Side};
 
-/// The participants and, for each idle rank, who takes part for it.
+/// The participants, and for each idle rank the participant that represents it.
 pub(super) struct Surplus {
     pub(super) participants: Vec<usize>,
     idle: Vec<(usize, usize)>,

@@ -46,7 +46,7 @@ impl Timeline {
         self.exits_s.iter().copied().fold(0.0, f64::max)
     }
 
-    /// From the last arrival to the last exit.
+    /// The tail: seconds from the last arrival to the last exit.
     pub fn tail_s(&self) -> f64 {
         self.time_s() - self.arrivals_s.iter().copied().fold(0.0, f64::max)
     }

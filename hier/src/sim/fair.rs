@@ -9,7 +9,7 @@ pub(super) type ResourceUse = (usize, f64);
 /// Scratch memory of the computation, reused between calls.
 #[derive(Debug, Default)]
 pub(super) struct FairShares {
-    /// Per resource: what is left, and the weights of the flows that still grow.
+    /// Per resource: its remaining rate, and the weights of the flows whose rate still grows.
     left: Vec<(f64, f64)>,
     touched: Vec<usize>,
     growing: Vec<usize>,

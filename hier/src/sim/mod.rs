@@ -12,8 +12,8 @@
 //!
 //! [`ThreePhase`] puts a node phase before and after a plan between nodes, in a pipeline of chunks.
 //!
-//! With all ranks arriving together, no jitter and no network, a plan in which all ranks do alike takes exactly what
-//! [`cost`](crate::cost) says; no plan takes longer.
+//! With all ranks arriving together, no jitter and no network, a plan in which all ranks do the same takes exactly its
+//! [`cost`](crate::cost); no plan takes longer.
 
 mod call;
 mod costs;

@@ -42,7 +42,7 @@ struct Incoming {
 pub struct Threads {
     rank: usize,
     packet_bytes: usize,
-    /// By rank; nothing for the rank itself.
+    /// The channel to each rank; `None` for the rank itself.
     outgoing: Vec<Option<Outgoing>>,
     incoming: Vec<Option<Incoming>>,
     failure: Arc<OnceLock<Failure>>,
@@ -145,7 +145,7 @@ impl Transport for Threads {
                 Ok(false)
             }
             PacketDecision::Consume => {
-                // Refused only if the sender is gone, who needs no packets any more.
+                // Refused only if the sender is gone and needs no packets any more.
                 let _ = channel.empty.try_send(bytes);
                 self.others[from].unpark();
                 Ok(true)
@@ -168,9 +168,9 @@ impl Transport for Threads {
     }
 
     fn raise(&mut self, failure: Failure) -> Failure {
-        let stands = self.failure.get_or_init(|| failure).clone();
+        let first = self.failure.get_or_init(|| failure).clone();
         self.others.iter().for_each(Unparker::unpark);
-        stands
+        first
     }
 }
 

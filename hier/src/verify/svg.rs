@@ -80,12 +80,12 @@ impl DrawnState {
     }
 }
 
-/// By how much all messages of a round shift, if all ranks send by the same: the exponent in KZ's t^d.
+/// The distance of all messages of a round, if it is the same for all ranks: the exponent in KZ's t^d.
 fn shift(ranks: usize, messages: &[Message]) -> Option<isize> {
     let by = |m: &Message| (m.to + ranks - m.from) % ranks;
     let first = by(messages.first()?);
-    let alike = messages.len() >= ranks && messages.iter().all(|m| by(m) == first);
-    alike.then_some(if 2 * first > ranks { first as isize - ranks as isize } else { first as isize })
+    let is_uniform = messages.len() >= ranks && messages.iter().all(|m| by(m) == first);
+    is_uniform.then_some(if 2 * first > ranks { first as isize - ranks as isize } else { first as isize })
 }
 
 /// The frame colour of each cell that changed: reduced, copied or changed locally.
@@ -233,7 +233,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
-    /// The messages of a round: bars under what is sent, the blocks beside each line that sends, arrows.
+    /// Draws the messages of a round: bars under the blocks sent, their names beside the line of each sender, arrows.
     fn messages(&self, out: &mut String, column: usize, sent: &[Message]) {
         let mut labels: BTreeMap<(usize, usize), Vec<&Blocks>> = BTreeMap::new();
         let middle = LINE_HEIGHT / 2 - 1;

@@ -1,4 +1,4 @@
-//! The lines of the rings: who writes each. 128 bytes apart, so that no two writers meet.
+//! The cache lines of the rings, with the writer of each. They are 128 bytes apart, so that no two writers share one.
 
 use crate::sync::{AtomicU32, AtomicU64};
 

@@ -35,7 +35,7 @@ pub struct RingOptions {
     pub timeout: Option<Duration>,
     /// Budget for the memory of the rings that this rank sends through; `None` for no limit.
     pub memory_budget: Option<MemoryBudget>,
-    /// Names and values of settings that must be alike on all ranks.
+    /// Names and values of settings that must be equal on all ranks.
     pub settings: Vec<(String, String)>,
 }
 
@@ -44,7 +44,7 @@ const RESERVED_TOGETHER: usize = 8;
 
 /// This process's ends of the rings between the processes of a node.
 ///
-/// Nothing blocks but [`Rings::idle`], and that one at most 50 ms. The first error is the group's only one, for ever.
+/// Only [`Rings::idle`] blocks, at most 50 ms. The first error is the group's only one and does not change.
 /// Dropping it leaves the group: ranks that still need this one get [`Error::PeerDied`].
 #[derive(Debug)]
 pub struct Rings {
@@ -62,9 +62,9 @@ pub struct Rings {
     pub(super) is_partial: bool,
     /// Number and collective of this rank's call, for errors ([`Rings::name_call`]).
     pub(super) call_name: u64,
-    /// By rank, the number in the job, where that is another.
+    /// The number of each rank in the job, if that is different.
     job_ranks: Option<Arc<[usize]>>,
-    /// By rank; `None` until the ring is used.
+    /// The ring to each rank; `None` until it is used.
     outgoing: Vec<Option<Outgoing>>,
     memory_budget: Option<MemoryBudget>,
     /// Reservations for outgoing rings, and the number of rings that they cover.
@@ -137,16 +137,16 @@ impl Rings {
         })
     }
 
-    /// From here on this rank exchanges packets with `ranks` only, itself among them, as they do with it. An exchange of
-    /// such ranks needs no others; those share the group's error all the same.
+    /// Restricts this rank's exchanges to `ranks`, itself among them, which do the same. Other ranks are not waited for, but share
+    /// the group's error.
     pub fn exchange_among(&mut self, ranks: &[usize]) {
         self.partners = ranks.to_vec();
         self.may_leave.clear();
         self.is_partial = true;
     }
 
-    /// From here on this rank waits for all of `ranks`, and for any of `any_of`: of these a death fails its waits, and no leaving. The
-    /// end of others fails none.
+    /// Sets the ranks that this one waits for: all of `ranks`, whose death or leave fails a wait, and any of `any_of`, whose death
+    /// does. The end of other ranks fails no wait.
     pub fn wait_for(&mut self, ranks: &[usize], mut any_of: Vec<usize>) {
         any_of.retain(|rank| !ranks.contains(rank));
         self.partners = [ranks, &any_of].concat();
@@ -222,7 +222,7 @@ impl Rings {
         Ok(true)
     }
 
-    /// Shows the next packet of `from`, if one is there, and gives its memory back if `take` returns true.
+    /// Passes the next packet of `from`, if there is one, to `take`, and frees its memory if `take` returns true.
     ///
     /// # Errors
     /// The errors of [`Rings::send`]; [`Error::Poisoned`] for a packet that no healthy rank sends.
@@ -289,7 +289,7 @@ impl Rings {
             if is_due { CallDescription::from_words(words()) } else { None }
         };
         let calls = ranks.map(description);
-        // Two calls that are alike are others than those that differ.
+        // Equal calls are not those of the mismatch.
         let calls = if calls[0] == calls[1] { [None; 2] } else { calls };
         Fault::Mismatch { ranks, calls }
     }
@@ -336,13 +336,13 @@ impl Rings {
         }
     }
 
-    /// The ranks of the rings, who can form new ones of those that are left.
+    /// The ranks of the rings, of which the survivors can form new rings.
     pub fn membership(&self) -> Membership {
         Membership::new(self.board.shared_segment(), Grant::BASE, (0..self.size).collect())
     }
 
-    /// Returns a rank among `ranks` that a group made from this one waits for in vain: it is gone, it has failed this group, or it
-    /// gave up joining that group, if its number is `joining`.
+    /// Returns a rank among `ranks` that will not join a group made from this one: it is gone, has failed this group, or has given
+    /// up joining the group with the number `joining`.
     pub fn absent(&self, ranks: &[usize], joining: Option<u64>) -> Option<usize> {
         let segment = self.board.segment();
         let reporter = match self.board.poison().load(SyncPoint::PoisonAcquire.order()) {

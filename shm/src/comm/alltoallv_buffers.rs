@@ -1,18 +1,18 @@
-//! The buffers of a non-blocking alltoall of unequal blocks, and what the ranks tell each other of them.
+//! The buffers of a non-blocking alltoall of unequal blocks, and the counts that the ranks gather for it.
 //!
-//! A started operation takes its numbers when it is started, and how many a blocking call of this kind needs follows from counts
-//! that no rank knows alone. So what a rank sends lies in memory that is allocated for all ranks of the group, and what it starts is
-//! its counts and the name of that memory, which every rank gets. Whoever has them all compares them, all alike, reads its
-//! blocks, and lets go of the memory.
+//! A started call takes its operation numbers at the start, but how many operations a blocking call of this kind needs follows
+//! from counts that no rank knows alone. So a rank copies its send buffer into memory that all ranks of the group can map, and
+//! starts one allgather of its counts and the name of that memory. At completion every rank compares all counts, copies its
+//! blocks, and releases the memory.
 //!
 //! ```text
-//! in the call that starts it      memory borrowed, send copied there | allgather: name, counts
-//! when the allgather is complete  counts compared | own blocks copied out | memory let go of, the last one gives it back
+//! in the call that starts it      memory allocated, send copied there | allgather: name, counts
+//! when the allgather is complete  counts compared | own blocks copied out | memory released, freed by the last release
 //! ```
 //!
-//! Invariant **L (allocated)**: memory that a name stands for is written by its sender alone, before the operation that tells its
-//! name, and it stays as it is until every rank of the group has let go of it, as this one does after it has read. What a name
-//! and the lengths beside it say is checked before they are used.
+//! Invariant **L (allocated)**: named memory is written by its sender alone, before the operation that publishes the name. It
+//! does not change until every rank of the group has released it; this rank does so after it has read. Names and lengths
+//! received are checked before they are used.
 #![allow(unsafe_code)]
 
 use crate::Error;
@@ -26,25 +26,24 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Words before the counts: the name of the memory, its bytes, how many were free where it could not be had, and one more than
-/// the system's number where it was refused.
+/// Words before the counts: the name of the sender's memory and its bytes; if the allocation failed, the bytes that were free;
+/// if the system refused it, `errno + 1`.
 const HEAD: usize = 4;
 
-/// The caller's buffers of an alltoall of unequal blocks, and what the ranks tell each other of them, which is what is sent in
-/// their place.
+/// The caller's buffers of an alltoall of unequal blocks, and the counts that the allgather sends and receives in their place.
 #[derive(Debug)]
 pub(super) struct AlltoallvBuffers {
     owned: OwnedBuffers,
-    told: Told,
+    gathered: GatheredCounts,
 }
 
-/// The counts and names that the ranks tell each other.
+/// The counts of all ranks, and the names of the memory that they send from.
 #[derive(Debug)]
-struct Told {
+struct GatheredCounts {
     datatype: Datatype,
-    /// What this rank tells.
+    /// This rank's head and counts.
     words: Vec<u64>,
-    /// What all told.
+    /// Those of all ranks.
     all: Vec<u64>,
     me: usize,
     members: Vec<usize>,
@@ -54,8 +53,8 @@ struct Told {
 }
 
 impl AlltoallvBuffers {
-    /// Of rank `me` of a group of these members, which sends to each and expects from each what `counts` say, one list after
-    /// the other, in elements of `datatype`.
+    /// The buffers of rank `me` of a group of these members. `counts` are the elements of `datatype` to send to each member,
+    /// followed by those to receive from each.
     pub(super) fn new(
         (me, members): (usize, Vec<usize>),
         (counts, datatype): (&[u64], Datatype),
@@ -65,19 +64,20 @@ impl AlltoallvBuffers {
     ) -> Self {
         let words = [&[0; HEAD], counts].concat();
         let all = vec![0; words.len() * members.len()];
-        AlltoallvBuffers { owned, told: Told { datatype, words, all, me, members, segment, origin, timeout } }
+        let gathered = GatheredCounts { datatype, words, all, me, members, segment, origin, timeout };
+        AlltoallvBuffers { owned, gathered }
     }
 
-    /// The same as the buffers of a started call, and how many words each rank tells.
+    /// Converts them to the buffers of the allgather, and returns the number of words that each rank sends.
     pub(super) fn into_words(self) -> (OwnedBuffers, usize) {
-        let words = self.told.words.len();
-        // SAFETY: what is sent and received are words.
+        let words = self.gathered.words.len();
+        // SAFETY: words are sent and received.
         (unsafe { OwnedBuffers::new(Box::new(self), DType::U64.into()) }, words)
     }
 }
 
-impl Told {
-    /// What rank `of` told, but for its counts.
+impl GatheredCounts {
+    /// The words of rank `of` before its counts.
     fn head(&self, of: usize) -> [u64; HEAD] {
         let row = &self.all[of * self.words.len()..];
         [row[0], row[1], row[2], row[3]]
@@ -91,18 +91,18 @@ impl Told {
         &self.all[to * self.words.len() + HEAD + self.members.len()..][..self.members.len()]
     }
 
-    /// Lets go of all memory that this rank was told of.
-    fn let_go(&mut self) {
+    /// Releases the named memory of all ranks.
+    fn release_all(&mut self) {
         let rows = self.all.chunks_mut(self.words.len());
-        let told = rows.map(|row| std::mem::take(&mut row[0]));
+        let gathered = rows.map(|row| std::mem::take(&mut row[0]));
         let own = std::mem::take(&mut self.words[0]);
-        let names: Vec<u64> = told.filter(|name| *name != own).chain([own]).filter(|name| *name != 0).collect();
+        let names: Vec<u64> = gathered.filter(|name| *name != own).chain([own]).filter(|name| *name != 0).collect();
         for name in names.into_iter().map(AllocationName::from_word) {
             self.segment.release(name.slot, name.id);
         }
     }
 
-    /// Memory for the bytes that this rank sends, which all ranks can read.
+    /// Allocates memory for the bytes that this rank sends, which all ranks can read.
     fn allocate(&self, bytes: usize) -> Result<AllocationName, Error> {
         let (rounded, most) = (bytes.next_multiple_of(rustix::param::page_size()), self.segment.max_allocation_bytes());
         if rounded > most {
@@ -115,16 +115,16 @@ impl Told {
         Ok(AllocationName { slot: grant.slot, id: grant.id })
     }
 
-    /// Copies what this rank sends to where it was allocated.
+    /// Copies the bytes that this rank sends into its allocation.
     fn fill(&self, name: AllocationName, send: &[u8]) -> Result<(), Error> {
         let bytes = send.len();
         let region = self.segment.region(name.slot, bytes.next_multiple_of(rustix::param::page_size()))?;
-        // SAFETY: L: this rank is the sender and has told no other; the region is mapped, and reserved for as many bytes.
+        // SAFETY: L: this rank is the sender and has not published the name; the region is mapped, and reserved for as many bytes.
         unsafe { std::ptr::copy_nonoverlapping(send.as_ptr(), region.as_ptr(), bytes) };
         Ok(())
     }
 
-    /// The memory that `bytes` bytes of a rank lie in, if it was told the truth.
+    /// Maps the named memory of a rank that sends `bytes` bytes, if there is such an allocation.
     fn region_of(&self, name: AllocationName, bytes: usize) -> Result<Region, Error> {
         match self.segment.bytes_of(name) {
             Some(allocated) if allocated >= bytes => self.segment.region(name.slot, allocated),
@@ -132,7 +132,7 @@ impl Told {
         }
     }
 
-    /// Compares what all told and copies what is for this rank.
+    /// Compares the counts of all ranks and copies this rank's blocks.
     fn deliver(&self, buffers: Buffers<'_>) -> Result<(), Error> {
         let ranks = self.members.len();
         let pairs = (0..ranks).flat_map(|to| (0..ranks).map(move |from| (from, to)));
@@ -190,9 +190,9 @@ impl Told {
             let at = block(self.sends(from), me, bytes as usize / size).ok_or_else(bad)?;
             let region = self.region_of(AllocationName::from_word(name), bytes as usize)?;
             let clean = if let Datatype::Builtin(dtype) = self.datatype { kernels::cleaning(dtype) } else { None };
-            // SAFETY: L: the sender wrote it before it told the name, which this rank has, and no rank writes it before this one
-            // lets go; the region is mapped and holds `at`, as was checked. `to` is as long, and borrowed exclusively; bytes
-            // that are no value of the datatype are cleaned where there are such.
+            // SAFETY: L: the sender wrote it before it published the name, and no rank writes it before this one releases it;
+            // the region is mapped and holds `at`, as was checked. `to` is as long, and borrowed exclusively; bytes that are no
+            // value of the datatype are cleaned where there are such.
             unsafe {
                 let source = region.as_ptr().add(at.start * size);
                 match clean {
@@ -204,15 +204,15 @@ impl Told {
         Ok(())
     }
 
-    /// Makes what this rank sends available to all, and says in its words where.
-    fn announce(&mut self, buffers: Buffers<'_>) {
+    /// Copies what this rank sends into shared memory, and writes the name of that memory, or the failure, into its head.
+    fn publish(&mut self, buffers: Buffers<'_>) {
         let counts = &self.words[HEAD..][..self.members.len()];
         let others = counts.iter().enumerate().any(|(to, count)| to != self.me && *count > 0);
         let (send, recv) = buffers.into_bytes();
         let send = if others { send.as_deref().unwrap_or(recv) } else { &[] };
-        // All ranks learn of it, and release what was allocated in vain.
+        // All ranks see a refusal, and release the memory.
         let refused = |errno: Option<i32>| errno.unwrap_or(0) as u64 + 1;
-        let told = match others.then(|| self.allocate(send.len())) {
+        let [name, free, refusal] = match others.then(|| self.allocate(send.len())) {
             None => [0; 3],
             Some(Ok(name)) => match self.fill(name, send) {
                 Ok(()) => [name.word(), 0, 0],
@@ -223,11 +223,11 @@ impl Told {
             Some(Err(Error::System { errno, .. })) => [0, 0, refused(errno)],
             Some(Err(_)) => [0; 3],
         };
-        self.words[..HEAD].copy_from_slice(&[told[0], send.len() as u64, told[1], told[2]]);
+        self.words[..HEAD].copy_from_slice(&[name, send.len() as u64, free, refusal]);
     }
 }
 
-/// The elements of a rank's block among those of all, if the sums fit `most`.
+/// The range of a rank's block among the blocks of all, if their sum fits `most`.
 fn block(counts: &[u64], rank: usize, most: usize) -> Option<Range<usize>> {
     let sum = |counts: &[u64]| counts.iter().try_fold(0u64, |sum, count| sum.checked_add(*count));
     let (first, all) = (sum(&counts[..rank])?, sum(counts)?);
@@ -236,18 +236,18 @@ fn block(counts: &[u64], rank: usize, most: usize) -> Option<Range<usize>> {
 
 impl BufferOwner for AlltoallvBuffers {
     unsafe fn as_buffers(&mut self, _: Datatype) -> Buffers<'_> {
-        Buffers::apart(&self.told.words, &mut self.told.all)
+        Buffers::apart(&self.gathered.words, &mut self.gathered.all)
     }
 
     fn begin(&mut self) -> Result<(), Error> {
-        self.told.let_go();
-        self.told.announce(self.owned.as_buffers());
+        self.gathered.release_all();
+        self.gathered.publish(self.owned.as_buffers());
         Ok(())
     }
 
     fn end(&mut self, outcome: Result<(), Error>) -> Result<(), Error> {
-        let delivered = outcome.and_then(|()| self.told.deliver(self.owned.as_buffers()));
-        self.told.let_go();
+        let delivered = outcome.and_then(|()| self.gathered.deliver(self.owned.as_buffers()));
+        self.gathered.release_all();
         delivered
     }
 
@@ -260,9 +260,9 @@ impl BufferOwner for AlltoallvBuffers {
     }
 }
 
-impl Drop for Told {
-    /// Also of a call whose end was not asked for.
+impl Drop for GatheredCounts {
+    /// For a call that was started and never completed.
     fn drop(&mut self) {
-        self.let_go();
+        self.release_all();
     }
 }

@@ -13,10 +13,10 @@ use crate::protocol::collective::Collective;
 use crate::protocol::signature::Signature;
 
 impl NodeComm {
-    /// Prepares an alltoall of unequal blocks, which was checked. Counts are compared when all ranks have started it; what is
-    /// sent takes as much shared memory of the node as it has bytes, whole pages, from the start until all have received
-    /// theirs. When it ends, [`Error::Mismatch`] and [`Error::NoSpace`] are the same on all ranks, which go on.
-    pub(super) fn prepare_pairs(&self, mut call: OwnedCall) -> Result<InactiveRequest, Error> {
+    /// Prepares an alltoall of unequal blocks, which was checked. The ranks compare counts once all have started it. The bytes
+    /// sent take as much shared memory, in whole pages, from the start until all ranks have received their blocks. At
+    /// completion, [`Error::Mismatch`] and [`Error::NoSpace`] are the same on all ranks, and the group goes on.
+    pub(super) fn prepare_alltoallv(&self, mut call: OwnedCall) -> Result<InactiveRequest, Error> {
         let state = self.lock()?;
         let (origin, timeout) = (state.results.origin(), state.timeout());
         drop(state);

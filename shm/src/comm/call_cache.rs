@@ -8,13 +8,13 @@ use crate::protocol::payload::{SmallExchange, SmallPayload};
 use crate::protocol::signature::Signature;
 use crate::reduce_op::ReduceOp;
 
-/// The arguments of a small allreduce or barrier with an operator of the library, or of a small exchange of blocks of one length, packed:
-/// calls with equal keys are prepared alike.
+/// The packed arguments of a small allreduce or barrier with an operator of the library, or of a small exchange of blocks of one
+/// length. Calls with equal keys have equal prepared state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CallKey {
     /// From the low end: `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | within 16`.
     kind: u64,
-    /// Elements of an allreduce; of an exchange bytes to send and to receive, and the root: `send 16 | receive 16 | root + 1`.
+    /// Elements of an allreduce. For an exchange, bytes to send and to receive and the root: `send 16 | receive 16 | root + 1`.
     count: usize,
 }
 
@@ -51,7 +51,7 @@ impl CallKey {
                 (CachedPayload::Reduced(payload), op, payload.count())
             }
             _ if !traits.folds => {
-                // What one rank sends whole lies where all others receive it.
+                // A broadcast has one buffer: the root sends from it, the others receive into it.
                 let one_buffer = traits.has_root() && !traits.in_parts && !traits.joins();
                 let payload = buffers.small_exchange(one_buffer)?;
                 let [send, recv] = payload.bytes();

@@ -1,4 +1,4 @@
-//! The group's one error in words: what the poison word and the details beside it say, checked before it is used.
+//! The group's one error, decoded from the poison word and the details beside it; all values found there are checked.
 
 use super::node_comm::NodeComm;
 use crate::Error;
@@ -15,8 +15,8 @@ use crate::sync::Ordering;
 use std::time::Duration;
 
 impl NodeComm {
-    /// The group's one error in words: the same on all ranks and whenever it is asked for, since all of it stands in words
-    /// that the reporter does not change any more. What they name is checked: a bad peer can make it wrong, not harmful.
+    /// The group's one error: the same on all ranks at any time, since the reporter does not change its words any more. The
+    /// values are checked: a bad peer can make the error wrong, not harmful.
     pub(super) fn error_of(&self, member: &Member<Mapped>, stop: Stop) -> Error {
         let (board, poison) = (&member.board, stop.0);
         let reporter = poison.reporter();
@@ -26,7 +26,7 @@ impl NodeComm {
         let detail = |i: usize| board.member(reporter).details[i].load(Ordering::Relaxed);
         let named = |i: usize| (detail(i) as usize).min(self.size - 1);
         let during_of = |rank: Option<usize>| {
-            format!("{} {}{}", failed_in(board, poison), poison.epoch(), self.whereabouts(member, rank))
+            format!("{} {}{}", failed_in(board, poison), poison.epoch(), self.sub_communicator(member, rank))
         };
         let during = || during_of(None);
         let text = || {
@@ -79,10 +79,10 @@ impl NodeComm {
             Cause::Lost => Error::Poisoned { cause: "its shared memory belongs to another communicator by now".into() },
             Cause::System => {
                 let (errno, bytes) = (detail(0) as i32, detail(1));
-                let whose =
+                let owner =
                     detail(2).checked_sub(1).map_or(String::new(), |rank| format!(" that rank {rank} has allocated"));
                 let context = format!(
-                    "rank {reporter} could not have {bytes} bytes{whose} in {}; raise its limit of address space (ulimit -v), or \
+                    "rank {reporter} could not have {bytes} bytes{owner} in {}; raise its limit of address space (ulimit -v), or \
                      set EARLYBIRD_ARENA_MAX lower",
                     during()
                 );
@@ -103,27 +103,26 @@ impl NodeComm {
         }
     }
 
-    /// Which communicator it was, where it is not the one of the whole job, and who its `rank` is among all.
-    fn whereabouts(&self, member: &Member<Mapped>, rank: Option<usize>) -> String {
+    /// The name of a communicator other than the job's, with the number that its `rank` has on the node.
+    fn sub_communicator(&self, member: &Member<Mapped>, rank: Option<usize>) -> String {
         match member.board.group_info().allocation {
             Some((_, id)) if id != Grant::BASE => {
-                let who =
+                let on_node =
                     |rank: usize| format!("; its rank {rank} is rank {} of the node", self.group_info.members[rank]);
-                let who = rank.map_or_else(String::new, who);
-                format!(" of sub-communicator {id} ({} ranks{who})", self.size)
+                format!(" of sub-communicator {id} ({} ranks{})", self.size, rank.map_or_else(String::new, on_node))
             }
             _ => String::new(),
         }
     }
 
-    /// The ranks that had not entered the operation, as the reporter saw them; at least the one that it named.
+    /// The ranks that had not entered the operation when the reporter looked; at least the one that it named.
     fn missing(&self, named: usize, set: impl Fn(usize) -> u64) -> Vec<usize> {
         let was_missing = |rank: usize| rank < NAMED_MOST && set(rank / 64) >> (rank % 64) & 1 == 1;
         (0..self.size).filter(|&rank| rank == named || was_missing(rank)).collect()
     }
 }
 
-/// The operation in which the reporter failed, as it described it when it entered.
+/// The name of the operation in which the reporter failed, as the reporter described it on entry.
 fn failed_in(board: &Mapped, poison: PoisonWord) -> &'static str {
     let line = board.line((poison.epoch() % SLOTS as u64) as usize, poison.reporter());
     let is_of = word::has_entered(line.entered.load(Ordering::Relaxed), poison.epoch());

@@ -38,9 +38,9 @@ pub struct JoinOptions {
     /// Most shared memory that the ranks may use, bytes, all communicators together; rank 0's counts. `None` for
     /// [`Windows::default_budget_bytes`].
     pub arena_max_bytes: Option<u64>,
-    /// True if ranks of other groups share the CPUs, so that none here may spin however few they are.
-    pub crowded: bool,
-    /// Names and values of settings that must be alike on all ranks.
+    /// True if ranks of other groups share the CPUs: then none may spin, even if this group alone has a CPU for each rank.
+    pub oversubscribed: bool,
+    /// Names and values of settings that must be equal on all ranks.
     pub settings: Vec<(String, String)>,
 }
 
@@ -51,7 +51,7 @@ pub struct JoinOptions {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct NodeComm {
-    /// Only ever tried: to let go of it is a plain store, where a lock that can be waited for needs an exchange.
+    /// Taken by `try_lock` only, so that unlocking is a plain store; a lock with waiters would need an exchange.
     pub(super) state: SpinMutex<NodeState>,
     /// Numbers of started calls that were released.
     pub(super) dropped: Mutex<Vec<u64>>,
@@ -64,11 +64,11 @@ pub struct NodeComm {
     pub(super) budget_bytes: u64,
     /// The settings of waits as this group began with them.
     pub(super) patience: Patience,
-    /// After `state`: the board lets go of its region before the segment is left.
+    /// Dropped after `state`: the board releases its region before the segment is left.
     pub(super) segment: Arc<Segment>,
 }
 
-/// What a small call looks at comes first, here and in what this is made of: it finds all of it cold.
+/// The state of the group that calls change. The fields that a small call reads come first, since it finds them cold.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct NodeState {
@@ -80,7 +80,7 @@ pub(super) struct NodeState {
     /// True once a rank could not read another's private memory: all ranks know it after the same call.
     pub(super) is_single_copy_refused: bool,
     pub(super) member: Member<Mapped>,
-    /// What the ranks read together.
+    /// The memory of shared results.
     pub(super) results: shared_results::Results,
 }
 
@@ -97,9 +97,9 @@ const POLICY_ALL_GATHER_SINGLE_COPY_BYTES: usize = 8;
 const POLICY_ALL_TO_ALL_SINGLE_COPY_BYTES: usize = 9;
 
 impl NodeState {
-    /// The thread unwinds out of a call: nothing more can be called here, and the other ranks are told.
+    /// Fails the group, because this thread unwinds out of a call; nothing more can be called here.
     #[cold]
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn fail_unwinding(&mut self) {
         self.broken = true;
         self.member.panicked();
     }
@@ -119,7 +119,7 @@ impl NodeComm {
         NodeComm::join_within(options, &|| None)
     }
 
-    /// The same for ranks that are members of another group already, which `absent` asks.
+    /// Joins ranks that are members of another group already; `absent` names one that will not come, as far as that group knows.
     ///
     /// # Errors
     /// The errors of [`NodeComm::join`] and [`Segment::attach_within`].
@@ -168,16 +168,17 @@ impl NodeComm {
             all_gather_single_copy_bytes: policy[POLICY_ALL_GATHER_SINGLE_COPY_BYTES] as usize,
             all_to_all_single_copy_bytes: policy[POLICY_ALL_TO_ALL_SINGLE_COPY_BYTES] as usize,
         };
-        let oversubscribed = options.crowded || size > cpus;
+        let oversubscribed = options.oversubscribed || size > cpus;
         let patience = Patience::new(options.wait, oversubscribed, options.timeout.map(crate::nanoseconds));
         segment.set_budget(BudgetLimits { total: policy[POLICY_BUDGET], base: policy[POLICY_BASE] });
         let group_info =
             GroupInfo { members: (0..size).collect(), me: rank, allocation: (size > 1).then_some((0, Grant::BASE)) };
         let member = Member::new(Mapped::new(segment, group_info, region)?, patience);
-        Ok(NodeComm::seated(member, cpus, thresholds, windows, policy[POLICY_BASE]))
+        Ok(NodeComm::of_member(member, cpus, thresholds, windows, policy[POLICY_BASE]))
     }
 
-    pub(super) fn seated(
+    /// The handle of a group that this process has joined.
+    pub(super) fn of_member(
         member: Member<Mapped>,
         cpus: usize,
         thresholds: Thresholds,
@@ -241,12 +242,12 @@ impl NodeComm {
         self.group_info.allocation.map_or(0, |_| self.budget_bytes)
     }
 
-    /// What shared memory outside the node's arena is paid from.
+    /// The budget of shared memory that lies outside the node's arena.
     pub fn memory_budget(&self) -> MemoryBudget {
         MemoryBudget::new(self.segment.clone(), self.lock().ok().and_then(|state| state.timeout()))
     }
 
-    /// Bytes of shared memory that all groups of the node take now.
+    /// Bytes of shared memory in use by all groups of the node.
     pub fn shared_memory_bytes(&self) -> u64 {
         self.segment.taken_bytes()
     }
@@ -259,7 +260,7 @@ impl NodeComm {
         }
     }
 
-    /// How `auto` chooses in this group, in words.
+    /// A description of how `auto` selects in this group.
     pub fn describe_choice(&self) -> String {
         let t = self.thresholds;
         format!(
@@ -268,7 +269,7 @@ impl NodeComm {
         )
     }
 
-    /// What to drive in the long waits of the calls that follow; groups made from this one later inherit it.
+    /// Sets the progress function to call in long waits from now on; groups made from this one later inherit it.
     ///
     /// # Errors
     /// [`Error::Usage`] while another thread is inside a call.
@@ -277,25 +278,26 @@ impl NodeComm {
         Ok(())
     }
 
-    /// Whether this is a child made by fork, which is not a member.
+    /// Returns whether this process is a child made by fork, which is not a member.
     pub fn is_forked(&self) -> bool {
         self.segment.is_forked_child()
     }
 
-    /// What ran in the last operation that this rank completed.
+    /// The report of the last operation that this rank completed.
     pub fn last_call(&self) -> Option<Report> {
         self.lock().ok().and_then(|state| state.last)
     }
 
-    /// The error after a call that panicked here: what the other ranks get, where there are some.
+    /// The error of calls after one that panicked here: the group's one error, which the other ranks get too.
     #[cold]
     pub(super) fn why_broken(&self, member: &Member<Mapped>) -> Error {
         member.failure().map_or_else(engine::panicked, |stop| self.error_of(member, stop))
     }
 
+    /// Locks the state once the progress engine, which may hold the lock, is paused.
     #[cold]
-    pub(super) fn lock_late(&self) -> Result<SpinMutexGuard<'_, NodeState>, Error> {
-        let _alone = engine::pause();
+    fn lock_paused(&self) -> Result<SpinMutexGuard<'_, NodeState>, Error> {
+        let _paused = engine::pause();
         self.state.try_lock().ok_or_else(engine::occupied)
     }
 
@@ -303,7 +305,7 @@ impl NodeComm {
     pub(super) fn lock(&self) -> Result<Inside<'_>, Error> {
         let state = match self.state.try_lock() {
             Some(state) => state,
-            None => self.lock_late()?,
+            None => self.lock_paused()?,
         };
         self.inside(state)
     }
@@ -321,7 +323,7 @@ impl NodeComm {
 /// A call that has begun: no other thread is inside one.
 pub(super) struct Inside<'a> {
     state: SpinMutexGuard<'a, NodeState>,
-    /// Whether the call is made by a thread that panics already.
+    /// True if the calling thread was panicking already.
     unwinding: bool,
 }
 
@@ -341,7 +343,7 @@ impl DerefMut for Inside<'_> {
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() && !self.unwinding {
-            self.state.give_up();
+            self.state.fail_unwinding();
         }
     }
 }

@@ -22,8 +22,8 @@ impl NodeComm {
         Ok(())
     }
 
-    /// A rank that a meeting of this group's ranks waits for in vain: it is gone, has failed the group, or has begun the
-    /// group's next operation, which follows a meeting that this rank still is in.
+    /// A rank that will not come to a rendezvous of this group's ranks, called while this rank waits there: that rank is gone,
+    /// has failed the group, or has already begun the group's next operation.
     pub fn absent(&self) -> Option<usize> {
         let state = self.lock().ok()?;
         let (board, next) = (&state.member.board, state.member.epoch() + 1);
@@ -36,36 +36,35 @@ impl NodeComm {
         }
     }
 
-    /// Ends this rank's membership, after what is started: nothing can be called here any more. Waits for no other rank, and
-    /// compares what was called with what those ranks called that have ended before.
+    /// Ends this rank's membership once its started calls have completed: nothing can be called here any more. Waits for no
+    /// other rank. Compares this rank's call history with those of the ranks that have ended before.
     ///
     /// # Errors
-    /// The group's one error: that of an earlier call, or [`Error::Mismatch`] where a rank has called something else and no
-    /// later operation has shown that. [`Error::Usage`] when another thread is in a call.
+    /// The group's one error: that of an earlier call, or [`Error::Mismatch`] where the last calls of two ranks differ.
+    /// [`Error::Usage`] when another thread is in a call.
     pub fn end(&self) -> Result<(), Error> {
         let state = &mut *self.lock()?;
         let ended = state.member.settle().and_then(|()| state.member.end(true));
         ended.map_err(|stop| self.error_of(&state.member, stop))
     }
 
-    /// Returns whether a rank has dropped its handle of the group, or is dead; asked between calls of other threads only.
+    /// Returns whether a rank has dropped its handle of the group, or is dead; false while another thread is in a call.
     pub fn has_left(&self, rank: usize) -> bool {
         self.state.try_lock().is_some_and(|state| rank < self.size && state.member.board.is_gone(rank))
     }
 
-    /// Returns whether the ranks are told to outnumber the CPUs by ranks of other groups.
-    pub fn is_crowded_by_others(&self) -> bool {
-        let is_crowded = || self.state.try_lock().is_some_and(|state| state.member.patience.oversubscribed);
-        self.size <= self.cpus && is_crowded()
+    /// Returns whether the CPUs are oversubscribed by ranks of other groups ([`JoinOptions::oversubscribed`](super::JoinOptions)).
+    pub fn is_oversubscribed_by_others(&self) -> bool {
+        self.size <= self.cpus && self.state.try_lock().is_some_and(|state| state.member.patience.oversubscribed)
     }
 
-    /// The group's ranks, who can form a new group of those that are left. A group of one, which shares nothing, has none.
+    /// The group's ranks, of which the survivors can form a new group; `None` in a group of one, which shares nothing.
     pub fn membership(&self) -> Option<Membership> {
         let (_, group) = self.group_info.allocation?;
         Some(Membership::new(self.segment.clone(), group, self.group_info.members.clone()))
     }
 
-    /// Fails the group with `error`, unless it has failed already or this process is inside a call. Sleepers look up
+    /// Fails the group with `error`, unless it has failed already or this process is inside a call. Sleeping ranks notice
     /// within 50 ms.
     pub fn fail(&self, error: &Error) {
         let Ok(mut state) = self.lock() else { return };
@@ -76,10 +75,10 @@ impl NodeComm {
                 (Cause::Timeout, [missing.first().copied().unwrap_or(0) as u64, crate::nanoseconds(*after)])
             }
             Error::Mismatch { rank_a, rank_b, .. } => {
-                // Told apart by what carries out calls outside the node's operations.
-                let by_a_plan = u64::from(Collective::Plan as u8);
-                (details[3], details[1]) = (by_a_plan, by_a_plan);
-                (Cause::Mismatch, [if *rank_a == self.rank { *rank_b } else { *rank_a } as u64, by_a_plan])
+                // Found by what carries out calls outside the node's operations: plans.
+                let plan = u64::from(Collective::Plan as u8);
+                (details[3], details[1]) = (plan, plan);
+                (Cause::Mismatch, [if *rank_a == self.rank { *rank_b } else { *rank_a } as u64, plan])
             }
             Error::NoSpace { needed, free, .. } => (Cause::NoSpace, [*needed, *free]),
             other => {

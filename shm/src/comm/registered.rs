@@ -7,7 +7,7 @@ use crate::checked_args::CheckedArgs;
 use crate::op::Element;
 use crate::shared_buffer::{Allocations, SharedBuffer};
 
-/// Smaller messages go through the lines of the group: less than finding everybody's buffers.
+/// Smaller messages go through the lines of the group, which costs less than mapping the other ranks' buffers.
 pub(super) const REGISTERED_MIN_BYTES: usize = 8 << 10;
 
 impl NodeComm {
@@ -25,8 +25,8 @@ impl NodeComm {
         Ok(SharedBuffer::new(allocation, count))
     }
 
-    /// Carries out a call on registered buffers: where they lie, by rank in either order, or as if they were private by
-    /// [`Algorithm::Chain`](crate::Algorithm) where that is chosen, or where ranks outnumber CPUs and no algorithm is.
+    /// Carries out a call on registered buffers. They are reduced where they lie, in rank order whatever the caller's `FoldOrder`;
+    /// or as private memory by [`Algorithm::Chain`](crate::Algorithm), if that was chosen or `auto` runs oversubscribed.
     pub(super) fn execute_registered(
         &self,
         state: &mut NodeState,
@@ -42,7 +42,7 @@ impl NodeComm {
             uses.end(&buffers);
         }
         if !matches!(result, Ok(()) | Err(Error::Usage { .. } | Error::Unsupported { .. })) {
-            // Ranks that the call has met may still write there. What they still read spoils at most their own failed results.
+            // Ranks that have entered the call may still write there; their reads spoil at most their own failed results.
             buffers.1.detach()?;
         }
         result

@@ -1,7 +1,7 @@
-//! The shared buffers of an allreduce while it is carried out: in use by the group, so that they are not freed, and known to the
-//! other ranks by name. Those of a started call are in use from its start to its end, wherever its caller is.
+//! The shared buffers of an allreduce while it is carried out: marked as in use by the group, so that they are not freed, and
+//! known to the other ranks by name. Those of a started call are in use from its start to its completion.
 //!
-//! Invariant **D (datatype)**: whatever a call on the datatype of the buffers writes to them is made of values of their type.
+//! Invariant **D (datatype)**: a call on the datatype of the buffers writes only values of their type to them.
 #![allow(unsafe_code)]
 
 use crate::Error;
@@ -13,7 +13,7 @@ use crate::shared_buffer::{Allocations, FindAllocations};
 use std::any::Any;
 use std::sync::Arc;
 
-/// A group as the table of regions knows it: its region and its number.
+/// A group in the table of regions: its region and its number.
 type Group = Option<(usize, u64)>;
 
 /// The uses of a call's buffers by an operation of a group.
@@ -45,7 +45,7 @@ impl Uses {
         }
     }
 
-    /// Ends them: the operation has succeeded, or has not published the names.
+    /// Ends the uses: the operation has succeeded, or has not published the names.
     pub(super) fn end(self, (send, recv): &Allocations<'_>) {
         send.zip(self.send).into_iter().for_each(|(send, of_send)| send.end_use(of_send));
         recv.end_use(self.recv);
@@ -64,17 +64,17 @@ pub(super) struct RegisteredBuffers {
     find: FindAllocations,
     segment: Arc<Segment>,
     group: Group,
-    /// From the start to the end. Where a call has failed, or never ends, they are in use for as long as the group exists.
+    /// Set while the call is active. After a failed call, the buffers stay in use for as long as the group exists.
     uses: Option<Uses>,
 }
 
 impl RegisteredBuffers {
-    /// The buffers in the allocations that `find` gives, for a call of this group.
+    /// The buffers in the allocations that `find` returns, for a call of this group.
     pub(super) fn new(owned: OwnedBuffers, find: FindAllocations, segment: Arc<Segment>, group: Group) -> Self {
         RegisteredBuffers { owned, find, segment, group, uses: None }
     }
 
-    /// The same as the buffers of a started call on `datatype`, which is theirs.
+    /// Converts them to the buffers of a started call on `datatype`, their own datatype.
     pub(super) fn into_owned(self, datatype: Datatype) -> OwnedBuffers {
         // SAFETY: D, since the buffers were made.
         unsafe { OwnedBuffers::new(Box::new(self), datatype) }
@@ -102,7 +102,7 @@ impl BufferOwner for RegisteredBuffers {
         let (send, recv) = self.allocations();
         match (&outcome, uses) {
             (Ok(()), Some(uses)) => uses.end(&(send, recv)),
-            // Ranks that the call has met may still write there. What they still read spoils at most their own failed results.
+            // Ranks that have entered the call may still write there; their reads spoil at most their own failed results.
             _ => recv.detach()?,
         }
         outcome

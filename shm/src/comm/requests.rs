@@ -1,4 +1,4 @@
-//! Calls of a node that are started now and completed later: arguments checked, operations prepared once.
+//! Non-blocking and persistent calls of a node: arguments checked, operations prepared once, started and completed.
 
 use super::node_comm::{NodeComm, NodeState};
 use super::registered::REGISTERED_MIN_BYTES;
@@ -34,17 +34,17 @@ impl InactiveRequest {
 
     /// Exchanges the buffers for others, of the same lengths and datatype.
     pub fn swap_buffers(&mut self, buffers: &mut OwnedBuffers) {
-        std::mem::swap(self.0.held(), buffers);
+        std::mem::swap(self.0.buffers(), buffers);
     }
 
     /// The buffers; `None` for another type than the call was made with.
     pub fn buffers<B: BufferOwner>(&mut self) -> Option<&mut B> {
-        self.0.held().owner()
+        self.0.buffers().owner()
     }
 
-    /// The same, for good.
+    /// Returns the buffers and drops the call; `None` for another type than the call was made with.
     pub fn into_buffers<B: BufferOwner>(self) -> Option<B> {
-        self.0.into_held().into_owner()
+        self.0.into_buffers().into_owner()
     }
 }
 
@@ -52,10 +52,10 @@ impl InactiveRequest {
 pub type Completion = (InactiveRequest, Result<(), Error>);
 
 impl NodeComm {
-    /// Prepares a call that can be started any number of times. `FoldOrder::Rank` counts always: a started call proceeds while
-    /// its caller is elsewhere, so the order of arrival is nothing that is seen. Blocks up to 104 bytes exchange beside their
-    /// marks, larger reductions to all run [`Algorithm::Slices`], everything else exchanges. An allreduce of shared buffers by one
-    /// of the library's operators is one operation however large it is.
+    /// Prepares a call that can be started any number of times. It always folds as by `FoldOrder::Rank`: a started call proceeds
+    /// while its caller computes, so the order of arrival means nothing. Blocks of up to 104 bytes travel beside the marks,
+    /// larger allreduces run [`Algorithm::Slices`], everything else runs as an exchange. An allreduce of shared buffers by one
+    /// of the library's operators is one operation of any size.
     ///
     /// # Errors
     /// The errors of [`CollectiveArgs::check`](crate::CollectiveArgs::check); [`Error::Unsupported`] for elements of a user's
@@ -64,7 +64,7 @@ impl NodeComm {
         let allocations = call.allocations();
         let checked = call.check(self.rank, self.size)?;
         if checked.pair_counts().is_some() {
-            return self.prepare_pairs(call);
+            return self.prepare_alltoallv(call);
         }
         let (collective, op, datatype) = (checked.collective(), checked.op(), checked.datatype());
         let is_small = checked.selecting_bytes() <= INLINE_BYTES;
@@ -73,8 +73,9 @@ impl NodeComm {
             _ => Algorithm::Flat,
         };
         let signature = checked.signature().started().in_lane(algorithm == Algorithm::Flat);
-        let reaches = allocations.filter(|_| checked.registers() && checked.selecting_bytes() >= REGISTERED_MIN_BYTES);
-        let signature = if reaches.is_some() { signature.registered() } else { signature };
+        let registered =
+            allocations.filter(|_| checked.registers() && checked.selecting_bytes() >= REGISTERED_MIN_BYTES);
+        let signature = if registered.is_some() { signature.registered() } else { signature };
         let prepared = match (op, datatype) {
             (ReduceOp::User(_), _) => {
                 self.must_fit(collective, datatype)?;
@@ -90,7 +91,7 @@ impl NodeComm {
         };
         let blocks = checked.owned_blocks();
         let (root, operator, buffers) = (call.root(), call.op().clone(), call.into_buffers());
-        let (buffers, room) = match reaches {
+        let (buffers, room) = match registered {
             Some(find) => {
                 let group = self.group_info.allocation;
                 let buffers = RegisteredBuffers::new(buffers, find, self.segment.clone(), group);
@@ -109,52 +110,52 @@ impl NodeComm {
         Room { accumulator: self.windows.accumulator, deposit: self.windows.deposit }
     }
 
-    /// Starts a call and gives the number to ask for it by. Never waits for another rank.
+    /// Starts a call and returns its number, by which it is completed. Never waits for another rank.
     ///
     /// # Errors
     /// [`Error::Usage`] when another thread is in a call, or for buffers of other lengths than the call was made with; the
-    /// group's one error. The call comes back.
-    pub fn start(&self, mut ready: InactiveRequest) -> Result<u64, (InactiveRequest, Error)> {
-        if !ready.0.has_its_lengths() {
+    /// group's one error. The call is returned with the error.
+    pub fn start(&self, mut inactive: InactiveRequest) -> Result<u64, (InactiveRequest, Error)> {
+        if !inactive.0.has_prepared_lengths() {
             let message =
                 "the call has buffers of other lengths than it was prepared with; give those back that it had";
-            return Err((ready, Error::usage(message)));
+            return Err((inactive, Error::usage(message)));
         }
         let mut state = match self.lock() {
             Ok(state) => state,
-            Err(error) => return Err((ready, error)),
+            Err(error) => return Err((inactive, error)),
         };
-        self.let_go(&mut state);
-        if let Err(error) = ready.0.held().begin() {
-            return Err((ready, error));
+        self.detach_dropped(&mut state);
+        if let Err(error) = inactive.0.buffers().begin() {
+            return Err((inactive, error));
         }
-        state.member.start(ready.0).map_err(|(mut request, stop)| {
+        state.member.start(inactive.0).map_err(|(mut request, stop)| {
             let error = self.error_of(&state.member, stop);
-            let error = request.held().end(Err(error)).expect_err("a failure stays one");
+            let error = request.buffers().end(Err(error)).expect_err("a failure stays one");
             (InactiveRequest(request), error)
         })
     }
 
-    /// The call that was started under this number, when it has ended; everything else that is started proceeds meanwhile.
+    /// Waits until the call of this number has completed; the other started calls make progress meanwhile.
     ///
     /// # Errors
-    /// [`Error::Usage`] when another thread is in a call, or for a number that stands for nothing.
+    /// [`Error::Usage`] when another thread is in a call, or for a number that no started call has.
     pub fn finish(&self, number: u64) -> Result<Completion, Error> {
         let mut state = self.lock()?;
-        self.let_go(&mut state);
+        self.detach_dropped(&mut state);
         let ended = state.member.finish(number);
         let ended = ended.ok_or_else(|| Error::usage(format!("no call was started under the number {number}")))?;
         Ok(self.ended(&mut state, ended))
     }
 
-    /// The same if it has ended by now; never waits.
+    /// Returns the call of this number if it has completed; never waits.
     ///
     /// # Errors
     /// [`Error::Usage`] when another thread is in a call.
     pub fn ask(&self, number: u64) -> Result<Option<Completion>, Error> {
         let mut state = self.lock()?;
-        self.let_go(&mut state);
-        // Who drives does not wait for it: peers are inspected, and deadlines run, for who does.
+        self.detach_dropped(&mut state);
+        // A thread that drives progress does not wait for this call, so its deadline does not run and no peer is inspected.
         let ended = match engine::is_driving() {
             true => state.member.take(number),
             false => state.member.ask(number),
@@ -167,27 +168,23 @@ impl NodeComm {
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(number);
         // Where another thread is in a call, a later one does it.
         if let Ok(mut state) = self.lock() {
-            self.let_go(&mut state);
+            self.detach_dropped(&mut state);
         }
     }
 
-    /// Waits until everything that was started has ended.
+    /// Waits until all started calls have completed.
     ///
     /// # Errors
     /// The group's one error; [`Error::Usage`] when another thread is in a call.
     pub fn settle(&self) -> Result<(), Error> {
         let mut state = self.lock()?;
-        self.settle_in(&mut state)
-    }
-
-    fn settle_in(&self, state: &mut NodeState) -> Result<(), Error> {
-        self.let_go(state);
+        self.detach_dropped(&mut state);
         let settled = state.member.settle();
         settled.map_err(|stop| self.error_of(&state.member, stop))
     }
 
-    /// Forgets the calls that were released. Called wherever calls are started or asked for.
-    fn let_go(&self, state: &mut NodeState) {
+    /// Detaches the calls whose handles were dropped. Called wherever calls are started or completed.
+    fn detach_dropped(&self, state: &mut NodeState) {
         let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         for number in dropped.drain(..) {
             state.member.detach(number);
@@ -200,17 +197,17 @@ impl NodeComm {
         (mut request, result): (Box<ActiveRequest>, Result<Report, Stop>),
     ) -> Completion {
         let outcome = result.map_err(|stop| self.error_of(&state.member, stop));
-        let told = request.held().end(outcome.as_ref().map(drop).map_err(Clone::clone));
-        (InactiveRequest(request), told.inspect(|()| state.last = outcome.ok()))
+        let ended = request.buffers().end(outcome.as_ref().map(drop).map_err(Clone::clone));
+        (InactiveRequest(request), ended.inspect(|()| state.last = outcome.ok()))
     }
 }
 
 impl Drive for NodeComm {
     fn drive(&self) -> bool {
-        // The thread that is inside a call, this one perhaps, makes progress in what is started here.
+        // The thread that is inside a call, perhaps this one, makes progress in the started calls.
         let Some(state) = self.state.try_lock() else { return true };
         self.inside(state).is_ok_and(|mut state| {
-            self.let_go(&mut state);
+            self.detach_dropped(&mut state);
             state.member.progress();
             state.member.has_pending()
         })
@@ -218,14 +215,14 @@ impl Drive for NodeComm {
 }
 
 impl Drop for NodeComm {
-    /// Others may need what is started here: waits for it as a call would, unless this thread is panicking. What this rank
-    /// finds different in what others have called, it can only warn of.
+    /// Completes the started calls, which other ranks may need, unless this thread is panicking. A difference in the call
+    /// histories is only a warning here.
     fn drop(&mut self) {
         let state = self.state.get_mut();
         if state.broken || state.member.has_ended() || std::thread::panicking() || self.segment.is_forked_child() {
             return;
         }
-        // No caller is left to tell: the other ranks get the error at their own calls.
+        // No caller is left to return an error to; the other ranks get it from their own calls.
         if state.member.failure().is_none()
             && state.member.settle().is_ok()
             && let Err(stop) = state.member.end(false)
@@ -247,18 +244,18 @@ mod tests {
         let alone = JoinOptions { size: 1, key: "vectors".into(), ..JoinOptions::default() };
         let node = NodeComm::join(&alone).unwrap();
         let args = CollectiveArgs::reduce(0, (vec![7u32; 3], vec![0; 3]), Op::Sum);
-        let mut ready = node.prepare(args.into_call()).unwrap();
-        assert!(ready.buffers::<Vec<u32>>().is_none(), "another type");
+        let mut inactive = node.prepare(args.into_call()).unwrap();
+        assert!(inactive.buffers::<Vec<u32>>().is_none(), "another type");
         let mut buffers = OwnedBuffers::default();
-        ready.swap_buffers(&mut buffers);
+        inactive.swap_buffers(&mut buffers);
         buffers.owner::<(Vec<u32>, Vec<u32>)>().unwrap().0.pop();
-        ready.swap_buffers(&mut buffers);
-        let (mut ready, error) = node.start(ready).unwrap_err();
+        inactive.swap_buffers(&mut buffers);
+        let (mut inactive, error) = node.start(inactive).unwrap_err();
         assert!(matches!(&error, Error::Usage { message } if message.contains("other lengths")), "{error}");
-        ready.buffers::<(Vec<u32>, Vec<u32>)>().unwrap().0.push(9);
-        let number = node.start(ready).unwrap();
-        let (ready, result) = node.finish(number).unwrap();
+        inactive.buffers::<(Vec<u32>, Vec<u32>)>().unwrap().0.push(9);
+        let number = node.start(inactive).unwrap();
+        let (inactive, result) = node.finish(number).unwrap();
         result.unwrap();
-        assert_eq!(ready.into_buffers::<(Vec<u32>, Vec<u32>)>().unwrap().1, [7, 7, 9]);
+        assert_eq!(inactive.into_buffers::<(Vec<u32>, Vec<u32>)>().unwrap().1, [7, 7, 9]);
     }
 }

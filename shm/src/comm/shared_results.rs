@@ -1,4 +1,4 @@
-//! The places of shared results: the memory that a group's ranks read together, and which ranks still read there.
+//! The places of shared results: memory that all ranks of a group read, and which places are still read.
 
 use crate::mapped::Mapped;
 use crate::memory::{AllocationName, Claim, Origin, Segment};
@@ -10,11 +10,11 @@ use std::time::Duration;
 /// Tells the allocations for results of a group from the groups split from it.
 const RESULTS_OF: u64 = 1 << 63;
 
-/// The places of a group, as this rank knows them.
+/// A group's places for shared results, as known to this rank.
 #[derive(Debug)]
 pub(super) struct Results {
     pub(super) places: [Option<ResultPlace>; RESULTS],
-    /// Places in which some rank read when the last result was made.
+    /// Bits of the places that some rank still read when the last result was made.
     pub(super) held: u64,
     /// The memory of a copy, until a view takes it.
     pub(super) spare: Vec<u64>,
@@ -28,12 +28,12 @@ pub(super) struct ResultPlace {
     pub(super) name: AllocationName,
     /// Known to rank 0 only.
     pub(super) bytes: usize,
-    /// One more than the views that read there.
+    /// Counts the views that read the place: one reference each, and one of the place itself.
     pub(super) views: Arc<()>,
 }
 
 impl Results {
-    /// Of the group with this number; no split of it has the same origin.
+    /// The places of the group with this number, none yet; no split of the group has the same origin.
     pub(super) fn new(segment: Arc<Segment>, group: u64) -> Results {
         let origin = Origin { parent: group | RESULTS_OF, serial: 0 };
         Results { places: Default::default(), held: 0, spare: Vec::new(), origin, segment }
@@ -45,7 +45,7 @@ impl Results {
         self.origin
     }
 
-    /// Places in which this rank reads. Whoever asks has seen the end of the views that are gone.
+    /// Bits of the places that this rank reads; dropped views do not count.
     pub(super) fn held(&mut self) -> u64 {
         let held = |place: &mut Option<ResultPlace>| {
             place.as_mut().is_some_and(|place| Arc::get_mut(&mut place.views).is_none())
@@ -53,7 +53,8 @@ impl Results {
         self.places.iter_mut().enumerate().fold(0, |all, (i, place)| all | u64::from(held(place)) << i)
     }
 
-    /// Rank 0: memory for a result of `bytes`: its place and name, 0 where there is none, and how many bytes it has.
+    /// Finds or allocates memory for a result of `bytes`, on rank 0. Returns its place and name, the name 0 if there is none,
+    /// and its size.
     pub(super) fn offer(&mut self, board: &Mapped, bytes: usize, timeout: Option<Duration>) -> ((usize, u64), usize) {
         let busy = self.held() | self.held;
         let fits = |i: usize| self.places[i].as_ref().map(|place| place.bytes >= bytes);
@@ -74,19 +75,19 @@ impl Results {
             least: rounded as u64,
             most: rounded as u64,
         };
-        // A member that has gone has released its allocations already, and would keep what is allocated now.
+        // A member that is gone has released its allocations already, and would never release one made now.
         let healthy = || (0..board.ranks()).all(|rank| !board.is_gone(rank));
         match self.segment.allocate(&[claim], self.origin, timeout, healthy) {
             Ok(Some(grants)) => {
                 let name = AllocationName { slot: grants[0].slot, id: grants[0].id };
                 ((place, name.word()), rounded)
             }
-            // Then every rank gets a copy, or the group's error.
+            // Every rank gets a copy then, or the group's error.
             Ok(None) | Err(_) => ((0, 0), 0),
         }
     }
 
-    /// Keeps what was agreed on and releases what that replaces. The place that was taken.
+    /// Stores the place that the ranks agreed on and releases the one it replaces. Returns the place, if it was taken.
     pub(super) fn settle(&mut self, shared: &SharedResult, bytes: usize) -> Option<usize> {
         let agreed = shared.agreed()?;
         self.held = agreed.held;
@@ -109,7 +110,7 @@ impl Results {
 
 impl Drop for Results {
     fn drop(&mut self) {
-        // Also of what was offered in a call that this rank did not make.
+        // Including memory that rank 0 offered in a call that this rank did not make.
         self.segment.release_all_of(self.origin);
     }
 }

@@ -1,8 +1,8 @@
-//! Allreduces whose result the ranks of a node share: reduced into one place that all of them read, where there is one.
+//! Allreduces with one shared result per node: reduced into memory that all ranks read, if there is any, else into a copy each.
 //!
 //! Invariants **H (held)** and **V (values)** of [`crate::shared_view`]: this file takes the places from the group's results, and
-//! says in each call in which places this rank reads. No rank reads a draft; only rank 0 writes to one, before it gives the others
-//! the word without which they make no view of it.
+//! publishes in each call which places this rank still reads. No rank reads a draft; only rank 0 writes to one, before the
+//! broadcast after which the others make their views of it.
 #![allow(unsafe_code)]
 
 use super::node_comm::{NodeComm, NodeState};
@@ -15,7 +15,7 @@ use crate::protocol::shared_result::SharedResult;
 use crate::reduce_op::ReduceOp;
 use crate::shared_view::{SharedView, ViewMemory};
 
-/// Smaller results are copied: less than telling each other where they lie.
+/// Smaller results are copied, which costs less than agreeing on a place.
 const SHARED_MIN_BYTES: usize = 2 << 10;
 
 /// A shared result that no rank reads before rank 0 publishes it.
@@ -41,14 +41,14 @@ impl Draft<'_> {
     /// The errors of [`NodeComm::execute`].
     pub fn publish(mut self, options: CallOptions) -> Result<(), Error> {
         if let (Datatype::Builtin(DType::Bool), Some(bytes)) = (self.datatype, self.edit()) {
-            // V: not every byte is a truth value.
+            // V: not every byte is a `bool`.
             bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
         }
         let mut token = [0];
         let bytes = match self.result.is_copy() {
             // SAFETY: a copy is this rank's own.
             true => unsafe { self.result.edit() },
-            // Everything that rank 0 wrote is there when its word is.
+            // Rank 0's writes are visible once its broadcast is.
             false => &mut token[..],
         };
         self.comm.execute(CollectiveArgs::broadcast(0, bytes).options(options))?;
@@ -59,8 +59,8 @@ impl Draft<'_> {
 
 impl NodeComm {
     /// A view of no elements yet, for the result of an allreduce of this communicator:
-    /// `CollectiveArgs::all_reduce((send, &mut view), op)`. Reduced by rank in either order. What the view showed before is let
-    /// go of first.
+    /// `CollectiveArgs::all_reduce((send, &mut view), op)`. Folded in rank order whatever the `FoldOrder`. The view's previous
+    /// result is released first.
     ///
     /// The memory belongs to the group and comes out of the node's budget: at most two results, each as large as the largest
     /// call that used it, until the group goes. A result is not written while some rank has a view of it: when both places are
@@ -82,7 +82,7 @@ impl NodeComm {
         args.check(self.rank, self.size)
     }
 
-    /// Carries out an allreduce into a view, but rank 0 changes the result before it is there to read: [`Draft::edit`],
+    /// Carries out an allreduce into a view, whose result rank 0 may change before the ranks can read it: [`Draft::edit`], then
     /// [`Draft::publish`].
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl NodeComm {
         Ok(Draft { comm: self, result, datatype, view })
     }
 
-    /// Carries out an allreduce whose result `view` is to show, and returns what it is to show.
+    /// Carries out an allreduce into `view`, and returns the view's new memory.
     pub(super) fn execute_into_view(
         &self,
         state: &mut NodeState,

@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 /// Vectors loaded before the first of them is stored, per turn of the main loop.
 const UNROLL: usize = 4;
 
-/// How much of a vector is in the buffers.
+/// The part of a vector that is in the buffers.
 trait Part<V: Vector>: Copy {
     /// # Safety
     /// The part is readable at `from`, and the features of the level are present.
@@ -113,7 +113,7 @@ unsafe fn combine<V: Vector, F: Operator<V>, const K: usize>(mut left: [V; K], r
     left
 }
 
-/// What a kernel does with the `K` vectors that lie `at` bytes into its buffers.
+/// The work of a kernel on the `K` vectors at byte `at` of its buffers.
 trait Step<V: Vector> {
     /// `last` is how the last destination is written, `part` everything else.
     ///
@@ -122,7 +122,7 @@ trait Step<V: Vector> {
     unsafe fn step<P: Part<V>, L: Part<V>, const K: usize>(&self, at: usize, part: P, last: L);
 }
 
-/// Runs `step` over `count` elements: [`UNROLL`] vectors a turn, then single ones, then what is left of one.
+/// Runs `step` over `count` elements: [`UNROLL`] vectors per iteration, then single ones, then the part of one.
 ///
 /// # Safety
 /// Every buffer of the step holds `count` elements, and the features of the level are present.

@@ -8,7 +8,7 @@
 use super::functions::{FinishFn, FoldBothFn, FoldFn, Kernels};
 use super::generic;
 use super::half::{self, BF16, F16, Half};
-use super::scalar::{HalfBits, Truth};
+use super::scalar::{BoolByte, HalfBits};
 use super::vector::*;
 use super::{body, portable};
 use crate::op::{DType, Indexed, Op};
@@ -61,9 +61,9 @@ macro_rules! level {
                 unsafe { each::<u8, F>(d, a, b, N * n) }
             }
             $(#[target_feature(enable = $features)])?
-            unsafe fn truths(d: *mut u8, src: *const u8, n: usize, _: usize) {
+            unsafe fn bools(d: *mut u8, src: *const u8, n: usize, _: usize) {
                 // SAFETY: the contract of `Kernels::finish`; the features are enabled here.
-                unsafe { generic::map::<Truth, LogicalOr>(d, src, n, Truth(0)) }
+                unsafe { generic::map::<BoolByte, LogicalOr>(d, src, n, BoolByte(0)) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn average_32<const PARTS: usize>(d: *mut u8, src: *const u8, n: usize, ranks: usize) {
@@ -193,12 +193,12 @@ macro_rules! level {
                 DType::ComplexF64 => complex!(F64, f64, average_64::<2>),
                 DType::Bool => {
                     let fold: FoldFn = match op {
-                        Op::BitAnd | Op::LogicalAnd => each::<Truth, LogicalAnd>,
-                        Op::BitOr | Op::LogicalOr => each::<Truth, LogicalOr>,
-                        Op::BitXor | Op::LogicalXor => each::<Truth, LogicalXor>,
+                        Op::BitAnd | Op::LogicalAnd => each::<BoolByte, LogicalAnd>,
+                        Op::BitOr | Op::LogicalOr => each::<BoolByte, LogicalOr>,
+                        Op::BitXor | Op::LogicalXor => each::<BoolByte, LogicalXor>,
                         _ => return None,
                     };
-                    Some(Kernels { finish: Some(truths), ..Kernels::plain(dtype, fold) })
+                    Some(Kernels { finish: Some(bools), ..Kernels::plain(dtype, fold) })
                 }
                 DType::IndexedI32 => indexed!(i32, i32),
                 DType::IndexedI64 => indexed!(i64, i64),

@@ -28,7 +28,7 @@ use std::sync::OnceLock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Level {
-    /// What every processor of the architecture has.
+    /// The instructions of every processor of the architecture.
     Portable = 0,
     /// x86-64 with AVX2 and F16C.
     Avx2 = 1,
@@ -49,7 +49,7 @@ impl Level {
         }
     }
 
-    /// Whether this processor (and its operating system) can run the level.
+    /// Returns whether this processor and its operating system can run the level.
     pub fn available(self) -> bool {
         match self {
             Level::Portable => true,
@@ -82,7 +82,7 @@ pub fn streaming_min_bytes() -> usize {
     *BYTES.get_or_init(|| if is_intel() { 1 << 20 } else { 2 << 20 })
 }
 
-/// Whether the processor says that Intel made it.
+/// Returns whether the processor is made by Intel.
 fn is_intel() -> bool {
     #[cfg(target_arch = "x86_64")]
     {
@@ -123,13 +123,12 @@ pub fn kernels_at(level: Level, dtype: DType, op: Op) -> Option<Kernels> {
     Some(Kernels { fold_few, ..found })
 }
 
-/// What a type must go through when it comes out of memory that other processes write: `None` where any bytes are a
-/// value.
+/// The function that turns bytes written by other processes into values of the type; `None` if all bytes are values.
 pub fn cleaning(dtype: DType) -> Option<FinishFn> {
     if dtype == DType::Bool { kernels(dtype, Op::BitOr).and_then(|kernels| kernels.finish) } else { None }
 }
 
-/// Copies at least 32 bytes without a call: what a program calls between its own work finds the system's function cold.
+/// Copies at least 32 bytes without a call: in a program that computes between calls, the system's function is not cached.
 ///
 /// # Safety
 /// As [`copy`], and `bytes` is at least 32.
@@ -162,7 +161,7 @@ pub unsafe fn copy_few(dst: *mut u8, src: *const u8, bytes: usize) {
         // SAFETY: the contract of this function.
         unsafe { dst.add(at).cast::<T>().write_unaligned(src.add(at).cast::<T>().read_unaligned()) }
     }
-    // The last word of each kind overlaps what was copied before: two stores, no loop, for most of what is few.
+    // The last word of each size overlaps bytes copied before: two stores and no loop for most lengths.
     // SAFETY: all accesses lie in `0..bytes`, which the contract makes readable and writable.
     unsafe {
         match bytes {

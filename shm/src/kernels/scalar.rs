@@ -1,5 +1,5 @@
-//! What each operator means for one element of each type, in plain Rust and without branches, so that the compiler
-//! can vectorise loops over it.
+//! The definition of each operator for one element of each type, in plain Rust without branches, so that the compiler can
+//! vectorise loops over it.
 
 use super::vector::{
     BitAnd, BitOr, BitXor, Divide, LogicalAnd, LogicalOr, LogicalXor, Max, MaxIndex, Min, MinIndex, Product, Scalar,
@@ -122,14 +122,14 @@ impl<const INFINITY: u16> Scalar<HalfBits<INFINITY>> for Max {
 /// A byte that is read as "zero or not" and written as 0 or 1: whatever a peer wrote, a `bool` comes out.
 #[derive(Clone, Copy, Default)]
 #[repr(transparent)]
-pub(super) struct Truth(pub(super) u8);
+pub(super) struct BoolByte(pub(super) u8);
 
-macro_rules! truths {
+macro_rules! bools {
     ($($op:ident as $like:ident)*) => {$(
-        scalar!($op, Truth, |a, b| Truth(<$like as Scalar<u8>>::one(a.0, b.0)));
+        scalar!($op, BoolByte, |a, b| BoolByte(<$like as Scalar<u8>>::one(a.0, b.0)));
     )*};
 }
-truths!(BitAnd as LogicalAnd BitOr as LogicalOr BitXor as LogicalXor
+bools!(BitAnd as LogicalAnd BitOr as LogicalOr BitXor as LogicalXor
         LogicalAnd as LogicalAnd LogicalOr as LogicalOr LogicalXor as LogicalXor);
 
 /// A value with the order of `MinIndex` and `MaxIndex`.
@@ -167,7 +167,7 @@ ordered! {
     f64, |a, b| a.is_nan(), a.total_cmp(&b).is_lt(), if a.is_nan() { f64::from_bits(0x7ff8 << 48) } else { a };
 }
 
-/// The pair whose value `before` says comes first, or the one with the lower index.
+/// The pair whose value comes first by `before`; of equal ones, the pair with the lower index.
 #[inline(always)]
 fn first<V: Ordered, I: Copy + Ord>(
     a: Indexed<V, I>,

@@ -1,4 +1,4 @@
-//! What the loops need from a vector of one element type at one instruction-set level, and the operators by name.
+//! The traits of a vector of one element type at one instruction-set level, and the operators by name.
 //!
 //! The operators are commutative bit for bit, so that ranks which fold the same pair in either role agree:
 //! integers wrap, a float result that is a NaN is the one canonical quiet NaN, and minimum and maximum order
@@ -36,7 +36,7 @@ pub(super) trait Operator<V> {
     unsafe fn apply(left: V, right: V) -> V;
 }
 
-/// The same operator on one element: the definition.
+/// The operator on one element: its definition.
 pub(super) trait Scalar<T> {
     fn one(left: T, right: T) -> T;
 }

@@ -17,11 +17,12 @@ const FIRST_WORD: usize = TABLE_BYTES / 8;
 /// The shortest and the longest sleep between two looks.
 const SHORT_SLEEP: Duration = Duration::from_micros(20);
 const LONG_SLEEP: Duration = Duration::from_millis(1);
+
 /// A member's call for a round of an agreement.
 pub struct SurvivorsCall<'a> {
     /// Names the group: equal on its members, different for any other group of the segment, not 0.
     pub group: u64,
-    /// Its members, or those that the round before has left.
+    /// Its members, or the survivors of the previous round.
     pub members: &'a [usize],
     /// Rounds of this group of which this rank has read the decisions.
     pub round: u64,
@@ -36,8 +37,8 @@ pub struct SurvivorsCall<'a> {
 }
 
 impl Segment {
-    /// Votes in a round of a group and returns what its members decide, when each of them has voted, is dead or has left: the
-    /// same on all that return. A rank that dies later is in the decision; the next round finds out.
+    /// Votes in a round of a group, waits until each member has voted, is dead or has left, and returns the decision: the same
+    /// on all that return. A rank that dies later is among the survivors until the next round.
     ///
     /// # Errors
     /// [`Error::Timeout`] when a deadline was set and living members are missing: this rank's vote is taken back then, and it
@@ -66,7 +67,7 @@ impl Segment {
         }
     }
 
-    /// Returns whether a member has said, in the round that this rank would call for next, that it did not join the new group.
+    /// Returns whether a member has voted, in the round that this rank would call for next, that it did not join the new group.
     pub fn has_not_joined(&self, group: u64, round: u64, rank: usize) -> bool {
         self.records().find(group, round).is_some_and(|place| self.records().has_not_joined(place, rank))
     }
@@ -76,7 +77,7 @@ impl Segment {
         let is_missing = |rank: &usize| !self.records().has_voted(place, *rank) && !is_gone(*rank);
         let mut deadline = Deadline::new(call.timeout);
         let mut sleep = SHORT_SLEEP;
-        // those that have not voted all the while: others may have taken their votes back, at the same deadline
+        // those that have never voted: others may have withdrawn their votes, at the same deadline
         let mut never: Vec<usize> = call.members.to_vec();
         while !self.records().is_decided(place)? {
             let missing: Vec<usize> = call.members.iter().copied().filter(is_missing).collect();
@@ -92,11 +93,13 @@ impl Segment {
             }
             engine::progress();
             call.progress.iter().for_each(|progress| progress.run());
-            if deadline.is_over(|| missing.iter().any(|rank| self.is_held(*rank))) {
+            if deadline.is_over(|| missing.iter().any(|rank| self.is_stopped(*rank))) {
                 let _locked = self.lock_records(call)?;
                 if !self.records().is_decided(place)? {
                     self.records().withdraw(place, self.rank);
-                    return Err(late(call, if never.is_empty() { missing } else { never }));
+                    let missing = if never.is_empty() { missing } else { never };
+                    let after = call.timeout.unwrap_or_default();
+                    return Err(Error::Timeout { missing, after, during: "shrink".into() });
                 }
             }
             if deadline.is_warning_due() && self.compare_exchange(FIRST_WORD + place.warned(), 0, 1).is_ok() {
@@ -121,7 +124,7 @@ impl Segment {
         self.lock_allocator(&mut Deadline::new(call.timeout))
     }
 
-    fn is_held(&self, rank: usize) -> bool {
+    fn is_stopped(&self, rank: usize) -> bool {
         matches!(self.state(rank), PeerState::Stopped | PeerState::Traced)
     }
 
@@ -136,13 +139,9 @@ impl Segment {
     }
 }
 
-fn late(call: &SurvivorsCall<'_>, missing: Vec<usize>) -> Error {
-    Error::Timeout { missing, after: call.timeout.unwrap_or_default(), during: "shrink".into() }
-}
-
 impl From<RecordError> for Error {
-    fn from(unusable: RecordError) -> Error {
-        match unusable {
+    fn from(error: RecordError) -> Error {
+        match error {
             RecordError::Full => Error::NoSpace {
                 needed: 1,
                 free: 0,

@@ -19,16 +19,16 @@ pub struct Allocation {
     region: Region,
     /// `None` in a job of one rank, whose memory is private.
     grant: Option<Grant>,
-    /// True if the memory was taken out of the others' reach.
+    /// True if the memory was made private, out of the other ranks' reach.
     detached: bool,
     segment: Arc<Segment>,
 }
 
-/// An allocation that lies in an operation.
+/// The use of an allocation by operations of a group.
 #[derive(Debug)]
 #[must_use]
 pub struct BufferUse {
-    /// The table's word to clear; `None` where the entry stays.
+    /// The table's word to clear at the end; `None` if the entry stays.
     word: Option<usize>,
 }
 
@@ -91,7 +91,7 @@ impl Allocation {
         self.grant.map(|grant| AllocationName { slot: grant.slot, id: grant.id })
     }
 
-    /// Takes the memory out of the others' reach for good: from here on it is private, and zero.
+    /// Makes the memory private for good, out of the other ranks' reach, and zero.
     ///
     /// # Errors
     /// [`Error::System`] when the system refuses.
@@ -103,7 +103,7 @@ impl Allocation {
     /// Enters the group with this region among the users of the memory, before the memory's name is published.
     ///
     /// # Errors
-    /// [`Error::Usage`] for memory that the others do not reach any more, and where it lies in operations of too many groups.
+    /// [`Error::Usage`] for detached memory, and for memory in use by operations of too many groups.
     pub fn begin_use(&self, group: Option<(usize, u64)>) -> Result<BufferUse, Error> {
         if self.detached {
             return Err(Error::usage(

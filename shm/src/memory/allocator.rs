@@ -17,10 +17,10 @@ use super::table::{self, AllocationRequest, LockToken, Table};
 use super::{PeerState, Region, Segment};
 use crate::Error;
 
-/// Longest wait of a dropped handle for the lock. Its release is left to the next holder in this process then.
+/// Longest wait of a dropped handle for the lock; after that its release is deferred to the next holder in this process.
 pub(super) const RELEASE_WITHIN: Duration = Duration::from_secs(1);
 
-/// A holder of the lock that runs for so long without letting go of it is none: the word is damaged.
+/// A holder of the lock that runs for this long without releasing it is taken for a damaged word.
 const DAMAGED_AFTER: Duration = Duration::from_secs(60);
 /// Interval at which a waiting rank checks whether the holder is stopped.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -75,9 +75,9 @@ impl Drop for Locked<'_> {
 }
 
 impl Segment {
-    /// Bytes of memory that the arena takes now, on all ranks together.
+    /// Bytes of memory in use by the arena, on all ranks together.
     pub fn taken_bytes(&self) -> u64 {
-        self.give_back_what_is_due();
+        self.free_due_regions();
         self.arena.taken_bytes()
     }
 
@@ -93,12 +93,12 @@ impl Segment {
 
     /// Allocates a region to each of the groups, or to none of them. `None` if `healthy` returns false under the lock.
     ///
-    /// Each gets a part in 32 of what is left of the budget, those made together at most half of it; never more than it
-    /// can use, and never less than it needs.
+    /// Each gets a 32nd of the remaining budget, the groups of one call at most half of it together; never more than it can
+    /// use, and never less than it needs.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] when even the least that the groups need is not left, or not in memory; [`Error::Timeout`]
-    /// when another process holds the lock beyond `timeout`, which it does only while it is stopped.
+    /// [`Error::NoSpace`] when the budget or the memory left is less than the groups need; [`Error::Timeout`] when another
+    /// process holds the lock beyond `timeout`, which it does only while it is stopped.
     pub fn allocate(
         &self,
         claims: &[Claim],
@@ -128,14 +128,14 @@ impl Segment {
         self.release_or_defer(DeferredRelease::AllOf(origin));
     }
 
-    fn release_or_defer(&self, what: DeferredRelease) {
+    fn release_or_defer(&self, release: DeferredRelease) {
         // a job that never split has allocated nothing, and its arena is freed as a whole
         if self.control.header.pooled.load(Relaxed) == 0 || self.is_forked_child() {
             return;
         }
         match self.lock_allocator(&mut Deadline::new(Some(RELEASE_WITHIN))) {
-            Ok(locked) => locked.release(what),
-            Err(_) => self.deferred().push(what),
+            Ok(locked) => locked.release(release),
+            Err(_) => self.deferred().push(release),
         }
     }
 
@@ -143,14 +143,14 @@ impl Segment {
         self.allocator.deferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Frees regions that other ranks could not free, if the table says that there are any.
-    pub(super) fn give_back_what_is_due(&self) {
+    /// Frees regions that other ranks could not free, if the table marks any as due.
+    pub(super) fn free_due_regions(&self) {
         if self.control.header.pooled.load(Relaxed) != 0 && !self.is_forked_child() && self.table().is_due() {
             drop(self.lock_allocator(&mut Deadline::new(Some(RELEASE_WITHIN))));
         }
     }
 
-    /// Bytes of another rank's registered buffer; `None` where the name stands for no buffer.
+    /// Bytes of another rank's registered buffer; `None` for a name that no buffer has.
     pub(crate) fn bytes_of(&self, name: AllocationName) -> Option<usize> {
         let bytes = self.table().cost_of(name).and_then(|bytes| usize::try_from(bytes).ok())?;
         (bytes <= self.allocator.region_bytes).then_some(bytes)
@@ -185,8 +185,8 @@ impl Segment {
                 Err(word) => word,
             };
             let holder = table::holder(word).filter(|rank| *rank < self.size).unwrap_or(self.rank);
-            let who = || format!("the table of regions, which process {} holds", self.peer(holder).pid);
-            deadline.check(who, || vec![holder], || true)?;
+            let waiting_for = || format!("the table of regions, which process {} holds", self.peer(holder).pid);
+            deadline.check(waiting_for, || vec![holder], || true)?;
             let is_running = || matches!(self.state(holder), PeerState::Running | PeerState::Disk);
             if damage.is_seen(word, Instant::now(), is_running) {
                 let context = format!("taking the lock of the table of regions (word {word:#x})");
@@ -198,13 +198,13 @@ impl Segment {
         };
         let base = allocator.limits.get().map_or(0, |budget| budget.base);
         locked.table.open(locked.hold, (base, self.size))?;
-        for what in std::mem::take(&mut *self.deferred()) {
-            locked.release(what);
+        for release in std::mem::take(&mut *self.deferred()) {
+            locked.release(release);
         }
         Ok(locked)
     }
 
-    /// The lock if it is free now; the word as it is otherwise, of this rank where another thread is about to have it.
+    /// Takes the lock if it is free now; returns its word otherwise, which may name this rank while another thread takes it.
     fn try_lock_allocator(&self) -> Result<Locked<'_>, u64> {
         let turn = match self.allocator.turn.try_lock() {
             Ok(turn) => turn,
@@ -216,7 +216,7 @@ impl Segment {
     }
 }
 
-/// Tells a lock that is held for long from a word that no holder will ever clear.
+/// Distinguishes a lock that is held for long from a damaged word, which no holder will ever clear.
 struct LockDamage {
     word: u64,
     since: Instant,
@@ -228,7 +228,7 @@ impl LockDamage {
         LockDamage { word: 0, since: now, looked: now }
     }
 
-    /// Returns whether the word has named for so long a holder that runs, and was seen running whenever one looked.
+    /// Returns whether the word has named one holder for [`DAMAGED_AFTER`], which was running at every check.
     fn is_seen(&mut self, word: u64, now: Instant, is_running: impl FnOnce() -> bool) -> bool {
         if word != self.word {
             *self = LockDamage { word, ..LockDamage::new(now) };
@@ -243,9 +243,9 @@ impl LockDamage {
 }
 
 impl Locked<'_> {
-    fn release(&self, what: DeferredRelease) {
+    fn release(&self, release: DeferredRelease) {
         let (table, me) = (&self.table, self.segment.rank);
-        match what {
+        match release {
             DeferredRelease::Allocation(slot, id) => table.release(slot, id, me),
             DeferredRelease::AllOf(origin) => {
                 table.of_origin(origin).iter().for_each(|grant| table.release(grant.slot, grant.id, me));

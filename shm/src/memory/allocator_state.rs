@@ -1,4 +1,4 @@
-//! The private memory of one process about the allocator: the mapped table of regions, and releases that are still due.
+//! The allocator's private state in one process: the mapped table of regions, and deferred releases.
 
 use std::sync::{Mutex, OnceLock};
 
@@ -18,7 +18,7 @@ pub(super) struct Allocator {
     pub(super) turn: Mutex<()>,
 }
 
-/// A release that the table does not show yet.
+/// A release that is not yet in the table.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum DeferredRelease {
     Allocation(usize, u64),
@@ -26,7 +26,7 @@ pub(super) enum DeferredRelease {
 }
 
 impl Allocator {
-    /// Everything before the regions.
+    /// The mapping of the table and the records, which come before the regions.
     pub fn words(&self) -> &Region {
         &self.words
     }

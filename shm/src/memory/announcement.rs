@@ -15,10 +15,10 @@ use super::process;
 use super::rendezvous::{RendezvousAddress, Role};
 use crate::Error;
 
-/// Time during which ranks that are still missing are told why no rank can join.
+/// Time for which a failed rendezvous answers late ranks with its error.
 pub(super) const LINGER: Duration = Duration::from_secs(2);
-/// Time that a rank waits to learn which error stands for all.
-const VERDICT: Duration = Duration::from_secs(1);
+/// Time that a failed rank waits for the error of all ranks.
+const ANSWER_WAIT: Duration = Duration::from_secs(1);
 /// Interval at which ended ranks are announced again, for ranks that arrive later.
 const REPEAT_EVERY: Duration = Duration::from_millis(100);
 
@@ -31,8 +31,8 @@ pub(super) fn tell(address: &RendezvousAddress, message: &Message) {
     }
 }
 
-/// Fails if the process has ended that brings the ranks together, and that has not answered over a connection. The connection
-/// lives on where a child that was forked meanwhile has its socket. To be asked before the connection is looked at.
+/// Fails if the fd server's process has ended without an answer. A forked child that inherited the server's socket keeps the
+/// connection open then. Called before each look at the connection.
 pub(super) fn check_creator(creator: Option<&Identity>) -> Result<(), Error> {
     let Some(creator) = creator.filter(|creator| process::runs(creator) == Some(false)) else { return Ok(()) };
     Err(Error::system(
@@ -45,12 +45,12 @@ pub(super) fn check_creator(creator: Option<&Identity>) -> Result<(), Error> {
     ))
 }
 
-/// Tells the others over an open connection that this rank cannot join; the error that stands for all.
+/// Tells the fd server over an open connection that this rank cannot join. Returns the error of all ranks.
 pub(super) fn give_up(socket: &OwnedFd, error: Error) -> Error {
     if fd_server::send(socket, &messages::encode(&Message::Failed(Identity::own(), error.clone())), &[]).is_err() {
         return error;
     }
-    let until = Instant::now() + VERDICT;
+    let until = Instant::now() + ANSWER_WAIT;
     loop {
         match fd_server::receive(socket) {
             Ok(Some((bytes, _))) => match messages::decode(&bytes) {
@@ -70,8 +70,8 @@ pub(super) fn give_up(socket: &OwnedFd, error: Error) -> Error {
     }
 }
 
-/// Tells the ranks that meet under `key` that rank `rank` of `size` cannot join them, and why: the error for all of them,
-/// which is returned. Before any of them has come, this rank waits for them, 2 s at most.
+/// Tells the ranks that join under `key` that rank `rank` of `size` cannot join, and why. Returns the error, the same for all.
+/// If none of them has come yet, this rank waits for them, 2 s at most.
 pub fn refuse(dir: Option<&Path>, key: &str, rank: usize, size: usize, error: Error) -> Error {
     let error = error.of_rank(rank);
     if size < 2 {
@@ -101,9 +101,9 @@ fn jobs() -> MutexGuard<'static, Vec<Job>> {
     JOBS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells the ranks that meet under `key` that the process of rank `rank` has ended, as its launcher knows: if it had not
-/// joined, all that wait get [`Error::PeerDied`] for it. Ranks that come later learn it too, within 0.1 s of the first:
-/// a thread of this process repeats the message until [`forget_job`]. Nothing is left behind.
+/// Tells the ranks that join under `key` that the process of rank `rank` has ended, for its launcher. If it had not joined, all
+/// that wait get [`Error::PeerDied`] for it. Later ranks get it within 0.1 s of the first: a thread of this process repeats
+/// the message until [`forget_job`]. Nothing is left behind.
 #[doc(hidden)]
 pub fn announce_end(dir: Option<&Path>, key: &str, rank: usize) {
     let mut jobs = jobs();
@@ -115,7 +115,7 @@ pub fn announce_end(dir: Option<&Path>, key: &str, rank: usize) {
     drop(jobs);
     tell(&RendezvousAddress::new(dir, key), &Message::Ended(vec![rank]));
     if first {
-        // without the thread only those that come later have to find out by themselves
+        // without the thread only late ranks have to notice the death themselves
         let _ = std::thread::Builder::new().name("earlybird-ended".into()).spawn(repeat);
     }
 }
@@ -129,7 +129,7 @@ pub fn forget_job(key: &str) {
 fn repeat() {
     loop {
         std::thread::sleep(REPEAT_EVERY);
-        let said: Vec<(RendezvousAddress, Message)> = {
+        let messages: Vec<(RendezvousAddress, Message)> = {
             let jobs = jobs();
             if jobs.is_empty() {
                 return;
@@ -137,6 +137,6 @@ fn repeat() {
             let address = |job: &Job| RendezvousAddress::new(job.dir.as_deref(), &job.key);
             jobs.iter().map(|job| (address(job), Message::Ended(job.ended.clone()))).collect()
         };
-        said.iter().for_each(|(address, message)| tell(address, message));
+        messages.iter().for_each(|(address, message)| tell(address, message));
     }
 }

@@ -4,9 +4,9 @@
 //! reserved, and what a region took is given back when its last user is gone.
 //!
 //! A program may close descriptors that it did not open (`close_range`, `closefrom`), and its next file gets the number.
-//! So the arena knows its file by device and inode, and asks for both before each use of the descriptor. Between the
-//! question and the use lie some nanoseconds in which another thread could still do both; a mapping, which is asked for
-//! again afterwards, is never one of another file.
+//! So the arena remembers device and inode of its file, and compares both before each use of the descriptor. Between the
+//! check and the use lie some nanoseconds in which another thread could still replace the file; a mapping is therefore
+//! checked again afterwards, and is never one of another file.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use super::{limits, process};
 use crate::Error;
 
-/// Giving a file a size beyond `ulimit -f` is answered by a deadly signal, so it is asked before.
+/// Refuses a file size beyond `ulimit -f`, which the kernel would answer with a deadly signal.
 pub(crate) fn check_file_limit(bytes: usize) -> Result<(), Error> {
     match file_limit() {
         Some(limit) if limit < bytes as u64 => Err(Error::NoSpace {
@@ -43,14 +43,14 @@ pub const ARENA_NAME: &str = "earlybird-arena";
 /// The payload memory of a node: a sealed memfd.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    /// Taken by the drop, which closes it only while it is still this file.
+    /// The descriptor; dropping the arena closes it only if it still is this file.
     file: Option<OwnedFd>,
     /// Device and inode.
     identity: (u64, u64),
     bytes: usize,
 }
 
-/// Bytes left to others at least, where memory is short.
+/// Bytes of free memory that a reservation leaves to other programs at least.
 const LEFT_BYTES: u64 = 1 << 20;
 
 /// Seals of the memory files: no process can shrink or grow them, or change the seals.
@@ -85,7 +85,7 @@ impl Arena {
         Ok(Arena { file: Some(file), identity: (meta.st_dev, meta.st_ino), bytes })
     }
 
-    /// The arena another rank created, after checking its seals: no process can shorten it under our mappings.
+    /// Adopts the arena that another rank created, after checking its seals: no process can shorten it under a mapping.
     pub fn adopt(file: OwnedFd, bytes: usize) -> Result<Arena, Error> {
         let meta = rustix::fs::fstat(&file).map_err(|e| Error::system("looking at the arena", e))?;
         let size = meta.st_size;
@@ -100,7 +100,7 @@ impl Arena {
         }
     }
 
-    /// The descriptor as it was opened; [`Arena::checked_fd`] where the program may have closed it since.
+    /// The descriptor, unchecked: see [`Arena::checked_fd`] where the program may have closed it.
     pub fn fd(&self) -> BorrowedFd<'_> {
         match &self.file {
             Some(file) => file.as_fd(),
@@ -111,7 +111,7 @@ impl Arena {
     /// The descriptor, if it is still the arena's. One system call.
     ///
     /// # Errors
-    /// [`Error::System`] when this program has closed it, whatever has its number now.
+    /// [`Error::System`] when this program has closed it, even if another file has its number now.
     pub fn checked_fd(&self) -> Result<BorrowedFd<'_>, Error> {
         match rustix::fs::fstat(self.fd()) {
             Ok(meta) if (meta.st_dev, meta.st_ino) == self.identity => Ok(self.fd()),
@@ -133,12 +133,12 @@ impl Arena {
         self.bytes
     }
 
-    /// Returns whether process `pid` has a part of the arena mapped; `None` where that may not be looked at.
+    /// Returns whether process `pid` has a part of the arena mapped; `None` without permission to look.
     pub fn is_mapped_by(&self, pid: u32) -> Option<bool> {
         process::maps(pid, ARENA_NAME, self.identity.1)
     }
 
-    /// Bytes of memory that the arena takes now; 0 when this process has lost its descriptor.
+    /// Bytes of memory in use by the arena; 0 when this process has lost its descriptor.
     pub fn taken_bytes(&self) -> u64 {
         let meta = rustix::fs::fstat(self.fd()).ok().filter(|meta| (meta.st_dev, meta.st_ino) == self.identity);
         meta.map_or(0, |meta| meta.st_blocks as u64 * 512)
@@ -167,18 +167,18 @@ impl Arena {
         Ok(())
     }
 
-    /// Gives the memory of a page range back; it reads as zero from then on.
+    /// Returns the memory of a page range to the system; it reads as zero from then on.
     ///
     /// # Errors
-    /// As [`Arena::checked_fd`]; what the system refuses.
+    /// The errors of [`Arena::checked_fd`]; [`Error::System`] when the system refuses.
     pub fn give_back(&self, range: Range<usize>) -> Result<(), Error> {
-        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let file = self.checked_fd()?;
-        rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, how, range.start as u64, range.len() as u64))
+        rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, range.start as u64, range.len() as u64))
             .map_err(|e| Error::system(format!("giving back {} bytes of the arena", range.len()), e))
     }
 
-    /// Refuses what the node or its control groups could answer only with the out-of-memory killer.
+    /// Refuses a reservation that the node or its control groups could answer only with the out-of-memory killer.
     pub fn check_room(&self, gaps: &[Range<usize>]) -> Result<(), Error> {
         let wanted: u64 = gaps.iter().map(Range::len).sum::<usize>() as u64;
         if limits::is_covered(wanted) {
@@ -195,7 +195,7 @@ impl Arena {
         if needed <= usable { Ok(()) } else { Err(arena_full_with(needed, usable)) }
     }
 
-    /// Bytes of a range that hold data already. It moves the file offset, which is not used otherwise.
+    /// Bytes of a range that hold data already. Moves the file offset, which nothing else uses.
     pub fn filled(&self, range: &Range<usize>) -> u64 {
         let (mut at, end, mut filled) = (range.start as u64, range.end as u64, 0);
         let Ok(file) = self.checked_fd() else { return 0 };

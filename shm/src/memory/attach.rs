@@ -64,7 +64,7 @@ pub(super) fn attach(options: &AttachOptions, absent: Absent<'_>) -> Result<Atta
         let attached = match address.enter(&mut joining.deadline) {
             Ok(Role::Server(point)) => joining.host(FdServer::new(point)).map(Some),
             Ok(Role::Client(socket)) => joining.join(&address, socket),
-            // as where no descriptor is left: the others do not know of this rank yet
+            // for example when no descriptor is left: the others do not know of this rank yet
             Err(error @ Error::System { .. }) => {
                 let AttachOptions { dir, key, rank, size, .. } = options;
                 return Err(announcement::refuse(dir.as_deref(), key, *rank, *size, error));
@@ -73,7 +73,7 @@ pub(super) fn attach(options: &AttachOptions, absent: Absent<'_>) -> Result<Atta
         };
         match attached {
             Ok(Some(attached)) => return Ok(attached),
-            // what was found there had met, or had lost its creator: a new group begins
+            // the group found there was complete, or had lost its creator: a new one begins
             Ok(None) => std::thread::sleep(Duration::from_micros(200)),
             Err(error) => {
                 address.remove_leftover(matches!(error, Error::PeerDied { .. }));
@@ -83,7 +83,7 @@ pub(super) fn attach(options: &AttachOptions, absent: Absent<'_>) -> Result<Atta
     }
 }
 
-/// Refuses what cannot work and returns the bytes of a region in whole pages.
+/// Checks the options and returns the bytes of a region in whole pages.
 fn check(options: &AttachOptions) -> Result<usize, Error> {
     let AttachOptions { rank, size, key, region_bytes, .. } = options;
     if !(1..=MAX_RANKS).contains(size) {
@@ -123,7 +123,7 @@ struct Joining<'a> {
 }
 
 impl Joining<'_> {
-    /// Creates what the ranks share; with it comes the descriptor of the control segment.
+    /// Creates control segment and arena, and returns the descriptor of the control segment too.
     fn create(&self) -> Result<(Attached, OwnedFd), Error> {
         let (control, file) = ControlMap::create()?;
         // as many regions as `ulimit -f` leaves room for; one is asked for in any case
@@ -135,7 +135,7 @@ impl Joining<'_> {
         Ok((self.claim_and_map(control, arena, regions)?, file))
     }
 
-    /// Takes over what the creator has sent.
+    /// Maps the control segment and the arena that the creator has sent.
     fn adopt(&self, files: Vec<OwnedFd>) -> Result<Attached, Error> {
         let Ok([control, arena]) = <[OwnedFd; 2]>::try_from(files) else {
             return Err(Error::system("receiving the arena", "its descriptor did not come; raise ulimit -n"));
@@ -160,7 +160,7 @@ impl Joining<'_> {
         Ok(Attached { control, owner, arena, table, base, regions, me: self.statement.me })
     }
 
-    /// Makes this rank's process known: from here on its death is noticed.
+    /// Claims this rank for this process, whose death is noticed from here on.
     fn claim(&self, control: &Arc<ControlMap>, arena: &Arena) -> Result<Option<OwnerThread>, Error> {
         let (rank, me) = (self.options.rank, self.statement.me);
         if !record_lock::try_take(&arena.fd(), rank)? {
@@ -187,27 +187,27 @@ impl Joining<'_> {
             files: [control_file.as_fd(), attached.arena.fd()],
             statement: self.statement.clone(),
             known: vec![None; size],
-            heard: HashSet::new(),
+            answered: HashSet::new(),
         };
         group.known[rank] = Some(self.statement.me);
         match self.bring_together(&mut server, &mut group, &attached) {
             Ok(()) => {
                 server.end(&Answer::Over);
                 attached.control.end_rendezvous();
-                // keys differ from job to job: what a job that died while it met has left, only another one's start finds
+                // keys differ from job to job, so sockets of jobs that died while joining are swept by later jobs
                 let _ = rendezvous::sweep(self.options.dir.as_deref());
                 Ok(attached)
             }
             Err(error) => {
                 let stands = attached.control.fail(rank, &error.of_rank(rank), None);
-                // who has yet to come would wait in vain; a death or a deadline has kept the others long enough
+                // late ranks would wait for nothing; after a death or a deadline the others have waited long enough
                 let linger = match stands {
                     Error::PeerDied { .. } | Error::Timeout { .. } => Duration::ZERO,
                     _ => announcement::LINGER,
                 };
-                let heard = group.heard;
+                let answered = group.answered;
                 drop(control_file);
-                server.refuse(&stands, size - 1, heard, linger);
+                server.refuse(&stands, size - 1, answered, linger);
                 Err(stands)
             }
         }
@@ -229,7 +229,7 @@ impl Joining<'_> {
         self.look_after(attached)
     }
 
-    /// Joins the ranks that another one brings together; `None` when there are none any more.
+    /// Joins the group of another fd server; `None` when that has ended.
     fn join(&mut self, address: &RendezvousAddress, socket: OwnedFd) -> Result<Option<Attached>, Error> {
         self.hosts = false;
         let message = Message::Join(self.statement.clone());
@@ -240,7 +240,7 @@ impl Joining<'_> {
         }
         #[cfg(feature = "fault")]
         crate::fault_injection::reached_in_joining(self.options.rank, "asked");
-        let files = match self.hear(&socket)? {
+        let files = match self.receive_answer(&socket)? {
             None | Some((Answer::Over, _)) => return Ok(None),
             Some((Answer::Failed(error), _)) => return Err(error),
             Some((Answer::Welcome, files)) => files,
@@ -249,13 +249,13 @@ impl Joining<'_> {
         let attached = self.adopt(files).map_err(|error| announcement::give_up(&socket, error.of_rank(rank)))?;
         drop(socket);
         let over = attached.control.until_over(|| self.look(&attached).map(|_| engine::sleep(LOOK_EVERY)));
-        // who lost the creator before it was answered has begun anew, and would wait for those that go
+        // a rank that lost the creator before its answer has begun a new group, and would wait for this rank
         over.inspect_err(|error| announcement::tell(address, &Message::Failed(self.statement.me, error.clone())))?;
         Ok(Some(attached))
     }
 
-    /// The creator's answer; `None` when it has gone.
-    fn hear(&mut self, socket: &OwnedFd) -> Result<Option<(Answer, Vec<OwnedFd>)>, Error> {
+    /// Waits for the creator's answer; `None` when the creator is gone.
+    fn receive_answer(&mut self, socket: &OwnedFd) -> Result<Option<(Answer, Vec<OwnedFd>)>, Error> {
         let creator = record_lock::peer_process(socket);
         loop {
             let creator_runs = announcement::check_creator(creator.as_ref());
@@ -266,14 +266,14 @@ impl Joining<'_> {
                 Err(error) => return Err(connection_lost(error)),
             }
             engine::progress();
-            let who = || "attach: the process that brings the ranks together has not answered".to_owned();
-            let checked = self.deadline.check(who, Vec::new, || true);
+            let waiting_for = || "attach: the process that brings the ranks together has not answered".to_owned();
+            let checked = self.deadline.check(waiting_for, Vec::new, || true);
             checked.map_err(|error| announcement::give_up(socket, of_attach(error)))?;
             let gone = (self.absent)().map(|rank| died(rank, 0));
             match (creator_runs, gone) {
                 (Ok(()), None) => {}
                 (Ok(()), Some(gone)) => return Err(announcement::give_up(socket, gone)),
-                // Nobody answers, and the ranks that meet in another group of theirs know who that was.
+                // The creator has ended; another group of the same ranks may know which rank it was.
                 (Err(ended), gone) => return Err(gone.unwrap_or(ended)),
             }
             fd_server::wait_for(socket, engine::sleep(LOOK_EVERY));
@@ -295,18 +295,18 @@ impl Joining<'_> {
         }
         let missing = || (0..size).filter(|&rank| matches!(control.state(rank), FREE | CLAIMED)).collect::<Vec<_>>();
         let own = self.statement.me;
-        let who = || {
+        let waiting_for = || {
             let names: Vec<String> = missing().into_iter().map(|rank| describe(control, rank, own)).collect();
-            // who had failed to join said so for 2 s only
+            // a rank that failed to join has announced that for 2 s only
             let hint = "if these have failed and ended already, end this one too; EARLYBIRD_TIMEOUT bounds the wait";
             format!("attach ({size} ranks expected; missing: {}; {hint})", names.join(", "))
         };
         let first_to_warn = || control.header.warned.compare_exchange(0, 1, Relaxed, Relaxed).is_ok();
-        let checked = self.deadline.check(who, missing, first_to_warn);
+        let checked = self.deadline.check(waiting_for, missing, first_to_warn);
         checked.map(|()| due).map_err(|error| control.fail(rank, &of_attach(error), None))
     }
 
-    /// Fails if a watched rank has died, or will not come as far as another group of the same ranks knows.
+    /// Fails if a watched rank has died, or if another group of the same ranks knows that one will not come.
     fn look_after(&self, attached: &Attached) -> Result<(), Error> {
         let control = &attached.control;
         let absent = || (self.absent)().filter(|_| !control.is_complete(self.options.size));
@@ -319,12 +319,12 @@ impl Joining<'_> {
         Err(control.fail(self.options.rank, &died(gone, pid), Some(gone)))
     }
 
-    /// The first rank that has claimed its place and is gone. The creator watches all ranks, the others watch the creator.
+    /// The first watched rank that was claimed and is gone. The creator watches all ranks, the others watch the creator.
     fn first_gone(&self, control: &Control, arena: &Arena) -> Option<usize> {
         let size = self.options.size;
         let creator = (control.header.creator.load(Relaxed) as usize).min(size - 1);
-        let mut asked = if self.hosts { 0..size } else { creator..creator + 1 };
-        asked.find(|&rank| {
+        let mut watched = if self.hosts { 0..size } else { creator..creator + 1 };
+        watched.find(|&rank| {
             let claimed = rank != self.options.rank && control.state(rank) != FREE;
             claimed && liveness::concludes(control, arena, &self.statement.me, rank, liveness::is_dead)
         })
@@ -339,8 +339,8 @@ struct JoiningGroup<'a> {
     statement: Statement,
     /// The processes of the ranks that have come.
     known: Vec<Option<Identity>>,
-    /// The processes of ranks that have had an answer.
-    heard: HashSet<Identity>,
+    /// The processes that have had an answer.
+    answered: HashSet<Identity>,
 }
 
 impl JoiningGroup<'_> {
@@ -348,7 +348,7 @@ impl JoiningGroup<'_> {
         Answer::Failed(self.control.fail(self.statement.rank, error, dead))
     }
 
-    /// Why a rank does not fit in.
+    /// The error of a rank that cannot join this group.
     fn objection(&self, other: &Statement) -> Option<Error> {
         let (rank, me) = (other.rank, other.me);
         if let Some(difference) = self.statement.difference(other) {
@@ -376,7 +376,7 @@ impl JoiningGroup<'_> {
 
 impl FdServerHandler for JoiningGroup<'_> {
     fn answer(&mut self, message: Message) -> Option<Answer> {
-        self.heard.extend(message.sender());
+        self.answered.extend(message.sender());
         if let Some(error) = self.control.failure() {
             return Some(Answer::Failed(error));
         }

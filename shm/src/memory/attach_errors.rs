@@ -1,4 +1,4 @@
-//! The errors of joining, in the words that all ranks use, and the names of missing ranks in warnings.
+//! The errors of joining, worded the same on all ranks, and descriptions of missing ranks.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,7 +9,7 @@ use super::control::{Control, FREE};
 use super::process;
 use crate::Error;
 
-/// A missing rank, as far as the process `own` can see it.
+/// A description of a missing rank, as far as the process `own` can see it.
 pub(super) fn describe(control: &Control, rank: usize, own: Identity) -> String {
     let pid = control.entries[rank].pid.load(Relaxed);
     if control.state(rank) == FREE {
@@ -26,7 +26,7 @@ pub(super) fn describe(control: &Control, rank: usize, own: Identity) -> String 
     format!("rank {rank}, pid {pid}, {state}")
 }
 
-/// The error of a deadline that is over, in the words that all ranks use.
+/// Replaces the description in a timeout, so that it is the same on all ranks.
 pub(super) fn of_attach(error: Error) -> Error {
     match error {
         Error::Timeout { missing, after, .. } => Error::Timeout { missing, after, during: "attach".into() },
@@ -34,7 +34,7 @@ pub(super) fn of_attach(error: Error) -> Error {
     }
 }
 
-/// This rank's own end of the connection is broken. A new rendezvous would be in vain: the others saw it hang up, and fail.
+/// The error of a broken connection at this rank's own end. Trying again would not help: the others saw it close, and fail.
 pub(super) fn connection_lost(error: Errno) -> Error {
     Error::system("joining over a socket that something else in this process has closed", error)
 }

@@ -1,4 +1,4 @@
-//! The node's memory budget for memory that lies outside its arena, and reservations of parts of it.
+//! The node's memory budget for memory outside its arena, and reservations of parts of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::Segment;
 use super::grant::{Claim, Grant, Origin};
 use crate::Error;
 
-/// A node's budget, for memory that lies outside its arena.
+/// A node's memory budget, for memory outside its arena.
 #[derive(Debug, Clone)]
 pub struct MemoryBudget {
     segment: Arc<Segment>,

@@ -2,17 +2,17 @@
 
 use super::grant::Claim;
 
-/// A group takes at most this part of what is left of the budget; those made together at most `TOGETHER` such parts.
+/// A group gets at most one of this many parts of the remaining budget; the groups of one call at most `TOGETHER` parts.
 const PART: u64 = 32;
 const TOGETHER: u64 = 16;
 
-/// Divides the `left` bytes among groups; `None` when they are too few.
+/// Divides the `left` bytes among groups; `None` when the groups need more.
 pub(super) fn shares(claims: &[Claim], left: u64) -> Option<Vec<u64>> {
     let least = claims.iter().try_fold(0, |sum: u64, claim| sum.checked_add(claim.least)).filter(|sum| *sum <= left)?;
-    let pot = left / PART * TOGETHER.min(claims.len() as u64);
+    let all = left / PART * TOGETHER.min(claims.len() as u64);
     let members = claims.iter().map(|claim| claim.members.len() as u64).sum::<u64>().max(1);
     let share = |claim: &Claim| {
-        let even = (u128::from(pot) * claim.members.len() as u128 / u128::from(members)) as u64;
+        let even = (u128::from(all) * claim.members.len() as u128 / u128::from(members)) as u64;
         (even / 4096 * 4096).min(claim.most).max(claim.least)
     };
     let shares: Vec<u64> = claims.iter().map(share).collect();

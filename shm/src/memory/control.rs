@@ -1,4 +1,4 @@
-//! The layout of the control segment: who is here, and what all agree on. Everything else lives in the arena.
+//! The layout of the control segment: the processes of all ranks, rank 0's settings, and the first error of joining.
 //!
 //! Everything is an atomic word in a `repr(C)` structure of fixed size, so a mapping of the right length can be read
 //! whatever a peer wrote into it: no offset, length or enumeration from shared memory is followed unchecked.
@@ -7,9 +7,9 @@
 //! 1. The creator fills the header and its own entry before it hands the segment to another rank.
 //! 2. An entry is written by its own rank only. `state` moves forward only, and is stored last.
 //! 3. `policy` is written by rank 0 before its state becomes `CLAIMED` and never again.
-//! 4. `failure` is written once: from 0 to `WRITING` and the writer's rank, then, with the text in place, to `FAILED`. Only
-//!    who knows that the writer died may take it over.
-//! 5. `bell` changes when joining has failed or is over, and with nothing else, so a rank that waits there sleeps until then.
+//! 4. `failure` is written once: from 0 to `WRITING` and the writer's rank, then, with the text in place, to `FAILED`. Only a
+//!    rank that knows of the writer's death may overwrite it.
+//! 5. `bell`, the futex of joining, changes only when joining has failed or is over, so a rank that waits there sleeps until then.
 
 use core::time::Duration;
 
@@ -47,10 +47,10 @@ const AFFINITY_WORDS: usize = if cfg!(earlybird_loom) { 1 } else { 16 };
 /// Words of rank 0's settings.
 const POLICY_WORDS: usize = if cfg!(earlybird_loom) { 1 } else { 32 };
 
-/// The longest that a rank takes to write the first error, in looks and the pause between two.
+/// Limit of the wait for a rank that is writing the first error: the number of polls, and the pause between two.
 const WRITING_LOOKS: (u32, Duration) = (100, Duration::from_micros(100));
 
-/// Distinguishes a process from every other one on this machine, past and present, in whatever pid namespace.
+/// The identity of a process, different from every other one on this machine, past and present, in any pid namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub pid: u32,
@@ -62,7 +62,7 @@ pub(crate) struct Identity {
 pub(crate) struct Header {
     /// Rank that created the segment and hands it out.
     pub creator: AtomicU64,
-    /// True if the group cannot come together; see rule 4.
+    /// Not 0 if joining has failed; see rule 4.
     failure: AtomicU64,
     /// 1 once the table of regions is in use: a job that never splits does without.
     pub pooled: AtomicU64,
@@ -147,7 +147,7 @@ impl Control {
         self.announce(rank, CLAIMED);
     }
 
-    /// Says that thread `tid` owns the word of `rank`: its own thread, which calls this.
+    /// Makes thread `tid`, which calls this, the owner of the word of `rank`.
     pub(crate) fn own(&self, rank: usize, tid: u32) {
         self.entries[rank].owner.store(u64::from(tid), Relaxed);
         self.living[rank].own(tid);
@@ -157,7 +157,7 @@ impl Control {
         self.entries.get(rank).map_or(FREE, |entry| entry.state.load(SyncPoint::EntryAcquire.order()))
     }
 
-    /// Returns whether all of the first `size` ranks have attached, be they still here or not.
+    /// Returns whether all of the first `size` ranks have attached; some may have left since.
     pub(crate) fn is_complete(&self, size: usize) -> bool {
         self.header.attached.load(Relaxed) as usize >= size
             && (0..size).all(|rank| matches!(self.state(rank), ATTACHED | DETACHED))
@@ -178,24 +178,24 @@ impl Control {
         self.ring();
     }
 
-    /// Returns whether the rendezvous has ended well.
+    /// Returns whether the rendezvous has succeeded.
     pub(crate) fn is_over(&self) -> bool {
         self.header.met.load(SyncPoint::MetAcquire.order()) == 1
     }
 
-    /// Waits until the rendezvous has ended well. `look`, asked before each sleep, says how long that may be, or ends the wait.
+    /// Waits until the rendezvous has succeeded. `look`, called before each sleep, returns its longest duration or ends the wait.
     pub(crate) fn until_over(&self, mut look: impl FnMut() -> Result<Duration, Error>) -> Result<(), Error> {
         loop {
-            let rung = self.header.bell.load(SyncPoint::BellAcquire.order());
+            let seen = self.header.bell.load(SyncPoint::BellAcquire.order());
             if self.is_over() {
                 return Ok(());
             }
             let most = look()?;
-            futex::wait(&self.header.bell, rung, most);
+            futex::wait(&self.header.bell, seen, most);
         }
     }
 
-    /// The first error, once a rank has given one.
+    /// The first error, if a rank has written one.
     pub(crate) fn failure(&self) -> Option<Error> {
         if self.header.failure.load(SyncPoint::PoisonAcquire.order()) != FAILED {
             return None;
@@ -204,8 +204,8 @@ impl Control {
         Some(error_codec::from_text(&text::unpack(&words)))
     }
 
-    /// Ends the wait of all ranks with the first error given, which is returned: this one, unless another rank was earlier.
-    /// `dead` is a rank that is known to have died, whose half-written error this one replaces.
+    /// Fails the joining of all ranks with this error, unless another rank was earlier. Returns the first error. `dead` is a rank
+    /// known to have died, whose half-written error is replaced.
     pub(crate) fn fail(&self, rank: usize, error: &Error, dead: Option<usize>) -> Error {
         let mine = WRITING | rank as u64;
         let free = [Some(0), dead.map(|dead| WRITING | dead as u64)];
@@ -219,7 +219,7 @@ impl Control {
         }
         let mut words = [0; FAILURE_BYTES / 8];
         text::pack(&error_codec::to_text(error, FAILURE_BYTES), &mut words);
-        self.failure_text.iter().zip(words).for_each(|(kept, word)| kept.store(word, Relaxed));
+        self.failure_text.iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
         self.header.failure.store(FAILED, SyncPoint::PoisonRelease.order());
         self.ring();
         self.failure().unwrap_or_else(|| error.clone())

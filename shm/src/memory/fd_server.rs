@@ -1,7 +1,7 @@
 //! The fd server: the first rank at the rendezvous passes the descriptors of control segment and arena to the others.
 //!
-//! It serves few connections at a time, so neither descriptors nor the cost of a poll grow with the number of ranks. A rank
-//! keeps its connection until it has attached: one that closes earlier has died.
+//! It serves a limited number of connections at a time, so neither descriptors nor the cost of a poll grow with the number of
+//! ranks. A rank keeps its connection until it has attached: one that closes earlier has died.
 
 use std::collections::HashSet;
 use std::io::{IoSlice, IoSliceMut};
@@ -34,7 +34,7 @@ const DRAIN: Duration = Duration::from_secs(1);
 pub(crate) trait FdServerHandler {
     /// Answers a message; `None` where none is expected.
     fn answer(&mut self, message: Message) -> Option<Answer>;
-    /// Learns that a rank that was welcomed has closed its connection.
+    /// Handles the closed connection of a rank that was welcomed.
     fn closed(&mut self, rank: &Statement);
     /// Control segment and arena.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
@@ -50,7 +50,7 @@ struct Connection {
 pub(crate) struct FdServer {
     point: Rendezvous,
     connections: Vec<Connection>,
-    /// A descriptor to close where the process has no more, so that even then all ranks can be answered.
+    /// A spare descriptor: closed when the process has no more, so that all ranks can be answered even then.
     spare: Option<OwnedFd>,
 }
 
@@ -76,7 +76,7 @@ impl FdServer {
         let mut kept = Vec::new();
         for connection in std::mem::take(&mut self.connections) {
             match ready.next() {
-                Some(true) => kept.extend(attend(connection, host)?),
+                Some(true) => kept.extend(answer_one(connection, host)?),
                 _ => kept.push(connection),
             }
         }
@@ -111,24 +111,24 @@ impl FdServer {
         self.point.close();
         self.spare = None;
         let until = Instant::now() + DRAIN;
-        let mut last = LastAnswer { answer, told: HashSet::new() };
+        let mut last = LastAnswer { answer, answered: HashSet::new() };
         // welcomed ranks read the control segment
         self.connections.retain(|connection| connection.rank.is_none());
         let _ = self.accept();
         while let Some(connection) = self.connections.pop() {
             wait_for(&connection.socket, until.saturating_duration_since(Instant::now()));
-            let _ = attend(connection, &mut last);
+            let _ = answer_one(connection, &mut last);
             let _ = self.accept();
         }
     }
 
-    /// Tells every rank that comes within `time` that no rank can join, and why, or until `ranks` processes have been told, of which
-    /// `told` were before. A process that comes again counts once.
-    pub fn refuse(mut self, why: &Error, ranks: usize, told: HashSet<Identity>, time: Duration) {
+    /// Answers all ranks with the error for which none can join: for `time`, or until `ranks` processes have been answered.
+    /// `answered` are those that were before; a process that connects again counts once.
+    pub fn refuse(mut self, error: &Error, ranks: usize, answered: HashSet<Identity>, time: Duration) {
         let _room = Headroom::take();
-        let (until, answer) = (Instant::now() + time, Answer::Failed(why.clone()));
-        let mut last = LastAnswer { answer: &answer, told };
-        while last.told.len() < ranks {
+        let (until, answer) = (Instant::now() + time, Answer::Failed(error.clone()));
+        let mut last = LastAnswer { answer: &answer, answered };
+        while last.answered.len() < ranks {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || self.serve(&mut last, left).is_err() {
                 break;
@@ -141,13 +141,13 @@ impl FdServer {
 /// One answer for all clients.
 struct LastAnswer<'a> {
     answer: &'a Answer,
-    /// The processes that had it.
-    told: HashSet<Identity>,
+    /// The processes that have had it.
+    answered: HashSet<Identity>,
 }
 
 impl FdServerHandler for LastAnswer<'_> {
     fn answer(&mut self, message: Message) -> Option<Answer> {
-        self.told.extend(message.sender());
+        self.answered.extend(message.sender());
         match self.answer {
             Answer::Failed(error) => Some(Answer::Failed(error.clone())),
             _ => Some(Answer::Over),
@@ -163,12 +163,12 @@ fn is_own_user(socket: &impl AsFd) -> bool {
     record_lock::peer_uid(socket).is_ok_and(|uid| uid == rustix::process::geteuid().as_raw())
 }
 
-/// Reads what came on a connection and answers; the connection if it stays open.
-fn attend(mut connection: Connection, host: &mut impl FdServerHandler) -> Result<Option<Connection>, Error> {
+/// Reads the message on a connection and answers it. Returns the connection if it stays open.
+fn answer_one(mut connection: Connection, host: &mut impl FdServerHandler) -> Result<Option<Connection>, Error> {
     let bytes = match receive(&connection.socket) {
         Ok(Some((bytes, _))) => bytes,
         Ok(None) => return Ok(Some(connection)),
-        // as if it had closed
+        // an error counts as a closed connection
         Err(_) => Vec::new(),
     };
     let message = messages::decode(&bytes);
@@ -204,7 +204,7 @@ pub(crate) fn send(socket: &OwnedFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>
     rustix::io::retry_on_intr(call).map(drop)
 }
 
-/// The next message with its descriptors; `None` while there is none, no bytes when the other end has closed.
+/// Receives the next message with its descriptors; `None` while there is none, no bytes when the other end has closed.
 pub(crate) fn receive(socket: &OwnedFd) -> rustix::io::Result<Option<(Vec<u8>, Vec<OwnedFd>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -223,7 +223,7 @@ pub(crate) fn receive(socket: &OwnedFd) -> rustix::io::Result<Option<(Vec<u8>, V
     Ok(Some((bytes[..received].to_vec(), descriptors)))
 }
 
-/// Returns whether a failed call on a connection says that the other end has closed it, and not that this end is broken.
+/// Returns whether a failed call means that the other end has closed the connection, and not that this end is broken.
 pub(crate) fn is_hangup(error: Errno) -> bool {
     matches!(error, Errno::PIPE | Errno::CONNRESET)
 }
@@ -231,7 +231,7 @@ pub(crate) fn is_hangup(error: Errno) -> bool {
 /// Waits until a message has come, at most `wait`.
 pub(crate) fn wait_for(socket: &OwnedFd, wait: Duration) {
     let timeout = Timespec::try_from(wait).ok();
-    // whatever ends the wait, the socket is looked at again
+    // the caller looks at the socket again, whatever ended the wait
     let _ = rustix::event::poll(&mut [PollFd::new(socket, PollFlags::IN)], timeout.as_ref());
 }
 
@@ -263,7 +263,7 @@ mod tests {
     }
 
     /// The answer to a message sent on an own connection.
-    fn heard(socket: &OwnedFd) -> Option<Answer> {
+    fn receive_answer(socket: &OwnedFd) -> Option<Answer> {
         wait_for(socket, Duration::from_secs(10));
         messages::decode(&receive(socket).unwrap()?.0)
     }
@@ -276,23 +276,23 @@ mod tests {
         let last = Answer::Failed(Error::usage("the end"));
         server.end(&last);
         for socket in &waiting {
-            assert_eq!(heard(socket).as_ref(), Some(&last));
+            assert_eq!(receive_answer(socket).as_ref(), Some(&last));
         }
         assert!(address.connect().unwrap().is_none());
     }
 
-    /// A rank that has joined tells of its failure on a second connection: that is no other rank.
+    /// A rank that has joined reports its failure on a second connection: that is not another rank.
     #[test]
     fn a_process_that_comes_twice_takes_nobodys_answer() {
         let (address, server) = server("twice");
-        let why = Error::usage("the reason");
-        let told = Answer::Failed(why.clone());
-        let refusing = std::thread::spawn(move || server.refuse(&why, 2, HashSet::new(), Duration::from_secs(20)));
+        let error = Error::usage("the reason");
+        let expected = Answer::Failed(error.clone());
+        let refusing = std::thread::spawn(move || server.refuse(&error, 2, HashSet::new(), Duration::from_secs(20)));
         for pid in [1, 1, 2] {
             let process = Identity { pid, ..Identity::own() };
-            let socket = address.connect().unwrap().expect("the server has ended before all were told");
+            let socket = address.connect().unwrap().expect("the server has ended before all were answered");
             send(&socket, &messages::encode(&Message::Failed(process, Error::Forked)), &[]).unwrap();
-            assert_eq!(heard(&socket).as_ref(), Some(&told));
+            assert_eq!(receive_answer(&socket).as_ref(), Some(&expected));
         }
         refusing.join().unwrap();
     }
@@ -306,7 +306,7 @@ mod tests {
             for _ in 0..2 {
                 server.serve(&mut NoMessages, Duration::from_secs(1)).unwrap();
             }
-            assert_eq!(heard(&socket), None);
+            assert_eq!(receive_answer(&socket), None);
         }
     }
 }

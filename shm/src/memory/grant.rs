@@ -64,7 +64,7 @@ pub struct Origin {
 pub struct AllocationName {
     /// Its region.
     pub slot: usize,
-    /// Its number; of those that are found in a word only the lower 51 bits.
+    /// Its number; only the lower 51 bits of it in a name unpacked from a word.
     pub id: u64,
 }
 

@@ -4,10 +4,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// While a value of this type lives, the process's soft limit on descriptors (`ulimit -n`) is its hard limit.
+/// A guard that raises the process's soft limit on descriptors (`ulimit -n`) to its hard limit while it lives.
 pub(super) struct Headroom(());
 
-/// How many values live, and the limit before the first.
+/// The number of guards, and the limit before the first.
 struct Raised {
     users: usize,
     before: Option<Rlimit>,

@@ -1,7 +1,7 @@
-//! Memory and CPUs that this process may really use: the node's own figures and the control groups'.
+//! Limits on memory and CPUs of this process: the node's and those of its control groups.
 //!
-//! Shared memory is charged when it is reserved, and a group at its limit is answered by the out-of-memory killer and
-//! not by an error. So the request is compared with the free memory before the kernel is asked.
+//! Shared memory is charged when it is reserved, and the kernel answers a group at its limit with the out-of-memory killer, not
+//! with an error. So a request is compared with the free memory before the kernel is asked.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 /// Time for which a reading of the free memory covers small requests: it takes some hundred system calls.
 const READING_LASTS: Duration = Duration::from_secs(1);
-/// The part of the free memory that a reading covers, for this process. 32 processes, each with a reading of its own, take no more of
-/// the free memory than its 32nd part, which requests leave free.
+/// One of this many parts of the free memory is covered by a reading. 32 processes, each with its own reading, take no more than
+/// the 32nd of the free memory that requests leave free.
 const COVERED_PART: u64 = 1024;
 
-/// The time of the last reading of the free memory, and the rest of the part that it covers.
+/// The time of the last reading of the free memory, and the bytes that it still covers.
 static LAST_READING: Mutex<Option<(Instant, u64)>> = Mutex::new(None);
 
 /// Returns whether the last reading of the free memory covers `bytes` more.
@@ -32,7 +32,7 @@ pub(crate) fn read_memory_available() -> Option<u64> {
     free
 }
 
-/// Bytes that can still be taken without swapping or exceeding a control group's limit. `root` is `/` but in tests.
+/// Bytes that can still be taken without swapping or exceeding a control group's limit. `root` is `/` except in tests.
 pub(crate) fn memory_available_bytes(root: &Path) -> Option<u64> {
     [node_available_bytes(root), tightest_group(root).map(|group| group.free_bytes)].into_iter().flatten().min()
 }
@@ -95,7 +95,7 @@ fn meminfo(root: &Path, field: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Version 1 writes no limit as the largest number of pages; nothing near it is a limit.
+/// The least value that means "no limit": version 1 writes the largest number of pages.
 const UNLIMITED_BYTES: u64 = 1 << 62;
 
 /// The memory of one group, if it has a limit. Its unused page cache counts as free: the kernel drops it before it kills.

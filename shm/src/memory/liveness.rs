@@ -4,10 +4,10 @@
 //! Unlike a record lock, the word does not depend on descriptors: a program may open and close the arena through `/proc`, or
 //! close all its descriptors.
 //!
-//! Nothing is concluded from one witness. The second witness is the rank's record lock on the arena, which the kernel drops
-//! when the *last* thread of the process is gone; the third is the process itself, where it can be seen. The word suffices to
-//! report a death; only the end of all threads permits to reuse memory, because a killed process was seen writing into shared
-//! memory for seconds while one of its threads was inside a system call.
+//! No single witness decides. The second one is the rank's record lock on the arena, which the kernel drops when the *last*
+//! thread of the process is gone; the third is the process itself, where it is visible. The word suffices to report a death.
+//! Memory is reused only after all threads have ended, because a killed process was seen writing into shared memory for
+//! seconds while one of its threads was inside a system call.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -20,8 +20,8 @@ use super::{owner_thread, process, record_lock};
 /// Interval at which a process compares one rank's word with the other witnesses.
 const CONFIRM_EVERY_NS: u64 = 1_000_000_000;
 
-/// Evidence about a rank besides its word. `None`: not from here (the descriptor was closed, another pid
-/// namespace, no permission).
+/// Evidence about a rank besides its word. `None` where this process cannot tell: its descriptor was closed, the rank is in
+/// another pid namespace, or permission is missing.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Evidence {
     /// True if the rank's record lock is held.
@@ -30,17 +30,17 @@ pub(super) struct Evidence {
     pub owner_runs: Option<bool>,
     /// True if a thread of the process exists.
     pub process_runs: Option<bool>,
-    /// True if one has the node's memory mapped. Not so in a process that has executed another program.
+    /// True if one of its threads has the node's memory mapped; false in a process that has executed another program.
     pub maps_memory: Option<bool>,
 }
 
-/// Returns whether the others may be told that the rank is dead.
+/// Returns whether the rank may be reported as dead.
 pub(super) fn is_dead(mark: LivenessState, evidence: Evidence) -> bool {
     let Evidence { locked, owner_runs, process_runs, .. } = evidence;
     match mark {
         LivenessState::Owned => false,
         LivenessState::Left => true,
-        // where nothing else can be asked the kernel's word stands
+        // without other evidence the kernel's mark counts
         LivenessState::OwnerDied => locked != Some(true) || owner_runs == Some(false),
         // a free lock may have been lost by a process that lives on: its descriptor was closed
         LivenessState::Unclaimed | LivenessState::Ownerless => {
@@ -63,17 +63,17 @@ pub(super) fn has_ended(mark: LivenessState, evidence: Evidence) -> bool {
     }
 }
 
-/// Applies `verdict` to a rank: by its word alone where that says "alive" or "left", otherwise by all witnesses.
+/// Applies `judge` to a rank: to its word alone if that is "alive" or "left", otherwise to all evidence.
 pub(super) fn concludes(
     control: &Control,
     arena: &Arena,
     me: &Identity,
     rank: usize,
-    verdict: fn(LivenessState, Evidence) -> bool,
+    judge: fn(LivenessState, Evidence) -> bool,
 ) -> bool {
     match control.living[rank].state() {
-        mark @ (LivenessState::Owned | LivenessState::Left) => verdict(mark, Evidence::default()),
-        mark => verdict(mark, evidence(control, arena, me, rank)),
+        mark @ (LivenessState::Owned | LivenessState::Left) => judge(mark, Evidence::default()),
+        mark => judge(mark, evidence(control, arena, me, rank)),
     }
 }
 
@@ -81,7 +81,7 @@ pub(super) fn concludes(
 pub(super) fn evidence(control: &Control, arena: &Arena, me: &Identity, rank: usize) -> Evidence {
     let entry = &control.entries[rank];
     let (identity, owner) = (entry.identity(), entry.owner.load(Relaxed) as u32);
-    // an error says that the descriptor is gone here, and nothing about the rank
+    // an error means that this process has lost its descriptor, and nothing about the rank
     let asked = arena.checked_fd().ok().and_then(|arena| record_lock::holder(&arena, rank, 1).ok());
     let locked = asked.map(|holder| holder.is_some());
     if identity.pid_namespace != me.pid_namespace {
@@ -94,7 +94,7 @@ pub(super) fn evidence(control: &Control, arena: &Arena, me: &Identity, rank: us
     Evidence { locked, owner_runs, process_runs, maps_memory }
 }
 
-/// When this process last compared a word that says "alive" with the other witnesses, and whose is next.
+/// The schedule by which this process compares words that say "alive" with the other witnesses: the last time, the next rank.
 #[derive(Debug, Default)]
 pub(super) struct ConfirmationRounds {
     last: AtomicU64,
@@ -102,7 +102,7 @@ pub(super) struct ConfirmationRounds {
 }
 
 impl ConfirmationRounds {
-    /// The rank to ask about now, if one is due: every rank in turn, beginning with the one after `rank`.
+    /// The rank to confirm now, if one is due: every rank in turn, beginning with the one after `rank`.
     pub fn due(&self, now_ns: u64, rank: usize, size: usize) -> Option<usize> {
         let last = self.last.load(Relaxed);
         if now_ns.wrapping_sub(last) < CONFIRM_EVERY_NS
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rank_is_confirmed_in_turn_and_not_more_often_than_said() {
+    fn every_rank_is_confirmed_in_turn_and_not_too_often() {
         let rounds = ConfirmationRounds::default();
         let mut now = CONFIRM_EVERY_NS;
         let mut asked = Vec::new();

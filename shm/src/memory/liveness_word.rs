@@ -17,7 +17,7 @@ const OWNERLESS: u32 = TID_MASK - 1;
 #[repr(transparent)]
 pub(crate) struct LivenessWord(AtomicU32);
 
-/// The state of a rank that its word shows.
+/// The state of a rank, decoded from its word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LivenessState {
     /// No process has claimed the rank.
@@ -33,27 +33,27 @@ pub(crate) enum LivenessState {
 }
 
 impl LivenessWord {
-    /// The state that the word shows. What the rank did before it left, and the owner of a dead one, are seen with it.
+    /// The rank's state. The writes of a rank that has left, and the owner of a dead one, are visible with it.
     pub fn state(&self) -> LivenessState {
         LivenessState::of(self.0.load(SyncPoint::AliveAcquire.order()))
     }
 
-    /// Thread `tid`, which calls this, owns the word from here on.
+    /// Makes thread `tid`, which calls this, the owner of the word.
     pub fn own(&self, tid: u32) {
         self.0.store(tid, SyncPoint::AliveRelease.order());
     }
 
-    /// The rank has no thread that owns the word.
-    pub fn do_without_owner(&self) {
+    /// Marks the rank as one without an owner thread.
+    pub fn mark_ownerless(&self) {
         self.0.store(OWNERLESS, Relaxed);
     }
 
-    /// The rank has left: none of its threads touches shared memory any more.
+    /// Marks the rank as left: none of its threads touches shared memory any more.
     pub fn leave(&self) {
         self.0.store(LEFT, SyncPoint::AliveRelease.order());
     }
 
-    /// Marks a death that the kernel did not mark, if the word says that the rank lives and `is_dead` says that it does not.
+    /// Marks a death that the kernel missed: the word says that the rank lives, and `is_dead` returns true.
     pub fn confirm(&self, is_dead: impl FnOnce() -> bool) {
         let word = self.0.load(Relaxed);
         if LivenessState::of(word) == LivenessState::Owned && is_dead() {
@@ -61,7 +61,7 @@ impl LivenessWord {
         }
     }
 
-    /// The word as the kernel knows it.
+    /// The futex word, for the owner's robust list.
     pub fn futex(&self) -> &AtomicU32 {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Messages at the rendezvous: identity and settings of a rank, errors, and ranks that have ended.
+//! Messages at the rendezvous: the identity and settings of a rank, errors, and ranks that have ended.
 //!
 //! Messages are JSON. A rank states every value that must be equal on all ranks by name, so that an error can name the
 //! difference.
@@ -16,7 +16,7 @@ use crate::text::beginning;
 const PROTOCOL: u32 = 4;
 /// Hash of the sources, to distinguish builds of one version.
 const BUILD: &str = env!("EARLYBIRD_SOURCES");
-/// Longest value that is stated in full; of longer ones the beginning and a hash are.
+/// Longest value that is sent in full; longer ones are sent as their beginning and a hash.
 const VALUE_BYTES: usize = 300;
 
 /// The statement of a rank to the fd server.
@@ -24,11 +24,11 @@ const VALUE_BYTES: usize = 300;
 pub(crate) struct Statement {
     pub rank: usize,
     pub me: Identity,
-    /// Names and values that must be alike on all ranks, the most telling first.
+    /// Names and values that must be equal on all ranks, the most telling difference first.
     values: Vec<(String, String)>,
 }
 
-/// A value that follows from the number of ranks and from settings.
+/// Name of a value that follows from the number of ranks and from settings.
 const REGION: &str = "the bytes of a region";
 
 /// A message to the fd server.
@@ -42,7 +42,7 @@ pub(crate) enum Message {
     Ended(Vec<usize>),
 }
 
-/// The answer. Descriptors travel beside the bytes.
+/// The fd server's answer. Descriptors travel beside the bytes.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Answer {
     /// The rank may join: control segment and arena come with the answer.
@@ -79,12 +79,12 @@ impl Statement {
         Statement { rank: options.rank, me, values: own.chain(stated).chain([region]).collect() }
     }
 
-    /// The first value that is not alike, as an error that names it and both values.
+    /// The first value that differs, as an error that names it and both values.
     pub fn difference(&self, other: &Statement) -> Option<Error> {
         let unset = "not set".to_owned();
         let named = |of: &Statement, name: &str| of.values.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
         let mut names: Vec<&String> = self.values.iter().chain(&other.values).map(|(name, _)| name).collect();
-        // it follows from the others, also from one that only one rank has set
+        // last, since it follows from the others, among them one that only one rank may have set
         names.sort_by_key(|name| *name == REGION);
         names.into_iter().find_map(|name| {
             let [ours, theirs] = [self, other].map(|of| named(of, name).unwrap_or_else(|| unset.clone()));
@@ -103,7 +103,7 @@ impl Statement {
     }
 }
 
-/// A value as it is stated: short, and different for different values.
+/// A short form of a value, different for different values.
 fn shortened(value: &str) -> String {
     if value.len() <= VALUE_BYTES {
         return value.to_owned();
@@ -116,7 +116,7 @@ pub(crate) fn encode(message: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(message).expect("numbers and texts are JSON")
 }
 
-/// Decodes the [`Message`] or [`Answer`] of [`encode`]; `None` for what is none.
+/// Decodes the [`Message`] or [`Answer`] of [`encode`]; `None` for any other bytes.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     serde_json::from_slice(bytes).ok()
 }

@@ -3,7 +3,7 @@
 //! [`Segment::attach`] brings the ranks of a job together. Afterwards they share a small control segment ([`Control`]) with
 //! an entry per rank, and one arena, a large sparse file of regions. The first region belongs to all ranks; the others are
 //! allocated to groups of them ([`Segment::allocate`]).
-//! `docs/internals/memory.md` describes the life cycle, and what is left where after a process was killed.
+//! `docs/internals/memory.md` describes the life cycle, and what a killed process leaves behind.
 
 mod agreement;
 mod allocation;

@@ -21,9 +21,9 @@ pub struct AttachOptions {
     pub policy: [u64; 32],
     /// Timeout of the wait for the others; `None` waits for ever (a death ends the wait in any case).
     pub timeout: Option<Duration>,
-    /// Names and values of settings that must be alike on all ranks; the first that is not is the error of all ranks.
+    /// Names and values of settings that must be equal on all ranks; the first that differs is the error of all ranks.
     pub settings: Vec<(String, String)>,
 }
 
-/// A function that names a rank that will not join, as another group of the same ranks knows.
+/// A function that names a rank that will not join, known from another group of the same ranks.
 pub type Absent<'a> = &'a dyn Fn() -> Option<usize>;

@@ -1,4 +1,4 @@
-//! The parked thread that owns this rank's word, so that the kernel marks the word however the process ends.
+//! The parked thread that owns this rank's word, so that the kernel marks the word when the process ends, however it ends.
 //!
 //! It holds the word as the owner of a robust futex: when a thread ends, the kernel walks its robust list and sets
 //! `FUTEX_OWNER_DIED` in every word on it that carries the thread's number. No pthread mutex is used, since its word lies
@@ -110,11 +110,11 @@ pub(super) struct OwnerThread {
 }
 
 impl OwnerThread {
-    /// Marks the word of `rank` as owned by this process, which lives. Where no thread can be started the word says so.
+    /// Starts the owner thread of `rank`'s word; the word is marked ownerless if no thread can be started.
     pub fn start(control: &Arc<ControlMap>, rank: usize) -> OwnerThread {
         let running = spawn(control, rank).ok();
         if running.is_none() {
-            control.living[rank].do_without_owner();
+            control.living[rank].mark_ownerless();
         }
         OwnerThread { control: control.clone(), rank, pid: std::process::id(), running }
     }
@@ -138,7 +138,7 @@ impl Drop for OwnerThread {
 
 fn spawn(control: &Arc<ControlMap>, rank: usize) -> io::Result<(Arc<RobustListPage>, JoinHandle<()>)> {
     let page = Arc::new(RobustListPage::new(control.living[rank].futex())?);
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let (list, control) = (page.clone(), control.clone());
     let _blocked = BlockedSignals::new();
     let thread =
@@ -149,20 +149,20 @@ fn spawn(control: &Arc<ControlMap>, rank: usize) -> io::Result<(Arc<RobustListPa
                 control.own(rank, tid);
             }
             let adopted = owned.is_ok();
-            let _ = tell.send(owned);
+            let _ = sender.send(owned);
             if adopted {
                 park(list.stop());
             }
         })?;
-    match told.recv() {
+    match receiver.recv() {
         Ok(Ok(())) => Ok((page, thread)),
         Ok(Err(error)) => Err(error),
         Err(_) => Err(io::Error::other("the owner thread ended at once")),
     }
 }
 
-/// Sleeps until the thread is told to stop. A program whose first thread has called `pthread_exit` ends with its last
-/// thread, which must not be one of these.
+/// Sleeps until `stop` is set. A program whose first thread has called `pthread_exit` ends with its last thread, which must
+/// not be an owner thread.
 fn park(stop: &AtomicU32) {
     OWNERS.fetch_add(1, Relaxed);
     let every = rustix::time::Timespec { tv_sec: LOOK_EVERY.as_secs() as i64, tv_nsec: 0 };
@@ -201,7 +201,7 @@ impl Drop for BlockedSignals {
     }
 }
 
-/// `Some(false)` if thread `tid` of process `pid` does not exist; `None` if it exists or cannot be asked for.
+/// `Some(false)` if thread `tid` of process `pid` does not exist; `None` if it exists or this process may not ask.
 pub(super) fn exists(pid: u32, tid: u32) -> Option<bool> {
     // SAFETY: signal 0 only asks whether the thread exists.
     let asked = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) };

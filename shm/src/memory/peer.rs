@@ -3,7 +3,7 @@
 /// Another rank's process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Its process id as it sees it itself; 0 for a rank that does not exist.
+    /// Its process id in its own pid namespace; 0 for a rank that does not exist.
     pub pid: u32,
     /// The node.
     pub host: String,

@@ -1,4 +1,4 @@
-//! Probes of the system for `earlybird doctor`, by the functions that joining and reserving use.
+//! Probes of the system for `earlybird doctor`, made by the functions that joining and reserving use.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ pub use super::rendezvous::{leftovers, try_out};
 use crate::Error;
 use crate::layout::Layout;
 
-/// Makes an arena of `bytes` and reserves its first page, then gives it back.
+/// Creates an arena of `bytes`, reserves its first page, and drops it.
 ///
 /// # Errors
-/// Those of the creator of a job's memory: [`Error::Unsupported`], [`Error::NoSpace`], [`Error::System`].
+/// The errors of creating a job's memory: [`Error::Unsupported`], [`Error::NoSpace`], [`Error::System`].
 pub fn sealed_memory(bytes: usize) -> Result<(), Error> {
     let page = 0..rustix::param::page_size();
     Arena::create(bytes)?.reserve(std::slice::from_ref(&page))
@@ -24,7 +24,7 @@ pub fn node_available_bytes() -> Option<u64> {
     limits::node_available_bytes(Path::new("/"))
 }
 
-/// The control group that leaves this process the least memory; `None` without a limit.
+/// The control group of this process with the least free memory; `None` without a limit.
 pub fn memory_group() -> Option<MemoryGroup> {
     limits::tightest_group(Path::new("/"))
 }
@@ -34,7 +34,7 @@ pub fn cpu_quota() -> Option<usize> {
     limits::cpu_quota(Path::new("/"))
 }
 
-/// Bytes of address space that a communicator of so many ranks of a node maps.
+/// Bytes of address space that a communicator of `ranks` ranks of a node maps.
 pub fn address_space_bytes(ranks: usize) -> usize {
     Layout::new(ranks).bytes()
 }

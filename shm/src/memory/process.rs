@@ -9,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::control::Identity;
 
 impl Identity {
-    /// Of the calling process. Without /proc only the pid is known.
+    /// The identity of the calling process. Without /proc only the pid is known.
     pub fn own() -> Identity {
         let pid = std::process::id();
         let pid_namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.st_ino());
@@ -18,7 +18,7 @@ impl Identity {
     }
 }
 
-/// Returns whether a thread of the process exists; `None` where that cannot be told. For processes of the own pid namespace.
+/// Returns whether a thread of the process, of this pid namespace, exists; `None` where this cannot be told.
 pub(crate) fn runs(process: &Identity) -> Option<bool> {
     let pid = Pid::from_raw(i32::try_from(process.pid).ok()?)?;
     match pidfd_open(pid, PidfdFlags::empty()) {
@@ -36,8 +36,8 @@ pub(crate) fn runs(process: &Identity) -> Option<bool> {
     }
 }
 
-/// Returns whether a thread of process `pid` has a file mapped whose name contains `name` and that has this inode; `None` where
-/// that may not be looked at. A process that executes another program has not.
+/// Returns whether a thread of process `pid` maps the file of this inode whose name contains `name`; `None` without permission
+/// to look. A process that executes another program has unmapped it.
 pub(crate) fn maps(pid: u32, name: &str, inode: u64) -> Option<bool> {
     let inode = inode.to_string();
     let shows = |line: &str| line.contains(name) && line.split_ascii_whitespace().nth(4) == Some(&inode);

@@ -6,8 +6,8 @@
 //! closing *any* descriptor of the file drops all locks that the process has on the file, so a file that carries locks is
 //! opened once per process.
 //!
-//! Also here, since they need the same kind of system calls: the user at the other end of a socket, and the flag that tells a
-//! forked child from the process that attached.
+//! Also here, since they need the same kind of system calls: the user at the other end of a socket, and the flag that
+//! distinguishes a forked child from the process that attached.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd};
@@ -56,7 +56,7 @@ pub(crate) fn try_take(file: &impl AsFd, byte: usize) -> Result<bool, Error> {
 /// pid namespace.
 ///
 /// # Errors
-/// The system's, which says that `file` is not open any more and nothing about the holder.
+/// The system's error, which means that `file` is not open any more, and nothing about the holder.
 pub(crate) fn holder(file: &impl AsFd, first: usize, count: usize) -> std::io::Result<Option<u32>> {
     let mut lock = request(libc::F_WRLCK, first, count);
     fcntl(file, libc::F_GETLK, &mut lock)?;
@@ -65,8 +65,8 @@ pub(crate) fn holder(file: &impl AsFd, first: usize, count: usize) -> std::io::R
 
 /// User id of the process at the other end of a unix socket.
 ///
-/// Asked by hand because the pid in the kernel's answer is 0 for a peer in another pid namespace, which a wrapper with
-/// a non-zero pid type cannot represent.
+/// Calls libc directly because the pid in the kernel's answer is 0 for a peer in another pid namespace, which a wrapper with a
+/// non-zero pid type cannot represent.
 pub(crate) fn peer_uid(socket: &impl AsFd) -> std::io::Result<u32> {
     peer_credentials(socket).map(|credentials| credentials.uid)
 }
@@ -94,7 +94,7 @@ fn peer_credentials(socket: &impl AsFd) -> std::io::Result<libc::ucred> {
     if result == 0 { Ok(credentials) } else { Err(std::io::Error::last_os_error()) }
 }
 
-/// Tells a forked child from the process that attached: a private page that the kernel hands to children zeroed.
+/// A private page that the kernel zeroes in forked children, which distinguishes them from the process that attached.
 pub(crate) struct ForkFlag {
     page: Option<MmapRaw>,
     pid: u32,
@@ -118,13 +118,13 @@ impl ForkFlag {
         Ok(flag)
     }
 
-    /// 0 in a child; mapped as long as the flag lives.
+    /// The word on the page, 0 in a child; mapped as long as the flag lives.
     pub fn word(&self) -> Option<&AtomicU64> {
         // SAFETY: the page is mapped as long as `self` lives, aligned, and touched as an atomic only.
         self.page.as_ref().map(|page| unsafe { AtomicU64::from_ptr(page.as_mut_ptr().cast()) })
     }
 
-    /// One load.
+    /// Returns whether this process is a forked child. One load.
     pub fn is_child(&self) -> bool {
         match self.word() {
             Some(word) => word.load(Ordering::Relaxed) == 0,

@@ -88,7 +88,7 @@ impl Region {
         Ok(range.start / page * page..range.end.next_multiple_of(page).min(self.len()))
     }
 
-    /// Reserves memory for a byte range, in whole pages. What this process reserved before costs nothing.
+    /// Reserves memory for a byte range, in whole pages. Pages that this process reserved before cost nothing.
     ///
     /// # Errors
     /// [`Error::NoSpace`] when the node or a control group has not enough memory left; [`Error::Usage`] for a range
@@ -133,8 +133,8 @@ impl Region {
         self.populate(bytes, false)
     }
 
-    /// Reserves pages of the arena whose descriptor this program has closed: writing faults take memory, and are answered
-    /// with an error where the kernel makes them for us.
+    /// Reserves pages of an arena whose descriptor this program has closed, by `MADV_POPULATE_WRITE`: it takes memory as write
+    /// faults do, but returns an error where they would kill the process.
     fn reserve_by_mapping(&self, range: &Range<usize>, lost: &Error) -> Result<(), Error> {
         match self.advise(range, Advice::PopulateWrite)? {
             true => Ok(()),
@@ -164,17 +164,17 @@ impl Region {
         }
     }
 
-    /// Puts private memory of zeros in place of the shared one, at the same addresses. This process does not see
-    /// what others write to the shared memory from now on.
+    /// Replaces the mapping by private memory of zeros at the same addresses. This process does not see later writes to the
+    /// shared memory.
     ///
     /// # Errors
     /// [`Error::System`] when the system refuses.
     pub(super) fn make_private(&mut self) -> Result<(), Error> {
         use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
-        let (access, how) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED);
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED);
         // SAFETY: exactly the range of this mapping, which this handle owns and borrows exclusively here; it stays mapped
         // throughout, and the owner of the map unmaps the same range later.
-        let mapped = unsafe { mmap_anonymous(self.as_ptr().cast(), self.len(), access, how) };
+        let mapped = unsafe { mmap_anonymous(self.as_ptr().cast(), self.len(), access, flags) };
         mapped.map(drop).map_err(|e| Error::system(format!("making {} bytes private", self.len()), e))
     }
 
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absurd_wish_is_refused_and_takes_nothing() {
+    fn an_absurd_reservation_is_refused_and_takes_nothing() {
         let region = region(1 << 45);
         match region.reserve(0..1 << 45).unwrap_err() {
             Error::NoSpace { needed, free, hint } => {

@@ -40,7 +40,7 @@ pub(crate) enum Role {
     Client(OwnedFd),
 }
 
-/// The place of one key.
+/// The address of the rendezvous of one key.
 #[derive(Clone)]
 pub(crate) struct RendezvousAddress {
     /// Name of the abstract socket.
@@ -124,7 +124,7 @@ impl RendezvousAddress {
         }
     }
 
-    /// The abstract socket; the inner `None` where a stranger has it, the outer one where it is being made or closed.
+    /// Listens at the abstract socket; the inner `None` if another user has it, the outer one while it is being made or closed.
     fn listen_abstract(&self) -> Result<Option<Option<OwnedFd>>, Error> {
         match listen_at(&self.abstract_address()?) {
             Ok(socket) => Ok(Some(Some(socket))),
@@ -138,7 +138,7 @@ impl RendezvousAddress {
         }
     }
 
-    /// The socket in a locked directory, instead of what a process that has ended left there.
+    /// Listens at the socket in a locked directory, replacing the name that an ended process left there.
     fn listen_in(&self, directory: &Directory) -> Result<DirectorySocket, Error> {
         let name = self.file_name();
         let _ = rustix::fs::unlinkat(&directory.fd, &name, AtFlags::empty());
@@ -162,13 +162,13 @@ impl RendezvousAddress {
         deadline.check(|| format!("attach: {why} ({})", self.name), Vec::new, || true)
     }
 
-    /// Removes the socket in the directory if no process listens on it any more. After a death the dead may still have it, or the
-    /// lock, for a moment: a process is known to be dead before its files are closed. So this looks again until the name is gone,
-    /// at most for [`DYING`].
+    /// Removes the socket in the directory if no process listens on it any more. A dead process may still hold the socket or the
+    /// lock for a moment, because it is known to be dead before its files are closed. So after a death this tries again until
+    /// the name is gone, at most for [`DYING`].
     pub fn remove_leftover(&self, after_death: bool) {
         let Some(dir) = &self.dir else { return };
         let (name, since) = (self.file_name(), Instant::now());
-        // The lock is let go of between two looks.
+        // The lock is released between two looks.
         let stays = |at: Directory| at.inode(&name).is_some() && !at.remove_dead(&name);
         while Directory::open(dir, false).is_ok_and(stays) && after_death && since.elapsed() < DYING {
             std::thread::sleep(PAUSE);
@@ -203,7 +203,7 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// Refuses further connections. Those that wait can still be accepted, and no name is left.
+    /// Refuses further connections and removes the name. Waiting connections can still be accepted.
     pub fn close(&mut self) {
         for socket in self.sockets() {
             let _ = rustix::net::shutdown(socket, Shutdown::Read);
@@ -234,7 +234,7 @@ fn listen_at(address: &SocketAddrUnix) -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A connection, if a process listens there.
+/// Connects to an address, if a process listens there.
 fn connect_to(address: &SocketAddrUnix) -> Result<Option<OwnedFd>, Error> {
     let socket = new_socket().map_err(|e| Error::system("making a socket", e))?;
     let since = Instant::now();
@@ -243,7 +243,7 @@ fn connect_to(address: &SocketAddrUnix) -> Result<Option<OwnedFd>, Error> {
             Ok(()) => return Ok(Some(socket)),
             // PROTOTYPE: something of another program
             Err(Errno::CONNREFUSED | Errno::NOENT | Errno::NOTDIR | Errno::PROTOTYPE) => return Ok(None),
-            // more than the kernel keeps waiting, which ranks alone cannot be
+            // the queue is full, which ranks alone cannot cause
             Err(Errno::AGAIN) if since.elapsed() < FULL => std::thread::sleep(PAUSE),
             Err(Errno::INTR) => {}
             Err(error) => return Err(Error::system("connecting to the ranks that are already here", error)),
@@ -258,7 +258,7 @@ struct Directory {
 }
 
 impl Drop for Directory {
-    /// Lets go of the lock, which a child that was forked meanwhile has too: closing one's own descriptor would leave it to the child.
+    /// Releases the lock explicitly: closing the descriptor would leave the lock to a child forked meanwhile.
     fn drop(&mut self) {
         let _ = rustix::fs::flock(&self.fd, FlockOperation::Unlock);
     }
@@ -314,7 +314,7 @@ impl Directory {
         rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|meta| meta.st_ino)
     }
 
-    /// Takes the lock under which names here change hands, until this value is dropped.
+    /// Takes the lock that protects the names in this directory, until this value is dropped.
     fn try_lock(&self) -> Result<bool, Error> {
         match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(true),
@@ -331,7 +331,7 @@ impl Directory {
         Ok(names.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter(ours).collect())
     }
 
-    /// Returns whether there is such a name and no process listens on it, or none but a child of its creator has its socket.
+    /// Returns whether the name exists and its creator has ended; a forked child may still have the socket.
     fn is_dead(&self, name: &str) -> bool {
         let is_orphan =
             |socket| record_lock::peer_process(&socket).is_some_and(|creator| process::runs(&creator) == Some(false));
@@ -339,7 +339,7 @@ impl Directory {
         self.inode(name).is_some() && found().is_ok_and(|socket| socket.is_none_or(is_orphan))
     }
 
-    /// Removes such a name. Returns true if it did.
+    /// Removes the name if it [is dead](Directory::is_dead). Returns true if it did.
     fn remove_dead(&self, name: &str) -> bool {
         let lock = || self.try_lock().unwrap_or(false);
         lock() && self.is_dead(name) && rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()).is_ok()
@@ -367,10 +367,10 @@ fn names_of_which(dir: Option<&Path>, holds: fn(&Directory, &str) -> bool) -> Re
     Ok(names.into_iter().filter(|name| holds(&directory, name)).map(|name| dir.join(name)).collect())
 }
 
-/// Meets nobody at a rendezvous of its own, as the first rank of a job would, and leaves it.
+/// Opens and closes a rendezvous as the first rank of a job would.
 ///
 /// # Errors
-/// The errors of joining that have their reason in the sockets or in the directory.
+/// The errors of joining that sockets or the directory cause.
 pub fn try_out(dir: Option<&Path>) -> Result<(), Error> {
     let key = format!("try-{}", std::process::id());
     match RendezvousAddress::new(dir, &key).enter(&mut Deadline::new(Some(FULL)))? {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_that_a_forked_child_has_too_is_let_go_of() {
+    fn a_lock_that_a_forked_child_has_too_is_released() {
         let path = std::env::temp_dir().join(format!("earlybird-locked-{}", std::process::id()));
         let open = || Directory::open(&path, true).unwrap();
         let (locked, other) = (open(), open());

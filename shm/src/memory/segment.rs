@@ -30,7 +30,7 @@ pub struct Segment {
     pub(super) me: Identity,
     fork: ForkFlag,
     pub(super) control: Arc<ControlMap>,
-    /// Says that this rank lives, and at its end that it has left.
+    /// Keeps this rank's word marked as alive, and marks it as left when dropped.
     _owner: Option<OwnerThread>,
     rounds: ConfirmationRounds,
     pub(super) arena: Arc<Arena>,
@@ -42,16 +42,15 @@ impl Segment {
     /// the file system then.
     ///
     /// # Errors
-    /// [`Error::Usage`] for options that cannot be or disagree with the others', [`Error::PeerDied`] when a rank dies or
-    /// gives up meanwhile, [`Error::Timeout`] when one was set, [`Error::NoSpace`] when /dev/shm is full,
-    /// [`Error::Unsupported`] and [`Error::System`] when the system refuses. The group cannot be completed then; the
-    /// same key can be used again as soon as all have returned.
+    /// [`Error::Usage`] for options that are wrong or differ from the others', [`Error::PeerDied`] when a rank dies or fails to
+    /// join, [`Error::Timeout`] when one was set, [`Error::NoSpace`] when /dev/shm is full, [`Error::Unsupported`] and
+    /// [`Error::System`] when the system refuses. The same key can be used again as soon as all ranks have returned.
     pub fn attach(options: &AttachOptions) -> Result<(Arc<Segment>, Region), Error> {
         Segment::attach_within(options, &|| None)
     }
 
-    /// Attaches ranks that are members of another group already: `absent`, asked while this rank waits, names a rank
-    /// that will not come, as far as that group knows. It ends the joining as a death does.
+    /// Attaches ranks that are members of another group already: `absent`, called while this rank waits, names a rank that will
+    /// not come, as far as that group knows. Such a rank ends the joining as a death does.
     ///
     /// # Errors
     /// The errors of [`Segment::attach`].
@@ -106,7 +105,7 @@ impl Segment {
         Peer { pid: self.pid(rank), host: self.host.clone() }
     }
 
-    /// Process id of rank `rank` as that sees it itself; 0 for a rank that does not exist.
+    /// Process id of rank `rank` in its own pid namespace; 0 for a rank that does not exist.
     pub fn pid(&self, rank: usize) -> u32 {
         self.control.entries.get(rank).filter(|_| rank < self.size).map_or(0, |e| e.pid.load(Relaxed) as u32)
     }
@@ -135,8 +134,8 @@ impl Segment {
         }
     }
 
-    /// Returns whether the rank's process lives and has not left: one load as long as it does. A stopped process is alive. That a
-    /// rank is not alive permits to report it, not to reuse its memory: see [`Segment::has_ended`].
+    /// Returns whether the rank's process lives and has not left: one load while it does. A stopped process is alive. A rank that
+    /// is not alive may be reported, but its memory not be reused: see [`Segment::has_ended`].
     pub fn is_alive(&self, rank: usize) -> bool {
         if rank >= self.size {
             return false;
@@ -145,23 +144,23 @@ impl Segment {
         rank == self.rank || !self.concludes(rank, liveness::is_dead)
     }
 
-    /// Returns whether no thread of the rank's process can touch the node's memory any more. A killed process may go on writing
-    /// for seconds: only this permits to reuse memory that it could reach.
+    /// Returns whether no thread of the rank's process can touch the node's memory any more, so that the memory it could reach may
+    /// be reused. A killed process may go on writing for seconds.
     pub fn has_ended(&self, rank: usize) -> bool {
         rank >= self.size || (rank != self.rank && self.concludes(rank, liveness::has_ended))
     }
 
-    /// Returns whether the rank has left in order; ask this before taking one that is not alive for dead.
+    /// Returns whether the rank has left in order, which explains why it is not alive.
     pub fn has_left(&self, rank: usize) -> bool {
         rank < self.size && self.control.state(rank) == control::DETACHED
     }
 
-    fn concludes(&self, rank: usize, verdict: fn(LivenessState, Evidence) -> bool) -> bool {
-        liveness::concludes(&self.control, &self.arena, &self.me, rank, verdict)
+    fn concludes(&self, rank: usize, judge: fn(LivenessState, Evidence) -> bool) -> bool {
+        liveness::concludes(&self.control, &self.arena, &self.me, rank, judge)
     }
 
-    /// About once a second, asks one rank's other witnesses whether its word missed a death, which happens where something
-    /// else has replaced the owner thread's robust list or unmapped the word. The death is then written into the word.
+    /// About once a second, compares one rank's word with the other witnesses, and marks a death that the kernel did not: where
+    /// other code has replaced the owner thread's robust list or unmapped the word.
     fn confirm_one(&self) {
         let Some(rank) = self.rounds.due(clock::now_ns(), self.rank, self.size) else { return };
         self.control.living[rank].confirm(|| {
@@ -180,13 +179,13 @@ impl Segment {
         self.affine_cpus
     }
 
-    /// Returns whether this is a child made by fork, which is not a member. One load.
+    /// Returns whether this process is a child made by fork, which is not a member. One load.
     #[inline]
     pub fn is_forked_child(&self) -> bool {
         self.fork.is_child()
     }
 
-    /// The word that is 0 in a forked child; `None` where the system has no such page.
+    /// The word that is 0 in a forked child; `None` if the system cannot zero pages at fork.
     pub fn fork_word(&self) -> Option<&AtomicU64> {
         self.fork.word()
     }

@@ -4,11 +4,11 @@
 use crate::Error;
 use crate::sync::{AtomicU64, Ordering, SyncPoint};
 
-/// Words that processes share, and which ranks can still touch them.
+/// Words in memory that processes share.
 pub trait SharedWords {
-    /// Loads a word, with all that was written before it was stored.
+    /// Loads a word; writes made before its store are visible (acquire).
     fn load(&self, word: usize) -> u64;
-    /// Stores a word, after all that was written before.
+    /// Stores a word after all earlier writes (release).
     fn store(&self, word: usize, value: u64);
     /// Returns whether no thread of the rank's process can touch the shared memory any more.
     fn has_ended(&self, rank: usize) -> bool;
@@ -24,15 +24,15 @@ pub fn store(word: &AtomicU64, value: u64) {
     word.store(value, SyncPoint::TableRelease.order());
 }
 
-/// Exchanges a word as [`RegionMemory::compare_exchange`] promises: a value that was loaded before, so that what it carries
-/// has been seen.
+/// Exchanges a word as [`RegionMemory::compare_exchange`] promises. The old value was loaded before, so that load's acquire
+/// suffices.
 pub fn exchange(word: &AtomicU64, from: u64, to: u64) -> Result<(), u64> {
     word.compare_exchange(from, to, SyncPoint::TableRelease.order(), Ordering::Relaxed).map(drop)
 }
 
 /// The words of the table of regions, and the memory of the regions.
 pub trait RegionMemory: SharedWords {
-    /// Stores `to`, after all that was written before, if the word is `from`, which was loaded or stored here; otherwise returns
+    /// Stores `to` after all earlier writes if the word is `from`, which this rank has loaded or stored before; otherwise returns
     /// the value found.
     fn compare_exchange(&self, word: usize, from: u64, to: u64) -> Result<(), u64>;
     /// Returns whether the rank's process lives, as far as can be seen: false while it is dying.

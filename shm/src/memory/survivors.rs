@@ -56,7 +56,7 @@ pub enum Vote {
     Retry,
     /// The rank has joined the new group of the previous round's survivors.
     Joined,
-    /// The rank could not join that group, for a reason that no other attempt would mend.
+    /// The rank could not join that group, for a reason that another attempt would not remove.
     Failed(Box<[u64; ERROR_WORDS]>),
 }
 
@@ -78,7 +78,7 @@ pub enum RecordError {
     Damaged,
 }
 
-/// The records as one rank sees them. What changes them is called under the lock.
+/// The records, as one rank sees them. Methods that change them are called under the lock.
 #[derive(Debug, Clone, Copy)]
 pub struct Records<'a, W> {
     /// The words among which they lie.
@@ -109,7 +109,7 @@ impl RoundRecord {
         self.word(BANKS[(round % 2) as usize])
     }
 
-    /// The word that says whether the late ones have been named.
+    /// The word that is 1 once a rank has warned about the late ones.
     pub fn warned(&self) -> usize {
         self.word(WARNED)
     }
@@ -147,16 +147,16 @@ impl<W: SharedWords> Records<'_, W> {
         (self.get(SEEN) as usize).clamp(1, RECORDS)
     }
 
-    /// The record of a group, where it has one.
+    /// The record of a group, if it has one.
     pub fn find(&self, group: u64, round: u64) -> Option<RoundRecord> {
         let places = (1..self.seen()).map(|record| RoundRecord { record, group, round });
         places.into_iter().find(|place| self.get(place.word(GROUP)) == group)
     }
 
-    /// The record of a group for its open round, which `prepare` makes present if it is taken for the first time.
+    /// The record of a group for its open round; a new one is made present by `prepare`.
     ///
     /// # Errors
-    /// [`RecordError::Full`]; what `prepare` returns.
+    /// [`RecordError::Full`]; the error of `prepare`.
     pub fn claim<E: From<RecordError>>(
         &self,
         group: u64,
@@ -209,7 +209,7 @@ impl<W: SharedWords> Records<'_, W> {
         self.put(bank + VOTED, me, true);
     }
 
-    /// Takes the vote back, as if it had not been given.
+    /// Withdraws the vote.
     pub fn withdraw(&self, place: RoundRecord, me: usize) {
         [VOTED, RETRY, FAILED].iter().for_each(|set| self.put(place.bank(place.round) + set, me, false));
         self.release(place);
@@ -220,7 +220,7 @@ impl<W: SharedWords> Records<'_, W> {
         self.has(place.bank(place.round) + VOTED, rank)
     }
 
-    /// Returns whether a rank has said in the open round that it did not join. Needs no lock.
+    /// Returns whether a rank has voted in the open round that it did not join. Needs no lock.
     pub fn has_not_joined(&self, place: RoundRecord, rank: usize) -> bool {
         let bank = place.bank(place.round);
         self.is_decided(place) == Ok(false) && (self.has(bank + RETRY, rank) || self.has(bank + FAILED, rank))
@@ -278,7 +278,7 @@ impl<W: SharedWords> Records<'_, W> {
         Vote::Failed(Box::new(std::array::from_fn(|i| self.get(bank + REASON_OF + 1 + i))))
     }
 
-    /// Rank `me` has read the decision and does not need it any more.
+    /// Marks the decision as read by rank `me`, which does not need it any more.
     pub fn acknowledge(&self, place: RoundRecord, me: usize) {
         if self.is_decided(place) == Ok(true) {
             self.put(place.word(READ), me, true);
@@ -293,7 +293,7 @@ impl<W: SharedWords> Records<'_, W> {
         }
     }
 
-    /// Returns whether no rank that may still look has voted in the open round, or has not yet read the decision of the last.
+    /// Returns whether no living rank has a vote in the open round or an unread decision of the last.
     fn is_over(&self, place: RoundRecord) -> bool {
         let bank = place.bank(self.get(place.word(ROUND)));
         let needs = |rank: &usize| {

@@ -2,8 +2,8 @@
 //! operations it is used.
 //!
 //! One page of head, then a record of 256 bytes per region. Only the holder of the lock in the head changes the table, with one
-//! exception: the owner of a buffer enters the groups that use the buffer by itself. A change that a dead holder left half
-//! done reads as "not allocated" or "no holder". Numbers found here are bounded before they are used.
+//! exception: the owner of a buffer enters the groups that use the buffer without the lock. A change that a dead holder left
+//! half done reads as "not allocated" or "no holder". Numbers found here are bounded before they are used.
 //!
 //! All accesses go through [`RegionMemory`], so that `shm/tests/pool_states.rs` explores the shipping lines, one access after
 //! the other, with ranks that die between any two of them.
@@ -74,12 +74,12 @@ pub struct LockToken {
     pub inherited: bool,
 }
 
-/// The rank that a value of the lock's word names, if any: it may be no rank of the job.
+/// The holder in a value of the lock's word, if any; in a damaged word it may be no rank of the job.
 pub fn holder(word: u64) -> Option<usize> {
     (word & 0xffff).checked_sub(1).map(|rank| rank as usize)
 }
 
-/// The value after `before` with which `rank` takes the lock.
+/// The value that `rank` stores over `before` to take the lock.
 pub fn taken(before: u64, rank: usize) -> u64 {
     ((before >> 16).wrapping_add(1) << 16) | (rank as u64 + 1)
 }
@@ -97,11 +97,10 @@ impl<B: RegionMemory> Table<'_, B> {
         (HEAD_BYTES + slot * RECORD_BYTES) / 8
     }
 
-    /// Takes the lock for rank `me`, of which no other thread has it, if it is free or its holder has ended. Returns the
-    /// word otherwise.
+    /// Takes the lock for rank `me` if it is free or its holder has ended. No other thread of the rank may hold it.
     ///
     /// # Errors
-    /// The value of the word, which names the holder.
+    /// The value of the word otherwise, which names the holder.
     pub fn try_lock(&self, me: usize) -> Result<LockToken, u64> {
         let seen = self.get(LOCK);
         let inherited = match holder(seen) {
@@ -120,8 +119,8 @@ impl<B: RegionMemory> Table<'_, B> {
         let _ = self.memory.compare_exchange(LOCK, hold.word, hold.word >> 16 << 16);
     }
 
-    /// Makes the head usable: `first` says which ranks hold region 0, and at what cost, if that is not written yet. Gives
-    /// back the regions that others could not.
+    /// Prepares the table under the lock. Writes the record of region 0 unless that is done: `first` is its cost and its number
+    /// of holders. Frees the regions that other ranks could not.
     ///
     /// # Errors
     /// The errors of [`RegionMemory::prepare`].
@@ -165,13 +164,13 @@ impl<B: RegionMemory> Table<'_, B> {
         AllocationName { slot: name.slot, id: self.id(name.slot) }.word() == name.word()
     }
 
-    /// Returns whether an allocation comes from there.
+    /// Returns whether the operation `origin` made an allocation.
     pub fn is_from(&self, slot: usize, origin: Origin) -> bool {
         let record = Self::record(slot);
         self.get(record + PARENT) == origin.parent && self.get(record + SERIAL) == origin.serial
     }
 
-    /// Bytes of the budget that are spoken for.
+    /// Bytes of the budget that are allocated.
     pub fn used(&self) -> u64 {
         self.allocated().fold(0, |sum, slot| sum.saturating_add(self.get(Self::record(slot) + COST)))
     }
@@ -180,7 +179,7 @@ impl<B: RegionMemory> Table<'_, B> {
         (0..self.seen()).filter(|&slot| self.id(slot) != 0)
     }
 
-    /// The allocations that come from there.
+    /// The allocations that the operation `origin` made.
     pub fn of_origin(&self, origin: Origin) -> Vec<Grant> {
         let slots = self.allocated().filter(|&slot| self.is_from(slot, origin));
         slots.map(|slot| Grant { slot, id: self.id(slot), bytes: 0 }).collect()
@@ -204,7 +203,7 @@ impl<B: RegionMemory> Table<'_, B> {
         }
     }
 
-    /// Fills in a record. The id comes last: without it the record says nothing.
+    /// Fills in a record. The id comes last: without it the record counts as unused.
     fn write(&self, slot: usize, id: u64, wanted: AllocationRequest<'_>) -> Result<(), Error> {
         let record = Self::record(slot);
         self.memory.prepare(record * 8, RECORD_BYTES)?;
@@ -245,7 +244,7 @@ impl<B: RegionMemory> Table<'_, B> {
         allocated.into_iter().filter(|&slot| self.id(slot) != 0 && self.settle(slot)).count()
     }
 
-    /// Gives a region back if no rank may touch it any more. If only dying ranks may, a rank has to look again later.
+    /// Frees a region if no rank may touch it any more. If only dying ranks may, it is marked for a later check.
     fn settle(&self, slot: usize) -> bool {
         if self.is_kept_by(slot, |rank| !self.memory.has_ended(rank)) {
             if !self.is_kept_by(slot, |rank| self.memory.is_alive(rank)) {
@@ -256,8 +255,8 @@ impl<B: RegionMemory> Table<'_, B> {
         self.give_back(slot)
     }
 
-    /// Returns whether a rank for which `counts` may touch the region: as a holder, or as a holder of the region of a group in whose
-    /// operation it lies. An operation that failed may be going on in a rank that is late, until it leaves the group.
+    /// Returns whether a rank for which `counts` is true may touch the region: as its holder, or as a holder of the region of a
+    /// group that uses it. A failed operation may still run in a late rank, until that leaves the group.
     fn is_kept_by(&self, slot: usize, counts: impl Fn(usize) -> bool) -> bool {
         let holds = |slot| self.holders(slot).any(&counts);
         holds(slot) || self.uses(slot).any(|group| self.cost_of(group).is_some() && holds(group.slot))
@@ -268,7 +267,7 @@ impl<B: RegionMemory> Table<'_, B> {
         words.filter(|word| *word != 0).map(AllocationName::from_word)
     }
 
-    /// Memory first: a region that is free reads as zero. Then the buffers that waited for this group's end.
+    /// Frees a region: its memory first, so that a free region reads as zero, then the buffers that waited for this group's end.
     pub(super) fn give_back(&self, slot: usize) -> bool {
         let name = AllocationName::from_word(AllocationName { slot, id: self.id(slot) }.word());
         if self.memory.give_back(slot).is_err() {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The complaint about a rank whose entry is not seen as it was written.
 pub const WRONG_ENTRY: &str = "wrong entry of rank";
-/// The complaint about a rank that was told of another error than was given first.
+/// The panic message about a rank that got another error than the first one.
 pub const WRONG_ERROR: &str = "an error that nobody has given";
 /// The complaint about a dead rank of which another witness cannot be asked.
 pub const UNKNOWN_OWNER: &str = "the owner thread of a dead rank is not known";
@@ -91,7 +91,7 @@ impl ControlModel {
         self.0.control.fail(rank, &Error::usage(rank.to_string()), None)
     }
 
-    /// Rank `rank` waits in vain; returns the error of another.
+    /// Waits as rank `rank` in a rendezvous that fails; returns the error of another rank.
     pub fn join_in_vain(&self, rank: usize) -> Error {
         words::enter(rank);
         let failed = || self.0.control.failure().map_or(Ok(Duration::MAX), Err);

@@ -75,7 +75,7 @@ impl RegionMemory for PoolWords {
 pub struct Pool(Rc<PoolWords>);
 
 impl Pool {
-    /// A fresh one; `votes` where the ranks agree on who is left.
+    /// A fresh pool; `votes` is true if the ranks agree on the survivors.
     pub fn new(votes: bool) -> Self {
         words::reset(2);
         let word = |value| AtomicU64::new(value);

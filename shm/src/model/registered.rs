@@ -12,7 +12,7 @@ use std::any::Any;
 pub struct RegisteredWords(pub Vec<u64>);
 
 impl RegisteredWords {
-    /// The same as the buffers of a started call.
+    /// Converts them to the buffers of a started call.
     pub fn into_owned(self) -> OwnedBuffers {
         // SAFETY: D.
         unsafe { OwnedBuffers::new(Box::new(self), DType::U64.into()) }

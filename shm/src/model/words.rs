@@ -9,9 +9,8 @@
 //! A rank that read something old does not block: "a store becomes visible after a while" is modelled by reading
 //! again, this time the newest values. So every wait still meets every outdated value once.
 //!
-//! What this hides: loom's wake-up makes the woken rank see everything the waker did. For every such run there is
-//! one in which the waiter came later, found what it wanted without blocking, and had nothing but the protocol's own
-//! orderings; loom explores that one too.
+//! A limit: loom's wake-up makes all writes of the waker visible to the woken rank. For every such run there is one in which
+//! the waiter came later, did not block, and had only the protocol's own orderings; loom explores that one too.
 
 use loom::sync::atomic as looms;
 use loom::thread::Thread;
@@ -21,18 +20,18 @@ use std::sync::atomic::Ordering;
 /// No word of the protocol ever holds this.
 const NEVER: u64 = u64::MAX;
 
-/// What one rank reads while it waits.
+/// The words that one rank reads while it waits.
 struct Watch {
     thread: Thread,
     /// Addresses of the words read.
     words: Vec<usize>,
-    /// Whether reads are added to `words`.
+    /// True if reads are added to `words`.
     recording: bool,
-    /// Whether something read was old, or has changed since.
+    /// True if a value read was old, or has changed since.
     touched: bool,
-    /// Whether recorded reads give the newest value.
+    /// True if recorded reads return the newest value.
     newest: bool,
-    /// Whether the next watch reads newest values from its start.
+    /// True if the next watch reads newest values from its start.
     again: bool,
     /// Blocked: `Some(true)` where a futex wake-up also wakes.
     blocked: Option<bool>,

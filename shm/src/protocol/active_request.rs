@@ -1,10 +1,10 @@
 //! A non-blocking call: its arguments and buffers, and how its operations make progress while the caller computes.
 //!
-//! A started call owns its buffers. Its operation is *queued* until the memory of its slot and area is known to be left, then
-//! *deposited*: this rank's contribution lies where the others find it and nothing further is needed from this rank. A rank
-//! that is inside any call of the group makes progress in everything it has pending. Calls larger than the windows run segment
-//! by segment, each an operation, the next one beginning when the one before is complete; their numbers are taken when the
-//! call is started, so that operations have one order on all ranks.
+//! A started call owns its buffers. Its operation is *queued* until all ranks have left the previous user of its slot and
+//! area, then *deposited*: this rank's contribution is in shared memory and nothing further is needed from this rank. A rank
+//! inside any call of the group makes progress in all its pending operations. Calls larger than the windows run segment by
+//! segment. Each segment is an operation and begins when the one before is complete. Their numbers are taken when the call is
+//! started, so that operations have one order on all ranks.
 //!
 //! `request_queue.rs` keeps them in order.
 
@@ -26,31 +26,31 @@ use crate::user_op::ReduceFn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Bytes of the windows that a call runs in.
+/// The size of the windows that a call runs in.
 #[derive(Debug, Clone, Copy)]
 pub struct Room {
-    /// Of an accumulator.
+    /// Bytes of an accumulator.
     pub accumulator: usize,
-    /// Of a deposit.
+    /// Bytes of a deposit.
     pub deposit: usize,
 }
 
 impl Room {
-    /// Of a call that needs none: it is one operation.
+    /// The size for a call without windows, which is one operation.
     pub const NONE_NEEDED: Room = Room { accumulator: usize::MAX, deposit: usize::MAX };
 }
 
-/// Elements of the blocks, which a started call keeps.
+/// The block lengths that a started call owns, in elements.
 #[derive(Debug, Clone)]
 pub enum Blocks {
-    /// Every block has this many.
+    /// One length for all blocks.
     Equal(usize),
-    /// The number of each block, and the sums as in [`Lens::Each`].
+    /// The length of each block, and the sums as in [`Lens::Each`].
     Each(Vec<usize>, Vec<usize>),
 }
 
 impl Blocks {
-    /// The same for an exchange.
+    /// The lengths, borrowed for an exchange.
     pub fn lens(&self) -> Lens<'_> {
         match self {
             Blocks::Equal(len) => Lens::Equal(*len),
@@ -62,77 +62,77 @@ impl Blocks {
 /// The progress of the current segment.
 #[derive(Debug)]
 pub(super) enum State {
-    /// Its memory is not known to be free.
+    /// Not deposited, since its memory is not known to be free.
     Queued,
-    /// By `slices`: the contribution is deposited; which chunks of the result are here, and how many are not.
+    /// Deposited, folding by `slices`: the chunks of the result that are copied out, and the number of the others.
     Folding { copied: Done, left: usize },
-    /// On registered buffers: these are named, and reduced where they lie.
+    /// On registered buffers: their names are published, and they are reduced where they lie.
     Reducing(registered::ChunkProgress),
-    /// By the exchange: what others need is deposited; whether the fold begins with what comes next.
+    /// Deposited, collecting by the exchange; `starts` is true until the first contribution is folded.
     Collecting { starts: bool },
 }
 
-/// A call that is, or can be, started: its arguments, what follows from them, and its buffers.
+/// A call that is, or can be, started: its prepared state and its buffers.
 #[derive(Debug)]
 pub struct ActiveRequest {
-    pub(super) held: OwnedBuffers,
+    buffers: OwnedBuffers,
     pub(super) prepared: Prepared<'static>,
-    /// The operator, if that is a user's.
+    /// The user's operator, if it folds by one.
     operator: Option<Arc<dyn ReduceFn + Send>>,
     root: usize,
     blocks: Blocks,
     /// Elements of the largest block.
     block: usize,
     room: Room,
-    /// Elements given and got.
+    /// Elements of the send and the receive buffer when it was prepared.
     lengths: [usize; 2],
     pub(super) segments: u64,
     scratch: Scratch,
-    // What follows is of one start.
+    // Set anew at each start.
     pub(super) id: u64,
     /// Number of the current segment.
     pub(super) epoch: u64,
     segment: u64,
-    /// The call history hash when it was started.
+    /// The call history hash at the start.
     history: u32,
     pub(super) state: State,
     pub(super) failed: Option<Stop>,
-    /// Its caller does not wait for it any more.
+    /// True if the request was released: no caller completes it.
     pub(super) detached: bool,
-    glances: Glances,
+    polling: Polling,
 }
 
-/// The times at which a caller that tests again and again began to test, and inspects its peers next.
+/// The state of a caller that polls for completion: when it began, and when it inspects its peers next.
 #[derive(Debug, Default)]
-struct Glances {
+struct Polling {
     begun_ns: Option<u64>,
     next_ns: u64,
-    watch: fault::PeerInspection,
+    inspection: fault::PeerInspection,
     #[cfg(not(earlybird_loom))]
     proof: super::stuck::Proof,
 }
 
-/// Interval between two inspections of the peers by a caller that tests again and again.
-const GLANCE_NS: u64 = 1_000_000;
+/// Interval between two inspections of the peers by a caller that polls for completion.
+const INSPECT_EVERY_NS: u64 = 1_000_000;
 
-/// The work that is done for an operation.
+/// The work to do for an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effort {
-    /// All that can be done at once.
+    /// Progress without waiting.
     Now,
-    /// That, and a look at the peers now and then.
-    Glance,
-    /// Everything, however long it takes.
+    /// Progress without waiting, and an inspection of the peers if one is due.
+    Poll,
+    /// Progress until the operation is complete.
     Wait,
 }
 
 impl ActiveRequest {
-    /// A call of `prepared` on `held`, whose lengths fit these blocks. `root` is 0 where there is none.
-    pub fn new(prepared: Prepared<'static>, held: OwnedBuffers, root: usize, blocks: Blocks, room: Room) -> Self {
+    /// A call of `prepared` on `buffers`, whose lengths fit these blocks. `root` is 0 for a collective without a root.
+    pub fn new(prepared: Prepared<'static>, buffers: OwnedBuffers, root: usize, blocks: Blocks, room: Room) -> Self {
         let prepared = prepared.started();
         let block = Exchange::new(prepared.collective, root, prepared.ranks, blocks.lens()).most();
         let mut request = ActiveRequest {
-            held,
+            buffers,
             prepared,
             operator: None,
             root,
@@ -149,7 +149,7 @@ impl ActiveRequest {
             state: State::Queued,
             failed: None,
             detached: false,
-            glances: Glances::default(),
+            polling: Polling::default(),
         };
         request.lengths = request.lengths_now();
         request.segments = match prepared.exchanges() {
@@ -160,16 +160,16 @@ impl ActiveRequest {
     }
 
     fn lengths_now(&mut self) -> [usize; 2] {
-        let buffers = self.held.as_buffers();
+        let buffers = self.buffers.as_buffers();
         [buffers.send_count(), buffers.recv_count()]
     }
 
-    /// Whether its buffers are as long as when it was made: what their lengths allow was checked then.
-    pub fn has_its_lengths(&mut self) -> bool {
+    /// Returns whether its buffers are as long as when it was prepared, since they were checked only then.
+    pub fn has_prepared_lengths(&mut self) -> bool {
         self.lengths_now() == self.lengths
     }
 
-    /// The same call, which this operator folds.
+    /// Sets a user's operator to fold by.
     pub fn folded_by(self, operator: Arc<dyn ReduceFn + Send>) -> Self {
         ActiveRequest { operator: Some(operator), ..self }
     }
@@ -180,14 +180,14 @@ impl ActiveRequest {
         self.prepared.hash = self.prepared.signature.hash();
     }
 
-    /// The buffers, for their owner: only an operation that is not pending can be had.
-    pub fn held(&mut self) -> &mut OwnedBuffers {
-        &mut self.held
+    /// The buffers. Callers reach them only while no operation is pending: the queue owns an active request.
+    pub fn buffers(&mut self) -> &mut OwnedBuffers {
+        &mut self.buffers
     }
 
-    /// The buffers.
-    pub fn into_held(self: Box<Self>) -> OwnedBuffers {
-        self.held
+    /// Returns the buffers and drops the call.
+    pub fn into_buffers(self: Box<Self>) -> OwnedBuffers {
+        self.buffers
     }
 
     /// The collective.
@@ -208,10 +208,10 @@ impl ActiveRequest {
         (self.room.accumulator / self.prepared.accumulator_bytes).min(self.room.deposit / self.element_bytes()).max(1)
     }
 
-    /// Makes the result of a group of one.
+    /// Copies the contribution to the result, in a group of one.
     pub(super) fn copy(&mut self) {
         let exchange = Exchange::new(self.collective(), self.root, self.prepared.ranks, self.blocks.lens());
-        self.held.as_buffers().copy(&exchange);
+        self.buffers.as_buffers().copy(&exchange);
     }
 
     /// The algorithm that ran, and the number of its last operation.
@@ -220,37 +220,36 @@ impl ActiveRequest {
         Report::ticketless(self.epoch, algorithm)
     }
 
-    /// Ready for the next start, whose first operation is `epoch`.
+    /// Resets the state for the next start, whose first operation is `epoch`.
     pub(super) fn begin(&mut self, epoch: u64, history: u32) {
         (self.id, self.epoch, self.segment, self.history) = (epoch, epoch, 0, history);
         (self.state, self.failed, self.detached) = (State::Queued, None, false);
-        self.glances = Glances::default();
+        self.polling = Polling::default();
     }
 
-    /// Ends it, complete, for a caller who does not wait for it any more.
+    /// Ends a complete call that was detached.
     pub(super) fn release(&mut self) {
         if self.failed.is_none() {
-            // An error that shows only at the end is told to nobody.
-            let _ = self.held.end(Ok(()));
+            // No caller is left to return an error to.
+            let _ = self.buffers.end(Ok(()));
         }
     }
 
-    /// Makes progress in the current segment as far as that is possible without waiting; returns whether it is complete. Adds
-    /// to `moves` what it changes.
-    pub(super) fn progress_alone<B: Board>(
+    /// Makes progress in the current segment without waiting; returns whether it is complete. Adds its changes to `moves`.
+    pub(super) fn progress_now<B: Board>(
         &mut self,
         board: &B,
         mut patience: Patience,
         all_left: &mut u64,
         moves: &mut u32,
     ) -> bool {
-        let around = RankContext { board, patience: &mut patience, all_left, moves, pending: None };
-        let result = self.progress(around, Effort::Now);
+        let context = RankContext { board, patience: &mut patience, all_left, moves, pending: None };
+        let result = self.progress(context, Effort::Now);
         self.failed = result.err();
         result == Ok(true)
     }
 
-    /// Returns whether the segment that is complete was followed by another one, which is the current one now.
+    /// Advances from a complete segment to the next one; returns false if it was the last.
     pub(super) fn next_segment(&mut self) -> bool {
         if self.segment + 1 == self.segments {
             return false;
@@ -260,9 +259,9 @@ impl ActiveRequest {
     }
 
     /// Makes progress in the current segment; returns whether it is complete.
-    pub(super) fn progress<B: Board>(&mut self, around: RankContext<'_, B>, effort: Effort) -> Result<bool, Stop> {
+    pub(super) fn progress<B: Board>(&mut self, context: RankContext<'_, B>, effort: Effort) -> Result<bool, Stop> {
         let (part, element_bytes, segment) = (self.part(), self.element_bytes(), self.segment as usize);
-        let ActiveRequest { held, prepared, operator, root, blocks, state, scratch, glances, .. } = self;
+        let ActiveRequest { buffers, prepared, operator, root, blocks, state, scratch, polling, .. } = self;
         let exchange = Exchange::new(prepared.collective, *root, prepared.ranks, blocks.lens());
         let folding;
         let prepared = match operator {
@@ -273,7 +272,7 @@ impl ActiveRequest {
             None => &*prepared,
         };
         let mut sources = std::mem::take(&mut scratch.sources);
-        let buffers = held.as_buffers().own_parts(&exchange, around.board.rank());
+        let buffers = buffers.as_buffers().own_parts(&exchange, context.board.rank());
         let window = match prepared.exchanges() {
             true => exchange.windows(element_bytes, self.room.deposit).nth(segment),
             false => None,
@@ -282,16 +281,16 @@ impl ActiveRequest {
             Some(window) => buffers.window(window, prepared),
             None => buffers.call(segment * part..(segment * part + part).min(self.block), prepared),
         };
-        let mut op = Operation::new(around, &call, self.epoch, self.history, scratch);
+        let mut op = Operation::new(context, &call, self.epoch, self.history, scratch);
         if call.registered.is_some() {
             op.fold_by_slot();
         }
         let result = match prepared.arithmetic {
             Arithmetic::User(_) => {
-                let carried = catch_unwind(AssertUnwindSafe(|| op.progress(state, glances, effort, &mut sources)));
-                carried.unwrap_or_else(|panic| Err(op.operator_panicked(&*panic)))
+                let caught = catch_unwind(AssertUnwindSafe(|| op.progress(state, polling, effort, &mut sources)));
+                caught.unwrap_or_else(|panic| Err(op.operator_panicked(&*panic)))
             }
-            _ => op.progress(state, glances, effort, &mut sources),
+            _ => op.progress(state, polling, effort, &mut sources),
         };
         self.scratch.sources = sources;
         result
@@ -302,29 +301,29 @@ impl<B: Board> Operation<'_, B> {
     fn progress(
         &mut self,
         state: &mut State,
-        glances: &mut Glances,
+        polling: &mut Polling,
         effort: Effort,
         sources: &mut Vec<Source>,
     ) -> Result<bool, Stop> {
         loop {
-            let (moved, complete) = self.try_to(state, effort, sources)?;
+            let (moved, complete) = self.advance(state, effort, sources)?;
             *self.moves = self.moves.wrapping_add(u32::from(moved));
             if complete {
                 return Ok(true);
             }
             match effort {
-                // A rank that does not wait for it folds for one turn, however large it is.
-                Effort::Now | Effort::Glance if moved && self.call.registered.is_some() => return Ok(false),
+                // A rank that does not wait folds one turn at a time, however large the operation is.
+                Effort::Now | Effort::Poll if moved && self.call.registered.is_some() => return Ok(false),
                 _ if moved => {}
                 Effort::Now => return Ok(false),
-                Effort::Glance => return self.glance(glances).map(|()| false),
+                Effort::Poll => return self.check_peers(polling).map(|()| false),
                 Effort::Wait => self.until_more(state, sources)?,
             }
         }
     }
 
-    /// Does what can be done; returns whether that was something, and whether the operation is complete.
-    fn try_to(&mut self, state: &mut State, effort: Effort, sources: &mut Vec<Source>) -> Result<(bool, bool), Stop> {
+    /// Does the work that is possible now; returns whether there was any, and whether the operation is complete.
+    fn advance(&mut self, state: &mut State, effort: Effort, sources: &mut Vec<Source>) -> Result<(bool, bool), Stop> {
         let call = self.call;
         match (state, call.window) {
             (state @ State::Queued, window) => {
@@ -358,7 +357,7 @@ impl<B: Board> Operation<'_, B> {
         }
     }
 
-    /// Makes the contribution available to the others. Its memory is free.
+    /// Makes the contribution available to the other ranks, in memory that is known to be free.
     fn enter_and_deposit(&mut self, sources: &mut Vec<Source>) -> Result<State, Stop> {
         self.board.step(Step::Begin);
         self.describe();
@@ -382,7 +381,7 @@ impl<B: Board> Operation<'_, B> {
     /// Waits until more can be done for an operation whose contribution is deposited.
     fn until_more(&mut self, state: &mut State, sources: &[Source]) -> Result<(), Stop> {
         match (state, self.call.window) {
-            // It waits for its memory itself.
+            // `advance` waits for the memory.
             (State::Queued, _) => Ok(()),
             (State::Folding { copied, .. }, _) => slices::until_more(self, &slices::pieces(self), copied),
             (State::Reducing(progress), _) => registered::until_more(self, progress),
@@ -392,20 +391,20 @@ impl<B: Board> Operation<'_, B> {
         }
     }
 
-    /// The group's error, if there is one by now; the peers are inspected now and then.
-    fn glance(&mut self, glances: &mut Glances) -> Result<(), Stop> {
+    /// Fails with the group's error, if there is one, and inspects the peers if an inspection is due.
+    fn check_peers(&mut self, polling: &mut Polling) -> Result<(), Stop> {
         if let Some(stop) = self.poisoned() {
             return Err(stop);
         }
         let now_ns = self.board.now_ns();
-        let begun_ns = *glances.begun_ns.get_or_insert(now_ns);
-        if now_ns - begun_ns < glances.next_ns.max(GLANCE_NS) {
+        let begun_ns = *polling.begun_ns.get_or_insert(now_ns);
+        if now_ns - begun_ns < polling.next_ns.max(INSPECT_EVERY_NS) {
             return Ok(());
         }
-        glances.next_ns = now_ns - begun_ns + GLANCE_NS;
-        self.inspect(&mut glances.watch, begun_ns)?;
+        polling.next_ns = now_ns - begun_ns + INSPECT_EVERY_NS;
+        self.inspect(&mut polling.inspection, begun_ns)?;
         #[cfg(not(earlybird_loom))]
-        if self.cannot_end(&mut glances.proof, begun_ns) {
+        if self.cannot_end(&mut polling.proof, begun_ns) {
             return Err(self.corrupt());
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Arriving: one word gives each rank its place, the plan and the leader.
+//! Arrival: one word gives each rank its place, the plan and the leader.
 //!
 //! The first arriver swaps in its plan together with its own arrival; all others find the swap refused and add
 //! themselves. A plan published after the place was taken would leave the second arriver without one (the model of that
@@ -19,13 +19,13 @@ pub struct Arrival {
     pub plan: Algorithm,
 }
 
-/// Takes a place in `word`, whose final value at its last use was `previous`; that becomes this use's. `first` is what this
-/// rank installs if it is the first. Returns the word as it was then: its count is the place.
+/// Takes a place in `word` and returns the word's value before that: its count is the place. `previous` is the final value of the
+/// word at its last use, and is set to that of this use. `first` is installed if this rank is the first.
 ///
 /// At most two atomic operations and one cache-line transfer: a refused swap leaves the line here.
 ///
 /// # Errors
-/// The word as it was found, where `accepts` denies it; then nothing was counted.
+/// The value found, if `accepts` rejects it; then this rank was not counted.
 #[inline(always)]
 pub(crate) fn take_place(
     word: &AtomicU64,
@@ -44,7 +44,7 @@ pub(crate) fn take_place(
 }
 
 impl<B: Board> Operation<'_, B> {
-    /// Takes a place. `previous` is the slot's final value at its last ticketed use and becomes this operation's.
+    /// Takes a place. `previous` is the final value of the slot's word at its last ticketed use, and is set to this operation's.
     pub(super) fn arrive(&mut self, previous: &mut ArrivalWord) -> Result<Arrival, Stop> {
         let (epoch, ranks, signature) = (self.epoch, self.ranks, self.hash & 0xffff);
         let first = ArrivalWord::first(epoch, self.hash, self.call.prepared.algorithm as u8, self.me);
@@ -66,7 +66,7 @@ impl<B: Board> Operation<'_, B> {
         word.is_of(self.epoch) && word.count() == self.ranks
     }
 
-    /// The first arriver made another call: reports both. Nothing is counted and no payload is touched.
+    /// Fails the group because the first arriver made another call. Nothing was counted and no payload touched.
     fn disagree_with<T>(&mut self, leader: usize) -> Result<T, Stop> {
         let (slot, epoch) = (self.slot, self.epoch);
         self.wait(super::wait::Wake::Poll, |board| {

@@ -1,7 +1,7 @@
-//! What the protocol needs from the world: shared words, payload places, sleep, and news of the peers.
+//! The protocol's interface to the system: shared words, payload places, sleep, and the state of the peers.
 //!
-//! Two boards exist: the mapped segment that ships, and the heap of loom cells on which the same protocol lines are
-//! model-checked. The protocol itself never sees an address.
+//! Two boards exist: the mapped segment that ships, and loom cells on the heap, on which loom checks the same protocol code. The
+//! protocol itself never sees an address.
 
 use super::geometry::Who;
 use super::lines::{EventLine, MemberLines, RankLine, RankSet};
@@ -9,8 +9,8 @@ use super::step::Step;
 use crate::Error;
 use crate::sync::AtomicU64;
 
-/// True in models that have one slot and one area, so that every operation reuses what the one before used. Those of
-/// `shm/tests/loom_ring.rs` have as many as ship.
+/// True in models with one slot and one area, where every operation reuses the memory of the one before. The models of
+/// `shm/tests/loom_ring.rs` have as many as the library.
 const IS_SMALL: bool = cfg!(all(earlybird_loom, not(earlybird_loom_ring)));
 
 /// Operation slots in the ring: operation `e` uses slot `e % SLOTS`.
@@ -62,7 +62,7 @@ pub enum Place {
     Registered {
         /// Owner.
         rank: usize,
-        /// Whether the place of its result, or else its contribution; they may be one.
+        /// True for the place of the result, false for the contribution; they may be the same.
         result: bool,
         /// Piece number.
         piece: usize,
@@ -73,8 +73,8 @@ pub enum Place {
     },
 }
 
-/// A private buffer that other ranks may read, as its owner tells them: its address, and the address and value of a word by which a
-/// reader finds that it has reached the right process.
+/// A private buffer that its owner lets other ranks read: its address, and the address and value of a token by which a reader
+/// checks that it reads from the right process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Exposed {
@@ -107,13 +107,13 @@ impl Need {
 /// Phases of a wait, for the board of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Watch {
-    /// Reads from here on are watched.
+    /// Reads from here on are watched: a change of what they read wakes the rank.
     Start,
-    /// So are these, and they give the newest values: peers are inspected after a while, when stores are visible.
+    /// Reads from here on are watched and return the newest values, as in an inspection of the peers after a long wait.
     Inspect,
-    /// Reads from here on are not watched; those before still are.
+    /// Reads from here on are not watched; earlier ones still are.
     Hold,
-    /// Nothing is watched.
+    /// No read is watched.
     Stop,
 }
 
@@ -126,13 +126,13 @@ pub trait Board {
 
     /// The group's one error; [`Board::healthy`] while there is none.
     fn poison(&self) -> &AtomicU64;
-    /// The value of the poison word while the group is well.
+    /// The value of the poison word while the group is healthy.
     fn healthy(&self) -> u64;
-    /// Returns whether the memory is still this group's, as the identity beside the poison word says.
+    /// Returns whether the memory still belongs to this group, by the identity beside the poison word.
     fn is_ours(&self) -> bool;
     /// "Every operation up to this one is left by `rank`". Writer: `rank`.
     fn left(&self, rank: usize) -> &AtomicU64;
-    /// The words by which `rank` tells the others of itself, apart from any operation. Writer: `rank`.
+    /// The words of `rank` that belong to no operation. Writer: `rank`.
     fn member(&self, rank: usize) -> &MemberLines;
 
     /// The arrival word of `slot`.
@@ -148,14 +148,14 @@ pub trait Board {
     /// The fold word of one chunk of `area`, or of slot `area - AREAS`, for operations that have no payload in an area.
     fn chunk(&self, area: usize, chunk: usize) -> &AtomicU64;
 
-    /// Reads payload: the protocol has ordered it after its writer.
+    /// Reads payload, which the protocol has ordered after its writer.
     fn read<R>(&self, at: Place, f: impl FnOnce(*const u8) -> R) -> R;
-    /// Writes payload: the protocol has made this rank its only user.
+    /// Writes payload, whose only user the protocol has made this rank.
     fn write<R>(&self, at: Place, f: impl FnOnce(*mut u8) -> R) -> R;
-    /// Reserves and pre-faults what `need` names in `area`; cheap when it was done before.
+    /// Reserves and pre-faults the memory that `need` names in `area`; cheap when that was done before.
     fn reserve(&self, area: usize, need: Need) -> Result<(), Error>;
 
-    /// Turns to an operation on registered buffers of `bytes`; the addresses are those of this rank's. Only buffers that are
+    /// Begins an operation on registered buffers of `bytes`; the addresses are those of this rank's own. Only buffers that are
     /// opened from here on are accessible.
     fn register(&self, contribution: *mut u8, result: *mut u8, bytes: usize);
     /// Makes the buffers that `rank` has registered under these names accessible as [`Place::Registered`].
@@ -163,12 +163,12 @@ pub trait Board {
 
     /// Lets the other ranks read this private buffer, until [`Board::end_exposure`].
     fn expose(&self, buffer: &[u8]) -> Exposed;
-    /// Fills `to` from what `rank` has exposed, beginning `offset` bytes into it; returns whether that was possible.
+    /// Fills `to` from the exposed buffer of `rank`, beginning `offset` bytes into it; returns false if the system refuses.
     fn read_exposed(&self, rank: usize, exposed: Exposed, offset: usize, to: &mut [u8]) -> bool;
-    /// No rank reads what this one has exposed any more.
+    /// Ends the exposure: no rank reads the buffer any more.
     fn end_exposure(&self) {}
 
-    /// Says which reads a blocked rank of a model is to be woken for.
+    /// Tells a model which reads a blocked rank is to be woken for.
     #[inline(always)]
     fn watch(&self, _: Watch) {}
     /// Returns whether peers are inspected: not in a model without faults and mismatches.
@@ -185,22 +185,21 @@ pub trait Board {
     fn warn_late(&self, operation: u64, waited_s: u64, missing: &[usize]);
     /// Monotonic nanoseconds, the same clock on all ranks.
     fn now_ns(&self) -> u64;
-    /// Fetches this rank's own line of `slot` for writing: the ranks that read it last hold copies, and taking it back
-    /// costs as much as the whole small-message call.
+    /// Prefetches this rank's own line of `slot` for writing: other ranks hold copies of it, and invalidating them costs as much
+    /// as the whole small-message call.
     fn prepare_line(&self, slot: usize);
-    /// Fetches ahead what an operation in `slot` looks at or writes besides its payload. A hint.
+    /// Prefetches the words of `slot` that an operation reads or writes. A hint.
     fn prefetch(&self, slot: usize);
-    /// Moves what lies at `at`, just written here and next read elsewhere, out of this core's own cache. A hint.
+    /// Moves the payload at `at`, just written here and next read by another core, out of this core's own cache. A hint.
     fn demote(&self, at: Place);
-    /// Drives what the caller wants driven while it waits, where that is due at `now_ns`. Returns whether the call that waits is
-    /// to be given up.
+    /// Calls the progress function if it is due at `now_ns`. Returns true if the waiting call is to be interrupted.
     fn drive(&self, now_ns: u64) -> bool;
-    /// The longest sleep before that is due again, at most `most_ns`.
+    /// The longest sleep before the progress function is due again, at most `most_ns`.
     fn sleep_ns(&self, most_ns: u64) -> u64;
-    /// Gives the CPU away once.
+    /// Yields the CPU once.
     fn yield_now(&self);
-    /// Sleeps without a wake-up, for words that no rank announces.
+    /// Sleeps for `ns`, where no rank sends a wake-up.
     fn backoff(&self, ns: u64);
-    /// A protocol step was reached (fault injection).
+    /// Called at each protocol step, for fault injection.
     fn step(&self, step: Step);
 }

@@ -1,7 +1,7 @@
-//! Memory that a program in another language lends to a started call: the call uses it where it lies, and copies nothing first.
+//! Buffers of a started call that belong to a program in another language: the call uses them in place, without a copy.
 //!
-//! Invariant **L (lent)**: the memory stays where it is until its keeper is dropped, the receive buffer may be written, and nobody
-//! else uses either of the two, which lie apart, before the call has ended.
+//! Invariant **B (borrowed)**: the memory stays valid until its keeper is dropped, the receive buffer may be written, and nothing
+//! else uses either buffer, which do not overlap, before the call has ended.
 #![allow(unsafe_code)]
 
 use super::payload::Buffers;
@@ -10,34 +10,34 @@ use crate::op::Datatype;
 use std::any::Any;
 use std::fmt;
 
-/// The bytes of a send buffer and a receive buffer of elements of a datatype, and the value that keeps them where they are. The
-/// keeper is dropped with the call: where its request was dropped before, in a later call of the communicator, of any thread.
+/// The bytes of a send buffer and a receive buffer of elements of a datatype, and the keeper, a value that keeps them valid. The
+/// keeper is dropped with the call; after a dropped request that is in a later call of the communicator, on any thread.
 pub struct BorrowedBytes<K> {
-    /// `None` where the result replaces what lies in `recv`.
+    /// `None` for a call in place, whose result replaces the contribution in `recv`.
     send: Option<*const [u8]>,
     recv: *mut [u8],
     pub(crate) datatype: Datatype,
     keeper: K,
 }
 
-// SAFETY: L: nobody else uses the memory, and the keeper may be sent.
+// SAFETY: B: nothing else uses the memory, and the keeper may be sent.
 unsafe impl<K: Send> Send for BorrowedBytes<K> {}
 
 impl<K> BorrowedBytes<K> {
-    /// The bytes of elements of `datatype`; without `send` the result replaces what lies in `recv`.
+    /// The bytes of elements of `datatype`; without `send` the call is in place in `recv`.
     ///
     /// # Safety
-    /// L. An empty buffer may lie anywhere but at address 0.
+    /// B. An empty buffer may have any address but 0.
     pub unsafe fn new(send: Option<*const [u8]>, recv: *mut [u8], datatype: Datatype, keeper: K) -> Self {
         BorrowedBytes { send, recv, datatype, keeper }
     }
 
-    /// The value that keeps the memory.
+    /// The value that keeps the memory valid.
     pub fn keeper(&self) -> &K {
         &self.keeper
     }
 
-    /// The same, exclusively.
+    /// The value that keeps the memory valid, to change.
     pub(crate) fn keeper_mut(&mut self) -> &mut K {
         &mut self.keeper
     }
@@ -45,7 +45,7 @@ impl<K> BorrowedBytes<K> {
 
 impl<K: Send + 'static> BufferOwner for BorrowedBytes<K> {
     unsafe fn as_buffers(&mut self, _: Datatype) -> Buffers<'_> {
-        // SAFETY: L; any bytes are values of `u8`.
+        // SAFETY: B; any bytes are values of `u8`.
         unsafe {
             match self.send {
                 Some(send) => Buffers::erased_apart(&*send, &mut *self.recv, self.datatype),

@@ -1,4 +1,4 @@
-//! A call as one rank makes it: what all its parts have in common, and its buffers.
+//! A call of one rank: the prepared state that all its operations share, and the buffers of one operation.
 
 use super::collective::Collective;
 use super::geometry::Window;
@@ -11,14 +11,14 @@ use crate::op::{DType, Datatype, Op};
 use crate::user_op::ReduceFn;
 use std::marker::PhantomData;
 
-/// The way by which a call meets the others.
+/// The kind of synchronization by which the ranks of a call meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
     /// `flat` of an allreduce or barrier: no ticket, every rank takes from every rank.
     Flat,
-    /// `flat` of every other operation: no ticket, each waits for those whose data it takes.
+    /// `flat` of every other collective: no ticket, a rank waits only for the ranks whose data it takes.
     Exchange,
-    /// No ticket and no deposit: every rank reads what it takes from private memory.
+    /// No ticket and no deposit: a rank reads the private memory of the others.
     SingleCopy,
     /// The arrival word decides the algorithm.
     Ticketed,
@@ -27,20 +27,20 @@ pub(super) enum Lane {
 /// The arithmetic of a fold.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Arithmetic<'a> {
-    /// By the library's kernels.
+    /// The library's kernels.
     Built(Kernels),
-    /// By a user's operator, borrowed from its owner.
+    /// A user's operator, borrowed from its owner.
     User(&'a dyn ReduceFn),
-    /// Not at all: data is moved, through this function where any bytes could be no value.
+    /// No arithmetic: data is moved, through this function if not every byte pattern is a value.
     Moved(Option<FinishFn>),
 }
 
-/// The state that follows from a call's arguments alone; kept from one call to the next, since calls repeat. First what the
-/// fast path looks at.
+/// The state that follows from a call's arguments alone; kept from one call to the next, since calls repeat. The fields that the
+/// fast path reads come first.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Prepared<'a> {
-    /// The folds of a call that may go the fast path: of what fits in a line, and of more.
+    /// The folds of a call that may take the fast path: for payloads that fit in a line, and for larger ones.
     pub(super) fast_folds: Option<[FoldFn; 2]>,
     pub(super) signature: Signature,
     pub(super) hash: u32,
@@ -48,7 +48,7 @@ pub struct Prepared<'a> {
     /// Bytes of one element of an accumulator.
     pub(super) accumulator_bytes: usize,
     pub(super) arithmetic: Arithmetic<'a>,
-    /// The fold of few elements, where the result is what it leaves: nothing is widened, rounded or divided.
+    /// The fold for a small number of elements, if its accumulator is the result: nothing is widened, rounded or divided.
     pub(super) fold_few: Option<FoldFn>,
     pub(super) ranks: usize,
     pub(super) by_rank: bool,
@@ -59,11 +59,11 @@ pub struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// A call of `signature` by `ranks` ranks on elements of `dtype`. `by_rank` where the order of folding shows in the
-    /// bits and must be by rank; `algorithm` is what to run, or to propose in the ticketed lane, never `Auto`.
+    /// A call of `signature` by `ranks` ranks on elements of `dtype`. `by_rank` is true if it must fold in rank order, because
+    /// the order shows in the bits; `algorithm` is the one to run, or to propose in the ticketed lane, never `Auto`.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the call folds and the operator does not exist for the type.
+    /// [`Error::Unsupported`] if the call folds and the operator does not exist for the type.
     pub fn new(
         signature: Signature,
         dtype: DType,
@@ -72,7 +72,7 @@ impl<'a> Prepared<'a> {
         by_rank: bool,
         algorithm: Algorithm,
     ) -> Result<Self, Error> {
-        let collective = Self::named_by(signature);
+        let collective = Self::collective_of(signature);
         if !collective.traits().folds {
             let moved = Arithmetic::Moved(kernels::cleaning(dtype));
             return Ok(Self::with(signature, dtype.into(), moved, ranks, by_rank, algorithm));
@@ -81,12 +81,12 @@ impl<'a> Prepared<'a> {
         let kernels = kernels::kernels(dtype, op).expect("every pair that exists has kernels: tested");
         let is_plain = kernels.widen.is_none() && kernels.finish.is_none();
         let fold_few = is_plain.then_some(kernels.fold_few);
-        let of_its_lane = Self::with(signature, dtype.into(), Arithmetic::Built(kernels), ranks, by_rank, algorithm);
+        let plain = Self::with(signature, dtype.into(), Arithmetic::Built(kernels), ranks, by_rank, algorithm);
         Ok(Prepared {
             accumulator_bytes: kernels.accumulator_bytes,
             fold_few,
-            fast_folds: fold_few.filter(|_| of_its_lane.lane == Lane::Flat).map(|few| [few, kernels.fold]),
-            ..of_its_lane
+            fast_folds: fold_few.filter(|_| plain.lane == Lane::Flat).map(|fold_few| [fold_few, kernels.fold]),
+            ..plain
         })
     }
 
@@ -102,7 +102,7 @@ impl<'a> Prepared<'a> {
         Self::with(signature, datatype, Arithmetic::User(operator), ranks, by_rank, algorithm)
     }
 
-    /// A call of `signature` with a user's operator that is given each time it makes progress.
+    /// A call of `signature` with a user's operator that is passed each time it makes progress.
     pub fn of_user(
         signature: Signature,
         datatype: Datatype,
@@ -113,7 +113,7 @@ impl<'a> Prepared<'a> {
         Prepared::with(signature, datatype, Arithmetic::Moved(None), ranks, by_rank, algorithm)
     }
 
-    fn named_by(signature: Signature) -> Collective {
+    fn collective_of(signature: Signature) -> Collective {
         Collective::from_repr(signature.kind as u8).expect("a signature names its collective")
     }
 
@@ -125,7 +125,7 @@ impl<'a> Prepared<'a> {
         by_rank: bool,
         algorithm: Algorithm,
     ) -> Self {
-        let collective = Self::named_by(signature);
+        let collective = Self::collective_of(signature);
         let lane = match algorithm {
             Algorithm::Flat if collective.traits().reaches_all() => Lane::Flat,
             Algorithm::Flat => Lane::Exchange,
@@ -169,13 +169,13 @@ impl<'a> Prepared<'a> {
         matches!(self.lane, Lane::Exchange | Lane::SingleCopy)
     }
 
-    /// The same call, whose data go the way of another exchange.
+    /// Replaces the collective that moves the data; the signature stays.
     pub fn carried_as(self, collective: Collective) -> Self {
         Prepared { collective, ..self }
     }
 
-    /// The same call, non-blocking: without a ticket every collective runs as an exchange, since that deposits and collects
-    /// apart.
+    /// The state of the same call made non-blocking: without a ticket every collective runs as an exchange, since that deposits
+    /// and collects separately.
     pub(super) fn started(self) -> Self {
         Prepared { lane: if self.lane == Lane::Flat { Lane::Exchange } else { self.lane }, ..self }
     }
@@ -199,22 +199,22 @@ pub struct Call<'a> {
     pub(super) element_bytes: usize,
     pub(super) send: *const u8,
     pub(super) recv: *mut u8,
-    /// Elements that may be read at `send` and written at `recv`; fewer than `count` where this rank gives or gets less.
+    /// Elements that may be read at `send` and written at `recv`; fewer than `count` if this rank sends or receives less.
     pub(super) send_count: usize,
     pub(super) recv_count: usize,
     /// The window of an exchange that this operation carries.
     pub(super) window: Option<&'a Window<'a>>,
     /// The names of the buffers, where they are registered.
     pub(super) registered: Option<[u64; 2]>,
-    /// The result that all ranks share, and how many bytes of it lie before what this operation carries.
+    /// The result that all ranks share, and the offset of this operation's part in it, bytes.
     pub(super) shared: Option<(&'a SharedResult, usize)>,
-    /// Whether the result is written past the caches.
+    /// True if the result is written past the caches.
     pub(super) past_caches: bool,
     pub(super) borrowed: PhantomData<&'a mut [u8]>,
 }
 
 impl<'a> Call<'a> {
-    /// A small call of the fast path, as every other part of the protocol knows it: its waits, and its errors.
+    /// Converts a small call of the fast path for the rest of the protocol, which handles its long waits and errors.
     #[cold]
     pub(super) fn of_fast_path(
         prepared: &'a Prepared<'a>,
@@ -251,18 +251,18 @@ impl Call<'_> {
         self.count * self.prepared.accumulator_bytes
     }
 
-    /// Returns whether contributions must be folded by rank: false where the order cannot be seen in the bits.
+    /// Returns whether contributions must be folded in rank order: false if the order does not show in the bits.
     #[inline]
     pub(super) fn by_rank(&self) -> bool {
         self.prepared.by_rank
     }
 
-    /// Returns whether the result lies where all ranks read it, and is not copied out.
+    /// Returns whether the result is in shared memory for all ranks to read, and is not copied out.
     pub(super) fn result_is_shared(&self) -> bool {
         self.shared.is_some_and(|(shared, _)| shared.is_taken())
     }
 
-    /// Returns whether what a fold leaves is the result: nothing is widened, rounded or divided.
+    /// Returns whether the accumulator is the result: nothing is widened, rounded or divided.
     pub(super) fn is_its_own_accumulator(&self) -> bool {
         self.prepared.fold_few.is_some()
     }

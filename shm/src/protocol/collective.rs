@@ -1,5 +1,5 @@
-//! The collectives, a row of one table each: what selects, cuts, checks, describes and measures a call goes by its row, and never by
-//! which collective it is.
+//! The table of collectives, a row for each: selecting, cutting, checking, describing and measuring a call use its row, never the
+//! name of the collective.
 
 use crate::Error;
 use crate::config::Algorithm::{self, Chain, Flat, Leader, SingleCopy, Slices, StaticLeader, StaticLeaderEarly};
@@ -19,15 +19,15 @@ pub enum Collective {
     Barrier = 2,
     /// The root gets the reduction of all contributions.
     Reduce = 3,
-    /// Every rank gets what the root has.
+    /// Every rank gets the root's data.
     Broadcast = 4,
-    /// Every rank gets what every rank has.
+    /// Every rank gets every rank's data.
     AllGather = 5,
-    /// The root gets what every rank has.
+    /// The root gets every rank's data.
     Gather = 6,
-    /// Every rank gets its own part of what the root has.
+    /// Every rank gets its own part of the root's data.
     Scatter = 7,
-    /// Every rank gets its own part of what every rank has.
+    /// Every rank gets its own part of every rank's data.
     AllToAll = 8,
     /// Every rank gets its own part of the reduction of all contributions.
     ReduceScatter = 9,
@@ -35,15 +35,15 @@ pub enum Collective {
     Scan = 10,
     /// Every rank but the first gets the reduction, in rank order, of the contributions before its own.
     ExclusiveScan = 11,
-    /// The ranks form groups: words of all are summed.
+    /// The ranks form new groups, by sums of words over all ranks.
     Split = 32,
     /// The ranks form a second group of the same members: as `Split`.
     Duplicate = 33,
     /// The ranks compare the counts of an alltoall of unequal blocks: as `Split`.
     Counts = 34,
-    /// The ranks meet in a call that a plan carries out: as a barrier.
+    /// A barrier before a call that a plan carries out.
     Plan = 35,
-    /// The ranks join for messages between two of them: as a barrier.
+    /// A barrier before ranks join for point-to-point messages.
     Connect = 36,
 }
 
@@ -56,16 +56,16 @@ pub enum Side {
     Root,
 }
 
-/// The contributions in the result of a rank, where it has those of lower ranks only.
+/// The contributions in the result of a rank of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Prefix {
-    /// Those of the ranks before it, and its own.
+    /// The contributions of the ranks before it, and its own.
     Inclusive,
-    /// Those of the ranks before it.
+    /// The contributions of the ranks before it.
     Exclusive,
 }
 
-/// A row of the table: what sets a collective apart from the others.
+/// A row of the table: the properties of a collective.
 #[derive(Debug, Clone, Copy)]
 pub struct Traits {
     /// The name in errors, reports and variables (`allreduce`).
@@ -76,16 +76,15 @@ pub struct Traits {
     pub receivers: Side,
     /// True if a contribution has a block for each receiver; otherwise all receivers take the same.
     pub in_parts: bool,
-    /// True if contributions are folded into one; otherwise they lie one after the other in the result. Then type, operator and
-    /// order decide the result.
+    /// True if contributions are folded into one, by type, operator and order; otherwise they are concatenated in the result.
     pub folds: bool,
-    /// The contributions in a rank's result, where each rank has one of its own: those of lower ranks, folded in rank order.
+    /// Set for a scan, where each rank's result folds the contributions of lower ranks, in rank order.
     pub prefix: Option<Prefix>,
     /// True if it carries elements of the caller's.
     pub has_data: bool,
     /// The algorithms that carry it out.
     pub algorithms: &'static [Algorithm],
-    /// True if users call it; otherwise the ranks agree by it on something of the library's.
+    /// True if users call it; false for the library's own agreements.
     pub is_public: bool,
 }
 
@@ -100,9 +99,9 @@ const ALL_REDUCE: Traits = Traits {
     algorithms: &[Flat, Leader, Chain, Slices, StaticLeader, StaticLeaderEarly],
     is_public: true,
 };
-/// Contributions that are moved as they are.
+/// A collective that moves contributions without folding them.
 const MOVES: Traits = Traits { folds: false, algorithms: &[Flat], ..ALL_REDUCE };
-/// An allreduce that the library needs for itself.
+/// An allreduce of the library's own.
 const AGREEMENT: Traits = Traits { has_data: false, is_public: false, ..ALL_REDUCE };
 
 impl Collective {
@@ -171,7 +170,7 @@ impl Collective {
 impl FromStr for Collective {
     type Err = Error;
 
-    /// The name of a collective that users call; anything else is `Error::Usage`, which lists them.
+    /// Parses the name of a public collective; any other text is an `Error::Usage` that lists the names.
     fn from_str(given: &str) -> Result<Self, Error> {
         Collective::named(given).ok_or_else(|| {
             let names = || Collective::PUBLIC.iter().map(|collective| collective.name());
@@ -182,19 +181,19 @@ impl FromStr for Collective {
 }
 
 impl Traits {
-    /// Returns whether what comes from different ranks lies one after the other in the result.
+    /// Returns whether the contributions of all ranks are concatenated in the result.
     #[inline]
     pub const fn joins(self) -> bool {
         matches!(self.senders, Side::All) && !self.folds
     }
 
-    /// Returns whether one rank has a part of its own.
+    /// Returns whether the collective has a root.
     #[inline]
     pub const fn has_root(self) -> bool {
         matches!(self.senders, Side::Root) || matches!(self.receivers, Side::Root)
     }
 
-    /// The ranks whose contributions are in the result of `rank`, of as many as contribute.
+    /// The ranks whose contributions are in the result of `rank`, out of `senders` ranks.
     #[inline]
     pub fn sources(self, rank: usize, senders: usize) -> Range<usize> {
         match self.prefix {
@@ -204,7 +203,7 @@ impl Traits {
         }
     }
 
-    /// Returns whether every rank gets the fold of all contributions: then each can fold for itself, and needs every other.
+    /// Returns whether every rank gets the fold of all contributions, so that each can fold by itself and needs all others.
     #[inline]
     pub const fn reaches_all(self) -> bool {
         self.folds && self.prefix.is_none() && !self.in_parts && !self.has_root()

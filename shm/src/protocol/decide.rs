@@ -1,8 +1,8 @@
-//! Deciding: which algorithm a call runs, as a pure function of what all ranks know alike.
+//! Selection of a call's algorithm: a pure function of values that are equal on all ranks.
 //!
-//! Whether a call is ticketless (`flat`) or ticketed must never depend on what one rank has observed: a rank that
-//! waits in one lane would never meet a rank that waits in the other. Inside the ticketed lane the first arriver's
-//! proposal counts, since it travels in the arrival word.
+//! The choice between ticketless (`flat`) and ticketed must never depend on observations of one rank: ranks that wait in
+//! different lanes would never meet. Inside the ticketed lane the first arriver's proposal counts, since it travels in the
+//! arrival word.
 
 use super::collective::Collective;
 use crate::config::Algorithm;
@@ -20,7 +20,7 @@ pub struct Thresholds {
     pub slices_bytes: usize,
     /// Smallest block of an allgather that is read out of its owner's private buffer, bytes; smaller ones are deposited.
     pub all_gather_single_copy_bytes: usize,
-    /// The same for an alltoall.
+    /// Smallest block of an alltoall that is read out of its owner's private buffer, bytes.
     pub all_to_all_single_copy_bytes: usize,
 }
 
@@ -28,7 +28,7 @@ pub struct Thresholds {
 const BROADCAST_FLAT_BYTES: usize = 64 * 1024;
 
 impl Thresholds {
-    /// Defaults for `ranks` ranks: measured, `docs/results/2026-11-20.md` has the crossings.
+    /// Defaults for `ranks` ranks, from the measurements in `docs/results/2026-11-20.md`.
     pub fn default_for(ranks: usize) -> Self {
         let flat_bytes = match ranks {
             0..=2 => 8 * 1024,
@@ -45,28 +45,28 @@ impl Thresholds {
         }
     }
 
-    /// The same, where the system forbids to read private buffers.
+    /// The thresholds for a system that forbids reading private buffers of other processes.
     pub fn without_single_copy(self) -> Self {
         Thresholds { all_gather_single_copy_bytes: usize::MAX, all_to_all_single_copy_bytes: usize::MAX, ..self }
     }
 
     /// The algorithm to run, or to propose, for a `collective` with blocks of `bytes`.
-    pub fn choose(&self, collective: Collective, wished: Algorithm, bytes: usize, by_rank: bool) -> Algorithm {
-        self.decide(collective, wished, bytes, by_rank).0
+    pub fn choose(&self, collective: Collective, requested: Algorithm, bytes: usize, by_rank: bool) -> Algorithm {
+        self.decide(collective, requested, bytes, by_rank).0
     }
 
-    /// The same, and the rule that it follows from.
+    /// The algorithm of [`Thresholds::choose`], and the rule that selected it.
     #[inline]
     pub fn decide(
         &self,
         collective: Collective,
-        wished: Algorithm,
+        requested: Algorithm,
         bytes: usize,
         by_rank: bool,
     ) -> (Algorithm, SelectionRule) {
         let has = collective.traits().algorithms;
-        match wished {
-            chosen if chosen != Algorithm::Auto && has.contains(&chosen) => (chosen, SelectionRule::Asked),
+        match requested {
+            chosen if chosen != Algorithm::Auto && has.contains(&chosen) => (chosen, SelectionRule::Requested),
             _ if has.contains(&Algorithm::SingleCopy) => {
                 let from = match collective.traits().in_parts {
                     true => self.all_to_all_single_copy_bytes,
@@ -77,14 +77,14 @@ impl Thresholds {
                     false => (Algorithm::SingleCopy, SelectionRule::From(from)),
                 }
             }
-            // What an operation does not have, it leaves to `auto`: a general wish is for those that have it.
+            // An algorithm requested for all collectives applies to those that have it; the others run `auto`.
             _ if has.len() == 1 => (Algorithm::Flat, SelectionRule::OnlyOne),
             _ if bytes <= self.flat_bytes => (Algorithm::Flat, SelectionRule::UpTo(self.flat_bytes)),
             _ if collective == Collective::Broadcast => match bytes <= BROADCAST_FLAT_BYTES {
                 true => (Algorithm::Flat, SelectionRule::UpTo(BROADCAST_FLAT_BYTES)),
                 false => (Algorithm::Chain, SelectionRule::Above(BROADCAST_FLAT_BYTES)),
             },
-            // By rank a chain would stall behind a late low rank; deposits do not.
+            // In rank order a chain would stall behind a late low rank; deposits do not.
             _ if by_rank && collective == Collective::Reduce => (Algorithm::Flat, SelectionRule::ByRank),
             _ if by_rank && bytes >= self.slices_bytes => {
                 (Algorithm::Slices, SelectionRule::ByRankFrom(self.slices_bytes))
@@ -99,8 +99,8 @@ impl Thresholds {
 /// The rule by which an algorithm of the node was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SelectionRule {
-    /// It was asked for, and the collective has it.
-    Asked,
+    /// The caller requested it, and the collective has it.
+    Requested,
     /// The collective has no other.
     OnlyOne,
     /// Messages of up to so many bytes take it.
@@ -122,7 +122,7 @@ pub enum SelectionRule {
 impl fmt::Display for SelectionRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SelectionRule::Asked => f.write_str("it was asked for"),
+            SelectionRule::Requested => f.write_str("it was asked for"),
             SelectionRule::OnlyOne => f.write_str("the collective has no other"),
             SelectionRule::UpTo(bytes) => write!(f, "messages of up to {bytes} bytes"),
             SelectionRule::Above(bytes) => write!(f, "messages of more than {bytes} bytes"),
@@ -136,8 +136,8 @@ impl fmt::Display for SelectionRule {
     }
 }
 
-/// Returns whether a call by a built-in operator folds in rank order. Every other pair of type and operator is commutative bit for
-/// bit, and so are two operands, so ranks cannot tell the orders apart.
+/// Returns whether a call by a built-in operator must fold in rank order. All other pairs of type and operator give the same bits
+/// in any order, and so do two operands.
 pub fn folds_by_rank(collective: Collective, order: FoldOrder, dtype: DType, op: Op, ranks: usize) -> bool {
     collective.traits().folds && order == FoldOrder::Rank && dtype.is_inexact(op) && ranks > 2
 }

@@ -1,4 +1,4 @@
-//! Deposits: how a rank's contribution in an area is announced, piece by piece, and awaited.
+//! Deposits: a rank's contribution in an area is announced and awaited piece by piece.
 
 use super::board::Board;
 use super::event;
@@ -8,13 +8,13 @@ use super::word;
 use crate::sync::SyncPoint;
 
 impl<B: Board> Operation<'_, B> {
-    /// Waits until `pieces` pieces of `rank`'s deposit lie ready.
+    /// Waits until `pieces` pieces of `rank`'s deposit are ready.
     pub(super) fn until_deposited(&mut self, rank: usize, pieces: usize) -> Result<(), Stop> {
         let (slot, epoch, hash) = (self.slot, self.epoch, self.hash);
         self.wait(Wake::Event, |board| has_deposited(board, slot, rank, epoch, hash, pieces).then_some(()))
     }
 
-    /// Wakes the sleepers if this rank's was the last deposit but for `except`'s: the rank that stores last sees all others.
+    /// Wakes the sleepers if all ranks but `except` have deposited: the rank that stores last sees all others.
     pub(super) fn wake_if_all_deposited(&self, pieces: usize, except: usize) {
         let (board, slot, epoch, hash) = (self.board, self.slot, self.epoch, self.hash);
         let there = |r| r == except || has_deposited(board, slot, r, epoch, hash, pieces);
@@ -24,8 +24,8 @@ impl<B: Board> Operation<'_, B> {
     }
 }
 
-/// Returns whether `pieces` pieces of `rank`'s deposit for operation `epoch` lie ready; a deposit for another call counts as
-/// none, and the wait for it ends with the mismatch.
+/// Returns whether `pieces` pieces of `rank`'s deposit for operation `epoch` are ready. A deposit for another call does not
+/// count, and the wait for it ends with the mismatch.
 #[inline]
 pub(super) fn has_deposited<B: Board>(
     board: &B,

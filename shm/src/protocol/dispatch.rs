@@ -1,4 +1,4 @@
-//! Running an operation: the order of its steps, and the choice of the lane and the algorithm that carry it out.
+//! Running an operation: the order of its steps, and the dispatch to its lane and algorithm.
 
 use super::algorithm::{chain, exchange, flat, leader, registered, shared_result, single_copy, slices, static_leader};
 use super::arrive::Arrival;
@@ -17,13 +17,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 impl<B: Board> Member<B> {
     /// Runs one operation: arrive, decide, fold, publish, leave.
     pub fn run(&mut self, call: &Call<'_>) -> Result<Report, Stop> {
-        if let Some(few) = call.small_payload()
-            && let Some(done) = self.run_fast(&few)
+        if let Some(small) = call.small_payload()
+            && let Some(done) = self.run_fast(&small)
         {
             return done;
         }
-        if let Some(few) = call.small_exchange(self.board.rank())
-            && let Some(done) = self.run_fast_exchange(&few)
+        if let Some(small) = call.small_exchange(self.board.rank())
+            && let Some(done) = self.run_fast_exchange(&small)
         {
             return done;
         }
@@ -35,7 +35,7 @@ impl<B: Board> Member<B> {
         let epoch = self.epoch;
         let (mut op, arrival) = self.operation(call);
         let board = op.board;
-        // A group that has failed later than this may have completed this operation for this rank: its waits look.
+        // If the group has failed in a later operation, this one may be complete for this rank: its waits find out.
         if let Some(stop) = fault::failed(board).filter(|stop| stop.0.epoch() <= epoch) {
             return Err(stop);
         }
@@ -48,7 +48,7 @@ impl<B: Board> Member<B> {
             _ => op.run(arrival, &mut report)?,
         };
         board.step(Step::Copied);
-        // Left, once all before it are: this rank touches nothing of them any more.
+        // This rank touches no memory of this operation any more; `left` moves on once all earlier ones are left too.
         self.history = mix(op.hash);
         self.board.left(self.board.rank()).store(self.pending.prefix(epoch + 1), SyncPoint::LeftRelease.order());
         self.board.step(Step::Left);
@@ -61,7 +61,7 @@ impl<B: Board> Member<B> {
 }
 
 impl<B: Board> Operation<'_, B> {
-    /// Runs the call in its lane; returns whether this rank has had something from every other one.
+    /// Runs the call in its lane; returns whether this rank has received something from every other one.
     #[inline(always)]
     fn run(&mut self, previous: &mut ArrivalWord, report: &mut Report) -> Result<bool, Stop> {
         match self.call.prepared.lane {
@@ -79,8 +79,8 @@ impl<B: Board> Operation<'_, B> {
         }
     }
 
-    /// Runs the call by a user's operator: a panic in it fails the group. A fold word that this rank
-    /// holds stays busy, and the ranks that wait for it find the poison.
+    /// Runs the call by a user's operator; a panic in it fails the group. A fold word that this rank holds stays busy then, and
+    /// the ranks that wait for it find the poison.
     #[cold]
     fn run_guarded(&mut self, previous: &mut ArrivalWord, report: &mut Report) -> Result<bool, Stop> {
         match catch_unwind(AssertUnwindSafe(|| self.run(previous, report))) {
@@ -89,7 +89,7 @@ impl<B: Board> Operation<'_, B> {
         }
     }
 
-    /// Runs the algorithm that the first arriver chose; returns whether this rank has had something from every other one.
+    /// Runs the algorithm that the first arriver chose; returns whether this rank has received something from every other one.
     fn ticketed(&mut self, previous: &mut ArrivalWord, report: &mut Report) -> Result<bool, Stop> {
         let (board, call) = (self.board, self.call);
         self.enter();
@@ -116,7 +116,7 @@ impl<B: Board> Operation<'_, B> {
         }
         Ok(match collective {
             Collective::Broadcast => false,
-            // A rank that leaves a chain when its own part is folded has not met the ranks after it.
+            // A rank without a result leaves a chain once its own part is folded, before later ranks have come.
             _ => call.has_result(self.me) || plan != Algorithm::Chain,
         })
     }

@@ -1,8 +1,8 @@
-//! The end of a rank's membership: what it has called in all is compared with what those called that have ended before.
+//! The end of a rank's membership: its call history is compared with those of the ranks that have ended before.
 //!
-//! A rank that needs no other, as the root of a broadcast, may end without meeting the others again. So every rank leaves the
-//! number of its operations and its call history hash behind, and a rank that finds another one's different fails the group.
-//! No rank waits: of two that end at once, at least one sees the other's.
+//! A rank that needs no other, such as the root of a broadcast, may end without meeting the others again. So every rank stores
+//! the number of its operations and its call history hash, and a rank that finds different ones fails the group. No rank
+//! waits: of two that end at the same time, at least one sees the other's words.
 
 use super::board::{Board, SLOTS};
 use super::fault;
@@ -12,11 +12,11 @@ use super::word::{self, Cause};
 use crate::sync::{Ordering, SyncPoint};
 
 impl<B: Board> Member<B> {
-    /// Ends this rank's membership. Nothing is pending, and nothing may be called after it. `in_order` says that all ranks
-    /// end after the same calls: otherwise one that has made fewer may have left for a reason of its own.
+    /// Ends this rank's membership. No operation may be pending, and none may follow. `in_order` is true if all ranks end after
+    /// the same calls; otherwise a rank with fewer calls is no error.
     ///
     /// # Errors
-    /// The group's one error: that of an earlier operation, or that calls differed.
+    /// The group's one error: that of an earlier operation, or a mismatch of the calls.
     pub fn end(&mut self, in_order: bool) -> Result<(), Stop> {
         self.has_ended = true;
         let board = &self.board;

@@ -1,4 +1,4 @@
-//! Waking: the event count of a slot, on which the ranks that wait in its operation sleep.
+//! Wake-ups: the event count of a slot, on which the ranks that wait in its operation sleep.
 //!
 //! A publisher pays one fence and one load when no rank sleeps.
 
@@ -7,14 +7,14 @@ use super::operation::Operation;
 use crate::sync::{Ordering, SyncPoint, futex};
 
 impl<B: Board> Operation<'_, B> {
-    /// Wakes the ranks that sleep in this operation; called after the change they wait for was stored.
+    /// Wakes the ranks that sleep in this operation; called after storing the change they wait for.
     #[inline]
     pub(super) fn wake(&self) {
         wake(self.board, self.slot);
     }
 }
 
-/// Wakes the ranks that sleep in `slot`; called after the change they wait for was stored.
+/// Wakes the ranks that sleep in `slot`; called after storing the change they wait for.
 #[inline]
 pub(super) fn wake<B: Board>(board: &B, slot: usize) {
     if sleepers(board, slot) {
@@ -22,7 +22,7 @@ pub(super) fn wake<B: Board>(board: &B, slot: usize) {
     }
 }
 
-/// Returns whether a rank sleeps in `slot`, as seen after everything stored before.
+/// Returns whether a rank sleeps in `slot`; the fence orders this load after all earlier stores.
 #[inline]
 pub(super) fn sleepers<B: Board>(board: &B, slot: usize) -> bool {
     SyncPoint::PublisherFence.fence();

@@ -1,4 +1,4 @@
-//! The lines that ranks share: the writer of each, and where each lies. 128 bytes apart, so that no two writers meet.
+//! The cache lines that ranks share, with the writers of each. They are 128 bytes apart, so that no two writers share one.
 
 use super::signature::Signature;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, SyncPoint};
@@ -27,21 +27,21 @@ pub struct EventLine {
 pub struct RankLine {
     /// `word::entered`: the mark of entry, and in `flat` the flag of the payload beside it.
     pub entered: AtomicU64,
-    /// The call's signature, described in full.
+    /// The call's whole signature, for errors.
     pub call: [AtomicU64; 2],
     /// Up to [`INLINE_BYTES`] of payload, ordered by `entered`.
     #[cfg(not(earlybird_loom))]
     pub payload: [AtomicU64; INLINE_BYTES / 8],
-    /// `word::deposited`: how much of the deposit in the arena lies ready.
+    /// `word::deposited`: the number of pieces of the deposit that are ready.
     pub deposited: AtomicU64,
-    /// The names of the buffers that it registers for this operation: its contribution, the place of its result; or what it
-    /// says of a shared result. Ordered by `deposited`.
+    /// The names of the buffers that the rank registers for this operation, contribution and result; or its words about a shared
+    /// result. Ordered by `deposited`.
     pub registered: [AtomicU64; 2],
     #[cfg(not(earlybird_loom))]
     _reserved: [u64; 13],
 }
 
-/// The words by which a member of a group tells the others of itself, apart from any operation. Writer: that member.
+/// The words of a member that belong to no operation. Writer: that member.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct MemberLines {
@@ -53,7 +53,7 @@ pub struct MemberLines {
     pub gone: AtomicU64,
     /// `word::ended` once the member has made its last call.
     pub ended: AtomicU64,
-    /// `wait 32 | looks 32`: the long wait that the member is in or was in last, and how often it has looked in vain.
+    /// `wait 32 | looks 32`: the member's current or last long wait, and its number of unsuccessful looks.
     #[cfg(not(earlybird_loom))]
     pub waits: AtomicU64,
     #[cfg(not(earlybird_loom))]
@@ -70,29 +70,29 @@ impl RankLine {
 }
 
 impl MemberLines {
-    /// The member takes part in nothing any more; stored after the last operation it left.
+    /// Marks the member as gone; called after the last operation it left.
     pub fn go(&self) {
         self.gone.store(1, SyncPoint::GoneRelease.order());
     }
 
-    /// Returns whether the member has gone. A rank that learns of it also learns what the member had left.
+    /// Returns whether the member is gone. If so, its final `left` is visible too.
     pub fn is_gone(&self) -> bool {
         self.gone.load(SyncPoint::GoneAcquire.order()) != 0
     }
 }
 
-/// The group's one error, and beside it whose line this is.
+/// The group's one error, and the identity of the group that owns the memory.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct PoisonLine {
     /// [`word::PoisonWord`](super::word::PoisonWord); writers: all, by read-modify-write.
     pub poison: AtomicU64,
-    /// The value of `poison` while the group is well; writers: the members when they take their seats, all the same.
+    /// The value of `poison` while the group is healthy; every member stores the same one when it joins.
     pub group: AtomicU64,
 }
 
 impl PoisonLine {
-    /// The region has become the memory of a group of which `healthy` is the healthy word. Free memory is zero.
+    /// Initializes the line for the group whose healthy word is `healthy`. Free memory is zero.
     pub fn begin(&self, healthy: u64) {
         for word in [&self.group, &self.poison] {
             // Another member may have been first, or the group may have failed already.

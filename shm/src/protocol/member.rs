@@ -1,4 +1,4 @@
-//! A rank's membership of its group: the memory that it keeps from one operation to the next.
+//! A rank's membership of its group: its private state from one operation to the next.
 
 use super::board::{Board, SLOTS};
 use super::call::Call;
@@ -10,7 +10,7 @@ use super::scratch::Scratch;
 use super::word::{ArrivalWord, Cause};
 use crate::sync::{Ordering, Rule};
 
-/// One rank's private memory of its group.
+/// One rank's private state in its group.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Member<B> {
@@ -21,10 +21,10 @@ pub struct Member<B> {
     pub(super) pending: RequestQueue,
     /// The settings of this rank's waits.
     pub patience: Patience,
-    /// Changes made by started operations or beside them (`stuck.rs`).
+    /// The number of changes that started operations have made, for others may wait for them (`stuck.rs`).
     pub(super) moves: u32,
-    /// The call history hash: what this rank has called so far. It goes into the signature of every later operation, so
-    /// that ranks whose calls differed unseen meet the difference at the latest in their next common operation.
+    /// The hash of all calls of this rank so far. It is part of the signature of every later operation, so a difference between
+    /// the calls of two ranks is found at the latest in their next common operation.
     pub(super) history: u32,
     /// True if this rank's membership has ended.
     pub(super) has_ended: bool,
@@ -37,15 +37,16 @@ pub struct Member<B> {
 
 /// The call history hash after a call whose signature, salted by the history before it, is `hash`.
 ///
-/// Equal calls keep a difference for ever, since every step can be undone. One that sixteen bits do not show, because only
-/// the upper half of `hash` differs, is in the lower half of what follows: a product carries upwards only.
+/// Every step is invertible, so equal later calls never cancel a difference. A difference in the upper half of `hash` alone,
+/// which words with sixteen bits of it do not show, moves to the lower half of the new history, since a product carries
+/// upwards only.
 #[inline(always)]
 pub(super) const fn mix(hash: u32) -> u32 {
     hash.wrapping_mul(0x9e37_79b1).rotate_left(16)
 }
 
 impl<B: Board> Member<B> {
-    /// A rank that has just joined.
+    /// The state of a rank that has just joined.
     pub fn new(board: B, patience: Patience) -> Self {
         let arrivals = [ArrivalWord(0); SLOTS];
         let (scratch, pending) = (Scratch::default(), RequestQueue::default());
@@ -68,7 +69,7 @@ impl<B: Board> Member<B> {
         self.epoch
     }
 
-    /// The operation that has begun, and what the arrival word of its slot was last.
+    /// The current operation, and the last value of its slot's arrival word.
     pub(super) fn operation<'a>(&'a mut self, call: &'a Call<'a>) -> (Operation<'a, B>, &'a mut ArrivalWord) {
         let Member { board, patience, all_left, moves, pending, scratch, arrivals, epoch, history, .. } = self;
         let pending = pending.as_pending();
@@ -78,7 +79,7 @@ impl<B: Board> Member<B> {
         (operation, arrival)
     }
 
-    /// Every rank has contributed to operation `epoch`, so every rank had left the one before, unless that was started as a
+    /// Records that every rank has contributed to operation `epoch`: so all have left the one before, unless that was a
     /// non-blocking call.
     #[inline(always)]
     pub(super) fn heard_all(&mut self, epoch: u64) {
@@ -87,26 +88,26 @@ impl<B: Board> Member<B> {
         }
     }
 
-    /// Makes progress in everything that is started, without waiting.
+    /// Makes progress in all started calls, without waiting.
     pub fn progress(&mut self) {
         self.progress_before(self.epoch + 1);
     }
 
-    /// The same on the way into operation `next`.
+    /// Makes progress in all started calls before this rank enters operation `next`.
     #[cold]
     pub(super) fn progress_before(&mut self, next: u64) {
         let Member { board, patience, all_left, moves, pending, .. } = self;
         pending.progress(board, patience, all_left, moves, next);
     }
 
-    /// Fails the group for a reason found outside its operations, unless it has failed already: the others get it in their
-    /// next operation, or in this one if they are in it.
+    /// Fails the group for a reason found outside its operations, unless it has failed already. The others get the error in
+    /// their current or next operation.
     #[cold]
     pub fn fail(&mut self, cause: Cause, details: &[u64]) -> Stop {
         fault::raise(&self.board, self.epoch + 1, cause, details)
     }
 
-    /// Fails the group because this rank unwinds out of a call: it lives, and carries out nothing any more.
+    /// Fails the group because this rank unwinds out of a call: the process lives, but makes no call any more.
     #[cold]
     pub fn panicked(&mut self) {
         if self.board.ranks() > 1 {
@@ -120,7 +121,7 @@ impl<B: Board> Member<B> {
 mod tests {
     use super::mix;
 
-    /// Two ranks call what sixteen bits do not tell apart, then alike, or again what those bits do not tell apart.
+    /// Two ranks make calls that differ in the upper sixteen bits only, then equal calls, or again such different ones.
     #[test]
     fn a_difference_that_sixteen_bits_do_not_show_is_shown_by_the_next_operation() {
         let (mut history, call) = (0u32, 0x1234_5678u32);
@@ -132,7 +133,7 @@ mod tests {
         }
     }
 
-    /// The same two calls against each other any number of times: ranks that never wait meet the difference afterwards.
+    /// Two ranks make the same two different calls any number of times without waiting: the difference stays visible.
     #[test]
     fn a_difference_that_repeats_does_not_cancel_itself() {
         for upper in [0, 1, 0x8000, 0xffff] {

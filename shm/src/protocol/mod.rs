@@ -16,8 +16,8 @@
 //! 4. A rank never waits while it holds a fold word busy.
 //! 5. A wait looks at completion first, at the poison word second, and when slow at the peers it waits for.
 //! 6. No decision outside the arrival word depends on observed times.
-//! 7. `left` is the last operation before all that its rank has under way: started operations become complete in any order.
-//! 8. A wait that no rank can end any more fails the group, whatever stands in the words.
+//! 7. `left` is the last operation before all active ones of its rank: started operations become complete in any order.
+//! 8. A wait that no rank can end any more fails the group, whatever values the words have.
 //! 9. Bounds come from the agreed signature; nothing read from shared memory is used as an index unchecked.
 
 pub mod active_request;

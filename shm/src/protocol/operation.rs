@@ -1,4 +1,4 @@
-//! One operation of one rank as the algorithms see it: the call, its number, its places in memory, and what a wait needs.
+//! One operation of one rank, the context of the algorithms: the call, its number, its slot and area, and the state of waits.
 
 use super::board::{AREAS, Board, SLOTS};
 use super::call::Call;
@@ -9,7 +9,7 @@ use super::word::{self, PoisonWord};
 use crate::config::Algorithm;
 use crate::sync::SyncPoint;
 
-/// The group has failed: the operation ends with the error in this word.
+/// The error of a failed group, which ends the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stop(pub PoisonWord);
 
@@ -22,24 +22,24 @@ pub struct Report {
     pub algorithm: Algorithm,
     /// Place in the arrival order; `None` in the ticketless lane.
     pub place: Option<usize>,
-    /// False if a rank could not read another's memory: then all ranks must make the call in another way.
+    /// False if a rank could not read another's memory: then all ranks must repeat the call by another algorithm.
     pub is_done: bool,
 }
 
 impl Report {
-    /// Operation `epoch`, which runs in the ticketless lane and by `algorithm`.
+    /// The report of operation `epoch` in the ticketless lane, by `algorithm`.
     pub(crate) fn ticketless(epoch: u64, algorithm: Algorithm) -> Self {
         Report { epoch, algorithm, place: None, is_done: true }
     }
 }
 
-/// The other operations that a rank has started and not completed: a waiting rank makes progress in them.
+/// The other active operations of a rank, in which it makes progress while it waits.
 pub(super) trait Pending<B> {
     /// Returns whether all are complete.
     fn is_empty(&self) -> bool;
 
     /// Makes progress in all of them, in order, without waiting; returns whether there was any. The rank is inside operation
-    /// `now`, or has left all before `now` that are not pending. Adds to `moves` what it changes.
+    /// `now`, or has left all before `now` that are not pending. Adds its changes to `moves`.
     fn progress(&mut self, board: &B, patience: &Patience, all_left: &mut u64, moves: &mut u32, now: u64) -> bool;
 }
 
@@ -49,9 +49,9 @@ pub(super) struct RankContext<'a, B> {
     pub(super) patience: &'a mut Patience,
     /// Every rank is known to have left every operation up to this one.
     pub(super) all_left: &'a mut u64,
-    /// Changes made by what this rank has pending or beside it, for which others may have waited (`stuck.rs`).
+    /// The number of changes that this rank's started operations have made, for others may wait for them (`stuck.rs`).
     pub(super) moves: &'a mut u32,
-    /// `None` where nothing else is pending: then a wait may spin and sleep.
+    /// The other active operations; `None` without any, which lets a wait spin and sleep.
     pub(super) pending: Option<&'a mut (dyn Pending<B> + 'static)>,
 }
 
@@ -64,7 +64,7 @@ pub struct Operation<'a, B> {
     pub(super) area: usize,
     pub(super) me: usize,
     pub(super) ranks: usize,
-    /// The signature of the call, salted by the call history hash: what marks and words of this operation carry.
+    /// The signature of the call, salted by the call history hash; part of this operation's marks and words.
     pub(super) hash: u32,
     pub(super) patience: &'a mut Patience,
     pub(super) all_left: &'a mut u64,
@@ -101,7 +101,7 @@ impl<'a, B: Board> Operation<'a, B> {
         }
     }
 
-    /// Writes the call in full beside the mark of entry that is to come.
+    /// Writes the whole signature of the call, before the mark of entry.
     #[inline(always)]
     pub(super) fn describe(&self) {
         self.board.line(self.slot, self.me).describe(self.call.prepared.signature);
@@ -115,8 +115,8 @@ impl<'a, B: Board> Operation<'a, B> {
         self.board.step(Step::Entered);
     }
 
-    /// Folds by the words of the operation's slot in place of those of its area, for an operation without payload there. So as
-    /// many of them can be under way as there are slots.
+    /// Uses the fold words of the slot instead of those of the area, for an operation without payload in an area. So as many of
+    /// them can be active as there are slots.
     pub(super) fn fold_by_slot(&mut self) {
         self.area = AREAS + self.slot;
     }

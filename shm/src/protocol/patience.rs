@@ -1,14 +1,14 @@
-//! The time that a waiting rank spins, yields and sleeps: its settings, and what it has learnt from its own waits.
+//! Settings of waiting: how long a rank spins and yields before it sleeps, and when it is awake again, adapted to its own waits.
 
 use crate::config::WaitPreset;
 use std::ops::Range;
 
-/// The settings of a rank's waits, and what it has learnt from them.
+/// The settings of a rank's waits, and their history.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
     /// The preset in force.
     pub preset: WaitPreset,
-    /// True if ranks outnumber the CPUs they may use.
+    /// True if there are more ranks than CPUs that they may use.
     pub oversubscribed: bool,
     /// Deadline of one wait; `None` waits for ever (deaths are noticed all the same).
     pub timeout_ns: Option<u64>,
@@ -58,17 +58,17 @@ pub(super) mod pace {
     use super::Patience;
     use crate::config::WaitPreset;
 
-    /// Looks without any pause, then with one, while every rank has a CPU of its own: about 2 and 60 us.
+    /// Polls without a pause, then polls with one, while every rank has a CPU of its own: about 2 and 60 us.
     #[cfg(not(earlybird_loom))]
     pub const fn looks() -> [u32; 2] {
         [400, 1500]
     }
-    /// The same in a model: none, unless the model is of them.
+    /// The polls in a model: none, unless the model is about spinning.
     #[cfg(earlybird_loom)]
     pub fn looks() -> [u32; 2] {
         [crate::model::spins(); 2]
     }
-    /// First inspection of the peers, and the longest interval between two.
+    /// Time of the first inspection of the peers, and the longest interval between two.
     pub const INSPECT_FIRST_NS: u64 = 1_000_000;
     pub const INSPECT_MOST_NS: u64 = 100_000_000;
 
@@ -101,7 +101,7 @@ pub(super) mod pace {
             (waited_ns / 8).clamp(50_000, 1_000_000)
         }
 
-        /// Adds a wait whose end a peer announced to the history.
+        /// Adds a wait that a peer's wake-up ended to the history.
         pub(in crate::protocol) fn learn(&mut self, waited_ns: u64) {
             self.history.add(waited_ns);
         }

@@ -1,9 +1,9 @@
-//! How a payload is cut into chunks: pure arithmetic, the same on every rank.
+//! The division of a payload into chunks: pure arithmetic, the same on every rank.
 
 use super::board::Place;
 use super::call::Call;
 
-/// Bytes after which a deposit that is too large for a line announces its progress.
+/// Bytes of the pieces in which a deposit that is too large for a line is announced.
 pub(super) const PIECE_BYTES: usize = if cfg!(earlybird_loom) { 64 } else { 8 * 1024 };
 
 /// The chunks of a payload.
@@ -32,7 +32,7 @@ impl Pieces {
         Pieces { elements, number, count, element_bytes, accumulator_bytes: element_bytes }
     }
 
-    /// The payload of `call`, cut likewise.
+    /// Cuts the payload of `call` as [`Pieces::cut`] does.
     pub fn of(call: &Call<'_>, target_bytes: usize, most: usize) -> Self {
         let cut = Self::cut(call.count, call.element_bytes, target_bytes, most);
         Pieces { accumulator_bytes: call.prepared.accumulator_bytes, ..cut }

@@ -1,4 +1,4 @@
-//! Publishing and copying out: the result becomes visible chunk by chunk as each becomes final.
+//! Publishing and copying out the result, chunk by chunk, as each becomes final.
 
 use super::board::{Board, CHUNKS};
 use super::operation::{Operation, Stop};
@@ -23,20 +23,20 @@ impl Done {
 }
 
 impl<B: Board> Operation<'_, B> {
-    /// Declares chunk `i` final: its only folder has stored every contribution.
+    /// Marks chunk `i` as final, with every contribution folded, and wakes the sleepers.
     pub(super) fn publish(&self, i: usize) {
         self.make_final(i);
         self.wake();
     }
 
-    /// The same without waking the sleepers.
+    /// Marks chunk `i` as final without waking the sleepers.
     pub(super) fn make_final(&self, i: usize) {
         let word = FoldWord::open(self.epoch, self.me, self.ranks);
         self.board.chunk(self.area, i).store(word.0, SyncPoint::ChunkRelease.order());
         self.board.step(Step::Published);
     }
 
-    /// Copies every chunk that is not in `copied` as it becomes final, beginning with chunk `first`.
+    /// Copies each chunk that is not in `copied` once it is final, beginning with chunk `first`.
     pub(super) fn copy_out(&mut self, pieces: &Pieces, first: usize, copied: &Done) -> Result<(), Stop> {
         let (board, call, area, epoch, ranks) = (self.board, self.call, self.area, self.epoch, self.ranks);
         for i in (first..pieces.number).chain(0..first).filter(|i| !copied.has(*i)) {

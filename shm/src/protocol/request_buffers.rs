@@ -1,6 +1,6 @@
-//! Buffers that a started call owns, without their type: the call proceeds while its caller does something else.
+//! Type-erased buffers that a started call owns until it completes.
 //!
-//! Invariant **D (datatype)**: whatever a call on the datatype of the buffers writes to them is made of values of their type.
+//! Invariant **D (datatype)**: a call on the datatype of the buffers writes only values of their type to them.
 #![allow(unsafe_code)]
 
 use super::payload::Buffers;
@@ -10,43 +10,43 @@ use std::any::Any;
 use std::fmt;
 
 /// The values that a started call can own: a `Vec<T>` or a `SharedBuffer<T>` for a call in place, `(send, recv)` of two of
-/// them, a [`Grouped`], an [`OwnedBytes`], or `()` for a call without data. They come back when the call has ended.
+/// them, a [`Grouped`], an [`OwnedBytes`], or `()` for a call without data. The completed call returns them.
 pub trait BufferOwner: Any + Send {
-    /// The buffers as a call sees them.
+    /// The buffers, borrowed for a call.
     ///
     /// # Safety
     /// D.
     #[doc(hidden)]
     unsafe fn as_buffers(&mut self, datatype: Datatype) -> Buffers<'_>;
 
-    /// Before each start.
+    /// Prepares the buffers; called before each start.
     ///
     /// # Errors
-    /// The fault of the buffers; then the call is not started.
+    /// The reason why the buffers cannot be used; then the call is not started.
     #[doc(hidden)]
     fn begin(&mut self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// After each end, with its outcome; returns what the caller is told.
+    /// Finishes the buffers; called with the outcome after each completion. Returns the result for the caller.
     ///
     /// # Errors
-    /// That of the outcome, and those that show only when all ranks have told what they send: the same on all, which go on.
+    /// The error of the outcome, or one found by comparing the counts of all ranks: the same on all, and the group goes on.
     #[doc(hidden)]
     fn end(&mut self, outcome: Result<(), Error>) -> Result<(), Error> {
         outcome
     }
 
-    /// The values as their owner has given them.
+    /// The value that the caller passed.
     #[doc(hidden)]
     fn owner(&mut self) -> &mut dyn Any;
 
-    /// The same, for good.
+    /// Returns the value that the caller passed.
     #[doc(hidden)]
     fn into_owner(self: Box<Self>) -> Box<dyn Any + Send>;
 }
 
-/// The owner of a `BufferOwner` that wraps no other one: itself.
+/// The `owner` methods of a `BufferOwner` that wraps no other one.
 macro_rules! owns_itself {
     () => {
         fn owner(&mut self) -> &mut dyn Any {
@@ -67,7 +67,7 @@ impl BufferOwner for () {
     owns_itself! {}
 }
 
-/// The message of a call without data, so that each rank waits for all: a word, in place of the owner's values.
+/// The one-word message of a call without data, in place of the owner's values, so that each rank waits for all.
 struct Token {
     word: [u64; 1],
     owner: Box<dyn BufferOwner>,
@@ -108,7 +108,7 @@ impl<T: Send + 'static> BufferOwner for (Vec<T>, Vec<T>) {
 /// The bytes of a send buffer and a receive buffer of elements of a datatype, for bindings to other languages.
 #[derive(Debug)]
 pub struct OwnedBytes {
-    /// The bytes of the send buffer; `None` where the result replaces what lies in `recv`.
+    /// The bytes of the send buffer; `None` for a call in place in `recv`.
     pub send: Option<Vec<u8>>,
     /// The bytes of the receive buffer.
     pub recv: Vec<u8>,
@@ -117,7 +117,7 @@ pub struct OwnedBytes {
 }
 
 impl OwnedBytes {
-    /// The bytes of elements of `datatype`; without `send` the result replaces what lies in `recv`.
+    /// The bytes of elements of `datatype`; without `send` the call is in place in `recv`.
     pub fn new(send: Option<Vec<u8>>, recv: Vec<u8>, datatype: Datatype) -> Self {
         OwnedBytes { send, recv, datatype }
     }
@@ -137,7 +137,7 @@ impl BufferOwner for OwnedBytes {
     owns_itself! {}
 }
 
-/// Many vectors that are reduced as one message, each of which its result replaces.
+/// Many vectors that are reduced in place as one message.
 pub struct Grouped<T> {
     parts: Vec<Vec<T>>,
     memory: Vec<u64>,
@@ -149,7 +149,7 @@ impl<T> Grouped<T> {
         self.parts.iter_mut().map(Vec::as_mut_slice)
     }
 
-    /// The vectors, for good.
+    /// Returns the vectors.
     pub fn into_parts(self) -> Vec<Vec<T>> {
         self.parts
     }
@@ -195,13 +195,13 @@ impl<T> fmt::Debug for Grouped<T> {
     }
 }
 
-/// Which of its buffers a call uses, and how.
+/// The use that a call makes of its buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BufferRole {
-    /// All, as their owner has given them.
+    /// All buffers, in the call that their owner was passed to.
     #[default]
     AsGiven,
-    /// The same, in an operation that is a part of the call.
+    /// All buffers, in an operation that is a part of the call.
     InPart,
     /// The send buffer; nothing is received.
     SendOnly,
@@ -216,7 +216,7 @@ pub struct OwnedBuffers {
     role: BufferRole,
 }
 
-// D, for both: an `Element` is what its tag says.
+// D, for both: `T::DTYPE` is the datatype of `T`.
 impl<T: Element> From<Vec<T>> for OwnedBuffers {
     fn from(buffer: Vec<T>) -> Self {
         OwnedBuffers { owner: Box::new(buffer), datatype: T::DTYPE.into(), role: BufferRole::AsGiven }
@@ -252,18 +252,18 @@ impl OwnedBuffers {
         OwnedBuffers { owner, datatype, role: BufferRole::AsGiven }
     }
 
-    /// The same values in a call that neither sends nor receives any, and waits for all ranks all the same.
+    /// Wraps the values for a call without data that waits for all ranks.
     pub fn of_token(self) -> Self {
         let token = Token { word: [0], owner: self.owner };
         OwnedBuffers { owner: Box::new(token), datatype: DType::U64.into(), role: self.role }
     }
 
-    /// Says which of the buffers a call uses from now on.
+    /// Sets the use that a call makes of the buffers from now on.
     pub fn set_role(&mut self, role: BufferRole) {
         self.role = role;
     }
 
-    /// The buffers as a call sees them.
+    /// The buffers, borrowed for a call.
     pub fn as_buffers(&mut self) -> Buffers<'_> {
         // SAFETY: D, since they were made.
         let buffers = unsafe { self.owner.as_buffers(self.datatype) };
@@ -274,7 +274,7 @@ impl OwnedBuffers {
         }
     }
 
-    /// Before each start.
+    /// Prepares the buffers; called before each start.
     ///
     /// # Errors
     /// The errors of [`BufferOwner::begin`].
@@ -282,7 +282,7 @@ impl OwnedBuffers {
         if self.role == BufferRole::AsGiven { self.owner.begin() } else { Ok(()) }
     }
 
-    /// After each end, with its outcome; returns what the caller is told.
+    /// Finishes the buffers; called with the outcome after each completion. Returns the result for the caller.
     ///
     /// # Errors
     /// The errors of [`BufferOwner::end`].
@@ -290,22 +290,22 @@ impl OwnedBuffers {
         if self.role == BufferRole::AsGiven { self.owner.end(outcome) } else { outcome }
     }
 
-    /// The values as their owner has given them.
+    /// The value that the caller passed.
     pub(crate) fn owner_as_any(&mut self) -> &mut dyn Any {
         self.owner.owner()
     }
 
-    /// The same, for good.
+    /// Returns the value that the caller passed.
     pub(crate) fn into_owner_as_any(self) -> Box<dyn Any + Send> {
         self.owner.into_owner()
     }
 
-    /// The same; `None` for another type than theirs.
+    /// The value that the caller passed; `None` if it has another type.
     pub fn owner<B: BufferOwner>(&mut self) -> Option<&mut B> {
         self.owner_as_any().downcast_mut()
     }
 
-    /// The same, for good.
+    /// Returns the value that the caller passed; `None` if it has another type.
     pub fn into_owner<B: BufferOwner>(self) -> Option<B> {
         self.into_owner_as_any().downcast().ok().map(|owner| *owner)
     }

@@ -1,5 +1,5 @@
-//! Reusing memory: an operation touches its slot and its area only when every rank has left the operation that used them
-//! before, and reserves what it needs there.
+//! Reuse of memory: an operation touches its slot and its area only after every rank has left the operation that used them
+//! before, and reserves the memory that it needs there.
 
 use super::board::{Board, Need};
 use super::operation::{Operation, Stop};
@@ -7,7 +7,7 @@ use super::wait::Wake;
 use crate::sync::SyncPoint;
 
 impl<B: Board> Operation<'_, B> {
-    /// Returns whether every rank has left, as seen now, the operation that used this one's memory `back` operations ago.
+    /// Returns whether every rank has left the operation `back` operations ago, which used the same memory.
     pub(super) fn have_all_left(&mut self, back: usize) -> bool {
         let due = self.epoch.saturating_sub(back as u64);
         if *self.all_left < due {
@@ -17,7 +17,7 @@ impl<B: Board> Operation<'_, B> {
         *self.all_left >= due
     }
 
-    /// Waits until every rank has left the operation that used this one's memory `back` operations ago.
+    /// Waits until every rank has left the operation `back` operations ago, which used the same memory.
     pub(super) fn until_all_left(&mut self, back: usize) -> Result<(), Stop> {
         let due = self.epoch.saturating_sub(back as u64);
         if *self.all_left >= due {
@@ -41,7 +41,7 @@ impl<B: Board> Operation<'_, B> {
         Ok(())
     }
 
-    /// Reserves what the operation needs in its area, or fails the group before anything is touched.
+    /// Reserves the memory that the operation needs in its area, or fails the group before any of it is touched.
     pub(super) fn reserve(&mut self, need: Need) -> Result<(), Stop> {
         match self.board.reserve(self.area, need) {
             Ok(()) => Ok(()),

@@ -1,4 +1,4 @@
-//! Lists and accumulators that a rank keeps from one operation to the next: no allocation in the steady state.
+//! Lists and accumulators that a rank reuses from one operation to the next, so that the steady state allocates nothing.
 
 use super::pieces::Pieces;
 use std::ops::Range;
@@ -10,7 +10,7 @@ pub(super) struct Scratch {
     pub(super) ready: Vec<usize>,
     /// Ranks to take from.
     pub(super) sources: Vec<Source>,
-    /// A private accumulator, where the result cannot be its own.
+    /// A private accumulator, for results that cannot be accumulated in place.
     accumulator: Vec<u64>,
 }
 

@@ -1,14 +1,14 @@
-//! A result that all ranks of a call share: what each rank says about it, and what they agree on.
+//! A result that all ranks of a call share: the words that each rank contributes about its place, and their agreement.
 
 use std::cell::Cell;
 
 /// Places for results that a group has.
 pub const RESULTS: usize = 2;
 
-/// A call whose result is to be one for all ranks, as one of them sees it.
+/// One rank's state of a call with a shared result.
 #[derive(Debug, Default)]
 pub struct SharedResult {
-    /// Places in which this rank still reads a result, a bit each.
+    /// Places that this rank still reads, a bit each.
     pub held: u64,
     /// The number of the place and the name of the memory that rank 0 offers. A name of 0 is no offer.
     pub offer: (usize, u64),
@@ -17,14 +17,14 @@ pub struct SharedResult {
     agreed: Cell<Option<Agreed>>,
 }
 
-/// The agreement of all ranks once all have come.
+/// The agreement of all ranks on the place of the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Agreed {
-    /// Places in which some rank still reads.
+    /// Places that some rank still reads.
     pub held: u64,
     /// The offer of rank 0.
     pub offer: (usize, u64),
-    /// Whether the result lies there; otherwise every rank has a copy.
+    /// True if the result is in the place offered; otherwise every rank has a copy.
     pub taken: bool,
 }
 
@@ -34,12 +34,12 @@ impl SharedResult {
         SharedResult { held, offer, bytes, agreed: Cell::new(None) }
     }
 
-    /// The agreement, if the call has come so far.
+    /// The agreement, once all ranks have contributed.
     pub fn agreed(&self) -> Option<Agreed> {
         self.agreed.get()
     }
 
-    /// Takes note of what all ranks agreed on.
+    /// Stores the agreement.
     pub(super) fn agree(&self, agreed: Agreed) {
         self.agreed.set(Some(agreed));
     }

@@ -1,4 +1,4 @@
-//! The signature: a rank's description of its call, by which calls that differ are told apart.
+//! The signature: a rank's description of its call, by which the ranks detect different calls.
 
 use super::collective::Collective;
 use crate::config::Algorithm;
@@ -11,8 +11,8 @@ pub struct Signature {
     /// registered 1 | within 4 | root 16`,
     /// the root plus one, 0 where there is none.
     pub kind: u64,
-    /// Elements of a block; where blocks differ, `hash of their lengths 24 | elements of all 40`. The size of a user's
-    /// type is added above [`USER_SIZE_SHIFT`].
+    /// Elements of a block; for unequal blocks, `hash of their lengths 24 | elements of all 40`. The size of a user's type is
+    /// added above [`USER_SIZE_SHIFT`].
     pub count: u64,
 }
 
@@ -20,15 +20,15 @@ const LANE: u64 = 1 << 40;
 const UNEQUAL: u64 = 1 << 41;
 const REGISTERED: u64 = 1 << 43;
 const STARTED: u64 = 1 << 42;
-/// With `REGISTERED`; the codes of the algorithms leave it free.
+/// Set with `REGISTERED` for a shared result; a bit that the codes of the algorithms leave free.
 const SHARED: u64 = 1 << 39;
 const ROOT_SHIFT: u32 = 48;
 
-/// Where the size of a user's type begins in [`Signature::count`]: no memory holds 2^40 elements of it.
+/// The lowest bit of the size of a user's type in [`Signature::count`]: no memory holds 2^40 elements.
 pub const USER_SIZE_SHIFT: u32 = 40;
 
 impl Signature {
-    /// Packs; the lane is added by [`Signature::in_lane`] once it is known.
+    /// Packs the arguments; the lane is added by [`Signature::in_lane`] once it is known.
     #[inline]
     pub fn new(
         collective: Collective,
@@ -51,12 +51,12 @@ impl Signature {
         Signature { kind, count: count as u64 | user_size }
     }
 
-    /// The same call in the ticketless lane, or in the ticketed one.
+    /// Sets the lane: ticketless (`flat`) or ticketed.
     pub fn in_lane(self, flat: bool) -> Self {
         Signature { kind: if flat { self.kind | LANE } else { self.kind & !LANE }, ..self }
     }
 
-    /// The same call on registered buffers.
+    /// Marks a call on registered buffers.
     pub fn registered(self) -> Self {
         Signature { kind: self.kind | REGISTERED, ..self }
     }
@@ -66,22 +66,22 @@ impl Signature {
         self.kind & REGISTERED != 0
     }
 
-    /// The same call with one result for all ranks.
+    /// Marks a call with one result for all ranks.
     pub fn shared(self) -> Self {
         Signature { kind: self.kind | REGISTERED | SHARED, ..self }
     }
 
-    /// The same call, non-blocking: blocking calls do not match it.
+    /// Marks a non-blocking call, which blocking calls do not match.
     pub fn started(self) -> Self {
         Signature { kind: self.kind | STARTED, ..self }
     }
 
-    /// The same call with this root.
+    /// Sets the root.
     pub fn rooted(self, root: usize) -> Self {
         Signature { kind: self.kind & !(0xffff << ROOT_SHIFT) | (root as u64 + 1) << ROOT_SHIFT, ..self }
     }
 
-    /// The same call on blocks of these lengths.
+    /// Sets unequal block lengths.
     pub fn unequal(self, lens: &[usize]) -> Self {
         let mix = |sum: u64, len: &usize| (sum ^ *len as u64).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(31);
         let hash = lens.iter().fold(lens.len() as u64, mix);
@@ -90,7 +90,7 @@ impl Signature {
         Signature { kind: self.kind | UNEQUAL, count }
     }
 
-    /// The same call as a part of a larger operation with this number, of which 11 bits count.
+    /// Marks a part of a larger operation with this number, of which 11 bits count.
     #[inline]
     pub fn within(self, number: u16) -> Self {
         let number = u64::from(number);
@@ -112,20 +112,20 @@ impl Signature {
         (self.kind >> ROOT_SHIFT).checked_sub(1).map(|root| root as usize)
     }
 
-    /// 32 bits that differ for different calls but for one in four thousand million. The lower sixteen, all that words of
-    /// several writers have room for, always differ for counts below 65536 where nothing else does.
+    /// A hash of 32 bits, equal for different calls with a probability of 2^-32. Its lower sixteen bits, all that multi-writer
+    /// words have room for, always differ for counts below 65536 that are the only difference.
     #[inline]
     pub fn hash(self) -> u32 {
         let more = self.count >> 16;
         let mixed = (self.kind ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xff51_afd7_ed55_8ccd)
             ^ more.wrapping_add(0x2545_f491_4f6c_dd1d).wrapping_mul(0xc4ce_b9fe_1a85_ec53).rotate_left(29);
-        // A product carries upwards only, and the root stands at the upper end.
+        // A product carries upwards only, and the root is in the upper bits.
         let mixed = ((mixed ^ mixed >> 32).wrapping_mul(0x9fb2_1c65_1e98_df25) >> 32) as u32;
         let least = self.count as u32 & 0xffff;
         mixed ^ least ^ least.wrapping_mul(0x85eb) << 16
     }
 
-    /// The call in words, for error messages. Unknown codes are printed as numbers.
+    /// A description of the call for error messages. Unknown codes are printed as numbers.
     pub fn describe(self) -> String {
         let b = (self.kind & !SHARED).to_le_bytes();
         let name = |known: Option<&str>, code: u8| known.map_or(format!("#{code}"), str::to_owned);

@@ -1,4 +1,4 @@
-//! Starting, testing and completing operations apart: a rank computes while what it has started makes progress.
+//! Starting, testing and completing non-blocking operations, which make progress while the rank computes.
 
 use super::active_request::{ActiveRequest, Effort};
 use super::board::Board;
@@ -9,11 +9,11 @@ use super::request_queue::RequestQueue;
 use crate::config::Algorithm;
 
 impl<B: Board> Member<B> {
-    /// Starts `request` and returns the number to ask for it by; never waits. A contribution whose memory is not free yet is
-    /// queued, and deposited inside a later call.
+    /// Starts `request` and returns its number, by which it is completed; never waits. A contribution whose memory is not free
+    /// yet is queued, and deposited inside a later call.
     ///
     /// # Errors
-    /// The group has failed: the call with its buffers comes back.
+    /// The call with its buffers, and the error of the group, which has failed.
     pub fn start(&mut self, mut request: Box<ActiveRequest>) -> Result<u64, (Box<ActiveRequest>, Stop)> {
         let first = self.epoch + 1;
         request.begin(first, self.history);
@@ -35,20 +35,19 @@ impl<B: Board> Member<B> {
         Ok(first)
     }
 
-    /// The call started under this number, if it is complete or has failed by now; peers are inspected now and then.
+    /// The call of this number, if it is complete or has failed; inspects the peers if an inspection is due.
     pub fn ask(&mut self, id: u64) -> Option<(Box<ActiveRequest>, Result<Report, Stop>)> {
         self.progress();
-        self.complete(id, Effort::Glance)
+        self.complete(id, Effort::Poll)
     }
 
-    /// The same without a look at the peers.
+    /// The call of this number, if it is complete or has failed; never inspects the peers.
     pub fn take(&mut self, id: u64) -> Option<(Box<ActiveRequest>, Result<Report, Stop>)> {
         self.progress();
         self.complete(id, Effort::Now)
     }
 
-    /// The call started under this number, when it is complete or has failed; `None` if nothing was started under it, or it
-    /// has been taken.
+    /// Waits until the call of this number is complete or has failed; `None` for a number that no call has or that was taken.
     pub fn finish(&mut self, id: u64) -> Option<(Box<ActiveRequest>, Result<Report, Stop>)> {
         if !self.pending.is_empty() {
             self.progress();
@@ -70,10 +69,10 @@ impl<B: Board> Member<B> {
         let i = pending.active.iter().position(|request| request.id == id)?;
         let mut request = pending.active.remove(i)?;
         loop {
-            let around = RankContext { board, patience, all_left, moves, pending: pending.as_pending() };
+            let context = RankContext { board, patience, all_left, moves, pending: pending.as_pending() };
             let ended = match request.failed {
                 Some(stop) => Err(stop),
-                None => request.progress(around, effort),
+                None => request.progress(context, effort),
             };
             match ended {
                 Ok(true) if request.next_segment() => pending.leave(board, request.epoch),
@@ -94,7 +93,7 @@ impl<B: Board> Member<B> {
         }
     }
 
-    /// Releases the call started under this number: it is completed inside later calls, and its buffers are freed then.
+    /// Releases the call of this number: it is completed inside later calls, which then drop its buffers.
     pub fn detach(&mut self, id: u64) {
         let RequestQueue { done, active, .. } = &mut self.pending;
         if let Some(i) = done.iter().position(|request| request.id == id) {
@@ -104,10 +103,10 @@ impl<B: Board> Member<B> {
         }
     }
 
-    /// Completes everything that is started.
+    /// Completes all started calls.
     ///
     /// # Errors
-    /// The group has failed.
+    /// The error of the group, if it has failed.
     pub fn settle(&mut self) -> Result<(), Stop> {
         while let Some(first) = self.pending.active.front() {
             let id = first.id;
@@ -121,7 +120,7 @@ impl<B: Board> Member<B> {
         Ok(())
     }
 
-    /// Returns whether something is started and not complete.
+    /// Returns whether a started call is not complete.
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }

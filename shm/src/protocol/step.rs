@@ -1,4 +1,4 @@
-//! The steps of an operation by name: where a fault can be injected, and what a trace will record.
+//! The named steps of an operation, at which tests inject faults.
 
 use std::str::FromStr;
 
@@ -8,15 +8,15 @@ use std::str::FromStr;
 pub enum Step {
     /// In the call, nothing shared written yet.
     Begin,
-    /// The mark of entry stands in its own line.
+    /// The mark of entry is stored.
     Entered,
-    /// It holds a place in the arrival order.
+    /// The rank has its place in the arrival order.
     Arrived,
-    /// Its payload lies in its own deposit.
+    /// The payload is deposited.
     Deposited,
-    /// It holds a fold word and has not folded yet.
+    /// The rank holds a fold word and has not folded yet.
     Claimed,
-    /// It has folded and not yet released the fold word.
+    /// The rank has folded and not yet released the fold word.
     Folded,
     /// The result is published, sleepers are not yet woken.
     Published,

@@ -1,13 +1,13 @@
-//! The proof that a wait cannot end: every rank that could still end it waits as well, and has looked in vain since then.
+//! The proof that a wait cannot end: every rank that could still end it waits as well, and has looked again without success.
 //!
-//! Healthy words never come to that, but another process of the same user may have written anything over them: a chunk
-//! that no rank holds is busy, a mark is not the one its rank has stored. No word has to be recognized as damaged for the proof.
-//! Each rank says, at every inspection of a long wait, which wait it is in and how often it has looked. If all ranks that
-//! have not left the operation are in one wait each from one moment on, nothing changes after that moment; if each has looked
-//! again since, nothing that it waits for is there.
+//! Healthy words never lead to this, but another process of the same user may have overwritten them: a chunk that no rank holds
+//! is busy, or a mark is not the one that its rank stored. The proof does not need to recognize a damaged word. At every
+//! inspection of a long wait, each rank publishes which wait it is in and how often it has looked. If all ranks that have not
+//! left the operation stay in one wait each from some moment on, no word changes after that moment. If each has also looked
+//! again since then, none will find what it waits for.
 //!
-//! A rank that has started operations under way looks at all of them in a wait, and they may change what others wait for: each
-//! such change counts as a new wait. Its wait is of the operation that it needs next, which ranks that have left cannot change.
+//! A waiting rank also makes progress in its started operations, which may change what others wait for: each such change counts
+//! as a new wait. The published wait is for the operation that the rank needs next, which ranks that have left cannot change.
 //!
 //! Waits on rings are proved endless in the same way (`channel/wait.rs`).
 
@@ -15,30 +15,30 @@ use super::board::Board;
 use super::operation::Operation;
 use crate::sync::Ordering;
 
-/// The memory that a waiting rank keeps of the others' waits.
+/// A waiting rank's record of the other ranks' waits.
 #[derive(Debug, Default)]
 pub(crate) struct Proof {
     looks: u32,
-    /// The changes that this rank had made for others when it looked last.
+    /// The number of this rank's changes at its last look.
     moves: u32,
-    /// This rank's looks at the moment from which on all waits are compared; 0 before there is one.
+    /// This rank's looks at the base, the moment with which later words are compared; 0 before there is one.
     base_looks: u32,
-    /// The others' words at that moment.
+    /// The others' words at the base.
     base: Vec<u64>,
 }
 
-/// Instead of the word of a rank that has left the operation and changes nothing in it any more.
+/// The value in place of the word of a rank that has left the operation and changes nothing in it any more.
 pub(crate) const HAS_LEFT: u64 = u64::MAX;
 
 fn wait_of(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-/// Looks that certainly began after the base was taken: the first to be counted may have begun before.
+/// The number of looks of which the last certainly began after the base was taken; the first may have begun before.
 const LOOKS: u32 = 2;
 
 impl<B: Board> Operation<'_, B> {
-    /// Returns whether this wait, which began at `begun_ns`, cannot end any more. Called after a vain look.
+    /// Returns whether this wait, which began at `begun_ns`, cannot end any more. Called after an unsuccessful look.
     pub(super) fn cannot_end(&self, proof: &mut Proof, begun_ns: u64) -> bool {
         self.board.member(self.me).waits.store(proof.look(begun_ns, *self.moves), Ordering::Relaxed);
         let word = |rank: usize| match self.has_left(rank) {
@@ -50,8 +50,8 @@ impl<B: Board> Operation<'_, B> {
 }
 
 impl Proof {
-    /// Takes a vain look in a wait that began at `begun_ns`, of a rank that has made `moves` changes for others meanwhile. Returns
-    /// the word by which this rank tells the others of it.
+    /// Counts an unsuccessful look in a wait that began at `begun_ns`, of a rank that has made `moves` changes so far. Returns the
+    /// word to publish.
     pub(crate) fn look(&mut self, begun_ns: u64, moves: u32) -> u64 {
         if std::mem::replace(&mut self.moves, moves) != moves {
             self.base_looks = 0;
@@ -61,8 +61,8 @@ impl Proof {
         u64::from(wait) << 32 | u64::from(self.looks)
     }
 
-    /// Returns whether every other rank still is in the wait of the base and has looked again; otherwise, where one is not, `now`
-    /// is the base. Called after [`Proof::look`], with the words of the others, or [`HAS_LEFT`].
+    /// Returns whether every other rank still is in the wait of the base and has looked again. If one is in another wait, `now`
+    /// becomes the base. Called after [`Proof::look`], with the words of the others, or [`HAS_LEFT`].
     pub(crate) fn is_complete(&mut self, now: Vec<u64>) -> bool {
         let same = |(then, now): (&u64, &u64)| wait_of(*then) == wait_of(*now);
         if self.base_looks == 0 || !self.base.iter().zip(&now).all(same) {

@@ -1,8 +1,8 @@
-//! Waiting: look at completion first, at the poison word second, at the peers when it takes long.
+//! Waiting: a rank checks for completion first, then the poison word, and inspects its peers in a long wait.
 //!
 //! Ranks that have a CPU each spin, then yield, then sleep; they are awake again when the end of the wait is expected (`patience.rs`).
-//! Where ranks outnumber CPUs no rank spins: they yield for a bounded time that follows from their own recent waits, then sleep
-//! on the slot's event word.
+//! Oversubscribed ranks never spin: they yield for a bounded time that follows from their own recent waits, then sleep on the
+//! slot's event word.
 
 use super::board::{Board, Watch};
 use super::fault::PeerInspection;
@@ -11,24 +11,23 @@ use super::patience::{Patience, pace};
 use crate::sync::{Ordering, SyncPoint, futex};
 use core::time::Duration;
 
-/// The way in which a rank learns of the awaited change.
+/// The notification of the awaited change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
-    /// The changer calls `wake`: the waiter may sleep on the slot's event word.
+    /// The rank that makes the change calls `wake`: the waiter may sleep on the slot's event word.
     Event,
-    /// No announcement, because the change follows soon from what has begun: the waiter polls, and backs off when that takes
-    /// long.
+    /// No notification, because the change will follow soon: the waiter polls, and backs off in a long wait.
     Poll,
 }
 
-/// A sleeper looks up at least this often, so that deaths and stops are noticed.
+/// Longest sleep, so that deaths and stops are noticed.
 const SLEEP_NS: u64 = 50_000_000;
 
 impl<B: Board> Operation<'_, B> {
-    /// Waits until `look` finds what it wants.
+    /// Waits until `look` returns a value.
     ///
-    /// `look` may be called any number of times; it is asked once more after the group has failed, so an operation
-    /// that did complete is reported as complete.
+    /// `look` may be called any number of times. It is called once more after the group has failed, so an operation that did
+    /// complete is reported as complete.
     #[inline]
     pub(super) fn wait<T>(&mut self, wake: Wake, mut look: impl FnMut(&B) -> Option<T>) -> Result<T, Stop> {
         if pace::looks()[0] > 0
@@ -58,12 +57,12 @@ impl<B: Board> Operation<'_, B> {
     fn wait_long<T>(&mut self, wake: Wake, look: &mut impl FnMut(&B) -> Option<T>) -> Result<T, Stop> {
         let board = self.board;
         let begun_ns = board.now_ns();
-        let mut watch = PeerInspection::default();
+        let mut inspection = PeerInspection::default();
         #[cfg(not(earlybird_loom))]
         let mut proof = super::stuck::Proof::default();
         let mut inspect_ns = pace::INSPECT_FIRST_NS;
         let result = loop {
-            // Pending operations proceed by changes in other slots, which do not wake the sleepers of this one.
+            // Pending operations depend on changes in other slots, which do not wake the sleepers of this one.
             let sleeps = wake == Wake::Event && !self.has_pending();
             if !sleeps {
                 board.watch(Watch::Start);
@@ -86,12 +85,12 @@ impl<B: Board> Operation<'_, B> {
             }
             if waited_ns >= inspect_ns && board.inspects() {
                 inspect_ns = waited_ns + (waited_ns / 2).clamp(pace::INSPECT_FIRST_NS, pace::INSPECT_MOST_NS);
-                // A sleeper looks up now and then: what it inspects the peers for wakes it, what it waits for must not.
+                // For models: a change of the words inspected here wakes a sleeper, a change of the awaited word must not.
                 if sleeps {
                     board.watch(Watch::Start);
                 }
                 board.watch(Watch::Inspect);
-                let inspected = match self.inspect(&mut watch, begun_ns) {
+                let inspected = match self.inspect(&mut inspection, begun_ns) {
                     #[cfg(not(earlybird_loom))]
                     Ok(()) if self.cannot_end(&mut proof, begun_ns) => Err(self.corrupt()),
                     inspected => inspected,
@@ -139,8 +138,8 @@ impl<B: Board> Operation<'_, B> {
     }
 }
 
-/// Returns whether what is waited for comes within the first looks of a rank that has a CPU of its own; `meanwhile` is done
-/// where it is not there yet.
+/// Spins for a rank that has a CPU of its own; returns whether `there` became true. `meanwhile` is called after the first poll
+/// has failed.
 #[inline(always)]
 pub(super) fn spin(there: impl Fn() -> bool, meanwhile: impl FnOnce()) -> bool {
     let [looks, _] = pace::looks();

@@ -1,6 +1,6 @@
 //! The multi-writer words as plain values: packing and pure transitions, no atomics.
 
-/// Ranks on a node that the fields are made for.
+/// The most ranks on a node that the fields have room for.
 pub const MAX_RANKS: usize = 1023;
 
 const fn field(word: u64, low: u32, bits: u32) -> u64 {
@@ -14,7 +14,7 @@ const fn field(word: u64, low: u32, bits: u32) -> u64 {
 pub struct ArrivalWord(pub u64);
 
 impl ArrivalWord {
-    /// The word that the first arriver installs: its plan, its name, and itself as the only one there.
+    /// The word that the first arriver installs: its plan, its rank, and a count of one.
     pub fn first(epoch: u64, signature: u32, plan: u8, leader: usize) -> Self {
         ArrivalWord(
             (epoch & 0xf_ffff) << 44
@@ -44,7 +44,7 @@ impl ArrivalWord {
     pub fn count(self) -> usize {
         field(self.0, 0, 10) as usize
     }
-    /// The value once all `ranks` have arrived: what the next user of the slot expects.
+    /// The value once all `ranks` have arrived, which the next user of the slot expects.
     pub fn full(self, ranks: usize) -> Self {
         ArrivalWord(self.0 & !0x3ff | ranks as u64)
     }
@@ -90,7 +90,7 @@ impl FoldWord {
         if self.0 >> 21 != epoch & ((1 << 43) - 1) {
             FoldState::Empty
         } else if field(self.0, 20, 1) == 1 || field(self.0, 0, 10) as usize > ranks {
-            // No rank writes more than all: such a word is never taken for a result.
+            // A count above all ranks is damage: such a word is never taken for a result.
             FoldState::Busy { holder: field(self.0, 10, 10) as usize }
         } else if field(self.0, 0, 10) as usize == ranks {
             FoldState::Final
@@ -100,43 +100,43 @@ impl FoldWord {
     }
 }
 
-/// `epoch 32 | signature 32`: a rank's mark that it entered an operation, at the same place for every algorithm.
+/// `epoch 32 | signature 32`: a rank's mark of entry into an operation, the same for every algorithm.
 pub fn entered(epoch: u64, signature: u32) -> u64 {
     (epoch & 0xffff_ffff) << 32 | u64::from(signature)
 }
 
-/// Returns whether `word` says that its rank entered operation `epoch`, whatever its signature.
+/// Returns whether `word` is a mark of entry into operation `epoch`, with any signature.
 pub fn has_entered(word: u64, epoch: u64) -> bool {
     word >> 32 == epoch & 0xffff_ffff
 }
 
-/// `operations 32 | call history hash 32`: what a rank has called in all when it ends.
+/// `operations 32 | call history hash 32`: all calls of a rank that has ended.
 pub fn ended(epoch: u64, history: u32) -> u64 {
     entered(epoch, history)
 }
 
-/// Pieces that a deposit is cut into at most.
+/// The most pieces of a deposit.
 pub const MAX_PIECES: usize = 0xff;
 
-/// `epoch 32 | signature 24 | pieces 8`: how many pieces of its payload a rank has deposited, for which call.
+/// `epoch 32 | signature 24 | pieces 8`: the number of pieces that a rank has deposited, and the call they belong to.
 ///
-/// The signature keeps a deposit made in one lane, or for another count, from being folded in the other: a rank of the
-/// ticketless lane has shown its call to no arrival word.
+/// The signature prevents a deposit made in one lane, or for another count, from being folded in the other: no arrival word has
+/// compared the calls of the ticketless lane.
 pub fn deposited(epoch: u64, signature: u32, pieces: usize) -> u64 {
     epoch << 32 | u64::from(signature & 0xff_ffff) << 8 | pieces as u64
 }
 
-/// Returns whether `word` says that at least `pieces` pieces of operation `epoch` lie ready, of a call with this signature.
+/// Returns whether at least `pieces` pieces are ready, for operation `epoch` and a call with this signature.
 pub fn has_deposited(word: u64, epoch: u64, signature: u32, pieces: usize) -> bool {
     self::pieces(word, epoch, signature) >= pieces
 }
 
-/// The pieces that lie ready, as `word` says, of operation `epoch` of a call with this signature.
+/// The number of pieces that are ready for operation `epoch` and a call with this signature; 0 for any other word.
 pub fn pieces(word: u64, epoch: u64, signature: u32) -> usize {
     if word >> 8 == deposited(epoch, signature, 0) >> 8 { (word & 0xff) as usize } else { 0 }
 }
 
-/// Why a group failed, as stored in the poison word. No cause, zero, is "healthy".
+/// The cause of a group's failure in the poison word; zero, no cause, is "healthy".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Cause {
@@ -152,24 +152,23 @@ pub enum Cause {
     Corrupt = 5,
     /// A user's operator panicked; details: length of the message, its first bytes.
     OperatorPanicked = 6,
-    /// The system refused memory; details: its number for that, bytes, and one more than the rank that has registered them,
-    /// if one has.
+    /// The system refused memory; details: errno, bytes, and for a registered buffer its owner's rank plus one.
     System = 7,
     /// A rank panicked inside a call, or unwound through one, and lives on.
     Panicked = 8,
-    /// No group's: the memory belongs to another one by now. Never stored.
+    /// The memory belongs to another group by now. Never stored.
     Lost = 9,
-    /// A rank gave up its call, told so by its progress function.
+    /// A rank's progress function interrupted its call.
     Interrupted = 10,
 }
 
-/// The group's one error: `cause 8 | reporter 16 | epoch 40`; without a cause the group is well, and the rest of the word
-/// is the number of the allocation that its memory is.
+/// The group's one error: `cause 8 | reporter 16 | epoch 40`. Without a cause the group is healthy, and the rest of the word is
+/// the number of its allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoisonWord(pub u64);
 
 impl PoisonWord {
-    /// Packs; never zero, since every cause is at least 1.
+    /// Packs an error; never zero, since every cause is at least 1.
     pub fn new(cause: Cause, reporter: usize, epoch: u64) -> Self {
         PoisonWord((cause as u64) << 56 | (reporter as u64) << 40 | epoch & ((1 << 40) - 1))
     }
@@ -177,7 +176,7 @@ impl PoisonWord {
     pub const fn healthy(id: u64) -> u64 {
         id & ((1 << 56) - 1)
     }
-    /// Returns whether it says that a group failed.
+    /// Returns whether the word is an error.
     pub fn is_error(self) -> bool {
         self.0 >> 56 != 0
     }

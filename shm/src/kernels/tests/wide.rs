@@ -114,7 +114,7 @@ fn rounding_is_to_nearest_and_ties_to_even() {
 }
 
 #[test]
-fn averages_divide_and_truths_are_0_or_1() {
+fn averages_divide_and_bools_are_0_or_1() {
     for level in levels() {
         for count in COUNTS {
             let run = |dtype: DType, op: Op, ranks: usize| {

@@ -22,7 +22,7 @@ use crate::sync::{Ordering, SyncPoint};
 /// rank, 1 MiB loses as much, with 2 MiB of cache per core.
 const DEMOTE_BYTES: usize = 512 * 1024;
 
-/// The chunk with which the rank with this place starts: rotated, so that coinciding arrivals meet different chunks.
+/// The first chunk of the rank with this place: rotated, so that ranks that arrive together start at different chunks.
 fn start(place: usize, ranks: usize, pieces: &Pieces) -> usize {
     place * pieces.number / ranks
 }
@@ -31,7 +31,7 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize
     let (call, ranks) = (op.call, op.ranks);
     let pieces = Pieces::of(call, chunk_bytes(call.bytes()), CHUNKS);
     op.reserve(Need::of_all(call.accumulator_bytes(), 0))?;
-    // By rank, every chunk goes through the ranks in the same order: no rotation, or ranks would wait for each other.
+    // In rank order, every chunk goes through the ranks in the same order: no rotation, or ranks would wait for each other.
     let (first, last) =
         if call.by_rank() { (0, 0) } else { (start(place, ranks, &pieces), start(ranks - 1, ranks, &pieces)) };
     let (mut folded, mut copied) = (Done::default(), Done::default());
@@ -53,8 +53,8 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize
         }
         if left > 0 && !found {
             let (area, epoch, me, by_rank) = (op.area, op.epoch, op.me, call.by_rank());
-            // By rank the wait can be as long as the lower ranks are late, and they announce it; otherwise the chunk
-            // is busy and its holder is folding.
+            // In rank order the wait lasts until late lower ranks come, and they wake this one; otherwise the chunk is busy
+            // and its holder is folding.
             let wake = if by_rank { Wake::Event } else { Wake::Poll };
             op.wait(wake, |board| {
                 (0..pieces.number)
@@ -65,12 +65,12 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize
     }
     match call.has_result(op.me) {
         true => op.copy_out(&pieces, last, &copied),
-        // Its part is in all chunks: nothing here is needed from it, and it needs nothing.
+        // This rank's part is in all chunks, and it has no result.
         false => Ok(()),
     }
 }
 
-/// A broadcast: the root stores chunk by chunk, the others copy each as it comes.
+/// Runs a broadcast: the root stores chunk by chunk, the others copy each once it is final.
 pub(in crate::protocol) fn broadcast<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, area) = (op.board, op.call, op.area);
     let pieces = Pieces::of(call, chunk_bytes(call.bytes()), CHUNKS);
@@ -85,13 +85,13 @@ pub(in crate::protocol) fn broadcast<B: Board>(op: &mut Operation<'_, B>) -> Res
     Ok(())
 }
 
-/// Chunk sizes by message size: at least two chunks from 16 KiB on, none larger than 64 KiB until there are 256.
+/// The chunk size for a message size: at least two chunks from 16 KiB on, none larger than 64 KiB until there are 256.
 fn chunk_bytes(bytes: usize) -> usize {
     let least = if cfg!(earlybird_loom) { 64 } else { 4 * 1024 };
     (bytes / 8).clamp(least, 64 * 1024)
 }
 
-/// Contributions already in chunk `i`, if this rank may add its own now, with the word to swap.
+/// The fold word of chunk `i` and its number of contributions, if this rank may add its own now.
 fn may_fold<B: Board>(
     board: &B,
     area: usize,
@@ -110,7 +110,7 @@ fn may_fold<B: Board>(
     (!by_rank || count == me).then_some((word, count))
 }
 
-/// Adds this rank's part of chunk `i` if no other rank is at it; `Some(true)` if that completed the chunk.
+/// Adds this rank's part of chunk `i` unless another rank is folding it; `Some(true)` if that completed the chunk.
 fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> Option<bool> {
     let (board, call, area, epoch, me, ranks) = (op.board, op.call, op.area, op.epoch, op.me, op.ranks);
     let (word, count) = may_fold(board, area, i, epoch, ranks, me, call.by_rank())?;
@@ -130,8 +130,8 @@ fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> O
     if completes {
         board.step(Step::Published);
     } else if call.bytes() <= DEMOTE_BYTES && !op.patience.oversubscribed && !op.all_arrived() {
-        // An early rank has time, and the last one's fold is bound by fetching what lies in other cores' caches. Not
-        // under the hands of ranks that are here: they would fetch it twice.
+        // An early rank has time, and the last one's fold is bound by fetching chunks from other cores' caches. Not when all
+        // ranks are here: they would fetch the chunk twice.
         board.demote(at);
     }
     if completes || call.by_rank() {

@@ -5,8 +5,8 @@
 //! ranks because each runs the same instructions over the same operands in rank order and NaNs are canonical.
 //!
 //! A rank that has seen every deposit wakes the sleepers, after its own fold: a fence between its deposit and its first
-//! look would put the drain of the store buffer on the path of ranks that do not sleep. The last rank to deposit is
-//! among those who see all, and by its fence either it sees a sleeper or the sleeper's last look sees what it saw.
+//! poll would put the drain of the store buffer on the path of ranks that do not sleep. The last rank to deposit is
+//! among those that see all, and by its fence either it sees a sleeper, or the sleeper's last poll sees all deposits.
 
 use crate::protocol::board::{Board, Need, Place};
 use crate::protocol::deposit::has_deposited;
@@ -23,7 +23,7 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>) -> Result<()
     if op.call.bytes() <= INLINE_BYTES { inline(op) } else { deposited(op) }
 }
 
-/// The payload travels beside the mark.
+/// Runs an operation whose payload travels beside the mark.
 fn inline<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, epoch, slot, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.me, op.ranks);
     let mark = word::entered(epoch, op.hash);
@@ -34,15 +34,15 @@ fn inline<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
         await_mark(op, rank, mark)?;
     }
     match call.small_payload() {
-        Some(few) => fold_lines(board, &few, few.bytes(), slot, me, ranks),
+        Some(small) => fold_lines(board, &small, small.bytes(), slot, me, ranks),
         None => gather_inline(op),
     }
     op.wake();
     Ok(())
 }
 
-/// Waits until `rank` has entered the operation with this mark, which is the flag of its payload: compared whole, it checks
-/// the signature for free.
+/// Waits until `rank` has entered the operation with this mark, which is also the flag of its payload. Comparing the whole mark
+/// checks the signature at no cost.
 #[inline]
 pub(in crate::protocol) fn await_mark<B: Board>(op: &mut Operation<'_, B>, rank: usize, mark: u64) -> Result<(), Stop> {
     let (slot, epoch) = (op.slot, op.epoch);
@@ -52,39 +52,39 @@ pub(in crate::protocol) fn await_mark<B: Board>(op: &mut Operation<'_, B>, rank:
     }
 }
 
-/// Folds what lies in all lines, `bytes` bytes in each, in rank order.
+/// Folds the payloads of all ranks' lines, `bytes` bytes in each, in rank order.
 #[inline(always)]
 pub(in crate::protocol) fn fold_lines<B: Board>(
     board: &B,
-    few: &BoundPayload<'_>,
+    payload: &BoundPayload<'_>,
     bytes: usize,
     slot: usize,
     me: usize,
     ranks: usize,
 ) {
-    fold_places(board, few, |rank| Place::Inline { slot, rank, bytes }, me, ranks);
+    fold_places(board, payload, |rank| Place::Inline { slot, rank, bytes }, me, ranks);
 }
 
-/// Folds what lies in the places of all ranks, in rank order; this rank's own is read from its private buffer.
+/// Folds the payloads of all ranks' places in rank order; this rank's own is read from its private buffer.
 #[inline(always)]
 pub(in crate::protocol) fn fold_places<B: Board>(
     board: &B,
-    few: &BoundPayload<'_>,
+    payload: &BoundPayload<'_>,
     place: impl Fn(usize) -> Place,
     me: usize,
     ranks: usize,
 ) {
     match me {
-        0 => board.read(place(1), |second| few.take(None, Some(second))),
-        1 => board.read(place(0), |first| few.take(Some(first), None)),
-        _ => board.read(place(0), |first| board.read(place(1), |second| few.take(Some(first), Some(second)))),
+        0 => board.read(place(1), |second| payload.take(None, Some(second))),
+        1 => board.read(place(0), |first| payload.take(Some(first), None)),
+        _ => board.read(place(0), |first| board.read(place(1), |second| payload.take(Some(first), Some(second)))),
     }
     for rank in 2..ranks {
-        board.read(place(rank), |next| few.take_fold(next));
+        board.read(place(rank), |next| payload.take_fold(next));
     }
 }
 
-/// Folds what lies in all lines where the result is not its own accumulator.
+/// Folds the payloads of all lines through a private accumulator, for results that cannot be accumulated in place.
 #[cold]
 fn gather_inline<B: Board>(op: &mut Operation<'_, B>) {
     let (board, call, slot, me) = (op.board, op.call, op.slot, op.me);
@@ -112,7 +112,7 @@ fn entered<B: Board>(board: &B, slot: usize, rank: usize, epoch: u64) -> Option<
     word::has_entered(mark, epoch).then_some(mark)
 }
 
-/// The payload travels through deposits in the arena, piece by piece.
+/// Runs an operation whose payload travels through deposits in the arena, piece by piece.
 fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     let (board, call, epoch, slot, area, me, ranks) = (op.board, op.call, op.epoch, op.slot, op.area, op.me, op.ranks);
     let hash = op.hash;
@@ -130,7 +130,7 @@ fn deposited<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     board.step(Step::Deposited);
     let there = |r| has_deposited(board, slot, r, epoch, hash, 1);
     if !op.patience.oversubscribed && !(0..ranks).all(there) {
-        // A rank is still away, so there is time: see `chain`.
+        // A rank has not arrived, so there is time: see `chain`.
         for i in 0..pieces.number {
             board.demote(place(me, i));
         }

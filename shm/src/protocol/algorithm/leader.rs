@@ -1,8 +1,8 @@
 //! `leader`: the first arriver folds deposits as they come while it is awake, the last arriver finishes.
 //!
-//! Algorithm 1 of Parsons and Pai (2015) with one change: a sleeping leader is never woken. The fold word guards
-//! the accumulator, so the folder of the moment takes over what the other left. Cost after the last
-//! arrival: at least one contribution folded and published, plus what the leader had not folded yet.
+//! Algorithm 1 of Parsons and Pai (2015) with one change: a sleeping leader is never woken. The fold word guards the
+//! accumulator, so that one of the two folders continues where the other stopped. Cost after the last arrival: at least one
+//! contribution folded and published, plus those that the leader had not folded yet.
 //!
 //! Two ranks fold: the first arriver and the last one. The last one never deposits: it folds its private data itself.
 //! The first one deposits only when ranks must be folded in order, since it may sleep before its turn comes.
@@ -43,7 +43,7 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize
 }
 
 impl<B: Board> Operation<'_, B> {
-    /// Puts this rank's contribution where a folder finds it.
+    /// Deposits this rank's contribution for the folders.
     pub(super) fn deposit(&mut self, pieces: &Pieces) {
         let (board, call, area, me) = (self.board, self.call, self.area, self.me);
         for i in 0..pieces.number {
@@ -54,14 +54,14 @@ impl<B: Board> Operation<'_, B> {
         board.step(Step::Deposited);
     }
 
-    /// Folds what is there until everything is folded; returns whether this rank published and has the result.
+    /// Folds the contributions that have arrived until all are folded; returns whether this rank published the result.
     fn fold_until_final(&mut self, pieces: &Pieces, mut mine: bool, is_last: bool) -> Result<bool, Stop> {
         let (area, slot, epoch, me, ranks) = (self.area, self.slot, self.epoch, self.me, self.ranks);
         let (by_rank, hash) = (self.call.by_rank(), self.hash);
-        // The count of a claim that found nothing to fold.
-        let mut in_vain = None;
+        // The count at the last claim that found nothing to fold.
+        let mut empty_claim = None;
         loop {
-            // The last arriver waits for ranks that have arrived and are depositing; the first one may be finished for.
+            // The last arriver waits for ranks that are depositing; the first one may sleep until the last one has finished.
             let wake = if is_last || mine { Wake::Poll } else { Wake::Event };
             let claim = self.wait(wake, |board| {
                 if is_final(board, area, 0, epoch, ranks) {
@@ -76,7 +76,7 @@ impl<B: Board> Operation<'_, B> {
                 let there = |r: usize| has_deposited(board, slot, r, epoch, hash, WHOLE);
                 let work = match by_rank {
                     true => (mine && count == me) || there(count),
-                    // The set of folded ranks is of this operation once something has been folded.
+                    // The set of folded ranks belongs to this operation only once something has been folded.
                     false => mine || (0..ranks).any(|r| (count == 0 || !folded(board, area, r)) && there(r)),
                 };
                 work.then_some(Some((word, count)))
@@ -94,9 +94,8 @@ impl<B: Board> Operation<'_, B> {
             }
             self.board.step(Step::Claimed);
             self.collect(count, mine);
-            if self.scratch.ready.is_empty() && in_vain.replace(count) == Some(count) {
-                // The first look may have been older than the claim; the second one was not, so these words contradict
-                // each other.
+            if self.scratch.ready.is_empty() && empty_claim.replace(count) == Some(count) {
+                // The first empty claim may follow from a look older than the claim, the second cannot: the words are damaged.
                 return Err(self.corrupt());
             }
             mine &= !self.scratch.ready.contains(&me);

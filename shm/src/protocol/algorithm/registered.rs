@@ -5,19 +5,19 @@
 //!   rank 1   own | own          rank 1 the others; a rank that has finished takes chunks that no rank has begun
 //! ```
 //!
-//! Every rank names its buffers and marks that as its deposit; from then until a chunk is final, the chunk of all
-//! buffers belongs to the holder of its fold word, and nothing is needed from its owner. The holder of a chunk maps the others'
-//! buffers if it has not yet; a rank that comes too late for any chunk maps nothing. Folded in rank order by one rank:
-//! the same bits everywhere and in every run. Cost after the last arrival: one pass over all ranks' data, shared among those
-//! present. Early ranks have nothing to do, for the last contribution is needed for every element.
+//! Every rank publishes the names of its buffers as its deposit. From then until a chunk is final, the chunk of all buffers
+//! belongs to the holder of its fold word, and nothing is needed from its owner. The holder of a chunk maps the others'
+//! buffers if it has not yet; a rank that comes too late for any chunk maps nothing. One rank folds a chunk in rank order: the
+//! same bits everywhere and in every run. Cost after the last arrival: one pass over all ranks' data, shared among those
+//! present. Early ranks have nothing to do, since every element needs the last contribution.
 //!
-//! The results of other ranks that do not replace what was just read are written past the caches: their owner's core has
-//! read them, and taking such lines from it one by one costs more than the whole fold.
+//! Results of other ranks that do not replace a contribution are written past the caches: the lines are in the cache of their
+//! owner's core, and invalidating them one by one costs more than the whole fold.
 //!
-//! A rank takes chunks for a turn at a time ([`sweep`]): one that waits for the operation takes turns until nothing is left, one
-//! that has started it and does something else takes one when it comes by. Sleepers are woken once, by a rank that finds
-//! everything final after its own last chunk: of two that finish at the same time at least one does, since each looks
-//! after the fence that follows its publishing.
+//! A rank takes chunks for one turn at a time ([`sweep`]): a rank that waits for the operation takes turns until no chunk is
+//! left, a rank with a non-blocking call takes one whenever it makes progress. Sleepers are woken once, by a rank that finds all
+//! chunks final after its own last one. Of two ranks that finish at the same time at least one does, since each looks after the
+//! fence that follows its publishing.
 
 use super::slices;
 use crate::protocol::board::{Board, CHUNKS, Place};
@@ -31,16 +31,16 @@ use crate::protocol::wait::Wake;
 use crate::protocol::word;
 use crate::sync::{Ordering, SyncPoint};
 
-/// Most ranks whose chunk is folded in one pass, with an operand and a result of each under way at a time.
+/// The most ranks whose chunks are folded in one pass, which streams one operand and one result of each rank.
 const ONE_PASS_RANKS: usize = 8;
 
-/// Bytes of a message from which no cache holds two buffers of every rank, and no result is written through one.
+/// Message size from which no cache holds two buffers of every rank, so that all results are written past the caches.
 const PAST_CACHES_MIN_BYTES: usize = 16 << 20;
 
-/// Bytes that a rank folds before it looks after something else: as many as a call on private memory deposits at a time.
+/// Bytes that a rank folds in one turn: as many as a call on private memory deposits at a time.
 const TURN_BYTES: usize = if cfg!(earlybird_loom) { 64 } else { 1 << 20 };
 
-/// The chunks that a rank need not look at again.
+/// The chunks that a rank does not need to check again.
 #[derive(Debug, Default)]
 pub(in crate::protocol) struct ChunkProgress {
     /// Chunks that some rank has begun, in the order in which this rank takes them.
@@ -71,7 +71,7 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, names: [u64;
     }
 }
 
-/// Names this rank's buffers to the others. From here on nothing is needed from this rank.
+/// Publishes the names of this rank's buffers. From here on nothing is needed from this rank.
 pub(in crate::protocol) fn deposit<B: Board>(op: &Operation<'_, B>, names: [u64; 2]) {
     let (pieces, line) = (pieces(op), op.board.line(op.slot, op.me));
     for (word, name) in line.registered.iter().zip(names) {
@@ -79,7 +79,7 @@ pub(in crate::protocol) fn deposit<B: Board>(op: &Operation<'_, B>, names: [u64;
     }
     #[cfg(earlybird_loom)]
     write_contribution(op, &pieces);
-    // The mark hands over everything that the caller has written, the names, and the place of the result.
+    // The mark hands over the contribution, the names, and the memory of the result.
     line.deposited.store(word::deposited(op.epoch, op.hash, pieces.number), SyncPoint::DepositRelease.order());
     op.board.step(Step::Deposited);
     op.wake_if_all_deposited(pieces.number, op.ranks);
@@ -103,7 +103,7 @@ pub(in crate::protocol) fn sweep<B: Board>(
         if !slices::claim(op, i) {
             continue;
         }
-        // Now, and not before: the operation cannot end, and no rank can drop a buffer, while this rank holds a chunk.
+        // Not before this rank holds a chunk: only then the operation cannot end, and no rank can drop a buffer.
         if folded == 0 {
             all_apart = open_all(op)?;
         }
@@ -125,13 +125,13 @@ pub(in crate::protocol) fn is_complete<B: Board>(
     if !progress.all_final(op.board, op.area, op.epoch, op.ranks, pieces.number) {
         return Ok(false);
     }
-    // A rank that has failed may be writing to its contribution: what was folded after that is no result.
+    // A rank that has failed may be writing to its contribution, so chunks folded after that are wrong.
     if let Some(stop) = op.poisoned().filter(|stop| stop.0.epoch() <= op.epoch) {
         return Err(stop);
     }
     #[cfg(earlybird_loom)]
     {
-        // Where this rank's result lies is known to the model from the names.
+        // The model finds this rank's result by the names.
         open_all(op)?;
         for i in 0..pieces.number {
             op.board.read(result(op.me, &pieces, i), |sum| op.call.take(sum, &pieces, i));
@@ -142,7 +142,7 @@ pub(in crate::protocol) fn is_complete<B: Board>(
     Ok(true)
 }
 
-/// Waits until a chunk can be folded, or, where all have been begun, until all are final.
+/// Waits until a chunk can be folded or, once all have been begun, until all are final.
 pub(in crate::protocol) fn until_more<B: Board>(
     op: &mut Operation<'_, B>,
     progress: &mut ChunkProgress,
@@ -162,8 +162,8 @@ fn names_of<B: Board>(board: &B, slot: usize, rank: usize) -> [u64; 2] {
     [0, 1].map(|side| board.line(slot, rank).registered[side].load(Ordering::Relaxed))
 }
 
-/// Finds the buffers of all ranks; returns whether every rank has its result elsewhere than its contribution. Where that
-/// fails, the chunk in this rank's hands is never final, so the call fails on all ranks.
+/// Maps the buffers of all ranks; returns whether every rank has separate buffers for contribution and result. If this fails, the
+/// chunk that this rank holds never becomes final, so the call fails on all ranks.
 fn open_all<B: Board>(op: &mut Operation<'_, B>) -> Result<bool, Stop> {
     // Another operation may have been opened since this rank was here.
     op.board.register(op.call.send.cast_mut(), op.call.recv, op.call.bytes());
@@ -180,7 +180,7 @@ fn open_all<B: Board>(op: &mut Operation<'_, B>) -> Result<bool, Stop> {
     Ok(all_apart)
 }
 
-/// Chunks by message size: enough to share, and not so many that claiming and publishing them, which waits for all stores, shows.
+/// Chunks by message size: enough to share, and not so many that claiming and publishing them, which waits for all stores, matters.
 fn pieces<B: Board>(op: &Operation<'_, B>) -> Pieces {
     let (least, bytes) = (if cfg!(earlybird_loom) { 64 } else { 4 * 1024 }, op.call.bytes());
     let target = (bytes / 16).clamp((bytes / 4).clamp(least, 16 * 1024), 32 * 1024);

@@ -1,9 +1,9 @@
-//! `slices` with one result for all ranks: the result is folded where each of them can read it, and is not copied out.
+//! `slices` with one result for all ranks: the result is folded into memory that all of them read, and is not copied out.
 //!
-//! A rank may go on reading a result while the next operations run, so a group has a few *places* for results, and beside its
-//! deposit every rank says in which of them it still reads. Rank 0 offers memory for the result under the number of a place.
-//! Once all have deposited, all know the same: the result goes where rank 0 said if no rank reads there, and otherwise into
-//! the accumulator, from where each rank copies it. No rank waits for a reader.
+//! A rank may go on reading a result while the next operations run, so a group has several *places* for results, and every rank
+//! publishes beside its deposit which of them it still reads. Rank 0 offers memory for the result under the number of a place.
+//! Once all have deposited, all have the same words: the result goes to the place offered if no rank reads there, and
+//! otherwise into the accumulator, from which each rank copies it. No rank waits for a reader.
 
 use super::slices;
 use crate::protocol::board::{Board, Need};
@@ -19,8 +19,8 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, shared: &Sha
     op.reserve(Need::of_all(0, op.call.bytes()))?;
     let pieces = slices::pieces(op);
     let line = op.board.line(op.slot, op.me);
-    let said = [shared.held | (shared.offer.0 as u64) << NUMBER_SHIFT, shared.offer.1];
-    for (word, value) in line.registered.iter().zip(said) {
+    let words = [shared.held | (shared.offer.0 as u64) << NUMBER_SHIFT, shared.offer.1];
+    for (word, value) in line.registered.iter().zip(words) {
         word.store(value, Ordering::Relaxed);
     }
     slices::deposit(op, &pieces);
@@ -33,15 +33,15 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, shared: &Sha
     slices::complete(op, &pieces)
 }
 
-/// Finds out where the result goes, the same on all ranks: from what came with their deposits.
+/// Decides the place of the result, the same on all ranks, from the words beside their deposits.
 fn agree<B: Board>(op: &mut Operation<'_, B>, shared: &SharedResult) -> Result<(), Stop> {
     let (slot, epoch, hash, ranks) = (op.slot, op.epoch, op.hash, op.ranks);
     op.wait(Wake::Event, |board| (deposited_by_all(board, slot, epoch, hash, ranks) > 0).then_some(()))?;
     let board = op.board;
-    let said = |rank: usize, word: usize| board.line(slot, rank).registered[word].load(Ordering::Relaxed);
+    let read = |rank: usize, word: usize| board.line(slot, rank).registered[word].load(Ordering::Relaxed);
     let all = (1 << RESULTS) - 1;
-    let held = (0..ranks).fold(0, |held, rank| held | said(rank, 0) & all);
-    let offer = ((said(0, 0) >> NUMBER_SHIFT) as usize, said(0, 1));
+    let held = (0..ranks).fold(0, |held, rank| held | read(rank, 0) & all);
+    let offer = ((read(0, 0) >> NUMBER_SHIFT) as usize, read(0, 1));
     let is_free = offer.0 < RESULTS && (held >> offer.0 & 1 == 0 || !Rule::HeldIsNotWritten.is_kept());
     let taken = offer.1 != 0 && is_free;
     if taken {

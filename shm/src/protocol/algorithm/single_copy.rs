@@ -1,13 +1,13 @@
 //! `single-copy`: every rank reads the blocks for it out of the others' private buffers, through the kernel.
 //!
-//! A deposit costs two copies and this one, so it carries large blocks where all ranks need each other's data anyway
-//! (allgather, alltoall): nobody is held up by a rank whose data it does not need. The mark of entry says where a rank's
-//! buffer lies; a second mark says that the rank has read all that is for it, and no rank leaves before all have said so.
-//! Cost: P-1 system calls per rank, its result copied once. Pays where deposits do not fit into the caches
+//! A deposit costs two copies and this algorithm one, so it carries large blocks of collectives in which all ranks need each
+//! other's data anyway (allgather, alltoall): no rank waits for one whose data it does not need. The mark of entry publishes the
+//! address of a rank's buffer; a second mark means that the rank has read all its blocks, and no rank leaves before all have
+//! set it. Cost: P-1 system calls per rank, its result copied once. Pays where deposits do not fit into the caches
 //! (`docs/results/2026-11-23.md`).
 //!
-//! A system may forbid such reads (`ptrace_scope`, seccomp, containers with process numbers of their own). The second mark
-//! then says that instead. All ranks wait for all marks, so they know alike that the call has to be made by `flat`.
+//! A system may forbid such reads (`ptrace_scope`, seccomp, containers with their own process numbers). The second mark then
+//! reports the failure. All ranks wait for all marks, so all of them repeat the call by `flat`.
 
 use crate::protocol::algorithm::exchange;
 use crate::protocol::board::{Board, Exposed, Place};
@@ -19,12 +19,12 @@ use crate::protocol::wait::Wake;
 use crate::protocol::word;
 use crate::sync::SyncPoint;
 
-/// Values of the second mark: of a rank that has read everything, and of one that could not.
+/// Values of the second mark: the rank has read all its blocks, or was not permitted to.
 const HAS_READ: usize = 1;
 const COULD_NOT: usize = 2;
 
-/// Runs the call as one window; returns whether every rank could read. Otherwise no receive buffer holds anything of use,
-/// and contributions are as they were.
+/// Runs the call as one window; returns whether every rank could read. Otherwise the receive buffers are undefined and the
+/// contributions unchanged.
 pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<bool, Stop> {
     let (board, call, epoch, hash, me) = (op.board, op.call, op.epoch, op.hash, op.me);
     let line = board.line(op.slot, me);
@@ -40,8 +40,8 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, w: &Window<'
     op.wake();
 
     let could_read = read_all(op, w)?;
-    let verdict = if could_read { HAS_READ } else { COULD_NOT };
-    line.deposited.store(word::deposited(epoch, hash, verdict), SyncPoint::ReadRelease.order());
+    let outcome = if could_read { HAS_READ } else { COULD_NOT };
+    line.deposited.store(word::deposited(epoch, hash, outcome), SyncPoint::ReadRelease.order());
     board.step(Step::Deposited);
     op.wake();
 
@@ -49,11 +49,11 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, w: &Window<'
     for rank in (0..op.ranks).filter(|rank| *rank != me) {
         let theirs = op.wait(Wake::Event, |board| {
             let mark = board.line(slot, rank).deposited.load(SyncPoint::ReadAcquire.order());
-            Some(word::pieces(mark, epoch, hash)).filter(|verdict| *verdict > 0)
+            Some(word::pieces(mark, epoch, hash)).filter(|outcome| *outcome > 0)
         })?;
         all_could &= theirs == HAS_READ;
     }
-    // A rank that has learnt of a failure does not keep its buffer for those that still read it.
+    // After a failure a rank does not keep its buffer for ranks that still read it.
     if let Some(stop) = fault::failed(board).filter(|stop| stop.0.epoch() <= epoch) {
         return Err(stop);
     }
@@ -92,7 +92,7 @@ fn read_all<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<bool,
     Ok(could)
 }
 
-/// The place of the words that say where the buffer of `rank` lies.
+/// The place of the words with the address of `rank`'s buffer.
 fn place<B: Board>(op: &Operation<'_, B>, rank: usize) -> Place {
     Place::Inline { slot: op.slot, rank, bytes: size_of::<Exposed>() }
 }

@@ -1,12 +1,12 @@
-//! `slices`: every rank deposits, then the ranks that are there fold what no other has begun, by rank, chunk by chunk.
+//! `slices`: every rank deposits, then the ranks inside the call fold, each chunk by one rank in rank order.
 //!
-//! A chunk can be folded once every rank has deposited it; it is claimed by a try-lock, each rank beginning with its own
-//! share and going on with what is left, so a rank that computes or is preempted stops no other. Every element is folded
+//! A chunk can be folded once every rank has deposited it. It is claimed by a try-lock; each rank begins with its own share and
+//! continues with unclaimed chunks of others, so a rank that computes or is preempted stops no other. Every element is folded
 //! in rank order by one rank: the same bits in every run. Cost after the last arrival: its deposit, a fold of all ranks'
 //! data shared among those present, and a copy of the result.
 //!
-//! [`deposit`] stores and never waits; [`complete`] does everything else, and [`sweep`] what of that needs no waiting. A rank
-//! that has deposited is not needed any more, so others complete while it computes.
+//! [`deposit`] stores and never waits; [`complete`] does the rest by [`sweep`], which does not wait either, and [`until_more`]. A
+//! rank that has deposited is not needed any more, so the others complete while it computes.
 
 use crate::protocol::board::{Board, CHUNKS, Need, Place};
 use crate::protocol::deposit::deposited_by_all;
@@ -18,7 +18,7 @@ use crate::protocol::wait::Wake;
 use crate::protocol::word::{self, FoldState, FoldWord};
 use crate::sync::{Ordering, SyncPoint};
 
-/// Marks the entry and deposits. The memory is free.
+/// Marks the entry and deposits, into memory that is known to be free.
 pub(in crate::protocol) fn enter_and_deposit<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
     op.enter();
     op.reserve(Need::of_all(op.call.accumulator_bytes(), op.call.bytes()))?;
@@ -52,7 +52,7 @@ pub(super) fn deposit<B: Board>(op: &Operation<'_, B>, pieces: &Pieces) {
     op.wake_if_all_deposited(pieces.number, op.ranks);
 }
 
-/// Folds what can be folded and copies out what is final, until the whole result is here.
+/// Folds and copies out chunks until the whole result is copied out.
 pub(super) fn complete<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces) -> Result<(), Stop> {
     let mut copied = Done::default();
     let mut left = pieces.number;
@@ -64,8 +64,8 @@ pub(super) fn complete<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces) -> 
     Ok(())
 }
 
-/// Goes through the chunks once, without waiting: folds those that can be, copies out those that are final; returns whether
-/// there were any.
+/// Visits all chunks once, without waiting: folds those that are ready, copies out those that are final. Returns whether there
+/// were any.
 pub(in crate::protocol) fn sweep<B: Board>(
     op: &mut Operation<'_, B>,
     pieces: &Pieces,
@@ -120,7 +120,7 @@ fn is_empty<B: Board>(board: &B, area: usize, i: usize, epoch: u64, ranks: usize
     (FoldWord(word).state(epoch, ranks) == FoldState::Empty).then_some(word)
 }
 
-/// Claims chunk `i`, unless another rank has: this rank is the only one to fold it from here on.
+/// Claims chunk `i` unless another rank has; the claimer alone folds it.
 pub(super) fn claim<B: Board>(op: &Operation<'_, B>, i: usize) -> bool {
     let Some(word) = is_empty(op.board, op.area, i, op.epoch, op.ranks) else { return false };
     let busy = FoldWord::busy(op.epoch, op.me, 0).0;
@@ -132,7 +132,7 @@ pub(super) fn claim<B: Board>(op: &Operation<'_, B>, i: usize) -> bool {
     true
 }
 
-/// Folds chunk `i` of all ranks, which have deposited it, unless another rank does; returns whether this rank has.
+/// Folds chunk `i`, which all ranks have deposited, unless another rank has claimed it; returns whether this rank folded it.
 fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> bool {
     if !claim(op, i) {
         return false;
@@ -165,8 +165,8 @@ fn fold<B: Board>(op: &Operation<'_, B>, pieces: &Pieces, i: usize) {
     });
 }
 
-/// Folds chunk `i`, which this rank has claimed, into the one result of all ranks; `skip` bytes of the result lie before this
-/// operation's part.
+/// Folds chunk `i`, which this rank has claimed, into the one result of all ranks; this operation's part begins at byte `skip` of
+/// the result.
 fn fold_into_shared<B: Board>(op: &mut Operation<'_, B>, skip: usize, pieces: &Pieces, i: usize) {
     let (board, call, area, ranks) = (op.board, op.call, op.area, op.ranks);
     let deposit = |rank| pieces.deposit(area, rank, i);

@@ -1,11 +1,9 @@
-//! `static-leader` and `static-leader-early`: the baselines. Rank 0, or the root, folds, in whatever order
-//! ranks arrive.
+//! `static-leader` and `static-leader-early`: the baselines, in which rank 0 or the root folds, whatever the arrival order.
 //!
-//! `static-leader` waits for every deposit and then folds in rank order, as the shared-memory collectives of MVAPICH
-//! do; `static-leader-early` folds what is there while it waits. Both publish chunk by chunk like every other
-//! algorithm here, so that a comparison shows the effect of the arrival order and nothing else. In a reduce the others
-//! stay until the root has folded, as they must where a leader reads its members' own buffers; that a copy in shared
-//! memory sets them free is what `flat` is for.
+//! `static-leader` waits for every deposit and then folds in rank order, as the shared-memory collectives of MVAPICH do;
+//! `static-leader-early` folds deposits as they arrive. Both publish chunk by chunk like the other algorithms, so that a
+//! comparison shows the effect of the arrival order and nothing else. In a reduce the other ranks stay until the root has
+//! folded, as in libraries whose leader reads the members' own buffers; in `flat` a deposit lets them leave at once.
 
 use super::leader;
 use crate::protocol::board::{Board, Need};
