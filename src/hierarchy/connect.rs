@@ -95,15 +95,15 @@ impl Hierarchy {
         Hierarchy { node, topology, state, deadline, exchanges, is_crowded, turns, deliver, meeting, membership }
     }
 
-    /// Returns when all ranks have said `words` of theirs: what was chosen on them, which must be alike, and how many endpoints
-    /// fit them, of which the fewest are taken.
+    /// Compares the settings of all ranks, which must be equal, and takes the fewest endpoints that fit a rank. Returns when all
+    /// ranks have joined.
     fn agreed(mut self, words: &[u64]) -> Result<Self, Error> {
         let options = CallOptions { algorithm: Algorithm::Auto, order: FoldOrder::Arrival, within: 0 };
         let collective = Collective::AllGather;
         let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
         let call = Call::without_data(collective, options, signature);
-        let told = self.tell(&call, words)?;
-        self.topology = self.topology.with_endpoints(config_check::agreed_endpoints(&told)?);
+        let words = self.all_gather_words(&call, words)?;
+        self.topology = self.topology.with_endpoints(config_check::agreed_endpoints(&words)?);
         let mut state = self.lock()?;
         state.plans.transport_mut().set_peers(&self.topology);
         (state.calls, state.last) = (0, None);
