@@ -62,7 +62,7 @@ impl Hierarchy {
         let hash = call.signature.hash();
         *history = (history.rotate_left(5) ^ hash).wrapping_mul(0x9e37_79b1);
         let options = CallOptions { within: hash as u16, ..call.options };
-        let blocking = Blocking { node: &self.node, plans, options, is_crowded: self.is_crowded };
+        let blocking = Blocking { node: &self.node, plans, options, outnumbers_cpus: self.outnumbers_cpus };
         let ended = at_once(body(&mut Phases::blocking(&self.topology, (call, shape), op, blocking)));
         match ended {
             Ok(done) => {

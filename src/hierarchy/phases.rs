@@ -40,7 +40,7 @@ pub(super) struct Blocking<'a> {
     pub(super) plans: &'a mut Plans<LeaderChannel>,
     /// The settings of the operations of the node.
     pub(super) options: CallOptions,
-    pub(super) is_crowded: bool,
+    pub(super) outnumbers_cpus: bool,
 }
 
 impl<'a> Phases<'a> {
@@ -147,7 +147,7 @@ impl<'a> Phases<'a> {
         match &self.mode {
             Mode::Blocking(blocking) => {
                 let endpoints = self.topology.endpoints();
-                (size * segment(elements, size, blocking.is_crowded, endpoints), endpoints)
+                (size * segment(elements, size, blocking.outnumbers_cpus, endpoints), endpoints)
             }
             Mode::Started(..) => (usize::MAX, 1),
         }
