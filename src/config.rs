@@ -9,7 +9,7 @@ use crate::interpose::{Carriers, Interpose};
 use crate::size_table::{SizeTable, Tables};
 use crate::trace::TracedProcess;
 use crate::tuning::Tuning;
-use crate::units::{parse_size, parse_time};
+use crate::units::{located, parse_size, parse_time};
 use crate::{Choice, Error, FoldOrder, RanksPerNode, WaitPreset};
 use earlybird_shm::named::did_you_mean;
 use earlybird_shm::{Collective, JoinOptions};
@@ -82,40 +82,35 @@ pub struct Config {
     pub traced_process: Option<TracedProcess>,
 }
 
-/// The use of a variable.
-enum Use {
-    /// [`Config`] reads it.
-    Config(fn(&mut Config, &str) -> Result<(), Error>),
-    /// Another part reads it.
-    Elsewhere,
-}
+/// Sets a field by the value of its variable.
+type Setter = fn(&mut Config, &str) -> Result<(), Error>;
 
 const PREFIX: &str = "EARLYBIRD_";
 
-/// Every variable but the tables of collectives, by its name without the prefix.
-static KNOWN: &[(&str, Use)] = &[
-    ("RANK", Use::Elsewhere),
-    ("SIZE", Use::Elsewhere),
-    ("JOB", Use::Elsewhere),
-    ("LAUNCHER", Use::Elsewhere),
-    ("ALGORITHM", Use::Config(|config, value| value.parse().map(|v| config.algorithm = v))),
-    ("ORDER", Use::Config(|config, value| value.parse().map(|v| config.order = v))),
-    ("CONSISTENCY", Use::Config(consistency)),
-    ("WAIT", Use::Config(|config, value| value.parse().map(|v| config.wait = v))),
-    ("TIMEOUT", Use::Config(timeout)),
-    ("ARENA_MAX", Use::Config(|config, value| parse_size(value).map(|v| config.arena_max_bytes = Some(v)))),
-    ("DIR", Use::Config(dir)),
-    ("VERBOSE", Use::Config(verbose)),
-    ("RANKS_PER_NODE", Use::Config(|config, value| value.parse().map(|v| config.ranks_per_node = Some(v)))),
-    ("EXCHANGE", Use::Config(exchange)),
-    ("ENDPOINTS", Use::Config(endpoints)),
-    ("TUNE", Use::Config(|config, value| Tuning::read(value).map(|v| config.tuning = v))),
-    ("TRACE", Use::Config(trace)),
-    ("TRACE_SIZE", Use::Config(|config, value| parse_size(value).map(|v| config.trace_bytes = Some(v)))),
-    ("INTERPOSE", Use::Config(interpose)),
-    ("TORCH_OVERLAP", Use::Elsewhere),
+/// Every variable but the tables of collectives, by its name without the prefix; those without a setter are read elsewhere.
+static KNOWN: &[(&str, Option<Setter>)] = &[
+    ("RANK", None),
+    ("SIZE", None),
+    ("JOB", None),
+    ("LAUNCHER", None),
+    ("ALGORITHM", Some(|config, value| value.parse().map(|v| config.algorithm = v))),
+    ("ORDER", Some(|config, value| value.parse().map(|v| config.order = v))),
+    ("CONSISTENCY", Some(consistency)),
+    ("WAIT", Some(|config, value| value.parse().map(|v| config.wait = v))),
+    ("TIMEOUT", Some(timeout)),
+    ("ARENA_MAX", Some(|config, value| parse_size(value).map(|v| config.arena_max_bytes = Some(v)))),
+    ("DIR", Some(dir)),
+    ("VERBOSE", Some(verbose)),
+    ("RANKS_PER_NODE", Some(|config, value| value.parse().map(|v| config.ranks_per_node = Some(v)))),
+    ("EXCHANGE", Some(exchange)),
+    ("ENDPOINTS", Some(endpoints)),
+    ("TUNE", Some(|config, value| Tuning::read(value).map(|v| config.tuning = v))),
+    ("TRACE", Some(trace)),
+    ("TRACE_SIZE", Some(|config, value| parse_size(value).map(|v| config.trace_bytes = Some(v)))),
+    ("INTERPOSE", Some(interpose)),
+    ("TORCH_OVERLAP", None),
     #[cfg(feature = "fault")]
-    ("FAULT", Use::Elsewhere),
+    ("FAULT", None),
 ];
 
 impl Config {
@@ -155,11 +150,12 @@ impl Config {
         let mut config = Config::default();
         for (name, value) in vars {
             let Some(short) = name.strip_prefix(PREFIX) else { continue };
-            match KNOWN.iter().find(|(known, _)| *known == short).map(|(_, then)| then) {
-                Some(Use::Config(set)) => set(&mut config, &value).map_err(|error| in_variable(short, error))?,
-                Some(Use::Elsewhere) => {}
-                None => set_table(&mut config, short, &value)?,
-            }
+            let result = match KNOWN.iter().find(|(known, _)| *known == short) {
+                Some((_, Some(set))) => set(&mut config, &value),
+                Some((_, None)) => Ok(()),
+                None => set_table(&mut config, table_of_variable(short)?, &value),
+            };
+            result.map_err(|error| located(name, error))?;
         }
         match (&config.trace, config.trace_bytes) {
             (None, Some(_)) => {
@@ -169,7 +165,7 @@ impl Config {
         }
     }
 
-    /// The options with which a process of this identity joins, if all ranks are one node.
+    /// The options for joining as this identity, where all ranks are one node.
     pub(crate) fn joining(&self, identity: &crate::Identity) -> JoinOptions {
         JoinOptions {
             rank: identity.rank,
@@ -181,26 +177,18 @@ impl Config {
             join_timeout: self.join_timeout,
             arena_max_bytes: self.arena_max_bytes,
             oversubscribed: false,
-            settings: self.alike(identity),
+            settings: self.rendezvous_settings(identity),
         }
     }
 
-    /// Names and values of what decides where ranks meet, and with whom: all ranks of a job must set it alike.
-    pub(crate) fn alike(&self, identity: &crate::Identity) -> Vec<(String, String)> {
+    /// Names and values of the settings that decide where ranks meet, and with which others: equal on all ranks of a job.
+    pub(crate) fn rendezvous_settings(&self, identity: &crate::Identity) -> Vec<(String, String)> {
         let settings = [
             ("DIR", self.dir.as_ref().map(|dir| dir.display().to_string())),
             ("RANKS_PER_NODE", self.ranks_per_node.as_ref().map(ToString::to_string)),
             ("JOB", identity.launched_job()),
         ];
         settings.into_iter().filter_map(|(name, value)| Some((format!("{PREFIX}{name}"), value?))).collect()
-    }
-}
-
-/// Puts the name of the variable before the error in its value.
-fn in_variable(short: &str, error: Error) -> Error {
-    match error {
-        Error::Usage { message } => Error::usage(format!("{PREFIX}{short}: {message}")),
-        other => other,
     }
 }
 
@@ -225,12 +213,14 @@ fn table_variable(collective: Collective) -> String {
     collective.name().to_uppercase().replace('-', "_")
 }
 
-/// Sets the table of a collective; the given name is that of no other variable.
-fn set_table(config: &mut Config, short: &str, value: &str) -> Result<(), Error> {
+/// The collective whose table this variable sets, which is no other one.
+fn table_of_variable(short: &str) -> Result<Collective, Error> {
     let collective = Collective::PUBLIC.iter().find(|collective| table_variable(**collective) == short);
-    let collective = *collective.ok_or_else(|| unknown(short))?;
-    let table = SizeTable::of(collective, value).map_err(|error| in_variable(short, error))?;
-    config.tables = std::mem::take(&mut config.tables).with(collective, table);
+    collective.copied().ok_or_else(|| unknown(short))
+}
+
+fn set_table(config: &mut Config, collective: Collective, value: &str) -> Result<(), Error> {
+    config.tables = std::mem::take(&mut config.tables).with(collective, SizeTable::of(collective, value)?);
     Ok(())
 }
 

@@ -1,24 +1,28 @@
-//! What the interposer for MPI programs takes over, as users write it: `profile,broadcast=mpi:1Mi-,barrier=mpi`.
+//! The mode of the interposer for MPI programs and the calls that it intercepts, as users write them:
+//! `profile,broadcast=mpi:1Mi-,barrier=mpi`.
 
 use crate::Error;
-use crate::units::parse_size;
+use crate::units::parse_range;
 use earlybird_shm::Collective;
+use strum::EnumString;
 
-/// What the interposer for MPI programs does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+/// The mode of the interposer for MPI programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, EnumString)]
+#[strum(serialize_all = "lowercase")]
 #[non_exhaustive]
 pub enum Interpose {
-    /// Takes over what it can.
+    /// Intercepts every call that it can carry out.
     #[default]
     On,
-    /// Hands every call to MPI.
+    /// Forwards every call to MPI.
     Off,
-    /// As `On`, and rank 0 says at MPI_Finalize what was taken over, what not, and why.
+    /// As `On`, and rank 0 reports at MPI_Finalize which calls were intercepted, which were not, and why.
     Profile,
 }
 
-/// Who carries out a call that could be taken over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// The library that carries out a call which can be intercepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EnumString)]
+#[strum(serialize_all = "lowercase")]
 #[non_exhaustive]
 pub enum Carrier {
     /// This library.
@@ -30,16 +34,16 @@ pub enum Carrier {
 /// The library that carries out each call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Carriers {
-    /// Ranges of blocks' sizes in bytes, both ends included, and who carries out an operation there. The first that fits counts.
+    /// Ranges of block sizes in bytes, both ends included, each with the library for a collective. The first that fits counts.
     ranges: Vec<(Collective, Carrier, u64, u64)>,
     /// The number, from 1, of the first call of a communicator that earlybird may carry out; `None`: as measured.
     pub from_call: Option<u64>,
 }
 
 impl Carriers {
-    /// What was asked for `collective`: who, first and last byte count.
+    /// The entries for `collective`: the library, and the first and the last byte count.
     pub fn of(&self, collective: Collective) -> impl Iterator<Item = (Carrier, u64, u64)> {
-        let of_it = self.ranges.iter().filter(move |(asked, ..)| *asked == collective);
+        let of_it = self.ranges.iter().filter(move |(of, ..)| *of == collective);
         of_it.map(|(_, carrier, first, last)| (*carrier, *first, *last))
     }
 
@@ -69,20 +73,11 @@ impl Interpose {
         if given.is_empty() {
             return Ok(Default::default());
         }
-        let word = |text| match text {
-            "on" => Some(Interpose::On),
-            "off" => Some(Interpose::Off),
-            "profile" => Some(Interpose::Profile),
-            _ => None,
-        };
         let mut entries = given.split(',').peekable();
-        let asked = entries.peek().and_then(|first| word(first));
-        if asked.is_some() {
-            entries.next();
-        }
+        let mode: Option<Interpose> = entries.peek().and_then(|first| first.parse().ok());
         let mut carriers = Carriers::default();
-        entries.try_for_each(|text| carriers.add(text))?;
-        Ok((asked.unwrap_or_default(), carriers))
+        entries.skip(usize::from(mode.is_some())).try_for_each(|text| carriers.add(text))?;
+        Ok((mode.unwrap_or_default(), carriers))
     }
 }
 
@@ -97,17 +92,9 @@ fn entry(text: &str) -> Result<(Collective, Carrier, u64, u64), Error> {
     let (name, rest) = text.split_once('=').ok_or_else(refuse)?;
     let collective = Collective::named(name).ok_or_else(refuse)?;
     let (carrier, range) = rest.split_once(':').unwrap_or((rest, "0-"));
-    let carrier = match carrier {
-        "mpi" => Carrier::Mpi,
-        "earlybird" => Carrier::Earlybird,
-        _ => return Err(refuse()),
-    };
-    let (first, last) = range.split_once('-').ok_or_else(refuse)?;
-    let (first, last) = (parse_size(first)?, if last.is_empty() { u64::MAX } else { parse_size(last)? });
-    match first <= last {
-        true => Ok((collective, carrier, first, last)),
-        false => Err(Error::usage(format!("the range of {text:?} ends before it begins"))),
-    }
+    let carrier = carrier.parse().map_err(|_| refuse())?;
+    let (first, last) = parse_range(text, range.split_once('-').ok_or_else(refuse)?)?;
+    Ok((collective, carrier, first, last))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The algorithm of an operation by message size, as users write it: `leader:0-4Ki,plan:butterfly:r=1:64Ki-`.
 
-use crate::units::parse_size;
+use crate::units::parse_range;
 use crate::{Algorithm, Choice, Collective, Error};
 use std::str::FromStr;
 
@@ -60,17 +60,13 @@ impl FromStr for SizeTable {
         let mut ranges = Vec::new();
         for entry in given.split(',') {
             let parts = entry.rsplit_once(':').and_then(|(name, range)| Some((name, range.split_once('-')?)));
-            let Some((name, (first, last))) = parts else {
+            let Some((name, range)) = parts else {
                 return Err(Error::usage(format!(
                     "{entry:?} is not of the form ALGORITHM:FIRST-LAST (or ALGORITHM:FIRST- without end), such as leader:0-4Ki"
                 )));
             };
             let choice: Choice = name.parse()?;
-            let first = parse_size(first)?;
-            let last = if last.is_empty() { u64::MAX } else { parse_size(last)? };
-            if first > last {
-                return Err(Error::usage(format!("the range of {entry:?} ends before it begins")));
-            }
+            let (first, last) = parse_range(entry, range)?;
             ranges.push((first, last, choice, entry));
         }
         ranges.sort_by_key(|range| range.0);

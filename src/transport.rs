@@ -1,4 +1,4 @@
-//! The rings of a node as a transport of plans: what any verified plan runs over between the processes of one node.
+//! Packets over the rings of a node, and the transport over which plans run between the processes of one node.
 
 use crate::Error;
 use earlybird_hier::exec::{Failure, PacketDecision, PacketHeader, Transport};
@@ -6,7 +6,38 @@ use earlybird_shm::Absent;
 pub use earlybird_shm::channel::RingOptions;
 use earlybird_shm::channel::{Fault, Rings};
 
-/// [`Rings`] as the executor sees them. It keeps the error in the library's own words.
+/// The header of a packet as two words.
+pub(crate) fn to_words(head: PacketHeader) -> [u64; 2] {
+    [u64::from(head.operation) << 32 | u64::from(head.packet), head.call]
+}
+
+/// The header of a packet that was sent as these words.
+pub(crate) fn header([numbers, call]: [u64; 2]) -> PacketHeader {
+    PacketHeader { operation: (numbers >> 32) as u32, packet: numbers as u32, call }
+}
+
+/// Sends a packet over the rings, as [`Transport::post_send`].
+pub(crate) fn send_packet(
+    rings: &mut Rings,
+    to: usize,
+    head: PacketHeader,
+    bytes: usize,
+    write: impl FnOnce(&mut [u8]),
+) -> Result<bool, Error> {
+    let [numbers, call] = to_words(head);
+    rings.send(to, [numbers, call, 0], bytes, write)
+}
+
+/// Shows a packet of the rings to `take`, as [`Transport::receive`].
+pub(crate) fn receive_packet(
+    rings: &mut Rings,
+    from: usize,
+    take: impl FnOnce(PacketHeader, &[u8]) -> PacketDecision,
+) -> Result<bool, Error> {
+    rings.receive(from, |[numbers, call, _], payload| take(header([numbers, call]), payload) == PacketDecision::Consume)
+}
+
+/// [`Rings`] as a transport of plans, with the group's error in full.
 #[derive(Debug)]
 pub struct ShmTransport {
     rings: Rings,
@@ -31,7 +62,7 @@ impl ShmTransport {
         &mut self.rings
     }
 
-    /// What the group failed with, in full: the executor's failure names no process.
+    /// The group's error in full: the failure of a transport names no process.
     pub fn error(&self) -> Option<&Error> {
         self.error.as_ref()
     }
@@ -70,8 +101,7 @@ impl Transport for ShmTransport {
         bytes: usize,
         write: impl FnOnce(&mut [u8]),
     ) -> Result<bool, Failure> {
-        let about = [u64::from(head.operation) << 32 | u64::from(head.packet), head.call, 0];
-        self.rings.send(to, about, bytes, write).map_err(|error| self.failed(error))
+        send_packet(&mut self.rings, to, head, bytes, write).map_err(|error| self.failed(error))
     }
 
     /// The ring is the memory.
@@ -84,11 +114,7 @@ impl Transport for ShmTransport {
         from: usize,
         take: impl FnOnce(PacketHeader, &[u8]) -> PacketDecision,
     ) -> Result<bool, Failure> {
-        let show = |[numbers, call, _]: [u64; 3], payload: &[u8]| {
-            let head = PacketHeader { operation: (numbers >> 32) as u32, packet: numbers as u32, call };
-            take(head, payload) == PacketDecision::Consume
-        };
-        self.rings.receive(from, show).map_err(|error| self.failed(error))
+        receive_packet(&mut self.rings, from, take).map_err(|error| self.failed(error))
     }
 
     fn progress(&mut self) -> Result<(), Failure> {

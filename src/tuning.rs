@@ -12,6 +12,7 @@
 
 use crate::costs::Costs;
 use crate::size_table::{SizeTable, Tables};
+use crate::units::located;
 use crate::{Collective, Error};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -42,10 +43,7 @@ impl Tuning {
     pub fn read(path: &str) -> Result<Self, Error> {
         let text =
             std::fs::read_to_string(path).map_err(|error| Error::usage(format!("cannot read {path:?}: {error}")))?;
-        text.parse().map_err(|error| match error {
-            Error::Usage { message } => Error::usage(format!("{path}: {message}")),
-            other => other,
-        })
+        text.parse().map_err(|error| located(path, error))
     }
 
     /// The costs of messages between nodes, if measured.
@@ -71,21 +69,13 @@ impl FromStr for Tuning {
             let count = ranks.parse().ok().filter(|ranks| *ranks >= 1);
             let count = count.ok_or_else(|| Error::usage(format!("ranks.{ranks}: {ranks:?} is no number of ranks")))?;
             for (operation, table) in operations {
-                let Some(collective) = Collective::named(&operation) else {
-                    let known: Vec<&str> = Collective::PUBLIC.iter().map(|known| known.name()).collect();
-                    let mistake =
-                        format!("{operation:?} is no operation with a table; there are: {}", known.join(", "));
-                    return Err(Error::usage(format!("ranks.{ranks}: {mistake}")));
-                };
-                let table_of_operation = SizeTable::of(collective, table.get_ref()).map_err(|error| match error {
-                    Error::Usage { message } => {
-                        let line = text[..table.span().start].lines().count().max(1);
-                        Error::usage(format!("line {line}: {message}"))
-                    }
-                    other => other,
-                })?;
+                let collective: Collective =
+                    operation.parse().map_err(|error| located(format_args!("ranks.{ranks}"), error))?;
+                let line = text[..table.span().start].lines().count().max(1);
+                let table = SizeTable::of(collective, table.get_ref())
+                    .map_err(|error| located(format_args!("line {line}"), error))?;
                 let of_ranks = tables.entry(count).or_default();
-                *of_ranks = std::mem::take(of_ranks).with(collective, table_of_operation);
+                *of_ranks = std::mem::take(of_ranks).with(collective, table);
             }
         }
         Ok(Tuning { tables, costs: file.between })

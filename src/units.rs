@@ -1,6 +1,7 @@
-//! Sizes and times as users write them, read the same way by the environment and the command line.
+//! Sizes, ranges of sizes and times as users write them, read the same way by the environment, files and the command line.
 
 use crate::Error;
+use std::fmt::Display;
 use std::time::Duration;
 
 /// Bytes from a whole number alone or with one of the suffixes `Ki`, `Mi`, `Gi` (powers of 1024): `4096`, `4Ki`.
@@ -37,6 +38,26 @@ fn meant_size(given: &str) -> Option<String> {
         _ => return None,
     };
     (digits > 0).then(|| format!("{number}{unit}"))
+}
+
+/// The first and the last size of the range in `entry`, both included; without a last one it has no end.
+///
+/// # Errors
+/// The errors of [`parse_size`], and [`Error::Usage`] for a range that ends before it begins.
+pub(crate) fn parse_range(entry: &str, (first, last): (&str, &str)) -> Result<(u64, u64), Error> {
+    let range = (parse_size(first)?, if last.is_empty() { u64::MAX } else { parse_size(last)? });
+    if range.0 > range.1 {
+        return Err(Error::usage(format!("the range of {entry:?} ends before it begins")));
+    }
+    Ok(range)
+}
+
+/// Puts the place of a mistake before the message of a usage error.
+pub(crate) fn located(place: impl Display, error: Error) -> Error {
+    match error {
+        Error::Usage { message } => Error::usage(format!("{place}: {message}")),
+        other => other,
+    }
 }
 
 /// A time from seconds alone or with one of the units `us`, `ms`, `s`, `min`: `10`, `0.5`, `10s`, `500ms`.

@@ -125,7 +125,7 @@ impl PointToPoint {
         }
         if !moved? {
             let passes = state.idle();
-            let looked = state.lane.look(passes);
+            let looked = state.lane.check(passes);
             looked.map_err(|failure| state.fail(failure))?;
         }
         Ok(None)

@@ -165,10 +165,7 @@ impl<'c, B: BufferOwner> Persistent<'c, B> {
     /// # Errors
     /// [`Error::Usage`] when it is under way; others as [`Communicator::all_reduce_into`].
     pub fn start(&mut self) -> Result<(), Error> {
-        self.ready_to("start it")?;
-        let State::Inactive(ready) = std::mem::replace(&mut self.state, State::Moving) else {
-            unreachable!("it is ready")
-        };
+        let ready = self.take_inactive("start it")?;
         self.comm.plans.begin_other_call();
         let (state, result) = match self.comm.start_prepared(ready, self.call) {
             Ok(number) => (State::Started(number), Ok(())),
@@ -229,11 +226,8 @@ impl<'c, B: BufferOwner> Persistent<'c, B> {
     /// # Errors
     /// [`Error::Usage`] while the call is under way, which goes on then as if this had been dropped.
     pub fn into_buffers(mut self) -> Result<B, Error> {
-        self.ready_to("take its buffers")?;
-        match std::mem::replace(&mut self.state, State::Moving) {
-            State::Inactive(ready) => Ok(ready.into_buffers().expect("the type it was made with")),
-            _ => unreachable!("it is ready"),
-        }
+        let ready = self.take_inactive("take its buffers")?;
+        Ok(ready.into_buffers().expect("the type it was made with"))
     }
 
     /// Starts the call, once.
@@ -245,10 +239,14 @@ impl<'c, B: BufferOwner> Persistent<'c, B> {
         Ok(Request { comm: self.comm, number: Some(number), buffers: PhantomData })
     }
 
-    fn ready_to(&self, what: &str) -> Result<(), Error> {
-        match self.state {
-            State::Inactive(_) => Ok(()),
-            _ => Err(Error::usage(format!("the call is under way; wait for it, then {what}"))),
+    /// The inactive call, which the caller puts back or keeps; refused where it has to be waited for before.
+    fn take_inactive(&mut self, purpose: &str) -> Result<PreparedCall, Error> {
+        match std::mem::replace(&mut self.state, State::Moving) {
+            State::Inactive(ready) => Ok(ready),
+            active => {
+                self.state = active;
+                Err(is_under_way(purpose))
+            }
         }
     }
 
@@ -257,12 +255,15 @@ impl<'c, B: BufferOwner> Persistent<'c, B> {
     /// # Errors
     /// [`Error::Usage`] while the call is under way.
     pub fn buffers_mut(&mut self) -> Result<&mut B, Error> {
-        self.ready_to("use its buffers")?;
         match &mut self.state {
             State::Inactive(ready) => Ok(ready.buffers().expect("the type it was made with")),
-            _ => unreachable!("it is ready"),
+            State::Started(_) | State::Moving => Err(is_under_way("use its buffers")),
         }
     }
+}
+
+fn is_under_way(purpose: &str) -> Error {
+    Error::usage(format!("the call is under way; wait for it, then {purpose}"))
 }
 
 impl<B> Drop for Persistent<'_, B> {

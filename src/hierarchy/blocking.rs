@@ -2,7 +2,6 @@
 
 use super::Hierarchy;
 use super::call::{Call, LeaderPhase};
-use super::collectives::collective;
 use super::operation::Buf;
 use super::phases::{Blocking, Phases};
 use super::{State, errors};
@@ -25,9 +24,8 @@ impl Hierarchy {
         let mut sums = lowering.widens().then(|| lowering.widened(Cow::Borrowed(recv)).into_owned());
         let result = self.carry_out(call, leaders, lowering.op(op), async |phases| {
             let mut room = Buf::Borrowed(sums.as_deref_mut().unwrap_or(recv));
-            // A vector here is a copy of what the caller has: parts of it are borrowed, as of the caller's memory.
-            let send = send.as_deref().map(Cow::Borrowed);
-            collective(phases, call, leaders.1, send, &mut room).await
+            // Borrowed even where it was widened into a vector, so that segments of it can be borrowed.
+            phases.collective(send.as_deref().map(Cow::Borrowed), &mut room).await
         });
         if result.is_ok() {
             lowering.finish(sums.as_deref(), recv, self.topology.size());
@@ -52,7 +50,7 @@ impl Hierarchy {
         }
         plans.transport_mut().may_call()?;
         if plans.transport_mut().progress().is_err() {
-            // Others have given up what this rank only comes to.
+            // Others have failed in a call that this rank only begins.
             let unheard = Error::Poisoned { cause: "the nodes cannot reach each other any more".into() };
             return Err(self.fail(plans.transport_mut(), call.signature, &unheard));
         }
@@ -64,8 +62,8 @@ impl Hierarchy {
         let hash = call.signature.hash();
         *history = (history.rotate_left(5) ^ hash).wrapping_mul(0x9e37_79b1);
         let options = CallOptions { within: hash as u16, ..call.options };
-        let blocking = Blocking { node: &self.node, plans, options, call: hash, is_crowded: self.is_crowded };
-        let ended = at_once(body(&mut Phases::blocking(&self.topology, op, blocking)));
+        let blocking = Blocking { node: &self.node, plans, options, outnumbers_cpus: self.outnumbers_cpus };
+        let ended = at_once(body(&mut Phases::blocking(&self.topology, (call, shape), op, blocking)));
         match ended {
             Ok(done) => {
                 plans.transport_mut().complete_call();

@@ -1,55 +1,44 @@
-//! Every collective over several nodes by its name: one function for blocking and started calls.
+//! The dispatch of a call over several nodes to the function of its collective, for blocking and started calls.
 
-use super::alltoallv;
-use super::call::Call;
-use super::operation::{Buf, contribution};
+use super::operation::{Buf, Bytes, contribution};
 use super::phases::Phases;
-use super::{moves, prefix, reductions};
 use crate::Error;
-use crate::plans::Shape;
 use earlybird_shm::{Collective, ReduceOp};
-use std::borrow::Cow;
 
-/// Carries out a call on buffers of the elements of [`Lowering::datatype`](super::lowering::Lowering::datatype). `shape` is the
-/// plan between leaders, where they run one. The inner error is every rank's of this call alone: nothing was moved.
-pub(super) async fn collective(
-    phases: &mut Phases<'_>,
-    call: &Call,
-    shape: Option<Shape>,
-    send: Option<Cow<'_, [u8]>>,
-    recv: &mut Buf<'_>,
-) -> Result<Result<(), Error>, Error> {
-    let (root, lens) = (call.root, &call.lens[..]);
-    match (call.collective, shape, phases.op) {
-        (Collective::Barrier, Some(shape), _) => moves::barrier(phases, shape).await,
-        (Collective::Broadcast, Some(shape), _) => {
-            if let Some(send) = send.filter(|_| phases.topology.rank() == root) {
-                recv.copy_from_slice(&send);
+impl Phases<'_> {
+    /// Carries out the call on buffers of the elements of [`Lowering::datatype`](super::lowering::Lowering::datatype). An inner
+    /// error is the same on all ranks and concerns this call alone: nothing was moved.
+    pub(super) async fn collective(
+        &mut self,
+        send: Option<Bytes<'_>>,
+        recv: &mut Buf<'_>,
+    ) -> Result<Result<(), Error>, Error> {
+        match (self.call.collective, self.shape, self.op) {
+            (Collective::Barrier, Some(shape), _) => self.barrier(shape).await,
+            (Collective::Broadcast, Some(shape), _) => {
+                if let Some(send) = send.filter(|_| self.topology.rank() == self.call.root) {
+                    recv.copy_from_slice(&send);
+                }
+                self.broadcast(shape, recv).await
             }
-            moves::broadcast(phases, shape, root, recv).await
-        }
-        (Collective::AllReduce, Some(shape), _) => {
-            reductions::all_reduce(phases, (shape, call.lowering.datatype()), send, recv).await
-        }
-        (Collective::AllReduce | Collective::Reduce, None, ReduceOp::User(op)) => {
-            reductions::by_user(phases, call, op, send, recv).await
-        }
-        (Collective::Reduce, shape, _) => reductions::reduce(phases, call, shape, send, recv).await,
-        (collective, ..) => {
-            let send = contribution(send, recv);
-            match (collective, &call.pairs) {
-                (Collective::ReduceScatter, _) => reductions::reduce_scatter(phases, call, send, recv).await,
-                (collective, _) if collective.traits().prefix.is_some() => prefix::scan(phases, call, send, recv).await,
-                (Collective::AllGather, _) => moves::all_gather(phases, send, recv, lens).await,
-                (Collective::Gather, _) => moves::gather(phases, root, send, recv, lens).await,
-                (Collective::Scatter, _) => moves::scatter(phases, root, send, recv, lens).await,
-                (_, None) => moves::all_to_all(phases, send, recv).await,
-                (_, Some(words)) => {
-                    let element_bytes = call.lowering.datatype().size();
-                    return alltoallv::all_to_all_of_pairs(phases, (words, element_bytes), send, recv).await;
+            (Collective::AllReduce, Some(shape), _) => self.all_reduce(shape, send, recv).await,
+            (Collective::AllReduce | Collective::Reduce, None, ReduceOp::User(op)) => {
+                self.reduce_by_user(op, send, recv).await
+            }
+            (Collective::Reduce, ..) => self.reduce(send, recv).await,
+            (collective, ..) => {
+                let send = contribution(send, recv);
+                match (collective, &self.call.pairs) {
+                    (Collective::ReduceScatter, _) => self.reduce_scatter(send, recv).await,
+                    (collective, _) if collective.traits().prefix.is_some() => self.scan(send, recv).await,
+                    (Collective::AllGather, _) => self.all_gather(send, recv).await,
+                    (Collective::Gather, _) => self.gather(send, recv).await,
+                    (Collective::Scatter, _) => self.scatter(send, recv).await,
+                    (_, None) => self.all_to_all(send, recv).await,
+                    (_, Some(counts)) => return self.all_to_all_of_pairs(counts, send, recv).await,
                 }
             }
         }
+        .map(Ok)
     }
-    .map(Ok)
 }

@@ -13,15 +13,15 @@ use earlybird_shm::text;
 /// Endpoints where nothing was set: where every rank has a CPU; where ranks share CPUs, over shared memory, since more than
 /// two only wake each other more often; and over messages, each of which costs MPI's time too.
 const WITH_CPUS: usize = 4;
-const WHEN_CROWDED: usize = 2;
-const WHEN_CROWDED_OVER_MESSAGES: usize = 1;
+const WHEN_OVERSUBSCRIBED: usize = 2;
+const WHEN_OVERSUBSCRIBED_OVER_MESSAGES: usize = 1;
 
 /// Endpoints that fit a rank, where nothing was set.
-pub(super) fn fitting_endpoints(is_crowded: bool, is_a_network: bool) -> usize {
-    match (is_crowded, is_a_network) {
+pub(super) fn fitting_endpoints(is_oversubscribed: bool, is_a_network: bool) -> usize {
+    match (is_oversubscribed, is_a_network) {
         (false, _) => WITH_CPUS,
-        (true, false) => WHEN_CROWDED,
-        (true, true) => WHEN_CROWDED_OVER_MESSAGES,
+        (true, false) => WHEN_OVERSUBSCRIBED,
+        (true, true) => WHEN_OVERSUBSCRIBED_OVER_MESSAGES,
     }
 }
 
@@ -83,8 +83,8 @@ mod tests {
     type Of = (Option<usize>, Chosen);
 
     fn of(ranks: &[(Of, bool)]) -> Result<usize, Error> {
-        let told = ranks.iter().flat_map(|((endpoints, chosen), is_crowded)| {
-            words(*endpoints, chosen, fitting_endpoints(*is_crowded, false))
+        let told = ranks.iter().flat_map(|((endpoints, chosen), is_oversubscribed)| {
+            words(*endpoints, chosen, fitting_endpoints(*is_oversubscribed, false))
         });
         agreed_endpoints(&told.collect::<Vec<u64>>())
     }
@@ -97,8 +97,12 @@ mod tests {
     fn all_take_what_was_set_or_what_fits_everybody() {
         let nothing = Of::default;
         assert_eq!(of(&[(nothing(), false), (nothing(), false)]).unwrap(), WITH_CPUS);
-        assert_eq!(of(&[(nothing(), false), (nothing(), true)]).unwrap(), WHEN_CROWDED, "one rank's CPUs are shared");
-        assert_eq!(fitting_endpoints(true, true), WHEN_CROWDED_OVER_MESSAGES);
+        assert_eq!(
+            of(&[(nothing(), false), (nothing(), true)]).unwrap(),
+            WHEN_OVERSUBSCRIBED,
+            "one rank's CPUs are shared"
+        );
+        assert_eq!(fitting_endpoints(true, true), WHEN_OVERSUBSCRIBED_OVER_MESSAGES);
         assert_eq!(of(&[(endpoints(3), true), (endpoints(3), false)]).unwrap(), 3);
     }
 

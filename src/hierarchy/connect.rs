@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 impl Hierarchy {
-    /// Joins virtual nodes of so many ranks each, all on this machine: all ranks meet, then those of each node, and all
-    /// learn that everybody has.
+    /// Joins virtual nodes of so many ranks each, all on this machine: first all ranks, then those of each node. Returns when all
+    /// ranks have joined both.
     ///
     /// # Errors
     /// The errors of [`crate::CommunicatorBuilder::connect`].
@@ -26,9 +26,9 @@ impl Hierarchy {
         let rings = Rings::join(&RingOptions {
             rank: identity.rank,
             size: identity.size,
-            // where ranks also meet that were told of no nodes: so they find out
+            // also the rendezvous of ranks without EARLYBIRD_RANKS_PER_NODE, so that the difference is found there
             key: identity.key.clone(),
-            settings: config.alike(identity),
+            settings: config.rendezvous_settings(identity),
             ..meeting(config, identity)
         })?;
         let crowded = rings.is_oversubscribed();
@@ -64,7 +64,7 @@ impl Hierarchy {
         let mut wire = wire.into_inner();
         let node = node.and_then(|node| node.duplicate().map(|again| (node, again)));
         let (node, again) = node.map_err(|error| match error {
-            // What this rank alone got wrong, or what all find wrong.
+            // A mistake of this rank alone, or one that all ranks find.
             Error::Usage { .. } | Error::Unsupported { .. } => {
                 wire.report(earlybird_shm::channel::Fault::Other("a rank could not join its node".into()));
                 error
@@ -72,15 +72,16 @@ impl Hierarchy {
             other => wire.report(errors::fault_of(&other, &topology, config.timeout)),
         })?;
         wire.set_memory_budget(node.memory_budget());
-        let is_crowded = crowded || wire.is_crowded() || node.size() > node.allowed_cpus();
-        let (chosen, fitting) = (Chosen::new(config), config_check::fitting_endpoints(is_crowded, wire.is_a_network()));
+        let is_oversubscribed = crowded || wire.outnumbers_cpus() || node.size() > node.allowed_cpus();
+        let (chosen, fitting) =
+            (Chosen::new(config), config_check::fitting_endpoints(is_oversubscribed, wire.is_a_network()));
         let words = config_check::words(config.endpoints, &chosen, fitting);
         let exchanges = Exchanges::new(topology.nodes(), wire.is_a_network(), chosen);
         let meeting = RingOptions { memory_budget: Some(node.memory_budget()), ..meeting(config, identity) };
         Self::over(wire, topology, (node, again), exchanges, (config.timeout, meeting)).agreed(&words)
     }
 
-    /// The nodes of a communicator that has made no call; `deliver` are the ranks of `node` once more.
+    /// The nodes of a communicator that has made no call. `deliver` is a second group of the ranks of `node`.
     pub(super) fn over(
         wire: LeaderChannel,
         topology: Topology,
@@ -88,22 +89,22 @@ impl Hierarchy {
         exchanges: Exchanges,
         (deadline, meeting): (Option<Duration>, RingOptions),
     ) -> Self {
-        let (is_crowded, membership) = (wire.is_crowded(), wire.membership());
+        let (outnumbers_cpus, membership) = (wire.outnumbers_cpus(), wire.membership());
         let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, history: 0, last: None, progress: None });
         let turns = Turns::default();
         let node = Arc::new(node);
-        Hierarchy { node, topology, state, deadline, exchanges, is_crowded, turns, deliver, meeting, membership }
+        Hierarchy { node, topology, state, deadline, exchanges, outnumbers_cpus, turns, deliver, meeting, membership }
     }
 
-    /// Returns when all ranks have said `words` of theirs: what was chosen on them, which must be alike, and how many endpoints
-    /// fit them, of which the fewest are taken.
+    /// Compares the settings of all ranks, which must be equal, and takes the fewest endpoints that fit a rank. Returns when all
+    /// ranks have joined.
     fn agreed(mut self, words: &[u64]) -> Result<Self, Error> {
         let options = CallOptions { algorithm: Algorithm::Auto, order: FoldOrder::Arrival, within: 0 };
         let collective = Collective::AllGather;
         let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
         let call = Call::without_data(collective, options, signature);
-        let told = self.tell(&call, words)?;
-        self.topology = self.topology.with_endpoints(config_check::agreed_endpoints(&told)?);
+        let words = self.all_gather_words(&call, words)?;
+        self.topology = self.topology.with_endpoints(config_check::agreed_endpoints(&words)?);
         let mut state = self.lock()?;
         state.plans.transport_mut().set_peers(&self.topology);
         (state.calls, state.last) = (0, None);
@@ -113,7 +114,7 @@ impl Hierarchy {
     }
 }
 
-/// Where the leaders of a job meet that share memory.
+/// The rendezvous of the leaders of a job, where they share memory.
 pub(super) fn meeting(config: &Config, identity: &Identity) -> RingOptions {
     RingOptions {
         key: format!("{}-nodes", identity.key),

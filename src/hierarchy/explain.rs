@@ -10,13 +10,17 @@ use crate::{Collective, Config, DType, Error, FoldOrder, Op};
 pub(crate) struct LeaderChoice {
     exchanges: Exchanges,
     endpoints: usize,
-    is_crowded: bool,
+    outnumbers_cpus: bool,
 }
 
 impl LeaderChoice {
-    /// Of a communicator with such a topology. `is_crowded` is that of its transport between leaders.
-    pub(super) fn of(exchanges: &Exchanges, topology: &Topology, is_crowded: bool) -> Self {
-        LeaderChoice { exchanges: exchanges.of_group(topology.nodes()), endpoints: topology.endpoints(), is_crowded }
+    /// Of a communicator with such a topology. `outnumbers_cpus` is that of its transport between leaders.
+    pub(super) fn of(exchanges: &Exchanges, topology: &Topology, outnumbers_cpus: bool) -> Self {
+        LeaderChoice {
+            exchanges: exchanges.of_group(topology.nodes()),
+            endpoints: topology.endpoints(),
+            outnumbers_cpus,
+        }
     }
 
     /// Of a job with so many ranks on each node, over a network or one machine's memory. `lacks_cpus` says whether the ranks of that
@@ -30,13 +34,13 @@ impl LeaderChoice {
         over_network: bool,
         lacks_cpus: [bool; 2],
     ) -> Result<Self, Error> {
-        let [is_crowded, is_oversubscribed] = lacks_cpus;
+        let [outnumbers_cpus, is_oversubscribed] = lacks_cpus;
         let chosen = Chosen::new(config);
         let fitting = config_check::fitting_endpoints(is_oversubscribed, over_network);
         let agreed = config_check::agreed_endpoints(&config_check::words(config.endpoints, &chosen, fitting))?;
         let endpoints = Topology::contiguous(sizes, 0)?.with_endpoints(agreed).endpoints();
         let exchanges = Exchanges::new(sizes.len(), over_network, chosen);
-        Ok(LeaderChoice { exchanges, endpoints, is_crowded: is_crowded && !over_network })
+        Ok(LeaderChoice { exchanges, endpoints, outnumbers_cpus: outnumbers_cpus && !over_network })
     }
 
     /// The exchange of leaders in a call on so many bytes.
@@ -63,7 +67,7 @@ impl LeaderChoice {
         let elements = bytes / size;
         match collective {
             Collective::AllReduce => {
-                let segments = elements.div_ceil(segment(elements, size, self.is_crowded, self.endpoints)).max(1);
+                let segments = elements.div_ceil(segment(elements, size, self.outnumbers_cpus, self.endpoints)).max(1);
                 (segments, self.endpoints.min(segments))
             }
             _ => (1, 1),

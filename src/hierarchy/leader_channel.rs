@@ -1,10 +1,11 @@
-//! The channel between the nodes: the transport between their endpoints, and the one place where the error of the whole job
-//! stands, which every rank can report to and read.
+//! The channel between the nodes: the transport between their endpoints, and the error of the whole job, which every rank can report
+//! and read.
 
 use super::Topology;
 use crate::Error;
 use crate::choice;
 use crate::plans::Lane;
+use crate::transport::{receive_packet, send_packet};
 use earlybird_hier::exec::{Failure, PacketDecision, PacketHeader, Transport};
 use earlybird_shm::Collective;
 use earlybird_shm::Progress;
@@ -14,7 +15,7 @@ use earlybird_shm::shrink::Membership;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One rank's end. Between the endpoints of one number it is a transport whose ranks are the numbers of nodes.
+/// One rank's end of the channel. Between the endpoints of one number it is a transport whose ranks are the numbers of nodes.
 #[derive(Debug)]
 pub(crate) struct LeaderChannel {
     line: LeaderTransport,
@@ -45,9 +46,9 @@ impl LeaderTransport {
         !matches!(self, LeaderTransport::Rings(_))
     }
 
-    /// Returns whether the ranks are known to outnumber the CPUs that all of them share, so that nodes and leaders cannot work at the same
-    /// time: the same on all ranks.
-    pub(super) fn is_crowded(&self) -> bool {
+    /// Returns whether the ranks are known to outnumber the CPUs that all of them share, so that nodes and leaders cannot work at the
+    /// same time: the same on all ranks.
+    pub(super) fn outnumbers_cpus(&self) -> bool {
         matches!(self, LeaderTransport::Rings(rings) if rings.outnumbers_cpus())
     }
 }
@@ -69,7 +70,7 @@ impl LeaderChannel {
         }
     }
 
-    /// Numbers the ranks of errors, besides, as in the job, where the ranks `group` of `parent` are this one's.
+    /// Adds the numbers in the job to the ranks that errors name, where the ranks `group` of `parent` are those of this channel.
     pub(super) fn number_as_in(&mut self, parent: &LeaderChannel, group: &[usize]) {
         let in_job = |rank: &usize| parent.job_ranks.as_ref().map_or(*rank, |ranks| ranks[*rank]);
         let job_ranks: Arc<[usize]> = group.iter().map(in_job).collect();
@@ -88,33 +89,31 @@ impl LeaderChannel {
         }
     }
 
-    /// From here on this rank waits for all of `ranks` and any of `any_of`, until it says so again: the end of others fails none of its
-    /// waits.
+    /// Sets the ranks that this one waits for, all of `ranks` and any of `any_of`: the end of others fails none of its waits. By
+    /// messages, a test for a message of a rank that is gone fails by itself.
     pub(crate) fn wait_for(&mut self, ranks: &[usize], any_of: Vec<usize>) {
-        match &mut self.line {
-            LeaderTransport::Rings(rings) => rings.wait_for(ranks, any_of),
-            // A rank that is gone is noticed by who tests for its messages.
-            LeaderTransport::Messages(_) => drop(any_of),
+        if let LeaderTransport::Rings(rings) = &mut self.line {
+            rings.wait_for(ranks, any_of);
         }
     }
 
-    /// Returns whether a rank has left, as far as that is known before anybody waits for it.
+    /// Returns whether a rank is known to have left.
     pub(crate) fn has_left(&self, rank: usize) -> bool {
         matches!(&self.line, LeaderTransport::Rings(rings) if rings.has_left(rank))
     }
 
-    /// Returns whether this rank exchanges anything.
+    /// Returns whether this rank exchanges with other nodes.
     fn is_endpoint(&self) -> bool {
         self.peers[self.node] == self.me
     }
 
-    /// A call begins on this rank: from here on other nodes may need it.
+    /// Begins a call on this rank, from which on other nodes may wait for this rank.
     pub(crate) fn begin_call(&mut self, collective: Collective, number: u64, signature: Signature) {
         self.call = Some(signature);
         let is_endpoint = self.is_endpoint();
         match &mut self.line {
             LeaderTransport::Rings(rings) => {
-                rings.name_call(collective, number, said(signature));
+                rings.name_call(collective, number, description(signature));
                 if is_endpoint {
                     rings.begin(true);
                 }
@@ -123,21 +122,20 @@ impl LeaderChannel {
         }
     }
 
-    /// This rank is through with the call: its end fails it no more.
+    /// Completes the exchange of the call on this rank: the end of its process fails the call no more.
     pub(crate) fn complete_call(&mut self) {
         let is_endpoint = self.is_endpoint();
-        match &mut self.line {
-            LeaderTransport::Rings(rings) if is_endpoint => rings.complete_exchange(),
-            LeaderTransport::Rings(_) | LeaderTransport::Messages(_) => {}
+        if let LeaderTransport::Rings(rings) = &mut self.line
+            && is_endpoint
+        {
+            rings.complete_exchange();
         }
     }
 
-    /// Call `number` has ended on this rank.
+    /// Ends call `number` on this rank. By messages, deaths are noticed by their library.
     pub(crate) fn end_call(&mut self, number: u64) {
-        match &mut self.line {
-            LeaderTransport::Rings(rings) => rings.end_call(number),
-            // A death is MPI's to notice.
-            LeaderTransport::Messages(_) => {}
+        if let LeaderTransport::Rings(rings) = &self.line {
+            rings.end_call(number);
         }
     }
 
@@ -156,9 +154,9 @@ impl LeaderChannel {
         self.line.is_a_network()
     }
 
-    /// The same as [`LeaderTransport::is_crowded`].
-    pub(super) fn is_crowded(&self) -> bool {
-        self.line.is_crowded()
+    /// The same as [`LeaderTransport::outnumbers_cpus`].
+    pub(super) fn outnumbers_cpus(&self) -> bool {
+        self.line.outnumbers_cpus()
     }
 
     /// The transport between the nodes of a group of the ranks `group`, in which this rank is `me`, if that is MPI. All ranks
@@ -182,7 +180,7 @@ impl LeaderChannel {
         }
     }
 
-    /// Returns whether this thread, which waits elsewhere, may carry on with what is started here.
+    /// Returns whether this thread, which waits in another call, may make progress in the started calls of this channel.
     pub(crate) fn may_be_driven(&mut self, was_here_last: bool) -> bool {
         match &mut self.line {
             LeaderTransport::Rings(_) => true,
@@ -190,7 +188,7 @@ impl LeaderChannel {
         }
     }
 
-    /// A rank among `ranks` that a meeting of them, of this number if it has one, waits for in vain.
+    /// A rank among `ranks` that will not come to their rendezvous, that of the number `joining` if it has one.
     pub(super) fn absent(&mut self, ranks: &[usize], joining: Option<u64>) -> Option<usize> {
         match &mut self.line {
             LeaderTransport::Rings(rings) => rings.absent(ranks, joining),
@@ -199,16 +197,14 @@ impl LeaderChannel {
         }
     }
 
-    /// Says that this rank has given up joining a group of this number.
+    /// Announces that this rank has given up joining a group of this number. Groups of messages are formed by their library.
     pub(super) fn give_up(&mut self, joining: u64) {
-        match &mut self.line {
-            LeaderTransport::Rings(rings) => rings.give_up(joining),
-            // Groups of these meet in MPI.
-            LeaderTransport::Messages(_) => {}
+        if let LeaderTransport::Rings(rings) = &self.line {
+            rings.give_up(joining);
         }
     }
 
-    /// Fails the job, unless it has failed already; the error that stands, the same for all ranks.
+    /// Fails the job, unless it has failed already. Returns the first error of the job, the same for all ranks.
     pub(crate) fn report(&mut self, fault: Fault) -> Error {
         let stands = match &mut self.line {
             LeaderTransport::Rings(rings) => rings.raise(fault),
@@ -217,18 +213,17 @@ impl LeaderChannel {
         self.error.get_or_insert(stands).clone()
     }
 
-    /// Two ranks make different calls, this one the call `mine`; each is described as far as it is known here.
+    /// The fault of two ranks that make different calls, this one the call `mine`; each is described as far as it is known here.
     pub(super) fn mismatch(&self, ranks: [usize; 2], mine: Option<Signature>) -> Fault {
         match &self.line {
             // A started call is described by leaders only, when they come to it.
             LeaderTransport::Rings(rings) if mine.is_some_and(|call| !call.is_started()) => rings.mismatch(ranks),
-            _ => Fault::Mismatch { ranks, calls: [mine.filter(|_| ranks[0] == self.me).map(said), None] },
+            _ => Fault::Mismatch { ranks, calls: [mine.filter(|_| ranks[0] == self.me).map(description), None] },
         }
     }
 
-    /// Looks, in a caller that rests by itself, at what the job failed with, and at its peers when it has waited
-    /// `passes` passes.
-    pub(crate) fn look(&mut self, passes: u32) -> Result<(), Failure> {
+    /// Checks whether the job has failed and, after `passes` passes of a wait, whether its peers live, for a caller that rests by itself.
+    pub(crate) fn check(&mut self, passes: u32) -> Result<(), Failure> {
         match &mut self.line {
             LeaderTransport::Rings(rings) if passes > 0 => rings.look(passes).map_err(|error| self.stands(error)),
             _ => self.progress(),
@@ -240,12 +235,10 @@ impl LeaderChannel {
         self.error.as_ref()
     }
 
-    /// The budget of the shared memory between nodes.
+    /// Sets the budget from which the rings between nodes take their memory.
     pub(crate) fn set_memory_budget(&mut self, memory_budget: MemoryBudget) {
-        match &mut self.line {
-            LeaderTransport::Rings(rings) => rings.set_memory_budget(memory_budget),
-            // Its packets are another library's.
-            LeaderTransport::Messages(_) => drop(memory_budget),
+        if let LeaderTransport::Rings(rings) = &mut self.line {
+            rings.set_memory_budget(memory_budget);
         }
     }
 
@@ -256,9 +249,9 @@ impl LeaderChannel {
         }
     }
 
-    /// The failure that the transport of messages reported: another rank's word stands, its own troubles are yet to be told. A death
-    /// is told at once, under the rank's number, which is that of no node.
-    fn heard(&mut self, failure: Failure) -> Failure {
+    /// Records the failure that the transport of messages returned, if another rank has reported it to all. A death is reported at
+    /// once, because the rank's number is that of no node.
+    fn recorded(&mut self, failure: Failure) -> Failure {
         match (failure, &self.line) {
             (Failure::PeerDied { rank }, LeaderTransport::Messages(_)) => {
                 let stands = self.report(Fault::PeerDied { rank });
@@ -280,12 +273,12 @@ impl LeaderChannel {
 }
 
 /// The description of a call of this signature.
-pub(super) fn said(signature: Signature) -> CallDescription {
+pub(super) fn description(signature: Signature) -> CallDescription {
     CallDescription::new(signature, choice::plan_marked(signature.number_within()))
 }
 
 impl Lane for LeaderChannel {
-    /// The rings know it.
+    /// The deadline over messages; rings have their own.
     fn deadline(&self) -> Option<Duration> {
         match &self.line {
             LeaderTransport::Rings(_) => None,
@@ -324,11 +317,10 @@ impl Transport for LeaderChannel {
         let to = self.peers[to];
         match &mut self.line {
             LeaderTransport::Rings(rings) => {
-                let about = [u64::from(head.operation) << 32 | u64::from(head.packet), head.call, 0];
-                rings.send(to, about, bytes, write).map_err(|error| self.stands(error))
+                send_packet(rings, to, head, bytes, write).map_err(|error| self.stands(error))
             }
             LeaderTransport::Messages(line) => {
-                line.transport().post_send(to, head, bytes, write).map_err(|failure| self.heard(failure))
+                line.transport().post_send(to, head, bytes, write).map_err(|failure| self.recorded(failure))
             }
         }
     }
@@ -351,15 +343,9 @@ impl Transport for LeaderChannel {
     ) -> Result<bool, Failure> {
         let from = self.peers[from];
         match &mut self.line {
-            LeaderTransport::Rings(rings) => {
-                let show = |[numbers, call, _]: [u64; 3], payload: &[u8]| {
-                    let head = PacketHeader { operation: (numbers >> 32) as u32, packet: numbers as u32, call };
-                    take(head, payload) == PacketDecision::Consume
-                };
-                rings.receive(from, show).map_err(|error| self.stands(error))
-            }
+            LeaderTransport::Rings(rings) => receive_packet(rings, from, take).map_err(|error| self.stands(error)),
             LeaderTransport::Messages(line) => {
-                line.transport().receive(from, take).map_err(|failure| self.heard(failure))
+                line.transport().receive(from, take).map_err(|failure| self.recorded(failure))
             }
         }
     }
@@ -367,21 +353,21 @@ impl Transport for LeaderChannel {
     fn is_flushed(&mut self) -> Result<bool, Failure> {
         match &mut self.line {
             LeaderTransport::Rings(_) => Ok(true),
-            LeaderTransport::Messages(line) => line.transport().is_flushed().map_err(|failure| self.heard(failure)),
+            LeaderTransport::Messages(line) => line.transport().is_flushed().map_err(|failure| self.recorded(failure)),
         }
     }
 
     fn progress(&mut self) -> Result<(), Failure> {
         match &mut self.line {
             LeaderTransport::Rings(rings) => rings.healthy().map_err(|error| self.stands(error)),
-            LeaderTransport::Messages(line) => line.transport().progress().map_err(|failure| self.heard(failure)),
+            LeaderTransport::Messages(line) => line.transport().progress().map_err(|failure| self.recorded(failure)),
         }
     }
 
     fn idle(&mut self, passes: u32) -> Result<(), Failure> {
         match &mut self.line {
             LeaderTransport::Rings(rings) => rings.idle(passes).map_err(|error| self.stands(error)),
-            LeaderTransport::Messages(line) => line.transport().idle(passes).map_err(|failure| self.heard(failure)),
+            LeaderTransport::Messages(line) => line.transport().idle(passes).map_err(|failure| self.recorded(failure)),
         }
     }
 
@@ -401,7 +387,7 @@ impl Transport for LeaderChannel {
                 Fault::Timeout { missing: peer(missing), after_ns: earlybird_shm::nanoseconds(after) }
             }
             Failure::Mismatch { rank_a, rank_b } => differ(rank_a, rank_b),
-            // Packets of other calls than this rank's own: rings and MPI lose none.
+            // Neither rings nor MPI lose packets, so these belong to another call.
             Failure::Lost { from, to, .. } => differ(from, to),
             Failure::Reported { .. } => Fault::Corrupt,
             Failure::Transport(text) => Fault::Other(text),

@@ -73,8 +73,8 @@ pub(crate) struct Hierarchy {
     state: Mutex<State>,
     deadline: Option<Duration>,
     exchanges: Exchanges,
-    /// The same as [`LeaderTransport::is_crowded`].
-    is_crowded: bool,
+    /// The same as [`LeaderTransport::outnumbers_cpus`].
+    outnumbers_cpus: bool,
     turns: Turns,
     /// The node's ranks once more, for what leaders give them in started calls.
     deliver: NodeComm,
@@ -109,7 +109,7 @@ impl Hierarchy {
 
     /// The choice of exchanges between the leaders, for explanations.
     pub(crate) fn leader_choice(&self) -> LeaderChoice {
-        LeaderChoice::of(&self.exchanges, &self.topology, self.is_crowded)
+        LeaderChoice::of(&self.exchanges, &self.topology, self.outnumbers_cpus)
     }
 
     /// Number of the last call, and what ran between the leaders in it.

@@ -1,10 +1,11 @@
-//! Data moved as it is over several nodes: to the leader of its node, from leader to leader, from there to its ranks.
+//! Data movement over several nodes: from the ranks of a node to its leader, from leader to leader, and from there to the ranks
+//! that receive.
 //!
-//! Leaders exchange by plain packets, every part straight to the node it is for; only a broadcast is a tree. A leader
-//! holds what its node sends or gets, once more than its caller. Everything here is bytes: a part is a rank's, `lens` are
-//! all ranks' lengths.
+//! Leaders exchange plain packets, each block straight to the node that needs it; only a broadcast is a tree. A leader holds what
+//! its node sends or receives once more than its caller. Everything here is bytes: each rank has a block, and `lens` are the
+//! lengths of all ranks' blocks.
 
-use super::operation::{Buf, Operation, When};
+use super::operation::{Buf, Bytes, NodePhase, Operation};
 use super::phases::Phases;
 use super::topology::Topology;
 use crate::Error;
@@ -13,223 +14,196 @@ use earlybird_hier::exec::Parts;
 use earlybird_shm::Collective;
 use std::borrow::Cow;
 
-/// Returns when every rank has called it.
-pub(super) async fn barrier(phases: &mut Phases<'_>, shape: Shape) -> Result<(), Error> {
-    phases.on_node(When::Give, Operation::barrier(), None, &mut Buf::default()).await?;
-    phases.plan(shape, &mut [0]).await?;
-    phases.on_node(When::Take, Operation::barrier(), None, &mut Buf::default()).await
-}
-
-/// Copies `buf` of `root` to `buf` of every rank.
-pub(super) async fn broadcast(
-    phases: &mut Phases<'_>,
-    shape: Shape,
-    root: usize,
-    buf: &mut Buf<'_>,
-) -> Result<(), Error> {
-    let topology = phases.topology;
-    let (home, local) = topology.place(root);
-    if topology.node() != home {
-        phases.plan(shape, buf).await?;
-        return phases.on_node(When::Take, Operation::broadcast(0), None, buf).await;
+impl Phases<'_> {
+    /// Returns when every rank has called it.
+    pub(super) async fn barrier(&mut self, shape: Shape) -> Result<(), Error> {
+        self.on_node(NodePhase::Collect, Operation::barrier(), None, &mut Buf::default()).await?;
+        self.plan(shape, &mut [0]).await?;
+        self.on_node(NodePhase::Deliver, Operation::barrier(), None, &mut Buf::default()).await
     }
-    // The root's node has it first, and goes.
-    phases.on_node(When::Give, Operation::broadcast(local), None, buf).await?;
-    phases.plan(shape, buf).await?;
-    phases.nothing_to_take().await;
-    Ok(())
-}
 
-/// Copies `send` of every rank, in rank order, to `recv` of every rank.
-pub(super) async fn all_gather(
-    phases: &mut Phases<'_>,
-    send: Cow<'_, [u8]>,
-    recv: &mut Buf<'_>,
-    lens: &[usize],
-) -> Result<(), Error> {
-    let mine = collect(phases, send, lens).await?;
-    if phases.topology.leads() {
-        bring(phases, &mine, lens, None, recv).await?;
+    /// Copies `buf` of the root to `buf` of every rank.
+    pub(super) async fn broadcast(&mut self, shape: Shape, buf: &mut Buf<'_>) -> Result<(), Error> {
+        let (root_node, local_root) = self.topology.place(self.call.root);
+        if self.topology.node() != root_node {
+            self.plan(shape, buf).await?;
+            return self.on_node(NodePhase::Deliver, Operation::broadcast(0), None, buf).await;
+        }
+        // The root's node has the data first, so that the root can leave.
+        self.on_node(NodePhase::Collect, Operation::broadcast(local_root), None, buf).await?;
+        self.plan(shape, buf).await?;
+        self.skip_delivery().await;
+        Ok(())
     }
-    phases.on_node(When::Take, Operation::broadcast(0), None, recv).await
-}
 
-/// Copies `send` of every rank, in rank order, to `recv` of `root`.
-pub(super) async fn gather(
-    phases: &mut Phases<'_>,
-    root: usize,
-    send: Cow<'_, [u8]>,
-    recv: &mut Buf<'_>,
-    lens: &[usize],
-) -> Result<(), Error> {
-    let topology = phases.topology;
-    let (home, local) = topology.place(root);
-    let total = lens.iter().sum();
-    let mine = collect(phases, send, lens).await?;
-    let mut all = Buf::default();
-    if topology.leads() {
-        let passes_on = topology.node() == home && local != 0;
-        let room = match passes_on {
-            true => {
-                all = Buf::zeros(total);
-                &mut all
-            }
-            false => &mut *recv,
-        };
-        bring(phases, &mine, lens, Some(home), room).await?;
+    /// Copies `send` of every rank, in rank order, to `recv` of every rank.
+    pub(super) async fn all_gather(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
+        let lens = &self.call.lens;
+        let of_node = self.collect(send, lens).await?;
+        if self.topology.leads() {
+            self.gather_from_leaders(&of_node, lens, None, recv).await?;
+        }
+        self.on_node(NodePhase::Deliver, Operation::broadcast(0), None, recv).await
     }
-    to_root(phases, root, total, all, recv).await
-}
 
-/// Copies `send` of `root`, a block to each rank in rank order, to `recv`.
-pub(super) async fn scatter(
-    phases: &mut Phases<'_>,
-    root: usize,
-    send: Cow<'_, [u8]>,
-    recv: &mut Buf<'_>,
-    lens: &[usize],
-) -> Result<(), Error> {
-    let topology = phases.topology;
-    let (home, local) = topology.place(root);
-    let at_home = topology.node() == home;
-    let mut given = send;
-    if at_home && local != 0 {
+    /// Copies `send` of every rank, in rank order, to `recv` of the root.
+    pub(super) async fn gather(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
+        let (topology, lens) = (self.topology, &self.call.lens);
+        let (root_node, local_root) = topology.place(self.call.root);
         let total = lens.iter().sum();
-        let mut all = Buf::zeros(if topology.leads() { total } else { 0 });
-        hand_over(phases, When::Give, (local, 0), total, given, &mut all).await?;
-        given = Cow::Owned(all.take());
-    }
-    let here = here(topology, lens);
-    let mut mine = Vec::new();
-    if topology.leads() {
-        let pick = |node| if at_home { topology.pick(&given, lens, node) } else { Vec::new() };
-        let mut ours: Vec<Vec<u8>> = (0..topology.nodes()).map(pick).collect();
-        let mut theirs = vec![Vec::new(); ours.len()];
-        if !at_home {
-            theirs[home] = vec![0; here.iter().sum()];
+        let of_node = self.collect(send, lens).await?;
+        let mut all = Buf::default();
+        if topology.leads() {
+            if topology.node() == root_node && local_root != 0 {
+                all = Buf::zeros(total);
+                self.gather_from_leaders(&of_node, lens, Some(root_node), &mut all).await?;
+            } else {
+                self.gather_from_leaders(&of_node, lens, Some(root_node), recv).await?;
+            }
         }
-        phases.exchange(&mut parts_of(&ours, &mut theirs), true).await?;
-        mine = std::mem::take(if at_home { &mut ours[home] } else { &mut theirs[home] });
+        self.pass_to_root(total, all, recv).await
     }
-    deal(phases, &here, mine, recv).await
-}
 
-/// Copies block `r` of `send` to rank `r`, and to block `r` of `recv` what rank `r` sent here; all blocks are of one
-/// length.
-pub(super) async fn all_to_all(phases: &mut Phases<'_>, send: Cow<'_, [u8]>, recv: &mut Buf<'_>) -> Result<(), Error> {
-    let topology = phases.topology;
-    let (me, block) = (topology.node(), send.len() / topology.size());
-    // All that the node's ranks send, a whole vector each.
-    let mut given = Buf::zeros(if topology.leads() { send.len() * topology.here().len() } else { 0 });
-    phases.on_node(When::Give, Operation::moving(Collective::Gather, 0), Some(send), &mut given).await?;
-    let mut got = Vec::new();
-    if topology.leads() {
-        let mut ours = topology.pack_pairs(&given, block);
-        let mut theirs: Vec<Vec<u8>> = ours.iter().map(|part| vec![0; part.len()]).collect();
-        phases.exchange(&mut parts_of(&ours, &mut theirs), true).await?;
-        std::mem::swap(&mut ours[me], &mut theirs[me]);
-        got = topology.unpack_pairs(&theirs, block);
-    }
-    phases.on_node(When::Take, Operation::moving(Collective::Scatter, 0), Some(Cow::Owned(got)), recv).await
-}
-
-/// The lengths of the parts of this node's ranks.
-pub(super) fn here(topology: &Topology, lens: &[usize]) -> Vec<usize> {
-    topology.here().iter().map(|&rank| lens[rank]).collect()
-}
-
-/// Collects the contributions of the node's ranks, in the order of their numbers, on its leader; nothing on the others.
-pub(super) async fn collect(phases: &mut Phases<'_>, send: Cow<'_, [u8]>, lens: &[usize]) -> Result<Vec<u8>, Error> {
-    let here = here(phases.topology, lens);
-    let mut mine = Buf::zeros(if phases.topology.leads() { here.iter().sum() } else { 0 });
-    phases.on_node(When::Give, Operation::gather(0, &here), Some(send), &mut mine).await?;
-    Ok(mine.take())
-}
-
-/// Between leaders: what each node's ranks gave comes to its place in `all` of node `home`, or of every node.
-pub(super) async fn bring(
-    phases: &mut Phases<'_>,
-    mine: &[u8],
-    lens: &[usize],
-    home: Option<usize>,
-    all: &mut [u8],
-) -> Result<(), Error> {
-    let topology = phases.topology;
-    let bytes = |node: usize| topology.members(node).iter().map(|&rank| lens[rank]).sum();
-    let bytes: Vec<usize> = (0..topology.nodes()).map(bytes).collect();
-    let theirs = send_to(phases, mine, &bytes, home).await?;
-    let me = topology.node();
-    if home.is_none_or(|home| home == me) {
-        for (node, theirs) in theirs.iter().enumerate() {
-            topology.put(all, lens, node, if node == me { mine } else { theirs });
+    /// Copies `send` of the root, a block to each rank in rank order, to `recv`.
+    pub(super) async fn scatter(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
+        let (topology, lens) = (self.topology, &self.call.lens);
+        let (root_node, local_root) = topology.place(self.call.root);
+        let on_root_node = topology.node() == root_node;
+        let mut all = send;
+        if on_root_node && local_root != 0 {
+            let total = lens.iter().sum();
+            let mut room = Buf::zeros(if topology.leads() { total } else { 0 });
+            self.copy_on_node(NodePhase::Collect, (local_root, 0), total, all, &mut room).await?;
+            all = Cow::Owned(room.take());
         }
+        let local_lens = topology.local_lens(lens);
+        let mut of_node = Vec::new();
+        if topology.leads() {
+            let pick = |node| if on_root_node { topology.pick(&all, lens, node) } else { Vec::new() };
+            let mut ours: Vec<Vec<u8>> = (0..topology.nodes()).map(pick).collect();
+            let mut theirs = vec![Vec::new(); ours.len()];
+            if !on_root_node {
+                theirs[root_node] = vec![0; local_lens.iter().sum()];
+            }
+            self.exchange(&mut parts_of(&ours, &mut theirs), true).await?;
+            of_node = std::mem::take(if on_root_node { &mut ours[root_node] } else { &mut theirs[root_node] });
+        }
+        self.deliver_blocks(&local_lens, of_node, recv).await
     }
-    Ok(())
+
+    /// Copies block `r` of `send` to rank `r`, and to block `r` of `recv` what rank `r` sent here; all blocks are of one length.
+    pub(super) async fn all_to_all(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
+        let topology = self.topology;
+        let (me, block) = (topology.node(), send.len() / topology.size());
+        // The whole send buffers of all ranks of the node.
+        let mut sent = Buf::zeros(if topology.leads() { send.len() * topology.here().len() } else { 0 });
+        let gather = Operation::moving(Collective::Gather, 0);
+        self.on_node(NodePhase::Collect, gather, Some(send), &mut sent).await?;
+        let mut received = Vec::new();
+        if topology.leads() {
+            let mut ours = topology.pack_pairs(&sent, block);
+            let mut theirs: Vec<Vec<u8>> = ours.iter().map(|part| vec![0; part.len()]).collect();
+            self.exchange(&mut parts_of(&ours, &mut theirs), true).await?;
+            std::mem::swap(&mut ours[me], &mut theirs[me]);
+            received = topology.unpack_pairs(&theirs, block);
+        }
+        let scatter = Operation::moving(Collective::Scatter, 0);
+        self.on_node(NodePhase::Deliver, scatter, Some(Cow::Owned(received)), recv).await
+    }
+
+    /// Collects the blocks of the node's ranks, in their order there, on its leader; returns nothing on the others.
+    pub(super) async fn collect(&mut self, send: Bytes<'_>, lens: &[usize]) -> Result<Vec<u8>, Error> {
+        let lens = self.topology.local_lens(lens);
+        let mut of_node = Buf::zeros(if self.topology.leads() { lens.iter().sum() } else { 0 });
+        self.on_node(NodePhase::Collect, Operation::gather(0, &lens), Some(send), &mut of_node).await?;
+        Ok(of_node.take())
+    }
+
+    /// Between leaders: copies the blocks of each node to their places in `all`, on the leader of node `target` or on every leader.
+    pub(super) async fn gather_from_leaders(
+        &mut self,
+        of_node: &[u8],
+        lens: &[usize],
+        target: Option<usize>,
+        all: &mut [u8],
+    ) -> Result<(), Error> {
+        let (topology, me) = (self.topology, self.topology.node());
+        let bytes = |node: usize| topology.members(node).iter().map(|&rank| lens[rank]).sum();
+        let bytes: Vec<usize> = (0..topology.nodes()).map(bytes).collect();
+        let theirs = self.send_to_leaders(of_node, &bytes, target).await?;
+        if target.is_none_or(|target| target == me) {
+            for (node, theirs) in theirs.iter().enumerate() {
+                topology.put(all, lens, node, if node == me { of_node } else { theirs });
+            }
+        }
+        Ok(())
+    }
+
+    /// Between leaders: sends the bytes of each node, so many by node, to the leader of node `target` or to every leader, as the
+    /// last exchange of the call. Returns what came from each node; for the own one nothing.
+    pub(super) async fn send_to_leaders(
+        &mut self,
+        of_node: &[u8],
+        bytes: &[usize],
+        target: Option<usize>,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let me = self.topology.node();
+        let receives = |node: usize| target.is_none_or(|target| target == node);
+        let room = |node: usize| vec![0; if receives(me) && node != me { bytes[node] } else { 0 }];
+        let mut theirs: Vec<Vec<u8>> = (0..bytes.len()).map(room).collect();
+        let send = |node: usize| if receives(node) && node != me { of_node } else { &[] };
+        let rooms = theirs.iter_mut().enumerate();
+        let mut parts: Vec<Parts<'_>> = rooms.map(|(node, receive)| Parts { send: send(node), receive }).collect();
+        self.exchange(&mut parts, true).await?;
+        Ok(theirs)
+    }
+
+    /// Copies each block of `of_node`, which the leader has, to its rank of the node.
+    pub(super) async fn deliver_blocks(
+        &mut self,
+        local_lens: &[usize],
+        of_node: Vec<u8>,
+        recv: &mut Buf<'_>,
+    ) -> Result<(), Error> {
+        self.on_node(NodePhase::Deliver, Operation::scatter(local_lens), Some(Cow::Owned(of_node)), recv).await
+    }
+
+    /// Copies `all`, of so many bytes, from the leader of the root's node to `recv` of the root, unless they are one rank.
+    pub(super) async fn pass_to_root(&mut self, bytes: usize, all: Buf<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
+        let (root_node, local_root) = self.topology.place(self.call.root);
+        if self.topology.node() == root_node && local_root != 0 {
+            return self.copy_on_node(NodePhase::Deliver, (0, local_root), bytes, all.into_bytes(), recv).await;
+        }
+        self.skip_delivery().await;
+        Ok(())
+    }
+
+    /// Copies `send` of one rank of the node, of so many bytes, to `recv` of another. Every rank of the node calls it.
+    async fn copy_on_node(
+        &mut self,
+        phase: NodePhase,
+        (from, to): (usize, usize),
+        bytes: usize,
+        send: Bytes<'_>,
+        recv: &mut Buf<'_>,
+    ) -> Result<(), Error> {
+        let (me, mut unused) = (self.topology.local(), Buf::default());
+        let mut lens = vec![0; self.topology.here().len()];
+        lens[from] = bytes;
+        let send = if me == from { send } else { Cow::Borrowed(&[][..]) };
+        let recv = if me == to { recv } else { &mut unused };
+        self.on_node(phase, Operation::gather(to, &lens), Some(send), recv).await
+    }
 }
 
-/// Between leaders: `mine` of every node, of `bytes` by node, to node `home`, or to every node, as the last exchange of the call;
-/// what came by node, without this one's.
-pub(super) async fn send_to(
-    phases: &mut Phases<'_>,
-    mine: &[u8],
-    bytes: &[usize],
-    home: Option<usize>,
-) -> Result<Vec<Vec<u8>>, Error> {
-    let me = phases.topology.node();
-    let wants = |node: usize| home.is_none_or(|home| home == node);
-    let room = |node: usize| vec![0; if wants(me) && node != me { bytes[node] } else { 0 }];
-    let mut theirs: Vec<Vec<u8>> = (0..bytes.len()).map(room).collect();
-    let send = |node: usize| if wants(node) && node != me { mine } else { &[] };
-    let rooms = theirs.iter_mut().enumerate();
-    let mut parts: Vec<Parts<'_>> = rooms.map(|(node, receive)| Parts { send: send(node), receive }).collect();
-    phases.exchange(&mut parts, true).await?;
-    Ok(theirs)
+impl Topology {
+    /// The lengths of the blocks of this node's ranks.
+    pub(super) fn local_lens(&self, lens: &[usize]) -> Vec<usize> {
+        self.here().iter().map(|&rank| lens[rank]).collect()
+    }
 }
 
-/// The parts of an exchange: a vector for each node, and room for the one from there.
+/// The parts of an exchange between leaders: a vector for each node, and room for the one from there.
 pub(super) fn parts_of<'p>(send: &'p [Vec<u8>], receive: &'p mut [Vec<u8>]) -> Vec<Parts<'p>> {
     send.iter().zip(receive).map(|(send, receive)| Parts { send, receive }).collect()
-}
-
-/// Gives each rank of the node its part of what the leader has.
-pub(super) async fn deal(
-    phases: &mut Phases<'_>,
-    here: &[usize],
-    mine: Vec<u8>,
-    recv: &mut Buf<'_>,
-) -> Result<(), Error> {
-    phases.on_node(When::Take, Operation::scatter(here), Some(Cow::Owned(mine)), recv).await
-}
-
-/// Copies `all`, of so many bytes, of the leader of the root's node to `recv` of the root, unless they are one rank.
-pub(super) async fn to_root(
-    phases: &mut Phases<'_>,
-    root: usize,
-    bytes: usize,
-    mut all: Buf<'_>,
-    recv: &mut Buf<'_>,
-) -> Result<(), Error> {
-    let (home, local) = phases.topology.place(root);
-    if phases.topology.node() == home && local != 0 {
-        return hand_over(phases, When::Take, (0, local), bytes, Cow::Owned(all.take()), recv).await;
-    }
-    phases.nothing_to_take().await;
-    Ok(())
-}
-
-/// Copies `send` of one rank of the node, of so many bytes, to `recv` of another. Every rank of the node calls it.
-async fn hand_over(
-    phases: &mut Phases<'_>,
-    when: When,
-    (from, to): (usize, usize),
-    bytes: usize,
-    send: Cow<'_, [u8]>,
-    recv: &mut Buf<'_>,
-) -> Result<(), Error> {
-    let (me, mut none) = (phases.topology.local(), Buf::default());
-    let mut lens = vec![0; phases.topology.here().len()];
-    lens[from] = bytes;
-    let send = if me == from { send } else { Cow::Borrowed(&[][..]) };
-    let recv = if me == to { recv } else { &mut none };
-    phases.on_node(when, Operation::gather(to, &lens), Some(send), recv).await
 }

@@ -6,16 +6,19 @@ use earlybird_shm::op::Datatype;
 use std::borrow::Cow;
 use std::ops::{Deref, DerefMut, Range};
 
-/// The place of an operation in its call. A started call gives in one group of the node's ranks and takes in another, so that
-/// either group has one order of operations on all ranks; a blocking call has one group.
+/// Bytes to send: the caller's memory in a blocking call, a vector in a started one.
+pub(super) type Bytes<'d> = Cow<'d, [u8]>;
+
+/// The phase of its call to which an operation of a node belongs. A started call collects in one group of the node's ranks and
+/// delivers in another, so that either group has one order of operations on all ranks; a blocking call has one group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum When {
-    /// The first operation, which gives leaders what they exchange.
-    Give,
-    /// An operation before the last one, in the group that takes.
-    TakeFirst,
-    /// The last operation, by which ranks take what leaders have exchanged.
-    Take,
+pub(super) enum NodePhase {
+    /// The first operation, by which leaders receive what they exchange.
+    Collect,
+    /// An operation before the last one, in the group of delivery.
+    BeforeDelivery,
+    /// The last operation, by which ranks receive what leaders have exchanged.
+    Deliver,
 }
 
 /// An operation of a node's group.
@@ -60,8 +63,7 @@ impl<'o> Operation<'o> {
     }
 }
 
-/// A receive buffer: the caller's memory in a blocking call, a vector in a started one, and everywhere what a leader holds for its
-/// node.
+/// A receive buffer: the caller's memory in a blocking call, a vector in a started one and for what a leader holds for its node.
 #[derive(Debug)]
 pub(super) enum Buf<'d> {
     Borrowed(&'d mut [u8]),
@@ -74,12 +76,17 @@ impl Buf<'_> {
         Buf::Owned(vec![0; bytes])
     }
 
-    /// The bytes, which [`Buf::put`] gives back; of borrowed memory a copy.
+    /// The bytes, for [`Buf::put`] to return them; of borrowed memory a copy.
     pub(super) fn take(&mut self) -> Vec<u8> {
         match self {
             Buf::Borrowed(bytes) => bytes.to_vec(),
             Buf::Owned(bytes) => std::mem::take(bytes),
         }
+    }
+
+    /// The same for a buffer that is not used any more.
+    pub(super) fn into_bytes<'d>(mut self) -> Bytes<'d> {
+        Cow::Owned(self.take())
     }
 
     /// Replaces the bytes, of which there are as many.
@@ -119,7 +126,7 @@ impl DerefMut for Buf<'_> {
 }
 
 /// A part of the send buffer. A vector, which only a started call has, is not cut.
-pub(super) fn part<'d>(send: &mut Option<Cow<'d, [u8]>>, range: Range<usize>) -> Option<Cow<'d, [u8]>> {
+pub(super) fn part<'d>(send: &mut Option<Bytes<'d>>, range: Range<usize>) -> Option<Bytes<'d>> {
     match send {
         Some(Cow::Borrowed(whole)) => Some(Cow::Borrowed(&whole[range])),
         Some(Cow::Owned(_)) | None => send.take(),
@@ -127,6 +134,6 @@ pub(super) fn part<'d>(send: &mut Option<Cow<'d, [u8]>>, range: Range<usize>) ->
 }
 
 /// The contribution, which lies in `recv` where there is no send buffer.
-pub(super) fn contribution<'d>(send: Option<Cow<'d, [u8]>>, recv: &[u8]) -> Cow<'d, [u8]> {
+pub(super) fn contribution<'d>(send: Option<Bytes<'d>>, recv: &[u8]) -> Bytes<'d> {
     send.unwrap_or_else(|| Cow::Owned(recv.to_vec()))
 }

@@ -1,143 +1,122 @@
 //! Reductions over several nodes by operators of users, which no plan is kept for, since an operator is only borrowed.
 //!
-//! Each node reduces to its leader, leaders exchange what they have and fold it in the order of nodes: a short segment whole,
-//! every leader folding all of it; of a long one each leader gets and folds a part, and gives that to the others. One round and
-//! N - 1 vectors, or two rounds and 2(N - 1)/N of a vector: each element is folded in one order, and by the same tree everywhere.
+//! Each node reduces to its leader; the leaders exchange these vectors and fold them in the order of nodes. A short segment is
+//! exchanged whole and folded by every leader; of a long one each leader folds a part, which it sends to the others. That is one
+//! round and N - 1 vectors, or two rounds and 2(N - 1)/N of a vector: each element is folded in one order, and by the same tree
+//! everywhere.
 //!
 //! Where the ranks of nodes are not in order and the operator is not commutative, and for elements too large for any node's
-//! smallest window, leaders exchange what the ranks gave and fold that, in rank order.
+//! smallest window, leaders exchange the contributions of all ranks and fold those, in rank order.
 
 use super::choice::FEW_BYTES;
-use super::moves::{bring, collect, send_to};
-use super::operation::{Buf, contribution};
+use super::operation::{Buf, Bytes, contribution};
 use super::phases::Phases;
-use super::topology::Topology;
 use crate::Error;
 use earlybird_hier::exec::Parts;
 use earlybird_shm::ReduceOp;
 use earlybird_shm::bytes::ByteFold;
 use earlybird_shm::op::Datatype;
-use earlybird_shm::user_op::ReduceFn;
-use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Larger elements are more than the smallest window of a node, a page.
+/// Bytes of the largest element that fits into the smallest window of a node, a page.
 const LARGEST_ELEMENT: usize = 4096;
 
-/// Returns whether what the nodes have folded cannot be folded on: the same on all ranks.
-pub(super) fn folds_by_rank(op: &dyn ReduceFn, topology: &Topology) -> bool {
-    op.element_bytes() > LARGEST_ELEMENT || op.is_ordered() && !topology.is_in_order()
-}
+impl Phases<'_> {
+    /// Returns whether vectors that nodes have folded cannot be folded further: the same on all ranks.
+    pub(super) fn folds_by_rank(&self) -> bool {
+        let ReduceOp::User(op) = self.op else { return false };
+        op.element_bytes() > LARGEST_ELEMENT || op.is_ordered() && !self.topology.is_in_order()
+    }
 
-/// Reduces the contributions of all ranks in rank order to `room` of the leader of node `home`, or of every leader, which holds a
-/// vector per rank meanwhile.
-pub(super) async fn fold_by_rank(
-    phases: &mut Phases<'_>,
-    op: &dyn ReduceFn,
-    send: Option<Cow<'_, [u8]>>,
-    room: &mut Buf<'_>,
-    home: Option<usize>,
-) -> Result<(), Error> {
-    let (topology, send) = (phases.topology, contribution(send, room));
-    let bytes = send.len();
-    let lens = vec![bytes; topology.size()];
-    let mine = collect(phases, send, &lens).await?;
-    if !topology.leads() {
-        return Ok(());
+    /// Reduces the contributions of all ranks in rank order to `room` of the leader of node `target`, or of every leader, which
+    /// holds a vector per rank meanwhile.
+    pub(super) async fn fold_by_rank(
+        &mut self,
+        send: Option<Bytes<'_>>,
+        room: &mut Buf<'_>,
+        target: Option<usize>,
+    ) -> Result<(), Error> {
+        let (topology, send) = (self.topology, contribution(send, room));
+        let bytes = send.len();
+        let lens = vec![bytes; topology.size()];
+        let of_node = self.collect(send, &lens).await?;
+        if !topology.leads() {
+            return Ok(());
+        }
+        let receives = target.is_none_or(|target| target == topology.node());
+        let mut all = vec![0; if receives { bytes * lens.len() } else { 0 }];
+        self.gather_from_leaders(&of_node, &lens, target, &mut all).await?;
+        if receives {
+            room.put(self.fold(all.chunks(bytes.max(1)))?);
+        }
+        Ok(())
     }
-    let wants = home.is_none_or(|home| home == topology.node());
-    let mut all = vec![0; if wants { bytes * lens.len() } else { 0 }];
-    bring(phases, &mine, &lens, home, &mut all).await?;
-    if wants {
-        room.put(fold_vectors(op, topology, all.chunks(bytes.max(1)))?);
-    }
-    Ok(())
-}
 
-/// Between leaders: `mine` of every node, folded in the order of nodes, becomes `mine` of every node.
-pub(super) async fn fold_nodes(phases: &mut Phases<'_>, op: &dyn ReduceFn, mine: &mut Buf<'_>) -> Result<(), Error> {
-    let topology = phases.topology;
-    let (nodes, me, size) = (topology.nodes(), topology.node(), op.element_bytes());
-    let elements = mine.len() / size;
-    if mine.len() <= FEW_BYTES || elements < nodes {
-        return fold_nodes_at(phases, op, mine, None).await;
+    /// Between leaders: folds the vectors of all nodes in their order into `vector` of every leader.
+    pub(super) async fn fold_nodes(&mut self, element_bytes: usize, vector: &mut Buf<'_>) -> Result<(), Error> {
+        let (nodes, me) = (self.topology.nodes(), self.topology.node());
+        let elements = vector.len() / element_bytes;
+        if vector.len() <= FEW_BYTES || elements < nodes {
+            return self.fold_nodes_at(vector, None).await;
+        }
+        // Node n folds part n.
+        let starts: Vec<usize> = (0..=nodes).map(|n| n * elements / nodes * element_bytes).collect();
+        let part = |n: usize| starts[n]..starts[n + 1];
+        let mut theirs = vec![vector[part(me)].to_vec(); nodes];
+        let rooms = theirs.iter_mut().enumerate();
+        let mut parts: Vec<Parts<'_>> =
+            rooms.map(|(n, room)| Parts { send: &vector[part(n)], receive: room }).collect();
+        parts[me] = Parts::default();
+        self.exchange(&mut parts, false).await?;
+        let folded = self.fold(theirs.iter().map(Vec::as_slice))?;
+        vector[part(me)].copy_from_slice(&folded);
+        let mut rest = &mut **vector;
+        let mut parts = Vec::new();
+        for n in 0..nodes {
+            let (receive, after) = rest.split_at_mut(part(n).len());
+            rest = after;
+            parts.push(if n == me { Parts::default() } else { Parts { send: &folded, receive } });
+        }
+        self.exchange(&mut parts, true).await
     }
-    // Node n folds part n.
-    let starts: Vec<usize> = (0..=nodes).map(|n| n * elements / nodes * size).collect();
-    let part = |n: usize| starts[n]..starts[n + 1];
-    let mut theirs = vec![mine[part(me)].to_vec(); nodes];
-    let rooms = theirs.iter_mut().enumerate();
-    let mut parts: Vec<Parts<'_>> = rooms.map(|(n, room)| Parts { send: &mine[part(n)], receive: room }).collect();
-    parts[me] = Parts::default();
-    phases.exchange(&mut parts, false).await?;
-    let folded = fold_vectors(op, topology, theirs.iter().map(Vec::as_slice))?;
-    let mut rest = &mut **mine;
-    let mut parts = Vec::new();
-    for n in 0..nodes {
-        let (room, after) = rest.split_at_mut(starts[n + 1] - starts[n]);
-        rest = after;
-        parts.push(match n == me {
-            true => {
-                room.copy_from_slice(&folded);
-                Parts::default()
+
+    /// Between leaders: folds the vectors of all nodes in their order into `vector` of the leader of node `target`, or of every
+    /// leader. Whole vectors in one round.
+    pub(super) async fn fold_nodes_at(&mut self, vector: &mut Buf<'_>, target: Option<usize>) -> Result<(), Error> {
+        let me = self.topology.node();
+        let theirs = self.send_to_leaders(vector, &vec![vector.len(); self.topology.nodes()], target).await?;
+        if target.is_none_or(|target| target == me) {
+            let vectors = theirs.iter().enumerate().map(|(node, theirs)| if node == me { &vector[..] } else { theirs });
+            let folded = self.fold(vectors)?;
+            vector.put(folded);
+        }
+        Ok(())
+    }
+
+    /// Folds these vectors, whose elements lie at any address, by the operator of the call, the first one on the left.
+    pub(super) fn fold<'v>(&self, mut vectors: impl Iterator<Item = &'v [u8]>) -> Result<Vec<u8>, Error> {
+        let mut folded = vectors.next().unwrap_or_default().to_vec();
+        match (self.op, self.call.lowering.datatype()) {
+            (ReduceOp::Builtin(op), Datatype::Builtin(dtype)) => {
+                let kernel = ByteFold::new(dtype, op)?;
+                vectors.for_each(|vector| kernel.fold(&mut folded, vector, false));
             }
-            false => Parts { send: &folded, receive: room },
-        });
-    }
-    phases.exchange(&mut parts, true).await
-}
-
-/// Between leaders: `mine` of every node, folded in the order of nodes, becomes `mine` of node `home`, or of every node. Whole
-/// vectors in one round.
-pub(super) async fn fold_nodes_at(
-    phases: &mut Phases<'_>,
-    op: &dyn ReduceFn,
-    mine: &mut Buf<'_>,
-    home: Option<usize>,
-) -> Result<(), Error> {
-    let (topology, me) = (phases.topology, phases.topology.node());
-    let theirs = send_to(phases, mine, &vec![mine.len(); topology.nodes()], home).await?;
-    if home.is_none_or(|home| home == me) {
-        let vectors = theirs.iter().enumerate().map(|(node, theirs)| if node == me { &mine[..] } else { theirs });
-        let folded = fold_vectors(op, topology, vectors)?;
-        mine.put(folded);
-    }
-    Ok(())
-}
-
-/// The fold of these vectors by an operator of either kind, the first one on the left.
-pub(super) fn fold_all<'v>(
-    op: ReduceOp<'_>,
-    datatype: Datatype,
-    topology: &Topology,
-    mut vectors: impl Iterator<Item = &'v [u8]>,
-) -> Result<Vec<u8>, Error> {
-    match (op, datatype) {
-        (ReduceOp::Builtin(op), Datatype::Builtin(dtype)) => {
-            let kernel = ByteFold::new(dtype, op)?;
-            let mut folded = vectors.next().unwrap_or_default().to_vec();
-            vectors.for_each(|vector| kernel.fold(&mut folded, vector, false));
-            Ok(folded)
+            (ReduceOp::Builtin(_), Datatype::Opaque(_)) => {
+                return Err(Error::usage("a built-in operator on elements of a user's type"));
+            }
+            (ReduceOp::User(op), _) => {
+                let fold = || vectors.try_for_each(|vector| op.fold_left(&mut folded, vector));
+                catch_unwind(AssertUnwindSafe(fold)).unwrap_or_else(|panic| {
+                    let text = panic.downcast_ref::<&str>().copied();
+                    let text = text.or(panic.downcast_ref::<String>().map(String::as_str));
+                    Err(Error::OperatorPanicked {
+                        rank: self.topology.local(),
+                        during: "the exchange between nodes".into(),
+                        message: text.unwrap_or("no message").to_owned(),
+                    })
+                })?;
+            }
         }
-        (ReduceOp::User(op), _) => fold_vectors(op, topology, vectors),
-        (ReduceOp::Builtin(_), Datatype::Opaque(_)) => {
-            Err(Error::usage("a built-in operator on elements of a user's type"))
-        }
+        Ok(folded)
     }
-}
-
-/// The fold of these vectors, of elements at any address, the first one on the left.
-fn fold_vectors<'v>(
-    op: &dyn ReduceFn,
-    topology: &Topology,
-    mut vectors: impl Iterator<Item = &'v [u8]>,
-) -> Result<Vec<u8>, Error> {
-    let mut folded = vectors.next().unwrap_or_default().to_vec();
-    let fold = || vectors.try_for_each(|vector| op.fold_left(&mut folded, vector));
-    catch_unwind(AssertUnwindSafe(fold)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
-        let message = text.unwrap_or("no message").to_owned();
-        Err(Error::OperatorPanicked { rank: topology.local(), during: "the exchange between nodes".into(), message })
-    })?;
-    Ok(folded)
 }

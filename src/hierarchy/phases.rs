@@ -1,10 +1,11 @@
 //! The steps that collectives over several nodes are made of: operations of the node's group, and exchanges between leaders.
 //!
 //! Each collective is one asynchronous function of these steps. In a blocking call every step waits for its end, so the function
-//! is complete at its first poll; in a started call a step does what can be done whenever it is polled.
+//! is complete at its first poll; in a started call a step makes the progress that is possible whenever it is polled.
 
+use super::call::Call;
 use super::leader_channel::LeaderChannel;
-use super::operation::{Buf, Operation, When};
+use super::operation::{Buf, Bytes, NodePhase, Operation};
 use super::segments::{SEGMENT_BYTES, segment};
 use super::started::Steps;
 use super::topology::Topology;
@@ -19,6 +20,9 @@ use std::borrow::Cow;
 /// A call under way.
 pub(super) struct Phases<'a> {
     pub(super) topology: &'a Topology,
+    pub(super) call: &'a Call,
+    /// The plan between leaders, where they run one.
+    pub(super) shape: Option<Shape>,
     /// The operator of the call, as it is carried out.
     pub(super) op: ReduceOp<'a>,
     mode: Mode<'a>,
@@ -30,33 +34,36 @@ enum Mode<'a> {
     Started(&'a Steps, &'a SharedReduceOp),
 }
 
-/// The means of a blocking call.
+/// The groups and settings that a blocking call uses.
 pub(super) struct Blocking<'a> {
     pub(super) node: &'a NodeComm,
     pub(super) plans: &'a mut Plans<LeaderChannel>,
     /// The settings of the operations of the node.
     pub(super) options: CallOptions,
-    /// Tells this call from others, between leaders.
-    pub(super) call: u32,
-    pub(super) is_crowded: bool,
+    pub(super) outnumbers_cpus: bool,
 }
 
 impl<'a> Phases<'a> {
-    pub(super) fn blocking(topology: &'a Topology, op: ReduceOp<'a>, blocking: Blocking<'a>) -> Self {
-        Phases { topology, op, mode: Mode::Blocking(blocking) }
+    pub(super) fn blocking(
+        topology: &'a Topology,
+        (call, shape): (&'a Call, Option<Shape>),
+        op: ReduceOp<'a>,
+        blocking: Blocking<'a>,
+    ) -> Self {
+        Phases { topology, call, shape, op, mode: Mode::Blocking(blocking) }
     }
 
-    pub(super) fn started(steps: &'a Steps, op: &'a SharedReduceOp) -> Self {
-        Phases { topology: steps.topology(), op: op.get(), mode: Mode::Started(steps, op) }
+    pub(super) fn started(steps: &'a Steps, (call, shape): (&'a Call, Option<Shape>), op: &'a SharedReduceOp) -> Self {
+        Phases { topology: steps.topology(), call, shape, op: op.get(), mode: Mode::Started(steps, op) }
     }
 
     /// Carries out an operation of the node. Without `send` the contribution lies in `recv`; a rank that is not the root of a
     /// reduction only sends, and its `recv` stays as it is.
     pub(super) async fn on_node(
         &mut self,
-        when: When,
+        phase: NodePhase,
         operation: Operation<'_>,
-        send: Option<Cow<'_, [u8]>>,
+        send: Option<Bytes<'_>>,
         recv: &mut Buf<'_>,
     ) -> Result<(), Error> {
         let folds = operation.collective.traits().folds && operation.collective.traits().has_data;
@@ -78,16 +85,16 @@ impl<'a> Phases<'a> {
             }
             Mode::Started(steps, op) => {
                 let op = if folds { op.clone() } else { Op::Sum.into() };
-                let takes_back = only_sends && send.is_none();
+                let is_in_place = only_sends && send.is_none();
                 let (send, room) = match only_sends {
                     true => (Some(send.map_or_else(|| recv.take(), Cow::into_owned)), Vec::new()),
                     false => (send.map(Cow::into_owned), recv.take()),
                 };
                 let bytes = OwnedBytes::new(send, room, operation.datatype);
-                let bytes = steps.on_node(when, operation, op, bytes).await?;
+                let bytes = steps.on_node(phase, operation, op, bytes).await?;
                 match (only_sends, bytes.send) {
                     (false, _) => recv.put(bytes.recv),
-                    (true, Some(sent)) if takes_back => recv.put(sent),
+                    (true, Some(sent)) if is_in_place => recv.put(sent),
                     (true, _) => {}
                 }
                 Ok(())
@@ -95,10 +102,10 @@ impl<'a> Phases<'a> {
         }
     }
 
-    /// Ends a call that takes nothing from its leader.
-    pub(super) async fn nothing_to_take(&mut self) {
+    /// Ends a call whose leader has nothing to deliver on this node.
+    pub(super) async fn skip_delivery(&mut self) {
         if let Mode::Started(steps, _) = &self.mode {
-            steps.nothing_to_take().await;
+            steps.skip_delivery().await;
         }
     }
 
@@ -116,7 +123,7 @@ impl<'a> Phases<'a> {
     /// Exchanges parts between leaders, one with each node; the last exchange of the call lets the next call exchange.
     pub(super) async fn exchange(&mut self, parts: &mut [Parts<'_>], is_last: bool) -> Result<(), Error> {
         match &mut self.mode {
-            Mode::Blocking(blocking) => blocking.plans.exchange(blocking.call, parts),
+            Mode::Blocking(blocking) => blocking.plans.exchange(self.call.signature.hash(), parts),
             Mode::Started(steps, _) => {
                 steps.exchange(parts).await?;
                 if is_last {
@@ -140,7 +147,7 @@ impl<'a> Phases<'a> {
         match &self.mode {
             Mode::Blocking(blocking) => {
                 let endpoints = self.topology.endpoints();
-                (size * segment(elements, size, blocking.is_crowded, endpoints), endpoints)
+                (size * segment(elements, size, blocking.outnumbers_cpus, endpoints), endpoints)
             }
             Mode::Started(..) => (usize::MAX, 1),
         }

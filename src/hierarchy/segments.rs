@@ -6,13 +6,13 @@ pub(super) const SEGMENT_BYTES: usize = 512 << 10;
 
 /// Bytes of a segment where nothing overlaps, so that it is only worth its rounds and its place in the caches; of messages longer than
 /// two segments.
-const CROWDED_BYTES: usize = 2 << 20;
+const OVERSUBSCRIBED_BYTES: usize = 2 << 20;
 
 /// Elements of each segment of an allreduce: as many segments as give every endpoint equally many, where there are several.
-pub(super) fn segment(elements: usize, size: usize, is_crowded: bool, endpoints: usize) -> usize {
+pub(super) fn segment(elements: usize, size: usize, outnumbers_cpus: bool, endpoints: usize) -> usize {
     const LINE: usize = 64;
     let bytes = elements * size;
-    let most = if is_crowded && bytes > 2 * SEGMENT_BYTES { CROWDED_BYTES } else { SEGMENT_BYTES };
+    let most = if outnumbers_cpus && bytes > 2 * SEGMENT_BYTES { OVERSUBSCRIBED_BYTES } else { SEGMENT_BYTES };
     let segments = match bytes {
         0..=SEGMENT_BYTES => 1,
         _ => bytes.div_ceil(most).next_multiple_of(endpoints),
@@ -34,13 +34,13 @@ mod tests {
         assert_eq!(segment(131_072, 8, true, 1), 65_536, "two segments");
         for elements in [131_073usize, 262_144, 1 << 20] {
             let segments = elements.div_ceil(segment(elements, 8, true, 1));
-            assert_eq!(segments, (8 * elements).div_ceil(CROWDED_BYTES), "{elements}");
+            assert_eq!(segments, (8 * elements).div_ceil(OVERSUBSCRIBED_BYTES), "{elements}");
         }
         // A part for each of three endpoints, but none of a message that is one segment.
-        for (elements, is_crowded, expected) in
+        for (elements, outnumbers_cpus, expected) in
             [(65_536usize, false, 1), (65_537, false, 3), (196_609, false, 6), (196_608, true, 3), (65_536, true, 1)]
         {
-            assert_eq!(elements.div_ceil(segment(elements, 8, is_crowded, 3)), expected, "{elements}");
+            assert_eq!(elements.div_ceil(segment(elements, 8, outnumbers_cpus, 3)), expected, "{elements}");
         }
     }
 }

@@ -1,12 +1,11 @@
 //! New communicators of some ranks of several nodes.
 //!
-//! All ranks tell all what they want, each node splits its group, and the leaders of the new groups meet. After each step that
+//! All ranks gather the colors and keys of all, each node splits its group, and the leaders of the new groups join theirs. After each step that
 //! can fail on some ranks alone all learn whether it has, so a split succeeds on all ranks or is the same error on all, and
 //! then the communicator goes on.
 
 use super::choice::DIRECT;
 use super::leader_channel::{LeaderChannel, LeaderTransport};
-use super::moves;
 use super::operation::Buf;
 use super::{Call, Groups, Hierarchy, Topology};
 use crate::{Error, Op};
@@ -47,7 +46,7 @@ impl Hierarchy {
     pub(crate) fn split(&self, call: &Call, color: Option<u32>, key: i64) -> Result<Option<Part>, Error> {
         let (topology, me) = (&self.topology, self.topology.rank());
         let mine = [color.map_or(0, |color| u64::from(color) + 1), key as u64];
-        let all = self.tell(call, &mine)?;
+        let all = self.all_gather_words(call, &mine)?;
         let wanted: Vec<(u64, i64)> = all.chunks_exact(2).map(|words| (words[0], words[1] as i64)).collect();
         let number = self.lock()?.calls;
         let label = format!("{number}-{}", mine[0]);
@@ -142,14 +141,13 @@ impl Hierarchy {
         rings
     }
 
-    /// The words of every rank, on every rank.
-    pub(super) fn tell(&self, call: &Call, words: &[u64]) -> Result<Vec<u64>, Error> {
+    /// Gathers the words of every rank on every rank.
+    pub(super) fn all_gather_words(&self, call: &Call, words: &[u64]) -> Result<Vec<u64>, Error> {
         let mine: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let lens = vec![mine.len(); self.topology.size()];
-        let mut all = vec![0u8; mine.len() * lens.len()];
-        let op = ReduceOp::Builtin(Op::Sum);
-        self.carry_out(call, (DIRECT, None), op, async |phases| {
-            moves::all_gather(phases, Cow::Borrowed(&mine), &mut Buf::Borrowed(&mut all), &lens).await.map(Ok)
+        let call = Call { lens: vec![mine.len(); self.topology.size()], ..call.clone() };
+        let mut all = vec![0u8; mine.len() * call.lens.len()];
+        self.carry_out(&call, (DIRECT, None), ReduceOp::Builtin(Op::Sum), async |phases| {
+            phases.all_gather(Cow::Borrowed(&mine), &mut Buf::Borrowed(&mut all)).await.map(Ok)
         })?;
         Ok(all.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
     }
@@ -162,14 +160,14 @@ impl Hierarchy {
             Err(Error::PeerDied { .. }) => 1,
             Err(_) => 2,
         };
-        let all = self.tell(call, &[mine])?;
+        let all = self.all_gather_words(call, &[mine])?;
         let most = all.iter().copied().max().filter(|most| *most > 0);
         let Some(first) = most.and_then(|most| all.iter().position(|of| *of == most)) else { return result };
-        // All ranks come here, and tell what they know; that of the first counts.
+        // All ranks come here; the error of the first one counts.
         let mine = result.err().map_or([0; ERROR_WORDS], |error| error_codec::to_words(&error));
-        let all = self.tell(call, &mine)?;
-        let told = error_codec::from_words(&all[first * ERROR_WORDS..][..ERROR_WORDS]);
-        Err(told.unwrap_or_else(|| Error::Poisoned { cause: "it could not split".into() }).of_rank(first))
+        let all = self.all_gather_words(call, &mine)?;
+        let error = error_codec::from_words(&all[first * ERROR_WORDS..][..ERROR_WORDS]);
+        Err(error.unwrap_or_else(|| Error::Poisoned { cause: "it could not split".into() }).of_rank(first))
     }
 }
 

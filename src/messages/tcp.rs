@@ -7,6 +7,7 @@
 use super::handshake::{TOKEN_BYTES, accept, hello, open};
 use super::{Failure, Message, Messages};
 use crate::Error;
+use bytemuck::bytes_of;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -18,11 +19,11 @@ use std::time::{Duration, Instant};
 const HEAD_BYTES: usize = 12;
 /// Bytes of the longest message.
 const MOST_BYTES: usize = 1 << 20;
-/// The tag of what ranks tell each other when they form a group; every other tag is the caller's and not negative.
+/// The tag of the messages that form a group; every other tag is the caller's and not negative.
 const SPLIT_TAG: i32 = -1;
 
 /// Time that a leaving rank waits for the kernel to take what is left to send.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 
 /// Messages between ranks that TCP connects, or some of them.
 #[derive(Debug)]
@@ -76,10 +77,10 @@ impl TcpMessages {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        let incoming =
-            incoming.into_iter().map(|stream| InboundStream { stream, ..InboundStream::default() }).collect();
-        let outgoing =
-            outgoing.into_iter().map(|stream| OutboundStream { stream, ..OutboundStream::default() }).collect();
+        let inbound = |stream| InboundStream { stream, ..InboundStream::default() };
+        let outbound = |stream| OutboundStream { stream, ..OutboundStream::default() };
+        let (incoming, outgoing) =
+            (incoming.into_iter().map(inbound).collect(), outgoing.into_iter().map(outbound).collect());
         let mesh = Arc::new(Mutex::new(TcpMesh { incoming, outgoing, groups: 0 }));
         Ok(TcpMessages { mesh, ranks: (0..size).collect(), rank, group: 0 })
     }
@@ -97,13 +98,13 @@ impl TcpMessages {
         Ok(Box::new(SentMessage { mesh: self.mesh.clone(), to, number }))
     }
 
-    /// The words of every rank, on every rank.
-    fn tell(&self, words: [u64; 3]) -> Result<Vec<[u64; 3]>, Failure> {
-        let said: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    /// Gathers the words of every rank on every rank.
+    fn all_gather_words(&self, words: [u64; 3]) -> Result<Vec<[u64; 3]>, Failure> {
+        let own = bytes_of(&words.map(u64::to_le)).to_vec();
         let mut pending = Vec::new();
         for to in (0..self.ranks.len()).filter(|to| *to != self.rank) {
-            pending.push((None, self.post(to, SPLIT_TAG, said.clone())?));
-            pending.push((Some(to), self.receive(Some(to), SPLIT_TAG, vec![0; said.len()])?));
+            pending.push((None, self.post(to, SPLIT_TAG, own.clone())?));
+            pending.push((Some(to), self.receive(Some(to), SPLIT_TAG, vec![0; own.len()])?));
         }
         let mut all = vec![words; self.ranks.len()];
         while !pending.is_empty() {
@@ -114,10 +115,9 @@ impl TcpMessages {
                     continue;
                 };
                 if let Some(from) = *from {
-                    let (words, _) = message.contents()[..bytes].as_chunks();
-                    let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-                    let damaged = |_| Failure::Transport(format!("rank {from} said {bytes} bytes of another length"));
-                    all[from] = words.try_into().map_err(damaged)?;
+                    let words: Result<[u64; 3], _> = bytemuck::try_pod_read_unaligned(&message.contents()[..bytes]);
+                    let damaged = |_| Failure::Transport(format!("rank {from} sent {bytes} bytes to form a group"));
+                    all[from] = words.map_err(damaged)?.map(u64::from_le);
                 }
                 pending.swap_remove(at);
             }
@@ -156,7 +156,7 @@ impl Messages for TcpMessages {
     fn split(&self, color_and_key: Option<(usize, usize)>) -> Result<Option<Box<dyn Messages>>, Failure> {
         let groups = u64::from(self.mesh().groups);
         let (color, key) = color_and_key.map_or((0, 0), |(color, key)| (color as u64 + 1, key as u64));
-        let all = self.tell([color, key, groups])?;
+        let all = self.all_gather_words([color, key, groups])?;
         // A number that no rank here has used; groups of one split share it, since they share no rank.
         let group = all.iter().map(|[.., groups]| *groups).max().unwrap_or(0) as u32 + 1;
         self.mesh().groups = group;
@@ -189,7 +189,7 @@ fn enter(mesh: &Mutex<TcpMesh>) -> MutexGuard<'_, TcpMesh> {
 
 impl Drop for TcpMesh {
     fn drop(&mut self) {
-        let end = Instant::now() + LAST_WORDS;
+        let end = Instant::now() + FLUSH_WITHIN;
         for lane in &mut self.outgoing {
             while lane.write() && Instant::now() < end {
                 std::thread::yield_now();
@@ -214,7 +214,7 @@ struct InboundStream {
 }
 
 impl InboundStream {
-    /// Takes in what has come.
+    /// Reads what has arrived.
     fn read(&mut self) {
         while let Some(stream) = &mut self.stream {
             let room = match self.filled.checked_sub(HEAD_BYTES) {
@@ -232,8 +232,8 @@ impl InboundStream {
     }
 
     fn complete_one(&mut self) {
-        let [g0, g1, g2, g3, t0, t1, t2, t3, length @ ..] = self.head;
-        let bytes = u32::from_le_bytes(length) as usize;
+        let [group, tag, length] = bytemuck::cast::<_, [u32; 3]>(self.head).map(u32::from_le);
+        let bytes = length as usize;
         if self.filled == HEAD_BYTES {
             if bytes > MOST_BYTES {
                 // No rank sends that.
@@ -243,8 +243,7 @@ impl InboundStream {
             self.body = vec![0; bytes];
         }
         if self.filled >= HEAD_BYTES && self.filled == HEAD_BYTES + self.body.len() {
-            let channel = (u32::from_le_bytes([g0, g1, g2, g3]), i32::from_le_bytes([t0, t1, t2, t3]));
-            self.complete.push_back((channel, std::mem::take(&mut self.body)));
+            self.complete.push_back(((group, tag as i32), std::mem::take(&mut self.body)));
             self.filled = 0;
         }
     }
@@ -261,7 +260,7 @@ impl fmt::Debug for InboundStream {
     }
 }
 
-/// The messages that go to one rank. To a rank that is gone everything has gone: whoever needs something from it learns of its end there.
+/// The messages to one rank. Those to a rank that is gone count as sent: a receive from it fails.
 #[derive(Default)]
 struct OutboundStream {
     stream: Option<TcpStream>,
@@ -271,19 +270,16 @@ struct OutboundStream {
 }
 
 impl OutboundStream {
-    /// Sends a message, or what the kernel takes of it now; its number.
+    /// Starts sending a message. Returns its number.
     fn push(&mut self, group: u32, tag: i32, body: Vec<u8>) -> u64 {
-        let mut head = [0; HEAD_BYTES];
-        head[..4].copy_from_slice(&group.to_le_bytes());
-        head[4..8].copy_from_slice(&tag.to_le_bytes());
-        head[8..].copy_from_slice(&(body.len() as u32).to_le_bytes());
+        let head = bytemuck::cast([group, tag as u32, body.len() as u32].map(u32::to_le));
         self.queue.push_back((head, body, 0));
         self.pushed += 1;
         self.write();
         self.pushed
     }
 
-    /// Returns whether anything is left to send.
+    /// Sends what the kernel takes now. Returns whether anything is left to send.
     fn write(&mut self) -> bool {
         while let Some((head, body, taken)) = self.queue.front_mut() {
             let Some(stream) = &mut self.stream else {
@@ -339,13 +335,13 @@ impl Message for SentMessage {
     }
 }
 
-/// A message that is awaited. Of several of one channel the first that is looked at gets the first.
+/// A receive. Of several on one channel, the first that is tested receives the first message.
 struct AwaitedMessage {
     mesh: Arc<Mutex<TcpMesh>>,
     ranks: Arc<[usize]>,
     channel: MessageChannel,
     from: Option<usize>,
-    /// Of messages from any rank, where the next look is: one rank at each.
+    /// The rank whose connection the next test looks at, for a receive from any rank.
     next: usize,
     buffer: Vec<u8>,
     complete: Option<usize>,

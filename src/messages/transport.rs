@@ -9,6 +9,8 @@
 
 use super::notice::{self, NOTICE_BYTES};
 use super::{Message, Messages};
+use crate::transport::{header, to_words};
+use bytemuck::bytes_of;
 use earlybird_hier::exec::{Failure, PacketDecision, PacketHeader, Transport};
 use earlybird_shm::Progress;
 use earlybird_shm::engine::Pace;
@@ -245,7 +247,7 @@ impl Transport for MessageTransport {
             }
         }
         let mut buffer = self.buffer(HEAD_BYTES + bytes);
-        buffer[..HEAD_BYTES].copy_from_slice(&pack(head));
+        buffer[..HEAD_BYTES].copy_from_slice(bytes_of(&to_words(head).map(u64::to_le)));
         write(&mut buffer[HEAD_BYTES..]);
         let pending = self.messages.send(to, PACKET_TAG, buffer)?;
         self.outgoing[to].pending.push_back(pending);
@@ -277,10 +279,11 @@ impl Transport for MessageTransport {
             },
         };
         lane.complete = Some(bytes);
-        let Some((head, payload)) = first.contents()[..bytes].split_first_chunk() else {
+        let Some((head, payload)) = first.contents()[..bytes].split_first_chunk::<HEAD_BYTES>() else {
             return Err(Failure::Transport(format!("rank {from} sent a message of {bytes} bytes, which is no packet")));
         };
-        match take(unpack(*head), payload) {
+        let words: [u64; 2] = bytemuck::cast(*head);
+        match take(header(words.map(u64::from_le)), payload) {
             PacketDecision::Leave => Ok(false),
             PacketDecision::Consume => {
                 lane.complete = None;
@@ -375,22 +378,5 @@ impl Drop for MessageTransport {
                 _ => return self.messages.abandon(),
             }
         }
-    }
-}
-
-fn pack(head: PacketHeader) -> [u8; HEAD_BYTES] {
-    let mut bytes = [0; HEAD_BYTES];
-    bytes[..4].copy_from_slice(&head.operation.to_le_bytes());
-    bytes[4..8].copy_from_slice(&head.packet.to_le_bytes());
-    bytes[8..].copy_from_slice(&head.call.to_le_bytes());
-    bytes
-}
-
-fn unpack(bytes: [u8; HEAD_BYTES]) -> PacketHeader {
-    let [o0, o1, o2, o3, p0, p1, p2, p3, call @ ..] = bytes;
-    PacketHeader {
-        operation: u32::from_le_bytes([o0, o1, o2, o3]),
-        packet: u32::from_le_bytes([p0, p1, p2, p3]),
-        call: u64::from_le_bytes(call),
     }
 }

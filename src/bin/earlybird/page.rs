@@ -49,20 +49,19 @@ impl Page {
         self.html.push('\n');
     }
 
-    /// Adds a table. The columns of `words` stand on the left; `is_bad` marks cells, by row and column.
+    /// Adds a table of rows of columns and cells. The columns of `words` stand on the left; `is_bad` marks cells.
     pub fn add_table<const N: usize>(
         &mut self,
-        header: &[&str; N],
-        rows: &[[String; N]],
+        rows: &[[(&str, String); N]],
         words: &[&str],
-        is_bad: impl Fn(usize, usize) -> bool,
+        is_bad: impl Fn(&str, &str) -> bool,
     ) {
-        let class = |column: usize| if words.contains(&header[column]) { " class=word" } else { "" };
-        let heads = header.iter().enumerate().map(|(column, name)| format!("<th{}>{name}", class(column)));
+        let class = |column: &str| if words.contains(&column) { " class=word" } else { "" };
+        let heads = rows.iter().take(1).flatten().map(|(column, _)| format!("<th{}>{column}", class(column)));
         self.html += &format!("<table><tr>{}</tr>\n", heads.collect::<String>());
-        for (at, row) in rows.iter().enumerate() {
-            let cells = row.iter().enumerate().map(|(column, cell)| {
-                let class = if is_bad(at, column) { " class=bad" } else { class(column) };
+        for row in rows {
+            let cells = row.iter().map(|(column, cell)| {
+                let class = if is_bad(column, cell) { " class=bad" } else { class(column) };
                 format!("<td{class}>{}", escaped(cell))
             });
             self.html += &format!("<tr>{}</tr>\n", cells.collect::<String>());

@@ -7,6 +7,21 @@ pub fn table(header: &[impl AsRef<str>], rows: Vec<Vec<String>>) -> String {
     drawn(presets::NOTHING, header, rows)
 }
 
+/// A table of rows whose cells have the names of their columns, the same in each, drawn by [`table`] or [`markdown`].
+pub fn table_of(
+    rows: impl IntoIterator<Item = Vec<(&'static str, String)>>,
+    draw: fn(&[&'static str], Vec<Vec<String>>) -> String,
+) -> String {
+    let mut header = Vec::new();
+    let cells = rows.into_iter().map(|row| {
+        let (columns, cells) = row.into_iter().unzip();
+        header = columns;
+        cells
+    });
+    let cells = cells.collect();
+    draw(&header, cells)
+}
+
 /// The same in Markdown.
 pub fn markdown(header: &[impl AsRef<str>], rows: Vec<Vec<String>>) -> String {
     drawn(presets::ASCII_MARKDOWN, header, rows)

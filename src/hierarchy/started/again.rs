@@ -1,5 +1,5 @@
-//! The allreduce that is started again and again: what does not depend on its data is made once, and its owner's buffers go from
-//! step to step where the futures of `begin.rs` copy them. The steps are those of the future.
+//! The persistent allreduce: what does not depend on its data is made once, and its owner's buffers move from step to step where
+//! the futures of `begin.rs` copy them. The steps are those of the future.
 
 use super::steps::{Steps, Waited, is_busy};
 use crate::hierarchy::Hierarchy;
@@ -15,14 +15,14 @@ use std::task::Poll;
 /// The next step.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
-    Give,
-    /// Started in the node's group under this number.
-    Giving(u64),
+    Collect,
+    /// Started in the collecting group under this number.
+    Collecting(u64),
     Start,
     Exchange(Waited),
-    Take,
-    /// Started in the group that takes.
-    Taking(u64),
+    Deliver,
+    /// Started in the delivering group under this number.
+    Delivering(u64),
 }
 
 /// An allreduce by a built-in operator of elements that nodes carry as they are.
@@ -30,8 +30,8 @@ pub(super) struct AllReduce {
     steps: Steps,
     lowering: Lowering,
     /// The operations of the node, without buffers while they are idle; `None` while they are started.
-    give: Option<InactiveRequest>,
-    take: Option<InactiveRequest>,
+    collect: Option<InactiveRequest>,
+    deliver: Option<InactiveRequest>,
     /// The leader's plan.
     plan: Option<Apart>,
     stage: Stage,
@@ -56,33 +56,33 @@ impl AllReduce {
         let steps = Steps::new(between, (call.collective, call.signature), (0, 0));
         let (lowering, buffers) = (call.lowering, owned.buffers());
         let plan = if steps.topology().leads() { Some(between.lock()?.plans.apart(shape)?) } else { None };
-        let mut allreduce = AllReduce { steps, lowering, give: None, take: None, plan, stage: Stage::Give };
+        let mut allreduce = AllReduce { steps, lowering, collect: None, deliver: None, plan, stage: Stage::Collect };
         let (steps, datatype) = (&allreduce.steps, lowering.datatype());
         let op = lowering.builtin().map_or(Op::Sum, |(_, op)| op);
-        buffers.set_role(allreduce.given());
-        let mut give =
+        buffers.set_role(allreduce.role());
+        let mut collect =
             steps.prepare(steps.node(), Operation::reduce(0, datatype), op.into(), std::mem::take(buffers))?;
-        give_back(&mut give, buffers);
+        take_buffers(&mut collect, buffers);
         buffers.set_role(BufferRole::Received);
         let from_leader = Operation { datatype, ..Operation::broadcast(0) };
-        let mut take = steps.prepare(steps.deliver(), from_leader, Op::Sum.into(), std::mem::take(buffers))?;
-        give_back(&mut take, buffers);
-        (allreduce.give, allreduce.take) = (Some(give), Some(take));
+        let mut deliver = steps.prepare(steps.deliver(), from_leader, Op::Sum.into(), std::mem::take(buffers))?;
+        take_buffers(&mut deliver, buffers);
+        (allreduce.collect, allreduce.deliver) = (Some(collect), Some(deliver));
         Ok(allreduce)
     }
 
-    /// The buffers that the operation that gives uses.
-    fn given(&self) -> BufferRole {
+    /// The buffers that the collecting operation uses.
+    fn role(&self) -> BufferRole {
         if self.steps.topology().leads() { BufferRole::InPart } else { BufferRole::SendOnly }
     }
 
     /// Starts the call under these numbers: among what is started, and among all calls.
     pub(super) fn start(&mut self, number: u64, call: u64) {
-        self.stage = Stage::Give;
+        self.stage = Stage::Collect;
         self.steps.count(number, call);
     }
 
-    /// Carries on with the call, as [`Steps::waits`] says.
+    /// Makes progress in the call; waits for its end where [`Steps::waits`] allows it.
     pub(super) fn poll(&mut self, call: &mut OwnedCall) -> Poll<Result<(), Error>> {
         let ended = match self.step(call.buffers()) {
             Ok(None) => return Poll::Pending,
@@ -98,52 +98,52 @@ impl AllReduce {
     /// Takes the buffers back: the node's groups have failed.
     pub(super) fn give_up(&mut self, call: &mut OwnedCall) {
         match self.stage {
-            Stage::Giving(number) => {
-                if let Ok((mut give, _)) = self.steps.node().finish(number) {
-                    give_back(&mut give, call.buffers());
-                    self.give = Some(give);
+            Stage::Collecting(number) => {
+                if let Ok((mut collect, _)) = self.steps.node().finish(number) {
+                    take_buffers(&mut collect, call.buffers());
+                    self.collect = Some(collect);
                 }
             }
-            Stage::Taking(number) => {
-                if let Ok((mut take, _)) = self.steps.deliver().finish(number) {
-                    give_back(&mut take, call.buffers());
-                    self.take = Some(take);
+            Stage::Delivering(number) => {
+                if let Ok((mut deliver, _)) = self.steps.deliver().finish(number) {
+                    take_buffers(&mut deliver, call.buffers());
+                    self.deliver = Some(deliver);
                 }
             }
-            Stage::Give | Stage::Start | Stage::Exchange(_) | Stage::Take => {}
+            Stage::Collect | Stage::Start | Stage::Exchange(_) | Stage::Deliver => {}
         }
     }
 
-    /// Carries on; nothing when it must be called again.
+    /// Makes progress; `None` when it must be called again.
     fn step(&mut self, buffers: &mut OwnedBuffers) -> Result<Option<()>, Error> {
-        let (leads, given) = (self.steps.topology().leads(), self.given());
+        let (leads, role) = (self.steps.topology().leads(), self.role());
         loop {
             self.stage = match self.stage {
-                Stage::Give if self.is_alone() => {
+                Stage::Collect if self.is_alone() => {
                     let (send, recv) = buffers.as_buffers().into_bytes();
                     if let Some(send) = send {
                         recv.copy_from_slice(&send);
                     }
                     Stage::Start
                 }
-                Stage::Give => {
-                    let mut give = self.give.take().ok_or_else(lost)?;
-                    give_buffers(&mut give, buffers, given);
-                    match self.steps.node().start(give) {
-                        Ok(number) => Stage::Giving(number),
-                        Err((mut give, error)) => {
-                            give_back(&mut give, buffers);
-                            self.give = Some(give);
+                Stage::Collect => {
+                    let mut collect = self.collect.take().ok_or_else(lost)?;
+                    put_buffers(&mut collect, buffers, role);
+                    match self.steps.node().start(collect) {
+                        Ok(number) => Stage::Collecting(number),
+                        Err((mut collect, error)) => {
+                            take_buffers(&mut collect, buffers);
+                            self.collect = Some(collect);
                             return unless_busy(error);
                         }
                     }
                 }
-                Stage::Giving(number) => {
-                    let Some((mut give, result)) = self.steps.given(number)? else { return Ok(None) };
-                    give_back(&mut give, buffers);
-                    (self.give, self.stage) = (Some(give), Stage::Start);
+                Stage::Collecting(number) => {
+                    let Some((mut collect, result)) = self.steps.collected(number)? else { return Ok(None) };
+                    take_buffers(&mut collect, buffers);
+                    (self.collect, self.stage) = (Some(collect), Stage::Start);
                     result?;
-                    if leads { Stage::Start } else { Stage::Take }
+                    if leads { Stage::Start } else { Stage::Deliver }
                 }
                 Stage::Start => match self.steps.start(self.plan.as_mut().ok_or_else(lost)?)? {
                     true => Stage::Exchange(Waited::default()),
@@ -151,45 +151,45 @@ impl AllReduce {
                 },
                 Stage::Exchange(mut waited) => {
                     let plan = self.plan.as_mut().ok_or_else(lost)?;
-                    if !self.steps.carry_on(plan, buffers.as_buffers().into_bytes().1, &mut waited)? {
+                    if !self.steps.progress(plan, buffers.as_buffers().into_bytes().1, &mut waited)? {
                         self.stage = Stage::Exchange(waited);
                         return Ok(None);
                     }
                     self.steps.pass_exchange();
-                    Stage::Take
+                    Stage::Deliver
                 }
-                Stage::Take if !self.steps.may_take() => return Ok(None),
-                Stage::Take if self.is_alone() => {
-                    self.steps.pass_taking();
-                    self.stage = Stage::Give;
+                Stage::Deliver if !self.steps.may_deliver() => return Ok(None),
+                Stage::Deliver if self.is_alone() => {
+                    self.steps.pass_delivery();
+                    self.stage = Stage::Collect;
                     return Ok(Some(()));
                 }
-                Stage::Take => {
-                    let mut take = self.take.take().ok_or_else(lost)?;
-                    give_buffers(&mut take, buffers, BufferRole::Received);
-                    match self.steps.deliver().start(take) {
+                Stage::Deliver => {
+                    let mut deliver = self.deliver.take().ok_or_else(lost)?;
+                    put_buffers(&mut deliver, buffers, BufferRole::Received);
+                    match self.steps.deliver().start(deliver) {
                         Ok(number) => {
-                            self.steps.pass_taking();
-                            Stage::Taking(number)
+                            self.steps.pass_delivery();
+                            Stage::Delivering(number)
                         }
-                        Err((mut take, error)) => {
-                            give_back(&mut take, buffers);
-                            self.take = Some(take);
+                        Err((mut deliver, error)) => {
+                            take_buffers(&mut deliver, buffers);
+                            self.deliver = Some(deliver);
                             return unless_busy(error);
                         }
                     }
                 }
-                Stage::Taking(number) => {
-                    let Some((mut take, result)) = self.steps.taken(number)? else { return Ok(None) };
-                    give_back(&mut take, buffers);
-                    (self.take, self.stage) = (Some(take), Stage::Give);
+                Stage::Delivering(number) => {
+                    let Some((mut deliver, result)) = self.steps.delivered(number)? else { return Ok(None) };
+                    take_buffers(&mut deliver, buffers);
+                    (self.deliver, self.stage) = (Some(deliver), Stage::Collect);
                     return result.map(Some);
                 }
             };
         }
     }
 
-    /// Returns whether the node has one rank, which gives to no other and takes from none.
+    /// Returns whether the node has one rank, which has nobody to collect from or to deliver to.
     fn is_alone(&self) -> bool {
         self.steps.topology().here().len() == 1
     }
@@ -204,14 +204,14 @@ fn lost() -> Error {
     Error::usage("the buffers of this call were lost with its group; prepare another one")
 }
 
-/// Gives an idle operation the buffers of the call, of which it uses these.
-fn give_buffers(request: &mut InactiveRequest, buffers: &mut OwnedBuffers, role: BufferRole) {
+/// Moves the buffers of the call into an idle operation, which uses those of `role`.
+fn put_buffers(request: &mut InactiveRequest, buffers: &mut OwnedBuffers, role: BufferRole) {
     buffers.set_role(role);
     request.swap_buffers(buffers);
 }
 
-/// The other way round.
-fn give_back(request: &mut InactiveRequest, buffers: &mut OwnedBuffers) {
+/// Moves the buffers from an idle operation back to the call.
+fn take_buffers(request: &mut InactiveRequest, buffers: &mut OwnedBuffers) {
     request.swap_buffers(buffers);
     buffers.set_role(BufferRole::AsGiven);
 }

@@ -3,7 +3,6 @@
 use super::steps::Steps;
 use crate::Error;
 use crate::hierarchy::call::Call;
-use crate::hierarchy::collectives::collective;
 use crate::hierarchy::operation::Buf;
 use crate::hierarchy::phases::Phases;
 use crate::plans::Shape;
@@ -33,8 +32,8 @@ pub(super) fn begin(
         (ReduceOp::User(_), op) => SharedReduceOp::clone(op),
     };
     Ok(Box::pin(async move {
-        let mut phases = Phases::started(&steps, &op);
-        match collective(&mut phases, &call, shape, send.map(Cow::Owned), &mut recv).await {
+        let mut phases = Phases::started(&steps, (&call, shape), &op);
+        match phases.collective(send.map(Cow::Owned), &mut recv).await {
             Ok(Ok(())) => Ok(recv.take()),
             // Nothing was moved, and the communicator goes on.
             Ok(Err(differ)) => Err(differ),

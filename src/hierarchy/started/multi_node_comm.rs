@@ -224,7 +224,7 @@ impl MultiNodeComm {
             && let Ok(mut state) = self.hierarchy.lock()
         {
             // The findings show in the next pass.
-            let _ = state.plans.transport_mut().look(queue.passes);
+            let _ = state.plans.transport_mut().check(queue.passes);
         }
     }
 
@@ -264,7 +264,7 @@ impl MultiNodeComm {
     /// The error of the job, also as others have told it.
     fn heard(&self) -> Option<Error> {
         let mut state = self.hierarchy.lock().ok()?;
-        let _ = state.plans.transport_mut().look(0);
+        let _ = state.plans.transport_mut().check(0);
         state.plans.failed().cloned()
     }
 }

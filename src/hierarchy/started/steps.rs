@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::hierarchy::leader_channel::LeaderChannel;
-use crate::hierarchy::operation::{Operation, When};
+use crate::hierarchy::operation::{NodePhase, Operation};
 use crate::hierarchy::turns::Turns;
 use crate::hierarchy::{Hierarchy, Topology};
 use crate::plans::{Apart, Plans, Shape};
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// The most that counts against a deadline between two polls: the caller may have been elsewhere.
+/// Most time between two polls that counts against a deadline: the caller may have been elsewhere.
 const COUNTED_MOST: Duration = Duration::from_millis(250);
 
 /// One started call on its way.
@@ -28,11 +28,11 @@ pub(in crate::hierarchy) struct Steps {
     call: u64,
     collective: Collective,
     signature: Signature,
-    /// Whether the other leaders know that this one has begun to exchange.
+    /// True once the other leaders know that this one has begun to exchange.
     begun: AtomicBool,
 }
 
-/// How long somebody has waited for other leaders, as far as that counts against a deadline.
+/// The time that a call has waited for other leaders, as far as that counts against a deadline.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waited {
     polled: Instant,
@@ -48,20 +48,20 @@ impl Default for Waited {
 impl Waited {
     /// Fails the group if `awaited` was waited for too long.
     fn give_up(&mut self, plans: &mut Plans<LeaderChannel>, awaited: usize) -> Result<(), Error> {
-        // Nobody waits for it yet while it is only driven.
+        // A call that only the progress engine polls is not waited for.
         self.counted += if engine::is_driving() { Duration::ZERO } else { self.polled.elapsed().min(COUNTED_MOST) };
         self.polled = Instant::now();
         plans.give_up(awaited, self.counted).map_or(Ok(()), Err)
     }
 }
 
-/// Whether an error only says that another thread looks at something right now.
+/// Returns whether an error only says that another thread holds a lock at the moment.
 pub(super) fn is_busy(error: &Error) -> bool {
     matches!(error, Error::Usage { .. })
 }
 
-/// Goes on in the next poll.
-async fn once_more() {
+/// Returns control to the caller once, and continues in the next poll.
+async fn yield_once() {
     let mut polled = false;
     poll_fn(|_| if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending }).await;
 }
@@ -88,17 +88,17 @@ impl Steps {
         self.signature.hash() as u16
     }
 
-    /// Whether this poll may wait for other ranks.
+    /// Returns whether this poll may wait for other ranks.
     fn waits(&self) -> bool {
         self.between.turns.waits.load(Relaxed)
     }
 
-    /// The group of what a call gives.
+    /// The group in which leaders collect.
     pub(super) fn node(&self) -> &NodeComm {
         &self.between.node
     }
 
-    /// The group of what a call takes.
+    /// The group in which leaders deliver.
     pub(super) fn deliver(&self) -> &NodeComm {
         &self.between.deliver
     }
@@ -116,32 +116,32 @@ impl Steps {
         Ok(node.prepare(call)?.within(self.within()))
     }
 
-    /// Returns whether the calls before have started their operations that take.
-    pub(super) fn may_take(&self) -> bool {
+    /// Returns whether the calls before have started their deliveries.
+    pub(super) fn may_deliver(&self) -> bool {
         Turns::is(&self.between.turns.deliver, self.number)
     }
 
-    /// This call has started what it takes.
-    pub(super) fn pass_taking(&self) {
+    /// Lets the next call deliver: this one has started its delivery.
+    pub(super) fn pass_delivery(&self) {
         Turns::pass_on(&self.between.turns.deliver);
     }
 
-    /// The operation started in the node's group under this number, if it has ended.
-    pub(super) fn given(&self, number: u64) -> Result<Option<Completion>, Error> {
+    /// The operation that was started in the collecting group under this number, if it has ended.
+    pub(super) fn collected(&self, number: u64) -> Result<Option<Completion>, Error> {
         self.ended(self.node(), number)
     }
 
-    /// The same in the group that takes.
-    pub(super) fn taken(&self, number: u64) -> Result<Option<Completion>, Error> {
+    /// The same in the delivering group.
+    pub(super) fn delivered(&self, number: u64) -> Result<Option<Completion>, Error> {
         self.ended(self.deliver(), number)
     }
 
     fn ended(&self, node: &NodeComm, number: u64) -> Result<Option<Completion>, Error> {
         let ended = match self.waits() {
             true => {
-                // What is given goes into an exchange next.
+                // The collected data is exchanged next.
                 if std::ptr::eq(node, self.node()) {
-                    self.is_coming();
+                    self.announce_exchange();
                 }
                 node.finish(number).map(Some)
             }
@@ -150,17 +150,17 @@ impl Steps {
         ended.or_else(|error| if is_busy(&error) { Ok(None) } else { Err(error) })
     }
 
-    /// Carries out an operation of the node, and gives its buffers back.
+    /// Carries out an operation of the node, and returns its buffers.
     pub(in crate::hierarchy) async fn on_node(
         &self,
-        when: When,
+        phase: NodePhase,
         operation: Operation<'_>,
         op: SharedReduceOp,
         bytes: OwnedBytes,
     ) -> Result<OwnedBytes, Error> {
-        let node = match when {
-            When::Give => self.node(),
-            When::TakeFirst | When::Take => {
+        let node = match phase {
+            NodePhase::Collect => self.node(),
+            NodePhase::BeforeDelivery | NodePhase::Deliver => {
                 self.turn(|turns| Turns::is(&turns.deliver, self.number)).await;
                 self.deliver()
             }
@@ -175,12 +175,12 @@ impl Steps {
             }
             // The first operation of a call is started by the call itself; the others have their turn as long as it takes.
             match engine::is_driving() {
-                true => once_more().await,
+                true => yield_once().await,
                 false => std::thread::yield_now(),
             }
         };
-        if when == When::Take {
-            self.pass_taking();
+        if phase == NodePhase::Deliver {
+            self.pass_delivery();
         }
         let (ready, result) = poll_fn(|_| match self.ended(node, number) {
             Ok(Some(ended)) => Poll::Ready(Ok(ended)),
@@ -192,17 +192,17 @@ impl Steps {
         Ok(ready.into_buffers::<OwnedBytes>().expect("the type it was made with"))
     }
 
-    /// Lets the next call take, where this one has nothing to take.
-    pub(in crate::hierarchy) async fn nothing_to_take(&self) {
+    /// Lets the next call deliver, where this one has nothing to deliver.
+    pub(in crate::hierarchy) async fn skip_delivery(&self) {
         self.turn(|turns| Turns::is(&turns.deliver, self.number)).await;
-        self.pass_taking();
+        self.pass_delivery();
     }
 
     async fn turn(&self, is_mine: impl Fn(&Turns) -> bool) {
         poll_fn(|_| if is_mine(&self.between.turns) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
-    /// What leaders do between the nodes, one call at a time: until [`Steps::pass_exchange`] no other one does.
+    /// Runs an exchange between leaders, one call at a time: until [`Steps::pass_exchange`] no other call exchanges.
     async fn between_nodes<D: ?Sized, R: Running<D>>(
         &self,
         start: impl FnOnce(&mut Plans<LeaderChannel>) -> Result<R, Error>,
@@ -226,7 +226,7 @@ impl Steps {
         .await
     }
 
-    /// Carries on with what leaders do; whether it has ended.
+    /// Makes progress in an exchange between leaders. Returns whether it has ended.
     fn step<D: ?Sized>(
         &self,
         plans: &mut Plans<LeaderChannel>,
@@ -243,7 +243,7 @@ impl Steps {
         Ok(true)
     }
 
-    /// This call exchanges no more.
+    /// Lets the next call exchange: this one exchanges no more.
     pub(in crate::hierarchy) fn pass_exchange(&self) {
         if self.topology().leads() {
             Turns::pass_on(&self.between.turns.exchange);
@@ -261,8 +261,8 @@ impl Steps {
         self.begun.store(false, Relaxed);
     }
 
-    /// A leader that waits for its node is in the call: leaders that wait for it do so longer than it does.
-    fn is_coming(&self) {
+    /// Tells the other leaders that this one is in the call while it waits for its node: they then wait longer than it does.
+    fn announce_exchange(&self) {
         if self.topology().leads()
             && Turns::is(&self.between.turns.exchange, self.number)
             && let Ok(mut between) = self.between.lock()
@@ -271,7 +271,7 @@ impl Steps {
         }
     }
 
-    /// Starts the leader's plan if it is this call's turn; whether it was.
+    /// Starts the leader's plan if it is this call's turn. Returns whether it was.
     pub(super) fn start(&self, plan: &mut Apart) -> Result<bool, Error> {
         if !Turns::is(&self.between.turns.exchange, self.number) {
             return Ok(false);
@@ -281,8 +281,8 @@ impl Steps {
         between.plans.restart(plan).map(|()| true)
     }
 
-    /// Carries on with it; whether it has ended.
-    pub(super) fn carry_on(&self, plan: &mut Apart, data: &mut [u8], waited: &mut Waited) -> Result<bool, Error> {
+    /// Makes progress in the leader's plan. Returns whether it has ended.
+    pub(super) fn progress(&self, plan: &mut Apart, data: &mut [u8], waited: &mut Waited) -> Result<bool, Error> {
         let Ok(mut between) = self.between.lock() else { return Ok(false) };
         self.step(&mut between.plans, plan, data, waited)
     }
@@ -300,7 +300,7 @@ impl Steps {
         self.between_nodes(|plans| plans.start_parts(call), parts).await
     }
 
-    /// Fails the job with what this call found; what stands.
+    /// Fails the job with an error of this call. Returns the error that counts on all ranks.
     pub(super) fn failed(&self, error: Error) -> Error {
         match error {
             Error::Forked => error,

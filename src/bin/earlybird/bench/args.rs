@@ -109,8 +109,9 @@ pub struct BenchArgs {
     /// Computing time of every rank in each call, seconds or with a unit: between the start and the wait of started calls,
     /// before the others. Tail, latency and processor time contain it, the time of a call does not: below the table stands
     /// how much of that is hidden behind it
-    #[arg(long, help_heading = MEASURED, value_name = "S", value_parser = parse_time, conflicts_with = "check")]
-    pub(super) compute: Option<Duration>,
+    #[arg(long, help_heading = MEASURED, value_name = "S", default_value = "0", hide_default_value = true, value_parser = parse_time,
+          conflicts_with = "check")]
+    pub(super) compute: Duration,
 
     /// Calls per row [default: as many as fit into 0.3 s, at least 10, at most 1000]
     #[arg(long, help_heading = MEASURED, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -221,7 +222,7 @@ impl BenchArgs {
         if let Some((why, option)) = pointless {
             return Err(Error::usage(format!("{}: {why}; leave out {option}", self.op().name())));
         }
-        if self.compute.is_some() && !self.variants().into_iter().any(Variant::is_started) {
+        if !self.compute.is_zero() && !self.variants().into_iter().any(Variant::is_started) {
             return Err(Error::usage("--compute: nothing overlaps with it; add started to --algorithms"));
         }
         refuse_chosen_algorithm(&Config::from_env()?)?;
@@ -311,10 +312,6 @@ impl BenchArgs {
             variants.extend(Composed::of(self.op()).iter().map(|composed| Variant::Composed(*composed)));
         }
         variants.into_iter().unique().collect()
-    }
-
-    pub(super) fn compute(&self) -> Duration {
-        self.compute.unwrap_or_default()
     }
 
     pub(super) fn dtype(&self) -> DType {

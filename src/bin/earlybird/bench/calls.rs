@@ -213,7 +213,7 @@ impl<'a, T: Value> Calls<'a, T> {
             self.session.lineup.wait_until(start_ns + delay_ns);
         }
 
-        let (compute_ns, mut computed_ns) = (self.args.compute().as_nanos() as i64, 0);
+        let (compute_ns, mut computed_ns) = (self.args.compute.as_nanos() as i64, 0);
         let mut compute = || {
             // Its clocks are read in the measured time.
             if compute_ns > 0 {

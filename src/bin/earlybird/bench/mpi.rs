@@ -8,7 +8,7 @@ use itertools::Itertools;
 use mpi::Threading;
 use mpi::collective::SystemOperation;
 use mpi::environment::Universe;
-use mpi::request::{self, Request, Scope};
+use mpi::request;
 use mpi::topology::{Communicator as _, SimpleCommunicator};
 use mpi::traits::*;
 
@@ -63,7 +63,7 @@ impl Mpi {
         Communicator::builder().config(config).connect_mpi(&self.world)
     }
 
-    /// The operation by the MPI library, reductions as sums; if there is something to do `meanwhile`, started and then waited for.
+    /// Makes the call by the MPI library, reductions as sums; if there is something to `compute`, by its non-blocking form.
     ///
     /// # Errors
     /// [`Error::Usage`] for elements that MPI has no type for.
@@ -73,10 +73,10 @@ impl Mpi {
         root: usize,
         send: &mut [T],
         receive: &mut [T],
-        meanwhile: Option<&mut dyn FnMut()>,
+        compute: Option<&mut dyn FnMut()>,
     ) -> Result<(), Error> {
         has_type(T::DTYPE)?;
-        call_bytes(&self.world, T::DTYPE, (op, root), of_mut(send), of_mut(receive), meanwhile)
+        call_bytes(&self.world, T::DTYPE, (op, root), of_mut(send), of_mut(receive), compute)
     }
 }
 
@@ -87,18 +87,14 @@ macro_rules! with_types {
         fn call_bytes(
             world: &SimpleCommunicator,
             dtype: DType,
-            (op, root): (Collective, usize),
+            op: (Collective, usize),
             send: &mut [u8],
             receive: &mut [u8],
-            meanwhile: Option<&mut dyn FnMut()>,
+            compute: Option<&mut dyn FnMut()>,
         ) -> Result<(), Error> {
             match dtype {
                 $(<$type>::DTYPE => {
-                    let (send, receive) = (cast_slice_mut::<u8, $type>(send), cast_slice_mut(receive));
-                    match meanwhile {
-                        None => carry_out(world, op, root, send, receive),
-                        Some(meanwhile) => start_and_wait(world, op, root, send, receive, meanwhile),
-                    }
+                    call::<$type>(world, op, cast_slice_mut(send), cast_slice_mut(receive), compute)
                 })*
                 other => has_type(other),
             }
@@ -107,79 +103,58 @@ macro_rules! with_types {
 }
 with_types! { i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 }
 
-fn carry_out<T: Equivalence>(
+/// Makes the blocking call; if there is something to `compute`, the non-blocking one, and computes between its start and its wait.
+fn call<T: Equivalence>(
     world: &SimpleCommunicator,
-    op: Collective,
-    root: usize,
+    (op, root): (Collective, usize),
     send: &mut [T],
     receive: &mut [T],
+    compute: Option<&mut dyn FnMut()>,
 ) -> Result<(), Error> {
-    let (root, is_root) = (world.process_at_rank(root as i32), world.rank() == root as i32);
-    match op {
-        Collective::AllReduce => world.all_reduce_into(send, receive, SystemOperation::sum()),
-        Collective::Reduce if is_root => root.reduce_into_root(send, receive, SystemOperation::sum()),
-        Collective::Reduce => root.reduce_into(send, SystemOperation::sum()),
-        Collective::Broadcast if is_root => root.broadcast_into(send),
-        Collective::Broadcast => root.broadcast_into(receive),
-        Collective::AllGather => world.all_gather_into(send, receive),
-        Collective::Gather if is_root => root.gather_into_root(send, receive),
-        Collective::Gather => root.gather_into(send),
-        Collective::Scatter if is_root => root.scatter_into_root(send, receive),
-        Collective::Scatter => root.scatter_into(receive),
-        Collective::AllToAll => world.all_to_all_into(send, receive),
-        Collective::ReduceScatter => world.reduce_scatter_block_into(send, receive, SystemOperation::sum()),
-        Collective::Scan => world.scan_into(send, receive, SystemOperation::sum()),
-        Collective::ExclusiveScan => world.exclusive_scan_into(send, receive, SystemOperation::sum()),
-        Collective::Barrier => world.barrier(),
-        other => return Err(is_not_measured(other)),
-    }
-    Ok(())
-}
-
-fn is_not_measured(op: Collective) -> Error {
-    Error::usage(format!("{} is not measured", op.name()))
-}
-
-fn start_and_wait<T: Equivalence>(
-    world: &SimpleCommunicator,
-    op: Collective,
-    root: usize,
-    send: &mut [T],
-    receive: &mut [T],
-    meanwhile: &mut dyn FnMut(),
-) -> Result<(), Error> {
-    fn end<'a, D: ?Sized>(request: Request<'a, D, impl Scope<'a>>, meanwhile: &mut dyn FnMut()) {
-        meanwhile();
-        request.wait();
-    }
     let (root, is_root) = (world.process_at_rank(root as i32), world.rank() == root as i32);
     let sum = SystemOperation::sum;
-    request::scope(|scope| {
-        match op {
-            Collective::AllReduce => end(world.immediate_all_reduce_into(scope, send, receive, sum()), meanwhile),
-            Collective::Reduce if is_root => {
-                end(root.immediate_reduce_into_root(scope, send, receive, sum()), meanwhile)
+    macro_rules! call {
+        ($comm:ident: $blocking:ident, $non_blocking:ident($($arg:expr),*)) => {
+            match compute {
+                None => $comm.$blocking($($arg),*),
+                Some(compute) => request::scope(|scope| {
+                    let request = $comm.$non_blocking(scope, $($arg),*);
+                    compute();
+                    request.wait();
+                }),
             }
-            Collective::Reduce => end(root.immediate_reduce_into(scope, send, sum()), meanwhile),
-            Collective::Broadcast => {
-                end(root.immediate_broadcast_into(scope, if is_root { send } else { receive }), meanwhile)
-            }
-            Collective::AllGather => end(world.immediate_all_gather_into(scope, send, receive), meanwhile),
-            Collective::Gather if is_root => end(root.immediate_gather_into_root(scope, send, receive), meanwhile),
-            Collective::Gather => end(root.immediate_gather_into(scope, send), meanwhile),
-            Collective::Scatter if is_root => end(root.immediate_scatter_into_root(scope, send, receive), meanwhile),
-            Collective::Scatter => end(root.immediate_scatter_into(scope, receive), meanwhile),
-            Collective::AllToAll => end(world.immediate_all_to_all_into(scope, send, receive), meanwhile),
-            Collective::ReduceScatter => {
-                end(world.immediate_reduce_scatter_block_into(scope, send, receive, sum()), meanwhile)
-            }
-            Collective::Scan => end(world.immediate_scan_into(scope, send, receive, sum()), meanwhile),
-            Collective::ExclusiveScan => {
-                end(world.immediate_exclusive_scan_into(scope, send, receive, sum()), meanwhile)
-            }
-            Collective::Barrier => end(world.immediate_barrier(), meanwhile),
-            other => return Err(is_not_measured(other)),
+        };
+    }
+    match op {
+        Collective::AllReduce => call!(world: all_reduce_into, immediate_all_reduce_into(send, receive, sum())),
+        Collective::Reduce if is_root => {
+            call!(root: reduce_into_root, immediate_reduce_into_root(send, receive, sum()))
         }
-        Ok(())
-    })
+        Collective::Reduce => call!(root: reduce_into, immediate_reduce_into(send, sum())),
+        Collective::Broadcast if is_root => call!(root: broadcast_into, immediate_broadcast_into(send)),
+        Collective::Broadcast => call!(root: broadcast_into, immediate_broadcast_into(receive)),
+        Collective::AllGather => call!(world: all_gather_into, immediate_all_gather_into(send, receive)),
+        Collective::Gather if is_root => call!(root: gather_into_root, immediate_gather_into_root(send, receive)),
+        Collective::Gather => call!(root: gather_into, immediate_gather_into(send)),
+        Collective::Scatter if is_root => call!(root: scatter_into_root, immediate_scatter_into_root(send, receive)),
+        Collective::Scatter => call!(root: scatter_into, immediate_scatter_into(receive)),
+        Collective::AllToAll => call!(world: all_to_all_into, immediate_all_to_all_into(send, receive)),
+        Collective::ReduceScatter => {
+            call!(world: reduce_scatter_block_into, immediate_reduce_scatter_block_into(send, receive, sum()))
+        }
+        Collective::Scan => call!(world: scan_into, immediate_scan_into(send, receive, sum())),
+        Collective::ExclusiveScan => {
+            call!(world: exclusive_scan_into, immediate_exclusive_scan_into(send, receive, sum()))
+        }
+        Collective::Barrier => match compute {
+            None => world.barrier(),
+            Some(compute) => {
+                let request = world.immediate_barrier();
+                compute();
+                request.wait();
+            }
+        },
+        other => return Err(Error::usage(format!("{} is not measured", other.name()))),
+    }
+    Ok(())
 }

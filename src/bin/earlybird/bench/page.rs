@@ -40,9 +40,8 @@ pub fn page(rows: &[Row], notes: &str) -> Result<String, Error> {
         page.add_plain(notes);
     }
     let cells = rows.iter().map(Row::cells).collect_vec();
-    page.add_table(&Row::COLUMNS, &cells, &["pattern", "algorithm", "chosen"], |row, column| {
-        rows[row].wrong > 0 && Row::COLUMNS[column] == "wrong"
-    });
+    let is_bad = |column: &str, cell: &str| column == "wrong" && cell != "0";
+    page.add_table(&cells, &["pattern", "algorithm", "chosen"], is_bad);
     Ok(page.finish())
 }
 

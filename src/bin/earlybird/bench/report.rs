@@ -1,48 +1,31 @@
 //! Rows of the result, as CSV (line by line while the run goes on), JSON or a table.
 
-use super::args::{BenchArgs, Format, Preset};
+use super::args::{BenchArgs, Format};
 use super::check::judge;
 use super::choosing::size_table;
 use super::page::page;
 use super::row::Row;
 use super::stats::{Bounds, Doubt, Verdict};
 use crate::output::{json, print};
-use crate::table::{markdown, table};
+use crate::table::{markdown, table, table_of};
 use earlybird::launch::say;
 use earlybird::{Algorithm, Error};
 use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
 use strum::VariantArray;
 
-/// Takes rows and writes them to standard output.
-pub struct Report {
-    format: Format,
-    preset: Option<Preset>,
-    /// The file of the page.
-    html: Option<PathBuf>,
-    /// The file of `tune`, to which a table is added in place of everything else.
-    tuned: Option<String>,
-    checked: bool,
+/// The rows of a benchmark, which it writes to standard output in the form that the arguments ask for.
+pub struct Report<'a> {
+    args: &'a BenchArgs,
     rows: Vec<Row>,
     /// The header of the CSV has been written.
     has_header: bool,
 }
 
-impl Report {
-    /// A report in the form that was asked for.
-    pub fn new(args: &BenchArgs) -> Report {
-        let html = args.html.clone();
-        let (tuned, checked) = (args.into.clone(), args.check);
-        Report {
-            format: args.format,
-            preset: args.preset,
-            html,
-            tuned,
-            checked,
-            rows: Vec::new(),
-            has_header: args.continued,
-        }
+impl<'a> Report<'a> {
+    /// A report without rows.
+    pub fn new(args: &'a BenchArgs) -> Self {
+        Report { args, rows: Vec::new(), has_header: args.continued }
     }
 
     /// Adds a row.
@@ -50,7 +33,7 @@ impl Report {
     /// # Errors
     /// [`Error::System`] if standard output cannot be written.
     pub fn add(&mut self, row: Row) -> Result<(), Error> {
-        if self.format == Format::Csv {
+        if self.args.format == Format::Csv {
             let header = !std::mem::replace(&mut self.has_header, true);
             let mut csv = csv::WriterBuilder::new().has_headers(header).from_writer(Vec::new());
             csv.serialize(&row).map_err(cannot_write)?;
@@ -67,7 +50,7 @@ impl Report {
     /// [`Error::System`] if standard output cannot be written.
     pub fn finish(self) -> Result<u8, Error> {
         let wrong: u64 = self.rows.iter().map(|row| row.wrong).sum();
-        let verdict = self.checked.then(|| judge(&self.rows));
+        let verdict = self.args.check.then(|| judge(&self.rows));
         let failed = wrong > 0 || verdict.as_ref().is_some_and(|verdict| verdict.violations() > 0);
         self.write(verdict.map(|verdict| verdict.to_text()))?;
         if wrong > 0 {
@@ -77,26 +60,25 @@ impl Report {
     }
 
     fn write(self, verdict: Option<String>) -> Result<(), Error> {
-        if let Some(path) = &self.tuned {
+        let BenchArgs { format, preset, html, into: tuning_file, .. } = self.args;
+        if let Some(path) = tuning_file {
             return append(path, &self.rows);
         }
-        let text = match self.format {
-            Format::Csv => String::new(),
-            Format::Json => json(&self.rows),
-            Format::Table | Format::Markdown => match (self.preset, self.format) {
-                (Some(preset), _) => preset.side_by_side(&self.rows),
-                (None, Format::Markdown) => result_table(&self.rows, markdown),
-                (None, _) => result_table(&self.rows, table) + &losses(&self.rows),
-            },
+        let text = match (format, preset) {
+            (Format::Csv, _) => String::new(),
+            (Format::Json, _) => json(&self.rows),
+            (Format::Table | Format::Markdown, Some(preset)) => preset.side_by_side(&self.rows),
+            (Format::Markdown, None) => result_table(&self.rows, markdown),
+            (Format::Table, None) => result_table(&self.rows, table) + &losses(&self.rows),
         };
         print(&text)?;
         doubts(&self.rows).into_iter().for_each(|doubt| say(format_args!("earlybird bench: warning: {doubt}")));
-        if let Some(path) = self.html {
+        if let Some(path) = html {
             let page = page(&self.rows, verdict.as_deref().unwrap_or_default())?;
-            let written = std::fs::write(&path, page);
+            let written = std::fs::write(path, page);
             written.map_err(|error| Error::system(format!("write {}", path.display()), error))?;
         }
-        match (verdict, self.format) {
+        match (verdict, format) {
             (None, _) => Ok(()),
             (Some(verdict), Format::Table | Format::Markdown) => print(&verdict),
             (Some(verdict), Format::Csv | Format::Json) => {
@@ -122,13 +104,15 @@ fn cannot_write(error: impl ToString + 'static) -> Error {
     Error::system("write the result", error)
 }
 
-/// The rows with their ratios before the number of wrong results.
-fn result_table(rows: &[Row], table: fn(&[String], Vec<Vec<String>>) -> String) -> String {
-    let with_ratio = |cells: &[String], ratio: String| [&cells[..11], &[ratio], &cells[11..]].concat();
-    let header = with_ratio(&Row::COLUMNS.map(str::to_owned), "tail vs static-leader".into());
-    let ratio = |row: &Row| row.versus_baseline.map_or("-".into(), |ratio| format!("{:.2}x", ratio.median));
-    let cells = |row: &Row| with_ratio(&row.cells(), ratio(row));
-    let table = table(&header, rows.iter().map(cells).collect());
+/// The rows with their ratios before the number of wrong results, drawn by `table`.
+fn result_table(rows: &[Row], table: fn(&[&'static str], Vec<Vec<String>>) -> String) -> String {
+    let cells = |row: &Row| {
+        let ratio = row.versus_baseline.map_or("-".into(), |ratio| format!("{:.2}x", ratio.median));
+        let mut cells = row.cells().to_vec();
+        cells.insert(cells.len() - 1, ("tail vs static-leader", ratio));
+        cells
+    };
+    let table = table_of(rows.iter().map(cells), table);
     let first = rows.first().map_or(String::new(), |row| {
         format!("{} on {} ranks, elements {}, fold order {}\n", row.op, row.ranks, row.dtype, row.order)
     });
@@ -137,8 +121,7 @@ fn result_table(rows: &[Row], table: fn(&[String], Vec<Vec<String>>) -> String) 
     format!("{first}\n{table}\n\n{words}{}", overlaps(rows))
 }
 
-/// Started calls beside the blocking ones of the same library, where ranks compute: how much of a rank's time in these is not seen
-/// any more.
+/// The overlap of started calls with the computation, where ranks compute: the part of the blocking call's time that they hide.
 fn overlaps(rows: &[Row]) -> String {
     let mut text = String::new();
     let computing = || rows.iter().filter(|row| row.compute_us > 0.0);
@@ -211,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_computation_hides_is_told_against_the_blocking_call() {
+    fn the_overlap_is_a_part_of_the_blocking_call() {
         let computing = |algorithm, call_us_mean| Row { compute_us: 100.0, call_us_mean, ..row(8, algorithm, 120.0) };
         let text = overlaps(&[computing("auto", 20.0), computing("started", 5.0), computing("flat", 10.0)]);
         assert!(text.contains("75 % of a call's 20.00 us hidden behind the computation, 5.00 us left"), "{text}");

@@ -40,38 +40,22 @@ pub struct Row {
 }
 
 impl Row {
-    /// The columns for readers.
-    pub const COLUMNS: [&str; 12] = [
-        "bytes",
-        "pattern",
-        "delay us",
-        "algorithm",
-        "chosen",
-        "calls",
-        "tail us",
-        "p99",
-        "latency us",
-        "call us",
-        "cpu us",
-        "wrong",
-    ];
-
-    /// Their values.
-    pub fn cells(&self) -> [String; 12] {
+    /// The values for readers, each with the name of its column.
+    pub fn cells(&self) -> [(&'static str, String); 12] {
         let us = |us: f64| format!("{us:.2}");
         [
-            self.bytes.to_string(),
-            self.pattern.to_string(),
-            format!("{:.1}", self.delay_us),
-            self.algorithm.clone(),
-            self.chosen.clone(),
-            self.iterations.to_string(),
-            us(self.tail_us_median),
-            us(self.tail_us_p99),
-            us(self.latency_us_median),
-            us(self.call_us_mean),
-            us(self.cpu_us_mean),
-            self.wrong.to_string(),
+            ("bytes", self.bytes.to_string()),
+            ("pattern", self.pattern.to_string()),
+            ("delay us", format!("{:.1}", self.delay_us)),
+            ("algorithm", self.algorithm.clone()),
+            ("chosen", self.chosen.clone()),
+            ("calls", self.iterations.to_string()),
+            ("tail us", us(self.tail_us_median)),
+            ("p99", us(self.tail_us_p99)),
+            ("latency us", us(self.latency_us_median)),
+            ("call us", us(self.call_us_mean)),
+            ("cpu us", us(self.cpu_us_mean)),
+            ("wrong", self.wrong.to_string()),
         ]
     }
 

@@ -1,4 +1,5 @@
-//! From stamps to the figures that are reported. Definitions of the words are here and nowhere else.
+//! The reported quantities, computed from the time stamps of all ranks: tail, latency, medians with their intervals, and reasons to
+//! distrust them. They are defined here and nowhere else.
 
 use crate::lineup::{now_ns, thread_cpu_ns};
 use earlybird::Error;
@@ -19,7 +20,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Numbers per sample when samples travel.
+    /// Numbers per sample in messages.
     pub const WORDS: usize = 5;
 
     /// Carries out a call and stamps its begin and its end.
@@ -33,9 +34,15 @@ impl Sample {
         Ok((Sample { arrival_ns, exit_ns, cpu_ns: thread_cpu_ns() - cpu_before_ns, wrong: 0, computed_ns: 0 }, result))
     }
 
-    /// For travelling.
+    /// The numbers of a message.
     pub fn to_words(self) -> [i64; Self::WORDS] {
         [self.arrival_ns, self.exit_ns, self.cpu_ns, self.wrong, self.computed_ns]
+    }
+}
+
+impl From<[i64; Sample::WORDS]> for Sample {
+    fn from([arrival_ns, exit_ns, cpu_ns, wrong, computed_ns]: [i64; Sample::WORDS]) -> Self {
+        Sample { arrival_ns, exit_ns, cpu_ns, wrong, computed_ns }
     }
 }
 
@@ -53,14 +60,7 @@ impl Samples {
         if ranks == 0 || words.is_empty() || !words.len().is_multiple_of(ranks * Sample::WORDS) {
             return Err(Error::usage(format!("{} stamps cannot be those of {ranks} ranks", words.len())));
         }
-        let sample = |&[arrival_ns, exit_ns, cpu_ns, wrong, computed_ns]: &[i64; _]| Sample {
-            arrival_ns,
-            exit_ns,
-            cpu_ns,
-            wrong,
-            computed_ns,
-        };
-        let samples: Vec<Sample> = words.as_chunks::<{ Sample::WORDS }>().0.iter().map(sample).collect();
+        let samples: Vec<Sample> = words.as_chunks().0.iter().copied().map(Sample::from).collect();
         let calls = samples.len() / ranks;
         let call = |call| samples.iter().skip(call).step_by(calls).copied().collect();
         Ok(Samples { by_call: (0..calls).map(call).collect() })
@@ -223,17 +223,10 @@ mod tests {
 
     /// Two calls of two ranks.
     fn samples() -> Samples {
-        let sample = |[arrival_ns, exit_ns, cpu_ns, wrong, computed_ns]: [i64; 5]| Sample {
-            arrival_ns,
-            exit_ns,
-            cpu_ns,
-            wrong,
-            computed_ns,
-        };
-        let rank_0 = [sample([1_000, 9_000, 500, 0, 0]), sample([20_000, 25_000, 750, 2, 4_000])];
-        let rank_1 = [sample([7_000, 8_000, 1_000, 0, 0]), sample([20_500, 20_250, 250, 1, 0])];
-        let words: Vec<i64> = rank_0.into_iter().chain(rank_1).flat_map(Sample::to_words).collect();
-        Samples::from_words(&words, 2).expect("whole samples")
+        let rank_0 = [[1_000, 9_000, 500, 0, 0], [20_000, 25_000, 750, 2, 4_000]];
+        let rank_1 = [[7_000, 8_000, 1_000, 0, 0], [20_500, 20_250, 250, 1, 0]];
+        assert_eq!(Sample::from(rank_0[1]).to_words(), rank_0[1]);
+        Samples::from_words(&[rank_0, rank_1].as_flattened().concat(), 2).expect("whole samples")
     }
 
     #[test]

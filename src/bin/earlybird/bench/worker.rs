@@ -71,7 +71,7 @@ fn rows(args: &BenchArgs, session: &Session, cell: &Cell) -> Vec<Row> {
             order: if traits.folds && traits.has_data { session.order.name() } else { "-" },
             buffers: args.buffers.into(),
             chosen: chosen.clone(),
-            compute_us: rounded(args.compute().as_secs_f64() * 1e6),
+            compute_us: rounded(args.compute.as_secs_f64() * 1e6),
             tail_us: Bounds::of(&tails_us),
             versus_baseline: baseline_us.as_ref().map(|baseline_us| Bounds::of_ratios(&tails_us, baseline_us)),
             doubts: Doubt::of(&tails_us),

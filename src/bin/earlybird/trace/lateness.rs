@@ -1,9 +1,8 @@
 //! Late ranks: by rank, over time, and at the end of a job that did not end.
 
 use super::study::{Study, mean, ms, percent, seconds, us};
-use crate::table::table;
+use crate::table::{table, table_of};
 use earlybird::trace::{CallOutcome, RankLateness, TracedCall, by_rank as by_rank_of};
-use std::fmt::Write;
 
 /// Stretches of time into which a trace is cut.
 const STRETCHES: i64 = 8;
@@ -20,30 +19,18 @@ pub fn by_rank(study: &Study) -> String {
     }
     let rows = ranks.iter().enumerate().map(|(file, rank)| {
         vec![
-            study.rank(file).to_string(),
-            study.nodes[file].to_string(),
-            rank.calls.to_string(),
-            percent(rank.last, rank.calls),
-            us(rank.behind.iter().sum::<i64>() / rank.calls.max(1)),
-            ms(rank.caused),
-            ms(rank.waited),
-            ms(rank.blocked - rank.waited),
+            ("rank", study.rank(file).to_string()),
+            ("node", study.nodes[file].to_string()),
+            ("calls", rank.calls.to_string()),
+            ("% last", percent(rank.last, rank.calls)),
+            ("us behind the first", us(rank.behind.iter().sum::<i64>() / rank.calls.max(1))),
+            ("wait caused ms", ms(rank.caused)),
+            ("waited ms", ms(rank.waited)),
+            ("ms after the last came", ms(rank.blocked - rank.waited)),
         ]
     });
-    let header = [
-        "rank",
-        "node",
-        "calls",
-        "% last",
-        "us behind the first",
-        "wait caused ms",
-        "waited ms",
-        "ms after the last came",
-    ];
-    let mut text = String::from("Lateness by rank, in calls that all ranks are on record for.\n");
-    // Writing to a string does not fail.
-    let _ = write!(text, "{}\n{}", table(&header, rows.collect()), verdict(study, &ranks, &lasts));
-    text
+    let (rows, verdict) = (table_of(rows, table), verdict(study, &ranks, &lasts));
+    format!("Lateness by rank, in calls that all ranks are on record for.\n{rows}\n{verdict}")
 }
 
 /// The lateness of the ranks, and whether the same one stays late.

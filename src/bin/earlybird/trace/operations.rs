@@ -1,7 +1,8 @@
-//! Calls and time by operation and size: what ran, and how its time divides into waiting for the last rank and the rest.
+//! The table of calls and time by operation and size: the algorithms, and how the time divides into waiting for the last rank and
+//! the rest.
 
 use super::study::{SizeClass, Study, ms, percent, us};
-use crate::table::table;
+use crate::table::{table, table_of};
 use earlybird::trace::{TracedCall, TracedPart, quantile};
 use std::collections::BTreeMap;
 
@@ -54,30 +55,16 @@ pub fn section(study: &Study) -> String {
     let lines = rows.into_iter().map(|((name, class), mut row)| {
         let tail = |part, tails: &mut [i64]| quantile(tails, part).map_or("-".into(), us);
         vec![
-            name.to_owned(),
-            class.name().to_owned(),
-            row.calls.to_string(),
-            ms(row.blocked),
-            percent(row.blocked, whole),
-            percent(row.waited, row.blocked),
-            tail(0.5, &mut row.tails),
-            tail(0.99, &mut row.tails),
-            row.algorithms(),
+            ("operation", name.to_owned()),
+            ("largest block", class.name().to_owned()),
+            ("calls", row.calls.to_string()),
+            ("ms of all ranks", ms(row.blocked)),
+            ("% of time", percent(row.blocked, whole)),
+            ("% waiting for the last", percent(row.waited, row.blocked)),
+            ("tail us", tail(0.5, &mut row.tails)),
+            ("99 % of tails", tail(0.99, &mut row.tails)),
+            ("algorithms", row.algorithms()),
         ]
     });
-    let header = [
-        "operation",
-        "largest block",
-        "calls",
-        "ms of all ranks",
-        "% of time",
-        "% waiting for the last",
-        "tail us",
-        "99 % of tails",
-        "algorithms",
-    ];
-    format!(
-        "Calls and time. Tail: from the last arrival to the last exit, median.\n{}",
-        table(&header, lines.collect())
-    )
+    format!("Calls and time. Tail: from the last arrival to the last exit, median.\n{}", table_of(lines, table))
 }
