@@ -37,10 +37,18 @@ pub fn prepare(scenario: &Scenario) {
         },
         _ => return,
     };
+    // The ranks may end once the act is said. Said before, one that only touches descriptors could come in the middle of the end.
+    let is_survived = matches!(act, Act::CloseRange | Act::Reopen);
     std::thread::spawn(move || {
         std::thread::sleep(moment);
-        say(&format!("act {}", now()));
-        does();
+        let at = now();
+        if is_survived {
+            does();
+        }
+        say(&format!("act {at}"));
+        if !is_survived {
+            does();
+        }
     });
 }
 
