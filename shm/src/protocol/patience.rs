@@ -23,34 +23,38 @@ impl Patience {
     }
 }
 
-/// The long waits of a rank: their running mean, and their mean distance from it.
-///
-/// The two are estimated as TCP estimates round-trip times (RFC 6298): a program whose ranks come late by much the same time in every
-/// step lets a rank foretell when the last one comes.
+/// The long waits of a rank so far.
 #[derive(Debug, Clone, Copy, Default)]
 struct WaitHistory {
     mean_ns: u64,
-    deviation_ns: u64,
+    /// The usual wait: a running mean in which outliers count little.
+    usual_ns: u64,
+    /// The mean distance of waits from the usual one.
+    spread_ns: u64,
 }
 
-/// A sleeper that a timer wakes is back by then.
+/// A sleeper that a timer wakes runs again by then.
 const WAKE_UP_NS: u64 = 200_000;
 /// The longest time around the expected end of a wait in which a rank stays awake, unless a tenth of the wait is longer.
 const AWAKE_MOST_NS: u64 = 2_000_000;
 
 impl WaitHistory {
-    /// Adds a wait.
+    /// Adds a wait. The usual one and the spread follow as round-trip times in TCP (RFC 6298), but from a wait that is far off they
+    /// take one at the edge of the expected.
     fn add(&mut self, waited_ns: u64) {
-        self.deviation_ns = (3 * self.deviation_ns + waited_ns.abs_diff(self.mean_ns)) / 4;
         self.mean_ns = (7 * self.mean_ns + waited_ns) / 8;
+        let edge_ns = 4 * self.spread_ns + WAKE_UP_NS;
+        let taken_ns = waited_ns.clamp(self.usual_ns.saturating_sub(edge_ns), self.usual_ns + edge_ns);
+        self.spread_ns = (3 * self.spread_ns + taken_ns.abs_diff(self.usual_ns)) / 4;
+        self.usual_ns = (7 * self.usual_ns + taken_ns) / 8;
     }
 
     /// The times after its start at which a wait is expected to end; `None` where waits differ by more than is worth staying awake
     /// for.
     fn expected_end(&self) -> Option<Range<u64>> {
-        let margin_ns = 2 * self.deviation_ns + WAKE_UP_NS;
-        let is_narrow = 2 * margin_ns <= AWAKE_MOST_NS.max(self.mean_ns / 10);
-        is_narrow.then(|| self.mean_ns.saturating_sub(margin_ns)..self.mean_ns + margin_ns)
+        let margin_ns = 2 * self.spread_ns + WAKE_UP_NS;
+        let is_narrow = 2 * margin_ns <= AWAKE_MOST_NS.max(self.usual_ns / 10);
+        is_narrow.then(|| self.usual_ns.saturating_sub(margin_ns)..self.usual_ns + margin_ns)
     }
 }
 
@@ -136,6 +140,14 @@ mod tests {
                 assert_eq!(patience.next(10 * usual), Next::Sleep { most_ns: u64::MAX }, "{patience:?}");
             }
         }
+    }
+
+    #[test]
+    fn an_outlier_now_and_then_changes_nothing() {
+        let mut waits = vec![2 * MS; 10];
+        waits[4] = 40 * MS;
+        let patience = after(WaitPreset::Balanced, false, &waits);
+        assert!(is_awake(&patience, 2 * MS), "{patience:?}");
     }
 
     #[test]
