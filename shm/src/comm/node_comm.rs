@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How to join the ranks of a node.
+/// The options with which a process joins the ranks of a node.
 #[derive(Debug, Clone, Default)]
 pub struct JoinOptions {
     /// This process's number on the node, from 0.
@@ -27,9 +27,9 @@ pub struct JoinOptions {
     pub size: usize,
     /// Names the group: equal on its ranks, different for any other group of this user on this node.
     pub key: String,
-    /// Where ranks meet; `None` for the default directory in /dev/shm.
+    /// Directory of the rendezvous for ranks that share no network namespace (`EARLYBIRD_DIR`).
     pub dir: Option<PathBuf>,
-    /// What a waiting rank does with its CPU.
+    /// The preset of waits: the use of the CPU by a waiting rank.
     pub wait: WaitPreset,
     /// Deadline of one wait; `None` waits for ever. Deaths are noticed all the same.
     pub timeout: Option<Duration>,
@@ -113,7 +113,7 @@ impl NodeComm {
     /// Joins and returns when all ranks have.
     ///
     /// # Errors
-    /// As [`Segment::attach`]; [`Error::NoSpace`] also when the lines of the group do not fit, [`Error::Usage`] when
+    /// The errors of [`Segment::attach`]; [`Error::NoSpace`] also when the lines of the group do not fit, [`Error::Usage`] when
     /// rank 0's arena cap is too small for this many ranks.
     pub fn join(options: &JoinOptions) -> Result<NodeComm, Error> {
         NodeComm::join_within(options, &|| None)
