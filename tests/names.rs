@@ -1,9 +1,10 @@
-//! One name, one concept: within a crate no two types that other files can see share a name, and the glossary names types that
-//! exist. Computed from the sources.
+//! One name, one concept: within a crate no two types that other files can see share a name, the glossary names types that
+//! exist, and no identifier contains a word that the glossary has retired. Computed from the sources.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use syn::{Item, Visibility};
+use syn::visit::Visit;
+use syn::{Ident, Item, Visibility};
 
 /// Crates and programs by the directory of their sources, and a directory that is a program of its own.
 const SOURCES: [(&str, Option<&str>); 7] = [
@@ -18,6 +19,9 @@ const SOURCES: [(&str, Option<&str>); 7] = [
 
 /// Files of which a build has only one.
 const ALTERNATIVES: [[&str; 2]; 1] = [["bench/mpi.rs", "bench/no_mpi.rs"]];
+
+/// Sources without retired words.
+const PLAIN: [&str; 2] = ["shm/src", "hier/src"];
 
 /// Types by name, with the files that define them where others can see them.
 type Types = BTreeMap<String, Vec<PathBuf>>;
@@ -92,6 +96,65 @@ fn unknown_terms(glossary: &str, known: &[Types]) -> Vec<String> {
     names.filter(|name| !known.iter().any(|types| types.contains_key(name))).collect()
 }
 
+fn glossary() -> String {
+    std::fs::read_to_string(root().join("docs/glossary.md")).unwrap()
+}
+
+/// The words in the glossary's table of retired words, several in a cell or joined by an underscore.
+fn retired_words(glossary: &str) -> Vec<String> {
+    let (_, section) = glossary.split_once("\n## Retired words\n").expect("the glossary has a table of retired words");
+    let rows = section.lines().filter(|line| line.starts_with("| ")).skip(2);
+    let cells = rows.filter_map(|row| row.split('|').nth(1));
+    cells.flat_map(|cell| cell.split(',').map(|word| word.trim().to_owned())).collect()
+}
+
+/// The identifiers of a file outside of macros.
+#[derive(Default)]
+struct Identifiers(BTreeSet<String>);
+
+impl<'ast> Visit<'ast> for Identifiers {
+    fn visit_ident(&mut self, ident: &'ast Ident) {
+        self.0.insert(ident.to_string());
+    }
+}
+
+/// The words of an identifier in lower case, with an underscore before, between and after them.
+fn words(identifier: &str) -> String {
+    let mut words = String::from("_");
+    let mut is_lower = false;
+    for letter in identifier.chars() {
+        if letter.is_uppercase() && is_lower {
+            words.push('_');
+        }
+        is_lower = letter.is_lowercase() || letter.is_numeric();
+        words.extend(letter.to_lowercase());
+    }
+    words + "_"
+}
+
+/// The identifiers of a Rust source that contain a retired word.
+fn retired_identifiers(source: &str, retired: &[String]) -> Vec<String> {
+    let mut found = Identifiers::default();
+    found.visit_file(&syn::parse_file(source).unwrap());
+    let is_retired = |name: &String| retired.iter().any(|word| words(name).contains(&format!("_{word}_")));
+    found.0.into_iter().filter(is_retired).collect()
+}
+
+#[test]
+fn no_identifier_contains_a_retired_word() {
+    let retired = retired_words(&glossary());
+    assert!(retired.len() > 20, "{retired:?}");
+    for directory in PLAIN {
+        let mut files = Vec::new();
+        rust_files(&root().join(directory), None, &mut files);
+        assert!(!files.is_empty(), "no sources in {directory}");
+        for file in files {
+            let found = retired_identifiers(&std::fs::read_to_string(&file).unwrap(), &retired);
+            assert!(found.is_empty(), "{}: {found:?}; docs/glossary.md has the words to use", file.display());
+        }
+    }
+}
+
 #[test]
 fn no_two_types_of_a_crate_share_a_name() {
     let found: Vec<String> =
@@ -102,7 +165,7 @@ fn no_two_types_of_a_crate_share_a_name() {
 #[test]
 fn the_glossary_names_types_that_exist() {
     let known: Vec<Types> = SOURCES.iter().map(|(directory, without)| types_of(directory, *without)).collect();
-    let glossary = std::fs::read_to_string(root().join("docs/glossary.md")).unwrap();
+    let glossary = glossary();
     assert!(glossary.lines().filter(|line| line.starts_with("| ")).count() > 20, "the glossary has a table");
     assert_eq!(unknown_terms(&glossary, &known), [""; 0]);
 }
@@ -119,4 +182,10 @@ fn the_checks_refuse_bad_samples() {
     assert!(shared_names(&types)[0].starts_with("Entry: "), "{types:?}");
     let table = "| term | meaning | type |\n| --- | --- | --- |\n| an entry | one | `Entry` |\n| other | two | `Missing`, `Handle` |\n";
     assert_eq!(unknown_terms(table, &[types]), ["Missing"]);
+    let retired = retired_words(
+        "# Words\n\n## Retired words\n\n| retired | use |\n| --- | --- |\n| told, wish | a |\n| let_go | b |\n",
+    );
+    let sample =
+        "struct PeerTold { wish: u8, TOLD: u8 } fn untold(let_go: u8) { let told_s = ask(|wishes| wishes.let_it_go); }";
+    assert_eq!(retired_identifiers(sample, &retired), ["PeerTold", "TOLD", "let_go", "told_s", "wish"]);
 }

@@ -45,7 +45,7 @@ impl<'a> CollectiveArgs<'a> {
     }
 
     /// An exclusive scan: the reduction, in rank order, of the send buffers of the ranks before this one, in its receive buffer.
-    /// That of rank 0 stays as it is. By any operator but the average.
+    /// Rank 0's receive buffer does not change. Any operator but the average.
     #[inline(always)]
     pub fn exclusive_scan<B: IntoCallBuffers<'a>, O: IntoReduceOp<'a, B::Item>>(
         buffers: B,

@@ -137,7 +137,7 @@ pub(crate) fn sleep(most: Duration) -> Duration {
     Duration::from_nanos(sleep_ns(crate::nanoseconds(most)))
 }
 
-/// When a waiting thread drove last.
+/// Time of the last drive by a waiting thread.
 #[derive(Debug, Default)]
 pub struct Pace {
     driven_ns: Cell<u64>,

@@ -177,7 +177,7 @@ mod sealed {
 
 /// The arguments of a call without buffers: to run, or to start.
 pub trait WithoutBuffers: sealed::Sealed {
-    /// The same arguments, as they are needed.
+    /// Converts from the borrowed form.
     #[doc(hidden)]
     fn without_buffers(args: CollectiveArgs<'static>) -> Self;
 }

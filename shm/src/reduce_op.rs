@@ -51,7 +51,7 @@ impl SharedReduceOp {
     }
 }
 
-/// In place of an operator that a call can keep: it was only borrowed, so the call can be run, but not started.
+/// The marker of an operator that was only borrowed: the call can be run, but not started.
 #[derive(Debug, Clone, Copy)]
 pub struct Borrowed;
 
@@ -89,7 +89,7 @@ impl<'a, T: Element> IntoReduceOp<'a, T> for Op {
 }
 
 impl sealed::Sealed for ReduceOp<'_> {}
-/// For bytes with a datatype of their own: [`CallBuffers::of_bytes`](crate::CallBuffers::of_bytes).
+/// The operator of a call on bytes with their own datatype: [`CallBuffers::of_bytes`](crate::CallBuffers::of_bytes).
 impl<'a> IntoReduceOp<'a, u8> for ReduceOp<'a> {
     type Shared = Borrowed;
     #[inline(always)]
@@ -109,7 +109,7 @@ impl<'a> IntoReduceOp<'a, u8> for ReduceOp<'a> {
 }
 
 impl sealed::Sealed for &SharedReduceOp {}
-/// For bytes with a datatype of their own: [`OwnedBytes`](crate::OwnedBytes).
+/// The operator of a call on bytes with their own datatype: [`OwnedBytes`](crate::OwnedBytes).
 impl<'a> IntoReduceOp<'a, u8> for &'a SharedReduceOp {
     type Shared = SharedReduceOp;
     #[inline(always)]

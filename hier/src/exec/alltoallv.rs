@@ -60,7 +60,7 @@ impl<'p> Running<[Parts<'p>]> for Alltoallv {
         if given == expected { Ok(()) } else { Err(RunError::Length { given, expected }) }
     }
 
-    fn is_through(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.left.is_none()
     }
 

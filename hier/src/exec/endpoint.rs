@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub struct Endpoint<T> {
     pub(super) transport: T,
-    pub(super) stash: EarlyPackets,
+    pub(super) early: EarlyPackets,
     pub(super) running: OperationNumbers,
     failed: Option<Failure>,
 }
@@ -17,8 +17,8 @@ pub struct Endpoint<T> {
 impl<T: Transport> Endpoint<T> {
     /// An endpoint over an unused transport.
     pub fn new(transport: T) -> Self {
-        let stash = EarlyPackets { kept: vec![VecDeque::new(); transport.size()], number: 0, spare: Vec::new() };
-        Endpoint { transport, stash, running: OperationNumbers::default(), failed: None }
+        let early = EarlyPackets { queues: vec![VecDeque::new(); transport.size()], number: 0, spare: Vec::new() };
+        Endpoint { transport, early, running: OperationNumbers::default(), failed: None }
     }
 
     /// The transport.
@@ -38,16 +38,16 @@ impl<T: Transport> Endpoint<T> {
 
     /// Ends all operations, here and on the other ranks, with this failure or an earlier one.
     pub fn fail(&mut self, failure: Failure) -> Failure {
-        let stands = match &self.failed {
+        let first = match &self.failed {
             Some(earlier) => earlier.clone(),
             None => self.transport.raise(failure),
         };
-        self.failed = Some(stands.clone());
-        stands
+        self.failed = Some(first.clone());
+        first
     }
 }
 
-/// The operations under way on this rank.
+/// The numbers of the active operations of this rank.
 #[derive(Debug, Default)]
 pub(super) struct OperationNumbers {
     started: u32,
@@ -70,7 +70,7 @@ impl OperationNumbers {
         operation.wrapping_sub(self.started).wrapping_sub(1) < u32::MAX / 2 || self.active.contains(&operation)
     }
 
-    /// True if several operations run, so that none may leave its packets in the way of the others.
+    /// True if several operations run, so that none may leave packets in the transport that block the others.
     pub(super) fn several(&self) -> bool {
         self.active.len() > 1
     }
@@ -79,7 +79,7 @@ impl OperationNumbers {
 /// Packets that were taken off the transport and cannot be applied yet. Their memory is reused.
 #[derive(Debug)]
 pub(super) struct EarlyPackets {
-    kept: Vec<VecDeque<(PacketHeader, Vec<u8>)>>,
+    queues: Vec<VecDeque<(PacketHeader, Vec<u8>)>>,
     number: usize,
     spare: Vec<Vec<u8>>,
 }
@@ -89,27 +89,27 @@ impl EarlyPackets {
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.clear();
         copy.extend_from_slice(bytes);
-        self.kept[from].push_back((head, copy));
+        self.queues[from].push_back((head, copy));
         self.number += 1;
     }
 
-    /// The number of kept packets of this operation.
+    /// The number of queued packets of this operation.
     pub(super) fn count(&self, from: usize, operation: u32) -> usize {
         if self.number == 0 {
             return 0;
         }
-        self.kept[from].iter().filter(|(head, _)| head.operation == operation).count()
+        self.queues[from].iter().filter(|(head, _)| head.operation == operation).count()
     }
 
-    /// Hands the oldest packet of this operation to `apply`.
+    /// Passes the oldest packet of this operation to `apply`.
     pub(super) fn take<R>(
         &mut self,
         from: usize,
         operation: u32,
         apply: impl FnOnce(PacketHeader, &[u8]) -> R,
     ) -> Option<R> {
-        let at = self.kept[from].iter().position(|(head, _)| head.operation == operation)?;
-        let (head, bytes) = self.kept[from].remove(at)?;
+        let at = self.queues[from].iter().position(|(head, _)| head.operation == operation)?;
+        let (head, bytes) = self.queues[from].remove(at)?;
         self.number -= 1;
         let result = apply(head, &bytes);
         self.spare.push(bytes);

@@ -39,7 +39,7 @@ impl RunProgress {
     }
 
     /// True if no message is left to exchange with a peer.
-    pub(super) fn is_through(&self, program: &Program, channel: usize) -> bool {
+    pub(super) fn is_complete(&self, program: &Program, channel: usize) -> bool {
         let (cursor, channel) = (self.cursors[channel], &program.channels[channel]);
         cursor.sent == channel.sends.len() && cursor.received == channel.receives.len()
     }
@@ -120,12 +120,13 @@ impl RunProgress {
         }
         let head = PacketHeader { packet: sent as u32, ..head };
         let (peer, bytes) = (program.channels[channel].peer, program.instructions[next as usize].bytes);
-        let gone = endpoint.transport.post_send(peer, head, bytes, |room| memory.gather(program, next, data, room))?;
-        if gone {
+        let accepted =
+            endpoint.transport.post_send(peer, head, bytes, |room| memory.gather(program, next, data, room))?;
+        if accepted {
             self.cursors[channel].sent += 1;
             self.complete(program, next);
         }
-        Ok(gone)
+        Ok(accepted)
     }
 
     #[allow(clippy::too_many_arguments)] // the parts of a running operation, borrowed apart
@@ -139,7 +140,7 @@ impl RunProgress {
         fold: &impl Fold,
         head: PacketHeader,
     ) -> Result<bool, Failure> {
-        let (cursor, Endpoint { transport, stash, running, .. }) = (&mut self.cursors[channel], endpoint);
+        let (cursor, Endpoint { transport, early, running, .. }) = (&mut self.cursors[channel], endpoint);
         let (peer, receives) = (program.channels[channel].peer, &program.channels[channel].receives);
         let Some(&next) = receives.get(cursor.received) else { return Ok(false) };
         while cursor.posted < receives.len().min(cursor.received + WINDOW) {
@@ -148,16 +149,16 @@ impl RunProgress {
         }
         let operation = head.operation;
         let ready = self.waits[next as usize] == 0;
-        let kept = stash.count(peer, operation);
-        if kept > 0 && ready {
-            // Another operation may have put the packet aside, and could not check it.
+        let queued = early.count(peer, operation);
+        if queued > 0 && ready {
+            // Another operation may have queued the packet, and could not check it.
             let due = ExpectedPacket {
                 from: peer,
                 to: program.rank,
                 head: PacketHeader { packet: cursor.received as u32, ..head },
             };
             let bytes = program.instructions[next as usize].bytes;
-            let wrong = stash.take(peer, operation, |head, payload| match due.differs(head, payload.len() == bytes) {
+            let wrong = early.take(peer, operation, |head, payload| match due.differs(head, payload.len() == bytes) {
                 None => {
                     memory.deliver(program, next, data, payload, fold);
                     None
@@ -171,29 +172,29 @@ impl RunProgress {
             self.complete(program, next);
             return Ok(true);
         }
-        // The transport's next packet of this operation comes after those that were put aside.
-        let due = cursor.received + kept;
+        // The transport's next packet of this operation comes after the queued ones.
+        let due = cursor.received + queued;
         let Some(&coming) = receives.get(due) else { return Ok(false) };
         let instruction = &program.instructions[coming as usize];
-        let aside = instruction.round as usize <= self.lowest || running.several();
+        let may_block = instruction.round as usize <= self.lowest || running.several();
         let (mut applied, mut wrong) = (false, None);
-        let lowest_cannot_block = !ready && !aside;
+        let leaves = !ready && !may_block;
         let expected =
             ExpectedPacket { from: peer, to: program.rank, head: PacketHeader { packet: due as u32, ..head } };
         let taken = transport.receive(peer, |head, payload| {
             if head.operation != operation && running.expects(head.operation) {
-                stash.keep(peer, head, payload);
+                early.keep(peer, head, payload);
                 return PacketDecision::Consume;
             }
             if let Some(failure) = expected.differs(head, payload.len() == instruction.bytes) {
                 wrong = Some(failure);
-            } else if ready && kept == 0 {
+            } else if ready && queued == 0 {
                 memory.deliver(program, next, data, payload, fold);
                 applied = true;
-            } else if lowest_cannot_block {
+            } else if leaves {
                 return PacketDecision::Leave;
             } else {
-                stash.keep(peer, head, payload);
+                early.keep(peer, head, payload);
             }
             PacketDecision::Consume
         })?;

@@ -135,7 +135,7 @@ impl<F: Fold> Running<[u8]> for Operation<F> {
             while state.send(program, channel, endpoint, memory, data, head)? {
                 moved = true;
             }
-            match state.is_through(program, channel) {
+            match state.is_complete(program, channel) {
                 true => _ = state.open.remove(at),
                 false => at += 1,
             }
@@ -143,7 +143,7 @@ impl<F: Fold> Running<[u8]> for Operation<F> {
         Ok(moved)
     }
 
-    fn is_through(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.state.left == 0
     }
 

@@ -65,26 +65,26 @@ pub enum RunError {
 
 /// An operation on an endpoint, which works on memory of the type `D`: the same from its start to its end.
 pub trait Running<D: ?Sized> {
-    /// The number that it was started under; `None` unless it runs.
+    /// The number of the current run; `None` unless the operation runs.
     fn number(&self) -> Option<u32>;
 
     /// A rank that the operation waits for.
     fn awaited(&self) -> Option<usize>;
 
-    /// Refuses memory that it was not made for.
+    /// Refuses memory of another length than the operation needs.
     ///
     /// # Errors
     /// [`RunError::Length`].
     fn check(&self, data: &D) -> Result<(), RunError>;
 
-    /// Sends and receives what can be now, once; `true` if there was anything.
+    /// Sends and receives all packets that are possible now; returns true if there were any.
     ///
     /// # Errors
-    /// The failure that shows in it.
+    /// A failure of the transport or of the operation.
     fn pass<T: Transport>(&mut self, endpoint: &mut Endpoint<T>, data: &mut D) -> Result<bool, Failure>;
 
     /// Returns whether nothing was left to do after the last pass.
-    fn is_through(&self) -> bool;
+    fn is_complete(&self) -> bool;
 
     /// Ends the run.
     fn end(&mut self);
@@ -140,23 +140,23 @@ pub trait Running<D: ?Sized> {
     }
 }
 
-/// Passes until nothing moves; whether anything did, and whether the operation is complete.
+/// Makes passes until no packet moves; returns whether any did, and whether the operation is complete.
 fn passes<T: Transport, D: ?Sized, R: Running<D> + ?Sized>(
     running: &mut R,
     endpoint: &mut Endpoint<T>,
     data: &mut D,
 ) -> Result<(bool, bool), Failure> {
-    let (mut moved_at_all, mut looked_again) = (false, false);
+    let (mut any_moved, mut looked_again) = (false, false);
     loop {
         let moved = running.pass(endpoint, data)?;
-        moved_at_all |= moved;
-        match running.is_through() {
-            true if endpoint.transport.is_flushed()? => return Ok((moved_at_all, true)),
+        any_moved |= moved;
+        match running.is_complete() {
+            true if endpoint.transport.is_flushed()? => return Ok((any_moved, true)),
             false if moved => continue,
             _ => {}
         }
         match endpoint.transport.progress() {
-            Ok(()) => return Ok((moved_at_all, false)),
+            Ok(()) => return Ok((any_moved, false)),
             // Packets that came before the failure count.
             Err(_) if !looked_again => looked_again = true,
             Err(failure) => return Err(failure),

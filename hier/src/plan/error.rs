@@ -190,7 +190,7 @@ pub enum Violation {
         /// A rank present on both sides.
         contributor: usize,
     },
-    /// At the end a block does not hold the result of the collective.
+    /// A block does not hold the result of the collective at the end.
     #[error("rank {rank} ends with {found} in block {block}; {expected} should be there")]
     WrongResult {
         /// The rank.

@@ -78,10 +78,10 @@ fn one_fold(
     // give every new type a buffer; a type that was merged first keeps the place of the old one
     let mut placed: BTreeMap<usize, usize> = BTreeMap::new();
     let mut copied: Vec<(usize, usize, Vec<usize>)> = Vec::new();
-    for (own, news) in &made {
-        let keeps = *news.keys().find(|new| *new != own).unwrap_or(own);
+    for (own, merged) in &made {
+        let keeps = *merged.keys().find(|new| *new != own).unwrap_or(own);
         placed.insert(keeps, types.buffer[own]);
-        for (new, base_slots) in news.iter().filter(|(new, _)| **new != keeps) {
+        for (new, base_slots) in merged.iter().filter(|(new, _)| **new != keeps) {
             let buffer = types.free_buffer(&placed.values().copied().collect());
             placed.insert(*new, buffer);
             copied.push((types.buffer[own], buffer, base_slots.clone()));

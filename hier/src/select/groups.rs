@@ -24,7 +24,7 @@ struct CopiedFactors {
 
 struct ProductGroups<'a> {
     lattice: &'a DivisorLattice,
-    /// For each divisor that may be left: seconds of messages to get there, the divisor before, true if folded as a ring.
+    /// Per remaining divisor: seconds of messages to get there, the divisor before, true if folded as a ring.
     undone: Vec<(f64, usize, bool)>,
     tails: Vec<Vec<CopiedFactors>>,
 }
@@ -88,7 +88,7 @@ fn undone(search: &Search<'_>, lattice: &DivisorLattice, rings: bool) -> Vec<(f6
     best
 }
 
-/// For each divisor the lists that no other beats in both folds and double reductions.
+/// Per divisor, the lists that no other beats in both folds and double reductions.
 fn tails(lattice: &DivisorLattice) -> Vec<Vec<CopiedFactors>> {
     let mut tails: Vec<Vec<CopiedFactors>> = vec![Vec::new(); lattice.divisors.len()];
     tails[0].push(CopiedFactors { folds: 0, double: 0, first: 1, rest: 0 });

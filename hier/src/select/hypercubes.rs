@@ -13,7 +13,7 @@ use crate::schedule::ceil_log2;
 /// The divisors of P, ascending, and the multiples of each among them.
 pub(super) struct DivisorLattice {
     pub(super) divisors: Vec<usize>,
-    /// For each divisor n the proper multiples of it: (index of the multiple, index of the quotient).
+    /// The proper multiples of each divisor: (index of the multiple, index of the quotient).
     pub(super) up: Vec<Vec<(usize, usize)>>,
 }
 

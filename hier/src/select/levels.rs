@@ -56,7 +56,7 @@ impl EndLoad {
 /// The load of all ranks and links in a round.
 struct RoundLoads<'a> {
     levels: &'a [Level],
-    /// For each level the outgoing and incoming loads of the ranks (innermost level) or the groups of the level inside.
+    /// The outgoing and incoming loads per level, of the ranks (innermost level) or of the groups of the level inside.
     loads: Vec<Vec<[EndLoad; 2]>>,
     /// Seconds of reductions of each rank.
     reducing: Vec<f64>,

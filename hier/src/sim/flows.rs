@@ -33,7 +33,7 @@ struct Flow {
     left: f64,
     rate: f64,
     posted_s: f64,
-    on_the_way_s: f64,
+    travel_s: f64,
     uses: Vec<ResourceUse>,
 }
 
@@ -66,7 +66,7 @@ struct FlowSimulation<'a> {
     /// Times as bits: times are not negative, so bits are in the order of times.
     events: BinaryHeap<Reverse<(u64, Event)>>,
     flows: Vec<Flow>,
-    under_way: Vec<usize>,
+    active: Vec<usize>,
     next_step: Vec<usize>,
     turns: Vec<Option<RankRound>>,
     post_s: Vec<f64>,
@@ -104,7 +104,7 @@ pub(super) fn run(
         now_s: 0.0,
         events: BinaryHeap::new(),
         flows: Vec::new(),
-        under_way: Vec::new(),
+        active: Vec::new(),
         next_step: vec![0; ranks],
         turns: vec![None; ranks],
         post_s: vec![0.0; ranks],
@@ -133,7 +133,7 @@ impl<'a> FlowSimulation<'a> {
         let (mut fair, mut rates) = (FairShares::default(), Vec::new());
         loop {
             let flows = &self.flows;
-            let ends = self.under_way.iter().map(|f| self.now_s + flows[*f].left / flows[*f].rate);
+            let ends = self.active.iter().map(|f| self.now_s + flows[*f].left / flows[*f].rate);
             let end_s = ends.fold(f64::INFINITY, f64::min);
             let event_s = self.events.peek().map_or(f64::INFINITY, |Reverse((bits, _))| f64::from_bits(*bits));
             let next_s = end_s.min(event_s);
@@ -141,16 +141,16 @@ impl<'a> FlowSimulation<'a> {
                 return;
             }
             let passed_s = next_s - self.now_s;
-            for f in &self.under_way {
+            for f in &self.active {
                 let flow = &mut self.flows[*f];
                 // an infinite rate leaves nothing, also in no time
                 flow.left = if flow.rate.is_finite() { flow.left - flow.rate * passed_s } else { 0.0 };
             }
             self.now_s = next_s;
             if self.handle_events(next_s * (1.0 + SAME)) {
-                let uses: Vec<&[ResourceUse]> = self.under_way.iter().map(|f| &self.flows[*f].uses[..]).collect();
+                let uses: Vec<&[ResourceUse]> = self.active.iter().map(|f| &self.flows[*f].uses[..]).collect();
                 fair.rates(self.resources(), &uses, &mut rates);
-                for (f, rate) in self.under_way.iter().zip(&rates) {
+                for (f, rate) in self.active.iter().zip(&rates) {
                     self.flows[*f].rate = *rate;
                 }
             }
@@ -162,7 +162,7 @@ impl<'a> FlowSimulation<'a> {
         let mut changed = false;
         let mut done = Vec::new();
         let flows = &self.flows;
-        self.under_way.retain(|f| {
+        self.active.retain(|f| {
             let flow = &flows[*f];
             let ended = flow.left <= flow.bytes * SAME || self.now_s + flow.left / flow.rate <= until_s;
             if ended {
@@ -185,7 +185,7 @@ impl<'a> FlowSimulation<'a> {
                 Event::Start(f) if self.flows[f].bytes == 0.0 => self.leave(f),
                 Event::Start(f) => {
                     changed = true;
-                    self.under_way.push(f);
+                    self.active.push(f);
                 }
                 Event::Arrive(f) => {
                     let (to, round) = (self.flows[f].to, self.flows[f].round);
@@ -201,8 +201,8 @@ impl<'a> FlowSimulation<'a> {
 
     /// The last byte of a flow has left its sender.
     fn leave(&mut self, f: usize) {
-        let (from, on_the_way_s) = (self.flows[f].from, self.flows[f].on_the_way_s);
-        self.at(self.now_s + on_the_way_s, Event::Arrive(f));
+        let (from, travel_s) = (self.flows[f].from, self.flows[f].travel_s);
+        self.at(self.now_s + travel_s, Event::Arrive(f));
         if let Some(turn) = &mut self.turns[from] {
             turn.sends -= 1;
         }
@@ -265,8 +265,8 @@ impl<'a> FlowSimulation<'a> {
             let port = *self.ports.entry((rank, round, out && !half)).or_insert(next);
             uses.push((port, costs.per_byte_s));
         }
-        let on_the_way_s = costs.latency_s + self.call.jitter.delay_s(round, from, to, nth);
-        self.flows.push(Flow { from, to, round, bytes, left: bytes, rate: 0.0, posted_s: 0.0, on_the_way_s, uses });
+        let travel_s = costs.latency_s + self.call.jitter.delay_s(round, from, to, nth);
+        self.flows.push(Flow { from, to, round, bytes, left: bytes, rate: 0.0, posted_s: 0.0, travel_s, uses });
         self.messages += 1;
         self.bytes += bytes;
     }

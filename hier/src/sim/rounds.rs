@@ -121,11 +121,11 @@ impl<'a> RoundSimulation<'a> {
         share(&jobs, &mut ends_s);
         for (nth, ((to, _), (job, end_s))) in sends.iter().zip(jobs.iter().zip(&ends_s)).enumerate() {
             let costs = self.costs(rank, *to);
-            let on_the_way_s = costs.latency_s + self.call.jitter.delay_s(round, rank, *to, nth);
+            let travel_s = costs.latency_s + self.call.jitter.delay_s(round, rank, *to, nth);
             messages.push(Delivery {
                 to: *to as u32,
-                job: PortJob { release_s: job.release_s + on_the_way_s, work_s: job.work_s },
-                arrival_s: end_s + on_the_way_s,
+                job: PortJob { release_s: job.release_s + travel_s, work_s: job.work_s },
+                arrival_s: end_s + travel_s,
                 receive_s: costs.receive_s,
             });
         }

@@ -20,7 +20,7 @@ pub enum NodeFold {
     StaticLeader,
     /// All deposit, the first to arrive folds deposits as they come.
     Leader,
-    /// In order of arrival, each folds its data into the chunks that those before it have left.
+    /// Each rank folds its data into the chunks in arrival order.
     Chain,
     /// All deposit, then each folds its slice of every chunk.
     Slices,

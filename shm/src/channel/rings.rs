@@ -435,7 +435,7 @@ impl Rings {
             return Error::Poisoned { cause: format!("unreadable poison word {:#x}", poison.0) };
         }
         let details = self.board.state(poison.reporter()).details.each_ref().map(|word| word.load(Ordering::Relaxed));
-        let verdict = FaultRecord { poison: poison.0, details };
-        verdict.error(self.size, self.job_ranks.as_deref(), |rank| self.board.segment().peer(rank))
+        let outcome = FaultRecord { poison: poison.0, details };
+        outcome.error(self.size, self.job_ranks.as_deref(), |rank| self.board.segment().peer(rank))
     }
 }

@@ -157,8 +157,8 @@ impl Rings {
         self.board.state(self.rank).waits.store(proof.look(*begun_ns, self.moves), Ordering::Relaxed);
         let word = |rank: &usize| {
             let state = self.board.state(*rank);
-            let is_through = state.completed.load(Ordering::Relaxed) >= current;
-            if is_through { HAS_LEFT } else { state.waits.load(Ordering::Relaxed) }
+            let is_complete = state.completed.load(Ordering::Relaxed) >= current;
+            if is_complete { HAS_LEFT } else { state.waits.load(Ordering::Relaxed) }
         };
         let others = self.partners.iter().filter(|rank| **rank != self.rank);
         self.exchanging && proof.is_complete(others.map(word).collect())

@@ -17,7 +17,7 @@
 
 use crate::Error;
 use crate::kernels;
-use crate::memory::{AllocationName, Claim, Origin, Region, Segment};
+use crate::memory::{AllocationName, Grant, Origin, Region, Segment};
 use crate::op::{DType, Datatype};
 use crate::protocol::payload::Buffers;
 use crate::protocol::request_buffers::{BufferOwner, OwnedBuffers};
@@ -43,7 +43,7 @@ struct GatheredCounts {
     datatype: Datatype,
     /// This rank's head and counts.
     words: Vec<u64>,
-    /// Those of all ranks.
+    /// The heads and counts of all ranks.
     all: Vec<u64>,
     me: usize,
     members: Vec<usize>,
@@ -108,11 +108,8 @@ impl GatheredCounts {
         if rounded > most {
             return Err(Error::NoSpace { needed: bytes as u64, free: most as u64, hint: String::new() });
         }
-        let cost = rounded as u64;
-        let claim = Claim { members: self.members.clone(), lines: rounded, least: cost, most: cost };
-        let grants = self.segment.allocate(&[claim], self.origin, self.timeout, || true)?;
-        let Some(&[grant]) = grants.as_deref() else { unreachable!("one claim that nothing denies") };
-        Ok(AllocationName { slot: grant.slot, id: grant.id })
+        let size = (rounded, rounded as u64);
+        self.segment.allocate_one(self.members.clone(), size, self.origin, self.timeout).map(Grant::name)
     }
 
     /// Copies the bytes that this rank sends into its allocation.

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How to join the ranks of a node.
+/// The options with which a process joins the ranks of a node.
 #[derive(Debug, Clone, Default)]
 pub struct JoinOptions {
     /// This process's number on the node, from 0.
@@ -27,9 +27,9 @@ pub struct JoinOptions {
     pub size: usize,
     /// Names the group: equal on its ranks, different for any other group of this user on this node.
     pub key: String,
-    /// Where ranks meet; `None` for the default directory in /dev/shm.
+    /// Directory of the rendezvous for ranks that share no network namespace (`EARLYBIRD_DIR`).
     pub dir: Option<PathBuf>,
-    /// What a waiting rank does with its CPU.
+    /// The preset of waits: the use of the CPU by a waiting rank.
     pub wait: WaitPreset,
     /// Deadline of one wait; `None` waits for ever. Deaths are noticed all the same.
     pub timeout: Option<Duration>,
@@ -84,18 +84,6 @@ pub(super) struct NodeState {
     pub(super) results: shared_results::Results,
 }
 
-/// Words of the group's policy: rank 0 writes them when the group forms.
-const POLICY_VERSION: usize = 0;
-const POLICY_WINDOW_ACCUMULATOR: usize = 1;
-const POLICY_WINDOW_DEPOSIT: usize = 2;
-const POLICY_FLAT_BYTES: usize = 3;
-const POLICY_LEADER_BYTES: usize = 4;
-const POLICY_BUDGET: usize = 5;
-const POLICY_BASE: usize = 6;
-const POLICY_SLICES_BYTES: usize = 7;
-const POLICY_ALL_GATHER_SINGLE_COPY_BYTES: usize = 8;
-const POLICY_ALL_TO_ALL_SINGLE_COPY_BYTES: usize = 9;
-
 impl NodeState {
     /// Fails the group, because this thread unwinds out of a call; nothing more can be called here.
     #[cold]
@@ -113,7 +101,7 @@ impl NodeComm {
     /// Joins and returns when all ranks have.
     ///
     /// # Errors
-    /// As [`Segment::attach`]; [`Error::NoSpace`] also when the lines of the group do not fit, [`Error::Usage`] when
+    /// The errors of [`Segment::attach`]; [`Error::NoSpace`] also when the lines of the group do not fit, [`Error::Usage`] when
     /// rank 0's arena cap is too small for this many ranks.
     pub fn join(options: &JoinOptions) -> Result<NodeComm, Error> {
         NodeComm::join_within(options, &|| None)
@@ -124,23 +112,19 @@ impl NodeComm {
     /// # Errors
     /// The errors of [`NodeComm::join`] and [`Segment::attach_within`].
     pub fn join_within(options: &JoinOptions, absent: Absent<'_>) -> Result<NodeComm, Error> {
-        let mut policy = [0u64; 32];
-        // A cap that is too small is written as windows of zero, so that every rank refuses and none is left waiting.
         let ranks = options.size.max(1);
         let total = options.arena_max_bytes.unwrap_or_else(|| Windows::default_budget_bytes(ranks));
         let base = Windows::base_bytes(total, ranks);
-        (policy[POLICY_BUDGET], policy[POLICY_BASE]) = (total, base);
-        if let Some(w) = Windows::within(base, ranks) {
-            policy[POLICY_WINDOW_ACCUMULATOR] = w.accumulator as u64;
-            policy[POLICY_WINDOW_DEPOSIT] = w.deposit as u64;
-        }
-        let thresholds = Thresholds::default_for(options.size);
-        policy[POLICY_VERSION] = 1;
-        policy[POLICY_FLAT_BYTES] = thresholds.flat_bytes as u64;
-        policy[POLICY_LEADER_BYTES] = thresholds.leader_bytes as u64;
-        policy[POLICY_SLICES_BYTES] = thresholds.slices_bytes as u64;
-        policy[POLICY_ALL_GATHER_SINGLE_COPY_BYTES] = thresholds.all_gather_single_copy_bytes as u64;
-        policy[POLICY_ALL_TO_ALL_SINGLE_COPY_BYTES] = thresholds.all_to_all_single_copy_bytes as u64;
+        // A cap that is too small is written as windows of zero, so that every rank refuses and none is left waiting.
+        let (accumulator, deposit) = Windows::within(base, ranks).map_or((0, 0), |w| (w.accumulator, w.deposit));
+        let t = Thresholds::default_for(options.size);
+        let single_copy = (t.all_gather_single_copy_bytes as u64, t.all_to_all_single_copy_bytes as u64);
+        let (flat, leader, slices) = (t.flat_bytes as u64, t.leader_bytes as u64, t.slices_bytes as u64);
+        // Rank 0's words count for all; they are read back below in this order, after their version.
+        let words =
+            [1, accumulator as u64, deposit as u64, flat, leader, total, base, slices, single_copy.0, single_copy.1];
+        let mut policy = [0; 32];
+        policy[..words.len()].copy_from_slice(&words);
         let attach = AttachOptions {
             rank: options.rank,
             size: options.size,
@@ -152,29 +136,28 @@ impl NodeComm {
             settings: options.settings.clone(),
         };
         let (segment, region) = Segment::attach_within(&attach, absent)?;
-        let policy = segment.policy();
+        let [_, accumulator, deposit, flat, leader, total, base, slices, all_gather, all_to_all, ..] = segment.policy();
         let (rank, size, cpus) = (segment.rank(), segment.size(), segment.allowed_cpus());
-        let windows = Windows::from_words(policy[POLICY_WINDOW_ACCUMULATOR], policy[POLICY_WINDOW_DEPOSIT]);
-        let windows = windows.ok_or_else(|| {
+        let windows = Windows::from_words(accumulator, deposit).ok_or_else(|| {
             Error::usage(format!(
                 "the arena cap of rank 0 (EARLYBIRD_ARENA_MAX) is too small for {size} ranks; set at least {} bytes",
                 Windows::least_budget_bytes(size)
             ))
         })?;
         let thresholds = Thresholds {
-            flat_bytes: policy[POLICY_FLAT_BYTES] as usize,
-            leader_bytes: policy[POLICY_LEADER_BYTES] as usize,
-            slices_bytes: policy[POLICY_SLICES_BYTES] as usize,
-            all_gather_single_copy_bytes: policy[POLICY_ALL_GATHER_SINGLE_COPY_BYTES] as usize,
-            all_to_all_single_copy_bytes: policy[POLICY_ALL_TO_ALL_SINGLE_COPY_BYTES] as usize,
+            flat_bytes: flat as usize,
+            leader_bytes: leader as usize,
+            slices_bytes: slices as usize,
+            all_gather_single_copy_bytes: all_gather as usize,
+            all_to_all_single_copy_bytes: all_to_all as usize,
         };
         let oversubscribed = options.oversubscribed || size > cpus;
         let patience = Patience::new(options.wait, oversubscribed, options.timeout.map(crate::nanoseconds));
-        segment.set_budget(BudgetLimits { total: policy[POLICY_BUDGET], base: policy[POLICY_BASE] });
+        segment.set_budget(BudgetLimits { total, base });
         let group_info =
             GroupInfo { members: (0..size).collect(), me: rank, allocation: (size > 1).then_some((0, Grant::BASE)) };
         let member = Member::new(Mapped::new(segment, group_info, region)?, patience);
-        Ok(NodeComm::of_member(member, cpus, thresholds, windows, policy[POLICY_BASE]))
+        Ok(NodeComm::of_member(member, cpus, thresholds, windows, base))
     }
 
     /// The handle of a group that this process has joined.

@@ -26,7 +26,7 @@ impl InactiveRequest {
         InactiveRequest(Box::new(request))
     }
 
-    /// The same call as a part of a larger operation with this number, as [`CallOptions::within`](crate::CallOptions::within) says.
+    /// Marks the call as a part of a larger operation, see [`CallOptions::within`](crate::CallOptions::within).
     pub fn within(mut self, number: u16) -> Self {
         self.0.be_within(number);
         self

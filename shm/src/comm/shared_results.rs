@@ -7,7 +7,7 @@ use crate::protocol::shared_result::{RESULTS, SharedResult};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tells the allocations for results of a group from the groups split from it.
+/// A bit in the origin of a group's results, which distinguishes them from the groups split from it.
 const RESULTS_OF: u64 = 1 << 63;
 
 /// A group's places for shared results, as known to this rank.
@@ -78,10 +78,7 @@ impl Results {
         // A member that is gone has released its allocations already, and would never release one made now.
         let healthy = || (0..board.ranks()).all(|rank| !board.is_gone(rank));
         match self.segment.allocate(&[claim], self.origin, timeout, healthy) {
-            Ok(Some(grants)) => {
-                let name = AllocationName { slot: grants[0].slot, id: grants[0].id };
-                ((place, name.word()), rounded)
-            }
+            Ok(Some(grants)) => ((place, grants[0].name().word()), rounded),
             // Every rank gets a copy then, or the group's error.
             Ok(None) | Err(_) => ((0, 0), 0),
         }

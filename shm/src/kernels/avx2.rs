@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::half::{BF16, F16, Half};
-use super::vector::{Divide, Max, Min, Operator, Product, Sum, Vector};
+use super::vector::{Divide, Max, Min, Operator, Product, Sum, Vector, x86_vector};
 use std::arch::x86_64::*;
 
 /// Reads 8 masks of 4 bytes from `8 - n`: the first `n` are all ones.
@@ -48,62 +48,16 @@ unsafe fn greater_64(a: __m256i, b: __m256i, flip: i64) -> __m256i {
     }
 }
 
-/// One vector type: its register, its element, and its four operators as expressions in `a` and `b`.
 macro_rules! vector {
-    ($name:ident, $element:ty, |$a:ident, $b:ident| $sum:expr, $product:expr, $min:expr, $max:expr) => {
-        #[derive(Clone, Copy)]
-        pub(super) struct $name(__m256i);
-
-        // SAFETY: whole vectors are loaded and stored unaligned; masked ones touch only the lanes of the mask.
-        unsafe impl Vector for $name {
-            const LANES: usize = 32 / size_of::<$element>();
-            const ELEMENT_BYTES: usize = size_of::<$element>();
-
-            #[inline(always)]
-            unsafe fn load(from: *const u8) -> Self {
-                // SAFETY: the caller may read 32 bytes and has AVX2.
-                unsafe { $name(_mm256_loadu_si256(from.cast())) }
-            }
-            #[inline(always)]
-            unsafe fn store(self, to: *mut u8) {
-                // SAFETY: the caller may write 32 bytes and has AVX2.
-                unsafe { _mm256_storeu_si256(to.cast(), self.0) }
-            }
-            #[inline(always)]
-            unsafe fn stream(self, to: *mut u8) {
-                // SAFETY: the caller may write 32 bytes, the address is a multiple of that; AVX2 is present.
-                unsafe { _mm256_stream_si256(to.cast(), self.0) }
-            }
-            #[inline(always)]
-            unsafe fn fence() {
-                // SAFETY: AVX2 includes SSE.
-                unsafe { _mm_sfence() }
-            }
-            #[inline(always)]
-            unsafe fn load_first(from: *const u8, n: usize) -> Self {
-                // SAFETY: the mask covers the n elements that the caller may read; AVX2 is present.
-                unsafe { $name(_mm256_maskload_epi32(from.cast(), first_words(n * size_of::<$element>() / 4))) }
-            }
-            #[inline(always)]
-            unsafe fn store_first(self, to: *mut u8, n: usize) {
-                // SAFETY: the mask covers the n elements that the caller may write; AVX2 is present.
-                unsafe { _mm256_maskstore_epi32(to.cast(), first_words(n * size_of::<$element>() / 4), self.0) }
-            }
-        }
-        vector!(@ $name, Sum, |$a, $b| $sum);
-        vector!(@ $name, Product, |$a, $b| $product);
-        vector!(@ $name, Min, |$a, $b| $min);
-        vector!(@ $name, Max, |$a, $b| $max);
-    };
-    (@ $name:ident, $operator:ident, |$a:ident, $b:ident| $result:expr) => {
-        impl Operator<$name> for $operator {
-            #[inline(always)]
-            unsafe fn apply(left: $name, right: $name) -> $name {
-                let ($a, $b) = (left.0, right.0);
-                // SAFETY: the caller has the level's features.
-                $name(unsafe { $result })
-            }
-        }
+    ($name:ident, $element:ty, $($operators:tt)*) => {
+        x86_vector!(
+            $name(__m256i),
+            $element,
+            [_mm256_loadu_si256 _mm256_storeu_si256 _mm256_stream_si256],
+            |from, n| _mm256_maskload_epi32(from.cast(), first_words(n * size_of::<$element>() / 4)),
+            |to, n, value| _mm256_maskstore_epi32(to.cast(), first_words(n * size_of::<$element>() / 4), value),
+            $($operators)*
+        );
     };
 }
 

@@ -2,68 +2,19 @@
 #![allow(unsafe_code)]
 
 use super::half::{BF16, F16, Half};
-use super::vector::{Divide, Max, Min, Operator, Product, Sum, Vector};
+use super::vector::{Divide, Max, Min, Operator, Product, Sum, Vector, x86_vector};
 use std::arch::x86_64::*;
 
-/// One vector type: its register, its element, its masked load and store, and its four operators.
 macro_rules! vector {
-    ($name:ident, $element:ty, $mask:ty, $masked_load:ident, $masked_store:ident, |$a:ident, $b:ident|
-     $sum:expr, $product:expr, $min:expr, $max:expr) => {
-        #[derive(Clone, Copy)]
-        pub(super) struct $name(__m512i);
-
-        // SAFETY: whole vectors are loaded and stored unaligned; masked ones touch only the lanes of the mask.
-        unsafe impl Vector for $name {
-            const LANES: usize = 64 / size_of::<$element>();
-            const ELEMENT_BYTES: usize = size_of::<$element>();
-
-            #[inline(always)]
-            unsafe fn load(from: *const u8) -> Self {
-                // SAFETY: the caller may read 64 bytes and has AVX-512.
-                unsafe { $name(_mm512_loadu_si512(from.cast())) }
-            }
-            #[inline(always)]
-            unsafe fn store(self, to: *mut u8) {
-                // SAFETY: the caller may write 64 bytes and has AVX-512.
-                unsafe { _mm512_storeu_si512(to.cast(), self.0) }
-            }
-            #[inline(always)]
-            unsafe fn stream(self, to: *mut u8) {
-                // SAFETY: the caller may write 64 bytes, the address is a multiple of that; AVX-512 is present.
-                unsafe { _mm512_stream_si512(to.cast(), self.0) }
-            }
-            #[inline(always)]
-            unsafe fn fence() {
-                // SAFETY: AVX-512 includes SSE.
-                unsafe { _mm_sfence() }
-            }
-            #[inline(always)]
-            unsafe fn load_first(from: *const u8, n: usize) -> Self {
-                debug_assert!(n < Self::LANES);
-                // SAFETY: the mask covers the n elements that the caller may read; AVX-512 is present.
-                unsafe { $name($masked_load(((1u32 << n) - 1) as $mask, from.cast())) }
-            }
-            #[inline(always)]
-            unsafe fn store_first(self, to: *mut u8, n: usize) {
-                debug_assert!(n < Self::LANES);
-                // SAFETY: the mask covers the n elements that the caller may write; AVX-512 is present.
-                unsafe { $masked_store(to.cast(), ((1u32 << n) - 1) as $mask, self.0) }
-            }
-        }
-        vector!(@ $name, Sum, |$a, $b| $sum);
-        vector!(@ $name, Product, |$a, $b| $product);
-        vector!(@ $name, Min, |$a, $b| $min);
-        vector!(@ $name, Max, |$a, $b| $max);
-    };
-    (@ $name:ident, $operator:ident, |$a:ident, $b:ident| $result:expr) => {
-        impl Operator<$name> for $operator {
-            #[inline(always)]
-            unsafe fn apply(left: $name, right: $name) -> $name {
-                let ($a, $b) = (left.0, right.0);
-                // SAFETY: the caller has the level's features.
-                $name(unsafe { $result })
-            }
-        }
+    ($name:ident, $element:ty, $mask:ty, $masked_load:ident, $masked_store:ident, $($operators:tt)*) => {
+        x86_vector!(
+            $name(__m512i),
+            $element,
+            [_mm512_loadu_si512 _mm512_storeu_si512 _mm512_stream_si512],
+            |from, n| $masked_load(((1u32 << n) - 1) as $mask, from.cast()),
+            |to, n, value| $masked_store(to.cast(), ((1u32 << n) - 1) as $mask, value),
+            $($operators)*
+        );
     };
 }
 

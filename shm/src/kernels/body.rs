@@ -207,7 +207,7 @@ impl<V: Vector, F: Operator<V>> Step<V> for Both<F> {
     }
 }
 
-/// Those in `far` are written as the last destination.
+/// The step of a fold of all ranks; the destinations in `far` are written past the caches.
 struct All<'a, F> {
     near: &'a [*mut u8],
     far: &'a [*mut u8],

@@ -30,7 +30,7 @@ pub struct Kernels {
     /// `fold` for a few elements: the same bits without wide vectors, whose loads would wait for a neighbour's narrow
     /// stores to reach the cache and which some processors must wake up first.
     pub fold_few: FoldFn,
-    /// The same result into two destinations, in one pass; the second form writes `dst2` past the caches: for results
+    /// Writes the result to two destinations in one pass; the second form writes `dst2` past the caches: for results
     /// that are larger than the cache and not a source. Only where accumulator and result are the same.
     ///
     /// Safety: as [`Kernels::fold`]; `dst2` is disjoint from `dst` and equals `a` or `b` or is disjoint from them.

@@ -47,3 +47,71 @@ macro_rules! operators {
     )*};
 }
 operators!(Sum Product Divide Min Max BitAnd BitOr BitXor LogicalAnd LogicalOr LogicalXor MinIndex MaxIndex);
+
+/// Implements [`Vector`] for a register of x86, by its loads and stores, and the operators by expressions in `a` and `b`. The
+/// masked load and store touch only the first `n` elements.
+#[cfg(target_arch = "x86_64")]
+macro_rules! x86_vector {
+    ($name:ident($register:ty), $element:ty, [$load:ident $store:ident $stream:ident],
+     |$from:ident, $n:ident| $load_first:expr, |$to:ident, $m:ident, $value:ident| $store_first:expr,
+     |$a:ident, $b:ident| $sum:expr, $product:expr, $min:expr, $max:expr) => {
+        #[derive(Clone, Copy)]
+        pub(super) struct $name($register);
+
+        // SAFETY: whole vectors are loaded and stored unaligned; masked ones touch only the lanes of the mask.
+        unsafe impl Vector for $name {
+            const LANES: usize = size_of::<$register>() / size_of::<$element>();
+            const ELEMENT_BYTES: usize = size_of::<$element>();
+
+            #[inline(always)]
+            unsafe fn load(from: *const u8) -> Self {
+                // SAFETY: the caller may read a vector and has the level's features.
+                unsafe { $name($load(from.cast())) }
+            }
+            #[inline(always)]
+            unsafe fn store(self, to: *mut u8) {
+                // SAFETY: the caller may write a vector and has the level's features.
+                unsafe { $store(to.cast(), self.0) }
+            }
+            #[inline(always)]
+            unsafe fn stream(self, to: *mut u8) {
+                // SAFETY: the caller may write a vector at this address, a multiple of its size, and has the level's features.
+                unsafe { $stream(to.cast(), self.0) }
+            }
+            #[inline(always)]
+            unsafe fn fence() {
+                // SAFETY: every level includes SSE.
+                unsafe { _mm_sfence() }
+            }
+            #[inline(always)]
+            unsafe fn load_first($from: *const u8, $n: usize) -> Self {
+                debug_assert!($n < Self::LANES);
+                // SAFETY: the mask covers the n elements that the caller may read; the level's features are present.
+                unsafe { $name($load_first) }
+            }
+            #[inline(always)]
+            unsafe fn store_first(self, $to: *mut u8, $m: usize) {
+                debug_assert!($m < Self::LANES);
+                let $value = self.0;
+                // SAFETY: the mask covers the n elements that the caller may write; the level's features are present.
+                unsafe { $store_first }
+            }
+        }
+        x86_vector!(@ $name, Sum, |$a, $b| $sum);
+        x86_vector!(@ $name, Product, |$a, $b| $product);
+        x86_vector!(@ $name, Min, |$a, $b| $min);
+        x86_vector!(@ $name, Max, |$a, $b| $max);
+    };
+    (@ $name:ident, $operator:ident, |$a:ident, $b:ident| $result:expr) => {
+        impl Operator<$name> for $operator {
+            #[inline(always)]
+            unsafe fn apply(left: $name, right: $name) -> $name {
+                let ($a, $b) = (left.0, right.0);
+                // SAFETY: the caller has the level's features.
+                $name(unsafe { $result })
+            }
+        }
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(super) use x86_vector;

@@ -5,7 +5,7 @@
 //! operation that failed stays allocated until the group's own region is freed (deferred release): every rank that may still
 //! be writing holds that region.
 
-use super::grant::{AllocationName, Claim, Grant, Origin};
+use super::grant::{AllocationName, Grant, Origin};
 use super::table::MAX_USES;
 use super::{Region, Segment};
 use crate::Error;
@@ -56,12 +56,9 @@ impl Segment {
                 segment: self.clone(),
             });
         }
-        let cost = bytes as u64;
-        let claim = Claim { members: vec![self.rank()], lines: bytes, least: cost, most: cost };
         // No group has the number 0, so no split of one takes this for its own.
         let origin = Origin { parent: 0, serial: 1 };
-        let grants = self.allocate(&[claim], origin, timeout, || true)?;
-        let Some(&[grant]) = grants.as_deref() else { unreachable!("one claim that nothing denies") };
+        let grant = self.allocate_one(vec![self.rank()], (bytes, bytes as u64), origin, timeout)?;
         let region = self.region(grant.slot, bytes).inspect_err(|_| self.release(grant.slot, grant.id))?;
         let allocation = Allocation { region, grant: Some(grant), detached: false, segment: self.clone() };
         allocation.region.reserve(0..bytes)?;
@@ -88,7 +85,7 @@ impl Allocation {
 
     /// Name by which other ranks find the allocation; `None` if no other rank exists.
     pub fn name(&self) -> Option<AllocationName> {
-        self.grant.map(|grant| AllocationName { slot: grant.slot, id: grant.id })
+        self.grant.map(Grant::name)
     }
 
     /// Makes the memory private for good, out of the other ranks' reach, and zero.

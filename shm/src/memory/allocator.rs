@@ -117,6 +117,23 @@ impl Segment {
         }
     }
 
+    /// Allocates a region with exactly `bytes` bytes of the budget to `members`, and reserves its first `lines` bytes.
+    ///
+    /// # Errors
+    /// The errors of [`Segment::allocate`].
+    pub(crate) fn allocate_one(
+        &self,
+        members: Vec<usize>,
+        (lines, bytes): (usize, u64),
+        origin: Origin,
+        timeout: Option<Duration>,
+    ) -> Result<Grant, Error> {
+        let claim = Claim { members, lines, least: bytes, most: bytes };
+        let grants = self.allocate(&[claim], origin, timeout, || true)?;
+        let Some(&[grant]) = grants.as_deref() else { unreachable!("one claim that nothing denies") };
+        Ok(grant)
+    }
+
     /// Releases a region that this process does not touch any more. The last release frees its memory and its budget. Waits at
     /// most a second for the lock: then the release is deferred to the next thread of this process that takes the lock.
     pub fn release(&self, slot: usize, id: u64) {

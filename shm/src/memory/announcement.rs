@@ -23,7 +23,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(1);
 const REPEAT_EVERY: Duration = Duration::from_millis(100);
 
 /// Sends a message to the fd server at an address, if there is one.
-pub(super) fn tell(address: &RendezvousAddress, message: &Message) {
+pub(super) fn notify(address: &RendezvousAddress, message: &Message) {
     let _room = Headroom::take();
     if let Ok(Some(socket)) = address.connect() {
         // a process that does not receive the message has ended
@@ -113,7 +113,7 @@ pub fn announce_end(dir: Option<&Path>, key: &str, rank: usize) {
         None => jobs.push(Job { dir: dir.map(Path::to_path_buf), key: key.to_owned(), ended: vec![rank] }),
     }
     drop(jobs);
-    tell(&RendezvousAddress::new(dir, key), &Message::Ended(vec![rank]));
+    notify(&RendezvousAddress::new(dir, key), &Message::Ended(vec![rank]));
     if first {
         // without the thread only late ranks have to notice the death themselves
         let _ = std::thread::Builder::new().name("earlybird-ended".into()).spawn(repeat);
@@ -137,6 +137,6 @@ fn repeat() {
             let address = |job: &Job| RendezvousAddress::new(job.dir.as_deref(), &job.key);
             jobs.iter().map(|job| (address(job), Message::Ended(job.ended.clone()))).collect()
         };
-        messages.iter().for_each(|(address, message)| tell(address, message));
+        messages.iter().for_each(|(address, message)| notify(address, message));
     }
 }

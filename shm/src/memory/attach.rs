@@ -250,7 +250,7 @@ impl Joining<'_> {
         drop(socket);
         let over = attached.control.until_over(|| self.look(&attached).map(|_| engine::sleep(LOOK_EVERY)));
         // a rank that lost the creator before its answer has begun a new group, and would wait for this rank
-        over.inspect_err(|error| announcement::tell(address, &Message::Failed(self.statement.me, error.clone())))?;
+        over.inspect_err(|error| announcement::notify(address, &Message::Failed(self.statement.me, error.clone())))?;
         Ok(Some(attached))
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Segment;
-use super::grant::{Claim, Grant, Origin};
+use super::grant::{Grant, Origin};
 use crate::Error;
 
 /// A node's memory budget, for memory outside its arena.
@@ -36,9 +36,8 @@ impl MemoryBudget {
         if segment.size() == 1 {
             return Ok(Reservation { grant: None, segment });
         }
-        let claim = Claim { members: vec![segment.rank()], lines: 0, least: bytes, most: bytes };
-        let grants = segment.allocate(&[claim], Origin { parent: 0, serial: 2 }, self.timeout, || true)?;
-        let Some(&[grant]) = grants.as_deref() else { unreachable!("one claim that nothing denies") };
+        let origin = Origin { parent: 0, serial: 2 };
+        let grant = segment.allocate_one(vec![segment.rank()], (0, bytes), origin, self.timeout)?;
         Ok(Reservation { grant: Some(grant), segment })
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -20,7 +20,7 @@ use super::control::Identity;
 use super::headroom::Headroom;
 use super::messages::{self, Answer, Message, Statement};
 use super::record_lock;
-use super::rendezvous::Rendezvous;
+use super::rendezvous::{self, Rendezvous};
 use crate::Error;
 
 /// Connections that are served at a time; the others wait in the kernel.
@@ -88,7 +88,9 @@ impl FdServer {
         for socket in self.point.sockets() {
             while self.connections.len() < MOST_CONNECTIONS {
                 match rustix::net::accept_with(socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-                    Ok(socket) if is_own_user(&socket) => self.connections.push(Connection { socket, rank: None }),
+                    Ok(socket) if record_lock::peer_uid(&socket).is_ok_and(rendezvous::is_own) => {
+                        self.connections.push(Connection { socket, rank: None });
+                    }
                     Ok(_stranger) => {}
                     Err(Errno::AGAIN) => break,
                     Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -157,10 +159,6 @@ impl FdServerHandler for LastAnswer<'_> {
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         Vec::new()
     }
-}
-
-fn is_own_user(socket: &impl AsFd) -> bool {
-    record_lock::peer_uid(socket).is_ok_and(|uid| uid == rustix::process::geteuid().as_raw())
 }
 
 /// Reads the message on a connection and answers it. Returns the connection if it stays open.

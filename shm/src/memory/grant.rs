@@ -48,6 +48,11 @@ pub struct Grant {
 impl Grant {
     /// The allocation of the group of all ranks.
     pub const BASE: u64 = 1;
+
+    /// The name of the allocation.
+    pub fn name(self) -> AllocationName {
+        AllocationName { slot: self.slot, id: self.id }
+    }
 }
 
 /// The operation that made an allocation, so that a rank that does not know its number can still release it.

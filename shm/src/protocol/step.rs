@@ -1,10 +1,11 @@
 //! The named steps of an operation, at which tests inject faults.
 
 use std::str::FromStr;
+use strum::{IntoStaticStr, VariantArray};
 
 /// A point of the protocol that a rank passes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum Step {
     /// In the call, nothing shared written yet.
     Begin,
@@ -50,21 +51,7 @@ impl Step {
 
     /// Lower-case name.
     pub fn name(self) -> &'static str {
-        match self {
-            Step::Begin => "begin",
-            Step::Entered => "entered",
-            Step::Arrived => "arrived",
-            Step::Deposited => "deposited",
-            Step::Claimed => "claimed",
-            Step::Folded => "folded",
-            Step::Published => "published",
-            Step::Copied => "copied",
-            Step::Left => "left",
-            Step::Agreed => "agreed",
-            Step::Rejoined => "rejoined",
-            Step::Joining => "joining",
-            Step::Asked => "asked",
-        }
+        self.into()
     }
 }
 
@@ -72,7 +59,7 @@ impl FromStr for Step {
     type Err = crate::Error;
 
     fn from_str(s: &str) -> Result<Self, Self::Err> {
-        let all = || Step::ALL.into_iter().chain([Step::Agreed, Step::Rejoined, Step::Joining, Step::Asked]);
+        let all = || Step::VARIANTS.iter().copied();
         all().find(|step| step.name() == s).ok_or_else(|| {
             let names: Vec<_> = all().map(Step::name).collect();
             crate::Error::usage(format!("{s:?} is not a protocol step; expected one of {}", names.join(", ")))

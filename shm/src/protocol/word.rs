@@ -137,7 +137,7 @@ pub fn pieces(word: u64, epoch: u64, signature: u32) -> usize {
 }
 
 /// The cause of a group's failure in the poison word; zero, no cause, is "healthy".
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::FromRepr)]
 #[repr(u8)]
 pub enum Cause {
     /// A rank died or left while it was needed; detail 0 is the rank.
@@ -182,18 +182,7 @@ impl PoisonWord {
     }
     /// The cause; an unknown code reads as `Corrupt`.
     pub fn cause(self) -> Cause {
-        match self.0 >> 56 {
-            1 => Cause::PeerDied,
-            2 => Cause::Timeout,
-            3 => Cause::Mismatch,
-            4 => Cause::NoSpace,
-            6 => Cause::OperatorPanicked,
-            7 => Cause::System,
-            8 => Cause::Panicked,
-            9 => Cause::Lost,
-            10 => Cause::Interrupted,
-            _ => Cause::Corrupt,
-        }
+        Cause::from_repr((self.0 >> 56) as u8).unwrap_or(Cause::Corrupt)
     }
     /// The rank whose detail words describe the error.
     pub fn reporter(self) -> usize {

@@ -1,4 +1,4 @@
-//! What `left op right` is, from the words of the documentation, on the bits of the elements; and values to try it on.
+//! The definition of `left op right` by the documentation, on the bits of the elements, and values to test it with.
 
 use crate::{DType, Op};
 
@@ -91,7 +91,7 @@ fn indexed(op: Op, left: u128, right: u128, bits: u32, float: bool) -> u128 {
     index << bits | if nan(value) { quiet_nan } else { value }
 }
 
-/// What `left op right` is.
+/// Returns `left op right`.
 pub fn reference(dtype: DType, op: Op, left: u128, right: u128) -> u128 {
     let bits = 8 * dtype.size() as u32;
     let signed = |x: u128| (x << (128 - bits)) as i128 >> (128 - bits);

@@ -85,7 +85,7 @@ pub(in crate::protocol) fn deposit<B: Board>(op: &Operation<'_, B>, names: [u64;
     op.wake_if_all_deposited(pieces.number, op.ranks);
 }
 
-/// Once all ranks have named their buffers, folds chunks that no rank has begun, for one turn and without waiting; returns
+/// Folds chunks that no rank has begun, for one turn and without waiting, if all ranks have published their buffers. Returns
 /// whether there were any.
 pub(in crate::protocol) fn sweep<B: Board>(
     op: &mut Operation<'_, B>,
