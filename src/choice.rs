@@ -1,4 +1,4 @@
-//! What carries out an operation: an algorithm of the node, or a plan by the name of its schedule.
+//! The algorithm that carries out an operation: one of the node, or a plan by the name of its schedule.
 
 use crate::identity::fingerprint;
 use crate::{Algorithm, Error};
@@ -57,7 +57,7 @@ impl Choice {
         }
     }
 
-    /// The algorithm's code, or from [`PLANS`] on the number of the plan's word.
+    /// The algorithm's code, or [`PLANS`] plus the number of the plan's specification.
     pub(crate) fn code(self) -> u32 {
         match self {
             Choice::Node(algorithm) => algorithm as u32,
@@ -65,7 +65,7 @@ impl Choice {
         }
     }
 
-    /// The number of the plan's word in this process; 0 where it is none.
+    /// The number of the plan's specification in this process; 0 for an algorithm of the node.
     pub(crate) fn plan_number(self) -> usize {
         self.code().saturating_sub(PLANS) as usize
     }
@@ -82,39 +82,40 @@ impl Choice {
 /// The first code of a plan.
 const PLANS: u32 = 256;
 
-/// The words of all plans that this process has chosen, `plan:` before them. They stay: a choice is a number in an atomic.
-static WORDS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+/// The specifications of all plans that this process has chosen, with `plan:`. They are never freed, because a choice is stored as a
+/// number in an atomic.
+static SPECS: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
 
-/// Number and name of a plan's word.
+/// Number and name of a plan's specification.
 fn interned(word: &str) -> (u32, &'static str) {
-    let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = words.iter().position(|known| known[PLAN.len()..] == *word);
+    let mut specs = SPECS.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = specs.iter().position(|known| known[PLAN.len()..] == *word);
     let at = known.unwrap_or_else(|| {
-        words.push(format!("{PLAN}{word}").leak());
-        words.len() - 1
+        specs.push(format!("{PLAN}{word}").leak());
+        specs.len() - 1
     });
-    (at as u32, words[at])
+    (at as u32, specs[at])
 }
 
-/// 11 bits that tell this plan from most others, never 0.
+/// A hash of a plan's specification in 11 bits, never 0.
 pub(crate) fn mark_of(word: &str) -> u16 {
     let print = fingerprint(word);
     ((print ^ print >> 32) % 2047) as u16 + 1
 }
 
-/// The plan of this mark, if this process has chosen it.
+/// The plan with this hash, if this process has chosen it.
 pub(crate) fn plan_marked(mark: u16) -> Option<&'static str> {
     if mark == 0 {
         return None;
     }
-    let words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
-    words.iter().map(|name| &name[PLAN.len()..]).find(|word| mark_of(word) == mark)
+    let specs = SPECS.lock().unwrap_or_else(PoisonError::into_inner);
+    specs.iter().map(|name| &name[PLAN.len()..]).find(|word| mark_of(word) == mark)
 }
 
 #[cold]
 fn by_number(number: u32) -> Choice {
-    let words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
-    words.get(number as usize).map_or(Choice::default(), |name| Choice::Plan(&name[PLAN.len()..]))
+    let specs = SPECS.lock().unwrap_or_else(PoisonError::into_inner);
+    specs.get(number as usize).map_or(Choice::default(), |name| Choice::Plan(&name[PLAN.len()..]))
 }
 
 /// A schedule for several ranks per node has no plan without knowing how many.
@@ -124,34 +125,27 @@ fn reduces(schedule: &Schedule) -> bool {
     schedule.collectives.contains(&Collective::Allreduce)
 }
 
-/// What is wrong with a plan's word, if anything, before the number of ranks is known.
-fn checked(word: &str, given: &str) -> Result<(), Error> {
-    let refuse = |why: String| Error::usage(format!("{given:?}: {why}"));
-    match word.parse::<ScheduleSpec>() {
-        Ok(named) if reduces(named.schedule) => {
-            let ScheduleSpec { schedule, params } = named;
-            let name = schedule.name;
-            if schedule.uses.contains(&PER_NODE) && params.ranks_per_node.is_none() {
-                return Err(refuse(format!("say for how many ranks per node: plan:{name}:{PER_NODE}=4")));
-            }
-            match params.collective.is_some_and(|collective| collective != Collective::Allreduce)
-                || params.root.is_some()
-            {
-                true => {
-                    Err(refuse("the plan is for an allreduce, which has no root; leave out contract and root".into()))
-                }
-                false => Ok(()),
-            }
-        }
+/// Checks a plan's specification, as far as that is possible before the number of ranks is known.
+fn check(spec: &str, given: &str) -> Result<(), Error> {
+    let refuse = |why: &str| Err(Error::usage(format!("{given:?}: {why}")));
+    let ScheduleSpec { schedule, params } = match spec.parse::<ScheduleSpec>() {
+        Ok(named) if reduces(named.schedule) => named,
         Ok(_) | Err(PlanError::UnknownAlgorithm { .. }) => {
             let names = ALGORITHMS.iter().filter(|schedule| reduces(schedule));
             let names: Vec<String> = names.map(|schedule| format!("{PLAN}{}", schedule.name)).collect();
             let meant = did_you_mean(given, names.iter().map(String::as_str));
             let names = names.join(", ");
-            Err(Error::usage(format!("{given:?} is no plan for an allreduce{meant}; use one of: {names}")))
+            return Err(Error::usage(format!("{given:?} is no plan for an allreduce{meant}; use one of: {names}")));
         }
-        Err(error) => Err(refuse(error.to_string())),
+        Err(error) => return refuse(&error.to_string()),
+    };
+    if schedule.uses.contains(&PER_NODE) && params.ranks_per_node.is_none() {
+        return refuse(&format!("say for how many ranks per node: plan:{}:{PER_NODE}=4", schedule.name));
     }
+    if params.root.is_some() || params.collective.is_some_and(|collective| collective != Collective::Allreduce) {
+        return refuse("the plan is for an allreduce, which has no root; leave out contract and root");
+    }
+    Ok(())
 }
 
 impl fmt::Display for Choice {
@@ -167,7 +161,7 @@ impl FromStr for Choice {
     /// anything else is [`Error::Usage`] listing what there is.
     fn from_str(given: &str) -> Result<Self, Error> {
         match given.strip_prefix(PLAN) {
-            Some(word) => checked(word, given).map(|()| Choice::Plan(&interned(word).1[PLAN.len()..])),
+            Some(spec) => check(spec, given).map(|()| Choice::Plan(&interned(spec).1[PLAN.len()..])),
             None => given.parse().map(Choice::Node).map_err(|_: Error| {
                 let names = Algorithm::ALL.map(Algorithm::name);
                 let (meant, names) = (did_you_mean(given, names), names.join(", "));

@@ -11,13 +11,13 @@ use crate::trace::TracedProcess;
 use crate::tuning::Tuning;
 use crate::units::{located, parse_size, parse_time};
 use crate::{Choice, Error, FoldOrder, RanksPerNode, WaitPreset};
+use earlybird_shm::channel::RingOptions;
 use earlybird_shm::named::did_you_mean;
 use earlybird_shm::{Collective, JoinOptions};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The choices for one communicator. [`Config::default`] is what an empty environment gives; change the fields that are to
-/// differ.
+/// The settings of one communicator. [`Config::default`] is that of an empty environment; change the fields that are to differ.
 ///
 /// ```
 /// let mut config = earlybird::Config::default();
@@ -35,8 +35,8 @@ pub struct Config {
     /// `algorithm`.
     pub tables: Tables,
     /// The measured best algorithms on one node and the measured costs of messages between nodes (`EARLYBIRD_TUNE`, a file that `earlybird
-    /// tune` writes); the first stands where neither `tables` nor `algorithm` say anything, the second, the same on all ranks,
-    /// where `exchange` does not.
+    /// tune` writes); the first apply where neither `tables` nor `algorithm` are set, the second, the same on all ranks,
+    /// where `exchange` is not.
     pub tuning: Tuning,
     /// The order of folding (`EARLYBIRD_ORDER`, default `arrival`).
     pub order: FoldOrder,
@@ -181,6 +181,19 @@ impl Config {
         }
     }
 
+    /// The options of rings between the ranks of this identity, whose rendezvous is its key with `name`.
+    pub(crate) fn rings(&self, identity: &crate::Identity, name: &str) -> RingOptions {
+        RingOptions {
+            rank: identity.rank,
+            size: identity.size,
+            key: format!("{}-{name}", identity.key),
+            dir: self.dir.clone(),
+            wait: self.wait,
+            timeout: self.timeout,
+            ..RingOptions::default()
+        }
+    }
+
     /// Names and values of the settings that decide where ranks meet, and with which others: equal on all ranks of a job.
     pub(crate) fn rendezvous_settings(&self, identity: &crate::Identity) -> Vec<(String, String)> {
         let settings = [
@@ -241,7 +254,7 @@ fn endpoints(config: &mut Config, value: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Identical bits on all ranks are what every algorithm gives, so asking for them changes nothing.
+/// Accepts identical bits on all ranks, which every algorithm gives anyway.
 fn consistency(_: &mut Config, value: &str) -> Result<(), Error> {
     match value {
         "identical" => Ok(()),

@@ -1,6 +1,6 @@
 //! The identity of this process in its job: its rank, the number of ranks, and the key under which the ranks of its job meet.
 //!
-//! The launchers say so in environment variables. A variable that is half set is an error that names it, never a
+//! It is read from environment variables of the launcher. Variables of which some are missing are an error that names them, never a
 //! guess: ranks that disagree about their number would wait for each other for ever, and ranks that each believe
 //! to be alone would return wrong results.
 
@@ -11,7 +11,7 @@ mod tests;
 use crate::Error;
 use ancestry::Process;
 
-/// The variable by which `earlybird run` tells its ranks apart from those of other jobs; nobody else sets it.
+/// The variable by which `earlybird run` distinguishes its ranks from those of other jobs; no other program sets it.
 pub(crate) const LAUNCHER: &str = "EARLYBIRD_LAUNCHER";
 
 /// The launcher of the ranks.
@@ -28,11 +28,11 @@ pub enum Launcher {
     Pmi,
     /// Slurm's `srun`.
     Slurm,
-    /// Whatever started the program's MPI: a communicator made from MPI's.
+    /// The launcher of the program's MPI: the communicator was made from MPI's.
     Mpi,
-    /// None: this process is the whole job.
+    /// No launcher: this process is the whole job.
     Alone,
-    /// The program says itself who it is: [`Identity::named`].
+    /// No launcher: the program named its job itself, by [`Identity::named`].
     Named,
 }
 
@@ -104,28 +104,21 @@ impl Identity {
         // Innermost first: a launcher that starts one process per node may start another launcher there.
         if vars.any(&["EARLYBIRD_RANK", "EARLYBIRD_SIZE", "EARLYBIRD_JOB"]) {
             let job = vars.text("EARLYBIRD_JOB")?;
-            // ranks of one launcher meet whatever was set for each of them, and find out there what differs
-            let key = match vars.get(LAUNCHER) {
-                Some(launcher) => ["run".to_owned(), launcher],
-                None => ["eb".to_owned(), job],
-            };
-            let key = key.each_ref().map(String::as_str);
+            // The rendezvous of one launcher is the same whatever was set for each rank, and a difference is found there.
+            let launcher = vars.get(LAUNCHER);
+            let key = launcher.as_ref().map_or(["eb", &job], |launcher| ["run", launcher]);
             return vars.identity(Launcher::Earlybird, "EARLYBIRD_RANK", "EARLYBIRD_SIZE", Local::All, &key);
         }
         if vars.any(&["TORCHELASTIC_RUN_ID"]) {
             return vars.torchrun(&started_by("TORCHELASTIC_RUN_ID")?);
         }
-        if vars.any(&["OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"]) {
+        let (rank, size) = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
+        if vars.any(&[rank, size]) {
             let job = vars.get("PMIX_NAMESPACE").or_else(|| vars.get("OMPI_MCA_ess_base_jobid"));
-            let job = job.ok_or_else(|| half_set("OMPI_COMM_WORLD_RANK", "PMIX_NAMESPACE"))?;
+            let mistake = "is set but PMIX_NAMESPACE is not; let the launcher set both";
+            let job = job.ok_or_else(|| Error::usage(format!("environment variable {rank} {mistake}")))?;
             let local = Local::Variable("OMPI_COMM_WORLD_LOCAL_SIZE");
-            return vars.identity(
-                Launcher::OpenMpi,
-                "OMPI_COMM_WORLD_RANK",
-                "OMPI_COMM_WORLD_SIZE",
-                local,
-                &["ompi", &job],
-            );
+            return vars.identity(Launcher::OpenMpi, rank, size, local, &["ompi", &job]);
         }
         if vars.any(&["PMI_RANK", "PMI_SIZE"]) {
             let local = if vars.in_slurm_step() && !vars.any(&["MPI_LOCALNRANKS"]) {
@@ -252,10 +245,6 @@ impl Variables<'_> {
         let step = self.get("SLURM_STEP_ID").and_then(|id| id.parse::<u32>().ok());
         self.any(&["SLURM_PROCID"]) && step.is_some_and(|id| id < FIRST_RESERVED_STEP)
     }
-}
-
-fn half_set(present: &str, missing: &str) -> Error {
-    Error::usage(format!("environment variable {present} is set but {missing} is not; let the launcher set both"))
 }
 
 /// The parts joined so that different parts give different keys: other bytes than letters, digits and `._`

@@ -48,17 +48,14 @@ impl Carriers {
     }
 
     fn add(&mut self, text: &str) -> Result<(), Error> {
-        match text.strip_prefix("from-call=") {
-            Some(number) => match number.parse() {
-                Ok(number @ 1..) => self.from_call = Some(number),
-                _ => {
-                    return Err(Error::usage(format!(
-                        "{text:?} is not valid; give a number from 1, such as from-call=1"
-                    )));
-                }
-            },
-            None => self.ranges.push(entry(text)?),
-        }
+        let Some(number) = text.strip_prefix("from-call=") else {
+            self.ranges.push(entry(text)?);
+            return Ok(());
+        };
+        let Ok(number @ 1..) = number.parse() else {
+            return Err(Error::usage(format!("{text:?} is not valid; give a number from 1, such as from-call=1")));
+        };
+        self.from_call = Some(number);
         Ok(())
     }
 }

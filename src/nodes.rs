@@ -4,8 +4,8 @@ use crate::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// How many ranks each virtual node has, as users write it: `2` for two each (the last node may have fewer), or
-/// `5,3,1` for every node.
+/// The number of ranks on each virtual node, as users write it: `2` for two each (the last node may have fewer), or `5,3,1` for every
+/// node.
 ///
 /// ```
 /// let two_each: earlybird::RanksPerNode = "2".parse()?;

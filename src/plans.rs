@@ -1,4 +1,4 @@
-//! Plans of a communicator: verified and compiled once per shape, run over whatever connects the ranks.
+//! The plans of a communicator: verified and compiled once per shape, run over the transport that connects its ranks.
 
 use crate::transport::ShmTransport;
 use crate::{Algorithm, Collective, DType, Error, FoldOrder, Op};
@@ -16,26 +16,26 @@ use earlybird_shm::{CheckedArgs, ReduceOp, Signature};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Compiled shapes that are kept.
-const KEPT: usize = 64;
+/// Compiled plans that are cached.
+const MOST_CACHED: usize = 64;
 
 /// Longer messages are cut into packets of this many bytes, so that folding and sending overlap.
 const SEGMENT_BYTES: usize = 16 << 10;
 
-/// A transport that tells its communicator what happens to it.
+/// A transport with the error, the deadline and the calls of its communicator.
 pub(crate) trait Lane: Transport {
-    /// What the group failed with, in full: the executor's failure names no process.
+    /// The group's error in full: the executor's failure names no process.
     fn error(&self) -> Option<&Error>;
 
-    /// How long nothing may move, where the transport does not know it itself.
+    /// The longest time without progress, where the transport does not watch it itself.
     fn deadline(&self) -> Option<Duration> {
         None
     }
 
-    /// A call begins that runs the plan of this shape.
+    /// Begins a call that runs the plan of this shape.
     fn begin(&mut self, _: &Shape) {}
 
-    /// It is complete on this rank, whose end fails it no more.
+    /// Completes the call on this rank: the end of its process fails the call no more.
     fn complete(&mut self) {}
 }
 
@@ -60,7 +60,7 @@ impl Lane for ShmTransport {
     }
 }
 
-/// What a plan does to its elements.
+/// The work of a plan on its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Folds them.
@@ -69,7 +69,7 @@ pub(crate) enum Work {
     Move,
 }
 
-/// What a compiled plan is for.
+/// The shape of calls that one compiled plan can carry out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// The schedule, with its parameters if it has any.
@@ -78,34 +78,34 @@ pub(crate) struct Shape {
     pub root: usize,
     pub elements: usize,
     pub work: Work,
-    /// What the call is besides, compared between ranks.
+    /// A hash of the call, compared between ranks.
     pub call: u32,
-    /// Tells apart those of one shape that are under way at the same time.
+    /// Distinguishes plans of one shape that run at the same time.
     pub turn: u8,
 }
 
-/// The plans of one communicator and what they run over.
+/// The plans of one communicator and their transport.
 #[derive(Debug)]
 pub(crate) struct Plans<T> {
     endpoint: Endpoint<T>,
-    kept: Vec<(Shape, Apart)>,
-    /// What they run, whatever the turn.
+    cached: Vec<(Shape, OwnedPlan)>,
+    /// The programs by shape, for any turn.
     programs: Vec<(Shape, Arc<Program>)>,
-    /// Admitted before, whatever the sizes.
+    /// The shapes that were admitted, for any size.
     admitted: Vec<Shape>,
 }
 
 impl<T: Lane> Plans<T> {
     pub(crate) fn over(transport: T) -> Self {
-        Plans { endpoint: Endpoint::new(transport), kept: Vec::new(), programs: Vec::new(), admitted: Vec::new() }
+        Plans { endpoint: Endpoint::new(transport), cached: Vec::new(), programs: Vec::new(), admitted: Vec::new() }
     }
 
-    /// What the plans run over.
+    /// The transport of the plans.
     pub(crate) fn transport_mut(&mut self) -> &mut T {
         self.endpoint.transport_mut()
     }
 
-    /// What the group failed with.
+    /// The error with which the group has failed.
     pub(crate) fn failed(&self) -> Option<&Error> {
         self.endpoint.transport().error()
     }
@@ -145,20 +145,21 @@ impl<T: Lane> Plans<T> {
         Ok(())
     }
 
-    /// Makes a shape ready to run. Those made ready for one call stay until its end, up to half of what is kept.
+    /// Compiles the plan of a shape. Plans that are prepared for one call stay cached until its end, up to half of the cache.
     pub(crate) fn prepare(&mut self, shape: Shape) -> Result<(), Error> {
-        if self.kept.iter().any(|(known, _)| *known == shape) {
+        if self.cached.iter().any(|(known, _)| *known == shape) {
             return Ok(());
         }
-        let running = self.apart(shape)?;
-        if self.kept.len() == KEPT {
-            self.kept.drain(..KEPT / 2);
+        let running = self.owned(shape)?;
+        if self.cached.len() == MOST_CACHED {
+            self.cached.drain(..MOST_CACHED / 2);
         }
-        self.kept.push((shape, running));
+        self.cached.push((shape, running));
         Ok(())
     }
 
-    pub(crate) fn apart(&mut self, shape: Shape) -> Result<Apart, Error> {
+    /// A plan of this shape that the caller owns.
+    pub(crate) fn owned(&mut self, shape: Shape) -> Result<OwnedPlan, Error> {
         let fold = AnyFold::new(&shape)?;
         let known = self.programs.iter().find(|(known, _)| *known == Shape { turn: 0, ..shape });
         let program = match known {
@@ -170,8 +171,8 @@ impl<T: Lane> Plans<T> {
                 let segment_bytes = SEGMENT_BYTES.min(transport.packet_bytes());
                 let program = compile(&plan, transport.rank(), Geometry { elements, element_bytes, segment_bytes });
                 let program: Arc<Program> = program.map(Arc::new).map_err(|error| Error::usage(error.to_string()))?;
-                if self.programs.len() == KEPT {
-                    self.programs.drain(..KEPT / 2);
+                if self.programs.len() == MOST_CACHED {
+                    self.programs.drain(..MOST_CACHED / 2);
                 }
                 self.programs.push((Shape { turn: 0, ..shape }, program.clone()));
                 program
@@ -191,13 +192,13 @@ impl<T: Lane> Plans<T> {
     }
 
     fn at(&self, shape: Shape) -> usize {
-        self.kept.iter().position(|(known, _)| *known == shape).expect("prepared before it runs")
+        self.cached.iter().position(|(known, _)| *known == shape).expect("prepared before it runs")
     }
 
     /// Starts a prepared plan and sends what can be sent now.
     pub(crate) fn start(&mut self, shape: Shape, data: &mut [u8]) -> Result<(), Error> {
         let at = self.at(shape);
-        let running = &mut self.kept[at].1;
+        let running = &mut self.cached[at].1;
         let result = running.start(&mut self.endpoint).and_then(|()| running.poll(&mut self.endpoint, data));
         result.map(drop).map_err(|error| self.error(error))
     }
@@ -211,11 +212,11 @@ impl<T: Lane> Plans<T> {
     ) -> Result<(), Error> {
         let (at, after) = (self.at(shape), next.as_ref().map(|(shape, _)| self.at(*shape)));
         let deadline = self.endpoint.transport().deadline();
-        let result = match (next, after.and_then(|after| self.kept.get_disjoint_mut([at, after]).ok())) {
+        let result = match (next, after.and_then(|after| self.cached.get_disjoint_mut([at, after]).ok())) {
             (Some((_, later)), Some([(_, first), (_, second)])) => {
                 wait_first(&mut self.endpoint, &mut [(first, data), (second, later)], deadline)
             }
-            _ => self.kept[at].1.wait(&mut self.endpoint, data, deadline),
+            _ => self.cached[at].1.wait(&mut self.endpoint, data, deadline),
         };
         result.map_err(|error| self.error(error))
     }
@@ -226,15 +227,15 @@ impl<T: Lane> Plans<T> {
         self.wait(&mut exchange, parts)
     }
 
-    /// Starts a plan that its owner keeps.
-    pub(crate) fn restart(&mut self, apart: &mut Apart) -> Result<(), Error> {
-        apart.start(&mut self.endpoint).map_err(|error| self.error(error))
+    /// Starts an owned plan.
+    pub(crate) fn restart(&mut self, plan: &mut OwnedPlan) -> Result<(), Error> {
+        plan.start(&mut self.endpoint).map_err(|error| self.error(error))
     }
 
-    /// A plan that has started and its owner keeps.
-    pub(crate) fn start_apart(&mut self, shape: Shape) -> Result<Apart, Error> {
-        let mut apart = self.apart(shape)?;
-        self.restart(&mut apart).map(|()| apart)
+    /// Compiles and starts an owned plan.
+    pub(crate) fn start_owned(&mut self, shape: Shape) -> Result<OwnedPlan, Error> {
+        let mut plan = self.owned(shape)?;
+        self.restart(&mut plan).map(|()| plan)
     }
 
     /// Starts moving parts between every pair of ranks.
@@ -242,7 +243,7 @@ impl<T: Lane> Plans<T> {
         Alltoallv::start(&mut self.endpoint, parts_of(call)).map_err(|error| self.error(error))
     }
 
-    /// Carries on with what its owner keeps: a rank that it waits for, or nothing when it is complete.
+    /// Makes progress in an owned plan. Returns a rank that it waits for, or nothing when it is complete.
     pub(crate) fn poll<D: ?Sized>(
         &mut self,
         running: &mut impl Running<D>,
@@ -252,7 +253,7 @@ impl<T: Lane> Plans<T> {
         Ok((!ended).then(|| running.awaited().unwrap_or(0)))
     }
 
-    /// Waits for its end.
+    /// Waits until an owned plan is complete.
     pub(crate) fn wait<D: ?Sized>(&mut self, running: &mut impl Running<D>, data: &mut D) -> Result<(), Error> {
         let deadline = self.endpoint.transport().deadline();
         running.wait(&mut self.endpoint, data, deadline).map_err(|error| self.error(error))
@@ -270,10 +271,10 @@ impl<T: Lane> Plans<T> {
     }
 }
 
-/// A plan that its owner keeps, to be started any number of times.
-pub(crate) type Apart = Operation<AnyFold>;
+/// A plan outside the cache, which its owner starts any number of times.
+pub(crate) type OwnedPlan = Operation<AnyFold>;
 
-/// What ranks compare of a call that moves parts.
+/// The hash by which ranks compare a call that moves parts.
 fn parts_of(call: u32) -> u64 {
     u64::from(call) << 8 | 1
 }
@@ -292,7 +293,7 @@ fn plan_of(shape: &Shape, ranks: usize) -> Result<verify::Verified<plan::Plan>, 
     verify::verify(plan).map_err(|violation| unusable(violation.into()))
 }
 
-/// The same on all ranks, for it depends on nothing but the call.
+/// The error of a plan that is refused: the same on all ranks, since it depends on the call only.
 fn refused(error: RunError) -> Error {
     match error {
         RunError::Plan(error) => unusable(error),

@@ -4,7 +4,7 @@ use crate::units::parse_range;
 use crate::{Algorithm, Choice, Collective, Error};
 use std::str::FromStr;
 
-/// Ranges of message sizes with the algorithm or plan asked for in each; `auto` everywhere else.
+/// Ranges of message sizes, each with an algorithm or plan; `auto` everywhere else.
 ///
 /// Written as `ALGORITHM:FIRST-LAST`, comma separated, both ends included, sizes as in
 /// [`parse_size`](crate::units::parse_size); without `LAST` the range has no end. The range is what follows the last colon.
@@ -26,18 +26,10 @@ impl SizeTable {
             Choice::Node(algorithm) => *algorithm == Algorithm::Auto || has.contains(algorithm),
             Choice::Plan(_) => matches!(collective, Collective::AllReduce | Collective::Barrier),
         };
-        let unknown = table.choices().find(|choice| !is_known(choice));
-        match unknown {
-            None => Ok(table),
-            Some(other) => {
-                let valid: Vec<&str> = has.iter().map(|algorithm| algorithm.name()).collect();
-                Err(Error::usage(format!(
-                    "{} is not carried out by {other}; use one of: auto, {}",
-                    collective.name(),
-                    valid.join(", ")
-                )))
-            }
-        }
+        let Some(other) = table.choices().find(|choice| !is_known(choice)) else { return Ok(table) };
+        let valid = Vec::from_iter(has.iter().map(|algorithm| algorithm.name())).join(", ");
+        let name = collective.name();
+        Err(Error::usage(format!("{name} is not carried out by {other}; use one of: auto, {valid}")))
     }
 
     /// The choice for a message of `bytes` bytes; `auto` outside all ranges.

@@ -291,7 +291,10 @@ const COLLECTIVES: &[(&str, &[&str])] = &[
             "src/communicator/shared.rs",
         ],
     ),
-    ("the one without data", &["shm/src/owned_args.rs", "src/communicator/request.rs", "src/messages/line.rs"]),
+    (
+        "the one without data",
+        &["shm/src/owned_args.rs", "src/communicator/request.rs", "src/messages/job_transport.rs"],
+    ),
     ("the one with lengths for each pair", &["shm/src/comm/alltoallv.rs", "shm/src/comm/alltoallv_request.rs"]),
     (
         "agreements of the library's own",

@@ -1,5 +1,4 @@
-//! The operations of a communicator of several nodes: arguments checked on every rank, elements seen as bytes, then
-//! handed to the [`MultiNodeComm`].
+//! The calls of a communicator of several nodes: checked arguments and the settings chosen for them, passed to [`MultiNodeComm`].
 
 use super::Communicator;
 use crate::choice::mark_of;
@@ -7,7 +6,7 @@ use crate::hierarchy::{Call, LeaderTransport, MultiNodeComm, Part, Prepared};
 use crate::{Algorithm, Choice, Error, FoldOrder, Op};
 use earlybird_shm::{CallOptions, CheckedArgs, Collective, DType, OwnedCall, Signature};
 
-/// Several nodes, and the communicator that spans them.
+/// The calls of a communicator that spans several nodes.
 pub(super) struct MultiNodeCalls<'a> {
     comm: &'a Communicator,
     between: &'a MultiNodeComm,
@@ -28,7 +27,7 @@ impl MultiNodeCalls<'_> {
         self.between.block(|hierarchy| hierarchy.run_checked(&call, checked))
     }
 
-    /// A call that can be started: refused here, as on one node, if its arguments do not fit.
+    /// A call that can be started; refused here, as on one node, if its arguments do not fit each other.
     pub(super) fn prepared(&self, mut owned: OwnedCall) -> Result<Prepared, Error> {
         let (call, _) = self.described(owned.check(self.comm.rank(), self.comm.size())?);
         Prepared::new(self.between, owned, call.started())
@@ -42,7 +41,7 @@ impl MultiNodeCalls<'_> {
     }
 
     /// The settings of a call with blocks of so many bytes, and the plan between leaders, where one was chosen. They are a part of
-    /// what ranks compare, also on ranks that exchange nothing and nodes that have chosen alike.
+    /// the signature that ranks compare, also on ranks that exchange nothing.
     fn chosen(&self, collective: Collective, bytes: usize) -> (CallOptions, Option<&'static str>) {
         let settings = &self.comm.settings;
         let exchange = match settings.choice(collective, bytes) {
@@ -65,13 +64,13 @@ impl MultiNodeCalls<'_> {
         self.between.block(|hierarchy| hierarchy.split(&call, color, key))
     }
 
-    /// A second way between all ranks, for messages of two.
+    /// A second transport between all ranks, for point-to-point messages.
     pub(super) fn connect_again(&self) -> Result<LeaderTransport, Error> {
         let call = self.agreement(Collective::Connect);
         self.between.block(|hierarchy| hierarchy.connect_again(&call))
     }
 
-    /// Numbers of the last call and what ran in it.
+    /// The report of the last call.
     pub(super) fn last(&self) -> Option<super::CallReport> {
         let (operation, name) = self.between.last()?;
         Some(super::CallReport { operation, algorithm: Choice::Plan(name), place: None })

@@ -118,17 +118,6 @@ impl Communicator {
         Groups { node, between }: Groups,
         recorder: Option<Arc<Recorder>>,
     ) -> Communicator {
-        let joining = Arc::new(config.clone());
-        let rings = RingOptions {
-            rank: identity.rank,
-            size: identity.size,
-            key: format!("{}-rings", identity.key),
-            dir: config.dir,
-            wait: config.wait,
-            timeout: config.timeout,
-            memory_budget: Some(node.memory_budget()),
-            settings: Vec::new(),
-        };
         if config.verbose && identity.rank == 0 {
             let counts = |between: &Hierarchy| (between.topology().nodes(), between.topology().endpoints());
             let (nodes, endpoints) = between.as_ref().map_or((1, 1), counts);
@@ -146,11 +135,8 @@ impl Communicator {
                 config.order,
             ));
         }
-        let ranks = between.is_none().then_some(identity.size);
-        let settings = Settings::of(&joining, ranks);
-        if between.is_some() {
-            settings.go_round();
-        }
+        let settings = Settings::of(&config, between.is_none().then_some(identity.size));
+        let rings = RingOptions { memory_budget: Some(node.memory_budget()), ..config.rings(&identity, "rings") };
         let plans = PlanLane::new(rings);
         let trace = recorder.map(|recorder| Box::new(CallTrace::new(recorder, plans.name(), identity.size)));
         if trace.is_some() {
@@ -166,7 +152,7 @@ impl Communicator {
             settings,
             plans,
             drives: None,
-            joining,
+            joining: Arc::new(config),
             rounds: Mutex::default(),
             messages: Mutex::default(),
             grouped: Mutex::default(),

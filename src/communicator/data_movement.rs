@@ -16,7 +16,7 @@ impl Communicator {
         self.run(CollectiveArgs::all_gather((send, recv)))
     }
 
-    /// As [`Communicator::all_gather_into`]; what this rank gives lies in its place in `buf` already.
+    /// As [`Communicator::all_gather_into`]; the contribution of this rank is its block of `buf`.
     ///
     /// # Errors
     /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] unless `buf` divides evenly among the ranks.
@@ -24,8 +24,8 @@ impl Communicator {
         self.run(CollectiveArgs::all_gather(buf))
     }
 
-    /// As [`Communicator::all_gather_into`] where rank `r` gives `counts[r]` elements; all ranks give the same
-    /// `counts`. A rank that gives nothing is waited for by nobody.
+    /// As [`Communicator::all_gather_into`] where rank `r` sends `counts[r]` elements; all ranks pass the same `counts`. No rank waits for
+    /// one that sends nothing.
     ///
     /// # Errors
     /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or the buffers.
@@ -48,7 +48,7 @@ impl Communicator {
         self.run(CollectiveArgs::all_to_all((send, recv)))
     }
 
-    /// As [`Communicator::all_to_all_into`]; what is got replaces what was sent.
+    /// As [`Communicator::all_to_all_into`]; the received blocks replace the sent ones.
     ///
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
@@ -88,8 +88,8 @@ impl Communicator {
         self.run(CollectiveArgs::all_to_all((send, recv)).counts(counts))
     }
 
-    /// As [`Communicator::all_to_all_varcount_into`] where each rank gets from every other one as much as it sends to it:
-    /// `counts[r]` elements, in the place of those sent.
+    /// As [`Communicator::all_to_all_varcount_into`] where each rank receives from every other one as much as it sends there: `counts[r]`
+    /// elements, which replace the sent ones.
     ///
     /// # Errors
     /// As [`Communicator::all_to_all_varcount_into`].

@@ -1,4 +1,5 @@
-//! The way of every blocking call: to the node at once, or by way of the settings to a plan, to the node, or to several nodes.
+//! The execution of blocking calls: on the fast path by the node, else routed by the settings to a plan, to the node, or to several
+//! nodes.
 
 use super::Communicator;
 use crate::Error;
@@ -27,12 +28,12 @@ impl Communicator {
     pub fn run(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
         match self.settings.fast_options() {
             Some(options) => self.node.execute(args.options(options)),
-            // Built anew for this way alone, so that the other one has the arguments in registers.
+            // A copy of the arguments for this path alone, so that the fast path has them in registers.
             None => self.run_routed(args.options(CallOptions::default())),
         }
     }
 
-    /// Makes a call where there is more to it than what was chosen for all calls.
+    /// Makes a call that cannot take the fast path.
     #[cold]
     #[inline(never)]
     fn run_routed(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
@@ -42,7 +43,7 @@ impl Communicator {
         }
     }
 
-    /// Makes a call by the way that the settings choose.
+    /// Makes a call by the algorithm or plan that the settings choose.
     pub(super) fn route(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
         let checked = args.check(self.rank, self.size)?;
         if let Some(across) = self.across() {

@@ -33,7 +33,7 @@ impl Communicator {
         if let Some(joined) = &*joined {
             return Ok(joined.clone());
         }
-        let line = match self.across() {
+        let transport = match self.across() {
             Some(across) => across.connect_again()?,
             None => {
                 self.plans.begin_other_call();
@@ -43,7 +43,7 @@ impl Communicator {
                 LeaderTransport::Rings(Box::new(self.done(rings)?))
             }
         };
-        let made = Arc::new(PointToPoint::over(line, self.rank, self.size, self.plans.options.timeout)?);
+        let made = Arc::new(PointToPoint::over(transport, self.rank, self.size, self.plans.options.timeout)?);
         *joined = Some(made.clone());
         Ok(made)
     }

@@ -54,38 +54,38 @@ use std::sync::{Arc, Mutex};
 #[must_use = "dropping the communicator leaves the job"]
 #[repr(C)]
 pub struct Communicator {
-    /// The ranks of this node: of one node, all. It and what comes next is all that a small call looks at.
+    /// The group of this node's ranks. A small call reads this field and the next one only.
     node: Handle<NodeComm>,
     settings: Settings,
     /// The other nodes.
     between: Option<Handle<MultiNodeComm>>,
     rank: usize,
     size: usize,
-    /// By rank, the number in the job, where the node's group does not have it.
+    /// The number in the job by rank, where the node's group does not have it.
     job_ranks: Option<Vec<usize>>,
     identity: Identity,
     plans: PlanLane,
-    /// What a waiting rank drives besides what the user asks for.
+    /// The progress function of the library itself in waits, besides the user's.
     drives: Option<Progress>,
     /// The settings of joining, for communicators of survivors.
     joining: Arc<Config>,
-    /// Rounds of agreeing on survivors that are over.
+    /// Completed rounds of agreement on the survivors.
     rounds: Mutex<u64>,
-    /// Messages between two ranks, once they were asked for.
+    /// Point-to-point messages, once they are used.
     messages: Mutex<Option<Arc<PointToPoint>>>,
-    /// Memory of grouped calls, kept from one to the next.
+    /// Memory of grouped calls, reused by the next one.
     grouped: Mutex<Vec<u64>>,
     /// The recorder of calls, if they are recorded.
     trace: Option<Box<CallTrace>>,
 }
 
-/// What ran in a call.
+/// A report of a completed call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallReport {
     /// Number of the operation in this communicator, from 1; 0 in a job of one rank, which shares nothing.
     pub operation: u64,
-    /// What ran: never `Auto`.
+    /// The algorithm that ran: never `Auto`.
     pub algorithm: Choice,
     /// This rank's place in the arrival order, from 0; `None` where the algorithm takes none.
     pub place: Option<usize>,
@@ -102,7 +102,7 @@ impl Communicator {
         Communicator::builder().connect()
     }
 
-    /// The same, driving something of the library's own while it waits.
+    /// The same communicator, with a progress function of the library itself.
     #[cfg(feature = "mpi")]
     pub(crate) fn driving(mut self, progress: Progress) -> Result<Communicator, Error> {
         self.drives = Some(progress);
@@ -153,7 +153,7 @@ impl Communicator {
         self.between.as_ref().map_or(1, |between| between.topology().endpoints())
     }
 
-    /// How this process was found to belong to its job.
+    /// The identity of this process in its job.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -164,7 +164,7 @@ impl Communicator {
         self.node.allowed_cpus()
     }
 
-    /// Chooses what carries out the calls that follow, whatever their size: an [`Algorithm`](crate::Algorithm), or a plan by the name of its
+    /// Chooses the algorithm of all later calls, of any size: an [`Algorithm`](crate::Algorithm), or a plan by the name of its
     /// schedule (`"plan:ring".parse::<Choice>()`). `Algorithm::Auto` hands the choice back to the library. An operation
     /// that does not have the algorithm is left to the library: [`Communicator::last_call`] says what ran. All ranks must
     /// choose the same, or their next call is a [`Error::Mismatch`].
@@ -185,8 +185,8 @@ impl Communicator {
         Ok(())
     }
 
-    /// What to drive while this rank waits in the calls that follow; communicators split from this one later inherit it.
-    /// Every rank decides for itself.
+    /// Sets the progress function that is called while this rank waits in later calls; communicators that are split from this one later
+    /// inherit it. Every rank decides for itself.
     ///
     /// ```
     /// # let comm = earlybird::Communicator::from_env()?;
@@ -206,7 +206,7 @@ impl Communicator {
         self.drive(progress)
     }
 
-    /// Drives this, and nothing else, in the waits of the calls that follow.
+    /// Calls this progress function, and no other one, in the waits of later calls.
     fn drive(&self, progress: Option<Progress>) -> Result<(), Error> {
         self.plans.set_progress(progress.clone())?;
         if let Some(between) = &self.between {
@@ -220,7 +220,7 @@ impl Communicator {
         self.trace.as_ref().map(|trace| trace.communicator())
     }
 
-    /// What ran in the last operation that this rank completed.
+    /// A report of the last operation that this rank completed.
     pub fn last_call(&self) -> Option<CallReport> {
         if let Some(across) = self.across() {
             return across.last();

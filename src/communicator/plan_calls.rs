@@ -10,7 +10,7 @@ use earlybird_shm::{Absent, Collective};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Communicator {
-    /// Takes back the count of a call that was refused before it reached the others.
+    /// Uncounts a call that was refused before other ranks could see it.
     #[inline]
     pub(super) fn done<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
         if let Err(Error::Usage { .. } | Error::Unsupported { .. }) = &result
@@ -30,8 +30,8 @@ impl Communicator {
     }
 
     /// Joins the ranks of the node once more, beside the operations in which they meet before and after it in `call`. A rank that
-    /// makes another call is found out before, instead of the others' waiting at the door for ever; what fails on some ranks is the
-    /// one error of all.
+    /// makes another call is found before, instead of the others' waiting for it at the rendezvous; a failure on some ranks is the
+    /// error of all.
     pub(super) fn join_beside<T>(
         &self,
         call: Collective,
@@ -40,7 +40,7 @@ impl Communicator {
         self.node.meet(call)?;
         let joined = join(&|| self.node.absent());
         match &joined {
-            // The dead are seen by what follows; who lives and was given up has its own word to say there.
+            // The next operation finds dead ranks; a living rank that has given up reports its own error there.
             Ok(_) | Err(Error::PeerDied { .. }) => {}
             Err(error) => self.node.fail(error),
         }
@@ -72,7 +72,7 @@ impl Communicator {
             transport.rings().set_progress(progress.clone());
             *plans = Some(Plans::over(transport));
             lane.joined.store(true, Relaxed);
-            self.settings.go_round();
+            self.settings.route();
         }
         let Some(plans) = plans else { unreachable!("joined above") };
         let unwinding = Unwinding(plans);

@@ -1,4 +1,4 @@
-//! The plans of a communicator: what carries them out once a first call was made by one, and which calls those are.
+//! The plans of a communicator, their rings, which are joined in the first call that runs a plan, and the choice of those calls.
 
 use crate::plans::Plans;
 use crate::transport::{RingOptions, ShmTransport};
@@ -8,7 +8,7 @@ use earlybird_shm::{Collective, Progress, enter};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-/// The plans of a communicator. They are joined when the first one is asked for: jobs without any pay a load per call.
+/// The plans of a communicator. Their rings are joined when the first plan runs: other jobs pay a load per call.
 #[derive(Debug)]
 pub(super) struct PlanLane {
     pub(super) options: RingOptions,
@@ -19,13 +19,13 @@ pub(super) struct PlanLane {
 #[derive(Debug, Default)]
 pub(super) struct PlanState {
     pub(super) plans: Option<Plans<ShmTransport>>,
-    /// The error that they failed with.
+    /// The error with which they have failed.
     pub(super) failed: Option<Error>,
     /// The plan of the last call, where that ran one.
     pub(super) last: Option<&'static str>,
-    /// Plans that ran.
+    /// The number of plans that ran.
     pub(super) calls: u64,
-    /// What to drive in long waits.
+    /// The progress function of long waits.
     pub(super) progress: Option<Progress>,
 }
 
@@ -106,7 +106,7 @@ pub(super) fn plan_of(collective: Collective, choice: Choice) -> Option<&'static
     let Choice::Plan(plan) = choice else { return None };
     match collective {
         Collective::AllReduce => Some(plan),
-        // Whatever is chosen for data, a barrier has its own plan.
+        // A barrier has one plan, of whatever name the chosen one is.
         Collective::Barrier => Some("dissemination"),
         _ => None,
     }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// The interval at which a rank that waits in a collective looks after its messages.
+/// The interval at which a rank that waits in a collective makes progress in its messages.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Messages between the ranks of a communicator ([`Communicator::point_to_point`](crate::Communicator::point_to_point)).
@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// the communicator. Several threads may send, receive and wait at the same time. The first error is final, for all ranks that wait.
 pub struct PointToPoint {
     state: Mutex<PointToPointState>,
-    /// Threads that wait to enter.
+    /// Threads that wait for the lock.
     entering: AtomicUsize,
     /// False while nothing is under way.
     is_busy: AtomicBool,
@@ -40,23 +40,23 @@ struct PointToPointState {
 }
 
 impl PointToPoint {
-    /// Messages between the ranks that `line` joins and nothing else uses.
+    /// Messages over a transport that nothing else uses.
     pub(super) fn over(
-        line: LeaderTransport,
+        transport: LeaderTransport,
         rank: usize,
         size: usize,
         timeout: Option<Duration>,
     ) -> Result<Self, Error> {
-        let deadline = timeout.filter(|_| line.is_a_network());
+        let deadline = timeout.filter(|_| transport.is_a_network());
         // Every rank for itself: the number of a node is that of its rank.
         let topology = Topology::new((0..size).map(|rank| vec![rank]).collect(), rank)?;
-        let lane = LeaderChannel::new(line, &topology, timeout);
+        let lane = LeaderChannel::new(transport, &topology, timeout);
         let state = PointToPointState { lane, transfers: Transfers::new(size), passes: 0, since: None };
         let (state, entering, is_busy) = (Mutex::new(state), AtomicUsize::new(0), AtomicBool::new(false));
         Ok(PointToPoint { state, entering, is_busy, rank, size, deadline })
     }
 
-    /// The work of a rank for its messages while it waits elsewhere: [`Communicator::set_progress`](crate::Communicator::set_progress).
+    /// The progress function of the messages for waits in collectives: [`Communicator::set_progress`](crate::Communicator::set_progress).
     ///
     /// # Errors
     /// None; a `Result` as [`Progress::new`] has one.
@@ -64,18 +64,18 @@ impl PointToPoint {
         let this = Arc::downgrade(self);
         Progress::new(LOOK_EVERY, move || {
             if let Some(this) = this.upgrade() {
-                this.look();
+                this.try_progress();
             }
         })
     }
 
-    /// Makes progress if anything is under way and no other thread does.
-    fn look(&self) {
+    /// Makes progress if anything is under way and no other thread makes it.
+    fn try_progress(&self) {
         if !self.is_busy.load(Relaxed) {
             return;
         }
         if let Ok(mut state) = self.state.try_lock() {
-            // An error stands, and is returned to who waits for a message.
+            // The error is kept, and returned by the next wait for a message.
             let _ = state.pass();
             self.is_busy.store(!state.transfers.is_empty(), Relaxed);
         }
@@ -181,7 +181,7 @@ impl PointToPoint {
         }
     }
 
-    /// Enters when the thread that waits there comes by.
+    /// Locks the state, which a waiting thread releases as soon as another one wants it.
     fn enter(&self) -> MutexGuard<'_, PointToPointState> {
         match self.state.try_lock() {
             Ok(state) => state,
@@ -197,7 +197,7 @@ impl PointToPoint {
 }
 
 impl PointToPointState {
-    /// Sends and receives what can be now; whether there was anything.
+    /// Sends and receives without waiting. Returns whether anything moved.
     fn pass(&mut self) -> Result<bool, Error> {
         match self.transfers.pass(&mut self.lane) {
             Ok(true) => {
@@ -209,7 +209,7 @@ impl PointToPointState {
         }
     }
 
-    /// Counts a pass without progress, and says which ranks are waited for.
+    /// Counts a pass without progress, and sets the ranks that are waited for.
     fn idle(&mut self) -> u32 {
         self.passes = self.passes.saturating_add(1);
         let (lane, transfers) = (&mut self.lane, &self.transfers);
@@ -234,7 +234,7 @@ impl PointToPointState {
         }
     }
 
-    /// Ends all transfers, here and on the other ranks; the error that stands.
+    /// Ends all transfers, here and on the other ranks. Returns the first error.
     fn fail(&mut self, failure: Failure) -> Error {
         if self.lane.error().is_none() {
             self.lane.raise(failure.clone());

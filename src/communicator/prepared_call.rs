@@ -1,4 +1,4 @@
-//! A call with its buffers, to be started on one node or on several: which of the two carries it out.
+//! A call with its buffers that can be started, on one node or on several.
 
 use super::Communicator;
 use crate::hierarchy::Prepared;
@@ -8,9 +8,9 @@ use crate::{BufferOwner, Error};
 /// A call that can be started, any number of times.
 #[derive(Debug)]
 pub(super) enum PreparedCall {
-    /// By the node.
+    /// A call on one node.
     OneNode(earlybird_shm::InactiveRequest),
-    /// By several.
+    /// A call on several nodes.
     MultiNode(Box<Prepared>),
 }
 
@@ -23,6 +23,12 @@ impl From<earlybird_shm::InactiveRequest> for PreparedCall {
     }
 }
 
+impl From<Box<Prepared>> for PreparedCall {
+    fn from(prepared: Box<Prepared>) -> Self {
+        PreparedCall::MultiNode(prepared)
+    }
+}
+
 impl PreparedCall {
     /// The buffers; `None` for another type than the call was made with.
     pub(super) fn buffers<B: BufferOwner>(&mut self) -> Option<&mut B> {
@@ -32,7 +38,7 @@ impl PreparedCall {
         }
     }
 
-    /// The same, for good.
+    /// The buffers, consuming the call.
     pub(super) fn into_buffers<B: BufferOwner>(self) -> Option<B> {
         match self {
             PreparedCall::OneNode(ready) => ready.into_buffers(),
@@ -42,13 +48,13 @@ impl PreparedCall {
 }
 
 impl Communicator {
-    /// Starts a call and gives the number to ask for it by.
+    /// Starts a call and returns its number.
     pub(super) fn start_prepared(&self, ready: PreparedCall, call: NewRecord) -> Result<u64, (PreparedCall, Error)> {
         self.traced_start(call, || match (ready, &self.between) {
             (PreparedCall::MultiNode(prepared), Some(between)) => {
                 let started = between.start(prepared);
                 between.watch();
-                started.map_err(|(prepared, error)| (PreparedCall::MultiNode(prepared), error))
+                started.map_err(|(prepared, error)| (prepared.into(), error))
             }
             (PreparedCall::OneNode(ready), _) => {
                 let started = self.node.start(ready);
@@ -70,26 +76,22 @@ impl Communicator {
             ended = Some(prepared);
             result
         });
-        (PreparedCall::MultiNode(ended.expect("the call has run")), result)
+        (ended.expect("the call has run").into(), result)
     }
 
     /// The call started under this number, when it has ended.
     pub(super) fn finish(&self, number: u64) -> Result<Completion, Error> {
         let ended = self.traced_end(number, || match &self.between {
-            Some(between) => {
-                between.finish(number).map(|(prepared, result)| Some((PreparedCall::MultiNode(prepared), result)))
-            }
+            Some(between) => between.finish(number).map(|(prepared, result)| Some((prepared.into(), result))),
             None => self.node.finish(number).map(|(ready, result)| Some((ready.into(), result))),
         });
         ended.map(|ended| ended.expect("a call that was waited for has ended"))
     }
 
-    /// The same if it has ended by now.
+    /// The call started under this number, if it has ended by now.
     pub(super) fn ask(&self, number: u64) -> Result<Option<Completion>, Error> {
         self.traced_end(number, || match &self.between {
-            Some(between) => {
-                Ok(between.ask(number)?.map(|(prepared, result)| (PreparedCall::MultiNode(prepared), result)))
-            }
+            Some(between) => Ok(between.ask(number)?.map(|(prepared, result)| (prepared.into(), result))),
             None => Ok(self.node.ask(number)?.map(|(ready, result)| (ready.into(), result))),
         })
     }

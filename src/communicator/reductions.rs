@@ -30,8 +30,8 @@ impl Communicator {
     /// # Errors
     /// [`Error::Usage`] for unequal lengths or a second thread; [`Error::Unsupported`] where `op` does not exist for `T`
     /// (on every rank, before anything is shared); [`Error::PeerDied`], [`Error::Mismatch`],
-    /// [`Error::Timeout`], [`Error::NoSpace`]: every rank still in the call gets the same one, a rank that has
-    /// completed the call gets it at its next.
+    /// [`Error::Timeout`], [`Error::NoSpace`]: every rank still in the call returns the same one, a rank that has
+    /// completed the call returns it from its next one.
     pub fn all_reduce_into<'a, T: 'a>(
         &self,
         send: &'a [T],
@@ -85,7 +85,7 @@ impl Communicator {
         self.run(CollectiveArgs::barrier())
     }
 
-    /// Reduces `send` of all ranks, one block per rank in rank order, and gives every rank its own block in `recv`.
+    /// Reduces `send` of all ranks, one block per rank in rank order, and copies every rank's block to its `recv`.
     ///
     /// `send` must be as long as `recv` times the ranks. Each rank folds its block as the others' come; cost after the
     /// last arrival: one deposit of the late rank and a fold of one block.
@@ -101,8 +101,8 @@ impl Communicator {
         self.run(CollectiveArgs::reduce_scatter((send, recv), op))
     }
 
-    /// As [`Communicator::reduce_scatter_block_into`] with blocks of different lengths: rank `r` gets `counts[r]`
-    /// elements. All ranks give the same `counts`.
+    /// As [`Communicator::reduce_scatter_block_into`] with blocks of different lengths: rank `r` receives
+    /// `counts[r]` elements. All ranks pass the same `counts`.
     ///
     /// # Errors
     /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or the buffers.
@@ -130,7 +130,7 @@ impl Communicator {
     }
 
     /// As [`Communicator::reduce_scatter_block_in_place`] with blocks of different lengths: block `r` has `counts[r]`
-    /// elements. All ranks give the same `counts`.
+    /// elements. All ranks pass the same `counts`.
     ///
     /// # Errors
     /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `buf`.
@@ -143,8 +143,8 @@ impl Communicator {
         self.run(CollectiveArgs::reduce_scatter(buf, op).counts(Counts::PerRank(counts)))
     }
 
-    /// Reduces `send` of the ranks from 0 to this one, in rank order, into `recv`: rank 0 gets its own contribution, the last
-    /// rank that of all.
+    /// Reduces `send` of the ranks from 0 to this one, in rank order, into `recv`: that of rank 0 is its own contribution, that
+    /// of the last rank the reduction of all.
     ///
     /// No rank waits for those after it. Any operator but [`Op::Average`]; it need not be commutative. The order is that of the
     /// ranks whatever was set: on one node, results that round are those of a loop over the ranks.

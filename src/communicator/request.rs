@@ -55,7 +55,7 @@ pub fn progress() -> bool {
 #[must_use = "a request that is dropped loses its result"]
 pub struct Request<'c, B> {
     comm: &'c Communicator,
-    /// Under which the call was started; `None` once it has ended.
+    /// The number under which the call was started; `None` once it has ended.
     number: Option<u64>,
     buffers: PhantomData<fn() -> B>,
 }
@@ -186,7 +186,7 @@ impl<'c, B: BufferOwner> Persistent<'c, B> {
         result
     }
 
-    /// Whether the call that was started is complete; never waits for another rank.
+    /// Returns whether the call that was started is complete; never waits for another rank.
     ///
     /// # Errors
     /// The errors of [`Persistent::wait`].
@@ -197,7 +197,7 @@ impl<'c, B: BufferOwner> Persistent<'c, B> {
         result.map(|()| true)
     }
 
-    /// Whether a call was started and its end not been waited for: its buffers are not to be had.
+    /// Returns whether a call was started and not yet waited for; its buffers are not available then.
     pub fn is_started(&self) -> bool {
         matches!(self.state, State::Started(_))
     }
@@ -221,7 +221,7 @@ impl<'c, B: BufferOwner> Persistent<'c, B> {
         }
     }
 
-    /// The buffers, for good.
+    /// The buffers, consuming the prepared call.
     ///
     /// # Errors
     /// [`Error::Usage`] while the call is under way, which goes on then as if this had been dropped.
@@ -338,8 +338,8 @@ impl Communicator {
         Ok(Persistent { comm: self, call: record, state: State::Inactive(ready), buffers: PhantomData })
     }
 
-    /// Refuses a call that is started on one node where a plan was chosen for it. What was measured for blocking calls has no
-    /// say here.
+    /// Refuses a call that is started on one node where a plan was chosen for it. Plans that were measured for blocking calls do not
+    /// count.
     fn refuse_plan(&self, collective: Collective, bytes: usize) -> Result<(), Error> {
         match plan_of(collective, self.settings.asked(collective, bytes)) {
             None => Ok(()),

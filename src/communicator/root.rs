@@ -30,7 +30,7 @@ impl Communicator {
 }
 
 impl Root<'_> {
-    /// Its number.
+    /// The rank of the root.
     pub fn rank(&self) -> usize {
         self.rank
     }
@@ -93,7 +93,7 @@ impl Root<'_> {
         self.comm.run(CollectiveArgs::gather(self.rank, (send, recv)))
     }
 
-    /// As [`Root::gather_into_root`]; what the root gives lies in its place in `buf` already.
+    /// As [`Root::gather_into_root`]; the contribution of the root is its block of `buf`.
     ///
     /// # Errors
     /// As [`Root::reduce_into_root`]; [`Error::Usage`] unless `buf` divides evenly among the ranks.
@@ -102,7 +102,7 @@ impl Root<'_> {
         self.comm.run(CollectiveArgs::gather(self.rank, buf))
     }
 
-    /// As [`Root::gather_into`] where rank `r` gives `counts[r]` elements; all ranks give the same `counts`.
+    /// As [`Root::gather_into`] where rank `r` sends `counts[r]` elements; all ranks pass the same `counts`.
     ///
     /// # Errors
     /// As [`Root::reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `send`.
@@ -112,7 +112,7 @@ impl Root<'_> {
         self.comm.run(CollectiveArgs::gather(self.rank, CallBuffers::send(send)).counts(counts))
     }
 
-    /// As [`Root::gather_into_root`] where rank `r` gives `counts[r]` elements; all ranks give the same `counts`.
+    /// As [`Root::gather_into_root`] where rank `r` sends `counts[r]` elements; all ranks pass the same `counts`.
     ///
     /// # Errors
     /// As [`Root::reduce_into_root`]; [`Error::Usage`] when `counts` does not fit the ranks or the buffers.
@@ -126,7 +126,7 @@ impl Root<'_> {
         self.comm.run(CollectiveArgs::gather(self.rank, (send, recv)).counts(Counts::PerRank(counts)))
     }
 
-    /// Gets this rank's block of what the root scatters; for every rank but the root.
+    /// Receives this rank's block of the root's buffer; for every rank but the root.
     ///
     /// # Errors
     /// As [`Root::reduce_into`].
@@ -154,7 +154,7 @@ impl Root<'_> {
         self.comm.run(CollectiveArgs::scatter(self.rank, buf))
     }
 
-    /// As [`Root::scatter_into`] where rank `r` gets `counts[r]` elements; all ranks give the same `counts`.
+    /// As [`Root::scatter_into`] where rank `r` receives `counts[r]` elements; all ranks pass the same `counts`.
     ///
     /// # Errors
     /// As [`Root::reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `recv`.
@@ -164,7 +164,7 @@ impl Root<'_> {
         self.comm.run(CollectiveArgs::scatter(self.rank, CallBuffers::recv(recv)).counts(counts))
     }
 
-    /// As [`Root::scatter_into_root`] where rank `r` gets `counts[r]` elements; all ranks give the same `counts`.
+    /// As [`Root::scatter_into_root`] where rank `r` receives `counts[r]` elements; all ranks pass the same `counts`.
     ///
     /// # Errors
     /// As [`Root::reduce_into_root`]; [`Error::Usage`] when `counts` does not fit the ranks or the buffers.

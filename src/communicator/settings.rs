@@ -1,7 +1,7 @@
-//! What the user of a communicator has chosen for the calls that follow, and the short answer to it: most programs choose
-//! nothing, and a call of few bytes is too short to ask four questions.
+//! The settings of a communicator's later calls, and their summary for the fast path: most programs choose nothing, and reading four
+//! settings would take a noticeable part of a call of few bytes.
 //!
-//! Everything is relaxed: choices are the calling thread's own or were handed over with the handle.
+//! Every access is relaxed: settings are the calling thread's own or were handed over with the communicator.
 
 use crate::size_table::Tables;
 use crate::tuning::Tuning;
@@ -12,23 +12,23 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Settings {
-    /// [`Settings::fast_options`], packed: `algorithm 8 | order 8`, or [`ROUND`].
+    /// [`Settings::fast_options`], packed: `algorithm 8 | order 8`, or [`NOT_FAST`].
     fast: AtomicU32,
     /// The same where calls are traced: [`Settings::options_of_all_calls`].
     for_all: AtomicU32,
-    /// The tables of `EARLYBIRD_ALLREDUCE` and its like, in force until the user chooses otherwise.
+    /// The tables of `EARLYBIRD_ALLREDUCE` and the like, in force until the user chooses an algorithm.
     tables: Tables,
-    /// What was measured to be best, for any number of ranks, and for those of this communicator: after all else.
+    /// The measured best choices for any number of ranks, and for those of this communicator; every other setting has precedence.
     tuning: Tuning,
     tuned: Tables,
-    /// Whether there are tables and they are in force.
+    /// True if there are tables and they are in force.
     use_tables: AtomicBool,
-    /// Whether the user has chosen since, which puts all tables out of force.
+    /// True once the user has chosen an algorithm, which puts all tables out of force.
     chosen: AtomicBool,
     choice: AtomicU32,
-    by_rank: AtomicBool,
-    /// Whether there is more to a call than what is chosen: other nodes, or rings that count it.
-    goes_round: AtomicBool,
+    is_deterministic: AtomicBool,
+    /// True if calls are routed to other nodes or counted by rings.
+    is_routed: AtomicBool,
     /// True if every call is recorded.
     is_traced: AtomicBool,
 }
@@ -36,7 +36,7 @@ pub(super) struct Settings {
 /// The setting that chose what carries out a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decider {
-    /// None: the library chooses.
+    /// No setting: the library chooses.
     Nothing,
     /// The one for all calls: `EARLYBIRD_ALGORITHM` or `set_algorithm`.
     AllCalls,
@@ -46,48 +46,40 @@ pub(super) enum Decider {
     Tuning,
 }
 
-/// No short answer: no algorithm has the code in its low bits.
-const ROUND: u32 = u32::MAX;
+/// No settings for the fast path: no algorithm has the code in its low bits.
+const NOT_FAST: u32 = u32::MAX;
 
 impl Settings {
-    pub(super) fn new(tables: Tables, choice: Choice, order: FoldOrder) -> Self {
+    /// The settings of a communicator of so many ranks on one node; `None` on several, whose calls are all routed and for which no tables
+    /// are measured.
+    pub(super) fn new(tables: Tables, tuning: Tuning, choice: Choice, order: FoldOrder, ranks: Option<usize>) -> Self {
+        let tuned = ranks.map_or_else(Tables::default, |ranks| tuning.tables(ranks));
         let settings = Settings {
-            use_tables: AtomicBool::new(tables != Tables::default()),
+            use_tables: AtomicBool::new(tables != Tables::default() || tuned != Tables::default()),
             tables,
-            tuning: Tuning::default(),
-            tuned: Tables::default(),
+            tuning,
+            tuned,
             chosen: AtomicBool::new(false),
             choice: AtomicU32::new(choice.code()),
-            by_rank: AtomicBool::new(order == FoldOrder::Rank),
-            goes_round: AtomicBool::new(false),
+            is_deterministic: AtomicBool::new(order == FoldOrder::Rank),
+            is_routed: AtomicBool::new(ranks.is_none()),
             is_traced: AtomicBool::new(false),
-            fast: AtomicU32::new(ROUND),
-            for_all: AtomicU32::new(ROUND),
+            fast: AtomicU32::new(NOT_FAST),
+            for_all: AtomicU32::new(NOT_FAST),
         };
-        settings.sum_up();
+        settings.update_fast();
         settings
     }
 
-    /// Those of a communicator of so many ranks on one node; `None` on several.
+    /// The settings that a configuration asks for.
     pub(super) fn of(config: &Config, ranks: Option<usize>) -> Self {
-        let choice = Settings::new(config.tables.clone(), config.algorithm, config.order);
-        choice.tuned(config.tuning.clone(), ranks)
+        Settings::new(config.tables.clone(), config.tuning.clone(), config.algorithm, config.order, ranks)
     }
 
-    /// With what was measured for so many ranks on one node; `None` on several.
-    pub(super) fn tuned(mut self, tuning: Tuning, ranks: Option<usize>) -> Self {
-        self.tuned = ranks.map_or_else(Tables::default, |ranks| tuning.tables(ranks));
-        self.tuning = tuning;
-        let any = [&self.tables, &self.tuned].into_iter().any(|tables| *tables != Tables::default());
-        self.use_tables = AtomicBool::new(any);
-        self.sum_up();
-        self
-    }
-
-    /// The same choices for another communicator, of so many ranks on one node.
+    /// The same settings for another communicator.
     pub(super) fn another(&self, ranks: Option<usize>) -> Self {
         let choice = Choice::from_code(self.choice.load(Relaxed));
-        let settings = Settings::new(self.tables.clone(), choice, self.order()).tuned(self.tuning.clone(), ranks);
+        let settings = Settings::new(self.tables.clone(), self.tuning.clone(), choice, self.order(), ranks);
         if self.chosen.load(Relaxed) {
             settings.choose(choice);
         }
@@ -98,35 +90,35 @@ impl Settings {
         self.choice.store(choice.code(), Relaxed);
         self.chosen.store(true, Relaxed);
         self.use_tables.store(false, Relaxed);
-        self.sum_up();
+        self.update_fast();
     }
 
     pub(super) fn choose_order(&self, order: FoldOrder) {
-        self.by_rank.store(order == FoldOrder::Rank, Relaxed);
-        self.sum_up();
+        self.is_deterministic.store(order == FoldOrder::Rank, Relaxed);
+        self.update_fast();
     }
 
-    /// From here on there is more to a call than what is chosen.
-    pub(super) fn go_round(&self) {
-        self.goes_round.store(true, Relaxed);
-        self.sum_up();
+    /// Takes all later calls off the fast path: they are routed to other nodes, or counted by rings.
+    pub(super) fn route(&self) {
+        self.is_routed.store(true, Relaxed);
+        self.update_fast();
     }
 
-    /// From here on calls are recorded, which [`Settings::fast_options`] would not let them be.
+    /// Takes all later calls off the fast path, because they are recorded.
     pub(super) fn trace(&self) {
         self.is_traced.store(true, Relaxed);
-        self.sum_up();
+        self.update_fast();
     }
 
-    fn sum_up(&self) {
-        let straight = match Choice::from_code(self.choice.load(Relaxed)) {
-            Choice::Node(algorithm) if !self.use_tables.load(Relaxed) && !self.goes_round.load(Relaxed) => {
+    fn update_fast(&self) {
+        let packed = match Choice::from_code(self.choice.load(Relaxed)) {
+            Choice::Node(algorithm) if !self.use_tables.load(Relaxed) && !self.is_routed.load(Relaxed) => {
                 algorithm as u32 | (self.order() as u32) << 8
             }
-            _ => ROUND,
+            _ => NOT_FAST,
         };
-        self.for_all.store(straight, Relaxed);
-        self.fast.store(if self.is_traced.load(Relaxed) { ROUND } else { straight }, Relaxed);
+        self.for_all.store(packed, Relaxed);
+        self.fast.store(if self.is_traced.load(Relaxed) { NOT_FAST } else { packed }, Relaxed);
     }
 
     /// The settings of every call, where all calls have the same, only the node carries them out and none is recorded.
@@ -142,10 +134,10 @@ impl Settings {
     }
 
     fn order(&self) -> FoldOrder {
-        if self.by_rank.load(Relaxed) { FoldOrder::Rank } else { FoldOrder::Arrival }
+        if self.is_deterministic.load(Relaxed) { FoldOrder::Rank } else { FoldOrder::Arrival }
     }
 
-    /// What carries out a call with blocks of `bytes`.
+    /// The choice for a call with blocks of `bytes`.
     #[inline]
     pub(super) fn choice(&self, collective: Collective, bytes: usize) -> Choice {
         self.decided(collective, bytes).0
@@ -193,11 +185,11 @@ impl Settings {
     }
 }
 
-/// The settings in [`Settings::fast`], if there are any.
+/// The unpacked value of [`Settings::fast`], if it has one.
 #[inline(always)]
-fn unpacked(straight: u32) -> Option<CallOptions> {
-    let order = if straight >> 8 == 0 { FoldOrder::Arrival } else { FoldOrder::Rank };
-    Some(CallOptions { algorithm: Algorithm::from_repr(straight as u8)?, order, within: 0 })
+fn unpacked(packed: u32) -> Option<CallOptions> {
+    let order = if packed >> 8 == 0 { FoldOrder::Arrival } else { FoldOrder::Rank };
+    Some(CallOptions { algorithm: Algorithm::from_repr(packed as u8)?, order, within: 0 })
 }
 
 #[cfg(test)]
@@ -205,40 +197,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_short_answer_is_the_long_one_or_none() {
-        let settings = Settings::new(Tables::default(), Choice::default(), FoldOrder::Arrival);
-        let long = |settings: &Settings| settings.options(Collective::AllReduce, 8);
-        assert_eq!(settings.fast_options(), Some(long(&settings)));
+    fn the_fast_options_are_those_of_the_call_or_none() {
+        let new = |tables| Settings::new(tables, Tuning::default(), Choice::default(), FoldOrder::Arrival, Some(2));
+        let settings = new(Tables::default());
+        let options = |settings: &Settings| settings.options(Collective::AllReduce, 8);
+        assert_eq!(settings.fast_options(), Some(options(&settings)));
         settings.choose_order(FoldOrder::Rank);
         for algorithm in Algorithm::ALL {
             settings.choose(Choice::Node(algorithm));
             assert_eq!(settings.fast_options(), Some(CallOptions { algorithm, order: FoldOrder::Rank, within: 0 }));
-            assert_eq!(settings.another(None).fast_options(), Some(long(&settings)));
+            assert_eq!(settings.another(Some(2)).fast_options(), Some(options(&settings)));
+            assert_eq!(settings.another(None).fast_options(), None, "several nodes");
         }
         settings.choose("plan:ring".parse().unwrap());
         assert_eq!(settings.fast_options(), None, "a plan");
         settings.choose(Choice::default());
         settings.trace();
-        assert_eq!((settings.fast_options(), settings.options_of_all_calls()), (None, Some(long(&settings))), "traced");
-        settings.go_round();
+        assert_eq!(
+            (settings.fast_options(), settings.options_of_all_calls()),
+            (None, Some(options(&settings))),
+            "traced"
+        );
+        settings.route();
         assert_eq!((settings.fast_options(), settings.options_of_all_calls()), (None, None), "other nodes");
         let tables = Tables::default().with(Collective::AllReduce, "chain:0-".parse().unwrap());
-        let settings = Settings::new(tables, Choice::default(), FoldOrder::Arrival);
-        assert_eq!((settings.fast_options(), settings.another(None).fast_options()), (None, None), "tables");
+        let settings = new(tables);
+        assert_eq!((settings.fast_options(), settings.another(Some(2)).fast_options()), (None, None), "tables");
         settings.choose(Choice::default());
-        assert_eq!(settings.fast_options(), Some(long(&settings)), "the user's choice ends the tables");
+        assert_eq!(settings.fast_options(), Some(options(&settings)), "the user's choice ends the tables");
     }
 
     #[test]
     fn what_was_measured_stands_where_nothing_was_asked_for() {
         let tuning: Tuning = "ranks.4.allreduce = 'plan:ring:0-'\nranks.2.allreduce = 'chain:0-'".parse().unwrap();
-        let of = |tables, choice, ranks| Settings::new(tables, choice, FoldOrder::Arrival).tuned(tuning.clone(), ranks);
+        let of = |tables, choice, ranks| Settings::new(tables, tuning.clone(), choice, FoldOrder::Arrival, ranks);
         let what = |settings: &Settings| settings.choice(Collective::AllReduce, 8);
         let tuned = of(Tables::default(), Choice::default(), Some(4));
         assert_eq!((what(&tuned), tuned.fast_options()), (Choice::Plan("ring"), None));
         assert_eq!(tuned.asked(Collective::AllReduce, 8), Choice::default());
         assert_eq!(what(&tuned.another(Some(2))), Choice::Node(Algorithm::Chain), "a part has its own number of ranks");
-        assert!(tuned.another(Some(3)).fast_options().is_some() && tuned.another(None).fast_options().is_some());
+        assert!(tuned.another(Some(3)).fast_options().is_some() && tuned.another(None).fast_options().is_none());
         let tables = Tables::default().with(Collective::AllReduce, "flat:0-".parse().unwrap());
         assert_eq!(what(&of(tables, Choice::default(), Some(4))), Choice::Node(Algorithm::Flat));
         assert_eq!(what(&of(Tables::default(), Algorithm::Leader.into(), Some(4))), Choice::Node(Algorithm::Leader));

@@ -13,7 +13,7 @@ impl Communicator {
     /// this and other ranks call meanwhile; the view borrows the communicator.
     ///
     /// **A view stops nobody.** No rank waits for a view to be dropped. When views are held of both results, by whichever
-    /// ranks, or the budget has no room, every rank gets a copy of its own instead: [`SharedView::is_copy`]. So it does for
+    /// ranks, or the budget has no room, every rank receives a copy of its own instead: [`SharedView::is_copy`]. So it does for
     /// less than 2 KiB, by an operator of the caller's own, and on one node where a plan was chosen. Drop views before the call after the next.
     ///
     /// **Several nodes.** Each node has one result of its own, with the same bits, and everything said above goes for each

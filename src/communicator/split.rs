@@ -122,9 +122,6 @@ impl Communicator {
         job_ranks: Option<Vec<usize>>,
     ) -> Communicator {
         let settings = self.settings.another(between.is_none().then_some(node.size()));
-        if between.is_some() {
-            settings.go_round();
-        }
         let size = job_ranks.as_ref().map_or(node.size(), Vec::len);
         let trace = self.trace.as_ref().map(|trace| Box::new(trace.another(plans.name(), size)));
         if trace.is_some() {

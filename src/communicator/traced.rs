@@ -1,4 +1,4 @@
-//! The calls of a communicator that is traced: recorded at their arrival and at their end, by whichever way they go.
+//! The calls of a communicator that is traced: each is recorded at its arrival and at its end.
 
 use super::Communicator;
 use super::prepared_call::Completion;
@@ -50,9 +50,7 @@ impl Communicator {
                 Ok(number)
             }
             Err((call, error)) => {
-                let failed: Result<(), Error> = Err(error);
-                trace.end(record, &failed, || None);
-                let Err(error) = failed else { unreachable!("it is an error") };
+                trace.end(record, &Err::<(), _>(error.clone()), || None);
                 Err((call, error))
             }
         }
@@ -72,6 +70,7 @@ impl Communicator {
         }
         Ok(ended)
     }
+
     /// The algorithm of the call that has just ended, and this rank's place in the order of arrival.
     fn what_ran(&self) -> Option<(Choice, Option<usize>)> {
         self.last_call().map(|report| (report.algorithm, report.place))

@@ -1,7 +1,7 @@
-//! Messages of any length between two ranks, cut into packets and put together again: which message belongs to which receive.
+//! Messages of any length between two ranks: cut into packets, put together again, and matched with receives.
 //!
-//! Messages from one rank under one tag are received in the order in which they were sent. A message that comes before anybody has
-//! asked for it is kept in private memory.
+//! Messages from one rank under one tag are received in the order in which they were sent. A message for which
+//! no receive is posted is kept in private memory.
 
 use crate::Error;
 use earlybird_hier::exec::{Failure, PacketDecision, PacketHeader, Transport};
@@ -25,7 +25,7 @@ pub struct Delivery {
 pub struct Transfer(Arc<OnceLock<Result<Delivery, Error>>>);
 
 impl Transfer {
-    /// Its end, once it has ended.
+    /// The result, once the transfer has ended.
     pub fn ended(&self) -> Option<Result<Delivery, Error>> {
         self.0.get().cloned()
     }
@@ -90,13 +90,13 @@ struct ArrivingMessage {
     tag: u32,
     bytes: usize,
     came: usize,
-    /// The bytes that have come, if nobody had asked for them.
+    /// The bytes that have come, if no receive was posted.
     kept: Option<Vec<u8>>,
-    /// Its receive; `None` also for a message that was refused.
+    /// The receive of the message; `None` also if it was refused.
     receive: Option<PostedReceive>,
 }
 
-/// A complete message that nobody has asked for.
+/// A complete message for which no receive was posted.
 struct EarlyMessage {
     from: usize,
     tag: u32,
@@ -105,12 +105,12 @@ struct EarlyMessage {
 
 /// The transfers of one rank.
 pub(super) struct Transfers {
-    /// By receiver, in order.
+    /// Messages to send, by receiver, in order.
     outgoing: Vec<VecDeque<OutgoingMessage>>,
-    /// Sent, but not known to reach their receivers without this rank.
+    /// Messages that were sent but may not reach their receivers without progress of this rank.
     unflushed: Vec<(Transfer, Delivery)>,
     posted: Vec<PostedReceive>,
-    /// By sender.
+    /// The message of which packets arrive, by sender.
     arriving: Vec<Option<ArrivingMessage>>,
     kept: VecDeque<EarlyMessage>,
 }
@@ -126,19 +126,19 @@ impl Transfers {
         }
     }
 
-    /// Returns whether nothing is under way that this rank knows of.
+    /// Returns whether no transfer of this rank is under way.
     pub(super) fn is_empty(&self) -> bool {
         self.posted.is_empty() && self.unflushed.is_empty() && self.outgoing.iter().all(VecDeque::is_empty)
     }
 
-    /// Puts a message in line.
+    /// Queues a message to send.
     pub(super) fn send(&mut self, to: usize, tag: u32, data: Source) -> Transfer {
         let transfer = Transfer::default();
         self.outgoing[to].push_back(OutgoingMessage { tag, data, sent: 0, packets: 0, transfer: transfer.clone() });
         transfer
     }
 
-    /// Awaits a message.
+    /// Posts a receive.
     pub(super) fn receive(&mut self, from: Option<usize>, tag: u32, buffer: Target) -> Transfer {
         let transfer = Transfer::default();
         let posted = PostedReceive { from, tag, buffer, transfer: transfer.clone() };
@@ -165,8 +165,8 @@ impl Transfers {
         transfer
     }
 
-    /// The ranks that something is needed from: their packets, or room for packets. Then those of which any will do: for a receive
-    /// from any rank all but those that `has_left` says have left. Where all have, they are needed.
+    /// The ranks that this one waits for: for packets, or for room for its own. Then those of which any will do, for a receive from any
+    /// rank: all but those that have left. Where all have left, they count as waited for.
     pub(super) fn awaited(&self, me: usize, has_left: impl Fn(usize) -> bool) -> (Vec<usize>, Vec<usize>) {
         let others = || (0..self.outgoing.len()).filter(|rank| *rank != me);
         let is_needed = |rank: &usize| {
@@ -186,7 +186,7 @@ impl Transfers {
         self.posted.iter().any(|posted| posted.from.is_none())
     }
 
-    /// Sends and receives what can be now; whether there was anything.
+    /// Sends and receives without waiting. Returns whether anything moved.
     pub(super) fn pass<T: Transport>(&mut self, lane: &mut T) -> Result<bool, Failure> {
         let mut moved = false;
         for to in 0..self.outgoing.len() {
@@ -203,7 +203,7 @@ impl Transfers {
         Ok(moved)
     }
 
-    /// Returns whether to look for packets of a rank. Whom this rank sends to may be sending to this rank, and wait for room.
+    /// Returns whether to look for packets of a rank: also of one that this rank sends to, which may be sending here and wait for room.
     fn looks_at(&self, from: usize) -> bool {
         self.arriving[from].is_some()
             || !self.outgoing[from].is_empty()
@@ -234,7 +234,7 @@ impl Transfers {
     fn receive_from<T: Transport>(&mut self, lane: &mut T, from: usize) -> Result<bool, Failure> {
         let (mut moved, mut damaged) = (false, false);
         for _ in 0..PACKETS_AT_ONCE {
-            // Beyond the last packet there may be the end of the rank, which is no failure.
+            // After the last packet the rank may have left, which is no failure.
             if !self.looks_at(from) {
                 break;
             }
@@ -254,7 +254,7 @@ impl Transfers {
         Ok(moved)
     }
 
-    /// Puts a packet in its place; `None` for one that no healthy rank sends.
+    /// Copies a packet to its message; `None` for one that no correct rank sends.
     fn take(&mut self, from: usize, head: PacketHeader, packet: &[u8]) -> Option<()> {
         let mut arriving = match self.arriving[from].take() {
             Some(arriving) => arriving,

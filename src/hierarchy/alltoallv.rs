@@ -50,9 +50,9 @@ fn first_of(differences: &[Vec<u64>]) -> Difference {
 /// The counts of a node's ranks, on its leader.
 struct Table<'a> {
     topology: &'a Topology,
-    /// By rank of the node, the elements for each rank.
+    /// The elements for each rank, by rank of the node.
     send: Vec<Vec<usize>>,
-    /// By rank of the node, the elements from each rank.
+    /// The elements from each rank, by rank of the node.
     recv: Vec<Vec<usize>>,
     element_bytes: usize,
 }

@@ -73,7 +73,7 @@ impl Hierarchy {
                 }
                 done
             }
-            // No member of anything: nothing of the job's is touched.
+            // A forked child is no rank: it must not fail the job.
             Err(Error::Forked) => Err(Error::Forked),
             Err(error) => Err(self.fail(plans.transport_mut(), call.signature, &error)),
         }
@@ -86,12 +86,12 @@ impl Hierarchy {
         if let Some(error) = plans.failed() {
             return Err(error.clone());
         }
-        let wire = plans.transport_mut();
-        let closed = match wire.close(*calls, *history) {
+        let channel = plans.transport_mut();
+        let closed = match channel.close(*calls, *history) {
             Ok(()) => {
-                self.node.end().map_err(|error| wire.report(errors::fault_of(&error, &self.topology, self.deadline)))
+                self.node.end().map_err(|error| channel.report(errors::fault_of(&error, &self.topology, self.deadline)))
             }
-            Err(stands) => Err(stands),
+            Err(error) => Err(error),
         };
         closed.inspect_err(|_| self.end_node())
     }

@@ -1,7 +1,7 @@
 //! The joining of a job whose nodes reach each other through messages.
 
 use super::{Hierarchy, LeaderTransport, Topology};
-use crate::messages::{Failure, Layout, MessageLine, MessageOptions, MessageTransport, Messages};
+use crate::messages::{Failure, JobTransport, Layout, MessageOptions, MessageTransport, Messages};
 use crate::{Config, Error, Identity};
 use earlybird_shm::channel::Peer;
 
@@ -18,10 +18,10 @@ impl Hierarchy {
         messages: Box<dyn Messages>,
     ) -> Result<Self, Error> {
         let topology = Topology::new(layout.nodes, identity.rank)?;
-        let (ranks, told) = (topology.size(), layout.processes.len());
-        if [identity.size, told, messages.size()] != [ranks; 3] || identity.rank != messages.rank() {
+        let (ranks, processes) = (topology.size(), layout.processes.len());
+        if [identity.size, processes, messages.size()] != [ranks; 3] || identity.rank != messages.rank() {
             return Err(Error::usage(format!(
-                "nodes of {ranks} ranks, {told} processes, and messages of rank {} among {} are not the job of rank {} among \
+                "nodes of {ranks} ranks, {processes} processes, and messages of rank {} among {} are not the job of rank {} among \
                  {}; give the same to all",
                 messages.rank(),
                 messages.size(),
@@ -31,11 +31,11 @@ impl Hierarchy {
         }
         let peers = layout.processes.into_iter().map(|(pid, host)| Peer { pid, host }).collect();
         let transport = MessageTransport::over(messages, MessageOptions::default()).map_err(failed)?;
-        let line = LeaderTransport::Messages(Box::new(MessageLine::new(transport, peers)));
-        // Of a real node the group counts its CPUs itself.
+        let transport = LeaderTransport::Messages(Box::new(JobTransport::new(transport, peers)));
+        // The group of a real node counts its CPUs itself.
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let crowded = topology.here().len() < layout.here && layout.here > cpus;
-        Self::join(config, identity, topology, line, crowded)
+        let oversubscribed = topology.here().len() < layout.here && layout.here > cpus;
+        Self::join(config, identity, topology, transport, oversubscribed)
     }
 }
 

@@ -14,11 +14,11 @@ pub(crate) struct Call {
     pub(super) collective: Collective,
     pub(super) lowering: Lowering,
     pub(super) root: usize,
-    /// Bytes of the vector of a call that is one vector.
+    /// Bytes of the vector, for a collective on one vector.
     pub(super) bytes: usize,
     /// Bytes of each rank's block.
     pub(super) lens: Vec<usize>,
-    /// Of an alltoall of unequal blocks: the elements for each rank, then those from each.
+    /// The counts of an alltoallv: the elements for each rank, then those from each.
     pub(super) pairs: Option<Vec<u64>>,
     pub(super) options: CallOptions,
     pub(super) signature: Signature,

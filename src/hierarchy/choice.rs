@@ -1,5 +1,5 @@
-//! Which plan runs between leaders: what the user chose, or the argmin of the cost model under costs that all ranks have alike,
-//! so that it is the same plan on all ranks, and the same bits in every run with these costs.
+//! The choice of the plan between leaders: the user's, or the plan of least cost by a cost model. The costs are equal on all ranks, so
+//! that the plan is, and the bits are the same in every run with these costs.
 //!
 //! The costs are those of `EARLYBIRD_TUNE`, where they were measured (`earlybird tune`), and else fixed:
 //!
@@ -9,7 +9,7 @@
 //!
 //! These are an ordinary Ethernet's. What they decide is how many bytes are worth a round, 50 KB; on networks with 10 times the
 //! latency or a tenth of it the plan they give has at most twice the rounds, or the bytes, of the best.
-//! Over shared memory on one machine a round costs little more than its bytes: there a rule of two plans stands where nothing was
+//! Over shared memory on one machine a round costs little more than its bytes: there a rule of two plans applies where nothing was
 //! measured.
 
 use crate::{Choice, Collective, Config, Costs, DType, Error, FoldOrder, Op};
@@ -24,20 +24,20 @@ use std::sync::Mutex;
 /// Up to this many bytes of a vector rounds cost more than bytes, where there is a rule.
 pub(super) const FEW_BYTES: usize = 16 << 10;
 
-/// Sizes that are remembered.
-const KEPT: usize = 256;
+/// Sizes that are cached.
+const MOST_CACHED: usize = 256;
 
 /// Candidates among which the first is taken that users can write.
 const LOOKED_AT: usize = 8;
 
-/// What a plan is asked for: bytes, and whether its operator commutes and is exact.
+/// The key of a plan that was chosen: bytes, and whether the operator is commutative and exact.
 type Question = (usize, bool, bool);
 
-/// What the user has chosen, all ranks alike.
+/// The settings of the user, the same on all ranks.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Chosen {
     pub plan: Option<&'static str>,
-    /// What messages cost.
+    /// The measured costs of messages.
     pub costs: Option<Costs>,
 }
 
@@ -95,12 +95,12 @@ impl Exchanges {
         Exchanges { nodes, over_network, chosen, known: Mutex::default() }
     }
 
-    /// Those of another group, of leaders of so many nodes.
+    /// The plans of another group, of leaders of so many nodes.
     pub(super) fn of_group(&self, nodes: usize) -> Self {
         Exchanges::new(nodes, self.over_network, self.chosen.clone())
     }
 
-    /// What the plan follows from, in words.
+    /// A description of the setting that decides the plan.
     pub(super) fn chooses(&self) -> &'static str {
         match (self.chosen.plan, &self.chosen.costs, self.over_network) {
             (Some(name), ..) => name,
@@ -111,7 +111,7 @@ impl Exchanges {
     }
 
     /// The exchange of leaders in a call on so many bytes, by this operator if it is one of the library's; `asked` is the plan that was chosen
-    /// for the call.
+    /// for this call.
     ///
     /// # Errors
     /// [`Error::Usage`] while another thread is inside a call.
@@ -154,7 +154,7 @@ impl Exchanges {
             });
         };
         let mut known = earlybird_shm::enter(&self.known)?;
-        if known.len() == KEPT {
+        if known.len() == MOST_CACHED {
             known.clear();
         }
         let question = (bytes, op.commutative, op.exact);
@@ -168,7 +168,7 @@ impl Exchanges {
         ranked(self.nodes, bytes, traits_of(dtype, op, order), &model).collect()
     }
 
-    /// The cost model, if there is one, and the rule that it stands for.
+    /// The cost model, if there is one, and the rule by which it decides.
     fn model(&self) -> Option<(Cow<'_, Model>, ExchangeRule)> {
         match (&self.chosen.costs, self.over_network) {
             (Some(costs), _) => Some((Cow::Borrowed(costs.model()), ExchangeRule::Measured)),
@@ -192,11 +192,11 @@ fn ordinary() -> Model {
 /// The candidates that users can write, and their expected seconds, the fastest first.
 fn ranked(nodes: usize, bytes: usize, op: OpTraits, model: &Model) -> impl Iterator<Item = (&'static str, f64)> {
     let ranking = select::ranking(nodes, bytes as f64, op, Consistency::Identical, model, LOOKED_AT);
-    ranking.into_iter().filter_map(|candidate| Some((word(&candidate)?, candidate.seconds)))
+    ranking.into_iter().filter_map(|candidate| Some((spec(&candidate)?, candidate.seconds)))
 }
 
-/// A candidate in one word, as users write it, where there is one.
-fn word(candidate: &RankedSchedule) -> Option<&'static str> {
+/// A candidate as users write it, `ring` or `butterfly:r=1`, where that is possible.
+fn spec(candidate: &RankedSchedule) -> Option<&'static str> {
     let arguments = candidate.params.to_arguments();
     let parameters = arguments.split(" --").skip(1).map(|pair| {
         let (key, value) = pair.split_once(' ').unwrap_or((pair, "true"));

@@ -1,9 +1,9 @@
-//! What the ranks of several nodes must have alike, or a call would be cut into other segments, or exchanged by another plan, on
-//! one rank than on another: every rank tells the others when it joins, and all refuse what was not set alike.
+//! The comparison of settings that must be equal on all ranks of several nodes, or ranks would cut a call into different segments, or
+//! exchange it by different plans: they are gathered when ranks join, and all ranks refuse a difference.
 //!
-//! One of these is how many ranks of each node exchange large messages with the other nodes, each a part: what one leader copies
-//! and folds is what a large call waits for, where every rank has a CPU of its own and less so where ranks share them
-//! (`docs/results/2026-11-22.md`). Each rank sees its own CPUs only; where nothing was set, the least that fits a rank counts.
+//! One of them is the number of endpoints, the ranks of each node that exchange large messages with the other nodes, a part each. A
+//! large call waits for the copies and folds of a single leader, where every rank has a CPU of its own more than where ranks share
+//! them (`docs/results/2026-11-22.md`). Each rank sees its own CPUs only; where nothing was set, the least that fits a rank counts.
 
 use super::choice::Chosen;
 use crate::identity::fingerprint;
@@ -25,52 +25,52 @@ pub(super) fn fitting_endpoints(is_oversubscribed: bool, is_a_network: bool) -> 
     }
 }
 
-/// The words that a rank tells the others: endpoints that were chosen, and the plan and costs, as fingerprints, 0 where nothing was; the
-/// endpoints that fit it; and the beginning of the plan's name.
+/// The words that are gathered from each rank: the endpoints that were set, and fingerprints of the plan and the costs, 0 where nothing
+/// was set; the endpoints that fit the rank; and the beginning of the plan's name.
 const WORDS: usize = 7;
 
-/// The settings that must be alike.
-const ALIKE: usize = 3;
+/// The first words, which must be equal on all ranks.
+const COMPARED: usize = 3;
 
-/// What a rank of this choice tells, of which so many endpoints were chosen, if any, and so many fit it.
+/// The words of a rank with these settings.
 pub(super) fn words(endpoints: Option<usize>, chosen: &Chosen, fitting_endpoints: usize) -> [u64; WORDS] {
     let mut words = [0; WORDS];
     words[0] = endpoints.unwrap_or(0) as u64;
     words[1] = chosen.plan.map_or(0, fingerprint);
     words[2] = chosen.costs.as_ref().map_or(0, Costs::fingerprint);
-    words[ALIKE] = fitting_endpoints as u64;
-    text::pack(chosen.plan.unwrap_or_default(), &mut words[ALIKE + 1..]);
+    words[COMPARED] = fitting_endpoints as u64;
+    text::pack(chosen.plan.unwrap_or_default(), &mut words[COMPARED + 1..]);
     words
 }
 
-/// The endpoints that all ranks take, of what they told.
+/// The number of endpoints that all ranks use, by the gathered words.
 ///
 /// # Errors
-/// [`Error::Usage`], on all ranks, where something was not set alike.
-pub(super) fn agreed_endpoints(told: &[u64]) -> Result<usize, Error> {
-    let told: &[[u64; WORDS]] = told.as_chunks().0;
+/// [`Error::Usage`], on all ranks, where a setting differs.
+pub(super) fn agreed_endpoints(gathered: &[u64]) -> Result<usize, Error> {
+    let gathered: &[[u64; WORDS]] = gathered.as_chunks().0;
     let number = |endpoints: u64| if endpoints == 0 { "auto".into() } else { endpoints.to_string() };
-    for (rank, other) in told.iter().enumerate() {
-        let differs = (0..ALIKE).find(|word| other[*word] != told[0][*word]);
+    for (rank, other) in gathered.iter().enumerate() {
+        let differs = (0..COMPARED).find(|word| other[*word] != gathered[0][*word]);
         let what = match differs {
             None => continue,
             Some(0) => {
-                let [ours, theirs] = [told[0][0], other[0]].map(number);
+                let [ours, theirs] = [gathered[0][0], other[0]].map(number);
                 format!("EARLYBIRD_ENDPOINTS is {ours} on rank 0 and {theirs} on rank {rank}")
             }
             Some(1) => {
-                let name = |words: &[u64; WORDS]| match text::unpack(&words[ALIKE + 1..]).as_str() {
+                let name = |words: &[u64; WORDS]| match text::unpack(&words[COMPARED + 1..]).as_str() {
                     "" => "auto".into(),
                     name => format!("plan:{name}"),
                 };
-                format!("EARLYBIRD_EXCHANGE is {} on rank 0 and {} on rank {rank}", name(&told[0]), name(other))
+                format!("EARLYBIRD_EXCHANGE is {} on rank 0 and {} on rank {rank}", name(&gathered[0]), name(other))
             }
             Some(_) => format!("the costs between nodes of EARLYBIRD_TUNE on rank 0 are not those of rank {rank}"),
         };
         return Err(Error::usage(format!("{what}; set it alike on all ranks")));
     }
-    let fits = || told.iter().map(|of| of[ALIKE]).min().unwrap_or(1);
-    Ok(told.first().map(|of| of[0]).filter(|chosen| *chosen > 0).unwrap_or_else(fits) as usize)
+    let fits = || gathered.iter().map(|of| of[COMPARED]).min().unwrap_or(1);
+    Ok(gathered.first().map(|of| of[0]).filter(|chosen| *chosen > 0).unwrap_or_else(fits) as usize)
 }
 
 #[cfg(test)]
@@ -83,10 +83,10 @@ mod tests {
     type Of = (Option<usize>, Chosen);
 
     fn of(ranks: &[(Of, bool)]) -> Result<usize, Error> {
-        let told = ranks.iter().flat_map(|((endpoints, chosen), is_oversubscribed)| {
+        let gathered = ranks.iter().flat_map(|((endpoints, chosen), is_oversubscribed)| {
             words(*endpoints, chosen, fitting_endpoints(*is_oversubscribed, false))
         });
-        agreed_endpoints(&told.collect::<Vec<u64>>())
+        agreed_endpoints(&gathered.collect::<Vec<u64>>())
     }
 
     fn endpoints(endpoints: usize) -> Of {

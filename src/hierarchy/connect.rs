@@ -1,4 +1,4 @@
-//! How the ranks of several nodes come together.
+//! The joining of the ranks of several nodes.
 
 use super::choice::{Chosen, Exchanges};
 use super::config_check;
@@ -24,15 +24,13 @@ impl Hierarchy {
     pub(crate) fn connect(config: &Config, identity: &Identity, sizes: &[usize]) -> Result<Self, Error> {
         let topology = Topology::contiguous(sizes, identity.rank)?;
         let rings = Rings::join(&RingOptions {
-            rank: identity.rank,
-            size: identity.size,
             // also the rendezvous of ranks without EARLYBIRD_RANKS_PER_NODE, so that the difference is found there
             key: identity.key.clone(),
             settings: config.rendezvous_settings(identity),
-            ..meeting(config, identity)
+            ..config.rings(identity, "nodes")
         })?;
-        let crowded = rings.is_oversubscribed();
-        Self::join(config, identity, topology, LeaderTransport::Rings(Box::new(rings)), crowded)
+        let oversubscribed = rings.is_oversubscribed();
+        Self::join(config, identity, topology, LeaderTransport::Rings(Box::new(rings)), oversubscribed)
     }
 
     /// Joins the node's group, and returns when every rank of the job has joined its own.
@@ -40,60 +38,57 @@ impl Hierarchy {
         config: &Config,
         identity: &Identity,
         topology: Topology,
-        line: LeaderTransport,
-        crowded: bool,
+        transport: LeaderTransport,
+        oversubscribed: bool,
     ) -> Result<Self, Error> {
-        let wire = RefCell::new(LeaderChannel::new(line, &topology, config.timeout));
+        let channel = RefCell::new(LeaderChannel::new(transport, &topology, config.timeout));
         let absent = || {
-            let absent = wire.borrow_mut().absent(topology.here(), None)?;
+            let absent = channel.borrow_mut().absent(topology.here(), None)?;
             topology.here().iter().position(|rank| *rank == absent)
         };
         let joining = JoinOptions {
             rank: topology.local(),
             size: topology.here().len(),
             key: format!("{}-node{}", identity.key, topology.node()),
-            dir: config.dir.clone(),
-            wait: config.wait,
             timeout: if topology.leads() { config.timeout } else { config.timeout.map(patient) },
-            join_timeout: config.join_timeout,
-            arena_max_bytes: config.arena_max_bytes,
-            oversubscribed: crowded,
+            oversubscribed,
             settings: Vec::new(),
+            ..config.joining(identity)
         };
         let node = NodeComm::join_within(&joining, &absent);
-        let mut wire = wire.into_inner();
+        let mut channel = channel.into_inner();
         let node = node.and_then(|node| node.duplicate().map(|again| (node, again)));
         let (node, again) = node.map_err(|error| match error {
             // A mistake of this rank alone, or one that all ranks find.
             Error::Usage { .. } | Error::Unsupported { .. } => {
-                wire.report(earlybird_shm::channel::Fault::Other("a rank could not join its node".into()));
+                channel.report(earlybird_shm::channel::Fault::Other("a rank could not join its node".into()));
                 error
             }
-            other => wire.report(errors::fault_of(&other, &topology, config.timeout)),
+            other => channel.report(errors::fault_of(&other, &topology, config.timeout)),
         })?;
-        wire.set_memory_budget(node.memory_budget());
-        let is_oversubscribed = crowded || wire.outnumbers_cpus() || node.size() > node.allowed_cpus();
+        channel.set_memory_budget(node.memory_budget());
+        let is_oversubscribed = oversubscribed || channel.outnumbers_cpus() || node.size() > node.allowed_cpus();
         let (chosen, fitting) =
-            (Chosen::new(config), config_check::fitting_endpoints(is_oversubscribed, wire.is_a_network()));
+            (Chosen::new(config), config_check::fitting_endpoints(is_oversubscribed, channel.is_a_network()));
         let words = config_check::words(config.endpoints, &chosen, fitting);
-        let exchanges = Exchanges::new(topology.nodes(), wire.is_a_network(), chosen);
-        let meeting = RingOptions { memory_budget: Some(node.memory_budget()), ..meeting(config, identity) };
-        Self::over(wire, topology, (node, again), exchanges, (config.timeout, meeting)).agreed(&words)
+        let exchanges = Exchanges::new(topology.nodes(), channel.is_a_network(), chosen);
+        let rings = RingOptions { memory_budget: Some(node.memory_budget()), ..config.rings(identity, "nodes") };
+        Self::over(channel, topology, (node, again), exchanges, (config.timeout, rings)).agreed(&words)
     }
 
     /// The nodes of a communicator that has made no call. `deliver` is a second group of the ranks of `node`.
     pub(super) fn over(
-        wire: LeaderChannel,
+        channel: LeaderChannel,
         topology: Topology,
         (node, deliver): (NodeComm, NodeComm),
         exchanges: Exchanges,
-        (deadline, meeting): (Option<Duration>, RingOptions),
+        (deadline, rings): (Option<Duration>, RingOptions),
     ) -> Self {
-        let (outnumbers_cpus, membership) = (wire.outnumbers_cpus(), wire.membership());
-        let state = Mutex::new(State { plans: Plans::over(wire), calls: 0, history: 0, last: None, progress: None });
+        let (outnumbers_cpus, membership) = (channel.outnumbers_cpus(), channel.membership());
+        let state = Mutex::new(State { plans: Plans::over(channel), calls: 0, history: 0, last: None, progress: None });
         let turns = Turns::default();
         let node = Arc::new(node);
-        Hierarchy { node, topology, state, deadline, exchanges, outnumbers_cpus, turns, deliver, meeting, membership }
+        Hierarchy { node, topology, state, deadline, exchanges, outnumbers_cpus, turns, deliver, rings, membership }
     }
 
     /// Compares the settings of all ranks, which must be equal, and takes the fewest endpoints that fit a rank. Returns when all
@@ -111,16 +106,5 @@ impl Hierarchy {
         state.plans.transport_mut().end_call(0);
         drop(state);
         Ok(self)
-    }
-}
-
-/// The rendezvous of the leaders of a job, where they share memory.
-pub(super) fn meeting(config: &Config, identity: &Identity) -> RingOptions {
-    RingOptions {
-        key: format!("{}-nodes", identity.key),
-        dir: config.dir.clone(),
-        wait: config.wait,
-        timeout: config.timeout,
-        ..RingOptions::default()
     }
 }

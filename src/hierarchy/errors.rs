@@ -1,4 +1,4 @@
-//! Errors of a node in the words of the whole job.
+//! Translates errors of a node into faults of the whole job.
 
 use super::topology::Topology;
 use crate::Error;

@@ -14,7 +14,7 @@ pub(crate) struct LeaderChoice {
 }
 
 impl LeaderChoice {
-    /// Of a communicator with such a topology. `outnumbers_cpus` is that of its transport between leaders.
+    /// The choice in a communicator. `outnumbers_cpus` is that of its transport between leaders.
     pub(super) fn of(exchanges: &Exchanges, topology: &Topology, outnumbers_cpus: bool) -> Self {
         LeaderChoice {
             exchanges: exchanges.of_group(topology.nodes()),
@@ -23,8 +23,8 @@ impl LeaderChoice {
         }
     }
 
-    /// Of a job with so many ranks on each node, over a network or one machine's memory. `lacks_cpus` says whether the ranks of that
-    /// machine outnumber the CPUs of their masks, and those that they may use at a time.
+    /// The choice in a job with so many ranks on each node, over a network or one machine's memory. `lacks_cpus` is whether
+    /// the ranks of that machine outnumber the CPUs of their masks, and those that they may use at a time.
     ///
     /// # Errors
     /// [`Error::Usage`] for nodes without ranks.

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// One rank's end of the channel. Between the endpoints of one number it is a transport whose ranks are the numbers of nodes.
 #[derive(Debug)]
 pub(crate) struct LeaderChannel {
-    line: LeaderTransport,
+    transport: LeaderTransport,
     /// The ranks that this one exchanges with, by node; of its own node itself, unless it exchanges nothing.
     peers: Vec<usize>,
     node: usize,
@@ -28,7 +28,7 @@ pub(crate) struct LeaderChannel {
     /// The call that is under way, or was last.
     call: Option<Signature>,
     error: Option<Error>,
-    /// By rank, the number in the job, where that is another.
+    /// The number in the job by rank, where it is another.
     job_ranks: Option<Arc<[usize]>>,
 }
 
@@ -36,8 +36,8 @@ pub(crate) struct LeaderChannel {
 pub(crate) enum LeaderTransport {
     /// All ranks of the job on one machine.
     Rings(Box<Rings>),
-    /// Ranks that reach each other by messages.
-    Messages(Box<crate::messages::MessageLine>),
+    /// Ranks that reach each other by job.
+    Messages(Box<crate::messages::JobTransport>),
 }
 
 impl LeaderTransport {
@@ -54,18 +54,18 @@ impl LeaderTransport {
 }
 
 impl LeaderChannel {
-    pub(crate) fn new(line: LeaderTransport, topology: &Topology, deadline: Option<Duration>) -> Self {
+    pub(crate) fn new(transport: LeaderTransport, topology: &Topology, deadline: Option<Duration>) -> Self {
         let (node, leads, me) = (topology.node(), topology.leads(), topology.rank());
         let (peers, call, error, job_ranks) = (Vec::new(), None, None, None);
-        let mut wire = LeaderChannel { line, peers, node, leads, me, deadline, call, error, job_ranks };
-        wire.set_peers(topology);
-        wire
+        let mut channel = LeaderChannel { transport, peers, node, leads, me, deadline, call, error, job_ranks };
+        channel.set_peers(topology);
+        channel
     }
 
     /// Exchanges from here on with the peers that `topology` has, the same on all ranks and between two calls.
     pub(crate) fn set_peers(&mut self, topology: &Topology) {
         self.peers = topology.peers();
-        if let LeaderTransport::Rings(rings) = &mut self.line {
+        if let LeaderTransport::Rings(rings) = &mut self.transport {
             rings.exchange_among(&self.peers);
         }
     }
@@ -74,16 +74,16 @@ impl LeaderChannel {
     pub(super) fn number_as_in(&mut self, parent: &LeaderChannel, group: &[usize]) {
         let in_job = |rank: &usize| parent.job_ranks.as_ref().map_or(*rank, |ranks| ranks[*rank]);
         let job_ranks: Arc<[usize]> = group.iter().map(in_job).collect();
-        match &mut self.line {
+        match &mut self.transport {
             LeaderTransport::Rings(rings) => rings.set_job_ranks(job_ranks.clone()),
-            LeaderTransport::Messages(line) => line.set_job_ranks(job_ranks.clone()),
+            LeaderTransport::Messages(job) => job.set_job_ranks(job_ranks.clone()),
         }
         self.job_ranks = Some(job_ranks);
     }
 
     /// All ranks of all nodes, if they share memory.
     pub(super) fn membership(&self) -> Option<Membership> {
-        match &self.line {
+        match &self.transport {
             LeaderTransport::Rings(rings) => Some(rings.membership()),
             LeaderTransport::Messages(_) => None,
         }
@@ -92,14 +92,14 @@ impl LeaderChannel {
     /// Sets the ranks that this one waits for, all of `ranks` and any of `any_of`: the end of others fails none of its waits. By
     /// messages, a test for a message of a rank that is gone fails by itself.
     pub(crate) fn wait_for(&mut self, ranks: &[usize], any_of: Vec<usize>) {
-        if let LeaderTransport::Rings(rings) = &mut self.line {
+        if let LeaderTransport::Rings(rings) = &mut self.transport {
             rings.wait_for(ranks, any_of);
         }
     }
 
     /// Returns whether a rank is known to have left.
     pub(crate) fn has_left(&self, rank: usize) -> bool {
-        matches!(&self.line, LeaderTransport::Rings(rings) if rings.has_left(rank))
+        matches!(&self.transport, LeaderTransport::Rings(rings) if rings.has_left(rank))
     }
 
     /// Returns whether this rank exchanges with other nodes.
@@ -111,21 +111,21 @@ impl LeaderChannel {
     pub(crate) fn begin_call(&mut self, collective: Collective, number: u64, signature: Signature) {
         self.call = Some(signature);
         let is_endpoint = self.is_endpoint();
-        match &mut self.line {
+        match &mut self.transport {
             LeaderTransport::Rings(rings) => {
                 rings.name_call(collective, number, description(signature));
                 if is_endpoint {
                     rings.begin(true);
                 }
             }
-            LeaderTransport::Messages(line) => line.begin_call(collective, number),
+            LeaderTransport::Messages(job) => job.begin_call(collective, number),
         }
     }
 
     /// Completes the exchange of the call on this rank: the end of its process fails the call no more.
     pub(crate) fn complete_call(&mut self) {
         let is_endpoint = self.is_endpoint();
-        if let LeaderTransport::Rings(rings) = &mut self.line
+        if let LeaderTransport::Rings(rings) = &mut self.transport
             && is_endpoint
         {
             rings.complete_exchange();
@@ -134,14 +134,14 @@ impl LeaderChannel {
 
     /// Ends call `number` on this rank. By messages, deaths are noticed by their library.
     pub(crate) fn end_call(&mut self, number: u64) {
-        if let LeaderTransport::Rings(rings) = &self.line {
+        if let LeaderTransport::Rings(rings) = &self.transport {
             rings.end_call(number);
         }
     }
 
     /// Compares this rank's calls with those of ranks that have closed the communicator, as far as they share memory.
     pub(super) fn close(&mut self, calls: u64, history: u32) -> Result<(), Error> {
-        let LeaderTransport::Rings(rings) = &self.line else { return Ok(()) };
+        let LeaderTransport::Rings(rings) = &self.transport else { return Ok(()) };
         rings.healthy()?;
         match rings.close(calls, history) {
             Some(other) => Err(self.report(self.mismatch([self.me, other], self.call))),
@@ -151,46 +151,46 @@ impl LeaderChannel {
 
     /// The same as [`LeaderTransport::is_a_network`].
     pub(crate) fn is_a_network(&self) -> bool {
-        self.line.is_a_network()
+        self.transport.is_a_network()
     }
 
     /// The same as [`LeaderTransport::outnumbers_cpus`].
     pub(super) fn outnumbers_cpus(&self) -> bool {
-        self.line.outnumbers_cpus()
+        self.transport.outnumbers_cpus()
     }
 
     /// The transport between the nodes of a group of the ranks `group`, in which this rank is `me`, if that is MPI. All ranks
     /// call it.
     pub(crate) fn split(&mut self, group: &[usize], me: Option<usize>) -> Result<Option<LeaderTransport>, Error> {
-        match &mut self.line {
+        match &mut self.transport {
             LeaderTransport::Rings(_) => Ok(None),
-            LeaderTransport::Messages(line) => {
-                Ok(line.split(group, me)?.map(|line| LeaderTransport::Messages(Box::new(line))))
+            LeaderTransport::Messages(job) => {
+                Ok(job.split(group, me)?.map(|part| LeaderTransport::Messages(Box::new(part))))
             }
         }
     }
 
     /// Returns whether this thread may make calls.
     pub(crate) fn may_call(&mut self) -> Result<(), Error> {
-        match &mut self.line {
+        match &mut self.transport {
             LeaderTransport::Rings(_) => Ok(()),
-            LeaderTransport::Messages(line) => {
-                line.transport().may_call().map_err(|failure| Error::usage(failure.to_string()))
+            LeaderTransport::Messages(job) => {
+                job.transport().may_call().map_err(|failure| Error::usage(failure.to_string()))
             }
         }
     }
 
     /// Returns whether this thread, which waits in another call, may make progress in the started calls of this channel.
     pub(crate) fn may_be_driven(&mut self, was_here_last: bool) -> bool {
-        match &mut self.line {
+        match &mut self.transport {
             LeaderTransport::Rings(_) => true,
-            LeaderTransport::Messages(line) => line.transport().may_be_driven(was_here_last),
+            LeaderTransport::Messages(job) => job.transport().may_be_driven(was_here_last),
         }
     }
 
     /// A rank among `ranks` that will not come to their rendezvous, that of the number `joining` if it has one.
     pub(super) fn absent(&mut self, ranks: &[usize], joining: Option<u64>) -> Option<usize> {
-        match &mut self.line {
+        match &mut self.transport {
             LeaderTransport::Rings(rings) => rings.absent(ranks, joining),
             // A rank that cannot come has failed the job.
             LeaderTransport::Messages(_) => self.progress().err().and(ranks.first().copied()),
@@ -199,23 +199,23 @@ impl LeaderChannel {
 
     /// Announces that this rank has given up joining a group of this number. Groups of messages are formed by their library.
     pub(super) fn give_up(&mut self, joining: u64) {
-        if let LeaderTransport::Rings(rings) = &self.line {
+        if let LeaderTransport::Rings(rings) = &self.transport {
             rings.give_up(joining);
         }
     }
 
     /// Fails the job, unless it has failed already. Returns the first error of the job, the same for all ranks.
     pub(crate) fn report(&mut self, fault: Fault) -> Error {
-        let stands = match &mut self.line {
+        let error = match &mut self.transport {
             LeaderTransport::Rings(rings) => rings.raise(fault),
-            LeaderTransport::Messages(line) => line.report(&fault, self.leads),
+            LeaderTransport::Messages(job) => job.report(&fault, self.leads),
         };
-        self.error.get_or_insert(stands).clone()
+        self.error.get_or_insert(error).clone()
     }
 
     /// The fault of two ranks that make different calls, this one the call `mine`; each is described as far as it is known here.
     pub(super) fn mismatch(&self, ranks: [usize; 2], mine: Option<Signature>) -> Fault {
-        match &self.line {
+        match &self.transport {
             // A started call is described by leaders only, when they come to it.
             LeaderTransport::Rings(rings) if mine.is_some_and(|call| !call.is_started()) => rings.mismatch(ranks),
             _ => Fault::Mismatch { ranks, calls: [mine.filter(|_| ranks[0] == self.me).map(description), None] },
@@ -224,8 +224,8 @@ impl LeaderChannel {
 
     /// Checks whether the job has failed and, after `passes` passes of a wait, whether its peers live, for a caller that rests by itself.
     pub(crate) fn check(&mut self, passes: u32) -> Result<(), Failure> {
-        match &mut self.line {
-            LeaderTransport::Rings(rings) if passes > 0 => rings.look(passes).map_err(|error| self.stands(error)),
+        match &mut self.transport {
+            LeaderTransport::Rings(rings) if passes > 0 => rings.look(passes).map_err(|error| self.keep_error(error)),
             _ => self.progress(),
         }
     }
@@ -237,35 +237,36 @@ impl LeaderChannel {
 
     /// Sets the budget from which the rings between nodes take their memory.
     pub(crate) fn set_memory_budget(&mut self, memory_budget: MemoryBudget) {
-        if let LeaderTransport::Rings(rings) = &mut self.line {
+        if let LeaderTransport::Rings(rings) = &mut self.transport {
             rings.set_memory_budget(memory_budget);
         }
     }
 
     pub(crate) fn set_progress(&mut self, progress: Option<Progress>) {
-        match &mut self.line {
+        match &mut self.transport {
             LeaderTransport::Rings(rings) => rings.set_progress(progress),
-            LeaderTransport::Messages(line) => line.transport().set_progress(progress),
+            LeaderTransport::Messages(job) => job.transport().set_progress(progress),
         }
     }
 
     /// Records the failure that the transport of messages returned, if another rank has reported it to all. A death is reported at
     /// once, because the rank's number is that of no node.
-    fn recorded(&mut self, failure: Failure) -> Failure {
-        match (failure, &self.line) {
+    fn keep_failure(&mut self, failure: Failure) -> Failure {
+        match (failure, &self.transport) {
             (Failure::PeerDied { rank }, LeaderTransport::Messages(_)) => {
-                let stands = self.report(Fault::PeerDied { rank });
-                self.stands(stands)
+                let error = self.report(Fault::PeerDied { rank });
+                self.keep_error(error)
             }
-            (failure @ Failure::Reported { .. }, LeaderTransport::Messages(line)) => {
-                self.error.get_or_insert(line.error_of(&failure));
+            (failure @ Failure::Reported { .. }, LeaderTransport::Messages(job)) => {
+                self.error.get_or_insert(job.error_of(&failure));
                 failure
             }
             (failure, _) => failure,
         }
     }
 
-    fn stands(&mut self, error: Error) -> Failure {
+    /// Keeps the first error of the job. Returns it as a failure of the transport.
+    fn keep_error(&mut self, error: Error) -> Failure {
         let failure = Failure::Transport(error.to_string());
         self.error.get_or_insert(error);
         failure
@@ -280,7 +281,7 @@ pub(super) fn description(signature: Signature) -> CallDescription {
 impl Lane for LeaderChannel {
     /// The deadline over messages; rings have their own.
     fn deadline(&self) -> Option<Duration> {
-        match &self.line {
+        match &self.transport {
             LeaderTransport::Rings(_) => None,
             LeaderTransport::Messages(_) => self.deadline.map(|deadline| 3 * deadline),
         }
@@ -301,9 +302,9 @@ impl Transport for LeaderChannel {
     }
 
     fn packet_bytes(&self) -> usize {
-        match &self.line {
+        match &self.transport {
             LeaderTransport::Rings(rings) => rings.packet_bytes(),
-            LeaderTransport::Messages(line) => line.packet_bytes(),
+            LeaderTransport::Messages(job) => job.packet_bytes(),
         }
     }
 
@@ -315,24 +316,24 @@ impl Transport for LeaderChannel {
         write: impl FnOnce(&mut [u8]),
     ) -> Result<bool, Failure> {
         let to = self.peers[to];
-        match &mut self.line {
+        match &mut self.transport {
             LeaderTransport::Rings(rings) => {
-                send_packet(rings, to, head, bytes, write).map_err(|error| self.stands(error))
+                send_packet(rings, to, head, bytes, write).map_err(|error| self.keep_error(error))
             }
-            LeaderTransport::Messages(line) => {
-                line.transport().post_send(to, head, bytes, write).map_err(|failure| self.recorded(failure))
+            LeaderTransport::Messages(job) => {
+                job.transport().post_send(to, head, bytes, write).map_err(|failure| self.keep_failure(failure))
             }
         }
     }
 
     fn post_receive(&mut self, from: usize, bytes: usize) -> Result<(), Failure> {
-        match &mut self.line {
+        match &mut self.transport {
             // The ring is the memory.
             LeaderTransport::Rings(rings) => {
                 debug_assert!(from < self.peers.len() && bytes <= rings.packet_bytes());
                 Ok(())
             }
-            LeaderTransport::Messages(line) => line.transport().post_receive(self.peers[from], bytes),
+            LeaderTransport::Messages(job) => job.transport().post_receive(self.peers[from], bytes),
         }
     }
 
@@ -342,32 +343,36 @@ impl Transport for LeaderChannel {
         take: impl FnOnce(PacketHeader, &[u8]) -> PacketDecision,
     ) -> Result<bool, Failure> {
         let from = self.peers[from];
-        match &mut self.line {
-            LeaderTransport::Rings(rings) => receive_packet(rings, from, take).map_err(|error| self.stands(error)),
-            LeaderTransport::Messages(line) => {
-                line.transport().receive(from, take).map_err(|failure| self.recorded(failure))
+        match &mut self.transport {
+            LeaderTransport::Rings(rings) => receive_packet(rings, from, take).map_err(|error| self.keep_error(error)),
+            LeaderTransport::Messages(job) => {
+                job.transport().receive(from, take).map_err(|failure| self.keep_failure(failure))
             }
         }
     }
 
     fn is_flushed(&mut self) -> Result<bool, Failure> {
-        match &mut self.line {
+        match &mut self.transport {
             LeaderTransport::Rings(_) => Ok(true),
-            LeaderTransport::Messages(line) => line.transport().is_flushed().map_err(|failure| self.recorded(failure)),
+            LeaderTransport::Messages(job) => {
+                job.transport().is_flushed().map_err(|failure| self.keep_failure(failure))
+            }
         }
     }
 
     fn progress(&mut self) -> Result<(), Failure> {
-        match &mut self.line {
-            LeaderTransport::Rings(rings) => rings.healthy().map_err(|error| self.stands(error)),
-            LeaderTransport::Messages(line) => line.transport().progress().map_err(|failure| self.recorded(failure)),
+        match &mut self.transport {
+            LeaderTransport::Rings(rings) => rings.healthy().map_err(|error| self.keep_error(error)),
+            LeaderTransport::Messages(job) => job.transport().progress().map_err(|failure| self.keep_failure(failure)),
         }
     }
 
     fn idle(&mut self, passes: u32) -> Result<(), Failure> {
-        match &mut self.line {
-            LeaderTransport::Rings(rings) => rings.idle(passes).map_err(|error| self.stands(error)),
-            LeaderTransport::Messages(line) => line.transport().idle(passes).map_err(|failure| self.recorded(failure)),
+        match &mut self.transport {
+            LeaderTransport::Rings(rings) => rings.idle(passes).map_err(|error| self.keep_error(error)),
+            LeaderTransport::Messages(job) => {
+                job.transport().idle(passes).map_err(|failure| self.keep_failure(failure))
+            }
         }
     }
 
@@ -392,7 +397,7 @@ impl Transport for LeaderChannel {
             Failure::Reported { .. } => Fault::Corrupt,
             Failure::Transport(text) => Fault::Other(text),
         };
-        let stands = self.report(fault);
-        self.stands(stands)
+        let error = self.report(fault);
+        self.keep_error(error)
     }
 }

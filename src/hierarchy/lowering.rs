@@ -1,5 +1,5 @@
 //! A reduction in terms of one that nodes and plans carry out: an average is a sum that is divided when all have contributed,
-//! truth values are bytes, halves to be averaged are summed as `f32`.
+//! `bool` elements are bytes, half-precision elements to be averaged are summed as `f32`.
 
 use crate::{DType, Op};
 use earlybird_shm::bytes;
@@ -55,12 +55,12 @@ impl Lowering {
         self.builtin().map_or(given, |(_, op)| ReduceOp::Builtin(op))
     }
 
-    /// So many bytes of elements, as bytes of those that are carried out.
+    /// The bytes of the elements that are carried out, for so many bytes of the call's elements.
     pub(super) fn bytes(self, given: usize) -> usize {
         if self.widens() { given / self.datatype.size() * DType::F32.size() } else { given }
     }
 
-    /// The elements that are carried out.
+    /// The elements that are carried out, a copy where they are widened.
     pub(super) fn widened(self, given: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
         match self.datatype {
             Datatype::Builtin(dtype) if self.widens() => Cow::Owned(bytes::widened(dtype, &given)),
@@ -68,7 +68,7 @@ impl Lowering {
         }
     }
 
-    /// Makes the result that was asked for in `recv` of the sum of `ranks` contributions, which lies in `sums` if it was widened,
+    /// Writes the result of the call to `recv`, given the sum of `ranks` contributions, which lies in `sums` if it was widened,
     /// and in `recv` otherwise.
     pub(super) fn finish(self, sums: Option<&[u8]>, recv: &mut [u8], ranks: usize) {
         match (self.datatype, self.op, sums) {
@@ -80,7 +80,7 @@ impl Lowering {
         }
     }
 
-    /// Makes values of the elements' type of bytes that another node may have sent: not every byte is a truth value.
+    /// Makes bytes that another node may have sent valid elements: only 0 and 1 are valid as `bool`.
     pub(super) fn clean(self, bytes: &mut [u8]) {
         if self.datatype == Datatype::Builtin(DType::Bool) {
             bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
@@ -94,7 +94,7 @@ impl From<&CheckedArgs<'_>> for Lowering {
     }
 }
 
-/// The operator on bytes that are 0 or 1 which gives what `op` gives on truth values.
+/// The operator on bytes 0 and 1 that corresponds to `op` on `bool`.
 fn of_bytes(op: Op) -> Op {
     match op {
         Op::BitAnd => Op::LogicalAnd,

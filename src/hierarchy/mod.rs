@@ -6,19 +6,19 @@
 //! `earlybird-shm`, what happens between leaders in `earlybird-hier`.
 //!
 //! ```text
-//! topology (who is where) · config_check (what all ranks must have alike) · choice (which plan) · leader_channel (between nodes)
+//! topology (placement of ranks) · config_check (settings that must be equal) · choice (which plan) · leader_channel (between nodes)
 //! call (the description of a call) · phases (the steps that calls are made of) · collectives (every call by its name)
-//! reductions · operators (of users) · moves · alltoallv · lowering (averages, truth values) · shared (one result per node)
+//! reductions · operators (of users) · moves · alltoallv · lowering (averages, bool) · shared (one result per node)
 //! blocking (calls that wait) · started (calls that end later) · turns (their order) · errors (a node's as the job's)
-//! connect · by_messages · split · shrink (how the ranks of nodes come together) · explain (what a call would do)
+//! connect · by_messages · split · shrink (joining) · explain (the choices of a call)
 //! ```
 //!
-//! **Errors.** A rank that finds its node's group or the leaders' failed reports it to the wire, where the first report
-//! stands for the whole job, fails its node's group, and returns what stands. So the news goes from a node through its
-//! leader, or through any rank that can reach the wire, to the other leaders, and from each to its node.
+//! **Errors.** A rank that finds its node's group or the leaders' failed reports it to the leader channel, where the first report is
+//! the error of the whole job, fails its node's group, and returns that error. So an error travels from a node through its leader, or
+//! through any rank that can reach the channel, to the other leaders, and from each to its node.
 //!
-//! **Deadlines.** Whoever waits for the rank that is really late must be the first to say so: a leader waits for its node
-//! as long as was set, leaders wait for leaders that are in the call longer, and so do the others for their leader.
+//! **Deadlines.** The rank that waits for a late one must report it first: a leader waits for its node as long as was set, leaders
+//! wait longer for leaders that are in the call, and so do the other ranks for their leader.
 
 mod alltoallv;
 mod blocking;
@@ -76,10 +76,10 @@ pub(crate) struct Hierarchy {
     /// The same as [`LeaderTransport::outnumbers_cpus`].
     outnumbers_cpus: bool,
     turns: Turns,
-    /// The node's ranks once more, for what leaders give them in started calls.
+    /// A second group of the node's ranks, for the deliveries of started calls.
     deliver: NodeComm,
-    /// Where the leaders of groups made from this one meet, if they share memory.
-    meeting: RingOptions,
+    /// The options of the rings between the nodes of groups made from this one, if they share memory.
+    rings: RingOptions,
     /// All ranks of all nodes, if they share memory.
     membership: Option<Membership>,
 }
@@ -89,11 +89,11 @@ struct State {
     plans: Plans<LeaderChannel>,
     /// Calls begun.
     calls: u64,
-    /// A hash over the signatures of those that block, in order.
+    /// A hash over the signatures of the blocking ones, in order.
     history: u32,
     /// Number of the last call that is complete, and what ran between leaders in it.
     last: Option<(u64, &'static str)>,
-    /// What to drive in long waits.
+    /// The progress function of long waits.
     progress: Option<Progress>,
 }
 
@@ -102,7 +102,7 @@ impl Hierarchy {
         &self.topology
     }
 
-    /// What chooses the plan between leaders, in words.
+    /// A description of the setting that decides the plan between leaders.
     pub(crate) fn chooses(&self) -> &'static str {
         self.exchanges.chooses()
     }
@@ -129,23 +129,23 @@ impl Hierarchy {
         enter(&self.state)
     }
 
-    /// Fails the job for what this rank found; what stands for everybody.
-    fn fail(&self, wire: &mut LeaderChannel, signature: Signature, error: &Error) -> Error {
-        let stands = match wire.failed() {
-            Some(stands) => stands.clone(),
+    /// Fails the job with an error of this rank. Returns the first error of the job.
+    fn fail(&self, channel: &mut LeaderChannel, signature: Signature, error: &Error) -> Error {
+        let first = match channel.failed() {
+            Some(first) => first.clone(),
             None => {
                 let fault = match errors::fault_of(error, &self.topology, self.deadline) {
-                    Fault::Mismatch { ranks, .. } => wire.mismatch(ranks, Some(signature)),
+                    Fault::Mismatch { ranks, .. } => channel.mismatch(ranks, Some(signature)),
                     fault => fault,
                 };
-                wire.report(fault)
+                channel.report(fault)
             }
         };
         self.end_node();
-        stands
+        first
     }
 
-    /// Ends the waits of the node's ranks for each other: they find what stands by themselves.
+    /// Fails the groups of the node, so that its ranks stop waiting for each other; each finds the error of the job by itself.
     fn end_node(&self) {
         let cause = Error::Poisoned { cause: "another node".into() };
         self.node.fail(&cause);

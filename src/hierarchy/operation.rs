@@ -71,7 +71,7 @@ pub(super) enum Buf<'d> {
 }
 
 impl Buf<'_> {
-    /// So many zeros.
+    /// A buffer of so many zeros.
     pub(super) fn zeros(bytes: usize) -> Self {
         Buf::Owned(vec![0; bytes])
     }

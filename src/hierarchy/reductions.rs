@@ -101,10 +101,7 @@ impl Phases<'_> {
         }
         for first in (0..bytes).step_by(length) {
             let range = first..(first + length).min(bytes);
-            let mut recv = match recv.is_empty() {
-                true => Buf::default(),
-                false => Buf::Borrowed(&mut recv[range.clone()]),
-            };
+            let mut recv = if recv.is_empty() { Buf::default() } else { Buf::Borrowed(&mut recv[range.clone()]) };
             self.reduce_segment_by_user(op, part(&mut send, range), &mut recv).await?;
         }
         Ok(())

@@ -4,7 +4,7 @@ use super::leader_channel::LeaderTransport;
 use super::split::nodes_of;
 use super::{Hierarchy, Topology};
 use crate::{Config, Error, Identity};
-use earlybird_shm::channel::{RingOptions, Rings};
+use earlybird_shm::channel::Rings;
 use earlybird_shm::shrink::{Membership, Survivors};
 
 impl Hierarchy {
@@ -30,8 +30,8 @@ impl Hierarchy {
         Topology::new(nodes_of(survivors.ranks, &self.topology), survivors.rank)
     }
 
-    /// Joins the survivors as the nodes of `topology`, of which there are several: all ranks meet, then those of each node,
-    /// and all learn that everybody has.
+    /// Joins the survivors as the nodes of `topology`, of which there are several: first all ranks, then those of each node. Returns
+    /// when all have joined both.
     ///
     /// # Errors
     /// The errors of [`crate::CommunicatorBuilder::connect`].
@@ -40,12 +40,10 @@ impl Hierarchy {
         identity: &Identity,
         topology: Topology,
         survivors: &Survivors<'_>,
-        crowded: bool,
+        oversubscribed: bool,
     ) -> Result<Self, Error> {
-        let meeting =
-            RingOptions { rank: identity.rank, size: identity.size, ..super::connect::meeting(config, identity) };
-        let rings = Rings::join_within(&meeting, survivors.absent)?;
-        let crowded = crowded || rings.is_oversubscribed();
-        Self::join(config, identity, topology, LeaderTransport::Rings(Box::new(rings)), crowded)
+        let rings = Rings::join_within(&config.rings(identity, "nodes"), survivors.absent)?;
+        let oversubscribed = oversubscribed || rings.is_oversubscribed();
+        Self::join(config, identity, topology, LeaderTransport::Rings(Box::new(rings)), oversubscribed)
     }
 }

@@ -15,13 +15,13 @@ use earlybird_shm::{NodeComm, ReduceOp};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// A new group as one of its ranks gets it.
+/// A new group, as seen by one of its ranks.
 pub(crate) struct Part {
     pub groups: Groups,
     pub rank: usize,
-    /// Its ranks in order, by their numbers in the communicator that was split.
+    /// The ranks in order, by their numbers in the communicator that was split.
     pub ranks: Vec<usize>,
-    /// Tells it from every other group of this communicator.
+    /// A name that no other group of this communicator has.
     pub label: String,
 }
 
@@ -42,7 +42,7 @@ pub(super) fn nodes_of(group: &[usize], parent: &Topology) -> Vec<Vec<usize>> {
 }
 
 impl Hierarchy {
-    /// As `NodeComm::split`, for ranks of all nodes.
+    /// Splits the ranks of all nodes, as `NodeComm::split` those of one.
     pub(crate) fn split(&self, call: &Call, color: Option<u32>, key: i64) -> Result<Option<Part>, Error> {
         let (topology, me) = (&self.topology, self.topology.rank());
         let mine = [color.map_or(0, |color| u64::from(color) + 1), key as u64];
@@ -64,8 +64,8 @@ impl Hierarchy {
             Ok((node, again))
         });
         let node = self.agree(call, node)?;
-        let met = self.meet(&group, members, (number, &label), node);
-        let Some(groups) = self.agree(call, met)? else { return Ok(None) };
+        let connected = self.connect_leaders(&group, members, (number, &label), node);
+        let Some(groups) = self.agree(call, connected)? else { return Ok(None) };
         let between = groups.between.as_ref();
         let waits = between.is_some_and(|between| !between.topology.leads());
         let deadline = if waits { self.deadline.map(patient) } else { self.deadline };
@@ -75,8 +75,8 @@ impl Hierarchy {
         Ok(Some(Part { groups, rank, ranks: group, label }))
     }
 
-    /// Connects the leaders of a new group, if it has several nodes; nothing where this rank has no group.
-    fn meet(
+    /// Connects the leaders of a new group, if it has several nodes; `None` where this rank has no group.
+    fn connect_leaders(
         &self,
         group: &[usize],
         members: Vec<Vec<usize>>,
@@ -88,53 +88,52 @@ impl Hierarchy {
         let (Some(me), Some(node)) = (me, node) else { return Ok(None) };
         let Some(again) = again else { return Ok(Some(node.into())) };
         let topology = Topology::new(members, me)?.with_endpoints(self.topology.wanted_endpoints());
-        let meeting = RingOptions {
-            rank: me,
-            size: group.len(),
-            key: format!("{}-{label}", self.meeting.key),
-            ..self.meeting.clone()
+        let rings = self.rings_of(label, me, group.len());
+        let transport = match over_messages {
+            Some(messages) => messages,
+            None => LeaderTransport::Rings(Box::new(self.join_rings(&rings, group, number)?)),
         };
-        let line = match over_messages {
-            Some(line) => line,
-            None => LeaderTransport::Rings(Box::new(self.join_rings(&meeting, group, number)?)),
-        };
-        let mut wire = LeaderChannel::new(line, &topology, self.deadline);
+        let mut channel = LeaderChannel::new(transport, &topology, self.deadline);
         let mut state = self.lock()?;
-        wire.number_as_in(state.plans.transport_mut(), group);
+        channel.number_as_in(state.plans.transport_mut(), group);
         let progress = state.progress.clone();
         drop(state);
-        wire.set_progress(progress.clone());
+        channel.set_progress(progress.clone());
         let exchanges = self.exchanges.of_group(topology.nodes());
-        let made = Hierarchy::over(wire, topology, (node, again), exchanges, (self.deadline, meeting));
+        let made = Hierarchy::over(channel, topology, (node, again), exchanges, (self.deadline, rings));
         made.lock()?.progress = progress;
         Ok(Some(made.into()))
     }
 
-    /// A second way between all ranks, for messages of their own. All ranks call it, once.
+    /// A second transport between all ranks, for their point-to-point messages. All ranks call it, once.
     pub(crate) fn connect_again(&self, call: &Call) -> Result<LeaderTransport, Error> {
-        // A rank that makes another call is found out here, instead of the others' waiting at the door for ever.
+        // A rank that makes another call is found here, before the others would wait for it at the rendezvous.
         self.agree(call, Ok(()))?;
-        let line = self.join_again();
-        self.agree(call, line)
+        let transport = self.join_again();
+        self.agree(call, transport)
     }
 
     fn join_again(&self) -> Result<LeaderTransport, Error> {
         let (me, all) = (self.topology.rank(), (0..self.topology.size()).collect::<Vec<usize>>());
-        if let Some(line) = self.lock()?.plans.transport_mut().split(&all, Some(me))? {
-            return Ok(line);
+        if let Some(messages) = self.lock()?.plans.transport_mut().split(&all, Some(me))? {
+            return Ok(messages);
         }
-        let key = format!("{}-messages", self.meeting.key);
-        let meeting = RingOptions { rank: me, size: all.len(), key, ..self.meeting.clone() };
-        self.join_rings(&meeting, &all, u64::MAX).map(|rings| LeaderTransport::Rings(Box::new(rings)))
+        self.join_rings(&self.rings_of("messages", me, all.len()), &all, u64::MAX)
+            .map(|rings| LeaderTransport::Rings(Box::new(rings)))
     }
 
-    /// Joins the rings of a new group of the ranks `group`, which ends when one of them is lost to this communicator, or gives up.
-    fn join_rings(&self, meeting: &RingOptions, group: &[usize], number: u64) -> Result<Rings, Error> {
+    /// The options of the rings of a group with this name.
+    fn rings_of(&self, name: &str, rank: usize, size: usize) -> RingOptions {
+        RingOptions { rank, size, key: format!("{}-{name}", self.rings.key), ..self.rings.clone() }
+    }
+
+    /// Joins the rings of a new group of the ranks `group`; fails when one of them dies or gives up joining.
+    fn join_rings(&self, options: &RingOptions, group: &[usize], number: u64) -> Result<Rings, Error> {
         let absent = || {
             let absent = self.lock().ok()?.plans.transport_mut().absent(group, Some(number))?;
             group.iter().position(|rank| *rank == absent)
         };
-        let rings = Rings::join_within(meeting, &absent);
+        let rings = Rings::join_within(options, &absent);
         if rings.is_err() {
             self.lock()?.plans.transport_mut().give_up(number);
         }
@@ -156,7 +155,7 @@ impl Hierarchy {
     fn agree<T>(&self, call: &Call, result: Result<T, Error>) -> Result<T, Error> {
         let mine = match &result {
             Ok(_) => 0,
-            // Most likely one that lives, and has more to say.
+            // The rank most likely lives and reports an error of its own.
             Err(Error::PeerDied { .. }) => 1,
             Err(_) => 2,
         };
@@ -171,7 +170,7 @@ impl Hierarchy {
     }
 }
 
-/// How long a rank waits that is no leader: its leader's wait for other nodes must not look like a rank that is missing.
+/// The deadline of a rank that is no leader: longer, so that its leader's wait for other nodes does not look like a missing rank.
 pub(super) fn patient(deadline: Duration) -> Duration {
     deadline.saturating_mul(4).saturating_add(Duration::from_millis(500))
 }

@@ -1,4 +1,4 @@
-//! Who is on which node: pure arithmetic on the list of every node's ranks, the same on every rank.
+//! The placement of ranks on nodes: pure arithmetic on the list of every node's ranks, the same on every rank.
 
 use crate::Error;
 
@@ -7,7 +7,7 @@ use crate::Error;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Topology {
     members: Vec<Vec<usize>>,
-    /// By rank: its node and its number there.
+    /// The node of each rank, and its number there.
     places: Vec<(usize, usize)>,
     me: usize,
     /// Endpoints that are wanted, and those that each node has.
@@ -94,7 +94,7 @@ impl Topology {
         Topology { wanted, endpoints: wanted.clamp(1, most), ..self }
     }
 
-    /// What [`Topology::with_endpoints`] was given: groups of these ranks may have nodes with more ranks each.
+    /// The argument of [`Topology::with_endpoints`], for groups of these ranks, whose nodes may have more ranks.
     pub(crate) fn wanted_endpoints(&self) -> usize {
         self.wanted
     }
@@ -114,7 +114,7 @@ impl Topology {
         self.local() < self.endpoints
     }
 
-    /// Whether going through the nodes in order, and through each one's ranks, is going through the ranks in order.
+    /// Returns whether the ranks of the first node, the second and so on, are the ranks of the job in order.
     pub(crate) fn is_in_order(&self) -> bool {
         self.members.iter().flatten().copied().eq(0..self.size())
     }

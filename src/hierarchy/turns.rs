@@ -1,4 +1,4 @@
-//! The turns of started calls: which of them may exchange between leaders, and which may take from its leader.
+//! The turns of started calls: the call that may exchange between leaders, and the one whose leader may deliver.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

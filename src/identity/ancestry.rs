@@ -1,4 +1,4 @@
-//! The process that started the ranks, found in `/proc`: the common name of a job whose launcher gives none.
+//! The process that started the ranks, found in `/proc`: it identifies a job to which the launcher gives no name.
 
 use crate::Error;
 use std::fmt;

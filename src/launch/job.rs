@@ -41,7 +41,7 @@ pub struct Job {
     pub ranks: usize,
     /// The program that every rank executes, looked up in `PATH` as a shell does.
     pub program: OsString,
-    /// Its arguments.
+    /// The arguments of the program.
     pub args: Vec<OsString>,
     /// The program whose hidden command `__exec` becomes the rank.
     pub wrapper: Wrapper,

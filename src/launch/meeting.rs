@@ -1,5 +1,5 @@
-//! The launcher's part in the rendezvous: it tells waiting ranks of one that has ended, and removes what a job that ended there has
-//! left.
+//! The launcher's part in the rendezvous: it announces ranks that have ended to those that wait there, and removes the files of jobs
+//! that were killed.
 
 use crate::Identity;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ impl Meeting {
         Meeting { dir: directory(), key: Identity::launched_key(launcher) }
     }
 
-    /// Tells waiting ranks that the process of `rank` has ended.
+    /// Announces to waiting ranks that the process of `rank` has ended.
     pub(super) fn announce_end(&self, rank: usize) {
         earlybird_shm::announce_end(self.dir.as_deref(), &self.key, rank);
     }

@@ -35,7 +35,7 @@ pub enum Outcome {
     Failed {
         /// The rank.
         rank: usize,
-        /// Its exit code or signal.
+        /// The exit code or signal of the rank.
         status: ExitStatus,
     },
     /// [`Job::timeout`] expired.

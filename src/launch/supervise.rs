@@ -172,7 +172,7 @@ pub(super) fn until_all_ended(
             let left = ranks.living().count();
             let how = describe(status);
             if status.signal() == Some(Signal::PIPE.as_raw()) {
-                // The reader of its output has gone, as `head` does: nothing is wrong, and nobody wants the rest.
+                // The reader of its output, such as `head`, has closed the pipe: nothing is wrong, and the rest is not wanted.
                 ranks.signal(Signal::TERM);
                 stage = Stage::Terminated(Instant::now() + TERM_TO_KILL);
             } else if left == 0 {

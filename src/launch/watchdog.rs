@@ -1,8 +1,8 @@
 //! The watchdog: a process that kills what the ranks have started when the launcher is killed.
 //!
-//! A rank dies with its launcher by a word to the kernel (module `exec`); what it has started does not. So the launcher
-//! tells one watchdog for the whole job, through a pipe, which process groups the ranks lead. The pipe ends with the launcher,
-//! however that ends, and what it has not taken back is killed. A watchdog that is killed itself is replaced.
+//! The kernel kills a rank with its launcher (module `exec`), but not the processes that the rank has started. So the launcher writes
+//! the process groups of the ranks to a pipe that one watchdog reads for the whole job. The pipe ends with the launcher, however that
+//! ends, and the watchdog kills the groups that were not removed. A watchdog that is killed itself is replaced.
 
 use super::{Wrapper, meeting, say};
 use crate::Error;
@@ -22,7 +22,7 @@ const DEATH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Kills the groups that are left when standard input ends.
 pub fn watch() {
-    // So that what ends every process of the launcher's name spares this one; a refusal does no harm.
+    // A name of its own, so that a kill by the launcher's name spares this process; a refusal does no harm.
     let _ = rustix::thread::set_name(c"eb-watchdog");
     let mut groups = HashSet::new();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -63,17 +63,17 @@ impl Watchdog {
         Ok(Watchdog { wrapper: wrapper.clone(), running: Some(Running::start(wrapper)?) })
     }
 
-    /// The group is to end with the launcher.
+    /// Adds a group that is to end with the launcher.
     pub(super) fn add(&mut self, group: Pid) {
-        self.tell('+', group);
+        self.write('+', group);
     }
 
-    /// The group has ended, and its number may soon be another's.
+    /// Removes a group that has ended: its number may soon be reused.
     pub(super) fn remove(&mut self, group: Pid) {
-        self.tell('-', group);
+        self.write('-', group);
     }
 
-    fn tell(&mut self, sign: char, group: Pid) {
+    fn write(&mut self, sign: char, group: Pid) {
         if let Some(Running { pipe, .. }) = &mut self.running {
             // A watchdog that has ended is replaced when its end is seen.
             let _ = pipe.write_all(format!("{sign}{}\n", group.as_raw_nonzero()).as_bytes());

@@ -1,22 +1,22 @@
-//! The beginning of a TCP connection between two ranks: the sender says the job's secret and its rank, and strangers are closed out.
+//! The handshake of a TCP connection between two ranks: its sender authenticates with the job's secret and names its rank.
 
 use rustix::net::sockopt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Bytes of the secret by which ranks of one job know each other.
+/// Bytes of the secret that the ranks of one job share.
 pub const TOKEN_BYTES: usize = 16;
-/// Bytes of what a connection begins with: the secret and the sender's rank.
+/// Bytes of the handshake: the secret and the sender's rank.
 const HELLO_BYTES: usize = TOKEN_BYTES + 4;
-/// Time that a stranger's connection may take to say who it is.
+/// Time that an accepted connection may take for its handshake.
 const HELLO_WITHIN: Duration = Duration::from_secs(1);
 /// Silence after which the kernel probes a connection, the interval of its probes, and how many stay without answer.
 const PROBE_AFTER: Duration = Duration::from_secs(10);
 const PROBE_EVERY: Duration = Duration::from_secs(5);
 const PROBES: u32 = 3;
 
-/// The first bytes of a sender.
+/// The handshake of a sender.
 pub(super) fn hello(token: [u8; TOKEN_BYTES], rank: usize) -> [u8; HELLO_BYTES] {
     let mut hello = [0; HELLO_BYTES];
     hello[..TOKEN_BYTES].copy_from_slice(&token);
@@ -24,7 +24,7 @@ pub(super) fn hello(token: [u8; TOKEN_BYTES], rank: usize) -> [u8; HELLO_BYTES] 
     hello
 }
 
-/// Connects to a rank and says hello.
+/// Connects to a rank and sends the handshake.
 pub(super) fn open(address: SocketAddr, hello: [u8; HELLO_BYTES], end: Option<Instant>) -> io::Result<TcpStream> {
     let mut stream = match end {
         // No time left is a microsecond: an answer that is there already counts.
@@ -40,7 +40,7 @@ pub(super) fn open(address: SocketAddr, hello: [u8; HELLO_BYTES], end: Option<In
     Ok(stream)
 }
 
-/// Lets in one that waits at the door, if there is one, and closes it to a stranger.
+/// Accepts a connection that is waiting, if there is one, and closes it unless its handshake is right. Returns whether there was one.
 pub(super) fn accept(
     listener: &TcpListener,
     token: [u8; TOKEN_BYTES],
@@ -49,17 +49,17 @@ pub(super) fn accept(
     let mut stream = match listener.accept() {
         Ok((stream, _)) => stream,
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(false),
-        // The other end was gone before it was let in.
+        // The other end has closed it before it was accepted.
         Err(error) if error.kind() == ErrorKind::ConnectionAborted => return Ok(false),
         Err(error) => return Err(error),
     };
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(HELLO_WITHIN))?;
-    let mut said = [0; HELLO_BYTES];
-    if stream.read_exact(&mut said).is_err() {
+    let mut received = [0; HELLO_BYTES];
+    if stream.read_exact(&mut received).is_err() {
         return Ok(true);
     }
-    let (secret, [r0, r1, r2, r3, ..]) = said.split_at(TOKEN_BYTES) else { return Ok(true) };
+    let (secret, [r0, r1, r2, r3, ..]) = received.split_at(TOKEN_BYTES) else { return Ok(true) };
     let place = incoming.get_mut(u32::from_le_bytes([*r0, *r1, *r2, *r3]) as usize);
     if let Some(place) = place.filter(|place| secret == token && place.is_none()) {
         stream.set_nonblocking(true)?;
@@ -69,7 +69,7 @@ pub(super) fn accept(
     Ok(true)
 }
 
-/// Has the kernel look now and then whether the other end is there.
+/// Enables keepalive probes, by which the kernel notices that the other host is gone.
 fn probe(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, PROBE_AFTER)?;

@@ -1,16 +1,16 @@
-//! Nodes that reach each other through another library's messages: the operations that such a library must have, the communicator,
-//! the transport and the word of failure that are built on it. MPI is one: by rsmpi in `src/mpi`, by its profiling names in
-//! `preload/`. Where there is none, TCP carries the messages.
+//! Nodes that reach each other through another library's messages: the operations that such a library must have, the transport
+//! and the reports of failures that are built on it. MPI is one: by rsmpi in `src/mpi`, by its profiling names in `preload/`. Where
+//! there is none, TCP carries the messages.
 
 mod handshake;
-mod line;
+mod job_transport;
 mod notice;
 mod tcp;
 mod transport;
 
 pub use earlybird_hier::exec::Failure;
 pub use handshake::TOKEN_BYTES;
-pub(crate) use line::MessageLine;
+pub(crate) use job_transport::JobTransport;
 pub use tcp::TcpMessages;
 #[doc(hidden)]
 pub use transport::{MessageOptions, MessageTransport};
@@ -29,7 +29,7 @@ pub struct Layout {
 }
 
 /// Messages between the ranks of a job, separate from all others: of one sender and one tag they come in the order in which
-/// they were sent. Dropped after its last message is complete or taken back, and without a word to the other ranks.
+/// they were sent. Dropped after its last message is complete or cancelled, without communication.
 pub trait Messages: Debug + Send {
     /// This process's rank.
     fn rank(&self) -> usize;
@@ -67,12 +67,12 @@ pub trait Messages: Debug + Send {
     /// The errors that the library reports.
     fn split(&self, color_and_key: Option<(usize, usize)>) -> Result<Option<Box<dyn Messages>>, Failure>;
 
-    /// Messages may still arrive and must not reach other receivers: the number that tells these from others is never
-    /// given back, even when dropped.
+    /// Keeps the number of this communicator from ever being used again, even when dropped: messages may still arrive and must not
+    /// reach other receivers.
     fn abandon(&mut self);
 }
 
-/// A message under way, with its buffer. Dropped before it is complete, a receive is taken back.
+/// A message under way, with its buffer. Dropping it before it is complete cancels a receive.
 pub trait Message: Debug + Send {
     /// Returns the bytes received, or 0 for a send, if it is complete. Drives the library's progress.
     ///

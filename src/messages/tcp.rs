@@ -1,4 +1,4 @@
-//! Messages over TCP, for ranks on several nodes that no MPI connects: whoever starts them tells every rank where the others listen.
+//! Messages over TCP, for ranks on several nodes that no MPI connects: each is started with the addresses of all.
 //!
 //! Two connections join a pair of ranks, one for each direction, opened by its sender. A rank that leaves closes its own: what it has
 //! sent arrives all the same, since nothing ever comes back on that connection, and the end of it tells the others that the rank is
@@ -29,7 +29,7 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct TcpMessages {
     mesh: Arc<Mutex<TcpMesh>>,
-    /// By rank, its number in the mesh.
+    /// The number in the mesh, by rank.
     ranks: Arc<[usize]>,
     rank: usize,
     group: u32,
@@ -58,7 +58,7 @@ impl TcpMessages {
         let end = within.map(|within| Instant::now() + within);
         let mut incoming: Vec<Option<TcpStream>> = (0..size).map(|_| None).collect();
         let mut outgoing: Vec<Option<TcpStream>> = (0..size).map(|_| None).collect();
-        // Every rank begins with another one, and lets in who has come meanwhile: no listener is overrun.
+        // Every rank begins with another one and accepts between its connections, so that no listener's queue overflows.
         for to in (1..size).map(|step| (rank + step) % size) {
             let address = addresses[to];
             let stream = open(address, hello(token, rank), end).map_err(failed(format!(
@@ -89,21 +89,12 @@ impl TcpMessages {
         enter(&self.mesh)
     }
 
-    fn post(&self, to: usize, tag: i32, body: Vec<u8>) -> Result<Box<dyn Message>, Failure> {
-        if body.len() > MOST_BYTES {
-            return Err(Failure::Transport(format!("a message of {} bytes; the most is {MOST_BYTES}", body.len())));
-        }
-        let to = self.ranks[to];
-        let number = self.mesh().outgoing[to].push(self.group, tag, body);
-        Ok(Box::new(SentMessage { mesh: self.mesh.clone(), to, number }))
-    }
-
     /// Gathers the words of every rank on every rank.
     fn all_gather_words(&self, words: [u64; 3]) -> Result<Vec<[u64; 3]>, Failure> {
         let own = bytes_of(&words.map(u64::to_le)).to_vec();
         let mut pending = Vec::new();
         for to in (0..self.ranks.len()).filter(|to| *to != self.rank) {
-            pending.push((None, self.post(to, SPLIT_TAG, own.clone())?));
+            pending.push((None, self.send(to, SPLIT_TAG, own.clone())?));
             pending.push((Some(to), self.receive(Some(to), SPLIT_TAG, vec![0; own.len()])?));
         }
         let mut all = vec![words; self.ranks.len()];
@@ -145,7 +136,12 @@ impl Messages for TcpMessages {
     }
 
     fn send(&self, to: usize, tag: i32, buffer: Vec<u8>) -> Result<Box<dyn Message>, Failure> {
-        self.post(to, tag, buffer)
+        if buffer.len() > MOST_BYTES {
+            return Err(Failure::Transport(format!("a message of {} bytes; the most is {MOST_BYTES}", buffer.len())));
+        }
+        let to = self.ranks[to];
+        let number = self.mesh().outgoing[to].push(self.group, tag, buffer);
+        Ok(Box::new(SentMessage { mesh: self.mesh.clone(), to, number }))
     }
 
     fn receive(&self, from: Option<usize>, tag: i32, buffer: Vec<u8>) -> Result<Box<dyn Message>, Failure> {

@@ -4,8 +4,8 @@
 //! and read where MPI put it. Receives are posted before packets come, so a message above MPI's eager limit moves as
 //! soon as both sides drive MPI, which every method here does.
 //!
-//! MPI keeps small messages for a receiver that has not asked for them, without limit, and reports them as sent. So a
-//! receiver gives credit for what it has taken, and a sender stops when it has used up its credit.
+//! MPI buffers small messages for which no receive was posted, without limit, and reports them as sent. So a receiver sends credits
+//! for the packets it has consumed, and a sender stops when it has used up its credit.
 
 use super::notice::{self, NOTICE_BYTES};
 use super::{Message, Messages};
@@ -22,10 +22,10 @@ const PACKET_TAG: i32 = 0;
 const NOTICE_TAG: i32 = 1;
 const CREDIT_TAG: i32 = 2;
 
-/// Passes without movement that only yield; after them a rank sleeps in short naps and looks again.
+/// Passes without progress that only yield; after them a rank sleeps for a short time in each pass.
 const YIELDS: u32 = 20_000;
-/// A nap: MPI is driven at least this often while a rank waits.
-const NAP: Duration = Duration::from_micros(50);
+/// The sleep of a pass: MPI is driven at least this often while a rank waits.
+const SLEEP: Duration = Duration::from_micros(50);
 /// Time that a leaving rank waits for the last credits, which come from ranks that have yet to take its packets.
 const LAST_CREDITS: Duration = Duration::from_secs(1);
 
@@ -46,7 +46,7 @@ impl Default for MessageOptions {
 }
 
 impl MessageOptions {
-    /// Packets for which a receiver gives credit at a time.
+    /// Packets for which a receiver sends credit at a time.
     fn credit(&self) -> u64 {
         self.depth.div_ceil(2) as u64
     }
@@ -71,12 +71,12 @@ impl Outgoing {
 /// Packets from one rank.
 #[derive(Debug, Default)]
 struct Incoming {
-    /// From the first packet that is announced on always as many as the sender has credit for: several operations share
-    /// a lane, and which one's packets come first is the sender's choice.
+    /// Posted receives: from the first announced packet on as many as the sender has credit for, because the sender chooses the order
+    /// in which packets of several operations come.
     posted: VecDeque<Box<dyn Message>>,
     /// Bytes of the first posted one, once it is complete.
     complete: Option<usize>,
-    /// Taken since this rank last gave credit.
+    /// Packets consumed since the last credit.
     owed: u32,
 }
 
@@ -91,17 +91,17 @@ pub struct MessageTransport {
     outgoing: Vec<Outgoing>,
     incoming: Vec<Incoming>,
     notice: Option<Box<dyn Message>>,
-    /// Notices and credits on their way.
-    words: Vec<Box<dyn Message>>,
+    /// Notices and credits under way.
+    control: Vec<Box<dyn Message>>,
     messages: Box<dyn Messages>,
     options: MessageOptions,
     /// Memory of packets that were sent.
     spare: Vec<Vec<u8>>,
     failure: Option<Failure>,
-    /// Makes progress on calls started elsewhere while this waits.
-    elsewhere: Pace,
-    /// The progress that the caller has besides, and when it was driven last.
-    driven: Option<(Progress, Instant)>,
+    /// Drives calls started on other communicators while this one waits.
+    pace: Pace,
+    /// The progress function of the user, and the instant of its last call.
+    progress: Option<(Progress, Instant)>,
 }
 
 impl MessageTransport {
@@ -117,13 +117,13 @@ impl MessageTransport {
             outgoing: (0..size).map(|_| Outgoing::default()).collect(),
             incoming: (0..size).map(|_| Incoming::default()).collect(),
             notice,
-            words: Vec::new(),
+            control: Vec::new(),
             messages,
             options,
             spare: Vec::new(),
             failure: None,
-            elsewhere: Pace::default(),
-            driven: None,
+            pace: Pace::default(),
+            progress: None,
         })
     }
 
@@ -132,9 +132,9 @@ impl MessageTransport {
         self.messages.split(color_and_key)?.map(|messages| Self::over(messages, self.options)).transpose()
     }
 
-    /// Sets what is driven while this waits.
+    /// Sets the progress function that is called during waits.
     pub(crate) fn set_progress(&mut self, progress: Option<Progress>) {
-        self.driven = progress.map(|progress| (progress, Instant::now()));
+        self.progress = progress.map(|progress| (progress, Instant::now()));
     }
 
     /// Checks that this thread may call.
@@ -142,7 +142,7 @@ impl MessageTransport {
         self.messages.may_call()
     }
 
-    /// Returns true if this thread may drive the progress of calls.
+    /// Returns true if this thread may make progress in calls.
     pub(crate) fn may_be_driven(&self, was_here_last: bool) -> bool {
         (was_here_last || self.messages.is_concurrent()) && self.may_call().is_ok()
     }
@@ -157,19 +157,18 @@ impl MessageTransport {
     /// Takes back the buffers of what has been sent to `to`, and the credit that came from there.
     fn collect(&mut self, to: usize) -> Result<(), Failure> {
         let lane = &mut self.outgoing[to];
-        while let Some(oldest) = lane.pending.front_mut() {
-            if oldest.test()?.is_none() {
-                break;
-            }
+        while let Some(oldest) = lane.pending.front_mut()
+            && oldest.test()?.is_some()
+        {
             self.spare.extend(lane.pending.pop_front().map(Message::into_buffer));
         }
         while let Some(mut credit) = lane.credit.take() {
-            let came = match credit.test() {
-                // A rank may leave that has taken all it needs. Whoever needs something from a rank that is gone learns of it there.
+            let received = match credit.test() {
+                // A rank may leave once it has received all it needs; a receive from a rank that is gone fails by itself.
                 Err(Failure::PeerDied { .. }) if lane.has_room(self.options.depth) => None,
                 other => other?,
             };
-            let Some(bytes) = came else {
+            let Some(bytes) = received else {
                 lane.credit = Some(credit);
                 break;
             };
@@ -182,13 +181,13 @@ impl MessageTransport {
         Ok(())
     }
 
-    /// Returns true if every message sent to this rank has come, and every message from here has gone.
+    /// Returns true if every message to this rank has arrived, and every message from it has been sent.
     fn settled(&mut self) -> Result<bool, Failure> {
         self.may_call()?;
         self.progress()?;
         let flushed = self.is_flushed()?;
         let due = |lane: &Outgoing| lane.sent - lane.sent % self.options.credit();
-        Ok(flushed && self.words.is_empty() && self.outgoing.iter().all(|lane| lane.credited >= due(lane)))
+        Ok(flushed && self.control.is_empty() && self.outgoing.iter().all(|lane| lane.credited >= due(lane)))
     }
 
     fn has_room(&self, to: usize) -> bool {
@@ -271,14 +270,10 @@ impl Transport for MessageTransport {
         self.check_peer(from)?;
         let lane = &mut self.incoming[from];
         let Some(first) = lane.posted.front_mut() else { return Ok(false) };
-        let bytes = match lane.complete {
-            Some(bytes) => bytes,
-            None => match first.test()? {
-                Some(bytes) => bytes,
-                None => return Ok(false),
-            },
-        };
-        lane.complete = Some(bytes);
+        if lane.complete.is_none() {
+            lane.complete = first.test()?;
+        }
+        let Some(bytes) = lane.complete else { return Ok(false) };
         let Some((head, payload)) = first.contents()[..bytes].split_first_chunk::<HEAD_BYTES>() else {
             return Err(Failure::Transport(format!("rank {from} sent a message of {bytes} bytes, which is no packet")));
         };
@@ -291,9 +286,9 @@ impl Transport for MessageTransport {
                 let buffer = lane.posted.pop_front().map(Message::into_buffer);
                 if u64::from(lane.owed) >= self.options.credit() {
                     let credit = std::mem::take(&mut lane.owed).to_le_bytes().to_vec();
-                    self.words.push(self.messages.send(from, CREDIT_TAG, credit)?);
+                    self.control.push(self.messages.send(from, CREDIT_TAG, credit)?);
                 }
-                // Its own memory again: buffers of packets sent are as short as those were.
+                // Its own buffer again: those of sent packets may be shorter.
                 if let Some(buffer) = buffer {
                     self.post_one(from, buffer)?;
                 }
@@ -322,41 +317,42 @@ impl Transport for MessageTransport {
             return Err(failure);
         }
         let mut at = 0;
-        while let Some(word) = self.words.get_mut(at) {
-            match word.test()? {
-                Some(_) => drop(self.words.swap_remove(at)),
+        while let Some(message) = self.control.get_mut(at) {
+            match message.test()? {
+                Some(_) => drop(self.control.swap_remove(at)),
                 None => at += 1,
             }
         }
         Ok(())
     }
 
-    /// Yields, and naps after a while, but never so long that others wait for this rank's part of MPI's progress.
+    /// Yields, and sleeps after a while, but never so long that others wait for this rank to drive MPI.
     fn idle(&mut self, passes: u32) -> Result<(), Failure> {
-        self.elsewhere.drive();
+        self.pace.drive();
         if let Some((progress, last)) =
-            self.driven.as_mut().filter(|(progress, last)| last.elapsed() > progress.every())
+            self.progress.as_mut().filter(|(progress, last)| last.elapsed() > progress.every())
         {
             progress.run();
             *last = Instant::now();
         }
-        match passes < YIELDS {
-            true => std::thread::yield_now(),
-            false => std::thread::sleep(NAP),
+        if passes < YIELDS {
+            std::thread::yield_now()
+        } else {
+            std::thread::sleep(SLEEP)
         }
         self.progress()
     }
 
     fn raise(&mut self, failure: Failure) -> Failure {
-        // Some messages show one rank at each look, and the end of a rank may be seen before what it told.
+        // A test may look at one rank only, and see the end of a rank before its notice.
         for _ in 0..self.messages.size() {
             if let Err(earlier) = self.progress() {
                 return earlier;
             }
         }
         for rank in (0..self.messages.size()).filter(|rank| *rank != self.messages.rank()) {
-            // A rank that cannot be told is beyond help, and this one has a failure to report already.
-            self.words.extend(self.messages.send(rank, NOTICE_TAG, notice::encode(&failure)));
+            // This rank has a failure to report already, so errors of sending are ignored.
+            self.control.extend(self.messages.send(rank, NOTICE_TAG, notice::encode(&failure)));
         }
         self.failure = Some(failure.clone());
         failure
@@ -364,15 +360,15 @@ impl Transport for MessageTransport {
 }
 
 impl Drop for MessageTransport {
-    /// Waits for what is still to come from ranks that this one sent to, so that nothing comes to a communicator that is
-    /// no more: MPI may give its number to another.
+    /// Waits for the last credits of ranks that this one has sent to, so that no message arrives at a communicator that is freed: MPI
+    /// may use its number again.
     fn drop(&mut self) {
         let since = Instant::now();
         loop {
             match self.settled() {
                 Ok(true) => return,
                 Ok(false) if since.elapsed() < LAST_CREDITS => {
-                    self.elsewhere.drive();
+                    self.pace.drive();
                     std::thread::yield_now();
                 }
                 _ => return self.messages.abandon(),

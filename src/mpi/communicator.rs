@@ -77,7 +77,7 @@ fn driver(world: &SimpleCommunicator) -> Result<Progress, Error> {
     let comm = Mutex::new(Comm::duplicate(world).map_err(failed)?);
     Progress::new(DRIVE_EVERY, move || {
         if let Ok(comm) = comm.try_lock() {
-            // A thread that may not call MPI leaves it alone; whatever else MPI has to say it says to the next call.
+            // A thread that may not call MPI does nothing; other errors return in the next call.
             let _ = comm.drive();
         }
     })

@@ -1,5 +1,6 @@
-//! Which ranks of an MPI communicator share memory: what MPI says, confirmed by a socket at which one rank listens and that the
-//! others reach. Containers on one machine may share a host name, even memory for MPI, and not the place where ranks meet.
+//! The nodes of an MPI communicator, by the ranks that share memory: as MPI reports them, confirmed by a socket at which one rank
+//! listens and to which the others connect. Containers on one machine may share a host name, even memory for MPI, and not the network
+//! namespace of the rendezvous.
 
 use crate::Error;
 use crate::messages::Layout;
@@ -10,7 +11,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
-/// Bytes of a host's name that ranks tell each other.
+/// Bytes of a host's name that are gathered.
 const HOST_BYTES: usize = 64;
 
 /// A random number that cannot be guessed and is not drawn twice.
@@ -63,7 +64,7 @@ pub(super) fn find(comm: &SimpleCommunicator, virtual_node: usize) -> Layout {
     Layout { nodes: members, processes: processes(comm), here: here.size() as usize }
 }
 
-/// Returns whether this rank can reach the first of `comm` where ranks meet: at an abstract socket of its network namespace.
+/// Returns whether this rank can reach the first of `comm` at an abstract socket, which is a matter of its network namespace.
 fn sees_the_same(comm: &SimpleCommunicator) -> bool {
     let number = common_nonce(comm);
     let name = format!("earlybird-probe-{:016x}{:016x}", number[0], number[1]);

@@ -27,7 +27,7 @@ pub struct Comm {
     bound_to: Option<ThreadId>,
     /// True if several threads may at the same time.
     concurrent: bool,
-    /// Never to be freed: messages may still come.
+    /// True if it must never be freed, because messages may still arrive.
     abandoned: bool,
 }
 
@@ -68,7 +68,7 @@ impl Comm {
 
     /// A communicator of the ranks that give one color, ordered by key. Collective.
     fn split(&self, color_and_key: Option<(usize, usize)>) -> Result<Option<Comm>, Failure> {
-        self.may_call()?;
+        may_call(self.bound_to)?;
         // SAFETY: a constant of the library.
         let nothing = unsafe { ffi::RSMPI_UNDEFINED };
         let (color, key) = color_and_key.map_or((nothing, 0), |(color, key)| (color as c_int, key as c_int));
@@ -92,17 +92,12 @@ impl Comm {
         Ok(Comm { raw, rank: rank as usize, size: size as usize, bound_to, concurrent, abandoned: false })
     }
 
-    /// Checks that this thread may call MPI: T.
-    fn may_call(&self) -> Result<(), Failure> {
-        may_call(self.bound_to)
-    }
-
     /// Drives MPI's progress, for the calls in progress on all communicators: it probes for a message that is never sent.
     ///
     /// # Errors
     /// The errors that MPI reports.
     pub fn drive(&self) -> Result<(), Failure> {
-        self.may_call()?;
+        may_call(self.bound_to)?;
         if is_finalized() {
             return Ok(());
         }
@@ -210,7 +205,7 @@ impl Message for Pending {
 
 impl Drop for Comm {
     fn drop(&mut self) {
-        if self.abandoned || is_finalized() || self.may_call().is_err() {
+        if self.abandoned || is_finalized() || may_call(self.bound_to).is_err() {
             return;
         }
         // SAFETY: I, T; freed once. A failure changes nothing for us.
@@ -246,7 +241,7 @@ impl Drop for Pending {
     }
 }
 
-/// T: whether this thread may call MPI.
+/// Checks that this thread may call MPI: T.
 fn may_call(bound_to: Option<ThreadId>) -> Result<(), Failure> {
     match bound_to {
         Some(owner) if owner != thread::current().id() => Err(Failure::Transport(
@@ -264,7 +259,7 @@ fn is_finalized() -> bool {
     unsafe { ffi::MPI_Finalized(&mut finalized) != 0 || finalized != 0 }
 }
 
-/// An MPI return code as a failure in words.
+/// An MPI return code as a failure with MPI's text.
 fn check(call: &str, code: c_int) -> Result<(), Failure> {
     if code == 0 {
         return Ok(());

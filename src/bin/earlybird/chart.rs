@@ -21,19 +21,9 @@ pub struct Chart {
 
 const SIZE: (u32, u32) = (1240, 640);
 /// Colours that stay apart for most eyes (Okabe and Ito), then darker again.
-const COLOURS: [RGBColor; 12] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-    RGBColor(230, 159, 0),
-    RGBColor(60, 60, 60),
-    RGBColor(120, 80, 160),
-    RGBColor(150, 30, 30),
-    RGBColor(110, 130, 20),
-    RGBColor(0, 60, 110),
-    RGBColor(240, 140, 130),
+const COLOURS: [u32; 12] = [
+    0x0072b2, 0xd55e00, 0x009e73, 0xcc79a7, 0x56b4e9, 0xe69f00, 0x3c3c3c, 0x7850a0, 0x961e1e, 0x6e8214, 0x003c6e,
+    0xf08c82,
 ];
 
 pub type Drawing<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -144,7 +134,8 @@ fn series(chart: &Chart) -> impl Iterator<Item = &str> {
 
 /// Later curves are thinner, so that one that lies on another is seen.
 fn style(curve: usize) -> ShapeStyle {
-    COLOURS[curve % COLOURS.len()].stroke_width(if curve == 0 { 5 } else { 2 })
+    let [_, red, green, blue] = COLOURS[curve % COLOURS.len()].to_be_bytes();
+    RGBColor(red, green, blue).stroke_width(if curve == 0 { 5 } else { 2 })
 }
 
 /// A number without the digits that binary fractions add.

@@ -18,7 +18,7 @@ pub enum Lateness {
     Recorded(Rc<Recorded>),
 }
 
-/// No rank is late.
+/// The pattern in which no rank is late.
 pub const BALANCED: Lateness = Lateness::Pattern { pattern: Pattern::Balanced, delay_s: 0.0 };
 
 impl Lateness {
@@ -50,7 +50,7 @@ impl Lateness {
 /// The lateness of all ranks at calls of a trace.
 #[derive(Debug, PartialEq)]
 pub struct Recorded {
-    /// By call and rank, seconds after the first arrival at the call. At least one call.
+    /// Seconds after the first arrival, by call and rank. At least one call.
     of_calls: Vec<Vec<f64>>,
 }
 

@@ -1,6 +1,6 @@
-//! Lines ranks up at one instant and collects what they saw: the part that `bench` and `demo` share.
+//! Lines ranks up at one instant and gathers their time stamps: the part that `bench` and `demo` share.
 //!
-//! Stamps are CLOCK_MONOTONIC, which all processes of a node read alike. Lining up and collecting use a communicator
+//! Stamps are CLOCK_MONOTONIC, which is the same clock in all processes of a node. Lining up and collecting use a communicator
 //! of their own, so that the measured one sees nothing but the measured calls.
 
 use earlybird::pattern::mix;
@@ -34,7 +34,7 @@ pub struct Lineup {
     lead_ns: i64,
 }
 
-/// Number of times that ranks agree before the first measured call, to learn how long that takes.
+/// Agreements before the first measured call, by which their time is measured.
 const TRIALS: usize = 8;
 
 impl Lineup {
@@ -45,15 +45,15 @@ impl Lineup {
     pub fn over(comm: Communicator) -> Result<Lineup, Error> {
         // Sleeps end within microseconds instead of the default 50; refused only by old kernels, then stamps show it.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
-        let crowded = comm.size() > comm.allowed_cpus();
+        let is_oversubscribed = comm.size() > comm.allowed_cpus();
         // A rank that shares a processor must not spin while others compute; and the last rank to be lined up may have to wait
         // until all others have been scheduled once.
-        let spin_ns = if crowded { 0 } else { SPIN_NS };
-        let lead_ns = 60_000 + spin_ns + if crowded { 100_000 + 30_000 * comm.size() as i64 } else { 30_000 };
+        let spin_ns = if is_oversubscribed { 0 } else { SPIN_NS };
+        let lead_ns = 60_000 + spin_ns + if is_oversubscribed { 100_000 + 30_000 * comm.size() as i64 } else { 30_000 };
         let mut lineup = Lineup { comm, spin_ns, lead_ns };
         if lineup.comm.nodes() > 1 {
             lineup.must_share_a_clock()?;
-            // Behind a slow network the last rank to hear of the instant must still hear of it before it has come.
+            // Over a slow network even the last rank must know the instant before it has come.
             let mut longest_ns = 0;
             for trial in 0..TRIALS {
                 let start_ns = now_ns();

@@ -83,7 +83,7 @@ fn main() -> ExitCode {
         _ => {}
     }
     let command = Arguments::parse().command;
-    // A mistake in a variable is said by every command, once, and before anything is started; by doctor among its findings.
+    // Every command reports a mistake in a variable once, before anything is started; doctor among its findings.
     let mistake = Config::from_env().err().filter(|_| !matches!(command, Command::Doctor(_)));
     let code = match mistake {
         Some(error) => output::fail_once(false, error),

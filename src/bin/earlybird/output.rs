@@ -15,7 +15,7 @@ pub const EXIT_USAGE: u8 = 2;
 /// Form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum AnswerFormat {
-    /// For readers.
+    /// A table for readers.
     Table,
     /// One value for programs.
     Json,

@@ -1,4 +1,4 @@
-//! A page that shows what a command has found: pictures, words, tables. One file, nothing fetched.
+//! An HTML page with the results of a command: pictures, text, tables, in one file without references to others.
 
 use crate::chart::{Chart, svg};
 use earlybird::Error;

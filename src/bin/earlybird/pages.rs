@@ -1,5 +1,5 @@
 //! The hidden command `earlybird pages DIR`: man pages and shell completions, made from the definition of the command line for
-//! whoever installs the program.
+//! installation.
 
 use clap::{Args, Command, ValueEnum};
 use clap_complete::Shell;

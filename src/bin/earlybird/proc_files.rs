@@ -1,4 +1,4 @@
-//! Other processes as `/proc` shows them, so only those that this user may look at.
+//! Access to the files of other processes in `/proc`, as far as this user may read them.
 
 /// The ids of all processes.
 pub fn pids() -> impl Iterator<Item = u32> {

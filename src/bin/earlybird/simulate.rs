@@ -9,7 +9,7 @@ mod runner;
 mod spec;
 
 use crate::arguments::parse_cost;
-use crate::chart;
+use crate::chart::{self, Failure};
 use crate::lateness::{Lateness, Recorded};
 use crate::output::print;
 use clap::{Args, ValueEnum};
@@ -93,30 +93,30 @@ enum SimulationFormat {
 
 /// Runs the command.
 pub fn run(args: &SimulateArgs) -> Result<u8, Error> {
-    print(&answer(args).map_err(Error::usage)?)?;
+    print(&answer(args).map_err(|error| Error::usage(error.to_string()))?)?;
     Ok(0)
 }
 
-fn answer(args: &SimulateArgs) -> Result<String, String> {
+fn answer(args: &SimulateArgs) -> Result<String, Failure> {
     let figure = match args.preset {
         Some(preset) => preset.figure(args.seed)?,
         None => sweep(args)?,
     };
     match args.format {
         SimulationFormat::Table => Ok(figure.table()),
-        SimulationFormat::Csv => figure.csv().map_err(|error| error.to_string()),
-        SimulationFormat::Svg => chart::svg(&figure.chart()).map_err(|error| error.to_string()),
+        SimulationFormat::Csv => Ok(figure.csv()?),
+        SimulationFormat::Svg => Ok(chart::svg(&figure.chart())?),
     }
 }
 
 /// Every algorithm for every number of ranks, size and pattern.
-fn sweep(args: &SimulateArgs) -> Result<Figure, String> {
+fn sweep(args: &SimulateArgs) -> Result<Figure, Failure> {
     let delay_s = args.delay.unwrap_or(0.0);
     if delay_s == 0.0 && args.pattern.iter().any(|pattern| *pattern != Pattern::Balanced) {
-        return Err("a pattern needs --delay, the seconds by which a late rank is late".to_string());
+        return Err("a pattern needs --delay, the seconds by which a late rank is late".into());
     }
     if delay_s > 0.0 && args.pattern.iter().all(|pattern| *pattern == Pattern::Balanced) {
-        return Err("--delay has no effect on a balanced pattern; choose another with --pattern".to_string());
+        return Err("--delay has no effect on a balanced pattern; choose another with --pattern".into());
     }
     let axis = if args.bytes.len() == 1 && args.ranks.len() > 1 { Axis::Ranks } else { Axis::Bytes };
     let mut points = Vec::new();
@@ -128,10 +128,7 @@ fn sweep(args: &SimulateArgs) -> Result<Figure, String> {
         runner.measure = args.measure;
         let lateness = match &args.arrivals {
             None => args.pattern.iter().map(|&pattern| Lateness::Pattern { pattern, delay_s }).collect(),
-            Some(path) => {
-                let recorded = Recorded::read(path, None, ranks).map_err(|error| error.to_string())?;
-                vec![Lateness::Recorded(Rc::new(recorded))]
-            }
+            Some(path) => vec![Lateness::Recorded(Rc::new(Recorded::read(path, None, ranks)?))],
         };
         for (&bytes, spec, late) in iproduct!(&args.bytes, &args.algorithms, &lateness) {
             let row = runner.row(spec, bytes, late)?;

@@ -1,4 +1,4 @@
-//! `earlybird trace`: what the traces of a job tell, as tables and as files for other programs.
+//! `earlybird trace`: the traces of a job as tables and as files for other programs.
 
 mod export;
 mod figure;

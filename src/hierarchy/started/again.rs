@@ -6,9 +6,9 @@ use crate::hierarchy::Hierarchy;
 use crate::hierarchy::call::Call;
 use crate::hierarchy::lowering::Lowering;
 use crate::hierarchy::operation::Operation;
-use crate::plans::{Apart, Shape};
+use crate::plans::{OwnedPlan, Shape};
 use crate::{Error, Op};
-use earlybird_shm::{BufferRole, Collective, InactiveRequest, OwnedBuffers, OwnedCall};
+use earlybird_shm::{BufferRole, Collective, InactiveRequest, NodeComm, OwnedBuffers, OwnedCall};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -33,7 +33,7 @@ pub(super) struct AllReduce {
     collect: Option<InactiveRequest>,
     deliver: Option<InactiveRequest>,
     /// The leader's plan.
-    plan: Option<Apart>,
+    plan: Option<OwnedPlan>,
     stage: Stage,
 }
 
@@ -55,7 +55,7 @@ impl AllReduce {
     ) -> Result<Self, Error> {
         let steps = Steps::new(between, (call.collective, call.signature), (0, 0));
         let (lowering, buffers) = (call.lowering, owned.buffers());
-        let plan = if steps.topology().leads() { Some(between.lock()?.plans.apart(shape)?) } else { None };
+        let plan = if steps.topology().leads() { Some(between.lock()?.plans.owned(shape)?) } else { None };
         let mut allreduce = AllReduce { steps, lowering, collect: None, deliver: None, plan, stage: Stage::Collect };
         let (steps, datatype) = (&allreduce.steps, lowering.datatype());
         let op = lowering.builtin().map_or(Op::Sum, |(_, op)| op);
@@ -97,20 +97,14 @@ impl AllReduce {
 
     /// Takes the buffers back: the node's groups have failed.
     pub(super) fn give_up(&mut self, call: &mut OwnedCall) {
-        match self.stage {
-            Stage::Collecting(number) => {
-                if let Ok((mut collect, _)) = self.steps.node().finish(number) {
-                    take_buffers(&mut collect, call.buffers());
-                    self.collect = Some(collect);
-                }
-            }
-            Stage::Delivering(number) => {
-                if let Ok((mut deliver, _)) = self.steps.deliver().finish(number) {
-                    take_buffers(&mut deliver, call.buffers());
-                    self.deliver = Some(deliver);
-                }
-            }
-            Stage::Collect | Stage::Start | Stage::Exchange(_) | Stage::Deliver => {}
+        let (node, number, idle) = match self.stage {
+            Stage::Collecting(number) => (self.steps.node(), number, &mut self.collect),
+            Stage::Delivering(number) => (self.steps.deliver(), number, &mut self.deliver),
+            Stage::Collect | Stage::Start | Stage::Exchange(_) | Stage::Deliver => return,
+        };
+        if let Ok((mut request, _)) = node.finish(number) {
+            take_buffers(&mut request, call.buffers());
+            *idle = Some(request);
         }
     }
 
@@ -126,20 +120,14 @@ impl AllReduce {
                     }
                     Stage::Start
                 }
-                Stage::Collect => {
-                    let mut collect = self.collect.take().ok_or_else(lost)?;
-                    put_buffers(&mut collect, buffers, role);
-                    match self.steps.node().start(collect) {
-                        Ok(number) => Stage::Collecting(number),
-                        Err((mut collect, error)) => {
-                            take_buffers(&mut collect, buffers);
-                            self.collect = Some(collect);
-                            return unless_busy(error);
-                        }
-                    }
-                }
+                Stage::Collect => match start(self.steps.node(), &mut self.collect, buffers, role)? {
+                    Some(number) => Stage::Collecting(number),
+                    None => return Ok(None),
+                },
                 Stage::Collecting(number) => {
-                    let Some((mut collect, result)) = self.steps.collected(number)? else { return Ok(None) };
+                    let Some((mut collect, result)) = self.steps.ended(self.steps.node(), number)? else {
+                        return Ok(None);
+                    };
                     take_buffers(&mut collect, buffers);
                     (self.collect, self.stage) = (Some(collect), Stage::Start);
                     result?;
@@ -165,22 +153,15 @@ impl AllReduce {
                     return Ok(Some(()));
                 }
                 Stage::Deliver => {
-                    let mut deliver = self.deliver.take().ok_or_else(lost)?;
-                    put_buffers(&mut deliver, buffers, BufferRole::Received);
-                    match self.steps.deliver().start(deliver) {
-                        Ok(number) => {
-                            self.steps.pass_delivery();
-                            Stage::Delivering(number)
-                        }
-                        Err((mut deliver, error)) => {
-                            take_buffers(&mut deliver, buffers);
-                            self.deliver = Some(deliver);
-                            return unless_busy(error);
-                        }
-                    }
+                    let deliver = start(self.steps.deliver(), &mut self.deliver, buffers, BufferRole::Received)?;
+                    let Some(number) = deliver else { return Ok(None) };
+                    self.steps.pass_delivery();
+                    Stage::Delivering(number)
                 }
                 Stage::Delivering(number) => {
-                    let Some((mut deliver, result)) = self.steps.delivered(number)? else { return Ok(None) };
+                    let Some((mut deliver, result)) = self.steps.ended(self.steps.deliver(), number)? else {
+                        return Ok(None);
+                    };
                     take_buffers(&mut deliver, buffers);
                     (self.deliver, self.stage) = (Some(deliver), Stage::Collect);
                     return result.map(Some);
@@ -195,19 +176,26 @@ impl AllReduce {
     }
 }
 
-fn unless_busy(error: Error) -> Result<Option<()>, Error> {
-    if is_busy(&error) { Ok(None) } else { Err(error) }
+/// Starts an idle operation on the buffers of the call. Returns its number, or `None` if it has to be tried again.
+fn start(
+    node: &NodeComm,
+    idle: &mut Option<InactiveRequest>,
+    buffers: &mut OwnedBuffers,
+    role: BufferRole,
+) -> Result<Option<u64>, Error> {
+    let mut request = idle.take().ok_or_else(lost)?;
+    buffers.set_role(role);
+    request.swap_buffers(buffers);
+    node.start(request).map(Some).or_else(|(mut request, error)| {
+        take_buffers(&mut request, buffers);
+        *idle = Some(request);
+        if is_busy(&error) { Ok(None) } else { Err(error) }
+    })
 }
 
 /// The error of a child process: the call that its parent started stays there.
 fn lost() -> Error {
     Error::usage("the buffers of this call were lost with its group; prepare another one")
-}
-
-/// Moves the buffers of the call into an idle operation, which uses those of `role`.
-fn put_buffers(request: &mut InactiveRequest, buffers: &mut OwnedBuffers, role: BufferRole) {
-    buffers.set_role(role);
-    request.swap_buffers(buffers);
 }
 
 /// Moves the buffers from an idle operation back to the call.

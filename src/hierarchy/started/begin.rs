@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
 
-/// A started call on its way to the bytes of its receive buffer.
+/// A started call, which ends with the bytes of its receive buffer.
 pub(super) type CallFuture = Pin<Box<dyn Future<Output = Result<Vec<u8>, Error>> + Send>>;
 
 /// The steps of a call on the buffers of `owned`, that end with the bytes of the receive buffer as they are carried out.

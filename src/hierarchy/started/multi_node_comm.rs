@@ -14,11 +14,11 @@ use std::task::Poll;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-/// Passes that only look again, then passes that give the CPU away, before a waiting rank naps.
+/// Passes of a wait that only yield the CPU; after them a rank sleeps in each pass.
 const YIELDS: u32 = 500;
-/// The shortest and the longest nap.
-const NAP: Duration = Duration::from_micros(50);
-const LONG_NAP: Duration = Duration::from_micros(400);
+/// The shortest and the longest sleep of a pass.
+const SHORT_SLEEP: Duration = Duration::from_micros(50);
+const LONG_SLEEP: Duration = Duration::from_micros(400);
 
 /// The end of a started call, with its buffers.
 pub(crate) type TaskCompletion = (Box<Prepared>, Result<(), Error>);
@@ -26,7 +26,7 @@ pub(crate) type TaskCompletion = (Box<Prepared>, Result<(), Error>);
 struct Task {
     number: u64,
     prepared: Box<Prepared>,
-    /// Its number among all calls of the communicator, and what runs between leaders.
+    /// The number of the call among all calls of the communicator, and the name of the exchange between leaders.
     report: (u64, &'static str),
     course: Option<Course>,
     result: Result<(), Error>,
@@ -37,7 +37,7 @@ struct Task {
 pub(crate) struct Queue {
     tasks: VecDeque<Task>,
     started: u64,
-    /// Passes since something last ended, in whichever calls: the peers are looked after by how long nothing has.
+    /// Passes since a call last ended: the peers are checked by this count.
     passes: u32,
     /// The thread that was inside a call last.
     user: Option<ThreadId>,
@@ -59,7 +59,7 @@ impl Queue {
     }
 }
 
-/// The nodes of a communicator with the calls that are under way over them, which end with it.
+/// The nodes of a communicator with its started calls, which end when it is dropped.
 #[derive(Debug)]
 pub(crate) struct MultiNodeComm {
     hierarchy: Arc<Hierarchy>,
@@ -73,7 +73,7 @@ impl MultiNodeComm {
         MultiNodeComm { hierarchy: Arc::new(hierarchy), queue: Mutex::default(), dropped: Mutex::default() }
     }
 
-    /// Starts a call and gives the number to ask for it by. Never waits for another rank.
+    /// Starts a call and returns its number. Never waits for another rank.
     pub(crate) fn start(&self, prepared: Box<Prepared>) -> Result<u64, (Box<Prepared>, Error)> {
         let (mut queue, number) = self.enlist(prepared)?;
         self.advance(&mut queue);
@@ -88,7 +88,7 @@ impl MultiNodeComm {
         }
     }
 
-    /// Puts a call behind those that are started.
+    /// Starts a call behind those that are started, without progress.
     fn enlist(&self, mut prepared: Box<Prepared>) -> Result<(MutexGuard<'_, Queue>, u64), (Box<Prepared>, Error)> {
         let (mut queue, calls) = match self.call().and_then(|queue| Ok((queue, self.may_start()?))) {
             Ok(entered) => entered,
@@ -122,12 +122,12 @@ impl MultiNodeComm {
         self.take(queue, number)
     }
 
-    /// The same if it has ended by now; never waits.
+    /// The call started under this number, if it has ended by now; never waits.
     pub(crate) fn ask(&self, number: u64) -> Result<Option<TaskCompletion>, Error> {
         let mut queue = self.call()?;
         self.may_call()?;
         let moved = self.advance(&mut queue);
-        self.look_after(&mut queue, moved);
+        self.check_peers(&mut queue, moved);
         Ok(self.take(&mut queue, number))
     }
 
@@ -136,17 +136,17 @@ impl MultiNodeComm {
         self.dropped.lock().unwrap_or_else(PoisonError::into_inner).push(number);
     }
 
-    /// Makes a blocking call when everything that was started has ended; no other call begins before it is over.
+    /// Makes a blocking call once all started calls have ended; no other call begins before its end.
     pub(crate) fn block<R>(&self, call: impl FnOnce(&Hierarchy) -> Result<R, Error>) -> Result<R, Error> {
         let mut queue = self.queue()?;
         if !queue.tasks.is_empty() {
             self.wait_until(&mut queue, Queue::is_settled);
-            self.let_go(&mut queue);
+            self.discard_released(&mut queue);
         }
         call(&self.hierarchy)
     }
 
-    /// A call of this thread about what is started.
+    /// The queue, for a call of this thread, which counts as its user.
     fn call(&self) -> Result<MutexGuard<'_, Queue>, Error> {
         let mut queue = self.queue()?;
         queue.user = Some(thread::current().id());
@@ -161,7 +161,7 @@ impl MultiNodeComm {
         self.hierarchy.lock()?.plans.transport_mut().may_call()
     }
 
-    /// The number of calls so far.
+    /// The number of calls so far, if another one may start.
     fn may_start(&self) -> Result<u64, Error> {
         let mut state = self.hierarchy.lock()?;
         match state.plans.failed() {
@@ -177,8 +177,8 @@ impl MultiNodeComm {
         Some((task.prepared, task.result))
     }
 
-    /// Forgets the calls that have ended and whose requests were dropped.
-    fn let_go(&self, queue: &mut Queue) {
+    /// Discards the calls that have ended and whose requests were dropped.
+    fn discard_released(&self, queue: &mut Queue) {
         let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         if dropped.is_empty() {
             return;
@@ -188,7 +188,7 @@ impl MultiNodeComm {
     }
 
     fn wait_until(&self, queue: &mut Queue, is_done: impl Fn(&Queue) -> bool) {
-        let elsewhere = Pace::default();
+        let pace = Pace::default();
         loop {
             self.hierarchy.turns.waits.store(queue.under_way() == 1, Relaxed);
             let moved = self.advance(queue);
@@ -196,13 +196,13 @@ impl MultiNodeComm {
             if is_done(queue) {
                 return;
             }
-            elsewhere.drive();
-            self.look_after(queue, moved);
+            pace.drive();
+            self.check_peers(queue, moved);
             self.rest(queue.passes);
         }
     }
 
-    /// Gives the CPU away.
+    /// Yields the CPU or sleeps, after the user's progress function in long waits.
     fn rest(&self, passes: u32) {
         if passes > YIELDS
             && let Ok(state) = self.hierarchy.lock()
@@ -212,45 +212,42 @@ impl MultiNodeComm {
         }
         match passes {
             0..=YIELDS => thread::yield_now(),
-            _ => thread::sleep((NAP * (passes - YIELDS)).min(LONG_NAP)),
+            _ => thread::sleep((SHORT_SLEEP * (passes - YIELDS)).min(LONG_SLEEP)),
         }
     }
 
-    /// Looks after the other nodes in a caller that waits or asks for what is under way, `moved` saying whether something has
-    /// just ended: one that only ever asks has to learn of a death or a deadline too.
-    fn look_after(&self, queue: &mut Queue, moved: bool) {
+    /// Checks the other nodes in a caller that waits for a call or tests it, also for deaths and deadlines. `moved` is whether
+    /// a call has just ended.
+    fn check_peers(&self, queue: &mut Queue, moved: bool) {
         queue.passes = if moved || queue.is_settled() { 0 } else { queue.passes.saturating_add(1) };
         if queue.passes > 0
             && let Ok(mut state) = self.hierarchy.lock()
         {
-            // The findings show in the next pass.
+            // Its error is seen in the next pass.
             let _ = state.plans.transport_mut().check(queue.passes);
         }
     }
 
-    /// Polls everything that is under way, in order; whether something ended.
+    /// Polls all calls under way, in order. Returns whether one has ended.
     fn advance(&self, queue: &mut Queue) -> bool {
-        self.let_go(queue);
+        self.discard_released(queue);
         let mut moved = false;
         for task in &mut queue.tasks {
             let Some(course) = &mut task.course else { continue };
-            // Packets that came before a failure complete a call: it is looked for once more.
-            let mut poll = || task.prepared.poll(course);
-            task.result = match poll() {
-                Poll::Ready(result) => result,
-                Poll::Pending => match self.heard() {
-                    None => continue,
-                    Some(error) => match poll() {
-                        Poll::Ready(result) => result,
-                        Poll::Pending => {
-                            self.hierarchy.end_node();
-                            task.prepared.give_up();
-                            Err(error)
-                        }
-                    },
-                },
-            };
-            (task.course, moved) = (None, true);
+            let mut ended = task.prepared.poll(course);
+            if ended.is_pending()
+                && let Some(error) = self.job_error()
+            {
+                // Packets that came before the failure may complete the call.
+                ended = task.prepared.poll(course);
+                if ended.is_pending() {
+                    self.hierarchy.end_node();
+                    task.prepared.give_up();
+                    ended = Poll::Ready(Err(error));
+                }
+            }
+            let Poll::Ready(result) = ended else { continue };
+            (task.result, task.course, moved) = (result, None, true);
             if task.result.is_ok()
                 && let Ok(mut state) = self.hierarchy.lock()
             {
@@ -261,8 +258,8 @@ impl MultiNodeComm {
         moved
     }
 
-    /// The error of the job, also as others have told it.
-    fn heard(&self) -> Option<Error> {
+    /// The error of the job, also where another rank has reported it.
+    fn job_error(&self) -> Option<Error> {
         let mut state = self.hierarchy.lock().ok()?;
         let _ = state.plans.transport_mut().check(0);
         state.plans.failed().cloned()
@@ -277,7 +274,7 @@ impl Deref for MultiNodeComm {
     }
 }
 
-/// Progress from elsewhere, by the progress engine.
+/// Progress by the progress engine, while a thread waits in another communicator.
 impl Drive for MultiNodeComm {
     fn drive(&self) -> bool {
         match self.queue.try_lock() {
@@ -296,7 +293,7 @@ impl Drive for MultiNodeComm {
     }
 }
 
-/// Others may need what was started, unless this thread is panicking.
+/// Completes the started calls, which other ranks may need, unless this thread is panicking.
 impl Drop for MultiNodeComm {
     fn drop(&mut self) {
         if !thread::panicking()

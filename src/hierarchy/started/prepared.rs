@@ -55,12 +55,12 @@ impl Prepared {
         self.owned.buffers().owner()
     }
 
-    /// The same, for good.
+    /// The buffers, consuming the call.
     pub(crate) fn into_buffers<B: BufferOwner>(self) -> Option<B> {
         self.owned.into_buffers().into_owner()
     }
 
-    /// Starts a call under these numbers, and says what runs between leaders in it.
+    /// Starts a call under these numbers. Returns also the name of the exchange between leaders.
     pub(super) fn begin(
         &mut self,
         between: &Arc<Hierarchy>,
@@ -77,7 +77,7 @@ impl Prepared {
         Ok((Course::Anew(future), runs))
     }
 
-    /// Carries on with the call.
+    /// Makes progress in the call.
     pub(super) fn poll(&mut self, course: &mut Course) -> Poll<Result<(), Error>> {
         let ended = match (course, &mut self.kept) {
             (Course::Kept, Some(kept)) => kept.poll(&mut self.owned),
@@ -102,7 +102,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// The call has failed by the word of others.
+    /// Takes the buffers back after the job has failed.
     pub(super) fn give_up(&mut self) {
         if let Some(kept) = &mut self.kept {
             kept.give_up(&mut self.owned);

@@ -5,7 +5,7 @@ use crate::hierarchy::leader_channel::LeaderChannel;
 use crate::hierarchy::operation::{NodePhase, Operation};
 use crate::hierarchy::turns::Turns;
 use crate::hierarchy::{Hierarchy, Topology};
-use crate::plans::{Apart, Plans, Shape};
+use crate::plans::{OwnedPlan, Plans, Shape};
 use earlybird_hier::exec::{Parts, Running};
 use earlybird_shm::engine;
 use earlybird_shm::{
@@ -13,18 +13,18 @@ use earlybird_shm::{
 };
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 /// Most time between two polls that counts against a deadline: the caller may have been elsewhere.
 const COUNTED_MOST: Duration = Duration::from_millis(250);
 
-/// One started call on its way.
+/// The state of one started call that its steps share.
 pub(in crate::hierarchy) struct Steps {
     between: Arc<Hierarchy>,
     number: u64,
-    /// Its number among all calls of the communicator.
+    /// The number of the call among all calls of the communicator.
     call: u64,
     collective: Collective,
     signature: Signature,
@@ -126,17 +126,8 @@ impl Steps {
         Turns::pass_on(&self.between.turns.deliver);
     }
 
-    /// The operation that was started in the collecting group under this number, if it has ended.
-    pub(super) fn collected(&self, number: u64) -> Result<Option<Completion>, Error> {
-        self.ended(self.node(), number)
-    }
-
-    /// The same in the delivering group.
-    pub(super) fn delivered(&self, number: u64) -> Result<Option<Completion>, Error> {
-        self.ended(self.deliver(), number)
-    }
-
-    fn ended(&self, node: &NodeComm, number: u64) -> Result<Option<Completion>, Error> {
+    /// The operation that was started under this number in [`Steps::node`] or [`Steps::deliver`], if it has ended.
+    pub(super) fn ended(&self, node: &NodeComm, number: u64) -> Result<Option<Completion>, Error> {
         let ended = match self.waits() {
             true => {
                 // The collected data is exchanged next.
@@ -161,7 +152,7 @@ impl Steps {
         let node = match phase {
             NodePhase::Collect => self.node(),
             NodePhase::BeforeDelivery | NodePhase::Deliver => {
-                self.turn(|turns| Turns::is(&turns.deliver, self.number)).await;
+                self.turn(&self.between.turns.deliver).await;
                 self.deliver()
             }
         };
@@ -174,32 +165,26 @@ impl Steps {
                 Err((_, error)) => return Err(error),
             }
             // The first operation of a call is started by the call itself; the others have their turn as long as it takes.
-            match engine::is_driving() {
-                true => yield_once().await,
-                false => std::thread::yield_now(),
-            }
+            if engine::is_driving() { yield_once().await } else { std::thread::yield_now() }
         };
         if phase == NodePhase::Deliver {
             self.pass_delivery();
         }
-        let (ready, result) = poll_fn(|_| match self.ended(node, number) {
-            Ok(Some(ended)) => Poll::Ready(Ok(ended)),
-            Ok(None) => Poll::Pending,
-            Err(error) => Poll::Ready(Err(error)),
-        })
-        .await?;
+        let ended = || self.ended(node, number).transpose().map_or(Poll::Pending, Poll::Ready);
+        let (ready, result) = poll_fn(|_| ended()).await?;
         result?;
         Ok(ready.into_buffers::<OwnedBytes>().expect("the type it was made with"))
     }
 
     /// Lets the next call deliver, where this one has nothing to deliver.
     pub(in crate::hierarchy) async fn skip_delivery(&self) {
-        self.turn(|turns| Turns::is(&turns.deliver, self.number)).await;
+        self.turn(&self.between.turns.deliver).await;
         self.pass_delivery();
     }
 
-    async fn turn(&self, is_mine: impl Fn(&Turns) -> bool) {
-        poll_fn(|_| if is_mine(&self.between.turns) { Poll::Ready(()) } else { Poll::Pending }).await;
+    /// Waits for the turn of this call.
+    async fn turn(&self, turn: &AtomicU64) {
+        poll_fn(|_| if Turns::is(turn, self.number) { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
     /// Runs an exchange between leaders, one call at a time: until [`Steps::pass_exchange`] no other call exchanges.
@@ -208,7 +193,7 @@ impl Steps {
         start: impl FnOnce(&mut Plans<LeaderChannel>) -> Result<R, Error>,
         data: &mut D,
     ) -> Result<(), Error> {
-        self.turn(|turns| Turns::is(&turns.exchange, self.number)).await;
+        self.turn(&self.between.turns.exchange).await;
         let (mut start, mut running) = (Some(start), None);
         let mut waited = Waited::default();
         poll_fn(|_| {
@@ -218,10 +203,8 @@ impl Steps {
                 self.begin(plans);
                 running = Some(start(plans)?);
             }
-            match self.step(plans, running.as_mut().expect("started above"), data, &mut waited)? {
-                true => Poll::Ready(Ok(())),
-                false => Poll::Pending,
-            }
+            let ended = self.step(plans, running.as_mut().expect("started above"), data, &mut waited)?;
+            if ended { Poll::Ready(Ok(())) } else { Poll::Pending }
         })
         .await
     }
@@ -272,7 +255,7 @@ impl Steps {
     }
 
     /// Starts the leader's plan if it is this call's turn. Returns whether it was.
-    pub(super) fn start(&self, plan: &mut Apart) -> Result<bool, Error> {
+    pub(super) fn start(&self, plan: &mut OwnedPlan) -> Result<bool, Error> {
         if !Turns::is(&self.between.turns.exchange, self.number) {
             return Ok(false);
         }
@@ -282,14 +265,14 @@ impl Steps {
     }
 
     /// Makes progress in the leader's plan. Returns whether it has ended.
-    pub(super) fn progress(&self, plan: &mut Apart, data: &mut [u8], waited: &mut Waited) -> Result<bool, Error> {
+    pub(super) fn progress(&self, plan: &mut OwnedPlan, data: &mut [u8], waited: &mut Waited) -> Result<bool, Error> {
         let Ok(mut between) = self.between.lock() else { return Ok(false) };
         self.step(&mut between.plans, plan, data, waited)
     }
 
     /// Runs a plan between leaders, as the only exchange of the call.
     pub(in crate::hierarchy) async fn plan(&self, shape: Shape, data: &mut [u8]) -> Result<(), Error> {
-        self.between_nodes(|plans| plans.start_apart(shape), data).await?;
+        self.between_nodes(|plans| plans.start_owned(shape), data).await?;
         self.pass_exchange();
         Ok(())
     }

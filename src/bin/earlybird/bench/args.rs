@@ -176,7 +176,7 @@ pub(super) enum BuffersChoice {
 /// The output format of the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For reading, with what was lost against static-leader.
+    /// A table for readers, with the rows that are slower than static-leader.
     Table,
     /// The same table in Markdown.
     Markdown,
@@ -298,10 +298,7 @@ impl BenchArgs {
     }
 
     pub(super) fn sizes(&self) -> &[u64] {
-        match self.op().traits().has_data {
-            false => &[0],
-            true => self.sizes.as_deref().unwrap_or(&DEFAULT_SIZES),
-        }
+        if self.op().traits().has_data { self.sizes.as_deref().unwrap_or(&DEFAULT_SIZES) } else { &[0] }
     }
 
     pub(super) fn variants(&self) -> Vec<Variant> {

@@ -1,8 +1,8 @@
-//! The measured calls of one rank: lines up, comes late as told, calls, stamps, checks.
+//! The measured calls of one rank: it lines up with the others, waits for its delay, calls, takes time stamps, and checks the result.
 
 use super::args::{BenchArgs, BuffersChoice};
 use super::composed::{Kit, used};
-use super::data::{self, Buffer, ROOT, Value};
+use super::data::{self, Buffer, Private, ROOT, Shared, Value};
 use super::session::Session;
 use super::stats::{Sample, Samples, quantile};
 use super::variant::Variant;
@@ -62,8 +62,8 @@ pub fn measure<T: Value>(
         session,
         variants,
         calls: 0,
-        send: Buffer::Private(vec![]),
-        receive: Buffer::Private(vec![]),
+        send: Private(vec![]),
+        receive: Private(vec![]),
     };
     for &bytes in args.sizes() {
         calls.resize(bytes)?;
@@ -129,9 +129,9 @@ impl<'a, T: Value> Calls<'a, T> {
         let received = if traits.joins() { all } else { elements };
         let shared = (self.args.buffers == BuffersChoice::Alloc).then_some(&self.session.comm);
         // The old buffers go first: they may be most of the memory.
-        (self.send, self.receive) = (Buffer::Private(vec![]), Buffer::Private(vec![]));
-        self.send = Buffer::new(sent, shared)?;
-        self.receive = Buffer::new(received, shared)?;
+        (self.send, self.receive) = (Private(vec![]), Private(vec![]));
+        self.send = data::buffer(sent, shared)?;
+        self.receive = data::buffer(received, shared)?;
         self.session.comm.set_algorithm(Algorithm::Auto)?;
         let has = |composed| self.variants.contains(&Variant::Composed(composed));
         self.kit = Kit::new(&self.session.comm, self.args.op(), has, (sent, received))?;
@@ -254,7 +254,7 @@ impl<'a, T: Value> Calls<'a, T> {
             return self.kit.carry_out(composed, self.args.op(), send, receive, compute).map(|()| None);
         }
         if let Variant::Library(Choice::Node(Algorithm::Auto | Algorithm::Slices)) = variant
-            && let (Buffer::Shared(send), Buffer::Shared(receive)) = (&*send, &mut *receive)
+            && let (Shared(send), Shared(receive)) = (&*send, &mut *receive)
         {
             return comm.all_reduce_shared_into(send, receive, T::OP).map(|()| None);
         }

@@ -1,4 +1,4 @@
-//! Performance guidelines: what the library's own figures owe each other, with no rival in sight.
+//! Performance guidelines: comparisons among the library's own times, without another library.
 //!
 //! `auto` is near the best of its algorithms and not behind the static leader; less data is not slower; one call is not slower
 //! than others that do its work together; a prepared call is not slower than a plain one. The idea is that of Träff, Gropp
@@ -12,7 +12,7 @@ use super::stats::Bounds;
 use crate::table::table;
 use strum::VariantArray;
 
-/// A guideline, by its words: how many times as long as another time a time may be.
+/// A guideline: the factor by which one time may exceed another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, VariantArray, strum::Display)]
 enum Guideline {
     #[strum(to_string = "auto <= 1.10 x the best single algorithm")]

@@ -1,4 +1,4 @@
-//! From measured cells to a table for `EARLYBIRD_TUNE`: what beats `auto`, where it does.
+//! The table for `EARLYBIRD_TUNE` from measured rows: the algorithms that beat `auto`, and the sizes at which they do.
 
 use super::row::Row;
 use earlybird::{Algorithm, Choice};

@@ -1,4 +1,4 @@
-//! Other calls that do the work of an operation: what it must not be slower than.
+//! Other calls that do the work of an operation, which it must not be slower than.
 
 use super::data::{self, ROOT, Value};
 use earlybird::{Collective, CollectiveArgs, Communicator, Counts, Error, Persistent, Side};
@@ -15,10 +15,10 @@ pub enum Composed {
     /// An allreduce that was prepared once and is started again and again.
     #[strum(to_string = "persistent")]
     Persistent,
-    /// The allreduce that contains it, zeros where a rank has nothing to give.
+    /// The allreduce that contains it, with zeros where a rank has no contribution.
     #[strum(to_string = "as-allreduce")]
     AsAllReduce,
-    /// A gather: the allgather, which gives the result to all.
+    /// A gather: the allgather, whose result all ranks have.
     #[strum(to_string = "as-allgather")]
     AsAllGather,
     /// A scatter: a broadcast of all blocks.
@@ -32,7 +32,7 @@ pub enum Composed {
 use Composed::{AsAllGather, AsAllReduce, AsBroadcast, ReduceBroadcast, ReduceScatterAllGather, Started};
 
 impl Composed {
-    /// Those that do the work of `op`.
+    /// The compositions that do the work of `op`.
     pub fn of(op: Collective) -> &'static [Composed] {
         match op {
             Collective::AllReduce => &[ReduceBroadcast, ReduceScatterAllGather, Composed::Persistent, Started],
@@ -55,9 +55,9 @@ pub fn used(op: Collective, rank: usize, (sent, received): (usize, usize)) -> (u
 pub struct Kit<'c, T> {
     comm: &'c Communicator,
     persistent: Option<Persistent<'c, (Vec<T>, Vec<T>)>>,
-    /// Of a call that is started, which owns them until it has ended.
+    /// The buffers of a started call, which owns them until it has ended.
     started: (Vec<T>, Vec<T>),
-    /// For an allreduce in place of an operation with less to give.
+    /// The buffer of an allreduce in place of an operation with smaller contributions.
     whole: Vec<T>,
     /// Between a reduce-scatter and an allgather.
     block: Vec<T>,
@@ -65,7 +65,7 @@ pub struct Kit<'c, T> {
 }
 
 impl<'c, T: Value> Kit<'c, T> {
-    /// For those compositions that `has` names, and buffers of these lengths.
+    /// The buffers and calls of the compositions for which `has` is true, with buffers of these lengths.
     ///
     /// # Errors
     /// The errors of preparing a call.
@@ -91,7 +91,7 @@ impl<'c, T: Value> Kit<'c, T> {
         })
     }
 
-    /// Writes what this rank gives into buffers of the composition's own.
+    /// Writes this rank's contribution to the composition's own buffers.
     ///
     /// # Errors
     /// None while no call is in progress.
@@ -120,9 +120,10 @@ impl<'c, T: Value> Kit<'c, T> {
         let root = comm.process_at_rank(ROOT);
         match (composed, op) {
             (ReduceBroadcast, _) => {
-                match rank == ROOT {
-                    true => root.reduce_into_root(send, receive, T::OP)?,
-                    false => root.reduce_into(send, T::OP)?,
+                if rank == ROOT {
+                    root.reduce_into_root(send, receive, T::OP)?
+                } else {
+                    root.reduce_into(send, T::OP)?
                 }
                 root.broadcast_into(receive)
             }

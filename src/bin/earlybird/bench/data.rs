@@ -6,8 +6,9 @@
 use earlybird::pattern::mix;
 use earlybird::{Communicator, DType, Element, Error, Indexed, Op, SharedBuffer};
 use half::{bf16, f16};
+use itertools::Either;
+pub use itertools::Either::{Left as Private, Right as Shared};
 use num_complex::Complex;
-use std::ops::{Deref, DerefMut};
 
 /// The root of operations that have one.
 pub const ROOT: usize = 0;
@@ -30,29 +31,19 @@ pub trait Value: Element {
 }
 
 macro_rules! values {
-    ($($type:ty: |$small:ident| $value:expr;)*) => {$(
+    ($($($type:ty)*: |$small:ident| $value:expr;)*) => {$($(
         impl Value for $type {
             fn from_small($small: u16) -> Self {
                 $value
             }
         }
-    )*};
+    )*)*};
 }
 values! {
-    i8: |small| small as i8;
-    i16: |small| small as i16;
-    i32: |small| small.into();
-    i64: |small| small.into();
-    u8: |small| small as u8;
+    i8 i16 i32 i64 u8 u32 u64 f32 f64: |small| small as Self;
     u16: |small| small;
-    u32: |small| small.into();
-    u64: |small| small.into();
-    f16: |small| f16::from_f32(small.into());
-    bf16: |small| bf16::from_f32(small.into());
-    f32: |small| small.into();
-    f64: |small| small.into();
-    Complex<f32>: |small| Complex::new(small.into(), -f32::from(small));
-    Complex<f64>: |small| Complex::new(small.into(), -f64::from(small));
+    f16 bf16: |small| Self::from_f32(small.into());
+    Complex<f32> Complex<f64>: |small| Self::new(small.into(), small.into()).conj();
 }
 
 impl Value for bool {
@@ -94,43 +85,17 @@ fn contribution(rank: usize, index: usize, call: u64) -> u16 {
     (mix(mix(call) ^ ((rank as u64) << 32 | index as u64)) & 15) as u16 + 1
 }
 
-/// A buffer of a measured call.
-pub enum Buffer<T> {
-    Private(Vec<T>),
-    /// Reduced where it lies.
-    Shared(SharedBuffer<T>),
-}
+/// A buffer of a measured call: in private memory, or in shared memory, in which it is reduced in place.
+pub type Buffer<T> = Either<Vec<T>, SharedBuffer<T>>;
 
-impl<T: Value> Buffer<T> {
-    /// `count` elements; shared ones are allocated from the communicator `shared`.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`] if the system, or the budget of shared memory, does not give the memory.
-    pub fn new(count: usize, shared: Option<&Communicator>) -> Result<Self, Error> {
-        match shared {
-            Some(comm) => comm.alloc(count).map(Buffer::Shared),
-            None => private(count).map(Buffer::Private),
-        }
-    }
-}
-
-impl<T: Value> Deref for Buffer<T> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        match self {
-            Buffer::Private(elements) => elements,
-            Buffer::Shared(elements) => elements,
-        }
-    }
-}
-
-impl<T: Value> DerefMut for Buffer<T> {
-    fn deref_mut(&mut self) -> &mut [T] {
-        match self {
-            Buffer::Private(elements) => elements,
-            Buffer::Shared(elements) => elements,
-        }
+/// A buffer of `count` elements; in shared memory where a communicator is given to allocate it from.
+///
+/// # Errors
+/// [`Error::NoSpace`] if the system, or the budget of shared memory, does not have the memory.
+pub fn buffer<T: Value>(count: usize, shared: Option<&Communicator>) -> Result<Buffer<T>, Error> {
+    match shared {
+        Some(comm) => comm.alloc(count).map(Shared),
+        None => private(count).map(Private),
     }
 }
 

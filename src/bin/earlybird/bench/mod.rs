@@ -39,10 +39,7 @@ pub fn run(args: &BenchArgs) -> Result<u8, Error> {
     if let Err(error) = complete.and_then(|()| args.refuse()) {
         return fail_once(args.worker, error);
     }
-    let code = match args.worker || args.is_launched() {
-        true => worker::work(args),
-        false => start(args),
-    };
+    let code = if args.worker || args.is_launched() { worker::work(args) } else { start(args) };
     match code {
         // The launcher tells of the end of rank 0, which prints, and not where the reader of the output has gone. The end of this
         // rank, which may be seen first, must not tell anything else.

@@ -1,4 +1,4 @@
-//! In place of `mpi.rs` where the program was built without an MPI library.
+//! The replacement of `mpi.rs` in a program that was built without an MPI library.
 
 use earlybird::{Collective, Communicator, Config, DType, Error};
 use std::convert::Infallible;

@@ -16,10 +16,7 @@ impl Ranks {
     /// # Errors
     /// The errors of [`Identity::detect`], and those of a program without MPI.
     pub fn detect(by_mpi: bool) -> Result<Ranks, Error> {
-        match by_mpi {
-            true => Mpi::start().map(Ranks::Mpi),
-            false => Identity::detect().map(Ranks::Started),
-        }
+        if by_mpi { Mpi::start().map(Ranks::Mpi) } else { Identity::detect().map(Ranks::Started) }
     }
 
     /// The configuration with the nodes of `--nodes`, if given.

@@ -20,7 +20,7 @@ pub struct Row {
     pub cpu_us_mean: f64,
     pub wrong: u64,
     pub nodes: usize,
-    /// Nothing where the delay was given instead.
+    /// The multiple of the balanced time; `None` where the delay was given instead.
     pub mif: Option<f64>,
     pub delay_us: f64,
     pub order: &'static str,

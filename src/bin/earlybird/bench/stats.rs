@@ -7,15 +7,15 @@ use earlybird::Error;
 /// One rank's measurement of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// When it arrived, on the clock that all ranks share.
+    /// The arrival, on the clock that all ranks share.
     pub arrival_ns: i64,
-    /// When it left.
+    /// The exit.
     pub exit_ns: i64,
     /// Processor time that it used in between.
     pub cpu_ns: i64,
     /// Elements that it found wrong.
     pub wrong: i64,
-    /// Time that it computed in between, which is no time of the call.
+    /// Time of the computation in between, which does not count as time of the call.
     pub computed_ns: i64,
 }
 
@@ -52,7 +52,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// From what the ranks sent, one after the other, each its calls in order.
+    /// The samples in the words of all ranks, which lie one after the other, each rank's calls in order.
     ///
     /// # Errors
     /// [`Error::Usage`] if the ranks did not send the same number of whole samples.
@@ -147,8 +147,8 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Of a sample of positive values, by its order: whatever the distribution, the interval misses the median once in twenty
-    /// times. Fewer than six values cannot tell so much, and bound nothing.
+    /// The bounds of a sample of positive values, by order statistics: for any distribution the interval misses the median once in
+    /// twenty times. Fewer than six values are too few for that, and bound nothing.
     pub fn of(values: &[f64]) -> Bounds {
         let median = quantile(values, 0.5);
         if values.len() < 6 {
@@ -159,7 +159,7 @@ impl Bounds {
         Bounds { low: place((n / 2.0 - half).floor()), median, high: place((n / 2.0 + half).ceil()) }
     }
 
-    /// Of the ratios of two samples that were taken in turn, call by call, so that both met the same disturbances.
+    /// The bounds of the ratios of two samples that were taken in turn, call by call, so that both met the same disturbances.
     pub fn of_ratios(ours: &[f64], theirs: &[f64]) -> Bounds {
         let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
         Bounds::of(&ratios)

@@ -13,7 +13,7 @@ use earlybird::{Algorithm, Choice, Collective, Element, Error, Indexed};
 use half::{bf16, f16};
 use num_complex::Complex;
 
-/// Measures everything that was asked for; the exit code of this rank.
+/// Measures all rows of the arguments. Returns the exit code of this rank.
 pub fn work(args: &BenchArgs) -> Result<u8, Error> {
     macro_rules! with_elements {
         ($($element:ty)*) => {
@@ -80,7 +80,7 @@ fn rows(args: &BenchArgs, session: &Session, cell: &Cell) -> Vec<Row> {
     cell.measured.iter().map(row).collect()
 }
 
-/// To a nanosecond: the stamps know no more.
+/// Rounds to a nanosecond, the resolution of the stamps.
 fn rounded(us: f64) -> f64 {
     (us * 1e3).round() / 1e3
 }

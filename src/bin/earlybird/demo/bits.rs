@@ -1,4 +1,4 @@
-//! Three arrival orders: folded by rank, the result has the same bits on every rank, whoever comes first.
+//! Three arrival orders: folded by rank, the result has the same bits on every rank in each of them.
 
 use crate::bench::Session;
 use crate::lineup::now_ns;

@@ -1,4 +1,4 @@
-//! A rank is killed inside an allreduce: what the others are told, how soon, and that they can go on.
+//! A rank is killed inside an allreduce: the error of the others, the time until they have it, and their new communicator.
 
 use crate::bench::Session;
 use crate::lineup::now_ns;
@@ -24,7 +24,7 @@ pub fn victim(ranks: usize) -> usize {
     ranks - 1
 }
 
-/// Kills the victim and returns all survivors, and whether each was told who died. The same on all of them. Collective.
+/// Kills the victim. Returns all survivors, and whether the error of each names it: the same on all of them. Collective.
 ///
 /// # Errors
 /// The errors of lining up, and of forming a communicator of the survivors.
@@ -38,19 +38,19 @@ pub fn run(session: &Session, victim: usize) -> Result<(Vec<Survivor>, bool), Er
     }
     lineup.wait_until(start_ns);
     let mut data = [1.0f32; 1024];
-    let said = comm.all_reduce_in_place(&mut data, Op::Sum);
+    let result = comm.all_reduce_in_place(&mut data, Op::Sum);
     let delay_ns = now_ns() - death_ns;
-    let is_told = matches!(&said, Err(Error::PeerDied { rank, .. }) if *rank == victim);
-    let text = said.map_or_else(|error| format!("[{}] {error}", error.code()), |()| "no error".into());
+    let names_victim = matches!(&result, Err(Error::PeerDied { rank, .. }) if *rank == victim);
+    let text = result.map_or_else(|error| format!("[{}] {error}", error.code()), |()| "no error".into());
 
-    let left = comm.shrink()?;
+    let survivors = comm.shrink()?;
     let mut message = [0u8; TEXT];
     message.iter_mut().zip(text.bytes()).for_each(|(sent, byte)| *sent = byte);
-    let mut messages = vec![0u8; TEXT * left.size()];
-    left.all_gather_into(&message, &mut messages)?;
-    let mine = [comm.rank() as i64, delay_ns, i64::from(is_told)];
-    let mut numbers = vec![0i64; mine.len() * left.size()];
-    left.all_gather_into(&mine, &mut numbers)?;
+    let mut messages = vec![0u8; TEXT * survivors.size()];
+    survivors.all_gather_into(&message, &mut messages)?;
+    let mine = [comm.rank() as i64, delay_ns, i64::from(names_victim)];
+    let mut numbers = vec![0i64; mine.len() * survivors.size()];
+    survivors.all_gather_into(&mine, &mut numbers)?;
     let survivor = |(message, &[rank, delay_ns, _]): (&[u8], &[i64; 3])| Survivor {
         rank: rank as usize,
         delay_ms: delay_ns as f64 / 1e6,
@@ -58,7 +58,7 @@ pub fn run(session: &Session, victim: usize) -> Result<(Vec<Survivor>, bool), Er
     };
     let numbers = numbers.as_chunks::<3>().0;
     let survivors = messages.chunks(TEXT).zip(numbers).map(survivor).collect();
-    Ok((survivors, numbers.iter().all(|[.., told]| *told == 1)))
+    Ok((survivors, numbers.iter().all(|[.., names_victim]| *names_victim == 1)))
 }
 
 /// Each survivor's error and delay.

@@ -30,7 +30,7 @@ Examples:
 /// the ratio of both tails, call by call. Bits: three arrival orders, the hash of every rank's result. Death: the last rank is
 /// killed; the error of each survivor and the time until it came. A picture shows one call and all tails.
 ///
-/// Exit code 1 if a result was wrong, bits differed, or a survivor was not told. An MPI library's own allreduce is measured in
+/// Exit code 1 if a result was wrong, bits differed, or the error of a survivor did not name the dead rank. An MPI library's own allreduce is measured in
 /// turn with auto by `earlybird bench --algorithms auto,mpi` under its mpirun.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -124,7 +124,7 @@ fn work(args: &DemoArgs) -> Result<u8, Error> {
 
     let victim = death::victim(ranks);
     report(format!("\nDeath: rank {victim} is killed while the others wait for it in an allreduce.\n\n"))?;
-    let (survivors, told) = death::run(&session, victim)?;
+    let (survivors, all_know) = death::run(&session, victim)?;
     report(death::text(&survivors))?;
 
     if rank == 0 {
@@ -133,5 +133,5 @@ fn work(args: &DemoArgs) -> Result<u8, Error> {
         written.map_err(|error| Error::system(format!("write {}", args.svg.display()), error))?;
         print(&format!("\nPicture: {}\n", args.svg.display()))?;
     }
-    Ok(u8::from(!told))
+    Ok(u8::from(!all_know))
 }

@@ -25,15 +25,15 @@ pub struct Contender {
     pub tails_us: Vec<f64>,
     /// Median time from the first arrival to the last exit.
     pub step_us: f64,
-    /// By call and rank.
+    /// The samples by call and rank.
     pub calls: Vec<Vec<Sample>>,
 }
 
 impl Contender {
     fn of(measured: &Measured) -> Contender {
-        let (asked, ran) = (measured.variant.to_string(), &measured.chosen);
+        let (variant, ran) = (measured.variant.to_string(), &measured.chosen);
         Contender {
-            name: if asked == *ran { asked } else { format!("{asked} ({ran})") },
+            name: if variant == *ran { variant } else { format!("{variant} ({ran})") },
             tails_us: measured.samples.tails_us(),
             step_us: quantile(&measured.samples.latencies_us(), 0.5),
             calls: measured.samples.calls().to_vec(),
@@ -56,7 +56,7 @@ impl Duel {
         Ok(Duel { bytes: cell.bytes, classic, auto, ratio, wrong })
     }
 
-    /// The comparison in words.
+    /// The comparison as a sentence.
     pub fn verdict(&self) -> String {
         let Bounds { low, median, high } = self.ratio;
         let verdict = Verdict::of(self.ratio);

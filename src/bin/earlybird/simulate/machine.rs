@@ -2,8 +2,10 @@
 
 use super::runner::Runner;
 use crate::arguments::parse_cost;
+use crate::chart::Failure;
 use clap::Args;
 use earlybird::units::parse_size;
+use earlybird_hier::PlanError;
 use earlybird_hier::cost::Topology;
 use earlybird_hier::sim::{Costs, Duplex, Machine, Partition};
 use std::str::FromStr;
@@ -92,24 +94,23 @@ impl FromStr for NetworkShape {
 }
 
 impl NetworkShape {
-    fn tree(&self, ranks: usize) -> Result<Topology, String> {
+    fn tree(&self, ranks: usize) -> Result<Topology, PlanError> {
         match self {
             NetworkShape::Star(per_machine) => Topology::star(ranks, *per_machine),
             NetworkShape::Tree(per_machine, per_switch) => Topology::tree(ranks, *per_machine, *per_switch),
             NetworkShape::File(tree) => Ok((**tree).clone()),
         }
-        .map_err(|error| error.to_string())
     }
 }
 
 impl MachineArgs {
     /// The machine for a number of ranks.
-    pub fn build(&self, ranks: usize) -> Result<Runner, String> {
+    pub fn build(&self, ranks: usize) -> Result<Runner, Failure> {
         if ranks == 0 {
-            return Err("--ranks: 0 ranks cannot call anything; give at least 1".to_string());
+            return Err("--ranks: 0 ranks cannot call anything; give at least 1".into());
         }
         let (Some(alpha), Some(beta), Some(gamma)) = (self.alpha, self.beta, self.gamma) else {
-            return Err("--alpha, --beta and --gamma say what messages and reductions cost".to_string());
+            return Err("--alpha, --beta and --gamma say what messages and reductions cost".into());
         };
         let between = Costs {
             latency_s: self.latency.unwrap_or(0.0),
@@ -135,9 +136,11 @@ impl MachineArgs {
             Some(shape) => {
                 let tree = shape.tree(ranks)?;
                 if tree.ranks() != ranks {
-                    return Err(format!("the tree of --topology has {} ranks, --ranks asks for {ranks}", tree.ranks()));
+                    return Err(
+                        format!("the tree of --topology has {} ranks, --ranks asks for {ranks}", tree.ranks()).into()
+                    );
                 }
-                runner.on(&tree, self.link_beta.unwrap_or(beta))
+                Ok(runner.on(&tree, self.link_beta.unwrap_or(beta))?)
             }
             None => Ok(runner),
         }

@@ -5,6 +5,7 @@
 
 use super::figure::{Axis, Figure, Measure, Point};
 use super::runner::Runner;
+use crate::chart::Failure;
 use crate::lateness::{BALANCED, Lateness};
 use clap::ValueEnum;
 use earlybird::pattern::Pattern;
@@ -16,7 +17,7 @@ use itertools::{Itertools, iproduct};
 const TABLE_2: (f64, f64, f64) = (3e-5, 1e-8, 2e-10);
 /// α and β inside a node, for want of published ones.
 const INSIDE: (f64, f64) = (5e-7, 1e-10);
-/// Their number of processes: 2^7 - 1, the worst case of their formulas.
+/// The number of processes of Kolmakov and Zhang: 2^7 - 1, the worst case of their formulas.
 const PROCESSES: usize = 127;
 /// The sizes whose step counts they discuss.
 const SIZES: [u64; 4] = [425, 9216, 1 << 16, 1 << 20];
@@ -58,7 +59,7 @@ pub enum PublishedFigure {
 
 impl PublishedFigure {
     /// Runs it.
-    pub fn figure(self, seed: u64) -> Result<Figure, String> {
+    pub fn figure(self, seed: u64) -> Result<Figure, Failure> {
         let powers = |from: u32, to: u32| (from..=to).map(|k| 1u64 << k).collect::<Vec<_>>();
         let with_ours = [&[ESTIMATED, BEST], &CLASSICAL[..]].concat();
         let title = |text: &str| format!("Kolmakov and Zhang, {text}");
@@ -86,7 +87,7 @@ fn table_2() -> Machine {
 }
 
 /// The point of `series` over `x` for an algorithm without lateness.
-fn point(runner: &Runner, series: &str, x: f64, algorithm: &str, bytes: u64) -> Result<Point, String> {
+fn point(runner: &Runner, series: &str, x: f64, algorithm: &str, bytes: u64) -> Result<Point, Failure> {
     let row = runner.row(&algorithm.parse()?, bytes, &BALANCED)?;
     Ok(Point { series: series.to_string(), x, y: row.time_us, row })
 }
@@ -95,21 +96,21 @@ fn figure(title: impl Into<String>, axis: Axis, points: Vec<Point>) -> Figure {
     Figure { title: title.into(), axis, relative: false, points, measure: Measure::Time }
 }
 
-fn over_bytes(title: String, algorithms: &[&str], sizes: &[u64]) -> Result<Figure, String> {
+fn over_bytes(title: String, algorithms: &[&str], sizes: &[u64]) -> Result<Figure, Failure> {
     let runner = Runner::new(PROCESSES, table_2());
     let points = iproduct!(algorithms, sizes);
     let points = points.map(|(algorithm, bytes)| point(&runner, algorithm, *bytes as f64, algorithm, *bytes));
     Ok(figure(title, Axis::Bytes, points.collect::<Result<_, _>>()?))
 }
 
-fn over_ranks(title: String, algorithms: &[&str], bytes: u64) -> Result<Figure, String> {
+fn over_ranks(title: String, algorithms: &[&str], bytes: u64) -> Result<Figure, Failure> {
     // a ring of that many short messages would only flatten the others
     let points = algorithms.iter().filter(|name| **name != "ring").cartesian_product(2..=160);
     let points = points.map(|(name, ranks)| point(&Runner::new(ranks, table_2()), name, ranks as f64, name, bytes));
     Ok(figure(title, Axis::Ranks, points.collect::<Result<_, _>>()?))
 }
 
-fn every_step_count(title: String) -> Result<Figure, String> {
+fn every_step_count(title: String) -> Result<Figure, Failure> {
     let runner = Runner::new(PROCESSES, table_2());
     let mut points = Vec::new();
     for bytes in SIZES {
@@ -124,7 +125,7 @@ fn every_step_count(title: String) -> Result<Figure, String> {
 }
 
 /// 8 bytes with whole vectors, 1 MiB with split ones; costs as in table 2 of Kolmakov and Zhang, for want of others.
-fn odd_factors() -> Result<Figure, String> {
+fn odd_factors() -> Result<Figure, Failure> {
     let mut points = Vec::new();
     let protocols = [(8, "latency", "recursive-doubling"), (1 << 20, "bandwidth", "halving-doubling")];
     let names = ["elimination-3-2", "elimination-2-1", "odd-ring", "classic fold"];
@@ -138,10 +139,10 @@ fn odd_factors() -> Result<Figure, String> {
 }
 
 /// Links as fast as ports, messages inside a machine cheap, no reductions: what is compared is the network.
-fn switch_tree() -> Result<Figure, String> {
+fn switch_tree() -> Result<Figure, Failure> {
     const RANKS: usize = 32;
     let (alpha, beta, _) = TABLE_2;
-    let tree = Topology::star(RANKS, 8).map_err(|error| error.to_string())?;
+    let tree = Topology::star(RANKS, 8)?;
     let machine =
         Machine { inside: Costs::linear(INSIDE.0, INSIDE.1, 0.0), ..Machine::flat(Costs::linear(alpha, beta, 0.0)) };
     let runner = Runner::new(RANKS, machine).on(&tree, beta)?;
@@ -165,7 +166,7 @@ fn switch_tree() -> Result<Figure, String> {
 
 /// 64 KiB between 8 nodes of 4 and of 32 ranks, each node with one link to a switch. Delays are multiples (MIF) of the
 /// balanced time of the hierarchy that waits for all before it folds; random lateness, the mean of 20 calls.
-fn imbalance(seed: u64) -> Result<Figure, String> {
+fn imbalance(seed: u64) -> Result<Figure, Failure> {
     const NODES: usize = 8;
     const BYTES: u64 = 1 << 16;
     let algorithms = [
@@ -181,7 +182,7 @@ fn imbalance(seed: u64) -> Result<Figure, String> {
         let inside = Costs::linear(INSIDE.0, INSIDE.1, TABLE_2.2);
         let machine = Machine { inside, ranks_per_node: per_node, ..table_2() };
         let ranks = NODES * per_node;
-        let tree = Topology::star(ranks, per_node).map_err(|error| error.to_string())?;
+        let tree = Topology::star(ranks, per_node)?;
         // of three phases only one rank per node uses the link, so that the link is its port
         let hierarchical = Runner::new(ranks, machine);
         let balanced_us = point(&hierarchical, "", 0.0, algorithms[3].1, BYTES)?.y;

@@ -1,4 +1,4 @@
-//! Runs one algorithm for one shape and turns what happened into a row.
+//! Simulates one algorithm for one number of ranks and bytes, and makes a row of the result.
 
 use super::figure::{Measure, SimulatedRow};
 use super::spec::{Schedule, Spec, StepCount, What, estimated_steps};
@@ -38,19 +38,18 @@ impl Runner {
     }
 
     /// The same ranks on a tree of switches.
-    pub fn on(self, tree: &Topology, link_s_per_byte: f64) -> Result<Self, String> {
-        let network = Network::new(tree, link_s_per_byte).map_err(|error| error.to_string())?;
+    pub fn on(self, tree: &Topology, link_s_per_byte: f64) -> Result<Self, PlanError> {
+        let network = Network::new(tree, link_s_per_byte)?;
         Ok(Self { network: Some(network), tour: Some(tree.depth_first_order()), ..self })
     }
 
     /// Runs an algorithm on a vector of `bytes`.
-    pub fn row(&self, spec: &Spec, bytes: u64, late: &Lateness) -> Result<SimulatedRow, String> {
+    pub fn row(&self, spec: &Spec, bytes: u64, late: &Lateness) -> Result<SimulatedRow, PlanError> {
         let (algorithm, mean) = match &spec.what {
-            What::Best => ("best".to_string(), self.best(bytes, late)),
-            What::Schedule(schedule) => (schedule.name.clone(), self.schedule(schedule, bytes, late)),
-            What::ThreePhase { .. } => ("three-phase".to_string(), self.three_phase(spec, bytes, late)),
+            What::Best => ("best".to_string(), self.best(bytes, late)?),
+            What::Schedule(schedule) => (schedule.name.clone(), self.schedule(schedule, bytes, late)?),
+            What::ThreePhase { .. } => ("three-phase".to_string(), self.three_phase(spec, bytes, late)?),
         };
-        let mean = mean.map_err(|error| error.to_string())?;
         Ok(SimulatedRow {
             algorithm,
             parameters: mean.parameters,
@@ -180,7 +179,7 @@ impl Runner {
     }
 }
 
-/// A schedule for the way it is run.
+/// A schedule in the form in which it is simulated.
 enum Made {
     Whole(Plan),
     Lazy(Box<LazyPlan>),

@@ -39,9 +39,9 @@ pub struct Schedule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepCount {
     Given,
-    /// By simulating every number.
+    /// The best of all numbers, by simulation.
     Best,
-    /// By Kolmakov and Zhang's equation 37.
+    /// The estimate of Kolmakov and Zhang's equation 37.
     Estimated,
 }
 

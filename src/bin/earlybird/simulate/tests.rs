@@ -15,7 +15,7 @@ const COSTS: &str = "--alpha 3e-5 --beta 1e-8 --gamma 2e-10";
 fn asked(line: &str) -> Result<String, String> {
     let words = format!("simulate {line}");
     let args = Line::try_parse_from(words.split_whitespace()).map_err(|error| error.to_string())?.args;
-    answer(&args)
+    answer(&args).map_err(|error| error.to_string())
 }
 
 /// (algorithm, parameters, ranks, bytes, pattern, time_us, rounds) of each line.

@@ -10,7 +10,7 @@ const STRETCHES: i64 = 8;
 /// Open calls that are listed.
 const OPEN: usize = 10;
 
-/// The table of ranks, and in words who was late.
+/// The table of ranks, and a sentence on the rank that was late.
 pub fn by_rank(study: &Study) -> String {
     let ranks = by_rank_of(&study.calls, study.trace.ranks.len());
     let lasts: Vec<usize> = study.shared_calls().map(|call| call.ends().1.file).collect();

@@ -10,7 +10,7 @@ pub struct Study {
     pub trace: Trace,
     clocks: Vec<ClockFit>,
     pub calls: Vec<TracedCall>,
-    /// By the place of a file, the node of its rank: ranks of one host and one virtual node.
+    /// The node of each file's rank: a node has the ranks of one host and one virtual node.
     pub nodes: Vec<usize>,
 }
 

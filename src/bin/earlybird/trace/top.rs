@@ -1,4 +1,4 @@
-//! `earlybird trace top`: the same tables for what a running job did a moment ago, again and again.
+//! `earlybird trace top`: the same tables for the last moments of a running job, again and again.
 
 use super::lateness;
 use super::operations;

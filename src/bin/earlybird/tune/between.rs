@@ -1,6 +1,6 @@
-//! `earlybird tune` over several nodes: what messages between them cost, as the plans of their leaders see it.
+//! `earlybird tune` over several nodes: the costs of messages between them, measured by plans of their leaders.
 //!
-//! Nothing but whole calls is timed, so that what the library adds to a message is in it; persistent ones, which are not cut into
+//! Whole calls are timed, so that the costs of the library are a part of a message's; persistent ones, which are not cut into
 //! segments. A `ring` of n nodes over n blocks takes 2 (n - 1) rounds in which every node sends one block to one other: that is
 //! what a message costs. `direct:protocol=latency` takes one round of n - 1 messages: what it takes beyond one message are the
 //! further ones.
@@ -13,7 +13,7 @@ use earlybird::{Choice, CollectiveArgs, Communicator, Config, Costs, DType, Erro
 use earlybird_shm::bytes::{ByteFold, of, of_mut};
 use std::time::{Duration, Instant};
 
-/// A time is the median of so many batches of calls, each of so long unless told otherwise, and of so many calls at most.
+/// A time is the median of so many batches of calls, each of so long unless the calls are given, and of so many calls at most.
 const BATCHES: usize = 7;
 const BATCH: Duration = Duration::from_millis(40);
 const MOST_CALLS: u32 = 1000;
@@ -76,7 +76,7 @@ fn measure(args: &TuneArgs, leaders: &Communicator) -> Result<Costs, Error> {
     Costs::new(&messages, rounded(port), rounded(reduced))
 }
 
-/// To the digits that a measurement has.
+/// Rounds to the significant digits of a measurement.
 fn rounded(seconds: f64) -> f64 {
     format!("{seconds:.2e}").parse().unwrap_or(seconds)
 }

@@ -1,4 +1,4 @@
-//! The job's one error where ranks share no memory: a notice tells it to all ranks, in the same words.
+//! The messages of a job whose ranks share no memory, with its one error: a notice reports the error to all ranks.
 
 use super::transport::MessageTransport;
 use crate::Error;
@@ -10,32 +10,32 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time that a rank which is no leader waits for its leader's error before it reports its own.
-const WORD_OF_LEADER: Duration = Duration::from_secs(2);
+const LEADER_FIRST: Duration = Duration::from_secs(2);
 
 /// The transport over all ranks of the job, of which leaders send packets and all ranks read notices.
 #[derive(Debug)]
-pub(crate) struct MessageLine {
+pub(crate) struct JobTransport {
     transport: MessageTransport,
     peers: Vec<Peer>,
     call: (Collective, u64),
-    /// By rank, the number in the job, where that is another.
+    /// The number in the job by rank, where it is another.
     job_ranks: Option<Arc<[usize]>>,
 }
 
-impl MessageLine {
+impl JobTransport {
     pub(crate) fn new(transport: MessageTransport, peers: Vec<Peer>) -> Self {
-        MessageLine { transport, peers, call: (Collective::Barrier, 0), job_ranks: None }
+        JobTransport { transport, peers, call: (Collective::Barrier, 0), job_ranks: None }
     }
 
-    /// The line of a group of the ranks `group`, in which this rank is `me`. All ranks call it.
-    pub(crate) fn split(&mut self, group: &[usize], me: Option<usize>) -> Result<Option<MessageLine>, Error> {
+    /// The transport of a group of the ranks `group`, in which this rank is `me`. All ranks call it.
+    pub(crate) fn split(&mut self, group: &[usize], me: Option<usize>) -> Result<Option<JobTransport>, Error> {
         let place = me.map(|me| (group[0], me));
         let transport = self.transport.split(place).map_err(|failure| self.error_of(&failure))?;
         let peers = group.iter().map(|rank| self.peers[*rank].clone()).collect();
-        Ok(transport.map(|transport| MessageLine::new(transport, peers)))
+        Ok(transport.map(|transport| JobTransport::new(transport, peers)))
     }
 
-    /// The text that errors add to the numbers of ranks.
+    /// Sets the numbers in the job, which errors add to the numbers of ranks.
     pub(crate) fn set_job_ranks(&mut self, job_ranks: Arc<[usize]>) {
         self.job_ranks = Some(job_ranks);
     }
@@ -52,31 +52,31 @@ impl MessageLine {
         self.call = (collective, number);
     }
 
-    /// Fails the job, unless it has failed already; the error that stands. Who is no leader has no better knowledge than
-    /// its leader, and lets it speak first.
+    /// Fails the job, unless it has failed already. Returns the job's first error. A rank that is no leader waits for the report of
+    /// its leader, which knows at least as much.
     pub(crate) fn report(&mut self, fault: &Fault, leads: bool) -> Error {
         let since = Instant::now();
         for passes in 1.. {
-            if let Err(stands) = self.transport.idle(passes) {
-                return self.error_of(&stands);
+            if let Err(failure) = self.transport.idle(passes) {
+                return self.error_of(&failure);
             }
-            if leads || since.elapsed() > WORD_OF_LEADER {
+            if leads || since.elapsed() > LEADER_FIRST {
                 break;
             }
         }
         let FaultRecord { poison, details } = FaultRecord::new(fault, self.transport.rank(), self.call.0, self.call.1);
         let mut words = [poison; 13];
         words[1..].copy_from_slice(&details);
-        let stands = self.transport.raise(Failure::Reported { words });
-        self.error_of(&stands)
+        let failure = self.transport.raise(Failure::Reported { words });
+        self.error_of(&failure)
     }
 
-    /// A failure of the transport in the library's words.
+    /// A failure of the transport as an error of the library.
     pub(crate) fn error_of(&self, failure: &Failure) -> Error {
         match failure {
             Failure::Reported { words: [poison, details @ ..] } => {
-                let verdict = FaultRecord { poison: *poison, details: *details };
-                verdict.error(self.peers.len(), self.job_ranks.as_deref(), |rank| self.peers[rank].clone())
+                let record = FaultRecord { poison: *poison, details: *details };
+                record.error(self.peers.len(), self.job_ranks.as_deref(), |rank| self.peers[rank].clone())
             }
             other => Error::Poisoned { cause: other.to_string() },
         }
