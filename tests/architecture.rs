@@ -259,7 +259,6 @@ const COLLECTIVES: &[(&str, &[&str])] = &[
     (
         "algorithms that only some have",
         &[
-            "shm/src/comm/call_cache.rs",
             "shm/src/comm/requests.rs",
             "shm/src/protocol/decide.rs",
             "shm/src/protocol/dispatch.rs",

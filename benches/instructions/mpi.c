@@ -19,6 +19,12 @@ __attribute__((noinline)) static int allgather(void) {
 __attribute__((noinline)) static int reduce_scatter(void) {
     return MPI_Reduce_scatter_block(all, x, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 }
+__attribute__((noinline)) static int scan(void) {
+    return MPI_Scan(x, all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
+__attribute__((noinline)) static int exscan(void) {
+    return MPI_Exscan(x, all, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
 __attribute__((noinline)) static int barrier(void) { return MPI_Barrier(MPI_COMM_WORLD); }
 __attribute__((noinline)) static int iallreduce(void) {
     MPI_Request request;
@@ -28,7 +34,8 @@ __attribute__((noinline)) static int iallreduce(void) {
 
 static const struct { const char *name; int (*call)(void); } all_calls[] = {
     { "allreduce", allreduce }, { "reduce", reduce },   { "broadcast", broadcast },   { "allgather", allgather },
-    { "reduce-scatter", reduce_scatter }, { "barrier", barrier }, { "iallreduce", iallreduce },
+    { "reduce-scatter", reduce_scatter }, { "scan", scan }, { "exscan", exscan }, { "barrier", barrier },
+    { "iallreduce", iallreduce },
 };
 
 __attribute__((noinline, noclone)) int measured_call(int (*call)(void)) { 

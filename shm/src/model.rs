@@ -14,7 +14,7 @@ pub use registered::RegisteredWords;
 
 use crate::Error;
 use crate::protocol::board::{AREAS, Board, Exposed, Need, Place, SLOTS, Watch};
-use crate::protocol::lines::{EventLine, INLINE_BYTES, MemberLines, RankLine, RankSet, WordLine};
+use crate::protocol::lines::{EventLine, MemberLines, RankLine, RankSet, WordLine};
 use crate::protocol::payload;
 use crate::protocol::step::Step;
 use crate::protocol::word::PoisonWord;
@@ -73,8 +73,8 @@ const HEALTHY: u64 = PoisonWord::healthy(1);
 /// Pieces of payload that a model may use per deposit or accumulator.
 const PIECES: usize = 2;
 
-/// Words of one piece: a line's worth beside the mark, or the 64 bytes of a modelled chunk.
-const WORDS: usize = INLINE_BYTES / 8;
+/// Words of one piece: the 64 bytes of a modelled chunk, of which a part fits beside the mark.
+const WORDS: usize = 8;
 
 type Cell = UnsafeCell<[u64; WORDS]>;
 

@@ -149,6 +149,8 @@ fn deaths_single_copy_2() {
 const EARLY_LEAVING: &[(Collective, Algorithm, usize, &[Step])] = &[
     (Broadcast, Flat, 1, FLAT),
     (Broadcast, Chain, 16, &[Begin, Entered, Arrived, Published, Copied, Left]),
+    (Reduce, Flat, 1, FLAT),
+    (Reduce, Flat, 8, FLAT_PIECES),
     (Reduce, Flat, 16, FLAT_PIECES),
     (Reduce, Chain, 1, FOLDERS),
     (Gather, Flat, 1, FLAT),

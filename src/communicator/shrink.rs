@@ -94,15 +94,15 @@ impl Communicator {
         let identity = self.identity_among(survivors.rank, survivors.ranks, survivors.attempt);
         let config = &*self.joining;
         let crowd = old.is_some_and(|old| old.living() > self.node.allowed_cpus());
-        let crowded = crowd || self.node.is_oversubscribed_by_others();
+        let oversubscribed = crowd || self.node.is_oversubscribed_by_others();
         if let Some(between) = &self.between {
             let topology = between.topology_of(survivors)?;
             if topology.nodes() > 1 {
-                return Ok(Hierarchy::rejoin(config, &identity, topology, survivors, crowded)?.into());
+                return Ok(Hierarchy::rejoin(config, &identity, topology, survivors, oversubscribed)?.into());
             }
         }
         let mut joining = config.joining(&identity);
-        joining.oversubscribed = crowded;
+        joining.oversubscribed = oversubscribed;
         Ok(NodeComm::join_within(&joining, survivors.absent)?.into())
     }
 

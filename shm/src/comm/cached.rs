@@ -1,11 +1,10 @@
-//! The fast path: a small allreduce, barrier or exchange with the arguments of the previous call reuses its prepared state, and goes
-//! from the handle to the lines with one comparison.
+//! The fast path of a handle: a small call with the arguments of the previous one reuses its prepared state, and goes from the
+//! handle to the lines with one comparison.
 
 use super::call_cache::{CachedCall, CachedPayload, CallKey};
 use super::node_comm::{NodeComm, NodeState};
 use crate::Error;
 use crate::mapped::Mapped;
-use crate::protocol::call::Prepared;
 use crate::protocol::payload::{SmallExchange, SmallPayload};
 use crate::protocol::{Member, Report, Stop};
 
@@ -15,39 +14,21 @@ impl NodeComm {
     #[inline(always)]
     pub(super) fn execute_cached(&self, key: CallKey, payload: CachedPayload<'_>) -> Option<Result<(), Error>> {
         match payload {
-            CachedPayload::Reduced(payload) => self.reduce_cached(key, payload),
-            CachedPayload::Moved(payload) => self.move_cached(key, payload),
+            CachedPayload::Flat(payload) => self.run_cached(key, payload),
+            CachedPayload::Exchange(exchange) => self.run_cached(key, exchange),
         }
-    }
-
-    #[inline(never)]
-    fn reduce_cached(&self, key: CallKey, payload: SmallPayload<'_>) -> Option<Result<(), Error>> {
-        self.run_cached(key, |prepared, member| member.run_fast(&payload.bind(prepared)?))
-    }
-
-    #[inline(never)]
-    fn move_cached(&self, key: CallKey, payload: SmallExchange<'_>) -> Option<Result<(), Error>> {
-        self.run_cached(key, |prepared, member| member.run_fast_exchange(&payload.bind(prepared, self.rank)?))
     }
 
     /// Runs an operation of the previous call's prepared state, if the key is that call's.
-    #[inline(always)]
-    fn run_cached(
-        &self,
-        key: CallKey,
-        run: impl FnOnce(&Prepared<'_>, &mut Member<Mapped>) -> Option<Result<Report, Stop>>,
-    ) -> Option<Result<(), Error>> {
+    #[inline(never)]
+    fn run_cached(&self, key: CallKey, payload: impl FastPath) -> Option<Result<(), Error>> {
         let state = &mut *self.state.try_lock()?;
-        let NodeState { broken, member, cached: Some(CachedCall { prepared, key: Some(last_key), .. }), last, .. } =
-            state
-        else {
-            return None;
-        };
-        if *last_key != key || *broken || member.board.is_forked_child() {
+        let NodeState { broken, member, cached: Some(cached), last, .. } = state else { return None };
+        if cached.key != Some(key) || *broken || member.board.is_forked_child() {
             return None;
         }
         let unwinding = Unwinding { broken, member };
-        let done = run(prepared, unwinding.member);
+        let done = payload.run(cached, unwinding.member);
         std::mem::forget(unwinding);
         match done? {
             Ok(report) => {
@@ -56,6 +37,25 @@ impl NodeComm {
             }
             Err(stop) => Some(Err(self.error_of(member, stop))),
         }
+    }
+}
+
+/// A payload that the fast path carries out with the prepared state of a call.
+trait FastPath {
+    fn run(self, cached: &CachedCall, member: &mut Member<Mapped>) -> Option<Result<Report, Stop>>;
+}
+
+impl FastPath for SmallPayload<'_> {
+    #[inline(always)]
+    fn run(self, cached: &CachedCall, member: &mut Member<Mapped>) -> Option<Result<Report, Stop>> {
+        member.run_fast(&self.with(&cached.prepared)?)
+    }
+}
+
+impl FastPath for SmallExchange<'_> {
+    #[inline(always)]
+    fn run(self, cached: &CachedCall, member: &mut Member<Mapped>) -> Option<Result<Report, Stop>> {
+        member.run_fast_exchange(&self.with(&cached.prepared, cached.blocks.as_ref()?)?)
     }
 }
 

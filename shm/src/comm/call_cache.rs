@@ -3,29 +3,28 @@
 use crate::args::{CollectiveArgs, Counts, Placement};
 use crate::op::Op;
 use crate::protocol::call::Prepared;
-use crate::protocol::collective::Collective;
-use crate::protocol::payload::{SmallExchange, SmallPayload};
+use crate::protocol::payload::{SmallBlocks, SmallExchange, SmallPayload};
 use crate::protocol::signature::Signature;
 use crate::reduce_op::ReduceOp;
 
-/// The packed arguments of a small allreduce or barrier with an operator of the library, or of a small exchange of blocks of one
-/// length. Calls with equal keys have equal prepared state.
+/// The packed arguments of a small call with blocks of one length and an operator of the library. Calls with equal keys have
+/// equal prepared state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CallKey {
     /// From the low end: `collective 8 | dtype 8 | op 8 | order 8 | algorithm 8 | within 16`.
     kind: u64,
-    /// Elements of an allreduce. For an exchange, bytes to send and to receive and the root: `send 16 | receive 16 | root + 1`.
+    /// Elements of an allreduce; of an exchange `bytes to send 16 | bytes to receive 16 | root + 1 16 | in place 16`.
     count: usize,
 }
 
 /// Most bytes that an exchange with a key sends, or receives.
-const MOST_MOVED: usize = u16::MAX as usize;
+const MOST_BYTES: usize = u16::MAX as usize;
 
 /// The payload of a call that has a key.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum CachedPayload<'a> {
-    Reduced(SmallPayload<'a>),
-    Moved(SmallExchange<'a>),
+    Flat(SmallPayload<'a>),
+    Exchange(SmallExchange<'a>),
 }
 
 impl CallKey {
@@ -45,24 +44,24 @@ impl CallKey {
             return None;
         };
         let traits = collective.traits();
-        let (payload, op, count) = match collective {
-            Collective::AllReduce | Collective::Barrier | Collective::Plan => {
+        let (payload, count) = match traits.reaches_all() {
+            true => {
                 let payload = buffers.small_payload()?;
-                (CachedPayload::Reduced(payload), op, payload.count())
+                (CachedPayload::Flat(payload), payload.count())
             }
-            _ if !traits.folds => {
-                // A broadcast has one buffer: the root sends from it, the others receive into it.
-                let one_buffer = traits.has_root() && !traits.in_parts && !traits.joins();
-                let payload = buffers.small_exchange(one_buffer)?;
+            false => {
+                let (payload, in_place) = (buffers.small_exchange()?, buffers.are_in_place());
+                // Of one buffer a rank may send or receive only a part, or nothing.
                 let [send, recv] = payload.bytes();
-                let [send, recv] = if one_buffer { [send.max(recv); 2] } else { [send, recv] };
-                if send.max(recv) > MOST_MOVED {
+                let [send, recv] = if in_place { [send.max(recv); 2] } else { [send, recv] };
+                if send.max(recv) > MOST_BYTES {
                     return None;
                 }
-                (CachedPayload::Moved(payload), Op::Sum, send | recv << 16 | args.root.map_or(0, |root| root + 1) << 32)
+                let root = args.root.map_or(0, |root| root + 1);
+                (CachedPayload::Exchange(payload), send | recv << 16 | root << 32 | usize::from(in_place) << 48)
             }
-            _ => return None,
         };
+        let op = if traits.folds { op } else { Op::Sum };
         let dtype = buffers.builtin_dtype()?;
         let kind = collective as u64
             | (dtype as u64) << 8
@@ -81,5 +80,23 @@ pub(super) struct CachedCall {
     /// `None` where the previous call was not small.
     pub(super) key: Option<CallKey>,
     pub(super) prepared: Prepared<'static>,
+    /// The blocks of an exchange that may go the fast path.
+    pub(super) blocks: Option<SmallBlocks>,
     pub(super) signature: Signature,
+}
+
+impl CachedCall {
+    /// A call that is prepared, and not known by a key yet.
+    pub(super) fn new(signature: Signature, prepared: Prepared<'static>) -> Self {
+        CachedCall { key: None, prepared, blocks: None, signature }
+    }
+
+    /// Lets calls with the key of this one, which rank `me` makes with `small` buffers, reuse the prepared state.
+    pub(super) fn set_key(&mut self, small: Option<(CallKey, CachedPayload<'_>)>, me: usize) {
+        self.key = small.map(|(key, _)| key);
+        self.blocks = match small {
+            Some((_, CachedPayload::Exchange(exchange))) => exchange.blocks(&self.prepared, me),
+            _ => None,
+        };
+    }
 }

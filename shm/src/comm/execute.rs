@@ -1,4 +1,4 @@
-//! The one way of every blocking call: arguments checked, prepared once while calls repeat, run whole or window by window.
+//! Every blocking call: arguments checked, prepared once while calls repeat, run whole or window by window.
 
 use super::call_cache::{CachedCall, CallKey};
 use super::node_comm::{NodeComm, NodeState};
@@ -63,7 +63,7 @@ impl NodeComm {
         self.execute_checked_in(&mut *self.lock()?, checked)
     }
 
-    /// A barrier of the ranks in this call of the library's own. A rank that makes another call gets [`Error::Mismatch`], as they do.
+    /// A barrier of the ranks in this call of the library's own. A rank that makes another call fails with [`Error::Mismatch`], as they do.
     ///
     /// # Errors
     /// The errors of [`NodeComm::execute`].
@@ -94,10 +94,12 @@ impl NodeComm {
         let (args, NodeState { member, cached, last, is_single_copy_refused, .. }) = (checked.args(), &mut *state);
         let buffers = &args.buffers;
         // A group of one has nothing to prepare for.
-        let key = CallKey::of(args).map(|(key, _)| key).filter(|_| self.size > 1);
+        let small = CallKey::of(args).filter(|_| self.size > 1);
         let by_user;
         let prepared = match (args.op, &mut *cached) {
-            (ReduceOp::Builtin(_), Some(cached)) if key.is_some() && cached.key == key => &cached.prepared,
+            (ReduceOp::Builtin(_), Some(cached)) if small.is_some_and(|(key, _)| cached.key == Some(key)) => {
+                &cached.prepared
+            }
             // The prepared state is not kept, since the operator is only borrowed.
             (ReduceOp::User(operator), _) => {
                 by_user = self.prepare_user(&checked, operator)?;
@@ -111,10 +113,10 @@ impl NodeComm {
                         is_single_copy_refused: *is_single_copy_refused,
                     };
                     let prepared = self.prepare_builtin(&checked, signature, op, facts)?;
-                    *cached = Some(CachedCall { signature, prepared, key });
+                    *cached = Some(CachedCall::new(signature, prepared));
                 }
                 let Some(cached) = cached else { unreachable!("cached above") };
-                cached.key = key;
+                cached.set_key(small, self.rank);
                 &cached.prepared
             }
         };
@@ -161,7 +163,7 @@ impl NodeComm {
             true if args.buffers.are_registered() => self.select_registered(args, by_rank, facts.oversubscribed),
             true => Algorithm::Slices,
             false => match self.select(checked, by_rank) {
-                // Every rank must know where the blocks for it lie, and take any bytes for elements.
+                // Every rank must know where the blocks for it lie, and any bytes must be elements.
                 Algorithm::SingleCopy
                     if facts.is_single_copy_refused || checked.pair_counts().is_some() || dtype == DType::Bool =>
                 {
@@ -191,7 +193,7 @@ impl NodeComm {
 
     /// Refuses elements of a user's type of which no deposit holds what it must.
     pub(super) fn must_fit(&self, collective: Collective, datatype: Datatype) -> Result<(), Error> {
-        // A fold takes from all ranks at once, and each deposit has a block for every rank.
+        // A fold reads from all ranks at once, and each deposit has a block for every rank.
         let traits = collective.traits();
         let blocks = if traits.folds && traits.in_parts { self.size } else { 1 };
         let (bytes, window) = (datatype.size().saturating_mul(blocks), self.windows.deposit);

@@ -347,7 +347,7 @@ impl<B: Board> Operation<'_, B> {
                 Ok((moved, registered::is_complete(self, progress)?))
             }
             (State::Collecting { starts }, Some(window)) => {
-                let moved = exchange::take_ready(self, window, sources, starts)?;
+                let moved = exchange::receive_ready(self, window, sources, starts)?;
                 if sources.is_empty() {
                     exchange::finish(self, window);
                 }

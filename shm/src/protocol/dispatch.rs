@@ -17,13 +17,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 impl<B: Board> Member<B> {
     /// Runs one operation: arrive, decide, fold, publish, leave.
     pub fn run(&mut self, call: &Call<'_>) -> Result<Report, Stop> {
-        if let Some(small) = call.small_payload()
-            && let Some(done) = self.run_fast(&small)
+        if let Some(payload) = call.small_payload()
+            && let Some(done) = self.run_fast(&payload)
         {
             return done;
         }
-        if let Some(small) = call.small_exchange(self.board.rank())
-            && let Some(done) = self.run_fast_exchange(&small)
+        if let Some((exchange, blocks)) = call.small_exchange(self.board.rank())
+            && let Some(exchange) = exchange.with(call.prepared, &blocks)
+            && let Some(done) = self.run_fast_exchange(&exchange)
         {
             return done;
         }

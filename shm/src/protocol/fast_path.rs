@@ -1,10 +1,9 @@
-//! The ticketless lane made straight: `flat` for a payload that fits in a line or in one piece of a deposit, and exchanges that fit in
-//! lines, by a rank that has nothing else to see to.
+//! The fast path: `flat` and the exchanges of small payloads, by a rank that has nothing else to see to.
 //!
 //! A program calls small collectives between its own work, so it finds their code cold: the time of such a call grows with
-//! the instructions on its way. This is the way of [`Member::run`] and [`super::flat`] without the turnings that such a call
-//! never takes. The words, their order and their sync points are the same, so ranks on this way meet ranks on the
-//! general one; a rank takes it only when nothing is pending, the group is well, the memory is known to be free and every
+//! the instructions on its way. This is [`Member::run`] with [`super::algorithm`]'s `flat` and `exchange`, without the branches that
+//! such a call never takes. The words, their order and their sync points are the same, so ranks on the fast path meet ranks on
+//! the general one; a rank takes it only when nothing is pending, the group is well, the memory is known to be free and every
 //! rank has a CPU of its own.
 
 use super::algorithm::flat;
@@ -15,7 +14,8 @@ use super::event;
 use super::lines::{INLINE_BYTES, RankLine};
 use super::member::{Member, mix};
 use super::operation::{Report, Stop};
-use super::payload::{BoundExchange, BoundPayload};
+use super::payload::{PreparedExchange, PreparedPayload};
+use super::reuse::left_by_all;
 use super::step::Step;
 use super::wait;
 use super::word;
@@ -23,68 +23,109 @@ use crate::config::Algorithm;
 use crate::sync::SyncPoint;
 
 impl<B: Board> Member<B> {
-    /// Runs one operation whose payload is few; `None`, with nothing done, where [`Member::run`] must be asked.
+    /// Runs one operation on a small payload by `flat`; `None`, with nothing done, where [`Member::run`] must be asked.
     #[inline(always)]
-    pub fn run_fast(&mut self, few: &BoundPayload<'_>) -> Option<Result<Report, Stop>> {
-        let slot = self.straight_slot()?;
-        let bytes = few.bytes();
-        let folded = match bytes <= INLINE_BYTES {
-            true => self.in_lines(few, bytes, slot),
-            false => self.in_deposits(few, slot)?,
+    pub fn run_fast(&mut self, payload: &PreparedPayload<'_>) -> Option<Result<Report, Stop>> {
+        let slot = self.fast_path_slot()?;
+        let folded = match payload.bytes() <= INLINE_BYTES {
+            true => self.fold_lines(payload, slot),
+            false => self.fold_deposits(payload, slot)?,
         };
         if let Err(stop) = folded {
             return Some(Err(stop));
         }
         event::wake(&self.board, slot);
-        Some(Ok(self.leave(few.hash(), true)))
+        Some(Ok(self.leave(payload.hash(), true)))
     }
 
-    /// Runs one exchange whose deposits lie beside the marks, in the same way and under the same conditions. Every rank takes
-    /// what is for it as the marks come, in the order of the ranks.
+    /// Runs one small exchange in the same way and under the same conditions. Every rank deposits what others need, and
+    /// receives or folds the blocks for it in the order of the ranks; one that receives nothing leaves at once.
     #[inline(always)]
-    pub fn run_fast_exchange(&mut self, few: &BoundExchange<'_>) -> Option<Result<Report, Stop>> {
-        let slot = self.straight_slot()?;
-        let mark = self.begin(few.hash(), |line| few.describe(line), slot);
-        let (board, bytes) = (&self.board, few.bytes());
-        let me = board.rank();
-        let place = |rank| Place::Inline { slot, rank, bytes };
-        if few.gives() {
-            board.write(place(me), |place| few.give(place));
+    pub fn run_fast_exchange(&mut self, exchange: &PreparedExchange<'_>) -> Option<Result<Report, Stop>> {
+        let slot = self.fast_path_slot()?;
+        let area = match exchange.is_inline() {
+            true => None,
+            false => Some(self.fast_path_area(exchange.need())?),
+        };
+        let mark = self.begin(exchange.hash(), |line| exchange.describe(line), slot);
+        let (me, epoch, hash) = (self.board.rank(), self.epoch, exchange.hash() ^ self.history);
+        let place = |rank| exchange.place(slot, area, rank);
+        let (board, line) = (&self.board, self.board.line(slot, me));
+        if area.is_some() {
+            line.entered.store(mark, SyncPoint::CallRelease.order());
+            board.step(Step::Entered);
         }
-        board.line(slot, me).entered.store(mark, SyncPoint::DepositRelease.order());
-        board.step(Step::Entered);
+        if exchange.sends() {
+            board.write(place(me), |deposit| exchange.deposit(deposit));
+        }
+        if area.is_none() {
+            line.entered.store(mark, SyncPoint::DepositRelease.order());
+            board.step(Step::Entered);
+        } else if exchange.sends() {
+            line.deposited.store(word::deposited(epoch, hash, 1), SyncPoint::DepositRelease.order());
+            board.step(Step::Deposited);
+        }
         event::wake(board, slot);
-        few.keep_own();
-        let mut taken = 0;
-        for rank in few.sources() {
+        exchange.keep_own();
+        let mut heard = 0;
+        for rank in exchange.sources() {
             let theirs = self.board.line(slot, rank);
-            let there = || theirs.entered.load(SyncPoint::DepositAcquire.order()) == mark;
-            if !wait::spin(there, || ())
-                && let Err(stop) = self.await_mark(&few.call(), rank, mark)
-            {
-                return Some(Err(stop));
+            let there = || match area {
+                None => theirs.entered.load(SyncPoint::DepositAcquire.order()) == mark,
+                Some(_) => has_deposited(&self.board, slot, rank, epoch, hash, 1),
+            };
+            if !wait::spin(there, || exchange.prefetch()) {
+                let call = exchange.call();
+                let deposited = match area {
+                    None => self.await_mark(&call, rank, mark),
+                    Some(_) => self.await_deposit(&call, rank),
+                };
+                if let Err(stop) = deposited {
+                    return Some(Err(stop));
+                }
             }
-            self.board.read(place(rank), |place| few.take(place, rank));
-            taken += 1;
+            self.board.read(place(rank), |deposit| exchange.receive(deposit, rank));
+            heard += usize::from(rank != me);
         }
-        let heard_all = taken + 1 == self.board.ranks();
-        Some(Ok(self.leave(few.hash(), heard_all)))
+        let heard_all = heard + 1 == self.board.ranks();
+        Some(Ok(self.leave(exchange.hash(), heard_all)))
     }
 
-    /// The slot of the next operation, where it may go this way.
+    /// The slot of the next operation, where that may take the fast path.
     #[inline(always)]
-    fn straight_slot(&self) -> Option<usize> {
-        let (board, epoch) = (&self.board, self.epoch + 1);
+    fn fast_path_slot(&mut self) -> Option<usize> {
+        let board = &self.board;
         if self.patience.oversubscribed
-            || self.all_left + (SLOTS as u64) < epoch
             || !self.pending.is_empty()
             || board.poison().load(SyncPoint::PoisonAcquire.order()) != board.healthy()
+            || !self.is_free(SLOTS)
         {
             return None;
         }
-        let slot = (epoch % SLOTS as u64) as usize;
-        board.prefetch(slot);
+        let slot = ((self.epoch + 1) % SLOTS as u64) as usize;
+        self.board.prefetch(slot);
         Some(slot)
+    }
+
+    /// The area of the next operation, where its memory is known to be free and there.
+    #[inline(always)]
+    fn fast_path_area(&mut self, need: Need) -> Option<usize> {
+        let area = ((self.epoch + 1) % AREAS as u64) as usize;
+        (self.is_free(AREAS) && self.board.reserve(area, need).is_ok()).then_some(area)
+    }
+
+    /// Returns whether every rank has left the operation `back` before the next, whose memory that one uses.
+    #[inline(always)]
+    fn is_free(&mut self, back: usize) -> bool {
+        /// A rank that needs nobody, as one that is not the root of a reduce, learns of the others in no other way.
+        #[cold]
+        #[inline(never)]
+        fn look<B: Board>(member: &mut Member<B>) -> u64 {
+            member.all_left = left_by_all(&member.board).clamp(member.all_left, member.epoch);
+            member.all_left
+        }
+        let due = (self.epoch + 1).saturating_sub(back as u64);
+        self.all_left >= due || look(self) >= due
     }
 
     /// Begins the next operation; the mark of its entry.
@@ -111,69 +152,56 @@ impl<B: Board> Member<B> {
         Report::ticketless(epoch, Algorithm::Flat)
     }
 
-    /// The payload, `bytes` bytes, travels beside the mark.
+    /// Folds a payload that travels beside the marks.
     #[inline(always)]
-    fn in_lines(&mut self, few: &BoundPayload<'_>, bytes: usize, slot: usize) -> Result<(), Stop> {
-        let mark = self.begin(few.hash(), |line| few.describe(line), slot);
+    fn fold_lines(&mut self, payload: &PreparedPayload<'_>, slot: usize) -> Result<(), Stop> {
+        let mark = self.begin(payload.hash(), |line| payload.describe(line), slot);
         let board = &self.board;
         let (me, ranks) = (board.rank(), board.ranks());
-        board.write(Place::Inline { slot, rank: me, bytes }, |place| few.give(place));
+        board.write(Place::Inline { slot, rank: me, bytes: payload.bytes() }, |place| payload.send_inline(place));
         board.line(slot, me).entered.store(mark, SyncPoint::DepositRelease.order());
         board.step(Step::Entered);
         for rank in (0..ranks).filter(|rank| *rank != me) {
             let theirs = self.board.line(slot, rank);
             let there = || theirs.entered.load(SyncPoint::DepositAcquire.order()) == mark;
-            if !wait::spin(there, || few.prefetch()) {
-                self.await_mark(&few.call(), rank, mark)?;
+            if !wait::spin(there, || payload.prefetch()) {
+                self.await_mark(&payload.call(), rank, mark)?;
             }
         }
-        flat::fold_lines(&self.board, few, bytes, slot, me, ranks);
+        flat::fold_lines(&self.board, payload, slot, me, ranks);
         Ok(())
     }
 
-    /// The payload travels through deposits, each announced as a whole; `None`, with nothing done, where their memory is not
-    /// known to be free and there.
+    /// Folds a payload that travels through deposits of one piece; `None`, with nothing done, where their memory is not known to
+    /// be free and there.
     #[inline(never)]
-    fn in_deposits(&mut self, few: &BoundPayload<'_>, slot: usize) -> Option<Result<(), Stop>> {
-        let area = ((self.epoch + 1) % AREAS as u64) as usize;
-        let is_free = self.all_left + AREAS as u64 > self.epoch;
-        match self.board.reserve(area, Need::of_all(0, few.bytes())) {
-            Ok(()) if is_free => {}
-            _ => return None,
-        }
-        let mark = self.begin(few.hash(), |line| few.describe(line), slot);
-        let (board, epoch, hash, pieces) = (&self.board, self.epoch, few.hash() ^ self.history, few.pieces());
+    fn fold_deposits(&mut self, payload: &PreparedPayload<'_>, slot: usize) -> Option<Result<(), Stop>> {
+        let bytes = payload.bytes();
+        let area = self.fast_path_area(Need::of_all(0, bytes))?;
+        let mark = self.begin(payload.hash(), |line| payload.describe(line), slot);
+        let (board, epoch, hash) = (&self.board, self.epoch, payload.hash() ^ self.history);
         let (me, ranks) = (board.rank(), board.ranks());
-        let deposit = |rank, piece, offset, bytes| Place::Deposit { area, rank, piece, offset, bytes };
+        let place = |rank| Place::Deposit { area, rank, piece: 0, offset: 0, bytes };
         let line = board.line(slot, me);
         line.entered.store(mark, SyncPoint::CallRelease.order());
         board.step(Step::Entered);
-        for piece in 0..pieces {
-            let (offset, part) = few.piece(piece);
-            board.write(deposit(me, piece, offset, part.bytes()), |place| part.give_many(place));
-        }
-        line.deposited.store(word::deposited(epoch, hash, pieces), SyncPoint::DepositRelease.order());
+        board.write(place(me), |deposit| payload.send(deposit));
+        line.deposited.store(word::deposited(epoch, hash, 1), SyncPoint::DepositRelease.order());
         board.step(Step::Deposited);
         for rank in (0..ranks).filter(|rank| *rank != me) {
-            let there = || has_deposited(&self.board, slot, rank, epoch, hash, pieces);
+            let there = || has_deposited(&self.board, slot, rank, epoch, hash, 1);
             let meanwhile = || {
-                few.prefetch();
+                payload.prefetch();
                 // A rank is still away, so there is time: see `chain`.
-                for piece in 0..pieces {
-                    let (offset, part) = few.piece(piece);
-                    self.board.demote(deposit(me, piece, offset, part.bytes()));
-                }
+                self.board.demote(place(me));
             };
             if !wait::spin(there, meanwhile)
-                && let Err(stop) = self.await_deposit(few, rank)
+                && let Err(stop) = self.await_deposit(&payload.call(), rank)
             {
                 return Some(Err(stop));
             }
         }
-        for piece in 0..pieces {
-            let (offset, part) = few.piece(piece);
-            flat::fold_places(&self.board, &part, |rank| deposit(rank, piece, offset, part.bytes()), me, ranks);
-        }
+        flat::fold_places(&self.board, payload, place, me, ranks);
         Some(Ok(()))
     }
 
@@ -188,9 +216,8 @@ impl<B: Board> Member<B> {
     /// Waits for the deposit of `rank`, which is late or one for another call.
     #[cold]
     #[inline(never)]
-    fn await_deposit(&mut self, few: &BoundPayload<'_>, rank: usize) -> Result<(), Stop> {
-        let call = few.call();
-        let (mut operation, _) = self.operation(&call);
-        operation.until_deposited(rank, few.pieces())
+    fn await_deposit(&mut self, call: &Call<'_>, rank: usize) -> Result<(), Stop> {
+        let (mut operation, _) = self.operation(call);
+        operation.until_deposited(rank, 1)
     }
 }

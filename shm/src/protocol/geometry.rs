@@ -1,7 +1,7 @@
 //! The exchanges of data as data: which elements each rank deposits and which each reads, without words or memory.
 //!
-//! Every operation here is one of two forms. *Whole*: a depositor gives one block, and every reader takes all of it
-//! (broadcast, gather, allgather, flat reduce). *Parts*: a depositor gives a block for each reader, and a reader takes
+//! Every operation here is one of two forms. *Whole*: a depositor sends one block, and every reader receives all of it
+//! (broadcast, gather, allgather, flat reduce). *Parts*: a depositor sends a block for each reader, and a reader receives
 //! its own (scatter, alltoall, reduce-scatter). Calls that are larger than a deposit run as several [`Window`]s.
 
 use super::collective::{Collective, Side, Traits};
@@ -80,7 +80,7 @@ impl<'a> Exchange<'a> {
         Exchange { ranks, depositors: ranks_of(traits.senders), readers: ranks_of(traits.receivers), traits, lens }
     }
 
-    /// The ranks whose contributions are in what `reader` gets, if it gets something.
+    /// The ranks whose contributions are in the result of `reader`, if it has one.
     pub fn sources(&self, reader: usize) -> Range<usize> {
         match self.depositors {
             Who::All => self.traits.sources(reader, self.ranks),
@@ -88,8 +88,8 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Returns whether what `reader` gets has a part from `depositor`.
-    pub fn takes(&self, reader: usize, depositor: usize) -> bool {
+    /// Returns whether the result of `reader` has a part from `depositor`.
+    pub fn receives(&self, reader: usize, depositor: usize) -> bool {
         self.readers.has(reader) && self.sources(reader).contains(&depositor)
     }
 
@@ -166,7 +166,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Elements that `rank` must give.
+    /// Elements that `rank` sends.
     pub fn send_count(&self, rank: usize) -> usize {
         match (self.depositors.has(rank), self.traits.in_parts) {
             (false, _) => 0,
@@ -175,7 +175,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Elements that `rank` gets.
+    /// Elements that `rank` receives.
     pub fn recv_count(&self, rank: usize) -> usize {
         match (self.readers.has(rank), self.traits.joins()) {
             (false, _) => 0,
@@ -192,12 +192,13 @@ impl<'a> Exchange<'a> {
     /// Cuts the call so that no deposit exceeds `window_bytes`; at least one window.
     pub fn windows(&self, element_bytes: usize, window_bytes: usize) -> impl Iterator<Item = Window<'_>> {
         let (blocks, most) = (if self.traits.in_parts { self.ranks } else { 1 }, self.most());
-        // Few enough blocks in a deposit that each has room for a cache line's worth of elements; but what is folded
-        // comes from all ranks at once.
+        let bytes = blocks.saturating_mul(most).saturating_mul(element_bytes);
+        // Few enough blocks in a deposit that each has room for a cache line's worth of elements, unless all fit; but what is
+        // folded comes from all ranks at once.
         let room = if self.traits.folds { element_bytes } else { element_bytes.max(64) };
-        let at_once = blocks.min((window_bytes / room).max(1));
+        let at_once = if bytes <= window_bytes { blocks } else { blocks.min((window_bytes / room).max(1)) };
         let stride_most = (window_bytes / element_bytes / at_once).max(1);
-        let inline = blocks.saturating_mul(most).saturating_mul(element_bytes) <= INLINE_BYTES;
+        let inline = bytes <= INLINE_BYTES;
         let groups = (0..blocks).step_by(at_once);
         groups.flat_map(move |first| {
             let positions = first..(first + at_once).min(blocks);
@@ -245,7 +246,7 @@ impl Window<'_> {
     /// The elements of `depositor`'s deposit that are for `reader`; empty if there are none in this window.
     pub fn part(&self, depositor: usize, reader: usize) -> Range<usize> {
         let x = self.exchange;
-        if !x.takes(reader, depositor) {
+        if !x.receives(reader, depositor) {
             return 0..0;
         }
         if !x.traits.in_parts {
@@ -309,7 +310,7 @@ mod tests {
                 }
                 for (reader, result) in got.iter_mut().enumerate() {
                     for (i, at) in w.part(depositor, reader).enumerate() {
-                        let sent = deposit[at].expect("a reader takes what was written");
+                        let sent = deposit[at].expect("a reader receives what was written");
                         result[w.place_of(depositor) + i].push((depositor, sent));
                     }
                 }

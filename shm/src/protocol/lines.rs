@@ -3,8 +3,8 @@
 use super::signature::Signature;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, SyncPoint};
 
-/// Payload bytes that fit beside the mark in a rank's own line.
-pub const INLINE_BYTES: usize = 104;
+/// Payload bytes that fit beside the mark in a rank's own line; fewer than a piece of a deposit.
+pub const INLINE_BYTES: usize = if cfg!(earlybird_loom) { 32 } else { 104 };
 
 /// Words of a rank's error details.
 pub const DETAILS: usize = 8;

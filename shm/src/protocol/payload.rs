@@ -12,15 +12,15 @@
 #![allow(unsafe_code)]
 
 mod exposed;
-mod few;
 mod grouped;
 mod in_place;
 mod parts;
 mod registered;
 mod small_exchange;
+mod small_payload;
 
-pub use few::{BoundPayload, SmallPayload};
-pub use small_exchange::{BoundExchange, SmallExchange};
+pub use small_exchange::{PreparedExchange, SmallBlocks, SmallExchange};
+pub use small_payload::{PreparedPayload, SmallPayload};
 
 #[cfg(earlybird_loom)]
 pub use {
@@ -38,7 +38,7 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Bytes of an accumulator that are folded and taken in turn where no kernel does both at once.
+/// Bytes of an accumulator that are folded and finished in turn where no kernel does both at once.
 const BLOCK_BYTES: usize = 8 << 10;
 
 /// The buffers of one call, borrowed for as long as it runs, without their type.
@@ -190,9 +190,9 @@ impl<'a> Buffers<'a> {
         self.datatype
     }
 
-    /// Makes the result of a group of one, of which `exchange` is: what it gives, where a result has a part of this rank's own.
+    /// Makes the result of a group of one, of which `exchange` is: its contribution, where a result has a part of this rank's own.
     pub fn copy(&self, exchange: &Exchange<'_>) {
-        if exchange.takes(0, 0) && !core::ptr::eq(self.send, self.recv) {
+        if exchange.receives(0, 0) && !core::ptr::eq(self.send, self.recv) {
             // SAFETY: B, and they are not equal; the shorter length.
             unsafe { kernels::copy(self.recv, self.send, self.send_count.min(self.recv_count) * self.datatype.size()) }
         }
@@ -262,7 +262,7 @@ fn elements<T>(buffer: &[T], datatype: Datatype) -> (usize, bool) {
 
 impl Call<'_> {
     fn mine(&self, pieces: &Pieces, i: usize) -> *const u8 {
-        assert!(pieces.count <= self.send_count, "this rank gives nothing");
+        assert!(pieces.count <= self.send_count, "this rank sends nothing");
         // SAFETY: P: the offset lies inside the buffer, or the piece is empty and the offset 0.
         unsafe { self.send.add(pieces.offset(i)) }
     }

@@ -11,8 +11,7 @@ impl<B: Board> Operation<'_, B> {
     pub(super) fn have_all_left(&mut self, back: usize) -> bool {
         let due = self.epoch.saturating_sub(back as u64);
         if *self.all_left < due {
-            let left = |rank| self.board.left(rank).load(SyncPoint::LeftAcquire.order());
-            *self.all_left = (0..self.ranks).map(left).min().unwrap_or(0).clamp(*self.all_left, self.epoch);
+            *self.all_left = left_by_all(self.board).clamp(*self.all_left, self.epoch);
         }
         *self.all_left >= due
     }
@@ -50,4 +49,10 @@ impl<B: Board> Operation<'_, B> {
             Err(_) => Err(self.no_space((need.accumulator + need.deposit) as u64, 0)),
         }
     }
+}
+
+/// The last operation that every rank has left, with all before it, as seen now.
+pub(super) fn left_by_all<B: Board>(board: &B) -> u64 {
+    let left = |rank| board.left(rank).load(SyncPoint::LeftAcquire.order());
+    (0..board.ranks()).map(left).min().unwrap_or(0)
 }

@@ -48,8 +48,8 @@ pub struct Scenario {
     registered: bool,
     /// True if they register places for their results besides.
     apart: bool,
-    /// Ranks that go the general way where others go straight.
-    crowded: Vec<usize>,
+    /// Ranks that never take the fast path.
+    general: Vec<usize>,
     shared: bool,
     /// The rank that goes on reading the first shared result.
     keeps: Option<usize>,
@@ -98,7 +98,7 @@ impl Scenario {
             forgetful: false,
             registered: false,
             apart: false,
-            crowded: Vec::new(),
+            general: Vec::new(),
             shared: false,
             keeps: None,
             collective: Collective::AllReduce,
@@ -152,9 +152,9 @@ impl Scenario {
         self.algorithms[rank] = algorithm;
         self
     }
-    /// `rank` waits as where ranks outnumber CPUs: no in-line operation of its goes straight.
-    pub fn crowded(mut self, rank: usize) -> Self {
-        self.crowded.push(rank);
+    /// `rank` takes the general path: it waits as where ranks outnumber CPUs.
+    pub fn general(mut self, rank: usize) -> Self {
+        self.general.push(rank);
         self
     }
     /// Ranks register their buffers.
@@ -196,7 +196,7 @@ impl Scenario {
             Collective::Scatter => Self::value(0, epoch, rank * self.words + word),
             Collective::ReduceScatter => sum(rank * self.words + word),
             Collective::AllReduce | Collective::Barrier | Collective::Reduce => sum(word),
-            // The first rank of an exclusive one gets nothing.
+            // The first rank of an exclusive one has no result.
             Collective::Scan => (0..=rank).map(|r| Self::value(r, epoch, word)).sum(),
             Collective::ExclusiveScan => (0..rank).map(|r| Self::value(r, epoch, word)).sum(),
             // The others run an allreduce of the group's own words.
@@ -221,12 +221,12 @@ impl Scenario {
 
     /// Returns whether `rank` waits for `other` in every operation.
     fn needs(&self, rank: usize, other: usize) -> bool {
-        Exchange::new(self.collective, 0, self.ranks, Lens::Equal(self.words)).takes(rank, other)
+        Exchange::new(self.collective, 0, self.ranks, Lens::Equal(self.words)).receives(rank, other)
     }
 
     fn run_rank(&self, group: &Group, rank: usize) -> (End, Vec<Algorithm>) {
         let dies = self.death.filter(|d| d.0 == rank).map(|d| (d.1, d.2));
-        let oversubscribed = self.crowded.contains(&rank);
+        let oversubscribed = self.general.contains(&rank);
         let patience = Patience::new(WaitPreset::Balanced, oversubscribed, None);
         let mut member = Member::new(group.board(rank, dies), patience);
         let mut ran = Vec::new();

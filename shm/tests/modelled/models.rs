@@ -29,8 +29,9 @@ const fn upto(preemptions: usize) -> Bound {
     Some(preemptions)
 }
 
-/// Words that fill one piece, and two.
+/// Words that fit beside a mark, that fill one piece of a deposit, and two.
 const ONE: usize = 1;
+const EIGHT: usize = 8;
 const TWO: usize = 16;
 
 /// Calls `$each!` with the names of all models.
@@ -38,8 +39,8 @@ const TWO: usize = 16;
 macro_rules! for_every_model {
     ($each:ident) => {
         $each! {
-            flat_2_once flat_2 flat_general_2 flat_mixed_2 flat_pieces_2_once flat_pieces_2
-            flat_pieces_general_2_once flat_pieces_mixed_2_once flat_3_once flat_3
+            flat_2_once flat_2 flat_general_2 flat_mixed_2 flat_deposit_2_once flat_deposit_mixed_2_once
+            flat_pieces_2_once flat_pieces_2 flat_3_once flat_3
             leader_2_once leader_2 leader_pieces_2 leader_3 leader_by_rank_2 leader_by_rank_3
             chain_2_once chain_2 chain_pieces_2 chain_3 chain_by_rank_2 chain_by_rank_3
             static_leader_2 static_leader_3 static_leader_early_2 static_leader_early_3
@@ -50,11 +51,14 @@ macro_rules! for_every_model {
             slices_2 slices_pieces_2 slices_3 registered_2 registered_pieces_2 registered_3
             registered_apart_2 registered_apart_pieces_2 registered_apart_3
             shared_2 shared_pieces_2 shared_3 shared_kept_2
-            reduce_chain_2 reduce_chain_3 reduce_chain_3_directed reduce_flat_2 reduce_flat_pieces_2 reduce_flat_by_rank_3 reduce_static_leader_3
+            reduce_chain_2 reduce_chain_3 reduce_chain_3_directed
+            reduce_flat_2 reduce_flat_pieces_2 reduce_flat_general_2 reduce_flat_mixed_2 reduce_flat_deposit_2
+            reduce_flat_deposit_mixed_2 reduce_flat_by_rank_3 reduce_static_leader_3
             broadcast_2 broadcast_pieces_2 broadcast_chain_2 broadcast_3
             gather_3 all_gather_2 all_gather_pieces_2 all_to_all_2
-            broadcast_general_2 broadcast_mixed_2 all_gather_general_2 all_gather_mixed_2 all_to_all_mixed_2 reduce_scatter_2
-            scan_2 scan_3 scan_pieces_2 exscan_2 exscan_pieces_3
+            broadcast_general_2 broadcast_mixed_2 all_gather_general_2 all_gather_mixed_2 all_to_all_mixed_2
+            reduce_scatter_2 reduce_scatter_mixed_2 reduce_scatter_by_rank_3 reduce_scatter_deposit_2
+            scan_2 scan_general_2 scan_mixed_2 scan_deposit_2 scan_3 scan_pieces_2 exscan_2 exscan_mixed_2 exscan_pieces_3
             scatter_2 scatter_pieces_2
             single_copy_all_gather_2 single_copy_all_to_all_2 single_copy_all_gather_3 single_copy_refused_2
             mismatch_single_copy_2
@@ -84,17 +88,16 @@ macro_rules! models {
 models! {
     flat_2_once: "flat, 2 ranks, once", ALL, None, Scenario::new(Flat, 2, ONE);
     flat_2: "flat, 2 ranks, reuse", upto(4), Some(ALL), Scenario::new(Flat, 2, ONE).epochs(2);
-    flat_general_2: "flat by the general way, 2 ranks, reuse", upto(4), Some(ALL),
-        Scenario::new(Flat, 2, ONE).epochs(2).crowded(0).crowded(1);
-    flat_mixed_2: "flat, a rank by the general way and one straight, 2 ranks, reuse", upto(4), Some(ALL),
-        Scenario::new(Flat, 2, ONE).epochs(2).crowded(0);
+    flat_general_2: "flat on the general path, 2 ranks, reuse", upto(4), Some(ALL),
+        Scenario::new(Flat, 2, ONE).epochs(2).general(0).general(1);
+    flat_mixed_2: "flat, one rank on the fast path, one on the general one, 2 ranks, reuse", upto(4), Some(ALL),
+        Scenario::new(Flat, 2, ONE).epochs(2).general(0);
+    flat_deposit_2_once: "flat with a deposit, 2 ranks, once", upto(3), Some(upto(5)), Scenario::new(Flat, 2, EIGHT);
+    flat_deposit_mixed_2_once: "flat with a deposit, one rank on the fast path, one on the general one, 2 ranks, once", upto(3),
+        Some(upto(5)), Scenario::new(Flat, 2, EIGHT).general(0);
     flat_pieces_2_once: "flat with 2 deposited pieces, 2 ranks, once", upto(3), Some(upto(5)), Scenario::new(Flat, 2, TWO);
     flat_pieces_2: "flat with 2 deposited pieces, 2 ranks, reuse", upto(1), Some(upto(2)),
         Scenario::new(Flat, 2, TWO).epochs(2);
-    flat_pieces_general_2_once: "flat with 2 deposited pieces by the general way, 2 ranks, once", upto(3), Some(upto(5)),
-        Scenario::new(Flat, 2, TWO).crowded(0).crowded(1);
-    flat_pieces_mixed_2_once: "flat with 2 deposited pieces, a rank by the general way and one straight, 2 ranks, once",
-        upto(3), Some(upto(5)), Scenario::new(Flat, 2, TWO).crowded(0);
     flat_3_once: "flat, 3 ranks, once", upto(2), Some(upto(3)), Scenario::new(Flat, 3, ONE);
     flat_3: "flat, 3 ranks, reuse", upto(1), Some(upto(2)), Scenario::new(Flat, 3, ONE).epochs(2);
 
@@ -173,6 +176,14 @@ models! {
     reduce_flat_2: "reduce by flat, 2 ranks, reuse", upto(3), Some(ALL), Scenario::new(Flat, 2, ONE).of(Reduce).epochs(2);
     reduce_flat_pieces_2: "reduce by flat with 2 deposited pieces, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, TWO).of(Reduce).epochs(2);
+    reduce_flat_general_2: "reduce by flat on the general path, 2 ranks, reuse", upto(3), Some(ALL),
+        Scenario::new(Flat, 2, ONE).of(Reduce).epochs(2).general(0).general(1);
+    reduce_flat_mixed_2: "reduce by flat, the root on the general path, the other on the fast one, 2 ranks, reuse", upto(3),
+        Some(ALL), Scenario::new(Flat, 2, ONE).of(Reduce).epochs(2).general(0);
+    reduce_flat_deposit_2: "reduce by flat with a deposit, 2 ranks, reuse", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, EIGHT).of(Reduce).epochs(2);
+    reduce_flat_deposit_mixed_2: "reduce by flat with a deposit, the root on the fast path, the other on the general one, 2 ranks, reuse",
+        upto(2), Some(upto(3)), Scenario::new(Flat, 2, EIGHT).of(Reduce).epochs(2).general(1);
     reduce_flat_by_rank_3: "reduce by flat by rank, 3 ranks, reuse", upto(1), Some(upto(2)),
         Scenario::new(Flat, 3, ONE).of(Reduce).by_rank().epochs(2);
     reduce_static_leader_3: "reduce by static-leader, 3 ranks, once", upto(1), Some(upto(2)),
@@ -191,24 +202,38 @@ models! {
     all_gather_pieces_2: "allgather of 2 deposited pieces, 2 ranks, once", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, TWO).of(AllGather);
     all_to_all_2: "alltoall, 2 ranks, reuse", upto(2), Some(upto(3)), Scenario::new(Flat, 2, ONE).of(AllToAll).epochs(2);
-    broadcast_general_2: "broadcast by the general way, 2 ranks, reuse", upto(3), Some(ALL),
-        Scenario::new(Flat, 2, ONE).of(Broadcast).epochs(2).crowded(0).crowded(1);
-    broadcast_mixed_2: "broadcast, the root by the general way and the other straight, 2 ranks, reuse", upto(3), Some(ALL),
-        Scenario::new(Flat, 2, ONE).of(Broadcast).epochs(2).crowded(0);
-    all_gather_general_2: "allgather by the general way, 2 ranks, reuse", upto(3), Some(upto(4)),
-        Scenario::new(Flat, 2, ONE).of(AllGather).epochs(2).crowded(0).crowded(1);
-    all_gather_mixed_2: "allgather, a rank by the general way and one straight, 2 ranks, reuse", upto(3), Some(upto(4)),
-        Scenario::new(Flat, 2, ONE).of(AllGather).epochs(2).crowded(0);
-    all_to_all_mixed_2: "alltoall, a rank by the general way and one straight, 2 ranks, reuse", upto(2), Some(upto(3)),
-        Scenario::new(Flat, 2, ONE).of(AllToAll).epochs(2).crowded(0);
+    broadcast_general_2: "broadcast on the general path, 2 ranks, reuse", upto(3), Some(ALL),
+        Scenario::new(Flat, 2, ONE).of(Broadcast).epochs(2).general(0).general(1);
+    broadcast_mixed_2: "broadcast, the root on the general path, the other on the fast one, 2 ranks, reuse", upto(3), Some(ALL),
+        Scenario::new(Flat, 2, ONE).of(Broadcast).epochs(2).general(0);
+    all_gather_general_2: "allgather on the general path, 2 ranks, reuse", upto(3), Some(upto(4)),
+        Scenario::new(Flat, 2, ONE).of(AllGather).epochs(2).general(0).general(1);
+    all_gather_mixed_2: "allgather, one rank on the fast path, one on the general one, 2 ranks, reuse", upto(3), Some(upto(4)),
+        Scenario::new(Flat, 2, ONE).of(AllGather).epochs(2).general(0);
+    all_to_all_mixed_2: "alltoall, one rank on the fast path, one on the general one, 2 ranks, reuse", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, ONE).of(AllToAll).epochs(2).general(0);
     reduce_scatter_2: "reduce-scatter, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, ONE).of(ReduceScatter).epochs(2);
+    reduce_scatter_mixed_2: "reduce-scatter, one rank on the fast path, one on the general one, 2 ranks, reuse", upto(2),
+        Some(upto(3)), Scenario::new(Flat, 2, ONE).of(ReduceScatter).epochs(2).general(0);
+    reduce_scatter_by_rank_3: "reduce-scatter by rank, one of 3 ranks on the general path, once", upto(1), Some(upto(2)),
+        Scenario::new(Flat, 3, ONE).of(ReduceScatter).by_rank().general(1);
+    reduce_scatter_deposit_2: "reduce-scatter with a deposit, 2 ranks, once", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, EIGHT / 2).of(ReduceScatter);
 
     scan_2: "scan, 2 ranks, reuse", upto(3), Some(ALL), Scenario::new(Flat, 2, ONE).of(Scan).epochs(2);
+    scan_general_2: "scan on the general path, 2 ranks, reuse", upto(3), Some(ALL),
+        Scenario::new(Flat, 2, ONE).of(Scan).epochs(2).general(0).general(1);
+    scan_mixed_2: "scan, rank 0 on the general path, the other on the fast one, 2 ranks, reuse", upto(3), Some(ALL),
+        Scenario::new(Flat, 2, ONE).of(Scan).epochs(2).general(0);
+    scan_deposit_2: "scan with a deposit, 2 ranks, reuse", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, EIGHT).of(Scan).epochs(2);
     scan_3: "scan, 3 ranks, once", upto(2), Some(upto(3)), Scenario::new(Flat, 3, ONE).of(Scan);
     scan_pieces_2: "scan of 2 deposited pieces, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, TWO).of(Scan).epochs(2);
     exscan_2: "exscan, 2 ranks, reuse", upto(3), Some(ALL), Scenario::new(Flat, 2, ONE).of(ExclusiveScan).epochs(2);
+    exscan_mixed_2: "exscan, rank 0 on the fast path, the other on the general one, 2 ranks, reuse", upto(3), Some(ALL),
+        Scenario::new(Flat, 2, ONE).of(ExclusiveScan).epochs(2).general(1);
     exscan_pieces_3: "exscan of 2 deposited pieces, 3 ranks, once", upto(1), Some(upto(2)),
         Scenario::new(Flat, 3, TWO).of(ExclusiveScan);
 

@@ -220,7 +220,7 @@ const AWAY: &[&[Act]] = &[&[Start(1)], ONCE];
 
 const ONCE: &[Act] = &[Start(1), Finish(1)];
 
-/// Two ranks that take their results in different orders.
+/// Two ranks that complete their requests in different orders.
 const CROSSED: &[&[Act]] = &[&[Start(1), Start(2), Finish(1), Finish(2)], &[Start(1), Start(2), Finish(2), Finish(1)]];
 
 /// The model of this name.
@@ -236,14 +236,14 @@ fn value(rank: usize, number: usize) -> u64 {
 }
 
 impl StartedModel {
-    /// Blocks that a rank gives: a reduction gives the whole, a gather one block, and an alltoall a block to every rank.
-    fn gives(&self) -> usize {
+    /// Blocks that a rank sends: a reduction sends the whole, a gather one block, and an alltoall a block to every rank.
+    fn sends(&self) -> usize {
         if self.collective == AllToAll { self.scripts.len() } else { 1 }
     }
 
     /// The contribution of `rank` to operation `number`.
     fn contribution(&self, rank: usize, number: usize) -> Vec<u64> {
-        (0..self.gives()).flat_map(|to| self.block(rank, to, number)).collect()
+        (0..self.sends()).flat_map(|to| self.block(rank, to, number)).collect()
     }
 
     /// The block of `from` for `to`; those of a reduction are of equal words.
@@ -339,7 +339,7 @@ fn run_rank(group: &Group, rank: usize, model: &StartedModel, death: Death) -> E
     }
 }
 
-/// Explores the model with this death, and gives the ends of every execution to `check`; how many there were.
+/// Explores the model with this death, and hands the ends of every execution to `check`; how many there were.
 pub fn explore(
     model: &'static StartedModel,
     death: Death,

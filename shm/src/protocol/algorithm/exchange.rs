@@ -1,8 +1,8 @@
-//! The exchanges of data: every rank deposits what others need and takes what it needs from each as it becomes ready.
+//! The exchanges of data: every rank deposits what others need and receives what it needs from each as it becomes ready.
 //!
 //! No ticket and no accumulator. Up to [`INLINE_BYTES`](crate::protocol::lines::INLINE_BYTES) travel beside the mark of entry,
 //! larger deposits are announced piece by piece; memory is written by its owner only, so two ranks that believe to be
-//! the root do not meet. A rank waits for exactly those whose data it takes: the root of a broadcast and the others of a
+//! the root do not meet. A rank waits for exactly those whose data it receives: the root of a broadcast and the others of a
 //! gather or reduce leave as soon as they have deposited, and in a scan
 //! no rank waits for those after it. What runs here is told by data: [`crate::protocol::geometry`].
 //!
@@ -24,7 +24,7 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, w: &Window<'
     collect(op, w)
 }
 
-/// Returns whether a fold needs this rank's own contribution in its turn: then it is taken from its deposit like all others,
+/// Returns whether a fold needs this rank's own contribution in its turn: then it is read from its deposit like all others,
 /// since the result may lie where the contribution did.
 fn in_turn<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> bool {
     let traits = w.exchange.traits;
@@ -68,10 +68,10 @@ pub(in crate::protocol) fn enter_and_deposit<B: Board>(op: &mut Operation<'_, B>
     let line = board.line(op.slot, me);
     let mark = word::entered(epoch, hash);
     let own = in_turn(op, w);
-    let gives = w.deposit(me) > 0 && (w.exchange.readers != Who::Only(me) || own);
+    let sends = w.deposit(me) > 0 && (w.exchange.readers != Who::Only(me) || own);
     let pieces = pieces(op, w, me);
     if w.inline {
-        if gives {
+        if sends {
             deposit(op, w, &pieces, 0, own);
         }
         line.entered.store(mark, SyncPoint::DepositRelease.order());
@@ -81,11 +81,11 @@ pub(in crate::protocol) fn enter_and_deposit<B: Board>(op: &mut Operation<'_, B>
     }
     line.entered.store(mark, SyncPoint::CallRelease.order());
     board.step(Step::Entered);
-    if gives {
+    if sends {
         op.until_all_left(AREAS)?;
     }
     op.reserve(Need { accumulator: 0, deposit: w.deposit_most() * op.call.element_bytes, whose: used_by(w, me) })?;
-    if gives {
+    if sends {
         for i in 0..pieces.number {
             deposit(op, w, &pieces, i, own);
             line.deposited.store(word::deposited(epoch, hash, i + 1), SyncPoint::DepositRelease.order());
@@ -96,7 +96,7 @@ pub(in crate::protocol) fn enter_and_deposit<B: Board>(op: &mut Operation<'_, B>
     Ok(())
 }
 
-/// Writes piece `i` of this rank's deposit; without the block that only this rank takes, unless it is wanted too.
+/// Writes piece `i` of this rank's deposit; without the block that only this rank reads, unless it is wanted too.
 fn deposit<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, pieces: &Pieces, i: usize, own: bool) {
     let (call, me) = (op.call, op.me);
     let first = i * pieces.elements;
@@ -104,31 +104,31 @@ fn deposit<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, pieces: &Pieces, i: 
         for (block, at, from) in w.blocks(me) {
             let (start, end) = (at.start.max(first), at.end.min(first + pieces.len(i)));
             if start < end && (block != me || own || !w.exchange.traits.in_parts) {
-                call.give_part(piece, start - first, from + (start - at.start), end - start);
+                call.deposit_part(piece, start - first, from + (start - at.start), end - start);
             }
         }
     });
 }
 
-/// Takes everything as it becomes ready.
+/// Receives everything as it becomes ready.
 #[inline(always)]
 fn collect<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<bool, Stop> {
     let mut sources = std::mem::take(&mut op.scratch.sources);
     let Begun { mut starts, heard_all } = begin(op, w, &mut sources);
     while !sources.is_empty() {
         until_more(op, w, &sources)?;
-        take_ready(op, w, &mut sources, &mut starts)?;
+        receive_ready(op, w, &mut sources, &mut starts)?;
     }
     op.scratch.sources = sources;
     finish(op, w);
     Ok(heard_all)
 }
 
-/// The state of a window of which nothing has been taken yet.
+/// The state of a window of which nothing has been received yet.
 pub(in crate::protocol) struct Begun {
-    /// Whether a fold begins with what is taken first.
+    /// Whether a fold begins with what is received first.
     pub(in crate::protocol) starts: bool,
-    /// Whether something is taken from every other rank.
+    /// Whether something is received from every other rank.
     heard_all: bool,
 }
 
@@ -137,7 +137,7 @@ fn room<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> usize {
     w.deposit_most() * op.call.prepared.accumulator_bytes
 }
 
-/// Takes this rank's own part and lists what is to be taken from others. This rank's own contribution is deposited.
+/// Keeps this rank's own part and lists what is to come from others. This rank's own contribution is deposited.
 #[inline(always)]
 pub(in crate::protocol) fn begin<B: Board>(
     op: &mut Operation<'_, B>,
@@ -147,7 +147,7 @@ pub(in crate::protocol) fn begin<B: Board>(
     let (call, me, ranks) = (op.call, op.me, op.ranks);
     let own = in_turn(op, w);
     if let Some((_, at, from)) = w.blocks(me).find(|(block, at, _)| *block == me && !at.is_empty())
-        && w.exchange.takes(me, me)
+        && w.exchange.receives(me, me)
         && !own
     {
         match gathers(op, w) {
@@ -168,7 +168,7 @@ pub(in crate::protocol) fn begin<B: Board>(
     Begun { starts: own, heard_all }
 }
 
-/// Waits until something can be taken.
+/// Waits until something can be received.
 #[inline(always)]
 pub(in crate::protocol) fn until_more<B: Board>(
     op: &mut Operation<'_, B>,
@@ -182,9 +182,9 @@ pub(in crate::protocol) fn until_more<B: Board>(
     })
 }
 
-/// Takes what is ready and forgets the sources that have nothing more; returns whether there was something.
+/// Receives what is ready and forgets the sources that have nothing more; returns whether there was something.
 #[inline(always)]
-pub(in crate::protocol) fn take_ready<B: Board>(
+pub(in crate::protocol) fn receive_ready<B: Board>(
     op: &mut Operation<'_, B>,
     w: &Window<'_>,
     sources: &mut Vec<Source>,
@@ -195,7 +195,7 @@ pub(in crate::protocol) fn take_ready<B: Board>(
     let (mut i, mut any) = (0, false);
     while i < sources.len() && (i == 0 || !own) {
         if let Some(until) = ready(op.board, &sources[i], slot, epoch, hash, inline) {
-            take(op, w, &mut sources[i], until, *starts)?;
+            receive(op, w, &mut sources[i], until, *starts)?;
             any = true;
         } else if own {
             break;
@@ -210,13 +210,13 @@ pub(in crate::protocol) fn take_ready<B: Board>(
     Ok(any)
 }
 
-/// Makes the result of what was gathered, once everything is taken.
+/// Makes the result of what was gathered, once everything is received.
 #[inline(always)]
 pub(in crate::protocol) fn finish<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) {
     // Every fold begins with the contribution of rank 0.
     let len = if gathers(op, w) { w.part(0, op.me).len() } else { 0 };
     if len > 0 {
-        op.call.take_gathered_part(op.scratch.accumulator(room(op, w)), w.place_of(op.me), len);
+        op.call.finish_part(op.scratch.accumulator(room(op, w)), w.place_of(op.me), len);
     }
 }
 
@@ -233,9 +233,9 @@ fn ready<B: Board>(board: &B, source: &Source, slot: usize, epoch: u64, hash: u3
     (until > source.left.start).then_some(until)
 }
 
-/// Takes the elements of `source` up to `until`; `starts` where the fold begins with them.
+/// Receives the elements of `source` up to `until`; `starts` where the fold begins with them.
 #[inline(always)]
-fn take<B: Board>(
+fn receive<B: Board>(
     op: &mut Operation<'_, B>,
     w: &Window<'_>,
     source: &mut Source,
@@ -262,7 +262,7 @@ fn take<B: Board>(
         } else {
             board.read(at, |piece| match w.exchange.traits.folds && !starts {
                 true => call.fold_part(piece, within, source.to, len),
-                false => call.take_part(piece, within, source.to, len),
+                false => call.receive_part(piece, within, source.to, len),
             });
         }
         source.left.start += len;

@@ -12,7 +12,7 @@ use crate::protocol::board::{Board, Need, Place};
 use crate::protocol::deposit::has_deposited;
 use crate::protocol::lines::INLINE_BYTES;
 use crate::protocol::operation::{Operation, Stop};
-use crate::protocol::payload::BoundPayload;
+use crate::protocol::payload::PreparedPayload;
 use crate::protocol::pieces::{PIECE_BYTES, Pieces};
 use crate::protocol::step::Step;
 use crate::protocol::wait::Wake;
@@ -34,7 +34,7 @@ fn inline<B: Board>(op: &mut Operation<'_, B>) -> Result<(), Stop> {
         await_mark(op, rank, mark)?;
     }
     match call.small_payload() {
-        Some(small) => fold_lines(board, &small, small.bytes(), slot, me, ranks),
+        Some(payload) => fold_lines(board, &payload, slot, me, ranks),
         None => gather_inline(op),
     }
     op.wake();
@@ -52,35 +52,34 @@ pub(in crate::protocol) fn await_mark<B: Board>(op: &mut Operation<'_, B>, rank:
     }
 }
 
-/// Folds the payloads of all ranks' lines, `bytes` bytes in each, in rank order.
+/// Folds the payloads of all ranks' lines, in rank order.
 #[inline(always)]
 pub(in crate::protocol) fn fold_lines<B: Board>(
     board: &B,
-    payload: &BoundPayload<'_>,
-    bytes: usize,
+    payload: &PreparedPayload<'_>,
     slot: usize,
     me: usize,
     ranks: usize,
 ) {
-    fold_places(board, payload, |rank| Place::Inline { slot, rank, bytes }, me, ranks);
+    fold_places(board, payload, |rank| Place::Inline { slot, rank, bytes: payload.bytes() }, me, ranks);
 }
 
 /// Folds the payloads of all ranks' places in rank order; this rank's own is read from its private buffer.
 #[inline(always)]
 pub(in crate::protocol) fn fold_places<B: Board>(
     board: &B,
-    payload: &BoundPayload<'_>,
+    payload: &PreparedPayload<'_>,
     place: impl Fn(usize) -> Place,
     me: usize,
     ranks: usize,
 ) {
     match me {
-        0 => board.read(place(1), |second| payload.take(None, Some(second))),
-        1 => board.read(place(0), |first| payload.take(Some(first), None)),
-        _ => board.read(place(0), |first| board.read(place(1), |second| payload.take(Some(first), Some(second)))),
+        0 => board.read(place(1), |second| payload.fold_two(None, Some(second))),
+        1 => board.read(place(0), |first| payload.fold_two(Some(first), None)),
+        _ => board.read(place(0), |first| board.read(place(1), |second| payload.fold_two(Some(first), Some(second)))),
     }
     for rank in 2..ranks {
-        board.read(place(rank), |next| payload.take_fold(next));
+        board.read(place(rank), |next| payload.fold_next(next));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which part of a buffer that a rank gives for both is its own: what it sends of it, and what it receives in it.
+//! The parts of a buffer in place that are a rank's own: what it sends of it, and what it receives in it.
 
 use super::Buffers;
 use crate::protocol::geometry::Exchange;

@@ -7,7 +7,7 @@ use crate::protocol::lines::INLINE_BYTES;
 
 impl Call<'_> {
     /// `piece[within..] = mine[from..]`, `len` elements.
-    pub(in crate::protocol) fn give_part(&self, piece: *mut u8, within: usize, from: usize, len: usize) {
+    pub(in crate::protocol) fn deposit_part(&self, piece: *mut u8, within: usize, from: usize, len: usize) {
         assert!(from <= self.send_count && len <= self.send_count - from, "{from}+{len} of {}", self.send_count);
         let size = self.element_bytes;
         // SAFETY: B by the check, S: the piece holds `within + len` elements.
@@ -15,7 +15,7 @@ impl Call<'_> {
     }
 
     /// `result[to..] = piece[within..]`, `len` elements.
-    pub(in crate::protocol) fn take_part(&self, piece: *const u8, within: usize, to: usize, len: usize) {
+    pub(in crate::protocol) fn receive_part(&self, piece: *const u8, within: usize, to: usize, len: usize) {
         let (from, result) = (piece.wrapping_add(within * self.element_bytes), self.part(to, len));
         // SAFETY: B by the check in `part`, S: the piece holds `within + len` elements.
         unsafe {
@@ -71,7 +71,7 @@ impl Call<'_> {
     }
 
     /// `result[to..] = sum[..]`, `len` elements, from a private accumulator.
-    pub(in crate::protocol) fn take_gathered_part(&self, sum: &[u64], to: usize, len: usize) {
+    pub(in crate::protocol) fn finish_part(&self, sum: &[u64], to: usize, len: usize) {
         assert!(len * self.prepared.accumulator_bytes <= size_of_val(sum), "{len} of a private accumulator");
         // SAFETY: B by the check in `part`, the check above.
         unsafe { self.finish(self.part(to, len), sum.as_ptr().cast(), len) }

@@ -1,19 +1,25 @@
-//! The blocks of an exchange that fit beside the marks of entry: what the fast path needs of a call that moves data, and its copies.
+//! The blocks of a small exchange: what the fast path needs of a call that moves blocks or folds them, and its copies and folds.
 //!
-//! The invariants are those of the module above; **E (exchange)**: `send` is readable for `send_bytes` and `recv` writable for
-//! `recv_bytes`. What a rank sends is `sent` blocks of `block` bytes, what it receives `received` blocks: [`SmallExchange::bind`]
-//! compares them with both lengths.
+//! The invariants are those of the module above; **E (exchange)**: `send` is readable for the blocks that this rank sends, and
+//! `recv` writable for those that it receives: [`SmallExchange::with`] compares their lengths with both buffers.
 #![allow(unsafe_code)]
 
+use super::small_payload::copy_deposit;
 use super::{Buffers, Call, Prepared};
-use crate::kernels;
+use crate::kernels::{self, FoldFn};
 use crate::op::{DType, Datatype};
+use crate::protocol::board::{Need, Place};
 use crate::protocol::call::{Arithmetic, Lane};
 use crate::protocol::collective::Side;
+use crate::protocol::geometry::Who;
 use crate::protocol::lines::{INLINE_BYTES, RankLine};
 use std::marker::PhantomData;
+use std::ops::Range;
 
-/// The buffers of a call that moves data.
+/// Bytes of the largest deposit that goes the fast path: it is one piece, and one window of every arena.
+const MOST_BYTES: usize = if cfg!(earlybird_loom) { 64 } else { 4096 };
+
+/// The buffers of a call that runs as an exchange.
 #[derive(Debug, Clone, Copy)]
 pub struct SmallExchange<'a> {
     send: *const u8,
@@ -23,29 +29,50 @@ pub struct SmallExchange<'a> {
     borrowed: PhantomData<&'a mut [u8]>,
 }
 
-/// The same in the call of one rank that they are the buffers of.
-#[derive(Debug, Clone, Copy)]
-pub struct BoundExchange<'a> {
-    few: SmallExchange<'a>,
-    prepared: &'a Prepared<'a>,
+/// The blocks of a small exchange as one rank sends and receives them; the same while calls repeat.
+#[derive(Debug, Clone)]
+pub struct SmallBlocks {
     me: usize,
-    /// Bytes of a block.
+    ranks: usize,
+    /// Bytes of a block, and of a deposit.
     block: usize,
-    gives: bool,
-    reads: bool,
+    deposit_bytes: usize,
+    /// Bytes of all blocks that this rank sends, and of all that it receives.
+    send_bytes: usize,
+    recv_bytes: usize,
+    sends: bool,
+    receives: bool,
     /// True if a deposit has a block for each rank, and if a result has one from each.
     in_parts: bool,
     joins: bool,
+    /// The ranks from which a block is received, this one among them if a result has its own.
+    sources: Range<usize>,
+    /// The ranks whose deposits this one writes or reads.
+    deposits: Who,
+    /// The fold of what is received and the elements of a block; `None` where it is copied.
+    fold: Option<(FoldFn, usize)>,
+    /// True if a fold takes this rank's own contribution in its turn: out of its deposit, since the result may lie where the
+    /// contribution did. Otherwise the fold begins with it.
+    in_turn: bool,
+}
+
+/// A small exchange with the prepared state of its call.
+#[derive(Debug, Clone, Copy)]
+pub struct PreparedExchange<'a> {
+    exchange: SmallExchange<'a>,
+    prepared: &'a Prepared<'a>,
+    blocks: &'a SmallBlocks,
 }
 
 impl Call<'_> {
-    /// The blocks of the call of rank `me` for the fast path, if it may go there.
-    pub(in crate::protocol) fn small_exchange(&self, me: usize) -> Option<BoundExchange<'_>> {
-        self.window.filter(|window| window.inline && window.exchange.is_uniform())?;
+    /// The buffers of the call and its blocks on rank `me` for the fast path, if it may go there.
+    pub(in crate::protocol) fn small_exchange(&self, me: usize) -> Option<(SmallExchange<'_>, SmallBlocks)> {
+        self.window.filter(|window| window.exchange.is_uniform())?;
         let bytes = |count: usize| count.checked_mul(self.element_bytes);
         let (send_bytes, recv_bytes) = (bytes(self.send_count)?, bytes(self.recv_count)?);
-        let few = SmallExchange { send: self.send, recv: self.recv, send_bytes, recv_bytes, borrowed: PhantomData };
-        few.bind(self.prepared, me)
+        let exchange =
+            SmallExchange { send: self.send, recv: self.recv, send_bytes, recv_bytes, borrowed: PhantomData };
+        Some((exchange, exchange.blocks(self.prepared, me)?))
     }
 }
 
@@ -59,12 +86,12 @@ impl<'a> Buffers<'a> {
         }
     }
 
-    /// The buffers for the fast path, which are one buffer or two as told.
+    /// The buffers for the fast path.
     #[inline(always)]
-    pub fn small_exchange(&self, one_buffer: bool) -> Option<SmallExchange<'a>> {
+    pub fn small_exchange(&self) -> Option<SmallExchange<'a>> {
         let size = self.builtin_dtype()?.size();
         let bytes = |count: usize| count << size.trailing_zeros();
-        (self.in_place == one_buffer && self.is_whole && self.are_private()).then(|| SmallExchange {
+        (self.is_whole && self.are_private()).then(|| SmallExchange {
             send: self.send,
             recv: self.recv,
             send_bytes: bytes(self.send_count),
@@ -81,35 +108,72 @@ impl<'a> SmallExchange<'a> {
         [self.send_bytes, self.recv_bytes]
     }
 
-    /// The blocks of rank `me` in the call `prepared`, if that may go the fast path.
+    /// The blocks that rank `me` sends and receives in the call `prepared`, if that may go the fast path.
+    pub fn blocks(&self, prepared: &Prepared<'_>, me: usize) -> Option<SmallBlocks> {
+        let (traits, ranks) = (prepared.collective.traits(), prepared.ranks);
+        let has = |side| side == Side::All || prepared.root == Some(me);
+        let (in_parts, joins) = (traits.in_parts, traits.joins());
+        let (sends, receives) = (has(traits.senders), has(traits.receivers));
+        let number = |of_each: bool| if of_each { ranks } else { 1 };
+        let (sent, received) = (number(in_parts), number(joins));
+        let block = if sends { self.send_bytes / sent } else { self.recv_bytes / received };
+        let fold = match prepared.arithmetic {
+            Arithmetic::Moved(None) if !traits.folds => None,
+            Arithmetic::Built(kernels) => {
+                let fold_inline = prepared.fold_few?;
+                let fold = if block <= INLINE_BYTES { fold_inline } else { kernels.fold };
+                Some((fold, block / prepared.accumulator_bytes))
+            }
+            _ => return None,
+        };
+        let [send_bytes, recv_bytes] =
+            [if sends { sent * block } else { 0 }, if receives { received * block } else { 0 }];
+        let deposit_bytes = block.saturating_mul(sent);
+        let fits = prepared.lane == Lane::Exchange
+            && block > 0
+            && deposit_bytes <= MOST_BYTES
+            && (!sends || self.send_bytes == send_bytes)
+            && (!receives || self.recv_bytes == recv_bytes);
+        let senders = match (traits.senders, prepared.root) {
+            (Side::All, _) => traits.sources(me, ranks),
+            (Side::Root, root) => root.map_or(0..0, |root| root..root + 1),
+        };
+        let deposits = match (traits.senders, traits.receivers, prepared.root) {
+            (Side::Root, _, Some(root)) => Who::Only(root),
+            (Side::All, Side::Root, _) if !receives => Who::Only(me),
+            _ => Who::All,
+        };
+        fits.then_some(SmallBlocks {
+            me,
+            ranks,
+            block,
+            deposit_bytes,
+            send_bytes,
+            recv_bytes,
+            sends,
+            receives,
+            in_parts,
+            joins,
+            sources: if receives { senders } else { 0..0 },
+            deposits,
+            fold,
+            in_turn: fold.is_some() && receives && (prepared.by_rank || traits.prefix.is_some()),
+        })
+    }
+
+    /// The exchange of `blocks` in the call `prepared`; `None` where the buffers have other lengths.
     #[inline(always)]
-    pub fn bind<'b>(self, prepared: &'b Prepared<'b>, me: usize) -> Option<BoundExchange<'b>>
+    pub fn with<'b>(self, prepared: &'b Prepared<'b>, blocks: &'b SmallBlocks) -> Option<PreparedExchange<'b>>
     where
         'a: 'b,
     {
-        if prepared.lane != Lane::Exchange || !matches!(prepared.arithmetic, Arithmetic::Moved(None)) {
-            return None;
-        }
-        let traits = prepared.collective.traits();
-        let (in_parts, joins) = (traits.in_parts, traits.joins());
-        let is_one = |side| side == Side::All || prepared.root == Some(me);
-        let (gives, reads) = (is_one(traits.senders), is_one(traits.receivers));
-        let (sent, received) = (blocks(in_parts, prepared.ranks), blocks(joins, prepared.ranks));
-        let block = if gives { self.send_bytes / sent } else { self.recv_bytes / received };
-        let fits = block > 0
-            && blocks(in_parts, prepared.ranks) * block <= INLINE_BYTES
-            && (!gives || self.send_bytes == sent * block)
-            && (!reads || self.recv_bytes == received * block);
-        fits.then_some(BoundExchange { few: self, prepared, me, block, gives, reads, in_parts, joins })
+        let holds = |wanted, given| wanted == 0 || wanted == given;
+        let fits = holds(blocks.send_bytes, self.send_bytes) && holds(blocks.recv_bytes, self.recv_bytes);
+        fits.then_some(PreparedExchange { exchange: self, prepared, blocks })
     }
 }
 
-#[inline(always)]
-fn blocks(of_each: bool, ranks: usize) -> usize {
-    if of_each { ranks } else { 1 }
-}
-
-impl BoundExchange<'_> {
+impl PreparedExchange<'_> {
     /// The hash of the call.
     #[inline(always)]
     pub(in crate::protocol) fn hash(&self) -> u32 {
@@ -122,76 +186,131 @@ impl BoundExchange<'_> {
         line.describe(self.prepared.signature);
     }
 
-    /// Bytes of a deposit.
+    /// Returns whether deposits lie beside the marks of entry.
     #[inline(always)]
-    pub(in crate::protocol) fn bytes(&self) -> usize {
-        blocks(self.in_parts, self.prepared.ranks) * self.block
+    pub(in crate::protocol) fn is_inline(&self) -> bool {
+        self.blocks.deposit_bytes <= INLINE_BYTES
     }
 
-    /// Whether this rank has something for others.
+    /// The memory of deposits that do not lie beside the marks.
     #[inline(always)]
-    pub(in crate::protocol) fn gives(&self) -> bool {
-        self.gives
+    pub(in crate::protocol) fn need(&self) -> Need {
+        Need { accumulator: 0, deposit: self.blocks.deposit_bytes, whose: self.blocks.deposits }
     }
 
-    /// The ranks from which this one takes a block, itself left out.
+    /// The place of the deposit of `rank`: in its line of `slot`, or in `area` where there is one.
+    #[inline(always)]
+    pub(in crate::protocol) fn place(&self, slot: usize, area: Option<usize>, rank: usize) -> Place {
+        let bytes = self.blocks.deposit_bytes;
+        match area {
+            None => Place::Inline { slot, rank, bytes },
+            Some(area) => Place::Deposit { area, rank, piece: 0, offset: 0, bytes },
+        }
+    }
+
+    /// Returns whether this rank has a deposit for others.
+    #[inline(always)]
+    pub(in crate::protocol) fn sends(&self) -> bool {
+        self.blocks.sends
+    }
+
+    /// The ranks out of whose deposits this one receives a block, in the order of the ranks.
     #[inline(always)]
     pub(in crate::protocol) fn sources(&self) -> impl Iterator<Item = usize> + use<> {
-        let (me, reads, ranks) = (self.me, self.reads, self.prepared.ranks);
-        let senders = match self.prepared.collective.traits().senders {
-            Side::All => 0..ranks,
-            Side::Root => self.prepared.root.map_or(0..0, |root| root..root + 1),
-        };
-        senders.filter(move |rank| reads && *rank != me)
+        let SmallBlocks { me, in_turn, .. } = *self.blocks;
+        self.blocks.sources.clone().filter(move |rank| in_turn || *rank != me)
     }
 
     /// The call as the waits of the protocol know it.
     #[cold]
     pub(in crate::protocol) fn call(&self) -> Call<'_> {
-        let SmallExchange { send, recv, send_bytes, recv_bytes, .. } = self.few;
+        let SmallExchange { send, recv, send_bytes, recv_bytes, .. } = self.exchange;
         let element_bytes = self.prepared.datatype.size();
         let [send_count, recv_count] = [send_bytes, recv_bytes].map(|bytes| bytes / element_bytes);
         Call::of_fast_path(self.prepared, (send, send_count), (recv, recv_count))
     }
 
-    /// `place = mine`: of blocks for each rank, those for the others, beginning with the one for the rank after this one.
+    /// `deposit = mine`: of blocks for each rank, first the one for the rank after this one; its own comes last, if it is wanted.
     #[inline(always)]
-    pub(in crate::protocol) fn give(&self, place: *mut u8) {
-        let (block, ranks) = (self.block, self.prepared.ranks);
-        if !self.in_parts {
-            // SAFETY: E, S: the place holds a block.
-            return unsafe { kernels::copy_few(place, self.few.send, block) };
+    pub(in crate::protocol) fn deposit(&self, deposit: *mut u8) {
+        let SmallBlocks { me, ranks, block, in_parts, in_turn, .. } = *self.blocks;
+        let send = self.exchange.send;
+        if !in_parts {
+            // SAFETY: E, S: the deposit holds a block.
+            return unsafe { copy_block(deposit, send, block) };
         }
-        for position in 0..ranks - 1 {
-            let reader = (self.me + 1 + position) % ranks;
+        for position in 0..ranks - usize::from(!in_turn) {
+            let reader = (me + 1 + position) % ranks;
             // SAFETY: E, S: both have a block for each rank.
-            unsafe { kernels::copy_few(place.add(position * block), self.few.send.add(reader * block), block) }
+            unsafe { copy_block(deposit.add(position * block), send.add(reader * block), block) }
         }
     }
 
-    /// `result[own] = mine[own]`, where a result has a part of this rank's own, and it does not lie there.
+    /// `result[own] = mine[own]`, where a result has a part of this rank's own that is not taken in its turn, and it does not
+    /// lie there.
     #[inline(always)]
     pub(in crate::protocol) fn keep_own(&self) {
-        if !(self.gives && self.reads) {
+        let SmallBlocks { me, block, sends, receives, in_parts, joins, in_turn, .. } = *self.blocks;
+        if !sends || !receives || in_turn {
             return;
         }
-        let (from, to) = (if self.in_parts { self.me } else { 0 }, if self.joins { self.me } else { 0 });
+        let (from, to) = (if in_parts { me } else { 0 }, if joins { me } else { 0 });
         // SAFETY: E: as many blocks; they are equal or disjoint by B.
         unsafe {
-            let (from, to) = (self.few.send.add(from * self.block), self.few.recv.add(to * self.block));
+            let (from, to) = (self.exchange.send.add(from * block), self.exchange.recv.add(to * block));
             if from != to.cast_const() {
-                kernels::copy_few(to, from, self.block);
+                copy_block(to, from, block);
             }
         }
     }
 
-    /// `result[rank] = theirs`, out of the deposit of `rank`.
+    /// Makes the end of the call warm while there is time: the code of a fold and the place of the result.
     #[inline(always)]
-    pub(in crate::protocol) fn take(&self, place: *const u8, rank: usize) {
-        let ranks = self.prepared.ranks;
-        let from = if self.in_parts { (self.me + ranks - rank - 1) % ranks } else { 0 };
-        let to = if self.joins { rank } else { 0 };
-        // SAFETY: E, S: the deposit has a block for each rank, or one.
-        unsafe { kernels::copy_few(self.few.recv.add(to * self.block), place.add(from * self.block), self.block) }
+    pub(in crate::protocol) fn prefetch(&self) {
+        if let Some((fold, _)) = self.blocks.fold {
+            let SmallExchange { send, recv, .. } = self.exchange;
+            kernels::fetch_for_writing(recv);
+            // SAFETY: E; of no elements, so nothing is read or written.
+            unsafe { fold(recv, send, send, 0) }
+        }
+    }
+
+    /// `result[rank] = theirs`, or `result = result op theirs` where contributions are folded, out of the deposit of `rank`.
+    #[inline(always)]
+    pub(in crate::protocol) fn receive(&self, deposit: *const u8, rank: usize) {
+        let SmallBlocks { me, ranks, block, in_parts, joins, in_turn, .. } = *self.blocks;
+        let from = if in_parts { (me + ranks - rank - 1) % ranks } else { 0 };
+        let to = if joins { rank } else { 0 };
+        // SAFETY: E, S: the deposit has a block for each rank, or one; the destination of a fold equals the left operand.
+        unsafe {
+            let (from, to) = (deposit.add(from * block), self.exchange.recv.add(to * block));
+            match self.blocks.fold {
+                // A fold in turn begins with the contribution of rank 0.
+                Some((fold, count)) if !in_turn || rank > 0 => fold(to, to, from, count),
+                _ => copy_block(to, from, block),
+            }
+        }
+    }
+}
+
+/// Copies a block without a call where it fits beside a mark.
+///
+/// # Safety
+/// As [`kernels::copy`].
+#[inline(always)]
+unsafe fn copy_block(dst: *mut u8, src: *const u8, bytes: usize) {
+    /// # Safety
+    /// As above.
+    #[inline(never)]
+    unsafe fn copy_larger(dst: *mut u8, src: *const u8, bytes: usize) {
+        // SAFETY: the caller's contract.
+        unsafe { copy_deposit(dst, src, bytes) }
+    }
+    // SAFETY: the caller's contract.
+    unsafe {
+        match bytes <= INLINE_BYTES {
+            true => kernels::copy_few(dst, src, bytes),
+            false => copy_larger(dst, src, bytes),
+        }
     }
 }
