@@ -233,12 +233,19 @@ fn the_messages_that_are_explained_are_those_of_the_library() {
     none(unknown.map(|message| format!("no source has {message:?}")).collect());
 }
 
+/// Pages that the book does not list exactly once.
+fn book_complaints(listed: Vec<String>, written: BTreeSet<String>) -> Vec<String> {
+    let times = |page: &String| listed.iter().filter(|l| *l == page).count();
+    let known: BTreeSet<&String> = written.iter().chain(&listed).collect();
+    let wrong = known.into_iter().filter(|page| times(page) != 1);
+    wrong.map(|page| format!("the book lists {page} {} times", times(page))).collect()
+}
+
 #[test]
-fn the_book_has_every_page() {
+fn the_book_has_every_page_once() {
     let listed = read("docs/SUMMARY.md").lines().flat_map(targets).map(|target| format!("docs/{target}")).collect();
     let written = pages().into_iter().map(|(page, _)| page).filter(|page| page.starts_with("docs/"));
-    let written: BTreeSet<String> = written.filter(|page| page != "docs/SUMMARY.md").collect();
-    assert_eq!(written, listed);
+    none(book_complaints(listed, written.filter(|page| page != "docs/SUMMARY.md").collect()));
 }
 
 #[test]
@@ -248,6 +255,11 @@ fn the_checks_refuse_bad_samples() {
     assert_eq!(broken_links(&page("[a](nowhere.md), [b](../README.md#nothing)")).len(), 2);
     assert!(missing_files(&page("`src/lib.rs`, see docs/guide.md.")).is_empty());
     assert_eq!(missing_files(&page("`src/nothing.rs`, see docs/nothing.md.")).len(), 2);
+    let listed = |pages: &[&str]| pages.iter().map(|page| page.to_string()).collect::<Vec<_>>();
+    assert_eq!(
+        book_complaints(listed(&["a", "a", "b"]), BTreeSet::from(["a".into(), "b".into(), "c".into()])).len(),
+        2
+    );
     let source = ("src/a.rs".to_owned(), "// docs/nothing.md\nlet path = \"docs/nothing.md\";".to_owned());
     assert_eq!(missing_files(&source).len(), 1);
     assert!(missing_tests(&page("`tests/names.rs::the_checks_refuse_bad_samples`")).is_empty());

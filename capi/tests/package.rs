@@ -49,6 +49,7 @@ const FILES: &[&str] = &[
     "share/doc/earlybird/CHANGELOG.md",
     "share/doc/earlybird/LICENSE-APACHE",
     "share/doc/earlybird/LICENSE-MIT",
+    "share/doc/earlybird/copyright",
     "share/fish/vendor_completions.d/earlybird.fish",
     "share/man/man1/earlybird.1.gz",
     "share/man/man1/earlybird-run.1.gz",

@@ -60,7 +60,7 @@ fn intel_mpi() -> Vars {
     changed(&mpich(), &[("I_MPI_HYDRA_UUID", "ee440000-474d-2eb6-b360-0600fee44c2f")])
 }
 
-/// From the manual page of srun.
+/// SLURM 22.05.8, `srun -n 2 env`, but SLURM_NTASKS as that of an allocation with more tasks than the step.
 fn slurm() -> Vars {
     vars(&[
         ("SLURM_JOB_ID", "4711"),
