@@ -41,6 +41,7 @@ impl IntArray {
 }
 
 /// The buffers of a reduction on this rank, and the elements in them.
+#[derive(Clone, Copy)]
 pub struct ReductionBuffers {
     pub send: SendPtr,
     pub sent: usize,

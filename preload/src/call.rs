@@ -11,7 +11,8 @@ use crate::summary::{self, ForwardReason};
 use earlybird::{Collective, Error};
 use std::ffi::c_int;
 
-/// The function, the communicator, and for a non-blocking call the address at which the caller wants the request.
+/// The function, the communicator, and for a non-blocking call the address at which the caller wants the request. Functions that are
+/// not inlined take the fields, so that those of a small call stay in registers.
 #[derive(Clone, Copy)]
 pub struct MpiCall {
     pub function: MpiFunction,
@@ -46,12 +47,9 @@ impl MpiCall {
 
     /// Counts the call, with a block of `count` elements unless an argument is invalid, as one that is forwarded to MPI, and returns
     /// `None`, which makes the caller forward it.
-    #[inline]
+    #[inline(always)]
     pub fn forward<T>(self, reason: ForwardReason, count: i64, dtype: Handle) -> Option<T> {
-        summary::count_forwarded(self.function, reason, || match count {
-            1.. if reason != ForwardReason::Argument => count as usize * abi::type_size(dtype).unwrap_or(0),
-            _ => 0,
-        });
+        count_forwarded(self.function, reason, count, dtype);
         None
     }
 
@@ -60,6 +58,15 @@ impl MpiCall {
     pub fn finish(self, result: CallResult) -> Option<c_int> {
         Some(return_code(self.function, self.comm, result))
     }
+}
+
+/// Counts a call that is forwarded.
+#[inline]
+fn count_forwarded(function: MpiFunction, reason: ForwardReason, count: i64, dtype: Handle) {
+    summary::count_forwarded(function, reason, || match count {
+        1.. if reason != ForwardReason::Argument => count as usize * abi::type_size(dtype).unwrap_or(0),
+        _ => 0,
+    });
 }
 
 /// The error of an intercepted call.

@@ -9,7 +9,7 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{self, Handle, constants};
-use crate::call::{CallFailure, CallResult, MpiCall, return_code};
+use crate::call::{CallFailure, CallResult, return_code};
 use crate::comm_cache;
 use crate::functions::MpiFunction;
 use crate::intercepted::{CommEntry, InterceptedComm};
@@ -49,7 +49,8 @@ type CallBytes = BorrowedBytes<RequestBuffers>;
 /// The description of a call to start; the counts are in elements of `dtype`.
 pub struct NewCall<'a> {
     pub intercepted: &'static InterceptedComm,
-    pub call: MpiCall,
+    pub function: MpiFunction,
+    pub comm: Handle,
     pub root: Option<usize>,
     pub counts: Counts<'a>,
     pub dtype: DType,
@@ -66,10 +67,10 @@ impl NewCall<'_> {
         let (send, recv) = (buffers.send.as_mut().map(|send| send.bytes().cast_const()), buffers.recv.bytes());
         // SAFETY: M; the two lie apart, and vectors stay where they are when `buffers` moves.
         let bytes: CallBytes = unsafe { BorrowedBytes::new(send, recv, self.dtype.into(), buffers) };
-        let args = CollectiveArgs::describe(self.call.collective(), self.root, self.counts, bytes, self.op);
+        let args = CollectiveArgs::describe(self.function.collective(), self.root, self.counts, bytes, self.op);
         let started = self.intercepted.comm.start(args)?;
         // SAFETY: by the caller's contract.
-        unsafe { create_request(started, self.call, request) }
+        unsafe { create_request(started, self.function, self.comm, request) }
     }
 }
 
@@ -118,8 +119,12 @@ impl UnderWay {
 ///
 /// # Safety
 /// `request` is where the caller wants the request.
-unsafe fn create_request(started: Request<'static, CallBytes>, call: MpiCall, request: *mut Handle) -> CallResult {
-    let MpiCall { function, comm, .. } = call;
+unsafe fn create_request(
+    started: Request<'static, CallBytes>,
+    function: MpiFunction,
+    comm: Handle,
+    request: *mut Handle,
+) -> CallResult {
     let lost = CallFailure::Argument(constants().err_other, "the communicator has no state");
     let entry = comm_cache::hold(comm).ok_or(lost)?;
     let state = Box::into_raw(Box::new(RequestState { function, comm, result: None, code: 0, entry }));

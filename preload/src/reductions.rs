@@ -10,6 +10,7 @@ use crate::buffers::{
     IntArray, ReductionBuffers, are_disjoint, can_borrow, check_address, copy_in, copy_out, element_count, read, write,
 };
 use crate::call::{CallFailure, CallResult, MpiCall, check_not_in_place};
+use crate::functions::MpiFunction;
 use crate::handles::{ElementLayout, OpKind, TypeOp};
 use crate::intercepted::InterceptedComm;
 use crate::non_blocking::{NewCall, RequestBuffers};
@@ -102,7 +103,9 @@ unsafe fn reduce(
     let counts = counts.map_or(Counts::Uniform, per_rank);
     let Some(&TypeOp { dtype: known, reduced, op }) = type_op else {
         // SAFETY: by the caller's contract.
-        return unsafe { reduce_by_mpi(call, intercepted, buffers, elements, root, counts, (dtype, op)) };
+        return unsafe {
+            reduce_by_mpi(call.function, call.comm, intercepted, buffers, elements, root, counts, (dtype, op))
+        };
     };
     let bytes = elements * known.bytes;
     if intercepted.selection.prefers_mpi(call.function, bytes) {
@@ -112,12 +115,13 @@ unsafe fn reduce(
     if let Err(failure) = check_not_in_place(!is_root && buffers.is_in_place()) {
         return call.finish(Err(failure));
     }
-    let reduction = Reduction { intercepted, call, root, counts, dtype: reduced, op, layout: known.layout };
+    let collective = call.collective();
+    let reduction = Reduction { intercepted, collective, root, counts, dtype: reduced, op, layout: known.layout };
     // SAFETY: by the caller's contract.
     call.finish(unsafe {
         match call.request {
             None => reduction.run(buffers),
-            Some(request) => reduction.start(buffers, request),
+            Some(request) => reduction.start(buffers, call.function, call.comm, request),
         }
     })
 }
@@ -128,8 +132,10 @@ unsafe fn reduce(
 /// # Safety
 /// The contract of `reduce`.
 #[cold]
+#[allow(clippy::too_many_arguments)]
 unsafe fn reduce_by_mpi(
-    call: MpiCall,
+    function: MpiFunction,
+    comm: Handle,
     intercepted: &'static InterceptedComm,
     buffers: ReductionBuffers,
     count: usize,
@@ -137,6 +143,7 @@ unsafe fn reduce_by_mpi(
     counts: Counts<'_>,
     (dtype, op): (Handle, Handle),
 ) -> Option<c_int> {
+    let call = MpiCall { function, comm, request: None };
     let reason = match (intercepted.handles.op(op), intercepted.handles.dtype(dtype)) {
         (OpKind::User, _) => ForwardReason::UserOp,
         (OpKind::Predefined(predefined), Some(known)) if known.is_folded_by_mpi(predefined) => ForwardReason::TypeAndOp,
@@ -160,10 +167,11 @@ unsafe fn reduce_by_mpi(
     }
 }
 
-/// An intercepted reduction.
+/// An intercepted reduction. Passed by value, so that a small one stays in registers.
+#[derive(Clone, Copy)]
 struct Reduction<'a> {
     intercepted: &'static InterceptedComm,
-    call: MpiCall,
+    collective: Collective,
     root: Option<usize>,
     counts: Counts<'a>,
     dtype: DType,
@@ -177,7 +185,7 @@ impl Reduction<'_> {
     /// # Safety
     /// The buffers hold their elements, or have room for them, as MPI demands.
     #[inline(always)]
-    unsafe fn run(&self, buffers: ReductionBuffers) -> CallResult {
+    unsafe fn run(self, buffers: ReductionBuffers) -> CallResult {
         let ReductionBuffers { send, sent, recv, received, has_result } = buffers;
         let (in_place, send_bytes, recv_bytes) =
             (buffers.is_in_place(), sent * self.dtype.size(), received * self.dtype.size());
@@ -198,16 +206,16 @@ impl Reduction<'_> {
 
     /// Runs the call on bytes of earlybird's layout.
     #[inline(always)]
-    fn run_on(&self, send: Option<&[u8]>, recv: &mut [u8]) -> CallResult {
+    fn run_on(self, send: Option<&[u8]>, recv: &mut [u8]) -> CallResult {
         let (buffers, op) = (CallBuffers::of_bytes(send, recv, self.dtype.into()), ReduceOp::Builtin(self.op));
-        let args = CollectiveArgs::describe(self.call.collective(), self.root, self.counts, buffers, op);
+        let args = CollectiveArgs::describe(self.collective, self.root, self.counts, buffers, op);
         Ok(self.intercepted.comm.run(args)?)
     }
 
     /// # Safety
     /// The contract of `run`.
     #[cold]
-    unsafe fn run_on_copies(&self, buffers: ReductionBuffers) -> CallResult {
+    unsafe fn run_on_copies(self, buffers: ReductionBuffers) -> CallResult {
         let size = self.dtype.size();
         // SAFETY: by the caller's contract.
         let send = unsafe { copy_in(buffers.contribution(), buffers.sent, size, self.layout)? };
@@ -225,7 +233,13 @@ impl Reduction<'_> {
     /// # Safety
     /// The contract of `run`; `request` is where the caller wants the request.
     #[cold]
-    unsafe fn start(self, buffers: ReductionBuffers, request: *mut Handle) -> CallResult {
+    unsafe fn start(
+        self,
+        buffers: ReductionBuffers,
+        function: MpiFunction,
+        comm: Handle,
+        request: *mut Handle,
+    ) -> CallResult {
         let ReductionBuffers { send, sent, recv, received, has_result } = buffers;
         let (send_bytes, recv_bytes) = (sent * self.dtype.size(), received * self.dtype.size());
         let recv_memory = match has_result {
@@ -244,8 +258,8 @@ impl Reduction<'_> {
             // SAFETY: by the caller's contract.
             false => Some(CallMemory::Owned(unsafe { read(from, send_bytes) }.to_vec())),
         };
-        let Reduction { intercepted, call, root, counts, dtype, op, .. } = self;
-        let new = NewCall { intercepted, call, root, counts, dtype, op };
+        let Reduction { intercepted, root, counts, dtype, op, .. } = self;
+        let new = NewCall { intercepted, function, comm, root, counts, dtype, op };
         // SAFETY: by the caller's contract.
         unsafe { new.start(RequestBuffers { send, recv: recv_memory, deliver_to: None }, request) }
     }
@@ -270,8 +284,8 @@ pub unsafe fn barrier(call: MpiCall) -> Option<c_int> {
         None => intercepted.comm.barrier().map_err(CallFailure::from),
         Some(request) => {
             let recv = CallMemory::Borrowed(ptr::null_mut(), 0);
-            let (counts, dtype) = (Counts::Uniform, DType::U8);
-            let new = NewCall { intercepted, call, root: None, counts, dtype, op: Op::Sum };
+            let (function, comm, counts, dtype) = (call.function, call.comm, Counts::Uniform, DType::U8);
+            let new = NewCall { intercepted, function, comm, root: None, counts, dtype, op: Op::Sum };
             // SAFETY: by the caller's contract.
             unsafe { new.start(RequestBuffers { send: None, recv, deliver_to: None }, request) }
         }

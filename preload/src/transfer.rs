@@ -13,7 +13,7 @@ use crate::row::{CallMemory, Row, RowBytes};
 use crate::scratch::Scratch;
 use crate::selection::Selection;
 use crate::summary::{self, ForwardReason};
-use earlybird::{CallBuffers, CollectiveArgs, Counts, DType, Op};
+use earlybird::{CallBuffers, Collective, CollectiveArgs, Counts, DType, Op};
 use std::ffi::c_int;
 
 /// The reason why a call does not begin.
@@ -90,12 +90,12 @@ impl Transfer {
     /// # Safety
     /// Both rows are what MPI demands of the caller.
     #[inline(always)]
-    unsafe fn run(&self, call: MpiCall) -> CallResult {
+    unsafe fn run(&self, collective: Collective) -> CallResult {
         let (send, recv) = (&self.send, &self.recv);
         let run = |send: Option<&[u8]>, recv: &mut [u8]| {
             let buffers = CallBuffers::of_bytes(send, recv, DType::U8.into());
             let counts = self.block_bytes.counts();
-            let args = CollectiveArgs::describe(call.collective(), self.root, counts, buffers, Op::Sum);
+            let args = CollectiveArgs::describe(collective, self.root, counts, buffers, Op::Sum);
             self.intercepted.comm.run(args)
         };
         if self.is_in_place && recv.is_borrowable() {
@@ -120,7 +120,7 @@ impl Transfer {
     /// # Safety
     /// The contract of `run`; `request` is where the caller wants the request.
     #[cold]
-    unsafe fn start(self, call: MpiCall, request: *mut Handle) -> CallResult {
+    unsafe fn start(self, function: MpiFunction, comm: Handle, request: *mut Handle) -> CallResult {
         let Transfer { intercepted, root, block_bytes, is_in_place, send, recv } = self;
         let send = match is_in_place && recv.is_borrowable() {
             true => None,
@@ -133,7 +133,8 @@ impl Transfer {
             }),
         };
         let (recv, deliver_to) = recv.into_call_memory()?;
-        let new = NewCall { intercepted, call, root, counts: block_bytes.counts(), dtype: DType::U8, op: Op::Sum };
+        let counts = block_bytes.counts();
+        let new = NewCall { intercepted, function, comm, root, counts, dtype: DType::U8, op: Op::Sum };
         // SAFETY: by the caller's contract.
         unsafe { new.start(RequestBuffers { send, recv, deliver_to }, request) }
     }
@@ -164,8 +165,8 @@ pub unsafe fn carry_out(
     // SAFETY: by the caller's contract.
     call.finish(unsafe {
         match call.request {
-            None => transfer.run(call),
-            Some(request) => transfer.start(call, request),
+            None => transfer.run(call.collective()),
+            Some(request) => transfer.start(call.function, call.comm, request),
         }
     })
 }
