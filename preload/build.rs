@@ -12,11 +12,11 @@ fn main() {
     for cfg in ["mpi", "open_mpi", "large_counts"] {
         println!("cargo:rustc-check-cfg=cfg({cfg})");
     }
-    let asked = std::env::var("MPICC").ok();
-    let compiler = asked.clone().unwrap_or_else(|| "mpicc".into());
+    let requested = std::env::var("MPICC").ok();
+    let compiler = requested.clone().unwrap_or_else(|| "mpicc".into());
     let header = match header(&compiler) {
         Ok(header) => header,
-        Err(why) if asked.is_some() => panic!("MPICC={compiler}: {why}"),
+        Err(why) if requested.is_some() => panic!("MPICC={compiler}: {why}"),
         Err(why) => {
             println!("cargo:warning=the MPI interposer is built empty: {compiler}: {why}; install an MPI or set MPICC");
             println!("cargo:rustc-env=PRELOAD_MPI=none");
@@ -41,7 +41,7 @@ fn main() {
         } else if let Some(library) = word.strip_prefix("-l") {
             println!("cargo:rustc-link-lib=dylib={library}");
         } else if word.starts_with("-Wl,") {
-            // Where the library is found at run time: not the system's, where an environment of Python has one of its own.
+            // The run-time path of the library: an environment of Python may have one of its own beside the system's.
             println!("cargo:rustc-link-arg={word}");
         }
     }
@@ -52,7 +52,7 @@ struct Header {
     version: u32,
 }
 
-/// What the preprocessor makes of the names that tell libraries apart.
+/// The library and the version of MPI, by macros of its header.
 fn header(compiler: &str) -> Result<Header, String> {
     let source = Path::new(&std::env::var("OUT_DIR").expect("cargo sets it")).join("header.c");
     let text = "#include <mpi.h>\n#ifdef OPEN_MPI\nis_open_mpi\n#endif\nmpi_version_is MPI_VERSION\n";

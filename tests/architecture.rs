@@ -249,6 +249,7 @@ const COLLECTIVES: &[(&str, &[&str])] = &[
         &[
             "capi/src/data_movement.rs",
             "capi/src/reductions.rs",
+            "preload/src/reductions.rs",
             "python/src/collectives.rs",
             "python/src/methods.rs",
             "src/bin/earlybird/bench/mpi.rs",
@@ -298,7 +299,6 @@ const COLLECTIVES: &[(&str, &[&str])] = &[
     (
         "agreements of the library's own",
         &[
-            "preload/src/user_ops.rs",
             "shm/src/comm/outside.rs",
             "shm/src/comm/split.rs",
             "src/communicator/messages.rs",

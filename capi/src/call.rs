@@ -59,7 +59,7 @@ impl CallerBuffers {
         by_address.windows(2).try_for_each(|pair| pair[0].check_disjoint(pair[1], self.datatype.size()))
     }
 
-    /// Returns whether the contribution can be sent from where it lies: not every byte is a truth value.
+    /// Returns whether the contribution can be sent from where it lies: not every byte is a valid bool.
     #[inline(always)]
     fn can_send(&self) -> bool {
         self.group.is_empty() && self.datatype != DType::Bool.into()

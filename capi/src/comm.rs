@@ -43,6 +43,24 @@ pub fn check_out_pointer<T>(to: *mut T, name: &str) -> Result<(), Error> {
     }
 }
 
+/// Writes the handle of what `make` makes to the caller's variable, which is null for `None` and after an error.
+///
+/// # Safety
+/// C: `to` is null or has room.
+pub unsafe fn write_handle<H>(
+    to: *mut *mut H,
+    name: &str,
+    make: impl FnOnce() -> Result<Option<H>, Error>,
+) -> Result<(), Error> {
+    // SAFETY: C.
+    unsafe { write_out(to, name, std::ptr::null_mut())? };
+    if let Some(made) = make()? {
+        // SAFETY: C, checked.
+        unsafe { to.write(Box::into_raw(Box::new(made))) };
+    }
+    Ok(())
+}
+
 /// Frees a handle, if it is not null, and sets the caller's variable to null.
 ///
 /// # Safety
@@ -100,14 +118,17 @@ unsafe fn config(options: *const *const c_char) -> Result<Config, Error> {
     Config::from_env_and(given)
 }
 
-/// Writes the handle of a communicator, null for `None`.
+/// Writes the handle of a communicator to the caller's variable, as `write_handle`.
 ///
 /// # Safety
-/// C: `to` has recv_buffer, as was checked.
-pub unsafe fn write_comm(to: *mut *mut Comm, comm: Option<Communicator>) {
-    let comm = comm.map_or(std::ptr::null_mut(), |comm| Box::into_raw(Box::new(Comm(Arc::new(comm)))));
+/// C: `to` is null or has room.
+unsafe fn write_comm(
+    to: *mut *mut Comm,
+    name: &str,
+    make: impl FnOnce() -> Result<Option<Communicator>, Error>,
+) -> Result<(), Error> {
     // SAFETY: C.
-    unsafe { to.write(comm) };
+    unsafe { write_handle(to, name, || Ok(make()?.map(|comm| Comm(Arc::new(comm))))) }
 }
 
 /// Returns the name of an algorithm as a C string that is never freed.
@@ -119,13 +140,8 @@ fn static_c_string(name: &'static str) -> *const c_char {
 
 export! {
     fn eb_join(comm: *mut *mut Comm, options: *const *const c_char) {
-        check_out_pointer(comm, "comm")?;
         // SAFETY: C.
-        unsafe {
-            comm.write(std::ptr::null_mut());
-            write_comm(comm, Some(Communicator::builder().try_config(config(options)).connect()?));
-        }
-        Ok(())
+        unsafe { write_comm(comm, "comm", || Communicator::builder().try_config(config(options)).connect().map(Some)) }
     }
 
     fn eb_join_as(
@@ -135,14 +151,14 @@ export! {
         size: usize,
         options: *const *const c_char,
     ) {
-        check_out_pointer(comm, "comm")?;
+        let join = || {
+            // SAFETY: C.
+            let (job, config) = unsafe { (text(job, "job")?, config(options)) };
+            let identity = Identity::named(job, rank, size)?;
+            Communicator::builder().try_config(config).identity(identity).connect().map(Some)
+        };
         // SAFETY: C.
-        unsafe {
-            comm.write(std::ptr::null_mut());
-            let identity = Identity::named(text(job, "job")?, rank, size)?;
-            write_comm(comm, Some(Communicator::builder().try_config(config(options)).identity(identity).connect()?));
-        }
-        Ok(())
+        unsafe { write_comm(comm, "comm", join) }
     }
 
     fn eb_comm_free(comm: *mut *mut Comm) {
@@ -163,40 +179,29 @@ export! {
     }
 
     fn eb_split(comm: *const Comm, color: i64, key: i64, part: *mut *mut Comm) {
-        check_out_pointer(part, "part")?;
-        // SAFETY: H, C.
-        unsafe {
-            part.write(std::ptr::null_mut());
-            let comm = of(comm)?;
+        let split = || {
+            // SAFETY: H.
+            let comm = unsafe { of(comm)? };
             let color = match color {
                 -1 => None,
                 _ => Some(u32::try_from(color).map_err(|_| {
                     Error::usage(format!("the color {color} is neither 0 to {} nor EB_NO_COLOR", u32::MAX))
                 })?),
             };
-            write_comm(part, comm.split(color, key)?);
-        }
-        Ok(())
+            comm.split(color, key)
+        };
+        // SAFETY: C.
+        unsafe { write_comm(part, "part", split) }
     }
 
     fn eb_duplicate(comm: *const Comm, copy: *mut *mut Comm) {
-        check_out_pointer(copy, "copy")?;
         // SAFETY: H, C.
-        unsafe {
-            copy.write(std::ptr::null_mut());
-            write_comm(copy, Some(of(comm)?.duplicate()?));
-        }
-        Ok(())
+        unsafe { write_comm(copy, "copy", || of(comm)?.duplicate().map(Some)) }
     }
 
     fn eb_shrink(comm: *const Comm, survivors: *mut *mut Comm) {
-        check_out_pointer(survivors, "survivors")?;
         // SAFETY: H, C.
-        unsafe {
-            survivors.write(std::ptr::null_mut());
-            write_comm(survivors, Some(of(comm)?.shrink()?));
-        }
-        Ok(())
+        unsafe { write_comm(survivors, "survivors", || of(comm)?.shrink().map(Some)) }
     }
 
     fn eb_rank(comm: *const Comm, rank: *mut usize) {
@@ -237,12 +242,12 @@ export! {
         }
     }
 
-    fn eb_explain(comm: *const Comm, collective: *const c_char, bytes: usize, told: *mut *const c_char) {
+    fn eb_explain(comm: *const Comm, collective: *const c_char, bytes: usize, explanation: *mut *const c_char) {
         // SAFETY: H, C.
         unsafe {
             let collective = text(collective, "the name of the collective")?.parse::<Collective>()?;
-            let explained = of(comm)?.explain(collective, bytes)?.to_string();
-            write_out(told, "told", keep_explanation(explained))
+            let text = of(comm)?.explain(collective, bytes)?.to_string();
+            write_out(explanation, "text", keep_explanation(text))
         }
     }
 
@@ -253,12 +258,12 @@ export! {
 }
 
 /// Keeps the text of an explanation for the caller, until the next one of this thread.
-fn keep_explanation(told: String) -> *const c_char {
+fn keep_explanation(text: String) -> *const c_char {
     thread_local! {
         static LAST: RefCell<CString> = RefCell::default();
     }
     LAST.with_borrow_mut(|last| {
-        *last = CString::new(told).unwrap_or_default();
+        *last = CString::new(text).unwrap_or_default();
         last.as_ptr()
     })
 }

@@ -74,82 +74,47 @@ export_forms! {
     }
 
     fn eb_allgather, eb_iallgather, eb_allgather_init(
-        send: *const c_void,
-        recv: *mut c_void,
-        count: usize,
-        dtype: c_int,
-    ) |comm| {
-        all_gather(send, recv, Blocks::uniform(comm, count)?, dtype)?
-    }
+        send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int
+    ) |comm| { all_gather(send, recv, Blocks::uniform(comm, count)?, dtype)? }
 
     fn eb_allgatherv, eb_iallgatherv, eb_allgatherv_init(
-        send: *const c_void,
-        recv: *mut c_void,
-        each: *const usize,
-        dtype: c_int,
+        send: *const c_void, recv: *mut c_void, each: *const usize, dtype: c_int
     ) |comm| {
         // SAFETY: C.
         all_gather(send, recv, unsafe { Blocks::per_rank(comm, each)? }, dtype)?
     }
 
     fn eb_gather, eb_igather, eb_gather_init(
-        send: *const c_void,
-        recv: *mut c_void,
-        count: usize,
-        dtype: c_int,
-        root: usize,
-    ) |comm| {
-        gather(comm, (send, recv), Blocks::uniform(comm, count)?, dtype, root)?
-    }
+        send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, root: usize
+    ) |comm| { gather(comm, (send, recv), Blocks::uniform(comm, count)?, dtype, root)? }
 
     fn eb_gatherv, eb_igatherv, eb_gatherv_init(
-        send: *const c_void,
-        recv: *mut c_void,
-        each: *const usize,
-        dtype: c_int,
-        root: usize,
+        send: *const c_void, recv: *mut c_void, each: *const usize, dtype: c_int, root: usize
     ) |comm| {
         // SAFETY: C.
         gather(comm, (send, recv), unsafe { Blocks::per_rank(comm, each)? }, dtype, root)?
     }
 
     fn eb_scatter, eb_iscatter, eb_scatter_init(
-        send: *const c_void,
-        recv: *mut c_void,
-        count: usize,
-        dtype: c_int,
-        root: usize,
-    ) |comm| {
-        scatter(comm, (send, recv), Blocks::uniform(comm, count)?, dtype, root)?
-    }
+        send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, root: usize
+    ) |comm| { scatter(comm, (send, recv), Blocks::uniform(comm, count)?, dtype, root)? }
 
     fn eb_scatterv, eb_iscatterv, eb_scatterv_init(
-        send: *const c_void,
-        recv: *mut c_void,
-        each: *const usize,
-        dtype: c_int,
-        root: usize,
+        send: *const c_void, recv: *mut c_void, each: *const usize, dtype: c_int, root: usize
     ) |comm| {
         // SAFETY: C.
         scatter(comm, (send, recv), unsafe { Blocks::per_rank(comm, each)? }, dtype, root)?
     }
 
     fn eb_alltoall, eb_ialltoall, eb_alltoall_init(
-        send: *const c_void,
-        recv: *mut c_void,
-        count: usize,
-        dtype: c_int,
+        send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int
     ) |comm| {
         let all = Blocks::uniform(comm, count)?.all;
         all_to_all((send, all), BufferArg::recv(recv, all), Counts::Uniform, dtype)?
     }
 
     fn eb_alltoallv, eb_ialltoallv, eb_alltoallv_init(
-        send: *const c_void,
-        send_counts: *const usize,
-        recv: *mut c_void,
-        recv_counts: *const usize,
-        dtype: c_int,
+        send: *const c_void, send_counts: *const usize, recv: *mut c_void, recv_counts: *const usize, dtype: c_int
     ) |comm| {
         let send_counts = if is_in_place(send) { recv_counts } else { send_counts };
         // SAFETY: C.

@@ -25,11 +25,7 @@ unsafe fn array<'a, T>(at: *const T, name: &str, group: usize) -> Result<&'a [T]
 
 export_forms! {
     fn eb_allreduce_grouped, eb_iallreduce_grouped, eb_allreduce_grouped_init(
-        buffers: *const *mut c_void,
-        counts: *const usize,
-        group: usize,
-        dtype: c_int,
-        op: c_int,
+        buffers: *const *mut c_void, counts: *const usize, group: usize, dtype: c_int, op: c_int
     ) |comm| {
         let Reduction { datatype, op } = Reduction::of_codes(dtype, op)?;
         // SAFETY: C.

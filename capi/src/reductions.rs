@@ -125,11 +125,7 @@ export_forms! {
     }
 
     fn eb_reduce_scatterv, eb_ireduce_scatterv, eb_reduce_scatterv_init(
-        send: *const c_void,
-        recv: *mut c_void,
-        each: *const usize,
-        dtype: c_int,
-        op: c_int,
+        send: *const c_void, recv: *mut c_void, each: *const usize, dtype: c_int, op: c_int
     ) |comm| {
         // SAFETY: C.
         Reduction::of_codes(dtype, op)?.reduce_scatter(send, recv, unsafe { Blocks::per_rank(comm, each)? })

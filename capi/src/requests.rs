@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use crate::call::{Call, CallerBuffers};
-use crate::comm::{Comm, check_out_pointer, free_handle, of};
+use crate::comm::{check_out_pointer, free_handle};
 use crate::export::export;
 use earlybird::{Communicator, Error, OwnedBytes, Persistent};
 use std::ffi::c_int;
@@ -56,29 +56,11 @@ impl Request {
     }
 }
 
-/// Checks the communicator and the variable for a request, which becomes null.
-///
-/// # Safety
-/// H, C.
-pub unsafe fn begin<'a>(comm: *const Comm, request: *mut *mut Request) -> Result<&'a Arc<Communicator>, Error> {
-    check_out_pointer(request, "request")?;
-    // SAFETY: C, H.
-    unsafe {
-        request.write(std::ptr::null_mut());
-        of(comm)
-    }
-}
-
-/// Creates the request of a call, and starts the call unless the request is persistent. The variable for it was checked.
+/// Creates the request of a call, and starts the call unless the request is persistent.
 ///
 /// # Safety
 /// C: also when the call is started and when it ends.
-pub unsafe fn create(
-    comm: &Arc<Communicator>,
-    call: Call<'_>,
-    persistent: bool,
-    request: *mut *mut Request,
-) -> Result<(), Error> {
+pub unsafe fn create(comm: &Arc<Communicator>, call: Call<'_>, persistent: bool) -> Result<Option<Request>, Error> {
     let comm = comm.clone();
     // SAFETY: K: the only use is the call, which lies in one structure with the handle that keeps it.
     let kept: &'static Communicator = unsafe { &*Arc::as_ptr(&comm) };
@@ -86,9 +68,7 @@ pub unsafe fn create(
     if !persistent {
         created.start()?;
     }
-    // SAFETY: C, checked.
-    unsafe { request.write(Box::into_raw(Box::new(created))) };
-    Ok(())
+    Ok(Some(created))
 }
 
 /// Exports the blocking, the non-blocking and the persistent form of a call. All take the communicator before these arguments, and
@@ -104,23 +84,26 @@ macro_rules! export_forms {
                 // SAFETY: C.
                 unsafe { call.run($comm) }
             }
-
-            fn $nonblocking(comm: *const $crate::comm::Comm, $($arg: $type,)* request: *mut *mut $crate::requests::Request) {
-                // SAFETY: H, C.
-                let $comm = unsafe { $crate::requests::begin(comm, request)? };
-                let call = $call;
-                // SAFETY: C.
-                unsafe { $crate::requests::create($comm, call, false, request) }
-            }
-
-            fn $persistent(comm: *const $crate::comm::Comm, $($arg: $type,)* request: *mut *mut $crate::requests::Request) {
-                // SAFETY: H, C.
-                let $comm = unsafe { $crate::requests::begin(comm, request)? };
-                let call = $call;
-                // SAFETY: C.
-                unsafe { $crate::requests::create($comm, call, true, request) }
-            }
             )*
+        }
+        $(
+        $crate::requests::export_forms!(@request $nonblocking false ($($arg: $type),*) $comm $call);
+        $crate::requests::export_forms!(@request $persistent true ($($arg: $type),*) $comm $call);
+        )*
+    };
+    (@request $name:ident $is_persistent:literal ($($arg:ident: $type:ty),*) $comm:ident $call:block) => {
+        $crate::export::export! {
+            fn $name(comm: *const $crate::comm::Comm, $($arg: $type,)* request: *mut *mut $crate::requests::Request) {
+                let create = || {
+                    // SAFETY: H.
+                    let $comm = unsafe { $crate::comm::of(comm)? };
+                    let call = $call;
+                    // SAFETY: C.
+                    unsafe { $crate::requests::create($comm, call, $is_persistent) }
+                };
+                // SAFETY: C.
+                unsafe { $crate::comm::write_handle(request, "request", create) }
+            }
         }
     };
 }

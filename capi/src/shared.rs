@@ -5,7 +5,7 @@
 
 use crate::buffers::{BufferArg, is_in_place};
 use crate::codes;
-use crate::comm::{Comm, check_out_pointer, free_handle, of, write_out};
+use crate::comm::{Comm, free_handle, of, write_handle, write_out};
 use crate::export::export;
 use earlybird::{CallBuffers, CollectiveArgs, Communicator, DType, Error, Op, ReduceOp, SharedBuffer, SharedView};
 use std::borrow::Cow;
@@ -52,7 +52,7 @@ unsafe fn all_reduce_view(
     // SAFETY: C, checked.
     let mut bytes = Cow::Borrowed(unsafe { send.bytes(dtype.size()) });
     if dtype == DType::Bool {
-        // Not every byte is a truth value.
+        // Not every byte is a valid bool.
         bytes.to_mut().iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
     }
     let mut view = comm.view();
@@ -80,17 +80,16 @@ export! {
         op: c_int,
         view: *mut *mut View,
     ) {
-        check_out_pointer(view, "view")?;
-        // SAFETY: C, H. K: the only use of the communicator is the result, which is in one structure with the handle
-        // of the communicator.
-        unsafe {
-            view.write(std::ptr::null_mut());
-            let (comm, op, send) = (of(comm)?.clone(), codes::op(op)?, BufferArg::send(send, count));
-            let kept: &'static Communicator = &*Arc::as_ptr(&comm);
-            let result = all_reduce_view(kept, send, codes::dtype(dtype)?, op)?;
-            view.write(Box::into_raw(Box::new(View { result, _comm: comm })));
-        }
-        Ok(())
+        let reduce = || {
+            // SAFETY: H.
+            let (comm, op, send) = (unsafe { of(comm)? }.clone(), codes::op(op)?, BufferArg::send(send, count));
+            // SAFETY: C. K: the only use of the communicator is the result, which is in one structure with the handle of the
+            // communicator.
+            let result = unsafe { all_reduce_view(&*Arc::as_ptr(&comm), send, codes::dtype(dtype)?, op)? };
+            Ok(Some(View { result, _comm: comm }))
+        };
+        // SAFETY: C.
+        unsafe { write_handle(view, "view", reduce) }
     }
 
     fn eb_view_data(from: *const View, data: *mut *const c_void) {
@@ -109,24 +108,22 @@ export! {
     }
 
     fn eb_buffer_alloc(comm: *const Comm, count: usize, dtype: c_int, buffer: *mut *mut Buffer) {
-        check_out_pointer(buffer, "buffer")?;
-        // SAFETY: C, H.
-        unsafe {
-            buffer.write(std::ptr::null_mut());
-            let (comm, dtype) = (of(comm)?, codes::dtype(dtype)?);
+        let alloc = || {
+            // SAFETY: H.
+            let (comm, dtype) = (unsafe { of(comm)? }, codes::dtype(dtype)?);
             if dtype == DType::Bool {
                 return Err(Error::Unsupported {
                     what: "a shared buffer of EB_BOOL".into(),
                     hint: "allocate one of EB_U8, which has the same operators".into(),
                 });
             }
-            let bytes = count.checked_mul(dtype.size());
-            let bytes = bytes.ok_or_else(|| {
+            let bytes = count.checked_mul(dtype.size()).ok_or_else(|| {
                 Error::usage(format!("a buffer of {count} elements of {} exceeds the address space", dtype.name()))
             })?;
-            buffer.write(Box::into_raw(Box::new(Buffer { bytes: comm.alloc(bytes)?, dtype })));
-        }
-        Ok(())
+            Ok(Some(Buffer { bytes: comm.alloc(bytes)?, dtype }))
+        };
+        // SAFETY: C.
+        unsafe { write_handle(buffer, "buffer", alloc) }
     }
 
     fn eb_buffer_data(from: *mut Buffer, data: *mut *mut c_void) {

@@ -9,7 +9,7 @@ use support::{C, CPP, Program, built, compiles, has, home, launcher, text};
 
 const RANKS: [usize; 4] = [1, 2, 3, 5];
 
-/// As C and, where there is a compiler for it, as C++.
+/// The languages: C and, if there is a compiler for it, C++.
 fn programs(name: &str) -> Vec<Program> {
     let compilers = [C, CPP].into_iter().filter(|compiler| compiler == &C || has(compiler[0]));
     compilers.map(|compiler| Program::compile(compiler, name)).collect()
@@ -67,7 +67,7 @@ fn communicators_options_threads_and_forks() {
 }
 
 #[test]
-fn calls_that_differ_are_told_when_a_communicator_is_closed() {
+fn calls_that_differ_are_reported_when_a_communicator_is_closed() {
     is_right_on_all("close.c");
 }
 
@@ -104,7 +104,7 @@ fn several_nodes_do_what_they_can() {
 }
 
 #[test]
-fn calls_that_differ_between_nodes_are_told_when_a_communicator_is_closed() {
+fn calls_that_differ_between_nodes_are_reported_when_a_communicator_is_closed() {
     let program = Program::compile(C, "close.c");
     program.is_right_with("close.c", 2, &["--nodes", "1"]);
     program.is_right_with("close.c", 5, &["--nodes", "2"]);
@@ -158,7 +158,7 @@ fn ranks_in_c_and_in_rust_are_one_job() {
 
 #[test]
 fn a_program_that_is_wrong_is_noticed() {
-    // What fails a rank must fail the test: here every rank misses a launcher's variable.
+    // A rank that fails must fail the test: here every rank misses a launcher's variable.
     let program = Program::compile(C, "timeout.c");
     let output = Command::new(program.path()).env("EARLYBIRD_RANK", "0").output().unwrap();
     assert!(!output.status.success() && text(&output).contains("EARLYBIRD_JOB is missing"), "{}", text(&output));

@@ -3,8 +3,8 @@
 
 use crate::abi::{self, Handle, constants};
 use crate::buffers::{byte_len, check_address, element_count, read, write};
+use crate::call::{CallFailure, CallResult};
 use crate::handles::PredefinedHandles;
-use crate::outcome::{CallFailure, CallResult};
 use crate::progress::{self, COPY_TAG};
 use earlybird::Counts;
 use std::ffi::{c_int, c_void};
@@ -43,22 +43,12 @@ impl Block {
 
     /// The block of `count` elements of `dtype` on the other side of a call, which must be as long as this one.
     #[inline]
-    pub fn or_equal(&self, handles: &PredefinedHandles, count: i64, dtype: Handle) -> Result<Block, CallFailure> {
+    pub fn other_side(&self, handles: &PredefinedHandles, count: i64, dtype: Handle) -> Result<Block, CallFailure> {
         if dtype == self.dtype && count == self.count as i64 {
             return Ok(*self);
         }
         let other = Block::new(handles, count, dtype, self.comm);
         other.filter(|other| other.bytes() == self.bytes()).ok_or_else(unequal_sides)
-    }
-
-    /// The type of the elements.
-    pub fn dtype(&self) -> Handle {
-        self.dtype
-    }
-
-    /// Makes the block independent of the caller's type, of which `copy` is one, and of the communicator.
-    pub fn become_independent(&mut self, copy: Handle) {
-        (self.dtype, self.comm) = (copy, constants().comm_self);
     }
 
     /// So many of these blocks as one.

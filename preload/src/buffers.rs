@@ -1,11 +1,68 @@
-//! The caller's buffers: borrowed where they are aligned and disjoint, else copied, with conversion of pairs that have gaps.
+//! The caller's buffers and arrays: borrowed where they are aligned and disjoint, else copied, with conversion of pairs that have gaps.
 #![allow(unsafe_code)]
 
-use crate::abi::constants;
+use crate::abi::{RecvPtr, SendPtr, constants};
+use crate::call::CallFailure;
 use crate::handles::ElementLayout;
-use crate::outcome::CallFailure;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::ptr;
+
+/// An array of counts or displacements, one for each rank: of `int`, or of `MPI_Count` in the functions whose names end in `_c`.
+#[derive(Clone, Copy)]
+pub enum IntArray {
+    Int(*const c_int),
+    Count(*const i64),
+}
+
+impl From<*const c_int> for IntArray {
+    fn from(at: *const c_int) -> Self {
+        IntArray::Int(at)
+    }
+}
+
+impl From<*const i64> for IntArray {
+    fn from(at: *const i64) -> Self {
+        IntArray::Count(at)
+    }
+}
+
+impl IntArray {
+    /// # Safety
+    /// The array has an element for this rank.
+    pub unsafe fn get(self, rank: usize) -> i64 {
+        // SAFETY: by the caller's contract.
+        unsafe {
+            match self {
+                IntArray::Int(at) => (*at.add(rank)).into(),
+                IntArray::Count(at) => *at.add(rank),
+            }
+        }
+    }
+}
+
+/// The buffers of a reduction on this rank, and the elements in them.
+#[derive(Clone, Copy)]
+pub struct ReductionBuffers {
+    pub send: SendPtr,
+    pub sent: usize,
+    pub recv: RecvPtr,
+    pub received: usize,
+    /// False on the first rank of an exclusive scan, whose receive buffer stays as it is.
+    pub has_result: bool,
+}
+
+impl ReductionBuffers {
+    #[inline(always)]
+    pub fn is_in_place(&self) -> bool {
+        self.send == constants().in_place
+    }
+
+    /// The address of this rank's contribution.
+    #[inline(always)]
+    pub fn contribution(&self) -> *const c_void {
+        if self.is_in_place() { self.recv } else { self.send }
+    }
+}
 
 /// Borrows elements to read.
 ///
@@ -22,7 +79,7 @@ pub unsafe fn read<'a, T>(from: *const c_void, count: usize) -> &'a [T] {
 /// Borrows elements to write.
 ///
 /// # Safety
-/// As `read`, and nothing else refers to them.
+/// The contract of `read`, and nothing else refers to them.
 pub unsafe fn write<'a, T>(to: *mut c_void, count: usize) -> &'a mut [T] {
     match count {
         0 => &mut [],

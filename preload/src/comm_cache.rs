@@ -62,7 +62,7 @@ fn find(comm: Handle) -> Option<&'static CommEntry> {
         true => slot,
         false => search(comm)?,
     };
-    // SAFETY: let go of when MPI frees `comm`, which is not during a call on it.
+    // SAFETY: released when MPI frees `comm`, which is not during a call on it.
     Some(unsafe { &*slot.entry.load(Relaxed) })
 }
 
@@ -77,13 +77,13 @@ fn search(comm: Handle) -> Option<&'static Slot> {
 
 /// Returns the entry that is the attribute of `comm`, if it has one.
 fn attribute(comm: Handle) -> Result<Option<&'static CommEntry>, ForwardReason> {
-    let mut known = ptr::null_mut();
+    let mut value = ptr::null_mut();
     // SAFETY: MPI runs; writes an address and an int.
-    match abi::query(|found| unsafe { abi::PMPI_Comm_get_attr(comm, keyval(), &mut known, found) }) {
+    match abi::query(|found| unsafe { abi::PMPI_Comm_get_attr(comm, keyval(), &mut value, found) }) {
         None => Err(ForwardReason::Argument),
         Some(0) => Ok(None),
         // SAFETY: `keep` stored the attribute under this key, and the communicator has not been freed.
-        Some(_) => Ok(Some(unsafe { &*known.cast::<CommEntry>() })),
+        Some(_) => Ok(Some(unsafe { &*value.cast::<CommEntry>() })),
     }
 }
 
@@ -104,7 +104,7 @@ pub fn get_ready(comm: Handle) -> Result<&'static InterceptedComm, ForwardReason
 /// Returns a holder of the entry of `comm`, which has one: it outlives the communicator of MPI.
 pub fn hold(comm: Handle) -> Option<Arc<CommEntry>> {
     let entry = find(comm).or_else(|| attribute(comm).ok()?)?;
-    // SAFETY: `keep` made the address of an `Arc`, which is let go of when MPI frees `comm`: not during a call on it.
+    // SAFETY: `keep` made the address of an `Arc`, which is released when MPI frees `comm`: not during a call on it.
     unsafe {
         Arc::increment_strong_count(entry);
         Some(Arc::from_raw(entry))
@@ -156,7 +156,7 @@ fn get_again(comm: Handle, entry: &'static CommEntry) -> Result<&'static Interce
 
 /// Makes `entry` the attribute of `comm`, and enters it into the table. MPI calls `on_delete` for the one before.
 fn keep(comm: Handle, entry: Arc<CommEntry>) -> &'static CommEntry {
-    retired::settle(&entry);
+    retired::make_home_if_largest(&entry);
     let entry = Arc::into_raw(entry).cast_mut();
     // SAFETY: MPI runs, the key is this library's, the entry lives until `on_delete`.
     if unsafe { abi::PMPI_Comm_set_attr(comm, keyval(), entry.cast()) } != 0 {
@@ -173,7 +173,7 @@ fn keep(comm: Handle, entry: Arc<CommEntry>) -> &'static CommEntry {
         *entries += 1;
     }
     drop(entries);
-    // SAFETY: let go of only when MPI frees `comm` or takes another entry for it.
+    // SAFETY: released only when MPI frees `comm` or replaces the attribute.
     unsafe { &*entry }
 }
 
@@ -185,7 +185,7 @@ fn keyval() -> c_int {
     *KEYVAL.get_or_init(|| create().unwrap_or_else(|| settings::die("MPI_Comm_create_keyval failed")))
 }
 
-/// Frees the entry of a communicator that MPI frees, or that gets another one. `free_all` has freed those in the table.
+/// Frees the entry of a communicator that MPI frees, or whose attribute is replaced. `free_all` has freed those in the table.
 unsafe extern "C" fn on_delete(comm: Handle, _keyval: c_int, entry: *mut c_void, _extra: *mut c_void) -> c_int {
     if FINALIZED.load(Relaxed) {
         return 0;
@@ -208,8 +208,8 @@ pub fn free_all() {
     FINALIZED.store(true, Relaxed);
     let taken_out: Vec<_> = {
         let _entries = CHANGES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let taken = TABLE.iter().filter(|slot| slot.handle.load(Relaxed) > DELETED);
-        let slots = taken.inspect(|slot| slot.handle.store(DELETED, Release));
+        let entered = TABLE.iter().filter(|slot| slot.handle.load(Relaxed) > DELETED);
+        let slots = entered.inspect(|slot| slot.handle.store(DELETED, Release));
         // SAFETY: `keep` entered it; taken out once: its slot held its handle until now, and `on_delete` frees no more.
         slots.map(|slot| unsafe { Arc::from_raw(slot.entry.load(Relaxed)) }).collect()
     };

@@ -1,250 +1,291 @@
-//! Broadcast, and the other collectives whose blocks have one length on all ranks and that reduce nothing.
+//! The collectives that move data and reduce nothing: from the arguments of MPI to the blocks of both sides of a call.
+//!
+//! All ranks must know the lengths of the blocks. Each rank has them among its arguments where all blocks have one length, and in
+//! MPI_Allgatherv. In MPI_Gatherv and MPI_Scatterv only the root has them, valid or not, and broadcasts them first. In MPI_Alltoallv and
+//! MPI_Alltoallw each rank has those of its own blocks, and earlybird compares them.
 #![allow(unsafe_code)]
 
 use crate::abi::{Handle, RecvPtr, SendPtr, constants};
-use crate::block::Block;
-use crate::buffers::{check_address, write};
-use crate::form::Form;
-use crate::functions::MpiFunction;
+use crate::block::{Block, unequal_sides};
+use crate::buffers::IntArray;
+use crate::call::{MpiCall, check_not_in_place};
 use crate::intercepted::InterceptedComm;
-use crate::non_blocking::{LentBuffers, NewCall};
-use crate::outcome::{CallResult, forward, return_code};
-use crate::row::{CallMemory, Row};
-use crate::summary::{self, ForwardReason};
-use crate::transfer::{BlockBytes, Transfer, block, carry_out, check_not_in_place, rooted};
-use earlybird::{Counts, DType, Op};
-use std::ffi::{c_int, c_void};
+use crate::row::Row;
+use crate::summary::ForwardReason;
+use crate::transfer::{BlockBytes, Refusal, Transfer, carry_out};
+use std::ffi::c_int;
+
+/// A buffer as three arguments of MPI describe it: its address, the count and the type of its elements, or of each of its blocks.
+#[derive(Clone, Copy)]
+pub struct Elements {
+    at: RecvPtr,
+    count: i64,
+    dtype: Handle,
+}
+
+/// Describes a buffer by its arguments.
+#[inline(always)]
+pub fn elements(at: SendPtr, count: impl Into<i64>, dtype: Handle) -> Elements {
+    Elements { at: at.cast_mut(), count: count.into(), dtype }
+}
+
+impl Elements {
+    #[inline(always)]
+    fn is_in_place(&self) -> bool {
+        self.at == constants().in_place
+    }
+
+    /// The elements, or those of one block.
+    #[inline(always)]
+    fn block(&self, intercepted: &InterceptedComm, call: MpiCall) -> Result<Block, ForwardReason> {
+        Block::new(intercepted.handles, self.count, self.dtype, call.comm).ok_or(ForwardReason::Argument)
+    }
+}
+
+/// A buffer with a block for each rank, as the functions whose names end in `v` or `w` describe it.
+#[derive(Clone, Copy)]
+pub struct UnequalBlocks {
+    at: RecvPtr,
+    counts: IntArray,
+    offsets: IntArray,
+    types: Types,
+}
+
+#[derive(Clone, Copy)]
+enum Types {
+    /// One for all blocks; displacements are in elements.
+    One(Handle),
+    /// One for each, of no meaning for an empty block; displacements are in bytes.
+    PerRank(*const Handle),
+}
+
+/// Describes a buffer by the arguments of a function whose name ends in `v`.
+pub fn blocks(at: SendPtr, counts: impl Into<IntArray>, offsets: impl Into<IntArray>, dtype: Handle) -> UnequalBlocks {
+    UnequalBlocks { at: at.cast_mut(), counts: counts.into(), offsets: offsets.into(), types: Types::One(dtype) }
+}
+
+/// Describes a buffer by the arguments of MPI_Alltoallw.
+pub fn blocks_of_types(
+    at: SendPtr,
+    counts: impl Into<IntArray>,
+    offsets: impl Into<IntArray>,
+    dtypes: *const Handle,
+) -> UnequalBlocks {
+    UnequalBlocks { types: Types::PerRank(dtypes), ..blocks(at, counts, offsets, constants().null_type) }
+}
+
+/// A block for each rank, and the bytes from the buffer's address to it.
+type PlacedBlocks = Vec<(isize, Block)>;
+
+impl UnequalBlocks {
+    /// The type of the blocks, if they have one.
+    fn dtype(&self) -> Handle {
+        match self.types {
+            Types::One(dtype) => dtype,
+            Types::PerRank(_) => constants().null_type,
+        }
+    }
+
+    /// Reads the arrays.
+    ///
+    /// # Safety
+    /// They have an element for each rank.
+    unsafe fn read(&self, intercepted: &InterceptedComm, call: MpiCall) -> Result<PlacedBlocks, Refusal> {
+        let extent = match self.types {
+            Types::One(dtype) => elements(self.at, 1, dtype).block(intercepted, call)?.extent()?,
+            Types::PerRank(_) => 1,
+        };
+        let each = (0..intercepted.size).map(|rank| {
+            // SAFETY: by the caller's contract.
+            let (count, offset, dtype) = unsafe {
+                let dtype = match self.types {
+                    Types::One(dtype) => dtype,
+                    Types::PerRank(dtypes) => *dtypes.add(rank),
+                };
+                (self.counts.get(rank), self.offsets.get(rank), dtype)
+            };
+            let block = match self.types {
+                Types::PerRank(_) if count == 0 => Block::EMPTY,
+                _ => elements(self.at, count, dtype).block(intercepted, call)?,
+            };
+            Ok((extent.wrapping_mul(offset as isize), block))
+        });
+        each.collect()
+    }
+}
+
+fn bytes_of(blocks: &PlacedBlocks) -> Vec<usize> {
+    blocks.iter().map(|(_, block)| block.bytes()).collect()
+}
+
+/// Returns the bytes of each rank's block. If the root alone has the arguments, it broadcasts them first, and all ranks forward a call
+/// with invalid ones.
+fn agree_on_bytes(
+    intercepted: &InterceptedComm,
+    root: Option<usize>,
+    blocks: Option<Result<PlacedBlocks, Refusal>>,
+) -> Result<(Vec<usize>, PlacedBlocks), Refusal> {
+    let Some(root) = root else {
+        let blocks = blocks.transpose()?.unwrap_or_default();
+        return Ok((bytes_of(&blocks), blocks));
+    };
+    let mut words = vec![0; intercepted.size + 1];
+    words[intercepted.size] = u64::from(matches!(blocks, Some(Err(_))));
+    let blocks = blocks.and_then(Result::ok).unwrap_or_default();
+    words.iter_mut().zip(&blocks).for_each(|(word, (_, block))| *word = block.bytes() as u64);
+    let received = intercepted.comm.process_at_rank(root).broadcast_into(&mut words);
+    received.map_err(|error| Refusal::Failed(error.into()))?;
+    match words.pop() {
+        Some(0) => Ok((words.into_iter().map(|bytes| bytes as usize).collect(), blocks)),
+        _ => Err(ForwardReason::Argument.into()),
+    }
+}
 
 /// Intercepts MPI_Bcast. Returns `None` for a call that is forwarded.
 ///
 /// # Safety
 /// The buffer is what MPI demands of the caller.
 #[inline(always)]
-pub unsafe fn bcast(
-    buffer: RecvPtr,
-    count: impl Into<i64>,
-    dtype: Handle,
-    root: c_int,
-    comm: Handle,
-    form: Form,
-) -> Option<c_int> {
-    let (call, count) = (form.of(MpiFunction::Bcast), count.into());
-    let (intercepted, root, block) = match rooted(root, comm, form)
-        .and_then(|(intercepted, root)| Ok((intercepted, root, block(intercepted, count, dtype, comm)?)))
-    {
-        Ok(found) => found,
-        Err(ForwardReason::Argument) => return forward(call, ForwardReason::Argument, 0, dtype),
-        Err(reason) => return forward(call, reason, count, dtype),
+pub unsafe fn broadcast(call: MpiCall, buffer: Elements, root: c_int) -> Option<c_int> {
+    let transfer = || {
+        let (intercepted, root) = call.with_root(Some(root))?;
+        let block = buffer.block(intercepted, call)?;
+        let row = || Row::joined(buffer.at, block);
+        // Bytes are sent and received where they lie, other elements packed on the root and unpacked on the other ranks.
+        let (send, recv) = match root == Some(intercepted.rank) {
+            _ if block.is_dense => (row(), row()),
+            true => (row(), Row::unread(block.bytes())),
+            false => (Row::EMPTY, row()),
+        };
+        let block_bytes = BlockBytes::Uniform(block.bytes());
+        Ok(Transfer { intercepted, root, block_bytes, is_in_place: block.is_dense, send, recv })
     };
-    if intercepted.selection.prefers_mpi(call, block.bytes()) {
-        return forward(call, ForwardReason::Faster, count, dtype);
-    }
-    summary::count_intercepted(call, block.bytes());
     // SAFETY: by the caller's contract.
-    let result = unsafe {
-        match form {
-            Form::Blocking => bcast_block(intercepted, buffer, &block, root),
-            Form::NonBlocking(request) => start_bcast((intercepted, comm), buffer, block, root, request),
-        }
-    };
-    Some(return_code(call, comm, result))
+    unsafe { carry_out(call, (buffer.count, buffer.dtype), transfer()) }
 }
 
-/// # Safety
-/// `buffer` has the elements.
-unsafe fn bcast_block(intercepted: &InterceptedComm, buffer: *mut c_void, block: &Block, root: usize) -> CallResult {
-    let root_process = intercepted.comm.process_at_rank(root);
-    if block.is_dense {
-        check_address(buffer, block.bytes())?;
-        // SAFETY: by the caller's contract; bytes have no alignment and no invalid values.
-        return Ok(root_process.broadcast_into(unsafe { write::<u8>(buffer, block.bytes()) })?);
-    }
-    let mut packed = vec![0u8; block.bytes()];
-    // SAFETY: by the caller's contract; `packed` is as long as the signature.
-    unsafe {
-        if root == intercepted.rank {
-            block.copy_in(buffer, &mut packed)?;
-        }
-        root_process.broadcast_into(&mut packed)?;
-        if root != intercepted.rank {
-            block.copy_out(&packed, buffer)?;
-        }
-    }
-    Ok(())
-}
-
-/// # Safety
-/// `buffer` has the elements until the call has ended; `request` is where the caller wants the request.
-#[cold]
-unsafe fn start_bcast(
-    (intercepted, comm): (&'static InterceptedComm, Handle),
-    buffer: *mut c_void,
-    block: Block,
-    root: usize,
-    request: *mut Handle,
-) -> CallResult {
-    let is_root = root == intercepted.rank;
-    let (mut recv, mut deliver_to) = Row::joined(buffer, block).lend()?;
-    if let CallMemory::Own(packed) = &mut recv
-        && is_root
-    {
-        // SAFETY: by the caller's contract; `packed` is as long as the signature.
-        unsafe { block.copy_in(buffer, packed)? };
-        deliver_to = None;
-    }
-    let (function, counts) = (MpiFunction::Ibcast, Counts::Uniform);
-    let call = NewCall { intercepted, function, comm, root: Some(root), counts, dtype: DType::U8, op: Op::Sum };
-    // SAFETY: by the caller's contract.
-    unsafe { call.start(LentBuffers { send: None, recv, deliver_to }, request) }
-}
-
-/// Intercepts MPI_Allgather. Returns `None` for a call that is forwarded.
+/// Intercepts MPI_Allgather, MPI_Gather or MPI_Scatter: `own` has this rank's block, `all` those of all ranks, on the root alone if
+/// there is one. Returns `None` for a call that is forwarded.
 ///
 /// # Safety
 /// The buffers are what MPI demands of the caller.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
-pub unsafe fn allgather(
-    send: SendPtr,
-    n: impl Into<i64>,
-    dtype: Handle,
-    recv: RecvPtr,
-    m: impl Into<i64>,
-    recv_type: Handle,
-    comm: Handle,
-    form: Form,
-) -> Option<c_int> {
-    let (n, m) = (n.into(), m.into());
+pub unsafe fn equal_blocks(call: MpiCall, own: Elements, all: Elements, root: Option<c_int>) -> Option<c_int> {
+    let is_in_place = own.is_in_place();
     let transfer = || {
-        let intercepted = form.comm(comm)?;
-        let received = block(intercepted, m, recv_type, comm)?;
-        let is_in_place = send == constants().in_place;
+        let (intercepted, root) = call.with_root(root)?;
+        if root.is_some_and(|root| root != intercepted.rank) {
+            check_not_in_place(is_in_place)?;
+            let block = own.block(intercepted, call)?;
+            let (block_bytes, send) = (BlockBytes::Uniform(block.bytes()), Row::joined(own.at, block));
+            let gather = Transfer { intercepted, root, block_bytes, is_in_place, send, recv: Row::EMPTY };
+            return Ok(turned_if_scatter(call, gather));
+        }
+        let block = all.block(intercepted, call)?;
         let send = match is_in_place {
-            true => Row::joined(received.nth(recv, intercepted.rank)?, received),
-            false => Row::joined(send.cast_mut(), received.or_equal(intercepted.handles, n, dtype)?),
+            true if is_scatter(call) => Row::unread(block.bytes()),
+            true => Row::joined(block.nth(all.at, intercepted.rank)?, block),
+            false => Row::joined(own.at, block.other_side(intercepted.handles, own.count, own.dtype)?),
         };
-        let recv = Row::joined(recv, received.times(intercepted.size));
-        let block_bytes = BlockBytes::Uniform(received.bytes());
-        Ok(Transfer { intercepted, root: None, block_bytes, is_in_place, send, recv })
+        let recv = Row::joined(all.at, block.times(intercepted.size));
+        let block_bytes = BlockBytes::Uniform(block.bytes());
+        Ok(turned_if_scatter(call, Transfer { intercepted, root, block_bytes, is_in_place, send, recv }))
     };
+    let counted = if is_in_place { all } else { own };
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(MpiFunction::Allgather, comm, (m, recv_type), transfer(), form) }
+    unsafe { carry_out(call, (counted.count, counted.dtype), transfer()) }
+}
+
+/// Intercepts MPI_Allgatherv, MPI_Gatherv or MPI_Scatterv; the arguments are those of `equal_blocks`. Returns `None` for a call that
+/// is forwarded.
+///
+/// # Safety
+/// The buffers and arrays are what MPI demands of the caller.
+pub unsafe fn unequal_blocks(call: MpiCall, own: Elements, all: UnequalBlocks, root: Option<c_int>) -> Option<c_int> {
+    let is_in_place = own.is_in_place();
+    let transfer = || {
+        let (intercepted, root) = call.with_root(root)?;
+        if root.is_some() && intercepted.selection.always_prefers_mpi(call.function) {
+            return Err(ForwardReason::Faster.into());
+        }
+        let (rank, has_all) = (intercepted.rank, root.is_none_or(|root| root == intercepted.rank));
+        // SAFETY: by the caller's contract.
+        let blocks = has_all.then(|| unsafe { all.read(intercepted, call) });
+        let (bytes, blocks) = agree_on_bytes(intercepted, root, blocks)?;
+        check_not_in_place(is_in_place && !has_all)?;
+        let send = match is_in_place {
+            true if is_scatter(call) => Row::unread(bytes[rank]),
+            true => Row::joined(all.at.wrapping_byte_offset(blocks[rank].0), blocks[rank].1),
+            false => match own.block(intercepted, call)? {
+                block if block.bytes() == bytes[rank] => Row::joined(own.at, block),
+                _ => return Err(unequal_sides().into()),
+            },
+        };
+        let recv = if has_all { Row::placed(all.at, blocks) } else { Row::EMPTY };
+        let block_bytes = BlockBytes::PerRank(bytes);
+        Ok(turned_if_scatter(call, Transfer { intercepted, root, block_bytes, is_in_place, send, recv }))
+    };
+    let count = if is_in_place { 0 } else { own.count };
+    // SAFETY: by the caller's contract.
+    unsafe { carry_out(call, (count, own.dtype), transfer()) }
+}
+
+#[inline(always)]
+fn is_scatter(call: MpiCall) -> bool {
+    call.collective().traits().in_parts
+}
+
+/// Turns a gather round, if the call is a scatter. In place the root's own block is not moved.
+#[inline(always)]
+fn turned_if_scatter(call: MpiCall, gather: Transfer) -> Transfer {
+    match is_scatter(call) {
+        true => Transfer { is_in_place: false, send: gather.recv, recv: gather.send, ..gather },
+        false => gather,
+    }
 }
 
 /// Intercepts MPI_Alltoall. Returns `None` for a call that is forwarded.
 ///
 /// # Safety
-/// The contract of `allgather`.
+/// The buffers are what MPI demands of the caller.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
-pub unsafe fn alltoall(
-    send: SendPtr,
-    n: impl Into<i64>,
-    dtype: Handle,
-    recv: RecvPtr,
-    m: impl Into<i64>,
-    recv_type: Handle,
-    comm: Handle,
-    form: Form,
-) -> Option<c_int> {
-    let (n, m) = (n.into(), m.into());
+pub unsafe fn alltoall(call: MpiCall, send: Elements, recv: Elements) -> Option<c_int> {
     let transfer = || {
-        let intercepted = form.comm(comm)?;
-        let received = block(intercepted, m, recv_type, comm)?;
-        let is_in_place = send == constants().in_place;
-        let (sent, from) = match is_in_place {
-            true => (received, recv),
-            false => (received.or_equal(intercepted.handles, n, dtype)?, send.cast_mut()),
+        let intercepted = call.intercepted()?;
+        let received = recv.block(intercepted, call)?;
+        let is_in_place = send.is_in_place();
+        let (from, sent) = match is_in_place {
+            true => (recv.at, received),
+            false => (send.at, received.other_side(intercepted.handles, send.count, send.dtype)?),
         };
         let send = Row::joined(from, sent.times(intercepted.size));
-        let recv = Row::joined(recv, received.times(intercepted.size));
+        let recv = Row::joined(recv.at, received.times(intercepted.size));
         let block_bytes = BlockBytes::Uniform(received.bytes());
         Ok(Transfer { intercepted, root: None, block_bytes, is_in_place, send, recv })
     };
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(MpiFunction::Alltoall, comm, (m, recv_type), transfer(), form) }
+    unsafe { carry_out(call, (recv.count, recv.dtype), transfer()) }
 }
 
-/// Intercepts MPI_Gather. Returns `None` for a call that is forwarded.
+/// Intercepts MPI_Alltoallv or MPI_Alltoallw. With MPI_IN_PLACE the blocks to send are those that are replaced. Returns `None` for a
+/// call that is forwarded.
 ///
 /// # Safety
-/// The contract of `allgather`; `recv` and its type on the root only.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-pub unsafe fn gather(
-    send: SendPtr,
-    n: impl Into<i64>,
-    dtype: Handle,
-    recv: RecvPtr,
-    m: impl Into<i64>,
-    recv_type: Handle,
-    root: c_int,
-    comm: Handle,
-    form: Form,
-) -> Option<c_int> {
-    let (n, m) = (n.into(), m.into());
-    let is_in_place = send == constants().in_place;
-    // Each rank knows the length of the blocks from what MPI lets it know.
-    let known = if is_in_place { (m, recv_type) } else { (n, dtype) };
+/// The buffers and arrays are what MPI demands of the caller.
+pub unsafe fn alltoall_unequal(call: MpiCall, send: UnequalBlocks, recv: UnequalBlocks) -> Option<c_int> {
     let transfer = || {
-        let (intercepted, root) = rooted(root, comm, form)?;
-        if root != intercepted.rank {
-            check_not_in_place(is_in_place)?;
-            let sent = block(intercepted, n, dtype, comm)?;
-            let (block_bytes, send) = (BlockBytes::Uniform(sent.bytes()), Row::joined(send.cast_mut(), sent));
-            return Ok(Transfer { intercepted, root: Some(root), block_bytes, is_in_place, send, recv: Row::EMPTY });
-        }
-        let received = block(intercepted, m, recv_type, comm)?;
-        let send = match is_in_place {
-            true => Row::joined(received.nth(recv, root)?, received),
-            false => Row::joined(send.cast_mut(), received.or_equal(intercepted.handles, n, dtype)?),
+        let intercepted = call.intercepted()?;
+        // SAFETY: by the caller's contract.
+        let received = unsafe { recv.read(intercepted, call)? };
+        let (from, sent) = match send.at == constants().in_place {
+            true => (recv.at, received.clone()),
+            // SAFETY: by the caller's contract.
+            false => (send.at, unsafe { send.read(intercepted, call)? }),
         };
-        let recv = Row::joined(recv, received.times(intercepted.size));
-        let block_bytes = BlockBytes::Uniform(received.bytes());
-        Ok(Transfer { intercepted, root: Some(root), block_bytes, is_in_place, send, recv })
+        let block_bytes = BlockBytes::PerPair([bytes_of(&sent), bytes_of(&received)]);
+        let (send, recv) = (Row::placed(from, sent), Row::placed(recv.at, received));
+        Ok(Transfer { intercepted, root: None, block_bytes, is_in_place: false, send, recv })
     };
     // SAFETY: by the caller's contract.
-    unsafe { carry_out(MpiFunction::Gather, comm, known, transfer(), form) }
-}
-
-/// Intercepts MPI_Scatter. Returns `None` for a call that is forwarded.
-///
-/// # Safety
-/// The contract of `allgather`; `send` and its type on the root only.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-pub unsafe fn scatter(
-    send: SendPtr,
-    n: impl Into<i64>,
-    dtype: Handle,
-    recv: RecvPtr,
-    m: impl Into<i64>,
-    recv_type: Handle,
-    root: c_int,
-    comm: Handle,
-    form: Form,
-) -> Option<c_int> {
-    let (n, m) = (n.into(), m.into());
-    let is_in_place = recv == constants().in_place;
-    let known = if is_in_place { (n, dtype) } else { (m, recv_type) };
-    let transfer = || {
-        let (intercepted, root) = rooted(root, comm, form)?;
-        if root != intercepted.rank {
-            check_not_in_place(is_in_place)?;
-            let received = block(intercepted, m, recv_type, comm)?;
-            let (block_bytes, recv) = (BlockBytes::Uniform(received.bytes()), Row::joined(recv, received));
-            return Ok(Transfer { intercepted, root: Some(root), block_bytes, is_in_place, send: Row::EMPTY, recv });
-        }
-        let sent = block(intercepted, n, dtype, comm)?;
-        let recv = match is_in_place {
-            // The root's own block stays where it is.
-            true => Row::unread(sent.bytes()),
-            false => Row::joined(recv, sent.or_equal(intercepted.handles, m, recv_type)?),
-        };
-        let block_bytes = BlockBytes::Uniform(sent.bytes());
-        let send = Row::joined(send.cast_mut(), sent.times(intercepted.size));
-        Ok(Transfer { intercepted, root: Some(root), block_bytes, is_in_place: false, send, recv })
-    };
-    // SAFETY: by the caller's contract.
-    unsafe { carry_out(MpiFunction::Scatter, comm, known, transfer(), form) }
+    unsafe { carry_out(call, (0, send.dtype()), transfer()) }
 }

@@ -2,9 +2,10 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{self, Handle, constants};
-use crate::form::Form;
-use crate::functions::for_each_function;
-use crate::{comm_cache, data_movement, non_blocking, progress, reductions, settings, stderr, summary, unequal_blocks};
+use crate::call::MpiCall;
+use crate::data_movement::{blocks, blocks_of_types, elements};
+use crate::functions::{MpiFunction, for_each_function};
+use crate::{comm_cache, data_movement, non_blocking, progress, reductions, settings, stderr, summary};
 use earlybird::Interpose;
 use std::ffi::c_int;
 
@@ -23,10 +24,10 @@ macro_rules! argument_type {
 }
 
 /// Defines a function whose counts are of the given type, exported under the name of MPI and this suffix. The function that intercepts
-/// the call returns its return code, or `None` to forward it. In brackets follow the address of the request and the form of the call.
+/// the call returns its return code, or `None` to forward it. A non-blocking one has a name for the address of its request.
 macro_rules! define_entry {
-    ($name:ident $lower:ident, $suffix:literal, $count:ty, $module:ident::$function:ident
-        ($($argument:ident: $kind:ident),*) [$($request:ident)?] [$($form:expr)?]) => {
+    ($name:ident $lower:ident [$($request:ident)?] $suffix:literal $count:ty,
+        ($($argument:ident: $kind:ident),*) $module:ident $function:ident($($described:expr),*)) => {
         /// The MPI function of this name.
         ///
         /// # Safety
@@ -40,9 +41,11 @@ macro_rules! define_entry {
                 #[link_name = concat!("PMPI_", stringify!($name), $suffix)]
                 fn forward($($argument: argument_type!($kind $count),)* comm: Handle $(, $request: *mut Handle)?) -> c_int;
             }
+            let request = None$(.or(Some($request)))?;
+            let call = MpiCall { function: MpiFunction::$name, comm, request };
             // SAFETY: the arguments are what MPI demands of the caller, and are forwarded unchanged.
             unsafe {
-                $module::$function($($argument,)* comm $(, $form)?)
+                $module::$function(call $(, $described)*)
                     .unwrap_or_else(|| forward($($argument,)* comm $(, $request)?))
             }
         }
@@ -51,28 +54,24 @@ macro_rules! define_entry {
 
 macro_rules! define_entries {
     ($($name:ident $capitals:ident $lower:ident $non_blocking:tt, $collective:ident, $counts:ident,
-        $module:ident::$function:ident $arguments:tt;)*) => {
-        $(define_entries!(@forms $name $lower $non_blocking "" c_int, $module $function $arguments);)*
+        $arguments:tt => $module:ident::$function:ident $described:tt;)*) => {
+        $(define_entries!(@forms $name $lower $non_blocking "" c_int, $arguments $module $function $described);)*
 
         /// The forms with large counts.
         #[cfg(large_counts)]
         mod large {
             use super::*;
-            $(define_entries!(@$counts $name $lower $non_blocking $module $function $arguments);)*
+            $(define_entries!(@$counts $name $lower $non_blocking $arguments $module $function $described);)*
         }
     };
-    (@counts $name:ident $lower:ident $non_blocking:tt $module:ident $function:ident $arguments:tt) => {
-        define_entries!(@forms $name $lower $non_blocking "_c" abi::Count, $module $function $arguments);
+    (@counts $name:ident $lower:ident $non_blocking:tt $arguments:tt $module:ident $function:ident $described:tt) => {
+        define_entries!(@forms $name $lower $non_blocking "_c" abi::Count, $arguments $module $function $described);
     };
-    (@no_counts $name:ident $lower:ident $non_blocking:tt $module:ident $function:ident $arguments:tt) => {};
-    (@forms $name:ident $lower:ident [] $suffix:literal $count:ty, $module:ident $function:ident $arguments:tt) => {
-        define_entry!($name $lower, $suffix, $count, $module::$function $arguments [] []);
-    };
-    (@forms $name:ident $lower:ident [$non_blocking:ident $i_capitals:ident $i_lower:ident] $suffix:literal $count:ty,
-        $module:ident $function:ident $arguments:tt) => {
-        define_entry!($name $lower, $suffix, $count, $module::$function $arguments [] [Form::Blocking]);
-        define_entry!(
-            $non_blocking $i_lower, $suffix, $count, $module::$function $arguments [request] [Form::NonBlocking(request)]);
+    (@no_counts $($function:tt)*) => {};
+    (@forms $name:ident $lower:ident [$($non_blocking:ident $capitals:ident $i_lower:ident)?] $suffix:literal $count:ty,
+        $arguments:tt $module:ident $function:ident $described:tt) => {
+        define_entry!($name $lower [] $suffix $count, $arguments $module $function $described);
+        $(define_entry!($non_blocking $i_lower [request] $suffix $count, $arguments $module $function $described);)?
     };
 }
 

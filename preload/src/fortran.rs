@@ -81,7 +81,7 @@ macro_rules! c_argument {
     };
 }
 
-/// A call of a C function. That of a non-blocking one gives a request, which becomes one of Fortran at this address.
+/// A call of a C function. The request of a non-blocking one is converted to Fortran's and written to this address.
 #[cfg(open_mpi)]
 macro_rules! with_request {
     ([] entry::$function:ident($($argument:expr),* $(,)?)) => {
@@ -123,7 +123,7 @@ macro_rules! define_fortran {
 #[cfg(open_mpi)]
 macro_rules! define_fortran_functions {
     ($($name:ident $capitals:ident $lower:ident [$($non_blocking:ident $i_capitals:ident $i_lower:ident)?], $collective:ident,
-        $counts:ident, $module:ident::$function:ident $arguments:tt;)*) => {
+        $counts:ident, $arguments:tt => $module:ident::$function:ident $described:tt;)*) => {
         $(
             define_fortran_functions!(@each $capitals $lower [] $arguments);
             $(define_fortran_functions!(@each $i_capitals $i_lower [request] $arguments);)?

@@ -5,47 +5,56 @@ use earlybird::Collective;
 
 /// Calls a macro with the table. A line has MPI's name, in three spellings: that of C, that of Fortran and that of this library. In
 /// brackets the name of its non-blocking form follows, if it is intercepted. Then come the collective whose settings hold for both, the
-/// function that intercepts them, and the arguments before the communicator. `counts` says that the function has a form with large
-/// counts, whose name ends in `_c`. The kinds of arguments are explained at `entry::argument_type`.
+/// arguments before the communicator, whose kinds are explained at `entry::argument_type`, and after the arrow the function that
+/// intercepts both forms, with those of its arguments that follow the call. `counts` says that the function has a form with large
+/// counts, whose name ends in `_c`.
 macro_rules! for_each_function {
     ($use:ident) => {
         $use! {
-            Allreduce ALLREDUCE allreduce [Iallreduce IALLREDUCE iallreduce], AllReduce, counts, reductions::allreduce(send: Send, recv: Recv, n: Count, dtype: Type, op: Op);
+            Allreduce ALLREDUCE allreduce [Iallreduce IALLREDUCE iallreduce], AllReduce, counts,
+                (send: Send, recv: Recv, n: Count, dtype: Type, op: Op) => reductions::reduction((send, recv), n, (dtype, op), None);
             Reduce REDUCE reduce [Ireduce IREDUCE ireduce], Reduce, counts,
-                reductions::reduce(send: Send, recv: Recv, n: Count, dtype: Type, op: Op, root: Root);
-            Bcast BCAST bcast [Ibcast IBCAST ibcast], Broadcast, counts, data_movement::bcast(buffer: Recv, n: Count, dtype: Type, root: Root);
-            Barrier BARRIER barrier [Ibarrier IBARRIER ibarrier], Barrier, no_counts, reductions::barrier();
+                (send: Send, recv: Recv, n: Count, dtype: Type, op: Op, root: Root)
+                => reductions::reduction((send, recv), n, (dtype, op), Some(root));
+            Bcast BCAST bcast [Ibcast IBCAST ibcast], Broadcast, counts,
+                (buffer: Recv, n: Count, dtype: Type, root: Root) => data_movement::broadcast(elements(buffer, n, dtype), root);
+            Barrier BARRIER barrier [Ibarrier IBARRIER ibarrier], Barrier, no_counts, () => reductions::barrier();
             Allgather ALLGATHER allgather [Iallgather IALLGATHER iallgather], AllGather, counts,
-                data_movement::allgather(send: Send, n: Count, dtype: Type, recv: Recv, m: Count, recv_type: Type);
+                (send: Send, n: Count, dtype: Type, recv: Recv, m: Count, recv_type: Type)
+                => data_movement::equal_blocks(elements(send, n, dtype), elements(recv, m, recv_type), None);
             Allgatherv ALLGATHERV allgatherv [Iallgatherv IALLGATHERV iallgatherv], AllGather, counts,
-                unequal_blocks::allgatherv(
-                    send: Send, n: Count, dtype: Type, recv: Recv, m: Counts, to: Offsets, recv_type: Type);
+                (send: Send, n: Count, dtype: Type, recv: Recv, m: Counts, to: Offsets, recv_type: Type)
+                => data_movement::unequal_blocks(elements(send, n, dtype), blocks(recv, m, to, recv_type), None);
             Gather GATHER gather [Igather IGATHER igather], Gather, counts,
-                data_movement::gather(
-                    send: Send, n: Count, dtype: Type, recv: Recv, m: Count, recv_type: Type, root: Root);
+                (send: Send, n: Count, dtype: Type, recv: Recv, m: Count, recv_type: Type, root: Root)
+                => data_movement::equal_blocks(elements(send, n, dtype), elements(recv, m, recv_type), Some(root));
             Gatherv GATHERV gatherv [], Gather, counts,
-                unequal_blocks::gatherv(
-                    send: Send, n: Count, dtype: Type, recv: Recv, m: Counts, to: Offsets, recv_type: Type, root: Root);
+                (send: Send, n: Count, dtype: Type, recv: Recv, m: Counts, to: Offsets, recv_type: Type, root: Root)
+                => data_movement::unequal_blocks(elements(send, n, dtype), blocks(recv, m, to, recv_type), Some(root));
             Scatter SCATTER scatter [Iscatter ISCATTER iscatter], Scatter, counts,
-                data_movement::scatter(
-                    send: Send, n: Count, dtype: Type, recv: Recv, m: Count, recv_type: Type, root: Root);
+                (send: Send, n: Count, dtype: Type, recv: Recv, m: Count, recv_type: Type, root: Root)
+                => data_movement::equal_blocks(elements(recv, m, recv_type), elements(send, n, dtype), Some(root));
             Scatterv SCATTERV scatterv [], Scatter, counts,
-                unequal_blocks::scatterv(
-                    send: Send, n: Counts, from: Offsets, dtype: Type, recv: Recv, m: Count, recv_type: Type, root: Root);
+                (send: Send, n: Counts, from: Offsets, dtype: Type, recv: Recv, m: Count, recv_type: Type, root: Root)
+                => data_movement::unequal_blocks(elements(recv, m, recv_type), blocks(send, n, from, dtype), Some(root));
             Alltoall ALLTOALL alltoall [Ialltoall IALLTOALL ialltoall], AllToAll, counts,
-                data_movement::alltoall(send: Send, n: Count, dtype: Type, recv: Recv, m: Count, recv_type: Type);
+                (send: Send, n: Count, dtype: Type, recv: Recv, m: Count, recv_type: Type)
+                => data_movement::alltoall(elements(send, n, dtype), elements(recv, m, recv_type));
             Alltoallv ALLTOALLV alltoallv [Ialltoallv IALLTOALLV ialltoallv], AllToAll, counts,
-                unequal_blocks::alltoallv(
-                    send: Send, n: Counts, from: Offsets, dtype: Type, recv: Recv, m: Counts, to: Offsets, recv_type: Type);
+                (send: Send, n: Counts, from: Offsets, dtype: Type, recv: Recv, m: Counts, to: Offsets, recv_type: Type)
+                => data_movement::alltoall_unequal(blocks(send, n, from, dtype), blocks(recv, m, to, recv_type));
             Alltoallw ALLTOALLW alltoallw [Ialltoallw IALLTOALLW ialltoallw], AllToAll, counts,
-                unequal_blocks::alltoallw(
-                    send: Send, n: Counts, from: Offsets, dtypes: SendTypes, recv: Recv, m: Counts, to: Offsets, recv_types: Types);
-            Reduce_scatter_block REDUCE_SCATTER_BLOCK reduce_scatter_block [Ireduce_scatter_block IREDUCE_SCATTER_BLOCK ireduce_scatter_block], ReduceScatter, counts,
-                reductions::reduce_scatter_block(send: Send, recv: Recv, n: Count, dtype: Type, op: Op);
+                (send: Send, n: Counts, from: Offsets, dtypes: SendTypes, recv: Recv, m: Counts, to: Offsets, recv_types: Types)
+                => data_movement::alltoall_unequal(blocks_of_types(send, n, from, dtypes), blocks_of_types(recv, m, to, recv_types));
+            Reduce_scatter_block REDUCE_SCATTER_BLOCK reduce_scatter_block
+                [Ireduce_scatter_block IREDUCE_SCATTER_BLOCK ireduce_scatter_block], ReduceScatter, counts,
+                (send: Send, recv: Recv, n: Count, dtype: Type, op: Op) => reductions::reduction((send, recv), n, (dtype, op), None);
             Reduce_scatter REDUCE_SCATTER reduce_scatter [Ireduce_scatter IREDUCE_SCATTER ireduce_scatter], ReduceScatter, counts,
-                reductions::reduce_scatter(send: Send, recv: Recv, n: Counts, dtype: Type, op: Op);
-            Scan SCAN scan [Iscan ISCAN iscan], Scan, counts, reductions::scan(send: Send, recv: Recv, n: Count, dtype: Type, op: Op);
-            Exscan EXSCAN exscan [Iexscan IEXSCAN iexscan], ExclusiveScan, counts, reductions::exscan(send: Send, recv: Recv, n: Count, dtype: Type, op: Op);
+                (send: Send, recv: Recv, n: Counts, dtype: Type, op: Op) => reductions::reduce_scatter((send, recv), n, (dtype, op));
+            Scan SCAN scan [Iscan ISCAN iscan], Scan, counts,
+                (send: Send, recv: Recv, n: Count, dtype: Type, op: Op) => reductions::reduction((send, recv), n, (dtype, op), None);
+            Exscan EXSCAN exscan [Iexscan IEXSCAN iexscan], ExclusiveScan, counts,
+                (send: Send, recv: Recv, n: Count, dtype: Type, op: Op) => reductions::reduction((send, recv), n, (dtype, op), None);
         }
     };
 }
@@ -53,7 +62,7 @@ pub(crate) use for_each_function;
 
 macro_rules! define_mpi_function {
     ($($name:ident $capitals:ident $lower:ident [$($non_blocking:ident $i_capitals:ident $i_lower:ident)?], $collective:ident,
-        $counts:ident, $module:ident::$function:ident $arguments:tt;)*) => {
+        $counts:ident, $arguments:tt => $module:ident::$function:ident $described:tt;)*) => {
         /// The MPI functions that are intercepted.
         #[allow(non_camel_case_types)]
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,14 +83,6 @@ macro_rules! define_mpi_function {
             pub const fn collective(self) -> Collective {
                 match self {
                     $(MpiFunction::$name $(| MpiFunction::$non_blocking)? => Collective::$collective,)*
-                }
-            }
-
-            /// The non-blocking form of a function that has one.
-            pub const fn non_blocking(self) -> MpiFunction {
-                match self {
-                    $($(MpiFunction::$name => MpiFunction::$non_blocking,)?)*
-                    other => other,
                 }
             }
         }

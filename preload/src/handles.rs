@@ -4,39 +4,67 @@ use crate::abi::{self, Handle};
 use earlybird::{DType, Op};
 use strum::FromRepr;
 
-/// A hash table with open addressing that is filled once and never full.
-struct HandleMap<V> {
-    cells: Vec<Option<(Handle, V)>>,
+/// A key of a table: a handle, or a type and an operator.
+pub trait TableKey: Copy + Eq {
+    fn mixed(self) -> u64;
 }
 
-/// Cells of a table, several times the number of predefined handles of a kind.
-const CELLS: usize = 512;
-
-/// Returns the cell, of `cells`, a power of two, at which the search for a handle begins.
-#[inline]
-pub fn first_cell(handle: Handle, cells: usize) -> usize {
-    ((handle as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - cells.trailing_zeros())) as usize
+impl TableKey for Handle {
+    #[inline(always)]
+    #[allow(clippy::useless_conversion)] // a handle is as wide as MPI makes it
+    fn mixed(self) -> u64 {
+        self as u64
+    }
 }
 
-impl<V: Copy> HandleMap<V> {
-    fn new(entries: impl Iterator<Item = (Handle, V)>) -> Self {
-        let mut cells = vec![None; CELLS];
-        for (handle, value) in entries {
-            let mut at = first_cell(handle, CELLS);
-            while cells[at].is_some_and(|(known, _)| known != handle) {
+impl TableKey for (Handle, Handle) {
+    #[inline(always)]
+    fn mixed(self) -> u64 {
+        self.0.mixed().rotate_left(20) ^ self.1.mixed()
+    }
+}
+
+/// Returns the cell, of `cells`, a power of two, at which the search for a key begins.
+#[inline(always)]
+pub fn first_cell(key: impl TableKey, cells: usize) -> usize {
+    (key.mixed().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - cells.trailing_zeros())) as usize
+}
+
+/// A key with its value, in one cache line.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Cell<K, V>(Option<(K, V)>);
+
+/// A hash table of predefined handles, with open addressing: filled once, and several times as large as needed.
+pub struct HandleTable<K, V, const CELLS: usize>([Cell<K, V>; CELLS]);
+
+impl<K: TableKey, V: Copy, const CELLS: usize> HandleTable<K, V, CELLS> {
+    fn new(entries: impl Iterator<Item = (K, V)>) -> Box<Self> {
+        let mut table = Box::new(HandleTable([Cell(None); CELLS]));
+        for (key, value) in entries {
+            let mut at = first_cell(key, CELLS);
+            while table.0[at].0.is_some_and(|(known, _)| known != key) {
                 at = (at + 1) % CELLS;
             }
             // Of two names of one handle, the first is more specific.
-            cells[at].get_or_insert((handle, value));
+            table.0[at].0.get_or_insert((key, value));
         }
-        HandleMap { cells }
+        table
     }
 
-    #[inline]
-    fn find(&self, handle: Handle) -> Option<V> {
-        let mut at = first_cell(handle, CELLS);
-        while let Some((known, value)) = self.cells[at] {
-            if known == handle {
+    #[inline(always)]
+    pub fn find(&self, key: K) -> Option<&V> {
+        let at = first_cell(key, CELLS);
+        match &self.0[at].0 {
+            Some((known, value)) if *known == key => Some(value),
+            _ => self.search(at, key),
+        }
+    }
+
+    #[cold]
+    fn search(&self, mut at: usize, key: K) -> Option<&V> {
+        while let Some((known, value)) = &self.0[at].0 {
+            if *known == key {
                 return Some(value);
             }
             at = (at + 1) % CELLS;
@@ -44,6 +72,9 @@ impl<V: Copy> HandleMap<V> {
         None
     }
 }
+
+/// All pairs of a type and an operator, which answer all questions of a common reduction in one search.
+pub type TypeOpTable = HandleTable<(Handle, Handle), TypeOp, 2048>;
 
 /// The layout of an element in the caller's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,72 +133,15 @@ pub struct TypeOp {
 
 /// The tables of all predefined handles.
 pub struct PredefinedHandles {
-    types: HandleMap<PredefinedType>,
-    ops: HandleMap<Option<Op>>,
+    types: Box<HandleTable<Handle, PredefinedType, 512>>,
+    ops: Box<HandleTable<Handle, Option<Op>, 512>>,
     pub type_ops: Box<TypeOpTable>,
-}
-
-/// Cells of the table of pairs, several times the number of pairs.
-const TYPE_OP_CELLS: usize = 2048;
-
-/// A pair of type and operator with its handles, in one cache line.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct TypeOpCell(Option<((Handle, Handle), TypeOp)>);
-
-/// The table of pairs, which answers all questions of a common reduction in one search.
-pub struct TypeOpTable([TypeOpCell; TYPE_OP_CELLS]);
-
-/// Returns the cell at which the search for a pair begins.
-#[inline]
-#[allow(clippy::useless_conversion)] // a handle is as wide as MPI makes it
-fn type_op_cell(dtype: Handle, op: Handle) -> usize {
-    let mixed = (dtype as u64).rotate_left(20) ^ op as u64;
-    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - TYPE_OP_CELLS.trailing_zeros())) as usize
-}
-
-impl TypeOpTable {
-    fn empty() -> Box<TypeOpTable> {
-        let cells: Box<[TypeOpCell]> = vec![TypeOpCell(None); TYPE_OP_CELLS].into();
-        let cells: Box<[TypeOpCell; TYPE_OP_CELLS]> =
-            cells.try_into().unwrap_or_else(|_| unreachable!("the length is the number of cells"));
-        Box::new(TypeOpTable(*cells))
-    }
-
-    fn insert(&mut self, dtype: Handle, op: Handle, pair: TypeOp) {
-        let mut at = type_op_cell(dtype, op);
-        while self.0[at].0.is_some_and(|(handles, _)| handles != (dtype, op)) {
-            at = (at + 1) % TYPE_OP_CELLS;
-        }
-        self.0[at] = TypeOpCell(Some(((dtype, op), pair)));
-    }
-
-    /// Returns a predefined type and operator, if earlybird supports the pair.
-    #[inline(always)]
-    pub fn find(&self, dtype: Handle, op: Handle) -> Option<&TypeOp> {
-        let at = type_op_cell(dtype, op);
-        match &self.0[at].0 {
-            Some((handles, pair)) if *handles == (dtype, op) => Some(pair),
-            _ => self.search(at, dtype, op),
-        }
-    }
-
-    #[cold]
-    fn search(&self, mut at: usize, dtype: Handle, op: Handle) -> Option<&TypeOp> {
-        while let Some((handles, pair)) = &self.0[at].0 {
-            if *handles == (dtype, op) {
-                return Some(pair);
-            }
-            at = (at + 1) % TYPE_OP_CELLS;
-        }
-        None
-    }
 }
 
 impl PredefinedHandles {
     /// Builds the tables from what MPI, which must be initialized, says of every type.
     pub fn new() -> Self {
-        let types = abi::types().iter().filter_map(|entry| {
+        let types = HandleTable::new(abi::types().iter().filter_map(|entry| {
             let bytes = abi::type_size(entry.handle)?;
             let (lower, extent) = abi::extent(entry.handle)?;
             let layout = [ElementLayout::Same, ElementLayout::WideInt, ElementLayout::ShortInt][entry.layout as usize];
@@ -177,37 +151,25 @@ impl PredefinedHandles {
             let fits = |dtype: &DType| layout != ElementLayout::Same || dtype.size() == bytes;
             let (reduced, is_dense) = (dtype.filter(fits), lower == 0 && extent == bytes as isize);
             Some((entry.handle, PredefinedType { bytes, is_dense, reduced, operators, layout }))
-        });
-        let ops = abi::ops().iter();
-        let ops = ops.map(|entry| (entry.handle, Op::ALL.into_iter().find(|op| *op as i32 == entry.op)));
-        let mut handles = PredefinedHandles {
-            types: HandleMap::new(types),
-            ops: HandleMap::new(ops),
-            type_ops: TypeOpTable::empty(),
-        };
-        for dtype in abi::types() {
-            for op in abi::ops() {
-                handles.insert_type_op(dtype.handle, op.handle);
-            }
-        }
-        handles
+        }));
+        let known_op = |entry: &abi::COp| Op::ALL.into_iter().find(|op| *op as i32 == entry.op);
+        let ops = HandleTable::new(abi::ops().iter().map(|entry| (entry.handle, known_op(entry))));
+        let pairs = abi::types().iter().flat_map(|dtype| abi::ops().iter().map(|op| (dtype.handle, op.handle)));
+        let type_ops = HandleTable::new(pairs.filter_map(|(dtype, op)| {
+            let (&predefined, known_op) = (types.find(dtype)?, (*ops.find(op)?)?);
+            Some(((dtype, op), TypeOp { dtype: predefined, reduced: predefined.dtype_for(known_op)?, op: known_op }))
+        }));
+        PredefinedHandles { types, ops, type_ops }
     }
 
-    fn insert_type_op(&mut self, dtype: Handle, op: Handle) {
-        let (Some(predefined), OpKind::Predefined(known_op)) = (self.dtype(dtype), self.op(op)) else { return };
-        let Some(reduced) = predefined.dtype_for(known_op) else { return };
-        self.type_ops.insert(dtype, op, TypeOp { dtype: predefined, reduced, op: known_op });
-    }
-
-    #[inline]
-    pub fn dtype(&self, handle: Handle) -> Option<PredefinedType> {
+    #[inline(always)]
+    pub fn dtype(&self, handle: Handle) -> Option<&PredefinedType> {
         self.types.find(handle)
     }
 
-    #[inline]
     pub fn op(&self, handle: Handle) -> OpKind {
         match self.ops.find(handle) {
-            Some(Some(op)) => OpKind::Predefined(op),
+            Some(Some(op)) => OpKind::Predefined(*op),
             Some(None) => OpKind::OneSided,
             None => OpKind::User,
         }
@@ -250,9 +212,9 @@ mod tests {
     #[test]
     fn every_handle_is_found_and_no_other() {
         // Close together, as the addresses of a table in a library are.
-        let map = HandleMap::new((0..200).map(|i| (0x4c00_0000 + 8 * i as Handle, i)));
+        let map = HandleTable::<_, _, 512>::new((0..200).map(|i| (0x4c00_0000 + 8 * i as Handle, i)));
         for i in 0..200 {
-            assert_eq!(map.find(0x4c00_0000 + 8 * i as Handle), Some(i));
+            assert_eq!(map.find(0x4c00_0000 + 8 * i as Handle), Some(&i));
         }
         assert_eq!((map.find(0x4c00_0001), map.find(0)), (None, None));
     }

@@ -5,8 +5,10 @@
 //! debugger, looks like one without the library: the others wait, and nothing but `EARLYBIRD_TIMEOUT` ends that.
 #![allow(unsafe_code)]
 
-use crate::abi::{self, Handle, constants, query};
+use crate::abi::{self, constants, query};
+use crate::messages::PendingMessage;
 use crate::{dynamic_linker, settings, stderr};
+use earlybird::messages::{Failure, Message};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -40,39 +42,26 @@ fn compare_once() {
     }
 }
 
-/// A word to or from another rank of MPI_COMM_WORLD. Dropped when it is complete, since MPI uses the memory until then.
-struct WordMessage {
-    request: Handle,
-    word: Box<u64>,
-}
+/// A word to or from another rank of MPI_COMM_WORLD.
+struct WordMessage(PendingMessage);
 
 impl WordMessage {
     fn send(to: c_int, word: u64) -> WordMessage {
-        let mut message = WordMessage { request: constants().null_request, word: Box::new(word) };
-        // SAFETY: MPI runs; the word lives until the message is complete.
-        unsafe {
-            let at = (&raw const *message.word).cast();
-            abi::PMPI_Isend(at, 8, constants().byte, to, TAG, constants().world, &mut message.request);
-        }
-        message
+        Self::started(PendingMessage::send(constants().world, to, TAG, word.to_ne_bytes().into()))
     }
 
     fn receive(from: c_int) -> WordMessage {
-        let mut message = WordMessage { request: constants().null_request, word: Box::new(0) };
-        // SAFETY: as in `send`.
-        unsafe {
-            let at = (&raw mut *message.word).cast();
-            abi::PMPI_Irecv(at, 8, constants().byte, from, TAG, constants().world, &mut message.request);
-        }
-        message
+        Self::started(PendingMessage::receive(constants().world, from, TAG, vec![0; 8]))
+    }
+
+    fn started(message: Result<PendingMessage, Failure>) -> WordMessage {
+        WordMessage(message.unwrap_or_else(|failure| settings::die(&failure.to_string())))
     }
 
     /// The word, if the message is complete.
     fn test(&mut self) -> Option<u64> {
-        // SAFETY: MPI runs; the request is pending, or null and then complete. Writes one int.
-        let done = query(|flag| unsafe { abi::PMPI_Test(&mut self.request, flag, constants().ignore_status) });
-        // SAFETY: written by MPI, which is not seen by the compiler.
-        (done == Some(1)).then(|| unsafe { (&raw const *self.word).read_volatile() })
+        self.0.test().ok()??;
+        self.0.contents().try_into().ok().map(u64::from_ne_bytes)
     }
 
     fn wait(mut self) {
@@ -86,6 +75,7 @@ impl WordMessage {
 /// Rank 0: collects the settings of all ranks and answers.
 fn lead(mine: u64, size: c_int) {
     let mut missing: Vec<(c_int, WordMessage)> = (1..size).map(|rank| (rank, WordMessage::receive(rank))).collect();
+    let ranks_of = |missing: &[(c_int, WordMessage)]| missing.iter().map(|(rank, _)| *rank).collect::<Vec<_>>();
     let (started, mut is_named, mut present) = (Instant::now(), false, Vec::new());
     while !missing.is_empty() {
         let mut arrived = Vec::new();
@@ -103,17 +93,14 @@ fn lead(mine: u64, size: c_int) {
         }
         if !is_named && started.elapsed() > NAME_AFTER {
             is_named = true;
-            stderr::print(&format!(
-                "earlybird: {}",
-                unheard(&missing.iter().map(|(rank, _)| *rank).collect::<Vec<_>>())
-            ));
+            stderr::print(&format!("earlybird: {}", missing_ranks(&ranks_of(&missing))));
             present.iter().for_each(|rank| WordMessage::send(*rank, WAITING).wait());
         }
         if is_named {
             arrived.iter().for_each(|(rank, _)| WordMessage::send(*rank, WAITING).wait());
         }
         if is_over(started) {
-            settings::die(&unheard(&missing.iter().map(|(rank, _)| *rank).collect::<Vec<_>>()));
+            settings::die(&missing_ranks(&ranks_of(&missing)));
         }
         present.extend(arrived.iter().map(|(rank, _)| *rank));
         pause(started);
@@ -121,7 +108,7 @@ fn lead(mine: u64, size: c_int) {
     present.into_iter().for_each(|rank| WordMessage::send(rank, EQUAL).wait());
 }
 
-/// Every other rank: tells rank 0 its settings and waits for the answer.
+/// Every other rank: sends its settings to rank 0 and waits for the answer.
 fn follow(mine: u64) {
     let (sent, mut answer) = (WordMessage::send(0, mine), WordMessage::receive(0));
     let (started, mut is_named, mut is_waiting) = (Instant::now(), false, false);
@@ -134,10 +121,10 @@ fn follow(mine: u64) {
         // Rank 0 names the missing ranks, and ends the job in its time, unless it is missing itself.
         if !is_waiting && !is_named && started.elapsed() > 2 * NAME_AFTER {
             is_named = true;
-            stderr::print(&format!("earlybird: {}", unheard(&[0])));
+            stderr::print(&format!("earlybird: {}", missing_ranks(&[0])));
         }
         if !is_waiting && is_over(started) {
-            settings::die(&unheard(&[0]));
+            settings::die(&missing_ranks(&[0]));
         }
     }
     sent.wait();
@@ -156,8 +143,8 @@ fn pause(started: Instant) {
     }
 }
 
-/// The line that names ranks.
-fn unheard(ranks: &[c_int]) -> String {
+/// The message that names missing ranks.
+fn missing_ranks(ranks: &[c_int]) -> String {
     let (mut names, more) =
         (ranks.iter().take(8).map(c_int::to_string).collect::<Vec<_>>().join(", "), ranks.len() > 8);
     if more {
@@ -225,8 +212,8 @@ mod tests {
 
     #[test]
     fn missing_ranks_are_named_and_not_too_many() {
-        assert!(unheard(&[3]).starts_with("rank 3 of MPI_COMM_WORLD has not"));
-        assert!(unheard(&[1, 2]).starts_with("ranks 1, 2 of MPI_COMM_WORLD have not"));
-        assert!(unheard(&(1..100).collect::<Vec<_>>()).starts_with("ranks 1, 2, 3, 4, 5, 6, 7, 8, ... of"));
+        assert!(missing_ranks(&[3]).starts_with("rank 3 of MPI_COMM_WORLD has not"));
+        assert!(missing_ranks(&[1, 2]).starts_with("ranks 1, 2 of MPI_COMM_WORLD have not"));
+        assert!(missing_ranks(&(1..100).collect::<Vec<_>>()).starts_with("ranks 1, 2, 3, 4, 5, 6, 7, 8, ... of"));
     }
 }

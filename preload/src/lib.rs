@@ -8,12 +8,11 @@
 mod abi;
 mod block;
 mod buffers;
+mod call;
 mod comm_cache;
 mod data_movement;
 mod dynamic_linker;
 pub mod entry;
-mod folding;
-mod form;
 mod fortran;
 #[cfg(large_counts)]
 mod forwarded;
@@ -23,7 +22,6 @@ mod init;
 mod intercepted;
 mod messages;
 mod non_blocking;
-mod outcome;
 mod progress;
 mod reductions;
 mod retired;
@@ -35,6 +33,5 @@ mod settings;
 mod stderr;
 mod summary;
 mod transfer;
-mod unequal_blocks;
 mod user_ops;
 mod waits;

@@ -17,7 +17,7 @@ pub struct PrivateComm {
 
 /// A message under way. MPI uses the buffer until the request is complete; if the request cannot be completed, the buffer is leaked.
 #[derive(Debug)]
-struct PendingMessage {
+pub struct PendingMessage {
     request: Handle,
     buffer: Vec<u8>,
     is_receive: bool,
@@ -71,26 +71,12 @@ impl Messages for PrivateComm {
     }
 
     fn send(&self, to: usize, tag: i32, buffer: Vec<u8>) -> Result<Box<dyn Message>, Failure> {
-        let mut request = constants().null_request;
-        // SAFETY: MPI runs; the buffer is kept until the request is complete. Writes one handle.
-        let code = unsafe {
-            let (at, bytes) = (buffer.as_ptr().cast(), buffer.len() as c_int);
-            abi::PMPI_Isend(at, bytes, constants().byte, to as c_int, tag, self.comm, &mut request)
-        };
-        check("MPI_Isend", code)?;
-        Ok(Box::new(PendingMessage { request, buffer, is_receive: false }))
+        Ok(Box::new(PendingMessage::send(self.comm, to as c_int, tag, buffer)?))
     }
 
-    fn receive(&self, from: Option<usize>, tag: i32, mut buffer: Vec<u8>) -> Result<Box<dyn Message>, Failure> {
-        let mut request = constants().null_request;
+    fn receive(&self, from: Option<usize>, tag: i32, buffer: Vec<u8>) -> Result<Box<dyn Message>, Failure> {
         let from = from.map_or(constants().any_source, |rank| rank as c_int);
-        // SAFETY: as for `send`.
-        let code = unsafe {
-            let (at, bytes) = (buffer.as_mut_ptr().cast(), buffer.len() as c_int);
-            abi::PMPI_Irecv(at, bytes, constants().byte, from, tag, self.comm, &mut request)
-        };
-        check("MPI_Irecv", code)?;
-        Ok(Box::new(PendingMessage { request, buffer, is_receive: true }))
+        Ok(Box::new(PendingMessage::receive(self.comm, from, tag, buffer)?))
     }
 
     fn split(&self, color_and_key: Option<(usize, usize)>) -> Result<Option<Box<dyn Messages>>, Failure> {
@@ -109,6 +95,32 @@ impl Drop for PrivateComm {
             // SAFETY: MPI runs; freed once. A failure changes nothing here.
             unsafe { abi::PMPI_Comm_free(&mut self.comm) };
         }
+    }
+}
+
+impl PendingMessage {
+    /// Starts to send `buffer` to a rank of `comm`.
+    pub fn send(comm: Handle, to: c_int, tag: c_int, buffer: Vec<u8>) -> Result<PendingMessage, Failure> {
+        let mut request = constants().null_request;
+        // SAFETY: MPI runs; the buffer is kept until the request is complete. Writes one handle.
+        let code = unsafe {
+            let (at, bytes) = (buffer.as_ptr().cast(), buffer.len() as c_int);
+            abi::PMPI_Isend(at, bytes, constants().byte, to, tag, comm, &mut request)
+        };
+        check("MPI_Isend", code)?;
+        Ok(PendingMessage { request, buffer, is_receive: false })
+    }
+
+    /// Starts to receive into `buffer` from a rank of `comm`.
+    pub fn receive(comm: Handle, from: c_int, tag: c_int, mut buffer: Vec<u8>) -> Result<PendingMessage, Failure> {
+        let mut request = constants().null_request;
+        // SAFETY: as for `send`.
+        let code = unsafe {
+            let (at, bytes) = (buffer.as_mut_ptr().cast(), buffer.len() as c_int);
+            abi::PMPI_Irecv(at, bytes, constants().byte, from, tag, comm, &mut request)
+        };
+        check("MPI_Irecv", code)?;
+        Ok(PendingMessage { request, buffer, is_receive: true })
     }
 }
 

@@ -2,26 +2,25 @@
 //! test it, among other requests, by all functions that MPI has for that.
 //!
 //! Progress comes from MPI: Open MPI calls `make_progress` whenever it waits in any function, so a rank that receives a message
-//! meanwhile does its part of all calls under way. MPICH has nothing of the kind, and gets no non-blocking calls from here.
+//! meanwhile does its part of all calls under way. MPICH has no such function, so its non-blocking calls are forwarded.
 //!
-//! Invariant **R (request)**: a request's state is let go of by `free_state`, which MPI calls once, after `complete` at the earliest.
+//! Invariant **R (request)**: a request's state is freed by `free_state`, which MPI calls once, after `complete` at the earliest.
 //! Invariant **M (memory)**: MPI forbids the program to touch a call's buffers before its request has ended.
 #![allow(unsafe_code)]
 
 use crate::abi::{self, Handle, constants};
+use crate::call::{CallFailure, CallResult, return_code};
 use crate::comm_cache;
 use crate::functions::MpiFunction;
 use crate::intercepted::{CommEntry, InterceptedComm};
-use crate::outcome::{CallFailure, CallResult, return_code};
 use crate::row::{CallMemory, KeptRow};
 use crate::waits;
-use earlybird::{BorrowedBytes, CollectiveArgs, Communicator, Counts, DType, Error, MemoryKeeper, Op, Request};
+use earlybird::{BorrowedBytes, CollectiveArgs, Counts, DType, Error, MemoryKeeper, Op, Request};
 use std::ffi::{c_int, c_void};
-use std::ptr;
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 /// The memory of a call under way.
-pub struct LentBuffers {
+pub struct RequestBuffers {
     /// `None` where the result replaces what lies in `recv`.
     pub send: Option<CallMemory>,
     pub recv: CallMemory,
@@ -30,22 +29,22 @@ pub struct LentBuffers {
 }
 
 // SAFETY: M: the caller's memory is nobody else's until the call has ended.
-unsafe impl Send for LentBuffers {}
+unsafe impl Send for RequestBuffers {}
 
-impl MemoryKeeper for LentBuffers {}
+impl MemoryKeeper for RequestBuffers {}
 
-impl LentBuffers {
+impl RequestBuffers {
     /// Copies the result to the caller's blocks, if it does not lie there.
     fn deliver(&self) -> CallResult {
         match (&self.deliver_to, &self.recv) {
             // SAFETY: M.
-            (Some(row), CallMemory::Own(result)) => unsafe { row.unpack(result) },
+            (Some(row), CallMemory::Owned(result)) => unsafe { row.unpack(result) },
             _ => Ok(()),
         }
     }
 }
 
-type CallBytes = BorrowedBytes<LentBuffers>;
+type CallBytes = BorrowedBytes<RequestBuffers>;
 
 /// The description of a call to start; the counts are in elements of `dtype`.
 pub struct NewCall<'a> {
@@ -64,37 +63,23 @@ impl NewCall<'_> {
     /// # Safety
     /// The buffers are what MPI demands of the caller, and `request` is where it wants the request.
     #[cold]
-    pub unsafe fn start(self, mut buffers: LentBuffers, request: *mut Handle) -> CallResult {
+    pub unsafe fn start(self, mut buffers: RequestBuffers, request: *mut Handle) -> CallResult {
         let (send, recv) = (buffers.send.as_mut().map(|send| send.bytes().cast_const()), buffers.recv.bytes());
         // SAFETY: M; the two lie apart, and vectors stay where they are when `buffers` moves.
         let bytes: CallBytes = unsafe { BorrowedBytes::new(send, recv, self.dtype.into(), buffers) };
-        let comm: &'static Communicator = &self.intercepted.comm;
-        let collective = self.function.collective();
-        let started = comm.start(CollectiveArgs::describe(collective, self.root, self.counts, bytes, self.op))?;
+        let args = CollectiveArgs::describe(self.function.collective(), self.root, self.counts, bytes, self.op);
+        let started = self.intercepted.comm.start(args)?;
         // SAFETY: by the caller's contract.
-        unsafe { begin(started, self.function, self.comm, request) }
+        unsafe { create_request(started, self.function, self.comm, request) }
     }
-}
-
-/// Starts a barrier and writes its request.
-///
-/// # Safety
-/// `request` is where the caller wants the request.
-#[cold]
-pub unsafe fn start_barrier(intercepted: &'static InterceptedComm, comm: Handle, request: *mut Handle) -> CallResult {
-    let nothing = LentBuffers { send: None, recv: CallMemory::Lent(ptr::null_mut(), 0), deliver_to: None };
-    let (function, root, counts) = (MpiFunction::Ibarrier, None, Counts::Uniform);
-    let call = NewCall { intercepted, function, comm, root, counts, dtype: DType::U8, op: Op::Sum };
-    // SAFETY: by the caller's contract.
-    unsafe { call.start(nothing, request) }
 }
 
 /// The state of a request of MPI, which has its address.
 struct RequestState {
     function: MpiFunction,
     comm: Handle,
-    /// The end of the call, until it is asked for.
-    ended: Option<Result<CallBytes, Error>>,
+    /// The result of a call that has ended, until MPI queries the status.
+    result: Option<Result<CallBytes, Error>>,
     code: c_int,
     /// The communicator may be freed before the call has ended.
     entry: Arc<CommEntry>,
@@ -115,7 +100,7 @@ static UNDER_WAY: Mutex<Vec<UnderWay>> = Mutex::new(Vec::new());
 impl UnderWay {
     /// Completes the request if the call has ended; returns whether it has.
     fn complete(&mut self) -> bool {
-        let ended = match self.started.try_wait() {
+        let result = match self.started.try_wait() {
             // Another call of the communicator waits, in which MPI makes progress.
             Ok(None) | Err(Error::Usage { .. }) => return false,
             Ok(Some(bytes)) => Ok(bytes),
@@ -123,7 +108,7 @@ impl UnderWay {
         };
         // SAFETY: R: not complete so far.
         unsafe {
-            (*self.state).ended = Some(ended);
+            (*self.state).result = Some(result);
             abi::PMPI_Grequest_complete(self.request);
         }
         true
@@ -134,7 +119,7 @@ impl UnderWay {
 ///
 /// # Safety
 /// `request` is where the caller wants the request.
-unsafe fn begin(
+unsafe fn create_request(
     started: Request<'static, CallBytes>,
     function: MpiFunction,
     comm: Handle,
@@ -142,9 +127,9 @@ unsafe fn begin(
 ) -> CallResult {
     let lost = CallFailure::Argument(constants().err_other, "the communicator has no state");
     let entry = comm_cache::hold(comm).ok_or(lost)?;
-    let state = Box::into_raw(Box::new(RequestState { function, comm, ended: None, code: 0, entry }));
+    let state = Box::into_raw(Box::new(RequestState { function, comm, result: None, code: 0, entry }));
     // SAFETY: MPI runs; the functions are those of the state.
-    let code = unsafe { abi::PMPI_Grequest_start(end_of, free_state, refuse_cancel, state.cast(), request) };
+    let code = unsafe { abi::PMPI_Grequest_start(query_status, free_state, refuse_cancel, state.cast(), request) };
     if code != 0 {
         // SAFETY: MPI has not taken it.
         drop(unsafe { Box::from_raw(state) });
@@ -159,12 +144,12 @@ unsafe fn begin(
     Ok(())
 }
 
-/// Gives MPI the status of a request that is complete, after its result has been delivered.
-unsafe extern "C" fn end_of(state: *mut c_void, status: *mut c_void) -> c_int {
+/// Writes the status of a request that is complete, after its result has been delivered.
+unsafe extern "C" fn query_status(state: *mut c_void, status: *mut c_void) -> c_int {
     // SAFETY: R.
     let state = unsafe { &mut *state.cast::<RequestState>() };
-    if let Some(ended) = state.ended.take() {
-        let delivered = ended.map_err(CallFailure::from).and_then(|bytes| bytes.keeper().deliver());
+    if let Some(result) = state.result.take() {
+        let delivered = result.map_err(CallFailure::from).and_then(|bytes| bytes.keeper().deliver());
         // The error handler of a communicator that was freed is unknown.
         let comm = if comm_cache::is_state(state.comm, &state.entry) { state.comm } else { constants().world };
         state.code = return_code(state.function, comm, delivered);
@@ -184,20 +169,20 @@ unsafe extern "C" fn refuse_cancel(_state: *mut c_void, _is_complete: c_int) -> 
     constants().err_request
 }
 
-/// Has MPI call `make_progress`, from the first call under way on.
+/// Registers `make_progress`, at the first call that is started.
 fn register() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| waits::call(make_progress));
+    ONCE.call_once(|| waits::register(make_progress));
 }
 
-/// Has MPI call it no longer, before MPI_Finalize.
+/// Removes `make_progress` from MPI's registry, before MPI_Finalize.
 pub fn stop() {
-    waits::forget(make_progress);
+    waits::unregister(make_progress);
 }
 
 /// Completes the requests of calls that have ended; returns how many.
 unsafe extern "C" fn make_progress() -> c_int {
-    // Inside itself, where a call of MPI's made it wait.
+    // The lock is held if MPI waits inside this function and calls it again.
     let Ok(mut calls) = UNDER_WAY.try_lock() else { return 0 };
     let before = calls.len();
     calls.retain_mut(|call| !call.complete());

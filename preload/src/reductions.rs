@@ -1,234 +1,293 @@
-//! The reductions and the barrier. Each function returns the return code of an intercepted call, or `None` for a call that is
-//! forwarded, for a reason that is equal on all ranks.
+//! The reductions and the barrier: from the arguments of MPI to a call on the buffers where they lie, or on copies of them.
+//!
+//! Each function returns the return code of an intercepted call, or `None` for a call that is forwarded, for a reason that is equal on
+//! all ranks.
 #![allow(unsafe_code)]
 
-use crate::abi::{Handle, constants};
+use crate::abi::{Handle, RecvPtr, SendPtr, constants};
 use crate::block::per_rank;
-use crate::buffers::element_count;
-use crate::folding::reduction;
-use crate::form::Form;
+use crate::buffers::{
+    IntArray, ReductionBuffers, are_disjoint, can_borrow, check_address, copy_in, copy_out, element_count, read, write,
+};
+use crate::call::{CallFailure, CallResult, MpiCall, check_not_in_place};
 use crate::functions::MpiFunction;
-use crate::non_blocking::start_barrier;
-use crate::outcome::{CallFailure, forward, return_code};
+use crate::handles::{ElementLayout, OpKind, TypeOp};
+use crate::intercepted::InterceptedComm;
+use crate::non_blocking::{NewCall, RequestBuffers};
+use crate::row::CallMemory;
 use crate::summary::{self, ForwardReason};
 use crate::user_ops::MpiFoldedReduction;
-use earlybird::Counts;
-use std::ffi::{c_int, c_void};
+use earlybird::{CallBuffers, Collective, CollectiveArgs, Counts, DType, Error, Op, ReduceOp};
+use std::ffi::c_int;
+use std::ptr;
 
-/// Intercepts MPI_Allreduce.
+/// Intercepts a reduction of blocks of one length.
 ///
 /// # Safety
 /// The buffers are what MPI demands of the caller.
 #[inline(always)]
-pub unsafe fn allreduce(
-    send: *const c_void,
-    recv: *mut c_void,
+pub unsafe fn reduction(
+    call: MpiCall,
+    (send, recv): (SendPtr, RecvPtr),
     count: impl Into<i64>,
-    dtype: Handle,
-    op: Handle,
-    comm: Handle,
-    form: Form,
+    (dtype, op): (Handle, Handle),
+    root: Option<c_int>,
 ) -> Option<c_int> {
-    let call = form.of(MpiFunction::Allreduce);
-    // SAFETY: by the caller's contract.
-    let fold_by_mpi = |reduction: &MpiFoldedReduction| unsafe { reduction.allreduce(send, recv) };
-    let reduction = match reduction(call, count.into(), dtype, op, None, (comm, form), fold_by_mpi) {
-        Ok(reduction) => reduction,
-        Err(code) => return code,
+    let intercepted = match call.intercepted() {
+        Ok(intercepted) => intercepted,
+        Err(reason) => return call.forward(reason, count.into(), dtype),
     };
-    let (count, args) = (reduction.count, (call, None, Counts::Uniform));
     // SAFETY: by the caller's contract.
-    let result = unsafe { reduction.run((send, count), (recv, count), args) };
-    match result {
-        Ok(()) => Some(0),
-        failed => Some(return_code(call, comm, failed)),
-    }
-}
-
-/// Intercepts MPI_Reduce.
-///
-/// # Safety
-/// The contract of `allreduce`.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-pub unsafe fn reduce(
-    send: *const c_void,
-    recv: *mut c_void,
-    count: impl Into<i64>,
-    dtype: Handle,
-    op: Handle,
-    root: c_int,
-    comm: Handle,
-    form: Form,
-) -> Option<c_int> {
-    let call = form.of(MpiFunction::Reduce);
-    // SAFETY: by the caller's contract.
-    let fold_by_mpi = |reduction: &MpiFoldedReduction| unsafe { reduction.reduce(send, recv, root as usize) };
-    let reduction = match reduction(call, count.into(), dtype, op, Some(root), (comm, form), fold_by_mpi) {
-        Ok(reduction) => reduction,
-        Err(code) => return code,
-    };
-    let (root, count) = (root as usize, reduction.count);
-    let is_root = root == reduction.intercepted.rank;
-    if !is_root && send == constants().in_place {
-        let what = "MPI_IN_PLACE on a rank that is not the root";
-        let refused = Err(CallFailure::Argument(constants().err_buffer, what));
-        return Some(return_code(call, comm, refused));
-    }
-    // The other ranks' receive buffers are of no meaning.
-    let result_buffer = if is_root { (recv, count) } else { (std::ptr::null_mut(), 0) };
-    // SAFETY: by the caller's contract.
-    let result = unsafe { reduction.run((send, count), result_buffer, (call, Some(root), Counts::Uniform)) };
-    Some(return_code(call, comm, result))
-}
-
-/// Intercepts MPI_Reduce_scatter_block.
-///
-/// # Safety
-/// The contract of `allreduce`.
-#[inline(always)]
-pub unsafe fn reduce_scatter_block(
-    send: *const c_void,
-    recv: *mut c_void,
-    count: impl Into<i64>,
-    dtype: Handle,
-    op: Handle,
-    comm: Handle,
-    form: Form,
-) -> Option<c_int> {
-    let call = form.of(MpiFunction::Reduce_scatter_block);
-    // SAFETY: by the caller's contract.
-    let fold_by_mpi = |reduction: &MpiFoldedReduction| unsafe { reduction.reduce_scatter_block(send, recv) };
-    let reduction = match reduction(call, count.into(), dtype, op, None, (comm, form), fold_by_mpi) {
-        Ok(reduction) => reduction,
-        Err(code) => return code,
-    };
-    let (count, args) = (reduction.count, (call, None, Counts::Uniform));
-    let total = count * reduction.intercepted.size;
-    // SAFETY: by the caller's contract.
-    let result = unsafe { reduction.run((send, total), (recv, count), args) };
-    Some(return_code(call, comm, result))
+    unsafe { reduce(call, intercepted, (send, recv), count.into(), None, (dtype, op), root) }
 }
 
 /// Intercepts MPI_Reduce_scatter.
 ///
 /// # Safety
-/// The contract of `allreduce`; `counts` has an element for each rank.
-pub unsafe fn reduce_scatter<C: Into<i64> + Copy>(
-    send: *const c_void,
-    recv: *mut c_void,
-    counts: *const C,
-    dtype: Handle,
-    op: Handle,
-    comm: Handle,
-    form: Form,
+/// The contract of `reduction`; `counts` has an element for each rank.
+pub unsafe fn reduce_scatter(
+    call: MpiCall,
+    buffers: (SendPtr, RecvPtr),
+    counts: impl Into<IntArray>,
+    (dtype, op): (Handle, Handle),
 ) -> Option<c_int> {
-    let call = form.of(MpiFunction::Reduce_scatter);
-    let intercepted = match form.comm(comm) {
+    let intercepted = match call.intercepted() {
         Ok(intercepted) => intercepted,
-        Err(reason) => return forward(call, reason, 0, dtype),
+        Err(reason) => return call.forward(reason, 0, dtype),
     };
+    let counts = counts.into();
     // SAFETY: by the caller's contract.
-    let counts = (0..intercepted.size).map(|rank| element_count(unsafe { *counts.add(rank) }.into()));
+    let counts = (0..intercepted.size).map(|rank| element_count(unsafe { counts.get(rank) }));
     let Some(counts) = counts.collect::<Option<Vec<usize>>>() else {
-        return forward(call, ForwardReason::Argument, 0, dtype);
+        return call.forward(ForwardReason::Argument, 0, dtype);
     };
     let largest = counts.iter().copied().max().unwrap_or(0);
     // SAFETY: by the caller's contract.
-    let fold_by_mpi = |reduction: &MpiFoldedReduction| unsafe { reduction.reduce_scatter(send, recv, &counts) };
-    let reduction = match reduction(call, largest as i64, dtype, op, None, (comm, form), fold_by_mpi) {
-        Ok(reduction) => reduction,
-        Err(code) => return code,
-    };
-    let (total, own) = (counts.iter().sum(), counts[intercepted.rank]);
-    // SAFETY: by the caller's contract.
-    let result = unsafe { reduction.run((send, total), (recv, own), (call, None, per_rank(&counts))) };
-    Some(return_code(call, comm, result))
+    unsafe { reduce(call, intercepted, buffers, largest as i64, Some(&counts), (dtype, op), None) }
 }
 
-/// Intercepts MPI_Scan.
+/// Runs, starts or forwards a reduction; `count` is the number of elements of the largest block. Checks the arguments that are equal
+/// on all ranks first: type, operator, count and root.
 ///
 /// # Safety
-/// The contract of `allreduce`.
+/// The buffers are what MPI demands of the caller.
 #[inline(always)]
-pub unsafe fn scan(
-    send: *const c_void,
-    recv: *mut c_void,
-    count: impl Into<i64>,
-    dtype: Handle,
-    op: Handle,
-    comm: Handle,
-    form: Form,
-) -> Option<c_int> {
-    // SAFETY: by the caller's contract.
-    unsafe { scan_as(form.of(MpiFunction::Scan), (send, recv), count.into(), dtype, op, (comm, form)) }
-}
-
-/// Intercepts MPI_Exscan.
-///
-/// # Safety
-/// The contract of `allreduce`; the receive buffer of the first rank is used in place only.
-#[inline(always)]
-pub unsafe fn exscan(
-    send: *const c_void,
-    recv: *mut c_void,
-    count: impl Into<i64>,
-    dtype: Handle,
-    op: Handle,
-    comm: Handle,
-    form: Form,
-) -> Option<c_int> {
-    // SAFETY: by the caller's contract.
-    unsafe { scan_as(form.of(MpiFunction::Exscan), (send, recv), count.into(), dtype, op, (comm, form)) }
-}
-
-/// # Safety
-/// The contract of `scan` or `exscan`.
-unsafe fn scan_as(
-    call: MpiFunction,
-    (send, recv): (*const c_void, *mut c_void),
+unsafe fn reduce(
+    call: MpiCall,
+    intercepted: &'static InterceptedComm,
+    (send, recv): (SendPtr, RecvPtr),
     count: i64,
-    dtype: Handle,
-    op: Handle,
-    (comm, form): (Handle, Form),
+    counts: Option<&[usize]>,
+    (dtype, op): (Handle, Handle),
+    root: Option<c_int>,
 ) -> Option<c_int> {
-    // SAFETY: by the caller's contract.
-    let fold_by_mpi = |reduction: &MpiFoldedReduction| unsafe { reduction.scan(send, recv, call) };
-    let reduction = match reduction(call, count, dtype, op, None, (comm, form), fold_by_mpi) {
-        Ok(reduction) => reduction,
-        Err(code) => return code,
+    let root = root.map(|root| root as usize);
+    let Some(elements) = element_count(count).filter(|_| root.is_none_or(|root| root < intercepted.size)) else {
+        return call.forward(ForwardReason::Argument, 0, dtype);
     };
-    let (count, args) = (reduction.count, (call, None, Counts::Uniform));
-    let has_result = call != form.of(MpiFunction::Exscan) || reduction.intercepted.rank > 0;
+    let type_op = intercepted.type_ops.find((dtype, op));
+    let is_startable = type_op.is_some_and(|known| known.dtype.layout == ElementLayout::Same);
+    if call.request.is_some() && !is_startable {
+        return call.forward(ForwardReason::NonBlocking, count, dtype);
+    }
+    let (rank, is_root) = (intercepted.rank, root.is_none_or(|root| root == intercepted.rank));
+    let (sent, received) = match (call.collective(), counts) {
+        (Collective::ReduceScatter, Some(counts)) => (counts.iter().sum(), counts[rank]),
+        (Collective::ReduceScatter, None) => (elements * intercepted.size, elements),
+        // The receive buffers of other ranks than the root are of no meaning.
+        _ => (elements, if is_root { elements } else { 0 }),
+    };
+    let recv = if is_root { recv } else { ptr::null_mut() };
+    let has_result = call.collective() != Collective::ExclusiveScan || rank > 0;
+    let buffers = ReductionBuffers { send, sent, recv, received, has_result };
+    let counts = counts.map_or(Counts::Uniform, per_rank);
+    let Some(&TypeOp { dtype: known, reduced, op }) = type_op else {
+        // SAFETY: by the caller's contract.
+        return unsafe {
+            reduce_by_mpi(call.function, call.comm, intercepted, buffers, elements, root, counts, (dtype, op))
+        };
+    };
+    let bytes = elements * known.bytes;
+    if intercepted.selection.prefers_mpi(call.function, bytes) {
+        return call.forward(ForwardReason::Faster, count, dtype);
+    }
+    summary::count_intercepted(call.function, bytes);
+    if let Err(failure) = check_not_in_place(!is_root && buffers.is_in_place()) {
+        return call.finish(Err(failure));
+    }
+    let collective = call.collective();
+    let reduction = Reduction { intercepted, collective, root, counts, dtype: reduced, op, layout: known.layout };
     // SAFETY: by the caller's contract.
-    let result = unsafe {
-        match has_result {
-            true => reduction.run((send, count), (recv, count), args),
-            false => reduction.run_without_result(if send == constants().in_place { recv } else { send }, args),
+    call.finish(unsafe {
+        match call.request {
+            None => reduction.run(buffers),
+            Some(request) => reduction.start(buffers, call.function, call.comm, request),
         }
+    })
+}
+
+/// Runs a reduction with a type or an operator that earlybird does not have, whose elements MPI folds, or forwards it. Elements that
+/// are too large for earlybird are found by all ranks before anything is shared; the call is then forwarded.
+///
+/// # Safety
+/// The contract of `reduce`.
+#[cold]
+#[allow(clippy::too_many_arguments)]
+unsafe fn reduce_by_mpi(
+    function: MpiFunction,
+    comm: Handle,
+    intercepted: &'static InterceptedComm,
+    buffers: ReductionBuffers,
+    count: usize,
+    root: Option<usize>,
+    counts: Counts<'_>,
+    (dtype, op): (Handle, Handle),
+) -> Option<c_int> {
+    let call = MpiCall { function, comm, request: None };
+    let reason = match (intercepted.handles.op(op), intercepted.handles.dtype(dtype)) {
+        (OpKind::User, _) => ForwardReason::UserOp,
+        (OpKind::Predefined(predefined), Some(known)) if known.is_folded_by_mpi(predefined) => ForwardReason::TypeAndOp,
+        _ => return call.forward(ForwardReason::TypeAndOp, count as i64, dtype),
     };
-    Some(return_code(call, comm, result))
+    let Some(reduction) = MpiFoldedReduction::new(intercepted, count, dtype, op, call.comm) else {
+        return call.forward(ForwardReason::Argument, 0, dtype);
+    };
+    if intercepted.selection.prefers_mpi(call.function, reduction.bytes()) {
+        return call.forward(ForwardReason::Faster, count as i64, dtype);
+    }
+    let is_root = root.is_none_or(|root| root == intercepted.rank);
+    let result = check_not_in_place(!is_root && buffers.is_in_place());
+    // SAFETY: by the caller's contract.
+    match result.and_then(|()| unsafe { reduction.run(buffers, call.collective(), root, counts) }) {
+        Err(CallFailure::Earlybird(Error::Unsupported { .. })) => call.forward(reason, count as i64, dtype),
+        result => {
+            summary::count_intercepted(call.function, reduction.bytes());
+            call.finish(result)
+        }
+    }
+}
+
+/// An intercepted reduction. Passed by value, so that a small one stays in registers.
+#[derive(Clone, Copy)]
+struct Reduction<'a> {
+    intercepted: &'static InterceptedComm,
+    collective: Collective,
+    root: Option<usize>,
+    counts: Counts<'a>,
+    dtype: DType,
+    op: Op,
+    layout: ElementLayout,
+}
+
+impl Reduction<'_> {
+    /// Runs the call on the caller's buffers where they have earlybird's layout and are apart, else on copies.
+    ///
+    /// # Safety
+    /// The buffers hold their elements, or have room for them, as MPI demands.
+    #[inline(always)]
+    unsafe fn run(self, buffers: ReductionBuffers) -> CallResult {
+        let ReductionBuffers { send, sent, recv, received, has_result } = buffers;
+        let (in_place, send_bytes, recv_bytes) =
+            (buffers.is_in_place(), sent * self.dtype.size(), received * self.dtype.size());
+        let is_borrowable = has_result
+            && self.layout == ElementLayout::Same
+            && can_borrow(recv, recv_bytes)
+            && match in_place {
+                true => sent == received,
+                false => can_borrow(send, send_bytes) && are_disjoint(send, send_bytes, recv, recv_bytes),
+            };
+        if !is_borrowable {
+            // SAFETY: by the caller's contract.
+            return unsafe { self.run_on_copies(buffers) };
+        }
+        // SAFETY: by the caller's contract; disjoint, and bytes have no alignment.
+        unsafe { self.run_on((!in_place).then(|| read(send, send_bytes)), write(recv, recv_bytes)) }
+    }
+
+    /// Runs the call on bytes of earlybird's layout.
+    #[inline(always)]
+    fn run_on(self, send: Option<&[u8]>, recv: &mut [u8]) -> CallResult {
+        let (buffers, op) = (CallBuffers::of_bytes(send, recv, self.dtype.into()), ReduceOp::Builtin(self.op));
+        let args = CollectiveArgs::describe(self.collective, self.root, self.counts, buffers, op);
+        Ok(self.intercepted.comm.run(args)?)
+    }
+
+    /// # Safety
+    /// The contract of `run`.
+    #[cold]
+    unsafe fn run_on_copies(self, buffers: ReductionBuffers) -> CallResult {
+        let size = self.dtype.size();
+        // SAFETY: by the caller's contract.
+        let send = unsafe { copy_in(buffers.contribution(), buffers.sent, size, self.layout)? };
+        let mut result = vec![0; buffers.received * size];
+        self.run_on(Some(&send), &mut result)?;
+        match buffers.has_result {
+            // SAFETY: by the caller's contract.
+            true => unsafe { copy_out(&result, buffers.recv, size, self.layout) },
+            false => Ok(()),
+        }
+    }
+
+    /// Starts the call on the caller's buffers, which have earlybird's layout, with copies of those that are not apart.
+    ///
+    /// # Safety
+    /// The contract of `run`; `request` is where the caller wants the request.
+    #[cold]
+    unsafe fn start(
+        self,
+        buffers: ReductionBuffers,
+        function: MpiFunction,
+        comm: Handle,
+        request: *mut Handle,
+    ) -> CallResult {
+        let ReductionBuffers { send, sent, recv, received, has_result } = buffers;
+        let (send_bytes, recv_bytes) = (sent * self.dtype.size(), received * self.dtype.size());
+        let recv_memory = match has_result {
+            true => {
+                check_address(recv, recv_bytes)?;
+                CallMemory::Borrowed(recv, recv_bytes)
+            }
+            false => CallMemory::Owned(vec![0; recv_bytes]),
+        };
+        let from = buffers.contribution();
+        check_address(from, send_bytes)?;
+        let is_apart = !has_result || are_disjoint(from, send_bytes, recv, recv_bytes);
+        let send = match buffers.is_in_place() && has_result && sent == received {
+            true => None,
+            false if is_apart && !buffers.is_in_place() => Some(CallMemory::Borrowed(send.cast_mut(), send_bytes)),
+            // SAFETY: by the caller's contract.
+            false => Some(CallMemory::Owned(unsafe { read(from, send_bytes) }.to_vec())),
+        };
+        let Reduction { intercepted, root, counts, dtype, op, .. } = self;
+        let new = NewCall { intercepted, function, comm, root, counts, dtype, op };
+        // SAFETY: by the caller's contract.
+        unsafe { new.start(RequestBuffers { send, recv: recv_memory, deliver_to: None }, request) }
+    }
 }
 
 /// Intercepts MPI_Barrier.
 ///
 /// # Safety
-/// The form has a place for the request if it is not blocking.
+/// A call that does not block has a place for its request.
 #[inline(always)]
-pub unsafe fn barrier(comm: Handle, form: Form) -> Option<c_int> {
-    let call = form.of(MpiFunction::Barrier);
-    let intercepted = match form.comm(comm) {
+pub unsafe fn barrier(call: MpiCall) -> Option<c_int> {
+    let no_type = constants().null_type;
+    let intercepted = match call.intercepted() {
         Ok(intercepted) => intercepted,
-        Err(reason) => return forward(call, reason, 0, constants().null_type),
+        Err(reason) => return call.forward(reason, 0, no_type),
     };
-    if intercepted.selection.prefers_mpi(call, 0) {
-        return forward(call, ForwardReason::Faster, 0, constants().null_type);
+    if intercepted.selection.prefers_mpi(call.function, 0) {
+        return call.forward(ForwardReason::Faster, 0, no_type);
     }
-    summary::count_intercepted(call, 0);
-    let result = match form {
-        Form::Blocking => intercepted.comm.barrier().map_err(CallFailure::from),
-        // SAFETY: by the caller's contract.
-        Form::NonBlocking(request) => unsafe { start_barrier(intercepted, comm, request) },
-    };
-    Some(return_code(call, comm, result))
+    summary::count_intercepted(call.function, 0);
+    call.finish(match call.request {
+        None => intercepted.comm.barrier().map_err(CallFailure::from),
+        Some(request) => {
+            let recv = CallMemory::Borrowed(ptr::null_mut(), 0);
+            let (function, comm, counts, dtype) = (call.function, call.comm, Counts::Uniform, DType::U8);
+            let new = NewCall { intercepted, function, comm, root: None, counts, dtype, op: Op::Sum };
+            // SAFETY: by the caller's contract.
+            unsafe { new.start(RequestBuffers { send: None, recv, deliver_to: None }, request) }
+        }
+    })
 }

@@ -1,19 +1,19 @@
 //! Communicators that outlive those of MPI.
 //!
-//! One that MPI has freed is kept for the next one of the same processes in the same order, which takes it over instead of being set up
-//! anew. It goes on as it was, its operations numbered on and its memory held by the same ranks, so no memory changes hands. All ranks
-//! must take over the same one, which `set_up` has them compare: each keeps what it likes for itself.
+//! A communicator that MPI has freed is kept for the next one of the same processes in the same order, which takes over its state
+//! instead of joining anew: operation numbers continue, and the shared memory stays with its ranks. Ranks may keep different ones,
+//! so `set_up` compares their keys before all ranks take one over.
 //!
-//! The largest one, the home, is never freed: of its ranks others are formed, in its shared memory.
+//! The largest communicator of one node, the home, is never freed: others are formed of its ranks, in its shared memory.
 
 use crate::intercepted::{CommEntry, InterceptedComm};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most communicators that are kept.
-const MOST: usize = 16;
-/// Most bytes of shared memory that they may take, together with their other ranks.
-const MOST_BYTES: u64 = 64 << 20;
+/// Largest number of communicators that are kept.
+const MAX_KEPT: usize = 16;
+/// Largest shared memory that they may take, together with their other ranks, in bytes.
+const MAX_BYTES: u64 = 64 << 20;
 
 /// The communicators that MPI has freed, in that order, and the most memory that each takes, in bytes.
 static RETIRED: Mutex<Vec<(Arc<CommEntry>, u64)>> = Mutex::new(Vec::new());
@@ -23,14 +23,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps the entry of a communicator that MPI has freed, if it may be of use, and frees the oldest ones beyond the limits.
+/// Keeps the entry of a communicator that MPI has freed, if it can be taken over, and frees the oldest ones beyond the limits.
 pub fn keep(entry: Arc<CommEntry>) {
     let Ok(InterceptedComm { comm, has_failed, .. }) = &entry.state else { return };
     if comm.nodes() > 1 || has_failed.load(Relaxed) {
         return;
     }
     let bytes = comm.budget_bytes().min(comm.shared_memory_bytes());
-    let mut room = MOST_BYTES;
+    let mut room = MAX_BYTES;
     let mut fits = |bytes| {
         let rest = room.checked_sub(bytes);
         room = rest.unwrap_or(0);
@@ -38,7 +38,7 @@ pub fn keep(entry: Arc<CommEntry>) {
     };
     let mut retired = lock(&RETIRED);
     retired.push((entry, bytes));
-    let kept = retired.iter().rev().take(MOST).take_while(|(_, bytes)| fits(*bytes)).count();
+    let kept = retired.iter().rev().take(MAX_KEPT).take_while(|(_, bytes)| fits(*bytes)).count();
     let oldest = retired.len() - kept;
     let freed: Vec<_> = retired.drain(..oldest).collect();
     // Without the lock: leaving a group takes a while.
@@ -60,7 +60,7 @@ pub fn home() -> Option<Arc<CommEntry>> {
 }
 
 /// Makes a communicator of one node the home, if it is larger than the one so far.
-pub fn settle(entry: &Arc<CommEntry>) {
+pub fn make_home_if_largest(entry: &Arc<CommEntry>) {
     let size =
         |entry: &CommEntry| entry.state.as_ref().ok().filter(|comm| comm.comm.nodes() == 1).map(|comm| comm.size);
     let mut home = lock(&HOME);

@@ -1,10 +1,10 @@
 //! One side of a call that moves data: blocks in the caller's memory, used where they lie or packed.
 #![allow(unsafe_code)]
 
-use crate::abi::{self, Handle};
+use crate::abi::{self, Handle, constants};
 use crate::block::Block;
 use crate::buffers::{is_address, read};
-use crate::outcome::{CallFailure, CallResult};
+use crate::call::{CallFailure, CallResult};
 use crate::scratch::Scratch;
 use std::ffi::c_void;
 use std::ops::Deref;
@@ -143,27 +143,27 @@ impl Row {
     }
 
     /// The memory of the row in a call under way, and the row where the result is copied to it in the end.
-    pub fn lend(self) -> Result<(CallMemory, Option<KeptRow>), CallFailure> {
+    pub fn into_call_memory(self) -> Result<(CallMemory, Option<KeptRow>), CallFailure> {
         match self.is_borrowable() {
-            true => Ok((CallMemory::Lent(self.at, self.bytes), None)),
-            false => Ok((CallMemory::Own(vec![0; self.bytes]), Some(KeptRow::new(self)?))),
+            true => Ok((CallMemory::Borrowed(self.at, self.bytes), None)),
+            false => Ok((CallMemory::Owned(vec![0; self.bytes]), Some(KeptRow::new(self)?))),
         }
     }
 }
 
 /// Memory of a call under way: the caller's, or a copy.
 pub enum CallMemory {
-    Lent(*mut c_void, usize),
-    Own(Vec<u8>),
+    Borrowed(*mut c_void, usize),
+    Owned(Vec<u8>),
 }
 
 impl CallMemory {
     pub fn bytes(&mut self) -> *mut [u8] {
         match self {
-            // No bytes lie at no address.
-            CallMemory::Lent(_, 0) => ptr::slice_from_raw_parts_mut(ptr::dangling_mut(), 0),
-            CallMemory::Lent(at, bytes) => ptr::slice_from_raw_parts_mut(at.cast(), *bytes),
-            CallMemory::Own(bytes) => ptr::from_mut(bytes.as_mut_slice()),
+            // The address of no bytes may be null.
+            CallMemory::Borrowed(_, 0) => ptr::slice_from_raw_parts_mut(ptr::dangling_mut(), 0),
+            CallMemory::Borrowed(at, bytes) => ptr::slice_from_raw_parts_mut(at.cast(), *bytes),
+            CallMemory::Owned(bytes) => ptr::from_mut(bytes.as_mut_slice()),
         }
     }
 }
@@ -176,19 +176,19 @@ pub struct KeptRow {
 
 impl KeptRow {
     fn new(mut row: Row) -> Result<KeptRow, CallFailure> {
-        let mut types: Vec<(Handle, Handle)> = Vec::new();
+        let mut copies: Vec<(Handle, Handle)> = Vec::new();
         for block in row.blocks_mut().into_iter().filter(|block| !block.is_dense) {
-            let copy = match types.iter().find(|(of, _)| *of == block.dtype()) {
+            let copy = match copies.iter().find(|(of, _)| *of == block.dtype) {
                 Some((_, copy)) => *copy,
                 None => {
-                    let copy = abi::copy_type(block.dtype()).map_err(CallFailure::Mpi)?;
-                    types.push((block.dtype(), copy));
+                    let copy = abi::copy_type(block.dtype).map_err(CallFailure::Mpi)?;
+                    copies.push((block.dtype, copy));
                     copy
                 }
             };
-            block.become_independent(copy);
+            (block.dtype, block.comm) = (copy, constants().comm_self);
         }
-        Ok(KeptRow { row, types: types.into_iter().map(|(_, copy)| copy).collect() })
+        Ok(KeptRow { row, types: copies.into_iter().map(|(_, copy)| copy).collect() })
     }
 
     /// Copies or unpacks the bytes of all signatures to the blocks.

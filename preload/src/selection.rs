@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn settings_precede_measurements() {
-        let selection = |asked: &str, is_measured| Selection::new(&Interpose::read(asked).unwrap().1, is_measured);
+        let selection = |setting: &str, is_measured| Selection::new(&Interpose::read(setting).unwrap().1, is_measured);
         for is_measured in [false, true] {
             let selection = selection("on,reduce=mpi:8-1Ki,broadcast=earlybird,barrier=mpi", is_measured);
             let of_reduce =

@@ -32,13 +32,13 @@ const FROM_CALL: u64 = 16;
 /// The number of the call, from 1, that sets up `comm`. MPI_COMM_WORLD, of which there is one, is set up by its first.
 pub fn from_call(comm: Handle) -> u64 {
     match settings::get().carriers.from_call {
-        Some(asked) => asked,
+        Some(configured) => configured,
         None if comm == constants().world => 1,
         None => FROM_CALL,
     }
 }
 
-/// Returns this process's rank in `comm` and its size, or the reason why its calls are forwarded, whatever others say.
+/// Returns this process's rank in `comm` and its size, or the reason why its calls are forwarded, which all ranks find.
 pub fn members(comm: Handle) -> Result<(usize, usize), ForwardReason> {
     // SAFETY: MPI runs and `comm` is a communicator; each writes one int.
     let (inter, rank, size) = unsafe {
@@ -71,11 +71,11 @@ fn take_over_or_begin(comm: Handle) -> Result<Arc<CommEntry>, ForwardReason> {
     let nodes = agree(&all)?;
     let processes: Box<[u64]> = all.iter().map(|info| info.process_key).collect();
     let one_node = nodes.len() == 1;
-    // Of several nodes none is kept.
+    // Communicators of several nodes are not kept.
     if one_node {
         let offer = retired::take(&processes);
-        let mine = offer.as_ref().and_then(|offer| offer.state.as_ref().ok()).map_or(0, |offer| offer.key);
-        let is_equal = gather(comm, size, &[mine])?.into_iter().all(|theirs| theirs == mine);
+        let own_key = offer.as_ref().and_then(|offer| offer.state.as_ref().ok()).map_or(0, |offer| offer.key);
+        let is_equal = gather(comm, size, &[own_key])?.into_iter().all(|key| key == own_key);
         if let Some(offer) = offer.filter(|_| is_equal) {
             summary::count_set_up(SetUp::TakenOver);
             return Ok(offer);
@@ -86,7 +86,7 @@ fn take_over_or_begin(comm: Handle) -> Result<Arc<CommEntry>, ForwardReason> {
     let formed = match home {
         Some(home) if one_node && all.iter().all(|info| info.home == home.key) => {
             let places: Vec<usize> = all.iter().map(|info| info.place as usize).collect();
-            let mut exchange = |words: &mut [u64]| add_up(comm, size, words);
+            let mut exchange = |words: &mut [u64]| sum(comm, size, words);
             // If memory is short, all ranks join a new group instead.
             home.comm.form(&places, key, &mut exchange).ok()
         }
@@ -147,7 +147,7 @@ fn join(
     if nodes.len() > 1 {
         return join_nodes(comm, config, identity, nodes, all);
     }
-    // The others know what one rank lacks before they wait for it.
+    // A rank that lacks descriptors is known to the others before they wait for it.
     match gather(comm, size, &[has_descriptors()])?.into_iter().all(|has| has) {
         true => Ok(Communicator::builder().config(join_config(config)).identity(identity).connect()),
         false => Err(ForwardReason::SetUpFailed),
@@ -343,7 +343,7 @@ fn gather<T: Copy>(comm: Handle, size: usize, mine: &[T]) -> Result<Vec<T>, Forw
 }
 
 /// Sums each of the words over the `size` ranks of `comm`.
-fn add_up(comm: Handle, size: usize, words: &mut [u64]) -> Result<(), Error> {
+fn sum(comm: Handle, size: usize, words: &mut [u64]) -> Result<(), Error> {
     let Ok(all) = gather(comm, size, words) else {
         return Err(Error::Poisoned { cause: "an MPI_Allgather failed while a communicator was set up".into() });
     };

@@ -1,20 +1,19 @@
-//! Collectives that move data and reduce nothing: how a call on the blocks of both sides is carried out.
-//! Ranks may use different types of one signature, so the data moves as bytes.
+//! A call that moves data, run or started on the blocks of both sides. Ranks may use different types of one signature, so the data
+//! moves as bytes.
 #![allow(unsafe_code)]
 
-use crate::abi::{Handle, constants};
-use crate::block::{Block, per_rank};
+use crate::abi::Handle;
+use crate::block::per_rank;
 use crate::buffers::{are_disjoint, write};
-use crate::form::Form;
+use crate::call::{CallFailure, CallResult, MpiCall};
 use crate::functions::MpiFunction;
 use crate::intercepted::InterceptedComm;
-use crate::non_blocking::{LentBuffers, NewCall};
-use crate::outcome::{CallFailure, CallResult, forward, return_code};
+use crate::non_blocking::{NewCall, RequestBuffers};
 use crate::row::{CallMemory, Row, RowBytes};
 use crate::scratch::Scratch;
 use crate::selection::Selection;
 use crate::summary::{self, ForwardReason};
-use earlybird::{CallBuffers, CollectiveArgs, Counts, DType, Op};
+use earlybird::{CallBuffers, Collective, CollectiveArgs, Counts, DType, Op};
 use std::ffi::c_int;
 
 /// The reason why a call does not begin.
@@ -56,10 +55,10 @@ impl BlockBytes {
 
     /// Returns whether the call is forwarded to MPI: by its largest block, or, where no rank knows all blocks, by the function alone.
     #[inline(always)]
-    fn prefer_mpi(&self, call: MpiFunction, selection: &Selection) -> bool {
+    fn prefer_mpi(&self, function: MpiFunction, selection: &Selection) -> bool {
         match self {
-            BlockBytes::PerPair(_) => selection.always_prefers_mpi(call),
-            _ => selection.prefers_mpi(call, self.counted()),
+            BlockBytes::PerPair(_) => selection.always_prefers_mpi(function),
+            _ => selection.prefers_mpi(function, self.counted()),
         }
     }
 
@@ -91,12 +90,12 @@ impl Transfer {
     /// # Safety
     /// Both rows are what MPI demands of the caller.
     #[inline(always)]
-    unsafe fn run(&self, call: MpiFunction) -> CallResult {
+    unsafe fn run(&self, collective: Collective) -> CallResult {
         let (send, recv) = (&self.send, &self.recv);
         let run = |send: Option<&[u8]>, recv: &mut [u8]| {
             let buffers = CallBuffers::of_bytes(send, recv, DType::U8.into());
             let counts = self.block_bytes.counts();
-            let args = CollectiveArgs::describe(call.collective(), self.root, counts, buffers, Op::Sum);
+            let args = CollectiveArgs::describe(collective, self.root, counts, buffers, Op::Sum);
             self.intercepted.comm.run(args)
         };
         if self.is_in_place && recv.is_borrowable() {
@@ -128,77 +127,48 @@ impl Transfer {
             // SAFETY: by the caller's contract.
             false => Some(match unsafe { send.to_bytes()? } {
                 RowBytes::Borrowed(bytes) if are_disjoint(send.at, send.bytes, recv.at, recv.bytes) => {
-                    CallMemory::Lent(send.at, bytes.len())
+                    CallMemory::Borrowed(send.at, bytes.len())
                 }
-                bytes => CallMemory::Own(bytes.to_vec()),
+                bytes => CallMemory::Owned(bytes.to_vec()),
             }),
         };
-        let (recv, deliver_to) = recv.lend()?;
-        let buffers = LentBuffers { send, recv, deliver_to };
+        let (recv, deliver_to) = recv.into_call_memory()?;
         let counts = block_bytes.counts();
-        let call = NewCall { intercepted, function, comm, root, counts, dtype: DType::U8, op: Op::Sum };
+        let new = NewCall { intercepted, function, comm, root, counts, dtype: DType::U8, op: Op::Sum };
         // SAFETY: by the caller's contract.
-        unsafe { call.start(buffers, request) }
+        unsafe { new.start(RequestBuffers { send, recv, deliver_to }, request) }
     }
 }
 
-/// Runs or starts a call that moves data, or forwards it: its return code, or `None`. `call` is the blocking function. `counted` is what a forwarded call adds to the summary.
+/// Runs or starts a call that moves data, or forwards it: its return code, or `None`. A call that is forwarded counts in the summary
+/// with a block of `count` elements.
 ///
 /// # Safety
 /// The rows are what MPI demands of the caller.
 #[inline(always)]
 pub unsafe fn carry_out(
-    call: MpiFunction,
-    comm: Handle,
+    call: MpiCall,
     (count, dtype): (i64, Handle),
     transfer: Result<Transfer, Refusal>,
-    form: Form,
 ) -> Option<c_int> {
-    let call = form.of(call);
     let transfer = match transfer {
         Ok(transfer) => transfer,
-        Err(Refusal::Forward(ForwardReason::Argument)) => return forward(call, ForwardReason::Argument, 0, dtype),
-        Err(Refusal::Forward(reason)) => return forward(call, reason, count, dtype),
-        Err(Refusal::Failed(failure)) => return Some(return_code(call, comm, Err(failure))),
+        Err(Refusal::Forward(reason)) => return call.forward(reason, count, dtype),
+        Err(Refusal::Failed(failure)) => return call.finish(Err(failure)),
     };
-    if transfer.block_bytes.prefer_mpi(call, &transfer.intercepted.selection) {
-        return forward(call, ForwardReason::Faster, count, dtype);
+    if transfer.block_bytes.prefer_mpi(call.function, &transfer.intercepted.selection) {
+        return call.forward(ForwardReason::Faster, count, dtype);
     }
     if summary::is_counting() {
-        summary::count_intercepted(call, transfer.block_bytes.counted());
+        summary::count_intercepted(call.function, transfer.block_bytes.counted());
     }
     // SAFETY: by the caller's contract.
-    let result = unsafe {
-        match form {
-            Form::Blocking => transfer.run(call),
-            Form::NonBlocking(request) => transfer.start(call, comm, request),
+    call.finish(unsafe {
+        match call.request {
+            None => transfer.run(call.collective()),
+            Some(request) => transfer.start(call.function, call.comm, request),
         }
-    };
-    Some(return_code(call, comm, result))
-}
-
-/// The communicator and the root of a call.
-#[inline(always)]
-pub fn rooted(root: c_int, comm: Handle, form: Form) -> Result<(&'static InterceptedComm, usize), ForwardReason> {
-    let intercepted = form.comm(comm)?;
-    let root = usize::try_from(root).ok().filter(|root| *root < intercepted.size);
-    Ok((intercepted, root.ok_or(ForwardReason::Argument)?))
-}
-
-/// The block of `count` elements.
-#[inline(always)]
-pub fn block(intercepted: &InterceptedComm, count: i64, dtype: Handle, comm: Handle) -> Result<Block, ForwardReason> {
-    Block::new(intercepted.handles, count, dtype, comm).ok_or(ForwardReason::Argument)
-}
-
-/// Refuses MPI_IN_PLACE on a rank that is not the root of a gather or a scatter.
-#[inline(always)]
-pub fn check_not_in_place(is_in_place: bool) -> CallResult {
-    let what = "MPI_IN_PLACE on a rank that is not the root";
-    match is_in_place {
-        false => Ok(()),
-        true => Err(CallFailure::Argument(constants().err_buffer, what)),
-    }
+    })
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 #![allow(unsafe_code)]
 
 use crate::abi::{self, Handle, constants, query};
-use crate::block::{Block, per_rank};
-use crate::functions::MpiFunction;
+use crate::block::Block;
+use crate::buffers::ReductionBuffers;
+use crate::call::{CallFailure, CallResult};
 use crate::intercepted::InterceptedComm;
-use crate::outcome::{CallFailure, CallResult};
-use earlybird::{BytesOp, CollectiveArgs, Counts};
+use earlybird::{BytesOp, Collective, CollectiveArgs, Counts};
 use std::ffi::{c_int, c_void};
 
 /// An intercepted reduction whose elements MPI folds.
@@ -42,101 +42,35 @@ impl MpiFoldedReduction {
         self.block.bytes()
     }
 
-    /// Runs MPI_Allreduce.
+    /// Runs the reduction on copies of the elements, packed, and copies the result to the receive buffer.
     ///
     /// # Safety
-    /// `send` (unless in place) and `recv` have the elements of a block, as MPI demands.
-    pub unsafe fn allreduce(&self, send: *const c_void, recv: *mut c_void) -> CallResult {
-        let (comm, layout) = (&self.intercepted.comm, RowLayout::new(self.block.dtype)?);
-        let op = self.fold_op(&layout)?;
-        // SAFETY: by the caller's contract.
-        unsafe { self.in_place(send, recv, |values| Ok(comm.all_reduce_in_place(values, &op)?)) }
-    }
-
-    /// Runs MPI_Reduce.
-    ///
-    /// # Safety
-    /// The contract of `allreduce`; `recv` on the root only.
-    pub unsafe fn reduce(&self, send: *const c_void, recv: *mut c_void, root: usize) -> CallResult {
-        let (comm, layout) = (&self.intercepted.comm, RowLayout::new(self.block.dtype)?);
-        let op = self.fold_op(&layout)?;
-        let reduce = |values: &mut [u8]| Ok(comm.process_at_rank(root).reduce_in_place(values, &op)?);
-        if root == self.intercepted.rank {
-            // SAFETY: by the caller's contract.
-            return unsafe { self.in_place(send, recv, reduce) };
-        }
-        if send == constants().in_place {
-            let what = "MPI_IN_PLACE on a rank that is not the root";
-            return Err(CallFailure::Argument(constants().err_buffer, what));
-        }
-        // SAFETY: by the caller's contract.
-        let mut values = unsafe { packed(&self.block, send)? };
-        reduce(&mut values)
-    }
-
-    /// Runs MPI_Scan or MPI_Exscan, which leaves `recv` of the first rank as it is.
-    ///
-    /// # Safety
-    /// The contract of `allreduce`; `recv` of the first rank is used in place only.
-    pub unsafe fn scan(&self, send: *const c_void, recv: *mut c_void, call: MpiFunction) -> CallResult {
-        let (comm, layout) = (&self.intercepted.comm, RowLayout::new(self.block.dtype)?);
-        let op = self.fold_op(&layout)?;
-        let scan = |values: &mut [u8]| {
-            Ok(comm.run(CollectiveArgs::describe(call.collective(), None, Counts::Uniform, values, &op))?)
-        };
-        if call == MpiFunction::Scan || self.intercepted.rank > 0 {
-            // SAFETY: by the caller's contract.
-            return unsafe { self.in_place(send, recv, scan) };
-        }
-        let from = if send == constants().in_place { recv.cast_const() } else { send };
-        // SAFETY: by the caller's contract.
-        scan(&mut unsafe { packed(&self.block, from)? })
-    }
-
-    /// Runs MPI_Reduce_scatter_block.
-    ///
-    /// # Safety
-    /// `send`, or `recv` if in place, has a block for each rank; `recv` has room for one.
-    pub unsafe fn reduce_scatter_block(&self, send: *const c_void, recv: *mut c_void) -> CallResult {
-        // SAFETY: by the caller's contract.
-        unsafe { self.reduce_scatter(send, recv, &vec![self.block.count; self.intercepted.size]) }
-    }
-
-    /// Runs MPI_Reduce_scatter, with as many elements for each rank.
-    ///
-    /// # Safety
-    /// `send`, or `recv` if in place, has all ranks' elements; `recv` has room for this rank's.
-    pub unsafe fn reduce_scatter(&self, send: *const c_void, recv: *mut c_void, counts: &[usize]) -> CallResult {
-        let layout = RowLayout::new(self.block.dtype)?;
-        let op = self.fold_op(&layout)?;
-        let from = if send == constants().in_place { recv.cast_const() } else { send };
-        let own = self.block.with_count(counts[self.intercepted.rank]);
-        let mut result = vec![0; own.bytes()];
-        // SAFETY: by the caller's contract.
-        unsafe {
-            let values = packed(&self.block.with_count(counts.iter().sum()), from)?;
-            let args = CollectiveArgs::reduce_scatter((&values[..], &mut result[..]), &op).counts(per_rank(counts));
-            self.intercepted.comm.run(args)?;
-            own.copy_out(&result, recv)
-        }
-    }
-
-    /// Runs `reduce` on a copy of this rank's elements, and copies its result to `recv`.
-    ///
-    /// # Safety
-    /// The contract of `allreduce`.
-    unsafe fn in_place(
+    /// The buffers hold their elements, or have room for them, as MPI demands.
+    pub unsafe fn run(
         &self,
-        send: *const c_void,
-        recv: *mut c_void,
-        reduce: impl FnOnce(&mut [u8]) -> CallResult,
+        buffers: ReductionBuffers,
+        collective: Collective,
+        root: Option<usize>,
+        counts: Counts<'_>,
     ) -> CallResult {
-        let from = if send == constants().in_place { recv.cast_const() } else { send };
-        // SAFETY: by the caller's contract.
-        unsafe {
-            let mut values = packed(&self.block, from)?;
-            reduce(&mut values)?;
-            self.block.copy_out(&values, recv)
+        let (comm, layout) = (&self.intercepted.comm, RowLayout::new(self.block.dtype)?);
+        let op = self.fold_op(&layout)?;
+        let [sent, received] = [buffers.sent, buffers.received].map(|count| self.block.with_count(count));
+        let mut values = vec![0; sent.bytes()];
+        // SAFETY: by the caller's contract; the vector is as long as the signature.
+        unsafe { sent.copy_in(buffers.contribution(), &mut values)? };
+        let mut result = Vec::new();
+        if sent.count == received.count {
+            comm.run(CollectiveArgs::describe(collective, root, counts, &mut values[..], &op))?;
+            result = values;
+        } else {
+            result.resize(received.bytes(), 0);
+            comm.run(CollectiveArgs::describe(collective, root, counts, (&values[..], &mut result[..]), &op))?;
+        }
+        match buffers.has_result {
+            // SAFETY: by the caller's contract.
+            true => unsafe { received.copy_out(&result, buffers.recv) },
+            false => Ok(()),
         }
     }
 
@@ -183,17 +117,6 @@ impl MpiFoldedReduction {
             code => Err(CallFailure::Mpi(code)),
         }
     }
-}
-
-/// Copies or packs the elements of `block` into a vector.
-///
-/// # Safety
-/// `from` points to them.
-unsafe fn packed(block: &Block, from: *const c_void) -> Result<Vec<u8>, CallFailure> {
-    let mut packed = vec![0; block.bytes()];
-    // SAFETY: by the caller's contract; the vector is as long as the signature.
-    unsafe { block.copy_in(from, &mut packed)? };
-    Ok(packed)
 }
 
 /// The layout of a row of elements in memory.

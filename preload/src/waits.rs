@@ -25,24 +25,23 @@ pub fn can_call() -> bool {
     })
 }
 
-/// Has MPI call `function`, if it can.
-pub fn call(function: WaitFn) {
-    tell(REGISTER, function);
+/// Adds `function` to the registry, if there is one.
+pub fn register(function: WaitFn) {
+    call_registry(REGISTER, function);
 }
 
-/// Has MPI call it no longer.
-pub fn forget(function: WaitFn) {
-    tell(UNREGISTER, function);
+/// Removes `function` from the registry.
+pub fn unregister(function: WaitFn) {
+    call_registry(UNREGISTER, function);
 }
 
-fn tell(registry: &CStr, function: WaitFn) {
+fn call_registry(name: &CStr, function: WaitFn) {
     if !can_call() {
         return;
     }
     // SAFETY: Open MPI's functions of these names take such a function and return an int.
     unsafe {
-        let registry: unsafe extern "C" fn(WaitFn) -> c_int =
-            std::mem::transmute(dynamic_linker::next_function(registry));
-        registry(function);
+        let change: unsafe extern "C" fn(WaitFn) -> c_int = std::mem::transmute(dynamic_linker::next_function(name));
+        change(function);
     }
 }

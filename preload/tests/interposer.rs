@@ -176,7 +176,7 @@ fn messages_under_way_arrive_while_ranks_wait() {
         let said = program.is_right(ranks, &[]);
         assert!(intercepted(&said, "MPI_Reduce_scatter_block") > 0, "{said}");
     }
-    // Where a message needs both of its ends for every piece.
+    // Each piece of a message needs both of its ends.
     let by_pieces = [("OMPI_MCA_btl_vader_single_copy_mechanism", "none"), ("UCX_TLS", "posix,self")];
     let outcome = program.run(2, true, &[], &by_pieces);
     assert!(outcome.code == Some(0) && outcome.said.matches(" right").count() == 2, "{outcome:?}");
@@ -301,7 +301,7 @@ fn non_blocking_calls_are_made_among_others_and_wait_for_no_other_rank() {
     if MPI == "openmpi" {
         RANKS.iter().for_each(|&ranks| drop(program.is_right_with(ranks, &["intercepted"], &[])));
     }
-    // What is not on one node, and where threads may be inside MPI at once, MPI makes the calls.
+    // MPI makes the calls of several nodes, and those of a program whose threads may be inside MPI at once.
     for vars in [[("EARLYBIRD_RANKS_PER_NODE", "2,1")], [("OMPI_MPI_THREAD_LEVEL", "3")]] {
         if MPI == "openmpi" {
             let said = program.is_right_with(3, &[], &vars);
@@ -393,8 +393,8 @@ fn a_library_for_another_mpi_names_both() {
     for interpose in ["on", "off"] {
         let outcome = program.run(2, true, &[], &[("EARLYBIRD_INTERPOSE", interpose)]);
         let named = outcome.said.contains("was built for") && outcome.said.contains(&format!("runs on \"{theirs}"));
-        let told = named && outcome.said.contains(&format!("MPICC=mpicc.{other} cargo build"));
-        assert!(told && ![Some(0), Some(124), None].contains(&outcome.code), "{outcome:?}");
+        let is_explained = named && outcome.said.contains(&format!("MPICC=mpicc.{other} cargo build"));
+        assert!(is_explained && ![Some(0), Some(124), None].contains(&outcome.code), "{outcome:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The caller's buffers as bytes: what the arguments of a call may be, and what is refused before anything is shared.
+//! The caller's buffers as bytes: the arguments that a call takes, and those that it refuses before anything is shared.
 #![allow(unsafe_code)]
 
 use crate::dlpack::{self, HostMemory};
@@ -95,21 +95,15 @@ impl BufferArg {
         if let Ok(memory) = object.cast::<Memory>() {
             let Memory { address, count, datatype, ref owner } = *memory.get();
             let address = ptr::with_exposed_provenance_mut(address);
-            return Ok(BufferArg {
-                name,
-                address,
-                count,
-                datatype,
-                is_readonly: false,
-                is_by_columns: false,
-                counts: None,
-                keeper: Keeper::Owner(owner.clone_ref(object.py())),
-            });
+            let memory = HostMemory { address, count, datatype, is_readonly: false };
+            return Ok(BufferArg::new(name, memory, Keeper::Owner(owner.clone_ref(object.py()))));
         }
         let export = match PyUntypedBuffer::get(object) {
             Ok(export) => export,
             Err(error) => {
-                return BufferArg::of_tensor(object, name)?.ok_or_else(|| {
+                let tensor = dlpack::borrow(object, name)?;
+                let buffer = tensor.map(|(tensor, memory)| BufferArg::new(name, memory, Keeper::Tensor(tensor)));
+                return buffer.ok_or_else(|| {
                     PyTypeError::new_err(format!(
                         "{name} is no buffer ({error}); give a numpy array, an array.array, a bytearray or [buffer, counts]"
                     ))
@@ -130,31 +124,19 @@ impl BufferArg {
             PyTypeError::new_err(format!("{name} has elements of no size; give elements of at least a byte"))
         })?;
         let (address, count, is_readonly) = (export.buf_ptr().cast(), export.item_count(), export.readonly());
-        let is_by_columns = !export.is_c_contiguous();
-        Ok(BufferArg {
-            name,
-            address,
-            count,
-            datatype,
-            is_readonly,
-            is_by_columns,
-            counts: None,
-            keeper: Keeper::Export(export),
-        })
+        let (is_by_columns, memory) = (!export.is_c_contiguous(), HostMemory { address, count, datatype, is_readonly });
+        Ok(BufferArg { is_by_columns, ..BufferArg::new(name, memory, Keeper::Export(export)) })
     }
 
-    /// The memory of a tensor of another library; `None` if the object is none.
-    fn of_tensor(object: &Bound<'_, PyAny>, name: &'static str) -> PyResult<Option<BufferArg>> {
-        let Some((tensor, memory)) = dlpack::borrow(object, name)? else { return Ok(None) };
+    fn new(name: &'static str, memory: HostMemory, keeper: Keeper) -> BufferArg {
         let HostMemory { address, count, datatype, is_readonly } = memory;
-        let keeper = Keeper::Tensor(tensor);
-        Ok(Some(BufferArg { name, address, count, datatype, is_readonly, is_by_columns: false, counts: None, keeper }))
+        BufferArg { name, address, count, datatype, is_readonly, is_by_columns: false, counts: None, keeper }
     }
 
     /// No buffer of elements of this type.
     pub fn none(name: &'static str, datatype: Datatype) -> BufferArg {
-        let (address, is_readonly, is_by_columns) = (ptr::null_mut(), false, false);
-        BufferArg { name, address, count: 0, datatype, is_readonly, is_by_columns, counts: None, keeper: Keeper::None }
+        let memory = HostMemory { address: ptr::null_mut(), count: 0, datatype, is_readonly: false };
+        BufferArg::new(name, memory, Keeper::None)
     }
 
     /// Describes the same memory as bytes, for elements of a type that is only moved.
@@ -162,7 +144,7 @@ impl BufferArg {
         (self.count, self.datatype) = (self.len(), DType::U8.into());
     }
 
-    /// Describes truth values as bytes, of which not every one is such a value.
+    /// Describes bools as bytes, since not every byte is a valid bool.
     pub fn allow_any_bytes(&mut self) {
         if self.datatype == DType::Bool.into() {
             self.datatype = DType::U8.into();
@@ -221,7 +203,7 @@ impl BufferArg {
         }
     }
 
-    /// Refuses truth values that are neither. No call uses the memory meanwhile.
+    /// Refuses bools that are neither 0 nor 1. No call uses the memory meanwhile.
     pub fn check_elements(&self) -> PyResult<()> {
         // SAFETY: C.
         match self.datatype == DType::Bool.into() && is_no_bool(unsafe { self.bytes() }) {

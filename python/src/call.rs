@@ -114,7 +114,7 @@ impl Call {
     }
 
     /// Hands the call, which was checked, to `begin` as one that is started, on the caller's buffers, which it keeps.
-    pub fn owned<T>(self, begin: impl FnOnce(OwnedArgs<'_, LentBytes, SharedReduceOp>) -> T) -> T {
+    pub fn owned<T>(self, begin: impl FnOnce(OwnedArgs<'_, CallBytes, SharedReduceOp>) -> T) -> T {
         let Call { collective, op, root, blocks, send, recv, has_result, leases, .. } = self;
         let datatype = recv.datatype;
         let copy = match !has_result && recv.is_readonly {
@@ -123,19 +123,19 @@ impl Call {
             false => None,
         };
         let mut kept = Kept { leases, send, recv, folds: collective.traits().folds, copy };
-        let bytes = match &mut kept.copy {
+        let recv = match &mut kept.copy {
             Some(copy) => ptr::from_mut(copy.as_mut_slice()),
             None => kept.recv.raw_bytes(),
         };
         let send = kept.send.as_ref().map(|send| send.raw_bytes().cast_const());
         // SAFETY: L: C; apart from each other and writable, as checked.
-        let lent = unsafe { BorrowedBytes::new(send, bytes, datatype, kept) };
-        begin(CollectiveArgs::describe(collective, root, blocks.counts(), lent, &op.shared()))
+        let bytes = unsafe { BorrowedBytes::new(send, recv, datatype, kept) };
+        begin(CollectiveArgs::describe(collective, root, blocks.counts(), bytes, &op.shared()))
     }
 }
 
 /// The memory of a started call: the caller's.
-pub type LentBytes = BorrowedBytes<Kept>;
+pub type CallBytes = BorrowedBytes<Kept>;
 
 /// The holders that keep the memory of a started call in its place.
 pub struct Kept {

@@ -8,7 +8,8 @@ use earlybird::{Collective, Communicator, DType, Op};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-type Argument<'a, 'py> = &'a Bound<'py, PyAny>;
+/// An argument that stands for a buffer.
+pub type Argument<'a, 'py> = &'a Bound<'py, PyAny>;
 
 /// A call by sums on blocks of one length, which the descriptions below change.
 fn call(collective: Collective, send: Option<BufferArg>, recv: BufferArg) -> Call {
@@ -32,8 +33,14 @@ fn pair(send: Argument<'_, '_>, recv: Argument<'_, '_>) -> PyResult<(Option<Buff
     Ok((send, recv))
 }
 
-/// The buffers of a rank that only sends.
-fn only_send(send: Argument<'_, '_>) -> PyResult<(Option<BufferArg>, BufferArg)> {
+/// The contribution and the receive buffer of a call whose result only the root receives.
+fn pair_for_root(
+    is_root: bool,
+    (send, recv): (Argument<'_, '_>, Argument<'_, '_>),
+) -> PyResult<(Option<BufferArg>, BufferArg)> {
+    if is_root {
+        return pair(send, recv);
+    }
     let send = Given::read(send, "sendbuf")?.buffer("sendbuf")?;
     let none = BufferArg::none("recvbuf", send.datatype);
     Ok((Some(send), none))
@@ -74,12 +81,12 @@ pub fn scan(
 
 pub fn reduce(
     comm: &Communicator,
-    (send, recv): (Argument<'_, '_>, Argument<'_, '_>),
+    buffers: (Argument<'_, '_>, Argument<'_, '_>),
     op: Operator,
     root: isize,
 ) -> PyResult<Call> {
     let root = root_number(comm, root)?;
-    let (send, recv) = if comm.rank() == root { pair(send, recv)? } else { only_send(send)? };
+    let (send, recv) = pair_for_root(comm.rank() == root, buffers)?;
     let op = CallOp::new(op, contribution(&send, &recv))?;
     Ok(Call { op, root: Some(root), ..call(Collective::Reduce, send, recv) })
 }
@@ -102,15 +109,15 @@ pub fn all_gather(send: Argument<'_, '_>, recv: Argument<'_, '_>) -> PyResult<Ca
     Ok(Call { blocks, ..call(Collective::AllGather, send, recv) })
 }
 
-/// Counts are the same on all ranks, so a rank that only sends gives them too: in `counts`.
+/// Counts are the same on all ranks, so a rank that only sends passes them too, in `counts`.
 pub fn gather(
     comm: &Communicator,
-    (send, recv): (Argument<'_, '_>, Argument<'_, '_>),
+    buffers: (Argument<'_, '_>, Argument<'_, '_>),
     root: isize,
     counts: Option<Vec<usize>>,
 ) -> PyResult<Call> {
     let root = root_number(comm, root)?;
-    let (send, mut recv) = if comm.rank() == root { pair(send, recv)? } else { only_send(send)? };
+    let (send, mut recv) = pair_for_root(comm.rank() == root, buffers)?;
     let blocks = per_rank(counts.or(recv.counts.take()));
     Ok(Call { root: Some(root), blocks, ..call(Collective::Gather, send, recv) })
 }

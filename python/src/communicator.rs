@@ -47,7 +47,7 @@ impl PyCommunicator {
         PyPrequest::new(py, comm, describe(comm)?.checked(py)?)
     }
 
-    /// Lets go of the communicator, of which requests may keep a part.
+    /// Takes the communicator out; requests may still hold it.
     fn take(slf: &Bound<'_, Self>) -> PyResult<Option<Arc<Communicator>>> {
         match slf.try_borrow_mut() {
             Ok(mut this) => Ok(this.comm.take()),
@@ -143,11 +143,11 @@ impl PyCommunicator {
         Ok(py.detach(|| comm.last_call()).map(|report| report.algorithm.name()))
     }
 
-    /// Explains what a collective would run on blocks of so many bytes, and why: the text of `earlybird explain`. Every rank may ask alone.
+    /// Explains what a collective would run on blocks of `nbytes` bytes, and why: the text of `earlybird explain`. Any rank may call it alone.
     fn explain(&self, py: Python<'_>, collective: &str, nbytes: usize) -> PyResult<String> {
         let comm = self.get(py)?;
-        let told = collective.parse().and_then(|collective| py.detach(|| comm.explain(collective, nbytes)));
-        told.map(|told| told.to_string()).or_exception(py)
+        let explained = collective.parse().and_then(|collective| py.detach(|| comm.explain(collective, nbytes)));
+        explained.map(|explained| explained.to_string()).or_exception(py)
     }
 
     /// The number under which the trace has the calls of this communicator.

@@ -4,7 +4,7 @@
 use earlybird::{DType, Datatype};
 use std::ffi::CStr;
 
-/// Returns the datatype of elements of `bytes` bytes in this format. What the library cannot calculate with is opaque: it is
+/// Returns the datatype of elements of `bytes` bytes in this format. Types that the library cannot calculate with are opaque: they are
 /// moved, not reduced.
 pub fn datatype(format: &[u8], bytes: usize) -> Option<Datatype> {
     if bytes == 0 {
@@ -62,7 +62,7 @@ pub fn has_objects(format: &[u8]) -> bool {
     letters(format).contains(&b'O')
 }
 
-/// Returns whether some element is no truth value, which would be one of no type.
+/// Returns whether some byte is not a valid bool.
 pub fn is_no_bool(bytes: &[u8]) -> bool {
     bytes.iter().any(|byte| *byte > 1)
 }

@@ -12,54 +12,34 @@ pub fn exception(py: Python<'_>, error: Error) -> PyErr {
 fn raise(py: Python<'_>, error: Error) -> PyResult<PyErr> {
     let classes = py.import("earlybird.errors")?;
     let message = error.to_string();
-    let make = |name: &str| classes.getattr(name)?.call1((message.as_str(),));
+    // An exception of this class, with these attributes.
+    macro_rules! made {
+        ($class:literal $(, $name:ident: $value:expr)*) => {{
+            let made = classes.getattr($class)?.call1((message.as_str(),))?;
+            $(made.setattr(stringify!($name), $value)?;)*
+            made
+        }};
+    }
     let made = match error {
         Error::PeerDied { rank, pid, host, during } => {
-            let made = make("PeerDied")?;
-            made.setattr("rank", rank)?;
-            made.setattr("pid", pid)?;
-            made.setattr("host", host)?;
-            made.setattr("during", during)?;
-            made
+            made!("PeerDied", rank: rank, pid: pid, host: host, during: during)
         }
         Error::Timeout { missing, after, during } => {
-            let made = make("Timeout")?;
-            made.setattr("rank", missing.first().copied())?;
-            made.setattr("missing", missing)?;
-            made.setattr("after", after.as_secs_f64())?;
-            made.setattr("during", during)?;
-            made
+            let rank = missing.first().copied();
+            made!("Timeout", rank: rank, missing: missing, after: after.as_secs_f64(), during: during)
         }
         Error::Mismatch { rank_a, call_a, rank_b, call_b } => {
-            let made = make("Mismatch")?;
-            made.setattr("rank", rank_b)?;
-            made.setattr("ranks", (rank_a, rank_b))?;
-            made.setattr("calls", (call_a, call_b))?;
-            made
+            made!("Mismatch", rank: rank_b, ranks: (rank_a, rank_b), calls: (call_a, call_b))
         }
-        Error::OperatorPanicked { rank, during, .. } => {
-            let made = make("OperatorPanicked")?;
-            made.setattr("rank", rank)?;
-            made.setattr("during", during)?;
-            made
-        }
-        Error::NoSpace { needed, free, .. } => {
-            let made = make("NoSpace")?;
-            made.setattr("needed", needed)?;
-            made.setattr("free", free)?;
-            made
-        }
-        Error::System { errno, .. } => {
-            let made = make("System")?;
-            made.setattr("errno", errno)?;
-            made
-        }
-        Error::Poisoned { .. } => make("Poisoned")?,
-        Error::Forked => make("Forked")?,
-        Error::Unsupported { .. } => make("Unsupported")?,
-        Error::Usage { .. } => make("Usage")?,
+        Error::OperatorPanicked { rank, during, .. } => made!("OperatorPanicked", rank: rank, during: during),
+        Error::NoSpace { needed, free, .. } => made!("NoSpace", needed: needed, free: free),
+        Error::System { errno, .. } => made!("System", errno: errno),
+        Error::Poisoned { .. } => made!("Poisoned"),
+        Error::Forked => made!("Forked"),
+        Error::Unsupported { .. } => made!("Unsupported"),
+        Error::Usage { .. } => made!("Usage"),
         // Variants of a later version of the library.
-        _ => make("Error")?,
+        _ => made!("Error"),
     };
     Ok(PyErr::from_value(made))
 }

@@ -1,9 +1,9 @@
-//! A call of the library's together with the communicator that it borrows, as requests of Python hold it.
+//! A started or prepared call together with the communicator that it borrows, for requests of Python.
 //!
 //! Invariant **K (kept)**: a call lies in one structure with the handle that keeps its communicator, and is dropped before it.
 #![allow(unsafe_code)]
 
-use crate::call::{Call, LentBytes};
+use crate::call::{Call, CallBytes};
 use crate::errors::OrException;
 use crate::fold::CallOp;
 use crate::signals;
@@ -20,12 +20,12 @@ pub struct KeptCall<C> {
 }
 
 impl<C: Send> KeptCall<C> {
-    /// What `begin` makes of a call, which was checked.
+    /// Starts or prepares a call, which was checked, by `begin`.
     pub fn new(
         py: Python<'_>,
         comm: &Arc<Communicator>,
         call: Call,
-        begin: impl FnOnce(&'static Communicator, OwnedArgs<'_, LentBytes, SharedReduceOp>) -> Result<C, Error> + Send,
+        begin: impl FnOnce(&'static Communicator, OwnedArgs<'_, CallBytes, SharedReduceOp>) -> Result<C, Error> + Send,
     ) -> PyResult<Self> {
         let (comm, op) = (comm.clone(), call.op.clone());
         // SAFETY: K: the only use is the call.
@@ -34,7 +34,7 @@ impl<C: Send> KeptCall<C> {
         Ok(KeptCall { call, op, comm })
     }
 
-    /// Ends the call by `wait`, and lets go of the communicator.
+    /// Ends the call by `wait`, and releases the communicator.
     pub fn end<T: Send>(self, py: Python<'_>, wait: impl FnOnce(C) -> Result<T, Error> + Send) -> PyResult<T> {
         let KeptCall { call, op, comm } = self;
         let done = signals::call(py, move || {

@@ -113,12 +113,12 @@ impl PyMessages {
 }
 
 impl PyTransfer {
-    fn ask(
+    fn has_ended(
         &self,
         py: Python<'_>,
-        ask: impl FnOnce(&PointToPoint) -> Result<Option<Delivery>, Error> + Send,
+        query: impl FnOnce(&PointToPoint) -> Result<Option<Delivery>, Error> + Send,
     ) -> PyResult<bool> {
-        let ended = py.detach(|| ask(&*self.messages.upgrade().ok_or_else(freed)?));
+        let ended = py.detach(|| query(&*self.messages.upgrade().ok_or_else(freed)?));
         ended.map(|ended| ended.is_some()).map_err(|error| exception(py, error))
     }
 }
@@ -127,7 +127,7 @@ impl PyTransfer {
 impl PyTransfer {
     /// Waits for the end. A signal's handler that raises ends the wait, not the transfer.
     fn wait(&self, py: Python<'_>) -> PyResult<bool> {
-        while !self.ask(py, |messages| messages.wait(&self.transfer, signals::EVERY))? {
+        while !self.has_ended(py, |messages| messages.wait(&self.transfer, signals::EVERY))? {
             py.check_signals()?;
         }
         Ok(true)
@@ -135,7 +135,7 @@ impl PyTransfer {
 
     /// Returns whether the transfer has ended; never waits for another rank.
     fn test(&self, py: Python<'_>) -> PyResult<bool> {
-        self.ask(py, |messages| messages.test(&self.transfer))
+        self.has_ended(py, |messages| messages.test(&self.transfer))
     }
 
     /// The other rank, once the transfer has ended well.

@@ -3,7 +3,7 @@
 //! times. Names and arguments are mpi4py's.
 
 use crate::collectives::{
-    all_gather, all_reduce, all_to_all, barrier, broadcast, gather, reduce, reduce_scatter, scan, scatter,
+    Argument, all_gather, all_reduce, all_to_all, barrier, broadcast, gather, reduce, reduce_scatter, scan, scatter,
 };
 use crate::communicator::{PyCommunicator, operator};
 use crate::op::PyOp;
@@ -40,48 +40,39 @@ macro_rules! methods {
 
 methods! {
     fn Barrier, Ibarrier, Barrier_init() |_comm| Ok(barrier());
-    fn Bcast, Ibcast, Bcast_init(buf: &Bound<'_, PyAny>, root: isize = 0) |comm| broadcast(comm, buf, root);
-    fn Allreduce, Iallreduce, Allreduce_init(sendbuf: &Bound<'_, PyAny>, recvbuf: &Bound<'_, PyAny>, op: Option<PyRef<'_, PyOp>> = None)
-        |_comm| all_reduce(sendbuf, recvbuf, operator(op));
+    fn Bcast, Ibcast, Bcast_init(buf: Argument<'_, '_>, root: isize = 0) |comm| broadcast(comm, buf, root);
+    fn Allreduce, Iallreduce, Allreduce_init(
+        sendbuf: Argument<'_, '_>, recvbuf: Argument<'_, '_>, op: Option<PyRef<'_, PyOp>> = None
+    ) |_comm| all_reduce(sendbuf, recvbuf, operator(op));
     fn Reduce, Ireduce, Reduce_init(
-        sendbuf: &Bound<'_, PyAny>,
-        recvbuf: &Bound<'_, PyAny>,
-        op: Option<PyRef<'_, PyOp>> = None,
-        root: isize = 0
+        sendbuf: Argument<'_, '_>, recvbuf: Argument<'_, '_>, op: Option<PyRef<'_, PyOp>> = None, root: isize = 0
     ) |comm| reduce(comm, (sendbuf, recvbuf), operator(op), root);
     fn Reduce_scatter_block, Ireduce_scatter_block, Reduce_scatter_block_init(
-        sendbuf: &Bound<'_, PyAny>,
-        recvbuf: &Bound<'_, PyAny>,
-        op: Option<PyRef<'_, PyOp>> = None
+        sendbuf: Argument<'_, '_>, recvbuf: Argument<'_, '_>, op: Option<PyRef<'_, PyOp>> = None
     ) |_comm| reduce_scatter(sendbuf, recvbuf, None, operator(op));
     fn Reduce_scatter, Ireduce_scatter, Reduce_scatter_init(
-        sendbuf: &Bound<'_, PyAny>,
-        recvbuf: &Bound<'_, PyAny>,
-        recvcounts: Option<Vec<usize>> = None,
-        op: Option<PyRef<'_, PyOp>> = None
+        sendbuf: Argument<'_, '_>, recvbuf: Argument<'_, '_>, recvcounts: Option<Vec<usize>> = None, op: Option<PyRef<'_, PyOp>> = None
     ) |_comm| reduce_scatter(sendbuf, recvbuf, recvcounts, operator(op));
-    fn Scan, Iscan, Scan_init(sendbuf: &Bound<'_, PyAny>, recvbuf: &Bound<'_, PyAny>, op: Option<PyRef<'_, PyOp>> = None)
-        |comm| scan(comm, Collective::Scan, (sendbuf, recvbuf), operator(op));
-    fn Exscan, Iexscan, Exscan_init(sendbuf: &Bound<'_, PyAny>, recvbuf: &Bound<'_, PyAny>, op: Option<PyRef<'_, PyOp>> = None)
-        |comm| scan(comm, Collective::ExclusiveScan, (sendbuf, recvbuf), operator(op));
-    fn Allgather, Iallgather, Allgather_init(sendbuf: &Bound<'_, PyAny>, recvbuf: &Bound<'_, PyAny>) |_comm| all_gather(sendbuf, recvbuf);
-    fn Allgatherv, Iallgatherv, Allgatherv_init(sendbuf: &Bound<'_, PyAny>, recvbuf: &Bound<'_, PyAny>) |_comm| all_gather(sendbuf, recvbuf);
-    fn Gather, Igather, Gather_init(sendbuf: &Bound<'_, PyAny>, recvbuf: &Bound<'_, PyAny>, root: isize = 0)
-        |comm| gather(comm, (sendbuf, recvbuf), root, None);
+    fn Scan, Iscan, Scan_init(
+        sendbuf: Argument<'_, '_>, recvbuf: Argument<'_, '_>, op: Option<PyRef<'_, PyOp>> = None
+    ) |comm| scan(comm, Collective::Scan, (sendbuf, recvbuf), operator(op));
+    fn Exscan, Iexscan, Exscan_init(
+        sendbuf: Argument<'_, '_>, recvbuf: Argument<'_, '_>, op: Option<PyRef<'_, PyOp>> = None
+    ) |comm| scan(comm, Collective::ExclusiveScan, (sendbuf, recvbuf), operator(op));
+    fn Allgather, Iallgather, Allgather_init(sendbuf: Argument<'_, '_>, recvbuf: Argument<'_, '_>) |_comm| all_gather(sendbuf, recvbuf);
+    fn Allgatherv, Iallgatherv, Allgatherv_init(sendbuf: Argument<'_, '_>, recvbuf: Argument<'_, '_>) |_comm| all_gather(sendbuf, recvbuf);
+    fn Gather, Igather, Gather_init(
+        sendbuf: Argument<'_, '_>, recvbuf: Argument<'_, '_>, root: isize = 0
+    ) |comm| gather(comm, (sendbuf, recvbuf), root, None);
     fn Gatherv, Igatherv, Gatherv_init(
-        sendbuf: &Bound<'_, PyAny>,
-        recvbuf: &Bound<'_, PyAny>,
-        root: isize = 0,
-        counts: Option<Vec<usize>> = None
+        sendbuf: Argument<'_, '_>, recvbuf: Argument<'_, '_>, root: isize = 0, counts: Option<Vec<usize>> = None
     ) |comm| gather(comm, (sendbuf, recvbuf), root, counts);
-    fn Scatter, Iscatter, Scatter_init(sendbuf: &Bound<'_, PyAny>, recvbuf: &Bound<'_, PyAny>, root: isize = 0)
-        |comm| scatter(comm, (sendbuf, recvbuf), root, None);
+    fn Scatter, Iscatter, Scatter_init(
+        sendbuf: Argument<'_, '_>, recvbuf: Argument<'_, '_>, root: isize = 0
+    ) |comm| scatter(comm, (sendbuf, recvbuf), root, None);
     fn Scatterv, Iscatterv, Scatterv_init(
-        sendbuf: &Bound<'_, PyAny>,
-        recvbuf: &Bound<'_, PyAny>,
-        root: isize = 0,
-        counts: Option<Vec<usize>> = None
+        sendbuf: Argument<'_, '_>, recvbuf: Argument<'_, '_>, root: isize = 0, counts: Option<Vec<usize>> = None
     ) |comm| scatter(comm, (sendbuf, recvbuf), root, counts);
-    fn Alltoall, Ialltoall, Alltoall_init(sendbuf: &Bound<'_, PyAny>, recvbuf: &Bound<'_, PyAny>) |_comm| all_to_all(sendbuf, recvbuf);
-    fn Alltoallv, Ialltoallv, Alltoallv_init(sendbuf: &Bound<'_, PyAny>, recvbuf: &Bound<'_, PyAny>) |_comm| all_to_all(sendbuf, recvbuf);
+    fn Alltoall, Ialltoall, Alltoall_init(sendbuf: Argument<'_, '_>, recvbuf: Argument<'_, '_>) |_comm| all_to_all(sendbuf, recvbuf);
+    fn Alltoallv, Ialltoallv, Alltoallv_init(sendbuf: Argument<'_, '_>, recvbuf: Argument<'_, '_>) |_comm| all_to_all(sendbuf, recvbuf);
 }

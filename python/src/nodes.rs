@@ -1,4 +1,4 @@
-//! Joining ranks on several nodes over TCP: who they are was told by the caller's own means, as torch's store.
+//! Joining ranks on several nodes over TCP. The caller has exchanged their addresses by its own means, such as torch's store.
 
 use crate::communicator::{PyCommunicator, configuration};
 use crate::errors::OrException;
@@ -51,7 +51,7 @@ pub struct Placement {
     host: String,
 }
 
-/// The nodes of these ranks, each cut into the virtual nodes of the configuration.
+/// The nodes of these ranks, each divided into the virtual nodes of the configuration.
 fn layout(ranks: &[Placement], rank: usize, config: &Config) -> Result<Layout, Error> {
     let mut nodes: Vec<Vec<usize>> = Vec::new();
     let mut known: HashMap<(&str, usize), usize> = HashMap::new();
@@ -70,7 +70,7 @@ fn layout(ranks: &[Placement], rank: usize, config: &Config) -> Result<Layout, E
 
 #[pymethods]
 impl PyCommunicator {
-    /// Joins ranks of several nodes, all described alike on all ranks. `token` is a secret of theirs.
+    /// Joins ranks of several nodes; `ranks` is equal on all of them. `token` is a secret of theirs.
     #[staticmethod]
     #[pyo3(signature = (job, rank, ranks, listener, token, *, timeout=None, options=None))]
     #[expect(clippy::too_many_arguments, reason = "they are Python's, by name")]

@@ -52,7 +52,7 @@ impl Operand {
     /// Copies the elements to `to`.
     ///
     /// # Safety
-    /// As many may be written there.
+    /// There is room for as many.
     pub unsafe fn copy_to(&self, to: *mut u8) {
         // SAFETY: the caller's contract; O.
         unsafe { ptr::copy_nonoverlapping(ptr::with_exposed_provenance(self.address), to, self.len()) };

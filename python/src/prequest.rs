@@ -2,7 +2,7 @@
 //!
 //! A call uses the caller's memory where it lies, and keeps it from its preparation on.
 
-use crate::call::{Call, LentBytes};
+use crate::call::{Call, CallBytes};
 use crate::errors::{OrException, exception};
 use crate::kept_call::KeptCall;
 use crate::signals;
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A call that was prepared, under way or not.
-type Prepared = KeptCall<Persistent<'static, LentBytes>>;
+type Prepared = KeptCall<Persistent<'static, CallBytes>>;
 
 /// A call that is started any number of times.
 #[pyclass(name = "Prequest", module = "earlybird")]
@@ -81,10 +81,10 @@ impl PyPrequest {
         self.test(py)
     }
 
-    /// Lets go of the buffers and the communicator; of a call under way when that has ended.
+    /// Releases the buffers and the communicator; those of a call under way when it has ended.
     #[pyo3(name = "Free")]
     fn free(&mut self, py: Python<'_>) {
-        // The last holder of a communicator leaves it, for which it may have to wait for other ranks.
+        // Dropping the last reference to a communicator leaves it, and may wait for other ranks.
         if let Some(prepared) = self.prepared.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
             py.detach(|| drop(prepared));
         }

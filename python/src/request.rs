@@ -2,7 +2,7 @@
 //!
 //! A started call uses the caller's memory where it lies, and keeps it until the call has ended, also when its request is dropped.
 
-use crate::call::{Call, LentBytes};
+use crate::call::{Call, CallBytes};
 use crate::errors::OrException;
 use crate::fold;
 use crate::kept_call::KeptCall;
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A call under way.
-type Started = KeptCall<Request<'static, LentBytes>>;
+type Started = KeptCall<Request<'static, CallBytes>>;
 
 /// A call that was started.
 #[pyclass(name = "Request", module = "earlybird")]
@@ -34,7 +34,7 @@ impl PyRequest {
 
 impl Drop for PyRequest {
     fn drop(&mut self) {
-        // The last holder of a communicator leaves it, for which it may have to wait for other ranks.
+        // Dropping the last reference to a communicator leaves it, and may wait for other ranks.
         if let Some(started) = self.started().take() {
             Python::try_attach(|py| py.detach(|| drop(started)));
         }

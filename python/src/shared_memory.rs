@@ -61,7 +61,7 @@ impl Drop for Place {
     }
 }
 
-/// The buffer of a place for one call, which gives it back when it is dropped.
+/// The buffer of a place for one call, which returns it when dropped.
 struct Lease {
     buffer: Option<SharedBuffer<u8>>,
     place: Arc<Place>,

@@ -23,7 +23,7 @@ REDUCE = {
 
 
 def share(rank, count, dtype="d"):
-    """What a rank contributes: whole numbers that every type holds exactly, also multiplied."""
+    """A rank's contribution: whole numbers that every type holds exactly, also multiplied."""
     return ((np.arange(count) + rank) % 3).astype(dtype)
 
 
@@ -66,8 +66,8 @@ def test_allreduce_of_every_type_and_operator(comm):
             bits = op in (earlybird.BAND, earlybird.BOR, earlybird.BXOR)
             whole = np.dtype(dtype).kind in "iu"
             logical = op in (earlybird.LAND, earlybird.LOR, earlybird.LXOR)
-            truth = dtype == "?"
-            has = (bits or logical) if truth else (whole or not (bits or logical)) and not (
+            is_bool = dtype == "?"
+            has = (bits or logical) if is_bool else (whole or not (bits or logical)) and not (
                 dtype in "FD" and op in (earlybird.MIN, earlybird.MAX)
             )
             result = np.empty_like(parts[0])

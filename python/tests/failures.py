@@ -1,4 +1,4 @@
-"""What ranks get when one dies, and when a signal comes while they wait. The first argument names the scene."""
+"""The errors of ranks when one dies, and when a signal comes while they wait. The first argument names the scene."""
 
 import os
 import signal
@@ -36,12 +36,12 @@ def killed():
 
 
 def late():
-    """Rank 1 comes when the deadline of the other has passed, which the other tells it by a file."""
+    """Rank 1 comes when the deadline of the other has passed, which the other shows by a file."""
     comm = earlybird.Communicator(timeout=3)
     with tempfile.TemporaryDirectory() as mine:
         directory = comm.bcast(mine)
-        told = os.path.join(directory, "passed")
-        while comm.rank == 1 and not os.path.exists(told):
+        marker = os.path.join(directory, "passed")
+        while comm.rank == 1 and not os.path.exists(marker):
             time.sleep(0.01)
         try:
             comm.Barrier()
@@ -50,12 +50,12 @@ def late():
             assert (error.rank, error.missing, error.after) == (1, [1], 3.0), vars(error)
             assert isinstance(error, TimeoutError)
         if comm.rank == 0:
-            open(told, "w").close()
+            open(marker, "w").close()
             # The file goes with its directory, after the other has seen it.
-            while os.path.exists(told):
+            while os.path.exists(marker):
                 time.sleep(0.01)
         else:
-            os.remove(told)
+            os.remove(marker)
     sys.stdout.write("right\n")
 
 

@@ -65,9 +65,9 @@ def test_algorithms_and_orders(comm):
         copy.Allreduce(earlybird.IN_PLACE, np.ones(100_000))
         assert comm.size == 1 or copy.last_algorithm == "slices"
         refused(earlybird.Usage, copy.set_algorithm, "best")
-        told = copy.explain("allreduce", 800_000)
-        assert told.startswith("allreduce of 800000 bytes") and "rank order" in told
-        assert comm.size == 1 or "slices" in told and "set_algorithm" in told
+        text = copy.explain("allreduce", 800_000)
+        assert text.startswith("allreduce of 800000 bytes") and "rank order" in text
+        assert comm.size == 1 or "slices" in text and "set_algorithm" in text
         refused(earlybird.Usage, copy.explain, "sum", 8, words="use one of")
 
 

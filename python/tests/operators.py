@@ -113,7 +113,7 @@ def test_functions_see_elements_of_their_type(comm):
     numbers = array.array("i", [comm.rank])
     comm.Allreduce(IN_PLACE, numbers, op)
     assert numbers[0] == 0
-    # What a function keeps is its own.
+    # An operand that a function keeps is its own.
     gc.collect()
     assert all(array.nbytes for array in kept)
 

@@ -70,14 +70,14 @@ def test_what_is_refused(comm):
     if comm.rank == 0:
         refused(ValueError, comm.Bcast_init, fixed, words="read-only")
     # Elements are looked at when they are sent.
-    truth = np.zeros(3, "?")
-    call = comm.Allreduce_init(IN_PLACE, truth, earlybird.LOR)
-    truth.view("u1")[1] = 2
+    flags = np.zeros(3, "?")
+    call = comm.Allreduce_init(IN_PLACE, flags, earlybird.LOR)
+    flags.view("u1")[1] = 2
     refused(ValueError, call.Start, words="truth values")
-    truth[1] = comm.rank == 0
+    flags[1] = comm.rank == 0
     call.Start()
     call.wait()
-    assert truth.tolist() == [False, True, False]
+    assert flags.tolist() == [False, True, False]
 
 
 def test_a_forked_child_does_not_start_it(comm):

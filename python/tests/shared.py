@@ -153,7 +153,7 @@ def test_private_memory_on_one_rank_is_another_call(comm):
         with comm.dup() as copy:
             values = shared(comm) if comm.rank == 0 else np.ones(COUNT)
             refused(earlybird.Mismatch, lambda: getattr(copy, method)(IN_PLACE, values).wait())
-        # What others may have touched is zero, and private from then on.
+        # Memory that others may have touched is zero, and private from then on.
         if comm.rank == 0:
             assert not values.any()
             values[:] = 1

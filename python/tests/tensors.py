@@ -48,11 +48,11 @@ new_capsule.restype, new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, 
 
 
 class Lender:
-    """Has an array's memory as a tensor and nothing else; counts how often it was lent and given back."""
+    """Has an array's memory as a tensor and nothing else; counts how often it was exported and given back."""
 
     def __init__(self, array, version=(1, 0), device=(1, 0), flags=0, **fields):
         self.array, self.version, self.device, self.flags, self.fields = array, version, device, flags, fields
-        self.lent, self.returned, self.kept = 0, [], []
+        self.exported, self.returned, self.kept = 0, [], []
 
     def __dlpack_device__(self):
         return self.device
@@ -60,7 +60,7 @@ class Lender:
     def __dlpack__(self, **arguments):
         if self.version is None and arguments:
             raise TypeError("unexpected arguments")
-        self.lent += 1
+        self.exported += 1
         array = self.array
         code, bits = ELEMENTS.get(array.dtype.str[1:], (0, 8 * array.itemsize))
         dimensions = ctypes.c_int64 * array.ndim
@@ -79,10 +79,10 @@ class Lender:
         return new_capsule(ctypes.addressof(managed), name, None)
 
     def check_returned(self, times):
-        """Was lent so often, and given back as often."""
+        """Was exported so often, and given back as often."""
         gc.collect()
         addresses = [ctypes.addressof(managed) for managed in self.kept[::3]]
-        assert self.lent == times and sorted(self.returned) == sorted(addresses), (self.lent, self.returned)
+        assert self.exported == times and sorted(self.returned) == sorted(addresses), (self.exported, self.returned)
 
 
 def test_tensors_of_every_type_and_version(comm):
@@ -186,7 +186,7 @@ def test_what_is_refused(comm):
     check(ValueError, "shape", 1, array, shape=(ctypes.c_int64 * 2)(1 << 62, 6))
     check(ValueError, "shape", 1, array, shape=ctypes.POINTER(ctypes.c_int64)())
     check(ValueError, "without memory", 1, array, data=None)
-    # What lies elsewhere is not even borrowed.
+    # Memory of another device is not even exported.
     check(TypeError, "the CUDA device 3", 0, array, device=(2, 3))
     check(TypeError, "the ROCm device 0", 0, array, device=(10, 0))
     check(TypeError, "kind 99", 0, array, device=(99, 1))

@@ -1,4 +1,4 @@
-/* Communicators that are closed: what differs in the last call is told by at least one rank, what is alike by none. */
+/* Communicators that are closed: at least one rank reports last calls that differ, and none reports equal ones. */
 #include "check.h"
 
 int main(void) {

@@ -212,9 +212,9 @@ static void types(const eb_comm *comm) {
     INDEXED(EB_INDEXED_F64, double, int64_t);
 #undef INDEXED
     /* Any byte that is not 0 is true, moved too. */
-    uint8_t truth[3] = {2, 0, 255};
-    WORKS(eb_broadcast(comm, truth, 3, EB_BOOL, 0));
-    CHECK(ranks == 1 || rank == 0 || (truth[0] == 1 && truth[1] == 0 && truth[2] == 1));
+    uint8_t flags[3] = {2, 0, 255};
+    WORKS(eb_broadcast(comm, flags, 3, EB_BOOL, 0));
+    CHECK(ranks == 1 || rank == 0 || (flags[0] == 1 && flags[1] == 0 && flags[2] == 1));
 }
 
 static void choices(const eb_comm *comm) {

@@ -36,9 +36,9 @@ int main(void) {
     CHECK(x == (double)ranks);
     WORKS(eb_last_algorithm(comm, &ran));
     CHECK(ranks == 1 || strcmp(ran, "leader") == 0);
-    const char *told;
-    WORKS(eb_explain(comm, "allreduce", 8, &told));
-    CHECK(strstr(told, "allreduce of 8 bytes") && strstr(told, ran) && (ranks == 1 || strstr(told, "EARLYBIRD_ALLREDUCE")));
+    const char *text;
+    WORKS(eb_explain(comm, "allreduce", 8, &text));
+    CHECK(strstr(text, "allreduce of 8 bytes") && strstr(text, ran) && (ranks == 1 || strstr(text, "EARLYBIRD_ALLREDUCE")));
 
     /* Even and odd ranks, the last one first. */
     WORKS(eb_split(comm, (int64_t)(rank % 2), -(int64_t)rank, &half));

@@ -15,9 +15,9 @@ int main(int argc, char **argv) {
     int32_t sums[3] = {1, 10, 100};
     WORKS(eb_allreduce(comm, EB_IN_PLACE, sums, 3, EB_I32, EB_SUM));
     CHECK(sums[0] == 3 && sums[1] == 30 && sums[2] == 300);
-    unsigned char truth[2] = {0, 1};
-    WORKS(eb_broadcast(comm, truth, 2, EB_BOOL, 0));
-    CHECK(truth[0] == 1 && truth[1] == 0);
+    unsigned char flags[2] = {0, 1};
+    WORKS(eb_broadcast(comm, flags, 2, EB_BOOL, 0));
+    CHECK(flags[0] == 1 && flags[1] == 0);
     uint32_t pair[2] = {5, 6};
     eb_operator op = {second, NULL, 0, 3};
     WORKS(eb_allreduce_with(comm, EB_IN_PLACE, pair, 1, sizeof pair, &op));

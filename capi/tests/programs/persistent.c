@@ -106,7 +106,7 @@ static void every_call(const eb_comm *comm, size_t n, int in_place) {
 }
 
 /* The non-blocking calls with counts. */
-static void posted(const eb_comm *comm, size_t n, int in_place) {
+static void started(const eb_comm *comm, size_t n, int in_place) {
     size_t all = before(ranks, n), root = ranks / 2, own = unequal(rank, n), start = before(rank, n);
     size_t *counts = (size_t *)malloc(ranks * sizeof *counts);
     int here = rank == root;
@@ -162,7 +162,7 @@ static void grouped(const eb_comm *comm, size_t n) {
     void *group[3] = {a, NULL, b};
     size_t counts[3] = {0, 0, 3};
     unsigned char bits[2] = {0, 7};
-    void *truths[2] = {bits, bits + 1};
+    void *flags[2] = {bits, bits + 1};
     size_t ones[2] = {1, 1};
     eb_request *call;
     CHECK(a);
@@ -170,7 +170,7 @@ static void grouped(const eb_comm *comm, size_t n) {
     fill(a, b, n, 1);
     WORKS(eb_allreduce_grouped(comm, group, counts, 3, EB_I32, EB_SUM));
     check(a, b, n, 1);
-    WORKS(eb_allreduce_grouped(comm, truths, ones, 2, EB_BOOL, EB_LOGICAL_AND));
+    WORKS(eb_allreduce_grouped(comm, flags, ones, 2, EB_BOOL, EB_LOGICAL_AND));
     CHECK(bits[0] == 0 && bits[1] == 1);
     fill(a, b, n, 2);
     WORKS(eb_iallreduce_grouped(comm, group, counts, 3, EB_I32, EB_SUM, &call));
@@ -226,7 +226,7 @@ int main(void) {
     joined(comm);
     for (int in_place = 0; in_place < 2; in_place++) {
         every_call(comm, 0, in_place), every_call(comm, 3, in_place), every_call(comm, N, in_place);
-        posted(comm, 0, in_place), posted(comm, 2, in_place), posted(comm, N, in_place);
+        started(comm, 0, in_place), started(comm, 2, in_place), started(comm, N, in_place);
     }
     grouped(comm, 5), grouped(comm, 20000);
     mistakes(comm);

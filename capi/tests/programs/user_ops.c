@@ -44,7 +44,7 @@ static linear composed(size_t at) {
 static int same(linear x, linear y) { return x.a == y.a && x.b == y.b; }
 
 /* Non-blocking and persistent calls. */
-static void posted(const eb_comm *comm, size_t n, const eb_operator *op) {
+static void started(const eb_comm *comm, size_t n, const eb_operator *op) {
     linear *mine = (linear *)malloc(ranks * n * sizeof *mine), *all[3];
     eb_request *calls[3];
     size_t root = n % ranks;
@@ -104,7 +104,7 @@ static void ordered(const eb_comm *comm, size_t n) {
     for (size_t i = 0; i < n; i++) CHECK(same(all[i], composed(rank * n + i)));
     WORKS(eb_reduce_scatter_with(comm, EB_IN_PLACE, mine, n, sizeof *mine, &op));
     for (size_t i = 0; i < n; i++) CHECK(same(mine[i], composed(rank * n + i)));
-    posted(comm, n, &op);
+    started(comm, n, &op);
     CHECK(ranks == 1 || n == 0 || calls > 0 || rank > 0);
     free(mine);
     free(all);

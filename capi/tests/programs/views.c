@@ -60,7 +60,7 @@ static void mistakes(const eb_comm *comm) {
 
 int main(void) {
     eb_comm *comm;
-    eb_view *views[3], *small, *truths;
+    eb_view *views[3], *small, *flags;
     const void *at;
     unsigned char given[2];
     WORKS(eb_join(&comm, NULL));
@@ -89,10 +89,10 @@ int main(void) {
     small = result(comm, 0, 0);
     WORKS(eb_view_free(&small));
     given[0] = (unsigned char)(rank == 0 ? 7 : 0), given[1] = 2; /* any byte but 0 is true */
-    WORKS(eb_allreduce_view(comm, given, 2, EB_BOOL, EB_LOGICAL_AND, &truths));
-    WORKS(eb_view_data(truths, &at));
+    WORKS(eb_allreduce_view(comm, given, 2, EB_BOOL, EB_LOGICAL_AND, &flags));
+    WORKS(eb_view_data(flags, &at));
     CHECK(((const unsigned char *)at)[0] == (ranks == 1) && ((const unsigned char *)at)[1] == 1);
-    WORKS(eb_view_free(&truths));
+    WORKS(eb_view_free(&flags));
     /* A view keeps its communicator. */
     views[0] = result(comm, N, 9);
     WORKS(eb_barrier(comm));

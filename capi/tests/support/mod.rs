@@ -30,7 +30,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Where cargo has put the libraries under test: beside the test itself, not those of an older `cargo build`.
+/// The directory of the libraries under test: that of the test itself, not of an older `cargo build`.
 pub fn built() -> PathBuf {
     let built = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
     assert!(built.join("libearlybird_capi.so").exists(), "no library in {}", built.display());
@@ -53,7 +53,7 @@ pub fn launcher() -> PathBuf {
     launcher
 }
 
-/// Whether there is a compiler of this name; says loudly where not.
+/// Returns whether there is a compiler of this name; says loudly if not.
 pub fn has(compiler: &str) -> bool {
     let there = Command::new(compiler).arg("--version").output().is_ok();
     if !there {
@@ -62,7 +62,7 @@ pub fn has(compiler: &str) -> bool {
     there
 }
 
-/// Whether the compiler makes programs with these options.
+/// Returns whether the compiler makes programs with these options.
 pub fn compiles(compiler: &[&str]) -> bool {
     let (scratch, mut command) = (Scratch::new(), Command::new(compiler[0]));
     let source = scratch.0.join("empty.c");
@@ -75,7 +75,7 @@ pub fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// What a compiler is told of every program.
+/// The compiler's options for every program.
 pub const C: &[&str] = &["cc", "-std=c99", "-x", "c"];
 pub const CPP: &[&str] = &["g++", "-std=c++11", "-x", "c++"];
 const STRICT: &[&str] = &["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"];

@@ -39,8 +39,8 @@ static double expected(MPI_Op op, int i)
                 }                                                                                                     \
     } while (0)
 
-/* Bitwise and logical operators on integers; element i of rank r has few bits and some zeros. */
-static unsigned few(int r, int i) { return (r * 5 + i) % 4 ? (unsigned)(r * 7 + i) % 120 : 0; }
+/* Bitwise and logical operators on integers; element i of rank r has value_of bits and some zeros. */
+static unsigned value_of(int r, int i) { return (r * 5 + i) % 4 ? (unsigned)(r * 7 + i) % 120 : 0; }
 static unsigned folded(int o, unsigned a, unsigned b)
 {
     switch (o) {
@@ -57,11 +57,11 @@ static unsigned folded(int o, unsigned a, unsigned b)
         MPI_Op ops[] = { MPI_BAND, MPI_BOR, MPI_BXOR, MPI_LAND, MPI_LOR, MPI_LXOR };                                  \
         for (int o = first; o < 6; o++) {                                                                             \
             type s[100], r[100];                                                                                      \
-            for (int i = 0; i < 100; i++) s[i] = (type)few(rank, i);                                                  \
+            for (int i = 0; i < 100; i++) s[i] = (type)value_of(rank, i);                                                  \
             MPI_Allreduce(s, r, 100, name, ops[o], MPI_COMM_WORLD);                                                   \
             for (int i = 0; i < 100; i++) {                                                                           \
-                unsigned e = (unsigned)(type)few(0, i);                                                               \
-                for (int q = 1; q < size; q++) e = folded(o, e, (unsigned)(type)few(q, i));                           \
+                unsigned e = (unsigned)(type)value_of(0, i);                                                               \
+                for (int q = 1; q < size; q++) e = folded(o, e, (unsigned)(type)value_of(q, i));                           \
                 wrong += r[i] != (type)e;                                                                             \
             }                                                                                                         \
         }                                                                                                             \

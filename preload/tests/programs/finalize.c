@@ -11,11 +11,11 @@ static int deleted(MPI_Comm comm, int key, void *value, void *extra)
     (void)comm, (void)key, (void)value, (void)extra;
     MPI_Comm comms[] = { MPI_COMM_WORLD, used, fresh };
     for (int i = 0; i < 3; i++) {
-        int sum = -1, told = rank == 0 ? 5 : -1;
+        int sum = -1, sent = rank == 0 ? 5 : -1;
         MPI_Barrier(comms[i]);
         MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, comms[i]);
-        MPI_Bcast(&told, 1, MPI_INT, 0, comms[i]);
-        wrong += sum != size * (size - 1) / 2 || told != 5;
+        MPI_Bcast(&sent, 1, MPI_INT, 0, comms[i]);
+        wrong += sum != size * (size - 1) / 2 || sent != 5;
     }
     MPI_Comm_free(&used);
     called++;

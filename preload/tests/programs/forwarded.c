@@ -15,17 +15,17 @@ int main(int argc, char **argv)
     int mine = rank + 1, expected = size * (size + 1) / 2, root = size - 1;
     for (int i = 0; i < ROUNDS; i++) {
         MPI_Request requests[6];
-        int told = rank == root ? i : -1, block = -1, reduced = -1;
+        int sent = rank == root ? i : -1, block = -1, reduced = -1;
         sum = total = -1;
         MPI_Iallreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[0]);
-        MPI_Ibcast(&told, 1, MPI_INT, root, MPI_COMM_WORLD, &requests[1]);
+        MPI_Ibcast(&sent, 1, MPI_INT, root, MPI_COMM_WORLD, &requests[1]);
         MPI_Allreduce(&mine, &total, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD); /* while they are under way */
         MPI_Ireduce(&mine, &reduced, 1, MPI_INT, MPI_SUM, root, MPI_COMM_WORLD, &requests[2]);
         MPI_Iallgather(&mine, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD, &requests[3]);
         MPI_Ireduce_scatter_block(ones, &block, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[4]);
         MPI_Ibarrier(MPI_COMM_WORLD, &requests[5]);
         MPI_Waitall(6, requests, statuses);
-        wrong += sum != expected || total != expected || told != i || block != expected;
+        wrong += sum != expected || total != expected || sent != i || block != expected;
         wrong += rank == root && reduced != expected;
         for (int r = 0; r < size; r++) wrong += all[r] != r + 1;
         MPI_Ialltoall(ones, 1, MPI_INT, back, 1, MPI_INT, MPI_COMM_WORLD, &requests[0]);
@@ -35,19 +35,19 @@ int main(int argc, char **argv)
     }
 #if MPI_VERSION >= 4
     MPI_Request again[6];
-    int told = -1, block = -1, reduced = -1;
+    int sent = -1, block = -1, reduced = -1;
     MPI_Allreduce_init(&mine, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &again[0]);
-    MPI_Bcast_init(&told, 1, MPI_INT, root, MPI_COMM_WORLD, MPI_INFO_NULL, &again[1]);
+    MPI_Bcast_init(&sent, 1, MPI_INT, root, MPI_COMM_WORLD, MPI_INFO_NULL, &again[1]);
     MPI_Reduce_init(&mine, &reduced, 1, MPI_INT, MPI_SUM, root, MPI_COMM_WORLD, MPI_INFO_NULL, &again[2]);
     MPI_Allgather_init(&mine, 1, MPI_INT, all, 1, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &again[3]);
     MPI_Reduce_scatter_block_init(ones, &block, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &again[4]);
     MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &again[5]);
     for (int i = 0; i < ROUNDS; i++) {
-        sum = block = reduced = -1, told = rank == root ? i : -1;
+        sum = block = reduced = -1, sent = rank == root ? i : -1;
         MPI_Startall(6, again);
         MPI_Allreduce(&mine, &total, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
         MPI_Waitall(6, again, statuses);
-        wrong += sum != expected || total != expected || told != i || block != expected;
+        wrong += sum != expected || total != expected || sent != i || block != expected;
         wrong += rank == root && reduced != expected;
     }
     for (int i = 0; i < 6; i++) MPI_Request_free(&again[i]);

@@ -19,9 +19,9 @@ int main(int argc, char **argv)
         wrong += total != size * i;
     }
     for (int i = 0; i < MANY; i++) {
-        int told = rank == i % size ? i : -1;
-        MPI_Bcast(&told, 1, MPI_INT, i % size, comms[i]);
-        wrong += told != i;
+        int sent = rank == i % size ? i : -1;
+        MPI_Bcast(&sent, 1, MPI_INT, i % size, comms[i]);
+        wrong += sent != i;
         MPI_Comm_free(&comms[i]);
     }
     MPI_Finalize();

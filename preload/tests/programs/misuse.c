@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static int wrong, line_of_first, told;
+static int wrong, line_of_first, handled;
 static MPI_Comm comm;
 
 static void must_be(int code, int class, int line)
@@ -20,7 +20,7 @@ static void must_be(int code, int class, int line)
 static void handler(MPI_Comm *on, int *code, ...)
 {
     (void)code;
-    if (*on == comm) told++;
+    if (*on == comm) handled++;
 }
 
 static void local(int rank)
@@ -43,7 +43,7 @@ static void local(int rank)
     MUST_BE(MPI_ERR_BUFFER, MPI_Allreduce(MPI_IN_PLACE, MPI_IN_PLACE, 3, MPI_DOUBLE, MPI_SUM, comm));
     MUST_BE(MPI_SUCCESS, MPI_Allreduce(NULL, NULL, 0, MPI_DOUBLE, MPI_SUM, comm));
     MUST_BE(MPI_SUCCESS, MPI_Bcast(NULL, 0, pairs, 0, comm));
-    if (told != (rank ? 13 : 15)) printf("told %d\n", told), wrong++;
+    if (handled != (rank ? 13 : 15)) printf("handled %d\n", handled), wrong++;
     MPI_Type_free(&pairs);
 }
 
@@ -80,7 +80,7 @@ int main(int argc, char **argv)
         MUST_BE(MPI_ERR_COMM, MPI_Allreduce(a, b, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_NULL));
         MUST_BE(MPI_ERR_COMM, MPI_Bcast(a, 1, MPI_DOUBLE, 0, MPI_COMM_NULL));
         MUST_BE(MPI_ERR_COMM, MPI_Barrier(MPI_COMM_NULL));
-        if (told != 15) printf("told %d\n", told), wrong++;
+        if (handled != 15) printf("handled %d\n", handled), wrong++;
     }
     /* the communicator still works */
     MUST_BE(MPI_SUCCESS, MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm));

@@ -107,16 +107,16 @@ static void derived(void)
 {
     MPI_Comm copy;
     MPI_Datatype column;
-    double from[12], all[64 * 12], told[12];
+    double from[12], all[64 * 12], buffer[12];
     MPI_Comm_dup(MPI_COMM_WORLD, &copy);
     for (int i = 0; i < 20; i++) MPI_Barrier(copy);
     MPI_Type_vector(4, 1, 3, MPI_DOUBLE, &column);
     MPI_Type_commit(&column);
-    for (int i = 0; i < 12; i++) from[i] = rank * 100 + i, told[i] = rank == 0 ? i : -1;
+    for (int i = 0; i < 12; i++) from[i] = rank * 100 + i, buffer[i] = rank == 0 ? i : -1;
     for (int i = 0; i < size * 12; i++) all[i] = -1;
     MPI_Request requests[2];
     MPI_Iallgather(from, 1, column, all, 4, MPI_DOUBLE, copy, &requests[0]);
-    if (rank % 2) MPI_Ibcast(told, 1, column, 0, copy, &requests[1]);
+    if (rank % 2) MPI_Ibcast(buffer, 1, column, 0, copy, &requests[1]);
     else {
         double dense[4];
         for (int i = 0; i < 4; i++) dense[i] = 3 * i;
@@ -128,7 +128,7 @@ static void derived(void)
     MPI_Waitall(2, requests, statuses);
     if (!are_intercepted) MPI_Type_free(&column), MPI_Comm_free(&copy);
     for (int r = 0; r < size; r++) for (int i = 0; i < 4; i++) CHECK(all[4 * r + i] == r * 100 + 3 * i);
-    for (int i = 0; i < 12; i++) CHECK(told[i] == (rank % 2 ? (i % 3 == 0 ? i : -1) : rank == 0 ? i : -1));
+    for (int i = 0; i < 12; i++) CHECK(buffer[i] == (rank % 2 ? (i % 3 == 0 ? i : -1) : rank == 0 ? i : -1));
 }
 
 /* More under way than there are slots, all before any is waited for. */
@@ -149,11 +149,11 @@ static void waits_elsewhere(int n)
 {
     double *mine = malloc(8L * n), *sum = malloc(8L * n);
     MPI_Request requests[MANY];
-    int calls = n > 1000 ? 2 : MANY, told = -1;
+    int calls = n > 1000 ? 2 : MANY, received = -1;
     for (int i = 0; i < n; i++) mine[i] = rank + i % 100, sum[i] = -1;
     for (int i = 0; i < calls; i++) MPI_Iallreduce(i ? MPI_IN_PLACE : mine, sum, i ? 0 : n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &requests[i]);
     if (rank == 0) {
-        for (int from = 1; from < size; from++) MPI_Recv(&told, 1, MPI_INT, from, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        for (int from = 1; from < size; from++) MPI_Recv(&received, 1, MPI_INT, from, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Waitall(calls, requests, statuses);
     } else {
         MPI_Waitall(calls, requests, statuses);

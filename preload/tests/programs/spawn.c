@@ -27,11 +27,11 @@ int main(int argc, char **argv)
     MPI_Intercomm_merge(across, is_child, &all);
     MPI_Comm_rank(all, &rank), MPI_Comm_size(all, &size);
     for (int i = 0; i < 20; i++) {
-        int told = rank == size - 1 ? i : -1;
+        int sent = rank == size - 1 ? i : -1;
         MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, all);
-        MPI_Bcast(&told, 1, MPI_INT, size - 1, all);
-        MPI_Allreduce(&told, &told, 0, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-        wrong += sum != size * (size - 1) / 2 || told != i;
+        MPI_Bcast(&sent, 1, MPI_INT, size - 1, all);
+        MPI_Allreduce(&sent, &sent, 0, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        wrong += sum != size * (size - 1) / 2 || sent != i;
     }
     MPI_Comm_free(&all);
     MPI_Comm_disconnect(&across);

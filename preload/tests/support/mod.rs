@@ -11,7 +11,7 @@ pub const MPI: &str = env!("PRELOAD_MPI");
 /// Ranks to test with. MPICH's waiting ranks spin, and more of them than CPUs take minutes.
 pub const RANKS: &[usize] = if MPI.as_bytes()[0] == b'o' { &[2, 3, 5] } else { &[2] };
 
-/// Whether there is an MPI to test with; says so loudly where not.
+/// Returns whether there is an MPI to test with; says loudly if not.
 pub fn has_mpi() -> bool {
     if MPI == "none" {
         eprintln!("SKIPPED: the interposer was built without an MPI");
@@ -70,7 +70,7 @@ impl Program {
         Program { mpi: MPI, words: words.iter().map(|word| word.to_string()).collect(), compiled: None }
     }
 
-    /// Where it lies, which is where a library of the tests is.
+    /// Its path, in the directory of the tests' libraries.
     #[allow(dead_code)] // not every test asks
     pub fn path(&self) -> &str {
         &self.words[0]
@@ -143,7 +143,7 @@ pub fn left_in_shared_memory() -> Vec<PathBuf> {
     left
 }
 
-/// How a job ended.
+/// The end of a job.
 #[derive(Debug)]
 pub struct Outcome {
     /// 124 after two minutes.

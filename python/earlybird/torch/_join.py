@@ -1,4 +1,4 @@
-"""Joining: which ranks share a node, and the name under which they meet, told to each other through torch's store."""
+"""Joining: ranks exchange through torch's store which of them share a node, and the name under which they meet."""
 
 import fcntl
 import ipaddress

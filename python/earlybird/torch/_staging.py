@@ -31,16 +31,16 @@ class Staging(ABC):
         """The copies so far: an object with `wait`, after which the program may use them, and `is_complete`."""
 
     @torch.no_grad()
-    def bring(self, tensors):
-        """The elements of tensors one after the other, on the host."""
+    def to_host(self, tensors):
+        """Copies the elements of tensors to the host, one after the other; returns the copy."""
         flat = self.empty(sum(tensor.numel() for tensor in tensors), tensors[0].dtype)
         self.copy([(part, tensor) for tensor, part in parts(flat, tensors)])
         self.finish()
         return flat
 
     @torch.no_grad()
-    def give(self, flat, tensors):
-        """Takes elements that lie one after the other on the host apart into tensors; returns the mark."""
+    def to_device(self, flat, tensors):
+        """Copies elements that lie one after the other on the host to tensors; returns the mark."""
         self.copy(list(parts(flat, tensors)))
         return self.mark()
 
@@ -52,7 +52,7 @@ class Cuda(Staging):
         self._device, self._stream = device, torch.cuda.Stream(device)
 
     def empty(self, count, dtype):
-        # torch keeps pinned memory, and gives it away again when the copies from it and to it are made.
+        # torch keeps pinned memory, and uses it again when the copies from it and to it are made.
         return torch.empty(count, dtype=dtype, pin_memory=True)
 
     def copy(self, pairs):
@@ -63,7 +63,7 @@ class Cuda(Staging):
                 if on_device.device != self._device:
                     raise Unsupported(f"tensors on {on_device.device} and {self._device} in one call; give tensors of one device")
                 to.copy_(source, non_blocking=True)
-                # Its memory may be let go of before the copy is made.
+                # Its memory may be released before the copy is made.
                 on_device.record_stream(self._stream)
 
     def finish(self):

@@ -71,7 +71,7 @@ def contiguous(tensor):
         )
     staging = _staging.staging(tensor)
     if staging is not None:
-        return staging.bring([tensor]).view(tensor.shape)
+        return staging.to_host([tensor]).view(tensor.shape)
     if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
         return tensor
     with torch.no_grad():
@@ -104,7 +104,7 @@ def is_block(part, whole, index):
 def concatenate(tensors):
     """The elements of tensors one after the other."""
     staging = _staging.staging(tensors[0])
-    return torch.cat([contiguous(tensor).view(-1) for tensor in tensors]) if staging is None else staging.bring(tensors)
+    return torch.cat([contiguous(tensor).view(-1) for tensor in tensors]) if staging is None else staging.to_host(tensors)
 
 
 @torch.no_grad()
@@ -112,7 +112,7 @@ def take_apart(flat, tensors):
     """Copies elements that lie one after the other into tensors; returns the mark of copies that go on."""
     staging = _staging.staging(tensors[0])
     if staging is not None:
-        return staging.give(flat, tensors)
+        return staging.to_device(flat, tensors)
     for tensor, part in _staging.parts(flat, tensors):
         tensor.copy_(part)
     return None

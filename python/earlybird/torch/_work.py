@@ -1,8 +1,8 @@
-"""The `Work` that torch gets back from a method: the calls that were made for it, or that were started and go on.
+"""The `Work` that a method returns to torch: the calls that were made for it, or that were started and go on.
 
 Calls are started where `EARLYBIRD_TORCH_OVERLAP` is on. A started call makes progress inside later calls of its process and
 where somebody waits for it: there is no thread for it. So a future has nobody who would complete it once the program waits for
-the future alone, and torch waits for futures in compiled code. Hence a future is completed before it is given away, but for the one that DistributedDataParallel asks for inside the
+the future alone, and torch waits for futures in compiled code. Hence a future is completed before it is returned, but for the one that DistributedDataParallel requests inside the
 backward pass: it waits for its futures in a callback at the end of the pass, and callbacks run in the order in which they were
 queued, so an earlier one completes them.
 """
