@@ -4,7 +4,7 @@ use super::Communicator;
 use super::prepared_call::Completion;
 use crate::trace::NewRecord;
 use crate::{Choice, CollectiveArgs, Error};
-use earlybird_shm::{Collective, now_ns};
+use earlybird_shm::Collective;
 
 impl Communicator {
     /// Makes a blocking call that is recorded.
@@ -65,13 +65,14 @@ impl Communicator {
         ask: impl FnOnce() -> Result<Option<Completion>, Error>,
     ) -> Result<Option<Completion>, Error> {
         let Some(trace) = &self.trace else { return ask() };
-        let since = now_ns();
+        let since = trace.now();
         let ended = ask()?;
         if let Some((_, result)) = &ended {
             trace.end_kept((number, since), result, || self.what_ran());
         }
         Ok(ended)
     }
+
     /// The algorithm of the call that has just ended, and this rank's place in the order of arrival.
     fn what_ran(&self) -> Option<(Choice, Option<usize>)> {
         self.last_call().map(|report| (report.algorithm, report.place))
