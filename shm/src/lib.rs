@@ -87,6 +87,9 @@ pub mod sync;
 #[doc(hidden)]
 pub mod text;
 #[doc(hidden)]
+#[cfg(not(earlybird_loom))]
+pub mod time_stamp;
+#[doc(hidden)]
 pub mod user_op;
 #[cfg(not(earlybird_loom))]
 mod warn;

@@ -4,7 +4,7 @@ use super::Communicator;
 use super::prepared_call::Completion;
 use crate::trace::NewRecord;
 use crate::{Choice, CollectiveArgs, Error};
-use earlybird_shm::{Collective, now_ns};
+use earlybird_shm::Collective;
 
 impl Communicator {
     /// Makes a blocking call that is recorded.
@@ -63,7 +63,7 @@ impl Communicator {
         ask: impl FnOnce() -> Result<Option<Completion>, Error>,
     ) -> Result<Option<Completion>, Error> {
         let Some(trace) = &self.trace else { return ask() };
-        let since = now_ns();
+        let since = trace.now();
         let ended = ask()?;
         if let Some((_, result)) = &ended {
             trace.end_kept((number, since), result, || self.what_ran());

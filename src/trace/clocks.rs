@@ -129,7 +129,14 @@ mod tests {
                 let exit = arrivals.into_iter().max().unwrap() + 2_000 + mix(number) % 10_000;
                 Record { arrival: own(arrivals[rank]), exit: own(exit), ..record(number) }
             });
-            RankTrace { header, algorithms: Vec::new(), records: records.collect(), dropped: 0, torn: 0 }
+            RankTrace {
+                header,
+                algorithms: Vec::new(),
+                records: records.collect(),
+                dropped: 0,
+                torn: 0,
+                clock_error_ns: 0,
+            }
         };
         Trace { size: 2, ranks: vec![rank(0), rank(1)] }
     }

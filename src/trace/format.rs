@@ -1,8 +1,10 @@
-//! The trace file of a rank as words: a header, the names of algorithms, and a ring of records of one cache line each.
+//! The trace file of a rank as words: a header, calibrations of its clock, the names of algorithms, and a ring of records of one
+//! cache line each.
 //!
 //! Each part carries a check of its own, so that a file needs no end: whatever a rank had stored when it was killed is there,
 //! and a record that it was storing is told from one that was damaged later.
 
+use super::record_clock::Calibration;
 use crate::Collective;
 use earlybird_shm::text;
 use serde::Serialize;
@@ -11,12 +13,20 @@ use strum::FromRepr;
 /// The first word of a file: `EBTRACE` and a zero.
 const MAGIC: u64 = u64::from_le_bytes(*b"EBTRACE\0");
 /// The version of the format. Files of another one are refused.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 
 /// Words of a record.
 pub(super) const RECORD_WORDS: usize = 8;
-/// Words of the header, with room to grow.
+/// Words of the header, with room to grow, and of the calibrations at its end.
 const HEADER_WORDS: usize = 256;
+/// Words of a calibration, its check included.
+const CALIBRATION_WORDS: usize = 4;
+/// Calibrations that fit into a file.
+pub(super) const CALIBRATIONS: usize = 48;
+/// The word at which this calibration begins.
+pub(super) const fn calibration_at(number: usize) -> usize {
+    HEADER_WORDS - (CALIBRATIONS - number) * CALIBRATION_WORDS
+}
 /// Words of the name of an algorithm, its check included.
 pub(super) const NAME_WORDS: usize = 16;
 /// Names of algorithms that fit into a file.
@@ -73,7 +83,7 @@ pub struct Header {
     pub job: u64,
     /// Equal for ranks whose clock readings can be compared: of one boot and one time namespace.
     pub clock: u64,
-    /// One moment by the clock of the records and by the host's time of day, nanoseconds.
+    /// One moment by the monotonic clock and by the host's time of day, nanoseconds.
     pub monotonic_ns: u64,
     pub realtime_ns: u64,
     /// The number of the virtual node.
@@ -117,7 +127,7 @@ impl Header {
             return Err(format!("its format is version {given}, this program reads version {VERSION}"));
         }
         let used = USED_HEADER_WORDS - 1;
-        if words[used] != check(&words[..used]) || words[used + 1..HEADER_WORDS].iter().any(|word| *word != 0) {
+        if words[used] != check(&words[..used]) || words[used + 1..calibration_at(0)].iter().any(|word| *word != 0) {
             return Err("its header is damaged".into());
         }
         let (rank, size) = ((ranks >> 32) as usize, ranks as u32 as usize);
@@ -128,6 +138,29 @@ impl Header {
         let (virtual_node, process, capacity) = ((process >> 32) as u32, process as u32, capacity as usize);
         Ok(Header { capacity, rank, size, job, clock, monotonic_ns, realtime_ns, virtual_node, process, host })
     }
+}
+
+/// The words of a calibration.
+pub(super) fn encode_calibration(calibration: Calibration) -> [u64; CALIBRATION_WORDS] {
+    let Calibration { ticks, ns, error_ticks } = calibration;
+    [ticks, ns, error_ticks, check(&[ticks, ns, error_ticks])]
+}
+
+/// The calibrations of a file, the oldest first; the one that was being written when the process was killed is left out.
+pub(super) fn decode_calibrations(words: &[u64]) -> Result<Vec<Calibration>, String> {
+    let (entries, _) = words[calibration_at(0)..HEADER_WORDS].as_chunks::<CALIBRATION_WORDS>();
+    let is_whole =
+        |[ticks, ns, error_ticks, stored]: &[u64; CALIBRATION_WORDS]| *stored == check(&[*ticks, *ns, *error_ticks]);
+    let count = entries.iter().take_while(|entry| is_whole(entry)).count();
+    let calibrations: Vec<Calibration> =
+        entries[..count].iter().map(|&[ticks, ns, error_ticks, _]| Calibration { ticks, ns, error_ticks }).collect();
+    let is_later = |pair: &[Calibration]| pair[0].ticks < pair[1].ticks && pair[0].ns < pair[1].ns;
+    // The first two are written before any record, and the check of each comes last.
+    let is_damaged = count == 1
+        || !calibrations.windows(2).all(is_later)
+        || entries.get(count).is_some_and(|[.., stored]| *stored != 0)
+        || entries.iter().skip(count + 1).flatten().any(|word| *word != 0);
+    if is_damaged { Err("a calibration of its clock is damaged".into()) } else { Ok(calibrations) }
 }
 
 /// The entry of an algorithm's name.
@@ -166,7 +199,8 @@ pub enum CallOutcome {
 const OUTCOME_BITS: u64 = 7;
 const STARTED: u64 = 8;
 
-/// One call of one rank. Times are nanoseconds of the host's monotonic clock.
+/// One call of one rank. Times are nanoseconds of the host's monotonic clock; in a file with calibrations, readings of the
+/// processor's counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
     /// The number of the record in its file, from 1.

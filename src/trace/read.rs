@@ -1,6 +1,7 @@
 //! Reading traces: files become records, or are refused with what is wrong with them. Whatever the bytes, nothing panics.
 
 use super::format::{self, Header, NAME_WORDS, NAMES, RECORD_WORDS, RECORDS_AT, Record};
+use super::record_clock::{Calibration, TimeLine};
 use super::recorder::path_of;
 use crate::Error;
 use std::path::Path;
@@ -21,6 +22,8 @@ pub struct RankTrace {
     pub dropped: u64,
     /// Calls that were being written when the process was killed.
     pub torn: usize,
+    /// Nanoseconds by which times may differ from the host's monotonic clock; between ranks of one host they are the same.
+    pub clock_error_ns: u64,
 }
 
 /// The files of a job.
@@ -44,12 +47,35 @@ impl RankTrace {
 /// # Errors
 /// A phrase that completes "the file is refused:".
 pub fn parse(bytes: &[u8]) -> Result<RankTrace, String> {
+    let (mut trace, calibrations) = parse_raw(bytes)?;
+    if let Some(line) = TimeLine::through(&calibrations) {
+        convert(&mut trace, &line);
+    }
+    Ok(trace)
+}
+
+/// Puts the monotonic clock in the place of readings of the processor's counter.
+fn convert(trace: &mut RankTrace, line: &TimeLine<'_>) {
+    let mut worst = 0;
+    for record in &mut trace.records {
+        for time in [&mut record.arrival, &mut record.waiting, &mut record.exit].into_iter().filter(|time| **time != 0)
+        {
+            worst = worst.max(line.error_ns(*time));
+            *time = line.ns(*time);
+        }
+    }
+    trace.clock_error_ns = worst;
+}
+
+/// The trace with its times as they were read, and the calibrations of the counter, if that is what was read.
+fn parse_raw(bytes: &[u8]) -> Result<(RankTrace, Vec<Calibration>), String> {
     let (words, rest) = bytes.as_chunks::<8>();
     let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
     if words.len() < RECORDS_AT || !rest.is_empty() {
         return Err(format!("{} bytes are no whole trace; it was cut, or is something else", bytes.len()));
     }
     let header = Header::decode(&words[..RECORDS_AT])?;
+    let calibrations = format::decode_calibrations(&words[..RECORDS_AT])?;
     let (names, records) = words[format::name_at(0)..].split_at(NAMES * NAME_WORDS);
     let algorithms = names.chunks_exact(NAME_WORDS).map(format::decode_name).collect::<Result<Vec<_>, _>>()?;
     let (slots, _) = records.as_chunks::<RECORD_WORDS>();
@@ -68,7 +94,8 @@ pub fn parse(bytes: &[u8]) -> Result<RankTrace, String> {
     {
         return Err(format!("call {} ran an algorithm whose name is missing", record.index));
     }
-    Ok(RankTrace { header, algorithms, records, dropped: first.saturating_sub(1), torn })
+    let dropped = first.saturating_sub(1);
+    Ok((RankTrace { header, algorithms, records, dropped, torn, clock_error_ns: 0 }, calibrations))
 }
 
 /// The records of a ring in their order, and the number of the newest one.
@@ -122,6 +149,7 @@ impl Trace {
     pub fn read(path: &Path) -> Result<Trace, Error> {
         let first = numbers(path)?;
         let mut ranks: Vec<RankTrace> = Vec::new();
+        let mut calibrations: Vec<Vec<Calibration>> = Vec::new();
         let mut size = None;
         for rank in first {
             if size.is_some_and(|size| rank >= size) {
@@ -132,29 +160,42 @@ impl Trace {
             let bytes = std::fs::read(&file);
             let bytes = bytes.map_err(|error| Error::system(format!("reading {}", file.display()), error))?;
             let refused = |why: String| Error::usage(format!("{} is refused: {why}", file.display()));
-            let trace = parse(&bytes).map_err(refused)?;
+            let (trace, of_rank) = parse_raw(&bytes).map_err(refused)?;
             if trace.header.rank != rank {
                 return Err(refused(format!("it is the trace of rank {}; name it after its rank", trace.header.rank)));
             }
-            let Some(one) = ranks.first().map(|one| &one.header) else {
-                size = Some(trace.header.size);
-                ranks.push(trace);
-                continue;
-            };
-            if (one.size, one.job) != (trace.header.size, trace.header.job) {
+            if let Some(RankTrace { header: one, .. }) = ranks.first()
+                && (one.size, one.job) != (trace.header.size, trace.header.job)
+            {
                 return Err(refused(format!(
                     "it is of another job than that of rank {}; remove the older ones",
                     one.rank
                 )));
             }
+            size = Some(trace.header.size);
             ranks.push(trace);
+            calibrations.push(of_rank);
         }
+        convert_alike(&mut ranks, &calibrations);
         match size {
             Some(size) => Ok(Trace { size, ranks }),
             None => Err(Error::usage(format!(
                 "there is no trace {}; give what EARLYBIRD_TRACE was, without the rank's number",
                 path_of(path, 0).display()
             ))),
+        }
+    }
+}
+
+/// Converts the times of all ranks. Processors of one machine have one counter, so its ranks are converted by the calibrations of
+/// one of them, the newest: what is between two ranks then has no error but that of the rate.
+fn convert_alike(ranks: &mut [RankTrace], calibrations: &[Vec<Calibration>]) {
+    let clocks: Vec<u64> = ranks.iter().map(|rank| rank.header.clock).collect();
+    for (trace, own) in ranks.iter_mut().zip(calibrations).filter(|(_, own)| !own.is_empty()) {
+        let of_machine = clocks.iter().zip(calibrations).filter(|(clock, _)| **clock == trace.header.clock);
+        let newest = of_machine.map(|(_, of_rank)| of_rank).max_by_key(|of_rank| of_rank.last().map(|last| last.ticks));
+        if let Some(line) = TimeLine::through(newest.unwrap_or(own)) {
+            convert(trace, &line);
         }
     }
 }
@@ -177,11 +218,16 @@ mod tests {
     use super::*;
     use crate::pattern::mix;
 
-    /// The file of a rank whose ring of 256 holds the last of `calls` calls.
+    /// The file of a rank whose ring of 256 holds the last of `calls` calls, with times of the monotonic clock.
     fn file(calls: u64) -> Vec<u8> {
+        file_of(1, calls, &[])
+    }
+
+    /// The same of a rank of two, with these calibrations.
+    fn file_of(rank: usize, calls: u64, calibrations: &[Calibration]) -> Vec<u8> {
         let header = Header {
             capacity: 256,
-            rank: 1,
+            rank,
             size: 2,
             job: 7,
             clock: 8,
@@ -193,6 +239,10 @@ mod tests {
         };
         let mut words = header.encode();
         words.resize(RECORDS_AT + 256 * RECORD_WORDS, 0);
+        for (number, calibration) in calibrations.iter().enumerate() {
+            let at = format::calibration_at(number);
+            words[at..at + 4].copy_from_slice(&format::encode_calibration(*calibration));
+        }
         let name = format::name_at(1);
         words[name..name + NAME_WORDS].copy_from_slice(&format::encode_name("flat"));
         for index in 1..=calls {
@@ -238,7 +288,8 @@ mod tests {
 
     #[test]
     fn damage_is_refused_or_in_what_was_being_written() {
-        let (whole, undamaged) = (file(200), parse(&file(200)).unwrap());
+        let whole = file_of(1, 200, &calibrations(5));
+        let undamaged = parse(&whole).unwrap();
         for bytes in [0, 1, 8, RECORDS - 8, RECORDS, RECORDS + 1, whole.len() - RECORD, whole.len() - 1] {
             assert!(parse(&whole[..bytes]).unwrap_err().contains("cut"), "{bytes}");
         }
@@ -247,8 +298,8 @@ mod tests {
         assert!(parse(b"#!/bin/sh\n").unwrap_err().contains("something else"));
         assert!(parse(&[b'#'; RECORDS]).unwrap_err().contains("does not begin as"));
         let mut newer = whole.clone();
-        newer[12] = 2;
-        assert!(parse(&newer).unwrap_err().contains("version 2"));
+        newer[12] = 3;
+        assert!(parse(&newer).unwrap_err().contains("version 3"));
         let (mut refused, mut left_out) = (0, 0);
         for draw in 0..4000u64 {
             let mut bytes = whole.clone();
@@ -258,6 +309,8 @@ mod tests {
             bytes[at] ^= 1 << (mix(mix(draw)) % 8);
             match parse(&bytes) {
                 Err(_) => refused += 1,
+                // Where the next calibration would be written.
+                Ok(trace) if at < RECORDS => assert_eq!(trace, undamaged, "byte {at} went unnoticed"),
                 Ok(trace) => {
                     left_out += 1;
                     let slot = (at - RECORDS) / RECORD;
@@ -269,10 +322,55 @@ mod tests {
         assert!(refused > 2500 && left_out > 100, "{refused} {left_out}");
     }
 
+    /// Calibrations of a counter of four ticks per nanosecond, each in doubt by 20 ns.
+    fn calibrations(count: u64) -> Vec<Calibration> {
+        (0..count).map(|n| Calibration { ticks: 4_000 * n, ns: 1_000_000 + 1_000 * n, error_ticks: 80 }).collect()
+    }
+
+    #[test]
+    fn readings_of_the_counter_become_the_time() {
+        let trace = parse(&file_of(1, 200, &calibrations(9))).unwrap();
+        let expected = |index: u64| Record {
+            arrival: 1_000_000 + 250 * index,
+            waiting: 1_000_000 + 250 * index,
+            exit: 1_000_000 + 250 * index + 175,
+            ..record(index)
+        };
+        assert!(trace.records.iter().zip(1..).all(|(found, index)| *found == expected(index)));
+        // The last reading is 168 700 ticks after the last calibration, which is 4 000 after the one before.
+        assert!((1707..=1708).contains(&trace.clock_error_ns), "{}", trace.clock_error_ns);
+        // All that a process had written of its next calibration when it was killed.
+        let mut torn = file_of(1, 200, &calibrations(9));
+        torn[8 * format::calibration_at(9)] = 7;
+        assert_eq!(parse(&torn), Ok(trace));
+        let damaged = Err("a calibration of its clock is damaged".into());
+        torn[8 * format::calibration_at(3)] ^= 1;
+        assert_eq!(parse(&torn), damaged);
+        assert_eq!(parse(&file_of(1, 200, &calibrations(1))), damaged, "two were written before the first call");
+        let mut backwards = calibrations(3);
+        backwards[2].ticks = 1;
+        assert_eq!(parse(&file_of(1, 200, &backwards)), damaged);
+    }
+
+    #[test]
+    fn ranks_of_a_machine_are_converted_alike() {
+        let path = std::env::temp_dir().join(format!("earlybird-alike-{}", std::process::id()));
+        // Rank 1 has calibrated for longer, and its calibrations are 40 ns apart from those of rank 0.
+        let mut other = calibrations(12);
+        other.iter_mut().for_each(|calibration| calibration.ns += 40);
+        for (rank, calibrations) in [(0, &calibrations(4)), (1, &other)] {
+            std::fs::write(path_of(&path, rank), file_of(rank, 100, calibrations)).unwrap();
+        }
+        let trace = Trace::read(&path).unwrap();
+        assert_eq!(trace.ranks[0].records, trace.ranks[1].records);
+        assert_eq!(trace.ranks[0].records[0].arrival, 1_000_290);
+        (0..2).for_each(|rank| std::fs::remove_file(path_of(&path, rank)).unwrap());
+    }
+
     #[test]
     fn random_words_never_panic() {
         for draw in 0..200u64 {
-            let mut bytes = file(draw * 3);
+            let mut bytes = file_of(1, draw * 3, &calibrations(draw % 48));
             for change in 0..1 + draw % 40 {
                 let at = (mix(draw ^ mix(change)) % (bytes.len() as u64 / 8)) as usize * 8;
                 bytes[at..at + 8].copy_from_slice(&mix(at as u64 ^ draw).to_le_bytes());

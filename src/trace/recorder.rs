@@ -1,9 +1,12 @@
 //! The recorder: writes the records of this process into its file while the job runs.
 //!
-//! A call costs two readings of the clock and two lines of stores, no system call and no allocation. A record is written at
-//! the arrival, so that a rank that never comes back is seen in its call, and once more at the exit.
+//! A call costs two readings of the processor's counter and two lines of stores, no system call and no allocation. A record is
+//! written at the arrival, so that a rank that never comes back is seen in its call, and once more at the exit.
 
-use super::format::{self, CallOutcome, Header, NAMES, RECORD_WORDS, RECORDS_AT, Record, TracedProcess, UNNAMED};
+use super::format::{
+    self, CALIBRATIONS, CallOutcome, Header, NAMES, RECORD_WORDS, RECORDS_AT, Record, TracedProcess, UNNAMED,
+};
+use super::record_clock::{Calibration, RecordClock};
 use crate::identity::fingerprint;
 use crate::{Algorithm, Choice, Collective, Config, Error, Identity, Launcher};
 use earlybird_shm::mapped_file::MappedFile;
@@ -30,12 +33,23 @@ pub(crate) struct Recorder {
     process: u32,
     file: MappedFile,
     capacity: usize,
+    clock: RecordClock,
+    /// The reading of the clock at which the next calibration is due.
+    due: AtomicU64,
+    calibrations: Mutex<Calibrations>,
     /// Records that were begun.
     begun: AtomicU64,
     /// By the number of a plan, whether its name is in the file.
     plans: Mutex<[bool; NAMES]>,
     /// Communicators that were opened, by the fingerprints of their names: a name may be used again.
     opened: Mutex<HashMap<u64, u64>>,
+}
+
+/// The calibrations that were written.
+#[derive(Debug, Default)]
+struct Calibrations {
+    count: usize,
+    first_ticks: u64,
 }
 
 /// The recorders of this process. They stay, since a program may leave its job and join again.
@@ -74,6 +88,9 @@ impl Recorder {
             )));
         }
         let capacity = 1usize << (bytes / RECORD_BYTES).ilog2();
+        // Files take milliseconds to create: the first two calibrations, before and after, tell the rate of the counter.
+        let clock = RecordClock::of_this_machine();
+        let before = clock.calibration();
         let file = MappedFile::create(&path, RECORDS_AT + capacity * RECORD_WORDS)?;
         let header = Header {
             capacity,
@@ -92,11 +109,17 @@ impl Recorder {
             process: header.process,
             file,
             capacity,
+            clock,
+            due: AtomicU64::new(u64::MAX),
+            calibrations: Mutex::default(),
             begun: AtomicU64::new(0),
             plans: Mutex::new([false; NAMES]),
             opened: Mutex::default(),
         };
         recorder.store(0, &header.encode());
+        for calibration in before.into_iter().chain(clock.calibration()) {
+            recorder.add(&mut locked(&recorder.calibrations), calibration);
+        }
         for algorithm in Algorithm::ALL {
             recorder.name(algorithm as usize, algorithm.name());
         }
@@ -106,6 +129,36 @@ impl Recorder {
     #[inline]
     fn store(&self, at: usize, words: &[u64]) {
         self.file.words()[at..at + words.len()].iter().zip(words).for_each(|(place, word)| place.store(*word, Relaxed));
+    }
+
+    /// Calibrates the clock if it is time to at this reading.
+    #[inline]
+    fn calibrate_at(&self, reading: u64) {
+        if reading >= self.due.load(Relaxed) {
+            self.calibrate(reading);
+        }
+    }
+
+    #[cold]
+    fn calibrate(&self, reading: u64) {
+        // Another thread does it otherwise.
+        if let Ok(mut calibrations) = self.calibrations.try_lock()
+            && reading >= self.due.load(Relaxed)
+            && let Some(calibration) = self.clock.calibration()
+        {
+            self.add(&mut calibrations, calibration);
+        }
+    }
+
+    /// Writes a calibration. The next one is due when the first is twice as long ago, so the file has room for all.
+    fn add(&self, calibrations: &mut Calibrations, calibration: Calibration) {
+        if calibrations.count == 0 {
+            calibrations.first_ticks = calibration.ticks;
+        }
+        self.store(format::calibration_at(calibrations.count), &format::encode_calibration(calibration));
+        calibrations.count += 1;
+        let due = calibration.ticks.saturating_add(calibration.ticks - calibrations.first_ticks);
+        self.due.store(if calibrations.count < CALIBRATIONS { due } else { u64::MAX }, Relaxed);
     }
 
     fn name(&self, entry: usize, name: &str) {
@@ -233,7 +286,7 @@ impl CallTrace {
     pub fn begin(&self, call: NewRecord, is_started: bool) -> Record {
         let number = self.calls.fetch_add(1, Relaxed) + 1;
         let index = self.recorder.begun.fetch_add(1, Relaxed) + 1;
-        let arrival = now_ns();
+        let arrival = self.recorder.clock.arrival();
         let record = Record {
             index,
             arrival,
@@ -256,7 +309,7 @@ impl CallTrace {
     /// Records the end of a call, after which `ran` tells what carried it out.
     #[inline]
     pub fn end<T>(&self, record: Record, result: &Result<T, Error>, ran: impl FnOnce() -> Option<Ran>) {
-        let exit = now_ns();
+        let exit = self.recorder.clock.exit();
         let mut record = Record { exit, ..record };
         record.outcome = match result {
             Ok(_) => CallOutcome::Done,
@@ -272,6 +325,12 @@ impl CallTrace {
             record.place = place.and_then(|place| u16::try_from(place).ok());
         }
         self.recorder.write_again(&record);
+        self.recorder.calibrate_at(exit);
+    }
+
+    /// The present moment by the clock of the records.
+    pub fn now(&self) -> u64 {
+        self.recorder.clock.arrival()
     }
 
     /// Keeps the record of a call that was started under this number.

@@ -103,6 +103,9 @@ impl Study {
             lines
                 .push(format!("{partial} call(s) are not on record for all of their ranks: they count as calls only."));
         }
+        if let Some(error) = self.trace.ranks.iter().map(|rank| rank.clock_error_ns).max().filter(|error| *error > 0) {
+            lines.push(format!("Times are the processor's counter, as the monotonic clock to within {error} ns."));
+        }
         for clock in &self.clocks[1..] {
             let host = &self.trace.ranks[clock.files[0]].header;
             let error = match clock.error {
