@@ -218,7 +218,6 @@ impl Rendezvous {
     }
 }
 
-/// Returns whether a user id is this process's.
 pub(super) fn is_own(uid: u32) -> bool {
     uid == rustix::process::geteuid().as_raw()
 }
