@@ -97,7 +97,13 @@ impl Job {
             }
             ranks.push(rank_process);
         }
-        let outcome = supervise::until_all_ended(self, &mut ranks, &signals, &meeting);
+        let limits = supervise::Limits {
+            name: &self.name,
+            timeout: self.timeout,
+            grace: self.grace,
+            expendable: self.expendable,
+        };
+        let outcome = supervise::until_all_ended(&limits, &mut ranks, &signals, &meeting);
         drop(ranks);
         readers.finish();
         meeting::sweep();

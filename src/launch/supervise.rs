@@ -2,7 +2,7 @@
 
 use super::meeting::Meeting;
 use super::watchdog::Watchdog;
-use super::{Job, Outcome, say};
+use super::{Outcome, say};
 use crate::Error;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group, pidfd_send_signal};
@@ -15,6 +15,14 @@ use std::time::{Duration, Instant};
 
 /// Time between TERM and KILL.
 const TERM_TO_KILL: Duration = Duration::from_secs(2);
+
+/// The time limits of a job, and the name that its messages begin with.
+pub(super) struct Limits<'a> {
+    pub(super) name: &'a str,
+    pub(super) timeout: Option<Duration>,
+    pub(super) grace: Duration,
+    pub(super) expendable: Option<usize>,
+}
 
 /// One process of the job.
 pub(super) struct Rank {
@@ -133,7 +141,7 @@ enum Stage {
 
 /// Returns when the last rank has been waited for.
 pub(super) fn until_all_ended(
-    job: &Job,
+    job: &Limits<'_>,
     ranks: &mut Ranks,
     signals: &Signals,
     meeting: &Meeting,
