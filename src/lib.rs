@@ -42,7 +42,7 @@ pub mod units;
 
 pub use choice::Choice;
 pub use communicator::{
-    Alternative, CallReport, Communicator, CommunicatorBuilder, Delivery, Explanation, JobShape, Persistent,
+    Alternative, CallReport, Communicator, CommunicatorBuilder, Delivery, Explanation, JobShape, NodeStep, Persistent,
     PointToPoint, Request, Root, Transfer, explain, progress, wait_all,
 };
 pub use config::Config;

@@ -203,6 +203,7 @@ fn crosses(line: &str, module: &str) -> bool {
 const ORDERINGS: &[(&str, &str)] = &[
     ("shm/src/sync.rs", "the table of sync points"),
     ("shm/src/kernels/", "the fence behind stores past the caches, which no atomic orders"),
+    ("shm/src/time_stamp.rs", "the fence that orders readings of the counter after loads; no other rank depends on it"),
     ("preload/src/comm_cache.rs", "a table of this process alone, between its threads"),
 ];
 

@@ -134,3 +134,49 @@ fn shapes_count() {
     assert!(matches!(of(0, 1, false, None), Err(Error::Usage { .. })));
     assert!(matches!(of(3, 1, false, Some("2,2")), Err(Error::Usage { .. })));
 }
+
+/// The steps inside nodes as `when collective algorithm`, on nodes of these numbers of ranks.
+fn inside(collective: Collective, bytes: usize, nodes: &str, algorithm: &str) -> Result<Vec<String>, Error> {
+    let config = [("EARLYBIRD_RANKS_PER_NODE", nodes), ("EARLYBIRD_ALGORITHM", algorithm)];
+    let config = Config::from_env_and(config.map(|(n, v)| (n.into(), v.into()))).unwrap();
+    let ranks = nodes.split(',').map(|ranks| ranks.parse::<usize>().unwrap()).sum();
+    let told = explain(collective, bytes, &JobShape { ranks, cpus: 32, quota: None, over_network: false }, &config)?;
+    let steps = told.on_nodes.iter().map(|step| {
+        // The same operation on a node that is alone has the same algorithm.
+        let part = Collective::PUBLIC.iter().find(|part| part.name() == step.collective).unwrap();
+        let job = JobShape { ranks: step.ranks, cpus: 32, quota: None, over_network: false };
+        let alone = Config::from_env_and([("EARLYBIRD_ALGORITHM".into(), algorithm.into())]).unwrap();
+        assert_eq!(explain(*part, step.bytes, &job, &alone).unwrap().algorithm, step.algorithm, "{step:?}");
+        let when = if step.comes_before { "before" } else { "after" };
+        format!("{when} {} of {} by {} on {}", step.collective, step.bytes, step.algorithm, step.ranks)
+    });
+    Ok(steps.collect())
+}
+
+#[test]
+fn steps_inside_nodes() {
+    // As the table in docs/nodes.md has them, for rank 0 as the root, which leads its node.
+    for (collective, expected) in [
+        (Collective::AllReduce, &["before reduce of 4096 by chain on 3", "after broadcast of 4096 by flat on 3"][..]),
+        (Collective::Reduce, &["before reduce of 4096 by chain on 3"]),
+        (Collective::Broadcast, &["before broadcast of 4096 by flat on 3", "after broadcast of 4096 by flat on 3"]),
+        (Collective::Barrier, &["before barrier of 0 by flat on 3", "after barrier of 0 by flat on 3"]),
+        (Collective::AllGather, &["before gather of 4096 by flat on 3", "after broadcast of 24576 by flat on 3"]),
+        (Collective::Gather, &["before gather of 4096 by flat on 3"]),
+        (Collective::Scatter, &["after scatter of 4096 by flat on 3"]),
+        (Collective::AllToAll, &["before gather of 24576 by flat on 3", "after scatter of 24576 by flat on 3"]),
+    ] {
+        assert_eq!(inside(collective, 4096, "3,3", "auto").unwrap(), expected, "{}", collective.name());
+    }
+    let all_reduce = |bytes, nodes: &str, algorithm: &str| inside(Collective::AllReduce, bytes, nodes, algorithm);
+    assert_eq!(all_reduce(4096, "1,1,1", "auto").unwrap(), [""; 0], "nobody to meet");
+    assert_eq!(all_reduce(4096, "3,1", "auto").unwrap().len(), 2);
+    let of_both = ["before reduce of 1000 by flat on 2", "before reduce of 1000 by chain on 9"];
+    assert_eq!(all_reduce(1000, "2,9", "auto").unwrap()[..2], of_both);
+    let chosen = all_reduce(1000, "3,3", "static-leader").unwrap();
+    assert_eq!(chosen[0], "before reduce of 1000 by static-leader on 3");
+    // Nine segments, three for each endpoint of a node, not the whole vector.
+    assert_eq!(all_reduce(4 << 20, "3,3", "auto").unwrap()[1], "after broadcast of 466176 by chain on 3");
+    let error = all_reduce(1 << 60, "3,3", "auto").unwrap_err();
+    assert!(matches!(error, Error::Usage { .. }) && error.to_string().contains("less memory"), "{error}");
+}

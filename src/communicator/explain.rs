@@ -3,9 +3,9 @@
 use super::Communicator;
 use super::plan_lane::plan_of;
 use super::settings::{Decider, Settings};
-use crate::hierarchy::{ExchangeRule, LeaderChoice};
+use crate::hierarchy::{ExchangeRule, LeaderChoice, NodeOperation};
 use crate::{Algorithm, Choice, Collective, Config, DType, Error, FoldOrder, Op, WaitPreset};
-use earlybird_shm::{SelectionRule, Thresholds, folds_by_rank};
+use earlybird_shm::{CallOptions, SelectionRule, Thresholds, folds_by_rank};
 use serde::Serialize;
 use std::fmt;
 
@@ -38,6 +38,8 @@ pub struct Explanation {
     pub waiting: String,
     /// Expected time of the exchange between nodes, where the cost model gives one.
     pub expected_us: Option<f64>,
+    /// The operations inside the nodes before that exchange and after it, where there are several nodes.
+    pub on_nodes: Vec<NodeStep>,
     /// The other algorithms that could run, the fastest first where there are expected times.
     pub others: Vec<Alternative>,
 }
@@ -55,6 +57,13 @@ impl fmt::Display for Explanation {
             let expected = self.expected_us.map(|us| format!("{us:.1} us between nodes"));
             line("expected", &expected.unwrap_or_else(|| "no cost model here: earlybird tune measures one".into()))?;
         }
+        let are_alike = self.on_nodes.iter().all(|step| step.ranks == self.on_nodes[0].ranks);
+        for step in &self.on_nodes {
+            let nodes = if are_alike { String::new() } else { format!(" in nodes of {} ranks", step.ranks) };
+            let NodeStep { collective, bytes, algorithm, because, .. } = step;
+            let when = if step.comes_before { "before" } else { "after" };
+            line(when, &format!("{collective} of {bytes} bytes{nodes} by {algorithm}: {because}"))?;
+        }
         line("waits", &self.waiting)?;
         if self.others.is_empty() {
             return Ok(());
@@ -70,6 +79,24 @@ impl fmt::Display for Explanation {
             writeln!(f, " {algorithm:<width$}  {us:>11}")
         })
     }
+}
+
+/// An operation inside nodes, as a part of a call over several nodes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct NodeStep {
+    /// True if it comes before the exchange between nodes, false if after.
+    pub comes_before: bool,
+    /// The collective, by its name.
+    pub collective: &'static str,
+    /// Bytes of the largest block, of the largest segment where there are several.
+    pub bytes: usize,
+    /// Ranks of a node that runs it: nodes of other numbers of ranks have steps of their own, a rank that is alone has none.
+    pub ranks: usize,
+    /// The algorithm.
+    pub algorithm: &'static str,
+    /// The setting or limit that decided.
+    pub because: String,
 }
 
 /// An algorithm that could run instead.
@@ -165,9 +192,10 @@ impl Deciders<'_> {
         let bytes = if traits.has_data { (bytes / dtype.size()).max(1) * dtype.size() } else { 0 };
         let order = self.settings.options(collective, bytes).order;
         let ((algorithm, because), others) = match &self.leaders {
-            None => self.on_node(collective, bytes, order),
+            None => self.on_one_node(collective, bytes),
             Some(leaders) => self.between_nodes(leaders, collective, bytes, order)?,
         };
+        let on_nodes = self.leaders.as_ref().map(|leaders| self.inside_nodes(leaders, collective, bytes));
         let (segments, endpoints) =
             self.leaders.as_ref().map_or((1, 1), |leaders| leaders.segments(collective, bytes, dtype.size()));
         let ranked = others.iter().find(|other| other.algorithm == algorithm).and_then(|other| other.expected_us);
@@ -188,12 +216,13 @@ impl Deciders<'_> {
             endpoints,
             waiting: format!("{}, {spins}", self.wait),
             expected_us: ranked,
+            on_nodes: on_nodes.transpose()?.unwrap_or_default(),
             others: others.into_iter().filter(|other| other.algorithm != algorithm).collect(),
         })
     }
 
     /// The algorithm that runs, the reason, and the alternatives.
-    fn on_node(&self, collective: Collective, bytes: usize, order: FoldOrder) -> (Decision, Vec<Alternative>) {
+    fn on_one_node(&self, collective: Collective, bytes: usize) -> (Decision, Vec<Alternative>) {
         let (choice, decider) = self.settings.decided(collective, bytes);
         let others = collective.traits().algorithms.iter().map(|algorithm| unranked(algorithm.name())).collect();
         if let Some(plan) = plan_of(collective, choice) {
@@ -202,10 +231,8 @@ impl Deciders<'_> {
         if self.ranks == 1 {
             return ((Algorithm::Flat.name(), "one rank has its result at once".into()), others);
         }
-        let asked = self.settings.options(collective, bytes).algorithm;
-        let (dtype, op) = CALL;
-        let by_rank = folds_by_rank(collective, order, dtype, op, self.ranks);
-        let (algorithm, rule) = self.thresholds.decide(collective, asked, bytes, by_rank);
+        let options = self.settings.options(collective, bytes);
+        let (algorithm, rule) = decide(&self.thresholds, collective, bytes, self.ranks, options);
         let because = match (rule, decider) {
             (SelectionRule::Requested, decider) => told(decider, collective),
             (rule, Decider::Nothing) => rule.to_string(),
@@ -214,7 +241,28 @@ impl Deciders<'_> {
         ((algorithm.name(), because), others)
     }
 
-    /// The same between the leaders of several nodes.
+    /// The operations inside nodes of a call over several, with their algorithms.
+    fn inside_nodes(
+        &self,
+        leaders: &LeaderChoice,
+        collective: Collective,
+        bytes: usize,
+    ) -> Result<Vec<NodeStep>, Error> {
+        let (choice, decider) = self.settings.decided(collective, bytes);
+        let (asked, options) = (planned(choice), self.settings.options(collective, bytes));
+        let step = |operation: NodeOperation| {
+            let NodeOperation { comes_before, collective: part, bytes, ranks } = operation;
+            let (algorithm, rule) = decide(&Thresholds::default_for(ranks), part, bytes, ranks, options);
+            let because = match rule {
+                SelectionRule::Requested => told(decider, collective),
+                rule => rule.to_string(),
+            };
+            NodeStep { comes_before, collective: part.name(), bytes, ranks, algorithm: algorithm.name(), because }
+        };
+        Ok(leaders.on_nodes(collective, (bytes, options), CALL, asked)?.into_iter().map(step).collect())
+    }
+
+    /// The exchange between the leaders of several nodes, the reason, and the alternatives.
     fn between_nodes(
         &self,
         leaders: &LeaderChoice,
@@ -223,11 +271,7 @@ impl Deciders<'_> {
         order: FoldOrder,
     ) -> Result<(Decision, Vec<Alternative>), Error> {
         let (choice, decider) = self.settings.decided(collective, bytes);
-        let asked = match choice {
-            Choice::Plan(name) => Some(name),
-            Choice::Node(_) => None,
-        };
-        let exchange = leaders.exchange(collective, (bytes, order), CALL, asked)?;
+        let exchange = leaders.exchange(collective, (bytes, order), CALL, planned(choice))?;
         let because = match exchange.rule {
             ExchangeRule::OnlyOne => "the exchange of this collective has no other".into(),
             ExchangeRule::Asked => told(decider, collective),
@@ -246,6 +290,27 @@ impl Deciders<'_> {
             Alternative { algorithm, expected_us: Some(us) }
         });
         Ok(((Choice::Plan(exchange.name).name(), because), others.collect()))
+    }
+}
+
+/// The algorithm of an operation among the ranks of one node, and the rule.
+fn decide(
+    thresholds: &Thresholds,
+    collective: Collective,
+    bytes: usize,
+    ranks: usize,
+    options: CallOptions,
+) -> (Algorithm, SelectionRule) {
+    let (dtype, op) = CALL;
+    let by_rank = folds_by_rank(collective, options.order, dtype, op, ranks);
+    thresholds.decide(collective, options.algorithm, bytes, by_rank)
+}
+
+/// The plan that was chosen for a call, if it was one.
+fn planned(choice: Choice) -> Option<&'static str> {
+    match choice {
+        Choice::Plan(name) => Some(name),
+        Choice::Node(_) => None,
     }
 }
 

@@ -21,7 +21,7 @@ mod traced;
 mod transfers;
 
 pub use builder::CommunicatorBuilder;
-pub use explain::{Alternative, Explanation, JobShape, explain};
+pub use explain::{Alternative, Explanation, JobShape, NodeStep, explain};
 pub use point_to_point::PointToPoint;
 pub use request::{Persistent, Request, progress, wait_all};
 pub use root::Root;

@@ -98,7 +98,7 @@ impl Hierarchy {
 }
 
 /// The result of a future whose steps wait for their ends themselves.
-fn at_once<R>(future: impl Future<Output = R>) -> R {
+pub(super) fn at_once<R>(future: impl Future<Output = R>) -> R {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(done) => done,
         Poll::Pending => unreachable!("a step of a blocking call waits for its end"),

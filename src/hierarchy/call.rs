@@ -2,7 +2,9 @@
 //! leaders in it.
 
 use super::Hierarchy;
+use super::choice::Exchanges;
 use super::lowering::Lowering;
+use super::topology::Topology;
 use crate::plans::{self, Shape, Work};
 use crate::{DType, Error, FoldOrder, Op};
 use earlybird_shm::bytes::ByteFold;
@@ -51,6 +53,36 @@ impl Call {
         let options = CallOptions { order: FoldOrder::Rank, ..self.options };
         Call { options, signature: self.signature.started(), ..self }
     }
+
+    /// Chooses what runs between the leaders of these nodes.
+    ///
+    /// # Errors
+    /// Those of [`Hierarchy::choose`].
+    pub(super) fn leader_phase(&self, exchanges: &Exchanges, topology: &Topology) -> Result<LeaderPhase, Error> {
+        let (collective, builtin) = (self.collective, self.lowering.builtin());
+        let exchange = exchanges.decide(collective, builtin, (self.bytes, self.options.order), self.exchange)?;
+        let Some(plan) = exchange.plan else {
+            if let Some((dtype, op)) = builtin.filter(|_| collective.traits().folds) {
+                // Refused by all ranks, like a plan, before anything is shared.
+                ByteFold::new(dtype, op)?;
+            }
+            return Ok((exchange.name, None));
+        };
+        let hash = self.signature.hash();
+        let (size, work) = match builtin {
+            Some((dtype, op)) if collective.traits().folds => (dtype.size(), Work::Fold(dtype, op)),
+            _ => (1, Work::Move),
+        };
+        let root = if collective.traits().has_root() { topology.place(self.root).0 } else { 0 };
+        let shape = match collective {
+            Collective::Barrier => plans::barrier(hash),
+            _ => {
+                let elements = self.bytes / size;
+                Shape { name: exchange.name, collective: plan, root, elements, work, call: hash, turn: 0 }
+            }
+        };
+        Ok((exchange.name, Some(shape)))
+    }
 }
 
 /// The exchange between leaders: its name, and its plan, if it is one.
@@ -63,28 +95,6 @@ impl Hierarchy {
     /// [`Error::Unsupported`] for an operator that does not exist for the elements; [`Error::Usage`] while another thread is in a
     /// call.
     pub(super) fn choose(&self, call: &Call) -> Result<LeaderPhase, Error> {
-        let (collective, builtin) = (call.collective, call.lowering.builtin());
-        let exchange = self.exchanges.decide(collective, builtin, (call.bytes, call.options.order), call.exchange)?;
-        let Some(plan) = exchange.plan else {
-            if let Some((dtype, op)) = builtin.filter(|_| collective.traits().folds) {
-                // Refused by all ranks, like a plan, before anything is shared.
-                ByteFold::new(dtype, op)?;
-            }
-            return Ok((exchange.name, None));
-        };
-        let hash = call.signature.hash();
-        let (size, work) = match builtin {
-            Some((dtype, op)) if collective.traits().folds => (dtype.size(), Work::Fold(dtype, op)),
-            _ => (1, Work::Move),
-        };
-        let root = if collective.traits().has_root() { self.topology.place(call.root).0 } else { 0 };
-        let shape = match collective {
-            Collective::Barrier => plans::barrier(hash),
-            _ => {
-                let elements = call.bytes / size;
-                Shape { name: exchange.name, collective: plan, root, elements, work, call: hash, turn: 0 }
-            }
-        };
-        Ok((exchange.name, Some(shape)))
+        call.leader_phase(&self.exchanges, &self.topology)
     }
 }

@@ -55,7 +55,7 @@ use choice::Exchanges;
 use earlybird_shm::channel::{Fault, RingOptions};
 use earlybird_shm::shrink::Membership;
 use earlybird_shm::{NodeComm, Progress, Signature, enter};
-pub(crate) use explain::LeaderChoice;
+pub(crate) use explain::{LeaderChoice, NodeOperation};
 pub(crate) use leader_channel::{LeaderChannel, LeaderTransport};
 pub(crate) use split::Part;
 pub(crate) use started::{MultiNodeComm, Prepared};
@@ -105,11 +105,6 @@ impl Hierarchy {
     /// A description of the setting that decides the plan between leaders.
     pub(crate) fn chooses(&self) -> &'static str {
         self.exchanges.chooses()
-    }
-
-    /// The choice of exchanges between the leaders, for explanations.
-    pub(crate) fn leader_choice(&self) -> LeaderChoice {
-        LeaderChoice::of(&self.exchanges, &self.topology, self.outnumbers_cpus)
     }
 
     /// Number of the last call, and what ran between the leaders in it.

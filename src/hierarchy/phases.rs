@@ -32,6 +32,13 @@ enum Mode<'a> {
     Blocking(Blocking<'a>),
     /// With the operator as a started call keeps it.
     Started(&'a Steps, &'a SharedReduceOp),
+    Listing(Listing<'a>),
+}
+
+/// A call that is explained: operations of the node are listed as a blocking call makes them, and nothing is carried out.
+pub(super) struct Listing<'a> {
+    pub(super) operations: &'a mut Vec<(NodePhase, Collective, usize)>,
+    pub(super) outnumbers_cpus: bool,
 }
 
 /// The groups and settings that a blocking call uses.
@@ -53,6 +60,15 @@ impl<'a> Phases<'a> {
         Phases { topology, call, shape, op, mode: Mode::Blocking(blocking) }
     }
 
+    pub(super) fn listing(
+        topology: &'a Topology,
+        (call, shape): (&'a Call, Option<Shape>),
+        op: ReduceOp<'a>,
+        listing: Listing<'a>,
+    ) -> Self {
+        Phases { topology, call, shape, op, mode: Mode::Listing(listing) }
+    }
+
     pub(super) fn started(steps: &'a Steps, (call, shape): (&'a Call, Option<Shape>), op: &'a SharedReduceOp) -> Self {
         Phases { topology: steps.topology(), call, shape, op: op.get(), mode: Mode::Started(steps, op) }
     }
@@ -68,20 +84,17 @@ impl<'a> Phases<'a> {
     ) -> Result<(), Error> {
         let folds = operation.collective.traits().folds && operation.collective.traits().has_data;
         let only_sends = folds && operation.root.is_some_and(|root| root != self.topology.local());
+        let at_once = if folds { self.op } else { ReduceOp::Builtin(Op::Sum) };
         match &mut self.mode {
             Mode::Blocking(blocking) => {
-                let (send, room) = match only_sends {
-                    true => (Some(send.as_deref().unwrap_or(recv)), &mut [][..]),
-                    false => (send.as_deref(), &mut **recv),
-                };
-                let buffers = CallBuffers::of_bytes(send, room, operation.datatype);
-                let op = if folds { self.op } else { ReduceOp::Builtin(Op::Sum) };
-                let counts = operation.lens.map_or(Counts::Uniform, Counts::PerRank);
-                let args = match operation.collective {
-                    Collective::Barrier => CollectiveArgs::barrier(),
-                    collective => CollectiveArgs::describe(collective, operation.root, counts, buffers, op),
-                };
+                let args = arguments(operation, only_sends, at_once, send.as_deref(), recv);
                 blocking.node.execute(args.options(blocking.options))
+            }
+            Mode::Listing(listing) => {
+                let args = arguments(operation, only_sends, at_once, send.as_deref(), recv);
+                let checked = args.check(self.topology.local(), self.topology.here().len())?;
+                listing.operations.push((phase, operation.collective, checked.selecting_bytes()));
+                Ok(())
             }
             Mode::Started(steps, op) => {
                 let op = if folds { op.clone() } else { Op::Sum.into() };
@@ -117,6 +130,7 @@ impl<'a> Phases<'a> {
         match &mut self.mode {
             Mode::Blocking(blocking) => blocking.plans.run(shape, data),
             Mode::Started(steps, _) => steps.plan(shape, data).await,
+            Mode::Listing(_) => Ok(()),
         }
     }
 
@@ -131,6 +145,7 @@ impl<'a> Phases<'a> {
                 }
                 Ok(())
             }
+            Mode::Listing(_) => Ok(()),
         }
     }
 
@@ -145,9 +160,9 @@ impl<'a> Phases<'a> {
     /// them. A started call is not cut.
     pub(super) fn segments(&self, elements: usize, size: usize) -> (usize, usize) {
         match &self.mode {
-            Mode::Blocking(blocking) => {
+            Mode::Blocking(Blocking { outnumbers_cpus, .. }) | Mode::Listing(Listing { outnumbers_cpus, .. }) => {
                 let endpoints = self.topology.endpoints();
-                (size * segment(elements, size, blocking.outnumbers_cpus, endpoints), endpoints)
+                (size * segment(elements, size, *outnumbers_cpus, endpoints), endpoints)
             }
             Mode::Started(..) => (usize::MAX, 1),
         }
@@ -156,7 +171,7 @@ impl<'a> Phases<'a> {
     /// The bytes of each segment of a reduction by an operator of a user's on elements of so many bytes.
     pub(super) fn segment_of_user(&self, element_bytes: usize) -> usize {
         match &self.mode {
-            Mode::Blocking(_) => (SEGMENT_BYTES / element_bytes).max(1) * element_bytes,
+            Mode::Blocking(_) | Mode::Listing(_) => (SEGMENT_BYTES / element_bytes).max(1) * element_bytes,
             Mode::Started(..) => usize::MAX,
         }
     }
@@ -165,7 +180,7 @@ impl<'a> Phases<'a> {
     pub(super) fn prepare(&mut self, shape: Shape) -> Result<(), Error> {
         match &mut self.mode {
             Mode::Blocking(blocking) => blocking.plans.prepare(shape),
-            Mode::Started(..) => Ok(()),
+            Mode::Started(..) | Mode::Listing(_) => Ok(()),
         }
     }
 
@@ -173,7 +188,7 @@ impl<'a> Phases<'a> {
     pub(super) fn start(&mut self, shape: Shape, data: &mut [u8]) -> Result<(), Error> {
         match &mut self.mode {
             Mode::Blocking(blocking) => blocking.plans.start(shape, data),
-            Mode::Started(..) => Ok(()),
+            Mode::Started(..) | Mode::Listing(_) => Ok(()),
         }
     }
 
@@ -187,6 +202,28 @@ impl<'a> Phases<'a> {
         match &mut self.mode {
             Mode::Blocking(blocking) => blocking.plans.finish(shape, data, next),
             Mode::Started(steps, _) => steps.plan(shape, data).await,
+            Mode::Listing(_) => Ok(()),
         }
+    }
+}
+
+/// The arguments of an operation that is made at once. A rank that `only_sends` has its contribution in `recv` where there is no
+/// `send`, and receives nothing.
+fn arguments<'b>(
+    operation: Operation<'b>,
+    only_sends: bool,
+    op: ReduceOp<'b>,
+    send: Option<&'b [u8]>,
+    recv: &'b mut Buf<'_>,
+) -> CollectiveArgs<'b> {
+    let (send, room) = match only_sends {
+        true => (Some(send.unwrap_or(recv)), Default::default()),
+        false => (send, &mut **recv),
+    };
+    let buffers = CallBuffers::of_bytes(send, room, operation.datatype);
+    let counts = operation.lens.map_or(Counts::Uniform, Counts::PerRank);
+    match operation.collective {
+        Collective::Barrier => CollectiveArgs::barrier(),
+        collective => CollectiveArgs::describe(collective, operation.root, counts, buffers, op),
     }
 }

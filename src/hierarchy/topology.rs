@@ -47,6 +47,11 @@ impl Topology {
         Self::new(members.collect(), me)
     }
 
+    /// The same nodes, as another rank sees them.
+    pub(crate) fn seen_by(&self, rank: usize) -> Self {
+        Topology { me: rank, ..self.clone() }
+    }
+
     pub(crate) fn size(&self) -> usize {
         self.places.len()
     }

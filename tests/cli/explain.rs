@@ -41,6 +41,15 @@ fn the_table_has_the_reason_and_the_runners_up() {
     {
         assert!(told.contains(says), "{says}: {told}");
     }
+    for says in [
+        "before     reduce of 65536 bytes by chain: messages of more than 8192 bytes",
+        "after      broadcast of 65536 bytes by flat: messages of up to 65536 bytes",
+    ] {
+        assert!(told.contains(says), "{says}: {told}");
+    }
+    let (_, told, _) = table("explain allreduce --bytes 2000 --ranks 12 --nodes 9,3");
+    let says = "before     reduce of 2000 bytes in nodes of 9 ranks by chain: messages of more than 512 bytes";
+    assert!(told.contains(says), "{says}: {told}");
     let (code, _, error) = table("explain allreduce --bytes 64Ki --ranks 8 --nodes 9");
     assert!(code == Some(2) && error.contains("use 1 to 8 nodes"), "{error}");
     let (code, _, error) = table("explain sort --ranks 8");

@@ -55,6 +55,17 @@ impl Made {
             write(format!("node/node{package}/meminfo"), format!("Node {package} MemTotal:       67108864 kB"));
         }
     }
+
+    /// The machine in the words of hwloc, with the same numbers.
+    #[cfg(feature = "hwloc")]
+    fn description(&self) -> String {
+        let Made { packages, l3_per_package, cores_per_l3, threads } = self;
+        let cores = packages * l3_per_package * cores_per_l3;
+        format!(
+            "pack:{packages} numa:1(memory=68719476736) l3:{l3_per_package}(size=33554432) l2:{cores_per_l3}(size=1048576) \
+             l1d:1(size=32768) core:1 pu:{threads}(indexes={cores}*1:{threads}*{cores})"
+        )
+    }
 }
 
 fn answer(arguments: &[&str]) -> Value {
@@ -113,6 +124,74 @@ fn made_up_machines_are_read() {
     assert!(output.status.code() == Some(1) && error.contains("cpu3/topology/thread_siblings_list"), "{error}");
 }
 
+/// The table and the JSON of a machine.
+#[cfg(feature = "hwloc")]
+fn shown(arguments: &[&str]) -> [String; 2] {
+    ["table", "json"].map(|format| {
+        let output = earlybird(&[&["topo", "--format", format], arguments].concat()).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    })
+}
+
+#[cfg(feature = "hwloc")]
+#[test]
+fn hwloc_shows_the_same_machines() {
+    use hwlocality::topology::{Topology, export::xml::XMLExportFlags};
+    assert_eq!(shown(&["--hwloc"]), shown(&[]), "this machine");
+    let scratch = Scratch::new("topo-hwloc");
+    let machines = [
+        ("sockets", Made { packages: 2, l3_per_package: 1, cores_per_l3: 4, threads: 1 }),
+        ("chiplets", Made { packages: 1, l3_per_package: 4, cores_per_l3: 2, threads: 1 }),
+        ("smt", Made { packages: 2, l3_per_package: 2, cores_per_l3: 3, threads: 2 }),
+    ];
+    for (name, made) in machines {
+        let root = scratch.file(name);
+        made.write(&root);
+        let by_kernel = shown(&["--sysfs", &root.display().to_string()]);
+        let description = made.description();
+        let by_words = shown(&["--synthetic", &description]);
+        assert_eq!(by_words, by_kernel, "{description}");
+        let file = scratch.file(&format!("{name}.xml"));
+        let topology = Topology::builder().from_synthetic(&description).unwrap().build().unwrap();
+        std::fs::write(&file, topology.export_xml(XMLExportFlags::default()).unwrap()).unwrap();
+        assert_eq!(shown(&["--xml", &file.display().to_string()]), by_kernel, "{}", file.display());
+    }
+    // A domain between package and cache, two to a package, and hardware threads that ranks would share.
+    let [table, json] = shown(&["--synthetic", "pack:2 numa:2 l3:1 core:4 pu:2", "--ranks", "5", "--bind", "core"]);
+    assert!(
+        table.starts_with("2 packages, 4 NUMA domains, 16 cores, 32 processors; 32 allowed (0-31), no quota"),
+        "{table}"
+    );
+    let told: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(told["numa_domains"][3]["cpus"], json!([24, 25, 26, 27, 28, 29, 30, 31]));
+    assert_eq!(told["ranks"][4], json!({"rank": 4, "cpus": [4], "packages": [0], "numa_domains": [0]}));
+    assert_eq!(told["warnings"][0], "ranks 0-1 share processor(s) 0-1, hardware threads of one core");
+}
+
+#[cfg(feature = "hwloc")]
+#[test]
+fn what_hwloc_cannot_take_is_refused() {
+    let scratch = Scratch::new("topo-refused");
+    let (junk, nowhere) =
+        (scratch.file("junk.xml").display().to_string(), scratch.file("none.xml").display().to_string());
+    std::fs::write(&junk, "<topology version=\"2.0\"><object type=\"Machine\"></topology>").unwrap();
+    let cases: [(&[&str], i32, &str); 7] = [
+        (&["--synthetic", "core:2 pack:2"], 2, "hwloc does not take \"core:2 pack:2\""),
+        (&["--synthetic", "pack:two"], 2, "pack:2 numa:1 l3:1 core:4 pu:2"),
+        (&["--synthetic", ""], 2, "hwloc does not take"),
+        (&["--xml", &junk], 2, "lstopo FILE.xml"),
+        (&["--xml", &nowhere], 1, "none.xml"),
+        (&["--xml", &junk, "--sysfs", "/sys"], 2, "cannot be used with"),
+        (&["--synthetic", "pu:2", "--job", "1"], 2, "--job shows a job of this machine"),
+    ];
+    for (arguments, code, says) in cases {
+        let output = earlybird(&[&["topo"], arguments].concat()).output().unwrap();
+        let error = text(&output.stderr);
+        assert!(output.status.code() == Some(code) && error.contains(says), "{arguments:?}: {error}");
+    }
+}
+
 #[test]
 fn the_ranks_of_a_running_job_are_found() {
     let told = answer(&[]);
@@ -133,6 +212,8 @@ fn the_ranks_of_a_running_job_are_found() {
     assert!(ranks.iter().all(|rank| rank["cpus"] == allowed && rank["pid"].as_u64().is_some()), "{told:#}");
     job.kill().unwrap();
     job.wait().unwrap();
+    let output = earlybird(&["topo", "--job", "1", "--sysfs", "/sys"]).output().unwrap();
+    assert!(output.status.code() == Some(2) && text(&output.stderr).contains("leave out the description"));
     let output = earlybird(&["topo", "--job", "4294967295"]).output().unwrap();
     assert!(output.status.code() == Some(2) && text(&output.stderr).contains("has started no rank"));
 }

@@ -1,7 +1,11 @@
 //! `earlybird topo`: the processors of this machine, what they share, and where ranks sit.
 
+#[cfg(feature = "hwloc")]
+mod hwloc;
 mod machine;
 mod places;
+mod source;
+mod sysfs;
 
 use crate::arguments::parse_ranks;
 use crate::numbers::{ranges, size};
@@ -13,7 +17,7 @@ use earlybird::{Error, probe};
 use machine::Machine;
 use places::Place;
 use serde::Serialize;
-use std::path::PathBuf;
+use source::SourceArgs;
 
 /// Show packages, NUMA domains, caches and cores, and where ranks sit
 ///
@@ -29,12 +33,11 @@ pub struct TopoArgs {
     bind: Bind,
 
     /// Show the ranks of a running job instead: the process id of its launcher
-    #[arg(long, value_name = "PID", conflicts_with_all = ["ranks", "bind", "sysfs"])]
+    #[arg(long, value_name = "PID", conflicts_with_all = ["ranks", "bind"])]
     job: Option<u32>,
 
-    /// Read the machine from a copy of another one's /sys; all of its processors are allowed
-    #[arg(long, value_name = "DIR")]
-    sysfs: Option<PathBuf>,
+    #[command(flatten)]
+    source: SourceArgs,
 
     /// Form of the answer
     #[arg(long, value_enum, default_value_t = AnswerFormat::Table)]
@@ -62,12 +65,15 @@ pub fn run(args: &TopoArgs) -> Result<u8, Error> {
 }
 
 fn answer(args: &TopoArgs) -> Result<Answer, Error> {
-    let machine = Machine::read(args.sysfs.as_deref().unwrap_or("/sys".as_ref()))?;
-    let (allowed_cpus, cpu_quota) = match args.sysfs {
-        Some(_) => (machine.cpus(), None),
-        None => (launch::allowed_cpus()?, probe::cpu_quota()),
+    let (machine, is_this_one) = args.source.read()?;
+    let (allowed_cpus, cpu_quota) = match is_this_one {
+        true => (launch::allowed_cpus()?, probe::cpu_quota()),
+        false => (machine.cpus(), None),
     };
     let ranks = match args.job {
+        Some(_) if !is_this_one => {
+            return Err(Error::usage("--job shows a job of this machine; leave out the description of another one"));
+        }
         Some(launcher) => places::running(&machine, launcher)?,
         None => places::planned(&machine, args.ranks.unwrap_or(allowed_cpus.len()), args.bind, &allowed_cpus),
     };
