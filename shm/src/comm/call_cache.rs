@@ -27,6 +27,16 @@ pub(super) enum CachedPayload<'a> {
     Exchange(SmallExchange<'a>),
 }
 
+impl CachedPayload<'_> {
+    /// Bytes of the largest buffer.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            CachedPayload::Flat(payload) => payload.bytes(),
+            CachedPayload::Exchange(exchange) => exchange.bytes().into_iter().max().unwrap_or(0),
+        }
+    }
+}
+
 impl CallKey {
     /// The key of a call and its payload, if it is small and of a kind that has one.
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! Every blocking call: arguments checked, prepared once while calls repeat, run whole or window by window.
 
-use super::call_cache::{CachedCall, CallKey};
+use super::call_cache::{CachedCall, CachedPayload, CallKey};
 use super::node_comm::{NodeComm, NodeState};
 use crate::Error;
 use crate::args::{CollectiveArgs, Placement};
@@ -93,8 +93,9 @@ impl NodeComm {
         }
         let (args, NodeState { member, cached, last, is_single_copy_refused, .. }) = (checked.args(), &mut *state);
         let buffers = &args.buffers;
-        // A group of one has nothing to prepare for.
-        let small = CallKey::of(args).filter(|_| self.size > 1);
+        // A group of one has nothing to prepare for, and what is cut into windows is no single operation.
+        let fits = |payload: &CachedPayload<'_>| self.size > 1 && payload.bytes() <= self.windows.deposit;
+        let small = CallKey::of(args).filter(|(_, payload)| fits(payload));
         let by_user;
         let prepared = match (args.op, &mut *cached) {
             (ReduceOp::Builtin(_), Some(cached)) if small.is_some_and(|(key, _)| cached.key == Some(key)) => {

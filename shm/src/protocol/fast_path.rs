@@ -117,15 +117,15 @@ impl<B: Board> Member<B> {
     /// Returns whether every rank has left the operation `back` before the next, whose memory that one uses.
     #[inline(always)]
     fn is_free(&mut self, back: usize) -> bool {
-        /// A rank that needs nobody, as one that is not the root of a reduce, learns of the others in no other way.
-        #[cold]
-        #[inline(never)]
-        fn look<B: Board>(member: &mut Member<B>) -> u64 {
-            member.all_left = left_by_all(&member.board).clamp(member.all_left, member.epoch);
-            member.all_left
-        }
-        let due = (self.epoch + 1).saturating_sub(back as u64);
-        self.all_left >= due || look(self) >= due
+        self.all_left + back as u64 > self.epoch || self.is_free_by_now(back)
+    }
+
+    /// Looks who has left: a rank that needs nobody, as one that is not the root of a reduce, learns of the others in no other way.
+    #[cold]
+    #[inline(never)]
+    fn is_free_by_now(&mut self, back: usize) -> bool {
+        self.all_left = left_by_all(&self.board).clamp(self.all_left, self.epoch);
+        self.all_left + back as u64 > self.epoch
     }
 
     /// Begins the next operation; the mark of its entry.
@@ -157,8 +157,8 @@ impl<B: Board> Member<B> {
     fn fold_lines(&mut self, payload: &PreparedPayload<'_>, slot: usize) -> Result<(), Stop> {
         let mark = self.begin(payload.hash(), |line| payload.describe(line), slot);
         let board = &self.board;
-        let (me, ranks) = (board.rank(), board.ranks());
-        board.write(Place::Inline { slot, rank: me, bytes: payload.bytes() }, |place| payload.send_inline(place));
+        let (me, ranks, bytes) = (board.rank(), board.ranks(), payload.bytes());
+        board.write(Place::Inline { slot, rank: me, bytes }, |place| payload.send_inline(place));
         board.line(slot, me).entered.store(mark, SyncPoint::DepositRelease.order());
         board.step(Step::Entered);
         for rank in (0..ranks).filter(|rank| *rank != me) {

@@ -62,6 +62,12 @@ impl<'a> SmallPayload<'a> {
         self.count
     }
 
+    /// Its bytes.
+    #[inline(always)]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     #[inline(always)]
     fn new(send: *const u8, recv: *mut u8, count: usize, dtype: DType) -> Option<Self> {
         let bytes = count.min(PIECE_BYTES + 1) * dtype.size();
