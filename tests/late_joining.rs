@@ -70,7 +70,7 @@ fn told(ends: &[End]) -> [Option<&str>; 2] {
 }
 
 const CLOSED: &str = "joining over a socket that something else in this proces";
-const NO_MORE: &str = "Too many open files (os error 24); raise the limit on open files (ulimit -n)";
+const NO_MORE: &str = "making a socket (raise ulimit -n): Too many open";
 
 /// What the ranks of a node join beside its calls: a plan, and messages of two ranks.
 const BESIDE: [&str; 2] = ["plan", "messages"];

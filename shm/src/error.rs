@@ -110,7 +110,7 @@ pub enum Error {
         message: String,
     },
     /// The operating system refused something.
-    #[error("{context}: {reason}{}", advice(*errno))]
+    #[error("{context}{}: {reason}", advice(*errno))]
     #[non_exhaustive]
     System {
         /// The attempted operation, with the path or object.
@@ -126,7 +126,7 @@ pub enum Error {
 
 /// Advice to the user for a system error.
 fn advice(errno: Option<i32>) -> &'static str {
-    if errno == Some(Errno::MFILE.raw_os_error()) { "; raise the limit on open files (ulimit -n)" } else { "" }
+    if errno == Some(Errno::MFILE.raw_os_error()) { " (raise ulimit -n)" } else { "" }
 }
 
 /// A description of a process; `pid` is 0 if it died before it had sent its number.
