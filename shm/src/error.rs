@@ -124,7 +124,7 @@ pub enum Error {
     },
 }
 
-/// Advice to the user for a system error.
+/// Advice for a system error. It stands early in the message, of which other ranks may get the beginning only.
 fn advice(errno: Option<i32>) -> &'static str {
     if errno == Some(Errno::MFILE.raw_os_error()) { " (raise ulimit -n)" } else { "" }
 }
