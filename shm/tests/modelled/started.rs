@@ -275,7 +275,7 @@ impl StartedModel {
 
     fn request(&self, rank: usize, number: usize) -> Box<ActiveRequest> {
         let send = self.contribution(rank, number);
-        let held = match (self.collective, self.memory) {
+        let buffers = match (self.collective, self.memory) {
             (AllReduce, Private) => OwnedBuffers::from(send),
             (AllReduce, Registered) => RegisteredWords(send).into_owned(),
             _ => OwnedBuffers::from((send, vec![0; self.result(rank, number).len()])),
@@ -284,16 +284,16 @@ impl StartedModel {
             Private => Room { accumulator: self.window, deposit: self.window },
             Registered => Room::NONE_NEEDED,
         };
-        Box::new(ActiveRequest::new(self.prepared(true), held, 0, Blocks::Equal(self.words), room))
+        Box::new(ActiveRequest::new(self.prepared(true), buffers, 0, Blocks::Equal(self.words), room))
     }
 }
 
 fn carry_out(member: &mut Member<model::Heap>, rank: usize, model: &StartedModel) -> Result<(), Stop> {
     let take = |started: Box<ActiveRequest>, number: usize| {
-        let mut held = started.into_held();
-        let found = match held.owner::<(Vec<u64>, Vec<u64>)>() {
+        let mut buffers = started.into_buffers();
+        let found = match buffers.owner::<(Vec<u64>, Vec<u64>)>() {
             Some((_, recv)) => recv,
-            None => held.owner::<Vec<u64>>().expect("what was started"),
+            None => buffers.owner::<Vec<u64>>().expect("what was started"),
         };
         assert_eq!(*found, model.result(rank, number), "wrong result: rank {rank} operation {number}");
     };
