@@ -67,7 +67,12 @@ impl CallKey {
                 if send.max(recv) > MOST_BYTES {
                     return None;
                 }
-                let root = args.root.map_or(0, |root| root + 1);
+                // A root that cannot be is refused in the general way.
+                let root = match args.root {
+                    None => 0,
+                    Some(root) if root < u16::MAX as usize => root + 1,
+                    Some(_) => return None,
+                };
                 (CachedPayload::Exchange(payload), send | recv << 16 | root << 32 | usize::from(in_place) << 48)
             }
         };
