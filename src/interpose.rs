@@ -16,7 +16,7 @@ pub enum Interpose {
     On,
     /// Forwards every call to MPI.
     Off,
-    /// As `On`, and rank 0 reports at MPI_Finalize which calls were intercepted, which were not, and why.
+    /// The same as `On`, with a report of rank 0 at MPI_Finalize: the calls that were intercepted, those that were not, and why.
     Profile,
 }
 

@@ -155,7 +155,7 @@ fn inside(collective: Collective, bytes: usize, nodes: &str, algorithm: &str) ->
 
 #[test]
 fn steps_inside_nodes() {
-    // As the table in docs/nodes.md has them, for rank 0 as the root, which leads its node.
+    // The rows of the table in docs/nodes.md for rank 0 as the root, which leads its node.
     for (collective, expected) in [
         (Collective::AllReduce, &["before reduce of 4096 by chain on 3", "after broadcast of 4096 by flat on 3"][..]),
         (Collective::Reduce, &["before reduce of 4096 by chain on 3"]),

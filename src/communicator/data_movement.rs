@@ -16,7 +16,7 @@ impl Communicator {
         self.run(CollectiveArgs::all_gather((send, recv)))
     }
 
-    /// As [`Communicator::all_gather_into`]; the contribution of this rank is its block of `buf`.
+    /// [`Communicator::all_gather_into`] in place: the contribution of this rank is its block of `buf`.
     ///
     /// # Errors
     /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] unless `buf` divides evenly among the ranks.
@@ -24,7 +24,7 @@ impl Communicator {
         self.run(CollectiveArgs::all_gather(buf))
     }
 
-    /// As [`Communicator::all_gather_into`] where rank `r` sends `counts[r]` elements; all ranks pass the same `counts`. No rank waits for
+    /// [`Communicator::all_gather_into`] with blocks of different lengths: rank `r` sends `counts[r]` elements; all ranks pass the same `counts`. No rank waits for
     /// one that sends nothing.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl Communicator {
         self.run(CollectiveArgs::all_to_all((send, recv)))
     }
 
-    /// As [`Communicator::all_to_all_into`]; the received blocks replace the sent ones.
+    /// [`Communicator::all_to_all_into`] in place: the received blocks replace the sent ones.
     ///
     /// # Errors
     /// As [`Communicator::all_reduce_into`].
@@ -88,7 +88,7 @@ impl Communicator {
         self.run(CollectiveArgs::all_to_all((send, recv)).counts(counts))
     }
 
-    /// As [`Communicator::all_to_all_varcount_into`] where each rank receives from every other one as much as it sends there: `counts[r]`
+    /// [`Communicator::all_to_all_varcount_into`] in place: each rank receives from every other one as much as it sends there: `counts[r]`
     /// elements, which replace the sent ones.
     ///
     /// # Errors

@@ -101,7 +101,7 @@ impl Communicator {
         self.run(CollectiveArgs::reduce_scatter((send, recv), op))
     }
 
-    /// As [`Communicator::reduce_scatter_block_into`] with blocks of different lengths: rank `r` receives
+    /// [`Communicator::reduce_scatter_block_into`] with blocks of different lengths: rank `r` receives
     /// `counts[r]` elements. All ranks pass the same `counts`.
     ///
     /// # Errors

@@ -93,7 +93,7 @@ impl Root<'_> {
         self.comm.run(CollectiveArgs::gather(self.rank, (send, recv)))
     }
 
-    /// As [`Root::gather_into_root`]; the contribution of the root is its block of `buf`.
+    /// [`Root::gather_into_root`] in place: the contribution of the root is its block of `buf`.
     ///
     /// # Errors
     /// As [`Root::reduce_into_root`]; [`Error::Usage`] unless `buf` divides evenly among the ranks.
@@ -102,7 +102,7 @@ impl Root<'_> {
         self.comm.run(CollectiveArgs::gather(self.rank, buf))
     }
 
-    /// As [`Root::gather_into`] where rank `r` sends `counts[r]` elements; all ranks pass the same `counts`.
+    /// [`Root::gather_into`] with blocks of different lengths: rank `r` sends `counts[r]` elements; all ranks pass the same `counts`.
     ///
     /// # Errors
     /// As [`Root::reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `send`.
@@ -112,7 +112,7 @@ impl Root<'_> {
         self.comm.run(CollectiveArgs::gather(self.rank, CallBuffers::send(send)).counts(counts))
     }
 
-    /// As [`Root::gather_into_root`] where rank `r` sends `counts[r]` elements; all ranks pass the same `counts`.
+    /// [`Root::gather_into_root`] with blocks of different lengths: rank `r` sends `counts[r]` elements; all ranks pass the same `counts`.
     ///
     /// # Errors
     /// As [`Root::reduce_into_root`]; [`Error::Usage`] when `counts` does not fit the ranks or the buffers.
@@ -154,7 +154,7 @@ impl Root<'_> {
         self.comm.run(CollectiveArgs::scatter(self.rank, buf))
     }
 
-    /// As [`Root::scatter_into`] where rank `r` receives `counts[r]` elements; all ranks pass the same `counts`.
+    /// [`Root::scatter_into`] with blocks of different lengths: rank `r` receives `counts[r]` elements; all ranks pass the same `counts`.
     ///
     /// # Errors
     /// As [`Root::reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `recv`.
@@ -164,7 +164,7 @@ impl Root<'_> {
         self.comm.run(CollectiveArgs::scatter(self.rank, CallBuffers::recv(recv)).counts(counts))
     }
 
-    /// As [`Root::scatter_into_root`] where rank `r` receives `counts[r]` elements; all ranks pass the same `counts`.
+    /// [`Root::scatter_into_root`] with blocks of different lengths: rank `r` receives `counts[r]` elements; all ranks pass the same `counts`.
     ///
     /// # Errors
     /// As [`Root::reduce_into_root`]; [`Error::Usage`] when `counts` does not fit the ranks or the buffers.

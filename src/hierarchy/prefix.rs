@@ -1,6 +1,6 @@
 //! Scans over several nodes.
 //!
-//! Where the ranks of each node follow one another, each node reduces to its leader, leaders send that to those after them, and a
+//! On nodes of consecutive ranks, each node reduces to its leader, leaders send that to those after them, and a
 //! scan of the node follows in which the leader puts the nodes before it in front of its own contribution: one reduction and one
 //! scan of a node, one round and at most N - 1 vectors between leaders.
 //!

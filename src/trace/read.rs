@@ -309,7 +309,7 @@ mod tests {
             bytes[at] ^= 1 << (mix(mix(draw)) % 8);
             match parse(&bytes) {
                 Err(_) => refused += 1,
-                // Where the next calibration would be written.
+                // The place of the next calibration.
                 Ok(trace) if at < RECORDS => assert_eq!(trace, undamaged, "byte {at} went unnoticed"),
                 Ok(trace) => {
                     left_out += 1;

@@ -127,7 +127,7 @@ mod tests {
         let line = TimeLine::through(&calibrations).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
         let now = clock.calibration().unwrap();
-        // What both readings may be wrong by, and a clock that is being set by up to 500 ppm meanwhile.
+        // The error of both readings, and a clock that is being set by up to 500 ppm meanwhile.
         let error = 2 * line.error_ns(now.ticks) + 20_000;
         assert!(line.ns(now.ticks).abs_diff(now.ns) <= error, "{calibrations:?} {now:?} +- {error}");
         let (arrival, exit) = (clock.arrival(), clock.exit());

@@ -126,9 +126,9 @@ fn collect<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<bool, 
 
 /// The state of a window of which nothing has been received yet.
 pub(in crate::protocol) struct Begun {
-    /// Whether a fold begins with what is received first.
+    /// True if a fold begins with the first block received.
     pub(in crate::protocol) starts: bool,
-    /// Whether something is received from every other rank.
+    /// True if a block is received from every other rank.
     heard_all: bool,
 }
 

@@ -296,11 +296,11 @@ impl PreparedExchange<'_> {
 /// Copies a block without a call where it fits beside a mark.
 ///
 /// # Safety
-/// As [`kernels::copy`].
+/// The contract of [`kernels::copy`].
 #[inline(always)]
 unsafe fn copy_block(dst: *mut u8, src: *const u8, bytes: usize) {
     /// # Safety
-    /// As above.
+    /// The contract of the function around this one.
     #[inline(never)]
     unsafe fn copy_larger(dst: *mut u8, src: *const u8, bytes: usize) {
         // SAFETY: the caller's contract.

@@ -161,7 +161,7 @@ impl PreparedPayload<'_> {
 /// Copies a payload of at least 32 bytes into a deposit or out of it.
 ///
 /// # Safety
-/// As [`kernels::copy`].
+/// The contract of [`kernels::copy`].
 #[inline(always)]
 pub(super) unsafe fn copy_deposit(dst: *mut u8, src: *const u8, bytes: usize) {
     // SAFETY: the caller's contract.

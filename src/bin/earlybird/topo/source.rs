@@ -1,4 +1,4 @@
-//! Where a machine is read from: this one from /sys, another one from a copy of that, and either from the hwloc library.
+//! The source of a machine: /sys for this one, a copy of that for another one, or the hwloc library for either.
 
 #[cfg(feature = "hwloc")]
 use super::hwloc;
