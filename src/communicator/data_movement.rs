@@ -24,8 +24,8 @@ impl Communicator {
         self.run(CollectiveArgs::all_gather(buf))
     }
 
-    /// [`Communicator::all_gather_into`] with blocks of different lengths: rank `r` sends `counts[r]` elements; all ranks pass the same `counts`. No rank waits for
-    /// one that sends nothing.
+    /// [`Communicator::all_gather_into`] with blocks of different lengths: rank `r` sends `counts[r]` elements; all ranks pass
+    /// the same `counts`. No rank waits for one that sends nothing.
     ///
     /// # Errors
     /// As [`Communicator::all_reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or the buffers.

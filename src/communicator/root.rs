@@ -102,7 +102,8 @@ impl Root<'_> {
         self.comm.run(CollectiveArgs::gather(self.rank, buf))
     }
 
-    /// [`Root::gather_into`] with blocks of different lengths: rank `r` sends `counts[r]` elements; all ranks pass the same `counts`.
+    /// [`Root::gather_into`] with blocks of different lengths: rank `r` sends `counts[r]` elements;
+    /// all ranks pass the same `counts`.
     ///
     /// # Errors
     /// As [`Root::reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `send`.
@@ -112,7 +113,8 @@ impl Root<'_> {
         self.comm.run(CollectiveArgs::gather(self.rank, CallBuffers::send(send)).counts(counts))
     }
 
-    /// [`Root::gather_into_root`] with blocks of different lengths: rank `r` sends `counts[r]` elements; all ranks pass the same `counts`.
+    /// [`Root::gather_into_root`] with blocks of different lengths: rank `r` sends `counts[r]` elements;
+    /// all ranks pass the same `counts`.
     ///
     /// # Errors
     /// As [`Root::reduce_into_root`]; [`Error::Usage`] when `counts` does not fit the ranks or the buffers.
@@ -154,7 +156,8 @@ impl Root<'_> {
         self.comm.run(CollectiveArgs::scatter(self.rank, buf))
     }
 
-    /// [`Root::scatter_into`] with blocks of different lengths: rank `r` receives `counts[r]` elements; all ranks pass the same `counts`.
+    /// [`Root::scatter_into`] with blocks of different lengths: rank `r` receives `counts[r]` elements;
+    /// all ranks pass the same `counts`.
     ///
     /// # Errors
     /// As [`Root::reduce_into`]; [`Error::Usage`] when `counts` does not fit the ranks or `recv`.
@@ -164,7 +167,8 @@ impl Root<'_> {
         self.comm.run(CollectiveArgs::scatter(self.rank, CallBuffers::recv(recv)).counts(counts))
     }
 
-    /// [`Root::scatter_into_root`] with blocks of different lengths: rank `r` receives `counts[r]` elements; all ranks pass the same `counts`.
+    /// [`Root::scatter_into_root`] with blocks of different lengths: rank `r` receives `counts[r]` elements;
+    /// all ranks pass the same `counts`.
     ///
     /// # Errors
     /// As [`Root::reduce_into_root`]; [`Error::Usage`] when `counts` does not fit the ranks or the buffers.

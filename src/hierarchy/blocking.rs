@@ -3,7 +3,7 @@
 use super::Hierarchy;
 use super::call::{Call, LeaderPhase};
 use super::operation::Buf;
-use super::phases::{Blocking, Phases};
+use super::phases::{Blocking, Mode, Phases};
 use super::{State, errors};
 use crate::Error;
 use earlybird_hier::exec::Transport;
@@ -63,7 +63,7 @@ impl Hierarchy {
         *history = (history.rotate_left(5) ^ hash).wrapping_mul(0x9e37_79b1);
         let options = CallOptions { within: hash as u16, ..call.options };
         let blocking = Blocking { node: &self.node, plans, options, outnumbers_cpus: self.outnumbers_cpus };
-        let ended = at_once(body(&mut Phases::blocking(&self.topology, (call, shape), op, blocking)));
+        let ended = at_once(body(&mut Phases::new(&self.topology, (call, shape), op, Mode::Blocking(blocking))));
         match ended {
             Ok(done) => {
                 plans.transport_mut().complete_call();

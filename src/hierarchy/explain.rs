@@ -7,7 +7,7 @@ use super::call::Call;
 use super::choice::{Chosen, Exchange, Exchanges};
 use super::config_check;
 use super::operation::{Buf, NodePhase};
-use super::phases::{Listing, Phases};
+use super::phases::{Listing, Mode, Phases};
 use super::segments::segment;
 use super::topology::Topology;
 use crate::{Collective, CollectiveArgs, Config, DType, Error, FoldOrder, Op};
@@ -168,7 +168,7 @@ impl LeaderChoice {
         let mut operations = Vec::new();
         let listing = Listing { operations: &mut operations, outnumbers_cpus: self.outnumbers_cpus };
         let op = call.lowering.op(ReduceOp::Builtin(op));
-        let mut phases = Phases::listing(topology, (&call, shape), op, listing);
+        let mut phases = Phases::new(topology, (&call, shape), op, Mode::Listing(listing));
         at_once(phases.collective(send, &mut Buf::Borrowed(recv)))??;
         Ok(operations)
     }

@@ -28,7 +28,8 @@ pub(super) struct Phases<'a> {
     mode: Mode<'a>,
 }
 
-enum Mode<'a> {
+/// The way in which the steps of a call are carried out.
+pub(super) enum Mode<'a> {
     Blocking(Blocking<'a>),
     /// With the operator as a started call keeps it.
     Started(&'a Steps, &'a SharedReduceOp),
@@ -51,26 +52,13 @@ pub(super) struct Blocking<'a> {
 }
 
 impl<'a> Phases<'a> {
-    pub(super) fn blocking(
+    pub(super) fn new(
         topology: &'a Topology,
         (call, shape): (&'a Call, Option<Shape>),
         op: ReduceOp<'a>,
-        blocking: Blocking<'a>,
+        mode: Mode<'a>,
     ) -> Self {
-        Phases { topology, call, shape, op, mode: Mode::Blocking(blocking) }
-    }
-
-    pub(super) fn listing(
-        topology: &'a Topology,
-        (call, shape): (&'a Call, Option<Shape>),
-        op: ReduceOp<'a>,
-        listing: Listing<'a>,
-    ) -> Self {
-        Phases { topology, call, shape, op, mode: Mode::Listing(listing) }
-    }
-
-    pub(super) fn started(steps: &'a Steps, (call, shape): (&'a Call, Option<Shape>), op: &'a SharedReduceOp) -> Self {
-        Phases { topology: steps.topology(), call, shape, op: op.get(), mode: Mode::Started(steps, op) }
+        Phases { topology, call, shape, op, mode }
     }
 
     /// Carries out an operation of the node. Without `send` the contribution lies in `recv`; a rank that is not the root of a

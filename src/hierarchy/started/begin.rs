@@ -4,7 +4,7 @@ use super::steps::Steps;
 use crate::Error;
 use crate::hierarchy::call::Call;
 use crate::hierarchy::operation::Buf;
-use crate::hierarchy::phases::Phases;
+use crate::hierarchy::phases::{Mode, Phases};
 use crate::plans::Shape;
 use earlybird_shm::{OwnedCall, ReduceOp, SharedReduceOp};
 use std::borrow::Cow;
@@ -32,7 +32,7 @@ pub(super) fn begin(
         (ReduceOp::User(_), op) => SharedReduceOp::clone(op),
     };
     Ok(Box::pin(async move {
-        let mut phases = Phases::started(&steps, (&call, shape), &op);
+        let mut phases = Phases::new(steps.topology(), (&call, shape), op.get(), Mode::Started(&steps, &op));
         match phases.collective(send.map(Cow::Owned), &mut recv).await {
             Ok(Ok(())) => Ok(recv.take()),
             // Nothing was moved, and the communicator goes on.
