@@ -41,8 +41,8 @@ impl Hierarchy {
 }
 
 impl LeaderChoice {
-    /// Of a job with so many ranks on each node, over a network or one machine's memory. `lacks_cpus` says whether the ranks of that
-    /// machine outnumber the CPUs of their masks, and those that they may use at a time.
+    /// The choices of a job with so many ranks on each node, over a network or one machine's memory. `lacks_cpus` says whether the
+    /// ranks of that machine outnumber the CPUs of their masks, and those that they may use at a time.
     ///
     /// # Errors
     /// [`Error::Usage`] for nodes without ranks.
