@@ -212,6 +212,14 @@ fn mistakes(player: &Player) {
     }
     comm.barrier().unwrap();
     assert_eq!(comm.last_call().unwrap().operation, 1, "a mistake has reached the others");
+    // The call before has the same buffer; no other root is taken for its root.
+    (0..2).for_each(|_| comm.process_at_rank(0).broadcast_into(b).unwrap());
+    for impossible in [1 << 16, usize::MAX] {
+        match comm.process_at_rank(impossible).broadcast_into(b) {
+            Err(Error::Usage { message }) => assert!(message.contains("does not exist among 2 ranks"), "{message}"),
+            found => panic!("root {impossible}: {found:?}"),
+        }
+    }
     player.say("refused");
 }
 
