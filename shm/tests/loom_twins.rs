@@ -154,7 +154,7 @@ const TWINS: &[(SyncPoint, &[&str], &str)] = &[
     ),
     // Not in `flat`, where the fence of the wake-up stands between the last read and this store.
     (LeftRelease, &["leader_2", "chain_2", "static_leader_early_2"], RACE),
-    (LeftAcquire, &["flat_2", "flat_pieces_2", "flat_3", "leader_2", "chain_2", "static_leader_early_2"], RACE),
+    (LeftAcquire, &["flat_2", "flat_pieces_2", "flat_mixed_3", "leader_2", "chain_2", "static_leader_early_2"], RACE),
     (ChunkRelease, &["shared_pieces_2", "registered_apart_2", "registered_apart_3"], RACE),
     (FinalAcquire, &["shared_pieces_2", "registered_apart_2", "registered_apart_3"], RACE),
     (DepositRelease, SINGLE_COPIES, RACE),

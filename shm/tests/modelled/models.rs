@@ -40,7 +40,7 @@ macro_rules! for_every_model {
     ($each:ident) => {
         $each! {
             flat_2_once flat_2 flat_general_2 flat_mixed_2 flat_deposit_2_once flat_deposit_mixed_2_once
-            flat_pieces_2_once flat_pieces_2 flat_3_once flat_3
+            flat_pieces_2_once flat_pieces_2 flat_3_once flat_mixed_3
             leader_2_once leader_2 leader_pieces_2 leader_3 leader_by_rank_2 leader_by_rank_3
             chain_2_once chain_2 chain_pieces_2 chain_3 chain_by_rank_2 chain_by_rank_3
             static_leader_2 static_leader_3 static_leader_early_2 static_leader_early_3
@@ -99,7 +99,8 @@ models! {
     flat_pieces_2: "flat with 2 deposited pieces, 2 ranks, reuse", upto(1), Some(upto(2)),
         Scenario::new(Flat, 2, TWO).epochs(2);
     flat_3_once: "flat, 3 ranks, once", upto(2), Some(upto(3)), Scenario::new(Flat, 3, ONE);
-    flat_3: "flat, 3 ranks, reuse", upto(1), Some(upto(2)), Scenario::new(Flat, 3, ONE).epochs(2);
+    flat_mixed_3: "flat, one rank on the fast path, two on the general one, 3 ranks, reuse", upto(1), Some(upto(2)),
+        Scenario::new(Flat, 3, ONE).epochs(2).general(0).general(1);
 
     leader_2_once: "leader, 2 ranks, once", upto(4), Some(ALL), Scenario::new(Leader, 2, ONE);
     leader_2: "leader, 2 ranks, reuse", upto(2), Some(upto(3)), Scenario::new(Leader, 2, ONE).epochs(2);
