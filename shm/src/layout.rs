@@ -36,6 +36,12 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// Ranks in the group.
+    #[inline(always)]
+    pub fn ranks(&self) -> usize {
+        self.ranks
+    }
+
     /// The layout of a group of `ranks`.
     pub fn new(ranks: usize) -> Self {
         let arrivals = size_of::<WordLine>() + ranks * size_of::<MemberLines>();

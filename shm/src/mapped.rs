@@ -63,7 +63,6 @@ struct Reserved {
 #[repr(C)]
 pub struct Mapped {
     base: *mut u8,
-    ranks: usize,
     /// The poison word while the group is well.
     healthy: u64,
     /// The segment's word that is 0 in a forked child.
@@ -125,7 +124,6 @@ impl Mapped {
         let healthy = PoisonWord::healthy(group_info.allocation.map_or(0, |(_, id)| id));
         let board = Mapped {
             base,
-            ranks,
             healthy,
             forked,
             layout,
@@ -146,7 +144,7 @@ impl Mapped {
             return Err(Error::usage(format!(
                 "the region has {} bytes and the layout for {} ranks needs {}; all ranks must run one version",
                 self.region.len(),
-                self.ranks,
+                self.ranks(),
                 self.layout.bytes()
             )));
         }
@@ -229,7 +227,7 @@ impl Mapped {
                 return self.line(slot, rank).payload.as_ptr().cast_mut().cast();
             }
             Place::Deposit { area, rank, offset, bytes, .. } => {
-                assert!(area < AREAS && rank < self.ranks, "place {at:?} does not exist");
+                assert!(area < AREAS && rank < self.ranks(), "place {at:?} does not exist");
                 (self.layout.deposit(area, rank), offset, bytes, DEPOSIT_BYTES)
             }
             Place::Registered { rank, result, offset, bytes, .. } => {
@@ -250,8 +248,9 @@ impl Mapped {
 }
 
 impl Board for Mapped {
+    #[inline(always)]
     fn ranks(&self) -> usize {
-        self.ranks
+        self.layout.ranks()
     }
     fn rank(&self) -> usize {
         self.group_info.me
@@ -272,7 +271,7 @@ impl Board for Mapped {
         &self.member(rank).left.0
     }
     fn member(&self, rank: usize) -> &MemberLines {
-        assert!(rank < self.ranks);
+        assert!(rank < self.ranks());
         self.at(self.layout.member(rank))
     }
 
@@ -286,7 +285,9 @@ impl Board for Mapped {
     }
     #[inline(always)]
     fn line(&self, slot: usize, rank: usize) -> &RankLine {
-        assert!(rank < self.ranks);
+        if rank >= self.ranks() {
+            no_line(rank);
+        }
         self.at(self.layout.line(slot % SLOTS, rank))
     }
     fn fold_word(&self, area: usize) -> &AtomicU64 {
@@ -364,7 +365,7 @@ impl Board for Mapped {
     fn prefetch(&self, slot: usize) {
         fetch_for_reading(core::ptr::from_ref(self.event(slot)).cast());
         fetch_for_writing(core::ptr::from_ref(self.left(self.rank())).cast());
-        if self.ranks == 2 {
+        if self.ranks() == 2 {
             fetch_for_reading(core::ptr::from_ref(self.line(slot, 1 - self.rank().min(1))).cast());
         }
     }
@@ -409,6 +410,13 @@ impl Drop for Mapped {
             self.segment.release(slot, id);
         }
     }
+}
+
+/// Panics apart from the hot path, on which the arguments of a message would be prepared otherwise.
+#[cold]
+#[inline(never)]
+fn no_line(rank: usize) -> ! {
+    panic!("rank {rank} has no line");
 }
 
 /// Moves the cache line at `address` to a cache that other cores reach faster. A hint: no architectural effect.

@@ -48,14 +48,14 @@ trait FastPath {
 impl FastPath for SmallPayload<'_> {
     #[inline(always)]
     fn run(self, cached: &CachedCall, member: &mut Member<Mapped>) -> Option<Result<Report, Stop>> {
-        member.run_fast(&self.with(&cached.prepared)?)
+        member.run_fast(self.with(&cached.prepared)?)
     }
 }
 
 impl FastPath for SmallExchange<'_> {
     #[inline(always)]
     fn run(self, cached: &CachedCall, member: &mut Member<Mapped>) -> Option<Result<Report, Stop>> {
-        member.run_fast_exchange(&self.with(&cached.prepared, cached.blocks.as_ref()?)?)
+        member.run_fast_exchange(self.with(&cached.prepared, cached.blocks.as_ref()?)?)
     }
 }
 

@@ -18,13 +18,13 @@ impl<B: Board> Member<B> {
     /// Runs one operation: arrive, decide, fold, publish, leave.
     pub fn run(&mut self, call: &Call<'_>) -> Result<Report, Stop> {
         if let Some(payload) = call.small_payload()
-            && let Some(done) = self.run_fast(&payload)
+            && let Some(done) = self.run_fast(payload)
         {
             return done;
         }
         if let Some((exchange, blocks)) = call.small_exchange(self.board.rank())
             && let Some(exchange) = exchange.with(call.prepared, &blocks)
-            && let Some(done) = self.run_fast_exchange(&exchange)
+            && let Some(done) = self.run_fast_exchange(exchange)
         {
             return done;
         }

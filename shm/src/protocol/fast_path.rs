@@ -11,7 +11,7 @@ use super::board::{AREAS, Board, Need, Place, SLOTS};
 use super::call::Call;
 use super::deposit::has_deposited;
 use super::event;
-use super::lines::{INLINE_BYTES, RankLine};
+use super::lines::INLINE_BYTES;
 use super::member::{Member, mix};
 use super::operation::{Report, Stop};
 use super::payload::{PreparedExchange, PreparedPayload};
@@ -25,7 +25,7 @@ use crate::sync::SyncPoint;
 impl<B: Board> Member<B> {
     /// Runs one operation on a small payload by `flat`; `None`, with nothing done, where [`Member::run`] must be asked.
     #[inline(always)]
-    pub fn run_fast(&mut self, payload: &PreparedPayload<'_>) -> Option<Result<Report, Stop>> {
+    pub fn run_fast(&mut self, payload: PreparedPayload<'_>) -> Option<Result<Report, Stop>> {
         let slot = self.fast_path_slot()?;
         let folded = match payload.bytes() <= INLINE_BYTES {
             true => self.fold_lines(payload, slot),
@@ -41,16 +41,17 @@ impl<B: Board> Member<B> {
     /// Runs one small exchange in the same way and under the same conditions. Every rank deposits what others need, and
     /// receives or folds the blocks for it in the order of the ranks; one that receives nothing leaves at once.
     #[inline(always)]
-    pub fn run_fast_exchange(&mut self, exchange: &PreparedExchange<'_>) -> Option<Result<Report, Stop>> {
+    pub fn run_fast_exchange(&mut self, exchange: PreparedExchange<'_>) -> Option<Result<Report, Stop>> {
         let slot = self.fast_path_slot()?;
         let area = match exchange.is_inline() {
             true => None,
             false => Some(self.fast_path_area(exchange.need())?),
         };
-        let mark = self.begin(exchange.hash(), |line| exchange.describe(line), slot);
+        let mark = self.begin(exchange.hash());
         let (me, epoch, hash) = (self.board.rank(), self.epoch, exchange.hash() ^ self.history);
         let place = |rank| exchange.place(slot, area, rank);
         let (board, line) = (&self.board, self.board.line(slot, me));
+        exchange.describe(line);
         if area.is_some() {
             line.entered.store(mark, SyncPoint::CallRelease.order());
             board.step(Step::Entered);
@@ -130,10 +131,9 @@ impl<B: Board> Member<B> {
 
     /// Begins the next operation; the mark of its entry.
     #[inline(always)]
-    fn begin(&mut self, hash: u32, describe: impl FnOnce(&RankLine), slot: usize) -> u64 {
+    fn begin(&mut self, hash: u32) -> u64 {
         self.epoch += 1;
         self.board.step(Step::Begin);
-        describe(self.board.line(slot, self.board.rank()));
         word::entered(self.epoch, hash ^ self.history)
     }
 
@@ -154,12 +154,14 @@ impl<B: Board> Member<B> {
 
     /// Folds a payload that travels beside the marks.
     #[inline(always)]
-    fn fold_lines(&mut self, payload: &PreparedPayload<'_>, slot: usize) -> Result<(), Stop> {
-        let mark = self.begin(payload.hash(), |line| payload.describe(line), slot);
+    fn fold_lines(&mut self, payload: PreparedPayload<'_>, slot: usize) -> Result<(), Stop> {
+        let mark = self.begin(payload.hash());
         let board = &self.board;
         let (me, ranks, bytes) = (board.rank(), board.ranks(), payload.bytes());
+        let line = board.line(slot, me);
+        payload.describe(line);
         board.write(Place::Inline { slot, rank: me, bytes }, |place| payload.send_inline(place));
-        board.line(slot, me).entered.store(mark, SyncPoint::DepositRelease.order());
+        line.entered.store(mark, SyncPoint::DepositRelease.order());
         board.step(Step::Entered);
         for rank in (0..ranks).filter(|rank| *rank != me) {
             let theirs = self.board.line(slot, rank);
@@ -168,21 +170,22 @@ impl<B: Board> Member<B> {
                 self.await_mark(&payload.call(), rank, mark)?;
             }
         }
-        flat::fold_lines(&self.board, payload, slot, me, ranks);
+        flat::fold_lines(&self.board, &payload, slot, me, ranks);
         Ok(())
     }
 
     /// Folds a payload that travels through deposits of one piece; `None`, with nothing done, where their memory is not known to
     /// be free and there.
     #[inline(never)]
-    fn fold_deposits(&mut self, payload: &PreparedPayload<'_>, slot: usize) -> Option<Result<(), Stop>> {
+    fn fold_deposits(&mut self, payload: PreparedPayload<'_>, slot: usize) -> Option<Result<(), Stop>> {
         let bytes = payload.bytes();
         let area = self.fast_path_area(Need::of_all(0, bytes))?;
-        let mark = self.begin(payload.hash(), |line| payload.describe(line), slot);
+        let mark = self.begin(payload.hash());
         let (board, epoch, hash) = (&self.board, self.epoch, payload.hash() ^ self.history);
         let (me, ranks) = (board.rank(), board.ranks());
         let place = |rank| Place::Deposit { area, rank, piece: 0, offset: 0, bytes };
         let line = board.line(slot, me);
+        payload.describe(line);
         line.entered.store(mark, SyncPoint::CallRelease.order());
         board.step(Step::Entered);
         board.write(place(me), |deposit| payload.send(deposit));
@@ -201,7 +204,7 @@ impl<B: Board> Member<B> {
                 return Some(Err(stop));
             }
         }
-        flat::fold_places(&self.board, payload, place, me, ranks);
+        flat::fold_places(&self.board, &payload, place, me, ranks);
         Some(Ok(()))
     }
 

@@ -30,7 +30,10 @@ pub struct SmallPayload<'a> {
 /// A small payload with the prepared state of its call.
 #[derive(Debug, Clone, Copy)]
 pub struct PreparedPayload<'a> {
-    payload: SmallPayload<'a>,
+    send: *const u8,
+    recv: *mut u8,
+    count: usize,
+    bytes: usize,
     fold: FoldFn,
     prepared: &'a Prepared<'a>,
 }
@@ -80,23 +83,20 @@ impl<'a> SmallPayload<'a> {
     where
         'a: 'b,
     {
+        let SmallPayload { send, recv, count, bytes, dtype, .. } = self;
         let [fold_inline, fold_deposits] = prepared.fast_folds?;
-        let fold = if self.bytes <= INLINE_BYTES { fold_inline } else { fold_deposits };
-        let is_whole = self.count.checked_mul(prepared.accumulator_bytes) == Some(self.bytes);
-        (is_whole && prepared.datatype == Datatype::Builtin(self.dtype)).then_some(PreparedPayload {
-            payload: self,
-            fold,
-            prepared,
-        })
+        let fold = if bytes <= INLINE_BYTES { fold_inline } else { fold_deposits };
+        let is_whole = count.checked_mul(prepared.accumulator_bytes) == Some(bytes);
+        let is_of_call = is_whole && prepared.datatype == Datatype::Builtin(dtype);
+        is_of_call.then_some(PreparedPayload { send, recv, count, bytes, fold, prepared })
     }
 }
 
-impl PreparedPayload<'_> {
+impl<'a> PreparedPayload<'a> {
     /// The call as every other part of the protocol knows it.
     #[cold]
-    pub(in crate::protocol) fn call(&self) -> Call<'_> {
-        let SmallPayload { send, recv, count, .. } = self.payload;
-        Call::of_fast_path(self.prepared, (send, count), (recv, count))
+    pub(in crate::protocol) fn call(self) -> Call<'a> {
+        Call::of_fast_path(self.prepared, (self.send, self.count), (self.recv, self.count))
     }
 
     /// The hash of the call.
@@ -108,7 +108,7 @@ impl PreparedPayload<'_> {
     /// Bytes of the payload.
     #[inline(always)]
     pub(in crate::protocol) fn bytes(&self) -> usize {
-        self.payload.bytes
+        self.bytes
     }
 
     /// Describes the call in `line`.
@@ -120,7 +120,7 @@ impl PreparedPayload<'_> {
     /// Makes the end of the call warm while there is time: the code of the fold and the place of the result.
     #[inline(always)]
     pub(in crate::protocol) fn prefetch(&self) {
-        let SmallPayload { send, recv, .. } = self.payload;
+        let PreparedPayload { send, recv, .. } = *self;
         kernels::fetch_for_writing(recv);
         // SAFETY: F; of no elements, so nothing is read or written.
         unsafe { (self.fold)(recv, send, send, 0) }
@@ -130,21 +130,21 @@ impl PreparedPayload<'_> {
     #[inline(always)]
     pub(in crate::protocol) fn send_inline(&self, place: *mut u8) {
         // SAFETY: F, S: the place holds the whole payload.
-        unsafe { kernels::copy_few(place, self.payload.send, self.payload.bytes) }
+        unsafe { kernels::copy_few(place, self.send, self.bytes) }
     }
 
     /// `deposit = mine`.
     #[inline(always)]
     pub(in crate::protocol) fn send(&self, deposit: *mut u8) {
         // SAFETY: F, S: the deposit holds the whole payload.
-        unsafe { copy_deposit(deposit, self.payload.send, self.payload.bytes) }
+        unsafe { copy_deposit(deposit, self.send, self.bytes) }
     }
 
     /// `result = first op second`; `None` stands for this rank's own contribution, which is read from the private buffer: its
     /// line may still be on the way here.
     #[inline(always)]
     pub(in crate::protocol) fn fold_two(&self, first: Option<*const u8>, second: Option<*const u8>) {
-        let SmallPayload { send, recv, count, .. } = self.payload;
+        let PreparedPayload { send, recv, count, .. } = *self;
         // SAFETY: F, S; the result equals the private operand or is disjoint from both.
         unsafe { (self.fold)(recv, first.unwrap_or(send), second.unwrap_or(send), count) }
     }
@@ -152,7 +152,7 @@ impl PreparedPayload<'_> {
     /// `result = result op next`.
     #[inline(always)]
     pub(in crate::protocol) fn fold_next(&self, next: *const u8) {
-        let SmallPayload { recv, count, .. } = self.payload;
+        let PreparedPayload { recv, count, .. } = *self;
         // SAFETY: F, S; the destination equals the left operand.
         unsafe { (self.fold)(recv, recv, next, count) }
     }
