@@ -318,6 +318,7 @@ fn forms(player: &Player) {
             }
             assert!(got.iter().enumerate().all(|(i, v)| *v == value(me, i)), "unequal scatter of {counts:?}");
         }
+        comm.close().unwrap();
     }
     player.say("right");
 }

@@ -7,7 +7,7 @@ mod common;
 #[cfg(feature = "fault")]
 use common::End;
 use common::{Job, Player};
-use earlybird::{Communicator, Error, Op};
+use earlybird::{CollectiveArgs, Communicator, Error, Op};
 
 #[test]
 #[ignore = "a rank of the jobs that the other tests start"]
@@ -38,6 +38,11 @@ fn call(comm: &Communicator, text: &str) -> Result<(), Error> {
             assert!(recv.iter().enumerate().all(|(i, v)| *v == sum(i)), "{text}");
         }
         "reduce" => process.reduce_into(&send, Op::Sum)?,
+        "start" => {
+            let sent = vec![value(rank, 0); count];
+            let received = comm.start(CollectiveArgs::broadcast(root, sent))?.wait()?;
+            assert_eq!(received, vec![value(root, 0); count], "{text}");
+        }
         "broadcast" => {
             recv.copy_from_slice(&send);
             process.broadcast_into(&mut recv)?;
@@ -277,6 +282,8 @@ fn roots_that_differ_in_the_last_call_of_several_nodes_are_told_by_the_last_to_c
     for (nodes, scripts) in [
         ("1", &["broadcast:0:4", "broadcast:1:4"][..]),
         ("1", &["broadcast:0:4 broadcast:0:4", "broadcast:1:4"]),
+        ("1", &["start:0:4", "start:1:4"]),
+        ("1", &["start:0:4 broadcast:0:4", "start:0:4 broadcast:1:4"]),
         ("2,1", &["broadcast:0:4", "broadcast:1:4", "broadcast:0:4"]),
     ] {
         let job = Job::new("parts", scripts.len()).arg("close").var("EARLYBIRD_RANKS_PER_NODE", nodes);

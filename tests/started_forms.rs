@@ -187,6 +187,7 @@ fn matrix(player: &Player) {
             rest();
         }
     }
+    comm.close().unwrap();
     player.say("done");
 }
 
@@ -250,6 +251,8 @@ fn again(player: &Player) {
         assert!(merged.buffers_mut().unwrap().iter().all(|x| *x == [ranks, step + ranks - 1]));
     }
     assert_eq!(grouped.into_buffers().unwrap().into_parts()[1].len(), 700);
+    drop(merged);
+    comm.close().unwrap();
     player.say("done");
 }
 

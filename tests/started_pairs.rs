@@ -94,7 +94,7 @@ fn matrix(player: &Player) {
                 rest();
             }
         }
-        comm.barrier().unwrap();
+        comm.close().unwrap();
     }
     player.say("done");
 }

@@ -113,7 +113,7 @@ impl Communicator {
     /// Leaves the communicator as dropping it does, and says if something was wrong: an earlier call's error, or calls that
     /// differed from another rank's without any later operation to show it, as when two ranks each take themselves for the
     /// root of the last broadcast. Whoever ends after the other one can tell; a drop only warns, and only where both have made as
-    /// many calls. Waits for nobody but for what was started and not waited for. On several nodes calls that block are compared between
+    /// many calls. Waits for nobody but for what was started and not waited for. On several nodes calls are compared between
     /// all ranks; where the nodes share no memory, between the ranks of each.
     ///
     /// # Errors

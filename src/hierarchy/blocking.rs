@@ -44,7 +44,7 @@ impl Hierarchy {
         body: impl AsyncFnOnce(&mut Phases<'_>) -> Result<Result<R, Error>, Error>,
     ) -> Result<R, Error> {
         let mut state = self.lock()?;
-        let State { plans, calls, history, last, .. } = &mut *state;
+        let State { plans, history, last, .. } = &mut *state;
         if let Some(error) = plans.failed() {
             return Err(error.clone());
         }
@@ -57,19 +57,17 @@ impl Hierarchy {
         if let Some(shape) = shape {
             plans.admit(shape)?;
         }
-        *calls += 1;
-        plans.transport_mut().begin_call(call.collective, *calls, call.signature);
-        let hash = call.signature.hash();
-        *history = (history.rotate_left(5) ^ hash).wrapping_mul(0x9e37_79b1);
-        let options = CallOptions { within: hash as u16, ..call.options };
+        let number = history.add(call.signature);
+        plans.transport_mut().begin_call(call.collective, number, call.signature);
+        let options = CallOptions { within: call.signature.hash() as u16, ..call.options };
         let blocking = Blocking { node: &self.node, plans, options, outnumbers_cpus: self.outnumbers_cpus };
         let ended = at_once(body(&mut Phases::new(&self.topology, (call, shape), op, Mode::Blocking(blocking))));
         match ended {
             Ok(done) => {
                 plans.transport_mut().complete_call();
-                plans.transport_mut().end_call(*calls);
+                plans.transport_mut().end_call(number);
                 if done.is_ok() {
-                    *last = Some((*calls, name));
+                    *last = Some((number, name));
                 }
                 done
             }
@@ -82,12 +80,12 @@ impl Hierarchy {
     /// The end of the membership, as `NodeComm::end`, for the ranks of all nodes that share memory; otherwise for those of this node.
     pub(crate) fn close(&self) -> Result<(), Error> {
         let mut state = self.lock()?;
-        let State { plans, calls, history, .. } = &mut *state;
+        let State { plans, history, .. } = &mut *state;
         if let Some(error) = plans.failed() {
             return Err(error.clone());
         }
         let channel = plans.transport_mut();
-        let closed = match channel.close(*calls, *history) {
+        let closed = match channel.close(history.calls, history.hash) {
             Ok(()) => {
                 self.node.end().map_err(|error| channel.report(errors::fault_of(&error, &self.topology, self.deadline)))
             }

@@ -5,7 +5,7 @@ use super::config_check;
 use super::leader_channel::{LeaderChannel, LeaderTransport};
 use super::split::patient;
 use super::turns::Turns;
-use super::{Call, Hierarchy, State, Topology, errors};
+use super::{Call, Hierarchy, History, State, Topology, errors};
 use crate::plans::Plans;
 use crate::{Config, Error, FoldOrder, Identity};
 use earlybird_shm::Signature;
@@ -85,7 +85,8 @@ impl Hierarchy {
         (deadline, rings): (Option<Duration>, RingOptions),
     ) -> Self {
         let (outnumbers_cpus, membership) = (channel.outnumbers_cpus(), channel.membership());
-        let state = Mutex::new(State { plans: Plans::over(channel), calls: 0, history: 0, last: None, progress: None });
+        let state =
+            Mutex::new(State { plans: Plans::over(channel), history: History::default(), last: None, progress: None });
         let turns = Turns::default();
         let node = Arc::new(node);
         Hierarchy { node, topology, state, deadline, exchanges, outnumbers_cpus, turns, deliver, rings, membership }
@@ -102,7 +103,7 @@ impl Hierarchy {
         self.topology = self.topology.with_endpoints(config_check::agreed_endpoints(&words)?);
         let mut state = self.lock()?;
         state.plans.transport_mut().set_peers(&self.topology);
-        (state.calls, state.last) = (0, None);
+        (state.history, state.last) = (History::default(), None);
         state.plans.transport_mut().end_call(0);
         drop(state);
         Ok(self)

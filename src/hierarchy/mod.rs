@@ -87,14 +87,28 @@ pub(crate) struct Hierarchy {
 #[derive(Debug)]
 struct State {
     plans: Plans<LeaderChannel>,
-    /// Calls begun.
-    calls: u64,
-    /// A hash over the signatures of the blocking ones, in order.
-    history: u32,
+    history: History,
     /// Number of the last call that is complete, and what ran between leaders in it.
     last: Option<(u64, &'static str)>,
     /// The progress function of long waits.
     progress: Option<Progress>,
+}
+
+/// The calls that this rank has begun, blocking and started ones, in their order, which is the same on all ranks.
+#[derive(Debug, Default, Clone, Copy)]
+struct History {
+    calls: u64,
+    /// A hash over their signatures.
+    hash: u32,
+}
+
+impl History {
+    /// Adds a call that begins. Returns its number.
+    fn add(&mut self, signature: Signature) -> u64 {
+        self.calls += 1;
+        self.hash = (self.hash.rotate_left(5) ^ signature.hash()).wrapping_mul(0x9e37_79b1);
+        self.calls
+    }
 }
 
 impl Hierarchy {

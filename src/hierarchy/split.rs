@@ -48,7 +48,7 @@ impl Hierarchy {
         let mine = [color.map_or(0, |color| u64::from(color) + 1), key as u64];
         let all = self.all_gather_words(call, &mine)?;
         let wanted: Vec<(u64, i64)> = all.chunks_exact(2).map(|words| (words[0], words[1] as i64)).collect();
-        let number = self.lock()?.calls;
+        let number = self.lock()?.history.calls;
         let label = format!("{number}-{}", mine[0]);
 
         let node = match self.node.split(color, key) {

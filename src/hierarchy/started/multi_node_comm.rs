@@ -100,7 +100,7 @@ impl MultiNodeComm {
             Err(error) => return Err((prepared, error)),
         };
         if let Ok(mut state) = self.hierarchy.lock() {
-            state.calls += 1;
+            state.history.add(prepared.signature());
         }
         queue.started += 1;
         let report = (calls + 1, runs);
@@ -166,7 +166,7 @@ impl MultiNodeComm {
         let mut state = self.hierarchy.lock()?;
         match state.plans.failed() {
             Some(error) => Err(error.clone()),
-            None => state.plans.transport_mut().may_call().map(|()| state.calls),
+            None => state.plans.transport_mut().may_call().map(|()| state.history.calls),
         }
     }
 

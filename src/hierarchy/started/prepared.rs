@@ -6,7 +6,7 @@ use super::steps::Steps;
 use crate::Error;
 use crate::hierarchy::Hierarchy;
 use crate::hierarchy::call::{Call, LeaderPhase};
-use earlybird_shm::{BufferOwner, OwnedCall};
+use earlybird_shm::{BufferOwner, OwnedCall, Signature};
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -48,6 +48,11 @@ impl Prepared {
             None => None,
         };
         Ok(Prepared { owned, call: Arc::new(call), leaders, ranks, kept })
+    }
+
+    /// The signature of the call, the same on all ranks.
+    pub(super) fn signature(&self) -> Signature {
+        self.call.signature
     }
 
     /// The buffers; `None` for another type than the call was made with.
