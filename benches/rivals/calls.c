@@ -1,0 +1,264 @@
+/* Collectives of an MPI library under controlled arrivals. The calls are plain MPI calls, so the same program measures an MPI library
+ * alone and with earlybird's interposer in front of it.
+ *
+ *     mpirun -n P calls OPERATIONS SIZES PATTERNS CALLS DELAY_US       lists with commas; SIZES in bytes of one rank's block
+ *
+ * Ranks line up outside of MPI before every call, each with a processor of its own as far as there are so many, and wait until an
+ * instant that is the same for all, a late rank DELAY_US longer. Every result is checked. For every cell rank 0 prints
+ * "operation,pattern,bytes,ranks,calls" and the quantiles 0.25, 0.5, 0.75 and 0.99 of the tail in microseconds: the time from the
+ * last arrival to the last exit. All ranks run on one machine, whose clock they share. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <mpi.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { WARM_UP = 20, SPIN_NS = 50000 };
+
+struct line {
+    _Atomic uint32_t arrived, generation;
+    _Atomic int64_t begin;
+};
+
+static struct line *line;
+static int rank, ranks, crowded;
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "calls: rank %d: %s\n", rank, what);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static int64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+/* The instant at which all ranks begin; known to a rank once all have come. */
+static int64_t line_up(void)
+{
+    uint32_t generation = atomic_load(&line->generation);
+    if (atomic_fetch_add(&line->arrived, 1) + 1 == (uint32_t)ranks) {
+        atomic_store(&line->arrived, 0);
+        atomic_store(&line->begin, now() + 2 * SPIN_NS + crowded * 30000 * ranks);
+        atomic_fetch_add(&line->generation, 1);
+        syscall(SYS_futex, &line->generation, FUTEX_WAKE, ranks, NULL, NULL, 0);
+    }
+    while (atomic_load(&line->generation) == generation)
+        syscall(SYS_futex, &line->generation, FUTEX_WAIT, generation, NULL, NULL, 0);
+    return atomic_load(&line->begin);
+}
+
+/* Ranks that outnumber the processors sleep only: one that spun would hold up another. */
+static void wait_until(int64_t instant)
+{
+    int64_t wake = instant - (crowded ? 0 : SPIN_NS);
+    struct timespec t = {wake / 1000000000, wake % 1000000000};
+    while (now() < wake && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) {
+    }
+    while (now() < instant) {
+    }
+}
+
+/* The measured operations. `block` floats are what a rank sends to each other, or to all. */
+#define WORLD MPI_COMM_WORLD
+typedef void call_fn(const float *send, float *recv, int block);
+static void allreduce(const float *s, float *r, int n) { MPI_Allreduce(s, r, n, MPI_FLOAT, MPI_SUM, WORLD); }
+static void reduce(const float *s, float *r, int n) { MPI_Reduce(s, r, n, MPI_FLOAT, MPI_SUM, 0, WORLD); }
+static void broadcast(const float *s, float *r, int n) { (void)s, MPI_Bcast(r, n, MPI_FLOAT, 0, WORLD); }
+static void barrier(const float *s, float *r, int n) { (void)s, (void)r, (void)n, MPI_Barrier(WORLD); }
+static void allgather(const float *s, float *r, int n) { MPI_Allgather(s, n, MPI_FLOAT, r, n, MPI_FLOAT, WORLD); }
+static void gather(const float *s, float *r, int n) { MPI_Gather(s, n, MPI_FLOAT, r, n, MPI_FLOAT, 0, WORLD); }
+static void scatter(const float *s, float *r, int n) { MPI_Scatter(s, n, MPI_FLOAT, r, n, MPI_FLOAT, 0, WORLD); }
+static void alltoall(const float *s, float *r, int n) { MPI_Alltoall(s, n, MPI_FLOAT, r, n, MPI_FLOAT, WORLD); }
+static void reduce_scatter(const float *s, float *r, int n) { MPI_Reduce_scatter_block(s, r, n, MPI_FLOAT, MPI_SUM, WORLD); }
+static void scan(const float *s, float *r, int n) { MPI_Scan(s, r, n, MPI_FLOAT, MPI_SUM, WORLD); }
+static void exscan(const float *s, float *r, int n) { MPI_Exscan(s, r, n, MPI_FLOAT, MPI_SUM, WORLD); }
+
+/* What comes to a rank: blocks or one, of all ranks, of those up to it, of those below it, or of the root. */
+enum source { NONE, SUM_OF_ALL, SUM_TO_ME, SUM_BELOW, FROM_ALL, FROM_ROOT };
+static const struct operation {
+    const char *name;
+    call_fn *call;
+    enum source source;
+    int root_alone, in_parts; /* Only the root receives; a rank sends a block of its own to each. */
+} operations[] = {
+    {"allreduce", allreduce, SUM_OF_ALL, 0, 0}, {"reduce", reduce, SUM_OF_ALL, 1, 0},
+    {"broadcast", broadcast, FROM_ROOT, 0, 0},  {"barrier", barrier, NONE, 0, 0},
+    {"allgather", allgather, FROM_ALL, 0, 0},   {"gather", gather, FROM_ALL, 1, 0},
+    {"scatter", scatter, FROM_ROOT, 0, 1},      {"alltoall", alltoall, FROM_ALL, 0, 1},
+    {"reduce-scatter", reduce_scatter, SUM_OF_ALL, 0, 1}, {"scan", scan, SUM_TO_ME, 0, 0},
+    {"exscan", exscan, SUM_BELOW, 0, 0},
+};
+
+/* Element `i` of the block of rank `from` for rank `to`, in call `number`: a small whole number, whose sums are exact. */
+static float value(int from, int to, size_t i, int number)
+{
+    return (float)((i * 7 + (size_t)number * 3 + (size_t)from * 5 + (size_t)to * 11) % 61);
+}
+
+static float expected(const struct operation *op, size_t i, size_t block, int number)
+{
+    int to = op->in_parts ? rank : 0, first = 0, end = ranks;
+    switch (op->source) {
+    case FROM_ALL: return value((int)(i / block), to, i % block, number);
+    case FROM_ROOT: return value(0, to, i, number);
+    case SUM_TO_ME: end = rank + 1; break;
+    case SUM_BELOW: end = rank; break;
+    default: break;
+    }
+    float sum = 0;
+    while (first < end)
+        sum += value(first++, to, i, number);
+    return sum;
+}
+
+static void check(const struct operation *op, const float *recv, size_t block, int number)
+{
+    if (op->source == NONE || (op->root_alone && rank) || (op->source == SUM_BELOW && rank == 0))
+        return;
+    size_t count = op->source == FROM_ALL ? block * (size_t)ranks : block, step = number && count > 1024 ? count / 61 : 1;
+    for (size_t i = 0; i < count; i += step)
+        if (recv[i] != expected(op, i, block, number))
+            fail("wrong result");
+}
+
+/* Writes the contributions anew, as a program does between calls. */
+static void fill(const struct operation *op, float *send, float *recv, size_t block, int number)
+{
+    float *data = op->call == broadcast ? recv : send;
+    for (int to = 0; to < (op->in_parts ? ranks : 1); to++)
+        for (size_t i = 0; i < block; i++)
+            data[(size_t)to * block + i] = data == recv && rank ? -1 : value(rank, to, i, number);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void print_quantiles(double *tails, int calls)
+{
+    qsort(tails, (size_t)calls, sizeof *tails, by_value);
+    const double at[] = {0.25, 0.5, 0.75, 0.99};
+    for (int i = 0; i < 4; i++)
+        printf(",%.2f", tails[(int)(at[i] * (calls - 1) + 0.5)]);
+    printf("\n");
+}
+
+/* How much later than the others `who` comes in call `number`. */
+static int64_t lateness(const char *pattern, int who, int number, int64_t delay)
+{
+    uint64_t drawn = ((uint64_t)number + 1) * 0x9e3779b97f4a7c15u;
+    if (!strcmp(pattern, "one-late"))
+        return who == (int)((drawn >> 33) % (uint64_t)ranks) ? delay : 0;
+    if (!strcmp(pattern, "random"))
+        return (int64_t)(((drawn ^ ((uint64_t)who + 1) * 0xbf58476d1ce4e5b9u) >> 33) % (uint64_t)(delay + 1));
+    return 0;
+}
+
+static void cell(const struct operation *op, const char *pattern, size_t bytes, int calls, int64_t delay)
+{
+    size_t block = bytes < sizeof(float) ? 1 : bytes / sizeof(float), room = block * (size_t)ranks * sizeof(float);
+    float *send = malloc(room), *recv = malloc(room);
+    int64_t *stamps = malloc(2 * sizeof(int64_t) * (size_t)calls), *all = malloc(2 * sizeof(int64_t) * (size_t)calls * (size_t)ranks);
+    double *tails = malloc(sizeof(double) * (size_t)calls);
+    if (!send || !recv || !stamps || !all || !tails)
+        fail("no memory");
+    memset(recv, 0, room);
+    for (int number = -WARM_UP; number < calls; number++) {
+        fill(op, send, recv, block, number + WARM_UP);
+        wait_until(line_up() + lateness(pattern, rank, number, delay));
+        int64_t arrival = now();
+        op->call(send, recv, (int)block);
+        int64_t exit = now();
+        if (number >= 0)
+            stamps[2 * number] = arrival, stamps[2 * number + 1] = exit;
+        check(op, recv, block, number + WARM_UP);
+    }
+    MPI_Gather(stamps, 2 * calls, MPI_INT64_T, all, 2 * calls, MPI_INT64_T, 0, WORLD);
+    for (int number = 0; rank == 0 && number < calls; number++) {
+        int64_t arrival = 0, exit = 0;
+        for (int r = 0; r < ranks; r++) {
+            const int64_t *of = all + 2 * (size_t)r * (size_t)calls + 2 * (size_t)number;
+            arrival = of[0] > arrival ? of[0] : arrival;
+            exit = of[1] > exit ? of[1] : exit;
+        }
+        tails[number] = (double)(exit - arrival) / 1000;
+    }
+    if (rank == 0) {
+        printf("%s,%s,%zu,%d,%d", op->name, pattern, bytes, ranks, calls);
+        print_quantiles(tails, calls);
+        fflush(stdout);
+    }
+    free(send), free(recv), free(stamps), free(all), free(tails);
+}
+
+/* A page that all ranks map: the first one's unnamed file, which the others open in its process. */
+static void share_line(void)
+{
+    int file[2] = {(int)getpid(), rank == 0 ? memfd_create("line", 0) : 0};
+    if (rank == 0 && (file[1] < 0 || ftruncate(file[1], 4096)))
+        fail("no shared memory");
+    MPI_Bcast(file, 2, MPI_INT, 0, WORLD);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", file[0], file[1]);
+    int opened = open(path, O_RDWR);
+    line = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, opened, 0);
+    if (opened < 0 || line == MAP_FAILED)
+        fail("the ranks share no memory");
+    MPI_Barrier(WORLD);
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(WORLD, &rank);
+    MPI_Comm_size(WORLD, &ranks);
+    if (argc != 6)
+        fail("usage: calls OPERATIONS SIZES PATTERNS CALLS DELAY_US");
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    crowded = ranks > processors;
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    CPU_SET((size_t)(rank % processors), &own);
+    if (!crowded && sched_setaffinity(0, sizeof own, &own))
+        fail("no processor of its own");
+    share_line();
+    char *outer, *middle, *inner;
+    for (char *name = strtok_r(argv[1], ",", &outer); name; name = strtok_r(NULL, ",", &outer)) {
+        const struct operation *op = operations, *end = operations + sizeof operations / sizeof *operations;
+        while (op < end && strcmp(op->name, name))
+            op++;
+        if (op == end)
+            fail("no such operation");
+        char *sizes = strdup(argv[2]);
+        for (char *size = strtok_r(sizes, ",", &middle); size; size = strtok_r(NULL, ",", &middle)) {
+            char *patterns = strdup(argv[3]);
+            for (char *pattern = strtok_r(patterns, ",", &inner); pattern; pattern = strtok_r(NULL, ",", &inner)) {
+                size_t bytes = op->source == NONE ? 0 : strtoull(size, NULL, 10);
+                int most = atoi(argv[4]), fitting = (int)((64u << 20) / (bytes * (size_t)ranks + 1)) + 10;
+                cell(op, pattern, bytes, most < fitting ? most : fitting, atoll(argv[5]) * 1000);
+            }
+            free(patterns);
+            if (op->source == NONE)
+                break;
+        }
+        free(sizes);
+    }
+    MPI_Finalize();
+    return 0;
+}
