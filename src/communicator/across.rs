@@ -65,9 +65,9 @@ impl MultiNodeCalls<'_> {
     }
 
     /// A second transport between all ranks, for point-to-point messages.
-    pub(super) fn connect_again(&self) -> Result<LeaderTransport, Error> {
+    pub(super) fn connect_messages(&self) -> Result<LeaderTransport, Error> {
         let call = self.agreement(Collective::Connect);
-        self.between.block(|hierarchy| hierarchy.connect_again(&call))
+        self.between.block(|hierarchy| hierarchy.connect_messages(&call))
     }
 
     /// The report of the last call.

@@ -1,7 +1,7 @@
 //! Calls that are under way while their caller does something else: requests, and calls that are started again and again.
 
 use super::Communicator;
-use super::plan_lane::plan_of;
+use super::comm_plans::plan_of;
 use super::prepared_call::{Completion, PreparedCall};
 use crate::trace::NewRecord;
 use crate::{BufferOwner, Error, OwnedArgs};
@@ -341,7 +341,7 @@ impl Communicator {
     /// Refuses a call that is started on one node where a plan was chosen for it. Plans that were measured for blocking calls do not
     /// count.
     fn refuse_plan(&self, collective: Collective, bytes: usize) -> Result<(), Error> {
-        match plan_of(collective, self.settings.asked(collective, bytes)) {
+        match plan_of(collective, self.settings.requested(collective, bytes)) {
             None => Ok(()),
             Some(plan) => Err(Error::Unsupported {
                 what: format!("a non-blocking {} by plan:{plan}", collective.name()),

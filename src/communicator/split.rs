@@ -1,7 +1,7 @@
 //! Communicators of some of the ranks, and second communicators of the same ones.
 
 use super::Communicator;
-use super::plan_lane::PlanLane;
+use super::comm_plans::CommPlans;
 use crate::Error;
 use crate::hierarchy::{Groups, MultiNodeComm, Part};
 use earlybird_shm::engine::Handle;
@@ -117,7 +117,7 @@ impl Communicator {
     pub(super) fn made(
         &self,
         Groups { node, between }: Groups,
-        plans: PlanLane,
+        plans: CommPlans,
         rank: usize,
         job_ranks: Option<Vec<usize>>,
     ) -> Communicator {

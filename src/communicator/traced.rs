@@ -66,7 +66,7 @@ impl Communicator {
         let since = trace.now();
         let ended = ask()?;
         if let Some((_, result)) = &ended {
-            trace.end_kept((number, since), result, || self.what_ran());
+            trace.end_started((number, since), result, || self.what_ran());
         }
         Ok(ended)
     }

@@ -1,6 +1,6 @@
 //! The joining of the ranks of several nodes.
 
-use super::choice::{Chosen, Exchanges};
+use super::choice::{ExchangeSettings, Exchanges};
 use super::config_check;
 use super::leader_channel::{LeaderChannel, LeaderTransport};
 use super::split::patient;
@@ -68,10 +68,10 @@ impl Hierarchy {
         })?;
         channel.set_memory_budget(node.memory_budget());
         let is_oversubscribed = oversubscribed || channel.outnumbers_cpus() || node.size() > node.allowed_cpus();
-        let (chosen, fitting) =
-            (Chosen::new(config), config_check::fitting_endpoints(is_oversubscribed, channel.is_a_network()));
-        let words = config_check::words(config.endpoints, &chosen, fitting);
-        let exchanges = Exchanges::new(topology.nodes(), channel.is_a_network(), chosen);
+        let (settings, fitting) =
+            (ExchangeSettings::new(config), config_check::fitting_endpoints(is_oversubscribed, channel.is_a_network()));
+        let words = config_check::words(config.endpoints, &settings, fitting);
+        let exchanges = Exchanges::new(topology.nodes(), channel.is_a_network(), settings);
         let rings = RingOptions { memory_budget: Some(node.memory_budget()), ..config.rings(identity, "nodes") };
         Self::over(channel, topology, (node, again), exchanges, (config.timeout, rings)).agreed(&words)
     }

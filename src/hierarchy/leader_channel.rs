@@ -4,7 +4,7 @@
 use super::Topology;
 use crate::Error;
 use crate::choice;
-use crate::plans::Lane;
+use crate::plans::GroupTransport;
 use crate::transport::{receive_packet, send_packet};
 use earlybird_hier::exec::{Failure, PacketDecision, PacketHeader, Transport};
 use earlybird_shm::Collective;
@@ -278,7 +278,7 @@ pub(super) fn description(signature: Signature) -> CallDescription {
     CallDescription::new(signature, choice::plan_marked(signature.number_within()))
 }
 
-impl Lane for LeaderChannel {
+impl GroupTransport for LeaderChannel {
     /// The deadline over messages; rings have their own.
     fn deadline(&self) -> Option<Duration> {
         match &self.transport {

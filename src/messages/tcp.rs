@@ -186,8 +186,8 @@ fn enter(mesh: &Mutex<TcpMesh>) -> MutexGuard<'_, TcpMesh> {
 impl Drop for TcpMesh {
     fn drop(&mut self) {
         let end = Instant::now() + FLUSH_WITHIN;
-        for lane in &mut self.outgoing {
-            while lane.write() && Instant::now() < end {
+        for peer in &mut self.outgoing {
+            while peer.write() && Instant::now() < end {
                 std::thread::yield_now();
             }
         }
@@ -317,9 +317,9 @@ struct SentMessage {
 
 impl Message for SentMessage {
     fn test(&mut self) -> Result<Option<usize>, Failure> {
-        let lane = &mut enter(&self.mesh).outgoing[self.to];
-        lane.write();
-        Ok(lane.has_sent(self.number).then_some(0))
+        let peer = &mut enter(&self.mesh).outgoing[self.to];
+        peer.write();
+        Ok(peer.has_sent(self.number).then_some(0))
     }
 
     fn contents(&self) -> &[u8] {
@@ -350,9 +350,9 @@ impl Message for AwaitedMessage {
         }
         self.next = (self.next + 1) % self.ranks.len();
         let from = self.from.unwrap_or(self.next);
-        let lane = &mut enter(&self.mesh).incoming[self.ranks[from]];
-        lane.read();
-        match lane.take(self.channel) {
+        let peer = &mut enter(&self.mesh).incoming[self.ranks[from]];
+        peer.read();
+        match peer.take(self.channel) {
             Some(body) if body.len() <= self.buffer.len() => {
                 self.buffer[..body.len()].copy_from_slice(&body);
                 self.complete = Some(body.len());
@@ -362,7 +362,7 @@ impl Message for AwaitedMessage {
                 let (came, room) = (body.len(), self.buffer.len());
                 Err(Failure::Transport(format!("rank {from} sent {came} bytes where at most {room} were awaited")))
             }
-            None if lane.stream.is_none() && self.from.is_some() => Err(Failure::PeerDied { rank: from }),
+            None if peer.stream.is_none() && self.from.is_some() => Err(Failure::PeerDied { rank: from }),
             None => Ok(None),
         }
     }

@@ -44,7 +44,7 @@ pub fn lateness(study: &Study) -> Chart {
     }
 }
 
-/// The call in which the ranks waited longest for the last one, a lane for each of the [`RANKS`] that came last: when it came, what it
+/// The call in which the ranks waited longest for the last one, a line for each of the [`RANKS`] that came last: when it came, what it
 /// waited, and what was left to do when all had arrived. Nothing if no call kept anybody waiting.
 ///
 /// # Errors
