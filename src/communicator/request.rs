@@ -332,7 +332,7 @@ impl Communicator {
             Some(across) => PreparedCall::MultiNode(Box::new(across.prepared(call)?)),
             None => {
                 self.refuse_plan(collective, bytes)?;
-                self.node.prepare(call)?.into()
+                PreparedCall::OneNode(self.node.prepare(call)?)
             }
         };
         Ok(Persistent { comm: self, call: record, state: State::Inactive(ready), buffers: PhantomData })
