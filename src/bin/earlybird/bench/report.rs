@@ -6,7 +6,7 @@ use super::choosing::size_table;
 use super::page::page;
 use super::row::Row;
 use super::stats::{Bounds, Caveat, Verdict};
-use crate::output::{json, print};
+use crate::output::{json, print, write_file};
 use crate::table::{markdown, table, table_of};
 use earlybird::launch::say;
 use earlybird::{Algorithm, Error};
@@ -75,8 +75,7 @@ impl<'a> Report<'a> {
         caveats(&self.rows).into_iter().for_each(|caveat| say(format_args!("earlybird bench: warning: {caveat}")));
         if let Some(path) = html {
             let page = page(&self.rows, verdict.as_deref().unwrap_or_default())?;
-            let written = std::fs::write(path, page);
-            written.map_err(|error| Error::system(format!("write {}", path.display()), error))?;
+            write_file(path, &page)?;
         }
         match (verdict, format) {
             (None, _) => Ok(()),

@@ -9,7 +9,7 @@ mod straggler;
 
 use crate::bench::{BenchArgs, Session, measure};
 use crate::job::{as_worker, job_of};
-use crate::output::{must_be_writable, print, progress_bar};
+use crate::output::{must_be_writable, print, progress_bar, write_file};
 use clap::Args;
 use earlybird::Error;
 use earlybird::launch::{Outcome, allowed_cpus};
@@ -129,8 +129,7 @@ fn work(args: &DemoArgs) -> Result<u8, Error> {
 
     if rank == 0 {
         let svg = picture::draw(&comparisons, ranks, session.comm.allowed_cpus(), delay_ms);
-        let written = std::fs::write(&args.svg, svg);
-        written.map_err(|error| Error::system(format!("write {}", args.svg.display()), error))?;
+        write_file(&args.svg, &svg)?;
         print(&format!("\nPicture: {}\n", args.svg.display()))?;
     }
     Ok(u8::from(!all_know))
