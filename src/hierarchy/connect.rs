@@ -7,10 +7,9 @@ use super::split::patient;
 use super::turns::Turns;
 use super::{Call, Hierarchy, State, Topology, errors};
 use crate::plans::Plans;
-use crate::{Config, Error, FoldOrder, Identity};
-use earlybird_shm::Signature;
+use crate::{Config, Error, Identity};
 use earlybird_shm::channel::{RingOptions, Rings};
-use earlybird_shm::{Algorithm, CallOptions, Collective, DType, JoinOptions, NodeComm, Op};
+use earlybird_shm::{CallOptions, Collective, JoinOptions, NodeComm};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -94,10 +93,7 @@ impl Hierarchy {
     /// Compares the settings of all ranks, which must be equal, and takes the fewest endpoints that fit a rank. Returns when all
     /// ranks have joined.
     fn agreed(mut self, words: &[u64]) -> Result<Self, Error> {
-        let options = CallOptions { algorithm: Algorithm::Auto, order: FoldOrder::Arrival, within: 0 };
-        let collective = Collective::AllGather;
-        let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
-        let call = Call::without_data(collective, options, signature);
+        let call = Call::agreement(Collective::AllGather, CallOptions::default());
         let words = self.all_gather_words(&call, words)?;
         self.topology = self.topology.with_endpoints(config_check::agreed_endpoints(&words)?);
         let mut state = self.lock()?;
