@@ -8,11 +8,11 @@ mod picture;
 mod straggler;
 
 use crate::bench::{BenchArgs, Session, measure};
-use crate::job::{as_worker, job_of};
+use crate::job::{as_worker, exit_code, job_of};
 use crate::output::{must_be_writable, print, progress_bar, write_file};
 use clap::Args;
 use earlybird::Error;
-use earlybird::launch::{Outcome, allowed_cpus};
+use earlybird::launch::allowed_cpus;
 use earlybird::units::parse_time;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -75,10 +75,7 @@ fn start(args: &DemoArgs) -> Result<u8, Error> {
     }
     let mut job = job_of("earlybird demo", ranks, as_worker())?;
     job.expendable = Some(death::rank_to_kill(ranks));
-    Ok(match job.run()? {
-        Outcome::Failed { .. } => 1,
-        outcome => outcome.exit_code(),
-    })
+    Ok(exit_code(job.run()?))
 }
 
 impl DemoArgs {
