@@ -54,7 +54,7 @@ fn freed() -> Error {
 }
 
 impl PyMessages {
-    /// Starts a transfer with the interpreter released: whoever is inside may need it to let go of a buffer.
+    /// Starts a transfer with the interpreter released: another thread may need it to release a buffer.
     fn start(
         &self,
         py: Python<'_>,

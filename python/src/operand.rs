@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Elements of an operand.
 #[pyclass(frozen)]
 pub struct Operand {
-    /// Of `memory`, which is touched through it only.
+    /// The address of `_memory`, through which alone it is read and written.
     address: usize,
     _memory: Vec<u128>,
     /// Elements, and the bytes from one to the next, as the buffer protocol takes them.

@@ -1,4 +1,4 @@
-//! Calls of a communicator that plans carry out: ranks meet for the first one, and share the error of one that fails.
+//! Calls of a communicator that plans carry out: ranks join their rings in the first one, and share the error of one that fails.
 
 use super::Communicator;
 use super::comm_plans::{PlanState, plan_of};
@@ -29,7 +29,7 @@ impl Communicator {
         plan_of(collective, self.settings.choice(collective, bytes))
     }
 
-    /// Joins the ranks of the node once more, beside the operations in which they meet before and after it in `call`. A rank that
+    /// Joins the ranks of the node once more, between two barriers that are a part of `call`. A rank that
     /// makes another call is found before, instead of the others' waiting for it at the rendezvous; a failure on some ranks is the
     /// error of all.
     pub(super) fn join_between_barriers<T>(

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 pub(super) struct Settings {
     /// [`Settings::fast_options`], packed: `algorithm 8 | order 8`, or [`NOT_FAST`].
     fast: AtomicU32,
-    /// The same where calls are traced: [`Settings::options_of_all_calls`].
+    /// The options of all calls, also of those that are traced: [`Settings::options_of_all_calls`].
     for_all: AtomicU32,
     /// The tables of `EARLYBIRD_ALLREDUCE` and the like, in force until the user chooses an algorithm.
     tables: Tables,

@@ -52,7 +52,7 @@ impl Phases<'_> {
         Ok(before)
     }
 
-    /// The same by leaders that have the contributions of all ranks.
+    /// The scan by leaders that have the contributions of all ranks.
     async fn scan_on_leaders(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
         let (topology, traits, bytes) = (self.topology, self.call.collective.traits(), send.len());
         let lens = vec![bytes; topology.size()];

@@ -39,7 +39,7 @@ pub(crate) struct Recorder {
     calibrations: Mutex<Calibrations>,
     /// Records that were begun.
     begun: AtomicU64,
-    /// By the number of a plan, whether its name is in the file.
+    /// Whether the name of a plan is in the file, by the number of the plan.
     plans: Mutex<[bool; NAMES]>,
     /// Communicators that were opened, by the fingerprints of their names: a name may be used again.
     opened: Mutex<HashMap<u64, u64>>,

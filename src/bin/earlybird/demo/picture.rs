@@ -1,4 +1,4 @@
-//! The picture of the demonstration: one call as lanes around its last arrival, and below it the tails of all calls.
+//! The picture of the demonstration: one call as a line for each rank around its last arrival, and below it the tails of all calls.
 //!
 //! Written by hand, because half of it is hatching, brackets and labels, which the plotting crate does not draw.
 
@@ -13,10 +13,10 @@ const WIDTH: f64 = 1000.0;
 /// The plots lie between these.
 const LEFT: f64 = 200.0;
 const RIGHT: f64 = 970.0;
-const LANE: f64 = 20.0;
+const LINE: f64 = 20.0;
 /// Height of the dots of one algorithm.
 const STRIP: f64 = 44.0;
-/// The part of a lane's plot that lies before the last arrival.
+/// The part of a line's plot that lies before the last arrival.
 const BEFORE: f64 = 0.3;
 
 const HEAD: &str = r##"<style>text{font-family:system-ui,sans-serif;font-size:13px;fill:#222}.title{font-size:17px;font-weight:600}
@@ -57,7 +57,7 @@ impl Picture {
     }
 }
 
-/// The picture of these comparisons; the largest vectors' calls are the lanes.
+/// The picture of these comparisons; the lines are of a call on the largest vectors.
 pub fn draw(comparisons: &[Comparison], ranks: usize, cpus: usize, delay_ms: f64) -> String {
     let mut picture = Picture { body: String::new(), y: 34.0 };
     if let Some(comparison) = comparisons.iter().max_by_key(|comparison| comparison.bytes) {
@@ -123,7 +123,7 @@ fn legend(picture: &mut Picture, ranks: usize) {
     }
 }
 
-/// The lanes of one algorithm: a row for each rank, and the tail below them.
+/// The lines of one algorithm: one for each rank, and the tail below them.
 fn group(picture: &mut Picture, algorithm: &MeasuredAlgorithm, class: &str, call: usize, x: &impl Fn(f64) -> f64) {
     let samples: &[Sample] = &algorithm.calls[call];
     let zero_ns = last_arrival(samples);
@@ -135,10 +135,10 @@ fn group(picture: &mut Picture, algorithm: &MeasuredAlgorithm, class: &str, call
         let y = picture.y;
         picture.text("small", "end", LEFT - 8.0, y + 14.0, &format!("rank {rank}"));
         let (arrived, left) = (us(sample.arrival_ns), us(sample.exit_ns));
-        picture.bar("computes", LEFT, x(arrived), y + 3.0, LANE - 6.0);
-        picture.bar(before, x(arrived), x(left.min(0.0)), y + 3.0, LANE - 6.0);
-        picture.bar(class, x(arrived.max(0.0)), x(left), y + 3.0, LANE - 6.0);
-        picture.y += LANE;
+        picture.bar("computes", LEFT, x(arrived), y + 3.0, LINE - 6.0);
+        picture.bar(before, x(arrived), x(left.min(0.0)), y + 3.0, LINE - 6.0);
+        picture.bar(class, x(arrived.max(0.0)), x(left), y + 3.0, LINE - 6.0);
+        picture.y += LINE;
     }
     let (tail_us, y) = (us(last_exit(samples)), picture.y + 5.0);
     let (from, to) = (x(0.0), x(tail_us));
