@@ -22,7 +22,7 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Choice {
-    /// One of the node's own.
+    /// An algorithm of the node.
     Node(Algorithm),
     /// The plan of this schedule for all ranks: its name, and parameters as [`ScheduleSpec`] reads them.
     Plan(&'static str),

@@ -107,7 +107,7 @@ static KNOWN: &[(&str, Option<Setter>)] = &[
     ("TUNE", Some(|config, value| Tuning::read(value).map(|v| config.tuning = v))),
     ("TRACE", Some(trace)),
     ("TRACE_SIZE", Some(|config, value| parse_size(value).map(|v| config.trace_bytes = Some(v)))),
-    ("INTERPOSE", Some(interpose)),
+    ("INTERPOSE", Some(|config, value| Interpose::read(value).map(|v| (config.interpose, config.carriers) = v))),
     ("TORCH_OVERLAP", None),
     #[cfg(feature = "fault")]
     ("FAULT", None),
@@ -275,11 +275,6 @@ fn timeout(config: &mut Config, value: &str) -> Result<(), Error> {
             return Err(Error::usage(refusal));
         }
     };
-    Ok(())
-}
-
-fn interpose(config: &mut Config, value: &str) -> Result<(), Error> {
-    (config.interpose, config.carriers) = Interpose::read(value)?;
     Ok(())
 }
 

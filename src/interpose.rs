@@ -132,8 +132,11 @@ mod tests {
             "from-call=0",
             "from-call=x",
         ] {
-            let said = usage(Interpose::read(given).map(|_| ()));
-            assert!(["one of", "size", "a number from 1"].iter().any(|part| said.contains(part)), "{given}: {said}");
+            let message = usage(Interpose::read(given).map(|_| ()));
+            assert!(
+                ["one of", "size", "a number from 1"].iter().any(|part| message.contains(part)),
+                "{given}: {message}"
+            );
         }
         assert!(usage(Interpose::read("reduce=mpi:2-1").map(|_| ())).contains("ends before it begins"));
     }

@@ -23,7 +23,7 @@ const MOST_CACHED: usize = 64;
 const SEGMENT_BYTES: usize = 16 << 10;
 
 /// A transport with the error, the deadline and the calls of its communicator.
-pub(crate) trait Lane: Transport {
+pub(crate) trait GroupTransport: Transport {
     /// The group's error in full: the executor's failure names no process.
     fn error(&self) -> Option<&Error>;
 
@@ -39,7 +39,7 @@ pub(crate) trait Lane: Transport {
     fn complete(&mut self) {}
 }
 
-impl Lane for ShmTransport {
+impl GroupTransport for ShmTransport {
     fn error(&self) -> Option<&Error> {
         ShmTransport::error(self)
     }
@@ -95,7 +95,7 @@ pub(crate) struct Plans<T> {
     admitted: Vec<Shape>,
 }
 
-impl<T: Lane> Plans<T> {
+impl<T: GroupTransport> Plans<T> {
     pub(crate) fn over(transport: T) -> Self {
         Plans { endpoint: Endpoint::new(transport), cached: Vec::new(), programs: Vec::new(), admitted: Vec::new() }
     }

@@ -35,11 +35,11 @@ pub struct BufferArg {
     is_by_columns: bool,
     /// Elements of each rank's block.
     pub counts: Option<Vec<usize>>,
-    keeper: Keeper,
+    holder: BufferHolder,
 }
 
 /// The holder that keeps memory in its place.
-enum Keeper {
+enum BufferHolder {
     /// There is none to keep.
     None,
     Export(PyUntypedBuffer),
@@ -96,13 +96,13 @@ impl BufferArg {
             let Memory { address, count, datatype, ref owner } = *memory.get();
             let address = ptr::with_exposed_provenance_mut(address);
             let memory = HostMemory { address, count, datatype, is_readonly: false };
-            return Ok(BufferArg::new(name, memory, Keeper::Owner(owner.clone_ref(object.py()))));
+            return Ok(BufferArg::new(name, memory, BufferHolder::Owner(owner.clone_ref(object.py()))));
         }
         let export = match PyUntypedBuffer::get(object) {
             Ok(export) => export,
             Err(error) => {
                 let tensor = dlpack::borrow(object, name)?;
-                let buffer = tensor.map(|(tensor, memory)| BufferArg::new(name, memory, Keeper::Tensor(tensor)));
+                let buffer = tensor.map(|(tensor, memory)| BufferArg::new(name, memory, BufferHolder::Tensor(tensor)));
                 return buffer.ok_or_else(|| {
                     PyTypeError::new_err(format!(
                         "{name} is no buffer ({error}); give a numpy array, an array.array, a bytearray or [buffer, counts]"
@@ -125,18 +125,18 @@ impl BufferArg {
         })?;
         let (address, count, is_readonly) = (export.buf_ptr().cast(), export.item_count(), export.readonly());
         let (is_by_columns, memory) = (!export.is_c_contiguous(), HostMemory { address, count, datatype, is_readonly });
-        Ok(BufferArg { is_by_columns, ..BufferArg::new(name, memory, Keeper::Export(export)) })
+        Ok(BufferArg { is_by_columns, ..BufferArg::new(name, memory, BufferHolder::Export(export)) })
     }
 
-    fn new(name: &'static str, memory: HostMemory, keeper: Keeper) -> BufferArg {
+    fn new(name: &'static str, memory: HostMemory, holder: BufferHolder) -> BufferArg {
         let HostMemory { address, count, datatype, is_readonly } = memory;
-        BufferArg { name, address, count, datatype, is_readonly, is_by_columns: false, counts: None, keeper }
+        BufferArg { name, address, count, datatype, is_readonly, is_by_columns: false, counts: None, holder }
     }
 
     /// No buffer of elements of this type.
     pub fn none(name: &'static str, datatype: Datatype) -> BufferArg {
         let memory = HostMemory { address: ptr::null_mut(), count: 0, datatype, is_readonly: false };
-        BufferArg::new(name, memory, Keeper::None)
+        BufferArg::new(name, memory, BufferHolder::None)
     }
 
     /// Describes the same memory as bytes, for elements of a type that is only moved.
@@ -153,8 +153,8 @@ impl BufferArg {
 
     /// The format of the elements, as the buffer protocol writes it.
     pub fn format(&self) -> PyResult<CString> {
-        let format = match &self.keeper {
-            Keeper::Export(export) => Some(export.format()),
+        let format = match &self.holder {
+            BufferHolder::Export(export) => Some(export.format()),
             _ => elements::format(self.datatype),
         };
         format.map(CStr::to_owned).ok_or_else(|| {

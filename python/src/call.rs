@@ -3,7 +3,7 @@
 
 use crate::buffers::BufferArg;
 use crate::fold::{self, CallOp};
-use crate::shared_memory::Leases;
+use crate::shared_memory::LockedBuffers;
 use crate::signals;
 use earlybird::{
     BorrowedBytes, CallBuffers, Collective, CollectiveArgs, Communicator, Counts, Datatype, MemoryKeeper, OwnedArgs,
@@ -54,7 +54,7 @@ pub struct Call {
     /// True if the other ranks work in buffers that lie in shared memory.
     pub is_shared: bool,
     /// The shared memory that the buffers are, where that is so; from the check on.
-    pub leases: Option<Leases>,
+    pub locked: Option<LockedBuffers>,
 }
 
 impl Call {
@@ -76,7 +76,7 @@ impl Call {
             self.blocks.scale(bytes);
         }
         if self.is_shared {
-            self.leases = Leases::take(py, self.send.as_ref(), &self.recv)?;
+            self.locked = LockedBuffers::take(py, self.send.as_ref(), &self.recv)?;
         }
         Ok(self)
     }
@@ -88,10 +88,10 @@ impl Call {
 
     /// Makes the blocking call, which was checked.
     pub fn run(mut self, py: Python<'_>, comm: &Communicator) -> PyResult<()> {
-        let (datatype, mut leases, mut copy) = (self.recv.datatype, self.leases.take(), Vec::new());
+        let (datatype, mut locked, mut copy) = (self.recv.datatype, self.locked.take(), Vec::new());
         let done = signals::call(py, || {
-            let buffers = match &mut leases {
-                Some(leases) => leases.call_buffers().datatype(datatype),
+            let buffers = match &mut locked {
+                Some(locked) => locked.call_buffers().datatype(datatype),
                 // SAFETY: C; apart from each other and writable, as checked.
                 None => unsafe {
                     let recv = if !self.has_result && self.recv.is_readonly {
@@ -115,14 +115,14 @@ impl Call {
 
     /// Hands the call, which was checked, to `begin` as one that is started, on the caller's buffers, which it keeps.
     pub fn owned<T>(self, begin: impl FnOnce(OwnedArgs<'_, CallBytes, SharedReduceOp>) -> T) -> T {
-        let Call { collective, op, root, blocks, send, recv, has_result, leases, .. } = self;
+        let Call { collective, op, root, blocks, send, recv, has_result, locked, .. } = self;
         let datatype = recv.datatype;
         let copy = match !has_result && recv.is_readonly {
             // SAFETY: C.
             true => Some(unsafe { recv.bytes() }.to_vec()),
             false => None,
         };
-        let mut kept = Kept { leases, send, recv, folds: collective.traits().folds, copy };
+        let mut kept = Kept { locked, send, recv, folds: collective.traits().folds, copy };
         let recv = match &mut kept.copy {
             Some(copy) => ptr::from_mut(copy.as_mut_slice()),
             None => kept.recv.raw_bytes(),
@@ -139,7 +139,7 @@ pub type CallBytes = BorrowedBytes<Kept>;
 
 /// The holders that keep the memory of a started call in its place.
 pub struct Kept {
-    leases: Option<Leases>,
+    locked: Option<LockedBuffers>,
     send: Option<BufferArg>,
     recv: BufferArg,
     folds: bool,
@@ -156,7 +156,7 @@ impl Kept {
 
 impl MemoryKeeper for Kept {
     fn shared_buffers(&mut self) -> Option<(Option<&SharedBuffer<u8>>, &mut SharedBuffer<u8>)> {
-        self.leases.as_mut().map(Leases::buffers)
+        self.locked.as_mut().map(LockedBuffers::buffers)
     }
 }
 

@@ -14,7 +14,7 @@ pub type Argument<'a, 'py> = &'a Bound<'py, PyAny>;
 /// A call by sums on blocks of one length, which the descriptions below change.
 fn call(collective: Collective, send: Option<BufferArg>, recv: BufferArg) -> Call {
     let (op, blocks) = (CallOp::Builtin(Op::Sum), Blocks::Uniform);
-    Call { collective, op, root: None, blocks, send, recv, has_result: true, is_shared: false, leases: None }
+    Call { collective, op, root: None, blocks, send, recv, has_result: true, is_shared: false, locked: None }
 }
 
 /// Returns the root's number; the library refuses one that does not exist.

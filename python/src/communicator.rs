@@ -108,7 +108,7 @@ impl PyCommunicator {
             (Some(job), Some(rank), Some(size)) => builder.identity(Identity::named(job, rank, size).or_exception(py)?),
             _ => return Err(PyTypeError::new_err("give job, rank and size, or none of them: a launcher says so then")),
         };
-        signals::wait_for(py, move || signals::watched(builder.connect()?)).map(PyCommunicator::of)
+        signals::wait_for(py, move || signals::interruptible(builder.connect()?)).map(PyCommunicator::of)
     }
 
     #[getter]

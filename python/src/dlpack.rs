@@ -1,4 +1,4 @@
-//! Tensors of other libraries through DLPack: memory of the host that an object lends by `__dlpack__`, as PyTorch's do.
+//! Tensors of other libraries through DLPack: memory of the host that an object exports by `__dlpack__`, as PyTorch's do.
 //!
 //! The structures are those of version 1 of the DLPack standard, and those before it. Invariant **T (tensor)**: a capsule with one of
 //! its names holds the address of such a structure, which is valid until its deleter is called; whoever renames the capsule calls it once.
@@ -34,7 +34,7 @@ struct Tensor {
     ndim: i32,
     element: ElementType,
     shape: *const i64,
-    /// In elements; null if the tensor is contiguous.
+    /// Strides in elements; null if the tensor is contiguous.
     strides: *const i64,
     byte_offset: u64,
 }

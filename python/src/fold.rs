@@ -81,7 +81,7 @@ impl CallOp {
 /// A function of Python at work for one call.
 pub struct Fold {
     user: Arc<UserFunction>,
-    /// Of one element, as the buffer protocol writes it.
+    /// The format of one element, as the buffer protocol writes it.
     format: Arc<CString>,
     bytes: usize,
     /// The exception of the function.

@@ -35,6 +35,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<communicator::PyCommunicator>()?;
     module.add_class::<request::PyRequest>()?;
     module.add_class::<prequest::PyPrequest>()?;
+    for class in [module.py().get_type::<request::PyRequest>(), module.py().get_type::<prequest::PyPrequest>()] {
+        // mpi4py has both methods under two names.
+        class.setattr("Wait", class.getattr("wait")?)?;
+        class.setattr("Test", class.getattr("test")?)?;
+    }
     module.add_class::<messages::PyMessages>()?;
     module.add_class::<messages::PyTransfer>()?;
     module.add_class::<nodes::Listener>()?;

@@ -54,7 +54,7 @@ fn freed() -> Error {
 }
 
 impl PyMessages {
-    /// Starts a transfer with the interpreter released: whoever is inside may need it to let go of a buffer.
+    /// Starts a transfer with the interpreter released: another thread may need it to release a buffer.
     fn start(
         &self,
         py: Python<'_>,
@@ -66,7 +66,7 @@ impl PyMessages {
             if !self.is_driven.swap(true, Relaxed) {
                 let comm = self.comm.upgrade().ok_or_else(freed)?;
                 // Another thread may be inside a call: the next message tries again.
-                let is_driven = signals::watch_and(&comm, messages.progress()?).is_ok();
+                let is_driven = signals::interruptible_with(&comm, messages.progress()?).is_ok();
                 self.is_driven.store(is_driven, Relaxed);
             }
             Ok(transfer)

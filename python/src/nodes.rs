@@ -98,7 +98,7 @@ impl PyCommunicator {
         let joined = signals::wait_for(py, move || {
             let within: Option<Duration> = config.timeout;
             let messages = TcpMessages::connect(rank, &listener, &addresses, token, within)?;
-            signals::watched(
+            signals::interruptible(
                 Communicator::builder().config(config).identity(identity).messages(layout, messages).connect()?,
             )
         });

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Elements of an operand.
 #[pyclass(frozen)]
 pub struct Operand {
-    /// Of `memory`, which is touched through it only.
+    /// The address of `_memory`, through which alone it is read and written.
     address: usize,
     _memory: Vec<u128>,
     /// Elements, and the bytes from one to the next, as the buffer protocol takes them.
@@ -66,7 +66,7 @@ impl Operand {
         if this.is_readonly && flags & ffi::PyBUF_WRITABLE != 0 {
             return Err(PyBufferError::new_err("the left operand is read-only; write the result into the right one"));
         }
-        let if_asked = |flag: c_int| flags & flag == flag;
+        let requests = |flag: c_int| flags & flag == flag;
         // SAFETY: O: `view`, which Python gives, keeps the object, in which all that is pointed to lies.
         unsafe {
             (*view).buf = ptr::with_exposed_provenance_mut(this.address);
@@ -75,10 +75,10 @@ impl Operand {
             (*view).readonly = this.is_readonly.into();
             (*view).ndim = 1;
             (*view).format =
-                if if_asked(ffi::PyBUF_FORMAT) { this.format.as_ptr().cast_mut() } else { ptr::null_mut() };
-            (*view).shape = if if_asked(ffi::PyBUF_ND) { this.shape.as_ptr().cast_mut() } else { ptr::null_mut() };
+                if requests(ffi::PyBUF_FORMAT) { this.format.as_ptr().cast_mut() } else { ptr::null_mut() };
+            (*view).shape = if requests(ffi::PyBUF_ND) { this.shape.as_ptr().cast_mut() } else { ptr::null_mut() };
             (*view).strides =
-                if if_asked(ffi::PyBUF_STRIDES) { this.strides.as_ptr().cast_mut() } else { ptr::null_mut() };
+                if requests(ffi::PyBUF_STRIDES) { this.strides.as_ptr().cast_mut() } else { ptr::null_mut() };
             (*view).suboffsets = ptr::null_mut();
             (*view).internal = ptr::null_mut();
             (*view).obj = slf.into_ptr();

@@ -71,16 +71,6 @@ impl PyPrequest {
         op.explain(py, py.detach(|| call.try_wait()).or_exception(py))
     }
 
-    #[pyo3(name = "Wait")]
-    fn wait_under_its_other_name(&mut self, py: Python<'_>) -> PyResult<bool> {
-        self.wait(py)
-    }
-
-    #[pyo3(name = "Test")]
-    fn test_under_its_other_name(&mut self, py: Python<'_>) -> PyResult<bool> {
-        self.test(py)
-    }
-
     /// Releases the buffers and the communicator; those of a call under way when it has ended.
     #[pyo3(name = "Free")]
     fn free(&mut self, py: Python<'_>) {

@@ -61,14 +61,4 @@ impl PyRequest {
         }
         tried.map(|buffers| buffers.is_some())
     }
-
-    #[pyo3(name = "Wait")]
-    fn wait_under_its_other_name(&mut self, py: Python<'_>) -> PyResult<bool> {
-        self.wait(py)
-    }
-
-    #[pyo3(name = "Test")]
-    fn test_under_its_other_name(&mut self, py: Python<'_>) -> PyResult<bool> {
-        self.test(py)
-    }
 }

@@ -61,17 +61,17 @@ impl Drop for Place {
     }
 }
 
-/// The buffer of a place for one call, which returns it when dropped.
-struct Lease {
+/// The buffer of a place while one call has it; dropping it gives the buffer back.
+struct LockedBuffer {
     buffer: Option<SharedBuffer<u8>>,
     place: Arc<Place>,
 }
 
-impl Lease {
-    fn take(py: Python<'_>, place: Arc<Place>) -> PyResult<Lease> {
+impl LockedBuffer {
+    fn take(py: Python<'_>, place: Arc<Place>) -> PyResult<LockedBuffer> {
         let buffer = place.buffer().take();
         match buffer.is_some() {
-            true => Ok(Lease { buffer, place }),
+            true => Ok(LockedBuffer { buffer, place }),
             false => Err(exception(
                 py,
                 Error::usage("another call has the shared memory; wait for a started one, free a persistent one"),
@@ -80,29 +80,29 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for LockedBuffer {
     fn drop(&mut self) {
         *self.place.buffer() = self.buffer.take();
     }
 }
 
 /// The shared memory of a call's buffers.
-pub struct Leases {
+pub struct LockedBuffers {
     /// `None` in place.
-    send: Option<Lease>,
-    recv: Lease,
+    send: Option<LockedBuffer>,
+    recv: LockedBuffer,
 }
 
-impl Leases {
+impl LockedBuffers {
     /// The shared memory that these buffers are; `None` if one of them is none.
-    pub fn take(py: Python<'_>, send: Option<&BufferArg>, recv: &BufferArg) -> PyResult<Option<Leases>> {
+    pub fn take(py: Python<'_>, send: Option<&BufferArg>, recv: &BufferArg) -> PyResult<Option<LockedBuffers>> {
         let Some(recv) = Place::of(recv) else { return Ok(None) };
         let send = match send.map(Place::of) {
             Some(None) => return Ok(None),
-            Some(Some(send)) => Some(Lease::take(py, send)?),
+            Some(Some(send)) => Some(LockedBuffer::take(py, send)?),
             None => None,
         };
-        Ok(Some(Leases { send, recv: Lease::take(py, recv)? }))
+        Ok(Some(LockedBuffers { send, recv: LockedBuffer::take(py, recv)? }))
     }
 
     /// The send buffer, `None` in place, and the receive buffer.

@@ -24,13 +24,13 @@ thread_local! {
 }
 
 /// The communicator, whose calls, and those of communicators that are made from it, can be interrupted.
-pub fn watched(comm: Communicator) -> Result<Communicator, Error> {
+pub fn interruptible(comm: Communicator) -> Result<Communicator, Error> {
     comm.set_progress(Some(Progress::interrupting(EVERY, is_interrupted)?))?;
     Ok(comm)
 }
 
 /// The same, and what else is driven in waits.
-pub fn watch_and(comm: &Communicator, other: Progress) -> Result<(), Error> {
+pub fn interruptible_with(comm: &Communicator, other: Progress) -> Result<(), Error> {
     comm.set_progress(Some(Progress::interrupting(EVERY, is_interrupted)?.and(other)))
 }
 

@@ -134,7 +134,7 @@ pub use {
     protocol::Report,
     protocol::borrowed_bytes::BorrowedBytes,
     protocol::collective::{Prefix, Side, Traits},
-    protocol::decide::{SelectionRule, Thresholds, folds_by_rank},
+    protocol::decide::{SelectionRule, Thresholds, folds_in_rank_order},
     protocol::request_buffers::{BufferRole, OwnedBuffers, OwnedBytes},
     protocol::signature::{Signature, USER_SIZE_SHIFT},
 };

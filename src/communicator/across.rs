@@ -3,8 +3,8 @@
 use super::Communicator;
 use crate::choice::mark_of;
 use crate::hierarchy::{Call, LeaderTransport, MultiNodeComm, Part, Prepared};
-use crate::{Algorithm, Choice, Error, FoldOrder, Op};
-use earlybird_shm::{CallOptions, CheckedArgs, Collective, DType, OwnedCall, Signature};
+use crate::{Choice, Error};
+use earlybird_shm::{CallOptions, CheckedArgs, Collective, OwnedCall};
 
 /// The calls of a communicator that spans several nodes.
 pub(super) struct MultiNodeCalls<'a> {
@@ -52,22 +52,15 @@ impl MultiNodeCalls<'_> {
         (CallOptions { within, ..settings.options(collective, bytes) }, exchange)
     }
 
-    /// A call of the library's own, by which the ranks agree.
-    fn agreement(&self, what: Collective) -> Call {
-        let (options, _) = self.chosen(what, 0);
-        let signature = Signature::new(what, DType::U64, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
-        Call::without_data(what, options, signature)
-    }
-
     pub(super) fn split(&self, what: Collective, color: Option<u32>, key: i64) -> Result<Option<Part>, Error> {
-        let call = self.agreement(what);
+        let call = Call::agreement(what, self.chosen(what, 0).0);
         self.between.block(|hierarchy| hierarchy.split(&call, color, key))
     }
 
     /// A second transport between all ranks, for point-to-point messages.
-    pub(super) fn connect_again(&self) -> Result<LeaderTransport, Error> {
-        let call = self.agreement(Collective::Connect);
-        self.between.block(|hierarchy| hierarchy.connect_again(&call))
+    pub(super) fn connect_messages(&self) -> Result<LeaderTransport, Error> {
+        let call = Call::agreement(Collective::Connect, self.chosen(Collective::Connect, 0).0);
+        self.between.block(|hierarchy| hierarchy.connect_messages(&call))
     }
 
     /// The report of the last call.

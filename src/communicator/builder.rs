@@ -1,6 +1,6 @@
 //! Joining a job: the settings and the identity that a process brings, and the communicator that it gets.
 
-use super::plan_lane::PlanLane;
+use super::comm_plans::CommPlans;
 use super::settings::Settings;
 use super::{Communicator, MultiNodeComm};
 use crate::hierarchy::{Groups, Hierarchy};
@@ -137,7 +137,7 @@ impl Communicator {
         }
         let settings = Settings::of(&config, between.is_none().then_some(identity.size));
         let rings = RingOptions { memory_budget: Some(node.memory_budget()), ..config.rings(&identity, "rings") };
-        let plans = PlanLane::new(rings);
+        let plans = CommPlans::new(rings);
         let trace = recorder.map(|recorder| Box::new(CallTrace::new(recorder, plans.name(), identity.size)));
         if trace.is_some() {
             settings.trace();

@@ -1,11 +1,11 @@
 //! Explanations: what a call would run and why, decided by what decides in a call.
 
 use super::Communicator;
-use super::plan_lane::plan_of;
+use super::comm_plans::plan_of;
 use super::settings::{Decider, Settings};
 use crate::hierarchy::{ExchangeRule, LeaderChoice, NodeOperation};
 use crate::{Algorithm, Choice, Collective, Config, DType, Error, FoldOrder, Op, WaitPreset};
-use earlybird_shm::{CallOptions, SelectionRule, Thresholds, folds_by_rank};
+use earlybird_shm::{CallOptions, SelectionRule, Thresholds, folds_in_rank_order};
 use serde::Serialize;
 use std::fmt;
 
@@ -57,9 +57,9 @@ impl fmt::Display for Explanation {
             let expected = self.expected_us.map(|us| format!("{us:.1} us between nodes"));
             line("expected", &expected.unwrap_or_else(|| "no cost model here: earlybird tune measures one".into()))?;
         }
-        let are_alike = self.on_nodes.iter().all(|step| step.ranks == self.on_nodes[0].ranks);
+        let are_uniform = self.on_nodes.iter().all(|step| step.ranks == self.on_nodes[0].ranks);
         for step in &self.on_nodes {
-            let nodes = if are_alike { String::new() } else { format!(" in nodes of {} ranks", step.ranks) };
+            let nodes = if are_uniform { String::new() } else { format!(" in nodes of {} ranks", step.ranks) };
             let NodeStep { collective, bytes, algorithm, because, .. } = step;
             let when = if step.comes_before { "before" } else { "after" };
             line(when, &format!("{collective} of {bytes} bytes{nodes} by {algorithm}: {because}"))?;
@@ -139,8 +139,8 @@ struct Deciders<'a> {
 /// ```
 /// use earlybird::{Collective, Config, JobShape, explain};
 /// let job = JobShape { ranks: 4, cpus: 8, quota: None, over_network: false };
-/// let told = explain(Collective::AllReduce, 64 << 10, &job, &Config::default())?;
-/// assert_eq!((told.algorithm, told.because.as_str()), ("chain", "messages of more than 2048 bytes"));
+/// let explanation = explain(Collective::AllReduce, 64 << 10, &job, &Config::default())?;
+/// assert_eq!((explanation.algorithm, explanation.because.as_str()), ("chain", "messages of more than 2048 bytes"));
 /// # Ok::<(), earlybird::Error>(())
 /// ```
 ///
@@ -226,7 +226,7 @@ impl Deciders<'_> {
         let (choice, decider) = self.settings.decided(collective, bytes);
         let others = collective.traits().algorithms.iter().map(|algorithm| unranked(algorithm.name())).collect();
         if let Some(plan) = plan_of(collective, choice) {
-            return ((Choice::Plan(plan).name(), told(decider, collective)), others);
+            return ((Choice::Plan(plan).name(), reason_of(decider, collective)), others);
         }
         if self.ranks == 1 {
             return ((Algorithm::Flat.name(), "one rank has its result at once".into()), others);
@@ -234,7 +234,7 @@ impl Deciders<'_> {
         let options = self.settings.options(collective, bytes);
         let (algorithm, rule) = decide(&self.thresholds, collective, bytes, self.ranks, options);
         let because = match (rule, decider) {
-            (SelectionRule::Requested, decider) => told(decider, collective),
+            (SelectionRule::Requested, decider) => reason_of(decider, collective),
             (rule, Decider::Nothing) => rule.to_string(),
             (rule, _) => format!("{rule}; {} does not carry out {}", choice.name(), collective.name()),
         };
@@ -249,17 +249,17 @@ impl Deciders<'_> {
         bytes: usize,
     ) -> Result<Vec<NodeStep>, Error> {
         let (choice, decider) = self.settings.decided(collective, bytes);
-        let (asked, options) = (planned(choice), self.settings.options(collective, bytes));
+        let (requested, options) = (planned(choice), self.settings.options(collective, bytes));
         let step = |operation: NodeOperation| {
             let NodeOperation { comes_before, collective: part, bytes, ranks } = operation;
             let (algorithm, rule) = decide(&Thresholds::default_for(ranks), part, bytes, ranks, options);
             let because = match rule {
-                SelectionRule::Requested => told(decider, collective),
+                SelectionRule::Requested => reason_of(decider, collective),
                 rule => rule.to_string(),
             };
             NodeStep { comes_before, collective: part.name(), bytes, ranks, algorithm: algorithm.name(), because }
         };
-        Ok(leaders.on_nodes(collective, (bytes, options), CALL, asked)?.into_iter().map(step).collect())
+        Ok(leaders.on_nodes(collective, (bytes, options), CALL, requested)?.into_iter().map(step).collect())
     }
 
     /// The exchange between the leaders of several nodes, the reason, and the alternatives.
@@ -274,7 +274,7 @@ impl Deciders<'_> {
         let exchange = leaders.exchange(collective, (bytes, order), CALL, planned(choice))?;
         let because = match exchange.rule {
             ExchangeRule::OnlyOne => "the exchange of this collective has no other".into(),
-            ExchangeRule::Asked => told(decider, collective),
+            ExchangeRule::Requested => reason_of(decider, collective),
             ExchangeRule::Variable => "EARLYBIRD_EXCHANGE".into(),
             ExchangeRule::UpTo(limit) => format!("vectors of up to {limit} bytes between nodes that share memory"),
             ExchangeRule::Above(limit) => format!("vectors of more than {limit} bytes between nodes that share memory"),
@@ -302,7 +302,7 @@ fn decide(
     options: CallOptions,
 ) -> (Algorithm, SelectionRule) {
     let (dtype, op) = CALL;
-    let by_rank = folds_by_rank(collective, options.order, dtype, op, ranks);
+    let by_rank = folds_in_rank_order(collective, options.order, dtype, op, ranks);
     thresholds.decide(collective, options.algorithm, bytes, by_rank)
 }
 
@@ -322,7 +322,7 @@ fn unranked(algorithm: &'static str) -> Alternative {
 }
 
 /// The setting that decided, in words.
-fn told(decider: Decider, collective: Collective) -> String {
+fn reason_of(decider: Decider, collective: Collective) -> String {
     match decider {
         Decider::Nothing => "nothing else was asked for".into(),
         Decider::AllCalls => "it was chosen for all calls (EARLYBIRD_ALGORITHM, set_algorithm)".into(),

@@ -34,12 +34,13 @@ impl Communicator {
             return Ok(joined.clone());
         }
         let transport = match self.across() {
-            Some(across) => across.connect_again()?,
+            Some(across) => across.connect_messages()?,
             None => {
                 self.plans.begin_other_call();
                 let key = format!("{}-messages", self.plans.name());
                 let options = RingOptions { key, ..self.plans.options.clone() };
-                let rings = self.join_beside(Collective::Connect, |absent| Rings::join_within(&options, absent));
+                let rings =
+                    self.join_between_barriers(Collective::Connect, |absent| Rings::join_within(&options, absent));
                 LeaderTransport::Rings(Box::new(self.done(rings)?))
             }
         };

@@ -2,12 +2,12 @@
 
 mod across;
 mod builder;
+mod comm_plans;
 mod data_movement;
 mod execute;
 mod explain;
 mod messages;
 mod plan_calls;
-mod plan_lane;
 mod point_to_point;
 mod prepared_call;
 mod reductions;
@@ -30,9 +30,9 @@ pub use transfers::{Delivery, Transfer};
 use crate::hierarchy::{Hierarchy, MultiNodeComm};
 use crate::trace::CallTrace;
 use crate::{Choice, Config, Error, FoldOrder, Identity};
+use comm_plans::CommPlans;
 use earlybird_shm::engine::Handle;
 use earlybird_shm::{NodeComm, Progress};
-use plan_lane::PlanLane;
 use settings::Settings;
 use std::sync::{Arc, Mutex};
 
@@ -64,7 +64,7 @@ pub struct Communicator {
     /// The number in the job by rank, where the node's group does not have it.
     job_ranks: Option<Vec<usize>>,
     identity: Identity,
-    plans: PlanLane,
+    plans: CommPlans,
     /// The progress function of the library itself in waits, besides the user's.
     drives: Option<Progress>,
     /// The settings of joining, for communicators of survivors.

@@ -1,7 +1,7 @@
-//! Calls of a communicator that plans carry out: ranks meet for the first one, and share the error of one that fails.
+//! Calls of a communicator that plans carry out: ranks join their rings in the first one, and share the error of one that fails.
 
 use super::Communicator;
-use super::plan_lane::{PlanState, plan_of};
+use super::comm_plans::{PlanState, plan_of};
 use crate::Error;
 use crate::plans::Plans;
 use crate::transport::ShmTransport;
@@ -29,10 +29,10 @@ impl Communicator {
         plan_of(collective, self.settings.choice(collective, bytes))
     }
 
-    /// Joins the ranks of the node once more, beside the operations in which they meet before and after it in `call`. A rank that
+    /// Joins the ranks of the node once more, between two barriers that are a part of `call`. A rank that
     /// makes another call is found before, instead of the others' waiting for it at the rendezvous; a failure on some ranks is the
     /// error of all.
-    pub(super) fn join_beside<T>(
+    pub(super) fn join_between_barriers<T>(
         &self,
         call: Collective,
         join: impl FnOnce(Absent<'_>) -> Result<T, Error>,
@@ -60,18 +60,18 @@ impl Communicator {
     ) -> Result<(), Error> {
         // Nothing that is started proceeds while a plan waits.
         self.node.settle()?;
-        let lane = &self.plans;
-        let mut state = lane.lock()?;
+        let own = &self.plans;
+        let mut state = own.lock()?;
         let PlanState { plans, failed, last, calls, progress } = &mut *state;
         if let Some(error) = failed {
             return Err(error.clone());
         }
         if plans.is_none() {
             let mut transport =
-                self.join_beside(Collective::Plan, |absent| ShmTransport::join_within(&lane.options, absent))?;
+                self.join_between_barriers(Collective::Plan, |absent| ShmTransport::join_within(&own.options, absent))?;
             transport.rings().set_progress(progress.clone());
             *plans = Some(Plans::over(transport));
-            lane.joined.store(true, Relaxed);
+            own.joined.store(true, Relaxed);
             self.settings.route();
         }
         let Some(plans) = plans else { unreachable!("joined above") };

@@ -3,7 +3,7 @@
 
 use super::transfers::{Delivery, Transfer, Transfers};
 use crate::hierarchy::{LeaderChannel, LeaderTransport, Topology};
-use crate::plans::Lane;
+use crate::plans::GroupTransport;
 use crate::{Error, Progress};
 use earlybird_hier::exec::{Failure, Transport};
 use std::fmt;
@@ -27,12 +27,12 @@ pub struct PointToPoint {
     is_busy: AtomicBool,
     rank: usize,
     size: usize,
-    /// The deadline of a wait, where the lane does not know it itself.
+    /// The deadline of a wait, where the channel does not know it itself.
     deadline: Option<Duration>,
 }
 
 struct PointToPointState {
-    lane: LeaderChannel,
+    channel: LeaderChannel,
     transfers: Transfers,
     /// Passes without progress, and the beginning of them.
     passes: u32,
@@ -50,8 +50,8 @@ impl PointToPoint {
         let deadline = timeout.filter(|_| transport.is_a_network());
         // Every rank for itself: the number of a node is that of its rank.
         let topology = Topology::new((0..size).map(|rank| vec![rank]).collect(), rank)?;
-        let lane = LeaderChannel::new(transport, &topology, timeout);
-        let state = PointToPointState { lane, transfers: Transfers::new(size), passes: 0, since: None };
+        let channel = LeaderChannel::new(transport, &topology, timeout);
+        let state = PointToPointState { channel, transfers: Transfers::new(size), passes: 0, since: None };
         let (state, entering, is_busy) = (Mutex::new(state), AtomicUsize::new(0), AtomicBool::new(false));
         Ok(PointToPoint { state, entering, is_busy, rank, size, deadline })
     }
@@ -102,7 +102,7 @@ impl PointToPoint {
     ) -> Result<Transfer, Error> {
         match from {
             Some(from) => self.check(from)?,
-            None if self.enter().lane.is_a_network() => {
+            None if self.enter().channel.is_a_network() => {
                 return Err(Error::Unsupported {
                     what: "receiving from any rank over several nodes".into(),
                     hint: "name the rank".into(),
@@ -125,7 +125,7 @@ impl PointToPoint {
         }
         if !moved? {
             let passes = state.idle();
-            let looked = state.lane.check(passes);
+            let looked = state.channel.check(passes);
             looked.map_err(|failure| state.fail(failure))?;
         }
         Ok(None)
@@ -199,7 +199,7 @@ impl PointToPoint {
 impl PointToPointState {
     /// Sends and receives without waiting. Returns whether anything moved.
     fn pass(&mut self) -> Result<bool, Error> {
-        match self.transfers.pass(&mut self.lane) {
+        match self.transfers.pass(&mut self.channel) {
             Ok(true) => {
                 (self.passes, self.since) = (0, None);
                 Ok(true)
@@ -212,23 +212,23 @@ impl PointToPointState {
     /// Counts a pass without progress, and sets the ranks that are waited for.
     fn idle(&mut self) -> u32 {
         self.passes = self.passes.saturating_add(1);
-        let (lane, transfers) = (&mut self.lane, &self.transfers);
-        let (ranks, any_of) = transfers.awaited(lane.rank(), |rank| lane.has_left(rank));
-        lane.wait_for(&ranks, any_of);
+        let (channel, transfers) = (&mut self.channel, &self.transfers);
+        let (ranks, any_of) = transfers.awaited(channel.rank(), |rank| channel.has_left(rank));
+        channel.wait_for(&ranks, any_of);
         self.passes
     }
 
     /// Rests until something may have changed.
     fn rest(&mut self, deadline: Option<Duration>) -> Result<(), Error> {
         let passes = self.idle();
-        let rested = self.lane.idle(passes);
+        let rested = self.channel.idle(passes);
         rested.map_err(|failure| self.fail(failure))?;
         let waited = self.since.get_or_insert_with(Instant::now).elapsed();
         match deadline.filter(|after| waited > *after) {
             Some(after) => {
-                let (ranks, any_of) = self.transfers.awaited(self.lane.rank(), |_| false);
+                let (ranks, any_of) = self.transfers.awaited(self.channel.rank(), |_| false);
                 let missing = ranks.first().or(any_of.first()).copied();
-                Err(self.fail(Failure::Timeout { missing: missing.unwrap_or(self.lane.rank()), after }))
+                Err(self.fail(Failure::Timeout { missing: missing.unwrap_or(self.channel.rank()), after }))
             }
             None => Ok(()),
         }
@@ -236,16 +236,16 @@ impl PointToPointState {
 
     /// Ends all transfers, here and on the other ranks. Returns the first error.
     fn fail(&mut self, failure: Failure) -> Error {
-        if self.lane.error().is_none() {
-            self.lane.raise(failure.clone());
+        if self.channel.error().is_none() {
+            self.channel.raise(failure.clone());
         }
         self.error().unwrap_or_else(|| Error::Poisoned { cause: failure.to_string() })
     }
 
-    /// The error that the messages have failed with; the lane knows of calls only.
+    /// The error that the messages have failed with; the channel knows of calls only.
     fn error(&self) -> Option<Error> {
         let during = || "a message".to_owned();
-        self.lane.error().cloned().map(|error| match error {
+        self.channel.error().cloned().map(|error| match error {
             Error::PeerDied { rank, pid, host, .. } => Error::PeerDied { rank, pid, host, during: during() },
             Error::Timeout { missing, after, .. } => Error::Timeout { missing, after, during: during() },
             other => other,

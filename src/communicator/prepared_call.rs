@@ -14,35 +14,25 @@ pub(super) enum PreparedCall {
     MultiNode(Box<Prepared>),
 }
 
+use PreparedCall::{MultiNode, OneNode};
+
 /// The end of a started call, with its buffers.
 pub(super) type Completion = (PreparedCall, Result<(), Error>);
-
-impl From<earlybird_shm::InactiveRequest> for PreparedCall {
-    fn from(ready: earlybird_shm::InactiveRequest) -> Self {
-        PreparedCall::OneNode(ready)
-    }
-}
-
-impl From<Box<Prepared>> for PreparedCall {
-    fn from(prepared: Box<Prepared>) -> Self {
-        PreparedCall::MultiNode(prepared)
-    }
-}
 
 impl PreparedCall {
     /// The buffers; `None` for another type than the call was made with.
     pub(super) fn buffers<B: BufferOwner>(&mut self) -> Option<&mut B> {
         match self {
-            PreparedCall::OneNode(ready) => ready.buffers(),
-            PreparedCall::MultiNode(prepared) => prepared.buffers(),
+            OneNode(ready) => ready.buffers(),
+            MultiNode(prepared) => prepared.buffers(),
         }
     }
 
     /// The buffers, consuming the call.
     pub(super) fn into_buffers<B: BufferOwner>(self) -> Option<B> {
         match self {
-            PreparedCall::OneNode(ready) => ready.into_buffers(),
-            PreparedCall::MultiNode(prepared) => prepared.into_buffers(),
+            OneNode(ready) => ready.into_buffers(),
+            MultiNode(prepared) => prepared.into_buffers(),
         }
     }
 }
@@ -51,15 +41,15 @@ impl Communicator {
     /// Starts a call and returns its number.
     pub(super) fn start_prepared(&self, ready: PreparedCall, call: NewRecord) -> Result<u64, (PreparedCall, Error)> {
         self.traced_start(call, || match (ready, &self.between) {
-            (PreparedCall::MultiNode(prepared), Some(between)) => {
+            (MultiNode(prepared), Some(between)) => {
                 let started = between.start(prepared);
                 between.watch();
-                started.map_err(|(prepared, error)| (prepared.into(), error))
+                started.map_err(|(prepared, error)| (MultiNode(prepared), error))
             }
-            (PreparedCall::OneNode(ready), _) => {
+            (OneNode(ready), _) => {
                 let started = self.node.start(ready);
                 self.node.watch();
-                started.map_err(|(ready, error)| (ready.into(), error))
+                started.map_err(|(ready, error)| (OneNode(ready), error))
             }
             (ready, None) => Err((ready, Error::usage("the call was prepared by a communicator of several nodes"))),
         })
@@ -76,14 +66,14 @@ impl Communicator {
             ended = Some(prepared);
             result
         });
-        (ended.expect("the call has run").into(), result)
+        (MultiNode(ended.expect("the call has run")), result)
     }
 
     /// The call started under this number, when it has ended.
     pub(super) fn finish(&self, number: u64) -> Result<Completion, Error> {
         let ended = self.traced_end(number, || match &self.between {
-            Some(between) => between.finish(number).map(|(prepared, result)| Some((prepared.into(), result))),
-            None => self.node.finish(number).map(|(ready, result)| Some((ready.into(), result))),
+            Some(between) => between.finish(number).map(|(prepared, result)| Some((MultiNode(prepared), result))),
+            None => self.node.finish(number).map(|(ready, result)| Some((OneNode(ready), result))),
         });
         ended.map(|ended| ended.expect("a call that was waited for has ended"))
     }
@@ -91,8 +81,8 @@ impl Communicator {
     /// The call started under this number, if it has ended by now.
     pub(super) fn ask(&self, number: u64) -> Result<Option<Completion>, Error> {
         self.traced_end(number, || match &self.between {
-            Some(between) => Ok(between.ask(number)?.map(|(prepared, result)| (prepared.into(), result))),
-            None => Ok(self.node.ask(number)?.map(|(ready, result)| (ready.into(), result))),
+            Some(between) => Ok(between.ask(number)?.map(|(prepared, result)| (MultiNode(prepared), result))),
+            None => Ok(self.node.ask(number)?.map(|(ready, result)| (OneNode(ready), result))),
         })
     }
 

@@ -1,7 +1,7 @@
 //! Calls that are under way while their caller does something else: requests, and calls that are started again and again.
 
 use super::Communicator;
-use super::plan_lane::plan_of;
+use super::comm_plans::plan_of;
 use super::prepared_call::{Completion, PreparedCall};
 use crate::trace::NewRecord;
 use crate::{BufferOwner, Error, OwnedArgs};
@@ -15,7 +15,7 @@ use std::marker::PhantomData;
 /// waits for was itself started, every millisecond. Call it where this process waits for something else that may need a rank which waits for
 /// a started call: inside MPI, a socket, a lock. Costs a load where nothing is started, and what is to be reduced and sent where
 /// something is. Any thread may call it; a communicator that another thread is inside of, or that was made from MPI and
-/// that this thread may not use, is left out. What goes wrong is told by the call that it belongs to, and looked for there: to
+/// that this thread may not use, is left out. An error is returned by the call that it belongs to, and looked for there: to
 /// wait for a call use its `wait` or `try_wait`.
 ///
 /// ```
@@ -295,7 +295,7 @@ impl Communicator {
     /// inside a call. Reductions are by rank, so the bits are the same in every run. `EARLYBIRD_ALLREDUCE` and
     /// [`Communicator::set_algorithm`] have no say in it, but that a plan is refused; [`Communicator::last_call`] tells what
     /// ran. Over several nodes it runs as the blocking call does, by the plan between them that was chosen when it was
-    /// prepared, but not cut into segments. An operator of a user's runs inside any call of this process that carries on with
+    /// prepared, but not cut into segments. An operator of a user's runs inside any call of this process that makes progress in
     /// what is started, in whatever thread; it must call no communicator. On one node an allreduce of shared buffers by one of the
     /// library's operators is reduced where they lie by the ranks that wait, by rank: however large it is, a rank that has
     /// started it and computes is not needed. All ranks must give such buffers; after an error the one of the result holds
@@ -332,7 +332,7 @@ impl Communicator {
             Some(across) => PreparedCall::MultiNode(Box::new(across.prepared(call)?)),
             None => {
                 self.refuse_plan(collective, bytes)?;
-                self.node.prepare(call)?.into()
+                PreparedCall::OneNode(self.node.prepare(call)?)
             }
         };
         Ok(Persistent { comm: self, call: record, state: State::Inactive(ready), buffers: PhantomData })
@@ -341,7 +341,7 @@ impl Communicator {
     /// Refuses a call that is started on one node where a plan was chosen for it. Plans that were measured for blocking calls do not
     /// count.
     fn refuse_plan(&self, collective: Collective, bytes: usize) -> Result<(), Error> {
-        match plan_of(collective, self.settings.asked(collective, bytes)) {
+        match plan_of(collective, self.settings.requested(collective, bytes)) {
             None => Ok(()),
             Some(plan) => Err(Error::Unsupported {
                 what: format!("a non-blocking {} by plan:{plan}", collective.name()),

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 pub(super) struct Settings {
     /// [`Settings::fast_options`], packed: `algorithm 8 | order 8`, or [`NOT_FAST`].
     fast: AtomicU32,
-    /// The same where calls are traced: [`Settings::options_of_all_calls`].
+    /// The options of all calls, also of those that are traced: [`Settings::options_of_all_calls`].
     for_all: AtomicU32,
     /// The tables of `EARLYBIRD_ALLREDUCE` and the like, in force until the user chooses an algorithm.
     tables: Tables,
@@ -146,24 +146,24 @@ impl Settings {
     /// The same, and the setting that it follows from.
     #[inline]
     pub(super) fn decided(&self, collective: Collective, bytes: usize) -> (Choice, Decider) {
-        let asked = self.asked_by(collective, bytes);
-        if !self.use_tables.load(Relaxed) || asked.0 != Choice::default() {
-            return asked;
+        let requested = self.requested_by(collective, bytes);
+        if !self.use_tables.load(Relaxed) || requested.0 != Choice::default() {
+            return requested;
         }
         match self.tuned.choice_for(collective, bytes) {
-            auto if auto == Choice::default() => asked,
+            auto if auto == Choice::default() => requested,
             measured => (measured, Decider::Tuning),
         }
     }
 
     /// The choice that the user asked for, measurements aside.
     #[inline]
-    pub(super) fn asked(&self, collective: Collective, bytes: usize) -> Choice {
-        self.asked_by(collective, bytes).0
+    pub(super) fn requested(&self, collective: Collective, bytes: usize) -> Choice {
+        self.requested_by(collective, bytes).0
     }
 
     #[inline]
-    fn asked_by(&self, collective: Collective, bytes: usize) -> (Choice, Decider) {
+    fn requested_by(&self, collective: Collective, bytes: usize) -> (Choice, Decider) {
         if self.use_tables.load(Relaxed) {
             let choice = self.tables.choice_for(collective, bytes);
             if choice != Choice::default() {
@@ -228,13 +228,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_stands_where_nothing_was_asked_for() {
+    fn what_was_measured_stands_where_nothing_was_requested() {
         let tuning: Tuning = "ranks.4.allreduce = 'plan:ring:0-'\nranks.2.allreduce = 'chain:0-'".parse().unwrap();
         let of = |tables, choice, ranks| Settings::new(tables, tuning.clone(), choice, FoldOrder::Arrival, ranks);
         let what = |settings: &Settings| settings.choice(Collective::AllReduce, 8);
         let tuned = of(Tables::default(), Choice::default(), Some(4));
         assert_eq!((what(&tuned), tuned.fast_options()), (Choice::Plan("ring"), None));
-        assert_eq!(tuned.asked(Collective::AllReduce, 8), Choice::default());
+        assert_eq!(tuned.requested(Collective::AllReduce, 8), Choice::default());
         assert_eq!(what(&tuned.another(Some(2))), Choice::Node(Algorithm::Chain), "a part has its own number of ranks");
         assert!(tuned.another(Some(3)).fast_options().is_some() && tuned.another(None).fast_options().is_none());
         let tables = Tables::default().with(Collective::AllReduce, "flat:0-".parse().unwrap());

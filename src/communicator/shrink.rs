@@ -93,8 +93,8 @@ impl Communicator {
     fn join_survivors(&self, survivors: &Survivors<'_>, old: Option<&Membership>) -> Result<Groups, Error> {
         let identity = self.identity_among(survivors.rank, survivors.ranks, survivors.attempt);
         let config = &*self.joining;
-        let crowd = old.is_some_and(|old| old.living() > self.node.allowed_cpus());
-        let oversubscribed = crowd || self.node.is_oversubscribed_by_others();
+        let outnumber_cpus = old.is_some_and(|old| old.living() > self.node.allowed_cpus());
+        let oversubscribed = outnumber_cpus || self.node.is_oversubscribed_by_others();
         if let Some(between) = &self.between {
             let topology = between.topology_of(survivors)?;
             if topology.nodes() > 1 {

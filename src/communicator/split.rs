@@ -1,9 +1,10 @@
 //! Communicators of some of the ranks, and second communicators of the same ones.
 
 use super::Communicator;
-use super::plan_lane::PlanLane;
+use super::comm_plans::CommPlans;
 use crate::Error;
 use crate::hierarchy::{Groups, MultiNodeComm, Part};
+use crate::trace::NewRecord;
 use earlybird_shm::engine::Handle;
 use earlybird_shm::{Collective, NodeComm};
 use std::sync::Mutex;
@@ -34,7 +35,7 @@ impl Communicator {
     /// # Ok::<(), earlybird::Error>(())
     /// ```
     pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Communicator>, Error> {
-        self.traced_split(Collective::Split, || {
+        self.traced(NewRecord::without_data(Collective::Split), || {
             if let Some(across) = self.across() {
                 return Ok(across.split(Collective::Split, color, key)?.map(|part| self.with_part(part)));
             }
@@ -48,7 +49,7 @@ impl Communicator {
     /// # Errors
     /// As [`Communicator::split`].
     pub fn duplicate(&self) -> Result<Communicator, Error> {
-        self.traced_split(Collective::Duplicate, || {
+        self.traced(NewRecord::without_data(Collective::Duplicate), || {
             if let Some(across) = self.across() {
                 let part = across.split(Collective::Duplicate, Some(0), self.rank as i64)?;
                 let part = part.ok_or_else(|| Error::Poisoned { cause: "a duplicate without its own rank".into() })?;
@@ -117,7 +118,7 @@ impl Communicator {
     pub(super) fn made(
         &self,
         Groups { node, between }: Groups,
-        plans: PlanLane,
+        plans: CommPlans,
         rank: usize,
         job_ranks: Option<Vec<usize>>,
     ) -> Communicator {

@@ -4,7 +4,6 @@ use super::Communicator;
 use super::prepared_call::Completion;
 use crate::trace::NewRecord;
 use crate::{Choice, CollectiveArgs, Error};
-use earlybird_shm::Collective;
 
 impl Communicator {
     /// Makes a blocking call that is recorded.
@@ -25,15 +24,6 @@ impl Communicator {
         let result = run();
         trace.end(record, &result, || self.what_ran());
         result
-    }
-
-    /// The same for a call that forms communicators.
-    pub(super) fn traced_split<T>(
-        &self,
-        collective: Collective,
-        run: impl FnOnce() -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        self.traced(NewRecord::without_data(collective), run)
     }
 
     /// Starts a call, and keeps its record under the number that `start` returns.
@@ -66,7 +56,7 @@ impl Communicator {
         let since = trace.now();
         let ended = ask()?;
         if let Some((_, result)) = &ended {
-            trace.end_kept((number, since), result, || self.what_ran());
+            trace.end_started((number, since), result, || self.what_ran());
         }
         Ok(ended)
     }

@@ -187,36 +187,36 @@ impl Transfers {
     }
 
     /// Sends and receives without waiting. Returns whether anything moved.
-    pub(super) fn pass<T: Transport>(&mut self, lane: &mut T) -> Result<bool, Failure> {
+    pub(super) fn pass<T: Transport>(&mut self, transport: &mut T) -> Result<bool, Failure> {
         let mut moved = false;
         for to in 0..self.outgoing.len() {
-            moved |= self.send_to(lane, to)?;
+            moved |= self.send_to(transport, to)?;
         }
-        if !self.unflushed.is_empty() && lane.is_flushed()? {
+        if !self.unflushed.is_empty() && transport.is_flushed()? {
             moved = true;
             self.unflushed.drain(..).for_each(|(transfer, delivery)| transfer.end(Ok(delivery)));
         }
-        let me = lane.rank();
+        let me = transport.rank();
         for from in (0..self.arriving.len()).filter(|from| *from != me) {
-            moved |= self.receive_from(lane, from)?;
+            moved |= self.receive_from(transport, from)?;
         }
         Ok(moved)
     }
 
     /// Returns whether to look for packets of a rank: also of one that this rank sends to, which may be sending here and wait for room.
-    fn looks_at(&self, from: usize) -> bool {
+    fn expects_packets(&self, from: usize) -> bool {
         self.arriving[from].is_some()
             || !self.outgoing[from].is_empty()
             || self.posted.iter().any(|posted| posted.from.is_none_or(|rank| rank == from))
     }
 
-    fn send_to<T: Transport>(&mut self, lane: &mut T, to: usize) -> Result<bool, Failure> {
-        let (most, mut moved) = (lane.packet_bytes(), false);
+    fn send_to<T: Transport>(&mut self, transport: &mut T, to: usize) -> Result<bool, Failure> {
+        let (most, mut moved) = (transport.packet_bytes(), false);
         while let Some(OutgoingMessage { tag, data, sent, packets, .. }) = self.outgoing[to].front_mut() {
             let data = (**data).as_ref();
             let part = &data[*sent..][..most.min(data.len() - *sent)];
             let head = PacketHeader { operation: *tag, packet: *packets, call: data.len() as u64 };
-            if !lane.post_send(to, head, part.len(), |packet| packet.copy_from_slice(part))? {
+            if !transport.post_send(to, head, part.len(), |packet| packet.copy_from_slice(part))? {
                 break;
             }
             moved = true;
@@ -231,15 +231,15 @@ impl Transfers {
         Ok(moved)
     }
 
-    fn receive_from<T: Transport>(&mut self, lane: &mut T, from: usize) -> Result<bool, Failure> {
+    fn receive_from<T: Transport>(&mut self, transport: &mut T, from: usize) -> Result<bool, Failure> {
         let (mut moved, mut damaged) = (false, false);
         for _ in 0..PACKETS_AT_ONCE {
             // After the last packet the rank may have left, which is no failure.
-            if !self.looks_at(from) {
+            if !self.expects_packets(from) {
                 break;
             }
-            lane.post_receive(from, lane.packet_bytes())?;
-            let came = lane.receive(from, |head, packet| {
+            transport.post_receive(from, transport.packet_bytes())?;
+            let came = transport.receive(from, |head, packet| {
                 damaged |= self.take(from, head, packet).is_none();
                 PacketDecision::Consume
             })?;
@@ -313,11 +313,16 @@ mod tests {
         fn receive(&mut self, to: usize, from: Option<usize>, tag: u32, bytes: usize) -> (Transfer, SharedMemory) {
             let memory = SharedMemory::default();
             memory.0.lock().unwrap().resize(bytes, 0);
-            (self.0[to].1.receive(from, tag, Box::new(LentMemory::new(&memory))), memory)
+            (self.0[to].1.receive(from, tag, Box::new(BorrowedMemory::new(&memory))), memory)
         }
 
         fn settle(&mut self) {
-            while self.0.iter_mut().map(|(lane, transfers)| transfers.pass(lane).unwrap()).fold(false, |a, b| a | b) {}
+            while self
+                .0
+                .iter_mut()
+                .map(|(transport, transfers)| transfers.pass(transport).unwrap())
+                .fold(false, |a, b| a | b)
+            {}
         }
     }
 
@@ -325,21 +330,21 @@ mod tests {
     struct SharedMemory(Arc<std::sync::Mutex<Vec<u8>>>);
 
     /// The memory while a receive has it.
-    struct LentMemory(SharedMemory, Vec<u8>);
+    struct BorrowedMemory(SharedMemory, Vec<u8>);
 
-    impl LentMemory {
-        fn new(memory: &SharedMemory) -> LentMemory {
-            LentMemory(memory.clone(), std::mem::take(&mut *memory.0.lock().unwrap()))
+    impl BorrowedMemory {
+        fn new(memory: &SharedMemory) -> BorrowedMemory {
+            BorrowedMemory(memory.clone(), std::mem::take(&mut *memory.0.lock().unwrap()))
         }
     }
 
-    impl AsMut<[u8]> for LentMemory {
+    impl AsMut<[u8]> for BorrowedMemory {
         fn as_mut(&mut self) -> &mut [u8] {
             &mut self.1
         }
     }
 
-    impl Drop for LentMemory {
+    impl Drop for BorrowedMemory {
         fn drop(&mut self) {
             *self.0.0.lock().unwrap() = std::mem::take(&mut self.1);
         }
@@ -414,8 +419,8 @@ mod tests {
             let refused = awaited.unwrap_or_else(|| pair.receive(1, Some(0), 0, 30).0);
             let (received, memory) = pair.receive(1, Some(0), 0, 30);
             pair.settle();
-            let said = refused.ended().unwrap().unwrap_err().to_string();
-            assert!(said.contains("rank 0 sent 31 bytes under tag 0 and 30 are awaited"), "{said}");
+            let message = refused.ended().unwrap().unwrap_err().to_string();
+            assert!(message.contains("rank 0 sent 31 bytes under tag 0 and 30 are awaited"), "{message}");
             assert!(received.ended().unwrap().is_ok() && *memory.0.lock().unwrap() == bytes(2, 30));
         }
     }
@@ -423,11 +428,11 @@ mod tests {
     #[test]
     fn packets_that_nobody_sends_are_refused() {
         let mut pair = TwoRanks::new();
-        let [(lane, _), (other, receiver)] = &mut pair.0;
+        let [(transport, _), (other, receiver)] = &mut pair.0;
         let head = PacketHeader { operation: 0, packet: 0, call: 3 };
-        assert!(lane.post_send(1, head, 4, |packet| packet.fill(0)).unwrap());
+        assert!(transport.post_send(1, head, 4, |packet| packet.fill(0)).unwrap());
         receiver.receive(Some(0), 0, Box::new(vec![0; 3]));
-        assert!(matches!(receiver.pass(other), Err(Failure::Transport(said)) if said.contains("no message")));
+        assert!(matches!(receiver.pass(other), Err(Failure::Transport(message)) if message.contains("no message")));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! between leaders            counts to their nodes, differences to all                 parts to their nodes
 //! ```
 
-use super::moves::parts_of;
+use super::data_movement::parts_of;
 use super::operation::{Buf, Bytes, NodePhase, Operation};
 use super::packing::part_of;
 use super::phases::Phases;

@@ -6,7 +6,7 @@ use super::choice::Exchanges;
 use super::lowering::Lowering;
 use super::topology::Topology;
 use crate::plans::{self, Shape, Work};
-use crate::{DType, Error, FoldOrder, Op};
+use crate::{Algorithm, DType, Error, FoldOrder, Op};
 use earlybird_shm::bytes::ByteFold;
 use earlybird_shm::{CallOptions, CheckedArgs, Collective, ReduceOp, Signature};
 
@@ -41,8 +41,9 @@ impl Call {
         Call { collective, lowering, root, bytes, lens, pairs, options, signature, exchange }
     }
 
-    /// A call that only forms groups.
-    pub(crate) fn without_data(collective: Collective, options: CallOptions, signature: Signature) -> Self {
+    /// A call of the library's own, by which the ranks agree.
+    pub(crate) fn agreement(collective: Collective, options: CallOptions) -> Self {
+        let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
         let lowering = Lowering::of(DType::U8.into(), ReduceOp::Builtin(Op::Sum));
         let (lens, pairs, exchange) = (Vec::new(), None, None);
         Call { collective, lowering, root: 0, bytes: 0, lens, pairs, options, signature, exchange }

@@ -28,26 +28,26 @@ pub(super) const FEW_BYTES: usize = 16 << 10;
 const MOST_CACHED: usize = 256;
 
 /// Candidates among which the first is taken that users can write.
-const LOOKED_AT: usize = 8;
+const CANDIDATES: usize = 8;
 
 /// The key of a plan that was chosen: bytes, and whether the operator is commutative and exact.
-type Question = (usize, bool, bool);
+type PlanKey = (usize, bool, bool);
 
 /// The settings of the user, the same on all ranks.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Chosen {
+pub(super) struct ExchangeSettings {
     pub plan: Option<&'static str>,
     /// The measured costs of messages.
     pub costs: Option<Costs>,
 }
 
-impl Chosen {
+impl ExchangeSettings {
     pub(super) fn new(config: &Config) -> Self {
         let plan = match config.exchange {
             Some(Choice::Plan(word)) => Some(word),
             _ => None,
         };
-        Chosen { plan, costs: config.tuning.costs().cloned() }
+        ExchangeSettings { plan, costs: config.tuning.costs().cloned() }
     }
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum ExchangeRule {
     /// The collective has no other.
     OnlyOne,
     /// The plan was chosen for this call.
-    Asked,
+    Requested,
     /// `EARLYBIRD_EXCHANGE`.
     Variable,
     /// A rule of two plans over shared memory: up to so many bytes, or above.
@@ -86,23 +86,23 @@ pub(crate) struct Exchange {
 pub(crate) struct Exchanges {
     nodes: usize,
     over_network: bool,
-    chosen: Chosen,
-    known: Mutex<HashMap<Question, &'static str>>,
+    settings: ExchangeSettings,
+    known: Mutex<HashMap<PlanKey, &'static str>>,
 }
 
 impl Exchanges {
-    pub(super) fn new(nodes: usize, over_network: bool, chosen: Chosen) -> Self {
-        Exchanges { nodes, over_network, chosen, known: Mutex::default() }
+    pub(super) fn new(nodes: usize, over_network: bool, settings: ExchangeSettings) -> Self {
+        Exchanges { nodes, over_network, settings, known: Mutex::default() }
     }
 
     /// The plans of another group, of leaders of so many nodes.
     pub(super) fn of_group(&self, nodes: usize) -> Self {
-        Exchanges::new(nodes, self.over_network, self.chosen.clone())
+        Exchanges::new(nodes, self.over_network, self.settings.clone())
     }
 
     /// A description of the setting that decides the plan.
     pub(super) fn chooses(&self) -> &'static str {
-        match (self.chosen.plan, &self.chosen.costs, self.over_network) {
+        match (self.settings.plan, &self.settings.costs, self.over_network) {
             (Some(name), ..) => name,
             (_, Some(_), _) => "the plan of least cost by EARLYBIRD_TUNE",
             (_, None, true) => "the plan of least cost on an ordinary Ethernet",
@@ -110,8 +110,8 @@ impl Exchanges {
         }
     }
 
-    /// The exchange of leaders in a call on so many bytes, by this operator if it is one of the library's; `asked` is the plan that was chosen
-    /// for this call.
+    /// The exchange of leaders in a call on so many bytes, by this operator if it is one of the library's; `requested` is the plan that was
+    /// chosen for this call.
     ///
     /// # Errors
     /// [`Error::Usage`] while another thread is inside a call.
@@ -120,7 +120,7 @@ impl Exchanges {
         collective: Collective,
         builtin: Option<(DType, Op)>,
         (bytes, order): (usize, FoldOrder),
-        asked: Option<&'static str>,
+        requested: Option<&'static str>,
     ) -> Result<Exchange, Error> {
         let only = |name, plan| Exchange { name, plan, rule: ExchangeRule::OnlyOne };
         Ok(match (collective, builtin) {
@@ -128,8 +128,8 @@ impl Exchanges {
             (Collective::Broadcast, _) => only("binomial", Some(plan::Collective::Broadcast)),
             (Collective::Reduce, Some(_)) => only("binomial", Some(plan::Collective::Reduce)),
             (Collective::AllReduce, Some((dtype, op))) => {
-                let (name, rule) = match asked {
-                    Some(name) => (name, ExchangeRule::Asked),
+                let (name, rule) = match requested {
+                    Some(name) => (name, ExchangeRule::Requested),
                     None => self.plan_for(bytes, traits_of(dtype, op, order))?,
                 };
                 Exchange { name, plan: Some(plan::Collective::Allreduce), rule }
@@ -144,7 +144,7 @@ impl Exchanges {
     /// # Errors
     /// [`Error::Usage`] while another thread is inside a call.
     fn plan_for(&self, bytes: usize, op: OpTraits) -> Result<(&'static str, ExchangeRule), Error> {
-        if let Some(name) = self.chosen.plan {
+        if let Some(name) = self.settings.plan {
             return Ok((name, ExchangeRule::Variable));
         }
         let Some((model, rule)) = self.model() else {
@@ -170,7 +170,7 @@ impl Exchanges {
 
     /// The cost model, if there is one, and the rule by which it decides.
     fn model(&self) -> Option<(Cow<'_, Model>, ExchangeRule)> {
-        match (&self.chosen.costs, self.over_network) {
+        match (&self.settings.costs, self.over_network) {
             (Some(costs), _) => Some((Cow::Borrowed(costs.model()), ExchangeRule::Measured)),
             (None, true) => Some((Cow::Owned(ordinary()), ExchangeRule::Ordinary)),
             (None, false) => None,
@@ -191,7 +191,7 @@ fn ordinary() -> Model {
 
 /// The candidates that users can write, and their expected seconds, the fastest first.
 fn ranked(nodes: usize, bytes: usize, op: OpTraits, model: &Model) -> impl Iterator<Item = (&'static str, f64)> {
-    let ranking = select::ranking(nodes, bytes as f64, op, Consistency::Identical, model, LOOKED_AT);
+    let ranking = select::ranking(nodes, bytes as f64, op, Consistency::Identical, model, CANDIDATES);
     ranking.into_iter().filter_map(|candidate| Some((spec(&candidate)?, candidate.seconds)))
 }
 
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     fn exchanges(nodes: usize, over_network: bool, costs: Option<Costs>) -> Exchanges {
-        Exchanges::new(nodes, over_network, Chosen { costs, ..Chosen::default() })
+        Exchanges::new(nodes, over_network, ExchangeSettings { costs, ..ExchangeSettings::default() })
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! large call waits for the copies and folds of a single leader, where every rank has a CPU of its own more than where ranks share
 //! them (`docs/results/2026-11-22.md`). Each rank sees its own CPUs only; where nothing was set, the least that fits a rank counts.
 
-use super::choice::Chosen;
+use super::choice::ExchangeSettings;
 use crate::identity::fingerprint;
 use crate::{Costs, Error};
 use earlybird_shm::text;
@@ -33,13 +33,13 @@ const WORDS: usize = 7;
 const COMPARED: usize = 3;
 
 /// The words of a rank with these settings.
-pub(super) fn words(endpoints: Option<usize>, chosen: &Chosen, fitting_endpoints: usize) -> [u64; WORDS] {
+pub(super) fn words(endpoints: Option<usize>, settings: &ExchangeSettings, fitting_endpoints: usize) -> [u64; WORDS] {
     let mut words = [0; WORDS];
     words[0] = endpoints.unwrap_or(0) as u64;
-    words[1] = chosen.plan.map_or(0, fingerprint);
-    words[2] = chosen.costs.as_ref().map_or(0, Costs::fingerprint);
+    words[1] = settings.plan.map_or(0, fingerprint);
+    words[2] = settings.costs.as_ref().map_or(0, Costs::fingerprint);
     words[COMPARED] = fitting_endpoints as u64;
-    text::pack(chosen.plan.unwrap_or_default(), &mut words[COMPARED + 1..]);
+    text::pack(settings.plan.unwrap_or_default(), &mut words[COMPARED + 1..]);
     words
 }
 
@@ -80,17 +80,17 @@ mod tests {
     use crate::{Choice, Config};
 
     /// Endpoints and the rest, as the user of a rank chose them.
-    type Of = (Option<usize>, Chosen);
+    type Of = (Option<usize>, ExchangeSettings);
 
     fn of(ranks: &[(Of, bool)]) -> Result<usize, Error> {
-        let gathered = ranks.iter().flat_map(|((endpoints, chosen), is_oversubscribed)| {
-            words(*endpoints, chosen, fitting_endpoints(*is_oversubscribed, false))
+        let gathered = ranks.iter().flat_map(|((endpoints, settings), is_oversubscribed)| {
+            words(*endpoints, settings, fitting_endpoints(*is_oversubscribed, false))
         });
         agreed_endpoints(&gathered.collect::<Vec<u64>>())
     }
 
     fn endpoints(endpoints: usize) -> Of {
-        (Some(endpoints), Chosen::default())
+        (Some(endpoints), ExchangeSettings::default())
     }
 
     #[test]
@@ -107,13 +107,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_set_alike_is_refused() {
+    fn unequal_settings_are_refused() {
         let nothing = Of::default;
-        let exchange = |choice| (None, Chosen::new(&Config { exchange: Some(choice), ..Config::default() }));
+        let exchange = |choice| (None, ExchangeSettings::new(&Config { exchange: Some(choice), ..Config::default() }));
         let plan = |word: &str| exchange(word.parse().unwrap());
         let latency = |seconds| {
             let costs = Costs::new(&[(8, seconds), (16, 1.0)], 0.0, 0.0).unwrap();
-            (None, Chosen { costs: Some(costs), ..Chosen::default() })
+            (None, ExchangeSettings { costs: Some(costs), ..ExchangeSettings::default() })
         };
         for (ours, theirs, says) in [
             (endpoints(2), endpoints(3), "ENDPOINTS is 2 on rank 0 and 3 on rank 2"),

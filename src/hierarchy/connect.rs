@@ -1,16 +1,15 @@
 //! The joining of the ranks of several nodes.
 
-use super::choice::{Chosen, Exchanges};
+use super::choice::{ExchangeSettings, Exchanges};
 use super::config_check;
 use super::leader_channel::{LeaderChannel, LeaderTransport};
 use super::split::patient;
 use super::turns::Turns;
 use super::{Call, Hierarchy, History, State, Topology, errors};
 use crate::plans::Plans;
-use crate::{Config, Error, FoldOrder, Identity};
-use earlybird_shm::Signature;
+use crate::{Config, Error, Identity};
 use earlybird_shm::channel::{RingOptions, Rings};
-use earlybird_shm::{Algorithm, CallOptions, Collective, DType, JoinOptions, NodeComm, Op};
+use earlybird_shm::{CallOptions, Collective, JoinOptions, NodeComm};
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -68,10 +67,10 @@ impl Hierarchy {
         })?;
         channel.set_memory_budget(node.memory_budget());
         let is_oversubscribed = oversubscribed || channel.outnumbers_cpus() || node.size() > node.allowed_cpus();
-        let (chosen, fitting) =
-            (Chosen::new(config), config_check::fitting_endpoints(is_oversubscribed, channel.is_a_network()));
-        let words = config_check::words(config.endpoints, &chosen, fitting);
-        let exchanges = Exchanges::new(topology.nodes(), channel.is_a_network(), chosen);
+        let (settings, fitting) =
+            (ExchangeSettings::new(config), config_check::fitting_endpoints(is_oversubscribed, channel.is_a_network()));
+        let words = config_check::words(config.endpoints, &settings, fitting);
+        let exchanges = Exchanges::new(topology.nodes(), channel.is_a_network(), settings);
         let rings = RingOptions { memory_budget: Some(node.memory_budget()), ..config.rings(identity, "nodes") };
         Self::over(channel, topology, (node, again), exchanges, (config.timeout, rings)).agreed(&words)
     }
@@ -95,10 +94,7 @@ impl Hierarchy {
     /// Compares the settings of all ranks, which must be equal, and takes the fewest endpoints that fit a rank. Returns when all
     /// ranks have joined.
     fn agreed(mut self, words: &[u64]) -> Result<Self, Error> {
-        let options = CallOptions { algorithm: Algorithm::Auto, order: FoldOrder::Arrival, within: 0 };
-        let collective = Collective::AllGather;
-        let signature = Signature::new(collective, DType::U64, Op::Sum, FoldOrder::Arrival, Algorithm::Auto, 0);
-        let call = Call::without_data(collective, options, signature);
+        let call = Call::agreement(Collective::AllGather, CallOptions::default());
         let words = self.all_gather_words(&call, words)?;
         self.topology = self.topology.with_endpoints(config_check::agreed_endpoints(&words)?);
         let mut state = self.lock()?;

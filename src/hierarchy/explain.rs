@@ -4,7 +4,7 @@
 use super::Hierarchy;
 use super::blocking::at_once;
 use super::call::Call;
-use super::choice::{Chosen, Exchange, Exchanges};
+use super::choice::{Exchange, ExchangeSettings, Exchanges};
 use super::config_check;
 use super::operation::{Buf, NodePhase};
 use super::phases::{Listing, Mode, Phases};
@@ -53,11 +53,11 @@ impl LeaderChoice {
         lacks_cpus: [bool; 2],
     ) -> Result<Self, Error> {
         let [outnumbers_cpus, is_oversubscribed] = lacks_cpus;
-        let chosen = Chosen::new(config);
+        let settings = ExchangeSettings::new(config);
         let fitting = config_check::fitting_endpoints(is_oversubscribed, over_network);
-        let agreed = config_check::agreed_endpoints(&config_check::words(config.endpoints, &chosen, fitting))?;
+        let agreed = config_check::agreed_endpoints(&config_check::words(config.endpoints, &settings, fitting))?;
         let topology = Topology::contiguous(sizes, 0)?.with_endpoints(agreed);
-        let exchanges = Exchanges::new(sizes.len(), over_network, chosen);
+        let exchanges = Exchanges::new(sizes.len(), over_network, settings);
         Ok(LeaderChoice { exchanges, topology, outnumbers_cpus: outnumbers_cpus && !over_network })
     }
 
@@ -70,9 +70,9 @@ impl LeaderChoice {
         collective: Collective,
         (bytes, order): (usize, FoldOrder),
         (dtype, op): (DType, Op),
-        asked: Option<&'static str>,
+        requested: Option<&'static str>,
     ) -> Result<Exchange, Error> {
-        self.exchanges.decide(collective, Some((dtype, op)), (bytes, order), asked)
+        self.exchanges.decide(collective, Some((dtype, op)), (bytes, order), requested)
     }
 
     /// The plans for an allreduce by their expected seconds, the fastest first; none without a cost model.
@@ -102,7 +102,7 @@ impl LeaderChoice {
         collective: Collective,
         (bytes, options): (usize, CallOptions),
         (dtype, op): (DType, Op),
-        asked: Option<&'static str>,
+        requested: Option<&'static str>,
     ) -> Result<Vec<NodeOperation>, Error> {
         let mut found: Vec<NodeOperation> = Vec::new();
         let mut seen = Vec::new();
@@ -116,7 +116,7 @@ impl LeaderChoice {
             }
             seen.push(kind);
             let rank = self.topology.seen_by(*me);
-            let listed = self.of_rank(&rank, collective, (bytes, options), (dtype, op), asked)?;
+            let listed = self.of_rank(&rank, collective, (bytes, options), (dtype, op), requested)?;
             for (phase, collective, bytes) in listed {
                 let (comes_before, ranks) = (phase == NodePhase::Collect, members.len());
                 let is_same = |other: &&mut NodeOperation| {
@@ -140,7 +140,7 @@ impl LeaderChoice {
         collective: Collective,
         (bytes, options): (usize, CallOptions),
         (dtype, op): (DType, Op),
-        asked: Option<&'static str>,
+        requested: Option<&'static str>,
     ) -> Result<Vec<(NodePhase, Collective, usize)>, Error> {
         let (traits, size) = (collective.traits(), topology.size());
         let blocks = |side: Side, of_all: bool| match side {
@@ -162,7 +162,7 @@ impl LeaderChoice {
             ),
         };
         let checked = args.options(options).check(topology.rank(), size)?;
-        let call = Call::new(&checked, asked);
+        let call = Call::new(&checked, requested);
         let (_, shape) = call.leader_phase(&self.exchanges, topology)?;
         let (send, recv) = checked.into_private().into_bytes();
         let mut operations = Vec::new();

@@ -4,7 +4,7 @@
 use super::Topology;
 use crate::Error;
 use crate::choice;
-use crate::plans::Lane;
+use crate::plans::GroupTransport;
 use crate::transport::{receive_packet, send_packet};
 use earlybird_hier::exec::{Failure, PacketDecision, PacketHeader, Transport};
 use earlybird_shm::Collective;
@@ -83,10 +83,8 @@ impl LeaderChannel {
 
     /// All ranks of all nodes, if they share memory.
     pub(super) fn membership(&self) -> Option<Membership> {
-        match &self.transport {
-            LeaderTransport::Rings(rings) => Some(rings.membership()),
-            LeaderTransport::Messages(_) => None,
-        }
+        let LeaderTransport::Rings(rings) = &self.transport else { return None };
+        Some(rings.membership())
     }
 
     /// Sets the ranks that this one waits for, all of `ranks` and any of `any_of`: the end of others fails none of its waits. By
@@ -124,9 +122,8 @@ impl LeaderChannel {
 
     /// Completes the exchange of the call on this rank: the end of its process fails the call no more.
     pub(crate) fn complete_call(&mut self) {
-        let is_endpoint = self.is_endpoint();
-        if let LeaderTransport::Rings(rings) = &mut self.transport
-            && is_endpoint
+        if self.is_endpoint()
+            && let LeaderTransport::Rings(rings) = &mut self.transport
         {
             rings.complete_exchange();
         }
@@ -162,30 +159,20 @@ impl LeaderChannel {
     /// The transport between the nodes of a group of the ranks `group`, in which this rank is `me`, if that is MPI. All ranks
     /// call it.
     pub(crate) fn split(&mut self, group: &[usize], me: Option<usize>) -> Result<Option<LeaderTransport>, Error> {
-        match &mut self.transport {
-            LeaderTransport::Rings(_) => Ok(None),
-            LeaderTransport::Messages(job) => {
-                Ok(job.split(group, me)?.map(|part| LeaderTransport::Messages(Box::new(part))))
-            }
-        }
+        let LeaderTransport::Messages(job) = &mut self.transport else { return Ok(None) };
+        Ok(job.split(group, me)?.map(|part| LeaderTransport::Messages(Box::new(part))))
     }
 
     /// Returns whether this thread may make calls.
     pub(crate) fn may_call(&mut self) -> Result<(), Error> {
-        match &mut self.transport {
-            LeaderTransport::Rings(_) => Ok(()),
-            LeaderTransport::Messages(job) => {
-                job.transport().may_call().map_err(|failure| Error::usage(failure.to_string()))
-            }
-        }
+        let LeaderTransport::Messages(job) = &mut self.transport else { return Ok(()) };
+        job.transport().may_call().map_err(|failure| Error::usage(failure.to_string()))
     }
 
     /// Returns whether this thread, which waits in another call, may make progress in the started calls of this channel.
     pub(crate) fn may_be_driven(&mut self, was_here_last: bool) -> bool {
-        match &mut self.transport {
-            LeaderTransport::Rings(_) => true,
-            LeaderTransport::Messages(job) => job.transport().may_be_driven(was_here_last),
-        }
+        let LeaderTransport::Messages(job) = &mut self.transport else { return true };
+        job.transport().may_be_driven(was_here_last)
     }
 
     /// A rank among `ranks` that will not come to their rendezvous, that of the number `joining` if it has one.
@@ -278,13 +265,10 @@ pub(super) fn description(signature: Signature) -> CallDescription {
     CallDescription::new(signature, choice::plan_marked(signature.number_within()))
 }
 
-impl Lane for LeaderChannel {
+impl GroupTransport for LeaderChannel {
     /// The deadline over messages; rings have their own.
     fn deadline(&self) -> Option<Duration> {
-        match &self.transport {
-            LeaderTransport::Rings(_) => None,
-            LeaderTransport::Messages(_) => self.deadline.map(|deadline| 3 * deadline),
-        }
+        self.deadline.filter(|_| self.is_a_network()).map(|deadline| 3 * deadline)
     }
 
     fn error(&self) -> Option<&Error> {
@@ -352,12 +336,8 @@ impl Transport for LeaderChannel {
     }
 
     fn is_flushed(&mut self) -> Result<bool, Failure> {
-        match &mut self.transport {
-            LeaderTransport::Rings(_) => Ok(true),
-            LeaderTransport::Messages(job) => {
-                job.transport().is_flushed().map_err(|failure| self.keep_failure(failure))
-            }
-        }
+        let LeaderTransport::Messages(job) = &mut self.transport else { return Ok(true) };
+        job.transport().is_flushed().map_err(|failure| self.keep_failure(failure))
     }
 
     fn progress(&mut self) -> Result<(), Failure> {

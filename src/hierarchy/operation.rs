@@ -84,7 +84,7 @@ impl Buf<'_> {
         }
     }
 
-    /// The same for a buffer that is not used any more.
+    /// The bytes of the buffer, consuming it.
     pub(super) fn into_bytes<'d>(mut self) -> Bytes<'d> {
         Cow::Owned(self.take())
     }

@@ -23,7 +23,7 @@ const LARGEST_ELEMENT: usize = 4096;
 
 impl Phases<'_> {
     /// Returns whether vectors that nodes have folded cannot be folded further: the same on all ranks.
-    pub(super) fn folds_by_rank(&self) -> bool {
+    pub(super) fn folds_in_rank_order(&self) -> bool {
         let ReduceOp::User(op) = self.op else { return false };
         op.element_bytes() > LARGEST_ELEMENT || op.is_ordered() && !self.topology.is_in_order()
     }

@@ -18,7 +18,7 @@ impl Phases<'_> {
     /// Reduces `send` of the ranks up to each one, or before it, into its `recv`.
     pub(super) async fn scan(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
         let (topology, datatype) = (self.topology, self.call.lowering.datatype());
-        if !topology.is_in_order() || self.folds_by_rank() {
+        if !topology.is_in_order() || self.folds_in_rank_order() {
             return self.scan_on_leaders(send, recv).await;
         }
         let on_node = Operation::reduce(0, datatype);
@@ -52,7 +52,7 @@ impl Phases<'_> {
         Ok(before)
     }
 
-    /// The same by leaders that have the contributions of all ranks.
+    /// The scan by leaders that have the contributions of all ranks.
     async fn scan_on_leaders(&mut self, send: Bytes<'_>, recv: &mut Buf<'_>) -> Result<(), Error> {
         let (topology, traits, bytes) = (self.topology, self.call.collective.traits(), send.len());
         let lens = vec![bytes; topology.size()];

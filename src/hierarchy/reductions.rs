@@ -20,7 +20,7 @@
 //!
 //! A started call is one segment of one endpoint: its operations are under way at the same time as those of other calls.
 
-use super::moves::parts_of;
+use super::data_movement::parts_of;
 use super::operation::{Buf, Bytes, NodePhase, Operation, contribution, part};
 use super::phases::Phases;
 use crate::Error;
@@ -116,7 +116,7 @@ impl Phases<'_> {
         if self.call.collective != Collective::AllReduce {
             return self.reduce(send, recv).await;
         }
-        if self.folds_by_rank() {
+        if self.folds_in_rank_order() {
             self.fold_by_rank(send, recv, None).await?;
         } else {
             let reduce = Operation::reduce(0, self.call.lowering.datatype());
@@ -143,7 +143,7 @@ impl Phases<'_> {
             }
             false => (send, &mut *recv),
         };
-        if self.folds_by_rank() {
+        if self.folds_in_rank_order() {
             self.fold_by_rank(send, room, Some(root_node)).await?;
         } else {
             let reduce = Operation::reduce(0, self.call.lowering.datatype());
@@ -169,7 +169,7 @@ impl Phases<'_> {
             false => Some(send),
         };
         let mut of_node = Vec::new();
-        if self.folds_by_rank() {
+        if self.folds_in_rank_order() {
             self.fold_by_rank(send, &mut partial, None).await?;
             if topology.leads() {
                 of_node = topology.pick(&partial, lens, me);

@@ -106,14 +106,14 @@ impl Hierarchy {
     }
 
     /// A second transport between all ranks, for their point-to-point messages. All ranks call it, once.
-    pub(crate) fn connect_again(&self, call: &Call) -> Result<LeaderTransport, Error> {
+    pub(crate) fn connect_messages(&self, call: &Call) -> Result<LeaderTransport, Error> {
         // A rank that makes another call is found here, before the others would wait for it at the rendezvous.
         self.agree(call, Ok(()))?;
-        let transport = self.join_again();
+        let transport = self.join_messages();
         self.agree(call, transport)
     }
 
-    fn join_again(&self) -> Result<LeaderTransport, Error> {
+    fn join_messages(&self) -> Result<LeaderTransport, Error> {
         let (me, all) = (self.topology.rank(), (0..self.topology.size()).collect::<Vec<usize>>());
         if let Some(messages) = self.lock()?.plans.transport_mut().split(&all, Some(me))? {
             return Ok(messages);

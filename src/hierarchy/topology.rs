@@ -93,7 +93,7 @@ impl Topology {
         &self.members[self.node()]
     }
 
-    /// The same with so many endpoints on each node, or as many as the smallest node has ranks.
+    /// The same placement with so many endpoints on each node, or as many as the smallest node has ranks.
     pub(crate) fn with_endpoints(self, wanted: usize) -> Self {
         let most = self.members.iter().map(Vec::len).min().unwrap_or(1);
         Topology { wanted, endpoints: wanted.clamp(1, most), ..self }

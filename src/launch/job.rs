@@ -1,6 +1,7 @@
 //! A job and how it starts: one process per rank, through the wrapper, and then supervision until the last one has ended.
 
-use super::{MAX_RANKS, Outcome, Wrapper, exec, meeting, prefix, supervise, watchdog};
+use super::rendezvous::{self, LauncherRendezvous};
+use super::{MAX_RANKS, Outcome, Wrapper, exec, prefix, supervise, watchdog};
 use crate::{Error, RanksPerNode};
 use rustix::process::{Pid, PidfdFlags, Resource, getpid, getrlimit, pidfd_open, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -87,7 +88,7 @@ impl Job {
             Bind::None => Vec::new(),
         };
         let key = random_key()?;
-        let meeting = meeting::Meeting::new(&key);
+        let rendezvous = LauncherRendezvous::new(&key);
         let mut ranks = supervise::Ranks::new(watchdog::Watchdog::start(&self.wrapper)?);
         let mut readers = prefix::Readers::default();
         for rank in 0..self.ranks {
@@ -103,10 +104,10 @@ impl Job {
             grace: self.grace,
             expendable: self.expendable,
         };
-        let outcome = supervise::until_all_ended(&limits, &mut ranks, &signals, &meeting);
+        let outcome = supervise::until_all_ended(&limits, &mut ranks, &signals, &rendezvous);
         drop(ranks);
         readers.finish();
-        meeting::sweep();
+        rendezvous::sweep();
         outcome
     }
 

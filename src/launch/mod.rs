@@ -8,8 +8,8 @@
 
 pub mod exec;
 mod job;
-mod meeting;
 mod prefix;
+mod rendezvous;
 mod supervise;
 pub mod watchdog;
 mod wrapper;

@@ -1,6 +1,6 @@
 //! Waits for the ranks, passes signals on, and ends the job when one fails: grace, then TERM, then KILL.
 
-use super::meeting::Meeting;
+use super::rendezvous::LauncherRendezvous;
 use super::watchdog::Watchdog;
 use super::{Outcome, say};
 use crate::Error;
@@ -144,7 +144,7 @@ pub(super) fn until_all_ended(
     job: &Limits<'_>,
     ranks: &mut Ranks,
     signals: &Signals,
-    meeting: &Meeting,
+    rendezvous: &LauncherRendezvous,
 ) -> Result<Outcome, Error> {
     let deadline = job.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut outcome = Outcome::Success;
@@ -172,7 +172,7 @@ pub(super) fn until_all_ended(
             }
         }
 
-        if let Some((rank, status)) = reap_ended(ranks, meeting)?
+        if let Some((rank, status)) = reap_ended(ranks, rendezvous)?
             && outcome == Outcome::Success
             && !(job.expendable == Some(rank) && status.signal() == Some(Signal::KILL.as_raw()))
         {
@@ -237,7 +237,7 @@ fn wait(ranks: &Ranks, signals: &Signals, until: Option<Instant>) -> Result<(), 
 
 /// Waits for every rank that has ended and returns the first that failed. Of several that ended between two looks the
 /// one that a signal killed is named: the others most likely only report its death.
-fn reap_ended(ranks: &mut Ranks, meeting: &Meeting) -> Result<Option<(usize, ExitStatus)>, Error> {
+fn reap_ended(ranks: &mut Ranks, rendezvous: &LauncherRendezvous) -> Result<Option<(usize, ExitStatus)>, Error> {
     let mut failed = None;
     let Ranks { all, watchdog } = ranks;
     for rank in all.iter_mut().filter(|rank| rank.status.is_none()) {
@@ -247,7 +247,7 @@ fn reap_ended(ranks: &mut Ranks, meeting: &Meeting) -> Result<Option<(usize, Exi
             continue;
         }
         let status = rank.reap(watchdog)?;
-        meeting.announce_end(rank.rank);
+        rendezvous.announce_end(rank.rank);
         let first: &mut Option<(usize, ExitStatus)> = &mut failed;
         if !status.success() && first.is_none_or(|(_, seen)| seen.signal().is_none() && status.signal().is_some()) {
             *first = Some((rank.rank, status));

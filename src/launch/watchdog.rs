@@ -4,7 +4,7 @@
 //! the process groups of the ranks to a pipe that one watchdog reads for the whole job. The pipe ends with the launcher, however that
 //! ends, and the watchdog kills the groups that were not removed. A watchdog that is killed itself is replaced.
 
-use super::{Wrapper, meeting, say};
+use super::{Wrapper, rendezvous, say};
 use crate::Error;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, test_kill_process_group};
 use std::collections::HashSet;
@@ -41,7 +41,7 @@ pub fn watch() {
     while groups.iter().any(|group| test_kill_process_group(*group).is_ok()) && since.elapsed() < DEATH_TIMEOUT {
         std::thread::sleep(Duration::from_millis(5));
     }
-    meeting::sweep();
+    rendezvous::sweep();
 }
 
 /// The launcher's end of a watchdog.

@@ -9,7 +9,6 @@ use super::{Failure, Message, Messages};
 use crate::Error;
 use bytemuck::bytes_of;
 use std::collections::VecDeque;
-use std::fmt;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -186,8 +185,8 @@ fn enter(mesh: &Mutex<TcpMesh>) -> MutexGuard<'_, TcpMesh> {
 impl Drop for TcpMesh {
     fn drop(&mut self) {
         let end = Instant::now() + FLUSH_WITHIN;
-        for lane in &mut self.outgoing {
-            while lane.write() && Instant::now() < end {
+        for peer in &mut self.outgoing {
+            while peer.write() && Instant::now() < end {
                 std::thread::yield_now();
             }
         }
@@ -198,7 +197,7 @@ impl Drop for TcpMesh {
 type MessageChannel = (u32, i32);
 
 /// The messages that come from one rank.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct InboundStream {
     /// `None` once the rank is gone.
     stream: Option<TcpStream>,
@@ -250,14 +249,8 @@ impl InboundStream {
     }
 }
 
-impl fmt::Debug for InboundStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InboundStream").field("stream", &self.stream).field("complete", &self.complete.len()).finish()
-    }
-}
-
 /// The messages to one rank. Those to a rank that is gone count as sent: a receive from it fails.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct OutboundStream {
     stream: Option<TcpStream>,
     /// Head, body, and bytes that the kernel has taken.
@@ -301,12 +294,6 @@ impl OutboundStream {
     }
 }
 
-impl fmt::Debug for OutboundStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OutboundStream").field("stream", &self.stream).field("queue", &self.queue.len()).finish()
-    }
-}
-
 /// A message that was sent: the connection has its buffer.
 #[derive(Debug)]
 struct SentMessage {
@@ -317,9 +304,9 @@ struct SentMessage {
 
 impl Message for SentMessage {
     fn test(&mut self) -> Result<Option<usize>, Failure> {
-        let lane = &mut enter(&self.mesh).outgoing[self.to];
-        lane.write();
-        Ok(lane.has_sent(self.number).then_some(0))
+        let peer = &mut enter(&self.mesh).outgoing[self.to];
+        peer.write();
+        Ok(peer.has_sent(self.number).then_some(0))
     }
 
     fn contents(&self) -> &[u8] {
@@ -332,6 +319,7 @@ impl Message for SentMessage {
 }
 
 /// A receive. Of several on one channel, the first that is tested receives the first message.
+#[derive(Debug)]
 struct AwaitedMessage {
     mesh: Arc<Mutex<TcpMesh>>,
     ranks: Arc<[usize]>,
@@ -350,9 +338,9 @@ impl Message for AwaitedMessage {
         }
         self.next = (self.next + 1) % self.ranks.len();
         let from = self.from.unwrap_or(self.next);
-        let lane = &mut enter(&self.mesh).incoming[self.ranks[from]];
-        lane.read();
-        match lane.take(self.channel) {
+        let peer = &mut enter(&self.mesh).incoming[self.ranks[from]];
+        peer.read();
+        match peer.take(self.channel) {
             Some(body) if body.len() <= self.buffer.len() => {
                 self.buffer[..body.len()].copy_from_slice(&body);
                 self.complete = Some(body.len());
@@ -362,7 +350,7 @@ impl Message for AwaitedMessage {
                 let (came, room) = (body.len(), self.buffer.len());
                 Err(Failure::Transport(format!("rank {from} sent {came} bytes where at most {room} were awaited")))
             }
-            None if lane.stream.is_none() && self.from.is_some() => Err(Failure::PeerDied { rank: from }),
+            None if peer.stream.is_none() && self.from.is_some() => Err(Failure::PeerDied { rank: from }),
             None => Ok(None),
         }
     }
@@ -373,14 +361,5 @@ impl Message for AwaitedMessage {
 
     fn into_buffer(self: Box<Self>) -> Vec<u8> {
         self.buffer
-    }
-}
-
-impl fmt::Debug for AwaitedMessage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AwaitedMessage")
-            .field("channel", &self.channel)
-            .field("from", &self.from)
-            .finish_non_exhaustive()
     }
 }

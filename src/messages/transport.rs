@@ -156,27 +156,27 @@ impl MessageTransport {
 
     /// Takes back the buffers of what has been sent to `to`, and the credit that came from there.
     fn collect(&mut self, to: usize) -> Result<(), Failure> {
-        let lane = &mut self.outgoing[to];
-        while let Some(oldest) = lane.pending.front_mut()
+        let peer = &mut self.outgoing[to];
+        while let Some(oldest) = peer.pending.front_mut()
             && oldest.test()?.is_some()
         {
-            self.spare.extend(lane.pending.pop_front().map(Message::into_buffer));
+            self.spare.extend(peer.pending.pop_front().map(Message::into_buffer));
         }
-        while let Some(mut credit) = lane.credit.take() {
+        while let Some(mut credit) = peer.credit.take() {
             let received = match credit.test() {
                 // A rank may leave once it has received all it needs; a receive from a rank that is gone fails by itself.
-                Err(Failure::PeerDied { .. }) if lane.has_room(self.options.depth) => None,
+                Err(Failure::PeerDied { .. }) if peer.has_room(self.options.depth) => None,
                 other => other?,
             };
             let Some(bytes) = received else {
-                lane.credit = Some(credit);
+                peer.credit = Some(credit);
                 break;
             };
             let Ok(packets) = credit.contents()[..bytes].try_into().map(u32::from_le_bytes) else {
                 return Err(Failure::Transport(format!("rank {to} sent a credit of {bytes} bytes")));
             };
-            lane.credited += u64::from(packets);
-            lane.credit = Some(self.messages.receive(Some(to), CREDIT_TAG, credit.into_buffer())?);
+            peer.credited += u64::from(packets);
+            peer.credit = Some(self.messages.receive(Some(to), CREDIT_TAG, credit.into_buffer())?);
         }
         Ok(())
     }
@@ -186,8 +186,8 @@ impl MessageTransport {
         self.may_call()?;
         self.progress()?;
         let flushed = self.is_flushed()?;
-        let due = |lane: &Outgoing| lane.sent - lane.sent % self.options.credit();
-        Ok(flushed && self.control.is_empty() && self.outgoing.iter().all(|lane| lane.credited >= due(lane)))
+        let due = |peer: &Outgoing| peer.sent - peer.sent % self.options.credit();
+        Ok(flushed && self.control.is_empty() && self.outgoing.iter().all(|peer| peer.credited >= due(peer)))
     }
 
     fn has_room(&self, to: usize) -> bool {
@@ -268,12 +268,12 @@ impl Transport for MessageTransport {
         take: impl FnOnce(PacketHeader, &[u8]) -> PacketDecision,
     ) -> Result<bool, Failure> {
         self.check_peer(from)?;
-        let lane = &mut self.incoming[from];
-        let Some(first) = lane.posted.front_mut() else { return Ok(false) };
-        if lane.complete.is_none() {
-            lane.complete = first.test()?;
+        let peer = &mut self.incoming[from];
+        let Some(first) = peer.posted.front_mut() else { return Ok(false) };
+        if peer.complete.is_none() {
+            peer.complete = first.test()?;
         }
-        let Some(bytes) = lane.complete else { return Ok(false) };
+        let Some(bytes) = peer.complete else { return Ok(false) };
         let Some((head, payload)) = first.contents()[..bytes].split_first_chunk::<HEAD_BYTES>() else {
             return Err(Failure::Transport(format!("rank {from} sent a message of {bytes} bytes, which is no packet")));
         };
@@ -281,11 +281,11 @@ impl Transport for MessageTransport {
         match take(header(words.map(u64::from_le)), payload) {
             PacketDecision::Leave => Ok(false),
             PacketDecision::Consume => {
-                lane.complete = None;
-                lane.owed += 1;
-                let buffer = lane.posted.pop_front().map(Message::into_buffer);
-                if u64::from(lane.owed) >= self.options.credit() {
-                    let credit = std::mem::take(&mut lane.owed).to_le_bytes().to_vec();
+                peer.complete = None;
+                peer.owed += 1;
+                let buffer = peer.posted.pop_front().map(Message::into_buffer);
+                if u64::from(peer.owed) >= self.options.credit() {
+                    let credit = std::mem::take(&mut peer.owed).to_le_bytes().to_vec();
                     self.control.push(self.messages.send(from, CREDIT_TAG, credit)?);
                 }
                 // Its own buffer again: those of sent packets may be shorter.
@@ -301,7 +301,7 @@ impl Transport for MessageTransport {
         for to in 0..self.outgoing.len() {
             self.collect(to)?;
         }
-        Ok(self.outgoing.iter().all(|lane| lane.pending.is_empty()))
+        Ok(self.outgoing.iter().all(|peer| peer.pending.is_empty()))
     }
 
     fn progress(&mut self) -> Result<(), Failure> {

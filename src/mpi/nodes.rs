@@ -41,7 +41,7 @@ pub(super) fn agree<T>(comm: &SimpleCommunicator, result: Result<T, Error>) -> R
 pub(super) fn find(comm: &SimpleCommunicator, virtual_node: usize) -> Layout {
     let mut candidates = comm.split_shared(comm.rank());
     let here = loop {
-        let sees = sees_the_same(&candidates);
+        let sees = reaches_first_rank(&candidates);
         let part = candidates.split_by_color(Color::with_value(i32::from(sees)));
         let all_see = part.as_ref().is_none_or(|part| part.size() == candidates.size());
         candidates = part.unwrap_or(candidates);
@@ -65,7 +65,7 @@ pub(super) fn find(comm: &SimpleCommunicator, virtual_node: usize) -> Layout {
 }
 
 /// Returns whether this rank can reach the first of `comm` at an abstract socket, which is a matter of its network namespace.
-fn sees_the_same(comm: &SimpleCommunicator) -> bool {
+fn reaches_first_rank(comm: &SimpleCommunicator) -> bool {
     let number = common_nonce(comm);
     let name = format!("earlybird-probe-{:016x}{:016x}", number[0], number[1]);
     let address = SocketAddr::from_abstract_name(name);

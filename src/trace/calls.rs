@@ -24,7 +24,7 @@ pub struct TracedCall {
     pub collective: Collective,
     /// Bytes of the largest block of any rank.
     pub bytes: u64,
-    /// By the place of the file.
+    /// The parts of the ranks, in the order of their files.
     pub parts: Vec<TracedPart>,
     /// All ranks of the communicator have arrived, in the same collective.
     pub is_whole: bool,

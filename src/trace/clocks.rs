@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub struct ClockFit {
     /// Places of the files with this clock.
     pub files: Vec<usize>,
-    /// By the end of the stretch of time in which they hold, in this clock: what is added to its readings.
+    /// Offsets that are added to the readings of this clock, each with the last reading for which it holds.
     pub offsets: Vec<(u64, i64)>,
     /// The largest error of the offsets in nanoseconds; `None` where no call bounds them and the hosts' times of day were taken.
     pub error: Option<i64>,

@@ -2,7 +2,7 @@
 //! cache line each.
 //!
 //! Each part carries a check of its own, so that a file needs no end: whatever a rank had stored when it was killed is there,
-//! and a record that it was storing is told from one that was damaged later.
+//! and a record that it was storing is distinguished from one that was damaged later.
 
 use super::record_clock::Calibration;
 use crate::Collective;

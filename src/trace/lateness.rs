@@ -9,7 +9,7 @@ pub struct RankLateness {
     pub calls: i64,
     /// Calls at which the rank was the last to arrive.
     pub last: i64,
-    /// By call, the time that the rank came behind the first.
+    /// The time from the first arrival to that of the rank, by call.
     pub behind: Vec<i64>,
     /// Time that others waited for the rank after all but it had arrived.
     pub caused: i64,

@@ -176,7 +176,7 @@ impl Trace {
             ranks.push(trace);
             calibrations.push(of_rank);
         }
-        convert_alike(&mut ranks, &calibrations);
+        convert_times(&mut ranks, &calibrations);
         match size {
             Some(size) => Ok(Trace { size, ranks }),
             None => Err(Error::usage(format!(
@@ -189,7 +189,7 @@ impl Trace {
 
 /// Converts the times of all ranks. Processors of one machine have one counter, so its ranks are converted by the calibrations of
 /// one of them, the newest: what is between two ranks then has no error but that of the rate.
-fn convert_alike(ranks: &mut [RankTrace], calibrations: &[Vec<Calibration>]) {
+fn convert_times(ranks: &mut [RankTrace], calibrations: &[Vec<Calibration>]) {
     let clocks: Vec<u64> = ranks.iter().map(|rank| rank.header.clock).collect();
     for (trace, own) in ranks.iter_mut().zip(calibrations).filter(|(_, own)| !own.is_empty()) {
         let of_machine = clocks.iter().zip(calibrations).filter(|(clock, _)| **clock == trace.header.clock);
@@ -353,8 +353,8 @@ mod tests {
     }
 
     #[test]
-    fn ranks_of_a_machine_are_converted_alike() {
-        let path = std::env::temp_dir().join(format!("earlybird-alike-{}", std::process::id()));
+    fn ranks_of_a_machine_are_converted_by_one_line() {
+        let path = std::env::temp_dir().join(format!("earlybird-converted-{}", std::process::id()));
         // Rank 1 has calibrated for longer, and its calibrations are 40 ns apart from those of rank 0.
         let mut other = calibrations(12);
         other.iter_mut().for_each(|calibration| calibration.ns += 40);

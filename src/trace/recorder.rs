@@ -39,7 +39,7 @@ pub(crate) struct Recorder {
     calibrations: Mutex<Calibrations>,
     /// Records that were begun.
     begun: AtomicU64,
-    /// By the number of a plan, whether its name is in the file.
+    /// Whether the name of a plan is in the file, by the number of the plan.
     plans: Mutex<[bool; NAMES]>,
     /// Communicators that were opened, by the fingerprints of their names: a name may be used again.
     opened: Mutex<HashMap<u64, u64>>,
@@ -191,7 +191,7 @@ impl Recorder {
 
     /// Writes a record; nothing if newer ones have taken its place.
     #[inline]
-    fn write_again(&self, record: &Record) {
+    fn overwrite(&self, record: &Record) {
         let at = self.place_of(record.index);
         if self.file.words()[at].load(Relaxed) == record.index {
             self.store(at, &record.encode());
@@ -324,7 +324,7 @@ impl CallTrace {
             record.algorithm = self.recorder.entry(algorithm);
             record.place = place.and_then(|place| u16::try_from(place).ok());
         }
-        self.recorder.write_again(&record);
+        self.recorder.overwrite(&record);
         self.recorder.calibrate_at(exit);
     }
 
@@ -339,7 +339,7 @@ impl CallTrace {
     }
 
     /// Records the end of a started call, for which this rank has waited since `waiting`.
-    pub fn end_kept<T>(
+    pub fn end_started<T>(
         &self,
         (number, waiting): (u64, u64),
         result: &Result<T, Error>,
@@ -355,7 +355,7 @@ impl CallTrace {
     pub fn release(&self, number: u64) {
         let record = locked(&self.started).remove(&number);
         if let Some(record) = record {
-            self.recorder.write_again(&Record { outcome: CallOutcome::Released, ..record });
+            self.recorder.overwrite(&Record { outcome: CallOutcome::Released, ..record });
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::mapped::Mapped;
 use crate::op::{DType, Datatype, FoldOrder, Op, OpIdentity};
 use crate::protocol::call::Prepared;
 use crate::protocol::collective::Collective;
-use crate::protocol::decide::folds_by_rank;
+use crate::protocol::decide::folds_in_rank_order;
 use crate::protocol::payload::Buffers;
 use crate::protocol::signature::Signature;
 use crate::protocol::{Member, Report, Stop};
@@ -159,11 +159,11 @@ impl NodeComm {
         let Datatype::Builtin(dtype) = args.buffers.datatype() else {
             return Err(Error::usage("elements of a user's type where nothing but bytes can be moved"));
         };
-        let by_rank = folds_by_rank(args.collective, args.options.order, dtype, op, self.size);
+        let in_rank_order = folds_in_rank_order(args.collective, args.options.order, dtype, op, self.size);
         let algorithm = match signature.is_registered() {
-            true if args.buffers.are_registered() => self.select_registered(args, by_rank, facts.oversubscribed),
+            true if args.buffers.are_registered() => self.select_registered(args, in_rank_order, facts.oversubscribed),
             true => Algorithm::Slices,
-            false => match self.select(checked, by_rank) {
+            false => match self.select(checked, in_rank_order) {
                 // Every rank must know where the blocks for it lie, and any bytes must be elements.
                 Algorithm::SingleCopy
                     if facts.is_single_copy_refused || checked.pair_counts().is_some() || dtype == DType::Bool =>
@@ -173,7 +173,7 @@ impl NodeComm {
                 algorithm => algorithm,
             },
         };
-        Prepared::new(signature.in_lane(algorithm == Algorithm::Flat), dtype, op, self.size, by_rank, algorithm)
+        Prepared::new(signature.in_lane(algorithm == Algorithm::Flat), dtype, op, self.size, in_rank_order, algorithm)
     }
 
     /// The same for a user's operator.
@@ -186,10 +186,10 @@ impl NodeComm {
         self.must_fit(collective, buffers.datatype())?;
         // The order of reducing may show in a user's type.
         let ordered = matches!(operator.identity(), OpIdentity::User { ordered: true, .. });
-        let by_rank = ordered || options.order == FoldOrder::Rank;
-        let algorithm = self.select(checked, by_rank);
+        let in_rank_order = ordered || options.order == FoldOrder::Rank;
+        let algorithm = self.select(checked, in_rank_order);
         let signature = checked.signature().in_lane(algorithm == Algorithm::Flat);
-        Ok(Prepared::with_user(signature, buffers.datatype(), operator, self.size, by_rank, algorithm))
+        Ok(Prepared::with_user(signature, buffers.datatype(), operator, self.size, in_rank_order, algorithm))
     }
 
     /// Refuses elements of a user's type of which no deposit holds what it must.
@@ -208,17 +208,17 @@ impl NodeComm {
         }
     }
 
-    fn select(&self, checked: &CheckedArgs<'_>, by_rank: bool) -> Algorithm {
+    fn select(&self, checked: &CheckedArgs<'_>, in_rank_order: bool) -> Algorithm {
         let CollectiveArgs { collective, options, .. } = *checked.args();
-        self.thresholds.choose(collective, options.algorithm, checked.selecting_bytes(), by_rank)
+        self.thresholds.choose(collective, options.algorithm, checked.selecting_bytes(), in_rank_order)
     }
 
     /// Selects how to reduce buffers that lie in shared memory: where they lie, or by copying them as if they were private.
     /// Ranks may propose different algorithms, the first one's counts.
-    fn select_registered(&self, args: &CollectiveArgs<'_>, by_rank: bool, oversubscribed: bool) -> Algorithm {
+    fn select_registered(&self, args: &CollectiveArgs<'_>, in_rank_order: bool, oversubscribed: bool) -> Algorithm {
         // Whole: a call on such buffers is one operation.
         let buffers = &args.buffers;
-        let can_copy = !by_rank && buffers.count() * buffers.datatype().size() <= self.windows.accumulator / 2;
+        let can_copy = !in_rank_order && buffers.count() * buffers.datatype().size() <= self.windows.accumulator / 2;
         match args.options.algorithm {
             Algorithm::Chain if can_copy => Algorithm::Chain,
             Algorithm::Auto if can_copy && oversubscribed => Algorithm::Chain,

@@ -82,8 +82,8 @@ impl NodeComm {
                 Prepared::of_user(signature, datatype, self.size, true, algorithm)
             }
             (ReduceOp::Builtin(op), Datatype::Builtin(dtype)) => {
-                let by_rank = collective.traits().folds && dtype.is_inexact(op) && self.size > 2;
-                Prepared::new(signature, dtype, op, self.size, by_rank, algorithm)?
+                let in_rank_order = collective.traits().folds && dtype.is_inexact(op) && self.size > 2;
+                Prepared::new(signature, dtype, op, self.size, in_rank_order, algorithm)?
             }
             (ReduceOp::Builtin(_), Datatype::Opaque(_)) => {
                 return Err(Error::usage("elements of a user's type where nothing but bytes can be moved"));

@@ -51,7 +51,7 @@ pub struct Prepared<'a> {
     /// The fold for a small number of elements, if its accumulator is the result: nothing is widened, rounded or divided.
     pub(super) fold_few: Option<FoldFn>,
     pub(super) ranks: usize,
-    pub(super) by_rank: bool,
+    pub(super) in_rank_order: bool,
     pub(super) algorithm: Algorithm,
     pub(super) collective: Collective,
     pub(super) lane: Lane,
@@ -59,7 +59,7 @@ pub struct Prepared<'a> {
 }
 
 impl<'a> Prepared<'a> {
-    /// A call of `signature` by `ranks` ranks on elements of `dtype`. `by_rank` is true if it must fold in rank order, because
+    /// A call of `signature` by `ranks` ranks on elements of `dtype`. `in_rank_order` is true if it must fold in rank order, because
     /// the order shows in the bits; `algorithm` is the one to run, or to propose in the ticketed lane, never `Auto`.
     ///
     /// # Errors
@@ -69,19 +69,19 @@ impl<'a> Prepared<'a> {
         dtype: DType,
         op: Op,
         ranks: usize,
-        by_rank: bool,
+        in_rank_order: bool,
         algorithm: Algorithm,
     ) -> Result<Self, Error> {
         let collective = Self::collective_of(signature);
         if !collective.traits().folds {
             let moved = Arithmetic::Moved(kernels::cleaning(dtype));
-            return Ok(Self::with(signature, dtype.into(), moved, ranks, by_rank, algorithm));
+            return Ok(Self::with(signature, dtype.into(), moved, ranks, in_rank_order, algorithm));
         }
         dtype.must_have(op)?;
         let kernels = kernels::kernels(dtype, op).expect("every pair that exists has kernels: tested");
         let is_plain = kernels.widen.is_none() && kernels.finish.is_none();
         let fold_few = is_plain.then_some(kernels.fold_few);
-        let plain = Self::with(signature, dtype.into(), Arithmetic::Built(kernels), ranks, by_rank, algorithm);
+        let plain = Self::with(signature, dtype.into(), Arithmetic::Built(kernels), ranks, in_rank_order, algorithm);
         Ok(Prepared {
             accumulator_bytes: kernels.accumulator_bytes,
             fold_few,
@@ -96,10 +96,10 @@ impl<'a> Prepared<'a> {
         datatype: Datatype,
         operator: &'a dyn ReduceFn,
         ranks: usize,
-        by_rank: bool,
+        in_rank_order: bool,
         algorithm: Algorithm,
     ) -> Self {
-        Self::with(signature, datatype, Arithmetic::User(operator), ranks, by_rank, algorithm)
+        Self::with(signature, datatype, Arithmetic::User(operator), ranks, in_rank_order, algorithm)
     }
 
     /// A call of `signature` with a user's operator that is passed each time it makes progress.
@@ -107,10 +107,10 @@ impl<'a> Prepared<'a> {
         signature: Signature,
         datatype: Datatype,
         ranks: usize,
-        by_rank: bool,
+        in_rank_order: bool,
         algorithm: Algorithm,
     ) -> Prepared<'static> {
-        Prepared::with(signature, datatype, Arithmetic::Moved(None), ranks, by_rank, algorithm)
+        Prepared::with(signature, datatype, Arithmetic::Moved(None), ranks, in_rank_order, algorithm)
     }
 
     fn collective_of(signature: Signature) -> Collective {
@@ -122,7 +122,7 @@ impl<'a> Prepared<'a> {
         datatype: Datatype,
         arithmetic: Arithmetic<'a>,
         ranks: usize,
-        by_rank: bool,
+        in_rank_order: bool,
         algorithm: Algorithm,
     ) -> Self {
         let collective = Self::collective_of(signature);
@@ -141,7 +141,7 @@ impl<'a> Prepared<'a> {
             fold_few: None,
             fast_folds: None,
             ranks,
-            by_rank,
+            in_rank_order,
             algorithm,
             collective,
             lane,
@@ -253,8 +253,8 @@ impl Call<'_> {
 
     /// Returns whether contributions must be folded in rank order: false if the order does not show in the bits.
     #[inline]
-    pub(super) fn by_rank(&self) -> bool {
-        self.prepared.by_rank
+    pub(super) fn in_rank_order(&self) -> bool {
+        self.prepared.in_rank_order
     }
 
     /// Returns whether the result is in shared memory for all ranks to read, and is not copied out.

@@ -51,8 +51,8 @@ impl Thresholds {
     }
 
     /// The algorithm to run, or to propose, for a `collective` with blocks of `bytes`.
-    pub fn choose(&self, collective: Collective, requested: Algorithm, bytes: usize, by_rank: bool) -> Algorithm {
-        self.decide(collective, requested, bytes, by_rank).0
+    pub fn choose(&self, collective: Collective, requested: Algorithm, bytes: usize, in_rank_order: bool) -> Algorithm {
+        self.decide(collective, requested, bytes, in_rank_order).0
     }
 
     /// The algorithm of [`Thresholds::choose`], and the rule that selected it.
@@ -62,7 +62,7 @@ impl Thresholds {
         collective: Collective,
         requested: Algorithm,
         bytes: usize,
-        by_rank: bool,
+        in_rank_order: bool,
     ) -> (Algorithm, SelectionRule) {
         let has = collective.traits().algorithms;
         match requested {
@@ -85,11 +85,11 @@ impl Thresholds {
                 false => (Algorithm::Chain, SelectionRule::Above(BROADCAST_FLAT_BYTES)),
             },
             // In rank order a chain would stall behind a late low rank; deposits do not.
-            _ if by_rank && collective == Collective::Reduce => (Algorithm::Flat, SelectionRule::ByRank),
-            _ if by_rank && bytes >= self.slices_bytes => {
-                (Algorithm::Slices, SelectionRule::ByRankFrom(self.slices_bytes))
+            _ if in_rank_order && collective == Collective::Reduce => (Algorithm::Flat, SelectionRule::RankOrder),
+            _ if in_rank_order && bytes >= self.slices_bytes => {
+                (Algorithm::Slices, SelectionRule::RankOrderFrom(self.slices_bytes))
             }
-            _ if by_rank => (Algorithm::Leader, SelectionRule::ByRankBelow(self.slices_bytes)),
+            _ if in_rank_order => (Algorithm::Leader, SelectionRule::RankOrderBelow(self.slices_bytes)),
             _ if bytes <= self.leader_bytes => (Algorithm::Leader, SelectionRule::UpTo(self.leader_bytes)),
             _ => (Algorithm::Chain, SelectionRule::Above(self.flat_bytes.max(self.leader_bytes))),
         }
@@ -112,11 +112,11 @@ pub enum SelectionRule {
     /// Blocks of so many bytes and more take it.
     From(usize),
     /// Folding in rank order takes it.
-    ByRank,
+    RankOrder,
     /// Folding in rank order takes it from so many bytes on.
-    ByRankFrom(usize),
+    RankOrderFrom(usize),
     /// Folding in rank order takes it below so many bytes.
-    ByRankBelow(usize),
+    RankOrderBelow(usize),
 }
 
 impl fmt::Display for SelectionRule {
@@ -129,15 +129,15 @@ impl fmt::Display for SelectionRule {
             SelectionRule::Below(usize::MAX) => f.write_str("blocks of any size"),
             SelectionRule::Below(bytes) => write!(f, "blocks of less than {bytes} bytes"),
             SelectionRule::From(bytes) => write!(f, "blocks of {bytes} bytes and more"),
-            SelectionRule::ByRank => f.write_str("folding in rank order"),
-            SelectionRule::ByRankFrom(bytes) => write!(f, "folding in rank order from {bytes} bytes on"),
-            SelectionRule::ByRankBelow(bytes) => write!(f, "folding in rank order below {bytes} bytes"),
+            SelectionRule::RankOrder => f.write_str("folding in rank order"),
+            SelectionRule::RankOrderFrom(bytes) => write!(f, "folding in rank order from {bytes} bytes on"),
+            SelectionRule::RankOrderBelow(bytes) => write!(f, "folding in rank order below {bytes} bytes"),
         }
     }
 }
 
 /// Returns whether a call by a built-in operator must fold in rank order. All other pairs of type and operator give the same bits
 /// in any order, and so do two operands.
-pub fn folds_by_rank(collective: Collective, order: FoldOrder, dtype: DType, op: Op, ranks: usize) -> bool {
+pub fn folds_in_rank_order(collective: Collective, order: FoldOrder, dtype: DType, op: Op, ranks: usize) -> bool {
     collective.traits().folds && order == FoldOrder::Rank && dtype.is_inexact(op) && ranks > 2
 }

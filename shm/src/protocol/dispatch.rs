@@ -44,7 +44,7 @@ impl<B: Board> Member<B> {
         op.until_all_left(SLOTS)?;
         op.describe();
         let mut report = Report::ticketless(epoch, Algorithm::Flat);
-        let heard_all = match call.prepared.arithmetic {
+        let received_from_all = match call.prepared.arithmetic {
             Arithmetic::User(_) => op.run_guarded(arrival, &mut report)?,
             _ => op.run(arrival, &mut report)?,
         };
@@ -53,8 +53,8 @@ impl<B: Board> Member<B> {
         self.history = mix(op.hash);
         self.board.left(self.board.rank()).store(self.pending.prefix(epoch + 1), SyncPoint::LeftRelease.order());
         self.board.step(Step::Left);
-        if heard_all {
-            self.heard_all(epoch);
+        if received_from_all {
+            self.record_received_from_all(epoch);
         }
         self.board.prepare_line(((epoch + 1) % SLOTS as u64) as usize);
         Ok(report)

@@ -68,7 +68,7 @@ impl<B: Board> Member<B> {
         }
         event::wake(board, slot);
         exchange.keep_own();
-        let mut heard = 0;
+        let mut received = 0;
         for rank in exchange.sources() {
             let theirs = self.board.line(slot, rank);
             let there = || match area {
@@ -86,10 +86,10 @@ impl<B: Board> Member<B> {
                 }
             }
             self.board.read(place(rank), |deposit| exchange.receive(deposit, rank));
-            heard += usize::from(rank != me);
+            received += usize::from(rank != me);
         }
-        let heard_all = heard + 1 == self.board.ranks();
-        Some(Ok(self.leave(exchange.hash(), heard_all)))
+        let received_from_all = received + 1 == self.board.ranks();
+        Some(Ok(self.leave(exchange.hash(), received_from_all)))
     }
 
     /// The slot of the next operation, where that may take the fast path.
@@ -137,16 +137,16 @@ impl<B: Board> Member<B> {
         word::entered(self.epoch, hash ^ self.history)
     }
 
-    /// Leaves the operation, in which this rank has had something from every other one if it has `heard_all`.
+    /// Leaves the operation, in which this rank has had something from every other one if it has `received_from_all`.
     #[inline(always)]
-    fn leave(&mut self, hash: u32, heard_all: bool) -> Report {
+    fn leave(&mut self, hash: u32, received_from_all: bool) -> Report {
         let (board, epoch) = (&self.board, self.epoch);
         board.step(Step::Copied);
         board.left(board.rank()).store(epoch, SyncPoint::LeftRelease.order());
         board.step(Step::Left);
         self.history = mix(hash ^ self.history);
-        if heard_all {
-            self.heard_all(epoch);
+        if received_from_all {
+            self.record_received_from_all(epoch);
         }
         self.board.prepare_line(((epoch + 1) % SLOTS as u64) as usize);
         Report::ticketless(epoch, Algorithm::Flat)

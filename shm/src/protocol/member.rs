@@ -82,7 +82,7 @@ impl<B: Board> Member<B> {
     /// Records that every rank has contributed to operation `epoch`: so all have left the one before, unless that was a
     /// non-blocking call.
     #[inline(always)]
-    pub(super) fn heard_all(&mut self, epoch: u64) {
+    pub(super) fn record_received_from_all(&mut self, epoch: u64) {
         if self.all_left >= self.pending.last || !Rule::StartedIsNotLeft.is_kept() {
             self.all_left = self.all_left.max(epoch - 1);
         }

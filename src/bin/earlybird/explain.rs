@@ -52,10 +52,10 @@ pub fn run(args: &ExplainArgs) -> Result<u8, Error> {
         None => (launch::allowed_cpus()?.len(), probe::cpu_quota()),
     };
     let job = JobShape { ranks: args.ranks, cpus, quota, over_network: args.network };
-    let told = explain(args.op, usize::try_from(args.bytes).unwrap_or(usize::MAX), &job, &config)?;
+    let explanation = explain(args.op, usize::try_from(args.bytes).unwrap_or(usize::MAX), &job, &config)?;
     print(&match args.format {
-        AnswerFormat::Json => json(&told),
-        AnswerFormat::Table => told.to_string(),
+        AnswerFormat::Json => json(&explanation),
+        AnswerFormat::Table => explanation.to_string(),
     })?;
     Ok(0)
 }

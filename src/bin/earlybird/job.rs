@@ -33,11 +33,15 @@ pub fn job_of(command: &str, ranks: usize, args: Vec<OsString>) -> Result<Job, E
 pub fn run_job(command: &str, ranks: usize, nodes: Option<&str>, args: Vec<OsString>) -> Result<u8, Error> {
     let mut job = job_of(command, ranks, args)?;
     job.nodes = nodes.map(|text| parse_nodes(text, ranks)).transpose()?;
-    Ok(match job.run()? {
-        Outcome::Success => 0,
+    Ok(exit_code(job.run()?))
+}
+
+/// The exit code of a command whose job ended so: a rank's own code is none of the command's.
+pub fn exit_code(outcome: Outcome) -> u8 {
+    match outcome {
         Outcome::Failed { .. } => 1,
         outcome => outcome.exit_code(),
-    })
+    }
 }
 
 /// The configuration with algorithm selection reset.

@@ -62,6 +62,11 @@ pub fn print(text: &str) -> Result<(), Error> {
     }
 }
 
+/// Writes a file that was asked for.
+pub fn write_file(path: &Path, text: &str) -> Result<(), Error> {
+    std::fs::write(path, text).map_err(|error| Error::system(format!("write {}", path.display()), error))
+}
+
 /// The answer of a command for programs.
 pub fn json(answer: &impl Serialize) -> String {
     serde_json::to_string_pretty(answer).expect("answers are of strings and numbers") + "\n"

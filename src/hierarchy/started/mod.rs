@@ -15,9 +15,9 @@
 //! need; a leader that is in no call of the library holds up the exchange, as in a blocking call. A blocking call begins when all
 //! calls started before have ended.
 
-mod again;
 mod begin;
 mod multi_node_comm;
+mod persistent_allreduce;
 mod prepared;
 mod steps;
 

@@ -1,7 +1,7 @@
 //! A call that can be started, any number of times, with its buffers.
 
-use super::again::{self, AllReduce};
 use super::begin::{CallFuture, begin};
+use super::persistent_allreduce::{self, AllReduce};
 use super::steps::Steps;
 use crate::Error;
 use crate::hierarchy::Hierarchy;
@@ -14,9 +14,9 @@ use std::task::{Context, Poll, Waker};
 /// The means by which a started call makes progress.
 pub(super) enum Course {
     /// A future of this start.
-    Anew(CallFuture),
+    Future(CallFuture),
     /// The state that the call keeps from one start to the next.
-    Kept,
+    Persistent,
 }
 
 /// A call that can be started, any number of times, with its buffers.
@@ -43,7 +43,7 @@ impl Prepared {
             // Refused, where it must be, by all ranks, though leaders alone run it.
             between.lock()?.plans.admit(shape)?;
         }
-        let kept = match leaders.1.filter(|_| again::can_carry_out(&call)) {
+        let kept = match leaders.1.filter(|_| persistent_allreduce::can_carry_out(&call)) {
             Some(shape) => Some(Box::new(AllReduce::new(between, &mut owned, &call, shape)?)),
             None => None,
         };
@@ -75,22 +75,22 @@ impl Prepared {
         let (runs, shape) = self.leaders;
         if let Some(kept) = &mut self.kept {
             kept.start(number, call);
-            return Ok((Course::Kept, runs));
+            return Ok((Course::Persistent, runs));
         }
         let steps = Steps::new(between, (self.call.collective, self.call.signature), (number, call));
         let future = begin(&mut self.owned, (self.call.clone(), shape), steps)?;
-        Ok((Course::Anew(future), runs))
+        Ok((Course::Future(future), runs))
     }
 
     /// Makes progress in the call.
     pub(super) fn poll(&mut self, course: &mut Course) -> Poll<Result<(), Error>> {
         let ended = match (course, &mut self.kept) {
-            (Course::Kept, Some(kept)) => kept.poll(&mut self.owned),
-            (Course::Anew(future), _) => {
+            (Course::Persistent, Some(kept)) => kept.poll(&mut self.owned),
+            (Course::Future(future), _) => {
                 let ended = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
                 ended.map(|outcome| outcome.and_then(|result| self.put(result)))
             }
-            (Course::Kept, None) => unreachable!("begun as it is"),
+            (Course::Persistent, None) => unreachable!("begun as it is"),
         };
         ended.map(|outcome| self.owned.buffers().end(outcome))
     }

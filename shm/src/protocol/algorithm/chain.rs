@@ -33,7 +33,7 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize
     op.reserve(Need::of_all(call.accumulator_bytes(), 0))?;
     // In rank order, every chunk goes through the ranks in the same order: no rotation, or ranks would wait for each other.
     let (first, last) =
-        if call.by_rank() { (0, 0) } else { (start(place, ranks, &pieces), start(ranks - 1, ranks, &pieces)) };
+        if call.in_rank_order() { (0, 0) } else { (start(place, ranks, &pieces), start(ranks - 1, ranks, &pieces)) };
     let (mut folded, mut copied) = (Done::default(), Done::default());
     let mut left = pieces.number;
     while left > 0 {
@@ -52,13 +52,13 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize
             }
         }
         if left > 0 && !found {
-            let (area, epoch, me, by_rank) = (op.area, op.epoch, op.me, call.by_rank());
+            let (area, epoch, me, in_rank_order) = (op.area, op.epoch, op.me, call.in_rank_order());
             // In rank order the wait lasts until late lower ranks come, and they wake this one; otherwise the chunk is busy
             // and its holder is folding.
-            let wake = if by_rank { Wake::Event } else { Wake::Poll };
+            let wake = if in_rank_order { Wake::Event } else { Wake::Poll };
             op.wait(wake, |board| {
                 (0..pieces.number)
-                    .any(|i| !folded.has(i) && may_fold(board, area, i, epoch, ranks, me, by_rank).is_some())
+                    .any(|i| !folded.has(i) && may_fold(board, area, i, epoch, ranks, me, in_rank_order).is_some())
                     .then_some(())
             })?;
         }
@@ -99,7 +99,7 @@ fn may_fold<B: Board>(
     epoch: u64,
     ranks: usize,
     me: usize,
-    by_rank: bool,
+    in_rank_order: bool,
 ) -> Option<(FoldWord, usize)> {
     let word = FoldWord(board.chunk(area, i).load(Ordering::Relaxed));
     let count = match word.state(epoch, ranks) {
@@ -107,13 +107,13 @@ fn may_fold<B: Board>(
         FoldState::Open { count } => count,
         FoldState::Busy { .. } | FoldState::Final => return None,
     };
-    (!by_rank || count == me).then_some((word, count))
+    (!in_rank_order || count == me).then_some((word, count))
 }
 
 /// Adds this rank's part of chunk `i` unless another rank is folding it; `Some(true)` if that completed the chunk.
 fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> Option<bool> {
     let (board, call, area, epoch, me, ranks) = (op.board, op.call, op.area, op.epoch, op.me, op.ranks);
-    let (word, count) = may_fold(board, area, i, epoch, ranks, me, call.by_rank())?;
+    let (word, count) = may_fold(board, area, i, epoch, ranks, me, call.in_rank_order())?;
     let chunk = board.chunk(area, i);
     let busy = FoldWord::busy(epoch, me, count).0;
     chunk.compare_exchange(word.0, busy, SyncPoint::ClaimAcquire.order(), Ordering::Relaxed).ok()?;
@@ -134,7 +134,7 @@ fn try_fold<B: Board>(op: &mut Operation<'_, B>, pieces: &Pieces, i: usize) -> O
         // ranks are here: they would fetch the chunk twice.
         board.demote(at);
     }
-    if completes || call.by_rank() {
+    if completes || call.in_rank_order() {
         op.wake();
     }
     Some(completes)

@@ -28,7 +28,7 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, w: &Window<'
 /// since the result may lie where the contribution did.
 fn in_turn<B: Board>(op: &Operation<'_, B>, w: &Window<'_>) -> bool {
     let traits = w.exchange.traits;
-    traits.folds && (op.call.by_rank() || traits.prefix.is_some()) && w.exchange.readers.has(op.me)
+    traits.folds && (op.call.in_rank_order() || traits.prefix.is_some()) && w.exchange.readers.has(op.me)
 }
 
 /// Returns whether what is folded needs an accumulator of its own.
@@ -114,14 +114,14 @@ fn deposit<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, pieces: &Pieces, i: 
 #[inline(always)]
 fn collect<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<bool, Stop> {
     let mut sources = std::mem::take(&mut op.scratch.sources);
-    let Begun { mut starts, heard_all } = begin(op, w, &mut sources);
+    let Begun { mut starts, received_from_all } = begin(op, w, &mut sources);
     while !sources.is_empty() {
         until_more(op, w, &sources)?;
         receive_ready(op, w, &mut sources, &mut starts)?;
     }
     op.scratch.sources = sources;
     finish(op, w);
-    Ok(heard_all)
+    Ok(received_from_all)
 }
 
 /// The state of a window of which nothing has been received yet.
@@ -129,7 +129,7 @@ pub(in crate::protocol) struct Begun {
     /// True if a fold begins with the first block received.
     pub(in crate::protocol) starts: bool,
     /// True if a block is received from every other rank.
-    heard_all: bool,
+    received_from_all: bool,
 }
 
 /// Bytes of a private accumulator of what is folded.
@@ -164,8 +164,8 @@ pub(in crate::protocol) fn begin<B: Board>(
             sources.push(Source { rank, left, to: w.place_of(rank), pieces: pieces(op, w, rank) });
         }
     }
-    let heard_all = sources.iter().filter(|s| s.rank != me).count() + 1 == ranks;
-    Begun { starts: own, heard_all }
+    let received_from_all = sources.iter().filter(|s| s.rank != me).count() + 1 == ranks;
+    Begun { starts: own, received_from_all }
 }
 
 /// Waits until something can be received.

@@ -32,7 +32,7 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, place: usize
     let pieces = pieces(op);
     let is_last = place + 1 == op.ranks;
     let is_first = place == 0;
-    let folds_mine = is_last || (is_first && !op.call.by_rank());
+    let folds_mine = is_last || (is_first && !op.call.in_rank_order());
     if !folds_mine {
         op.deposit(&pieces);
     }
@@ -57,7 +57,7 @@ impl<B: Board> Operation<'_, B> {
     /// Folds the contributions that have arrived until all are folded; returns whether this rank published the result.
     fn fold_until_final(&mut self, pieces: &Pieces, mut mine: bool, is_last: bool) -> Result<bool, Stop> {
         let (area, slot, epoch, me, ranks) = (self.area, self.slot, self.epoch, self.me, self.ranks);
-        let (by_rank, hash) = (self.call.by_rank(), self.hash);
+        let (in_rank_order, hash) = (self.call.in_rank_order(), self.hash);
         // The count at the last claim that found nothing to fold.
         let mut empty_claim = None;
         loop {
@@ -74,7 +74,7 @@ impl<B: Board> Operation<'_, B> {
                     FoldState::Open { count } => count,
                 };
                 let there = |r: usize| has_deposited(board, slot, r, epoch, hash, WHOLE);
-                let work = match by_rank {
+                let work = match in_rank_order {
                     true => (mine && count == me) || there(count),
                     // The set of folded ranks belongs to this operation only once something has been folded.
                     false => mine || (0..ranks).any(|r| (count == 0 || !folded(board, area, r)) && there(r)),
@@ -120,7 +120,7 @@ impl<B: Board> Operation<'_, B> {
         }
         self.scratch.ready.clear();
         let there = |r: &usize| (*r == me && mine) || has_deposited(board, slot, *r, epoch, hash, WHOLE);
-        if self.call.by_rank() {
+        if self.call.in_rank_order() {
             self.scratch.ready.extend((count..self.ranks).take_while(there));
         } else {
             self.scratch.ready.extend((0..self.ranks).filter(|r| !folded(board, area, *r) && there(r)));

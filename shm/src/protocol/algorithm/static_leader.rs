@@ -31,9 +31,9 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, early: bool)
     let mut pending: Vec<usize> = (0..ranks).collect();
     let mut count = 0;
     while !pending.is_empty() {
-        let by_rank = op.call.by_rank();
+        let in_rank_order = op.call.in_rank_order();
         op.wait(Wake::Event, |board| {
-            let mut candidates = pending.iter().take(if early && by_rank { 1 } else { ranks });
+            let mut candidates = pending.iter().take(if early && in_rank_order { 1 } else { ranks });
             let enough =
                 if early { candidates.any(|r| there(board, *r)) } else { candidates.all(|r| there(board, *r)) };
             enough.then_some(())
@@ -42,7 +42,7 @@ pub(in crate::protocol) fn run<B: Board>(op: &mut Operation<'_, B>, early: bool)
         let mut blocked = false;
         pending.retain(|r| {
             let take = !blocked && there(op.board, *r);
-            blocked |= by_rank && !take;
+            blocked |= in_rank_order && !take;
             if take {
                 op.scratch.ready.push(*r);
             }

@@ -157,7 +157,7 @@ impl<'a> SmallExchange<'a> {
             sources: if receives { senders } else { 0..0 },
             deposits,
             fold,
-            in_turn: fold.is_some() && receives && (prepared.by_rank || traits.prefix.is_some()),
+            in_turn: fold.is_some() && receives && (prepared.in_rank_order || traits.prefix.is_some()),
         })
     }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Calls of each algorithm before those that count.
 const WARM_UP: u64 = 3;
 /// Balanced calls of static-leader that the delay is taken from.
-const PILOT: u64 = 15;
+const CALIBRATION_CALLS: u64 = 15;
 /// A delay that follows from a measured time is never longer.
 const DELAY_CAP: Duration = Duration::from_millis(50);
 /// Time that the calls of one row may take together, when their number is left to us.
@@ -142,13 +142,13 @@ impl<'a, T: Value> Calls<'a, T> {
     /// static-leader); the same value on all ranks.
     fn balanced_us(&mut self) -> Result<f64, Error> {
         let has = self.args.op().traits().algorithms.contains(&Algorithm::StaticLeader);
-        let pilot = if has { Algorithm::StaticLeader } else { Algorithm::Auto };
+        let measured = if has { Algorithm::StaticLeader } else { Algorithm::Auto };
         let mut record = Record::default();
-        for iteration in 0..WARM_UP + PILOT {
+        for iteration in 0..WARM_UP + CALIBRATION_CALLS {
             if iteration == WARM_UP {
                 record = Record::default();
             }
-            self.call(Variant::Library(Choice::Node(pilot)), &BALANCED, iteration, &mut record)?;
+            self.call(Variant::Library(Choice::Node(measured)), &BALANCED, iteration, &mut record)?;
         }
         Ok(quantile(&self.collect(&record)?.latencies_us(), 0.5))
     }

@@ -80,7 +80,7 @@ pub fn judge(rows: &[Row]) -> GuidelineReport {
         findings.push(Finding { guideline, bytes: a.bytes, pattern: a.pattern, what, ratio });
     };
     for auto in rows.iter().filter(|row| row.algorithm == "auto") {
-        let rivals = || rows.iter().filter(|row| row.is_beside(auto) && row.algorithm != "auto");
+        let rivals = || rows.iter().filter(|row| row.is_comparable_to(auto) && row.algorithm != "auto");
         let single = |row: &&Row| row.algorithm.parse::<earlybird::Algorithm>().is_ok();
         if let Some(best) = rivals().filter(single).min_by(|a, b| a.tail_us.median.total_cmp(&b.tail_us.median)) {
             compare(Best, auto, best);

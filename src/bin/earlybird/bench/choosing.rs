@@ -31,7 +31,7 @@ fn best<'a>(rows: &[&'a Row]) -> Option<&'a str> {
     for name in rows.iter().map(|row| &*row.algorithm).unique().filter(is_choice) {
         let (mut product, mut wins, mut loses) = (1.0, false, false);
         for row in rows.iter().filter(|row| row.algorithm == name) {
-            let is_rival = |other: &&&Row| other.algorithm == "auto" && other.is_beside(row);
+            let is_rival = |other: &&&Row| other.algorithm == "auto" && other.is_comparable_to(row);
             let Some(auto) = rows.iter().find(is_rival) else { continue };
             let ratio = row.tail_us.median / auto.tail_us.median;
             product *= ratio;

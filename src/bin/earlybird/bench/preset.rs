@@ -46,7 +46,7 @@ impl Preset {
             let mut cells =
                 vec![base.ranks.to_string(), base.bytes.to_string(), mif, format!("{:.2}", base.tail_us_median)];
             for algorithm in &COMPARED[1..] {
-                let row = rows.iter().find(|row| row.is_beside(base) && row.algorithm == algorithm.name());
+                let row = rows.iter().find(|row| row.is_comparable_to(base) && row.algorithm == algorithm.name());
                 let tail_us = row.map(|row| row.tail_us_median);
                 cells.push(tail_us.map_or("-".into(), |us| format!("{us:.2}")));
                 cells.push(tail_us.map_or("-".into(), |us| format!("{:.2}x", base.tail_us_median / us)));

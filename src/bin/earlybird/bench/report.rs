@@ -5,8 +5,8 @@ use super::check::judge;
 use super::choosing::size_table;
 use super::page::page;
 use super::row::Row;
-use super::stats::{Bounds, Doubt, Verdict};
-use crate::output::{json, print};
+use super::stats::{Bounds, Caveat, Verdict};
+use crate::output::{json, print, write_file};
 use crate::table::{markdown, table, table_of};
 use earlybird::launch::say;
 use earlybird::{Algorithm, Error};
@@ -72,11 +72,10 @@ impl<'a> Report<'a> {
             (Format::Table, None) => result_table(&self.rows, table) + &losses(&self.rows),
         };
         print(&text)?;
-        doubts(&self.rows).into_iter().for_each(|doubt| say(format_args!("earlybird bench: warning: {doubt}")));
+        caveats(&self.rows).into_iter().for_each(|caveat| say(format_args!("earlybird bench: warning: {caveat}")));
         if let Some(path) = html {
             let page = page(&self.rows, verdict.as_deref().unwrap_or_default())?;
-            let written = std::fs::write(path, page);
-            written.map_err(|error| Error::system(format!("write {}", path.display()), error))?;
+            write_file(path, &page)?;
         }
         match (verdict, format) {
             (None, _) => Ok(()),
@@ -131,7 +130,8 @@ fn overlaps(rows: &[Row]) -> String {
             "mpi-started" => "mpi",
             _ => continue,
         };
-        let Some(blocking) = computing().find(|other| other.algorithm == blocking && other.is_beside(row)) else {
+        let Some(blocking) = computing().find(|other| other.algorithm == blocking && other.is_comparable_to(row))
+        else {
             continue;
         };
         let (alone_us, left_us) = (blocking.call_us_mean, row.call_us_mean);
@@ -147,10 +147,10 @@ fn overlaps(rows: &[Row]) -> String {
 }
 
 /// Each reason to distrust rows, with their number.
-fn doubts(rows: &[Row]) -> Vec<String> {
-    let count = |doubt: &Doubt| rows.iter().filter(|row| row.doubts.contains(doubt)).count();
-    let doubtful = Doubt::VARIANTS.iter().map(|doubt| (doubt, count(doubt))).filter(|(_, count)| *count > 0);
-    doubtful.map(|(doubt, count)| format!("in {count} of {} rows {doubt}", rows.len())).collect()
+fn caveats(rows: &[Row]) -> Vec<String> {
+    let count = |caveat: &Caveat| rows.iter().filter(|row| row.caveats.contains(caveat)).count();
+    let unreliable = Caveat::VARIANTS.iter().map(|caveat| (caveat, count(caveat))).filter(|(_, count)| *count > 0);
+    unreliable.map(|(caveat, count)| format!("in {count} of {} rows {caveat}", rows.len())).collect()
 }
 
 /// The comparisons with the baseline by their verdicts, and the rows that lose beyond the noise, worst first.
@@ -205,10 +205,13 @@ mod tests {
     }
 
     #[test]
-    fn doubtful_rows_are_counted() {
-        let doubtful = Row { doubts: vec![Doubt::Outliers], ..row(8, "flat", 1.0) };
-        let said = doubts(&[doubtful.clone(), row(8, "chain", 1.0), doubtful]);
-        assert!(matches!(&said[..], [one] if one.starts_with("in 2 of 3 rows more than one call")), "{said:?}");
+    fn unreliable_rows_are_counted() {
+        let unreliable = Row { caveats: vec![Caveat::Outliers], ..row(8, "flat", 1.0) };
+        let sentences = caveats(&[unreliable.clone(), row(8, "chain", 1.0), unreliable]);
+        assert!(
+            matches!(&sentences[..], [one] if one.starts_with("in 2 of 3 rows more than one call")),
+            "{sentences:?}"
+        );
     }
 
     /// A row whose tail is this many times that of static-leader, give or take `spread`.

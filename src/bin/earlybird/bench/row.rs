@@ -1,6 +1,6 @@
 //! The rows of the result.
 
-use super::stats::{Bounds, Doubt};
+use super::stats::{Bounds, Caveat};
 use serde::Serialize;
 
 /// One line of the result. Field names and their order are the CSV's header.
@@ -36,7 +36,7 @@ pub struct Row {
     pub versus_baseline: Option<Bounds>,
     /// Reasons to distrust the tails.
     #[serde(skip)]
-    pub doubts: Vec<Doubt>,
+    pub caveats: Vec<Caveat>,
 }
 
 impl Row {
@@ -60,7 +60,7 @@ impl Row {
     }
 
     /// True for rows of the same size, pattern and delay, which can be compared.
-    pub fn is_beside(&self, other: &Row) -> bool {
+    pub fn is_comparable_to(&self, other: &Row) -> bool {
         (self.bytes, self.pattern, self.mif) == (other.bytes, other.pattern, other.mif)
     }
 }
@@ -93,7 +93,7 @@ pub(super) mod tests {
             compute_us: 0.0,
             tail_us: Bounds { low: tail_us_median * 0.99, median: tail_us_median, high: tail_us_median * 1.01 },
             versus_baseline: None,
-            doubts: Vec::new(),
+            caveats: Vec::new(),
         }
     }
 }

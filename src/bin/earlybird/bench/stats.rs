@@ -191,7 +191,7 @@ impl Verdict {
 
 /// A reason to distrust the figures of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display, strum::VariantArray)]
-pub enum Doubt {
+pub enum Caveat {
     #[strum(to_string = "the quartiles lie more than half the median apart: other load, or too few calls")]
     Spread,
     #[strum(to_string = "more than one call in twenty is far above the quartiles: something else ran now and then")]
@@ -200,19 +200,19 @@ pub enum Doubt {
     WarmUp,
 }
 
-impl Doubt {
-    /// The doubts about values in the order in which they were measured.
-    pub fn of(values: &[f64]) -> Vec<Doubt> {
+impl Caveat {
+    /// The caveats about values in the order in which they were measured.
+    pub fn of(values: &[f64]) -> Vec<Caveat> {
         let [first, median, third] = [0.25, 0.5, 0.75].map(|part| quantile(values, part));
         let range = third - first;
         let far = values.iter().filter(|value| **value > third + 3.0 * range).count();
         let (early, rest) = values.split_at(values.len() / 10);
-        let doubts = [
-            (Doubt::Spread, range > 0.5 * median),
-            (Doubt::Outliers, far * 20 > values.len()),
-            (Doubt::WarmUp, early.len() >= 5 && quantile(early, 0.5) > 1.5 * quantile(rest, 0.5)),
+        let caveats = [
+            (Caveat::Spread, range > 0.5 * median),
+            (Caveat::Outliers, far * 20 > values.len()),
+            (Caveat::WarmUp, early.len() >= 5 && quantile(early, 0.5) > 1.5 * quantile(rest, 0.5)),
         ];
-        doubts.into_iter().filter_map(|(doubt, holds)| holds.then_some(doubt)).collect()
+        caveats.into_iter().filter_map(|(caveat, holds)| holds.then_some(caveat)).collect()
     }
 }
 
@@ -286,16 +286,16 @@ mod tests {
     }
 
     #[test]
-    fn doubtful_samples_are_named() {
+    fn unreliable_samples_are_named() {
         let steady = |count: u32| (0..count).map(|call| 40.0 + f64::from(call % 8));
-        assert_eq!(Doubt::of(&steady(100).collect::<Vec<_>>()), []);
+        assert_eq!(Caveat::of(&steady(100).collect::<Vec<_>>()), []);
         let wide: Vec<f64> = steady(100).enumerate().map(|(call, us)| us * (1 + call % 2) as f64).collect();
-        assert_eq!(Doubt::of(&wide), [Doubt::Spread]);
+        assert_eq!(Caveat::of(&wide), [Caveat::Spread]);
         let disturbed: Vec<f64> = steady(90).chain([900.0; 10]).collect();
-        assert_eq!(Doubt::of(&disturbed), [Doubt::Outliers]);
+        assert_eq!(Caveat::of(&disturbed), [Caveat::Outliers]);
         let varied = (0..180).map(|call| 40.0 + f64::from(call % 24));
         let cold: Vec<f64> = [85.0; 20].into_iter().chain(varied).collect();
-        assert_eq!(Doubt::of(&cold), [Doubt::WarmUp]);
+        assert_eq!(Caveat::of(&cold), [Caveat::WarmUp]);
     }
 
     #[test]

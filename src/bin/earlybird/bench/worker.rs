@@ -6,7 +6,7 @@ use super::data::Value;
 use super::report::Report;
 use super::row::Row;
 use super::session::Session;
-use super::stats::{Bounds, Doubt, quantile};
+use super::stats::{Bounds, Caveat, quantile};
 use super::variant::Variant;
 use crate::output::progress_bar;
 use earlybird::{Algorithm, Choice, Collective, Element, Error, Indexed};
@@ -74,7 +74,7 @@ fn rows(args: &BenchArgs, session: &Session, cell: &Cell) -> Vec<Row> {
             compute_us: rounded(args.compute.as_secs_f64() * 1e6),
             tail_us: Bounds::of(&tails_us),
             versus_baseline: baseline_us.as_ref().map(|baseline_us| Bounds::of_ratios(&tails_us, baseline_us)),
-            doubts: Doubt::of(&tails_us),
+            caveats: Caveat::of(&tails_us),
         }
     };
     cell.measured.iter().map(row).collect()

@@ -20,19 +20,19 @@ pub struct Survivor {
 }
 
 /// The rank that dies: the last one, because rank 0 reports.
-pub fn victim(ranks: usize) -> usize {
+pub fn rank_to_kill(ranks: usize) -> usize {
     ranks - 1
 }
 
-/// Kills the victim. Returns all survivors, and whether the error of each names it: the same on all of them. Collective.
+/// Kills the rank. Returns all survivors, and whether the error of each names it: the same on all of them. Collective.
 ///
 /// # Errors
 /// The errors of lining up, and of forming a communicator of the survivors.
-pub fn run(session: &Session, victim: usize) -> Result<(Vec<Survivor>, bool), Error> {
+pub fn run(session: &Session, killed_rank: usize) -> Result<(Vec<Survivor>, bool), Error> {
     let (comm, lineup) = (&session.comm, &session.lineup);
     let start_ns = lineup.agree_on_start_ns()?;
     let death_ns = start_ns + WAIT_NS;
-    if comm.rank() == victim {
+    if comm.rank() == killed_rank {
         lineup.wait_until(death_ns);
         let _ = kill_process(getpid(), Signal::KILL);
     }
@@ -40,7 +40,7 @@ pub fn run(session: &Session, victim: usize) -> Result<(Vec<Survivor>, bool), Er
     let mut data = [1.0f32; 1024];
     let result = comm.all_reduce_in_place(&mut data, Op::Sum);
     let delay_ns = now_ns() - death_ns;
-    let names_victim = matches!(&result, Err(Error::PeerDied { rank, .. }) if *rank == victim);
+    let names_killed = matches!(&result, Err(Error::PeerDied { rank, .. }) if *rank == killed_rank);
     let text = result.map_or_else(|error| format!("[{}] {error}", error.code()), |()| "no error".into());
 
     let survivors = comm.shrink()?;
@@ -48,7 +48,7 @@ pub fn run(session: &Session, victim: usize) -> Result<(Vec<Survivor>, bool), Er
     message.iter_mut().zip(text.bytes()).for_each(|(sent, byte)| *sent = byte);
     let mut messages = vec![0u8; TEXT * survivors.size()];
     survivors.all_gather_into(&message, &mut messages)?;
-    let mine = [comm.rank() as i64, delay_ns, i64::from(names_victim)];
+    let mine = [comm.rank() as i64, delay_ns, i64::from(names_killed)];
     let mut numbers = vec![0i64; mine.len() * survivors.size()];
     survivors.all_gather_into(&mine, &mut numbers)?;
     let survivor = |(message, &[rank, delay_ns, _]): (&[u8], &[i64; 3])| Survivor {
@@ -58,7 +58,7 @@ pub fn run(session: &Session, victim: usize) -> Result<(Vec<Survivor>, bool), Er
     };
     let numbers = numbers.as_chunks::<3>().0;
     let survivors = messages.chunks(TEXT).zip(numbers).map(survivor).collect();
-    Ok((survivors, numbers.iter().all(|[.., names_victim]| *names_victim == 1)))
+    Ok((survivors, numbers.iter().all(|[.., names_killed]| *names_killed == 1)))
 }
 
 /// Each survivor's error and delay.

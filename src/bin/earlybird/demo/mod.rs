@@ -8,15 +8,15 @@ mod picture;
 mod straggler;
 
 use crate::bench::{BenchArgs, Session, measure};
-use crate::job::{as_worker, job_of};
-use crate::output::{must_be_writable, print, progress_bar};
+use crate::job::{as_worker, exit_code, job_of};
+use crate::output::{must_be_writable, print, progress_bar, write_file};
 use clap::Args;
 use earlybird::Error;
-use earlybird::launch::{Outcome, allowed_cpus};
+use earlybird::launch::allowed_cpus;
 use earlybird::units::parse_time;
 use std::path::PathBuf;
 use std::time::Duration;
-use straggler::Duel;
+use straggler::Comparison;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,11 +74,8 @@ fn start(args: &DemoArgs) -> Result<u8, Error> {
         print("More ranks than CPUs: they take turns on them, so these times say little about the algorithms.\n")?;
     }
     let mut job = job_of("earlybird demo", ranks, as_worker())?;
-    job.expendable = Some(death::victim(ranks));
-    Ok(match job.run()? {
-        Outcome::Failed { .. } => 1,
-        outcome => outcome.exit_code(),
-    })
+    job.expendable = Some(death::rank_to_kill(ranks));
+    Ok(exit_code(job.run()?))
 }
 
 impl DemoArgs {
@@ -107,30 +104,29 @@ fn work(args: &DemoArgs) -> Result<u8, Error> {
         "\nStraggler: in every call one rank, drawn anew, comes {delay_ms} ms late; {} calls of each algorithm in turn.\n\n",
         args.calls
     ))?;
-    let mut duels = Vec::new();
+    let mut comparisons = Vec::new();
     let progress = progress_bar(rank, "{bar:40} {msg}");
     measure::<f32>(&bench, &session, &progress, |cell| {
-        duels.push(Duel::of(cell)?);
+        comparisons.push(Comparison::of(cell)?);
         Ok(())
     })?;
-    report(straggler::text(&duels))?;
+    report(straggler::text(&comparisons))?;
     report(format!("The same by: earlybird bench {} --ranks {ranks}\n", args.bench_line()))?;
 
     let orders = bits::run(&session)?;
     report(bits::text(&orders, ranks))?;
-    if duels.iter().any(|duel| duel.wrong > 0) || !bits::are_equal(&orders) {
+    if comparisons.iter().any(|comparison| comparison.wrong > 0) || !bits::are_equal(&orders) {
         return Ok(1);
     }
 
-    let victim = death::victim(ranks);
-    report(format!("\nDeath: rank {victim} is killed while the others wait for it in an allreduce.\n\n"))?;
-    let (survivors, all_know) = death::run(&session, victim)?;
+    let killed_rank = death::rank_to_kill(ranks);
+    report(format!("\nDeath: rank {killed_rank} is killed while the others wait for it in an allreduce.\n\n"))?;
+    let (survivors, all_know) = death::run(&session, killed_rank)?;
     report(death::text(&survivors))?;
 
     if rank == 0 {
-        let svg = picture::draw(&duels, ranks, session.comm.allowed_cpus(), delay_ms);
-        let written = std::fs::write(&args.svg, svg);
-        written.map_err(|error| Error::system(format!("write {}", args.svg.display()), error))?;
+        let svg = picture::draw(&comparisons, ranks, session.comm.allowed_cpus(), delay_ms);
+        write_file(&args.svg, &svg)?;
         print(&format!("\nPicture: {}\n", args.svg.display()))?;
     }
     Ok(u8::from(!all_know))

@@ -1,8 +1,8 @@
-//! The picture of the demonstration: one call as lanes around its last arrival, and below it the tails of all calls.
+//! The picture of the demonstration: one call as a line for each rank around its last arrival, and below it the tails of all calls.
 //!
 //! Written by hand, because half of it is hatching, brackets and labels, which the plotting crate does not draw.
 
-use super::straggler::{Contender, Duel};
+use super::straggler::{Comparison, MeasuredAlgorithm};
 use crate::bench::{Sample, last_arrival, last_exit, quantile};
 use crate::chart::in_bytes;
 use earlybird::pattern::mix;
@@ -13,10 +13,10 @@ const WIDTH: f64 = 1000.0;
 /// The plots lie between these.
 const LEFT: f64 = 200.0;
 const RIGHT: f64 = 970.0;
-const LANE: f64 = 20.0;
+const LINE: f64 = 20.0;
 /// Height of the dots of one algorithm.
 const STRIP: f64 = 44.0;
-/// The part of a lane's plot that lies before the last arrival.
+/// The part of a line's plot that lies before the last arrival.
 const BEFORE: f64 = 0.3;
 
 const HEAD: &str = r##"<style>text{font-family:system-ui,sans-serif;font-size:13px;fill:#222}.title{font-size:17px;font-weight:600}
@@ -57,13 +57,13 @@ impl Picture {
     }
 }
 
-/// The picture of these comparisons; the largest vectors' calls are the lanes.
-pub fn draw(duels: &[Duel], ranks: usize, cpus: usize, delay_ms: f64) -> String {
+/// The picture of these comparisons; the lines are of a call on the largest vectors.
+pub fn draw(comparisons: &[Comparison], ranks: usize, cpus: usize, delay_ms: f64) -> String {
     let mut picture = Picture { body: String::new(), y: 34.0 };
-    if let Some(duel) = duels.iter().max_by_key(|duel| duel.bytes) {
-        lanes(&mut picture, duel, ranks, cpus, delay_ms);
+    if let Some(comparison) = comparisons.iter().max_by_key(|comparison| comparison.bytes) {
+        timelines(&mut picture, comparison, ranks, cpus, delay_ms);
     }
-    tails(&mut picture, duels);
+    tails(&mut picture, comparisons);
     let height = picture.y;
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" width=\"{WIDTH}\" height=\"{height:.0}\">\n\
@@ -73,18 +73,20 @@ pub fn draw(duels: &[Duel], ranks: usize, cpus: usize, delay_ms: f64) -> String 
 }
 
 /// One call of each algorithm from the same round, of which both tails are as near their medians as in any.
-fn lanes(picture: &mut Picture, duel: &Duel, ranks: usize, cpus: usize, delay_ms: f64) {
-    let both = [&duel.classic, &duel.auto];
-    let medians = both.map(|contender| quantile(&contender.tails_us, 0.5));
+fn timelines(picture: &mut Picture, comparison: &Comparison, ranks: usize, cpus: usize, delay_ms: f64) {
+    let both = [&comparison.classic, &comparison.auto];
+    let medians = both.map(|algorithm| quantile(&algorithm.tails_us, 0.5));
     let distance = |call: &usize| -> f64 {
-        both.iter().zip(medians).map(|(contender, median)| (contender.tails_us[*call] / median).ln().abs()).sum()
+        both.iter().zip(medians).map(|(algorithm, median)| (algorithm.tails_us[*call] / median).ln().abs()).sum()
     };
-    let Some(call) = (0..duel.classic.calls.len()).min_by(|a, b| distance(a).total_cmp(&distance(b))) else { return };
-    let longest_us = both.iter().map(|contender| contender.tails_us[call]).fold(0.0, f64::max);
+    let Some(call) = (0..comparison.classic.calls.len()).min_by(|a, b| distance(a).total_cmp(&distance(b))) else {
+        return;
+    };
+    let longest_us = both.iter().map(|algorithm| algorithm.tails_us[call]).fold(0.0, f64::max);
     let us_wide = longest_us * 1.15 / (1.0 - BEFORE);
     let x = |us: f64| (LEFT + (RIGHT - LEFT) * (BEFORE + us / us_wide)).clamp(LEFT, RIGHT);
 
-    let size = in_bytes(duel.bytes as f64);
+    let size = in_bytes(comparison.bytes as f64);
     let title =
         format!("One allreduce of {size} bytes of f32 on {ranks} ranks and {cpus} CPUs, one rank {delay_ms} ms late");
     picture.text("title", "start", 24.0, picture.y, &title);
@@ -92,8 +94,8 @@ fn lanes(picture: &mut Picture, duel: &Duel, ranks: usize, cpus: usize, delay_ms
     legend(picture, ranks);
     let top = picture.y + 8.0;
     picture.y += 16.0;
-    for (contender, class) in both.into_iter().zip(["classic", "auto"]) {
-        group(picture, contender, class, call, &x);
+    for (algorithm, class) in both.into_iter().zip(["classic", "auto"]) {
+        group(picture, algorithm, class, call, &x);
     }
     picture.line("arrival", (x(0.0), top), (x(0.0), picture.y));
     picture.text("small", "middle", x(0.0), picture.y + 14.0, "last arrival");
@@ -121,22 +123,22 @@ fn legend(picture: &mut Picture, ranks: usize) {
     }
 }
 
-/// The lanes of one algorithm: a row for each rank, and the tail below them.
-fn group(picture: &mut Picture, contender: &Contender, class: &str, call: usize, x: &impl Fn(f64) -> f64) {
-    let samples: &[Sample] = &contender.calls[call];
+/// The lines of one algorithm: one for each rank, and the tail below them.
+fn group(picture: &mut Picture, algorithm: &MeasuredAlgorithm, class: &str, call: usize, x: &impl Fn(f64) -> f64) {
+    let samples: &[Sample] = &algorithm.calls[call];
     let zero_ns = last_arrival(samples);
     let us = |ns: i64| (ns - zero_ns) as f64 / 1e3;
     // Two ranks have nothing to reduce before both are there.
     let before = if class == "auto" && samples.len() > 2 { "works" } else { "waits" };
-    picture.text("name", "start", 24.0, picture.y + 14.0, &contender.name);
+    picture.text("name", "start", 24.0, picture.y + 14.0, &algorithm.name);
     for (rank, sample) in samples.iter().enumerate() {
         let y = picture.y;
         picture.text("small", "end", LEFT - 8.0, y + 14.0, &format!("rank {rank}"));
         let (arrived, left) = (us(sample.arrival_ns), us(sample.exit_ns));
-        picture.bar("computes", LEFT, x(arrived), y + 3.0, LANE - 6.0);
-        picture.bar(before, x(arrived), x(left.min(0.0)), y + 3.0, LANE - 6.0);
-        picture.bar(class, x(arrived.max(0.0)), x(left), y + 3.0, LANE - 6.0);
-        picture.y += LANE;
+        picture.bar("computes", LEFT, x(arrived), y + 3.0, LINE - 6.0);
+        picture.bar(before, x(arrived), x(left.min(0.0)), y + 3.0, LINE - 6.0);
+        picture.bar(class, x(arrived.max(0.0)), x(left), y + 3.0, LINE - 6.0);
+        picture.y += LINE;
     }
     let (tail_us, y) = (us(last_exit(samples)), picture.y + 5.0);
     let (from, to) = (x(0.0), x(tail_us));
@@ -151,30 +153,31 @@ fn group(picture: &mut Picture, contender: &Contender, class: &str, call: usize,
 }
 
 /// A dot for each call's tail, a strip for each algorithm and size, with quartiles and median.
-fn tails(picture: &mut Picture, duels: &[Duel]) {
-    let all = duels.iter().flat_map(|duel| duel.classic.tails_us.iter().chain(&duel.auto.tails_us));
+fn tails(picture: &mut Picture, comparisons: &[Comparison]) {
+    let all =
+        comparisons.iter().flat_map(|comparison| comparison.classic.tails_us.iter().chain(&comparison.auto.tails_us));
     let all = all.copied().filter(|us| *us > 0.0);
     let Some((low, high)) = all.minmax_by(f64::total_cmp).into_option() else { return };
     let (low, high) = (low.ln() - 0.05, high.ln() + 0.05);
     let x = |us: f64| LEFT + (RIGHT - LEFT) * ((us.ln() - low) / (high - low)).clamp(0.0, 1.0);
-    let calls = duels.iter().map(|duel| duel.auto.tails_us.len()).max().unwrap_or(0);
+    let calls = comparisons.iter().map(|comparison| comparison.auto.tails_us.len()).max().unwrap_or(0);
     let title = format!("The tails of all calls, {calls} of each: last exit - last arrival");
     picture.text("title", "start", 24.0, picture.y, &title);
     picture.y += 20.0;
-    for duel in duels {
-        picture.text("small", "start", 24.0, picture.y + 14.0, &duel.verdict());
+    for comparison in comparisons {
+        picture.text("small", "start", 24.0, picture.y + 14.0, &comparison.verdict());
         picture.y += 26.0;
-        for (contender, class) in [(&duel.classic, "classic"), (&duel.auto, "auto")] {
+        for (algorithm, class) in [(&comparison.classic, "classic"), (&comparison.auto, "auto")] {
             let middle = picture.y + STRIP / 2.0;
-            picture.text("name", "end", LEFT - 12.0, middle + 4.0, &contender.name);
-            for (call, us) in contender.tails_us.iter().enumerate() {
+            picture.text("name", "end", LEFT - 12.0, middle + 4.0, &algorithm.name);
+            for (call, us) in algorithm.tails_us.iter().enumerate() {
                 // Dots are spread upwards and downwards so that equal tails are seen apart.
                 let spread = (mix(call as u64) >> 40) as f64 / (1 << 24) as f64 - 0.5;
                 let (at, y) = (x(*us), middle + spread * (STRIP - 12.0));
                 picture
                     .add(format_args!(r#"<circle class="{class}" opacity=".45" cx="{at:.1}" cy="{y:.1}" r="2.5"/>"#));
             }
-            let [first, median, third] = [0.25, 0.5, 0.75].map(|part| x(quantile(&contender.tails_us, part)));
+            let [first, median, third] = [0.25, 0.5, 0.75].map(|part| x(quantile(&algorithm.tails_us, part)));
             picture.bar("box", first, third, picture.y + 4.0, STRIP - 8.0);
             picture.line("median", (median, picture.y + 2.0), (median, picture.y + STRIP - 2.0));
             picture.y += STRIP;
@@ -204,12 +207,12 @@ fn round_step(width: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::straggler::tests::duel;
+    use super::super::straggler::tests::comparison;
     use super::*;
 
     #[test]
-    fn a_call_has_its_lanes_and_every_tail_its_dot() {
-        let svg = draw(&[duel(0.5)], 3, 4, 5.0);
+    fn a_call_has_its_timelines_and_every_tail_its_dot() {
+        let svg = draw(&[comparison(0.5)], 3, 4, 5.0);
         let picture = roxmltree::Document::parse(&svg).expect("well-formed");
         let of_class = |class| picture.descendants().filter(move |node| node.attribute("class") == Some(class));
         let texts: Vec<&str> =
@@ -224,7 +227,7 @@ mod tests {
 
     #[test]
     fn nothing_is_left_of_the_plot_or_right_of_it() {
-        let svg = draw(&[duel(0.1), duel(3.0)], 3, 4, 5.0);
+        let svg = draw(&[comparison(0.1), comparison(3.0)], 3, 4, 5.0);
         let picture = roxmltree::Document::parse(&svg).expect("well-formed");
         let places = picture.descendants().filter_map(|node| node.attribute("cx")?.parse::<f64>().ok());
         assert!(places.into_iter().all(|x| (LEFT..=RIGHT).contains(&x)));

@@ -43,10 +43,10 @@ impl Launcher {
         let mut places = std::env::split_paths(&path).map(|directory| directory.join(name));
         let real = places.find(|place| place.is_file())?.canonicalize().ok()?;
         let output = Command::new(name).arg("--version").output().ok()?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let family = FAMILIES.iter().find(|(_, word, _)| said.contains(word)).map(|(family, ..)| *family);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let family = FAMILIES.iter().find(|(_, word, _)| text.contains(word)).map(|(family, ..)| *family);
         let number = |word: &&str| word.starts_with(|first: char| first.is_ascii_digit()) && word.contains('.');
-        let version = said.split_whitespace().find(number).unwrap_or("of unknown version").to_owned();
+        let version = text.split_whitespace().find(number).unwrap_or("of unknown version").to_owned();
         Some(Launcher { name, real, version, family })
     }
 

@@ -19,7 +19,7 @@ const MAY_NOT_READ: &str = "may not read";
 /// All of the section.
 pub fn findings() -> Vec<Finding> {
     let effect = "every other command and every program starts like this";
-    let said = own_binary().and_then(|binary| {
+    let trial = own_binary().and_then(|binary| {
         let mut command = Command::new(&binary);
         command
             .args(["run", "-n", "2", "--grace", "1", "--timeout", "20", "--"])
@@ -30,17 +30,17 @@ pub fn findings() -> Vec<Finding> {
         }
         command.output().map_err(|error| Error::system("starting the trial job", error))
     });
-    match said {
+    match trial {
         Ok(output) if output.status.success() => {
-            let said = String::from_utf8_lossy(&output.stdout).into_owned();
-            vec![Finding::ok(SECTION, "allreduce", "right on both ranks", effect), reading(said.trim())]
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            vec![Finding::ok(SECTION, "allreduce", "right on both ranks", effect), reading(text.trim())]
         }
         failed => {
             let why = failed.map_or_else(
                 |error| error.to_string(),
                 |output| {
-                    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-                    said.lines()
+                    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+                    text.lines()
                         .next()
                         .unwrap_or("failed without a word")
                         .trim_start_matches("earlybird doctor: ")
@@ -52,10 +52,10 @@ pub fn findings() -> Vec<Finding> {
     }
 }
 
-fn reading(said: &str) -> Finding {
+fn reading(answer: &str) -> Finding {
     let effect = "large blocks of allgather and alltoall are copied once (single-copy)";
     let finding = |value| Finding::ok(SECTION, "process_vm_readv", value, effect);
-    match said == MAY_READ {
+    match answer == MAY_READ {
         true => finding(format!("works between ranks ({})", ptrace_scope())),
         false => Finding {
             effect: "they are copied twice, through shared memory (flat)".into(),

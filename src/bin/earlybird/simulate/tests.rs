@@ -12,7 +12,7 @@ struct Line {
 
 const COSTS: &str = "--alpha 3e-5 --beta 1e-8 --gamma 2e-10";
 
-fn asked(line: &str) -> Result<String, String> {
+fn run_line(line: &str) -> Result<String, String> {
     let words = format!("simulate {line}");
     let args = Line::try_parse_from(words.split_whitespace()).map_err(|error| error.to_string())?.args;
     answer(&args).map_err(|error| error.to_string())
@@ -20,7 +20,7 @@ fn asked(line: &str) -> Result<String, String> {
 
 /// (algorithm, parameters, ranks, bytes, pattern, time_us, rounds) of each line.
 fn rows(line: &str) -> Vec<Vec<String>> {
-    let text = asked(&format!("{line} --format csv")).unwrap_or_else(|error| panic!("{line}: {error}"));
+    let text = run_line(&format!("{line} --format csv")).unwrap_or_else(|error| panic!("{line}: {error}"));
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("algorithm,parameters,ranks,bytes,pattern,time_us,rounds"));
     lines.map(|line| line.split(',').map(str::to_string).collect()).collect()
@@ -192,7 +192,7 @@ fn requests_without_sense_are_refused() {
         ("--preset alizadeh --ranks 4".to_string(), &["cannot be used with"]),
         ("--preset alizadeh --pattern random".to_string(), &["cannot be used with"]),
     ] {
-        let refused = asked(line.trim()).expect_err(&line);
+        let refused = run_line(line.trim()).expect_err(&line);
         assert!(parts.iter().all(|part| refused.contains(part)), "{line}: {refused}");
     }
 }

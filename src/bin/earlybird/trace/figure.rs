@@ -44,7 +44,7 @@ pub fn lateness(study: &Study) -> Chart {
     }
 }
 
-/// The call in which the ranks waited longest for the last one, a lane for each of the [`RANKS`] that came last: when it came, what it
+/// The call in which the ranks waited longest for the last one, a line for each of the [`RANKS`] that came last: when it came, what it
 /// waited, and what was left to do when all had arrived. Nothing if no call kept anybody waiting.
 ///
 /// # Errors
@@ -72,8 +72,8 @@ pub fn longest_wait(study: &Study) -> Result<Option<String>, Error> {
     );
     let height = 110 + 28 * parts.len() as u32;
     let svg = picture((1240, height), |area| {
-        let lanes = parts.len() as f64;
-        let mut drawn = plot(area, &title, first - room..exits + room, 0.0..lanes)?;
+        let lines = parts.len() as f64;
+        let mut drawn = plot(area, &title, first - room..exits + room, 0.0..lines)?;
         let rank_at = |y: &f64| match parts.get(y.floor() as usize) {
             Some(part) if y.fract() != 0.0 => format!("rank {}", study.rank(part.file)),
             _ => String::new(),
@@ -86,16 +86,16 @@ pub fn longest_wait(study: &Study) -> Result<Option<String>, Error> {
             .y_label_formatter(&rank_at)
             .label_style(("sans-serif", 13))
             .draw()?;
-        for (lane, part) in parts.iter().enumerate() {
+        for (line, part) in parts.iter().enumerate() {
             let exit = part.exit.unwrap_or(last);
             let bar = |from: i64, to: i64, colour: ShapeStyle| {
-                let (low, high) = (lane as f64 + 0.2, lane as f64 + 0.8);
+                let (low, high) = (line as f64 + 0.2, line as f64 + 0.8);
                 Rectangle::new([(in_ms(from), low), (in_ms(to.max(from)), high)], colour)
             };
             let (waits, works) = (RGBColor(86, 180, 233).mix(0.5).filled(), RGBColor(0, 60, 110).filled());
             drawn.draw_series([bar(part.arrival, exit.min(last), waits), bar(part.arrival.max(last), exit, works)])?;
         }
-        drawn.draw_series([PathElement::new([(0.0, 0.0), (0.0, lanes)], RED.stroke_width(1))])?;
+        drawn.draw_series([PathElement::new([(0.0, 0.0), (0.0, lines)], RED.stroke_width(1))])?;
         Ok(())
     })?;
     Ok(Some(svg))

@@ -5,7 +5,7 @@ use crate::table::{table, table_of};
 use earlybird::trace::{CallOutcome, RankLateness, TracedCall, by_rank as by_rank_of};
 
 /// Stretches of time into which a trace is cut.
-const STRETCHES: i64 = 8;
+const INTERVALS: i64 = 8;
 
 /// Open calls that are listed.
 const OPEN: usize = 10;
@@ -58,10 +58,10 @@ fn verdict(study: &Study, ranks: &[RankLateness], lasts: &[usize]) -> String {
 /// The table of stretches of time: phases in which another rank is late, or none.
 pub fn over_time(study: &Study) -> String {
     let (begin, length) = (study.begin(), study.length().max(1));
-    let mut stretches: Vec<Vec<&TracedCall>> = vec![Vec::new(); STRETCHES as usize];
+    let mut stretches: Vec<Vec<&TracedCall>> = vec![Vec::new(); INTERVALS as usize];
     for call in study.shared_calls() {
-        let at = (i128::from(call.ends().0.arrival - begin) * i128::from(STRETCHES) / i128::from(length)) as usize;
-        stretches[at.min(STRETCHES as usize - 1)].push(call);
+        let at = (i128::from(call.ends().0.arrival - begin) * i128::from(INTERVALS) / i128::from(length)) as usize;
+        stretches[at.min(INTERVALS as usize - 1)].push(call);
     }
     if stretches.iter().all(Vec::is_empty) {
         return String::new();
@@ -75,7 +75,7 @@ pub fn over_time(study: &Study) -> String {
             0 => ["-".to_owned(), "-".to_owned()],
             _ => [study.rank(most).to_string(), percent(last[most], calls.len() as i64)],
         };
-        let row = [seconds(length * at as i64 / STRETCHES), calls.len().to_string(), us(worst as i64)];
+        let row = [seconds(length * at as i64 / INTERVALS), calls.len().to_string(), us(worst as i64)];
         [row.to_vec(), rank.to_vec()].concat()
     });
     let header = ["from s", "calls", "first to last us", "most often last", "% of calls"];

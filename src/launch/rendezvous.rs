@@ -5,15 +5,15 @@ use crate::Identity;
 use std::path::PathBuf;
 
 /// The first rendezvous of a job's ranks, on one node or on several virtual ones.
-pub(super) struct Meeting {
+pub(super) struct LauncherRendezvous {
     dir: Option<PathBuf>,
     key: String,
 }
 
-impl Meeting {
+impl LauncherRendezvous {
     /// The rendezvous of the job whose ranks have this value of `EARLYBIRD_LAUNCHER`, and otherwise the environment of the launcher.
-    pub(super) fn new(launcher: &str) -> Meeting {
-        Meeting { dir: directory(), key: Identity::launched_key(launcher) }
+    pub(super) fn new(launcher: &str) -> LauncherRendezvous {
+        LauncherRendezvous { dir: directory(), key: Identity::launched_key(launcher) }
     }
 
     /// Announces to waiting ranks that the process of `rank` has ended.
@@ -22,7 +22,7 @@ impl Meeting {
     }
 }
 
-impl Drop for Meeting {
+impl Drop for LauncherRendezvous {
     fn drop(&mut self) {
         earlybird_shm::forget_job(&self.key);
     }

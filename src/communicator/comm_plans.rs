@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// The plans of a communicator. Their rings are joined when the first plan runs: other jobs pay a load per call.
 #[derive(Debug)]
-pub(super) struct PlanLane {
+pub(super) struct CommPlans {
     pub(super) options: RingOptions,
     pub(super) joined: AtomicBool,
     state: Mutex<PlanState>,
@@ -29,22 +29,22 @@ pub(super) struct PlanState {
     pub(super) progress: Option<Progress>,
 }
 
-impl PlanLane {
+impl CommPlans {
     pub(super) fn new(options: RingOptions) -> Self {
-        PlanLane { options, joined: AtomicBool::new(false), state: Mutex::default() }
+        CommPlans { options, joined: AtomicBool::new(false), state: Mutex::default() }
     }
 
-    /// The lane of a communicator made from this one, whose name `group` no other one made from it has.
+    /// The plans of a communicator made from this one, whose name `group` no other one made from it has.
     pub(super) fn for_group(&self, group: &str, rank: usize, size: usize) -> Self {
         let key = format!("{}-{group}", self.options.key);
-        let lane = PlanLane::new(RingOptions { rank, size, key, ..self.options.clone() });
+        let made = CommPlans::new(RingOptions { rank, size, key, ..self.options.clone() });
         let progress = self.lock().ok().and_then(|state| state.progress.clone());
-        PlanLane { state: Mutex::new(PlanState { progress, ..PlanState::default() }), ..lane }
+        CommPlans { state: Mutex::new(PlanState { progress, ..PlanState::default() }), ..made }
     }
 
-    /// The lane of a communicator of survivors, which share no memory with the dead: its rings are paid from `memory_budget`.
+    /// The plans of a communicator of survivors, which share no memory with the dead: its rings are paid from `memory_budget`.
     pub(super) fn for_survivors(&self, key: String, rank: usize, size: usize, memory_budget: MemoryBudget) -> Self {
-        PlanLane::new(RingOptions { rank, size, key, memory_budget: Some(memory_budget), ..self.options.clone() })
+        CommPlans::new(RingOptions { rank, size, key, memory_budget: Some(memory_budget), ..self.options.clone() })
     }
 
     /// Names the communicator: equal on its ranks, different for any other one of the job that has several.
