@@ -92,6 +92,13 @@ _Static_assert(sizeof(MPI_Status) <= 64, "messages.rs has room for a status");
 /* Makes calls on this communicator return error codes. */
 int eb_return_errors(MPI_Comm comm) { return PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN); }
 
+/* Creates a key of attributes that duplicates of a communicator do not inherit. */
+int eb_create_keyval(MPI_Comm_delete_attr_function *on_delete, int *keyval)
+{
+    return PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_delete, keyval, NULL);
+}
+
+#ifdef OPEN_MPI
 /* The status of a collective: empty, but for its error. */
 int eb_set_status(MPI_Status *status, int code)
 {
@@ -100,18 +107,13 @@ int eb_set_status(MPI_Status *status, int code)
     return PMPI_Status_set_elements(status, MPI_BYTE, 0);
 }
 
-/* Creates a key of attributes that duplicates of a communicator do not inherit. */
-int eb_create_keyval(MPI_Comm_delete_attr_function *on_delete, int *keyval)
-{
-    return PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_delete, keyval, NULL);
-}
-
-#ifdef OPEN_MPI
 /* Conversions of handles, which are macros in other libraries, and the addresses that Fortran programs pass for MPI_IN_PLACE and MPI_BOTTOM. */
 MPI_Comm eb_comm_f2c(MPI_Fint handle) { return PMPI_Comm_f2c(handle); }
 MPI_Datatype eb_type_f2c(MPI_Fint handle) { return PMPI_Type_f2c(handle); }
 MPI_Op eb_op_f2c(MPI_Fint handle) { return PMPI_Op_f2c(handle); }
 MPI_Fint eb_request_c2f(MPI_Request handle) { return PMPI_Request_c2f(handle); }
+MPI_Request eb_request_f2c(MPI_Fint handle) { return PMPI_Request_f2c(handle); }
+MPI_Info eb_info_f2c(MPI_Fint handle) { return PMPI_Info_f2c(handle); }
 extern int mpi_fortran_in_place_, mpi_fortran_bottom_;
 const void *eb_fortran_in_place(void) { return &mpi_fortran_in_place_; }
 const void *eb_fortran_bottom(void) { return &mpi_fortran_bottom_; }

@@ -78,7 +78,6 @@ unsafe extern "C" {
     static eb_ops: [COp; 0];
     safe static eb_ops_len: usize;
     pub fn eb_return_errors(comm: Handle) -> c_int;
-    pub fn eb_set_status(status: RecvPtr, code: c_int) -> c_int;
     pub fn eb_create_keyval(on_delete: DeleteFn, keyval: *mut c_int) -> c_int;
 
     pub fn PMPI_Allgather(
@@ -137,6 +136,19 @@ unsafe extern "C" {
         comm: Handle,
         request: *mut Handle,
     ) -> c_int;
+    pub fn PMPI_Recv_init(
+        to: RecvPtr,
+        n: c_int,
+        dtype: Handle,
+        from: c_int,
+        tag: c_int,
+        comm: Handle,
+        request: *mut Handle,
+    ) -> c_int;
+    pub fn PMPI_Send(from: SendPtr, n: c_int, dtype: Handle, to: c_int, tag: c_int, comm: Handle) -> c_int;
+    pub fn PMPI_Start(request: *mut Handle) -> c_int;
+    pub fn PMPI_Startall(count: c_int, requests: *mut Handle) -> c_int;
+    pub fn PMPI_Request_free(request: *mut Handle) -> c_int;
     pub fn PMPI_Test(request: *mut Handle, flag: *mut c_int, status: RecvPtr) -> c_int;
     pub fn PMPI_Wait(request: *mut Handle, status: RecvPtr) -> c_int;
     pub fn PMPI_Cancel(request: *mut Handle) -> c_int;
@@ -182,10 +194,14 @@ unsafe extern "C" {
 
 #[cfg(open_mpi)]
 unsafe extern "C" {
+    pub fn eb_set_status(status: RecvPtr, code: c_int) -> c_int;
     pub fn eb_comm_f2c(handle: c_int) -> Handle;
     pub fn eb_type_f2c(handle: c_int) -> Handle;
     pub fn eb_op_f2c(handle: c_int) -> Handle;
     pub fn eb_request_c2f(handle: Handle) -> c_int;
+    pub fn eb_request_f2c(handle: c_int) -> Handle;
+    #[cfg(persistent)]
+    pub fn eb_info_f2c(handle: c_int) -> Handle;
     pub safe fn eb_fortran_in_place() -> *const c_void;
     pub safe fn eb_fortran_bottom() -> *const c_void;
 }

@@ -11,13 +11,20 @@ use crate::summary::{self, ForwardReason};
 use earlybird::{Collective, Error};
 use std::ffi::c_int;
 
-/// The function, the communicator, and for a non-blocking call the address at which the caller wants the request. Functions that are
-/// not inlined take the fields, so that those of a small call stay in registers.
+/// The function, the communicator, and the request of a call that does not block. Functions that are not inlined take the fields, so
+/// that those of a small call stay in registers.
 #[derive(Clone, Copy)]
 pub struct MpiCall {
     pub function: MpiFunction,
     pub comm: Handle,
-    pub request: Option<*mut Handle>,
+    pub request: Option<NewRequest>,
+}
+
+/// The request that the caller wants, and the address at which it wants the handle.
+#[derive(Clone, Copy)]
+pub enum NewRequest {
+    NonBlocking(*mut Handle),
+    Persistent(*mut Handle),
 }
 
 impl MpiCall {
@@ -31,7 +38,8 @@ impl MpiCall {
     pub fn intercepted(self) -> Result<&'static InterceptedComm, ForwardReason> {
         match self.request {
             None => comm_cache::get(self.comm),
-            Some(_) => comm_cache::get_ready(self.comm),
+            Some(NewRequest::NonBlocking(_)) => comm_cache::get_ready(self.comm),
+            Some(NewRequest::Persistent(_)) => comm_cache::get(self.comm).and_then(InterceptedComm::startable),
         }
     }
 

@@ -94,11 +94,7 @@ pub fn get_ready(comm: Handle) -> Result<&'static InterceptedComm, ForwardReason
         Some(entry) => entry,
         None => kept(comm)?.ok_or(ForwardReason::FirstCalls)?,
     };
-    match &entry.state {
-        Ok(intercepted) if intercepted.starts_calls => Ok(intercepted),
-        Ok(_) => Err(ForwardReason::NonBlocking),
-        Err(reason) => Err(*reason),
-    }
+    entry.state.as_ref().map_err(|reason| *reason)?.startable()
 }
 
 /// Returns a holder of the entry of `comm`, which has one: it outlives the communicator of MPI.

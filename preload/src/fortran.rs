@@ -1,11 +1,11 @@
-//! The Fortran functions that do not call the C functions: all of Open MPI, and two of MPICH's module `mpi_f08`.
+//! The Fortran functions that do not call the C functions: all of Open MPI, and some of MPICH's module `mpi_f08`.
 //!
 //! Each is defined under every spelling that the MPI library has. In the module `mpi_f08` handles are integers in a structure, and
 //! the last argument may be missing. All arguments are addresses.
 #![allow(unsafe_code)]
 
 #[cfg(open_mpi)]
-use crate::abi::{self, Handle, constants, eb_comm_f2c, eb_op_f2c, eb_request_c2f, eb_type_f2c};
+use crate::abi::{self, Handle, constants, eb_comm_f2c, eb_op_f2c, eb_request_c2f, eb_request_f2c, eb_type_f2c};
 use crate::entry;
 #[cfg(open_mpi)]
 use crate::functions::for_each_function;
@@ -81,7 +81,7 @@ macro_rules! c_argument {
     };
 }
 
-/// A call of a C function. The request of a non-blocking one is converted to Fortran's and written to this address.
+/// A call of a C function. The request of one that does not block is converted to Fortran's and written to this address.
 #[cfg(open_mpi)]
 macro_rules! with_request {
     ([] entry::$function:ident($($argument:expr),* $(,)?)) => {
@@ -93,6 +93,9 @@ macro_rules! with_request {
         *$request = eb_request_c2f(handle);
         code
     }};
+    ([$info:ident $request:ident] entry::$function:ident($($argument:expr),* $(,)?)) => {
+        with_request!([$request] entry::$function($($argument,)* abi::eb_info_f2c(*$info)))
+    };
 }
 
 /// Defines a Fortran function under these names. Its code is an expression of its arguments, which precede `error`.
@@ -120,32 +123,43 @@ macro_rules! define_fortran {
     };
 }
 
+/// The arguments that follow the communicator are addresses of integers.
 #[cfg(open_mpi)]
 macro_rules! define_fortran_functions {
-    ($($name:ident $capitals:ident $lower:ident [$($non_blocking:ident $i_capitals:ident $i_lower:ident)?], $collective:ident,
-        $counts:ident, $arguments:tt => $module:ident::$function:ident $described:tt;)*) => {
+    ($($name:ident $capitals:ident $lower:ident
+        [$($non_blocking:ident $i_capitals:ident $i_lower:ident; $persistent:ident $p_capitals:ident $p_lower:ident)?],
+        $collective:ident, $counts:ident, $arguments:tt => $module:ident::$function:ident $described:tt;)*) => {
         $(
-            define_fortran_functions!(@each $capitals $lower [] $arguments);
-            $(define_fortran_functions!(@each $i_capitals $i_lower [request] $arguments);)?
+            define_fortran_functions!(@each ("mpi_", "MPI_") $capitals $lower [] $arguments);
+            $(
+                define_fortran_functions!(@each ("mpi_", "MPI_") $i_capitals $i_lower [request] $arguments);
+                #[cfg(persistent)]
+                define_fortran_functions!(@each (env!("PRELOAD_PERSISTENT_LOWER"), env!("PRELOAD_PERSISTENT"))
+                    $p_capitals $p_lower [info request] $arguments);
+            )?
         )*
     };
-    (@each $capitals:ident $lower:ident [$($request:ident)?] ()) => {
-        define_fortran_functions!(@spellings $capitals $lower (comm: *const c_int $(, $request: *mut c_int)?)
-            with_request!([$($request)?] entry::$lower(eb_comm_f2c(*comm))));
+    (@each $prefixes:tt $capitals:ident $lower:ident [$($last:ident)*] ()) => {
+        define_fortran_functions!(@spellings $prefixes $capitals $lower (comm: *const c_int $(, $last: *mut c_int)*)
+            with_request!([$($last)*] entry::$lower(eb_comm_f2c(*comm))));
     };
-    (@each $capitals:ident $lower:ident [$($request:ident)?] ($first:ident: $first_kind:ident $(, $argument:ident: $kind:ident)*)) => {
-        define_fortran_functions!(@spellings $capitals $lower
-            ($first: *mut c_void, $($argument: *mut c_void,)* comm: *const c_int $(, $request: *mut c_int)?) {
+    (@each $prefixes:tt $capitals:ident $lower:ident [$($last:ident)*]
+        ($first:ident: $first_kind:ident $(, $argument:ident: $kind:ident)*)) => {
+        define_fortran_functions!(@spellings $prefixes $capitals $lower
+            ($first: *mut c_void, $($argument: *mut c_void,)* comm: *const c_int $(, $last: *mut c_int)*) {
                 let comm = eb_comm_f2c(*comm);
-                with_request!([$($request)?] entry::$lower(
+                with_request!([$($last)*] entry::$lower(
                     c_argument!($first_kind $first $first comm), $(c_argument!($kind $argument $first comm),)* comm))
             });
     };
-    (@spellings $capitals:ident $lower:ident $arguments:tt $code:expr) => {
+    (@spellings ($prefix:expr, $capital_prefix:expr) $capitals:ident $lower:ident $arguments:tt $code:expr) => {
         define_fortran!(
-            concat!("mpi_", stringify!($lower)), concat!("mpi_", stringify!($lower), "_"),
-            concat!("mpi_", stringify!($lower), "__"), concat!("MPI_", stringify!($capitals)),
-            concat!("mpi_", stringify!($lower), "_f08_"); $arguments $code);
+            concat!($prefix, stringify!($lower)), concat!($prefix, stringify!($lower), "_"),
+            concat!($prefix, stringify!($lower), "__"), concat!($capital_prefix, stringify!($capitals)),
+            concat!($prefix, stringify!($lower), "_f08_"); $arguments $code);
+    };
+    ($capitals:ident $lower:ident $arguments:tt $code:expr) => {
+        define_fortran_functions!(@spellings ("mpi_", "MPI_") $capitals $lower $arguments $code);
     };
 }
 
@@ -153,10 +167,35 @@ macro_rules! define_fortran_functions {
 for_each_function!(define_fortran_functions);
 
 #[cfg(open_mpi)]
-define_fortran!(
-    "mpi_finalize", "mpi_finalize_", "mpi_finalize__", "MPI_FINALIZE", "mpi_finalize_f08_"; () entry::finalize());
+define_fortran_functions!(FINALIZE finalize () entry::finalize());
+#[cfg(open_mpi)]
+define_fortran_functions!(START start (request: *const c_int) entry::start(&mut eb_request_f2c(*request)));
+#[cfg(open_mpi)]
+define_fortran_functions!(STARTALL startall (count: *const c_int, requests: *const c_int) {
+    let requests = (0..(*count).max(0) as usize).map(|at| eb_request_f2c(*requests.add(at)));
+    entry::startall(*count, requests.collect::<Vec<Handle>>().as_mut_ptr())
+});
+#[cfg(open_mpi)]
+define_fortran_functions!(REQUEST_FREE request_free (request: *mut c_int) {
+    let mut handle = eb_request_f2c(*request);
+    let code = entry::request_free(&mut handle);
+    *request = eb_request_c2f(handle);
+    code
+});
 
+/// The functions of MPICH's module `mpi_f08` that do not call the C functions: those without buffers. Handles are integers in C too.
 #[cfg(not(open_mpi))]
-define_fortran!("mpi_finalize_f08_"; () entry::finalize());
-#[cfg(not(open_mpi))]
-define_fortran!("mpi_barrier_f08_"; (comm: *const c_int) entry::barrier(*comm as crate::abi::Handle));
+mod without_buffers {
+    use super::*;
+    use crate::abi::Handle;
+
+    define_fortran!("mpi_finalize_f08_"; () entry::finalize());
+    define_fortran!("mpi_barrier_f08_"; (comm: *const Handle) entry::barrier(*comm));
+    define_fortran!("mpi_ibarrier_f08_"; (comm: *const Handle, request: *mut Handle) entry::ibarrier(*comm, request));
+    #[cfg(persistent)]
+    define_fortran!("mpi_barrier_init_f08_"; (comm: *const Handle, info: *const Handle, request: *mut Handle)
+        entry::barrier_init(*comm, *info, request));
+    define_fortran!("mpi_start_f08_"; (request: *mut Handle) entry::start(request));
+    define_fortran!("mpi_startall_f08_"; (count: *const c_int, requests: *mut Handle) entry::startall(*count, requests));
+    define_fortran!("mpi_request_free_f08_"; (request: *mut Handle) entry::request_free(request));
+}

@@ -5,7 +5,7 @@ use crate::selection::Selection;
 use crate::summary::ForwardReason;
 use earlybird::Communicator;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 /// The state of one communicator of MPI.
 pub struct CommEntry {
@@ -13,11 +13,13 @@ pub struct CommEntry {
     pub state: Result<InterceptedComm, ForwardReason>,
     /// Calls that were forwarded for `ForwardReason::FirstCalls`: the same number on all ranks, which make the same calls.
     pub first_calls: AtomicU64,
+    /// Persistent requests that exist, active or not.
+    pub persistent_requests: AtomicUsize,
 }
 
 impl CommEntry {
     pub fn new(state: Result<InterceptedComm, ForwardReason>) -> Arc<CommEntry> {
-        Arc::new(CommEntry { state, first_calls: AtomicU64::new(0) })
+        Arc::new(CommEntry { state, first_calls: AtomicU64::new(0), persistent_requests: AtomicUsize::new(0) })
     }
 }
 
@@ -34,8 +36,18 @@ pub struct InterceptedComm {
     pub key: u64,
     /// Its processes by rank, each by its random number.
     pub processes: Box<[u64]>,
-    /// True if non-blocking calls are intercepted, on all ranks.
+    /// True if non-blocking and persistent calls are intercepted, on all ranks.
     pub starts_calls: bool,
     /// Set when a call has failed on this rank.
     pub has_failed: AtomicBool,
+}
+
+impl InterceptedComm {
+    /// Returns the communicator if its non-blocking and persistent calls are intercepted.
+    pub fn startable(&self) -> Result<&InterceptedComm, ForwardReason> {
+        match self.starts_calls {
+            true => Ok(self),
+            false => Err(ForwardReason::NonBlocking),
+        }
+    }
 }

@@ -11,14 +11,16 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 pub const COPY_TAG: c_int = 0;
 /// The tag of the receive that no message matches.
 const UNMATCHED_TAG: c_int = 1;
+/// The first tag of the receives that are requests of calls.
+pub const FIRST_CALL_TAG: c_int = 2;
 
 /// Returns a communicator of this process alone, for this library only.
 pub fn own_comm() -> Handle {
     static OWN_COMM: OnceLock<Handle> = OnceLock::new();
     *OWN_COMM.get_or_init(|| {
         let mut own = constants().null_comm;
-        // SAFETY: MPI runs: a call of it is under way. Writes one handle.
-        match unsafe { abi::PMPI_Comm_dup(constants().comm_self, &mut own) } {
+        // SAFETY: MPI runs: a call of it is under way. Writes one handle; its errors are those of requests of calls that failed.
+        match unsafe { abi::PMPI_Comm_dup(constants().comm_self, &mut own) | abi::eb_return_errors(own) } {
             0 => own,
             _ => settings::die("MPI_Comm_dup of MPI_COMM_SELF failed"),
         }

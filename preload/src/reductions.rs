@@ -9,12 +9,12 @@ use crate::block::per_rank;
 use crate::buffers::{
     IntArray, ReductionBuffers, are_disjoint, can_borrow, check_address, copy_in, copy_out, element_count, read, write,
 };
-use crate::call::{CallFailure, CallResult, MpiCall, check_not_in_place};
+use crate::call::{CallFailure, CallResult, MpiCall, NewRequest, check_not_in_place};
 use crate::functions::MpiFunction;
 use crate::handles::{ElementLayout, OpKind, TypeOp};
 use crate::intercepted::InterceptedComm;
-use crate::non_blocking::{NewCall, RequestBuffers};
-use crate::row::CallMemory;
+use crate::prepared::{NewCall, RequestBuffers};
+use crate::row::{CallMemory, Row};
 use crate::summary::{self, ForwardReason};
 use crate::user_ops::MpiFoldedReduction;
 use earlybird::{CallBuffers, Collective, CollectiveArgs, Counts, DType, Error, Op, ReduceOp};
@@ -121,7 +121,7 @@ unsafe fn reduce(
     call.finish(unsafe {
         match call.request {
             None => reduction.run(buffers),
-            Some(request) => reduction.start(buffers, call.function, call.comm, request),
+            Some(request) => reduction.begin(buffers, call.function, call.comm, request),
         }
     })
 }
@@ -228,17 +228,17 @@ impl Reduction<'_> {
         }
     }
 
-    /// Starts the call on the caller's buffers, which have earlybird's layout, with copies of those that are not apart.
+    /// Makes a request of the call on the caller's buffers, which have earlybird's layout, with copies of those that are not apart.
     ///
     /// # Safety
     /// The contract of `run`; `request` is where the caller wants the request.
     #[cold]
-    unsafe fn start(
+    unsafe fn begin(
         self,
         buffers: ReductionBuffers,
         function: MpiFunction,
         comm: Handle,
-        request: *mut Handle,
+        request: NewRequest,
     ) -> CallResult {
         let ReductionBuffers { send, sent, recv, received, has_result } = buffers;
         let (send_bytes, recv_bytes) = (sent * self.dtype.size(), received * self.dtype.size());
@@ -252,16 +252,20 @@ impl Reduction<'_> {
         let from = buffers.contribution();
         check_address(from, send_bytes)?;
         let is_apart = !has_result || are_disjoint(from, send_bytes, recv, recv_bytes);
-        let send = match buffers.is_in_place() && has_result && sent == received {
-            true => None,
-            false if is_apart && !buffers.is_in_place() => Some(CallMemory::Borrowed(send.cast_mut(), send_bytes)),
-            // SAFETY: by the caller's contract.
-            false => Some(CallMemory::Owned(unsafe { read(from, send_bytes) }.to_vec())),
+        let (send, copy_from) = match buffers.is_in_place() && has_result && sent == received {
+            true => (None, None),
+            false if is_apart && !buffers.is_in_place() => {
+                (Some(CallMemory::Borrowed(send.cast_mut(), send_bytes)), None)
+            }
+            false => {
+                let (copy, row) = Row::of_bytes(from.cast_mut(), send_bytes).into_copy()?;
+                (Some(copy), Some(row))
+            }
         };
         let Reduction { intercepted, root, counts, dtype, op, .. } = self;
         let new = NewCall { intercepted, function, comm, root, counts, dtype, op };
         // SAFETY: by the caller's contract.
-        unsafe { new.start(RequestBuffers { send, recv: recv_memory, deliver_to: None }, request) }
+        unsafe { new.begin(RequestBuffers { send, recv: recv_memory, copy_from, deliver_to: None }, request) }
     }
 }
 
@@ -287,7 +291,7 @@ pub unsafe fn barrier(call: MpiCall) -> Option<c_int> {
             let (function, comm, counts, dtype) = (call.function, call.comm, Counts::Uniform, DType::U8);
             let new = NewCall { intercepted, function, comm, root: None, counts, dtype, op: Op::Sum };
             // SAFETY: by the caller's contract.
-            unsafe { new.start(RequestBuffers { send: None, recv, deliver_to: None }, request) }
+            unsafe { new.begin(RequestBuffers { send: None, recv, copy_from: None, deliver_to: None }, request) }
         }
     })
 }

@@ -26,7 +26,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Keeps the entry of a communicator that MPI has freed, if it can be taken over, and frees the oldest ones beyond the limits.
 pub fn keep(entry: Arc<CommEntry>) {
     let Ok(InterceptedComm { comm, has_failed, .. }) = &entry.state else { return };
-    if comm.nodes() > 1 || has_failed.load(Relaxed) {
+    // A persistent call may be started after its communicator was freed, in another order than calls of the next one.
+    if comm.nodes() > 1 || has_failed.load(Relaxed) || entry.persistent_requests.load(Relaxed) > 0 {
         return;
     }
     let bytes = comm.budget_bytes().min(comm.shared_memory_bytes());

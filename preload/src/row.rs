@@ -74,6 +74,11 @@ impl Row {
         }
     }
 
+    /// Bytes that follow one another.
+    pub fn of_bytes(at: *mut c_void, bytes: usize) -> Row {
+        Row { at, bytes, ..Row::EMPTY }
+    }
+
     /// Bytes that are received and that nobody reads.
     pub fn unread(bytes: usize) -> Row {
         Row { at: ptr::null_mut(), blocks: RowBlocks::Unread, bytes, is_contiguous: false }
@@ -94,14 +99,23 @@ impl Row {
             return Ok(RowBytes::Borrowed(unsafe { read(self.at, self.bytes) }));
         }
         let mut packed = Scratch::new(self.bytes);
-        let mut rest = &mut packed[..];
+        // SAFETY: by the caller's contract.
+        unsafe { self.pack(&mut packed)? };
+        Ok(RowBytes::Packed(packed))
+    }
+
+    /// Copies or packs the bytes of all signatures into `into`, which is as long.
+    ///
+    /// # Safety
+    /// The blocks are what MPI demands of the caller.
+    pub unsafe fn pack(&self, into: &mut [u8]) -> CallResult {
+        let mut rest = into;
         self.for_each(|at, block| {
             let (own, others) = std::mem::take(&mut rest).split_at_mut(block.bytes());
             rest = others;
             // SAFETY: by the caller's contract.
             unsafe { block.copy_in(at, own) }
-        })?;
-        Ok(RowBytes::Packed(packed))
+        })
     }
 
     /// Copies or unpacks the bytes of all signatures to the blocks.
@@ -146,8 +160,13 @@ impl Row {
     pub fn into_call_memory(self) -> Result<(CallMemory, Option<KeptRow>), CallFailure> {
         match self.is_borrowable() {
             true => Ok((CallMemory::Borrowed(self.at, self.bytes), None)),
-            false => Ok((CallMemory::Owned(vec![0; self.bytes]), Some(KeptRow::new(self)?))),
+            false => self.into_copy().map(|(copy, row)| (copy, Some(row))),
         }
+    }
+
+    /// Memory for a copy of the row in a call under way, and the row.
+    pub fn into_copy(self) -> Result<(CallMemory, KeptRow), CallFailure> {
+        Ok((CallMemory::Owned(vec![0; self.bytes]), KeptRow::new(self)?))
     }
 }
 
@@ -170,7 +189,7 @@ impl CallMemory {
 
 /// A row of a call under way: the program may free its types and the communicator before the call has ended.
 pub struct KeptRow {
-    row: Row,
+    pub row: Row,
     types: Vec<Handle>,
 }
 
@@ -189,15 +208,6 @@ impl KeptRow {
             (block.dtype, block.comm) = (copy, constants().comm_self);
         }
         Ok(KeptRow { row, types: copies.into_iter().map(|(_, copy)| copy).collect() })
-    }
-
-    /// Copies or unpacks the bytes of all signatures to the blocks.
-    ///
-    /// # Safety
-    /// The blocks are what MPI demands of the caller.
-    pub unsafe fn unpack(&self, from: &[u8]) -> CallResult {
-        // SAFETY: by the caller's contract.
-        unsafe { self.row.unpack(from) }
     }
 }
 

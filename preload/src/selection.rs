@@ -7,7 +7,7 @@ use earlybird::{Carrier, Carriers};
 /// The choice of earlybird or MPI for the calls of a communicator. The first matching range counts; without one, earlybird runs the call.
 pub struct Selection {
     /// One bit per function, set if the function has ranges.
-    has_ranges: u32,
+    has_ranges: u64,
     ranges: Box<[Ranges; MpiFunction::ALL.len()]>,
 }
 
@@ -55,7 +55,7 @@ impl Selection {
                 .collect()
         });
         let has_ranges = MpiFunction::ALL.iter().filter(|call| !ranges[**call as usize].is_empty());
-        Selection { has_ranges: has_ranges.map(|call| 1 << *call as u32).sum(), ranges: Box::new(ranges) }
+        Selection { has_ranges: has_ranges.map(|call| 1u64 << *call as u32).sum(), ranges: Box::new(ranges) }
     }
 
     /// Returns whether calls with blocks of any size are forwarded to MPI: for functions whose sizes some ranks do not know.

@@ -2,7 +2,7 @@
 
 use crate::functions::MpiFunction;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use strum::{IntoStaticStr, VariantArray};
 
 /// The reason why a call is forwarded. All ranks of the call find the same one, from arguments that MPI requires to be equal.
@@ -26,7 +26,7 @@ pub enum ForwardReason {
     UserOp,
     #[strum(serialize = "an unsupported pair of type and operator")]
     TypeAndOp,
-    #[strum(serialize = "a non-blocking call of a kind that MPI alone makes")]
+    #[strum(serialize = "a non-blocking or persistent call of a kind that MPI alone makes")]
     NonBlocking,
     #[strum(serialize = "an invalid argument, which MPI reports")]
     Argument,
@@ -100,26 +100,16 @@ impl Counters {
 
 static COUNTERS: Counters = Counters::none();
 static SET_UPS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
-static COUNTING: AtomicU8 = AtomicU8::new(UNKNOWN);
-const UNKNOWN: u8 = 0;
-const NO: u8 = 1;
-const YES: u8 = 2;
+static COUNTING: AtomicBool = AtomicBool::new(false);
 
 /// Switches counting on or off.
 pub fn set_counting(is_on: bool) {
-    COUNTING.store(if is_on { YES } else { NO }, Relaxed);
+    COUNTING.store(is_on, Relaxed);
 }
 
 #[inline]
 pub fn is_counting() -> bool {
-    COUNTING.load(Relaxed) == YES
-}
-
-/// Returns whether the settings, which switch counting on or off, have been read.
-#[cfg(large_counts)]
-#[inline]
-pub fn is_counting_known() -> bool {
-    COUNTING.load(Relaxed) != UNKNOWN
+    COUNTING.load(Relaxed)
 }
 
 /// Counts an intercepted call of `bytes` bytes.

@@ -5,10 +5,10 @@
 use crate::abi::Handle;
 use crate::block::per_rank;
 use crate::buffers::{are_disjoint, write};
-use crate::call::{CallFailure, CallResult, MpiCall};
+use crate::call::{CallFailure, CallResult, MpiCall, NewRequest};
 use crate::functions::MpiFunction;
 use crate::intercepted::InterceptedComm;
-use crate::non_blocking::{NewCall, RequestBuffers};
+use crate::prepared::{NewCall, RequestBuffers};
 use crate::row::{CallMemory, Row, RowBytes};
 use crate::scratch::Scratch;
 use crate::selection::Selection;
@@ -115,28 +115,25 @@ impl Transfer {
         unsafe { recv.unpack(&received) }
     }
 
-    /// Starts the call, on the same memory or on copies, and writes its request.
+    /// Makes a request of the call, on the same memory or on copies.
     ///
     /// # Safety
     /// The contract of `run`; `request` is where the caller wants the request.
     #[cold]
-    unsafe fn start(self, function: MpiFunction, comm: Handle, request: *mut Handle) -> CallResult {
+    unsafe fn begin(self, function: MpiFunction, comm: Handle, request: NewRequest) -> CallResult {
         let Transfer { intercepted, root, block_bytes, is_in_place, send, recv } = self;
-        let send = match is_in_place && recv.is_borrowable() {
-            true => None,
-            // SAFETY: by the caller's contract.
-            false => Some(match unsafe { send.to_bytes()? } {
-                RowBytes::Borrowed(bytes) if are_disjoint(send.at, send.bytes, recv.at, recv.bytes) => {
-                    CallMemory::Borrowed(send.at, bytes.len())
-                }
-                bytes => CallMemory::Owned(bytes.to_vec()),
-            }),
+        let (send, copy_from) = match is_in_place && recv.is_borrowable() {
+            true => (None, None),
+            false if send.is_borrowable() && are_disjoint(send.at, send.bytes, recv.at, recv.bytes) => {
+                (Some(CallMemory::Borrowed(send.at, send.bytes)), None)
+            }
+            false => send.into_copy().map(|(copy, row)| (Some(copy), Some(row)))?,
         };
         let (recv, deliver_to) = recv.into_call_memory()?;
         let counts = block_bytes.counts();
         let new = NewCall { intercepted, function, comm, root, counts, dtype: DType::U8, op: Op::Sum };
         // SAFETY: by the caller's contract.
-        unsafe { new.start(RequestBuffers { send, recv, deliver_to }, request) }
+        unsafe { new.begin(RequestBuffers { send, recv, copy_from, deliver_to }, request) }
     }
 }
 
@@ -166,7 +163,7 @@ pub unsafe fn carry_out(
     call.finish(unsafe {
         match call.request {
             None => transfer.run(call.collective()),
-            Some(request) => transfer.start(call.function, call.comm, request),
+            Some(request) => transfer.begin(call.function, call.comm, request),
         }
     })
 }

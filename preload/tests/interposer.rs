@@ -294,19 +294,20 @@ fn non_blocking_calls_are_made_among_others_and_wait_for_no_other_rank() {
         let said = program.is_right(ranks, &["first"]);
         for name in NON_BLOCKING {
             let count = intercepted(&said, &format!("MPI_{name} "));
-            assert_eq!(count > 30, MPI == "openmpi", "{name}: {said}");
+            assert!(count > 30, "{name}: {said}");
         }
-        assert!(said.contains("forwarded to MPI: 1 (4 B) a first call of a communicator") || MPI == "mpich", "{said}");
-    }
-    if MPI == "openmpi" {
-        RANKS.iter().for_each(|&ranks| drop(program.is_right_with(ranks, &["intercepted"], &[])));
+        assert!(said.contains("forwarded to MPI: 1 (4 B) a first call of a communicator"), "{said}");
+        program.is_right_with(ranks, &["intercepted"], &[]);
     }
     // MPI makes the calls of several nodes, and those of a program whose threads may be inside MPI at once.
     for vars in [[("EARLYBIRD_RANKS_PER_NODE", "2,1")], [("OMPI_MPI_THREAD_LEVEL", "3")]] {
         if MPI == "openmpi" {
             let said = program.is_right_with(3, &[], &vars);
             assert!(intercepted(&said, "MPI_Iallreduce ") == 0, "{said}");
-            assert!(intercepted(&said, "MPI_Allreduce ") > 0 && said.contains("a kind that MPI alone makes"), "{said}");
+            assert!(
+                intercepted(&said, "MPI_Allreduce ") > 0 && said.contains("of a kind that MPI alone makes"),
+                "{said}"
+            );
         }
     }
 }
@@ -329,39 +330,36 @@ fn an_error_of_a_non_blocking_call_reaches_the_program() {
 }
 
 #[test]
-fn forwarded_calls_are_in_the_summary_and_reach_the_next_tool() {
+fn persistent_calls_are_started_again_and_again() {
     if !has_mpi() {
         return;
     }
-    let program = Program::compile("forwarded.c");
-    let persistent: &[_] = &["Allreduce", "Bcast", "Reduce", "Allgather", "Reduce_scatter_block", "Barrier"];
+    // The name of a persistent function, by that of its non-blocking form.
+    let prefix = if MPI == "openmpi" { "MPIX_" } else { "MPI_" };
+    let named = |name: &str| format!("{prefix}{}{}_init", name[1..2].to_uppercase(), &name[2..]);
+    let program = Program::compile("persistent.c");
+    for &ranks in RANKS {
+        // MPICH's own give wrong results here, and end the program in MPI_Testall.
+        if MPI == "openmpi" {
+            program.is_right(ranks, &[]);
+        }
+        let said = program.is_right_with(ranks, &["library"], &[]);
+        for name in NON_BLOCKING.map(named) {
+            assert!(intercepted(&said, &format!("{name} ")) >= 5, "{name}: {said}");
+        }
+    }
+    let macros = ["ALLREDUCE", "BARRIER"].map(|name| format!("-D{name}_INIT={prefix}{name}_INIT"));
+    let program = Program::compile_for(MPI, "persistent.F90", &macros.each_ref().map(String::as_str));
     for &ranks in RANKS {
         let said = program.is_right(ranks, &[]);
-        let line = |name: &str| {
-            let found = said.lines().find(|line| line.starts_with(&format!("earlybird: MPI_{name} ")));
-            found.unwrap_or_else(|| panic!("MPI_{name}: {said}")).split_whitespace().collect::<Vec<_>>().join(" ")
-        };
-        if MPI == "openmpi" {
-            assert!(intercepted(&said, "MPI_Ialltoall ") == 20 && line("Ialltoall").ends_with("forwarded to MPI: 0"));
-            continue;
-        }
-        assert!(
-            line("Ialltoall")
-                .ends_with("forwarded to MPI: 20 (80 B) a non-blocking call of a kind that MPI alone makes")
-        );
-        for name in persistent {
-            assert!(line(&format!("{name}_init")).ends_with("B) a persistent call, counted when it is initialized"));
-        }
+        assert_eq!(intercepted(&said, &format!("{prefix}Allreduce_init ")), 1, "{said}");
+        assert_eq!(intercepted(&said, &format!("{prefix}Barrier_init ")), 1, "{said}");
     }
+    // MPI makes the calls of several nodes.
     if MPI == "openmpi" {
-        return;
+        let said = Program::compile("persistent.c").is_right_with(3, &[], &[("EARLYBIRD_RANKS_PER_NODE", "2,1")]);
+        assert_eq!(intercepted(&said, "MPIX_Allreduce_init "), 0, "{said}");
     }
-    // Without the setting nothing is counted, and a tool behind this library sees the calls.
-    let tool = Program::compile_for(MPI, "tool.c", &["-shared", "-fPIC"]);
-    let both = format!("{}:{}", support::library().display(), tool.path());
-    let outcome = program.run(2, true, &[], &[("LD_PRELOAD", &both)]);
-    let seen = outcome.said.matches("the tool saw 1\n").count() == 2 && outcome.said.matches(" right").count() == 2;
-    assert!(outcome.code == Some(0) && seen && !outcome.said.contains("earlybird"), "{outcome:?}");
 }
 
 #[test]
@@ -482,8 +480,7 @@ fn fortran_by_either_module() {
         for &ranks in RANKS {
             let said = program.is_right(ranks, &[]);
             let whole = ["Allreduce", "Reduce", "Bcast", "Barrier", "Allgather", "Reduce_scatter_block"];
-            let non_blocking = NON_BLOCKING.iter().filter(|_| MPI == "openmpi");
-            for function in whole.iter().chain(&WITH_BLOCKS).chain(non_blocking) {
+            for function in whole.iter().chain(&WITH_BLOCKS).chain(&NON_BLOCKING) {
                 assert!(intercepted(&said, &format!("MPI_{function} ")) > 0, "{source} {function}: {said}");
             }
         }

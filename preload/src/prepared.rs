@@ -1,0 +1,131 @@
+//! A call that does not block, prepared from the arguments of MPI: started once, or again and again.
+//!
+//! Invariant **M (memory)**: MPI forbids the program to touch a call's buffers while the call is under way.
+#![allow(unsafe_code)]
+
+use crate::abi::{Handle, constants};
+use crate::call::{CallFailure, CallResult, NewRequest, return_code};
+use crate::functions::MpiFunction;
+use crate::intercepted::{CommEntry, InterceptedComm};
+use crate::row::{CallMemory, KeptRow};
+use crate::{comm_cache, non_blocking, persistent};
+use earlybird::{BorrowedBytes, CollectiveArgs, Counts, DType, Error, MemoryKeeper, Op, Persistent};
+use std::ffi::c_int;
+use std::sync::Arc;
+
+/// The memory of a call.
+pub struct RequestBuffers {
+    /// `None` where the result replaces what lies in `recv`.
+    pub send: Option<CallMemory>,
+    pub recv: CallMemory,
+    /// The caller's blocks that are copied to `send` when the call is started, if it is a copy.
+    pub copy_from: Option<KeptRow>,
+    /// The caller's blocks that the result is copied to, if it lies in a copy.
+    pub deliver_to: Option<KeptRow>,
+}
+
+// SAFETY: M: the caller's memory is nobody else's until the call has ended.
+unsafe impl Send for RequestBuffers {}
+
+impl MemoryKeeper for RequestBuffers {}
+
+impl RequestBuffers {
+    /// Copies the result to the caller's blocks, if it does not lie there.
+    fn deliver(&self) -> CallResult {
+        match (&self.deliver_to, &self.recv) {
+            // SAFETY: M.
+            (Some(kept), CallMemory::Owned(result)) => unsafe { kept.row.unpack(result) },
+            _ => Ok(()),
+        }
+    }
+}
+
+type CallBytes = BorrowedBytes<RequestBuffers>;
+
+/// The description of a call that does not block; the counts are in elements of `dtype`.
+pub struct NewCall<'a> {
+    pub intercepted: &'static InterceptedComm,
+    pub function: MpiFunction,
+    pub comm: Handle,
+    pub root: Option<usize>,
+    pub counts: Counts<'a>,
+    pub dtype: DType,
+    pub op: Op,
+}
+
+impl NewCall<'_> {
+    /// Makes the request of the call on these buffers; a non-blocking call is started.
+    ///
+    /// # Safety
+    /// The buffers are what MPI demands of the caller, and `request` is where it wants the request.
+    #[cold]
+    pub unsafe fn begin(self, buffers: RequestBuffers, request: NewRequest) -> CallResult {
+        let call = Box::new(self.prepare(buffers)?);
+        // SAFETY: by the caller's contract.
+        unsafe {
+            match request {
+                NewRequest::NonBlocking(request) => non_blocking::start(call, request),
+                NewRequest::Persistent(request) => persistent::create(call, request),
+            }
+        }
+    }
+
+    fn prepare(self, mut buffers: RequestBuffers) -> Result<PreparedCall, CallFailure> {
+        let lost = CallFailure::Argument(constants().err_other, "the communicator has no state");
+        let entry = comm_cache::hold(self.comm).ok_or(lost)?;
+        let (send, recv) = (buffers.send.as_mut().map(CallMemory::bytes), buffers.recv.bytes());
+        let copy = send.filter(|_| buffers.copy_from.is_some());
+        // SAFETY: M; the two lie apart, and vectors stay where they are when `buffers` moves.
+        let bytes: CallBytes =
+            unsafe { BorrowedBytes::new(send.map(<*mut [u8]>::cast_const), recv, self.dtype.into(), buffers) };
+        let args = CollectiveArgs::describe(self.function.collective(), self.root, self.counts, bytes, self.op);
+        let call = self.intercepted.comm.init(args)?;
+        Ok(PreparedCall { call, copy, function: self.function, comm: self.comm, entry })
+    }
+}
+
+/// A call with all that it needs; its communicator lives as long.
+pub struct PreparedCall {
+    call: Persistent<'static, CallBytes>,
+    /// The copy of what is sent, if there is one: the vector of its buffers.
+    copy: Option<*mut [u8]>,
+    pub function: MpiFunction,
+    comm: Handle,
+    /// The communicator may be freed before the call has ended.
+    pub entry: Arc<CommEntry>,
+}
+
+// SAFETY: the copy belongs to the buffers of the call, which may be sent.
+unsafe impl Send for PreparedCall {}
+
+impl PreparedCall {
+    /// Starts the call; waits for no other rank.
+    pub fn start(&mut self) -> CallResult {
+        let buffers = self.call.buffers_mut()?.keeper();
+        if let (Some(kept), Some(copy)) = (&buffers.copy_from, self.copy) {
+            // SAFETY: M; the call is not under way, so nobody else uses the copy.
+            unsafe { kept.row.pack(&mut *copy)? };
+        }
+        Ok(self.call.start()?)
+    }
+
+    /// Returns the result of the call if it has ended, after delivering it.
+    pub fn try_end(&mut self) -> Option<CallResult> {
+        match self.call.try_wait() {
+            // Another call of the communicator waits, in which MPI makes progress.
+            Ok(false) | Err(Error::Usage { .. }) => None,
+            Ok(true) => Some(match self.call.buffers_mut() {
+                Ok(bytes) => bytes.keeper().deliver(),
+                Err(error) => Err(error.into()),
+            }),
+            Err(error) => Some(Err(error.into())),
+        }
+    }
+
+    /// Returns the return code of the call; a failure is reported to the communicator.
+    pub fn return_code(&self, result: CallResult) -> c_int {
+        // The error handler of a communicator that was freed is unknown.
+        let comm = if comm_cache::is_state(self.comm, &self.entry) { self.comm } else { constants().world };
+        return_code(self.function, comm, result)
+    }
+}
