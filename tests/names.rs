@@ -21,7 +21,7 @@ const SOURCES: [(&str, Option<&str>); 7] = [
 const ALTERNATIVES: [[&str; 2]; 1] = [["bench/mpi.rs", "bench/no_mpi.rs"]];
 
 /// Sources without retired words.
-const PLAIN: [&str; 5] = ["shm/src", "hier/src", "src", "capi/src", "python/src"];
+const PLAIN: [&str; 6] = ["shm/src", "hier/src", "src", "capi/src", "preload/src", "python/src"];
 
 /// Types by name, with the files that define them where others can see them.
 type Types = BTreeMap<String, Vec<PathBuf>>;
