@@ -20,6 +20,7 @@ mod handles;
 mod init;
 mod intercepted;
 mod messages;
+mod new_call;
 mod non_blocking;
 mod persistent;
 mod prepared;

@@ -1,15 +1,15 @@
-//! A call that does not block, prepared from the arguments of MPI: started once, or again and again.
+//! A call that does not block, with all that it needs: started once, or again and again.
 //!
 //! Invariant **M (memory)**: MPI forbids the program to touch a call's buffers while the call is under way.
 #![allow(unsafe_code)]
 
 use crate::abi::{Handle, constants};
-use crate::call::{CallFailure, CallResult, NewRequest, return_code};
+use crate::call::{CallResult, return_code};
+use crate::comm_cache;
 use crate::functions::MpiFunction;
-use crate::intercepted::{CommEntry, InterceptedComm};
+use crate::intercepted::CommEntry;
 use crate::row::{CallMemory, KeptRow};
-use crate::{comm_cache, non_blocking, persistent};
-use earlybird::{BorrowedBytes, CollectiveArgs, Counts, DType, Error, MemoryKeeper, Op, Persistent};
+use earlybird::{BorrowedBytes, Error, MemoryKeeper, Persistent};
 use std::ffi::c_int;
 use std::sync::Arc;
 
@@ -40,49 +40,8 @@ impl RequestBuffers {
     }
 }
 
-type CallBytes = BorrowedBytes<RequestBuffers>;
-
-/// The description of a call that does not block; the counts are in elements of `dtype`.
-pub struct NewCall<'a> {
-    pub intercepted: &'static InterceptedComm,
-    pub function: MpiFunction,
-    pub comm: Handle,
-    pub root: Option<usize>,
-    pub counts: Counts<'a>,
-    pub dtype: DType,
-    pub op: Op,
-}
-
-impl NewCall<'_> {
-    /// Makes the request of the call on these buffers; a non-blocking call is started.
-    ///
-    /// # Safety
-    /// The buffers are what MPI demands of the caller, and `request` is where it wants the request.
-    #[cold]
-    pub unsafe fn begin(self, buffers: RequestBuffers, request: NewRequest) -> CallResult {
-        let call = Box::new(self.prepare(buffers)?);
-        // SAFETY: by the caller's contract.
-        unsafe {
-            match request {
-                NewRequest::NonBlocking(request) => non_blocking::start(call, request),
-                NewRequest::Persistent(request) => persistent::create(call, request),
-            }
-        }
-    }
-
-    fn prepare(self, mut buffers: RequestBuffers) -> Result<PreparedCall, CallFailure> {
-        let lost = CallFailure::Argument(constants().err_other, "the communicator has no state");
-        let entry = comm_cache::hold(self.comm).ok_or(lost)?;
-        let (send, recv) = (buffers.send.as_mut().map(CallMemory::bytes), buffers.recv.bytes());
-        let copy = send.filter(|_| buffers.copy_from.is_some());
-        // SAFETY: M; the two lie apart, and vectors stay where they are when `buffers` moves.
-        let bytes: CallBytes =
-            unsafe { BorrowedBytes::new(send.map(<*mut [u8]>::cast_const), recv, self.dtype.into(), buffers) };
-        let args = CollectiveArgs::describe(self.function.collective(), self.root, self.counts, bytes, self.op);
-        let call = self.intercepted.comm.init(args)?;
-        Ok(PreparedCall { call, copy, function: self.function, comm: self.comm, entry })
-    }
-}
+/// The bytes of a call, with their memory.
+pub type CallBytes = BorrowedBytes<RequestBuffers>;
 
 /// A call with all that it needs; its communicator lives as long.
 pub struct PreparedCall {
@@ -99,6 +58,16 @@ pub struct PreparedCall {
 unsafe impl Send for PreparedCall {}
 
 impl PreparedCall {
+    /// A call that is not started; `copy` is the vector of its buffers that is filled at each start, if there is one.
+    pub fn new(
+        call: Persistent<'static, CallBytes>,
+        copy: Option<*mut [u8]>,
+        (function, comm): (MpiFunction, Handle),
+        entry: Arc<CommEntry>,
+    ) -> Self {
+        PreparedCall { call, copy, function, comm, entry }
+    }
+
     /// Starts the call; waits for no other rank.
     pub fn start(&mut self) -> CallResult {
         let buffers = self.call.buffers_mut()?.keeper();

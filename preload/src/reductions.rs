@@ -13,7 +13,8 @@ use crate::call::{CallFailure, CallResult, MpiCall, NewRequest, check_not_in_pla
 use crate::functions::MpiFunction;
 use crate::handles::{ElementLayout, OpKind, TypeOp};
 use crate::intercepted::InterceptedComm;
-use crate::prepared::{NewCall, RequestBuffers};
+use crate::new_call::NewCall;
+use crate::prepared::RequestBuffers;
 use crate::row::{CallMemory, Row};
 use crate::summary::{self, ForwardReason};
 use crate::user_ops::MpiFoldedReduction;
