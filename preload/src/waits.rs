@@ -68,16 +68,17 @@ mod ucx {
     use crate::{dynamic_linker, progress, settings};
     use std::ffi::{c_uint, c_void};
     use std::ptr;
-    use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
+    use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
     /// The registered function; null if there is none.
     static REGISTERED: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-    static IS_CALLED: AtomicBool = AtomicBool::new(false);
+    /// UCX's own function, which is looked up in the first call; null before.
+    static NEXT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
     /// Returns whether MPI calls UCX when it tests a request. (By what it communicates is chosen when it starts.)
     pub fn has_calls() -> bool {
         progress::poll();
-        IS_CALLED.load(Relaxed)
+        !NEXT.load(Relaxed).is_null()
     }
 
     pub fn register(function: WaitFn) {
@@ -94,14 +95,13 @@ mod ucx {
     /// The caller keeps the rules of UCX.
     #[unsafe(no_mangle)]
     pub unsafe extern "C" fn ucp_worker_progress(worker: *mut c_void) -> c_uint {
-        static NEXT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-        if !IS_CALLED.load(Relaxed) {
-            NEXT.store(dynamic_linker::next_function(c"ucp_worker_progress"), Relaxed);
-            IS_CALLED.store(true, Relaxed);
-        }
-        let (registered, next) = (REGISTERED.load(Relaxed), NEXT.load(Relaxed));
+        let (registered, mut next) = (REGISTERED.load(Relaxed), NEXT.load(Relaxed));
         if next.is_null() {
-            settings::die("UCX has no ucp_worker_progress");
+            next = dynamic_linker::next_function(c"ucp_worker_progress");
+            if next.is_null() {
+                settings::die("UCX has no ucp_worker_progress");
+            }
+            NEXT.store(next, Relaxed);
         }
         // SAFETY: a function of type `WaitFn`, or null; UCX's function of this name, with the argument of the caller.
         unsafe {
