@@ -8,63 +8,19 @@
  * "operation,pattern,bytes,ranks,calls" and the quantiles 0.25, 0.5, 0.75 and 0.99 of the tail in microseconds: the time from the
  * last arrival to the last exit. All ranks run on one machine, whose clock they share. */
 #define _GNU_SOURCE
+#include "../line_up.h"
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/futex.h>
-#include <mpi.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { WARM_UP = 20, SPIN_NS = 50000 };
 
-struct line {
-    _Atomic uint32_t arrived, generation;
-    _Atomic int64_t begin;
-};
-
-static struct line *line;
-static int rank, ranks, crowded;
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "calls: rank %d: %s\n", rank, what);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
-static int64_t now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
-
-/* The instant at which all ranks begin; known to a rank once all have come. */
-static int64_t line_up(void)
-{
-    uint32_t generation = atomic_load(&line->generation);
-    if (atomic_fetch_add(&line->arrived, 1) + 1 == (uint32_t)ranks) {
-        atomic_store(&line->arrived, 0);
-        atomic_store(&line->begin, now() + 2 * SPIN_NS + crowded * 30000 * ranks);
-        atomic_fetch_add(&line->generation, 1);
-        syscall(SYS_futex, &line->generation, FUTEX_WAKE, ranks, NULL, NULL, 0);
-    }
-    while (atomic_load(&line->generation) == generation)
-        syscall(SYS_futex, &line->generation, FUTEX_WAIT, generation, NULL, NULL, 0);
-    return atomic_load(&line->begin);
-}
+static int oversubscribed;
 
 /* Ranks that outnumber the processors sleep only: one that spun would hold up another. */
 static void wait_until(int64_t instant)
 {
-    int64_t wake = instant - (crowded ? 0 : SPIN_NS);
+    int64_t wake = instant - (oversubscribed ? 0 : SPIN_NS);
     struct timespec t = {wake / 1000000000, wake % 1000000000};
     while (now() < wake && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) {
     }
@@ -179,9 +135,10 @@ static void cell(const struct operation *op, const char *pattern, size_t bytes, 
     if (!send || !recv || !stamps || !all || !tails)
         fail("no memory");
     memset(recv, 0, room);
+    int64_t lead_ns = 2 * SPIN_NS + oversubscribed * INT64_C(30000) * ranks;
     for (int number = -WARM_UP; number < calls; number++) {
         fill(op, send, recv, block, number + WARM_UP);
-        wait_until(line_up() + lateness(pattern, rank, number, delay));
+        wait_until(line_up(lead_ns, 0) + lateness(pattern, rank, number, delay));
         int64_t arrival = now();
         op->call(send, recv, (int)block);
         int64_t exit = now();
@@ -207,22 +164,6 @@ static void cell(const struct operation *op, const char *pattern, size_t bytes, 
     free(send), free(recv), free(stamps), free(all), free(tails);
 }
 
-/* A page that all ranks map: the first one's unnamed file, which the others open in its process. */
-static void share_line(void)
-{
-    int file[2] = {(int)getpid(), rank == 0 ? memfd_create("line", 0) : 0};
-    if (rank == 0 && (file[1] < 0 || ftruncate(file[1], 4096)))
-        fail("no shared memory");
-    MPI_Bcast(file, 2, MPI_INT, 0, WORLD);
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", file[0], file[1]);
-    int opened = open(path, O_RDWR);
-    line = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, opened, 0);
-    if (opened < 0 || line == MAP_FAILED)
-        fail("the ranks share no memory");
-    MPI_Barrier(WORLD);
-}
-
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -230,13 +171,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(WORLD, &ranks);
     if (argc != 6)
         fail("usage: calls OPERATIONS SIZES PATTERNS CALLS DELAY_US");
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    crowded = ranks > processors;
-    cpu_set_t own;
-    CPU_ZERO(&own);
-    CPU_SET((size_t)(rank % processors), &own);
-    if (!crowded && sched_setaffinity(0, sizeof own, &own))
-        fail("no processor of its own");
+    oversubscribed = !pin();
     share_line();
     char *outer, *middle, *inner;
     for (char *name = strtok_r(argv[1], ",", &outer); name; name = strtok_r(NULL, ",", &outer)) {

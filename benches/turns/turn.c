@@ -6,66 +6,13 @@
  * arrived last and of the last other one, counted from that arrival. "mpi" is the library that the program is linked with.
  */
 #define _GNU_SOURCE
+#include "../line_up.h"
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <mpi.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <time.h>
-#include <unistd.h>
 
 enum { MOST_LIBRARIES = 16, WARM = 20, LEAD_NS = 20000 };
 typedef int (*allreduce)(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
-typedef struct { _Atomic uint32_t arrived, round; _Atomic int64_t start; } page;
-
-static int ranks, rank;
-
-static int64_t now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
-
-static void stop(const char *why)
-{
-    fprintf(stderr, "turn: %s\n", why);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
-static page *shared_page(void)
-{
-    char name[64];
-    int pid = getpid();
-    MPI_Bcast(&pid, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    snprintf(name, sizeof name, "/turn-%d", pid);
-    int file = shm_open(name, O_CREAT | O_RDWR, 0600);
-    if (file < 0 || ftruncate(file, 4096))
-        stop("no shared memory");
-    page *shared = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    MPI_Barrier(MPI_COMM_WORLD);
-    if (!rank)
-        shm_unlink(name);
-    return shared;
-}
-
-static int64_t line_up(page *shared)
-{
-    uint32_t round = atomic_load(&shared->round);
-    if (atomic_fetch_add(&shared->arrived, 1) + 1 == (uint32_t)ranks) {
-        atomic_store(&shared->arrived, 0);
-        atomic_store(&shared->start, now() + LEAD_NS);
-        atomic_fetch_add(&shared->round, 1);
-    } else
-        while (atomic_load(&shared->round) == round)
-            __builtin_ia32_pause();
-    return atomic_load(&shared->start);
-}
 
 static float value(int by, size_t i, int call) { return (float)((i * 7 + (size_t)(call + 1000) * 3 + (size_t)by * 5) & 15); }
 
@@ -120,16 +67,10 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     int libraries = argc - 4;
     if (libraries < 1 || libraries > MOST_LIBRARIES)
-        stop("give LIBRARY... BYTES CALLS PATTERN");
+        fail("give LIBRARY... BYTES CALLS PATTERN");
     size_t bytes = strtoul(argv[argc - 3], 0, 10), count = bytes / 4;
     int calls = atoi(argv[argc - 2]) / libraries * libraries, one_late = !strcmp(argv[argc - 1], "one-late");
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    if (ranks <= cpus) {
-        cpu_set_t own;
-        CPU_ZERO(&own);
-        CPU_SET((size_t)rank, &own);
-        sched_setaffinity(0, sizeof own, &own);
-    }
+    pin();
     allreduce reduce[MOST_LIBRARIES];
     const char *names[MOST_LIBRARIES];
     for (int l = 0; l < libraries; l++) {
@@ -140,9 +81,9 @@ int main(int argc, char **argv)
         void *library = strcmp(argv[1 + l], "mpi") ? dlopen(argv[1 + l], RTLD_NOW | RTLD_LOCAL) : 0;
         reduce[l] = library ? (allreduce)dlsym(library, "MPI_Allreduce") : PMPI_Allreduce;
         if (!library && strcmp(argv[1 + l], "mpi"))
-            stop(dlerror());
+            fail(dlerror());
     }
-    page *shared = shared_page();
+    share_line();
     size_t room = (bytes + 4096) / 4096 * 4096;
     float *send = aligned_alloc(4096, room), *receive = aligned_alloc(4096, room);
     int64_t *own = calloc((size_t)calls * 2, 8), *all = calloc((size_t)calls * 2 * (size_t)ranks, 8);
@@ -152,7 +93,7 @@ int main(int argc, char **argv)
         random ^= random << 13, random ^= random >> 7, random ^= random << 17;
         for (size_t i = 0; i < count; i++)
             send[i] = value(rank, i, call);
-        int64_t begin = line_up(shared) + ((uint64_t)rank == random % (uint64_t)ranks ? late_ns : 0);
+        int64_t begin = line_up(LEAD_NS, 1) + ((uint64_t)rank == random % (uint64_t)ranks ? late_ns : 0);
         while (now() < begin)
             ;
         int library = whose_turn(call, libraries);
@@ -164,7 +105,7 @@ int main(int argc, char **argv)
             for (int r = 0; r < ranks; r++)
                 want += value(r, i, call);
             if (receive[i] != want)
-                stop(names[library]);
+                fail(names[library]);
         }
         if (call >= 0)
             own[2 * call] = arrival, own[2 * call + 1] = exit;

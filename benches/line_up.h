@@ -1,0 +1,83 @@
+/* What the programs share that measure MPI calls under controlled arrivals: the clock of the machine, a processor for each rank, and
+ * memory outside of MPI in which the ranks line up before a call. Include it after defining _GNU_SOURCE. */
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <mpi.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+struct line {
+    _Atomic uint32_t arrived, generation;
+    _Atomic int64_t begin;
+};
+
+static struct line *line;
+static int rank, ranks;
+
+static void fail(const char *why)
+{
+    fprintf(stderr, "rank %d: %s\n", rank, why);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+static int64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+/* Gives each rank a processor of its own; returns 0 if there are too few. */
+static int pin(void)
+{
+    cpu_set_t own;
+    if (ranks > sysconf(_SC_NPROCESSORS_ONLN))
+        return 0;
+    CPU_ZERO(&own);
+    CPU_SET((size_t)rank, &own);
+    if (sched_setaffinity(0, sizeof own, &own))
+        fail("no processor of its own");
+    return 1;
+}
+
+/* Maps a page that all ranks share: the first one's unnamed file, which the others open in its process. */
+static void share_line(void)
+{
+    int file[2] = {(int)getpid(), rank == 0 ? memfd_create("line", 0) : 0};
+    if (rank == 0 && (file[1] < 0 || ftruncate(file[1], 4096)))
+        fail("no shared memory");
+    MPI_Bcast(file, 2, MPI_INT, 0, MPI_COMM_WORLD);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", file[0], file[1]);
+    int opened = open(path, O_RDWR);
+    line = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, opened, 0);
+    if (opened < 0 || line == MAP_FAILED)
+        fail("the ranks share no memory");
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+/* Waits for all ranks, spinning or asleep; returns the instant at which they begin, `lead_ns` after the last one has come. */
+static int64_t line_up(int64_t lead_ns, int spins)
+{
+    uint32_t generation = atomic_load(&line->generation);
+    if (atomic_fetch_add(&line->arrived, 1) + 1 == (uint32_t)ranks) {
+        atomic_store(&line->arrived, 0);
+        atomic_store(&line->begin, now() + lead_ns);
+        atomic_fetch_add(&line->generation, 1);
+        if (!spins)
+            syscall(SYS_futex, &line->generation, FUTEX_WAKE, ranks, NULL, NULL, 0);
+    }
+    while (atomic_load(&line->generation) == generation) {
+        if (spins)
+            __builtin_ia32_pause();
+        else
+            syscall(SYS_futex, &line->generation, FUTEX_WAIT, generation, NULL, NULL, 0);
+    }
+    return atomic_load(&line->begin);
+}
