@@ -11,6 +11,7 @@ use crate::config::WaitPreset;
 use crate::memory::{Absent, AttachOptions, Grant, MemoryBudget, Reservation, Segment};
 use crate::progress::Progress;
 use crate::protocol::collective::Collective;
+use crate::protocol::stuck::WaitCounts;
 use crate::protocol::word::PoisonWord;
 use crate::shrink::Membership;
 use crate::sync::{Ordering, SyncPoint};
@@ -79,8 +80,8 @@ pub struct Rings {
     pub(super) begun: u64,
     /// True between the begin of an exchange and its end.
     pub(super) exchanging: bool,
-    /// Packets that this rank has sent and taken.
-    pub(super) moves: u32,
+    /// The waits that this rank has begun, and the packets that it has sent and taken.
+    pub(super) counts: WaitCounts,
     pub(super) wait_state: WaitState,
 }
 
@@ -132,7 +133,7 @@ impl Rings {
             completed: 0,
             begun: 0,
             exchanging: false,
-            moves: 0,
+            counts: WaitCounts::default(),
             wait_state: WaitState::default(),
         })
     }
@@ -217,7 +218,7 @@ impl Rings {
         }
         let words = ring::pack([header[0], header[1], header[2], bytes as u64]);
         self.board.send(end, pair, words, bytes, write);
-        self.moves = self.moves.wrapping_add(1);
+        self.counts.moved();
         ring::announce(&self.board, to);
         Ok(true)
     }
@@ -244,7 +245,7 @@ impl Rings {
         }
         let acknowledged = self.board.take(end, pair, bytes, |payload| take([a, b, c], payload));
         if acknowledged {
-            self.moves = self.moves.wrapping_add(1);
+            self.counts.moved();
             ring::announce(&self.board, from);
         }
         Ok(acknowledged)
@@ -302,10 +303,12 @@ impl Rings {
         self.board.state(self.rank).completed.store(self.completed, Ordering::Relaxed);
     }
 
-    /// Publishes that this rank has completed call `number` of a communicator ([`Rings::name_call`]): its death fails that one
-    /// no more.
+    /// Publishes that this rank has completed call `number` of a communicator ([`Rings::name_call`]): its death fails that one and
+    /// those before it no more. Started calls complete in any order, but have contributed in the order of their numbers.
     pub fn end_call(&self, number: u64) {
-        self.board.state(self.rank).ended.store(number, Ordering::Relaxed);
+        let ended = &self.board.state(self.rank).ended;
+        // Written by this rank only.
+        ended.store(number.max(ended.load(Ordering::Relaxed)), Ordering::Relaxed);
     }
 
     /// Begins a call of this rank: an exchange, or one that uses no ring. All ranks count their calls from the

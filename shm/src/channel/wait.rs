@@ -56,6 +56,7 @@ impl Rings {
             let mean_ns = (7 * self.wait_state.mean_ns
                 + self.wait_state.inspected_ns.saturating_sub(self.wait_state.begun_ns))
                 / 8;
+            self.counts.moved();
             self.wait_state = WaitState {
                 begun_ns: now,
                 inspect_at_ns: now + INSPECT_FIRST_NS,
@@ -153,8 +154,8 @@ impl Rings {
     /// waits as well. Called after a vain look, where this rank does nothing else meanwhile.
     fn cannot_end(&mut self) -> bool {
         let current = self.completed + 1;
-        let WaitState { begun_ns, proof, .. } = &mut self.wait_state;
-        self.board.state(self.rank).waits.store(proof.look(*begun_ns, self.moves), Ordering::Relaxed);
+        let proof = &mut self.wait_state.proof;
+        self.board.state(self.rank).waits.store(proof.look(&mut self.counts), Ordering::Relaxed);
         let word = |rank: &usize| {
             let state = self.board.state(*rank);
             let is_complete = state.completed.load(Ordering::Relaxed) >= current;

@@ -21,6 +21,7 @@ use super::publish::Done;
 use super::request_buffers::OwnedBuffers;
 use super::scratch::{Scratch, Source};
 use super::step::Step;
+use super::stuck::WaitCounts;
 use crate::config::Algorithm;
 use crate::user_op::ReduceFn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -235,15 +236,15 @@ impl ActiveRequest {
         }
     }
 
-    /// Makes progress in the current segment without waiting; returns whether it is complete. Adds its changes to `moves`.
+    /// Makes progress in the current segment without waiting; returns whether it is complete. Adds its changes to `counts`.
     pub(super) fn progress_now<B: Board>(
         &mut self,
         board: &B,
         mut patience: Patience,
         all_left: &mut u64,
-        moves: &mut u32,
+        counts: &mut WaitCounts,
     ) -> bool {
-        let context = RankContext { board, patience: &mut patience, all_left, moves, pending: None };
+        let context = RankContext { board, patience: &mut patience, all_left, counts, pending: None };
         let result = self.progress(context, Effort::Now);
         self.failed = result.err();
         result == Ok(true)
@@ -307,7 +308,9 @@ impl<B: Board> Operation<'_, B> {
     ) -> Result<bool, Stop> {
         loop {
             let (moved, complete) = self.advance(state, effort, sources)?;
-            *self.moves = self.moves.wrapping_add(u32::from(moved));
+            if moved {
+                self.counts.moved();
+            }
             if complete {
                 return Ok(true);
             }
@@ -404,7 +407,7 @@ impl<B: Board> Operation<'_, B> {
         polling.next_ns = now_ns - begun_ns + INSPECT_EVERY_NS;
         self.inspect(&mut polling.inspection, begun_ns)?;
         #[cfg(not(earlybird_loom))]
-        if self.cannot_end(&mut polling.proof, begun_ns) {
+        if self.cannot_end(&mut polling.proof) {
             return Err(self.corrupt());
         }
         Ok(())

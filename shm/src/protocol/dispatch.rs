@@ -30,7 +30,7 @@ impl<B: Board> Member<B> {
         }
         self.epoch += 1;
         if !self.pending.is_empty() {
-            self.moves = self.moves.wrapping_add(1);
+            self.counts.moved();
             self.progress_before(self.epoch);
         }
         let epoch = self.epoch;

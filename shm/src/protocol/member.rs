@@ -7,6 +7,7 @@ use super::operation::{Operation, Pending, RankContext, Stop};
 use super::patience::Patience;
 use super::request_queue::RequestQueue;
 use super::scratch::Scratch;
+use super::stuck::WaitCounts;
 use super::word::{ArrivalWord, Cause};
 use crate::sync::{Ordering, Rule};
 
@@ -21,8 +22,8 @@ pub struct Member<B> {
     pub(super) pending: RequestQueue,
     /// The settings of this rank's waits.
     pub patience: Patience,
-    /// The number of changes that started operations have made, for others may wait for them (`stuck.rs`).
-    pub(super) moves: u32,
+    /// The waits that this rank has begun, and the changes that its started operations have made (`stuck.rs`).
+    pub(super) counts: WaitCounts,
     /// The hash of all calls of this rank so far. It is part of the signature of every later operation, so a difference between
     /// the calls of two ranks is found at the latest in their next common operation.
     pub(super) history: u32,
@@ -53,7 +54,7 @@ impl<B: Board> Member<B> {
         Member {
             board,
             patience,
-            moves: 0,
+            counts: WaitCounts::default(),
             epoch: 0,
             all_left: 0,
             arrivals,
@@ -71,10 +72,10 @@ impl<B: Board> Member<B> {
 
     /// The current operation, and the last value of its slot's arrival word.
     pub(super) fn operation<'a>(&'a mut self, call: &'a Call<'a>) -> (Operation<'a, B>, &'a mut ArrivalWord) {
-        let Member { board, patience, all_left, moves, pending, scratch, arrivals, epoch, history, .. } = self;
+        let Member { board, patience, all_left, counts, pending, scratch, arrivals, epoch, history, .. } = self;
         let pending = pending.as_pending();
         let operation =
-            Operation::new(RankContext { board, patience, all_left, moves, pending }, call, *epoch, *history, scratch);
+            Operation::new(RankContext { board, patience, all_left, counts, pending }, call, *epoch, *history, scratch);
         let arrival = &mut arrivals[operation.slot];
         (operation, arrival)
     }
@@ -96,8 +97,8 @@ impl<B: Board> Member<B> {
     /// Makes progress in all started calls before this rank enters operation `next`.
     #[cold]
     pub(super) fn progress_before(&mut self, next: u64) {
-        let Member { board, patience, all_left, moves, pending, .. } = self;
-        pending.progress(board, patience, all_left, moves, next);
+        let Member { board, patience, all_left, counts, pending, .. } = self;
+        pending.progress(board, patience, all_left, counts, next);
     }
 
     /// Fails the group for a reason found outside its operations, unless it has failed already. The others get the error in

@@ -5,6 +5,7 @@ use super::call::Call;
 use super::patience::Patience;
 use super::scratch::Scratch;
 use super::step::Step;
+use super::stuck::WaitCounts;
 use super::word::{self, PoisonWord};
 use crate::config::Algorithm;
 use crate::sync::SyncPoint;
@@ -39,8 +40,15 @@ pub(super) trait Pending<B> {
     fn is_empty(&self) -> bool;
 
     /// Makes progress in all of them, in order, without waiting; returns whether there was any. The rank is inside operation
-    /// `now`, or has left all before `now` that are not pending. Adds its changes to `moves`.
-    fn progress(&mut self, board: &B, patience: &Patience, all_left: &mut u64, moves: &mut u32, now: u64) -> bool;
+    /// `now`, or has left all before `now` that are not pending. Adds its changes to `counts`.
+    fn progress(
+        &mut self,
+        board: &B,
+        patience: &Patience,
+        all_left: &mut u64,
+        counts: &mut WaitCounts,
+        now: u64,
+    ) -> bool;
 }
 
 /// The part of a rank's membership that an operation needs.
@@ -50,7 +58,7 @@ pub(super) struct RankContext<'a, B> {
     /// Every rank is known to have left every operation up to this one.
     pub(super) all_left: &'a mut u64,
     /// The number of changes that this rank's started operations have made, for others may wait for them (`stuck.rs`).
-    pub(super) moves: &'a mut u32,
+    pub(super) counts: &'a mut WaitCounts,
     /// The other active operations; `None` without any, which lets a wait spin and sleep.
     pub(super) pending: Option<&'a mut (dyn Pending<B> + 'static)>,
 }
@@ -68,7 +76,7 @@ pub struct Operation<'a, B> {
     pub(super) hash: u32,
     pub(super) patience: &'a mut Patience,
     pub(super) all_left: &'a mut u64,
-    pub(super) moves: &'a mut u32,
+    pub(super) counts: &'a mut WaitCounts,
     pub(super) scratch: &'a mut Scratch,
     pending: Option<&'a mut (dyn Pending<B> + 'static)>,
 }
@@ -83,7 +91,7 @@ impl<'a, B: Board> Operation<'a, B> {
         history: u32,
         scratch: &'a mut Scratch,
     ) -> Self {
-        let RankContext { board, patience, all_left, moves, pending } = rank;
+        let RankContext { board, patience, all_left, counts, pending } = rank;
         Operation {
             board,
             call,
@@ -95,7 +103,7 @@ impl<'a, B: Board> Operation<'a, B> {
             hash: call.prepared.hash ^ history,
             patience,
             all_left,
-            moves,
+            counts,
             scratch,
             pending,
         }
@@ -132,7 +140,7 @@ impl<'a, B: Board> Operation<'a, B> {
     pub(super) fn progress_pending(&mut self) -> bool {
         match &mut self.pending {
             Some(pending) if !pending.is_empty() => {
-                pending.progress(self.board, self.patience, self.all_left, self.moves, self.epoch)
+                pending.progress(self.board, self.patience, self.all_left, self.counts, self.epoch)
             }
             _ => false,
         }

@@ -10,6 +10,7 @@ use super::board::Board;
 use super::operation::Pending;
 use super::patience::Patience;
 use super::step::Step;
+use super::stuck::WaitCounts;
 use crate::sync::{Ordering, Rule, SyncPoint};
 use std::collections::VecDeque;
 
@@ -71,10 +72,17 @@ impl<B: Board> Pending<B> for RequestQueue {
         self.active.is_empty()
     }
 
-    fn progress(&mut self, board: &B, patience: &Patience, all_left: &mut u64, moves: &mut u32, now: u64) -> bool {
-        let (before, mut any, mut i) = (*moves, false, 0);
+    fn progress(
+        &mut self,
+        board: &B,
+        patience: &Patience,
+        all_left: &mut u64,
+        counts: &mut WaitCounts,
+        now: u64,
+    ) -> bool {
+        let (before, mut any, mut i) = (counts.moves(), false, 0);
         while let Some(request) = self.active.get_mut(i) {
-            if request.failed.is_some() || !request.progress_now(board, *patience, all_left, moves) {
+            if request.failed.is_some() || !request.progress_now(board, *patience, all_left, counts) {
                 if matches!(request.state, State::Queued) {
                     // The memory of later requests becomes free no earlier.
                     break;
@@ -90,6 +98,6 @@ impl<B: Board> Pending<B> for RequestQueue {
             }
             self.leave(board, now);
         }
-        any || *moves != before
+        any || counts.moves() != before
     }
 }

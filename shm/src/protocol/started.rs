@@ -19,7 +19,7 @@ impl<B: Board> Member<B> {
         request.begin(first, self.history);
         self.epoch += request.segments;
         self.pending.last = self.epoch;
-        self.moves = self.moves.wrapping_add(1);
+        self.counts.moved();
         if self.board.ranks() == 1 {
             request.copy();
             self.pending.done.push_back(request);
@@ -56,7 +56,7 @@ impl<B: Board> Member<B> {
     }
 
     fn complete(&mut self, id: u64, effort: Effort) -> Option<(Box<ActiveRequest>, Result<Report, Stop>)> {
-        let Member { board, patience, all_left, moves, pending, epoch, .. } = self;
+        let Member { board, patience, all_left, counts, pending, epoch, .. } = self;
         if let Some(i) = pending.done.iter().position(|request| request.id == id) {
             let request = pending.done.swap_remove_back(i)?;
             let result = match (request.failed, board.ranks()) {
@@ -69,7 +69,7 @@ impl<B: Board> Member<B> {
         let i = pending.active.iter().position(|request| request.id == id)?;
         let mut request = pending.active.remove(i)?;
         loop {
-            let context = RankContext { board, patience, all_left, moves, pending: pending.as_pending() };
+            let context = RankContext { board, patience, all_left, counts, pending: pending.as_pending() };
             let ended = match request.failed {
                 Some(stop) => Err(stop),
                 None => request.progress(context, effort),

@@ -7,7 +7,8 @@
 //! again since then, none will find what it waits for.
 //!
 //! A waiting rank also makes progress in its started operations, which may change what others wait for: each such change counts
-//! as a new wait. The published wait is for the operation that the rank needs next, which ranks that have left cannot change.
+//! as a new wait. The published wait is for the operation that the rank needs next, which ranks that have left cannot change. A
+//! rank that tests several started operations looks at all of them in each test, so it has one count for all of them.
 //!
 //! Waits on rings are proved endless in the same way (`channel/wait.rs`).
 
@@ -15,16 +16,37 @@ use super::board::Board;
 use super::operation::Operation;
 use crate::sync::Ordering;
 
+/// How much a rank has done and how often it has looked in vain: the word that it publishes while it waits. Both counts only
+/// grow, so no two waits of a rank have one word.
+#[derive(Debug, Default)]
+pub(crate) struct WaitCounts {
+    /// The waits that this rank has begun, and the changes that others may wait for.
+    moves: u32,
+    looks: u32,
+}
+
+impl WaitCounts {
+    /// Counts a wait that begins, or a change that others may wait for.
+    #[inline(always)]
+    pub(crate) fn moved(&mut self) {
+        self.moves = self.moves.wrapping_add(1);
+    }
+
+    /// The number of waits and changes so far.
+    pub(crate) fn moves(&self) -> u32 {
+        self.moves
+    }
+}
+
 /// A waiting rank's record of the other ranks' waits.
 #[derive(Debug, Default)]
 pub(crate) struct Proof {
-    looks: u32,
-    /// The number of this rank's changes at its last look.
+    /// The counts of this rank's waits and changes at its last look.
     moves: u32,
-    /// This rank's looks at the base, the moment with which later words are compared; 0 before there is one.
-    base_looks: u32,
-    /// The others' words at the base.
-    base: Vec<u64>,
+    /// The others' words at the base, the moment with which later words are compared.
+    base: Option<Vec<u64>>,
+    /// This rank's looks since the base.
+    looks: u32,
 }
 
 /// The value in place of the word of a rank that has left the operation and changes nothing in it any more.
@@ -38,9 +60,9 @@ fn wait_of(word: u64) -> u32 {
 const LOOKS: u32 = 2;
 
 impl<B: Board> Operation<'_, B> {
-    /// Returns whether this wait, which began at `begun_ns`, cannot end any more. Called after an unsuccessful look.
-    pub(super) fn cannot_end(&self, proof: &mut Proof, begun_ns: u64) -> bool {
-        self.board.member(self.me).waits.store(proof.look(begun_ns, *self.moves), Ordering::Relaxed);
+    /// Returns whether this wait cannot end any more. Called after an unsuccessful look.
+    pub(super) fn cannot_end(&mut self, proof: &mut Proof) -> bool {
+        self.board.member(self.me).waits.store(proof.look(self.counts), Ordering::Relaxed);
         let word = |rank: usize| match self.has_left(rank) {
             true => HAS_LEFT,
             false => self.board.member(rank).waits.load(Ordering::Relaxed),
@@ -50,35 +72,34 @@ impl<B: Board> Operation<'_, B> {
 }
 
 impl Proof {
-    /// Counts an unsuccessful look in a wait that began at `begun_ns`, of a rank that has made `moves` changes so far. Returns the
-    /// word to publish.
-    pub(crate) fn look(&mut self, begun_ns: u64, moves: u32) -> u64 {
-        if std::mem::replace(&mut self.moves, moves) != moves {
-            self.base_looks = 0;
+    /// Counts an unsuccessful look of a rank with these counts. Returns the word to publish.
+    pub(crate) fn look(&mut self, counts: &mut WaitCounts) -> u64 {
+        if std::mem::replace(&mut self.moves, counts.moves) != counts.moves {
+            self.base = None;
         }
         self.looks += 1;
-        let wait = ((begun_ns >> 10) as u32).wrapping_add(moves.wrapping_mul(2)) | 1;
-        u64::from(wait) << 32 | u64::from(self.looks)
+        counts.looks = counts.looks.wrapping_add(1);
+        u64::from(counts.moves) << 32 | u64::from(counts.looks)
     }
 
     /// Returns whether every other rank still is in the wait of the base and has looked again. If one is in another wait, `now`
     /// becomes the base. Called after [`Proof::look`], with the words of the others, or [`HAS_LEFT`].
     pub(crate) fn is_complete(&mut self, now: Vec<u64>) -> bool {
         let same = |(then, now): (&u64, &u64)| wait_of(*then) == wait_of(*now);
-        if self.base_looks == 0 || !self.base.iter().zip(&now).all(same) {
-            (self.base, self.base_looks) = (now, self.looks);
+        let Some(base) = self.base.as_ref().filter(|base| base.iter().zip(&now).all(same)) else {
+            (self.base, self.looks) = (Some(now), 0);
             return false;
-        }
+        };
         let looked = |(then, now): (&u64, &u64)| {
             *now == HAS_LEFT || (wait_of(*now) != 0 && (*now as u32).wrapping_sub(*then as u32) >= LOOKS)
         };
-        self.looks - self.base_looks >= LOOKS && self.base.iter().zip(&now).all(looked)
+        self.looks >= LOOKS && base.iter().zip(&now).all(looked)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{HAS_LEFT, Proof};
+    use super::{HAS_LEFT, Proof, WaitCounts};
 
     fn at(wait: u32, looks: u32) -> u64 {
         u64::from(wait) << 32 | u64::from(looks)
@@ -91,6 +112,39 @@ mod tests {
             proof.is_complete(words.to_vec())
         };
         looks.iter().map(&mut once).collect()
+    }
+
+    #[test]
+    fn no_two_waits_have_one_word() {
+        let (mut counts, mut first, mut second) = (WaitCounts::default(), Proof::default(), Proof::default());
+        counts.moved();
+        let words = [first.look(&mut counts), second.look(&mut counts), first.look(&mut counts)];
+        assert_eq!(words, [at(1, 1), at(1, 2), at(1, 3)], "two operations that are tested in turn count together");
+        counts.moved();
+        assert_eq!([second.look(&mut counts), first.look(&mut counts)], [at(2, 4), at(2, 5)]);
+        // What an observer sees of these two never looks like one wait with fewer looks than before.
+        let mut observer = Proof::default();
+        let mut sees = |word: u64| {
+            observer.look(&mut WaitCounts::default());
+            observer.is_complete(vec![word])
+        };
+        assert_eq!(
+            [at(1, 2), at(1, 3), at(2, 4), at(2, 5), at(2, 6)].map(&mut sees),
+            [false, false, false, false, true]
+        );
+    }
+
+    #[test]
+    fn a_change_of_its_own_begins_a_new_proof() {
+        let (mut counts, mut proof) = (WaitCounts::default(), Proof::default());
+        let mut look = |moves: bool| {
+            if moves {
+                counts.moved();
+            }
+            proof.look(&mut counts);
+            proof.is_complete(vec![HAS_LEFT])
+        };
+        assert_eq!([true, false, true, false, false].map(&mut look), [false, false, false, false, true]);
     }
 
     #[test]

@@ -57,6 +57,7 @@ impl<B: Board> Operation<'_, B> {
     fn wait_long<T>(&mut self, wake: Wake, look: &mut impl FnMut(&B) -> Option<T>) -> Result<T, Stop> {
         let board = self.board;
         let begun_ns = board.now_ns();
+        self.counts.moved();
         let mut inspection = PeerInspection::default();
         #[cfg(not(earlybird_loom))]
         let mut proof = super::stuck::Proof::default();
@@ -92,7 +93,7 @@ impl<B: Board> Operation<'_, B> {
                 board.watch(Watch::Inspect);
                 let inspected = match self.inspect(&mut inspection, begun_ns) {
                     #[cfg(not(earlybird_loom))]
-                    Ok(()) if self.cannot_end(&mut proof, begun_ns) => Err(self.corrupt()),
+                    Ok(()) if self.cannot_end(&mut proof) => Err(self.corrupt()),
                     inspected => inspected,
                 };
                 if let Err(stop) = inspected {
