@@ -15,7 +15,14 @@ use std::time::Duration;
 #[test]
 #[ignore = "a rank of the jobs that the other tests start"]
 fn rank() {
-    common::play(&[("matrix", matrix), ("panics", panics), ("again", again), ("wrong", wrong), ("asks", asks)]);
+    common::play(&[
+        ("matrix", matrix),
+        ("panics", panics),
+        ("again", again),
+        ("wrong", wrong),
+        ("asks", asks),
+        ("leaves", leaves),
+    ]);
 }
 
 type Rest<'c> = Box<dyn FnOnce() + 'c>;
@@ -320,4 +327,33 @@ fn ranks_that_only_ask_learn_of_a_death() {
     for nodes in ["3", "2,1", "1,2", "1,1,1"] {
         common::survivors_tell_of_a_death(Job::new("asks", 3).var("EARLYBIRD_RANKS_PER_NODE", nodes));
     }
+}
+
+/// Rank 1 completes the second of two calls before the first, and leaves, while the leaders exchange for the second.
+fn leaves(player: &Player) {
+    let comm = Communicator::from_env().unwrap();
+    let late = |ms: u64| std::thread::sleep(Duration::from_millis(if comm.rank() == 0 { ms } else { 0 }));
+    let first = || comm.start(CollectiveArgs::all_reduce(vec![comm.rank() as u64; 9], Op::Sum)).unwrap();
+    let second = || {
+        let recv = if comm.rank() == 2 { vec![0; 9] } else { Vec::new() };
+        comm.start(CollectiveArgs::reduce(2, (vec![1u64; 9], recv), Op::Sum)).unwrap()
+    };
+    late(20);
+    if comm.rank() == 1 {
+        let (first, second) = (first(), second());
+        second.wait().unwrap();
+        assert_eq!(first.wait().unwrap(), [3; 9]);
+    } else {
+        assert_eq!(first().wait().unwrap(), [3; 9]);
+        late(200);
+        let (_, counted) = second().wait().unwrap();
+        assert!(comm.rank() == 0 || counted == [3; 9]);
+    }
+    player.say("left");
+}
+
+#[test]
+fn a_rank_may_leave_once_its_calls_have_ended_in_any_order() {
+    let said = Job::new("leaves", 3).var("EARLYBIRD_RANKS_PER_NODE", "2,1").run();
+    assert!(said.iter().all(|lines| lines == &["left"]), "{said:?}");
 }
