@@ -11,7 +11,7 @@ use crate::config::WaitPreset;
 use crate::memory::{Absent, AttachOptions, Grant, MemoryBudget, Reservation, Segment};
 use crate::progress::Progress;
 use crate::protocol::collective::Collective;
-use crate::protocol::stuck::WaitCounts;
+use crate::protocol::wait_counts::WaitCounts;
 use crate::protocol::word::PoisonWord;
 use crate::shrink::Membership;
 use crate::sync::{Ordering, SyncPoint};

@@ -21,7 +21,7 @@ use super::publish::Done;
 use super::request_buffers::OwnedBuffers;
 use super::scratch::{Scratch, Source};
 use super::step::Step;
-use super::stuck::WaitCounts;
+use super::wait_counts::WaitCounts;
 use crate::config::Algorithm;
 use crate::user_op::ReduceFn;
 use std::panic::{AssertUnwindSafe, catch_unwind};

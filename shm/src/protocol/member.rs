@@ -7,7 +7,7 @@ use super::operation::{Operation, Pending, RankContext, Stop};
 use super::patience::Patience;
 use super::request_queue::RequestQueue;
 use super::scratch::Scratch;
-use super::stuck::WaitCounts;
+use super::wait_counts::WaitCounts;
 use super::word::{ArrivalWord, Cause};
 use crate::sync::{Ordering, Rule};
 

@@ -53,6 +53,7 @@ pub mod step;
 #[cfg(not(earlybird_loom))]
 pub(crate) mod stuck;
 mod wait;
+pub(crate) mod wait_counts;
 pub mod word;
 
 pub(crate) use arrive::take_place;

@@ -5,7 +5,7 @@ use super::call::Call;
 use super::patience::Patience;
 use super::scratch::Scratch;
 use super::step::Step;
-use super::stuck::WaitCounts;
+use super::wait_counts::WaitCounts;
 use super::word::{self, PoisonWord};
 use crate::config::Algorithm;
 use crate::sync::SyncPoint;

@@ -10,7 +10,7 @@ use super::board::Board;
 use super::operation::Pending;
 use super::patience::Patience;
 use super::step::Step;
-use super::stuck::WaitCounts;
+use super::wait_counts::WaitCounts;
 use crate::sync::{Ordering, Rule, SyncPoint};
 use std::collections::VecDeque;
 

@@ -14,29 +14,8 @@
 
 use super::board::Board;
 use super::operation::Operation;
+use super::wait_counts::WaitCounts;
 use crate::sync::Ordering;
-
-/// How much a rank has done and how often it has looked in vain: the word that it publishes while it waits. Both counts only
-/// grow, so no two waits of a rank have one word.
-#[derive(Debug, Default)]
-pub(crate) struct WaitCounts {
-    /// The waits that this rank has begun, and the changes that others may wait for.
-    moves: u32,
-    looks: u32,
-}
-
-impl WaitCounts {
-    /// Counts a wait that begins, or a change that others may wait for.
-    #[inline(always)]
-    pub(crate) fn moved(&mut self) {
-        self.moves = self.moves.wrapping_add(1);
-    }
-
-    /// The number of waits and changes so far.
-    pub(crate) fn moves(&self) -> u32 {
-        self.moves
-    }
-}
 
 /// A waiting rank's record of the other ranks' waits.
 #[derive(Debug, Default)]
@@ -74,12 +53,11 @@ impl<B: Board> Operation<'_, B> {
 impl Proof {
     /// Counts an unsuccessful look of a rank with these counts. Returns the word to publish.
     pub(crate) fn look(&mut self, counts: &mut WaitCounts) -> u64 {
-        if std::mem::replace(&mut self.moves, counts.moves) != counts.moves {
+        if std::mem::replace(&mut self.moves, counts.moves()) != counts.moves() {
             self.base = None;
         }
         self.looks += 1;
-        counts.looks = counts.looks.wrapping_add(1);
-        u64::from(counts.moves) << 32 | u64::from(counts.looks)
+        counts.looked()
     }
 
     /// Returns whether every other rank still is in the wait of the base and has looked again. If one is in another wait, `now`
