@@ -225,37 +225,12 @@ pub fn repeated(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
     let count = 1 + rng.below(13);
     prepare(comm, rng, way)?;
     for _ in 0..30 {
-        let Fold { send, want, .. } = fold_sum(comm, rng, count);
-        let mut recv = send;
+        let seed = rng.next();
+        let mut recv: Vec<i64> = contribution(seed, comm.rank(), count, Op::Sum, true);
+        let want: Vec<i64> = reference(seed, comm.size(), count, Op::Sum, true);
         comm.all_reduce_in_place(&mut recv, Op::Sum)?;
         check(&recv, &want, "repeated sum")?;
         delay(comm, rng);
-    }
-    Ok(())
-}
-
-fn fold_sum(comm: &Communicator, rng: &mut Rng, count: usize) -> Fold<i64> {
-    let seed = rng.next();
-    let send = crate::data::contribution(seed, comm.rank(), count, Op::Sum, true);
-    Fold { op: Op::Sum, send, want: crate::data::reference(seed, comm.size(), count, Op::Sum, true) }
-}
-
-/// Several started calls under way, completed in another order than they were started in.
-pub fn overlapping(comm: &Communicator, rng: &mut Rng, way: Way) -> Checked {
-    prepare(comm, rng, way)?;
-    let mut started = Vec::new();
-    for _ in 0..2 + rng.below(4) {
-        let count = rng.count(8, 1);
-        let Fold { send, want, op } = fold_sum(comm, rng, count);
-        started.push((comm.start(CollectiveArgs::all_reduce(send, op))?, want));
-        delay(comm, rng);
-    }
-    if rng.flip() {
-        comm.barrier()?;
-    }
-    while !started.is_empty() {
-        let (request, want) = started.swap_remove(rng.below(started.len()));
-        check(&complete(request, rng)?, &want, "overlapping sum")?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use crate::common::mix;
 use crate::data::{Sample, contribution, reference};
 use crate::draw::{Rng, plans};
 use crate::said::now;
-use crate::{folds, messages, moves, users};
+use crate::{folds, messages, moves, overlapping, users};
 use earlybird::{Algorithm, BufferOwner, Communicator, Error, FoldOrder, Indexed, Op, Request};
 use half::f16;
 use num_complex::Complex;
@@ -101,7 +101,7 @@ forms! {
         folds::scan: Into InPlace Immediate Persistent;
         folds::rounded: Into InPlace Immediate View;
         folds::repeated: InPlace;
-        folds::overlapping: Immediate;
+        overlapping::overlapping: Immediate Persistent;
         messages::messages_to_all: Immediate;
         messages::messages_from_any: Immediate;
         users::all_reduce_with: Into InPlace Immediate Persistent;

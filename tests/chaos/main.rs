@@ -13,6 +13,7 @@ mod judge;
 mod kinds;
 mod messages;
 mod moves;
+mod overlapping;
 mod report;
 mod said;
 mod select;
