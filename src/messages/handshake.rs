@@ -77,3 +77,40 @@ fn probe(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepcnt(stream, PROBES)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{accept, hello, open};
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    /// Accepts a connection on which this was sent. Returns which ranks are connected then, and the stranger's end.
+    fn after(listener: &TcpListener, sent: &[u8], known: &mut [Option<TcpStream>]) -> (Vec<bool>, TcpStream) {
+        let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        stream.write_all(sent).unwrap();
+        assert!(accept(listener, [7; 16], known).unwrap());
+        (known.iter().map(Option::is_some).collect(), stream)
+    }
+
+    #[test]
+    fn connections_without_the_secret_are_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut known = [None, None];
+        let [wrong, no_rank] = [hello([8; 16], 1), hello([7; 16], 2)];
+        for sent in [&wrong[..], &no_rank, b"GET / HTTP/1.1\r\nHost: here\r\n\r\n", b"short"] {
+            let (connected, mut stranger) = after(&listener, sent, &mut known);
+            assert_eq!(connected, [false, false], "{sent:?}");
+            // What was not read makes the kernel reset the connection.
+            assert!(matches!(stranger.read(&mut [0]), Ok(0) | Err(_)), "{sent:?}: still open");
+        }
+        let mut first = open(listener.local_addr().unwrap(), hello([7; 16], 1), None).unwrap();
+        assert!(accept(&listener, [7; 16], &mut known).unwrap());
+        first.write_all(b"first").unwrap();
+        // Nobody takes the place of a rank that is connected.
+        let (connected, _) = after(&listener, &hello([7; 16], 1), &mut known);
+        let mut received = [0; 5];
+        known[1].as_mut().unwrap().set_nonblocking(false).unwrap();
+        known[1].as_mut().unwrap().read_exact(&mut received).unwrap();
+        assert_eq!((connected, &received), (vec![false, true], b"first"));
+    }
+}
