@@ -57,6 +57,14 @@ impl Choice {
         }
     }
 
+    /// The plan's specification, without `plan:`; `None` for an algorithm of the node.
+    pub(crate) fn plan(self) -> Option<&'static str> {
+        match self {
+            Choice::Node(_) => None,
+            Choice::Plan(word) => Some(word),
+        }
+    }
+
     /// The algorithm's code, or [`PLANS`] plus the number of the plan's specification.
     pub(crate) fn code(self) -> u32 {
         match self {

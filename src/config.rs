@@ -95,7 +95,6 @@ static KNOWN: &[(&str, Option<Setter>)] = &[
     ("LAUNCHER", None),
     ("ALGORITHM", Some(|config, value| value.parse().map(|v| config.algorithm = v))),
     ("ORDER", Some(|config, value| value.parse().map(|v| config.order = v))),
-    ("CONSISTENCY", Some(consistency)),
     ("WAIT", Some(|config, value| value.parse().map(|v| config.wait = v))),
     ("TIMEOUT", Some(timeout)),
     ("ARENA_MAX", Some(|config, value| parse_size(value).map(|v| config.arena_max_bytes = Some(v)))),
@@ -117,8 +116,7 @@ impl Config {
     /// The configuration that the environment of this process asks for.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an unknown `EARLYBIRD_` variable or value, listing the valid ones; [`Error::Unsupported`] for a
-    /// value whose part does not exist yet, saying what to do.
+    /// [`Error::Usage`] for an unknown `EARLYBIRD_` variable or value, listing the valid ones.
     pub fn from_env() -> Result<Config, Error> {
         Config::from_env_and([])
     }
@@ -252,18 +250,6 @@ fn endpoints(config: &mut Config, value: &str) -> Result<(), Error> {
         _ => return Err(Error::usage(format!("{value:?} is neither a number of ranks from 1 nor auto"))),
     };
     Ok(())
-}
-
-/// Accepts identical bits on all ranks, which every algorithm gives anyway.
-fn consistency(_: &mut Config, value: &str) -> Result<(), Error> {
-    match value {
-        "identical" => Ok(()),
-        "per-rank" => Err(Error::Unsupported {
-            what: format!("{PREFIX}CONSISTENCY=per-rank"),
-            hint: "every algorithm gives identical bits so far; unset it".into(),
-        }),
-        _ => Err(unknown_value(value, "identical, per-rank")),
-    }
 }
 
 fn timeout(config: &mut Config, value: &str) -> Result<(), Error> {

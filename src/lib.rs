@@ -50,6 +50,8 @@ pub use costs::Costs;
 #[doc(hidden)]
 pub use earlybird_shm::op::{Datatype, OpIdentity};
 #[doc(hidden)]
+pub use earlybird_shm::text::panic_text;
+#[doc(hidden)]
 pub use earlybird_shm::user_op::ReduceFn;
 pub use earlybird_shm::{
     Algorithm, BufferOwner, BytesOp, Collective, CollectiveArgs, Counts, DType, Element, Error, FoldOrder, Grouped,

@@ -104,11 +104,6 @@ impl Transport for ShmTransport {
         send_packet(&mut self.rings, to, head, bytes, write).map_err(|error| self.failed(error))
     }
 
-    /// The ring is the memory.
-    fn post_receive(&mut self, _: usize, _: usize) -> Result<(), Failure> {
-        Ok(())
-    }
-
     fn receive(
         &mut self,
         from: usize,

@@ -7,6 +7,7 @@ use earlybird::{
     OwnedBytes, Persistent, ReduceOp, SharedReduceOp,
 };
 use std::ffi::c_void;
+use std::sync::Arc;
 
 /// The buffers of a call.
 pub struct CallerBuffers {
@@ -197,9 +198,9 @@ impl<'a> Call<'a> {
     }
 
     /// Checks the call, and prepares it to be started on copies of its buffers, which are zeros so far.
-    pub fn init(&self, comm: &'static Communicator) -> Result<Persistent<'static, OwnedBytes>, Error> {
+    pub fn init(&self, comm: &Arc<Communicator>) -> Result<Persistent<'static, OwnedBytes>, Error> {
         self.buffers.check()?;
-        comm.init(self.args(self.buffers.zeroed(self.collective == Collective::AllReduce)?))
+        comm.init_owned(self.args(self.buffers.zeroed(self.collective == Collective::AllReduce)?))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Errors in C: a number, its name, and the last message of the thread.
 
-use earlybird::Error;
+use earlybird::{Error, panic_text};
 use std::any::Any;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -72,11 +72,11 @@ pub fn guard(call: impl FnOnce() -> Result<(), Error>) -> c_int {
 
 #[cold]
 fn internal(panic: Box<dyn Any + Send>) -> c_int {
-    let message = panic.downcast_ref::<&str>().map(|text| text.to_string());
-    let message = message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    let text = panic_text(&*panic).unwrap_or_default();
+    let message = format!("earlybird panicked, which is a fault of the library; please report it: {text}");
     // Dropping the payload could panic.
     std::mem::forget(panic);
-    record(INTERNAL, format!("earlybird panicked, which is a fault of the library; please report it: {message}"), -1)
+    record(INTERNAL, message, -1)
 }
 
 #[cold]

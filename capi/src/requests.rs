@@ -1,7 +1,7 @@
 //! Requests of non-blocking and persistent calls, and the macro that exports the three forms of a call.
 //!
 //! A request owns copies of its buffers, so that only the function that starts the call, `eb_wait` and `eb_test` use the caller's
-//! memory. Invariant **K (kept)**: a request holds the communicator that its call borrows, and drops the call before the communicator.
+//! memory.
 #![allow(unsafe_code)]
 
 use crate::call::{Call, CallerBuffers};
@@ -17,8 +17,6 @@ pub struct Request {
     buffers: CallerBuffers,
     /// True if the request stays when the call has ended, to be started again.
     persistent: bool,
-    /// Dropped after the call.
-    _comm: Arc<Communicator>,
 }
 
 impl Request {
@@ -61,10 +59,7 @@ impl Request {
 /// # Safety
 /// C: also when the call is started and when it ends.
 pub unsafe fn create(comm: &Arc<Communicator>, call: Call<'_>, persistent: bool) -> Result<Option<Request>, Error> {
-    let comm = comm.clone();
-    // SAFETY: K: the only use is the call, which lies in one structure with the handle that keeps it.
-    let kept: &'static Communicator = unsafe { &*Arc::as_ptr(&comm) };
-    let mut created = Request { call: call.init(kept)?, buffers: call.buffers, persistent, _comm: comm };
+    let mut created = Request { call: call.init(comm)?, buffers: call.buffers, persistent };
     if !persistent {
         created.start()?;
     }

@@ -230,6 +230,13 @@ pub fn query(call: impl FnOnce(*mut c_int) -> c_int) -> Option<c_int> {
     (call(&mut value) == 0).then_some(value)
 }
 
+/// Returns this process's rank in `comm`, and the number of ranks; `None` for an invalid handle.
+pub fn rank_and_size(comm: Handle) -> Option<(usize, usize)> {
+    // SAFETY: MPI runs and checks the handle, or it is the caller's as MPI demands; each writes one int.
+    let (rank, size) = unsafe { (query(|rank| PMPI_Comm_rank(comm, rank)), query(|size| PMPI_Comm_size(comm, size))) };
+    Some((rank? as usize, size? as usize))
+}
+
 /// Returns the size of an element of `dtype` in bytes, `None` for an invalid handle.
 pub fn type_size(dtype: Handle) -> Option<usize> {
     if dtype == constants().null_type || dtype == 0 {

@@ -131,8 +131,7 @@ pub unsafe extern "C" fn request_free(request: *mut Handle) -> c_int {
 pub unsafe extern "C" fn finalize() -> c_int {
     let is_on = abi::is_running() && settings::get().interpose != Interpose::Off;
     if is_on && summary::is_counting() {
-        // SAFETY: MPI runs; writes one int.
-        let rank = abi::query(|rank| unsafe { abi::PMPI_Comm_rank(constants().world, rank) });
+        let rank = abi::rank_and_size(constants().world).map(|(rank, _)| rank);
         if rank == Some(0) {
             stderr::print(summary::text().trim_end());
         }

@@ -5,7 +5,7 @@
 //! debugger, looks like one without the library: the others wait, and nothing but `EARLYBIRD_TIMEOUT` ends that.
 #![allow(unsafe_code)]
 
-use crate::abi::{self, constants, query};
+use crate::abi::{self, constants};
 use crate::messages::PendingMessage;
 use crate::{dynamic_linker, settings, stderr};
 use earlybird::messages::{Failure, Message};
@@ -31,14 +31,10 @@ fn compare_once() {
         return;
     }
     let mine = settings::digest();
-    let world = constants().world;
-    // SAFETY: MPI runs; each writes one int.
-    let (rank, size) =
-        unsafe { (query(|rank| abi::PMPI_Comm_rank(world, rank)), query(|size| abi::PMPI_Comm_size(world, size))) };
-    match (rank, size) {
-        (Some(0), Some(size)) => lead(mine, size),
-        (Some(_), Some(_)) => follow(mine),
-        _ => {}
+    match abi::rank_and_size(constants().world) {
+        Some((0, size)) => lead(mine, size as c_int),
+        Some(_) => follow(mine),
+        None => {}
     }
 }
 

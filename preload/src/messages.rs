@@ -37,19 +37,12 @@ impl PrivateComm {
         if color_and_key.is_none() {
             return Ok(None);
         }
-        // SAFETY: MPI runs and the communicator was just made; each writes one int at most.
-        let (code, rank, size) = unsafe {
-            (
-                abi::eb_return_errors(own),
-                query(|rank| abi::PMPI_Comm_rank(own, rank)),
-                query(|size| abi::PMPI_Comm_size(own, size)),
-            )
-        };
-        check("MPI_Comm_set_errhandler", code)?;
-        let (Some(rank), Some(size)) = (rank, size) else {
+        // SAFETY: MPI runs and the communicator was just made.
+        check("MPI_Comm_set_errhandler", unsafe { abi::eb_return_errors(own) })?;
+        let Some((rank, size)) = abi::rank_and_size(own) else {
             return check("MPI_Comm_rank", constants().err_other).map(|()| None);
         };
-        Ok(Some(PrivateComm { comm: own, rank: rank as usize, size: size as usize, abandoned: false }))
+        Ok(Some(PrivateComm { comm: own, rank, size, abandoned: false }))
     }
 }
 

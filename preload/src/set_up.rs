@@ -40,18 +40,12 @@ pub fn from_call(comm: Handle) -> u64 {
 
 /// Returns this process's rank in `comm` and its size, or the reason why its calls are forwarded, which all ranks find.
 pub fn members(comm: Handle) -> Result<(usize, usize), ForwardReason> {
-    // SAFETY: MPI runs and `comm` is a communicator; each writes one int.
-    let (inter, rank, size) = unsafe {
-        (
-            query(|inter| abi::PMPI_Comm_test_inter(comm, inter)),
-            query(|rank| abi::PMPI_Comm_rank(comm, rank)),
-            query(|size| abi::PMPI_Comm_size(comm, size)),
-        )
-    };
-    match (inter, rank, size) {
-        (Some(0), Some(_), Some(1)) => Err(ForwardReason::OneRank),
-        (Some(0), Some(rank), Some(size)) => Ok((rank as usize, size as usize)),
-        (Some(_), Some(_), Some(_)) => Err(ForwardReason::Intercommunicator),
+    // SAFETY: MPI runs and `comm` is a communicator; writes one int.
+    let inter = query(|inter| unsafe { abi::PMPI_Comm_test_inter(comm, inter) });
+    match (inter, abi::rank_and_size(comm)) {
+        (Some(0), Some((_, 1))) => Err(ForwardReason::OneRank),
+        (Some(0), Some(rank_and_size)) => Ok(rank_and_size),
+        (Some(_), Some(_)) => Err(ForwardReason::Intercommunicator),
         _ => Err(ForwardReason::Argument),
     }
 }
@@ -280,9 +274,8 @@ struct JoinOutcome {
 
 impl JoinOutcome {
     fn new(joined: &Result<Communicator, Error>) -> JoinOutcome {
-        // SAFETY: MPI runs; writes one int.
-        let ranks = query(|size| unsafe { abi::PMPI_Comm_size(constants().world, size) }).unwrap_or(c_int::MAX);
-        let has_cpu = joined.as_ref().is_ok_and(|comm| comm.allowed_cpus() >= ranks as usize);
+        let ranks = abi::rank_and_size(constants().world).map_or(usize::MAX, |(_, size)| size);
+        let has_cpu = joined.as_ref().is_ok_and(|comm| comm.allowed_cpus() >= ranks);
         JoinOutcome { is_done: joined.is_ok(), has_cpu, starts_calls: waits::can_call() }
     }
 }
@@ -366,11 +359,7 @@ fn virtual_node(config: &Config) -> u64 {
 
 /// Returns this process's rank in the world, and the world's size.
 fn rank_in_the_world() -> (usize, usize) {
-    let world = constants().world;
-    // SAFETY: MPI runs; each writes one int.
-    let (rank, size) =
-        unsafe { (query(|rank| abi::PMPI_Comm_rank(world, rank)), query(|size| abi::PMPI_Comm_size(world, size))) };
-    (rank.unwrap_or(0) as usize, size.unwrap_or(0) as usize)
+    abi::rank_and_size(constants().world).unwrap_or((0, 0))
 }
 
 /// Returns a number that is equal for processes that can share memory: of one kernel, and of one network namespace or file system

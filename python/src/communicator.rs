@@ -162,9 +162,8 @@ impl PyCommunicator {
     }
 
     fn set_order(&self, py: Python<'_>, name: &str) -> PyResult<()> {
-        let known = [FoldOrder::Arrival, FoldOrder::Rank].into_iter().find(|order| order.name() == name);
-        let order = known.ok_or_else(|| Error::usage(format!("there is no order {name:?}; use arrival or rank")));
-        order.and_then(|order| self.get(py).map(|comm| comm.set_order(order)).unwrap_or(Ok(()))).or_exception(py)
+        let comm = self.get(py)?;
+        name.parse::<FoldOrder>().and_then(|order| comm.set_order(order)).or_exception(py)
     }
 
     /// Allocates bytes in the shared memory of the node. This rank alone takes part.

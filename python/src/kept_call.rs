@@ -1,47 +1,68 @@
-//! A started or prepared call together with the communicator that it borrows, for requests of Python.
-//!
-//! Invariant **K (kept)**: a call lies in one structure with the handle that keeps its communicator, and is dropped before it.
-#![allow(unsafe_code)]
+//! A call that was prepared on the caller's buffers, which a request of Python keeps.
 
 use crate::call::{Call, CallBytes};
 use crate::errors::OrException;
 use crate::fold::CallOp;
 use crate::signals;
-use earlybird::{Communicator, Error, OwnedArgs, SharedReduceOp};
+use earlybird::{Communicator, Persistent};
 use pyo3::prelude::*;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// A call `C` that was started or prepared.
-pub struct KeptCall<C> {
-    pub call: C,
-    pub op: CallOp,
-    /// Dropped after the call.
-    comm: Arc<Communicator>,
+/// A call that was prepared, under way or not.
+pub struct KeptCall {
+    pub call: Persistent<'static, CallBytes>,
+    op: CallOp,
 }
 
-impl<C: Send> KeptCall<C> {
-    /// Starts or prepares a call, which was checked, by `begin`.
-    pub fn new(
-        py: Python<'_>,
-        comm: &Arc<Communicator>,
-        call: Call,
-        begin: impl FnOnce(&'static Communicator, OwnedArgs<'_, CallBytes, SharedReduceOp>) -> Result<C, Error> + Send,
-    ) -> PyResult<Self> {
-        let (comm, op) = (comm.clone(), call.op.clone());
-        // SAFETY: K: the only use is the call.
-        let kept: &'static Communicator = unsafe { &*Arc::as_ptr(&comm) };
-        let call = op.explain(py, py.detach(|| call.owned(|args| begin(kept, args))).or_exception(py))?;
-        Ok(KeptCall { call, op, comm })
+impl KeptCall {
+    /// Prepares a call, which was checked.
+    pub fn prepare(py: Python<'_>, comm: &Arc<Communicator>, call: Call) -> PyResult<Self> {
+        let op = call.op.clone();
+        let call = op.explain(py, py.detach(|| call.owned(|args| comm.init_owned(args))).or_exception(py))?;
+        Ok(KeptCall { call, op })
     }
 
-    /// Ends the call by `wait`, and releases the communicator.
-    pub fn end<T: Send>(self, py: Python<'_>, wait: impl FnOnce(C) -> Result<T, Error> + Send) -> PyResult<T> {
-        let KeptCall { call, op, comm } = self;
-        let done = signals::call(py, move || {
-            let done = wait(call);
-            drop(comm);
-            done
-        });
-        op.explain(py, done)
+    /// Starts the call; never waits for another rank.
+    pub fn start(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.op.explain(py, py.detach(|| self.call.start()).or_exception(py))
+    }
+
+    /// Waits for the result.
+    pub fn wait(&mut self, py: Python<'_>) -> PyResult<bool> {
+        self.op.explain(py, signals::call(py, || self.call.wait()))?;
+        Ok(true)
+    }
+
+    /// Returns whether the call is not, or no longer, under way; never waits for another rank.
+    pub fn test(&mut self, py: Python<'_>) -> PyResult<bool> {
+        self.op.explain(py, py.detach(|| self.call.try_wait()).or_exception(py))
+    }
+}
+
+/// The call of a request until it is released. Never locked: a method has the request for itself.
+pub struct CallSlot(Mutex<Option<KeptCall>>);
+
+impl CallSlot {
+    pub fn new(call: KeptCall) -> Self {
+        CallSlot(Mutex::new(Some(call)))
+    }
+
+    /// The call; `None` once it was released.
+    pub fn get(&mut self) -> &mut Option<KeptCall> {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Releases the buffers and the communicator; those of a call under way when it has ended.
+    pub fn release(&mut self, py: Python<'_>) {
+        // Dropping the last reference to a communicator leaves it, and may wait for other ranks.
+        if let Some(call) = self.get().take() {
+            py.detach(|| drop(call));
+        }
+    }
+}
+
+impl Drop for CallSlot {
+    fn drop(&mut self) {
+        Python::try_attach(|py| self.release(py));
     }
 }

@@ -68,14 +68,8 @@ impl<B: BufferOwner, O: Into<SharedReduceOp>> OwnedArgs<'_, B, O> {
         let CollectiveArgs { collective, root, counts, buffers, .. } = self.args;
         // SAFETY: D, by the constructor.
         let buffers = unsafe { OwnedBuffers::new(Box::new(self.buffers), buffers.datatype()) };
-        let counts = match (self.segments, counts) {
-            (Some(lens), _) => OwnedCounts::Segments(lens),
-            (None, Counts::Uniform) => OwnedCounts::Uniform,
-            (None, Counts::PerRank(counts)) => OwnedCounts::PerRank(counts.to_vec()),
-            (None, Counts::PerPair { send, recv }) => OwnedCounts::PerPair(send.to_vec(), recv.to_vec()),
-            (None, Counts::Segments(lens)) => OwnedCounts::Segments(lens.to_vec()),
-        };
-        OwnedCall { allocations: self.allocations, ..OwnedCall::of(collective, self.op.into(), root, counts, buffers) }
+        let counts = self.segments.as_deref().map_or(counts, Counts::Segments);
+        OwnedCall { allocations: self.allocations, ..OwnedCall::new(collective, self.op.into(), root, counts, buffers) }
     }
 }
 
@@ -102,24 +96,20 @@ pub struct OwnedCall {
 }
 
 impl OwnedCall {
-    /// The call of `collective` on these buffers, with blocks of `counts` elements where they are not all of one length.
+    /// The call of `collective` on these buffers.
     pub fn new(
         collective: Collective,
         op: SharedReduceOp,
         root: Option<usize>,
-        counts: Option<Vec<usize>>,
+        counts: Counts<'_>,
         buffers: OwnedBuffers,
     ) -> Self {
-        Self::of(collective, op, root, counts.map_or(OwnedCounts::Uniform, OwnedCounts::PerRank), buffers)
-    }
-
-    fn of(
-        collective: Collective,
-        op: SharedReduceOp,
-        root: Option<usize>,
-        counts: OwnedCounts,
-        buffers: OwnedBuffers,
-    ) -> Self {
+        let counts = match counts {
+            Counts::Uniform => OwnedCounts::Uniform,
+            Counts::PerRank(counts) => OwnedCounts::PerRank(counts.to_vec()),
+            Counts::PerPair { send, recv } => OwnedCounts::PerPair(send.to_vec(), recv.to_vec()),
+            Counts::Segments(lens) => OwnedCounts::Segments(lens.to_vec()),
+        };
         let buffers = if collective == Collective::Barrier { buffers.of_token() } else { buffers };
         OwnedCall { collective, op, root, counts, buffers, allocations: None }
     }

@@ -10,7 +10,7 @@ use crate::memory::Allocation;
 use crate::op::{Datatype, Element};
 use crate::protocol::borrowed_bytes::BorrowedBytes;
 use crate::protocol::payload::Buffers;
-use crate::protocol::request_buffers::BufferOwner;
+use crate::protocol::request_buffers::{BufferOwner, owns_itself};
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
@@ -72,13 +72,7 @@ impl<T: Send + 'static> BufferOwner for SharedBuffer<T> {
         unsafe { Buffers::erased_in_place(&mut *self.as_raw(), datatype) }
     }
 
-    fn owner(&mut self) -> &mut dyn Any {
-        self
-    }
-
-    fn into_owner(self: Box<Self>) -> Box<dyn Any + Send> {
-        self
-    }
+    owns_itself! {}
 }
 
 impl<T: Send + 'static> BufferOwner for (SharedBuffer<T>, SharedBuffer<T>) {
@@ -87,13 +81,7 @@ impl<T: Send + 'static> BufferOwner for (SharedBuffer<T>, SharedBuffer<T>) {
         unsafe { Buffers::erased_apart(&*self.0.as_raw(), &mut *self.1.as_raw(), datatype) }
     }
 
-    fn owner(&mut self) -> &mut dyn Any {
-        self
-    }
-
-    fn into_owner(self: Box<Self>) -> Box<dyn Any + Send> {
-        self
-    }
+    owns_itself! {}
 }
 
 /// The allocations of a call's buffers: that of the send buffer, `None` in place, and that of the receive buffer.

@@ -1,5 +1,13 @@
 //! Texts as words that ranks share: the beginning of a name or a message beside the numbers of an error.
 
+use std::any::Any;
+
+/// The text of a panic; `None` where its payload is something else.
+pub fn panic_text(payload: &(dyn Any + Send)) -> Option<&str> {
+    let formatted = || payload.downcast_ref::<String>().map(String::as_str);
+    payload.downcast_ref::<&str>().copied().or_else(formatted)
+}
+
 /// The first characters of `text` that fit in so many bytes.
 pub fn beginning(text: &str, bytes: usize) -> &str {
     let mut end = text.len().min(bytes);

@@ -44,10 +44,7 @@ impl MultiNodeCalls<'_> {
     /// the signature that ranks compare, also on ranks that exchange nothing.
     fn chosen(&self, collective: Collective, bytes: usize) -> (CallOptions, Option<&'static str>) {
         let settings = &self.comm.settings;
-        let exchange = match settings.choice(collective, bytes) {
-            Choice::Plan(name) => Some(name),
-            Choice::Node(_) => None,
-        };
+        let exchange = settings.choice(collective, bytes).plan();
         let within = exchange.filter(|_| collective == Collective::AllReduce).map_or(0, mark_of);
         (CallOptions { within, ..settings.options(collective, bytes) }, exchange)
     }

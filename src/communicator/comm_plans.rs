@@ -103,7 +103,7 @@ impl CommPlans {
 
 /// The plan that this choice is for such a call.
 pub(super) fn plan_of(collective: Collective, choice: Choice) -> Option<&'static str> {
-    let Choice::Plan(plan) = choice else { return None };
+    let plan = choice.plan()?;
     match collective {
         Collective::AllReduce => Some(plan),
         // A barrier has one plan, of whatever name the chosen one is.

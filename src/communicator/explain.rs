@@ -249,7 +249,7 @@ impl Deciders<'_> {
         bytes: usize,
     ) -> Result<Vec<NodeStep>, Error> {
         let (choice, decider) = self.settings.decided(collective, bytes);
-        let (requested, options) = (planned(choice), self.settings.options(collective, bytes));
+        let (requested, options) = (choice.plan(), self.settings.options(collective, bytes));
         let step = |operation: NodeOperation| {
             let NodeOperation { comes_before, collective: part, bytes, ranks } = operation;
             let (algorithm, rule) = decide(&Thresholds::default_for(ranks), part, bytes, ranks, options);
@@ -271,7 +271,7 @@ impl Deciders<'_> {
         order: FoldOrder,
     ) -> Result<(Decision, Vec<Alternative>), Error> {
         let (choice, decider) = self.settings.decided(collective, bytes);
-        let exchange = leaders.exchange(collective, (bytes, order), CALL, planned(choice))?;
+        let exchange = leaders.exchange(collective, (bytes, order), CALL, choice.plan())?;
         let because = match exchange.rule {
             ExchangeRule::OnlyOne => "the exchange of this collective has no other".into(),
             ExchangeRule::Requested => reason_of(decider, collective),
@@ -304,14 +304,6 @@ fn decide(
     let (dtype, op) = CALL;
     let by_rank = folds_in_rank_order(collective, options.order, dtype, op, ranks);
     thresholds.decide(collective, options.algorithm, bytes, by_rank)
-}
-
-/// The plan that was chosen for a call, if it was one.
-fn planned(choice: Choice) -> Option<&'static str> {
-    match choice {
-        Choice::Plan(name) => Some(name),
-        Choice::Node(_) => None,
-    }
 }
 
 /// The algorithm that runs, and the reason.

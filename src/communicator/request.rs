@@ -2,11 +2,13 @@
 
 use super::Communicator;
 use super::comm_plans::plan_of;
-use super::prepared_call::{Completion, PreparedCall};
+use super::prepared_call::PreparedCall;
 use crate::trace::NewRecord;
 use crate::{BufferOwner, Error, OwnedArgs};
 use earlybird_shm::{Collective, SharedReduceOp, engine};
 use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
 
 /// Makes progress in everything that this process has started and that is not complete, on every communicator, as far as that
 /// goes without waiting. Returns whether something may be left.
@@ -54,10 +56,8 @@ pub fn progress() -> bool {
 #[derive(Debug)]
 #[must_use = "a request that is dropped loses its result"]
 pub struct Request<'c, B> {
-    comm: &'c Communicator,
-    /// The number under which the call was started; `None` once it has ended.
-    number: Option<u64>,
-    buffers: PhantomData<fn() -> B>,
+    /// `None` once the call has ended.
+    call: Option<Persistent<'c, B>>,
 }
 
 impl<B: BufferOwner> Request<'_, B> {
@@ -66,9 +66,10 @@ impl<B: BufferOwner> Request<'_, B> {
     /// # Errors
     /// The errors of [`Communicator::all_reduce_into`]. [`Error::Usage`] when another thread is inside a call; the call goes on then
     /// as if the request had been dropped.
-    pub fn wait(mut self) -> Result<B, Error> {
-        let ended = self.comm.finish(self.number()?)?;
-        self.end(ended)
+    pub fn wait(self) -> Result<B, Error> {
+        let mut call = self.call.ok_or_else(has_ended)?;
+        call.wait()?;
+        call.into_buffers()
     }
 
     /// The buffers if the result is there, `None` if it is not; never waits for another rank.
@@ -77,29 +78,15 @@ impl<B: BufferOwner> Request<'_, B> {
     /// The errors of [`Request::wait`], and [`Error::Usage`] once the buffers were given back. Deaths and different calls are
     /// noticed by trying again, as by waiting.
     pub fn try_wait(&mut self) -> Result<Option<B>, Error> {
-        match self.comm.ask(self.number()?)? {
-            Some(ended) => self.end(ended).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    fn number(&self) -> Result<u64, Error> {
-        self.number
-            .ok_or_else(|| Error::usage("the request has ended and its buffers were given back; start another call"))
-    }
-
-    fn end(&mut self, (ready, result): Completion) -> Result<B, Error> {
-        self.number = None;
-        result.map(|()| ready.into_buffers().expect("the type it was made with"))
+        let result = self.call.as_mut().ok_or_else(has_ended)?.try_wait();
+        let ended = self.call.take_if(|call| !call.is_started());
+        result?;
+        ended.map(Persistent::into_buffers).transpose()
     }
 }
 
-impl<B> Drop for Request<'_, B> {
-    fn drop(&mut self) {
-        if let Some(number) = self.number {
-            self.comm.detach(number);
-        }
-    }
+fn has_ended() -> Error {
+    Error::usage("the request has ended and its buffers were given back; start another call")
 }
 
 /// Waits for all of these requests, which may have ended in any order, and gives their buffers back.
@@ -144,10 +131,28 @@ pub fn wait_all<'c, B: BufferOwner>(requests: impl IntoIterator<Item = Request<'
 #[derive(Debug)]
 #[must_use = "a prepared call does nothing before it is started"]
 pub struct Persistent<'c, B> {
-    comm: &'c Communicator,
+    comm: CommRef<'c>,
     call: NewRecord,
     state: State,
     buffers: PhantomData<fn() -> B>,
+}
+
+/// The communicator of a call.
+#[derive(Debug)]
+enum CommRef<'c> {
+    Borrowed(&'c Communicator),
+    Shared(Arc<Communicator>),
+}
+
+impl Deref for CommRef<'_> {
+    type Target = Communicator;
+
+    fn deref(&self) -> &Communicator {
+        match self {
+            CommRef::Borrowed(comm) => comm,
+            CommRef::Shared(comm) => comm,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -159,7 +164,7 @@ enum State {
     Moving,
 }
 
-impl<'c, B: BufferOwner> Persistent<'c, B> {
+impl<B: BufferOwner> Persistent<'_, B> {
     /// Starts the call; never waits for another rank.
     ///
     /// # Errors
@@ -230,15 +235,6 @@ impl<'c, B: BufferOwner> Persistent<'c, B> {
         Ok(ready.into_buffers().expect("the type it was made with"))
     }
 
-    /// Starts the call, once.
-    pub(super) fn into_request(mut self) -> Result<Request<'c, B>, Error> {
-        self.start()?;
-        let State::Started(number) = std::mem::replace(&mut self.state, State::Moving) else {
-            unreachable!("it was started")
-        };
-        Ok(Request { comm: self.comm, number: Some(number), buffers: PhantomData })
-    }
-
     /// The inactive call, which the caller puts back or keeps; refused where it has to be waited for before.
     fn take_inactive(&mut self, purpose: &str) -> Result<PreparedCall, Error> {
         match std::mem::replace(&mut self.state, State::Moving) {
@@ -271,6 +267,16 @@ impl<B> Drop for Persistent<'_, B> {
         if let State::Started(number) = self.state {
             self.comm.detach(number);
         }
+    }
+}
+
+impl<'c> CommRef<'c> {
+    fn init<B: BufferOwner>(
+        self,
+        args: OwnedArgs<'_, B, impl Into<SharedReduceOp>>,
+    ) -> Result<Persistent<'c, B>, Error> {
+        let (ready, call) = self.prepare(args)?;
+        Ok(Persistent { comm: self, call, state: State::Inactive(ready), buffers: PhantomData })
     }
 }
 
@@ -311,7 +317,9 @@ impl Communicator {
         &self,
         args: OwnedArgs<'_, B, impl Into<SharedReduceOp>>,
     ) -> Result<Request<'_, B>, Error> {
-        self.init(args)?.into_request()
+        let mut call = self.init(args)?;
+        call.start()?;
+        Ok(Request { call: Some(call) })
     }
 
     /// Prepares a call to be started any number of times: MPI calls it persistent. No call is made here.
@@ -322,6 +330,41 @@ impl Communicator {
         &self,
         args: OwnedArgs<'_, B, impl Into<SharedReduceOp>>,
     ) -> Result<Persistent<'_, B>, Error> {
+        CommRef::Borrowed(self).init(args)
+    }
+
+    /// Prepares a call as [`Communicator::init`] does, and shares the communicator with it: the call can be kept where no
+    /// lifetime fits. The communicator is left when the last handle and the last call that shares it are dropped.
+    ///
+    /// ```
+    /// use earlybird::{CollectiveArgs, Communicator, Op, Persistent};
+    /// use std::sync::Arc;
+    /// struct Optimizer {
+    ///     gradient: Persistent<'static, Vec<f32>>,
+    /// }
+    /// let comm = Arc::new(Communicator::from_env()?);
+    /// let gradient = comm.init_owned(CollectiveArgs::all_reduce(vec![1.0f32; 3], Op::Average))?;
+    /// let mut optimizer = Optimizer { gradient };
+    /// drop(comm);
+    /// optimizer.gradient.run()?;
+    /// assert_eq!(optimizer.gradient.buffers_mut()?[..], [1.0; 3]);
+    /// # Ok::<(), earlybird::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`Communicator::init`].
+    pub fn init_owned<B: BufferOwner>(
+        self: &Arc<Self>,
+        args: OwnedArgs<'_, B, impl Into<SharedReduceOp>>,
+    ) -> Result<Persistent<'static, B>, Error> {
+        CommRef::Shared(self.clone()).init(args)
+    }
+
+    /// Checks a call, and hands its buffers to what carries it out.
+    fn prepare<B: BufferOwner>(
+        &self,
+        args: OwnedArgs<'_, B, impl Into<SharedReduceOp>>,
+    ) -> Result<(PreparedCall, NewRecord), Error> {
         let mut call = args.into_call();
         let checked = call.check(self.rank, self.size)?;
         let (collective, bytes) = (checked.collective(), checked.selecting_bytes());
@@ -335,7 +378,7 @@ impl Communicator {
                 PreparedCall::OneNode(self.node.prepare(call)?)
             }
         };
-        Ok(Persistent { comm: self, call: record, state: State::Inactive(ready), buffers: PhantomData })
+        Ok((ready, record))
     }
 
     /// Refuses a call that is started on one node where a plan was chosen for it. Plans that were measured for blocking calls do not

@@ -25,7 +25,6 @@ fn every_variable_reaches_its_field() {
         ("EARLYBIRD_EXCHANGE", "rsg"),
         ("EARLYBIRD_ENDPOINTS", "2"),
         ("EARLYBIRD_ORDER", "rank"),
-        ("EARLYBIRD_CONSISTENCY", "identical"),
         ("EARLYBIRD_WAIT", "power"),
         ("EARLYBIRD_TIMEOUT", "2.5"),
         ("EARLYBIRD_ARENA_MAX", "3Mi"),
@@ -89,7 +88,6 @@ fn an_unknown_value_is_refused_with_its_variable_and_the_valid_ones() {
         ("EARLYBIRD_RANKS_PER_NODE", "0", "5,3,1"),
         ("EARLYBIRD_ENDPOINTS", "0", "ranks from 1 nor auto"),
         ("EARLYBIRD_ORDER", "Rank", "arrival, rank"),
-        ("EARLYBIRD_CONSISTENCY", "", "identical, per-rank"),
         ("EARLYBIRD_WAIT", "busy", "latency, balanced, power"),
         ("EARLYBIRD_ARENA_MAX", "1KB", "Ki, Mi or Gi"),
         ("EARLYBIRD_DIR", "relative/path", "absolute"),
@@ -106,16 +104,6 @@ fn an_unknown_value_is_refused_with_its_variable_and_the_valid_ones() {
     for value in ["", "0", "0.0", "-1", "+1", "nan", "inf", "1e3", "1h", "0s", "1.2.3", ".", "99999999999999999999"] {
         let message = usage(with(&[("EARLYBIRD_TIMEOUT", value)]));
         assert!(message.contains("EARLYBIRD_TIMEOUT") && message.contains("10s, 500ms"), "{message}");
-    }
-}
-
-#[test]
-fn a_value_of_a_part_that_does_not_exist_is_refused_with_what_to_do() {
-    match with(&[("EARLYBIRD_CONSISTENCY", "per-rank")]) {
-        Err(Error::Unsupported { what, hint }) => {
-            assert!(what.contains("CONSISTENCY") && hint.contains("unset it"), "{what}; {hint}")
-        }
-        other => panic!("{other:?}"),
     }
 }
 

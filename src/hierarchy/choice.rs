@@ -43,11 +43,7 @@ pub(super) struct ExchangeSettings {
 
 impl ExchangeSettings {
     pub(super) fn new(config: &Config) -> Self {
-        let plan = match config.exchange {
-            Some(Choice::Plan(word)) => Some(word),
-            _ => None,
-        };
-        ExchangeSettings { plan, costs: config.tuning.costs().cloned() }
+        ExchangeSettings { plan: config.exchange.and_then(Choice::plan), costs: config.tuning.costs().cloned() }
     }
 }
 
@@ -203,10 +199,7 @@ fn spec(candidate: &RankedSchedule) -> Option<&'static str> {
         format!(":{key}={}", value.replace(',', "x").replace(':', "-"))
     });
     let word = format!("plan:{}{}", candidate.algorithm, parameters.collect::<String>());
-    match word.parse() {
-        Ok(Choice::Plan(word)) => Some(word),
-        _ => None,
-    }
+    word.parse::<Choice>().ok()?.plan()
 }
 
 #[cfg(test)]

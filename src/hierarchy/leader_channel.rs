@@ -45,12 +45,6 @@ impl LeaderTransport {
     pub(crate) fn is_a_network(&self) -> bool {
         !matches!(self, LeaderTransport::Rings(_))
     }
-
-    /// Returns whether the ranks are known to outnumber the CPUs that all of them share, so that nodes and leaders cannot work at the
-    /// same time: the same on all ranks.
-    pub(super) fn outnumbers_cpus(&self) -> bool {
-        matches!(self, LeaderTransport::Rings(rings) if rings.outnumbers_cpus())
-    }
 }
 
 impl LeaderChannel {
@@ -151,9 +145,10 @@ impl LeaderChannel {
         self.transport.is_a_network()
     }
 
-    /// The same as [`LeaderTransport::outnumbers_cpus`].
+    /// Returns whether the ranks are known to outnumber the CPUs that all of them share, so that nodes and leaders cannot work at the
+    /// same time: the same on all ranks.
     pub(super) fn outnumbers_cpus(&self) -> bool {
-        self.transport.outnumbers_cpus()
+        matches!(&self.transport, LeaderTransport::Rings(rings) if rings.outnumbers_cpus())
     }
 
     /// The transport between the nodes of a group of the ranks `group`, in which this rank is `me`, if that is MPI. All ranks
@@ -217,11 +212,6 @@ impl LeaderChannel {
         }
     }
 
-    /// The error that the job failed with, as far as this rank knows.
-    pub(crate) fn failed(&self) -> Option<&Error> {
-        self.error.as_ref()
-    }
-
     /// Sets the budget from which the rings between nodes take their memory.
     pub(crate) fn set_memory_budget(&mut self, memory_budget: MemoryBudget) {
         if let LeaderTransport::Rings(rings) = &mut self.transport {
@@ -271,8 +261,9 @@ impl GroupTransport for LeaderChannel {
         self.deadline.filter(|_| self.is_a_network()).map(|deadline| 3 * deadline)
     }
 
+    /// The error that the job failed with, as far as this rank knows.
     fn error(&self) -> Option<&Error> {
-        self.failed()
+        self.error.as_ref()
     }
 }
 
@@ -311,14 +302,8 @@ impl Transport for LeaderChannel {
     }
 
     fn post_receive(&mut self, from: usize, bytes: usize) -> Result<(), Failure> {
-        match &mut self.transport {
-            // The ring is the memory.
-            LeaderTransport::Rings(rings) => {
-                debug_assert!(from < self.peers.len() && bytes <= rings.packet_bytes());
-                Ok(())
-            }
-            LeaderTransport::Messages(job) => job.transport().post_receive(self.peers[from], bytes),
-        }
+        let LeaderTransport::Messages(job) = &mut self.transport else { return Ok(()) };
+        job.transport().post_receive(self.peers[from], bytes)
     }
 
     fn receive(

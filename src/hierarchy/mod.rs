@@ -48,7 +48,7 @@ mod topology;
 mod turns;
 
 use crate::Error;
-use crate::plans::Plans;
+use crate::plans::{GroupTransport, Plans};
 pub(crate) use call::Call;
 pub(crate) use choice::ExchangeRule;
 use choice::Exchanges;
@@ -73,7 +73,7 @@ pub(crate) struct Hierarchy {
     state: Mutex<State>,
     deadline: Option<Duration>,
     exchanges: Exchanges,
-    /// The same as [`LeaderTransport::outnumbers_cpus`].
+    /// The same as [`LeaderChannel::outnumbers_cpus`].
     outnumbers_cpus: bool,
     turns: Turns,
     /// A second group of the node's ranks, for the deliveries of started calls.
@@ -140,7 +140,7 @@ impl Hierarchy {
 
     /// Fails the job with an error of this rank. Returns the first error of the job.
     fn fail(&self, channel: &mut LeaderChannel, signature: Signature, error: &Error) -> Error {
-        let first = match channel.failed() {
+        let first = match channel.error() {
             Some(first) => first.clone(),
             None => {
                 let fault = match errors::fault_of(error, &self.topology, self.deadline) {

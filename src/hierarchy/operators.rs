@@ -16,6 +16,7 @@ use earlybird_hier::exec::Parts;
 use earlybird_shm::ReduceOp;
 use earlybird_shm::bytes::ByteFold;
 use earlybird_shm::op::Datatype;
+use earlybird_shm::text::panic_text;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Bytes of the largest element that fits into the smallest window of a node, a page.
@@ -107,12 +108,10 @@ impl Phases<'_> {
             (ReduceOp::User(op), _) => {
                 let fold = || vectors.try_for_each(|vector| op.fold_left(&mut folded, vector));
                 catch_unwind(AssertUnwindSafe(fold)).unwrap_or_else(|panic| {
-                    let text = panic.downcast_ref::<&str>().copied();
-                    let text = text.or(panic.downcast_ref::<String>().map(String::as_str));
                     Err(Error::OperatorPanicked {
                         rank: self.topology.local(),
                         during: "the exchange between nodes".into(),
-                        message: text.unwrap_or("no message").to_owned(),
+                        message: panic_text(&*panic).unwrap_or("no message").to_owned(),
                     })
                 })?;
             }

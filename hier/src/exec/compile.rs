@@ -127,7 +127,7 @@ impl Compiler {
             StepKind::Local { source, action } => (InstructionKind::Local(action), None, source),
         };
         let spans = self.spans_of(&step.blocks);
-        self.pieces(kind, peer, source, step.buffer, &spans, (step.round + 1) as u32);
+        self.pieces(peer, Instruction::new(kind, source, step.buffer, (step.round + 1) as u32), &spans);
     }
 
     /// Copies the result of the collective from the plan's result buffer into the caller's.
@@ -140,8 +140,8 @@ impl Compiler {
         };
         if plan.result != 0 {
             let spans = self.spans_of(&Blocks::range(promised.start, promised.end));
-            let last = plan.rounds as u32 + 1;
-            self.pieces(InstructionKind::Local(Action::Copy), None, plan.result as u32, 0, &spans, last);
+            let (copy, last) = (InstructionKind::Local(Action::Copy), plan.rounds as u32 + 1);
+            self.pieces(None, Instruction::new(copy, plan.result as u32, 0, last), &spans);
         }
     }
 
@@ -161,15 +161,8 @@ impl Compiler {
         spans
     }
 
-    fn pieces(
-        &mut self,
-        kind: InstructionKind,
-        peer: Option<usize>,
-        source: u32,
-        target: u32,
-        spans: &[Span],
-        round: u32,
-    ) {
+    /// Cuts an instruction on these bytes, which exchanges them with `peer` if there is one, into pieces.
+    fn pieces(&mut self, peer: Option<usize>, whole: Instruction, spans: &[Span]) {
         let total: usize = spans.iter().map(|s| s.end - s.first).sum();
         let piece = piece_bytes(total, &self.program.geometry);
         let (mut left, mut begun) = (0, self.program.spans.len());
@@ -181,27 +174,19 @@ impl Compiler {
                 left += end - first;
                 first = end;
                 if left == piece {
-                    self.piece(kind, peer, source, target, begun, left, round);
+                    self.piece(peer, whole, begun, left);
                     (left, begun) = (0, self.program.spans.len());
                 }
             }
         }
         if left > 0 {
-            self.piece(kind, peer, source, target, begun, left, round);
+            self.piece(peer, whole, begun, left);
         }
     }
 
-    #[allow(clippy::too_many_arguments)] // an instruction has that many parts
-    fn piece(
-        &mut self,
-        kind: InstructionKind,
-        peer: Option<usize>,
-        source: u32,
-        target: u32,
-        begun: usize,
-        bytes: usize,
-        round: u32,
-    ) {
+    /// Adds the piece of `whole` on the spans from number `begun` on.
+    fn piece(&mut self, peer: Option<usize>, whole: Instruction, begun: usize, bytes: usize) {
+        let Instruction { kind, source, target, round, .. } = whole;
         let me = self.program.instructions.len() as u32;
         let spans = (begun as u32, self.program.spans.len() as u32);
         let mut waits_for = Vec::new();
@@ -216,7 +201,7 @@ impl Compiler {
         waits_for.sort_unstable();
         waits_for.dedup();
         self.waits_for.push(waits_for);
-        self.program.instructions.push(Instruction { kind, source, target, spans, after: (0, 0), bytes, round });
+        self.program.instructions.push(Instruction { spans, bytes, ..whole });
         self.program.per_round[round as usize] += 1;
         if let Some(peer) = peer {
             let channel =

@@ -31,7 +31,7 @@ pub(super) enum InstructionKind {
     Local(Action),
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Instruction {
     pub(super) kind: InstructionKind,
     pub(super) source: u32,
@@ -43,6 +43,13 @@ pub(super) struct Instruction {
     pub(super) bytes: usize,
     /// Round + 1, so that it can be an index.
     pub(super) round: u32,
+}
+
+impl Instruction {
+    /// An instruction on no bytes yet.
+    pub(super) fn new(kind: InstructionKind, source: u32, target: u32, round: u32) -> Self {
+        Instruction { kind, source, target, spans: (0, 0), after: (0, 0), bytes: 0, round }
+    }
 }
 
 /// The messages with one other rank, in the order that both ends agree on.

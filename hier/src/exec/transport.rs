@@ -103,11 +103,13 @@ pub trait Transport {
     ) -> Result<bool, Failure>;
 
     /// Announces that one more packet of at most `bytes` bytes is awaited from `from`, so that the transport can provide
-    /// memory for it. Every packet is announced before it is received.
+    /// memory for it, where that is not there already. Every packet is announced before it is received.
     ///
     /// # Errors
     /// The group's failure.
-    fn post_receive(&mut self, from: usize, bytes: usize) -> Result<(), Failure>;
+    fn post_receive(&mut self, _from: usize, _bytes: usize) -> Result<(), Failure> {
+        Ok(())
+    }
 
     /// Shows the next packet from `from` to `take`, if one has arrived. The death of a sender is reported only after all
     /// its packets were received.

@@ -123,11 +123,6 @@ impl Transport for Threads {
         Ok(true)
     }
 
-    /// Senders bring the memory.
-    fn post_receive(&mut self, _: usize, _: usize) -> Result<(), Failure> {
-        Ok(())
-    }
-
     fn receive(
         &mut self,
         from: usize,

@@ -12,6 +12,7 @@ use crate::protocol::signature::Signature;
 use crate::protocol::word::{self, Cause, PoisonWord};
 use crate::protocol::{Member, Stop};
 use crate::sync::Ordering;
+use crate::text;
 use std::time::Duration;
 
 impl NodeComm {
@@ -29,11 +30,7 @@ impl NodeComm {
             format!("{} {}{}", failed_in(board, poison), poison.epoch(), self.sub_communicator(member, rank))
         };
         let during = || during_of(None);
-        let text = || {
-            let bytes: Vec<u8> = (1..DETAILS).flat_map(|i| detail(i).to_le_bytes()).collect();
-            let length = (detail(0) as usize).min(bytes.len());
-            String::from_utf8_lossy(&bytes[..length]).trim_end_matches('\u{fffd}').to_owned()
-        };
+        let text = || text::unpack(&(1..DETAILS).map(detail).collect::<Vec<_>>());
         match poison.cause() {
             Cause::PeerDied => {
                 let rank = named(0);

@@ -189,7 +189,7 @@ impl NodeComm {
         let in_rank_order = ordered || options.order == FoldOrder::Rank;
         let algorithm = self.select(checked, in_rank_order);
         let signature = checked.signature().in_lane(algorithm == Algorithm::Flat);
-        Ok(Prepared::with_user(signature, buffers.datatype(), operator, self.size, in_rank_order, algorithm))
+        Ok(Prepared::of_user(signature, buffers.datatype(), Some(operator), self.size, in_rank_order, algorithm))
     }
 
     /// Refuses elements of a user's type of which no deposit holds what it must.

@@ -5,9 +5,8 @@
 #![allow(unsafe_code)]
 
 use super::payload::Buffers;
-use super::request_buffers::BufferOwner;
+use super::request_buffers::{BufferOwner, owns_itself};
 use crate::op::Datatype;
-use std::any::Any;
 use std::fmt;
 
 /// The bytes of a send buffer and a receive buffer of elements of a datatype, and the keeper, a value that keeps them valid. The
@@ -54,13 +53,7 @@ impl<K: Send + 'static> BufferOwner for BorrowedBytes<K> {
         }
     }
 
-    fn owner(&mut self) -> &mut dyn Any {
-        self
-    }
-
-    fn into_owner(self: Box<Self>) -> Box<dyn Any + Send> {
-        self
-    }
+    owns_itself! {}
 }
 
 impl<K> fmt::Debug for BorrowedBytes<K> {

@@ -90,27 +90,17 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// A call of `signature` with a user's operator.
-    pub fn with_user(
+    /// A call of `signature` with a user's operator; without `operator` it is passed each time the call makes progress.
+    pub fn of_user(
         signature: Signature,
         datatype: Datatype,
-        operator: &'a dyn ReduceFn,
+        operator: Option<&'a dyn ReduceFn>,
         ranks: usize,
         in_rank_order: bool,
         algorithm: Algorithm,
     ) -> Self {
-        Self::with(signature, datatype, Arithmetic::User(operator), ranks, in_rank_order, algorithm)
-    }
-
-    /// A call of `signature` with a user's operator that is passed each time it makes progress.
-    pub fn of_user(
-        signature: Signature,
-        datatype: Datatype,
-        ranks: usize,
-        in_rank_order: bool,
-        algorithm: Algorithm,
-    ) -> Prepared<'static> {
-        Prepared::with(signature, datatype, Arithmetic::Moved(None), ranks, in_rank_order, algorithm)
+        let arithmetic = operator.map_or(Arithmetic::Moved(None), Arithmetic::User);
+        Self::with(signature, datatype, arithmetic, ranks, in_rank_order, algorithm)
     }
 
     fn collective_of(signature: Signature) -> Collective {

@@ -147,9 +147,9 @@ impl<B: Board> Operation<'_, B> {
     /// Fails the group because the user's operator panicked here with `panic`.
     #[cold]
     pub(super) fn operator_panicked(&mut self, panic: &(dyn Any + Send)) -> Stop {
-        let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let text = text::panic_text(panic).unwrap_or("(not a text)");
         let mut details = [0u64; DETAILS];
-        details[0] = text::pack(text.unwrap_or("(not a text)"), &mut details[1..]) as u64;
+        details[0] = text::pack(text, &mut details[1..]) as u64;
         self.raise(Cause::OperatorPanicked, &details)
     }
 

@@ -49,15 +49,16 @@ pub trait BufferOwner: Any + Send {
 /// The `owner` methods of a `BufferOwner` that wraps no other one.
 macro_rules! owns_itself {
     () => {
-        fn owner(&mut self) -> &mut dyn Any {
+        fn owner(&mut self) -> &mut dyn ::std::any::Any {
             self
         }
 
-        fn into_owner(self: Box<Self>) -> Box<dyn Any + Send> {
+        fn into_owner(self: Box<Self>) -> Box<dyn ::std::any::Any + Send> {
             self
         }
     };
 }
+pub(crate) use owns_itself;
 
 impl BufferOwner for () {
     unsafe fn as_buffers(&mut self, _: Datatype) -> Buffers<'_> {

@@ -90,20 +90,18 @@ impl MultiNodeComm {
 
     /// Starts a call behind those that are started, without progress.
     fn enlist(&self, mut prepared: Box<Prepared>) -> Result<(MutexGuard<'_, Queue>, u64), (Box<Prepared>, Error)> {
-        let (mut queue, calls) = match self.call().and_then(|queue| Ok((queue, self.may_start()?))) {
+        let (mut queue, mut state) = match self.call().and_then(|queue| Ok((queue, self.may_start()?))) {
             Ok(entered) => entered,
             Err(error) => return Err((prepared, error)),
         };
-        let number = queue.started;
-        let (course, runs) = match prepared.begin(&self.hierarchy, (number, calls + 1)) {
+        let (number, call) = (queue.started, state.history.calls + 1);
+        let (course, runs) = match prepared.begin(&self.hierarchy, (number, call)) {
             Ok(begun) => begun,
             Err(error) => return Err((prepared, error)),
         };
-        if let Ok(mut state) = self.hierarchy.lock() {
-            state.history.add(prepared.signature());
-        }
+        state.history.add(prepared.signature());
         queue.started += 1;
-        let report = (calls + 1, runs);
+        let report = (call, runs);
         queue.tasks.push_back(Task { number, prepared, report, course: Some(course), result: Ok(()) });
         Ok((queue, number))
     }
@@ -161,13 +159,14 @@ impl MultiNodeComm {
         self.hierarchy.lock()?.plans.transport_mut().may_call()
     }
 
-    /// The number of calls so far, if another one may start.
-    fn may_start(&self) -> Result<u64, Error> {
+    /// The state, if another call may start.
+    fn may_start(&self) -> Result<MutexGuard<'_, State>, Error> {
         let mut state = self.hierarchy.lock()?;
-        match state.plans.failed() {
-            Some(error) => Err(error.clone()),
-            None => state.plans.transport_mut().may_call().map(|()| state.history.calls),
+        if let Some(error) = state.plans.failed() {
+            return Err(error.clone());
         }
+        state.plans.transport_mut().may_call()?;
+        Ok(state)
     }
 
     fn take(&self, queue: &mut Queue, number: u64) -> Option<TaskCompletion> {

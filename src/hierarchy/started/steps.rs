@@ -9,7 +9,8 @@ use crate::plans::{OwnedPlan, Plans, Shape};
 use earlybird_hier::exec::{Parts, Running};
 use earlybird_shm::engine;
 use earlybird_shm::{
-    Collective, Completion, InactiveRequest, NodeComm, OwnedBuffers, OwnedBytes, OwnedCall, SharedReduceOp, Signature,
+    Collective, Completion, Counts, InactiveRequest, NodeComm, OwnedBuffers, OwnedBytes, OwnedCall, SharedReduceOp,
+    Signature,
 };
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -111,8 +112,9 @@ impl Steps {
         op: SharedReduceOp,
         buffers: OwnedBuffers,
     ) -> Result<InactiveRequest, Error> {
-        let lens = operation.lens.filter(|lens| lens.iter().any(|len| *len != lens[0])).map(<[usize]>::to_vec);
-        let call = OwnedCall::new(operation.collective, op, operation.root, lens, buffers);
+        let unequal = operation.lens.filter(|lens| lens.iter().any(|len| *len != lens[0]));
+        let counts = unequal.map_or(Counts::Uniform, Counts::PerRank);
+        let call = OwnedCall::new(operation.collective, op, operation.root, counts, buffers);
         Ok(node.prepare(call)?.within(self.within()))
     }
 

@@ -144,7 +144,7 @@ pub struct BenchArgs {
     #[arg(long, help_heading = REPORT)]
     pub(super) check: bool,
 
-    /// A published study's settings, our figures beside its own: of alizadeh jobs of 4 and 32 ranks, or of --ranks
+    /// A published study's settings: of alizadeh jobs of 4 and 32 ranks, or of --ranks
     #[arg(long, help_heading = MEASURED, value_enum, value_name = "NAME", conflicts_with_all = ["patterns", "mif", "delay", "nodes"])]
     pub(super) preset: Option<Preset>,
 
