@@ -27,6 +27,7 @@ const ORIGIN: Origin = Origin { parent: 0, serial: 0 };
 
 impl states::Model for Model {
     type State = State;
+    type Name = String;
 
     /// Every group has its region, the owner its buffer, and nothing else is there to be allocated.
     fn first(&self) -> State {
@@ -52,7 +53,7 @@ impl states::Model for Model {
         state
     }
 
-    fn steps(&self, state: &State) -> Vec<Step<State>> {
+    fn steps(&self, state: &State) -> Vec<Step<String, State>> {
         (0..RANKS).flat_map(|rank| self.steps_of(state, rank)).collect()
     }
 
@@ -103,7 +104,7 @@ impl states::Model for Model {
 }
 
 impl Model {
-    fn steps_of(&self, state: &State, r: usize) -> Vec<Step<State>> {
+    fn steps_of(&self, state: &State, r: usize) -> Vec<Step<String, State>> {
         let rank = &state.ranks[r];
         let mut steps = Vec::new();
         let mut step = |what: &str, change: &dyn Fn(&mut State)| {
@@ -224,7 +225,7 @@ impl Model {
     }
 
     /// One access more of a rank that is at the table.
-    fn go_on(&self, state: &State, r: usize) -> Step<State> {
+    fn go_on(&self, state: &State, r: usize) -> Step<String, State> {
         let mut state = state.clone();
         let Call { task, read, .. } = state.ranks[r].call.take().unwrap();
         let at = read.len();

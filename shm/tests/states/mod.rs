@@ -2,20 +2,23 @@
 //! is shown with the shortest way to it.
 
 use std::collections::{HashSet, VecDeque};
+use std::fmt::Display;
 use std::hash::{Hash, Hasher};
 
-/// A step by name, and the state after it, or what was seen to go wrong in it.
-pub type Step<S> = (String, Result<S, String>);
+/// A step by its name, and the state after it, or what was seen to go wrong in it.
+pub type Step<N, S> = (N, Result<S, String>);
 
 /// A model by its states and steps. States that hash alike are taken for one.
 pub trait Model {
     /// What all ranks and their shared memory are at one moment.
     type State: Hash;
+    /// The name of a step.
+    type Name: Display;
 
     /// The state in which every walk begins.
     fn first(&self) -> Self::State;
     /// Every step that some rank can take.
-    fn steps(&self, state: &Self::State) -> Vec<Step<Self::State>>;
+    fn steps(&self, state: &Self::State) -> Vec<Step<Self::Name, Self::State>>;
     /// The first broken rule of a state, if any.
     fn complaint(&self, state: &Self::State) -> Option<String>;
 }
@@ -60,7 +63,7 @@ struct Walk {
 
 fn walk<M: Model>(model: &M) -> Walk {
     // where each state was first come from, for the way to a bad one
-    let mut ways: Vec<(usize, String)> = vec![(0, "begin".into())];
+    let mut ways: Vec<(usize, Option<M::Name>)> = vec![(0, None)];
     let first = model.first();
     let mut seen = HashSet::from([digest(&first)]);
     let mut open = VecDeque::from([(0, first)]);
@@ -74,10 +77,10 @@ fn walk<M: Model>(model: &M) -> Walk {
                 Err(why) => Some(why.clone()),
             };
             if let Some(why) = bad {
-                let (mut way, mut from) = (vec![what], at);
-                while from != 0 {
-                    way.push(ways[from].1.clone());
-                    from = ways[from].0;
+                let (mut way, mut from) = (vec![what.to_string()], at);
+                while let (before, Some(what)) = &ways[from] {
+                    way.push(what.to_string());
+                    from = *before;
                 }
                 way.reverse();
                 walk.found = Some((why, way));
@@ -85,7 +88,7 @@ fn walk<M: Model>(model: &M) -> Walk {
             }
             let Ok(next) = next else { continue };
             if seen.insert(digest(&next)) {
-                ways.push((at, what));
+                ways.push((at, Some(what)));
                 open.push_back((ways.len() - 1, next));
                 walk.states += 1;
             }

@@ -3,6 +3,7 @@
 use super::world::{At, Erased, Phase, Rank, State};
 use crate::states::{self, Step};
 use earlybird_shm::protocol::stuck::HAS_LEFT;
+use std::fmt::{Display, Formatter};
 
 /// What a rank's program does with its started operations, at any time and in any order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,30 +53,46 @@ pub struct Model {
     pub broken: Broken,
 }
 
+/// A rank, what it does, and the operation or the other rank with which it does that.
+pub struct StepName(usize, &'static str, usize);
+
+impl Display for StepName {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        write!(f, "rank {} {} {}", self.0, self.1, self.2)
+    }
+}
+
 /// Rounds of looks after which some rank has found that nothing can change any more. A rank may test its operations in turn, and
 /// has a proof for each.
 const ROUNDS: u8 = 4;
 
 impl states::Model for Model {
     type State = State;
+    type Name = StepName;
 
     fn first(&self) -> State {
         let mut state = State::new(self.ranks.len(), self.operations.len());
         if self.broken == Broken::FormerWord {
-            state.ranks.iter_mut().for_each(|rank| rank.former = vec![(0, 0); self.operations.len()]);
+            (0..self.ranks.len()).for_each(|r| state.rank(r).former = vec![(0, 0); self.operations.len()]);
         }
         state
     }
 
-    fn steps(&self, state: &State) -> Vec<Step<State>> {
+    fn steps(&self, state: &State) -> Vec<Step<StepName, State>> {
         let mut steps: Vec<_> = (0..self.ranks.len()).flat_map(|rank| self.steps_of(state, rank)).collect();
         if self.damage && state.erased.is_none() {
-            for (rank, operation) in (0..self.ranks.len()).flat_map(|r| (0..self.operations.len()).map(move |o| (r, o))) {
+            for (rank, operation) in (0..self.ranks.len()).flat_map(|r| (0..self.operations.len()).map(move |o| (r, o)))
+            {
                 for phase in [Phase::Deposited, Phase::Folded] {
                     if state.ranks[rank].phases[operation] >= phase {
                         let erased = Some(Erased { operation, rank, phase });
                         let next = self.counted(State { erased, ..state.clone() }, None);
-                        steps.push((format!("rank {rank} has {phase:?} {operation}: written over"), Ok(next)));
+                        let what = if phase == Phase::Folded {
+                            "is not seen to have folded"
+                        } else {
+                            "is not seen to have deposited"
+                        };
+                        steps.push((StepName(rank, what, operation), Ok(next)));
                     }
                 }
             }
@@ -93,89 +110,98 @@ impl states::Model for Model {
 }
 
 impl Model {
-    fn steps_of(&self, state: &State, r: usize) -> Vec<Step<State>> {
+    fn steps_of(&self, state: &State, r: usize) -> Vec<Step<StepName, State>> {
         if state.concluded.is_some() {
             return Vec::new();
         }
         let mut steps = Vec::new();
-        let mut step = |what: String, looked: bool, change: &dyn Fn(&mut State)| {
+        let rank = &state.ranks[r];
+        let mut step = |what: &'static str, with: usize, looked: bool, change: &dyn Fn(&mut State)| {
             let mut next = state.clone();
             change(&mut next);
-            next.ranks[r].settle();
-            steps.push((format!("rank {r}: {what}"), Ok(self.counted(next, looked.then_some(r)))));
+            next.rank(r).settle();
+            steps.push((StepName(r, what, with), Ok(self.counted(next, looked.then_some(r)))));
         };
-        let rank = &state.ranks[r];
         match rank.at {
+            // Nobody sees the choice, so it is one step with what follows.
             At::User => {
+                let mut begin = |what: &'static str, with: usize, change: &dyn Fn(&mut Rank)| {
+                    let mut begun = state.clone();
+                    change(begun.rank(r));
+                    begun.rank(r).settle();
+                    let then = self.steps_of(&begun, r).into_iter();
+                    steps.extend(then.map(|(_, next)| (StepName(r, what, with), next)));
+                };
                 match rank.next() {
-                    Some(next) if self.operations[next].blocks => {
-                        step(format!("runs {next}"), false, &|s| s.ranks[r].run(next));
-                    }
-                    Some(next) => step(format!("starts {next}"), false, &|s| s.ranks[r].start(next)),
+                    Some(next) if self.operations[next].blocks => begin("runs", next, &|rank| rank.run(next)),
+                    Some(next) => begin("starts", next, &|rank| rank.start(next)),
                     None => {}
                 }
                 for of in (0..self.operations.len()).filter(|i| rank.is_active(*i)) {
-                    for (act, blocks) in [(Act::Test, false), (Act::Wait, true)] {
+                    for act in self.ranks[r] {
+                        let blocks = *act == Act::Wait;
                         let at = At::Progress { of: Some(of), blocks, next: 0 };
-                        if self.ranks[r].contains(&act) {
-                            step(format!("{act:?}s {of}"), false, &|s| self.ask(&mut s.ranks[r], of, at));
-                        }
+                        begin(if blocks { "waits for" } else { "tests" }, of, &|rank| self.ask(rank, of, at));
                     }
                 }
             }
             At::Progress { of, blocks, next } => {
-                step(format!("progress in {next}"), false, &|s| {
+                step("makes progress in", next, false, &|s| {
                     let after = At::Progress { of, blocks, next: next + 1 };
                     let last = At::Progress { of, blocks, next: self.operations.len() };
                     self.go_on(s, r, next, [after, last]);
                 });
             }
-            At::Own { of, blocks, waits } => step(format!("looks at {of}"), false, &|s| match s.next_phase(r, of, self) {
+            At::Own { of, blocks, waits } => step("looks at", of, false, &|s| match s.next_phase(r, of, self) {
                 Some(_) => {
                     let at = At::Own { of, blocks, waits: false };
                     self.go_on(s, r, of, [at; 2]);
-                    s.ranks[r].at = if s.ranks[r].is_active(of) { at } else { At::User };
+                    s.rank(r).at = if s.ranks[r].is_active(of) { at } else { At::User };
                 }
-                None if !blocks => s.ranks[r].at = At::Vain { of, blocks },
-                None if waits => s.ranks[r].at = At::Others { of, next: 0 },
+                None if !blocks => s.rank(r).at = At::Vain { of, blocks },
                 None => {
-                    let rank = &mut s.ranks[r];
-                    if self.broken != Broken::UncountedWait {
+                    let rank = s.rank(r);
+                    if !waits && self.broken != Broken::UncountedWait {
                         rank.counts.moved();
                     }
-                    rank.proofs[of] = Default::default();
-                    rank.at = At::Own { of, blocks, waits: true };
+                    if !waits {
+                        rank.proofs[of] = Default::default();
+                    }
+                    rank.at = At::Others { of, next: 0 };
                 }
             }),
-            At::Others { of, next } => step(format!("progress in {next}, waiting for {of}"), false, &|s| {
+            At::Others { of, next } => step("makes progress, waiting, in", next, false, &|s| {
                 let [after, last] = [next + 1, self.operations.len()].map(|next| At::Others { of, next });
                 self.go_on(s, r, next, [after, last]);
             }),
             At::Vain { of, blocks } => {
-                step("publishes its wait".into(), false, &|s| {
-                    self.publish(&mut s.ranks[r], of);
-                    let next = usize::from(r == 0);
-                    s.ranks[r].at = At::Reads { of, blocks, next, there: false };
-                });
+                // Former words only grow, so the walk would not end by itself: it looks at the first three looks.
+                if rank.former.get(of).is_none_or(|(_, looks)| *looks < 3) {
+                    step("publishes its wait for", of, false, &|s| {
+                        self.publish(s.rank(r), of);
+                        let next = usize::from(r == 0);
+                        s.rank(r).at = At::Reads { of, blocks, next, there: false };
+                    });
+                }
                 if !blocks {
-                    step("goes on without an inspection".into(), false, &|s| s.ranks[r].at = At::User);
+                    step("inspects nobody in", of, false, &|s| s.rank(r).at = At::User);
                 }
             }
             At::Reads { of, blocks, next, there: false } if !state.has_left(next, of) => {
-                step(format!("{next} has not left {of}"), false, &|s| {
-                    s.ranks[r].at = At::Reads { of, blocks, next, there: true };
+                step("does not see the leave of", next, false, &|s| {
+                    s.rank(r).at = At::Reads { of, blocks, next, there: true };
                 });
             }
             At::Reads { of, blocks, next, there } => {
                 let word = if there { state.ranks[next].word } else { HAS_LEFT };
                 let following = (next + 1..self.ranks.len()).find(|other| *other != r);
-                step(format!("reads {word:#x} of {next}"), following.is_none(), &|s| {
-                    s.ranks[r].reads.push(word);
+                step("reads the word of", next, following.is_none(), &|s| {
+                    s.rank(r).reads.push(word);
                     match following {
-                        Some(next) => s.ranks[r].at = At::Reads { of, blocks, next, there: false },
-                        None if self.is_complete(&mut s.ranks[r], of) => s.concluded = Some((r, of)),
-                        None if blocks => s.ranks[r].at = At::Own { of, blocks, waits: true },
-                        None => s.ranks[r].at = At::User,
+                        Some(next) => s.rank(r).at = At::Reads { of, blocks, next, there: false },
+                        None if self.is_complete(s.rank(r), of) => s.concluded = Some((r, of)),
+                        None if blocks => s.rank(r).at = At::Own { of, blocks, waits: true },
+                        None => s.rank(r).at = At::User,
                     }
                 });
             }
@@ -187,7 +213,7 @@ impl Model {
     /// operation is queued: the memory of later ones becomes free no earlier.
     fn go_on(&self, s: &mut State, r: usize, operation: usize, after: [At; 2]) {
         let next = s.next_phase(r, operation, self);
-        let rank = &mut s.ranks[r];
+        let rank = s.rank(r);
         match next {
             Some(phase) => {
                 rank.phases[operation] = phase;
@@ -245,15 +271,15 @@ impl Model {
     /// Counts the rounds in which every rank that is not through has looked, while nothing can change. `looked` has just looked.
     fn counted(&self, mut state: State, looked: Option<usize>) -> State {
         let is_over = |rank: &Rank| rank.phases.iter().all(|phase| *phase == Phase::Complete);
-        if state.concluded.is_some() || self.can_change(&state) || state.ranks.iter().all(is_over) {
+        if state.concluded.is_some() || self.can_change(&state) || state.ranks.iter().all(|rank| is_over(rank)) {
             return state;
         }
         if let Some(rank) = looked {
-            state.ranks[rank].has_looked = true;
+            state.rank(rank).has_looked = true;
         }
         if state.ranks.iter().all(|rank| rank.has_looked || is_over(rank)) {
             state.rounds += 1;
-            state.ranks.iter_mut().for_each(|rank| rank.has_looked = false);
+            (0..self.ranks.len()).for_each(|rank| state.rank(rank).has_looked = false);
         }
         state
     }
@@ -270,7 +296,7 @@ impl Model {
             };
             !blocks && rank.next().is_some()
         };
-        (0..self.ranks.len()).any(goes_on) || state.ranks.iter().any(begins)
+        (0..self.ranks.len()).any(goes_on) || state.ranks.iter().any(|rank| begins(rank))
     }
 }
 

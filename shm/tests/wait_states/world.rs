@@ -4,6 +4,7 @@ use super::machine::Model;
 use earlybird_shm::protocol::stuck::{HAS_LEFT, LOOKS, Proof, wait_of};
 use earlybird_shm::protocol::wait_counts::WaitCounts;
 use std::hash::{Hash, Hasher};
+use std::rc::Rc;
 
 /// Progress of a rank in an operation. A rank leaves operations in their order, however they become complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,7 +64,7 @@ pub struct Erased {
 
 #[derive(Debug, Clone)]
 pub struct State {
-    pub ranks: Vec<Rank>,
+    pub ranks: Vec<Rc<Rank>>,
     pub erased: Option<Erased>,
     /// The rank that has found its wait for an operation to be endless.
     pub concluded: Option<(usize, usize)>,
@@ -88,7 +89,12 @@ impl State {
             has_looked: false,
             former: Vec::new(),
         };
-        State { ranks: vec![rank; ranks], erased: None, concluded: None, rounds: 0 }
+        State { ranks: vec![Rc::new(rank); ranks], erased: None, concluded: None, rounds: 0 }
+    }
+
+    /// A rank, to change it.
+    pub fn rank(&mut self, rank: usize) -> &mut Rank {
+        Rc::make_mut(&mut self.ranks[rank])
     }
 
     /// Returns whether others see that `rank` has come to `phase` of the operation.
