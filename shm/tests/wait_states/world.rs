@@ -89,7 +89,7 @@ impl State {
             has_looked: false,
             former: Vec::new(),
         };
-        State { ranks: vec![Rc::new(rank); ranks], erased: None, concluded: None, rounds: 0 }
+        State { ranks: (0..ranks).map(|_| Rc::new(rank.clone())).collect(), erased: None, concluded: None, rounds: 0 }
     }
 
     /// A rank, to change it.
