@@ -85,6 +85,11 @@ fn changes_are_counted() {
 }
 
 #[test]
+fn ends_are_counted() {
+    must_fail(Broken::UncountedEnd, model(&[STARTED, BLOCKING, STARTED], 2, &[BOTH, BOTH]), "for endless");
+}
+
+#[test]
 fn waits_are_counted() {
     must_fail(Broken::UncountedWait, model(&[BLOCKING, BLOCKING], 2, &[WAITS, WAITS]), "for endless");
 }

@@ -29,6 +29,8 @@ pub enum Broken {
     FormerWord,
     /// What a rank does in a started operation is not counted.
     UncountedChange,
+    /// A rank finds a started operation complete, and leaves it, without counting that.
+    UncountedEnd,
     /// A wait begins without being counted.
     UncountedWait,
     /// One more look of the others is enough.
@@ -218,7 +220,12 @@ impl Model {
             Some(phase) => {
                 rank.phases[operation] = phase;
                 // Only started operations count their changes: whoever runs one counts the next wait.
-                if rank.runs != Some(operation) && self.broken != Broken::UncountedChange {
+                let is_counted = match self.broken {
+                    Broken::UncountedChange => false,
+                    Broken::UncountedEnd => phase != Phase::Complete,
+                    _ => true,
+                };
+                if is_counted && rank.runs != Some(operation) {
                     rank.counts.moved();
                 }
                 if phase == Phase::Complete && rank.runs == Some(operation) {
