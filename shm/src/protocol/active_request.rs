@@ -308,7 +308,8 @@ impl<B: Board> Operation<'_, B> {
     ) -> Result<bool, Stop> {
         loop {
             let (moved, complete) = self.advance(state, effort, sources)?;
-            if moved {
+            // Whoever waits for this rank to leave the operation waits for its end, which another rank's last step can bring about.
+            if moved || complete {
                 self.counts.moved();
             }
             if complete {

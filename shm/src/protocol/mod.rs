@@ -51,9 +51,9 @@ pub mod signature;
 mod started;
 pub mod step;
 #[cfg(not(earlybird_loom))]
-pub(crate) mod stuck;
+pub mod stuck;
 mod wait;
-pub(crate) mod wait_counts;
+pub mod wait_counts;
 pub mod word;
 
 pub(crate) use arrive::take_place;

@@ -6,6 +6,9 @@
 //! left the operation stay in one wait each from some moment on, no word changes after that moment. If each has also looked
 //! again since then, none will find what it waits for.
 //!
+//! The moment is the end of a reading of all words, one after the other, in which a rank whose word was read first may have looked
+//! before another made a change. So the looks count from the next reading (`shm/tests/wait_states.rs` explores all this).
+//!
 //! A waiting rank also makes progress in its started operations, which may change what others wait for: each such change counts
 //! as a new wait. The published wait is for the operation that the rank needs next, which ranks that have left cannot change. A
 //! rank that tests several started operations looks at all of them in each test, so it has one count for all of them.
@@ -18,25 +21,26 @@ use super::wait_counts::WaitCounts;
 use crate::sync::Ordering;
 
 /// A waiting rank's record of the other ranks' waits.
-#[derive(Debug, Default)]
-pub(crate) struct Proof {
+#[derive(Debug, Clone, Default)]
+pub struct Proof {
     /// The counts of this rank's waits and changes at its last look.
-    moves: u32,
-    /// The others' words at the base, the moment with which later words are compared.
-    base: Option<Vec<u64>>,
-    /// This rank's looks since the base.
-    looks: u32,
+    pub moves: u32,
+    /// The others' words at the base, with which later words are compared: as first read, then as read once more.
+    pub base: Option<Vec<u64>>,
+    /// This rank's looks since the words of the base were first read.
+    pub looks: u32,
 }
 
 /// The value in place of the word of a rank that has left the operation and changes nothing in it any more.
-pub(crate) const HAS_LEFT: u64 = u64::MAX;
+pub const HAS_LEFT: u64 = u64::MAX;
 
-fn wait_of(word: u64) -> u32 {
+/// The number of the wait in a published word; 0 before a rank's first one.
+pub fn wait_of(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-/// The number of looks of which the last certainly began after the base was taken; the first may have begun before.
-const LOOKS: u32 = 2;
+/// The number of looks of which the last certainly began after the words were read; the first may have begun before.
+pub const LOOKS: u32 = 2;
 
 impl<B: Board> Operation<'_, B> {
     /// Returns whether this wait cannot end any more. Called after an unsuccessful look.
@@ -52,7 +56,7 @@ impl<B: Board> Operation<'_, B> {
 
 impl Proof {
     /// Counts an unsuccessful look of a rank with these counts. Returns the word to publish.
-    pub(crate) fn look(&mut self, counts: &mut WaitCounts) -> u64 {
+    pub fn look(&mut self, counts: &mut WaitCounts) -> u64 {
         if std::mem::replace(&mut self.moves, counts.moves()) != counts.moves() {
             self.base = None;
         }
@@ -61,17 +65,21 @@ impl Proof {
     }
 
     /// Returns whether every other rank still is in the wait of the base and has looked again. If one is in another wait, `now`
-    /// becomes the base. Called after [`Proof::look`], with the words of the others, or [`HAS_LEFT`].
-    pub(crate) fn is_complete(&mut self, now: Vec<u64>) -> bool {
+    /// becomes a new base. Called after [`Proof::look`], with the words of the others, or [`HAS_LEFT`].
+    pub fn is_complete(&mut self, now: Vec<u64>) -> bool {
         let same = |(then, now): (&u64, &u64)| wait_of(*then) == wait_of(*now);
         let Some(base) = self.base.as_ref().filter(|base| base.iter().zip(&now).all(same)) else {
             (self.base, self.looks) = (Some(now), 0);
             return false;
         };
+        if self.looks < LOOKS {
+            self.base = Some(now);
+            return false;
+        }
         let looked = |(then, now): (&u64, &u64)| {
             *now == HAS_LEFT || (wait_of(*now) != 0 && (*now as u32).wrapping_sub(*then as u32) >= LOOKS)
         };
-        self.looks >= LOOKS && base.iter().zip(&now).all(looked)
+        base.iter().zip(&now).all(looked)
     }
 }
 
@@ -107,8 +115,8 @@ mod tests {
             observer.is_complete(vec![word])
         };
         assert_eq!(
-            [at(1, 2), at(1, 3), at(2, 4), at(2, 5), at(2, 6)].map(&mut sees),
-            [false, false, false, false, true]
+            [at(1, 2), at(1, 3), at(2, 4), at(2, 5), at(2, 6), at(2, 7)].map(&mut sees),
+            [false, false, false, false, false, true]
         );
     }
 
@@ -129,7 +137,8 @@ mod tests {
     fn nothing_is_proven_while_a_rank_may_act() {
         assert_eq!(after(&[[HAS_LEFT; 2]; 3]), [false, false, true], "no rank is left, and this one has looked again");
         let waits = |n| [at(7, n), at(9, n + 3)];
-        assert_eq!(after(&[waits(1), waits(2), waits(3)]), [false, false, true]);
+        assert_eq!(after(&[1, 2, 3, 4].map(waits)), [false, false, false, true]);
+        assert_eq!(after(&[1, 9, 10].map(waits)), [false; 3], "looks before the second reading show nothing");
         assert!(!after(&[[at(7, 1), 0], [at(7, 2), 0], [at(7, 9), 0]]).contains(&true), "one never waited");
         assert!(
             !after(&[[at(7, 1), at(9, 4)], [at(7, 2), at(9, 4)], [at(7, 9), at(9, 4)]]).contains(&true),
@@ -137,7 +146,7 @@ mod tests {
         );
         let goes_on = [[at(7, 1), at(9, 4)], [at(8, 2), at(9, 5)], [at(8, 3), at(9, 6)], [at(8, 4), at(9, 6)]];
         assert_eq!(after(&goes_on), [false, false, false, false], "from a new wait on all is compared anew");
-        let leaves = [[at(7, 1), at(9, 4)], [HAS_LEFT, at(9, 6)], [HAS_LEFT, at(9, 7)], [HAS_LEFT, at(9, 8)]];
+        let leaves = [[at(7, 1), at(9, 4)], [HAS_LEFT, at(9, 6)], [HAS_LEFT, at(9, 7)], [HAS_LEFT, at(9, 9)]];
         assert_eq!(after(&leaves), [false, false, false, true], "a rank that left may have changed something before");
     }
 }

@@ -1,6 +1,7 @@
 //! The steps that ranks can take, and what may never be.
 
 use super::world::{Allocation, Broken, Call, Life, Phase, RANKS, Rank, State, Task, View};
+use crate::states::{self, Step};
 use earlybird_shm::memory::shared_words::SharedWords;
 use earlybird_shm::memory::table::{AllocationRequest, LOCK, Table, holder};
 use earlybird_shm::memory::{AllocationName, Origin};
@@ -19,17 +20,17 @@ pub struct Model {
     pub broken: Broken,
 }
 
-/// A step by name, and the state after it, or what was seen to go wrong in it.
-type Step = (String, Result<State, String>);
-
 /// Adds a step by its name and what it changes.
 type Add<'a> = dyn FnMut(&str, &dyn Fn(&mut State)) + 'a;
 
 const ORIGIN: Origin = Origin { parent: 0, serial: 0 };
 
-impl Model {
+impl states::Model for Model {
+    type State = State;
+    type Name = String;
+
     /// Every group has its region, the owner its buffer, and nothing else is there to be allocated.
-    pub fn first(&self) -> State {
+    fn first(&self) -> State {
         let state = State::new(self.groups.len() + 1, Default::default(), self.kills, self.allocations);
         let view = View::new(state, 0, Broken::Nothing, Vec::new(), usize::MAX);
         let allocations = view.run(|table| {
@@ -52,11 +53,58 @@ impl Model {
         state
     }
 
-    pub fn steps(&self, state: &State) -> Vec<Step> {
+    fn steps(&self, state: &State) -> Vec<Step<String, State>> {
         (0..RANKS).flat_map(|rank| self.steps_of(state, rank)).collect()
     }
 
-    fn steps_of(&self, state: &State, r: usize) -> Vec<Step> {
+    fn complaint(&self, state: &State) -> Option<String> {
+        let at_the_table = |rank: &&Rank| rank.call.as_ref().is_some_and(|call| call.inside);
+        if state.ranks.iter().filter(at_the_table).count() > 1 {
+            return Some("two ranks are in the table at the same time".into());
+        }
+        let view = View::new(state.clone(), 0, Broken::Nothing, Vec::new(), usize::MAX);
+        let table = view.table();
+        for (r, rank) in state.ranks.iter().enumerate() {
+            for allocation in rank.groups.iter().chain([&rank.buffer, &rank.more]).flatten() {
+                if table.id(allocation.0) != allocation.1 {
+                    return Some(format!(
+                        "region {} is not allocated as {} while rank {r} holds it",
+                        allocation.0, allocation.1
+                    ));
+                }
+            }
+            let buffer = (self.groups.len(), self.buffer_id());
+            if matches!(rank.operation, Some((_, Phase::Writing))) && table.id(buffer.0) != buffer.1 {
+                let now = table.id(buffer.0);
+                return Some(format!(
+                    "rank {r} writes to region {}, which is allocated as {now} and not as {}",
+                    buffer.0, buffer.1
+                ));
+            }
+        }
+        let over = |rank: &Rank| {
+            let holds = rank.groups.iter().chain([&rank.buffer, &rank.more]).any(Option::is_some);
+            rank.life != Life::Dying && !holds && rank.call.is_none() && rank.operation.is_none()
+        };
+        let left = || table.used();
+        match state.ranks.iter().position(|rank| rank.life == Life::Alive) {
+            Some(survivor) if state.ranks.iter().all(over) => {
+                if state.kills == self.kills && left() != 0 {
+                    return Some(format!("{} regions stay allocated although nobody has died", left()));
+                }
+                let after = View::new(state.clone(), survivor, self.broken, Vec::new(), usize::MAX);
+                let swept = after.run(|table| perform(table, survivor, Task::Sweep));
+                let (allocated, lock) = (after.table().used(), holder(after.load(LOCK)));
+                (swept.is_err() || allocated != 0 || lock.is_some())
+                    .then(|| format!("{allocated} regions stay allocated after a sweep: {swept:?}, locked by {lock:?}"))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Model {
+    fn steps_of(&self, state: &State, r: usize) -> Vec<Step<String, State>> {
         let rank = &state.ranks[r];
         let mut steps = Vec::new();
         let mut step = |what: &str, change: &dyn Fn(&mut State)| {
@@ -177,7 +225,7 @@ impl Model {
     }
 
     /// One access more of a rank that is at the table.
-    fn go_on(&self, state: &State, r: usize) -> Step {
+    fn go_on(&self, state: &State, r: usize) -> Step<String, State> {
         let mut state = state.clone();
         let Call { task, read, .. } = state.ranks[r].call.take().unwrap();
         let at = read.len();
@@ -196,52 +244,6 @@ impl Model {
             Ok(Some(Outcome::Done(_))) => {}
         }
         (what, Ok(state))
-    }
-
-    /// Returns the first broken rule of a state, if any.
-    pub fn complaint(&self, state: &State) -> Option<String> {
-        let at_the_table = |rank: &&Rank| rank.call.as_ref().is_some_and(|call| call.inside);
-        if state.ranks.iter().filter(at_the_table).count() > 1 {
-            return Some("two ranks are in the table at the same time".into());
-        }
-        let view = View::new(state.clone(), 0, Broken::Nothing, Vec::new(), usize::MAX);
-        let table = view.table();
-        for (r, rank) in state.ranks.iter().enumerate() {
-            for allocation in rank.groups.iter().chain([&rank.buffer, &rank.more]).flatten() {
-                if table.id(allocation.0) != allocation.1 {
-                    return Some(format!(
-                        "region {} is not allocated as {} while rank {r} holds it",
-                        allocation.0, allocation.1
-                    ));
-                }
-            }
-            let buffer = (self.groups.len(), self.buffer_id());
-            if matches!(rank.operation, Some((_, Phase::Writing))) && table.id(buffer.0) != buffer.1 {
-                let now = table.id(buffer.0);
-                return Some(format!(
-                    "rank {r} writes to region {}, which is allocated as {now} and not as {}",
-                    buffer.0, buffer.1
-                ));
-            }
-        }
-        let over = |rank: &Rank| {
-            let holds = rank.groups.iter().chain([&rank.buffer, &rank.more]).any(Option::is_some);
-            rank.life != Life::Dying && !holds && rank.call.is_none() && rank.operation.is_none()
-        };
-        let left = || table.used();
-        match state.ranks.iter().position(|rank| rank.life == Life::Alive) {
-            Some(survivor) if state.ranks.iter().all(over) => {
-                if state.kills == self.kills && left() != 0 {
-                    return Some(format!("{} regions stay allocated although nobody has died", left()));
-                }
-                let after = View::new(state.clone(), survivor, self.broken, Vec::new(), usize::MAX);
-                let swept = after.run(|table| perform(table, survivor, Task::Sweep));
-                let (allocated, lock) = (after.table().used(), holder(after.load(LOCK)));
-                (swept.is_err() || allocated != 0 || lock.is_some())
-                    .then(|| format!("{allocated} regions stay allocated after a sweep: {swept:?}, locked by {lock:?}"))
-            }
-            _ => None,
-        }
     }
 
     /// The number of the buffer's allocation: that of the group of all ranks is 1.
