@@ -17,10 +17,6 @@ type Ranges = Vec<(Carrier, u64, u64)>;
 /// cases were not measured, or MPI was slower.
 const MEASURED: &[(MpiFunction, u64, u64)] = if cfg!(open_mpi) {
     &[
-        (MpiFunction::Bcast, 48 << 10, 512 << 10),
-        (MpiFunction::Allgather, 48 << 10, 128 << 10),
-        (MpiFunction::Scatter, 48 << 10, 512 << 10),
-        (MpiFunction::Alltoall, 48 << 10, 128 << 10),
         // Waited for at once; beside a computation neither is faster.
         (MpiFunction::Ireduce, 0, 2 << 10),
         (MpiFunction::Ibcast, 0, 2 << 10),

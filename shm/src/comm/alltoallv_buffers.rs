@@ -117,7 +117,7 @@ impl GatheredCounts {
         let bytes = send.len();
         let region = self.segment.region(name.slot, bytes.next_multiple_of(rustix::param::page_size()))?;
         // SAFETY: L: this rank is the sender and has not published the name; the region is mapped, and reserved for as many bytes.
-        unsafe { std::ptr::copy_nonoverlapping(send.as_ptr(), region.as_ptr(), bytes) };
+        unsafe { kernels::copy(region.as_ptr(), send.as_ptr(), bytes) };
         Ok(())
     }
 
@@ -194,7 +194,7 @@ impl GatheredCounts {
                 let source = region.as_ptr().add(at.start * size);
                 match clean {
                     Some(clean) => clean(to.as_mut_ptr(), source, at.len(), self.members.len()),
-                    None => std::ptr::copy_nonoverlapping(source, to.as_mut_ptr(), at.len() * size),
+                    None => kernels::copy(to.as_mut_ptr(), source, at.len() * size),
                 }
             }
         }

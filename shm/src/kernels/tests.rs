@@ -263,15 +263,15 @@ fn the_detected_level_is_the_highest_available_one() {
 
 #[test]
 fn copy_moves_exactly_the_bytes_asked_for() {
-    let source = elements(DType::U64, 100, 3);
-    for bytes in [0, 1, 7, 64, 65, 799] {
-        let (mut from, mut to) = (Buffer::new(DType::U64, &source, 3), Buffer::new(DType::U64, &[0; 100], 9));
+    let source = elements(DType::U64, 1000, 3);
+    for bytes in [0, 1, 7, 64, 65, 799, 2048, 2049, 4096, 7999] {
+        let (mut from, mut to) = (Buffer::new(DType::U64, &source, 3), Buffer::new(DType::U64, &[0; 1000], 9));
         let (src, dst) = (from.pointer(), to.pointer());
-        // SAFETY: both hold 800 bytes and are different allocations.
+        // SAFETY: both hold 8000 bytes and are different allocations.
         unsafe { copy(dst, src, bytes) };
         let start = (from.start, to.start);
         assert_eq!(to.bytes[start.1..][..bytes], from.bytes[start.0..][..bytes]);
-        assert!(to.bytes[start.1 + bytes..start.1 + 800].iter().all(|b| *b == 0));
+        assert!(to.bytes[start.1 + bytes..start.1 + 8000].iter().all(|b| *b == 0));
     }
 }
 

@@ -80,9 +80,15 @@ impl Call<'_> {
     /// `result[to..] = mine[from..]`, `len` elements, both private.
     pub(in crate::protocol) fn keep_part(&self, from: usize, to: usize, len: usize) {
         assert!(from <= self.send_count && len <= self.send_count - from, "{from}+{len} of {}", self.send_count);
-        let (size, result) = (self.element_bytes, self.part(to, len));
-        // SAFETY: B by the checks; they may overlap where the contribution lies in the result.
-        unsafe { core::ptr::copy(self.send.add(from * size), result, len * size) }
+        let (bytes, result) = (len * self.element_bytes, self.part(to, len));
+        // SAFETY: B by the checks; the two may overlap where the contribution lies in the result.
+        unsafe {
+            let mine = self.send.add(from * self.element_bytes);
+            match mine.addr().abs_diff(result.addr()) >= bytes {
+                true => kernels::copy(result, mine, bytes),
+                false => core::ptr::copy(mine, result, bytes),
+            }
+        }
     }
 
     pub(super) fn part(&self, to: usize, len: usize) -> *mut u8 {
