@@ -35,8 +35,6 @@ const MEASURED: &[(MpiFunction, u64, u64)] = if cfg!(open_mpi) {
         (MpiFunction::Alltoallv, 0, u64::MAX),
         (MpiFunction::Alltoallw, 0, u64::MAX),
         (MpiFunction::Bcast, 6 << 10, 12 << 10),
-        (MpiFunction::Bcast, 48 << 10, 512 << 10),
-        (MpiFunction::Allgather, 24 << 10, 512 << 10),
     ]
 };
 
