@@ -308,7 +308,7 @@ fn a_preset_runs_the_jobs_of_its_study() {
     assert!(rows.iter().all(|row| column(row, "wrong") == "0"));
     let table = earlybird(&["bench", "--preset", "alizadeh", "--ranks", "3", "--sizes", "8", "--iterations", "2"]);
     let table = text(&{ table }.output().expect("start").stdout);
-    assert_eq!(table.lines().filter(|line| line.contains("not at hand") && line.contains('x')).count(), 3, "{table}");
+    assert_eq!(table.lines().filter(|line| line.matches("x ").count() == 3).count(), 3, "{table}");
 }
 
 #[test]
