@@ -304,11 +304,9 @@ impl Rings {
     }
 
     /// Publishes that this rank has completed call `number` of a communicator ([`Rings::name_call`]): its death fails that one and
-    /// those before it no more. Started calls complete in any order, but have contributed in the order of their numbers.
+    /// those before it no more.
     pub fn end_call(&self, number: u64) {
-        let ended = &self.board.state(self.rank).ended;
-        // Written by this rank only.
-        ended.store(number.max(ended.load(Ordering::Relaxed)), Ordering::Relaxed);
+        self.board.state(self.rank).ended.store(number, Ordering::Relaxed);
     }
 
     /// Begins a call of this rank: an exchange, or one that uses no ring. All ranks count their calls from the

@@ -247,8 +247,10 @@ impl MultiNodeComm {
             }
             let Poll::Ready(result) = ended else { continue };
             (task.result, task.course, moved) = (result, None, true);
+            // Calls end in any order, but have contributed in that of their numbers: the last one counts.
             if task.result.is_ok()
                 && let Ok(mut state) = self.hierarchy.lock()
+                && state.last.is_none_or(|(last, _)| last < task.report.0)
             {
                 state.plans.transport_mut().end_call(task.report.0);
                 state.last = Some(task.report);
