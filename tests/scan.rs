@@ -69,6 +69,13 @@ impl Caller {
         let mut buf = send.clone();
         self.comm.exclusive_scan_in_place(&mut buf, op).unwrap();
         same_bits(&buf, &exclusive(&send), &|| what("exscan in place"));
+        // The first rank has no result, hence may have no room for it.
+        let room = || if rank == 0 { Vec::new() } else { before.clone() };
+        let mut recv = room();
+        self.comm.exclusive_scan_into(&send, &mut recv, op).unwrap();
+        same_bits(&recv, &exclusive(&[]), &|| what("exscan without room on rank 0"));
+        let started = self.comm.start(CollectiveArgs::exclusive_scan((send.clone(), room()), op)).unwrap();
+        same_bits(&started.wait().unwrap().1, &exclusive(&[]), &|| what("started exscan without room on rank 0"));
 
         let started = self.comm.start(CollectiveArgs::scan((send.clone(), before.clone()), op)).unwrap();
         let other = self.comm.start(CollectiveArgs::exclusive_scan(send.clone(), op)).unwrap();

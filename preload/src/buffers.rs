@@ -47,8 +47,6 @@ pub struct ReductionBuffers {
     pub sent: usize,
     pub recv: RecvPtr,
     pub received: usize,
-    /// False on the first rank of an exclusive scan, whose receive buffer stays as it is.
-    pub has_result: bool,
 }
 
 impl ReductionBuffers {

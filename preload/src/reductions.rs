@@ -92,15 +92,17 @@ unsafe fn reduce(
         return call.forward(ForwardReason::NonBlocking, count, dtype);
     }
     let (rank, is_root) = (intercepted.rank, root.is_none_or(|root| root == intercepted.rank));
+    // The receive buffers of other ranks are of no meaning.
+    let has_result = is_root && (call.collective() != Collective::ExclusiveScan || rank > 0);
     let (sent, received) = match (call.collective(), counts) {
         (Collective::ReduceScatter, Some(counts)) => (counts.iter().sum(), counts[rank]),
         (Collective::ReduceScatter, None) => (elements * intercepted.size, elements),
-        // The receive buffers of other ranks than the root are of no meaning.
-        _ => (elements, if is_root { elements } else { 0 }),
+        _ => (elements, if has_result { elements } else { 0 }),
     };
-    let recv = if is_root { recv } else { ptr::null_mut() };
-    let has_result = call.collective() != Collective::ExclusiveScan || rank > 0;
-    let buffers = ReductionBuffers { send, sent, recv, received, has_result };
+    // Of the first rank of an exclusive scan in place, the receive buffer is its contribution and nothing else.
+    let send = if is_root && !has_result && send == constants().in_place { recv.cast_const() } else { send };
+    let recv = if has_result { recv } else { ptr::null_mut() };
+    let buffers = ReductionBuffers { send, sent, recv, received };
     let counts = counts.map_or(Counts::Uniform, per_rank);
     let Some(&TypeOp { dtype: known, reduced, op }) = type_op else {
         // SAFETY: by the caller's contract.
@@ -187,11 +189,10 @@ impl Reduction<'_> {
     /// The buffers hold their elements, or have room for them, as MPI demands.
     #[inline(always)]
     unsafe fn run(self, buffers: ReductionBuffers) -> CallResult {
-        let ReductionBuffers { send, sent, recv, received, has_result } = buffers;
+        let ReductionBuffers { send, sent, recv, received } = buffers;
         let (in_place, send_bytes, recv_bytes) =
             (buffers.is_in_place(), sent * self.dtype.size(), received * self.dtype.size());
-        let is_borrowable = has_result
-            && self.layout == ElementLayout::Same
+        let is_borrowable = self.layout == ElementLayout::Same
             && can_borrow(recv, recv_bytes)
             && match in_place {
                 true => sent == received,
@@ -222,11 +223,8 @@ impl Reduction<'_> {
         let send = unsafe { copy_in(buffers.contribution(), buffers.sent, size, self.layout)? };
         let mut result = vec![0; buffers.received * size];
         self.run_on(Some(&send), &mut result)?;
-        match buffers.has_result {
-            // SAFETY: by the caller's contract.
-            true => unsafe { copy_out(&result, buffers.recv, size, self.layout) },
-            false => Ok(()),
-        }
+        // SAFETY: by the caller's contract.
+        unsafe { copy_out(&result, buffers.recv, size, self.layout) }
     }
 
     /// Makes a request of the call on the caller's buffers, which have earlybird's layout, with copies of those that are not apart.
@@ -241,19 +239,13 @@ impl Reduction<'_> {
         comm: Handle,
         request: NewRequest,
     ) -> CallResult {
-        let ReductionBuffers { send, sent, recv, received, has_result } = buffers;
+        let ReductionBuffers { send, sent, recv, received } = buffers;
         let (send_bytes, recv_bytes) = (sent * self.dtype.size(), received * self.dtype.size());
-        let recv_memory = match has_result {
-            true => {
-                check_address(recv, recv_bytes)?;
-                CallMemory::Borrowed(recv, recv_bytes)
-            }
-            false => CallMemory::Owned(vec![0; recv_bytes]),
-        };
+        check_address(recv, recv_bytes)?;
         let from = buffers.contribution();
         check_address(from, send_bytes)?;
-        let is_apart = !has_result || are_disjoint(from, send_bytes, recv, recv_bytes);
-        let (send, copy_from) = match buffers.is_in_place() && has_result && sent == received {
+        let is_apart = are_disjoint(from, send_bytes, recv, recv_bytes);
+        let (send, copy_from) = match buffers.is_in_place() && sent == received {
             true => (None, None),
             false if is_apart && !buffers.is_in_place() => {
                 (Some(CallMemory::Borrowed(send.cast_mut(), send_bytes)), None)
@@ -266,7 +258,12 @@ impl Reduction<'_> {
         let Reduction { intercepted, root, counts, dtype, op, .. } = self;
         let new = NewCall { intercepted, function, comm, root, counts, dtype, op };
         // SAFETY: by the caller's contract.
-        unsafe { new.begin(RequestBuffers { send, recv: recv_memory, copy_from, deliver_to: None }, request) }
+        unsafe {
+            new.begin(
+                RequestBuffers { send, recv: CallMemory::Borrowed(recv, recv_bytes), copy_from, deliver_to: None },
+                request,
+            )
+        }
     }
 }
 

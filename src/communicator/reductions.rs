@@ -179,8 +179,8 @@ impl Communicator {
         self.run(CollectiveArgs::scan(buf, op))
     }
 
-    /// Reduces `send` of the ranks before this one, in rank order, into `recv`; that of rank 0 stays as it is. Otherwise as
-    /// [`Communicator::scan_into`].
+    /// Reduces `send` of the ranks before this one, in rank order, into `recv`; that of rank 0 stays as it is, and may be
+    /// empty. Otherwise as [`Communicator::scan_into`].
     ///
     /// # Errors
     /// The errors of [`Communicator::scan_into`].

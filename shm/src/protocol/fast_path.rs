@@ -56,13 +56,13 @@ impl<B: Board> Member<B> {
             line.entered.store(mark, SyncPoint::CallRelease.order());
             board.step(Step::Entered);
         }
-        if exchange.sends() {
+        if exchange.deposits() {
             board.write(place(me), |deposit| exchange.deposit(deposit));
         }
         if area.is_none() {
             line.entered.store(mark, SyncPoint::DepositRelease.order());
             board.step(Step::Entered);
-        } else if exchange.sends() {
+        } else if exchange.deposits() {
             line.deposited.store(word::deposited(epoch, hash, 1), SyncPoint::DepositRelease.order());
             board.step(Step::Deposited);
         }

@@ -93,6 +93,28 @@ impl<'a> Exchange<'a> {
         self.readers.has(reader) && self.sources(reader).contains(&depositor)
     }
 
+    /// Returns whether a rank reads the deposit of `depositor`: another one, or itself where it takes its `own` contribution in its turn.
+    pub fn is_read(&self, depositor: usize, own: bool) -> bool {
+        let last = self.ranks - 1;
+        // In a scan, no rank reads what those after it deposit.
+        let other = match self.readers {
+            Who::Only(root) => root,
+            Who::All if depositor < last => last,
+            Who::All => 0,
+        };
+        let reads = |reader: usize| self.receives(reader, depositor) && (own || reader != depositor);
+        reads(other) || reads(depositor)
+    }
+
+    /// Whose deposits `rank` writes or reads.
+    pub fn deposits_used_by(&self, rank: usize) -> Who {
+        match (self.depositors, self.readers) {
+            (Who::Only(root), _) => Who::Only(root),
+            (Who::All, Who::Only(root)) if root != rank => Who::Only(rank),
+            (Who::All, _) => Who::All,
+        }
+    }
+
     /// Elements that `depositor` has for `reader`.
     fn len(&self, depositor: usize, reader: usize) -> usize {
         match self.lens {
@@ -285,8 +307,9 @@ impl Window<'_> {
 #[cfg(all(test, not(earlybird_loom)))]
 mod tests {
     use super::*;
+    use crate::protocol::collective::Prefix;
 
-    const COLLECTIVES: [Collective; 7] = [
+    const COLLECTIVES: [Collective; 9] = [
         Collective::Broadcast,
         Collective::Gather,
         Collective::AllGather,
@@ -294,7 +317,23 @@ mod tests {
         Collective::AllToAll,
         Collective::ReduceScatter,
         Collective::Reduce,
+        Collective::Scan,
+        Collective::ExclusiveScan,
     ];
+
+    #[test]
+    fn a_deposit_that_nobody_reads_is_known() {
+        for (collective, ranks) in COLLECTIVES.into_iter().flat_map(|c| (1..6).map(move |ranks| (c, ranks))) {
+            for (root, depositor) in (0..ranks).flat_map(|root| (0..ranks).map(move |depositor| (root, depositor))) {
+                let x = Exchange::new(collective, root, ranks, Lens::Equal(1));
+                let by = |reader: usize, own| x.receives(reader, depositor) && (own || reader != depositor);
+                for own in [false, true].into_iter().filter(|_| x.depositors.has(depositor)) {
+                    let expected = (0..ranks).any(|reader| by(reader, own));
+                    assert_eq!(x.is_read(depositor, own), expected, "{x:?}, {depositor}, {own}");
+                }
+            }
+        }
+    }
 
     /// Plays all windows on plain vectors; every element a reader should get comes exactly once and from its place.
     fn play(x: &Exchange<'_>, ranks: usize, window_bytes: usize) {
@@ -320,14 +359,15 @@ mod tests {
             for (i, sources) in result.iter_mut().enumerate() {
                 sources.sort_unstable();
                 let mut expected = Vec::new();
-                for depositor in (0..ranks).filter(|r| x.depositors.has(*r)) {
+                for depositor in x.sources(reader) {
                     let from = if x.traits.in_parts { x.start(reader, true) } else { 0 };
                     let len = x.len(depositor, reader);
                     let at = x.place_of(depositor);
                     (at..at + len).contains(&i).then(|| expected.push((depositor, from + i - at)));
                 }
                 assert_eq!(sources, &expected, "{x:?} reader {reader} element {i}");
-                assert!(!expected.is_empty(), "{x:?} reader {reader} element {i} comes from nowhere");
+                let is_first = x.traits.prefix == Some(Prefix::Exclusive) && reader == 0;
+                assert!(!expected.is_empty() || is_first, "{x:?} reader {reader} element {i} comes from nowhere");
             }
         }
     }
@@ -405,9 +445,8 @@ mod tests {
                         for len in [0, 1, 13, 1000] {
                             play(&Exchange::new(collective, root, ranks, Lens::Equal(len)), ranks, window_bytes);
                         }
-                        let may_differ =
-                            !matches!(collective, Collective::Broadcast | Collective::AllToAll | Collective::Reduce);
-                        if may_differ {
+                        let traits = collective.traits();
+                        if traits.joins() != traits.in_parts {
                             let lens = Lens::Each(&lens, &starts);
                             play(&Exchange::new(collective, root, ranks, lens), ranks, window_bytes);
                         }

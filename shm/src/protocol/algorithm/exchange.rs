@@ -9,7 +9,7 @@
 //! [`enter_and_deposit`] and collecting are apart: nothing is waited for in between.
 
 use crate::protocol::board::{AREAS, Board, Need, Place};
-use crate::protocol::geometry::{Who, Window};
+use crate::protocol::geometry::Window;
 use crate::protocol::operation::{Operation, Stop};
 use crate::protocol::pieces::{PIECE_BYTES, Pieces};
 use crate::protocol::scratch::Source;
@@ -52,15 +52,6 @@ fn place<B: Board>(op: &Operation<'_, B>, w: &Window<'_>, pieces: &Pieces, rank:
     }
 }
 
-/// Whose deposits `rank` writes or reads.
-fn used_by(w: &Window<'_>, rank: usize) -> Who {
-    match (w.exchange.depositors, w.exchange.readers) {
-        (Who::Only(root), _) => Who::Only(root),
-        (Who::All, Who::Only(root)) if root != rank => Who::Only(rank),
-        (Who::All, _) => Who::All,
-    }
-}
-
 /// Marks the entry and deposits what others need. The only wait is for the memory to be free.
 #[inline(always)]
 pub(in crate::protocol) fn enter_and_deposit<B: Board>(op: &mut Operation<'_, B>, w: &Window<'_>) -> Result<(), Stop> {
@@ -68,7 +59,7 @@ pub(in crate::protocol) fn enter_and_deposit<B: Board>(op: &mut Operation<'_, B>
     let line = board.line(op.slot, me);
     let mark = word::entered(epoch, hash);
     let own = in_turn(op, w);
-    let sends = w.deposit(me) > 0 && (w.exchange.readers != Who::Only(me) || own);
+    let sends = w.deposit(me) > 0 && w.exchange.is_read(me, own);
     let pieces = pieces(op, w, me);
     if w.inline {
         if sends {
@@ -84,7 +75,11 @@ pub(in crate::protocol) fn enter_and_deposit<B: Board>(op: &mut Operation<'_, B>
     if sends {
         op.until_all_left(AREAS)?;
     }
-    op.reserve(Need { accumulator: 0, deposit: w.deposit_most() * op.call.element_bytes, whose: used_by(w, me) })?;
+    op.reserve(Need {
+        accumulator: 0,
+        deposit: w.deposit_most() * op.call.element_bytes,
+        whose: w.exchange.deposits_used_by(me),
+    })?;
     if sends {
         for i in 0..pieces.number {
             deposit(op, w, &pieces, i, own);

@@ -10,8 +10,7 @@ use crate::kernels::{self, FoldFn};
 use crate::op::{DType, Datatype};
 use crate::protocol::board::{Need, Place};
 use crate::protocol::call::{Arithmetic, Lane};
-use crate::protocol::collective::Side;
-use crate::protocol::geometry::Who;
+use crate::protocol::geometry::{Exchange, Lens, Who};
 use crate::protocol::lines::{INLINE_BYTES, RankLine};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -40,7 +39,9 @@ pub struct SmallBlocks {
     /// Bytes of all blocks that this rank sends, and of all that it receives.
     send_bytes: usize,
     recv_bytes: usize,
-    sends: bool,
+    /// True if results have a contribution of this rank, and if another rank, or itself in its turn, reads it from its deposit.
+    contributes: bool,
+    deposits: bool,
     receives: bool,
     /// True if a deposit has a block for each rank, and if a result has one from each.
     in_parts: bool,
@@ -48,7 +49,7 @@ pub struct SmallBlocks {
     /// The ranks from which a block is received, this one among them if a result has its own.
     sources: Range<usize>,
     /// The ranks whose deposits this one writes or reads.
-    deposits: Who,
+    whose: Who,
     /// The fold of what is received and the elements of a block; `None` where it is copied.
     fold: Option<(FoldFn, usize)>,
     /// True if a fold takes this rank's own contribution in its turn: out of its deposit, since the result may lie where the
@@ -111,12 +112,14 @@ impl<'a> SmallExchange<'a> {
     /// The blocks that rank `me` sends and receives in the call `prepared`, if that may go the fast path.
     pub fn blocks(&self, prepared: &Prepared<'_>, me: usize) -> Option<SmallBlocks> {
         let (traits, ranks) = (prepared.collective.traits(), prepared.ranks);
-        let has = |side| side == Side::All || prepared.root == Some(me);
         let (in_parts, joins) = (traits.in_parts, traits.joins());
-        let (sends, receives) = (has(traits.senders), has(traits.receivers));
+        // Who sends to whom does not depend on the lengths, which follow from that.
+        let exchange = Exchange::new(prepared.collective, prepared.root.unwrap_or(0), ranks, Lens::Equal(0));
+        let sources = if exchange.readers.has(me) { exchange.sources(me) } else { 0..0 };
+        let (contributes, receives) = (exchange.depositors.has(me), !sources.is_empty());
         let number = |of_each: bool| if of_each { ranks } else { 1 };
         let (sent, received) = (number(in_parts), number(joins));
-        let block = if sends { self.send_bytes / sent } else { self.recv_bytes / received };
+        let block = if contributes { self.send_bytes / sent } else { self.recv_bytes / received };
         let fold = match prepared.arithmetic {
             Arithmetic::Moved(None) if !traits.folds => None,
             Arithmetic::Built(kernels) => {
@@ -126,23 +129,15 @@ impl<'a> SmallExchange<'a> {
             }
             _ => return None,
         };
+        let in_turn = fold.is_some() && receives && (prepared.in_rank_order || traits.prefix.is_some());
         let [send_bytes, recv_bytes] =
-            [if sends { sent * block } else { 0 }, if receives { received * block } else { 0 }];
+            [if contributes { sent * block } else { 0 }, if receives { received * block } else { 0 }];
         let deposit_bytes = block.saturating_mul(sent);
         let fits = prepared.lane == Lane::Exchange
             && block > 0
             && deposit_bytes <= MOST_BYTES
-            && (!sends || self.send_bytes == send_bytes)
+            && (!contributes || self.send_bytes == send_bytes)
             && (!receives || self.recv_bytes == recv_bytes);
-        let senders = match (traits.senders, prepared.root) {
-            (Side::All, _) => traits.sources(me, ranks),
-            (Side::Root, root) => root.map_or(0..0, |root| root..root + 1),
-        };
-        let deposits = match (traits.senders, traits.receivers, prepared.root) {
-            (Side::Root, _, Some(root)) => Who::Only(root),
-            (Side::All, Side::Root, _) if !receives => Who::Only(me),
-            _ => Who::All,
-        };
         fits.then_some(SmallBlocks {
             me,
             ranks,
@@ -150,14 +145,15 @@ impl<'a> SmallExchange<'a> {
             deposit_bytes,
             send_bytes,
             recv_bytes,
-            sends,
+            contributes,
+            deposits: contributes && exchange.is_read(me, in_turn),
             receives,
             in_parts,
             joins,
-            sources: if receives { senders } else { 0..0 },
-            deposits,
+            sources,
+            whose: exchange.deposits_used_by(me),
             fold,
-            in_turn: fold.is_some() && receives && (prepared.in_rank_order || traits.prefix.is_some()),
+            in_turn,
         })
     }
 
@@ -195,7 +191,7 @@ impl PreparedExchange<'_> {
     /// The memory of deposits that do not lie beside the marks.
     #[inline(always)]
     pub(in crate::protocol) fn need(&self) -> Need {
-        Need { accumulator: 0, deposit: self.blocks.deposit_bytes, whose: self.blocks.deposits }
+        Need { accumulator: 0, deposit: self.blocks.deposit_bytes, whose: self.blocks.whose }
     }
 
     /// The place of the deposit of `rank`: in its line of `slot`, or in `area` where there is one.
@@ -208,10 +204,10 @@ impl PreparedExchange<'_> {
         }
     }
 
-    /// Returns whether this rank has a deposit for others.
+    /// Returns whether this rank has a deposit that is read.
     #[inline(always)]
-    pub(in crate::protocol) fn sends(&self) -> bool {
-        self.blocks.sends
+    pub(in crate::protocol) fn deposits(&self) -> bool {
+        self.blocks.deposits
     }
 
     /// The ranks out of whose deposits this one receives a block, in the order of the ranks.
@@ -250,8 +246,8 @@ impl PreparedExchange<'_> {
     /// lie there.
     #[inline(always)]
     pub(in crate::protocol) fn keep_own(&self) {
-        let SmallBlocks { me, block, sends, receives, in_parts, joins, in_turn, .. } = *self.blocks;
-        if !sends || !receives || in_turn {
+        let SmallBlocks { me, block, contributes, receives, in_parts, joins, in_turn, .. } = *self.blocks;
+        if !contributes || !receives || in_turn {
             return;
         }
         let (from, to) = (if in_parts { me } else { 0 }, if joins { me } else { 0 });
