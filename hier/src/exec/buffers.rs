@@ -1,5 +1,6 @@
 //! The buffers of an operation: the caller's is buffer 0, the others are scratch memory allocated once.
 
+use super::copy::copy_in_pieces;
 use super::fold::Fold;
 use super::program::{InstructionKind, Program, Span};
 use crate::plan::Action;
@@ -26,7 +27,7 @@ impl Buffers {
         };
         let mut at = 0;
         for Span { first, end } in spans(program, instruction.spans) {
-            room[at..at + end - first].copy_from_slice(&source[*first..*end]);
+            copy_in_pieces(&mut room[at..at + end - first], &source[*first..*end]);
             at += end - first;
         }
     }
@@ -79,7 +80,7 @@ fn spans(program: &Program, (first, end): (u32, u32)) -> &[Span] {
 
 fn apply(action: Action, target: &mut [u8], incoming: &[u8], fold: &impl Fold) {
     match action {
-        Action::Copy => target.copy_from_slice(incoming),
+        Action::Copy => copy_in_pieces(target, incoming),
         Action::Reduce(side) => fold.fold(target, incoming, side),
     }
 }

@@ -34,6 +34,7 @@ mod access;
 mod alltoallv;
 mod buffers;
 mod compile;
+mod copy;
 mod endpoint;
 mod fold;
 mod packets;
@@ -45,6 +46,7 @@ mod transport;
 
 pub use alltoallv::{Alltoallv, Parts};
 pub use compile::{CompileError, compile};
+pub use copy::copy_in_pieces;
 pub use endpoint::Endpoint;
 pub use fold::{FnOperator, Fold, Token};
 pub use program::{Geometry, Program};
