@@ -5,6 +5,7 @@ import os
 import sys
 
 from . import _native
+from .errors import Usage
 
 # Becomes a rank or the watchdog without this package and without site: it costs 10 ms per rank, not 50.
 _WRAPPER = """
@@ -47,9 +48,11 @@ def main(arguments):
     elif program[0].endswith(".py"):
         program = [sys.executable, *program]
     wrapper = [sys.executable, "-I", "-S", "-c", _WRAPPER, os.path.abspath(_native.__file__)]
-    return _native.run_job(
-        given.ranks, program, wrapper, timeout=given.timeout, grace=given.grace, prefix=given.prefix, bind=given.bind == "core"
-    )
+    how = {"timeout": given.timeout, "grace": given.grace, "prefix": given.prefix, "bind": given.bind == "core"}
+    try:
+        return _native.run_job(given.ranks, program, wrapper, **how)
+    except Usage as mistake:
+        parser.error(str(mistake))
 
 
 if __name__ == "__main__":

@@ -163,7 +163,7 @@ fn the_launcher_has_the_exit_codes_of_the_command_line() {
     assert_eq!(code(&["-n", "2", "--timeout", "0.2", "sleep", "30"]), Some(124));
     assert_eq!(code(&["-n", "2", "--", "./not-there"]), Some(127));
     assert_eq!(code(&["-n", "2", "-m", "json.tool", "--help"]), Some(0));
-    assert_eq!(code(&["-n", "0", "true"]), Some(1));
+    assert_eq!(code(&["-n", "0", "true"]), Some(2));
     assert_eq!(code(&["-n", "2"]), Some(2));
 }
 

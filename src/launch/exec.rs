@@ -6,8 +6,10 @@
 use super::say;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 /// The hidden command: `earlybird __exec LAUNCHER_PID CPU|- PROGRAM ARGS…`.
@@ -42,6 +44,25 @@ pub fn become_rank(mut args: impl Iterator<Item = OsString>) -> u8 {
         }
     }
     let error = Command::new(&program).args(args).exec();
-    say(format_args!("earlybird: cannot execute {}: {error}", program.display()));
-    if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 }
+    let advice = advice(&program, error.kind());
+    say(format_args!("earlybird: cannot execute {}: {error}{advice}", program.display()));
+    if error.kind() == ErrorKind::NotFound { 127 } else { 126 }
+}
+
+/// What to do about a program that cannot be executed, to be appended to the system's error.
+fn advice(program: &OsStr, error: ErrorKind) -> String {
+    let path = Path::new(program);
+    let is_path = program.as_encoded_bytes().contains(&b'/');
+    match error {
+        ErrorKind::NotFound if !is_path && path.is_file() => {
+            format!("; it is not in PATH, write ./{} for the file in this directory", path.display())
+        }
+        ErrorKind::NotFound if !is_path => "; it is not in PATH".into(),
+        ErrorKind::NotFound if path.is_file() => "; the interpreter that it names is not there".into(),
+        ErrorKind::PermissionDenied if path.is_dir() => "; it is a directory, name a program".into(),
+        ErrorKind::PermissionDenied if path.is_file() => {
+            "; make it executable with chmod +x, or name its interpreter before it, such as python3".into()
+        }
+        _ => String::new(),
+    }
 }

@@ -96,9 +96,9 @@ fn every_command_has_a_man_page_and_examples_and_every_shell_its_completions() {
     let pages = scratch.file("pages");
     let status = earlybird(&["pages", pages.to_str().expect("utf-8")]).status().expect("start earlybird");
     assert!(status.success());
-    for command in ["bench", "demo", "plan", "run", "simulate", "tune", "trace-report"] {
+    for command in ["bench", "demo", "doctor", "plan", "run", "simulate", "topo", "tune", "trace-report"] {
         let page = std::fs::read_to_string(pages.join(format!("earlybird-{command}.1"))).expect(command);
-        assert!(page.contains("EXTRA") && page.contains("Examples:"), "{command}: {page}");
+        assert!(page.contains(".SH EXAMPLES\n.nf\n\\&") && !page.contains("EXTRA"), "{command}: {page}");
         let help =
             earlybird(&command.split('-').chain(["--help"]).collect::<Vec<_>>()).output().expect("start earlybird");
         assert!(text(&help.stdout).contains("Examples:\n  "), "{command}: {}", text(&help.stdout));

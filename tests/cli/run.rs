@@ -69,6 +69,32 @@ fn a_program_that_cannot_be_executed_gives_the_codes_of_a_shell() {
 }
 
 #[test]
+fn a_program_that_cannot_be_executed_gets_advice() {
+    let scratch = Scratch::new("advice");
+    std::fs::write(scratch.file("script.py"), "print()\n").expect("write a script");
+    for (program, advice) in [
+        ("script.py", "it is not in PATH, write ./script.py"),
+        ("no-such-program", "it is not in PATH\n"),
+        ("./script.py", "chmod +x, or name its interpreter"),
+        ("/tmp", "it is a directory, name a program"),
+    ] {
+        let output = earlybird(&["run", "-n", "1", "--", program]).current_dir(&scratch.0).output().expect("start");
+        assert!(text(&output.stderr).contains(advice), "{program}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_negative_number_of_ranks_and_options_after_the_program_are_answered() {
+    for (args, said) in [
+        (&["run", "-n", "-1", "--", "true"][..], "\"-1\" is not a number of ranks from 1 to 1023"),
+        (&["run", "./program", "-n", "2"], "Usage: earlybird run -n <P> [OPTIONS] [--] <PROGRAM> [ARGUMENT]..."),
+    ] {
+        let output = earlybird(args).output().expect("start");
+        assert!(text(&output.stderr).contains(said), "{args:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn others_may_speak_within_the_grace_and_are_ended_after_it() {
     let spoke = run_script(&["-n", "2"], "[ $EARLYBIRD_RANK = 1 ] && exit 3; sleep 0.3; echo last words");
     assert_eq!((spoke.status.code(), text(&spoke.stdout).as_str()), (Some(3), "last words\n"));

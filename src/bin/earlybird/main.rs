@@ -29,9 +29,16 @@ use clap::{CommandFactory, Parser, Subcommand};
 use earlybird::{Config, Error, launch};
 use std::process::ExitCode;
 
-/// Collective operations that know processes never arrive together.
+const EXAMPLES: &str = "\
+Examples:
+  earlybird demo                             what happens when a rank is late and when one dies
+  earlybird run -n 4 -- ./program            four ranks of a program
+  earlybird bench allreduce --ranks 2        how long an allreduce takes after the last arrival
+  earlybird doctor                           what this system offers and forbids";
+
+/// Collective operations for processes that arrive at different times.
 #[derive(Parser)]
-#[command(name = "earlybird", version, arg_required_else_help = true)]
+#[command(name = "earlybird", version, arg_required_else_help = true, after_help = EXAMPLES)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

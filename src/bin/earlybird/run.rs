@@ -9,6 +9,9 @@ use earlybird::units::parse_time;
 use std::ffi::OsString;
 use std::time::Duration;
 
+/// The options stand before the program, since whatever follows it is its own.
+const USAGE: &str = "earlybird run -n <P> [OPTIONS] [--] <PROGRAM> [ARGUMENT]...";
+
 const EXAMPLES: &str = "\
 Examples:
   earlybird run -n 4 -- ./program --its-option
@@ -26,10 +29,10 @@ Examples:
 /// Exit code: 0, or that of the first rank that failed (128 + signal for a signal), 124 when --timeout ended the job,
 /// 128 + signal when the launcher got one.
 #[derive(Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, override_usage = USAGE)]
 pub struct RunArgs {
     /// Number of ranks
-    #[arg(short = 'n', long = "ranks", value_name = "P", value_parser = parse_ranks)]
+    #[arg(short = 'n', long = "ranks", value_name = "P", allow_negative_numbers = true, value_parser = parse_ranks)]
     ranks: usize,
 
     /// Virtual nodes: their number, the first ones getting one rank more if it does not divide evenly, or the ranks of

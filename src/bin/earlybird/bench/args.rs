@@ -60,8 +60,8 @@ pub struct BenchArgs {
     #[arg(long, help_heading = MEASURED, value_name = "N")]
     pub(super) nodes: Option<String>,
 
-    /// Message sizes in bytes, with Ki, Mi or Gi; of an allgather or reduce-scatter the block of one rank [default:
-    /// 8,64,425,1Ki,4Ki,16Ki,64Ki,256Ki,1Mi]
+    /// Message sizes in bytes, with Ki, Mi or Gi, rounded down to whole elements; of an allgather or reduce-scatter the
+    /// block of one rank [default: 8,64,425,1Ki,4Ki,16Ki,64Ki,256Ki,1Mi]
     #[arg(long, help_heading = MEASURED, value_name = "A,B", value_delimiter = ',', value_parser = parse_size)]
     pub(super) sizes: Option<Vec<u64>>,
 

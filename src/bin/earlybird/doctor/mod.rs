@@ -12,11 +12,18 @@ use clap::Args;
 use earlybird::{Config, Error, launch};
 use finding::{Finding, State, rendered};
 
+const EXAMPLES: &str = "\
+Examples:
+  earlybird doctor
+  earlybird doctor --pid 4711        (is the interposer active in this process?)
+  earlybird doctor --format json > system.json";
+
 /// Tell what this system offers and forbids, and what to change
 ///
 /// Looks at memory, sockets, limits, namespaces, processors and MPI libraries, and runs a job of two ranks. Exit code 1 where
 /// something is broken, so that no job can start as things are.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub struct DoctorArgs {
     /// Form of the answer
     #[arg(long, value_enum, default_value_t = AnswerFormat::Table)]

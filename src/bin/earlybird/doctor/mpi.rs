@@ -57,7 +57,7 @@ impl Launcher {
 }
 
 /// How the interposer is built, where it is missing.
-const BUILD: &str = "MPICC=mpicc cargo build --release -p earlybird-preload, beside this program";
+const BUILD: &str = "MPICC=mpicc cargo build --release -p earlybird-preload";
 
 /// The interposers that were built beside this program, or installed with it.
 fn interposers(launchers: &[Launcher]) -> Vec<Finding> {
@@ -68,8 +68,8 @@ fn interposers(launchers: &[Launcher]) -> Vec<Finding> {
     if !found.is_empty() {
         return found;
     }
-    let effect = "MPI programs run by their MPI alone";
-    vec![Finding::ok(SECTION, "interposer", "not built", effect).noted_if(!launchers.is_empty(), BUILD)]
+    let effect = "MPI programs run by their MPI alone, unless LD_PRELOAD names an interposer that lies elsewhere";
+    vec![Finding::ok(SECTION, "interposer", "none beside this program", effect).noted_if(!launchers.is_empty(), BUILD)]
 }
 
 fn interposer(path: &Path, launchers: &[Launcher]) -> Finding {

@@ -19,10 +19,17 @@ use places::Place;
 use serde::Serialize;
 use source::SourceArgs;
 
+const EXAMPLES: &str = "\
+Examples:
+  earlybird topo
+  earlybird topo -n 4 --bind none
+  earlybird topo --job 4711        (the ranks of a running job, by the process id of its launcher)";
+
 /// Show packages, NUMA domains, caches and cores, and where ranks sit
 ///
 /// Without --job the ranks are those that `earlybird run` would start here. Ranks that share a processor or a core are warned of.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub struct TopoArgs {
     /// Ranks to place as `earlybird run` would [default: one for each allowed processor]
     #[arg(short = 'n', long = "ranks", value_name = "P", value_parser = parse_ranks)]
