@@ -8,22 +8,28 @@ use crate::{Choice, CollectiveArgs, Error};
 impl Communicator {
     /// The trace of this communicator's calls, if they are recorded: not in a forked child, which has the file of its parent.
     #[inline]
-    pub(super) fn call_trace(&self) -> Option<&CallTrace> {
+    fn call_trace(&self) -> Option<&CallTrace> {
         self.trace.as_deref().filter(|_| !self.node.is_forked())
     }
 
     /// Makes a blocking call that is recorded, on the fast path where it can take that.
     #[inline(never)]
     pub(super) fn run_traced(&self, trace: &CallTrace, mut args: CollectiveArgs<'_>) -> Result<(), Error> {
+        if self.node.is_forked() {
+            return self.route(args);
+        }
         let record = trace.begin(NewRecord::of(&args, self.size), false);
-        let fast = match self.settings.options_of_all_calls() {
-            Some(options) => self.node.execute_fast(args.set_options(options)),
-            None => None,
-        };
-        let result = match fast {
-            // Apart, so that only errors are copied.
-            Some(Ok(())) => Ok(()),
-            Some(failed) => failed,
+        let result = match self.settings.options_of_all_calls() {
+            Some(options) => match self.node.execute_fast(args.set_options(options)) {
+                // Apart, since nothing but the node can have carried it out.
+                Some(Ok(())) => {
+                    let ran = || self.node.last_call().map(|report| (report.algorithm.into(), report.place));
+                    trace.end(record, &Ok::<(), Error>(()), ran);
+                    return Ok(());
+                }
+                Some(failed) => failed,
+                None => self.node.execute_general(args),
+            },
             None => self.route(args),
         };
         trace.end(record, &result, || self.what_ran());

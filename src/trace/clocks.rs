@@ -100,9 +100,9 @@ fn halve(bounds: &[Bounds], fit: &mut ClockFit) {
 #[cfg(test)]
 mod tests {
     use super::super::format::Header;
+    use super::super::read::RankTrace;
     use super::super::record::Record;
     use super::super::record::tests::record;
-    use super::super::read::RankTrace;
     use super::*;
     use crate::pattern::mix;
 

@@ -305,13 +305,13 @@ impl CallTrace {
     }
 
     /// Records the end of a blocking call, after which `ran` tells what carried it out.
-    #[inline]
+    #[inline(always)]
     pub fn end<T>(&self, record: OpenRecord, result: &Result<T, Error>, ran: impl FnOnce() -> Option<Ran>) {
         self.end_waited(record, 0, result, ran);
     }
 
     /// The same of a call for which this rank has waited since `waiting`, unless that is 0.
-    #[inline]
+    #[inline(always)]
     fn end_waited<T>(
         &self,
         record: OpenRecord,
@@ -336,7 +336,7 @@ impl CallTrace {
     }
 
     /// Stores the end of a record; nothing if a newer one has taken its place.
-    #[inline]
+    #[inline(always)]
     fn store_end(&self, record: OpenRecord, end: End) {
         let words = self.recorder.words_of(record.index);
         if words[0].load(Relaxed) == record.index {

@@ -41,16 +41,20 @@ impl NodeComm {
         }
     }
 
-    /// Carries out a small call with the arguments of the previous one; `None`, with nothing done, for any other one.
+    /// The same for a small call with the arguments of the previous one; `None`, with nothing done, for any other one.
     #[inline(always)]
     pub fn execute_fast(&self, args: &CollectiveArgs<'_>) -> Option<Result<(), Error>> {
         let (key, payload) = CallKey::of(args)?;
         self.execute_cached(key, payload)
     }
 
+    /// The same for any call.
+    ///
+    /// # Errors
+    /// The errors of [`NodeComm::execute`].
     #[cold]
     #[inline(never)]
-    fn execute_general(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
+    pub fn execute_general(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
         self.execute_checked(args.check(self.rank, self.size)?)
     }
 
