@@ -1,8 +1,8 @@
 //! The trace of a job: every collective call of every rank, in one file per rank that can be read whatever became of the rank.
 //!
-//! `recorder` writes while the job runs, a `record` per call with the times of `record_clock`; `read` makes records of files and refuses damaged ones,
-//! `clocks` puts ranks of several hosts on one time line, `calls` joins the records of all ranks into calls, `lateness` sums up
-//! who was late. `docs/trace.md` has the format.
+//! `recorder` writes while the job runs, a `record` per call with the times of `record_clock`; `read` makes records of files and
+//! refuses damaged ones, `clocks` puts ranks of several hosts on one time line, `calls` joins the records of all ranks into calls,
+//! `lateness` sums up who was late. `checksum` is what damage shows by, and `docs/trace.md` has the format.
 
 mod calls;
 mod checksum;
