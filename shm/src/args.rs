@@ -101,6 +101,13 @@ impl<'a> CollectiveArgs<'a> {
         CollectiveArgs { options, ..self }
     }
 
+    /// Sets the options of arguments where they lie.
+    #[inline(always)]
+    pub fn set_options(&mut self, options: CallOptions) -> &Self {
+        self.options = options;
+        self
+    }
+
     /// The collective.
     #[inline(always)]
     pub fn collective(&self) -> Collective {

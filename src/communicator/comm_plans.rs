@@ -75,10 +75,13 @@ impl CommPlans {
     }
 
     /// Number and plan of the last call, if that ran a plan.
+    #[inline]
     pub(super) fn last(&self) -> Option<(u64, &'static str)> {
-        if !self.joined.load(Relaxed) {
-            return None;
-        }
+        if self.joined.load(Relaxed) { self.last_of_joined() } else { None }
+    }
+
+    #[cold]
+    fn last_of_joined(&self) -> Option<(u64, &'static str)> {
         let state = self.lock().ok()?;
         Some((state.calls, state.last?))
     }

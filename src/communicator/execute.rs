@@ -37,8 +37,8 @@ impl Communicator {
     #[cold]
     #[inline(never)]
     fn run_routed(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
-        match self.trace {
-            Some(_) => self.run_traced(args),
+        match &self.trace {
+            Some(trace) => self.run_traced(trace, args),
             None => self.route(args),
         }
     }

@@ -221,6 +221,7 @@ impl Communicator {
     }
 
     /// A report of the last operation that this rank completed.
+    #[inline]
     pub fn last_call(&self) -> Option<CallReport> {
         if let Some(across) = self.across() {
             return across.last();

@@ -2,24 +2,44 @@
 
 use super::Communicator;
 use super::prepared_call::Completion;
-use crate::trace::NewRecord;
+use crate::trace::{CallTrace, NewRecord};
 use crate::{Choice, CollectiveArgs, Error};
 
 impl Communicator {
-    /// Makes a blocking call that is recorded.
-    pub(super) fn run_traced(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
-        let call = NewRecord { collective: args.collective(), bytes: args.unchecked_bytes(self.size) };
-        self.traced(call, || match self.settings.options_of_all_calls() {
-            Some(options) => self.node.execute(args.options(options)),
+    /// The trace of this communicator's calls, if they are recorded: not in a forked child, which has the file of its parent.
+    #[inline]
+    fn call_trace(&self) -> Option<&CallTrace> {
+        self.trace.as_deref().filter(|_| !self.node.is_forked())
+    }
+
+    /// Makes a blocking call that is recorded, on the fast path where it can take that.
+    #[inline(never)]
+    pub(super) fn run_traced(&self, trace: &CallTrace, mut args: CollectiveArgs<'_>) -> Result<(), Error> {
+        if self.node.is_forked() {
+            return self.route(args);
+        }
+        let record = trace.begin(NewRecord::of(&args, self.size), false);
+        let result = match self.settings.options_of_all_calls() {
+            Some(options) => match self.node.execute_fast(args.set_options(options)) {
+                // Apart, since nothing but the node can have carried it out.
+                Some(Ok(())) => {
+                    let ran = || self.node.last_call().map(|report| (report.algorithm.into(), report.place));
+                    trace.end(record, &Ok::<(), Error>(()), ran);
+                    return Ok(());
+                }
+                Some(failed) => failed,
+                None => self.node.execute_general(args),
+            },
             None => self.route(args),
-        })
+        };
+        trace.end(record, &result, || self.what_ran());
+        result
     }
 
     /// Makes a call, and records it where calls are traced.
     #[inline]
     pub(super) fn traced<T>(&self, call: NewRecord, run: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
-        // A forked child has the file of its parent.
-        let Some(trace) = self.trace.as_ref().filter(|_| !self.node.is_forked()) else { return run() };
+        let Some(trace) = self.call_trace() else { return run() };
         let record = trace.begin(call, false);
         let result = run();
         trace.end(record, &result, || self.what_ran());
@@ -32,7 +52,7 @@ impl Communicator {
         call: NewRecord,
         start: impl FnOnce() -> Result<u64, (E, Error)>,
     ) -> Result<u64, (E, Error)> {
-        let Some(trace) = self.trace.as_ref().filter(|_| !self.node.is_forked()) else { return start() };
+        let Some(trace) = self.call_trace() else { return start() };
         let record = trace.begin(call, true);
         match start() {
             Ok(number) => {
@@ -62,6 +82,7 @@ impl Communicator {
     }
 
     /// The algorithm of the call that has just ended, and this rank's place in the order of arrival.
+    #[inline]
     fn what_ran(&self) -> Option<(Choice, Option<usize>)> {
         self.last_call().map(|report| (report.algorithm, report.place))
     }

@@ -1,7 +1,7 @@
 //! Calls of a job: the records of all ranks of a communicator under one number, on one time line.
 
-use super::format::{CallOutcome, Record};
 use super::read::Trace;
+use super::record::{CallOutcome, Record};
 use crate::Collective;
 use std::collections::BTreeMap;
 

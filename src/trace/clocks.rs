@@ -99,9 +99,10 @@ fn halve(bounds: &[Bounds], fit: &mut ClockFit) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::format::tests::record;
-    use super::super::format::{Header, Record};
+    use super::super::format::Header;
     use super::super::read::RankTrace;
+    use super::super::record::Record;
+    use super::super::record::tests::record;
     use super::*;
     use crate::pattern::mix;
 

@@ -1,22 +1,18 @@
-//! The trace file of a rank as words: a header, calibrations of its clock, the names of algorithms, and a ring of records of one
-//! cache line each.
+//! The trace file of a rank as words: a header, calibrations of its clock, the names of algorithms, and a ring of records.
 //!
 //! Each part carries a check of its own, so that a file needs no end: whatever a rank had stored when it was killed is there,
 //! and a record that it was storing is distinguished from one that was damaged later.
 
+use super::checksum::check;
+use super::record::RECORD_WORDS;
 use super::record_clock::Calibration;
-use crate::Collective;
 use earlybird_shm::text;
-use serde::Serialize;
-use strum::FromRepr;
 
 /// The first word of a file: `EBTRACE` and a zero.
 const MAGIC: u64 = u64::from_le_bytes(*b"EBTRACE\0");
 /// The version of the format. Files of another one are refused.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
-/// Words of a record.
-pub(super) const RECORD_WORDS: usize = 8;
 /// Words of the header, with room to grow, and of the calibrations at its end.
 const HEADER_WORDS: usize = 256;
 /// Words of a calibration, its check included.
@@ -38,30 +34,8 @@ pub(super) const fn name_at(entry: usize) -> usize {
     HEADER_WORDS + entry * NAME_WORDS
 }
 
-/// The number of an algorithm without a name in the file.
-pub(super) const UNNAMED: u16 = u16::MAX;
 const HOST_WORDS: usize = 8;
 const USED_HEADER_WORDS: usize = 9 + HOST_WORDS + 1;
-
-/// Odd numbers, one for each word, so that damage in any word shows in the upper half of the sum.
-const FACTORS: [u64; USED_HEADER_WORDS] = {
-    let (mut factors, mut at, mut state) = ([0; USED_HEADER_WORDS], 0, 1u64);
-    while at < USED_HEADER_WORDS {
-        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        factors[at] = (state ^ state >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1;
-        at += 1;
-    }
-    factors
-};
-
-/// The check of these words: 32 bits, never 0.
-#[inline]
-fn check(words: &[u64]) -> u64 {
-    let sum = words.iter().zip(FACTORS).fold(0x9e37_79b9_7f4a_7c15_u64, |sum, (word, factor)| {
-        sum.wrapping_add((word ^ word >> 32).wrapping_mul(factor))
-    });
-    sum >> 32 | 1
-}
 
 /// A process among all that write one trace, where its communicators do not tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -181,144 +155,9 @@ pub(super) fn decode_name(words: &[u64]) -> Result<Option<String>, String> {
     }
 }
 
-/// The end of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, FromRepr)]
-#[serde(rename_all = "lowercase")]
-pub enum CallOutcome {
-    /// The rank was in the call when its file was last written.
-    Open,
-    Done,
-    /// The group failed.
-    Failed,
-    /// The arguments were refused; no other rank has seen the call.
-    Refused,
-    /// The request was dropped before its end.
-    Released,
-}
-
-const OUTCOME_BITS: u64 = 7;
-const STARTED: u64 = 8;
-
-/// One call of one rank. Times are nanoseconds of the host's monotonic clock; in a file with calibrations, readings of the
-/// processor's counter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
-    /// The number of the record in its file, from 1.
-    pub index: u64,
-    /// The entry of the call.
-    pub arrival: u64,
-    /// The entry of the wait for a non-blocking call; of others, the arrival.
-    pub waiting: u64,
-    /// The return from the call; 0 if the rank has not seen it.
-    pub exit: u64,
-    /// The communicator: equal on its ranks.
-    pub communicator: u64,
-    /// The number of the call on its communicator, from 1, the same on all ranks; 40 bits.
-    pub number: u64,
-    /// Ranks of the communicator.
-    pub size: u32,
-    /// Bytes of the largest block, by which algorithms are selected; 48 bits.
-    pub bytes: u64,
-    /// The place in the order of arrival, from 0, where the algorithm takes one.
-    pub place: Option<u16>,
-    pub collective: Collective,
-    /// The entry of the algorithm's name.
-    pub algorithm: u16,
-    pub outcome: CallOutcome,
-    /// The call was non-blocking or persistent.
-    pub is_started: bool,
-}
-
-impl Record {
-    #[inline]
-    pub(super) fn encode(&self) -> [u64; RECORD_WORDS] {
-        let flags = self.outcome as u64 | if self.is_started { STARTED } else { 0 };
-        let kind = u64::from(self.algorithm) << 16 | (self.collective as u64) << 8 | flags;
-        let place = self.place.map_or(0, |place| u64::from(place) + 1);
-        let mut words = [
-            self.index,
-            self.arrival,
-            self.waiting,
-            self.exit,
-            self.communicator,
-            self.number << 24 | u64::from(self.size) & 0xff_ffff,
-            self.bytes.min((1 << 48) - 1) << 16 | place & 0xffff,
-            kind,
-        ];
-        words[7] |= check(&words) << 32;
-        words
-    }
-
-    /// The record in these words; `None` where the check does not fit them.
-    pub(super) fn decode(words: &[u64; RECORD_WORDS]) -> Option<Record> {
-        let mut unchecked = *words;
-        unchecked[7] &= u64::from(u32::MAX);
-        if words[7] >> 32 != check(&unchecked) {
-            return None;
-        }
-        let [index, arrival, waiting, exit, communicator, number, bytes, kind] = unchecked;
-        let flags = kind & 0xff;
-        Some(Record {
-            index,
-            arrival,
-            waiting,
-            exit,
-            communicator,
-            number: number >> 24,
-            size: (number & 0xff_ffff) as u32,
-            bytes: bytes >> 16,
-            place: (bytes as u16).checked_sub(1),
-            collective: Collective::from_repr((kind >> 8) as u8)?,
-            algorithm: (kind >> 16) as u16,
-            outcome: CallOutcome::from_repr((flags & OUTCOME_BITS) as usize)?,
-            is_started: flags & STARTED != 0,
-        })
-    }
-}
-
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-
-    pub fn record(index: u64) -> Record {
-        Record {
-            index,
-            arrival: 1000 * index,
-            waiting: 1000 * index,
-            exit: 1000 * index + 700,
-            communicator: 0xabcd,
-            number: index,
-            size: 2,
-            bytes: 8,
-            place: Some(1),
-            collective: Collective::AllReduce,
-            algorithm: 1,
-            outcome: CallOutcome::Done,
-            is_started: false,
-        }
-    }
-
-    #[test]
-    fn records_come_back_and_every_flipped_bit_is_noticed() {
-        let extremes = Record {
-            number: (1 << 40) - 1,
-            size: (1 << 24) - 1,
-            bytes: (1 << 48) - 1,
-            place: Some(u16::MAX - 1),
-            outcome: CallOutcome::Refused,
-            is_started: true,
-            ..record(7)
-        };
-        for whole in [record(1), extremes, Record { place: None, exit: 0, outcome: CallOutcome::Open, ..record(9) }] {
-            let words = whole.encode();
-            assert_eq!(Record::decode(&words), Some(whole));
-            for bit in 0..64 * RECORD_WORDS {
-                let mut damaged = words;
-                damaged[bit / 64] ^= 1 << (bit % 64);
-                assert_eq!(Record::decode(&damaged), None, "bit {bit}");
-            }
-        }
-    }
 
     #[test]
     fn long_names_are_cut_between_letters() {

@@ -1,6 +1,7 @@
 //! Reading traces: files become records, or are refused with what is wrong with them. Whatever the bytes, nothing panics.
 
-use super::format::{self, Header, NAME_WORDS, NAMES, RECORD_WORDS, RECORDS_AT, Record};
+use super::format::{self, Header, NAME_WORDS, NAMES, RECORDS_AT};
+use super::record::{RECORD_WORDS, Record};
 use super::record_clock::{Calibration, TimeLine};
 use super::recorder::path_of;
 use crate::Error;
@@ -38,7 +39,7 @@ pub struct Trace {
 impl RankTrace {
     /// The name of the algorithm that carried out a call; `-` where the rank did not see one.
     pub fn algorithm(&self, record: &Record) -> &str {
-        self.algorithms.get(usize::from(record.algorithm)).and_then(Option::as_deref).unwrap_or("-")
+        record.algorithm.and_then(|entry| self.algorithms.get(usize::from(entry))?.as_deref()).unwrap_or("-")
     }
 }
 
@@ -86,12 +87,8 @@ fn parse_raw(bytes: &[u8]) -> Result<(RankTrace, Vec<Calibration>), String> {
     let (records, newest) = in_order(slots)?;
     let first = records.first().map_or(newest + 1, |record| record.index);
     let torn = (newest + 1 - first) as usize - records.len();
-    let named = |record: &&Record| record.algorithm != format::UNNAMED;
-    if let Some(record) = records
-        .iter()
-        .filter(named)
-        .find(|record| !matches!(algorithms.get(usize::from(record.algorithm)), Some(Some(_))))
-    {
+    let is_named = |entry: u8| matches!(algorithms.get(usize::from(entry)), Some(Some(_)));
+    if let Some(record) = records.iter().find(|record| !record.algorithm.is_none_or(is_named)) {
         return Err(format!("call {} ran an algorithm whose name is missing", record.index));
     }
     let dropped = first.saturating_sub(1);
@@ -214,7 +211,7 @@ fn numbers(path: &Path) -> Result<Vec<usize>, Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::format::tests::record;
+    use super::super::record::tests::{encode, record};
     use super::*;
     use crate::pattern::mix;
 
@@ -247,7 +244,7 @@ mod tests {
         words[name..name + NAME_WORDS].copy_from_slice(&format::encode_name("flat"));
         for index in 1..=calls {
             let at = RECORDS_AT + (index - 1) as usize % 256 * RECORD_WORDS;
-            words[at..at + RECORD_WORDS].copy_from_slice(&record(index).encode());
+            words[at..at + RECORD_WORDS].copy_from_slice(&encode(record(index))[1]);
         }
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
@@ -297,9 +294,11 @@ mod tests {
         assert!(parse(&grown).unwrap_err().contains("grown"));
         assert!(parse(b"#!/bin/sh\n").unwrap_err().contains("something else"));
         assert!(parse(&[b'#'; RECORDS]).unwrap_err().contains("does not begin as"));
-        let mut newer = whole.clone();
-        newer[12] = 3;
-        assert!(parse(&newer).unwrap_err().contains("version 3"));
+        let mut other = whole.clone();
+        for version in [2, 4] {
+            other[12] = version;
+            assert!(parse(&other).unwrap_err().contains(&format!("version {version}")));
+        }
         let (mut refused, mut left_out) = (0, 0);
         for draw in 0..4000u64 {
             let mut bytes = whole.clone();

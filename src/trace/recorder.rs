@@ -1,14 +1,14 @@
 //! The recorder: writes the records of this process into its file while the job runs.
 //!
-//! A call costs two readings of the processor's counter and two lines of stores, no system call and no allocation. A record is
-//! written at the arrival, so that a rank that never comes back is seen in its call, and once more at the exit.
+//! A call costs two readings of the processor's counter and the stores of one line, no system call and no allocation. What is known
+//! at the arrival is stored then, so that a rank that never comes back is seen in its call, and the rest at the exit.
 
-use super::format::{
-    self, CALIBRATIONS, CallOutcome, Header, NAMES, RECORD_WORDS, RECORDS_AT, Record, TracedProcess, UNNAMED,
-};
+use super::checksum::CheckSum;
+use super::format::{self, CALIBRATIONS, Header, NAMES, RECORDS_AT, TracedProcess};
+use super::record::{Arrival, CallOutcome, End, RECORD_WORDS};
 use super::record_clock::{Calibration, RecordClock};
 use crate::identity::fingerprint;
-use crate::{Algorithm, Choice, Collective, Config, Error, Identity, Launcher};
+use crate::{Algorithm, Choice, Collective, CollectiveArgs, Config, Error, Identity, Launcher};
 use earlybird_shm::mapped_file::MappedFile;
 use earlybird_shm::now_ns;
 use std::collections::HashMap;
@@ -32,7 +32,6 @@ pub(crate) struct Recorder {
     path: PathBuf,
     process: u32,
     file: MappedFile,
-    capacity: usize,
     clock: RecordClock,
     /// The reading of the clock at which the next calibration is due.
     due: AtomicU64,
@@ -108,7 +107,6 @@ impl Recorder {
             path,
             process: header.process,
             file,
-            capacity,
             clock,
             due: AtomicU64::new(u64::MAX),
             calibrations: Mutex::default(),
@@ -165,37 +163,30 @@ impl Recorder {
         self.store(format::name_at(entry), &format::encode_name(name));
     }
 
-    /// The entry of an algorithm's name, which is written if it is the first call by it.
-    fn entry(&self, algorithm: Choice) -> u16 {
-        let entry = match algorithm {
-            Choice::Node(algorithm) => return algorithm as u16,
-            Choice::Plan(_) => PLANS_AT + algorithm.plan_number(),
-        };
+    /// The entry of an algorithm's name, which is written if it is the first call by it; `None` for a plan that finds no room.
+    #[inline]
+    fn entry(&self, algorithm: Choice) -> Option<u8> {
+        match algorithm {
+            Choice::Node(algorithm) => Some(algorithm as u8),
+            Choice::Plan(_) => self.entry_of_plan(algorithm),
+        }
+    }
+
+    #[cold]
+    fn entry_of_plan(&self, plan: Choice) -> Option<u8> {
+        let entry = PLANS_AT + plan.plan_number();
         let mut plans = locked(&self.plans);
-        match plans.get_mut(entry) {
-            None => UNNAMED,
-            Some(is_named) => {
-                if !std::mem::replace(is_named, true) {
-                    self.name(entry, algorithm.name());
-                }
-                entry as u16
-            }
+        if !std::mem::replace(plans.get_mut(entry)?, true) {
+            self.name(entry, plan.name());
         }
+        u8::try_from(entry).ok()
     }
 
+    /// The words of this record: the ring has room for a power of two.
     #[inline]
-    fn place_of(&self, index: u64) -> usize {
-        // The capacity is a power of two.
-        RECORDS_AT + ((index - 1) as usize & (self.capacity - 1)) * RECORD_WORDS
-    }
-
-    /// Writes a record; nothing if newer ones have taken its place.
-    #[inline]
-    fn overwrite(&self, record: &Record) {
-        let at = self.place_of(record.index);
-        if self.file.words()[at].load(Relaxed) == record.index {
-            self.store(at, &record.encode());
-        }
+    fn words_of(&self, index: u64) -> &[AtomicU64; RECORD_WORDS] {
+        let (ring, _) = self.file.words()[RECORDS_AT..].as_chunks();
+        &ring[(index - 1) as usize & (ring.len() - 1)]
     }
 }
 
@@ -240,6 +231,11 @@ pub(crate) struct NewRecord {
 }
 
 impl NewRecord {
+    #[inline(always)]
+    pub fn of(args: &CollectiveArgs<'_>, ranks: usize) -> Self {
+        NewRecord { collective: args.collective(), bytes: args.unchecked_bytes(ranks) }
+    }
+
     pub fn without_data(collective: Collective) -> Self {
         NewRecord { collective, bytes: 0 }
     }
@@ -254,7 +250,14 @@ pub(crate) struct CallTrace {
     /// Calls that all ranks have made.
     calls: AtomicU64,
     /// Started calls by their numbers.
-    started: Mutex<HashMap<u64, Record>>,
+    started: Mutex<HashMap<u64, OpenRecord>>,
+}
+
+/// A record of which the arrival is stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OpenRecord {
+    index: u64,
+    sum: CheckSum,
 }
 
 impl CallTrace {
@@ -282,50 +285,63 @@ impl CallTrace {
     }
 
     /// Records the arrival of this rank at a call.
-    #[inline]
-    pub fn begin(&self, call: NewRecord, is_started: bool) -> Record {
+    #[inline(always)]
+    pub fn begin(&self, call: NewRecord, is_started: bool) -> OpenRecord {
         let number = self.calls.fetch_add(1, Relaxed) + 1;
         let index = self.recorder.begun.fetch_add(1, Relaxed) + 1;
-        let arrival = self.recorder.clock.arrival();
-        let record = Record {
+        let (words, sum) = Arrival {
             index,
-            arrival,
-            waiting: arrival,
-            exit: 0,
+            arrival: self.recorder.clock.arrival(),
             communicator: self.communicator,
             number,
             size: self.size,
             bytes: call.bytes as u64,
-            place: None,
             collective: call.collective,
-            algorithm: UNNAMED,
-            outcome: CallOutcome::Open,
             is_started,
-        };
-        self.recorder.store(self.recorder.place_of(index), &record.encode());
-        record
+        }
+        .encode();
+        self.recorder.words_of(index).iter().zip(words).for_each(|(place, word)| place.store(word, Relaxed));
+        OpenRecord { index, sum }
     }
 
-    /// Records the end of a call, after which `ran` tells what carried it out.
-    #[inline]
-    pub fn end<T>(&self, record: Record, result: &Result<T, Error>, ran: impl FnOnce() -> Option<Ran>) {
+    /// Records the end of a blocking call, after which `ran` tells what carried it out.
+    #[inline(always)]
+    pub fn end<T>(&self, record: OpenRecord, result: &Result<T, Error>, ran: impl FnOnce() -> Option<Ran>) {
+        self.end_waited(record, 0, result, ran);
+    }
+
+    /// The same of a call for which this rank has waited since `waiting`, unless that is 0.
+    #[inline(always)]
+    fn end_waited<T>(
+        &self,
+        record: OpenRecord,
+        waiting: u64,
+        result: &Result<T, Error>,
+        ran: impl FnOnce() -> Option<Ran>,
+    ) {
         let exit = self.recorder.clock.exit();
-        let mut record = Record { exit, ..record };
-        record.outcome = match result {
-            Ok(_) => CallOutcome::Done,
+        let (outcome, ran) = match result {
+            Ok(_) => (CallOutcome::Done, ran()),
             // The other ranks do not count it.
             Err(Error::Usage { .. } | Error::Unsupported { .. }) => {
                 self.calls.fetch_sub(1, Relaxed);
-                CallOutcome::Refused
+                (CallOutcome::Refused, None)
             }
-            Err(_) => CallOutcome::Failed,
+            Err(_) => (CallOutcome::Failed, None),
         };
-        if let (CallOutcome::Done, Some((algorithm, place))) = (record.outcome, ran()) {
-            record.algorithm = self.recorder.entry(algorithm);
-            record.place = place.and_then(|place| u16::try_from(place).ok());
-        }
-        self.recorder.overwrite(&record);
+        let algorithm = ran.and_then(|(algorithm, _)| self.recorder.entry(algorithm));
+        let place = ran.and_then(|(_, place)| u16::try_from(place?).ok());
+        self.store_end(record, End { waiting, exit, place, algorithm, outcome });
         self.recorder.calibrate_at(exit);
+    }
+
+    /// Stores the end of a record; nothing if a newer one has taken its place.
+    #[inline(always)]
+    fn store_end(&self, record: OpenRecord, end: End) {
+        let words = self.recorder.words_of(record.index);
+        if words[0].load(Relaxed) == record.index {
+            end.encode(record.sum).into_iter().for_each(|(place, word)| words[place].store(word, Relaxed));
+        }
     }
 
     /// The present moment by the clock of the records.
@@ -334,7 +350,7 @@ impl CallTrace {
     }
 
     /// Keeps the record of a call that was started under this number.
-    pub fn keep(&self, number: u64, record: Record) {
+    pub fn keep(&self, number: u64, record: OpenRecord) {
         locked(&self.started).insert(number, record);
     }
 
@@ -347,7 +363,7 @@ impl CallTrace {
     ) {
         let record = locked(&self.started).remove(&number);
         if let Some(record) = record {
-            self.end(Record { waiting, ..record }, result, ran);
+            self.end_waited(record, waiting, result, ran);
         }
     }
 
@@ -355,7 +371,8 @@ impl CallTrace {
     pub fn release(&self, number: u64) {
         let record = locked(&self.started).remove(&number);
         if let Some(record) = record {
-            self.recorder.overwrite(&Record { outcome: CallOutcome::Released, ..record });
+            let (place, algorithm, outcome) = (None, None, CallOutcome::Released);
+            self.store_end(record, End { waiting: 0, exit: 0, place, algorithm, outcome });
         }
     }
 }

@@ -35,17 +35,26 @@ impl NodeComm {
     /// receive buffer holds nothing of use.
     #[inline(always)]
     pub fn execute(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
-        if let Some((key, payload)) = CallKey::of(&args)
-            && let Some(done) = self.execute_cached(key, payload)
-        {
-            return done;
+        match self.execute_fast(&args) {
+            Some(done) => done,
+            None => self.execute_general(args),
         }
-        self.execute_general(args)
     }
 
+    /// The same for a small call with the arguments of the previous one; `None`, with nothing done, for any other one.
+    #[inline(always)]
+    pub fn execute_fast(&self, args: &CollectiveArgs<'_>) -> Option<Result<(), Error>> {
+        let (key, payload) = CallKey::of(args)?;
+        self.execute_cached(key, payload)
+    }
+
+    /// The same for any call.
+    ///
+    /// # Errors
+    /// The errors of [`NodeComm::execute`].
     #[cold]
     #[inline(never)]
-    fn execute_general(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
+    pub fn execute_general(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
         self.execute_checked(args.check(self.rank, self.size)?)
     }
 

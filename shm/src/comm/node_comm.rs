@@ -262,13 +262,15 @@ impl NodeComm {
     }
 
     /// Returns whether this process is a child made by fork, which is not a member.
+    #[inline]
     pub fn is_forked(&self) -> bool {
         self.segment.is_forked_child()
     }
 
     /// The report of the last operation that this rank completed.
+    #[inline]
     pub fn last_call(&self) -> Option<Report> {
-        self.lock().ok().and_then(|state| state.last)
+        self.state.try_lock().or_else(|| self.lock_paused().ok())?.last
     }
 
     /// The error of calls after one that panicked here: the group's one error, which the other ranks get too.

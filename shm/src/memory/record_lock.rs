@@ -119,12 +119,14 @@ impl ForkFlag {
     }
 
     /// The word on the page, 0 in a child; mapped as long as the flag lives.
+    #[inline]
     pub fn word(&self) -> Option<&AtomicU64> {
         // SAFETY: the page is mapped as long as `self` lives, aligned, and touched as an atomic only.
         self.page.as_ref().map(|page| unsafe { AtomicU64::from_ptr(page.as_mut_ptr().cast()) })
     }
 
     /// Returns whether this process is a forked child. One load.
+    #[inline]
     pub fn is_child(&self) -> bool {
         match self.word() {
             Some(word) => word.load(Ordering::Relaxed) == 0,
