@@ -12,11 +12,9 @@ use crate::protocol::board::{Need, Place};
 use crate::protocol::call::{Arithmetic, Lane};
 use crate::protocol::geometry::{Exchange, Lens, Who};
 use crate::protocol::lines::{INLINE_BYTES, RankLine};
+use crate::protocol::pieces::PIECE_BYTES;
 use std::marker::PhantomData;
 use std::ops::Range;
-
-/// Bytes of the largest deposit that goes the fast path: it is one piece, and one window of every arena.
-const MOST_BYTES: usize = if cfg!(earlybird_loom) { 64 } else { 4096 };
 
 /// The buffers of a call that runs as an exchange.
 #[derive(Debug, Clone, Copy)]
@@ -135,7 +133,8 @@ impl<'a> SmallExchange<'a> {
         let deposit_bytes = block.saturating_mul(sent);
         let fits = prepared.lane == Lane::Exchange
             && block > 0
-            && deposit_bytes <= MOST_BYTES
+            // One piece.
+            && deposit_bytes <= PIECE_BYTES
             && (!contributes || self.send_bytes == send_bytes)
             && (!receives || self.recv_bytes == recv_bytes);
         fits.then_some(SmallBlocks {
