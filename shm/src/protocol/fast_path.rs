@@ -43,53 +43,14 @@ impl<B: Board> Member<B> {
     #[inline(always)]
     pub fn run_fast_exchange(&mut self, exchange: PreparedExchange<'_>) -> Option<Result<Report, Stop>> {
         let slot = self.fast_path_slot()?;
-        let area = match exchange.is_inline() {
-            true => None,
-            false => Some(self.fast_path_area(exchange.need())?),
+        let exchanged = match exchange.is_inline() {
+            true => self.exchange_lines(exchange, slot),
+            false => self.exchange_deposits(exchange, slot)?,
         };
-        let mark = self.begin(exchange.hash());
-        let (me, epoch, hash) = (self.board.rank(), self.epoch, exchange.hash() ^ self.history);
-        let place = |rank| exchange.place(slot, area, rank);
-        let (board, line) = (&self.board, self.board.line(slot, me));
-        exchange.describe(line);
-        if area.is_some() {
-            line.entered.store(mark, SyncPoint::CallRelease.order());
-            board.step(Step::Entered);
+        if let Err(stop) = exchanged {
+            return Some(Err(stop));
         }
-        if exchange.deposits() {
-            board.write(place(me), |deposit| exchange.deposit(deposit));
-        }
-        if area.is_none() {
-            line.entered.store(mark, SyncPoint::DepositRelease.order());
-            board.step(Step::Entered);
-        } else if exchange.deposits() {
-            line.deposited.store(word::deposited(epoch, hash, 1), SyncPoint::DepositRelease.order());
-            board.step(Step::Deposited);
-        }
-        event::wake(board, slot);
-        exchange.keep_own();
-        let mut received = 0;
-        for rank in exchange.sources() {
-            let theirs = self.board.line(slot, rank);
-            let there = || match area {
-                None => theirs.entered.load(SyncPoint::DepositAcquire.order()) == mark,
-                Some(_) => has_deposited(&self.board, slot, rank, epoch, hash, 1),
-            };
-            if !wait::spin(there, || exchange.prefetch()) {
-                let call = exchange.call();
-                let deposited = match area {
-                    None => self.await_mark(&call, rank, mark),
-                    Some(_) => self.await_deposit(&call, rank),
-                };
-                if let Err(stop) = deposited {
-                    return Some(Err(stop));
-                }
-            }
-            self.board.read(place(rank), |deposit| exchange.receive(deposit, rank));
-            received += usize::from(rank != me);
-        }
-        let received_from_all = received + 1 == self.board.ranks();
-        Some(Ok(self.leave(exchange.hash(), received_from_all)))
+        Some(Ok(self.leave(exchange.hash(), exchange.receives_from_all())))
     }
 
     /// The slot of the next operation, where that may take the fast path.
@@ -174,6 +135,67 @@ impl<B: Board> Member<B> {
         Ok(())
     }
 
+    /// Exchanges deposits that travel beside the marks.
+    #[inline(always)]
+    fn exchange_lines(&mut self, exchange: PreparedExchange<'_>, slot: usize) -> Result<(), Stop> {
+        let mark = self.begin(exchange.hash());
+        let board = &self.board;
+        let line = board.line(slot, board.rank());
+        let place = |rank| Place::Inline { slot, rank, bytes: exchange.deposit_bytes() };
+        exchange.describe(line);
+        if exchange.deposits() {
+            board.write(place(board.rank()), |deposit| exchange.deposit(deposit, 0));
+        }
+        line.entered.store(mark, SyncPoint::DepositRelease.order());
+        board.step(Step::Entered);
+        event::wake(board, slot);
+        exchange.keep_own();
+        for rank in exchange.sources() {
+            let theirs = self.board.line(slot, rank);
+            let there = || theirs.entered.load(SyncPoint::DepositAcquire.order()) == mark;
+            if !wait::spin(there, || exchange.prefetch()) {
+                self.await_mark(&exchange.call(), rank, mark)?;
+            }
+            self.board.read(place(rank), |deposit| exchange.receive(deposit, rank, 0));
+        }
+        Ok(())
+    }
+
+    /// Exchanges deposits that are announced piece by piece; `None`, with nothing done, where their memory is not known to be free
+    /// and there.
+    #[inline(never)]
+    fn exchange_deposits(&mut self, exchange: PreparedExchange<'_>, slot: usize) -> Option<Result<(), Stop>> {
+        let area = self.fast_path_area(exchange.need())?;
+        let mark = self.begin(exchange.hash());
+        let (board, epoch, hash) = (&self.board, self.epoch, exchange.hash() ^ self.history);
+        let line = board.line(slot, board.rank());
+        exchange.describe(line);
+        line.entered.store(mark, SyncPoint::CallRelease.order());
+        board.step(Step::Entered);
+        if exchange.deposits() {
+            for piece in 0..exchange.pieces() {
+                board.write(exchange.place(area, board.rank(), piece), |to| exchange.deposit(to, piece));
+                line.deposited.store(word::deposited(epoch, hash, piece + 1), SyncPoint::DepositRelease.order());
+                event::wake(board, slot);
+            }
+            board.step(Step::Deposited);
+        }
+        exchange.keep_own();
+        for rank in exchange.sources() {
+            for piece in exchange.pieces_from(rank) {
+                let there = || has_deposited(&self.board, slot, rank, epoch, hash, piece + 1);
+                if !wait::spin(there, || exchange.prefetch())
+                    && let Err(stop) = self.await_deposit(&exchange.call(), rank, piece + 1)
+                {
+                    return Some(Err(stop));
+                }
+                let place = exchange.place(area, rank, piece);
+                self.board.read(place, |from| exchange.receive(from, rank, piece));
+            }
+        }
+        Some(Ok(()))
+    }
+
     /// Folds a payload that travels through deposits of one piece; `None`, with nothing done, where their memory is not known to
     /// be free and there.
     #[inline(never)]
@@ -199,7 +221,7 @@ impl<B: Board> Member<B> {
                 self.board.demote(place(me));
             };
             if !wait::spin(there, meanwhile)
-                && let Err(stop) = self.await_deposit(&payload.call(), rank)
+                && let Err(stop) = self.await_deposit(&payload.call(), rank, 1)
             {
                 return Some(Err(stop));
             }
@@ -216,11 +238,11 @@ impl<B: Board> Member<B> {
         flat::await_mark(&mut operation, rank, mark)
     }
 
-    /// Waits for the deposit of `rank`, which is late or one for another call.
+    /// Waits for `pieces` pieces of the deposit of `rank`, which is late or one for another call.
     #[cold]
     #[inline(never)]
-    fn await_deposit(&mut self, call: &Call<'_>, rank: usize) -> Result<(), Stop> {
+    fn await_deposit(&mut self, call: &Call<'_>, rank: usize, pieces: usize) -> Result<(), Stop> {
         let (mut operation, _) = self.operation(call);
-        operation.until_deposited(rank, 1)
+        operation.until_deposited(rank, pieces)
     }
 }

@@ -54,8 +54,8 @@ macro_rules! for_every_model {
             reduce_chain_2 reduce_chain_3 reduce_chain_3_directed
             reduce_flat_2 reduce_flat_pieces_2 reduce_flat_general_2 reduce_flat_mixed_2 reduce_flat_deposit_2
             reduce_flat_deposit_mixed_2 reduce_flat_by_rank_3 reduce_static_leader_3
-            broadcast_2 broadcast_pieces_2 broadcast_chain_2 broadcast_3
-            gather_3 all_gather_2 all_gather_pieces_2 all_to_all_2
+            broadcast_2 broadcast_pieces_2 broadcast_pieces_general_2 broadcast_pieces_mixed_2 broadcast_chain_2 broadcast_3
+            gather_3 all_gather_2 all_gather_pieces_2 all_gather_pieces_mixed_2 all_to_all_2
             broadcast_general_2 broadcast_mixed_2 all_gather_general_2 all_gather_mixed_2 all_to_all_mixed_2
             reduce_scatter_2 reduce_scatter_mixed_2 reduce_scatter_by_rank_3 reduce_scatter_deposit_2
             scan_2 scan_general_2 scan_mixed_2 scan_deposit_2 scan_3 scan_pieces_2 exscan_2 exscan_mixed_2 exscan_pieces_3
@@ -193,6 +193,10 @@ models! {
     broadcast_2: "broadcast, 2 ranks, reuse", upto(3), Some(ALL), Scenario::new(Flat, 2, ONE).of(Broadcast).epochs(2);
     broadcast_pieces_2: "broadcast of 2 deposited pieces, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, TWO).of(Broadcast).epochs(2);
+    broadcast_pieces_general_2: "broadcast of 2 deposited pieces on the general path, 2 ranks, reuse", upto(2), Some(upto(3)),
+        Scenario::new(Flat, 2, TWO).of(Broadcast).epochs(2).general(0).general(1);
+    broadcast_pieces_mixed_2: "broadcast of 2 deposited pieces, the root on the general path, the other on the fast one, 2 ranks, reuse", upto(2),
+        Some(upto(3)), Scenario::new(Flat, 2, TWO).of(Broadcast).epochs(2).general(0);
     broadcast_chain_2: "broadcast of 2 chunks, 2 ranks, reuse", upto(2), Some(upto(3)),
         Scenario::new(Chain, 2, TWO).of(Broadcast).epochs(2);
     broadcast_3: "broadcast, 3 ranks, reuse", upto(1), Some(upto(2)),
@@ -202,6 +206,8 @@ models! {
     all_gather_2: "allgather, 2 ranks, reuse", upto(3), Some(upto(4)), Scenario::new(Flat, 2, ONE).of(AllGather).epochs(2);
     all_gather_pieces_2: "allgather of 2 deposited pieces, 2 ranks, once", upto(2), Some(upto(3)),
         Scenario::new(Flat, 2, TWO).of(AllGather);
+    all_gather_pieces_mixed_2: "allgather of 2 deposited pieces, one rank on the fast path, one on the general one, 2 ranks, once",
+        upto(2), Some(upto(3)), Scenario::new(Flat, 2, TWO).of(AllGather).general(0);
     all_to_all_2: "alltoall, 2 ranks, reuse", upto(2), Some(upto(3)), Scenario::new(Flat, 2, ONE).of(AllToAll).epochs(2);
     broadcast_general_2: "broadcast on the general path, 2 ranks, reuse", upto(3), Some(ALL),
         Scenario::new(Flat, 2, ONE).of(Broadcast).epochs(2).general(0).general(1);

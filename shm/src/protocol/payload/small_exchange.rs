@@ -16,6 +16,11 @@ use crate::protocol::pieces::PIECE_BYTES;
 use std::marker::PhantomData;
 use std::ops::Range;
 
+/// Bytes of the largest deposit that goes the fast path, which is one window of every arena.
+const MOST_BYTES: usize = 4 * PIECE_BYTES;
+/// The same among more than two ranks. The fast path receives in the order of the ranks: what a late one holds up must be little.
+const MOST_BYTES_OF_MANY: usize = PIECE_BYTES / 2;
+
 /// The buffers of a call that runs as an exchange.
 #[derive(Debug, Clone, Copy)]
 pub struct SmallExchange<'a> {
@@ -46,10 +51,12 @@ pub struct SmallBlocks {
     joins: bool,
     /// The ranks from which a block is received, this one among them if a result has its own.
     sources: Range<usize>,
+    /// True if a block is received from every other rank.
+    receives_from_all: bool,
     /// The ranks whose deposits this one writes or reads.
     whose: Who,
-    /// The fold of what is received and the elements of a block; `None` where it is copied.
-    fold: Option<(FoldFn, usize)>,
+    /// The fold of what is received, and the zeros at the end of the bytes of an element, a power of two; `None` where it is copied.
+    fold: Option<(FoldFn, u32)>,
     /// True if a fold takes this rank's own contribution in its turn: out of its deposit, since the result may lie where the
     /// contribution did. Otherwise the fold begins with it.
     in_turn: bool,
@@ -123,7 +130,7 @@ impl<'a> SmallExchange<'a> {
             Arithmetic::Built(kernels) => {
                 let fold_inline = prepared.fold_few?;
                 let fold = if block <= INLINE_BYTES { fold_inline } else { kernels.fold };
-                Some((fold, block / prepared.accumulator_bytes))
+                Some((fold, prepared.accumulator_bytes.trailing_zeros()))
             }
             _ => return None,
         };
@@ -133,8 +140,7 @@ impl<'a> SmallExchange<'a> {
         let deposit_bytes = block.saturating_mul(sent);
         let fits = prepared.lane == Lane::Exchange
             && block > 0
-            // One piece.
-            && deposit_bytes <= PIECE_BYTES
+            && deposit_bytes <= if ranks == 2 { MOST_BYTES } else { MOST_BYTES_OF_MANY }
             && (!contributes || self.send_bytes == send_bytes)
             && (!receives || self.recv_bytes == recv_bytes);
         fits.then_some(SmallBlocks {
@@ -149,6 +155,7 @@ impl<'a> SmallExchange<'a> {
             receives,
             in_parts,
             joins,
+            receives_from_all: sources.clone().filter(|rank| *rank != me).count() + 1 == ranks,
             sources,
             whose: exchange.deposits_used_by(me),
             fold,
@@ -193,14 +200,53 @@ impl PreparedExchange<'_> {
         Need { accumulator: 0, deposit: self.blocks.deposit_bytes, whose: self.blocks.whose }
     }
 
-    /// The place of the deposit of `rank`: in its line of `slot`, or in `area` where there is one.
+    /// Bytes of a deposit.
     #[inline(always)]
-    pub(in crate::protocol) fn place(&self, slot: usize, area: Option<usize>, rank: usize) -> Place {
-        let bytes = self.blocks.deposit_bytes;
-        match area {
-            None => Place::Inline { slot, rank, bytes },
-            Some(area) => Place::Deposit { area, rank, piece: 0, offset: 0, bytes },
-        }
+    pub(in crate::protocol) fn deposit_bytes(&self) -> usize {
+        self.blocks.deposit_bytes
+    }
+
+    /// The number of pieces of a deposit.
+    #[inline(always)]
+    pub(in crate::protocol) fn pieces(&self) -> usize {
+        self.blocks.deposit_bytes.div_ceil(PIECE_BYTES)
+    }
+
+    /// The pieces of the deposit of `rank` in which its block for this rank lies.
+    #[inline(always)]
+    pub(in crate::protocol) fn pieces_from(&self, rank: usize) -> Range<usize> {
+        let start = self.position(rank) * self.blocks.block;
+        start / PIECE_BYTES..(start + self.blocks.block).div_ceil(PIECE_BYTES)
+    }
+
+    /// The place of a piece of the deposit of `rank` in `area`.
+    #[inline(always)]
+    pub(in crate::protocol) fn place(&self, area: usize, rank: usize, piece: usize) -> Place {
+        let offset = piece * PIECE_BYTES;
+        let bytes = (self.blocks.deposit_bytes - offset).min(PIECE_BYTES);
+        Place::Deposit { area, rank, piece, offset, bytes }
+    }
+
+    /// The position of the block for this rank among those in the deposit of `rank`.
+    #[inline(always)]
+    fn position(&self, rank: usize) -> usize {
+        let SmallBlocks { me, ranks, in_parts, .. } = *self.blocks;
+        if in_parts { (me + ranks - rank - 1) % ranks } else { 0 }
+    }
+
+    /// The part of the block at `position` of a deposit that lies in `piece`: its begin in the piece and in the block, and its
+    /// bytes.
+    #[inline(always)]
+    fn part(&self, position: usize, piece: usize) -> Option<(usize, usize, usize)> {
+        let (block, first) = (self.blocks.block, piece * PIECE_BYTES);
+        let (start, end) = ((position * block).max(first), ((position + 1) * block).min(first + PIECE_BYTES));
+        (start < end).then(|| (start - first, start - position * block, end - start))
+    }
+
+    /// Returns whether this rank receives a block from every other one.
+    #[inline(always)]
+    pub(in crate::protocol) fn receives_from_all(&self) -> bool {
+        self.blocks.receives_from_all
     }
 
     /// Returns whether this rank has a deposit that is read.
@@ -225,19 +271,17 @@ impl PreparedExchange<'_> {
         Call::of_fast_path(self.prepared, (send, send_count), (recv, recv_count))
     }
 
-    /// `deposit = mine`: of blocks for each rank, first the one for the rank after this one; its own comes last, if it is wanted.
+    /// `to = mine`, a piece of the deposit: of blocks for each rank, first the one for the rank after this one; its own comes last, if
+    /// it is wanted.
     #[inline(always)]
-    pub(in crate::protocol) fn deposit(&self, deposit: *mut u8) {
+    pub(in crate::protocol) fn deposit(&self, to: *mut u8, piece: usize) {
         let SmallBlocks { me, ranks, block, in_parts, in_turn, .. } = *self.blocks;
-        let send = self.exchange.send;
-        if !in_parts {
-            // SAFETY: E, S: the deposit holds a block.
-            return unsafe { copy_block(deposit, send, block) };
-        }
-        for position in 0..ranks - usize::from(!in_turn) {
-            let reader = (me + 1 + position) % ranks;
-            // SAFETY: E, S: both have a block for each rank.
-            unsafe { copy_block(deposit.add(position * block), send.add(reader * block), block) }
+        let blocks = if in_parts { ranks - usize::from(!in_turn) } else { 1 };
+        for position in 0..blocks {
+            let Some((within, from, bytes)) = self.part(position, piece) else { continue };
+            let reader = if in_parts { (me + 1 + position) % ranks } else { 0 };
+            // SAFETY: E; S: the piece holds its part of every block.
+            unsafe { copy_block(to.add(within), self.exchange.send.add(reader * block + from), bytes) }
         }
     }
 
@@ -270,19 +314,19 @@ impl PreparedExchange<'_> {
         }
     }
 
-    /// `result[rank] = theirs`, or `result = result op theirs` where contributions are folded, out of the deposit of `rank`.
+    /// `result[rank] = theirs`, or `result = result op theirs` where contributions are folded, out of a piece of the deposit of `rank`.
     #[inline(always)]
-    pub(in crate::protocol) fn receive(&self, deposit: *const u8, rank: usize) {
-        let SmallBlocks { me, ranks, block, in_parts, joins, in_turn, .. } = *self.blocks;
-        let from = if in_parts { (me + ranks - rank - 1) % ranks } else { 0 };
-        let to = if joins { rank } else { 0 };
-        // SAFETY: E, S: the deposit has a block for each rank, or one; the destination of a fold equals the left operand.
+    pub(in crate::protocol) fn receive(&self, theirs: *const u8, rank: usize, piece: usize) {
+        let SmallBlocks { block, joins, in_turn, .. } = *self.blocks;
+        let Some((within, at, bytes)) = self.part(self.position(rank), piece) else { return };
+        let to = if joins { rank * block } else { 0 };
+        // SAFETY: E; S: the piece holds its part of the block; the destination of a fold equals the left operand.
         unsafe {
-            let (from, to) = (deposit.add(from * block), self.exchange.recv.add(to * block));
+            let (from, to) = (theirs.add(within), self.exchange.recv.add(to + at));
             match self.blocks.fold {
                 // A fold in turn begins with the contribution of rank 0.
-                Some((fold, count)) if !in_turn || rank > 0 => fold(to, to, from, count),
-                _ => copy_block(to, from, block),
+                Some((fold, zeros)) if !in_turn || rank > 0 => fold(to, to, from, bytes >> zeros),
+                _ => copy_block(to, from, bytes),
             }
         }
     }
