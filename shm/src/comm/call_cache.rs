@@ -106,11 +106,12 @@ impl CachedCall {
         CachedCall { key: None, prepared, blocks: None, signature }
     }
 
-    /// Lets calls with the key of this one, which rank `me` makes with `small` buffers, reuse the prepared state.
-    pub(super) fn set_key(&mut self, small: Option<(CallKey, CachedPayload<'_>)>, me: usize) {
+    /// Lets calls with the key of this one, which rank `me` makes with `small` buffers, reuse the prepared state. Deposits of one
+    /// operation have at most `window_bytes`.
+    pub(super) fn set_key(&mut self, small: Option<(CallKey, CachedPayload<'_>)>, me: usize, window_bytes: usize) {
         self.key = small.map(|(key, _)| key);
         self.blocks = match small {
-            Some((_, CachedPayload::Exchange(exchange))) => exchange.blocks(&self.prepared, me),
+            Some((_, CachedPayload::Exchange(exchange))) => exchange.blocks(&self.prepared, me, window_bytes),
             _ => None,
         };
     }

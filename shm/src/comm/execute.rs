@@ -126,7 +126,7 @@ impl NodeComm {
                     *cached = Some(CachedCall::new(signature, prepared));
                 }
                 let Some(cached) = cached else { unreachable!("cached above") };
-                cached.set_key(small, self.rank);
+                cached.set_key(small, self.rank, self.windows.deposit);
                 &cached.prepared
             }
         };

@@ -16,7 +16,7 @@ use crate::protocol::pieces::PIECE_BYTES;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Bytes of the largest deposit that goes the fast path, which is one window of every arena.
+/// Bytes of the largest deposit that goes the fast path.
 const MOST_BYTES: usize = 4 * PIECE_BYTES;
 /// The same among more than two ranks. The fast path receives in the order of the ranks: what a late one holds up must be little.
 const MOST_BYTES_OF_MANY: usize = PIECE_BYTES / 2;
@@ -73,12 +73,12 @@ pub struct PreparedExchange<'a> {
 impl Call<'_> {
     /// The buffers of the call and its blocks on rank `me` for the fast path, if it may go there.
     pub(in crate::protocol) fn small_exchange(&self, me: usize) -> Option<(SmallExchange<'_>, SmallBlocks)> {
-        self.window.filter(|window| window.exchange.is_uniform())?;
+        let window = self.window.filter(|window| window.exchange.is_uniform())?;
         let bytes = |count: usize| count.checked_mul(self.element_bytes);
         let (send_bytes, recv_bytes) = (bytes(self.send_count)?, bytes(self.recv_count)?);
         let exchange =
             SmallExchange { send: self.send, recv: self.recv, send_bytes, recv_bytes, borrowed: PhantomData };
-        Some((exchange, exchange.blocks(self.prepared, me)?))
+        Some((exchange, exchange.blocks(self.prepared, me, bytes(window.deposit_most())?)?))
     }
 }
 
@@ -114,8 +114,9 @@ impl<'a> SmallExchange<'a> {
         [self.send_bytes, self.recv_bytes]
     }
 
-    /// The blocks that rank `me` sends and receives in the call `prepared`, if that may go the fast path.
-    pub fn blocks(&self, prepared: &Prepared<'_>, me: usize) -> Option<SmallBlocks> {
+    /// The blocks that rank `me` sends and receives in the call `prepared`, if that may go the fast path: as one operation, whose
+    /// deposits have at most `window_bytes`.
+    pub fn blocks(&self, prepared: &Prepared<'_>, me: usize, window_bytes: usize) -> Option<SmallBlocks> {
         let (traits, ranks) = (prepared.collective.traits(), prepared.ranks);
         let (in_parts, joins) = (traits.in_parts, traits.joins());
         // Who sends to whom does not depend on the lengths, which follow from that.
@@ -140,7 +141,7 @@ impl<'a> SmallExchange<'a> {
         let deposit_bytes = block.saturating_mul(sent);
         let fits = prepared.lane == Lane::Exchange
             && block > 0
-            && deposit_bytes <= if ranks == 2 { MOST_BYTES } else { MOST_BYTES_OF_MANY }
+            && deposit_bytes <= window_bytes.min(if ranks == 2 { MOST_BYTES } else { MOST_BYTES_OF_MANY })
             && (!contributes || self.send_bytes == send_bytes)
             && (!receives || self.recv_bytes == recv_bytes);
         fits.then_some(SmallBlocks {
