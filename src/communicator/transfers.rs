@@ -4,7 +4,7 @@
 //! no receive is posted is kept in private memory.
 
 use crate::Error;
-use earlybird_hier::exec::{Failure, PacketDecision, PacketHeader, Transport, copy_in_pieces};
+use earlybird_hier::exec::{Failure, PacketDecision, PacketHeader, Transport};
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
@@ -216,7 +216,7 @@ impl Transfers {
             let data = (**data).as_ref();
             let part = &data[*sent..][..most.min(data.len() - *sent)];
             let head = PacketHeader { operation: *tag, packet: *packets, call: data.len() as u64 };
-            if !transport.post_send(to, head, part.len(), |packet| copy_in_pieces(packet, part))? {
+            if !transport.post_send(to, head, part.len(), |packet| packet.copy_from_slice(part))? {
                 break;
             }
             moved = true;
@@ -264,7 +264,7 @@ impl Transfers {
         match (&mut arriving.kept, &mut arriving.receive) {
             (Some(kept), _) => kept.extend_from_slice(packet),
             (None, Some(receive)) => {
-                copy_in_pieces((*receive.buffer).as_mut().get_mut(arriving.came..end)?, packet);
+                (*receive.buffer).as_mut().get_mut(arriving.came..end)?.copy_from_slice(packet);
             }
             (None, None) => {}
         }

@@ -4,7 +4,6 @@
 //! Every rank sends each part directly to its receiver, all at once, in packets as large as the transport takes. Cost:
 //! the bytes of a rank's parts, once, and a message per partner: good for long parts, costly for many short ones.
 
-use super::copy::copy_in_pieces;
 use super::endpoint::Endpoint;
 use super::packets::{ExpectedPacket, PacketCursor, WINDOW};
 use super::running::{RunError, Running};
@@ -90,7 +89,7 @@ impl<'p> Running<[Parts<'p>]> for Alltoallv {
                 let first = cursor.sent * most;
                 let bytes = &part.send[first..part.send.len().min(first + most)];
                 let head = PacketHeader { packet: cursor.sent as u32, ..self.head };
-                if !transport.post_send(peer, head, bytes.len(), |room| copy_in_pieces(room, bytes))? {
+                if !transport.post_send(peer, head, bytes.len(), |room| room.copy_from_slice(bytes))? {
                     break;
                 }
                 cursor.sent += 1;
@@ -120,7 +119,7 @@ fn take_one<T: Transport>(
     let taken = transport.receive(peer, |found, payload| {
         wrong = next.differs(found, payload.len() == expected);
         if wrong.is_none() {
-            copy_in_pieces(&mut room[..expected], payload);
+            room[..expected].copy_from_slice(payload);
         }
         PacketDecision::Consume
     })?;

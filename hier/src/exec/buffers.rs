@@ -1,6 +1,5 @@
 //! The buffers of an operation: the caller's is buffer 0, the others are scratch memory allocated once.
 
-use super::copy::copy_in_pieces;
 use super::fold::Fold;
 use super::program::{InstructionKind, Program, Span};
 use crate::plan::Action;
@@ -27,7 +26,7 @@ impl Buffers {
         };
         let mut at = 0;
         for Span { first, end } in spans(program, instruction.spans) {
-            copy_in_pieces(&mut room[at..at + end - first], &source[*first..*end]);
+            room[at..at + end - first].copy_from_slice(&source[*first..*end]);
             at += end - first;
         }
     }
@@ -80,7 +79,7 @@ fn spans(program: &Program, (first, end): (u32, u32)) -> &[Span] {
 
 fn apply(action: Action, target: &mut [u8], incoming: &[u8], fold: &impl Fold) {
     match action {
-        Action::Copy => copy_in_pieces(target, incoming),
+        Action::Copy => target.copy_from_slice(incoming),
         Action::Reduce(side) => fold.fold(target, incoming, side),
     }
 }

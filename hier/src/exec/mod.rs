@@ -34,7 +34,6 @@ mod access;
 mod alltoallv;
 mod buffers;
 mod compile;
-mod copy;
 mod endpoint;
 mod fold;
 mod packets;
@@ -46,7 +45,6 @@ mod transport;
 
 pub use alltoallv::{Alltoallv, Parts};
 pub use compile::{CompileError, compile};
-pub use copy::copy_in_pieces;
 pub use endpoint::Endpoint;
 pub use fold::{FnOperator, Fold, Token};
 pub use program::{Geometry, Program};
