@@ -37,7 +37,7 @@ impl Communicator {
     #[cold]
     #[inline(never)]
     fn run_routed(&self, args: CollectiveArgs<'_>) -> Result<(), Error> {
-        match &self.trace {
+        match self.call_trace() {
             Some(trace) => self.run_traced(trace, args),
             None => self.route(args),
         }

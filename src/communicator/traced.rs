@@ -8,16 +8,13 @@ use crate::{Choice, CollectiveArgs, Error};
 impl Communicator {
     /// The trace of this communicator's calls, if they are recorded: not in a forked child, which has the file of its parent.
     #[inline]
-    fn call_trace(&self) -> Option<&CallTrace> {
+    pub(super) fn call_trace(&self) -> Option<&CallTrace> {
         self.trace.as_deref().filter(|_| !self.node.is_forked())
     }
 
     /// Makes a blocking call that is recorded, on the fast path where it can take that.
     #[inline(never)]
     pub(super) fn run_traced(&self, trace: &CallTrace, mut args: CollectiveArgs<'_>) -> Result<(), Error> {
-        if self.node.is_forked() {
-            return self.route(args);
-        }
         let record = trace.begin(NewRecord::of(&args, self.size), false);
         let result = match self.settings.options_of_all_calls() {
             Some(options) => match self.node.execute_fast(args.set_options(options)) {

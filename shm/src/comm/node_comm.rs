@@ -270,7 +270,7 @@ impl NodeComm {
     /// The report of the last operation that this rank completed.
     #[inline]
     pub fn last_call(&self) -> Option<Report> {
-        self.state.try_lock().or_else(|| self.lock_paused().ok())?.last
+        self.locked_state().ok()?.last
     }
 
     /// The error of calls after one that panicked here: the group's one error, which the other ranks get too.
@@ -286,13 +286,18 @@ impl NodeComm {
         self.state.try_lock().ok_or_else(engine::occupied)
     }
 
+    /// Locks the state, whatever has become of the group.
+    #[inline]
+    fn locked_state(&self) -> Result<SpinMutexGuard<'_, NodeState>, Error> {
+        match self.state.try_lock() {
+            Some(state) => Ok(state),
+            None => self.lock_paused(),
+        }
+    }
+
     #[inline]
     pub(super) fn lock(&self) -> Result<Inside<'_>, Error> {
-        let state = match self.state.try_lock() {
-            Some(state) => state,
-            None => self.lock_paused()?,
-        };
-        self.inside(state)
+        self.inside(self.locked_state()?)
     }
 
     #[inline]
