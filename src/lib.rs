@@ -32,6 +32,7 @@ mod nodes;
 pub mod pattern;
 mod plans;
 mod size_table;
+mod tails;
 #[doc(hidden)]
 pub mod trace;
 #[doc(hidden)]

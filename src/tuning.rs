@@ -1,8 +1,9 @@
-//! The file of `earlybird tune`: the measured best algorithms on one node, by ranks and message size, and the measured costs of
-//! messages between nodes.
+//! The file of `earlybird tune`: the measured best algorithms on one node, by ranks and message size, with the tails of all that were
+//! measured, and the measured costs of messages between nodes.
 //!
 //! ```toml
 //! ranks.4.allreduce = "chain:16Ki-64Ki,plan:ring:1Mi-"                    # tables as the environment's
+//! tails.4.allreduce.flat = [[8, 9.1e-7], [4096, 3.2e-6]]                  # bytes, seconds from the last arrival to the last exit
 //! between.messages = [[8, 3.1e-5], [4096, 4.0e-5], [1048576, 1.1e-3]]     # bytes, seconds of a round in which every node sends to one other
 //! between.port = 1.2e-6                                                   # seconds for every further node that one sends to in a round
 //! between.reduced = 1.1e-10                                               # seconds for every byte reduced
@@ -12,6 +13,7 @@
 
 use crate::costs::Costs;
 use crate::size_table::{SizeTable, Tables};
+use crate::tails::{MeasuredTails, Tails};
 use crate::units::located;
 use crate::{Collective, Error};
 use serde::Deserialize;
@@ -23,6 +25,7 @@ use toml::Spanned;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tuning {
     tables: BTreeMap<usize, Tables>,
+    tails: Tails,
     costs: Option<Costs>,
 }
 
@@ -32,6 +35,9 @@ struct TuningFile {
     /// Tables by number of ranks and operation.
     #[serde(default)]
     ranks: BTreeMap<String, BTreeMap<String, Spanned<String>>>,
+    /// Measured tails by number of ranks, operation and algorithm.
+    #[serde(default)]
+    tails: BTreeMap<String, BTreeMap<String, BTreeMap<String, MeasuredTails>>>,
     between: Option<Costs>,
 }
 
@@ -51,6 +57,11 @@ impl Tuning {
         self.costs.as_ref()
     }
 
+    /// The measured tails on one node.
+    pub(crate) fn tails(&self) -> &Tails {
+        &self.tails
+    }
+
     /// The tables for a communicator of `ranks` ranks; empty where nothing was measured for so many.
     pub(crate) fn tables(&self, ranks: usize) -> Tables {
         self.tables.get(&ranks).cloned().unwrap_or_default()
@@ -60,17 +71,15 @@ impl Tuning {
 impl FromStr for Tuning {
     type Err = Error;
 
-    /// [`Error::Usage`] with the line, for text that is not such TOML, for an unknown number of ranks, operation or table of it,
-    /// and for costs between nodes that are not whole.
+    /// [`Error::Usage`] with the line or the key, for text that is not such TOML, for an unknown number of ranks, operation, algorithm
+    /// or table, and for times and costs that cannot be.
     fn from_str(text: &str) -> Result<Self, Error> {
         let file: TuningFile = toml::from_str(text).map_err(|error| Error::usage(error.to_string()))?;
         let mut tables: BTreeMap<usize, Tables> = BTreeMap::new();
         for (ranks, operations) in file.ranks {
-            let count = ranks.parse().ok().filter(|ranks| *ranks >= 1);
-            let count = count.ok_or_else(|| Error::usage(format!("ranks.{ranks}: {ranks:?} is no number of ranks")))?;
+            let count = number_of_ranks("ranks", &ranks)?;
             for (operation, table) in operations {
-                let collective: Collective =
-                    operation.parse().map_err(|error| located(format_args!("ranks.{ranks}"), error))?;
+                let collective = collective("ranks", &ranks, &operation)?;
                 let line = text[..table.span().start].lines().count().max(1);
                 let table = SizeTable::of(collective, table.get_ref())
                     .map_err(|error| located(format_args!("line {line}"), error))?;
@@ -78,8 +87,28 @@ impl FromStr for Tuning {
                 *of_ranks = std::mem::take(of_ranks).with(collective, table);
             }
         }
-        Ok(Tuning { tables, costs: file.between })
+        let mut tails = Tails::default();
+        for (ranks, operations) in file.tails {
+            let count = number_of_ranks("tails", &ranks)?;
+            for (operation, measured) in operations {
+                tails
+                    .add(count, collective("tails", &ranks, &operation)?, measured)
+                    .map_err(|error| located(format_args!("tails.{ranks}.{operation}"), error))?;
+            }
+        }
+        Ok(Tuning { tables, tails, costs: file.between })
     }
+}
+
+/// The ranks that a key of this part of the file names.
+fn number_of_ranks(part: &str, ranks: &str) -> Result<usize, Error> {
+    let count = ranks.parse().ok().filter(|ranks| *ranks >= 1);
+    count.ok_or_else(|| Error::usage(format!("{part}.{ranks}: {ranks:?} is no number of ranks")))
+}
+
+/// The collective that a key below that names.
+fn collective(part: &str, ranks: &str, operation: &str) -> Result<Collective, Error> {
+    operation.parse().map_err(|error| located(format_args!("{part}.{ranks}"), error))
 }
 
 #[cfg(test)]
@@ -123,7 +152,7 @@ mod tests {
             ("between.messages = [[8, -1.0], [9, 1.0]]\nbetween.port = 0.0\nbetween.reduced = 0.0", "finite times"),
             ("between.alpha = 1e-5", "`messages`, `port`, `reduced`"),
             ("between.messages = [[8, 1e-5]]\nbetween.port = 0.0\nbetween.reduced = 0.0", "two points"),
-            ("nodes.4.allreduce = 'flat:0-'", "`ranks` or `between`"),
+            ("nodes.4.allreduce = 'flat:0-'", "`ranks`, `tails`, `between`"),
         ] {
             let message = usage(text.parse::<Tuning>());
             assert!(message.contains(says), "{text}: {message}");

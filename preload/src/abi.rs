@@ -3,10 +3,10 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-/// A communicator, type or operator: the address of an object.
+/// A communicator, group, type or operator: the address of an object.
 #[cfg(open_mpi)]
 pub type Handle = usize;
-/// A communicator, type or operator: a number.
+/// A communicator, group, type or operator: a number.
 #[cfg(not(open_mpi))]
 pub type Handle = u32;
 
@@ -117,6 +117,15 @@ unsafe extern "C" {
         request: *mut Handle,
     ) -> c_int;
     pub fn PMPI_Comm_dup(comm: Handle, new: *mut Handle) -> c_int;
+    pub fn PMPI_Comm_group(comm: Handle, group: *mut Handle) -> c_int;
+    pub fn PMPI_Group_free(group: *mut Handle) -> c_int;
+    pub fn PMPI_Group_translate_ranks(
+        from: Handle,
+        n: c_int,
+        ranks: *const c_int,
+        to: Handle,
+        translated: *mut c_int,
+    ) -> c_int;
     pub fn PMPI_Comm_get_attr(comm: Handle, keyval: c_int, value: *mut *mut c_void, found: *mut c_int) -> c_int;
     pub fn PMPI_Comm_rank(comm: Handle, rank: *mut c_int) -> c_int;
     #[cfg(open_mpi)]

@@ -6,8 +6,8 @@ use crate::abi::{self, Handle, constants};
 use crate::comm_cache;
 use crate::functions::MpiFunction;
 use crate::intercepted::InterceptedComm;
-use crate::stderr;
 use crate::summary::{self, ForwardReason};
+use crate::{forwarded, stderr};
 use earlybird::{Collective, Error};
 use std::ffi::c_int;
 
@@ -53,11 +53,11 @@ impl MpiCall {
         }
     }
 
-    /// Counts the call, with a block of `count` elements unless an argument is invalid, as one that is forwarded to MPI, and returns
-    /// `None`, which makes the caller forward it.
+    /// Counts the call, with a block of `count` elements unless an argument is invalid, as one that is forwarded to MPI, records it in
+    /// a trace, and returns `None`, which makes the caller forward it.
     #[inline(always)]
     pub fn forward<T>(self, reason: ForwardReason, count: i64, dtype: Handle) -> Option<T> {
-        count_forwarded(self.function, reason, count, dtype);
+        count_forwarded(self, reason, count, dtype);
         None
     }
 
@@ -68,13 +68,22 @@ impl MpiCall {
     }
 }
 
-/// Counts a call that is forwarded.
+/// Counts a call that is forwarded, and records its arrival.
 #[inline]
-fn count_forwarded(function: MpiFunction, reason: ForwardReason, count: i64, dtype: Handle) {
-    summary::count_forwarded(function, reason, || match count {
+fn count_forwarded(call: MpiCall, reason: ForwardReason, count: i64, dtype: Handle) {
+    let bytes = || match count {
         1.. if reason != ForwardReason::Argument => count as usize * abi::type_size(dtype).unwrap_or(0),
         _ => 0,
-    });
+    };
+    summary::count_forwarded(call.function, reason, bytes);
+    if forwarded::is_recorded(reason) {
+        match call.request {
+            None => forwarded::begin(call.comm, call.collective(), bytes()),
+            Some(NewRequest::NonBlocking(_)) => forwarded::start(call.comm, call.collective(), bytes()),
+            // Its calls are made by MPI_Start, and are MPI's own.
+            Some(NewRequest::Persistent(_)) => {}
+        }
+    }
 }
 
 /// The error of an intercepted call.

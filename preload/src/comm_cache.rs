@@ -10,6 +10,7 @@ use crate::handles::first_cell;
 use crate::intercepted::{CommEntry, InterceptedComm};
 use crate::summary::ForwardReason;
 use crate::{retired, set_up, settings};
+use earlybird::Interpose;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -115,16 +116,22 @@ pub fn is_state(comm: Handle, entry: &Arc<CommEntry>) -> bool {
 /// The entry of a communicator that is not in the table, if it has one; an error is the reason why its calls are forwarded.
 #[cold]
 fn kept(comm: Handle) -> Result<Option<&'static CommEntry>, ForwardReason> {
-    if settings::get().interpose == earlybird::Interpose::Off {
+    if settings::get().interpose == Interpose::Off {
         return Err(ForwardReason::Off);
     }
+    check(comm)?;
+    attribute(comm)
+}
+
+/// Refuses what MPI must not be asked about.
+fn check(comm: Handle) -> Result<(), ForwardReason> {
     if FINALIZED.load(Relaxed) || !abi::is_running() {
         return Err(ForwardReason::NotRunning);
     }
     if comm == constants().null_comm || comm == 0 {
         return Err(ForwardReason::Argument);
     }
-    attribute(comm)
+    Ok(())
 }
 
 /// The state of a communicator that is not in the table.
@@ -133,8 +140,24 @@ fn get_first(comm: Handle) -> Result<&'static InterceptedComm, ForwardReason> {
     if let Some(entry) = kept(comm)? {
         return get_again(comm, entry);
     }
-    let state = set_up::members(comm).and(Err(ForwardReason::FirstCalls));
-    get_again(comm, keep(comm, CommEntry::new(state)))
+    get_again(comm, keep_first(comm))
+}
+
+/// Makes an entry of a communicator without one.
+fn keep_first(comm: Handle) -> &'static CommEntry {
+    let state = match settings::get().interpose {
+        Interpose::Off => Err(ForwardReason::Off),
+        _ => set_up::members(comm).and(Err(ForwardReason::FirstCalls)),
+    };
+    keep(comm, CommEntry::new(state))
+}
+
+/// The entry of a communicator that a call is forwarded on; it gets one if it has none.
+pub fn entry(comm: Handle) -> Option<&'static CommEntry> {
+    find(comm).or_else(|| {
+        check(comm).ok()?;
+        Some(attribute(comm).ok()?.unwrap_or_else(|| keep_first(comm)))
+    })
 }
 
 /// The state of a communicator that has an entry, and perhaps not enough calls to be set up.

@@ -5,7 +5,9 @@ use crate::abi::{self, Handle, constants};
 use crate::call::{MpiCall, NewRequest};
 use crate::data_movement::{blocks, blocks_of_types, elements};
 use crate::functions::{MpiFunction, for_each_function};
-use crate::{comm_cache, data_movement, persistent, progress, reductions, settings, stderr, summary, under_way};
+use crate::{
+    comm_cache, data_movement, forwarded, persistent, progress, reductions, settings, stderr, summary, under_way,
+};
 use earlybird::Interpose;
 use std::ffi::c_int;
 
@@ -46,7 +48,7 @@ macro_rules! define_entry {
             // SAFETY: the arguments are what MPI demands of the caller, and are forwarded unchanged.
             unsafe {
                 $module::$function(call $(, $described)*)
-                    .unwrap_or_else(|| forward($($argument,)* comm $(, $last)*))
+                    .unwrap_or_else(|| forwarded::end(forward($($argument,)* comm $(, $last)*)))
             }
         }
     };

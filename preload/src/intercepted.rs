@@ -4,8 +4,9 @@ use crate::handles::{PredefinedHandles, TypeOpTable};
 use crate::selection::Selection;
 use crate::summary::ForwardReason;
 use earlybird::Communicator;
-use std::sync::Arc;
+use earlybird::trace::OutsideCalls;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::{Arc, OnceLock};
 
 /// The state of one communicator of MPI.
 pub struct CommEntry {
@@ -15,11 +16,14 @@ pub struct CommEntry {
     pub first_calls: AtomicU64,
     /// Persistent requests that exist, active or not.
     pub persistent_requests: AtomicUsize,
+    /// The calls that MPI carries out, once one of them was to be recorded; nothing for an intercommunicator.
+    pub forwarded: OnceLock<Option<OutsideCalls>>,
 }
 
 impl CommEntry {
     pub fn new(state: Result<InterceptedComm, ForwardReason>) -> Arc<CommEntry> {
-        Arc::new(CommEntry { state, first_calls: AtomicU64::new(0), persistent_requests: AtomicUsize::new(0) })
+        let (first_calls, persistent_requests) = (AtomicU64::new(0), AtomicUsize::new(0));
+        Arc::new(CommEntry { state, first_calls, persistent_requests, forwarded: OnceLock::new() })
     }
 }
 

@@ -15,6 +15,7 @@ mod data_movement;
 mod dynamic_linker;
 pub mod entry;
 mod fortran;
+mod forwarded;
 mod functions;
 mod handles;
 mod init;

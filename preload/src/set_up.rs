@@ -198,11 +198,16 @@ fn join_nodes(
 /// Returns the configuration for joining: with a deadline, and without virtual nodes, which `agree` has found.
 fn join_config(config: &Config) -> Config {
     let mut config = config.clone();
-    let (rank, size) = rank_in_the_world();
-    config.traced_process = Some(TracedProcess { rank, size, virtual_node: virtual_node(&config) as u32 });
+    config.traced_process = Some(traced_process(&config));
     config.join_timeout = Some(config.timeout.unwrap_or(JOIN_TIMEOUT));
     config.ranks_per_node = None;
     config
+}
+
+/// Returns this process as traces know it.
+pub fn traced_process(config: &Config) -> TracedProcess {
+    let (rank, size) = rank_in_the_world();
+    TracedProcess { rank, size, virtual_node: virtual_node(config) as u32 }
 }
 
 /// Makes waiting ranks call MPI, so that messages of the program arrive.

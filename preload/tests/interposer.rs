@@ -114,33 +114,6 @@ fn blocks_of_every_length_on_every_communicator() {
 }
 
 #[test]
-fn calls_are_traced_by_ranks_of_the_world() {
-    if !has_mpi() {
-        return;
-    }
-    let directory = std::env::temp_dir().join(format!("earlybird-mpi-trace-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    let path = directory.join("job");
-    let (program, ranks) = (Program::compile("collectives.c"), RANKS[RANKS.len() / 2]);
-    for nodes in [None, Some("1,2")].into_iter().filter(|nodes| nodes.is_none() || ranks == 3) {
-        let vars = nodes.map(|nodes| ("EARLYBIRD_RANKS_PER_NODE", nodes));
-        let vars = vars.into_iter().chain([("EARLYBIRD_TRACE", path.to_str().unwrap())]);
-        let said = program.is_right_with(ranks, &[], &vars.collect::<Vec<_>>());
-        let trace = earlybird::trace::Trace::read(&path).unwrap();
-        assert_eq!((trace.size, trace.ranks.len()), (ranks, ranks));
-        let calls = earlybird::trace::calls(&trace, |_, _| 0);
-        let broadcasts = calls.iter().filter(|call| call.collective == earlybird::Collective::Broadcast);
-        // The summary counts the calls of each rank, of which a program makes as many on every one.
-        let records: usize = broadcasts.map(|call| call.parts.len()).sum();
-        assert!(records as u64 >= intercepted(&said, "MPI_Bcast "), "{records}: {said}");
-        assert!(calls.iter().all(|call| call.is_whole), "{:?}", calls.iter().find(|call| !call.is_whole));
-        let some = calls.iter().filter(|call| call.parts.len() < ranks).count();
-        assert!(some > 0 || ranks == 2 || nodes.is_some(), "communicators of some of the ranks are there too");
-    }
-    std::fs::remove_dir_all(&directory).unwrap();
-}
-
-#[test]
 fn user_defined_operators_in_rank_order() {
     if !has_mpi() {
         return;

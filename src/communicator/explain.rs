@@ -36,7 +36,8 @@ pub struct Explanation {
     pub endpoints: usize,
     /// The use that waiting ranks make of their processors.
     pub waiting: String,
-    /// Expected time of the exchange between nodes, where the cost model gives one.
+    /// Expected time. On one node that from the last arrival to the last exit, which `earlybird tune` has measured; on several that of the
+    /// exchange between nodes, where the cost model gives one.
     pub expected_us: Option<f64>,
     /// The operations inside the nodes before that exchange and after it, where there are several nodes.
     pub on_nodes: Vec<NodeStep>,
@@ -54,21 +55,29 @@ impl fmt::Display for Explanation {
         line("folds in", &self.order.map_or("nothing is folded".into(), |order| format!("{order} order")))?;
         if self.nodes > 1 {
             line("segments", &format!("{} by {} rank(s) of each node", self.segments, self.endpoints))?;
-            let expected = self.expected_us.map(|us| format!("{us:.1} us between nodes"));
-            line("expected", &expected.unwrap_or_else(|| "no cost model here: earlybird tune measures one".into()))?;
+        }
+        let expected = match (self.expected_us, self.nodes) {
+            (Some(us), 1) => format!("{us:.1} us after the last arrival (EARLYBIRD_TUNE)"),
+            (Some(us), _) => format!("{us:.1} us between nodes"),
+            (None, 1) => "not known: no tail of this size in EARLYBIRD_TUNE (earlybird tune measures it)".into(),
+            (None, _) => "no cost model here: earlybird tune measures one".into(),
+        };
+        if self.ranks > 1 {
+            line("expected", &expected)?;
         }
         let are_uniform = self.on_nodes.iter().all(|step| step.ranks == self.on_nodes[0].ranks);
         for step in &self.on_nodes {
             let nodes = if are_uniform { String::new() } else { format!(" in nodes of {} ranks", step.ranks) };
-            let NodeStep { collective, bytes, algorithm, because, .. } = step;
+            let NodeStep { collective, bytes, algorithm, because, expected_us, .. } = step;
             let when = if step.comes_before { "before" } else { "after" };
-            line(when, &format!("{collective} of {bytes} bytes{nodes} by {algorithm}: {because}"))?;
+            let us = expected_us.map_or(String::new(), |us| format!(" in {us:.1} us"));
+            line(when, &format!("{collective} of {bytes} bytes{nodes} by {algorithm}{us}: {because}"))?;
         }
         line("waits", &self.waiting)?;
         if self.others.is_empty() {
             return Ok(());
         }
-        if self.expected_us.is_none() {
+        if self.others.iter().all(|other| other.expected_us.is_none()) {
             let names: Vec<&str> = self.others.iter().map(|other| other.algorithm).collect();
             return line("instead", &names.join(", "));
         }
@@ -97,6 +106,8 @@ pub struct NodeStep {
     pub algorithm: &'static str,
     /// The setting or limit that decided.
     pub because: String,
+    /// The time from the last arrival to the last exit among so many ranks, where `earlybird tune` has measured it.
+    pub expected_us: Option<f64>,
 }
 
 /// An algorithm that could run instead.
@@ -105,7 +116,7 @@ pub struct NodeStep {
 pub struct Alternative {
     /// Its name, as settings take it.
     pub algorithm: &'static str,
-    /// Expected time of the exchange between nodes, where the cost model gives one.
+    /// Expected time, as [`Explanation::expected_us`].
     pub expected_us: Option<f64>,
 }
 
@@ -224,7 +235,7 @@ impl Deciders<'_> {
     /// The algorithm that runs, the reason, and the alternatives.
     fn on_one_node(&self, collective: Collective, bytes: usize) -> (Decision, Vec<Alternative>) {
         let (choice, decider) = self.settings.decided(collective, bytes);
-        let others = collective.traits().algorithms.iter().map(|algorithm| unranked(algorithm.name())).collect();
+        let others = self.measured(collective, bytes);
         if let Some(plan) = plan_of(collective, choice) {
             return ((Choice::Plan(plan).name(), reason_of(decider, collective)), others);
         }
@@ -239,6 +250,17 @@ impl Deciders<'_> {
             (rule, _) => format!("{rule}; {} does not carry out {}", choice.name(), collective.name()),
         };
         ((algorithm.name(), because), others)
+    }
+
+    /// What can carry out a call on one node: what was measured, the fastest first, then the other algorithms.
+    fn measured(&self, collective: Collective, bytes: usize) -> Vec<Alternative> {
+        let mut measured = self.settings.expected_us(self.ranks, collective, bytes);
+        measured.sort_by(|(_, one), (_, other)| one.total_cmp(other));
+        let others = collective.traits().algorithms.iter().map(|algorithm| Choice::Node(*algorithm));
+        let others = Vec::from_iter(others.filter(|other| measured.iter().all(|(known, _)| known != other)));
+        let measured = measured.into_iter().map(|(choice, us)| (choice, Some(us)));
+        let all = measured.chain(others.into_iter().map(|other| (other, None)));
+        all.map(|(choice, expected_us)| Alternative { algorithm: choice.name(), expected_us }).collect()
     }
 
     /// The operations inside nodes of a call over several, with their algorithms.
@@ -257,7 +279,17 @@ impl Deciders<'_> {
                 SelectionRule::Requested => reason_of(decider, collective),
                 rule => rule.to_string(),
             };
-            NodeStep { comes_before, collective: part.name(), bytes, ranks, algorithm: algorithm.name(), because }
+            let expected = self.settings.expected_us(ranks, part, bytes);
+            let expected_us = expected.iter().find(|(choice, _)| *choice == algorithm).map(|(_, us)| *us);
+            NodeStep {
+                comes_before,
+                collective: part.name(),
+                bytes,
+                ranks,
+                algorithm: algorithm.name(),
+                because,
+                expected_us,
+            }
         };
         Ok(leaders.on_nodes(collective, (bytes, options), CALL, requested)?.into_iter().map(step).collect())
     }
@@ -308,10 +340,6 @@ fn decide(
 
 /// The algorithm that runs, and the reason.
 type Decision = (&'static str, String);
-
-fn unranked(algorithm: &'static str) -> Alternative {
-    Alternative { algorithm, expected_us: None }
-}
 
 /// The setting that decided, in words.
 fn reason_of(decider: Decider, collective: Collective) -> String {

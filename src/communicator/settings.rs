@@ -174,6 +174,11 @@ impl Settings {
         (choice, if choice == Choice::default() { Decider::Nothing } else { Decider::AllCalls })
     }
 
+    /// The microseconds that a call with blocks of `bytes` took on one node of `ranks` ranks, by each algorithm that was measured.
+    pub(super) fn expected_us(&self, ranks: usize, collective: Collective, bytes: usize) -> Vec<(Choice, f64)> {
+        self.tuning.tails().expected_us(ranks, collective, bytes)
+    }
+
     /// The settings of a call with blocks of `bytes` inside a node where it runs no plan.
     #[inline]
     pub(super) fn options(&self, collective: Collective, bytes: usize) -> CallOptions {

@@ -176,11 +176,27 @@ impl Trace {
         convert_times(&mut ranks, &calibrations);
         match size {
             Some(size) => Ok(Trace { size, ranks }),
-            None => Err(Error::usage(format!(
-                "there is no trace {}; give what EARLYBIRD_TRACE was, without the rank's number",
-                path_of(path, 0).display()
-            ))),
+            None => {
+                Err(Error::usage(format!("there is no trace {}; {}", path_of(path, 0).display(), instead_of(path))))
+            }
         }
+    }
+}
+
+/// The advice to a user who gave the path of no trace.
+fn instead_of(path: &Path) -> String {
+    let is_of_a_rank =
+        |file: &Path| file.extension().is_some_and(|rank| rank.to_string_lossy().parse::<usize>().is_ok());
+    if path.is_file() && is_of_a_rank(path) {
+        return format!("{} is the file of one rank, give {}", path.display(), path.with_extension("").display());
+    }
+    let files = std::fs::read_dir(path).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let traces =
+        files.filter(|file| file.extension().is_some_and(|rank| rank == "0")).map(|file| file.with_extension(""));
+    let traces: Vec<String> = traces.map(|trace| trace.display().to_string()).collect();
+    match traces.is_empty() {
+        true => "give what EARLYBIRD_TRACE was, without the rank's number".into(),
+        false => format!("{} is a directory, give one of: {}", path.display(), traces.join(", ")),
     }
 }
 

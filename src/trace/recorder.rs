@@ -23,8 +23,10 @@ pub const DEFAULT_BYTES: u64 = 16 << 20;
 /// The most bytes that can be chosen.
 const MOST_BYTES: u64 = 1 << 40;
 const RECORD_BYTES: u64 = 8 * RECORD_WORDS as u64;
-/// Names of plans follow those of the node's algorithms.
+/// The entry of another library that carries out calls follows those of the node's algorithms, then come plans.
+const OUTSIDE_AT: u8 = 15;
 const PLANS_AT: usize = 16;
+const _: () = assert!(Algorithm::ALL.len() <= OUTSIDE_AT as usize);
 
 /// The file of a process.
 #[derive(Debug)]
@@ -64,11 +66,23 @@ impl Recorder {
     /// # Errors
     /// [`Error::Usage`] for a size that holds no call or too many; the errors of creating a file.
     pub fn open(config: &Config, identity: &Identity) -> Result<Option<Arc<Recorder>>, Error> {
+        match (&config.trace, &config.traced_process) {
+            (None, _) => Ok(None),
+            (_, Some(process)) => Recorder::of_process(config, process.clone()),
+            (_, None) => {
+                let (process, job) = of_identity(config, identity)?;
+                Recorder::of_job(config, process, job)
+            }
+        }
+    }
+
+    /// The same for a process that knows its place by something else than an identity.
+    pub fn of_process(config: &Config, process: TracedProcess) -> Result<Option<Arc<Recorder>>, Error> {
+        Recorder::of_job(config, process, launched().map_or(0, |launched| fingerprint(&launched.key)))
+    }
+
+    fn of_job(config: &Config, process: TracedProcess, job: u64) -> Result<Option<Arc<Recorder>>, Error> {
         let Some(path) = &config.trace else { return Ok(None) };
-        let (process, job) = match &config.traced_process {
-            Some(process) => (process.clone(), launched().map_or(0, |launched| fingerprint(&launched.key))),
-            None => of_identity(config, identity)?,
-        };
         let path = path_of(path, process.rank);
         let mut recorders = locked(&RECORDERS);
         let own = |known: &&Arc<Recorder>| known.path == path && known.process == std::process::id();
@@ -157,6 +171,12 @@ impl Recorder {
         calibrations.count += 1;
         let due = calibration.ticks.saturating_add(calibration.ticks - calibrations.first_ticks);
         self.due.store(if calibrations.count < CALIBRATIONS { due } else { u64::MAX }, Relaxed);
+    }
+
+    /// Writes the name of another library that carries out calls, and returns its entry.
+    pub fn name_outside(&self, library: &str) -> u8 {
+        self.name(usize::from(OUTSIDE_AT), library);
+        OUTSIDE_AT
     }
 
     fn name(&self, entry: usize, name: &str) {
@@ -371,8 +391,15 @@ impl CallTrace {
     pub fn release(&self, number: u64) {
         let record = locked(&self.started).remove(&number);
         if let Some(record) = record {
-            let (place, algorithm, outcome) = (None, None, CallOutcome::Released);
-            self.store_end(record, End { waiting: 0, exit: 0, place, algorithm, outcome });
+            self.end_outside(record, None, CallOutcome::Released);
         }
+    }
+
+    /// Records the end of a call that another library carries out: with its name, and at this moment, or without both if its end
+    /// remains unseen.
+    pub fn end_outside(&self, record: OpenRecord, algorithm: Option<u8>, outcome: CallOutcome) {
+        let exit = if algorithm.is_some() { self.recorder.clock.exit() } else { 0 };
+        self.store_end(record, End { waiting: 0, exit, place: None, algorithm, outcome });
+        self.recorder.calibrate_at(exit);
     }
 }

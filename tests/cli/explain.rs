@@ -47,6 +47,8 @@ fn the_table_has_the_reason_and_the_runners_up() {
     ] {
         assert!(told.contains(says), "{says}: {told}");
     }
+    let (_, told, _) = table("explain allreduce --bytes 64Ki --ranks 8");
+    assert!(told.contains("not known: no tail of this size in EARLYBIRD_TUNE"), "{told}");
     let (_, told, _) = table("explain allreduce --bytes 2000 --ranks 12 --nodes 9,3");
     let says = "before     reduce of 2000 bytes in nodes of 9 ranks by chain: messages of more than 512 bytes";
     assert!(told.contains(says), "{says}: {told}");

@@ -148,5 +148,9 @@ fn damaged_files_and_files_of_other_jobs_are_refused_with_the_reason() {
     assert!(code == Some(0) && report_without.contains("No file of rank(s) 2."), "{report_without}");
     let (code, _, error) = report(&scratch.file("none").display().to_string(), &[]);
     assert!(code == Some(2) && error.contains("there is no trace") && error.contains("EARLYBIRD_TRACE"), "{error}");
+    let (code, _, error) = report(&file(1).display().to_string(), &[]);
+    assert!(code == Some(2) && error.contains(&format!("is the file of one rank, give {path}\n")), "{error}");
+    let (code, _, error) = report(&scratch.0.display().to_string(), &[]);
+    assert!(code == Some(2) && error.contains(&format!("is a directory, give one of: {path}\n")), "{error}");
     assert!(Path::new(&file(1)).exists());
 }

@@ -20,6 +20,12 @@ fn the_file_is_one_that_the_library_takes() {
         let lines = written.lines().filter(|line| key(line) == Some(format!("ranks.{ranks}.{operation}")));
         assert_eq!(lines.count(), 1, "{ranks} {operation}: {written}");
     }
+    // What was measured is what `explain` expects.
+    let tail = written.lines().find_map(|line| line.strip_prefix("tails.3.reduce.\"flat\" = [[8, ")?.split_once(']'));
+    let us = tail.and_then(|(seconds, _)| seconds.parse::<f64>().ok()).expect("a tail of 8 bytes") * 1e6;
+    let mut explain = earlybird(&["explain", "reduce", "--bytes", "8", "--ranks", "3"]);
+    let told = text(&explain.env("EARLYBIRD_TUNE", &path).output().expect("start").stdout);
+    assert!(told.contains("us after the last arrival") && told.contains(&format!("{us:.1}")), "{told} {us}");
     let mut bench = earlybird(&["bench", "allreduce", "--ranks", "3", "--sizes", "8", "--iterations", "2"]);
     let output = bench.env("EARLYBIRD_TUNE", &path).output().expect("start");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

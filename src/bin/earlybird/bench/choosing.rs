@@ -1,6 +1,8 @@
-//! The table for `EARLYBIRD_TUNE` from measured rows: the algorithms that beat `auto`, and the sizes at which they do.
+//! The lines for `EARLYBIRD_TUNE` from measured rows: the algorithms that beat `auto` with the sizes at which they do, and the tails
+//! of all.
 
 use super::row::Row;
+use earlybird::pattern::Pattern;
 use earlybird::{Algorithm, Choice};
 use itertools::Itertools;
 
@@ -9,8 +11,29 @@ const FASTER: f64 = 0.95;
 /// ... and under none slower by more than this.
 const SLOWER: f64 = 1.02;
 
+/// Returns the lines that follow from the `rows` of one operation.
+pub fn tuning_lines(rows: &[Row]) -> String {
+    let Some(Row { ranks, op, .. }) = rows.first() else { return String::new() };
+    let mut lines = match size_table(rows) {
+        Some(table) => format!("ranks.{ranks}.{op} = \"{table}\"\n"),
+        None => format!("# ranks.{ranks}.{op}: auto everywhere\n"),
+    };
+    let balanced = rows.iter().filter(|row| row.pattern == Pattern::Balanced.name() && is_choice(&row.algorithm));
+    for (name, rows) in balanced.into_group_map_by(|row| &*row.algorithm).into_iter().sorted_by_key(|(name, _)| *name) {
+        let points = rows.iter().sorted_by_key(|row| row.bytes);
+        let points = points.map(|row| format!("[{}, {:.2e}]", row.bytes, row.tail_us.median / 1e6)).join(", ");
+        lines += &format!("tails.{ranks}.{op}.\"{name}\" = [{points}]\n");
+    }
+    lines
+}
+
+/// Returns whether a row is that of an algorithm or a plan, and not of `auto`, another library or another form of call.
+fn is_choice(name: &str) -> bool {
+    name.parse::<Choice>().is_ok_and(|choice| choice != Algorithm::Auto)
+}
+
 /// Returns the size table that follows from the `rows` of one operation; nothing where `auto` is as good as anything.
-pub fn size_table(rows: &[Row]) -> Option<String> {
+fn size_table(rows: &[Row]) -> Option<String> {
     let sizes: Vec<u64> = rows.iter().map(|row| row.bytes).sorted().dedup().collect();
     let winners = sizes.iter().map(|bytes| best(&rows.iter().filter(|row| row.bytes == *bytes).collect_vec()));
     let mut first = 0;
@@ -26,9 +49,8 @@ pub fn size_table(rows: &[Row]) -> Option<String> {
 
 /// The algorithm of one size that wins somewhere and loses nowhere; of several the one with the shortest tails over all.
 fn best<'a>(rows: &[&'a Row]) -> Option<&'a str> {
-    let is_choice = |name: &&str| name.parse::<Choice>().is_ok_and(|choice| choice != Algorithm::Auto);
     let mut found: Option<(f64, &str)> = None;
-    for name in rows.iter().map(|row| &*row.algorithm).unique().filter(is_choice) {
+    for name in rows.iter().map(|row| &*row.algorithm).unique().filter(|name| is_choice(name)) {
         let (mut product, mut wins, mut loses) = (1.0, false, false);
         for row in rows.iter().filter(|row| row.algorithm == name) {
             let is_rival = |other: &&&Row| other.algorithm == "auto" && other.is_comparable_to(row);
@@ -59,6 +81,23 @@ mod tests {
     #[test]
     fn where_auto_is_as_good_nothing_is_listed() {
         assert_eq!(size_table(&rows(|_, _| [("auto", 1.0), ("flat", 0.97), ("plan:ring", 3.0)])), None);
+    }
+
+    #[test]
+    fn the_tails_of_balanced_calls_are_lines_that_are_read_again() {
+        let mut rows = rows(|bytes, _| [("auto", 1.0), ("flat", 2.0 + bytes as f64), ("plan:ring", 3.0)]);
+        rows.iter_mut().filter(|row| row.pattern == "random").for_each(|row| row.tail_us.median = 77.0);
+        let lines = tuning_lines(&rows);
+        assert!(lines.starts_with("# ranks.2.allreduce: auto everywhere\n"), "{lines}");
+        assert!(
+            lines.contains("tails.2.allreduce.\"flat\" = [[8, 1.00e-5], [1024, 1.03e-3], [65536, 6.55e-2]]\n"),
+            "{lines}"
+        );
+        assert!(
+            lines.contains("tails.2.allreduce.\"plan:ring\" = [[8, 3.00e-6]") && !lines.contains("auto\""),
+            "{lines}"
+        );
+        lines.parse::<earlybird::Tuning>().unwrap();
     }
 
     #[test]

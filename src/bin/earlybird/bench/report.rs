@@ -2,7 +2,7 @@
 
 use super::args::{BenchArgs, Format};
 use super::check::judge;
-use super::choosing::size_table;
+use super::choosing::tuning_lines;
 use super::page::page;
 use super::row::Row;
 use super::stats::{Bounds, Caveat, Verdict};
@@ -88,15 +88,11 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Adds a line to the file of `tune`.
+/// Adds lines to the file of `tune`.
 fn append(path: &str, rows: &[Row]) -> Result<(), Error> {
-    let Some(first) = rows.first() else { return Ok(()) };
-    let line = match size_table(rows) {
-        Some(table) => format!("ranks.{}.{} = \"{table}\"\n", first.ranks, first.op),
-        None => format!("# ranks.{}.{}: auto everywhere\n", first.ranks, first.op),
-    };
     let file = File::options().append(true).open(path);
-    file.and_then(|mut file| file.write_all(line.as_bytes())).map_err(|error| Error::system("write the tuning", error))
+    file.and_then(|mut file| file.write_all(tuning_lines(rows).as_bytes()))
+        .map_err(|error| Error::system("write the tuning", error))
 }
 
 fn cannot_write(error: impl ToString + 'static) -> Error {
