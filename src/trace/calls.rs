@@ -44,11 +44,12 @@ impl TracedCall {
         Some(exits?.into_iter().max()? - self.ends().1.arrival)
     }
 
-    /// Returns whether no rank can leave before all have arrived.
+    /// Returns whether no rank can leave before all have arrived: a call that fails may end at any time.
     pub fn synchronizes(&self) -> bool {
+        let has_failed = self.parts.iter().any(|part| part.record.outcome == CallOutcome::Failed);
         match self.collective {
-            Collective::Barrier => true,
-            Collective::AllReduce => self.bytes > 0,
+            Collective::Barrier => !has_failed,
+            Collective::AllReduce => !has_failed && self.bytes > 0,
             _ => false,
         }
     }

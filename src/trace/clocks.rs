@@ -101,7 +101,7 @@ fn halve(bounds: &[Bounds], fit: &mut ClockFit) {
 mod tests {
     use super::super::format::Header;
     use super::super::read::RankTrace;
-    use super::super::record::Record;
+    use super::super::record::{CallOutcome, Record};
     use super::super::record::tests::record;
     use super::*;
     use crate::pattern::mix;
@@ -162,6 +162,18 @@ mod tests {
             let (found, is) = (fits[1].offset(time - drift(time) as u64), drift(time));
             assert!((found - is).abs() < 20_000, "{time}: {found} for {is}");
         }
+    }
+
+    #[test]
+    fn a_call_that_has_failed_tells_nothing_of_clocks() {
+        let whole = trace(500, |_| 7_000_000);
+        let mut failed = whole.clone();
+        for rank in &mut failed.ranks {
+            // As if the first rank had left long before the second came.
+            let record = &mut rank.records[250];
+            (record.outcome, record.exit) = (CallOutcome::Failed, record.arrival - 90_000);
+        }
+        assert_eq!(align(&failed)[1].offset(20_000_000), align(&whole)[1].offset(20_000_000));
     }
 
     #[test]
